@@ -1,0 +1,256 @@
+/* Kedge: asynchronous multilevel checkpoint/restart. The C ABI of libkedge.
+ *
+ * An application makes a context, declares its memory (protect), and calls checkpoint: the call returns when the bytes
+ * are copied to node-local storage; an agent on the node carries them on in the background. After a failure the
+ * relaunched application declares the same regions and calls restart.
+ *
+ * Conventions, unless a function says otherwise:
+ * - A function returns KEDGE_OK (0) or a positive kedge_status; kedge_error_message() then holds a sentence that names
+ *   what was expected, found and what to do. Nothing throws, exits, prints to stdout or installs signal handlers.
+ * - Sizes and offsets are bytes. Timeouts are seconds; a negative one means the configured `wait.timeout`.
+ * - Strings are UTF-8, NUL-terminated, copied by the callee. Names have 1 to 1,023 bytes; any byte but NUL is allowed.
+ * - Threads: calls on one context are serialised by a lock, so that two threads do not corrupt it, but the
+ *   begin/part/end sequences of two threads must not interleave. Different contexts are independent.
+ * - "Collective" calls are made by all ranks of the context in the same order. checkpoint is not: it never waits for
+ *   another rank.
+ * - Option structs begin with their size, set by the caller, so that a program built against an older header works.
+ */
+#ifndef KEDGE_KEDGE_H
+#define KEDGE_KEDGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define KEDGE_API __attribute__((visibility("default")))
+#else
+#define KEDGE_API
+#endif
+
+#define KEDGE_VERSION_MAJOR 0
+#define KEDGE_VERSION_MINOR 1
+#define KEDGE_VERSION_PATCH 0
+
+typedef enum kedge_status {
+  KEDGE_OK = 0,
+  KEDGE_ERROR_INVALID_ARGUMENT = 1,
+  KEDGE_ERROR_NOT_FOUND = 2,
+  KEDGE_ERROR_ALREADY_EXISTS = 3,
+  KEDGE_ERROR_CORRUPT = 4,
+  KEDGE_ERROR_UNSUPPORTED = 5,
+  KEDGE_ERROR_NO_SPACE = 6,
+  KEDGE_ERROR_IO = 7,
+  KEDGE_ERROR_PERMISSION = 8,
+  KEDGE_ERROR_UNAVAILABLE = 9,
+  KEDGE_ERROR_TIMEOUT = 10,
+  KEDGE_ERROR_MISMATCH = 11,
+  KEDGE_ERROR_BUSY = 12,
+  KEDGE_ERROR_FAILED_PRECONDITION = 13,
+  KEDGE_ERROR_INCOMPLETE = 14,
+  KEDGE_ERROR_INTERNAL = 15
+} kedge_status;
+
+/* One rank's handle: its regions, its session with the agent, its place among the ranks. */
+typedef struct kedge_context kedge_context;
+
+/* How ranks that start together find each other. libkedge-mpi fills one in from a communicator; other programs may
+ * pass their own. All callbacks return 0 on success and are called only from collective calls, by the calling thread. */
+typedef struct kedge_bootstrap {
+  size_t struct_size;
+  void* user;
+  int rank;  /* 0 <= rank < ranks */
+  int ranks; /* >= 1 */
+  /* Every rank contributes `bytes` bytes at `send`; `receive` has room for ranks * bytes, in rank order. */
+  int (*allgather)(void* user, const void* send, void* receive, size_t bytes);
+  /* `bytes` bytes at `data` go from rank `root` to all. */
+  int (*broadcast)(void* user, void* data, size_t bytes, int root);
+  int (*barrier)(void* user);
+  /* Frees `user`; called once by kedge_finalize, or by a kedge_init that fails. NULL: nothing to free. */
+  void (*release)(void* user);
+} kedge_bootstrap;
+
+typedef struct kedge_options {
+  size_t struct_size;
+  const char* job;         /* job name; NULL: configuration (job.name), else the program's name */
+  const char* config_file; /* TOML; NULL: the usual places (docs/guide.md) */
+  const char* overrides;   /* "section.key=value" lines separated by '\n', above file and environment; NULL: none */
+} kedge_options;
+#define KEDGE_OPTIONS_INIT {sizeof(kedge_options), NULL, NULL, NULL}
+
+/* Makes a context. Collective when `bootstrap` has several ranks; NULL means a single process (rank 0 of 1).
+ * Starts the node's agent when none runs; without one (it cannot be started, or was killed) the context works
+ * synchronously straight to the store, with a warning. KEDGE_ERROR_BUSY: another live attempt holds the job. */
+KEDGE_API int kedge_init(const kedge_options* options, const kedge_bootstrap* bootstrap, kedge_context** out);
+
+/* Ends the session. `drain` non-zero waits (bounded by wait.timeout) until everything is at its last scheduled level,
+ * and returns the first error of a flush that failed; zero leaves flushing to the agent. Always frees the context. */
+KEDGE_API int kedge_finalize(kedge_context* context, int drain);
+
+/* The sentence that belongs to the last error of this thread; "" after none. Valid until the thread's next call. */
+KEDGE_API const char* kedge_error_message(void);
+KEDGE_API const char* kedge_status_name(int status);
+KEDGE_API const char* kedge_version_string(void);
+
+/* ---- What a checkpoint holds ------------------------------------------------------------------------------------ */
+
+typedef enum kedge_type {
+  KEDGE_TYPE_BYTES = 0,
+  KEDGE_TYPE_INT8 = 1, KEDGE_TYPE_INT16 = 2, KEDGE_TYPE_INT32 = 3, KEDGE_TYPE_INT64 = 4,
+  KEDGE_TYPE_UINT8 = 5, KEDGE_TYPE_UINT16 = 6, KEDGE_TYPE_UINT32 = 7, KEDGE_TYPE_UINT64 = 8,
+  KEDGE_TYPE_FLOAT16 = 9, KEDGE_TYPE_BFLOAT16 = 10, KEDGE_TYPE_FLOAT32 = 11, KEDGE_TYPE_FLOAT64 = 12,
+  KEDGE_TYPE_COMPLEX64 = 13, KEDGE_TYPE_COMPLEX128 = 14, KEDGE_TYPE_BOOL = 15
+} kedge_type;
+
+typedef enum kedge_memory { KEDGE_MEMORY_HOST = 0, KEDGE_MEMORY_DEVICE = 1 } kedge_memory;
+
+#define KEDGE_MAX_DIMENSIONS 15 /* what Fortran allows */
+
+/* What is known of a region beyond its bytes; all optional. Stored with it, shown by `kedge inspect`, used by export. */
+typedef struct kedge_region_info {
+  size_t struct_size;
+  const char* name;     /* NULL: none */
+  kedge_type type;      /* KEDGE_TYPE_BYTES: unknown */
+  kedge_memory memory;  /* KEDGE_MEMORY_DEVICE is refused by this version with KEDGE_ERROR_UNSUPPORTED */
+  int column_major;     /* 1 when the first index runs fastest (Fortran) */
+  int dimensions;       /* 0: unknown; else the number of valid entries below; the product is the element count */
+  int64_t shape[KEDGE_MAX_DIMENSIONS];
+  int64_t global_shape[KEDGE_MAX_DIMENSIONS];  /* all 0: not part of a global array */
+  int64_t global_offset[KEDGE_MAX_DIMENSIONS];
+} kedge_region_info;
+
+/* Declares `count` elements of `element_bytes` at `address` as region `id` (any int). The memory stays the caller's and
+ * must stay valid until unprotect, clear, or another protect of the same id, which replaces address and size.
+ * count == 0 is a valid, empty region. `info` may be NULL. */
+KEDGE_API int kedge_protect(kedge_context* context, int id, void* address, size_t count, size_t element_bytes,
+                            const kedge_region_info* info);
+KEDGE_API int kedge_unprotect(kedge_context* context, int id);
+/* Forgets all regions of the current group. */
+KEDGE_API int kedge_clear(kedge_context* context);
+
+/* Objects that are not plain memory. At a checkpoint `size` is asked for the exact number of bytes, then `serialize`
+ * must write that many through kedge_write; at a restart `deserialize` reads them through kedge_read. All return 0 on
+ * success; anything else fails the checkpoint (the application goes on) or the restart. */
+typedef struct kedge_writer kedge_writer;
+typedef struct kedge_reader kedge_reader;
+typedef struct kedge_object {
+  size_t struct_size;
+  void* user;
+  int (*size)(void* user, size_t* bytes);
+  int (*serialize)(void* user, kedge_writer* writer);
+  int (*deserialize)(void* user, kedge_reader* reader, size_t bytes);
+} kedge_object;
+KEDGE_API int kedge_protect_object(kedge_context* context, int id, const char* name, const kedge_object* object);
+KEDGE_API int kedge_write(kedge_writer* writer, const void* data, size_t bytes);
+KEDGE_API int kedge_read(kedge_reader* reader, void* data, size_t bytes);
+
+/* Named groups: regions with ids of their own, apart from the default group, checkpointed under names (and so versions)
+ * of their own. The selection holds for the calls that follow on this context (protect, unprotect, clear, checkpoint*,
+ * restart*); NULL selects the default group again. */
+KEDGE_API int kedge_group(kedge_context* context, const char* group);
+
+/* ---- Checkpoint ------------------------------------------------------------------------------------------------- */
+
+typedef enum kedge_level {
+  KEDGE_LEVEL_NONE = 0,
+  KEDGE_LEVEL_LOCAL = 1, /* survives the loss of the process: pool and local tiers */
+  KEDGE_LEVEL_NODE = 2,  /* survives the loss of a node */
+  KEDGE_LEVEL_STORE = 3, /* survives the loss of everything but the store; synced */
+  KEDGE_LEVEL_LAST = 100 /* the highest level scheduled for the version */
+} kedge_level;
+
+typedef enum kedge_selection { KEDGE_ALL = 0, KEDGE_SOME = 1, KEDGE_REST = 2 } kedge_selection;
+
+enum {
+  KEDGE_OVERWRITE = 1u /* a version equal to or below the newest is accepted; the old one stays until this is complete */
+};
+
+/* Captures all regions of the current group as (name, version). Version >= 0, greater than this rank's newest of the name
+ * unless KEDGE_OVERWRITE. Returns when the memory may change again ("captured"). When the flush of an earlier version has
+ * failed, this checkpoint is still taken, and kedge_last_flush_error tells. Blocked time: docs/performance.md. */
+KEDGE_API int kedge_checkpoint(kedge_context* context, const char* name, int64_t version, unsigned flags);
+
+/* The same in parts: begin, any number of parts (each region at most once: REST is what no part has written yet), routed
+ * files, and end. `success` zero abandons the version; the older ones stay. */
+KEDGE_API int kedge_checkpoint_begin(kedge_context* context, const char* name, int64_t version, unsigned flags);
+KEDGE_API int kedge_checkpoint_part(kedge_context* context, kedge_selection selection, const int* ids, size_t count);
+/* Between begin and end: where to write (checkpoint) or read (restart) the file that the application calls `original`.
+ * `routed` has room for `routed_bytes` bytes. The file is sealed and checksummed at checkpoint_end, and not written after;
+ * once at the store level it also stands at `original` when files.publish is on. */
+KEDGE_API int kedge_route_file(kedge_context* context, const char* original, char* routed, size_t routed_bytes);
+/* A user key and value (any bytes) stored with the version; between begin and end. */
+KEDGE_API int kedge_annotate(kedge_context* context, const char* key, const void* value, size_t bytes);
+KEDGE_API int kedge_checkpoint_end(kedge_context* context, int success);
+
+/* Waits until all ranks' images of (name, version) are at `level`. name NULL: the newest checkpoint of this context.
+ * KEDGE_ERROR_TIMEOUT names the ranks that are missing; a failed flush returns its own error at once. */
+KEDGE_API int kedge_wait(kedge_context* context, const char* name, int64_t version, kedge_level level,
+                         double timeout_seconds);
+/* The level that (name, version) has reached over all ranks now; never waits. An error of its flush is returned. */
+KEDGE_API int kedge_test(kedge_context* context, const char* name, int64_t version, kedge_level* level);
+/* KEDGE_OK when nothing of this rank is pending, KEDGE_ERROR_BUSY while a flush runs or waits. */
+KEDGE_API int kedge_pending(kedge_context* context);
+/* The error of the first flush that failed since the last call of this function, or KEDGE_OK. No waiting, no system call. */
+KEDGE_API int kedge_last_flush_error(kedge_context* context, char* name, size_t name_bytes, int64_t* version);
+
+/* ---- Restart ---------------------------------------------------------------------------------------------------- */
+
+/* The newest version of `name` at or below `at_most` (negative: no limit) that every rank can restore. Collective.
+ * KEDGE_ERROR_NOT_FOUND: none. */
+KEDGE_API int kedge_newest(kedge_context* context, const char* name, int64_t at_most, int64_t* version);
+
+/* Restores every region of the current group from the newest restorable version at or below `at_most` (negative: no limit);
+ * *restored says which (may be NULL). Collective. Each chunk comes from the nearest good copy, verified. Should a rank
+ * fail, all ranks go to the next older version, with a message in the log. On error memory is undefined, except for
+ * KEDGE_ERROR_MISMATCH and KEDGE_ERROR_NOT_FOUND, which are found before anything is overwritten. */
+KEDGE_API int kedge_restart(kedge_context* context, const char* name, int64_t at_most, int64_t* restored);
+
+/* The same in parts, of exactly `version`. begin and end are collective; parts are the rank's own. */
+KEDGE_API int kedge_restart_begin(kedge_context* context, const char* name, int64_t version);
+/* Bytes, element type, shape and name of a saved region before memory is allocated. *bytes is 0 and KEDGE_ERROR_NOT_FOUND
+ * returned for an unknown id. `info` may be NULL; info->name points into the context, valid until restart_end. */
+KEDGE_API int kedge_saved_region(kedge_context* context, int id, size_t* bytes, kedge_region_info* info);
+KEDGE_API int kedge_restart_part(kedge_context* context, kedge_selection selection, const int* ids, size_t count);
+/* *bytes is the value's size also when `capacity` is too small (KEDGE_ERROR_INVALID_ARGUMENT, nothing copied). */
+KEDGE_API int kedge_annotation(kedge_context* context, const char* key, void* value, size_t capacity, size_t* bytes);
+/* Agrees over all ranks: KEDGE_ERROR_INCOMPLETE where another rank reported failure. */
+KEDGE_API int kedge_restart_end(kedge_context* context, int success);
+
+/* Lets one process read another rank's image (a tool, an analysis, fewer ranks): the restart calls that follow read the
+ * image of `rank` and are not collective. -1 returns to the context's own rank. */
+KEDGE_API int kedge_restart_as(kedge_context* context, int rank);
+
+/* ---- Housekeeping ----------------------------------------------------------------------------------------------- */
+
+/* Removes this rank's local copies of `name` (NULL: of every name) that the store does not need any more. */
+KEDGE_API int kedge_cleanup(kedge_context* context, const char* name);
+/* Keeps (name, version) for ever, outside `keep`; pinned zero lets go. The version must be complete. */
+KEDGE_API int kedge_pin(kedge_context* context, const char* name, int64_t version, int pinned);
+
+typedef struct kedge_statistics {
+  size_t struct_size;
+  uint64_t checkpoints;
+  uint64_t checkpoints_inline; /* taken synchronously because there was no agent or no tier with room */
+  uint64_t bytes_captured;
+  double blocked_seconds; /* in checkpoint calls, in all */
+  double last_blocked_seconds;
+  uint64_t bytes_pool; /* captured to the memory tier, to directory tiers, through to the store */
+  uint64_t bytes_directory;
+  uint64_t bytes_through;
+  double slot_wait_seconds;    /* part of blocked_seconds spent waiting for a place */
+  uint64_t bytes_restored_pool; /* restored, by source */
+  uint64_t bytes_restored_directory;
+  uint64_t bytes_restored_store;
+  double last_restart_seconds;
+  uint64_t flush_failures;
+  uint64_t corrupt_copies; /* found and passed over */
+} kedge_statistics;
+KEDGE_API int kedge_get_statistics(kedge_context* context, kedge_statistics* out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
