@@ -1,0 +1,112 @@
+"""``kedge plan`` (installed as ``kedge-plan``): finds the subcommand and turns errors into one clear line.
+
+Exit codes: 0 done, 1 the answer is no (a comparison or a check that failed), 2 bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kedge.plan.commands import COMMANDS
+from kedge.plan.errors import PlanError
+
+DESCRIPTION = """\
+Plan checkpoint and restart: how often to checkpoint to which level, what efficiency to expect, which storage
+to buy. SYSTEM is a TOML file, or the name of a system that is shipped ("kedge plan advise --list").
+"""
+
+Subparsers = Any  # argparse's own type is private and not subscriptable at run time
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser with every subcommand of commands.COMMANDS."""
+    parser = argparse.ArgumentParser(
+        prog="kedge plan", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        importlib.import_module(f"kedge.plan.commands.{name}").add(subparsers)
+    return parser
+
+
+def add_system_argument(parser: argparse.ArgumentParser, name: str = "system") -> None:
+    """The positional SYSTEM argument."""
+    parser.add_argument(name, metavar=name.upper(), help="system file (TOML), or the name of a shipped system")
+
+
+def add_json_argument(parser: argparse.ArgumentParser) -> None:
+    """The option --json."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+
+
+def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options --interval and --counts, which name one schedule to evaluate."""
+    parser.add_argument("--interval", metavar="SECONDS", help="evaluate this interval between checkpoints")
+    parser.add_argument(
+        "--counts", metavar="V1,V2,...", help="evaluate these counts: level-i checkpoints per period of level i+1"
+    )
+
+
+def parse_interval(text: str) -> float:
+    """--interval as seconds; PlanError where it is not a positive number."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise PlanError("--interval", text, "a number of seconds above 0") from None
+    if not math.isfinite(value) or value <= 0.0:
+        raise PlanError("--interval", text, "a number of seconds above 0")
+    return value
+
+
+def parse_counts(text: str, level_count: int) -> tuple[int, ...]:
+    """--counts as whole numbers, one per level but the last (a last 1, as in {15, 5, 1}, may be given)."""
+    allowed = f"{level_count - 1} whole numbers of at least 0, separated by commas"
+    try:
+        values = [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise PlanError("--counts", text, allowed) from None
+    if len(values) == level_count and values[-1] == 1:
+        values.pop()
+    if len(values) != level_count - 1 or any(value < 0 for value in values):
+        raise PlanError("--counts", text, allowed)
+    return tuple(values)
+
+
+def print_json(answer: object) -> None:
+    """One JSON object on stdout; NaN and infinity are refused by JSON, so they become null."""
+    print(json.dumps(finite(answer), indent=2))
+
+
+def finite(value: object) -> object:
+    """`value` with every NaN and infinity replaced by None, for JSON."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(entry) for entry in value]
+    return value
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit code."""
+    parsed = build_parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = parsed.run
+    try:
+        return run(parsed)
+    except PlanError as error:
+        print(f"kedge plan {parsed.command}: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
