@@ -7,8 +7,13 @@ function(kedge_layer name)
   target_link_libraries(kedge_${name} PUBLIC ${layer_LINK} PRIVATE kedge_compiler_flags)
 endfunction()
 
+# Every test program beside the code under src/; the sanitizer runs of `make test` build just these.
+add_custom_target(unit_tests)
+add_custom_target(fuzzers)
+
 # kedge_test(NAME SOURCES file... LINK target... [LABELS label...] [TIMEOUT seconds])
-#   A GoogleTest program; each of its tests becomes one ctest test, named NAME.Suite.Case.
+#   A GoogleTest program; each of its tests becomes one ctest test, named NAME.Suite.Case. Those under src/ carry the
+#   label "unit". Other labels with a meaning: "long" (only in `make test-long`), "mpi" (loads an MPI library).
 function(kedge_test name)
   if(NOT KEDGE_BUILD_TESTS)
     return()
@@ -17,6 +22,11 @@ function(kedge_test name)
   if(NOT test_TIMEOUT)
     set(test_TIMEOUT 120)
   endif()
+  cmake_path(IS_PREFIX KEDGE_SOURCE_LAYERS "${CMAKE_CURRENT_SOURCE_DIR}" is_unit_test)
+  if(is_unit_test)
+    list(APPEND test_LABELS unit)
+    add_dependencies(unit_tests ${name})
+  endif()
   add_executable(${name} ${test_SOURCES})
   target_link_libraries(${name} PRIVATE ${test_LINK} GTest::gmock GTest::gtest_main kedge_compiler_flags)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
@@ -24,8 +34,44 @@ function(kedge_test name)
     PROPERTIES TIMEOUT ${test_TIMEOUT} LABELS "${test_LABELS}")
 endfunction()
 
+# kedge_python_test(NAME COMMAND argument... [LABELS label...] [TIMEOUT seconds])
+#   One ctest test that runs the project's Python (.venv, made by scripts/setup) with the package in python/ on its
+#   path; KEDGE_BUILD names the build tree, where bin/ and lib/ are found. Labelled "python".
+function(kedge_python_test name)
+  if(NOT KEDGE_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 test "" "TIMEOUT" "COMMAND;LABELS")
+  if(NOT test_TIMEOUT)
+    set(test_TIMEOUT 300)
+  endif()
+  add_test(NAME ${name} COMMAND ${KEDGE_PYTHON} ${test_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${test_TIMEOUT} LABELS "python;${test_LABELS}"
+    ENVIRONMENT "PYTHONPATH=${PROJECT_SOURCE_DIR}/python;KEDGE_BUILD=${CMAKE_BINARY_DIR}")
+endfunction()
+
+# kedge_pytest(NAME FOLDER [LABELS label...] [TIMEOUT seconds])
+#   The pytest suite in FOLDER as one ctest test; its tests marked "slow" are a second one, NAME.slow, labelled "long".
+function(kedge_pytest name folder)
+  cmake_parse_arguments(PARSE_ARGV 2 test "" "TIMEOUT" "LABELS")
+  if(NOT test_TIMEOUT)
+    set(test_TIMEOUT 300)
+  endif()
+  set(pytest -m pytest -q -p no:cacheprovider ${folder})
+  kedge_python_test(${name} COMMAND ${pytest} -m "not slow" LABELS ${test_LABELS} TIMEOUT ${test_TIMEOUT})
+  file(GLOB_RECURSE files ${folder}/*.py)
+  foreach(file IN LISTS files)
+    file(STRINGS ${file} marks REGEX "mark\\.slow")
+    if(marks)
+      kedge_python_test(${name}.slow COMMAND ${pytest} -m slow LABELS ${test_LABELS} long TIMEOUT 3600)
+      return()
+    endif()
+  endforeach()
+endfunction()
+
 # kedge_fuzzer(NAME SOURCES file... LINK target...)
-#   A libFuzzer target, built only with -DKEDGE_BUILD_FUZZERS=ON under clang.
+#   A libFuzzer target, built only with -DKEDGE_BUILD_FUZZERS=ON under clang. scripts/fuzz runs it; inputs that must
+#   always be tried lie in tests/fuzz/corpus/NAME/.
 function(kedge_fuzzer name)
   if(NOT KEDGE_BUILD_FUZZERS)
     return()
@@ -36,4 +82,5 @@ function(kedge_fuzzer name)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   target_link_libraries(${name} PRIVATE ${fuzzer_LINK})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  add_dependencies(fuzzers ${name})
 endfunction()

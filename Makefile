@@ -1,0 +1,60 @@
+# The commands of this project; `make` lists them. The work is done by CMake and by the programs under scripts/.
+.DEFAULT_GOAL := help
+.PHONY: help setup build run test check test-long test-asan test-tsan fuzz bench figures format lint install clean
+MAKEFLAGS += --no-print-directory
+
+JOBS ?= $(shell nproc)
+TEST_JOBS ?= 2
+FUZZ_SECONDS ?= 60
+PREFIX ?= /usr/local
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s  %s\n", $$1, $$2}' Makefile
+
+setup:  ## install what is missing: Debian packages (root or sudo) and the Python environment .venv
+	@scripts/setup
+
+build:  ## compile everything into build/
+	@cmake --preset dev >/dev/null
+	@cmake --build build -j $(JOBS)
+
+run: setup build  ## set up, build, and run the main job: an MPI application that is killed and comes back
+	@examples/run
+
+test: setup build  ## set up, build, and pass all tests, the unit tests under sanitizers too
+	@scripts/sanitizer-tests address quick
+	@scripts/sanitizer-tests thread quick
+	@$(MAKE) check
+
+check:  ## run the tests of build/ as it stands, without set-up or sanitizers
+	@ctest --test-dir build -j $(TEST_JOBS) --label-exclude long --output-on-failure
+
+test-long: setup build  ## all tests with more seeds and longer runs
+	@KEDGE_TEST_LONG=1 ctest --test-dir build -j $(TEST_JOBS) --output-on-failure
+
+test-asan: setup  ## build with AddressSanitizer and UBSan in build-asan/, and run the tests there
+	@scripts/sanitizer-tests address
+
+test-tsan: setup  ## build with ThreadSanitizer in build-tsan/, and run the tests that load no MPI
+	@scripts/sanitizer-tests thread
+
+fuzz: setup  ## fuzz every decoder for FUZZ_SECONDS (60) seconds each
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+bench: setup build  ## measure, and judge against the targets in docs/performance.md
+	@bench/run
+
+figures: setup build  ## make the figures of the documents again
+	@scripts/figures
+
+format:  ## format the C and C++ sources in place
+	@git ls-files -z '*.h' '*.hpp' '*.c' '*.cc' | xargs -0 clang-format -i
+
+lint: build  ## run clang-tidy over src/
+	@run-clang-tidy -quiet -p build "$(CURDIR)/src/"
+
+install: build  ## install under PREFIX (/usr/local)
+	@cmake --install build --prefix "$(PREFIX)"
+
+clean:  ## remove the build trees
+	@rm -rf build build-asan build-tsan build-fuzz

@@ -1,0 +1,89 @@
+"""Holds the sources to the layers: which folder may include what.
+
+`src/LAYERS` lists the layers from the top down, and a folder includes only itself and what stands above it. Headers
+that open a door (to the operating system, to MPI, to the network, to a test framework) are included only by the layer
+that is this door. Run as a program it prints each violation as `file:line: reason` and exits with 1.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+INCLUDE = re.compile(r"""^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")""")
+SOURCE_SUFFIXES = {".h", ".hpp", ".c", ".cc"}
+
+# Header (a regular expression for the whole name) -> (layers that may include it, what it is).
+DOORS: list[tuple[str, set[str], str]] = [
+    (
+        r"unistd\.h|fcntl\.h|dirent\.h|poll\.h|spawn\.h|sched\.h|signal\.h|csignal|pthread\.h|netdb\.h|libaio\.h|liburing.*"
+        r"|sys/(?!types\.h|cdefs\.h).*|linux/.*|asm/.*|arpa/.*|netinet/.*|fstream|filesystem",
+        {"os"},
+        "the operating system",
+    ),
+    (r"mpi\.h", {"mpi", "kedge"}, "MPI"),
+    (r"rdma/.*", {"net"}, "libfabric"),
+    (r"curl/.*", {"store"}, "libcurl"),
+    (r"toml\+\+/.*|toml\.hpp", {"base"}, "toml++"),
+    (r"CLI/.*", {"tools"}, "CLI11"),
+]
+TEST_ONLY = re.compile(r"(gtest|gmock|benchmark)/.*|([^/]+/)*testing/.*")
+
+
+def read_layers(root: Path) -> list[str]:
+    """The names in `root/src/LAYERS`, top down."""
+    lines = (root / "src" / "LAYERS").read_text().splitlines()
+    return [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+
+
+def is_test_code(path: Path) -> bool:
+    """Whether a file is part of the tests only: beside the code (`*_test.cc`, `*_fuzz.cc`) or under a folder `testing`."""
+    return path.stem.endswith(("_test", "_fuzz", "_benchmark")) or "testing" in path.parts
+
+
+def check_include(layers: list[str], layer: str, path: Path, name: str, quoted: bool) -> str | None:
+    """Why `path` (of `layer`) may not include `name`, or None when it may."""
+    target = name.split("/")[0]
+    if target in layers and "/" in name:
+        if layers.index(target) > layers.index(layer):
+            return f'layer "{layer}" includes "{name}", but "{target}" stands below it in src/LAYERS'
+    elif quoted and layer != "kedge":
+        return f'"{name}" does not begin with the name of a layer'
+    if is_test_code(path):
+        return None
+    if TEST_ONLY.fullmatch(name):
+        return f'"{name}" is for tests, and this file is not one'
+    for pattern, allowed, what in DOORS:
+        if re.fullmatch(pattern, name) and layer not in allowed:
+            return f'"{name}" belongs to {what}: only {", ".join(sorted(allowed))} may include it'
+    return None
+
+
+def violations(root: Path) -> list[str]:
+    """All violations under `root`, as `file:line: reason`."""
+    layers = read_layers(root)
+    found: list[str] = []
+    folders = sorted(folder for folder in (root / "src").iterdir() if folder.is_dir())
+    found += [f"src/{folder.name}: is not in src/LAYERS" for folder in folders if folder.name not in layers]
+    places = [(folder.name, folder) for folder in folders if folder.name in layers]
+    if "kedge" in layers and (root / "include" / "kedge").is_dir():
+        places.append(("kedge", root / "include" / "kedge"))
+    for layer, folder in places:
+        for path in sorted(folder.rglob("*")):
+            if path.suffix not in SOURCE_SUFFIXES:
+                continue
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                match = INCLUDE.match(line)
+                if match is None:
+                    continue
+                reason = check_include(layers, layer, path.relative_to(root), match[1] or match[2], match[2] is not None)
+                if reason is not None:
+                    found.append(f"{path.relative_to(root)}:{number}: {reason}")
+    return found
+
+
+if __name__ == "__main__":
+    problems = violations(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[2])
+    print("\n".join(problems) or "the layers hold")
+    sys.exit(1 if problems else 0)

@@ -1,0 +1,74 @@
+"""The layers hold in this tree, and the check that says so finds each kind of violation in a tree made for it."""
+
+from pathlib import Path
+
+import pytest
+
+import layers
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_layers_hold() -> None:
+    assert layers.violations(ROOT) == []
+
+
+def test_the_list_names_the_foundation_first() -> None:
+    assert layers.read_layers(ROOT)[:4] == ["kedge", "base", "os", "format"]
+
+
+def make_tree(root: Path, path: str, text: str) -> None:
+    for name, content in (("src/LAYERS", "# top down\nkedge  face\nbase  base\nos  door\nagent  daemon\n"), (path, text)):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content)
+
+
+@pytest.mark.parametrize(
+    ("path", "include", "reason"),
+    [
+        ("src/base/a.h", '#include "agent/b.h"', "stands below"),
+        ("src/os/a.cc", '  #  include  "agent/b.h"  // why', "stands below"),
+        ("src/base/a_test.cc", '#include "os/b.h"', "stands below"),
+        ("src/base/deep/a.h", "#include <os/b.h>", "stands below"),
+        ("include/kedge/a.h", '#include "base/b.h"', "stands below"),
+        ("src/agent/a.cc", '#include "../os/b.h"', "does not begin with the name of a layer"),
+        ("src/agent/a.cc", '#include "b.h"', "does not begin with the name of a layer"),
+        ("src/agent/a.cc", "#include <sys/mman.h>", "the operating system"),
+        ("src/agent/a.cc", "#include <unistd.h>", "the operating system"),
+        ("src/base/a.cc", "#include <fstream>", "the operating system"),
+        ("src/agent/a.cc", "#include <liburing.h>", "the operating system"),
+        ("src/agent/a.cc", "#include <mpi.h>", "MPI"),
+        ("src/agent/a.cc", "#include <rdma/fabric.h>", "libfabric"),
+        ("src/agent/a.cc", "#include <gtest/gtest.h>", "is for tests"),
+        ("src/agent/a.cc", '#include "os/testing/b.h"', "is for tests"),
+        ("src/stray/a.cc", "", "is not in src/LAYERS"),
+    ],
+)
+def test_a_violation_is_found(tmp_path: Path, path: str, include: str, reason: str) -> None:
+    make_tree(tmp_path, path, f"// A file.\n{include}\n")
+    found = layers.violations(tmp_path)
+    assert len(found) == 1
+    assert reason in found[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "include"),
+    [
+        ("src/agent/a.cc", '#include "base/b.h"'),
+        ("src/agent/a.cc", '#include "agent/b.h"'),
+        ("src/agent/a.cc", '#include "kedge/kedge.h"'),
+        ("src/agent/a.cc", "#include <vector>"),
+        ("src/agent/a.cc", "#include <fmt/format.h>"),
+        ("src/agent/a.cc", "#include <sys/types.h>"),
+        ("src/agent/a.cc", '// #include "tools/b.h"'),
+        ("src/os/a.cc", "#include <sys/mman.h>"),
+        ("src/agent/a_test.cc", "#include <gtest/gtest.h>"),
+        ("src/agent/a_test.cc", '#include "os/testing/b.h"'),
+        ("src/agent/a_test.cc", "#include <unistd.h>"),
+        ("src/os/testing/b.cc", '#include "os/testing/b.h"'),
+        ("include/kedge/a.hpp", '#include "kedge.h"'),
+    ],
+)
+def test_what_is_allowed_passes(tmp_path: Path, path: str, include: str) -> None:
+    make_tree(tmp_path, path, f"// A file.\n{include}\n")
+    assert layers.violations(tmp_path) == []
