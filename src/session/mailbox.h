@@ -1,0 +1,139 @@
+// The mailbox: how one client and its agent talk without system calls on the path of a checkpoint.
+//
+// A file of fixed layout in the agent's run folder, mapped by both, that outlives both. Two rings, each with a single
+// producer and a single consumer. Indices are free-running; an entry is copied out before it is looked at, and every
+// field of it is range-checked by the agent, because a client can write anything here at any time. A produced index that
+// runs more than the ring's size ahead of the consumed one, or goes back, ends the session and nothing else.
+//
+// The agent moves `consumed` of the client's ring only after the effect is kept elsewhere (for ImageEnd: the local record
+// exists). A successor agent therefore reads again what its predecessor had not finished; every message is idempotent.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <type_traits>
+
+namespace kedge {
+
+inline constexpr uint64_t kMailboxMagic = 0x786f622d6567646bULL;  // "kdge-box"
+inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kClientRingEntries = 1024;
+inline constexpr uint32_t kAgentRingEntries = 64;
+inline constexpr uint32_t kAgentTextBytes = 192;
+
+// Bytes inside a slot of a memory tier, or of a directory tier's slot file.
+struct SlotRange {
+  uint32_t tier;             // index into the session's tier list (Welcome)
+  uint32_t slot;             // below the tier's slot count
+  uint64_t slot_generation;  // as given in Assign: tells a slot from its earlier uses
+  uint64_t offset;           // within the slot
+  uint64_t bytes;
+};
+
+enum class ClientMessageKind : uint32_t {
+  kRequestPlace = 1,  // wants a slot for a chunk, or the next open slot
+  kImageBegin = 2,    // an image of at least a piece is about to be captured: `range` holds its encoded Generation
+  kProgress = 3,      // the first `bytes_captured` bytes of the chunk at `range` are there
+  kImageEnd = 4,      // the image is captured: `range` is its image record followed by its placement table
+  kImageAbort = 5,    // the image is given up; its chunks are free once no reader has them
+  kReturnSlot = 6,    // the client will write no more into the slot at `range`
+};
+
+enum class PlaceKind : uint32_t {
+  kOpenSlot = 1,  // a slot into which the client packs small chunks, going forward
+  kFullChunk = 2, // a slot for one chunk of up to a slot's size
+};
+
+struct ClientMessage {
+  ClientMessageKind kind;
+  uint32_t chunk;         // kProgress: index in the image's chunk table. kRequestPlace: PlaceKind
+  uint64_t image_serial;  // the session's count of begun images, from 1; kRequestPlace: the request's own number
+  SlotRange range;        // kRequestPlace: range.bytes is the wanted size
+  uint64_t object_offset; // kProgress: where the chunk lies in the image object. kImageEnd: bytes of the image record
+  uint64_t amount;        // kProgress: bytes captured so far. kImageBegin: announced bytes. kImageEnd: CRC32C of the range
+};
+static_assert(sizeof(ClientMessage) == 64 && std::is_trivially_copyable_v<ClientMessage>);
+
+enum class AgentMessageKind : uint32_t {
+  kAssign = 1,       // answers kRequestPlace
+  kFlushFailed = 2,  // the image will not reach a level it was owed; code, errno_value and text say why
+  kRecall = 3,       // others wait for room: return slots that are assigned ahead and unused
+};
+
+enum class AssignOutcome : uint32_t {
+  kSlot = 1,     // range.tier, slot, slot_generation, bytes (the slot's size)
+  kThrough = 2,  // no tier has or will have room: write this chunk to the store, as an object of its own
+  kFailed = 3,   // neither: code and text say why
+};
+
+struct AgentMessage {
+  AgentMessageKind kind;
+  AssignOutcome outcome;
+  uint64_t number;  // kAssign: the request's number; kFlushFailed: image_serial
+  SlotRange range;
+  int32_t code;  // kedge::Code
+  int32_t errno_value;
+  char text[kAgentTextBytes];  // NUL-terminated
+};
+static_assert(sizeof(AgentMessage) == 256 && std::is_trivially_copyable_v<AgentMessage>);
+
+template <typename Message, uint32_t kEntries>
+struct Ring {
+  alignas(64) std::atomic<uint64_t> produced;  // written by the producer only
+  alignas(64) std::atomic<uint64_t> consumed;  // written by the consumer only
+  alignas(64) Message entries[kEntries];
+};
+
+struct Mailbox {
+  // Set by the agent when it makes the file, constant after.
+  uint64_t magic;
+  uint32_t protocol;
+  uint32_t session_id;
+  // Who owns it, set by the agent from the peer's credentials: pid and start time tell a process from a later one.
+  int32_t owner_pid;
+  uint32_t reserved;
+  uint64_t owner_start_time;
+
+  // Written by the agent: images of this session that are done (at their last scheduled level, or failed), and failed.
+  alignas(64) std::atomic<uint64_t> images_done;
+  std::atomic<uint64_t> images_failed;
+  // A futex: the agent adds one and wakes after it put something into `from_agent`.
+  std::atomic<uint32_t> client_wake;
+  // Non-zero while the client sleeps on client_wake (a hint that saves the agent a system call).
+  alignas(64) std::atomic<uint32_t> client_sleeping;
+
+  Ring<ClientMessage, kClientRingEntries> from_client;
+  Ring<AgentMessage, kAgentRingEntries> from_agent;
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+
+// The agent's shared counters, a file that clients and tools map read-only. It is written from the agent's private tables:
+// whatever else is written over it changes no decision of the agent's.
+inline constexpr uint64_t kControlMagic = 0x6c74632d6567646bULL;  // "kdge-ctl"
+inline constexpr uint32_t kControlTiersMax = 32;
+
+struct ControlTier {
+  char name[64];
+  std::atomic<uint32_t> present;
+  std::atomic<uint32_t> writers;  // Sw of [VeloC] algorithm 2
+  std::atomic<uint64_t> chunks;   // Sc: slots that are not free or evictable
+  std::atomic<uint64_t> slots;    // Smax
+  std::atomic<uint64_t> slot_bytes;
+  std::atomic<uint64_t> bytes_written;
+};
+
+struct ControlBlock {
+  uint64_t magic;
+  uint32_t protocol;
+  int32_t agent_pid;
+  uint64_t agent_start_time;
+  // Non-zero while the agent sleeps: a client that published something then writes the eventfd. The agent's sleep is
+  // bounded, so that a lost wake-up costs time, never a hang.
+  alignas(64) std::atomic<uint32_t> agent_sleeping;
+  alignas(64) std::atomic<uint64_t> flush_bytes_per_second;  // AvgFlushBW: of one flush, moving average
+  std::atomic<uint64_t> flushes_in_flight;
+  std::atomic<uint64_t> flush_bytes_pending;
+  ControlTier tiers[kControlTiersMax];
+};
+
+}  // namespace kedge
