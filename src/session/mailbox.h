@@ -19,7 +19,7 @@ inline constexpr uint64_t kMailboxMagic = 0x786f622d6567646bULL;  // "kdge-box"
 inline constexpr uint32_t kProtocolVersion = 1;
 inline constexpr uint32_t kClientRingEntries = 1024;
 inline constexpr uint32_t kAgentRingEntries = 64;
-inline constexpr uint32_t kAgentTextBytes = 192;
+inline constexpr uint32_t kAgentTextBytes = 200;
 
 // Bytes inside a slot of a memory tier, or of a directory tier's slot file.
 struct SlotRange {
