@@ -1,0 +1,103 @@
+#include "base/crc32c.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+
+namespace kedge::crc32c {
+namespace {
+
+// Bit by bit, from the definition: the reference for everything else here.
+uint32_t Reference(const std::vector<unsigned char>& data) {
+  uint32_t crc = ~0u;
+  for (const unsigned char byte : data) {
+    crc ^= byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc & 1) ? (crc >> 1) ^ 0x82F63B78u : crc >> 1;
+  }
+  return ~crc;
+}
+
+std::vector<unsigned char> RandomBytes(uint64_t seed, size_t bytes) {
+  std::vector<unsigned char> data(bytes);
+  Random(seed).Fill(data.data(), bytes);
+  return data;
+}
+
+TEST(Crc32c, MatchesPublishedVectors) {
+  // RFC 3720 section B.4, and the usual check value.
+  EXPECT_EQ(Compute("123456789", 9), 0xE3069283u);
+  const std::vector<unsigned char> zeros(32, 0);
+  const std::vector<unsigned char> ones(32, 0xFF);
+  std::vector<unsigned char> ascending(32);
+  for (size_t i = 0; i < 32; ++i) ascending[i] = static_cast<unsigned char>(i);
+  EXPECT_EQ(Compute(zeros.data(), 32), 0x8A9136AAu);
+  EXPECT_EQ(Compute(ones.data(), 32), 0x62A8AB43u);
+  EXPECT_EQ(Compute(ascending.data(), 32), 0x46DD794Eu);
+  EXPECT_EQ(Compute(nullptr, 0), 0u);
+}
+
+TEST(Crc32c, ExtendsAcrossAnySplit) {
+  const auto data = RandomBytes(1, 1000);
+  const uint32_t whole = Reference(data);
+  EXPECT_EQ(Compute(data.data(), data.size()), whole);
+  for (size_t split = 0; split <= data.size(); split += 37) {
+    EXPECT_EQ(Extend(Compute(data.data(), split), data.data() + split, data.size() - split), whole) << split;
+  }
+}
+
+TEST(Crc32c, CombinesChecksumsOfParts) {
+  Random random(2);
+  for (int round = 0; round < 200; ++round) {
+    const auto data = RandomBytes(random.Next(), random.Below(20000));
+    const size_t split = random.Below(data.size() + 1);
+    const uint32_t a = Compute(data.data(), split);
+    const uint32_t b = Compute(data.data() + split, data.size() - split);
+    ASSERT_EQ(Combine(a, b, data.size() - split), Compute(data.data(), data.size())) << round;
+  }
+}
+
+TEST(Crc32c, CombinesOverMoreThanFourGigabytes) {
+  // Zeros can be appended without holding them: combining k blocks one by one equals combining them at once.
+  const std::vector<unsigned char> block(1 << 20, 0);
+  const uint32_t crc_block = Compute(block.data(), block.size());
+  uint32_t crc_zeros = 0;
+  for (int i = 0; i < 5000; ++i) crc_zeros = Combine(crc_zeros, crc_block, block.size());
+  const uint32_t start = Compute("kedge", 5);
+  uint32_t one_by_one = start;
+  for (int i = 0; i < 5000; ++i) one_by_one = Combine(one_by_one, crc_block, block.size());
+  EXPECT_EQ(Combine(start, crc_zeros, uint64_t{5000} << 20), one_by_one);
+}
+
+TEST(Crc32c, CopiesAndChecksumsAnyLengthAndAlignment) {
+  Random random(3);
+  const auto source = RandomBytes(4, 400'000);
+  std::vector<unsigned char> target(source.size() + 64);
+  for (int round = 0; round < 300; ++round) {
+    const size_t bytes = round < 100 ? static_cast<size_t>(round) : random.Below(300'000);
+    const size_t from = random.Below(source.size() - bytes);
+    const size_t to = random.Below(64);
+    std::fill(target.begin(), target.end(), 0xAB);
+    const uint32_t crc = CopyAndChecksum(target.data() + to, source.data() + from, bytes, 77);
+    ASSERT_EQ(crc, Extend(77, source.data() + from, bytes)) << bytes;
+    ASSERT_EQ(std::memcmp(target.data() + to, source.data() + from, bytes), 0) << bytes;
+    ASSERT_EQ(target[to + bytes], 0xAB) << "wrote past the end";
+    ASSERT_TRUE(to == 0 || target[to - 1] == 0xAB) << "wrote before the start";
+  }
+}
+
+TEST(Crc32c, DetectsEverySingleFlippedBit) {
+  auto data = RandomBytes(5, 512);
+  const uint32_t good = Compute(data.data(), data.size());
+  for (size_t bit = 0; bit < data.size() * 8; ++bit) {
+    data[bit / 8] ^= static_cast<unsigned char>(1u << (bit % 8));
+    ASSERT_NE(Compute(data.data(), data.size()), good) << bit;
+    data[bit / 8] ^= static_cast<unsigned char>(1u << (bit % 8));
+  }
+}
+
+}  // namespace
+}  // namespace kedge::crc32c
