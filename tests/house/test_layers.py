@@ -17,6 +17,12 @@ def test_the_list_names_the_foundation_first() -> None:
     assert layers.read_layers(ROOT)[:4] == ["kedge", "base", "os", "format"]
 
 
+def test_every_exception_is_in_use() -> None:
+    for name, headers in layers.EXCEPTIONS.items():
+        found = {match[1] for line in (ROOT / name).read_text().splitlines() if (match := layers.INCLUDE.match(line))}
+        assert headers <= found, f"{name} no longer includes {headers - found}"
+
+
 def make_tree(root: Path, path: str, text: str) -> None:
     for name, content in (("src/LAYERS", "# top down\nkedge  face\nbase  base\nos  door\nagent  daemon\n"), (path, text)):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
