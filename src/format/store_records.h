@@ -1,0 +1,131 @@
+// Records that lie in a store and carry its commit rule (docs/format.md; src/store/catalog.h says when each is written).
+// All are small; encoders append to `out` and cannot fail on a valid record, whose bounds stand with the fields. Decoders
+// take a whole record and nothing else.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "format/identity.h"
+#include "format/wire.h"
+
+namespace kedge {
+
+inline constexpr size_t kHostBytesMax = 255;
+inline constexpr size_t kBootIdBytesMax = 64;
+
+// "kedge-store" in the store's root: the store's identity.
+struct StoreRecord {
+  StoreId id;
+  int64_t wall_time_ns = 0;
+  std::string host;  // who made it; <= kHostBytesMax
+  friend bool operator==(const StoreRecord&, const StoreRecord&) = default;
+};
+
+// "job": the real name of the job whose folder this is.
+struct JobRecord {
+  StoreId store_id;
+  std::string job;
+  int64_t wall_time_ns = 0;
+  friend bool operator==(const JobRecord&, const JobRecord&) = default;
+};
+
+// "name": the real checkpoint name.
+struct NameRecord {
+  StoreId store_id;
+  std::string job;
+  std::string name;
+  int64_t wall_time_ns = 0;
+  friend bool operator==(const NameRecord&, const NameRecord&) = default;
+};
+
+// One launch of a job: who holds it. The file's modification time is its lease.
+struct AttemptRecord {
+  StoreId store_id;
+  std::string job;
+  uint32_t attempt = 0;             // >= 1
+  std::string host;                 // of rank 0; <= kHostBytesMax
+  std::string boot_id;              // <= kBootIdBytesMax
+  int64_t pid = 0;                  // of rank 0
+  uint64_t process_start_time = 0;  // as in /proc/PID/stat: tells a reused pid
+  double lease_seconds = 0;         // > 0
+  int64_t wall_time_ns = 0;
+  uint32_t ranks = 0;  // 1 to kRanksMax
+  friend bool operator==(const AttemptRecord&, const AttemptRecord&) = default;
+};
+
+// The attempt finished, or was taken over: its lease is free.
+struct AttemptEndRecord {
+  StoreId store_id;
+  std::string job;
+  uint32_t attempt = 0;
+  int64_t wall_time_ns = 0;
+  friend bool operator==(const AttemptEndRecord&, const AttemptEndRecord&) = default;
+};
+
+// One rank's image in a part record.
+struct ImageEntry {
+  uint32_t rank = 0;
+  std::string object;          // key relative to the generation's folder: "data/r3"
+  uint64_t record_offset = 0;  // of the image record in it
+  uint64_t record_bytes = 0;
+  uint32_t record_crc32c = 0;  // of the whole image record, envelope included
+  uint64_t image_bytes = 0;    // the sum of its regions, for people
+  friend bool operator==(const ImageEntry&, const ImageEntry&) = default;
+};
+
+// Images that one node, or one client on its own, has published; each is durable before this record is.
+struct PartRecord {
+  Generation generation;
+  uint32_t ranks = 0;              // of the whole version
+  std::vector<ImageEntry> images;  // at least one, ranks strictly increasing and below `ranks`
+  // Folders, relative to the job's ("names/NAME/12-3-1"), of other generations in whose objects chunks of these images
+  // lie, strictly increasing: what keeps those objects from being removed.
+  std::vector<std::string> references;
+  friend bool operator==(const PartRecord&, const PartRecord&) = default;
+};
+
+struct PartEntry {
+  uint32_t first_rank = 0;
+  uint32_t record_crc32c = 0;  // of the whole part record
+  friend bool operator==(const PartEntry&, const PartEntry&) = default;
+};
+
+// The version is complete: every rank has an image in one of these parts.
+struct VersionRecord {
+  Generation generation;
+  uint32_t ranks = 0;
+  std::vector<PartEntry> parts;  // at least one, first ranks strictly increasing
+  uint64_t image_bytes = 0;      // over all ranks
+  int64_t wall_time_ns = 0;
+  friend bool operator==(const VersionRecord&, const VersionRecord&) = default;
+};
+
+// The version is kept for ever, outside `keep`.
+struct PinRecord {
+  Generation generation;
+  int64_t wall_time_ns = 0;
+  friend bool operator==(const PinRecord&, const PinRecord&) = default;
+};
+
+void Encode(const StoreRecord& record, Buffer* out);
+void Encode(const JobRecord& record, Buffer* out);
+void Encode(const NameRecord& record, Buffer* out);
+void Encode(const AttemptRecord& record, Buffer* out);
+void Encode(const AttemptEndRecord& record, Buffer* out);
+void Encode(const PartRecord& record, Buffer* out);
+void Encode(const VersionRecord& record, Buffer* out);
+void Encode(const PinRecord& record, Buffer* out);
+
+Result<StoreRecord> DecodeStoreRecord(ByteSpan record);
+Result<JobRecord> DecodeJobRecord(ByteSpan record);
+Result<NameRecord> DecodeNameRecord(ByteSpan record);
+Result<AttemptRecord> DecodeAttemptRecord(ByteSpan record);
+Result<AttemptEndRecord> DecodeAttemptEndRecord(ByteSpan record);
+Result<PartRecord> DecodePartRecord(ByteSpan record);
+Result<VersionRecord> DecodeVersionRecord(ByteSpan record);
+Result<PinRecord> DecodePinRecord(ByteSpan record);
+
+}  // namespace kedge
