@@ -21,6 +21,11 @@ Status::Status(Code code, std::string message)
   assert(code != Code::kOk);
 }
 
+Status::Status(Code code, std::string message, int errno_value)
+    : state_(std::make_shared<const State>(State{code, errno_value, std::move(message)})) {
+  assert(code != Code::kOk);
+}
+
 Status Status::FromErrno(int errno_value, const std::string& what) {
   Code code = Code::kIo;
   switch (errno_value) {

@@ -39,6 +39,8 @@ class [[nodiscard]] Status {
  public:
   Status() = default;
   Status(Code code, std::string message);
+  // As one that came from elsewhere (another process) with its errno; `message` is taken as it is.
+  Status(Code code, std::string message, int errno_value);
   static Status Ok() { return Status(); }
 
   // From an errno: picks the code and appends strerror. `what` names the call and the path: "fsync /a/b".

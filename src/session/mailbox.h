@@ -7,6 +7,8 @@
 //
 // The agent moves `consumed` of the client's ring only after the effect is kept elsewhere (for ImageEnd: the local record
 // exists). A successor agent therefore reads again what its predecessor had not finished; every message is idempotent.
+// Requests for places are the exception: they end with the agent that took them, and a client that attaches to a
+// successor asks again (session/messages.h, Hello). Every image_serial that was begun ends with ImageEnd or ImageAbort.
 #pragma once
 
 #include <atomic>
@@ -34,7 +36,8 @@ enum class ClientMessageKind : uint32_t {
   kRequestPlace = 1,  // wants a slot for a chunk, or the next open slot
   kImageBegin = 2,    // an image of at least a piece is about to be captured: `range` holds its encoded Generation
   kProgress = 3,      // the first `bytes_captured` bytes of the chunk at `range` are there
-  kImageEnd = 4,      // the image is captured: `range` is its image record followed by its placement table
+  kImageEnd = 4,      // the image is captured: `range` is its image record followed by its placement table. In its object
+                      // the record stands after the last chunk, at the next multiple of 4 KiB
   kImageAbort = 5,    // the image is given up; its chunks are free once no reader has them
   kReturnSlot = 6,    // the client will write no more into the slot at `range`
 };
@@ -57,7 +60,7 @@ static_assert(sizeof(ClientMessage) == 64 && std::is_trivially_copyable_v<Client
 enum class AgentMessageKind : uint32_t {
   kAssign = 1,       // answers kRequestPlace
   kFlushFailed = 2,  // the image will not reach a level it was owed; code, errno_value and text say why
-  kRecall = 3,       // others wait for room: return slots that are assigned ahead and unused
+  kRecall = 3,       // others wait for room: return every slot that no checkpoint call in progress needs, open ones too
 };
 
 enum class AssignOutcome : uint32_t {

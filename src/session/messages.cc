@@ -1,0 +1,264 @@
+// One list of fields for each message, walked by a writer and by a reader, so that the two cannot disagree.
+#include "session/messages.h"
+
+#include <type_traits>
+
+namespace kedge {
+namespace {
+
+constexpr size_t kTextBytesMax = 64 << 10;
+constexpr size_t kJsonBytesMax = 8 << 20;
+
+class FieldWriter {
+ public:
+  static constexpr bool kReads = false;
+  explicit FieldWriter(Buffer& out) : encoder_(out) {}
+  Encoder& encoder() { return encoder_; }
+
+  void operator()(const bool& value) { encoder_.U8(value ? 1 : 0); }
+  void operator()(const uint8_t& value) { encoder_.U8(value); }
+  void operator()(const uint32_t& value) { encoder_.Varint(value); }
+  void operator()(const int32_t& value) { encoder_.SignedVarint(value); }
+  void operator()(const uint64_t& value) { encoder_.Varint(value); }
+  void operator()(const int64_t& value) { encoder_.SignedVarint(value); }
+  void operator()(const std::string& value) { encoder_.String(value); }
+  void operator()(const Duration& value) { encoder_.SignedVarint(value.count()); }
+  void operator()(const StoreId& value) {
+    encoder_.U64(value.high);
+    encoder_.U64(value.low);
+  }
+  void operator()(const Status& value) {
+    encoder_.SignedVarint(static_cast<int>(value.code()));
+    encoder_.SignedVarint(value.errno_value());
+    encoder_.String(value.message());
+  }
+  template <typename T>
+  requires std::is_enum_v<T>
+  void operator()(const T& value) { encoder_.U8(static_cast<uint8_t>(value)); }
+  template <typename T>
+  void List(const std::vector<T>& values, size_t element_bytes_min);
+  void Json(const std::string& value) { encoder_.String(value); }
+
+ private:
+  Encoder encoder_;
+};
+
+class FieldReader {
+ public:
+  static constexpr bool kReads = true;
+  explicit FieldReader(ByteSpan bytes) : decoder_(bytes) {}
+  Decoder& decoder() { return decoder_; }
+
+  void operator()(bool& value) {
+    uint8_t byte = decoder_.U8();
+    decoder_.Require(byte <= 1, "a flag is neither 0 nor 1");
+    value = byte == 1;
+  }
+  void operator()(uint8_t& value) { value = decoder_.U8(); }
+  void operator()(uint32_t& value) { value = decoder_.Varint32(); }
+  void operator()(int32_t& value) {
+    int64_t wide = decoder_.SignedVarint();
+    decoder_.Require(wide >= INT32_MIN && wide <= INT32_MAX, "a number is out of range");
+    value = static_cast<int32_t>(wide);
+  }
+  void operator()(uint64_t& value) { value = decoder_.Varint(); }
+  void operator()(int64_t& value) { value = decoder_.SignedVarint(); }
+  void operator()(std::string& value) { value = decoder_.String(kTextBytesMax); }
+  void operator()(Duration& value) { value = Duration(decoder_.SignedVarint()); }
+  void operator()(StoreId& value) {
+    value.high = decoder_.U64();
+    value.low = decoder_.U64();
+  }
+  void operator()(Status& value);
+  void operator()(Level& value) {
+    uint8_t byte = decoder_.U8();
+    decoder_.Require(byte <= 3 || byte == static_cast<uint8_t>(Level::kLast), "no such level");
+    value = static_cast<Level>(byte);
+  }
+  void operator()(TierKind& value) {
+    uint8_t byte = decoder_.U8();
+    decoder_.Require(byte == 1 || byte == 2, "no such kind of tier");
+    value = static_cast<TierKind>(byte);
+  }
+  template <typename T>
+  void List(std::vector<T>& values, size_t element_bytes_min);
+  void Json(std::string& value) { value = decoder_.String(kJsonBytesMax); }
+
+ private:
+  Decoder decoder_;
+};
+
+void FieldReader::operator()(Status& value) {
+  int64_t code = decoder_.SignedVarint();
+  int64_t errno_value = decoder_.SignedVarint();
+  std::string text(decoder_.String(kTextBytesMax));
+  decoder_.Require(code >= 0 && code <= static_cast<int>(Code::kInternal), "no such status code");
+  decoder_.Require(errno_value >= 0 && errno_value <= 4095, "no such errno");
+  if (!decoder_.ok() || code == 0) return;
+  value = Status(static_cast<Code>(code), std::move(text), static_cast<int>(errno_value));
+}
+
+// ---- The fields of each type. `Walk` is FieldWriter with a const object or FieldReader with a mutable one. ----
+
+#define KEDGE_FIELDS(Type) \
+  template <typename Walk> \
+  void Fields(Walk& walk, std::conditional_t<Walk::kReads, Type, const Type>& m)
+
+KEDGE_FIELDS(uint32_t) { walk(m); }
+KEDGE_FIELDS(Generation) {
+  walk(m.store_id), walk(m.job), walk(m.name), walk(m.version), walk(m.attempt), walk(m.take);
+  if constexpr (Walk::kReads) {
+    if (walk.decoder().ok() && !Validate(m).ok()) walk.decoder().Fail("not a valid generation");
+  }
+}
+KEDGE_FIELDS(SlotRange) {
+  walk(m.tier), walk(m.slot), walk(m.slot_generation), walk(m.offset), walk(m.bytes);
+}
+using TextPair = std::pair<std::string, std::string>;
+KEDGE_FIELDS(TextPair) { walk(m.first), walk(m.second); }
+KEDGE_FIELDS(HeldSlot) { walk(m.tier), walk(m.slot), walk(m.slot_generation); }
+KEDGE_FIELDS(JobKeys) {
+  walk(m.store_path), walk(m.store_mode), walk(m.store_direct), walk(m.scratch), walk(m.keep_versions);
+  walk(m.keep_local), walk(m.schedule_store), walk(m.schedule_store_interval), walk(m.skip_queued);
+  walk(m.files_publish);
+}
+KEDGE_FIELDS(Hello) {
+  walk(m.protocol), walk(m.build);
+  // A Hello of another protocol is read no further: its sender is told both numbers.
+  if constexpr (Walk::kReads) {
+    if (m.protocol != kProtocolVersion) return void(walk.decoder().Raw(walk.decoder().remaining()));
+  }
+  walk(m.job), walk(m.store_id), walk(m.attempt), walk(m.rank), walk(m.ranks), walk(m.ranks_on_node);
+  Fields(walk, m.keys);
+  walk.List(m.node_keys, 2);
+  walk(m.session_id);
+  walk.List(m.held_slots, 3);
+  walk(m.last_image_serial);
+}
+KEDGE_FIELDS(TierInfo) {
+  walk(m.name), walk(m.key), walk(m.kind), walk(m.path), walk(m.slot_bytes), walk(m.slots);
+}
+KEDGE_FIELDS(Welcome) {
+  walk(m.session_id), walk(m.build), walk(m.attached_again), walk(m.node), walk(m.chunk_bytes), walk(m.piece_bytes);
+  walk(m.capacity_bytes);
+  walk.List(m.tiers, 6);
+}
+KEDGE_FIELDS(ToolHello) {
+  walk(m.protocol), walk(m.build);
+  if constexpr (Walk::kReads) walk.decoder().Raw(walk.decoder().remaining());
+}
+KEDGE_FIELDS(ToolWelcome) { walk(m.build), walk(m.node), walk(m.agent_pid); }
+KEDGE_FIELDS(WaitRequest) {
+  Fields(walk, m.generation);
+  walk(m.level), walk(m.timeout);
+}
+KEDGE_FIELDS(LevelReply) {
+  walk(m.level), walk(m.scheduled), walk(m.failure);
+  walk.List(m.missing_ranks, 1);
+}
+KEDGE_FIELDS(TestRequest) { Fields(walk, m.generation); }
+KEDGE_FIELDS(LocalVersionsRequest) { walk(m.store_id), walk(m.job), walk(m.name); }
+KEDGE_FIELDS(LocalVersion) {
+  Fields(walk, m.generation);
+  walk(m.rank), walk(m.ranks), walk(m.level);
+}
+KEDGE_FIELDS(LocalVersionsReply) { walk.List(m.versions, 16); }
+KEDGE_FIELDS(OpenImageRequest) {
+  Fields(walk, m.generation);
+  walk(m.rank);
+}
+KEDGE_FIELDS(OpenImageReply) {
+  walk(m.image);
+  Fields(walk, m.record);
+  walk.List(m.chunks, 5);
+}
+KEDGE_FIELDS(CloseImageRequest) { walk(m.image); }
+KEDGE_FIELDS(CleanupRequest) { walk(m.store_id), walk(m.job), walk(m.name), walk(m.rank); }
+KEDGE_FIELDS(CleanupReply) { walk(m.images), walk(m.bytes); }
+KEDGE_FIELDS(RetainRequest) { walk(m.store_id), walk(m.job), walk(m.name); }
+KEDGE_FIELDS(StatusReply) { walk.Json(m.json); }
+KEDGE_FIELDS(DrainRequest) { walk(m.store_id), walk(m.job), walk(m.timeout); }
+KEDGE_FIELDS(DrainReply) {
+  walk(m.finished), walk(m.images_pending), walk(m.bytes_pending), walk(m.images_failed), walk(m.failure);
+}
+KEDGE_FIELDS(ShutdownRequest) { walk(m.when_drained); }
+KEDGE_FIELDS(ErrorReply) { walk(m.status); }
+template <typename Walk>
+void Fields(Walk&, const StatusRequest&) {}
+template <typename Walk>
+void Fields(Walk&, const GoodbyeRequest&) {}
+template <typename Walk>
+void Fields(Walk&, const DoneReply&) {}
+
+#undef KEDGE_FIELDS
+
+template <typename T>
+void FieldWriter::List(const std::vector<T>& values, size_t) {
+  encoder_.Varint(values.size());
+  for (const T& value : values) Fields(*this, value);
+}
+
+template <typename T>
+void FieldReader::List(std::vector<T>& values, size_t element_bytes_min) {
+  values.resize(decoder_.Count(element_bytes_min));
+  for (T& value : values) {
+    if (!decoder_.ok()) return values.clear();
+    Fields(*this, value);
+  }
+}
+
+template <size_t kIndex = 0>
+bool DecodeKind(size_t kind, FieldReader& reader, Message* out) {
+  if constexpr (kIndex == std::variant_size_v<Message>) {
+    return false;
+  } else {
+    if (kind != kIndex) return DecodeKind<kIndex + 1>(kind, reader, out);
+    Fields(reader, out->emplace<kIndex>());
+    return true;
+  }
+}
+
+}  // namespace
+
+const char* LevelName(Level level) {
+  switch (level) {
+    case Level::kNone: return "none";
+    case Level::kLocal: return "local";
+    case Level::kNode: return "node";
+    case Level::kStore: return "store";
+    case Level::kLast: return "last";
+  }
+  return "unknown";
+}
+
+Buffer EncodeMessage(uint64_t number, const Message& message) {
+  Buffer out;
+  FieldWriter writer(out);
+  writer.encoder().U8(static_cast<uint8_t>(message.index()));
+  writer.encoder().U64(number);
+  std::visit([&](const auto& fields) { Fields(writer, fields); }, message);
+  writer.encoder().Finish();
+  return out;
+}
+
+Result<NumberedMessage> DecodeMessage(ByteSpan frame) {
+  if (frame.size() > kMessageBytesMax) return Status(Code::kCorrupt, "message: longer than allowed");
+  FieldReader reader(frame);
+  size_t kind = reader.decoder().U8();
+  NumberedMessage result;
+  result.number = reader.decoder().U64();
+  if (reader.decoder().ok() && !DecodeKind(kind, reader, &result.message)) reader.decoder().Fail("unknown kind");
+  KEDGE_RETURN_IF_ERROR(reader.decoder().Finish("message"));
+  return result;
+}
+
+Buffer EncodeHello(const Hello& hello) { return EncodeMessage(0, hello); }
+
+Result<Hello> DecodeHello(ByteSpan bytes) {
+  KEDGE_ASSIGN_OR_RETURN(NumberedMessage decoded, DecodeMessage(bytes));
+  Hello* hello = std::get_if<Hello>(&decoded.message);
+  if (hello == nullptr) return Status(Code::kCorrupt, "not a hello");
+  return std::move(*hello);
+}
+
+}  // namespace kedge

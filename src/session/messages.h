@@ -1,0 +1,218 @@
+// Messages on the agent's socket: everything that is not on the path of a checkpoint (that is mailbox.h).
+//
+// A frame of the socket (os/unix_socket.h) is one message: kind, the number of the request it is or answers, fields. The
+// client asks, the agent answers each request with one message of the kind stated here, or with ErrorReply; answers to
+// different requests may come in any order (a wait is answered late). Only Drain is answered several times: progress, then
+// the end. Nothing comes unasked. Decoding trusts nothing; both sides are of one build family (kProtocolVersion), so the
+// encoding needs no room for older fields.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/duration.h"
+#include "base/status.h"
+#include "format/identity.h"
+#include "format/wire.h"
+#include "session/mailbox.h"
+#include "tier/tier_info.h"
+
+namespace kedge {
+
+inline constexpr size_t kMessageBytesMax = 16 << 20;
+inline constexpr uint32_t kRanksOnNodeMax = 4096;
+
+// How far a version is protected (DESIGN.md, rule 3). Values as kedge_level.
+enum class Level : uint8_t { kNone = 0, kLocal = 1, kNode = 2, kStore = 3, kLast = 100 };
+const char* LevelName(Level level);
+
+// What a job asks of its agent. The newest Hello of a job is what holds for it on the node.
+struct JobKeys {
+  std::string store_path;  // absolute
+  uint32_t store_mode = 0700;
+  bool store_direct = false;
+  std::string scratch;  // absolute folder of a tier of the job's own; empty: the node's tiers
+  uint32_t keep_versions = 2;
+  uint32_t keep_local = 1;
+  uint32_t schedule_store = 1;         // every n-th version of a name; 0: none
+  Duration schedule_store_interval{};  // not more often than this; zero: no limit
+  bool skip_queued = false;
+  bool files_publish = true;
+
+  friend bool operator==(const JobKeys&, const JobKeys&) = default;
+};
+
+// A slot that a client held when its agent died.
+struct HeldSlot {
+  uint32_t tier = 0;
+  uint32_t slot = 0;
+  uint64_t slot_generation = 0;
+};
+
+// First message of a rank. Answer: Welcome, with the descriptors that it names. kMismatch names both values.
+struct Hello {
+  uint32_t protocol = kProtocolVersion;
+  std::string build;
+  std::string job;
+  StoreId store_id;
+  uint32_t attempt = 0;
+  uint32_t rank = 0;
+  uint32_t ranks = 1;
+  uint32_t ranks_on_node = 1;
+  JobKeys keys;
+  // Node keys that the job sets explicitly, as canonical texts (Config::TextOf): they must be the agent's.
+  std::vector<std::pair<std::string, std::string>> node_keys;
+  // To attach again after the agent died: the former session, else 0. The slots it still holds; all others are free. It
+  // has no request pending and has taken everything out of `from_agent`.
+  uint32_t session_id = 0;
+  std::vector<HeldSlot> held_slots;
+  uint64_t last_image_serial = 0;  // images begun so far
+};
+
+// Descriptors with it: mailbox, eventfd, control block, then one pool file for each memory tier in order of the list.
+struct Welcome {
+  uint32_t session_id = 0;
+  std::string build;
+  bool attached_again = false;  // Hello's session goes on; otherwise it is a new one
+  std::string node;
+  uint64_t chunk_bytes = 0;  // at most the slot of every tier in the list
+  uint64_t piece_bytes = 0;
+  uint64_t capacity_bytes = 0;  // of all tiers in the list
+  std::vector<TierInfo> tiers;  // SlotRange::tier is the index here; fastest first
+};
+
+// First message of a tool: no job, no mailbox. Answer: ToolWelcome.
+struct ToolHello {
+  uint32_t protocol = kProtocolVersion;
+  std::string build;
+};
+struct ToolWelcome {
+  std::string build;
+  std::string node;
+  int32_t agent_pid = 0;
+};
+
+// Until all ranks' images of the generation are at `level` (kLast: at the last level it is scheduled for), the flush fails,
+// or the time is over. At kLocal the agent answers for the ranks of its node.
+struct WaitRequest {
+  Generation generation;
+  Level level = Level::kLast;
+  Duration timeout{};
+};
+struct LevelReply {
+  Level level = Level::kNone;      // reached by all ranks
+  Level scheduled = Level::kNone;  // the last level that it is to reach
+  Status failure;                  // of its flush; or kTimeout, naming the missing ranks
+  std::vector<uint32_t> missing_ranks;
+};
+// The level now. Answer: LevelReply.
+struct TestRequest {
+  Generation generation;
+};
+
+// Which images lie whole on this node. Answer: LocalVersionsReply.
+struct LocalVersionsRequest {
+  StoreId store_id;
+  std::string job;
+  std::string name;  // empty: every name
+};
+struct LocalVersion {
+  Generation generation;
+  uint32_t rank = 0;
+  uint32_t ranks = 0;
+  Level level = Level::kNone;  // of the generation, as far as the agent knows
+};
+struct LocalVersionsReply {
+  std::vector<LocalVersion> versions;
+};
+
+// Where one image lies. Its slots stay as they are until CloseImage or the end of the session. Answer: OpenImageReply.
+struct OpenImageRequest {
+  Generation generation;
+  uint32_t rank = 0;
+};
+inline constexpr uint32_t kTierNone = UINT32_MAX;  // SlotRange::tier of a chunk that lies in the store only
+struct OpenImageReply {
+  uint64_t image = 0;               // for CloseImage
+  SlotRange record{};               // the encoded image record
+  std::vector<SlotRange> chunks;    // of the record's chunk table, in order
+};
+struct CloseImageRequest {  // Answer: DoneReply
+  uint64_t image = 0;
+};
+
+// Lets go of the local copies of one rank that are not owed to a level any more. Answer: CleanupReply.
+struct CleanupRequest {
+  StoreId store_id;
+  std::string job;
+  std::string name;  // empty: every name
+  uint32_t rank = 0;
+};
+struct CleanupReply {
+  uint64_t images = 0;
+  uint64_t bytes = 0;
+};
+
+// Pins or versions in the store changed: apply retention again. Answer: DoneReply.
+struct RetainRequest {
+  StoreId store_id;
+  std::string job;
+  std::string name;
+};
+
+struct StatusRequest {};
+struct StatusReply {
+  std::string json;
+};
+
+// Until everything handed over is at its last scheduled level; `job` empty: of all jobs. Answer: DrainReply about twice a
+// second, the last with `finished`.
+struct DrainRequest {
+  StoreId store_id;
+  std::string job;
+  Duration timeout{};
+};
+struct DrainReply {
+  bool finished = false;
+  uint64_t images_pending = 0;
+  uint64_t bytes_pending = 0;
+  uint64_t images_failed = 0;  // since the drain began
+  Status failure;              // the first of those, or kTimeout
+};
+
+// The session ends; what it handed over is carried on. Answer: DoneReply.
+struct GoodbyeRequest {};
+// From tools: the agent leaves, now (its successor goes on from the tiers) or when nothing is pending. Answer: DoneReply.
+struct ShutdownRequest {
+  bool when_drained = true;
+};
+
+struct DoneReply {};
+struct ErrorReply {
+  Status status;
+};
+
+// The order gives the kind's number on the wire: append only.
+using Message =
+    std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
+                 LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest, CleanupReply,
+                 RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest, ShutdownRequest,
+                 DoneReply, ErrorReply>;
+
+struct NumberedMessage {
+  uint64_t number = 0;  // chosen by who asks, repeated in the answer
+  Message message;
+};
+
+Buffer EncodeMessage(uint64_t number, const Message& message);
+// kCorrupt on anything but the encoding of one message.
+Result<NumberedMessage> DecodeMessage(ByteSpan frame);
+
+// The Hello as a file in the agent's run folder: what a successor must know of a job whose processes are gone.
+Buffer EncodeHello(const Hello& hello);
+Result<Hello> DecodeHello(ByteSpan bytes);
+
+}  // namespace kedge

@@ -1,0 +1,114 @@
+// The rings in order, across threads, and with a peer that writes nonsense.
+#include "session/ring.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+
+#include "base/random.h"
+
+namespace kedge {
+namespace {
+
+using TestRing = Ring<ClientMessage, kClientRingEntries>;
+
+ClientMessage Numbered(uint64_t number) {
+  ClientMessage message{};
+  message.kind = ClientMessageKind::kProgress;
+  message.image_serial = number;
+  message.amount = ~number;
+  return message;
+}
+
+TEST(Ring, DeliversInOrderAndRefusesWhenFull) {
+  auto ring = std::make_unique<TestRing>();
+  ClientRingProducer producer(ring.get());
+  ClientRingConsumer consumer(ring.get());
+  ClientMessage message;
+  EXPECT_EQ(consumer.Peek(&message), RingPeek::kEmpty);
+  for (uint64_t i = 0; i < kClientRingEntries; ++i) EXPECT_TRUE(producer.TryPush(Numbered(i)));
+  EXPECT_FALSE(producer.TryPush(Numbered(0)));
+  for (uint64_t i = 0; i < kClientRingEntries; ++i) {
+    ASSERT_EQ(consumer.Peek(&message), RingPeek::kMessage);
+    EXPECT_EQ(message.image_serial, i);
+    consumer.Advance();
+  }
+  EXPECT_EQ(consumer.Peek(&message), RingPeek::kEmpty);
+  EXPECT_EQ(producer.Room(), kClientRingEntries);
+}
+
+TEST(Ring, PeekLeavesTheEntryForASuccessor) {
+  auto ring = std::make_unique<TestRing>();
+  ClientRingProducer producer(ring.get());
+  producer.TryPush(Numbered(7));
+  ClientMessage message;
+  {
+    ClientRingConsumer first(ring.get());
+    ASSERT_EQ(first.Peek(&message), RingPeek::kMessage);
+  }
+  ClientRingConsumer successor(ring.get());
+  ASSERT_EQ(successor.Peek(&message), RingPeek::kMessage);
+  EXPECT_EQ(message.image_serial, 7u);
+  successor.Advance();
+  EXPECT_EQ(successor.Peek(&message), RingPeek::kEmpty);
+}
+
+TEST(Ring, IndexThatRunsAheadOrBackIsBroken) {
+  auto ring = std::make_unique<TestRing>();
+  ClientRingProducer producer(ring.get());
+  ClientRingConsumer consumer(ring.get());
+  ClientMessage message;
+  ring->produced.store(kClientRingEntries + 1);
+  EXPECT_EQ(consumer.Peek(&message), RingPeek::kBroken);
+  ring->produced.store(3);
+  EXPECT_EQ(consumer.Peek(&message), RingPeek::kMessage);
+  consumer.Advance();
+  ring->produced.store(2);
+  EXPECT_EQ(consumer.Peek(&message), RingPeek::kBroken) << "produced went back from 3 to 2";
+  ring->produced.store(0);
+  EXPECT_EQ(consumer.Peek(&message), RingPeek::kBroken) << "produced is behind consumed";
+}
+
+TEST(Ring, ProducerSurvivesAnyConsumedIndex) {
+  auto ring = std::make_unique<TestRing>();
+  ClientRingProducer producer(ring.get());
+  Random random(1);
+  for (int i = 0; i < 10000; ++i) {
+    ring->consumed.store(random.Next());
+    EXPECT_LE(producer.Room(), kClientRingEntries);
+    producer.TryPush(Numbered(1));
+  }
+  ring->consumed.store(~uint64_t{0});
+  ring->produced.store(0);
+  ClientRingProducer fresh(ring.get());
+  EXPECT_EQ(fresh.Room(), kClientRingEntries - 1);
+}
+
+TEST(Ring, ThreadsSeeWholeMessages) {
+  auto ring = std::make_unique<TestRing>();
+  constexpr uint64_t kMessages = 200000;
+  std::thread writer([&] {
+    ClientRingProducer producer(ring.get());
+    for (uint64_t i = 0; i < kMessages;) {
+      if (producer.TryPush(Numbered(i))) ++i; else std::this_thread::yield();
+    }
+  });
+  ClientRingConsumer consumer(ring.get());
+  uint64_t wrong = 0;
+  for (uint64_t i = 0; i < kMessages;) {
+    ClientMessage message;
+    if (consumer.Peek(&message) != RingPeek::kMessage) {
+      std::this_thread::yield();
+      continue;
+    }
+    wrong += message.image_serial != i || message.amount != ~i;
+    consumer.Advance();
+    ++i;
+  }
+  writer.join();
+  EXPECT_EQ(wrong, 0u);
+}
+
+}  // namespace
+}  // namespace kedge
