@@ -16,7 +16,7 @@ What the words mean, so that models and simulator describe one process:
   back to the newest checkpoint with a complete copy of level i or above and restarts from the lowest such
   copy, level l, in R_l seconds. A failure of level i < l during that restart repeats it; one of level i >= l
   is taken as a failure of level max(i, l + 1), or repeats it where l = N ([Sato] 3.4.2).
-- After a restart from level l all copies up to l are there again. A copy still in the background when the
+- After a restart from level l the checkpoint's own copies up to l are there again. A copy still in the background when the
   run goes back resumes with the progress it had at that point of the work ([Sato] 3.4.3); a copy that was
   complete stays complete.
 """
