@@ -1,0 +1,71 @@
+// See agent_channel.h.
+#include "capture/agent_channel.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "os/futex.h"
+
+namespace kedge {
+namespace {
+
+// A lost wake-up, or an agent that dies while we sleep, costs this much and no more.
+constexpr Duration kSleepSlice = std::chrono::milliseconds(50);
+constexpr Duration kRingPause = std::chrono::microseconds(200);
+
+}  // namespace
+
+void AgentChannel::Attach(Mailbox* mailbox, const ControlBlock* control, const os::EventFd* wake_agent) {
+  mailbox_ = mailbox;
+  control_ = control;
+  wake_agent_ = wake_agent;
+  to_agent_ = ClientRingProducer(&mailbox->from_client);
+  from_agent_ = AgentRingConsumer(&mailbox->from_agent);
+  lost_.store(false, std::memory_order_release);
+}
+
+bool AgentChannel::TryPush(const ClientMessage& message) {
+  if (lost() || !to_agent_.TryPush(message)) return false;
+  if (control_->agent_sleeping.load(std::memory_order_seq_cst) != 0) wake_agent_->Signal();
+  return true;
+}
+
+Status AgentChannel::Push(const ClientMessage& message, const Deadline& deadline) {
+  while (!TryPush(message)) {
+    if (lost()) return Status(Code::kUnavailable, "the agent is gone");
+    if (deadline.Passed()) return Status(Code::kTimeout, "the agent does not take messages from its mailbox");
+    std::this_thread::sleep_for(kRingPause);
+  }
+  return Status::Ok();
+}
+
+bool AgentChannel::Poll(AgentMessage* message) {
+  if (mailbox_ == nullptr) return false;
+  switch (from_agent_.Peek(message)) {
+    case RingPeek::kEmpty:
+      return false;
+    case RingPeek::kBroken:
+      MarkLost();
+      return false;
+    case RingPeek::kMessage:
+      break;
+  }
+  message->text[kAgentTextBytes - 1] = '\0';
+  from_agent_.Advance();
+  return true;
+}
+
+void AgentChannel::WaitForMessage(Duration at_most) {
+  const Deadline deadline(SystemClock(), at_most);
+  while (!lost() && !deadline.Passed()) {
+    mailbox_->client_sleeping.store(1, std::memory_order_seq_cst);
+    const uint32_t word = mailbox_->client_wake.load(std::memory_order_seq_cst);
+    AgentMessage unused;
+    if (from_agent_.Peek(&unused) != RingPeek::kEmpty) break;
+    os::FutexWait(&mailbox_->client_wake, word, std::min(deadline.Remaining(), kSleepSlice));
+  }
+  mailbox_->client_sleeping.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace kedge

@@ -1,0 +1,78 @@
+// Copies an image's regions into a sink, with their checksums, and builds the image record.
+//
+// Every byte is read once: it is copied and checksummed block by block in cache (CRC32C, DESIGN.md "verified at every
+// hop"). Targets in memory get it directly; others through a bounce buffer of one piece. The record and all buffers are
+// kept from one checkpoint to the next, so that a checkpoint like the one before allocates nothing.
+//
+// One thread at a time. After an error call Abort; the object is then ready for another Begin.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "capture/image_sink.h"
+#include "format/image_record.h"
+
+namespace kedge {
+
+class ImageCapture {
+ public:
+  // `sink` must outlive the image. `announced_bytes`: as ImageSink::Begin.
+  Status Begin(ImageSink* sink, const ImageIdentity& identity, std::string_view group, uint64_t announced_bytes);
+  // The regions that come next, with the sizes that AddRegion or OpenRegion will name, in order: plans their chunks.
+  Status BeginPart(std::span<const uint64_t> region_bytes);
+  // `data` is read before the call returns; it may be null when the region is empty.
+  Status AddRegion(const Region& region, const void* data);
+  // The same for bytes that come in portions: exactly region.bytes of them between OpenRegion and CloseRegion.
+  Status OpenRegion(const Region& region);
+  Status Append(const void* data, uint64_t bytes);
+  Status CloseRegion();
+  // A second value for a key replaces the first.
+  void Annotate(std::string_view key, std::string_view value);
+  Status End(int64_t wall_time_ns);
+  void Abort();
+
+  bool active() const { return sink_ != nullptr; }
+  // Of the image since Begin.
+  uint64_t bytes_captured() const { return bytes_captured_; }
+  const ImageRecord& record() const { return record_; }
+
+ private:
+  struct AlignedDelete {
+    void operator()(std::byte* memory) const;
+  };
+
+  Status NextChunk();
+  Status CloseChunk();
+  // Passes on what the bounce buffer holds, and tells the sink how far the chunk is.
+  Status FinishPiece();
+  uint32_t CopyIntoChunk(const std::byte* data, uint64_t bytes, uint32_t crc);
+  Region* NextRegion();
+
+  ImageSink* sink_ = nullptr;
+  LayoutLimits limits_;
+  ImageRecord record_;
+  size_t regions_ = 0;  // entries of record_.regions in use: the others keep their memory for the next image
+  size_t annotations_ = 0;
+
+  std::vector<uint64_t> planned_;  // chunks of the part, those before next_planned_ opened already
+  size_t next_planned_ = 0;
+  bool chunk_open_ = false;
+  ChunkTarget target_;
+  uint64_t chunk_bytes_ = 0;  // planned bytes of the open chunk
+  uint64_t chunk_used_ = 0;
+  uint64_t piece_start_ = 0;  // the sink knows of the bytes before
+  std::unique_ptr<std::byte[], AlignedDelete> bounce_;
+  uint64_t bounce_bytes_ = 0;
+
+  bool region_open_ = false;
+  bool extent_open_ = false;
+  uint64_t region_left_ = 0;
+  uint64_t bytes_captured_ = 0;
+};
+
+}  // namespace kedge

@@ -1,0 +1,177 @@
+// See slot_allocator.h.
+#include "capture/slot_allocator.h"
+
+#include <fmt/format.h>
+
+namespace kedge {
+namespace {
+
+// The agent answers Failed where neither tier nor store has room.
+Status FailureOf(const AgentMessage& message) {
+  const auto code = static_cast<Code>(message.code);
+  return Status(code == Code::kOk ? Code::kNoSpace : code, message.text);
+}
+
+}  // namespace
+
+void SlotAllocator::Request(Ahead* ahead, uint64_t bytes) {
+  if (ahead->requested != 0 || ahead->answer) return;
+  ClientMessage message{};
+  message.kind = ClientMessageKind::kRequestPlace;
+  message.chunk = static_cast<uint32_t>(ahead->kind);
+  message.image_serial = ++last_number_;
+  message.range.bytes = bytes;
+  if (channel_->TryPush(message)) ahead->requested = last_number_;
+}
+
+void SlotAllocator::ExpectFull(uint64_t bytes) { Request(&full_ahead_, bytes); }
+
+void SlotAllocator::ExpectOpen() {
+  if (!open_ || open_->range.bytes - open_->cursor < limits_.piece_bytes) Request(&open_ahead_, limits_.chunk_bytes);
+}
+
+Result<AgentMessage> SlotAllocator::TakeAnswer(Ahead* ahead, uint64_t bytes, const Deadline& deadline) {
+  pump_();
+  Request(ahead, bytes);
+  if (!ahead->answer) {
+    const int64_t begin = SystemClock().NowNs();
+    while (!ahead->answer && !channel_->lost() && !deadline.Passed()) {
+      if (ahead->requested == 0) Request(ahead, bytes);  // the ring was full, or the session was attached again
+      channel_->WaitForMessage(deadline.Remaining());
+      pump_();
+    }
+    waited_ += Duration(SystemClock().NowNs() - begin);
+  }
+  if (!ahead->answer) {
+    if (channel_->lost()) return Status(Code::kUnavailable, "the agent is gone");
+    return Status(Code::kTimeout, "the agent has not assigned a slot: its tiers are full, and the flush that would free "
+                                  "one has not ended");
+  }
+  AgentMessage answer = *ahead->answer;
+  ahead->answer.reset();
+  return answer;
+}
+
+Result<AssignedPlace> SlotAllocator::TakeOpen(uint64_t bytes, const Deadline& deadline) {
+  if (open_ && open_->range.bytes - open_->cursor < bytes) {
+    Return(open_->range);
+    open_.reset();
+  }
+  AssignedPlace place;
+  if (!open_) {
+    KEDGE_ASSIGN_OR_RETURN(const AgentMessage answer, TakeAnswer(&open_ahead_, limits_.chunk_bytes, deadline));
+    if (answer.outcome == AssignOutcome::kFailed) return FailureOf(answer);
+    if (answer.outcome == AssignOutcome::kThrough) {
+      place.through = true;
+      return place;
+    }
+    open_ = Slot{answer.range, 0};
+    open_->range.offset = 0;
+  }
+  if (bytes > open_->range.bytes) {
+    return Status(Code::kNoSpace, fmt::format("{} bytes do not fit a slot of {} bytes; choose a greater chunk.size", bytes,
+                                              open_->range.bytes));
+  }
+  place.range = open_->range;
+  place.range.offset = open_->cursor;
+  place.range.bytes = bytes;
+  open_->cursor = std::min(AlignChunkOffset(open_->cursor + bytes), open_->range.bytes);
+  ExpectOpen();
+  return place;
+}
+
+Result<AssignedPlace> SlotAllocator::TakeFull(uint64_t bytes, const Deadline& deadline) {
+  KEDGE_ASSIGN_OR_RETURN(const AgentMessage answer, TakeAnswer(&full_ahead_, bytes, deadline));
+  if (answer.outcome == AssignOutcome::kFailed) return FailureOf(answer);
+  AssignedPlace place;
+  place.through = answer.outcome == AssignOutcome::kThrough;
+  if (place.through) return place;
+  if (bytes > answer.range.bytes) {
+    Return(answer.range);
+    return Status(Code::kInternal, fmt::format("the agent assigned a slot of {} bytes for {}", answer.range.bytes, bytes));
+  }
+  place.range = answer.range;
+  place.range.offset = 0;
+  place.range.bytes = bytes;
+  return place;
+}
+
+bool SlotAllocator::GrowOpen(SlotRange* place, uint64_t extra_bytes) {
+  if (!open_ || place->tier != open_->range.tier || place->slot != open_->range.slot ||
+      AlignChunkOffset(place->offset + place->bytes) != open_->cursor ||
+      place->offset + place->bytes + extra_bytes > open_->range.bytes) {
+    return false;
+  }
+  place->bytes += extra_bytes;
+  open_->cursor = std::min(AlignChunkOffset(place->offset + place->bytes), open_->range.bytes);
+  return true;
+}
+
+void SlotAllocator::OnMessage(const AgentMessage& message) {
+  if (message.kind == AgentMessageKind::kRecall) {
+    ReturnUnused();
+    return;
+  }
+  if (message.kind != AgentMessageKind::kAssign) return;
+  for (Ahead* ahead : {&open_ahead_, &full_ahead_}) {
+    if (ahead->requested != 0 && ahead->requested == message.number) {
+      ahead->requested = 0;
+      ahead->answer = message;
+      return;
+    }
+  }
+  // An answer to a request of before the agent's loss: nobody waits for it.
+  if (message.outcome == AssignOutcome::kSlot) Return(message.range);
+}
+
+void SlotAllocator::Return(const SlotRange& range) {
+  ClientMessage message{};
+  message.kind = ClientMessageKind::kReturnSlot;
+  message.range = range;
+  // A lost return frees the slot late, with the session; it never harms what lies in it.
+  (void)channel_->Push(message, Deadline(SystemClock(), std::chrono::seconds(10)));
+}
+
+void SlotAllocator::ReturnUnused() {
+  for (Ahead* ahead : {&open_ahead_, &full_ahead_}) {
+    if (ahead->answer && ahead->answer->outcome == AssignOutcome::kSlot) Return(ahead->answer->range);
+    ahead->answer.reset();
+  }
+  if (open_ && open_->cursor == 0) {
+    Return(open_->range);
+    open_.reset();
+  }
+}
+
+std::vector<SlotRange> SlotAllocator::HeldAfterAgentLoss() {
+  std::vector<SlotRange> held;
+  for (Ahead* ahead : {&open_ahead_, &full_ahead_}) {
+    ahead->requested = 0;
+    if (ahead->answer && ahead->answer->outcome == AssignOutcome::kSlot) {
+      held.push_back(ahead->answer->range);
+    } else {
+      ahead->answer.reset();
+    }
+  }
+  if (open_) held.push_back(open_->range);
+  return held;
+}
+
+void SlotAllocator::Reset() {
+  open_.reset();
+  open_ahead_ = Ahead{PlaceKind::kOpenSlot, 0, {}};
+  full_ahead_ = Ahead{PlaceKind::kFullChunk, 0, {}};
+}
+
+std::optional<SlotRange> SlotAllocator::Unused() const {
+  for (const Ahead* ahead : {&open_ahead_, &full_ahead_}) {
+    if (ahead->answer && ahead->answer->outcome == AssignOutcome::kSlot) return ahead->answer->range;
+  }
+  if (!open_) return std::nullopt;
+  SlotRange rest = open_->range;
+  rest.offset = open_->cursor;
+  rest.bytes -= open_->cursor;
+  return rest;
+}
+
+}  // namespace kedge

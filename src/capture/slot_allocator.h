@@ -1,0 +1,83 @@
+// The client's slots: asks the agent for them ahead of need, packs small chunks into an open one, gives back what is unused.
+//
+// Rule 4 of the design: a slot assigned to this process stays its own until it returns it. One open slot takes chunks below
+// a piece, going forward; its successor is asked for while there is still room, so that a small checkpoint waits for
+// nobody. Slots for whole chunks are asked for one ahead. Guarded by the context's lock.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "capture/agent_channel.h"
+#include "capture/layout.h"
+
+namespace kedge {
+
+struct AssignedPlace {
+  bool through = false;  // no tier has room: the chunk goes to the store as an object of its own
+  SlotRange range{};
+};
+
+class SlotAllocator {
+ public:
+  // `pump` handles every message that has come, and gives those of assignment to OnMessage; the channel is its source.
+  SlotAllocator(AgentChannel* channel, LayoutLimits limits, std::function<void()> pump)
+      : channel_(channel), limits_(limits), pump_(std::move(pump)) {}
+
+  // A place for `bytes` (at most a slot) in the open slot; waits for the next one when it is full.
+  Result<AssignedPlace> TakeOpen(uint64_t bytes, const Deadline& deadline);
+  // A slot for one chunk of `bytes`.
+  Result<AssignedPlace> TakeFull(uint64_t bytes, const Deadline& deadline);
+  // Asks for the slot that the next TakeFull will want, once.
+  void ExpectFull(uint64_t bytes);
+  // Asks for the open slot that the next TakeOpen will want when the present one gets short, once.
+  void ExpectOpen();
+  // Whether the place that TakeOpen returned last may become `extra_bytes` longer; if so, *place is.
+  bool GrowOpen(SlotRange* place, uint64_t extra_bytes);
+
+  // kAssign and kRecall.
+  void OnMessage(const AgentMessage& message);
+  // Gives back what is assigned and unused.
+  void ReturnUnused();
+
+  // The slots of this session that a new agent must know of: open, assigned ahead. Requests that nobody answered are
+  // forgotten, to be asked again.
+  std::vector<SlotRange> HeldAfterAgentLoss();
+  // Nothing is held any more: the session is new.
+  void Reset();
+
+  // The part of a slot that was assigned last and has not been used, for populating the mapping ahead.
+  std::optional<SlotRange> Unused() const;
+  Duration waited() const { return waited_; }
+
+ private:
+  struct Slot {
+    SlotRange range{};     // offset 0, bytes: the slot's size
+    uint64_t cursor = 0;  // bytes used
+  };
+  // One kind of request: at most one is out, and at most one answer lies ready.
+  struct Ahead {
+    PlaceKind kind;
+    uint64_t requested = 0;  // its number; 0: none is out
+    std::optional<AgentMessage> answer;
+  };
+
+  void Request(Ahead* ahead, uint64_t bytes);
+  Result<AgentMessage> TakeAnswer(Ahead* ahead, uint64_t bytes, const Deadline& deadline);
+  void Return(const SlotRange& range);
+
+  AgentChannel* channel_;
+  const LayoutLimits limits_;
+  std::function<void()> pump_;
+  std::optional<Slot> open_;
+  Ahead open_ahead_{PlaceKind::kOpenSlot, 0, {}};
+  Ahead full_ahead_{PlaceKind::kFullChunk, 0, {}};
+  uint64_t last_number_ = 0;
+  Duration waited_{};
+};
+
+}  // namespace kedge

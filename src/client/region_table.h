@@ -1,0 +1,62 @@
+// What the application has declared: regions of memory and objects, in named groups, in order of declaration.
+//
+// A group is what one checkpoint call captures. Ids are unique within a group, over memory and objects alike. Declaring an
+// id again replaces it in its place in the order. Not thread safe: the context's lock guards it.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <string>
+#include <unordered_map>
+
+#include "base/status.h"
+#include "format/image_record.h"
+#include "kedge/kedge.h"
+
+namespace kedge::client {
+
+struct DeclaredRegion {
+  Region description;       // kMemory: complete. kObject: bytes are asked for at each checkpoint
+  void* address = nullptr;  // kMemory; the caller's
+  kedge_object object{};    // kObject
+  // The image (by its number in this context) or restart that has taken this region already: each takes it once.
+  uint64_t taken_by = 0;
+};
+
+class RegionGroup {
+ public:
+  // kInvalidArgument: a size that overflows, a shape whose product is not the count, ... ; kUnsupported: device memory.
+  Status Protect(int id, void* address, size_t count, size_t element_bytes, const kedge_region_info* info);
+  Status ProtectObject(int id, const char* name, const kedge_object& object);
+  Status Unprotect(int id);
+  void Clear();
+
+  DeclaredRegion* Find(int id);
+  std::list<DeclaredRegion>& regions() { return regions_; }
+  size_t size() const { return by_id_.size(); }
+
+ private:
+  DeclaredRegion& Slot(int id);
+
+  std::list<DeclaredRegion> regions_;
+  std::unordered_map<int, std::list<DeclaredRegion>::iterator> by_id_;
+};
+
+class RegionTable {
+ public:
+  // Makes the group when it is new. `name` empty: the default group.
+  void Select(const std::string& name);
+  RegionGroup& current() { return *current_; }
+  const std::string& current_name() const { return current_name_; }
+
+ private:
+  std::map<std::string, RegionGroup> groups_;
+  std::string current_name_;
+  RegionGroup* current_ = &groups_[""];
+};
+
+// A region's description for a caller. `info->struct_size` says how much of it there is; `name` points into `region`.
+void FillRegionInfo(const Region& region, kedge_region_info* info);
+
+}  // namespace kedge::client
