@@ -32,6 +32,8 @@ void SlotAllocator::ExpectOpen() {
 
 Result<AgentMessage> SlotAllocator::TakeAnswer(Ahead* ahead, uint64_t bytes, const Deadline& deadline) {
   pump_();
+  // What was refused ahead of time may have room by now: ask again.
+  if (ahead->answer && ahead->answer->outcome != AssignOutcome::kSlot) ahead->answer.reset();
   Request(ahead, bytes);
   if (!ahead->answer) {
     const int64_t begin = SystemClock().NowNs();
