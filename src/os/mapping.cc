@@ -1,0 +1,147 @@
+#include "os/mapping.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace kedge::os {
+namespace {
+
+// Between two looks at `cancel`: a few milliseconds of zeroing.
+constexpr size_t kPopulatePieceBytes = size_t{8} << 20;
+
+Status Failed(const char* call, const std::string& path) { return Status::FromErrno(errno, std::string(call) + " " + path); }
+
+Status PopulatePiece(std::byte* data, size_t bytes, const std::string& path) {
+  while (madvise(data, bytes, MADV_POPULATE_WRITE) != 0) {
+    if (errno == EINTR || errno == EAGAIN) continue;
+    if (errno != EINVAL) return Failed("madvise(MADV_POPULATE_WRITE)", path);
+    // An old kernel. A read maps a page of a shared file for writing too; writing would race with its users.
+    const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    for (size_t offset = 0; offset < bytes; offset += page_bytes) {
+      static_cast<void>(*static_cast<const volatile std::byte*>(data + offset));
+    }
+    return Status::Ok();
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<SharedMapping> SharedMapping::Map(UniqueFd fd, const std::string& path, size_t bytes) {
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (data == MAP_FAILED) return Failed("mmap", path);
+  // A forked child of the application has no business with the pool, and copying its page tables costs fork time.
+  madvise(data, bytes, MADV_DONTFORK);
+  madvise(data, bytes, MADV_DONTDUMP);
+  SharedMapping mapping;
+  mapping.fd_ = std::move(fd);
+  mapping.data_ = static_cast<std::byte*>(data);
+  mapping.bytes_ = bytes;
+  mapping.path_ = path;
+  return mapping;
+}
+
+Result<SharedMapping> SharedMapping::Create(const std::string& path, size_t bytes, uint32_t mode) {
+  if (bytes == 0) return Status(Code::kInvalidArgument, "a shared memory file of no bytes: " + path);
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, static_cast<mode_t>(mode)));
+  if (!fd.valid()) return Failed("create", path);
+  int allocated = 0;
+  do {
+    allocated = fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes));
+  } while (allocated != 0 && errno == EINTR);
+  if (allocated != 0) {
+    const Status status = Status::FromErrno(errno, fmt::format("reserve {} bytes in {}", bytes, path));
+    unlink(path.c_str());
+    return status;
+  }
+  auto mapping = Map(std::move(fd), path, bytes);
+  if (!mapping.ok()) unlink(path.c_str());
+  return mapping;
+}
+
+Result<SharedMapping> SharedMapping::Open(const std::string& path, size_t bytes_expected) {
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.valid()) return Failed("open", path);
+  return FromDescriptor(std::move(fd), path, bytes_expected);
+}
+
+Result<SharedMapping> SharedMapping::FromDescriptor(UniqueFd fd, const std::string& path, size_t bytes_expected) {
+  struct stat info {};
+  if (fstat(fd.get(), &info) != 0) return Failed("fstat", path);
+  if (!S_ISREG(info.st_mode)) return Status(Code::kPermission, path + " is not a plain file");
+  if (info.st_uid != geteuid()) {
+    return Status(Code::kPermission, fmt::format("{} belongs to user {}, not to {}", path, info.st_uid, geteuid()));
+  }
+  const auto bytes = static_cast<size_t>(info.st_size);
+  if (bytes == 0 || (bytes_expected != 0 && bytes != bytes_expected)) {
+    return Status(Code::kCorrupt, fmt::format("{} has {} bytes; {} were expected", path, bytes, bytes_expected));
+  }
+  return Map(std::move(fd), path, bytes);
+}
+
+SharedMapping::SharedMapping(SharedMapping&& other) noexcept
+    : fd_(std::move(other.fd_)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      path_(std::move(other.path_)) {}
+
+SharedMapping& SharedMapping::operator=(SharedMapping&& other) noexcept {
+  if (this == &other) return *this;
+  Unmap();
+  fd_ = std::move(other.fd_);
+  data_ = std::exchange(other.data_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  path_ = std::move(other.path_);
+  return *this;
+}
+
+SharedMapping::~SharedMapping() { Unmap(); }
+
+void SharedMapping::Unmap() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+  data_ = nullptr;
+}
+
+Status SharedMapping::Populate(size_t offset, size_t bytes, const std::atomic<bool>* cancel) const {
+  KEDGE_CHECK(offset <= bytes_ && bytes <= bytes_ - offset);
+  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t end = offset + bytes;
+  size_t position = offset / page_bytes * page_bytes;
+  while (position < end) {
+    if (cancel != nullptr && cancel->load(std::memory_order_acquire)) return Status::Ok();
+    const size_t piece = std::min(kPopulatePieceBytes, end - position);
+    KEDGE_RETURN_IF_ERROR(PopulatePiece(data_ + position, piece, path_));
+    position += piece;
+  }
+  return Status::Ok();
+}
+
+Status SharedMapping::PunchHole(size_t offset, size_t bytes) const {
+  KEDGE_CHECK(offset <= bytes_ && bytes <= bytes_ - offset);
+  const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  while (fallocate(fd_.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
+    if (errno != EINTR) return Failed("punch a hole in", path_);
+  }
+  return Status::Ok();
+}
+
+Status SharedMapping::CheckLinked() const {
+  struct stat mapped {};
+  struct stat named {};
+  if (fstat(fd_.get(), &mapped) != 0) return Failed("fstat", path_);
+  if (mapped.st_nlink == 0) return Status(Code::kNotFound, path_ + " was deleted while in use");
+  if (stat(path_.c_str(), &named) != 0) return Failed("stat", path_);
+  if (named.st_ino != mapped.st_ino || named.st_dev != mapped.st_dev) {
+    return Status(Code::kNotFound, path_ + " was replaced by another file while in use");
+  }
+  return Status::Ok();
+}
+
+}  // namespace kedge::os

@@ -1,0 +1,117 @@
+#include "os/process.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "os/files.h"
+
+namespace kedge::os {
+namespace {
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+
+struct ProcessStat {
+  char state = '?';
+  uint64_t start_ticks = 0;
+};
+
+Result<ProcessStat> ReadStat(pid_t process_id) {
+  KEDGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(SystemFileSystem(), fmt::format("/proc/{}/stat", process_id), 65536));
+  // The second field is the program's name in parentheses and may itself contain spaces and parentheses.
+  const size_t name_end = text.rfind(')');
+  std::string_view rest = name_end == std::string::npos ? std::string_view() : std::string_view(text).substr(name_end + 1);
+  ProcessStat stat;
+  for (int field = 3; field <= 22; ++field) {
+    if (rest.empty() || rest.front() != ' ') return Status(Code::kInternal, fmt::format("/proc/{}/stat has an unknown form", process_id));
+    rest.remove_prefix(1);
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    if (field == 3 && !word.empty()) stat.state = word.front();
+    if (field == 22) std::from_chars(word.data(), word.data() + word.size(), stat.start_ticks);
+    rest.remove_prefix(word.size());
+  }
+  return stat;
+}
+
+}  // namespace
+
+Result<ProcessIdentity> IdentityOf(pid_t process_id) {
+  const auto stat = ReadStat(process_id);
+  if (stat.ok()) return ProcessIdentity{process_id, stat->start_ticks};
+  const int error = stat.status().errno_value();
+  if (error == ENOENT || error == ESRCH) return Status(Code::kNotFound, fmt::format("no process {}", process_id));
+  return stat.status();
+}
+
+ProcessIdentity OwnIdentity() {
+  const auto identity = IdentityOf(getpid());
+  KEDGE_CHECK(identity.ok());
+  return *identity;
+}
+
+bool IsAlive(const ProcessIdentity& process) {
+  const auto stat = ReadStat(process.process_id);
+  if (!stat.ok()) {
+    const int error = stat.status().errno_value();
+    // Anything but "no such process" must not be taken for a death.
+    return error != ENOENT && error != ESRCH;
+  }
+  return stat->start_ticks == process.start_ticks && stat->state != 'Z' && stat->state != 'X';
+}
+
+Result<UniqueFd> OpenPidfd(const ProcessIdentity& process) {
+  UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, process.process_id, 0)));
+  if (!fd.valid()) {
+    if (errno == ESRCH) return Status(Code::kNotFound, fmt::format("no process {}", process.process_id));
+    return Status::FromErrno(errno, fmt::format("pidfd_open {}", process.process_id));
+  }
+  // The id may have been reused before the open; after it, the descriptor stays with the one process.
+  if (!IsAlive(process)) return Status(Code::kNotFound, fmt::format("process {} has ended", process.process_id));
+  return fd;
+}
+
+Status SendSignal(const ProcessIdentity& process, int signal) {
+  auto fd = OpenPidfd(process);
+  if (fd.status().code() == Code::kUnsupported) {
+    if (!IsAlive(process)) return Status(Code::kNotFound, fmt::format("process {} has ended", process.process_id));
+    if (kill(process.process_id, signal) == 0) return Status::Ok();
+    return Status::FromErrno(errno, fmt::format("kill {}", process.process_id));
+  }
+  if (!fd.ok()) return fd.status();
+  if (syscall(SYS_pidfd_send_signal, fd->get(), signal, nullptr, 0) == 0) return Status::Ok();
+  if (errno == ESRCH) return Status(Code::kNotFound, fmt::format("process {} has ended", process.process_id));
+  return Status::FromErrno(errno, fmt::format("signal process {}", process.process_id));
+}
+
+Result<std::string> ProgramFolder() {
+  char path[4096];
+  const ssize_t bytes = readlink("/proc/self/exe", path, sizeof path);
+  if (bytes < 0) return Status::FromErrno(errno, "readlink /proc/self/exe");
+  return ParentPath(std::string_view(path, static_cast<size_t>(bytes)));
+}
+
+Result<std::string> LibraryFolder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&LibraryFolder), &info) == 0 || info.dli_fname == nullptr) {
+    return Status(Code::kInternal, "dladdr does not know this library");
+  }
+  // A program that is not position independent is known by argv[0], which need not be a path.
+  const std::string path = info.dli_fname;
+  if (path.find('/') == std::string::npos) return ProgramFolder();
+  return ParentPath(path);
+}
+
+}  // namespace kedge::os
