@@ -1,0 +1,337 @@
+#include "checkpoint_bench.h"
+
+#include <fmt/format.h>
+#include <mpi.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/byte_size.h"
+#include "kedge/kedge.h"
+#include "kedge/kedge_mpi.h"
+#include "references.h"
+#include "report.h"
+
+namespace kedge::bench {
+namespace {
+
+constexpr const char* kName = "bench";
+
+struct Options {
+  std::string bytes = "256MiB";
+  int repetitions = 5;
+  int warmups = 1;
+  double interval_seconds = 0;
+  std::string store;
+  std::string overrides;
+  bool wait = true;
+  bool restart = true;
+  bool references = true;
+  bool beside = false;
+  bool table = false;
+};
+
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// The slowest rank's seconds, on every rank.
+double Slowest(double seconds) {
+  double slowest = 0;
+  MPI_Allreduce(&seconds, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return slowest;
+}
+
+double TimeTogether(const std::function<double()>& measure) {
+  MPI_Barrier(MPI_COMM_WORLD);
+  return Slowest(measure());
+}
+
+double TimeCall(const std::function<void()>& call) {
+  const double start = Now();
+  call();
+  return Now() - start;
+}
+
+void Check(int status, const char* what) {
+  if (status == KEDGE_OK) return;
+  std::fprintf(stderr, "kedge-bench: %s: %s\n", what, kedge_error_message());
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+// Private memory of this process: pages that no other process shares and no file backs.
+double PrivateBytes() {
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  double kibibytes = 0;
+  double value = 0;
+  for (std::string line; std::getline(rollup, line);) {
+    if (std::sscanf(line.c_str(), "Anonymous: %lf kB", &value) == 1) kibibytes += value;
+  }
+  return kibibytes * 1024;
+}
+
+// CPU seconds that the process `pid` has used.
+double CpuSeconds(int pid) {
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
+  const size_t after_name = text.rfind(')');
+  if (after_name == std::string::npos) return -1;
+  unsigned long long user = 0;
+  unsigned long long system = 0;
+  if (std::sscanf(text.c_str() + after_name + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &system) != 2) return -1;
+  return static_cast<double>(user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+// A fixed amount of work that touches no memory; the result goes through a volatile so that it is done.
+double ComputeSeconds(uint64_t steps) {
+  const double start = Now();
+  uint64_t state = 88172645463325252ULL;
+  for (uint64_t i = 0; i < steps; ++i) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+  }
+  volatile uint64_t sink = state;
+  static_cast<void>(sink);
+  return Now() - start;
+}
+
+class CheckpointBench {
+ public:
+  explicit CheckpointBench(Options options) : options_(std::move(options)) {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
+  }
+
+  int Run();
+
+ private:
+  bool Prepare();
+  void Fill();
+  void MeasureReferences();
+  void TakeCheckpoint(bool counted);
+  void MeasureRestart(const char* key);
+  void MeasureBeside();
+  void Verify();
+  void Print();
+
+  Options options_;
+  int rank_ = 0;
+  int ranks_ = 1;
+  size_t bytes_total_ = 0;
+  std::vector<char> data_;
+  std::vector<char> expected_;
+  kedge_context* context_ = nullptr;
+  int64_t version_ = 0;
+  Report report_;
+};
+
+bool CheckpointBench::Prepare() {
+  const auto parsed = ParseByteSize(options_.bytes);
+  if (!parsed.ok()) {
+    if (rank_ == 0) std::fprintf(stderr, "kedge-bench: --bytes: %s\n", parsed.status().message().c_str());
+    return false;
+  }
+  bytes_total_ = static_cast<size_t>(*parsed);
+  if (options_.store.empty()) options_.store = (std::filesystem::current_path() / "kedge-bench-store").string();
+  if (rank_ == 0) std::filesystem::create_directories(options_.store);
+  MPI_Barrier(MPI_COMM_WORLD);
+  data_.resize(bytes_total_ / static_cast<size_t>(ranks_));
+  Fill();
+  expected_ = data_;
+  return true;
+}
+
+void CheckpointBench::Fill() {
+  std::mt19937_64 random(static_cast<uint64_t>(rank_) + 1);
+  size_t at = 0;
+  for (; at + 8 <= data_.size(); at += 8) {
+    const uint64_t value = random();
+    std::memcpy(data_.data() + at, &value, 8);
+  }
+  for (; at < data_.size(); ++at) data_[at] = static_cast<char>(random());
+}
+
+void CheckpointBench::MeasureReferences() {
+  FaultedBuffer faulted(data_.size());
+  std::vector<char> destination(data_);
+  for (int i = 0; i < options_.repetitions; ++i) {
+    const auto bytes = data_.size();
+    report_.Add("reference_memcpy_seconds", TimeTogether([&] { return MemcpySeconds(faulted.data(), data_.data(), bytes); }));
+    report_.Add("reference_shm_write_seconds", TimeTogether([&] { return SharedMemoryWriteSeconds(data_.data(), bytes, rank_); }));
+    report_.Add("reference_store_write_fsync_seconds",
+                TimeTogether([&] { return WriteFsyncSeconds(options_.store, data_.data(), bytes, rank_); }));
+    report_.Add("reference_store_direct_seconds",
+                TimeTogether([&] { return DirectWriteSeconds(options_.store, data_.data(), bytes, rank_); }));
+    report_.Add("reference_store_read_cold_seconds",
+                TimeTogether([&] { return ColdReadSeconds(options_.store, data_.data(), destination.data(), bytes, rank_); }));
+  }
+}
+
+void CheckpointBench::TakeCheckpoint(bool counted) {
+  ++version_;
+  if (!data_.empty()) {
+    data_[0] = static_cast<char>(version_);
+    expected_[0] = data_[0];
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  const double start = Now();
+  Check(kedge_checkpoint(context_, kName, version_, 0), "checkpoint");
+  const double blocked = Now() - start;
+  double durable = -1;
+  if (options_.wait) {
+    Check(kedge_wait(context_, kName, version_, KEDGE_LEVEL_STORE, -1), "wait");
+    MPI_Barrier(MPI_COMM_WORLD);
+    durable = Slowest(Now() - start);
+  }
+  const double slowest = Slowest(blocked);
+  const std::string prefix = counted ? "" : "first_";
+  report_.Add(prefix + "blocked_seconds", slowest);
+  if (options_.wait) report_.Add(prefix + "durable_seconds", durable);
+}
+
+void CheckpointBench::Verify() {
+  const int wrong = data_ != expected_;
+  int anywhere = 0;
+  MPI_Allreduce(&wrong, &anywhere, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  if (anywhere != 0) {
+    if (wrong != 0) std::fprintf(stderr, "kedge-bench: rank %d: restored bytes differ from those saved\n", rank_);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+}
+
+void CheckpointBench::MeasureRestart(const char* key) {
+  std::memset(data_.data(), 0x5a, data_.size());
+  report_.Add(key, TimeTogether([&] {
+                return TimeCall([&] {
+                  int64_t restored = -1;
+                  Check(kedge_restart(context_, kName, -1, &restored), "restart");
+                  if (restored != version_) {
+                    std::fprintf(stderr, "kedge-bench: restored version %lld instead of %lld\n", static_cast<long long>(restored),
+                                 static_cast<long long>(version_));
+                    MPI_Abort(MPI_COMM_WORLD, 1);
+                  }
+                });
+              }));
+  Verify();
+}
+
+// A compute-bound application with and without a flush beside it; every rank computes.
+void CheckpointBench::MeasureBeside() {
+  constexpr uint64_t kCalibrationSteps = 50'000'000;
+  const double per_step = ComputeSeconds(kCalibrationSteps) / kCalibrationSteps;
+  const auto steps = static_cast<uint64_t>(1.0 / per_step);
+  for (int i = 0; i < options_.repetitions; ++i) {
+    report_.Add("compute_alone_seconds", TimeTogether([&] { return ComputeSeconds(steps); }));
+    const int agent = [] {
+      // The agent's pid stands in its lock file; the run folder is announced in the environment by `make bench`.
+      const char* folder = std::getenv("KEDGE_NODE_RUN_FOLDER");
+      int pid = -1;
+      if (folder != nullptr) std::ifstream(std::string(folder) + "/agent.lock") >> pid;
+      return pid;
+    }();
+    const double cpu_before = agent > 0 ? CpuSeconds(agent) : -1;
+    ++version_;
+    MPI_Barrier(MPI_COMM_WORLD);
+    Check(kedge_checkpoint(context_, kName, version_, 0), "checkpoint");
+    report_.Add("compute_beside_flush_seconds", TimeTogether([&] { return ComputeSeconds(steps); }));
+    Check(kedge_wait(context_, kName, version_, KEDGE_LEVEL_STORE, -1), "wait");
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (agent > 0) report_.Add("flush_cpu_seconds", CpuSeconds(agent) - cpu_before);
+  }
+}
+
+void CheckpointBench::Print() {
+  report_.SetNumber("ranks", ranks_);
+  report_.SetNumber("bytes_total", static_cast<double>(data_.size()) * ranks_);
+  report_.SetNumber("repetitions", options_.repetitions);
+  report_.SetNumber("interval_seconds", options_.interval_seconds);
+  if (rank_ == 0) std::printf("%s\n", options_.table ? report_.Table().c_str() : report_.Json().c_str());
+  std::fflush(stdout);
+}
+
+int CheckpointBench::Run() {
+  if (!Prepare()) return 2;
+  if (options_.references) MeasureReferences();
+
+  const double private_before = PrivateBytes();
+  const std::string overrides = fmt::format("store.path={}\nkeep.versions=1\n{}", options_.store, options_.overrides);
+  kedge_options kedge_options = KEDGE_OPTIONS_INIT;
+  kedge_options.job = "kedge-bench";
+  kedge_options.overrides = overrides.c_str();
+  report_.Add("init_seconds", TimeTogether([&] {
+                return TimeCall([&] { Check(kedge_mpi_init(MPI_COMM_WORLD, &kedge_options, &context_), "init"); });
+              }));
+  Check(kedge_protect(context_, 0, data_.data(), data_.size(), 1, nullptr), "protect");
+  // An attempt may find versions of an earlier run in the same store: go on above them.
+  int64_t newest = 0;
+  if (kedge_newest(context_, kName, -1, &newest) == KEDGE_OK) version_ = newest;
+
+  for (int i = 0; i < options_.warmups; ++i) TakeCheckpoint(false);
+  for (int i = 0; i < options_.repetitions; ++i) {
+    if (options_.interval_seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(options_.interval_seconds));
+    TakeCheckpoint(true);
+  }
+  report_.SetNumber("client_private_bytes", Slowest(PrivateBytes() - private_before));
+  if (options_.beside) MeasureBeside();
+  if (options_.restart) {
+    if (!options_.wait) Check(kedge_wait(context_, kName, version_, KEDGE_LEVEL_STORE, -1), "wait");
+    for (int i = 0; i < options_.repetitions; ++i) MeasureRestart("restart_pool_seconds");
+    for (int i = 0; i < options_.repetitions; ++i) {
+      Check(kedge_cleanup(context_, nullptr), "cleanup");
+      MPI_Barrier(MPI_COMM_WORLD);
+      if (rank_ == 0) DropFromPageCache(options_.store);
+      MeasureRestart("restart_store_seconds");
+    }
+  }
+  kedge_statistics statistics{};
+  statistics.struct_size = sizeof(statistics);
+  Check(kedge_get_statistics(context_, &statistics), "statistics");
+  report_.SetNumber("checkpoints_inline", static_cast<double>(statistics.checkpoints_inline));
+  report_.SetNumber("slot_wait_seconds", statistics.slot_wait_seconds);
+  report_.SetNumber("bytes_restored_pool", static_cast<double>(statistics.bytes_restored_pool));
+  report_.SetNumber("bytes_restored_store", static_cast<double>(statistics.bytes_restored_store));
+  Check(kedge_finalize(context_, 1), "finalize");
+  Print();
+  return 0;
+}
+
+}  // namespace
+
+int RunCheckpointBench(int argc, char** argv) {
+  Options options;
+  bool no_wait = false;
+  bool no_restart = false;
+  bool no_references = false;
+  CLI::App app{"Measures checkpoint and restart beside what the machine can do with the same bytes; run it under mpirun for several ranks."};
+  app.add_option("--bytes", options.bytes, "bytes over all ranks, for example 1KiB, 256MiB, 2GiB")->capture_default_str();
+  app.add_option("--repetitions", options.repetitions, "measured checkpoints")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--warmups", options.warmups, "first checkpoints, reported apart")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app.add_option("--interval", options.interval_seconds, "seconds between checkpoints")->capture_default_str();
+  app.add_option("--store", options.store, "the store's folder (default: ./kedge-bench-store)");
+  app.add_option("--set", options.overrides, "configuration, as section.key=value");
+  app.add_flag("--no-wait", no_wait, "do not wait for each version to be durable");
+  app.add_flag("--no-restart", no_restart, "leave the restarts out");
+  app.add_flag("--no-references", no_references, "leave the references out");
+  app.add_flag("--beside", options.beside, "measure a compute-bound application beside the flush");
+  app.add_flag("--table", options.table, "print a table for people instead of JSON");
+  CLI11_PARSE(app, argc, argv);
+  options.wait = !no_wait;
+  options.restart = !no_restart;
+  options.references = !no_references;
+
+  MPI_Init(&argc, &argv);
+  const int code = CheckpointBench(options).Run();
+  MPI_Finalize();
+  return code;
+}
+
+}  // namespace kedge::bench

@@ -1,0 +1,147 @@
+#include "references.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+namespace kedge::bench {
+namespace {
+
+constexpr size_t kPieceBytes = 8u << 20;
+constexpr size_t kDirectAlignment = 4096;
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+[[noreturn]] void Fail(const std::string& what) {
+  std::fprintf(stderr, "kedge-bench: %s: %s\n", what.c_str(), std::strerror(errno));
+  std::exit(1);
+}
+
+// A file that is gone from its folder as soon as it is closed or the program ends.
+class ScratchFile {
+ public:
+  ScratchFile(const std::string& path, int flags) : path_(path) {
+    fd_ = open(path.c_str(), flags | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  }
+  ~ScratchFile() {
+    if (fd_ >= 0) close(fd_);
+    unlink(path_.c_str());
+  }
+  int fd() const { return fd_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  int fd_;
+};
+
+void WriteFully(const ScratchFile& file, const char* data, size_t bytes) {
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t written = write(file.fd(), data + done, std::min(kPieceBytes, bytes - done));
+    if (written <= 0) Fail("write " + file.path());
+    done += static_cast<size_t>(written);
+  }
+}
+
+std::string FileName(const std::string& folder, const char* what, int rank) {
+  return fmt::format("{}/kedge-bench-{}-{}-{}", folder, what, getpid(), rank);
+}
+
+}  // namespace
+
+FaultedBuffer::FaultedBuffer(size_t bytes) : bytes_(std::max<size_t>(bytes, 1)) {
+  const ScratchFile file(FileName("/dev/shm", "faulted", 0), O_RDWR);
+  if (file.fd() < 0 || ftruncate(file.fd(), static_cast<off_t>(bytes_)) != 0) Fail("make " + file.path());
+  void* mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd(), 0);
+  if (mapped == MAP_FAILED) Fail("map " + file.path());
+  data_ = static_cast<char*>(mapped);
+  std::memset(data_, 1, bytes_);
+}
+
+FaultedBuffer::~FaultedBuffer() { munmap(data_, bytes_); }
+
+double MemcpySeconds(char* faulted, const char* data, size_t bytes) {
+  const double start = Now();
+  std::memcpy(faulted, data, bytes);
+  return Now() - start;
+}
+
+double SharedMemoryWriteSeconds(const char* data, size_t bytes, int rank) {
+  const std::string path = FileName("/dev/shm", "write", rank);
+  const double start = Now();
+  const ScratchFile file(path, O_WRONLY);
+  if (file.fd() < 0) Fail("open " + path);
+  WriteFully(file, data, bytes);
+  return Now() - start;
+}
+
+double WriteFsyncSeconds(const std::string& folder, const char* data, size_t bytes, int rank) {
+  const std::string path = FileName(folder, "fsync", rank);
+  const double start = Now();
+  const ScratchFile file(path, O_WRONLY);
+  if (file.fd() < 0) Fail("open " + path);
+  WriteFully(file, data, bytes);
+  if (fsync(file.fd()) != 0) Fail("fsync " + path);
+  return Now() - start;
+}
+
+double DirectWriteSeconds(const std::string& folder, const char* data, size_t bytes, int rank) {
+  const std::string path = FileName(folder, "direct", rank);
+  // The copy into aligned memory is not timed: the pool's slots are aligned.
+  const size_t aligned_bytes = (bytes + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
+  char* aligned = static_cast<char*>(std::aligned_alloc(kDirectAlignment, aligned_bytes));
+  if (aligned == nullptr) Fail("allocate");
+  std::memset(aligned, 0, aligned_bytes);
+  std::memcpy(aligned, data, bytes);
+  const double start = Now();
+  const ScratchFile file(path, O_WRONLY | O_DIRECT);
+  double seconds = -1;
+  if (file.fd() >= 0) {
+    WriteFully(file, aligned, aligned_bytes);
+    if (fsync(file.fd()) != 0) Fail("fsync " + path);
+    seconds = Now() - start;
+  }
+  std::free(aligned);
+  return seconds;
+}
+
+double ColdReadSeconds(const std::string& folder, const char* data, char* destination, size_t bytes, int rank) {
+  const ScratchFile file(FileName(folder, "cold", rank), O_RDWR);
+  if (file.fd() < 0) Fail("open " + file.path());
+  WriteFully(file, data, bytes);
+  if (fsync(file.fd()) != 0) Fail("fsync " + file.path());
+  posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED);
+  lseek(file.fd(), 0, SEEK_SET);
+  const double start = Now();
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t got = read(file.fd(), destination + done, std::min(kPieceBytes, bytes - done));
+    if (got <= 0) Fail("read " + file.path());
+    done += static_cast<size_t>(got);
+  }
+  return Now() - start;
+}
+
+void DropFromPageCache(const std::string& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, ignored)) {
+    if (!entry.is_regular_file(ignored)) continue;
+    const int fd = open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) continue;
+    fsync(fd);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+  }
+}
+
+}  // namespace kedge::bench

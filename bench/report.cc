@@ -1,0 +1,71 @@
+#include "report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/json_writer.h"
+
+namespace kedge::bench {
+
+double Quantile(std::vector<double> values, double quantile) {
+  std::sort(values.begin(), values.end());
+  const auto rank = static_cast<size_t>(std::ceil(quantile * static_cast<double>(values.size())));
+  return values[std::clamp<size_t>(rank, 1, values.size()) - 1];
+}
+
+void Report::Add(const std::string& key, double seconds) {
+  if (series_.find(key) == series_.end()) order_.push_back(key);
+  auto& values = series_[key];
+  if (seconds >= 0) values.push_back(seconds);
+}
+
+std::string Report::Json() const {
+  JsonWriter json;
+  json.BeginObject();
+  for (const auto& [key, value] : texts_) json.Field(key, value);
+  for (const auto& [key, value] : numbers_) {
+    if (value == std::floor(value) && std::fabs(value) < 9e15) {
+      json.Field(key, static_cast<long long>(value));
+    } else {
+      json.Field(key, value);
+    }
+  }
+  for (const std::string& key : order_) {
+    const auto& values = series_.at(key);
+    json.Key(key).BeginArray();
+    for (const double value : values) json.Double(value);
+    json.EndArray();
+    if (values.empty()) {
+      json.Key(key + "_median").Null();
+    } else {
+      json.Field(key + "_median", Quantile(values, 0.5));
+      json.Field(key + "_p99", Quantile(values, 0.99));
+    }
+  }
+  json.EndObject();
+  return json.text();
+}
+
+std::string Report::Table() const {
+  std::string table;
+  for (const auto& [key, value] : texts_) table += fmt::format("{:<38} {}\n", key, value);
+  for (const auto& [key, value] : numbers_) table += fmt::format("{:<38} {:.6g}\n", key, value);
+  const auto bytes = numbers_.find("bytes_total");
+  table += fmt::format("{:<38} {:>12} {:>12} {:>10}\n", "seconds", "median", "p99", "GB/s");
+  for (const std::string& key : order_) {
+    const auto& values = series_.at(key);
+    if (values.empty()) {
+      table += fmt::format("{:<38} {:>12}\n", key, "not here");
+      continue;
+    }
+    const double median = Quantile(values, 0.5);
+    std::string rate;
+    if (bytes != numbers_.end() && bytes->second >= 1e6 && median > 0) rate = fmt::format("{:.2f}", bytes->second / median / 1e9);
+    table += fmt::format("{:<38} {:>12.6f} {:>12.6f} {:>10}\n", key, median, Quantile(values, 0.99), rate);
+  }
+  return table;
+}
+
+}  // namespace kedge::bench
