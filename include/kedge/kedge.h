@@ -213,6 +213,9 @@ KEDGE_API int kedge_restart_begin(kedge_context* context, const char* name, int6
 /* Bytes, element type, shape and name of a saved region before memory is allocated. *bytes is 0 and KEDGE_ERROR_NOT_FOUND
  * returned for an unknown id. `info` may be NULL; info->name points into the context, valid until restart_end. */
 KEDGE_API int kedge_saved_region(kedge_context* context, int id, size_t* bytes, kedge_region_info* info);
+/* The ids of the saved regions, in the order in which they were protected: the first `capacity` of them go to `ids` (may be
+ * NULL when capacity is 0); *count is how many there are. */
+KEDGE_API int kedge_saved_ids(kedge_context* context, int* ids, size_t capacity, size_t* count);
 KEDGE_API int kedge_restart_part(kedge_context* context, kedge_selection selection, const int* ids, size_t count);
 /* *bytes is the value's size also when `capacity` is too small (KEDGE_ERROR_INVALID_ARGUMENT, nothing copied). */
 KEDGE_API int kedge_annotation(kedge_context* context, const char* key, void* value, size_t capacity, size_t* bytes);
