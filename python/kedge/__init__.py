@@ -7,13 +7,59 @@ where the extension was never built; names that need the extension are looked up
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["plan"]
+from kedge.errors import (
+    BusyError,
+    CorruptError,
+    Error,
+    IncompleteError,
+    InvalidArgumentError,
+    MismatchError,
+    NotFoundError,
+    PermissionDeniedError,
+    SpaceError,
+    StorageError,
+    TimeoutExpiredError,
+    UnavailableError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    from kedge import plan
+    from kedge.context import Checkpoint, Communicator, Context, Level, Restart, SavedRegion, Statistics
+
+_COMPILED = ("Checkpoint", "Communicator", "Context", "Level", "Restart", "SavedRegion", "Statistics")
+
+__all__ = [
+    "BusyError",
+    "Checkpoint",
+    "Communicator",
+    "Context",
+    "CorruptError",
+    "Error",
+    "IncompleteError",
+    "InvalidArgumentError",
+    "Level",
+    "MismatchError",
+    "NotFoundError",
+    "PermissionDeniedError",
+    "Restart",
+    "SavedRegion",
+    "SpaceError",
+    "Statistics",
+    "StorageError",
+    "TimeoutExpiredError",
+    "UnavailableError",
+    "UnsupportedError",
+    "plan",
+]
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Import ``kedge.plan`` on first use, so that ``import kedge`` stays light."""
+def __getattr__(name: str) -> Any:
+    """Imports ``kedge.plan`` and what needs the extension on first use, so that ``import kedge`` stays light."""
     if name == "plan":
         return importlib.import_module("kedge.plan")
+    if name in _COMPILED:
+        return getattr(importlib.import_module("kedge.context"), name)
     raise AttributeError(f"module 'kedge' has no attribute {name!r}")

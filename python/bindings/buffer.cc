@@ -1,0 +1,60 @@
+#include "buffer.h"
+
+#include <algorithm>
+
+namespace kedge::python {
+
+kedge_type TypeOfFormat(const std::string& format, size_t element_bytes) {
+  std::string code = format;
+  if (!code.empty() && (code[0] == '@' || code[0] == '=' || code[0] == '<')) code.erase(0, 1);
+  if (code == "?") return KEDGE_TYPE_BOOL;
+  if (code == "e") return KEDGE_TYPE_FLOAT16;
+  if (code == "f") return KEDGE_TYPE_FLOAT32;
+  if (code == "d") return KEDGE_TYPE_FLOAT64;
+  if (code == "Zf") return KEDGE_TYPE_COMPLEX64;
+  if (code == "Zd") return KEDGE_TYPE_COMPLEX128;
+  const bool is_signed = code.size() == 1 && std::string("bhilqn").find(code[0]) != std::string::npos;
+  const bool is_unsigned = code.size() == 1 && std::string("BHILQN").find(code[0]) != std::string::npos;
+  if (!is_signed && !is_unsigned) return KEDGE_TYPE_BYTES;
+  switch (element_bytes) {
+    case 1: return is_signed ? KEDGE_TYPE_INT8 : KEDGE_TYPE_UINT8;
+    case 2: return is_signed ? KEDGE_TYPE_INT16 : KEDGE_TYPE_UINT16;
+    case 4: return is_signed ? KEDGE_TYPE_INT32 : KEDGE_TYPE_UINT32;
+    case 8: return is_signed ? KEDGE_TYPE_INT64 : KEDGE_TYPE_UINT64;
+    default: return KEDGE_TYPE_BYTES;
+  }
+}
+
+std::unique_ptr<Buffer> Buffer::Take(PyObject* object, bool writable) {
+  std::unique_ptr<Buffer> buffer(new Buffer);
+  const int flags = PyBUF_ANY_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
+  if (PyObject_GetBuffer(object, &buffer->view_, flags) == 0) return buffer;
+  PyErr_Clear();
+  buffer->view_.obj = nullptr;
+  PyErr_Format(PyExc_BufferError,
+               "%R of type %s gives no contiguous%s buffer: pass a NumPy array (np.ascontiguousarray makes a copy, which would not be "
+               "your array), bytearray or writable memoryview",
+               object, Py_TYPE(object)->tp_name, writable ? ", writable" : "");
+  return nullptr;
+}
+
+Buffer::~Buffer() {
+  if (view_.obj != nullptr) PyBuffer_Release(&view_);
+}
+
+kedge_region_info Buffer::Info(const char* name) const {
+  kedge_region_info info{};
+  info.struct_size = sizeof(info);
+  info.name = name;
+  info.type = TypeOfFormat(view_.format != nullptr ? view_.format : "B", element_bytes());
+  info.memory = KEDGE_MEMORY_HOST;
+  // More dimensions than the format holds: the bytes are kept all the same, the shape is not.
+  if (view_.ndim <= KEDGE_MAX_DIMENSIONS && view_.shape != nullptr) {
+    info.dimensions = view_.ndim;
+    std::copy(view_.shape, view_.shape + view_.ndim, info.shape);
+    info.column_major = view_.ndim > 1 && PyBuffer_IsContiguous(&view_, 'F') && !PyBuffer_IsContiguous(&view_, 'C');
+  }
+  return info;
+}
+
+}  // namespace kedge::python

@@ -1,0 +1,334 @@
+"""Checkpoint and restart from Python: arrays and buffers in place, and objects through call-backs.
+
+A :class:`Context` is one process's handle. Arrays are declared with :meth:`Context.protect`; they are read and written
+where they lie, without a copy in Python. Every method may be called from any thread, one at a time a context, and
+releases the interpreter lock while it works.
+"""
+
+from __future__ import annotations
+
+import enum
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from kedge import _kedge
+from kedge.errors import Error
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Checkpoint", "Communicator", "Context", "Level", "Restart", "SavedRegion", "Statistics"]
+
+_ALL, _SOME, _REST = 0, 1, 2
+
+
+class Level(enum.IntEnum):
+    """What a version survives (``kedge_level``)."""
+
+    NONE = 0
+    LOCAL = 1  #: the loss of the process
+    NODE = 2  #: the loss of a node
+    STORE = 3  #: the loss of everything but the store
+    LAST = 100  #: the highest level scheduled for the version
+
+
+class Communicator(Protocol):
+    """What Kedge needs of a group of processes; the communicators of mpi4py have it."""
+
+    def Get_rank(self) -> int: ...
+    def Get_size(self) -> int: ...
+    def allgather(self, data: bytes, /) -> Sequence[bytes]: ...
+    def bcast(self, data: bytes, root: int, /) -> bytes: ...
+    def barrier(self) -> object: ...
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Counters of one context since it was made (``kedge_statistics``); times in seconds, sizes in bytes."""
+
+    checkpoints: int
+    checkpoints_inline: int
+    bytes_captured: int
+    blocked_seconds: float
+    last_blocked_seconds: float
+    bytes_pool: int
+    bytes_directory: int
+    bytes_through: int
+    slot_wait_seconds: float
+    bytes_restored_pool: int
+    bytes_restored_directory: int
+    bytes_restored_store: int
+    last_restart_seconds: float
+    flush_failures: int
+    corrupt_copies: int
+
+
+# NumPy's name for each kedge_type; bfloat16, which NumPy lacks, comes as its bits.
+_DTYPES: tuple[str, ...] = (
+    "u1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "u2", "f4", "f8", "c8", "c16", "?",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SavedRegion:
+    """One region of a saved image: ``shape`` is () for a scalar and None where only the bytes are known."""
+
+    id: int
+    name: str | None
+    bytes: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...] | None
+    column_major: bool
+
+    def empty(self) -> NDArray[Any]:
+        """An uninitialised array that the region fits into."""
+        shape = self.shape
+        if shape is None or int(np.prod(shape, dtype=np.int64)) * self.dtype.itemsize != self.bytes:
+            shape = (self.bytes // self.dtype.itemsize,)
+        return np.empty(shape, self.dtype, order="F" if self.column_major else "C")
+
+
+class Checkpoint:
+    """A checkpoint being taken in parts; made by ``with context.checkpoint_parts(...)``."""
+
+    def __init__(self, handle: _kedge.Context) -> None:
+        self._handle = handle
+
+    def part(self, *ids: int) -> None:
+        """Captures these regions; without arguments, all that no part has captured yet."""
+        self._handle.checkpoint_part(_SOME if ids else _REST, list(ids))
+
+    def annotate(self, key: str, value: bytes | str) -> None:
+        """Stores a key and value with the version."""
+        self._handle.annotate(key, value.encode() if isinstance(value, str) else value)
+
+    def route(self, original: str) -> str:
+        """The path at which to write the file that is called ``original`` outside."""
+        return self._handle.route_file(original)
+
+
+class Restart:
+    """A saved version being read in parts; made by ``with context.restart_parts(...)``."""
+
+    def __init__(self, handle: _kedge.Context) -> None:
+        self._handle = handle
+
+    @property
+    def regions(self) -> dict[int, SavedRegion]:
+        """What was saved, by id."""
+        return {region_id: self.region(region_id) for region_id in self._handle.saved_ids()}
+
+    def region(self, region_id: int) -> SavedRegion:
+        """Size, type and shape of one saved region, before memory for it is allocated."""
+        size, type_code, shape, column_major, name = self._handle.saved_region(region_id)
+        dtype = np.dtype(_DTYPES[type_code])
+        is_known = type_code != 0 or bool(shape)
+        return SavedRegion(region_id, name, size, dtype, tuple(shape) if is_known else None, column_major)
+
+    def part(self, *ids: int) -> None:
+        """Restores these regions into the arrays protected under the same ids; without arguments, the rest."""
+        self._handle.restart_part(_SOME if ids else _REST, list(ids))
+
+    def annotation(self, key: str) -> bytes:
+        """The value stored with the version under ``key``."""
+        return self._handle.annotation(key)
+
+    def route(self, original: str) -> str:
+        """The path at which the file saved as ``original`` can be read."""
+        return self._handle.route_file(original)
+
+
+class Context:
+    """One process's handle; closes (draining) at the end of a ``with`` block.
+
+    Args:
+        job: the job's name; None: from the configuration, else the program's name.
+        communicator: the processes that checkpoint together (``mpi4py.MPI.COMM_WORLD``); None: this one alone.
+        config_file: a TOML file; None: the usual places.
+        settings: configuration keys above file and environment, such as ``{"store.path": "/scratch/me"}``.
+
+    Raises:
+        kedge.BusyError: another live attempt holds the job.
+    """
+
+    def __init__(
+        self,
+        job: str | None = None,
+        *,
+        communicator: Communicator | None = None,
+        config_file: str | None = None,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        lines = "\n".join(f"{key}={_setting(value)}" for key, value in (settings or {}).items())
+        self._handle = _kedge.Context(job, config_file, lines, communicator)
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close(drain=kind is None)
+
+    def close(self, drain: bool = True) -> None:
+        """Ends the session; with ``drain`` waits until everything is as safe as scheduled, and raises what failed."""
+        self._handle.finalize(drain)
+
+    def protect(self, region_id: int, array: Any, name: str | None = None) -> None:
+        """Declares a NumPy array or any writable contiguous buffer as a region; it is kept alive until unprotected.
+
+        Raises:
+            BufferError: the array is read-only or not contiguous.
+        """
+        self._handle.protect(region_id, array, name)
+
+    def protect_object(
+        self,
+        region_id: int,
+        serialize: Callable[[], bytes],
+        deserialize: Callable[[bytes], object],
+        name: str | None = None,
+    ) -> None:
+        """Declares state that call-backs turn into bytes at a checkpoint, and take back at a restart."""
+        self._handle.protect_object(region_id, serialize, deserialize, name)
+
+    def protect_pickled(self, region_id: int, state: dict[str, Any], name: str | None = None) -> None:
+        """Declares a dictionary that is pickled at a checkpoint and updated in place at a restart.
+
+        Unpickling runs code that the checkpoint names: restart only from stores that you trust.
+        """
+
+        def restore(data: bytes) -> None:
+            saved = pickle.loads(data)
+            state.clear()
+            state.update(saved)
+
+        self.protect_object(region_id, lambda: pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL), restore, name)
+
+    def unprotect(self, region_id: int) -> None:
+        """Forgets a region of the current group."""
+        self._handle.unprotect(region_id)
+
+    def clear(self) -> None:
+        """Forgets all regions of the current group."""
+        self._handle.clear()
+
+    @contextmanager
+    def group(self, name: str) -> Iterator[None]:
+        """Within the block, calls mean the regions of this group instead of the default one."""
+        self._handle.group(name)
+        try:
+            yield
+        finally:
+            self._handle.group(None)
+
+    def checkpoint(self, name: str, version: int, *, overwrite: bool = False) -> None:
+        """Captures all regions; returns when the arrays may change again. Does not wait for other ranks."""
+        self._handle.checkpoint(name, version, overwrite)
+
+    @contextmanager
+    def checkpoint_parts(self, name: str, version: int, *, overwrite: bool = False) -> Iterator[Checkpoint]:
+        """The same in parts; an exception inside the block abandons the version."""
+        self._handle.checkpoint_begin(name, version, overwrite)
+        try:
+            yield Checkpoint(self._handle)
+        except BaseException:
+            self._handle.checkpoint_end(False)
+            raise
+        self._handle.checkpoint_end(True)
+
+    def wait(self, name: str | None = None, version: int = -1, level: Level = Level.LAST, timeout: float | None = None) -> None:
+        """Waits until a version (None: the newest) of all ranks is at ``level``; ``timeout`` in seconds.
+
+        Raises:
+            kedge.TimeoutExpiredError: names the ranks that are missing.
+        """
+        self._handle.wait(name, version, int(level), -1.0 if timeout is None else timeout)
+
+    def level(self, name: str, version: int) -> Level:
+        """The level that a version has reached over all ranks now."""
+        return Level(self._handle.test(name, version))
+
+    @property
+    def pending(self) -> bool:
+        """True while a flush of this rank runs or waits."""
+        return self._handle.pending()
+
+    def raise_flush_error(self) -> None:
+        """Raises the error of the first flush that failed since the last call, if any."""
+        self._handle.raise_flush_error()
+
+    def newest(self, name: str, at_most: int | None = None) -> int | None:
+        """The newest version that every rank can restore, or None. Collective."""
+        return self._handle.newest(name, -1 if at_most is None else at_most)
+
+    def restart(self, name: str, at_most: int | None = None) -> int:
+        """Restores every region of the current group in place, from the newest version that works. Collective.
+
+        Returns:
+            the version restored.
+
+        Raises:
+            kedge.NotFoundError: there is none.
+            kedge.MismatchError: sizes or ranks differ; nothing was overwritten.
+        """
+        return self._handle.restart(name, -1 if at_most is None else at_most)
+
+    @contextmanager
+    def restart_parts(self, name: str, version: int) -> Iterator[Restart]:
+        """The same in parts, of exactly this version; begin and end are collective."""
+        self._handle.restart_begin(name, version)
+        try:
+            yield Restart(self._handle)
+        except BaseException:
+            try:
+                self._handle.restart_end(False)
+            except Error:
+                pass  # the exception under way says more
+            raise
+        self._handle.restart_end(True)
+
+    def load(self, name: str, version: int, rank: int | None = None) -> dict[int | str, NDArray[Any]]:
+        """Reads a saved image into fresh arrays, by region name (by id where it has none); nothing protected changes.
+
+        With ``rank`` another rank's image is read, and the call is this process's own; without, it is collective.
+        """
+        handle = self._handle
+        if rank is not None:
+            handle.restart_as(rank)
+        try:
+            with self.group("kedge.load"), self.restart_parts(name, version) as saved:
+                arrays: dict[int | str, NDArray[Any]] = {}
+                for region in saved.regions.values():
+                    array = region.empty()
+                    handle.protect(region.id, array, region.name)
+                    arrays[region.name if region.name is not None else region.id] = array
+                try:
+                    saved.part()
+                finally:
+                    handle.clear()
+            return arrays
+        finally:
+            if rank is not None:
+                handle.restart_as(-1)
+
+    def cleanup(self, name: str | None = None) -> None:
+        """Removes this rank's local copies (None: of every name); the store's versions stay."""
+        self._handle.cleanup(name)
+
+    def pin(self, name: str, version: int, pinned: bool = True) -> None:
+        """Keeps a complete version for ever, outside retention; ``pinned=False`` lets it go."""
+        self._handle.pin(name, version, pinned)
+
+    @property
+    def statistics(self) -> Statistics:
+        """Counters since the context was made."""
+        return Statistics(**self._handle.statistics())
+
+
+def _setting(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

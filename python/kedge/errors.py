@@ -1,0 +1,98 @@
+"""Exceptions of Kedge: one class a kind of failure, all of them subclasses of :class:`Error`."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BusyError",
+    "CorruptError",
+    "Error",
+    "IncompleteError",
+    "InvalidArgumentError",
+    "MismatchError",
+    "NotFoundError",
+    "PermissionDeniedError",
+    "SpaceError",
+    "StorageError",
+    "TimeoutExpiredError",
+    "UnavailableError",
+    "UnsupportedError",
+    "from_status",
+]
+
+
+class Error(Exception):
+    """A failed call. ``str()`` names what was expected, what was found and what to do; ``status`` is the C API's code."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class InvalidArgumentError(Error, ValueError):
+    """The caller broke a contract; nothing was changed."""
+
+
+class NotFoundError(Error, LookupError):
+    """No such version, region or file."""
+
+
+class CorruptError(Error):
+    """Bytes that fail their checksum, and no good copy left."""
+
+
+class UnsupportedError(Error):
+    """A format version or feature that this build or machine lacks."""
+
+
+class SpaceError(Error, OSError):
+    """A tier or the store is full."""
+
+
+class StorageError(Error, OSError):
+    """Any other failure of a device."""
+
+
+class PermissionDeniedError(Error, PermissionError):
+    """Files or sockets of another user, or a read-only store."""
+
+
+class UnavailableError(Error):
+    """The agent cannot be reached."""
+
+
+class TimeoutExpiredError(Error, TimeoutError):
+    """A bounded wait ended; the message names who is missing."""
+
+
+class MismatchError(Error, ValueError):
+    """Ranks, sizes, shapes or configuration disagree with what was saved; nothing was overwritten."""
+
+
+class BusyError(Error):
+    """The job is held by another live attempt."""
+
+
+class IncompleteError(Error):
+    """A part of the version is missing, or another rank failed."""
+
+
+_CLASSES: dict[int, type[Error]] = {
+    1: InvalidArgumentError,
+    2: NotFoundError,
+    4: CorruptError,
+    5: UnsupportedError,
+    6: SpaceError,
+    7: StorageError,
+    8: PermissionDeniedError,
+    9: UnavailableError,
+    10: TimeoutExpiredError,
+    11: MismatchError,
+    12: BusyError,
+    13: InvalidArgumentError,
+    14: IncompleteError,
+}
+
+
+def from_status(status: int, message: str) -> Error:
+    """The exception for a status code of the C API (``kedge_status``)."""
+    return _CLASSES.get(status, Error)(message, status)
