@@ -1,0 +1,53 @@
+"""Each test gets a node, a run folder and a store of its own; its agent is ended and its files are removed after it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+def _agent_pid(run_folder: Path) -> int | None:
+    try:
+        return int((run_folder / "agent.lock").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def end_agent(run_folder: Path) -> None:
+    """Ends the agent of a run folder, by the pid in its lock file, and waits until it is gone."""
+    pid = _agent_pid(run_folder)
+    if pid is None or not _is_alive(pid):
+        return
+    if b"kedge-agent" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        return
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while _is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The environment of one virtual node with a small pool; yields the agent's run folder."""
+    folder = Path("/dev/shm") / f"kedge-test-python-{os.getpid()}-{time.monotonic_ns()}"
+    monkeypatch.setenv("KEDGE_NODE", folder.name)
+    monkeypatch.setenv("KEDGE_NODE_RUN_FOLDER", str(folder))
+    monkeypatch.setenv("KEDGE_STORE_PATH", str(tmp_path / "store"))
+    monkeypatch.setenv("KEDGE_POOL_SIZE", "64MiB")
+    monkeypatch.chdir(tmp_path)
+    yield folder
+    end_agent(folder)
+    shutil.rmtree(folder, ignore_errors=True)

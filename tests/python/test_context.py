@@ -1,0 +1,290 @@
+"""The Python package against a real library, agent and store."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kedge
+from kedge import Context, Level
+
+pytestmark = pytest.mark.usefixtures("run_folder")
+
+
+@pytest.mark.parametrize(
+    "dtype", ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"]
+)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_every_type_comes_back_in_place_and_by_load(dtype: str, order: str) -> None:
+    random = np.random.default_rng(1)
+    array = np.array(random.integers(0, 2, size=(3, 5, 2)), dtype=dtype, order=order)  # type: ignore[call-overload]
+    saved = array.copy()
+    with Context("types") as context:
+        context.protect(7, array, "field")
+        context.checkpoint("sim", 1)
+        context.wait("sim", 1, Level.STORE)
+        array[...] = 0
+        assert context.restart("sim") == 1
+        np.testing.assert_array_equal(array, saved)
+        loaded = context.load("sim", 1)["field"]
+        assert loaded.dtype == array.dtype and loaded.shape == array.shape
+        assert loaded.flags.f_contiguous == (order == "F")
+        np.testing.assert_array_equal(loaded, saved)
+
+
+def test_a_zero_dimensional_and_an_empty_array() -> None:
+    scalar, empty = np.array(3.5), np.zeros((0, 4))
+    with Context("small") as context:
+        context.protect(0, scalar)
+        context.protect(1, empty)
+        context.checkpoint("s", 0)
+        scalar[...] = 0
+        assert context.restart("s") == 0
+        assert float(scalar) == 3.5
+        loaded = context.load("s", 0)
+        assert loaded[0].shape == () and loaded[1].shape == (0, 4)
+
+
+def test_other_buffers_and_lifetime() -> None:
+    data = bytearray(b"kedge" * 1000)
+    array = np.arange(10.0)
+    with Context("buffers") as context:
+        context.protect(0, data)
+        with pytest.raises(BufferError):
+            data.extend(b"x")  # held: cannot move under the library
+        context.protect(1, array)
+        alive = weakref.ref(array)
+        del array
+        gc.collect()
+        assert alive() is not None
+        context.unprotect(1)
+        gc.collect()
+        assert alive() is None
+        context.checkpoint("b", 1)
+        data[:5] = b"xxxxx"
+        context.restart("b")
+        assert data[:5] == b"kedge"
+        context.clear()
+        data.extend(b"free again")
+
+
+@pytest.mark.parametrize("make", [lambda: np.arange(10)[::2], lambda: b"read-only", lambda: _read_only()])
+def test_what_gives_no_writable_contiguous_buffer_is_refused(make: Any) -> None:
+    with Context("refused") as context, pytest.raises(BufferError, match="contiguous, writable"):
+        context.protect(0, make())
+
+
+def _read_only() -> np.ndarray[Any, Any]:
+    array = np.zeros(4)
+    array.flags.writeable = False
+    return array
+
+
+def test_a_size_that_differs_is_refused_and_nothing_is_overwritten() -> None:
+    with Context("mismatch") as context:
+        context.protect(0, np.arange(8.0))
+        context.checkpoint("m", 1)
+        larger = np.full(9, -1.0)
+        context.protect(0, larger)
+        with pytest.raises(kedge.MismatchError):
+            context.restart("m")
+        assert (larger == -1.0).all()
+
+
+def test_parts_annotations_and_groups() -> None:
+    first, second, third = np.arange(3), np.arange(4), np.arange(5)
+    with Context("parts") as context:
+        context.protect(0, first)
+        context.protect(1, second)
+        with context.checkpoint_parts("p", 3) as checkpoint:
+            checkpoint.part(1)
+            checkpoint.annotate("step", "300")
+            checkpoint.part()
+        with context.group("other"):
+            context.protect(0, third)
+            context.checkpoint("q", 9)
+        saved = [array.copy() for array in (first, second, third)]
+        for array in (first, second, third):
+            array[:] = 0
+        with context.restart_parts("p", 3) as restart:
+            assert restart.annotation("step") == b"300"
+            assert set(restart.regions) == {0, 1}
+            restart.part(0)
+            restart.part()
+        with context.group("other"):
+            assert context.restart("q") == 9
+        for array, expected in zip((first, second, third), saved, strict=True):
+            np.testing.assert_array_equal(array, expected)
+
+
+def test_an_exception_inside_the_block_abandons_the_version() -> None:
+    array = np.arange(3)
+    with Context("abandon") as context:
+        context.protect(0, array)
+        context.checkpoint("a", 1)
+        with pytest.raises(RuntimeError, match="mine"), context.checkpoint_parts("a", 2) as checkpoint:
+            checkpoint.part()
+            raise RuntimeError("mine")
+        assert context.newest("a") == 1
+
+
+def test_objects_and_exceptions_in_their_call_backs() -> None:
+    state = {"step": 4, "history": list(range(100))}
+    with Context("objects") as context:
+        context.protect_pickled(0, state)
+        context.checkpoint("o", 1)
+        state["step"] = 0
+        context.restart("o")
+        assert state["step"] == 4
+
+        def explode() -> bytes:
+            raise ZeroDivisionError("in serialize")
+
+        context.protect_object(1, explode, lambda data: None)
+        with pytest.raises(ZeroDivisionError, match="in serialize"):
+            context.checkpoint("o", 2)
+        context.unprotect(1)
+        assert context.newest("o") == 1
+        context.checkpoint("o", 3)
+        assert context.restart("o") == 3
+
+
+def test_versions_must_increase_unless_overwritten() -> None:
+    array = np.zeros(2)
+    with Context("versions") as context:
+        context.protect(0, array)
+        context.checkpoint("v", 5)
+        with pytest.raises(kedge.Error):
+            context.checkpoint("v", 5)
+        array[:] = 1
+        context.checkpoint("v", 5, overwrite=True)
+        array[:] = 2
+        assert context.restart("v") == 5
+        assert (array == 1).all()
+        assert context.newest("v", 4) is None
+        with pytest.raises(kedge.NotFoundError):
+            context.restart("nothing")
+
+
+class ThreadedCommunicator:
+    """A communicator of threads: enough to drive the collective calls without MPI."""
+
+    def __init__(self, rank: int, barrier: threading.Barrier, board: list[bytes]) -> None:
+        self._rank, self._barrier, self._board = rank, barrier, board
+
+    def Get_rank(self) -> int:
+        return self._rank
+
+    def Get_size(self) -> int:
+        return len(self._board)
+
+    def allgather(self, data: bytes, /) -> Sequence[bytes]:
+        self._board[self._rank] = data
+        self._barrier.wait(60)
+        gathered = list(self._board)
+        self._barrier.wait(60)
+        return gathered
+
+    def bcast(self, data: bytes, root: int, /) -> bytes:
+        return self.allgather(data)[root]
+
+    def barrier(self) -> object:
+        return self._barrier.wait(60)
+
+
+def test_several_ranks_through_a_python_communicator() -> None:
+    ranks = 3
+    barrier, board = threading.Barrier(ranks), [b""] * ranks
+    failures: list[BaseException] = []
+
+    def run(rank: int) -> None:
+        try:
+            array = np.full(1000 + rank, float(rank))
+            with Context("ranks", communicator=ThreadedCommunicator(rank, barrier, board)) as context:
+                context.protect(0, array)
+                context.checkpoint("r", 1)
+                context.wait("r", 1, Level.STORE)
+                array[:] = -1
+                assert context.restart("r") == 1
+                assert (array == rank).all()
+                other = context.load("r", 1, rank=(rank + 1) % ranks)[0]
+                assert other.shape == (1000 + (rank + 1) % ranks,)
+        except BaseException as failure:  # noqa: BLE001
+            failures.append(failure)
+            barrier.abort()
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def test_kill_and_restart() -> None:
+    program = textwrap.dedent(
+        """
+        import os, signal, sys
+        import numpy as np
+        from kedge import Context
+        array, step = np.zeros(100_000), np.zeros(1, dtype=np.int64)
+        context = Context("killed")
+        context.protect(0, array)
+        context.protect(1, step)
+        if context.newest("k") is not None:
+            context.restart("k")
+        while step[0] < 20:
+            array += 1.5
+            step += 1
+            context.checkpoint("k", int(step[0]))
+            if step[0] == 11 and len(sys.argv) > 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+        context.close()
+        print(int(step[0]), float(array.sum()))
+        """
+    )
+    run = [sys.executable, "-c", program]
+    killed = subprocess.run([*run, "kill"], env=os.environ, capture_output=True, text=True, timeout=120)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    resumed = subprocess.run(run, env=os.environ, capture_output=True, text=True, timeout=120)
+    assert resumed.returncode == 0, resumed.stderr
+    assert resumed.stdout.split() == ["20", str(20 * 1.5 * 100_000)]
+
+
+def test_a_closed_context_and_errors_say_what_they_are() -> None:
+    context = Context("closed")
+    context.close()
+    context.close()
+    with pytest.raises(ValueError, match="closed"):
+        context.checkpoint("c", 1)
+    with pytest.raises(kedge.Error) as caught, Context("x", settings={"no.such_key": 1}):
+        pass
+    assert "no.such_key" in str(caught.value)
+    assert issubclass(kedge.MismatchError, kedge.Error)
+    pickle.dumps(kedge.Error("sentence", 3))
+
+
+def test_routed_files(tmp_path: Path) -> None:
+    original = tmp_path / "output.bin"
+    content = os.urandom(300_000)
+    with Context("files") as context:
+        with context.checkpoint_parts("f", 1) as checkpoint:
+            Path(checkpoint.route(str(original))).write_bytes(content)
+        context.wait("f", 1, Level.STORE)
+        assert original.read_bytes() == content
+        with context.restart_parts("f", 1) as restart:
+            assert Path(restart.route(str(original))).read_bytes() == content
