@@ -1,0 +1,54 @@
+// Attempts: who holds a job. One launch of a job is one attempt; attempt numbers only grow. A new launch takes over when the
+// holder's attempt has ended, when its process is gone (same host: by pid and start time, or by the boot id), or when its
+// lease has run out by the store's clock; until then it is refused with the holder's name.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/duration.h"
+#include "base/status.h"
+#include "format/store_records.h"
+#include "store/catalog.h"
+
+namespace kedge {
+
+struct AttemptRequest {
+  std::string job;
+  std::string host;  // of the caller
+  std::string boot_id;
+  int64_t pid = 0;
+  uint64_t process_start_time = 0;
+  double lease_seconds = 60;
+  uint32_t ranks = 1;
+  // How long to wait for a live-looking holder to end or for its lease to run out. Zero: not at all.
+  Duration wait{};
+  // Whether the process (pid, start time) of this host and boot is alive.
+  std::function<bool(int64_t, uint64_t)> is_alive;
+};
+
+// Acquires the job: creates its record if need be, and the record of the next attempt, durably. Called by rank 0 alone.
+// The new attempt's number is greater than that of any attempt or generation of the job in the store.
+// kBusy: another attempt holds it; the message names host, pid, age of its lease, and what to do.
+Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptRequest& request);
+
+// Renews the lease; to be called every quarter of it. kBusy: a newer attempt has taken over, and this one must stop
+// publishing. Other errors are the store's: the lease goes on until it runs out.
+Status RenewAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt);
+
+// The attempt finished in good order: its lease is free at once. Ok when it had ended already.
+Status EndAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt);
+
+struct AttemptState {
+  AttemptRecord record;
+  bool live = false;
+  std::string why;  // "ended", "its process 4711 on node1 is gone", "its lease ran out 12 s ago", ...
+  double age_seconds = 0;  // of its lease
+};
+
+// The newest attempt of the job; nothing when it has none. `is_alive` as in AttemptRequest, with the caller's host and boot.
+Result<std::optional<AttemptState>> NewestAttempt(const Catalog& catalog, const AttemptRequest& self);
+
+}  // namespace kedge

@@ -1,0 +1,54 @@
+// The catalog: the commit rule on top of any store (docs/architecture.md, "Store"). This header holds what the rest of it
+// shares; attempts.h, publish.h, versions.h, retention.h, garbage.h, verify.h and copy.h hold the operations, one concern
+// each. None of them keeps state: everything is in the store, and any number of processes may run any of them at a time.
+//
+// A Catalog says which store, that store's identity, and in whose name temporaries are written. It is a small value; the
+// store must outlive it. Readers refuse, with the reason, what is truncated, damaged, foreign (another store's id) or from
+// a newer format; they never take it for something else.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "format/store_records.h"
+#include "store/layout.h"
+#include "store/store.h"
+
+namespace kedge {
+
+inline constexpr uint64_t kSmallRecordBytesMax = 64 << 20;  // what a reader takes of a record with a fixed key
+
+class Catalog {
+ public:
+  // Reads the store record, or makes the store when there is none: of two that race, both end up with the winner's id.
+  static Result<Catalog> OpenOrCreate(Store& store, const TemporaryOwner& owner);
+  // Never writes. kNotFound: no store there.
+  static Result<Catalog> Open(Store& store, const TemporaryOwner& owner);
+
+  // The same store in another owner's name: when the attempt is known, or for another job.
+  Catalog WithOwner(const TemporaryOwner& owner) const { return Catalog(*store_, id_, owner); }
+
+  Store& store() const { return *store_; }
+  const StoreId& id() const { return id_; }
+  const TemporaryOwner& owner() const { return owner_; }
+
+  // Makes the job's (name's) folder and record, or checks that the record there is of this job (name) and store:
+  // kMismatch otherwise, which only a collision of hashes or a store put together by hand can bring about.
+  Status EnsureJob(const std::string& job) const;
+  Status EnsureName(const std::string& job, const std::string& name) const;
+
+  // Real names, sorted. Folders whose record cannot be read are passed over; `skipped`, when not null, gets one sentence
+  // for each.
+  Result<std::vector<std::string>> Jobs(std::vector<std::string>* skipped) const;
+  Result<std::vector<std::string>> Names(const std::string& job, std::vector<std::string>* skipped) const;
+
+ private:
+  Catalog(Store& store, const StoreId& id, TemporaryOwner owner) : store_(&store), id_(id), owner_(std::move(owner)) {}
+
+  Store* store_;
+  StoreId id_;
+  TemporaryOwner owner_;
+};
+
+}  // namespace kedge

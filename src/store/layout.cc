@@ -1,0 +1,87 @@
+#include "store/layout.h"
+
+#include <charconv>
+
+#include "format/name_encoding.h"
+
+namespace kedge::layout {
+
+namespace {
+std::string Join(std::string folder, std::string_view component) {
+  folder += '/';
+  folder += component;
+  return folder;
+}
+}  // namespace
+
+std::string JobFolder(std::string_view job) { return Join(kJobsFolder, EncodeName(job)); }
+std::string JobKey(std::string_view job) { return Join(JobFolder(job), "job"); }
+std::string AttemptsFolder(std::string_view job) { return Join(JobFolder(job), "attempts"); }
+std::string AttemptKey(std::string_view job, uint32_t attempt) {
+  return Join(AttemptsFolder(job), std::to_string(attempt));
+}
+std::string AttemptEndKey(std::string_view job, uint32_t attempt) { return AttemptKey(job, attempt) + ".ended"; }
+std::string NamesFolder(std::string_view job) { return Join(JobFolder(job), "names"); }
+std::string NameFolder(std::string_view job, std::string_view name) { return Join(NamesFolder(job), EncodeName(name)); }
+std::string NameKey(std::string_view job, std::string_view name) { return Join(NameFolder(job, name), "name"); }
+
+std::string GenerationFolder(const Generation& generation) {
+  return Join(NameFolder(generation.job, generation.name), std::to_string(generation.version) + '-' +
+                                                               std::to_string(generation.attempt) + '-' +
+                                                               std::to_string(generation.take));
+}
+std::string PartsFolder(const Generation& generation) { return Join(GenerationFolder(generation), "parts"); }
+std::string PartKey(const Generation& generation, uint32_t first_rank) {
+  return Join(PartsFolder(generation), std::to_string(first_rank));
+}
+std::string VersionKey(const Generation& generation) { return Join(GenerationFolder(generation), "version"); }
+std::string PinKey(const Generation& generation) { return Join(GenerationFolder(generation), "pinned"); }
+std::string ImageObject(uint32_t rank) { return "data/r" + std::to_string(rank); }
+std::string ImageKey(const Generation& generation, uint32_t rank) {
+  return Join(GenerationFolder(generation), ImageObject(rank));
+}
+std::string ChunkKey(const Generation& generation, uint32_t rank, uint32_t chunk) {
+  return ImageKey(generation, rank) + ".c" + std::to_string(chunk);
+}
+
+std::string RelativeToJob(std::string_view job, std::string_view key) {
+  const std::string folder = JobFolder(job) + '/';
+  return std::string(key.substr(0, folder.size()) == folder ? key.substr(folder.size()) : key);
+}
+
+std::optional<std::string> GenerationOfObject(std::string_view relative_key) {
+  const size_t data = relative_key.find("/data/");
+  if (relative_key.substr(0, 6) != "names/" || data == std::string_view::npos) return std::nullopt;
+  return std::string(relative_key.substr(0, data));
+}
+
+std::optional<uint32_t> ParseNumber(std::string_view text) {
+  uint32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  // Only the spelling that is written: no leading zeros, so that one number has one key.
+  if (error != std::errc() || end != text.data() + text.size() || std::to_string(number) != text) return std::nullopt;
+  return number;
+}
+
+bool ParseGenerationFolder(std::string_view component, Generation* generation) {
+  const size_t first = component.find('-');
+  const size_t second = first == std::string_view::npos ? first : component.find('-', first + 1);
+  if (second == std::string_view::npos) return false;
+  const std::string_view version_text = component.substr(0, first);
+  int64_t version = 0;
+  const auto [end, error] =
+      std::from_chars(version_text.data(), version_text.data() + version_text.size(), version);
+  if (error != std::errc() || end != version_text.data() + version_text.size() || version < 0 ||
+      std::to_string(version) != version_text) {
+    return false;
+  }
+  const std::optional<uint32_t> attempt = ParseNumber(component.substr(first + 1, second - first - 1));
+  const std::optional<uint32_t> take = ParseNumber(component.substr(second + 1));
+  if (!attempt || !take || *attempt == 0 || *take == 0) return false;
+  generation->version = version;
+  generation->attempt = *attempt;
+  generation->take = *take;
+  return true;
+}
+
+}  // namespace kedge::layout

@@ -1,0 +1,49 @@
+// Where things lie in a store (docs/format.md): keys from identities, and back.
+//
+//   kedge-store
+//   jobs/JOB/job
+//   jobs/JOB/attempts/ATTEMPT, ATTEMPT.ended
+//   jobs/JOB/names/NAME/name
+//   jobs/JOB/names/NAME/VERSION-ATTEMPT-TAKE/{data/rRANK, parts/RANK, version, pinned}
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "format/identity.h"
+
+namespace kedge::layout {
+
+inline constexpr char kStoreKey[] = "kedge-store";
+inline constexpr char kJobsFolder[] = "jobs";
+
+std::string JobFolder(std::string_view job);
+std::string JobKey(std::string_view job);
+std::string AttemptsFolder(std::string_view job);
+std::string AttemptKey(std::string_view job, uint32_t attempt);
+std::string AttemptEndKey(std::string_view job, uint32_t attempt);
+std::string NamesFolder(std::string_view job);
+std::string NameFolder(std::string_view job, std::string_view name);
+std::string NameKey(std::string_view job, std::string_view name);
+std::string GenerationFolder(const Generation& generation);
+std::string PartsFolder(const Generation& generation);
+std::string PartKey(const Generation& generation, uint32_t first_rank);
+std::string VersionKey(const Generation& generation);
+std::string PinKey(const Generation& generation);
+// The image object of a rank; in part records it is named relative to the generation's folder.
+std::string ImageObject(uint32_t rank);  // "data/r3"
+std::string ImageKey(const Generation& generation, uint32_t rank);
+// A chunk of it that was written through as an object of its own.
+std::string ChunkKey(const Generation& generation, uint32_t rank, uint32_t chunk);
+// `key` without JobFolder(job) and the slash: how image records name objects of other generations, or chunk objects.
+std::string RelativeToJob(std::string_view job, std::string_view key);
+// The generation's folder, relative to the job's, in which an object so named lies; nothing when it lies in none.
+std::optional<std::string> GenerationOfObject(std::string_view relative_key);
+
+// The version, attempt and take that a folder's name gives; store id, job and name stay as they are.
+bool ParseGenerationFolder(std::string_view component, Generation* generation);
+std::optional<uint32_t> ParseNumber(std::string_view text);
+
+}  // namespace kedge::layout

@@ -1,0 +1,28 @@
+// A directory as a store: a parallel file system, NFS, or a local disk.
+//
+// An object is written to a temporary file beside its place, synced, closed, renamed there, and the folder synced. Records
+// are linked into place (os::CreateIfAbsent). Folders are 0700 and files 0600 unless `mode` says otherwise. The store's clock is
+// the file system's: ages compare the modification times of two files in it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "os/file_system.h"
+#include "store/store.h"
+
+namespace kedge {
+
+struct PosixStoreOptions {
+  std::string path;  // made when missing, at the first write
+  uint32_t file_mode = 0600;
+  uint32_t folder_mode = 0700;
+  bool direct = false;  // O_DIRECT where the file system has it; else, and for what is unaligned, buffered
+};
+
+// `file_system` must outlive the store.
+std::unique_ptr<Store> MakePosixStore(os::FileSystem& file_system, PosixStoreOptions options);
+
+}  // namespace kedge

@@ -1,0 +1,25 @@
+#include "store/store.h"
+
+namespace kedge {
+
+namespace {
+constexpr size_t kComponentBytesMax = 255;
+}  // namespace
+
+Status ValidateKey(std::string_view key) {
+  const auto bad = [key](const char* why) {
+    return Status(Code::kInvalidArgument, "store key '" + std::string(key) + "': " + why);
+  };
+  if (key.find('\0') != std::string_view::npos) return bad("holds a NUL byte");
+  for (size_t begin = 0;;) {
+    const size_t end = std::min(key.find('/', begin), key.size());
+    const std::string_view component = key.substr(begin, end - begin);
+    if (component.empty()) return bad("has an empty component");
+    if (component == "." || component == "..") return bad("has a component that names a folder above");
+    if (component.size() > kComponentBytesMax) return bad("has a component of more than 255 bytes");
+    if (end == key.size()) return Status::Ok();
+    begin = end + 1;
+  }
+}
+
+}  // namespace kedge

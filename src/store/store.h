@@ -1,0 +1,161 @@
+// Store: external storage as the catalog sees it. Objects are written at offsets and published whole; small records are
+// created if absent; folders are listed; things are removed. A directory (posix_store.h) is one; an object store can be.
+//
+// Invariants that every implementation keeps, and store_conformance_test.cc checks:
+// - An object or record is seen under its key whole or not at all.
+// - What returned ok is durable: it survives a crash of every machine, with all folders on the way to it.
+// - After a failed sync or close an object is given up: it never appears; the caller, who still has the bytes, writes it
+//   again as a new one. Nothing is retried inside.
+// - A removal that returned ok is durable. RemoveFolder never shows a folder that lacks a part.
+//
+// Keys are paths of components joined by '/': each 1 to 255 bytes, none "." or "..", no NUL (layout.h makes them). Errors
+// carry the errno and the path. Thread safe throughout, unless said otherwise.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "format/wire.h"
+
+namespace kedge {
+
+// Whose unfinished object or record something is. The names of temporaries carry it, so that the owner's successor on its
+// node, or gc when the attempt is dead, can remove them, and nobody else.
+struct TemporaryOwner {
+  std::string node;
+  uint32_t attempt = 0;  // 0: outside of any attempt (a tool)
+  std::string writer;    // who on the node: "agent", or "r3" for the client of rank 3
+
+  friend bool operator==(const TemporaryOwner&, const TemporaryOwner&) = default;
+};
+
+// An object that is being written and is not to be seen yet.
+class ObjectWriter {
+ public:
+  // Without Commit the temporary object stays behind, for AdoptObject or RemoveTemporary; call Abandon to remove it.
+  virtual ~ObjectWriter() = default;
+
+  // Writes all of `bytes`. Ranges written by several threads at a time must not overlap. Gaps read as zeros.
+  // After an error Commit fails as well.
+  virtual Status WriteAt(uint64_t offset, ByteSpan bytes) = 0;
+  // The range has been written and will not be written again: begin to carry it to the device now, so that Commit finds
+  // little to do. `wait` also waits for it, which bounds what is dirty. A hint: it makes nothing durable by itself.
+  virtual Status FlushHint(uint64_t offset, uint64_t bytes, bool wait) = 0;
+  // Makes the bytes durable and the object visible under its key, replacing what was there. Call it once, after all
+  // writes; on an error the object is gone. To publish several together use Store::Publish.
+  virtual Status Commit() = 0;
+  // Removes the temporary object. Nothing but destruction may follow.
+  virtual Status Abandon() = 0;
+  // Names the temporary object for JoinObject and AdoptObject, also in other processes and on other nodes.
+  virtual const std::string& handle() const = 0;
+  virtual const std::string& key() const = 0;
+};
+
+// Another process's share in an object whose writer is elsewhere (a client that writes a chunk through).
+class ObjectContributor {
+ public:
+  virtual ~ObjectContributor() = default;
+  virtual Status WriteAt(uint64_t offset, ByteSpan bytes) = 0;
+  // Makes durable what was written here. The owner may commit only after it returned ok: on some stores the owner's own
+  // sync does not cover other machines' writes. At most once; nothing but destruction may follow.
+  virtual Status Finish() = 0;
+};
+
+class ObjectReader {
+ public:
+  virtual ~ObjectReader() = default;
+  // Fills `out` whole; kCorrupt when the object ends before.
+  virtual Status ReadAt(uint64_t offset, std::span<std::byte> out) = 0;
+  virtual uint64_t size_bytes() const = 0;
+};
+
+struct StoreEntry {
+  std::string name;  // one component
+  bool is_folder = false;
+};
+
+struct Temporary {
+  std::string handle;  // for RemoveTemporary, and for AdoptObject when it is an object
+  TemporaryOwner owner;
+  uint64_t bytes = 0;
+  double age_seconds = 0;  // since it was last written, by the store's clock
+};
+
+struct StoreSpace {
+  uint64_t total_bytes = 0;
+  uint64_t available_bytes = 0;
+};
+
+// What PutIfAbsent and Replace do about folders that are missing on the way to the key.
+enum class Folders {
+  kCreate,     // made, durably
+  kMustExist,  // kNotFound: somebody has removed the folder, and it must not come back. (Stores without folders cannot tell.)
+};
+
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  // For messages: "/path/of/store".
+  virtual const std::string& description() const = 0;
+
+  // ---- Objects ----
+  // Starts a new object (missing folders are made). `expected_bytes` 0: unknown; a hint for reserving space.
+  virtual Result<std::unique_ptr<ObjectWriter>> CreateObject(const std::string& key, const TemporaryOwner& owner,
+                                                             uint64_t expected_bytes) = 0;
+  // Goes on with an object that a dead process of the same owner began. What that one wrote may have been lost; only what
+  // an ObjectContributor finished is sure to be there. kNotFound: no such temporary.
+  virtual Result<std::unique_ptr<ObjectWriter>> AdoptObject(const std::string& key, const std::string& handle) = 0;
+  virtual Result<std::unique_ptr<ObjectContributor>> JoinObject(const std::string& handle) = 0;
+  // Commits several at the cost of little more than one: all are synced, then all renamed, then each folder synced once.
+  // One status each, in order; one that fails does not hold up the others.
+  virtual std::vector<Status> Publish(std::span<ObjectWriter* const> writers) = 0;
+  virtual Result<std::unique_ptr<ObjectReader>> OpenObject(const std::string& key) = 0;
+
+  // ---- Records ----
+  // Of several callers exactly one gets ok; the others get kAlreadyExists, which says nothing about durability yet:
+  // see EnsureDurable.
+  virtual Status PutIfAbsent(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) = 0;
+  // Creates or replaces, atomically.
+  virtual Status Replace(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) = 0;
+  // The whole record. kCorrupt when it is longer than bytes_max.
+  virtual Result<Buffer> Get(const std::string& key, uint64_t bytes_max) = 0;
+  // Makes durable that something other processes have created or published is there. To be called before anything is
+  // removed on the strength of it.
+  virtual Status EnsureDurable(const std::string& key) = 0;
+
+  // ---- Folders ----
+  // Durably; ok when it is there. Nothing to do for stores without folders.
+  virtual Status MakeFolder(const std::string& folder) = 0;
+  // Sorted by name; "" is the root. Temporaries are left out. kNotFound: no such folder.
+  virtual Result<std::vector<StoreEntry>> List(const std::string& folder) = 0;
+
+  // ---- Removal ----
+  // One object or record, durably. Ok when it is not there.
+  virtual Status Remove(const std::string& key) = 0;
+  // The folder and all below it, temporaries included. A directory is moved aside in one step and then deleted; a store
+  // that cannot do so removes `first` (a key in the folder) before all else. Ok when it is not there. When the deletion
+  // of what was moved aside fails, the error is returned, and the rest is a Temporary of `owner`.
+  virtual Status RemoveFolder(const std::string& folder, const std::string& first, const TemporaryOwner& owner) = 0;
+  // Those in `folder` and below it.
+  virtual Result<std::vector<Temporary>> ListTemporaries(const std::string& folder, const TemporaryOwner& self) = 0;
+  // Ok when it is not there.
+  virtual Status RemoveTemporary(const std::string& handle) = 0;
+
+  // ---- Time and space ----
+  // Marks the record as just modified, by the store's clock.
+  virtual Status Touch(const std::string& key, const TemporaryOwner& owner) = 0;
+  // Seconds since it was created or touched, by the store's clock: no other clock is asked.
+  virtual Result<double> AgeSeconds(const std::string& key, const TemporaryOwner& owner) = 0;
+  virtual Result<StoreSpace> Space() = 0;
+};
+
+// kInvalidArgument when `key` breaks the rule at the top.
+Status ValidateKey(std::string_view key);
+
+}  // namespace kedge
