@@ -128,8 +128,9 @@ struct ConfigReader::Toml {
     ConfigTable table;
     table.origin_ = OriginOf(entry);
     for (const auto& [key, node] : entry) {
-      const bool known = std::any_of(list.keys.begin(), list.keys.end(), [&](const KeySpec& spec) { return spec.name == key.str(); });
-      if (!known) return reader.UnknownKey(list.name + "." + std::string(key.str()), OriginOf(node).text);
+      const std::string name(key.str());
+      const bool known = std::any_of(list.keys.begin(), list.keys.end(), [&](const KeySpec& spec) { return spec.name == name; });
+      if (!known) return reader.UnknownKey(list.name + "." + name, OriginOf(node).text);
     }
     for (const KeySpec& spec : list.keys) {
       const std::string context = fmt::format("{}: {}.{}", table.origin_.text, list.name, spec.name);
