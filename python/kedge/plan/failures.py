@@ -151,7 +151,7 @@ class _RandomStream:
 class TraceFailures:
     """Recorded failures, replayed.
 
-    ``seconds``: ascending times, shape (n,), each in [0, span_seconds); ``nodes``: the nodes of each failure (n
+    ``seconds``: ascending times, shape (n,), each in [0, span_seconds]; ``nodes``: the nodes of each failure (n
     arrays, possibly empty); ``levels``: shape (n,), as in Strike.levels. Every run starts at a random moment of the
     trace, which repeats when it ends; with ``random_phase`` off, all start at its beginning.
     """
@@ -172,9 +172,9 @@ class TraceFailures:
             )
         if np.any(np.diff(self.seconds) < 0) or self.seconds[0] < 0:
             raise PlanError("trace.seconds", float(self.seconds[0]), "ascending times from 0 on")
-        if not self.span_seconds > self.seconds[-1]:
+        if not self.span_seconds >= self.seconds[-1]:
             raise PlanError(
-                "span_seconds", self.span_seconds, f"more than the time of the last failure, {self.seconds[-1]:g} s"
+                "span_seconds", self.span_seconds, f"at least the time of the last failure, {self.seconds[-1]:g} s"
             )
 
     def open(self, rng: np.random.Generator, runs: int) -> FailureStream:

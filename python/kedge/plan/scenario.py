@@ -128,7 +128,7 @@ def parse_scenario(system: System, base: Path | None = None) -> Scenario:
     table = system.simulation
     prefix = "simulation"
     checks.refuse_unknown(table, SIMULATION_KEYS, prefix)
-    placement = _parse_placement(system, table)
+    placement = parse_placement(system)
     try:
         return Scenario(
             failures=_parse_failures(system, table, placement, base),
@@ -146,8 +146,9 @@ def parse_scenario(system: System, base: Path | None = None) -> Scenario:
         raise PlanError(checks.path_of(prefix, error.key), error.value, error.allowed) from None
 
 
-def _parse_placement(system: System, table: Mapping[str, object]) -> Placement | None:
-    entries = checks.tables(table, "protection", "simulation")
+def parse_placement(system: System) -> Placement | None:
+    """The groups of a system's ``[[simulation.protection]]`` tables; None where it has none."""
+    entries = checks.tables(system.simulation, "protection", "simulation")
     if not entries:
         return None
     if len(entries) != len(system.levels):

@@ -3,7 +3,7 @@
 Three questions, one engine (engine.py): the efficiency in the long run (``simulate``), how long a job of a given
 length takes (``simulate_jobs``), and how likely a run is to go on for a given time without a failure of a given level
 (``simulate_survival``). Each answer has confidence limits from the spread between the runs, and the same seed gives
-the same answer. Many questions are answered in parallel, with a progress bar, by parallel.py.
+the same answer, on however many processes.
 [Sato 3.5.3, figure 3.15]
 """
 
@@ -19,15 +19,18 @@ from numpy.typing import NDArray
 from kedge.plan import checks
 from kedge.plan.engine import Engine, Rules
 from kedge.plan.errors import PlanError
+from kedge.plan.parallel import Progress, map_parallel
 from kedge.plan.scenario import Scenario, model_scenario
 from kedge.plan.timetable import Timetable, make_timetable
 from kedge.plan.statistics import Estimate, mean_estimate, proportion_estimate, ratio_estimate
 from kedge.plan.system import System
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 TRANSITIONS_DEFAULT = 300_000
-TRANSITIONS_MAX = 1_000_000_000
+TRANSITIONS_MAX = 10_000_000_000
+BATCH_TRANSITIONS = 1_000_000
 RUNS_MAX = 512
 RUNS_MIN = 16
 PERIODS_PER_RUN = 12
@@ -55,6 +58,32 @@ class Efficiency:
 
 
 @dataclass(frozen=True)
+class _Batch:
+    """One batch of runs to simulate, as it is sent to another process."""
+
+    system: System
+    interval_seconds: float
+    counts: tuple[int, ...]
+    scenario: Scenario
+    transitions: int
+    seed: np.random.SeedSequence
+
+
+@dataclass(frozen=True)
+class _Tally:
+    """What the runs of one batch gathered after the warm-up; arrays of seconds have shape (runs,)."""
+
+    useful: FloatArray
+    elapsed: FloatArray
+    computed: FloatArray
+    blocked: FloatArray
+    recovery: FloatArray
+    transitions: int
+    failures: IntArray
+    restarts: IntArray
+
+
+@dataclass(frozen=True)
 class Jobs:
     """How long a job takes. ``seconds``: shape (runs,), each run's time to the end of the work, sorted."""
 
@@ -78,46 +107,59 @@ def simulate(
     transitions: int = TRANSITIONS_DEFAULT,
     seed: int = 0,
     confidence: float = 0.95,
+    processes: int = 1,
+    progress: Progress | None = None,
 ) -> Efficiency:
     """The efficiency in the long run, from at least ``transitions`` state transitions after a warm-up.
 
     ``interval_seconds``: computation between checkpoints. ``counts``: v_1 ... v_(N-1). ``scenario``: None for the
-    models' assumptions. The limits hold for many failures of every level; where ``failures`` counts only a few of
-    one that costs much, they are too narrow, and more transitions are needed. Raises PlanError for bad values,
-    InfeasibleError where background copies overlap.
+    models' assumptions. The answer does not depend on ``processes``. The limits hold for many failures of every
+    level; where ``failures`` counts only a few of one that costs much, they are too narrow, and more transitions are
+    needed. Raises PlanError for bad values, InfeasibleError where background copies overlap.
     """
     _check_whole("transitions", transitions, RUNS_MIN, TRANSITIONS_MAX)
     _check_confidence(confidence)
-    timetable = make_timetable(system, interval_seconds, counts)
-    runs = min(max(transitions // (PERIODS_PER_RUN * timetable.period), RUNS_MIN), RUNS_MAX)
-    engine = _engine(timetable, scenario or model_scenario(system), seed, runs)
+    make_timetable(system, interval_seconds, counts)
+    batches = -(-transitions // BATCH_TRANSITIONS)
+    tasks = [
+        _Batch(
+            system,
+            interval_seconds,
+            tuple(counts),
+            scenario or model_scenario(system),
+            -(-transitions // batches),
+            batch_seed,
+        )
+        for batch_seed in np.random.SeedSequence(seed).spawn(batches)
+    ]
+    tallies = map_parallel(_simulate_batch, tasks, processes=processes, progress=progress)
+    return _summary(system, tallies, seed, confidence)
+
+
+def _simulate_batch(batch: _Batch) -> _Tally:
+    timetable = make_timetable(batch.system, batch.interval_seconds, batch.counts)
+    runs = min(max(batch.transitions // (PERIODS_PER_RUN * timetable.period), RUNS_MIN), RUNS_MAX)
+    engine = _engine(timetable, batch.scenario, np.random.default_rng(batch.seed), runs)
     # Whole periods, so that without failures no part of one is counted twice.
-    steps = -(-transitions // (runs * timetable.period)) * timetable.period
+    steps = -(-batch.transitions // (runs * timetable.period)) * timetable.period
     for _ in range(WARM_UP_PERIODS * timetable.period + steps // 10):
         engine.step()
     before = _snapshot(engine)
-    done_before = engine.transitions
+    transitions = engine.transitions
     for _ in range(steps):
         engine.step()
     useful, elapsed, computed, blocked, recovery = (
         later - earlier for earlier, later in zip(before, _snapshot(engine), strict=True)
     )
-    total = float(elapsed.sum())
-    names = [level.name for level in system.levels]
-    return Efficiency(
-        efficiency=ratio_estimate(useful, elapsed, confidence),
-        transitions=engine.transitions - done_before,
-        simulated_seconds=total,
-        runs=runs,
-        seed=seed,
-        shares={
-            "useful": float(useful.sum()) / total,
-            "repeated": float((computed - useful).sum()) / total,
-            "blocked": float(blocked.sum()) / total,
-            "recovery": float(recovery.sum()) / total,
-        },
-        failures=dict(zip(names, engine.failures_by_level.tolist(), strict=True)),
-        restarts=dict(zip(names, engine.restarts_by_level.tolist(), strict=True)),
+    return _Tally(
+        useful,
+        elapsed,
+        computed,
+        blocked,
+        recovery,
+        engine.transitions - transitions,
+        engine.failures_by_level,
+        engine.restarts_by_level,
     )
 
 
@@ -128,6 +170,29 @@ def _snapshot(engine: Engine) -> tuple[FloatArray, ...]:
         engine.compute_seconds.copy(),
         engine.blocked_seconds.copy(),
         engine.recovery_seconds.copy(),
+    )
+
+
+def _summary(system: System, tallies: Sequence[_Tally], seed: int, confidence: float) -> Efficiency:
+    useful = np.concatenate([tally.useful for tally in tallies])
+    elapsed = np.concatenate([tally.elapsed for tally in tallies])
+    total = float(elapsed.sum())
+    computed = sum(float(tally.computed.sum()) for tally in tallies)
+    names = [level.name for level in system.levels]
+    return Efficiency(
+        efficiency=ratio_estimate(useful, elapsed, confidence),
+        transitions=sum(tally.transitions for tally in tallies),
+        simulated_seconds=total,
+        runs=useful.size,
+        seed=seed,
+        shares={
+            "useful": float(useful.sum()) / total,
+            "repeated": (computed - float(useful.sum())) / total,
+            "blocked": sum(float(tally.blocked.sum()) for tally in tallies) / total,
+            "recovery": sum(float(tally.recovery.sum()) for tally in tallies) / total,
+        },
+        failures=dict(zip(names, np.sum([tally.failures for tally in tallies], axis=0).tolist(), strict=True)),
+        restarts=dict(zip(names, np.sum([tally.restarts for tally in tallies], axis=0).tolist(), strict=True)),
     )
 
 
@@ -150,7 +215,9 @@ def simulate_jobs(
     _check_whole("runs", runs, 2, 1_000_000)
     _check_confidence(confidence)
     timetable = make_timetable(system, interval_seconds, counts)
-    engine = _engine(timetable, scenario or model_scenario(system), seed, runs, system.work_seconds)
+    engine = _engine(
+        timetable, scenario or model_scenario(system), np.random.default_rng(seed), runs, system.work_seconds
+    )
     while not engine.finished.all():
         if engine.transitions >= transitions_max:
             raise PlanError(
@@ -188,7 +255,7 @@ def simulate_survival(
     _check_whole("runs", runs, 1, 1_000_000)
     _check_confidence(confidence)
     timetable = make_timetable(system, interval_seconds, counts)
-    engine = _engine(timetable, scenario or model_scenario(system), seed, runs)
+    engine = _engine(timetable, scenario or model_scenario(system), np.random.default_rng(seed), runs)
     while bool((engine.seconds < horizon_seconds).any()):
         engine.step()
     alive = int((engine.first_demand_seconds[:, level] >= horizon_seconds).sum())
@@ -196,7 +263,11 @@ def simulate_survival(
 
 
 def _engine(
-    timetable: Timetable, scenario: Scenario, seed: int, runs: int, work_seconds: float | None = None
+    timetable: Timetable,
+    scenario: Scenario,
+    rng: np.random.Generator,
+    runs: int,
+    work_seconds: float | None = None,
 ) -> Engine:
     rules = Rules(
         scenario.flush_after_failure,
@@ -207,7 +278,7 @@ def _engine(
         scenario.repair_seconds,
         scenario.placement,
     )
-    return Engine(timetable, rules, scenario.failures, np.random.default_rng(seed), runs, work_seconds)
+    return Engine(timetable, rules, scenario.failures, rng, runs, work_seconds)
 
 
 def _check_whole(name: str, value: int, low: int, high: int) -> None:

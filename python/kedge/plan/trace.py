@@ -16,7 +16,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -53,6 +53,28 @@ class FailureLog:
     node_seconds: float | None = None
     from_first: bool = False
     kind: str = "csv"
+
+    def with_levels(self, levels: Sequence[str]) -> FailureLog:
+        """The same failures, with these level names."""
+        return replace(self, levels=tuple(levels))
+
+    def merged(self, within_seconds: float) -> FailureLog:
+        """Failures of one level not more than ``within_seconds`` after the one before are one, at the first's time."""
+        kept: list[int] = []
+        nodes: list[tuple[str, ...]] = []
+        for index, group in enumerate(self.nodes):
+            previous = index - 1
+            if (
+                kept
+                and self.seconds[index] - self.seconds[previous] <= within_seconds
+                and self.levels[index] == self.levels[previous]
+            ):
+                nodes[-1] = tuple(dict.fromkeys((*nodes[-1], *group)))
+            else:
+                kept.append(index)
+                nodes.append(group)
+        levels = tuple(self.levels[index] for index in kept)
+        return replace(self, seconds=self.seconds[kept], nodes=tuple(nodes), levels=levels)
 
     def source(
         self, level_names: Sequence[str], nodes: int | None, span_seconds: float | None, random_phase: bool

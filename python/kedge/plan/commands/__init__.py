@@ -7,4 +7,6 @@ that takes the parsed arguments and returns the exit code. The list below is the
 from __future__ import annotations
 
 COMMANDS: tuple[str, ...] = (
+    "simulate",
+    "fit",
 )
