@@ -21,12 +21,13 @@ build:  ## compile everything into build/
 run: setup build  ## set up, build, and run the main job: an MPI application that is killed and comes back
 	@examples/run
 
-test: setup build  ## set up, build, and pass all tests, the unit tests under sanitizers too
+test: setup build  ## set up, build, and pass all tests, with a run under sanitizers and a short fuzzing
 	@scripts/sanitizer-tests address quick
 	@scripts/sanitizer-tests thread quick
+	@scripts/fuzz 10
 	@$(MAKE) check
 
-check:  ## run the tests of build/ as it stands, without set-up or sanitizers
+check:  ## run the tests of build/ as it stands, without set-up, sanitizers and fuzzing
 	@ctest --test-dir build -j $(TEST_JOBS) --label-exclude long --output-on-failure
 
 test-long: setup build  ## all tests with more seeds and longer runs

@@ -44,8 +44,8 @@ def read_layers(root: Path) -> list[str]:
 
 
 def is_test_code(path: Path) -> bool:
-    """Whether a file is part of the tests only: beside the code (`*_test.cc`, `*_fuzz.cc`) or under a folder `testing`."""
-    return path.stem.endswith(("_test", "_fuzz", "_benchmark")) or "testing" in path.parts
+    """Whether a file is part of the tests only: beside the code (`*_test.cc`, `*_fuzz.cc`) or under `testing` or `fuzz`."""
+    return path.stem.endswith(("_test", "_fuzz", "_benchmark")) or not {"testing", "fuzz"}.isdisjoint(path.parts)
 
 
 def check_include(layers: list[str], layer: str, path: Path, name: str, quoted: bool) -> str | None:
