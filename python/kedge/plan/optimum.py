@@ -22,7 +22,8 @@ from kedge.plan.system import System
 Objective = Literal["time", "energy"]
 
 SHORTEST_SECONDS = 1e-3
-GRID_RATIO = 2.0
+GRID_RATIO = 3.0
+MOST_SEGMENTS = 100_000
 LOG_TOLERANCE = 3e-4
 ROUGH_TOLERANCE = 2e-2
 GLANCE_MARGIN = 2e-3  # counts whose rough cost is higher by this are not looked at closely
@@ -61,7 +62,7 @@ class Search:
         return 1.0 / result.efficiency if result.efficiency > 0.0 else math.inf
 
     def interval_range(self, counts: tuple[int, ...]) -> tuple[float, float]:
-        """The shortest interval in which every copy fits, and the longest worth looking at (the whole work)."""
+        """The shortest interval in which every copy fits, and the longest with one period inside the work."""
         shortest = SHORTEST_SECONDS
         probe = Schedule(1.0, counts)
         rules = Rules(self.system, [level.background_seconds for level in self.system.levels])
@@ -72,7 +73,7 @@ class Search:
             slope = probe.lengths[number - 1] * (1.0 + self.system.alpha)
             blocked = in_flight_seconds(self.system, probe, number) - slope
             shortest = max(shortest, (level.background_seconds - blocked) / slope * (1.0 + 1e-12))
-        return shortest, max(self.system.work_seconds, shortest)
+        return shortest, max(self.system.work_seconds / probe.segments, shortest)
 
     def best_interval(self, counts: tuple[int, ...], near: float | None = None) -> Candidate:
         """The best interval for `counts`, looked for around `near` or over the whole range."""
@@ -128,6 +129,12 @@ class Search:
         cost, x = min(points)
         return Candidate(cost, math.exp(x), counts)
 
+    def glance_both(self, counts: tuple[int, ...], known: Candidate) -> Candidate:
+        """The better glance of two: with the interval of a known schedule, and with its period."""
+        growth = math.prod(count + 1 for count in counts) / math.prod(count + 1 for count in known.counts)
+        glances = [self.glance(counts, known.interval_seconds / factor) for factor in (1.0, growth)]
+        return min(glances, key=lambda found: found.cost)
+
     def polish(self, candidate: Candidate) -> Candidate:
         """The same counts with the interval to full precision."""
         low, high = self.interval_range(candidate.counts)
@@ -155,12 +162,9 @@ class Search:
         while improved:
             improved = False
             for counts in neighbours(best.counts):
-                before = Schedule(1.0, best.counts).lengths[-1]
-                after = math.prod(count + 1 for count in counts)
-                near = best.interval_seconds * (before / after) ** 0.1
                 if counts in self.passed_over:
                     continue
-                glanced = self.glance(counts, near)
+                glanced = self.glance_both(counts, best)
                 if glanced.cost > best.cost * (1.0 + GLANCE_MARGIN):
                     self.passed_over.add(counts)
                     continue
@@ -189,11 +193,18 @@ def golden_section(function: Callable[[float], float], left: float, right: float
 
 
 def neighbours(counts: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
-    """Counts one move away: one count up or down, by one or by a factor, and trades between two counts."""
+    """Counts one move away, with a bounded number of segments."""
+    for moved in _moves(counts):
+        if math.prod(count + 1 for count in moved) <= MOST_SEGMENTS:
+            yield moved
+
+
+def _moves(counts: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
+    """One count up or down, by one or by a factor, and trades between two counts."""
     for index, count in enumerate(counts):
         steps = {count + 1, count - 1, round(count * 1.5), round(count / 1.5), count * 3 + 2, count // 3, 0}
         for moved in sorted(steps - {count}):
-            if 0 <= moved <= 100_000:
+            if moved >= 0:
                 yield (*counts[:index], moved, *counts[index + 1 :])
     for index in range(len(counts) - 1):
         first, second = counts[index], counts[index + 1]
@@ -235,11 +246,17 @@ def optimum(
 def _start(search: Search) -> Candidate:
     """The best of the first-order counts, none or one lower level at all, and with two levels a range of counts."""
     guess = search.first_order_counts()
-    starts = [guess, tuple(0 for _ in guess)]
+    best = search.best_interval(guess)
+    starts = [tuple(0 for _ in guess)]
     starts += [tuple(int(index == place) for index in range(len(guess))) for place in range(len(guess))]
     if len(guess) == 1:
-        starts += [(round(2.0**power),) for power in range(11)]
-    return min((search.best_interval(counts) for counts in dict.fromkeys(starts)), key=lambda found: found.cost)
+        starts += [(2**power,) for power in range(1, 11)]
+    for counts in dict.fromkeys(starts):
+        glanced = search.glance_both(counts, best)
+        candidate = search.best_interval(counts, glanced.interval_seconds)
+        if candidate.cost < best.cost:
+            best = candidate
+    return best
 
 
 def _best_counts(search: Search, interval: float) -> tuple[int, ...]:
@@ -255,7 +272,7 @@ def _best_counts(search: Search, interval: float) -> tuple[int, ...]:
     while improved:
         improved = False
         for counts in neighbours(best):
-            if counts not in costs and math.prod(count + 1 for count in counts) <= 1_000_000:
+            if counts not in costs:
                 costs[counts] = search.cost(interval, counts)
                 if costs[counts] < costs[best]:
                     best, improved = counts, True

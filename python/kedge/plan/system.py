@@ -123,7 +123,8 @@ class System:
                 raise PlanError(f"level[{index}].name", name, "a name that no other level has")
         for index, (below, level) in enumerate(zip(self.levels, self.levels[1:], strict=False), start=1):
             chained = below.asynchronous and level.asynchronous
-            if chained and level.background_seconds < below.background_seconds:
+            rounding = 1e-9 * level.latency_seconds
+            if chained and level.background_seconds < below.background_seconds - rounding:
                 raise PlanError(
                     f"level[{index}].latency_seconds",
                     level.latency_seconds,
