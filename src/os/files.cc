@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <filesystem>
 
 #include "base/random.h"
 
@@ -46,6 +47,14 @@ std::string JoinPath(std::string_view folder, std::string_view name) {
   std::string path(folder);
   if (!path.empty() && path.back() != '/') path += '/';
   return path.append(name);
+}
+
+std::string AbsolutePath(std::string_view path) {
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(path, error);
+  std::string text = (error ? std::filesystem::path(path) : absolute).lexically_normal().string();
+  while (text.size() > 1 && text.back() == '/') text.pop_back();
+  return text;
 }
 
 std::string ParentPath(std::string_view path) {

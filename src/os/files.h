@@ -17,6 +17,9 @@ namespace kedge::os {
 
 // "a/b", whatever slashes the two bring along.
 std::string JoinPath(std::string_view folder, std::string_view name);
+// From the current folder when `path` is relative, without "." and needless slashes. Links are not followed, and ".." is
+// taken for the folder's name above.
+std::string AbsolutePath(std::string_view path);
 // "/a/b" -> "/a"; "/a" -> "/"; "a" -> ".".
 std::string ParentPath(std::string_view path);
 // "/a/b" -> "b".

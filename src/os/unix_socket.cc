@@ -246,6 +246,11 @@ Result<PeerCredentials> UnixSocket::Peer() const {
   return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
 }
 
+bool UnixSocket::WaitForPeerToClose(Duration timeout) const {
+  const auto ready = WaitReady(fd_.get(), POLLRDHUP, Deadline(SystemClock(), timeout));
+  return !ready.ok() || *ready;
+}
+
 void UnixSocket::Shutdown() { shutdown(fd_.get(), SHUT_RDWR); }
 
 }  // namespace kedge::os

@@ -67,6 +67,9 @@ class UnixSocket {
 
   // Of the process that called connect or listen (SO_PEERCRED).
   Result<PeerCredentials> Peer() const;
+  // Waits at most `timeout` for the peer to close, whatever else comes; true when it has. Reads nothing, so one thread may
+  // watch while another talks.
+  bool WaitForPeerToClose(Duration timeout) const;
   // Makes both sides see the end of the connection; the descriptor stays open.
   void Shutdown();
   int descriptor() const { return fd_.get(); }

@@ -29,8 +29,11 @@ std::string SlotPath(const TierInfo& info, uint32_t slot) {
 
 class DirectoryTier final : public Tier {
  public:
-  DirectoryTier(os::FileSystem& fs, TierInfo info, os::FileInfo folder)
-      : Tier(std::move(info)), fs_(fs), folder_(folder) {}
+  static Result<std::unique_ptr<Tier>> Open(os::FileSystem& fs, const TierInfo& info) {
+    KEDGE_ASSIGN_OR_RETURN(auto folder, fs.Open(info.path, os::OpenFlags::kRead | os::OpenFlags::kFolder));
+    KEDGE_ASSIGN_OR_RETURN(os::FileInfo folder_info, folder->Fstat());
+    return std::unique_ptr<Tier>(new DirectoryTier(fs, info, std::move(folder), folder_info));
+  }
 
   std::byte* SlotMemory(uint32_t) override { return nullptr; }
 
@@ -91,7 +94,7 @@ class DirectoryTier final : public Tier {
 
   Status CheckPresent() override {
     auto found = fs_.Stat(info().path);
-    if (found.ok() && found->inode == folder_.inode && found->device == folder_.device) return Status::Ok();
+    if (found.ok() && found->inode == folder_info_.inode && found->device == folder_info_.device) return Status::Ok();
     return Status(Code::kUnavailable, fmt::format("tier {}: the folder {} is gone{}", info().name, info().path,
                                                   found.ok() ? ": another one stands there" : ""));
   }
@@ -102,6 +105,9 @@ class DirectoryTier final : public Tier {
   }
 
  private:
+  DirectoryTier(os::FileSystem& fs, const TierInfo& info, std::unique_ptr<os::File> folder, os::FileInfo folder_info)
+      : Tier(info), fs_(fs), folder_(std::move(folder)), folder_info_(folder_info) {}
+
   Result<std::unique_ptr<os::File>> OpenSlot(uint32_t slot, os::OpenFlags flags) {
     return fs_.Open(SlotPath(info(), slot), flags | os::OpenFlags::kNoFollow);
   }
@@ -111,7 +117,8 @@ class DirectoryTier final : public Tier {
   }
 
   os::FileSystem& fs_;
-  const os::FileInfo folder_;
+  const std::unique_ptr<os::File> folder_;  // held open, so that its inode number is not given to another
+  const os::FileInfo folder_info_;
   std::atomic<bool> direct_works_{true};
 };
 
@@ -137,14 +144,13 @@ Result<CreatedTier> CreateDirectoryTier(os::FileSystem& fs, const TierInfo& info
     KEDGE_RETURN_IF_ERROR(RemoveSlots(fs, info));
     KEDGE_RETURN_IF_ERROR(os::WriteFileDurably(fs, layout_path, LayoutText(info), "tier"));
   }
-  KEDGE_ASSIGN_OR_RETURN(auto folder, fs.Stat(info.path));
-  return CreatedTier{std::make_unique<DirectoryTier>(fs, info, folder), fresh};
+  KEDGE_ASSIGN_OR_RETURN(auto tier, DirectoryTier::Open(fs, info));
+  return CreatedTier{std::move(tier), fresh};
 }
 
 Result<std::unique_ptr<Tier>> AttachDirectoryTier(os::FileSystem& fs, const TierInfo& info) {
   KEDGE_RETURN_IF_ERROR(ValidateTierInfo(info));
-  KEDGE_ASSIGN_OR_RETURN(auto folder, fs.Stat(info.path));
-  return std::unique_ptr<Tier>(std::make_unique<DirectoryTier>(fs, info, folder));
+  return DirectoryTier::Open(fs, info);
 }
 
 }  // namespace kedge

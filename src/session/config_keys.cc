@@ -1,0 +1,227 @@
+#include "session/config_keys.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+
+#include "os/files.h"
+#include "os/machine.h"
+
+namespace kedge {
+namespace {
+
+using enum KeyType;
+using enum KeyScope;
+
+void AddNodeKeys(ConfigRegistry& registry) {
+  registry.Add({"node.name", kString, "auto", kNode, "name of this node; KEDGE_NODE wins; auto: the host's name", "", true});
+  registry.Add({"node.run_folder", kString, "auto", kNode,
+                "the agent's folder (socket, pool, records); auto: /dev/shm/kedge-UID/NODE", "", true});
+  registry.Add({"pool.size", kBytes, "auto", kNode,
+                "memory tier; auto: least of 1/4 of memory, 1/2 of the free /dev/shm, 1/4 of what the cgroup leaves; 0: none",
+                "", true});
+  KeySpec chunk{"chunk.size", kBytes, "auto", kNode,
+                "largest chunk, and size of a slot; auto: 64MiB, less for a pool under 16 of them", "", true};
+  chunk.minimum = static_cast<double>(kPieceBytesMin);
+  chunk.maximum = static_cast<double>(uint64_t{1} << 32);
+  registry.Add(chunk);
+  KeySpec piece{"chunk.piece", kBytes, "8MiB", kNode, "what is captured, flushed and verified at a time"};
+  piece.minimum = static_cast<double>(kPieceBytesMin);
+  piece.maximum = static_cast<double>(uint64_t{256} << 20);
+  registry.Add(piece);
+  KeySpec workers{"flush.workers", kInt64, "4", kNode, "flushes at a time, at most", "threads"};
+  workers.minimum = 1;
+  workers.maximum = 256;
+  registry.Add(workers);
+  registry.Add({"flush.rate", kBytes, "0", kNode, "ceiling of the node's flush rate; 0: none", "per second"});
+  registry.Add({"agent.idle_timeout", kDuration, "60s", kNode, "how long an agent without sessions and work stays"});
+  KeySpec port{"agent.metrics_port", kInt64, "0", kNode, "loopback TCP port of the metrics; 0: only the unix socket"};
+  port.minimum = 0;
+  port.maximum = 65535;
+  registry.Add(port);
+  KeySpec policy{"placement.policy", kString, "fastest-with-room", kNode, "which tier takes the next chunk"};
+  policy.choices = {"fastest-with-room"};
+  registry.Add(policy);
+
+  KeySpec name{"name", kString, "", kNode, "the tier's name"};
+  name.required = true;
+  KeySpec kind{"kind", kString, "directory", kNode, "memory (a pool file) or directory (one file for each slot)"};
+  kind.choices = {"memory", "directory"};
+  KeySpec path{"path", kString, "", kNode, "its folder"};
+  path.required = true;
+  KeySpec capacity{"capacity", kBytes, "", kNode, "how much it may hold"};
+  capacity.default_text = "1GiB";
+  registry.AddTableList({"tier", kNode, "local storage besides the pool, fastest first", {name, kind, path, capacity}});
+}
+
+KeySpec Count(const char* name, const char* text, const char* doc, const char* unit, double minimum) {
+  KeySpec spec{name, kInt64, text, kJob, doc, unit};
+  spec.minimum = minimum;
+  spec.maximum = 1e9;
+  return spec;
+}
+
+void AddJobKeys(ConfigRegistry& registry) {
+  registry.Add({"job.name", kString, "auto", kJob, "what the job's checkpoints are kept under; auto: the program's name",
+                "", true});
+  registry.Add({"job.scratch", kString, "", kJob, "folder of the job's local copies, a tier of its own; empty: the node's tiers"});
+  KeySpec mode{"job.mode", kString, "async", kJob, "async, or sync: every checkpoint goes straight to the store"};
+  mode.choices = {"async", "sync"};
+  registry.Add(mode);
+  KeySpec lease{"job.lease", kDuration, "60s", kJob, "how long a silent holder keeps its job"};
+  lease.minimum = 1;
+  registry.Add(lease);
+  registry.Add({"store.path", kString, "./kedge-store", kJob, "external storage: a folder"});
+  registry.Add({"store.mode", kString, "0700", kJob, "permissions of the store's folders, octal; files lack the x bits"});
+  registry.Add({"store.direct", kBool, "false", kJob, "write to the store around the page cache"});
+  registry.Add(Count("keep.versions", "2", "complete versions of a name that stay in the store", "versions", 1));
+  registry.Add(Count("keep.local", "1", "complete versions of a name that stay on the node while there is room", "versions", 0));
+  registry.Add(Count("schedule.store", "1", "every n-th version goes to the store; 0: none", "versions", 0));
+  registry.Add({"schedule.store_interval", kDuration, "0s", kJob, "versions go to the store no more often than this"});
+  registry.Add({"checkpoint.skip_queued", kBool, "false", kJob,
+                "a version that still waits for its flush is left out when a newer one is captured"});
+  registry.Add({"files.publish", kBool, "true", kJob, "routed files also stand at their original paths once in the store"});
+  KeySpec timeout{"wait.timeout", kDuration, "600s", kJob, "bound of waits for which the caller gives none"};
+  timeout.minimum = 0.001;
+  registry.Add(timeout);
+}
+
+Status BadKey(const Config& config, const char* key, const std::string& found, const char* allowed) {
+  return Status(Code::kInvalidArgument, fmt::format("{} = \"{}\" ({}): allowed is {}", key, found,
+                                                    config.OriginOf(key).text, allowed));
+}
+
+bool IsNodeName(const std::string& name) {
+  return !name.empty() && name.size() <= 64 && name != "." && name != ".." &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '.' || c == '-' || c == '_'; });
+}
+
+Result<std::string> NodeName(const Config& config) {
+  using Kind = ConfigOrigin::Kind;
+  const Kind origin = config.OriginOf("node.name").kind;
+  std::string name = config.IsAuto("node.name") ? "" : config.GetString("node.name");
+  const char* variable = std::getenv("KEDGE_NODE");
+  if (variable != nullptr && *variable != '\0' && origin != Kind::kProgram && origin != Kind::kEnvironment) {
+    if (!IsNodeName(variable)) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("KEDGE_NODE = \"{}\": allowed are 1 to 64 letters, digits and .-_", variable));
+    }
+    return std::string(variable);
+  }
+  if (config.IsAuto("node.name")) {
+    name = os::HostName();
+    for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' ? c : '_';
+    if (!IsNodeName(name)) name = "node";
+  }
+  if (!IsNodeName(name)) return BadKey(config, "node.name", name, "1 to 64 letters, digits and .-_");
+  return name;
+}
+
+std::string TierPath(const ConfigTable& table) { return os::AbsolutePath(table.GetString("path")); }
+
+}  // namespace
+
+ConfigRegistry KedgeConfigRegistry() {
+  ConfigRegistry registry;
+  AddNodeKeys(registry);
+  AddJobKeys(registry);
+  registry.AddVariable("KEDGE_AGENT", "path of the kedge-agent program to start");
+  return registry;
+}
+
+Result<NodeSettings> ReadNodeSettings(const Config& config) {
+  NodeSettings settings;
+  KEDGE_ASSIGN_OR_RETURN(settings.node, NodeName(config));
+  settings.run_folder = config.IsAuto("node.run_folder")
+                            ? fmt::format("/dev/shm/kedge-{}/{}", os::EffectiveUser(), settings.node)
+                            : os::AbsolutePath(config.GetString("node.run_folder"));
+  if (!config.IsAuto("pool.size")) settings.pool_bytes = config.GetBytes("pool.size");
+  if (!config.IsAuto("chunk.size")) {
+    settings.chunk_bytes = config.GetBytes("chunk.size");
+    if (*settings.chunk_bytes % kSlotAlignment != 0) {
+      return BadKey(config, "chunk.size", config.TextOf("chunk.size"), "a multiple of 4KiB");
+    }
+  }
+  settings.piece_bytes = config.GetBytes("chunk.piece");
+  if (settings.piece_bytes % kSlotAlignment != 0) {
+    return BadKey(config, "chunk.piece", config.TextOf("chunk.piece"), "a multiple of 4KiB");
+  }
+  for (const ConfigTable& table : config.GetTables("tier")) {
+    TierSettings tier{table.GetString("name"), TierKind::kDirectory, TierPath(table), table.GetBytes("capacity")};
+    if (table.GetString("kind") == "memory") tier.kind = TierKind::kMemory;
+    if (!IsNodeName(tier.name) || tier.name == "pool") {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("tier.name = \"{}\" ({}): allowed are 1 to 64 letters, digits and .-_, and not \"pool\"",
+                                tier.name, table.origin().text));
+    }
+    for (const TierSettings& other : settings.tiers) {
+      if (other.name == tier.name || other.path == tier.path) {
+        return Status(Code::kInvalidArgument, fmt::format("tier \"{}\" ({}): another tier has that name or path", tier.name,
+                                                          table.origin().text));
+      }
+    }
+    settings.tiers.push_back(std::move(tier));
+  }
+  if (settings.tiers.size() + 2 > kControlTiersMax) {
+    return Status(Code::kInvalidArgument, fmt::format("{} tiers; allowed are {}", settings.tiers.size(), kControlTiersMax - 2));
+  }
+  settings.flush_workers = static_cast<uint32_t>(config.GetInt64("flush.workers"));
+  settings.flush_bytes_per_second = config.GetBytes("flush.rate");
+  settings.idle_timeout = config.GetDuration("agent.idle_timeout");
+  settings.metrics_port = static_cast<uint32_t>(config.GetInt64("agent.metrics_port"));
+  settings.placement_policy = config.GetString("placement.policy");
+  return settings;
+}
+
+Result<JobSettings> ReadJobSettings(const Config& config) {
+  JobSettings settings;
+  settings.job = config.IsAuto("job.name") ? program_invocation_short_name : config.GetString("job.name");
+  KEDGE_RETURN_IF_ERROR(ValidateName(settings.job, "job name"));
+  settings.synchronous = config.GetString("job.mode") == "sync";
+  settings.lease = config.GetDuration("job.lease");
+  settings.wait_timeout = config.GetDuration("wait.timeout");
+  JobKeys& keys = settings.keys;
+  keys.store_path = os::AbsolutePath(config.GetString("store.path"));
+  const std::string& mode = config.GetString("store.mode");
+  const bool octal = mode.size() >= 3 && mode.size() <= 4 && mode.find_first_not_of("01234567") == std::string::npos;
+  keys.store_mode = octal ? static_cast<uint32_t>(std::stoul(mode, nullptr, 8)) : 0;
+  if ((keys.store_mode & 0700) != 0700) return BadKey(config, "store.mode", mode, "three or four octal digits, 0700 or more");
+  keys.store_direct = config.GetBool("store.direct");
+  const std::string& scratch = config.GetString("job.scratch");
+  if (!scratch.empty()) keys.scratch = os::AbsolutePath(scratch);
+  keys.keep_versions = static_cast<uint32_t>(config.GetInt64("keep.versions"));
+  keys.keep_local = static_cast<uint32_t>(config.GetInt64("keep.local"));
+  keys.schedule_store = static_cast<uint32_t>(config.GetInt64("schedule.store"));
+  keys.schedule_store_interval = config.GetDuration("schedule.store_interval");
+  keys.skip_queued = config.GetBool("checkpoint.skip_queued");
+  keys.files_publish = config.GetBool("files.publish");
+  return settings;
+}
+
+Result<std::vector<std::pair<std::string, std::string>>> ExplicitNodeKeys(const Config& config) {
+  Config absolute = config;
+  if (!config.IsAuto("node.run_folder")) {
+    KEDGE_RETURN_IF_ERROR(absolute.Set("node.run_folder", os::AbsolutePath(config.GetString("node.run_folder")),
+                                       config.OriginOf("node.run_folder")));
+  }
+  if (!config.GetTables("tier").empty()) {
+    std::string text = "[";
+    for (const ConfigTable& table : config.GetTables("tier")) {
+      text += fmt::format("{}{{name=\"{}\", kind=\"{}\", path='{}', capacity=\"{}B\"}}", text.size() > 1 ? ", " : "",
+                          table.GetString("name"), table.GetString("kind"), TierPath(table), table.GetBytes("capacity"));
+    }
+    KEDGE_RETURN_IF_ERROR(absolute.Set("tier", text + "]", {ConfigOrigin::Kind::kProgram, "program"}));
+  }
+  std::vector<std::pair<std::string, std::string>> keys;
+  for (const ConfigEntry& entry : absolute.Entries()) {
+    // The name is which agent is meant, not how it is set up.
+    if (entry.scope != kNode || entry.origin.kind == ConfigOrigin::Kind::kDefault || entry.key == "node.name") continue;
+    keys.emplace_back(entry.key, absolute.TextOf(entry.key));
+  }
+  return keys;
+}
+
+}  // namespace kedge

@@ -1,0 +1,63 @@
+// Every key of the configuration, node and job, in one registry that client, agent and tools share; and the same keys read
+// into structs, with paths made absolute (the agent runs in "/").
+//
+// Node keys belong to the running agent; a job that sets one explicitly to something else is refused. Job keys travel in
+// Hello.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/config.h"
+#include "session/messages.h"
+
+namespace kedge {
+
+inline constexpr uint64_t kChunkBytesDefault = uint64_t{64} << 20;
+inline constexpr uint64_t kChunkBytesMin = uint64_t{1} << 20;
+inline constexpr uint64_t kPieceBytesMin = uint64_t{64} << 10;
+
+ConfigRegistry KedgeConfigRegistry();
+
+struct TierSettings {
+  std::string name;
+  TierKind kind = TierKind::kDirectory;
+  std::string path;
+  uint64_t capacity_bytes = 0;
+};
+
+struct NodeSettings {
+  std::string node;        // valid as one path component
+  std::string run_folder;  // absolute
+  std::optional<uint64_t> pool_bytes;   // nothing: computed from the machine; 0: no pool
+  std::optional<uint64_t> chunk_bytes;  // nothing: kChunkBytesDefault, less for a small pool
+  uint64_t piece_bytes = 0;
+  std::vector<TierSettings> tiers;      // besides the pool, fastest first
+  uint32_t flush_workers = 0;           // at most
+  uint64_t flush_bytes_per_second = 0;  // 0: no limit
+  Duration idle_timeout{};
+  uint32_t metrics_port = 0;  // 0: none
+  std::string placement_policy;
+
+  std::string SocketPath() const { return run_folder + "/agent.sock"; }
+};
+// kInvalidArgument names the key, what was found and what is allowed.
+Result<NodeSettings> ReadNodeSettings(const Config& config);
+
+struct JobSettings {
+  std::string job;
+  bool synchronous = false;  // job.mode = "sync": every checkpoint goes straight to the store
+  Duration lease{};
+  Duration wait_timeout{};
+  JobKeys keys;
+};
+Result<JobSettings> ReadJobSettings(const Config& config);
+
+// Node keys whose value does not come from the default, as (key, Config::TextOf): for Hello, and for the arguments of an
+// agent that is started (`--set key=text`). Relative paths in them are made absolute first.
+Result<std::vector<std::pair<std::string, std::string>>> ExplicitNodeKeys(const Config& config);
+
+}  // namespace kedge

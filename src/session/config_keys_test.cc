@@ -1,0 +1,82 @@
+// Keys as structs: defaults, absolute paths, refusals that name the key, and what travels to the agent.
+#include "session/config_keys.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace kedge {
+namespace {
+
+Result<Config> Load(std::vector<std::pair<std::string, std::string>> overrides) {
+  ConfigSources sources;
+  sources.search_files = false;
+  sources.overrides = std::move(overrides);
+  return Config::Load(KedgeConfigRegistry(), sources);
+}
+
+TEST(ConfigKeys, DefaultsAreSensible) {
+  auto config = Load({});
+  ASSERT_TRUE(config.ok()) << config.status().ToString();
+  auto node = ReadNodeSettings(*config);
+  ASSERT_TRUE(node.ok()) << node.status().ToString();
+  EXPECT_FALSE(node->node.empty());
+  EXPECT_TRUE(node->run_folder.starts_with("/dev/shm/kedge-"));
+  EXPECT_FALSE(node->pool_bytes.has_value());
+  EXPECT_EQ(node->piece_bytes, uint64_t{8} << 20);
+  auto job = ReadJobSettings(*config);
+  ASSERT_TRUE(job.ok()) << job.status().ToString();
+  EXPECT_EQ(job->keys.keep_versions, 2u);
+  EXPECT_EQ(job->keys.store_mode, 0700u);
+  EXPECT_EQ(job->keys.store_path.front(), '/');
+  EXPECT_EQ(job->wait_timeout, std::chrono::seconds(600));
+  auto keys = ExplicitNodeKeys(*config);
+  ASSERT_TRUE(keys.ok());
+  EXPECT_TRUE(keys->empty());
+}
+
+TEST(ConfigKeys, ExplicitNodeKeysSetUpAnAgentAlike) {
+  auto config = Load({{"pool.size", "1GiB"}, {"store.path", "/s"}, {"node.name", "n7"},
+                      {"tier", "[{name=\"ssd\", path=\"relative/ssd\", capacity=\"2GiB\"}]"}});
+  ASSERT_TRUE(config.ok()) << config.status().ToString();
+  auto keys = ExplicitNodeKeys(*config);
+  ASSERT_TRUE(keys.ok()) << keys.status().ToString();
+  auto has = [&](const std::string& name) {
+    return std::any_of(keys->begin(), keys->end(), [&](const auto& key) { return key.first == name; });
+  };
+  EXPECT_TRUE(has("pool.size"));
+  EXPECT_TRUE(has("tier"));
+  EXPECT_FALSE(has("store.path")) << "a job's key";
+  EXPECT_FALSE(has("node.name"));
+  auto agent_config = Load({keys->begin(), keys->end()});
+  ASSERT_TRUE(agent_config.ok()) << agent_config.status().ToString();
+  auto agent = ReadNodeSettings(*agent_config);
+  ASSERT_TRUE(agent.ok());
+  EXPECT_EQ(agent->pool_bytes, uint64_t{1} << 30);
+  ASSERT_EQ(agent->tiers.size(), 1u);
+  EXPECT_EQ(agent->tiers[0].path.front(), '/');
+  EXPECT_EQ(agent->tiers[0].capacity_bytes, uint64_t{2} << 30);
+  EXPECT_EQ(ExplicitNodeKeys(*agent_config).value(), *keys) << "what is passed on compares equal";
+}
+
+TEST(ConfigKeys, BadValuesAreRefusedByName) {
+  struct Case { const char *key, *text; };
+  for (Case c : {Case{"node.name", "a/b"}, Case{"chunk.size", "1000001"}, Case{"chunk.piece", "100001"}}) {
+    auto config = Load({{c.key, c.text}});
+    ASSERT_TRUE(config.ok()) << config.status().ToString();
+    auto settings = ReadNodeSettings(*config);
+    ASSERT_FALSE(settings.ok()) << c.key;
+    EXPECT_NE(settings.status().message().find(c.key), std::string::npos) << settings.status().ToString();
+  }
+  for (const char* mode : {"7", "0600", "9999", "rwx", "07000"}) {
+    auto config = Load({{"store.mode", mode}});
+    ASSERT_TRUE(config.ok());
+    EXPECT_EQ(ReadJobSettings(*config).status().code(), Code::kInvalidArgument) << mode;
+  }
+  auto twice = Load({{"tier", "[{name=\"a\", path=\"/x\"}, {name=\"a\", path=\"/y\"}]"}});
+  ASSERT_TRUE(twice.ok());
+  EXPECT_EQ(ReadNodeSettings(*twice).status().code(), Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace kedge

@@ -1,0 +1,92 @@
+#include "session/connection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "os/machine.h"
+#include "session/mailbox_file.h"
+
+namespace kedge {
+
+Status Connection::Send(const Message& request, uint64_t* number, Duration timeout) {
+  *number = ++last_number_;
+  const Buffer frame = EncodeMessage(*number, request);
+  return socket_.Send(AsText(frame), {}, timeout);
+}
+
+Result<Message> Connection::Receive(uint64_t number, const Deadline& deadline, std::vector<os::UniqueFd>* descriptors) {
+  for (;;) {
+    KEDGE_ASSIGN_OR_RETURN(os::SocketMessage frame, socket_.Receive(deadline.Remaining()));
+    KEDGE_ASSIGN_OR_RETURN(NumberedMessage reply, DecodeMessage(AsBytes(frame.body)));
+    if (reply.number != number) continue;  // to a question whose asker has given up
+    if (const auto* error = std::get_if<ErrorReply>(&reply.message)) {
+      if (error->status.ok()) return Status(Code::kCorrupt, "the agent answered with an error that is none");
+      return error->status;
+    }
+    if (descriptors != nullptr) *descriptors = std::move(frame.descriptors);
+    return std::move(reply.message);
+  }
+}
+
+Result<Message> Connection::CallAny(const Message& request, Duration timeout) {
+  std::lock_guard lock(mutex_);
+  const Deadline deadline(SystemClock(), timeout);
+  uint64_t number = 0;
+  KEDGE_RETURN_IF_ERROR(Send(request, &number, timeout));
+  return Receive(number, deadline, nullptr);
+}
+
+Result<DrainReply> Connection::Drain(const DrainRequest& request, const std::function<void(const DrainReply&)>& progress) {
+  std::lock_guard lock(mutex_);
+  uint64_t number = 0;
+  KEDGE_RETURN_IF_ERROR(Send(request, &number, std::chrono::seconds(10)));
+  for (;;) {
+    // The agent reports twice a second, so a long silence is its end.
+    const Deadline deadline(SystemClock(), std::chrono::seconds(30));
+    KEDGE_ASSIGN_OR_RETURN(Message reply, Receive(number, deadline, nullptr));
+    const auto* report = std::get_if<DrainReply>(&reply);
+    if (report == nullptr) return Status(Code::kCorrupt, "the agent answered with a message of another kind");
+    if (report->finished) return *report;
+    if (progress) progress(*report);
+  }
+}
+
+Result<Attachment> Connection::Attach(const Hello& hello, Duration timeout) {
+  std::lock_guard lock(mutex_);
+  const Deadline deadline(SystemClock(), timeout);
+  uint64_t number = 0;
+  KEDGE_RETURN_IF_ERROR(Send(hello, &number, timeout));
+  std::vector<os::UniqueFd> descriptors;
+  KEDGE_ASSIGN_OR_RETURN(Message reply, Receive(number, deadline, &descriptors));
+  auto* welcome = std::get_if<Welcome>(&reply);
+  if (welcome == nullptr) return Status(Code::kCorrupt, "the agent answered Hello with a message of another kind");
+  Attachment attachment;
+  attachment.welcome = std::move(*welcome);
+  const auto& tiers = attachment.welcome.tiers;
+  const size_t pools = static_cast<size_t>(
+      std::count_if(tiers.begin(), tiers.end(), [](const TierInfo& tier) { return tier.kind == TierKind::kMemory; }));
+  if (descriptors.size() != 3 + pools) {
+    return Status(Code::kCorrupt, fmt::format("Welcome came with {} descriptors; expected were {}", descriptors.size(), 3 + pools));
+  }
+  KEDGE_ASSIGN_OR_RETURN(attachment.mailbox, MapMailbox(std::move(descriptors[0]), attachment.welcome.session_id));
+  attachment.wake_agent = os::EventFd::FromDescriptor(std::move(descriptors[1]));
+  KEDGE_ASSIGN_OR_RETURN(attachment.control, MapControlBlock(std::move(descriptors[2])));
+  size_t next_pool = 3;
+  for (const TierInfo& info : tiers) {
+    auto tier = info.kind == TierKind::kMemory ? AttachMemoryTier(std::move(descriptors[next_pool++]), info)
+                                               : AttachDirectoryTier(os::SystemFileSystem(), info);
+    if (!tier.ok()) return tier.status().WithContext("attach to tier " + info.name);
+    attachment.tiers.push_back(std::move(*tier));
+  }
+  return attachment;
+}
+
+Result<ToolWelcome> Connection::AttachTool(Duration timeout) {
+  return Call<ToolWelcome>(ToolHello{kProtocolVersion, BuildName()}, timeout);
+}
+
+const char* BuildName() { return KEDGE_BUILD_NAME; }
+
+}  // namespace kedge

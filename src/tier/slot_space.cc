@@ -1,0 +1,145 @@
+#include "tier/slot_space.h"
+
+#include <utility>
+
+namespace kedge {
+namespace {
+constexpr int kAffinityScanMax = 256;  // free slots looked at for one that the owner had before
+}
+
+SlotSpace::SlotSpace(SlotTable table) : table_(std::move(table)), uses_(table_.slots()) {
+  for (uint32_t slot = 0; slot < slots(); ++slot) Enter(slot);
+}
+
+void SlotSpace::Leave(uint32_t slot) {
+  const Use& use = uses_[slot];
+  if (IsAssigned(slot)) {
+    --assigned_slots_;
+  } else if (use.chunks == 0) {
+    --free_slots_all_;
+    free_.erase(slot);
+  } else if (use.pinned == 0) {
+    --evictable_slots_;
+  }
+}
+
+void SlotSpace::Enter(uint32_t slot) {
+  const Use& use = uses_[slot];
+  if (IsAssigned(slot)) {
+    ++assigned_slots_;
+  } else if (use.chunks == 0) {
+    ++free_slots_all_;
+    if (slot < usable_) free_.insert(slot);
+  } else if (use.pinned == 0) {
+    ++evictable_slots_;
+  }
+}
+
+void SlotSpace::SetUsable(uint32_t usable) {
+  KEDGE_CHECK(usable <= slots());
+  for (uint32_t slot = usable_; slot < usable; ++slot) {
+    if (!IsAssigned(slot) && uses_[slot].chunks == 0) free_.insert(slot);
+  }
+  free_.erase(free_.lower_bound(usable), free_.end());
+  usable_ = usable;
+}
+
+uint32_t SlotSpace::AssignedTo(uint32_t owner) const { return static_cast<uint32_t>(SlotsOf(owner).size()); }
+
+std::vector<uint32_t> SlotSpace::SlotsOf(uint32_t owner) const {
+  std::vector<uint32_t> found;
+  for (uint32_t slot = 0; slot < slots(); ++slot) {
+    SlotEntry entry = table_.Get(slot);
+    if (entry.state == SlotState::kAssigned && entry.owner == owner) found.push_back(slot);
+  }
+  return found;
+}
+
+std::optional<uint32_t> SlotSpace::PickFree(uint32_t owner) const {
+  if (free_.empty()) return std::nullopt;
+  int looked_at = 0;
+  for (uint32_t slot : free_) {
+    if (uses_[slot].last_owner == owner) return slot;
+    if (++looked_at == kAffinityScanMax) break;
+  }
+  return *free_.begin();
+}
+
+uint64_t SlotSpace::Assign(uint32_t slot, uint32_t owner) {
+  KEDGE_CHECK(free_.contains(slot) && uses_[slot].chunks == 0);
+  Leave(slot);
+  // What an earlier agent left in the word (pinned, cached) is over: no chunk refers to the slot.
+  if (table_.Get(slot).state != SlotState::kFree) table_.SetState(slot, SlotState::kFree);
+  uses_[slot].last_owner = owner;
+  uint64_t generation = table_.Assign(slot, owner);
+  Enter(slot);
+  return generation;
+}
+
+bool SlotSpace::Return(uint32_t slot, uint64_t generation, uint32_t owner) {
+  if (slot >= slots()) return false;
+  SlotEntry entry = table_.Get(slot);
+  if (entry.state != SlotState::kAssigned || entry.owner != owner || entry.generation != generation) return false;
+  Leave(slot);
+  const Use& use = uses_[slot];
+  table_.SetState(slot, use.chunks == 0 ? SlotState::kFree : use.pinned > 0 ? SlotState::kPinned : SlotState::kCached);
+  Enter(slot);
+  return true;
+}
+
+bool SlotSpace::IsCurrent(uint32_t slot, uint64_t generation) const {
+  if (slot >= slots()) return false;
+  SlotEntry entry = table_.Get(slot);
+  return entry.state != SlotState::kFree && entry.generation == generation && generation != 0;
+}
+
+void SlotSpace::AddChunk(uint32_t slot) {
+  KEDGE_CHECK(slot < slots());
+  Leave(slot);
+  ++uses_[slot].chunks;
+  if (++uses_[slot].pinned == 1 && !IsAssigned(slot)) table_.SetState(slot, SlotState::kPinned);
+  Enter(slot);
+}
+
+void SlotSpace::Unpin(uint32_t slot) {
+  KEDGE_CHECK(slot < slots() && uses_[slot].pinned > 0);
+  Leave(slot);
+  if (--uses_[slot].pinned == 0 && !IsAssigned(slot)) table_.SetState(slot, SlotState::kCached);
+  Enter(slot);
+}
+
+void SlotSpace::Pin(uint32_t slot) {
+  KEDGE_CHECK(slot < slots() && uses_[slot].pinned < uses_[slot].chunks);
+  Leave(slot);
+  if (++uses_[slot].pinned == 1 && !IsAssigned(slot)) table_.SetState(slot, SlotState::kPinned);
+  Enter(slot);
+}
+
+void SlotSpace::RemoveChunk(uint32_t slot, bool pinned) {
+  KEDGE_CHECK(slot < slots() && uses_[slot].chunks > 0);
+  Leave(slot);
+  Use& use = uses_[slot];
+  --use.chunks;
+  if (pinned) {
+    KEDGE_CHECK(use.pinned > 0);
+    --use.pinned;
+  }
+  KEDGE_CHECK(use.pinned <= use.chunks);
+  if (!IsAssigned(slot)) {
+    table_.SetState(slot, use.chunks == 0 ? SlotState::kFree : use.pinned > 0 ? SlotState::kPinned : SlotState::kCached);
+  }
+  Enter(slot);
+}
+
+uint32_t SlotSpace::FreeUnreferenced() {
+  uint32_t freed = 0;
+  for (uint32_t slot = 0; slot < slots(); ++slot) {
+    SlotState state = table_.Get(slot).state;
+    if (state == SlotState::kFree || state == SlotState::kAssigned || uses_[slot].chunks > 0) continue;
+    table_.SetState(slot, SlotState::kFree);
+    ++freed;
+  }
+  return freed;
+}
+
+}  // namespace kedge
