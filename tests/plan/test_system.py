@@ -88,7 +88,8 @@ def test_storage_gives_the_levels_of_the_flat_buffer_system() -> None:
     xor, store = system.levels
     assert xor.overhead_seconds == pytest.approx(5e9 / 260e6 + 5e9 / 400e6)
     assert xor.restart_seconds == pytest.approx(10.0)
-    assert (store.overhead_seconds, store.latency_seconds, store.restart_seconds) == pytest.approx((0.0, 544.0, 544.0))
+    assert store.overhead_seconds == xor.overhead_seconds
+    assert (store.latency_seconds, store.restart_seconds) == pytest.approx((544.0, 544.0))
 
 
 def test_storage_shares_a_burst_buffer_among_its_nodes() -> None:
@@ -125,6 +126,8 @@ def test_storage_mistakes_are_named() -> None:
         parse_system(storage_table(shared_by=0))
     with pytest.raises(PlanError, match=r"storage.tier\[1\].write = 3.*write_bytes_per_second"):
         parse_system(storage_table(write=3))
+    with pytest.raises(PlanError, match=r"initialization_seconds = 1900.*at most the latency"):
+        parse_system(storage_table(initialization_seconds=1900))
     with pytest.raises(PlanError, match=r"initialization_seconds = 1.*asynchronous"):
         parse_system(storage_table(asynchronous=False, initialization_seconds=1))
     table = storage_table()

@@ -24,13 +24,13 @@ to buy. SYSTEM is a TOML file, or the name of a system that is shipped ("kedge p
 Subparsers = Any  # argparse's own type is private and not subscriptable at run time
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser with every subcommand of commands.COMMANDS."""
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser with every subcommand of commands.COMMANDS, or with one, whose module alone is then loaded."""
     parser = argparse.ArgumentParser(
         prog="kedge plan", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name in COMMANDS:
+    for name in COMMANDS if only is None else (only,):
         importlib.import_module(f"kedge.plan.commands.{name}").add(subparsers)
     return parser
 
@@ -96,7 +96,8 @@ def finite(value: object) -> object:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
-    parsed = build_parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parsed = build_parser(words[0] if words and words[0] in COMMANDS else None).parse_args(words)
     run: Callable[[argparse.Namespace], int] = parsed.run
     try:
         return run(parsed)

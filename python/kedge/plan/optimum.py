@@ -234,7 +234,8 @@ def optimum(
         fixed = _best_counts(search, float(interval_seconds)) if counts is None else tuple(counts)
         return evaluate(system, interval_seconds, fixed, completion=completion)
     if counts is not None:
-        best = search.best_interval(Schedule(1.0, tuple(counts)).counts)
+        start = near.interval_seconds if near is not None else None
+        best = search.best_interval(Schedule(1.0, tuple(counts)).counts, start)
     elif near is not None:
         best = search.improve(search.best_interval(near.counts, near.interval_seconds))
     else:

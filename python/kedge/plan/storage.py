@@ -35,7 +35,8 @@ class StorageTier:
 
     ``shared_by`` is m_i. The bandwidths are those of one storage location as the compute nodes see it, bytes
     a second. ``encode_bytes_per_second`` (e_i) is a node's encoding throughput, None where nothing is encoded.
-    ``initialization_seconds`` (I_i) is the blocked time of an asynchronous checkpoint. Each location creates
+    ``initialization_seconds`` (I_i) is the blocked time of an asynchronous checkpoint; None stands for the overhead of
+    the tier below, where the copy starts from ([Sato] 3.3.3), 0 for the lowest tier. Each location creates
     ``file_creates_per_second`` files (None: no limit) when every node writes ``files_per_node`` of them; one
     file per process makes that term grow with the nodes, aggregation divides it (beyond [Sato]).
     """
@@ -47,7 +48,7 @@ class StorageTier:
     failure_rate_per_second: float
     asynchronous: bool = False
     encode_bytes_per_second: float | None = None
-    initialization_seconds: float = 0.0
+    initialization_seconds: float | None = None
     files_per_node: float = 0.0
     file_creates_per_second: float | None = None
 
@@ -97,25 +98,31 @@ class Storage:
         sharing = self.nodes_per_location(index, restarting)
         return self.checkpoint_bytes_per_node * sharing / self.tiers[index].read_bytes_per_second
 
-    def levels(self) -> tuple[Level, ...]:
-        """The levels: O_i = C_i + E_i where synchronous and I_i where not, L_i = C_i + E_i, and R_i."""
-        return tuple(self._level(index) for index in range(len(self.tiers)))
-
-    def _level(self, index: int) -> Level:
+    def overhead_seconds(self, index: int) -> float:
+        """O_i: C_i + E_i where synchronous, else I_i (by default the overhead of the tier below)."""
         tier = self.tiers[index]
         latency = self.write_seconds(index) + self.encode_seconds(index)
-        overhead = tier.initialization_seconds if tier.asynchronous else latency
-        if overhead > latency:
-            raise PlanError(
-                f"storage.tier[{index}].initialization_seconds", overhead, f"at most the latency, {latency:g}"
+        if not tier.asynchronous:
+            return latency
+        if tier.initialization_seconds is None:
+            return min(latency, self.overhead_seconds(index - 1)) if index > 0 else 0.0
+        if tier.initialization_seconds > latency:
+            key = f"storage.tier[{index}].initialization_seconds"
+            raise PlanError(key, tier.initialization_seconds, f"at most the latency, {latency:g}")
+        return tier.initialization_seconds
+
+    def levels(self) -> tuple[Level, ...]:
+        """The levels: O_i, L_i = C_i + E_i, and R_i."""
+        return tuple(
+            Level(
+                name=tier.name,
+                overhead_seconds=self.overhead_seconds(index),
+                latency_seconds=self.write_seconds(index) + self.encode_seconds(index),
+                restart_seconds=self.restart_seconds(index),
+                failure_rate_per_second=tier.failure_rate_per_second,
+                asynchronous=tier.asynchronous,
             )
-        return Level(
-            name=tier.name,
-            overhead_seconds=overhead,
-            latency_seconds=latency,
-            restart_seconds=self.restart_seconds(index),
-            failure_rate_per_second=tier.failure_rate_per_second,
-            asynchronous=tier.asynchronous,
+            for index, tier in enumerate(self.tiers)
         )
 
 
@@ -137,7 +144,9 @@ def _parse_tier(table: checks.Table, prefix: str) -> StorageTier:
         encode_bytes_per_second=checks.number(table, "encode_bytes_per_second", prefix, low_open=True)
         if encodes
         else None,
-        initialization_seconds=checks.number(table, "initialization_seconds", prefix, default=0.0),
+        initialization_seconds=checks.number(table, "initialization_seconds", prefix)
+        if "initialization_seconds" in table
+        else None,
         files_per_node=checks.number(table, "files_per_node", prefix, default=1.0 if creates else 0.0),
         file_creates_per_second=checks.number(table, "file_creates_per_second", prefix, low_open=True)
         if creates

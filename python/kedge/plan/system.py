@@ -231,16 +231,21 @@ def parse_system(table: checks.Table) -> System:
     )
 
 
-def load_system(path: str | Path) -> System:
-    """Read a system from a TOML file; PlanError names the file, the key, the value and the range."""
+def load_table(path: str | Path) -> checks.Table:
+    """The parsed TOML of a system file, named after the file where it has no name; PlanError as load_system."""
     try:
         with open(path, "rb") as stream:
-            table = tomllib.load(stream)
+            return {"name": Path(path).stem, **tomllib.load(stream)}
     except OSError as error:
         raise PlanError("system", str(path), f"a file that can be read ({error.strerror})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PlanError("system", str(path), f"a TOML file ({error})") from None
+
+
+def load_system(path: str | Path) -> System:
+    """Read a system from a TOML file; PlanError names the file, the key, the value and the range."""
+    table = load_table(path)
     try:
-        return parse_system({"name": Path(path).stem, **table})
+        return parse_system(table)
     except PlanError as error:
         raise type(error)(error.key, error.value, error.allowed, where=str(path)) from None

@@ -7,6 +7,9 @@ that takes the parsed arguments and returns the exit code. The list below is the
 from __future__ import annotations
 
 COMMANDS: tuple[str, ...] = (
+    "advise",
+    "sweep",
+    "compare",
     "simulate",
     "fit",
 )
