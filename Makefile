@@ -58,4 +58,4 @@ install: build  ## install under PREFIX (/usr/local)
 	@cmake --install build --prefix "$(PREFIX)"
 
 clean:  ## remove the build trees
-	@rm -rf build build-asan build-tsan build-fuzz
+	@rm -rf build build-asan build-tsan build-python
