@@ -12,6 +12,8 @@
 
 namespace kedge::os {
 
+DirectIo::DirectIo(const DirectIoOptions& options) : options_(options) {}
+
 Result<std::unique_ptr<DirectIo>> DirectIo::Create(const DirectIoOptions& options) {
   if (options.buffer_bytes == 0 || options.buffer_bytes % kDirectAlignmentBytes != 0 || options.buffer_count == 0 ||
       options.buffer_count > 4096 || options.buffer_bytes > (size_t{1} << 30)) {

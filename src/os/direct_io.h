@@ -50,7 +50,7 @@ class DirectIo {
  private:
   friend class DirectWriter;
   friend class DirectReader;
-  explicit DirectIo(const DirectIoOptions& options) : options_(options) {}
+  explicit DirectIo(const DirectIoOptions& options);
   std::byte* buffer(size_t index) const { return buffers_ + index * options_.buffer_bytes; }
   // The queue for a file: the ring, unless the file has no descriptor.
   IoQueue& QueueFor(const File& file);

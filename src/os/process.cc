@@ -83,6 +83,11 @@ Result<UniqueFd> OpenPidfd(const ProcessIdentity& process) {
   return fd;
 }
 
+Status ReplaceProcess(const std::string& program, char** arguments) {
+  execvp(program.c_str(), arguments);
+  return Status::FromErrno(errno, "run " + program);
+}
+
 Status SendSignal(const ProcessIdentity& process, int signal) {
   auto fd = OpenPidfd(process);
   if (fd.status().code() == Code::kUnsupported) {

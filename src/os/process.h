@@ -32,6 +32,10 @@ Result<UniqueFd> OpenPidfd(const ProcessIdentity& process);
 // Sends the signal to that process and no other.
 Status SendSignal(const ProcessIdentity& process, int signal);
 
+// Runs `program` (a path, or a name found on PATH) in place of this process's, with these arguments (NULL-terminated, the
+// first is its name). Returns only when that failed.
+Status ReplaceProcess(const std::string& program, char** arguments);
+
 // The folder of the running program's file, and of the library or program that contains this code.
 Result<std::string> ProgramFolder();
 Result<std::string> LibraryFolder();

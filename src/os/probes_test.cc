@@ -1,0 +1,34 @@
+#include "os/probes.h"
+
+#include <gtest/gtest.h>
+
+#include "os/files.h"
+#include "os/testing/temporary_folder.h"
+
+namespace kedge::os {
+namespace {
+
+TEST(Probes, MeasureSyncLeavesNothingBehind) {
+  const testing::TemporaryFolder folder;
+  const auto seconds = MeasureSyncSeconds(SystemFileSystem(), folder.path(), 4096, 3);
+  ASSERT_TRUE(seconds.ok()) << seconds.status().ToString();
+  EXPECT_GT(*seconds, 0);
+  EXPECT_TRUE(ProbeDirectWrite(SystemFileSystem(), folder.path()).ok());
+  EXPECT_TRUE(SystemFileSystem().List(folder.path())->empty());
+}
+
+TEST(Probes, AFolderThatIsNotThereIsAnErrorThatNamesIt) {
+  const auto seconds = MeasureSyncSeconds(SystemFileSystem(), "/nonexistent/kedge", 4096, 1);
+  ASSERT_FALSE(seconds.ok());
+  EXPECT_NE(seconds.status().message().find("/nonexistent/kedge"), std::string::npos);
+}
+
+TEST(Probes, AsynchronousWriteProtectionImpliesWriteProtection) {
+  const UserfaultfdSupport support = ProbeUserfaultfd();
+  EXPECT_TRUE(support.available || !support.reason.empty());
+  EXPECT_TRUE(!support.asynchronous || support.write_protect);
+  EXPECT_GT(LockedMemoryLimitBytes(), 0u);
+}
+
+}  // namespace
+}  // namespace kedge::os
