@@ -37,6 +37,8 @@ const char* RecordKindName(RecordKind kind) {
     case RecordKind::kVersion: return "version record";
     case RecordKind::kPin: return "pin record";
     case RecordKind::kImageIdentity: return "image identity";
+    case RecordKind::kAttemptDrain: return "attempt drain record";
+    case RecordKind::kRemoved: return "removed record";
   }
   return "record of an unknown kind";
 }

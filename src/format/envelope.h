@@ -36,6 +36,8 @@ enum class RecordKind : uint16_t {
   kVersion = 10,
   kPin = 11,
   kImageIdentity = 12,
+  kAttemptDrain = 13,
+  kRemoved = 14,
 };
 // "image record", for messages.
 const char* RecordKindName(RecordKind kind);

@@ -8,7 +8,8 @@ namespace kedge {
 namespace {
 
 constexpr size_t kImageEntryBytesMin = 9;
-constexpr size_t kPartEntryBytesMin = 5;
+constexpr size_t kPartEntryBytesMin = 10;
+constexpr size_t kRankRunBytesMin = 3;
 
 std::string DecodeText(Decoder& decoder, size_t bytes_max) { return std::string(decoder.String(bytes_max)); }
 
@@ -36,6 +37,92 @@ ImageEntry DecodeImageEntry(Decoder& decoder) {
   return entry;
 }
 
+void EncodeReferences(Encoder& encoder, const std::vector<std::string>& references) {
+  encoder.Varint(references.size());
+  for (const std::string& reference : references) encoder.String(reference);
+}
+
+std::vector<std::string> DecodeReferences(Decoder& decoder) {
+  std::vector<std::string> references;
+  const size_t count = decoder.Count(2);
+  references.reserve(count);
+  for (size_t i = 0; i < count && decoder.ok(); ++i) {
+    references.push_back(DecodeText(decoder, kObjectKeyBytesMax));
+    const bool increasing = i == 0 || references[i - 1] < references[i];
+    decoder.Require(increasing && !references[i].empty(), "references empty or out of order");
+  }
+  return references;
+}
+
+// AttemptEndRecord and AttemptDrainRecord have the same fields, as PinRecord and RemovedRecord have.
+template <typename T>
+void EncodeAttemptMark(RecordKind kind, const T& mark, Buffer* out) {
+  RecordEncoder record(kind, mark.store_id, out);
+  record.encoder().String(mark.job);
+  record.encoder().Varint(mark.attempt);
+  record.encoder().I64(mark.wall_time_ns);
+  record.Finish();
+}
+
+template <typename T>
+void DecodeAttemptMark(Decoder& decoder, const StoreId& id, T* mark) {
+  mark->store_id = id;
+  mark->job = DecodeName(decoder);
+  mark->attempt = DecodeAttempt(decoder);
+  mark->wall_time_ns = decoder.I64();
+}
+
+template <typename T>
+void EncodeGenerationMark(RecordKind kind, const T& mark, Buffer* out) {
+  RecordEncoder record(kind, mark.generation.store_id, out);
+  EncodeFields(record.encoder(), mark.generation);
+  record.encoder().I64(mark.wall_time_ns);
+  record.Finish();
+}
+
+template <typename T>
+void DecodeGenerationMark(Decoder& decoder, const StoreId& id, T* mark) {
+  DecodeFields(decoder, id, &mark->generation);
+  mark->wall_time_ns = decoder.I64();
+}
+
+PartEntry DecodePartEntry(Decoder& decoder, uint32_t ranks) {
+  PartEntry part;
+  part.first_rank = decoder.Varint32();
+  part.images = decoder.Varint32();
+  part.record_crc32c = decoder.U32();
+  const size_t runs = decoder.Count(kRankRunBytesMin);
+  part.ranks.reserve(runs);
+  for (size_t i = 0; i < runs && decoder.ok(); ++i) {
+    const uint32_t first = decoder.Varint32();
+    const uint32_t stride = decoder.Varint32();
+    part.ranks.push_back({first, stride, decoder.Varint32()});
+    const uint64_t count = part.ranks[i].count;
+    decoder.Require(stride >= 1 && count >= 1 && first + (count - 1) * stride < ranks, "ranks are out of range");
+  }
+  decoder.Require(!part.ranks.empty() && part.images >= 1 && part.first_rank < ranks, "a part is empty");
+  return part;
+}
+
+// Each rank in exactly one part.
+void CheckRanks(Decoder& decoder, const VersionRecord& version) {
+  uint64_t total = 0;
+  for (const PartEntry& part : version.parts) {
+    for (const RankRun& run : part.ranks) total += run.count;
+  }
+  // Counted first: what follows then takes no longer than the number of ranks.
+  if (!decoder.ok() || total != version.ranks) return decoder.Fail("the parts do not cover the ranks");
+  std::vector<bool> covered(version.ranks);
+  for (const PartEntry& part : version.parts) {
+    for (const RankRun& run : part.ranks) {
+      for (uint64_t i = 0, rank = run.first; i < run.count; ++i, rank += run.stride) {
+        if (covered[rank]) return decoder.Fail("a rank is in two parts");
+        covered[rank] = true;
+      }
+    }
+  }
+}
+
 // Opens the envelope, lets `fields` read the payload, and checks that nothing is left.
 template <typename T, typename Fields>
 Result<T> Decode(ByteSpan bytes, RecordKind kind, Fields fields) {
@@ -48,6 +135,32 @@ Result<T> Decode(ByteSpan bytes, RecordKind kind, Fields fields) {
 }
 
 }  // namespace
+
+std::vector<RankRun> RunsOf(const std::vector<uint32_t>& ranks) {
+  std::vector<RankRun> runs;
+  for (const uint32_t rank : ranks) {
+    if (!runs.empty()) {
+      RankRun& run = runs.back();
+      if (run.count == 1) run.stride = rank - run.first;
+      if (rank == run.first + run.stride * run.count) {
+        ++run.count;
+        continue;
+      }
+      if (run.count == 1) run.stride = 1;
+    }
+    runs.push_back({rank, 1, 1});
+  }
+  return runs;
+}
+
+bool Contains(const std::vector<RankRun>& runs, uint32_t rank) {
+  for (const RankRun& run : runs) {
+    if (rank >= run.first && (rank - run.first) % run.stride == 0 && (rank - run.first) / run.stride < run.count) {
+      return true;
+    }
+  }
+  return false;
+}
 
 void Encode(const StoreRecord& store, Buffer* out) {
   RecordEncoder record(RecordKind::kStore, store.id, out);
@@ -130,22 +243,16 @@ Result<AttemptRecord> DecodeAttemptRecord(ByteSpan bytes) {
       });
 }
 
-void Encode(const AttemptEndRecord& end, Buffer* out) {
-  RecordEncoder record(RecordKind::kAttemptEnd, end.store_id, out);
-  record.encoder().String(end.job);
-  record.encoder().Varint(end.attempt);
-  record.encoder().I64(end.wall_time_ns);
-  record.Finish();
-}
+void Encode(const AttemptEndRecord& end, Buffer* out) { EncodeAttemptMark(RecordKind::kAttemptEnd, end, out); }
 
 Result<AttemptEndRecord> DecodeAttemptEndRecord(ByteSpan bytes) {
-  return Decode<AttemptEndRecord>(bytes, RecordKind::kAttemptEnd,
-                                  [](Decoder& decoder, const StoreId& id, AttemptEndRecord* end) {
-                                    end->store_id = id;
-                                    end->job = DecodeName(decoder);
-                                    end->attempt = DecodeAttempt(decoder);
-                                    end->wall_time_ns = decoder.I64();
-                                  });
+  return Decode<AttemptEndRecord>(bytes, RecordKind::kAttemptEnd, DecodeAttemptMark<AttemptEndRecord>);
+}
+
+void Encode(const AttemptDrainRecord& drain, Buffer* out) { EncodeAttemptMark(RecordKind::kAttemptDrain, drain, out); }
+
+Result<AttemptDrainRecord> DecodeAttemptDrainRecord(ByteSpan bytes) {
+  return Decode<AttemptDrainRecord>(bytes, RecordKind::kAttemptDrain, DecodeAttemptMark<AttemptDrainRecord>);
 }
 
 void Encode(const PartRecord& part, Buffer* out) {
@@ -162,8 +269,7 @@ void Encode(const PartRecord& part, Buffer* out) {
     encoder.U32(image.record_crc32c);
     encoder.Varint(image.image_bytes);
   }
-  encoder.Varint(part.references.size());
-  for (const std::string& reference : part.references) encoder.String(reference);
+  EncodeReferences(encoder, part.references);
   record.Finish();
 }
 
@@ -179,12 +285,7 @@ Result<PartRecord> DecodePartRecord(ByteSpan bytes) {
       const bool increasing = i == 0 || part->images[i - 1].rank < part->images[i].rank;
       decoder.Require(increasing && part->images[i].rank < part->ranks, "ranks out of order or out of range");
     }
-    const size_t references = decoder.Count(1);
-    part->references.reserve(references);
-    for (size_t i = 0; i < references && decoder.ok(); ++i) {
-      part->references.push_back(DecodeText(decoder, kObjectKeyBytesMax));
-      decoder.Require(i == 0 || part->references[i - 1] < part->references[i], "references out of order");
-    }
+    part->references = DecodeReferences(decoder);
   });
 }
 
@@ -196,10 +297,18 @@ void Encode(const VersionRecord& version, Buffer* out) {
   encoder.Varint(version.parts.size());
   for (const PartEntry& part : version.parts) {
     encoder.Varint(part.first_rank);
+    encoder.Varint(part.images);
     encoder.U32(part.record_crc32c);
+    encoder.Varint(part.ranks.size());
+    for (const RankRun& run : part.ranks) {
+      encoder.Varint(run.first);
+      encoder.Varint(run.stride);
+      encoder.Varint(run.count);
+    }
   }
   encoder.Varint(version.image_bytes);
   encoder.I64(version.wall_time_ns);
+  EncodeReferences(encoder, version.references);
   record.Finish();
 }
 
@@ -209,31 +318,27 @@ Result<VersionRecord> DecodeVersionRecord(ByteSpan bytes) {
         DecodeFields(decoder, id, &version->generation);
         version->ranks = DecodeRanks(decoder);
         const size_t parts = decoder.Count(kPartEntryBytesMin);
-        decoder.Require(parts >= 1, "no parts");
         version->parts.reserve(parts);
         for (size_t i = 0; i < parts && decoder.ok(); ++i) {
-          const uint32_t first_rank = decoder.Varint32();
-          version->parts.push_back({first_rank, decoder.U32()});
-          const bool increasing = i == 0 || version->parts[i - 1].first_rank < first_rank;
-          decoder.Require(increasing && first_rank < version->ranks, "parts out of order or out of range");
+          version->parts.push_back(DecodePartEntry(decoder, version->ranks));
         }
+        CheckRanks(decoder, *version);
         version->image_bytes = decoder.Varint();
         version->wall_time_ns = decoder.I64();
+        version->references = DecodeReferences(decoder);
       });
 }
 
-void Encode(const PinRecord& pin, Buffer* out) {
-  RecordEncoder record(RecordKind::kPin, pin.generation.store_id, out);
-  EncodeFields(record.encoder(), pin.generation);
-  record.encoder().I64(pin.wall_time_ns);
-  record.Finish();
-}
+void Encode(const PinRecord& pin, Buffer* out) { EncodeGenerationMark(RecordKind::kPin, pin, out); }
 
 Result<PinRecord> DecodePinRecord(ByteSpan bytes) {
-  return Decode<PinRecord>(bytes, RecordKind::kPin, [](Decoder& decoder, const StoreId& id, PinRecord* pin) {
-    DecodeFields(decoder, id, &pin->generation);
-    pin->wall_time_ns = decoder.I64();
-  });
+  return Decode<PinRecord>(bytes, RecordKind::kPin, DecodeGenerationMark<PinRecord>);
+}
+
+void Encode(const RemovedRecord& removed, Buffer* out) { EncodeGenerationMark(RecordKind::kRemoved, removed, out); }
+
+Result<RemovedRecord> DecodeRemovedRecord(ByteSpan bytes) {
+  return Decode<RemovedRecord>(bytes, RecordKind::kRemoved, DecodeGenerationMark<RemovedRecord>);
 }
 
 }  // namespace kedge

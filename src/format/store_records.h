@@ -56,13 +56,22 @@ struct AttemptRecord {
   friend bool operator==(const AttemptRecord&, const AttemptRecord&) = default;
 };
 
-// The attempt finished, or was taken over: its lease is free.
+// "ATTEMPT.ended": the attempt finished; its lease is free.
 struct AttemptEndRecord {
   StoreId store_id;
   std::string job;
   uint32_t attempt = 0;
   int64_t wall_time_ns = 0;
   friend bool operator==(const AttemptEndRecord&, const AttemptEndRecord&) = default;
+};
+
+// "ATTEMPT.draining": agents still carry images of this attempt to the store; its modification time is their sign of life.
+struct AttemptDrainRecord {
+  StoreId store_id;
+  std::string job;
+  uint32_t attempt = 0;
+  int64_t wall_time_ns = 0;
+  friend bool operator==(const AttemptDrainRecord&, const AttemptDrainRecord&) = default;
 };
 
 // One rank's image in a part record.
@@ -87,19 +96,34 @@ struct PartRecord {
   friend bool operator==(const PartRecord&, const PartRecord&) = default;
 };
 
+// first, first + stride, ..., `count` ranks in all: how launchers spread ranks over nodes, block-wise or round robin.
+struct RankRun {
+  uint32_t first = 0;
+  uint32_t stride = 1;  // >= 1
+  uint32_t count = 0;   // >= 1
+  friend bool operator==(const RankRun&, const RankRun&) = default;
+};
+// `ranks` is strictly increasing.
+std::vector<RankRun> RunsOf(const std::vector<uint32_t>& ranks);
+bool Contains(const std::vector<RankRun>& runs, uint32_t rank);
+
+// A part that the version is made of, so that a reader of one rank reads one part record.
 struct PartEntry {
-  uint32_t first_rank = 0;
+  uint32_t first_rank = 0;     // of the part record, and the number of its images: its key
+  uint32_t images = 0;
   uint32_t record_crc32c = 0;  // of the whole part record
+  std::vector<RankRun> ranks;  // whose images are taken from it
   friend bool operator==(const PartEntry&, const PartEntry&) = default;
 };
 
-// The version is complete: every rank has an image in one of these parts.
+// The version is complete: each rank has an image in exactly one of these parts.
 struct VersionRecord {
   Generation generation;
   uint32_t ranks = 0;
-  std::vector<PartEntry> parts;  // at least one, first ranks strictly increasing
+  std::vector<PartEntry> parts;  // each rank below `ranks` is in exactly one
   uint64_t image_bytes = 0;      // over all ranks
   int64_t wall_time_ns = 0;
+  std::vector<std::string> references;  // those of all parts, strictly increasing
   friend bool operator==(const VersionRecord&, const VersionRecord&) = default;
 };
 
@@ -110,6 +134,13 @@ struct PinRecord {
   friend bool operator==(const PinRecord&, const PinRecord&) = default;
 };
 
+// "removed": the generation is no version any more and never will be again; its objects stay while others refer to them.
+struct RemovedRecord {
+  Generation generation;
+  int64_t wall_time_ns = 0;
+  friend bool operator==(const RemovedRecord&, const RemovedRecord&) = default;
+};
+
 void Encode(const StoreRecord& record, Buffer* out);
 void Encode(const JobRecord& record, Buffer* out);
 void Encode(const NameRecord& record, Buffer* out);
@@ -118,6 +149,8 @@ void Encode(const AttemptEndRecord& record, Buffer* out);
 void Encode(const PartRecord& record, Buffer* out);
 void Encode(const VersionRecord& record, Buffer* out);
 void Encode(const PinRecord& record, Buffer* out);
+void Encode(const AttemptDrainRecord& record, Buffer* out);
+void Encode(const RemovedRecord& record, Buffer* out);
 
 Result<StoreRecord> DecodeStoreRecord(ByteSpan record);
 Result<JobRecord> DecodeJobRecord(ByteSpan record);
@@ -127,5 +160,7 @@ Result<AttemptEndRecord> DecodeAttemptEndRecord(ByteSpan record);
 Result<PartRecord> DecodePartRecord(ByteSpan record);
 Result<VersionRecord> DecodeVersionRecord(ByteSpan record);
 Result<PinRecord> DecodePinRecord(ByteSpan record);
+Result<AttemptDrainRecord> DecodeAttemptDrainRecord(ByteSpan record);
+Result<RemovedRecord> DecodeRemovedRecord(ByteSpan record);
 
 }  // namespace kedge

@@ -25,9 +25,12 @@ struct AttemptRequest {
   uint32_t ranks = 1;
   // How long to wait for a live-looking holder to end or for its lease to run out. Zero: not at all.
   Duration wait{};
-  // Whether the process (pid, start time) of this host and boot is alive.
+  // Whether the process (pid, start time) of this host and boot is alive. Empty: os::IsAlive.
   std::function<bool(int64_t, uint64_t)> is_alive;
 };
+
+// A request in the name of this process: host, boot id, pid, start time.
+AttemptRequest RequestOfThisProcess(std::string job, double lease_seconds, uint32_t ranks);
 
 // Acquires the job: creates its record if need be, and the record of the next attempt, durably. Called by rank 0 alone.
 // The new attempt's number is greater than that of any attempt or generation of the job in the store.
@@ -41,14 +44,21 @@ Status RenewAttempt(const Catalog& catalog, const std::string& job, uint32_t att
 // The attempt finished in good order: its lease is free at once. Ok when it had ended already.
 Status EndAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt);
 
+// For an agent that still has images of the attempt to carry to the store: a sign of life for gc (garbage.h), to be given
+// every quarter of the lease until nothing is left. It holds up nobody who wants to take over the job.
+Status MarkDraining(const Catalog& catalog, const std::string& job, uint32_t attempt);
+
 struct AttemptState {
   AttemptRecord record;
   bool live = false;
-  std::string why;  // "ended", "its process 4711 on node1 is gone", "its lease ran out 12 s ago", ...
+  std::string why;         // "ended", "its process 4711 on node1 is gone", "its lease of 60 s ran out 12 s ago", ...
   double age_seconds = 0;  // of its lease
 };
 
-// The newest attempt of the job; nothing when it has none. `is_alive` as in AttemptRequest, with the caller's host and boot.
+// The newest attempt of self.job, seen from self's host and boot; nothing when there is none.
 Result<std::optional<AttemptState>> NewestAttempt(const Catalog& catalog, const AttemptRequest& self);
+
+// Seconds since rank 0 or an agent last gave a sign of life for this attempt; kNotFound: no such attempt.
+Result<double> SilentSeconds(const Catalog& catalog, const std::string& job, uint32_t attempt);
 
 }  // namespace kedge

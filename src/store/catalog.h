@@ -1,12 +1,13 @@
 // The catalog: the commit rule on top of any store (docs/architecture.md, "Store"). This header holds what the rest of it
 // shares; attempts.h, publish.h, versions.h, retention.h, garbage.h, verify.h and copy.h hold the operations, one concern
-// each. None of them keeps state: everything is in the store, and any number of processes may run any of them at a time.
+// each. What is true is in the store alone, and any number of processes may run any of them at a time.
 //
-// A Catalog says which store, that store's identity, and in whose name temporaries are written. It is a small value; the
-// store must outlive it. Readers refuse, with the reason, what is truncated, damaged, foreign (another store's id) or from
-// a newer format; they never take it for something else.
+// A Catalog says which store, that store's identity, and in whose name temporaries are written. It is a small value, to be
+// copied; the store must outlive it. Thread safe. Readers refuse, with the reason, what is truncated, damaged, foreign
+// (another store's id) or from a newer format; they never take it for something else.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,14 +28,15 @@ class Catalog {
   static Result<Catalog> Open(Store& store, const TemporaryOwner& owner);
 
   // The same store in another owner's name: when the attempt is known, or for another job.
-  Catalog WithOwner(const TemporaryOwner& owner) const { return Catalog(*store_, id_, owner); }
+  Catalog WithOwner(const TemporaryOwner& owner) const;
 
   Store& store() const { return *store_; }
   const StoreId& id() const { return id_; }
   const TemporaryOwner& owner() const { return owner_; }
 
-  // Makes the job's (name's) folder and record, or checks that the record there is of this job (name) and store:
-  // kMismatch otherwise, which only a collision of hashes or a store put together by hand can bring about.
+  // Makes the job's (name's) folder and record, durably, or checks that the record there is of this job (name) and store:
+  // kMismatch otherwise, which only a collision of hashes or a store put together by hand can bring about. Costs nothing
+  // when this process has done it before.
   Status EnsureJob(const std::string& job) const;
   Status EnsureName(const std::string& job, const std::string& name) const;
 
@@ -44,11 +46,17 @@ class Catalog {
   Result<std::vector<std::string>> Names(const std::string& job, std::vector<std::string>* skipped) const;
 
  private:
-  Catalog(Store& store, const StoreId& id, TemporaryOwner owner) : store_(&store), id_(id), owner_(std::move(owner)) {}
+  struct Memo;  // what EnsureX has done, shared by copies
+  Catalog(Store& store, const StoreId& id, TemporaryOwner owner, std::shared_ptr<Memo> memo);
+  bool WasEnsured(const std::string& key) const;
+  // Creates the record, or leaves it to `check` what is there.
+  template <typename Check>
+  Status EnsureRecord(const std::string& key, const Buffer& record, Check check) const;
 
   Store* store_;
   StoreId id_;
   TemporaryOwner owner_;
+  std::shared_ptr<Memo> memo_;
 };
 
 }  // namespace kedge

@@ -21,6 +21,7 @@ std::string AttemptKey(std::string_view job, uint32_t attempt) {
   return Join(AttemptsFolder(job), std::to_string(attempt));
 }
 std::string AttemptEndKey(std::string_view job, uint32_t attempt) { return AttemptKey(job, attempt) + ".ended"; }
+std::string AttemptDrainKey(std::string_view job, uint32_t attempt) { return AttemptKey(job, attempt) + ".draining"; }
 std::string NamesFolder(std::string_view job) { return Join(JobFolder(job), "names"); }
 std::string NameFolder(std::string_view job, std::string_view name) { return Join(NamesFolder(job), EncodeName(name)); }
 std::string NameKey(std::string_view job, std::string_view name) { return Join(NameFolder(job, name), "name"); }
@@ -31,11 +32,15 @@ std::string GenerationFolder(const Generation& generation) {
                                                                std::to_string(generation.take));
 }
 std::string PartsFolder(const Generation& generation) { return Join(GenerationFolder(generation), "parts"); }
-std::string PartKey(const Generation& generation, uint32_t first_rank) {
-  return Join(PartsFolder(generation), std::to_string(first_rank));
+std::string PartName(uint32_t first_rank, size_t images) {
+  return std::to_string(first_rank) + '-' + std::to_string(images);
+}
+std::string PartKey(const Generation& generation, uint32_t first_rank, size_t images) {
+  return Join(PartsFolder(generation), PartName(first_rank, images));
 }
 std::string VersionKey(const Generation& generation) { return Join(GenerationFolder(generation), "version"); }
 std::string PinKey(const Generation& generation) { return Join(GenerationFolder(generation), "pinned"); }
+std::string RemovedKey(const Generation& generation) { return Join(GenerationFolder(generation), "removed"); }
 std::string ImageObject(uint32_t rank) { return "data/r" + std::to_string(rank); }
 std::string ImageKey(const Generation& generation, uint32_t rank) {
   return Join(GenerationFolder(generation), ImageObject(rank));
@@ -61,6 +66,15 @@ std::optional<uint32_t> ParseNumber(std::string_view text) {
   // Only the spelling that is written: no leading zeros, so that one number has one key.
   if (error != std::errc() || end != text.data() + text.size() || std::to_string(number) != text) return std::nullopt;
   return number;
+}
+
+std::optional<PartNumbers> ParsePartName(std::string_view component) {
+  const size_t dash = component.find('-');
+  if (dash == std::string_view::npos) return std::nullopt;
+  const std::optional<uint32_t> first_rank = ParseNumber(component.substr(0, dash));
+  const std::optional<uint32_t> images = ParseNumber(component.substr(dash + 1));
+  if (!first_rank || !images || *images == 0) return std::nullopt;
+  return PartNumbers{*first_rank, *images};
 }
 
 bool ParseGenerationFolder(std::string_view component, Generation* generation) {

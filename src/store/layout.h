@@ -2,9 +2,9 @@
 //
 //   kedge-store
 //   jobs/JOB/job
-//   jobs/JOB/attempts/ATTEMPT, ATTEMPT.ended
+//   jobs/JOB/attempts/ATTEMPT, ATTEMPT.ended, ATTEMPT.draining
 //   jobs/JOB/names/NAME/name
-//   jobs/JOB/names/NAME/VERSION-ATTEMPT-TAKE/{data/rRANK, parts/RANK, version, pinned}
+//   jobs/JOB/names/NAME/VERSION-ATTEMPT-TAKE/{data/rRANK, parts/RANK-COUNT, version, pinned, removed}
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,18 @@ std::string JobKey(std::string_view job);
 std::string AttemptsFolder(std::string_view job);
 std::string AttemptKey(std::string_view job, uint32_t attempt);
 std::string AttemptEndKey(std::string_view job, uint32_t attempt);
+std::string AttemptDrainKey(std::string_view job, uint32_t attempt);
 std::string NamesFolder(std::string_view job);
 std::string NameFolder(std::string_view job, std::string_view name);
 std::string NameKey(std::string_view job, std::string_view name);
 std::string GenerationFolder(const Generation& generation);
 std::string PartsFolder(const Generation& generation);
-std::string PartKey(const Generation& generation, uint32_t first_rank);
+// Named by the first rank in it and the number of its images.
+std::string PartName(uint32_t first_rank, size_t images);
+std::string PartKey(const Generation& generation, uint32_t first_rank, size_t images);
 std::string VersionKey(const Generation& generation);
 std::string PinKey(const Generation& generation);
+std::string RemovedKey(const Generation& generation);
 // The image object of a rank; in part records it is named relative to the generation's folder.
 std::string ImageObject(uint32_t rank);  // "data/r3"
 std::string ImageKey(const Generation& generation, uint32_t rank);
@@ -44,6 +48,11 @@ std::optional<std::string> GenerationOfObject(std::string_view relative_key);
 
 // The version, attempt and take that a folder's name gives; store id, job and name stay as they are.
 bool ParseGenerationFolder(std::string_view component, Generation* generation);
+struct PartNumbers {
+  uint32_t first_rank;
+  uint32_t images;
+};
+std::optional<PartNumbers> ParsePartName(std::string_view component);
 std::optional<uint32_t> ParseNumber(std::string_view text);
 
 }  // namespace kedge::layout

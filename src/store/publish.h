@@ -30,18 +30,25 @@ Status PublishPart(const Catalog& catalog, const PartRecord& part);
 
 struct FinishOutcome {
   bool complete = false;
-  bool created = false;                 // by this call
-  std::vector<uint32_t> missing_ranks;  // the first few that have no image
-  uint32_t missing_count = 0;
+  bool created = false;  // by this call
+  uint32_t missing_count = 0;  // images; 0 also while there is no part at all
 };
 
-// Creates the version record when the parts there cover all ranks and their objects exist. kNotFound: the generation is not there.
+// Creates the version record when the parts there cover all ranks and their objects exist. While parts are missing it costs
+// one listing and one small read; versions.h says which ranks are missing. kNotFound: the generation is not there.
 Result<FinishOutcome> FinishVersion(const Catalog& catalog, const Generation& generation);
 
-// The whole sequence from written objects on: Store::Publish, PublishPart for those that succeeded, FinishVersion.
-// `writers` and part.images correspond one to one. Returns one status for each image; `outcome` (may be null) is filled in
-// when a part was published. An image whose status is not ok must be written again.
-std::vector<Status> PublishImages(const Catalog& catalog, std::span<ObjectWriter* const> writers, const PartRecord& part,
-                                  FinishOutcome* outcome);
+struct PublishOutcome {
+  std::vector<Status> images;  // one for each writer: not ok, and the image must be written again, as a new object
+  Status commit;               // of PublishPart and FinishVersion: not ok, and CommitPart is to be called again, no more
+  PartRecord published;        // the part, with the images that were published
+  FinishOutcome finish;
+};
+
+// The whole sequence from written objects on. `writers` and part.images correspond one to one.
+PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* const> writers, const PartRecord& part);
+
+// PublishPart and FinishVersion.
+Result<FinishOutcome> CommitPart(const Catalog& catalog, const PartRecord& part);
 
 }  // namespace kedge

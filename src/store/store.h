@@ -125,9 +125,9 @@ class Store {
   virtual Status Replace(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) = 0;
   // The whole record. kCorrupt when it is longer than bytes_max.
   virtual Result<Buffer> Get(const std::string& key, uint64_t bytes_max) = 0;
-  // Makes durable that something other processes have created or published is there. To be called before anything is
-  // removed on the strength of it.
-  virtual Status EnsureDurable(const std::string& key) = 0;
+  // Makes durable what other processes have created or published: that it is seen does not mean that it is durable yet. To
+  // be called before anything is created or removed on the strength of it. kNotFound: one of them is not there.
+  virtual Status EnsureDurable(std::span<const std::string> keys) = 0;
 
   // ---- Folders ----
   // Durably; ok when it is there. Nothing to do for stores without folders.

@@ -16,22 +16,25 @@ namespace kedge {
 // One generation in the store.
 struct VersionInfo {
   Generation generation;
-  bool complete = false;    // a valid version record, and every part that it names is there
+  bool complete = false;    // a valid version record, every part that it names is there, and it is not marked removed
   bool superseded = false;  // complete, but a greater (attempt, take) of the same version is, too
   bool finishable = false;  // not complete, but the parts cover all ranks: FinishVersion makes it so
   bool pinned = false;
-  uint32_t ranks = 0;  // 0: unknown, no part yet
+  bool removed = false;  // marked so; its objects stay while other generations refer to them
+  bool unknown = false;  // a record could not be read, or is from another store or a newer format: leave it alone
+  uint32_t ranks = 0;    // 0: unknown, no part yet
   uint64_t image_bytes = 0;
   int64_t wall_time_ns = 0;             // of completion; 0 when not complete
   std::vector<uint32_t> missing_ranks;  // not complete: the first few without an image
   uint32_t missing_count = 0;
-  std::string reason;  // not complete: why, for people
+  std::string reason;                   // not complete: why, for people
+  std::vector<std::string> references;  // generation folders, relative to the job's, that its images need
 };
 
 // All generations of a name, newest first (version, attempt, take).
 Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std::string& job, const std::string& name);
 
-// The one generation.
+// The one generation. kNotFound: nothing of it is there.
 Result<VersionInfo> InspectGeneration(const Catalog& catalog, const Generation& generation);
 
 // The complete versions at or below `at_most` (negative: no limit), newest first, superseded ones left out.
@@ -42,8 +45,25 @@ Result<std::vector<VersionInfo>> CompleteVersions(const Catalog& catalog, const 
 Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& job, const std::string& name,
                                     int64_t at_most);
 
-// All part records of a generation that is there, valid and its own, sorted by first rank.
-Result<std::vector<PartRecord>> ReadParts(const Catalog& catalog, const Generation& generation);
+// All part records of a generation that are valid and its own, sorted by first rank. Damaged ones are left out, each with a
+// sentence in `problems` (may be null). Fails when one cannot be read at all, or is from a newer format.
+Result<std::vector<PartRecord>> ReadParts(const Catalog& catalog, const Generation& generation,
+                                          std::vector<std::string>* problems);
+
+// The version record. kNotFound: not complete.
+Result<VersionRecord> ReadVersionRecord(const Catalog& catalog, const Generation& generation);
+// One of the parts that it names.
+Result<PartRecord> ReadPart(const Catalog& catalog, const Generation& generation, const PartEntry& entry);
+
+// Which ranks no part covers.
+struct Coverage {
+  uint32_t ranks = 0;  // as the parts say; 0 when there is none
+  std::vector<uint32_t> missing_ranks;  // the first few
+  uint32_t missing_count = 0;
+  bool Complete() const { return ranks > 0 && missing_count == 0; }
+};
+// kMismatch: the parts disagree about the number of ranks.
+Result<Coverage> CoverageOf(const std::vector<PartRecord>& parts);
 
 // Where a rank's image lies, and what is in it.
 struct StoredImage {
@@ -52,10 +72,10 @@ struct StoredImage {
   ImageRecord record;
 };
 
-// Reads it through the part records and checks it: checksum, identity, and that its chunks of its own object lie in front
-// of it. kNotFound: no part holds that rank, or the object is gone.
+// Reads it through the version and part records and checks it: checksum, identity, and that its chunks lie inside its
+// object. kNotFound: the version is not complete or has no such rank, or the object is gone.
 Result<StoredImage> ReadImage(const Catalog& catalog, const Generation& generation, uint32_t rank);
-// The same when the part is at hand (a reader of many ranks).
+// The same when the part is at hand (a reader of many ranks). `entry` is one of part.images.
 Result<StoredImage> ReadImage(const Catalog& catalog, const PartRecord& part, const ImageEntry& entry);
 
 // The whole key of a chunk's object.

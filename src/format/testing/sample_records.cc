@@ -125,10 +125,13 @@ PartRecord SamplePartRecord() {
 }
 
 VersionRecord SampleVersionRecord() {
-  return {SampleIdentity().generation, 4, {{0, 0x01020304}, {2, 0x05060708}}, 1472, kWallTimeNs};
+  return {SampleIdentity().generation,          4, {{0, 2, 0x01020304, {{0, 1, 2}}}, {2, 2, 0x05060708, {{2, 1, 2}}}}, 1472, kWallTimeNs,
+          {"names/heat%2F%C3%BC/41-3-1"}};
 }
 
 PinRecord SamplePinRecord() { return {SampleIdentity().generation, kWallTimeNs}; }
+AttemptDrainRecord SampleAttemptDrainRecord() { return {SampleStoreId(), "copper", 3, kWallTimeNs}; }
+RemovedRecord SampleRemovedRecord() { return {SampleIdentity().generation, kWallTimeNs}; }
 
 Status DecodeAndEncodeAgain(RecordKind kind, ByteSpan bytes) {
   switch (kind) {
@@ -144,6 +147,8 @@ Status DecodeAndEncodeAgain(RecordKind kind, ByteSpan bytes) {
     case RecordKind::kVersion: return Again(DecodeVersionRecord(bytes), bytes);
     case RecordKind::kPin: return Again(DecodePinRecord(bytes), bytes);
     case RecordKind::kImageIdentity: return Again(DecodeImageIdentity(bytes), bytes);
+    case RecordKind::kAttemptDrain: return Again(DecodeAttemptDrainRecord(bytes), bytes);
+    case RecordKind::kRemoved: return Again(DecodeRemovedRecord(bytes), bytes);
   }
   return Status(Code::kInvalidArgument, "no such kind");
 }
@@ -187,6 +192,8 @@ std::vector<Sample> AllSamples() {
   add("version", RecordKind::kVersion, SampleVersionRecord());
   add("pin", RecordKind::kPin, SamplePinRecord());
   add("image-identity", RecordKind::kImageIdentity, SampleIdentity());
+  add("attempt-drain", RecordKind::kAttemptDrain, SampleAttemptDrainRecord());
+  add("removed", RecordKind::kRemoved, SampleRemovedRecord());
   return samples;
 }
 

@@ -28,6 +28,8 @@ AttemptEndRecord SampleAttemptEndRecord();
 PartRecord SamplePartRecord();
 VersionRecord SampleVersionRecord();
 PinRecord SamplePinRecord();
+AttemptDrainRecord SampleAttemptDrainRecord();
+RemovedRecord SampleRemovedRecord();
 
 // A sample with its bytes, and the decoder that takes them.
 struct Sample {

@@ -1,0 +1,198 @@
+#include "store/attempts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "base/clock.h"
+#include "os/machine.h"
+#include "os/process.h"
+#include "store/record_io.h"
+
+namespace kedge {
+
+namespace {
+
+constexpr Duration kPollInterval = std::chrono::milliseconds(200);
+
+// The greatest attempt number with a record; 0 when there is none.
+Result<uint32_t> GreatestRecorded(const Catalog& catalog, const std::string& job) {
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::AttemptsFolder(job));
+  if (entries.status().code() == Code::kNotFound) return 0U;
+  if (!entries.ok()) return entries.status();
+  uint32_t greatest = 0;
+  for (const StoreEntry& entry : *entries) {
+    greatest = std::max(greatest, layout::ParseNumber(entry.name).value_or(0));
+  }
+  return greatest;
+}
+
+// The greatest attempt of any generation of the job: a copy from another store may be ahead of the records here.
+Result<uint32_t> GreatestOfGenerations(const Catalog& catalog, const std::string& job) {
+  uint32_t greatest = 0;
+  const Result<std::vector<StoreEntry>> names = catalog.store().List(layout::NamesFolder(job));
+  if (names.status().code() == Code::kNotFound) return greatest;
+  if (!names.ok()) return names.status();
+  for (const StoreEntry& name : *names) {
+    if (!name.is_folder) continue;
+    KEDGE_ASSIGN_OR_RETURN(const auto generations, catalog.store().List(layout::NamesFolder(job) + '/' + name.name));
+    for (const StoreEntry& entry : generations) {
+      Generation generation;
+      if (layout::ParseGenerationFolder(entry.name, &generation)) greatest = std::max(greatest, generation.attempt);
+    }
+  }
+  return greatest;
+}
+
+bool ProcessIsAlive(const AttemptRequest& self, const AttemptRecord& holder) {
+  if (self.is_alive) return self.is_alive(holder.pid, holder.process_start_time);
+  return os::IsAlive({static_cast<pid_t>(holder.pid), holder.process_start_time});
+}
+
+// Fills in `live` and `why`.
+Status Judge(const Catalog& catalog, const AttemptRequest& self, AttemptState* state) {
+  const AttemptRecord& holder = state->record;
+  const Result<AttemptEndRecord> end =
+      ReadOwnRecord(catalog, layout::AttemptEndKey(holder.job, holder.attempt), &DecodeAttemptEndRecord);
+  KEDGE_ASSIGN_OR_RETURN(state->age_seconds, catalog.store().AgeSeconds(layout::AttemptKey(holder.job, holder.attempt),
+                                                                        catalog.owner()));
+  if (end.ok()) {
+    state->why = "ended";
+  } else if (end.status().code() != Code::kNotFound && end.status().code() != Code::kCorrupt) {
+    return end.status();
+  } else if (holder.host == self.host && holder.boot_id != self.boot_id) {
+    state->why = fmt::format("{} was booted since", holder.host);
+  } else if (holder.host == self.host && !ProcessIsAlive(self, holder)) {
+    state->why = fmt::format("its process {} on {} is gone", holder.pid, holder.host);
+  } else if (state->age_seconds > holder.lease_seconds) {
+    state->why = fmt::format("its lease of {:g} s ran out {:.1f} s ago", holder.lease_seconds,
+                             state->age_seconds - holder.lease_seconds);
+  } else {
+    state->live = true;
+    state->why = fmt::format("process {} on {}, lease renewed {:.1f} s ago of {:g} s", holder.pid, holder.host,
+                             state->age_seconds, holder.lease_seconds);
+  }
+  return Status::Ok();
+}
+
+Status HeldBy(const AttemptState& state) {
+  return Status(Code::kBusy,
+                fmt::format("job '{}' is held by attempt {} ({}): end that run, wait until its lease has run out, or "
+                            "choose another job name (job.name)",
+                            state.record.job, state.record.attempt, state.why));
+}
+
+// The state of the newest attempt; one whose record is torn counts as dead, since its creator never got to know of it.
+Result<std::optional<AttemptState>> StateOf(const Catalog& catalog, const AttemptRequest& self, uint32_t attempt) {
+  if (attempt == 0) return std::optional<AttemptState>();
+  AttemptState state;
+  const Result<AttemptRecord> record =
+      ReadOwnRecord(catalog, layout::AttemptKey(self.job, attempt), &DecodeAttemptRecord);
+  if (record.status().code() == Code::kCorrupt) {
+    state.record.store_id = catalog.id();
+    state.record.job = self.job;
+    state.record.attempt = attempt;
+    state.why = "its record cannot be read: " + record.status().message();
+    return std::optional(state);
+  }
+  if (!record.ok()) return record.status();
+  state.record = *record;
+  KEDGE_RETURN_IF_ERROR(Judge(catalog, self, &state));
+  return std::optional(state);
+}
+
+}  // namespace
+
+AttemptRequest RequestOfThisProcess(std::string job, double lease_seconds, uint32_t ranks) {
+  const os::ProcessIdentity self = os::OwnIdentity();
+  AttemptRequest request;
+  request.job = std::move(job);
+  request.host = os::HostName().substr(0, kHostBytesMax);
+  request.boot_id = os::BootId().substr(0, kBootIdBytesMax);
+  request.pid = self.process_id;
+  request.process_start_time = self.start_ticks;
+  request.lease_seconds = lease_seconds;
+  request.ranks = ranks;
+  return request;
+}
+
+Result<std::optional<AttemptState>> NewestAttempt(const Catalog& catalog, const AttemptRequest& self) {
+  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, self.job));
+  return StateOf(catalog, self, newest);
+}
+
+Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptRequest& request) {
+  if (!(request.lease_seconds > 0 && request.lease_seconds < 1e9) || request.ranks < 1 || request.ranks > kRanksMax) {
+    return Status(Code::kInvalidArgument, fmt::format("job '{}': a lease of {} s for {} ranks is out of range",
+                                                      request.job, request.lease_seconds, request.ranks));
+  }
+  KEDGE_RETURN_IF_ERROR(catalog.EnsureJob(request.job));
+  const Deadline deadline(SystemClock(), request.wait);
+  for (;;) {
+    KEDGE_ASSIGN_OR_RETURN(const uint32_t recorded, GreatestRecorded(catalog, request.job));
+    KEDGE_ASSIGN_OR_RETURN(const std::optional<AttemptState> holder, StateOf(catalog, request, recorded));
+    if (holder && holder->live) {
+      if (deadline.Passed()) return HeldBy(*holder);
+      std::this_thread::sleep_for(std::min(kPollInterval, deadline.Remaining()));
+      continue;
+    }
+    KEDGE_ASSIGN_OR_RETURN(const uint32_t used, GreatestOfGenerations(catalog, request.job));
+    if (std::max(recorded, used) == UINT32_MAX) {
+      return Status(Code::kUnsupported, "job '" + request.job + "' has used up its attempt numbers");
+    }
+    const AttemptRecord record{catalog.id(),
+                               request.job,
+                               std::max(recorded, used) + 1,
+                               request.host,
+                               request.boot_id,
+                               request.pid,
+                               request.process_start_time,
+                               request.lease_seconds,
+                               WallTimeNs(),
+                               request.ranks};
+    const Status made = catalog.store().PutIfAbsent(layout::AttemptKey(request.job, record.attempt), Encoded(record),
+                                                    catalog.owner(), Folders::kCreate);
+    if (made.ok()) return record;
+    // Somebody was faster; look at them.
+    if (made.code() != Code::kAlreadyExists) return made;
+  }
+}
+
+Status RenewAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt) {
+  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, job));
+  if (newest > attempt) {
+    return Status(Code::kBusy, fmt::format("job '{}': attempt {} has taken over from attempt {}, whose lease had run out",
+                                           job, newest, attempt));
+  }
+  return catalog.store().Touch(layout::AttemptKey(job, attempt), catalog.owner());
+}
+
+Status EndAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt) {
+  const AttemptEndRecord record{catalog.id(), job, attempt, WallTimeNs()};
+  const Status made = catalog.store().PutIfAbsent(layout::AttemptEndKey(job, attempt), Encoded(record), catalog.owner(),
+                                                  Folders::kMustExist);
+  return made.code() == Code::kAlreadyExists ? Status::Ok() : made;
+}
+
+Status MarkDraining(const Catalog& catalog, const std::string& job, uint32_t attempt) {
+  const std::string key = layout::AttemptDrainKey(job, attempt);
+  const Status touched = catalog.store().Touch(key, catalog.owner());
+  if (touched.code() != Code::kNotFound) return touched;
+  const AttemptDrainRecord record{catalog.id(), job, attempt, WallTimeNs()};
+  const Status made =
+      catalog.store().PutIfAbsent(key, Encoded(record), catalog.owner(), Folders::kMustExist);
+  return made.code() == Code::kAlreadyExists ? Status::Ok() : made;
+}
+
+Result<double> SilentSeconds(const Catalog& catalog, const std::string& job, uint32_t attempt) {
+  KEDGE_ASSIGN_OR_RETURN(const double lease_age,
+                         catalog.store().AgeSeconds(layout::AttemptKey(job, attempt), catalog.owner()));
+  const Result<double> drain_age =
+      catalog.store().AgeSeconds(layout::AttemptDrainKey(job, attempt), catalog.owner());
+  if (drain_age.ok()) return std::min(lease_age, *drain_age);
+  if (drain_age.status().code() != Code::kNotFound) return drain_age.status();
+  return lease_age;
+}
+
+}  // namespace kedge

@@ -1,0 +1,145 @@
+#include "store/catalog.h"
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+
+#include "base/clock.h"
+#include "format/name_encoding.h"
+#include "os/machine.h"
+#include "store/record_io.h"
+
+namespace kedge {
+
+struct Catalog::Memo {
+  std::mutex mutex;
+  std::set<std::string> ensured;  // keys of records that are there, right and durable; guarded by mutex
+};
+
+namespace {
+
+std::string ThisHost() { return os::HostName().substr(0, kHostBytesMax); }
+
+// Reads the record in each folder of `folder`; those whose record is not right go to `skipped`.
+template <typename T, typename Key, typename Name>
+Result<std::vector<std::string>> RealNames(const Catalog& catalog, const std::string& folder,
+                                           Result<T> (*decode)(ByteSpan), Key key_of, Name name_of,
+                                           std::vector<std::string>* skipped) {
+  std::vector<std::string> names;
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(folder);
+  if (entries.status().code() == Code::kNotFound) return names;
+  if (!entries.ok()) return entries.status();
+  for (const StoreEntry& entry : *entries) {
+    if (!entry.is_folder) continue;
+    const Result<T> record = ReadOwnRecord(catalog, key_of(entry.name), decode);
+    Status status = record.status();
+    if (record.ok() && EncodeName(name_of(*record)) != entry.name) {
+      status = Status(Code::kMismatch, PathInStore(catalog.store(), key_of(entry.name)) + ": says another name, " +
+                                           name_of(*record));
+    }
+    if (status.ok()) {
+      names.push_back(name_of(*record));
+    } else if (skipped != nullptr) {
+      skipped->push_back(status.ToString());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+Catalog::Catalog(Store& store, const StoreId& id, TemporaryOwner owner, std::shared_ptr<Memo> memo)
+    : store_(&store), id_(id), owner_(std::move(owner)), memo_(std::move(memo)) {}
+
+Catalog Catalog::WithOwner(const TemporaryOwner& owner) const { return {*store_, id_, owner, memo_}; }
+
+Result<Catalog> Catalog::Open(Store& store, const TemporaryOwner& owner) {
+  const Result<StoreRecord> record = ReadRecord(store, layout::kStoreKey, &DecodeStoreRecord);
+  if (record.status().code() == Code::kNotFound) {
+    return Status(Code::kNotFound, store.description() + " is no store of Kedge: it has no file " + layout::kStoreKey);
+  }
+  if (!record.ok()) return record.status();
+  return Catalog(store, record->id, owner, std::make_shared<Memo>());
+}
+
+Result<Catalog> Catalog::OpenOrCreate(Store& store, const TemporaryOwner& owner) {
+  Result<Catalog> there = Open(store, owner);
+  if (there.status().code() == Code::kNotFound) {
+    const StoreRecord record{StoreId::Generate(), WallTimeNs(), ThisHost()};
+    const Status made = store.PutIfAbsent(layout::kStoreKey, Encoded(record), owner, Folders::kCreate);
+    if (made.ok()) return Catalog(store, record.id, owner, std::make_shared<Memo>());
+    if (made.code() != Code::kAlreadyExists) return made.WithContext("cannot make a store at " + store.description());
+    there = Open(store, owner);
+  }
+  if (!there.ok()) return there;
+  // Everything written from now on carries this id: it must not be lost with the process that made it.
+  const std::string key = layout::kStoreKey;
+  KEDGE_RETURN_IF_ERROR(store.EnsureDurable(std::span(&key, 1)));
+  return there;
+}
+
+bool Catalog::WasEnsured(const std::string& key) const {
+  const std::lock_guard lock(memo_->mutex);
+  return memo_->ensured.contains(key);
+}
+
+template <typename Check>
+Status Catalog::EnsureRecord(const std::string& key, const Buffer& record, Check check) const {
+  Status status = store_->PutIfAbsent(key, record, owner_, Folders::kCreate);
+  if (status.code() == Code::kAlreadyExists) {
+    status = check();
+    // Torn by a crash on a file system where records are not created in one step: it says what this one says.
+    if (status.code() == Code::kCorrupt) {
+      status = store_->Replace(key, record, owner_, Folders::kCreate);
+    } else if (status.ok()) {
+      status = store_->EnsureDurable(std::span(&key, 1));
+    }
+  }
+  if (!status.ok()) return status;
+  const std::lock_guard lock(memo_->mutex);
+  memo_->ensured.insert(key);
+  return status;
+}
+
+Status Catalog::EnsureJob(const std::string& job) const {
+  KEDGE_RETURN_IF_ERROR(ValidateName(job, "job name"));
+  const std::string key = layout::JobKey(job);
+  if (WasEnsured(key)) return Status::Ok();
+  return EnsureRecord(key, Encoded(JobRecord{id_, job, WallTimeNs()}), [&]() {
+    const Result<JobRecord> record = ReadOwnRecord(*this, key, &DecodeJobRecord);
+    if (!record.ok() || record->job == job) return record.status();
+    return Status(Code::kMismatch, PathInStore(*store_, key) + " belongs to job '" + record->job + "', not '" + job +
+                                       "': choose another job name (job.name)");
+  });
+}
+
+Status Catalog::EnsureName(const std::string& job, const std::string& name) const {
+  KEDGE_RETURN_IF_ERROR(ValidateName(name, "checkpoint name"));
+  KEDGE_RETURN_IF_ERROR(EnsureJob(job));
+  const std::string key = layout::NameKey(job, name);
+  if (WasEnsured(key)) return Status::Ok();
+  return EnsureRecord(key, Encoded(NameRecord{id_, job, name, WallTimeNs()}), [&]() {
+    const Result<NameRecord> record = ReadOwnRecord(*this, key, &DecodeNameRecord);
+    if (!record.ok() || (record->job == job && record->name == name)) return record.status();
+    return Status(Code::kMismatch, PathInStore(*store_, key) + " belongs to checkpoint '" + record->name + "' of job '" +
+                                       record->job + "', not '" + name + "' of '" + job +
+                                       "': choose another checkpoint name");
+  });
+}
+
+Result<std::vector<std::string>> Catalog::Jobs(std::vector<std::string>* skipped) const {
+  const auto key_of = [](const std::string& folder) { return std::string(layout::kJobsFolder) + '/' + folder + "/job"; };
+  return RealNames(*this, layout::kJobsFolder, &DecodeJobRecord, key_of,
+                   [](const JobRecord& record) { return record.job; }, skipped);
+}
+
+Result<std::vector<std::string>> Catalog::Names(const std::string& job, std::vector<std::string>* skipped) const {
+  KEDGE_RETURN_IF_ERROR(ValidateName(job, "job name"));
+  const std::string folder = layout::NamesFolder(job);
+  const auto key_of = [&folder](const std::string& component) { return folder + '/' + component + "/name"; };
+  return RealNames(*this, folder, &DecodeNameRecord, key_of, [](const NameRecord& record) { return record.name; },
+                   skipped);
+}
+
+}  // namespace kedge

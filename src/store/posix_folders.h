@@ -1,0 +1,41 @@
+// The folders of a PosixStore, and which of them are known to be durable.
+//
+// A file is durable only when every folder on the way to it is. Another process may have made a folder and not have synced
+// it yet, so that finding one says nothing; each is therefore synced into its parent once by every process that relies on
+// it, and remembered.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "base/status.h"
+#include "os/file_system.h"
+
+namespace kedge {
+
+class PosixFolders {
+ public:
+  // `root` is the store's path. `mode` is given to every folder made here, whatever the umask.
+  PosixFolders(os::FileSystem& fs, std::string root, uint32_t mode) : fs_(fs), root_(std::move(root)), mode_(mode) {}
+
+  // Makes what is missing on the way to `path` (the root or below it) and sees to it that all of it is durable.
+  Status Make(const std::string& path);
+  // The same for folders that must be there; kNotFound when one is not.
+  Status Require(const std::string& path);
+  // Forgets `path` and all below it, after it was removed or found missing.
+  void Forget(const std::string& path);
+
+ private:
+  Status Ensure(const std::string& path, bool make);
+  Status MakeOne(const std::string& path);
+
+  os::FileSystem& fs_;
+  const std::string root_;
+  const uint32_t mode_;
+  std::mutex mutex_;
+  std::set<std::string> durable_;  // guarded by mutex_
+};
+
+}  // namespace kedge

@@ -1,0 +1,222 @@
+#include "store/publish.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/clock.h"
+#include "base/crc32c.h"
+#include "os/files.h"
+#include "store/record_io.h"
+#include "store/versions.h"
+
+namespace kedge {
+
+namespace {
+
+Status Gone(const Catalog& catalog, const Generation& generation) {
+  return Status(Code::kNotFound, catalog.store().description() + ": " + generation.ToString() + " has been removed");
+}
+
+// Whether the objects that the parts name are there. They were published whole before the parts were, but the
+// generation may have been removed and its folder made anew since.
+Status CheckObjects(const Catalog& catalog, const Generation& generation, const std::vector<PartRecord>& parts) {
+  std::set<std::string> listed_folders;
+  std::set<std::string> objects;
+  for (const PartRecord& part : parts) {
+    for (const ImageEntry& image : part.images) {
+      const std::string key = layout::GenerationFolder(generation) + '/' + image.object;
+      const std::string folder = os::ParentPath(key);
+      if (listed_folders.insert(folder).second) {
+        const Result<std::vector<StoreEntry>> entries = catalog.store().List(folder);
+        if (!entries.ok() && entries.status().code() != Code::kNotFound) return entries.status();
+        if (entries.ok()) {
+          for (const StoreEntry& entry : *entries) objects.insert(os::JoinPath(folder, entry.name));
+        }
+      }
+      if (!objects.contains(key)) {
+        return Status(Code::kNotFound, fmt::format("{}: the image of rank {} is gone", PathInStore(catalog.store(), key),
+                                                   image.rank));
+      }
+    }
+  }
+  return Status::Ok();
+}
+
+VersionRecord MakeVersionRecord(const Generation& generation, const std::vector<PartRecord>& parts) {
+  VersionRecord version;
+  version.generation = generation;
+  version.ranks = parts.front().ranks;
+  version.wall_time_ns = WallTimeNs();
+  std::set<std::string> references;
+  std::vector<bool> covered(version.ranks);
+  for (const PartRecord& part : parts) {
+    std::vector<uint32_t> ranks;  // that no part before has
+    for (const ImageEntry& image : part.images) {
+      if (covered[image.rank]) continue;
+      covered[image.rank] = true;
+      ranks.push_back(image.rank);
+      version.image_bytes += image.image_bytes;
+    }
+    if (ranks.empty()) continue;
+    const Buffer bytes = Encoded(part);  // equal records have equal bytes
+    version.parts.push_back({part.images.front().rank, static_cast<uint32_t>(part.images.size()),
+                             crc32c::Compute(bytes.data(), bytes.size()), RunsOf(ranks)});
+    references.insert(part.references.begin(), part.references.end());
+  }
+  version.references.assign(references.begin(), references.end());
+  return version;
+}
+
+// How many images the parts there announce by their names, and the ranks that one of them says there are; nothing when
+// there is no part. Parts may overlap, so this many or more says nothing yet, but fewer means that some are missing.
+struct Announced {
+  uint64_t images = 0;
+  uint32_t ranks = 0;
+};
+Result<Announced> AnnouncedImages(const Catalog& catalog, const Generation& generation) {
+  Announced announced;
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::PartsFolder(generation));
+  if (entries.status().code() == Code::kNotFound) return Gone(catalog, generation);
+  if (!entries.ok()) return entries.status();
+  for (const StoreEntry& entry : *entries) {
+    const std::optional<layout::PartNumbers> numbers = layout::ParsePartName(entry.name);
+    if (!numbers) continue;
+    announced.images += numbers->images;
+    if (announced.ranks > 0) continue;
+    const std::string key = layout::PartKey(generation, numbers->first_rank, numbers->images);
+    const Result<PartRecord> part = ReadOwnRecord(catalog, key, &DecodePartRecord);
+    if (part.ok()) announced.ranks = part->ranks;
+  }
+  return announced;
+}
+
+// Creates the version record, or finds the one of somebody who was faster.
+Status PutVersion(const Catalog& catalog, const VersionRecord& version, bool* created) {
+  const std::string key = layout::VersionKey(version.generation);
+  const Buffer bytes = Encoded(version);
+  Status status = catalog.store().PutIfAbsent(key, bytes, catalog.owner(), Folders::kMustExist);
+  *created = status.ok();
+  if (status.code() != Code::kAlreadyExists) return status;
+  const Result<VersionRecord> there = ReadOwnRecord(catalog, key, &DecodeVersionRecord);
+  if (there.ok() && there->generation == version.generation) return catalog.store().EnsureDurable(std::span(&key, 1));
+  // Damaged: all parts are there and checked, so it can be made anew. What is not understood is left alone.
+  if (!there.ok() && there.status().code() != Code::kCorrupt) return there.status();
+  *created = true;
+  return catalog.store().Replace(key, bytes, catalog.owner(), Folders::kMustExist);
+}
+
+Status ValidatePart(const PartRecord& part) {
+  KEDGE_RETURN_IF_ERROR(Validate(part.generation));
+  const auto not_increasing = [](const ImageEntry& a, const ImageEntry& b) { return a.rank >= b.rank; };
+  const bool in_order =
+      std::adjacent_find(part.images.begin(), part.images.end(), not_increasing) == part.images.end();
+  if (part.images.empty() || !in_order || part.images.back().rank >= part.ranks || part.ranks > kRanksMax) {
+    return Status(Code::kInvalidArgument, part.generation.ToString() + ": a part needs images, of ranks in order below " +
+                                              std::to_string(part.ranks));
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status PrepareGeneration(const Catalog& catalog, const Generation& generation) {
+  KEDGE_RETURN_IF_ERROR(Validate(generation));
+  KEDGE_RETURN_IF_ERROR(CheckStoreId(generation.store_id, catalog.id(), "generation"));
+  KEDGE_RETURN_IF_ERROR(catalog.EnsureName(generation.job, generation.name));
+  return catalog.store().MakeFolder(layout::PartsFolder(generation));
+}
+
+Status PublishPart(const Catalog& catalog, const PartRecord& part) {
+  KEDGE_RETURN_IF_ERROR(ValidatePart(part));
+  KEDGE_RETURN_IF_ERROR(CheckStoreId(part.generation.store_id, catalog.id(), "part record"));
+  PartRecord remaining = part;
+  while (!remaining.images.empty()) {
+    const std::string key = layout::PartKey(part.generation, remaining.images.front().rank, remaining.images.size());
+    Status status =
+        catalog.store().PutIfAbsent(key, Encoded(remaining), catalog.owner(), Folders::kMustExist);
+    if (status.ok()) return status;
+    if (status.code() == Code::kNotFound) return Gone(catalog, part.generation);
+    if (status.code() != Code::kAlreadyExists) return status;
+    // Published before, by this node or another; what it covers is done, and the rest gets a record of its own.
+    const Result<PartRecord> there = ReadOwnRecord(catalog, key, &DecodePartRecord);
+    if (!there.ok() && there.status().code() == Code::kCorrupt) {
+      return catalog.store().Replace(key, Encoded(remaining), catalog.owner(), Folders::kMustExist);
+    }
+    if (!there.ok()) return there.status();
+    if (there->generation != part.generation || there->ranks != part.ranks) {
+      return Status(Code::kMismatch, fmt::format("{}: is of {} with {} ranks, not of {} with {}",
+                                                 PathInStore(catalog.store(), key), there->generation.ToString(),
+                                                 there->ranks, part.generation.ToString(), part.ranks));
+    }
+    KEDGE_RETURN_IF_ERROR(catalog.store().EnsureDurable(std::span(&key, 1)));
+    std::erase_if(remaining.images, [&there](const ImageEntry& image) {
+      return std::any_of(there->images.begin(), there->images.end(),
+                         [&image](const ImageEntry& other) { return other.rank == image.rank; });
+    });
+  }
+  return Status::Ok();
+}
+
+Result<FinishOutcome> FinishVersion(const Catalog& catalog, const Generation& generation) {
+  FinishOutcome outcome;
+  KEDGE_ASSIGN_OR_RETURN(const Announced announced, AnnouncedImages(catalog, generation));
+  if (announced.ranks == 0) return outcome;
+  if (announced.images < announced.ranks) {
+    outcome.missing_count = announced.ranks - static_cast<uint32_t>(announced.images);
+    return outcome;
+  }
+  KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, InspectGeneration(catalog, generation));
+  if (info.removed) return Gone(catalog, generation);
+  if (info.unknown) return Status(Code::kUnsupported, info.reason);
+  if (info.complete) {
+    const std::string key = layout::VersionKey(generation);
+    KEDGE_RETURN_IF_ERROR(catalog.store().EnsureDurable(std::span(&key, 1)));
+    outcome.complete = true;
+    return outcome;
+  }
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<PartRecord> parts, ReadParts(catalog, generation, nullptr));
+  KEDGE_ASSIGN_OR_RETURN(const Coverage coverage, CoverageOf(parts));
+  outcome.missing_count = coverage.missing_count;
+  if (!coverage.Complete()) return outcome;
+  KEDGE_RETURN_IF_ERROR(CheckObjects(catalog, generation, parts));
+  // The other nodes' records are seen, but perhaps not durable yet; a version must not be complete before they are.
+  std::vector<std::string> keys;
+  for (const PartRecord& part : parts) {
+    keys.push_back(layout::PartKey(generation, part.images.front().rank, part.images.size()));
+  }
+  KEDGE_RETURN_IF_ERROR(catalog.store().EnsureDurable(keys));
+  const Status status = PutVersion(catalog, MakeVersionRecord(generation, parts), &outcome.created);
+  if (status.code() == Code::kNotFound) return Gone(catalog, generation);
+  KEDGE_RETURN_IF_ERROR(status);
+  outcome.complete = true;
+  return outcome;
+}
+
+Result<FinishOutcome> CommitPart(const Catalog& catalog, const PartRecord& part) {
+  KEDGE_RETURN_IF_ERROR(PublishPart(catalog, part));
+  return FinishVersion(catalog, part.generation);
+}
+
+PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* const> writers, const PartRecord& part) {
+  KEDGE_CHECK(writers.size() == part.images.size());
+  PublishOutcome outcome;
+  outcome.published = part;
+  outcome.published.images.clear();
+  if (Status status = ValidatePart(part); !status.ok()) {
+    outcome.images.assign(writers.size(), status);
+    return outcome;
+  }
+  outcome.images = catalog.store().Publish(writers);
+  for (size_t i = 0; i < writers.size(); ++i) {
+    if (outcome.images[i].ok()) outcome.published.images.push_back(part.images[i]);
+  }
+  if (outcome.published.images.empty()) return outcome;
+  const Result<FinishOutcome> finished = CommitPart(catalog, outcome.published);
+  outcome.commit = finished.status();
+  if (finished.ok()) outcome.finish = *finished;
+  return outcome;
+}
+
+}  // namespace kedge

@@ -1,0 +1,293 @@
+#include "store/versions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/crc32c.h"
+#include "store/record_io.h"
+
+namespace kedge {
+
+namespace {
+
+constexpr uint32_t kMissingRanksListed = 16;
+
+// The names in a folder; none when the folder is not there.
+Result<std::set<std::string>> NamesIn(Store& store, const std::string& folder) {
+  std::set<std::string> names;
+  const Result<std::vector<StoreEntry>> entries = store.List(folder);
+  if (entries.status().code() == Code::kNotFound) return names;
+  if (!entries.ok()) return entries.status();
+  for (const StoreEntry& entry : *entries) names.insert(entry.name);
+  return names;
+}
+
+void AddReferences(const std::vector<std::string>& from, std::vector<std::string>* to) {
+  to->insert(to->end(), from.begin(), from.end());
+  std::sort(to->begin(), to->end());
+  to->erase(std::unique(to->begin(), to->end()), to->end());
+}
+
+// Whether the version record's parts are there. Their content is checked when it is read.
+std::string MissingParts(const VersionRecord& version, const std::set<std::string>& parts) {
+  for (const PartEntry& part : version.parts) {
+    const std::string name = layout::PartName(part.first_rank, part.images);
+    if (!parts.contains(name)) return fmt::format("its part record {} is gone", name);
+  }
+  return {};
+}
+
+// Fills in what the parts say of a generation without a usable version record.
+Status JudgeParts(const Catalog& catalog, VersionInfo* info) {
+  std::vector<std::string> problems;
+  const Result<std::vector<PartRecord>> parts = ReadParts(catalog, info->generation, &problems);
+  if (!parts.ok()) {
+    info->unknown = true;
+    info->reason = parts.status().message();
+    return Status::Ok();
+  }
+  for (const PartRecord& part : *parts) {
+    AddReferences(part.references, &info->references);
+    for (const ImageEntry& image : part.images) info->image_bytes += image.image_bytes;
+  }
+  const Result<Coverage> coverage = CoverageOf(*parts);
+  if (!coverage.ok()) {
+    info->reason = coverage.status().message();
+    return Status::Ok();
+  }
+  info->ranks = coverage->ranks;
+  info->missing_ranks = coverage->missing_ranks;
+  info->missing_count = coverage->missing_count;
+  info->finishable = coverage->Complete();
+  if (!info->reason.empty()) return Status::Ok();  // a damaged version record says more
+  if (info->finishable) {
+    info->reason = "all images are there, the version record is missing";
+  } else if (!problems.empty()) {
+    info->reason = problems.front();
+  } else if (info->ranks == 0) {
+    info->reason = "no image has been published yet";
+  } else {
+    info->reason = fmt::format("{} of {} images are missing, rank {} first", info->missing_count, info->ranks,
+                               info->missing_ranks.front());
+  }
+  return Status::Ok();
+}
+
+void MarkSuperseded(std::vector<VersionInfo>* newest_first) {
+  std::optional<int64_t> complete;
+  for (VersionInfo& info : *newest_first) {
+    if (!info.complete) continue;
+    info.superseded = complete == info.generation.version;
+    complete = info.generation.version;
+  }
+}
+
+Status CheckPart(const Catalog& catalog, const Generation& generation, const std::string& key, const PartRecord& part,
+                 const std::string& component) {
+  if (part.generation != generation || layout::PartName(part.images.front().rank, part.images.size()) != component) {
+    return Status(Code::kCorrupt, PathInStore(catalog.store(), key) + ": is the part record of " +
+                                      part.generation.ToString() + ", misplaced");
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<VersionRecord> ReadVersionRecord(const Catalog& catalog, const Generation& generation) {
+  const std::string key = layout::VersionKey(generation);
+  Result<VersionRecord> version = ReadOwnRecord(catalog, key, &DecodeVersionRecord);
+  if (version.ok() && version->generation != generation) {
+    return Status(Code::kCorrupt, PathInStore(catalog.store(), key) + ": is the version record of " +
+                                      version->generation.ToString() + ", misplaced");
+  }
+  return version;
+}
+
+Result<VersionInfo> InspectGeneration(const Catalog& catalog, const Generation& generation) {
+  KEDGE_RETURN_IF_ERROR(Validate(generation));
+  VersionInfo info;
+  info.generation = generation;
+  const std::string folder = layout::GenerationFolder(generation);
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(folder);
+  if (!entries.ok()) return entries.status();
+  for (const StoreEntry& entry : *entries) {
+    if (entry.name == "pinned") info.pinned = true;
+    if (entry.name == "removed") info.removed = true;
+  }
+  if (info.removed) {
+    info.reason = "removed; its objects are kept while others refer to them";
+    return info;
+  }
+  const Result<VersionRecord> version = ReadVersionRecord(catalog, generation);
+  if (version.ok()) {
+    KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> parts, NamesIn(catalog.store(), layout::PartsFolder(generation)));
+    info.reason = MissingParts(*version, parts);
+    info.complete = info.reason.empty();
+    info.references = version->references;
+    info.ranks = version->ranks;
+    info.image_bytes = version->image_bytes;
+    if (info.complete) {
+      info.wall_time_ns = version->wall_time_ns;
+      return info;
+    }
+  } else if (version.status().code() != Code::kNotFound) {
+    info.reason = version.status().message();
+    info.unknown = IsUnknown(version.status());
+    if (info.unknown) return info;
+  }
+  info.image_bytes = 0;
+  KEDGE_RETURN_IF_ERROR(JudgeParts(catalog, &info));
+  return info;
+}
+
+Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std::string& job, const std::string& name) {
+  KEDGE_RETURN_IF_ERROR(ValidateName(job, "job name"));
+  KEDGE_RETURN_IF_ERROR(ValidateName(name, "checkpoint name"));
+  std::vector<VersionInfo> versions;
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::NameFolder(job, name));
+  if (entries.status().code() == Code::kNotFound) return versions;
+  if (!entries.ok()) return entries.status();
+  for (const StoreEntry& entry : *entries) {
+    Generation generation{catalog.id(), job, name, 0, 0, 0};
+    if (!entry.is_folder || !layout::ParseGenerationFolder(entry.name, &generation)) continue;
+    Result<VersionInfo> info = InspectGeneration(catalog, generation);
+    if (info.status().code() == Code::kNotFound) continue;  // removed while we looked
+    if (!info.ok()) return info.status();
+    versions.push_back(std::move(*info));
+  }
+  std::sort(versions.begin(), versions.end(),
+            [](const VersionInfo& a, const VersionInfo& b) { return a.generation > b.generation; });
+  MarkSuperseded(&versions);
+  return versions;
+}
+
+Result<std::vector<VersionInfo>> CompleteVersions(const Catalog& catalog, const std::string& job,
+                                                  const std::string& name, int64_t at_most) {
+  KEDGE_ASSIGN_OR_RETURN(std::vector<VersionInfo> versions, ListVersions(catalog, job, name));
+  std::erase_if(versions, [at_most](const VersionInfo& info) {
+    return !info.complete || info.superseded || (at_most >= 0 && info.generation.version > at_most);
+  });
+  return versions;
+}
+
+Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& job, const std::string& name,
+                                    int64_t at_most) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, CompleteVersions(catalog, job, name, at_most));
+  if (!versions.empty()) return versions.front();
+  return Status(Code::kNotFound, fmt::format("{}: no complete version of '{}' of job '{}'{}",
+                                             catalog.store().description(), name, job,
+                                             at_most < 0 ? "" : fmt::format(" at or below {}", at_most)));
+}
+
+Result<std::vector<PartRecord>> ReadParts(const Catalog& catalog, const Generation& generation,
+                                          std::vector<std::string>* problems) {
+  std::vector<PartRecord> parts;
+  KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> names, NamesIn(catalog.store(), layout::PartsFolder(generation)));
+  for (const std::string& name : names) {
+    const std::optional<layout::PartNumbers> numbers = layout::ParsePartName(name);
+    if (!numbers) continue;
+    const std::string key = layout::PartKey(generation, numbers->first_rank, numbers->images);
+    Result<PartRecord> part = ReadOwnRecord(catalog, key, &DecodePartRecord);
+    Status status = part.ok() ? CheckPart(catalog, generation, key, *part, name) : part.status();
+    if (IsUnknown(status)) return status;
+    if (status.ok()) {
+      parts.push_back(std::move(*part));
+    } else if (problems != nullptr && status.code() != Code::kNotFound) {
+      problems->push_back(status.message());
+    }
+  }
+  std::sort(parts.begin(), parts.end(), [](const PartRecord& a, const PartRecord& b) {
+    return a.images.front().rank < b.images.front().rank;
+  });
+  return parts;
+}
+
+Result<Coverage> CoverageOf(const std::vector<PartRecord>& parts) {
+  Coverage coverage;
+  if (parts.empty()) return coverage;
+  coverage.ranks = parts.front().ranks;
+  std::vector<bool> present(coverage.ranks);
+  for (const PartRecord& part : parts) {
+    if (part.ranks != coverage.ranks) {
+      return Status(Code::kMismatch,
+                    fmt::format("{}: its parts disagree about the number of ranks, {} and {}", part.generation.ToString(),
+                                coverage.ranks, part.ranks));
+    }
+    for (const ImageEntry& image : part.images) present[image.rank] = true;
+  }
+  for (uint32_t rank = 0; rank < coverage.ranks; ++rank) {
+    if (present[rank]) continue;
+    if (coverage.missing_count++ < kMissingRanksListed) coverage.missing_ranks.push_back(rank);
+  }
+  return coverage;
+}
+
+Result<PartRecord> ReadPart(const Catalog& catalog, const Generation& generation, const PartEntry& entry) {
+  const std::string key = layout::PartKey(generation, entry.first_rank, entry.images);
+  KEDGE_ASSIGN_OR_RETURN(const Buffer bytes, catalog.store().Get(key, kSmallRecordBytesMax));
+  const std::string path = PathInStore(catalog.store(), key);
+  if (crc32c::Compute(bytes.data(), bytes.size()) != entry.record_crc32c) {
+    return Status(Code::kCorrupt, path + ": is not the part record that the version was made of");
+  }
+  Result<PartRecord> part = DecodePartRecord(bytes);
+  if (!part.ok()) return part.status().WithContext(path);
+  KEDGE_RETURN_IF_ERROR(
+      CheckPart(catalog, generation, key, *part, layout::PartName(entry.first_rank, entry.images)));
+  return part;
+}
+
+Result<StoredImage> ReadImage(const Catalog& catalog, const Generation& generation, uint32_t rank) {
+  KEDGE_ASSIGN_OR_RETURN(const VersionRecord version, ReadVersionRecord(catalog, generation));
+  for (const PartEntry& entry : version.parts) {
+    if (!Contains(entry.ranks, rank)) continue;
+    KEDGE_ASSIGN_OR_RETURN(const PartRecord part, ReadPart(catalog, generation, entry));
+    const auto image = std::lower_bound(part.images.begin(), part.images.end(), rank,
+                                        [](const ImageEntry& one, uint32_t r) { return one.rank < r; });
+    if (image != part.images.end() && image->rank == rank) return ReadImage(catalog, part, *image);
+  }
+  return Status(Code::kNotFound, fmt::format("{}: {} has no image of rank {}", catalog.store().description(),
+                                             generation.ToString(), rank));
+}
+
+Result<StoredImage> ReadImage(const Catalog& catalog, const PartRecord& part, const ImageEntry& entry) {
+  StoredImage image;
+  image.entry = entry;
+  image.object_key = layout::GenerationFolder(part.generation) + '/' + entry.object;
+  const std::string path = PathInStore(catalog.store(), image.object_key);
+  const auto corrupt = [&path](const std::string& why) { return Status(Code::kCorrupt, path + ": " + why); };
+
+  KEDGE_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectReader> object, catalog.store().OpenObject(image.object_key));
+  const uint64_t object_bytes = object->size_bytes();
+  if (entry.record_offset > object_bytes || entry.record_bytes > object_bytes - entry.record_offset) {
+    return corrupt(fmt::format("has {} bytes; its image record should lie at {} and have {}", object_bytes,
+                               entry.record_offset, entry.record_bytes));
+  }
+  Buffer bytes(entry.record_bytes);
+  KEDGE_RETURN_IF_ERROR(object->ReadAt(entry.record_offset, bytes));
+  if (crc32c::Compute(bytes.data(), bytes.size()) != entry.record_crc32c) {
+    return corrupt("its image record is not the one that was published");
+  }
+  Result<ImageRecord> record = DecodeImageRecord(bytes);
+  if (!record.ok()) return record.status().WithContext(path);
+  if (record->identity != ImageIdentity{part.generation, entry.rank, part.ranks}) {
+    return corrupt("holds the image of " + record->identity.ToString());
+  }
+  for (const Chunk& chunk : record->chunks) {
+    if (chunk.object == 0 && chunk.object_offset + chunk.bytes > object_bytes) {
+      return corrupt(fmt::format("has {} bytes; a chunk should end at {}", object_bytes,
+                                 chunk.object_offset + chunk.bytes));
+    }
+  }
+  image.record = std::move(*record);
+  return image;
+}
+
+std::string ChunkObjectKey(const StoredImage& image, const Chunk& chunk) {
+  if (chunk.object == 0) return image.object_key;
+  return layout::JobFolder(image.record.identity.generation.job) + '/' + image.record.objects[chunk.object - 1];
+}
+
+}  // namespace kedge
