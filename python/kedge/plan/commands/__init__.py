@@ -12,4 +12,5 @@ COMMANDS: tuple[str, ...] = (
     "compare",
     "simulate",
     "fit",
+    "figures",
 )

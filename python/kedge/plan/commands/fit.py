@@ -6,12 +6,12 @@ import argparse
 from pathlib import Path
 
 from kedge.plan import cli
+from kedge.plan.catalog import find_system
 from kedge.plan.distributions import GapDistribution, LogNormal, Weibull
 from kedge.plan.errors import PlanError
 from kedge.plan.fit import Fit, GapFit, LevelFit, classify_by_count, classify_by_placement, fit
 from kedge.plan.scenario import parse_placement
 from kedge.plan.statistics import Estimate
-from kedge.plan.system import load_system
 from kedge.plan.trace import FailureLog, load_trace
 
 DESCRIPTION = """\
@@ -78,7 +78,7 @@ def _classified(log: FailureLog, arguments: argparse.Namespace) -> tuple[Failure
         limits = _parse_limits(arguments.levels)
         return classify_by_count(log, limits), [name for name, _ in limits]
     if arguments.system is not None:
-        system = load_system(arguments.system)
+        system = find_system(arguments.system)
         names = [level.name for level in system.levels]
         placement = parse_placement(system)
         if placement is None:

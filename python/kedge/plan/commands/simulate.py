@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kedge.plan import cli
+from kedge.plan.catalog import find_system
 from kedge.plan.errors import PlanError
 from kedge.plan.model import evaluate
 from kedge.plan.optimum import optimum
@@ -23,7 +24,7 @@ from kedge.plan.simulate import (
     simulate_survival,
 )
 from kedge.plan.statistics import Estimate
-from kedge.plan.system import System, load_system
+from kedge.plan.system import System
 
 DESCRIPTION = """\
 Simulate a system by discrete events, as its [simulation] table says: failures (exponential, Weibull, log-normal, or
@@ -71,7 +72,7 @@ def add(subparsers: cli.Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry the command out; returns the exit code."""
-    system = load_system(arguments.system)
+    system = find_system(arguments.system)
     scenario = _scenario(system, arguments)
     interval, counts = _choice(system, arguments)
     progress = None if arguments.json else Progress("simulating")
