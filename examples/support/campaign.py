@@ -1,0 +1,190 @@
+"""One application's campaign: an uninterrupted run, then the same run killed again and again, then the comparison.
+
+Where and when the kills fall is drawn from a seeded generator, around what the uninterrupted run measured: how long a
+checkpoint call blocks, how long until it is durable, how far checkpoints are apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+from applications import Application, differences
+from launch import Kill, Launch, Launcher, LaunchError
+
+
+@dataclasses.dataclass(frozen=True)
+class Strike:
+    """A planned kind of death: the moment, and what dies with the rank."""
+
+    moment: str
+    with_agent: bool = False
+    with_memory: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    """What the uninterrupted run measured; seconds. Medians over its checkpoints."""
+
+    blocked: float
+    durable: float
+    interval: float
+
+
+@dataclasses.dataclass
+class Campaign:
+    """The outcome of one application's campaign."""
+
+    application: Application
+    ranks: int
+    reference: Launch
+    launches: list[Launch]
+    rows: list[dict[str, Any]]
+    problems: list[str]
+
+
+def run_campaign(launcher: Launcher, application: Application, ranks: int, strikes: list[Strike], seed: random.Random,
+                 say: Callable[[str], None]) -> Campaign:
+    """Runs it all; a difference between the results is in `problems`, a launch that fails otherwise raises LaunchError."""
+    name = application.program
+    say(f"{application.title}: uninterrupted, {application.steps} steps, a checkpoint every {application.interval}")
+    reference = launcher.run(application, f"{name}-reference", 0)
+    pace = measure_pace(reference, launcher, f"{name}-reference")
+    say(f"  done in {reference.seconds:.1f} s; a checkpoint blocks {_duration(pace.blocked)} and is durable after "
+        f"{_duration(pace.durable)}")
+
+    launches: list[Launch] = []
+    floor = 0  # the newest version that has been reached
+    for number, strike in enumerate(strikes, 1):
+        kill = aim(strike, application.versions(), floor, len(strikes) - number, ranks, pace, seed)
+        launch = launcher.run(application, name, number, kill)
+        launches.append(launch)
+        say(f"  launch {number}: {_beginning(launch)}; {_ending(launch)}")
+        if not launch.killed:
+            break
+        floor = max([event["version"] for event in launch.of("checkpoint")], default=floor)
+    if launches and launches[-1].killed:
+        launches.append(launcher.run(application, name, len(launches) + 1))
+        say(f"  launch {len(launches)}: {_beginning(launches[-1])}; {_ending(launches[-1])}")
+
+    problems = differences(
+        application.result(reference.output, [reference.log]),
+        application.result(launches[-1].output, [launch.log for launch in launches]),
+    )
+    problems += misses(application, launches)
+    equal = "equal" if not problems else "DIFFERENT: " + "; ".join(problems[:3])
+    say(f"  compared with the uninterrupted run ({application.criterion()}): {equal}")
+    rows = [row(launcher, f"{name}-reference", reference)] + [row(launcher, name, launch) for launch in launches]
+    return Campaign(application, ranks, reference, launches, rows, problems)
+
+
+def measure_pace(launch: Launch, launcher: Launcher, job: str) -> Pace:
+    taken = [event for event in launch.of("checkpoint") if event["rank"] == 0]
+    if not taken:
+        raise LaunchError("the uninterrupted run has taken no checkpoint")
+    blocked = statistics.median(event["blocked_seconds"] for event in taken)
+    durable = durable_seconds(launcher, job, launch)
+    gaps = [after["began"] - before["began"] for before, after in zip(taken, taken[1:])]
+    return Pace(blocked, statistics.median(durable) if durable else 10 * blocked, statistics.median(gaps) if gaps else 1.0)
+
+
+def aim(strike: Strike, versions: list[int], floor: int, strikes_left: int, ranks: int, pace: Pace,
+        seed: random.Random) -> Kill:
+    """Draws rank, version and moment, leaving later versions to the strikes that are still to come.
+
+    Of the versions not reached yet, the first is left alone where there are enough: with it a launch makes progress.
+    """
+    ahead = [version for version in versions if version > floor]
+    share = max(1, len(ahead) // (strikes_left + 1))
+    candidates = ahead[:share]
+    version = seed.choice(candidates[1:] or candidates or versions[-1:])
+    if strike.moment == "checkpoint":
+        seconds = pace.blocked * seed.uniform(0.05, 0.8)
+    elif strike.moment == "flush":
+        seconds = pace.blocked * 1.2 + max(pace.durable - pace.blocked, 0) * seed.uniform(0.0, 0.6)
+    else:
+        seconds = pace.interval * seed.random()
+    return Kill(seed.randrange(ranks), version, seconds, strike.moment, strike.with_agent, strike.with_memory)
+
+
+def misses(application: Application, launches: list[Launch]) -> list[str]:
+    """What must hold beside equal results: a launch after one with a complete version continues, and from no older one."""
+    problems = []
+    reached = 0
+    for launch in launches:
+        restored = {event["version"] for event in launch.of("restart")}
+        if len(restored) > 1:
+            problems.append(f"launch {launch.number}: the ranks restored different versions: {sorted(restored)}")
+        begun = min(restored, default=0)
+        if begun < reached:
+            problems.append(f"launch {launch.number}: continued from {begun}, though all ranks had waited for {reached}")
+        reached = max(reached, begun)
+    if launches[-1].killed:
+        problems.append("the last launch did not finish")
+    return problems
+
+
+def durable_seconds(launcher: Launcher, job: str, launch: Launch) -> list[float]:
+    """For each version of this launch that became complete: seconds from the first rank's call to its version record."""
+    began: dict[int, float] = {}
+    for event in launch.of("checkpoint"):
+        began[event["version"]] = min(event["began"], began.get(event["version"], event["began"]))
+    seconds = []
+    for version, start in began.items():
+        known = launcher.watch.durable.items()
+        ends = [end for (name, found, _), end in known if (name, found) == (job, version) and end >= start]
+        if ends:
+            seconds.append(min(ends) - start)
+    return seconds
+
+
+def row(launcher: Launcher, job: str, launch: Launch) -> dict[str, Any]:
+    """The figures of one launch. Bytes are sums over ranks; blocked is the longest rank's sum over its checkpoints."""
+    blocked: dict[int, float] = {}
+    newest: dict[int, dict[str, Any]] = {}
+    for event in launch.of("checkpoint"):
+        blocked[event["rank"]] = blocked.get(event["rank"], 0.0) + event["blocked_seconds"]
+        newest[event["rank"]] = event
+    durable = durable_seconds(launcher, job, launch)
+    restarts = launch.of("restart")
+    sources = {source: sum(event[f"bytes_{source}"] for event in restarts) for source in ("pool", "directory", "store")}
+    return {
+        "launch": launch.number,
+        "end": launch.hit + (" with the agent" if launch.agent_killed else "") if launch.killed else "finished",
+        "killed": launch.killed,
+        "agent_killed": launch.agent_killed,
+        "seconds": launch.seconds,
+        "restored_version": min((event["version"] for event in restarts), default=None),
+        "restored_bytes": sources,
+        "restart_seconds": max((event["seconds"] for event in restarts), default=None),
+        "checkpoints": len({event["version"] for event in launch.of("checkpoint")}),
+        "checkpoints_inline": sum(event["inline"] for event in newest.values()),
+        "blocked_seconds": max(blocked.values(), default=0.0),
+        "durable_seconds": statistics.median(durable) if durable else None,
+        "durable_versions": len(durable),
+        "bytes": {tier: sum(event[f"bytes_{tier}"] for event in newest.values()) for tier in ("pool", "directory", "through")},
+        "failed_checkpoints": sum(event["status"] != 0 for event in launch.of("checkpoint")),
+    }
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.2f} ms"
+
+
+def _beginning(launch: Launch) -> str:
+    restarts = launch.of("restart")
+    if not restarts:
+        return "began at step 0"
+    seconds = max(event["seconds"] for event in restarts)
+    return f"continued from step {restarts[0]['version']} (restored in {_duration(seconds)})"
+
+
+def _ending(launch: Launch) -> str:
+    if not launch.killed:
+        return f"finished after {launch.seconds:.1f} s"
+    assert launch.kill is not None
+    company = ", and the agent with it" if launch.agent_killed else ""
+    return f"rank {launch.kill.rank} killed {launch.hit}{company}"

@@ -1,0 +1,241 @@
+"""One launch of an application under mpirun with the witness preloaded, and its planned death.
+
+The kill is armed in the victim itself, as a kernel timer that starts with one of its checkpoint calls, so that
+microseconds can be aimed at. This side waits for the victim's end on a process handle, kills the agent in the same
+moment where that is asked for, and then sees the launcher out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from applications import Application
+from node import Node, process_handle, wait_for_end, wait_until
+
+LAUNCHERS = {"openmpi": ("mpirun.openmpi", "mpirun"), "mpich": ("mpiexec.mpich", "mpiexec.hydra")}
+START_SECONDS_MAX = 120
+END_SECONDS_MAX = 60  # for a launcher to end once one of its ranks is dead
+
+
+class LaunchError(Exception):
+    """A launch that did not go as a launch must go; the text is for people."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kill:
+    """SIGKILL to `rank`, so many seconds after its checkpoint call of `version` began."""
+
+    rank: int
+    version: int
+    seconds: float
+    moment: str  # what was aimed at: "random", "checkpoint" or "flush"
+    with_agent: bool = False
+    with_memory: bool = False  # the agent and the pool too, as at a reboot
+
+
+@dataclasses.dataclass
+class Launch:
+    """What came of one launch."""
+
+    number: int
+    kill: Kill | None
+    killed: bool = False
+    hit: str = ""  # where the victim was when it died, as seen in its shared mapping and in the store
+    agent_killed: bool = False
+    exit_code: int = 0
+    output: str = ""
+    seconds: float = 0
+    log: Path = Path()
+    events: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        return [entry for entry in self.events if entry["event"] == event]
+
+
+class StoreWatch:
+    """Notes when each version became complete in the store: the time of its version record.
+
+    Old versions are removed while the job goes on, so look() is called every few milliseconds.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self.durable: dict[tuple[str, int, int], float] = {}  # (job, version, attempt) to seconds since 1970
+
+    def look(self) -> None:
+        for record in self._store.glob("jobs/*/names/*/*-*-*/version"):
+            with contextlib.suppress(OSError, ValueError):
+                version, attempt, _ = record.parent.name.split("-")
+                key = (record.parents[3].name, int(version), int(attempt))
+                if key not in self.durable:
+                    self.durable[key] = record.stat().st_mtime_ns * 1e-9
+
+
+class Launcher:
+    """Starts an application on a node; at most one launch at a time."""
+
+    def __init__(self, build: Path, node: Node, mpi: str, ranks: int, progress: Callable[[str], None]) -> None:
+        self._build = build
+        self._node = node
+        self._mpi = mpi
+        self._ranks = ranks
+        self._progress = progress
+        self.watch = StoreWatch(node.store)
+        program = next(filter(None, map(shutil.which, LAUNCHERS[mpi])), None)
+        if program is None:
+            raise LaunchError(f"no MPI launcher: looked for {' and '.join(LAUNCHERS[mpi])} on PATH")
+        self._launcher = program
+
+    def program(self, application: Application) -> Path:
+        return self._build / "examples" / (application.program + ("-mpich" if self._mpi == "mpich" else ""))
+
+    def run(self, application: Application, job: str, number: int, kill: Kill | None = None) -> Launch:
+        """Runs to the end, or to the planned death; raises LaunchError when it ends in any other way."""
+        folder = self._node.folder / job / str(number)
+        folder.mkdir(parents=True)
+        launch = Launch(number, kill, log=folder / "log")
+        began = time.monotonic()
+        with (folder / "output").open("wb") as output:
+            process = subprocess.Popen(
+                self._command(application, folder, kill), cwd=folder, env=self._environment(job), stdin=subprocess.DEVNULL,
+                stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+            )
+            with contextlib.ExitStack() as handles:
+                try:
+                    self._see_out(process, application, launch, folder, handles)
+                finally:
+                    self._end(process, folder)
+        launch.exit_code = process.returncode
+        launch.seconds = time.monotonic() - began
+        launch.output = (folder / "output").read_text(errors="replace")
+        launch.events = _events(folder)
+        self.watch.look()
+        if not launch.killed and launch.exit_code != 0:
+            raise LaunchError(f"{application.program} ended with {launch.exit_code}:\n{launch.output[-4000:]}")
+        return launch
+
+    def _command(self, application: Application, folder: Path, kill: Kill | None) -> list[str]:
+        variables = {"LD_PRELOAD": str(self._build / "examples" / "libkedge-witness.so"), "WITNESS_FOLDER": str(folder)}
+        if kill is not None:
+            variables["WITNESS_KILL"] = f"{kill.rank} {kill.version} {kill.seconds:.9f}"
+        command = [self._launcher, "-n", str(self._ranks)]
+        for name, value in variables.items():
+            command += ["-x", f"{name}={value}"] if self._mpi == "openmpi" else ["-genv", name, value]
+        return [*command, str(self.program(application)), *application.arguments(folder / "log")]
+
+    def _environment(self, job: str) -> dict[str, str]:
+        """Root is common in containers, and the ranks may outnumber the cores; shared files go to the node's folder."""
+        return self._node.environment(job) | {
+            "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
+            "OMPI_MCA_btl_vader_backing_directory": str(self._node.memory_folder),
+            "OMPI_MCA_orte_abort_print_stack": "0",
+        }
+
+    def _see_out(self, process: subprocess.Popen[bytes], application: Application, launch: Launch, folder: Path,
+                 handles: contextlib.ExitStack) -> None:
+        kill = launch.kill
+        last = application.versions()[-1]
+        victim = None
+        reported = time.monotonic()
+        started = time.monotonic()
+        while process.poll() is None:
+            self.watch.look()
+            if kill is not None and victim is None:
+                victim = self._victim(folder, kill.rank, handles)
+                if victim is None and time.monotonic() - started > START_SECONDS_MAX:
+                    raise LaunchError(f"{application.program} did not start within {START_SECONDS_MAX} s")
+            if victim is not None and wait_for_end(victim, 0.003):
+                self._victim_died(process, launch, folder)
+                return
+            if victim is None:
+                time.sleep(0.003)
+            if time.monotonic() - reported > 2:
+                reported = time.monotonic()
+                self._progress(f"step {_newest_version(folder)} of {last}")
+        if kill is not None and process.returncode != 0:  # it died before a handle of it was had
+            self._victim_died(process, launch, folder)
+
+    def _victim(self, folder: Path, rank: int, handles: contextlib.ExitStack) -> int | None:
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            first = json.loads((folder / f"{rank}.jsonl").read_text().splitlines()[0])
+            return handles.enter_context(process_handle(first["pid"]))
+        return None
+
+    def _victim_died(self, process: subprocess.Popen[bytes], launch: Launch, folder: Path) -> None:
+        kill = launch.kill
+        assert kill is not None
+        died = time.time()
+        if kill.with_agent or kill.with_memory:
+            launch.agent_killed = self._node.kill_agent()
+        if any(event["event"] == "finalize" for event in _events(folder) if event["rank"] == kill.rank):
+            process.wait(END_SECONDS_MAX)
+            return  # it had finished before its time came
+        launch.killed = True
+        if kill.with_memory:
+            self._node.lose_memory()
+        if not wait_until(lambda: process.poll() is not None, END_SECONDS_MAX):
+            raise LaunchError(f"the launcher still runs {END_SECONDS_MAX} s after rank {kill.rank} was killed")
+        self.watch.look()
+        launch.hit = self._where(launch, folder, died)
+
+    def _where(self, launch: Launch, folder: Path, died: float) -> str:
+        """Where the victim was, in words: in a checkpoint call, or computing, and whether a flush was under way."""
+        kill = launch.kill
+        assert kill is not None
+        word = (folder / f"{kill.rank}.where").read_bytes().rstrip(b"\0").decode()
+        if word == "checkpoint":
+            return f"in checkpoint {kill.version}"
+        taken = [event for event in _events(folder) if event["event"] == "checkpoint" and event["rank"] == kill.rank]
+        if not taken:
+            return "before its first checkpoint"
+        newest = taken[-1]["version"]
+        job = folder.parent.name
+        durable = [seconds for (name, version, _), seconds in self.watch.durable.items() if (name, version) == (job, newest)]
+        flushing = not durable or max(durable) > died
+        return f"in the flush of {newest}" if flushing else f"computing after {newest}"
+
+    def _end(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        """Leaves no process of this launch behind, whatever happened."""
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(5)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for event in _events(folder):
+            if event["event"] == "start" and _is_rank_of(event["pid"], folder):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(event["pid"], signal.SIGKILL)
+
+
+def _is_rank_of(process: int, folder: Path) -> bool:
+    """Whether this process id still belongs to a rank of the launch in `folder`, which its environment names."""
+    with contextlib.suppress(OSError):
+        return f"WITNESS_FOLDER={folder}\0".encode() in Path(f"/proc/{process}/environ").read_bytes()
+    return False
+
+
+def _events(folder: Path) -> list[dict[str, Any]]:
+    events = []
+    for file in sorted(folder.glob("*.jsonl")):
+        for line in file.read_text().splitlines():
+            with contextlib.suppress(ValueError):  # a line cut short by the kill
+                events.append(json.loads(line))
+    return events
+
+
+def _newest_version(folder: Path) -> int:
+    versions = [event["version"] for event in _events(folder) if event["event"] in ("checkpoint", "restart")]
+    return max(versions, default=0)

@@ -1,0 +1,125 @@
+"""A virtual node of its own for one demonstration: folders, environment, agent; and nothing left of it afterwards.
+
+Everything lies in two new folders of one name, one on disk (store, output) and one in memory (the agent's run folder). The agent is
+found as the process that holds the lock file of this run folder open, so that no other agent of the machine can be hit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+
+MEMORY = Path("/dev/shm")
+
+
+class Node:
+    """A virtual node. Use as a context manager: leaving it ends the agent and removes the folders."""
+
+    def __init__(self, pool_bytes: int) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="kedge-run-"))
+        self.memory_folder = MEMORY / self.folder.name if os.access(MEMORY, os.W_OK) else self.folder / "memory"
+        self.memory_folder.mkdir(mode=0o700)
+        self.run_folder = self.memory_folder / "node"
+        self.store = self.folder / "store"
+        self._pool_bytes = pool_bytes
+
+    def __enter__(self) -> Node:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop_agent(patience_seconds=5)
+        for folder in (self.folder, self.memory_folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def environment(self, job: str) -> dict[str, str]:
+        """The environment of a launch: this node's Kedge, whatever the caller's own KEDGE_ variables say."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("KEDGE_")}
+        environment.update(
+            KEDGE_NODE=self.folder.name,
+            KEDGE_NODE_RUN_FOLDER=str(self.run_folder),
+            KEDGE_POOL_SIZE=str(self._pool_bytes),
+            KEDGE_STORE_PATH=str(self.store),
+            KEDGE_JOB_NAME=job,
+            TMPDIR=str(self.folder),
+        )
+        return environment
+
+    def agent(self) -> int | None:
+        """The process id of this node's agent, or None when none runs."""
+        lock = self.run_folder / "agent.lock"
+        with contextlib.suppress(OSError):
+            wanted = lock.stat()
+            for entry in os.scandir("/proc"):
+                if entry.name.isdigit() and _has_open(int(entry.name), wanted):
+                    return int(entry.name)
+        return None
+
+    def kill_agent(self) -> bool:
+        """SIGKILL to the agent; False when none runs."""
+        agent = self.agent()
+        if agent is None:
+            return False
+        os.kill(agent, signal.SIGKILL)
+        return True
+
+    def stop_agent(self, patience_seconds: float) -> None:
+        agent = self.agent()
+        if agent is None:
+            return
+        with process_handle(agent) as handle:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(handle, number)
+                if wait_for_end(handle, patience_seconds):
+                    return
+
+    def lose_memory(self) -> None:
+        """What a reboot does: agent and pool are gone, the store stays."""
+        self.kill_agent()
+        shutil.rmtree(self.run_folder, ignore_errors=True)
+
+
+def _has_open(process: int, wanted: os.stat_result) -> bool:
+    try:
+        descriptors = os.listdir(f"/proc/{process}/fd")
+    except OSError:
+        return False
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            found = os.stat(f"/proc/{process}/fd/{descriptor}")
+            if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+                return True
+    return False
+
+
+@contextlib.contextmanager
+def process_handle(process: int) -> Iterator[int]:
+    """A descriptor of the process that no later process with the same number can be mistaken for."""
+    handle = os.pidfd_open(process)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def wait_for_end(handle: int, seconds: float) -> bool:
+    """Waits until the process behind a handle has ended, at most so long."""
+    return bool(select.select([handle], [], [], max(seconds, 0))[0])
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, pause: float = 0.005) -> bool:
+    """Waits until condition() holds, at most so long; tells whether it did."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= end:
+            return False
+        time.sleep(pause)
+    return True

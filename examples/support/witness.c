@@ -1,0 +1,154 @@
+/* The witness: preloaded into the ranks of an example by examples/run, so that the examples themselves stay examples.
+ *
+ * It stands between the program and libkedge, passes every call on, and
+ * - appends one line of JSON per event to WITNESS_FOLDER/RANK.jsonl (start, checkpoint, restart, finalize), with what
+ *   kedge_get_statistics tells;
+ * - keeps the word "checkpoint" or "outside" at the head of WITNESS_FOLDER/RANK.where, in a shared mapping that
+ * outlives the process, so that it is known after a kill whether it fell into a checkpoint call;
+ * - kills the process with SIGKILL, by a kernel timer, WITNESS_KILL="RANK VERSION SECONDS": that many seconds
+ *   after the call that checkpoints VERSION began on RANK.
+ * Without WITNESS_FOLDER, or in a process without an MPI rank, it does nothing.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <kedge/kedge.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NEXT(function) ((__typeof__(&function))dlsym(RTLD_NEXT, #function))
+
+enum { kWhereBytes = 16 };
+
+static int rank = -1;
+static int events = -1;    /* descriptor of RANK.jsonl */
+static char* where = NULL; /* mapping of RANK.where */
+static double restart_began = 0;
+static int64_t restart_version = -1;
+
+static double seconds_of(clockid_t clock) {
+  struct timespec now;
+  clock_gettime(clock, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+__attribute__((format(printf, 1, 2))) static void note(const char* format, ...) {
+  if (events < 0) return;
+  char line[2048];
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  if (length > 0 && length < (int)sizeof line && write(events, line, (size_t)length) != length)
+    fprintf(stderr, "witness: rank %d cannot write its events\n", rank);
+}
+
+static int open_in_folder(const char* folder, const char* suffix) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%d.%s", folder, rank, suffix);
+  return open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+}
+
+static void set_where(const char* text) {
+  if (where != NULL) strncpy(where, text, kWhereBytes);
+}
+
+/* The rank's own number is the launcher's; a child that it starts (the agent) does not inherit the witness. */
+__attribute__((constructor)) static void start(void) {
+  const char* folder = getenv("WITNESS_FOLDER");
+  const char* number = getenv("OMPI_COMM_WORLD_RANK");
+  if (number == NULL) number = getenv("PMI_RANK");
+  unsetenv("LD_PRELOAD");
+  if (folder == NULL || number == NULL) return;
+  rank = atoi(number);
+  events = open_in_folder(folder, "jsonl");
+  const int file = open_in_folder(folder, "where");
+  if (events < 0 || file < 0 || ftruncate(file, kWhereBytes) != 0) return;
+  where = mmap(NULL, kWhereBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (where == MAP_FAILED) where = NULL;
+  close(file);
+  set_where("outside");
+  note("{\"event\": \"start\", \"rank\": %d, \"pid\": %d}\n", rank, (int)getpid());
+}
+
+static void arm_kill(int64_t version) {
+  const char* order = getenv("WITNESS_KILL");
+  int victim = 0;
+  int64_t victim_version = 0;
+  double delay = 0;
+  if (order == NULL || sscanf(order, "%d %" SCNd64 " %lf", &victim, &victim_version, &delay) != 3) return;
+  if (victim != rank || victim_version != version) return;
+  struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
+  const time_t whole = (time_t)delay;
+  const struct itimerspec after = {.it_value = {whole, (long)((delay - (double)whole) * 1e9) + 1}};
+  timer_t timer;
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, 0, &after, NULL) != 0) raise(SIGKILL);
+}
+
+static kedge_statistics statistics_of(kedge_context* context) {
+  kedge_statistics s = {.struct_size = sizeof s};
+  NEXT(kedge_get_statistics)(context, &s);
+  return s;
+}
+
+KEDGE_API int kedge_checkpoint(kedge_context* context, const char* name, int64_t version, unsigned flags) {
+  const double began = seconds_of(CLOCK_REALTIME), began_monotonic = seconds_of(CLOCK_MONOTONIC);
+  arm_kill(version);
+  set_where("checkpoint");
+  const int status = NEXT(kedge_checkpoint)(context, name, version, flags);
+  set_where("outside");
+  const double blocked = seconds_of(CLOCK_MONOTONIC) - began_monotonic;
+  const kedge_statistics s = statistics_of(context);
+  note("{\"event\": \"checkpoint\", \"rank\": %d, \"version\": %" PRId64
+       ", \"status\": %d, \"began\": %.6f, "
+       "\"blocked_seconds\": %.9f, \"bytes_captured\": %" PRIu64 ", \"bytes_pool\": %" PRIu64
+       ", \"bytes_directory\": %" PRIu64 ", \"bytes_through\": %" PRIu64 ", \"inline\": %" PRIu64 "}\n",
+       rank, version, status, began, blocked, s.bytes_captured, s.bytes_pool, s.bytes_directory, s.bytes_through,
+       s.checkpoints_inline);
+  return status;
+}
+
+static void note_restart(kedge_context* context, int64_t version, double seconds) {
+  const kedge_statistics s = statistics_of(context);
+  note("{\"event\": \"restart\", \"rank\": %d, \"version\": %" PRId64 ", \"seconds\": %.9f, \"bytes_pool\": %" PRIu64
+       ", \"bytes_directory\": %" PRIu64 ", \"bytes_store\": %" PRIu64 ", \"corrupt_copies\": %" PRIu64 "}\n",
+       rank, version, seconds, s.bytes_restored_pool, s.bytes_restored_directory, s.bytes_restored_store,
+       s.corrupt_copies);
+}
+
+KEDGE_API int kedge_restart(kedge_context* context, const char* name, int64_t at_most, int64_t* restored) {
+  const double began = seconds_of(CLOCK_MONOTONIC);
+  int64_t version = -1;
+  const int status = NEXT(kedge_restart)(context, name, at_most, &version);
+  if (restored != NULL) *restored = version;
+  if (status == KEDGE_OK) note_restart(context, version, seconds_of(CLOCK_MONOTONIC) - began);
+  return status;
+}
+
+KEDGE_API int kedge_restart_begin(kedge_context* context, const char* name, int64_t version) {
+  restart_began = seconds_of(CLOCK_MONOTONIC);
+  restart_version = version;
+  return NEXT(kedge_restart_begin)(context, name, version);
+}
+
+KEDGE_API int kedge_restart_end(kedge_context* context, int success) {
+  const int status = NEXT(kedge_restart_end)(context, success);
+  if (status == KEDGE_OK && success)
+    note_restart(context, restart_version, seconds_of(CLOCK_MONOTONIC) - restart_began);
+  return status;
+}
+
+KEDGE_API int kedge_finalize(kedge_context* context, int drain) {
+  const kedge_statistics s = statistics_of(context);
+  const int status = NEXT(kedge_finalize)(context, drain);
+  note("{\"event\": \"finalize\", \"rank\": %d, \"status\": %d, \"flush_failures\": %" PRIu64 "}\n", rank, status,
+       s.flush_failures);
+  return status;
+}

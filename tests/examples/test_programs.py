@@ -1,0 +1,77 @@
+"""The example programs by themselves: the checksum that everything rests on, and the snippets that the README shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("KEDGE_BUILD", ROOT / "build"))
+sys.path.insert(0, str(ROOT / "examples" / "support"))
+
+from applications import Application  # noqa: E402
+from launch import Launcher  # noqa: E402
+from node import Node  # noqa: E402
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with Node(pool_bytes=64 << 20) as node:
+        yield node
+
+
+def need(program: str) -> None:
+    if not (BUILD / "examples" / program).exists():
+        pytest.skip(f"{program} is not built: see the messages of cmake")
+
+
+def run(node: Node, program: str, ranks: int, *arguments: int) -> str:
+    """One launch of heat3d or quickstart as a job of its own; its output."""
+    cells, steps, interval = arguments
+    application = Application(program, program, cells, steps, interval)
+    launcher = Launcher(BUILD, node, "openmpi", ranks, lambda text: None)
+    return launcher.run(application, f"{program}-{ranks}-{steps}", 0).output
+
+
+@pytest.mark.parametrize("program", ["heat3d", "heat3d-fortran"])
+def test_the_checksum_does_not_depend_on_ranks_or_language(node: Node, program: str) -> None:
+    need(program)
+    need("heat3d")
+    sums = {re.findall("checksum ([0-9A-F]{16})", run(node, program, ranks, 17, 30, 100))[0] for ranks in (1, 2, 3, 4)}
+    sums |= set(re.findall("checksum ([0-9A-F]{16})", run(node, "heat3d", 1, 17, 31, 100)))
+    assert len(sums) == 2, "one for 30 steps, whatever the ranks, and another for 31"
+    assert set(re.findall("checksum ([0-9A-F]{16})", run(node, "heat3d", 4, 17, 30, 100))) < sums
+
+
+def test_heat3d_refuses_a_wrong_usage() -> None:
+    need("heat3d")
+    done = subprocess.run([BUILD / "examples" / "heat3d", "0", "1", "1"], capture_output=True, text=True, env=os.environ | {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+    assert done.returncode != 0
+    assert "CELLS STEPS INTERVAL" in done.stderr
+
+
+@pytest.mark.parametrize("program", ["quickstart", "quickstart-fortran"])
+def test_the_quickstart_runs_and_continues(node: Node, program: str) -> None:
+    need(program)
+    application = Application(program, program, 1, 1, 1)
+    launcher = Launcher(BUILD, node, "openmpi", 2, lambda text: None)
+    first = launcher.run(application, program, 1).output
+    assert "continuing" not in first
+    assert len(re.findall(r"field.* = 2525", first)) == 2
+    second = launcher.run(application, program, 2).output
+    assert len(re.findall("continuing from step 100", second)) == 2
+    assert len(re.findall(r"field.* = 2525", second)) == 2
+
+
+@pytest.mark.parametrize(("language", "file"), [("c", "quickstart.c"), ("fortran", "quickstart.f90")])
+def test_the_readme_shows_the_files_that_are_compiled_here(language: str, file: str) -> None:
+    code = (ROOT / "examples" / "quickstart" / file).read_text()
+    assert f"```{language}\n{code}```\n" in (ROOT / "README.md").read_text()

@@ -1,0 +1,91 @@
+"""What the main job calls equal: a difference in one bit or one digit must be found."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "examples" / "support"))
+
+import random  # noqa: E402
+
+from applications import Application, Lammps, differences  # noqa: E402
+from campaign import Pace, Strike, aim, misses  # noqa: E402
+from launch import Launch  # noqa: E402
+
+HEAT = Application("heat", "heat3d", 8, 100, 10)
+COPPER = Lammps("copper", "lammps-copper", 8, 20, 10, "potential")
+FINISHED = "copper: finished at step 20\n"
+
+
+def thermo(step: int, energy: str) -> str:
+    return f"{step:8d} 803.03853457964749 {energy} 0 -13330.283020541596 51295.761962035933 \n"
+
+
+def test_equal_checksums_are_equal() -> None:
+    text = "heat3d: 8 cells a side, step 100, checksum 00FF00FF00FF00FF\n"
+    assert differences(HEAT.result(text, []), HEAT.result(text, [])) == []
+
+
+def test_another_checksum_is_a_difference() -> None:
+    text = "heat3d: 8 cells a side, step 100, checksum 00FF00FF00FF00F%s\n"
+    assert len(differences(HEAT.result(text % "F", []), HEAT.result(text % "E", []))) == 1
+
+
+def test_no_result_is_a_difference() -> None:
+    assert differences(HEAT.result("crashed", []), HEAT.result("crashed", [])) != []
+
+
+def test_a_later_launch_replaces_what_an_earlier_one_printed(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text("Step Temp\n" + thermo(10, "-1.0") + thermo(20, "-9.9"))
+    second.write_text(thermo(20, "-2.0"))
+    whole = tmp_path / "whole"
+    whole.write_text(thermo(10, "-1.0") + thermo(20, "-2.5") + thermo(20, "-2.0"))
+    assert differences(COPPER.result(FINISHED, [whole]), COPPER.result(FINISHED, [first, second])) == []
+
+
+def test_one_digit_of_one_step_is_a_difference(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_text(thermo(10, "-13745.382729345587"))
+    other.write_text(thermo(10, "-13745.382729345588"))
+    assert len(differences(COPPER.result(FINISHED, [one]), COPPER.result(FINISHED, [other]))) == 1
+
+
+def test_a_step_that_is_missing_is_a_difference(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_text(thermo(10, "-1.0") + thermo(20, "-2.0"))
+    other.write_text(thermo(10, "-1.0"))
+    assert len(differences(COPPER.result(FINISHED, [one]), COPPER.result(FINISHED, [other]))) == 1
+
+
+def launch_from(number: int, versions: list[int], killed: bool) -> Launch:
+    events = [{"event": "restart", "rank": rank, "version": version} for rank, version in enumerate(versions)]
+    return Launch(number, None, killed=killed, events=events)
+
+
+def test_ranks_that_restore_different_versions_are_found() -> None:
+    assert any("different versions" in problem for problem in misses(HEAT, [launch_from(1, [20, 30], False)]))
+
+
+def test_a_launch_that_falls_behind_an_earlier_one_is_found() -> None:
+    launches = [launch_from(1, [40, 40], True), launch_from(2, [20, 20], False)]
+    assert any("continued from 20" in problem for problem in misses(HEAT, launches))
+
+
+def test_a_campaign_that_ends_with_a_kill_is_found() -> None:
+    assert misses(HEAT, [launch_from(1, [], True)]) != []
+
+
+def test_kills_leave_versions_to_those_that_follow_and_stay_in_their_moment() -> None:
+    pace = Pace(blocked=0.001, durable=0.01, interval=0.1)
+    for number in range(200):
+        seed = random.Random(number)
+        checkpoint = aim(Strike("checkpoint"), HEAT.versions(), 0, 3, 4, pace, seed)
+        assert 0 < checkpoint.seconds < pace.blocked
+        assert 10 <= checkpoint.version <= 20
+        flush = aim(Strike("flush"), HEAT.versions(), 50, 0, 4, pace, seed)
+        assert pace.blocked < flush.seconds < pace.durable
+        assert flush.version > 60
+        assert 0 <= aim(Strike("random"), HEAT.versions(), 100, 0, 4, pace, seed).version <= 100
