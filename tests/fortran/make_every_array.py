@@ -42,6 +42,7 @@ def procedure(index: int, rank: int) -> str:
     fill = f"a = reshape([({pattern}, i = 1, {count})], shape(a))" if shape else f"i = 1\n      a = {pattern}"
     logical = kind.startswith("logical")
     same = f"all(a {'.eqv.' if logical else '=='} b)" if shape else f"(a {'.eqv.' if logical else '=='} b)"
+    same = f"logical({same})" if logical else same
     expected = "[integer(8) ::" + (" " + ", ".join(f"{extent}_8" for extent in shape) if shape else "") + "]"
     if kind.startswith("character"):
         fill = fill.replace("[(", f"[{kind} :: (")
