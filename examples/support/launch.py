@@ -145,7 +145,6 @@ class Launcher:
     def _see_out(self, process: subprocess.Popen[bytes], application: Application, launch: Launch, folder: Path,
                  handles: contextlib.ExitStack) -> None:
         kill = launch.kill
-        last = application.versions()[-1]
         victim = None
         reported = time.monotonic()
         started = time.monotonic()
@@ -162,7 +161,7 @@ class Launcher:
                 time.sleep(0.003)
             if time.monotonic() - reported > 2:
                 reported = time.monotonic()
-                self._progress(f"step {_newest_version(folder)} of {last}")
+                self._progress(f"step {_newest_version(folder)} of {application.steps}")
         if kill is not None and process.returncode != 0:  # it died before a handle of it was had
             self._victim_died(process, launch, folder)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -20,9 +21,12 @@ from launch import Launcher  # noqa: E402
 from node import Node  # noqa: E402
 
 
+NUMBERS = itertools.count()
+
+
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with Node(pool_bytes=64 << 20) as node:
         yield node
 
@@ -37,7 +41,7 @@ def run(node: Node, program: str, ranks: int, *arguments: int) -> str:
     cells, steps, interval = arguments
     application = Application(program, program, cells, steps, interval)
     launcher = Launcher(BUILD, node, "openmpi", ranks, lambda text: None)
-    return launcher.run(application, f"{program}-{ranks}-{steps}", 0).output
+    return launcher.run(application, f"job-{next(NUMBERS)}", 0).output
 
 
 @pytest.mark.parametrize("program", ["heat3d", "heat3d-fortran"])
