@@ -74,7 +74,8 @@ def run_campaign(launcher: Launcher, application: Application, ranks: int, strik
         application.result(reference.output, [reference.log]),
         application.result(launches[-1].output, [launch.log for launch in launches]),
     )
-    problems += misses(application, launches)
+    durable = {version: when for (job, version, _), when in launcher.watch.durable.items() if job == name}
+    problems += misses(launches, ranks, durable)
     equal = "equal" if not problems else "DIFFERENT: " + "; ".join(problems[:3])
     say(f"  compared with the uninterrupted run ({application.criterion()}): {equal}")
     rows = [row(launcher, f"{name}-reference", reference)] + [row(launcher, name, launch) for launch in launches]
@@ -88,7 +89,9 @@ def measure_pace(launch: Launch, launcher: Launcher, job: str) -> Pace:
     blocked = statistics.median(event["blocked_seconds"] for event in taken)
     durable = durable_seconds(launcher, job, launch)
     gaps = [after["began"] - before["began"] for before, after in zip(taken, taken[1:])]
-    return Pace(blocked, statistics.median(durable) if durable else 10 * blocked, statistics.median(gaps) if gaps else 1.0)
+    if not durable:
+        raise LaunchError("no version of the uninterrupted run became complete in the store")
+    return Pace(blocked, statistics.median(durable), statistics.median(gaps) if gaps else 1.0)
 
 
 def aim(strike: Strike, versions: list[int], floor: int, strikes_left: int, ranks: int, pace: Pace,
@@ -110,21 +113,36 @@ def aim(strike: Strike, versions: list[int], floor: int, strikes_left: int, rank
     return Kill(seed.randrange(ranks), version, seconds, strike.moment, strike.with_agent, strike.with_memory)
 
 
-def misses(application: Application, launches: list[Launch]) -> list[str]:
-    """What must hold beside equal results: a launch after one with a complete version continues, and from no older one."""
+def misses(launches: list[Launch], ranks: int, durable: dict[int, float]) -> list[str]:
+    """What must hold beside equal results: no launch loses a version that was promised to survive the death before it.
+
+    `durable` says when each version became complete in the store. A killed application keeps what all its ranks had
+    captured; a lost node keeps what was in the store.
+    """
     problems = []
-    reached = 0
+    promised = 0
     for launch in launches:
         restored = {event["version"] for event in launch.of("restart")}
         if len(restored) > 1:
             problems.append(f"launch {launch.number}: the ranks restored different versions: {sorted(restored)}")
         begun = min(restored, default=0)
-        if begun < reached:
-            problems.append(f"launch {launch.number}: continued from {begun}, though all ranks had waited for {reached}")
-        reached = max(reached, begun)
+        if begun < promised:
+            problems.append(f"launch {launch.number}: continued from {begun}, though {promised} was promised to survive")
+        lost_memory = launch.kill is not None and launch.kill.with_memory and launch.killed
+        in_store = [version for version, when in durable.items() if when <= launch.died]
+        promised = max(in_store, default=0) if lost_memory else max(captured_by_all(launch, ranks), default=begun)
     if launches[-1].killed:
         problems.append("the last launch did not finish")
     return problems
+
+
+def captured_by_all(launch: Launch, ranks: int) -> list[int]:
+    """The versions whose checkpoint call had returned with success on every rank."""
+    counts: dict[int, int] = {}
+    for event in launch.of("checkpoint"):
+        if event["status"] == 0:
+            counts[event["version"]] = counts.get(event["version"], 0) + 1
+    return [version for version, count in counts.items() if count == ranks]
 
 
 def durable_seconds(launcher: Launcher, job: str, launch: Launch) -> list[float]:

@@ -52,6 +52,7 @@ class Launch:
     killed: bool = False
     hit: str = ""  # where the victim was when it died, as seen in its shared mapping and in the store
     agent_killed: bool = False
+    died: float = 0  # when the victim's end was seen; seconds since 1970
     exit_code: int = 0
     output: str = ""
     seconds: float = 0
@@ -181,6 +182,7 @@ class Launcher:
             process.wait(END_SECONDS_MAX)
             return  # it had finished before its time came
         launch.killed = True
+        launch.died = died
         if kill.with_memory:
             self._node.lose_memory()
         if not wait_until(lambda: process.poll() is not None, END_SECONDS_MAX):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples" / "support"))
 
-import random  # noqa: E402
-
 from applications import Application, Lammps, differences  # noqa: E402
 from campaign import Pace, Strike, aim, misses  # noqa: E402
-from launch import Launch  # noqa: E402
+from launch import Kill, Launch  # noqa: E402
 
 HEAT = Application("heat", "heat3d", 8, 100, 10)
 COPPER = Lammps("copper", "lammps-copper", 8, 20, 10, "potential")
@@ -60,22 +60,47 @@ def test_a_step_that_is_missing_is_a_difference(tmp_path: Path) -> None:
     assert len(differences(COPPER.result(FINISHED, [one]), COPPER.result(FINISHED, [other]))) == 1
 
 
-def launch_from(number: int, versions: list[int], killed: bool) -> Launch:
-    events = [{"event": "restart", "rank": rank, "version": version} for rank, version in enumerate(versions)]
-    return Launch(number, None, killed=killed, events=events)
+def launch_of(number: int, restored: list[int], captured: list[list[int]], kill: Kill | None = None) -> Launch:
+    """A launch whose ranks restored and captured these versions; killed at second 100 when there is a kill."""
+    events: list[dict[str, Any]] = [
+        {"event": "restart", "rank": rank, "version": version} for rank, version in enumerate(restored)
+    ]
+    for rank, versions in enumerate(captured):
+        events += [{"event": "checkpoint", "rank": rank, "version": version, "status": 0} for version in versions]
+    return Launch(number, kill, killed=kill is not None, died=100.0, events=events)
+
+
+PROCESS = Kill(0, 20, 0, "random")
+NODE = Kill(0, 20, 0, "random", with_memory=True)
+
+
+def test_a_continuation_from_the_newest_common_version_is_fine() -> None:
+    launches = [launch_of(1, [], [[10, 20], [10]], PROCESS), launch_of(2, [10, 10], [[20], [20]])]
+    assert misses(launches, 2, {}) == []
 
 
 def test_ranks_that_restore_different_versions_are_found() -> None:
-    assert any("different versions" in problem for problem in misses(HEAT, [launch_from(1, [20, 30], False)]))
+    assert any("different versions" in problem for problem in misses([launch_of(1, [20, 30], [])], 2, {}))
 
 
-def test_a_launch_that_falls_behind_an_earlier_one_is_found() -> None:
-    launches = [launch_from(1, [40, 40], True), launch_from(2, [20, 20], False)]
-    assert any("continued from 20" in problem for problem in misses(HEAT, launches))
+def test_the_loss_of_a_version_that_all_ranks_had_captured_is_found() -> None:
+    launches = [launch_of(1, [], [[10, 20], [10, 20]], PROCESS), launch_of(2, [10, 10], [])]
+    assert any("continued from 10, though 20" in problem for problem in misses(launches, 2, {}))
+
+
+def test_a_lost_node_keeps_what_was_in_the_store() -> None:
+    launches = [launch_of(1, [], [[10, 20], [10, 20]], NODE), launch_of(2, [10, 10], [])]
+    assert misses(launches, 2, {10: 99.0, 20: 101.0}) == []
+    assert any("though 20" in problem for problem in misses(launches, 2, {10: 98.0, 20: 99.0}))
+
+
+def test_a_launch_that_takes_no_checkpoint_keeps_what_it_restored() -> None:
+    launches = [launch_of(1, [30, 30], [[], []], PROCESS), launch_of(2, [20, 20], [])]
+    assert any("though 30" in problem for problem in misses(launches, 2, {}))
 
 
 def test_a_campaign_that_ends_with_a_kill_is_found() -> None:
-    assert misses(HEAT, [launch_from(1, [], True)]) != []
+    assert misses([launch_of(1, [], [], PROCESS)], 2, {}) != []
 
 
 def test_kills_leave_versions_to_those_that_follow_and_stay_in_their_moment() -> None:
