@@ -1,0 +1,235 @@
+"""advise, sweep and compare as a user runs them: answers, files, JSON, and what bad input is told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kedge.plan.cli import finite, main
+from kedge.plan.commands import COMMANDS
+
+SYSTEM = """
+work_seconds = 1e6
+alpha = 0.01
+
+[[level]]
+name = "xor"
+overhead_seconds = 20
+latency_seconds = 20
+restart_seconds = 15
+failure_rate_per_second = 1e-4
+asynchronous = false
+
+[[level]]
+name = "store"
+overhead_seconds = 25
+latency_seconds = 2000
+restart_seconds = 1500
+failure_rate_per_second = 5e-6
+asynchronous = true
+
+[power]
+compute_watts = 2e6
+checkpoint_watts = 1e6
+restart_watts = 1e6
+background_watts = 1e5
+"""
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> str:
+    """A system file of two levels."""
+    path = tmp_path / "two.toml"
+    path.write_text(SYSTEM)
+    return str(path)
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    """The JSON that a command prints."""
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a command that cannot be carried out says."""
+    assert main(list(words)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return captured.err
+
+
+def test_advise_answers_with_optimum_range_and_improvements(system: str, capsys: pytest.CaptureFixture[str]) -> None:
+    result = answer(capsys, "advise", system)
+    assert 0.0 < result["efficiency_low"] < result["efficiency"] < result["efficiency_high"] < 1.0
+    assert result["expected_seconds"] == pytest.approx(1e6 / result["efficiency"])
+    assert result["joules_per_useful_hour"] > 2e6 * 3600
+    gains = [entry["gain"] for entry in result["improvements"]]
+    assert gains == sorted(gains, reverse=True) and gains[-1] > -1e-9
+    assert {entry["key"] for entry in result["improvements"]} >= {
+        "alpha",
+        "level[0].failure_rate_per_second (xor)",
+        "level[1].latency_seconds (store)",
+    }
+    best = max(point["efficiency"] or 0.0 for point in result["curve"])
+    assert result["efficiency"] == pytest.approx(best, rel=1e-6)
+
+
+def test_advise_evaluates_a_given_schedule(system: str, capsys: pytest.CaptureFixture[str]) -> None:
+    best = answer(capsys, "advise", system)
+    given = answer(capsys, "advise", system, "--interval", "900", "--counts", "5")
+    assert (given["interval_seconds"], given["counts"]) == (900.0, [5])
+    assert given["efficiency"] < best["efficiency"]
+    assert answer(capsys, "advise", system, "--interval", "900", "--counts", "5,1") == given
+    assert answer(capsys, "advise", system, "--counts", "5")["counts"] == [5]
+
+
+def test_advise_writes_schedule_picture_and_page(
+    system: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schedule, png, page = tmp_path / "schedule.toml", tmp_path / "a.png", tmp_path / "a.html"
+    words = ["advise", system, "--interval", "900", "--counts", "5"]
+    assert main([*words, "--schedule", str(schedule), "--png", str(png), "--html", str(page)]) == 0
+    text = capsys.readouterr().out
+    assert "store every 6 checkpoints" in text and "What to improve first" in text
+    section = tomllib.loads(schedule.read_text())["schedule"]
+    assert section == {"interval": "900s", "levels": "xor:1, store:6"}
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert "data:image/png;base64," in page.read_text() and "xor:1, store:6" in page.read_text()
+    unwritable = refusal(capsys, *words, "--schedule", str(tmp_path / "missing" / "s.toml"))
+    assert "missing/s.toml" in unwritable and "can be written" in unwritable
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--interval", "-5"], "--interval = '-5': allowed is a number of seconds above 0"),
+        (["--interval", "soon"], "--interval = 'soon'"),
+        (["--counts", "1,2,3"], "--counts = '1,2,3': allowed is 1 whole numbers"),
+        (["--counts", "-1"], "--counts = '-1'"),
+        (["--interval", "100", "--counts", "3"], "level[1].latency_seconds = 2000.0: allowed is at most"),
+    ],
+)
+def test_advise_refuses_what_cannot_be(
+    system: str, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in refusal(capsys, "advise", system, *words)
+
+
+def test_advise_refuses_a_bad_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = tmp_path / "bad.toml"
+    bad.write_text(SYSTEM.replace("1e-4", "-1e-4"))
+    message = refusal(capsys, "advise", str(bad))
+    assert "bad.toml" in message and "level[0].failure_rate_per_second = -0.0001" in message and "at least 0" in message
+    bad.write_text(SYSTEM.replace("restart_seconds = 15", "restart = 15"))
+    assert "the unit is missing" in refusal(capsys, "advise", str(bad))
+    assert "allowed is a TOML file that exists" in refusal(capsys, "advise", str(tmp_path / "none.toml"))
+
+
+def test_energy_objective_spends_no_more_energy(system: str, capsys: pytest.CaptureFixture[str]) -> None:
+    by_time = answer(capsys, "advise", system)
+    by_energy = answer(capsys, "advise", system, "--objective", "energy")
+    assert by_energy["joules_per_useful_hour"] <= by_time["joules_per_useful_hour"]
+    assert "[power]" in refusal(capsys, "advise", "flat", "--objective", "energy")
+
+
+def test_sweep_varies_each_key(system: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    png, page = tmp_path / "s.png", tmp_path / "s.html"
+    words = ["sweep", system, "--vary", "cost[store]=1,4", "--vary", "failures=1:4:3"]
+    result = answer(capsys, *words, "--png", str(png), "--html", str(page))
+    points = result["points"]
+    assert [point["varied"]["failures"] for point in points[:3]] == pytest.approx([1.0, 2.0, 4.0])
+    efficiencies = [point["efficiency"] for point in points]
+    assert efficiencies[:3] == sorted(efficiencies[:3], reverse=True)
+    assert all(expensive < cheap for cheap, expensive in zip(efficiencies[:3], efficiencies[3:], strict=True))
+    assert png.read_bytes().startswith(b"\x89PNG") and "base64" in page.read_text()
+    by_name = answer(capsys, "sweep", system, "--vary", "level[store].latency_seconds=1000,3000")
+    assert by_name["points"][0]["efficiency"] > by_name["points"][1]["efficiency"]
+    fixed = answer(capsys, "sweep", system, "--vary", "alpha=0,0.1", "--interval", "700", "--counts", "2")
+    assert [point["feasible"] for point in fixed["points"]] == [True, True]
+    short = answer(capsys, "sweep", system, "--vary", "level[1].latency_seconds=900,9000", "--interval", "700", "--counts", "2")
+    assert [point["feasible"] for point in short["points"]] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("axis", "message"),
+    [
+        ("alpha", "KEY=V1,V2"),
+        ("alpha=a,b", "values being numbers"),
+        ("alpha=-1,0", "alpha = -1.0: allowed is a finite number of at least 0"),
+        ("cost[tape]=1,2", "a level: xor, store"),
+        ("level[7].restart_seconds=1", "an index from 0 to 1 or a name: xor, store"),
+        ("level[0].restart=1", "the unit is missing"),
+        ("storage.tier[0].shared_by=1", "a key of the system, which has no storage"),
+        ("alpha=1:2:99999999", "KEY=V1,V2"),
+    ],
+)
+def test_sweep_refuses_what_cannot_be(
+    system: str, axis: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in refusal(capsys, "sweep", system, "--vary", axis)
+
+
+def test_compare_says_who_wins_and_where_that_changes(
+    system: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.toml"
+    slow_but_short = {
+        "overhead_seconds = 20\nlatency_seconds = 20": "overhead_seconds = 80",
+        "overhead_seconds = 25\nlatency_seconds = 2000": "overhead_seconds = 90\nlatency_seconds = 100",
+        "restart_seconds = 1500": "restart_seconds = 20",
+    }
+    changed = SYSTEM
+    for before, after in slow_but_short.items():
+        assert before in changed
+        changed = changed.replace(before, after)
+    other.write_text(changed)
+    result = answer(capsys, "compare", system, str(other), "--failures", "1,10,100")
+    first, last = result["rows"][0], result["rows"][-1]
+    assert first["first"]["efficiency"] > first["second"]["efficiency"]
+    assert last["first"]["efficiency"] < last["second"]["efficiency"]
+    assert result["verdict"].startswith("At 1 times the failures two gets more done; from 10")
+    assert main(["compare", system, str(other), "--failures", "1", "--html", str(tmp_path / "c.html")]) == 0
+    assert "base64" in (tmp_path / "c.html").read_text()
+    capsys.readouterr()
+    assert "--failures = '1,x'" in refusal(capsys, "compare", system, str(other), "--failures", "1,x")
+
+
+def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in COMMANDS:
+        with pytest.raises(SystemExit) as ended:
+            main([name, "--help"])
+        assert ended.value.code == 0
+        help_text = capsys.readouterr().out
+        assert "--json" in help_text and len(help_text) > 400
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    overview = capsys.readouterr().out
+    assert all(name in overview for name in COMMANDS)
+
+
+def test_json_has_no_infinities() -> None:
+    assert finite({"a": [float("inf"), 1.0], "b": float("nan")}) == {"a": [None, 1.0], "b": None}
+
+
+def test_advise_on_two_levels_takes_less_than_a_second_of_processor_time(system: str) -> None:
+    environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[2] / "python")}
+    script = (
+        "import sys, time\nfrom kedge.plan.cli import main\ncode = main(['advise', sys.argv[1], '--json'])\n"
+        "print(time.process_time(), file=sys.stderr)\nsys.exit(code)\n"
+    )
+    best = 10.0
+    for _ in range(3):
+        begin = time.monotonic()
+        run = subprocess.run(
+            [sys.executable, "-c", script, system], env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+        best = min(best, float(run.stderr.split()[-1]))
+        assert time.monotonic() - begin < 60.0
+    assert best < 1.0
