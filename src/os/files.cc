@@ -164,8 +164,9 @@ Status CreateIfAbsent(FileSystem& fs, const std::string& path, std::string_view 
   const std::string temporary = TemporaryPath(path, tag);
   KEDGE_RETURN_IF_ERROR(WriteTemporary(fs, temporary, content, mode));
   Status linked = fs.Link(temporary, path);
-  if (!linked.ok() && linked.code() != Code::kAlreadyExists) {
-    // Over NFS a link may have been made although the answer was lost; the temporary's link count tells.
+  if (!linked.ok()) {
+    // Over NFS the link may have been made although its answer was lost, and a repeated request says EEXIST. Nobody else
+    // knows the temporary, so its link count tells.
     if (const auto info = fs.Stat(temporary); info.ok() && info->link_count == 2) linked = Status::Ok();
   }
   const Status unlinked = fs.Unlink(temporary);

@@ -17,11 +17,11 @@ class FaultyFileSystem final : public FileSystem {
   // Both outlive it and its files.
   FaultyFileSystem(FileSystem& wrapped, FaultPlan& plan) : wrapped_(wrapped), plan_(plan) {}
 
-  Result<std::unique_ptr<File>> Open(const std::string& path, OpenFlags flags, uint32_t mode) override;
+  Result<std::unique_ptr<File>> Open(const std::string& path, OpenFlags flags, uint32_t mode = 0600) override;
   Status Rename(const std::string& from, const std::string& to) override;
   Status Link(const std::string& from, const std::string& to) override;
   Status Unlink(const std::string& path) override;
-  Status Mkdir(const std::string& path, uint32_t mode) override;
+  Status Mkdir(const std::string& path, uint32_t mode = 0700) override;
   Status Rmdir(const std::string& path) override;
   Result<std::vector<FolderEntry>> List(const std::string& path) override;
   Result<FileInfo> Stat(const std::string& path) override;

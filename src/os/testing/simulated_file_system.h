@@ -50,11 +50,11 @@ class SimulatedFileSystem final : public FileSystem {
   void SetReadOnly(bool read_only);
   uint64_t UsedBytes() const;
 
-  Result<std::unique_ptr<File>> Open(const std::string& path, OpenFlags flags, uint32_t mode) override;
+  Result<std::unique_ptr<File>> Open(const std::string& path, OpenFlags flags, uint32_t mode = 0600) override;
   Status Rename(const std::string& from, const std::string& to) override;
   Status Link(const std::string& from, const std::string& to) override;
   Status Unlink(const std::string& path) override;
-  Status Mkdir(const std::string& path, uint32_t mode) override;
+  Status Mkdir(const std::string& path, uint32_t mode = 0700) override;
   Status Rmdir(const std::string& path) override;
   Result<std::vector<FolderEntry>> List(const std::string& path) override;
   Result<FileInfo> Stat(const std::string& path) override;

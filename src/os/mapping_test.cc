@@ -1,0 +1,148 @@
+#include "os/mapping.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "os/files.h"
+#include "os/testing/temporary_folder.h"
+
+namespace kedge::os {
+namespace {
+
+using testing::TemporaryFolder;
+
+constexpr size_t kBytes = size_t{3} << 20;
+
+class Mapping : public ::testing::Test {
+ protected:
+  TemporaryFolder folder_{"/dev/shm"};
+  const std::string path_ = folder_ / "pool";
+
+  static size_t ResidentPages(const SharedMapping& mapping) {
+    std::vector<unsigned char> pages(mapping.bytes() / 4096);
+    EXPECT_EQ(mincore(mapping.data(), mapping.bytes(), pages.data()), 0);
+    size_t resident = 0;
+    for (const unsigned char page : pages) resident += page & 1;
+    return resident;
+  }
+};
+
+TEST_F(Mapping, SharesBytesBetweenMappings) {
+  auto first = SharedMapping::Create(path_, kBytes).value();
+  auto second = SharedMapping::Open(path_, kBytes).value();
+  EXPECT_EQ(second.bytes(), kBytes);
+  EXPECT_NE(first.data(), second.data());
+  std::memset(first.data(), 0x5A, kBytes);
+  EXPECT_EQ(std::memcmp(first.data(), second.data(), kBytes), 0);
+  auto third = SharedMapping::FromDescriptor(UniqueFd(dup(first.descriptor())), path_).value();
+  EXPECT_EQ(third.data()[kBytes - 1], std::byte{0x5A});
+}
+
+TEST_F(Mapping, SurvivesItsMaker) {
+  { const auto made = SharedMapping::Create(path_, kBytes).value(); std::memcpy(made.data(), "kept", 4); }
+  EXPECT_EQ(std::memcmp(SharedMapping::Open(path_).value().data(), "kept", 4), 0);
+}
+
+TEST_F(Mapping, RefusesWhatIsNotTheFileItExpects) {
+  EXPECT_EQ(SharedMapping::Open(path_).status().code(), Code::kNotFound);
+  const auto made = SharedMapping::Create(path_, kBytes).value();
+  EXPECT_EQ(SharedMapping::Create(path_, kBytes).status().code(), Code::kAlreadyExists);
+  EXPECT_EQ(SharedMapping::Open(path_, kBytes + 4096).status().code(), Code::kCorrupt);
+  EXPECT_EQ(SharedMapping::Create(folder_ / "none", 0).status().code(), Code::kInvalidArgument);
+  ASSERT_EQ(symlink(path_.c_str(), (folder_ / "link").c_str()), 0);
+  EXPECT_FALSE(SharedMapping::Open(folder_ / "link").ok()) << "a symbolic link could lead anywhere";
+  ASSERT_EQ(mkfifo((folder_ / "fifo").c_str(), 0600), 0);
+  EXPECT_EQ(SharedMapping::Open(folder_ / "fifo").status().code(), Code::kPermission);
+  const int empty = open((folder_ / "empty").c_str(), O_CREAT | O_RDWR, 0600);
+  close(empty);
+  EXPECT_EQ(SharedMapping::Open(folder_ / "empty").status().code(), Code::kCorrupt);
+}
+
+TEST_F(Mapping, RefusesAFileOfAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  { const auto made = SharedMapping::Create(path_, kBytes).value(); }
+  ASSERT_EQ(chown(path_.c_str(), 12345, 12345), 0);
+  const Status refused = SharedMapping::Open(path_).status();
+  EXPECT_EQ(refused.code(), Code::kPermission);
+  EXPECT_NE(refused.message().find("12345"), std::string::npos);
+}
+
+TEST_F(Mapping, ReservesItsSpaceOrLeavesNothing) {
+  const auto volume = SystemFileSystem().StatVolume(folder_.path()).value();
+  const auto made = SharedMapping::Create(path_, kBytes).value();
+  EXPECT_GE(SystemFileSystem().Stat(path_)->allocated_bytes, kBytes);
+  const auto too_large = SharedMapping::Create(folder_ / "large", volume.total_bytes + (size_t{1} << 30));
+  EXPECT_EQ(too_large.status().code(), Code::kNoSpace) << too_large.status().ToString();
+  EXPECT_FALSE(*Exists(SystemFileSystem(), folder_ / "large"));
+}
+
+TEST_F(Mapping, PopulatesWithoutDisturbing) {
+  auto mapping = SharedMapping::Create(path_, kBytes).value();
+  std::memcpy(mapping.data() + 4096 * 5 + 100, "content", 7);
+  ASSERT_TRUE(mapping.Populate(100, kBytes - 100).ok());
+  EXPECT_EQ(ResidentPages(mapping), kBytes / 4096);
+  EXPECT_EQ(std::memcmp(mapping.data() + 4096 * 5 + 100, "content", 7), 0);
+  ASSERT_TRUE(mapping.PunchHole(0, kBytes).ok());
+  EXPECT_EQ(mapping.data()[4096 * 5 + 100], std::byte{0});
+}
+
+TEST_F(Mapping, StopsPopulatingWhenCancelled) {
+  auto mapping = SharedMapping::Create(path_, size_t{64} << 20).value();
+  // fallocate has made the pages, so this looks at this process's own page tables.
+  const std::atomic<bool> cancelled{true};
+  const auto faults_before = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_minflt;
+  };
+  const long before = faults_before();
+  ASSERT_TRUE(mapping.Populate(0, mapping.bytes(), &cancelled).ok());
+  EXPECT_LT(faults_before() - before, 1000);
+}
+
+TEST_F(Mapping, NoticesWhenItsFileIsGone) {
+  auto mapping = SharedMapping::Create(path_, kBytes).value();
+  EXPECT_TRUE(mapping.CheckLinked().ok());
+  ASSERT_EQ(rename(path_.c_str(), (folder_ / "moved").c_str()), 0);
+  EXPECT_EQ(mapping.CheckLinked().code(), Code::kNotFound);
+  const auto other = SharedMapping::Create(path_, kBytes).value();
+  EXPECT_EQ(mapping.CheckLinked().code(), Code::kNotFound) << "another file has the name now";
+  ASSERT_EQ(unlink((folder_ / "moved").c_str()), 0);
+  EXPECT_EQ(mapping.CheckLinked().code(), Code::kNotFound);
+  mapping.data()[0] = std::byte{1};  // still ours
+}
+
+TEST_F(Mapping, MovesItsOwnership) {
+  auto first = SharedMapping::Create(path_, kBytes).value();
+  std::byte* data = first.data();
+  SharedMapping second = std::move(first);
+  EXPECT_FALSE(first.valid());
+  EXPECT_EQ(second.data(), data);
+  first = std::move(second);
+  EXPECT_EQ(first.data(), data);
+  first.data()[0] = std::byte{1};
+}
+
+TEST_F(Mapping, IsNotInheritedByForkedChildren) {
+  const auto mapping = SharedMapping::Create(path_, kBytes).value();
+  const pid_t child = fork();
+  if (child == 0) {
+    unsigned char page = 0;
+    _exit(mincore(mapping.data(), 4096, &page) == 0 ? 1 : 0);  // ENOMEM: not mapped
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace kedge::os
