@@ -1,12 +1,12 @@
 #include "os/process.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <optional>
@@ -108,15 +108,22 @@ Result<std::string> ProgramFolder() {
   return ParentPath(std::string_view(path, static_cast<size_t>(bytes)));
 }
 
+// Not dladdr: it gives the path as the loader was told it, which may be relative to a folder since left.
 Result<std::string> LibraryFolder() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&LibraryFolder), &info) == 0 || info.dli_fname == nullptr) {
-    return Status(Code::kInternal, "dladdr does not know this library");
+  KEDGE_ASSIGN_OR_RETURN(const std::string maps, ReadFile(SystemFileSystem(), "/proc/self/maps", uint64_t{256} << 20));
+  const auto address = reinterpret_cast<uintptr_t>(&LibraryFolder);
+  for (std::string_view rest = maps; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+    const auto first = std::from_chars(line.data(), line.data() + line.size(), begin, 16);
+    if (first.ec != std::errc() || first.ptr == line.data() + line.size()) continue;
+    std::from_chars(first.ptr + 1, line.data() + line.size(), end, 16);
+    const size_t slash = line.find('/');
+    if (address >= begin && address < end && slash != std::string_view::npos) return ParentPath(line.substr(slash));
   }
-  // A program that is not position independent is known by argv[0], which need not be a path.
-  const std::string path = info.dli_fname;
-  if (path.find('/') == std::string::npos) return ProgramFolder();
-  return ParentPath(path);
+  return Status(Code::kInternal, "/proc/self/maps does not name the file of this library");
 }
 
 }  // namespace kedge::os

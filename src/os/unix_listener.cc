@@ -25,6 +25,12 @@ Status CheckFolder(const std::string& folder) {
                                                folder, geteuid(), info.st_uid, info.st_mode & 07777));
 }
 
+bool IsNameOf(const std::string& path, int fd) {
+  struct stat opened {};
+  struct stat named {};
+  return fstat(fd, &opened) == 0 && stat(path.c_str(), &named) == 0 && named.st_ino == opened.st_ino && named.st_dev == opened.st_dev;
+}
+
 // The lock of the file at `path`, which a previous holder may be removing at this moment: the file that was locked must
 // still be the one that has the name.
 Result<UniqueFd> TakeLock(const std::string& path) {
@@ -35,10 +41,7 @@ Result<UniqueFd> TakeLock(const std::string& path) {
       if (errno == EWOULDBLOCK) return Status(Code::kBusy, fmt::format("{} is held by a live process", path));
       if (errno != EINTR) return Status::FromErrno(errno, "lock " + path);
     }
-    struct stat locked {};
-    struct stat named {};
-    if (fstat(fd.get(), &locked) != 0) return Status::FromErrno(errno, "fstat " + path);
-    if (stat(path.c_str(), &named) == 0 && named.st_ino == locked.st_ino && named.st_dev == locked.st_dev) return fd;
+    if (IsNameOf(path, fd.get())) return fd;
   }
 }
 
@@ -56,12 +59,22 @@ Result<UnixListener> UnixListener::Listen(const std::string& path, SocketLimits 
   // The folder keeps others out until the mode is set.
   if (chmod(path.c_str(), 0600) != 0) return Status::FromErrno(errno, "chmod " + path);
   if (listen(fd.get(), kBacklog) != 0) return Status::FromErrno(errno, "listen " + path);
-  return UnixListener(std::move(lock), std::move(fd), path, limits);
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return Status::FromErrno(errno, "stat " + path);
+  return UnixListener(std::move(lock), std::move(fd), info.st_ino, path, limits);
+}
+
+bool UnixListener::OwnsLockFile() const { return lock_.valid() && IsNameOf(path_ + ".lock", lock_.get()); }
+
+bool UnixListener::IsReachable() const {
+  struct stat info {};
+  return OwnsLockFile() && stat(path_.c_str(), &info) == 0 && info.st_ino == socket_inode_;
 }
 
 UnixListener::~UnixListener() {
-  if (!lock_.valid()) return;  // moved from
-  // While the lock is held nobody else can have put a socket or lock file of its own there.
+  // While its lock is held nobody else puts a socket there; but where folder and lock file were removed under us,
+  // another listener may have made its own.
+  if (!OwnsLockFile()) return;
   unlink(path_.c_str());
   unlink((path_ + ".lock").c_str());
 }

@@ -106,8 +106,12 @@ class UnixListener {
   static Result<UnixListener> Listen(const std::string& path, SocketLimits limits = {});
   UnixListener(UnixListener&&) = default;
   UnixListener& operator=(UnixListener&&) = delete;
-  // Removes the socket and the lock file.
+  // Removes the socket and the lock file, if they are still its own.
   ~UnixListener();
+
+  // Whether clients that go to the path still come to this listener: false when socket, lock file or folder were
+  // removed or replaced under it.
+  bool IsReachable() const;
 
   // Nonblocking; nothing when no connection waits. The connection is for an event loop (nonblocking) and usable with
   // the blocking calls as well. Transient failures (EMFILE, ECONNABORTED) are errors that leave the listener usable.
@@ -116,11 +120,13 @@ class UnixListener {
   const std::string& path() const { return path_; }
 
  private:
-  UnixListener(UniqueFd lock, UniqueFd fd, std::string path, SocketLimits limits)
-      : lock_(std::move(lock)), fd_(std::move(fd)), path_(std::move(path)), limits_(limits) {}
+  UnixListener(UniqueFd lock, UniqueFd fd, uint64_t socket_inode, std::string path, SocketLimits limits)
+      : lock_(std::move(lock)), fd_(std::move(fd)), socket_inode_(socket_inode), path_(std::move(path)), limits_(limits) {}
+  bool OwnsLockFile() const;
 
   UniqueFd lock_;
   UniqueFd fd_;
+  uint64_t socket_inode_;  // of the file at `path_`
   std::string path_;
   SocketLimits limits_;
 };
