@@ -39,6 +39,8 @@ Result<std::vector<std::string>> RealNames(const Catalog& catalog, const std::st
     }
     if (status.ok()) {
       names.push_back(name_of(*record));
+    } else if (status.code() == Code::kNotFound) {
+      continue;  // a crash came between the folder and its record: nothing lies in it
     } else if (skipped != nullptr) {
       skipped->push_back(status.ToString());
     }

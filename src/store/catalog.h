@@ -40,8 +40,8 @@ class Catalog {
   Status EnsureJob(const std::string& job) const;
   Status EnsureName(const std::string& job, const std::string& name) const;
 
-  // Real names, sorted. Folders whose record cannot be read are passed over; `skipped`, when not null, gets one sentence
-  // for each.
+  // Real names, sorted. Folders whose record cannot be read, or is another store's, are passed over; `skipped`, when not
+  // null, gets one sentence for each.
   Result<std::vector<std::string>> Jobs(std::vector<std::string>* skipped) const;
   Result<std::vector<std::string>> Names(const std::string& job, std::vector<std::string>* skipped) const;
 

@@ -19,9 +19,11 @@ class PosixObjectWriter final : public ObjectWriter {
     std::string handle;          // the temporary's name, relative to the store
     std::string temporary_path;  // where it lies now
   };
-  // `store` must outlive it; Commit goes through its Publish.
-  PosixObjectWriter(Store& store, os::FileSystem& fs, std::unique_ptr<os::File> file, Place place)
-      : store_(store), fs_(fs), file_(std::move(file)), place_(std::move(place)) {}
+  // `store` must outlive it; Commit goes through its Publish. `direct` is the same file with O_DIRECT, or null: it takes
+  // what is aligned in memory and file, past the page cache.
+  PosixObjectWriter(Store& store, os::FileSystem& fs, std::unique_ptr<os::File> file, std::unique_ptr<os::File> direct,
+                    Place place)
+      : store_(store), fs_(fs), file_(std::move(file)), direct_(std::move(direct)), place_(std::move(place)) {}
 
   Status WriteAt(uint64_t offset, ByteSpan bytes) override;
   Status FlushHint(uint64_t offset, uint64_t bytes, bool wait) override;
@@ -40,10 +42,12 @@ class PosixObjectWriter final : public ObjectWriter {
 
  private:
   Status Remember(const Status& status);
+  Status CloseFiles();
 
   Store& store_;
   os::FileSystem& fs_;
   std::unique_ptr<os::File> file_;
+  std::unique_ptr<os::File> direct_;  // or null
   const Place place_;
   std::mutex mutex_;
   Status failure_;  // the first one of a write; guarded by mutex_

@@ -62,6 +62,7 @@ class PosixStore final : public Store {
   // Runs `put` on the key's path; a folder that was known and has gone meanwhile is looked for once more.
   template <typename Put>
   auto WithFolder(const std::string& key, Folders folders, Put put) -> decltype(put(std::string()));
+  std::unique_ptr<ObjectWriter> MakeWriter(std::unique_ptr<os::File> file, PosixObjectWriter::Place place);
   // The time of a file just written in `folder`.
   Result<int64_t> NowNs(const std::string& folder, const TemporaryOwner& owner);
   Status CollectTemporaries(const std::string& path, const std::string& key, int64_t now_ns,
@@ -120,9 +121,19 @@ Result<std::unique_ptr<ObjectWriter>> PosixStore::CreateObject(const std::string
       return status;
     }
     const std::string handle = os::JoinPath(os::ParentPath(key), os::BaseName(temporary));
-    return Made(std::make_unique<PosixObjectWriter>(
-        *this, fs_, std::move(file), PosixObjectWriter::Place{key, path, handle, temporary}));
+    return Made(MakeWriter(std::move(file), {key, path, handle, temporary}));
   });
+}
+
+std::unique_ptr<ObjectWriter> PosixStore::MakeWriter(std::unique_ptr<os::File> file, PosixObjectWriter::Place place) {
+  std::unique_ptr<os::File> direct;
+  if (options_.direct) {
+    Result<std::unique_ptr<os::File>> opened =
+        fs_.Open(place.temporary_path, os::OpenFlags::kWrite | os::OpenFlags::kDirect);
+    // Where the file system has none, everything goes through the page cache.
+    if (opened.ok()) direct = std::move(*opened);
+  }
+  return std::make_unique<PosixObjectWriter>(*this, fs_, std::move(file), std::move(direct), std::move(place));
 }
 
 Result<std::unique_ptr<ObjectWriter>> PosixStore::AdoptObject(const std::string& key, const std::string& handle) {
@@ -133,8 +144,7 @@ Result<std::unique_ptr<ObjectWriter>> PosixStore::AdoptObject(const std::string&
   KEDGE_ASSIGN_OR_RETURN(const std::string path, PathForWriting(key, Folders::kMustExist));
   const auto flags = os::OpenFlags::kReadWrite | os::OpenFlags::kNoFollow;
   KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<os::File> file, fs_.Open(temporary, flags));
-  return std::unique_ptr<ObjectWriter>(std::make_unique<PosixObjectWriter>(
-      *this, fs_, std::move(file), PosixObjectWriter::Place{key, path, handle, temporary}));
+  return MakeWriter(std::move(file), {key, path, handle, temporary});
 }
 
 Result<std::unique_ptr<ObjectContributor>> PosixStore::JoinObject(const std::string& handle) {
@@ -149,8 +159,8 @@ std::vector<Status> PosixStore::Publish(std::span<ObjectWriter* const> writers) 
   std::map<std::string, Status> folders;  // of those that are in place: what syncing them said
   for (size_t i = 0; i < writers.size(); ++i) {
     auto* const writer = dynamic_cast<PosixObjectWriter*>(writers[i]);
-    KEDGE_CHECK(writer != nullptr);  // another store's object
-    statuses[i] = writer->SyncAndClose();
+    statuses[i] = writer != nullptr ? writer->SyncAndClose()
+                                    : Status(Code::kInternal, writers[i]->key() + " is an object of another store");
   }
   for (size_t i = 0; i < writers.size(); ++i) {
     auto* const writer = static_cast<PosixObjectWriter*>(writers[i]);
@@ -287,7 +297,7 @@ Status PosixStore::CollectTemporaries(const std::string& path, const std::string
       if (!info.ok() || !owner) continue;  // gone meanwhile, or not one of ours
       const uint64_t bytes = entry.kind == os::FileKind::kFolder ? TreeBytes(entry_path) : info->size_bytes;
       const double age_seconds = static_cast<double>(now_ns - info->modified_ns) / kNsPerSecond;
-      found->push_back({entry_key, *owner, bytes, std::max(age_seconds, 0.0)});
+      found->push_back({entry_key, *owner, tag, bytes, std::max(age_seconds, 0.0)});
     } else if (entry.kind == os::FileKind::kFolder) {
       KEDGE_RETURN_IF_ERROR(CollectTemporaries(entry_path, entry_key, now_ns, found));
     }

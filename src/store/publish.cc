@@ -200,11 +200,14 @@ Result<FinishOutcome> CommitPart(const Catalog& catalog, const PartRecord& part)
 }
 
 PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* const> writers, const PartRecord& part) {
-  KEDGE_CHECK(writers.size() == part.images.size());
   PublishOutcome outcome;
   outcome.published = part;
   outcome.published.images.clear();
-  if (Status status = ValidatePart(part); !status.ok()) {
+  Status status = ValidatePart(part);
+  if (status.ok() && writers.size() != part.images.size()) {
+    status = Status(Code::kInternal, part.generation.ToString() + ": as many writers as images are needed");
+  }
+  if (!status.ok()) {
     outcome.images.assign(writers.size(), status);
     return outcome;
   }

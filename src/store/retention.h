@@ -1,7 +1,7 @@
 // Retention: which complete versions are kept, and pins. The last complete version of a name is never removed, and a version
 // goes only after newer ones are durably complete. Removal is one step per version (Store::RemoveFolder), so that no torn
-// version is ever seen. Space is freed by reachability: while a kept version has chunks in an older one's objects, the older
-// one loses its records (it is no version any more) but not its objects.
+// version is ever seen. Space is freed by reachability: while another version has chunks in an older one's objects, the
+// older one is marked removed and loses its records (it is no version any more), but not its objects.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "store/catalog.h"
+#include "store/versions.h"
 
 namespace kedge {
 
@@ -22,21 +23,29 @@ struct RetentionOptions {
 
 struct RetentionReport {
   std::vector<Generation> removed;
-  std::vector<Generation> emptied;  // records removed, objects kept for a newer version
+  std::vector<Generation> emptied;  // no version any more; objects kept for another version
 };
 
-// Applies `options` to one name, oldest first: complete versions beyond `keep`, and complete ones that are superseded. What
-// is not complete is not retention's business, but garbage.h's. Stops at the first error; what is in `report` (may be
-// null) is done.
+// Applies `options` to one name, oldest first: complete versions beyond `keep`, complete ones that are superseded, and
+// emptied ones that nothing refers to any more. What is incomplete is garbage.h's business. Stops at the first error; what
+// is in `report` (may be null) is done. Any number of processes may do so at a time.
 Status ApplyRetention(const Catalog& catalog, const std::string& job, const std::string& name,
                       const RetentionOptions& options, RetentionReport* report);
 
-// Removes one generation, whether complete or not, unless it is pinned (kBusy) or the last complete one of its name
-// (kFailedPrecondition).
+// Removes one generation, whether complete or not. kBusy: pinned, or in use. kFailedPrecondition: the last complete version
+// of its name. kUnsupported: its records are not understood.
 Status RemoveVersion(const Catalog& catalog, const Generation& generation, const RetentionOptions& options);
 
 // Keeps a complete version for ever, or lets go. kFailedPrecondition: not complete.
 Status PinVersion(const Catalog& catalog, const Generation& generation);
 Status UnpinVersion(const Catalog& catalog, const Generation& generation);
+
+// The generation folders, relative to the job's, that generations of the job (but for those in `except`) refer to.
+Result<std::set<std::string>> ReferencedGenerations(const Catalog& catalog, const std::string& job,
+                                                    const std::set<Generation>& except);
+
+// Removes or empties one generation, asking nothing; for retention and gc. *emptied says which.
+Status RemoveGeneration(const Catalog& catalog, const VersionInfo& info, const std::set<std::string>& referenced,
+                        bool* emptied);
 
 }  // namespace kedge

@@ -81,7 +81,8 @@ struct StoreEntry {
 
 struct Temporary {
   std::string handle;  // for RemoveTemporary, and for AdoptObject when it is an object
-  TemporaryOwner owner;
+  TemporaryOwner owner;  // long node names hashed: compare tags
+  std::string tag;       // temporary_tag.h
   uint64_t bytes = 0;
   double age_seconds = 0;  // since it was last written, by the store's clock
 };

@@ -40,15 +40,20 @@ std::string MissingParts(const VersionRecord& version, const std::set<std::strin
   return {};
 }
 
+bool MarkUnknown(const Status& status, VersionInfo* info) {
+  if (!IsUnknown(status)) return false;
+  info->unknown = true;
+  info->foreign = status.code() == Code::kMismatch;
+  info->reason = status.message();
+  return true;
+}
+
 // Fills in what the parts say of a generation without a usable version record.
 Status JudgeParts(const Catalog& catalog, VersionInfo* info) {
   std::vector<std::string> problems;
   const Result<std::vector<PartRecord>> parts = ReadParts(catalog, info->generation, &problems);
-  if (!parts.ok()) {
-    info->unknown = true;
-    info->reason = parts.status().message();
-    return Status::Ok();
-  }
+  if (MarkUnknown(parts.status(), info)) return Status::Ok();
+  KEDGE_RETURN_IF_ERROR(parts.status());
   for (const PartRecord& part : *parts) {
     AddReferences(part.references, &info->references);
     for (const ImageEntry& image : part.images) info->image_bytes += image.image_bytes;
@@ -135,8 +140,7 @@ Result<VersionInfo> InspectGeneration(const Catalog& catalog, const Generation& 
     }
   } else if (version.status().code() != Code::kNotFound) {
     info.reason = version.status().message();
-    info.unknown = IsUnknown(version.status());
-    if (info.unknown) return info;
+    if (MarkUnknown(version.status(), &info)) return info;
   }
   info.image_bytes = 0;
   KEDGE_RETURN_IF_ERROR(JudgeParts(catalog, &info));

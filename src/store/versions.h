@@ -22,6 +22,7 @@ struct VersionInfo {
   bool pinned = false;
   bool removed = false;  // marked so; its objects stay while other generations refer to them
   bool unknown = false;  // a record could not be read, or is from another store or a newer format: leave it alone
+  bool foreign = false;  // unknown, because it is another store's: it does not exist for this one
   uint32_t ranks = 0;    // 0: unknown, no part yet
   uint64_t image_bytes = 0;
   int64_t wall_time_ns = 0;             // of completion; 0 when not complete
