@@ -8,6 +8,7 @@ namespace kedge {
 
 namespace {
 constexpr uint32_t kPrivateMode = 0700;
+constexpr size_t kRememberedMax = 10000;
 }  // namespace
 
 Status PosixFolders::Make(const std::string& path) { return Ensure(path, true); }
@@ -15,9 +16,11 @@ Status PosixFolders::Make(const std::string& path) { return Ensure(path, true); 
 Status PosixFolders::Require(const std::string& path) { return Ensure(path, false); }
 
 Status PosixFolders::Ensure(const std::string& path, bool make) {
-  {
+  Result<os::FileInfo> info = fs_.Stat(path);
+  if (info.ok() && info->kind == os::FileKind::kFolder) {
     const std::lock_guard lock(mutex_);
-    if (durable_.contains(path)) return Status::Ok();
+    const auto known = durable_.find(path);
+    if (known != durable_.end() && known->second == Inode{info->device, info->inode}) return Status::Ok();
   }
   // What stands above the store is the user's, made and synced like the rest where it is missing.
   const std::string parent = os::ParentPath(path);
@@ -26,37 +29,25 @@ Status PosixFolders::Ensure(const std::string& path, bool make) {
   } else if (make) {
     KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, parent, mode_, /*durable=*/true));
   }
-  if (make) {
-    KEDGE_RETURN_IF_ERROR(MakeOne(path));
-  } else {
-    KEDGE_ASSIGN_OR_RETURN(const os::FileInfo info, fs_.Stat(path));
-    if (info.kind != os::FileKind::kFolder) return Status::FromErrno(ENOTDIR, "stat " + path);
-  }
+  if (make) KEDGE_RETURN_IF_ERROR(MakeOne(path));
+  info = fs_.Stat(path);
+  if (!info.ok()) return info.status();
+  if (info->kind != os::FileKind::kFolder) return Status::FromErrno(ENOTDIR, "stat " + path);
   // The root's parent may be one that this user cannot open; a store that exists there is taken as it is.
   const Status synced = os::SyncFolder(fs_, parent);
   if (!synced.ok() && !(path == root_ && synced.code() == Code::kPermission)) return synced;
   const std::lock_guard lock(mutex_);
-  durable_.insert(path);
+  if (durable_.size() >= kRememberedMax) durable_.clear();  // costs syncs, no more
+  durable_[path] = {info->device, info->inode};
   return Status::Ok();
 }
 
 Status PosixFolders::MakeOne(const std::string& path) {
   const Status made = fs_.Mkdir(path, mode_);
-  if (made.errno_value() == EEXIST) {
-    KEDGE_ASSIGN_OR_RETURN(const os::FileInfo info, fs_.Stat(path));
-    if (info.kind != os::FileKind::kFolder) return Status::FromErrno(ENOTDIR, "mkdir " + path);
-    return Status::Ok();
-  }
+  if (made.errno_value() == EEXIST) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(made);
   // The umask takes bits away that a shared store asks for.
   return mode_ == kPrivateMode ? Status::Ok() : fs_.Chmod(path, mode_);
-}
-
-void PosixFolders::Forget(const std::string& path) {
-  const std::lock_guard lock(mutex_);
-  // Below: between "path/" and "path0", '0' being the character after '/'.
-  durable_.erase(path);
-  durable_.erase(durable_.lower_bound(path + '/'), durable_.lower_bound(path + '0'));
 }
 
 }  // namespace kedge

@@ -2,12 +2,12 @@
 //
 // A file is durable only when every folder on the way to it is. Another process may have made a folder and not have synced
 // it yet, so that finding one says nothing; each is therefore synced into its parent once by every process that relies on
-// it, and remembered.
+// it, and remembered by its inode: a folder that was removed and made anew by others is another one.
 #pragma once
 
 #include <cstdint>
 #include <mutex>
-#include <set>
+#include <map>
 #include <string>
 
 #include "base/status.h"
@@ -24,9 +24,6 @@ class PosixFolders {
   Status Make(const std::string& path);
   // The same for folders that must be there; kNotFound when one is not.
   Status Require(const std::string& path);
-  // Forgets `path` and all below it, after it was removed or found missing.
-  void Forget(const std::string& path);
-
  private:
   Status Ensure(const std::string& path, bool make);
   Status MakeOne(const std::string& path);
@@ -35,7 +32,12 @@ class PosixFolders {
   const std::string root_;
   const uint32_t mode_;
   std::mutex mutex_;
-  std::set<std::string> durable_;  // guarded by mutex_
+  struct Inode {
+    uint64_t device;
+    uint64_t inode;
+    friend bool operator==(const Inode&, const Inode&) = default;
+  };
+  std::map<std::string, Inode> durable_;  // guarded by mutex_
 };
 
 }  // namespace kedge

@@ -59,7 +59,7 @@ class PosixStore final : public Store {
     // The umask takes bits away that a shared store asks for.
     return options_.file_mode == kPrivateMode ? Status::Ok() : fs_.Chmod(path, options_.file_mode);
   }
-  // Runs `put` on the key's path; a folder that was known and has gone meanwhile is looked for once more.
+  // Runs `put` on the key's path; when the folder goes between the two, it is looked for (and made) once more.
   template <typename Put>
   auto WithFolder(const std::string& key, Folders folders, Put put) -> decltype(put(std::string()));
   std::unique_ptr<ObjectWriter> MakeWriter(std::unique_ptr<os::File> file, PosixObjectWriter::Place place);
@@ -102,7 +102,6 @@ auto PosixStore::WithFolder(const std::string& key, Folders folders, Put put) ->
     }
   }();
   if (status.errno_value() != ENOENT) return result;
-  folders_.Forget(os::ParentPath(path));
   KEDGE_RETURN_IF_ERROR(PathForWriting(key, folders).status());
   return put(path);
 }
@@ -231,10 +230,7 @@ Status PosixStore::EnsureDurable(std::span<const std::string> keys) {
 
 Status PosixStore::MakeFolder(const std::string& folder) {
   KEDGE_RETURN_IF_ERROR(ValidateKey(folder));
-  const std::string path = PathOf(folder);
-  // A folder that is known may have been removed since.
-  if (const Result<bool> there = os::Exists(fs_, path); there.ok() && !*there) folders_.Forget(path);
-  return folders_.Make(path);
+  return folders_.Make(PathOf(folder));
 }
 
 Result<std::vector<StoreEntry>> PosixStore::List(const std::string& folder) {
@@ -267,7 +263,6 @@ Status PosixStore::RemoveFolder(const std::string& folder, const std::string& /*
   const std::string aside = os::TemporaryPath(path, MakeTemporaryTag(owner));
   const Status moved = fs_.Rename(path, aside);
   if (!moved.ok() && moved.errno_value() != ENOENT) return moved;
-  folders_.Forget(path);
   // Before anything in it is deleted: a crash must not bring back the folder without a part of it.
   const Status synced = os::SyncFolder(fs_, os::ParentPath(path));
   if (!synced.ok()) return synced.errno_value() == ENOENT ? Status::Ok() : synced;
