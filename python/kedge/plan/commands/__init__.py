@@ -10,6 +10,7 @@ COMMANDS: tuple[str, ...] = (
     "advise",
     "sweep",
     "compare",
+    "watch",
     "simulate",
     "fit",
     "figures",

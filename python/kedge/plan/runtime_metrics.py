@@ -1,0 +1,198 @@
+"""What a running job reports: the one place that knows the names in the agent's metrics and status.
+
+Two sources say the same: Prometheus text (from the agent's metrics socket, or a file), and the JSON of
+``kedge status --json``. Sums and counts grow while a job runs; the planner uses their means.
+
+| metric, labels | meaning |
+|---|---|
+| ``kedge_checkpoint_blocked_seconds_sum``, ``_count`` {job} | time the application was blocked, per checkpoint |
+| ``kedge_level_seconds_sum``, ``_count`` {job, level} | from the call until the level was reached |
+| ``kedge_restart_seconds_sum``, ``_count`` {job, level} | restarts from the level |
+| ``kedge_failures_total`` {job, level} | failures that needed the level |
+| ``kedge_job_seconds`` {job} | how long the job has been observed, attempts together |
+
+In the JSON: ``{"jobs": [{"job": NAME, "observed_seconds": S, "blocked": {"sum": S, "count": N}, "levels": {NAME:
+{"reached": {"sum": S, "count": N}, "restarts": {"sum": S, "count": N}, "failures": N}}}]}``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kedge.plan.errors import PlanError
+
+BLOCKED = "kedge_checkpoint_blocked_seconds"
+REACHED = "kedge_level_seconds"
+RESTART = "kedge_restart_seconds"
+FAILURES = "kedge_failures_total"
+OBSERVED = "kedge_job_seconds"
+
+MOST_BYTES = 16 * 1024 * 1024
+SOCKET_TIMEOUT = 5.0
+SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?$")
+LABEL = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"\s*(?:,|$)')
+
+
+@dataclass
+class Mean:
+    """A sum and a count of observations, seconds."""
+
+    sum: float = 0.0
+    count: float = 0.0
+
+    @property
+    def value(self) -> float | None:
+        """The mean; None where nothing was observed."""
+        return self.sum / self.count if self.count > 0.0 else None
+
+
+@dataclass
+class LevelMeasurement:
+    """One level of a job: time to reach it, restarts from it, failures that needed it."""
+
+    reached: Mean = field(default_factory=Mean)
+    restarts: Mean = field(default_factory=Mean)
+    failures: float = 0.0
+
+
+@dataclass
+class JobMeasurement:
+    """What was measured of one job."""
+
+    job: str
+    observed_seconds: float = 0.0
+    blocked: Mean = field(default_factory=Mean)
+    levels: dict[str, LevelMeasurement] = field(default_factory=dict)
+
+    def level(self, name: str) -> LevelMeasurement:
+        """The measurement of a level, empty at first."""
+        return self.levels.setdefault(name, LevelMeasurement())
+
+
+def default_socket() -> Path:
+    """The metrics socket of this user's agent on this node (docs/architecture.md)."""
+    node = os.environ.get("KEDGE_NODE") or socket.gethostname()
+    return Path(f"/dev/shm/kedge-{os.getuid()}") / node / "metrics.sock"
+
+
+def read_socket(path: str | Path) -> str:
+    """The text behind a unix socket, with or without HTTP around it; bounded in time and size."""
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(SOCKET_TIMEOUT)
+            connection.connect(str(path))
+            connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            while chunk := connection.recv(65536):
+                chunks.append(chunk)
+                size += len(chunk)
+                if size > MOST_BYTES:
+                    raise PlanError("--socket", str(path), f"at most {MOST_BYTES} bytes of metrics")
+    except OSError as error:
+        raise PlanError("--socket", str(path), f"the metrics socket of a running agent ({error})") from None
+    text = b"".join(chunks).decode("utf-8", "replace")
+    if text.startswith("HTTP/"):
+        text = text.replace("\r\n", "\n").partition("\n\n")[2]
+    return text
+
+
+def parse_prometheus(text: str) -> dict[str, JobMeasurement]:
+    """Jobs by name, from Prometheus text; lines about other things are passed over, broken ones refused."""
+    jobs: dict[str, JobMeasurement] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        sample = SAMPLE.match(line.strip())
+        if sample is None:
+            raise PlanError(f"metrics line {number}", line[:120], "NAME{LABELS} VALUE")
+        if sample[1].startswith("kedge_"):
+            _take(jobs, sample[1], dict(LABEL.findall(sample[2] or "")), _number(sample[3], number))
+    return jobs
+
+
+def _number(text: str, line: int) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0.0:
+        raise PlanError(f"metrics line {line}", text, "a finite number of at least 0")
+    return value
+
+
+def _take(jobs: dict[str, JobMeasurement], name: str, labels: Mapping[str, str], value: float) -> None:
+    """Add one sample to its job; samples without a job, or of other metrics, are not ours."""
+    name_of_job = labels.get("job")
+    if name_of_job is None:
+        return
+    job = jobs.setdefault(name_of_job, JobMeasurement(name_of_job))
+    if name == OBSERVED:
+        job.observed_seconds += value
+    elif name in (f"{BLOCKED}_sum", f"{BLOCKED}_count"):
+        _add(job.blocked, name, value)
+    elif "level" in labels:
+        level = job.level(labels["level"])
+        if name in (f"{REACHED}_sum", f"{REACHED}_count"):
+            _add(level.reached, name, value)
+        elif name in (f"{RESTART}_sum", f"{RESTART}_count"):
+            _add(level.restarts, name, value)
+        elif name == FAILURES:
+            level.failures += value
+
+
+def _add(mean: Mean, name: str, value: float) -> None:
+    if name.endswith("_sum"):
+        mean.sum += value
+    else:
+        mean.count += value
+
+
+def parse_status(text: str) -> dict[str, JobMeasurement]:
+    """Jobs by name, from the JSON of ``kedge status --json``."""
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise PlanError("status", text[:80], f"JSON ({error})") from None
+    entries = document.get("jobs") if isinstance(document, dict) else None
+    if not isinstance(entries, list):
+        raise PlanError("status.jobs", entries, "a list of jobs")
+    jobs: dict[str, JobMeasurement] = {}
+    for index, entry in enumerate(entries):
+        where = f"status.jobs[{index}]"
+        if not isinstance(entry, dict) or not isinstance(entry.get("job"), str):
+            raise PlanError(where, entry, "an object with the name under job")
+        job = JobMeasurement(entry["job"], _value(entry, "observed_seconds", where), _mean(entry, "blocked", where))
+        levels = entry.get("levels", {})
+        if not isinstance(levels, dict):
+            raise PlanError(f"{where}.levels", levels, "an object of levels by name")
+        for name, measured in levels.items():
+            place = f"{where}.levels.{name}"
+            if not isinstance(measured, dict):
+                raise PlanError(place, measured, "an object")
+            job.levels[name] = LevelMeasurement(
+                _mean(measured, "reached", place), _mean(measured, "restarts", place), _value(measured, "failures", place)
+            )
+        jobs[job.job] = job
+    return jobs
+
+
+def _value(table: Mapping[str, object], key: str, where: str) -> float:
+    value = table.get(key, 0.0)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0.0:
+        raise PlanError(f"{where}.{key}", value, "a finite number of at least 0")
+    return float(value)
+
+
+def _mean(table: Mapping[str, object], key: str, where: str) -> Mean:
+    value = table.get(key, {})
+    if not isinstance(value, dict):
+        raise PlanError(f"{where}.{key}", value, "an object with sum and count")
+    return Mean(_value(value, "sum", f"{where}.{key}"), _value(value, "count", f"{where}.{key}"))
