@@ -105,6 +105,21 @@ def test_simulate_prints_text(system: str, capsys: pytest.CaptureFixture[str]) -
     assert "efficiency" in text and "the model says" in text and "restarts" in text
 
 
+def test_pictures_and_pages_hold_the_numbers(system: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    png, page = tmp_path / "jobs.png", tmp_path / "answer.html"
+    arguments = ["--interval", "300", "--counts", "3", "--transitions", "2000", "--jobs", "20"]
+    found = answer(capsys, "simulate", system, *arguments, "--png", str(png), "--html", str(page), "--json")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    text = page.read_text()
+    assert f"{found['efficiency']:.5g}" in text and "shares: useful" in text and text.count("data:image/png") == 2
+    log = tmp_path / "failures.csv"
+    log.write_text("time,nodes\n" + "".join(f"{3600 * k * k},n1\n" for k in range(1, 21)))
+    assert main(["fit", str(log), "--png", str(png), "--html", str(page)]) == 0
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert "weibull, mean_seconds" in page.read_text()
+    assert main(["simulate", system, *arguments, "--png", str(tmp_path / "none" / "x.png")]) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

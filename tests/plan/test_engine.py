@@ -111,6 +111,13 @@ def test_flush_after_a_low_failure(rule: str, flush_end: float) -> None:
     assert job_seconds(scenario) == pytest.approx(now, abs=1e-9)
 
 
+def test_a_checkpoint_waits_for_the_flush_before_it() -> None:
+    # Two failures delay the flush of position 4 beyond position 8: restarted at 880.5, it ends at 1130.5, while
+    # segment 8 has been computed at 990.5; its checkpoint waits, blocked, and two slowed segments follow.
+    scenario = Scenario(trace((600.0, 0), (860.5, 0)), flush_after_failure="restart")
+    assert job_seconds(scenario) == pytest.approx(1130.5 + 10.0 + 120.0 + 110.0, abs=1e-9)
+
+
 def test_restart_brings_the_lower_copies_back() -> None:
     base = job_seconds(NO_FAILURE)
     # The store restart ends at 500; the next low failure, at 550, restarts from the xor copy of the same position.

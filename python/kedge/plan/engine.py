@@ -86,7 +86,6 @@ class Engine:
         self._recovering: BoolArray = np.zeros(runs, dtype=np.bool_)
         self._recovery_end: FloatArray = np.zeros(runs)
         self._recovery_level: IntArray = np.zeros(runs, dtype=np.int64)
-        self._demand: IntArray = np.zeros(runs, dtype=np.int64)
         self._newest: IntArray = np.full((runs, levels), NONE, dtype=np.int64)
         self._newest[:, levels - 1] = 0
         self._flush_position: IntArray = np.full((runs, levels), NONE, dtype=np.int64)
@@ -209,7 +208,6 @@ class Engine:
         """The next failure of each run in ``rows`` happens now."""
         strike = self._failures.take(rows)
         demand = self._demanded(rows, strike.levels, strike.rows, strike.nodes)
-        self._demand[rows] = demand
         levels = self._level_index.size
         self.failures_by_level += np.bincount(demand, minlength=levels)
         first = self.first_demand_seconds[rows]
@@ -232,20 +230,19 @@ class Engine:
         self._interrupt_flushes(rows, demand)
 
     def _demanded(self, rows: IntArray, levels: IntArray, struck: IntArray, nodes: IntArray) -> IntArray:
-        """The level that each run needs now: by decree of the failure, of what lies broken, of the recovery it hit."""
-        before = np.where(self._recovering[rows], self._demand[rows], 0)
+        """The level that each failure demands: by decree, by what lies broken, by the recovery that it hit.
+
+        What an earlier failure demanded needs no memory: the copies below are gone until the recovery ends.
+        """
         if self._damage is not None:
             self._damage.strike(rows[struck], nodes)
-            levels = np.maximum(levels, self._damage.lowest_surviving_level(rows))
-            return np.maximum(before, levels)
-        demand = np.maximum(before, levels)
-        if self._rules.second_failure == "escalate":
-            # [Sato 3.4.2]: a failure of the level being read, or of one above, makes that level useless.
-            reading = self._recovery_level[rows]
-            top = self._level_index.size - 1
-            worse = self._recovering[rows] & (levels >= reading)
-            demand = np.where(worse, np.minimum(np.maximum(demand, reading + 1), top), demand)
-        return demand
+            return np.maximum(levels, self._damage.lowest_surviving_level(rows))
+        if self._rules.second_failure == "retry":
+            return levels
+        # [Sato 3.4.2]: a failure of the level being read, or of one above, makes that level useless.
+        reading = self._recovery_level[rows]
+        worse = self._recovering[rows] & (levels >= reading)
+        return np.where(worse, np.minimum(np.maximum(levels, reading + 1), self._level_index.size - 1), levels)
 
     def _interrupt_flushes(self, rows: IntArray, demand: IntArray) -> None:
         """Flushes whose source is lost are given up; the others go on, or start again after the recovery."""

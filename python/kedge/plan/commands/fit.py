@@ -5,13 +5,18 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import numpy as np
+
 from kedge.plan import cli
 from kedge.plan.catalog import find_system
 from kedge.plan.distributions import GapDistribution, LogNormal, Weibull
 from kedge.plan.errors import PlanError
+from kedge.plan.figure import Figure, Series
 from kedge.plan.fit import Fit, GapFit, LevelFit, classify_by_count, classify_by_placement, fit
+from kedge.plan.report import Section, html_page, png_bytes, write_file
 from kedge.plan.scenario import parse_placement
 from kedge.plan.statistics import Estimate
+from kedge.plan.table import Table
 from kedge.plan.trace import FailureLog, load_trace
 
 DESCRIPTION = """\
@@ -41,6 +46,8 @@ def add(subparsers: cli.Subparsers) -> None:
     parser.add_argument("--merge-seconds", type=float, default=0.0, metavar="S", help="failures this close are one")
     parser.add_argument("--confidence", type=float, default=0.95, metavar="P", help="of the limits (default 0.95)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the tests' bootstrap (default 0)")
+    parser.add_argument("--png", metavar="FILE", help="draw the gaps between failures and what was fitted to them")
+    parser.add_argument("--html", metavar="FILE", help="write the answer as one page")
     cli.add_json_argument(parser)
     parser.set_defaults(run=run)
 
@@ -63,6 +70,12 @@ def run(arguments: argparse.Namespace) -> int:
         confidence=arguments.confidence,
         seed=arguments.seed,
     )
+    if arguments.png:
+        write_file(arguments.png, png_bytes(_gaps_figure(log, result)))
+    if arguments.html:
+        sections = [Section("Rates", tables=[_rates_table(result), _gaps_table(result)], notes=result.notes)]
+        sections.append(Section("Gaps between failures", figures=[_gaps_figure(log, result)]))
+        write_file(arguments.html, html_page(f"Failures in {arguments.failures}", sections))
     if arguments.json:
         cli.print_json(_answer(result, arguments.confidence))
     else:
@@ -147,6 +160,61 @@ def _answer(result: Fit, confidence: float) -> Answer:
     }
 
 
+def _gaps_figure(log: FailureLog, result: Fit) -> Figure:
+    """How often a gap is longer than x: seen, and by each fitted distribution."""
+    gaps = np.sort(np.diff(log.seconds))
+    gaps = gaps[gaps > 0.0]
+    series = []
+    if gaps.size:
+        seen = 1.0 - (np.arange(gaps.size) + 0.5) / gaps.size
+        series.append(Series("seen", gaps.tolist(), seen.tolist()))
+        x = np.geomspace(gaps[0], gaps[-1], 60) if gaps[-1] > gaps[0] else gaps
+        for found in result.total.gaps:
+            curve = np.exp(found.distribution.log_survival(x))
+            series.append(Series(found.distribution.name, x.tolist(), curve.tolist()))
+    return Figure(
+        key="gaps",
+        title="Gaps between failures",
+        source="",
+        x_label="gap (s)",
+        y_label="share of longer gaps",
+        series=series,
+        x_log=True,
+    )
+
+
+def _rates_table(result: Fit) -> Table:
+    rows = [
+        (
+            level.name,
+            level.count,
+            level.rate_per_second.value,
+            level.rate_per_second.low,
+            level.rate_per_second.high,
+            level.mtbf_seconds.value,
+            level.trend_p_value,
+        )
+        for level in (*result.levels, result.total)
+    ]
+    header = ("level", "failures", "rate per second", "low", "high", "MTBF (s)", "p of no trend")
+    return Table("Failure rates", header, rows, f"observed for {_duration(result.exposure_seconds)}")
+
+
+def _gaps_table(result: Fit) -> Table:
+    rows = [
+        (level.name, _described(found.distribution), found.aic, found.distance, found.p_value)
+        for level in (*result.levels, result.total)
+        for found in level.gaps
+    ]
+    note = "p: probability of a larger distance if the gaps do come from the distribution; small rejects it"
+    return Table("Distributions of the gaps", ("level", "distribution", "AIC", "distance", "p"), rows, note)
+
+
+def _described(distribution: GapDistribution) -> str:
+    numbers = (f"{key} {value:.4g}" for key, value in _parameters(distribution).items() if isinstance(value, float))
+    return f"{distribution.name}, {', '.join(numbers)}"
+
+
 def _duration(seconds: float) -> str:
     for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
         if seconds >= 2.0 * size:
@@ -168,16 +236,10 @@ def _text(result: Fit, confidence: float) -> str:
         if level.trend_p_value < 1.0 - confidence:
             lines.append(f"  the rate changes over the time observed (Laplace's test, p = {level.trend_p_value:.2g})")
         for position, found in enumerate(level.gaps):
-            described = ", ".join(
-                f"{key} {value:.4g}"
-                for key, value in _parameters(found.distribution).items()
-                if isinstance(value, float)
-            )
             verdict = "rejected" if found.p_value < 1.0 - confidence else "not rejected"
             best = "  best fit" if position == 0 else ""
             lines.append(
-                f"  {found.distribution.name:<12}{described:<40} {verdict} (p = {found.p_value:.3f}), "
-                f"AIC {found.aic:.1f}{best}"
+                f"  {_described(found.distribution):<52} {verdict} (p = {found.p_value:.3f}), AIC {found.aic:.1f}{best}"
             )
     lines.extend(f"note: {note}" for note in result.notes)
     return "\n".join(lines)

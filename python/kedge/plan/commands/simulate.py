@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kedge.plan import cli
 from kedge.plan.catalog import find_system
 from kedge.plan.errors import PlanError
+from kedge.plan.figure import Figure, Series
 from kedge.plan.model import evaluate
 from kedge.plan.optimum import optimum
 from kedge.plan.parallel import Progress, processors
+from kedge.plan.report import Section, html_page, png_bytes, write_file
 from kedge.plan.scenario import Scenario, model_scenario, parse_scenario
 from kedge.plan.simulate import (
     TRANSITIONS_DEFAULT,
@@ -25,6 +27,7 @@ from kedge.plan.simulate import (
 )
 from kedge.plan.statistics import Estimate
 from kedge.plan.system import System
+from kedge.plan.table import Cell, Table
 
 DESCRIPTION = """\
 Simulate a system by discrete events, as its [simulation] table says: failures (exponential, Weibull, log-normal, or
@@ -66,6 +69,8 @@ def add(subparsers: cli.Subparsers) -> None:
     parser.add_argument("--jobs", type=int, metavar="RUNS", help="also simulate RUNS jobs of work_seconds to their end")
     parser.add_argument("--survive-hours", type=float, metavar="H", help="also the probability of H hours without ...")
     parser.add_argument("--level", metavar="NAME", help="... a failure of this level or above (default: the highest)")
+    parser.add_argument("--png", metavar="FILE", help="draw where the time goes (with --jobs: how long jobs take)")
+    parser.add_argument("--html", metavar="FILE", help="write the answer as one page")
     cli.add_json_argument(parser)
     parser.set_defaults(run=run)
 
@@ -88,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         progress=progress,
     )
     answer = _answer(system, interval, counts, result, arguments.confidence)
+    figures = [_shares_figure(system, result)]
     if arguments.jobs is not None:
         jobs = simulate_jobs(
             system,
@@ -99,8 +105,14 @@ def run(arguments: argparse.Namespace) -> int:
             confidence=arguments.confidence,
         )
         answer["jobs"] = _jobs_answer(jobs)
+        figures.append(_jobs_figure(system, jobs))
     if arguments.survive_hours is not None:
         answer["survival"] = _survival(system, scenario, interval, counts, arguments)
+    if arguments.png:
+        write_file(arguments.png, png_bytes(figures[-1]))
+    if arguments.html:
+        sections = [Section("Answer", tables=[_answer_table(answer)]), Section("Figures", figures=figures)]
+        write_file(arguments.html, html_page(f"Checkpoint simulation: {system.name}", sections))
     if arguments.json:
         cli.print_json(answer)
     else:
@@ -204,6 +216,49 @@ def _survival(
         confidence=arguments.confidence,
     )
     return {"hours": arguments.survive_hours, "level": name, **_limits("probability", estimate)}
+
+
+def _shares_figure(system: System, result: Efficiency) -> Figure:
+    names = tuple(result.shares)
+    return Figure(
+        key="shares",
+        title=f"Where the time goes: {system.name}",
+        source="",
+        x_label="",
+        y_label="share of the time",
+        series=[Series("simulated", range(len(names)), [result.shares[name] for name in names])],
+        bars=True,
+        categories=names,
+    )
+
+
+def _jobs_figure(system: System, jobs: Jobs) -> Figure:
+    """Up to 200 points of the distribution of the jobs' times."""
+    count = min(200, jobs.seconds.size)
+    shares = [(point + 1) / count for point in range(count)]
+    return Figure(
+        key="jobs",
+        title=f"How long {jobs.seconds.size} jobs take: {system.name}",
+        source="",
+        x_label="seconds",
+        y_label="share of the jobs that have ended",
+        series=[Series("simulated", [jobs.quantile_seconds(share) for share in shares], shares)],
+    )
+
+
+def _answer_table(answer: Answer) -> Table:
+    """Every number of the answer, nested ones under their path."""
+    rows: list[tuple[Cell, Cell]] = []
+
+    def enter(prefix: str, entries: Mapping[str, object]) -> None:
+        for key, value in entries.items():
+            if isinstance(value, Mapping):
+                enter(f"{prefix}{key}: ", value)
+            else:
+                rows.append((prefix + key, value if isinstance(value, (str, int, float)) else str(value)))
+
+    enter("", answer)
+    return Table("Simulated", ("what", "value"), rows)
 
 
 def _text(system: System, answer: Answer) -> str:
