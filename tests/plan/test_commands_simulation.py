@@ -128,6 +128,7 @@ def test_pictures_and_pages_hold_the_numbers(system: str, tmp_path: Path, capsys
         (["--transitions", "3"], "transitions = 3: allowed is a whole number from 16"),
         (["--confidence", "2"], "confidence = 2.0: allowed is a number from 0.5 to below 1"),
         (["--seed", "-1"], "--seed = -1"),
+        (["--interval", "10"], "--interval = '10': allowed is at least 20 s, a checkpoint of level 'xor'"),
         (["--interval", "30", "--counts", "3"], "level[1].latency_seconds = 620.0: allowed is at most"),
         (["--distribution", "weibull"], "simulation.shape = None"),
         (["--level", "disk", "--survive-hours", "2"], "--level = 'disk': allowed is the name of a level: xor, store"),

@@ -15,6 +15,7 @@ from typing import Any
 
 from kedge.plan.commands import COMMANDS
 from kedge.plan.errors import PlanError
+from kedge.plan.system import System
 
 DESCRIPTION = """\
 Plan checkpoint and restart: how often to checkpoint to which level, what efficiency to expect, which storage
@@ -53,14 +54,23 @@ def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def parse_interval(text: str) -> float:
-    """--interval as seconds; PlanError where it is not a positive number."""
+def parse_interval(text: str, system: System | None = None) -> float:
+    """--interval as seconds; PlanError where it is not a positive number.
+
+    With ``system``, an interval shorter than a checkpoint of the fastest level is refused too: more than half of
+    the time would go into checkpoints, which is a unit mistaken, not a choice.
+    """
     try:
         value = float(text)
     except ValueError:
         raise PlanError("--interval", text, "a number of seconds above 0") from None
     if not math.isfinite(value) or value <= 0.0:
         raise PlanError("--interval", text, "a number of seconds above 0")
+    if system is not None and value < system.levels[0].overhead_seconds:
+        fastest = system.levels[0]
+        raise PlanError(
+            "--interval", text, f"at least {fastest.overhead_seconds:g} s, a checkpoint of level {fastest.name!r}"
+        )
     return value
 
 

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.system is None:
         raise PlanError("SYSTEM", None, "a TOML file or the name of a shipped system (--list names them)")
     system = find_system(arguments.system)
-    interval = None if arguments.interval is None else cli.parse_interval(arguments.interval)
+    interval = None if arguments.interval is None else cli.parse_interval(arguments.interval, system)
     counts = None if arguments.counts is None else cli.parse_counts(arguments.counts, len(system.levels))
     advice = advise(system, objective=arguments.objective, interval_seconds=interval, counts=counts)
     if arguments.schedule:

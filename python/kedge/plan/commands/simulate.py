@@ -150,7 +150,7 @@ def _scenario(system: System, arguments: argparse.Namespace) -> Scenario:
 
 def _choice(system: System, arguments: argparse.Namespace) -> tuple[float, tuple[int, ...]]:
     """Interval and counts as given; what is left out is the model's optimum."""
-    interval = None if arguments.interval is None else cli.parse_interval(arguments.interval)
+    interval = None if arguments.interval is None else cli.parse_interval(arguments.interval, system)
     counts = None if arguments.counts is None else cli.parse_counts(arguments.counts, len(system.levels))
     if interval is not None and (counts is not None or len(system.levels) == 1):
         return interval, counts or ()

@@ -74,7 +74,7 @@ def add(subparsers: cli.Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Carry the command out; returns the exit code."""
     system = find_system(arguments.system)
-    interval = None if arguments.interval is None else cli.parse_interval(arguments.interval)
+    interval = None if arguments.interval is None else cli.parse_interval(arguments.interval, system)
     counts = None if arguments.counts is None else cli.parse_counts(arguments.counts, len(system.levels))
     if not 0.1 <= arguments.every <= 86400.0:
         raise PlanError("--every", arguments.every, "from 0.1 to 86400 seconds")
