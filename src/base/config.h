@@ -28,12 +28,12 @@ enum class KeyType { kBool, kInt64, kDouble, kString, kBytes, kDuration };
 enum class KeyScope { kNode, kJob };
 
 struct KeySpec {
-  std::string name;          // "section.key"; inside a table list only "key"
+  std::string name = {};          // "section.key"; inside a table list only "key"
   KeyType type = KeyType::kString;
-  std::string default_text;  // as a person would write it; "auto" where auto_allowed
+  std::string default_text = {};  // as a person would write it; "auto" where auto_allowed
   KeyScope scope = KeyScope::kJob;
-  std::string doc;           // one line
-  std::string unit = {};     // for people, where the type does not say it: "versions"
+  std::string doc = {};   // one line
+  std::string unit = {};  // for people, where the type does not say it: "versions"
   // "auto" is accepted, and means that the product computes the value. Readers ask IsAuto first.
   bool auto_allowed = false;
   // In a table list: the entry must name it.
@@ -48,10 +48,10 @@ struct KeySpec {
 
 // An array of tables: [[tier]]. Its variable, KEDGE_TIER, holds a TOML array: [{name="ssd", path="/ssd"}].
 struct TableListSpec {
-  std::string name;
+  std::string name = {};
   KeyScope scope = KeyScope::kNode;
-  std::string doc;
-  std::vector<KeySpec> keys;
+  std::string doc = {};
+  std::vector<KeySpec> keys = {};
 };
 
 class ConfigRegistry {
@@ -121,12 +121,12 @@ class ConfigTable {
 struct ConfigSources {
   // This file, which must exist; otherwise the first that exists of $KEDGE_CONFIG (which must exist when set),
   // ./kedge.toml, $XDG_CONFIG_HOME/kedge/kedge.toml or ~/.config/kedge/kedge.toml, /etc/kedge/kedge.toml.
-  std::optional<std::string> file;
+  std::optional<std::string> file = {};
   bool search_files = true;
   // Variables and their values; only KEDGE_*, XDG_CONFIG_HOME and HOME are looked at.
-  std::map<std::string, std::string> environment;
+  std::map<std::string, std::string> environment = {};
   // Keys and texts set by the program, as an environment variable would write them.
-  std::vector<std::pair<std::string, std::string>> overrides;
+  std::vector<std::pair<std::string, std::string>> overrides = {};
 
   static ConfigSources FromProcess();
 };

@@ -3,6 +3,8 @@
 
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
+// toml++ 3.3 asserts in parse_key what the code below it then reports as an error: "[.]" would abort the program.
+#define TOML_ASSERT(expression) static_cast<void>(0)
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
