@@ -33,10 +33,10 @@ class Collector {
   };
   Silence SilenceOf(const std::string& job, uint32_t attempt);
   void CollectName(const std::string& job, const std::string& name);
-  void Consider(const VersionInfo& info, int64_t newest_complete, const std::set<std::string>& referenced);
+  void Consider(const VersionInfo& info, int64_t newest_complete, References* references);
   void CollectTemporary(const std::string& job, const Temporary& temporary);
   void RemoveAs(GarbageItem::Kind kind, const VersionInfo& info, const std::string& why,
-                const std::set<std::string>& referenced);
+                References* references);
   void Finish(const VersionInfo& info);
 
   const Catalog& catalog_;
@@ -113,9 +113,9 @@ void Collector::CollectName(const std::string& job, const std::string& name) {
     const bool complete = info.complete || (options_.dry_run && info.finishable);
     if (complete) newest_complete = std::max(newest_complete, info.generation.version);
   }
-  const Result<std::set<std::string>> referenced = ReferencedGenerations(catalog_, job, {});
-  if (!referenced.ok()) return Problem(referenced.status().WithContext("nothing of '" + name + "' was removed"));
-  for (const VersionInfo& info : *versions) Consider(info, newest_complete, *referenced);
+  Result<References> references = References::Read(catalog_, job);
+  if (!references.ok()) return Problem(references.status().WithContext("nothing of '" + name + "' was removed"));
+  for (const VersionInfo& info : *versions) Consider(info, newest_complete, &*references);
 }
 
 void Collector::Finish(const VersionInfo& info) {
@@ -128,32 +128,31 @@ void Collector::Finish(const VersionInfo& info) {
       {GarbageItem::Kind::kFinished, info.generation.ToString(), "all its images are there", info.image_bytes});
 }
 
-void Collector::Consider(const VersionInfo& info, int64_t newest_complete, const std::set<std::string>& referenced) {
+void Collector::Consider(const VersionInfo& info, int64_t newest_complete, References* references) {
   if (info.unknown) return Problem(Status(Code::kUnsupported, info.generation.ToString() + ": " + info.reason));
   if (info.pinned || info.finishable) return;
-  if (info.removed) return RemoveAs(GarbageItem::Kind::kEmptied, info, "nothing refers to it any more", referenced);
+  if (info.removed) return RemoveAs(GarbageItem::Kind::kEmptied, info, "nothing refers to it any more", references);
   if (info.complete) {
     if (!info.superseded) return;
-    return RemoveAs(GarbageItem::Kind::kSuperseded, info, "a later taking of the version is complete", referenced);
+    return RemoveAs(GarbageItem::Kind::kSuperseded, info, "a later taking of the version is complete", references);
   }
   const Silence silence = SilenceOf(info.generation.job, info.generation.attempt);
   if (!silence.silent) return;
   const bool needless = info.generation.version <= newest_complete;
   if (!needless && silence.seconds <= options_.incomplete_age_seconds) return;
   RemoveAs(GarbageItem::Kind::kIncomplete, info,
-           fmt::format("{}; its attempt has been silent for {:.0f} s", info.reason, silence.seconds), referenced);
+           fmt::format("{}; its attempt has been silent for {:.0f} s", info.reason, silence.seconds), references);
 }
 
 void Collector::RemoveAs(GarbageItem::Kind kind, const VersionInfo& info, const std::string& why,
-                         const std::set<std::string>& referenced) {
+                         References* references) {
   const Generation& generation = info.generation;
-  // What others refer to only loses its records, and that is retention's to do for complete versions.
-  const std::string folder = layout::RelativeToJob(generation.job, layout::GenerationFolder(generation));
-  if (referenced.contains(folder)) return;
+  if (references->ReferTo(generation)) return;  // its objects are needed
   if (!options_.dry_run) {
     bool emptied = false;
-    const Status removed = kind == GarbageItem::Kind::kSuperseded ? RemoveVersion(catalog_, generation, {})
-                                                                  : RemoveGeneration(catalog_, info, {}, &emptied);
+    const Status removed = kind == GarbageItem::Kind::kSuperseded
+                               ? RemoveVersion(catalog_, generation, {})
+                               : RemoveGeneration(catalog_, info, references, &emptied);
     if (!removed.ok()) return Problem(removed);
   }
   report_.items.push_back({kind, generation.ToString(), why, info.image_bytes});

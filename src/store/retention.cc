@@ -9,23 +9,20 @@ namespace kedge {
 
 namespace {
 
-// Those that go. `versions` is newest first. Pinned ones do not count against `keep`.
+// The complete ones that go, oldest first. `versions` is newest first. Pinned ones do not count against `keep`.
 std::vector<const VersionInfo*> Candidates(const std::vector<VersionInfo>& versions, const RetentionOptions& options) {
   std::vector<const VersionInfo*> candidates;
   uint32_t kept = 0;
   for (const VersionInfo& info : versions) {
-    if (info.removed) {
+    if (!info.complete || info.pinned) continue;
+    if (info.superseded || kept >= std::max(options.keep, 1U)) {
       candidates.push_back(&info);
-    } else if (info.complete && !info.pinned) {
-      if (info.superseded || kept >= std::max(options.keep, 1U)) {
-        candidates.push_back(&info);
-      } else {
-        ++kept;
-      }
+    } else {
+      ++kept;
     }
   }
   std::erase_if(candidates, [&](const VersionInfo* info) { return options.in_use.contains(info->generation); });
-  std::reverse(candidates.begin(), candidates.end());  // oldest first
+  std::reverse(candidates.begin(), candidates.end());
   return candidates;
 }
 
@@ -39,10 +36,6 @@ Status EnsureKeptAreDurable(const Catalog& catalog, const std::vector<VersionInf
     if (info.complete && !goes) keys.push_back(layout::VersionKey(info.generation));
   }
   return catalog.store().EnsureDurable(keys);
-}
-
-std::string RelativeFolder(const Generation& generation) {
-  return layout::RelativeToJob(generation.job, layout::GenerationFolder(generation));
 }
 
 // Marked first: from then on it is no version, whatever of its records is still there after a crash.
@@ -61,9 +54,8 @@ Status Empty(const Catalog& catalog, const Generation& generation) {
 
 }  // namespace
 
-Result<std::set<std::string>> ReferencedGenerations(const Catalog& catalog, const std::string& job,
-                                                    const std::set<Generation>& except) {
-  std::set<std::string> referenced;
+Result<References> References::Read(const Catalog& catalog, const std::string& job) {
+  References references;
   KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> folders, catalog.store().List(layout::NamesFolder(job)));
   for (const StoreEntry& folder : folders) {
     const std::string key = layout::NamesFolder(job) + '/' + folder.name + "/name";
@@ -73,38 +65,61 @@ Result<std::set<std::string>> ReferencedGenerations(const Catalog& catalog, cons
     if (!name.ok()) return name.status();
     KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, job, name->name));
     for (const VersionInfo& info : versions) {
-      if (except.contains(info.generation) || info.foreign) continue;
-      // What is not understood may refer to anything.
+      if (info.foreign) continue;
       if (info.unknown) return Status(Code::kUnsupported, info.generation.ToString() + ": " + info.reason);
-      referenced.insert(info.references.begin(), info.references.end());
+      if (!info.references.empty()) references.by_generation_[info.generation] = info.references;
     }
   }
-  return referenced;
+  return references;
 }
 
-Status RemoveGeneration(const Catalog& catalog, const VersionInfo& info, const std::set<std::string>& referenced,
-                        bool* emptied) {
+bool References::ReferTo(const Generation& generation) const {
+  const std::string folder = layout::RelativeToJob(generation.job, layout::GenerationFolder(generation));
+  return std::any_of(by_generation_.begin(), by_generation_.end(), [&](const auto& entry) {
+    return entry.first != generation && std::binary_search(entry.second.begin(), entry.second.end(), folder);
+  });
+}
+
+Status RemoveGeneration(const Catalog& catalog, const VersionInfo& info, References* references, bool* emptied) {
   const Generation& generation = info.generation;
-  *emptied = referenced.contains(RelativeFolder(generation));
-  if (*emptied) return info.removed ? Status::Ok() : Empty(catalog, generation);
-  return catalog.store().RemoveFolder(layout::GenerationFolder(generation), layout::VersionKey(generation),
-                                      catalog.owner());
+  *emptied = references->ReferTo(generation);
+  if (*emptied && info.removed) return Status::Ok();
+  if (*emptied) {
+    KEDGE_RETURN_IF_ERROR(Empty(catalog, generation));
+  } else {
+    KEDGE_RETURN_IF_ERROR(catalog.store().RemoveFolder(layout::GenerationFolder(generation),
+                                                       layout::VersionKey(generation), catalog.owner()));
+  }
+  references->Forget(generation);
+  return Status::Ok();
 }
 
 Status ApplyRetention(const Catalog& catalog, const std::string& job, const std::string& name,
                       const RetentionOptions& options, RetentionReport* report) {
+  RetentionReport ignored;
+  if (report == nullptr) report = &ignored;
   KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, job, name));
   const std::vector<const VersionInfo*> candidates = Candidates(versions, options);
-  if (candidates.empty()) return Status::Ok();
+  std::vector<VersionInfo> emptied;  // whose objects may go once nothing refers to them
+  for (const VersionInfo& info : versions) {
+    if (info.removed && !options.in_use.contains(info.generation)) emptied.push_back(info);
+  }
+  if (candidates.empty() && emptied.empty()) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(EnsureKeptAreDurable(catalog, versions, candidates));
-  std::set<Generation> going;
-  for (const VersionInfo* info : candidates) going.insert(info->generation);
-  KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> referenced, ReferencedGenerations(catalog, job, going));
+  KEDGE_ASSIGN_OR_RETURN(References references, References::Read(catalog, job));
   for (const VersionInfo* info : candidates) {
-    bool emptied = false;
-    KEDGE_RETURN_IF_ERROR(RemoveGeneration(catalog, *info, referenced, &emptied));
-    if (report == nullptr || (emptied && info->removed)) continue;
-    (emptied ? report->emptied : report->removed).push_back(info->generation);
+    bool only_emptied = false;
+    KEDGE_RETURN_IF_ERROR(RemoveGeneration(catalog, *info, &references, &only_emptied));
+    (only_emptied ? report->emptied : report->removed).push_back(info->generation);
+    if (!only_emptied) continue;
+    emptied.push_back(*info);
+    emptied.back().removed = true;
+  }
+  // After all records that could refer to them.
+  for (const VersionInfo& info : emptied) {
+    bool still_needed = false;
+    KEDGE_RETURN_IF_ERROR(RemoveGeneration(catalog, info, &references, &still_needed));
+    if (!still_needed) report->removed.push_back(info.generation);
   }
   return Status::Ok();
 }
@@ -128,10 +143,9 @@ Status RemoveVersion(const Catalog& catalog, const Generation& generation, const
     }
     KEDGE_RETURN_IF_ERROR(EnsureKeptAreDurable(catalog, versions, {&*found}));
   }
-  KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> referenced,
-                         ReferencedGenerations(catalog, generation.job, {generation}));
+  KEDGE_ASSIGN_OR_RETURN(References references, References::Read(catalog, generation.job));
   bool emptied = false;
-  return RemoveGeneration(catalog, *found, referenced, &emptied);
+  return RemoveGeneration(catalog, *found, &references, &emptied);
 }
 
 Status PinVersion(const Catalog& catalog, const Generation& generation) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,8 +27,8 @@ struct RetentionReport {
   std::vector<Generation> emptied;  // no version any more; objects kept for another version
 };
 
-// Applies `options` to one name, oldest first: complete versions beyond `keep`, complete ones that are superseded, and
-// emptied ones that nothing refers to any more. What is incomplete is garbage.h's business. Stops at the first error; what
+// Applies `options` to one name: first complete versions beyond `keep` and complete ones that are superseded, oldest first;
+// then emptied ones that nothing refers to any more. What is incomplete is garbage.h's business. Stops at the first error; what
 // is in `report` (may be null) is done. Any number of processes may do so at a time.
 Status ApplyRetention(const Catalog& catalog, const std::string& job, const std::string& name,
                       const RetentionOptions& options, RetentionReport* report);
@@ -40,12 +41,21 @@ Status RemoveVersion(const Catalog& catalog, const Generation& generation, const
 Status PinVersion(const Catalog& catalog, const Generation& generation);
 Status UnpinVersion(const Catalog& catalog, const Generation& generation);
 
-// The generation folders, relative to the job's, that generations of the job (but for those in `except`) refer to.
-Result<std::set<std::string>> ReferencedGenerations(const Catalog& catalog, const std::string& job,
-                                                    const std::set<Generation>& except);
+// Which generation of a job has chunks in which others' objects.
+class References {
+ public:
+  // Of all generations of the job. kUnsupported: one of them is not understood, and may refer to anything.
+  static Result<References> Read(const Catalog& catalog, const std::string& job);
+  // Whether one that is still there, other than itself, refers to it.
+  bool ReferTo(const Generation& generation) const;
+  void Forget(const Generation& removed) { by_generation_.erase(removed); }
 
-// Removes or empties one generation, asking nothing; for retention and gc. *emptied says which.
-Status RemoveGeneration(const Catalog& catalog, const VersionInfo& info, const std::set<std::string>& referenced,
-                        bool* emptied);
+ private:
+  std::map<Generation, std::vector<std::string>> by_generation_;  // only of those that refer to any
+};
+
+// Removes one generation and forgets it in `references`, or empties it where they still need it (*emptied). Asks nothing
+// else; for retention and gc.
+Status RemoveGeneration(const Catalog& catalog, const VersionInfo& info, References* references, bool* emptied);
 
 }  // namespace kedge

@@ -1,0 +1,163 @@
+#include "store/testing/version_maker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/crc32c.h"
+#include "store/versions.h"
+
+namespace kedge::testing {
+
+namespace {
+
+constexpr uint64_t kAlignBytes = 4096;
+
+uint64_t AlignUp(uint64_t offset) { return (offset + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }
+
+uint64_t SeedOf(const ImageIdentity& identity, uint32_t region) {
+  const Generation& generation = identity.generation;
+  uint64_t seed = MixSeed(static_cast<uint64_t>(generation.version), generation.attempt);
+  seed = MixSeed(seed, generation.take);
+  seed = MixSeed(seed, (uint64_t{identity.rank} << 32) | region);
+  for (const char c : generation.name) seed = MixSeed(seed, static_cast<unsigned char>(c));
+  return seed;
+}
+
+std::byte ByteOf(uint64_t seed, uint64_t offset) {
+  return static_cast<std::byte>((seed >> (offset % 8 * 8)) + offset / 8);
+}
+
+// Cuts the regions into extents and packs these into chunks.
+void LayOut(const MakerOptions& options, ImageRecord* image) {
+  for (uint32_t region = 0; region < image->regions.size(); ++region) {
+    for (uint64_t at = 0; at < image->regions[region].bytes;) {
+      if (image->chunks.empty() || image->chunks.back().bytes == options.chunk_bytes) {
+        const uint64_t offset =
+            image->chunks.empty() ? 0 : AlignUp(image->chunks.back().object_offset + options.chunk_bytes);
+        image->chunks.push_back({0, offset, 0});
+      }
+      Chunk& chunk = image->chunks.back();
+      const uint64_t bytes = std::min({options.piece_bytes, image->regions[region].bytes - at,
+                                       options.chunk_bytes - chunk.bytes});
+      image->extents.push_back({region, at, bytes, static_cast<uint32_t>(image->chunks.size() - 1), chunk.bytes, 0});
+      chunk.bytes += bytes;
+      at += bytes;
+    }
+  }
+}
+
+Status CheckImage(const Catalog& catalog, const StoredImage& image) {
+  const ImageRecord& record = image.record;
+  for (const Extent& extent : record.extents) {
+    const Chunk& chunk = record.chunks[extent.chunk];
+    const std::string key = ChunkObjectKey(image, chunk);
+    KEDGE_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectReader> object, catalog.store().OpenObject(key));
+    Buffer bytes(extent.bytes);
+    KEDGE_RETURN_IF_ERROR(object->ReadAt(chunk.object_offset + extent.chunk_offset, bytes));
+    const uint64_t seed = SeedOf(record.identity, extent.region);
+    for (uint64_t i = 0; i < extent.bytes; ++i) {
+      if (bytes[i] == ByteOf(seed, extent.region_offset + i)) continue;
+      return Status(Code::kCorrupt, fmt::format("{}: region {}, byte {} is wrong", record.identity.ToString(),
+                                                extent.region, extent.region_offset + i));
+    }
+    if (crc32c::Compute(bytes.data(), bytes.size()) != extent.crc32c) {
+      return Status(Code::kCorrupt, record.identity.ToString() + ": right bytes, wrong checksum");
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+std::byte ContentByte(const ImageIdentity& identity, uint32_t region, uint64_t offset) {
+  return ByteOf(SeedOf(identity, region), offset);
+}
+
+ImageRecord MakeImage(const ImageIdentity& identity, const MakerOptions& options, Buffer* object) {
+  ImageRecord image;
+  image.identity = identity;
+  image.wall_time_ns = 1;
+  for (size_t i = 0; i < options.region_bytes.size(); ++i) {
+    Region& region = image.regions.emplace_back();
+    region.id = static_cast<int32_t>(i * 10);
+    region.bytes = options.region_bytes[i];
+  }
+  LayOut(options, &image);
+  Buffer bytes(image.chunks.empty() ? 0 : AlignUp(image.chunks.back().object_offset + image.chunks.back().bytes));
+  for (Extent& extent : image.extents) {
+    std::byte* const at = bytes.data() + image.chunks[extent.chunk].object_offset + extent.chunk_offset;
+    const uint64_t seed = SeedOf(identity, extent.region);
+    for (uint64_t i = 0; i < extent.bytes; ++i) at[i] = ByteOf(seed, extent.region_offset + i);
+    extent.crc32c = crc32c::Compute(at, extent.bytes);
+  }
+  if (object != nullptr) *object = std::move(bytes);
+  return image;
+}
+
+Status WriteImage(ObjectWriter& writer, const ImageRecord& image, ByteSpan object, ImageEntry* entry) {
+  Buffer record;
+  KEDGE_RETURN_IF_ERROR(EncodeImageRecord(image, &record));
+  *entry = {image.identity.rank,
+            layout::ImageObject(image.identity.rank),
+            object.size(),
+            record.size(),
+            crc32c::Compute(record.data(), record.size()),
+            image.RegionBytes()};
+  if (!object.empty()) {
+    KEDGE_RETURN_IF_ERROR(writer.WriteAt(0, object));
+    KEDGE_RETURN_IF_ERROR(writer.FlushHint(0, object.size(), false));
+  }
+  return writer.WriteAt(object.size(), record);
+}
+
+Result<FinishOutcome> PublishRanks(const Catalog& catalog, const Generation& generation, uint32_t first, uint32_t count,
+                                   const MakerOptions& options) {
+  KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation));
+  PartRecord part;
+  part.generation = generation;
+  part.ranks = options.ranks;
+  std::vector<std::unique_ptr<ObjectWriter>> writers;
+  std::vector<ObjectWriter*> pointers;
+  Status status;
+  for (uint32_t rank = first; rank < first + count && status.ok(); ++rank) {
+    Buffer object;
+    const ImageRecord image = MakeImage({generation, rank, options.ranks}, options, &object);
+    auto writer =
+        catalog.store().CreateObject(layout::ImageKey(generation, rank), catalog.owner(), object.size());
+    status = writer.status();
+    if (!status.ok()) break;
+    writers.push_back(std::move(*writer));
+    pointers.push_back(writers.back().get());
+    status = WriteImage(*pointers.back(), image, object, &part.images.emplace_back());
+  }
+  if (!status.ok()) {
+    for (ObjectWriter* writer : pointers) static_cast<void>(writer->Abandon());
+    return status;
+  }
+  const PublishOutcome outcome = PublishImages(catalog, pointers, part);
+  for (const Status& one : outcome.images) KEDGE_RETURN_IF_ERROR(one);
+  KEDGE_RETURN_IF_ERROR(outcome.commit);
+  return outcome.finish;
+}
+
+Status TakeVersion(const Catalog& catalog, const Generation& generation, const MakerOptions& options) {
+  for (uint32_t first = 0; first < options.ranks; first += options.ranks_per_part) {
+    const uint32_t count = std::min(options.ranks_per_part, options.ranks - first);
+    KEDGE_ASSIGN_OR_RETURN(const FinishOutcome outcome, PublishRanks(catalog, generation, first, count, options));
+    const bool last = first + count == options.ranks;
+    if (last && !outcome.complete) return Status(Code::kIncomplete, generation.ToString() + " is not complete");
+  }
+  return Status::Ok();
+}
+
+Status CheckVersion(const Catalog& catalog, const Generation& generation) {
+  KEDGE_ASSIGN_OR_RETURN(const VersionRecord version, ReadVersionRecord(catalog, generation));
+  for (uint32_t rank = 0; rank < version.ranks; ++rank) {
+    KEDGE_ASSIGN_OR_RETURN(const StoredImage image, ReadImage(catalog, generation, rank));
+    KEDGE_RETURN_IF_ERROR(CheckImage(catalog, image));
+  }
+  return Status::Ok();
+}
+
+}  // namespace kedge::testing

@@ -1,0 +1,46 @@
+// Takes whole versions through the catalog as agents do, with contents that follow from who they belong to, so that any
+// reader can tell whether it got the right bytes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "format/image_record.h"
+#include "store/catalog.h"
+#include "store/publish.h"
+
+namespace kedge::testing {
+
+struct MakerOptions {
+  uint32_t ranks = 2;
+  uint32_t ranks_per_part = 1;
+  std::vector<uint64_t> region_bytes = {5000, 0, 77};
+  uint64_t chunk_bytes = 4096;
+  uint64_t piece_bytes = 1500;
+};
+
+// The byte at `offset` of a region of an image; no two images of a test agree in many.
+std::byte ContentByte(const ImageIdentity& identity, uint32_t region, uint64_t offset);
+
+// The record of an image whose chunks lie one after the other in its own object, and the bytes of that object before the
+// record: `object` may be null.
+ImageRecord MakeImage(const ImageIdentity& identity, const MakerOptions& options, Buffer* object);
+
+// Writes the image's object. The entry is what a part record needs.
+Status WriteImage(ObjectWriter& writer, const ImageRecord& image, ByteSpan object, ImageEntry* entry);
+
+// Creates, writes and publishes the images of [first, first + count) as one part, and finishes the version when it can.
+// Retries nothing; abandons what failed.
+Result<FinishOutcome> PublishRanks(const Catalog& catalog, const Generation& generation, uint32_t first, uint32_t count,
+                                   const MakerOptions& options);
+
+// All ranks, part by part. Ok when the version is complete.
+Status TakeVersion(const Catalog& catalog, const Generation& generation, const MakerOptions& options);
+
+// Reads every rank of a complete version and compares every byte of every region.
+Status CheckVersion(const Catalog& catalog, const Generation& generation);
+
+}  // namespace kedge::testing
