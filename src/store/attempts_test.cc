@@ -1,0 +1,213 @@
+// Who holds a job: every way in which an attempt ends, and every way in which it does not.
+#include "store/attempts.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "os/testing/simulated_file_system.h"
+#include "store/posix_store.h"
+#include "store/testing/version_maker.h"
+
+namespace kedge {
+namespace {
+
+constexpr int64_t kNsPerSecond = 1'000'000'000;
+
+class AttemptsTest : public ::testing::Test {
+ protected:
+  AttemptsTest()
+      : store_(MakePosixStore(fs_, {.path = "/store"})),
+        catalog_(Catalog::OpenOrCreate(*store_, {"node1", 0, "r0"}).value()) {}
+
+  // A launch on `host`, whose processes live as `alive_` says.
+  AttemptRequest From(const std::string& host, int64_t pid, const std::string& boot = "boot-1") {
+    AttemptRequest request;
+    request.job = "job";
+    request.host = host;
+    request.boot_id = boot;
+    request.pid = pid;
+    request.process_start_time = 100;
+    request.lease_seconds = 60;
+    request.ranks = 4;
+    request.is_alive = [this](int64_t process, uint64_t) { return alive_.contains(process); };
+    return request;
+  }
+  uint32_t Acquire(const AttemptRequest& request) {
+    const auto record = AcquireAttempt(catalog_, request);
+    EXPECT_TRUE(record.ok()) << record.status().ToString();
+    return record.ok() ? record->attempt : 0;
+  }
+  // Makes the record so much older.
+  void Age(const std::string& key, double seconds) {
+    const std::string path = "/store/" + key;
+    const int64_t modified_ns = fs_.Stat(path).value().modified_ns;
+    ASSERT_TRUE(fs_.SetModifiedTime(path, modified_ns - static_cast<int64_t>(seconds * kNsPerSecond)).ok());
+  }
+
+  os::testing::SimulatedFileSystem fs_;
+  std::unique_ptr<Store> store_;
+  Catalog catalog_;
+  std::set<int64_t> alive_ = {10, 20};
+};
+
+TEST_F(AttemptsTest, TheFirstIsOneAndItsRecordSaysWho) {
+  const AttemptRecord record = AcquireAttempt(catalog_, From("a", 10)).value();
+  EXPECT_EQ(record.attempt, 1u);
+  const auto newest = NewestAttempt(catalog_, From("b", 20)).value();
+  ASSERT_TRUE(newest.has_value());
+  EXPECT_TRUE(newest->live);
+  EXPECT_EQ(newest->record, record);
+  EXPECT_EQ(record.host, "a");
+  EXPECT_EQ(record.ranks, 4u);
+}
+
+TEST_F(AttemptsTest, ALiveHolderIsNamed) {
+  ASSERT_EQ(Acquire(From("a", 10)), 1u);
+  for (const AttemptRequest& request : {From("b", 20), From("a", 20)}) {
+    const Status status = AcquireAttempt(catalog_, request).status();
+    EXPECT_EQ(status.code(), Code::kBusy);
+    EXPECT_NE(status.message().find("held by attempt 1 (process 10 on a, lease renewed"), std::string::npos)
+        << status.message();
+  }
+  AttemptRequest other_job = From("b", 20);
+  other_job.job = "other";
+  EXPECT_EQ(Acquire(other_job), 1u);
+}
+
+TEST_F(AttemptsTest, AnEndedAttemptIsFreeAtOnce) {
+  ASSERT_EQ(Acquire(From("a", 10)), 1u);
+  ASSERT_TRUE(EndAttempt(catalog_, "job", 1).ok());
+  ASSERT_TRUE(EndAttempt(catalog_, "job", 1).ok()) << "again";
+  EXPECT_EQ(NewestAttempt(catalog_, From("b", 20)).value()->why, "ended");
+  EXPECT_EQ(Acquire(From("b", 20)), 2u);
+}
+
+TEST_F(AttemptsTest, ADeadProcessFreesTheJobOnItsHostOnly) {
+  ASSERT_EQ(Acquire(From("a", 10)), 1u);
+  alive_.erase(10);
+  EXPECT_EQ(AcquireAttempt(catalog_, From("b", 20)).status().code(), Code::kBusy) << "b cannot know";
+  EXPECT_EQ(Acquire(From("a", 20)), 2u);
+  EXPECT_EQ(NewestAttempt(catalog_, From("a", 20)).value()->record.attempt, 2u);
+}
+
+TEST_F(AttemptsTest, ABootFreesTheJob) {
+  ASSERT_EQ(Acquire(From("a", 10)), 1u);
+  EXPECT_EQ(Acquire(From("a", 10, "boot-2")), 2u) << "the same pid, of another boot";
+}
+
+TEST_F(AttemptsTest, ALeaseRunsOutByTheStoresClock) {
+  ASSERT_EQ(Acquire(From("a", 10)), 1u);
+  Age(layout::AttemptKey("job", 1), 59);
+  EXPECT_EQ(AcquireAttempt(catalog_, From("b", 20)).status().code(), Code::kBusy);
+  ASSERT_TRUE(RenewAttempt(catalog_, "job", 1).ok());
+  Age(layout::AttemptKey("job", 1), 59);
+  EXPECT_EQ(AcquireAttempt(catalog_, From("b", 20)).status().code(), Code::kBusy) << "it was renewed";
+  Age(layout::AttemptKey("job", 1), 2);
+  const auto newest = NewestAttempt(catalog_, From("b", 20)).value();
+  EXPECT_NE(newest->why.find("its lease of 60 s ran out 1.0 s ago"), std::string::npos) << newest->why;
+  EXPECT_EQ(Acquire(From("b", 20)), 2u);
+}
+
+TEST_F(AttemptsTest, WhoWasTakenOverIsTold) {
+  ASSERT_EQ(Acquire(From("a", 10)), 1u);
+  Age(layout::AttemptKey("job", 1), 100);
+  ASSERT_EQ(Acquire(From("b", 20)), 2u);
+  const Status status = RenewAttempt(catalog_, "job", 1);
+  EXPECT_EQ(status.code(), Code::kBusy);
+  EXPECT_NE(status.message().find("attempt 2 has taken over"), std::string::npos) << status.message();
+  EXPECT_TRUE(RenewAttempt(catalog_, "job", 2).ok());
+}
+
+TEST_F(AttemptsTest, WaitsForTheLeaseToRunOutAndNoLonger) {
+  AttemptRequest first = From("a", 10);
+  first.lease_seconds = 0.3;
+  ASSERT_EQ(Acquire(first), 1u);
+  AttemptRequest second = From("b", 20);
+  second.wait = std::chrono::milliseconds(50);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(AcquireAttempt(catalog_, second).status().code(), Code::kBusy);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(50));
+  // The simulated clock does not run while we sleep; somebody else's end is what the waiting notices.
+  second.wait = std::chrono::seconds(30);
+  std::thread ender([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_TRUE(EndAttempt(catalog_, "job", 1).ok());
+  });
+  EXPECT_EQ(Acquire(second), 2u);
+  ender.join();
+}
+
+TEST_F(AttemptsTest, OfManyThatRaceOneWins) {
+  std::atomic<int> won = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      const auto record = AcquireAttempt(catalog_, From("a", 10));
+      if (record.ok()) ++won;
+      EXPECT_TRUE(record.ok() || record.status().code() == Code::kBusy) << record.status().ToString();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(won, 1);
+}
+
+TEST_F(AttemptsTest, NumbersExceedThoseOfGenerationsThere) {
+  const Generation copied{catalog_.id(), "job", "wave", 1, 41, 1};
+  ASSERT_TRUE(testing::TakeVersion(catalog_, copied, {}).ok());
+  EXPECT_EQ(Acquire(From("a", 10)), 42u);
+}
+
+TEST_F(AttemptsTest, ATornRecordHoldsNothing) {
+  ASSERT_TRUE(catalog_.EnsureJob("job").ok());
+  ASSERT_TRUE(store_->PutIfAbsent(layout::AttemptKey("job", 1), {}, {}, Folders::kCreate).ok());
+  EXPECT_EQ(Acquire(From("a", 10)), 2u);
+}
+
+TEST_F(AttemptsTest, AForeignRecordIsRefused) {
+  ASSERT_TRUE(catalog_.EnsureJob("job").ok());
+  Buffer foreign;
+  Encode(AttemptRecord{{.high = 1, .low = 1}, "job", 1, "x", "y", 1, 1, 60, 1, 1}, &foreign);
+  ASSERT_TRUE(store_->PutIfAbsent(layout::AttemptKey("job", 1), foreign, {}, Folders::kCreate).ok());
+  EXPECT_EQ(AcquireAttempt(catalog_, From("a", 10)).status().code(), Code::kMismatch);
+}
+
+TEST_F(AttemptsTest, AgentsThatDrainGiveSignsOfLifeAndHoldUpNobody) {
+  EXPECT_EQ(SilentSeconds(catalog_, "job", 1).status().code(), Code::kNotFound);
+  ASSERT_EQ(Acquire(From("a", 10)), 1u);
+  Age(layout::AttemptKey("job", 1), 1000);
+  EXPECT_NEAR(SilentSeconds(catalog_, "job", 1).value(), 1000, 1);
+  ASSERT_TRUE(MarkDraining(catalog_, "job", 1).ok());
+  EXPECT_LT(SilentSeconds(catalog_, "job", 1).value(), 1);
+  Age(layout::AttemptDrainKey("job", 1), 500);
+  EXPECT_NEAR(SilentSeconds(catalog_, "job", 1).value(), 500, 1);
+  ASSERT_TRUE(MarkDraining(catalog_, "job", 1).ok());
+  EXPECT_LT(SilentSeconds(catalog_, "job", 1).value(), 1);
+  EXPECT_EQ(Acquire(From("b", 20)), 2u);
+}
+
+TEST_F(AttemptsTest, BadRequestsAreRefused) {
+  AttemptRequest request = From("a", 10);
+  request.lease_seconds = 0;
+  EXPECT_EQ(AcquireAttempt(catalog_, request).status().code(), Code::kInvalidArgument);
+  request = From("a", 10);
+  request.ranks = 0;
+  EXPECT_EQ(AcquireAttempt(catalog_, request).status().code(), Code::kInvalidArgument);
+  request = From("a", 10);
+  request.job = "";
+  EXPECT_EQ(AcquireAttempt(catalog_, request).status().code(), Code::kInvalidArgument);
+}
+
+TEST_F(AttemptsTest, ThisProcessIsAliveToItself) {
+  AttemptRequest self = RequestOfThisProcess("job", 60, 1);
+  ASSERT_EQ(Acquire(self), 1u);
+  EXPECT_EQ(AcquireAttempt(catalog_, self).status().code(), Code::kBusy);
+  // Another process with that pid, in other words: started at another time.
+  self.process_start_time += 1;
+  ASSERT_TRUE(EndAttempt(catalog_, "job", 1).ok());
+  ASSERT_EQ(Acquire(self), 2u);
+  EXPECT_EQ(Acquire(RequestOfThisProcess("job", 60, 1)), 3u);
+}
+
+}  // namespace
+}  // namespace kedge
