@@ -92,6 +92,8 @@ KEDGE_API int kedge_finalize(kedge_context* context, int drain);
 
 /* The sentence that belongs to the last error of this thread; "" after none. Valid until the thread's next call. */
 KEDGE_API const char* kedge_error_message(void);
+/* For a library on top of this one (a bootstrap): sets this thread's message and returns `status`. */
+KEDGE_API int kedge_report_error(int status, const char* message);
 KEDGE_API const char* kedge_status_name(int status);
 KEDGE_API const char* kedge_version_string(void);
 
@@ -234,7 +236,7 @@ KEDGE_API int kedge_cleanup(kedge_context* context, const char* name);
 KEDGE_API int kedge_pin(kedge_context* context, const char* name, int64_t version, int pinned);
 
 typedef struct kedge_statistics {
-  size_t struct_size;
+  size_t struct_size; /* set by the caller */
   uint64_t checkpoints;
   uint64_t checkpoints_inline; /* taken synchronously because there was no agent or no tier with room */
   uint64_t bytes_captured;

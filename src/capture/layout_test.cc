@@ -60,7 +60,9 @@ TEST(Layout, HoldsItsRulesForRandomRegions) {
     }
     uint64_t position = 0;
     for (uint64_t region : regions) {
-      if (region >= limits.piece_bytes) EXPECT_THAT(starts, ::testing::Contains(position));
+      if (region >= limits.piece_bytes) {
+        EXPECT_THAT(starts, ::testing::Contains(position));
+      }
       position += region;
     }
   }

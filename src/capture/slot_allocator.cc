@@ -3,8 +3,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
 namespace kedge {
 namespace {
+
+// A capture that needs a slot waits this long for the successor of an agent that died.
+constexpr Duration kAgentReturnTimeout = std::chrono::seconds(15);
+constexpr Duration kPauseWithoutAgent = std::chrono::milliseconds(10);
 
 // The agent answers Failed where neither tier nor store has room.
 Status FailureOf(const AgentMessage& message) {
@@ -37,15 +45,25 @@ Result<AgentMessage> SlotAllocator::TakeAnswer(Ahead* ahead, uint64_t bytes, con
   Request(ahead, bytes);
   if (!ahead->answer) {
     const int64_t begin = SystemClock().NowNs();
-    while (!ahead->answer && !channel_->lost() && !deadline.Passed()) {
-      if (ahead->requested == 0) Request(ahead, bytes);  // the ring was full, or the session was attached again
-      channel_->WaitForMessage(deadline.Remaining());
+    std::optional<Deadline> return_of_agent;
+    while (!ahead->answer && !deadline.Passed()) {
+      if (!channel_->lost()) {
+        return_of_agent.reset();
+        Request(ahead, bytes);  // anew when the ring was full, or the session was attached again
+        channel_->WaitForMessage(deadline.Remaining());
+      } else if (!return_of_agent) {
+        return_of_agent.emplace(SystemClock(), kAgentReturnTimeout);
+      } else if (return_of_agent->Passed()) {
+        break;
+      } else {
+        std::this_thread::sleep_for(kPauseWithoutAgent);
+      }
       pump_();
     }
     waited_ += Duration(SystemClock().NowNs() - begin);
   }
   if (!ahead->answer) {
-    if (channel_->lost()) return Status(Code::kUnavailable, "the agent is gone");
+    if (channel_->lost()) return Status(Code::kUnavailable, "the agent is gone, and no other could be started in time");
     return Status(Code::kTimeout, "the agent has not assigned a slot: its tiers are full, and the flush that would free "
                                   "one has not ended");
   }
@@ -157,12 +175,6 @@ std::vector<SlotRange> SlotAllocator::HeldAfterAgentLoss() {
   }
   if (open_) held.push_back(open_->range);
   return held;
-}
-
-void SlotAllocator::Reset() {
-  open_.reset();
-  open_ahead_ = Ahead{PlaceKind::kOpenSlot, 0, {}};
-  full_ahead_ = Ahead{PlaceKind::kFullChunk, 0, {}};
 }
 
 std::optional<SlotRange> SlotAllocator::Unused() const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -47,12 +48,10 @@ class SlotAllocator {
   // The slots of this session that a new agent must know of: open, assigned ahead. Requests that nobody answered are
   // forgotten, to be asked again.
   std::vector<SlotRange> HeldAfterAgentLoss();
-  // Nothing is held any more: the session is new.
-  void Reset();
-
   // The part of a slot that was assigned last and has not been used, for populating the mapping ahead.
   std::optional<SlotRange> Unused() const;
-  Duration waited() const { return waited_; }
+  // Time spent waiting for slots since the last call of this.
+  Duration TakeWaited() { return std::exchange(waited_, Duration{}); }
 
  private:
   struct Slot {

@@ -47,14 +47,19 @@ bool MpiIsUsable() {
 }  // namespace
 
 int kedge_mpi_init(MPI_Comm communicator, const kedge_options* options, kedge_context** out) {
-  if (out == nullptr || communicator == MPI_COMM_NULL) return KEDGE_ERROR_INVALID_ARGUMENT;
+  if (out == nullptr) return kedge_report_error(KEDGE_ERROR_INVALID_ARGUMENT, "kedge_mpi_init: out is null");
   *out = nullptr;
-  if (!MpiIsUsable()) return KEDGE_ERROR_FAILED_PRECONDITION;
+  if (!MpiIsUsable()) {
+    return kedge_report_error(KEDGE_ERROR_FAILED_PRECONDITION, "kedge_mpi_init: call it between MPI_Init and MPI_Finalize");
+  }
+  if (communicator == MPI_COMM_NULL) {
+    return kedge_report_error(KEDGE_ERROR_INVALID_ARGUMENT, "kedge_mpi_init: the communicator is MPI_COMM_NULL");
+  }
   auto* duplicate = new (std::nothrow) Communicator;
-  if (duplicate == nullptr) return KEDGE_ERROR_NO_SPACE;
+  if (duplicate == nullptr) return kedge_report_error(KEDGE_ERROR_NO_SPACE, "kedge_mpi_init: out of memory");
   if (MPI_Comm_dup(communicator, &duplicate->handle) != MPI_SUCCESS) {
     delete duplicate;
-    return KEDGE_ERROR_UNAVAILABLE;
+    return kedge_report_error(KEDGE_ERROR_UNAVAILABLE, "kedge_mpi_init: MPI_Comm_dup failed");
   }
   MPI_Comm_set_errhandler(duplicate->handle, MPI_ERRORS_RETURN);
 

@@ -17,6 +17,9 @@ constexpr std::string_view kUnderstood[] = {"scratch",          "persistent",   
 constexpr std::string_view kWithoutMeaning[] = {"failure_domain", "axl_type",   "aggregated", "max_parallelism",
                                                 "threaded",       "log_prefix", "daos_pool",  "daos_cont"};
 
+// More versions than any run takes.
+constexpr int kKeepAll = 1000000000;
+
 template <size_t kCount>
 bool Contains(const std::string_view (&keys)[kCount], std::string_view key) {
   return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
@@ -103,7 +106,7 @@ class Translator {
     KEDGE_RETURN_IF_ERROR(Path("scratch", "job.scratch"));
     KEDGE_RETURN_IF_ERROR(Path("persistent", "store.path"));
     KEDGE_RETURN_IF_ERROR(Mode());
-    // 0 keeps all, in VELOC as here.
+    // 0, the default, keeps all.
     KEDGE_RETURN_IF_ERROR(Versions("max_versions", "keep.versions"));
     KEDGE_RETURN_IF_ERROR(Versions("scratch_versions", "keep.local"));
     KEDGE_RETURN_IF_ERROR(PersistentInterval());
@@ -156,7 +159,8 @@ class Translator {
 
   Status Versions(const std::string& key, std::string_view target) {
     KEDGE_ASSIGN_OR_RETURN(const auto value, Integer(key, 0));
-    Override(target, std::to_string(value.value_or(0)));
+    const int count = value.value_or(0);
+    Override(target, std::to_string(count == 0 ? kKeepAll : count));
     return Status::Ok();
   }
 

@@ -6,8 +6,29 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <system_error>
+#include <utility>
 
 namespace kedge::os {
+
+Result<std::thread> StartThread(const std::string& name, std::function<void()> body) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  Result<std::thread> thread = Status(Code::kUnavailable, "no thread for " + name);
+  try {
+    thread = std::thread([name, body = std::move(body)] {
+      SetThreadName(name);
+      body();
+    });
+  } catch (const std::system_error&) {
+    // What the status says.
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
 
 Status SetThreadNice(int nice) {
   // On Linux the priority of PRIO_PROCESS belongs to the thread; 0 is the calling one.

@@ -1,11 +1,18 @@
-// Settings of the calling thread: priority for processor and devices, name. Flush workers run low in both.
+// Threads of the library: started so that they take none of the application's signals, and settings of the calling one
+// (priority for processor and devices, name). Flush workers run low in both.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <thread>
 
 #include "base/status.h"
 
 namespace kedge::os {
+
+// A thread with every signal blocked, so that the application's handlers run on its own threads. kUnavailable when the
+// system gives no thread.
+Result<std::thread> StartThread(const std::string& name, std::function<void()> body);
 
 enum class IoClass { kNormal, kBestEffortLow, kIdle };
 

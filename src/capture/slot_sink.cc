@@ -1,0 +1,172 @@
+// See slot_sink.h.
+#include "capture/slot_sink.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/crc32c.h"
+#include "store/layout.h"
+#include "store/publish.h"
+
+namespace kedge {
+namespace {
+
+// Progress only makes flushing early: it never takes the ring's last entries from what must get through.
+constexpr uint32_t kRingReserve = kClientRingEntries / 8;
+
+}  // namespace
+
+ClientMessage SlotSink::MessageOf(ClientMessageKind kind) const {
+  ClientMessage message{};
+  message.kind = kind;
+  message.image_serial = serial_;
+  return message;
+}
+
+Status SlotSink::Begin(const ImageIdentity& identity, uint64_t announced_bytes) {
+  identity_ = identity;
+  ++serial_;
+  announced_bytes_ = announced_bytes;
+  announced_ = false;
+  placement_.identity = identity;
+  placement_.tiers = context_.tier_keys;
+  placement_.chunks.clear();
+  through_.reset();
+  object_offset_ = 0;
+  captured_ = CapturedBytes{};
+  return Status::Ok();
+}
+
+Result<Tier*> SlotSink::TierOf(const SlotRange& range) const {
+  if (range.tier >= context_.tiers.size() || range.slot >= context_.tiers[range.tier]->info().slots) {
+    return Status(Code::kInternal, fmt::format("the agent assigned slot {} of tier {}, which is not there", range.slot, range.tier));
+  }
+  return context_.tiers[range.tier];
+}
+
+Result<ChunkTarget> SlotSink::OpenChunk(uint32_t chunk, uint64_t bytes) {
+  chunk_ = chunk;
+  through_.reset();
+  auto place = IsSmall(bytes) ? context_.slots->TakeOpen(bytes, WaitDeadline()) : context_.slots->TakeFull(bytes, WaitDeadline());
+  if (!place.ok()) return place.status();
+  if (place->through) return OpenThrough(chunk, bytes);
+  place_ = place->range;
+  KEDGE_ASSIGN_OR_RETURN(tier_, TierOf(place_));
+  if (!IsSmall(bytes)) KEDGE_RETURN_IF_ERROR(Announce());
+  std::byte* slot = tier_->SlotMemory(place_.slot);
+  return ChunkTarget{slot == nullptr ? nullptr : slot + place_.offset};
+}
+
+Result<ChunkTarget> SlotSink::OpenThrough(uint32_t chunk, uint64_t bytes) {
+  KEDGE_RETURN_IF_ERROR(PrepareGeneration(*context_.catalog, identity_.generation));
+  const std::string key = layout::ChunkKey(identity_.generation, identity_.rank, chunk);
+  KEDGE_ASSIGN_OR_RETURN(through_, context_.catalog->store().CreateObject(key, context_.catalog->owner(), bytes));
+  place_ = SlotRange{};
+  place_.bytes = bytes;
+  return ChunkTarget{};
+}
+
+void SlotSink::ExpectChunk(uint64_t bytes) {
+  if (!IsSmall(bytes)) context_.slots->ExpectFull(bytes);
+}
+
+bool SlotSink::GrowChunk(uint64_t extra_bytes) { return !through_ && context_.slots->GrowOpen(&place_, extra_bytes); }
+
+Status SlotSink::Write(uint64_t offset, const std::byte* data, uint64_t bytes) {
+  if (!through_) return tier_->Write(place_.slot, place_.offset + offset, data, bytes);
+  KEDGE_RETURN_IF_ERROR(through_->WriteAt(offset, {data, bytes}));
+  return through_->FlushHint(offset, bytes, /*wait=*/false);
+}
+
+void SlotSink::Progress(uint64_t bytes) {
+  if (!announced_ || through_ || context_.channel->Room() < kRingReserve) return;
+  ClientMessage message = MessageOf(ClientMessageKind::kProgress);
+  message.chunk = chunk_;
+  message.range = place_;
+  message.object_offset = object_offset_;
+  message.amount = bytes;
+  (void)context_.channel->TryPush(message);
+}
+
+Status SlotSink::CloseChunk(uint64_t bytes, ImageRecord* record) {
+  Placement& placement = placement_.chunks.emplace_back();
+  placement.bytes = bytes;
+  if (through_) {
+    KEDGE_RETURN_IF_ERROR(through_->Commit());
+    record->objects.push_back(layout::RelativeToJob(identity_.generation.job, through_->key()));
+    record->chunks.push_back(Chunk{static_cast<uint32_t>(record->objects.size()), 0, bytes});
+    placement.kind = PlacementKind::kStore;
+    captured_.through += bytes;
+    through_.reset();
+    return Status::Ok();
+  }
+  placement.tier = place_.tier;
+  placement.slot = place_.slot;
+  placement.slot_generation = place_.slot_generation;
+  placement.offset = place_.offset;
+  record->chunks.push_back(Chunk{0, object_offset_, bytes});
+  object_offset_ = AlignChunkOffset(object_offset_ + bytes);
+  (tier_->info().kind == TierKind::kMemory ? captured_.memory : captured_.directory) += bytes;
+  return Status::Ok();
+}
+
+Result<SlotRange> SlotSink::StoreInOpenSlot(ByteSpan bytes) {
+  KEDGE_ASSIGN_OR_RETURN(const AssignedPlace place, context_.slots->TakeOpen(bytes.size(), WaitDeadline()));
+  if (place.through) {
+    return Status(Code::kNoSpace, fmt::format("no tier has room for the {} bytes of an image record", bytes.size()));
+  }
+  KEDGE_ASSIGN_OR_RETURN(Tier* const tier, TierOf(place.range));
+  if (std::byte* slot = tier->SlotMemory(place.range.slot)) {
+    std::memcpy(slot + place.range.offset, bytes.data(), bytes.size());
+  } else {
+    KEDGE_RETURN_IF_ERROR(tier->Write(place.range.slot, place.range.offset, bytes.data(), bytes.size()));
+  }
+  return place.range;
+}
+
+Status SlotSink::Announce() {
+  if (announced_) return Status::Ok();
+  buffer_.clear();
+  EncodeImageIdentity(identity_, &buffer_);
+  ClientMessage message = MessageOf(ClientMessageKind::kImageBegin);
+  KEDGE_ASSIGN_OR_RETURN(message.range, StoreInOpenSlot(buffer_));
+  message.amount = announced_bytes_;
+  KEDGE_RETURN_IF_ERROR(context_.channel->Push(message, WaitDeadline()));
+  announced_ = true;
+  return Status::Ok();
+}
+
+Status SlotSink::End(const ImageRecord& record) {
+  buffer_.clear();
+  KEDGE_RETURN_IF_ERROR(EncodeImageRecord(record, &buffer_));
+  const uint64_t record_bytes = buffer_.size();
+  KEDGE_RETURN_IF_ERROR(EncodePlacementTable(placement_, &buffer_));
+  ClientMessage message = MessageOf(ClientMessageKind::kImageEnd);
+  KEDGE_ASSIGN_OR_RETURN(message.range, StoreInOpenSlot(buffer_));
+  message.object_offset = record_bytes;
+  message.amount = crc32c::Compute(buffer_.data(), buffer_.size());
+  KEDGE_RETURN_IF_ERROR(context_.channel->Push(message, WaitDeadline()));
+  ++images_ended_;
+  placement_.chunks.clear();
+  return Status::Ok();
+}
+
+void SlotSink::Abort() {
+  if (through_) (void)through_->Abandon();
+  through_.reset();
+  placement_.chunks.clear();
+  // Lost with the agent at worst: its successor drops images that never ended.
+  (void)context_.channel->TryPush(MessageOf(ClientMessageKind::kImageAbort));
+}
+
+std::vector<SlotRange> SlotSink::HeldSlots() const {
+  std::vector<SlotRange> held;
+  for (const Placement& placement : placement_.chunks) {
+    if (placement.kind != PlacementKind::kSlot) continue;
+    held.push_back(SlotRange{placement.tier, placement.slot, placement.slot_generation, placement.offset, placement.bytes});
+  }
+  return held;
+}
+
+}  // namespace kedge

@@ -1,0 +1,88 @@
+// Captures an image into slots of local tiers and hands it to the agent through the mailbox.
+//
+// Chunks below a piece are packed into the open slot; greater ones get a slot each, and the agent is told after every piece
+// how far they are, so that it flushes while the capture goes on. The image record, followed by the placement table, comes
+// last, and ImageEnd makes the image the agent's: from then on the application may change its memory, or die.
+// A chunk for which no tier has room goes to the store as an object of its own.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "capture/image_sink.h"
+#include "capture/slot_allocator.h"
+#include "format/node_records.h"
+#include "store/catalog.h"
+#include "tier/tier.h"
+
+namespace kedge {
+
+// What a session gives to each image; all of it outlives the sink. Guarded by the context's lock.
+struct SlotSinkContext {
+  AgentChannel* channel = nullptr;
+  SlotAllocator* slots = nullptr;
+  std::vector<Tier*> tiers;             // by SlotRange::tier
+  std::vector<std::string> tier_keys;   // the same order
+  LayoutLimits limits;
+  const Catalog* catalog = nullptr;     // for chunks that go through
+  Duration wait_timeout{};              // for a slot
+};
+
+// Captured bytes by where they went.
+struct CapturedBytes {
+  uint64_t memory = 0;
+  uint64_t directory = 0;
+  uint64_t through = 0;
+};
+
+class SlotSink final : public ImageSink {
+ public:
+  explicit SlotSink(SlotSinkContext context) : context_(std::move(context)) {}
+
+  const LayoutLimits& limits() const override { return context_.limits; }
+  Status Begin(const ImageIdentity& identity, uint64_t announced_bytes) override;
+  Result<ChunkTarget> OpenChunk(uint32_t chunk, uint64_t bytes) override;
+  void ExpectChunk(uint64_t bytes) override;
+  bool GrowChunk(uint64_t extra_bytes) override;
+  Status Write(uint64_t offset, const std::byte* data, uint64_t bytes) override;
+  void Progress(uint64_t bytes) override;
+  Status CloseChunk(uint64_t bytes, ImageRecord* record) override;
+  Status End(const ImageRecord& record) override;
+  void Abort() override;
+
+  // Images begun in this session so far.
+  uint64_t serial() const { return serial_; }
+  // Of these, handed to the agent.
+  uint64_t images_ended() const { return images_ended_; }
+  // Of the image since Begin.
+  const CapturedBytes& captured() const { return captured_; }
+  // The slots that hold chunks of the image under way.
+  std::vector<SlotRange> HeldSlots() const;
+
+ private:
+  bool IsSmall(uint64_t bytes) const { return bytes < context_.limits.piece_bytes; }
+  Deadline WaitDeadline() const { return Deadline(SystemClock(), context_.wait_timeout); }
+  Result<Tier*> TierOf(const SlotRange& range) const;
+  // Tells the agent once, ahead of the first progress, which image this is.
+  Status Announce();
+  Result<SlotRange> StoreInOpenSlot(ByteSpan bytes);
+  Result<ChunkTarget> OpenThrough(uint32_t chunk, uint64_t bytes);
+  ClientMessage MessageOf(ClientMessageKind kind) const;
+
+  const SlotSinkContext context_;
+  ImageIdentity identity_;
+  uint64_t serial_ = 0;
+  uint64_t images_ended_ = 0;
+  uint64_t announced_bytes_ = 0;
+  bool announced_ = false;
+  PlacementTable placement_;
+  uint32_t chunk_ = 0;
+  SlotRange place_{};                      // of the open chunk
+  Tier* tier_ = nullptr;                   // of the open chunk
+  std::unique_ptr<ObjectWriter> through_;  // instead, when it goes through
+  uint64_t object_offset_ = 0;
+  CapturedBytes captured_;
+  Buffer buffer_;
+};
+
+}  // namespace kedge

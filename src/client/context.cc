@@ -1,0 +1,110 @@
+// See context.h.
+#include "client/context.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "base/log.h"
+#include "client/start.h"
+#include "os/files.h"
+#include "store/attempts.h"
+
+namespace kedge::client {
+namespace {
+
+constexpr Duration kAgentReturnTimeout = std::chrono::seconds(15);
+
+Result<Collective> MakeCollective(const kedge_bootstrap* given) {
+  if (given == nullptr) return Collective();
+  kedge_bootstrap bootstrap{};
+  std::memcpy(static_cast<void*>(&bootstrap), given, std::min(given->struct_size, sizeof bootstrap));
+  // From here on `user` is released, also when the rest of it makes no sense.
+  Collective collective(bootstrap);
+  if (bootstrap.ranks < 1 || bootstrap.rank < 0 || bootstrap.rank >= bootstrap.ranks) {
+    return Status(Code::kInvalidArgument, fmt::format("bootstrap: rank {} of {} ranks", bootstrap.rank, bootstrap.ranks));
+  }
+  if (bootstrap.ranks > 1 && (bootstrap.allgather == nullptr || bootstrap.broadcast == nullptr || bootstrap.barrier == nullptr)) {
+    return Status(Code::kInvalidArgument, "bootstrap: with several ranks allgather, broadcast and barrier must all be set");
+  }
+  return collective;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Context>> Context::Create(const kedge_options* options, const kedge_bootstrap* bootstrap) {
+  KEDGE_ASSIGN_OR_RETURN(Collective collective, MakeCollective(bootstrap));
+  KEDGE_ASSIGN_OR_RETURN(os::ForkGuard guard, os::ForkGuard::Create());
+  std::unique_ptr<Context> context(new Context(std::move(guard)));
+  context->core.collective = std::move(collective);
+  KEDGE_RETURN_IF_ERROR(context->Start(options));
+  return context;
+}
+
+Status Context::Start(const kedge_options* options) {
+  core.statistics.struct_size = sizeof core.statistics;
+  KEDGE_RETURN_IF_ERROR(core.collective.Agree(ReadSettings(options, &core)));
+  KEDGE_RETURN_IF_ERROR(AgreeOnAttempt(&core));
+  MakeParts();
+  Status status = session->Start();
+  if (status.ok()) status = watcher_->Start();
+  status = core.collective.Agree(status);
+  if (!status.ok()) (void)Finalize(/*drain=*/false);
+  return status;
+}
+
+void Context::MakeParts() {
+  // On tmpfs, or on the job's own local tier.
+  const std::string& scratch = core.job.keys.scratch;
+  const std::string files = os::JoinPath(scratch.empty() ? core.node.run_folder : scratch, "files");
+  ledger = std::make_unique<Ledger>(&*core.catalog, core.job.job, core.attempt);
+  session = std::make_unique<Session>(&core, ledger.get());
+  checkpointer = std::make_unique<Checkpointer>(&core, ledger.get(), session.get(), files);
+  restarter = std::make_unique<Restarter>(&core, ledger.get(), session.get(), files);
+  levels = std::make_unique<Levels>(&core, ledger.get(), session.get());
+  watcher_ = std::make_unique<Watcher>(&core, session.get());
+  checkpointer->files().RemoveLeftovers();
+}
+
+void Context::AwaitAgent() {
+  const TakenVersion* newest = ledger->Newest();
+  if (newest == nullptr || newest->in_store) return;
+  const Deadline deadline(SystemClock(), kAgentReturnTimeout);
+  while (!session->attached() && !deadline.Passed()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    session->Pump();
+  }
+}
+
+Status Context::Finalize(bool drain) {
+  Status status;
+  {
+    const std::lock_guard lock(core.mutex);
+    checkpointer->Abandon();
+    restarter->Abandon();
+    if (drain) {
+      AwaitAgent();
+      status = levels->Drain(core.job.wait_timeout);
+    }
+    session->Pump();
+    if (auto failure = session->TakeFailure()) {
+      status = failure->status.WithContext(fmt::format("the flush of '{}' version {} failed", failure->name, failure->version));
+    }
+    session->Goodbye();
+  }
+  watcher_->Stop();
+  if (core.rank() == 0 && !core.superseded.load()) {
+    Status ended = EndAttempt(*core.catalog, core.job.job, core.attempt);
+    if (!ended.ok()) LogWarning("client", "the lease of job '{}' runs out by itself: {}", core.job.job, ended.message());
+  }
+  return status;
+}
+
+Context::~Context() {
+  if (watcher_) watcher_->Stop();
+}
+
+}  // namespace kedge::client

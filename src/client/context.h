@@ -1,0 +1,43 @@
+// The object behind kedge_context: a core and the parts that work on it, made by init and ended by finalize.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "base/status.h"
+#include "client/checkpointer.h"
+#include "client/core.h"
+#include "client/ledger.h"
+#include "client/levels.h"
+#include "client/restarter.h"
+#include "client/session.h"
+#include "client/watcher.h"
+
+namespace kedge::client {
+
+class Context {
+ public:
+  // Collective over the bootstrap, which is released on failure, too.
+  static Result<std::unique_ptr<Context>> Create(const kedge_options* options, const kedge_bootstrap* bootstrap);
+  ~Context();
+
+  // What finalize does before the context is destroyed.
+  Status Finalize(bool drain);
+
+  Core core;
+  std::unique_ptr<Ledger> ledger;
+  std::unique_ptr<Session> session;
+  std::unique_ptr<Checkpointer> checkpointer;
+  std::unique_ptr<Restarter> restarter;
+  std::unique_ptr<Levels> levels;
+
+ private:
+  explicit Context(os::ForkGuard guard) : core(std::move(guard)) {}
+  Status Start(const kedge_options* options);
+  void MakeParts();
+  void AwaitAgent();
+
+  std::unique_ptr<Watcher> watcher_;
+};
+
+}  // namespace kedge::client

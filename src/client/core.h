@@ -1,0 +1,61 @@
+// What the parts of a context share: who this rank is, where its data goes, and the lock around all of it.
+//
+// A context is a Core and the parts that work on it, one concern each: ledger (versions and takes), checkpointer, restarter,
+// levels (wait, test, ...), session (the agent), watcher (the background thread). Calls of the application hold `mutex`;
+// the watcher takes it for moments only.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/config.h"
+#include "base/status.h"
+#include "capture/layout.h"
+#include "client/collective.h"
+#include "client/region_table.h"
+#include "kedge/kedge.h"
+#include "os/file_system.h"
+#include "os/fork_guard.h"
+#include "session/config_keys.h"
+#include "store/catalog.h"
+
+namespace kedge::client {
+
+struct Core {
+  explicit Core(os::ForkGuard guard) : fork_guard(std::move(guard)) {}
+
+  const os::ForkGuard fork_guard;
+  mutable std::mutex mutex;
+  // The thread that runs a call-back of the application under the lock: its calls on this context are refused, not hung.
+  std::atomic<std::thread::id> callback_thread{};
+
+  NodeSettings node;
+  JobSettings job;
+  // Node keys that the job sets itself: for the handshake, and for an agent that is started.
+  std::vector<std::pair<std::string, std::string>> node_keys;
+  Collective collective;
+  uint32_t ranks_on_node = 1;
+
+  os::FileSystem* file_system = nullptr;
+  std::unique_ptr<Store> store;
+  std::optional<Catalog> catalog;  // set once init has succeeded
+  uint32_t attempt = 0;
+  // The job was taken over by a newer attempt: nothing may be published any more.
+  std::atomic<bool> superseded{false};
+
+  RegionTable regions;
+  kedge_statistics statistics{};
+
+  uint32_t rank() const { return collective.rank(); }
+  uint32_t ranks() const { return collective.ranks(); }
+  // Sizes that hold where no agent says otherwise.
+  LayoutLimits InlineLimits() const {
+    return {node.chunk_bytes.value_or(kChunkBytesDefault), node.piece_bytes};
+  }
+};
+
+}  // namespace kedge::client

@@ -1,0 +1,138 @@
+// See image_opener.h.
+#include "client/image_opener.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/log.h"
+#include "store/publish.h"
+#include "store/versions.h"
+
+namespace kedge::client {
+namespace {
+
+constexpr Duration kAgentTimeout = std::chrono::seconds(30);
+
+RestoreCandidate CandidateOf(const Generation& generation, uint32_t ranks) {
+  return {generation.version, generation.attempt, generation.take, ranks};
+}
+
+bool HoldsRank(const std::vector<PartRecord>& parts, uint32_t rank) {
+  return std::any_of(parts.begin(), parts.end(), [&](const PartRecord& part) {
+    return std::any_of(part.images.begin(), part.images.end(), [&](const ImageEntry& image) { return image.rank == rank; });
+  });
+}
+
+}  // namespace
+
+OpenImage::~OpenImage() {
+  // Should it get lost, the pins end with the session.
+  if (connection_) (void)connection_->Call<DoneReply>(CloseImageRequest{handle_}, kAgentTimeout);
+}
+
+Status ImageOpener::AddStored(const std::string& name, uint32_t rank, std::vector<RestoreCandidate>* candidates) {
+  auto versions = ListVersions(*core_->catalog, core_->job.job, name);
+  if (versions.status().code() == Code::kNotFound) return Status::Ok();
+  if (!versions.ok()) return versions.status();
+  for (const VersionInfo& version : *versions) {
+    bool usable = version.complete;
+    // Whoever finds all parts finishes the version; a part with this rank's image is a good source in any case.
+    if (!usable && version.finishable) {
+      const auto outcome = FinishVersion(*core_->catalog, version.generation);
+      usable = outcome.ok() && outcome->complete;
+    }
+    if (!usable && version.ranks > 0) {
+      const auto parts = ReadParts(*core_->catalog, version.generation);
+      usable = parts.ok() && HoldsRank(*parts, rank);
+    }
+    if (usable) candidates->push_back(CandidateOf(version.generation, version.ranks));
+  }
+  return Status::Ok();
+}
+
+Status ImageOpener::AddLocal(const std::string& name, uint32_t rank, std::vector<RestoreCandidate>* candidates) {
+  session_->Pump();
+  const auto connection = session_->connection();
+  if (!connection) return Status::Ok();
+  LocalVersionsRequest request;
+  request.store_id = core_->catalog->id();
+  request.job = core_->job.job;
+  request.name = name;
+  auto reply = connection->Call<LocalVersionsReply>(request, kAgentTimeout);
+  if (!reply.ok()) return reply.status();
+  for (const LocalVersion& local : reply->versions) {
+    const Generation& generation = local.generation;
+    if (local.rank != rank || generation.store_id != request.store_id || generation.job != request.job || generation.name != name) continue;
+    candidates->push_back(CandidateOf(generation, local.ranks));
+  }
+  return Status::Ok();
+}
+
+Result<std::vector<RestoreCandidate>> ImageOpener::Candidates(const std::string& name, int64_t at_most, uint32_t rank) {
+  KEDGE_RETURN_IF_ERROR(ValidateName(name, "checkpoint name"));
+  std::vector<RestoreCandidate> candidates;
+  const Status local = AddLocal(name, rank, &candidates);
+  const Status stored = AddStored(name, rank, &candidates);
+  for (const Status* status : {&local, &stored}) {
+    if (!status->ok()) LogWarning("client", "rank {}: looking for versions of '{}': {}", core_->rank(), name, status->message());
+  }
+  if (candidates.empty() && !stored.ok()) return stored;
+  if (at_most >= 0) std::erase_if(candidates, [&](const RestoreCandidate& candidate) { return candidate.version > at_most; });
+  SortCandidates(&candidates);
+  return candidates;
+}
+
+Result<std::unique_ptr<OpenImage>> ImageOpener::Open(const std::string& name, const RestoreCandidate& candidate, uint32_t rank) {
+  ImageIdentity identity;
+  identity.generation = {core_->catalog->id(), core_->job.job, name, candidate.version, candidate.attempt, candidate.take};
+  identity.rank = rank;
+  identity.ranks = candidate.ranks;
+  auto local = OpenLocal(identity);
+  if (local.ok()) return local;
+  if (local.status().code() != Code::kNotFound) {
+    LogWarning("client", "rank {}: {} on this node: {}", core_->rank(), identity.ToString(), local.status().message());
+    if (local.status().code() == Code::kCorrupt) ++core_->statistics.corrupt_copies;
+  }
+  return OpenStored(identity);
+}
+
+Result<std::unique_ptr<OpenImage>> ImageOpener::OpenLocal(const ImageIdentity& identity) {
+  const auto connection = session_->connection();
+  if (!connection) return Status(Code::kNotFound, "no agent");
+  KEDGE_ASSIGN_OR_RETURN(const OpenImageReply reply,
+                         connection->Call<OpenImageReply>(OpenImageRequest{identity.generation, identity.rank}, kAgentTimeout));
+  // From here on the pins end with `open`, or with the close that a failure sends.
+  auto open = std::make_unique<OpenImage>(session_->current(), connection, reply.image, nullptr);
+  const std::vector<Tier*> tiers = session_->Tiers();
+  const SlotRange& place = reply.record;
+  if (place.tier >= tiers.size() || place.bytes > tiers[place.tier]->info().slot_bytes) {
+    return Status(Code::kCorrupt, "the image record's place is outside the tiers");
+  }
+  Buffer bytes(place.bytes);
+  KEDGE_RETURN_IF_ERROR(tiers[place.tier]->Read(place.slot, place.offset, bytes.data(), bytes.size()));
+  KEDGE_ASSIGN_OR_RETURN(ImageRecord record, DecodeImageRecord(bytes));
+  if (record.identity != identity) {
+    return Status(Code::kCorrupt, fmt::format("expected {}, found {}", identity.ToString(), record.identity.ToString()));
+  }
+  KEDGE_ASSIGN_OR_RETURN(auto slots, SlotSource::Make(record, tiers, reply.chunks));
+  std::vector<std::unique_ptr<ChunkSource>> sources;
+  sources.push_back(std::move(slots));
+  sources.push_back(std::make_unique<StoreSource>(&*core_->catalog, identity));
+  open->SetReader(std::make_unique<ImageReader>(std::move(record), std::move(sources)));
+  return open;
+}
+
+Result<std::unique_ptr<OpenImage>> ImageOpener::OpenStored(const ImageIdentity& identity) {
+  KEDGE_ASSIGN_OR_RETURN(StoredImage image, ReadImage(*core_->catalog, identity.generation, identity.rank));
+  if (image.record.identity != identity) {
+    return Status(Code::kCorrupt, fmt::format("expected {}, found {}", identity.ToString(), image.record.identity.ToString()));
+  }
+  ImageRecord record = image.record;
+  std::vector<std::unique_ptr<ChunkSource>> sources;
+  sources.push_back(std::make_unique<StoreSource>(&*core_->catalog, std::move(image)));
+  return std::make_unique<OpenImage>(nullptr, nullptr, 0, std::make_unique<ImageReader>(std::move(record), std::move(sources)));
+}
+
+}  // namespace kedge::client

@@ -1,0 +1,54 @@
+// Finds and opens images for a restart: at the agent of this node, and in the store.
+//
+// Guarded by the context's lock.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "client/core.h"
+#include "client/session.h"
+#include "restore/candidates.h"
+#include "restore/image_reader.h"
+
+namespace kedge::client {
+
+// An image that is open for reading. Its slots stay pinned at the agent as long as this lives.
+class OpenImage {
+ public:
+  OpenImage(std::shared_ptr<AttachedSession> session, std::shared_ptr<Connection> connection, uint64_t handle,
+            std::unique_ptr<ImageReader> reader)
+      : session_(std::move(session)), connection_(std::move(connection)), handle_(handle), reader_(std::move(reader)) {}
+  ~OpenImage();
+  void SetReader(std::unique_ptr<ImageReader> reader) { reader_ = std::move(reader); }
+  ImageReader& reader() { return *reader_; }
+  const ImageRecord& record() const { return reader_->record(); }
+
+ private:
+  std::shared_ptr<AttachedSession> session_;  // whose tiers are read; null when only the store is
+  std::shared_ptr<Connection> connection_;
+  uint64_t handle_;
+  std::unique_ptr<ImageReader> reader_;
+};
+
+class ImageOpener {
+ public:
+  ImageOpener(Core* core, Session* session) : core_(core), session_(session) {}
+
+  // What this process could restore of `rank`'s images of `name` at or below `at_most` (negative: no limit), newest first.
+  Result<std::vector<RestoreCandidate>> Candidates(const std::string& name, int64_t at_most, uint32_t rank);
+  Result<std::unique_ptr<OpenImage>> Open(const std::string& name, const RestoreCandidate& candidate, uint32_t rank);
+
+ private:
+  Status AddStored(const std::string& name, uint32_t rank, std::vector<RestoreCandidate>* candidates);
+  Status AddLocal(const std::string& name, uint32_t rank, std::vector<RestoreCandidate>* candidates);
+  Result<std::unique_ptr<OpenImage>> OpenLocal(const ImageIdentity& identity);
+  Result<std::unique_ptr<OpenImage>> OpenStored(const ImageIdentity& identity);
+
+  Core* core_;
+  Session* session_;
+};
+
+}  // namespace kedge::client

@@ -1,0 +1,189 @@
+// See levels.h.
+#include "client/levels.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "store/publish.h"
+#include "store/retention.h"
+#include "store/versions.h"
+
+namespace kedge::client {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// One question to the agent lasts no longer, so that the lock is free in between.
+constexpr Duration kSlice = seconds(1);
+constexpr Duration kAnswerTimeout = seconds(10);
+constexpr Duration kPollMin = milliseconds(5);
+constexpr Duration kPollMax = milliseconds(200);
+
+std::string Missing(const LevelReply& reply) {
+  if (reply.missing_ranks.empty()) return "";
+  return fmt::format("; no image yet from ranks {}", fmt::join(reply.missing_ranks, ", "));
+}
+
+}  // namespace
+
+Result<Levels::Subject> Levels::Find(const std::string& name, int64_t version) {
+  session_->Pump();
+  TakenVersion* taken = name.empty() ? ledger_->Newest() : ledger_->Find(name, version);
+  if (taken != nullptr) {
+    if (!taken->captured) {
+      return Status(Code::kFailedPrecondition, fmt::format("'{}' version {} was not captured", taken->generation.name,
+                                                           taken->generation.version));
+    }
+    return Subject{taken->generation, !taken->in_store, taken->flush_failure};
+  }
+  if (name.empty()) return Status(Code::kNotFound, "this context has taken no checkpoint yet");
+  auto versions = ListVersions(*core_->catalog, core_->job.job, name);
+  if (!versions.ok() && versions.status().code() != Code::kNotFound) return versions.status();
+  if (versions.ok()) {
+    for (const VersionInfo& info : *versions) {
+      if (info.generation.version == version) return Subject{info.generation, false, Status::Ok()};
+    }
+  }
+  return Status(Code::kNotFound, fmt::format("'{}' version {} is neither a checkpoint of this context nor in the store", name, version));
+}
+
+LevelReply Levels::AskStore(const Generation& generation) const {
+  LevelReply reply;
+  reply.scheduled = Level::kStore;
+  auto info = InspectGeneration(*core_->catalog, generation);
+  if (!info.ok()) {
+    // Not there yet, or there no more: only the former is a matter of time.
+    if (info.status().code() != Code::kNotFound) reply.failure = info.status();
+    return reply;
+  }
+  if (!info->complete && info->finishable) {
+    const auto outcome = FinishVersion(*core_->catalog, generation);
+    info->complete = outcome.ok() && outcome->complete;
+  }
+  if (info->complete) reply.level = Level::kStore;
+  reply.missing_ranks = info->missing_ranks;
+  return reply;
+}
+
+Status Levels::Verdict(const LevelReply& reply, Level wanted, bool* reached) {
+  const Level goal = wanted == Level::kLast ? reply.scheduled : wanted;
+  *reached = reply.level >= goal && reply.scheduled != Level::kNone;
+  if (*reached || reply.failure.ok() || reply.failure.code() == Code::kTimeout) return Status::Ok();
+  return reply.failure;
+}
+
+Status Levels::Wait(std::unique_lock<std::mutex>& lock, const std::string& name, int64_t version, Level level, Duration timeout) {
+  KEDGE_ASSIGN_OR_RETURN(Subject subject, Find(name, version));
+  const Deadline deadline(SystemClock(), timeout);
+  Duration pause = kPollMin;
+  for (;;) {
+    if (!subject.failure.ok()) return subject.failure;
+    const auto connection = subject.at_agent ? session_->connection() : nullptr;
+    const Duration slice = std::clamp<Duration>(deadline.Remaining(), Duration{}, kSlice);
+    lock.unlock();
+    Result<LevelReply> reply = Status(Code::kUnavailable, "no agent");
+    if (connection) reply = connection->Call<LevelReply>(WaitRequest{subject.generation, level, slice}, slice + kAnswerTimeout);
+    const bool by_agent = reply.ok();
+    if (!by_agent) reply = AskStore(subject.generation);
+    bool reached = false;
+    Status status = Verdict(*reply, level, &reached);
+    if (!reached && status.ok() && !by_agent && !deadline.Passed()) {
+      std::this_thread::sleep_for(std::min(pause, deadline.Remaining()));
+      pause = std::min(pause * 2, kPollMax);
+    }
+    lock.lock();
+    if (reached || !status.ok()) return status;
+    if (deadline.Passed()) {
+      return Status(Code::kTimeout, fmt::format("'{}' version {} has not reached level {} within {}: it is at {}{}",
+                                                subject.generation.name, subject.generation.version, LevelName(level),
+                                                FormatDuration(timeout), LevelName(reply->level), Missing(*reply)));
+    }
+    auto again = Find(subject.generation.name, subject.generation.version);
+    if (again.ok() && again->generation == subject.generation) subject = std::move(*again);
+  }
+}
+
+Result<Level> Levels::Test(const std::string& name, int64_t version) {
+  KEDGE_ASSIGN_OR_RETURN(const Subject subject, Find(name, version));
+  if (!subject.failure.ok()) return subject.failure;
+  LevelReply reply;
+  const auto connection = subject.at_agent ? session_->connection() : nullptr;
+  Result<LevelReply> answer = Status(Code::kUnavailable, "no agent");
+  if (connection) answer = connection->Call<LevelReply>(TestRequest{subject.generation}, kAnswerTimeout);
+  reply = answer.ok() ? std::move(*answer) : AskStore(subject.generation);
+  if (!reply.failure.ok() && reply.failure.code() != Code::kTimeout) return reply.failure;
+  return reply.level;
+}
+
+Status Levels::Pending() {
+  session_->Pump();
+  const Status busy(Code::kBusy, "a flush of this rank runs or waits");
+  const TakenVersion* newest = ledger_->Newest();
+  if (newest == nullptr || newest->in_store) return session_->HasPending() ? busy : Status::Ok();
+  if (session_->attached() && newest->session == session_->current()->number) {
+    return session_->HasPending() ? busy : Status::Ok();
+  }
+  // The agent that had it is gone: whether its successor is done with it, only the level tells.
+  if (!newest->flush_failure.ok()) return Status::Ok();
+  const auto connection = session_->connection();
+  if (!connection) return AskStore(newest->generation).level >= Level::kStore ? Status::Ok() : busy;
+  auto reply = connection->Call<LevelReply>(TestRequest{newest->generation}, kAnswerTimeout);
+  if (!reply.ok()) return busy;
+  return reply->level >= reply->scheduled || !reply->failure.ok() ? Status::Ok() : busy;
+}
+
+Status Levels::Cleanup(const std::string& name) {
+  session_->Pump();
+  const auto connection = session_->connection();
+  if (!connection) {
+    // Without an agent nothing of this context is on the node, unless the agent was lost: then its successor decides.
+    if (!session_->WantsAgent()) return Status::Ok();
+    return Status(Code::kUnavailable, "the agent that holds the local copies cannot be reached");
+  }
+  CleanupRequest request;
+  request.store_id = core_->catalog->id();
+  request.job = core_->job.job;
+  request.name = name;
+  request.rank = core_->rank();
+  return connection->Call<CleanupReply>(request, kAnswerTimeout).status();
+}
+
+Status Levels::Pin(const std::string& name, int64_t version, bool pinned) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> complete, CompleteVersions(*core_->catalog, core_->job.job, name, version));
+  if (complete.empty() || complete.front().generation.version != version) {
+    return Status(Code::kFailedPrecondition, fmt::format("'{}' version {} is not complete in the store, so it cannot be pinned",
+                                                         name, version));
+  }
+  const Generation& generation = complete.front().generation;
+  if (pinned) return PinVersion(*core_->catalog, generation);
+  KEDGE_RETURN_IF_ERROR(UnpinVersion(*core_->catalog, generation));
+  // The version may be one too many now.
+  if (const auto connection = session_->connection()) {
+    return connection->Call<DoneReply>(RetainRequest{generation.store_id, generation.job, name}, kAnswerTimeout).status();
+  }
+  RetentionOptions options;
+  options.keep = core_->job.keys.keep_versions;
+  return ApplyRetention(*core_->catalog, generation.job, name, options, nullptr);
+}
+
+Status Levels::Drain(Duration timeout) {
+  session_->Pump();
+  if (const auto connection = session_->connection()) {
+    DrainRequest request;
+    request.store_id = core_->catalog->id();
+    request.job = core_->job.job;
+    request.timeout = timeout;
+    auto reply = connection->Drain(request, nullptr);
+    session_->Pump();
+    if (!reply.ok()) return reply.status();
+    if (!reply->failure.ok()) return reply->failure;
+  }
+  return Status::Ok();
+}
+
+}  // namespace kedge::client

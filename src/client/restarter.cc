@@ -1,0 +1,238 @@
+// See restarter.h.
+#include "client/restarter.h"
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "client/callback.h"
+#include "client/object_stream.h"
+#include "restore/file_publisher.h"
+
+namespace kedge::client {
+namespace {
+
+Status NoneFound(const std::string& name, int64_t at_most) {
+  const std::string bound = at_most >= 0 ? fmt::format(" at or below {}", at_most) : std::string();
+  return Status(Code::kNotFound, fmt::format("no version of '{}'{} can be restored by all ranks", name, bound));
+}
+
+}  // namespace
+
+Restarter::Restarter(Core* core, Ledger* ledger, Session* session, const std::string& files_folder)
+    : core_(core), ledger_(ledger), opener_(core, session), files_(core->file_system, files_folder) {}
+
+Result<std::vector<RestoreCandidate>> Restarter::Common(const std::string& name, int64_t at_most) {
+  auto mine = opener_.Candidates(name, at_most, source_rank());
+  if (alone()) return mine;
+  KEDGE_RETURN_IF_ERROR(core_->collective.Agree(mine.status()));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> all, core_->collective.AllGather(EncodeCandidates(*mine)));
+  return IntersectCandidates(all);
+}
+
+Result<int64_t> Restarter::Newest(const std::string& name, int64_t at_most) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoreCandidate> common, Common(name, at_most));
+  if (common.empty()) return NoneFound(name, at_most);
+  return common.front().version;
+}
+
+Status Restarter::CheckRanks(const RestoreCandidate& candidate) const {
+  if (alone()) {
+    if (source_rank() < candidate.ranks) return Status::Ok();
+    return Status(Code::kMismatch, fmt::format("the checkpoint was taken by {} ranks; there is no rank {}", candidate.ranks, source_rank()));
+  }
+  if (candidate.ranks == core_->ranks()) return Status::Ok();
+  return Status(Code::kMismatch, fmt::format("version {} was taken by {} ranks, and this job has {}: run it with {}, or read single "
+                                             "images with kedge_restart_as", candidate.version, candidate.ranks, core_->ranks(),
+                                             candidate.ranks));
+}
+
+Status Restarter::CheckRegion(const DeclaredRegion& declared) const {
+  const Region& wanted = declared.description;
+  const int found = image_->reader().FindRegion(wanted.id);
+  if (found < 0) {
+    return Status(Code::kMismatch, fmt::format("region {} is not in the checkpoint, which holds {} regions of group '{}'", wanted.id,
+                                               image_->record().regions.size(), image_->record().group));
+  }
+  const Region& saved = image_->record().regions[static_cast<size_t>(found)];
+  if (saved.kind != wanted.kind) {
+    return Status(Code::kMismatch, fmt::format("region {} was saved as {}", wanted.id,
+                                               saved.kind == RegionKind::kObject ? "an object" : "plain memory"));
+  }
+  if (wanted.kind == RegionKind::kMemory && saved.bytes != wanted.bytes) {
+    return Status(Code::kMismatch, fmt::format("region {} was saved with {} bytes, and {} are protected: ask kedge_saved_region and "
+                                               "protect that size", wanted.id, saved.bytes, wanted.bytes));
+  }
+  return Status::Ok();
+}
+
+Status Restarter::CheckAll() {
+  for (const DeclaredRegion& declared : core_->regions.current().regions()) {
+    KEDGE_RETURN_IF_ERROR(CheckRegion(declared));
+  }
+  for (const Region& saved : image_->record().regions) {
+    if (saved.kind == RegionKind::kFile) continue;
+    if (core_->regions.current().Find(saved.id) == nullptr) {
+      LogWarning("client", "rank {}: region {} of {} bytes is in the checkpoint, but not protected: it is left out", core_->rank(),
+                 saved.id, saved.bytes);
+    }
+  }
+  return Status::Ok();
+}
+
+Status Restarter::OpenAndCheck(const std::string& name, const RestoreCandidate& candidate, bool check_regions) {
+  KEDGE_RETURN_IF_ERROR(CheckRanks(candidate));
+  KEDGE_ASSIGN_OR_RETURN(image_, opener_.Open(name, candidate, source_rank()));
+  return check_regions ? CheckAll() : Status::Ok();
+}
+
+Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
+  if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
+  const int64_t begin_ns = SystemClock().NowNs();
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoreCandidate> common, Common(name, at_most));
+  Status status = NoneFound(name, at_most);
+  for (const RestoreCandidate& candidate : common) {
+    status = Agree(OpenAndCheck(name, candidate, /*check_regions=*/true));
+    if (status.ok()) {
+      std::vector<DeclaredRegion*> regions;
+      for (DeclaredRegion& declared : core_->regions.current().regions()) regions.push_back(&declared);
+      status = Agree(Read(regions));
+    }
+    CountRestored();
+    image_.reset();
+    if (status.ok()) {
+      ledger_->Restored(name, candidate.version);
+      core_->statistics.last_restart_seconds = static_cast<double>(SystemClock().NowNs() - begin_ns) * 1e-9;
+      return candidate.version;
+    }
+    // The bytes are there, but do not fit: an older version would only hide the mistake.
+    if (status.code() == Code::kMismatch || status.code() == Code::kInvalidArgument) return status;
+    LogWarning("client", "rank {}: '{}' version {} cannot be restored; trying the next older one: {}", core_->rank(), name,
+               candidate.version, status.message());
+  }
+  return status;
+}
+
+Status Restarter::Begin(const std::string& name, int64_t version) {
+  if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoreCandidate> common, Common(name, version));
+  Status status(Code::kNotFound, fmt::format("version {} of '{}' cannot be restored by all ranks", version, name));
+  for (const RestoreCandidate& candidate : common) {
+    if (candidate.version != version) break;
+    status = Agree(OpenAndCheck(name, candidate, /*check_regions=*/false));
+    if (status.ok()) {
+      ++restart_number_;
+      return status;
+    }
+    image_.reset();
+    if (status.code() == Code::kMismatch) return status;
+  }
+  return status;
+}
+
+Status Restarter::Part(kedge_selection selection, const int* ids, size_t count) {
+  if (!active()) return Status(Code::kFailedPrecondition, "no restart has begun");
+  std::vector<DeclaredRegion*> regions;
+  RegionGroup& group = core_->regions.current();
+  if (selection == KEDGE_SOME) {
+    for (size_t i = 0; i < count; ++i) {
+      DeclaredRegion* declared = group.Find(ids[i]);
+      if (declared == nullptr) return Status(Code::kNotFound, fmt::format("region {} is not protected in this group", ids[i]));
+      regions.push_back(declared);
+    }
+  } else {
+    for (DeclaredRegion& declared : group.regions()) {
+      if (selection == KEDGE_ALL || declared.taken_by != restart_number_) regions.push_back(&declared);
+    }
+  }
+  for (const DeclaredRegion* declared : regions) KEDGE_RETURN_IF_ERROR(CheckRegion(*declared));
+  KEDGE_RETURN_IF_ERROR(Read(regions));
+  for (DeclaredRegion* declared : regions) declared->taken_by = restart_number_;
+  return Status::Ok();
+}
+
+Status Restarter::Read(const std::vector<DeclaredRegion*>& regions) {
+  std::vector<RegionTarget> targets;
+  for (DeclaredRegion* declared : regions) {
+    if (declared->description.kind == RegionKind::kObject) continue;
+    const auto region = static_cast<uint32_t>(image_->reader().FindRegion(declared->description.id));
+    targets.push_back({region, static_cast<std::byte*>(declared->address)});
+  }
+  KEDGE_RETURN_IF_ERROR(image_->reader().ReadRegions(targets));
+  for (DeclaredRegion* declared : regions) {
+    if (declared->description.kind != RegionKind::kObject) continue;
+    KEDGE_RETURN_IF_ERROR(Deserialize(declared, static_cast<uint32_t>(image_->reader().FindRegion(declared->description.id))));
+  }
+  return Status::Ok();
+}
+
+Status Restarter::Deserialize(DeclaredRegion* declared, uint32_t region) {
+  kedge_reader reader;
+  reader.image = &image_->reader();
+  std::tie(reader.next_extent, reader.last_extent) = image_->reader().ExtentsOf(region);
+  reader.bytes_left = image_->record().regions[region].bytes;
+  int code = 0;
+  {
+    const CallbackScope scope(core_);
+    code = declared->object.deserialize(declared->object.user, &reader, reader.bytes_left);
+  }
+  KEDGE_RETURN_IF_ERROR(reader.status);
+  if (code == 0) return Status::Ok();
+  return Status(Code::kFailedPrecondition,
+                fmt::format("object {}: its deserialize call-back returned {}", declared->description.id, code));
+}
+
+Result<std::string> Restarter::RouteFile(const std::string& original) {
+  if (!active()) return Status(Code::kFailedPrecondition, "no restart has begun");
+  KEDGE_ASSIGN_OR_RETURN(const std::string routed, files_.Route(original));
+  const int region = image_->reader().FindFile(files_.OriginalOf(routed));
+  if (region < 0) return Status(Code::kNotFound, fmt::format("'{}' is not among the files of the checkpoint", files_.OriginalOf(routed)));
+  KEDGE_RETURN_IF_ERROR(WriteFileRegion(*core_->file_system, image_->reader(), static_cast<uint32_t>(region), routed));
+  return routed;
+}
+
+Status Restarter::End(bool success) {
+  if (!active()) return Status(Code::kFailedPrecondition, "no restart has begun");
+  const Generation generation = image_->record().identity.generation;
+  CountRestored();
+  Abandon();
+  const Status mine = success ? Status::Ok() : Status(Code::kIncomplete, fmt::format("reported that the restart of '{}' version {} "
+                                                                                     "failed", generation.name, generation.version));
+  KEDGE_RETURN_IF_ERROR(Agree(mine));
+  if (!alone()) ledger_->Restored(generation.name, generation.version);
+  return Status::Ok();
+}
+
+Status Restarter::As(int rank) {
+  if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
+  if (rank < -1) return Status(Code::kInvalidArgument, fmt::format("rank {}: expected a rank, or -1 for this one's own", rank));
+  as_rank_ = rank;
+  return Status::Ok();
+}
+
+Result<const ImageRecord*> Restarter::Record() const {
+  if (!active()) return Status(Code::kFailedPrecondition, "no restart has begun");
+  return &image_->record();
+}
+
+const Region* Restarter::FindSaved(int id) const {
+  const int region = image_->reader().FindRegion(id);
+  return region < 0 ? nullptr : &image_->record().regions[static_cast<size_t>(region)];
+}
+
+void Restarter::CountRestored() {
+  if (!image_) return;
+  const RestoredBytes restored = image_->reader().restored();
+  kedge_statistics& statistics = core_->statistics;
+  statistics.bytes_restored_pool += restored.memory;
+  statistics.bytes_restored_directory += restored.directory;
+  statistics.bytes_restored_store += restored.store;
+  statistics.corrupt_copies += restored.corrupt_copies;
+}
+
+void Restarter::Abandon() {
+  image_.reset();
+  files_.RemoveAll();
+}
+
+}  // namespace kedge::client

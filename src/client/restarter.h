@@ -1,0 +1,66 @@
+// Restores: the newest version that all ranks can restore, agreed before, confirmed after (rule 7).
+//
+// Nothing is overwritten before all ranks have found that the image fits what is declared. When a rank fails after that, all
+// ranks go to the next older version, and say so. Guarded by the context's lock; the calls marked collective are made by all
+// ranks, unless another rank's image was chosen with As.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "client/core.h"
+#include "client/image_opener.h"
+#include "client/ledger.h"
+#include "client/routed_files.h"
+
+namespace kedge::client {
+
+class Restarter {
+ public:
+  // All outlive the restarter. `files_folder`: where routed files lie.
+  Restarter(Core* core, Ledger* ledger, Session* session, const std::string& files_folder);
+
+  Result<int64_t> Newest(const std::string& name, int64_t at_most);           // collective
+  Result<int64_t> Whole(const std::string& name, int64_t at_most);            // collective
+  Status Begin(const std::string& name, int64_t version);                     // collective
+  Status Part(kedge_selection selection, const int* ids, size_t count);
+  Result<std::string> RouteFile(const std::string& original);
+  Status End(bool success);                                                   // collective
+  // Reads the image of `rank` from now on, not collectively; -1: the context's own again.
+  Status As(int rank);
+
+  bool active() const { return image_ != nullptr; }
+  // The image between begin and end; kFailedPrecondition outside.
+  Result<const ImageRecord*> Record() const;
+  // The saved region or object with this id; nullptr: none.
+  const Region* FindSaved(int id) const;
+  void Abandon();
+
+ private:
+  bool alone() const { return as_rank_ >= 0; }
+  uint32_t source_rank() const { return alone() ? static_cast<uint32_t>(as_rank_) : core_->rank(); }
+  Status Agree(const Status& mine) const { return alone() ? mine : core_->collective.Agree(mine); }
+  // What all ranks can restore.
+  Result<std::vector<RestoreCandidate>> Common(const std::string& name, int64_t at_most);
+  Status OpenAndCheck(const std::string& name, const RestoreCandidate& candidate, bool check_regions);
+  Status CheckRanks(const RestoreCandidate& candidate) const;
+  Status CheckRegion(const DeclaredRegion& declared) const;
+  Status CheckAll();
+  Status Read(const std::vector<DeclaredRegion*>& regions);
+  Status Deserialize(DeclaredRegion* declared, uint32_t region);
+  void CountRestored();
+
+  Core* core_;
+  Ledger* ledger_;
+  ImageOpener opener_;
+  RoutedFiles files_;
+  int as_rank_ = -1;
+  std::unique_ptr<OpenImage> image_;
+  uint64_t restart_number_ = uint64_t{1} << 63;  // marks regions restored; checkpoints count from 1
+};
+
+}  // namespace kedge::client

@@ -1,0 +1,199 @@
+// See session.h.
+#include "client/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/log.h"
+
+namespace kedge::client {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr Duration kAttachTimeout = seconds(10);
+constexpr Duration kGoodbyeTimeout = seconds(2);
+constexpr size_t kFailuresKept = 64;
+
+bool SameTiers(const std::vector<TierInfo>& a, const std::vector<TierInfo>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const TierInfo& x, const TierInfo& y) {
+    return x.key == y.key && x.path == y.path && x.slots == y.slots && x.slot_bytes == y.slot_bytes;
+  });
+}
+
+}  // namespace
+
+Status Session::Start() {
+  if (core_->job.synchronous) return Status::Ok();
+  auto connection = OpenConnection();
+  Status status = connection.ok() ? AttachThrough(std::move(*connection)) : connection.status();
+  // Two jobs that want different node settings must not go on as if they had got them.
+  if (status.code() == Code::kMismatch || status.code() == Code::kPermission) return status;
+  if (!status.ok()) {
+    LogWarning("client", "rank {}: no agent, so checkpoints are synchronous, straight to {}: {}", core_->rank(),
+               core_->store->description(), status.message());
+    wants_agent_.store(true, std::memory_order_release);
+  }
+  return Status::Ok();
+}
+
+Result<std::unique_ptr<Connection>> Session::OpenConnection() const {
+  ConnectOptions options;
+  options.node = core_->node;
+  options.node_keys = core_->node_keys;
+  return Connection::Connect(options);
+}
+
+void Session::Offer(std::shared_ptr<Connection> connection) {
+  const std::lock_guard lock(offer_mutex_);
+  offered_ = std::move(connection);
+}
+
+void Session::ReportLoss(const std::shared_ptr<AttachedSession>& session) {
+  session->channel.MarkLost();
+  if (wants_agent_.exchange(true, std::memory_order_acq_rel)) return;
+  LogWarning("client", "rank {}: the agent is gone; starting another. Checkpoints are synchronous until it is there", core_->rank());
+}
+
+Hello Session::MakeHello() const {
+  Hello hello;
+  hello.build = BuildName();
+  hello.job = core_->job.job;
+  hello.store_id = core_->catalog->id();
+  hello.attempt = core_->attempt;
+  hello.rank = core_->rank();
+  hello.ranks = core_->ranks();
+  hello.ranks_on_node = core_->ranks_on_node;
+  hello.keys = core_->job.keys;
+  hello.node_keys = core_->node_keys;
+  if (attached_) {
+    hello.session_id = attached_->attachment.welcome.session_id;
+    hello.last_image_serial = attached_->sink->serial();
+    std::vector<SlotRange> held = attached_->slots->HeldAfterAgentLoss();
+    for (const SlotRange& range : attached_->sink->HeldSlots()) held.push_back(range);
+    for (const SlotRange& range : held) hello.held_slots.push_back({range.tier, range.slot, range.slot_generation});
+  }
+  return hello;
+}
+
+Status Session::AttachThrough(std::shared_ptr<Connection> connection) {
+  // What the old agent had sent is taken first: the handshake says that nothing is left in the ring.
+  if (attached_) {
+    AgentMessage message;
+    while (attached_->channel.Poll(&message)) OnMessage(message);
+  }
+  auto attachment = connection->Attach(MakeHello(), kAttachTimeout);
+  if (!attachment.ok()) return attachment.status();
+  connection_ = std::move(connection);
+  Adopt(std::move(*attachment));
+  return Status::Ok();
+}
+
+bool Session::Continues(const Attachment& attachment) const {
+  return attached_ != nullptr && attachment.welcome.attached_again &&
+         attachment.welcome.session_id == attached_->attachment.welcome.session_id &&
+         SameTiers(attachment.welcome.tiers, attached_->attachment.welcome.tiers);
+}
+
+void Session::Adopt(Attachment attachment) {
+  if (Continues(attachment)) {
+    // Mailbox and pools are the same files: the mappings that images in the making point into stay.
+    attached_->attachment.wake_agent = std::move(attachment.wake_agent);
+    attached_->attachment.control = std::move(attachment.control);
+  } else {
+    auto fresh = std::make_shared<AttachedSession>();
+    fresh->number = ++sessions_;
+    fresh->attachment = std::move(attachment);
+    const Welcome& welcome = fresh->attachment.welcome;
+    const LayoutLimits limits{welcome.chunk_bytes, std::min(welcome.piece_bytes, welcome.chunk_bytes)};
+    fresh->slots = std::make_unique<SlotAllocator>(&fresh->channel, limits, [this] { Pump(); });
+    SlotSinkContext context;
+    context.channel = &fresh->channel;
+    context.slots = fresh->slots.get();
+    for (const auto& tier : fresh->attachment.tiers) {
+      context.tiers.push_back(tier.get());
+      context.tier_keys.push_back(tier->info().key);
+    }
+    context.limits = limits;
+    context.catalog = &*core_->catalog;
+    context.wait_timeout = core_->job.wait_timeout;
+    fresh->sink = std::make_unique<SlotSink>(std::move(context));
+    attached_ = std::move(fresh);
+  }
+  Attachment& files = attached_->attachment;
+  attached_->channel.Attach(MailboxOf(files.mailbox), ControlOf(files.control), &files.wake_agent);
+  attached_->slots->ExpectOpen();
+}
+
+std::vector<Tier*> Session::Tiers() const {
+  std::vector<Tier*> tiers;
+  if (attached_) {
+    for (const auto& tier : attached_->attachment.tiers) tiers.push_back(tier.get());
+  }
+  return tiers;
+}
+
+void Session::OnMessage(const AgentMessage& message) {
+  if (message.kind != AgentMessageKind::kFlushFailed) {
+    attached_->slots->OnMessage(message);
+    return;
+  }
+  ++failures_seen_;
+  FlushFailure failure;
+  failure.status = Status(static_cast<Code>(message.code), message.text);
+  if (failure.status.code() == Code::kOk) failure.status = Status(Code::kIo, message.text);
+  if (TakenVersion* taken = ledger_->FindSerial(attached_->number, message.number)) {
+    failure.name = taken->generation.name;
+    failure.version = taken->generation.version;
+    taken->flush_failure = failure.status;
+  }
+  LogError("client", "rank {}: the flush of '{}' version {} failed: {}", core_->rank(), failure.name, failure.version,
+           failure.status.message());
+  failures_.push_back(std::move(failure));
+  if (failures_.size() > kFailuresKept) failures_.pop_front();
+}
+
+void Session::Pump() {
+  if (attached_) {
+    AgentMessage message;
+    while (attached_->channel.Poll(&message)) OnMessage(message);
+  }
+  if (!WantsAgent()) return;
+  std::shared_ptr<Connection> offered;
+  {
+    const std::lock_guard lock(offer_mutex_);
+    offered.swap(offered_);
+  }
+  if (!offered) return;
+  Status status = AttachThrough(std::move(offered));
+  if (!status.ok()) {
+    LogWarning("client", "rank {}: an agent is there, but refuses: {}", core_->rank(), status.message());
+    return;
+  }
+  LogWarning("client", "rank {}: attached to an agent again; checkpoints are asynchronous", core_->rank());
+  wants_agent_.store(false, std::memory_order_release);
+}
+
+void Session::Goodbye() {
+  if (attached()) {
+    attached_->slots->ReturnUnused();
+    (void)connection_->Call<DoneReply>(GoodbyeRequest{}, kGoodbyeTimeout);
+  }
+  connection_.reset();
+}
+
+bool Session::HasPending() const {
+  if (!attached_) return false;
+  return attached_->channel.mailbox()->images_done.load(std::memory_order_acquire) < attached_->sink->images_ended();
+}
+
+std::optional<FlushFailure> Session::TakeFailure() {
+  if (failures_.empty()) return std::nullopt;
+  FlushFailure failure = std::move(failures_.front());
+  failures_.pop_front();
+  return failure;
+}
+
+}  // namespace kedge::client

@@ -1,0 +1,96 @@
+// The session with the node's agent: attaching, attaching again after the agent died, and the messages from it.
+//
+// With an agent checkpoints go to local slots; without one they are inline. The session never fails a checkpoint by itself:
+// it is attached or it is not. When the agent dies, the watcher sees its socket close, starts another agent and offers the
+// connection; whoever holds the lock next (the watcher, or a call that waits for a slot) attaches with the same mailbox, so
+// that what lies in it is carried on.
+//
+// Guarded by the context's lock, but for what says otherwise.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "capture/slot_sink.h"
+#include "client/core.h"
+#include "client/ledger.h"
+#include "session/connection.h"
+
+namespace kedge::client {
+
+// One session at the agent, as long as its mailbox lives. An image in the making keeps the one it began in.
+struct AttachedSession {
+  uint64_t number = 0;  // counts the sessions of this context, from 1
+  Attachment attachment;
+  AgentChannel channel;
+  std::unique_ptr<SlotAllocator> slots;
+  std::unique_ptr<SlotSink> sink;
+};
+
+struct FlushFailure {
+  std::string name;
+  int64_t version = 0;
+  Status status;
+};
+
+class Session {
+ public:
+  // Both outlive the session.
+  Session(Core* core, Ledger* ledger) : core_(core), ledger_(ledger) {}
+
+  // The first time, from init. A mismatch of configuration is an error; an agent that cannot be had is a warning.
+  Status Start();
+  // Takes what the agent has sent, and attaches through a connection that was offered.
+  void Pump();
+
+  // For the watcher, without the context's lock. Whether an agent is wanted and none is attached:
+  bool WantsAgent() const { return wants_agent_.load(std::memory_order_acquire); }
+  // Finds or starts an agent; slow. Then: Offer and, under the lock, Pump.
+  Result<std::unique_ptr<Connection>> OpenConnection() const;
+  void Offer(std::shared_ptr<Connection> connection);
+  // The agent's socket has closed.
+  void ReportLoss(const std::shared_ptr<AttachedSession>& session);
+
+  // Ends the session in good order.
+  void Goodbye();
+
+  // Whether a new image may go to the agent.
+  bool attached() const { return attached_ != nullptr && !attached_->channel.lost(); }
+  // The session, attached or lost; nullptr: none yet.
+  const std::shared_ptr<AttachedSession>& current() const { return attached_; }
+  // For requests on the socket, also after the lock is let go; nullptr when not attached.
+  std::shared_ptr<Connection> connection() const { return attached() ? connection_ : nullptr; }
+  std::vector<Tier*> Tiers() const;
+
+  // Whether this rank has images at the agent that are not done.
+  bool HasPending() const;
+  // The oldest failure that TakeFailure has not returned yet.
+  std::optional<FlushFailure> TakeFailure();
+  uint64_t failures() const { return failures_seen_; }
+
+ private:
+  Status AttachThrough(std::shared_ptr<Connection> connection);
+  Hello MakeHello() const;
+  void Adopt(Attachment attachment);
+  // Whether `attachment` goes on with the present session's mailbox and slots.
+  bool Continues(const Attachment& attachment) const;
+  void OnMessage(const AgentMessage& message);
+
+  Core* core_;
+  Ledger* ledger_;
+  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<AttachedSession> attached_;
+  uint64_t sessions_ = 0;
+  std::deque<FlushFailure> failures_;
+  uint64_t failures_seen_ = 0;
+  std::atomic<bool> wants_agent_{false};
+  std::mutex offer_mutex_;
+  std::shared_ptr<Connection> offered_;
+};
+
+}  // namespace kedge::client

@@ -1,0 +1,18 @@
+// What kedge_init does before the session: configuration, the ranks' agreement on job and store, and the attempt.
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "client/core.h"
+
+namespace kedge::client {
+
+// Reads the configuration of `options` (may be null) into `core`.
+Status ReadSettings(const kedge_options* options, Core* core);
+
+// Collective. All ranks end with the same job and store, and the number of a new attempt that rank 0 acquired; or all with the
+// same error. kBusy: another live attempt holds the job.
+Status AgreeOnAttempt(Core* core);
+
+}  // namespace kedge::client

@@ -1,0 +1,141 @@
+// See watcher.h.
+#include "client/watcher.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "os/thread.h"
+#include "store/attempts.h"
+
+namespace kedge::client {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// How late a recall is answered, or a loss seen, at most.
+constexpr Duration kTick = milliseconds(50);
+constexpr uint64_t kPopulateSliceBytes = 16 << 20;  // about 3 ms of page tables
+constexpr Duration kBackOffMin = milliseconds(100);
+constexpr Duration kBackOffMax = seconds(10);
+
+}  // namespace
+
+Status Watcher::Start() {
+  KEDGE_ASSIGN_OR_RETURN(thread_, os::StartThread("kedge-watch", [this] { Run(); }));
+  return Status::Ok();
+}
+
+void Watcher::Stop() {
+  {
+    const std::lock_guard lock(stop_mutex_);
+    stop_ = true;
+  }
+  stop_changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Watcher::Sleep(Duration duration) {
+  std::unique_lock lock(stop_mutex_);
+  stop_changed_.wait_for(lock, duration, [this] { return stop_; });
+}
+
+void Watcher::Run() {
+  for (;;) {
+    {
+      const std::lock_guard lock(stop_mutex_);
+      if (stop_) return;
+    }
+    Tick();
+  }
+}
+
+void Watcher::Tick() {
+  RenewLease();
+  if (session_->WantsAgent()) BringAgent();
+  if (std::unique_lock lock(core_->mutex, std::try_to_lock); lock) {
+    session_->Pump();
+    watched_ = session_->current();
+    connection_ = session_->connection();
+    unused_ = watched_ ? watched_->slots->Unused() : std::nullopt;
+  }
+  if (connection_ && connection_->WaitForPeerToClose(Duration{})) {
+    session_->ReportLoss(watched_);
+    connection_.reset();
+    return;
+  }
+  if (PopulateSlice()) return;
+  if (connection_) {
+    (void)connection_->WaitForPeerToClose(kTick);
+  } else {
+    Sleep(kTick);
+  }
+}
+
+void Watcher::BringAgent() {
+  const int64_t now = SystemClock().NowNs();
+  if (now < next_start_ns_) return;
+  auto connection = session_->OpenConnection();
+  if (connection.ok()) {
+    session_->Offer(std::move(*connection));
+  } else {
+    LogDebug("client", "rank {}: no agent yet: {}", core_->rank(), connection.status().message());
+  }
+  // Also after an offer: an agent that refuses us is not asked again at once.
+  back_off_ = std::clamp<Duration>(back_off_ * 2, kBackOffMin, kBackOffMax);
+  if (connection.ok()) back_off_ = std::min<Duration>(back_off_, seconds(1));
+  next_start_ns_ = SystemClock().NowNs() + back_off_.count();
+}
+
+void Watcher::RenewLease() {
+  if (core_->rank() != 0 || core_->superseded.load()) return;
+  const int64_t now = SystemClock().NowNs();
+  const int64_t interval = core_->job.lease.count() / 4;
+  if (next_renewal_ns_ == 0) next_renewal_ns_ = now + interval;
+  if (now < next_renewal_ns_) return;
+  next_renewal_ns_ = now + interval;
+  Status status = RenewAttempt(*core_->catalog, core_->job.job, core_->attempt);
+  if (status.ok()) return;
+  LogError("client", "rank {}: the lease of job '{}' could not be renewed: {}", core_->rank(), core_->job.job, status.message());
+  if (status.code() == Code::kBusy) core_->superseded.store(true);
+}
+
+bool Watcher::PopulateSlot(const SlotRange& range) {
+  const auto& tiers = watched_->attachment.tiers;
+  if (range.tier >= tiers.size() || range.slot >= tiers[range.tier]->info().slots) return false;
+  Tier& tier = *tiers[range.tier];
+  if (tier.info().kind != TierKind::kMemory) return false;
+  populated_.resize(tiers.size());
+  populated_[range.tier].resize(tier.info().slots, 0);
+  uint64_t& done = populated_[range.tier][range.slot];
+  if (done >= tier.info().slot_bytes) return false;
+  const uint64_t bytes = std::min(kPopulateSliceBytes, tier.info().slot_bytes - done);
+  // What cannot be populated is faulted in on use: slower, never wrong.
+  (void)tier.Populate(range.slot, done, bytes);
+  done += bytes;
+  return true;
+}
+
+bool Watcher::PopulateSlice() {
+  if (!watched_) return false;
+  if (unused_ && PopulateSlot(*unused_)) return true;
+  const auto& tiers = watched_->attachment.tiers;
+  for (uint32_t index = 0; index < tiers.size(); ++index) {
+    const TierInfo& info = tiers[index]->info();
+    if (info.kind != TierKind::kMemory) continue;
+    // The space is reserved by the agent; until all of it is, populating would take it out of turn.
+    auto file = core_->file_system->Stat(info.path);
+    if (!file.ok() || file->allocated_bytes < info.slot_bytes * info.slots) continue;
+    for (uint32_t slot = 0; slot < info.slots; ++slot) {
+      SlotRange range{};
+      range.tier = index;
+      range.slot = slot;
+      if (PopulateSlot(range)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace kedge::client

@@ -1,0 +1,131 @@
+// See image_reader.h.
+#include "restore/image_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "os/thread.h"
+
+namespace kedge {
+namespace {
+
+// Enough requests to keep a device busy while other threads check what they have read.
+constexpr size_t kReadThreads = 4;
+// Below this a thread costs more than it brings.
+constexpr uint64_t kBytesPerThreadMin = 4 << 20;
+
+}  // namespace
+
+ImageReader::ImageReader(ImageRecord record, std::vector<std::unique_ptr<ChunkSource>> sources)
+    : record_(std::move(record)), sources_(std::move(sources)), first_extent_(record_.regions.size() + 1, 0) {
+  for (const Extent& extent : record_.extents) ++first_extent_[extent.region + 1];
+  for (size_t region = 1; region < first_extent_.size(); ++region) first_extent_[region] += first_extent_[region - 1];
+  for (uint32_t region = 0; region < record_.regions.size(); ++region) {
+    if (record_.regions[region].kind != RegionKind::kFile) by_id_.emplace(record_.regions[region].id, region);
+  }
+}
+
+int ImageReader::FindRegion(int32_t id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? -1 : static_cast<int>(found->second);
+}
+
+int ImageReader::FindFile(const std::string& path) const {
+  for (size_t i = 0; i < record_.regions.size(); ++i) {
+    if (record_.regions[i].kind == RegionKind::kFile && record_.regions[i].name == path) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+void ImageReader::Count(SourceKind kind, uint64_t bytes) {
+  (kind == SourceKind::kMemory ? memory_bytes_ : kind == SourceKind::kDirectory ? directory_bytes_ : store_bytes_) += bytes;
+}
+
+RestoredBytes ImageReader::restored() const { return {memory_bytes_, directory_bytes_, store_bytes_, corrupt_copies_}; }
+
+Status ImageReader::ReadFrom(ChunkSource& source, const Extent& extent, std::byte* to) {
+  uint32_t found = 0;
+  if (const std::byte* memory = source.Memory(extent.chunk)) {
+    found = crc32c::CopyAndChecksum(to, memory + extent.chunk_offset, extent.bytes);
+  } else {
+    KEDGE_RETURN_IF_ERROR(source.Read(extent.chunk, extent.chunk_offset, to, extent.bytes));
+    found = crc32c::ChecksumOnly(to, extent.bytes);
+  }
+  if (found == extent.crc32c) return Status::Ok();
+  return Status(Code::kCorrupt, fmt::format("checksum {:08x} expected, {:08x} found", extent.crc32c, found));
+}
+
+Status ImageReader::ReadExtent(uint32_t index, std::byte* to) {
+  const Extent& extent = record_.extents[index];
+  Status last(Code::kIncomplete, "no copy is within reach");
+  std::string tried;
+  for (const auto& source : sources_) {
+    if (!source->Has(extent.chunk)) continue;
+    last = ReadFrom(*source, extent, to);
+    if (last.ok()) {
+      Count(source->KindOf(extent.chunk), extent.bytes);
+      return last;
+    }
+    ++corrupt_copies_;
+    tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", source->Describe(extent.chunk), last.message());
+    LogWarning("restore", "{}: region {} at {}: a bad copy is passed over: {}: {}", record_.identity.ToString(),
+               record_.regions[extent.region].id, extent.region_offset, source->Describe(extent.chunk), last.message());
+  }
+  return Status(last.code(), fmt::format("{}: region {} at {}: no good copy of {} bytes ({})", record_.identity.ToString(),
+                                         record_.regions[extent.region].id, extent.region_offset, extent.bytes,
+                                         tried.empty() ? last.message() : tried));
+}
+
+bool ImageReader::InMemory(const Extent& extent) const {
+  for (const auto& source : sources_) {
+    if (source->Has(extent.chunk)) return source->Memory(extent.chunk) != nullptr;
+  }
+  return false;
+}
+
+Status ImageReader::RunWork(const std::vector<Work>& work, size_t threads) {
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  Status first_error;
+  const auto run = [&] {
+    for (size_t i = next++; i < work.size(); i = next++) {
+      Status status = ReadExtent(work[i].extent, work[i].to);
+      if (status.ok()) continue;
+      const std::lock_guard lock(mutex);
+      if (first_error.ok()) first_error = std::move(status);
+      next = work.size();
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (size_t i = 1; i < threads; ++i) {
+    auto helper = os::StartThread("kedge-read", run);
+    if (!helper.ok()) break;  // fewer threads do the same work
+    helpers.push_back(std::move(*helper));
+  }
+  run();
+  for (std::thread& helper : helpers) helper.join();
+  return first_error;
+}
+
+Status ImageReader::ReadRegions(const std::vector<RegionTarget>& targets) {
+  std::vector<Work> from_memory;
+  std::vector<Work> from_devices;
+  uint64_t device_bytes = 0;
+  for (const RegionTarget& target : targets) {
+    const auto [begin, end] = ExtentsOf(target.region);
+    for (uint32_t index = begin; index < end; ++index) {
+      const Extent& extent = record_.extents[index];
+      const bool in_memory = InMemory(extent);
+      (in_memory ? from_memory : from_devices).push_back({index, target.memory + extent.region_offset});
+      if (!in_memory) device_bytes += extent.bytes;
+    }
+  }
+  KEDGE_RETURN_IF_ERROR(RunWork(from_memory, 1));
+  return RunWork(from_devices, std::clamp<size_t>(device_bytes / kBytesPerThreadMin, 1, kReadThreads));
+}
+
+}  // namespace kedge
