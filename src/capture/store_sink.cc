@@ -54,11 +54,15 @@ Status StoreSink::End(const ImageRecord& record) {
   entry.record_bytes = buffer_.size();
   entry.record_crc32c = crc32c::Compute(buffer_.data(), buffer_.size());
   entry.image_bytes = record.RegionBytes();
-  ObjectWriter* writers[] = {writer_.get()};
+  ObjectWriter* const writers[] = {writer_.get()};
   outcome_ = FinishOutcome{};
-  const std::vector<Status> statuses = PublishImages(*catalog_, writers, part, &outcome_);
-  if (!statuses[0].ok()) return statuses[0];
+  const PublishOutcome published = PublishImages(*catalog_, writers, part);
+  KEDGE_RETURN_IF_ERROR(published.images[0]);
   writer_.reset();
+  outcome_ = published.finish;
+  if (published.commit.ok()) return Status::Ok();
+  // The image is durable already; only the small records are missing, and they may be asked for again.
+  KEDGE_ASSIGN_OR_RETURN(outcome_, CommitPart(*catalog_, published.published));
   return Status::Ok();
 }
 

@@ -44,7 +44,7 @@ Status ImageOpener::AddStored(const std::string& name, uint32_t rank, std::vecto
       usable = outcome.ok() && outcome->complete;
     }
     if (!usable && version.ranks > 0) {
-      const auto parts = ReadParts(*core_->catalog, version.generation);
+      const auto parts = ReadParts(*core_->catalog, version.generation, nullptr);
       usable = parts.ok() && HoldsRank(*parts, rank);
     }
     if (usable) candidates->push_back(CandidateOf(version.generation, version.ranks));

@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "base/log.h"
+#include "session/mailbox_file.h"
 
 namespace kedge::client {
 namespace {

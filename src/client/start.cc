@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "format/wire.h"
 #include "os/machine.h"
-#include "os/process.h"
 #include "store/attempts.h"
 #include "store/posix_store.h"
 
@@ -76,16 +75,7 @@ TemporaryOwner OwnerOf(const Core& core, uint32_t attempt) {
 }
 
 Result<AttemptRecord> Acquire(const Core& core, const Catalog& catalog) {
-  AttemptRequest request;
-  request.job = core.job.job;
-  request.host = os::HostName();
-  request.boot_id = os::BootId();
-  const os::ProcessIdentity self = os::OwnIdentity();
-  request.pid = self.process_id;
-  request.process_start_time = self.start_ticks;
-  request.lease_seconds = ToSeconds(core.job.lease);
-  request.ranks = core.ranks();
-  request.is_alive = [](int64_t pid, uint64_t start) { return os::IsAlive({static_cast<pid_t>(pid), start}); };
+  AttemptRequest request = RequestOfThisProcess(core.job.job, ToSeconds(core.job.lease), core.ranks());
   KEDGE_ASSIGN_OR_RETURN(const std::optional<AttemptState> holder, NewestAttempt(catalog, request));
   // Here a holder is seen to live or not; on another host only its lease tells, so its end is waited for.
   if (holder && holder->live && holder->record.host != request.host) {

@@ -1,0 +1,413 @@
+// The C API call by call, in one process: what each promises, with an agent and without.
+#include <gmock/gmock.h>
+
+#include <numeric>
+#include <set>
+
+#include "tests/client/api_fixture.h"
+
+namespace kedge::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+INSTANTIATE_TEST_SUITE_P(Modes, ApiTest, ::testing::Values(kInline, kAgent), ModeName);
+
+std::vector<int> Numbers(size_t count, int first) {
+  std::vector<int> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
+}
+
+TEST_P(ApiTest, RestoresWhatWasCaptured) {
+  kedge_context* context = Open();
+  std::vector<int> a = Numbers(1000, 1);
+  std::vector<int> b = Numbers(3000000, 7);
+  ASSERT_KEDGE_OK(kedge_protect(context, 1, a.data(), a.size(), sizeof(int), nullptr));
+  ASSERT_KEDGE_OK(kedge_protect(context, -5, b.data(), b.size(), sizeof(int), nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "state", 3, 0));
+  const std::vector<int> a_before = a;
+  const std::vector<int> b_before = b;
+  std::fill(a.begin(), a.end(), 0);
+  std::fill(b.begin(), b.end(), 0);
+  int64_t version = -1;
+  ASSERT_KEDGE_OK(kedge_restart(context, "state", -1, &version));
+  EXPECT_EQ(version, 3);
+  EXPECT_EQ(a, a_before);
+  EXPECT_EQ(b, b_before);
+  EXPECT_EQ(Statistics(context).checkpoints, 1u);
+  EXPECT_EQ(Statistics(context).bytes_captured, (a.size() + b.size()) * sizeof(int));
+}
+
+TEST_P(ApiTest, RestoresInALaterContext) {
+  std::vector<double> x(500, 1.5);
+  kedge_context* first = Open();
+  ASSERT_KEDGE_OK(kedge_protect(first, 0, x.data(), x.size(), sizeof(double), nullptr));
+  for (int version = 0; version < 4; ++version) {
+    std::fill(x.begin(), x.end(), version + 0.5);
+    ASSERT_KEDGE_OK(kedge_checkpoint(first, "s", version, 0));
+  }
+  Close(first);
+  kedge_context* second = Open();
+  ASSERT_KEDGE_OK(kedge_protect(second, 0, x.data(), x.size(), sizeof(double), nullptr));
+  int64_t version = -1;
+  EXPECT_KEDGE_OK(kedge_newest(second, "s", -1, &version));
+  EXPECT_EQ(version, 3);
+  EXPECT_KEDGE_OK(kedge_newest(second, "s", 2, &version));
+  EXPECT_EQ(version, 2);
+  EXPECT_EQ(kedge_newest(second, "other", -1, &version), KEDGE_ERROR_NOT_FOUND);
+  ASSERT_KEDGE_OK(kedge_restart(second, "s", 2, &version));
+  EXPECT_EQ(version, 2);
+  EXPECT_EQ(x, std::vector<double>(500, 2.5));
+}
+
+TEST_P(ApiTest, VersionsMustIncreaseUnlessOverwritten) {
+  kedge_context* context = Open();
+  int value = 1;
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, &value, 1, sizeof value, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "v", 5, 0));
+  EXPECT_EQ(kedge_checkpoint(context, "v", 5, 0), KEDGE_ERROR_ALREADY_EXISTS);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("version 5"));
+  EXPECT_EQ(kedge_checkpoint(context, "v", 4, 0), KEDGE_ERROR_ALREADY_EXISTS);
+  EXPECT_EQ(kedge_checkpoint(context, "v", -1, KEDGE_OVERWRITE), KEDGE_ERROR_INVALID_ARGUMENT);
+  value = 2;
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "v", 5, KEDGE_OVERWRITE));
+  value = 0;
+  int64_t version = 0;
+  ASSERT_KEDGE_OK(kedge_restart(context, "v", -1, &version));
+  EXPECT_EQ(value, 2);
+  // A version of an earlier launch counts as well; after a restart from it the application goes on.
+  Close(context);
+  context = Open();
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, &value, 1, sizeof value, nullptr));
+  EXPECT_EQ(kedge_checkpoint(context, "v", 5, 0), KEDGE_ERROR_ALREADY_EXISTS);
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "v", 6, 0));
+  ASSERT_KEDGE_OK(kedge_restart(context, "v", 5, &version));
+  EXPECT_KEDGE_OK(kedge_checkpoint(context, "v", 6, 0));
+}
+
+TEST_P(ApiTest, AMisfitIsRefusedBeforeAnythingIsOverwritten) {
+  kedge_context* context = Open();
+  std::vector<int> a(100, 1);
+  std::vector<int> b(100, 2);
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, a.data(), 100, sizeof(int), nullptr));
+  ASSERT_KEDGE_OK(kedge_protect(context, 1, b.data(), 100, sizeof(int), nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "m", 1, 0));
+  std::fill(a.begin(), a.end(), 9);
+  for (size_t count : {99, 101}) {
+    b.resize(count);
+    ASSERT_KEDGE_OK(kedge_protect(context, 1, b.data(), count, sizeof(int), nullptr));
+    EXPECT_EQ(kedge_restart(context, "m", -1, nullptr), KEDGE_ERROR_MISMATCH);
+    EXPECT_THAT(kedge_error_message(), HasSubstr("400"));
+    EXPECT_EQ(a, std::vector<int>(100, 9));
+  }
+  b.resize(100);
+  ASSERT_KEDGE_OK(kedge_protect(context, 1, b.data(), 100, sizeof(int), nullptr));
+  ASSERT_KEDGE_OK(kedge_protect(context, 2, b.data(), 1, sizeof(int), nullptr));
+  EXPECT_EQ(kedge_restart(context, "m", -1, nullptr), KEDGE_ERROR_MISMATCH);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("region 2"));
+  EXPECT_EQ(a, std::vector<int>(100, 9));
+  ASSERT_KEDGE_OK(kedge_unprotect(context, 2));
+  EXPECT_EQ(kedge_unprotect(context, 2), KEDGE_ERROR_NOT_FOUND);
+  ASSERT_KEDGE_OK(kedge_restart(context, "m", -1, nullptr));
+  EXPECT_EQ(a, std::vector<int>(100, 1));
+}
+
+TEST_P(ApiTest, PartsAndAnnotationsAndSavedRegions) {
+  kedge_context* context = Open();
+  std::vector<float> grid(24);
+  std::iota(grid.begin(), grid.end(), 0.f);
+  int step = 12;
+  kedge_region_info info{};
+  info.struct_size = sizeof info;
+  info.name = "temperature";
+  info.type = KEDGE_TYPE_FLOAT32;
+  info.dimensions = 2;
+  info.shape[0] = 4;
+  info.shape[1] = 6;
+  ASSERT_KEDGE_OK(kedge_protect(context, 7, grid.data(), grid.size(), sizeof(float), &info));
+  ASSERT_KEDGE_OK(kedge_protect(context, 8, &step, 1, sizeof step, nullptr));
+  ASSERT_KEDGE_OK(kedge_protect(context, 9, nullptr, 0, 8, nullptr));
+
+  EXPECT_EQ(kedge_checkpoint_part(context, KEDGE_ALL, nullptr, 0), KEDGE_ERROR_FAILED_PRECONDITION);
+  ASSERT_KEDGE_OK(kedge_checkpoint_begin(context, "p", 1, 0));
+  EXPECT_EQ(kedge_checkpoint_begin(context, "p", 2, 0), KEDGE_ERROR_FAILED_PRECONDITION);
+  int id = 8;
+  ASSERT_KEDGE_OK(kedge_checkpoint_part(context, KEDGE_SOME, &id, 1));
+  EXPECT_EQ(kedge_checkpoint_part(context, KEDGE_SOME, &id, 1), KEDGE_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kedge_checkpoint_part(context, KEDGE_ALL, nullptr, 0), KEDGE_ERROR_INVALID_ARGUMENT);
+  id = 77;
+  EXPECT_EQ(kedge_checkpoint_part(context, KEDGE_SOME, &id, 1), KEDGE_ERROR_NOT_FOUND);
+  step = 99;  // captured already
+  ASSERT_KEDGE_OK(kedge_annotate(context, "units", "kelvin", 6));
+  ASSERT_KEDGE_OK(kedge_annotate(context, "empty", nullptr, 0));
+  ASSERT_KEDGE_OK(kedge_annotate(context, "units", "K", 1));
+  ASSERT_KEDGE_OK(kedge_checkpoint_part(context, KEDGE_REST, nullptr, 0));
+  ASSERT_KEDGE_OK(kedge_checkpoint_end(context, 1));
+
+  EXPECT_EQ(kedge_restart_begin(context, "p", 2), KEDGE_ERROR_NOT_FOUND);
+  ASSERT_KEDGE_OK(kedge_restart_begin(context, "p", 1));
+  size_t bytes = 0;
+  kedge_region_info saved{};
+  saved.struct_size = sizeof saved;
+  ASSERT_KEDGE_OK(kedge_saved_region(context, 7, &bytes, &saved));
+  EXPECT_EQ(bytes, 24 * sizeof(float));
+  EXPECT_STREQ(saved.name, "temperature");
+  EXPECT_EQ(saved.type, KEDGE_TYPE_FLOAT32);
+  EXPECT_EQ(saved.dimensions, 2);
+  EXPECT_EQ(saved.shape[1], 6);
+  EXPECT_EQ(kedge_saved_region(context, 5, &bytes, nullptr), KEDGE_ERROR_NOT_FOUND);
+  EXPECT_EQ(bytes, 0u);
+  int ids[8];
+  size_t count = 0;
+  ASSERT_KEDGE_OK(kedge_saved_ids(context, ids, 8, &count));
+  EXPECT_EQ(std::set<int>(ids, ids + count), (std::set<int>{7, 8, 9}));
+  char value[8];
+  ASSERT_KEDGE_OK(kedge_annotation(context, "units", value, sizeof value, &bytes));
+  EXPECT_EQ(std::string(value, bytes), "K");
+  EXPECT_EQ(kedge_annotation(context, "units", value, 0, &bytes), KEDGE_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(bytes, 1u);
+  EXPECT_KEDGE_OK(kedge_annotation(context, "empty", nullptr, 0, &bytes));
+  EXPECT_EQ(kedge_annotation(context, "none", value, sizeof value, &bytes), KEDGE_ERROR_NOT_FOUND);
+  const std::vector<float> before = grid;
+  std::fill(grid.begin(), grid.end(), -1.f);
+  id = 8;
+  ASSERT_KEDGE_OK(kedge_restart_part(context, KEDGE_SOME, &id, 1));
+  EXPECT_EQ(step, 12);
+  EXPECT_NE(grid, before);
+  ASSERT_KEDGE_OK(kedge_restart_part(context, KEDGE_REST, nullptr, 0));
+  EXPECT_EQ(grid, before);
+  ASSERT_KEDGE_OK(kedge_restart_end(context, 1));
+}
+
+TEST_P(ApiTest, AnAbandonedCheckpointLeavesTheOlderOne) {
+  kedge_context* context = Open();
+  std::vector<char> data(5000000, 'a');
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), 1, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "x", 1, 0));
+  data.assign(data.size(), 'b');
+  ASSERT_KEDGE_OK(kedge_checkpoint_begin(context, "x", 2, 0));
+  ASSERT_KEDGE_OK(kedge_checkpoint_part(context, KEDGE_ALL, nullptr, 0));
+  ASSERT_KEDGE_OK(kedge_checkpoint_end(context, 0));
+  int64_t version = 0;
+  ASSERT_KEDGE_OK(kedge_restart(context, "x", -1, &version));
+  EXPECT_EQ(version, 1);
+  EXPECT_EQ(data[4999999], 'a');
+  // The number is free again, and the new taking is what counts.
+  data.assign(data.size(), 'c');
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "x", 2, 0));
+  data.assign(data.size(), ' ');
+  ASSERT_KEDGE_OK(kedge_restart(context, "x", -1, &version));
+  EXPECT_EQ(version, 2);
+  EXPECT_EQ(data[4999999], 'c');
+}
+
+struct Text {
+  std::string value;
+  bool fail = false;
+  static int Size(void* user, size_t* bytes) { return *bytes = static_cast<Text*>(user)->value.size(), 0; }
+  static int Serialize(void* user, kedge_writer* writer) {
+    auto* self = static_cast<Text*>(user);
+    if (self->fail) return 42;
+    for (char c : self->value) {
+      if (kedge_write(writer, &c, 1) != KEDGE_OK) return 1;
+    }
+    return 0;
+  }
+  static int Deserialize(void* user, kedge_reader* reader, size_t bytes) {
+    auto* self = static_cast<Text*>(user);
+    self->value.assign(bytes, ' ');
+    for (char& c : self->value) {
+      if (kedge_read(reader, &c, 1) != KEDGE_OK) return 1;
+    }
+    return kedge_read(reader, &self->fail, 1) == KEDGE_OK ? 2 : 0;  // nothing is left
+  }
+};
+
+TEST_P(ApiTest, ObjectsAreWrittenAndReadThroughTheirCallBacks) {
+  kedge_context* context = Open();
+  Text text{std::string(3000000, 'x') + "end"};
+  kedge_object object{sizeof(kedge_object), &text, Text::Size, Text::Serialize, Text::Deserialize};
+  ASSERT_KEDGE_OK(kedge_protect_object(context, 4, "text", &object));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "o", 1, 0));
+  const std::string before = text.value;
+  text.value = "other";
+  EXPECT_EQ(kedge_restart(context, "o", -1, nullptr), KEDGE_ERROR_INVALID_ARGUMENT) << "it reads one byte too many";
+  object.deserialize = [](void* user, kedge_reader* reader, size_t bytes) {
+    auto* self = static_cast<Text*>(user);
+    self->value.assign(bytes, ' ');
+    return kedge_read(reader, self->value.data(), bytes);
+  };
+  ASSERT_KEDGE_OK(kedge_protect_object(context, 4, "text", &object));
+  ASSERT_KEDGE_OK(kedge_restart(context, "o", -1, nullptr));
+  EXPECT_EQ(text.value, before);
+  text.fail = true;
+  EXPECT_EQ(kedge_checkpoint(context, "o", 2, 0), KEDGE_ERROR_FAILED_PRECONDITION);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("42"));
+  object.size = [](void*, size_t* bytes) { return *bytes = 1, 0; };
+  text.fail = false;
+  ASSERT_KEDGE_OK(kedge_protect_object(context, 4, "text", &object));
+  EXPECT_EQ(kedge_checkpoint(context, "o", 2, 0), KEDGE_ERROR_INVALID_ARGUMENT) << "more than announced";
+}
+
+TEST_P(ApiTest, GroupsHaveRegionsAndVersionsOfTheirOwn) {
+  kedge_context* context = Open();
+  int a = 1;
+  int b = 2;
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, &a, 1, sizeof a, nullptr));
+  ASSERT_KEDGE_OK(kedge_group(context, "other group"));
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, &b, 1, sizeof b, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "second", 1, 0));
+  ASSERT_KEDGE_OK(kedge_group(context, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "first", 1, 0));
+  a = b = 0;
+  ASSERT_KEDGE_OK(kedge_restart(context, "first", -1, nullptr));
+  EXPECT_EQ(a, 1);
+  EXPECT_EQ(b, 0);
+  ASSERT_KEDGE_OK(kedge_group(context, "other group"));
+  ASSERT_KEDGE_OK(kedge_restart(context, "second", -1, nullptr));
+  EXPECT_EQ(b, 2);
+  ASSERT_KEDGE_OK(kedge_clear(context));
+  ASSERT_KEDGE_OK(kedge_group(context, nullptr));
+  ASSERT_KEDGE_OK(kedge_restart(context, "first", -1, nullptr));
+}
+
+TEST_P(ApiTest, AnyNameIsSafe) {
+  kedge_context* context = Open();
+  int value = 0;
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, &value, 1, sizeof value, nullptr));
+  const std::vector<std::string> names = {"a/b", "..", ".", "../../x", "a.*[b]$", "naïve ☃", std::string(1000, 'n'),
+                                          std::string(1000, '%'), " ", "a\nb"};
+  for (const std::string& name : names) {
+    ++value;
+    ASSERT_KEDGE_OK(kedge_checkpoint(context, name.c_str(), 1, 0)) << name;
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    ASSERT_KEDGE_OK(kedge_restart(context, names[i].c_str(), -1, nullptr)) << names[i];
+    EXPECT_EQ(value, static_cast<int>(i) + 1);
+  }
+  EXPECT_EQ(kedge_checkpoint(context, "", 1, 0), KEDGE_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kedge_checkpoint(context, std::string(1024, 'n').c_str(), 1, 0), KEDGE_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kedge_checkpoint(context, nullptr, 1, 0), KEDGE_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_P(ApiTest, TenThousandRegions) {
+  kedge_context* context = Open();
+  std::vector<std::vector<int>> regions(10000);
+  for (size_t i = 0; i < regions.size(); ++i) {
+    regions[i].assign(i % 300, static_cast<int>(i));
+    ASSERT_KEDGE_OK(kedge_protect(context, static_cast<int>(i), regions[i].data(), regions[i].size(), sizeof(int), nullptr));
+  }
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "many", 1, 0));
+  const auto before = regions;
+  for (auto& region : regions) std::fill(region.begin(), region.end(), -1);
+  ASSERT_KEDGE_OK(kedge_restart(context, "many", -1, nullptr));
+  EXPECT_EQ(regions, before);
+  for (size_t i = 0; i < regions.size(); ++i) ASSERT_KEDGE_OK(kedge_unprotect(context, static_cast<int>(i)));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "many", 2, 0)) << "no region at all is a checkpoint, too";
+  ASSERT_KEDGE_OK(kedge_restart(context, "many", -1, nullptr));
+}
+
+TEST_P(ApiTest, OneRegionAPartTenThousandTimes) {
+  kedge_context* context = Open();
+  std::vector<int> values = Numbers(10000, 5);
+  for (int i = 0; i < 10000; ++i) {
+    ASSERT_KEDGE_OK(kedge_protect(context, i, &values[static_cast<size_t>(i)], 1, sizeof(int), nullptr));
+  }
+  ASSERT_KEDGE_OK(kedge_checkpoint_begin(context, "parts", 1, 0));
+  for (int i = 0; i < 10000; ++i) ASSERT_KEDGE_OK(kedge_checkpoint_part(context, KEDGE_SOME, &i, 1));
+  ASSERT_KEDGE_OK(kedge_checkpoint_end(context, 1));
+  std::fill(values.begin(), values.end(), 0);
+  ASSERT_KEDGE_OK(kedge_restart(context, "parts", -1, nullptr));
+  EXPECT_EQ(values, Numbers(10000, 5));
+}
+
+TEST_P(ApiTest, WaitTestAndPending) {
+  kedge_context* context = Open();
+  std::vector<char> data(3000000, 'a');
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), 1, nullptr));
+  EXPECT_EQ(kedge_wait(context, nullptr, 0, KEDGE_LEVEL_STORE, 1), KEDGE_ERROR_NOT_FOUND);
+  EXPECT_KEDGE_OK(kedge_pending(context));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "w", 1, 0));
+  EXPECT_KEDGE_OK(kedge_wait(context, "w", 1, KEDGE_LEVEL_LOCAL, 30));
+  EXPECT_KEDGE_OK(kedge_wait(context, nullptr, 0, KEDGE_LEVEL_LAST, 30));
+  EXPECT_KEDGE_OK(kedge_wait(context, "w", 1, KEDGE_LEVEL_STORE, 0));
+  kedge_level level = KEDGE_LEVEL_NONE;
+  EXPECT_KEDGE_OK(kedge_test(context, "w", 1, &level));
+  EXPECT_EQ(level, KEDGE_LEVEL_STORE);
+  EXPECT_KEDGE_OK(kedge_pending(context));
+  EXPECT_EQ(kedge_test(context, "w", 2, &level), KEDGE_ERROR_NOT_FOUND);
+  char name[16] = "";
+  int64_t version = 0;
+  EXPECT_KEDGE_OK(kedge_last_flush_error(context, name, sizeof name, &version));
+}
+
+TEST_P(ApiTest, PinnedVersionsStayOutsideKeep) {
+  kedge_context* context = Open();
+  int value = 0;
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, &value, 1, sizeof value, nullptr));
+  for (value = 1; value <= 5; ++value) {
+    ASSERT_KEDGE_OK(kedge_checkpoint(context, "k", value, 0));
+    ASSERT_KEDGE_OK(kedge_wait(context, "k", value, KEDGE_LEVEL_STORE, 30));
+    if (value == 2) ASSERT_KEDGE_OK(kedge_pin(context, "k", 2, 1));
+  }
+  EXPECT_EQ(kedge_pin(context, "k", 9, 1), KEDGE_ERROR_FAILED_PRECONDITION);
+  ASSERT_KEDGE_OK(kedge_cleanup(context, "k"));
+  int64_t version = 0;
+  EXPECT_KEDGE_OK(kedge_newest(context, "k", 3, &version));
+  EXPECT_EQ(version, 2) << "3 is beyond keep.versions=2";
+  EXPECT_KEDGE_OK(kedge_restart(context, "k", 3, nullptr));
+  EXPECT_EQ(value, 2);
+}
+
+TEST_P(ApiTest, ASecondLaunchOfALivingJobIsRefused) {
+  kedge_context* context = Open();
+  const std::string overrides = Overrides();
+  kedge_options options = KEDGE_OPTIONS_INIT;
+  options.overrides = overrides.c_str();
+  kedge_context* second = nullptr;
+  EXPECT_EQ(kedge_init(&options, nullptr, &second), KEDGE_ERROR_BUSY);
+  EXPECT_EQ(second, nullptr);
+  EXPECT_NE(std::string(kedge_error_message()), "");
+  options.job = "another";
+  ASSERT_KEDGE_OK(kedge_init(&options, nullptr, &second));
+  int a = 1;
+  int b = 2;
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, &a, 1, sizeof a, nullptr));
+  ASSERT_KEDGE_OK(kedge_protect(second, 0, &b, 1, sizeof b, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "same", 1, 0));
+  ASSERT_KEDGE_OK(kedge_checkpoint(second, "same", 1, 0));
+  a = b = 0;
+  ASSERT_KEDGE_OK(kedge_restart(context, "same", -1, nullptr));
+  ASSERT_KEDGE_OK(kedge_restart(second, "same", -1, nullptr));
+  EXPECT_EQ(a, 1);
+  EXPECT_EQ(b, 2);
+  EXPECT_KEDGE_OK(kedge_finalize(second, 0));
+}
+
+TEST_P(ApiTest, BadArgumentsAreNamed) {
+  kedge_context* context = Open();
+  int value = 0;
+  EXPECT_EQ(kedge_protect(context, 0, nullptr, 1, 4, nullptr), KEDGE_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kedge_protect(context, 0, &value, SIZE_MAX, 4, nullptr), KEDGE_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kedge_protect(context, 0, &value, 1, 0, nullptr), KEDGE_ERROR_INVALID_ARGUMENT);
+  kedge_region_info info{};
+  info.struct_size = sizeof info;
+  info.memory = KEDGE_MEMORY_DEVICE;
+  EXPECT_EQ(kedge_protect(context, 0, &value, 1, 4, &info), KEDGE_ERROR_UNSUPPORTED);
+  info.memory = KEDGE_MEMORY_HOST;
+  info.dimensions = 1;
+  info.shape[0] = 2;
+  EXPECT_EQ(kedge_protect(context, 0, &value, 1, 4, &info), KEDGE_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kedge_checkpoint(nullptr, "x", 1, 0), KEDGE_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kedge_wait(context, "x", 1, KEDGE_LEVEL_NODE, 0), KEDGE_ERROR_UNSUPPORTED);
+  kedge_options options = KEDGE_OPTIONS_INIT;
+  options.overrides = "no.such.key=1";
+  kedge_context* other = nullptr;
+  EXPECT_EQ(kedge_init(&options, nullptr, &other), KEDGE_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("no.such.key"));
+  EXPECT_STREQ(kedge_status_name(KEDGE_ERROR_NO_SPACE), "no space");
+}
+
+}  // namespace
+}  // namespace kedge::testing

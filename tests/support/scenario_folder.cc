@@ -1,0 +1,90 @@
+// See scenario_folder.h.
+#include "tests/support/scenario_folder.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/random.h"
+
+namespace kedge::testing {
+namespace {
+
+// Who listens on a unix socket: SO_PEERCRED of a connection to it.
+int ListenerPid(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return 0;
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ucred credentials{};
+  socklen_t length = sizeof credentials;
+  const bool connected = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+                         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0;
+  close(fd);
+  return connected ? credentials.pid : 0;
+}
+
+}  // namespace
+
+ScenarioFolder::ScenarioFolder() {
+  const std::string name = "kedge-test-" + Id128::Generate().ToHex().substr(0, 12);
+  path_ = std::filesystem::temp_directory_path() / name;
+  run_folder_ = "/dev/shm/" + name;
+  std::filesystem::create_directory(path_);
+}
+
+ScenarioFolder::~ScenarioFolder() {
+  // One that was being started while the test ended comes up a moment later.
+  for (int round = 0; round < 3; ++round) {
+    while (KillAgent()) {
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(run_folder_, ignored);
+  std::filesystem::permissions(path_, std::filesystem::perms::owner_all, std::filesystem::perm_options::add, ignored);
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string ScenarioFolder::NewOutput() { return path_ + "/output-" + std::to_string(++outputs_); }
+
+std::map<std::string, std::string> ScenarioFolder::Environment() const {
+  return {{"KEDGE_STORE_PATH", store()},     {"KEDGE_NODE_RUN_FOLDER", run_folder_}, {"KEDGE_POOL_SIZE", "64MiB"},
+          {"KEDGE_CHUNK_SIZE", "4MiB"},      {"KEDGE_CHUNK_PIECE", "1MiB"},          {"KEDGE_AGENT_IDLE_TIMEOUT", "5s"},
+          {"KEDGE_WAIT_TIMEOUT", "60s"},     {"KEDGE_JOB_NAME", "scenario"},         {"KEDGE_NODE", ""}};
+}
+
+int ScenarioFolder::AgentPid() const { return ListenerPid(run_folder_ + "/agent.sock"); }
+
+bool ScenarioFolder::KillAgent() {
+  const int pid = AgentPid();
+  if (pid <= 0) return false;
+  kill(pid, SIGKILL);
+  // It is no child of ours: wait until its socket is dead.
+  for (int i = 0; i < 500 && AgentPid() == pid; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  return true;
+}
+
+void FlipBit(const std::string& path, uint64_t offset) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  ASSERT_TRUE(file.good()) << path;
+  file.seekg(static_cast<std::streamoff>(offset));
+  char byte = 0;
+  file.read(&byte, 1);
+  ASSERT_TRUE(file.good()) << path << " at " << offset;
+  byte = static_cast<char>(byte ^ 0x10);
+  file.seekp(static_cast<std::streamoff>(offset));
+  file.write(&byte, 1);
+}
+
+}  // namespace kedge::testing

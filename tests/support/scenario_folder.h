@@ -1,0 +1,41 @@
+// Everything that one scenario leaves anywhere: a store, a node's run folder, an agent. All of it goes with the object.
+//
+// The run folder lies on /dev/shm, as in production, under a name of its own, so that tests beside this one are not touched.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace kedge::testing {
+
+class ScenarioFolder {
+ public:
+  ScenarioFolder();
+  ~ScenarioFolder();
+  ScenarioFolder(const ScenarioFolder&) = delete;
+  ScenarioFolder& operator=(const ScenarioFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string store() const { return path_ + "/store"; }
+  const std::string& run_folder() const { return run_folder_; }
+  // A file for the output of one more process.
+  std::string NewOutput();
+
+  // What points a program at this scenario: store, run folder, a small pool, an agent that leaves soon.
+  std::map<std::string, std::string> Environment() const;
+  // The process id of the agent that serves the run folder; 0: none.
+  int AgentPid() const;
+  // With SIGKILL; false: there is none.
+  bool KillAgent();
+
+ private:
+  std::string path_;
+  std::string run_folder_;
+  int outputs_ = 0;
+};
+
+// Flips one bit of the byte at `offset` of a file.
+void FlipBit(const std::string& path, uint64_t offset);
+
+}  // namespace kedge::testing
