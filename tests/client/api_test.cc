@@ -349,7 +349,9 @@ TEST_P(ApiTest, PinnedVersionsStayOutsideKeep) {
   for (value = 1; value <= 5; ++value) {
     ASSERT_KEDGE_OK(kedge_checkpoint(context, "k", value, 0));
     ASSERT_KEDGE_OK(kedge_wait(context, "k", value, KEDGE_LEVEL_STORE, 30));
-    if (value == 2) ASSERT_KEDGE_OK(kedge_pin(context, "k", 2, 1));
+    if (value == 2) {
+      ASSERT_KEDGE_OK(kedge_pin(context, "k", 2, 1));
+    }
   }
   EXPECT_EQ(kedge_pin(context, "k", 9, 1), KEDGE_ERROR_FAILED_PRECONDITION);
   ASSERT_KEDGE_OK(kedge_cleanup(context, "k"));
