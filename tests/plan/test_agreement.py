@@ -75,7 +75,7 @@ def test_the_comparison_notices_a_broken_assumption() -> None:
 
 def test_shares_agree_too() -> None:
     model = evaluate(TWO, 300.0, (3,))
-    result = simulate(TWO, 300.0, (3,), transitions=2_000_000, seed=19)
+    result = simulate(TWO, 300.0, (3,), transitions=1_000_000, seed=19)
     assert result.shares["useful"] + result.shares["repeated"] == pytest.approx(model.compute_share, abs=0.003)
     assert result.shares["blocked"] == pytest.approx(model.checkpoint_share, abs=0.003)
     assert result.shares["recovery"] == pytest.approx(model.restart_share, abs=0.003)

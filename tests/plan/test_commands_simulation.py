@@ -178,11 +178,13 @@ def test_fit_with_a_systems_placement(tmp_path: Path, capsys: pytest.CaptureFixt
     assert found["node_seconds"] == 64 * 3600.0
 
 
-def test_the_number_of_processes_changes_nothing(system: str) -> None:
+def test_the_number_of_processes_changes_nothing(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kedge.plan.simulate.BATCH_TRANSITIONS", 20_000)
     loaded = load_system(system)
-    alone = simulate(loaded, 300.0, (3,), transitions=1_500_000, seed=9)
-    both = simulate(loaded, 300.0, (3,), transitions=1_500_000, seed=9, processes=2)
+    alone = simulate(loaded, 300.0, (3,), transitions=60_000, seed=9)
+    both = simulate(loaded, 300.0, (3,), transitions=60_000, seed=9, processes=2)
     assert alone == both
+    assert alone.runs > simulate(loaded, 300.0, (3,), transitions=20_000, seed=9).runs
 
 
 def reciprocal(value: float) -> float:
