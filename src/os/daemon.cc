@@ -32,8 +32,23 @@ extern char** environ;
 // The children run on their own stacks inside our address space; sanitizers must not track those frames.
 #define KEDGE_NO_SANITIZE __attribute__((no_sanitize("address", "thread", "undefined")))
 
+#if defined(__SANITIZE_THREAD__)
+extern "C" int __clone(int (*run)(void*), void* stack, int flags, void* argument, ...);
+extern "C" int __sigaction(int signal, const struct sigaction* action, struct sigaction* before);
+#endif
+
 namespace kedge::os {
 namespace {
+
+// ThreadSanitizer intercepts both calls as if the child had memory of its own, and then takes our threads for finished.
+// The names under which glibc exports them as well go past it.
+#if defined(__SANITIZE_THREAD__)
+constexpr auto* kClone = &::__clone;
+constexpr auto* kSetSignalAction = &::__sigaction;
+#else
+constexpr auto* kClone = &::clone;
+constexpr auto* kSetSignalAction = &::sigaction;
+#endif
 
 constexpr size_t kStackBytes = 256 * 1024;
 constexpr int kFirstPassedDescriptor = 3;
@@ -67,7 +82,7 @@ KEDGE_NO_SANITIZE void ResetSignals() {
   for (size_t i = 0; i < sizeof defaults; ++i) bytes[i] = 0;
   defaults.sa_handler = SIG_DFL;
   for (int signal = 1; signal < _NSIG; ++signal) {
-    if (signal != SIGKILL && signal != SIGSTOP) sigaction(signal, &defaults, nullptr);  // refused for glibc's own two
+    if (signal != SIGKILL && signal != SIGSTOP) kSetSignalAction(signal, &defaults, nullptr);  // refused for glibc's own two
   }
 }
 
@@ -102,7 +117,7 @@ KEDGE_NO_SANITIZE int RunDaemon(void* argument) {
 
 KEDGE_NO_SANITIZE int RunMiddle(void* argument) {
   auto* launch = static_cast<Launch*>(argument);
-  launch->daemon_id = clone(RunDaemon, launch->stack_top, CLONE_VM | CLONE_VFORK | SIGCHLD, launch);
+  launch->daemon_id = kClone(RunDaemon, launch->stack_top, CLONE_VM | CLONE_VFORK | SIGCHLD, launch);
   if (launch->daemon_id < 0) return Fail(launch, "clone");
   return 0;
 }
@@ -183,7 +198,7 @@ Status CloneBoth(Launch& launch) {
   Status status;
   {
     const SignalsBlocked blocked;
-    const pid_t middle = clone(RunMiddle, stacks.top(1), CLONE_VM | CLONE_VFORK, &launch);
+    const pid_t middle = kClone(RunMiddle, stacks.top(1), CLONE_VM | CLONE_VFORK, &launch);
     if (middle < 0) status = Status::FromErrno(errno, "clone");
     if (middle > 0) {
       while (waitpid(middle, nullptr, __WCLONE) < 0 && errno == EINTR) {

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -116,18 +117,20 @@ TEST_F(Cgroups, HasNoLimitWhereNoneIsToldOrReadable) {
 }
 
 TEST(Thread, SettingsBelongToTheThreadAlone) {
-  std::thread worker([] {
+  const int nice_before = getpriority(PRIO_PROCESS, 0);
+  const int nice_inside = std::min(nice_before + 5, 19);
+  std::thread worker([&] {
     SetThreadName("a name that is longer than fits");
     EXPECT_TRUE(SetThreadIoClass(IoClass::kIdle).ok());
     EXPECT_TRUE(SetThreadIoClass(IoClass::kBestEffortLow).ok());
-    EXPECT_TRUE(SetThreadNice(10).ok());
-    EXPECT_EQ(getpriority(PRIO_PROCESS, 0), 10);
+    EXPECT_TRUE(SetThreadNice(nice_inside).ok());
+    EXPECT_EQ(getpriority(PRIO_PROCESS, 0), nice_inside);
     char name[16] = {};
     pthread_getname_np(pthread_self(), name, sizeof name);
     EXPECT_STREQ(name, "a name that is ");
   });
   worker.join();
-  EXPECT_EQ(getpriority(PRIO_PROCESS, 0), 0);
+  EXPECT_EQ(getpriority(PRIO_PROCESS, 0), nice_before);
 }
 
 }  // namespace
