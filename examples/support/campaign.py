@@ -31,12 +31,13 @@ class Strike:
 
 @dataclasses.dataclass(frozen=True)
 class Pace:
-    """What the uninterrupted run measured; seconds. Medians over its checkpoints, but for the shortest and longest call."""
+    """What the uninterrupted run measured over its checkpoints; seconds."""
 
     blocked: float
     blocked_min: float
     blocked_max: float
     durable: float
+    durable_min: float
     interval: float
 
 
@@ -99,7 +100,7 @@ def measure_pace(launch: Launch, launcher: Launcher, job: str) -> Pace:
     gaps = [after["began"] - before["began"] for before, after in zip(taken, taken[1:])]
     if not durable:
         raise LaunchError("no version of the uninterrupted run became complete in the store")
-    return Pace(statistics.median(blocked), min(blocked), max(blocked), statistics.median(durable),
+    return Pace(statistics.median(blocked), min(blocked), max(blocked), statistics.median(durable), min(durable),
                 statistics.median(gaps) if gaps else 1.0)
 
 
@@ -117,7 +118,7 @@ def aim(strike: Strike, trial: int, versions: list[int], floor: int, strikes_lef
     if strike.moment == "checkpoint":
         seconds = pace.blocked_min * seed.uniform(0.1, 0.9) / trial
     elif strike.moment == "flush":
-        seconds = pace.blocked_max + max(pace.durable - pace.blocked_max, 0) * seed.uniform(0.0, 0.6) / trial
+        seconds = pace.blocked_max + max(pace.durable_min - pace.blocked_max, 0) * seed.uniform(0.1, 0.8) / trial
     else:
         seconds = pace.interval * seed.random()
     return Kill(seed.randrange(ranks), version, seconds, strike.moment, strike.with_agent, strike.with_memory)
@@ -197,7 +198,7 @@ def row(launcher: Launcher, job: str, launch: Launch, later: list[Launch]) -> di
     sources = {source: sum(event[f"bytes_{source}"] for event in restarts) for source in ("pool", "directory", "store")}
     return {
         "launch": launch.number,
-        "end": launch.hit + (" with the agent" if launch.agent_killed else "") if launch.killed else "finished",
+        "end": launch.hit + company(launch) if launch.killed else "finished",
         "killed": launch.killed,
         "agent_killed": launch.agent_killed,
         "seconds": launch.seconds,
@@ -212,6 +213,12 @@ def row(launcher: Launcher, job: str, launch: Launch, later: list[Launch]) -> di
         "bytes": {tier: sum(event[f"bytes_{tier}"] for event in newest.values()) for tier in ("pool", "directory", "through")},
         "failed_checkpoints": sum(event["status"] != 0 for event in launch.of("checkpoint")),
     }
+
+
+def company(launch: Launch) -> str:
+    """What died with the victim, in words."""
+    memory = launch.kill is not None and launch.kill.with_memory
+    return ", with agent and pool" if memory else ", with the agent" if launch.agent_killed else ""
 
 
 def _duration(seconds: float) -> str:
@@ -230,5 +237,4 @@ def _ending(launch: Launch) -> str:
     if not launch.killed:
         return f"finished after {launch.seconds:.1f} s"
     assert launch.kill is not None
-    company = ", and the agent with it" if launch.agent_killed else ""
-    return f"rank {launch.kill.rank} killed {launch.hit}{company}"
+    return f"rank {launch.kill.rank} killed {launch.hit}{company(launch)}"

@@ -54,12 +54,12 @@ class Node:
 
     def agent(self) -> int | None:
         """The process id of this node's agent, or None when none runs."""
-        lock = self.run_folder / "agent.lock"
-        with contextlib.suppress(OSError):
-            wanted = lock.stat()
-            for entry in os.scandir("/proc"):
-                if entry.name.isdigit() and _has_open(int(entry.name), wanted):
-                    return int(entry.name)
+        for lock in self.run_folder.glob("agent*.lock"):
+            with contextlib.suppress(OSError):
+                wanted = lock.stat()
+                for entry in os.scandir("/proc"):
+                    if entry.name.isdigit() and _is_agent(int(entry.name)) and _has_open(int(entry.name), wanted):
+                        return int(entry.name)
         return None
 
     def kill_agent(self) -> bool:
@@ -85,6 +85,12 @@ class Node:
         """What a reboot does: agent and pool are gone, the store stays."""
         self.kill_agent()
         shutil.rmtree(self.run_folder, ignore_errors=True)
+
+
+def _is_agent(process: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/comm").read_text().strip() == "kedge-agent"
+    return False
 
 
 def _has_open(process: int, wanted: os.stat_result) -> bool:

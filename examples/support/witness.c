@@ -25,7 +25,7 @@
 
 #define NEXT(function) ((__typeof__(&function))dlsym(RTLD_NEXT, #function))
 
-enum { kWhereBytes = 16 };
+enum { kWhereBytes = 16, kLeadNanoseconds = 500000 };
 
 static int rank = -1;
 static int events = -1;    /* descriptor of RANK.jsonl */
@@ -78,6 +78,14 @@ __attribute__((constructor)) static void start(void) {
   note("{\"event\": \"start\", \"rank\": %d, \"pid\": %d}\n", rank, (int)getpid());
 }
 
+static int64_t nanoseconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/* Called right before the checkpoint call. Setting a timer takes longer than a small checkpoint, so it is set a lead
+ * ahead of the call, which then begins exactly when the lead is over. */
 static void arm_kill(int64_t version) {
   const char* order = getenv("WITNESS_KILL");
   int victim = 0;
@@ -85,11 +93,14 @@ static void arm_kill(int64_t version) {
   double delay = 0;
   if (order == NULL || sscanf(order, "%d %" SCNd64 " %lf", &victim, &victim_version, &delay) != 3) return;
   if (victim != rank || victim_version != version) return;
+  const int64_t call = nanoseconds() + kLeadNanoseconds;
+  const int64_t end = call + (int64_t)(delay * 1e9);
   struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
-  const time_t whole = (time_t)delay;
-  const struct itimerspec after = {.it_value = {whole, (long)((delay - (double)whole) * 1e9) + 1}};
+  const struct itimerspec at = {.it_value = {end / 1000000000, end % 1000000000}};
   timer_t timer;
-  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, 0, &after, NULL) != 0) raise(SIGKILL);
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, TIMER_ABSTIME, &at, NULL) != 0)
+    raise(SIGKILL);
+  while (nanoseconds() < call) continue;
 }
 
 static kedge_statistics statistics_of(kedge_context* context) {
@@ -99,8 +110,8 @@ static kedge_statistics statistics_of(kedge_context* context) {
 }
 
 KEDGE_API int kedge_checkpoint(kedge_context* context, const char* name, int64_t version, unsigned flags) {
-  const double began = seconds_of(CLOCK_REALTIME), began_monotonic = seconds_of(CLOCK_MONOTONIC);
   arm_kill(version);
+  const double began = seconds_of(CLOCK_REALTIME), began_monotonic = seconds_of(CLOCK_MONOTONIC);
   set_where("checkpoint");
   const int status = NEXT(kedge_checkpoint)(context, name, version, flags);
   set_where("outside");
