@@ -1,0 +1,21 @@
+// How commands reach the node's agent.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "session/connection.h"
+#include "tools/common.h"
+
+namespace kedge::tools {
+
+struct AgentConnection {
+  NodeSettings node;
+  std::unique_ptr<Connection> connection;
+};
+
+// Connects to the agent of the node that the configuration names. With `start` one is started when none runs;
+// without, kUnavailable says where it was looked for.
+Result<AgentConnection> ConnectToAgent(const Config& config, bool start);
+
+}  // namespace kedge::tools

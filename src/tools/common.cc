@@ -1,0 +1,184 @@
+#include "tools/common.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "base/byte_size.h"
+#include "base/clock.h"
+#include "os/machine.h"
+#include "os/terminal.h"
+#include "session/config_keys.h"
+#include "store/posix_store.h"
+
+namespace kedge::tools {
+
+const char* const kVersionSpecHelp = "NAME or NAME@VERSION of a checkpoint; without a version the newest complete one";
+
+void ConfigOptions::AddTo(CLI::App& app) {
+  app.add_option("--config", file, "TOML file instead of the usual places")->type_name("FILE");
+  app.add_option("--set", settings, "section.key=value above file and environment; may be repeated")->type_name("KEY=VALUE");
+}
+
+Result<Config> ConfigOptions::Load() const {
+  ConfigSources sources = ConfigSources::FromProcess();
+  if (!file.empty()) sources.file = file;
+  for (const std::string& setting : settings) {
+    const size_t equals = setting.find('=');
+    if (equals == std::string::npos) {
+      return Status(Code::kInvalidArgument, fmt::format("--set {}: expected section.key=value", setting));
+    }
+    sources.overrides.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
+  }
+  KEDGE_ASSIGN_OR_RETURN(Config config, Config::Load(KedgeConfigRegistry(), sources));
+  for (const std::string& warning : config.warnings()) std::fprintf(stderr, "kedge: warning: %s\n", warning.c_str());
+  return config;
+}
+
+void StoreOptions::AddTo(CLI::App& app) {
+  app.add_option("--store", store, "the store's folder (default: store.path of the configuration)")->type_name("FOLDER");
+  app.add_option("--job", job, "only this job")->type_name("NAME");
+  config.AddTo(app);
+}
+
+namespace {
+
+double MonotonicSeconds() { return static_cast<double>(SystemClock().NowNs()) * 1e-9; }
+
+TemporaryOwner ToolOwner() { return {os::HostName(), 0, "tool"}; }
+
+std::unique_ptr<Store> StoreAt(const std::string& path) {
+  PosixStoreOptions options;
+  options.path = path;
+  return MakePosixStore(os::SystemFileSystem(), options);
+}
+
+Result<OpenedStore> Opened(const std::string& path, Result<Catalog> (*open)(Store&, const TemporaryOwner&)) {
+  std::unique_ptr<Store> store = StoreAt(path);
+  auto catalog = open(*store, ToolOwner());
+  if (!catalog.ok()) return catalog.status();
+  return OpenedStore{path, std::move(store), *std::move(catalog)};
+}
+
+}  // namespace
+
+Result<OpenedStore> OpenStoreAt(const std::string& path) {
+  auto opened = Opened(path, &Catalog::Open);
+  if (opened.ok() || opened.status().code() != Code::kNotFound) return opened;
+  return Status(Code::kNotFound,
+                fmt::format("{} holds no Kedge store; name one with --store or store.path (`kedge config` shows it)", path));
+}
+
+Result<OpenedStore> OpenOrCreateStoreAt(const std::string& path) { return Opened(path, &Catalog::OpenOrCreate); }
+
+Result<OpenedStore> OpenStore(const StoreOptions& options) {
+  if (!options.store.empty()) return OpenStoreAt(options.store);
+  KEDGE_ASSIGN_OR_RETURN(const Config config, options.config.Load());
+  KEDGE_ASSIGN_OR_RETURN(const JobSettings settings, ReadJobSettings(config));
+  return OpenStoreAt(settings.keys.store_path);
+}
+
+Result<std::vector<std::string>> SelectJobs(const OpenedStore& opened, const StoreOptions& options) {
+  std::vector<std::string> skipped;
+  KEDGE_ASSIGN_OR_RETURN(std::vector<std::string> jobs, opened.catalog.Jobs(&skipped));
+  for (const std::string& sentence : skipped) std::fprintf(stderr, "kedge: warning: passed over: %s\n", sentence.c_str());
+  if (options.job.empty()) return jobs;
+  if (std::find(jobs.begin(), jobs.end(), options.job) != jobs.end()) return std::vector<std::string>{options.job};
+  return Status(Code::kNotFound, fmt::format("{} has no job \"{}\"; it has: {}", opened.path, options.job,
+                                             jobs.empty() ? "none" : fmt::format("{}", fmt::join(jobs, ", "))));
+}
+
+Result<std::string> SelectJob(const OpenedStore& opened, const StoreOptions& options) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, SelectJobs(opened, options));
+  if (jobs.size() == 1) return jobs[0];
+  if (jobs.empty()) return Status(Code::kNotFound, fmt::format("{} has no jobs", opened.path));
+  return Status(Code::kInvalidArgument,
+                fmt::format("{} has several jobs; name one with --job: {}", opened.path, fmt::join(jobs, ", ")));
+}
+
+Result<VersionInfo> ResolveVersion(const OpenedStore& opened, const std::string& job, const std::string& spec) {
+  const size_t at = spec.rfind('@');
+  const std::string name = spec.substr(0, at);
+  if (at == std::string::npos) return NewestAtOrBelow(opened.catalog, job, name, -1);
+  const std::string digits = spec.substr(at + 1);
+  if (digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) {
+    return Status(Code::kInvalidArgument, fmt::format("\"{}\": expected {}", spec, kVersionSpecHelp));
+  }
+  const int64_t version = std::stoll(digits);
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(opened.catalog, job, name));
+  const VersionInfo* found = nullptr;
+  for (const VersionInfo& info : versions) {
+    if (info.generation.version != version || (found != nullptr && (found->complete || !info.complete))) continue;
+    found = &info;
+  }
+  if (found != nullptr) return *found;
+  return Status(Code::kNotFound, fmt::format("job \"{}\" has no version {} of \"{}\" in {}; `kedge ls` lists them", job, version,
+                                             name, opened.path));
+}
+
+Table::Table(std::vector<std::string> header, std::vector<bool> right) : right_(std::move(right)) {
+  right_.resize(header.size(), false);
+  rows_.push_back(std::move(header));
+}
+
+void Table::AddRow(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+
+std::string Table::Text() const {
+  std::vector<size_t> widths(right_.size(), 0);
+  for (const auto& row : rows_) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows_) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += right_[i] ? fmt::format("{:>{}}  ", row[i], widths[i]) : fmt::format("{:<{}}  ", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string FormatAge(int64_t wall_time_ns) {
+  if (wall_time_ns == 0) return "-";
+  const int64_t seconds = std::max<int64_t>(0, (WallTimeNs() - wall_time_ns) / 1'000'000'000);
+  if (seconds < 120) return fmt::format("{} s", seconds);
+  if (seconds < 7200) return fmt::format("{} min", seconds / 60);
+  if (seconds < 172800) return fmt::format("{} h", seconds / 3600);
+  return fmt::format("{} d", seconds / 86400);
+}
+
+ProgressLine::ProgressLine(std::string what)
+    : what_(std::move(what)),
+      is_terminal_(os::IsTerminal(os::StandardStream::kError)),
+      started_seconds_(MonotonicSeconds()) {}
+
+ProgressLine::~ProgressLine() {
+  if (last_seconds_ > 0) std::fprintf(stderr, "\r\033[K");
+}
+
+void ProgressLine::Update(uint64_t done, uint64_t total) {
+  const double now = MonotonicSeconds();
+  if (!is_terminal_ || now - last_seconds_ < 0.1) return;
+  last_seconds_ = now;
+  const double rate = static_cast<double>(done) / std::max(now - started_seconds_, 1e-3);
+  std::fprintf(stderr, "\r\033[K%s: %s of %s, %s/s", what_.c_str(), FormatByteSize(done).c_str(), FormatByteSize(total).c_str(),
+               FormatByteSize(static_cast<uint64_t>(rate)).c_str());
+}
+
+void PrintJson(const std::string& json) { std::printf("%s\n", json.c_str()); }
+
+const char* TypeName(ElementType type) {
+  static constexpr const char* kNames[] = {"bytes",  "int8",    "int16",    "int32",   "int64",   "uint8",     "uint16",     "uint32",
+                                           "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128", "bool"};
+  return kNames[static_cast<size_t>(type)];
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return shape.empty() ? "-" : fmt::format("{}", fmt::join(shape, " x "));
+}
+
+}  // namespace kedge::tools

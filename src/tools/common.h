@@ -1,0 +1,91 @@
+// What the commands share: their common options, the store and the versions that they name, tables, ages, progress.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "base/status.h"
+#include "store/catalog.h"
+#include "store/store.h"
+#include "store/versions.h"
+
+namespace kedge::tools {
+
+// --config FILE and --set KEY=VALUE: where the configuration comes from, as for an application.
+struct ConfigOptions {
+  std::string file;
+  std::vector<std::string> settings;
+
+  void AddTo(CLI::App& app);
+  // Prints the configuration's warnings to stderr once.
+  Result<Config> Load() const;
+};
+
+// The same and --store, --job.
+struct StoreOptions {
+  ConfigOptions config;
+  std::string store;
+  std::string job;
+
+  void AddTo(CLI::App& app);
+};
+
+// A store opened for reading (nothing is created) in a tool's name.
+struct OpenedStore {
+  std::string path;
+  std::unique_ptr<Store> store;
+  Catalog catalog;
+};
+// `path` empty: store.path of the configuration. kNotFound says what was looked for and how to name another.
+Result<OpenedStore> OpenStore(const StoreOptions& options);
+Result<OpenedStore> OpenStoreAt(const std::string& path);
+Result<OpenedStore> OpenOrCreateStoreAt(const std::string& path);
+
+// The jobs that the options mean: the one that --job names (kNotFound when the store lacks it), else all.
+Result<std::vector<std::string>> SelectJobs(const OpenedStore& opened, const StoreOptions& options);
+// The only job, or the one named; kInvalidArgument lists them where there are several.
+Result<std::string> SelectJob(const OpenedStore& opened, const StoreOptions& options);
+
+// NAME[@VERSION]; the version absent means the newest complete one. Resolves against the store.
+Result<VersionInfo> ResolveVersion(const OpenedStore& opened, const std::string& job, const std::string& spec);
+extern const char* const kVersionSpecHelp;
+
+// Aligned columns; the widths fit the content. Numbers go right when `right` says so for the column.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header, std::vector<bool> right = {});
+  void AddRow(std::vector<std::string> row);
+  std::string Text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<bool> right_;
+};
+
+// "12 s", "3 min", "5 h", "2 d" since the wall time; "-" for 0.
+std::string FormatAge(int64_t wall_time_ns);
+
+// A line on stderr that is drawn over again, at most ten times a second, and only when stderr is a terminal.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::string what);
+  ~ProgressLine();
+  void Update(uint64_t done, uint64_t total);
+
+ private:
+  std::string what_;
+  bool is_terminal_;
+  double started_seconds_;
+  double last_seconds_ = 0;
+};
+
+// JSON on one line to stdout.
+void PrintJson(const std::string& json);
+const char* TypeName(ElementType type);
+std::string ShapeText(const std::vector<int64_t>& shape);
+
+}  // namespace kedge::tools

@@ -1,0 +1,61 @@
+// kedge copy: a version to another store, verified on the way.
+#include "store/copy.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/json_writer.h"
+#include "tools/command.h"
+#include "tools/common.h"
+
+namespace kedge::tools {
+namespace {
+
+struct CopyToolOptions {
+  StoreOptions store;
+  std::string spec;
+  std::string target;
+  bool json = false;
+};
+
+Outcome Copy(const CopyToolOptions& options) {
+  KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
+  KEDGE_ASSIGN_OR_RETURN(const std::string job, SelectJob(opened, options.store));
+  KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, ResolveVersion(opened, job, options.spec));
+  KEDGE_ASSIGN_OR_RETURN(const OpenedStore target, OpenOrCreateStoreAt(options.target));
+  CopyOptions copy;
+  {
+    ProgressLine line("copying " + info.generation.ToString());
+    copy.progress = [&line](const VerifyProgress& progress) {
+      line.Update(progress.bytes_done, progress.bytes_total);
+      return true;
+    };
+    KEDGE_RETURN_IF_ERROR(CopyVersion(opened.catalog, info.generation, target.catalog, copy));
+  }
+  if (options.json) {
+    JsonWriter json;
+    json.BeginObject().Field("job", job).Field("name", info.generation.name).Field("version", info.generation.version);
+    json.Field("target", options.target).Field("target_store_id", target.catalog.id().ToHex()).Field("bytes", info.image_bytes).EndObject();
+    PrintJson(json.text());
+  } else {
+    std::printf("copied %s to %s\n", info.generation.ToString().c_str(), options.target.c_str());
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+Command CopyCommand() {
+  return {"copy", "copy a version to another store, verified on the way", [](CLI::App& app) {
+            auto options = std::make_shared<CopyToolOptions>();
+            options->store.AddTo(app);
+            app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name("NAME[@VERSION]");
+            app.add_option("target", options->target, "folder of the other store; made when it is not there")->required()->type_name("FOLDER");
+            app.add_flag("--json", options->json, "print JSON");
+            app.footer("Example:\n  kedge copy heat@120 /archive/kedge");
+            return [options] { return Copy(*options); };
+          }};
+}
+
+}  // namespace kedge::tools

@@ -1,0 +1,162 @@
+// kedge doctor: what this machine can do for Kedge, what Kedge will therefore do, and what to change.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/byte_size.h"
+#include "base/json_writer.h"
+#include "os/direct_io.h"
+#include "os/files.h"
+#include "os/machine.h"
+#include "os/probes.h"
+#include "tools/agent_connection.h"
+#include "tools/command.h"
+
+namespace kedge::tools {
+namespace {
+
+enum class State { kOk, kNote, kBad };
+
+struct Finding {
+  State state;
+  std::string subject;
+  std::string found;
+  std::string advice;  // empty: nothing to do
+};
+
+constexpr double kSlowSyncSeconds = 0.05;
+constexpr size_t kSyncBytes = 4096;
+constexpr int kSyncRounds = 5;
+
+const char* StateName(State state) {
+  switch (state) {
+    case State::kOk: return "ok";
+    case State::kNote: return "note";
+    case State::kBad: return "BAD";
+  }
+  return "unknown";
+}
+
+void ExamineMachine(std::vector<Finding>* findings) {
+  const auto memory = os::MachineMemory();
+  findings->push_back({State::kOk, "kernel", os::KernelRelease(), ""});
+  findings->push_back({State::kOk, "processors", fmt::format("{} usable", os::UsableCpuCount()), ""});
+  if (memory.ok()) {
+    findings->push_back({State::kOk, "memory", fmt::format("{}, {} available", FormatByteSize(memory->total_bytes), FormatByteSize(memory->available_bytes)), ""});
+  }
+  const auto cgroup = os::CgroupMemoryLimit();
+  if (cgroup.has_value()) {
+    findings->push_back({State::kNote, "cgroup memory limit", fmt::format("{}, {} left", FormatByteSize(cgroup->limit_bytes), FormatByteSize(cgroup->LeftBytes())),
+                         "the pool counts against it; it takes a quarter of what is left unless pool.size says otherwise"});
+  }
+  const auto shm = os::SystemFileSystem().StatVolume("/dev/shm");
+  if (!shm.ok()) {
+    findings->push_back({State::kBad, "/dev/shm", shm.status().message(), "mount a tmpfs there, or name tiers in the configuration and set pool.size = 0"});
+  } else {
+    const bool small = shm->available_bytes < (uint64_t{256} << 20);
+    findings->push_back({small ? State::kNote : State::kOk, "/dev/shm", fmt::format("{}, {} free", FormatByteSize(shm->total_bytes), FormatByteSize(shm->available_bytes)),
+                         small ? "small: in a container give it more (docker run --shm-size=8g), or checkpoints wait for the store" : ""});
+  }
+}
+
+void ExamineKernelFeatures(std::vector<Finding>* findings) {
+  os::DirectIoOptions ring;
+  ring.engine = os::DirectIoOptions::Engine::kIoUring;
+  const auto direct = os::DirectIo::Create(ring);
+  if (direct.ok()) {
+    const bool registered = (*direct)->has_registered_buffers();
+    findings->push_back({registered ? State::kOk : State::kNote, "io_uring", registered ? "with registered buffers" : "without registered buffers",
+                         registered ? "" : "raise the locked-memory limit (ulimit -l) for a little less CPU"});
+  } else {
+    findings->push_back({State::kNote, "io_uring", direct.status().message(), "plain reads and writes are used instead; a container's seccomp profile may forbid it"});
+  }
+  const uint64_t locked = os::LockedMemoryLimitBytes();
+  findings->push_back({State::kOk, "locked memory limit", locked == UINT64_MAX ? "none" : FormatByteSize(locked), ""});
+  const os::UserfaultfdSupport faults = os::ProbeUserfaultfd();
+  findings->push_back({faults.write_protect ? State::kOk : State::kNote, "userfaultfd",
+                       !faults.available ? faults.reason : !faults.write_protect ? "without write protection" : faults.asynchronous ? "with asynchronous write protection" : "with write protection",
+                       faults.write_protect ? "" : "page tracking will not be available (sysctl vm.unprivileged_userfaultfd=1 allows it)"});
+  findings->push_back({State::kOk, "huge pages", fmt::format("anonymous: {}, /dev/shm: {}, hugetlb: {}", os::TransparentHugePages(), os::SharedMemoryHugePages(), os::HugetlbPagesTotal()), ""});
+}
+
+// A folder that Kedge writes to: there, writable, how fast a sync is, whether O_DIRECT works.
+void ExamineFolder(const std::string& subject, const std::string& path, bool syncs, std::vector<Finding>* findings) {
+  auto& fs = os::SystemFileSystem();
+  // What does not exist yet will be made: look at the nearest parent that does.
+  std::string folder = path;
+  while (!os::Exists(fs, folder).ok() || !*os::Exists(fs, folder)) {
+    if (folder == "/" || folder.empty()) break;
+    folder = os::ParentPath(folder);
+  }
+  const std::string where = folder == path ? path : fmt::format("{} (will be made in {})", path, folder);
+  const auto volume = fs.StatVolume(folder);
+  const auto seconds = os::MeasureSyncSeconds(fs, folder, kSyncBytes, kSyncRounds);
+  if (!volume.ok() || !seconds.ok()) {
+    const Status& error = volume.ok() ? seconds.status() : volume.status();
+    findings->push_back({State::kBad, subject, fmt::format("{}: {}", where, error.message()), "name a folder that you may write to"});
+    return;
+  }
+  const auto direct = os::ProbeDirectWrite(fs, folder);
+  const bool slow = syncs && *seconds > kSlowSyncSeconds;
+  findings->push_back({slow ? State::kNote : State::kOk, subject,
+                       fmt::format("{}: {} free, sync of 4 KiB {:.2f} ms, O_DIRECT {}", where, FormatByteSize(volume->available_bytes), *seconds * 1e3,
+                                   direct.ok() && *direct ? "yes" : "no"),
+                       slow ? "syncs are slow here: every version needs a few, whatever its size" : ""});
+}
+
+void ExamineAgent(const Config& config, std::vector<Finding>* findings) {
+  const auto agent = ConnectToAgent(config, false);
+  const auto node = ReadNodeSettings(config);
+  if (agent.ok()) {
+    findings->push_back({State::kOk, "agent", fmt::format("runs for node {}", agent->node.node), ""});
+  } else if (agent.status().code() == Code::kUnavailable) {
+    findings->push_back({State::kOk, "agent", node.ok() ? fmt::format("none runs for node {}; applications start it", node->node) : "none runs", ""});
+  } else {
+    findings->push_back({State::kBad, "agent", agent.status().message(), "see agent.log in its run folder"});
+  }
+  const auto program = FindAgentProgram();
+  if (!program.ok()) findings->push_back({State::kBad, "agent program", program.status().message(), "set KEDGE_AGENT to its path"});
+}
+
+Outcome Doctor(const ConfigOptions& options, bool json_wanted) {
+  KEDGE_ASSIGN_OR_RETURN(const Config config, options.Load());
+  KEDGE_ASSIGN_OR_RETURN(const NodeSettings node, ReadNodeSettings(config));
+  KEDGE_ASSIGN_OR_RETURN(const JobSettings job, ReadJobSettings(config));
+  std::vector<Finding> findings;
+  ExamineMachine(&findings);
+  ExamineKernelFeatures(&findings);
+  ExamineFolder("store", job.keys.store_path, true, &findings);
+  for (const TierSettings& tier : node.tiers) ExamineFolder("tier " + tier.name, tier.path, false, &findings);
+  if (!job.keys.scratch.empty()) ExamineFolder("job.scratch", job.keys.scratch, false, &findings);
+  ExamineAgent(config, &findings);
+
+  JsonWriter json;
+  json.BeginObject().Key("findings").BeginArray();
+  bool bad = false;
+  for (const Finding& finding : findings) {
+    bad = bad || finding.state == State::kBad;
+    json.BeginObject().Field("state", StateName(finding.state)).Field("subject", finding.subject).Field("found", finding.found);
+    json.Field("advice", finding.advice).EndObject();
+    if (json_wanted) continue;
+    std::printf("%-5s %-20s %s\n", StateName(finding.state), finding.subject.c_str(), finding.found.c_str());
+    if (!finding.advice.empty()) std::printf("%-26s -> %s\n", "", finding.advice.c_str());
+  }
+  json.EndArray().Field("bad", bad).EndObject();
+  if (json_wanted) PrintJson(json.text());
+  return bad ? kExitBad : kExitOk;
+}
+
+}  // namespace
+
+Command DoctorCommand() {
+  return {"doctor", "say what this machine can do for Kedge, and what to change", [](CLI::App& app) {
+            auto options = std::make_shared<ConfigOptions>();
+            auto json = std::make_shared<bool>(false);
+            options->AddTo(app);
+            app.add_flag("--json", *json, "print JSON");
+            app.footer("Exit code 1 when something would keep Kedge from working. Writes and removes a few small files where the store and the tiers are.");
+            return [options, json] { return Doctor(*options, *json); };
+          }};
+}
+
+}  // namespace kedge::tools

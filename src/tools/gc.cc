@@ -1,0 +1,72 @@
+// kedge gc: removes what no live attempt will finish and no complete version needs. Shows by default, removes with --yes.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/byte_size.h"
+#include "base/json_writer.h"
+#include "store/garbage.h"
+#include "tools/command.h"
+#include "tools/common.h"
+
+namespace kedge::tools {
+namespace {
+
+struct GcOptions {
+  StoreOptions store;
+  bool yes = false;
+  double incomplete_age_seconds = GarbageOptions().incomplete_age_seconds;
+  double orphan_age_seconds = GarbageOptions().orphan_age_seconds;
+  bool json = false;
+};
+
+Outcome Gc(const GcOptions& options) {
+  KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
+  GarbageOptions garbage;
+  garbage.dry_run = !options.yes;
+  garbage.orphan_age_seconds = options.orphan_age_seconds;
+  garbage.job = options.store.job;
+  garbage.incomplete_age_seconds = options.incomplete_age_seconds;
+  KEDGE_ASSIGN_OR_RETURN(const GarbageReport report, CollectGarbage(opened.catalog, garbage));
+  uint64_t bytes = 0;
+  JsonWriter json;
+  json.BeginObject().Field("store", opened.path).Field("removed", options.yes).Key("items").BeginArray();
+  Table table({"KIND", "WHAT", "BYTES", "WHY"}, {false, false, true, false});
+  for (const GarbageItem& item : report.items) {
+    bytes += item.bytes;
+    json.BeginObject().Field("kind", KindName(item.kind)).Field("what", item.what).Field("why", item.why).Field("bytes", item.bytes).EndObject();
+    table.AddRow({KindName(item.kind), item.what, FormatByteSize(item.bytes), item.why});
+  }
+  json.EndArray().Key("problems").BeginArray();
+  for (const std::string& problem : report.problems) json.String(problem);
+  json.EndArray().Field("bytes", bytes).EndObject();
+  if (options.json) {
+    PrintJson(json.text());
+  } else {
+    if (!report.items.empty()) std::fputs(table.Text().c_str(), stdout);
+    for (const std::string& problem : report.problems) std::fprintf(stderr, "kedge: problem: %s\n", problem.c_str());
+    std::printf("%zu things, %s%s\n", report.items.size(), FormatByteSize(bytes).c_str(),
+                options.yes || report.items.empty() ? "" : "; nothing was changed: `kedge gc --yes` does it");
+  }
+  return report.problems.empty() ? kExitOk : kExitBad;
+}
+
+}  // namespace
+
+Command GcCommand() {
+  return {"gc", "show, and with --yes remove, what no attempt will finish and no version needs", [](CLI::App& app) {
+            auto options = std::make_shared<GcOptions>();
+            options->store.AddTo(app);
+            app.add_flag("--yes", options->yes, "do it; without, only show");
+            app.add_option("--incomplete-age", options->incomplete_age_seconds,
+                           "seconds of silence after which an incomplete version newer than the newest complete one goes")
+                ->capture_default_str();
+            app.add_option("--orphan-age", options->orphan_age_seconds, "seconds after which a tool's temporary file is an orphan")->capture_default_str();
+            app.add_flag("--json", options->json, "print JSON");
+            app.footer("Versions whose parts are all there are finished first: what is whole is never garbage.\n"
+                       "Complete versions are never removed here; retention is `keep.versions`.");
+            return [options] { return Gc(*options); };
+          }};
+}
+
+}  // namespace kedge::tools

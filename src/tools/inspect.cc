@@ -1,0 +1,159 @@
+// kedge inspect: what one version holds: regions with types and shapes, chunks, checksums, annotations.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/byte_size.h"
+#include "base/clock.h"
+#include "base/json_writer.h"
+#include "tools/command.h"
+#include "tools/common.h"
+
+namespace kedge::tools {
+namespace {
+
+struct InspectOptions {
+  StoreOptions store;
+  std::string spec;
+  int64_t rank = 0;
+  bool all_ranks = false;
+  bool chunks = false;
+  bool extents = false;
+  bool json = false;
+};
+
+const char* KindName(RegionKind kind) {
+  switch (kind) {
+    case RegionKind::kMemory: return "memory";
+    case RegionKind::kObject: return "object";
+    case RegionKind::kFile: return "file";
+  }
+  return "unknown";
+}
+
+// Annotations may hold any bytes: what is not printable is shown as its size.
+std::string ValueText(const std::string& value) {
+  for (const char c : value) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return fmt::format("({} bytes)", value.size());
+  }
+  return value.size() <= 60 ? value : value.substr(0, 57) + "...";
+}
+
+std::string LayoutText(const Region& region) {
+  std::string text = ShapeText(region.shape);
+  if (region.column_major && region.shape.size() > 1) text += " (column major)";
+  if (!region.global_shape.empty()) text += fmt::format(" of {} at {}", ShapeText(region.global_shape), ShapeText(region.global_offset));
+  return text;
+}
+
+void PrintImage(const StoredImage& image, const InspectOptions& options) {
+  const ImageRecord& record = image.record;
+  std::printf("\nrank %u: %s in %zu regions, %zu chunks; object %s\n", image.entry.rank, FormatByteSize(record.RegionBytes()).c_str(),
+              record.regions.size(), record.chunks.size(), image.object_key.c_str());
+  Table regions({"ID", "NAME", "KIND", "TYPE", "SHAPE", "BYTES"}, {true, false, false, false, false, true});
+  for (const Region& region : record.regions) {
+    regions.AddRow({fmt::format("{}", region.id), region.name.empty() ? "-" : region.name, KindName(region.kind), TypeName(region.type),
+                    LayoutText(region), fmt::format("{}", region.bytes)});
+  }
+  std::fputs(regions.Text().c_str(), stdout);
+  for (const Annotation& annotation : record.annotations) std::printf("%s = %s\n", annotation.key.c_str(), ValueText(annotation.value).c_str());
+  if (options.chunks || options.extents) {
+    Table chunks({"CHUNK", "OBJECT", "OFFSET", "BYTES"}, {true, false, true, true});
+    for (size_t i = 0; i < record.chunks.size(); ++i) {
+      chunks.AddRow({fmt::format("{}", i), ChunkObjectKey(image, record.chunks[i]), fmt::format("{}", record.chunks[i].object_offset),
+                     fmt::format("{}", record.chunks[i].bytes)});
+    }
+    std::fputs(chunks.Text().c_str(), stdout);
+  }
+  if (options.extents) {
+    Table extents({"REGION", "AT", "BYTES", "CHUNK", "AT", "CRC32C"}, {true, true, true, true, true, false});
+    for (const Extent& extent : record.extents) {
+      extents.AddRow({fmt::format("{}", record.regions[extent.region].id), fmt::format("{}", extent.region_offset), fmt::format("{}", extent.bytes),
+                      fmt::format("{}", extent.chunk), fmt::format("{}", extent.chunk_offset), fmt::format("{:08x}", extent.crc32c)});
+    }
+    std::fputs(extents.Text().c_str(), stdout);
+  }
+}
+
+void WriteInts(const char* key, const std::vector<int64_t>& values, JsonWriter* json) {
+  json->Key(key).BeginArray();
+  for (const int64_t value : values) json->Int(value);
+  json->EndArray();
+}
+
+void WriteJson(const StoredImage& image, JsonWriter* json) {
+  const ImageRecord& record = image.record;
+  json->BeginObject().Field("rank", image.entry.rank).Field("object", image.object_key).Field("group", record.group);
+  json->Field("bytes", record.RegionBytes()).Field("wall_time_ns", record.wall_time_ns);
+  json->Key("regions").BeginArray();
+  for (const Region& region : record.regions) {
+    json->BeginObject().Field("id", region.id).Field("name", region.name).Field("kind", KindName(region.kind));
+    json->Field("type", TypeName(region.type)).Field("element_bytes", region.element_bytes).Field("bytes", region.bytes);
+    json->Field("column_major", region.column_major);
+    WriteInts("shape", region.shape, json);
+    WriteInts("global_shape", region.global_shape, json);
+    WriteInts("global_offset", region.global_offset, json);
+    json->EndObject();
+  }
+  json->EndArray().Key("chunks").BeginArray();
+  for (const Chunk& chunk : record.chunks) {
+    json->BeginObject().Field("object", ChunkObjectKey(image, chunk)).Field("offset", chunk.object_offset).Field("bytes", chunk.bytes).EndObject();
+  }
+  json->EndArray().Key("extents").BeginArray();
+  for (const Extent& extent : record.extents) {
+    json->BeginObject().Field("region", record.regions[extent.region].id).Field("region_offset", extent.region_offset);
+    json->Field("bytes", extent.bytes).Field("chunk", extent.chunk).Field("chunk_offset", extent.chunk_offset);
+    json->Field("crc32c", fmt::format("{:08x}", extent.crc32c)).EndObject();
+  }
+  json->EndArray().Key("annotations").BeginObject();
+  for (const Annotation& annotation : record.annotations) json->Field(annotation.key, annotation.value);
+  json->EndObject().EndObject();
+}
+
+Outcome Inspect(const InspectOptions& options) {
+  KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
+  KEDGE_ASSIGN_OR_RETURN(const std::string job, SelectJob(opened, options.store));
+  KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, ResolveVersion(opened, job, options.spec));
+  JsonWriter json;
+  json.BeginObject().Field("job", job).Field("name", info.generation.name).Field("version", info.generation.version);
+  json.Field("attempt", info.generation.attempt).Field("take", info.generation.take).Field("complete", info.complete);
+  json.Field("ranks", info.ranks).Field("bytes", info.image_bytes).Field("pinned", info.pinned).Key("images").BeginArray();
+  if (!options.json) {
+    std::printf("%s: %s, %u ranks, %s, %s\n", info.generation.ToString().c_str(),
+                info.complete ? fmt::format("complete since {}", FormatWallTime(info.wall_time_ns)).c_str() : ("incomplete: " + info.reason).c_str(),
+                info.ranks, FormatByteSize(info.image_bytes).c_str(), info.pinned ? "pinned" : "not pinned");
+  }
+  const auto first = static_cast<uint32_t>(options.all_ranks ? 0 : options.rank);
+  const uint32_t end = options.all_ranks ? info.ranks : first + 1;
+  for (uint32_t rank = first; rank < end; ++rank) {
+    auto image = ReadImage(opened.catalog, info.generation, rank);
+    if (!image.ok()) return image.status().WithContext(fmt::format("rank {} (of {})", rank, info.ranks));
+    if (options.json) {
+      WriteJson(*image, &json);
+    } else {
+      PrintImage(*image, options);
+    }
+  }
+  json.EndArray().EndObject();
+  if (options.json) PrintJson(json.text());
+  return kExitOk;
+}
+
+}  // namespace
+
+Command InspectCommand() {
+  return {"inspect", "show what a version holds: regions, types, shapes, chunks, checksums", [](CLI::App& app) {
+            auto options = std::make_shared<InspectOptions>();
+            options->store.AddTo(app);
+            app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name("NAME[@VERSION]");
+            auto* rank = app.add_option("--rank", options->rank, "this rank's image")->capture_default_str()->check(CLI::NonNegativeNumber);
+            app.add_flag("--all-ranks", options->all_ranks, "every rank's image")->excludes(rank);
+            app.add_flag("--chunks", options->chunks, "also the chunks and the objects they lie in");
+            app.add_flag("--extents", options->extents, "also every extent with its checksum");
+            app.add_flag("--json", options->json, "print JSON, with chunks and extents");
+            app.footer("Examples:\n  kedge inspect heat\n  kedge inspect heat@120 --rank 3 --chunks");
+            return [options] { return Inspect(*options); };
+          }};
+}
+
+}  // namespace kedge::tools

@@ -1,0 +1,87 @@
+// kedge ls: the jobs of a store, their checkpoint names, versions, levels, sizes and ages.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/byte_size.h"
+#include "base/json_writer.h"
+#include "tools/command.h"
+#include "tools/common.h"
+
+namespace kedge::tools {
+namespace {
+
+struct LsOptions {
+  StoreOptions store;
+  std::string name;
+  bool all = false;
+  bool json = false;
+};
+
+std::string StateText(const VersionInfo& info) {
+  if (info.complete) return info.superseded ? "superseded" : "complete";
+  return info.finishable ? "finishable" : "incomplete";
+}
+
+void WriteJson(const std::string& job, const std::string& name, const VersionInfo& info, JsonWriter* json) {
+  json->BeginObject();
+  json->Field("job", job).Field("name", name).Field("version", info.generation.version);
+  json->Field("attempt", info.generation.attempt).Field("take", info.generation.take);
+  json->Field("state", StateText(info)).Field("complete", info.complete).Field("pinned", info.pinned);
+  json->Field("level", info.complete ? "store" : "none").Field("ranks", info.ranks).Field("bytes", info.image_bytes);
+  json->Field("wall_time_ns", info.wall_time_ns).Field("missing_ranks_count", info.missing_count);
+  if (!info.reason.empty()) json->Field("reason", info.reason);
+  json->EndObject();
+}
+
+Outcome Ls(const LsOptions& options) {
+  KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, SelectJobs(opened, options.store));
+  JsonWriter json;
+  json.BeginObject().Field("store", opened.path).Field("store_id", opened.catalog.id().ToHex());
+  json.Key("versions").BeginArray();
+  Table table({"JOB", "NAME", "VERSION", "STATE", "RANKS", "BYTES", "AGE", "ATTEMPT", ""}, {false, false, true, false, true, true, true, true, false});
+  size_t shown = 0;
+  for (const std::string& job : jobs) {
+    std::vector<std::string> skipped;
+    KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> names, opened.catalog.Names(job, &skipped));
+    for (const std::string& sentence : skipped) std::fprintf(stderr, "kedge: warning: passed over: %s\n", sentence.c_str());
+    for (const std::string& name : names) {
+      if (!options.name.empty() && options.name != name) continue;
+      KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(opened.catalog, job, name));
+      for (const VersionInfo& info : versions) {
+        if (!options.all && (!info.complete || info.superseded)) continue;
+        ++shown;
+        WriteJson(job, name, info, &json);
+        table.AddRow({job, name, fmt::format("{}", info.generation.version), StateText(info), fmt::format("{}", info.ranks),
+                      FormatByteSize(info.image_bytes), FormatAge(info.wall_time_ns), fmt::format("{}.{}", info.generation.attempt, info.generation.take),
+                      info.pinned ? "pinned" : info.reason});
+      }
+    }
+  }
+  json.EndArray().EndObject();
+  if (options.json) {
+    PrintJson(json.text());
+  } else if (shown > 0) {
+    std::fputs(table.Text().c_str(), stdout);
+  } else {
+    std::fprintf(stderr, "kedge: no %sversions in %s\n", options.all ? "" : "complete ", opened.path.c_str());
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+Command LsCommand() {
+  return {"ls", "list jobs, checkpoints and versions with levels, sizes and ages", [](CLI::App& app) {
+            auto options = std::make_shared<LsOptions>();
+            options->store.AddTo(app);
+            app.add_option("name", options->name, "only checkpoints of this name");
+            app.add_flag("-a,--all", options->all, "also versions that are incomplete or superseded, with the reason");
+            app.add_flag("--json", options->json, "print JSON");
+            app.footer("Examples:\n  kedge ls\n  kedge ls --store /scratch/me/kedge --job climate --all");
+            return [options] { return Ls(*options); };
+          }};
+}
+
+}  // namespace kedge::tools

@@ -1,0 +1,50 @@
+// kedge pin, kedge unpin: keep a version for ever, outside retention, or let it go.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/json_writer.h"
+#include "store/retention.h"
+#include "tools/command.h"
+#include "tools/common.h"
+
+namespace kedge::tools {
+namespace {
+
+struct PinOptions {
+  StoreOptions store;
+  std::string spec;
+  bool json = false;
+};
+
+Outcome SetPin(const PinOptions& options, bool pinned) {
+  KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
+  KEDGE_ASSIGN_OR_RETURN(const std::string job, SelectJob(opened, options.store));
+  KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, ResolveVersion(opened, job, options.spec));
+  KEDGE_RETURN_IF_ERROR(pinned ? PinVersion(opened.catalog, info.generation) : UnpinVersion(opened.catalog, info.generation));
+  if (options.json) {
+    JsonWriter json;
+    json.BeginObject().Field("job", job).Field("name", info.generation.name).Field("version", info.generation.version).Field("pinned", pinned).EndObject();
+    PrintJson(json.text());
+  } else {
+    std::printf("%s is %s\n", info.generation.ToString().c_str(), pinned ? "pinned" : "no longer pinned");
+  }
+  return kExitOk;
+}
+
+std::function<std::function<Outcome()>(CLI::App&)> AddWith(bool pinned) {
+  return [pinned](CLI::App& app) {
+    auto options = std::make_shared<PinOptions>();
+    options->store.AddTo(app);
+    app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name("NAME[@VERSION]");
+    app.add_flag("--json", options->json, "print JSON");
+    return [options, pinned] { return SetPin(*options, pinned); };
+  };
+}
+
+}  // namespace
+
+Command PinCommand() { return {"pin", "keep a version for ever, outside retention", AddWith(true)}; }
+Command UnpinCommand() { return {"unpin", "let a pinned version go", AddWith(false)}; }
+
+}  // namespace kedge::tools

@@ -1,0 +1,39 @@
+// kedge status: what the node's agent is doing now.
+#include <cstdio>
+
+#include "tools/agent_connection.h"
+#include "tools/command.h"
+#include "tools/status_view.h"
+
+namespace kedge::tools {
+namespace {
+
+constexpr Duration kAnswerTimeout = std::chrono::seconds(10);
+
+Outcome ShowStatus(const ConfigOptions& options, bool json) {
+  KEDGE_ASSIGN_OR_RETURN(const Config config, options.Load());
+  KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, false));
+  KEDGE_ASSIGN_OR_RETURN(const StatusReply reply, agent.connection->Call<StatusReply>(StatusRequest{}, kAnswerTimeout));
+  if (json) {
+    PrintJson(reply.json);
+    return kExitOk;
+  }
+  KEDGE_ASSIGN_OR_RETURN(const std::string text, StatusText(reply.json, {}));
+  std::fputs(text.c_str(), stdout);
+  return kExitOk;
+}
+
+}  // namespace
+
+Command StatusCommand() {
+  return {"status", "show what this node's agent is doing: tiers, processes, flushes, versions", [](CLI::App& app) {
+            auto options = std::make_shared<ConfigOptions>();
+            auto json = std::make_shared<bool>(false);
+            options->AddTo(app);
+            app.add_flag("--json", *json, "print JSON");
+            app.footer("Exit code 3 when no agent runs for the node; KEDGE_NODE or --set node.name=... chooses another node.");
+            return [options, json] { return ShowStatus(*options, *json); };
+          }};
+}
+
+}  // namespace kedge::tools

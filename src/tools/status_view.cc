@@ -1,0 +1,83 @@
+#include "tools/status_view.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/byte_size.h"
+#include "base/duration.h"
+#include "tools/common.h"
+
+namespace kedge::tools {
+namespace {
+
+using nlohmann::json;
+
+std::string Head(const json& status) {
+  const json& flush = status.at("flush");
+  return fmt::format("node {} (pid {}, up {}, policy {})\n"
+                     "flush: {} images, {} to go; {} pieces in flight by {} workers; {}/s a flush; {} requests wait for a slot\n",
+                     status.at("node").get<std::string>(), status.at("pid").get<int64_t>(),
+                     FormatDuration(FromSeconds(status.at("up_seconds").get<double>())), status.at("policy").get<std::string>(),
+                     flush.at("images_pending").get<uint64_t>(), FormatByteSize(flush.at("bytes_pending").get<uint64_t>()),
+                     flush.at("in_flight").get<uint64_t>(), flush.at("workers").get<uint64_t>(),
+                     FormatByteSize(flush.at("bytes_per_second").get<uint64_t>()), status.at("requests_waiting").get<uint64_t>());
+}
+
+std::string Number(const json& value) { return fmt::format("{}", value.get<uint64_t>()); }
+
+std::string Tiers(const json& status) {
+  Table table({"TIER", "KIND", "SLOTS", "OF", "FREE", "CACHED", "WRITERS", "CAPTURED", "PATH"}, {false, false, true, true, true, true, true, true, false});
+  for (const json& tier : status.at("tiers")) {
+    table.AddRow({tier.at("name").get<std::string>(), tier.at("lost").get<bool>() ? "LOST" : tier.at("kind").get<std::string>(), Number(tier.at("slots")),
+                  FormatByteSize(tier.at("slot_bytes").get<uint64_t>()), Number(tier.at("free_slots")), Number(tier.at("cached_slots")),
+                  Number(tier.at("writers")), FormatByteSize(tier.at("captured_bytes").get<uint64_t>()), tier.at("path").get<std::string>()});
+  }
+  return table.Text();
+}
+
+std::string Sessions(const json& status) {
+  if (status.at("sessions").empty()) return "no processes attached\n";
+  Table table({"PID", "JOB", "RANK", "ATTEMPT", "SLOTS", "PENDING", "FAILED"}, {true, false, true, true, true, true, true});
+  for (const json& session : status.at("sessions")) {
+    table.AddRow({Number(session.at("pid")), session.at("job").get<std::string>(),
+                  fmt::format("{}/{}", session.at("rank").get<uint64_t>(), session.at("ranks").get<uint64_t>()), Number(session.at("attempt")),
+                  Number(session.at("slots")), Number(session.at("images_pending")), Number(session.at("images_failed"))});
+  }
+  return table.Text();
+}
+
+std::string Versions(const json& job, size_t versions_max) {
+  Table table({"NAME", "VERSION", "LEVEL", "OF", "IMAGES", "BYTES", ""}, {false, true, false, false, true, true, false});
+  size_t shown = 0;
+  for (const json& version : job.at("versions")) {
+    if (shown++ == versions_max) break;
+    uint64_t bytes = 0;
+    for (const json& image : version.at("images")) bytes += image.at("bytes").get<uint64_t>();
+    std::string note = version.contains("failure") ? version.at("failure").get<std::string>() : "";
+    if (version.at("skipped").get<bool>()) note = "skipped";
+    table.AddRow({version.at("name").get<std::string>(), Number(version.at("version")), version.at("level").get<std::string>(),
+                  version.at("scheduled").get<std::string>(), fmt::format("{}", version.at("images").size()), FormatByteSize(bytes), note});
+  }
+  const size_t all = job.at("versions").size();
+  return table.Text() + (all > versions_max ? fmt::format("... and {} older\n", all - versions_max) : "");
+}
+
+}  // namespace
+
+Result<std::string> StatusText(const std::string& text, const StatusViewOptions& options) {
+  try {
+    const json status = json::parse(text);
+    std::string view = Head(status) + "\n" + Tiers(status) + "\n" + Sessions(status);
+    if (!options.versions) return view;
+    for (const json& job : status.at("jobs")) {
+      view += fmt::format("\njob {} (attempt {}, store {})\n", job.at("job").get<std::string>(), job.at("attempt").get<uint64_t>(), job.at("store").get<std::string>());
+      view += Versions(job, options.versions_max);
+    }
+    return view;
+  } catch (const json::exception& error) {
+    return Status(Code::kCorrupt, fmt::format("the agent's status cannot be read ({}); is it of another build?", error.what()));
+  }
+}
+
+}  // namespace kedge::tools

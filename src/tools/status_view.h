@@ -1,0 +1,18 @@
+// The agent's status (JSON, see src/agent/status.cc) as people read it; shared by `kedge status` and `kedge top`.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace kedge::tools {
+
+struct StatusViewOptions {
+  bool versions = true;
+  size_t versions_max = 10;  // of each job, newest first
+};
+
+// kCorrupt when `json` is not what an agent sends.
+Result<std::string> StatusText(const std::string& json, const StatusViewOptions& options);
+
+}  // namespace kedge::tools

@@ -1,0 +1,93 @@
+// kedge verify: reads every byte of versions in the store and compares every checksum.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/byte_size.h"
+#include "base/json_writer.h"
+#include "store/verify.h"
+#include "tools/command.h"
+#include "tools/common.h"
+
+namespace kedge::tools {
+namespace {
+
+struct VerifyToolOptions {
+  StoreOptions store;
+  std::string spec;
+  bool json = false;
+};
+
+// All complete versions of the selected jobs, or the one that is named.
+Result<std::vector<Generation>> Select(const OpenedStore& opened, const VerifyToolOptions& options) {
+  std::vector<Generation> selected;
+  if (!options.spec.empty()) {
+    KEDGE_ASSIGN_OR_RETURN(const std::string job, SelectJob(opened, options.store));
+    KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, ResolveVersion(opened, job, options.spec));
+    selected.push_back(info.generation);
+    return selected;
+  }
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, SelectJobs(opened, options.store));
+  for (const std::string& job : jobs) {
+    KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> names, opened.catalog.Names(job, nullptr));
+    for (const std::string& name : names) {
+      KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, CompleteVersions(opened.catalog, job, name, -1));
+      for (const VersionInfo& info : versions) selected.push_back(info.generation);
+    }
+  }
+  return selected;
+}
+
+Outcome Verify(const VerifyToolOptions& options) {
+  KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<Generation> selected, Select(opened, options));
+  JsonWriter json;
+  json.BeginObject().Field("store", opened.path).Key("versions").BeginArray();
+  size_t bad = 0;
+  uint64_t bytes = 0;
+  for (const Generation& generation : selected) {
+    VerifyOptions verify;
+    ProgressLine line("verifying " + generation.ToString());
+    verify.progress = [&line](const VerifyProgress& progress) {
+      line.Update(progress.bytes_done, progress.bytes_total);
+      return true;
+    };
+    const auto report = VerifyVersion(opened.catalog, generation, verify);
+    const bool good = report.ok() && report->problems.empty();
+    bad += good ? 0 : 1;
+    bytes += report.ok() ? report->bytes : 0;
+    json.BeginObject().Field("job", generation.job).Field("name", generation.name).Field("version", generation.version);
+    json.Field("good", good).Field("bytes", report.ok() ? report->bytes : 0).Key("problems").BeginArray();
+    if (!report.ok()) json.BeginObject().Field("what", report.status().ToString()).EndObject();
+    if (!options.json) std::printf("%-4s %s%s\n", good ? "ok" : "BAD", generation.ToString().c_str(), report.ok() ? "" : (": " + report.status().ToString()).c_str());
+    if (report.ok()) {
+      for (const VerifyProblem& problem : report->problems) {
+        json.BeginObject().Field("rank", problem.rank).Field("what", problem.what).EndObject();
+        if (!options.json) std::printf("     rank %u: %s\n", problem.rank, problem.what.c_str());
+      }
+    }
+    json.EndArray().EndObject();
+  }
+  json.EndArray().Field("verified", selected.size()).Field("bad", bad).Field("bytes", bytes).EndObject();
+  if (options.json) {
+    PrintJson(json.text());
+  } else {
+    std::printf("%zu versions read, %s, %zu bad\n", selected.size(), FormatByteSize(bytes).c_str(), bad);
+  }
+  return bad == 0 ? kExitOk : kExitBad;
+}
+
+}  // namespace
+
+Command VerifyCommand() {
+  return {"verify", "read every byte of one version, or of all, and compare every checksum", [](CLI::App& app) {
+            auto options = std::make_shared<VerifyToolOptions>();
+            options->store.AddTo(app);
+            app.add_option("version", options->spec, std::string(kVersionSpecHelp) + " (default: all complete versions)")->type_name("NAME[@VERSION]");
+            app.add_flag("--json", options->json, "print JSON");
+            app.footer("Exit code 1 when anything is bad.\nExamples:\n  kedge verify\n  kedge verify heat@120 --json");
+            return [options] { return Verify(*options); };
+          }};
+}
+
+}  // namespace kedge::tools

@@ -1,0 +1,78 @@
+// kedge wait: until everything that was handed to the node's agent is at its last scheduled level; for job scripts.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/byte_size.h"
+#include "base/duration.h"
+#include "base/json_writer.h"
+#include "os/files.h"
+#include "tools/agent_connection.h"
+#include "tools/command.h"
+
+namespace kedge::tools {
+namespace {
+
+struct WaitOptions {
+  StoreOptions store;
+  std::string timeout = "600s";
+  bool json = false;
+};
+
+int Finish(const WaitOptions& options, const DrainReply& reply) {
+  const bool timed_out = reply.failure.code() == Code::kTimeout;
+  if (options.json) {
+    JsonWriter json;
+    json.BeginObject().Field("finished", reply.finished && reply.failure.ok()).Field("images_pending", reply.images_pending);
+    json.Field("bytes_pending", reply.bytes_pending).Field("images_failed", reply.images_failed);
+    json.Field("error", reply.failure.message()).EndObject();
+    PrintJson(json.text());
+  } else if (!reply.failure.ok()) {
+    std::fprintf(stderr, "kedge: %s\n", reply.failure.message().c_str());
+  } else {
+    std::printf("everything is durable\n");
+  }
+  if (timed_out) return kExitTimeout;
+  return reply.failure.ok() ? kExitOk : kExitBad;
+}
+
+Outcome Wait(const WaitOptions& options) {
+  DrainRequest request;
+  KEDGE_ASSIGN_OR_RETURN(request.timeout, ParseDuration(options.timeout));
+  KEDGE_ASSIGN_OR_RETURN(const Config config, options.store.config.Load());
+  KEDGE_ASSIGN_OR_RETURN(const NodeSettings node, ReadNodeSettings(config));
+  KEDGE_ASSIGN_OR_RETURN(const bool exists, os::Exists(os::SystemFileSystem(), node.run_folder));
+  DrainReply nothing;
+  nothing.finished = true;
+  if (!exists) return Finish(options, nothing);
+  if (!options.store.job.empty()) {
+    KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
+    request.store_id = opened.catalog.id();
+    request.job = options.store.job;
+  }
+  // An agent that was killed left its work on the tiers: a new one takes it up.
+  KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, true));
+  uint64_t most = 0;
+  ProgressLine line("flushing");
+  KEDGE_ASSIGN_OR_RETURN(const DrainReply reply, agent.connection->Drain(request, [&](const DrainReply& progress) {
+    most = std::max(most, progress.bytes_pending);
+    line.Update(most - progress.bytes_pending, most);
+  }));
+  return Finish(options, reply);
+}
+
+}  // namespace
+
+Command WaitCommand() {
+  return {"wait", "wait until everything handed to this node's agent is durable", [](CLI::App& app) {
+            auto options = std::make_shared<WaitOptions>();
+            options->store.AddTo(app);
+            app.add_option("--timeout", options->timeout, "at most this long: 90s, 10min")->capture_default_str();
+            app.add_flag("--json", options->json, "print JSON");
+            app.footer("For the end of a job script. Exit codes: 0 everything is durable; 1 a flush failed; 4 the time was over.\n"
+                       "When the agent was killed, a new one is started and goes on from the tiers.");
+            return [options] { return Wait(*options); };
+          }};
+}
+
+}  // namespace kedge::tools
