@@ -8,6 +8,7 @@ from kedge.plan import figures_simulation as simulation
 from kedge.plan import figures_survival as survival
 from kedge.plan.errors import InfeasibleError
 from kedge.plan.figure import Figure, Series
+from kedge.plan.figures_asynchronous import base_system
 from kedge.plan.model import evaluate
 from kedge.plan.optimum import optimum
 
@@ -21,7 +22,7 @@ def test_the_models_optimum_of_the_thesis_is_met_with_the_whole_memory() -> None
     whole = optimum(simulation.whole_memory())
     assert whole.interval_seconds == pytest.approx(4100.0, rel=0.03)
     assert whole.counts == (2,)
-    half = optimum(simulation.half_memory())
+    half = optimum(base_system())
     assert half.counts == (1,)
 
 

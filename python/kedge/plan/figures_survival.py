@@ -9,6 +9,7 @@ from __future__ import annotations
 from kedge.plan.distributions import Exponential
 from kedge.plan.failures import FailureKind, RandomFailures
 from kedge.plan.figure import Claim, Figure, FigureMaker, Series
+from kedge.plan.inmemory import xor_checkpoint_seconds, xor_restart_seconds
 from kedge.plan.level import Level
 from kedge.plan.optimum import optimum
 from kedge.plan.placement import Placement, Protection
@@ -34,9 +35,10 @@ SEED = 20145
 
 def xor_seconds(checkpoint_bytes: float) -> tuple[float, float]:
     """Time of an in-memory XOR checkpoint and of a restart from it ([Sato] 5.5.2), seconds."""
-    copied = 2.0 * checkpoint_bytes / MEMORY_BYTES_PER_SECOND
-    sent = checkpoint_bytes * (1.0 + 1.0 / (GROUP_NODES - 1)) / NETWORK_BYTES_PER_SECOND
-    return copied + sent, copied + sent + checkpoint_bytes / NETWORK_BYTES_PER_SECOND
+    return (
+        xor_checkpoint_seconds(checkpoint_bytes, GROUP_NODES, MEMORY_BYTES_PER_SECOND, NETWORK_BYTES_PER_SECOND),
+        xor_restart_seconds(checkpoint_bytes, GROUP_NODES, MEMORY_BYTES_PER_SECOND, NETWORK_BYTES_PER_SECOND),
+    )
 
 
 def fmi_system(checkpoint_bytes: float, level_1_scale: float, level_2_scale: float, cost_scale: float) -> System:
@@ -120,8 +122,8 @@ def survival() -> Figure:
             Claim("without FMI at x10", 0.10, without[SCALES.index(10.0)].value, 0.20, "the exact value is 0.110"),
         ],
         notes=[
-            "A recovery of a minute and a second between loss and rebuilt parity: a second loss in the same group of "
-            "16 out of 1088 nodes within it is so rare that the curve with it lies on the one without.",
+            "Assumed: a recovery of a minute. A second loss in the same group of 16 out of 1088 nodes within it is so "
+            "rare that the curve which counts it lies on the one that does not.",
         ],
     )
 

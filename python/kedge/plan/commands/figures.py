@@ -22,7 +22,7 @@ from kedge.plan.errors import PlanError
 from kedge.plan.figure import Figure, FigureMaker
 from kedge.plan.parallel import Progress, map_parallel, processors
 from kedge.plan.report import Section, figure_tables, html_page, png_bytes, write_file
-from kedge.plan.table import text_table
+from kedge.plan.table import Table, text_table
 
 DESCRIPTION = """\
 Compute the figures and tables of the literature anew, each beside the printed numbers. Writes figures.json,
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         cli.print_json(_answer(figures))
     else:
-        print(_tables(figures))
+        print(_claims(figures))
         print(f"\n{len(figures)} figures in {folder}: index.html, figures.json, figures.txt, and a PNG each")
     return 0 if all(claim.met is not False for figure in figures for claim in figure.claims) else 1
 
@@ -120,6 +120,19 @@ def _tables(figures: Sequence[Figure]) -> str:
     for figure in figures:
         parts.append("\n\n".join(text_table(table) for table in figure_tables(figure)))
         parts.extend(f"  {note}" for note in figure.notes)
+    return "\n\n".join(parts)
+
+
+def _claims(figures: Sequence[Figure]) -> str:
+    """Printed numbers beside ours, for the terminal; everything else is in the files."""
+    parts = []
+    for figure in figures:
+        if figure.claims:
+            rows = [
+                (claim.what, claim.printed, claim.ours, claim.unit, claim.met, claim.note) for claim in figure.claims
+            ]
+            header = ("what", "printed", "ours", "unit", "met", "note")
+            parts.append(text_table(Table(f"{figure.key}: {figure.title}", header, rows)))
     return "\n\n".join(parts)
 
 
