@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "base/status.h"
+
 namespace kedge::os {
 
 class UniqueFd {
@@ -25,5 +27,8 @@ class UniqueFd {
  private:
   int fd_ = -1;
 };
+
+// Another descriptor (close-on-exec) of the same open file.
+Result<UniqueFd> DuplicateDescriptor(int fd);
 
 }  // namespace kedge::os

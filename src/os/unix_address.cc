@@ -26,10 +26,4 @@ Result<UnixAddress> UnixAddress::Of(const std::string& path) {
   return address;
 }
 
-Result<UniqueFd> DuplicateDescriptor(int fd) {
-  UniqueFd duplicate(fcntl(fd, F_DUPFD_CLOEXEC, 3));
-  if (!duplicate.valid()) return Status::FromErrno(errno, fmt::format("duplicate descriptor {}", fd));
-  return duplicate;
-}
-
 }  // namespace kedge::os

@@ -24,6 +24,4 @@ class UnixAddress {
   UniqueFd folder_;
 };
 
-Result<UniqueFd> DuplicateDescriptor(int fd);
-
 }  // namespace kedge::os

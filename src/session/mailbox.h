@@ -38,13 +38,13 @@ enum class ClientMessageKind : uint32_t {
   kProgress = 3,      // the first `bytes_captured` bytes of the chunk at `range` are there
   kImageEnd = 4,      // the image is captured: `range` is its image record followed by its placement table. In its object
                       // the record stands after the last chunk, at the next multiple of 4 KiB
-  kImageAbort = 5,    // the image is given up; its chunks are free once no reader has them
+  kImageAbort = 5,    // the image is given up. Slots that no kProgress of it named are returned by kReturnSlot
   kReturnSlot = 6,    // the client will write no more into the slot at `range`
 };
 
 enum class PlaceKind : uint32_t {
-  kOpenSlot = 1,  // a slot into which the client packs small chunks, going forward
-  kFullChunk = 2, // a slot for one chunk of up to a slot's size
+  kOpenSlot = 1,   // a slot into which the client packs small chunks, going forward, until it returns it
+  kFullChunk = 2,  // a slot for one chunk; it goes back to the agent with ImageEnd, unless it is returned before
 };
 
 struct ClientMessage {

@@ -1,0 +1,190 @@
+#include "agent/agent.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "agent/assignment.h"
+#include "agent/flush.h"
+#include "agent/images.h"
+#include "agent/publish.h"
+#include "agent/recovery.h"
+#include "agent/server.h"
+#include "agent/sessions.h"
+#include "agent/status.h"
+#include "agent/tiers.h"
+#include "agent/waiters.h"
+#include "base/log.h"
+#include "os/files.h"
+#include "os/machine.h"
+#include "os/text_server.h"
+#include "session/connection.h"
+#include "store/posix_store.h"
+
+namespace kedge {
+namespace {
+
+// The longest sleep: bounds what a lost wake-up costs.
+constexpr Duration kSleepWithSessions = std::chrono::milliseconds(200);
+constexpr Duration kSleepAlone = std::chrono::seconds(1);
+constexpr Duration kHousekeepingPeriod = std::chrono::milliseconds(200);
+constexpr Duration kPresencePeriod = std::chrono::seconds(1);
+// On being told to stop: for what workers have in hand. What they leave, the successor does again.
+constexpr Duration kStopPatience = std::chrono::seconds(2);
+// Beside the flushes: publication, retention, looks into the store.
+constexpr uint32_t kOtherWorkers = 3;
+
+os::FileSystem& fs() { return os::SystemFileSystem(); }
+
+}  // namespace
+
+Agent::Agent(AgentOptions options)
+    : options_(std::move(options)),
+      boot_id_(os::BootId()),
+      started_ns_(SystemClock().NowNs()),
+      wake_(os::EventFd::FromDescriptor(os::UniqueFd())),
+      stop_(os::EventFd::FromDescriptor(os::UniqueFd())) {}
+
+Agent::~Agent() {
+  // Work in hand uses the modules; what is queued is dropped.
+  workers_.reset();
+}
+
+Result<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
+  std::unique_ptr<Agent> agent(new Agent(std::move(options)));
+  KEDGE_RETURN_IF_ERROR(agent->Prepare());
+  return agent;
+}
+
+Status Agent::Prepare() {
+  policy_ = MakePlacementPolicy(options_.node.placement_policy, clock());
+  if (policy_ == nullptr) {
+    return Status(Code::kInvalidArgument, fmt::format("placement.policy = \"{}\": there is none of that name", options_.node.placement_policy));
+  }
+  KEDGE_ASSIGN_OR_RETURN(wake_, os::EventFd::Create());
+  KEDGE_ASSIGN_OR_RETURN(stop_, os::EventFd::Create());
+  KEDGE_ASSIGN_OR_RETURN(loop_, os::EventLoop::Create());
+  tiers_ = std::make_unique<Tiers>(*this);
+  images_ = std::make_unique<Images>(*this);
+  flush_ = std::make_unique<Flush>(*this);
+  publish_ = std::make_unique<Publish>(*this);
+  assignment_ = std::make_unique<Assignment>(*this);
+  sessions_ = std::make_unique<Sessions>(*this);
+  waiters_ = std::make_unique<Waiters>(*this);
+  server_ = std::make_unique<Server>(*this);
+  workers_ = std::make_unique<Workers>(options_.node.flush_workers + kOtherWorkers);
+
+  KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs(), options_.node.run_folder, 0700, false));
+  KEDGE_RETURN_IF_ERROR(server_->Listen());  // from here on the run folder is ours alone
+  for (const char* folder : {"sessions", "records", "jobs", "tiers"}) {
+    KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs(), Path(folder), 0700, false));
+  }
+  KEDGE_ASSIGN_OR_RETURN(control_, CreateControlBlock(Path("control"), os::OwnIdentity()));
+  tiers_->OpenNode();
+  RecoverState(*this);
+
+  KEDGE_ASSIGN_OR_RETURN(auto wake_watch, loop_->Watch(wake_.descriptor(), os::EventLoop::Interest::kRead,
+                                                       [this](os::Readiness) { wake_.Drain(); }));
+  KEDGE_ASSIGN_OR_RETURN(auto stop_watch, loop_->Watch(stop_.descriptor(), os::EventLoop::Interest::kRead,
+                                                       [this](os::Readiness) { leave_now_ = true; }));
+  (void)wake_watch;
+  (void)stop_watch;
+  loop_->AddPeriodic(kHousekeepingPeriod, [this] { Housekeep(); });
+  loop_->AddPeriodic(kPresencePeriod, [this] {
+    tiers_->CheckPresent();
+    sessions_->CheckOwners();
+    sessions_->ForgetIdleJobs();
+  });
+  metrics_ = std::make_unique<os::TextServer>(*loop_, [this] { return MetricsText(*this); });
+  Status metrics = metrics_->ListenUnix(Path("metrics.sock"));
+  if (metrics.ok() && options_.node.metrics_port != 0) metrics = metrics_->ListenLoopback(static_cast<uint16_t>(options_.node.metrics_port));
+  if (!metrics.ok()) LogWarning("agent", "metrics are not served everywhere: {}", metrics.ToString());
+  busy_ns_ = clock().NowNs();
+  return server_->Serve();
+}
+
+std::shared_ptr<StoreContext> Agent::MakeStore(const StoreId& id, const JobKeys& keys) const {
+  PosixStoreOptions options;
+  options.path = keys.store_path;
+  options.folder_mode = keys.store_mode;
+  options.file_mode = keys.store_mode & 0666;
+  options.direct = keys.store_direct;
+  return std::make_shared<StoreContext>(MakePosixStore(fs(), options), id, options_.node.node);
+}
+
+Job* Agent::FindJob(const StoreId& store_id, const std::string& name) {
+  auto found = jobs_.find(JobKey(store_id, name));
+  return found == jobs_.end() ? nullptr : found->second.get();
+}
+
+void Agent::RequestStop() { stop_.Signal(); }
+
+void Agent::Housekeep() {
+  waiters_->Tick();
+  tiers_->UpdateControl();
+  ControlBlock& shown = control();
+  // Written anew each time: whatever somebody scribbled there does not last.
+  shown.magic = kControlMagic;
+  shown.protocol = kProtocolVersion;
+  shown.flush_bytes_per_second.store(flush_->bytes_per_second(), std::memory_order_relaxed);
+  shown.flushes_in_flight.store(flush_->in_flight(), std::memory_order_relaxed);
+  shown.flush_bytes_pending.store(flush_->queued_bytes(), std::memory_order_relaxed);
+  if (!IsIdle()) busy_ns_ = clock().NowNs();
+}
+
+bool Agent::IsIdle() const {
+  uint64_t images = 0, bytes = 0;
+  images_->CountPending(nullptr, &images, &bytes);
+  const bool retaining = std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return !job.second->retention_running.empty(); });
+  return images == 0 && !sessions_->Any() && waiters_->waiting() == 0 && flush_->in_flight() == 0 && !retaining;
+}
+
+std::string Agent::Run() {
+  for (;;) {
+    bool worked = sessions_->DrainAll();
+    flush_->Dispatch();
+    // Declared before the last look: a client that publishes after that look sees it and wakes us.
+    control().agent_sleeping.store(1, std::memory_order_seq_cst);
+    worked = sessions_->DrainAll() || std::exchange(nudged_, false) || worked;
+    Status turned = loop_->RunOnce(worked ? Duration::zero() : sessions_->Any() ? kSleepWithSessions : kSleepAlone);
+    control().agent_sleeping.store(0, std::memory_order_relaxed);
+    if (!turned.ok()) return "its event loop failed: " + turned.ToString();
+    if (leave_now_) {
+      const bool finished = workers_->WaitIdle(kStopPatience);
+      // Answers of work that ended just now are taken, so that the successor need not do it again.
+      (void)loop_->RunOnce(Duration::zero());
+      return finished ? "it was told to stop" : "it was told to stop; what its workers had in hand is left to a successor";
+    }
+    uint64_t images = 0, bytes = 0;
+    images_->CountPending(nullptr, &images, &bytes);
+    const bool drained = leave_when_drained_ && images == 0 && flush_->in_flight() == 0;
+    const bool idle = !leave_when_drained_ && IsIdle() && clock().NowNs() - busy_ns_ >= options_.node.idle_timeout.count();
+    if (!drained && !idle) continue;
+    server_->AcceptAll();
+    if (idle && server_->peers() > 0) {
+      busy_ns_ = clock().NowNs();
+      continue;
+    }
+    return (drained ? "everything is drained" : "it was idle") + CleanUp();
+  }
+}
+
+std::string Agent::CleanUp() {
+  (void)workers_->WaitIdle(kStopPatience);
+  if (images_->HasOnlyCopies()) return "; versions that are on this node only are kept in " + options_.node.run_folder;
+  if (sessions_->Any()) return "; clients are attached, so its files stay";
+  metrics_.reset();
+  tiers_->RemoveAll();
+  for (const char* name : {"sessions", "records", "jobs", "tiers", "pool", "control", "agent.log"}) {
+    Status removed = os::RemoveTree(fs(), Path(name));
+    if (!removed.ok()) LogWarning("agent", "{}", removed.ToString());
+  }
+  // The socket and its lock are the last to go; then the folder, unless somebody has put something there.
+  control_ = os::SharedMapping();
+  const std::string folder = options_.node.run_folder;
+  server_.reset();
+  (void)fs().Rmdir(folder);
+  return "; everything is in the store, and nothing is left here";
+}
+
+}  // namespace kedge

@@ -1,0 +1,255 @@
+#include "agent/flush.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "agent/agent.h"
+#include "agent/assignment.h"
+#include "agent/images.h"
+#include "agent/publish.h"
+#include "agent/tiers.h"
+#include "agent/waiters.h"
+#include "base/log.h"
+#include "os/kill_point.h"
+
+namespace kedge {
+namespace {
+
+constexpr uint32_t kRetriesMax = 3;
+constexpr Duration kFirstRetryPause = std::chrono::milliseconds(100);  // then four times as long each
+constexpr double kAverageWeight = 1.0 / 16;
+
+}  // namespace
+
+Flush::Flush(Agent& agent) : agent_(agent), tokens_ns_(agent.clock().NowNs()) {}
+
+bool Flush::IsActive(const Image& image) {
+  switch (image.flush) {
+    case FlushState::kFlushing:
+    case FlushState::kWritten:
+    case FlushState::kPublishing:
+    case FlushState::kWaiting: return true;
+    default: return false;
+  }
+}
+
+void Flush::SetState(Image& image, FlushState state) {
+  const bool was_active = IsActive(image);
+  image.flush = state;
+  const bool is_active = IsActive(image);
+  if (was_active == is_active) return;
+  for (const ImageChunk& chunk : image.chunks) {
+    if (chunk.unit == nullptr) continue;
+    is_active ? ++chunk.unit->flushing_chunks : --chunk.unit->flushing_chunks;
+  }
+}
+
+void Flush::QueuePieces(Image& image, uint32_t index, bool whole_only) {
+  ImageChunk& chunk = image.chunks[index];
+  if (!chunk.IsLocal() || !chunk.in_own_object) return;
+  const uint64_t piece_bytes = agent_.settings().piece_bytes;
+  while (chunk.queued_bytes < chunk.captured_bytes) {
+    const uint64_t bytes = std::min(piece_bytes, chunk.captured_bytes - chunk.queued_bytes);
+    if (whole_only && bytes < piece_bytes && chunk.captured_bytes < chunk.bytes) break;
+    const uint32_t queue = chunk.unit == nullptr ? 0 : chunk.unit->id;
+    queues_[queue].push_back({image.id, image.flush_epoch, index, chunk.queued_bytes, bytes, ++last_sequence_});
+    chunk.queued_bytes += bytes;
+    queued_bytes_ += bytes;
+    ++image.pieces_queued;
+  }
+}
+
+void Flush::QueueCaptured(Image& image, uint32_t chunk) {
+  QueuePieces(image, chunk, true);
+  agent_.Nudge();
+}
+
+void Flush::QueueEnded(Image& image) {
+  KEDGE_CHECK(image.ended);
+  if (image.flush != FlushState::kFlushing) return;  // it waits for its next try, which takes all
+  for (uint32_t i = 0; i < image.chunks.size(); ++i) QueuePieces(image, i, false);
+  CheckWritten(image);
+  agent_.Nudge();
+}
+
+void Flush::Start(Image& image) {
+  SetState(image, FlushState::kFlushing);
+  for (ImageChunk& chunk : image.chunks) {
+    chunk.queued_bytes = 0;
+    if (image.ended) chunk.captured_bytes = chunk.bytes;
+  }
+  if (image.ended) {
+    QueueEnded(image);
+  } else {
+    for (uint32_t i = 0; i < image.chunks.size(); ++i) QueueCaptured(image, i);
+  }
+}
+
+void Flush::DropObject(Image& image) {
+  ++image.flush_epoch;  // queued pieces of it are passed over
+  image.pieces_queued = 0;
+  if (image.object == nullptr) return;
+  // Removing what was begun may block: the last reference goes on a worker.
+  agent_.workers().Submit([object = std::move(image.object)] {});
+  image.object = nullptr;
+}
+
+void Flush::Forget(Image& image) {
+  if (image.flush == FlushState::kPublishing || image.flush == FlushState::kStored) return;
+  DropObject(image);
+  SetState(image, FlushState::kNone);
+}
+
+bool Flush::HasBegun(const Image& image) const { return image.object != nullptr || image.pieces_in_flight > 0; }
+
+bool Flush::RateAllows() {
+  const uint64_t rate = agent_.settings().flush_bytes_per_second;
+  if (rate == 0) return true;
+  const int64_t now_ns = agent_.clock().NowNs();
+  // At most a tenth of a second's worth is saved up, so that a pause is not followed by a burst.
+  tokens_ = std::min(tokens_ + static_cast<double>(rate) * 1e-9 * static_cast<double>(now_ns - tokens_ns_), rate * 0.1);
+  tokens_ns_ = now_ns;
+  if (tokens_ >= 0) return true;
+  if (!rate_timer_) {
+    rate_timer_ = true;
+    agent_.loop().AddTimer(FromSeconds(-tokens_ / static_cast<double>(rate)), [this] {
+      rate_timer_ = false;
+      Dispatch();
+    });
+  }
+  return false;
+}
+
+void Flush::Dispatch() {
+  while (in_flight_ < agent_.settings().flush_workers) {
+    std::vector<FlushCandidate> candidates;
+    std::vector<uint32_t> queue_ids;
+    for (auto& [unit, queue] : queues_) {
+      while (!queue.empty()) {
+        const Image* image = agent_.images().Find(queue.front().image_id);
+        if (image != nullptr && image->flush_epoch == queue.front().epoch && !image->doomed) break;
+        queued_bytes_ -= queue.front().bytes;
+        queue.pop_front();
+      }
+      if (queue.empty()) continue;
+      candidates.push_back({queue_ids.size(), queue.front().sequence, queue.front().bytes});
+      queue_ids.push_back(unit);
+    }
+    if (candidates.empty() || !RateAllows()) return;
+    const auto chosen = agent_.policy().NextFlush(candidates);
+    if (!chosen.has_value()) return;
+    auto& queue = queues_[queue_ids[*chosen]];
+    const Piece piece = queue.front();
+    queue.pop_front();
+    queued_bytes_ -= piece.bytes;
+    SendPiece(*agent_.images().Find(piece.image_id), piece);
+  }
+}
+
+void Flush::SendPiece(Image& image, const Piece& piece) {
+  if (image.object == nullptr) {
+    uint64_t expected_bytes = 0;  // known at the end only
+    if (image.ended) expected_bytes = image.record_object_offset + image.record_bytes;
+    image.object = std::make_shared<FlushObject>(image.version->job->store, image.version->generation, image.rank, expected_bytes);
+  }
+  const ImageChunk& chunk = image.chunks[piece.chunk];
+  PieceSource source = agent_.images().SourceOf(chunk, piece.offset, piece.bytes);
+  const uint64_t object_offset = chunk.object_offset + piece.offset;
+  --image.pieces_queued;
+  ++image.pieces_in_flight;
+  ++in_flight_;
+  if (agent_.settings().flush_bytes_per_second > 0) tokens_ -= static_cast<double>(piece.bytes);
+  struct Outcome {
+    Status status;
+    Duration took;
+  };
+  agent_.Background(
+      [object = image.object, source = std::move(source), object_offset, &clock = agent_.clock()] {
+        const int64_t begin_ns = clock.NowNs();
+        Status status = object->WritePiece(source, object_offset);
+        os::KillPoint("piece-written");
+        return Outcome{std::move(status), Duration(clock.NowNs() - begin_ns)};
+      },
+      [this, id = image.id, epoch = image.flush_epoch, bytes = piece.bytes](Outcome outcome) {
+        OnPieceDone(id, epoch, bytes, outcome.took, outcome.status);
+      });
+}
+
+void Flush::OnPieceDone(uint64_t image_id, uint32_t epoch, uint64_t bytes, Duration took, const Status& status) {
+  --in_flight_;
+  if (status.ok()) {
+    agent_.counters().bytes_flushed += bytes;
+    const double speed = static_cast<double>(bytes) / std::max(ToSeconds(took), 1e-9);
+    // Small pieces measure the file system's latency, not what a chunk would see.
+    if (bytes >= kPieceBytesMin) {
+      bytes_per_second_ = bytes_per_second_ == 0 ? speed : bytes_per_second_ + kAverageWeight * (speed - bytes_per_second_);
+    }
+  }
+  Image* image = agent_.images().Find(image_id);
+  if (image != nullptr) {
+    --image->pieces_in_flight;
+    if (image->doomed) {
+      agent_.images().OnReleased(*image);
+    } else if (image->flush == FlushState::kFlushing) {
+      if (image->flush_epoch == epoch && !status.ok() && image->flush_error.ok()) {
+        image->flush_error = status;
+        DropObject(*image);
+      }
+      if (!image->flush_error.ok()) {
+        if (image->pieces_in_flight == 0) Retry(*image, image->flush_error);
+      } else {
+        CheckWritten(*image);
+      }
+    }
+  }
+  Dispatch();
+  agent_.assignment().Pump();
+}
+
+void Flush::CheckWritten(Image& image) {
+  if (!image.ended || image.flush != FlushState::kFlushing || image.pieces_queued > 0 || image.pieces_in_flight > 0) return;
+  if (image.object == nullptr) {
+    // Nothing of it lies here but its record.
+    image.object = std::make_shared<FlushObject>(image.version->job->store, image.version->generation, image.rank,
+                                                 image.record_object_offset + image.record_bytes);
+  }
+  SetState(image, FlushState::kWritten);
+  agent_.publish().OnWritten(image);
+}
+
+void Flush::Retry(Image& image, const Status& why) {
+  image.flush_error = Status::Ok();
+  DropObject(image);
+  const bool final = ++image.failures > kRetriesMax || why.code() == Code::kMismatch;
+  if (final) return GiveUp(image, why);
+  ++agent_.counters().flush_retries;
+  Duration pause = kFirstRetryPause;
+  for (uint32_t i = 1; i < image.failures; ++i) pause *= 4;
+  LogWarning("agent", "flush of {} rank {}: {}. It is written again in {}", image.version->generation.ToString(), image.rank,
+             why.ToString(), FormatDuration(pause));
+  SetState(image, FlushState::kWaiting);
+  agent_.loop().AddTimer(pause, [this, id = image.id] {
+    Image* waiting = agent_.images().Find(id);
+    if (waiting != nullptr && !waiting->doomed && waiting->flush == FlushState::kWaiting) Start(*waiting);
+  });
+}
+
+void Flush::GiveUp(Image& image, const Status& why) {
+  Version& version = *image.version;
+  const Generation generation = version.generation;
+  Job& job = *version.job;
+  ++agent_.counters().flush_failures;
+  image.failure = why.WithContext(fmt::format("flush of {} rank {}", generation.ToString(), image.rank));
+  if (version.failure.ok()) version.failure = image.failure;
+  LogError("agent", "{}. It is given up after {} tries; the copy on the node stays", image.failure.ToString(), image.failures);
+  SetState(image, FlushState::kFailed);
+  agent_.images().OnSettled(image);
+  agent_.publish().Consider(version);
+  agent_.waiters().OnFailure(job, image.failure);
+  agent_.images().Reconsider(job, generation.name);
+  agent_.waiters().Check(generation);
+}
+
+}  // namespace kedge

@@ -1,0 +1,74 @@
+// Flush: captured pieces to the image's object in the store, in the background.
+//
+// A piece is queued as soon as it is captured; which one goes next is the placement policy's to say (by default in order
+// of arrival). At most flush.workers pieces are under way, and no more bytes than flush.rate allows. A write that fails
+// gives up the whole object: once its pieces are back, the image is written again from the tier under a new temporary
+// name, a bounded number of times with growing pauses; then it has failed, and everybody is told.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+
+#include "agent/model.h"
+
+namespace kedge {
+
+class Agent;
+
+class Flush {
+ public:
+  explicit Flush(Agent& agent);
+
+  // Whole pieces of the chunk, as far as it is captured. REQUIRES: the image is kFlushing.
+  void QueueCaptured(Image& image, uint32_t chunk);
+  // All that is left of an image that has ended.
+  void QueueEnded(Image& image);
+  // An image that a predecessor left unflushed.
+  void Start(Image& image);
+  // Takes the image out: it is dropped, or its version skipped.
+  void Forget(Image& image);
+  // Whether any of its bytes have been given to a worker.
+  bool HasBegun(const Image& image) const;
+  // The object of this try is worth nothing: tries again, or gives up.
+  void Retry(Image& image, const Status& why);
+
+  // On its way to the store: its slots will become free by that.
+  static bool IsActive(const Image& image);
+  void SetState(Image& image, FlushState state);
+
+  // Hands pieces to workers as far as allowed.
+  void Dispatch();
+  uint32_t in_flight() const { return in_flight_; }
+  uint64_t queued_bytes() const { return queued_bytes_; }
+  uint64_t bytes_per_second() const { return static_cast<uint64_t>(bytes_per_second_); }
+
+ private:
+  struct Piece {
+    uint64_t image_id;
+    uint32_t epoch;
+    uint32_t chunk;
+    uint64_t offset;
+    uint64_t bytes;
+    uint64_t sequence;
+  };
+  void QueuePieces(Image& image, uint32_t chunk, bool whole_only);
+  void SendPiece(Image& image, const Piece& piece);
+  void OnPieceDone(uint64_t image_id, uint32_t epoch, uint64_t bytes, Duration took, const Status& status);
+  void CheckWritten(Image& image);
+  void DropObject(Image& image);
+  void GiveUp(Image& image, const Status& why);
+  bool RateAllows();
+
+  Agent& agent_;
+  std::map<uint32_t, std::deque<Piece>> queues_;  // by tier unit; 0: routed files
+  uint64_t last_sequence_ = 0;
+  uint64_t queued_bytes_ = 0;
+  uint32_t in_flight_ = 0;
+  double bytes_per_second_ = 0;
+  double tokens_ = 0;  // bytes that may go now; negative after a piece that was larger
+  int64_t tokens_ns_ = 0;
+  bool rate_timer_ = false;
+};
+
+}  // namespace kedge

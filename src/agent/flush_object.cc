@@ -1,0 +1,101 @@
+#include "agent/flush_object.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "os/files.h"
+#include "store/publish.h"
+
+namespace kedge {
+namespace {
+
+constexpr size_t kAlignment = 4096;
+
+// A worker's buffer for pieces that do not lie in memory; grows to the largest piece and goes with the thread.
+class AlignedBuffer {
+ public:
+  ~AlignedBuffer() { std::free(data_); }
+  std::byte* OfSize(size_t bytes) {
+    if (bytes > bytes_) {
+      std::free(data_);
+      bytes_ = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+      data_ = static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes_));
+      if (data_ == nullptr) bytes_ = 0;
+    }
+    return data_;
+  }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+thread_local AlignedBuffer worker_buffer;
+
+}  // namespace
+
+Result<Catalog> StoreContext::CatalogFor(uint32_t attempt) {
+  std::lock_guard lock(mutex_);
+  TemporaryOwner owner{node_, attempt, "agent"};
+  if (!catalog_.has_value()) {
+    KEDGE_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Open(*store_, owner));
+    if (catalog.id() != id_) {
+      return Status(Code::kMismatch, fmt::format("the store at {} is {} now; the job's is {}", store_->description(),
+                                                 catalog.id().ToHex(), id_.ToHex()));
+    }
+    catalog_ = catalog;
+  }
+  return catalog_->WithOwner(owner);
+}
+
+Status PieceSource::Read(std::byte* out) const {
+  if (tier != nullptr) return tier->Read(slot, offset, out, bytes);
+  KEDGE_ASSIGN_OR_RETURN(auto opened, os::SystemFileSystem().Open(file, os::OpenFlags::kRead | os::OpenFlags::kNoFollow));
+  return os::ReadAll(*opened, out, bytes, offset);
+}
+
+Result<ObjectWriter*> FlushObject::Writer() {
+  std::lock_guard lock(mutex_);
+  KEDGE_RETURN_IF_ERROR(failed_);
+  if (writer_ == nullptr) {
+    auto begin = [&]() -> Result<std::unique_ptr<ObjectWriter>> {
+      KEDGE_ASSIGN_OR_RETURN(Catalog catalog, store_->CatalogFor(generation_.attempt));
+      KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation_));
+      return catalog.store().CreateObject(layout::ImageKey(generation_, rank_), catalog.owner(), expected_bytes_);
+    };
+    auto writer = begin();
+    if (!writer.ok()) {
+      failed_ = writer.status();
+      return failed_;
+    }
+    writer_ = std::move(*writer);
+  }
+  return writer_.get();
+}
+
+Status FlushObject::WriteBytes(ByteSpan bytes, uint64_t object_offset) {
+  KEDGE_ASSIGN_OR_RETURN(ObjectWriter * writer, Writer());
+  KEDGE_RETURN_IF_ERROR(writer->WriteAt(object_offset, bytes));
+  return writer->FlushHint(object_offset, bytes.size(), /*wait=*/false);
+}
+
+Status FlushObject::WritePiece(const PieceSource& source, uint64_t object_offset) {
+  if (source.tier != nullptr && source.tier->SlotMemory(source.slot) != nullptr) {
+    return WriteBytes(ByteSpan(source.tier->SlotMemory(source.slot) + source.offset, source.bytes), object_offset);
+  }
+  std::byte* buffer = worker_buffer.OfSize(source.bytes);
+  if (buffer == nullptr) return Status(Code::kNoSpace, fmt::format("no memory for a buffer of {} bytes", source.bytes));
+  KEDGE_RETURN_IF_ERROR(source.Read(buffer));
+  return WriteBytes(ByteSpan(buffer, source.bytes), object_offset);
+}
+
+FlushObject::~FlushObject() {
+  if (writer_ != nullptr && !published_) (void)writer_->Abandon();  // what stays is a temporary that gc finds
+}
+
+void FlushObject::MarkPublished() {
+  std::lock_guard lock(mutex_);
+  published_ = true;
+}
+
+}  // namespace kedge

@@ -1,0 +1,79 @@
+// What workers touch of a flush: a store, and one image's object in it.
+//
+// Threads: all of it may be used by several workers at once. Every call may block on the store.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "format/identity.h"
+#include "store/catalog.h"
+#include "tier/tier.h"
+
+namespace kedge {
+
+// A job's store, opened at first use and checked to be the one that the job means.
+class StoreContext {
+ public:
+  StoreContext(std::unique_ptr<Store> store, const StoreId& id, std::string node)
+      : store_(std::move(store)), id_(id), node_(std::move(node)) {}
+
+  // In the name of this node's agent and `attempt`. kMismatch: another store lies there now.
+  Result<Catalog> CatalogFor(uint32_t attempt);
+  Store& store() { return *store_; }
+
+ private:
+  const std::unique_ptr<Store> store_;
+  const StoreId id_;
+  const std::string node_;
+  std::mutex mutex_;
+  std::optional<Catalog> catalog_;
+};
+
+// Where the bytes of a piece are. Keeps the tier's object alive.
+struct PieceSource {
+  std::shared_ptr<Tier> tier;  // null: a file
+  uint32_t slot = 0;
+  std::string file;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+
+  // Into `out`, by system calls: a file that was cut short is an error, never a signal.
+  Status Read(std::byte* out) const;
+};
+
+// The object of one image, begun by the first piece that is written. Whoever lets go of it last removes what was begun,
+// unless it was published; so pieces that are still being written hold it.
+class FlushObject {
+ public:
+  FlushObject(std::shared_ptr<StoreContext> store, Generation generation, uint32_t rank, uint64_t expected_bytes)
+      : store_(std::move(store)), generation_(std::move(generation)), rank_(rank), expected_bytes_(expected_bytes) {}
+
+  ~FlushObject();
+  FlushObject(const FlushObject&) = delete;
+  FlushObject& operator=(const FlushObject&) = delete;
+
+  // Also tells the store to begin carrying the piece to the device.
+  Status WritePiece(const PieceSource& source, uint64_t object_offset);
+  Status WriteBytes(ByteSpan bytes, uint64_t object_offset);
+  // Begins the object when no piece has. The writer stays this object's.
+  Result<ObjectWriter*> Writer();
+  // The object stands in the store now.
+  void MarkPublished();
+
+ private:
+  const std::shared_ptr<StoreContext> store_;
+  const Generation generation_;
+  const uint32_t rank_;
+  const uint64_t expected_bytes_;
+  std::mutex mutex_;
+  std::unique_ptr<ObjectWriter> writer_;
+  bool published_ = false;
+  Status failed_;
+};
+
+}  // namespace kedge

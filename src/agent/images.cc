@@ -1,0 +1,395 @@
+// Capture: what clients say of their images, checked. Retention and restart are in images_retention.cc.
+#include "agent/images.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "agent/agent.h"
+#include "agent/flush.h"
+#include "agent/sessions.h"
+#include "agent/tiers.h"
+#include "agent/waiters.h"
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "os/files.h"
+#include "os/kill_point.h"
+
+namespace kedge {
+namespace {
+
+constexpr uint64_t kObjectAlignment = 4096;
+constexpr size_t kChunksMax = 1 << 20;
+
+uint64_t AlignUp(uint64_t offset) { return (offset + kObjectAlignment - 1) / kObjectAlignment * kObjectAlignment; }
+
+Status Refused(std::string why) { return Status(Code::kInvalidArgument, std::move(why)); }
+
+}  // namespace
+
+uint32_t Version::EndedImages() const {
+  return static_cast<uint32_t>(
+      std::count_if(images.begin(), images.end(), [](const auto& entry) { return entry.second->ended && !entry.second->doomed; }));
+}
+
+Image* Images::Find(uint64_t id) const {
+  auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+Version* Images::FindVersion(const Generation& generation) const {
+  Job* job = agent_.FindJob(generation.store_id, generation.job);
+  if (job == nullptr) return nullptr;
+  auto found = job->versions.find(generation);
+  return found == job->versions.end() ? nullptr : found->second.get();
+}
+
+Status Images::CheckRange(const Session& session, const SlotRange& range, TierUnit** unit) const {
+  if (range.tier >= session.tiers.size()) return Refused(fmt::format("tier {} of {}", range.tier, session.tiers.size()));
+  *unit = session.tiers[range.tier];
+  const TierInfo& info = (*unit)->info();
+  if (range.slot >= info.slots || range.offset > info.slot_bytes || range.bytes > info.slot_bytes - range.offset) {
+    return Refused(fmt::format("{} bytes at {} of slot {} in tier {}", range.bytes, range.offset, range.slot, info.name));
+  }
+  const SlotEntry entry = (*unit)->space->Get(range.slot);
+  if (entry.state != SlotState::kAssigned || entry.owner != session.id || entry.generation != range.slot_generation) {
+    return Refused(fmt::format("slot {} of tier {} is not assigned to session {} in generation {}", range.slot, info.name,
+                               session.id, range.slot_generation));
+  }
+  return Status::Ok();
+}
+
+Result<Buffer> Images::ReadRange(const Session& session, const SlotRange& range, TierUnit** unit) const {
+  KEDGE_RETURN_IF_ERROR(CheckRange(session, range, unit));
+  Buffer bytes(range.bytes);
+  KEDGE_RETURN_IF_ERROR((*unit)->tier->Read(range.slot, range.offset, bytes.data(), bytes.size()));
+  return bytes;
+}
+
+Status Images::CheckIdentity(const Session& session, const ImageIdentity& identity) const {
+  const Hello& hello = session.hello;
+  const Generation& generation = identity.generation;
+  if (generation.store_id != hello.store_id || generation.job != hello.job || generation.attempt != hello.attempt ||
+      identity.rank != hello.rank || identity.ranks != hello.ranks) {
+    return Refused(fmt::format("image of {} from session {}, which is {} attempt {} rank {} of {}", identity.ToString(),
+                               session.id, hello.job, hello.attempt, hello.rank, hello.ranks));
+  }
+  return Status::Ok();
+}
+
+Version& Images::VersionFor(Job& job, const Generation& generation, uint32_t ranks, uint32_t node_ranks) {
+  auto& slot = job.versions[generation];
+  if (slot == nullptr) {
+    slot = std::make_unique<Version>();
+    slot->generation = generation;
+    slot->job = &job;
+    slot->ranks = ranks;
+    slot->node_ranks = node_ranks;
+    const JobKeys& keys = job.hello.keys;
+    slot->scheduled = ScheduleVersion({keys.schedule_store, keys.schedule_store_interval}, WallTimeNs(),
+                                      &job.schedule[generation.name]);
+    if (keys.schedule_store != 1 || keys.schedule_store_interval > Duration::zero()) agent_.sessions().SaveJob(job);
+  }
+  return *slot;
+}
+
+Image& Images::NewImage(Session& session, const ImageIdentity& identity, uint64_t serial) {
+  Version& version = VersionFor(*session.job, identity.generation, identity.ranks, session.hello.ranks_on_node);
+  auto& slot = version.images[identity.rank];
+  KEDGE_CHECK(slot == nullptr);
+  slot = std::make_unique<Image>();
+  slot->id = ++last_id_;
+  slot->version = &version;
+  slot->rank = identity.rank;
+  slot->session_id = session.id;
+  slot->serial = serial;
+  slot->flush = version.scheduled >= Level::kStore ? FlushState::kFlushing : FlushState::kNone;
+  by_id_[slot->id] = slot.get();
+  session.images[serial] = slot->id;
+  session.pending_serials.insert(serial);
+  session.last_serial = std::max(session.last_serial, serial);
+  return *slot;
+}
+
+Status Images::OnBegin(Session& session, const ClientMessage& message) {
+  if (session.images.contains(message.image_serial)) return Refused("an image of that number is begun already");
+  TierUnit* unit = nullptr;
+  KEDGE_ASSIGN_OR_RETURN(Buffer bytes, ReadRange(session, message.range, &unit));
+  KEDGE_ASSIGN_OR_RETURN(ImageIdentity identity, DecodeImageIdentity(bytes));
+  KEDGE_RETURN_IF_ERROR(CheckIdentity(session, identity));
+  Version* version = FindVersion(identity.generation);
+  if (version != nullptr && version->images.contains(identity.rank)) return Refused("an image of that rank is there already");
+  NewImage(session, identity, message.image_serial);
+  return Status::Ok();
+}
+
+Status Images::OnProgress(Session& session, const ClientMessage& message) {
+  auto begun = session.images.find(message.image_serial);
+  Image* image = begun == session.images.end() ? nullptr : Find(begun->second);
+  if (image == nullptr || image->doomed) return Refused("progress of an image that was not begun");
+  TierUnit* unit = nullptr;
+  KEDGE_RETURN_IF_ERROR(CheckRange(session, message.range, &unit));
+  // Chunks come in order; the table at the end is checked against what was said here.
+  if (message.chunk > image->chunks.size() || message.amount > message.range.bytes) return Refused("progress out of order");
+  if (message.object_offset % kObjectAlignment != 0 || message.object_offset > (uint64_t{1} << 50)) {
+    return Refused("progress at an impossible place of the object");
+  }
+  if (message.chunk == image->chunks.size()) {
+    if (image->chunks.size() == kChunksMax) return Refused("more chunks than an image may have");
+    ImageChunk chunk;
+    chunk.unit = unit;
+    chunk.slot = message.range.slot;
+    chunk.slot_generation = message.range.slot_generation;
+    chunk.offset = message.range.offset;
+    chunk.bytes = message.range.bytes;
+    chunk.object_offset = message.object_offset;
+    unit->space->AddChunk(chunk.slot);
+    image->chunks.push_back(chunk);
+    if (Flush::IsActive(*image)) ++unit->flushing_chunks;
+  }
+  ImageChunk& chunk = image->chunks[message.chunk];
+  if (chunk.unit != unit || chunk.slot != message.range.slot || chunk.slot_generation != message.range.slot_generation ||
+      chunk.offset != message.range.offset || chunk.object_offset != message.object_offset) {
+    return Refused("progress of a chunk that lies elsewhere");
+  }
+  chunk.captured_bytes = std::max(chunk.captured_bytes, message.amount);
+  if (image->flush == FlushState::kFlushing) agent_.flush().QueueCaptured(*image, message.chunk);
+  return Status::Ok();
+}
+
+Result<std::string> Images::FilePath(const TierUnit& unit, const std::string& relative) const {
+  // Below "files/", and no way out of it.
+  if (!relative.starts_with("files/") || ("/" + relative + "/").find("/../") != std::string::npos ||
+      relative.find('\0') != std::string::npos) {
+    return Refused(fmt::format("a routed file at \"{}\"", relative));
+  }
+  return os::JoinPath(TierFolder(unit.info()), relative);
+}
+
+Result<Images::Announced> Images::ReadAnnouncement(Session& session, const ClientMessage& message, const Image* begun) const {
+  TierUnit* record_unit = nullptr;
+  KEDGE_ASSIGN_OR_RETURN(Buffer bytes, ReadRange(session, message.range, &record_unit));
+  if (message.object_offset > bytes.size()) return Refused("the image record is longer than what was announced");
+  if (crc32c::Compute(bytes.data(), bytes.size()) != message.amount) return Status(Code::kCorrupt, "image record: bad checksum");
+  Announced announced;
+  const ByteSpan record_bytes = ByteSpan(bytes).first(message.object_offset);
+  KEDGE_ASSIGN_OR_RETURN(announced.record, DecodeImageRecord(record_bytes));
+  KEDGE_ASSIGN_OR_RETURN(announced.table, DecodePlacementTable(ByteSpan(bytes).subspan(message.object_offset)));
+  announced.record_crc32c = crc32c::Compute(record_bytes.data(), record_bytes.size());
+  KEDGE_RETURN_IF_ERROR(CheckIdentity(session, announced.record.identity));
+  if (announced.table.identity != announced.record.identity) return Refused("record and placement table are of two images");
+  const auto& placements = announced.table.chunks;
+  if (placements.size() != announced.record.chunks.size()) return Refused("record and placement table differ in chunks");
+  for (size_t i = 0; i < placements.size(); ++i) {
+    const Placement& placement = placements[i];
+    ImageChunk chunk;
+    chunk.bytes = placement.bytes;
+    chunk.offset = placement.offset;
+    chunk.in_own_object = announced.record.chunks[i].object == 0;
+    chunk.object_offset = announced.record.chunks[i].object_offset;
+    if (placement.bytes != announced.record.chunks[i].bytes) return Refused("record and placement table differ in lengths");
+    if (placement.kind != PlacementKind::kStore) {
+      auto unit = std::find_if(session.tiers.begin(), session.tiers.end(), [&](const TierUnit* candidate) {
+        return candidate->info().key == announced.table.tiers[placement.tier];
+      });
+      if (unit == session.tiers.end()) return Refused("a chunk in a tier that is not the session's");
+      if (placement.kind == PlacementKind::kFile) {
+        KEDGE_ASSIGN_OR_RETURN(chunk.file, FilePath(**unit, announced.table.files[placement.slot]));
+        chunk.file_unit = *unit;
+      } else {
+        chunk.unit = *unit;
+        chunk.slot = placement.slot;
+        chunk.slot_generation = placement.slot_generation;
+        // A chunk that progress has named keeps its slot, also when that has been returned since.
+        const bool is_known = begun != nullptr && i < begun->chunks.size() && begun->chunks[i].unit == chunk.unit &&
+                              begun->chunks[i].slot == chunk.slot &&
+                              begun->chunks[i].slot_generation == chunk.slot_generation &&
+                              begun->chunks[i].offset == chunk.offset;
+        const auto index = static_cast<uint32_t>(unit - session.tiers.begin());
+        TierUnit* same = nullptr;
+        const SlotRange range{index, chunk.slot, chunk.slot_generation, chunk.offset, chunk.bytes};
+        Status in_bounds = CheckRange(session, range, &same);
+        if (!is_known) KEDGE_RETURN_IF_ERROR(in_bounds);
+        if (chunk.offset > chunk.unit->info().slot_bytes || chunk.bytes > chunk.unit->info().slot_bytes - chunk.offset) {
+          return Refused("a chunk that reaches out of its slot");
+        }
+      }
+    } else if (chunk.in_own_object) {
+      return Refused("a chunk of the image's own object that is not on the node");
+    }
+    announced.chunks.push_back(std::move(chunk));
+  }
+  if (begun != nullptr && begun->chunks.size() > announced.chunks.size()) return Refused("chunks vanished at the image's end");
+  return announced;
+}
+
+Status Images::OnEnd(Session& session, const ClientMessage& message) {
+  auto begun = session.images.find(message.image_serial);
+  Image* image = begun == session.images.end() ? nullptr : Find(begun->second);
+  auto announced = ReadAnnouncement(session, message, image);
+  if (!announced.ok()) {
+    OnAbort(session, message.image_serial);
+    return announced.status();
+  }
+  const ImageIdentity& identity = announced->record.identity;
+  if (image == nullptr) {
+    Version* version = FindVersion(identity.generation);
+    if (version != nullptr && version->images.contains(identity.rank)) {
+      // A predecessor had it on file already when it died: its entry is read a second time.
+      session.last_serial = std::max(session.last_serial, message.image_serial);
+      return Status::Ok();
+    }
+    image = &NewImage(session, identity, message.image_serial);
+  } else if (image->version->generation != identity.generation) {
+    OnAbort(session, message.image_serial);
+    return Refused("an image ended as another one than it began");
+  }
+  // From here on nothing can be refused any more.
+  const bool flushes = Flush::IsActive(*image);
+  for (size_t i = 0; i < announced->chunks.size(); ++i) {
+    ImageChunk& chunk = announced->chunks[i];
+    if (i < image->chunks.size() && image->chunks[i].unit == chunk.unit && image->chunks[i].slot == chunk.slot &&
+        image->chunks[i].slot_generation == chunk.slot_generation && image->chunks[i].offset == chunk.offset &&
+        image->chunks[i].object_offset == chunk.object_offset) {
+      chunk.queued_bytes = image->chunks[i].queued_bytes;
+    } else if (i < image->chunks.size()) {
+      // What progress said was another place: whatever was flushed from there is worth nothing.
+      image->chunks[i].unit->space->RemoveChunk(image->chunks[i].slot, true);
+      if (flushes) --image->chunks[i].unit->flushing_chunks;
+      if (chunk.unit != nullptr) chunk.unit->space->AddChunk(chunk.slot);
+      if (flushes && chunk.unit != nullptr) ++chunk.unit->flushing_chunks;
+    } else if (chunk.unit != nullptr) {
+      chunk.unit->space->AddChunk(chunk.slot);
+      if (flushes) ++chunk.unit->flushing_chunks;
+    }
+    chunk.captured_bytes = chunk.bytes;
+    if (chunk.unit != nullptr) chunk.unit->bytes_captured += chunk.bytes;
+    if (chunk.in_own_object) image->record_object_offset = std::max(image->record_object_offset, AlignUp(chunk.object_offset + chunk.bytes));
+  }
+  image->chunks = std::move(announced->chunks);
+  image->record.unit = session.tiers[message.range.tier];
+  image->record.slot = message.range.slot;
+  image->record.slot_generation = message.range.slot_generation;
+  image->record.offset = message.range.offset;
+  image->record.bytes = message.range.bytes;
+  image->record.unit->space->AddChunk(image->record.slot);
+  image->record_bytes = message.object_offset;
+  image->record_crc32c = announced->record_crc32c;
+  image->image_bytes = announced->record.RegionBytes();
+  for (const Region& region : announced->record.regions) image->has_files = image->has_files || region.kind == RegionKind::kFile;
+  image->ended = true;
+  image->ended_ns = agent_.clock().NowNs();
+  image->record_path = agent_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image->id << 48)));
+
+  os::KillPoint("image-end-before-record");
+  SaveFile(*image);
+  os::KillPoint("image-end-after-record");
+  // Slots for whole chunks go back with the image's end.
+  for (const ImageChunk& chunk : image->chunks) {
+    if (chunk.unit != nullptr && session.full_slots.erase(SlotId{chunk.unit->id, chunk.slot}) > 0) {
+      chunk.unit->space->Return(chunk.slot, chunk.slot_generation, session.id);
+    }
+  }
+  session.images.erase(message.image_serial);
+  ++agent_.counters().images_captured;
+  agent_.counters().bytes_captured += image->image_bytes;
+  Version& version = *image->version;
+  Job& job = *version.job;
+  const Generation generation = version.generation;
+  if (image->flush != FlushState::kNone) {
+    agent_.flush().QueueEnded(*image);
+  } else {
+    OnSettled(*image);
+  }
+  if (version.IsWhole() && job.hello.keys.skip_queued) SkipQueued(version);
+  Reconsider(job, generation.name);  // which may remove the version
+  agent_.waiters().Check(generation);
+  return Status::Ok();
+}
+
+void Images::OnAbort(Session& session, uint64_t serial) {
+  session.last_serial = std::max(session.last_serial, serial);
+  auto begun = session.images.find(serial);
+  if (begun == session.images.end()) return;
+  Image* image = Find(begun->second);
+  session.images.erase(begun);
+  session.pending_serials.erase(serial);
+  if (image == nullptr) return;
+  for (const ImageChunk& chunk : image->chunks) {
+    if (chunk.unit != nullptr && session.full_slots.erase(SlotId{chunk.unit->id, chunk.slot}) > 0) {
+      chunk.unit->space->Return(chunk.slot, chunk.slot_generation, session.id);
+    }
+  }
+  Doom(*image);
+}
+
+void Images::DropUnended(Session& session) {
+  while (!session.images.empty()) OnAbort(session, session.images.begin()->first);
+}
+
+void Images::SaveFile(const Image& image) {
+  const Version& version = *image.version;
+  ImageFile file;
+  file.local.table.identity = ImageIdentity{version.generation, image.rank, version.ranks};
+  auto tier_index = [&](const TierUnit* unit) {
+    auto& tiers = file.local.table.tiers;
+    auto found = std::find(tiers.begin(), tiers.end(), unit->info().key);
+    if (found == tiers.end()) found = tiers.insert(tiers.end(), unit->info().key);
+    return static_cast<uint32_t>(found - tiers.begin());
+  };
+  for (const ImageChunk& chunk : image.chunks) {
+    Placement placement;
+    placement.bytes = chunk.bytes;
+    placement.offset = chunk.offset;
+    placement.kind = PlacementKind::kStore;
+    if (chunk.unit != nullptr) {
+      placement.kind = PlacementKind::kSlot;
+      placement.tier = tier_index(chunk.unit);
+      placement.slot = chunk.slot;
+      placement.slot_generation = chunk.slot_generation;
+    } else if (!chunk.file.empty()) {
+      placement.kind = PlacementKind::kFile;
+      placement.tier = tier_index(chunk.file_unit);
+      placement.slot = static_cast<uint32_t>(file.local.table.files.size());
+      file.local.table.files.push_back(chunk.file.substr(TierFolder(chunk.file_unit->info()).size() + 1));
+    } else {
+      placement.offset = 0;
+    }
+    file.local.table.chunks.push_back(placement);
+  }
+  Placement& record = file.local.image_record;
+  record.tier = tier_index(image.record.unit);
+  record.slot = image.record.slot;
+  record.slot_generation = image.record.slot_generation;
+  record.offset = image.record.offset;
+  record.bytes = image.record.bytes;
+  file.local.image_record_crc32c = image.record_crc32c;
+  file.local.store = version.job->hello.keys.store_path;
+  file.local.wall_time_ns = WallTimeNs();
+  file.record_bytes = image.record_bytes;
+  file.session_id = image.session_id;
+  file.serial = image.serial;
+  file.node_ranks = version.node_ranks;
+  file.scheduled = version.scheduled;
+  file.stored = image.flush == FlushState::kStored;
+  file.in_store = version.in_store;
+  file.skipped = version.skipped;
+  Status saved = WriteImageFile(image.record_path, file);
+  if (!saved.ok()) {
+    // The image is whole and known; only a successor of this agent would not find it.
+    LogError("agent", "the local record of {} rank {} cannot be written: {}", version.generation.ToString(), image.rank,
+             saved.ToString());
+  }
+}
+
+PieceSource Images::SourceOf(const ImageChunk& chunk, uint64_t offset, uint64_t bytes) const {
+  PieceSource source;
+  if (chunk.unit != nullptr) source.tier = chunk.unit->tier;
+  source.slot = chunk.slot;
+  source.file = chunk.file;
+  source.offset = chunk.offset + offset;
+  source.bytes = bytes;
+  return source;
+}
+
+}  // namespace kedge

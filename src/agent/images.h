@@ -1,0 +1,98 @@
+// What is where: images from their first mailbox entry to their removal, the versions that they make up, and local retention.
+//
+// An image exists for the agent from ImageBegin (a large one: its pieces are flushed as they come) or ImageEnd on. With
+// ImageEnd, once its local record is on file, it is at level LOCAL and survives client and agent. Everything that a client
+// says is checked against the agent's own tables first: slots must be assigned to that session, ranges lie in them,
+// records have their checksum, and the identity is the session's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+
+#include "agent/model.h"
+#include "agent/record_file.h"
+#include "format/image_record.h"
+
+namespace kedge {
+
+class Agent;
+
+class Images {
+ public:
+  explicit Images(Agent& agent) : agent_(agent) {}
+
+  // ---- From a session's mailbox. An error means that the entry made no sense: it is refused, the session goes on. ----
+  Status OnBegin(Session& session, const ClientMessage& message);
+  Status OnProgress(Session& session, const ClientMessage& message);
+  Status OnEnd(Session& session, const ClientMessage& message);
+  void OnAbort(Session& session, uint64_t serial);
+  // The session is over: what it has begun and not ended is dropped.
+  void DropUnended(Session& session);
+
+  // ---- Lookup ----
+  Image* Find(uint64_t id) const;
+  Version* FindVersion(const Generation& generation) const;
+  Level LevelOf(const Version& version) const;
+  // Images that are still on their way to a level, of one job or (null) of all.
+  void CountPending(const Job* job, uint64_t* images, uint64_t* bytes) const;
+  // Whether a copy here is needed by somebody: it is not in the store, or is owed to it.
+  bool HasOnlyCopies() const;
+
+  // ---- Restart ----
+  std::vector<LocalVersion> LocalVersions(const LocalVersionsRequest& request) const;
+  Result<OpenImageReply> Open(Session& session, const OpenImageRequest& request);
+  Status Close(Session& session, uint64_t handle);
+  void CloseAll(Session& session);
+
+  // ---- Retention ----
+  // Decides again what stays of a name, and carries it out.
+  void Reconsider(Job& job, const std::string& name);
+  void ReconsiderAll(Job& job);
+  CleanupReply Cleanup(const CleanupRequest& request);
+  // Makes at least one slot of the unit free by letting go of cached versions; false when that is not possible.
+  bool MakeRoom(TierUnit* unit);
+
+  // ---- From flush and publication ----
+  // The image reached its last level, or failed for good (image.failure).
+  void OnSettled(Image& image);
+  // `image` lets go of whatever held it back from removal (pieces in flight, readers).
+  void OnReleased(Image& image);
+  void SaveFile(const Image& image);
+  PieceSource SourceOf(const ImageChunk& chunk, uint64_t offset, uint64_t bytes) const;
+
+  // ---- Recovery ----
+  // A predecessor's image; kCorrupt or kNotFound when its chunks are not there any more.
+  Status Recover(const std::string& path, const ImageFile& file);
+
+  const std::unordered_map<uint64_t, Image*>& all() const { return by_id_; }
+
+ private:
+  struct Announced {  // an image as its end announces it, checked
+    ImageRecord record;
+    PlacementTable table;
+    std::vector<ImageChunk> chunks;
+    uint32_t record_crc32c = 0;
+  };
+  Status CheckRange(const Session& session, const SlotRange& range, TierUnit** unit) const;
+  Result<Buffer> ReadRange(const Session& session, const SlotRange& range, TierUnit** unit) const;
+  Status CheckIdentity(const Session& session, const ImageIdentity& identity) const;
+  Result<Announced> ReadAnnouncement(Session& session, const ClientMessage& message, const Image* begun) const;
+  Result<std::string> FilePath(const TierUnit& unit, const std::string& relative) const;
+  Image& NewImage(Session& session, const ImageIdentity& identity, uint64_t serial);
+  Version& VersionFor(Job& job, const Generation& generation, uint32_t ranks, uint32_t node_ranks);
+  void SkipQueued(Version& newest);
+  void SetOwed(Image& image, bool owed);
+  void UpdatePin(Image& image);
+  // Takes the image out of all tables and frees its slots, as soon as nothing reads it.
+  void Doom(Image& image);
+  void RemoveNow(Image& image);
+  bool EvictOldest(TierUnit* unit);
+  bool IsOwed(const Image& image) const;
+
+  Agent& agent_;
+  uint64_t last_id_ = 0;
+  std::unordered_map<uint64_t, Image*> by_id_;
+};
+
+}  // namespace kedge

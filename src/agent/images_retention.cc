@@ -1,0 +1,405 @@
+// What stays on the node and what goes, and the pins of those who restart from it. See images.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "agent/agent.h"
+#include "agent/assignment.h"
+#include "agent/flush.h"
+#include "agent/images.h"
+#include "agent/publish.h"
+#include "agent/sessions.h"
+#include "agent/tiers.h"
+#include "agent/waiters.h"
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "os/files.h"
+
+namespace kedge {
+namespace {
+
+bool IsLostIn(const Image& image) {
+  auto lost = [](const ImageChunk& chunk) {
+    return (chunk.unit != nullptr && chunk.unit->lost) || (chunk.file_unit != nullptr && chunk.file_unit->lost);
+  };
+  return lost(image.record) || std::any_of(image.chunks.begin(), image.chunks.end(), lost);
+}
+
+template <typename Function>
+void ForEachSlot(const Image& image, Function function) {
+  for (const ImageChunk& chunk : image.chunks) {
+    if (chunk.unit != nullptr) function(*chunk.unit->space, chunk.slot);
+  }
+  if (image.record.unit != nullptr) function(*image.record.unit->space, image.record.slot);
+}
+
+}  // namespace
+
+Level Images::LevelOf(const Version& version) const {
+  if (version.in_store) return Level::kStore;
+  return version.IsWhole() ? Level::kLocal : Level::kNone;
+}
+
+bool Images::IsOwed(const Image& image) const {
+  if (!image.ended) return true;
+  switch (image.flush) {
+    case FlushState::kNone:
+    case FlushState::kFailed: return false;
+    // Its files are still to be written to where they belong, which needs the version to be complete.
+    case FlushState::kStored:
+      return image.has_files && !image.files_published && image.version->job->hello.keys.files_publish &&
+             image.version->in_store;
+    default: return true;
+  }
+}
+
+void Images::CountPending(const Job* job, uint64_t* images, uint64_t* bytes) const {
+  *images = *bytes = 0;
+  for (const auto& [id, image] : by_id_) {
+    if (image->doomed || (job != nullptr && image->version->job != job) || !IsOwed(*image)) continue;
+    ++*images;
+    *bytes += image->image_bytes;
+  }
+}
+
+bool Images::HasOnlyCopies() const {
+  return std::any_of(by_id_.begin(), by_id_.end(), [&](const auto& entry) {
+    const Image& image = *entry.second;
+    if (image.doomed || !image.ended) return false;
+    return IsOwed(image) || (image.flush != FlushState::kStored && !image.version->in_store);
+  });
+}
+
+void Images::UpdatePin(Image& image) {
+  const bool pinned = image.owed || image.readers > 0;
+  if (pinned == image.pinned) return;
+  image.pinned = pinned;
+  ForEachSlot(image, [&](SlotSpace& space, uint32_t slot) { pinned ? space.Pin(slot) : space.Unpin(slot); });
+}
+
+void Images::SetOwed(Image& image, bool owed) {
+  image.owed = owed;
+  UpdatePin(image);
+}
+
+void Images::Reconsider(Job& job, const std::string& name) {
+  std::vector<Version*> newest_first;
+  std::vector<LocalGeneration> generations;
+  for (auto entry = job.versions.rbegin(); entry != job.versions.rend(); ++entry) {
+    Version& version = *entry->second;
+    if (version.generation.name != name) continue;
+    LocalGeneration generation;
+    generation.generation = version.generation;
+    generation.whole = version.IsWhole();
+    generation.in_store = version.in_store;
+    generation.hopeless = !agent_.sessions().HasAttempt(job, version.generation.attempt);
+    for (const auto& [rank, image] : version.images) generation.owed = generation.owed || (!image->doomed && IsOwed(*image));
+    newest_first.push_back(&version);
+    generations.push_back(std::move(generation));
+  }
+  const std::vector<Keeping> keeping = KeepLocal(generations, job.hello.keys.keep_local);
+  for (size_t i = 0; i < keeping.size(); ++i) {
+    std::vector<Image*> images;
+    for (const auto& [rank, image] : newest_first[i]->images) images.push_back(image.get());
+    for (Image* image : images) {
+      if (image->doomed) continue;
+      if (keeping[i] == Keeping::kDrop) {
+        ++agent_.counters().images_dropped;
+        Doom(*image);
+      } else {
+        SetOwed(*image, keeping[i] == Keeping::kPinned);
+      }
+    }
+  }
+  agent_.Nudge();
+}
+
+void Images::ReconsiderAll(Job& job) {
+  std::set<std::string> names;
+  for (const auto& [generation, version] : job.versions) names.insert(generation.name);
+  for (const std::string& name : names) Reconsider(job, name);
+}
+
+void Images::SkipQueued(Version& newest) {
+  for (auto& [generation, version] : newest.job->versions) {
+    if (generation.name != newest.generation.name || !(generation < newest.generation) || version->skipped ||
+        version->scheduled < Level::kStore || version->in_store || !version->IsWhole()) {
+      continue;
+    }
+    const bool untouched = std::all_of(version->images.begin(), version->images.end(), [&](const auto& entry) {
+      return entry.second->flush == FlushState::kFlushing && !agent_.flush().HasBegun(*entry.second);
+    });
+    if (!untouched) continue;
+    version->skipped = true;
+    version->scheduled = Level::kLocal;
+    ++agent_.counters().versions_skipped;
+    LogInfo("agent", "{}: its flush is left out for {}", generation.ToString(), newest.generation.version);
+    for (auto& [rank, image] : version->images) {
+      agent_.flush().Forget(*image);
+      SaveFile(*image);
+      OnSettled(*image);
+    }
+  }
+}
+
+void Images::Doom(Image& image) {
+  if (image.doomed) return;
+  image.doomed = true;
+  agent_.flush().Forget(image);
+  // A successor must not find it any more; its slots stay until nothing reads them.
+  if (!image.record_path.empty()) {
+    Status removed = os::UnlinkIfPresent(os::SystemFileSystem(), image.record_path);
+    if (!removed.ok()) LogError("agent", "local record {} stays: {}", image.record_path, removed.ToString());
+  }
+  OnReleased(image);
+}
+
+void Images::OnReleased(Image& image) {
+  if (!image.doomed || image.readers > 0 || image.pieces_in_flight > 0 || image.flush == FlushState::kPublishing) return;
+  RemoveNow(image);
+}
+
+void Images::RemoveNow(Image& image) {
+  ForEachSlot(image, [&](SlotSpace& space, uint32_t slot) { space.RemoveChunk(slot, image.pinned); });
+  for (const ImageChunk& chunk : image.chunks) {
+    if (!chunk.file.empty()) (void)os::UnlinkIfPresent(os::SystemFileSystem(), chunk.file);
+  }
+  Version& version = *image.version;
+  Job& job = *version.job;
+  by_id_.erase(image.id);
+  version.images.erase(image.rank);
+  if (version.images.empty()) {
+    agent_.publish().OnVersionGone(version);
+    const Generation generation = version.generation;
+    job.versions.erase(generation);
+  }
+  agent_.assignment().Pump();
+}
+
+// The oldest cached version with a chunk in the unit goes; the newest of its name only when no other is left.
+bool Images::EvictOldest(TierUnit* unit) {
+  Version* victim = nullptr;
+  bool victim_is_newest = true;
+  int64_t victim_ended_ns = INT64_MAX;
+  for (auto& [key, job] : agent_.jobs()) {
+    std::set<std::string> seen;  // names whose newest whole version came already
+    for (auto entry = job->versions.rbegin(); entry != job->versions.rend(); ++entry) {
+      Version& version = *entry->second;
+      if (!version.IsWhole()) continue;
+      const bool is_newest = seen.insert(version.generation.name).second;
+      bool all_cached = true, touches_unit = false;
+      int64_t ended_ns = 0;
+      for (const auto& [rank, image] : version.images) {
+        all_cached = all_cached && !image->pinned && !image->doomed;
+        touches_unit = touches_unit || image->record.unit == unit;
+        for (const ImageChunk& chunk : image->chunks) touches_unit = touches_unit || chunk.unit == unit;
+        ended_ns = std::max(ended_ns, image->ended_ns);
+      }
+      if (!all_cached || !touches_unit) continue;
+      if (std::pair(is_newest, ended_ns) < std::pair(victim_is_newest, victim_ended_ns)) {
+        victim = &version;
+        victim_is_newest = is_newest;
+        victim_ended_ns = ended_ns;
+      }
+    }
+  }
+  if (victim == nullptr) return false;
+  std::vector<Image*> images;
+  for (const auto& [rank, image] : victim->images) images.push_back(image.get());
+  for (Image* image : images) {
+    ++agent_.counters().images_evicted;
+    Doom(*image);
+  }
+  return true;
+}
+
+bool Images::MakeRoom(TierUnit* unit) {
+  while (unit->space->free_slots() == 0) {
+    if (unit->space->evictable_slots() == 0 || !EvictOldest(unit)) return false;
+  }
+  return true;
+}
+
+CleanupReply Images::Cleanup(const CleanupRequest& request) {
+  CleanupReply reply;
+  std::vector<Image*> images;
+  for (const auto& [id, image] : by_id_) {
+    const Generation& generation = image->version->generation;
+    if (generation.store_id != request.store_id || generation.job != request.job || image->rank != request.rank) continue;
+    if (!request.name.empty() && generation.name != request.name) continue;
+    // Only what the store has; a copy that is owed or the only one is not a user's to lose by tidying up.
+    if (image->doomed || IsOwed(*image) || !image->version->in_store) continue;
+    images.push_back(image);
+  }
+  for (Image* image : images) {
+    ++reply.images;
+    reply.bytes += image->image_bytes;
+    Doom(*image);
+  }
+  return reply;
+}
+
+std::vector<LocalVersion> Images::LocalVersions(const LocalVersionsRequest& request) const {
+  std::vector<LocalVersion> found;
+  for (const auto& [id, image] : by_id_) {
+    const Version& version = *image->version;
+    const Generation& generation = version.generation;
+    if (generation.store_id != request.store_id || generation.job != request.job) continue;
+    if (!request.name.empty() && generation.name != request.name) continue;
+    if (!image->ended || image->doomed || IsLostIn(*image)) continue;
+    found.push_back({generation, image->rank, version.ranks, LevelOf(version)});
+  }
+  std::sort(found.begin(), found.end(), [](const LocalVersion& a, const LocalVersion& b) {
+    return std::tie(b.generation, a.rank) < std::tie(a.generation, b.rank);
+  });
+  return found;
+}
+
+Result<OpenImageReply> Images::Open(Session& session, const OpenImageRequest& request) {
+  Version* version = FindVersion(request.generation);
+  auto entry = version == nullptr ? decltype(version->images.begin()){} : version->images.find(request.rank);
+  if (version == nullptr || entry == version->images.end() || !entry->second->ended || entry->second->doomed ||
+      IsLostIn(*entry->second)) {
+    return Status(Code::kNotFound, fmt::format("{} rank {} is not on this node", request.generation.ToString(), request.rank));
+  }
+  Image& image = *entry->second;
+  auto place = [&](const ImageChunk& chunk, SlotRange* range) {
+    *range = SlotRange{kTierNone, 0, 0, 0, chunk.bytes};
+    auto unit = std::find(session.tiers.begin(), session.tiers.end(), chunk.unit);
+    if (chunk.unit == nullptr || unit == session.tiers.end()) return;
+    *range = SlotRange{static_cast<uint32_t>(unit - session.tiers.begin()), chunk.slot, chunk.slot_generation, chunk.offset,
+                       chunk.bytes};
+  };
+  OpenImageReply reply;
+  place(image.record, &reply.record);
+  reply.record.bytes = image.record_bytes;
+  if (reply.record.tier == kTierNone) {
+    return Status(Code::kNotFound, fmt::format("{} rank {} lies in a tier that is not this session's",
+                                               request.generation.ToString(), request.rank));
+  }
+  for (const ImageChunk& chunk : image.chunks) place(chunk, &reply.chunks.emplace_back());
+  reply.image = ++session.last_handle;
+  session.open_images[reply.image] = image.id;
+  ++image.readers;
+  UpdatePin(image);
+  return reply;
+}
+
+Status Images::Close(Session& session, uint64_t handle) {
+  auto opened = session.open_images.find(handle);
+  if (opened == session.open_images.end()) return Status(Code::kInvalidArgument, fmt::format("image {} is not open", handle));
+  Image* image = Find(opened->second);
+  session.open_images.erase(opened);
+  KEDGE_CHECK(image != nullptr && image->readers > 0);
+  --image->readers;
+  UpdatePin(*image);
+  OnReleased(*image);
+  agent_.Nudge();
+  return Status::Ok();
+}
+
+void Images::CloseAll(Session& session) {
+  while (!session.open_images.empty()) (void)Close(session, session.open_images.begin()->first);
+}
+
+void Images::OnSettled(Image& image) {
+  Session* session = agent_.sessions().Find(image.session_id);
+  if (session != nullptr) {
+    session->pending_serials.erase(image.serial);
+    if (!image.failure.ok()) {
+      ++session->images_failed;
+      AgentMessage message{};
+      message.kind = AgentMessageKind::kFlushFailed;
+      message.number = image.serial;
+      message.code = static_cast<int32_t>(image.failure.code());
+      message.errno_value = image.failure.errno_value();
+      image.failure.message().copy(message.text, sizeof(message.text) - 1);
+      agent_.sessions().Send(*session, message);
+    }
+    agent_.sessions().PublishCounts(*session);
+  }
+}
+
+Status Images::Recover(const std::string& path, const ImageFile& file) {
+  const PlacementTable& table = file.local.table;
+  const ImageIdentity& identity = table.identity;
+  Job* job = agent_.FindJob(identity.generation.store_id, identity.generation.job);
+  if (job == nullptr) return Status(Code::kNotFound, "its job is not known any more");
+  auto unit_of = [&](uint32_t index) { return agent_.tiers().FindKey(table.tiers[index]); };
+  auto locate = [&](const Placement& placement, ImageChunk* chunk) -> Status {
+    chunk->bytes = placement.bytes;
+    chunk->offset = placement.offset;
+    if (placement.kind == PlacementKind::kStore) return Status::Ok();
+    TierUnit* unit = unit_of(placement.tier);
+    if (unit == nullptr) return Status(Code::kNotFound, "its tier " + table.tiers[placement.tier] + " is gone");
+    if (placement.kind == PlacementKind::kFile) {
+      chunk->file_unit = unit;
+      KEDGE_ASSIGN_OR_RETURN(chunk->file, FilePath(*unit, table.files[placement.slot]));
+      return Status::Ok();
+    }
+    const uint64_t slot_bytes = unit->info().slot_bytes;
+    if (!unit->space->IsCurrent(placement.slot, placement.slot_generation) || placement.offset > slot_bytes ||
+        placement.bytes > slot_bytes - placement.offset) {
+      return Status(Code::kNotFound, fmt::format("slot {} of tier {} holds something else by now", placement.slot, unit->info().name));
+    }
+    chunk->unit = unit;
+    chunk->slot = placement.slot;
+    chunk->slot_generation = placement.slot_generation;
+    return Status::Ok();
+  };
+  auto image = std::make_unique<Image>();
+  KEDGE_RETURN_IF_ERROR(locate(file.local.image_record, &image->record));
+  if (image->record.unit == nullptr || file.record_bytes > image->record.bytes) return Status(Code::kCorrupt, "no image record");
+  Buffer bytes(file.record_bytes);
+  KEDGE_RETURN_IF_ERROR(image->record.unit->tier->Read(image->record.slot, image->record.offset, bytes.data(), bytes.size()));
+  if (crc32c::Compute(bytes.data(), bytes.size()) != file.local.image_record_crc32c) {
+    return Status(Code::kCorrupt, "its image record fails its checksum");
+  }
+  KEDGE_ASSIGN_OR_RETURN(ImageRecord record, DecodeImageRecord(bytes));
+  if (record.identity != identity || record.chunks.size() != table.chunks.size()) {
+    return Status(Code::kCorrupt, "its image record is of another image");
+  }
+  for (size_t i = 0; i < table.chunks.size(); ++i) {
+    ImageChunk chunk;
+    KEDGE_RETURN_IF_ERROR(locate(table.chunks[i], &chunk));
+    chunk.in_own_object = record.chunks[i].object == 0;
+    chunk.object_offset = record.chunks[i].object_offset;
+    if (chunk.in_own_object) {
+      image->record_object_offset = std::max(image->record_object_offset, (chunk.object_offset + chunk.bytes + 4095) / 4096 * 4096);
+    }
+    image->chunks.push_back(std::move(chunk));
+  }
+  auto& version = job->versions[identity.generation];
+  if (version == nullptr) {
+    version = std::make_unique<Version>();
+    version->generation = identity.generation;
+    version->job = job;
+    version->ranks = identity.ranks;
+    version->node_ranks = file.node_ranks;
+    version->scheduled = file.scheduled;
+  }
+  auto& slot = version->images[identity.rank];
+  if (slot != nullptr) return Status(Code::kAlreadyExists, "another record of that image is there");
+  version->in_store = version->in_store || file.in_store;
+  version->skipped = version->skipped || file.skipped;
+  image->id = ++last_id_;
+  image->version = version.get();
+  image->rank = identity.rank;
+  image->session_id = file.session_id;
+  image->serial = file.serial;
+  image->ended = true;
+  image->ended_ns = agent_.clock().NowNs();
+  image->record_bytes = file.record_bytes;
+  image->record_crc32c = file.local.image_record_crc32c;
+  image->image_bytes = record.RegionBytes();
+  for (const Region& region : record.regions) image->has_files = image->has_files || region.kind == RegionKind::kFile;
+  image->record_path = path;
+  image->flush = file.stored || file.in_store ? FlushState::kStored : FlushState::kNone;
+  ForEachSlot(*image, [](SlotSpace& space, uint32_t index) { space.AddChunk(index); });
+  by_id_[image->id] = image.get();
+  slot = std::move(image);
+  ++agent_.counters().images_recovered;
+  return Status::Ok();
+}
+
+}  // namespace kedge

@@ -1,0 +1,177 @@
+// What the agent knows: tiers, sessions, jobs, versions, images. Plain data; the modules beside it hold the rules.
+//
+// All of it belongs to the event loop's thread. Workers get copies or shared objects (Tier, StoreContext, FlushObject),
+// never a pointer into these tables. Objects are found again by id, because they may be gone when an answer comes.
+//
+//   Job (store id, name) ── Version (one generation) ── Image (one rank) ── chunks in slots of TierUnits
+//   Session (one client process) ── slots assigned to it, images it has begun
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "agent/flush_object.h"
+#include "format/node_records.h"
+#include "os/event_loop.h"
+#include "os/process.h"
+#include "schedule/schedule.h"
+#include "session/mailbox_file.h"
+#include "session/messages.h"
+#include "session/ring.h"
+#include "tier/slot_space.h"
+#include "tier/tier.h"
+
+namespace kedge {
+
+struct Image;
+struct Version;
+struct Job;
+
+// One tier in use, with its accounting. A tier that is lost and made anew is another unit.
+struct TierUnit {
+  uint32_t id = 0;
+  std::shared_ptr<Tier> tier;
+  std::unique_ptr<SlotSpace> space;
+  std::string scratch;      // the job.scratch that it was opened for; empty: the node's
+  bool lost = false;
+  bool reserving = false;   // its space is still being reserved in the background
+  uint32_t flushing_chunks = 0;  // of images that are on their way to the store
+  uint64_t bytes_captured = 0;  // in images that ended here
+
+  const TierInfo& info() const { return tier->info(); }
+};
+
+struct ImageChunk {
+  TierUnit* unit = nullptr;  // null: not in a slot (in the store already, or a file)
+  uint32_t slot = 0;
+  uint64_t slot_generation = 0;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  std::string file;               // a routed file on the node, its whole path
+  TierUnit* file_unit = nullptr;  // the tier in whose folder it lies
+  // Where it goes in the image's object; `in_own_object` false: it lies in another object of the store already.
+  bool in_own_object = true;
+  uint64_t object_offset = 0;
+  uint64_t captured_bytes = 0;
+  uint64_t queued_bytes = 0;  // handed to the flush so far
+
+  bool IsLocal() const { return unit != nullptr || !file.empty(); }
+};
+
+enum class FlushState : uint8_t {
+  kNone,        // not owed to the store
+  kFlushing,    // pieces are queued or under way, or it is not captured yet
+  kWritten,     // all pieces are in the object; to be published
+  kPublishing,
+  kStored,      // its object and part record are durable
+  kWaiting,     // failed, to be tried again
+  kFailed,      // given up; `failure` says why
+};
+
+struct Image {
+  uint64_t id = 0;
+  Version* version = nullptr;
+  uint32_t rank = 0;
+  uint32_t session_id = 0;  // who captured it; the session may be gone
+  uint64_t serial = 0;
+  bool ended = false;
+  int64_t ended_ns = 0;
+  std::vector<ImageChunk> chunks;  // of the chunk table, as far as they are known
+  ImageChunk record;               // image record and placement table
+  uint64_t record_bytes = 0;       // of the image record alone
+  uint32_t record_crc32c = 0;      // of the image record alone
+  uint64_t record_object_offset = 0;
+  uint64_t image_bytes = 0;
+  bool has_files = false;
+  bool files_published = false;
+  std::string record_path;  // its local record
+
+  bool pinned = true;   // its chunks count as pinned in their slots
+  bool owed = true;     // as retention decided last
+  uint32_t readers = 0;
+  bool doomed = false;  // to be removed as soon as nobody reads it
+
+  FlushState flush = FlushState::kNone;
+  std::shared_ptr<FlushObject> object;
+  uint32_t flush_epoch = 0;  // counts the objects begun; answers of an earlier one are passed over
+  uint32_t pieces_queued = 0;
+  uint32_t pieces_in_flight = 0;
+  uint32_t failures = 0;
+  Status flush_error;  // of the present try: acted upon when its pieces have come back
+  Status failure;      // for good
+};
+
+// One generation on this node.
+struct Version {
+  Generation generation;
+  Job* job = nullptr;
+  uint32_t ranks = 1;
+  uint32_t node_ranks = 1;
+  Level scheduled = Level::kNone;
+  std::map<uint32_t, std::unique_ptr<Image>> images;  // by rank
+  bool in_store = false;      // complete there
+  bool skipped = false;       // its flush was left out for a newer one
+  bool probing = false;       // a look into the store is under way
+  Status failure;             // the first of its images
+  std::vector<uint32_t> missing_in_store;
+  os::EventLoop::TimerId grace_timer = 0;
+
+  uint32_t EndedImages() const;
+  bool IsWhole() const { return EndedImages() >= node_ranks; }
+};
+
+// Slots that a session got for one chunk, as opposed to open ones.
+struct SlotId {
+  uint32_t unit = 0;
+  uint32_t slot = 0;
+  friend auto operator<=>(const SlotId&, const SlotId&) = default;
+};
+
+struct Session {
+  uint32_t id = 0;
+  Hello hello;
+  os::ProcessIdentity owner;
+  Job* job = nullptr;
+  std::vector<TierUnit*> tiers;  // SlotRange::tier is an index here
+  os::SharedMapping mailbox;
+  ClientRingConsumer from_client;
+  AgentRingProducer to_client;
+  std::deque<AgentMessage> unsent;  // for a full ring
+  uint64_t peer = 0;                // the connection; 0: its owner lives, but is not connected
+  bool must_restart = false;        // cannot be attached again: its owner gets a new session
+  bool broken = false;              // its mailbox makes no sense: nothing more is read from it
+  bool ended = false;               // being taken apart
+  std::unordered_map<uint64_t, uint64_t> images;  // serial to image id, begun and not ended
+  std::set<uint64_t> pending_serials;             // not at their last level yet
+  uint64_t last_serial = 0;
+  uint64_t images_failed = 0;
+  std::set<SlotId> full_slots;
+  std::map<uint64_t, uint64_t> open_images;  // handle to image id: pinned for a restart
+  uint64_t last_handle = 0;
+  os::UniqueFd pidfd;
+  os::EventLoop::WatchId pidfd_watch = 0;
+
+  Mailbox& box() const { return *MailboxOf(mailbox); }
+};
+
+struct Job {
+  StoreId store_id;
+  std::string name;
+  Hello hello;  // the newest one
+  std::shared_ptr<StoreContext> store;
+  std::map<Generation, std::unique_ptr<Version>> versions;
+  std::map<std::string, LevelState> schedule;  // by checkpoint name
+  std::set<uint32_t> cleaned_attempts;         // whose temporaries of a dead agent were removed
+  std::set<std::string> retention_running;
+  std::set<std::string> retention_wanted;
+};
+
+using JobKey = std::pair<StoreId, std::string>;
+
+}  // namespace kedge

@@ -1,0 +1,46 @@
+// Publication: written images become a part, parts a version (store/publish.h), old versions go (store/retention.h), and
+// routed files appear at their original paths.
+//
+// The images of a node go together where they can: one folder sync and one part record for all of them. An image does not
+// wait long for one that is not there, for its rank may have published on its own (without an agent) or be dead.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "agent/model.h"
+#include "store/publish.h"
+
+namespace kedge {
+
+class Agent;
+
+class Publish {
+ public:
+  explicit Publish(Agent& agent) : agent_(agent) {}
+
+  void OnWritten(Image& image);
+  // Publishes what is written if nothing more is to be waited for.
+  void Consider(Version& version);
+  void OnVersionGone(Version& version);
+
+  // Finishes the version if all its parts are there by now: those of other nodes come without a word to us.
+  void Probe(Version& version);
+  // Looks a generation up that this node knows nothing of; `done(complete in the store)` on the loop.
+  void Lookup(const StoreId& store_id, const std::string& job, const Generation& generation, std::function<void(bool)> done);
+  void Retain(Job& job, const std::string& name);
+  // What a dead predecessor began in the store is removed, then `done`.
+  void RemoveLeftovers(Job& job, uint32_t attempt, std::function<void()> done);
+
+ private:
+  struct Outcome;
+  void PublishNow(Version& version);
+  void OnPublished(const Generation& generation, Outcome outcome);
+  void CommitAgain(const Generation& generation, Outcome outcome);
+  void OnComplete(Version& version);
+  void PublishFiles(Image& image);
+
+  Agent& agent_;
+};
+
+}  // namespace kedge

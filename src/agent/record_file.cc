@@ -1,0 +1,68 @@
+#include "agent/record_file.h"
+
+#include "base/crc32c.h"
+#include "os/files.h"
+
+namespace kedge {
+namespace {
+constexpr uint32_t kMagic = 0x696c646b;  // "kdli"
+constexpr uint64_t kFileBytesMax = 256 << 20;
+}
+
+Result<Buffer> EncodeImageFile(const ImageFile& file) {
+  Buffer local;
+  KEDGE_RETURN_IF_ERROR(EncodeLocalRecord(file.local, &local));
+  Buffer out;
+  Encoder encoder(out);
+  encoder.U32(kMagic);
+  encoder.Varint(file.record_bytes);
+  encoder.Varint(file.session_id);
+  encoder.Varint(file.serial);
+  encoder.Varint(file.node_ranks);
+  encoder.U8(static_cast<uint8_t>(file.scheduled));
+  encoder.U8(static_cast<uint8_t>((file.stored ? 1 : 0) | (file.in_store ? 2 : 0) | (file.skipped ? 4 : 0)));
+  encoder.Varint(local.size());
+  encoder.Raw(local);
+  const auto written = encoder.Written(0);
+  encoder.U32(crc32c::Compute(written.data(), written.size()));
+  encoder.Finish();
+  return out;
+}
+
+Result<ImageFile> DecodeImageFile(ByteSpan bytes) {
+  if (bytes.size() < 8) return Status(Code::kCorrupt, "local image file: too short");
+  const ByteSpan body = bytes.first(bytes.size() - 4);
+  Decoder trailer(bytes.last(4));
+  if (trailer.U32() != crc32c::Compute(body.data(), body.size())) return Status(Code::kCorrupt, "local image file: bad checksum");
+  Decoder decoder(body);
+  decoder.Require(decoder.U32() == kMagic, "not a local image file");
+  ImageFile file;
+  file.record_bytes = decoder.Varint();
+  file.session_id = decoder.Varint32();
+  file.serial = decoder.Varint();
+  file.node_ranks = static_cast<uint32_t>(decoder.VarintAtMost(kRanksOnNodeMax));
+  const uint8_t level = decoder.U8();
+  decoder.Require(level <= 3, "no such level");
+  file.scheduled = static_cast<Level>(level);
+  const uint8_t flags = decoder.U8();
+  file.stored = (flags & 1) != 0;
+  file.in_store = (flags & 2) != 0;
+  file.skipped = (flags & 4) != 0;
+  const ByteSpan local = decoder.Raw(decoder.VarintAtMost(body.size()));
+  KEDGE_RETURN_IF_ERROR(decoder.Finish("local image file"));
+  KEDGE_ASSIGN_OR_RETURN(file.local, DecodeLocalRecord(local));
+  return file;
+}
+
+Status WriteImageFile(const std::string& path, const ImageFile& file) {
+  KEDGE_ASSIGN_OR_RETURN(const Buffer bytes, EncodeImageFile(file));
+  return os::WriteFileDurably(os::SystemFileSystem(), path, AsText(bytes), "agent");
+}
+
+Result<ImageFile> ReadImageFile(const std::string& path) {
+  KEDGE_ASSIGN_OR_RETURN(std::string bytes, os::ReadFile(os::SystemFileSystem(), path, kFileBytesMax));
+  auto file = DecodeImageFile(AsBytes(bytes));
+  return file.ok() ? std::move(file) : file.status().WithContext(path);
+}
+
+}  // namespace kedge

@@ -1,0 +1,33 @@
+// An image on file in the run folder: what a successor must know to go on with it. One file an image, replaced whole.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "format/node_records.h"
+#include "session/messages.h"
+
+namespace kedge {
+
+struct ImageFile {
+  LocalRecord local;  // where its chunks and its image record lie
+  uint64_t record_bytes = 0;  // of the image record alone; the placement table follows it
+  uint32_t session_id = 0;
+  uint64_t serial = 0;
+  uint32_t node_ranks = 1;
+  Level scheduled = Level::kNone;
+  bool stored = false;    // its object and part record are durable
+  bool in_store = false;  // its version is complete in the store
+  bool skipped = false;
+};
+
+Result<Buffer> EncodeImageFile(const ImageFile& file);
+Result<ImageFile> DecodeImageFile(ByteSpan bytes);
+
+// Atomic with respect to the death of the agent.
+Status WriteImageFile(const std::string& path, const ImageFile& file);
+Result<ImageFile> ReadImageFile(const std::string& path);
+
+}  // namespace kedge

@@ -1,0 +1,77 @@
+#include "agent/recovery.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/agent.h"
+#include "agent/flush.h"
+#include "agent/images.h"
+#include "agent/publish.h"
+#include "agent/record_file.h"
+#include "agent/sessions.h"
+#include "agent/tiers.h"
+#include "base/log.h"
+#include "os/files.h"
+
+namespace kedge {
+namespace {
+
+void RecoverImages(Agent& agent) {
+  os::FileSystem& fs = os::SystemFileSystem();
+  auto entries = fs.List(agent.Path("records"));
+  if (!entries.ok()) return;
+  for (const auto& entry : *entries) {
+    const std::string path = agent.Path("records/" + entry.name);
+    Status recovered;
+    if (!os::IsTemporaryName(entry.name)) {
+      auto file = ReadImageFile(path);
+      recovered = file.ok() ? agent.images().Recover(path, *file) : file.status();
+      if (recovered.ok()) continue;
+      LogWarning("agent", "local record {} is passed over: {}", path, recovered.ToString());
+    }
+    (void)os::UnlinkIfPresent(fs, path);
+  }
+}
+
+// What a dead agent had begun in the stores is removed first, so that no temporary of ours is taken for one of its.
+void FlushAgain(Agent& agent) {
+  std::map<std::pair<Job*, uint32_t>, std::vector<uint64_t>> owed;
+  for (const auto& [id, image] : agent.images().all()) {
+    const Version& version = *image->version;
+    if (image->flush == FlushState::kNone && version.scheduled >= Level::kStore && !version.skipped) {
+      owed[{version.job, version.generation.attempt}].push_back(id);
+      // Not to be let go of before its turn comes.
+      agent.flush().SetState(*image, FlushState::kWaiting);
+    }
+  }
+  for (auto& [key, ids] : owed) {
+    agent.publish().RemoveLeftovers(*key.first, key.second, [&agent, ids = std::move(ids)] {
+      for (uint64_t id : ids) {
+        Image* image = agent.images().Find(id);
+        if (image != nullptr && !image->doomed && image->flush == FlushState::kWaiting) agent.flush().Start(*image);
+      }
+    });
+  }
+}
+
+}  // namespace
+
+void RecoverState(Agent& agent) {
+  agent.sessions().RecoverJobs();
+  RecoverImages(agent);
+  agent.sessions().RecoverSessions();
+  uint32_t freed = 0;
+  for (TierUnit* unit : agent.tiers().units()) freed += unit->space->FreeUnreferenced();
+  FlushAgain(agent);
+  for (auto& [key, job] : agent.jobs()) agent.images().ReconsiderAll(*job);
+  agent.sessions().ForgetIdleJobs();
+  if (agent.counters().images_recovered > 0 || freed > 0) {
+    LogInfo("agent", "taken over from a former agent: {} images; {} slots of it were of no more use",
+            agent.counters().images_recovered, freed);
+  }
+}
+
+}  // namespace kedge

@@ -1,0 +1,209 @@
+#include "agent/server.h"
+
+#include <fmt/format.h>
+
+#include "agent/agent.h"
+#include "agent/images.h"
+#include "agent/publish.h"
+#include "agent/sessions.h"
+#include "agent/status.h"
+#include "agent/waiters.h"
+#include "base/log.h"
+#include "os/machine.h"
+#include "session/connection.h"
+
+namespace kedge {
+namespace {
+
+constexpr size_t kPeersMax = 65536;
+
+Status WrongProtocol(uint32_t theirs, const std::string& build) {
+  return Status(Code::kMismatch, fmt::format("you speak protocol {} (build {}), this agent {} (build {}); let the running agent "
+                                             "end, or use the same build", theirs, build, kProtocolVersion, BuildName()));
+}
+
+}  // namespace
+
+Server::~Server() {
+  for (auto& [id, peer] : peers_) agent_.loop().Unwatch(peer->watch);
+  if (listener_watch_ != 0) agent_.loop().Unwatch(listener_watch_);
+}
+
+Status Server::Listen() {
+  os::SocketLimits limits;
+  limits.message_bytes_max = kMessageBytesMax;
+  limits.descriptors_max = 3 + kControlTiersMax;
+  KEDGE_ASSIGN_OR_RETURN(os::UnixListener listener, os::UnixListener::Listen(agent_.settings().SocketPath(), limits));
+  listener_.emplace(std::move(listener));
+  return Status::Ok();
+}
+
+Status Server::Serve() {
+  KEDGE_ASSIGN_OR_RETURN(listener_watch_, agent_.loop().Watch(listener_->descriptor(), os::EventLoop::Interest::kRead,
+                                                              [this](os::Readiness) { AcceptAll(); }));
+  return Status::Ok();
+}
+
+Server::Peer* Server::Find(uint64_t id) {
+  auto found = peers_.find(id);
+  return found == peers_.end() ? nullptr : found->second.get();
+}
+
+void Server::AcceptAll() {
+  for (;;) {
+    auto accepted = listener_->Accept();
+    if (!accepted.ok()) {
+      static LogRateLimit limit(std::chrono::seconds(10));
+      LogLimited(limit, LogLevel::kWarning, "agent", "a connection could not be taken: {}", accepted.status().ToString());
+      return;
+    }
+    if (!accepted->has_value()) return;
+    auto credentials = (*accepted)->Peer();
+    if (!credentials.ok() || credentials->user_id != os::EffectiveUser() || peers_.size() >= kPeersMax) {
+      LogWarning("agent", "a connection is refused: {}", !credentials.ok() ? credentials.status().ToString()
+                                                         : peers_.size() >= kPeersMax
+                                                             ? "too many"
+                                                             : fmt::format("it is user {}'s", credentials->user_id));
+      continue;
+    }
+    const uint64_t id = ++last_peer_;
+    auto peer = std::make_unique<Peer>(std::move(**accepted));
+    peer->process_id = credentials->process_id;
+    auto watch = agent_.loop().Watch(peer->socket.descriptor(), os::EventLoop::Interest::kRead,
+                                     [this, id](os::Readiness ready) { OnReady(id, ready); });
+    if (!watch.ok()) continue;
+    peer->watch = *watch;
+    peers_[id] = std::move(peer);
+  }
+}
+
+void Server::OnReady(uint64_t id, os::Readiness ready) {
+  Peer* peer = Find(id);
+  if (peer == nullptr) return;
+  if (ready.writable) {
+    if (!peer->socket.Flush().ok()) return Disconnect(id);
+    if (!peer->socket.has_unsent()) (void)agent_.loop().ChangeInterest(peer->watch, os::EventLoop::Interest::kRead);
+  }
+  if (ready.readable || ready.hung_up) Receive(id);
+}
+
+void Server::Receive(uint64_t id) {
+  while (Peer* peer = Find(id)) {
+    auto frame = peer->socket.TryReceive();
+    if (!frame.ok()) return Disconnect(id);
+    if (!frame->has_value()) return;
+    auto message = DecodeMessage(AsBytes((*frame)->body));
+    if (!message.ok()) {
+      LogWarning("agent", "process {} sent what is no message: {}", peer->process_id, message.status().ToString());
+      return Disconnect(id);
+    }
+    Handle(id, *message);
+  }
+}
+
+void Server::Disconnect(uint64_t id) {
+  auto found = peers_.find(id);
+  if (found == peers_.end()) return;
+  const std::unique_ptr<Peer> peer = std::move(found->second);
+  peers_.erase(found);
+  agent_.loop().Unwatch(peer->watch);
+  agent_.waiters().DropPeer(id);
+  if (peer->session_id != 0) agent_.sessions().Detach(peer->session_id);
+}
+
+void Server::ForgetSession(uint64_t id) {
+  if (Peer* peer = Find(id)) peer->session_id = 0;
+}
+
+void Server::Reply(uint64_t id, uint64_t number, const Message& message, std::vector<os::UniqueFd> descriptors) {
+  Peer* peer = Find(id);
+  if (peer == nullptr) return;
+  const Buffer frame = EncodeMessage(number, message);
+  Status queued = peer->socket.Queue(AsText(frame), std::move(descriptors));
+  if (!queued.ok()) {
+    // Not now: whoever asked is in the middle of using the peer.
+    agent_.loop().Post([this, id] { Disconnect(id); });
+    return;
+  }
+  if (peer->socket.has_unsent()) (void)agent_.loop().ChangeInterest(peer->watch, os::EventLoop::Interest::kReadWrite);
+}
+
+void Server::ReplyStatus(uint64_t id, uint64_t number, const Status& status) {
+  if (status.ok()) {
+    Reply(id, number, DoneReply{});
+  } else {
+    Reply(id, number, ErrorReply{status});
+  }
+}
+
+void Server::HandleGreeting(uint64_t id, const NumberedMessage& message) {
+  Peer* peer = Find(id);
+  if (const auto* tool = std::get_if<ToolHello>(&message.message)) {
+    if (tool->protocol != kProtocolVersion) return ReplyStatus(id, message.number, WrongProtocol(tool->protocol, tool->build));
+    peer->greeted = true;
+    return Reply(id, message.number, ToolWelcome{BuildName(), agent_.settings().node, agent_.control().agent_pid});
+  }
+  const auto* hello = std::get_if<Hello>(&message.message);
+  if (hello == nullptr) {
+    return ReplyStatus(id, message.number, Status(Code::kFailedPrecondition, "the first message must be a Hello"));
+  }
+  if (hello->protocol != kProtocolVersion) return ReplyStatus(id, message.number, WrongProtocol(hello->protocol, hello->build));
+  auto admission = agent_.sessions().Attach(*hello, peer->process_id, id);
+  if (!admission.ok()) {
+    LogWarning("agent", "process {} is refused: {}", peer->process_id, admission.status().ToString());
+    return ReplyStatus(id, message.number, admission.status());
+  }
+  peer->greeted = true;
+  peer->session_id = admission->session_id;
+  Reply(id, message.number, admission->welcome, std::move(admission->descriptors));
+}
+
+void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
+  Session* session = agent_.sessions().Find(Find(id)->session_id);
+  if (session == nullptr) {
+    return ReplyStatus(id, message.number, Status(Code::kFailedPrecondition, "this needs a session, and there is none"));
+  }
+  if (const auto* open = std::get_if<OpenImageRequest>(&message.message)) {
+    auto reply = agent_.images().Open(*session, *open);
+    if (!reply.ok()) return ReplyStatus(id, message.number, reply.status());
+    return Reply(id, message.number, *reply);
+  }
+  if (const auto* close = std::get_if<CloseImageRequest>(&message.message)) {
+    return ReplyStatus(id, message.number, agent_.images().Close(*session, close->image));
+  }
+  agent_.sessions().End(*session, "goodbye");
+  ReplyStatus(id, message.number, Status::Ok());
+}
+
+void Server::Handle(uint64_t id, const NumberedMessage& message) {
+  if (!Find(id)->greeted) return HandleGreeting(id, message);
+  const uint64_t number = message.number;
+  const Message& body = message.message;
+  // What came through the mailbox before this question is part of the answer.
+  agent_.sessions().DrainAll();
+  if (Find(id) == nullptr) return;
+  if (const auto* wait = std::get_if<WaitRequest>(&body)) return agent_.waiters().AddWait(id, number, *wait);
+  if (const auto* test = std::get_if<TestRequest>(&body)) return agent_.waiters().AddTest(id, number, *test);
+  if (const auto* drain = std::get_if<DrainRequest>(&body)) return agent_.waiters().AddDrain(id, number, *drain);
+  if (const auto* versions = std::get_if<LocalVersionsRequest>(&body)) {
+    return Reply(id, number, LocalVersionsReply{agent_.images().LocalVersions(*versions)});
+  }
+  if (const auto* cleanup = std::get_if<CleanupRequest>(&body)) return Reply(id, number, agent_.images().Cleanup(*cleanup));
+  if (const auto* retain = std::get_if<RetainRequest>(&body)) {
+    Job* job = agent_.FindJob(retain->store_id, retain->job);
+    if (job != nullptr) agent_.publish().Retain(*job, retain->name);
+    return ReplyStatus(id, number, Status::Ok());
+  }
+  if (std::holds_alternative<StatusRequest>(body)) return Reply(id, number, StatusReply{StatusJson(agent_)});
+  if (const auto* shutdown = std::get_if<ShutdownRequest>(&body)) {
+    agent_.Leave(shutdown->when_drained);
+    return ReplyStatus(id, number, Status::Ok());
+  }
+  if (std::holds_alternative<OpenImageRequest>(body) || std::holds_alternative<CloseImageRequest>(body) ||
+      std::holds_alternative<GoodbyeRequest>(body)) {
+    return HandleSessionRequest(id, message);
+  }
+  ReplyStatus(id, number, Status(Code::kInvalidArgument, "the agent is not asked such a thing"));
+}
+
+}  // namespace kedge

@@ -1,0 +1,375 @@
+#include "agent/sessions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "agent/agent.h"
+#include "agent/assignment.h"
+#include "agent/images.h"
+#include "agent/server.h"
+#include "agent/tiers.h"
+#include "base/log.h"
+#include "os/files.h"
+#include "os/futex.h"
+#include "session/connection.h"
+
+namespace kedge {
+namespace {
+
+// Entries taken from one mailbox before the next one has its turn.
+constexpr int kEntriesInTurn = 256;
+
+os::FileSystem& fs() { return os::SystemFileSystem(); }
+
+}  // namespace
+
+Sessions::~Sessions() {
+  for (auto& [id, session] : sessions_) {
+    if (session->pidfd_watch != 0) agent_.loop().Unwatch(session->pidfd_watch);
+  }
+}
+
+Session* Sessions::Find(uint32_t id) const {
+  auto found = sessions_.find(id);
+  return found == sessions_.end() ? nullptr : found->second.get();
+}
+
+std::vector<Session*> Sessions::all() const {
+  std::vector<Session*> all;
+  for (const auto& [id, session] : sessions_) all.push_back(session.get());
+  return all;
+}
+
+bool Sessions::HasAttempt(const Job& job, uint32_t attempt) const {
+  return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+    return entry.second->job == &job && entry.second->hello.attempt == attempt && !entry.second->ended;
+  });
+}
+
+std::string Sessions::MailboxPath(uint32_t id) const { return agent_.Path(fmt::format("sessions/{}", id)); }
+
+Status Sessions::CheckNodeKeys(const Hello& hello) const {
+  for (const auto& [key, wanted] : hello.node_keys) {
+    const auto& mine = agent_.options().node_keys;
+    auto found = std::find_if(mine.begin(), mine.end(), [&, &name = key](const auto& entry) { return entry.first == name; });
+    const std::string running = found == mine.end() ? "the default" : found->second;
+    if (running != wanted) {
+      return Status(Code::kMismatch,
+                    fmt::format("{} = {} is asked for, but the agent of node {} runs with {}; leave the key out, or let that "
+                                "agent end (kedge agent --stop) first", key, wanted, agent_.settings().node, running));
+    }
+  }
+  return Status::Ok();
+}
+
+Job& Sessions::JobFor(const Hello& hello) {
+  auto& slot = agent_.jobs()[JobKey(hello.store_id, hello.job)];
+  const bool is_new = slot == nullptr;
+  if (is_new) slot = std::make_unique<Job>();
+  Job& job = *slot;
+  const bool same_store = !is_new && job.hello.keys.store_path == hello.keys.store_path &&
+                          job.hello.keys.store_direct == hello.keys.store_direct;
+  job.store_id = hello.store_id;
+  job.name = hello.job;
+  const bool newer_attempt = !is_new && hello.attempt > job.hello.attempt;
+  if (is_new || hello.attempt >= job.hello.attempt) job.hello = hello;
+  job.hello.session_id = 0;
+  job.hello.held_slots.clear();
+  if (!same_store) job.store = agent_.MakeStore(job.store_id, job.hello.keys);
+  if (newer_attempt) agent_.images().ReconsiderAll(job);
+  return job;
+}
+
+Result<Session*> Sessions::Create(const Hello& hello, const os::ProcessIdentity& owner) {
+  KEDGE_ASSIGN_OR_RETURN(std::vector<TierUnit*> tiers, agent_.tiers().ForJob(hello.keys));
+  do {
+    last_id_ = last_id_ >= kSlotOwnersMax ? 1 : last_id_ + 1;
+  } while (sessions_.contains(last_id_));
+  auto session = std::make_unique<Session>();
+  session->id = last_id_;
+  session->hello = hello;
+  session->hello.session_id = last_id_;
+  session->owner = owner;
+  session->tiers = std::move(tiers);
+  // Hello first: a mailbox without one is not taken for a session.
+  KEDGE_RETURN_IF_ERROR(SaveSession(*session));
+  KEDGE_RETURN_IF_ERROR(os::UnlinkIfPresent(fs(), MailboxPath(last_id_)));
+  KEDGE_ASSIGN_OR_RETURN(session->mailbox, CreateMailbox(MailboxPath(last_id_), last_id_, owner));
+  session->from_client = ClientRingConsumer(&session->box().from_client);
+  session->to_client = AgentRingProducer(&session->box().from_agent);
+  session->job = &JobFor(hello);
+  Session* created = session.get();
+  sessions_[last_id_] = std::move(session);
+  WatchOwner(*created);
+  return created;
+}
+
+void Sessions::WatchOwner(Session& session) {
+  auto pidfd = os::OpenPidfd(session.owner);
+  if (!pidfd.ok()) {
+    if (pidfd.status().code() == Code::kNotFound) agent_.loop().Post([this, id = session.id] { OnOwnerDeath(id); });
+    return;  // an old kernel: CheckOwners
+  }
+  session.pidfd = std::move(*pidfd);
+  auto watch = agent_.loop().Watch(session.pidfd.get(), os::EventLoop::Interest::kRead,
+                                   [this, id = session.id](os::Readiness) { OnOwnerDeath(id); });
+  if (watch.ok()) session.pidfd_watch = *watch;
+}
+
+void Sessions::OnOwnerDeath(uint32_t session_id) {
+  Session* session = Find(session_id);
+  if (session != nullptr) End(*session, "its process ended");
+}
+
+void Sessions::CheckOwners() {
+  for (Session* session : all()) {
+    if (session->pidfd_watch == 0 && !os::IsAlive(session->owner)) End(*session, "its process ended");
+  }
+}
+
+Status Sessions::AttachAgain(Session& session, const Hello& hello) {
+  // Everything that was handed over is taken; requests of before are forgotten.
+  while (Drain(session)) {
+  }
+  if (Find(hello.session_id) != &session || session.ended) return Status(Code::kNotFound, "the session broke");
+  agent_.assignment().Drop(session);
+  session.unsent.clear();
+  std::set<SlotId> held;
+  for (const HeldSlot& slot : hello.held_slots) {
+    if (slot.tier >= session.tiers.size()) continue;
+    TierUnit* unit = session.tiers[slot.tier];
+    const bool is_its_own = slot.slot < unit->info().slots && unit->space->Get(slot.slot).owner == session.id &&
+                            unit->space->Get(slot.slot).generation == slot.slot_generation;
+    if (is_its_own) held.insert(SlotId{unit->id, slot.slot});
+  }
+  for (TierUnit* unit : session.tiers) {
+    for (uint32_t slot : unit->space->SlotsOf(session.id)) {
+      if (held.contains(SlotId{unit->id, slot})) continue;
+      session.full_slots.erase(SlotId{unit->id, slot});
+      unit->space->Return(slot, unit->space->Get(slot).generation, session.id);
+    }
+  }
+  session.last_serial = std::max(session.last_serial, hello.last_image_serial);
+  session.hello = hello;
+  PublishCounts(session);
+  return SaveSession(session);
+}
+
+Result<Sessions::Admission> Sessions::Admit(Session& session, bool attached_again) {
+  Admission admission;
+  admission.session_id = session.id;
+  Welcome& welcome = admission.welcome;
+  welcome.session_id = session.id;
+  welcome.build = BuildName();
+  welcome.attached_again = attached_again;
+  welcome.node = agent_.settings().node;
+  welcome.chunk_bytes = agent_.settings().chunk_bytes.value_or(kChunkBytesDefault);
+  KEDGE_ASSIGN_OR_RETURN(os::UniqueFd mailbox, os::DuplicateDescriptor(session.mailbox.descriptor()));
+  KEDGE_ASSIGN_OR_RETURN(os::UniqueFd wake, os::DuplicateDescriptor(agent_.wake().descriptor()));
+  KEDGE_ASSIGN_OR_RETURN(os::UniqueFd control, os::DuplicateDescriptor(agent_.control_mapping().descriptor()));
+  admission.descriptors.push_back(std::move(mailbox));
+  admission.descriptors.push_back(std::move(wake));
+  admission.descriptors.push_back(std::move(control));
+  for (const TierUnit* unit : session.tiers) {
+    const TierInfo& info = unit->info();
+    welcome.tiers.push_back(info);
+    welcome.chunk_bytes = std::min(welcome.chunk_bytes, info.slot_bytes);
+    welcome.capacity_bytes += info.slot_bytes * info.slots;
+    if (info.kind != TierKind::kMemory) continue;
+    KEDGE_ASSIGN_OR_RETURN(os::UniqueFd pool, os::DuplicateDescriptor(unit->tier->descriptor()));
+    admission.descriptors.push_back(std::move(pool));
+  }
+  welcome.piece_bytes = std::min(agent_.settings().piece_bytes, welcome.chunk_bytes);
+  return admission;
+}
+
+Result<Sessions::Admission> Sessions::Attach(const Hello& hello, int32_t process_id, uint64_t peer) {
+  KEDGE_RETURN_IF_ERROR(ValidateName(hello.job, "job name"));
+  const bool sane = hello.ranks >= 1 && hello.ranks <= kRanksMax && hello.rank < hello.ranks && hello.ranks_on_node >= 1 &&
+                    hello.ranks_on_node <= std::min(hello.ranks, kRanksOnNodeMax) && hello.attempt >= 1 &&
+                    !hello.store_id.IsZero() && hello.keys.store_path.starts_with("/") &&
+                    (hello.keys.scratch.empty() || hello.keys.scratch.starts_with("/"));
+  if (!sane) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("hello of job {}: rank {} of {} ({} on the node), attempt {}, store \"{}\": out of bounds", hello.job,
+                              hello.rank, hello.ranks, hello.ranks_on_node, hello.attempt, hello.keys.store_path));
+  }
+  KEDGE_RETURN_IF_ERROR(CheckNodeKeys(hello));
+  if (const Job* job = agent_.FindJob(hello.store_id, hello.job); job != nullptr && hello.attempt < job->hello.attempt) {
+    return Status(Code::kMismatch, fmt::format("job {}: attempt {} is over; attempt {} has begun", hello.job, hello.attempt,
+                                               job->hello.attempt));
+  }
+  KEDGE_ASSIGN_OR_RETURN(os::ProcessIdentity owner, os::IdentityOf(process_id));
+  Session* session = Find(hello.session_id);
+  bool attached_again = false;
+  if (session != nullptr && session->owner == owner && session->hello.job == hello.job &&
+      session->hello.store_id == hello.store_id && session->hello.rank == hello.rank) {
+    if (session->peer != 0) return Status(Code::kBusy, "the session is attached through another connection");
+    if (!session->must_restart && AttachAgain(*session, hello).ok()) {
+      session->job = &JobFor(hello);
+      attached_again = true;
+    } else {
+      if (Find(hello.session_id) != nullptr) End(*session, "it begins anew");
+      session = nullptr;
+    }
+  } else {
+    session = nullptr;
+  }
+  if (session == nullptr) {
+    KEDGE_ASSIGN_OR_RETURN(session, Create(hello, owner));
+  }
+  session->peer = peer;
+  SaveJob(*session->job);
+  LogInfo("agent", "session {}: job {} rank {} of {}, attempt {}, process {}{}", session->id, hello.job, hello.rank, hello.ranks,
+          hello.attempt, process_id, attached_again ? ", attached again" : "");
+  auto admission = Admit(*session, attached_again);
+  agent_.assignment().Pump();
+  return admission;
+}
+
+void Sessions::Detach(uint32_t session_id) {
+  Session* session = Find(session_id);
+  if (session == nullptr) return;
+  session->peer = 0;
+  agent_.images().CloseAll(*session);
+  agent_.assignment().Drop(*session);
+}
+
+void Sessions::FreeSlots(Session& session) {
+  for (TierUnit* unit : session.tiers) {
+    for (uint32_t slot : unit->space->SlotsOf(session.id)) {
+      unit->space->Return(slot, unit->space->Get(slot).generation, session.id);
+    }
+  }
+  session.full_slots.clear();
+}
+
+void Sessions::End(Session& session, const char* why) {
+  if (session.ended) return;
+  while (Drain(session)) {
+  }
+  session.ended = true;
+  LogInfo("agent", "session {} of job {} rank {} ends: {}", session.id, session.hello.job, session.hello.rank, why);
+  agent_.assignment().Drop(session);
+  agent_.images().DropUnended(session);
+  agent_.images().CloseAll(session);
+  FreeSlots(session);
+  if (session.pidfd_watch != 0) agent_.loop().Unwatch(session.pidfd_watch);
+  (void)os::UnlinkIfPresent(fs(), MailboxPath(session.id));
+  (void)os::UnlinkIfPresent(fs(), MailboxPath(session.id) + ".hello");
+  if (session.peer != 0) agent_.server().ForgetSession(session.peer);
+  Job& job = *session.job;
+  sessions_.erase(session.id);
+  agent_.images().ReconsiderAll(job);
+  agent_.assignment().Pump();
+  agent_.Nudge();
+}
+
+void Sessions::RestartSessionsOf(const TierUnit* unit) {
+  for (Session* session : all()) {
+    if (std::find(session->tiers.begin(), session->tiers.end(), unit) == session->tiers.end()) continue;
+    session->must_restart = true;
+    if (session->peer != 0) agent_.server().Disconnect(session->peer);
+  }
+}
+
+bool Sessions::DrainAll() {
+  bool any = false;
+  std::vector<uint32_t> ids;
+  for (const auto& [id, session] : sessions_) ids.push_back(id);
+  for (uint32_t id : ids) {
+    Session* session = Find(id);
+    any = (session != nullptr && Drain(*session)) || any;
+  }
+  return any;
+}
+
+bool Sessions::Drain(Session& session) {
+  if (session.ended || session.broken) return false;
+  while (!session.unsent.empty() && session.to_client.TryPush(session.unsent.front())) session.unsent.pop_front();
+  const uint32_t id = session.id;
+  bool any = false;
+  for (int i = 0; i < kEntriesInTurn; ++i) {
+    ClientMessage message;
+    const RingPeek peek = session.from_client.Peek(&message);
+    if (peek == RingPeek::kBroken) {
+      ++agent_.counters().sessions_broken;
+      LogError("agent", "the mailbox of session {} (job {}, rank {}) makes no sense any more", id, session.hello.job,
+               session.hello.rank);
+      // Nothing more is read from it. Its slots stay its own while its process lives; it may come back as a new one.
+      session.broken = session.must_restart = true;
+      if (session.peer != 0) agent_.server().Disconnect(session.peer);
+      return false;
+    }
+    if (peek == RingPeek::kEmpty) break;
+    any = true;
+    if (!session.must_restart || message.kind == ClientMessageKind::kImageEnd) Handle(session, message);
+    session.from_client.Advance();
+  }
+  if (any) agent_.assignment().Pump();
+  return any;
+}
+
+void Sessions::Handle(Session& session, const ClientMessage& message) {
+  Status status;
+  switch (message.kind) {
+    case ClientMessageKind::kRequestPlace:
+      // From before the agent began to serve it: the client asks again when it attaches.
+      if (session.peer != 0) agent_.assignment().Add(session, message);
+      break;
+    case ClientMessageKind::kImageBegin: status = agent_.images().OnBegin(session, message); break;
+    case ClientMessageKind::kProgress: status = agent_.images().OnProgress(session, message); break;
+    case ClientMessageKind::kImageEnd: status = agent_.images().OnEnd(session, message); break;
+    case ClientMessageKind::kImageAbort: agent_.images().OnAbort(session, message.image_serial); break;
+    case ClientMessageKind::kReturnSlot:
+      if (message.range.tier < session.tiers.size()) {
+        TierUnit* unit = session.tiers[message.range.tier];
+        if (unit->space->Return(message.range.slot, message.range.slot_generation, session.id)) {
+          session.full_slots.erase(SlotId{unit->id, message.range.slot});
+        }
+      }
+      break;
+    default: status = Status(Code::kInvalidArgument, "an entry of no known kind"); break;
+  }
+  PublishCounts(session);
+  if (status.ok()) return;
+  ++agent_.counters().messages_refused;
+  static LogRateLimit limit(std::chrono::seconds(1));
+  LogLimited(limit, LogLevel::kWarning, "agent", "session {} (job {}, rank {}): entry of kind {} refused: {}", session.id,
+             session.hello.job, session.hello.rank, static_cast<uint32_t>(message.kind), status.ToString());
+  if (message.kind == ClientMessageKind::kImageEnd) {
+    AgentMessage reply{};
+    reply.kind = AgentMessageKind::kFlushFailed;
+    reply.number = message.image_serial;
+    reply.code = static_cast<int32_t>(status.code());
+    reply.errno_value = status.errno_value();
+    status.message().copy(reply.text, sizeof(reply.text) - 1);
+    ++session.images_failed;
+    Send(session, reply);
+    PublishCounts(session);
+  }
+}
+
+void Sessions::Send(Session& session, const AgentMessage& message) {
+  if (session.ended) return;
+  constexpr size_t kUnsentMax = 4096;  // of a client that does not listen: it has lost the oldest
+  if (!session.unsent.empty() || !session.to_client.TryPush(message)) {
+    if (session.unsent.size() == kUnsentMax) session.unsent.pop_front();
+    session.unsent.push_back(message);
+    return;
+  }
+  Mailbox& box = session.box();
+  box.client_wake.fetch_add(1, std::memory_order_seq_cst);
+  if (box.client_sleeping.load(std::memory_order_seq_cst) != 0) os::FutexWakeAll(&box.client_wake);
+}
+
+void Sessions::PublishCounts(Session& session) {
+  if (session.ended) return;
+  Mailbox& box = session.box();
+  const uint64_t pending = session.pending_serials.size();
+  box.images_failed.store(session.images_failed, std::memory_order_release);
+  box.images_done.store(session.last_serial - std::min(pending, session.last_serial), std::memory_order_release);
+}
+
+}  // namespace kedge

@@ -1,0 +1,203 @@
+// Sessions and jobs on file: what a successor reads to go on with them. See sessions.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "agent/agent.h"
+#include "agent/images.h"
+#include "agent/sessions.h"
+#include "agent/tiers.h"
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "format/name_encoding.h"
+#include "os/files.h"
+
+namespace kedge {
+namespace {
+
+constexpr uint64_t kFileBytesMax = 32 << 20;
+constexpr char kHelloSuffix[] = ".hello";
+
+os::FileSystem& fs() { return os::SystemFileSystem(); }
+
+// `write` fills a file whose checksum stands at its end.
+template <typename Write>
+Status SaveChecked(const std::string& path, Write write) {
+  Buffer out;
+  Encoder encoder(out);
+  write(encoder);
+  const auto written = encoder.Written(0);
+  encoder.U32(crc32c::Compute(written.data(), written.size()));
+  encoder.Finish();
+  return os::WriteFileDurably(fs(), path, AsText(out), "agent");
+}
+
+Result<std::string> LoadChecked(const std::string& path) {
+  KEDGE_ASSIGN_OR_RETURN(std::string bytes, os::ReadFile(fs(), path, kFileBytesMax));
+  if (bytes.size() < 4) return Status(Code::kCorrupt, path + ": too short");
+  Decoder trailer(AsBytes(bytes).last(4));
+  const uint32_t checksum = trailer.U32();
+  bytes.resize(bytes.size() - 4);
+  if (crc32c::Compute(bytes.data(), bytes.size()) != checksum) return Status(Code::kCorrupt, path + ": bad checksum");
+  return bytes;
+}
+
+}  // namespace
+
+Status Sessions::SaveSession(const Session& session) const {
+  return SaveChecked(MailboxPath(session.id) + kHelloSuffix, [&](Encoder& encoder) {
+    encoder.I64(session.owner.process_id);
+    encoder.U64(session.owner.start_ticks);
+    encoder.Varint(session.tiers.size());
+    for (const TierUnit* unit : session.tiers) encoder.String(unit->info().key);
+    const Buffer hello = EncodeHello(session.hello);
+    encoder.Varint(hello.size());
+    encoder.Raw(hello);
+  });
+}
+
+std::string Sessions::JobPath(const Job& job) const {
+  return agent_.Path(fmt::format("jobs/{}-{}", job.store_id.ToHex(), EncodeName(job.name)));
+}
+
+void Sessions::SaveJob(const Job& job) {
+  Status saved = SaveChecked(JobPath(job), [&](Encoder& encoder) {
+    const Buffer hello = EncodeHello(job.hello);
+    encoder.Varint(hello.size());
+    encoder.Raw(hello);
+    encoder.Varint(job.schedule.size());
+    for (const auto& [name, state] : job.schedule) {
+      encoder.String(name);
+      encoder.Varint(state.versions);
+      encoder.Varint(state.versions_since_store);
+      encoder.I64(state.last_store_wall_ns);
+    }
+  });
+  if (!saved.ok()) LogError("agent", "job {} cannot be noted for a successor: {}", job.name, saved.ToString());
+}
+
+void Sessions::RecoverJob(const std::string& path) {
+  auto bytes = LoadChecked(path);
+  if (!bytes.ok()) return void(LogWarning("agent", "a job's file is passed over: {}", bytes.status().ToString()));
+  Decoder decoder(AsBytes(*bytes));
+  auto hello = DecodeHello(decoder.Raw(decoder.VarintAtMost(bytes->size())));
+  std::map<std::string, LevelState> schedule;
+  for (size_t names = decoder.Count(11); names > 0 && decoder.ok(); --names) {
+    std::string name(decoder.String(kNameBytesMax));
+    LevelState& state = schedule[name];
+    state.versions = decoder.Varint();
+    state.versions_since_store = decoder.Varint();
+    state.last_store_wall_ns = decoder.I64();
+  }
+  const Status whole = decoder.Finish("job file");
+  if (!hello.ok() || !whole.ok()) {
+    return void(LogWarning("agent", "{} is passed over: {}", path, (hello.ok() ? whole : hello.status()).ToString()));
+  }
+  Job& job = JobFor(*hello);
+  job.schedule = std::move(schedule);
+  // Its tier, so that what lies there is found.
+  auto tiers = agent_.tiers().ForJob(hello->keys);
+  if (!tiers.ok()) LogWarning("agent", "the tier of job {} cannot be opened: {}", job.name, tiers.status().ToString());
+}
+
+void Sessions::RecoverJobs() {
+  auto entries = fs().List(agent_.Path("jobs"));
+  if (!entries.ok()) return;
+  for (const auto& entry : *entries) {
+    if (!os::IsTemporaryName(entry.name)) RecoverJob(agent_.Path("jobs/" + entry.name));
+  }
+}
+
+void Sessions::RecoverSession(uint32_t id) {
+  const std::string path = MailboxPath(id);
+  auto discard = [&](const std::string& why) {
+    LogWarning("agent", "session {} of the former agent is passed over: {}", id, why);
+    (void)os::UnlinkIfPresent(fs(), path);
+    (void)os::UnlinkIfPresent(fs(), path + kHelloSuffix);
+  };
+  auto bytes = LoadChecked(path + kHelloSuffix);
+  if (!bytes.ok()) return discard(bytes.status().ToString());
+  auto session = std::make_unique<Session>();
+  Decoder decoder(AsBytes(*bytes));
+  session->id = id;
+  session->owner.process_id = static_cast<pid_t>(decoder.I64());
+  session->owner.start_ticks = decoder.U64();
+  bool all_tiers = true;
+  for (size_t tiers = decoder.Count(1); tiers > 0; --tiers) {
+    TierUnit* unit = agent_.tiers().FindKey(std::string(decoder.String(kTierKeyBytesMax)));
+    if (unit == nullptr) {
+      all_tiers = false;
+    } else {
+      session->tiers.push_back(unit);
+    }
+  }
+  auto hello = DecodeHello(decoder.Raw(decoder.VarintAtMost(bytes->size())));
+  if (!hello.ok()) return discard(hello.status().ToString());
+  session->hello = std::move(*hello);
+  auto mailbox = OpenMailbox(path, id);
+  if (!mailbox.ok()) return discard(mailbox.status().ToString());
+  session->mailbox = std::move(*mailbox);
+  session->from_client = ClientRingConsumer(&session->box().from_client);
+  session->to_client = AgentRingProducer(&session->box().from_agent);
+  session->job = &JobFor(session->hello);
+  // Without its tiers its entries cannot be understood: tiers are named by their place in the list.
+  session->must_restart = session->broken = !all_tiers;
+  // Images of it that are not through yet count as pending, as they did before.
+  for (const auto& [image_id, image] : agent_.images().all()) {
+    if (image->session_id != id) continue;
+    session->last_serial = std::max(session->last_serial, image->serial);
+    if (image->flush == FlushState::kNone && image->version->scheduled >= Level::kStore && !image->version->skipped) {
+      session->pending_serials.insert(image->serial);
+    }
+  }
+  Session* recovered = session.get();
+  sessions_[id] = std::move(session);
+  if (!os::IsAlive(recovered->owner)) {
+    End(*recovered, "its process ended while no agent ran");
+  } else {
+    WatchOwner(*recovered);
+  }
+}
+
+void Sessions::RecoverSessions() {
+  auto entries = fs().List(agent_.Path("sessions"));
+  if (!entries.ok()) return;
+  std::vector<uint32_t> ids;
+  for (const auto& entry : *entries) {
+    const std::string path = agent_.Path("sessions/" + entry.name);
+    if (os::IsTemporaryName(entry.name)) {
+      (void)os::UnlinkIfPresent(fs(), path);
+      continue;
+    }
+    if (!entry.name.ends_with(kHelloSuffix)) continue;
+    const std::string number = entry.name.substr(0, entry.name.size() - (sizeof(kHelloSuffix) - 1));
+    const bool is_number = !number.empty() && number.size() <= 8 && number.find_first_not_of("0123456789") == std::string::npos;
+    if (is_number && std::stoul(number) <= kSlotOwnersMax && std::stoul(number) > 0) ids.push_back(static_cast<uint32_t>(std::stoul(number)));
+  }
+  for (uint32_t id : ids) last_id_ = std::max(last_id_, id);
+  for (uint32_t id : ids) RecoverSession(id);
+  // Slots of sessions that are no more.
+  for (TierUnit* unit : agent_.tiers().units()) {
+    for (uint32_t slot = 0; slot < unit->info().slots; ++slot) {
+      const SlotEntry entry = unit->space->Get(slot);
+      if (entry.state == SlotState::kAssigned && Find(entry.owner) == nullptr) {
+        unit->space->Return(slot, entry.generation, entry.owner);
+      }
+    }
+  }
+}
+
+void Sessions::ForgetIdleJobs() {
+  for (auto entry = agent_.jobs().begin(); entry != agent_.jobs().end();) {
+    Job& job = *entry->second;
+    const bool has_session = std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& item) { return item.second->job == &job; });
+    if (has_session || !job.versions.empty() || !job.retention_running.empty()) {
+      ++entry;
+      continue;
+    }
+    (void)os::UnlinkIfPresent(fs(), JobPath(job));
+    entry = agent_.jobs().erase(entry);
+  }
+}
+
+}  // namespace kedge

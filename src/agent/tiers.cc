@@ -1,0 +1,293 @@
+#include "agent/tiers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "agent/agent.h"
+#include "agent/assignment.h"
+#include "agent/sessions.h"
+#include "base/byte_size.h"
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "os/files.h"
+#include "os/machine.h"
+#include "os/thread.h"
+
+namespace kedge {
+namespace {
+
+constexpr uint32_t kTmpfsMagic = 0x01021994;
+constexpr uint32_t kRamfsMagic = 0x858458f6;
+constexpr uint64_t kPopulateBytes = uint64_t{16} << 20;
+constexpr uint32_t kWantedSlots = 16;
+
+os::FileSystem& fs() { return os::SystemFileSystem(); }
+
+// The nearest folder on the way to `path` that exists: where its file system can be asked.
+std::string ExistingFolder(std::string path) {
+  while (path.size() > 1) {
+    auto exists = os::Exists(fs(), path);
+    if (exists.ok() && *exists) break;
+    path = os::ParentPath(path);
+  }
+  return path;
+}
+
+}  // namespace
+
+uint64_t DefaultPoolBytes(uint64_t memory_bytes, uint64_t free_bytes, uint64_t cgroup_left_bytes) {
+  return std::min({memory_bytes / 4, free_bytes / 2, cgroup_left_bytes / 4});
+}
+
+TierCut CutTier(uint64_t capacity_bytes, std::optional<uint64_t> chunk_bytes) {
+  TierCut cut;
+  cut.slot_bytes = chunk_bytes.value_or(kChunkBytesDefault);
+  if (!chunk_bytes.has_value()) {
+    while (cut.slot_bytes > kChunkBytesMin && capacity_bytes / cut.slot_bytes < kWantedSlots) cut.slot_bytes /= 2;
+  }
+  cut.slots = static_cast<uint32_t>(std::min<uint64_t>(capacity_bytes / cut.slot_bytes, kSlotsMax));
+  return cut;
+}
+
+// The thread that reserves and faults in one tier.
+struct Tiers::Reservation {
+  std::atomic<bool> cancel{false};
+  std::thread thread;
+  ~Reservation() {
+    cancel = true;
+    if (thread.joinable()) thread.join();
+  }
+};
+
+Tiers::Tiers(Agent& agent) : agent_(agent) {}
+Tiers::~Tiers() { reservations_.clear(); }
+
+void Tiers::OpenNode() {
+  const NodeSettings& settings = agent_.settings();
+  if (!settings.pool_bytes.has_value() || *settings.pool_bytes > 0) {
+    auto pool = Open({"pool", "", TierKind::kMemory, agent_.Path("pool/pool"), settings.pool_bytes});
+    if (!pool.ok()) LogError("agent", "the pool cannot be used: {}", pool.status().ToString());
+  }
+  for (const TierSettings& tier : settings.tiers) {
+    // Virtual nodes and users may name the same folder.
+    std::string path = os::JoinPath(tier.path, fmt::format("kedge-{}-{}", os::EffectiveUser(), settings.node));
+    if (tier.kind == TierKind::kMemory) path += "/pool";
+    auto unit = Open({tier.name, "", tier.kind, path, tier.capacity_bytes});
+    if (!unit.ok()) LogError("agent", "tier {} cannot be used: {}", tier.name, unit.status().ToString());
+  }
+}
+
+Result<std::vector<TierUnit*>> Tiers::ForJob(const JobKeys& keys) {
+  std::vector<TierUnit*> tiers;
+  for (const auto& unit : units_) {
+    if (!unit->lost && unit->scratch == keys.scratch) tiers.push_back(unit.get());
+  }
+  if (keys.scratch.empty() || !tiers.empty()) return tiers;
+  KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs(), keys.scratch, 0700, false).WithContext("job.scratch"));
+  KEDGE_ASSIGN_OR_RETURN(os::VolumeInfo volume, fs().StatVolume(keys.scratch));
+  Plan plan;
+  plan.name = fmt::format("scratch-{:08x}", crc32c::Compute(keys.scratch.data(), keys.scratch.size()));
+  plan.scratch = keys.scratch;
+  plan.kind = volume.type == kTmpfsMagic || volume.type == kRamfsMagic ? TierKind::kMemory : TierKind::kDirectory;
+  plan.path = os::JoinPath(keys.scratch, fmt::format("kedge-{}-{}", os::EffectiveUser(), agent_.settings().node));
+  if (plan.kind == TierKind::kMemory) {
+    plan.path += "/pool";
+    plan.capacity_bytes = agent_.settings().pool_bytes;
+  }
+  KEDGE_ASSIGN_OR_RETURN(TierUnit * unit, Open(plan));
+  return std::vector<TierUnit*>{unit};
+}
+
+Result<TierCut> Tiers::CutOf(const Plan& plan, const std::string& meta_folder) const {
+  // What is there already stays as it is cut, if its size was not named: with it in place, less would be computed.
+  auto text = os::ReadFile(fs(), os::JoinPath(meta_folder, "layout"), 4096);
+  TierCut found;
+  if (text.ok() && std::sscanf(text->c_str(), "slot_bytes %lu slots %u", &found.slot_bytes, &found.slots) == 2) {
+    auto pool = fs().Stat(plan.path);
+    const bool is_there = pool.ok() && (plan.kind == TierKind::kDirectory || pool->size_bytes == found.slot_bytes * found.slots);
+    const bool is_wanted = !plan.capacity_bytes.has_value() ||
+                           (found.slots > 0 && *plan.capacity_bytes / found.slot_bytes == found.slots);
+    const auto& chunk = agent_.settings().chunk_bytes;
+    if (is_there && is_wanted && (!chunk.has_value() || *chunk == found.slot_bytes)) return found;
+  }
+  KEDGE_ASSIGN_OR_RETURN(os::VolumeInfo volume, fs().StatVolume(ExistingFolder(plan.path)));
+  uint64_t capacity = 0;
+  if (plan.capacity_bytes.has_value()) {
+    capacity = *plan.capacity_bytes;
+  } else if (plan.kind == TierKind::kDirectory) {
+    capacity = volume.available_bytes / 2;
+  } else {
+    KEDGE_ASSIGN_OR_RETURN(os::MemoryInfo memory, os::MachineMemory());
+    auto cgroup = os::CgroupMemoryLimit();
+    capacity = DefaultPoolBytes(memory.total_bytes, volume.available_bytes, cgroup.has_value() ? cgroup->LeftBytes() : UINT64_MAX);
+  }
+  TierCut cut = CutTier(capacity, agent_.settings().chunk_bytes);
+  if (cut.slots == 0) {
+    return Status(Code::kNoSpace, fmt::format("{} has room for {}, less than one chunk of {}", plan.path,
+                                              FormatByteSize(capacity), FormatByteSize(cut.slot_bytes)));
+  }
+  return cut;
+}
+
+Result<TierUnit*> Tiers::Open(const Plan& plan) {
+  const std::string meta_folder = agent_.Path("tiers/" + plan.name);
+  KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs(), meta_folder, 0700, false));
+  KEDGE_ASSIGN_OR_RETURN(TierCut cut, CutOf(plan, meta_folder));
+  TierInfo info{plan.name, plan.path, plan.kind, plan.path, cut.slot_bytes, cut.slots};
+  KEDGE_ASSIGN_OR_RETURN(CreatedTier created,
+                         plan.kind == TierKind::kMemory ? CreateMemoryTier(fs(), info) : CreateDirectoryTier(fs(), info));
+  bool fresh_table = false;
+  KEDGE_ASSIGN_OR_RETURN(SlotTable table, SlotTable::Open(os::JoinPath(meta_folder, "slots"), cut.slots, cut.slot_bytes,
+                                                          agent_.boot_id(), created.fresh, &fresh_table));
+  KEDGE_RETURN_IF_ERROR(os::WriteFileDurably(fs(), os::JoinPath(meta_folder, "layout"),
+                                             fmt::format("slot_bytes {} slots {}\n", cut.slot_bytes, cut.slots), "agent"));
+  auto unit = std::make_unique<TierUnit>();
+  unit->id = ++last_id_;
+  unit->tier = std::move(created.tier);
+  unit->space = std::make_unique<SlotSpace>(std::move(table));
+  unit->scratch = plan.scratch;
+  LogInfo("agent", "tier {}: {} at {}, {} slots of {}{}", plan.name, TierKindName(plan.kind), plan.path, cut.slots,
+          FormatByteSize(cut.slot_bytes), fresh_table ? "" : ", taken over");
+  units_.push_back(std::move(unit));
+  plans_.push_back(plan);
+  ReserveInBackground(units_.back().get());
+  return units_.back().get();
+}
+
+void Tiers::ReserveInBackground(TierUnit* unit) {
+  if (unit->info().kind == TierKind::kDirectory) {
+    // Reserved slot by slot when first assigned: a folder's capacity is a ceiling, not a claim.
+    unit->space->SetUsable(unit->info().slots);
+    return;
+  }
+  unit->reserving = true;
+  auto reservation = std::make_unique<Reservation>();
+  std::atomic<bool>* cancel = &reservation->cancel;
+  reservation->thread = std::thread([this, cancel, id = unit->id, tier = unit->tier] {
+    os::SetThreadName("kedge-reserve");
+    (void)os::SetThreadNice(10);
+    const uint32_t slots = tier->info().slots;
+    uint32_t reserved = 0;
+    Status status;
+    while (reserved < slots && !*cancel) {
+      status = tier->Reserve(reserved);
+      if (!status.ok()) break;
+      ++reserved;
+      agent_.loop().Post([this, id, reserved] {
+        TierUnit* found = FindUnit(id);
+        if (found == nullptr || found->lost) return;
+        found->space->SetUsable(std::max(reserved, found->space->usable()));
+        agent_.assignment().Pump();
+      });
+    }
+    agent_.loop().Post([this, id, status, reserved] {
+      TierUnit* found = FindUnit(id);
+      if (found == nullptr) return;
+      found->reserving = false;
+      if (!status.ok()) {
+        LogWarning("agent", "tier {}: only {} of {} slots could be reserved: {}", found->info().name, reserved,
+                   found->info().slots, status.ToString());
+      }
+      agent_.assignment().Pump();
+    });
+    // Fault the pages in, so that a capture copies at memory speed the first time already.
+    for (uint32_t slot = 0; slot < reserved; ++slot) {
+      for (uint64_t offset = 0; offset < tier->info().slot_bytes && !*cancel; offset += kPopulateBytes) {
+        if (!tier->Populate(slot, offset, std::min(kPopulateBytes, tier->info().slot_bytes - offset)).ok()) return;
+      }
+    }
+  });
+  reservations_.push_back(std::move(reservation));
+}
+
+std::vector<TierUnit*> Tiers::units() const {
+  std::vector<TierUnit*> units;
+  for (const auto& unit : units_) units.push_back(unit.get());
+  return units;
+}
+
+TierUnit* Tiers::FindUnit(uint32_t id) const {
+  for (const auto& unit : units_) {
+    if (unit->id == id) return unit.get();
+  }
+  return nullptr;
+}
+
+TierUnit* Tiers::FindKey(const std::string& key) const {
+  for (const auto& unit : units_) {
+    if (!unit->lost && unit->info().key == key) return unit.get();
+  }
+  return nullptr;
+}
+
+bool Tiers::IsReserving(const std::vector<TierUnit*>& tiers) const {
+  return std::any_of(tiers.begin(), tiers.end(), [](const TierUnit* unit) { return unit->reserving && !unit->lost; });
+}
+
+TierLoad Tiers::LoadOf(const TierUnit& unit) const {
+  TierLoad load;
+  load.present = !unit.lost;
+  load.slots = unit.info().slots;
+  load.free_slots = unit.space->free_slots();
+  load.evictable_slots = unit.space->evictable_slots();
+  load.writers = unit.space->assigned_slots();
+  load.flushing_chunks = unit.flushing_chunks;
+  load.slot_bytes = unit.info().slot_bytes;
+  return load;
+}
+
+void Tiers::Lose(TierUnit* unit, const Status& why) {
+  LogError("agent", "tier lost: {}. What was captured there and is not in the store yet is flushed from what is still open; "
+           "the tier is made anew", why.message());
+  unit->lost = true;
+  ++agent_.counters().tiers_lost;
+  agent_.sessions().RestartSessionsOf(unit);
+}
+
+void Tiers::CheckPresent() {
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i]->lost) continue;
+    Status present = units_[i]->tier->CheckPresent();
+    if (present.ok()) continue;
+    Lose(units_[i].get(), present);
+    // A scratch is made anew when a session asks for it.
+    const Plan plan = plans_[i];
+    if (!plan.scratch.empty()) continue;
+    auto again = Open(plan);
+    if (!again.ok()) LogError("agent", "tier {} cannot be made anew: {}", plan.name, again.status().ToString());
+  }
+}
+
+void Tiers::UpdateControl() {
+  ControlBlock& control = agent_.control();
+  uint32_t index = 0;
+  for (const auto& unit : units_) {
+    if (unit->lost || index == kControlTiersMax) continue;
+    ControlTier& shown = control.tiers[index++];
+    const SlotSpace& space = *unit->space;
+    std::strncpy(shown.name, unit->info().name.c_str(), sizeof(shown.name) - 1);
+    shown.writers.store(space.assigned_slots(), std::memory_order_relaxed);
+    shown.chunks.store(space.occupied_slots(), std::memory_order_relaxed);
+    shown.slots.store(unit->info().slots, std::memory_order_relaxed);
+    shown.slot_bytes.store(unit->info().slot_bytes, std::memory_order_relaxed);
+    shown.bytes_written.store(unit->bytes_captured, std::memory_order_relaxed);
+    shown.present.store(1, std::memory_order_release);
+  }
+  for (; index < kControlTiersMax; ++index) control.tiers[index].present.store(0, std::memory_order_release);
+}
+
+void Tiers::RemoveAll() {
+  reservations_.clear();
+  for (const auto& unit : units_) {
+    if (unit->lost) continue;
+    Status removed = unit->tier->Remove();
+    // The folder of a pool file; it stays when somebody else's files are in it.
+    if (removed.ok() && unit->info().kind == TierKind::kMemory) (void)fs().Rmdir(os::ParentPath(unit->info().path));
+    if (!removed.ok()) LogWarning("agent", "tier {} could not be removed: {}", unit->info().name, removed.ToString());
+  }
+}
+
+}  // namespace kedge

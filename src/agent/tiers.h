@@ -1,0 +1,77 @@
+// The tiers in use: opened at start and on demand (job.scratch), reserved and faulted in in the background, watched.
+//
+// What is private of a tier (slot table, how it is cut) lies in the run folder under tiers/NAME; only its slots lie where
+// the tier is. A tier whose pool or folder was deleted is lost: it takes no more chunks, what was captured is still flushed
+// from the open handles, its sessions are told to attach anew, and another one is made in its place.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "agent/model.h"
+#include "placement/policy.h"
+
+namespace kedge {
+
+class Agent;
+
+// The default size of the pool (DESIGN.md, "Processes"): the least of a quarter of memory, half of what is free in the
+// memory file system, and a quarter of what the cgroup leaves.
+uint64_t DefaultPoolBytes(uint64_t memory_bytes, uint64_t free_bytes, uint64_t cgroup_left_bytes);
+
+// How a pool is cut: chunks of `chunk_bytes` when given; otherwise 64 MiB, halved until 16 slots fit, down to 1 MiB.
+struct TierCut {
+  uint64_t slot_bytes = 0;
+  uint32_t slots = 0;
+};
+TierCut CutTier(uint64_t capacity_bytes, std::optional<uint64_t> chunk_bytes);
+
+class Tiers {
+ public:
+  explicit Tiers(Agent& agent);
+  ~Tiers();
+
+  // The tiers that are configured for the node. Those that cannot be made are left out, with an error in the log.
+  void OpenNode();
+  // What a job's session uses, fastest first: its scratch, or the node's. Opens the scratch when it is new.
+  Result<std::vector<TierUnit*>> ForJob(const JobKeys& keys);
+
+  std::vector<TierUnit*> units() const;
+  TierUnit* FindUnit(uint32_t id) const;
+  // The one in use under a placement's tier key, or null.
+  TierUnit* FindKey(const std::string& key) const;
+
+  TierLoad LoadOf(const TierUnit& unit) const;
+  // Looks whether files and folders are still there; replaces what is lost.
+  void CheckPresent();
+  void UpdateControl();
+  // Deletes the files of all tiers: nothing in them is of use any more.
+  void RemoveAll();
+  // The slots of the tier whose chunks are gone are given out again: something may be assigned.
+  bool IsReserving(const std::vector<TierUnit*>& tiers) const;
+
+ private:
+  struct Reservation;
+  struct Plan {
+    std::string name;
+    std::string scratch;
+    TierKind kind = TierKind::kMemory;
+    std::string path;
+    std::optional<uint64_t> capacity_bytes;  // nothing: computed
+  };
+  Result<TierUnit*> Open(const Plan& plan);
+  Result<TierCut> CutOf(const Plan& plan, const std::string& meta_folder) const;
+  void ReserveInBackground(TierUnit* unit);
+  void Lose(TierUnit* unit, const Status& why);
+
+  Agent& agent_;
+  uint32_t last_id_ = 0;
+  std::vector<std::unique_ptr<TierUnit>> units_;
+  std::vector<Plan> plans_;  // of units_, by index
+  std::vector<std::unique_ptr<Reservation>> reservations_;
+};
+
+}  // namespace kedge

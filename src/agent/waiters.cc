@@ -1,0 +1,189 @@
+#include "agent/waiters.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "agent/agent.h"
+#include "agent/images.h"
+#include "agent/publish.h"
+#include "agent/server.h"
+
+namespace kedge {
+namespace {
+
+constexpr Duration kLookPause = std::chrono::milliseconds(500);
+constexpr Duration kReportPause = std::chrono::milliseconds(500);
+constexpr size_t kMissingNamedMax = 16;
+
+// The time may be anything a client wrote.
+int64_t DeadlineNs(int64_t now_ns, Duration timeout) {
+  const int64_t bounded = std::clamp<int64_t>(timeout.count(), 0, Duration(std::chrono::hours(24 * 365)).count());
+  return now_ns + bounded;
+}
+
+}  // namespace
+
+void Waiters::AddWait(uint64_t peer, uint64_t number, const WaitRequest& request) {
+  Add(Wait{peer, number, request.generation, request.level, false, DeadlineNs(agent_.clock().NowNs(), request.timeout)});
+}
+
+void Waiters::AddTest(uint64_t peer, uint64_t number, const TestRequest& request) {
+  Add(Wait{peer, number, request.generation, Level::kLast, true, DeadlineNs(agent_.clock().NowNs(), std::chrono::seconds(10))});
+}
+
+void Waiters::Add(Wait wait) {
+  waits_.push_back(std::move(wait));
+  if (Answer(waits_.back())) waits_.pop_back();
+}
+
+void Waiters::AddDrain(uint64_t peer, uint64_t number, const DrainRequest& request) {
+  const int64_t now_ns = agent_.clock().NowNs();
+  drains_.push_back(DrainWait{peer, number, request, DeadlineNs(now_ns, request.timeout), now_ns, 0, {}});
+  if (AnswerDrain(drains_.back())) drains_.pop_back();
+}
+
+void Waiters::DropPeer(uint64_t peer) {
+  waits_.remove_if([&](const Wait& wait) { return wait.peer == peer; });
+  drains_.remove_if([&](const DrainWait& drain) { return drain.peer == peer; });
+}
+
+std::vector<uint32_t> Waiters::MissingRanks(const Version& version, Level level) const {
+  if (level >= Level::kStore && !version.missing_in_store.empty()) return version.missing_in_store;
+  std::vector<uint32_t> missing;
+  // Of ranks on other nodes nothing is known here.
+  for (uint32_t rank = 0; rank < version.ranks && missing.size() < kMissingNamedMax; ++rank) {
+    auto image = version.images.find(rank);
+    const bool is_there = image != version.images.end() && image->second->ended &&
+                          (level < Level::kStore || image->second->flush == FlushState::kStored);
+    if (!is_there) missing.push_back(rank);
+  }
+  return missing;
+}
+
+bool Waiters::AnswerKnown(Wait& wait, Version& version) {
+  LevelReply reply;
+  reply.level = agent_.images().LevelOf(version);
+  reply.scheduled = version.scheduled;
+  const Level target = wait.level == Level::kLast ? std::max(version.scheduled, Level::kLocal) : wait.level;
+  // Files at their original paths belong to the store level.
+  const bool files_due = version.in_store && std::any_of(version.images.begin(), version.images.end(), [&](const auto& entry) {
+    return entry.second->has_files && !entry.second->files_published && version.job->hello.keys.files_publish;
+  });
+  const bool reached = reply.level >= target && !(target >= Level::kStore && files_due);
+  const bool failed = !version.failure.ok() && (wait.is_test || target > Level::kLocal);
+  if (failed) reply.failure = version.failure;
+  const bool never = target > version.scheduled && version.scheduled != Level::kNone && !reached;
+  if (never && !wait.is_test && !failed) {
+    reply.failure = Status(Code::kFailedPrecondition,
+                           version.skipped ? fmt::format("the flush of {} was left out for a newer version", version.generation.ToString())
+                                           : fmt::format("{} is scheduled for level {} only", version.generation.ToString(),
+                                                         LevelName(version.scheduled)));
+  }
+  if (!wait.is_test && !reached && !failed && !never) {
+    const int64_t now_ns = agent_.clock().NowNs();
+    if (now_ns < wait.deadline_ns) {
+      // Other nodes finish it without a word to this one.
+      const bool all_stored = version.IsWhole() && std::all_of(version.images.begin(), version.images.end(), [](const auto& entry) {
+        return entry.second->flush == FlushState::kStored;
+      });
+      const bool part_stored = std::any_of(version.images.begin(), version.images.end(), [](const auto& entry) {
+        return entry.second->flush == FlushState::kStored;
+      });
+      if ((all_stored || part_stored) && target >= Level::kStore && now_ns >= wait.next_look_ns) {
+        wait.next_look_ns = now_ns + kLookPause.count();
+        agent_.publish().Probe(version);
+      }
+      return false;
+    }
+    reply.missing_ranks = MissingRanks(version, target);
+    reply.failure = Status(Code::kTimeout, fmt::format("{} has not reached level {}; missing {} {}", version.generation.ToString(),
+                                                       LevelName(target), reply.missing_ranks.size() == 1 ? "is rank" : "are ranks",
+                                                       fmt::join(reply.missing_ranks, ", ")));
+  }
+  agent_.server().Reply(wait.peer, wait.number, reply);
+  return true;
+}
+
+bool Waiters::Answer(Wait& wait) {
+  if (Version* version = agent_.images().FindVersion(wait.generation)) return AnswerKnown(wait, *version);
+  const int64_t now_ns = agent_.clock().NowNs();
+  if ((wait.is_test && wait.looked_up) || (!wait.looking && now_ns >= wait.deadline_ns)) {
+    LevelReply reply;
+    if (!wait.is_test) {
+      reply.failure = Status(Code::kTimeout, fmt::format("{} has not been captured on this node, and is not complete in the store",
+                                                         wait.generation.ToString()));
+    }
+    agent_.server().Reply(wait.peer, wait.number, reply);
+    return true;
+  }
+  if (!wait.looking && now_ns >= wait.next_look_ns) LookUp(wait);
+  return false;
+}
+
+// A generation that is not on the node: gone from here since, or never handed over (captured without the agent).
+void Waiters::LookUp(Wait& wait) {
+  wait.looking = true;
+  wait.next_look_ns = agent_.clock().NowNs() + kLookPause.count();
+  agent_.publish().Lookup(wait.generation.store_id, wait.generation.job, wait.generation,
+                          [this, peer = wait.peer, number = wait.number](bool complete) {
+    auto found = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& candidate) {
+      return candidate.peer == peer && candidate.number == number;
+    });
+    if (found == waits_.end()) return;
+    found->looking = false;
+    found->looked_up = true;
+    if (complete) {
+      LevelReply reply;
+      reply.level = reply.scheduled = Level::kStore;
+      agent_.server().Reply(peer, number, reply);
+      waits_.erase(found);
+    } else if (Answer(*found)) {
+      waits_.erase(found);
+    }
+  });
+}
+
+void Waiters::Check(const Generation& generation) {
+  for (auto wait = waits_.begin(); wait != waits_.end();) {
+    const bool answered = wait->generation == generation && Answer(*wait);
+    wait = answered ? waits_.erase(wait) : std::next(wait);
+  }
+}
+
+void Waiters::OnFailure(const Job& job, const Status& failure) {
+  for (DrainWait& drain : drains_) {
+    const bool meant = drain.request.job.empty() || (drain.request.job == job.name && drain.request.store_id == job.store_id);
+    if (!meant) continue;
+    ++drain.images_failed;
+    if (drain.failure.ok()) drain.failure = failure;
+  }
+}
+
+bool Waiters::AnswerDrain(DrainWait& drain) {
+  const Job* job = drain.request.job.empty() ? nullptr : agent_.FindJob(drain.request.store_id, drain.request.job);
+  DrainReply reply;
+  if (job != nullptr || drain.request.job.empty()) {
+    agent_.images().CountPending(job, &reply.images_pending, &reply.bytes_pending);
+  }
+  reply.images_failed = drain.images_failed;
+  reply.failure = drain.failure;
+  const int64_t now_ns = agent_.clock().NowNs();
+  if (reply.images_pending > 0 && now_ns >= drain.deadline_ns) {
+    reply.failure = Status(Code::kTimeout, fmt::format("{} images ({} bytes) are still on their way", reply.images_pending, reply.bytes_pending));
+    reply.finished = true;
+  }
+  reply.finished = reply.finished || reply.images_pending == 0;
+  if (!reply.finished && now_ns < drain.next_report_ns) return false;
+  drain.next_report_ns = now_ns + kReportPause.count();
+  agent_.server().Reply(drain.peer, drain.number, reply);
+  return reply.finished;
+}
+
+void Waiters::Tick() {
+  for (auto wait = waits_.begin(); wait != waits_.end();) wait = Answer(*wait) ? waits_.erase(wait) : std::next(wait);
+  for (auto drain = drains_.begin(); drain != drains_.end();) drain = AnswerDrain(*drain) ? drains_.erase(drain) : std::next(drain);
+}
+
+}  // namespace kedge

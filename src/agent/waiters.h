@@ -1,0 +1,63 @@
+// Those who wait for a level or for a drain. Every wait ends: reached, failed, or at its timeout with the missing ranks named.
+#pragma once
+
+#include <cstdint>
+#include <list>
+
+#include "agent/model.h"
+
+namespace kedge {
+
+class Agent;
+
+class Waiters {
+ public:
+  explicit Waiters(Agent& agent) : agent_(agent) {}
+
+  void AddWait(uint64_t peer, uint64_t number, const WaitRequest& request);
+  void AddTest(uint64_t peer, uint64_t number, const TestRequest& request);
+  void AddDrain(uint64_t peer, uint64_t number, const DrainRequest& request);
+  void DropPeer(uint64_t peer);
+
+  // Something about that generation has changed.
+  void Check(const Generation& generation);
+  void OnFailure(const Job& job, const Status& failure);
+  // Timeouts, progress of drains, versions that other nodes finish. A few times a second.
+  void Tick();
+  size_t waiting() const { return waits_.size() + drains_.size(); }
+
+ private:
+  struct Wait {
+    uint64_t peer;
+    uint64_t number;
+    Generation generation;
+    Level level;
+    bool is_test;  // answered at the first opportunity, whatever the level is
+    int64_t deadline_ns;
+    bool looked_up = false;  // in the store: it is not complete there
+    bool looking = false;
+    int64_t next_look_ns = 0;
+  };
+  struct DrainWait {
+    uint64_t peer;
+    uint64_t number;
+    DrainRequest request;
+    int64_t deadline_ns;
+    int64_t next_report_ns;
+    uint64_t images_failed = 0;
+    Status failure;
+  };
+  void Add(Wait wait);
+  // Whether it was answered.
+  bool Answer(Wait& wait);
+  bool AnswerKnown(Wait& wait, Version& version);
+  void LookUp(Wait& wait);
+  std::vector<uint32_t> MissingRanks(const Version& version, Level level) const;
+  bool AnswerDrain(DrainWait& drain);
+
+  Agent& agent_;
+  std::list<Wait> waits_;
+  std::list<DrainWait> drains_;
+};
+
+}  // namespace kedge

@@ -1,0 +1,37 @@
+// The agent's workers: threads that block on devices so that the event loop does not.
+//
+// Elastic: a thread starts when there is work and none is idle, up to a limit, and ends after a while without work. They
+// run at low CPU and I/O priority, so that the application keeps both (DESIGN.md, "Flush").
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "base/duration.h"
+
+namespace kedge {
+
+class Workers {
+ public:
+  explicit Workers(uint32_t threads_max, Duration idle_timeout = std::chrono::seconds(2));
+  // Waits for the work that runs now; what is queued is dropped.
+  ~Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  // Thread safe.
+  void Submit(std::function<void()> work);
+  // Whether nothing runs and nothing is queued any more, waiting at most `timeout` for it.
+  bool WaitIdle(Duration timeout);
+  uint32_t threads() const;
+
+ private:
+  struct Shared;
+  const std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace kedge

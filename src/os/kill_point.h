@@ -1,0 +1,10 @@
+// Kill points: places where a test may end the process by SIGKILL, to prove that whoever comes next continues from there.
+//
+// KEDGE_TEST_KILL_POINT="NAME" or "NAME:N" (the N-th pass, from 1) arms one of them. Not armed, a pass costs one load.
+#pragma once
+
+namespace kedge::os {
+
+void KillPoint(const char* name);
+
+}  // namespace kedge::os

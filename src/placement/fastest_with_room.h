@@ -1,0 +1,14 @@
+// The policy "fastest-with-room"; see its .cc.
+#pragma once
+
+#include "placement/policy.h"
+
+namespace kedge {
+
+class FastestWithRoom final : public PlacementPolicy {
+ public:
+  PlaceDecision Place(const NodeLoad& load, uint64_t chunk_bytes) override;
+  std::optional<size_t> NextFlush(std::span<const FlushCandidate> candidates) override;
+};
+
+}  // namespace kedge

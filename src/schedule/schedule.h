@@ -1,0 +1,57 @@
+// Which version gets which level, and what stays on the node: pure decisions over what the agent knows.
+//
+// Everything here is a function of its arguments. The agent keeps the state (with its job, so that a successor goes on
+// counting) and carries the decisions out.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/duration.h"
+#include "format/identity.h"
+#include "session/messages.h"
+
+namespace kedge {
+
+struct LevelRule {
+  uint32_t store_every = 1;   // every n-th version of a name goes to the store; 0: none
+  Duration store_interval{};  // and no more often than this; zero: no limit
+};
+
+// Of one name of a job.
+struct LevelState {
+  uint64_t versions = 0;              // that have been scheduled
+  uint64_t versions_since_store = 0;  // since the last one that was to go to the store
+  int64_t last_store_wall_ns = 0;     // when that one was scheduled; 0: none yet
+};
+
+// The last level of the next version, and the state after it. The first version of a name always goes to the store (unless
+// store_every is 0), so that a job is not without a durable one for longer than it need be.
+Level ScheduleVersion(const LevelRule& rule, int64_t wall_time_ns, LevelState* state);
+
+// One generation on the node, as retention sees it.
+struct LocalGeneration {
+  Generation generation;
+  bool whole = false;     // an image of every rank of this node is there
+  bool hopeless = false;  // not whole, and never will be: its attempt is over
+  bool owed = false;      // its flush is due, under way, or will be tried again
+  bool in_store = false;  // complete in the store
+};
+
+enum class Keeping : uint8_t {
+  kPinned,     // must stay
+  kEvictable,  // may go when room is wanted
+  kDrop,       // goes now
+};
+
+// What happens to each generation of one name, given newest first; the answer has the same order.
+// - What is owed a level stays.
+// - What is not whole stays while it may become so: not when it is hopeless, in the store without us, or older than a whole
+//   one.
+// - Of whole generations the newest `keep` (at least one) stay while there is room: evictable when in the store, pinned when
+//   the node's copy is the only one.
+// - Older ones go.
+std::vector<Keeping> KeepLocal(std::span<const LocalGeneration> newest_first, uint32_t keep);
+
+}  // namespace kedge

@@ -1,0 +1,102 @@
+// A client of the agent in its plainest form, for tests: speaks the socket and the mailbox as libkedge does, but does one
+// thing at a time, shows everything, and can be told to do it wrong.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "session/connection.h"
+#include "session/mailbox_file.h"
+#include "session/ring.h"
+#include "store/catalog.h"
+#include "tests/support/scenario_folder.h"
+
+namespace kedge::testing {
+
+struct ClientOptions {
+  std::string job = "job";
+  uint32_t attempt = 1;
+  uint32_t rank = 0;
+  uint32_t ranks = 1;
+  JobKeys keys;  // store_path and store_mode are filled in from the scenario when empty
+  std::map<std::string, std::string> node_keys;  // beside those of every test
+  bool start_agent = true;
+};
+
+// The settings that tests give an agent: a small pool, small chunks, a short idle timeout; `more` wins.
+Config NodeConfig(const ScenarioFolder& scenario, const std::map<std::string, std::string>& more = {});
+
+// The store of the scenario, made when it is not there; its id.
+StoreId MakeStoreOf(const std::string& path);
+// The bytes that test images of a generation and rank consist of.
+std::vector<std::byte> PatternOf(const Generation& generation, uint32_t rank, size_t bytes);
+// Ok when the store holds that image, complete and with exactly those bytes.
+Status CheckStored(const std::string& store_path, const Generation& generation, uint32_t rank, size_t bytes);
+// Versions of `name` that are complete in the store, oldest first.
+std::vector<int64_t> StoredVersions(const std::string& store_path, const std::string& job, const std::string& name);
+
+class AgentClient {
+ public:
+  AgentClient(const ScenarioFolder& scenario, ClientOptions options);
+
+  // Connects and attaches; again after the agent died (with what it still holds).
+  Status Attach();
+  void Disconnect() { connection_.reset(); }
+  Connection& connection() { return *connection_; }
+  const Attachment& attachment() const { return attachment_; }
+  Mailbox& mailbox() { return *MailboxOf(attachment_.mailbox); }
+  const Hello& hello() const { return hello_; }
+
+  Generation GenerationOf(const std::string& name, int64_t version, uint32_t take = 1) const;
+  // Captures an image of `bytes` bytes of pattern; returns when the agent has been told of its end.
+  Status Capture(const Generation& generation, size_t bytes);
+  // The same in two halves: everything but the image's end, and the end.
+  Status CaptureButEnd(const Generation& generation, size_t bytes);
+  Status SendEnd();
+
+  void Push(const ClientMessage& message);
+  // Pushes a request and waits for its answer.
+  Result<AgentMessage> Request(PlaceKind kind, uint64_t bytes, Duration timeout = std::chrono::seconds(20));
+  // The next message of the agent that is no answer to a request.
+  Result<AgentMessage> NextNotice(Duration timeout);
+  void Return(const SlotRange& range);
+
+  Result<LevelReply> Wait(const Generation& generation, Level level, Duration timeout = std::chrono::seconds(30));
+  Result<LevelReply> Test(const Generation& generation);
+  // Reads the image back from the node's tiers and compares it with its pattern.
+  Status CheckLocal(const Generation& generation, size_t bytes);
+  Result<std::string> Status_();
+  Status Goodbye();
+
+  uint64_t chunks_through() const { return chunks_through_; }
+  uint64_t serial() const { return serial_; }
+  const SlotRange& open_slot() const { return open_; }
+
+ private:
+  Result<SlotRange> TakeOpen(uint64_t bytes);
+  Status WriteSlot(const SlotRange& range, const void* data);
+  Result<AgentMessage> NextMessage(Duration timeout);
+
+  const ScenarioFolder& scenario_;
+  ClientOptions options_;
+  Hello hello_;
+  ConnectOptions connect_;
+  std::unique_ptr<Connection> connection_;
+  Attachment attachment_;
+  ClientRingProducer to_agent_;
+  AgentRingConsumer from_agent_;
+  std::vector<AgentMessage> notices_;
+  SlotRange open_{};  // offset: where the next chunk goes; bytes: what is left
+  uint64_t serial_ = 0;
+  uint64_t last_request_ = 0;
+  uint64_t chunks_through_ = 0;
+  ClientMessage end_{};
+  std::unique_ptr<Store> store_;
+};
+
+}  // namespace kedge::testing
