@@ -121,6 +121,7 @@ void Agent::RequestStop() { stop_.Signal(); }
 
 void Agent::Housekeep() {
   waiters_->Tick();
+  assignment_->Pump();
   tiers_->UpdateControl();
   ControlBlock& shown = control();
   // Written anew each time: whatever somebody scribbled there does not last.

@@ -114,9 +114,9 @@ bool Assignment::AssignIn(Session& session, const Request& request, TierUnit* un
 
 bool Assignment::Recall(const Session& for_whom) {
   const int64_t now_ns = agent_.clock().NowNs();
-  auto [asked, is_new] = recalled_ns_.try_emplace(for_whom.tiers, INT64_MIN);
-  if (!is_new && now_ns - asked->second < kRecallAnswer.count()) return true;
-  if (!is_new && now_ns - asked->second < kRecallPause.count()) return false;
+  const auto asked = recalled_ns_.find(for_whom.tiers);
+  if (asked != recalled_ns_.end() && now_ns - asked->second < kRecallAnswer.count()) return true;
+  if (asked != recalled_ns_.end() && now_ns - asked->second < kRecallPause.count()) return false;
   bool anyone = false;
   for (Session* session : agent_.sessions().all()) {
     const bool shares = std::any_of(session->tiers.begin(), session->tiers.end(), [&](const TierUnit* unit) {
@@ -129,8 +129,8 @@ bool Assignment::Recall(const Session& for_whom) {
     agent_.sessions().Send(*session, message);
     anyone = true;
   }
-  asked->second = now_ns;
   if (!anyone) return false;
+  recalled_ns_[for_whom.tiers] = now_ns;
   ++agent_.counters().recalls;
   agent_.loop().AddTimer(kRecallAnswer, [this] { Pump(); });
   return true;

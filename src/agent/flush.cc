@@ -35,15 +35,23 @@ bool Flush::IsActive(const Image& image) {
   }
 }
 
-void Flush::SetState(Image& image, FlushState state) {
-  const bool was_active = IsActive(image);
-  image.flush = state;
-  const bool is_active = IsActive(image);
-  if (was_active == is_active) return;
+// Only images that have ended count: the flush of one that is being captured may end long after its writer needs a slot.
+void Flush::CountChunks(const Image& image, int change) {
   for (const ImageChunk& chunk : image.chunks) {
-    if (chunk.unit == nullptr) continue;
-    is_active ? ++chunk.unit->flushing_chunks : --chunk.unit->flushing_chunks;
+    if (chunk.unit != nullptr) chunk.unit->flushing_chunks += static_cast<uint32_t>(change);
   }
+}
+
+void Flush::SetState(Image& image, FlushState state) {
+  if (image.ended && IsActive(image)) CountChunks(image, -1);
+  image.flush = state;
+  if (image.ended && IsActive(image)) CountChunks(image, 1);
+}
+
+void Flush::SetEnded(Image& image) {
+  KEDGE_CHECK(!image.ended);
+  image.ended = true;
+  if (IsActive(image)) CountChunks(image, 1);
 }
 
 void Flush::QueuePieces(Image& image, uint32_t index, bool whole_only) {

@@ -36,6 +36,8 @@ class Flush {
   // On its way to the store: its slots will become free by that.
   static bool IsActive(const Image& image);
   void SetState(Image& image, FlushState state);
+  // All its chunks are known now.
+  void SetEnded(Image& image);
 
   // Hands pieces to workers as far as allowed.
   void Dispatch();
@@ -52,6 +54,7 @@ class Flush {
     uint64_t bytes;
     uint64_t sequence;
   };
+  static void CountChunks(const Image& image, int change);
   void QueuePieces(Image& image, uint32_t chunk, bool whole_only);
   void SendPiece(Image& image, const Piece& piece);
   void OnPieceDone(uint64_t image_id, uint32_t epoch, uint64_t bytes, Duration took, const Status& status);

@@ -145,7 +145,6 @@ Status Images::OnProgress(Session& session, const ClientMessage& message) {
     chunk.object_offset = message.object_offset;
     unit->space->AddChunk(chunk.slot);
     image->chunks.push_back(chunk);
-    if (Flush::IsActive(*image)) ++unit->flushing_chunks;
   }
   ImageChunk& chunk = image->chunks[message.chunk];
   if (chunk.unit != unit || chunk.slot != message.range.slot || chunk.slot_generation != message.range.slot_generation ||
@@ -245,7 +244,6 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
     return Refused("an image ended as another one than it began");
   }
   // From here on nothing can be refused any more.
-  const bool flushes = Flush::IsActive(*image);
   for (size_t i = 0; i < announced->chunks.size(); ++i) {
     ImageChunk& chunk = announced->chunks[i];
     if (i < image->chunks.size() && image->chunks[i].unit == chunk.unit && image->chunks[i].slot == chunk.slot &&
@@ -255,12 +253,9 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
     } else if (i < image->chunks.size()) {
       // What progress said was another place: whatever was flushed from there is worth nothing.
       image->chunks[i].unit->space->RemoveChunk(image->chunks[i].slot, true);
-      if (flushes) --image->chunks[i].unit->flushing_chunks;
       if (chunk.unit != nullptr) chunk.unit->space->AddChunk(chunk.slot);
-      if (flushes && chunk.unit != nullptr) ++chunk.unit->flushing_chunks;
     } else if (chunk.unit != nullptr) {
       chunk.unit->space->AddChunk(chunk.slot);
-      if (flushes) ++chunk.unit->flushing_chunks;
     }
     chunk.captured_bytes = chunk.bytes;
     if (chunk.unit != nullptr) chunk.unit->bytes_captured += chunk.bytes;
@@ -277,7 +272,7 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
   image->record_crc32c = announced->record_crc32c;
   image->image_bytes = announced->record.RegionBytes();
   for (const Region& region : announced->record.regions) image->has_files = image->has_files || region.kind == RegionKind::kFile;
-  image->ended = true;
+  agent_.flush().SetEnded(*image);
   image->ended_ns = agent_.clock().NowNs();
   image->record_path = agent_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image->id << 48)));
 

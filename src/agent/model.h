@@ -41,7 +41,7 @@ struct TierUnit {
   std::string scratch;      // the job.scratch that it was opened for; empty: the node's
   bool lost = false;
   bool reserving = false;   // its space is still being reserved in the background
-  uint32_t flushing_chunks = 0;  // of images that are on their way to the store
+  uint32_t flushing_chunks = 0;  // of captured images that are on their way to the store
   uint64_t bytes_captured = 0;  // in images that ended here
 
   const TierInfo& info() const { return tier->info(); }

@@ -87,6 +87,15 @@ std::vector<int64_t> StoredVersions(const std::string& store_path, const std::st
   return versions;
 }
 
+bool WaitFor(const std::function<bool()>& condition, Duration timeout) {
+  const Deadline deadline(SystemClock(), timeout);
+  while (!condition()) {
+    if (deadline.Passed()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
 AgentClient::AgentClient(const ScenarioFolder& scenario, ClientOptions options) : scenario_(scenario), options_(std::move(options)) {
   Config config = NodeConfig(scenario, options_.node_keys);
   auto settings = ReadNodeSettings(config);
@@ -346,7 +355,7 @@ Status AgentClient::CheckLocal(const Generation& generation, size_t bytes) {
   return Status::Ok();
 }
 
-Result<std::string> AgentClient::Status_() {
+Result<std::string> AgentClient::AgentStatus() {
   KEDGE_ASSIGN_OR_RETURN(StatusReply reply, connection_->Call<StatusReply>(StatusRequest{}, std::chrono::seconds(20)));
   return reply.json;
 }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,8 +24,8 @@ struct ClientOptions {
   uint32_t attempt = 1;
   uint32_t rank = 0;
   uint32_t ranks = 1;
-  JobKeys keys;  // store_path and store_mode are filled in from the scenario when empty
-  std::map<std::string, std::string> node_keys;  // beside those of every test
+  JobKeys keys = {};  // store_path and store_mode are filled in from the scenario when empty
+  std::map<std::string, std::string> node_keys = {};  // beside those of every test
   bool start_agent = true;
 };
 
@@ -39,6 +40,15 @@ std::vector<std::byte> PatternOf(const Generation& generation, uint32_t rank, si
 Status CheckStored(const std::string& store_path, const Generation& generation, uint32_t rank, size_t bytes);
 // Versions of `name` that are complete in the store, oldest first.
 std::vector<int64_t> StoredVersions(const std::string& store_path, const std::string& job, const std::string& name);
+
+// Whether a Status or Result is ok, with its message: ASSERT_TRUE(IsOk(call)).
+inline ::testing::AssertionResult IsOk(const Status& status) {
+  return status.ok() ? ::testing::AssertionSuccess() : ::testing::AssertionFailure() << status.ToString();
+}
+template <typename T>
+::testing::AssertionResult IsOk(const Result<T>& result) { return IsOk(result.ok() ? Status::Ok() : result.status()); }
+// Polls until `condition` holds; false at the timeout.
+bool WaitFor(const std::function<bool()>& condition, Duration timeout);
 
 class AgentClient {
  public:
@@ -70,7 +80,7 @@ class AgentClient {
   Result<LevelReply> Test(const Generation& generation);
   // Reads the image back from the node's tiers and compares it with its pattern.
   Status CheckLocal(const Generation& generation, size_t bytes);
-  Result<std::string> Status_();
+  Result<std::string> AgentStatus();
   Status Goodbye();
 
   uint64_t chunks_through() const { return chunks_through_; }
