@@ -36,7 +36,7 @@ endfunction()
 
 # kedge_python_test(NAME COMMAND argument... [LABELS label...] [TIMEOUT seconds])
 #   One ctest test that runs the project's Python (.venv, made by scripts/setup) with the package in python/ on its
-#   path; KEDGE_BUILD names the build tree, where bin/ and lib/ are found. Labelled "python".
+#   path; BUILD_FOLDER names the build tree, where bin/ and lib/ are found. Labelled "python".
 function(kedge_python_test name)
   if(NOT KEDGE_BUILD_TESTS)
     return()
@@ -47,7 +47,7 @@ function(kedge_python_test name)
   endif()
   add_test(NAME ${name} COMMAND ${KEDGE_PYTHON} ${test_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${test_TIMEOUT} LABELS "python;${test_LABELS}"
-    ENVIRONMENT "PYTHONPATH=${PROJECT_SOURCE_DIR}/python;KEDGE_BUILD=${CMAKE_BINARY_DIR}")
+    ENVIRONMENT "PYTHONPATH=${PROJECT_SOURCE_DIR}/python;BUILD_FOLDER=${CMAKE_BINARY_DIR}")
 endfunction()
 
 # kedge_pytest(NAME FOLDER [LABELS label...] [TIMEOUT seconds])

@@ -5,6 +5,7 @@
 // Python call that led to it, in place of Kedge's own error.
 #pragma once
 
+#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <string>

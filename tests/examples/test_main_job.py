@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("KEDGE_BUILD", ROOT / "build"))
+BUILD = Path(os.environ.get("BUILD_FOLDER", ROOT / "build"))
 RUN = [sys.executable, str(ROOT / "examples" / "run"), "--build", str(BUILD)]
 SEEDS = range(1, 13) if os.environ.get("KEDGE_TEST_LONG") else range(1, 2)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("KEDGE_BUILD", ROOT / "build"))
+BUILD = Path(os.environ.get("BUILD_FOLDER", ROOT / "build"))
 sys.path.insert(0, str(ROOT / "examples" / "support"))
 
 from node import Node  # noqa: E402

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from kedge import Context, Level
 
-KEDGE = Path(os.environ["KEDGE_BUILD"]) / "bin" / "kedge"
+KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
 
 pytestmark = pytest.mark.usefixtures("run_folder")
 
@@ -34,7 +35,7 @@ def store(tmp_path: Path) -> Path:
     """A store with three versions of "heat" (two are kept) and one of "other"."""
     temperature = np.asfortranarray(np.arange(24.0).reshape(2, 3, 4))
     flags = np.array([True, False, True])
-    with Context("climate") as context:
+    with Context("climate", settings={"job.lease": "1s"}) as context:
         context.protect(0, temperature, "temperature")
         context.protect(1, flags, "flags")
         for version in (10, 20, 30):
@@ -152,6 +153,7 @@ def test_gc_shows_then_removes(store: Path) -> None:
     abandoned = store / "jobs" / "climate" / "names" / "heat" / "99-1-1" / "data"
     abandoned.mkdir(parents=True)
     (abandoned / "r0").write_bytes(b"never finished")
+    time.sleep(1.5)  # the attempt falls silent
     assert not kedge_json("gc")["items"]  # newer than the newest complete version: may still be carried there
     shown = kedge_json("gc", "--incomplete-age", "0")
     assert any("99" in item["what"] for item in shown["items"]) and not shown["removed"]
