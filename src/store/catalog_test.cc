@@ -339,20 +339,6 @@ TEST_F(CatalogTest, RemovingOneVersionRefusesWhatMustStay) {
 TEST_F(CatalogTest, ObjectsStayWhileAnotherVersionRefersToThem) {
   options_ = {.ranks = 1, .ranks_per_part = 1, .region_bytes = {3000}};
   Take(At(1));
-  const auto take_on_top = [&](int64_t version, const Generation& base) {
-    StoredImage below = ReadImage(*catalog_, base, 0).value();
-    ImageRecord image = below.record;
-    image.identity.generation.version = version;
-    image.objects = {layout::RelativeToJob("job", layout::ImageKey(base, 0))};
-    image.chunks[0].object = 1;
-    PartRecord part{At(version), 1, {{}}, {*layout::GenerationOfObject(image.objects[0])}};
-    ASSERT_TRUE(PrepareGeneration(*catalog_, At(version)).ok());
-    auto writer = store_->CreateObject(layout::ImageKey(At(version), 0), {}, 0);
-    ASSERT_TRUE(writer.ok());
-    ASSERT_TRUE(testing::WriteImage(**writer, image, {}, &part.images[0]).ok());
-    ObjectWriter* const pointer = writer->get();
-    EXPECT_TRUE(PublishImages(*catalog_, std::span(&pointer, 1), part).finish.complete);
-  };
   const auto bytes_of = [&](int64_t version) {
     const StoredImage image = ReadImage(*catalog_, At(version), 0).value();
     Buffer bytes(100);
@@ -361,7 +347,7 @@ TEST_F(CatalogTest, ObjectsStayWhileAnotherVersionRefersToThem) {
     return bytes;
   };
   const Buffer first = bytes_of(1);
-  take_on_top(2, At(1));
+  ASSERT_TRUE(testing::TakeOnTop(*catalog_, At(2), At(1)).ok());
   EXPECT_EQ(bytes_of(2), first);
   RetentionReport report;
   ASSERT_TRUE(Retain(1, &report).ok());

@@ -149,10 +149,9 @@ void Collector::RemoveAs(GarbageItem::Kind kind, const VersionInfo& info, const 
   const Generation& generation = info.generation;
   if (references->ReferTo(generation)) return;  // its objects are needed
   if (!options_.dry_run) {
-    bool emptied = false;
     const Status removed = kind == GarbageItem::Kind::kSuperseded
                                ? RemoveVersion(catalog_, generation, {})
-                               : RemoveGeneration(catalog_, info, references, &emptied);
+                               : RemoveGeneration(catalog_, info, references).status();
     if (!removed.ok()) return Problem(removed);
   }
   report_.items.push_back({kind, generation.ToString(), why, info.image_bytes});

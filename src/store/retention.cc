@@ -38,18 +38,19 @@ Status EnsureKeptAreDurable(const Catalog& catalog, const std::vector<VersionInf
   return catalog.store().EnsureDurable(keys);
 }
 
-// Marked first: from then on it is no version, whatever of its records is still there after a crash.
-Status Empty(const Catalog& catalog, const Generation& generation) {
-  const RemovedRecord mark{generation, WallTimeNs()};
-  const Status marked = catalog.store().PutIfAbsent(layout::RemovedKey(generation), Encoded(mark), catalog.owner(),
-                                                    Folders::kMustExist);
-  if (!marked.ok() && marked.code() != Code::kAlreadyExists) return marked;
-  if (marked.code() == Code::kAlreadyExists) {
-    const std::string key = layout::RemovedKey(generation);
-    KEDGE_RETURN_IF_ERROR(catalog.store().EnsureDurable(std::span(&key, 1)));
-  }
-  KEDGE_RETURN_IF_ERROR(catalog.store().Remove(layout::VersionKey(generation)));
-  return catalog.store().RemoveFolder(layout::PartsFolder(generation), {}, catalog.owner());
+// Durably; ok when it is there.
+template <typename T>
+Status PutMark(const Catalog& catalog, const std::string& key, const T& mark) {
+  const Status put = catalog.store().PutIfAbsent(key, Encoded(mark), catalog.owner(), Folders::kMustExist);
+  return put.code() == Code::kAlreadyExists ? catalog.store().EnsureDurable(std::span(&key, 1)) : put;
+}
+
+Result<bool> IsThere(const Catalog& catalog, const std::string& key) {
+  const Status status = catalog.store().Get(key, kSmallRecordBytesMax).status();
+  if (status.code() == Code::kNotFound) return false;
+  // Damaged or not: a mark is a mark.
+  if (status.ok() || status.code() == Code::kCorrupt) return true;
+  return status;
 }
 
 }  // namespace
@@ -80,18 +81,30 @@ bool References::ReferTo(const Generation& generation) const {
   });
 }
 
-Status RemoveGeneration(const Catalog& catalog, const VersionInfo& info, References* references, bool* emptied) {
+Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info, References* references) {
   const Generation& generation = info.generation;
-  *emptied = references->ReferTo(generation);
-  if (*emptied && info.removed) return Status::Ok();
-  if (*emptied) {
-    KEDGE_RETURN_IF_ERROR(Empty(catalog, generation));
+  const bool needed = references->ReferTo(generation);
+  if (needed && info.removed) return Removal::kEmptied;
+  if (info.complete || needed) {
+    const Status marked = PutMark(catalog, layout::RemovedKey(generation), RemovedRecord{generation, WallTimeNs()});
+    if (marked.code() == Code::kNotFound) return Removal::kRemoved;  // by another process
+    KEDGE_RETURN_IF_ERROR(marked);
+    KEDGE_ASSIGN_OR_RETURN(const bool pinned, IsThere(catalog, layout::PinKey(generation)));
+    if (pinned) {
+      KEDGE_RETURN_IF_ERROR(catalog.store().Remove(layout::RemovedKey(generation)));
+      return Removal::kPinned;
+    }
+  }
+  if (needed) {
+    // In reverse order of publication; the mark makes it no version already.
+    KEDGE_RETURN_IF_ERROR(catalog.store().Remove(layout::VersionKey(generation)));
+    KEDGE_RETURN_IF_ERROR(catalog.store().RemoveFolder(layout::PartsFolder(generation), {}, catalog.owner()));
   } else {
     KEDGE_RETURN_IF_ERROR(catalog.store().RemoveFolder(layout::GenerationFolder(generation),
                                                        layout::VersionKey(generation), catalog.owner()));
   }
   references->Forget(generation);
-  return Status::Ok();
+  return needed ? Removal::kEmptied : Removal::kRemoved;
 }
 
 Status ApplyRetention(const Catalog& catalog, const std::string& job, const std::string& name,
@@ -108,18 +121,18 @@ Status ApplyRetention(const Catalog& catalog, const std::string& job, const std:
   KEDGE_RETURN_IF_ERROR(EnsureKeptAreDurable(catalog, versions, candidates));
   KEDGE_ASSIGN_OR_RETURN(References references, References::Read(catalog, job));
   for (const VersionInfo* info : candidates) {
-    bool only_emptied = false;
-    KEDGE_RETURN_IF_ERROR(RemoveGeneration(catalog, *info, &references, &only_emptied));
-    (only_emptied ? report->emptied : report->removed).push_back(info->generation);
-    if (!only_emptied) continue;
+    KEDGE_ASSIGN_OR_RETURN(const Removal removal, RemoveGeneration(catalog, *info, &references));
+    if (removal == Removal::kRemoved) report->removed.push_back(info->generation);
+    if (removal != Removal::kEmptied) continue;
+    report->emptied.push_back(info->generation);
     emptied.push_back(*info);
     emptied.back().removed = true;
+    emptied.back().complete = false;
   }
   // After all records that could refer to them.
   for (const VersionInfo& info : emptied) {
-    bool still_needed = false;
-    KEDGE_RETURN_IF_ERROR(RemoveGeneration(catalog, info, &references, &still_needed));
-    if (!still_needed) report->removed.push_back(info.generation);
+    KEDGE_ASSIGN_OR_RETURN(const Removal removal, RemoveGeneration(catalog, info, &references));
+    if (removal == Removal::kRemoved) report->removed.push_back(info.generation);
   }
   return Status::Ok();
 }
@@ -144,25 +157,23 @@ Status RemoveVersion(const Catalog& catalog, const Generation& generation, const
     KEDGE_RETURN_IF_ERROR(EnsureKeptAreDurable(catalog, versions, {&*found}));
   }
   KEDGE_ASSIGN_OR_RETURN(References references, References::Read(catalog, generation.job));
-  bool emptied = false;
-  return RemoveGeneration(catalog, *found, &references, &emptied);
+  KEDGE_ASSIGN_OR_RETURN(const Removal removal, RemoveGeneration(catalog, *found, &references));
+  if (removal == Removal::kPinned) return Status(Code::kBusy, generation.ToString() + " has just been pinned");
+  return Status::Ok();
 }
 
 Status PinVersion(const Catalog& catalog, const Generation& generation) {
-  const PinRecord pin{generation, WallTimeNs()};
-  const auto check = [&]() {
-    const Result<VersionInfo> info = InspectGeneration(catalog, generation);
-    if (!info.ok()) return info.status();
-    if (info->complete) return Status::Ok();
-    return Status(Code::kFailedPrecondition, generation.ToString() + " is not complete: " + info->reason);
-  };
-  KEDGE_RETURN_IF_ERROR(check());
+  KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, InspectGeneration(catalog, generation));
+  if (!info.complete) {
+    return Status(Code::kFailedPrecondition, generation.ToString() + " is not complete: " + info.reason);
+  }
   const std::string key = layout::PinKey(generation);
-  const Status put = catalog.store().PutIfAbsent(key, Encoded(pin), catalog.owner(), Folders::kMustExist);
-  if (put.code() == Code::kAlreadyExists) return catalog.store().EnsureDurable(std::span(&key, 1));
-  KEDGE_RETURN_IF_ERROR(put);
-  // It may have been removed between the look and the pin.
-  return check();
+  KEDGE_RETURN_IF_ERROR(PutMark(catalog, key, PinRecord{generation, WallTimeNs()}));
+  if (info.pinned) return Status::Ok();
+  KEDGE_ASSIGN_OR_RETURN(const bool removed, IsThere(catalog, layout::RemovedKey(generation)));
+  if (!removed) return Status::Ok();
+  KEDGE_RETURN_IF_ERROR(catalog.store().Remove(key));
+  return Status(Code::kNotFound, generation.ToString() + " is being removed");
 }
 
 Status UnpinVersion(const Catalog& catalog, const Generation& generation) {

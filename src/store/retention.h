@@ -1,6 +1,12 @@
 // Retention: which complete versions are kept, and pins. The last complete version of a name is never removed, and a version
 // goes only after newer ones are durably complete. Removal is one step per version (Store::RemoveFolder), so that no torn
-// version is ever seen. Space is freed by reachability: while another version has chunks in an older one's objects, the
+// version is ever seen.
+//
+// Removal and pinning may meet: both put their mark first ("removed", "pinned") and then look for the other's. A remover that
+// sees a pin takes its mark away; a pinner that sees the mark takes the pin away and reports that the version is gone. So a
+// pin that was reported done holds. A pin beats a mark: what bears both is a version.
+//
+// Space is freed by reachability: while another version has chunks in an older one's objects, the
 // older one is marked removed and loses its records (it is no version any more), but not its objects.
 #pragma once
 
@@ -37,7 +43,7 @@ Status ApplyRetention(const Catalog& catalog, const std::string& job, const std:
 // of its name. kUnsupported: its records are not understood.
 Status RemoveVersion(const Catalog& catalog, const Generation& generation, const RetentionOptions& options);
 
-// Keeps a complete version for ever, or lets go. kFailedPrecondition: not complete.
+// Keeps a complete version for ever, or lets go. kFailedPrecondition: not complete. kNotFound: removed meanwhile.
 Status PinVersion(const Catalog& catalog, const Generation& generation);
 Status UnpinVersion(const Catalog& catalog, const Generation& generation);
 
@@ -54,8 +60,9 @@ class References {
   std::map<Generation, std::vector<std::string>> by_generation_;  // only of those that refer to any
 };
 
-// Removes one generation and forgets it in `references`, or empties it where they still need it (*emptied). Asks nothing
-// else; for retention and gc.
-Status RemoveGeneration(const Catalog& catalog, const VersionInfo& info, References* references, bool* emptied);
+// Removes one generation and forgets it in `references`, or empties it where they still need it. Asks nothing else but
+// whether it has been pinned; for retention and gc.
+enum class Removal { kRemoved, kEmptied, kPinned };
+Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info, References* references);
 
 }  // namespace kedge

@@ -142,16 +142,7 @@ TEST_F(VerifyTest, ACopyBringsAlongWhatLiesElsewhere) {
   base.name = "single";
   on_top.name = "single";
   ASSERT_TRUE(TakeVersion(catalog_, base, options_).ok());
-  ImageRecord image = ReadImage(catalog_, base, 0)->record;
-  image.identity.generation = on_top;
-  image.objects = {layout::RelativeToJob("job", layout::ImageKey(base, 0))};
-  for (Chunk& chunk : image.chunks) chunk.object = 1;
-  PartRecord part{on_top, 1, {{}}, {*layout::GenerationOfObject(image.objects[0])}};
-  ASSERT_TRUE(PrepareGeneration(catalog_, on_top).ok());
-  auto writer = store_->CreateObject(layout::ImageKey(on_top, 0), {}, 0).value();
-  ASSERT_TRUE(testing::WriteImage(*writer, image, {}, &part.images[0]).ok());
-  ObjectWriter* const pointer = writer.get();
-  ASSERT_TRUE(PublishImages(catalog_, std::span(&pointer, 1), part).finish.complete);
+  ASSERT_TRUE(testing::TakeOnTop(catalog_, on_top, base).ok());
   ASSERT_TRUE(VerifyVersion(catalog_, on_top, {}).value().problems.empty());
 
   ASSERT_TRUE(CopyVersion(catalog_, on_top, target_, {}).ok());

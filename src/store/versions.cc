@@ -122,6 +122,7 @@ Result<VersionInfo> InspectGeneration(const Catalog& catalog, const Generation& 
     if (entry.name == "pinned") info.pinned = true;
     if (entry.name == "removed") info.removed = true;
   }
+  if (info.pinned) info.removed = false;  // a pin beats the mark (retention.h)
   if (info.removed) {
     info.reason = "removed; its objects are kept while others refer to them";
     return info;

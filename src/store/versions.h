@@ -20,7 +20,7 @@ struct VersionInfo {
   bool superseded = false;  // complete, but a greater (attempt, take) of the same version is, too
   bool finishable = false;  // not complete, but the parts cover all ranks: FinishVersion makes it so
   bool pinned = false;
-  bool removed = false;  // marked so; its objects stay while other generations refer to them
+  bool removed = false;  // marked so and not pinned: no version any more; its objects stay while other generations refer to them
   bool unknown = false;  // a record could not be read, or is from another store or a newer format: leave it alone
   bool foreign = false;  // unknown, because it is another store's: it does not exist for this one
   uint32_t ranks = 0;    // 0: unknown, no part yet

@@ -47,6 +47,15 @@ void LayOut(const MakerOptions& options, ImageRecord* image) {
   }
 }
 
+// Whose content a chunk holds: its own image's, or that of the version on top of which it was taken.
+ImageIdentity ContentOf(const ImageRecord& record, const Chunk& chunk) {
+  ImageIdentity identity = record.identity;
+  if (chunk.object == 0) return identity;
+  const std::string folder = layout::GenerationOfObject(record.objects[chunk.object - 1]).value_or("");
+  KEDGE_CHECK(layout::ParseGenerationFolder(folder.substr(folder.rfind('/') + 1), &identity.generation));
+  return identity;
+}
+
 Status CheckImage(const Catalog& catalog, const StoredImage& image) {
   const ImageRecord& record = image.record;
   for (const Extent& extent : record.extents) {
@@ -55,7 +64,7 @@ Status CheckImage(const Catalog& catalog, const StoredImage& image) {
     KEDGE_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectReader> object, catalog.store().OpenObject(key));
     Buffer bytes(extent.bytes);
     KEDGE_RETURN_IF_ERROR(object->ReadAt(chunk.object_offset + extent.chunk_offset, bytes));
-    const uint64_t seed = SeedOf(record.identity, extent.region);
+    const uint64_t seed = SeedOf(ContentOf(record, chunk), extent.region);
     for (uint64_t i = 0; i < extent.bytes; ++i) {
       if (bytes[i] == ByteOf(seed, extent.region_offset + i)) continue;
       return Status(Code::kCorrupt, fmt::format("{}: region {}, byte {} is wrong", record.identity.ToString(),
@@ -149,6 +158,31 @@ Status TakeVersion(const Catalog& catalog, const Generation& generation, const M
     if (last && !outcome.complete) return Status(Code::kIncomplete, generation.ToString() + " is not complete");
   }
   return Status::Ok();
+}
+
+Status TakeOnTop(const Catalog& catalog, const Generation& generation, const Generation& base) {
+  KEDGE_ASSIGN_OR_RETURN(const StoredImage below, ReadImage(catalog, base, 0));
+  ImageRecord image = below.record;
+  image.identity = {generation, 0, 1};
+  image.objects = {layout::RelativeToJob(generation.job, below.object_key)};
+  for (Chunk& chunk : image.chunks) chunk.object = 1;
+  PartRecord part;
+  part.generation = generation;
+  part.ranks = 1;
+  part.images.resize(1);
+  part.references = {*layout::GenerationOfObject(image.objects.front())};
+  KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation));
+  KEDGE_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectWriter> writer,
+                         catalog.store().CreateObject(layout::ImageKey(generation, 0), catalog.owner(), 0));
+  if (Status written = WriteImage(*writer, image, {}, &part.images.front()); !written.ok()) {
+    static_cast<void>(writer->Abandon());
+    return written;
+  }
+  ObjectWriter* const pointer = writer.get();
+  const PublishOutcome outcome = PublishImages(catalog, std::span(&pointer, 1), part);
+  KEDGE_RETURN_IF_ERROR(outcome.images.front());
+  KEDGE_RETURN_IF_ERROR(outcome.commit);
+  return outcome.finish.complete ? Status::Ok() : Status(Code::kIncomplete, generation.ToString() + " is not complete");
 }
 
 Status CheckVersion(const Catalog& catalog, const Generation& generation) {
