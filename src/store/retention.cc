@@ -38,6 +38,8 @@ Status EnsureKeptAreDurable(const Catalog& catalog, const std::vector<VersionInf
   return catalog.store().EnsureDurable(keys);
 }
 
+constexpr int kLooksAgain = 5;
+
 // Durably; ok when it is there.
 template <typename T>
 Status PutMark(const Catalog& catalog, const std::string& key, const T& mark) {
@@ -51,6 +53,28 @@ Result<bool> IsThere(const Catalog& catalog, const std::string& key) {
   // Damaged or not: a mark is a mark.
   if (status.ok() || status.code() == Code::kCorrupt) return true;
   return status;
+}
+
+Status LastOne(const Generation& generation) {
+  return Status(Code::kFailedPrecondition,
+                generation.ToString() + " is the last complete version of its name and is not removed");
+}
+
+Result<bool> AnotherIsComplete(const Catalog& catalog, const Generation& generation) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions,
+                         ListVersions(catalog, generation.job, generation.name));
+  return std::any_of(versions.begin(), versions.end(), [&](const VersionInfo& info) {
+    return info.complete && info.generation != generation;
+  });
+}
+
+// With the mark set: whether something stands against removing it. kRemoved: nothing.
+Result<Removal> LookAgain(const Catalog& catalog, const VersionInfo& info) {
+  KEDGE_ASSIGN_OR_RETURN(const bool pinned, IsThere(catalog, layout::PinKey(info.generation)));
+  if (pinned) return Removal::kPinned;
+  if (!info.complete) return Removal::kRemoved;
+  KEDGE_ASSIGN_OR_RETURN(const bool another, AnotherIsComplete(catalog, info.generation));
+  return another ? Removal::kRemoved : Removal::kLast;
 }
 
 }  // namespace
@@ -89,10 +113,10 @@ Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info
     const Status marked = PutMark(catalog, layout::RemovedKey(generation), RemovedRecord{generation, WallTimeNs()});
     if (marked.code() == Code::kNotFound) return Removal::kRemoved;  // by another process
     KEDGE_RETURN_IF_ERROR(marked);
-    KEDGE_ASSIGN_OR_RETURN(const bool pinned, IsThere(catalog, layout::PinKey(generation)));
-    if (pinned) {
+    const Result<Removal> removal = LookAgain(catalog, info);
+    if (!removal.ok() || *removal != Removal::kRemoved) {
       KEDGE_RETURN_IF_ERROR(catalog.store().Remove(layout::RemovedKey(generation)));
-      return Removal::kPinned;
+      return removal;
     }
   }
   if (needed) {
@@ -107,10 +131,10 @@ Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info
   return needed ? Removal::kEmptied : Removal::kRemoved;
 }
 
-Status ApplyRetention(const Catalog& catalog, const std::string& job, const std::string& name,
-                      const RetentionOptions& options, RetentionReport* report) {
-  RetentionReport ignored;
-  if (report == nullptr) report = &ignored;
+namespace {
+
+Status RetainOnce(const Catalog& catalog, const std::string& job, const std::string& name,
+                  const RetentionOptions& options, RetentionReport* report) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, job, name));
   const std::vector<const VersionInfo*> candidates = Candidates(versions, options);
   std::vector<VersionInfo> emptied;  // whose objects may go once nothing refers to them
@@ -137,6 +161,20 @@ Status ApplyRetention(const Catalog& catalog, const std::string& job, const std:
   return Status::Ok();
 }
 
+}  // namespace
+
+Status ApplyRetention(const Catalog& catalog, const std::string& job, const std::string& name,
+                      const RetentionOptions& options, RetentionReport* report) {
+  RetentionReport ignored;
+  if (report == nullptr) report = &ignored;
+  Status status = RetainOnce(catalog, job, name, options, report);
+  // What was there has been removed by another process at the same work: look again.
+  for (int again = 0; again < kLooksAgain && status.code() == Code::kNotFound; ++again) {
+    status = RetainOnce(catalog, job, name, options, report);
+  }
+  return status;
+}
+
 Status RemoveVersion(const Catalog& catalog, const Generation& generation, const RetentionOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions,
                          ListVersions(catalog, generation.job, generation.name));
@@ -147,18 +185,14 @@ Status RemoveVersion(const Catalog& catalog, const Generation& generation, const
   if (found->pinned) return Status(Code::kBusy, generation.ToString() + " is pinned: unpin it first");
   if (options.in_use.contains(generation)) return Status(Code::kBusy, generation.ToString() + " is in use");
   if (found->complete) {
-    const bool another = std::any_of(versions.begin(), versions.end(), [&](const VersionInfo& info) {
-      return info.complete && info.generation != generation;
-    });
-    if (!another) {
-      return Status(Code::kFailedPrecondition,
-                    generation.ToString() + " is the last complete version of its name and is not removed");
-    }
+    KEDGE_ASSIGN_OR_RETURN(const bool another, AnotherIsComplete(catalog, generation));
+    if (!another) return LastOne(generation);
     KEDGE_RETURN_IF_ERROR(EnsureKeptAreDurable(catalog, versions, {&*found}));
   }
   KEDGE_ASSIGN_OR_RETURN(References references, References::Read(catalog, generation.job));
   KEDGE_ASSIGN_OR_RETURN(const Removal removal, RemoveGeneration(catalog, *found, &references));
   if (removal == Removal::kPinned) return Status(Code::kBusy, generation.ToString() + " has just been pinned");
+  if (removal == Removal::kLast) return LastOne(generation);
   return Status::Ok();
 }
 

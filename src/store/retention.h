@@ -4,7 +4,8 @@
 //
 // Removal and pinning may meet: both put their mark first ("removed", "pinned") and then look for the other's. A remover that
 // sees a pin takes its mark away; a pinner that sees the mark takes the pin away and reports that the version is gone. So a
-// pin that was reported done holds. A pin beats a mark: what bears both is a version.
+// pin that was reported done holds. A pin beats a mark: what bears both is a version. In the same way two removers, each
+// counting on the version that the other removes, see each other's marks, and at least one gives way.
 //
 // Space is freed by reachability: while another version has chunks in an older one's objects, the
 // older one is marked removed and loses its records (it is no version any more), but not its objects.
@@ -61,8 +62,8 @@ class References {
 };
 
 // Removes one generation and forgets it in `references`, or empties it where they still need it. Asks nothing else but
-// whether it has been pinned; for retention and gc.
-enum class Removal { kRemoved, kEmptied, kPinned };
+// whether it has been pinned or become the last complete one; for retention and gc.
+enum class Removal { kRemoved, kEmptied, kPinned, kLast };
 Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info, References* references);
 
 }  // namespace kedge

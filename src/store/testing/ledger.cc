@@ -18,6 +18,7 @@ void Ledger::AllowRemoval(const std::string& name, uint32_t keep) {
       may_go_.insert(*it);
     }
   }
+  if (!kept.empty()) least_kept_[name] = *kept.begin();
 }
 
 int64_t Ledger::GreatestVersion() const {
@@ -45,6 +46,9 @@ Status Ledger::Check(const Catalog& catalog) const {
   if (!skipped.empty()) return Status(Code::kCorrupt, skipped.front());
   for (const Generation& generation : acknowledged_) {
     if (may_go_.contains(generation)) continue;
+    const auto least = least_kept_.find(generation.name);
+    const bool too_old = least != least_kept_.end() && generation.version < least->second;
+    if (too_old && !pinned_.contains(generation)) continue;
     // A later taking may stand in its place; everything else may not.
     const auto same_version = [&](const Generation& other) {
       return other.name == generation.name && other.version == generation.version && other >= generation;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 
@@ -18,6 +19,8 @@ class Ledger {
   // Reported complete, and so durable.
   void Acknowledge(const Generation& generation) { acknowledged_.insert(generation); }
   void Pin(const Generation& generation) { pinned_.insert(generation); }
+  // Takes back a permission to be removed: it was pinned after all.
+  void Require(const Generation& generation) { may_go_.erase(generation); }
   // To be called before ApplyRetention(keep): from now on those that it removes may be missing.
   void AllowRemoval(const std::string& name, uint32_t keep);
 
@@ -33,6 +36,7 @@ class Ledger {
   std::set<Generation> acknowledged_;
   std::set<Generation> pinned_;
   std::set<Generation> may_go_;
+  std::map<std::string, int64_t> least_kept_;  // by name: what is older may go, also when it is acknowledged only later
 };
 
 }  // namespace kedge::testing

@@ -1,0 +1,339 @@
+// Two processes on one store: the first is stopped before each of its calls in turn, the second does all of its work, and the
+// first goes on, or dies there and the power with it. The promises of both hold, at that moment and afterwards.
+//
+// One switch between two processes finds most ordering mistakes, and a failure names the call at which it happens.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "os/testing/interposed_file_system.h"
+#include "os/testing/simulated_file_system.h"
+#include "store/attempts.h"
+#include "store/garbage.h"
+#include "store/posix_store.h"
+#include "store/testing/ledger.h"
+#include "store/testing/version_maker.h"
+#include "store/versions.h"
+
+namespace kedge {
+namespace {
+
+using os::testing::Call;
+using os::testing::InterposedFileSystem;
+using os::testing::Interposition;
+using os::testing::SimulatedFileSystem;
+using testing::Ledger;
+using testing::MakerOptions;
+using testing::PublishRanks;
+
+const MakerOptions kImages{.ranks = 2, .ranks_per_part = 1, .region_bytes = {700, 9}, .chunk_bytes = 512, .piece_bytes = 300};
+
+// What one process has at hand.
+struct Actor {
+  Actor(os::FileSystem& fs, const std::string& node, Ledger* promises)
+      : store(MakePosixStore(fs, {.path = "/store"})), owner{node, 1, "agent"}, ledger(promises) {}
+
+  Status Open() {
+    KEDGE_ASSIGN_OR_RETURN(const Catalog opened, Catalog::OpenOrCreate(*store, owner));
+    catalog.emplace(opened);
+    return Status::Ok();
+  }
+  Generation At(int64_t version, uint32_t attempt = 1) const {
+    return {catalog->id(), "job", "grid", version, attempt, 1};
+  }
+  Status PublishRank(int64_t version, uint32_t rank) {
+    KEDGE_ASSIGN_OR_RETURN(const FinishOutcome outcome, PublishRanks(*catalog, At(version), rank, 1, kImages));
+    if (outcome.complete) ledger->Acknowledge(At(version));
+    return Status::Ok();
+  }
+  Status Take(int64_t version) {
+    KEDGE_RETURN_IF_ERROR(PublishRank(version, 0));
+    KEDGE_ASSIGN_OR_RETURN(const FinishOutcome outcome, PublishRanks(*catalog, At(version), 1, 1, kImages));
+    if (!outcome.complete) return Status(Code::kIncomplete, "the other part has gone");
+    ledger->Acknowledge(At(version));
+    return Status::Ok();
+  }
+  Status Retain(uint32_t keep) {
+    ledger->AllowRemoval("grid", keep);
+    return ApplyRetention(*catalog, "job", "grid", {keep, {}}, nullptr);
+  }
+  Status Pin(int64_t version) {
+    const Status status = PinVersion(*catalog, At(version));
+    if (status.ok()) ledger->Pin(At(version));
+    return status;
+  }
+  // As though every attempt had been silent for long, also those that are not: the zombie's case.
+  Status CollectAll() {
+    GarbageOptions options;
+    options.incomplete_age_seconds = 0;
+    KEDGE_ASSIGN_OR_RETURN(const GarbageReport report, CollectGarbage(*catalog, options));
+    return report.problems.empty() ? Status::Ok() : Status(Code::kInternal, report.problems.front());
+  }
+
+  std::unique_ptr<Store> store;
+  TemporaryOwner owner;
+  Ledger* ledger;
+  std::optional<Catalog> catalog;
+};
+
+struct Scenario {
+  std::function<Status(Actor&)> before;  // by the first, undisturbed
+  std::function<Status(Actor&)> first;   // interrupted; its errors may be what the second's work means for it
+  std::function<Status(Actor&)> second;  // must succeed
+  // What must hold at the end when the first was not killed; its status is the first's.
+  std::function<void(Actor& reader, const Status& first)> after = [](Actor&, const Status&) {};
+};
+
+enum class Ending { kGoesOn, kDies, kDiesWithThePower };
+
+// Runs the scenario with the switch before call `at` of the first. False when the first makes no such call.
+bool RunOnce(const Scenario& scenario, uint64_t at, Ending ending) {
+  SimulatedFileSystem fs({.seed = at});
+  Ledger ledger;
+  bool armed = false;
+  bool switched = false;
+  uint64_t calls = 0;
+  Status second_status;
+  const auto check = [&](const char* when) {
+    Actor reader(fs, "reader", &ledger);
+    const Status opened = reader.Open();
+    EXPECT_TRUE(opened.ok()) << when << ": " << opened.ToString();
+    const Status kept = ledger.Check(*reader.catalog);
+    EXPECT_TRUE(kept.ok()) << when << ": " << kept.ToString();
+  };
+  InterposedFileSystem interposed(fs, [&](Call, const std::string&) {
+    if (!armed) return Interposition::kPass;
+    if (switched) return ending == Ending::kGoesOn ? Interposition::kPass : Interposition::kDie;
+    if (calls++ < at) return Interposition::kPass;
+    switched = true;
+    check("before the second");
+    Actor second(fs, "node2", &ledger);
+    second_status = second.Open();
+    if (second_status.ok()) second_status = scenario.second(second);
+    return ending == Ending::kGoesOn ? Interposition::kPass : Interposition::kDie;
+  });
+  Actor first(interposed, "node1", &ledger);
+  Status first_status = first.Open();
+  if (first_status.ok() && scenario.before) first_status = scenario.before(first);
+  EXPECT_TRUE(first_status.ok()) << first_status.ToString();
+  armed = true;
+  first_status = scenario.first(first);
+  if (!switched) return false;
+  EXPECT_TRUE(second_status.ok()) << "the second: " << second_status.ToString();
+  check("at the end");
+  if (ending == Ending::kDiesWithThePower) {
+    fs.Crash(at);
+    check("after the power loss");
+  }
+  if (ending == Ending::kGoesOn) {
+    Actor reader(fs, "reader", &ledger);
+    EXPECT_TRUE(reader.Open().ok());
+    scenario.after(reader, first_status);
+  }
+  return true;
+}
+
+void RunAll(const Scenario& scenario) {
+  for (const Ending ending : {Ending::kGoesOn, Ending::kDies, Ending::kDiesWithThePower}) {
+    uint64_t at = 0;
+    for (;; ++at) {
+      const char* const names[] = {"goes on", "dies", "dies with the power"};
+      SCOPED_TRACE("switch before call " + std::to_string(at) + ", the first " + names[static_cast<int>(ending)]);
+      if (!RunOnce(scenario, at, ending) || ::testing::Test::HasFailure()) break;
+    }
+    EXPECT_GT(at, 10u);
+  }
+}
+
+bool IsComplete(Actor& reader, int64_t version) {
+  const auto info = InspectGeneration(*reader.catalog, reader.At(version));
+  return info.ok() && info->complete;
+}
+
+TEST(Race, TwoNodesPublishTheirPartsOfOneVersion) {
+  Scenario scenario;
+  scenario.before = [](Actor& actor) { return actor.Take(1); };
+  scenario.first = [](Actor& actor) { return actor.PublishRank(2, 0); };
+  scenario.second = [](Actor& actor) {
+    KEDGE_RETURN_IF_ERROR(actor.PublishRank(2, 1));
+    return actor.Retain(1);
+  };
+  scenario.after = [](Actor& reader, const Status& first) {
+    EXPECT_TRUE(first.ok()) << first.ToString();
+    EXPECT_TRUE(IsComplete(reader, 2)) << "the last of the two sees it whole, whoever it is";
+  };
+  RunAll(scenario);
+}
+
+TEST(Race, ALatePublisherMeetsRetention) {
+  Scenario scenario;
+  scenario.before = [](Actor& actor) { return actor.PublishRank(1, 0); };
+  scenario.first = [](Actor& actor) { return actor.PublishRank(1, 1); };
+  scenario.second = [](Actor& actor) {
+    KEDGE_RETURN_IF_ERROR(actor.Take(2));
+    return actor.Retain(1);
+  };
+  scenario.after = [](Actor& reader, const Status&) { EXPECT_TRUE(IsComplete(reader, 2)); };
+  RunAll(scenario);
+}
+
+// An attempt that was taken over, and whose generation was collected as garbage, wakes up.
+TEST(Race, AZombieMeetsGarbageCollection) {
+  Scenario scenario;
+  scenario.first = [](Actor& actor) { return actor.Take(1); };
+  scenario.second = [](Actor& actor) {
+    const Generation newer = actor.At(2, 2);
+    KEDGE_RETURN_IF_ERROR(testing::TakeVersion(*actor.catalog, newer, kImages));
+    actor.ledger->Acknowledge(newer);
+    return actor.CollectAll();
+  };
+  scenario.after = [](Actor& reader, const Status& first) {
+    // Removed under its hands, or not: either way it knows.
+    EXPECT_EQ(IsComplete(reader, 1), first.ok()) << first.ToString();
+  };
+  RunAll(scenario);
+}
+
+TEST(Race, RetentionMeetsRetention) {
+  Scenario scenario;
+  scenario.before = [](Actor& actor) {
+    for (int64_t version = 1; version <= 3; ++version) KEDGE_RETURN_IF_ERROR(actor.Take(version));
+    return Status::Ok();
+  };
+  scenario.first = [](Actor& actor) { return actor.Retain(1); };
+  scenario.second = [](Actor& actor) {
+    KEDGE_RETURN_IF_ERROR(actor.Take(4));
+    return actor.Retain(1);
+  };
+  scenario.after = [](Actor& reader, const Status& first) {
+    EXPECT_TRUE(first.ok()) << first.ToString();
+    EXPECT_TRUE(IsComplete(reader, 4));
+  };
+  RunAll(scenario);
+}
+
+TEST(Race, RetentionMeetsAPin) {
+  Scenario scenario;
+  scenario.before = [](Actor& actor) {
+    for (int64_t version = 1; version <= 2; ++version) KEDGE_RETURN_IF_ERROR(actor.Take(version));
+    return Status::Ok();
+  };
+  scenario.first = [](Actor& actor) { return actor.Retain(1); };
+  scenario.second = [](Actor& actor) {
+    // Fails when it comes too late; when it says done, it holds.
+    if (actor.Pin(1).ok()) actor.ledger->Require(actor.At(1));
+    return Status::Ok();
+  };
+  RunAll(scenario);
+}
+
+TEST(Race, APinMeetsRetention) {
+  Scenario scenario;
+  scenario.before = [](Actor& actor) {
+    for (int64_t version = 1; version <= 2; ++version) KEDGE_RETURN_IF_ERROR(actor.Take(version));
+    return Status::Ok();
+  };
+  scenario.first = [](Actor& actor) { return actor.Pin(1); };
+  scenario.second = [](Actor& actor) { return actor.Retain(1); };
+  scenario.after = [](Actor& reader, const Status& first) {
+    EXPECT_EQ(first.ok(), IsComplete(reader, 1)) << first.ToString();
+  };
+  RunAll(scenario);
+}
+
+// Each would leave the version that the other removes.
+TEST(Race, RemovalMeetsRetention) {
+  Scenario scenario;
+  scenario.before = [](Actor& actor) {
+    for (int64_t version = 1; version <= 2; ++version) KEDGE_RETURN_IF_ERROR(actor.Take(version));
+    actor.ledger->AllowRemoval("grid", 0);  // either of them, but not both
+    return Status::Ok();
+  };
+  scenario.first = [](Actor& actor) { return RemoveVersion(*actor.catalog, actor.At(2), {}); };
+  scenario.second = [](Actor& actor) { return ApplyRetention(*actor.catalog, "job", "grid", {1, {}}, nullptr); };
+  scenario.after = [](Actor& reader, const Status&) {
+    EXPECT_TRUE(IsComplete(reader, 1) || IsComplete(reader, 2));
+  };
+  RunAll(scenario);
+}
+
+TEST(Race, RetentionMeetsAVersionOnTopOfAnOldOne) {
+  Scenario scenario;
+  scenario.before = [](Actor& actor) {
+    for (int64_t version = 1; version <= 2; ++version) KEDGE_RETURN_IF_ERROR(actor.Take(version));
+    return Status::Ok();
+  };
+  // Whoever builds on a version holds it (RetentionOptions::in_use) until its own part is published.
+  scenario.first = [](Actor& actor) {
+    KEDGE_RETURN_IF_ERROR(testing::TakeOnTop(*actor.catalog, actor.At(3), actor.At(2)));
+    actor.ledger->Acknowledge(actor.At(3));
+    return actor.Retain(1);
+  };
+  scenario.second = [](Actor& actor) {
+    actor.ledger->AllowRemoval("grid", 1);
+    return ApplyRetention(*actor.catalog, "job", "grid", {1, {actor.At(2)}}, nullptr);
+  };
+  scenario.after = [](Actor& reader, const Status& first) {
+    EXPECT_TRUE(first.ok()) << first.ToString();
+    EXPECT_TRUE(testing::CheckVersion(*reader.catalog, reader.At(3)).ok());
+  };
+  RunAll(scenario);
+}
+
+TEST(Race, OfTwoLaunchesOneGetsTheJob) {
+  Scenario scenario;
+  std::optional<uint32_t> second_attempt;
+  const auto acquire = [](Actor& actor) {
+    AttemptRequest request = RequestOfThisProcess("job", 60, 2);
+    request.host = actor.owner.node;
+    return AcquireAttempt(*actor.catalog, request);
+  };
+  scenario.first = [&](Actor& actor) { return acquire(actor).status(); };
+  scenario.second = [&](Actor& actor) {
+    const auto record = acquire(actor);
+    second_attempt.reset();
+    if (record.ok()) second_attempt = record->attempt;
+    return record.ok() || record.status().code() == Code::kBusy ? Status::Ok() : record.status();
+  };
+  scenario.after = [&](Actor&, const Status& first) {
+    EXPECT_NE(first.ok(), second_attempt.has_value()) << first.ToString();
+    EXPECT_TRUE(first.ok() || first.code() == Code::kBusy) << first.ToString();
+  };
+  RunAll(scenario);
+}
+
+TEST(Race, TwoMakeTheStore) {
+  // Open is part of the work here, so it is repeated inside.
+  std::optional<StoreId> first_id;
+  std::optional<StoreId> second_id;
+  for (uint64_t at = 0;; ++at) {
+    SCOPED_TRACE("switch before call " + std::to_string(at));
+    SimulatedFileSystem fs;
+    Ledger ledger;
+    bool switched = false;
+    uint64_t calls = 0;
+    InterposedFileSystem interposed(fs, [&](Call, const std::string&) {
+      if (!switched && calls++ == at) {
+        switched = true;
+        Actor second(fs, "node2", &ledger);
+        const Status opened = second.Open();
+        EXPECT_TRUE(opened.ok()) << opened.ToString();
+        second_id = second.catalog->id();
+      }
+      return Interposition::kPass;
+    });
+    Actor first(interposed, "node1", &ledger);
+    const Status opened = first.Open();
+    ASSERT_TRUE(opened.ok()) << opened.ToString();
+    first_id = first.catalog->id();
+    if (!switched) break;
+    ASSERT_EQ(first_id, second_id);
+    // And neither is taken back by a power loss: both have begun to write with it.
+    fs.Crash(at);
+    const auto store = MakePosixStore(fs, {.path = "/store"});
+    ASSERT_EQ(Catalog::Open(*store, {}).value().id(), *first_id);
+  }
+}
+
+}  // namespace
+}  // namespace kedge
