@@ -200,6 +200,16 @@ TEST_F(CatalogTest, PartsWithoutTheirObjectsDoNotMakeAVersion) {
   EXPECT_FALSE(Inspect(At(1)).complete);
 }
 
+TEST_F(CatalogTest, WhatWasRemovedDoesNotComeBackInPart) {
+  options_ = {.ranks = 1, .ranks_per_part = 1};
+  Take(At(1));
+  const PartRecord part = ReadParts(*catalog_, At(1), nullptr)->front();
+  ASSERT_TRUE(store_->RemoveFolder(layout::GenerationFolder(At(1)), layout::VersionKey(At(1)), {}).ok());
+  EXPECT_EQ(PublishPart(*catalog_, part).code(), Code::kNotFound);
+  EXPECT_EQ(FinishVersion(*catalog_, At(1)).status().code(), Code::kNotFound);
+  EXPECT_EQ(store_->List(layout::GenerationFolder(At(1))).status().code(), Code::kNotFound);
+}
+
 TEST_F(CatalogTest, DamagedVersionRecordsAreMadeAnewFromTheParts) {
   Take(At(1));
   const std::string key = layout::VersionKey(At(1));

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <future>
+#include <thread>
 
 #include "os/testing/interposed_file_system.h"
 #include "os/testing/simulated_file_system.h"
@@ -94,8 +96,8 @@ bool RunOnce(const Scenario& scenario, uint64_t at, Ending ending) {
   bool switched = false;
   uint64_t calls = 0;
   Status second_status;
-  const auto check = [&](const char* when) {
-    Actor reader(fs, "reader", &ledger);
+  const auto check = [&](os::FileSystem& seen, const char* when) {
+    Actor reader(seen, "reader", &ledger);
     const Status opened = reader.Open();
     EXPECT_TRUE(opened.ok()) << when << ": " << opened.ToString();
     const Status kept = ledger.Check(*reader.catalog);
@@ -106,7 +108,7 @@ bool RunOnce(const Scenario& scenario, uint64_t at, Ending ending) {
     if (switched) return ending == Ending::kGoesOn ? Interposition::kPass : Interposition::kDie;
     if (calls++ < at) return Interposition::kPass;
     switched = true;
-    check("before the second");
+    check(fs, "before the second");
     Actor second(fs, "node2", &ledger);
     second_status = second.Open();
     if (second_status.ok()) second_status = scenario.second(second);
@@ -120,10 +122,11 @@ bool RunOnce(const Scenario& scenario, uint64_t at, Ending ending) {
   first_status = scenario.first(first);
   if (!switched) return false;
   EXPECT_TRUE(second_status.ok()) << "the second: " << second_status.ToString();
-  check("at the end");
-  if (ending == Ending::kDiesWithThePower) {
-    fs.Crash(at);
-    check("after the power loss");
+  check(fs, "at the end");
+  for (uint64_t seed = 0; ending == Ending::kDiesWithThePower && seed < 4; ++seed) {
+    const std::unique_ptr<SimulatedFileSystem> crashed = fs.Clone();
+    crashed->Crash(MixSeed(at, seed));
+    check(*crashed, "after the power loss");
   }
   if (ending == Ending::kGoesOn) {
     Actor reader(fs, "reader", &ledger);
@@ -302,36 +305,136 @@ TEST(Race, OfTwoLaunchesOneGetsTheJob) {
   RunAll(scenario);
 }
 
+// A restart, or gc, finishes what it finds whole while the publisher is at it, and relies on what it sees.
+TEST(Race, AnotherFinishesTheVersion) {
+  Scenario scenario;
+  scenario.before = [](Actor& actor) { return PrepareGeneration(*actor.catalog, actor.At(1)); };
+  scenario.first = [](Actor& actor) { return actor.Take(1); };
+  scenario.second = [](Actor& actor) {
+    KEDGE_ASSIGN_OR_RETURN(const FinishOutcome outcome, FinishVersion(*actor.catalog, actor.At(1)));
+    if (outcome.complete) actor.ledger->Acknowledge(actor.At(1));
+    return Status::Ok();
+  };
+  scenario.after = [](Actor& reader, const Status& first) {
+    EXPECT_TRUE(first.ok()) << first.ToString();
+    EXPECT_TRUE(IsComplete(reader, 1));
+  };
+  RunAll(scenario);
+}
+
+// What is removed on the strength of a newer version stays replaced by it, though its publisher has not yet made it durable.
+TEST(Race, RetentionReliesOnANewerVersion) {
+  Scenario scenario;
+  scenario.before = [](Actor& actor) { return actor.Take(1); };
+  scenario.first = [](Actor& actor) { return actor.Take(2); };
+  scenario.second = [](Actor& actor) {
+    if (IsComplete(actor, 2)) actor.ledger->Acknowledge(actor.At(2));
+    return actor.Retain(1);
+  };
+  scenario.after = [](Actor& reader, const Status& first) {
+    EXPECT_TRUE(first.ok()) << first.ToString();
+    EXPECT_TRUE(IsComplete(reader, 2));
+  };
+  RunAll(scenario);
+}
+
+// A generation that is removed does not come back in part.
+TEST(Race, FinishingMeetsRemoval) {
+  Scenario scenario;
+  scenario.before = [](Actor& actor) {
+    KEDGE_RETURN_IF_ERROR(actor.Take(1));
+    actor.ledger->AllowRemoval("grid", 0);
+    KEDGE_RETURN_IF_ERROR(actor.Take(2));
+    return actor.store->Remove(layout::VersionKey(actor.At(1)));
+  };
+  scenario.first = [](Actor& actor) { return FinishVersion(*actor.catalog, actor.At(1)).status(); };
+  scenario.second = [](Actor& actor) {
+    const Status removed = RemoveVersion(*actor.catalog, actor.At(1), {});
+    return removed.code() == Code::kNotFound ? Status::Ok() : removed;
+  };
+  scenario.after = [](Actor& reader, const Status&) {
+    EXPECT_EQ(InspectGeneration(*reader.catalog, reader.At(1)).status().code(), Code::kNotFound);
+  };
+  RunAll(scenario);
+}
+
+// Three steps in turn: the pinner has looked, the remover marks and looks, the pinner pins, the remover removes. The pinner
+// must look once more.
+TEST(Race, APinBetweenTheLookAndTheRemoval) {
+  SimulatedFileSystem fs;
+  Ledger ledger;
+  Actor first(fs, "node1", &ledger);
+  ASSERT_TRUE(first.Open().ok());
+  for (int64_t version = 1; version <= 2; ++version) ASSERT_TRUE(first.Take(version).ok());
+  const std::string generation_path = "/store/" + layout::GenerationFolder(first.At(1));
+
+  std::promise<void> remover_is_at_removal;
+  std::promise<void> pinner_is_done;
+  InterposedFileSystem remover_fs(fs, [&](Call call, const std::string& path) {
+    if (call == Call::kRename && path == generation_path) {
+      remover_is_at_removal.set_value();
+      EXPECT_EQ(pinner_is_done.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+    }
+    return Interposition::kPass;
+  });
+  std::thread remover;
+  Status removed;
+  InterposedFileSystem pinner_fs(fs, [&](Call call, const std::string& path) {
+    if (call == Call::kOpen && path.starts_with(generation_path + "/pinned.") && !remover.joinable()) {
+      remover = std::thread([&] {
+        Actor actor(remover_fs, "node2", &ledger);
+        removed = actor.Open();
+        if (removed.ok()) removed = ApplyRetention(*actor.catalog, "job", "grid", {1, {}}, nullptr);
+      });
+      EXPECT_EQ(remover_is_at_removal.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+    }
+    return Interposition::kPass;
+  });
+  Actor pinner(pinner_fs, "node3", &ledger);
+  ASSERT_TRUE(pinner.Open().ok());
+  const Status pinned = pinner.Pin(1);
+  pinner_is_done.set_value();
+  ASSERT_TRUE(remover.joinable());
+  remover.join();
+  EXPECT_TRUE(removed.ok()) << removed.ToString();
+  EXPECT_EQ(pinned.code(), Code::kNotFound) << pinned.ToString();
+  EXPECT_FALSE(IsComplete(first, 1));
+}
+
+// Both end up with one identity, and a power loss does not take it away once one of them has begun to write with it.
 TEST(Race, TwoMakeTheStore) {
-  // Open is part of the work here, so it is repeated inside.
-  std::optional<StoreId> first_id;
-  std::optional<StoreId> second_id;
-  for (uint64_t at = 0;; ++at) {
-    SCOPED_TRACE("switch before call " + std::to_string(at));
-    SimulatedFileSystem fs;
-    Ledger ledger;
-    bool switched = false;
-    uint64_t calls = 0;
-    InterposedFileSystem interposed(fs, [&](Call, const std::string&) {
-      if (!switched && calls++ == at) {
-        switched = true;
-        Actor second(fs, "node2", &ledger);
-        const Status opened = second.Open();
-        EXPECT_TRUE(opened.ok()) << opened.ToString();
-        second_id = second.catalog->id();
+  for (const bool dies : {false, true}) {
+    for (uint64_t at = 0;; ++at) {
+      SCOPED_TRACE("switch before call " + std::to_string(at) + (dies ? ", the first dies" : ""));
+      SimulatedFileSystem fs;
+      Ledger ledger;
+      std::optional<StoreId> second_id;
+      uint64_t calls = 0;
+      InterposedFileSystem interposed(fs, [&](Call, const std::string&) {
+        if (calls++ == at) {
+          Actor second(fs, "node2", &ledger);
+          const Status opened = second.Open();
+          EXPECT_TRUE(opened.ok()) << opened.ToString();
+          if (opened.ok()) second_id = second.catalog->id();
+        }
+        return dies && second_id ? Interposition::kDie : Interposition::kPass;
+      });
+      Actor first(interposed, "node1", &ledger);
+      const Status opened = first.Open();
+      if (!second_id) break;
+      EXPECT_EQ(opened.ok(), !dies) << opened.ToString();
+      if (opened.ok()) {
+        ASSERT_EQ(first.catalog->id(), *second_id);
       }
-      return Interposition::kPass;
-    });
-    Actor first(interposed, "node1", &ledger);
-    const Status opened = first.Open();
-    ASSERT_TRUE(opened.ok()) << opened.ToString();
-    first_id = first.catalog->id();
-    if (!switched) break;
-    ASSERT_EQ(first_id, second_id);
-    // And neither is taken back by a power loss: both have begun to write with it.
-    fs.Crash(at);
-    const auto store = MakePosixStore(fs, {.path = "/store"});
-    ASSERT_EQ(Catalog::Open(*store, {}).value().id(), *first_id);
+      for (uint64_t seed = 0; seed < 10; ++seed) {
+        const std::unique_ptr<SimulatedFileSystem> crashed = fs.Clone();
+        crashed->Crash(seed);
+        const auto store = MakePosixStore(*crashed, {.path = "/store"});
+        const Result<Catalog> catalog = Catalog::Open(*store, {});
+        ASSERT_TRUE(catalog.ok()) << catalog.status().ToString();
+        ASSERT_EQ(catalog->id(), *second_id);
+      }
+    }
   }
 }
 

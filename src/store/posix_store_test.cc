@@ -1,0 +1,164 @@
+// What a PosixStore does beyond the conformance suite: errors of single calls, modes, and how many calls a publication costs.
+#include "store/posix_store.h"
+
+#include <gtest/gtest.h>
+
+#include "os/files.h"
+#include "os/testing/simulated_file_system.h"
+#include "os/testing/temporary_folder.h"
+
+namespace kedge {
+namespace {
+
+using os::testing::Call;
+using os::testing::CallsOf;
+using os::testing::FaultRule;
+using os::testing::SimulatedFileSystem;
+
+const TemporaryOwner kOwner{"node1", 1, "agent"};
+
+class PosixStoreTest : public ::testing::Test {
+ protected:
+  PosixStoreTest() : store_(MakePosixStore(fs_, {.path = "/store"})) {}
+
+  void Fail(Call call, int errno_value, const std::string& path = {}) {
+    FaultRule rule;
+    rule.calls = CallsOf(call);
+    rule.path_contains = path;
+    rule.errno_value = errno_value;
+    fs_.faults().Add(rule);
+  }
+  std::unique_ptr<ObjectWriter> Begin(const std::string& key) {
+    auto writer = store_->CreateObject(key, kOwner, 0);
+    EXPECT_TRUE(writer.ok()) << writer.status().ToString();
+    return std::move(*writer);
+  }
+  void ExpectNothingThere(const std::string& key) {
+    EXPECT_EQ(store_->OpenObject(key).status().code(), Code::kNotFound);
+    EXPECT_TRUE(store_->ListTemporaries("", kOwner).value().empty());
+  }
+
+  SimulatedFileSystem fs_;
+  std::unique_ptr<Store> store_;
+};
+
+TEST_F(PosixStoreTest, AFailedWriteIsRememberedByCommit) {
+  const auto writer = Begin("f/object");
+  Fail(Call::kPwrite, ENOSPC);
+  const Status written = writer->WriteAt(0, AsBytes("abc"));
+  EXPECT_EQ(written.code(), Code::kNoSpace);
+  EXPECT_EQ(written.errno_value(), ENOSPC);
+  EXPECT_NE(written.message().find("/store/f/object."), std::string::npos) << written.message();
+  EXPECT_TRUE(writer->WriteAt(3, AsBytes("def")).ok());
+  EXPECT_EQ(writer->Commit().errno_value(), ENOSPC);
+  ExpectNothingThere("f/object");
+}
+
+TEST_F(PosixStoreTest, AFailedWriteBackIsRememberedByCommit) {
+  const auto writer = Begin("f/object");
+  ASSERT_TRUE(writer->WriteAt(0, AsBytes("abc")).ok());
+  Fail(Call::kSyncFileRange, EIO);
+  EXPECT_EQ(writer->FlushHint(0, 3, true).errno_value(), EIO);
+  EXPECT_EQ(writer->Commit().errno_value(), EIO);
+  ExpectNothingThere("f/object");
+}
+
+TEST_F(PosixStoreTest, AHintThatTheFileSystemDoesNotKnowIsNoError) {
+  const auto writer = Begin("f/object");
+  ASSERT_TRUE(writer->WriteAt(0, AsBytes("abc")).ok());
+  Fail(Call::kSyncFileRange, EINVAL);
+  EXPECT_TRUE(writer->FlushHint(0, 3, true).ok());
+  EXPECT_TRUE(writer->Commit().ok());
+}
+
+TEST_F(PosixStoreTest, FailedSyncsAndClosesGiveTheObjectUp) {
+  for (const Call call : {Call::kFsync, Call::kClose, Call::kRename}) {
+    const auto writer = Begin("f/object");
+    ASSERT_TRUE(writer->WriteAt(0, AsBytes("abc")).ok());
+    Fail(call, EDQUOT, "object");
+    const Status status = writer->Commit();
+    EXPECT_EQ(status.code(), Code::kNoSpace) << status.ToString();
+    EXPECT_EQ(status.errno_value(), EDQUOT);
+    ExpectNothingThere("f/object");
+    fs_.faults().Clear();
+    EXPECT_FALSE(writer->Commit().ok()) << "nothing is retried";
+    ExpectNothingThere("f/object");
+  }
+}
+
+TEST_F(PosixStoreTest, AFailedSyncOfTheFolderTakesTheObjectBack) {
+  const auto writer = Begin("f/object");
+  ASSERT_TRUE(writer->WriteAt(0, AsBytes("abc")).ok());
+  FaultRule rule;
+  rule.calls = CallsOf(Call::kFsync);
+  rule.skip = 1;
+  rule.errno_value = EIO;
+  fs_.faults().Add(rule);
+  EXPECT_EQ(writer->Commit().errno_value(), EIO);
+  ExpectNothingThere("f/object");
+}
+
+TEST_F(PosixStoreTest, AContributorReportsWhatItsSyncSays) {
+  const auto writer = Begin("f/object");
+  for (const Call call : {Call::kPwrite, Call::kFsync, Call::kClose}) {
+    const auto contributor = store_->JoinObject(writer->handle()).value();
+    Fail(call, EIO);
+    const Status written = contributor->WriteAt(0, AsBytes("abc"));
+    EXPECT_EQ(written.ok(), call != Call::kPwrite);
+    EXPECT_EQ(contributor->Finish().errno_value(), EIO) << CallName(call);
+    fs_.faults().Clear();
+  }
+}
+
+TEST_F(PosixStoreTest, PublishingTogetherSyncsEachFolderOnce) {
+  constexpr size_t kObjects = 8;
+  std::vector<std::unique_ptr<ObjectWriter>> writers;
+  std::vector<ObjectWriter*> pointers;
+  for (size_t i = 0; i < kObjects; ++i) {
+    writers.push_back(Begin("f/data/r" + std::to_string(i)));
+    pointers.push_back(writers.back().get());
+    ASSERT_TRUE(writers.back()->WriteAt(0, AsBytes("abc")).ok());
+  }
+  const uint64_t before = fs_.faults().calls(Call::kFsync);
+  for (const Status& status : store_->Publish(pointers)) EXPECT_TRUE(status.ok());
+  EXPECT_EQ(fs_.faults().calls(Call::kFsync) - before, kObjects + 1);
+}
+
+TEST_F(PosixStoreTest, FoldersAreSyncedOnceByEachProcess) {
+  ASSERT_TRUE(store_->PutIfAbsent("f/g/one", {}, kOwner, Folders::kCreate).ok());
+  const uint64_t before = fs_.faults().calls(Call::kFsync);
+  ASSERT_TRUE(store_->PutIfAbsent("f/g/two", {}, kOwner, Folders::kCreate).ok());
+  EXPECT_EQ(fs_.faults().calls(Call::kFsync) - before, 2u) << "the record and its folder";
+  const auto other = MakePosixStore(fs_, {.path = "/store"});
+  ASSERT_TRUE(other->PutIfAbsent("f/g/three", {}, kOwner, Folders::kMustExist).ok());
+  EXPECT_EQ(fs_.faults().calls(Call::kFsync) - before, 2u + 2u + 3u) << "and the store, f and g into their parents";
+}
+
+TEST_F(PosixStoreTest, ListsOfTemporariesPassOverForeignNames) {
+  ASSERT_TRUE(store_->MakeFolder("f").ok());
+  for (const char* name : {"/store/f/x.notatag.0123456789abcdef.tmp", "/store/f/x.tmp", "/store/f/x.a-b-c.zz.tmp"}) {
+    ASSERT_TRUE(os::WriteFileDurably(fs_, name, "x", "tag").ok());
+  }
+  EXPECT_TRUE(store_->ListTemporaries("", kOwner).value().empty());
+}
+
+TEST(PosixStoreModes, ArePrivateUnlessAskedOtherwise) {
+  const os::testing::TemporaryFolder folder;
+  os::FileSystem& fs = os::SystemFileSystem();
+  const auto modes = [&](const std::string& name, uint32_t file_mode, uint32_t folder_mode) {
+    const std::string path = folder / name;
+    const auto store = MakePosixStore(fs, {.path = path, .file_mode = file_mode, .folder_mode = folder_mode});
+    auto writer = store->CreateObject("f/object", kOwner, 0).value();
+    EXPECT_TRUE(writer->Commit().ok());
+    EXPECT_TRUE(store->PutIfAbsent("f/record", {}, kOwner, Folders::kCreate).ok());
+    EXPECT_TRUE(store->Replace("f/other", {}, kOwner, Folders::kCreate).ok());
+    std::vector<uint32_t> found;
+    for (const char* key : {"", "/f", "/f/object", "/f/record", "/f/other"}) found.push_back(fs.Stat(path + key)->mode);
+    return found;
+  };
+  EXPECT_EQ(modes("private", 0600, 0700), (std::vector<uint32_t>{0700, 0700, 0600, 0600, 0600}));
+  EXPECT_EQ(modes("group", 0660, 0770), (std::vector<uint32_t>{0770, 0770, 0660, 0660, 0660})) << "whatever the umask";
+}
+
+}  // namespace
+}  // namespace kedge
