@@ -102,8 +102,8 @@ Result<Record> OpenRecord(ByteSpan bytes, RecordKind kind) {
 
 Status CheckStoreId(const StoreId& found, const StoreId& expected, const char* what) {
   if (found == expected) return Status::Ok();
-  return Status(Code::kMismatch, std::string(what) + ": belongs to store " + found.ToHex() + ", not to this one, " +
-                                     expected.ToHex());
+  return Status(Code::kMismatch,
+                std::string(what) + ": belongs to store " + found.ToHex() + ", not to this one, " + expected.ToHex());
 }
 
 }  // namespace kedge

@@ -68,13 +68,13 @@ struct Record {
   ByteSpan payload;  // into the bytes that were opened
 };
 
-// How many bytes the record that begins with `prefix` (at least kEnvelopeHeaderBytes of it) has, for a reader that does not
-// know yet. Only magic and bounds are checked. kCorrupt: no record begins here.
+// How many bytes the record that begins with `prefix` (at least kEnvelopeHeaderBytes of it) has, for a reader that does
+// not know yet. Only magic and bounds are checked. kCorrupt: no record begins here.
 Result<uint64_t> RecordBytes(ByteSpan prefix);
 
 // Checks magic, length, checksum, kind and format version of the record that `bytes` are, whole and nothing else.
-// kCorrupt: not a record, truncated, longer than announced, failed checksum, another kind. kUnsupported: intact, but of a
-// newer format version. The message says what was found, not where: the caller adds the path.
+// kCorrupt: not a record, truncated, longer than announced, failed checksum, another kind. kUnsupported: intact, but of
+// a newer format version. The message says what was found, not where: the caller adds the path.
 Result<Record> OpenRecord(ByteSpan bytes, RecordKind kind);
 
 // kMismatch when `found` is not `expected`: the record is another store's. `what` names the record.

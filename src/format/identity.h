@@ -26,8 +26,8 @@ inline constexpr uint32_t kRanksMax = 1u << 24;
 // Ordered by store, job, name, version, attempt, take: for one (store, job, name), newer compares greater.
 struct Generation {
   StoreId store_id;
-  std::string job;   // 1 to kNameBytesMax bytes, any but NUL
-  std::string name;  // the same
+  std::string job;       // 1 to kNameBytesMax bytes, any but NUL
+  std::string name;      // the same
   int64_t version = 0;   // >= 0
   uint32_t attempt = 0;  // >= 1
   uint32_t take = 0;     // >= 1

@@ -1,9 +1,9 @@
 // The image record: what one rank's image holds and where its bytes lie.
 //
-// An image is regions, cut into extents, which lie in chunks, which lie in objects. The record is a chunk of its own, after
-// the others, so that an image carries its description to every level. Extents are kept in order: those of region 0 first,
-// from its first byte to its last without a gap, then those of region 1, ... So the encoding needs no region index and no
-// region offset, and a record that decodes covers every byte of every region exactly once.
+// An image is regions, cut into extents, which lie in chunks, which lie in objects. The record is a chunk of its own,
+// after the others, so that an image carries its description to every level. Extents are kept in order: those of region
+// 0 first, from its first byte to its last without a gap, then those of region 1, ... So the encoding needs no region
+// index and no region offset, and a record that decodes covers every byte of every region exactly once.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace kedge {
 
-inline constexpr size_t kDimensionsMax = 15;  // what Fortran allows
+inline constexpr size_t kDimensionsMax = 15;         // what Fortran allows
 inline constexpr size_t kRegionNameBytesMax = 4096;  // room for a file's path
 inline constexpr size_t kObjectKeyBytesMax = 1024;
 inline constexpr size_t kAnnotationKeyBytesMax = 1023;
@@ -25,10 +25,20 @@ inline constexpr size_t kAnnotationKeyBytesMax = 1023;
 // The numbers of kedge_type in kedge.h, and part of the format.
 enum class ElementType : uint8_t {
   kBytes = 0,
-  kInt8 = 1, kInt16 = 2, kInt32 = 3, kInt64 = 4,
-  kUint8 = 5, kUint16 = 6, kUint32 = 7, kUint64 = 8,
-  kFloat16 = 9, kBfloat16 = 10, kFloat32 = 11, kFloat64 = 12,
-  kComplex64 = 13, kComplex128 = 14,
+  kInt8 = 1,
+  kInt16 = 2,
+  kInt32 = 3,
+  kInt64 = 4,
+  kUint8 = 5,
+  kUint16 = 6,
+  kUint32 = 7,
+  kUint64 = 8,
+  kFloat16 = 9,
+  kBfloat16 = 10,
+  kFloat32 = 11,
+  kFloat64 = 12,
+  kComplex64 = 13,
+  kComplex128 = 14,
   kBool = 15,
 };
 inline constexpr uint8_t kElementTypeMax = 15;
@@ -113,8 +123,9 @@ struct ImageRecord {
 Status ValidateRegion(const Region& region);
 
 // Appends the record to `out`. Allocates nothing when `out` has the capacity; about 0.2 microseconds for a few regions.
-// On the blocked path: keep one ImageRecord and one Buffer, and change what changes. kInternal, with `out` as it was: the
-// record breaks an invariant given above (extents out of order or outside their chunk, ...), a mistake of the caller.
+// On the blocked path: keep one ImageRecord and one Buffer, and change what changes. kInternal, with `out` as it was:
+// the record breaks an invariant given above (extents out of order or outside their chunk, ...), a mistake of the
+// caller.
 Status EncodeImageRecord(const ImageRecord& image, Buffer* out);
 
 // `record` is the whole record and nothing else. Every invariant given above holds for what is returned.

@@ -1,8 +1,8 @@
 // Records that lie on a node: where the chunks of an image are kept there.
 //
-// The placement table follows the image record in its slot and is written by the client; the local record is the agent's,
-// made from it, and says that the image is whole on this node (level LOCAL). Both say place by tier key and slot, with the
-// slot's generation counter, so that a slot that has been given to another chunk since is told apart.
+// The placement table follows the image record in its slot and is written by the client; the local record is the
+// agent's, made from it, and says that the image is whole on this node (level LOCAL). Both say place by tier key and
+// slot, with the slot's generation counter, so that a slot that has been given to another chunk since is told apart.
 #pragma once
 
 #include <cstdint>

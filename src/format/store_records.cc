@@ -11,7 +11,9 @@ constexpr size_t kImageEntryBytesMin = 9;
 constexpr size_t kPartEntryBytesMin = 10;
 constexpr size_t kRankRunBytesMin = 3;
 
-std::string DecodeText(Decoder& decoder, size_t bytes_max) { return std::string(decoder.String(bytes_max)); }
+std::string DecodeText(Decoder& decoder, size_t bytes_max) {
+  return std::string(decoder.String(bytes_max));
+}
 
 uint32_t DecodeRanks(Decoder& decoder) {
   const uint64_t ranks = decoder.VarintAtMost(kRanksMax);
@@ -243,13 +245,17 @@ Result<AttemptRecord> DecodeAttemptRecord(ByteSpan bytes) {
       });
 }
 
-void Encode(const AttemptEndRecord& end, Buffer* out) { EncodeAttemptMark(RecordKind::kAttemptEnd, end, out); }
+void Encode(const AttemptEndRecord& end, Buffer* out) {
+  EncodeAttemptMark(RecordKind::kAttemptEnd, end, out);
+}
 
 Result<AttemptEndRecord> DecodeAttemptEndRecord(ByteSpan bytes) {
   return Decode<AttemptEndRecord>(bytes, RecordKind::kAttemptEnd, DecodeAttemptMark<AttemptEndRecord>);
 }
 
-void Encode(const AttemptDrainRecord& drain, Buffer* out) { EncodeAttemptMark(RecordKind::kAttemptDrain, drain, out); }
+void Encode(const AttemptDrainRecord& drain, Buffer* out) {
+  EncodeAttemptMark(RecordKind::kAttemptDrain, drain, out);
+}
 
 Result<AttemptDrainRecord> DecodeAttemptDrainRecord(ByteSpan bytes) {
   return Decode<AttemptDrainRecord>(bytes, RecordKind::kAttemptDrain, DecodeAttemptMark<AttemptDrainRecord>);
@@ -313,29 +319,33 @@ void Encode(const VersionRecord& version, Buffer* out) {
 }
 
 Result<VersionRecord> DecodeVersionRecord(ByteSpan bytes) {
-  return Decode<VersionRecord>(
-      bytes, RecordKind::kVersion, [](Decoder& decoder, const StoreId& id, VersionRecord* version) {
-        DecodeFields(decoder, id, &version->generation);
-        version->ranks = DecodeRanks(decoder);
-        const size_t parts = decoder.Count(kPartEntryBytesMin);
-        version->parts.reserve(parts);
-        for (size_t i = 0; i < parts && decoder.ok(); ++i) {
-          version->parts.push_back(DecodePartEntry(decoder, version->ranks));
-        }
-        CheckRanks(decoder, *version);
-        version->image_bytes = decoder.Varint();
-        version->wall_time_ns = decoder.I64();
-        version->references = DecodeReferences(decoder);
-      });
+  return Decode<VersionRecord>(bytes, RecordKind::kVersion,
+                               [](Decoder& decoder, const StoreId& id, VersionRecord* version) {
+                                 DecodeFields(decoder, id, &version->generation);
+                                 version->ranks = DecodeRanks(decoder);
+                                 const size_t parts = decoder.Count(kPartEntryBytesMin);
+                                 version->parts.reserve(parts);
+                                 for (size_t i = 0; i < parts && decoder.ok(); ++i) {
+                                   version->parts.push_back(DecodePartEntry(decoder, version->ranks));
+                                 }
+                                 CheckRanks(decoder, *version);
+                                 version->image_bytes = decoder.Varint();
+                                 version->wall_time_ns = decoder.I64();
+                                 version->references = DecodeReferences(decoder);
+                               });
 }
 
-void Encode(const PinRecord& pin, Buffer* out) { EncodeGenerationMark(RecordKind::kPin, pin, out); }
+void Encode(const PinRecord& pin, Buffer* out) {
+  EncodeGenerationMark(RecordKind::kPin, pin, out);
+}
 
 Result<PinRecord> DecodePinRecord(ByteSpan bytes) {
   return Decode<PinRecord>(bytes, RecordKind::kPin, DecodeGenerationMark<PinRecord>);
 }
 
-void Encode(const RemovedRecord& removed, Buffer* out) { EncodeGenerationMark(RecordKind::kRemoved, removed, out); }
+void Encode(const RemovedRecord& removed, Buffer* out) {
+  EncodeGenerationMark(RecordKind::kRemoved, removed, out);
+}
 
 Result<RemovedRecord> DecodeRemovedRecord(ByteSpan bytes) {
   return Decode<RemovedRecord>(bytes, RecordKind::kRemoved, DecodeGenerationMark<RemovedRecord>);

@@ -1,6 +1,6 @@
-// Records that lie in a store and carry its commit rule (docs/format.md; src/store/catalog.h says when each is written).
-// All are small; encoders append to `out` and cannot fail on a valid record, whose bounds stand with the fields. Decoders
-// take a whole record and nothing else.
+// Records that lie in a store and carry its commit rule (docs/format.md; src/store/catalog.h says when each is
+// written). All are small; encoders append to `out` and cannot fail on a valid record, whose bounds stand with the
+// fields. Decoders take a whole record and nothing else.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,8 @@ struct AttemptEndRecord {
   friend bool operator==(const AttemptEndRecord&, const AttemptEndRecord&) = default;
 };
 
-// "ATTEMPT.draining": agents still carry images of this attempt to the store; its modification time is their sign of life.
+// "ATTEMPT.draining": agents still carry images of this attempt to the store; its modification time is their sign of
+// life.
 struct AttemptDrainRecord {
   StoreId store_id;
   std::string job;
@@ -109,7 +110,7 @@ bool Contains(const std::vector<RankRun>& runs, uint32_t rank);
 
 // A part that the version is made of, so that a reader of one rank reads one part record.
 struct PartEntry {
-  uint32_t first_rank = 0;     // of the part record, and the number of its images: its key
+  uint32_t first_rank = 0;  // of the part record, and the number of its images: its key
   uint32_t images = 0;
   uint32_t record_crc32c = 0;  // of the whole part record
   std::vector<RankRun> ranks;  // whose images are taken from it
@@ -134,7 +135,8 @@ struct PinRecord {
   friend bool operator==(const PinRecord&, const PinRecord&) = default;
 };
 
-// "removed": the generation is no version any more and never will be again; its objects stay while others refer to them.
+// "removed": the generation is no version any more and never will be again; its objects stay while others refer to
+// them.
 struct RemovedRecord {
   Generation generation;
   int64_t wall_time_ns = 0;

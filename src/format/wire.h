@@ -3,8 +3,8 @@
 // Integers are little endian; a varint is LEB128 (7 bits a byte, low bits first, at most 10 bytes, shortest form only);
 // a signed varint is zigzag of it; a string is a varint length and that many bytes. An Encoder appends to a caller's
 // buffer. A Decoder trusts nothing: it never reads outside its bytes, and a count is checked against what the remaining
-// bytes could hold before anything is allocated. Its error is sticky: after the first failure every read returns zero or
-// empty, so that a decoder is written straight down and asks once, at the end.
+// bytes could hold before anything is allocated. Its error is sticky: after the first failure every read returns zero
+// or empty, so that a decoder is written straight down and asks once, at the end.
 #pragma once
 
 #include <bit>
@@ -25,7 +25,9 @@ static_assert(std::endian::native == std::endian::little, "big-endian machines n
 using Buffer = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
-inline ByteSpan AsBytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+inline ByteSpan AsBytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 inline std::string_view AsText(ByteSpan bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -52,9 +54,7 @@ class Encoder {
     at[bytes++] = static_cast<std::byte>(value);
     used_ += bytes;
   }
-  void SignedVarint(int64_t value) {
-    Varint((static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63));
-  }
+  void SignedVarint(int64_t value) { Varint((static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63)); }
   void Raw(ByteSpan bytes) {
     if (bytes.empty()) return;
     std::memcpy(Reserve(bytes.size()), bytes.data(), bytes.size());
@@ -124,8 +124,8 @@ class Decoder {
   }
   // A view into the decoded bytes.
   std::string_view String(size_t bytes_max) { return AsText(Raw(VarintAtMost(bytes_max))); }
-  // The number of elements that follow, each of at least `element_bytes_min` (> 0) bytes: fails when they cannot be there,
-  // so that a caller may reserve for the returned number.
+  // The number of elements that follow, each of at least `element_bytes_min` (> 0) bytes: fails when they cannot be
+  // there, so that a caller may reserve for the returned number.
   size_t Count(size_t element_bytes_min) {
     const uint64_t count = Varint();
     if (count > remaining() / element_bytes_min) return Fail("more elements announced than bytes are left"), 0;

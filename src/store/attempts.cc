@@ -55,8 +55,8 @@ Status Judge(const Catalog& catalog, const AttemptRequest& self, AttemptState* s
   const AttemptRecord& holder = state->record;
   const Result<AttemptEndRecord> end =
       ReadOwnRecord(catalog, layout::AttemptEndKey(holder.job, holder.attempt), &DecodeAttemptEndRecord);
-  KEDGE_ASSIGN_OR_RETURN(state->age_seconds, catalog.store().AgeSeconds(layout::AttemptKey(holder.job, holder.attempt),
-                                                                        catalog.owner()));
+  KEDGE_ASSIGN_OR_RETURN(state->age_seconds,
+                         catalog.store().AgeSeconds(layout::AttemptKey(holder.job, holder.attempt), catalog.owner()));
   if (end.ok()) {
     state->why = "ended";
   } else if (end.status().code() != Code::kNotFound && end.status().code() != Code::kCorrupt) {
@@ -141,16 +141,9 @@ Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptReques
     if (std::max(recorded, used) == UINT32_MAX) {
       return Status(Code::kUnsupported, "job '" + request.job + "' has used up its attempt numbers");
     }
-    const AttemptRecord record{catalog.id(),
-                               request.job,
-                               std::max(recorded, used) + 1,
-                               request.host,
-                               request.boot_id,
-                               request.pid,
-                               request.process_start_time,
-                               request.lease_seconds,
-                               WallTimeNs(),
-                               request.ranks};
+    const AttemptRecord record{catalog.id(),    request.job,  std::max(recorded, used) + 1, request.host,
+                               request.boot_id, request.pid,  request.process_start_time,   request.lease_seconds,
+                               WallTimeNs(),    request.ranks};
     const Status made = catalog.store().PutIfAbsent(layout::AttemptKey(request.job, record.attempt), Encoded(record),
                                                     catalog.owner(), Folders::kCreate);
     if (made.ok()) return record;
@@ -162,8 +155,9 @@ Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptReques
 Status RenewAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt) {
   KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, job));
   if (newest > attempt) {
-    return Status(Code::kBusy, fmt::format("job '{}': attempt {} has taken over from attempt {}, whose lease had run out",
-                                           job, newest, attempt));
+    return Status(Code::kBusy,
+                  fmt::format("job '{}': attempt {} has taken over from attempt {}, whose lease had run out", job,
+                              newest, attempt));
   }
   return catalog.store().Touch(layout::AttemptKey(job, attempt), catalog.owner());
 }
@@ -180,16 +174,14 @@ Status MarkDraining(const Catalog& catalog, const std::string& job, uint32_t att
   const Status touched = catalog.store().Touch(key, catalog.owner());
   if (touched.code() != Code::kNotFound) return touched;
   const AttemptDrainRecord record{catalog.id(), job, attempt, WallTimeNs()};
-  const Status made =
-      catalog.store().PutIfAbsent(key, Encoded(record), catalog.owner(), Folders::kMustExist);
+  const Status made = catalog.store().PutIfAbsent(key, Encoded(record), catalog.owner(), Folders::kMustExist);
   return made.code() == Code::kAlreadyExists ? Status::Ok() : made;
 }
 
 Result<double> SilentSeconds(const Catalog& catalog, const std::string& job, uint32_t attempt) {
   KEDGE_ASSIGN_OR_RETURN(const double lease_age,
                          catalog.store().AgeSeconds(layout::AttemptKey(job, attempt), catalog.owner()));
-  const Result<double> drain_age =
-      catalog.store().AgeSeconds(layout::AttemptDrainKey(job, attempt), catalog.owner());
+  const Result<double> drain_age = catalog.store().AgeSeconds(layout::AttemptDrainKey(job, attempt), catalog.owner());
   if (drain_age.ok()) return std::min(lease_age, *drain_age);
   if (drain_age.status().code() != Code::kNotFound) return drain_age.status();
   return lease_age;

@@ -1,6 +1,6 @@
-// Attempts: who holds a job. One launch of a job is one attempt; attempt numbers only grow. A new launch takes over when the
-// holder's attempt has ended, when its process is gone (same host: by pid and start time, or by the boot id), or when its
-// lease has run out by the store's clock; until then it is refused with the holder's name.
+// Attempts: who holds a job. One launch of a job is one attempt; attempt numbers only grow. A new launch takes over
+// when the holder's attempt has ended, when its process is gone (same host: by pid and start time, or by the boot id),
+// or when its lease has run out by the store's clock; until then it is refused with the holder's name.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ Status RenewAttempt(const Catalog& catalog, const std::string& job, uint32_t att
 // The attempt finished in good order: its lease is free at once. Ok when it had ended already.
 Status EndAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt);
 
-// For an agent that still has images of the attempt to carry to the store: a sign of life for gc (garbage.h), to be given
-// every quarter of the lease until nothing is left. It holds up nobody who wants to take over the job.
+// For an agent that still has images of the attempt to carry to the store: a sign of life for gc (garbage.h), to be
+// given every quarter of the lease until nothing is left. It holds up nobody who wants to take over the job.
 Status MarkDraining(const Catalog& catalog, const std::string& job, uint32_t attempt);
 
 struct AttemptState {

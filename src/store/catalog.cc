@@ -18,7 +18,9 @@ struct Catalog::Memo {
 
 namespace {
 
-std::string ThisHost() { return os::HostName().substr(0, kHostBytesMax); }
+std::string ThisHost() {
+  return os::HostName().substr(0, kHostBytesMax);
+}
 
 // Reads the record in each folder of `folder`; those whose record is not right go to `skipped`.
 template <typename T, typename Key, typename Name>
@@ -34,8 +36,8 @@ Result<std::vector<std::string>> RealNames(const Catalog& catalog, const std::st
     const Result<T> record = ReadOwnRecord(catalog, key_of(entry.name), decode);
     Status status = record.status();
     if (record.ok() && EncodeName(name_of(*record)) != entry.name) {
-      status = Status(Code::kMismatch, PathInStore(catalog.store(), key_of(entry.name)) + ": says another name, " +
-                                           name_of(*record));
+      status = Status(Code::kMismatch,
+                      PathInStore(catalog.store(), key_of(entry.name)) + ": says another name, " + name_of(*record));
     }
     if (status.ok()) {
       names.push_back(name_of(*record));
@@ -54,7 +56,9 @@ Result<std::vector<std::string>> RealNames(const Catalog& catalog, const std::st
 Catalog::Catalog(Store& store, const StoreId& id, TemporaryOwner owner, std::shared_ptr<Memo> memo)
     : store_(&store), id_(id), owner_(std::move(owner)), memo_(std::move(memo)) {}
 
-Catalog Catalog::WithOwner(const TemporaryOwner& owner) const { return {*store_, id_, owner, memo_}; }
+Catalog Catalog::WithOwner(const TemporaryOwner& owner) const {
+  return {*store_, id_, owner, memo_};
+}
 
 Result<Catalog> Catalog::Open(Store& store, const TemporaryOwner& owner) {
   const Result<StoreRecord> record = ReadRecord(store, layout::kStoreKey, &DecodeStoreRecord);
@@ -124,24 +128,27 @@ Status Catalog::EnsureName(const std::string& job, const std::string& name) cons
   return EnsureRecord(key, Encoded(NameRecord{id_, job, name, WallTimeNs()}), [&]() {
     const Result<NameRecord> record = ReadOwnRecord(*this, key, &DecodeNameRecord);
     if (!record.ok() || (record->job == job && record->name == name)) return record.status();
-    return Status(Code::kMismatch, PathInStore(*store_, key) + " belongs to checkpoint '" + record->name + "' of job '" +
-                                       record->job + "', not '" + name + "' of '" + job +
+    return Status(Code::kMismatch, PathInStore(*store_, key) + " belongs to checkpoint '" + record->name +
+                                       "' of job '" + record->job + "', not '" + name + "' of '" + job +
                                        "': choose another checkpoint name");
   });
 }
 
 Result<std::vector<std::string>> Catalog::Jobs(std::vector<std::string>* skipped) const {
-  const auto key_of = [](const std::string& folder) { return std::string(layout::kJobsFolder) + '/' + folder + "/job"; };
-  return RealNames(*this, layout::kJobsFolder, &DecodeJobRecord, key_of,
-                   [](const JobRecord& record) { return record.job; }, skipped);
+  const auto key_of = [](const std::string& folder) {
+    return std::string(layout::kJobsFolder) + '/' + folder + "/job";
+  };
+  return RealNames(
+      *this, layout::kJobsFolder, &DecodeJobRecord, key_of, [](const JobRecord& record) { return record.job; },
+      skipped);
 }
 
 Result<std::vector<std::string>> Catalog::Names(const std::string& job, std::vector<std::string>* skipped) const {
   KEDGE_RETURN_IF_ERROR(ValidateName(job, "job name"));
   const std::string folder = layout::NamesFolder(job);
   const auto key_of = [&folder](const std::string& component) { return folder + '/' + component + "/name"; };
-  return RealNames(*this, folder, &DecodeNameRecord, key_of, [](const NameRecord& record) { return record.name; },
-                   skipped);
+  return RealNames(
+      *this, folder, &DecodeNameRecord, key_of, [](const NameRecord& record) { return record.name; }, skipped);
 }
 
 }  // namespace kedge

@@ -1,10 +1,10 @@
-// The catalog: the commit rule on top of any store (docs/architecture.md, "Store"). This header holds what the rest of it
-// shares; attempts.h, publish.h, versions.h, retention.h, garbage.h, verify.h and copy.h hold the operations, one concern
-// each. What is true is in the store alone, and any number of processes may run any of them at a time.
+// The catalog: the commit rule on top of any store (docs/architecture.md, "Store"). This header holds what the rest of
+// it shares; attempts.h, publish.h, versions.h, retention.h, garbage.h, verify.h and copy.h hold the operations, one
+// concern each. What is true is in the store alone, and any number of processes may run any of them at a time.
 //
-// A Catalog says which store, that store's identity, and in whose name temporaries are written. It is a small value, to be
-// copied; the store must outlive it. Thread safe. Readers refuse, with the reason, what is truncated, damaged, foreign
-// (another store's id) or from a newer format; they never take it for something else.
+// A Catalog says which store, that store's identity, and in whose name temporaries are written. It is a small value, to
+// be copied; the store must outlive it. Thread safe. Readers refuse, with the reason, what is truncated, damaged,
+// foreign (another store's id) or from a newer format; they never take it for something else.
 #pragma once
 
 #include <memory>
@@ -34,14 +34,14 @@ class Catalog {
   const StoreId& id() const { return id_; }
   const TemporaryOwner& owner() const { return owner_; }
 
-  // Makes the job's (name's) folder and record, durably, or checks that the record there is of this job (name) and store:
-  // kMismatch otherwise, which only a collision of hashes or a store put together by hand can bring about. Costs nothing
-  // when this process has done it before.
+  // Makes the job's (name's) folder and record, durably, or checks that the record there is of this job (name) and
+  // store: kMismatch otherwise, which only a collision of hashes or a store put together by hand can bring about. Costs
+  // nothing when this process has done it before.
   Status EnsureJob(const std::string& job) const;
   Status EnsureName(const std::string& job, const std::string& name) const;
 
-  // Real names, sorted. Folders whose record cannot be read, or is another store's, are passed over; `skipped`, when not
-  // null, gets one sentence for each.
+  // Real names, sorted. Folders whose record cannot be read, or is another store's, are passed over; `skipped`, when
+  // not null, gets one sentence for each.
   Result<std::vector<std::string>> Jobs(std::vector<std::string>* skipped) const;
   Result<std::vector<std::string>> Names(const std::string& job, std::vector<std::string>* skipped) const;
 

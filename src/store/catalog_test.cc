@@ -1,5 +1,5 @@
-// The catalog's rules one by one, on a simulated file system: identity, publication, completeness, retention, pins. What
-// crashes and races do to them is in crash_test.cc and race_test.cc; attempts and garbage have tests of their own.
+// The catalog's rules one by one, on a simulated file system: identity, publication, completeness, retention, pins.
+// What crashes and races do to them is in crash_test.cc and race_test.cc; attempts and garbage have tests of their own.
 #include "store/catalog.h"
 
 #include <gtest/gtest.h>

@@ -14,7 +14,9 @@ namespace {
 
 constexpr uint64_t kAlignBytes = 4096;
 
-uint64_t AlignUp(uint64_t offset) { return (offset + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }
+uint64_t AlignUp(uint64_t offset) {
+  return (offset + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
+}
 
 class Copier {
  public:

@@ -1,9 +1,9 @@
-// Thousands of lives and deaths of a run on a simulated file system: killed at every call, with and without a power loss that
-// drops what was not synced; every kind of error at every call. After each: what was promised holds (testing/ledger.h), the
-// next run takes over and takes versions again, and gc leaves nothing behind.
+// Thousands of lives and deaths of a run on a simulated file system: killed at every call, with and without a power
+// loss that drops what was not synced; every kind of error at every call. After each: what was promised holds
+// (testing/ledger.h), the next run takes over and takes versions again, and gc leaves nothing behind.
 //
-// The promises are checked after every schedule; a whole new run after every tenth, or after all when KEDGE_TEST_LONG is set, which
-// also brings more seeds. A failure names the call number and the seed, which replay it.
+// The promises are checked after every schedule; a whole new run after every tenth, or after all when KEDGE_TEST_LONG
+// is set, which also brings more seeds. A failure names the call number and the seed, which replay it.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -30,14 +30,17 @@ using os::testing::SimulatedFileSystem;
 using testing::Ledger;
 using testing::MakerOptions;
 
-const MakerOptions kImages{.ranks = 2, .ranks_per_part = 1, .region_bytes = {1300, 0, 77}, .chunk_bytes = 1024, .piece_bytes = 500};
+const MakerOptions kImages{
+    .ranks = 2, .ranks_per_part = 1, .region_bytes = {1300, 0, 77}, .chunk_bytes = 1024, .piece_bytes = 500};
 constexpr uint32_t kKeep = 1;
 constexpr char kRoot[] = "/store";
 
-bool IsLong() { return std::getenv("KEDGE_TEST_LONG") != nullptr; }
+bool IsLong() {
+  return std::getenv("KEDGE_TEST_LONG") != nullptr;
+}
 
-// One launch of the job, from init to the end of the attempt. With `persist` it goes on after errors, as a runtime does:
-// what failed is taken again. Otherwise the first error ends it, as a kill does.
+// One launch of the job, from init to the end of the attempt. With `persist` it goes on after errors, as a runtime
+// does: what failed is taken again. Otherwise the first error ends it, as a kill does.
 class JobRun {
  public:
   JobRun(os::FileSystem& fs, Ledger& ledger, bool persist)
@@ -231,7 +234,8 @@ TEST(Crash, KilledAtEveryCall) {
     fs.Restart();
     const Status recovered = CheckOrRecover(fs, ledger, call);
     pace.Count();
-    ASSERT_TRUE(recovered.ok()) << "killed at call " << call << " (" << lived.ToString() << "): " << recovered.ToString();
+    ASSERT_TRUE(recovered.ok()) << "killed at call " << call << " (" << lived.ToString()
+                                << "): " << recovered.ToString();
   }
 }
 
@@ -283,7 +287,8 @@ TEST(Crash, DeathAfterDeath) {
   }
 }
 
-// `count` calls of one kind fail, from the `skip`-th on; the run goes on as well as it can. Then, perhaps, the power goes.
+// `count` calls of one kind fail, from the `skip`-th on; the run goes on as well as it can. Then, perhaps, the power
+// goes.
 void FailAtEveryCall(const char* what, FaultRule rule, uint64_t step) {
   Pace pace(what);
   uint64_t total = 0;
@@ -357,7 +362,8 @@ TEST(Faults, ReadOnlyForAWhile) {
   EXPECT_TRUE(recovered.ok()) << recovered.ToString();
 }
 
-// The capacity itself, not an injected error: however little room there is, nothing is lost, and all is well once there is more.
+// The capacity itself, not an injected error: however little room there is, nothing is lost, and all is well once there
+// is more.
 TEST(Faults, EveryCapacity) {
   SimulatedFileSystem roomy;
   Ledger unlimited;
@@ -401,7 +407,8 @@ TEST(Crash, ForgottenSyncsAreNoticed) {
   EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, ".tmp"); })) << "files";
   EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, "/data"); })) << "objects";
   EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, "/parts"); })) << "parts";
-  EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, "/grid"); })) << "versions";
+  EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, "/grid"); }))
+      << "versions";
   EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, "/names"); })) << "names";
   EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, kRoot); })) << "the root";
 }

@@ -35,8 +35,7 @@ class Collector {
   void CollectName(const std::string& job, const std::string& name);
   void Consider(const VersionInfo& info, int64_t newest_complete, References* references);
   void CollectTemporary(const std::string& job, const Temporary& temporary);
-  void RemoveAs(GarbageItem::Kind kind, const VersionInfo& info, const std::string& why,
-                References* references);
+  void RemoveAs(GarbageItem::Kind kind, const VersionInfo& info, const std::string& why, References* references);
   void Finish(const VersionInfo& info);
 
   const Catalog& catalog_;
@@ -50,8 +49,7 @@ Collector::Silence Collector::SilenceOf(const std::string& job, uint32_t attempt
   if (known != silences_.end()) return known->second;
   Silence silence;
   const Result<double> seconds = SilentSeconds(catalog_, job, attempt);
-  const Result<AttemptRecord> record =
-      ReadOwnRecord(catalog_, layout::AttemptKey(job, attempt), &DecodeAttemptRecord);
+  const Result<AttemptRecord> record = ReadOwnRecord(catalog_, layout::AttemptKey(job, attempt), &DecodeAttemptRecord);
   if (seconds.ok() && record.ok()) {
     silence = {*seconds > record->lease_seconds, *seconds};
   } else if (seconds.status().code() == Code::kNotFound || record.status().code() == Code::kCorrupt) {

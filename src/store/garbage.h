@@ -1,9 +1,9 @@
-// Garbage: what no attempt will finish any more and no complete version needs. Temporaries of silent attempts, incomplete
-// generations of silent attempts, complete ones that are superseded, emptied ones that nothing refers to. What is whole is
-// never garbage: generations whose parts are all there are finished first.
+// Garbage: what no attempt will finish any more and no complete version needs. Temporaries of silent attempts,
+// incomplete generations of silent attempts, complete ones that are superseded, emptied ones that nothing refers to.
+// What is whole is never garbage: generations whose parts are all there are finished first.
 //
-// An attempt is silent when neither its rank 0 nor an agent has given a sign of life for its lease (SilentSeconds): agents
-// that still carry the images of an ended or killed run to the store are not disturbed.
+// An attempt is silent when neither its rank 0 nor an agent has given a sign of life for its lease (SilentSeconds):
+// agents that still carry the images of an ended or killed run to the store are not disturbed.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace kedge {
 struct GarbageOptions {
   bool dry_run = false;
   std::string job;  // empty: all jobs
-  // An incomplete generation newer than the newest complete version of its name may still be carried to the store from the
-  // nodes' tiers; it goes only when its attempt has been silent for so long.
+  // An incomplete generation newer than the newest complete version of its name may still be carried to the store from
+  // the nodes' tiers; it goes only when its attempt has been silent for so long.
   double incomplete_age_seconds = 86400;
   // Temporaries outside of any attempt (of tools) go when older than this.
   double orphan_age_seconds = 3600;
@@ -37,15 +37,15 @@ struct GarbageItem {
 const char* KindName(GarbageItem::Kind kind);
 
 struct GarbageReport {
-  std::vector<GarbageItem> items;  // removed, or with dry_run: would be. kFinished: completed, not removed
+  std::vector<GarbageItem> items;     // removed, or with dry_run: would be. kFinished: completed, not removed
   std::vector<std::string> problems;  // what could not be looked at or removed
 };
 
 // Goes on after errors, which are in the report; fails only when the store cannot be read at all.
 Result<GarbageReport> CollectGarbage(const Catalog& catalog, const GarbageOptions& options);
 
-// For an agent that starts in place of a dead one: removes the temporaries of exactly this owner (catalog.owner()) in the job,
-// but for those with a handle in `keep`, which it goes on with (Store::AdoptObject).
+// For an agent that starts in place of a dead one: removes the temporaries of exactly this owner (catalog.owner()) in
+// the job, but for those with a handle in `keep`, which it goes on with (Store::AdoptObject).
 Status RemoveOwnTemporaries(const Catalog& catalog, const std::string& job, const std::set<std::string>& keep);
 
 }  // namespace kedge

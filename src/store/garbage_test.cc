@@ -85,8 +85,7 @@ TEST_F(GarbageTest, OfASilentAttemptWhatIsNeedlessGoes) {
   ASSERT_TRUE(writer.ok());
   ASSERT_TRUE((*writer)->WriteAt(0, AsBytes("12345")).ok());
   Age(layout::AttemptKey("job", 1), 61);
-  const std::vector<std::string> expected = {"temporary " + (*writer)->handle(),
-                                             "incomplete " + At(1, 1).ToString()};
+  const std::vector<std::string> expected = {"temporary " + (*writer)->handle(), "incomplete " + At(1, 1).ToString()};
   EXPECT_EQ(Collect(/*dry_run=*/true), expected);
   EXPECT_TRUE(IsThere(At(1, 1))) << "a dry run removes nothing";
   EXPECT_EQ(Collect(), expected);

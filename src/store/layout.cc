@@ -14,34 +14,60 @@ std::string Join(std::string folder, std::string_view component) {
 }
 }  // namespace
 
-std::string JobFolder(std::string_view job) { return Join(kJobsFolder, EncodeName(job)); }
-std::string JobKey(std::string_view job) { return Join(JobFolder(job), "job"); }
-std::string AttemptsFolder(std::string_view job) { return Join(JobFolder(job), "attempts"); }
+std::string JobFolder(std::string_view job) {
+  return Join(kJobsFolder, EncodeName(job));
+}
+std::string JobKey(std::string_view job) {
+  return Join(JobFolder(job), "job");
+}
+std::string AttemptsFolder(std::string_view job) {
+  return Join(JobFolder(job), "attempts");
+}
 std::string AttemptKey(std::string_view job, uint32_t attempt) {
   return Join(AttemptsFolder(job), std::to_string(attempt));
 }
-std::string AttemptEndKey(std::string_view job, uint32_t attempt) { return AttemptKey(job, attempt) + ".ended"; }
-std::string AttemptDrainKey(std::string_view job, uint32_t attempt) { return AttemptKey(job, attempt) + ".draining"; }
-std::string NamesFolder(std::string_view job) { return Join(JobFolder(job), "names"); }
-std::string NameFolder(std::string_view job, std::string_view name) { return Join(NamesFolder(job), EncodeName(name)); }
-std::string NameKey(std::string_view job, std::string_view name) { return Join(NameFolder(job, name), "name"); }
+std::string AttemptEndKey(std::string_view job, uint32_t attempt) {
+  return AttemptKey(job, attempt) + ".ended";
+}
+std::string AttemptDrainKey(std::string_view job, uint32_t attempt) {
+  return AttemptKey(job, attempt) + ".draining";
+}
+std::string NamesFolder(std::string_view job) {
+  return Join(JobFolder(job), "names");
+}
+std::string NameFolder(std::string_view job, std::string_view name) {
+  return Join(NamesFolder(job), EncodeName(name));
+}
+std::string NameKey(std::string_view job, std::string_view name) {
+  return Join(NameFolder(job, name), "name");
+}
 
 std::string GenerationFolder(const Generation& generation) {
   return Join(NameFolder(generation.job, generation.name), std::to_string(generation.version) + '-' +
                                                                std::to_string(generation.attempt) + '-' +
                                                                std::to_string(generation.take));
 }
-std::string PartsFolder(const Generation& generation) { return Join(GenerationFolder(generation), "parts"); }
+std::string PartsFolder(const Generation& generation) {
+  return Join(GenerationFolder(generation), "parts");
+}
 std::string PartName(uint32_t first_rank, size_t images) {
   return std::to_string(first_rank) + '-' + std::to_string(images);
 }
 std::string PartKey(const Generation& generation, uint32_t first_rank, size_t images) {
   return Join(PartsFolder(generation), PartName(first_rank, images));
 }
-std::string VersionKey(const Generation& generation) { return Join(GenerationFolder(generation), "version"); }
-std::string PinKey(const Generation& generation) { return Join(GenerationFolder(generation), "pinned"); }
-std::string RemovedKey(const Generation& generation) { return Join(GenerationFolder(generation), "removed"); }
-std::string ImageObject(uint32_t rank) { return "data/r" + std::to_string(rank); }
+std::string VersionKey(const Generation& generation) {
+  return Join(GenerationFolder(generation), "version");
+}
+std::string PinKey(const Generation& generation) {
+  return Join(GenerationFolder(generation), "pinned");
+}
+std::string RemovedKey(const Generation& generation) {
+  return Join(GenerationFolder(generation), "removed");
+}
+std::string ImageObject(uint32_t rank) {
+  return "data/r" + std::to_string(rank);
+}
 std::string ImageKey(const Generation& generation, uint32_t rank) {
   return Join(GenerationFolder(generation), ImageObject(rank));
 }
@@ -83,8 +109,7 @@ bool ParseGenerationFolder(std::string_view component, Generation* generation) {
   if (second == std::string_view::npos) return false;
   const std::string_view version_text = component.substr(0, first);
   int64_t version = 0;
-  const auto [end, error] =
-      std::from_chars(version_text.data(), version_text.data() + version_text.size(), version);
+  const auto [end, error] = std::from_chars(version_text.data(), version_text.data() + version_text.size(), version);
   if (error != std::errc() || end != version_text.data() + version_text.size() || version < 0 ||
       std::to_string(version) != version_text) {
     return false;

@@ -11,9 +11,13 @@ constexpr uint32_t kPrivateMode = 0700;
 constexpr size_t kRememberedMax = 10000;
 }  // namespace
 
-Status PosixFolders::Make(const std::string& path) { return Ensure(path, true); }
+Status PosixFolders::Make(const std::string& path) {
+  return Ensure(path, true);
+}
 
-Status PosixFolders::Require(const std::string& path) { return Ensure(path, false); }
+Status PosixFolders::Require(const std::string& path) {
+  return Ensure(path, false);
+}
 
 Status PosixFolders::Ensure(const std::string& path, bool make) {
   Result<os::FileInfo> info = fs_.Stat(path);

@@ -1,13 +1,13 @@
 // The folders of a PosixStore, and which of them are known to be durable.
 //
-// A file is durable only when every folder on the way to it is. Another process may have made a folder and not have synced
-// it yet, so that finding one says nothing; each is therefore synced into its parent once by every process that relies on
-// it, and remembered by its inode: a folder that was removed and made anew by others is another one.
+// A file is durable only when every folder on the way to it is. Another process may have made a folder and not have
+// synced it yet, so that finding one says nothing; each is therefore synced into its parent once by every process that
+// relies on it, and remembered by its inode: a folder that was removed and made anew by others is another one.
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <map>
+#include <mutex>
 #include <string>
 
 #include "base/status.h"
@@ -24,6 +24,7 @@ class PosixFolders {
   Status Make(const std::string& path);
   // The same for folders that must be there; kNotFound when one is not.
   Status Require(const std::string& path);
+
  private:
   Status Ensure(const std::string& path, bool make);
   Status MakeOne(const std::string& path);

@@ -7,7 +7,9 @@ namespace kedge {
 
 namespace {
 
-bool IsAligned(uint64_t number) { return number % os::kDirectAlignmentBytes == 0; }
+bool IsAligned(uint64_t number) {
+  return number % os::kDirectAlignmentBytes == 0;
+}
 
 }  // namespace
 
@@ -64,7 +66,9 @@ Status PosixObjectWriter::MoveIntoPlace() {
   return renamed;
 }
 
-void PosixObjectWriter::TakeBack() { static_cast<void>(os::UnlinkIfPresent(fs_, place_.path)); }
+void PosixObjectWriter::TakeBack() {
+  static_cast<void>(os::UnlinkIfPresent(fs_, place_.path));
+}
 
 Status PosixObjectWriter::Commit() {
   ObjectWriter* const self = this;

@@ -19,8 +19,8 @@ class PosixObjectWriter final : public ObjectWriter {
     std::string handle;          // the temporary's name, relative to the store
     std::string temporary_path;  // where it lies now
   };
-  // `store` must outlive it; Commit goes through its Publish. `direct` is the same file with O_DIRECT, or null: it takes
-  // what is aligned in memory and file, past the page cache.
+  // `store` must outlive it; Commit goes through its Publish. `direct` is the same file with O_DIRECT, or null: it
+  // takes what is aligned in memory and file, past the page cache.
   PosixObjectWriter(Store& store, os::FileSystem& fs, std::unique_ptr<os::File> file, std::unique_ptr<os::File> direct,
                     Place place)
       : store_(store), fs_(fs), file_(std::move(file)), direct_(std::move(direct)), place_(std::move(place)) {}

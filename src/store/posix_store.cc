@@ -188,16 +188,14 @@ Result<std::unique_ptr<ObjectReader>> PosixStore::OpenObject(const std::string& 
 
 Status PosixStore::PutIfAbsent(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) {
   return WithFolder(key, folders, [&](const std::string& path) {
-    const Status status =
-        os::CreateIfAbsent(fs_, path, AsText(bytes), MakeTemporaryTag(owner), options_.file_mode);
+    const Status status = os::CreateIfAbsent(fs_, path, AsText(bytes), MakeTemporaryTag(owner), options_.file_mode);
     return status.ok() ? FixMode(path) : status;
   });
 }
 
 Status PosixStore::Replace(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) {
   return WithFolder(key, folders, [&](const std::string& path) {
-    const Status status =
-        os::WriteFileDurably(fs_, path, AsText(bytes), MakeTemporaryTag(owner), options_.file_mode);
+    const Status status = os::WriteFileDurably(fs_, path, AsText(bytes), MakeTemporaryTag(owner), options_.file_mode);
     return status.ok() ? FixMode(path) : status;
   });
 }

@@ -1,8 +1,8 @@
 // A directory as a store: a parallel file system, NFS, or a local disk.
 //
-// An object is written to a temporary file beside its place, synced, closed, renamed there, and the folder synced. Records
-// are linked into place (os::CreateIfAbsent). Folders are 0700 and files 0600 unless `mode` says otherwise. The store's clock is
-// the file system's: ages compare the modification times of two files in it.
+// An object is written to a temporary file beside its place, synced, closed, renamed there, and the folder synced.
+// Records are linked into place (os::CreateIfAbsent). Folders are 0700 and files 0600 unless `mode` says otherwise. The
+// store's clock is the file system's: ages compare the modification times of two files in it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What a PosixStore does beyond the conformance suite: errors of single calls, modes, and how many calls a publication costs.
+// What a PosixStore does beyond the conformance suite: errors of single calls, modes, and how many calls a publication
+// costs.
 #include "store/posix_store.h"
 
 #include <gtest/gtest.h>

@@ -36,8 +36,8 @@ Status CheckObjects(const Catalog& catalog, const Generation& generation, const 
         }
       }
       if (!objects.contains(key)) {
-        return Status(Code::kNotFound, fmt::format("{}: the image of rank {} is gone", PathInStore(catalog.store(), key),
-                                                   image.rank));
+        return Status(Code::kNotFound,
+                      fmt::format("{}: the image of rank {} is gone", PathInStore(catalog.store(), key), image.rank));
       }
     }
   }
@@ -110,11 +110,11 @@ Status PutVersion(const Catalog& catalog, const VersionRecord& version, bool* cr
 Status ValidatePart(const PartRecord& part) {
   KEDGE_RETURN_IF_ERROR(Validate(part.generation));
   const auto not_increasing = [](const ImageEntry& a, const ImageEntry& b) { return a.rank >= b.rank; };
-  const bool in_order =
-      std::adjacent_find(part.images.begin(), part.images.end(), not_increasing) == part.images.end();
+  const bool in_order = std::adjacent_find(part.images.begin(), part.images.end(), not_increasing) == part.images.end();
   if (part.images.empty() || !in_order || part.images.back().rank >= part.ranks || part.ranks > kRanksMax) {
-    return Status(Code::kInvalidArgument, part.generation.ToString() + ": a part needs images, of ranks in order below " +
-                                              std::to_string(part.ranks));
+    return Status(
+        Code::kInvalidArgument,
+        part.generation.ToString() + ": a part needs images, of ranks in order below " + std::to_string(part.ranks));
   }
   return Status::Ok();
 }
@@ -134,8 +134,7 @@ Status PublishPart(const Catalog& catalog, const PartRecord& part) {
   PartRecord remaining = part;
   while (!remaining.images.empty()) {
     const std::string key = layout::PartKey(part.generation, remaining.images.front().rank, remaining.images.size());
-    Status status =
-        catalog.store().PutIfAbsent(key, Encoded(remaining), catalog.owner(), Folders::kMustExist);
+    Status status = catalog.store().PutIfAbsent(key, Encoded(remaining), catalog.owner(), Folders::kMustExist);
     if (status.ok()) return status;
     if (status.code() == Code::kNotFound) return Gone(catalog, part.generation);
     if (status.code() != Code::kAlreadyExists) return status;
@@ -146,9 +145,9 @@ Status PublishPart(const Catalog& catalog, const PartRecord& part) {
     }
     if (!there.ok()) return there.status();
     if (there->generation != part.generation || there->ranks != part.ranks) {
-      return Status(Code::kMismatch, fmt::format("{}: is of {} with {} ranks, not of {} with {}",
-                                                 PathInStore(catalog.store(), key), there->generation.ToString(),
-                                                 there->ranks, part.generation.ToString(), part.ranks));
+      return Status(Code::kMismatch,
+                    fmt::format("{}: is of {} with {} ranks, not of {} with {}", PathInStore(catalog.store(), key),
+                                there->generation.ToString(), there->ranks, part.generation.ToString(), part.ranks));
     }
     KEDGE_RETURN_IF_ERROR(catalog.store().EnsureDurable(std::span(&key, 1)));
     std::erase_if(remaining.images, [&there](const ImageEntry& image) {

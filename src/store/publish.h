@@ -5,9 +5,9 @@
 //   PublishPart                        these ranks' images are in the store
 //   FinishVersion                      all n ranks are: complete from here on
 //
-// Whoever has published a part calls FinishVersion; whoever sees all parts creates the version record. No collective and no
-// leader. A generation that has been removed meanwhile does not come back: PublishPart and FinishVersion then fail with
-// kNotFound.
+// Whoever has published a part calls FinishVersion; whoever sees all parts creates the version record. No collective
+// and no leader. A generation that has been removed meanwhile does not come back: PublishPart and FinishVersion then
+// fail with kNotFound.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 
 namespace kedge {
 
-// Makes the folders of a generation, and the records of its job and name where they are missing. Call it before the first
-// CreateObject of the generation in this process.
+// Makes the folders of a generation, and the records of its job and name where they are missing. Call it before the
+// first CreateObject of the generation in this process.
 Status PrepareGeneration(const Catalog& catalog, const Generation& generation);
 
 // Publishes `part`, whose objects are published already. Again is ok: images that a part in the store covers are left
@@ -30,18 +30,19 @@ Status PublishPart(const Catalog& catalog, const PartRecord& part);
 
 struct FinishOutcome {
   bool complete = false;
-  bool created = false;  // by this call
+  bool created = false;        // by this call
   uint32_t missing_count = 0;  // images; 0 also while there is no part at all
 };
 
-// Creates the version record when the parts there cover all ranks and their objects exist. While parts are missing it costs
-// one listing and one small read; versions.h says which ranks are missing. kNotFound: the generation is not there.
+// Creates the version record when the parts there cover all ranks and their objects exist. While parts are missing it
+// costs one listing and one small read; versions.h says which ranks are missing. kNotFound: the generation is not
+// there.
 Result<FinishOutcome> FinishVersion(const Catalog& catalog, const Generation& generation);
 
 struct PublishOutcome {
   std::vector<Status> images;  // one for each writer: not ok, and the image must be written again, as a new object
-  Status commit;               // of PublishPart and FinishVersion: not ok, and CommitPart is to be called again, no more
-  PartRecord published;        // the part, with the images that were published
+  Status commit;         // of PublishPart and FinishVersion: not ok, and CommitPart is to be called again, no more
+  PartRecord published;  // the part, with the images that were published
   FinishOutcome finish;
 };
 

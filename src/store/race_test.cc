@@ -1,5 +1,5 @@
-// Two processes on one store: the first is stopped before each of its calls in turn, the second does all of its work, and the
-// first goes on, or dies there and the power with it. The promises of both hold, at that moment and afterwards.
+// Two processes on one store: the first is stopped before each of its calls in turn, the second does all of its work,
+// and the first goes on, or dies there and the power with it. The promises of both hold, at that moment and afterwards.
 //
 // One switch between two processes finds most ordering mistakes, and a failure names the call at which it happens.
 #include <gtest/gtest.h>
@@ -28,7 +28,8 @@ using testing::Ledger;
 using testing::MakerOptions;
 using testing::PublishRanks;
 
-const MakerOptions kImages{.ranks = 2, .ranks_per_part = 1, .region_bytes = {700, 9}, .chunk_bytes = 512, .piece_bytes = 300};
+const MakerOptions kImages{
+    .ranks = 2, .ranks_per_part = 1, .region_bytes = {700, 9}, .chunk_bytes = 512, .piece_bytes = 300};
 
 // What one process has at hand.
 struct Actor {
@@ -254,9 +255,7 @@ TEST(Race, RemovalMeetsRetention) {
   };
   scenario.first = [](Actor& actor) { return RemoveVersion(*actor.catalog, actor.At(2), {}); };
   scenario.second = [](Actor& actor) { return ApplyRetention(*actor.catalog, "job", "grid", {1, {}}, nullptr); };
-  scenario.after = [](Actor& reader, const Status&) {
-    EXPECT_TRUE(IsComplete(reader, 1) || IsComplete(reader, 2));
-  };
+  scenario.after = [](Actor& reader, const Status&) { EXPECT_TRUE(IsComplete(reader, 1) || IsComplete(reader, 2)); };
   RunAll(scenario);
 }
 
@@ -322,7 +321,8 @@ TEST(Race, AnotherFinishesTheVersion) {
   RunAll(scenario);
 }
 
-// What is removed on the strength of a newer version stays replaced by it, though its publisher has not yet made it durable.
+// What is removed on the strength of a newer version stays replaced by it, though its publisher has not yet made it
+// durable.
 TEST(Race, RetentionReliesOnANewerVersion) {
   Scenario scenario;
   scenario.before = [](Actor& actor) { return actor.Take(1); };
@@ -358,8 +358,8 @@ TEST(Race, FinishingMeetsRemoval) {
   RunAll(scenario);
 }
 
-// Three steps in turn: the pinner has looked, the remover marks and looks, the pinner pins, the remover removes. The pinner
-// must look once more.
+// Three steps in turn: the pinner has looked, the remover marks and looks, the pinner pins, the remover removes. The
+// pinner must look once more.
 TEST(Race, APinBetweenTheLookAndTheRemoval) {
   SimulatedFileSystem fs;
   Ledger ledger;

@@ -1,4 +1,5 @@
-// Reading and writing one record through a store: what every part of the catalog does. Errors name the store and the key.
+// Reading and writing one record through a store: what every part of the catalog does. Errors name the store and the
+// key.
 #pragma once
 
 #include <string>
@@ -8,7 +9,9 @@
 
 namespace kedge {
 
-inline std::string PathInStore(const Store& store, const std::string& key) { return store.description() + '/' + key; }
+inline std::string PathInStore(const Store& store, const std::string& key) {
+  return store.description() + '/' + key;
+}
 
 template <typename T>
 StoreId StoreIdOf(const T& record) {

@@ -63,9 +63,8 @@ Status LastOne(const Generation& generation) {
 Result<bool> AnotherIsComplete(const Catalog& catalog, const Generation& generation) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions,
                          ListVersions(catalog, generation.job, generation.name));
-  return std::any_of(versions.begin(), versions.end(), [&](const VersionInfo& info) {
-    return info.complete && info.generation != generation;
-  });
+  return std::any_of(versions.begin(), versions.end(),
+                     [&](const VersionInfo& info) { return info.complete && info.generation != generation; });
 }
 
 // With the mark set: whether something stands against removing it. kRemoved: nothing.

@@ -1,11 +1,12 @@
-// Retention: which complete versions are kept, and pins. The last complete version of a name is never removed, and a version
-// goes only after newer ones are durably complete. Removal is one step per version (Store::RemoveFolder), so that no torn
-// version is ever seen.
+// Retention: which complete versions are kept, and pins. The last complete version of a name is never removed, and a
+// version goes only after newer ones are durably complete. Removal is one step per version (Store::RemoveFolder), so
+// that no torn version is ever seen.
 //
-// Removal and pinning may meet: both put their mark first ("removed", "pinned") and then look for the other's. A remover that
-// sees a pin takes its mark away; a pinner that sees the mark takes the pin away and reports that the version is gone. So a
-// pin that was reported done holds. A pin beats a mark: what bears both is a version. In the same way two removers, each
-// counting on the version that the other removes, see each other's marks, and at least one gives way.
+// Removal and pinning may meet: both put their mark first ("removed", "pinned") and then look for the other's. A
+// remover that sees a pin takes its mark away; a pinner that sees the mark takes the pin away and reports that the
+// version is gone. So a pin that was reported done holds. A pin beats a mark: what bears both is a version. In the same
+// way two removers, each counting on the version that the other removes, see each other's marks, and at least one gives
+// way.
 //
 // Space is freed by reachability: while another version has chunks in an older one's objects, the
 // older one is marked removed and loses its records (it is no version any more), but not its objects.
@@ -34,14 +35,14 @@ struct RetentionReport {
   std::vector<Generation> emptied;  // no version any more; objects kept for another version
 };
 
-// Applies `options` to one name: first complete versions beyond `keep` and complete ones that are superseded, oldest first;
-// then emptied ones that nothing refers to any more. What is incomplete is garbage.h's business. Stops at the first error; what
-// is in `report` (may be null) is done. Any number of processes may do so at a time.
+// Applies `options` to one name: first complete versions beyond `keep` and complete ones that are superseded, oldest
+// first; then emptied ones that nothing refers to any more. What is incomplete is garbage.h's business. Stops at the
+// first error; what is in `report` (may be null) is done. Any number of processes may do so at a time.
 Status ApplyRetention(const Catalog& catalog, const std::string& job, const std::string& name,
                       const RetentionOptions& options, RetentionReport* report);
 
-// Removes one generation, whether complete or not. kBusy: pinned, or in use. kFailedPrecondition: the last complete version
-// of its name. kUnsupported: its records are not understood.
+// Removes one generation, whether complete or not. kBusy: pinned, or in use. kFailedPrecondition: the last complete
+// version of its name. kUnsupported: its records are not understood.
 Status RemoveVersion(const Catalog& catalog, const Generation& generation, const RetentionOptions& options);
 
 // Keeps a complete version for ever, or lets go. kFailedPrecondition: not complete. kNotFound: removed meanwhile.

@@ -1,15 +1,17 @@
 // Store: external storage as the catalog sees it. Objects are written at offsets and published whole; small records are
-// created if absent; folders are listed; things are removed. A directory (posix_store.h) is one; an object store can be.
+// created if absent; folders are listed; things are removed. A directory (posix_store.h) is one; an object store can
+// be.
 //
 // Invariants that every implementation keeps, and store_conformance_test.cc checks:
 // - An object or record is seen under its key whole or not at all.
 // - What returned ok is durable: it survives a crash of every machine, with all folders on the way to it.
-// - After a failed sync or close an object is given up: it never appears; the caller, who still has the bytes, writes it
+// - After a failed sync or close an object is given up: it never appears; the caller, who still has the bytes, writes
+// it
 //   again as a new one. Nothing is retried inside.
 // - A removal that returned ok is durable. RemoveFolder never shows a folder that lacks a part.
 //
-// Keys are paths of components joined by '/': each 1 to 255 bytes, none "." or "..", no NUL (layout.h makes them). Errors
-// carry the errno and the path. Thread safe throughout, unless said otherwise.
+// Keys are paths of components joined by '/': each 1 to 255 bytes, none "." or "..", no NUL (layout.h makes them).
+// Errors carry the errno and the path. Thread safe throughout, unless said otherwise.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +26,8 @@
 
 namespace kedge {
 
-// Whose unfinished object or record something is. The names of temporaries carry it, so that the owner's successor on its
-// node, or gc when the attempt is dead, can remove them, and nobody else.
+// Whose unfinished object or record something is. The names of temporaries carry it, so that the owner's successor on
+// its node, or gc when the attempt is dead, can remove them, and nobody else.
 struct TemporaryOwner {
   std::string node;
   uint32_t attempt = 0;  // 0: outside of any attempt (a tool)
@@ -80,7 +82,7 @@ struct StoreEntry {
 };
 
 struct Temporary {
-  std::string handle;  // for RemoveTemporary, and for AdoptObject when it is an object
+  std::string handle;    // for RemoveTemporary, and for AdoptObject when it is an object
   TemporaryOwner owner;  // long node names hashed: compare tags
   std::string tag;       // temporary_tag.h
   uint64_t bytes = 0;
@@ -95,7 +97,8 @@ struct StoreSpace {
 // What PutIfAbsent and Replace do about folders that are missing on the way to the key.
 enum class Folders {
   kCreate,     // made, durably
-  kMustExist,  // kNotFound: somebody has removed the folder, and it must not come back. (Stores without folders cannot tell.)
+  kMustExist,  // kNotFound: somebody has removed the folder, and it must not come back. (Stores without folders cannot
+               // tell.)
 };
 
 class Store {
@@ -109,12 +112,12 @@ class Store {
   // Starts a new object (missing folders are made). `expected_bytes` 0: unknown; a hint for reserving space.
   virtual Result<std::unique_ptr<ObjectWriter>> CreateObject(const std::string& key, const TemporaryOwner& owner,
                                                              uint64_t expected_bytes) = 0;
-  // Goes on with an object that a dead process of the same owner began. What that one wrote may have been lost; only what
-  // an ObjectContributor finished is sure to be there. kNotFound: no such temporary.
+  // Goes on with an object that a dead process of the same owner began. What that one wrote may have been lost; only
+  // what an ObjectContributor finished is sure to be there. kNotFound: no such temporary.
   virtual Result<std::unique_ptr<ObjectWriter>> AdoptObject(const std::string& key, const std::string& handle) = 0;
   virtual Result<std::unique_ptr<ObjectContributor>> JoinObject(const std::string& handle) = 0;
-  // Commits several at the cost of little more than one: all are synced, then all renamed, then each folder synced once.
-  // One status each, in order; one that fails does not hold up the others.
+  // Commits several at the cost of little more than one: all are synced, then all renamed, then each folder synced
+  // once. One status each, in order; one that fails does not hold up the others.
   virtual std::vector<Status> Publish(std::span<ObjectWriter* const> writers) = 0;
   virtual Result<std::unique_ptr<ObjectReader>> OpenObject(const std::string& key) = 0;
 
@@ -126,8 +129,8 @@ class Store {
   virtual Status Replace(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) = 0;
   // The whole record. kCorrupt when it is longer than bytes_max.
   virtual Result<Buffer> Get(const std::string& key, uint64_t bytes_max) = 0;
-  // Makes durable what other processes have created or published: that it is seen does not mean that it is durable yet. To
-  // be called before anything is created or removed on the strength of it. kNotFound: one of them is not there.
+  // Makes durable what other processes have created or published: that it is seen does not mean that it is durable yet.
+  // To be called before anything is created or removed on the strength of it. kNotFound: one of them is not there.
   virtual Status EnsureDurable(std::span<const std::string> keys) = 0;
 
   // ---- Folders ----

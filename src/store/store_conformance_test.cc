@@ -248,7 +248,8 @@ TEST_P(StoreConformance, OfManyCreatorsOneWins) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 10; ++i) {
-        const Status status = store_.PutIfAbsent("r/" + std::to_string(i), Text(std::to_string(t)), kAgent, Folders::kCreate);
+        const Status status =
+            store_.PutIfAbsent("r/" + std::to_string(i), Text(std::to_string(t)), kAgent, Folders::kCreate);
         ++(status.ok() ? won : lost);
         EXPECT_TRUE(status.ok() || status.code() == Code::kAlreadyExists) << status.ToString();
       }
@@ -304,7 +305,8 @@ TEST_P(StoreConformance, TemporariesSayWhoseTheyAre) {
   auto found = store_.ListTemporaries("f", kTool);
   ASSERT_TRUE(found.ok());
   ASSERT_EQ(found->size(), 2u);
-  std::sort(found->begin(), found->end(), [](const auto& a, const auto& b) { return a.handle.size() < b.handle.size(); });
+  std::sort(found->begin(), found->end(),
+            [](const auto& a, const auto& b) { return a.handle.size() < b.handle.size(); });
   const bool agent_first = (*found)[0].owner.attempt == 3;
   const Temporary& one = (*found)[agent_first ? 0 : 1];
   const Temporary& two = (*found)[agent_first ? 1 : 0];
@@ -351,9 +353,9 @@ TEST_P(StoreConformance, MakingDurableNeedsTheThing) {
 }
 
 TEST_P(StoreConformance, BadKeysAreRefused) {
-  for (const std::string& key : {std::string(), std::string("/a"), std::string("a/"), std::string("a//b"),
-                                 std::string("../a"), std::string("a/./b"), std::string("a\0b", 3),
-                                 std::string("a/") + std::string(256, 'x')}) {
+  for (const std::string& key :
+       {std::string(), std::string("/a"), std::string("a/"), std::string("a//b"), std::string("../a"),
+        std::string("a/./b"), std::string("a\0b", 3), std::string("a/") + std::string(256, 'x')}) {
     EXPECT_EQ(store_.CreateObject(key, kAgent, 0).status().code(), Code::kInvalidArgument) << key;
     EXPECT_EQ(store_.PutIfAbsent(key, {}, kAgent, Folders::kCreate).code(), Code::kInvalidArgument) << key;
     EXPECT_EQ(store_.Remove(key).code(), Code::kInvalidArgument) << key;
@@ -405,12 +407,11 @@ class SimulatedGround final : public Ground {
   std::unique_ptr<Store> store_;
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Stores, StoreConformance,
-    ::testing::Values(Case{"PosixReal", [] { return std::make_unique<RealGround>(false); }},
-                      Case{"PosixRealDirect", [] { return std::make_unique<RealGround>(true); }},
-                      Case{"PosixSimulated", [] { return std::make_unique<SimulatedGround>(); }}),
-    [](const auto& instance) { return instance.param.name; });
+INSTANTIATE_TEST_SUITE_P(Stores, StoreConformance,
+                         ::testing::Values(Case{"PosixReal", [] { return std::make_unique<RealGround>(false); }},
+                                           Case{"PosixRealDirect", [] { return std::make_unique<RealGround>(true); }},
+                                           Case{"PosixSimulated", [] { return std::make_unique<SimulatedGround>(); }}),
+                         [](const auto& instance) { return instance.param.name; });
 
 }  // namespace
 }  // namespace kedge

@@ -1,5 +1,5 @@
-// TemporaryOwner as the tag in a temporary file's name, and back: "NODE-ATTEMPT-WRITER", without dots or slashes, at most
-// kTemporaryTagBytesMax bytes.
+// TemporaryOwner as the tag in a temporary file's name, and back: "NODE-ATTEMPT-WRITER", without dots or slashes, at
+// most kTemporaryTagBytesMax bytes.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@ namespace kedge {
 
 inline constexpr size_t kTemporaryTagBytesMax = 96;
 
-// Long node names are cut to a hash, which is equal for equal names; ParseTemporaryTag then gives the hash, so compare tags,
-// not owners.
+// Long node names are cut to a hash, which is equal for equal names; ParseTemporaryTag then gives the hash, so compare
+// tags, not owners.
 std::string MakeTemporaryTag(const TemporaryOwner& owner);
 std::optional<TemporaryOwner> ParseTemporaryTag(std::string_view tag);
 

@@ -8,7 +8,9 @@ namespace kedge {
 namespace {
 
 // Ends a StreamImage because the caller asked for it; never leaves this file.
-Status Stopped() { return Status(Code::kTimeout, "stopped by the caller"); }
+Status Stopped() {
+  return Status(Code::kTimeout, "stopped by the caller");
+}
 
 class Verifier {
  public:

@@ -36,8 +36,8 @@ struct VerifyOptions {
   size_t problems_max = 1000;
 };
 
-// kIncomplete: the version is not complete (the reason says what is missing). Bad images are problems in the report, not
-// errors; errors are for a store that cannot be asked.
+// kIncomplete: the version is not complete (the reason says what is missing). Bad images are problems in the report,
+// not errors; errors are for a store that cannot be asked.
 Result<VerifyReport> VerifyVersion(const Catalog& catalog, const Generation& generation, const VerifyOptions& options);
 
 }  // namespace kedge

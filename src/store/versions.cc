@@ -129,7 +129,8 @@ Result<VersionInfo> InspectGeneration(const Catalog& catalog, const Generation& 
   }
   const Result<VersionRecord> version = ReadVersionRecord(catalog, generation);
   if (version.ok()) {
-    KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> parts, NamesIn(catalog.store(), layout::PartsFolder(generation)));
+    KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> parts,
+                           NamesIn(catalog.store(), layout::PartsFolder(generation)));
     info.reason = MissingParts(*version, parts);
     info.complete = info.reason.empty();
     info.references = version->references;
@@ -182,9 +183,9 @@ Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& j
                                     int64_t at_most) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, CompleteVersions(catalog, job, name, at_most));
   if (!versions.empty()) return versions.front();
-  return Status(Code::kNotFound, fmt::format("{}: no complete version of '{}' of job '{}'{}",
-                                             catalog.store().description(), name, job,
-                                             at_most < 0 ? "" : fmt::format(" at or below {}", at_most)));
+  return Status(Code::kNotFound,
+                fmt::format("{}: no complete version of '{}' of job '{}'{}", catalog.store().description(), name, job,
+                            at_most < 0 ? "" : fmt::format(" at or below {}", at_most)));
 }
 
 Result<std::vector<PartRecord>> ReadParts(const Catalog& catalog, const Generation& generation,
@@ -204,9 +205,8 @@ Result<std::vector<PartRecord>> ReadParts(const Catalog& catalog, const Generati
       problems->push_back(status.message());
     }
   }
-  std::sort(parts.begin(), parts.end(), [](const PartRecord& a, const PartRecord& b) {
-    return a.images.front().rank < b.images.front().rank;
-  });
+  std::sort(parts.begin(), parts.end(),
+            [](const PartRecord& a, const PartRecord& b) { return a.images.front().rank < b.images.front().rank; });
   return parts;
 }
 
@@ -217,9 +217,8 @@ Result<Coverage> CoverageOf(const std::vector<PartRecord>& parts) {
   std::vector<bool> present(coverage.ranks);
   for (const PartRecord& part : parts) {
     if (part.ranks != coverage.ranks) {
-      return Status(Code::kMismatch,
-                    fmt::format("{}: its parts disagree about the number of ranks, {} and {}", part.generation.ToString(),
-                                coverage.ranks, part.ranks));
+      return Status(Code::kMismatch, fmt::format("{}: its parts disagree about the number of ranks, {} and {}",
+                                                 part.generation.ToString(), coverage.ranks, part.ranks));
     }
     for (const ImageEntry& image : part.images) present[image.rank] = true;
   }
@@ -239,8 +238,7 @@ Result<PartRecord> ReadPart(const Catalog& catalog, const Generation& generation
   }
   Result<PartRecord> part = DecodePartRecord(bytes);
   if (!part.ok()) return part.status().WithContext(path);
-  KEDGE_RETURN_IF_ERROR(
-      CheckPart(catalog, generation, key, *part, layout::PartName(entry.first_rank, entry.images)));
+  KEDGE_RETURN_IF_ERROR(CheckPart(catalog, generation, key, *part, layout::PartName(entry.first_rank, entry.images)));
   return part;
 }
 
@@ -282,8 +280,8 @@ Result<StoredImage> ReadImage(const Catalog& catalog, const PartRecord& part, co
   }
   for (const Chunk& chunk : record->chunks) {
     if (chunk.object == 0 && chunk.object_offset + chunk.bytes > object_bytes) {
-      return corrupt(fmt::format("has {} bytes; a chunk should end at {}", object_bytes,
-                                 chunk.object_offset + chunk.bytes));
+      return corrupt(
+          fmt::format("has {} bytes; a chunk should end at {}", object_bytes, chunk.object_offset + chunk.bytes));
     }
   }
   image.record = std::move(*record);

@@ -20,7 +20,8 @@ struct VersionInfo {
   bool superseded = false;  // complete, but a greater (attempt, take) of the same version is, too
   bool finishable = false;  // not complete, but the parts cover all ranks: FinishVersion makes it so
   bool pinned = false;
-  bool removed = false;  // marked so and not pinned: no version any more; its objects stay while other generations refer to them
+  bool removed =
+      false;  // marked so and not pinned: no version any more; its objects stay while other generations refer to them
   bool unknown = false;  // a record could not be read, or is from another store or a newer format: leave it alone
   bool foreign = false;  // unknown, because it is another store's: it does not exist for this one
   uint32_t ranks = 0;    // 0: unknown, no part yet
@@ -46,8 +47,8 @@ Result<std::vector<VersionInfo>> CompleteVersions(const Catalog& catalog, const 
 Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& job, const std::string& name,
                                     int64_t at_most);
 
-// All part records of a generation that are valid and its own, sorted by first rank. Damaged ones are left out, each with a
-// sentence in `problems` (may be null). Fails when one cannot be read at all, or is from a newer format.
+// All part records of a generation that are valid and its own, sorted by first rank. Damaged ones are left out, each
+// with a sentence in `problems` (may be null). Fails when one cannot be read at all, or is from a newer format.
 Result<std::vector<PartRecord>> ReadParts(const Catalog& catalog, const Generation& generation,
                                           std::vector<std::string>* problems);
 
@@ -58,7 +59,7 @@ Result<PartRecord> ReadPart(const Catalog& catalog, const Generation& generation
 
 // Which ranks no part covers.
 struct Coverage {
-  uint32_t ranks = 0;  // as the parts say; 0 when there is none
+  uint32_t ranks = 0;                   // as the parts say; 0 when there is none
   std::vector<uint32_t> missing_ranks;  // the first few
   uint32_t missing_count = 0;
   bool Complete() const { return ranks > 0 && missing_count == 0; }

@@ -9,9 +9,15 @@ namespace kedge::testing {
 
 namespace {
 
-Status EncodeAny(const ImageRecord& record, Buffer* out) { return EncodeImageRecord(record, out); }
-Status EncodeAny(const PlacementTable& record, Buffer* out) { return EncodePlacementTable(record, out); }
-Status EncodeAny(const LocalRecord& record, Buffer* out) { return EncodeLocalRecord(record, out); }
+Status EncodeAny(const ImageRecord& record, Buffer* out) {
+  return EncodeImageRecord(record, out);
+}
+Status EncodeAny(const PlacementTable& record, Buffer* out) {
+  return EncodePlacementTable(record, out);
+}
+Status EncodeAny(const LocalRecord& record, Buffer* out) {
+  return EncodeLocalRecord(record, out);
+}
 Status EncodeAny(const ImageIdentity& record, Buffer* out) {
   EncodeImageIdentity(record, out);
   return Status::Ok();
@@ -37,7 +43,9 @@ constexpr int64_t kWallTimeNs = 1'795'240'800'123'456'789;
 
 }  // namespace
 
-StoreId SampleStoreId() { return {.high = 0x0123456789abcdefULL, .low = 0xfedcba9876543210ULL}; }
+StoreId SampleStoreId() {
+  return {.high = 0x0123456789abcdefULL, .low = 0xfedcba9876543210ULL};
+}
 
 ImageIdentity SampleIdentity() {
   return {{SampleStoreId(), "copper", "heat/\xc3\xbc", 42, 3, 1}, 2, 4};
@@ -74,7 +82,9 @@ ImageRecord SampleImage() {
   image.regions = {grid, empty, object, file};
   image.objects = {"names/heat%2F%C3%BC/41-3-1/data/r2"};
   image.chunks = {{0, 0, 320}, {1, 4096, 48}};
-  image.extents = {{0, 0, 48, 1, 0, 0x11111111}, {2, 0, 256, 0, 0, 0x22222222}, {2, 256, 44, 0, 256, 0x33333333},
+  image.extents = {{0, 0, 48, 1, 0, 0x11111111},
+                   {2, 0, 256, 0, 0, 0x22222222},
+                   {2, 256, 44, 0, 256, 0x33333333},
                    {3, 0, 20, 0, 300, 0x44444444}};
   image.content_hashes.resize(4);
   for (size_t i = 0; i < 4; ++i) image.content_hashes[i].fill(static_cast<std::byte>(0xa0 + i));
@@ -100,20 +110,31 @@ PlacementTable SamplePlacementTable() {
 }
 
 LocalRecord SampleLocalRecord() {
-  return {SamplePlacementTable(), {PlacementKind::kSlot, 0, 17, 5'000'000'000, 8192, 401}, 0x0badcafe, "/store/copper",
+  return {SamplePlacementTable(),
+          {PlacementKind::kSlot, 0, 17, 5'000'000'000, 8192, 401},
+          0x0badcafe,
+          "/store/copper",
           kWallTimeNs};
 }
 
-StoreRecord SampleStoreRecord() { return {SampleStoreId(), kWallTimeNs, "node1"}; }
-JobRecord SampleJobRecord() { return {SampleStoreId(), "copper", kWallTimeNs}; }
-NameRecord SampleNameRecord() { return {SampleStoreId(), "copper", "heat/\xc3\xbc", kWallTimeNs}; }
-
-AttemptRecord SampleAttemptRecord() {
-  return {SampleStoreId(), "copper", 3, "node1", "6b2f6c0e-7f0c-4a5e-9c8f-0d5c1a2b3c4d", 4711, 123456, 60.0,
-          kWallTimeNs, 4};
+StoreRecord SampleStoreRecord() {
+  return {SampleStoreId(), kWallTimeNs, "node1"};
+}
+JobRecord SampleJobRecord() {
+  return {SampleStoreId(), "copper", kWallTimeNs};
+}
+NameRecord SampleNameRecord() {
+  return {SampleStoreId(), "copper", "heat/\xc3\xbc", kWallTimeNs};
 }
 
-AttemptEndRecord SampleAttemptEndRecord() { return {SampleStoreId(), "copper", 3, kWallTimeNs}; }
+AttemptRecord SampleAttemptRecord() {
+  return {SampleStoreId(), "copper", 3,           "node1", "6b2f6c0e-7f0c-4a5e-9c8f-0d5c1a2b3c4d", 4711,
+          123456,          60.0,     kWallTimeNs, 4};
+}
+
+AttemptEndRecord SampleAttemptEndRecord() {
+  return {SampleStoreId(), "copper", 3, kWallTimeNs};
+}
 
 PartRecord SamplePartRecord() {
   PartRecord part;
@@ -125,13 +146,23 @@ PartRecord SamplePartRecord() {
 }
 
 VersionRecord SampleVersionRecord() {
-  return {SampleIdentity().generation,          4, {{0, 2, 0x01020304, {{0, 1, 2}}}, {2, 2, 0x05060708, {{2, 1, 2}}}}, 1472, kWallTimeNs,
+  return {SampleIdentity().generation,
+          4,
+          {{0, 2, 0x01020304, {{0, 1, 2}}}, {2, 2, 0x05060708, {{2, 1, 2}}}},
+          1472,
+          kWallTimeNs,
           {"names/heat%2F%C3%BC/41-3-1"}};
 }
 
-PinRecord SamplePinRecord() { return {SampleIdentity().generation, kWallTimeNs}; }
-AttemptDrainRecord SampleAttemptDrainRecord() { return {SampleStoreId(), "copper", 3, kWallTimeNs}; }
-RemovedRecord SampleRemovedRecord() { return {SampleIdentity().generation, kWallTimeNs}; }
+PinRecord SamplePinRecord() {
+  return {SampleIdentity().generation, kWallTimeNs};
+}
+AttemptDrainRecord SampleAttemptDrainRecord() {
+  return {SampleStoreId(), "copper", 3, kWallTimeNs};
+}
+RemovedRecord SampleRemovedRecord() {
+  return {SampleIdentity().generation, kWallTimeNs};
+}
 
 Status DecodeAndEncodeAgain(RecordKind kind, ByteSpan bytes) {
   switch (kind) {
@@ -176,8 +207,7 @@ std::vector<Sample> AllSamples() {
     Buffer bytes;
     const Status status = EncodeAny(record, &bytes);
     KEDGE_CHECK(status.ok());
-    samples.push_back(
-        {name, kind, std::move(bytes), [kind](ByteSpan any) { return DecodeAndEncodeAgain(kind, any); }});
+    samples.push_back({name, kind, std::move(bytes), [kind](ByteSpan any) { return DecodeAndEncodeAgain(kind, any); }});
   };
   add("store", RecordKind::kStore, SampleStoreRecord());
   add("job", RecordKind::kJob, SampleJobRecord());

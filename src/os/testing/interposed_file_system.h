@@ -1,6 +1,6 @@
-// Any file system, with a function of the test called before every call: to run something else at that very moment (another
-// process's work, at each point of this one's), to pretend that a call was made (an fsync that was forgotten), or to let
-// this process die there while others go on.
+// Any file system, with a function of the test called before every call: to run something else at that very moment
+// (another process's work, at each point of this one's), to pretend that a call was made (an fsync that was forgotten),
+// or to let this process die there while others go on.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// What the store has promised, and whether it keeps it: a ledger that a simulated run writes while it takes, pins and removes
-// versions, and that is held against the store after every fault.
+// What the store has promised, and whether it keeps it: a ledger that a simulated run writes while it takes, pins and
+// removes versions, and that is held against the store after every fault.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ class Ledger {
 
   // Looks at the store as a restart would. Ok when
   // - every version reported complete restores bit-exact, and
-  // - every version that was acknowledged, and that retention was not told to remove, is complete, or a later taking of it.
+  // - every version that was acknowledged, and that retention was not told to remove, is complete, or a later taking of
+  // it.
   Status Check(const Catalog& catalog) const;
 
   // Of all names; -1 when there is none.

@@ -13,7 +13,9 @@ namespace {
 
 constexpr uint64_t kAlignBytes = 4096;
 
-uint64_t AlignUp(uint64_t offset) { return (offset + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }
+uint64_t AlignUp(uint64_t offset) {
+  return (offset + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
+}
 
 uint64_t SeedOf(const ImageIdentity& identity, uint32_t region) {
   const Generation& generation = identity.generation;
@@ -38,8 +40,8 @@ void LayOut(const MakerOptions& options, ImageRecord* image) {
         image->chunks.push_back({0, offset, 0});
       }
       Chunk& chunk = image->chunks.back();
-      const uint64_t bytes = std::min({options.piece_bytes, image->regions[region].bytes - at,
-                                       options.chunk_bytes - chunk.bytes});
+      const uint64_t bytes =
+          std::min({options.piece_bytes, image->regions[region].bytes - at, options.chunk_bytes - chunk.bytes});
       image->extents.push_back({region, at, bytes, static_cast<uint32_t>(image->chunks.size() - 1), chunk.bytes, 0});
       chunk.bytes += bytes;
       at += bytes;
@@ -107,12 +109,8 @@ ImageRecord MakeImage(const ImageIdentity& identity, const MakerOptions& options
 Status WriteImage(ObjectWriter& writer, const ImageRecord& image, ByteSpan object, ImageEntry* entry) {
   Buffer record;
   KEDGE_RETURN_IF_ERROR(EncodeImageRecord(image, &record));
-  *entry = {image.identity.rank,
-            layout::ImageObject(image.identity.rank),
-            object.size(),
-            record.size(),
-            crc32c::Compute(record.data(), record.size()),
-            image.RegionBytes()};
+  *entry = {image.identity.rank, layout::ImageObject(image.identity.rank),      object.size(),
+            record.size(),       crc32c::Compute(record.data(), record.size()), image.RegionBytes()};
   if (!object.empty()) {
     KEDGE_RETURN_IF_ERROR(writer.WriteAt(0, object));
     KEDGE_RETURN_IF_ERROR(writer.FlushHint(0, object.size(), false));
@@ -132,8 +130,7 @@ Result<FinishOutcome> PublishRanks(const Catalog& catalog, const Generation& gen
   for (uint32_t rank = first; rank < first + count && status.ok(); ++rank) {
     Buffer object;
     const ImageRecord image = MakeImage({generation, rank, options.ranks}, options, &object);
-    auto writer =
-        catalog.store().CreateObject(layout::ImageKey(generation, rank), catalog.owner(), object.size());
+    auto writer = catalog.store().CreateObject(layout::ImageKey(generation, rank), catalog.owner(), object.size());
     status = writer.status();
     if (!status.ok()) break;
     writers.push_back(std::move(*writer));

@@ -25,8 +25,8 @@ struct MakerOptions {
 // The byte at `offset` of a region of an image; no two images of a test agree in many.
 std::byte ContentByte(const ImageIdentity& identity, uint32_t region, uint64_t offset);
 
-// The record of an image whose chunks lie one after the other in its own object, and the bytes of that object before the
-// record: `object` may be null.
+// The record of an image whose chunks lie one after the other in its own object, and the bytes of that object before
+// the record: `object` may be null.
 ImageRecord MakeImage(const ImageIdentity& identity, const MakerOptions& options, Buffer* object);
 
 // Writes the image's object. The entry is what a part record needs.
