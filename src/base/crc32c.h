@@ -17,9 +17,9 @@ inline uint32_t Compute(const void* data, size_t bytes) { return Extend(0, data,
 // The checksum of A followed by B, from the checksums of the two and the length of B. O(log bytes_b).
 uint32_t Combine(uint32_t crc_a, uint32_t crc_b, uint64_t bytes_b);
 
-// Copies `bytes` from `src` to `dst` (no overlap) and returns Extend(crc, src, bytes), reading `src` from memory once:
-// each block is copied and then checksummed from `dst` while it is in cache. So the checksum is that of the bytes
-// that arrived, also when another thread changes `src` during the copy.
+// Copies `bytes` from `src` to `dst` (no overlap) and returns the checksum of what `crc` covers followed by the bytes that
+// arrived, also when another thread changes `src` during the copy. Reads `src` from memory once, at the speed of memcpy.
+// Large copies bypass the cache; the bytes are visible to whoever sees a later release store of this thread.
 uint32_t CopyAndChecksum(void* dst, const void* src, size_t bytes, uint32_t crc = 0);
 
 // As CopyAndChecksum without the copy; the name says at a call site that bytes are only verified.

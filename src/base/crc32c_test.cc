@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/random.h"
@@ -74,19 +76,42 @@ TEST(Crc32c, CombinesOverMoreThanFourGigabytes) {
 
 TEST(Crc32c, CopiesAndChecksumsAnyLengthAndAlignment) {
   Random random(3);
-  const auto source = RandomBytes(4, 400'000);
+  const auto source = RandomBytes(4, 1'500'000);
   std::vector<unsigned char> target(source.size() + 64);
   for (int round = 0; round < 300; ++round) {
-    const size_t bytes = round < 100 ? static_cast<size_t>(round) : random.Below(300'000);
+    size_t bytes = static_cast<size_t>(round);
+    if (round >= 100) bytes = random.Below(300'000);
+    if (round >= 200) bytes = 262'144 - 50 + random.Below(1'000'000);  // around where copies begin to stream
+
     const size_t from = random.Below(source.size() - bytes);
     const size_t to = random.Below(64);
-    std::fill(target.begin(), target.end(), 0xAB);
+    std::fill(target.begin(), target.end(), static_cast<unsigned char>(0xAB));
     const uint32_t crc = CopyAndChecksum(target.data() + to, source.data() + from, bytes, 77);
     ASSERT_EQ(crc, Extend(77, source.data() + from, bytes)) << bytes;
     ASSERT_EQ(std::memcmp(target.data() + to, source.data() + from, bytes), 0) << bytes;
     ASSERT_EQ(target[to + bytes], 0xAB) << "wrote past the end";
     ASSERT_TRUE(to == 0 || target[to - 1] == 0xAB) << "wrote before the start";
   }
+}
+
+TEST(Crc32c, ChecksumsTheBytesThatArriveWhenTheSourceChanges) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "this is a race on purpose, which ThreadSanitizer would report";
+#endif
+  std::vector<unsigned char> source(1 << 20, 0);
+  std::vector<unsigned char> target(source.size());
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (unsigned char value = 1; !stop; ++value) {
+      for (size_t i = 0; i < source.size(); i += 64) reinterpret_cast<std::atomic<unsigned char>&>(source[i]).store(value, std::memory_order_relaxed);
+    }
+  });
+  for (int round = 0; round < 200; ++round) {
+    const uint32_t crc = CopyAndChecksum(target.data(), source.data(), source.size());
+    ASSERT_EQ(crc, Compute(target.data(), target.size())) << "round " << round;
+  }
+  stop = true;
+  writer.join();
 }
 
 TEST(Crc32c, DetectsEverySingleFlippedBit) {

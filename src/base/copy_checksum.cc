@@ -1,0 +1,116 @@
+// CopyAndChecksum: two ways to read the source once.
+//
+// Small copies go block by block through the cache: memcpy, then ISA-L over what was just written.
+//
+// Large ones are bound by memory, and a checkpoint's slot is not in the cache. There the copy streams: each cache line
+// is loaded into registers once, stored from them past the cache (which spares reading the line that is overwritten) and
+// fed to the CRC32 instruction from the same registers, so the checksum is of exactly the bytes that were stored. Four
+// pages are copied side by side: the instruction has a latency of three and a throughput of one, and four streams keep
+// more memory busy than one. Measured by crc32c_benchmark: as fast as, or faster than, glibc's memcpy alone.
+#include <algorithm>
+#include <cstring>
+
+#include "base/crc32c.h"
+#include "base/crc32c_polynomial.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define KEDGE_STREAMING_COPY 1
+#endif
+
+namespace kedge::crc32c {
+namespace {
+
+constexpr size_t kBlockBytes = 16 * 1024;
+
+uint32_t CopyThroughCache(unsigned char* to, const unsigned char* from, size_t bytes, uint32_t crc) {
+  while (bytes > 0) {
+    const size_t part = std::min(bytes, kBlockBytes);
+    std::memcpy(to, from, part);
+    crc = Extend(crc, to, part);
+    to += part;
+    from += part;
+    bytes -= part;
+  }
+  return crc;
+}
+
+#ifdef KEDGE_STREAMING_COPY
+
+// Below this a destination that is still in the cache (a small checkpoint's slot, written again and again) loses more by
+// being pushed out than one that is not gains.
+constexpr size_t kStreamingBytesMin = 256 * 1024;
+constexpr size_t kLineBytes = 64;
+constexpr size_t kLaneBytes = 4096;
+constexpr size_t kLanes = 4;
+constexpr size_t kPrefetchBytes = 512;
+
+#define KEDGE_STREAMING_TARGET __attribute__((target("avx2,sse4.2")))
+
+// Copies one cache line and returns `crc` (not inverted) extended by it.
+KEDGE_STREAMING_TARGET __attribute__((always_inline)) inline uint64_t StreamLine(unsigned char* to, const unsigned char* from, uint64_t crc) {
+  _mm_prefetch(reinterpret_cast<const char*>(from + kPrefetchBytes), _MM_HINT_T0);  // past the end too: it never faults
+  for (size_t half = 0; half < kLineBytes; half += 32) {
+    const __m256i data = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + half));
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + half), data);
+    const __m128i low = _mm256_castsi256_si128(data);
+    const __m128i high = _mm256_extracti128_si256(data, 1);
+    crc = _mm_crc32_u64(crc, static_cast<uint64_t>(_mm_cvtsi128_si64(low)));
+    crc = _mm_crc32_u64(crc, static_cast<uint64_t>(_mm_extract_epi64(low, 1)));
+    crc = _mm_crc32_u64(crc, static_cast<uint64_t>(_mm_cvtsi128_si64(high)));
+    crc = _mm_crc32_u64(crc, static_cast<uint64_t>(_mm_extract_epi64(high, 1)));
+  }
+  return crc;
+}
+
+// `to` is aligned to 32 bytes, `bytes` a multiple of kLanes * kLaneBytes.
+KEDGE_STREAMING_TARGET uint32_t StreamLanes(unsigned char* to, const unsigned char* from, size_t bytes, uint32_t crc) {
+  static constexpr ShiftTable kAppendLane(kLaneBytes);
+  uint32_t state = ~crc;
+  for (size_t offset = 0; offset < bytes; offset += kLanes * kLaneBytes) {
+    uint64_t lane0 = state;
+    uint64_t lane1 = 0;
+    uint64_t lane2 = 0;
+    uint64_t lane3 = 0;
+    for (size_t i = offset; i < offset + kLaneBytes; i += kLineBytes) {
+      lane0 = StreamLine(to + i, from + i, lane0);
+      lane1 = StreamLine(to + i + kLaneBytes, from + i + kLaneBytes, lane1);
+      lane2 = StreamLine(to + i + 2 * kLaneBytes, from + i + 2 * kLaneBytes, lane2);
+      lane3 = StreamLine(to + i + 3 * kLaneBytes, from + i + 3 * kLaneBytes, lane3);
+    }
+    state = kAppendLane.Shift(static_cast<uint32_t>(lane0)) ^ static_cast<uint32_t>(lane1);
+    state = kAppendLane.Shift(state) ^ static_cast<uint32_t>(lane2);
+    state = kAppendLane.Shift(state) ^ static_cast<uint32_t>(lane3);
+  }
+  // Streaming stores are not ordered with the stores that later publish the copy; this orders them.
+  _mm_sfence();
+  return ~state;
+}
+
+bool CanStream() {
+  static const bool can = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("sse4.2");
+  return can;
+}
+
+#endif
+
+}  // namespace
+
+uint32_t CopyAndChecksum(void* dst, const void* src, size_t bytes, uint32_t crc) {
+  auto* to = static_cast<unsigned char*>(dst);
+  const auto* from = static_cast<const unsigned char*>(src);
+#ifdef KEDGE_STREAMING_COPY
+  if (bytes >= kStreamingBytesMin && CanStream()) {
+    const size_t head_bytes = (0 - reinterpret_cast<uintptr_t>(to)) % kLineBytes;
+    crc = CopyThroughCache(to, from, head_bytes, crc);
+    const size_t streamed_bytes = (bytes - head_bytes) / (kLanes * kLaneBytes) * (kLanes * kLaneBytes);
+    crc = StreamLanes(to + head_bytes, from + head_bytes, streamed_bytes, crc);
+    to += head_bytes + streamed_bytes;
+    from += head_bytes + streamed_bytes;
+    bytes -= head_bytes + streamed_bytes;
+  }
+#endif
+  return CopyThroughCache(to, from, bytes, crc);
+}
+
+}  // namespace kedge::crc32c
