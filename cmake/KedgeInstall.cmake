@@ -1,44 +1,51 @@
-# What `cmake --install` puts where, and how other projects find it: find_package(kedge [COMPONENTS component...]) with the
-# target kedge::kedge and one for each component (mpi, mpi-mpich, fortran, mpi-fortran, mpi-mpich-fortran), and pkg-config's
-# kedge and kedge-COMPONENT. Fortran's module files lie beside the headers' folder; they belong to the compiler of the build.
+# What `cmake --install` puts where, and how other projects find it: find_package(kedge [COMPONENTS mpi fortran ...]) with the
+# target kedge::NAME for each library kedge-NAME, and pkg-config's kedge and kedge-NAME.
 #
 # Everything is relocatable: programs and libraries find each other by $ORIGIN, and the package files by their own place.
 # The component "python" is what a wheel holds (pyproject.toml); it puts the programs into the package kedge itself.
 include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/kedge)
+# Each library, the folder of the header or module files that come with it, and what pkg-config says it requires.
 set(libraries kedge kedge-mpi kedge-mpi-mpich kedge-fortran kedge-mpi-fortran kedge-mpi-mpich-fortran)
 set(programs kedge-agent kedge-tool kedge-bench)
+set(requires_kedge "")
+set(requires_kedge-mpi kedge)
+set(requires_kedge-mpi-mpich kedge)
+set(requires_kedge-fortran kedge)
+set(requires_kedge-mpi-fortran kedge-fortran kedge-mpi)
+set(requires_kedge-mpi-mpich-fortran kedge-fortran kedge-mpi-mpich)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/kedge DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 file(RELATIVE_PATH pc_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
-set(pc_requires_kedge "")
-set(pc_requires_kedge-mpi kedge)
-set(pc_requires_kedge-mpi-mpich kedge)
-set(pc_requires_kedge-fortran kedge)
-set(pc_requires_kedge-mpi-fortran "kedge-fortran, kedge-mpi")
-set(pc_requires_kedge-mpi-mpich-fortran "kedge-fortran, kedge-mpi-mpich")
 foreach(library IN LISTS libraries)
   if(NOT TARGET ${library})
     continue()
+  endif()
+  set(include_folder ${CMAKE_INSTALL_INCLUDEDIR})
+  get_target_property(module_folder ${library} Fortran_MODULE_DIRECTORY)
+  if(module_folder)
+    # Of all modules only those that a program uses; the folder of another MPI's stands apart, as in the build tree.
+    file(RELATIVE_PATH module_subfolder ${PROJECT_BINARY_DIR}/include ${module_folder})
+    string(APPEND include_folder /kedge/fortran/${module_subfolder})
+    install(DIRECTORY ${module_folder}/ DESTINATION ${include_folder} FILES_MATCHING PATTERN "*.mod" PATTERN mpich EXCLUDE)
   endif()
   string(REGEX REPLACE "^kedge-" "" export_name ${library})
   set_target_properties(${library} PROPERTIES
     EXPORT_NAME ${export_name} VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} INSTALL_RPATH "$ORIGIN")
   target_include_directories(${library} INTERFACE
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  install(TARGETS ${library} EXPORT ${library}-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(EXPORT ${library}-targets NAMESPACE kedge:: DESTINATION ${package_folder})
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${include_folder}>)
+  install(TARGETS ${library} EXPORT kedge-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+
   set(pc_name ${library})
-  set(pc_requires ${pc_requires_${library}})
+  set(pc_include_folder ${include_folder})
+  list(JOIN requires_${library} ", " pc_requires)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/library.pc.in ${PROJECT_BINARY_DIR}/${library}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/${library}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endforeach()
-
-if(TARGET kedge-fortran)
-  install(DIRECTORY ${PROJECT_BINARY_DIR}/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-    FILES_MATCHING PATTERN "*.mod" PATTERN mpich EXCLUDE)
+if(TARGET kedge)
+  install(EXPORT kedge-targets NAMESPACE kedge:: DESTINATION ${package_folder})
 endif()
 
 foreach(program IN LISTS programs)
