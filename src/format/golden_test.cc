@@ -1,0 +1,66 @@
+// Format version 1 is readable for ever: the bytes under tests/golden/format-1 were written once and are never made
+// anew. docs/format.md shows one of them, and what it says about it is held against the code here.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "format/testing/sample_records.h"
+
+namespace kedge {
+namespace {
+
+const std::string kSource = KEDGE_SOURCE_FOLDER;
+
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+Buffer FromHex(const std::string& text) {
+  Buffer bytes;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) bytes.push_back(static_cast<std::byte>(std::stoi(word, nullptr, 16)));
+  return bytes;
+}
+
+TEST(Golden, FormatOneIsReadAsItWasWritten) {
+  for (const testing::Sample& sample : testing::AllSamples()) {
+    const Buffer golden = FromHex(ReadText(kSource + "/tests/golden/format-1/" + sample.name + ".hex"));
+    ASSERT_FALSE(golden.empty()) << sample.name;
+    const Status status = sample.decode_and_encode_again(golden);
+    EXPECT_TRUE(status.ok()) << sample.name << ": " << status.ToString();
+    // While version 1 is the one that is written, today's bytes are those as well.
+    if (kFormatVersion == 1) {
+      EXPECT_TRUE(golden == sample.bytes) << sample.name;
+    }
+  }
+  const Buffer image = FromHex(ReadText(kSource + "/tests/golden/format-1/image.hex"));
+  EXPECT_EQ(DecodeImageRecord(image).value(), testing::SampleImage());
+  const Buffer part = FromHex(ReadText(kSource + "/tests/golden/format-1/part.hex"));
+  EXPECT_EQ(DecodePartRecord(part).value(), testing::SamplePartRecord());
+}
+
+// The worked example: lines "OFFSET  HEX BYTES  meaning" between ```hex and ```.
+TEST(Golden, TheDocumentsExampleIsARecord) {
+  const std::string document = ReadText(kSource + "/docs/format.md");
+  const size_t begin = document.find("```hex\n");
+  ASSERT_NE(begin, std::string::npos);
+  std::istringstream lines(document.substr(begin + 7, document.find("```", begin + 7) - begin - 7));
+  Buffer bytes;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t bar = line.find('|');
+    ASSERT_NE(bar, std::string::npos) << line;
+    EXPECT_EQ(std::stoul(line.substr(0, 4)), bytes.size()) << line;
+    const Buffer more = FromHex(line.substr(4, bar - 4));
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  }
+  Buffer expected;
+  Encode(testing::SampleJobRecord(), &expected);
+  EXPECT_TRUE(bytes == expected);
+}
+
+}  // namespace
+}  // namespace kedge
