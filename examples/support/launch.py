@@ -175,9 +175,9 @@ class Launcher:
     def _victim_died(self, process: subprocess.Popen[bytes], launch: Launch, folder: Path) -> None:
         kill = launch.kill
         assert kill is not None
-        died = time.time()
         if kill.with_agent or kill.with_memory:
             launch.agent_killed = self._node.kill_agent()
+        died = time.time()
         if any(event["event"] == "finalize" for event in _events(folder) if event["rank"] == kill.rank):
             process.wait(END_SECONDS_MAX)
             return  # it had finished before its time came
@@ -201,6 +201,8 @@ class Launcher:
         if not taken:
             return "before its first checkpoint"
         newest = taken[-1]["version"]
+        if newest == kill.version and not launch.agent_killed:
+            died = taken[-1]["began"] + kill.seconds  # by the victim's own timer, closer than what is seen from here
         job = folder.parent.name
         durable = [seconds for (name, version, _), seconds in self.watch.durable.items() if (name, version) == (job, newest)]
         flushing = not durable or max(durable) > died
