@@ -75,7 +75,16 @@ def test_the_quickstart_runs_and_continues(node: Node, program: str) -> None:
     assert len(re.findall(r"field.* = 2525", second)) == 2
 
 
-@pytest.mark.parametrize(("language", "file"), [("c", "quickstart.c"), ("fortran", "quickstart.f90")])
-def test_the_readme_shows_the_files_that_are_compiled_here(language: str, file: str) -> None:
+def test_the_quickstart_runs_and_continues_in_python(node: Node) -> None:
+    if not (BUILD / "python" / "kedge").exists():
+        pytest.skip("the Python extension is not built: see the messages of cmake")
+    environment = node.environment("quickstart-python") | {"PYTHONPATH": str(BUILD / "python")}
+    command = [sys.executable, str(ROOT / "examples" / "quickstart" / "quickstart.py")]
+    outputs = [subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout for _ in range(2)]
+    assert outputs == ["field[0] = 2525\n", "continuing from step 100\nfield[0] = 2525\n"]
+
+
+@pytest.mark.parametrize(("language", "file"), [("c", "quickstart.c"), ("fortran", "quickstart.f90"), ("python", "quickstart.py")])
+def test_the_readme_shows_the_files_that_run_here(language: str, file: str) -> None:
     code = (ROOT / "examples" / "quickstart" / file).read_text()
     assert f"```{language}\n{code}```\n" in (ROOT / "README.md").read_text()
