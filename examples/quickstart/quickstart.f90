@@ -15,6 +15,7 @@ program quickstart
   call kedge_protect(context, 1, field, stat, name='field')
   call kedge_restart(context, 'quickstart', version, stat)
   if (stat == kedge_ok) print '(a, i0)', 'continuing from step ', step
+  if (stat /= kedge_ok .and. stat /= kedge_error_not_found) error stop kedge_error_message()
   do step = step + 1, 100
     field = field + step * 0.5d0
     if (mod(step, 10) /= 0) cycle
