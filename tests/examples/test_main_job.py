@@ -1,6 +1,6 @@
 """The main job in small: each application is killed with SIGKILL again and again, and must end with the same result.
 
-examples/run decides from its seed where the kills fall; the tests read its JSON. Under KEDGE_TEST_LONG more seeds run.
+examples/run decides from its seed where the kills fall; the tests read its JSON. `make test-long` runs more seeds.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("BUILD_FOLDER", ROOT / "build"))
 RUN = [sys.executable, str(ROOT / "examples" / "run"), "--build", str(BUILD)]
-SEEDS = range(1, 13) if os.environ.get("KEDGE_TEST_LONG") else range(1, 2)
-
+SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 9))]
 CASES = [("heat3d", "openmpi"), ("heat3d-fortran", "openmpi"), ("lammps", "openmpi"), ("heat3d", "mpich"), ("heat3d-fortran", "mpich")]
 
 
