@@ -13,7 +13,7 @@ from kedge.plan.inmemory import mtbf_seconds, survival_probability, xor_checkpoi
 from kedge.plan.report import Section, figure_tables, html_page, png_bytes
 from kedge.plan.table import text_table
 
-SLOW = {"sato-3.20", "sato-3.21", "sato-3.22", "sato-4.8", "sato-4.10", "sato-4.11", "sato-5.18"}
+SLOW = {"sato-3.20", "sato-3.21", "sato-3.22", "sato-4.8", "sato-4.9", "sato-4.10", "sato-4.11", "sato-5.18"}
 MAKERS: dict[str, FigureMaker] = {
     **figures_asynchronous.FIGURES,
     **figures_storage.FIGURES,

@@ -27,6 +27,8 @@ MOST_SEGMENTS = 100_000
 LOG_TOLERANCE = 3e-4
 ROUGH_TOLERANCE = 2e-2
 GLANCE_MARGIN = 2e-3  # counts whose rough cost is higher by this are not looked at closely
+LEAST_GAIN = 1e-5  # a move that gains less is not made: with high counts the cost is flat
+MOST_MOVES = 200
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
@@ -150,28 +152,33 @@ class Search:
             below = level.overhead_seconds
             rate = max(level.failure_rate_per_second, 1.0 / (100.0 * self.system.work_seconds))
             periods.append(max(math.sqrt(2.0 * extra / rate), level.background_seconds))
-        counts = []
+        counts: list[int] = []
+        segments = 1
         for inner, outer in zip(periods, periods[1:], strict=False):
-            counts.append(min(1000, max(0, round(outer / inner) - 1)) if inner > 0.0 else 10)
+            wished = round(min(outer / inner, 1000.0)) - 1 if inner > 0.0 else 10
+            counts.append(max(0, min(wished, MOST_SEGMENTS // segments - 1)))
+            segments *= counts[-1] + 1
         return tuple(counts)
 
     def improve(self, start: Candidate) -> Candidate:
         """Move counts, one at a time or two against each other, while it helps."""
         best = start
-        improved = True
-        while improved:
-            improved = False
+        for _ in range(MOST_MOVES):
             for counts in neighbours(best.counts):
                 if counts in self.passed_over:
                     continue
-                glanced = self.glance_both(counts, best)
-                if glanced.cost > best.cost * (1.0 + GLANCE_MARGIN):
-                    self.passed_over.add(counts)
-                    continue
-                candidate = self.best_interval(counts, glanced.interval_seconds)
-                if candidate.cost < best.cost * (1.0 - 1e-9):
-                    best, improved = candidate, True
+                candidate = self.found.get(counts)
+                if candidate is None:
+                    glanced = self.glance_both(counts, best)
+                    if glanced.cost > best.cost * (1.0 + GLANCE_MARGIN):
+                        self.passed_over.add(counts)
+                        continue
+                    candidate = self.best_interval(counts, glanced.interval_seconds)
+                if candidate.cost < best.cost * (1.0 - LEAST_GAIN):
+                    best = candidate
                     break
+            else:
+                return best
         return best
 
 
@@ -200,17 +207,17 @@ def neighbours(counts: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
 
 
 def _moves(counts: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
-    """One count up or down, by one or by a factor, and trades between two counts."""
+    """One count up or down, by a factor or by one, and trades between two counts; the larger steps first."""
     for index, count in enumerate(counts):
-        steps = {count + 1, count - 1, round(count * 1.5), round(count / 1.5), count * 3 + 2, count // 3, 0}
-        for moved in sorted(steps - {count}):
-            if moved >= 0:
+        steps = (count * 3 + 2, count // 3, round(count * 1.5), round(count / 1.5), count + 1, count - 1, 0)
+        for moved in dict.fromkeys(steps):
+            if moved >= 0 and moved != count:
                 yield (*counts[:index], moved, *counts[index + 1 :])
     for index in range(len(counts) - 1):
         first, second = counts[index], counts[index + 1]
         total = (first + 1) * (second + 1)
-        for moved in sorted({first + 1, first - 1, first * 2 + 1, first // 2} - {first}):
-            if moved >= 0:
+        for moved in dict.fromkeys((first * 2 + 1, first // 2, first + 1, first - 1)):
+            if moved >= 0 and moved != first:
                 partner = max(0, round(total / (moved + 1)) - 1)
                 yield (*counts[:index], moved, partner, *counts[index + 2 :])
 
@@ -264,9 +271,9 @@ def _best_counts(search: Search, interval: float) -> tuple[int, ...]:
     """The best counts for a fixed interval."""
     least = [0] * (len(search.system.levels) - 1)
     for _ in range(40):
-        if search.interval_range(tuple(least))[0] <= interval or not least:
+        if not least or search.interval_range(tuple(least))[0] <= interval or least[0] * 2 + 2 > MOST_SEGMENTS:
             break
-        least[-1] = least[-1] * 2 + 1
+        least[0] = least[0] * 2 + 1
     costs = {counts: search.cost(interval, counts) for counts in {tuple(least), search.first_order_counts()}}
     best = min(costs, key=lambda counts: costs[counts])
     improved = True
