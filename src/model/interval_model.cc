@@ -25,8 +25,12 @@ constexpr int64_t kMostSegments = 1'000'000;
 using Remaining = std::vector<double>;
 using Mask = uint32_t;
 
-bool Contains(Mask mask, int level) { return (mask >> (level - 1) & 1) != 0; }
-Mask FromLevelUp(Mask mask, int level) { return mask >> (level - 1) << (level - 1); }
+bool Contains(Mask mask, int level) {
+  return (mask >> (level - 1) & 1) != 0;
+}
+Mask FromLevelUp(Mask mask, int level) {
+  return mask >> (level - 1) << (level - 1);
+}
 
 struct Exit {
   int level;
@@ -57,7 +61,8 @@ struct Row {
     passing *= following.passing;
   }
   double Leaving() const {
-    return std::accumulate(exits.begin(), exits.end(), 0.0, [](double sum, const Exit& e) { return sum + e.probability; });
+    return std::accumulate(exits.begin(), exits.end(), 0.0,
+                           [](double sum, const Exit& e) { return sum + e.probability; });
   }
 };
 
@@ -110,7 +115,9 @@ Mask ReadyMask(const Remaining& remaining) {
   return mask;
 }
 
-double Background(const IntervalLevel& level) { return level.latency_seconds - level.overhead_seconds; }
+double Background(const IntervalLevel& level) {
+  return level.latency_seconds - level.overhead_seconds;
+}
 
 // Levels of the copies that a checkpoint leaves: its own, and where it is asynchronous those that it starts from.
 std::vector<std::vector<int>> CopiesOf(const IntervalSystem& system) {
@@ -145,10 +152,14 @@ double BlockedInside(const IntervalSystem& system, const std::vector<int>& count
 class Merger {
  public:
   Merger(const IntervalSystem& system, const IntervalSchedule& schedule)
-      : system_(system), schedule_(schedule), copies_(CopiesOf(system)), lengths_(LengthsOf(schedule.counts)),
+      : system_(system),
+        schedule_(schedule),
+        copies_(CopiesOf(system)),
+        lengths_(LengthsOf(schedule.counts)),
         top_(static_cast<int>(system.levels.size())) {
     for (const IntervalLevel& level : system.levels) total_rate_ += level.failure_rate_per_second;
-    for (int level = 1; level <= top_; ++level) blocked_inside_.push_back(BlockedInside(system, schedule.counts, level));
+    for (int level = 1; level <= top_; ++level)
+      blocked_inside_.push_back(BlockedInside(system, schedule.counts, level));
   }
 
   double PeriodSeconds() { return Block(top_, top_, top_, top_, Fresh(top_)).seconds; }
@@ -263,8 +274,7 @@ class Merger {
 
   // How many inner blocks are equal from here: until the next copy of a higher level becomes complete inside one.
   int EqualParts(int at_most, const Remaining& remaining, int inner) const {
-    const std::optional<double> pending =
-        NextCompletion(remaining.data() + inner, remaining.data() + remaining.size());
+    const std::optional<double> pending = NextCompletion(remaining.data() + inner, remaining.data() + remaining.size());
     if (!pending || std::isinf(*pending)) return at_most;
     return std::max(1, static_cast<int>(std::min<double>(at_most, *pending / Wall(inner, inner))));
   }
@@ -429,9 +439,10 @@ Status CheckIntervalSystem(const IntervalSystem& system) {
     }
     const bool chained = i > 0 && level.asynchronous && system.levels[i - 1].asynchronous;
     if (chained && Background(level) < Background(system.levels[i - 1]) - 1e-9 * level.latency_seconds) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("level {}: its copy takes {} s in the background, less than the {} s of the level below",
-                                i, Background(level), Background(system.levels[i - 1])));
+      return Status(
+          Code::kInvalidArgument,
+          fmt::format("level {}: its copy takes {} s in the background, less than the {} s of the level below", i,
+                      Background(level), Background(system.levels[i - 1])));
     }
   }
   return Status::Ok();
@@ -464,10 +475,11 @@ Result<double> ExpectedPeriodSeconds(const IntervalSystem& system, const Interva
   }
   const double shortest = ShortestInterval(system, schedule.counts);
   if (schedule.interval_seconds < shortest * (1 - 1e-12)) {
-    return Status(Code::kFailedPrecondition,
-                  fmt::format("an interval of {} s is shorter than {} s, in which each copy in the background is complete "
-                              "before the next of its level begins",
-                              schedule.interval_seconds, shortest));
+    return Status(
+        Code::kFailedPrecondition,
+        fmt::format("an interval of {} s is shorter than {} s, in which each copy in the background is complete "
+                    "before the next of its level begins",
+                    schedule.interval_seconds, shortest));
   }
   return Merger(system, schedule).PeriodSeconds();
 }

@@ -16,8 +16,8 @@ namespace kedge {
 
 // A protection level, from the fastest up. Seconds, and failures a second that need this level and no lower one.
 struct IntervalLevel {
-  double overhead_seconds = 0;         // the application is blocked by one checkpoint of this level, all included
-  double latency_seconds = 0;          // from the call until the copy answers failures; the overhead if synchronous
+  double overhead_seconds = 0;  // the application is blocked by one checkpoint of this level, all included
+  double latency_seconds = 0;   // from the call until the copy answers failures; the overhead if synchronous
   double restart_seconds = 0;
   double failure_rate_per_second = 0;
   bool asynchronous = false;

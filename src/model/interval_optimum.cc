@@ -87,7 +87,8 @@ std::vector<Counts> Neighbours(const Counts& counts) {
   for (size_t i = 0; i < counts.size(); ++i) {
     const int count = counts[i];
     for (const int step : Distinct({count * 3 + 2, count / 3, static_cast<int>(std::nearbyint(count * 1.5)),
-                                    static_cast<int>(std::nearbyint(count / 1.5)), count + 1, count - 1, 0}, count)) {
+                                    static_cast<int>(std::nearbyint(count / 1.5)), count + 1, count - 1, 0},
+                                   count)) {
       Counts moved = counts;
       moved[i] = step;
       add(std::move(moved));
