@@ -201,6 +201,14 @@ def test_compare_says_who_wins_and_where_that_changes(
     assert "--failures = '1,x'" in refusal(capsys, "compare", system, str(other), "--failures", "1,x")
 
 
+def test_an_interval_shorter_than_a_checkpoint_is_refused_everywhere(
+    system: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["advise", system], ["sweep", system, "--vary", "alpha=0,0.1"], ["compare", system, system]):
+        message = refusal(capsys, *words, "--interval", "5", "--counts", "400")
+        assert "--interval = '5': allowed is at least 20 s" in message
+
+
 def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
     for name in COMMANDS:
         with pytest.raises(SystemExit) as ended:

@@ -56,7 +56,9 @@ def add(subparsers: cli.Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Carry the command out; returns the exit code."""
     systems = (find_system(arguments.first), find_system(arguments.second))
-    interval = None if arguments.interval is None else cli.parse_interval(arguments.interval)
+    interval = None
+    if arguments.interval is not None:  # long enough for both
+        interval = max(cli.parse_interval(arguments.interval, system) for system in systems)
     rows = compare(systems, _factors(arguments.failures), interval, arguments.counts)
     names = (systems[0].name, systems[1].name)
     if arguments.png:

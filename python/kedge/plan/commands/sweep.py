@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     axes = [parse_axis(text) for text in arguments.vary]
     table = find_table(arguments.system)
     first = changed_system(table, axes, [axis.values[0] for axis in axes])
-    interval = None if arguments.interval is None else cli.parse_interval(arguments.interval)
+    interval = None if arguments.interval is None else cli.parse_interval(arguments.interval, first)
     counts = None if arguments.counts is None else cli.parse_counts(arguments.counts, len(first.levels))
     points = sweep(table, axes, interval_seconds=interval, counts=counts)
     figure = sweep_figure(first.name, axes, points)
