@@ -1,0 +1,373 @@
+// Kedge for C++20: kedge.h with lifetimes, spans and results. Header only; link -lkedge (and -lkedge-mpi for kedge_mpi.h).
+//
+//   auto context = kedge::Context::Open({.job = "heat"});
+//   if (!context) { std::cerr << context.error().message() << '\n'; return 1; }
+//   context->Protect(0, std::span(temperature));
+//   if (auto restored = context->Restart("heat")) step = *restored;
+//   ...
+//   context->Checkpoint("heat", step);
+//
+// Nothing throws but what a serializer of yours throws, which fails the checkpoint or restart. Results must be looked at:
+// a discarded one is a warning. Conventions of memory, threads and collectives are those of kedge.h.
+#ifndef KEDGE_KEDGE_HPP
+#define KEDGE_KEDGE_HPP
+
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "kedge.h"
+
+namespace kedge {
+
+// Why a call failed: the code of kedge.h, and a sentence that says what was expected, what was found and what to do.
+class Error {
+ public:
+  Error(int code, std::string message) : code_(static_cast<kedge_status>(code)), message_(std::move(message)) {}
+  kedge_status code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+ private:
+  kedge_status code_;
+  std::string message_;
+};
+
+// A value, or an Error: what std::expected is in C++23.
+template <typename T>
+class [[nodiscard]] Expected {
+ public:
+  Expected(T value) : value_(std::move(value)) {}        // NOLINT(google-explicit-constructor)
+  Expected(Error error) : error_(std::move(error)) {}    // NOLINT(google-explicit-constructor)
+  explicit operator bool() const { return value_.has_value(); }
+  bool has_value() const { return value_.has_value(); }
+  T& operator*() & { return assert(value_), *value_; }
+  const T& operator*() const& { return assert(value_), *value_; }
+  T&& operator*() && { return assert(value_), std::move(*value_); }
+  T* operator->() { return assert(value_), &*value_; }
+  const T* operator->() const { return assert(value_), &*value_; }
+  T value_or(T other) const { return value_ ? *value_ : std::move(other); }
+  const Error& error() const { return assert(error_), *error_; }
+
+ private:
+  std::optional<T> value_;
+  std::optional<Error> error_;
+};
+
+template <>
+class [[nodiscard]] Expected<void> {
+ public:
+  Expected() = default;
+  Expected(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  explicit operator bool() const { return !error_.has_value(); }
+  bool has_value() const { return !error_.has_value(); }
+  const Error& error() const { return assert(error_), *error_; }
+
+ private:
+  std::optional<Error> error_;
+};
+
+namespace detail {
+
+inline Expected<void> Check(int code) {
+  if (code == KEDGE_OK) return {};
+  return Error(code, kedge_error_message());
+}
+
+template <typename T>
+constexpr kedge_type TypeOf() {
+  using U = std::remove_cv_t<T>;
+  if constexpr (std::is_same_v<U, bool>) return KEDGE_TYPE_BOOL;
+  else if constexpr (std::is_same_v<U, float>) return KEDGE_TYPE_FLOAT32;
+  else if constexpr (std::is_same_v<U, double>) return KEDGE_TYPE_FLOAT64;
+  else if constexpr (std::is_integral_v<U> && sizeof(U) <= 8) {
+    constexpr kedge_type kSigned[] = {KEDGE_TYPE_INT8, KEDGE_TYPE_INT16, KEDGE_TYPE_INT32, KEDGE_TYPE_INT64};
+    constexpr kedge_type kUnsigned[] = {KEDGE_TYPE_UINT8, KEDGE_TYPE_UINT16, KEDGE_TYPE_UINT32, KEDGE_TYPE_UINT64};
+    constexpr int kIndex = sizeof(U) == 1 ? 0 : sizeof(U) == 2 ? 1 : sizeof(U) == 4 ? 2 : 3;
+    return std::is_signed_v<U> ? kSigned[kIndex] : kUnsigned[kIndex];
+  } else return KEDGE_TYPE_BYTES;
+}
+
+}  // namespace detail
+
+struct OpenOptions {
+  std::string job = {};          // empty: from the configuration
+  std::string config_file = {};  // empty: the usual places
+  std::string overrides = {};    // "section.key=value" lines
+};
+
+// What is known of a region beyond its bytes.
+struct RegionOptions {
+  std::string name = {};
+  std::vector<int64_t> shape = {};  // empty: one dimension
+  bool column_major = false;
+};
+
+// A saved region, before memory for it is there.
+struct SavedRegion {
+  size_t bytes = 0;
+  kedge_type type = KEDGE_TYPE_BYTES;
+  std::string name;
+  std::vector<int64_t> shape;
+};
+
+// Where a serializer writes to, and a deserializer reads from. Valid during the call only.
+class Writer {
+ public:
+  explicit Writer(kedge_writer* writer) : writer_(writer) {}
+  Expected<void> Write(const void* data, size_t bytes) { return detail::Check(kedge_write(writer_, data, bytes)); }
+  template <typename T>
+    requires std::is_trivially_copyable_v<T>
+  Expected<void> Write(std::span<const T> values) {
+    return Write(values.data(), values.size_bytes());
+  }
+
+ private:
+  kedge_writer* writer_;
+};
+
+class Reader {
+ public:
+  explicit Reader(kedge_reader* reader) : reader_(reader) {}
+  Expected<void> Read(void* data, size_t bytes) { return detail::Check(kedge_read(reader_, data, bytes)); }
+  template <typename T>
+    requires std::is_trivially_copyable_v<T>
+  Expected<void> Read(std::span<T> values) {
+    return Read(values.data(), values.size_bytes());
+  }
+
+ private:
+  kedge_reader* reader_;
+};
+
+// An object that is no plain memory. `size` gives the exact number of bytes that `serialize` will write. They return false,
+// or throw, to fail the checkpoint or restart.
+struct Serializer {
+  std::function<size_t()> size;
+  std::function<bool(Writer&)> serialize;
+  std::function<bool(Reader&, size_t bytes)> deserialize;
+};
+
+// A kedge_context. Movable; finalized without draining when it goes, unless Finalize was called.
+class Context {
+ public:
+  // Collective over `bootstrap` when that is given.
+  static Expected<Context> Open(const OpenOptions& options = {}, const kedge_bootstrap* bootstrap = nullptr) {
+    return Open(options, [&](const kedge_options* c_options, kedge_context** out) { return kedge_init(c_options, bootstrap, out); });
+  }
+  // With another way to make the context; `init` is called with the options and where the context goes. For MPI:
+  //   Context::Open(options, [&](auto* o, auto** out) { return kedge_mpi_init(communicator, o, out); })
+  template <typename Init>
+    requires std::is_invocable_r_v<int, Init, const kedge_options*, kedge_context**>
+  static Expected<Context> Open(const OpenOptions& options, Init&& init) {
+    kedge_options c_options = KEDGE_OPTIONS_INIT;
+    c_options.job = OrNull(options.job);
+    c_options.config_file = OrNull(options.config_file);
+    c_options.overrides = OrNull(options.overrides);
+    kedge_context* context = nullptr;
+    if (int code = init(&c_options, &context)) return Error(code, kedge_error_message());
+    return Context(context);
+  }
+
+  Context(Context&&) noexcept = default;
+  Context& operator=(Context&&) noexcept = default;
+
+  // Ends the context; `drain` waits until everything is at its last level and returns the first flush that failed.
+  Expected<void> Finalize(bool drain = true) { return detail::Check(kedge_finalize(context_.release(), drain ? 1 : 0)); }
+  // For the functions of kedge.h that have no member here; stays this object's.
+  kedge_context* get() const { return context_.get(); }
+
+  // ---- What a checkpoint holds ----
+
+  // The memory stays the caller's.
+  template <typename T>
+    requires std::is_trivially_copyable_v<T>
+  Expected<void> Protect(int id, std::span<T> values, const RegionOptions& options = {}) {
+    static_assert(!std::is_const_v<T>, "a restart writes into the region");
+    kedge_region_info info{};
+    info.struct_size = sizeof info;
+    info.name = OrNull(options.name);
+    info.type = detail::TypeOf<T>();
+    info.column_major = options.column_major ? 1 : 0;
+    if (options.shape.size() > KEDGE_MAX_DIMENSIONS) return Error(KEDGE_ERROR_INVALID_ARGUMENT, "too many dimensions");
+    info.dimensions = static_cast<int>(options.shape.size());
+    for (size_t i = 0; i < options.shape.size(); ++i) info.shape[i] = options.shape[i];
+    if (options.shape.empty()) {
+      info.dimensions = 1;
+      info.shape[0] = static_cast<int64_t>(values.size());
+    }
+    return detail::Check(kedge_protect(get(), id, values.data(), values.size(), sizeof(T), &info));
+  }
+  // One value.
+  template <typename T>
+    requires std::is_trivially_copyable_v<T>
+  Expected<void> Protect(int id, T& value, const RegionOptions& options = {}) {
+    return Protect(id, std::span<T>(&value, 1), options);
+  }
+  // The context keeps the serializer until the id is unprotected or protected anew.
+  Expected<void> Protect(int id, Serializer serializer, const std::string& name = {}) {
+    auto kept = std::make_unique<Serializer>(std::move(serializer));
+    kedge_object object{};
+    object.struct_size = sizeof object;
+    object.user = kept.get();
+    object.size = Size;
+    object.serialize = Serialize;
+    object.deserialize = Deserialize;
+    auto result = detail::Check(kedge_protect_object(get(), id, OrNull(name), &object));
+    if (result) serializers_[{group_, id}] = std::move(kept);
+    return result;
+  }
+  Expected<void> Unprotect(int id) {
+    auto result = detail::Check(kedge_unprotect(get(), id));
+    if (result) serializers_.erase({group_, id});
+    return result;
+  }
+  Expected<void> Clear() { return detail::Check(kedge_clear(get())); }
+  // Empty: the default group.
+  Expected<void> SelectGroup(const std::string& group) {
+    auto result = detail::Check(kedge_group(get(), OrNull(group)));
+    if (result) group_ = group;
+    return result;
+  }
+
+  // ---- Checkpoints ----
+
+  Expected<void> Checkpoint(const std::string& name, int64_t version, bool overwrite = false) {
+    return detail::Check(kedge_checkpoint(get(), name.c_str(), version, overwrite ? KEDGE_OVERWRITE : 0));
+  }
+  Expected<void> CheckpointBegin(const std::string& name, int64_t version, bool overwrite = false) {
+    return detail::Check(kedge_checkpoint_begin(get(), name.c_str(), version, overwrite ? KEDGE_OVERWRITE : 0));
+  }
+  Expected<void> CheckpointSome(std::span<const int> ids) {
+    return detail::Check(kedge_checkpoint_part(get(), KEDGE_SOME, ids.data(), ids.size()));
+  }
+  // All that no part has taken yet.
+  Expected<void> CheckpointRest() { return detail::Check(kedge_checkpoint_part(get(), KEDGE_REST, nullptr, 0)); }
+  Expected<void> Annotate(const std::string& key, std::string_view value) {
+    return detail::Check(kedge_annotate(get(), key.c_str(), value.data(), value.size()));
+  }
+  Expected<void> CheckpointEnd(bool success = true) { return detail::Check(kedge_checkpoint_end(get(), success ? 1 : 0)); }
+  // Between begin and end of a checkpoint or restart: where the file called `original` is to be written or read.
+  Expected<std::string> RouteFile(const std::string& original) {
+    std::string routed(4096, '\0');
+    if (int code = kedge_route_file(get(), original.c_str(), routed.data(), routed.size())) return Error(code, kedge_error_message());
+    return std::string(routed.c_str());
+  }
+  // The newest checkpoint of this context; a negative timeout is the configured one.
+  Expected<void> Wait(kedge_level level = KEDGE_LEVEL_LAST, double timeout_seconds = -1) {
+    return detail::Check(kedge_wait(get(), nullptr, 0, level, timeout_seconds));
+  }
+  Expected<void> Wait(const std::string& name, int64_t version, kedge_level level = KEDGE_LEVEL_LAST, double timeout_seconds = -1) {
+    return detail::Check(kedge_wait(get(), name.c_str(), version, level, timeout_seconds));
+  }
+  Expected<kedge_level> Test(const std::string& name, int64_t version) {
+    kedge_level level = KEDGE_LEVEL_NONE;
+    if (int code = kedge_test(get(), name.c_str(), version, &level)) return Error(code, kedge_error_message());
+    return level;
+  }
+
+  // ---- Restarts ----
+
+  // A negative `at_most` is no limit.
+  Expected<int64_t> Newest(const std::string& name, int64_t at_most = -1) {
+    int64_t version = -1;
+    if (int code = kedge_newest(get(), name.c_str(), at_most, &version)) return Error(code, kedge_error_message());
+    return version;
+  }
+  // The version that was restored.
+  Expected<int64_t> Restart(const std::string& name, int64_t at_most = -1) {
+    int64_t version = -1;
+    if (int code = kedge_restart(get(), name.c_str(), at_most, &version)) return Error(code, kedge_error_message());
+    return version;
+  }
+  Expected<void> RestartBegin(const std::string& name, int64_t version) {
+    return detail::Check(kedge_restart_begin(get(), name.c_str(), version));
+  }
+  Expected<SavedRegion> Saved(int id) {
+    kedge_region_info info{};
+    info.struct_size = sizeof info;
+    SavedRegion saved;
+    if (int code = kedge_saved_region(get(), id, &saved.bytes, &info)) return Error(code, kedge_error_message());
+    saved.type = info.type;
+    if (info.name != nullptr) saved.name = info.name;
+    saved.shape.assign(info.shape, info.shape + info.dimensions);
+    return saved;
+  }
+  Expected<void> RestartSome(std::span<const int> ids) {
+    return detail::Check(kedge_restart_part(get(), KEDGE_SOME, ids.data(), ids.size()));
+  }
+  Expected<void> RestartRest() { return detail::Check(kedge_restart_part(get(), KEDGE_REST, nullptr, 0)); }
+  Expected<std::string> Annotation(const std::string& key) {
+    size_t bytes = 0;
+    int code = kedge_annotation(get(), key.c_str(), nullptr, 0, &bytes);
+    std::string value(bytes, '\0');
+    if (bytes > 0) code = kedge_annotation(get(), key.c_str(), value.data(), value.size(), &bytes);
+    if (code != KEDGE_OK) return Error(code, kedge_error_message());
+    return value;
+  }
+  Expected<void> RestartEnd(bool success = true) { return detail::Check(kedge_restart_end(get(), success ? 1 : 0)); }
+
+  Expected<void> Pin(const std::string& name, int64_t version, bool pinned = true) {
+    return detail::Check(kedge_pin(get(), name.c_str(), version, pinned ? 1 : 0));
+  }
+  kedge_statistics Statistics() const {
+    kedge_statistics statistics{};
+    statistics.struct_size = sizeof statistics;
+    (void)kedge_get_statistics(get(), &statistics);
+    return statistics;
+  }
+
+ private:
+  struct End {
+    void operator()(kedge_context* context) const { (void)kedge_finalize(context, 0); }
+  };
+  explicit Context(kedge_context* context) : context_(context) {}
+
+  static const char* OrNull(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+
+  // No exception may pass through the library, which is C to its callers.
+  template <typename Body>
+  static int Guarded(Body&& body) noexcept {
+    try {
+      return body() ? 0 : 1;
+    } catch (...) {
+      return 2;
+    }
+  }
+  static int Size(void* user, size_t* bytes) {
+    return Guarded([&] {
+      *bytes = static_cast<Serializer*>(user)->size();
+      return true;
+    });
+  }
+  static int Serialize(void* user, kedge_writer* c_writer) {
+    return Guarded([&] {
+      Writer writer(c_writer);
+      return static_cast<Serializer*>(user)->serialize(writer);
+    });
+  }
+  static int Deserialize(void* user, kedge_reader* c_reader, size_t bytes) {
+    return Guarded([&] {
+      Reader reader(c_reader);
+      return static_cast<Serializer*>(user)->deserialize(reader, bytes);
+    });
+  }
+
+  // Destroyed last to first: the context goes before the serializers that it may still call.
+  std::map<std::pair<std::string, int>, std::unique_ptr<Serializer>> serializers_;
+  std::string group_;
+  std::unique_ptr<kedge_context, End> context_;
+};
+
+}  // namespace kedge
+
+#endif
