@@ -42,7 +42,9 @@ Result<TakenVersion*> Ledger::Begin(const std::string& name, int64_t version, bo
     Forget(entry);
   }
   TakenVersion& taken = entry->versions[version];
-  const uint32_t take = (known ? taken.generation.take : entry->forgotten_takes) + 1;
+  // A version that may have been forgotten gets a take that it cannot have had.
+  const uint32_t earlier = known ? taken.generation.take : version <= entry->forgotten_version ? entry->forgotten_takes : 0;
+  const uint32_t take = earlier + 1;
   if (newest_ == &taken) newest_ = nullptr;
   taken = TakenVersion{};
   taken.generation = {catalog_->id(), job_, name, version, attempt_, take};
@@ -52,6 +54,7 @@ Result<TakenVersion*> Ledger::Begin(const std::string& name, int64_t version, bo
 
 void Ledger::Forget(Name* name) {
   const auto oldest = name->versions.find(name->order.front());
+  name->forgotten_version = std::max(name->forgotten_version, oldest->first);
   name->forgotten_takes = std::max(name->forgotten_takes, oldest->second.generation.take);
   if (newest_ == &oldest->second) newest_ = nullptr;
   name->versions.erase(oldest);

@@ -51,7 +51,9 @@ class Ledger {
     std::optional<int64_t> newest;
     std::map<int64_t, TakenVersion> versions;
     std::deque<int64_t> order;     // keys of `versions`, the one taken longest ago first
-    uint32_t forgotten_takes = 0;  // the greatest take of a version that is remembered no more
+    // Of the versions that are remembered no more: the greatest, and the greatest take.
+    int64_t forgotten_version = -1;
+    uint32_t forgotten_takes = 0;
   };
   Result<Name*> Use(const std::string& name);
   void Forget(Name* name);
