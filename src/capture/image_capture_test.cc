@@ -1,0 +1,164 @@
+// Images captured into a store: what the record says, what was written, and what a failing device does to it.
+#include "capture/image_capture.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/crc32c.h"
+#include "base/random.h"
+#include "capture/store_sink.h"
+#include "os/testing/simulated_file_system.h"
+#include "store/posix_store.h"
+#include "store/verify.h"
+#include "store/versions.h"
+
+namespace kedge {
+namespace {
+
+constexpr LayoutLimits kLimits{64 << 10, 8 << 10};
+
+class ImageCaptureTest : public ::testing::Test {
+ protected:
+  ImageCaptureTest() {
+    PosixStoreOptions options;
+    options.path = "/store";
+    store_ = MakePosixStore(disk_, options);
+    catalog_.emplace(Catalog::OpenOrCreate(*store_, {"node", 1, "r0"}).value());
+    identity_.generation = {catalog_->id(), "job", "name", 1, 1, 1};
+    identity_.ranks = 1;
+  }
+
+  static std::string Content(uint64_t seed, size_t bytes) {
+    std::string content(bytes, '\0');
+    Random(seed).Fill(content.data(), bytes);
+    return content;
+  }
+  static Region RegionOf(int id, uint64_t bytes) {
+    Region region;
+    region.id = id;
+    region.bytes = bytes;
+    return region;
+  }
+  // Captures `regions` in one part.
+  Status Capture(const std::vector<std::string>& regions) {
+    StoreSink sink(&*catalog_, kLimits);
+    KEDGE_RETURN_IF_ERROR(capture_.Begin(&sink, identity_, "group", 0));
+    Status status = CapturePart(regions);
+    if (status.ok()) status = capture_.End(42);
+    if (!status.ok()) capture_.Abort();
+    return status;
+  }
+  Status CapturePart(const std::vector<std::string>& regions) {
+    std::vector<uint64_t> sizes;
+    for (const std::string& region : regions) sizes.push_back(region.size());
+    KEDGE_RETURN_IF_ERROR(capture_.BeginPart(sizes));
+    for (size_t i = 0; i < regions.size(); ++i) {
+      KEDGE_RETURN_IF_ERROR(capture_.AddRegion(RegionOf(static_cast<int>(i), regions[i].size()), regions[i].data()));
+    }
+    return Status::Ok();
+  }
+  // The image as the store has it, every byte checked.
+  ImageRecord Stored() {
+    auto image = ReadImage(*catalog_, identity_.generation, 0);
+    EXPECT_TRUE(image.ok()) << image.status().ToString();
+    auto report = VerifyVersion(*catalog_, identity_.generation, {});
+    EXPECT_TRUE(report.ok()) << report.status().ToString();
+    if (report.ok()) {
+      EXPECT_TRUE(report->problems.empty());
+    }
+    return image.ok() ? image->record : ImageRecord{};
+  }
+
+  os::SimulatedFileSystem disk_;
+  std::unique_ptr<Store> store_;
+  std::optional<Catalog> catalog_;
+  ImageIdentity identity_;
+  ImageCapture capture_;
+};
+
+TEST_F(ImageCaptureTest, ExtentsCoverEveryByteWithItsChecksum) {
+  const std::vector<std::string> regions = {Content(1, 10), Content(2, 100000), "", Content(3, 7999), Content(4, 8192), Content(5, 3)};
+  ASSERT_TRUE(Capture(regions).ok());
+  const ImageRecord record = Stored();
+  EXPECT_EQ(record.group, "group");
+  EXPECT_EQ(record.wall_time_ns, 42);
+  ASSERT_EQ(record.regions.size(), regions.size());
+  uint64_t covered = 0;
+  for (const Extent& extent : record.extents) {
+    EXPECT_LE(extent.bytes, kLimits.piece_bytes);
+    const std::string& region = regions[extent.region];
+    ASSERT_LE(extent.region_offset + extent.bytes, region.size());
+    EXPECT_EQ(extent.crc32c, crc32c::Compute(region.data() + extent.region_offset, extent.bytes));
+    covered += extent.bytes;
+  }
+  EXPECT_EQ(covered, record.RegionBytes());
+  for (const Chunk& chunk : record.chunks) EXPECT_EQ(chunk.object_offset % kChunkAlignment, 0u);
+}
+
+TEST_F(ImageCaptureTest, PortionsOfAnySizeGiveTheSameImage) {
+  const std::string content = Content(9, 50000);
+  StoreSink sink(&*catalog_, kLimits);
+  ASSERT_TRUE(capture_.Begin(&sink, identity_, "", 0).ok());
+  const uint64_t size = content.size();
+  ASSERT_TRUE(capture_.BeginPart({&size, 1}).ok());
+  ASSERT_TRUE(capture_.OpenRegion(RegionOf(0, size)).ok());
+  Random random(3);
+  for (size_t at = 0; at < content.size();) {
+    const size_t portion = std::min<size_t>(1 + random.Below(500), content.size() - at);
+    ASSERT_TRUE(capture_.Append(content.data() + at, portion).ok());
+    at += portion;
+  }
+  ASSERT_TRUE(capture_.CloseRegion().ok());
+  ASSERT_TRUE(capture_.End(0).ok());
+  const ImageRecord record = Stored();
+  EXPECT_EQ(record.extents.size(), (content.size() + kLimits.piece_bytes - 1) / kLimits.piece_bytes);
+}
+
+TEST_F(ImageCaptureTest, SmallPartsShareAChunk) {
+  StoreSink sink(&*catalog_, kLimits);
+  ASSERT_TRUE(capture_.Begin(&sink, identity_, "", 0).ok());
+  for (int i = 0; i < 100; ++i) {
+    const uint64_t size = 10;
+    ASSERT_TRUE(capture_.BeginPart({&size, 1}).ok());
+    ASSERT_TRUE(capture_.AddRegion(RegionOf(i, size), "0123456789").ok());
+  }
+  ASSERT_TRUE(capture_.End(0).ok());
+  EXPECT_EQ(Stored().chunks.size(), 1u);
+}
+
+TEST_F(ImageCaptureTest, TheNextImageForgetsTheOneBefore) {
+  ASSERT_TRUE(Capture({Content(1, 5000), Content(2, 10), Content(3, 70000)}).ok());
+  capture_.Annotate("late", "x");  // belongs to no image: Begin drops it
+  identity_.generation.version = 2;
+  ASSERT_TRUE(Capture({Content(4, 20)}).ok());
+  const ImageRecord record = Stored();
+  EXPECT_EQ(record.regions.size(), 1u);
+  EXPECT_EQ(record.RegionBytes(), 20u);
+  EXPECT_TRUE(record.annotations.empty());
+}
+
+TEST_F(ImageCaptureTest, AnImageWithoutBytes) {
+  ASSERT_TRUE(Capture({}).ok());
+  EXPECT_TRUE(Stored().regions.empty());
+  identity_.generation.version = 2;
+  ASSERT_TRUE(Capture({"", ""}).ok());
+  EXPECT_EQ(Stored().regions.size(), 2u);
+}
+
+TEST_F(ImageCaptureTest, TooManyOrTooFewBytesAreRefused) {
+  StoreSink sink(&*catalog_, kLimits);
+  ASSERT_TRUE(capture_.Begin(&sink, identity_, "", 0).ok());
+  const uint64_t size = 4;
+  ASSERT_TRUE(capture_.BeginPart({&size, 1}).ok());
+  ASSERT_TRUE(capture_.OpenRegion(RegionOf(0, size)).ok());
+  ASSERT_TRUE(capture_.Append("ab", 2).ok());
+  EXPECT_EQ(capture_.Append("cde", 3).code(), Code::kInvalidArgument);
+  EXPECT_EQ(capture_.CloseRegion().code(), Code::kInvalidArgument);
+  capture_.Abort();
+  EXPECT_EQ(ReadImage(*catalog_, identity_.generation, 0).status().code(), Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace kedge

@@ -1,0 +1,219 @@
+// The client's slots over a real mailbox, with the test on the agent's end: packing, asking ahead, giving back, loss.
+#include "capture/slot_allocator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "os/event_fd.h"
+
+namespace kedge {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr uint64_t kSlotBytes = 64 << 10;
+constexpr LayoutLimits kLimits{kSlotBytes, 16 << 10};
+
+class SlotAllocatorTest : public ::testing::Test {
+ protected:
+  SlotAllocatorTest()
+      : mailbox_(std::make_unique<Mailbox>()), control_(std::make_unique<ControlBlock>()), wake_(os::EventFd::Create().value()) {
+    channel_.Attach(mailbox_.get(), control_.get(), &wake_);
+    agent_in_ = ClientRingConsumer(&mailbox_->from_client);
+    agent_out_ = AgentRingProducer(&mailbox_->from_agent);
+  }
+
+  void Pump() {
+    AgentMessage message;
+    while (channel_.Poll(&message)) slots_.OnMessage(message);
+  }
+  // What the client has sent since the last call.
+  std::vector<ClientMessage> Sent() {
+    std::vector<ClientMessage> sent;
+    ClientMessage message;
+    while (agent_in_.Peek(&message) == RingPeek::kMessage) {
+      sent.push_back(message);
+      agent_in_.Advance();
+    }
+    return sent;
+  }
+  void Answer(uint64_t number, AssignOutcome outcome, uint32_t slot = 0) {
+    AgentMessage message{};
+    message.kind = AgentMessageKind::kAssign;
+    message.outcome = outcome;
+    message.number = number;
+    message.range = SlotRange{0, slot, 7, 0, kSlotBytes};
+    message.code = static_cast<int32_t>(outcome == AssignOutcome::kFailed ? Code::kNoSpace : Code::kOk);
+    std::snprintf(message.text, sizeof message.text, "nothing left");
+    ASSERT_TRUE(agent_out_.TryPush(message));
+    ++mailbox_->client_wake;
+  }
+  Deadline In(Duration duration) const { return Deadline(SystemClock(), duration); }
+  // Asks for an open slot ahead, and gets `slot`.
+  void OpenSlot(uint32_t slot) {
+    slots_.ExpectOpen();
+    const auto sent = Sent();
+    ASSERT_EQ(sent.size(), 1u);
+    ASSERT_EQ(sent[0].kind, ClientMessageKind::kRequestPlace);
+    ASSERT_EQ(sent[0].chunk, static_cast<uint32_t>(PlaceKind::kOpenSlot));
+    Answer(sent[0].image_serial, AssignOutcome::kSlot, slot);
+  }
+
+  std::unique_ptr<Mailbox> mailbox_;
+  std::unique_ptr<ControlBlock> control_;
+  os::EventFd wake_;
+  AgentChannel channel_;
+  ClientRingConsumer agent_in_;
+  AgentRingProducer agent_out_;
+  SlotAllocator slots_{&channel_, kLimits, [this] { Pump(); }};
+};
+
+TEST_F(SlotAllocatorTest, SmallChunksArePackedForward) {
+  OpenSlot(3);
+  for (uint64_t i = 0; i < 4; ++i) {
+    const auto place = slots_.TakeOpen(100, In(seconds(1)));
+    ASSERT_TRUE(place.ok()) << place.status().ToString();
+    EXPECT_FALSE(place->through);
+    EXPECT_EQ(place->range.slot, 3u);
+    EXPECT_EQ(place->range.slot_generation, 7u);
+    EXPECT_EQ(place->range.offset, i * kChunkAlignment);
+    EXPECT_EQ(place->range.bytes, 100u);
+  }
+  EXPECT_TRUE(Sent().empty()) << "there is room: nothing is asked for";
+  EXPECT_EQ(slots_.TakeWaited(), Duration::zero());
+}
+
+TEST_F(SlotAllocatorTest, TheNextSlotIsAskedForAheadAndTheOldOneReturned) {
+  OpenSlot(1);
+  ASSERT_TRUE(slots_.TakeOpen(kSlotBytes - kChunkAlignment, In(seconds(1))).ok());
+  const auto sent = Sent();
+  ASSERT_EQ(sent.size(), 1u) << "less than a piece is left";
+  EXPECT_EQ(sent[0].kind, ClientMessageKind::kRequestPlace);
+  slots_.ExpectOpen();
+  EXPECT_TRUE(Sent().empty()) << "once";
+  Answer(sent[0].image_serial, AssignOutcome::kSlot, 2);
+  const auto place = slots_.TakeOpen(2 * kChunkAlignment, In(seconds(1)));
+  ASSERT_TRUE(place.ok());
+  EXPECT_EQ(place->range.slot, 2u);
+  EXPECT_EQ(place->range.offset, 0u);
+  const auto returned = Sent();
+  ASSERT_EQ(returned.size(), 1u);
+  EXPECT_EQ(returned[0].kind, ClientMessageKind::kReturnSlot);
+  EXPECT_EQ(returned[0].range.slot, 1u);
+}
+
+TEST_F(SlotAllocatorTest, TheLastPlaceGrowsWhileThereIsRoom) {
+  OpenSlot(0);
+  auto place = slots_.TakeOpen(100, In(seconds(1)));
+  ASSERT_TRUE(place.ok());
+  SlotRange first = place->range;
+  EXPECT_TRUE(slots_.GrowOpen(&first, kChunkAlignment));
+  EXPECT_EQ(first.bytes, 100 + kChunkAlignment);
+  const auto next = slots_.TakeOpen(10, In(seconds(1)));
+  ASSERT_TRUE(next.ok());
+  EXPECT_EQ(next->range.offset, 2 * kChunkAlignment);
+  EXPECT_FALSE(slots_.GrowOpen(&first, 1)) << "it is not the last one any more";
+  SlotRange second = next->range;
+  EXPECT_FALSE(slots_.GrowOpen(&second, kSlotBytes));
+  EXPECT_EQ(second.bytes, 10u);
+}
+
+TEST_F(SlotAllocatorTest, WaitsForItsSlotAndSaysHowLong) {
+  std::thread agent([this] {
+    std::this_thread::sleep_for(milliseconds(30));
+    const auto sent = Sent();
+    ASSERT_EQ(sent.size(), 1u);
+    EXPECT_EQ(sent[0].chunk, static_cast<uint32_t>(PlaceKind::kFullChunk));
+    EXPECT_EQ(sent[0].range.bytes, 5000u);
+    Answer(sent[0].image_serial, AssignOutcome::kSlot, 9);
+  });
+  const auto place = slots_.TakeFull(5000, In(seconds(20)));
+  agent.join();
+  ASSERT_TRUE(place.ok()) << place.status().ToString();
+  EXPECT_EQ(place->range.slot, 9u);
+  EXPECT_EQ(place->range.bytes, 5000u);
+  EXPECT_GE(slots_.TakeWaited(), milliseconds(20));
+}
+
+TEST_F(SlotAllocatorTest, ThroughFailureAndTimeout) {
+  slots_.ExpectFull(10);
+  Answer(Sent().at(0).image_serial, AssignOutcome::kFailed);
+  // Refused ahead of time: asked again, since there may be room by now.
+  EXPECT_EQ(slots_.TakeFull(10, In(milliseconds(20))).status().code(), Code::kTimeout);
+  const auto sent = Sent();
+  ASSERT_EQ(sent.size(), 1u);
+  std::thread agent([&] {
+    std::this_thread::sleep_for(milliseconds(20));
+    Answer(sent[0].image_serial, AssignOutcome::kThrough);
+  });
+  auto place = slots_.TakeFull(10, In(seconds(20)));
+  agent.join();
+  ASSERT_TRUE(place.ok());
+  EXPECT_TRUE(place->through);
+  std::thread refusing([&] {
+    std::vector<ClientMessage> again;
+    while ((again = Sent()).empty()) std::this_thread::sleep_for(milliseconds(1));
+    Answer(again[0].image_serial, AssignOutcome::kFailed);
+  });
+  place = slots_.TakeFull(10, In(seconds(20)));
+  refusing.join();
+  EXPECT_EQ(place.status().code(), Code::kNoSpace);
+  EXPECT_EQ(place.status().message(), "nothing left");
+}
+
+TEST_F(SlotAllocatorTest, ARecallGivesBackWhatIsUnused) {
+  OpenSlot(1);
+  slots_.ExpectFull(10);
+  Answer(Sent().at(0).image_serial, AssignOutcome::kSlot, 2);
+  Pump();
+  AgentMessage recall{};
+  recall.kind = AgentMessageKind::kRecall;
+  ASSERT_TRUE(agent_out_.TryPush(recall));
+  Pump();
+  std::vector<uint32_t> returned;
+  for (const ClientMessage& message : Sent()) {
+    EXPECT_EQ(message.kind, ClientMessageKind::kReturnSlot);
+    returned.push_back(message.range.slot);
+  }
+  EXPECT_THAT(returned, ::testing::UnorderedElementsAre(1u, 2u));
+  EXPECT_TRUE(slots_.HeldAfterAgentLoss().empty());
+}
+
+TEST_F(SlotAllocatorTest, AfterALossTheHeldSlotsAreNamedAndRequestsForgotten) {
+  OpenSlot(4);
+  ASSERT_TRUE(slots_.TakeOpen(100, In(seconds(1))).ok());
+  slots_.ExpectFull(10);
+  const uint64_t lost_request = Sent().at(0).image_serial;
+  const auto held = slots_.HeldAfterAgentLoss();
+  ASSERT_EQ(held.size(), 1u);
+  EXPECT_EQ(held[0].slot, 4u);
+  slots_.ExpectFull(10);
+  const auto again = Sent();
+  ASSERT_EQ(again.size(), 1u) << "asked anew";
+  // A late answer to the forgotten request is given back.
+  Answer(lost_request, AssignOutcome::kSlot, 8);
+  Pump();
+  const auto returned = Sent();
+  ASSERT_EQ(returned.size(), 1u);
+  EXPECT_EQ(returned[0].kind, ClientMessageKind::kReturnSlot);
+  EXPECT_EQ(returned[0].range.slot, 8u);
+}
+
+TEST_F(SlotAllocatorTest, AChunkGreaterThanASlotIsRefused) {
+  OpenSlot(1);
+  EXPECT_EQ(slots_.TakeOpen(kSlotBytes + 1, In(milliseconds(20))).status().code(), Code::kNoSpace);
+}
+
+TEST_F(SlotAllocatorTest, TheAgentIsWokenOnlyWhenItSleeps) {
+  slots_.ExpectFull(10);
+  EXPECT_FALSE(wake_.Drain());
+  control_->agent_sleeping = 1;
+  slots_.ExpectOpen();
+  EXPECT_TRUE(wake_.Drain());
+}
+
+}  // namespace
+}  // namespace kedge

@@ -1,0 +1,219 @@
+// What an application may do to a library: fork, exec, threads, several contexts, losing its agent in any call.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "tests/client/api_fixture.h"
+
+namespace kedge::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ProcessTest : public ApiTest {};
+INSTANTIATE_TEST_SUITE_P(Modes, ProcessTest, ::testing::Values(kInline, kAgent), ModeName);
+
+int ExitCodeOf(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+TEST_P(ProcessTest, AForkedChildIsRefusedAndTheParentGoesOn) {
+  kedge_context* context = Open();
+  int value = 5;
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, &value, 1, sizeof value, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "f", 1, 0));
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool refused = kedge_checkpoint(context, "f", 2, 0) == KEDGE_ERROR_FAILED_PRECONDITION &&
+                         std::string(kedge_error_message()).find("child") != std::string::npos &&
+                         kedge_restart(context, "f", -1, nullptr) == KEDGE_ERROR_FAILED_PRECONDITION &&
+                         kedge_finalize(context, 1) == KEDGE_ERROR_FAILED_PRECONDITION;
+    _exit(refused ? 0 : 1);
+  }
+  EXPECT_EQ(ExitCodeOf(child), 0);
+  const pid_t running = fork();
+  if (running == 0) {
+    execlp("true", "true", static_cast<char*>(nullptr));
+    _exit(9);
+  }
+  EXPECT_EQ(ExitCodeOf(running), 0);
+  value = 6;
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "f", 2, 0));
+  EXPECT_KEDGE_OK(kedge_wait(context, "f", 2, KEDGE_LEVEL_STORE, 30));
+  value = 0;
+  ASSERT_KEDGE_OK(kedge_restart(context, "f", -1, nullptr));
+  EXPECT_EQ(value, 6);
+}
+
+TEST_P(ProcessTest, DescriptorsDoNotPassAnExec) {
+  std::set<std::string> before;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) before.insert(entry.path().filename());
+  kedge_context* context = Open();
+  ASSERT_NE(context, nullptr);
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const std::string name = entry.path().filename();
+    std::ifstream info("/proc/self/fdinfo/" + name);
+    const std::string text{std::istreambuf_iterator<char>(info), std::istreambuf_iterator<char>()};
+    const size_t at = text.find("flags:");
+    if (before.contains(name) || at == std::string::npos) continue;
+    const unsigned long flags = std::stoul(text.substr(at + 6), nullptr, 8);
+    EXPECT_NE(flags & 02000000ul, 0ul) << std::filesystem::read_symlink(entry.path()) << " is open without O_CLOEXEC";
+  }
+}
+
+TEST_P(ProcessTest, ContextsOnSeveralThreads) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([this, i] {
+      const std::string overrides = Overrides("job.name=thread " + std::to_string(i) + "\n");
+      kedge_options options = KEDGE_OPTIONS_INIT;
+      options.overrides = overrides.c_str();
+      kedge_context* context = nullptr;
+      ASSERT_KEDGE_OK(kedge_init(&options, nullptr, &context));
+      std::vector<int> data(200000, i);
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), sizeof(int), nullptr));
+      for (int version = 0; version < 10; ++version) EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", version, 0));
+      data.assign(data.size(), -1);
+      EXPECT_KEDGE_OK(kedge_restart(context, "t", -1, nullptr));
+      EXPECT_EQ(data, std::vector<int>(200000, i));
+      EXPECT_KEDGE_OK(kedge_finalize(context, 1));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(ProcessTest, OneContextFromSeveralThreads) {
+  kedge_context* context = Open();
+  std::vector<int> data(1000, 1);
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), sizeof(int), nullptr));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([context, i] {
+      const std::string name = "name " + std::to_string(i);
+      for (int version = 0; version < 20; ++version) {
+        EXPECT_KEDGE_OK(kedge_checkpoint(context, name.c_str(), version, 0));
+        if (version % 5 == 0) {
+          EXPECT_KEDGE_OK(kedge_wait(context, name.c_str(), version, KEDGE_LEVEL_STORE, 60));
+        }
+        (void)kedge_pending(context);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(Statistics(context).checkpoints, 60u);
+}
+
+TEST_P(ProcessTest, CallBacksMayNotCallBack) {
+  kedge_context* context = Open();
+  kedge_object object{};
+  object.struct_size = sizeof object;
+  object.user = context;
+  object.size = [](void* user, size_t* bytes) {
+    *bytes = 0;
+    return kedge_clear(static_cast<kedge_context*>(user)) == KEDGE_ERROR_FAILED_PRECONDITION ? 0 : 1;
+  };
+  object.serialize = [](void*, kedge_writer*) { return 0; };
+  object.deserialize = [](void*, kedge_reader*, size_t) { return 0; };
+  ASSERT_KEDGE_OK(kedge_protect_object(context, 0, nullptr, &object));
+  EXPECT_KEDGE_OK(kedge_checkpoint(context, "x", 1, 0));
+}
+
+TEST_P(ProcessTest, RoutedFilesEndAtTheirPathsAndComeBack) {
+  kedge_context* context = Open();
+  const std::string original = folder_.path() + "/output.h5";
+  const std::string content(2500000, 'q');
+  int step = 3;
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, &step, 1, sizeof step, nullptr));
+  char routed[1024];
+  EXPECT_EQ(kedge_route_file(context, original.c_str(), routed, sizeof routed), KEDGE_ERROR_FAILED_PRECONDITION);
+  ASSERT_KEDGE_OK(kedge_checkpoint_begin(context, "files", 1, 0));
+  EXPECT_EQ(kedge_route_file(context, original.c_str(), routed, 10), KEDGE_ERROR_INVALID_ARGUMENT);
+  ASSERT_KEDGE_OK(kedge_route_file(context, original.c_str(), routed, sizeof routed));
+  EXPECT_EQ(std::filesystem::path(routed).filename(), "output.h5");
+  std::ofstream(routed) << content;
+  ASSERT_KEDGE_OK(kedge_checkpoint_part(context, KEDGE_ALL, nullptr, 0));
+  ASSERT_KEDGE_OK(kedge_checkpoint_end(context, 1));
+  EXPECT_FALSE(std::filesystem::exists(routed)) << "the local file is captured, and goes";
+  ASSERT_KEDGE_OK(kedge_wait(context, "files", 1, KEDGE_LEVEL_STORE, 60));
+  for (int i = 0; i < 500 && !std::filesystem::exists(original); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  std::ifstream published(original);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(published), {}), content);
+
+  std::filesystem::remove(original);
+  ASSERT_KEDGE_OK(kedge_restart_begin(context, "files", 1));
+  ASSERT_KEDGE_OK(kedge_route_file(context, original.c_str(), routed, sizeof routed));
+  std::ifstream restored(routed);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(restored), {}), content);
+  EXPECT_EQ(kedge_route_file(context, (original + "x").c_str(), routed, sizeof routed), KEDGE_ERROR_NOT_FOUND);
+  ASSERT_KEDGE_OK(kedge_restart_end(context, 1));
+
+  ASSERT_KEDGE_OK(kedge_checkpoint_begin(context, "files", 2, 0));
+  ASSERT_KEDGE_OK(kedge_route_file(context, original.c_str(), routed, sizeof routed));
+  EXPECT_EQ(kedge_checkpoint_end(context, 1), KEDGE_ERROR_NOT_FOUND) << "routed, never written";
+  EXPECT_THAT(kedge_error_message(), HasSubstr(original));
+}
+
+class AgentLossTest : public ApiTest {};
+INSTANTIATE_TEST_SUITE_P(Modes, AgentLossTest, ::testing::Values(kAgent), ModeName);
+
+// Each call finds its agent dead. SIGPIPE has its default action here, and would end the test.
+TEST_P(AgentLossTest, EveryCallSurvivesTheAgent) {
+  kedge_context* context = Open();
+  std::vector<char> data(3000000, 'a');
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), 1, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "l", 1, 0));
+  ASSERT_TRUE(folder_.KillAgent());
+  EXPECT_KEDGE_OK(kedge_wait(context, "l", 1, KEDGE_LEVEL_STORE, 60));
+  ASSERT_TRUE(folder_.KillAgent());
+  EXPECT_KEDGE_OK(kedge_checkpoint(context, "l", 2, 0));
+  folder_.KillAgent();
+  EXPECT_KEDGE_OK(kedge_restart(context, "l", -1, nullptr));
+  folder_.KillAgent();
+  ASSERT_KEDGE_OK(kedge_checkpoint_begin(context, "l", 3, 0));
+  folder_.KillAgent();
+  ASSERT_KEDGE_OK(kedge_checkpoint_part(context, KEDGE_ALL, nullptr, 0));
+  folder_.KillAgent();
+  ASSERT_KEDGE_OK(kedge_checkpoint_end(context, 1));
+  folder_.KillAgent();
+  kedge_level level = KEDGE_LEVEL_NONE;
+  EXPECT_KEDGE_OK(kedge_test(context, "l", 3, &level));
+  int64_t version = 0;
+  EXPECT_KEDGE_OK(kedge_newest(context, "l", -1, &version));
+  folder_.KillAgent();
+  Close(context, 1);
+  context = Open();
+  EXPECT_KEDGE_OK(kedge_newest(context, "l", -1, &version));
+  EXPECT_EQ(version, 3);
+}
+
+TEST_P(AgentLossTest, WithoutAnyAgentItIsSynchronous) {
+  setenv("KEDGE_AGENT", "/bin/false", 1);
+  kedge_context* context = Open();
+  int value = 1;
+  EXPECT_KEDGE_OK(kedge_protect(context, 0, &value, 1, sizeof value, nullptr));
+  EXPECT_KEDGE_OK(kedge_checkpoint(context, "x", 1, 0));
+  unsetenv("KEDGE_AGENT");
+  EXPECT_EQ(Statistics(context).checkpoints_inline, 1u);
+  EXPECT_KEDGE_OK(kedge_wait(context, "x", 1, KEDGE_LEVEL_STORE, 0));
+}
+
+TEST_P(AgentLossTest, AnImageGreaterThanThePoolGoesThrough) {
+  kedge_context* context = Open();
+  std::vector<char> data(150 << 20, 'z');
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), 1, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "big", 1, 0));
+  ASSERT_KEDGE_OK(kedge_wait(context, "big", 1, KEDGE_LEVEL_STORE, 120));
+  std::fill(data.begin(), data.end(), ' ');
+  ASSERT_KEDGE_OK(kedge_restart(context, "big", -1, nullptr));
+  EXPECT_EQ(std::count(data.begin(), data.end(), 'z'), static_cast<ptrdiff_t>(data.size()));
+}
+
+}  // namespace
+}  // namespace kedge::testing
