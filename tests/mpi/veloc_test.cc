@@ -327,8 +327,9 @@ TEST_P(VelocTest, SingleProcessesAreKeptApartById) {
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  MPI_Init(&argc, &argv);
+  const bool only_listing = GTEST_FLAG_GET(list_tests);
+  if (!only_listing) MPI_Init(&argc, &argv);
   const int result = RUN_ALL_TESTS();
-  MPI_Finalize();
+  if (!only_listing) MPI_Finalize();
   return result;
 }
