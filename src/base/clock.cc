@@ -26,7 +26,9 @@ const Clock& SystemClock() {
   return clock;
 }
 
-int64_t WallTimeNs() { return ReadClock(CLOCK_REALTIME); }
+int64_t WallTimeNs() {
+  return ReadClock(CLOCK_REALTIME);
+}
 
 std::string FormatWallTime(int64_t unix_time_ns) {
   constexpr int64_t kSecondNs = 1'000'000'000;

@@ -26,7 +26,9 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 }
 
 // The default of a required key in a table list is never used, so it need not fit.
-void CheckDefault(const KeySpec& spec) { KEDGE_CHECK(spec.required || ParseConfigData(spec, spec.default_text).ok()); }
+void CheckDefault(const KeySpec& spec) {
+  KEDGE_CHECK(spec.required || ParseConfigData(spec, spec.default_text).ok());
+}
 
 template <typename T>
 const T& Typed(const ConfigValue& value) {
@@ -77,7 +79,9 @@ void ConfigRegistry::AddTableList(TableListSpec spec) {
   table_lists_.emplace(std::move(name), std::move(spec));
 }
 
-void ConfigRegistry::AddVariable(std::string name, std::string doc) { variables_.insert_or_assign(std::move(name), std::move(doc)); }
+void ConfigRegistry::AddVariable(std::string name, std::string doc) {
+  variables_.insert_or_assign(std::move(name), std::move(doc));
+}
 
 const KeySpec* ConfigRegistry::Find(std::string_view name) const {
   const auto found = keys_.find(name);
@@ -115,22 +119,52 @@ std::optional<std::string> ConfigRegistry::Nearest(std::string_view name) const 
   return nearest;
 }
 
-bool ConfigTable::IsAuto(std::string_view key) const { return std::holds_alternative<ConfigAuto>(At(values_, key).data); }
-bool ConfigTable::GetBool(std::string_view key) const { return Typed<bool>(At(values_, key)); }
-int64_t ConfigTable::GetInt64(std::string_view key) const { return Typed<int64_t>(At(values_, key)); }
-double ConfigTable::GetDouble(std::string_view key) const { return Typed<double>(At(values_, key)); }
-const std::string& ConfigTable::GetString(std::string_view key) const { return Typed<std::string>(At(values_, key)); }
-uint64_t ConfigTable::GetBytes(std::string_view key) const { return Typed<uint64_t>(At(values_, key)); }
-Duration ConfigTable::GetDuration(std::string_view key) const { return Typed<Duration>(At(values_, key)); }
+bool ConfigTable::IsAuto(std::string_view key) const {
+  return std::holds_alternative<ConfigAuto>(At(values_, key).data);
+}
+bool ConfigTable::GetBool(std::string_view key) const {
+  return Typed<bool>(At(values_, key));
+}
+int64_t ConfigTable::GetInt64(std::string_view key) const {
+  return Typed<int64_t>(At(values_, key));
+}
+double ConfigTable::GetDouble(std::string_view key) const {
+  return Typed<double>(At(values_, key));
+}
+const std::string& ConfigTable::GetString(std::string_view key) const {
+  return Typed<std::string>(At(values_, key));
+}
+uint64_t ConfigTable::GetBytes(std::string_view key) const {
+  return Typed<uint64_t>(At(values_, key));
+}
+Duration ConfigTable::GetDuration(std::string_view key) const {
+  return Typed<Duration>(At(values_, key));
+}
 
-bool Config::IsAuto(std::string_view key) const { return std::holds_alternative<ConfigAuto>(At(values_, key).data); }
-bool Config::GetBool(std::string_view key) const { return Typed<bool>(At(values_, key)); }
-int64_t Config::GetInt64(std::string_view key) const { return Typed<int64_t>(At(values_, key)); }
-double Config::GetDouble(std::string_view key) const { return Typed<double>(At(values_, key)); }
-const std::string& Config::GetString(std::string_view key) const { return Typed<std::string>(At(values_, key)); }
-uint64_t Config::GetBytes(std::string_view key) const { return Typed<uint64_t>(At(values_, key)); }
-Duration Config::GetDuration(std::string_view key) const { return Typed<Duration>(At(values_, key)); }
-const std::vector<ConfigTable>& Config::GetTables(std::string_view name) const { return At(tables_, name); }
+bool Config::IsAuto(std::string_view key) const {
+  return std::holds_alternative<ConfigAuto>(At(values_, key).data);
+}
+bool Config::GetBool(std::string_view key) const {
+  return Typed<bool>(At(values_, key));
+}
+int64_t Config::GetInt64(std::string_view key) const {
+  return Typed<int64_t>(At(values_, key));
+}
+double Config::GetDouble(std::string_view key) const {
+  return Typed<double>(At(values_, key));
+}
+const std::string& Config::GetString(std::string_view key) const {
+  return Typed<std::string>(At(values_, key));
+}
+uint64_t Config::GetBytes(std::string_view key) const {
+  return Typed<uint64_t>(At(values_, key));
+}
+Duration Config::GetDuration(std::string_view key) const {
+  return Typed<Duration>(At(values_, key));
+}
+const std::vector<ConfigTable>& Config::GetTables(std::string_view name) const {
+  return At(tables_, name);
+}
 
 const ConfigOrigin& Config::OriginOf(std::string_view key) const {
   const auto value = values_.find(key);

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -20,24 +20,49 @@ using ::testing::Test;
 
 ConfigRegistry MakeRegistry() {
   ConfigRegistry registry;
-  registry.Add({.name = "pool.bytes", .type = KeyType::kBytes, .default_text = "auto", .scope = KeyScope::kNode,
-                .doc = "Size of the pool", .auto_allowed = true});
-  registry.Add({.name = "pool.chunk_bytes", .type = KeyType::kBytes, .default_text = "64MiB", .scope = KeyScope::kNode,
-                .doc = "Size of a chunk", .minimum = 4096});
-  registry.Add({.name = "store.keep", .type = KeyType::kInt64, .default_text = "2", .doc = "Versions kept", .unit = "versions", .minimum = 1});
+  registry.Add({.name = "pool.bytes",
+                .type = KeyType::kBytes,
+                .default_text = "auto",
+                .scope = KeyScope::kNode,
+                .doc = "Size of the pool",
+                .auto_allowed = true});
+  registry.Add({.name = "pool.chunk_bytes",
+                .type = KeyType::kBytes,
+                .default_text = "64MiB",
+                .scope = KeyScope::kNode,
+                .doc = "Size of a chunk",
+                .minimum = 4096});
+  registry.Add({.name = "store.keep",
+                .type = KeyType::kInt64,
+                .default_text = "2",
+                .doc = "Versions kept",
+                .unit = "versions",
+                .minimum = 1});
   registry.Add({.name = "store.path", .type = KeyType::kString, .default_text = "", .doc = "Folder of the store"});
-  registry.Add({.name = "store.secret", .type = KeyType::kString, .default_text = "", .doc = "A secret", .secret = true});
-  registry.Add({.name = "job.mode", .type = KeyType::kString, .default_text = "async", .doc = "Mode", .choices = {"sync", "async"}});
+  registry.Add(
+      {.name = "store.secret", .type = KeyType::kString, .default_text = "", .doc = "A secret", .secret = true});
+  registry.Add({.name = "job.mode",
+                .type = KeyType::kString,
+                .default_text = "async",
+                .doc = "Mode",
+                .choices = {"sync", "async"}});
   registry.Add({.name = "job.verify", .type = KeyType::kBool, .default_text = "true", .doc = "Verify"});
   registry.Add({.name = "job.rate", .type = KeyType::kDouble, .default_text = "0.5", .doc = "Rate"});
-  registry.Add({.name = "agent.idle", .type = KeyType::kDuration, .default_text = "30s", .scope = KeyScope::kNode, .doc = "Idle time"});
-  registry.AddTableList({.name = "tier", .doc = "Tiers", .keys = {
-      {.name = "name", .required = true},
-      {.name = "kind", .default_text = "directory", .choices = {"memory", "directory"}},
-      {.name = "path", .default_text = ""},
-      {.name = "capacity", .type = KeyType::kBytes, .default_text = "auto", .auto_allowed = true},
-      {.name = "weight", .type = KeyType::kInt64, .default_text = "1"},
-  }});
+  registry.Add({.name = "agent.idle",
+                .type = KeyType::kDuration,
+                .default_text = "30s",
+                .scope = KeyScope::kNode,
+                .doc = "Idle time"});
+  registry.AddTableList(
+      {.name = "tier",
+       .doc = "Tiers",
+       .keys = {
+           {.name = "name", .required = true},
+           {.name = "kind", .default_text = "directory", .choices = {"memory", "directory"}},
+           {.name = "path", .default_text = ""},
+           {.name = "capacity", .type = KeyType::kBytes, .default_text = "auto", .auto_allowed = true},
+           {.name = "weight", .type = KeyType::kInt64, .default_text = "1"},
+       }});
   return registry;
 }
 
@@ -103,7 +128,10 @@ TEST_F(ConfigTest, LaterSourcesWinAndAreRemembered) {
 }
 
 TEST_F(ConfigTest, ReadsNumbersAndTextsWhereBothMakeSense) {
-  const Config config = LoadText("pool.bytes = 1048576\npool.chunk_bytes = \"1MiB\"\nagent.idle = 2.5\njob.rate = 3\njob.verify = false\n").value();
+  const Config config =
+      LoadText(
+          "pool.bytes = 1048576\npool.chunk_bytes = \"1MiB\"\nagent.idle = 2.5\njob.rate = 3\njob.verify = false\n")
+          .value();
   EXPECT_FALSE(config.IsAuto("pool.bytes"));
   EXPECT_EQ(config.GetBytes("pool.bytes"), 1u << 20);
   EXPECT_EQ(config.GetBytes("pool.chunk_bytes"), 1u << 20);
@@ -113,7 +141,8 @@ TEST_F(ConfigTest, ReadsNumbersAndTextsWhereBothMakeSense) {
 }
 
 TEST_F(ConfigTest, UnknownKeysNameTheNearestOne) {
-  EXPECT_NE(ErrorOf("[store]\n\nkep = 3\n").find("kedge.toml:3: unknown key 'store.kep'; did you mean 'store.keep'?"), std::string::npos)
+  EXPECT_NE(ErrorOf("[store]\n\nkep = 3\n").find("kedge.toml:3: unknown key 'store.kep'; did you mean 'store.keep'?"),
+            std::string::npos)
       << ErrorOf("[store]\n\nkep = 3\n");
   EXPECT_NE(ErrorOf("[stor]\nkeep = 3\n").find("'store.keep'"), std::string::npos);
   EXPECT_NE(ErrorOf("zzzzzzzzzzzzzzz = 3\n").find("`kedge config`"), std::string::npos) << "nothing is near";
@@ -146,11 +175,15 @@ TEST_F(ConfigTest, WrongValuesNamePlaceKeyAndExpectation) {
       {"a = 2020-01-01\n", "unknown key"},
       {"[store]\nkeep = 2020-01-01\n", "date"},
   };
-  for (const auto& item : cases) EXPECT_NE(ErrorOf(item.content).find(item.expected), std::string::npos) << item.content << "gave: " << ErrorOf(item.content);
+  for (const auto& item : cases)
+    EXPECT_NE(ErrorOf(item.content).find(item.expected), std::string::npos)
+        << item.content << "gave: " << ErrorOf(item.content);
 }
 
 TEST_F(ConfigTest, ReadsTableLists) {
-  const Config config = LoadText("[[tier]]\nname = 'fast'\nkind = 'memory'\n\n[[tier]]\nname = 'ssd'\npath = '/ssd'\ncapacity = '1GB'\n").value();
+  const Config config =
+      LoadText("[[tier]]\nname = 'fast'\nkind = 'memory'\n\n[[tier]]\nname = 'ssd'\npath = '/ssd'\ncapacity = '1GB'\n")
+          .value();
   const auto& tiers = config.GetTables("tier");
   ASSERT_EQ(tiers.size(), 2u);
   EXPECT_EQ(tiers[0].GetString("kind"), "memory");
@@ -174,29 +207,35 @@ TEST_F(ConfigTest, TakesTableListsFromTheEnvironment) {
 }
 
 TEST_F(ConfigTest, WarnsOfUnknownVariablesOnly) {
-  sources_.environment = {{"KEDGE_NODE", "n1"}, {"KEDGE_LOG", "debug"}, {"KEDGE_SECRET", "x"}, {"KEDGE_CONFIG", ""},
-                          {"KEDGE_STORE_KEEPS", "3"}, {"OTHER", "y"}, {"HOME", "/h"}};
+  sources_.environment = {{"KEDGE_NODE", "n1"}, {"KEDGE_LOG", "debug"},     {"KEDGE_SECRET", "x"},
+                          {"KEDGE_CONFIG", ""}, {"KEDGE_STORE_KEEPS", "3"}, {"OTHER", "y"},
+                          {"HOME", "/h"}};
   const Config config = Config::Load(registry_, sources_).value();
   ASSERT_EQ(config.warnings().size(), 1u);
   EXPECT_NE(config.warnings()[0].find("KEDGE_STORE_KEEPS"), std::string::npos);
   sources_.environment = {{"KEDGE_STORE_KEEP", "many"}};
   const auto bad = Config::Load(registry_, sources_);
-  EXPECT_NE(bad.status().message().find("KEDGE_STORE_KEEP: store.keep: expected a whole number, found 'many'"), std::string::npos);
+  EXPECT_NE(bad.status().message().find("KEDGE_STORE_KEEP: store.keep: expected a whole number, found 'many'"),
+            std::string::npos);
 }
 
 TEST_F(ConfigTest, BooleansInTheEnvironmentMayBeWrittenInManyWays) {
-  for (const auto& [text, value] : {std::pair("1", true), std::pair("TRUE", true), std::pair("on", true), std::pair("yes", true),
-                                    std::pair("0", false), std::pair("False", false), std::pair("off", false), std::pair("no", false)}) {
+  for (const auto& [text, value] :
+       {std::pair("1", true), std::pair("TRUE", true), std::pair("on", true), std::pair("yes", true),
+        std::pair("0", false), std::pair("False", false), std::pair("off", false), std::pair("no", false)}) {
     sources_.environment = {{"KEDGE_JOB_VERIFY", text}};
     EXPECT_EQ(Config::Load(registry_, sources_)->GetBool("job.verify"), value) << text;
   }
 }
 
 TEST_F(ConfigTest, TextsReadBackToTheSameConfiguration) {
-  sources_.environment = {{"KEDGE_TIER", "[{name = 'a', path = \"/a\\\"b\\\\c\\u0001\"}, {name = 'b', weight = 3, capacity = '1500kB'}]"}};
-  const Config config = LoadText("pool.bytes='3MiB'\nstore.keep=7\njob.rate=0.1\nagent.idle='1500ms'\nstore.path='x y'\n").value();
+  sources_.environment = {
+      {"KEDGE_TIER", "[{name = 'a', path = \"/a\\\"b\\\\c\\u0001\"}, {name = 'b', weight = 3, capacity = '1500kB'}]"}};
+  const Config config =
+      LoadText("pool.bytes='3MiB'\nstore.keep=7\njob.rate=0.1\nagent.idle='1500ms'\nstore.path='x y'\n").value();
   Config copy = Config::Load(registry_, {.search_files = false}).value();
-  for (const ConfigEntry& entry : config.Entries()) ASSERT_TRUE(copy.Set(entry.key, entry.value_text).ok()) << entry.key << " = " << entry.value_text;
+  for (const ConfigEntry& entry : config.Entries())
+    ASSERT_TRUE(copy.Set(entry.key, entry.value_text).ok()) << entry.key << " = " << entry.value_text;
   for (const ConfigEntry& entry : config.Entries()) EXPECT_EQ(copy.TextOf(entry.key), config.TextOf(entry.key));
   EXPECT_EQ(copy.GetTables("tier")[0].GetString("path"), std::string("/a\"b\\c\x01"));
   EXPECT_EQ(copy.GetTables("tier")[1].GetBytes("capacity"), 1'500'000u);
@@ -206,14 +245,16 @@ TEST_F(ConfigTest, HidesSecrets) {
   sources_.environment = {{"KEDGE_STORE_SECRET", "hunter2"}};
   const Config config = Config::Load(registry_, sources_).value();
   EXPECT_EQ(config.GetString("store.secret"), "hunter2");
-  for (const ConfigEntry& entry : config.Entries()) EXPECT_EQ(entry.value_text.find("hunter2"), std::string::npos) << entry.key;
+  for (const ConfigEntry& entry : config.Entries())
+    EXPECT_EQ(entry.value_text.find("hunter2"), std::string::npos) << entry.key;
 }
 
 TEST_F(ConfigTest, ListsEveryKeyWithItsOrigin) {
   const Config config = LoadText("store.keep = 4\n").value();
   const auto entries = config.Entries();
   ASSERT_EQ(entries.size(), registry_.keys().size() + registry_.table_lists().size());
-  const auto keep = std::find_if(entries.begin(), entries.end(), [](const auto& entry) { return entry.key == "store.keep"; });
+  const auto keep =
+      std::find_if(entries.begin(), entries.end(), [](const auto& entry) { return entry.key == "store.keep"; });
   EXPECT_EQ(keep->value_text, "4");
   EXPECT_EQ(keep->unit, "versions");
   EXPECT_EQ(keep->doc, "Versions kept");
@@ -238,7 +279,8 @@ TEST_F(ConfigTest, FindsTheFileWhereItIsLookedFor) {
 
 TEST_F(ConfigTest, SurvivesGarbage) {
   Random random(4);
-  const std::string pieces[] = {"[", "]", "[[tier]]", "=", "\n", "'", "\"", "store", ".", "keep", "3", "{", "}", ",", "name", "\\u0000", "\xFF", "#", "inf", "tier"};
+  const std::string pieces[] = {"[", "]", "[[tier]]", "=", "\n",   "'",       "\"",   "store", ".",   "keep",
+                                "3", "{", "}",        ",", "name", "\\u0000", "\xFF", "#",     "inf", "tier"};
   for (int round = 0; round < 500; ++round) {
     std::string content;
     for (uint64_t i = random.Below(20); i > 0; --i) content += pieces[random.Below(std::size(pieces))];

@@ -3,10 +3,10 @@
 // Small copies go block by block through the cache: memcpy, then ISA-L over what was just written.
 //
 // Large ones are bound by memory, and a checkpoint's slot is not in the cache. There the copy streams: each cache line
-// is loaded into registers once, stored from them past the cache (which spares reading the line that is overwritten) and
-// fed to the CRC32 instruction from the same registers, so the checksum is of exactly the bytes that were stored. Four
-// pages are copied side by side: the instruction has a latency of three and a throughput of one, and four streams keep
-// more memory busy than one. Measured by crc32c_benchmark: as fast as, or faster than, glibc's memcpy alone.
+// is loaded into registers once, stored from them past the cache (which spares reading the line that is overwritten)
+// and fed to the CRC32 instruction from the same registers, so the checksum is of exactly the bytes that were stored.
+// Four pages are copied side by side: the instruction has a latency of three and a throughput of one, and four streams
+// keep more memory busy than one. Measured by crc32c_benchmark: as fast as, or faster than, glibc's memcpy alone.
 #include <algorithm>
 #include <cstring>
 
@@ -37,8 +37,8 @@ uint32_t CopyThroughCache(unsigned char* to, const unsigned char* from, size_t b
 
 #ifdef KEDGE_STREAMING_COPY
 
-// Below this a destination that is still in the cache (a small checkpoint's slot, written again and again) loses more by
-// being pushed out than one that is not gains.
+// Below this a destination that is still in the cache (a small checkpoint's slot, written again and again) loses more
+// by being pushed out than one that is not gains.
 constexpr size_t kStreamingBytesMin = 256 * 1024;
 constexpr size_t kLineBytes = 64;
 constexpr size_t kLaneBytes = 4096;
@@ -48,7 +48,9 @@ constexpr size_t kPrefetchBytes = 512;
 #define KEDGE_STREAMING_TARGET __attribute__((target("avx2,sse4.2")))
 
 // Copies one cache line and returns `crc` (not inverted) extended by it.
-KEDGE_STREAMING_TARGET __attribute__((always_inline)) inline uint64_t StreamLine(unsigned char* to, const unsigned char* from, uint64_t crc) {
+KEDGE_STREAMING_TARGET __attribute__((always_inline)) inline uint64_t StreamLine(unsigned char* to,
+                                                                                 const unsigned char* from,
+                                                                                 uint64_t crc) {
   _mm_prefetch(reinterpret_cast<const char*>(from + kPrefetchBytes), _MM_HINT_T0);  // past the end too: it never faults
   for (size_t half = 0; half < kLineBytes; half += 32) {
     const __m256i data = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + half));

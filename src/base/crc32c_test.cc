@@ -103,7 +103,8 @@ TEST(Crc32c, ChecksumsTheBytesThatArriveWhenTheSourceChanges) {
   std::atomic<bool> stop{false};
   std::thread writer([&] {
     for (unsigned char value = 1; !stop; ++value) {
-      for (size_t i = 0; i < source.size(); i += 64) reinterpret_cast<std::atomic<unsigned char>&>(source[i]).store(value, std::memory_order_relaxed);
+      for (size_t i = 0; i < source.size(); i += 64)
+        reinterpret_cast<std::atomic<unsigned char>&>(source[i]).store(value, std::memory_order_relaxed);
     }
   });
   for (int round = 0; round < 200; ++round) {

@@ -18,18 +18,23 @@ struct Unit {
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kDurationMaxNs = 100 * 366 * 24 * int64_t{3600} * kSecondNs;
 constexpr Unit kUnits[] = {
-    {"", kSecondNs},          {"ns", 1},
-    {"us", 1000},             {"ms", 1'000'000},
-    {"s", kSecondNs},         {"sec", kSecondNs},
-    {"min", 60 * kSecondNs},  {"h", 3600 * kSecondNs},
+    {"", kSecondNs},
+    {"ns", 1},
+    {"us", 1000},
+    {"ms", 1'000'000},
+    {"s", kSecondNs},
+    {"sec", kSecondNs},
+    {"min", 60 * kSecondNs},
+    {"h", 3600 * kSecondNs},
     {"d", 86400 * kSecondNs},
 };
 
 Status NotADuration(std::string_view text, const char* why) {
-  return Status(Code::kInvalidArgument,
-                fmt::format("'{}' is not a duration ({}); write a number with an optional unit ns, us, ms, s, min, h or d, "
-                            "as in 30s, 5min or 0.5 (seconds)",
-                            text, why));
+  return Status(
+      Code::kInvalidArgument,
+      fmt::format("'{}' is not a duration ({}); write a number with an optional unit ns, us, ms, s, min, h or d, "
+                  "as in 30s, 5min or 0.5 (seconds)",
+                  text, why));
 }
 
 }  // namespace
@@ -72,8 +77,8 @@ std::string FormatDuration(Duration duration) {
 }
 
 std::string FormatDurationExact(Duration duration) {
-  static constexpr Unit kExact[] = {{"h", 3600 * kSecondNs}, {"min", 60 * kSecondNs}, {"s", kSecondNs}, {"ms", 1'000'000},
-                                    {"us", 1000}};
+  static constexpr Unit kExact[] = {
+      {"h", 3600 * kSecondNs}, {"min", 60 * kSecondNs}, {"s", kSecondNs}, {"ms", 1'000'000}, {"us", 1000}};
   const int64_t ns = duration.count();
   if (ns == 0) return "0s";
   for (const Unit& unit : kExact) {

@@ -74,10 +74,18 @@ JsonWriter& JsonWriter::End(bool is_object, char bracket) {
   return *this;
 }
 
-JsonWriter& JsonWriter::BeginObject() { return Begin(true, '{'); }
-JsonWriter& JsonWriter::EndObject() { return End(true, '}'); }
-JsonWriter& JsonWriter::BeginArray() { return Begin(false, '['); }
-JsonWriter& JsonWriter::EndArray() { return End(false, ']'); }
+JsonWriter& JsonWriter::BeginObject() {
+  return Begin(true, '{');
+}
+JsonWriter& JsonWriter::EndObject() {
+  return End(true, '}');
+}
+JsonWriter& JsonWriter::BeginArray() {
+  return Begin(false, '[');
+}
+JsonWriter& JsonWriter::EndArray() {
+  return End(false, ']');
+}
 
 JsonWriter& JsonWriter::Key(std::string_view key) {
   KEDGE_CHECK(!levels_.empty() && levels_.back().is_object && !has_key_);

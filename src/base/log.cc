@@ -79,9 +79,13 @@ const char* LogLevelName(LogLevel level) {
   return "unknown";
 }
 
-void SetLogLevel(LogLevel level) { State().level.store(static_cast<int>(level), std::memory_order_relaxed); }
+void SetLogLevel(LogLevel level) {
+  State().level.store(static_cast<int>(level), std::memory_order_relaxed);
+}
 
-void SetDefaultLogLevel(LogLevel level) { SetLogLevel(LevelFromEnvironment().value_or(level)); }
+void SetDefaultLogLevel(LogLevel level) {
+  SetLogLevel(LevelFromEnvironment().value_or(level));
+}
 
 LogLevel GetLogLevel() {
   int level = State().level.load(std::memory_order_relaxed);
@@ -93,7 +97,9 @@ LogLevel GetLogLevel() {
   return static_cast<LogLevel>(level);
 }
 
-void LogToStderr() { State().descriptor.store(STDERR_FILENO); }
+void LogToStderr() {
+  State().descriptor.store(STDERR_FILENO);
+}
 
 Status LogToFile(const std::string& path) {
   const int opened = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);

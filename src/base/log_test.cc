@@ -37,7 +37,8 @@ class LogTest : public ::testing::Test {
 TEST_F(LogTest, WritesTimeLevelProcessAndComponent) {
   LogWarning("agent", "tier {} is full: {} of {}", "/ssd", 3, 4);
   ASSERT_EQ(lines_.size(), 1u);
-  const std::regex form(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z warning )" + std::to_string(getpid()) + R"( agent: tier /ssd is full: 3 of 4)");
+  const std::regex form(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z warning )" + std::to_string(getpid()) +
+                        R"( agent: tier /ssd is full: 3 of 4)");
   EXPECT_TRUE(std::regex_match(lines_[0], form)) << lines_[0];
 }
 
@@ -67,7 +68,8 @@ TEST_F(LogTest, TakesItsLevelFromTheEnvironment) {
   SetDefaultLogLevel(LogLevel::kInfo);
   EXPECT_EQ(GetLogLevel(), LogLevel::kInfo);
   unsetenv("KEDGE_LOG");
-  for (const char* name : {"debug", "info", "warning", "error", "off"}) EXPECT_STREQ(LogLevelName(*ParseLogLevel(name)), name);
+  for (const char* name : {"debug", "info", "warning", "error", "off"})
+    EXPECT_STREQ(LogLevelName(*ParseLogLevel(name)), name);
   EXPECT_FALSE(ParseLogLevel("Info").has_value());
 }
 

@@ -15,9 +15,18 @@ using namespace std::chrono_literals;
 
 TEST(ByteSize, Parses) {
   const std::pair<const char*, uint64_t> cases[] = {
-      {"4096", 4096},         {"0", 0},           {"64MiB", 64u << 20},     {"64 mib", 64u << 20},
-      {" 64M ", 64u << 20},   {"1.5GB", 1'500'000'000}, {"1.5 GiB", 1'610'612'736}, {"10kB", 10'000},
-      {"10k", 10'240},        {"0.5K", 512},      {"1PiB", uint64_t{1} << 50}, {"18446744073709551615", UINT64_MAX},
+      {"4096", 4096},
+      {"0", 0},
+      {"64MiB", 64u << 20},
+      {"64 mib", 64u << 20},
+      {" 64M ", 64u << 20},
+      {"1.5GB", 1'500'000'000},
+      {"1.5 GiB", 1'610'612'736},
+      {"10kB", 10'000},
+      {"10k", 10'240},
+      {"0.5K", 512},
+      {"1PiB", uint64_t{1} << 50},
+      {"18446744073709551615", UINT64_MAX},
       {"9007199254740993", 9007199254740993},  // not a double
       {"16777215TiB", uint64_t{16777215} << 40},
   };
@@ -29,12 +38,14 @@ TEST(ByteSize, Parses) {
 }
 
 TEST(ByteSize, RefusesNamingTextAndForms) {
-  for (const char* text : {"", " ", "MiB", "-1", "+1", "1 2", "64 MiBs", "1e3", "0x10", "1..5", "1.", ".5", "1,5GB", "nan", "inf",
-                           "18446744073709551616", "16777216TiB", "99999999999999999999PiB", "1\xC3\xA9"}) {
+  for (const char* text :
+       {"", " ", "MiB", "-1", "+1", "1 2", "64 MiBs", "1e3", "0x10", "1..5", "1.", ".5", "1,5GB", "nan", "inf",
+        "18446744073709551616", "16777216TiB", "99999999999999999999PiB", "1\xC3\xA9"}) {
     const auto parsed = ParseByteSize(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_EQ(parsed.status().code(), Code::kInvalidArgument);
-    EXPECT_NE(parsed.status().message().find("'" + std::string(text) + "'"), std::string::npos) << parsed.status().message();
+    EXPECT_NE(parsed.status().message().find("'" + std::string(text) + "'"), std::string::npos)
+        << parsed.status().message();
     EXPECT_NE(parsed.status().message().find("64MiB"), std::string::npos) << "names an allowed form";
   }
 }
@@ -63,7 +74,8 @@ TEST(ByteSize, ExactTextReadsBack) {
 
 TEST(Durations, Parse) {
   const std::pair<const char*, Duration> cases[] = {
-      {"30s", 30s}, {"30", 30s}, {"5min", 5min}, {"0.5", 500ms}, {"1.5 h", 90min}, {"2d", 48h}, {"250us", 250us}, {"7 NS", 7ns}, {"10ms", 10ms}, {"0", 0s},
+      {"30s", 30s}, {"30", 30s},      {"5min", 5min}, {"0.5", 500ms}, {"1.5 h", 90min},
+      {"2d", 48h},  {"250us", 250us}, {"7 NS", 7ns},  {"10ms", 10ms}, {"0", 0s},
   };
   for (const auto& [text, duration] : cases) {
     const auto parsed = ParseDuration(text);

@@ -91,6 +91,8 @@ std::optional<Id128> Id128::FromHex(std::string_view text) {
   return id;
 }
 
-std::string Id128::ToHex() const { return fmt::format("{:016x}{:016x}", high, low); }
+std::string Id128::ToHex() const {
+  return fmt::format("{:016x}{:016x}", high, low);
+}
 
 }  // namespace kedge

@@ -12,7 +12,8 @@ namespace {
 TEST(Random, GivesTheSameSequenceForEver) {
   // From an independent program; a change here would break the replay of every recorded seed.
   Random random(42);
-  const uint64_t expected[] = {1546998764402558742u, 6990951692964543102u, 12544586762248559009u, 17057574109182124193u};
+  const uint64_t expected[] = {1546998764402558742u, 6990951692964543102u, 12544586762248559009u,
+                               17057574109182124193u};
   for (const uint64_t value : expected) EXPECT_EQ(random.Next(), value);
   EXPECT_NE(Random(1).Next(), Random(2).Next());
 }
@@ -60,8 +61,8 @@ TEST(Id128, IsUniqueAndReadsBack) {
   }
   EXPECT_EQ(ids.size(), 1000u);
   EXPECT_EQ((Id128{1, 2}.ToHex()), "00000000000000010000000000000002");
-  for (const char* text : {"", "0", "0000000000000001000000000000000g", "000000000000000100000000000000020", "-0000000000000010000000000000002",
-                           "0x00000000000001000000000000000002"}) {
+  for (const char* text : {"", "0", "0000000000000001000000000000000g", "000000000000000100000000000000020",
+                           "-0000000000000010000000000000002", "0x00000000000001000000000000000002"}) {
     EXPECT_FALSE(Id128::FromHex(text).has_value()) << text;
   }
 }

@@ -82,7 +82,8 @@ KEDGE_NO_SANITIZE void ResetSignals() {
   for (size_t i = 0; i < sizeof defaults; ++i) bytes[i] = 0;
   defaults.sa_handler = SIG_DFL;
   for (int signal = 1; signal < _NSIG; ++signal) {
-    if (signal != SIGKILL && signal != SIGSTOP) kSetSignalAction(signal, &defaults, nullptr);  // refused for glibc's own two
+    if (signal != SIGKILL && signal != SIGSTOP)
+      kSetSignalAction(signal, &defaults, nullptr);  // refused for glibc's own two
   }
 }
 
@@ -103,7 +104,8 @@ KEDGE_NO_SANITIZE int RunDaemon(void* argument) {
   auto* words = static_cast<volatile unsigned long*>(all_cpus);
   for (size_t i = 0; i < 128; ++i) words[i] = ~0ul;
   syscall(SYS_sched_setaffinity, 0, sizeof all_cpus, all_cpus);
-  if (dup2(launch->stdin_fd, 0) < 0 || dup2(launch->log_fd, 1) < 0 || dup2(launch->log_fd, 2) < 0) return Fail(launch, "dup2");
+  if (dup2(launch->stdin_fd, 0) < 0 || dup2(launch->log_fd, 1) < 0 || dup2(launch->log_fd, 2) < 0)
+    return Fail(launch, "dup2");
   for (int i = 0; i < launch->descriptor_count; ++i) {
     if (dup2(launch->descriptors[i], kFirstPassedDescriptor + i) < 0) return Fail(launch, "dup2");
   }
@@ -125,7 +127,9 @@ KEDGE_NO_SANITIZE int RunMiddle(void* argument) {
 // Two stacks in one mapping; freed when the children are gone.
 class Stacks {
  public:
-  Stacks() : memory_(mmap(nullptr, 2 * kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0)) {}
+  Stacks()
+      : memory_(
+            mmap(nullptr, 2 * kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0)) {}
   ~Stacks() {
     if (valid()) munmap(memory_, 2 * kStackBytes);
   }
@@ -139,8 +143,9 @@ class Stacks {
 std::vector<std::string> BuildEnvironment(const DaemonOptions& options) {
   const auto removed = [&](std::string_view name) {
     for (const std::string& pattern : options.unset) {
-      if (!pattern.empty() && pattern.back() == '*' ? name.substr(0, pattern.size() - 1) == std::string_view(pattern).substr(0, pattern.size() - 1)
-                                                     : name == pattern) {
+      if (!pattern.empty() && pattern.back() == '*'
+              ? name.substr(0, pattern.size() - 1) == std::string_view(pattern).substr(0, pattern.size() - 1)
+              : name == pattern) {
         return true;
       }
     }
@@ -212,7 +217,8 @@ Status CloneBoth(Launch& launch) {
 }  // namespace
 
 Result<ProcessIdentity> SpawnDaemon(const DaemonOptions& options) {
-  if (options.descriptors.size() > kDescriptorsMax) return Status(Code::kInvalidArgument, "too many descriptors for a daemon");
+  if (options.descriptors.size() > kDescriptorsMax)
+    return Status(Code::kInvalidArgument, "too many descriptors for a daemon");
   std::vector<std::string> arguments = {options.program};
   arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
   std::vector<std::string> environment = BuildEnvironment(options);
@@ -220,8 +226,9 @@ Result<ProcessIdentity> SpawnDaemon(const DaemonOptions& options) {
   const std::vector<char*> environment_pointers = PointersTo(environment);
 
   KEDGE_ASSIGN_OR_RETURN(const UniqueFd stdin_fd, OpenHigh("/dev/null", O_RDONLY));
-  KEDGE_ASSIGN_OR_RETURN(const UniqueFd log_fd, options.log_path.empty() ? OpenHigh("/dev/null", O_WRONLY)
-                                                                         : OpenHigh(options.log_path, O_WRONLY | O_CREAT | O_APPEND));
+  KEDGE_ASSIGN_OR_RETURN(const UniqueFd log_fd, options.log_path.empty()
+                                                    ? OpenHigh("/dev/null", O_WRONLY)
+                                                    : OpenHigh(options.log_path, O_WRONLY | O_CREAT | O_APPEND));
   std::vector<UniqueFd> passed;
   Launch launch{};
   for (const int fd : options.descriptors) {
@@ -236,7 +243,8 @@ Result<ProcessIdentity> SpawnDaemon(const DaemonOptions& options) {
   launch.log_fd = log_fd.get();
 
   KEDGE_RETURN_IF_ERROR(CloneBoth(launch));
-  if (launch.error != 0) return Status::FromErrno(launch.error, fmt::format("start {}: {}", options.program, launch.failed_call));
+  if (launch.error != 0)
+    return Status::FromErrno(launch.error, fmt::format("start {}: {}", options.program, launch.failed_call));
   // It may have ended already; then its identity is only its id.
   const auto identity = IdentityOf(launch.daemon_id);
   return identity.ok() ? *identity : ProcessIdentity{launch.daemon_id, 0};

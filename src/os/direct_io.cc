@@ -17,8 +17,9 @@ DirectIo::DirectIo(const DirectIoOptions& options) : options_(options) {}
 Result<std::unique_ptr<DirectIo>> DirectIo::Create(const DirectIoOptions& options) {
   if (options.buffer_bytes == 0 || options.buffer_bytes % kDirectAlignmentBytes != 0 || options.buffer_count == 0 ||
       options.buffer_count > 4096 || options.buffer_bytes > (size_t{1} << 30)) {
-    return Status(Code::kInvalidArgument, fmt::format("{} I/O buffers of {} bytes: expected 1 to 4096 of a multiple of {} up to 1 GiB",
-                                                      options.buffer_count, options.buffer_bytes, kDirectAlignmentBytes));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} I/O buffers of {} bytes: expected 1 to 4096 of a multiple of {} up to 1 GiB",
+                              options.buffer_count, options.buffer_bytes, kDirectAlignmentBytes));
   }
   std::unique_ptr<DirectIo> io(new DirectIo(options));
   const size_t bytes = options.buffer_bytes * options.buffer_count;
@@ -42,13 +43,16 @@ DirectIo::~DirectIo() {
   std::free(buffers_);
 }
 
-IoQueue& DirectIo::QueueFor(const File& file) { return ring_ != nullptr && file.descriptor() >= 0 ? *ring_ : *plain_; }
+IoQueue& DirectIo::QueueFor(const File& file) {
+  return ring_ != nullptr && file.descriptor() >= 0 ? *ring_ : *plain_;
+}
 
 namespace {
 
 Status TryDirectWrite(FileSystem& fs, const std::string& path) {
   KEDGE_ASSIGN_OR_RETURN(const auto file, fs.Open(path, OpenFlags::kWrite | OpenFlags::kCreate | OpenFlags::kDirect));
-  const std::unique_ptr<void, void (*)(void*)> block(std::aligned_alloc(kDirectAlignmentBytes, kDirectAlignmentBytes), std::free);
+  const std::unique_ptr<void, void (*)(void*)> block(std::aligned_alloc(kDirectAlignmentBytes, kDirectAlignmentBytes),
+                                                     std::free);
   if (!block) return Status::FromErrno(ENOMEM, "allocate a block");
   std::memset(block.get(), 0, kDirectAlignmentBytes);
   KEDGE_RETURN_IF_ERROR(WriteAll(*file, block.get(), kDirectAlignmentBytes, 0));
@@ -68,7 +72,8 @@ DirectIoProbe ProbeDirectIo(FileSystem& fs, const std::string& folder) {
     const DirectIoOptions defaults;
     const size_t bytes = defaults.buffer_bytes * defaults.buffer_count;
     const std::unique_ptr<void, void (*)(void*)> buffers(std::aligned_alloc(kDirectAlignmentBytes, bytes), std::free);
-    const Status registered = buffers ? RegisterBuffers(**ring, static_cast<std::byte*>(buffers.get()), defaults.buffer_bytes, defaults.buffer_count)
+    const Status registered = buffers ? RegisterBuffers(**ring, static_cast<std::byte*>(buffers.get()),
+                                                        defaults.buffer_bytes, defaults.buffer_count)
                                       : Status::FromErrno(ENOMEM, "allocate I/O buffers");
     probe.registered_buffers = registered.ok();
     probe.registered_buffers_reason = registered.message();

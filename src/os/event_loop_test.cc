@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <string>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -137,10 +137,13 @@ TEST_F(EventLoopTest, DueTimersDoNotStarveDescriptors) {
     if (!read) loop_->AddTimer(0s, again);
   };
   loop_->AddTimer(0s, again);
-  ASSERT_TRUE(loop_->Watch(reader_.get(), EventLoop::Interest::kRead, [&](Readiness) {
-    read = true;
-    loop_->Stop();
-  }).ok());
+  ASSERT_TRUE(loop_
+                  ->Watch(reader_.get(), EventLoop::Interest::kRead,
+                          [&](Readiness) {
+                            read = true;
+                            loop_->Stop();
+                          })
+                  .ok());
   Put();
   ASSERT_TRUE(loop_->Run().ok());
   EXPECT_TRUE(read);
@@ -196,11 +199,14 @@ TEST_F(EventLoopTest, WaitsNoLongerThanToldAndWithoutSpinning) {
 TEST_F(EventLoopTest, WakesThroughAnEventDescriptor) {
   const EventFd event = EventFd::Create().value();
   int wakes = 0;
-  ASSERT_TRUE(loop_->Watch(event.descriptor(), EventLoop::Interest::kRead, [&](Readiness) {
-    EXPECT_TRUE(event.Drain());
-    EXPECT_FALSE(event.Drain());
-    ++wakes;
-  }).ok());
+  ASSERT_TRUE(loop_
+                  ->Watch(event.descriptor(), EventLoop::Interest::kRead,
+                          [&](Readiness) {
+                            EXPECT_TRUE(event.Drain());
+                            EXPECT_FALSE(event.Drain());
+                            ++wakes;
+                          })
+                  .ok());
   event.Signal();
   event.Signal();
   ASSERT_TRUE(loop_->RunOnce(1s).ok());

@@ -90,7 +90,8 @@ TEST_P(FileSystemConformance, ReadsBackWhatWasWritten) {
 TEST_P(FileSystemConformance, OpensAsTheFlagsSay) {
   EXPECT_EQ(fs_.Open(At("f"), OpenFlags::kRead).status().errno_value(), ENOENT);
   Write("f", "abc");
-  EXPECT_EQ(fs_.Open(At("f"), OpenFlags::kWrite | OpenFlags::kCreate | OpenFlags::kExclusive).status().code(), Code::kAlreadyExists);
+  EXPECT_EQ(fs_.Open(At("f"), OpenFlags::kWrite | OpenFlags::kCreate | OpenFlags::kExclusive).status().code(),
+            Code::kAlreadyExists);
   const auto reader = fs_.Open(At("f"), OpenFlags::kRead);
   EXPECT_EQ((*reader)->Pwrite("x", 1, 0).status().errno_value(), EBADF);
   const auto writer = fs_.Open(At("f"), OpenFlags::kWrite);
@@ -103,7 +104,8 @@ TEST_P(FileSystemConformance, OpensAsTheFlagsSay) {
   EXPECT_EQ(fs_.Open(At("d"), OpenFlags::kWrite).status().errno_value(), EISDIR);
   EXPECT_EQ(fs_.Open(At("f"), OpenFlags::kRead | OpenFlags::kFolder).status().errno_value(), ENOTDIR);
   EXPECT_EQ(fs_.Open(At("f/x"), OpenFlags::kRead).status().errno_value(), ENOTDIR);
-  EXPECT_EQ(fs_.Open(At(std::string(300, 'n')), OpenFlags::kWrite | OpenFlags::kCreate).status().errno_value(), ENAMETOOLONG);
+  EXPECT_EQ(fs_.Open(At(std::string(300, 'n')), OpenFlags::kWrite | OpenFlags::kCreate).status().errno_value(),
+            ENAMETOOLONG);
 }
 
 TEST_P(FileSystemConformance, TruncatesAndAllocates) {

@@ -14,7 +14,8 @@ constexpr std::string_view kTemporarySuffix = ".tmp";
 
 // Writes `content` into a new file, synced and closed. On an error the file is removed.
 Status WriteNewFile(FileSystem& fs, const std::string& path, std::string_view content, uint32_t mode) {
-  KEDGE_ASSIGN_OR_RETURN(const auto file, fs.Open(path, OpenFlags::kWrite | OpenFlags::kCreate | OpenFlags::kExclusive, mode));
+  KEDGE_ASSIGN_OR_RETURN(const auto file,
+                         fs.Open(path, OpenFlags::kWrite | OpenFlags::kCreate | OpenFlags::kExclusive, mode));
   Status status = WriteAll(*file, content.data(), content.size(), 0);
   if (status.ok()) status = file->Fsync();
   const Status closed = file->Close();
@@ -78,7 +79,8 @@ std::string TemporaryPath(const std::string& path, std::string_view tag) {
 }
 
 bool IsTemporaryName(std::string_view name, std::string* tag) {
-  if (name.size() <= kTemporarySuffix.size() || name.substr(name.size() - kTemporarySuffix.size()) != kTemporarySuffix) {
+  if (name.size() <= kTemporarySuffix.size() ||
+      name.substr(name.size() - kTemporarySuffix.size()) != kTemporarySuffix) {
     return false;
   }
   name.remove_suffix(kTemporarySuffix.size());
@@ -118,7 +120,8 @@ Result<size_t> ReadUpTo(File& file, void* data, size_t bytes, uint64_t offset) {
 Status ReadAll(File& file, void* data, size_t bytes, uint64_t offset) {
   KEDGE_ASSIGN_OR_RETURN(const size_t got, ReadUpTo(file, data, bytes, offset));
   if (got == bytes) return Status::Ok();
-  return Status(Code::kCorrupt, fmt::format("{} ends at {}; {} bytes at {} were expected", file.path(), offset + got, bytes, offset));
+  return Status(Code::kCorrupt,
+                fmt::format("{} ends at {}; {} bytes at {} were expected", file.path(), offset + got, bytes, offset));
 }
 
 Result<std::string> ReadFile(FileSystem& fs, const std::string& path, uint64_t bytes_max) {
@@ -126,7 +129,8 @@ Result<std::string> ReadFile(FileSystem& fs, const std::string& path, uint64_t b
   KEDGE_ASSIGN_OR_RETURN(const FileInfo info, file->Fstat());
   if (info.kind == FileKind::kFolder) return Status::FromErrno(EISDIR, "read " + path);
   if (info.size_bytes > bytes_max) {
-    return Status(Code::kCorrupt, fmt::format("{} has {} bytes; at most {} were expected", path, info.size_bytes, bytes_max));
+    return Status(Code::kCorrupt,
+                  fmt::format("{} has {} bytes; at most {} were expected", path, info.size_bytes, bytes_max));
   }
   // One byte more than stat said: a file that is growing, or whose size stat does not know (/proc), is read too.
   std::string content;
@@ -150,7 +154,8 @@ Status SyncFolder(FileSystem& fs, const std::string& path) {
   return folder->Close();
 }
 
-Status WriteFileDurably(FileSystem& fs, const std::string& path, std::string_view content, std::string_view tag, uint32_t mode) {
+Status WriteFileDurably(FileSystem& fs, const std::string& path, std::string_view content, std::string_view tag,
+                        uint32_t mode) {
   const std::string temporary = TemporaryPath(path, tag);
   KEDGE_RETURN_IF_ERROR(WriteTemporary(fs, temporary, content, mode));
   if (const Status renamed = fs.Rename(temporary, path); !renamed.ok()) {
@@ -160,13 +165,14 @@ Status WriteFileDurably(FileSystem& fs, const std::string& path, std::string_vie
   return SyncFolder(fs, ParentPath(path));
 }
 
-Status CreateIfAbsent(FileSystem& fs, const std::string& path, std::string_view content, std::string_view tag, uint32_t mode) {
+Status CreateIfAbsent(FileSystem& fs, const std::string& path, std::string_view content, std::string_view tag,
+                      uint32_t mode) {
   const std::string temporary = TemporaryPath(path, tag);
   KEDGE_RETURN_IF_ERROR(WriteTemporary(fs, temporary, content, mode));
   Status linked = fs.Link(temporary, path);
   if (!linked.ok()) {
-    // Over NFS the link may have been made although its answer was lost, and a repeated request says EEXIST. Nobody else
-    // knows the temporary, so its link count tells.
+    // Over NFS the link may have been made although its answer was lost, and a repeated request says EEXIST. Nobody
+    // else knows the temporary, so its link count tells.
     if (const auto info = fs.Stat(temporary); info.ok() && info->link_count == 2) linked = Status::Ok();
   }
   const Status unlinked = fs.Unlink(temporary);
@@ -199,7 +205,8 @@ Status MakeFolders(FileSystem& fs, const std::string& path, uint32_t mode, bool 
 }
 
 Status RemoveTree(FileSystem& fs, const std::string& path) {
-  // Unlink first: a symbolic link must go itself, whatever it points to. Folders answer EISDIR (Linux) or EPERM (POSIX).
+  // Unlink first: a symbolic link must go itself, whatever it points to. Folders answer EISDIR (Linux) or EPERM
+  // (POSIX).
   const Status unlinked = fs.Unlink(path);
   if (unlinked.ok() || unlinked.errno_value() == ENOENT) return Status::Ok();
   if (unlinked.errno_value() != EISDIR && unlinked.errno_value() != EPERM) return unlinked;

@@ -41,7 +41,8 @@ struct Schedule {
 };
 
 // Runs `work` with a kill at each of its calls in turn, then lets the machine crash in several ways, and checks.
-void ForEveryKillAndCrash(const std::function<void(FileSystem&)>& prepare, const std::function<Status(FileSystem&)>& work,
+void ForEveryKillAndCrash(const std::function<void(FileSystem&)>& prepare,
+                          const std::function<Status(FileSystem&)>& work,
                           const std::function<void(FileSystem&, const Schedule&)>& check) {
   for (uint64_t kill_after = 0;; ++kill_after) {
     SimulatedFileSystem fs({.seed = kill_after});
@@ -73,7 +74,8 @@ TEST(WriteFileDurably, ShowsOldOrNewWhateverHappens) {
       PrepareOld, [](FileSystem& fs) { return WriteFileDurably(fs, "/d/f", kNew, "t"); },
       [](FileSystem& fs, const Schedule& schedule) {
         const std::string content = ReadOr(fs, "/d/f", "<missing>");
-        ASSERT_TRUE(content == kNew || (content == kOld && !schedule.finished)) << content.substr(0, 20) << " of " << content.size();
+        ASSERT_TRUE(content == kNew || (content == kOld && !schedule.finished))
+            << content.substr(0, 20) << " of " << content.size();
       });
 }
 
@@ -100,7 +102,8 @@ TEST(WriteFileDurably, NeedsEachOfItsSteps) {
   };
   EXPECT_EQ(BrokenSchedules([&](FileSystem& fs) { return write(fs, true, true); }), 0);
   EXPECT_GT(BrokenSchedules([&](FileSystem& fs) { return write(fs, false, true); }), 0) << "without fsync of the file";
-  EXPECT_GT(BrokenSchedules([&](FileSystem& fs) { return write(fs, true, false); }), 0) << "without fsync of the folder";
+  EXPECT_GT(BrokenSchedules([&](FileSystem& fs) { return write(fs, true, false); }), 0)
+      << "without fsync of the folder";
   EXPECT_GT(BrokenSchedules([&](FileSystem& fs) -> Status {
               KEDGE_ASSIGN_OR_RETURN(const auto file, fs.Open("/d/f", OpenFlags::kWrite));
               KEDGE_RETURN_IF_ERROR(WriteAll(*file, kNew.data(), kNew.size(), 0));
@@ -168,7 +171,9 @@ TEST(CreateIfAbsent, WorksWithoutHardLinks) {
 class LostLinkAnswer final : public FileSystem {
  public:
   explicit LostLinkAnswer(FileSystem& wrapped) : wrapped_(wrapped) {}
-  Result<std::unique_ptr<File>> Open(const std::string& path, OpenFlags flags, uint32_t mode) override { return wrapped_.Open(path, flags, mode); }
+  Result<std::unique_ptr<File>> Open(const std::string& path, OpenFlags flags, uint32_t mode) override {
+    return wrapped_.Open(path, flags, mode);
+  }
   Status Rename(const std::string& from, const std::string& to) override { return wrapped_.Rename(from, to); }
   Status Link(const std::string& from, const std::string& to) override {
     KEDGE_RETURN_IF_ERROR(wrapped_.Link(from, to));
@@ -181,7 +186,9 @@ class LostLinkAnswer final : public FileSystem {
   Result<FileInfo> Stat(const std::string& path) override { return wrapped_.Stat(path); }
   Result<VolumeInfo> StatVolume(const std::string& path) override { return wrapped_.StatVolume(path); }
   Status Chmod(const std::string& path, uint32_t mode) override { return wrapped_.Chmod(path, mode); }
-  Status SetModifiedTime(const std::string& path, int64_t modified_ns) override { return wrapped_.SetModifiedTime(path, modified_ns); }
+  Status SetModifiedTime(const std::string& path, int64_t modified_ns) override {
+    return wrapped_.SetModifiedTime(path, modified_ns);
+  }
 
  private:
   FileSystem& wrapped_;
@@ -290,7 +297,8 @@ TEST(TemporaryPath, IsUniqueAndRecognised) {
   std::string tag;
   EXPECT_TRUE(IsTemporaryName(BaseName(path), &tag));
   EXPECT_EQ(tag, "n1-a7");
-  for (const char* name : {"chunk", "chunk.tmp", "a.b.tmp", "a.b.0123456789abcdeg.tmp", ".0123456789abcdef.tmp", "a.0123456789abcdef.tmp"}) {
+  for (const char* name : {"chunk", "chunk.tmp", "a.b.tmp", "a.b.0123456789abcdeg.tmp", ".0123456789abcdef.tmp",
+                           "a.0123456789abcdef.tmp"}) {
     EXPECT_FALSE(IsTemporaryName(name)) << name;
   }
 }

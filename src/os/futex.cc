@@ -47,6 +47,8 @@ int FutexWake(const std::atomic<uint32_t>* word, int waiters) {
   return static_cast<int>(woken);
 }
 
-int FutexWakeAll(const std::atomic<uint32_t>* word) { return FutexWake(word, INT_MAX); }
+int FutexWakeAll(const std::atomic<uint32_t>* word) {
+  return FutexWake(word, INT_MAX);
+}
 
 }  // namespace kedge::os

@@ -88,7 +88,8 @@ class RingQueue final : public IoQueue {
     const IoRequest request = found->second;
     in_flight_.erase(found);
     if (outcome >= 0) return IoCompletion{token, static_cast<size_t>(outcome)};
-    return IoCompletion{token, Status::FromErrno(-outcome, (request.is_write ? "pwrite " : "pread ") + request.file->path())};
+    return IoCompletion{token,
+                        Status::FromErrno(-outcome, (request.is_write ? "pwrite " : "pread ") + request.file->path())};
   }
 
  private:
@@ -113,7 +114,9 @@ class RingQueue final : public IoQueue {
 
 }  // namespace
 
-std::unique_ptr<IoQueue> MakePlainQueue() { return std::make_unique<PlainQueue>(); }
+std::unique_ptr<IoQueue> MakePlainQueue() {
+  return std::make_unique<PlainQueue>();
+}
 
 Result<std::unique_ptr<IoQueue>> MakeRingQueue(unsigned depth) {
   auto ring = std::make_unique<RingQueue>(depth);

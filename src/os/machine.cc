@@ -51,7 +51,9 @@ std::string HostName() {
   return name;
 }
 
-uid_t EffectiveUser() { return geteuid(); }
+uid_t EffectiveUser() {
+  return geteuid();
+}
 
 std::string KernelRelease() {
   utsname names{};
@@ -86,10 +88,12 @@ int UsableCpuCount() {
 }
 
 Result<ProcessMemory> OwnMemory() {
-  KEDGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(SystemFileSystem(), "/proc/self/smaps_rollup", kProcFileBytesMax));
+  KEDGE_ASSIGN_OR_RETURN(const std::string text,
+                         ReadFile(SystemFileSystem(), "/proc/self/smaps_rollup", kProcFileBytesMax));
   ProcessMemory memory;
   memory.resident_bytes = KibibytesAfter(text, "Rss:").value_or(0);
-  memory.private_bytes = KibibytesAfter(text, "Private_Clean:").value_or(0) + KibibytesAfter(text, "Private_Dirty:").value_or(0);
+  memory.private_bytes =
+      KibibytesAfter(text, "Private_Clean:").value_or(0) + KibibytesAfter(text, "Private_Dirty:").value_or(0);
   return memory;
 }
 

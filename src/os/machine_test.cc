@@ -1,8 +1,8 @@
 #include "os/machine.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,7 +26,8 @@ TEST(Machine, DescribesThisOne) {
   EXPECT_EQ(EffectiveUser(), geteuid());
   EXPECT_NE(KernelRelease().find('.'), std::string::npos);
   const MemoryInfo memory = MachineMemory().value();
-  EXPECT_EQ(memory.total_bytes / 4096, static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) / 4096);
+  EXPECT_EQ(memory.total_bytes / 4096,
+            static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) / 4096);
   EXPECT_GT(memory.available_bytes, 0u);
   EXPECT_LE(memory.available_bytes, memory.total_bytes);
   EXPECT_GE(UsableCpuCount(), 1);

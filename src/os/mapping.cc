@@ -16,7 +16,9 @@ namespace {
 // Between two looks at `cancel`: a few milliseconds of zeroing.
 constexpr size_t kPopulatePieceBytes = size_t{8} << 20;
 
-Status Failed(const char* call, const std::string& path) { return Status::FromErrno(errno, std::string(call) + " " + path); }
+Status Failed(const char* call, const std::string& path) {
+  return Status::FromErrno(errno, std::string(call) + " " + path);
+}
 
 Status PopulatePiece(std::byte* data, size_t bytes, const std::string& path) {
   while (madvise(data, bytes, MADV_POPULATE_WRITE) != 0) {
@@ -102,7 +104,9 @@ SharedMapping& SharedMapping::operator=(SharedMapping&& other) noexcept {
   return *this;
 }
 
-SharedMapping::~SharedMapping() { Unmap(); }
+SharedMapping::~SharedMapping() {
+  Unmap();
+}
 
 void SharedMapping::Unmap() {
   if (data_ != nullptr) munmap(data_, bytes_);

@@ -51,7 +51,10 @@ TEST_F(Mapping, SharesBytesBetweenMappings) {
 }
 
 TEST_F(Mapping, SurvivesItsMaker) {
-  { const auto made = SharedMapping::Create(path_, kBytes).value(); std::memcpy(made.data(), "kept", 4); }
+  {
+    const auto made = SharedMapping::Create(path_, kBytes).value();
+    std::memcpy(made.data(), "kept", 4);
+  }
   EXPECT_EQ(std::memcmp(SharedMapping::Open(path_).value().data(), "kept", 4), 0);
 }
 

@@ -140,7 +140,8 @@ class Daemon : public ::testing::Test {
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
       const size_t separator = line.find_first_of(" \t");
-      report[line.substr(0, separator)] = separator == std::string::npos ? "" : line.substr(line.find_last_of(" \t") + 1);
+      report[line.substr(0, separator)] =
+          separator == std::string::npos ? "" : line.substr(line.find_last_of(" \t") + 1);
     }
     return report;
   }
@@ -195,7 +196,8 @@ TEST_F(Daemon, InheritsNothingThatItShouldNot) {
     echo set $KEDGE_TEST_SET
     echo stdin $(readlink /proc/$$/fd/0); echo stderr $(readlink /proc/$$/fd/2); echo to-the-log >&2
     echo through-the-pipe >&3
-    echo end; exec sleep 600)", options);
+    echo end; exec sleep 600)",
+        options);
   umask(old_umask);
   sched_setaffinity(0, sizeof all, &all);
   close(leaked);
@@ -212,7 +214,9 @@ TEST_F(Daemon, InheritsNothingThatItShouldNot) {
   // A shell blocks signals for moments while it starts commands; sleep, which it has become, does not.
   const std::string status_path = "/proc/" + report["pid"] + "/status";
   for (const char* clear : {"SigBlk:\t0000000000000000\n", "SigIgn:\t0000000000000000\n"}) {
-    EXPECT_TRUE(Eventually([&] { return ReadFile(SystemFileSystem(), status_path, 1 << 20)->find(clear) != std::string::npos; })) << clear;
+    EXPECT_TRUE(Eventually([&] {
+      return ReadFile(SystemFileSystem(), status_path, 1 << 20)->find(clear) != std::string::npos;
+    })) << clear;
   }
   EXPECT_EQ(report["kept"], "kept");
   EXPECT_EQ(report["removed"], "none");
@@ -225,7 +229,8 @@ TEST_F(Daemon, InheritsNothingThatItShouldNot) {
     const auto entries = SystemFileSystem().List("/proc/" + report["pid"] + "/fd").value();
     for (const FolderEntry& entry : entries) open_descriptors.insert(entry.name);
     return open_descriptors == std::set<std::string>({"0", "1", "2", "3", "4"});
-  })) << "no launcher waits for it: " << ::testing::PrintToString(open_descriptors);
+  })) << "no launcher waits for it: "
+      << ::testing::PrintToString(open_descriptors);
   EXPECT_EQ(report["stdin"], "/dev/null");
   EXPECT_EQ(report["stderr"], folder_ / "log");
   EXPECT_EQ(CpusOf(daemon_.process_id), std::to_string(CPU_COUNT(&all)));

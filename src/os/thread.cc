@@ -49,6 +49,8 @@ Status SetThreadIoClass(IoClass io_class) {
   return Status::Ok();
 }
 
-void SetThreadName(const std::string& name) { pthread_setname_np(pthread_self(), name.substr(0, 15).c_str()); }
+void SetThreadName(const std::string& name) {
+  pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+}
 
 }  // namespace kedge::os

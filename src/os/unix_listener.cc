@@ -21,14 +21,16 @@ Status CheckFolder(const std::string& folder) {
   struct stat info {};
   if (lstat(folder.c_str(), &info) != 0) return Status::FromErrno(errno, "stat " + folder);
   if (S_ISDIR(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0) return Status::Ok();
-  return Status(Code::kPermission, fmt::format("{} must be a folder of user {} with mode 0700; found user {} and mode {:04o}",
-                                               folder, geteuid(), info.st_uid, info.st_mode & 07777));
+  return Status(Code::kPermission,
+                fmt::format("{} must be a folder of user {} with mode 0700; found user {} and mode {:04o}", folder,
+                            geteuid(), info.st_uid, info.st_mode & 07777));
 }
 
 bool IsNameOf(const std::string& path, int fd) {
   struct stat opened {};
   struct stat named {};
-  return fstat(fd, &opened) == 0 && stat(path.c_str(), &named) == 0 && named.st_ino == opened.st_ino && named.st_dev == opened.st_dev;
+  return fstat(fd, &opened) == 0 && stat(path.c_str(), &named) == 0 && named.st_ino == opened.st_ino &&
+         named.st_dev == opened.st_dev;
 }
 
 // The lock of the file at `path`, which a previous holder may be removing at this moment: the file that was locked must
@@ -64,7 +66,9 @@ Result<UnixListener> UnixListener::Listen(const std::string& path, SocketLimits 
   return UnixListener(std::move(lock), std::move(fd), info.st_ino, path, limits);
 }
 
-bool UnixListener::OwnsLockFile() const { return lock_.valid() && IsNameOf(path_ + ".lock", lock_.get()); }
+bool UnixListener::OwnsLockFile() const {
+  return lock_.valid() && IsNameOf(path_ + ".lock", lock_.get());
+}
 
 bool UnixListener::IsReachable() const {
   struct stat info {};

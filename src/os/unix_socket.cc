@@ -18,9 +18,13 @@ namespace {
 constexpr size_t kHeaderBytes = 8;
 constexpr size_t kDescriptorsMaxOfKernel = 253;  // SCM_MAX_FD
 
-Status Failed(const char* call) { return Status::FromErrno(errno, call); }
+Status Failed(const char* call) {
+  return Status::FromErrno(errno, call);
+}
 
-Status PeerGone() { return Status(Code::kUnavailable, "the other side closed the connection"); }
+Status PeerGone() {
+  return Status(Code::kUnavailable, "the other side closed the connection");
+}
 
 void PutU32(char* to, uint32_t value) {
   for (int i = 0; i < 4; ++i) to[i] = static_cast<char>(value >> (8 * i));
@@ -60,7 +64,8 @@ Result<UnixSocket> UnixSocket::Connect(const std::string& path, Duration timeout
     }
     // The listener's backlog is full. poll does not tell when it has room again.
     if (errno != EAGAIN) return Status::FromErrno(errno, "connect " + path);
-    if (deadline.Passed()) return Status(Code::kTimeout, fmt::format("{} takes no connection: its queue stayed full", path));
+    if (deadline.Passed())
+      return Status(Code::kTimeout, fmt::format("{} takes no connection: its queue stayed full", path));
     poll(nullptr, 0, 1);
   }
 }
@@ -119,9 +124,11 @@ Status UnixSocket::Flush() {
 }
 
 Status UnixSocket::Queue(std::string_view body, std::vector<UniqueFd> descriptors) {
-  if (body.size() > limits_.message_bytes_max || descriptors.size() > std::min(limits_.descriptors_max, kDescriptorsMaxOfKernel)) {
-    return Status(Code::kInvalidArgument, fmt::format("a message of {} bytes and {} descriptors exceeds the limits of {} and {}",
-                                                      body.size(), descriptors.size(), limits_.message_bytes_max, limits_.descriptors_max));
+  if (body.size() > limits_.message_bytes_max ||
+      descriptors.size() > std::min(limits_.descriptors_max, kDescriptorsMaxOfKernel)) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("a message of {} bytes and {} descriptors exceeds the limits of {} and {}", body.size(),
+                              descriptors.size(), limits_.message_bytes_max, limits_.descriptors_max));
   }
   size_t queued_bytes = 0;
   for (const Unsent& message : unsent_) queued_bytes += message.bytes.size() - message.sent;
@@ -148,7 +155,9 @@ Status UnixSocket::Send(std::string_view body, const std::vector<int>& descripto
   KEDGE_RETURN_IF_ERROR(Queue(body, std::move(duplicates)));
   while (has_unsent()) {
     KEDGE_ASSIGN_OR_RETURN(const bool ready, WaitReady(fd_.get(), POLLOUT, deadline));
-    if (!ready) return Status(Code::kTimeout, fmt::format("the other side did not take a message of {} bytes in time", body.size()));
+    if (!ready)
+      return Status(Code::kTimeout,
+                    fmt::format("the other side did not take a message of {} bytes in time", body.size()));
     KEDGE_RETURN_IF_ERROR(Flush());
   }
   return Status::Ok();
@@ -160,8 +169,8 @@ Result<bool> UnixSocket::ReceiveSome(bool& would_block) {
   if (frame_.size() >= kHeaderBytes) {
     const uint32_t body_bytes = GetU32(frame_.data());
     if (body_bytes > limits_.message_bytes_max) {
-      return Status(Code::kCorrupt, fmt::format("the other side announced a message of {} bytes; the limit is {}", body_bytes,
-                                                limits_.message_bytes_max));
+      return Status(Code::kCorrupt, fmt::format("the other side announced a message of {} bytes; the limit is {}",
+                                                body_bytes, limits_.message_bytes_max));
     }
     frame_bytes += body_bytes;
     if (frame_.size() == frame_bytes) return true;
@@ -195,7 +204,8 @@ Result<bool> UnixSocket::ReceiveSome(bool& would_block) {
     }
   }
   if ((header.msg_flags & MSG_CTRUNC) != 0 || frame_descriptors_.size() > limits_.descriptors_max) {
-    return Status(Code::kCorrupt, "the other side sent more descriptors than allowed, or more than this process can open");
+    return Status(Code::kCorrupt,
+                  "the other side sent more descriptors than allowed, or more than this process can open");
   }
   if (got == 0) {
     if (have == 0) return PeerGone();
@@ -212,7 +222,8 @@ Result<SocketMessage> UnixSocket::TakeMessage() {
   frame_.clear();
   frame_descriptors_.clear();
   if (message.descriptors.size() != announced) {
-    return Status(Code::kCorrupt, fmt::format("the other side announced {} descriptors and sent {}", announced, message.descriptors.size()));
+    return Status(Code::kCorrupt, fmt::format("the other side announced {} descriptors and sent {}", announced,
+                                              message.descriptors.size()));
   }
   return message;
 }
@@ -242,7 +253,8 @@ Result<SocketMessage> UnixSocket::Receive(Duration timeout) {
 Result<PeerCredentials> UnixSocket::Peer() const {
   ucred credentials{};
   socklen_t bytes = sizeof credentials;
-  if (getsockopt(fd_.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0) return Failed("getsockopt(SO_PEERCRED)");
+  if (getsockopt(fd_.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0)
+    return Failed("getsockopt(SO_PEERCRED)");
   return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
 }
 
@@ -251,6 +263,8 @@ bool UnixSocket::WaitForPeerToClose(Duration timeout) const {
   return !ready.ok() || *ready;
 }
 
-void UnixSocket::Shutdown() { shutdown(fd_.get(), SHUT_RDWR); }
+void UnixSocket::Shutdown() {
+  shutdown(fd_.get(), SHUT_RDWR);
+}
 
 }  // namespace kedge::os

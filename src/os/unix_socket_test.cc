@@ -244,7 +244,9 @@ class RawPeer : public ::testing::Test {
     socket_ = std::make_unique<UnixSocket>(std::move(pair.first));
     raw_ = std::make_unique<UnixSocket>(std::move(pair.second));
   }
-  void SendRaw(const std::string& bytes) { ASSERT_EQ(send(raw_->descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size())); }
+  void SendRaw(const std::string& bytes) {
+    ASSERT_EQ(send(raw_->descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
   void SendRawWithDescriptors(const std::string& bytes, int count) {
     iovec part = {const_cast<char*>(bytes.data()), bytes.size()};
     alignas(cmsghdr) char control[CMSG_SPACE(253 * sizeof(int))] = {};

@@ -10,9 +10,10 @@ namespace kedge::os::testing {
 static_assert(kKilledErrno == ENOTRECOVERABLE);
 
 const char* CallName(Call call) {
-  static constexpr const char* kNames[] = {"open", "pread", "pwrite", "fsync", "fdatasync", "sync_file_range", "ftruncate",
-                                           "fallocate", "fstat", "flock", "close", "rename", "link", "unlink", "mkdir",
-                                           "rmdir", "list", "stat", "statvfs", "chmod", "utimensat"};
+  static constexpr const char* kNames[] = {
+      "open",  "pread", "pwrite",  "fsync",  "fdatasync", "sync_file_range", "ftruncate", "fallocate",
+      "fstat", "flock", "close",   "rename", "link",      "unlink",          "mkdir",     "rmdir",
+      "list",  "stat",  "statvfs", "chmod",  "utimensat"};
   static_assert(std::size(kNames) == kCallCount);
   return kNames[static_cast<size_t>(call)];
 }
@@ -74,7 +75,8 @@ uint64_t FaultPlan::faults() const {
 
 bool FaultPlan::Matches(const FaultRule& rule, Call call, std::string_view path, std::string_view second_path) {
   if ((rule.calls & CallsOf(call)) == 0) return false;
-  return path.find(rule.path_contains) != std::string_view::npos || second_path.find(rule.path_contains) != std::string_view::npos;
+  return path.find(rule.path_contains) != std::string_view::npos ||
+         second_path.find(rule.path_contains) != std::string_view::npos;
 }
 
 // Whether the rule is due for this call; if so it shapes the verdict.
@@ -108,7 +110,8 @@ FaultPlan::Verdict FaultPlan::OnCall(Call call, std::string_view path, std::stri
   ++counts_[static_cast<size_t>(call)];
   if (trace_max_ > 0) {
     if (trace_.size() == trace_max_) trace_.erase(trace_.begin());
-    trace_.push_back(std::string(CallName(call)) + " " + std::string(path) + (second_path.empty() ? "" : " ") + std::string(second_path));
+    trace_.push_back(std::string(CallName(call)) + " " + std::string(path) + (second_path.empty() ? "" : " ") +
+                     std::string(second_path));
   }
   if (passes_left_ != kForEver) --passes_left_;
   for (Armed& armed : rules_) {
@@ -117,7 +120,8 @@ FaultPlan::Verdict FaultPlan::OnCall(Call call, std::string_view path, std::stri
     return verdict;
   }
   const bool transfers = call == Call::kPread || call == Call::kPwrite;
-  if (transfers && bytes > 1 && random_.Chance(short_probability_)) verdict.bytes = 1 + static_cast<size_t>(random_.Below(bytes - 1));
+  if (transfers && bytes > 1 && random_.Chance(short_probability_))
+    verdict.bytes = 1 + static_cast<size_t>(random_.Below(bytes - 1));
   return verdict;
 }
 

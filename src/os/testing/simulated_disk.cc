@@ -9,7 +9,9 @@ namespace {
 
 constexpr size_t kNameBytesMax = 255;
 
-uint64_t RoundUp(uint64_t bytes) { return (bytes + SimulatedDisk::kBlockBytes - 1) / SimulatedDisk::kBlockBytes * SimulatedDisk::kBlockBytes; }
+uint64_t RoundUp(uint64_t bytes) {
+  return (bytes + SimulatedDisk::kBlockBytes - 1) / SimulatedDisk::kBlockBytes * SimulatedDisk::kBlockBytes;
+}
 
 std::string_view NextPart(std::string_view& path) {
   while (!path.empty() && path.front() == '/') path.remove_prefix(1);
@@ -64,13 +66,17 @@ int SimulatedDisk::ResolveParent(std::string_view path, NodeId* folder, std::str
   return nodes_.at(*folder).kind == FileKind::kFolder ? 0 : ENOTDIR;
 }
 
-int SimulatedDisk::CheckName(const std::string& name) const { return name.size() > kNameBytesMax ? ENAMETOOLONG : 0; }
+int SimulatedDisk::CheckName(const std::string& name) const {
+  return name.size() > kNameBytesMax ? ENAMETOOLONG : 0;
+}
 
 uint64_t SimulatedDisk::AllocatedBytes(const Node& node) const {
   return node.kind == FileKind::kFile ? std::max(RoundUp(node.content.size()), RoundUp(node.reserved_bytes)) : 0;
 }
 
-void SimulatedDisk::Record(FolderChange change) { folder_changes_.push_back(std::move(change)); }
+void SimulatedDisk::Record(FolderChange change) {
+  folder_changes_.push_back(std::move(change));
+}
 
 int SimulatedDisk::Create(NodeId folder, const std::string& name, FileKind kind, uint32_t mode, NodeId* created) {
   if (const int error = CheckName(name)) return error;
@@ -134,7 +140,8 @@ int SimulatedDisk::Rmdir(NodeId folder, const std::string& name) {
 bool SimulatedDisk::IsBelow(NodeId folder, NodeId id) const {
   if (folder == id) return true;
   const Node& top = nodes_.at(folder);
-  return std::any_of(top.entries.begin(), top.entries.end(), [&](const auto& entry) { return IsBelow(entry.second, id); });
+  return std::any_of(top.entries.begin(), top.entries.end(),
+                     [&](const auto& entry) { return IsBelow(entry.second, id); });
 }
 
 int SimulatedDisk::Rename(NodeId from_folder, const std::string& from, NodeId to_folder, const std::string& to) {
@@ -175,7 +182,8 @@ int SimulatedDisk::Write(NodeId id, uint64_t offset, std::string_view data, size
   // The hole between the old end and the offset is zeros, and needs no writing to be so.
   if (file.content.size() < end) file.content.resize(end, '\0');
   std::memcpy(file.content.data() + offset, data.data(), data.size());
-  for (uint64_t block = offset / kBlockBytes; block <= (end - 1) / kBlockBytes; ++block) file.dirty_blocks.insert(block);
+  for (uint64_t block = offset / kBlockBytes; block <= (end - 1) / kBlockBytes; ++block)
+    file.dirty_blocks.insert(block);
   file.changes.push_back({offset, std::string(data), file.content.size()});
   file.modified_ns = Tick();
   used_bytes_ += AllocatedBytes(file) - before_bytes;
@@ -216,7 +224,8 @@ int SimulatedDisk::Reserve(NodeId id, uint64_t end_bytes, bool keep_size) {
 }
 
 void SimulatedDisk::SyncFile(Node& file) {
-  const bool shrank = std::any_of(file.changes.begin(), file.changes.end(), [](const Node::Change& change) { return change.data.empty(); });
+  const bool shrank = std::any_of(file.changes.begin(), file.changes.end(),
+                                  [](const Node::Change& change) { return change.data.empty(); });
   if (shrank) {
     // A file cut and grown again has zeros where the disk has old bytes.
     uint64_t least = file.durable.size();
@@ -224,7 +233,8 @@ void SimulatedDisk::SyncFile(Node& file) {
     file.durable.resize(least);
   }
   file.durable.resize(file.content.size(), '\0');
-  for (const uint64_t block : file.dirty_blocks) CopyRange(file.durable, file.content, block * kBlockBytes, (block + 1) * kBlockBytes);
+  for (const uint64_t block : file.dirty_blocks)
+    CopyRange(file.durable, file.content, block * kBlockBytes, (block + 1) * kBlockBytes);
   file.dirty_blocks.clear();
   file.changes.clear();
 }
@@ -385,7 +395,8 @@ void SimulatedDisk::CollectGarbage() {
     for (const auto& [name, target] : nodes_.at(id).entries) reach(target);
     for (const auto& [name, target] : nodes_.at(id).durable_entries) reach(target);
   }
-  for (auto it = nodes_.begin(); it != nodes_.end();) it = reached.count(it->first) != 0 ? std::next(it) : nodes_.erase(it);
+  for (auto it = nodes_.begin(); it != nodes_.end();)
+    it = reached.count(it->first) != 0 ? std::next(it) : nodes_.erase(it);
   collect_at_ = std::max<size_t>(256, 2 * nodes_.size());
 }
 

@@ -10,7 +10,8 @@ namespace {
 constexpr uint64_t kDirectAlignment = 512;
 
 Status Failed(int error, Call call, const std::string& path, const std::string& second_path = {}) {
-  return Status::FromErrno(error, std::string(CallName(call)) + " " + path + (second_path.empty() ? "" : " to " + second_path));
+  return Status::FromErrno(
+      error, std::string(CallName(call)) + " " + path + (second_path.empty() ? "" : " to " + second_path));
 }
 
 }  // namespace
@@ -50,13 +51,16 @@ class SimulatedFile final : public File {
   Status Fdatasync() override { return Sync(Call::kFdatasync); }
 
   // Starts write-back, which makes nothing durable: a device's cache may lose it.
-  Status SyncFileRange(uint64_t, uint64_t, SyncRange) override { return Simple(Call::kSyncFileRange, [] { return 0; }); }
+  Status SyncFileRange(uint64_t, uint64_t, SyncRange) override {
+    return Simple(Call::kSyncFileRange, [] { return 0; });
+  }
 
   Status Ftruncate(uint64_t size_bytes) override {
     return Changing(Call::kFtruncate, [&] { return fs_.disk_.Resize(id_, size_bytes); });
   }
   Status Fallocate(uint64_t offset, uint64_t bytes, bool keep_size) override {
-    return Changing(Call::kFallocate, [&] { return bytes == 0 ? EINVAL : fs_.disk_.Reserve(id_, offset + bytes, keep_size); });
+    return Changing(Call::kFallocate,
+                    [&] { return bytes == 0 ? EINVAL : fs_.disk_.Reserve(id_, offset + bytes, keep_size); });
   }
 
   Result<FileInfo> Fstat() override {
@@ -106,7 +110,8 @@ class SimulatedFile final : public File {
   }
 
   bool IsMisaligned(const void* buffer, size_t bytes, uint64_t offset) const {
-    return Has(flags_, OpenFlags::kDirect) && (reinterpret_cast<uintptr_t>(buffer) | bytes | offset) % kDirectAlignment != 0;
+    return Has(flags_, OpenFlags::kDirect) &&
+           (reinterpret_cast<uintptr_t>(buffer) | bytes | offset) % kDirectAlignment != 0;
   }
 
   void Release() {
@@ -154,7 +159,8 @@ class SimulatedFile final : public File {
   bool released_ = false;
 };
 
-SimulatedFileSystem::SimulatedFileSystem(SimulatedOptions options) : disk_(options.capacity_bytes), random_(options.seed) {}
+SimulatedFileSystem::SimulatedFileSystem(SimulatedOptions options)
+    : disk_(options.capacity_bytes), random_(options.seed) {}
 
 std::unique_ptr<SimulatedFileSystem> SimulatedFileSystem::Clone() const {
   const std::lock_guard lock(mutex_);

@@ -93,7 +93,8 @@ TEST(SimulatedCrash, TearsUnsyncedWritesAtBlocksAndReordersThem) {
       ASSERT_TRUE(sector == std::string(512, 'o') || sector == std::string(512, 'n')) << "torn within a sector";
       if (begin % 4096 != 0 && sector[0] != outcome[begin - 1]) torn_at_512 = true;
     }
-    if (outcome.substr(0, 8192) == old.substr(0, 8192) && outcome.substr(8192) == fresh.substr(8192)) later_without_earlier = true;
+    if (outcome.substr(0, 8192) == old.substr(0, 8192) && outcome.substr(8192) == fresh.substr(8192))
+      later_without_earlier = true;
   }
   EXPECT_TRUE(torn_at_512);
   EXPECT_TRUE(later_without_earlier);

@@ -14,6 +14,8 @@ TemporaryFolder::TemporaryFolder(const std::string& parent) {
   KEDGE_CHECK(mkdtemp(path_.data()) != nullptr);
 }
 
-TemporaryFolder::~TemporaryFolder() { static_cast<void>(RemoveTree(SystemFileSystem(), path_)); }
+TemporaryFolder::~TemporaryFolder() {
+  static_cast<void>(RemoveTree(SystemFileSystem(), path_));
+}
 
 }  // namespace kedge::os::testing
