@@ -227,7 +227,7 @@ void Flush::CheckWritten(Image& image) {
   agent_.publish().OnWritten(image);
 }
 
-void Flush::Retry(Image& image, const Status& why) {
+void Flush::Retry(Image& image, Status why) {
   image.flush_error = Status::Ok();
   DropObject(image);
   const bool final = ++image.failures > kRetriesMax || why.code() == Code::kMismatch;

@@ -31,7 +31,7 @@ class Flush {
   // Whether any of its bytes have been given to a worker.
   bool HasBegun(const Image& image) const;
   // The object of this try is worth nothing: tries again, or gives up.
-  void Retry(Image& image, const Status& why);
+  void Retry(Image& image, Status why);
 
   // On its way to the store: its slots will become free by that.
   static bool IsActive(const Image& image);

@@ -17,6 +17,8 @@ namespace kedge {
 namespace {
 
 constexpr Duration kConnectTimeout = std::chrono::seconds(5);
+constexpr Duration kWinnerComesUp = std::chrono::milliseconds(500);
+constexpr int kStartsMax = 4;
 constexpr size_t kLogTailBytes = 600;
 
 // The end of the agent's log, for an error message.
@@ -83,14 +85,21 @@ Result<std::unique_ptr<Connection>> Connection::Connect(const ConnectOptions& op
   if (socket.status().code() != Code::kUnavailable || !options.start_agent) return socket.status();
 
   KEDGE_ASSIGN_OR_RETURN(os::ProcessIdentity started, StartAgent(options));
+  int starts = 1;
   Duration pause = std::chrono::milliseconds(1);
-  // The one that we started may leave because another one won the race; that one needs a moment to listen.
+  // The one that we started may leave because another one won the race; that one needs a moment to listen, and it may die.
   std::optional<Deadline> grace;
   for (;;) {
     socket = ConnectToOwn(path);
     if (socket.ok()) return std::unique_ptr<Connection>(new Connection(std::move(*socket)));
     if (socket.status().code() != Code::kUnavailable) return socket.status();
-    if (!grace.has_value() && !os::IsAlive(started)) grace.emplace(SystemClock(), std::chrono::seconds(2));
+    if (!grace.has_value() && !os::IsAlive(started)) grace.emplace(SystemClock(), kWinnerComesUp);
+    if (grace.has_value() && grace->Passed() && starts < kStartsMax && !deadline.Passed()) {
+      KEDGE_ASSIGN_OR_RETURN(started, StartAgent(options));
+      ++starts;
+      grace.reset();
+      continue;
+    }
     if (deadline.Passed() || (grace.has_value() && grace->Passed())) {
       return Status(Code::kUnavailable, fmt::format("the agent of node {} did not come up ({}); the end of {}/agent.log: {}",
                                                     options.node.node, socket.status().message(), options.node.run_folder,

@@ -28,8 +28,8 @@ std::unique_ptr<Store> OpenStore(const std::string& path) {
 
 }  // namespace
 
-Config NodeConfig(const ScenarioFolder& scenario, const std::map<std::string, std::string>& more) {
-  std::map<std::string, std::string> keys = {{"node.name", "test"},       {"node.run_folder", scenario.run_folder()},
+Config NodeConfig(const std::string& run_folder, const std::map<std::string, std::string>& more) {
+  std::map<std::string, std::string> keys = {{"node.name", "test"},       {"node.run_folder", run_folder},
                                              {"pool.size", "16MiB"},      {"chunk.size", "1MiB"},
                                              {"chunk.piece", "256KiB"},   {"agent.idle_timeout", "60s"},
                                              {"flush.workers", "2"}};
@@ -96,14 +96,31 @@ bool WaitFor(const std::function<bool()>& condition, Duration timeout) {
   return true;
 }
 
-AgentClient::AgentClient(const ScenarioFolder& scenario, ClientOptions options) : scenario_(scenario), options_(std::move(options)) {
-  Config config = NodeConfig(scenario, options_.node_keys);
+std::vector<std::string> AgentCommand(const std::string& run_folder, const std::map<std::string, std::string>& more) {
+  std::vector<std::string> command = {FindAgentProgram().value(), "--configured", "--foreground", "--set", "node.name=test"};
+  const auto keys = ExplicitNodeKeys(NodeConfig(run_folder, more));
+  EXPECT_TRUE(IsOk(keys));
+  for (const auto& [key, text] : *keys) {
+    command.push_back("--set");
+    command.push_back(key + "=" + text);
+  }
+  return command;
+}
+
+AgentClient::AgentClient(const ScenarioFolder& scenario, ClientOptions options)
+    : AgentClient([&] {
+        if (options.run_folder.empty()) options.run_folder = scenario.run_folder();
+        if (options.keys.store_path.empty()) options.keys.store_path = scenario.store();
+        return options;
+      }()) {}
+
+AgentClient::AgentClient(ClientOptions options) : options_(std::move(options)) {
+  Config config = NodeConfig(options_.run_folder, options_.node_keys);
   auto settings = ReadNodeSettings(config);
   EXPECT_TRUE(settings.ok()) << settings.status().ToString();
   connect_.node = *settings;
   connect_.start_agent = options_.start_agent;
   connect_.node_keys = ExplicitNodeKeys(config).value();
-  if (options_.keys.store_path.empty()) options_.keys.store_path = scenario.store();
   hello_.build = BuildName();
   hello_.job = options_.job;
   hello_.store_id = MakeStoreOf(options_.keys.store_path);
@@ -156,6 +173,7 @@ Result<AgentMessage> AgentClient::NextMessage(Duration timeout) {
       return message;
     }
     if (deadline.Passed()) return Status(Code::kTimeout, "no message from the agent");
+    if (connection_->WaitForPeerToClose(Duration::zero())) return Status(Code::kUnavailable, "the agent is gone");
     os::FutexWait(&mailbox().client_wake, word, std::min<Duration>(deadline.Remaining(), std::chrono::milliseconds(100)));
   }
 }
@@ -317,6 +335,13 @@ Status AgentClient::CaptureButEnd(const Generation& generation, size_t bytes) {
   end_.amount = crc32c::Compute(encoded.data(), encoded.size());
   KEDGE_ASSIGN_OR_RETURN(end_.range, TakeOpen(encoded.size()));
   return WriteSlot(end_.range, encoded.data());
+}
+
+void AgentClient::Abort() {
+  ClientMessage message{};
+  message.kind = ClientMessageKind::kImageAbort;
+  message.image_serial = serial_;
+  Push(message);
 }
 
 Status AgentClient::SendEnd() {

@@ -27,10 +27,13 @@ struct ClientOptions {
   JobKeys keys = {};  // store_path and store_mode are filled in from the scenario when empty
   std::map<std::string, std::string> node_keys = {};  // beside those of every test
   bool start_agent = true;
+  std::string run_folder = {};  // filled in from the scenario when empty
 };
 
 // The settings that tests give an agent: a small pool, small chunks, a short idle timeout; `more` wins.
-Config NodeConfig(const ScenarioFolder& scenario, const std::map<std::string, std::string>& more = {});
+Config NodeConfig(const std::string& run_folder, const std::map<std::string, std::string>& more = {});
+// The same as the arguments of a kedge-agent that a test starts by itself.
+std::vector<std::string> AgentCommand(const std::string& run_folder, const std::map<std::string, std::string>& more = {});
 
 // The store of the scenario, made when it is not there; its id.
 StoreId MakeStoreOf(const std::string& path);
@@ -52,6 +55,7 @@ bool WaitFor(const std::function<bool()>& condition, Duration timeout);
 
 class AgentClient {
  public:
+  explicit AgentClient(ClientOptions options);
   AgentClient(const ScenarioFolder& scenario, ClientOptions options);
 
   // Connects and attaches; again after the agent died (with what it still holds).
@@ -65,6 +69,8 @@ class AgentClient {
   Generation GenerationOf(const std::string& name, int64_t version, uint32_t take = 1) const;
   // Captures an image of `bytes` bytes of pattern; returns when the agent has been told of its end.
   Status Capture(const Generation& generation, size_t bytes);
+  // The image is given up, after an error in the middle of it.
+  void Abort();
   // The same in two halves: everything but the image's end, and the end.
   Status CaptureButEnd(const Generation& generation, size_t bytes);
   Status SendEnd();
@@ -92,7 +98,6 @@ class AgentClient {
   Status WriteSlot(const SlotRange& range, const void* data);
   Result<AgentMessage> NextMessage(Duration timeout);
 
-  const ScenarioFolder& scenario_;
   ClientOptions options_;
   Hello hello_;
   ConnectOptions connect_;
