@@ -32,6 +32,7 @@ Status SlotSink::Begin(const ImageIdentity& identity, uint64_t announced_bytes) 
   placement_.identity = identity;
   placement_.tiers = context_.tier_keys;
   placement_.chunks.clear();
+  full_slots_.clear();
   through_.reset();
   object_offset_ = 0;
   captured_ = CapturedBytes{};
@@ -52,6 +53,7 @@ Result<ChunkTarget> SlotSink::OpenChunk(uint32_t chunk, uint64_t bytes) {
   if (!place.ok()) return place.status();
   if (place->through) return OpenThrough(chunk, bytes);
   place_ = place->range;
+  if (!IsSmall(bytes)) full_slots_.push_back(place_);
   KEDGE_ASSIGN_OR_RETURN(tier_, TierOf(place_));
   if (!IsSmall(bytes)) KEDGE_RETURN_IF_ERROR(Announce());
   std::byte* slot = tier_->SlotMemory(place_.slot);
@@ -156,6 +158,13 @@ void SlotSink::Abort() {
   if (through_) (void)through_->Abandon();
   through_.reset();
   placement_.chunks.clear();
+  // Slots for whole chunks go back with an image's end; this one has none (session/mailbox.h).
+  ClientMessage back = MessageOf(ClientMessageKind::kReturnSlot);
+  for (const SlotRange& range : full_slots_) {
+    back.range = range;
+    (void)context_.channel->TryPush(back);
+  }
+  full_slots_.clear();
   // Lost with the agent at worst: its successor drops images that never ended.
   (void)context_.channel->TryPush(MessageOf(ClientMessageKind::kImageAbort));
 }

@@ -76,6 +76,7 @@ class SlotSink final : public ImageSink {
   uint64_t announced_bytes_ = 0;
   bool announced_ = false;
   PlacementTable placement_;
+  std::vector<SlotRange> full_slots_;  // got for whole chunks of this image
   uint32_t chunk_ = 0;
   SlotRange place_{};                      // of the open chunk
   Tier* tier_ = nullptr;                   // of the open chunk
