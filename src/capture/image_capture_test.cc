@@ -71,7 +71,7 @@ class ImageCaptureTest : public ::testing::Test {
     return image.ok() ? image->record : ImageRecord{};
   }
 
-  os::SimulatedFileSystem disk_;
+  os::testing::SimulatedFileSystem disk_;
   std::unique_ptr<Store> store_;
   std::optional<Catalog> catalog_;
   ImageIdentity identity_;
