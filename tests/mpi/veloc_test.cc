@@ -56,7 +56,7 @@ class VelocTest : public ::testing::TestWithParam<const char*> {
   bool open_ = false;
 };
 INSTANTIATE_TEST_SUITE_P(Modes, VelocTest, ::testing::Values("sync", "async"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& mode) { return std::string(mode.param); });
 
 TEST_P(VelocTest, TheUsualLoop) {
   std::vector<double> field(1000, 0.0);
