@@ -1,7 +1,8 @@
 """A virtual node of its own for one demonstration: folders, environment, agent; and nothing left of it afterwards.
 
-Everything lies in two new folders of one name, one on disk (store, output) and one in memory (the agent's run folder). The agent is
-found as the process that holds the lock file of this run folder open, so that no other agent of the machine can be hit.
+Everything lies in two new folders of one name, one on disk (store, output) and one in memory (the agent's run folder). An agent is
+found by the lock file of this run folder that it holds open, or by the folder in its environment, so that no other agent of the
+machine can be hit.
 """
 
 from __future__ import annotations
@@ -35,9 +36,16 @@ class Node:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop_agent(patience_seconds=5)
-        for folder in (self.folder, self.memory_folder):
-            shutil.rmtree(folder, ignore_errors=True)
+        """Ends agents and removes folders until neither is left: a rank that lost its agent may just have started another."""
+        end = time.monotonic() + 10
+        while True:
+            while (agent := self.agent()) is not None:
+                _stop(agent, patience_seconds=5)
+            for folder in (self.folder, self.memory_folder):
+                shutil.rmtree(folder, ignore_errors=True)
+            if not (self.folder.exists() or self.memory_folder.exists()) or time.monotonic() > end:
+                return
+            time.sleep(0.05)
 
     def environment(self, job: str) -> dict[str, str]:
         """The environment of a launch: this node's Kedge, whatever the caller's own KEDGE_ variables say."""
@@ -53,14 +61,26 @@ class Node:
         return environment
 
     def agent(self) -> int | None:
-        """The process id of this node's agent, or None when none runs."""
+        """The process id of an agent of this node, or None when none runs; one that is just starting counts too."""
+        locks = []
         for lock in self.run_folder.glob("agent*.lock"):
             with contextlib.suppress(OSError):
-                wanted = lock.stat()
-                for entry in os.scandir("/proc"):
-                    if entry.name.isdigit() and _is_agent(int(entry.name)) and _has_open(int(entry.name), wanted):
-                        return int(entry.name)
+                locks.append(lock.stat())
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit() and _is_agent(int(entry.name)):
+                process = int(entry.name)
+                if self._is_told_of(process) or any(_has_open(process, lock) for lock in locks):
+                    return process
         return None
+
+    def _is_told_of(self, process: int) -> bool:
+        """Whether a process was started with this node's run folder in its arguments or environment."""
+        folder = str(self.run_folder).encode()
+        for name in ("cmdline", "environ"):
+            with contextlib.suppress(OSError):
+                if folder in Path(f"/proc/{process}/{name}").read_bytes():
+                    return True
+        return False
 
     def kill_agent(self) -> bool:
         """SIGKILL to the agent; False when none runs."""
@@ -70,21 +90,19 @@ class Node:
         os.kill(agent, signal.SIGKILL)
         return True
 
-    def stop_agent(self, patience_seconds: float) -> None:
-        agent = self.agent()
-        if agent is None:
-            return
-        with process_handle(agent) as handle:
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(handle, number)
-                if wait_for_end(handle, patience_seconds):
-                    return
-
     def lose_memory(self) -> None:
         """What a reboot does: agent and pool are gone, the store stays."""
         self.kill_agent()
         shutil.rmtree(self.run_folder, ignore_errors=True)
+
+
+def _stop(process: int, patience_seconds: float) -> None:
+    """SIGTERM, and SIGKILL to what does not end by it; waits for the end."""
+    with contextlib.suppress(ProcessLookupError), process_handle(process) as handle:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            signal.pidfd_send_signal(handle, number)
+            if wait_for_end(handle, patience_seconds):
+                return
 
 
 def _is_agent(process: int) -> bool:
