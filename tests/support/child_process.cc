@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <thread>
@@ -19,6 +20,26 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kPause{2};
+
+// All that `pid` has started, children and theirs: launchers put their ranks into groups of their own.
+void AddDescendants(pid_t pid, std::vector<pid_t>* found) {
+  std::error_code ignored;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", ignored)) {
+    std::ifstream children(task.path() / "children");
+    for (pid_t child = 0; children >> child;) {
+      found->push_back(child);
+      AddDescendants(child, found);
+    }
+  }
+}
+
+bool IsGone(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(stat, text);
+  const size_t name_end = text.rfind(") ");
+  return name_end == std::string::npos || text[name_end + 2] == 'Z';
+}
 
 }  // namespace
 
@@ -77,9 +98,15 @@ void ChildProcess::Signal(int signal) {
 
 void ChildProcess::Kill() {
   if (pid_ <= 0) return;
+  std::vector<pid_t> descendants;
+  if (!result_) AddDescendants(pid_, &descendants);
   kill(-pid_, SIGKILL);
+  for (pid_t descendant : descendants) kill(descendant, SIGKILL);
   while (!Wait(milliseconds(1000))) kill(pid_, SIGKILL);
   kill(-pid_, SIGKILL);  // those that it had just started
+  for (pid_t descendant : descendants) {
+    for (int i = 0; i < 1000 && !IsGone(descendant); ++i) std::this_thread::sleep_for(kPause);
+  }
 }
 
 std::string ChildProcess::Output() const {

@@ -1,6 +1,6 @@
 // A program that a test starts: killed when and as the test says, and in any case gone when the test ends.
 //
-// It runs in a process group of its own, so that what it starts in turn (the ranks of an mpirun) goes with it. Standard
+// What it starts in turn (the ranks of an mpirun) goes with it. Standard
 // output and error go to a file, which messages of failed tests show.
 #pragma once
 
@@ -34,7 +34,7 @@ class ChildProcess {
   // Waits, and fails the test (with the output) unless it exits with 0 in time.
   bool Succeeds(std::chrono::milliseconds timeout);
   void Signal(int signal);
-  // The whole group, with SIGKILL, and reaps it.
+  // With SIGKILL, together with all that it has started, and waits until they are gone.
   void Kill();
   // What it has written so far.
   std::string Output() const;
