@@ -74,7 +74,7 @@ Result<AgentMessage> SlotAllocator::TakeAnswer(Ahead* ahead, uint64_t bytes, con
 
 Result<AssignedPlace> SlotAllocator::TakeOpen(uint64_t bytes, const Deadline& deadline) {
   if (open_ && open_->range.bytes - open_->cursor < bytes) {
-    Return(open_->range);
+    filled_.push_back(open_->range);
     open_.reset();
   }
   AssignedPlace place;
@@ -152,6 +152,11 @@ void SlotAllocator::Return(const SlotRange& range) {
   (void)channel_->Push(message, Deadline(SystemClock(), std::chrono::seconds(10)));
 }
 
+void SlotAllocator::ReturnFilled() {
+  for (const SlotRange& range : filled_) Return(range);
+  filled_.clear();
+}
+
 void SlotAllocator::ReturnUnused() {
   for (Ahead* ahead : {&open_ahead_, &full_ahead_}) {
     if (ahead->answer && ahead->answer->outcome == AssignOutcome::kSlot) Return(ahead->answer->range);
@@ -174,6 +179,7 @@ std::vector<SlotRange> SlotAllocator::HeldAfterAgentLoss() {
     }
   }
   if (open_) held.push_back(open_->range);
+  held.insert(held.end(), filled_.begin(), filled_.end());
   return held;
 }
 

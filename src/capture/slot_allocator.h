@@ -40,6 +40,10 @@ class SlotAllocator {
   // Whether the place that TakeOpen returned last may become `extra_bytes` longer; if so, *place is.
   bool GrowOpen(SlotRange* place, uint64_t extra_bytes);
 
+  // The image under way has ended or was given up: full open slots that it may have chunks in go back only now, because the
+  // agent learns of those chunks with the image's end.
+  void ReturnFilled();
+
   // kAssign and kRecall.
   void OnMessage(const AgentMessage& message);
   // Gives back what is assigned and unused.
@@ -73,6 +77,7 @@ class SlotAllocator {
   const LayoutLimits limits_;
   std::function<void()> pump_;
   std::optional<Slot> open_;
+  std::vector<SlotRange> filled_;  // for ReturnFilled
   Ahead open_ahead_{PlaceKind::kOpenSlot, 0, {}};
   Ahead full_ahead_{PlaceKind::kFullChunk, 0, {}};
   uint64_t last_number_ = 0;

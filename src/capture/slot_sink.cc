@@ -149,6 +149,7 @@ Status SlotSink::End(const ImageRecord& record) {
   message.object_offset = record_bytes;
   message.amount = crc32c::Compute(buffer_.data(), buffer_.size());
   KEDGE_RETURN_IF_ERROR(context_.channel->Push(message, WaitDeadline()));
+  context_.slots->ReturnFilled();
   ++images_ended_;
   placement_.chunks.clear();
   return Status::Ok();
@@ -167,6 +168,7 @@ void SlotSink::Abort() {
   full_slots_.clear();
   // Lost with the agent at worst: its successor drops images that never ended.
   (void)context_.channel->TryPush(MessageOf(ClientMessageKind::kImageAbort));
+  context_.slots->ReturnFilled();
 }
 
 std::vector<SlotRange> SlotSink::HeldSlots() const {
