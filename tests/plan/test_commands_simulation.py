@@ -237,7 +237,8 @@ def test_help_names_every_option() -> None:
 def test_the_example_of_the_planners_page_simulates(tmp_path: Path) -> None:
     """The page's own system: groups across failure domains beat neighbouring ones, as it says."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "planner.md").read_text()
-    block = next(part for part in page.split("```toml\n")[1:] if "[[simulation.protection]]" in part).split("```")[0]
+    blocks = [part.split("```")[0] for part in page.split("```toml\n")[1:]]
+    block = next(block for block in blocks if "[[simulation.protection]]" in block)
     efficiencies = []
     for layout in ("spread", "adjacent"):
         path = tmp_path / f"{layout}.toml"
