@@ -5,18 +5,25 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
+import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 
-def _agent_pid(run_folder: Path) -> int | None:
-    try:
-        return int((run_folder / "agent.lock").read_text().split()[0])
-    except (OSError, ValueError, IndexError):
-        return None
+def agent_pid(run_folder: Path) -> int | None:
+    """The process that listens on the agent's socket, as the kernel names it; None when nobody does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(10)
+        try:
+            connection.connect(str(run_folder / "agent.sock"))
+        except OSError:
+            return None
+        pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return int(pid)
 
 
 def _is_alive(pid: int) -> bool:
@@ -27,11 +34,9 @@ def _is_alive(pid: int) -> bool:
 
 
 def end_agent(run_folder: Path) -> None:
-    """Ends the agent of a run folder, by the pid in its lock file, and waits until it is gone."""
-    pid = _agent_pid(run_folder)
-    if pid is None or not _is_alive(pid):
-        return
-    if b"kedge-agent" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+    """Ends the agent of a run folder and waits until it is gone."""
+    pid = agent_pid(run_folder)
+    if pid is None:
         return
     os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + 10
@@ -51,3 +56,9 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     yield folder
     end_agent(folder)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def agent_program(run_folder: Path) -> Callable[[], Path]:
+    """A function: the program of the agent that serves the run folder now."""
+    return lambda: Path(f"/proc/{agent_pid(run_folder)}/exe").resolve()

@@ -214,9 +214,11 @@ TEST_F(Daemon, InheritsNothingThatItShouldNot) {
   // A shell blocks signals for moments while it starts commands; sleep, which it has become, does not.
   const std::string status_path = "/proc/" + report["pid"] + "/status";
   for (const char* clear : {"SigBlk:\t0000000000000000\n", "SigIgn:\t0000000000000000\n"}) {
+    std::string status;
     EXPECT_TRUE(Eventually([&] {
-      return ReadFile(SystemFileSystem(), status_path, 1 << 20)->find(clear) != std::string::npos;
-    })) << clear;
+      status = ReadFile(SystemFileSystem(), status_path, 1 << 20).value();
+      return status.find(clear) != std::string::npos;
+    })) << clear << "is not in\n" << status;
   }
   EXPECT_EQ(report["kept"], "kept");
   EXPECT_EQ(report["removed"], "none");

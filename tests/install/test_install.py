@@ -1,0 +1,91 @@
+"""An installed Kedge, moved elsewhere after the installation, serves programs outside it: by CMake, pkg-config and Fortran."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ["BUILD_FOLDER"])
+LAUNCHERS = {"openmpi": ["mpirun.openmpi", "--oversubscribe", "-n", "2"], "mpich": ["mpiexec.mpich", "-n", "2"]}
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    """Runs a command, which must succeed; its standard output."""
+    root_may_run = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=240, check=False, env={**os.environ, **root_may_run, **environment}
+    )
+    assert done.returncode == 0, f"{command}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Kedge lies. It was installed somewhere else first, so that a path baked into it leads nowhere."""
+    folder = tmp_path_factory.mktemp("install")
+    run("cmake", "--install", BUILD, "--prefix", folder / "first")
+    return (folder / "first").rename(folder / "moved")
+
+
+def pkg_config(prefix: Path, package: str) -> list[str]:
+    """The flags for compiling and linking against a package of the prefix, with a run path to its libraries."""
+    (configuration,) = prefix.glob("lib/**/pkgconfig")
+    flags = run("pkg-config", "--cflags", "--libs", package, PKG_CONFIG_PATH=str(configuration)).split()
+    return [*flags, f"-Wl,-rpath,{configuration.parent}"]
+
+
+def libraries_of(program: Path) -> set[Path]:
+    """The Kedge libraries that the loader gives to a program."""
+    lines = [line.split() for line in run("ldd", program).splitlines() if "libkedge" in line]
+    return {Path(line[2]).resolve() for line in lines}
+
+
+def test_programs_and_headers_are_there(prefix: Path) -> None:
+    assert {path.name for path in (prefix / "bin").iterdir()} >= {"kedge", "kedge-agent", "kedge-bench"}
+    assert {path.name for path in (prefix / "include" / "kedge").iterdir()} >= {"kedge.h", "kedge.hpp", "kedge_mpi.h", "veloc.h"}
+    assert "ls" in run(prefix / "bin" / "kedge", "--help")
+
+
+def test_cmake_package(prefix: Path, agent_program: Callable[[], Path], tmp_path: Path) -> None:
+    quickstart = ROOT / "examples" / "quickstart" / "quickstart.c"
+    run(
+        *("cmake", "-S", Path(__file__).parent, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}"),
+        *("-DMPI_C_COMPILER=mpicc.openmpi", f"-DQUICKSTART={quickstart}"),
+    )
+    run("cmake", "--build", tmp_path / "build")
+    assert libraries_of(tmp_path / "build" / "consumer") == {(prefix / "lib" / "libkedge.so").resolve()}
+    assert "restored version 7" in run(tmp_path / "build" / "consumer")
+    assert agent_program() == prefix.resolve() / "bin" / "kedge-agent"
+    assert run(*LAUNCHERS["openmpi"], tmp_path / "build" / "consumer_mpi").count("= 2525") == 2
+
+
+def test_cmake_package_says_what_it_lacks(prefix: Path, tmp_path: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.25)\nproject(x LANGUAGES C)\nfind_package(kedge COMPONENTS nonsense)\n"
+        "if(kedge_FOUND)\n  message(FATAL_ERROR found)\nendif()\n"
+    )
+    run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+
+
+def test_pkg_config(prefix: Path, agent_program: Callable[[], Path], tmp_path: Path) -> None:
+    program = tmp_path / "consumer"
+    run("cc", Path(__file__).parent / "consumer.c", "-o", program, *pkg_config(prefix, "kedge"))
+    assert "restored version 7" in run(program)
+    assert agent_program() == prefix.resolve() / "bin" / "kedge-agent"
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+@pytest.mark.parametrize("language", ["c", "fortran"])
+def test_pkg_config_with_mpi(prefix: Path, agent_program: Callable[[], Path], tmp_path: Path, mpi: str, language: str) -> None:
+    package = "kedge-mpi" + ("-mpich" if mpi == "mpich" else "") + ("-fortran" if language == "fortran" else "")
+    compiler, source = {"c": ("mpicc", "quickstart.c"), "fortran": ("mpifort", "quickstart.f90")}[language]
+    program = tmp_path / "quickstart"
+    run(f"{compiler}.{mpi}", ROOT / "examples" / "quickstart" / source, "-o", program, *pkg_config(prefix, package))
+    assert all(library.is_relative_to(prefix.resolve()) for library in libraries_of(program))
+    assert run(*LAUNCHERS[mpi], program).count("= 2525") == 2
+    assert agent_program() == prefix.resolve() / "bin" / "kedge-agent"
