@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "os/direct_io.h"
 #include "os/files.h"
 #include "os/unique_fd.h"
 
@@ -100,18 +99,6 @@ Result<double> MeasureSyncSeconds(FileSystem& fs, const std::string& folder, siz
   }
   std::sort(seconds.begin(), seconds.end());
   return seconds[seconds.size() / 2];
-}
-
-Result<bool> ProbeDirectWrite(FileSystem& fs, const std::string& folder) {
-  ProbeFile probe(fs, folder);
-  auto file = probe.Open(OpenFlags::kDirect);
-  if (!file.ok()) {
-    if (file.status().errno_value() == EINVAL || file.status().code() == Code::kUnsupported) return false;
-    return file.status();
-  }
-  const std::unique_ptr<void, decltype(&std::free)> block(std::aligned_alloc(kDirectAlignmentBytes, kDirectAlignmentBytes), &std::free);
-  std::memset(block.get(), 0, kDirectAlignmentBytes);
-  return (*file)->Pwrite(block.get(), kDirectAlignmentBytes, 0).ok();
 }
 
 }  // namespace kedge::os

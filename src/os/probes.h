@@ -27,7 +27,5 @@ uint64_t LockedMemoryLimitBytes();
 
 // Writes `bytes` to a file in `folder` and syncs it, `rounds` times: the median seconds. The file is gone afterwards.
 Result<double> MeasureSyncSeconds(FileSystem& fs, const std::string& folder, size_t bytes, int rounds);
-// Whether a file in `folder` can be written with O_DIRECT.
-Result<bool> ProbeDirectWrite(FileSystem& fs, const std::string& folder);
 
 }  // namespace kedge::os

@@ -96,11 +96,11 @@ void ExamineFolder(const std::string& subject, const std::string& path, bool syn
     findings->push_back({State::kBad, subject, fmt::format("{}: {}", where, error.message()), "name a folder that you may write to"});
     return;
   }
-  const auto direct = os::ProbeDirectWrite(fs, folder);
+  const bool direct = os::ProbeDirectIo(fs, folder).direct;
   const bool slow = syncs && *seconds > kSlowSyncSeconds;
   findings->push_back({slow ? State::kNote : State::kOk, subject,
                        fmt::format("{}: {} free, sync of 4 KiB {:.2f} ms, O_DIRECT {}", where, FormatByteSize(volume->available_bytes), *seconds * 1e3,
-                                   direct.ok() && *direct ? "yes" : "no"),
+                                   direct ? "yes" : "no"),
                        slow ? "syncs are slow here: every version needs a few, whatever its size" : ""});
 }
 
