@@ -1,9 +1,19 @@
 # kedge_find_mpi(FLAVOUR LANGUAGE): the MPI library FLAVOUR (default or mpich) for LANGUAGE (c or fortran), as the interface
-# target kedge_mpi_FLAVOUR_LANGUAGE; no target when it is not installed.
+# target kedge_mpi_FLAVOUR_LANGUAGE; an error when it is not installed. KEDGE_MPI_FLAVOURS are those that are asked for.
 #
 # Both libraries can be installed side by side, where mpicc and mpirun may belong to either, so the wrapper compilers are
 # named in full and asked what they add; the compiler itself stays the project's. The default MPI is Open MPI, or, where no
 # compiler of that name exists, whatever mpicc is. KEDGE_MPI_default_LAUNCHER and KEDGE_MPI_mpich_LAUNCHER run programs.
+set(KEDGE_MPI_FLAVOURS "")
+if(KEDGE_WITH_MPI)
+  list(APPEND KEDGE_MPI_FLAVOURS default)
+endif()
+if(KEDGE_WITH_MPICH)
+  list(APPEND KEDGE_MPI_FLAVOURS mpich)
+endif()
+set(KEDGE_MPI_SUFFIX_default "")
+set(KEDGE_MPI_SUFFIX_mpich -mpich)
+
 function(kedge_find_mpi flavour language)
   set(target kedge_mpi_${flavour}_${language})
   if(TARGET ${target})
@@ -18,13 +28,18 @@ function(kedge_find_mpi flavour language)
   find_program(KEDGE_MPI_${flavour}_${language}_WRAPPER NAMES ${wrappers_${flavour}_${language}})
   find_program(KEDGE_MPI_${flavour}_LAUNCHER NAMES ${launchers_${flavour}})
   set(wrapper ${KEDGE_MPI_${flavour}_${language}_WRAPPER})
-  if(NOT wrapper)
-    return()
+  set(code "not there")
+  if(wrapper)
+    execute_process(COMMAND ${wrapper} -show OUTPUT_VARIABLE shown RESULT_VARIABLE code ERROR_QUIET)
   endif()
-  execute_process(COMMAND ${wrapper} -show OUTPUT_VARIABLE shown RESULT_VARIABLE code ERROR_QUIET)
-  if(NOT code EQUAL 0)
-    message(WARNING "${wrapper} -show failed; nothing is built with it")
-    return()
+  if(NOT code EQUAL 0 OR NOT KEDGE_MPI_${flavour}_LAUNCHER)
+    set(missing_default "Open MPI (wrapper compiler ${wrapper}: ${code}; launcher ${KEDGE_MPI_default_LAUNCHER})")
+    set(missing_mpich "MPICH (wrapper compiler ${wrapper}: ${code}; launcher ${KEDGE_MPI_mpich_LAUNCHER})")
+    set(package_default "libopenmpi-dev and openmpi-bin")
+    set(package_mpich "libmpich-dev and mpich")
+    set(option_default KEDGE_WITH_MPI)
+    set(option_mpich KEDGE_WITH_MPICH)
+    kedge_missing("${missing_${flavour}}" "${package_${flavour}}" ${option_${flavour}})
   endif()
   separate_arguments(flags UNIX_COMMAND "${shown}")
   add_library(${target} INTERFACE IMPORTED GLOBAL)

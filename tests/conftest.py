@@ -1,8 +1,13 @@
-"""Each test gets a node, a run folder and a store of its own; its agent is ended and its files are removed after it."""
+"""What the Python suites share: a node of its own for each test, and which parts of Kedge the build tree holds.
+
+Each test gets a run folder and a store of its own; its agent is ended and its files are removed after it. A test marked
+needs("MPICH") is left out where the build tree was configured with KEDGE_WITH_MPICH=OFF; everywhere else it must pass.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -12,6 +17,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+
+def is_configured(option: str) -> bool:
+    """Whether the build tree was configured with KEDGE_WITH_`option`."""
+    cache = (Path(os.environ["BUILD_FOLDER"]) / "CMakeCache.txt").read_text()
+    found = re.search(rf"^KEDGE_WITH_{option}:BOOL=(\w+)$", cache, re.MULTILINE)
+    assert found, f"KEDGE_WITH_{option} is no option of the build"
+    return found[1] == "ON"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = [
+        item for item in items if not all(is_configured(option) for mark in item.iter_markers("needs") for option in mark.args)
+    ]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 def agent_pid(run_folder: Path) -> int | None:
@@ -46,16 +67,25 @@ def end_agent(run_folder: Path) -> None:
 
 @pytest.fixture
 def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The environment of one virtual node with a small pool; yields the agent's run folder."""
-    folder = Path("/dev/shm") / f"kedge-test-python-{os.getpid()}-{time.monotonic_ns()}"
-    monkeypatch.setenv("KEDGE_NODE", folder.name)
+    """The environment of one virtual node with a small pool; yields the agent's run folder.
+
+    What Open MPI's ranks share lies in the test's folders too: it is removed, though they may have been killed.
+    """
+    memory = Path("/dev/shm") / f"kedge-test-python-{os.getpid()}-{time.monotonic_ns()}"
+    memory.mkdir(mode=0o700)
+    folder = memory / "node"
+    monkeypatch.setenv("KEDGE_NODE", memory.name)
     monkeypatch.setenv("KEDGE_NODE_RUN_FOLDER", str(folder))
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("OMPI_MCA_btl_vader_backing_directory", str(memory))
+    monkeypatch.setenv("OMPI_MCA_orte_tmpdir_base", str(memory))
     monkeypatch.setenv("KEDGE_STORE_PATH", str(tmp_path / "store"))
     monkeypatch.setenv("KEDGE_POOL_SIZE", "64MiB")
     monkeypatch.chdir(tmp_path)
     yield folder
     end_agent(folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(memory, ignore_errors=True)
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ class Launcher:
         began = time.monotonic()
         with (folder / "output").open("wb") as output:
             process = subprocess.Popen(
-                self._command(application, folder, kill), cwd=folder, env=self._environment(job), stdin=subprocess.DEVNULL,
+                self._command(application, folder, kill), cwd=folder, env=self._node.mpi_environment(job), stdin=subprocess.DEVNULL,
                 stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
             )
             with contextlib.ExitStack() as handles:
@@ -133,15 +133,6 @@ class Launcher:
         for name, value in variables.items():
             command += ["-x", f"{name}={value}"] if self._mpi == "openmpi" else ["-genv", name, value]
         return [*command, str(self.program(application)), *application.arguments(folder / "log")]
-
-    def _environment(self, job: str) -> dict[str, str]:
-        """Root is common in containers, and the ranks may outnumber the cores; shared files go to the node's folder."""
-        return self._node.environment(job) | {
-            "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
-            "OMPI_MCA_btl_vader_backing_directory": str(self._node.memory_folder),
-            "OMPI_MCA_orte_abort_print_stack": "0",
-        }
 
     def _see_out(self, process: subprocess.Popen[bytes], application: Application, launch: Launch, folder: Path,
                  handles: contextlib.ExitStack) -> None:

@@ -60,6 +60,18 @@ class Node:
         )
         return environment
 
+    def mpi_environment(self, job: str) -> dict[str, str]:
+        """The same for a launch under mpirun: root is common in containers, and the ranks may outnumber the cores.
+
+        What Open MPI's ranks share lies in this node's folders: on /dev/shm it would stay for ever once they are killed.
+        """
+        return self.environment(job) | {
+            "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
+            "OMPI_MCA_btl_vader_backing_directory": str(self.memory_folder),
+            "OMPI_MCA_orte_tmpdir_base": str(self.folder), "OMPI_MCA_orte_abort_print_stack": "0",
+        }
+
     def agent(self) -> int | None:
         """The process id of an agent of this node, or None when none runs; one that is just starting counts too."""
         locks = []

@@ -16,7 +16,8 @@ class Kedge(CMakePackage):
     version("main", branch="main")
 
     variant("mpi", default=True, description="Build libkedge-mpi, the collective bootstrap, and the benchmark")
-    variant("fortran", default=True, description="Build the Fortran module")
+    variant("fortran", default=True, description="Build the Fortran modules")
+    variant("python", default=False, description="Build the Python extension")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
@@ -36,6 +37,8 @@ class Kedge(CMakePackage):
     depends_on("cli11@2.1:", type="build")
     depends_on("nlohmann-json@3.11:", type="build")
     depends_on("mpi", when="+mpi")
+    depends_on("python@3.11:", when="+python")
+    depends_on("py-nanobind@2:", type="build", when="+python")
 
     conflicts("platform=darwin", msg="Kedge needs Linux: futexes, pidfds and io_uring")
     conflicts("platform=windows", msg="Kedge needs Linux: futexes, pidfds and io_uring")
@@ -46,6 +49,10 @@ class Kedge(CMakePackage):
         return [
             self.define("KEDGE_BUILD_TESTS", False),
             self.define("KEDGE_WARNINGS_AS_ERRORS", False),
-            self.define_from_variant("KEDGE_MPI", "mpi"),
-            self.define_from_variant("KEDGE_FORTRAN", "fortran"),
+            self.define("KEDGE_BUILD_EXAMPLES", False),
+            # Spack's one MPI, whichever it is, is the default one.
+            self.define("KEDGE_WITH_MPICH", False),
+            self.define_from_variant("KEDGE_WITH_MPI", "mpi"),
+            self.define_from_variant("KEDGE_WITH_FORTRAN", "fortran"),
+            self.define_from_variant("KEDGE_WITH_PYTHON", "python"),
         ]

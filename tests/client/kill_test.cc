@@ -1,7 +1,10 @@
 // Kills: the application, its agent, or both, at random moments; whatever had been captured comes back bit for bit.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "base/random.h"
@@ -33,6 +36,21 @@ int64_t CapturedByAll(const std::string& output, int ranks) {
   return newest;
 }
 
+// The files outside `folders` on /dev/shm or in the temporary folder that a process maps and that still have a name.
+std::vector<std::string> MappedOutside(pid_t pid, const std::vector<std::string>& folders) {
+  std::vector<std::string> found;
+  std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t path_begin = line.find('/');
+    if (path_begin == std::string::npos || line.ends_with(" (deleted)")) continue;
+    const std::string path = line.substr(path_begin);
+    const auto holds = [&](const std::string& folder) { return path.starts_with(folder + "/"); };
+    const bool is_temporary = holds("/dev/shm") || holds(std::filesystem::temp_directory_path());
+    if (is_temporary && std::none_of(folders.begin(), folders.end(), holds)) found.push_back(path);
+  }
+  return found;
+}
+
 class KillTest : public ::testing::Test {
  protected:
   ~KillTest() override {
@@ -41,16 +59,14 @@ class KillTest : public ::testing::Test {
 
   std::vector<std::string> Command(const std::string& flavour, int ranks, const std::vector<std::string>& arguments) const {
     std::vector<std::string> command;
-    if (flavour == "openmpi") command = {"mpirun.openmpi", "--oversubscribe", "-n", std::to_string(ranks), kPrograms / "pattern_app_default"};
+    if (flavour == "openmpi") command = {"mpirun.openmpi", "-n", std::to_string(ranks), kPrograms / "pattern_app_default"};
     if (flavour == "mpich") command = {"mpiexec.mpich", "-n", std::to_string(ranks), kPrograms / "pattern_app_mpich"};
     if (flavour.empty()) command = {kPrograms / "pattern_app"};
     command.insert(command.end(), arguments.begin(), arguments.end());
     return command;
   }
   std::unique_ptr<ChildProcess> Start(const std::vector<std::string>& arguments, const std::string& flavour = "", int ranks = 1) {
-    auto environment = folder_.Environment();
-    environment["OMPI_ALLOW_RUN_AS_ROOT"] = environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
-    return std::make_unique<ChildProcess>(Command(flavour, ranks, arguments), environment, folder_.NewOutput());
+    return std::make_unique<ChildProcess>(Command(flavour, ranks, arguments), folder_.MpiEnvironment(), folder_.NewOutput());
   }
   // Runs, kills after a random while, relaunches, `rounds` times. Nothing that was captured may be lost or wrong.
   void KillAndRelaunch(int rounds, bool kill_agent, const std::vector<std::string>& arguments, const std::string& flavour = "",
@@ -105,20 +121,39 @@ TEST_F(KillTest, TheAgentWhileTheApplicationGoesOn) {
   EXPECT_EQ(Last(again->Output(), "restored"), 400) << again->Output();
 }
 
+// What a killed rank leaves is what it had mapped: all of that must lie where it is removed.
+class SharedMemoryTest : public KillTest {
+ protected:
+  void ExpectAllIsRemoved(const std::string& flavour) {
+    auto app = Start({"steps=1000000", "bytes=200000", "grow=1", "drain=0"}, flavour, 2);
+    ASSERT_TRUE(app->WaitForOutput("captured", seconds(60))) << app->Output();
+    const std::vector<pid_t> processes = app->Descendants();
+    EXPECT_GE(processes.size(), 2u);
+    for (pid_t process : processes) {
+      EXPECT_THAT(MappedOutside(process, {folder_.path(), folder_.memory_folder(), kPrograms}), ::testing::IsEmpty());
+    }
+  }
+};
+
+#ifdef KEDGE_TEST_default
+TEST_F(SharedMemoryTest, OfOpenMpiIsRemoved) { ExpectAllIsRemoved("openmpi"); }
+
 TEST_F(KillTest, RanksOverOpenMpi) {
-  if (!std::filesystem::exists(kPrograms / "pattern_app_default")) GTEST_SKIP() << "built without Open MPI";
   KillAndRelaunch(4, false, {"steps=1000000", "bytes=200000", "grow=1", "drain=0"}, "openmpi", 3);
 }
 
 TEST_F(KillTest, RanksAndAgentOverOpenMpi) {
-  if (!std::filesystem::exists(kPrograms / "pattern_app_default")) GTEST_SKIP() << "built without Open MPI";
   KillAndRelaunch(4, true, {"steps=1000000", "bytes=900000", "grow=1", "drain=0"}, "openmpi", 2);
 }
+#endif
+
+#ifdef KEDGE_TEST_mpich
+TEST_F(SharedMemoryTest, OfMpichIsRemoved) { ExpectAllIsRemoved("mpich"); }
 
 TEST_F(KillTest, RanksOverMpich) {
-  if (!std::filesystem::exists(kPrograms / "pattern_app_mpich")) GTEST_SKIP() << "built without MPICH";
   KillAndRelaunch(3, false, {"steps=1000000", "bytes=200000", "grow=1", "drain=0"}, "mpich", 2);
 }
+#endif
 
 }  // namespace
 }  // namespace kedge::testing

@@ -19,12 +19,13 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("BUILD_FOLDER", ROOT / "build"))
 RUN = [sys.executable, str(ROOT / "examples" / "run"), "--build", str(BUILD)]
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 9))]
-CASES = [("heat3d", "openmpi"), ("heat3d-fortran", "openmpi"), ("lammps", "openmpi"), ("heat3d", "mpich"), ("heat3d-fortran", "mpich")]
-
-
-def is_built(application: str, mpi: str) -> bool:
-    program = {"lammps": "lammps-copper"}.get(application, application)
-    return (BUILD / "examples" / (program + ("-mpich" if mpi == "mpich" else ""))).exists()
+CASES = [
+    pytest.param("heat3d", "openmpi", marks=pytest.mark.needs("MPI")),
+    pytest.param("heat3d-fortran", "openmpi", marks=pytest.mark.needs("MPI", "FORTRAN")),
+    pytest.param("lammps", "openmpi", marks=pytest.mark.needs("MPI", "LAMMPS")),
+    pytest.param("heat3d", "mpich", marks=pytest.mark.needs("MPICH")),
+    pytest.param("heat3d-fortran", "mpich", marks=pytest.mark.needs("MPICH", "FORTRAN")),
+]
 
 
 def processes_of(folder: Path) -> list[str]:
@@ -53,8 +54,6 @@ def assert_nothing_is_left(folder: Path, nodes: list[str]) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("application", "mpi"), CASES)
 def test_killed_and_continued_equals_uninterrupted(application: str, mpi: str, seed: int, tmp_path: Path) -> None:
-    if not is_built(application, mpi):
-        pytest.skip(f"{application} is not built for {mpi}: see the messages of cmake")
     # MPICH's ranks spin while they wait, so that more of them than cores would take minutes.
     ranks = "2" if mpi == "mpich" else "4"
     done = subprocess.run(
@@ -76,6 +75,7 @@ def test_killed_and_continued_equals_uninterrupted(application: str, mpi: str, s
     assert_nothing_is_left(tmp_path, [json.loads(done.stdout)["node"]])
 
 
+@pytest.mark.needs("MPI")
 def test_an_interrupted_run_leaves_nothing_behind(tmp_path: Path) -> None:
     nodes: list[str] = []
     process = subprocess.Popen(
@@ -101,6 +101,7 @@ def test_an_unknown_application_is_refused() -> None:
     assert "heat4d" in done.stderr and "heat3d-fortran" in done.stderr
 
 
+@pytest.mark.needs("MPI")
 def test_a_missing_build_is_named(tmp_path: Path) -> None:
     done = subprocess.run([*RUN[:2], "--build", str(tmp_path), "heat3d"], capture_output=True, text=True)
     assert done.returncode == 1

@@ -31,11 +31,6 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
         yield node
 
 
-def need(program: str) -> None:
-    if not (BUILD / "examples" / program).exists():
-        pytest.skip(f"{program} is not built: see the messages of cmake")
-
-
 def run(node: Node, program: str, ranks: int, *arguments: int) -> str:
     """One launch of heat3d or quickstart as a job of its own; its output."""
     cells, steps, interval = arguments
@@ -44,27 +39,26 @@ def run(node: Node, program: str, ranks: int, *arguments: int) -> str:
     return launcher.run(application, f"job-{next(NUMBERS)}", 0).output
 
 
-@pytest.mark.parametrize("program", ["heat3d", "heat3d-fortran"])
+@pytest.mark.needs("MPI")
+@pytest.mark.parametrize("program", ["heat3d", pytest.param("heat3d-fortran", marks=pytest.mark.needs("FORTRAN"))])
 def test_the_checksum_does_not_depend_on_ranks_or_language(node: Node, program: str) -> None:
-    need(program)
-    need("heat3d")
     sums = {re.findall("checksum ([0-9A-F]{16})", run(node, program, ranks, 17, 30, 100))[0] for ranks in (1, 2, 3, 4)}
     sums |= set(re.findall("checksum ([0-9A-F]{16})", run(node, "heat3d", 1, 17, 31, 100)))
     assert len(sums) == 2, "one for 30 steps, whatever the ranks, and another for 31"
     assert set(re.findall("checksum ([0-9A-F]{16})", run(node, "heat3d", 4, 17, 30, 100))) < sums
 
 
-def test_heat3d_refuses_a_wrong_usage() -> None:
-    need("heat3d")
-    done = subprocess.run([BUILD / "examples" / "heat3d", "0", "1", "1"], capture_output=True, text=True, env=os.environ | {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+@pytest.mark.needs("MPI")
+def test_heat3d_refuses_a_wrong_usage(node: Node) -> None:
+    command = [BUILD / "examples" / "heat3d", "0", "1", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, env=node.mpi_environment("usage"))
     assert done.returncode != 0
     assert "CELLS STEPS INTERVAL" in done.stderr
 
 
-@pytest.mark.parametrize("program", ["quickstart", "quickstart-fortran"])
+@pytest.mark.needs("MPI")
+@pytest.mark.parametrize("program", ["quickstart", pytest.param("quickstart-fortran", marks=pytest.mark.needs("FORTRAN"))])
 def test_the_quickstart_runs_and_continues(node: Node, program: str) -> None:
-    need(program)
     application = Application(program, program, 1, 1, 1)
     launcher = Launcher(BUILD, node, "openmpi", 2, lambda text: None)
     first = launcher.run(application, program, 1).output
@@ -75,9 +69,8 @@ def test_the_quickstart_runs_and_continues(node: Node, program: str) -> None:
     assert len(re.findall(r"field.* = 2525", second)) == 2
 
 
+@pytest.mark.needs("PYTHON")
 def test_the_quickstart_runs_and_continues_in_python(node: Node) -> None:
-    if not list((BUILD / "python" / "kedge").glob("_kedge*.so")):
-        pytest.skip("the Python extension is not built: see the messages of cmake")
     environment = node.environment("quickstart-python") | {"PYTHONPATH": str(BUILD / "python")}
     command = [sys.executable, str(ROOT / "examples" / "quickstart" / "quickstart.py")]
     outputs = [subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout for _ in range(2)]

@@ -25,9 +25,8 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
         yield node
 
 
-def run(node: Node, command: list[str], mpi: dict[str, str] | None = None) -> str:
-    environment = node.environment("fortran") | (mpi or {})
-    done = subprocess.run(command, cwd=node.folder, env=environment, capture_output=True, text=True, timeout=120)
+def run(node: Node, command: list[str]) -> str:
+    done = subprocess.run(command, cwd=node.folder, env=node.mpi_environment("fortran"), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -42,14 +41,15 @@ def test_program(node: Node, program: str) -> None:
 
 
 @pytest.mark.parametrize("binding", ["mpi", "mpi_f08"])
-@pytest.mark.parametrize(("suffix", "launchers"), [("", ("mpirun.openmpi", "mpirun")), ("-mpich", ("mpiexec.mpich",))])
+@pytest.mark.parametrize(
+    ("suffix", "launchers"),
+    [
+        pytest.param("", ("mpirun.openmpi", "mpirun"), marks=pytest.mark.needs("MPI")),
+        pytest.param("-mpich", ("mpiexec.mpich", "mpiexec.hydra"), marks=pytest.mark.needs("MPICH")),
+    ],
+)
 def test_communicators_of_both_bindings(node: Node, binding: str, suffix: str, launchers: tuple[str, ...]) -> None:
     program = BUILD / "test" / f"fortran_{binding}{suffix}"
-    launcher = next(filter(None, map(shutil.which, launchers)), None)
-    if not program.exists() or launcher is None:
-        pytest.skip(f"{program.name} is not built: see the messages of cmake")
-    output = run(node, [launcher, "-n", "4", str(program)], {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
-        "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_btl_vader_backing_directory": str(node.memory_folder),
-    })
+    launcher = next(filter(None, map(shutil.which, launchers)))
+    output = run(node, [launcher, "-n", "4", str(program)])
     assert output.count(f"{binding}: passed") == 4

@@ -11,15 +11,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ["BUILD_FOLDER"])
-LAUNCHERS = {"openmpi": ["mpirun.openmpi", "--oversubscribe", "-n", "2"], "mpich": ["mpiexec.mpich", "-n", "2"]}
+LAUNCHERS = {"openmpi": ["mpirun.openmpi", "-n", "2"], "mpich": ["mpiexec.mpich", "-n", "2"]}
 
 
 def run(*command: str | Path, **environment: str) -> str:
     """Runs a command, which must succeed; its standard output."""
-    root_may_run = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=240, check=False, env={**os.environ, **root_may_run, **environment}
-    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env={**os.environ, **environment})
     assert done.returncode == 0, f"{command}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -46,11 +43,12 @@ def libraries_of(program: Path) -> set[Path]:
 
 
 def test_programs_and_headers_are_there(prefix: Path) -> None:
-    assert {path.name for path in (prefix / "bin").iterdir()} >= {"kedge", "kedge-agent", "kedge-bench"}
+    assert {path.name for path in (prefix / "bin").iterdir()} >= {"kedge", "kedge-agent"}
     assert {path.name for path in (prefix / "include" / "kedge").iterdir()} >= {"kedge.h", "kedge.hpp", "kedge_mpi.h", "veloc.h"}
     assert "ls" in run(prefix / "bin" / "kedge", "--help")
 
 
+@pytest.mark.needs("MPI")
 def test_cmake_package(prefix: Path, agent_program: Callable[[], Path], tmp_path: Path) -> None:
     quickstart = ROOT / "examples" / "quickstart" / "quickstart.c"
     run(
@@ -79,8 +77,10 @@ def test_pkg_config(prefix: Path, agent_program: Callable[[], Path], tmp_path: P
     assert agent_program() == prefix.resolve() / "bin" / "kedge-agent"
 
 
-@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
-@pytest.mark.parametrize("language", ["c", "fortran"])
+@pytest.mark.parametrize(
+    "mpi", [pytest.param("openmpi", marks=pytest.mark.needs("MPI")), pytest.param("mpich", marks=pytest.mark.needs("MPICH"))]
+)
+@pytest.mark.parametrize("language", ["c", pytest.param("fortran", marks=pytest.mark.needs("FORTRAN"))])
 def test_pkg_config_with_mpi(prefix: Path, agent_program: Callable[[], Path], tmp_path: Path, mpi: str, language: str) -> None:
     package = "kedge-mpi" + ("-mpich" if mpi == "mpich" else "") + ("-fortran" if language == "fortran" else "")
     compiler, source = {"c": ("mpicc", "quickstart.c"), "fortran": ("mpifort", "quickstart.f90")}[language]

@@ -92,14 +92,19 @@ bool ChildProcess::Succeeds(milliseconds timeout) {
   return false;
 }
 
+std::vector<pid_t> ChildProcess::Descendants() const {
+  std::vector<pid_t> found;
+  if (!result_) AddDescendants(pid_, &found);
+  return found;
+}
+
 void ChildProcess::Signal(int signal) {
   if (!result_) kill(pid_, signal);
 }
 
 void ChildProcess::Kill() {
   if (pid_ <= 0) return;
-  std::vector<pid_t> descendants;
-  if (!result_) AddDescendants(pid_, &descendants);
+  const std::vector<pid_t> descendants = Descendants();
   kill(-pid_, SIGKILL);
   for (pid_t descendant : descendants) kill(descendant, SIGKILL);
   while (!Wait(milliseconds(1000))) kill(pid_, SIGKILL);

@@ -33,6 +33,8 @@ class ChildProcess {
   std::optional<ProcessResult> Wait(std::chrono::milliseconds timeout);
   // Waits, and fails the test (with the output) unless it exits with 0 in time.
   bool Succeeds(std::chrono::milliseconds timeout);
+  // What it has started that still runs, and what these have started.
+  std::vector<pid_t> Descendants() const;
   void Signal(int signal);
   // With SIGKILL, together with all that it has started, and waits until they are gone.
   void Kill();

@@ -39,8 +39,12 @@ int ListenerPid(const std::string& path) {
 ScenarioFolder::ScenarioFolder() {
   const std::string name = "kedge-test-" + Id128::Generate().ToHex().substr(0, 12);
   path_ = std::filesystem::temp_directory_path() / name;
-  run_folder_ = "/dev/shm/" + name;
-  std::filesystem::create_directory(path_);
+  memory_folder_ = "/dev/shm/" + name;
+  run_folder_ = memory_folder_ + "/node";
+  for (const std::string& folder : {path_, memory_folder_}) {
+    std::filesystem::create_directory(folder);
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
+  }
 }
 
 ScenarioFolder::~ScenarioFolder() {
@@ -51,7 +55,7 @@ ScenarioFolder::~ScenarioFolder() {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   std::error_code ignored;
-  std::filesystem::remove_all(run_folder_, ignored);
+  std::filesystem::remove_all(memory_folder_, ignored);
   std::filesystem::permissions(path_, std::filesystem::perms::owner_all, std::filesystem::perm_options::add, ignored);
   std::filesystem::remove_all(path_, ignored);
 }
@@ -62,6 +66,17 @@ std::map<std::string, std::string> ScenarioFolder::Environment() const {
   return {{"KEDGE_STORE_PATH", store()},     {"KEDGE_NODE_RUN_FOLDER", run_folder_}, {"KEDGE_POOL_SIZE", "64MiB"},
           {"KEDGE_CHUNK_SIZE", "4MiB"},      {"KEDGE_CHUNK_PIECE", "1MiB"},          {"KEDGE_AGENT_IDLE_TIMEOUT", "5s"},
           {"KEDGE_WAIT_TIMEOUT", "60s"},     {"KEDGE_JOB_NAME", "scenario"},         {"KEDGE_NODE", ""}};
+}
+
+std::map<std::string, std::string> ScenarioFolder::MpiEnvironment() const {
+  auto environment = Environment();
+  environment.merge(std::map<std::string, std::string>{{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                                                       {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                                                       {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+                                                       {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+                                                       {"OMPI_MCA_btl_vader_backing_directory", memory_folder_},
+                                                       {"OMPI_MCA_orte_tmpdir_base", path_}});
+  return environment;
 }
 
 int ScenarioFolder::AgentPid() const { return ListenerPid(run_folder_ + "/agent.sock"); }
