@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "store/attempts.h"
@@ -113,7 +114,11 @@ void Collector::CollectName(const std::string& job, const std::string& name) {
   }
   Result<References> references = References::Read(catalog_, job);
   if (!references.ok()) return Problem(references.status().WithContext("nothing of '" + name + "' was removed"));
-  for (const VersionInfo& info : *versions) Consider(info, newest_complete, &*references);
+  const bool one_stands = std::any_of(versions->begin(), versions->end(),
+                                      [](const VersionInfo& info) { return info.complete && !info.reprieved; });
+  for (const VersionInfo& info : *versions) {
+    if (one_stands || !info.doomed) Consider(info, newest_complete, &*references);
+  }
 }
 
 void Collector::Finish(const VersionInfo& info) {
@@ -146,11 +151,13 @@ void Collector::RemoveAs(GarbageItem::Kind kind, const VersionInfo& info, const 
                          References* references) {
   const Generation& generation = info.generation;
   if (references->ReferTo(generation)) return;  // its objects are needed
-  if (!options_.dry_run) {
-    const Status removed = kind == GarbageItem::Kind::kSuperseded
-                               ? RemoveVersion(catalog_, generation, {})
-                               : RemoveGeneration(catalog_, info, references).status();
+  if (!options_.dry_run && kind == GarbageItem::Kind::kSuperseded) {
+    const Status removed = RemoveVersion(catalog_, generation, {});
     if (!removed.ok()) return Problem(removed);
+  } else if (!options_.dry_run) {
+    const Result<Removal> removal = RemoveGeneration(catalog_, info, references);
+    if (!removal.ok()) return Problem(removal.status());
+    if (*removal != Removal::kRemoved) return;
   }
   report_.items.push_back({kind, generation.ToString(), why, info.image_bytes});
 }

@@ -13,6 +13,7 @@
 #include "store/attempts.h"
 #include "store/garbage.h"
 #include "store/posix_store.h"
+#include "store/record_io.h"
 #include "store/testing/ledger.h"
 #include "store/testing/version_maker.h"
 #include "store/versions.h"
@@ -257,6 +258,95 @@ TEST(Race, RemovalMeetsRetention) {
   scenario.second = [](Actor& actor) { return ApplyRetention(*actor.catalog, "job", "grid", {1, {}}, nullptr); };
   scenario.after = [](Actor& reader, const Status&) { EXPECT_TRUE(IsComplete(reader, 1) || IsComplete(reader, 2)); };
   RunAll(scenario);
+}
+
+// Both have looked at the list before either has put its mark, and both die, the first between its mark and its look, the
+// second at any call: all versions may bear a mark, and yet there is one, for readers and for whoever tidies up later.
+TEST(Race, TwoRemoversDieBetweenMarkAndLook) {
+  SimulatedFileSystem made;
+  Ledger ledger;
+  Actor maker(made, "node0", &ledger);
+  ASSERT_TRUE(maker.Open().ok());
+  for (int64_t version = 1; version <= 2; ++version) ASSERT_TRUE(maker.Take(version).ok());
+  const auto newest = [](Actor& actor) { return NewestAtOrBelow(*actor.catalog, "job", "grid", -1); };
+  int reprieved = 0;
+  uint64_t calls = 0;
+  for (uint64_t switch_at = 0; switch_at <= calls; ++switch_at) {
+    for (uint64_t death_at = switch_at + 1; death_at <= std::max(calls, switch_at + 1); ++death_at) {
+      SCOPED_TRACE("switch before call " + std::to_string(switch_at) + ", death at " + std::to_string(death_at));
+      const std::unique_ptr<SimulatedFileSystem> fs = made.Clone();
+      bool first_is_dead = false;
+      InterposedFileSystem first_fs(*fs, [&](Call call, const std::string& path) {
+        first_is_dead = first_is_dead || (call == Call::kOpen && path.ends_with("/pinned"));
+        return first_is_dead ? Interposition::kDie : Interposition::kPass;
+      });
+      uint64_t call_number = 0;
+      InterposedFileSystem second_fs(*fs, [&](Call, const std::string&) {
+        if (call_number++ == switch_at) {
+          Actor first(first_fs, "node1", &ledger);
+          EXPECT_TRUE(first.Open().ok());
+          static_cast<void>(RemoveVersion(*first.catalog, first.At(2), {}));
+        }
+        return call_number > death_at ? Interposition::kDie : Interposition::kPass;
+      });
+      Actor second(second_fs, "node2", &ledger);
+      static_cast<void>(second.Open());
+      if (second.catalog) static_cast<void>(ApplyRetention(*second.catalog, "job", "grid", {1, {}}, nullptr));
+      calls = std::max(calls, call_number);
+
+      Actor later(*fs, "node3", &ledger);
+      ASSERT_TRUE(later.Open().ok());
+      const auto found = newest(later);
+      ASSERT_TRUE(found.ok()) << found.status().ToString();
+      ASSERT_TRUE(testing::CheckVersion(*later.catalog, found->generation).ok());
+      reprieved += found->reprieved ? 1 : 0;
+      ASSERT_TRUE(later.Retain(1).ok());
+      ASSERT_TRUE(later.CollectAll().ok());
+      static_cast<void>(RemoveVersion(*later.catalog, found->generation, {}));
+      const auto kept = newest(later);
+      ASSERT_TRUE(kept.ok()) << "tidied away: " << kept.status().ToString();
+      ASSERT_TRUE(testing::CheckVersion(*later.catalog, kept->generation).ok());
+      ASSERT_TRUE(later.Take(3).ok());
+      ASSERT_TRUE(later.Retain(1).ok());
+      const auto versions = ListVersions(*later.catalog, "job", "grid");
+      ASSERT_TRUE(versions.ok());
+      ASSERT_EQ(versions->size(), 1u) << "marked ones go once another stands";
+      EXPECT_EQ(versions->front().generation.version, 3);
+    }
+  }
+  EXPECT_GT(reprieved, 0) << "it never came to that";
+}
+
+// A remover has looked, and is slow; another has marked the version that the first counts on. Whoever tidies up meanwhile,
+// and whoever else wants to remove it, must count on neither.
+TEST(Race, ARemoverThatHasLookedMeetsOthers) {
+  for (const int64_t removed : {1, 2}) {
+    SCOPED_TRACE("the slow one removes version " + std::to_string(removed));
+    SimulatedFileSystem fs;
+    Ledger ledger;
+    Actor maker(fs, "node0", &ledger);
+    ASSERT_TRUE(maker.Open().ok());
+    for (int64_t version = 1; version <= 2; ++version) ASSERT_TRUE(maker.Take(version).ok());
+    const std::string removed_path = "/store/" + layout::GenerationFolder(maker.At(removed));
+    const Generation other = maker.At(3 - removed);
+    int met = 0;
+    InterposedFileSystem slow_fs(fs, [&](Call call, const std::string& path) {
+      if (call != Call::kRename || path != removed_path) return Interposition::kPass;
+      ++met;
+      EXPECT_TRUE(maker.store->PutIfAbsent(layout::RemovedKey(other), Encoded(RemovedRecord{other, 1}), maker.owner, Folders::kMustExist).ok());
+      EXPECT_TRUE(maker.Retain(1).ok());
+      EXPECT_TRUE(maker.CollectAll().ok());
+      static_cast<void>(RemoveVersion(*maker.catalog, other, {}));
+      return Interposition::kPass;
+    });
+    Actor slow(slow_fs, "node1", &ledger);
+    ASSERT_TRUE(slow.Open().ok());
+    static_cast<void>(RemoveVersion(*slow.catalog, maker.At(removed), {}));
+    EXPECT_EQ(met, 1);
+    const auto kept = NewestAtOrBelow(*maker.catalog, "job", "grid", -1);
+    ASSERT_TRUE(kept.ok()) << kept.status().ToString();
+    EXPECT_TRUE(testing::CheckVersion(*maker.catalog, kept->generation).ok());
+  }
 }
 
 TEST(Race, RetentionMeetsAVersionOnTopOfAnOldOne) {

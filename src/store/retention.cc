@@ -40,10 +40,11 @@ Status EnsureKeptAreDurable(const Catalog& catalog, const std::vector<VersionInf
 
 constexpr int kLooksAgain = 5;
 
-// Durably; ok when it is there.
+// Durably; ok when it is there. `own`: whether this call put it there.
 template <typename T>
-Status PutMark(const Catalog& catalog, const std::string& key, const T& mark) {
+Status PutMark(const Catalog& catalog, const std::string& key, const T& mark, bool* own) {
   const Status put = catalog.store().PutIfAbsent(key, Encoded(mark), catalog.owner(), Folders::kMustExist);
+  *own = put.ok();
   return put.code() == Code::kAlreadyExists ? catalog.store().EnsureDurable(std::span(&key, 1)) : put;
 }
 
@@ -60,18 +61,19 @@ Status LastOne(const Generation& generation) {
                 generation.ToString() + " is the last complete version of its name and is not removed");
 }
 
+// One that bears no mark: whoever marked it may be removing it now.
 Result<bool> AnotherIsComplete(const Catalog& catalog, const Generation& generation) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions,
                          ListVersions(catalog, generation.job, generation.name));
   return std::any_of(versions.begin(), versions.end(),
-                     [&](const VersionInfo& info) { return info.complete && info.generation != generation; });
+                     [&](const VersionInfo& info) { return info.complete && !info.reprieved && info.generation != generation; });
 }
 
 // With the mark set: whether something stands against removing it. kRemoved: nothing.
 Result<Removal> LookAgain(const Catalog& catalog, const VersionInfo& info) {
   KEDGE_ASSIGN_OR_RETURN(const bool pinned, IsThere(catalog, layout::PinKey(info.generation)));
   if (pinned) return Removal::kPinned;
-  if (!info.complete) return Removal::kRemoved;
+  if (!info.complete && !info.doomed) return Removal::kRemoved;
   KEDGE_ASSIGN_OR_RETURN(const bool another, AnotherIsComplete(catalog, info.generation));
   return another ? Removal::kRemoved : Removal::kLast;
 }
@@ -107,14 +109,16 @@ bool References::ReferTo(const Generation& generation) const {
 Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info, References* references) {
   const Generation& generation = info.generation;
   const bool needed = references->ReferTo(generation);
-  if (needed && info.removed) return Removal::kEmptied;
-  if (info.complete || needed) {
-    const Status marked = PutMark(catalog, layout::RemovedKey(generation), RemovedRecord{generation, WallTimeNs()});
+  if (needed && info.removed && !info.doomed) return Removal::kEmptied;
+  if (info.complete || info.doomed || needed) {
+    bool own = false;
+    const Status marked = PutMark(catalog, layout::RemovedKey(generation), RemovedRecord{generation, WallTimeNs()}, &own);
     if (marked.code() == Code::kNotFound) return Removal::kRemoved;  // by another process
     KEDGE_RETURN_IF_ERROR(marked);
     const Result<Removal> removal = LookAgain(catalog, info);
     if (!removal.ok() || *removal != Removal::kRemoved) {
-      KEDGE_RETURN_IF_ERROR(catalog.store().Remove(layout::RemovedKey(generation)));
+      // Another's mark stays: it may have looked already, and be removing what this one would then rely on.
+      if (own) KEDGE_RETURN_IF_ERROR(catalog.store().Remove(layout::RemovedKey(generation)));
       return removal;
     }
   }
@@ -138,7 +142,7 @@ Status RetainOnce(const Catalog& catalog, const std::string& job, const std::str
   const std::vector<const VersionInfo*> candidates = Candidates(versions, options);
   std::vector<VersionInfo> emptied;  // whose objects may go once nothing refers to them
   for (const VersionInfo& info : versions) {
-    if (info.removed && !options.in_use.contains(info.generation)) emptied.push_back(info);
+    if (info.removed && !info.unknown && !options.in_use.contains(info.generation)) emptied.push_back(info);
   }
   if (candidates.empty() && emptied.empty()) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(EnsureKeptAreDurable(catalog, versions, candidates));
@@ -150,7 +154,7 @@ Status RetainOnce(const Catalog& catalog, const std::string& job, const std::str
     report->emptied.push_back(info->generation);
     emptied.push_back(*info);
     emptied.back().removed = true;
-    emptied.back().complete = false;
+    emptied.back().complete = emptied.back().doomed = false;
   }
   // After all records that could refer to them.
   for (const VersionInfo& info : emptied) {
@@ -201,7 +205,8 @@ Status PinVersion(const Catalog& catalog, const Generation& generation) {
     return Status(Code::kFailedPrecondition, generation.ToString() + " is not complete: " + info.reason);
   }
   const std::string key = layout::PinKey(generation);
-  KEDGE_RETURN_IF_ERROR(PutMark(catalog, key, PinRecord{generation, WallTimeNs()}));
+  bool own = false;
+  KEDGE_RETURN_IF_ERROR(PutMark(catalog, key, PinRecord{generation, WallTimeNs()}, &own));
   if (info.pinned) return Status::Ok();
   KEDGE_ASSIGN_OR_RETURN(const bool removed, IsThere(catalog, layout::RemovedKey(generation)));
   if (!removed) return Status::Ok();

@@ -6,7 +6,8 @@
 // remover that sees a pin takes its mark away; a pinner that sees the mark takes the pin away and reports that the
 // version is gone. So a pin that was reported done holds. A pin beats a mark: what bears both is a version. In the same
 // way two removers, each counting on the version that the other removes, see each other's marks, and at least one gives
-// way.
+// way. Nobody takes another's mark away, dead or alive. Should removers die between mark and look until every version
+// bears one, the newest still counts (VersionInfo::reprieved), and all stay until a newer version is complete.
 //
 // Space is freed by reachability: while another version has chunks in an older one's objects, the
 // older one is marked removed and loses its records (it is no version any more), but not its objects.

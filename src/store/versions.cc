@@ -81,6 +81,18 @@ Status JudgeParts(const Catalog& catalog, VersionInfo* info) {
   return Status::Ok();
 }
 
+// Removers mark a version before they look for another one that is complete. When several have died in between, all
+// versions may bear the mark, and the newest one is still there for every reader.
+void Reprieve(std::vector<VersionInfo>* newest_first) {
+  const auto complete = [](const VersionInfo& info) { return info.complete; };
+  if (std::any_of(newest_first->begin(), newest_first->end(), complete)) return;
+  const auto doomed = std::find_if(newest_first->begin(), newest_first->end(), [](const VersionInfo& info) { return info.doomed; });
+  if (doomed == newest_first->end()) return;
+  doomed->removed = doomed->doomed = false;
+  doomed->complete = doomed->reprieved = true;
+  doomed->reason.clear();
+}
+
 void MarkSuperseded(std::vector<VersionInfo>* newest_first) {
   std::optional<int64_t> complete;
   for (VersionInfo& info : *newest_first) {
@@ -111,8 +123,10 @@ Result<VersionRecord> ReadVersionRecord(const Catalog& catalog, const Generation
   return version;
 }
 
-Result<VersionInfo> InspectGeneration(const Catalog& catalog, const Generation& generation) {
-  KEDGE_RETURN_IF_ERROR(Validate(generation));
+namespace {
+
+// As far as its own folder tells.
+Result<VersionInfo> InspectAlone(const Catalog& catalog, const Generation& generation) {
   VersionInfo info;
   info.generation = generation;
   const std::string folder = layout::GenerationFolder(generation);
@@ -123,29 +137,44 @@ Result<VersionInfo> InspectGeneration(const Catalog& catalog, const Generation& 
     if (entry.name == "removed") info.removed = true;
   }
   if (info.pinned) info.removed = false;  // a pin beats the mark (retention.h)
-  if (info.removed) {
+  const Result<VersionRecord> version = ReadVersionRecord(catalog, generation);
+  if (info.removed && (version.status().code() == Code::kNotFound || version.status().code() == Code::kCorrupt)) {
     info.reason = "removed; its objects are kept while others refer to them";
     return info;
   }
-  const Result<VersionRecord> version = ReadVersionRecord(catalog, generation);
   if (version.ok()) {
     KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> parts,
                            NamesIn(catalog.store(), layout::PartsFolder(generation)));
     info.reason = MissingParts(*version, parts);
-    info.complete = info.reason.empty();
+    const bool whole = info.reason.empty();
+    info.complete = whole && !info.removed;
+    info.doomed = whole && info.removed;
     info.references = version->references;
     info.ranks = version->ranks;
     info.image_bytes = version->image_bytes;
-    if (info.complete) {
-      info.wall_time_ns = version->wall_time_ns;
-      return info;
-    }
+    if (whole) info.wall_time_ns = version->wall_time_ns;
+    if (info.removed) info.reason = "marked removed";
+    if (whole || info.removed) return info;
   } else if (version.status().code() != Code::kNotFound) {
     info.reason = version.status().message();
-    if (MarkUnknown(version.status(), &info)) return info;
+    info.unknown = info.removed;  // unreadable for now: whether it may go cannot be told
+    if (MarkUnknown(version.status(), &info) || info.removed) return info;
   }
   info.image_bytes = 0;
   KEDGE_RETURN_IF_ERROR(JudgeParts(catalog, &info));
+  return info;
+}
+
+}  // namespace
+
+Result<VersionInfo> InspectGeneration(const Catalog& catalog, const Generation& generation) {
+  KEDGE_RETURN_IF_ERROR(Validate(generation));
+  Result<VersionInfo> info = InspectAlone(catalog, generation);
+  if (!info.ok() || !info->doomed) return info;
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, generation.job, generation.name));
+  for (const VersionInfo& other : versions) {
+    if (other.generation == generation) return other;
+  }
   return info;
 }
 
@@ -159,13 +188,14 @@ Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std:
   for (const StoreEntry& entry : *entries) {
     Generation generation{catalog.id(), job, name, 0, 0, 0};
     if (!entry.is_folder || !layout::ParseGenerationFolder(entry.name, &generation)) continue;
-    Result<VersionInfo> info = InspectGeneration(catalog, generation);
+    Result<VersionInfo> info = InspectAlone(catalog, generation);
     if (info.status().code() == Code::kNotFound) continue;  // removed while we looked
     if (!info.ok()) return info.status();
     versions.push_back(std::move(*info));
   }
   std::sort(versions.begin(), versions.end(),
             [](const VersionInfo& a, const VersionInfo& b) { return a.generation > b.generation; });
+  Reprieve(&versions);
   MarkSuperseded(&versions);
   return versions;
 }

@@ -17,16 +17,19 @@ namespace kedge {
 struct VersionInfo {
   Generation generation;
   bool complete = false;    // a valid version record, every part that it names is there, and it is not marked removed
+                            // (but see `reprieved`)
   bool superseded = false;  // complete, but a greater (attempt, take) of the same version is, too
   bool finishable = false;  // not complete, but the parts cover all ranks: FinishVersion makes it so
   bool pinned = false;
   bool removed =
       false;  // marked so and not pinned: no version any more; its objects stay while other generations refer to them
+  bool doomed = false;     // removed, and yet whole: whoever marked it is about to look for another, or has died
+  bool reprieved = false;  // the newest doomed one while no other version is complete: it counts as complete, not as removed
   bool unknown = false;  // a record could not be read, or is from another store or a newer format: leave it alone
   bool foreign = false;  // unknown, because it is another store's: it does not exist for this one
   uint32_t ranks = 0;    // 0: unknown, no part yet
   uint64_t image_bytes = 0;
-  int64_t wall_time_ns = 0;             // of completion; 0 when not complete
+  int64_t wall_time_ns = 0;             // of completion; 0 when not whole
   std::vector<uint32_t> missing_ranks;  // not complete: the first few without an image
   uint32_t missing_count = 0;
   std::string reason;                   // not complete: why, for people

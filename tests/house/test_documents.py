@@ -39,7 +39,7 @@ def broken_links(path: Path, text: str) -> list[str]:
 
 def googletest_cases(root: Path) -> set[tuple[str, str]]:
     """All (program, "Suite.Case") that the CMake files build; a program named in a loop matches by any name."""
-    cases = set()
+    cases: set[tuple[str, str]] = set()
     for listing in tracked_files(root):
         if listing.name != "CMakeLists.txt":
             continue
@@ -52,7 +52,7 @@ def googletest_cases(root: Path) -> set[tuple[str, str]]:
 
 def pytest_cases(root: Path) -> set[tuple[str, str]]:
     """All (folder below tests/, test function)."""
-    cases = set()
+    cases: set[tuple[str, str]] = set()
     for path in tracked_files(root / "tests"):
         if path.name.startswith("test_") and path.suffix == ".py":
             cases.update((path.parent.name, name) for name in PYTEST.findall(path.read_text()))
