@@ -48,13 +48,24 @@ Result<std::unique_ptr<Connection>> Session::OpenConnection() const {
 }
 
 void Session::Offer(std::shared_ptr<Connection> connection) {
-  const std::lock_guard lock(offer_mutex_);
+  const std::lock_guard lock(watcher_mutex_);
   offered_ = std::move(connection);
 }
 
-void Session::ReportLoss(const std::shared_ptr<AttachedSession>& session) {
-  session->channel.MarkLost();
-  if (wants_agent_.exchange(true, std::memory_order_acq_rel)) return;
+Session::Watched Session::watched() const {
+  const std::lock_guard lock(watcher_mutex_);
+  return watched_;
+}
+
+void Session::ReportLoss(const Watched& lost) {
+  {
+    // A call may have attached to the next agent meanwhile, over another connection: that one is not lost.
+    const std::lock_guard lock(watcher_mutex_);
+    if (watched_.connection != lost.connection) return;
+    watched_.connection.reset();
+    lost.session->channel.MarkLost();
+    wants_agent_.store(true, std::memory_order_release);
+  }
   LogWarning("client", "rank {}: the agent is gone; starting another. Checkpoints are synchronous until it is there", core_->rank());
 }
 
@@ -124,7 +135,12 @@ void Session::Adopt(Attachment attachment) {
     attached_ = std::move(fresh);
   }
   Attachment& files = attached_->attachment;
-  attached_->channel.Attach(MailboxOf(files.mailbox), ControlOf(files.control), &files.wake_agent);
+  {
+    const std::lock_guard lock(watcher_mutex_);
+    attached_->channel.Attach(MailboxOf(files.mailbox), ControlOf(files.control), &files.wake_agent);
+    watched_ = Watched{attached_, connection_};
+    wants_agent_.store(false, std::memory_order_release);
+  }
   attached_->slots->ExpectOpen();
 }
 
@@ -164,7 +180,7 @@ void Session::Pump() {
   if (!WantsAgent()) return;
   std::shared_ptr<Connection> offered;
   {
-    const std::lock_guard lock(offer_mutex_);
+    const std::lock_guard lock(watcher_mutex_);
     offered.swap(offered_);
   }
   if (!offered) return;
@@ -174,7 +190,6 @@ void Session::Pump() {
     return;
   }
   LogWarning("client", "rank {}: attached to an agent again; checkpoints are asynchronous", core_->rank());
-  wants_agent_.store(false, std::memory_order_release);
 }
 
 void Session::Goodbye() {
@@ -183,6 +198,8 @@ void Session::Goodbye() {
     (void)connection_->Call<DoneReply>(GoodbyeRequest{}, kGoodbyeTimeout);
   }
   connection_.reset();
+  const std::lock_guard lock(watcher_mutex_);
+  watched_ = Watched{};
 }
 
 bool Session::HasPending() const {

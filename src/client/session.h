@@ -53,8 +53,15 @@ class Session {
   // Finds or starts an agent; slow. Then: Offer and, under the lock, Pump.
   Result<std::unique_ptr<Connection>> OpenConnection() const;
   void Offer(std::shared_ptr<Connection> connection);
-  // The agent's socket has closed.
-  void ReportLoss(const std::shared_ptr<AttachedSession>& session);
+  // What the watcher looks after. A call that waits for a slot holds the context's lock all the while, and attaches to the
+  // next agent by itself: that agent's death must be seen all the same.
+  struct Watched {
+    std::shared_ptr<AttachedSession> session;
+    std::shared_ptr<Connection> connection;
+  };
+  Watched watched() const;
+  // The connection has closed: the session that goes over it is lost.
+  void ReportLoss(const Watched& lost);
 
   // Ends the session in good order.
   void Goodbye();
@@ -89,8 +96,9 @@ class Session {
   std::deque<FlushFailure> failures_;
   uint64_t failures_seen_ = 0;
   std::atomic<bool> wants_agent_{false};
-  std::mutex offer_mutex_;
+  mutable std::mutex watcher_mutex_;  // guards what is shared with the watcher:
   std::shared_ptr<Connection> offered_;
+  Watched watched_;
 };
 
 }  // namespace kedge::client

@@ -57,18 +57,16 @@ void Watcher::Tick() {
   if (session_->WantsAgent()) BringAgent();
   if (std::unique_lock lock(core_->mutex, std::try_to_lock); lock) {
     session_->Pump();
-    watched_ = session_->current();
-    connection_ = session_->connection();
-    unused_ = watched_ ? watched_->slots->Unused() : std::nullopt;
+    unused_ = session_->current() ? session_->current()->slots->Unused() : std::nullopt;
   }
-  if (connection_ && connection_->WaitForPeerToClose(Duration{})) {
+  watched_ = session_->watched();
+  if (watched_.connection && watched_.connection->WaitForPeerToClose(Duration{})) {
     session_->ReportLoss(watched_);
-    connection_.reset();
     return;
   }
   if (PopulateSlice()) return;
-  if (connection_) {
-    (void)connection_->WaitForPeerToClose(kTick);
+  if (watched_.connection) {
+    (void)watched_.connection->WaitForPeerToClose(kTick);
   } else {
     Sleep(kTick);
   }
@@ -103,7 +101,7 @@ void Watcher::RenewLease() {
 }
 
 bool Watcher::PopulateSlot(const SlotRange& range) {
-  const auto& tiers = watched_->attachment.tiers;
+  const auto& tiers = watched_.session->attachment.tiers;
   if (range.tier >= tiers.size() || range.slot >= tiers[range.tier]->info().slots) return false;
   Tier& tier = *tiers[range.tier];
   if (tier.info().kind != TierKind::kMemory) return false;
@@ -119,9 +117,9 @@ bool Watcher::PopulateSlot(const SlotRange& range) {
 }
 
 bool Watcher::PopulateSlice() {
-  if (!watched_) return false;
+  if (!watched_.session) return false;
   if (unused_ && PopulateSlot(*unused_)) return true;
-  const auto& tiers = watched_->attachment.tiers;
+  const auto& tiers = watched_.session->attachment.tiers;
   for (uint32_t index = 0; index < tiers.size(); ++index) {
     const TierInfo& info = tiers[index]->info();
     if (info.kind != TierKind::kMemory) continue;

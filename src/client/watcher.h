@@ -43,8 +43,7 @@ class Watcher {
   std::condition_variable stop_changed_;
   bool stop_ = false;
 
-  std::shared_ptr<AttachedSession> watched_;
-  std::shared_ptr<Connection> connection_;
+  Session::Watched watched_;
   std::optional<SlotRange> unused_;              // as of the last tick
   std::vector<std::vector<uint64_t>> populated_;  // by tier and slot: bytes done from the slot's start
   int64_t next_renewal_ns_ = 0;

@@ -193,6 +193,30 @@ TEST_P(AgentLossTest, EveryCallSurvivesTheAgent) {
   EXPECT_EQ(version, 3);
 }
 
+// The call holds the context all the while: each death must be seen without it.
+TEST_P(AgentLossTest, TwoDeathsWhileOneCallWaitsForASlot) {
+  kedge_context* context = Open("pool.size=16MiB\nflush.rate=3MiB\n");
+  std::vector<char> data(12 << 20, 'a');
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), 1, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "w", 1, 0));
+  std::thread killer([this] {
+    for (int death = 0; death < 2; ++death) {
+      const int agent = folder_.AgentPid();
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      EXPECT_TRUE(folder_.KillAgent());
+      const auto successor_runs = [&] { return folder_.AgentPid() != 0 && folder_.AgentPid() != agent; };
+      for (int i = 0; i < 1000 && !successor_runs(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      EXPECT_TRUE(successor_runs()) << "after death " << death + 1;
+    }
+  });
+  std::fill(data.begin(), data.end(), 'b');
+  EXPECT_KEDGE_OK(kedge_checkpoint(context, "w", 2, 0));
+  killer.join();
+  EXPECT_EQ(Statistics(context).checkpoints_inline, 0u) << "no slot was had before the timeout";
+  EXPECT_GT(Statistics(context).slot_wait_seconds, 1.0) << "it did not wait, and this test shows nothing";
+  EXPECT_KEDGE_OK(kedge_wait(context, "w", 2, KEDGE_LEVEL_STORE, 60));
+}
+
 TEST_P(AgentLossTest, WithoutAnyAgentItIsSynchronous) {
   setenv("KEDGE_AGENT", "/bin/false", 1);
   kedge_context* context = Open();
