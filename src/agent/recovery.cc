@@ -66,7 +66,13 @@ void RecoverState(Agent& agent) {
   uint32_t freed = 0;
   for (TierUnit* unit : agent.tiers().units()) freed += unit->space->FreeUnreferenced();
   FlushAgain(agent);
-  for (auto& [key, job] : agent.jobs()) agent.images().ReconsiderAll(*job);
+  for (auto& [key, job] : agent.jobs()) {
+    agent.images().ReconsiderAll(*job);
+    // A version may have become complete, and the former agent died before the older ones went.
+    std::set<std::string> names;
+    for (const auto& [generation, version] : job->versions) names.insert(generation.name);
+    for (const std::string& name : names) agent.publish().Retain(*job, name);
+  }
   agent.sessions().ForgetIdleJobs();
   if (agent.counters().images_recovered > 0 || freed > 0) {
     LogInfo("agent", "taken over from a former agent: {} images; {} slots of it were of no more use",

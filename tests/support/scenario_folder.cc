@@ -8,10 +8,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "base/random.h"
@@ -34,6 +37,14 @@ int ListenerPid(const std::string& path) {
   return connected ? credentials.pid : 0;
 }
 
+// What the agents and programs of a failed test had to say goes with it.
+void ShowLog(const std::string& path) {
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  constexpr size_t kShownMax = 16384;
+  if (!text.empty()) std::fprintf(stderr, "---- %s\n%s----\n", path.c_str(), text.substr(text.size() - std::min(text.size(), kShownMax)).c_str());
+}
+
 }  // namespace
 
 ScenarioFolder::ScenarioFolder() {
@@ -53,6 +64,10 @@ ScenarioFolder::~ScenarioFolder() {
     while (KillAgent()) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  if (::testing::Test::HasFailure()) {
+    ShowLog(run_folder_ + "/agent.log");
+    for (int output = 1; output <= outputs_; ++output) ShowLog(path_ + "/output-" + std::to_string(output));
   }
   std::error_code ignored;
   std::filesystem::remove_all(memory_folder_, ignored);
