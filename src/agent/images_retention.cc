@@ -394,7 +394,10 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   image->image_bytes = record.RegionBytes();
   for (const Region& region : record.regions) image->has_files = image->has_files || region.kind == RegionKind::kFile;
   image->record_path = path;
-  image->flush = file.stored || file.in_store ? FlushState::kStored : FlushState::kNone;
+  const bool wanted = version->scheduled >= Level::kStore && !version->skipped;
+  // Waiting from here on, so that nobody lets go of it before its flush is begun again (recovery.cc).
+  const bool stored = file.stored || file.in_store;
+  agent_.flush().SetState(*image, stored ? FlushState::kStored : wanted ? FlushState::kWaiting : FlushState::kNone);
   ForEachSlot(*image, [](SlotSpace& space, uint32_t index) { space.AddChunk(index); });
   by_id_[image->id] = image.get();
   slot = std::move(image);

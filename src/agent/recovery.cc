@@ -41,10 +41,11 @@ void FlushAgain(Agent& agent) {
   std::map<std::pair<Job*, uint32_t>, std::vector<uint64_t>> owed;
   for (const auto& [id, image] : agent.images().all()) {
     const Version& version = *image->version;
-    if (image->flush == FlushState::kNone && version.scheduled >= Level::kStore && !version.skipped) {
+    if (image->flush != FlushState::kWaiting) continue;
+    if (version.skipped) {
+      agent.flush().SetState(*image, FlushState::kNone);  // the note of it had not reached this image's record
+    } else {
       owed[{version.job, version.generation.attempt}].push_back(id);
-      // Not to be let go of before its turn comes.
-      agent.flush().SetState(*image, FlushState::kWaiting);
     }
   }
   for (auto& [key, ids] : owed) {
@@ -63,9 +64,11 @@ void RecoverState(Agent& agent) {
   agent.sessions().RecoverJobs();
   RecoverImages(agent);
   agent.sessions().RecoverSessions();
+  FlushAgain(agent);
+  // Only now that all sessions are known: what one rank left is of use as long as another's mailbox may hold the rest.
+  agent.sessions().EndDeadSessions();
   uint32_t freed = 0;
   for (TierUnit* unit : agent.tiers().units()) freed += unit->space->FreeUnreferenced();
-  FlushAgain(agent);
   for (auto& [key, job] : agent.jobs()) {
     agent.images().ReconsiderAll(*job);
     // A version may have become complete, and the former agent died before the older ones went.

@@ -54,6 +54,8 @@ class Sessions {
   // What a predecessor left: jobs first, then (once the images are known) sessions.
   void RecoverJobs();
   void RecoverSessions();
+  // The last step of recovery: ends those whose owners are no more, and watches the others.
+  void EndDeadSessions();
   // Jobs of which neither session nor image is left.
   void ForgetIdleJobs();
 

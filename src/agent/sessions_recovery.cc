@@ -146,17 +146,9 @@ void Sessions::RecoverSession(uint32_t id) {
   for (const auto& [image_id, image] : agent_.images().all()) {
     if (image->session_id != id) continue;
     session->last_serial = std::max(session->last_serial, image->serial);
-    if (image->flush == FlushState::kNone && image->version->scheduled >= Level::kStore && !image->version->skipped) {
-      session->pending_serials.insert(image->serial);
-    }
+    if (image->flush == FlushState::kWaiting) session->pending_serials.insert(image->serial);
   }
-  Session* recovered = session.get();
   sessions_[id] = std::move(session);
-  if (!os::IsAlive(recovered->owner)) {
-    End(*recovered, "its process ended while no agent ran");
-  } else {
-    WatchOwner(*recovered);
-  }
 }
 
 void Sessions::RecoverSessions() {
@@ -176,6 +168,23 @@ void Sessions::RecoverSessions() {
   }
   for (uint32_t id : ids) last_id_ = std::max(last_id_, id);
   for (uint32_t id : ids) RecoverSession(id);
+}
+
+void Sessions::EndDeadSessions() {
+  std::vector<Session*> dead;
+  for (Session* session : all()) {
+    if (os::IsAlive(session->owner)) {
+      WatchOwner(*session);
+    } else {
+      dead.push_back(session);
+    }
+  }
+  // Every mailbox is read before anybody ends: an image that all ranks have handed over is whole.
+  for (Session* session : dead) {
+    while (Drain(*session)) {
+    }
+  }
+  for (Session* session : dead) End(*session, "its process ended while no agent ran");
   // Slots of sessions that are no more.
   for (TierUnit* unit : agent_.tiers().units()) {
     for (uint32_t slot = 0; slot < unit->info().slots; ++slot) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 
 #include "base/log.h"
 #include "store/publish.h"
@@ -17,6 +18,15 @@ constexpr Duration kAgentTimeout = std::chrono::seconds(30);
 
 RestoreCandidate CandidateOf(const Generation& generation, uint32_t ranks) {
   return {generation.version, generation.attempt, generation.take, ranks};
+}
+
+// For the log: "7 (attempt 2, take 1), 6 (attempt 1, take 1)".
+std::string Listed(std::span<const RestoreCandidate> candidates) {
+  std::string text;
+  for (const RestoreCandidate& candidate : candidates) {
+    text += fmt::format("{}{} (attempt {}, take {})", text.empty() ? "" : ", ", candidate.version, candidate.attempt, candidate.take);
+  }
+  return text.empty() ? "none" : text;
 }
 
 bool HoldsRank(const std::vector<PartRecord>& parts, uint32_t rank) {
@@ -74,7 +84,10 @@ Result<std::vector<RestoreCandidate>> ImageOpener::Candidates(const std::string&
   KEDGE_RETURN_IF_ERROR(ValidateName(name, "checkpoint name"));
   std::vector<RestoreCandidate> candidates;
   const Status local = AddLocal(name, rank, &candidates);
+  const size_t local_count = candidates.size();
   const Status stored = AddStored(name, rank, &candidates);
+  LogDebug("client", "rank {}: versions of '{}' with an image of rank {}: on this node {}; in the store {}", core_->rank(), name, rank,
+           Listed(std::span(candidates).first(local_count)), Listed(std::span(candidates).subspan(local_count)));
   for (const Status* status : {&local, &stored}) {
     if (!status->ok()) LogWarning("client", "rank {}: looking for versions of '{}': {}", core_->rank(), name, status->message());
   }
