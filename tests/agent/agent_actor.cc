@@ -2,10 +2,12 @@
 //
 //   agent_actor RUN_FOLDER STORE RANK RANKS ACTION...
 //   capture:VERSION:BYTES   a whole image        half:VERSION:BYTES   all of one but its end
+//   end                     the end of a half     until:PATH           until the file is there
 //   hold:N                  N full slots         wait:VERSION         until it is in the store
 //   pause                   for ever             goodbye
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,6 +30,11 @@ Status Act(AgentClient& client, const std::vector<std::string>& words) {
   const size_t bytes = words.size() > 2 ? static_cast<size_t>(std::atoll(words[2].c_str())) : 0;
   if (verb == "capture") return client.Capture(generation, bytes);
   if (verb == "half") return client.CaptureButEnd(generation, bytes);
+  if (verb == "end") return client.SendEnd();
+  if (verb == "until") {
+    const bool there = WaitFor([&] { return std::filesystem::exists(words[1]); }, std::chrono::seconds(60));
+    return there ? Status::Ok() : Status(Code::kTimeout, words[1]);
+  }
   if (verb == "goodbye") return client.Goodbye();
   if (verb == "hold") {
     for (int64_t i = 0; i < number; ++i) {

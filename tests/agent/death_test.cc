@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "tests/agent/agent_client.h"
@@ -181,6 +182,36 @@ TEST(ClientDeath, WhatWasOnlyInTheMailboxIsKept) {
   AgentClient other(scenario, {.job = "other"});
   ASSERT_TRUE(IsOk(other.Attach()));
   EXPECT_TRUE(WaitFor([&] { return StoredVersions(scenario.store(), "job", "ckpt") == std::vector<int64_t>{1}; }, seconds(20)));
+}
+
+// Rank 0's image is on record, rank 1's end only in its mailbox: together they are the newest version.
+TEST(ClientDeath, TheSuccessorReadsAllMailboxesBeforeItDropsAnything) {
+  ScenarioFolder scenario;
+  MakeStoreOf(scenario.store());
+  ChildProcess agent(AgentCommand(scenario.run_folder(), {{"flush.rate", "100KiB"}}), {}, scenario.NewOutput());
+  ASSERT_TRUE(WaitFor([&] { return scenario.AgentPid() != 0; }, seconds(20))) << agent.Output();
+  auto start = [&](const char* rank, std::vector<std::string> actions) {
+    std::vector<std::string> command = {kActor, scenario.run_folder(), scenario.store(), rank, "2"};
+    command.insert(command.end(), actions.begin(), actions.end());
+    return std::make_unique<ChildProcess>(command, std::map<std::string, std::string>{}, scenario.NewOutput());
+  };
+  auto rank0 = start("0", {"capture:1:300000", "capture:2:300000", "pause"});
+  ASSERT_TRUE(rank0->WaitForOutput("done capture:2", seconds(30))) << rank0->Output();
+  const std::string go = scenario.path() + "/go";
+  auto rank1 = start("1", {"capture:1:300000", "half:2:300000", "until:" + go, "end", "pause"});
+  ASSERT_TRUE(rank1->WaitForOutput("done half:2", seconds(30))) << rank1->Output();
+  ASSERT_TRUE(WaitFor([&] { return SumOf(StatusOf(scenario.run_folder()), "images_captured") == 3; }, seconds(20)))
+      << StatusOf(scenario.run_folder());
+  agent.Signal(SIGSTOP);
+  std::ofstream(go) << "now";
+  ASSERT_TRUE(rank1->WaitForOutput("done end", seconds(30))) << rank1->Output();
+  agent.Kill();
+  rank0->Kill();
+  rank1->Kill();
+  AgentClient other(scenario, {.job = "other"});
+  ASSERT_TRUE(IsOk(other.Attach()));
+  const auto stored = [&] { return StoredVersions(scenario.store(), "job", "ckpt"); };
+  EXPECT_TRUE(WaitFor([&] { return !stored().empty() && stored().back() == 2; }, seconds(20)));
 }
 
 TEST(ClientDeath, AStoppedOwnerKeepsItsSlots) {
