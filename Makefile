@@ -25,7 +25,7 @@ test: setup build  ## set up, build, and pass all tests
 	@$(MAKE) check
 
 check:  ## run the tests of build/ as it stands, without set-up
-	@ctest --test-dir build -j $(TEST_JOBS) --label-exclude long --output-on-failure --repeat until-pass:3
+	@ctest --test-dir build -j $(TEST_JOBS) --label-exclude long --output-on-failure
 
 test-long: setup build  ## all tests with more seeds and longer runs
 	@KEDGE_TEST_LONG=1 ctest --test-dir build -j $(TEST_JOBS) --output-on-failure

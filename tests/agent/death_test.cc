@@ -184,35 +184,46 @@ TEST(ClientDeath, WhatWasOnlyInTheMailboxIsKept) {
   EXPECT_TRUE(WaitFor([&] { return StoredVersions(scenario.store(), "job", "ckpt") == std::vector<int64_t>{1}; }, seconds(20)));
 }
 
-// Rank 0's image is on record, rank 1's end only in its mailbox: together they are the newest version.
-TEST(ClientDeath, TheSuccessorReadsAllMailboxesBeforeItDropsAnything) {
+// One rank's image is on record, the other's end only in its mailbox: together they are the newest version. Whose session is
+// found first depends on the folder's order, so both orders are tried.
+class MailboxesOfDeadRanks : public ::testing::TestWithParam<bool> {};
+
+TEST_P(MailboxesOfDeadRanks, AreAllReadBeforeAnythingIsDropped) {
   ScenarioFolder scenario;
   MakeStoreOf(scenario.store());
   ChildProcess agent(AgentCommand(scenario.run_folder(), {{"flush.rate", "100KiB"}}), {}, scenario.NewOutput());
   ASSERT_TRUE(WaitFor([&] { return scenario.AgentPid() != 0; }, seconds(20))) << agent.Output();
-  auto start = [&](const char* rank, std::vector<std::string> actions) {
+  const std::string go = scenario.path() + "/go";
+  auto start = [&](const char* rank, const std::vector<std::string>& actions) {
     std::vector<std::string> command = {kActor, scenario.run_folder(), scenario.store(), rank, "2"};
     command.insert(command.end(), actions.begin(), actions.end());
-    return std::make_unique<ChildProcess>(command, std::map<std::string, std::string>{}, scenario.NewOutput());
+    auto actor = std::make_unique<ChildProcess>(command, std::map<std::string, std::string>{}, scenario.NewOutput());
+    EXPECT_TRUE(actor->WaitForOutput("doing", seconds(30))) << actor->Output();  // it is attached
+    return actor;
   };
-  auto rank0 = start("0", {"capture:1:300000", "capture:2:300000", "pause"});
-  ASSERT_TRUE(rank0->WaitForOutput("done capture:2", seconds(30))) << rank0->Output();
-  const std::string go = scenario.path() + "/go";
-  auto rank1 = start("1", {"capture:1:300000", "half:2:300000", "until:" + go, "end", "pause"});
-  ASSERT_TRUE(rank1->WaitForOutput("done half:2", seconds(30))) << rank1->Output();
+  std::unique_ptr<ChildProcess> early, late;
+  const auto start_early = [&] { early = start("0", {"capture:1:300000", "capture:2:300000", "pause"}); };
+  if (GetParam()) start_early();
+  late = start("1", {"capture:1:300000", "half:2:300000", "until:" + go, "end", "pause"});
+  if (!GetParam()) start_early();
+  ASSERT_TRUE(early->WaitForOutput("done capture:2", seconds(30))) << early->Output();
+  ASSERT_TRUE(late->WaitForOutput("done half:2", seconds(30))) << late->Output();
   ASSERT_TRUE(WaitFor([&] { return SumOf(StatusOf(scenario.run_folder()), "images_captured") == 3; }, seconds(20)))
       << StatusOf(scenario.run_folder());
   agent.Signal(SIGSTOP);
   std::ofstream(go) << "now";
-  ASSERT_TRUE(rank1->WaitForOutput("done end", seconds(30))) << rank1->Output();
+  ASSERT_TRUE(late->WaitForOutput("done end", seconds(30))) << late->Output();
   agent.Kill();
-  rank0->Kill();
-  rank1->Kill();
+  early->Kill();
+  late->Kill();
   AgentClient other(scenario, {.job = "other"});
   ASSERT_TRUE(IsOk(other.Attach()));
   const auto stored = [&] { return StoredVersions(scenario.store(), "job", "ckpt"); };
   EXPECT_TRUE(WaitFor([&] { return !stored().empty() && stored().back() == 2; }, seconds(20)));
 }
+
+INSTANTIATE_TEST_SUITE_P(Orders, MailboxesOfDeadRanks, ::testing::Bool(),
+                         [](const auto& order) { return std::string(order.param ? "EarlyFirst" : "LateFirst"); });
 
 TEST(ClientDeath, AStoppedOwnerKeepsItsSlots) {
   ScenarioFolder scenario;
