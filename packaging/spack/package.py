@@ -17,6 +17,7 @@ class Kedge(CMakePackage):
 
     variant("mpi", default=True, description="Build libkedge-mpi, the collective bootstrap, and the benchmark")
     variant("fortran", default=True, description="Build the Fortran modules")
+    variant("man", default=False, description="Make the manual pages")
     variant("python", default=False, description="Build the Python extension")
 
     depends_on("c", type="build")
@@ -37,6 +38,7 @@ class Kedge(CMakePackage):
     depends_on("cli11@2.1:", type="build")
     depends_on("nlohmann-json@3.11:", type="build")
     depends_on("mpi", when="+mpi")
+    depends_on("scdoc", type="build", when="+man")
     depends_on("python@3.11:", when="+python")
     depends_on("py-nanobind@2:", type="build", when="+python")
 
@@ -55,4 +57,5 @@ class Kedge(CMakePackage):
             self.define_from_variant("KEDGE_WITH_MPI", "mpi"),
             self.define_from_variant("KEDGE_WITH_FORTRAN", "fortran"),
             self.define_from_variant("KEDGE_WITH_PYTHON", "python"),
+            self.define_from_variant("KEDGE_WITH_MAN", "man"),
         ]

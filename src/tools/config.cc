@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/json_writer.h"
+#include "session/config_keys.h"
 #include "tools/command.h"
 #include "tools/common.h"
 
@@ -15,6 +16,21 @@ struct ConfigToolOptions {
   bool docs = false;
   bool json = false;
 };
+
+// What stands in each [[NAME]] of the file: one row or object a key, with its default.
+void AddTableLists(JsonWriter* json, Table* table) {
+  const ConfigRegistry registry = KedgeConfigRegistry();
+  json->Key("tables").BeginArray();
+  for (const auto& [name, list] : registry.table_lists()) {
+    for (const KeySpec& key : list.keys) {
+      json->BeginObject().Field("key", name + "." + key.name).Field("default", key.default_text).Field("required", key.required);
+      json->Field("doc", key.doc).EndObject();
+      const std::string value = key.required ? "(must be given)" : key.default_text;
+      table->AddRow({name + "." + key.name, value, "each [[" + name + "]]", list.scope == KeyScope::kNode ? "node" : "job", key.doc});
+    }
+  }
+  json->EndArray();
+}
 
 Outcome ShowConfig(const ConfigToolOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.config.Load());
@@ -30,7 +46,9 @@ Outcome ShowConfig(const ConfigToolOptions& options) {
     if (options.docs) row.insert(row.end(), {scope, entry.doc});
     table.AddRow(std::move(row));
   }
-  json.EndArray().EndObject();
+  json.EndArray();
+  if (options.docs) AddTableLists(&json, &table);
+  json.EndObject();
   if (options.json) {
     PrintJson(json.text());
   } else {

@@ -57,7 +57,7 @@ int Main(int argc, char** argv) {
     CLI::App* subcommand = app.add_subcommand(command.name, command.summary);
     runs.emplace_back(subcommand, command.add(*subcommand));
   }
-  app.footer("kedge plan, kedge calibrate and other kedge-NAME programs on PATH run as `kedge NAME`.");
+  app.footer("kedge plan, and every other program kedge-NAME beside this one or on PATH, runs as `kedge NAME`.");
   if (!is_ours) RunSibling(argv[1], argv + 1);
   try {
     app.parse(argc, argv);

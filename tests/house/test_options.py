@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ["MPI", "MPICH", "FORTRAN", "PYTHON", "LAMMPS"]
+PARTS = ["MPI", "MPICH", "FORTRAN", "PYTHON", "LAMMPS", "MAN"]
 WITHOUT = [f"-DKEDGE_WITH_{part}=OFF" for part in PARTS]
 # For each part, a configuration in which what it needs cannot be found.
 MISSING = [
@@ -20,6 +20,7 @@ MISSING = [
     ("FORTRAN", "-DCMAKE_Fortran_COMPILER=NOTFOUND", "gfortran"),
     ("PYTHON", "-DKEDGE_PYTHON={folder}/python", "nanobind"),
     ("LAMMPS", "-DKEDGE_LAMMPS_LIBRARY=/nowhere/liblammps.so", "liblammps-dev"),
+    ("MAN", "-DKEDGE_SCDOC=/nowhere/scdoc", "scdoc"),
 ]
 
 
@@ -42,8 +43,9 @@ def test_a_missing_part_is_an_error_with_a_way_out(tmp_path: Path, part: str, hi
     assert f"-DKEDGE_WITH_{part}=OFF" in message
 
 
-def test_all_parts_can_be_left_out(tmp_path: Path) -> None:
-    done = configure(tmp_path, *WITHOUT)
+@pytest.mark.parametrize("tests", ["ON", "OFF"])
+def test_all_parts_can_be_left_out(tmp_path: Path, tests: str) -> None:
+    done = configure(tmp_path, f"-DKEDGE_BUILD_TESTS={tests}", *WITHOUT)
     assert done.returncode == 0, done.stderr
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +28,17 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("install")
     run("cmake", "--install", BUILD, "--prefix", folder / "first")
     return (folder / "first").rename(folder / "moved")
+
+
+def test_the_planner_is_one_command_with_the_tools(prefix: Path) -> None:
+    for folder in (BUILD / "bin", prefix / "bin"):
+        assert "tsubame2" in run(folder / "kedge", "plan", "advise", "--list", PYTHONPATH="", KEDGE_PLAN_PYTHON=sys.executable)
+
+
+@pytest.mark.needs("MAN")
+def test_the_manual_is_there(prefix: Path) -> None:
+    pages = {path.name for path in (prefix / "share" / "man").glob("man*/*")}
+    assert pages >= {"kedge.1", "kedge-ls.1", "kedge-agent.1", "kedge-plan.1", "kedge.3", "kedge.toml.5"}
 
 
 def pkg_config(prefix: Path, package: str) -> list[str]:
