@@ -18,8 +18,8 @@ namespace kedge {
 
 class Agent;
 
-// The default size of the pool (DESIGN.md, "Processes"): the least of a quarter of memory, half of what is free in the
-// memory file system, and a quarter of what the cgroup leaves.
+// The default size of the pool: the least of a quarter of memory, half of what is free in the memory file system, and a
+// quarter of what the cgroup leaves.
 uint64_t DefaultPoolBytes(uint64_t memory_bytes, uint64_t free_bytes, uint64_t cgroup_left_bytes);
 
 // How a pool is cut: chunks of `chunk_bytes` when given; otherwise 64 MiB, halved until 16 slots fit, down to 1 MiB.

@@ -1,7 +1,7 @@
 // The agent's workers: threads that block on devices so that the event loop does not.
 //
 // Elastic: a thread starts when there is work and none is idle, up to a limit, and ends after a while without work. They
-// run at low CPU and I/O priority, so that the application keeps both (DESIGN.md, "Flush").
+// run at low CPU and I/O priority, so that the application keeps both.
 #pragma once
 
 #include <condition_variable>

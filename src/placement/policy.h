@@ -1,7 +1,7 @@
 // Placement policies: which tier takes the next chunk, whether its writer waits, which chunk is flushed next.
 //
 // [VeloC] algorithm 2 is one such policy; each is one file. A policy sees counters and a clock that it is given and touches
-// nothing, so that the agent, tests and a simulator in virtual time run the same code (DESIGN.md, rule 10). FIFO order is
+// nothing, so that the agent, tests and a simulator in virtual time run the same code. FIFO order is
 // kept by the caller (src/agent/assignment.h): a policy is asked about the head of the queue only, and is asked again
 // whenever something has changed.
 //

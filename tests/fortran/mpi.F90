@@ -1,11 +1,12 @@
-! kedge_mpi_init with the communicators of `use mpi`: the world split in two, each half with checkpoints of its own.
+! kedge_mpi_init with the communicators of a binding of MPI: the world split in two, each half with checkpoints of its own.
+! It is compiled once for each: TEST_BINDING is mpi or mpi_f08, TEST_COMMUNICATOR the type of its communicators.
 program test_mpi
-  use mpi
+  use TEST_BINDING
   use kedge
   use kedge_mpi
   use testing
   implicit none
-  integer :: comm
+  TEST_COMMUNICATOR :: comm
   type(kedge_context) :: context
   real(8), target :: field(100)
   integer :: stat, version, world_rank, half, half_rank, ierror
@@ -33,6 +34,6 @@ program test_mpi
   call need(all(field == world_rank + 0.5d0), 'the bytes of this rank')
   call kedge_finalize(context, stat)
   call need(stat == kedge_ok, 'finalize')
-  call finish('mpi')
+  call finish(TEST_NAME)
   call MPI_Finalize(ierror)
 end program test_mpi
