@@ -57,6 +57,8 @@ module kedge_c
     integer(c_int64_t) :: bytes_restored_pool = 0, bytes_restored_directory = 0, bytes_restored_store = 0
     real(c_double) :: last_restart_seconds = 0
     integer(c_int64_t) :: flush_failures = 0, corrupt_copies = 0
+    real(c_double) :: checkpoint_interval_seconds = 0
+    integer(c_int64_t) :: checkpoints_not_due = 0
   end type kedge_statistics
 
   interface
@@ -182,6 +184,12 @@ module kedge_c
       integer(c_int64_t), value :: version
       integer(c_int), intent(out) :: level
     end function c_test
+
+    integer(c_int) function c_checkpoint_due(context, due) bind(C, name='kedge_checkpoint_due')
+      import :: c_int, c_ptr
+      type(c_ptr), value :: context
+      integer(c_int), intent(out) :: due
+    end function c_checkpoint_due
 
     integer(c_int) function c_pending(context) bind(C, name='kedge_pending')
       import :: c_int, c_ptr

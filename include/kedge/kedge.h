@@ -187,6 +187,11 @@ KEDGE_API int kedge_route_file(kedge_context* context, const char* original, cha
 KEDGE_API int kedge_annotate(kedge_context* context, const char* key, const void* value, size_t bytes);
 KEDGE_API int kedge_checkpoint_end(kedge_context* context, int success);
 
+/* For a loop that asks every step: *due is 1 when `schedule.interval` has passed since the last checkpoint or restart ended
+ * (of whatever name), else 0; always 1 where no interval is configured. With `schedule.adapt` the interval is the one that
+ * the agent finds best for what it measures. Collective, one broadcast: rank 0 decides for all. */
+KEDGE_API int kedge_checkpoint_due(kedge_context* context, int* due);
+
 /* Waits until all ranks' images of (name, version) are at `level`. name NULL: the newest checkpoint of this context.
  * KEDGE_ERROR_TIMEOUT names the ranks that are missing; a failed flush returns its own error at once. */
 KEDGE_API int kedge_wait(kedge_context* context, const char* name, int64_t version, kedge_level level,
@@ -252,6 +257,8 @@ typedef struct kedge_statistics {
   double last_restart_seconds;
   uint64_t flush_failures;
   uint64_t corrupt_copies; /* found and passed over */
+  double checkpoint_interval_seconds; /* what kedge_checkpoint_due goes by now; 0: always due */
+  uint64_t checkpoints_not_due;       /* how often it said no */
 } kedge_statistics;
 KEDGE_API int kedge_get_statistics(kedge_context* context, kedge_statistics* out);
 

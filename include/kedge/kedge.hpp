@@ -262,6 +262,12 @@ class Context {
     if (int code = kedge_route_file(get(), original.c_str(), routed.data(), routed.size())) return Error(code, kedge_error_message());
     return std::string(routed.c_str());
   }
+  // Whether it is time for one, by schedule.interval. Collective.
+  Expected<bool> CheckpointDue() {
+    int due = 0;
+    if (int code = kedge_checkpoint_due(get(), &due)) return Error(code, kedge_error_message());
+    return due != 0;
+  }
   // The newest checkpoint of this context; a negative timeout is the configured one.
   Expected<void> Wait(kedge_level level = KEDGE_LEVEL_LAST, double timeout_seconds = -1) {
     return detail::Check(kedge_wait(get(), nullptr, 0, level, timeout_seconds));

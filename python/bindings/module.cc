@@ -125,6 +125,13 @@ class Context {
     Check(Unlocked([&] { return kedge_checkpoint_end(context, success ? 1 : 0); }));
   }
 
+  bool CheckpointDue() {
+    kedge_context* context = Live();
+    int due = 0;
+    Check(Unlocked([&] { return kedge_checkpoint_due(context, &due); }));
+    return due != 0;
+  }
+
   std::string RouteFile(const std::string& original) {
     kedge_context* context = Live();
     std::vector<char> routed(4096);
@@ -262,6 +269,8 @@ class Context {
     out["last_restart_seconds"] = s.last_restart_seconds;
     out["flush_failures"] = s.flush_failures;
     out["corrupt_copies"] = s.corrupt_copies;
+    out["checkpoint_interval_seconds"] = s.checkpoint_interval_seconds;
+    out["checkpoints_not_due"] = s.checkpoints_not_due;
     return out;
   }
 
@@ -299,6 +308,7 @@ NB_MODULE(_kedge, m) {
       .def("checkpoint_begin", &Context::CheckpointBegin)
       .def("checkpoint_part", &Context::CheckpointPart)
       .def("checkpoint_end", &Context::CheckpointEnd)
+      .def("checkpoint_due", &Context::CheckpointDue)
       .def("route_file", &Context::RouteFile)
       .def("annotate", &Context::Annotate)
       .def("annotation", &Context::Annotation)

@@ -67,6 +67,8 @@ class Statistics:
     last_restart_seconds: float
     flush_failures: int
     corrupt_copies: int
+    checkpoint_interval_seconds: float
+    checkpoints_not_due: int
 
 
 # NumPy's name for each kedge_type; bfloat16, which NumPy lacks, comes as its bits.
@@ -240,6 +242,10 @@ class Context:
             self._handle.checkpoint_end(False)
             raise
         self._handle.checkpoint_end(True)
+
+    def checkpoint_due(self) -> bool:
+        """Whether ``schedule.interval`` has passed since the last checkpoint; always, without one. Collective."""
+        return self._handle.checkpoint_due()
 
     def wait(self, name: str | None = None, version: int = -1, level: Level = Level.LAST, timeout: float | None = None) -> None:
         """Waits until a version (None: the newest) of all ranks is at ``level``; ``timeout`` in seconds.

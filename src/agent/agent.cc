@@ -13,6 +13,7 @@
 #include "agent/sessions.h"
 #include "agent/status.h"
 #include "agent/tiers.h"
+#include "agent/tuning.h"
 #include "agent/waiters.h"
 #include "base/log.h"
 #include "os/files.h"
@@ -70,6 +71,7 @@ Status Agent::Prepare() {
   publish_ = std::make_unique<Publish>(*this);
   assignment_ = std::make_unique<Assignment>(*this);
   sessions_ = std::make_unique<Sessions>(*this);
+  tuning_ = std::make_unique<Tuning>(*this);
   waiters_ = std::make_unique<Waiters>(*this);
   server_ = std::make_unique<Server>(*this);
   workers_ = std::make_unique<Workers>(options_.node.flush_workers + kOtherWorkers);
@@ -93,6 +95,7 @@ Status Agent::Prepare() {
   loop_->AddPeriodic(kPresencePeriod, [this] {
     tiers_->CheckPresent();
     sessions_->CheckOwners();
+    tuning_->Tick();
     sessions_->ForgetIdleJobs();
   });
   metrics_ = std::make_unique<os::TextServer>(*loop_, [this] { return MetricsText(*this); });

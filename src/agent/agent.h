@@ -37,6 +37,7 @@ class Publish;
 class Server;
 class Sessions;
 class Tiers;
+class Tuning;
 class Waiters;
 
 // Counted since this agent started; status and metrics print them.
@@ -102,6 +103,7 @@ class Agent {
   Server& server() { return *server_; }
   Sessions& sessions() { return *sessions_; }
   Tiers& tiers() { return *tiers_; }
+  Tuning& tuning() { return *tuning_; }
   Waiters& waiters() { return *waiters_; }
 
   std::map<JobKey, std::unique_ptr<Job>>& jobs() { return jobs_; }
@@ -146,6 +148,7 @@ class Agent {
   std::unique_ptr<Publish> publish_;
   std::unique_ptr<Assignment> assignment_;
   std::unique_ptr<Sessions> sessions_;
+  std::unique_ptr<Tuning> tuning_;
   std::unique_ptr<Waiters> waiters_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<os::TextServer> metrics_;

@@ -387,7 +387,7 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   image->rank = identity.rank;
   image->session_id = file.session_id;
   image->serial = file.serial;
-  image->ended = true;
+  image->ended = image->recovered = true;
   image->ended_ns = agent_.clock().NowNs();
   image->record_bytes = file.record_bytes;
   image->record_crc32c = file.local.image_record_crc32c;

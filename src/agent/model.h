@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -20,11 +21,13 @@
 #include "format/node_records.h"
 #include "os/event_loop.h"
 #include "os/process.h"
+#include "schedule/interval_advice.h"
 #include "schedule/schedule.h"
 #include "session/mailbox_file.h"
 #include "session/messages.h"
 #include "session/ring.h"
 #include "tier/slot_space.h"
+#include "store/attempts.h"
 #include "tier/tier.h"
 
 namespace kedge {
@@ -81,6 +84,7 @@ struct Image {
   uint32_t session_id = 0;  // who captured it; the session may be gone
   uint64_t serial = 0;
   bool ended = false;
+  bool recovered = false;  // captured before this agent began
   int64_t ended_ns = 0;
   std::vector<ImageChunk> chunks;  // of the chunk table, as far as they are known
   ImageChunk record;               // image record and placement table
@@ -133,6 +137,12 @@ struct SlotId {
   friend auto operator<=>(const SlotId&, const SlotId&) = default;
 };
 
+// What has been taken of a CallTotals of the mailbox.
+struct CallsSeen {
+  uint64_t calls = 0;
+  uint64_t nanoseconds = 0;
+};
+
 struct Session {
   uint32_t id = 0;
   Hello hello;
@@ -151,6 +161,9 @@ struct Session {
   std::set<uint64_t> pending_serials;             // not at their last level yet
   uint64_t last_serial = 0;
   uint64_t images_failed = 0;
+  CallsSeen checkpoints_seen;
+  CallsSeen restarts_local_seen;
+  CallsSeen restarts_store_seen;
   std::set<SlotId> full_slots;
   std::map<uint64_t, uint64_t> open_images;  // handle to image id: pinned for a restart
   uint64_t last_handle = 0;
@@ -160,6 +173,20 @@ struct Session {
   Mailbox& box() const { return *MailboxOf(mailbox); }
 };
 
+// What is measured of a job, and the advice that follows (tuning.h).
+struct JobTuning {
+  JobMeasurement measured;  // but for failures and time, which are made up of what follows
+  AttemptHistory history;   // of the attempts before history_attempt
+  uint32_t history_attempt = 0;
+  double attempt_seconds = 0;         // of history_attempt, as far as this node has seen it
+  std::set<uint32_t> store_restarts;  // attempts that began with bytes from the store
+  std::optional<IntervalAdvice> advice;
+  Status no_advice;         // why there is none, or no newer one
+  bool changed = false;     // since the advice was asked for
+  bool advising = false;    // a worker is at it
+  int64_t advised_ns = 0;   // 0: never
+};
+
 struct Job {
   StoreId store_id;
   std::string name;
@@ -167,6 +194,7 @@ struct Job {
   std::shared_ptr<StoreContext> store;
   std::map<Generation, std::unique_ptr<Version>> versions;
   std::map<std::string, LevelState> schedule;  // by checkpoint name
+  JobTuning tuning;
   std::set<uint32_t> cleaned_attempts;         // whose temporaries of a dead agent were removed
   std::set<std::string> retention_running;
   std::set<std::string> retention_wanted;

@@ -11,6 +11,7 @@
 #include "agent/flush.h"
 #include "agent/images.h"
 #include "agent/sessions.h"
+#include "agent/tuning.h"
 #include "agent/waiters.h"
 #include "base/crc32c.h"
 #include "base/log.h"
@@ -166,6 +167,7 @@ void Publish::OnPublished(const Generation& generation, Outcome outcome) {
       agent_.flush().SetState(*image, FlushState::kStored);
       image->object = nullptr;
       if (!image->doomed) agent_.images().SaveFile(*image);
+      agent_.tuning().OnStored(*image);
       stored.push_back(id);
     } else if (image->doomed) {
       agent_.flush().SetState(*image, FlushState::kNone);

@@ -9,6 +9,7 @@
 #include "agent/images.h"
 #include "agent/server.h"
 #include "agent/tiers.h"
+#include "agent/tuning.h"
 #include "base/log.h"
 #include "os/files.h"
 #include "os/futex.h"
@@ -223,6 +224,7 @@ Result<Sessions::Admission> Sessions::Attach(const Hello& hello, int32_t process
   SaveJob(*session->job);
   LogInfo("agent", "session {}: job {} rank {} of {}, attempt {}, process {}{}", session->id, hello.job, hello.rank, hello.ranks,
           hello.attempt, process_id, attached_again ? ", attached again" : "");
+  agent_.tuning().OnAttached(*session);
   auto admission = Admit(*session, attached_again);
   agent_.assignment().Pump();
   return admission;
@@ -249,6 +251,7 @@ void Sessions::End(Session& session, const char* why) {
   if (session.ended) return;
   while (Drain(session)) {
   }
+  agent_.tuning().Collect(session);
   session.ended = true;
   LogInfo("agent", "session {} of job {} rank {} ends: {}", session.id, session.hello.job, session.hello.rank, why);
   agent_.assignment().Drop(session);

@@ -7,6 +7,7 @@
 #include "agent/images.h"
 #include "agent/sessions.h"
 #include "agent/tiers.h"
+#include "agent/tuning.h"
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "format/name_encoding.h"
@@ -72,6 +73,7 @@ void Sessions::SaveJob(const Job& job) {
       encoder.Varint(state.versions_since_store);
       encoder.I64(state.last_store_wall_ns);
     }
+    Tuning::Save(job.tuning, encoder);
   });
   if (!saved.ok()) LogError("agent", "job {} cannot be noted for a successor: {}", job.name, saved.ToString());
 }
@@ -89,12 +91,15 @@ void Sessions::RecoverJob(const std::string& path) {
     state.versions_since_store = decoder.Varint();
     state.last_store_wall_ns = decoder.I64();
   }
+  JobTuning tuning;
+  Tuning::Load(decoder, &tuning);
   const Status whole = decoder.Finish("job file");
   if (!hello.ok() || !whole.ok()) {
     return void(LogWarning("agent", "{} is passed over: {}", path, (hello.ok() ? whole : hello.status()).ToString()));
   }
   Job& job = JobFor(*hello);
   job.schedule = std::move(schedule);
+  job.tuning = std::move(tuning);
   // Its tier, so that what lies there is found.
   auto tiers = agent_.tiers().ForJob(hello->keys);
   if (!tiers.ok()) LogWarning("agent", "the tier of job {} cannot be opened: {}", job.name, tiers.status().ToString());
@@ -140,6 +145,7 @@ void Sessions::RecoverSession(uint32_t id) {
   session->from_client = ClientRingConsumer(&session->box().from_client);
   session->to_client = AgentRingProducer(&session->box().from_agent);
   session->job = &JobFor(session->hello);
+  Tuning::MarkCollected(*session);
   // Without its tiers its entries cannot be understood: tiers are named by their place in the list.
   session->must_restart = session->broken = !all_tiers;
   // Images of it that are not through yet count as pending, as they did before.

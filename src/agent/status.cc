@@ -11,6 +11,7 @@
 #include "agent/images.h"
 #include "agent/server.h"
 #include "agent/sessions.h"
+#include "agent/status_tuning.h"
 #include "agent/tiers.h"
 #include "base/json_writer.h"
 #include "os/machine.h"
@@ -128,7 +129,9 @@ std::string StatusJson(Agent& agent) {
   json.Key("jobs").BeginArray();
   for (const auto& [key, job] : agent.jobs()) {
     json.BeginObject().Field("job", job->name).Field("store", job->hello.keys.store_path).Field("store_id", job->store_id.ToHex());
-    json.Field("attempt", job->hello.attempt).Key("versions").BeginArray();
+    json.Field("attempt", job->hello.attempt);
+    WriteTuning(agent, *job, json);
+    json.Key("versions").BeginArray();
     for (auto entry = job->versions.rbegin(); entry != job->versions.rend(); ++entry) WriteVersion(agent, *entry->second, json);
     json.EndArray().EndObject();
   }
@@ -171,7 +174,7 @@ std::string MetricsText(Agent& agent) {
       text += fmt::format("kedge_{}{{tier=\"{}\",unit=\"{}\"}} {}\n", name, unit->info().name, unit->id, get(*unit));
     }
   }
-  return text;
+  return text + TuningMetrics(agent);
 }
 
 }  // namespace kedge

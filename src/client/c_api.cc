@@ -42,22 +42,28 @@ int Call(kedge_context* context, Body&& body) {
   });
 }
 
-// Adds the time of its life to the blocked time.
+// Adds the time of its life to the blocked time. When a checkpoint was finished in it, the next interval begins.
 class BlockedTime {
  public:
-  BlockedTime(kedge_statistics* statistics, bool first) : statistics_(statistics), begin_ns_(SystemClock().NowNs()) {
+  BlockedTime(Context* context, bool first)
+      : context_(context), statistics_(&context->core.statistics), checkpoints_(statistics_->checkpoints), begin_ns_(SystemClock().NowNs()) {
     if (first) statistics_->last_blocked_seconds = 0;
   }
   ~BlockedTime() {
     const double seconds = static_cast<double>(SystemClock().NowNs() - begin_ns_) * 1e-9;
     statistics_->blocked_seconds += seconds;
     statistics_->last_blocked_seconds += seconds;
+    if (statistics_->checkpoints == checkpoints_) return;
+    context_->session->CountCheckpoint(statistics_->last_blocked_seconds);
+    context_->pace->BeginInterval();
   }
   BlockedTime(const BlockedTime&) = delete;
   BlockedTime& operator=(const BlockedTime&) = delete;
 
  private:
+  Context* context_;
   kedge_statistics* statistics_;
+  uint64_t checkpoints_;
   int64_t begin_ns_;
 };
 
@@ -176,7 +182,7 @@ int kedge_group(kedge_context* context, const char* group) {
 int kedge_checkpoint(kedge_context* context, const char* name, int64_t version, unsigned flags) {
   return Call(context, [&](Context& self, auto&) -> Status {
     KEDGE_RETURN_IF_ERROR(CheckName(name));
-    const BlockedTime blocked(&self.core.statistics, true);
+    const BlockedTime blocked(&self, true);
     return self.checkpointer->Whole(name, version, (flags & KEDGE_OVERWRITE) != 0);
   });
 }
@@ -184,7 +190,7 @@ int kedge_checkpoint(kedge_context* context, const char* name, int64_t version, 
 int kedge_checkpoint_begin(kedge_context* context, const char* name, int64_t version, unsigned flags) {
   return Call(context, [&](Context& self, auto&) -> Status {
     KEDGE_RETURN_IF_ERROR(CheckName(name));
-    const BlockedTime blocked(&self.core.statistics, true);
+    const BlockedTime blocked(&self, true);
     return self.checkpointer->Begin(name, version, (flags & KEDGE_OVERWRITE) != 0);
   });
 }
@@ -192,7 +198,7 @@ int kedge_checkpoint_begin(kedge_context* context, const char* name, int64_t ver
 int kedge_checkpoint_part(kedge_context* context, kedge_selection selection, const int* ids, size_t count) {
   return Call(context, [&](Context& self, auto&) -> Status {
     KEDGE_RETURN_IF_ERROR(CheckSelection(selection, ids, count));
-    const BlockedTime blocked(&self.core.statistics, false);
+    const BlockedTime blocked(&self, false);
     return self.checkpointer->Part(selection, ids, count);
   });
 }
@@ -220,8 +226,18 @@ int kedge_annotate(kedge_context* context, const char* key, const void* value, s
 
 int kedge_checkpoint_end(kedge_context* context, int success) {
   return Call(context, [&](Context& self, auto&) -> Status {
-    const BlockedTime blocked(&self.core.statistics, false);
+    const BlockedTime blocked(&self, false);
     return self.checkpointer->End(success != 0);
+  });
+}
+
+int kedge_checkpoint_due(kedge_context* context, int* due) {
+  return Call(context, [&](Context& self, auto&) -> Status {
+    KEDGE_RETURN_IF_ERROR(NotNull(due, "due"));
+    *due = 0;
+    KEDGE_ASSIGN_OR_RETURN(const bool is_due, self.pace->IsDue());
+    *due = is_due ? 1 : 0;
+    return Status::Ok();
   });
 }
 
@@ -283,6 +299,7 @@ int kedge_restart(kedge_context* context, const char* name, int64_t at_most, int
     KEDGE_RETURN_IF_ERROR(CheckName(name));
     if (self.checkpointer->active()) return Status(Code::kFailedPrecondition, "a checkpoint has begun and not ended");
     KEDGE_ASSIGN_OR_RETURN(const int64_t version, self.restarter->Whole(name, at_most));
+    self.pace->BeginInterval();
     if (restored != nullptr) *restored = version;
     return Status::Ok();
   });
@@ -356,7 +373,11 @@ int kedge_annotation(kedge_context* context, const char* key, void* value, size_
 }
 
 int kedge_restart_end(kedge_context* context, int success) {
-  return Call(context, [&](Context& self, auto&) { return self.restarter->End(success != 0); });
+  return Call(context, [&](Context& self, auto&) -> Status {
+    KEDGE_RETURN_IF_ERROR(self.restarter->End(success != 0));
+    self.pace->BeginInterval();
+    return Status::Ok();
+  });
 }
 
 int kedge_restart_as(kedge_context* context, int rank) {
@@ -382,6 +403,7 @@ int kedge_get_statistics(kedge_context* context, kedge_statistics* out) {
     KEDGE_RETURN_IF_ERROR(NotNull(out, "statistics"));
     kedge_statistics statistics = self.core.statistics;
     statistics.flush_failures = self.session->failures();
+    statistics.checkpoint_interval_seconds = kedge::ToSeconds(self.pace->interval());
     statistics.struct_size = out->struct_size;
     std::memcpy(static_cast<void*>(out), &statistics, std::min(out->struct_size, sizeof statistics));
     return Status::Ok();

@@ -76,6 +76,13 @@ Result<std::string> Collective::BroadcastFromFirst(const std::string& mine) cons
   return text;
 }
 
+Result<bool> Collective::BroadcastFromFirst(bool mine) const {
+  if (ranks_ == 1) return mine;
+  char answer = mine ? 1 : 0;
+  if (int code = bootstrap_.broadcast(bootstrap_.user, &answer, sizeof answer, 0)) return BootstrapFailed("broadcast", code);
+  return answer != 0;
+}
+
 Status Collective::Barrier() const {
   if (ranks_ == 1) return Status::Ok();
   if (int code = bootstrap_.barrier(bootstrap_.user)) return BootstrapFailed("barrier", code);

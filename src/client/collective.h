@@ -30,6 +30,8 @@ class Collective {
   Result<std::vector<std::string>> AllGather(const std::string& mine) const;
   // Rank 0's bytes.
   Result<std::string> BroadcastFromFirst(const std::string& mine) const;
+  // Rank 0's answer, in one broadcast.
+  Result<bool> BroadcastFromFirst(bool mine) const;
   Status Barrier() const;
 
   // Ok when `mine` is ok on all ranks. Otherwise the same status everywhere: that of the lowest rank with the most telling

@@ -65,6 +65,7 @@ void Context::MakeParts() {
   checkpointer = std::make_unique<Checkpointer>(&core, ledger.get(), session.get(), files);
   restarter = std::make_unique<Restarter>(&core, ledger.get(), session.get(), files);
   levels = std::make_unique<Levels>(&core, ledger.get(), session.get());
+  pace = std::make_unique<Pace>(&core, session.get());
   watcher_ = std::make_unique<Watcher>(&core, session.get());
   checkpointer->files().RemoveLeftovers();
 }

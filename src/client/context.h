@@ -9,6 +9,7 @@
 #include "client/core.h"
 #include "client/ledger.h"
 #include "client/levels.h"
+#include "client/pace.h"
 #include "client/restarter.h"
 #include "client/session.h"
 #include "client/watcher.h"
@@ -30,6 +31,7 @@ class Context {
   std::unique_ptr<Checkpointer> checkpointer;
   std::unique_ptr<Restarter> restarter;
   std::unique_ptr<Levels> levels;
+  std::unique_ptr<Pace> pace;
 
  private:
   explicit Context(os::ForkGuard guard) : core(std::move(guard)) {}

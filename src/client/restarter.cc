@@ -20,7 +20,7 @@ Status NoneFound(const std::string& name, int64_t at_most) {
 }  // namespace
 
 Restarter::Restarter(Core* core, Ledger* ledger, Session* session, const std::string& files_folder)
-    : core_(core), ledger_(ledger), opener_(core, session), files_(core->file_system, files_folder) {}
+    : core_(core), ledger_(ledger), session_(session), opener_(core, session), files_(core->file_system, files_folder) {}
 
 Result<std::vector<RestoreCandidate>> Restarter::Common(const std::string& name, int64_t at_most) {
   auto mine = opener_.Candidates(name, at_most, source_rank());
@@ -88,7 +88,7 @@ Status Restarter::OpenAndCheck(const std::string& name, const RestoreCandidate& 
 
 Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
-  const int64_t begin_ns = SystemClock().NowNs();
+  BeginCount();
   KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoreCandidate> common, Common(name, at_most));
   Status status = NoneFound(name, at_most);
   for (const RestoreCandidate& candidate : common) {
@@ -102,7 +102,7 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
     image_.reset();
     if (status.ok()) {
       ledger_->Restored(name, candidate.version);
-      core_->statistics.last_restart_seconds = static_cast<double>(SystemClock().NowNs() - begin_ns) * 1e-9;
+      CountRestart();
       return candidate.version;
     }
     // The bytes are there, but do not fit: an older version would only hide the mistake.
@@ -115,6 +115,7 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
 
 Status Restarter::Begin(const std::string& name, int64_t version) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
+  BeginCount();
   KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoreCandidate> common, Common(name, version));
   Status status(Code::kNotFound, fmt::format("version {} of '{}' cannot be restored by all ranks", version, name));
   for (const RestoreCandidate& candidate : common) {
@@ -200,6 +201,7 @@ Status Restarter::End(bool success) {
                                                                                      "failed", generation.name, generation.version));
   KEDGE_RETURN_IF_ERROR(Agree(mine));
   if (!alone()) ledger_->Restored(generation.name, generation.version);
+  CountRestart();
   return Status::Ok();
 }
 
@@ -228,6 +230,18 @@ void Restarter::CountRestored() {
   statistics.bytes_restored_directory += restored.directory;
   statistics.bytes_restored_store += restored.store;
   statistics.corrupt_copies += restored.corrupt_copies;
+}
+
+void Restarter::BeginCount() {
+  began_ns_ = SystemClock().NowNs();
+  stored_bytes_before_ = core_->statistics.bytes_restored_store;
+}
+
+void Restarter::CountRestart() {
+  const double seconds = static_cast<double>(SystemClock().NowNs() - began_ns_) * 1e-9;
+  core_->statistics.last_restart_seconds = seconds;
+  // To read another rank's image is no restart of the job.
+  if (!alone()) session_->CountRestart(seconds, core_->statistics.bytes_restored_store > stored_bytes_before_);
 }
 
 void Restarter::Abandon() {

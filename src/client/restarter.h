@@ -16,6 +16,7 @@
 #include "client/image_opener.h"
 #include "client/ledger.h"
 #include "client/routed_files.h"
+#include "client/session.h"
 
 namespace kedge::client {
 
@@ -53,13 +54,19 @@ class Restarter {
   Status Read(const std::vector<DeclaredRegion*>& regions);
   Status Deserialize(DeclaredRegion* declared, uint32_t region);
   void CountRestored();
+  void BeginCount();
+  // The restart that began with BeginCount has succeeded.
+  void CountRestart();
 
   Core* core_;
   Ledger* ledger_;
+  Session* session_;
   ImageOpener opener_;
   RoutedFiles files_;
   int as_rank_ = -1;
   std::unique_ptr<OpenImage> image_;
+  int64_t began_ns_ = 0;
+  uint64_t stored_bytes_before_ = 0;  // restored from the store when it began
   uint64_t restart_number_ = uint64_t{1} << 63;  // marks regions restored; checkpoints count from 1
 };
 

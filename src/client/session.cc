@@ -207,6 +207,30 @@ bool Session::HasPending() const {
   return attached_->channel.mailbox()->images_done.load(std::memory_order_acquire) < attached_->sink->images_ended();
 }
 
+namespace {
+
+void AddCall(CallTotals* totals, double took_seconds) {
+  totals->nanoseconds.fetch_add(static_cast<uint64_t>(took_seconds * 1e9), std::memory_order_relaxed);
+  totals->calls.fetch_add(1, std::memory_order_release);
+}
+
+}  // namespace
+
+void Session::CountCheckpoint(double took_seconds) {
+  if (attached_) AddCall(&attached_->channel.mailbox()->checkpoints, took_seconds);
+}
+
+void Session::CountRestart(double took_seconds, bool from_store) {
+  if (!attached_) return;
+  Mailbox* box = attached_->channel.mailbox();
+  AddCall(from_store ? &box->restarts_store : &box->restarts_local, took_seconds);
+}
+
+Duration Session::told_interval() const {
+  if (!attached_) return Duration::zero();
+  return Duration(attached_->channel.mailbox()->checkpoint_interval_ns.load(std::memory_order_relaxed));
+}
+
 std::optional<FlushFailure> Session::TakeFailure() {
   if (failures_.empty()) return std::nullopt;
   FlushFailure failure = std::move(failures_.front());

@@ -80,6 +80,12 @@ class Session {
   std::optional<FlushFailure> TakeFailure();
   uint64_t failures() const { return failures_seen_; }
 
+  // For the agent's measurements (session/mailbox.h); without an agent they are left out.
+  void CountCheckpoint(double took_seconds);
+  void CountRestart(double took_seconds, bool from_store);
+  // The time between checkpoints that the agent says; zero: it says none.
+  Duration told_interval() const;
+
  private:
   Status AttachThrough(std::shared_ptr<Connection> connection);
   Hello MakeHello() const;

@@ -286,6 +286,15 @@ Result<IntervalOptimum> BestSchedule(const IntervalSystem& system) {
   return search.Polish(search.Improve(search.Start()));
 }
 
+Result<IntervalOptimum> BestInterval(const IntervalSystem& system, const std::vector<int>& counts) {
+  KEDGE_RETURN_IF_ERROR(CheckIntervalSystem(system));
+  // Checks the counts; that a second is too short an interval is no error here.
+  const Result<double> known = ExpectedPeriodSeconds(system, {1, counts});
+  if (!known.ok() && known.status().code() != Code::kFailedPrecondition) return known.status();
+  Search search(system);
+  return search.Polish(search.BestInterval(counts, 0));
+}
+
 Result<IntervalOptimum> BestScheduleNear(const IntervalSystem& system, const IntervalSchedule& near) {
   // Checks the values; an interval that has become too short is no error here.
   const Result<double> known = ExpectedPeriodSeconds(system, near);

@@ -5,6 +5,8 @@
 // other, while that helps. The twin of python/kedge/plan/optimum.py, step by step, so that both find the same.
 #pragma once
 
+#include <vector>
+
 #include "base/status.h"
 #include "model/interval_model.h"
 
@@ -19,7 +21,10 @@ struct IntervalOptimum {
 // processor time for two levels, some tens for four; no locks, no I/O. kInvalidArgument as CheckIntervalSystem.
 Result<IntervalOptimum> BestSchedule(const IntervalSystem& system);
 
-// The same, searched for from a schedule known to be good for a similar system: for tuning while a job runs.
+// The best interval for given counts. kInvalidArgument as CheckIntervalSystem, and for the wrong number of counts.
+Result<IntervalOptimum> BestInterval(const IntervalSystem& system, const std::vector<int>& counts);
+
+// The best of all, searched for from a schedule known to be good for a similar system: for tuning while a job runs.
 // kInvalidArgument also when `near` has the wrong number of counts or values out of range.
 Result<IntervalOptimum> BestScheduleNear(const IntervalSystem& system, const IntervalSchedule& near);
 

@@ -64,6 +64,12 @@ KeySpec Count(const char* name, const char* text, const char* doc, const char* u
   return spec;
 }
 
+KeySpec Mtbf(const char* name, const char* text, const char* doc) {
+  KeySpec spec{name, kDuration, text, kJob, doc};
+  spec.minimum = 1;
+  return spec;
+}
+
 void AddJobKeys(ConfigRegistry& registry) {
   registry.Add({"job.name", kString, "auto", kJob, "what the job's checkpoints are kept under; auto: the program's name",
                 "", true});
@@ -81,6 +87,12 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add(Count("keep.local", "1", "complete versions of a name that stay on the node while there is room", "versions", 0));
   registry.Add(Count("schedule.store", "1", "every n-th version goes to the store; 0: none", "versions", 0));
   registry.Add({"schedule.store_interval", kDuration, "0s", kJob, "versions go to the store no more often than this"});
+  registry.Add({"schedule.interval", kDuration, "0s", kJob,
+                "computation between two checkpoints: what kedge_checkpoint_due goes by; 0: it always says yes"});
+  registry.Add({"schedule.adapt", kBool, "false", kJob,
+                "the interval follows what is measured while the job runs; schedule.interval holds until there is something"});
+  registry.Add(Mtbf("schedule.mtbf_local", "24h", "assumed time between failures that leave the node's copies, until some are observed"));
+  registry.Add(Mtbf("schedule.mtbf_store", "10d", "assumed time between failures that need the store, until some are observed"));
   registry.Add({"checkpoint.skip_queued", kBool, "false", kJob,
                 "a version that still waits for its flush is left out when a newer one is captured"});
   registry.Add({"files.publish", kBool, "true", kJob, "routed files also stand at their original paths once in the store"});
@@ -196,6 +208,10 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   keys.keep_local = static_cast<uint32_t>(config.GetInt64("keep.local"));
   keys.schedule_store = static_cast<uint32_t>(config.GetInt64("schedule.store"));
   keys.schedule_store_interval = config.GetDuration("schedule.store_interval");
+  keys.schedule_interval = config.GetDuration("schedule.interval");
+  keys.schedule_adapt = config.GetBool("schedule.adapt");
+  keys.schedule_mtbf_local = config.GetDuration("schedule.mtbf_local");
+  keys.schedule_mtbf_store = config.GetDuration("schedule.mtbf_store");
   keys.skip_queued = config.GetBool("checkpoint.skip_queued");
   keys.files_publish = config.GetBool("files.publish");
   return settings;

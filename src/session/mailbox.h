@@ -18,7 +18,7 @@
 namespace kedge {
 
 inline constexpr uint64_t kMailboxMagic = 0x786f622d6567646bULL;  // "kdge-box"
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr uint32_t kClientRingEntries = 1024;
 inline constexpr uint32_t kAgentRingEntries = 64;
 inline constexpr uint32_t kAgentTextBytes = 200;
@@ -87,6 +87,11 @@ struct Ring {
   alignas(64) Message entries[kEntries];
 };
 
+struct CallTotals {
+  std::atomic<uint64_t> calls;
+  std::atomic<uint64_t> nanoseconds;
+};
+
 struct Mailbox {
   // Set by the agent when it makes the file, constant after.
   uint64_t magic;
@@ -102,8 +107,16 @@ struct Mailbox {
   std::atomic<uint64_t> images_failed;
   // A futex: the agent adds one and wakes after it put something into `from_agent`.
   std::atomic<uint32_t> client_wake;
+  // What kedge_checkpoint_due goes by, nanoseconds; 0: nothing was said yet, or checkpoints are always due.
+  std::atomic<int64_t> checkpoint_interval_ns;
   // Non-zero while the client sleeps on client_wake (a hint that saves the agent a system call).
   alignas(64) std::atomic<uint32_t> client_sleeping;
+
+  // Written by the client: its calls in this session and the time that they took, for the agent's measurements. The
+  // agent takes what was added since it last looked.
+  alignas(64) CallTotals checkpoints;
+  CallTotals restarts_local;  // for which nothing came from the store
+  CallTotals restarts_store;
 
   Ring<ClientMessage, kClientRingEntries> from_client;
   Ring<AgentMessage, kAgentRingEntries> from_agent;

@@ -119,8 +119,8 @@ KEDGE_FIELDS(TextPair) { walk(m.first), walk(m.second); }
 KEDGE_FIELDS(HeldSlot) { walk(m.tier), walk(m.slot), walk(m.slot_generation); }
 KEDGE_FIELDS(JobKeys) {
   walk(m.store_path), walk(m.store_mode), walk(m.store_direct), walk(m.scratch), walk(m.keep_versions);
-  walk(m.keep_local), walk(m.schedule_store), walk(m.schedule_store_interval), walk(m.skip_queued);
-  walk(m.files_publish);
+  walk(m.keep_local), walk(m.schedule_store), walk(m.schedule_store_interval), walk(m.schedule_interval);
+  walk(m.schedule_adapt), walk(m.schedule_mtbf_local), walk(m.schedule_mtbf_store), walk(m.skip_queued), walk(m.files_publish);
 }
 KEDGE_FIELDS(Hello) {
   walk(m.protocol), walk(m.build);

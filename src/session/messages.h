@@ -39,6 +39,10 @@ struct JobKeys {
   uint32_t keep_local = 1;
   uint32_t schedule_store = 1;         // every n-th version of a name; 0: none
   Duration schedule_store_interval{};  // not more often than this; zero: no limit
+  Duration schedule_interval{};        // between two checkpoints; zero: the application's own
+  bool schedule_adapt = false;         // the agent's interval holds instead, once it has one
+  Duration schedule_mtbf_local{};      // assumed until failures are observed
+  Duration schedule_mtbf_store{};
   bool skip_queued = false;
   bool files_publish = true;
 

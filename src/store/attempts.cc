@@ -178,6 +178,37 @@ Status MarkDraining(const Catalog& catalog, const std::string& job, uint32_t att
   return made.code() == Code::kAlreadyExists ? Status::Ok() : made;
 }
 
+Result<AttemptHistory> ReadAttemptHistory(const Catalog& catalog, const std::string& job, uint32_t before) {
+  AttemptHistory history;
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::AttemptsFolder(job));
+  if (entries.status().code() == Code::kNotFound) return history;
+  if (!entries.ok()) return entries.status();
+  std::vector<uint32_t> attempts;
+  for (const StoreEntry& entry : *entries) {
+    const std::optional<uint32_t> attempt = layout::ParseNumber(entry.name);
+    if (attempt && *attempt < before) attempts.push_back(*attempt);
+  }
+  std::sort(attempts.begin(), attempts.end());
+  if (attempts.size() > kHistoryAttemptsMax) attempts.erase(attempts.begin(), attempts.end() - kHistoryAttemptsMax);
+  for (const uint32_t attempt : attempts) {
+    const auto record = ReadOwnRecord(catalog, layout::AttemptKey(job, attempt), &DecodeAttemptRecord);
+    if (IsUnknown(record.status())) return record.status();
+    if (!record.ok()) continue;
+    const auto end = ReadOwnRecord(catalog, layout::AttemptEndKey(job, attempt), &DecodeAttemptEndRecord);
+    if (IsUnknown(end.status())) return end.status();
+    double seconds = 0;
+    if (end.ok()) {
+      seconds = 1e-9 * static_cast<double>(end->wall_time_ns - record->wall_time_ns);
+    } else {
+      KEDGE_ASSIGN_OR_RETURN(const double silent, catalog.store().AgeSeconds(layout::AttemptKey(job, attempt), catalog.owner()));
+      seconds = 1e-9 * static_cast<double>(WallTimeNs() - record->wall_time_ns) - silent;
+      history.failed.push_back(attempt);
+    }
+    history.seconds += std::max(0.0, seconds);
+  }
+  return history;
+}
+
 Result<double> SilentSeconds(const Catalog& catalog, const std::string& job, uint32_t attempt) {
   KEDGE_ASSIGN_OR_RETURN(const double lease_age,
                          catalog.store().AgeSeconds(layout::AttemptKey(job, attempt), catalog.owner()));

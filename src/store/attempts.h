@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/duration.h"
 #include "base/status.h"
@@ -60,5 +61,13 @@ Result<std::optional<AttemptState>> NewestAttempt(const Catalog& catalog, const 
 
 // Seconds since rank 0 or an agent last gave a sign of life for this attempt; kNotFound: no such attempt.
 Result<double> SilentSeconds(const Catalog& catalog, const std::string& job, uint32_t attempt);
+
+// What became of the attempts before `before`; of the kHistoryAttemptsMax newest of them.
+inline constexpr size_t kHistoryAttemptsMax = 64;
+struct AttemptHistory {
+  std::vector<uint32_t> failed;  // that did not end in good order, ascending
+  double seconds = 0;            // of all, from acquisition to end or last sign of life
+};
+Result<AttemptHistory> ReadAttemptHistory(const Catalog& catalog, const std::string& job, uint32_t before);
 
 }  // namespace kedge

@@ -209,5 +209,19 @@ TEST_F(AttemptsTest, ThisProcessIsAliveToItself) {
   EXPECT_EQ(Acquire(RequestOfThisProcess("job", 60, 1)), 3u);
 }
 
+TEST_F(AttemptsTest, HistoryCountsWhoDiedAndHowLongTheyRan) {
+  EXPECT_TRUE(ReadAttemptHistory(catalog_, "job", 9).value().failed.empty());
+  ASSERT_EQ(Acquire(From("a", 10)), 1u);
+  ASSERT_TRUE(EndAttempt(catalog_, "job", 1).ok());
+  ASSERT_EQ(Acquire(From("a", 10)), 2u);
+  alive_.erase(10);
+  ASSERT_EQ(Acquire(From("a", 20)), 3u);
+  alive_.erase(20);
+  ASSERT_EQ(Acquire(From("a", 30)), 4u);
+  EXPECT_EQ(ReadAttemptHistory(catalog_, "job", 4).value().failed, (std::vector<uint32_t>{2, 3}));
+  EXPECT_EQ(ReadAttemptHistory(catalog_, "job", 3).value().failed, (std::vector<uint32_t>{2}));
+  EXPECT_GE(ReadAttemptHistory(catalog_, "job", 4).value().seconds, 0);
+}
+
 }  // namespace
 }  // namespace kedge

@@ -47,6 +47,26 @@ std::string Sessions(const json& status) {
   return table.Text();
 }
 
+std::string Seconds(const json& value) { return FormatDuration(FromSeconds(value.get<double>())); }
+
+// How often it checkpoints, and how often it should.
+std::string Schedule(const json& job) {
+  const json& schedule = job.at("schedule");
+  const json& blocked = job.at("blocked");
+  const bool always = schedule.at("interval_seconds").get<double>() <= 0;
+  std::string text = fmt::format("checkpoints: {} measured; interval {}", Number(blocked.at("count")),
+                                 always ? "the application's own" : Seconds(schedule.at("interval_seconds")));
+  if (schedule.at("adapt").get<bool>()) text += " (follows what is measured)";
+  if (const json& proposal = schedule.at("proposal"); !proposal.is_null()) {
+    text += fmt::format("; best {} (efficiency {:.4f})", Seconds(proposal.at("interval_seconds")), proposal.at("efficiency").get<double>());
+    if (proposal.at("best_store_every") != schedule.at("store_every")) {
+      text += fmt::format(", or {} with schedule.store = {} ({:.4f})", Seconds(proposal.at("best_interval_seconds")),
+                          Number(proposal.at("best_store_every")), proposal.at("best_efficiency").get<double>());
+    }
+  }
+  return text + "\n";
+}
+
 std::string Versions(const json& job, size_t versions_max) {
   Table table({"NAME", "VERSION", "LEVEL", "OF", "IMAGES", "BYTES", ""}, {false, true, false, false, true, true, false});
   size_t shown = 0;
@@ -72,7 +92,7 @@ Result<std::string> StatusText(const std::string& text, const StatusViewOptions&
     if (!options.versions) return view;
     for (const json& job : status.at("jobs")) {
       view += fmt::format("\njob {} (attempt {}, store {})\n", job.at("job").get<std::string>(), job.at("attempt").get<uint64_t>(), job.at("store").get<std::string>());
-      view += Versions(job, options.versions_max);
+      view += Schedule(job) + Versions(job, options.versions_max);
     }
     return view;
   } catch (const json::exception& error) {

@@ -44,6 +44,7 @@ program api
   real(8), target :: other(10)
   integer, target :: step
   integer :: stat, version, level
+  logical :: due
   integer(int64) :: large, failed_version
   character(len=:), allocatable :: text
 
@@ -111,7 +112,10 @@ program api
 
   call kedge_cleanup(context, stat)
   call need(stat == kedge_ok, 'cleanup')
+  call kedge_checkpoint_due(context, due, stat)
+  call need(stat == kedge_ok .and. due, 'always due without an interval')
   call kedge_get_statistics(context, statistics, stat)
+  call need(statistics%checkpoints_not_due == 0, 'statistics: not due')
   call need(stat == kedge_ok .and. statistics%checkpoints >= 6, 'statistics: checkpoints')
   call need(statistics%bytes_captured >= 3 * 8004, 'statistics: bytes')
   call need(statistics%blocked_seconds > 0 .and. statistics%last_restart_seconds > 0, 'statistics: seconds')

@@ -15,6 +15,8 @@ import pytest
 from kedge.plan.cli import finite, main
 from kedge.plan.commands import COMMANDS
 
+SECTION_KEYS = {"interval", "store", "mtbf_local", "mtbf_store"}
+
 SYSTEM = """
 work_seconds = 1e6
 alpha = 0.01
@@ -99,11 +101,47 @@ def test_advise_writes_schedule_picture_and_page(
     text = capsys.readouterr().out
     assert "store every 6 checkpoints" in text and "What to improve first" in text
     section = tomllib.loads(schedule.read_text())["schedule"]
-    assert section == {"interval": "900s", "levels": "xor:1, store:6"}
+    assert section["interval"] == "900s" and section["store"] == 6 and set(section) == SECTION_KEYS
     assert png.read_bytes().startswith(b"\x89PNG")
-    assert "data:image/png;base64," in page.read_text() and "xor:1, store:6" in page.read_text()
+    assert "data:image/png;base64," in page.read_text() and "store = 6" in page.read_text()
     unwritable = refusal(capsys, *words, "--schedule", str(tmp_path / "missing" / "s.toml"))
     assert "missing/s.toml" in unwritable and "can be written" in unwritable
+
+
+def test_advise_keeps_what_else_the_configuration_says(
+    system: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "kedge.toml"
+    config.write_text('[job]\nname = "a" # mine\n[schedule] # how often\nadapt = true\nstore = 9\n# both\n\n[[tier]]\nname = "ssd"\n')
+    config.chmod(0o640)
+    words = ["advise", system, "--interval", "900", "--counts", "5", "--schedule", str(config)]
+    assert main(words) == 0
+    once = config.read_text()
+    read = tomllib.loads(once)
+    assert read["job"] == {"name": "a"} and read["tier"] == [{"name": "ssd"}] and "# mine" in once and "# both" in once
+    assert read["schedule"]["adapt"] is True and read["schedule"]["store"] == 6
+    assert config.stat().st_mode & 0o777 == 0o640
+    assert main(words) == 0 and config.read_text() == once
+    capsys.readouterr()
+    for content in ("schedule.store = 2\n", "schedule = {store = 2}\n", "[schedule\n"):
+        config.write_text(content)
+        assert "--schedule" in refusal(capsys, *words)
+        assert config.read_text() == content
+    assert [path.name for path in tmp_path.glob(".*")] == []
+
+
+def test_the_runtimes_section_has_its_levels_and_rates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "runtime.toml"
+    level = "overhead_seconds = 5\nrestart_seconds = 5\nfailure_rate_per_second = "
+    path.write_text(
+        f'work_seconds = 1e6\n[[level]]\nname = "local"\n{level}1e-4\n'
+        f'[[level]]\nname = "store"\nasynchronous = true\nlatency_seconds = 50\n{level}1e-6\n'
+    )
+    result = answer(capsys, "advise", str(path))
+    section = tomllib.loads(result["schedule_toml"])["schedule"]
+    assert (section["mtbf_local"], section["mtbf_store"]) == ("10000s", "1000000s")
+    assert not any("the runtime schedules" in warning for warning in result["warnings"])
+    assert any("does not protect by xor yet" in warning for warning in answer(capsys, "advise", "tsubame2")["warnings"])
 
 
 @pytest.mark.parametrize(

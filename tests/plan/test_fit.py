@@ -17,6 +17,9 @@ from kedge.plan.statistics import proportion_estimate, rate_estimate
 from kedge.plan.trace import FailureLog, expand_hostlist, load_trace
 
 
+SLURM = Path(__file__).with_name("slurm")
+
+
 def log_of(
     seconds: np.ndarray, nodes: list[tuple[str, ...]] | None = None, levels: list[str] | None = None
 ) -> FailureLog:
@@ -79,6 +82,23 @@ def test_slurm_jobs_run_on_a_clock_of_their_own(tmp_path: Path) -> None:
     assert result.total.count == 1
     assert result.total.rate_per_second.value == pytest.approx(1 / (13 * 3600.0))
     assert log.source(["local"], None, None, random_phase=True).seconds.tolist() == [12 * 3600.0]
+
+
+def test_node_events_as_slurm_writes_them() -> None:
+    """`sacctmgr -P show event` of SLURM 22.05 with slurmdbd: daemons of n2, then of n2 again, then of n3 and n4 were killed."""
+    log = load_trace(SLURM / "events.txt")
+    assert log.kind == "events" and log.from_first
+    assert log.nodes == (("n2",), ("n2",), ("n1",), ("n3", "n4"))
+    assert log.seconds.tolist() == [0.0, 136.0, 193.0, 210.0]
+
+
+def test_job_records_as_slurm_writes_them() -> None:
+    """`sacct -P -X -D` of the same cluster: three jobs lost a node, of which one was requeued and waits."""
+    log = load_trace(SLURM / "jobs.txt")
+    assert log.kind == "jobs" and len(log.seconds) == 3
+    # What ran: 4 + 4 + 5 + 2 s undisturbed, 52, 30 and 104 s until a node was lost.
+    assert log.span_seconds == 4 + 4 + 5 + 2 + 52 + 30 + 104
+    assert log.node_seconds == 2 * 4 + 2 * 4 + 5 + 2 + 3 * 52 + 2 * 30 + 2 * 104
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,9 @@ def compare_both(generator: random.Random, cases: int) -> None:
         except InfeasibleError:
             continue
         solved = expected_period_seconds(system, schedule, method="chain", completion=completion)
-        assert merged == pytest.approx(solved, rel=1e-9), (system, schedule, completion)
+        # The linear system is as badly conditioned as progress is unlikely: rounding grows with the slow-down.
+        slowdown = solved / (schedule.interval_seconds * schedule.lengths[-1])
+        assert merged == pytest.approx(solved, rel=max(1e-9, 1e-13 * slowdown)), (system, schedule, completion)
         compared += 1
 
 

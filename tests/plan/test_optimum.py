@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import random
 import time
 
@@ -53,9 +54,12 @@ def brute_force(system: System) -> float:
     few = range(7) if len(system.levels) > 2 else (0, 1, 2, 3, 4, 6, 8, 11, 15, 20, 30, 45, 70)
     best = 0.0
     for counts in itertools.product(few, repeat=len(system.levels) - 1):
-        for step in range(40):
+        segments = math.prod(count + 1 for count in counts)
+        for interval in (10.0 * 1.3**step for step in range(40)):
+            if interval * segments > system.work_seconds:
+                break  # no period longer than the work is advised
             try:
-                best = max(best, evaluate(system, 10.0 * 1.3**step, counts).efficiency)
+                best = max(best, evaluate(system, interval, counts).efficiency)
             except InfeasibleError:
                 continue
     return best

@@ -162,7 +162,7 @@ def test_watch_reads_files_and_sets_the_schedule(
     interval = schedule["interval"].removesuffix("s")
     status = tmp_path / "status.json"
     status.write_text(json.dumps(STATUS))
-    counts = str(int(schedule["levels"].split("store:")[1]) - 1)
+    counts = str(schedule["store"] - 1)
     words = ["watch", system, "--status", str(status), "--once", "--json", "--interval", interval, "--counts", counts]
     assert main(words) == 0
     result: Any = json.loads(capsys.readouterr().out)
@@ -200,6 +200,33 @@ def test_watch_reads_the_metrics_socket(
     assert json.loads(capsys.readouterr().out)["observed_seconds"] == 86400.0
 
 
+def test_jobs_of_one_name_in_two_stores_are_told_apart() -> None:
+    text = 'kedge_job_seconds{job="a\\"b",store_id="1"} 5\nkedge_job_seconds{job="a\\"b",store_id="2"} 7\n'
+    jobs = parse_prometheus(text)
+    assert {name: job.observed_seconds for name, job in jobs.items()} == {'a"b@1': 5.0, 'a"b@2': 7.0}
+    status = {"jobs": [{"job": "s", "store_id": "1"}, {"job": "s", "store_id": "2"}, {"job": "t", "store_id": "1"}]}
+    assert sorted(parse_status(json.dumps(status))) == ["s@1", "s@2", "t"]
+
+
+def test_the_present_schedule_is_the_jobs_own(system: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = METRICS + 'kedge_checkpoint_interval_seconds{job="solver"} 700\nkedge_schedule_store_every{job="solver"} 3\n'
+    metrics = tmp_path / "metrics.txt"
+    metrics.write_text(text)
+    words = ["watch", system, "--metrics", str(metrics), "--once", "--json"]
+    assert main(words) == 0
+    own = json.loads(capsys.readouterr().out)
+    assert main([*words, "--interval", "700", "--counts", "2"]) == 0
+    assert json.loads(capsys.readouterr().out) == own and own["present_efficiency"] is not None
+    metrics.write_text(METRICS)
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["present_efficiency"] is None
+
+
+def test_a_level_without_observations_is_no_matter() -> None:
+    text = METRICS + 'kedge_failures_total{job="solver",level="tape"} 0\n'
+    assert len(corrected_system(given_system(), parse_prometheus(text)["solver"]).levels) == 2
+
+
 def test_watch_says_what_is_missing(system: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(PlanError, match="metrics socket of a running agent"):
         read_socket(tmp_path / "none.sock")
@@ -210,3 +237,5 @@ def test_watch_says_what_is_missing(system: str, tmp_path: Path, capsys: pytest.
     assert main(["watch", system, "--metrics", str(metrics), "--once", "--job", "other"]) == 0
     assert main(["watch", system, "--metrics", str(tmp_path / "none"), "--once"]) == 2
     assert main(["watch", system, "--metrics", str(metrics), "--every", "0", "--job", "other"]) == 2
+    assert main(["watch", system, "--port", "70000", "--once"]) == 2
+    assert main(["watch", system, "--port", "1", "--once"]) == 2

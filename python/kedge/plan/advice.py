@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kedge.plan import schedule_section
 from kedge.plan.errors import PlanError
 from kedge.plan.figure import Figure, Series
 from kedge.plan.model import Evaluation, evaluate
@@ -68,7 +69,7 @@ def advise(
         efficiency_high=high,
         curve=_curve(system, best),
         improvements=improvements(system, best, interval_seconds),
-        warnings=_warnings(system, best),
+        warnings=[*_warnings(system, best), *schedule_section.warnings(system)],
     )
 
 

@@ -51,9 +51,10 @@ def corrected_system(system: System, measured: JobMeasurement, prior_failures: f
     """The system with measured times and updated rates; PlanError for a measured level that it does not have."""
     check_number(prior_failures, "--prior-failures")
     names = [level.name for level in system.levels]
-    for name in measured.levels:
-        if name not in names:
-            raise PlanError("measured level", name, f"a level of the system: {', '.join(names)}")
+    for name, found in measured.levels.items():
+        if name not in names and (found.reached.count or found.restarts.count or found.failures):
+            allowed = f"a level of the system: {', '.join(names)} (name them as the runtime does)"
+            raise PlanError("measured level", name, allowed)
     levels: list[Level] = []
     for level in system.levels:
         found = measured.levels.get(level.name, LevelMeasurement())

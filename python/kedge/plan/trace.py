@@ -5,10 +5,11 @@ that it demanded. The simulator replays one, ``plan fit`` estimates rates from o
 
 - CSV with ``time`` and ``nodes``, and perhaps ``level``. Times are seconds or ISO 8601; nodes are names, separated
   by ``;`` or blanks or written as SLURM writes them (``n[1-3,7]``); no nodes: only processes failed.
-- ``sacctmgr show event -P`` (or ``format=NodeName,TimeStart,State,Reason``): every event that puts a node down
+- ``sacctmgr -P show event`` (or ``format=NodeName,TimeStart,State,Reason``): every event that puts a node down
   (DOWN, FAIL, ERROR; not drained or planned ones) is a failure of that node.
-- ``sacct -P -X --format=JobID,State,Start,End,NNodes,NodeList``: every job that ended in NODE_FAIL is a failure of
-  some node (sacct does not say which), and the jobs' times are the exposure.
+- ``sacct -P -X -D --format=JobID,State,Start,End,NNodes,NodeList``: every job that ended in NODE_FAIL is a failure of
+  some node (sacct does not say which), and the jobs' times are the exposure. Without ``-D`` (``--duplicates``) sacct
+  hides the runs of jobs that were requeued, which are those that a node's loss ended. Jobs still running are left out.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ def load_trace(path: Path) -> FailureLog:
     raise PlanError(
         "trace",
         f"{path}: columns {', '.join(rows[0])}",
-        "columns time,nodes[,level]; or of sacctmgr show event -P; or of sacct -P with JobID|State|Start|End|NNodes",
+        "columns time,nodes[,level]; or of sacctmgr -P show event; or of sacct -P -X -D with JobID|State|Start|End|NNodes",
     )
 
 

@@ -9,7 +9,7 @@ from kedge.plan.advice import Advice, advise, curve_figure, improvement_figure, 
 from kedge.plan.catalog import find_system, shipped_names, shipped_system
 from kedge.plan.errors import PlanError
 from kedge.plan.report import Section, html_page, png_bytes, write_file
-from kedge.plan.schedule_section import level_periods, section_toml
+from kedge.plan.schedule_section import level_periods, section_toml, write_section
 from kedge.plan.system import System
 from kedge.plan.table import Cell, Table, duration_text, text_table
 
@@ -21,7 +21,7 @@ kept. The range of the efficiency holds for failure rates twice and half those g
 EPILOG = """\
 example:
   kedge plan advise tsubame2
-  kedge plan advise my-system.toml --html advice.html --schedule schedule.toml
+  kedge plan advise my-system.toml --html advice.html --schedule kedge.toml
 """
 
 
@@ -42,7 +42,7 @@ def add(subparsers: cli.Subparsers) -> None:
         default="time",
         help="what to minimise: expected time, or joules per useful hour ([power] table needed); default time",
     )
-    parser.add_argument("--schedule", metavar="FILE", help="write the runtime's [schedule] section there")
+    parser.add_argument("--schedule", metavar="FILE", help="write the runtime's [schedule] section into this configuration file; what else it holds stays")
     parser.add_argument("--png", metavar="FILE", help="draw efficiency against interval")
     parser.add_argument("--html", metavar="FILE", help="write the whole advice as one page")
     parser.add_argument("--list", action="store_true", help="list the shipped systems")
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     counts = None if arguments.counts is None else cli.parse_counts(arguments.counts, len(system.levels))
     advice = advise(system, objective=arguments.objective, interval_seconds=interval, counts=counts)
     if arguments.schedule:
-        write_file(arguments.schedule, section_toml(system, advice.schedule))
+        write_section(arguments.schedule, system, advice.schedule, "--schedule")
     if arguments.png:
         write_file(arguments.png, png_bytes(curve_figure(advice)))
     if arguments.html:

@@ -22,7 +22,7 @@ from kedge.plan.trace import FailureLog, load_trace
 DESCRIPTION = """\
 Estimate failure rates per level, with confidence limits, and test how failures are distributed. FAILURES is a CSV
 with the columns time,nodes and perhaps level; or the output of "sacctmgr -P show event"; or of
-"sacct -P -X --format=JobID,State,Start,End,NNodes". A failure's level is the one in the log; or follows from the
+"sacct -P -X -D --format=JobID,State,Start,End,NNodes". A failure's level is the one in the log; or follows from the
 number of nodes it took (--levels xor:1,pfs: one node or none needs xor, more need pfs); or from the groups of the
 [[simulation.protection]] tables of --system.
 """

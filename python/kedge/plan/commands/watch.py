@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from kedge.plan import cli
 from kedge.plan.catalog import find_system
@@ -20,21 +18,25 @@ from kedge.plan.runtime_metrics import (
     default_socket,
     parse_prometheus,
     parse_status,
+    read_port,
     read_socket,
 )
 from kedge.plan.schedule import Schedule
-from kedge.plan.schedule_section import level_periods, section_toml
+from kedge.plan.schedule_section import level_periods, section_toml, write_section
+from kedge.plan.system import System
 
 DESCRIPTION = """\
 Read what a job measures (blocked times, times to each level, restarts, failures), correct the system by it, and
-propose the best schedule. The source is the agent's metrics socket (the default), a file of metrics in Prometheus
-text, or the JSON of `kedge status --json`. With --interval and --counts, the present schedule, a change is
-proposed only when it gains enough.
+propose the best schedule. The source is the agent's metrics socket (the default) or port, a file of metrics in
+Prometheus text, or the JSON of `kedge status --json`. SYSTEM names its levels as the runtime does: local and store.
+A change is proposed only when it gains enough over the present schedule, which the job reports where it goes by
+schedule.interval; --interval and --counts say it otherwise. What --set writes holds from the next launch on; a job
+that shall follow while it runs sets schedule.adapt instead.
 """
 EPILOG = """\
 example:
   kedge plan watch my-system.toml --job solver --interval 900 --counts 5 --every 600
-  kedge status --json | kedge plan watch my-system.toml --status - --once --set schedule.toml
+  kedge status --json | kedge plan watch my-system.toml --status - --once --set kedge.toml
 """
 
 
@@ -50,13 +52,14 @@ def add(subparsers: cli.Subparsers) -> None:
     cli.add_system_argument(parser)
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--socket", metavar="PATH", help=f"the agent's metrics socket (default {default_socket()})")
+    source.add_argument("--port", type=int, help="the agent's metrics port on this machine (its key agent.metrics_port)")
     source.add_argument("--metrics", metavar="FILE", help="metrics in Prometheus text; - is standard input")
     source.add_argument("--status", metavar="FILE", help="the JSON of `kedge status --json`; - is standard input")
     parser.add_argument("--job", metavar="NAME", help="the job; may be left out when there is one")
     cli.add_schedule_arguments(parser)
     parser.add_argument("--every", type=float, default=60.0, metavar="SECONDS", help="read again after (default 60)")
     parser.add_argument("--once", action="store_true", help="read once and end")
-    parser.add_argument("--set", metavar="FILE", help="write the [schedule] section there whenever a change is proposed")
+    parser.add_argument("--set", metavar="FILE", help="write the [schedule] section into this configuration file whenever a change is proposed")
     parser.add_argument(
         "--least-gain", type=float, default=LEAST_GAIN, metavar="X", help="efficiency worth a change (default %(default)s)"
     )
@@ -85,13 +88,13 @@ def run(arguments: argparse.Namespace) -> int:
             proposal = propose(
                 system,
                 job,
-                interval_seconds=interval,
-                counts=counts,
+                interval_seconds=present_interval(job) if interval is None else interval,
+                counts=present_counts(job, system) if counts is None else counts,
                 prior_failures=arguments.prior_failures,
                 least_gain=arguments.least_gain,
             )
             if proposal.change and arguments.set:
-                replace_file(Path(arguments.set), section_toml(proposal.system, _schedule(proposal)))
+                write_section(arguments.set, proposal.system, _schedule(proposal), "--set")
                 interval, counts = proposal.best.interval_seconds, proposal.best.counts
             show(job, proposal, arguments.json)
         except PlanError as error:
@@ -112,6 +115,8 @@ def read_jobs(arguments: argparse.Namespace) -> dict[str, JobMeasurement]:
         return parse_status(_read(arguments.status, "--status"))
     if arguments.metrics is not None:
         return parse_prometheus(_read(arguments.metrics, "--metrics"))
+    if arguments.port is not None:
+        return parse_prometheus(read_port(arguments.port))
     return parse_prometheus(read_socket(arguments.socket or default_socket()))
 
 
@@ -134,18 +139,16 @@ def choose_job(jobs: dict[str, JobMeasurement], name: str | None) -> JobMeasurem
     raise PlanError("--job", name, f"one of the jobs that report: {', '.join(sorted(jobs)) or 'none does'}")
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Write beside `path` and rename, so that a reader never sees half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise PlanError("--set", str(path), f"a path that can be written ({error.strerror})") from None
+def present_interval(job: JobMeasurement) -> float | None:
+    """The interval that the job goes by; None where it checkpoints when it likes."""
+    return job.interval_seconds if job.interval_seconds > 0.0 else None
+
+
+def present_counts(job: JobMeasurement, system: System) -> tuple[int, ...] | None:
+    """The job's counts, where it says them and the system has the runtime's two levels."""
+    if job.store_every is None or job.store_every < 1 or len(system.levels) != 2:
+        return None
+    return (job.store_every - 1,)
 
 
 def _schedule(proposal: Proposal) -> Schedule:

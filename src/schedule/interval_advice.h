@@ -1,0 +1,60 @@
+// How often a running job should checkpoint: what was measured of it, turned into the model's system, and the model's answer.
+//
+// The system has the two levels that the runtime schedules. Local copies: blocked for the capture, complete with it. The store:
+// blocked for the same time, complete when it was seen to be. What was not measured yet is assumed: a restart takes as long as
+// the copy that it reads took to make, and failures come as often as configured. An assumed mean time between failures counts
+// as kAssumedFailures observed ones (the mean of a gamma distribution that is updated), so that a short run without
+// failures changes little and a long one decides: the rule of python/kedge/plan/online.py. Pure decisions; units are seconds.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+
+namespace kedge {
+
+inline constexpr double kAssumedFailures = 2;
+
+// A sum of observed times and their number.
+struct ObservedSeconds {
+  double sum = 0;
+  uint64_t count = 0;
+
+  void Add(double seconds, uint64_t times = 1) { sum += seconds, count += times; }
+  double MeanOr(double otherwise) const { return count > 0 ? sum / static_cast<double>(count) : otherwise; }
+};
+
+// Of one job, over its attempts, as far as this node has seen them; the ranks of the node together.
+struct JobMeasurement {
+  ObservedSeconds blocked;        // in checkpoint calls
+  ObservedSeconds background;     // from the end of the call until the store had the image
+  ObservedSeconds restart_local;  // restarts for which nothing came from the store
+  ObservedSeconds restart_store;
+  uint64_t failures_local = 0;    // attempts that died and after which the node's copies sufficed
+  uint64_t failures_store = 0;    // those after which the store was needed
+  double observed_seconds = 0;    // time in attempts
+};
+
+// What the job's configuration says.
+struct IntervalRule {
+  uint32_t store_every = 1;   // every n-th version goes to the store; 0: none
+  double mtbf_local_seconds;  // above 0: assumed until failures are observed
+  double mtbf_store_seconds;
+};
+
+struct IntervalAdvice {
+  double interval_seconds = 0;  // the best for the present store_every
+  double efficiency = 0;        // expected with it: useful time over time
+  double best_interval_seconds = 0;  // the best of all, with the store_every that belongs to it
+  uint32_t best_store_every = 1;
+  double best_efficiency = 0;
+};
+
+// Failures per second after `failures` in `observed_seconds`, where one in `mtbf_seconds` was assumed.
+double UpdatedFailureRate(double mtbf_seconds, uint64_t failures, double observed_seconds);
+
+// kFailedPrecondition: no checkpoint, or none to the store, was measured yet, or no schedule makes progress. Some
+// milliseconds of processor time.
+Result<IntervalAdvice> AdviseInterval(const JobMeasurement& measured, const IntervalRule& rule);
+
+}  // namespace kedge
