@@ -91,6 +91,16 @@ TEST(IntervalOptimum, StartsAlsoFromAScheduleThatNoLongerFits) {
   EXPECT_GT(best->efficiency, 0.8);
 }
 
+TEST(IntervalOptimum, ForTheBestCountsTheBestIntervalIsFound) {
+  for (const Json& entry : Vectors()) {
+    const IntervalSystem system = SystemOf(entry);
+    const IntervalOptimum best = BestSchedule(system).value();
+    const Result<IntervalOptimum> same = BestInterval(system, best.schedule.counts);
+    ASSERT_TRUE(same.ok()) << entry.at("name") << ": " << same.status().ToString();
+    EXPECT_NEAR(same->efficiency, best.efficiency, 1e-6) << entry.at("name");
+  }
+}
+
 TEST(IntervalModel, OneLevelIsTheExactExpectedTime) {
   const double rate = 1e-4;
   const IntervalSystem system{1e6, 0, {{60, 60, 90, rate, false}}};
@@ -151,6 +161,8 @@ TEST(IntervalModel, BadInputIsNamed) {
   EXPECT_EQ(ExpectedPeriodSeconds(good, {0, {1}}).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(ExpectedPeriodSeconds(good, {1e3, {2'000'000'000}}).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(BestScheduleNear(good, {100, {}}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(BestInterval(good, {}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(BestInterval(good, {-1}).status().code(), Code::kInvalidArgument);
 }
 
 }  // namespace

@@ -58,7 +58,12 @@ int Main(int argc, char** argv) {
     runs.emplace_back(subcommand, command.add(*subcommand));
   }
   app.footer("kedge plan, and every other program kedge-NAME beside this one or on PATH, runs as `kedge NAME`.");
-  if (!is_ours) RunSibling(argv[1], argv + 1);
+  if (!is_ours) {
+    RunSibling(argv[1], argv + 1);
+    std::fprintf(stderr, "kedge: '%s' is no command of mine, and no kedge-%s that can be run is beside me or on PATH; see kedge --help\n",
+                 argv[1], argv[1]);
+    return kExitUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

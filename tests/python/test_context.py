@@ -9,9 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import weakref
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ import pytest
 
 import kedge
 from kedge import Context, Level
+from threaded_communicator import ThreadedCommunicator, run_ranks
 
 pytestmark = pytest.mark.usefixtures("run_folder")
 
@@ -179,60 +178,22 @@ def test_versions_must_increase_unless_overwritten() -> None:
             context.restart("nothing")
 
 
-class ThreadedCommunicator:
-    """A communicator of threads: enough to drive the collective calls without MPI."""
-
-    def __init__(self, rank: int, barrier: threading.Barrier, board: list[bytes]) -> None:
-        self._rank, self._barrier, self._board = rank, barrier, board
-
-    def Get_rank(self) -> int:
-        return self._rank
-
-    def Get_size(self) -> int:
-        return len(self._board)
-
-    def allgather(self, data: bytes, /) -> Sequence[bytes]:
-        self._board[self._rank] = data
-        self._barrier.wait(60)
-        gathered = list(self._board)
-        self._barrier.wait(60)
-        return gathered
-
-    def bcast(self, data: bytes, root: int, /) -> bytes:
-        return self.allgather(data)[root]
-
-    def barrier(self) -> object:
-        return self._barrier.wait(60)
-
-
 def test_several_ranks_through_a_python_communicator() -> None:
     ranks = 3
-    barrier, board = threading.Barrier(ranks), [b""] * ranks
-    failures: list[BaseException] = []
 
-    def run(rank: int) -> None:
-        try:
-            array = np.full(1000 + rank, float(rank))
-            with Context("ranks", communicator=ThreadedCommunicator(rank, barrier, board)) as context:
-                context.protect(0, array)
-                context.checkpoint("r", 1)
-                context.wait("r", 1, Level.STORE)
-                array[:] = -1
-                assert context.restart("r") == 1
-                assert (array == rank).all()
-                other = context.load("r", 1, rank=(rank + 1) % ranks)[0]
-                assert other.shape == (1000 + (rank + 1) % ranks,)
-        except BaseException as failure:  # noqa: BLE001
-            failures.append(failure)
-            barrier.abort()
+    def run(rank: int, communicator: ThreadedCommunicator) -> None:
+        array = np.full(1000 + rank, float(rank))
+        with Context("ranks", communicator=communicator) as context:
+            context.protect(0, array)
+            context.checkpoint("r", 1)
+            context.wait("r", 1, Level.STORE)
+            array[:] = -1
+            assert context.restart("r") == 1
+            assert (array == rank).all()
+            other = context.load("r", 1, rank=(rank + 1) % ranks)[0]
+            assert other.shape == (1000 + (rank + 1) % ranks,)
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(ranks)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    run_ranks(ranks, run)
 
 
 def test_kill_and_restart() -> None:

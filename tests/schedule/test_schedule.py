@@ -27,6 +27,7 @@ from kedge.plan.level import Level as PlanLevel
 from kedge.plan.optimum import optimum
 from kedge.plan.runtime_metrics import parse_prometheus, parse_status, read_port, read_socket
 from kedge.plan.system import System
+from threaded_communicator import ThreadedCommunicator, run_ranks
 
 KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
 LOOP = Path(__file__).with_name("loop.py")
@@ -121,7 +122,7 @@ def test_what_advise_writes_is_what_the_runtime_goes_by(run_folder: Path, system
 
 def test_an_unknown_schedule_key_is_refused(run_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "kedge.toml").write_text('[schedule]\nlevels = "xor:1"\n')
-    assert "schedule.levels" in kedge("config", expect=1)
+    assert "schedule.levels" in kedge("config", expect=2)
 
 
 def test_due_follows_the_interval(run_folder: Path) -> None:
@@ -140,6 +141,26 @@ def test_due_follows_the_interval(run_folder: Path) -> None:
         assert context.statistics.checkpoints_not_due >= 3
     with Context("paced") as context:
         assert context.checkpoint_due(), "always, where no interval is configured"
+
+
+def test_rank_0_decides_for_all(run_folder: Path) -> None:
+    """Ranks whose clocks and keys differ take the same versions all the same."""
+    taken: dict[int, list[int]] = {0: [], 1: [], 2: []}
+
+    def run(rank: int, communicator: ThreadedCommunicator) -> None:
+        interval = {0: "150ms", 1: "0s", 2: "1h"}[rank]
+        data = np.zeros(100)
+        with Context("paced", communicator=communicator, settings={"schedule.interval": interval}) as context:
+            context.protect(0, data)
+            for step in range(60):
+                time.sleep(0.01 * rank)
+                if context.checkpoint_due():
+                    context.checkpoint("sim", step)
+                    taken[rank].append(step)
+            context.wait("sim", taken[rank][-1], Level.STORE)
+
+    run_ranks(3, run)
+    assert taken[0] == taken[1] == taken[2] and 2 <= len(taken[0]) < 12
 
 
 def test_watch_reads_a_running_agent(

@@ -68,7 +68,8 @@ def test_help_lists_every_command_with_examples() -> None:
     for command in "ls inspect verify export copy gc pin unpin status top wait config doctor agent".split():
         assert f"\n  {command} " in listing
         assert command in kedge(command, "--help").stdout
-    kedge("no-such-command", expect=2)
+    assert "no kedge-no-such-command" in kedge("no-such-command", expect=2).stderr
+    assert "tsubame2" in kedge("plan", "advise", "--list").stdout
     kedge(expect=2)
     assert kedge("--version").stdout.strip()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 
 from kedge.plan import cli
 from kedge.plan.advice import Advice, advise, curve_figure, improvement_figure, single_level_intervals
@@ -78,7 +79,8 @@ def _list(as_json: bool) -> int:
     if as_json:
         cli.print_json({name: {"name": system.name, "source": system.source} for name, system in systems.items()})
         return 0
-    print(text_table(Table("Shipped systems", ["name", "source"], [[n, s.source] for n, s in systems.items()])))
+    rows: list[list[Cell]] = [[name, textwrap.shorten(system.source, 90, placeholder=" ...")] for name, system in systems.items()]
+    print(text_table(Table("Shipped systems", ["name", "source"], rows)))
     return 0
 
 
