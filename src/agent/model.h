@@ -178,6 +178,7 @@ struct JobTuning {
   JobMeasurement measured;  // but for failures and time, which are made up of what follows
   AttemptHistory history;   // of the attempts before history_attempt
   uint32_t history_attempt = 0;
+  bool history_known = false;  // it has come from the store
   double attempt_seconds = 0;         // of history_attempt, as far as this node has seen it
   std::set<uint32_t> store_restarts;  // attempts that began with bytes from the store
   std::optional<IntervalAdvice> advice;

@@ -37,7 +37,7 @@ void WriteMean(const char* key, const ObservedSeconds& observed, JsonWriter& jso
   json.Key(key).BeginObject().Field("sum", observed.sum).Field("count", observed.count).EndObject();
 }
 
-// A job name may hold any byte but NUL; Prometheus escapes three of them, and wants UTF-8.
+// A job name may hold any byte but NUL; Prometheus escapes three of them.
 std::string LabelValue(std::string_view text) {
   std::string escaped;
   for (const char c : text) {

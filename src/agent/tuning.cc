@@ -49,6 +49,7 @@ void Tuning::OnAttached(Session& session) {
 void Tuning::ReadHistory(Job& job) {
   JobTuning& tuning = job.tuning;
   tuning.history_attempt = job.hello.attempt;
+  tuning.history_known = false;
   tuning.attempt_seconds = 0;
   agent_.Background(
       [store = job.store, name = job.name, attempt = job.hello.attempt]() -> Result<AttemptHistory> {
@@ -63,6 +64,7 @@ void Tuning::ReadHistory(Job& job) {
           return;
         }
         found->tuning.history = std::move(*history);
+        found->tuning.history_known = true;
         found->tuning.changed = true;
       });
 }
@@ -171,7 +173,8 @@ void Tuning::Save(const JobTuning& tuning, Encoder& encoder) {
                                           &tuning.measured.restart_store}) {
     kedge::Save(*observed, encoder);
   }
-  encoder.Varint(tuning.history_attempt);
+  // What has not come yet is asked for again.
+  encoder.Varint(tuning.history_known ? tuning.history_attempt : 0);
   encoder.F64(tuning.attempt_seconds);
   encoder.F64(tuning.history.seconds);
   encoder.Varint(tuning.history.failed.size());
@@ -186,6 +189,7 @@ void Tuning::Load(Decoder& decoder, JobTuning* tuning) {
     kedge::Load(decoder, observed);
   }
   tuning->history_attempt = decoder.Varint32();
+  tuning->history_known = tuning->history_attempt > 0;
   tuning->attempt_seconds = decoder.F64();
   tuning->history.seconds = decoder.F64();
   decoder.Require(tuning->attempt_seconds >= 0 && tuning->attempt_seconds < 1e15 && tuning->history.seconds >= 0 &&

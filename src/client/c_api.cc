@@ -232,10 +232,10 @@ int kedge_checkpoint_end(kedge_context* context, int success) {
 }
 
 int kedge_checkpoint_due(kedge_context* context, int* due) {
-  return Call(context, [&](Context& self, auto&) -> Status {
+  return Call(context, [&](Context& self, std::unique_lock<std::mutex>& lock) -> Status {
     KEDGE_RETURN_IF_ERROR(NotNull(due, "due"));
     *due = 0;
-    KEDGE_ASSIGN_OR_RETURN(const bool is_due, self.pace->IsDue());
+    KEDGE_ASSIGN_OR_RETURN(const bool is_due, self.pace->IsDue(lock));
     *due = is_due ? 1 : 0;
     return Status::Ok();
   });

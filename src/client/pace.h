@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 
 #include "base/status.h"
 #include "client/core.h"
@@ -19,8 +20,9 @@ class Pace {
 
   // A checkpoint or a restart has ended just now.
   void BeginInterval();
-  // Whether the interval is over; always, when there is none. Collective. Fails only when the ranks cannot be reached.
-  Result<bool> IsDue();
+  // Whether the interval is over; always, when there is none. Collective; `lock`, the context's, is let go meanwhile. Fails
+  // only when the ranks cannot be reached.
+  Result<bool> IsDue(std::unique_lock<std::mutex>& lock);
   // Zero: none.
   Duration interval() const;
 

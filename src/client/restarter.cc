@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "client/callback.h"
@@ -240,8 +242,12 @@ void Restarter::BeginCount() {
 void Restarter::CountRestart() {
   const double seconds = static_cast<double>(SystemClock().NowNs() - began_ns_) * 1e-9;
   core_->statistics.last_restart_seconds = seconds;
-  // To read another rank's image is no restart of the job.
-  if (!alone()) session_->CountRestart(seconds, core_->statistics.bytes_restored_store > stored_bytes_before_);
+  if (alone()) return;  // to read another rank's image is no restart of the job
+  // The failure needed the store if one rank did: every agent counts it alike, also where the ranks had their copies.
+  const bool mine = core_->statistics.bytes_restored_store > stored_bytes_before_;
+  const auto all = core_->collective.AllGather(mine ? "s" : "");
+  const bool any = all.ok() ? std::any_of(all->begin(), all->end(), [](const std::string& one) { return !one.empty(); }) : mine;
+  session_->CountRestart(seconds, any);
 }
 
 void Restarter::Abandon() {

@@ -55,7 +55,7 @@ class Restarter {
   Status Deserialize(DeclaredRegion* declared, uint32_t region);
   void CountRestored();
   void BeginCount();
-  // The restart that began with BeginCount has succeeded.
+  // The restart that began with BeginCount has succeeded on all ranks. Collective.
   void CountRestart();
 
   Core* core_;

@@ -70,6 +70,8 @@ def test_help_lists_every_command_with_examples() -> None:
         assert command in kedge(command, "--help").stdout
     assert "no kedge-no-such-command" in kedge("no-such-command", expect=2).stderr
     assert "tsubame2" in kedge("plan", "advise", "--list").stdout
+    simulated = kedge_json("plan", "simulate", "tsubame2", "--transitions", "1200000", "--processes", "2")  # with processes of its own
+    assert simulated["transitions"] >= 1_200_000
     kedge(expect=2)
     assert kedge("--version").stdout.strip()
 
