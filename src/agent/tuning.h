@@ -1,10 +1,11 @@
 // What is measured of each job, the interval between checkpoints that follows from it, and telling the job.
 //
-// Clients add up their calls in their mailboxes, the agent times its flushes, and the store's attempt records say how often the
-// job has died and how long it ran. From these, a worker computes the best interval (schedule/interval_advice.h), at
-// most every kAdvicePeriod. It is shown by status and metrics; with schedule.adapt it is written into the mailboxes, where
-// kedge_checkpoint_due finds it. Rank 0 decides for its job (client/pace.h), so only the agent of rank 0's node reads the
-// attempts, and only what it says counts. A successor goes on with what lies in the job's file.
+// Clients add up their calls in their mailboxes, the agent times its flushes, and the store's attempt records say how
+// often the job has died and how long it ran. From these, a worker computes the best interval
+// (schedule/interval_advice.h), at most every kAdvicePeriod. It is shown by status and metrics; with schedule.adapt it
+// is written into the mailboxes, where kedge_checkpoint_due finds it. Rank 0 decides for its job (client/pace.h), so
+// only the agent of rank 0's node reads the attempts, and only what it says counts. A successor goes on with what lies
+// in the job's file.
 #pragma once
 
 #include <cstdint>

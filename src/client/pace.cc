@@ -13,9 +13,13 @@ constexpr Duration kIntervalUnmeasured = std::chrono::seconds(60);
 
 }  // namespace
 
-Pace::Pace(Core* core, const Session* session) : core_(core), session_(session) { BeginInterval(); }
+Pace::Pace(Core* core, const Session* session) : core_(core), session_(session) {
+  BeginInterval();
+}
 
-void Pace::BeginInterval() { began_ns_ = SystemClock().NowNs(); }
+void Pace::BeginInterval() {
+  began_ns_ = SystemClock().NowNs();
+}
 
 Duration Pace::interval() const {
   const Duration told = session_->told_interval();

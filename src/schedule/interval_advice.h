@@ -1,10 +1,12 @@
-// How often a running job should checkpoint: what was measured of it, turned into the model's system, and the model's answer.
+// How often a running job should checkpoint: what was measured of it, turned into the model's system, and the model's
+// answer.
 //
-// The system has the two levels that the runtime schedules. Local copies: blocked for the capture, complete with it. The store:
-// blocked for the same time, complete when it was seen to be. What was not measured yet is assumed: a restart takes as long as
-// the copy that it reads took to make, and failures come as often as configured. An assumed mean time between failures counts
-// as kAssumedFailures observed ones (the mean of a gamma distribution that is updated), so that a short run without
-// failures changes little and a long one decides: the rule of python/kedge/plan/online.py. Pure decisions; units are seconds.
+// The system has the two levels that the runtime schedules. Local copies: blocked for the capture, complete with it.
+// The store: blocked for the same time, complete when it was seen to be. What was not measured yet is assumed: a
+// restart takes as long as the copy that it reads took to make, and failures come as often as configured. An assumed
+// mean time between failures counts as kAssumedFailures observed ones (the mean of a gamma distribution that is
+// updated), so that a short run without failures changes little and a long one decides: the rule of
+// python/kedge/plan/online.py. Pure decisions; units are seconds.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +32,9 @@ struct JobMeasurement {
   ObservedSeconds background;     // from the end of the call until the store had the image
   ObservedSeconds restart_local;  // restarts for which nothing came from the store
   ObservedSeconds restart_store;
-  uint64_t failures_local = 0;    // attempts that died and after which the node's copies sufficed
-  uint64_t failures_store = 0;    // those after which the store was needed
-  double observed_seconds = 0;    // time in attempts
+  uint64_t failures_local = 0;  // attempts that died and after which the node's copies sufficed
+  uint64_t failures_store = 0;  // those after which the store was needed
+  double observed_seconds = 0;  // time in attempts
 };
 
 // What the job's configuration says.
@@ -43,8 +45,8 @@ struct IntervalRule {
 };
 
 struct IntervalAdvice {
-  double interval_seconds = 0;  // the best for the present store_every
-  double efficiency = 0;        // expected with it: useful time over time
+  double interval_seconds = 0;       // the best for the present store_every
+  double efficiency = 0;             // expected with it: useful time over time
   double best_interval_seconds = 0;  // the best of all, with the store_every that belongs to it
   uint32_t best_store_every = 1;
   double best_efficiency = 0;
