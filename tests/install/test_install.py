@@ -60,19 +60,6 @@ def test_programs_and_headers_are_there(prefix: Path) -> None:
     assert "ls" in run(prefix / "bin" / "kedge", "--help")
 
 
-def test_the_planner_runs_from_the_prefix(prefix: Path, tmp_path: Path) -> None:
-    """With whatever Python is first on PATH, here the one of the tests; without its modules it says what is missing."""
-    assert "tsubame2" in run(prefix / "bin" / "kedge", "plan", "advise", "--list", PATH=f"{Path(sys.executable).parent}:/usr/bin:/bin")
-    bare = run(sys.executable, "-c", "import sys; print(sys.base_prefix)").strip()
-    python = tmp_path / "python3"
-    python.write_text(f'#!/bin/sh\nexec {bare}/bin/python3 -S "$@"\n')
-    python.chmod(0o755)
-    command = [prefix / "bin" / "kedge", "plan", "advise", "tsubame2"]
-    environment = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHONPATH": ""}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
-    assert done.returncode == 1 and "the planner needs NumPy" in done.stderr
-
-
 @pytest.mark.needs("MPI")
 def test_cmake_package(prefix: Path, agent_program: Callable[[], Path], tmp_path: Path) -> None:
     quickstart = ROOT / "examples" / "quickstart" / "quickstart.c"
