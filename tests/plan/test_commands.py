@@ -94,7 +94,7 @@ def test_advise_evaluates_a_given_schedule(system: str, capsys: pytest.CaptureFi
 
 def test_a_python_without_numpy_is_told_what_is_missing() -> None:
     folder = Path(__file__).resolve().parents[2] / "python"
-    command = [sys.executable, "-S", "-m", "kedge.plan", "advise", "tsubame2"]
+    command = [sys.executable, "-S", "-m", "kedge.plan", "simulate", "tsubame2"]
     done = subprocess.run(command, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and "the planner needs NumPy" in done.stderr and "Traceback" not in done.stderr
 
