@@ -92,7 +92,7 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add({"schedule.adapt", kBool, "false", kJob,
                 "the interval follows what is measured while the job runs; schedule.interval holds until there is something"});
   registry.Add(Mtbf("schedule.mtbf_local", "24h", "assumed time between failures that leave the node's copies, until some are observed"));
-  registry.Add(Mtbf("schedule.mtbf_store", "10d", "assumed time between failures that need the store, until some are observed"));
+  registry.Add(Mtbf("schedule.mtbf_store", "240h", "assumed time between failures that need the store, until some are observed"));
   registry.Add({"checkpoint.skip_queued", kBool, "false", kJob,
                 "a version that still waits for its flush is left out when a newer one is captured"});
   registry.Add({"files.publish", kBool, "true", kJob, "routed files also stand at their original paths once in the store"});
