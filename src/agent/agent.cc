@@ -81,7 +81,7 @@ Status Agent::Prepare() {
   for (const char* folder : {"sessions", "records", "jobs", "tiers"}) {
     KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs(), Path(folder), 0700, false));
   }
-  KEDGE_ASSIGN_OR_RETURN(control_, CreateControlBlock(Path("control"), os::OwnIdentity()));
+  KEDGE_ASSIGN_OR_RETURN(control_, CreateControlBlock(os::OwnIdentity()));
   tiers_->OpenNode();
   RecoverState(*this);
 
@@ -179,7 +179,7 @@ std::string Agent::CleanUp() {
   if (sessions_->Any()) return "; clients are attached, so its files stay";
   metrics_.reset();
   tiers_->RemoveAll();
-  for (const char* name : {"sessions", "records", "jobs", "tiers", "pool", "control", "agent.log"}) {
+  for (const char* name : {"sessions", "records", "jobs", "tiers", "pool", "agent.log"}) {
     Status removed = os::RemoveTree(fs(), Path(name));
     if (!removed.ok()) LogWarning("agent", "{}", removed.ToString());
   }

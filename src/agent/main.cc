@@ -106,6 +106,7 @@ int Main(const std::vector<std::string>& words) {
     return 0;
   }
 
+  os::OutliveTruncatedMappings();
   auto agent = Agent::Start(std::move(options));
   if (!agent.ok()) {
     if (agent.status().code() == Code::kBusy) {

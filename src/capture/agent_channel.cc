@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "os/futex.h"
+#include "os/kill_point.h"
 
 namespace kedge {
 namespace {
@@ -27,6 +28,7 @@ void AgentChannel::Attach(Mailbox* mailbox, const ControlBlock* control, const o
 
 bool AgentChannel::TryPush(const ClientMessage& message) {
   if (lost() || !to_agent_.TryPush(message)) return false;
+  os::KillPoint("client-pushed-before-wake");
   if (control_->agent_sleeping.load(std::memory_order_seq_cst) != 0) wake_agent_->Signal();
   return true;
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/crc32c.h"
+#include "os/kill_point.h"
 #include "store/layout.h"
 #include "store/publish.h"
 
@@ -88,7 +89,9 @@ void SlotSink::Progress(uint64_t bytes) {
   message.range = place_;
   message.object_offset = object_offset_;
   message.amount = bytes;
+  os::KillPoint("client-progress-before");
   (void)context_.channel->TryPush(message);
+  os::KillPoint("client-progress-after");
 }
 
 Status SlotSink::CloseChunk(uint64_t bytes, ImageRecord* record) {
@@ -134,7 +137,9 @@ Status SlotSink::Announce() {
   ClientMessage message = MessageOf(ClientMessageKind::kImageBegin);
   KEDGE_ASSIGN_OR_RETURN(message.range, StoreInOpenSlot(buffer_));
   message.amount = announced_bytes_;
+  os::KillPoint("client-begin-before");
   KEDGE_RETURN_IF_ERROR(context_.channel->Push(message, WaitDeadline()));
+  os::KillPoint("client-begin-after");
   announced_ = true;
   return Status::Ok();
 }
@@ -148,8 +153,11 @@ Status SlotSink::End(const ImageRecord& record) {
   KEDGE_ASSIGN_OR_RETURN(message.range, StoreInOpenSlot(buffer_));
   message.object_offset = record_bytes;
   message.amount = crc32c::Compute(buffer_.data(), buffer_.size());
+  os::KillPoint("client-end-before");
   KEDGE_RETURN_IF_ERROR(context_.channel->Push(message, WaitDeadline()));
+  os::KillPoint("client-end-after");
   context_.slots->ReturnFilled();
+  os::KillPoint("client-end-returned");
   ++images_ended_;
   placement_.chunks.clear();
   return Status::Ok();

@@ -68,6 +68,14 @@ Result<SharedMapping> SharedMapping::Create(const std::string& path, size_t byte
   return mapping;
 }
 
+Result<SharedMapping> SharedMapping::CreateSealed(const std::string& name, size_t bytes) {
+  UniqueFd fd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return Failed("memfd_create", name);
+  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return Failed("ftruncate", name);
+  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return Failed("seal", name);
+  return Map(std::move(fd), name, bytes);
+}
+
 Result<SharedMapping> SharedMapping::Open(const std::string& path, size_t bytes_expected) {
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (!fd.valid()) return Failed("open", path);
@@ -141,6 +149,9 @@ Status SharedMapping::CheckLinked() const {
   struct stat named {};
   if (fstat(fd_.get(), &mapped) != 0) return Failed("fstat", path_);
   if (mapped.st_nlink == 0) return Status(Code::kNotFound, path_ + " was deleted while in use");
+  if (static_cast<size_t>(mapped.st_size) < bytes_) {
+    return Status(Code::kCorrupt, fmt::format("{} was cut short while in use, from {} bytes to {}", path_, bytes_, mapped.st_size));
+  }
   if (stat(path_.c_str(), &named) != 0) return Failed("stat", path_);
   if (named.st_ino != mapped.st_ino || named.st_dev != mapped.st_dev) {
     return Status(Code::kNotFound, path_ + " was replaced by another file while in use");

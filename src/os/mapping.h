@@ -2,8 +2,9 @@
 //
 // The space is fallocated, so that a full /dev/shm is an error of Create and never a SIGBUS in the middle of a copy.
 // Fresh pages are slow (the kernel zeroes them) and so are unmapped page tables; Populate does both off the blocked
-// path. The file survives its processes; it may be deleted under us, which CheckLinked finds. Truncating it is not
-// guarded against: the file is the user's alone (0600, in a 0700 folder).
+// path. The file survives its processes; it may be deleted or cut short under us, which CheckLinked finds. It is the user's
+// alone (0600, in a 0700 folder); against another process of that user that cuts it short only a sealed one is safe, and a
+// process that maps it must expect SIGBUS (os/signals.h).
 #pragma once
 
 #include <atomic>
@@ -21,6 +22,8 @@ class SharedMapping {
  public:
   // A new file; kAlreadyExists when there is one, kNoSpace when the space is not there (nothing stays behind).
   static Result<SharedMapping> Create(const std::string& path, size_t bytes, uint32_t mode = 0600);
+  // Memory without a path, which no process can cut short or lengthen; it goes with its last descriptor. `name` is for people.
+  static Result<SharedMapping> CreateSealed(const std::string& name, size_t bytes);
   // An existing file of this user. Refuses (kPermission) one of another user or that is no plain file, and
   // (kCorrupt) one of another size, unless bytes_expected is 0.
   static Result<SharedMapping> Open(const std::string& path, size_t bytes_expected = 0);
@@ -46,7 +49,8 @@ class SharedMapping {
   // Gives the pages back to the kernel; the range reads as zeros afterwards. The space is no longer reserved.
   Status PunchHole(size_t offset, size_t bytes) const;
 
-  // kNotFound when the file was deleted or its name now belongs to another file; the mapping itself stays usable.
+  // kNotFound when the file was deleted or its name now belongs to another file: the mapping itself stays usable.
+  // kCorrupt when it was cut short: beyond its end the mapping is not.
   Status CheckLinked() const;
 
  private:

@@ -7,6 +7,10 @@ namespace kedge::os {
 // Null restores the default. SIGPIPE is ignored from the first call on.
 void OnTerminationSignals(void (*handler)());
 
+// From now on, an access to a mapped file beyond its end (another process has cut it short) finds zeros instead of ending the
+// process with SIGBUS: that page is private from then on. For programs that map what others may write, and check all they read.
+void OutliveTruncatedMappings();
+
 // Ends the process without destructors and exit handlers; open files are as they are.
 [[noreturn]] void ExitNow(int code);
 

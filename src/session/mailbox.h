@@ -123,7 +123,7 @@ struct Mailbox {
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
-// The agent's shared counters, a file that clients and tools map read-only. It is written from the agent's private tables:
+// The agent's shared counters, memory that clients map. It is written from the agent's private tables:
 // whatever else is written over it changes no decision of the agent's.
 inline constexpr uint64_t kControlMagic = 0x6c74632d6567646bULL;  // "kdge-ctl"
 inline constexpr uint32_t kControlTiersMax = 32;

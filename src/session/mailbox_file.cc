@@ -51,19 +51,13 @@ Result<os::SharedMapping> MapMailbox(os::UniqueFd fd, uint32_t session_id) {
   return mapping;
 }
 
-Result<os::SharedMapping> CreateControlBlock(const std::string& path, const os::ProcessIdentity& agent) {
-  const std::string temporary = os::TemporaryPath(path, "control");
-  KEDGE_ASSIGN_OR_RETURN(os::SharedMapping mapping, os::SharedMapping::Create(temporary, sizeof(ControlBlock)));
+Result<os::SharedMapping> CreateControlBlock(const os::ProcessIdentity& agent) {
+  KEDGE_ASSIGN_OR_RETURN(os::SharedMapping mapping, os::SharedMapping::CreateSealed("kedge-control", sizeof(ControlBlock)));
   ControlBlock* control = ControlOf(mapping);
   control->protocol = kProtocolVersion;
   control->agent_pid = agent.process_id;
   control->agent_start_time = agent.start_ticks;
   control->magic = kControlMagic;
-  Status renamed = os::SystemFileSystem().Rename(temporary, path);
-  if (!renamed.ok()) {
-    (void)os::SystemFileSystem().Unlink(temporary);
-    return renamed;
-  }
   return mapping;
 }
 

@@ -19,8 +19,8 @@ Result<os::SharedMapping> OpenMailbox(const std::string& path, uint32_t session_
 Result<os::SharedMapping> MapMailbox(os::UniqueFd fd, uint32_t session_id);
 inline Mailbox* MailboxOf(const os::SharedMapping& mapping) { return reinterpret_cast<Mailbox*>(mapping.data()); }
 
-// Replaces what is there: clients of an earlier agent keep the old file, which nobody writes any more.
-Result<os::SharedMapping> CreateControlBlock(const std::string& path, const os::ProcessIdentity& agent);
+// Sealed: no client can cut it short under the others. Clients of an earlier agent keep that one's, which nobody writes any more.
+Result<os::SharedMapping> CreateControlBlock(const os::ProcessIdentity& agent);
 Result<os::SharedMapping> MapControlBlock(os::UniqueFd fd);
 inline ControlBlock* ControlOf(const os::SharedMapping& mapping) { return reinterpret_cast<ControlBlock*>(mapping.data()); }
 

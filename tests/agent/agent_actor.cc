@@ -2,9 +2,12 @@
 //
 //   agent_actor RUN_FOLDER STORE RANK RANKS ACTION...
 //   capture:VERSION:BYTES   a whole image        half:VERSION:BYTES   all of one but its end
-//   end                     the end of a half     until:PATH           until the file is there
+//   end                     the end of a half    until:PATH           until the file is there
+//   stop                    itself, as by SIGSTOP
 //   hold:N                  N full slots         wait:VERSION         until it is in the store
 //   pause                   for ever             goodbye
+#include <signal.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -35,6 +38,7 @@ Status Act(AgentClient& client, const std::vector<std::string>& words) {
     const bool there = WaitFor([&] { return std::filesystem::exists(words[1]); }, std::chrono::seconds(60));
     return there ? Status::Ok() : Status(Code::kTimeout, words[1]);
   }
+  if (verb == "stop") return raise(SIGSTOP) == 0 ? Status::Ok() : Status(Code::kInternal, "raise");
   if (verb == "goodbye") return client.Goodbye();
   if (verb == "hold") {
     for (int64_t i = 0; i < number; ++i) {

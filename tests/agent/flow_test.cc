@@ -111,6 +111,36 @@ TEST(AgentFlow, OnlyEveryNthVersionGoesToTheStore) {
   ASSERT_TRUE(IsOk(client.CheckLocal(client.GenerationOf("ckpt", 4), 1000))) << "the newest is on the node only, and stays";
 }
 
+TEST(AgentFlow, QueuedVersionsAreSkippedWhenAskedAndCounted) {
+  for (bool skip : {false, true}) {
+    ScenarioFolder scenario;
+    ClientOptions options{.node_keys = {{"flush.rate", "4MiB"}, {"flush.workers", "1"}}};
+    options.keys.skip_queued = skip;
+    options.keys.keep_versions = options.keys.keep_local = 10;
+    AgentClient client(scenario, options);
+    ASSERT_TRUE(IsOk(client.Attach()));
+    for (int64_t version = 1; version <= 5; ++version) {
+      ASSERT_TRUE(IsOk(client.Capture(client.GenerationOf("ckpt", version), 900000)));
+    }
+    auto newest = client.Wait(client.GenerationOf("ckpt", 5), Level::kStore);
+    ASSERT_TRUE(IsOk(newest));
+    EXPECT_TRUE(IsOk(newest->failure));
+    EXPECT_TRUE(skip || WaitFor([&] { return StoredVersions(scenario.store(), "job", "ckpt").size() == 5; }, seconds(10)));
+    const auto stored = StoredVersions(scenario.store(), "job", "ckpt");
+    const std::string counted = client.AgentStatus().value();
+    EXPECT_EQ(counted.find("\"versions_skipped\":0") == std::string::npos, skip) << counted;
+    EXPECT_EQ(stored.size() < 5, skip);
+    EXPECT_EQ(stored.front(), 1) << "one whose flush is under way is finished";
+    EXPECT_EQ(stored.back(), 5);
+    for (int64_t version : stored) EXPECT_TRUE(IsOk(CheckStored(scenario.store(), client.GenerationOf("ckpt", version), 0, 900000)));
+    if (!skip) continue;
+    // What was skipped is not waited for in vain.
+    auto skipped = client.Wait(client.GenerationOf("ckpt", 4), Level::kStore);
+    ASSERT_TRUE(IsOk(skipped));
+    EXPECT_EQ(skipped->failure.code(), Code::kFailedPrecondition) << skipped->failure.ToString();
+  }
+}
+
 TEST(AgentFlow, IdleExitLeavesNothing) {
   ScenarioFolder scenario;
   AgentClient client(scenario, {.node_keys = {{"agent.idle_timeout", "1s"}}});

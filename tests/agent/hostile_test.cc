@@ -1,6 +1,8 @@
 // What others can do to an agent: nonsense in mailboxes, messages and the control block, deleted tiers, broken stores. It
 // survives, the others are unharmed, and what went wrong is said.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -105,6 +107,26 @@ TEST_F(Hostile, AScribbledControlBlockHarmsNobody) {
   scribbler.join();
 }
 
+// A client may cut short any file that it can open; the agent has them mapped.
+TEST_F(Hostile, AMailboxCutShortHarmsItsOwnerOnly) {
+  ASSERT_TRUE(IsOk(attacker_.Capture(attacker_.GenerationOf("ckpt", 1), 1000)));
+  ASSERT_EQ(ftruncate(attacker_.attachment().mailbox.descriptor(), 0), 0);
+  attacker_.attachment().wake_agent.Signal();
+  for (int64_t version = 1; version <= 2; ++version) ExpectUnharmed(version);
+  // Not mapped any more where it would end this test; the agent finds no sense in it and asks it to come back.
+  attacker_.Disconnect();
+  ASSERT_TRUE(IsOk(attacker_.Attach()));
+  EXPECT_FALSE(attacker_.attachment().welcome.attached_again);
+  ExpectWorks(attacker_, scenario_, 2);
+  ExpectUnharmed(3);
+}
+
+TEST_F(Hostile, TheControlBlockCannotBeCutShort) {
+  EXPECT_EQ(ftruncate(attacker_.attachment().control.descriptor(), 0), -1);
+  EXPECT_EQ(ftruncate(attacker_.attachment().control.descriptor(), 1 << 20), -1);
+  ExpectUnharmed(1);
+}
+
 TEST_F(Hostile, MessagesOfNoSenseEndTheirConnectionOnly) {
   Random random(11);
   for (int round = 0; round < 200; ++round) {
@@ -157,6 +179,23 @@ TEST(Lost, APoolDeletedUnderTheAgentIsMadeAnew) {
   EXPECT_NE(status->find("\"tiers_lost\":1"), std::string::npos) << *status;
   EXPECT_EQ(client.CheckLocal(generation, 5 << 20).code(), Code::kNotFound);
   ExpectWorks(client, scenario, 2);
+}
+
+// What lay beyond its new end is lost, and said to be; what had reached the store is there.
+TEST(Lost, APoolCutShortIsMadeAnew) {
+  ScenarioFolder scenario;
+  AgentClient client(scenario, {});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  const int agent = scenario.AgentPid();
+  ExpectWorks(client, scenario, 1, 5 << 20);
+  std::filesystem::resize_file(scenario.run_folder() + "/pool/pool", 4096);
+  EXPECT_TRUE(client.connection().WaitForPeerToClose(seconds(10))) << "nobody noticed";
+  ASSERT_TRUE(IsOk(client.Attach()));
+  EXPECT_FALSE(client.attachment().welcome.attached_again);
+  EXPECT_FALSE(IsOk(client.CheckLocal(client.GenerationOf("ckpt", 1), 5 << 20)));
+  ExpectWorks(client, scenario, 2, 5 << 20);
+  EXPECT_TRUE(IsOk(CheckStored(scenario.store(), client.GenerationOf("ckpt", 1), 0, 5 << 20)));
+  EXPECT_EQ(scenario.AgentPid(), agent) << "the agent died";
 }
 
 TEST(Lost, ATierFolderDeletedUnderTheAgentFailsWhatWasOnlyThere) {
@@ -228,26 +267,54 @@ TEST(Readers, AnOpenImageIsNotEvicted) {
   EXPECT_EQ(client.CheckLocal(first, 3 << 20).code(), Code::kNotFound) << "let go when its last reader was through";
 }
 
-TEST(Metrics, AreServedAsPrometheusText) {
-  ScenarioFolder scenario;
-  AgentClient client(scenario, {});
-  ASSERT_TRUE(IsOk(client.Attach()));
-  ExpectWorks(client, scenario, 1);
-  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strcpy(address.sun_path, (scenario.run_folder() + "/metrics.sock").c_str());
-  ASSERT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+// What the metrics' server answers on a connection.
+std::string MetricsFrom(int fd) {
   const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
-  ASSERT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
   std::string text(1 << 16, '\0');
   size_t size = 0;
   for (ssize_t bytes; (bytes = read(fd, text.data() + size, text.size() - size)) > 0;) size += static_cast<size_t>(bytes);
   close(fd);
   text.resize(size);
-  EXPECT_TRUE(text.starts_with("HTTP/1.0 200 OK")) << text;
-  EXPECT_NE(text.find("\nkedge_versions_completed_total 1\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("kedge_tier_slots{tier=\"pool\",unit=\"1\"} 16"), std::string::npos) << text;
+  return text;
+}
+
+// A port of this machine that nobody listens on.
+uint16_t FreePort() {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), length), 0);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+TEST(Metrics, AreServedAsPrometheusText) {
+  ScenarioFolder scenario;
+  const uint16_t port = FreePort();
+  AgentClient client(scenario, {.node_keys = {{"agent.metrics_port", std::to_string(port)}}});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  ExpectWorks(client, scenario, 1);
+  const int local = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un path{};
+  path.sun_family = AF_UNIX;
+  std::strcpy(path.sun_path, (scenario.run_folder() + "/metrics.sock").c_str());
+  ASSERT_EQ(connect(local, reinterpret_cast<const sockaddr*>(&path), sizeof path), 0);
+  const int loopback = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  ASSERT_EQ(connect(loopback, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  for (int fd : {local, loopback}) {
+    const std::string text = MetricsFrom(fd);
+    EXPECT_TRUE(text.starts_with("HTTP/1.0 200 OK")) << text;
+    EXPECT_NE(text.find("\nkedge_versions_completed_total 1\n"), std::string::npos) << text;
+    EXPECT_NE(text.find("kedge_tier_slots{tier=\"pool\",unit=\"1\"} 16"), std::string::npos) << text;
+  }
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 // by itself, bit for bit, whether what a restart brought back is right.
 //
 //   pattern_app key=value...   steps=10 bytes=100000 regions=3 pause_ms=0 parts=0|1 wait=0|1 drain=0|1 overwrite=0|1
-//                              grow=0|1 (the last region's size changes with the step) threads=... see ParseOptions
+//                              grow=0|1 (the last region's size changes with the step) restart_only=0|1 name=state
+//                              salt=0 (part of what is written) expected_salt=SALT (of what is restored)
 //
 // It prints "restored V", "captured V" for each checkpoint, "pool|store BYTES" after a restart, and "finished". Exit code 3:
 // the restored memory is wrong; 4: a call of Kedge failed.
@@ -13,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,8 @@ struct Options {
   bool overwrite = false;
   bool grow = false;
   bool restart_only = false;
+  int64_t salt = 0;
+  std::optional<int64_t> expected_salt;
   std::string name = "state";
 };
 
@@ -56,6 +60,8 @@ void ParseOptions(int argc, char** argv, Options* options) {
     else if (key == "grow") options->grow = number != 0;
     else if (key == "restart_only") options->restart_only = number != 0;
     else if (key == "name") options->name = value;
+    else if (key == "salt") options->salt = number;
+    else if (key == "expected_salt") options->expected_salt = number;
     else std::fprintf(stderr, "unknown option %s\n", key.c_str()), std::exit(2);
   }
 }
@@ -67,9 +73,9 @@ void Check(int code, const char* call) {
   std::exit(4);
 }
 
-uint64_t Word(int rank, int region, int64_t step, uint64_t index) {
+uint64_t Word(int64_t salt, int rank, int region, int64_t step, uint64_t index) {
   uint64_t value = (static_cast<uint64_t>(rank) << 48) ^ (static_cast<uint64_t>(region) << 32) ^ static_cast<uint64_t>(step);
-  value = (value + index) * 0x9e3779b97f4a7c15ULL;
+  value = (value + index) * 0x9e3779b97f4a7c15ULL + static_cast<uint64_t>(salt);
   return value ^ (value >> 29);
 }
 
@@ -129,7 +135,7 @@ class Application {
   void Fill(int64_t step) {
     for (int i = 0; i < options_.regions; ++i) {
       auto& region = memory_[static_cast<size_t>(i)];
-      for (uint64_t k = 0; k < region.size(); ++k) region[k] = Word(rank_, i, step, k);
+      for (uint64_t k = 0; k < region.size(); ++k) region[k] = Word(options_.salt, rank_, i, step, k);
     }
   }
 
@@ -137,7 +143,7 @@ class Application {
     for (int i = 0; i < options_.regions; ++i) {
       const auto& region = memory_[static_cast<size_t>(i)];
       for (uint64_t k = 0; k < region.size(); ++k) {
-        if (region[k] == Word(rank_, i, step, k)) continue;
+        if (region[k] == Word(options_.expected_salt.value_or(options_.salt), rank_, i, step, k)) continue;
         std::printf("WRONG: rank %d region %d word %" PRIu64 " of step %" PRId64 "\n", rank_, i, k, step);
         std::fflush(stdout);
         std::exit(3);

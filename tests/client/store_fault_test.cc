@@ -28,6 +28,7 @@ struct Fault {
   CallSet calls;
   int errno_value;
   kedge_status status;
+  const char* below = "";  // of the store: where alone
 };
 const Fault kFaults[] = {
     {"Full", CallsOf(Call::kPwrite, Call::kFallocate), ENOSPC, KEDGE_ERROR_NO_SPACE},
@@ -35,7 +36,9 @@ const Fault kFaults[] = {
     {"OverQuota", CallsOf(Call::kPwrite), EDQUOT, KEDGE_ERROR_NO_SPACE},
     {"Broken", CallsOf(Call::kPwrite), EIO, KEDGE_ERROR_IO},
     {"FailedSync", CallsOf(Call::kFsync, Call::kFdatasync), EIO, KEDGE_ERROR_IO},
+    {"FailedSyncOfTheData", CallsOf(Call::kFsync, Call::kFdatasync), EIO, KEDGE_ERROR_IO, "/data/r0."},
     {"FailedClose", CallsOf(Call::kClose), EDQUOT, KEDGE_ERROR_NO_SPACE},
+    {"FailedCloseOfTheData", CallsOf(Call::kClose), EDQUOT, KEDGE_ERROR_NO_SPACE, "/data/r0."},
     {"ReadOnly", os::testing::kChangingCalls, EROFS, KEDGE_ERROR_PERMISSION},
 };
 constexpr Mode kTierless{"Tierless", "pool.size=0\n"};
@@ -94,7 +97,7 @@ TEST_P(StoreFaultTest, IsReportedAndTheNextCheckpointWorksOnceItIsOver) {
   ASSERT_EQ(Take(context, version), KEDGE_OK) << kedge_error_message();
   for (const Fault& fault : kFaults) {
     SCOPED_TRACE(fault.name);
-    FailBelow(folder_.store(), fault.calls, fault.errno_value);
+    FailBelow(*fault.below == '\0' ? folder_.store() : fault.below, fault.calls, fault.errno_value);
     EXPECT_EQ(Take(context, version + 1), fault.status) << kedge_error_message();
     EXPECT_THAT(kedge_error_message(), HasSubstr(std::strerror(fault.errno_value)));
     EXPECT_THAT(kedge_error_message(), HasSubstr(folder_.store()));

@@ -1,0 +1,82 @@
+// The application is killed at each of its publications in shared memory in turn, before and after. What it had handed over is
+// restored, what it had not does not exist, and the version that the dead attempt left half done is taken again, unmixed.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cctype>
+#include <filesystem>
+
+#include "tests/support/child_process.h"
+#include "tests/support/scenario_folder.h"
+
+namespace kedge::testing {
+namespace {
+
+using std::chrono::seconds;
+
+const std::string kApp = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "pattern_app";
+
+struct Point {
+  const char* name;  // of src/os/kill_point.h, and which pass
+  const char* bytes;
+  enum { kNot, kHandedOver, kEither } state;  // of the version being captured: whether the agent has it
+};
+
+// The number behind the last `word`; -1 when there is none.
+int64_t Last(const std::string& output, const std::string& word) {
+  const size_t at = output.rfind(word + " ");
+  return at == std::string::npos ? -1 : std::stoll(output.substr(at + word.size() + 1));
+}
+
+class ClientKilledAt : public ::testing::TestWithParam<Point> {
+ protected:
+  ChildProcess Start(std::vector<std::string> arguments, const std::string& kill_point = "") {
+    auto environment = folder_.Environment();
+    environment["KEDGE_TEST_KILL_POINT"] = kill_point;
+    arguments.insert(arguments.begin(), {kApp, std::string("bytes=") + GetParam().bytes});
+    return ChildProcess(arguments, environment, folder_.NewOutput());
+  }
+  ScenarioFolder folder_;
+};
+
+TEST_P(ClientKilledAt, TheNextLaunchRestoresAndTakesAgain) {
+  auto first = Start({"steps=30", "salt=1"}, GetParam().name);
+  const auto killed = first.Wait(seconds(60));
+  ASSERT_TRUE(killed.has_value() && killed->signal == SIGKILL) << "the point was never passed\n" << first.Output();
+  const int64_t captured = Last(first.Output(), "captured");
+  ASSERT_GE(captured, 0) << "nothing to lose";
+
+  const int64_t end = captured + 5;
+  auto second = Start({"steps=" + std::to_string(end), "salt=2", "expected_salt=1"});
+  ASSERT_TRUE(second.Succeeds(seconds(60)));
+  const int64_t restored = Last(second.Output(), "restored");
+  const bool has_newest = GetParam().state == Point::kEither ? restored > captured : GetParam().state == Point::kHandedOver;
+  EXPECT_EQ(restored, captured + (has_newest ? 1 : 0)) << first.Output() << second.Output();
+  EXPECT_NE(second.Output().find("captured " + std::to_string(restored + 1) + "\n"), std::string::npos) << second.Output();
+
+  // From the store alone: what the dead attempt left of its last version is in none of them.
+  folder_.KillAgent();
+  std::filesystem::remove_all(folder_.run_folder());
+  auto third = Start({"restart_only=1", "salt=2"});
+  ASSERT_TRUE(third.Succeeds(seconds(60)));
+  EXPECT_EQ(Last(third.Output(), "restored"), end) << third.Output();
+}
+
+// Large images are announced and progress piece by piece; of small ones only the end is published.
+INSTANTIATE_TEST_SUITE_P(Points, ClientKilledAt,
+                         ::testing::Values(Point{"client-begin-before:3", "1500000", Point::kNot}, Point{"client-begin-after:3", "1500000", Point::kNot},
+                                           Point{"client-progress-before:10", "1500000", Point::kNot},
+                                           Point{"client-progress-after:11", "1500000", Point::kNot},
+                                           Point{"client-end-before:3", "1500000", Point::kNot}, Point{"client-end-after:3", "1500000", Point::kHandedOver},
+                                           Point{"client-end-returned:3", "1500000", Point::kHandedOver},
+                                           Point{"client-pushed-before-wake:20", "1500000", Point::kEither},
+                                           Point{"client-end-before:2", "1000", Point::kNot}, Point{"client-end-after:2", "1000", Point::kHandedOver},
+                                           Point{"client-end-returned:2", "1000", Point::kHandedOver}),
+                         [](const auto& point) {
+                           std::string name = std::string(point.param.name) + "_" + point.param.bytes;
+                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace kedge::testing

@@ -1,0 +1,216 @@
+// What happens to one rank is everybody's business: bad copies, ranks too few or too many, versions that only some have taken.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+
+#include "tests/client/api_fixture.h"
+#include "tests/support/thread_ranks.h"
+
+namespace kedge::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr size_t kBytes = 200;
+
+std::string Content(int attempt, int rank, int version) {
+  std::string text = "attempt-" + std::to_string(attempt) + "-rank-" + std::to_string(rank) + "-version-" + std::to_string(1000 + version) + "-";
+  while (text.size() < kBytes) text += static_cast<char>('a' + text.size() % 26);
+  return text;
+}
+
+class RanksTest : public ApiTest {
+ protected:
+  // Flips a bit wherever the text stands in the pool or the store's objects; how often it did.
+  int Damage(const std::string& folder, const std::string& text) const {
+    int found = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      if (!entry.is_regular_file()) continue;
+      std::ifstream file(entry.path(), std::ios::binary);
+      const std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+      for (size_t at = content.find(text); at != std::string::npos; at = content.find(text, at + text.size())) {
+        FlipBit(entry.path(), at + text.size() / 2);
+        ++found;
+      }
+    }
+    return found;
+  }
+  std::string Pool() const { return folder_.run_folder() + "/pool"; }
+
+  static void Protect(kedge_context* context, std::string* memory) {
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory->data(), kBytes, 1, nullptr));
+  }
+  static void Take(kedge_context* context, std::string* memory, int attempt, int rank, int version) {
+    memory->replace(0, kBytes, Content(attempt, rank, version));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "r", version, 0));
+  }
+  // By all ranks: versions 1 and 2, in the store.
+  void TakeTwo(int ranks) {
+    ThreadRanks(ranks).Run(Overrides(), [](kedge_context* context, int rank) {
+      std::string memory(kBytes, ' ');
+      Protect(context, &memory);
+      for (int version = 1; version <= 2; ++version) {
+        Take(context, &memory, 1, rank, version);
+        EXPECT_KEDGE_OK(kedge_wait(context, "r", version, KEDGE_LEVEL_STORE, 60));
+      }
+    });
+  }
+  // Restarts all ranks, and expects this version, as that attempt took it, everywhere.
+  void ExpectRestart(int ranks, int attempt, int64_t expected, std::vector<kedge_statistics>* statistics = nullptr) {
+    std::mutex mutex;
+    ThreadRanks(ranks).Run(Overrides(), [&](kedge_context* context, int rank) {
+      std::string memory(kBytes, ' ');
+      Protect(context, &memory);
+      int64_t version = -1;
+      EXPECT_KEDGE_OK(kedge_restart(context, "r", -1, &version));
+      EXPECT_EQ(version, expected) << "rank " << rank;
+      EXPECT_EQ(memory, Content(attempt, rank, static_cast<int>(expected)));
+      const std::lock_guard lock(mutex);
+      if (statistics != nullptr) statistics->at(static_cast<size_t>(rank)) = Statistics(context);
+    });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Modes, RanksTest, ::testing::Values(kInline, kAgent), ModeName);
+
+TEST_P(RanksTest, OneRanksBadCopiesSendAllToTheOlderVersion) {
+  TakeTwo(3);
+  const int in_pool = GetParam().name == kAgent.name ? Damage(Pool(), Content(1, 1, 2)) : 1;
+  EXPECT_GT(in_pool, 0);
+  EXPECT_GT(Damage(folder_.store(), Content(1, 1, 2)), 0);
+  ExpectRestart(3, 1, 1);
+}
+
+TEST_P(RanksTest, AMissingImageOfOneRankSendsAllToTheOlderVersion) {
+  TakeTwo(3);
+  folder_.KillAgent();
+  std::filesystem::remove_all(folder_.run_folder());
+  int removed = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.store())) {
+    if (entry.path().filename() == "r1" && entry.path().string().find("/2-1-1/data/") != std::string::npos) {
+      removed += std::filesystem::remove(entry.path()) ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(removed, 1);
+  ExpectRestart(3, 1, 1);
+}
+
+TEST_P(RanksTest, FewerOrMoreRanksAreRefusedBeforeAnythingIsOverwritten) {
+  TakeTwo(3);
+  for (int ranks : {1, 2, 4}) {
+    SCOPED_TRACE(ranks);
+    ThreadRanks(ranks).Run(Overrides(), [&](kedge_context* context, int) {
+      std::string memory(kBytes, '#');
+      Protect(context, &memory);
+      EXPECT_EQ(kedge_restart(context, "r", -1, nullptr), KEDGE_ERROR_MISMATCH);
+      EXPECT_THAT(kedge_error_message(), HasSubstr("3 ranks"));
+      EXPECT_THAT(kedge_error_message(), HasSubstr(std::to_string(ranks)));
+      EXPECT_EQ(memory, std::string(kBytes, '#'));
+    });
+  }
+  ExpectRestart(3, 1, 2);
+}
+
+// Data, records, whatever lies between: a flipped bit anywhere sends the ranks to another copy or version, never astray.
+TEST_P(RanksTest, ABadBitAnywhereIsPassedOver) {
+  TakeTwo(2);
+  const bool in_pool = GetParam().name == kAgent.name;
+  std::vector<std::pair<std::string, uint64_t>> places;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(in_pool ? Pool() : folder_.store())) {
+    const std::string path = entry.path();
+    if (!entry.is_regular_file() || (!in_pool && path.find("/2-1-1/") == std::string::npos)) continue;
+    std::ifstream file(path, std::ios::binary);
+    const std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    // Zeros are mostly what nobody has written yet.
+    for (size_t at = 0, used = 0; at < content.size(); ++at) {
+      if (content[at] != '\0' && used++ % 19 == 0) places.emplace_back(path, at);
+    }
+  }
+  ASSERT_GT(places.size(), 20u);
+  int passed_over = 0;
+  for (const auto& [path, offset] : places) {
+    SCOPED_TRACE(path + " at " + std::to_string(offset));
+    FlipBit(path, offset);
+    ThreadRanks(2).Run(Overrides(), [&](kedge_context* context, int rank) {
+      std::string memory(kBytes, ' ');
+      Protect(context, &memory);
+      int64_t version = -1;
+      EXPECT_KEDGE_OK(kedge_restart(context, "r", -1, &version));
+      EXPECT_TRUE(version == 2 || (version == 1 && !in_pool)) << version;
+      EXPECT_EQ(memory, Content(1, rank, static_cast<int>(version)));
+      if (rank == 0 && (version == 1 || Statistics(context).corrupt_copies > 0)) ++passed_over;
+    });
+    FlipBit(path, offset);
+    if (HasFailure()) break;
+  }
+  EXPECT_GT(passed_over, 0);
+}
+
+// Rank 0 had published version 2, rank 1 had not, when both died; the next attempt takes version 2 again.
+TEST_P(RanksTest, AHalfTakenVersionIsNeverMixedWithItsRetake) {
+  ThreadRanks(2).Run(Overrides(), [](kedge_context* context, int rank) {
+    std::string memory(kBytes, ' ');
+    Protect(context, &memory);
+    Take(context, &memory, 1, rank, 1);
+    EXPECT_KEDGE_OK(kedge_wait(context, "r", 1, KEDGE_LEVEL_STORE, 60));
+    if (rank == 0) Take(context, &memory, 1, rank, 2);
+  });
+  ExpectRestart(2, 1, 1);
+  for (int first : {0, 1}) {
+    // One rank of the new attempt alone does not complete it either, whatever the dead attempt had left.
+    const int attempt = 3 + 2 * first;
+    ThreadRanks(2).Run(Overrides(), [&](kedge_context* context, int rank) {
+      std::string memory(kBytes, ' ');
+      Protect(context, &memory);
+      EXPECT_KEDGE_OK(kedge_restart(context, "r", -1, nullptr));
+      if (rank == 1 || first == 1) Take(context, &memory, attempt, rank, 2);
+      if (first == 1) {
+        EXPECT_KEDGE_OK(kedge_wait(context, "r", 2, KEDGE_LEVEL_STORE, 60));
+      }
+    });
+    ExpectRestart(2, first == 1 ? attempt : 1, first == 1 ? 2 : 1);
+  }
+}
+
+TEST_P(RanksTest, AnyJobNameIsSafe) {
+  const std::vector<std::string> names = {"a/b", "..", "../../../x", "a.*[b]$", "naïve ☃", std::string(1000, 'n'), std::string(1000, '%')};
+  for (bool restart : {false, true}) {
+    for (size_t i = 0; i < names.size(); ++i) {
+      SCOPED_TRACE(names[i]);
+      kedge_context* context = Open("job.name=" + names[i] + "\n");
+      ASSERT_NE(context, nullptr);
+      int value = restart ? -1 : static_cast<int>(i);
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, &value, 1, sizeof value, nullptr));
+      EXPECT_EQ(restart ? kedge_restart(context, "n", -1, nullptr) : kedge_checkpoint(context, "n", 1, 0), KEDGE_OK) << kedge_error_message();
+      EXPECT_EQ(value, static_cast<int>(i));
+      Close(context);
+    }
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) EXPECT_EQ(entry.path(), folder_.store());
+}
+
+// Two libraries in one process, each with ranks and a communicator of its own.
+TEST_P(RanksTest, TwoSetsOfRanksInOneProcess) {
+  std::vector<std::thread> libraries;
+  for (int library : {2, 3}) {
+    libraries.emplace_back([this, library] {
+      ThreadRanks(library).Run(Overrides("job.name=library " + std::to_string(library) + "\n"), [&](kedge_context* context, int rank) {
+        std::string memory(kBytes, ' ');
+        Protect(context, &memory);
+        for (int version = 1; version <= 10; ++version) Take(context, &memory, library, rank, version);
+        EXPECT_KEDGE_OK(kedge_wait(context, "r", 10, KEDGE_LEVEL_STORE, 60));
+        memory.replace(0, kBytes, std::string(kBytes, ' '));
+        int64_t version = 0;
+        EXPECT_KEDGE_OK(kedge_restart(context, "r", -1, &version));
+        EXPECT_EQ(version, 10);
+        EXPECT_EQ(memory, Content(library, rank, 10));
+      });
+    });
+  }
+  for (std::thread& library : libraries) library.join();
+}
+
+}  // namespace
+}  // namespace kedge::testing
