@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -75,6 +76,38 @@ def test_the_quickstart_runs_and_continues_in_python(node: Node) -> None:
     command = [sys.executable, str(ROOT / "examples" / "quickstart" / "quickstart.py")]
     outputs = [subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout for _ in range(2)]
     assert outputs == ["field[0] = 2525\n", "continuing from step 100\nfield[0] = 2525\n"]
+
+
+def fenced(language: str) -> str:
+    """What stands in the README's block of a language."""
+    (block,) = re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    return str(block)
+
+
+@pytest.mark.parametrize(
+    ("language", "suffix", "started"),
+    [
+        pytest.param("c", "c", "mpirun -n 2 ./app", marks=pytest.mark.needs("MPI")),
+        pytest.param("fortran", "f90", "mpirun -n 2 ./app", marks=pytest.mark.needs("MPI", "FORTRAN")),
+        pytest.param("python", "py", "true", marks=pytest.mark.needs("PYTHON")),
+    ],
+)
+def test_the_commands_of_the_readme_build_and_run_its_programs(node: Node, tmp_path: Path, language: str, suffix: str, started: str) -> None:
+    folder = tmp_path / "kedge"
+    programs = folder / "programs"  # where both MPI libraries are installed, these may belong to either
+    programs.mkdir(parents=True)
+    for program in ("mpicc", "mpifort", "mpirun"):
+        (programs / program).symlink_to(next(filter(None, map(shutil.which, (f"{program}.openmpi", program)))))
+    for name, place in (("include", ROOT / "include"), ("build", BUILD), (".venv", Path(sys.prefix))):
+        (folder / name).symlink_to(place)
+    (folder / f"app.{suffix}").write_text(fenced(language))
+    (command,) = [line for line in fenced("sh").splitlines() if f" app.{suffix}" in line]
+    environment = node.mpi_environment(f"readme-{language}")
+    environment["PATH"] = f"{programs}:{environment['PATH']}"
+    environment.pop("PYTHONPATH", None)
+    done = subprocess.run(["bash", "-c", f"{command} && {started}"], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("= 2525") == (1 if language == "python" else 2)
 
 
 @pytest.mark.parametrize(("language", "file"), [("c", "quickstart.c"), ("fortran", "quickstart.f90"), ("python", "quickstart.py")])
