@@ -6,6 +6,7 @@ MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc)
 TEST_JOBS ?= 2
 FUZZ_SECONDS ?= 60
+LINT ?= src
 PREFIX ?= /usr/local
 
 help:  ## show this list
@@ -48,8 +49,8 @@ figures: setup build  ## make the figures of the documents again
 format:  ## format the C and C++ sources in place
 	@git ls-files -z '*.h' '*.hpp' '*.c' '*.cc' | xargs -0 clang-format -i
 
-lint: build  ## run clang-tidy over src/
-	@run-clang-tidy -quiet -p build "$(CURDIR)/src/"
+lint: build  ## run clang-tidy over src/, or over LINT (src/tools); all of it takes an hour of a core
+	@run-clang-tidy -quiet -p build -j $(JOBS) "^$(CURDIR)/$(LINT)/"
 
 install: build  ## install under PREFIX (/usr/local)
 	@cmake --install build --prefix "$(PREFIX)"

@@ -153,7 +153,7 @@ class Launcher:
                 time.sleep(0.003)
             if time.monotonic() - reported > 2:
                 reported = time.monotonic()
-                self._progress(f"step {_newest_version(folder)} of {application.steps}")
+                self._progress(f"{reported - started:3.0f} s: checkpoint {_newest_version(folder)} of {application.steps} steps")
         if kill is not None and process.returncode != 0:  # it died before a handle of it was had
             self._victim_died(process, launch, folder)
 
@@ -177,7 +177,8 @@ class Launcher:
         if kill.with_memory:
             self._node.lose_memory()
         if not wait_until(lambda: process.poll() is not None, END_SECONDS_MAX):
-            raise LaunchError(f"the launcher still runs {END_SECONDS_MAX} s after rank {kill.rank} was killed")
+            raise LaunchError(f"the launcher still runs {END_SECONDS_MAX} s after rank {kill.rank} was killed; with its processes:\n"
+                              + "\n".join(_family(process.pid)))
         self.watch.look()
         launch.hit = self._where(launch, folder, died)
 
@@ -212,6 +213,21 @@ class Launcher:
             if event["event"] == "start" and _is_rank_of(event["pid"], folder):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(event["pid"], signal.SIGKILL)
+
+
+def _family(process: int) -> list[str]:
+    """A line for a process and each that it has started: id, state, where it waits in the kernel, and command."""
+    lines = []
+    with contextlib.suppress(OSError):
+        folder = Path(f"/proc/{process}")
+        command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:100]
+        state = (folder / "stat").read_text().rpartition(") ")[2].split()[0]
+        waits = (folder / "wchan").read_text()
+        lines.append(f"  {process} {state} {waits} {command}")
+        for task in (folder / "task").iterdir():
+            for child in (task / "children").read_text().split():
+                lines += _family(int(child))
+    return lines
 
 
 def _is_rank_of(process: int, folder: Path) -> bool:
