@@ -8,6 +8,12 @@ COLUMNS = (
     "launch", "ended", "checkpoints", "blocked, s", "durable, s", "to pool", "to directory", "through",
     "restored", "from", "restore, s",
 )
+TIERS = ("pool", "directory", "through")
+LEGEND = (
+    "blocked: in checkpoint calls, on the slowest rank, all of the launch; durable: from the call to the version record in the store, median; "
+    "to: bytes of all ranks\ncaptured into each kind of tier, through: straight to the store; from: where the restored bytes were read; "
+    "restore: on the slowest rank."
+)
 
 
 def size(count: float) -> str:
@@ -16,6 +22,10 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.2f} GiB"
+
+
+def written(count: float) -> str:
+    return size(count) if count else "-"
 
 
 def seconds(value: float | None) -> str:
@@ -34,7 +44,7 @@ def cells(row: dict[str, Any], name: str) -> tuple[str, ...]:
     version = "-" if row["restored_version"] is None else str(row["restored_version"])
     return (
         name, row["end"], checkpoints, seconds(row["blocked_seconds"]), seconds(row["durable_seconds"]),
-        *(size(row["bytes"][tier]) if row["bytes"][tier] else "-" for tier in ("pool", "directory", "through")),
+        *(written(row["bytes"][tier]) for tier in TIERS),
         version, sources(row["restored_bytes"]), seconds(row["restart_seconds"]),
     )
 
@@ -48,7 +58,7 @@ def render(title: str, rows: list[dict[str, Any]]) -> str:
     lines.append((
         "all", f"{sum(row['killed'] for row in launches)} killed", str(sum(row["checkpoints"] for row in launches)),
         seconds(sum(row["blocked_seconds"] for row in launches)), "",
-        *(size(sum(row["bytes"][tier] for row in launches)) for tier in ("pool", "directory", "through")), "", "",
+        *(written(sum(row["bytes"][tier] for row in launches)) for tier in TIERS), "", "",
         seconds(sum(row["restart_seconds"] or 0 for row in launches)),
     ))
     widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
