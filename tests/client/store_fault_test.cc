@@ -115,6 +115,27 @@ TEST_P(StoreFaultTest, IsReportedAndTheNextCheckpointWorksOnceItIsOver) {
   ExpectRestart(Open(), version);
 }
 
+class FlushFaultTest : public StoreFaultTest {};
+INSTANTIATE_TEST_SUITE_P(Modes, FlushFaultTest, ::testing::Values(kAgent), ModeName);
+
+// Nobody has waited for the version: the last call that can tell does.
+TEST_P(FlushFaultTest, IsReturnedByFinalizeAndTheCopyOnTheNodeStays) {
+  const std::string overrides = Overrides();
+  kedge_options options = KEDGE_OPTIONS_INIT;
+  options.overrides = overrides.c_str();
+  kedge_context* context = nullptr;
+  ASSERT_KEDGE_OK(kedge_init(&options, nullptr, &context));
+  EXPECT_EQ(Take(context, 1), KEDGE_OK) << kedge_error_message();
+  FailBelow("/data/r0.", CallsOf(Call::kPwrite), ENOSPC);
+  data_ = Content(2);
+  EXPECT_KEDGE_OK(kedge_protect(context, 0, data_.data(), data_.size(), 1, nullptr));
+  EXPECT_KEDGE_OK(kedge_checkpoint(context, "s", 2, 0));
+  EXPECT_EQ(kedge_finalize(context, 1), KEDGE_ERROR_NO_SPACE) << kedge_error_message();
+  EXPECT_THAT(kedge_error_message(), HasSubstr(folder_.store()));
+  os::testing::StopSteering(kSteering);
+  ExpectRestart(Open(), 2);
+}
+
 class TierFaultTest : public StoreFaultTest {
  protected:
   std::string Disk() const { return folder_.path() + "/disk"; }
