@@ -77,24 +77,26 @@ Status Images::CheckIdentity(const Session& session, const ImageIdentity& identi
   return Status::Ok();
 }
 
-Version& Images::VersionFor(Job& job, const Generation& generation, uint32_t ranks, uint32_t node_ranks) {
+Version& Images::VersionFor(Job& job, const ImageIdentity& identity, uint32_t node_ranks, uint32_t turn) {
+  const Generation& generation = identity.generation;
   auto& slot = job.versions[generation];
   if (slot == nullptr) {
     slot = std::make_unique<Version>();
     slot->generation = generation;
     slot->job = &job;
-    slot->ranks = ranks;
+    slot->ranks = identity.ranks;
     slot->node_ranks = node_ranks;
     const JobKeys& keys = job.hello.keys;
-    slot->scheduled = ScheduleVersion({keys.schedule_store, keys.schedule_store_interval}, WallTimeNs(),
+    slot->scheduled = ScheduleVersion({keys.schedule_store, keys.schedule_store_interval}, generation.attempt, turn, WallTimeNs(),
                                       &job.schedule[generation.name]);
-    if (keys.schedule_store != 1 || keys.schedule_store_interval > Duration::zero()) agent_.sessions().SaveJob(job);
+    if (keys.schedule_store_interval > Duration::zero()) agent_.sessions().SaveJob(job);
   }
   return *slot;
 }
 
-Image& Images::NewImage(Session& session, const ImageIdentity& identity, uint64_t serial) {
-  Version& version = VersionFor(*session.job, identity.generation, identity.ranks, session.hello.ranks_on_node);
+Image& Images::NewImage(Session& session, const ImageIdentity& identity, const ClientMessage& message) {
+  const uint64_t serial = message.image_serial;
+  Version& version = VersionFor(*session.job, identity, session.hello.ranks_on_node, message.chunk);
   auto& slot = version.images[identity.rank];
   KEDGE_CHECK(slot == nullptr);
   slot = std::make_unique<Image>();
@@ -119,7 +121,7 @@ Status Images::OnBegin(Session& session, const ClientMessage& message) {
   KEDGE_RETURN_IF_ERROR(CheckIdentity(session, identity));
   Version* version = FindVersion(identity.generation);
   if (version != nullptr && version->images.contains(identity.rank)) return Refused("an image of that rank is there already");
-  NewImage(session, identity, message.image_serial);
+  NewImage(session, identity, message);
   return Status::Ok();
 }
 
@@ -238,7 +240,7 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
       session.last_serial = std::max(session.last_serial, message.image_serial);
       return Status::Ok();
     }
-    image = &NewImage(session, identity, message.image_serial);
+    image = &NewImage(session, identity, message);
   } else if (image->version->generation != identity.generation) {
     OnAbort(session, message.image_serial);
     return Refused("an image ended as another one than it began");

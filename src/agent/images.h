@@ -79,8 +79,8 @@ class Images {
   Status CheckIdentity(const Session& session, const ImageIdentity& identity) const;
   Result<Announced> ReadAnnouncement(Session& session, const ClientMessage& message, const Image* begun) const;
   Result<std::string> FilePath(const TierUnit& unit, const std::string& relative) const;
-  Image& NewImage(Session& session, const ImageIdentity& identity, uint64_t serial);
-  Version& VersionFor(Job& job, const Generation& generation, uint32_t ranks, uint32_t node_ranks);
+  Image& NewImage(Session& session, const ImageIdentity& identity, const ClientMessage& message);
+  Version& VersionFor(Job& job, const ImageIdentity& identity, uint32_t node_ranks, uint32_t turn);
   void SkipQueued(Version& newest);
   void SetOwed(Image& image, bool owed);
   void UpdatePin(Image& image);

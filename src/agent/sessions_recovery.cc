@@ -69,9 +69,8 @@ void Sessions::SaveJob(const Job& job) {
     encoder.Varint(job.schedule.size());
     for (const auto& [name, state] : job.schedule) {
       encoder.String(name);
-      encoder.Varint(state.versions);
-      encoder.Varint(state.versions_since_store);
-      encoder.I64(state.last_store_wall_ns);
+      encoder.Varint(state.attempt);
+      encoder.I64(state.span);
     }
     Tuning::Save(job.tuning, encoder);
   });
@@ -84,12 +83,11 @@ void Sessions::RecoverJob(const std::string& path) {
   Decoder decoder(AsBytes(*bytes));
   auto hello = DecodeHello(decoder.Raw(decoder.VarintAtMost(bytes->size())));
   std::map<std::string, LevelState> schedule;
-  for (size_t names = decoder.Count(11); names > 0 && decoder.ok(); --names) {
+  for (size_t names = decoder.Count(10); names > 0 && decoder.ok(); --names) {
     std::string name(decoder.String(kNameBytesMax));
     LevelState& state = schedule[name];
-    state.versions = decoder.Varint();
-    state.versions_since_store = decoder.Varint();
-    state.last_store_wall_ns = decoder.I64();
+    state.attempt = decoder.Varint32();
+    state.span = decoder.I64();
   }
   JobTuning tuning;
   Tuning::Load(decoder, &tuning);

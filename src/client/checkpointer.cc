@@ -49,7 +49,10 @@ Status Checkpointer::OpenImage(uint64_t announced_bytes) {
   inline_ = !session_->attached();
   image_session_ = inline_ ? nullptr : session_->current();
   ImageSink* sink = &store_sink_;
-  if (image_session_) sink = image_session_->sink.get();
+  if (image_session_) {
+    image_session_->sink->SetTurn(taken_->turn);
+    sink = image_session_->sink.get();
+  }
   WarnWhenTooBig(announced_bytes);
   return capture_.Begin(sink, identity, core_->regions.current_name(), announced_bytes);
 }

@@ -48,6 +48,7 @@ Result<TakenVersion*> Ledger::Begin(const std::string& name, int64_t version, bo
   if (newest_ == &taken) newest_ = nullptr;
   taken = TakenVersion{};
   taken.generation = {catalog_->id(), job_, name, version, attempt_, take};
+  taken.turn = entry->begun++;
   entry->order.push_back(version);
   return &taken;
 }

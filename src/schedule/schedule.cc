@@ -1,21 +1,16 @@
 #include "schedule/schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kedge {
 
-Level ScheduleVersion(const LevelRule& rule, int64_t wall_time_ns, LevelState* state) {
-  const bool first = state->versions++ == 0;
-  if (rule.store_every == 0) return Level::kLocal;
-  ++state->versions_since_store;
-  const bool by_count = first || state->versions_since_store >= rule.store_every;
-  // A clock that was set back must not keep versions from the store.
-  const int64_t since_ns = wall_time_ns - state->last_store_wall_ns;
-  const bool by_time = state->last_store_wall_ns == 0 || since_ns < 0 || since_ns >= rule.store_interval.count();
-  if (!by_count || !by_time) return Level::kLocal;
-  state->versions_since_store = 0;
-  state->last_store_wall_ns = wall_time_ns;
-  return Level::kStore;
+Level ScheduleVersion(const LevelRule& rule, uint32_t attempt, uint32_t turn, int64_t wall_time_ns, LevelState* state) {
+  if (rule.store_every == 0 || turn % rule.store_every != 0) return Level::kLocal;
+  if (rule.store_interval <= Duration::zero()) return Level::kStore;
+  const LevelState now{attempt, wall_time_ns / rule.store_interval.count()};
+  const LevelState before = std::exchange(*state, now);
+  return before.attempt != now.attempt || before.span != now.span ? Level::kStore : Level::kLocal;
 }
 
 std::vector<Keeping> KeepLocal(std::span<const LocalGeneration> newest_first, uint32_t keep) {

@@ -15,20 +15,25 @@
 namespace kedge {
 
 struct LevelRule {
-  uint32_t store_every = 1;   // every n-th version of a name goes to the store; 0: none
-  Duration store_interval{};  // and no more often than this; zero: no limit
+  uint32_t store_every = 1;   // every n-th version of a name in an attempt goes to the store; 0: none
+  Duration store_interval{};  // of these no more than one in each span of this length; zero: no limit
 };
 
-// Of one name of a job.
+// Of one name of a job: when the last version that was to go to the store by its number was taken.
 struct LevelState {
-  uint64_t versions = 0;              // that have been scheduled
-  uint64_t versions_since_store = 0;  // since the last one that was to go to the store
-  int64_t last_store_wall_ns = 0;     // when that one was scheduled; 0: none yet
+  uint32_t attempt = 0;
+  int64_t span = 0;  // of store_interval, since 1970
 };
 
-// The last level of the next version, and the state after it. The first version of a name always goes to the store (unless
-// store_every is 0), so that a job is not without a durable one for longer than it need be.
-Level ScheduleVersion(const LevelRule& rule, int64_t wall_time_ns, LevelState* state);
+// The last level of the version that is the `turn`-th (from 0) of its name in its attempt, and the state after it. The first
+// one of an attempt always goes to the store (unless store_every is 0), so that a job is not without a durable one for
+// longer than it need be.
+//
+// All nodes must decide alike, or no version is ever whole in the store; so nothing is counted here that a node which joined
+// late, or was without an agent for a while, would count differently: the turn comes from the ranks, which take the same
+// versions in the same order, and the spans are those of the clock on the wall. Nodes whose clocks differ disagree at most
+// about a version at the edge of a span, and agree again in the next.
+Level ScheduleVersion(const LevelRule& rule, uint32_t attempt, uint32_t turn, int64_t wall_time_ns, LevelState* state);
 
 // One generation on the node, as retention sees it.
 struct LocalGeneration {

@@ -11,26 +11,52 @@ namespace {
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kStart = 1'700'000'000 * kSecond;
 
-TEST(ScheduleVersion, EveryNth) {
+TEST(ScheduleVersion, EveryNthOfAnAttempt) {
   LevelState state;
   LevelRule rule{3, {}};
   std::string levels;
-  for (int i = 0; i < 8; ++i) levels += ScheduleVersion(rule, kStart + i, &state) == Level::kStore ? 'S' : 'l';
-  EXPECT_EQ(levels, "SllSllSl");
+  for (const uint32_t attempt : {1u, 2u}) {
+    for (uint32_t turn = 0; turn < 5; ++turn) {
+      levels += ScheduleVersion(rule, attempt, turn, kStart, &state) == Level::kStore ? 'S' : 'l';
+    }
+  }
+  EXPECT_EQ(levels, "SllSlSllSl");
 }
 
 TEST(ScheduleVersion, NoneWhenOff) {
   LevelState state;
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(ScheduleVersion({0, {}}, kStart, &state), Level::kLocal);
+  for (uint32_t turn = 0; turn < 5; ++turn) EXPECT_EQ(ScheduleVersion({0, {}}, 1, turn, kStart, &state), Level::kLocal);
 }
 
-TEST(ScheduleVersion, NoMoreOftenThanTheInterval) {
+TEST(ScheduleVersion, OneInEachSpan) {
   LevelState state;
-  LevelRule rule{1, std::chrono::seconds(10)};
-  EXPECT_EQ(ScheduleVersion(rule, kStart, &state), Level::kStore);
-  EXPECT_EQ(ScheduleVersion(rule, kStart + 9 * kSecond, &state), Level::kLocal);
-  EXPECT_EQ(ScheduleVersion(rule, kStart + 10 * kSecond, &state), Level::kStore);
-  EXPECT_EQ(ScheduleVersion(rule, kStart - 3600 * kSecond, &state), Level::kStore) << "the clock was set back";
+  LevelRule rule{1, std::chrono::seconds(10)};  // kStart is the beginning of a span
+  const auto level = [&](uint32_t attempt, uint32_t turn, int64_t seconds) {
+    return ScheduleVersion(rule, attempt, turn, kStart + seconds * kSecond, &state);
+  };
+  EXPECT_EQ(level(1, 0, 3), Level::kStore);
+  EXPECT_EQ(level(1, 1, 9), Level::kLocal);
+  EXPECT_EQ(level(1, 2, 10), Level::kStore);
+  EXPECT_EQ(level(1, 3, -3600), Level::kStore) << "the clock was set back";
+  EXPECT_EQ(level(1, 4, -3599), Level::kLocal);
+  EXPECT_EQ(level(2, 0, -3598), Level::kStore) << "the first of an attempt";
+}
+
+TEST(ScheduleVersion, ANodeThatJoinsLateDecidesAsTheOthersDo) {
+  // One node has seen every version, another was without an agent now and then, a third begins at version 7.
+  for (const LevelRule& rule : {LevelRule{4, {}}, LevelRule{2, std::chrono::seconds(30)}}) {
+    Random random(7);
+    LevelState always, sometimes, late;
+    for (uint32_t turn = 0; turn < 400; ++turn) {
+      const int64_t now = kStart + turn * 7 * kSecond;
+      const Level level = ScheduleVersion(rule, 1, turn, now, &always);
+      const Level first = random.Below(4) > 0 ? ScheduleVersion(rule, 1, turn, now, &sometimes) : level;
+      const Level second = turn >= 7 ? ScheduleVersion(rule, 1, turn, now, &late) : level;
+      // What a node did not see may have been the first of a span: it can only store one more, never one less.
+      EXPECT_TRUE(first == level || (first > level && rule.store_interval > Duration::zero())) << turn;
+      EXPECT_TRUE(second == level || (second > level && rule.store_interval > Duration::zero())) << turn;
+    }
+  }
 }
 
 LocalGeneration Whole(int64_t version, bool owed, bool in_store) {

@@ -49,7 +49,8 @@ enum class PlaceKind : uint32_t {
 
 struct ClientMessage {
   ClientMessageKind kind;
-  uint32_t chunk;         // kProgress: index in the image's chunk table. kRequestPlace: PlaceKind
+  uint32_t chunk;         // kProgress: index in the image's chunk table. kRequestPlace: PlaceKind. kImageBegin, kImageEnd:
+                          // how many versions of its name the attempt has begun before this one, alike on all ranks
   uint64_t image_serial;  // the session's count of begun images, from 1; kRequestPlace: the request's own number
   SlotRange range;        // kRequestPlace: range.bytes is the wanted size
   uint64_t object_offset; // kProgress: where the chunk lies in the image object. kImageEnd: bytes of the image record

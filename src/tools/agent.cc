@@ -1,15 +1,21 @@
-// kedge agent: the node's agent by hand, in the foreground.
+// kedge agent: the node's agent by hand, in the foreground; and its end.
+#include <chrono>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/duration.h"
 #include "os/process.h"
 #include "session/connection.h"
+#include "tools/agent_connection.h"
 #include "tools/command.h"
 #include "tools/common.h"
 
 namespace kedge::tools {
 namespace {
+
+constexpr Duration kAnswerTimeout = std::chrono::seconds(10);
 
 Outcome RunAgent(const ConfigOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.Load());
@@ -26,15 +32,29 @@ Outcome RunAgent(const ConfigOptions& options) {
   return os::ReplaceProcess(program, pointers.data());
 }
 
+// Asks the running agent to leave, and waits until it has.
+Outcome StopAgent(const ConfigOptions& options) {
+  KEDGE_ASSIGN_OR_RETURN(const Config config, options.Load());
+  KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, false));
+  KEDGE_RETURN_IF_ERROR(agent.connection->Call<DoneReply>(ShutdownRequest{.when_drained = true}, kAnswerTimeout).status());
+  const Duration timeout = config.GetDuration("wait.timeout");
+  if (agent.connection->WaitForPeerToClose(timeout)) return kExitOk;
+  std::fprintf(stderr, "kedge: the agent has not left within %s: it leaves when everything is in the store (kedge status)\n",
+               FormatDuration(timeout).c_str());
+  return kExitTimeout;
+}
+
 }  // namespace
 
 Command AgentCommand() {
   return {"agent", "run this node's agent in the foreground", [](CLI::App& app) {
             auto options = std::make_shared<ConfigOptions>();
+            auto stop = std::make_shared<bool>(false);
             options->AddTo(app);
+            app.add_flag("--stop", *stop, "instead, let the running agent leave as soon as everything is in the store, and wait for that");
             app.footer("Nobody needs to: applications start the agent when none runs. In a job script, a step of its own keeps the agent\n"
                        "alive beyond the application's step.");
-            return [options] { return RunAgent(*options); };
+            return [options, stop] { return *stop ? StopAgent(*options) : RunAgent(*options); };
           }};
 }
 

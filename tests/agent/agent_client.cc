@@ -255,6 +255,7 @@ Status AgentClient::CaptureButEnd(const Generation& generation, size_t bytes) {
     ClientMessage begin{};
     begin.kind = ClientMessageKind::kImageBegin;
     begin.image_serial = serial;
+    begin.chunk = turns_[generation.name];
     KEDGE_ASSIGN_OR_RETURN(begin.range, TakeOpen(identity.size()));
     KEDGE_RETURN_IF_ERROR(WriteSlot(begin.range, identity.data()));
     begin.amount = bytes;
@@ -330,6 +331,7 @@ Status AgentClient::CaptureButEnd(const Generation& generation, size_t bytes) {
   end_ = ClientMessage{};
   end_.kind = ClientMessageKind::kImageEnd;
   end_.image_serial = serial;
+  end_.chunk = turns_[generation.name]++;
   end_.object_offset = encoded.size();
   KEDGE_RETURN_IF_ERROR(EncodePlacementTable(table, &encoded));
   end_.amount = crc32c::Compute(encoded.data(), encoded.size());

@@ -108,6 +108,7 @@ class AgentClient {
   std::vector<AgentMessage> notices_;
   SlotRange open_{};  // offset: where the next chunk goes; bytes: what is left
   uint64_t serial_ = 0;
+  std::map<std::string, uint32_t> turns_;  // versions begun, by name
   uint64_t last_request_ = 0;
   uint64_t chunks_through_ = 0;
   ClientMessage end_{};

@@ -163,6 +163,42 @@ def test_rank_0_decides_for_all(run_folder: Path) -> None:
     assert taken[0] == taken[1] == taken[2] and 2 <= len(taken[0]) < 12
 
 
+def test_a_node_that_was_replaced_counts_as_the_others_do(run_folder: Path) -> None:
+    """Two nodes, every third version to the store. One is lost with all it knew: the versions that both send there are the same."""
+    folders = [run_folder, run_folder.with_name(run_folder.name + "-b")]
+
+    def settings(rank: int) -> dict[str, object]:
+        return {"schedule.store": 3, "node.name": f"n{rank}", "node.run_folder": folders[rank], "wait.timeout": "20s"}
+
+    def attempt(first: int, last: int) -> Callable[[int, ThreadedCommunicator], None]:
+        def run(rank: int, communicator: ThreadedCommunicator) -> None:
+            data = np.zeros(100)
+            with Context("paced", communicator=communicator, settings=settings(rank)) as context:
+                context.protect(0, data)
+                for version in range(first, last + 1):
+                    context.checkpoint("sim", version)
+                    context.wait("sim", version)
+                    if (version - first) % 3 == 0:
+                        context.wait("sim", version, Level.STORE)
+
+        return run
+
+    try:
+        run_ranks(2, attempt(1, 2))
+        end_agent(json.loads(kedge("status", "--json", "--set", f"node.run_folder={folders[1]}"))["pid"])
+        shutil.rmtree(folders[1])
+        run_ranks(2, attempt(3, 7))
+        listing = json.loads(kedge("ls", "--json"))["versions"]
+        assert [entry["version"] for entry in listing if entry["complete"]] == [6, 3]
+    finally:
+        status = subprocess.run(
+            [KEDGE, "status", "--json", "--set", f"node.run_folder={folders[1]}"], capture_output=True, text=True, timeout=60
+        )
+        if status.returncode == 0:
+            end_agent(json.loads(status.stdout)["pid"])
+        shutil.rmtree(folders[1], ignore_errors=True)
+
+
 def test_watch_reads_a_running_agent(
     run_folder: Path, system: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

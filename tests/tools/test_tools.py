@@ -192,6 +192,15 @@ def test_wait_and_status_with_an_agent(store: Path) -> None:
     assert "pool" in kedge("top", "--once").stdout
 
 
+def test_the_agent_leaves_when_it_is_told_to(store: Path, run_folder: Path) -> None:
+    assert kedge_json("status")["pid"]
+    kedge("agent", "--stop")
+    kedge("status", expect=3)
+    assert not run_folder.exists(), "everything was in the store"
+    assert "no agent runs" in kedge("agent", "--stop", expect=3).stderr
+    assert len(kedge_json("ls")["versions"]) == 3
+
+
 def test_status_without_an_agent() -> None:
     assert "no agent runs" in kedge("status", expect=3).stderr
     kedge("wait")
