@@ -46,6 +46,8 @@ const auto& At(const Map& map, std::string_view key) {
   return found->second;
 }
 
+}  // namespace
+
 std::string QuoteToml(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -60,8 +62,6 @@ std::string QuoteToml(std::string_view text) {
   }
   return quoted + '"';
 }
-
-}  // namespace
 
 void ConfigRegistry::Add(KeySpec spec) {
   CheckDefault(spec);

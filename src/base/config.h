@@ -84,6 +84,9 @@ class ConfigRegistry {
   };
 };
 
+// `text` as a TOML string, quotes included: for values inside the text of a table list. UTF-8 stays as it is.
+std::string QuoteToml(std::string_view text);
+
 struct ConfigOrigin {
   enum class Kind { kDefault, kFile, kEnvironment, kProgram };
   Kind kind = Kind::kDefault;

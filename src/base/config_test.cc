@@ -166,6 +166,8 @@ TEST_F(ConfigTest, WrongValuesNamePlaceKeyAndExpectation) {
       {"[pool]\nchunk_bytes = -5\n", "'-5' is not a byte count"},
       {"[agent]\nidle = '5m'\n", "'5m' is not a duration"},
       {"[agent\nidle = 5\n", "not TOML"},
+      {"k\u00e9 = 1\n", "not TOML"},
+      {"k\u0351y = 1\n", "not TOML"},
       {"store = 3\n", "unknown key 'store'"},
       {"[store.keep]\na = 1\n", "found a table"},
       {"tier = 3\n", "expected an array of tables"},

@@ -83,6 +83,10 @@ void ApplyEnvironment(const EnvironmentLookup& environment, Settings* settings) 
 Status CheckKeys(const Settings& settings, VelocConfig* config) {
   std::string without_meaning;
   for (const auto& [key, setting] : settings) {
+    // A value becomes the rest of a line of overrides (the environment can hold lines, the file NULs).
+    if (setting.value.find_first_of(std::string_view("\n\0", 2)) != std::string::npos) {
+      return Status(Code::kInvalidArgument, fmt::format("{}: {}: expected a value without line ends", setting.origin, key));
+    }
     if (Contains(kWithoutMeaning, key)) {
       without_meaning += (without_meaning.empty() ? "" : ", ") + key;
     } else if (!Contains(kUnderstood, key)) {

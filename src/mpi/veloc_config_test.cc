@@ -74,6 +74,13 @@ TEST(VelocConfig, AnyOtherKeyIsAnErrorThatNamesIt) {
   EXPECT_THAT(Error(std::string(kMinimal) + "no separator\n"), HasSubstr("veloc.cfg:4"));
 }
 
+TEST(VelocConfig, NoValueMakesALineOfItsOwn) {
+  auto injected = Parse(kMinimal, {{"VELOC_SCRATCH", "/s\nkeep.versions=1"}});
+  EXPECT_EQ(injected.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(injected.status().message(), HasSubstr("VELOC_SCRATCH"));
+  EXPECT_EQ(Parse(std::string("scratch=/s\0\npersistent=/p\nmode=sync\n", 36)).status().code(), Code::kInvalidArgument);
+}
+
 TEST(VelocConfig, TheEnvironmentWins) {
   const std::string overrides = Overrides(kMinimal, {{"VELOC_MODE", "sync"}, {"VELOC_MAX_VERSIONS", "7"}});
   EXPECT_THAT(overrides, HasSubstr("job.mode=sync\n"));

@@ -132,7 +132,22 @@ Result<std::string> NodeName(const Config& config) {
   return name;
 }
 
-std::string TierPath(const ConfigTable& table) { return os::AbsolutePath(table.GetString("path")); }
+// An empty path would be taken for the root's folder further on, and a NUL cuts one short.
+bool IsPath(const std::string& path) { return !path.empty() && path.find('\0') == std::string::npos; }
+
+Result<std::string> PathOf(const Config& config, const char* key) {
+  const std::string& path = config.GetString(key);
+  if (!IsPath(path)) return BadKey(config, key, path, "the path of a folder");
+  return os::AbsolutePath(path);
+}
+
+Result<std::string> TierPath(const ConfigTable& table) {
+  const std::string& path = table.GetString("path");
+  if (!IsPath(path)) {
+    return Status(Code::kInvalidArgument, fmt::format("tier.path = \"{}\" ({}): allowed is the path of a folder", path, table.origin().text));
+  }
+  return os::AbsolutePath(path);
+}
 
 }  // namespace
 
@@ -147,9 +162,10 @@ ConfigRegistry KedgeConfigRegistry() {
 Result<NodeSettings> ReadNodeSettings(const Config& config) {
   NodeSettings settings;
   KEDGE_ASSIGN_OR_RETURN(settings.node, NodeName(config));
-  settings.run_folder = config.IsAuto("node.run_folder")
-                            ? fmt::format("/dev/shm/kedge-{}/{}", os::EffectiveUser(), settings.node)
-                            : os::AbsolutePath(config.GetString("node.run_folder"));
+  settings.run_folder = fmt::format("/dev/shm/kedge-{}/{}", os::EffectiveUser(), settings.node);
+  if (!config.IsAuto("node.run_folder")) {
+    KEDGE_ASSIGN_OR_RETURN(settings.run_folder, PathOf(config, "node.run_folder"));
+  }
   if (!config.IsAuto("pool.size")) settings.pool_bytes = config.GetBytes("pool.size");
   if (!config.IsAuto("chunk.size")) {
     settings.chunk_bytes = config.GetBytes("chunk.size");
@@ -162,7 +178,8 @@ Result<NodeSettings> ReadNodeSettings(const Config& config) {
     return BadKey(config, "chunk.piece", config.TextOf("chunk.piece"), "a multiple of 4KiB");
   }
   for (const ConfigTable& table : config.GetTables("tier")) {
-    TierSettings tier{table.GetString("name"), TierKind::kDirectory, TierPath(table), table.GetBytes("capacity")};
+    KEDGE_ASSIGN_OR_RETURN(std::string path, TierPath(table));
+    TierSettings tier{table.GetString("name"), TierKind::kDirectory, std::move(path), table.GetBytes("capacity")};
     if (table.GetString("kind") == "memory") tier.kind = TierKind::kMemory;
     if (!IsNodeName(tier.name) || tier.name == "pool") {
       return Status(Code::kInvalidArgument,
@@ -196,14 +213,15 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   settings.lease = config.GetDuration("job.lease");
   settings.wait_timeout = config.GetDuration("wait.timeout");
   JobKeys& keys = settings.keys;
-  keys.store_path = os::AbsolutePath(config.GetString("store.path"));
+  KEDGE_ASSIGN_OR_RETURN(keys.store_path, PathOf(config, "store.path"));
   const std::string& mode = config.GetString("store.mode");
   const bool octal = mode.size() >= 3 && mode.size() <= 4 && mode.find_first_not_of("01234567") == std::string::npos;
   keys.store_mode = octal ? static_cast<uint32_t>(std::stoul(mode, nullptr, 8)) : 0;
   if ((keys.store_mode & 0700) != 0700) return BadKey(config, "store.mode", mode, "three or four octal digits, 0700 or more");
   keys.store_direct = config.GetBool("store.direct");
-  const std::string& scratch = config.GetString("job.scratch");
-  if (!scratch.empty()) keys.scratch = os::AbsolutePath(scratch);
+  if (!config.GetString("job.scratch").empty()) {
+    KEDGE_ASSIGN_OR_RETURN(keys.scratch, PathOf(config, "job.scratch"));
+  }
   keys.keep_versions = static_cast<uint32_t>(config.GetInt64("keep.versions"));
   keys.keep_local = static_cast<uint32_t>(config.GetInt64("keep.local"));
   keys.schedule_store = static_cast<uint32_t>(config.GetInt64("schedule.store"));
@@ -220,14 +238,16 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
 Result<std::vector<std::pair<std::string, std::string>>> ExplicitNodeKeys(const Config& config) {
   Config absolute = config;
   if (!config.IsAuto("node.run_folder")) {
-    KEDGE_RETURN_IF_ERROR(absolute.Set("node.run_folder", os::AbsolutePath(config.GetString("node.run_folder")),
-                                       config.OriginOf("node.run_folder")));
+    KEDGE_ASSIGN_OR_RETURN(const std::string path, PathOf(config, "node.run_folder"));
+    KEDGE_RETURN_IF_ERROR(absolute.Set("node.run_folder", path, config.OriginOf("node.run_folder")));
   }
   if (!config.GetTables("tier").empty()) {
     std::string text = "[";
     for (const ConfigTable& table : config.GetTables("tier")) {
-      text += fmt::format("{}{{name=\"{}\", kind=\"{}\", path='{}', capacity=\"{}B\"}}", text.size() > 1 ? ", " : "",
-                          table.GetString("name"), table.GetString("kind"), TierPath(table), table.GetBytes("capacity"));
+      KEDGE_ASSIGN_OR_RETURN(const std::string path, TierPath(table));
+      text += fmt::format("{}{{name={}, kind={}, path={}, capacity=\"{}B\"}}", text.size() > 1 ? ", " : "",
+                          QuoteToml(table.GetString("name")), QuoteToml(table.GetString("kind")), QuoteToml(path),
+                          table.GetBytes("capacity"));
     }
     KEDGE_RETURN_IF_ERROR(absolute.Set("tier", text + "]", {ConfigOrigin::Kind::kProgram, "program"}));
   }

@@ -59,6 +59,34 @@ TEST(ConfigKeys, ExplicitNodeKeysSetUpAnAgentAlike) {
   EXPECT_EQ(ExplicitNodeKeys(*agent_config).value(), *keys) << "what is passed on compares equal";
 }
 
+TEST(ConfigKeys, PathsAreFoldersOfAnyName) {
+  const std::string path = "/it's \"quoted\"\\\t\u00fc";
+  auto config = Load({{"tier", "[{name=\"ssd\", path=\"/it's \\\"quoted\\\"\\\\\\t\u00fc\", capacity=\"2GiB\"}]"}});
+  ASSERT_TRUE(config.ok()) << config.status().ToString();
+  EXPECT_EQ(ReadNodeSettings(*config).value().tiers[0].path, path);
+  auto keys = ExplicitNodeKeys(*config);
+  ASSERT_TRUE(keys.ok()) << keys.status().ToString();
+  auto agent_config = Load({keys->begin(), keys->end()});
+  ASSERT_TRUE(agent_config.ok()) << agent_config.status().ToString();
+  EXPECT_EQ(ReadNodeSettings(*agent_config).value().tiers[0].path, path);
+
+  for (const std::string& bad : {std::string(), std::string("/a\0b", 4)}) {
+    auto run_folder = Load({{"node.run_folder", bad}});
+    ASSERT_TRUE(run_folder.ok());
+    EXPECT_EQ(ReadNodeSettings(*run_folder).status().code(), Code::kInvalidArgument);
+    EXPECT_EQ(ExplicitNodeKeys(*run_folder).status().code(), Code::kInvalidArgument);
+    auto store = Load({{"store.path", bad}});
+    ASSERT_TRUE(store.ok());
+    EXPECT_EQ(ReadJobSettings(*store).status().code(), Code::kInvalidArgument);
+  }
+  auto tier = Load({{"tier", "[{name=\"ssd\", path=\"\", capacity=\"2GiB\"}]"}});
+  ASSERT_TRUE(tier.ok());
+  EXPECT_EQ(ReadNodeSettings(*tier).status().code(), Code::kInvalidArgument);
+  auto scratch = Load({{"job.scratch", ""}});
+  ASSERT_TRUE(scratch.ok());
+  EXPECT_EQ(ReadJobSettings(*scratch).value().keys.scratch, "");
+}
+
 TEST(ConfigKeys, BadValuesAreRefusedByName) {
   struct Case { const char *key, *text; };
   for (Case c : {Case{"node.name", "a/b"}, Case{"chunk.size", "1000001"}, Case{"chunk.piece", "100001"}}) {
