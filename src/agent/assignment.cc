@@ -16,10 +16,14 @@ namespace {
 // How long a recall may take before it counts as answered, and how long it then counts.
 constexpr Duration kRecallAnswer = std::chrono::milliseconds(50);
 constexpr Duration kRecallPause = std::chrono::milliseconds(500);
+// Of one session that wait at a time. A client makes one for each thread that captures; the bound is against broken ones.
+constexpr std::ptrdiff_t kRequestsMax = kClientRingEntries;
 
 }  // namespace
 
-void Assignment::Add(Session& session, const ClientMessage& message) {
+Status Assignment::Add(Session& session, const ClientMessage& message) {
+  const auto waiting = std::count_if(queue_.begin(), queue_.end(), [&](const Request& other) { return other.session_id == session.id; });
+  if (waiting >= kRequestsMax) return Status(Code::kInvalidArgument, "too many requests for a place at a time");
   Request request;
   request.session_id = session.id;
   request.number = message.image_serial;
@@ -27,6 +31,7 @@ void Assignment::Add(Session& session, const ClientMessage& message) {
   request.bytes = message.range.bytes;
   request.since_ns = agent_.clock().NowNs();
   queue_.push_back(request);
+  return Status::Ok();
 }
 
 void Assignment::Drop(const Session& session) {
@@ -57,6 +62,15 @@ void Assignment::Pump() {
     }
   }
   pumping_ = false;
+}
+
+void Assignment::PumpSoon() {
+  if (pump_posted_ || queue_.empty()) return;
+  pump_posted_ = true;
+  agent_.loop().Post([this] {
+    pump_posted_ = false;
+    Pump();
+  });
 }
 
 bool Assignment::Serve(Session& session, Request& request) {

@@ -21,10 +21,13 @@ class Assignment {
  public:
   explicit Assignment(Agent& agent) : agent_(agent) {}
 
-  void Add(Session& session, const ClientMessage& message);
+  // kInvalidArgument: the session has more requests waiting than any client makes.
+  Status Add(Session& session, const ClientMessage& message);
   void Drop(const Session& session);
   // Serves what can be served now. To be called when a slot may have become free.
   void Pump();
+  // The same in the loop's next turn: serving may let go of cached images, which nobody may do who walks over images.
+  void PumpSoon();
   size_t waiting() const { return queue_.size(); }
 
  private:
@@ -47,6 +50,7 @@ class Assignment {
   std::deque<Request> queue_;
   bool pumping_ = false;
   bool pump_again_ = false;
+  bool pump_posted_ = false;
   // By tier list: when its users were last asked to return slots.
   std::map<std::vector<TierUnit*>, int64_t> recalled_ns_;
 };

@@ -75,6 +75,7 @@ void Images::UpdatePin(Image& image) {
   if (pinned == image.pinned) return;
   image.pinned = pinned;
   ForEachSlot(image, [&](SlotSpace& space, uint32_t slot) { pinned ? space.Pin(slot) : space.Unpin(slot); });
+  if (!pinned) agent_.assignment().PumpSoon();  // its slots can be had now
 }
 
 void Images::SetOwed(Image& image, bool owed) {
@@ -173,7 +174,7 @@ void Images::RemoveNow(Image& image) {
     const Generation generation = version.generation;
     job.versions.erase(generation);
   }
-  agent_.assignment().Pump();
+  agent_.assignment().PumpSoon();
 }
 
 // The oldest cached version with a chunk in the unit goes; the newest of its name only when no other is left.

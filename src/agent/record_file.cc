@@ -5,7 +5,6 @@
 
 namespace kedge {
 namespace {
-constexpr uint32_t kMagic = 0x696c646b;  // "kdli"
 constexpr uint64_t kFileBytesMax = 256 << 20;
 }
 
@@ -14,7 +13,7 @@ Result<Buffer> EncodeImageFile(const ImageFile& file) {
   KEDGE_RETURN_IF_ERROR(EncodeLocalRecord(file.local, &local));
   Buffer out;
   Encoder encoder(out);
-  encoder.U32(kMagic);
+  encoder.U32(kImageFileMagic);
   encoder.Varint(file.record_bytes);
   encoder.Varint(file.session_id);
   encoder.Varint(file.serial);
@@ -35,7 +34,7 @@ Result<ImageFile> DecodeImageFile(ByteSpan bytes) {
   Decoder trailer(bytes.last(4));
   if (trailer.U32() != crc32c::Compute(body.data(), body.size())) return Status(Code::kCorrupt, "local image file: bad checksum");
   Decoder decoder(body);
-  decoder.Require(decoder.U32() == kMagic, "not a local image file");
+  decoder.Require(decoder.U32() == kImageFileMagic, "not a local image file");
   ImageFile file;
   file.record_bytes = decoder.Varint();
   file.session_id = decoder.Varint32();
@@ -45,6 +44,7 @@ Result<ImageFile> DecodeImageFile(ByteSpan bytes) {
   decoder.Require(level <= 3, "no such level");
   file.scheduled = static_cast<Level>(level);
   const uint8_t flags = decoder.U8();
+  decoder.Require(flags <= 7, "no such flag");
   file.stored = (flags & 1) != 0;
   file.in_store = (flags & 2) != 0;
   file.skipped = (flags & 4) != 0;

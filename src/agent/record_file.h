@@ -11,6 +11,8 @@
 
 namespace kedge {
 
+inline constexpr uint32_t kImageFileMagic = 0x696c646b;  // "kdli"
+
 struct ImageFile {
   LocalRecord local;  // where its chunks and its image record lie
   uint64_t record_bytes = 0;  // of the image record alone; the placement table follows it

@@ -319,7 +319,7 @@ void Sessions::Handle(Session& session, const ClientMessage& message) {
   switch (message.kind) {
     case ClientMessageKind::kRequestPlace:
       // From before the agent began to serve it: the client asks again when it attaches.
-      if (session.peer != 0) agent_.assignment().Add(session, message);
+      if (session.peer != 0) status = agent_.assignment().Add(session, message);
       break;
     case ClientMessageKind::kImageBegin: status = agent_.images().OnBegin(session, message); break;
     case ClientMessageKind::kProgress: status = agent_.images().OnProgress(session, message); break;

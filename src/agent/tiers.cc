@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 #include "agent/agent.h"
@@ -22,7 +21,6 @@ namespace {
 constexpr uint32_t kTmpfsMagic = 0x01021994;
 constexpr uint32_t kRamfsMagic = 0x858458f6;
 constexpr uint64_t kPopulateBytes = uint64_t{16} << 20;
-constexpr uint32_t kWantedSlots = 16;
 
 os::FileSystem& fs() { return os::SystemFileSystem(); }
 
@@ -37,20 +35,6 @@ std::string ExistingFolder(std::string path) {
 }
 
 }  // namespace
-
-uint64_t DefaultPoolBytes(uint64_t memory_bytes, uint64_t free_bytes, uint64_t cgroup_left_bytes) {
-  return std::min({memory_bytes / 4, free_bytes / 2, cgroup_left_bytes / 4});
-}
-
-TierCut CutTier(uint64_t capacity_bytes, std::optional<uint64_t> chunk_bytes) {
-  TierCut cut;
-  cut.slot_bytes = chunk_bytes.value_or(kChunkBytesDefault);
-  if (!chunk_bytes.has_value()) {
-    while (cut.slot_bytes > kChunkBytesMin && capacity_bytes / cut.slot_bytes < kWantedSlots) cut.slot_bytes /= 2;
-  }
-  cut.slots = static_cast<uint32_t>(std::min<uint64_t>(capacity_bytes / cut.slot_bytes, kSlotsMax));
-  return cut;
-}
 
 // The thread that reserves and faults in one tier.
 struct Tiers::Reservation {
@@ -104,14 +88,13 @@ Result<std::vector<TierUnit*>> Tiers::ForJob(const JobKeys& keys) {
 Result<TierCut> Tiers::CutOf(const Plan& plan, const std::string& meta_folder) const {
   // What is there already stays as it is cut, if its size was not named: with it in place, less would be computed.
   auto text = os::ReadFile(fs(), os::JoinPath(meta_folder, "layout"), 4096);
-  TierCut found;
-  if (text.ok() && std::sscanf(text->c_str(), "slot_bytes %lu slots %u", &found.slot_bytes, &found.slots) == 2) {
+  const auto found = ParseTierCut(text.ok() ? *text : std::string());
+  if (found.has_value()) {
     auto pool = fs().Stat(plan.path);
-    const bool is_there = pool.ok() && (plan.kind == TierKind::kDirectory || pool->size_bytes == found.slot_bytes * found.slots);
-    const bool is_wanted = !plan.capacity_bytes.has_value() ||
-                           (found.slots > 0 && *plan.capacity_bytes / found.slot_bytes == found.slots);
+    const bool is_there = pool.ok() && (plan.kind == TierKind::kDirectory || pool->size_bytes == found->slot_bytes * found->slots);
+    const bool is_wanted = !plan.capacity_bytes.has_value() || *plan.capacity_bytes / found->slot_bytes == found->slots;
     const auto& chunk = agent_.settings().chunk_bytes;
-    if (is_there && is_wanted && (!chunk.has_value() || *chunk == found.slot_bytes)) return found;
+    if (is_there && is_wanted && (!chunk.has_value() || *chunk == found->slot_bytes)) return *found;
   }
   KEDGE_ASSIGN_OR_RETURN(os::VolumeInfo volume, fs().StatVolume(ExistingFolder(plan.path)));
   uint64_t capacity = 0;
@@ -143,7 +126,7 @@ Result<TierUnit*> Tiers::Open(const Plan& plan) {
   KEDGE_ASSIGN_OR_RETURN(SlotTable table, SlotTable::Open(os::JoinPath(meta_folder, "slots"), cut.slots, cut.slot_bytes,
                                                           agent_.boot_id(), created.fresh, &fresh_table));
   KEDGE_RETURN_IF_ERROR(os::WriteFileDurably(fs(), os::JoinPath(meta_folder, "layout"),
-                                             fmt::format("slot_bytes {} slots {}\n", cut.slot_bytes, cut.slots), "agent"));
+                                             FormatTierCut(cut), "agent"));
   auto unit = std::make_unique<TierUnit>();
   unit->id = ++last_id_;
   unit->tier = std::move(created.tier);

@@ -12,22 +12,12 @@
 #include <vector>
 
 #include "agent/model.h"
+#include "agent/tier_cut.h"
 #include "placement/policy.h"
 
 namespace kedge {
 
 class Agent;
-
-// The default size of the pool: the least of a quarter of memory, half of what is free in the memory file system, and a
-// quarter of what the cgroup leaves.
-uint64_t DefaultPoolBytes(uint64_t memory_bytes, uint64_t free_bytes, uint64_t cgroup_left_bytes);
-
-// How a pool is cut: chunks of `chunk_bytes` when given; otherwise 64 MiB, halved until 16 slots fit, down to 1 MiB.
-struct TierCut {
-  uint64_t slot_bytes = 0;
-  uint32_t slots = 0;
-};
-TierCut CutTier(uint64_t capacity_bytes, std::optional<uint64_t> chunk_bytes);
 
 class Tiers {
  public:

@@ -158,6 +158,33 @@ TEST_F(Hostile, AnotherProtocolIsRefusedWithBothNumbers) {
   EXPECT_NE(refused.message().find(std::to_string(kProtocolVersion)), std::string::npos) << refused.ToString();
 }
 
+TEST(Requests, WithoutEndAreRefusedWhileNoneCanBeServed) {
+  ScenarioFolder scenario;
+  const std::map<std::string, std::string> slow = {{"flush.rate", "64KiB"}, {"pool.size", "4MiB"}};
+  AgentClient victim(scenario, {.job = "victim", .node_keys = slow});
+  AgentClient attacker(scenario, {.node_keys = slow});
+  ASSERT_TRUE(IsOk(victim.Attach()));
+  ASSERT_TRUE(IsOk(attacker.Attach()));
+  // Its flush takes longer than this test, and room that it will make is waited for.
+  ASSERT_TRUE(IsOk(victim.Capture(victim.GenerationOf("ckpt", 1), 3 << 20)));
+  ClientMessage message{};
+  message.kind = ClientMessageKind::kRequestPlace;
+  message.chunk = static_cast<uint32_t>(PlaceKind::kFullChunk);
+  message.range.bytes = 1 << 20;
+  for (uint32_t i = 0; i < 3 * kClientRingEntries; ++i) {
+    message.image_serial = i + 1;
+    attacker.Push(message);
+  }
+  auto status = victim.AgentStatus();
+  ASSERT_TRUE(IsOk(status));
+  const std::string field = "\"requests_waiting\":";
+  const size_t at = status->find(field);
+  ASSERT_NE(at, std::string::npos) << *status;
+  const unsigned long waiting = std::stoul(status->substr(at + field.size()));
+  EXPECT_GT(waiting, 0u) << *status;
+  EXPECT_LE(waiting, kClientRingEntries) << *status;
+}
+
 TEST(Lost, APoolDeletedUnderTheAgentIsMadeAnew) {
   ScenarioFolder scenario;
   AgentClient client(scenario, {.node_keys = {{"flush.rate", "2MiB"}}});

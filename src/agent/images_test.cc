@@ -1,0 +1,150 @@
+// What happens in one turn of the agent's loop, in orders that processes meet only by chance.
+#include "agent/images.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "agent/assignment.h"
+#include "agent/sessions.h"
+#include "agent/testing/local_agent.h"
+#include "base/crc32c.h"
+#include "format/image_record.h"
+
+namespace kedge {
+namespace {
+
+using testing::LocalAgent;
+
+constexpr uint64_t kSlotBytes = 64 << 10;
+
+// A rank that takes a slot for each image, which consists of its record alone.
+class Rank {
+ public:
+  Rank(LocalAgent& agent, uint32_t rank, const JobKeys& keys) : agent_(agent) {
+    Hello hello;
+    hello.job = "job";
+    hello.store_id = agent.store_id();
+    hello.attempt = 1;
+    hello.rank = rank;
+    hello.ranks = hello.ranks_on_node = 2;
+    hello.keys = keys;
+    hello.keys.store_path = agent.store_path();
+    auto admission = agent->sessions().Attach(hello, getpid(), 1000 + rank);
+    KEDGE_CHECK(admission.ok());
+    session_ = agent->sessions().Find(admission->session_id);
+    to_agent_ = ClientRingProducer(&session_->box().from_client);
+    from_agent_ = AgentRingConsumer(&session_->box().from_agent);
+  }
+  ~Rank() { agent_->sessions().End(*session_, "the test is over"); }
+
+  void RequestSlot() {
+    ClientMessage request{};
+    request.kind = ClientMessageKind::kRequestPlace;
+    request.chunk = static_cast<uint32_t>(PlaceKind::kFullChunk);
+    request.range.bytes = kSlotBytes;
+    Push(request);
+  }
+  // Requests a slot, and takes what is assigned; no slot when there is none.
+  SlotRange TakeSlot() {
+    RequestSlot();
+    agent_->sessions().DrainAll();
+    AgentMessage answer{};
+    if (from_agent_.Peek(&answer) != RingPeek::kMessage) return SlotRange{};
+    from_agent_.Advance();
+    return answer.outcome == AssignOutcome::kSlot ? answer.range : SlotRange{};
+  }
+  // Announces the end of an image in `slot` and gives the slot back, for the agent to read when it next looks.
+  void PushImage(int64_t version, SlotRange slot) {
+    ImageRecord record;
+    record.identity = {{agent_.store_id(), "job", "name", version, 1, 1}, session_->hello.rank, 2};
+    PlacementTable table;
+    table.identity = record.identity;
+    Buffer bytes;
+    KEDGE_CHECK(EncodeImageRecord(record, &bytes).ok());
+    const uint64_t record_bytes = bytes.size();
+    KEDGE_CHECK(EncodePlacementTable(table, &bytes).ok());
+    std::memcpy(agent_.pool().tier->SlotMemory(slot.slot), bytes.data(), bytes.size());
+    slot.offset = 0;
+    slot.bytes = bytes.size();
+    ClientMessage end{};
+    end.kind = ClientMessageKind::kImageEnd;
+    end.image_serial = ++serial_;
+    end.range = slot;
+    end.object_offset = record_bytes;
+    end.amount = crc32c::Compute(bytes.data(), bytes.size());
+    Push(end);
+    ClientMessage give_back{};
+    give_back.kind = ClientMessageKind::kReturnSlot;
+    give_back.range = slot;
+    Push(give_back);
+  }
+  void Capture(int64_t version) {
+    const SlotRange slot = TakeSlot();
+    KEDGE_CHECK(slot.slot_generation != 0);
+    PushImage(version, slot);
+    agent_->sessions().DrainAll();
+  }
+
+ private:
+  void Push(const ClientMessage& message) { KEDGE_CHECK(to_agent_.TryPush(message)); }
+
+  LocalAgent& agent_;
+  Session* session_ = nullptr;
+  ClientRingProducer to_agent_;
+  AgentRingConsumer from_agent_;
+  uint64_t serial_ = 0;
+};
+
+FlushState FlushOf(LocalAgent& agent, int64_t version) {
+  const Version* found = agent->images().FindVersion({agent.store_id(), "job", "name", version, 1, 1});
+  return found == nullptr ? FlushState::kNone : found->images.begin()->second->flush;
+}
+
+// Version 3 becomes whole, for which version 2, a half one, is dropped; its slot goes to the first of two that wait for one,
+// and version 1, which the store has got a moment ago, to the second: in the middle of the walk that reaches version 1 next.
+TEST(Images, RoomIsMadeAfterAWalkOverVersionsAndNotInIt) {
+  LocalAgent agent(5, kSlotBytes);
+  JobKeys keys;
+  keys.keep_local = 2;
+  keys.schedule_store = 2;  // versions 1 and 3
+  Rank first(agent, 0, keys), second(agent, 1, keys);
+  first.Capture(1);
+  second.Capture(1);
+  ASSERT_TRUE(agent.TurnUntil([&] { return FlushOf(agent, 1) == FlushState::kPublishing; }));
+  ASSERT_TRUE(agent->workers().WaitIdle(std::chrono::seconds(20)));  // version 1 is in the store; the loop does not know yet
+  first.Capture(2);
+  first.Capture(3);
+  const SlotRange last = second.TakeSlot();
+  ASSERT_NE(last.slot_generation, 0u);
+  first.RequestSlot();
+  first.RequestSlot();
+  agent->sessions().DrainAll();
+  ASSERT_EQ(agent->assignment().waiting(), 2u);
+  second.PushImage(3, last);
+  ASSERT_TRUE(agent->loop().RunOnce(Duration::zero()).ok());
+  agent->sessions().DrainAll();
+  EXPECT_TRUE(agent.TurnUntil([&] { return agent->assignment().waiting() == 0; }));
+  EXPECT_EQ(agent->images().FindVersion({agent.store_id(), "job", "name", 2, 1, 1}), nullptr);
+}
+
+// Who waits for room gets it when a version becomes cached, not when somebody next looks.
+TEST(Images, ACachedVersionMakesRoomAtOnce) {
+  LocalAgent agent(3, kSlotBytes);
+  Rank first(agent, 0, {}), second(agent, 1, {});
+  first.Capture(1);
+  second.Capture(1);
+  ASSERT_NE(second.TakeSlot().slot_generation, 0u);  // which it might give back: that is waited for
+  first.RequestSlot();
+  agent->sessions().DrainAll();
+  ASSERT_EQ(agent->assignment().waiting(), 1u);
+  ASSERT_TRUE(agent.TurnUntil([&] { return FlushOf(agent, 1) == FlushState::kPublishing; }));
+  ASSERT_TRUE(agent->workers().WaitIdle(std::chrono::seconds(20)));
+  agent.Turn();  // hears of it
+  agent.Turn();
+  EXPECT_EQ(agent->assignment().waiting(), 0u);
+}
+
+}  // namespace
+}  // namespace kedge

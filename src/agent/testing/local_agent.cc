@@ -1,0 +1,68 @@
+#include "agent/testing/local_agent.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "agent/flush.h"
+#include "agent/sessions.h"
+#include "agent/tiers.h"
+#include "base/status.h"
+#include "store/catalog.h"
+#include "store/posix_store.h"
+
+namespace kedge::testing {
+namespace {
+constexpr Duration kPatience = std::chrono::seconds(20);
+}
+
+LocalAgent::LocalAgent(uint32_t slots, uint64_t slot_bytes) {
+  std::string name = std::filesystem::temp_directory_path() / "kedge-local-agent-XXXXXX";
+  KEDGE_CHECK(mkdtemp(name.data()) != nullptr);
+  folder_ = name;
+  const auto store = MakePosixStore(os::SystemFileSystem(), {store_path(), 0600, 0700, false});
+  auto catalog = Catalog::OpenOrCreate(*store, {"local", 0, "test"});
+  KEDGE_CHECK(catalog.ok());
+  store_id_ = catalog->id();
+  AgentOptions options;
+  options.node.node = "local";
+  options.node.run_folder = folder_ + "/run";
+  options.node.pool_bytes = slots * slot_bytes;
+  options.node.chunk_bytes = slot_bytes;
+  options.node.piece_bytes = slot_bytes / 4;
+  options.node.flush_workers = 2;
+  options.node.idle_timeout = std::chrono::hours(1);
+  options.node.placement_policy = "fastest-with-room";
+  auto agent = Agent::Start(std::move(options));
+  KEDGE_CHECK(agent.ok());
+  agent_ = std::move(*agent);
+  KEDGE_CHECK(TurnUntil([&] { return pool().space->usable() == slots && !pool().reserving; }));
+}
+
+LocalAgent::~LocalAgent() {
+  agent_.reset();
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+TierUnit& LocalAgent::pool() {
+  return *agent_->tiers().units()[0];
+}
+
+void LocalAgent::Turn() {
+  agent_->sessions().DrainAll();
+  agent_->flush().Dispatch();
+  KEDGE_CHECK(agent_->loop().RunOnce(Duration::zero()).ok());
+}
+
+bool LocalAgent::TurnUntil(const std::function<bool()>& condition) {
+  const Deadline deadline(SystemClock(), kPatience);
+  for (Turn(); !condition(); Turn()) {
+    if (deadline.Passed()) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return true;
+}
+
+}  // namespace kedge::testing

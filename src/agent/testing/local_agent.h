@@ -1,0 +1,39 @@
+// An agent inside the test's process, with a store, a run folder and a small pool of its own in a temporary folder that goes
+// with it. Its loop turns only when the test says so, so that a test decides what is handled before what; workers are real.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "agent/agent.h"
+#include "store/store.h"
+
+namespace kedge::testing {
+
+class LocalAgent {
+ public:
+  // Ready when it returns: all slots can be assigned.
+  LocalAgent(uint32_t slots, uint64_t slot_bytes);
+  ~LocalAgent();
+  LocalAgent(const LocalAgent&) = delete;
+  LocalAgent& operator=(const LocalAgent&) = delete;
+
+  Agent& operator*() { return *agent_; }
+  Agent* operator->() { return agent_.get(); }
+  TierUnit& pool();
+  const StoreId& store_id() const { return store_id_; }
+  std::string store_path() const { return folder_ + "/store"; }
+
+  // One turn of the agent's loop, without sleep.
+  void Turn();
+  // Until the condition holds; false after some seconds.
+  bool TurnUntil(const std::function<bool()>& condition);
+
+ private:
+  std::string folder_;
+  StoreId store_id_;
+  std::unique_ptr<Agent> agent_;
+};
+
+}  // namespace kedge::testing
