@@ -6,6 +6,8 @@ MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc)
 TEST_JOBS ?= 2
 FUZZ_SECONDS ?= 60
+FUZZ_SECONDS_QUICK ?= 5
+FUZZ_SECONDS_LONG ?= 600
 LINT ?= src
 PREFIX ?= /usr/local
 
@@ -22,13 +24,19 @@ build:  ## compile everything into build/
 run: setup build  ## set up, build, and run the main job: an MPI application that is killed and comes back
 	@examples/run
 
-test: setup build  ## set up, build, and pass all tests
+test: setup build  ## set up, build, and pass all tests, the quick ones under sanitizers and a short fuzz before the others
+	@scripts/sanitizer-tests address quick
+	@scripts/fuzz $(FUZZ_SECONDS_QUICK)
+	@scripts/sanitizer-tests thread quick
 	@$(MAKE) check
 
 check:  ## run the tests of build/ as it stands, without set-up
 	@ctest --test-dir build -j $(TEST_JOBS) --label-exclude long --output-on-failure
 
-test-long: setup build  ## all tests with more seeds and longer runs
+test-long: setup build  ## all tests with more seeds and longer runs, all of them under sanitizers, a long fuzz
+	@scripts/sanitizer-tests address
+	@scripts/fuzz $(FUZZ_SECONDS_LONG)
+	@scripts/sanitizer-tests thread
 	@KEDGE_TEST_LONG=1 ctest --test-dir build -j $(TEST_JOBS) --output-on-failure
 
 test-asan: setup  ## build with AddressSanitizer and UBSan in build-asan/, and run the tests there

@@ -54,6 +54,12 @@ elseif(NOT KEDGE_SANITIZER STREQUAL "")
   message(FATAL_ERROR "KEDGE_SANITIZER is '${KEDGE_SANITIZER}'; allowed are address, thread or empty")
 endif()
 
+# What every shared library is linked with. With a sanitizer its runtime is in the program, where a library finds it when loaded.
+set(KEDGE_NO_UNDEFINED -Wl,--no-undefined)
+if(KEDGE_SANITIZER)
+  set(KEDGE_NO_UNDEFINED "")
+endif()
+
 # The code under test is instrumented for coverage, or libFuzzer would search blindly.
 if(KEDGE_BUILD_FUZZERS)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")

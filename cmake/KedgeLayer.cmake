@@ -7,13 +7,17 @@ function(kedge_layer name)
   target_link_libraries(kedge_${name} PUBLIC ${layer_LINK} PRIVATE kedge_compiler_flags)
 endfunction()
 
-# Every test program beside the code under src/; the sanitizer runs of `make test` build just these.
+# The GoogleTest programs by kind, so that scripts/sanitizer-tests builds what it runs and nothing else: those beside the
+# code under src/, those under tests/, and those that load an MPI library.
 add_custom_target(unit_tests)
+add_custom_target(scenario_tests)
+add_custom_target(mpi_tests)
 add_custom_target(fuzzers)
 
 # kedge_test(NAME SOURCES file... LINK target... [DEFINITIONS definition...] [LABELS label...] [TIMEOUT seconds])
 #   A GoogleTest program; each of its tests becomes one ctest test, named NAME.Suite.Case. Those under src/ carry the
-#   label "unit". Other labels with a meaning: "long" (only in `make test-long`), "mpi" (loads an MPI library).
+#   label "unit", others "scenario". Further labels with a meaning: "long" (only in `make test-long`), "mpi" (it or a
+#   program that it starts loads an MPI library). The time limit is four times as long under a sanitizer.
 function(kedge_test name)
   if(NOT KEDGE_BUILD_TESTS)
     return()
@@ -22,13 +26,25 @@ function(kedge_test name)
   if(NOT test_TIMEOUT)
     set(test_TIMEOUT 120)
   endif()
+  if(KEDGE_SANITIZER)
+    math(EXPR test_TIMEOUT "4 * ${test_TIMEOUT}")
+    # Most of the time to build such a tree goes into optimising tests, whose own code is not what takes time in them.
+    set_source_files_properties(${test_SOURCES} PROPERTIES COMPILE_OPTIONS -O0)
+  endif()
   cmake_path(IS_PREFIX KEDGE_SOURCE_LAYERS "${CMAKE_CURRENT_SOURCE_DIR}" is_unit_test)
   if(is_unit_test)
-    list(APPEND test_LABELS unit)
-    add_dependencies(unit_tests ${name})
+    set(kind unit)
+  else()
+    set(kind scenario)
   endif()
+  list(APPEND test_LABELS ${kind})
   add_executable(${name} ${test_SOURCES})
   target_compile_definitions(${name} PRIVATE ${test_DEFINITIONS})
+  if(mpi IN_LIST test_LABELS)
+    add_dependencies(mpi_tests ${name})
+  else()
+    add_dependencies(${kind}_tests ${name})
+  endif()
   target_link_libraries(${name} PRIVATE ${test_LINK} GTest::gmock GTest::gtest_main kedge_compiler_flags)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
   gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES

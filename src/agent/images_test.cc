@@ -70,6 +70,7 @@ class Rank {
     slot.bytes = bytes.size();
     ClientMessage end{};
     end.kind = ClientMessageKind::kImageEnd;
+    end.chunk = static_cast<uint32_t>(version) - 1;  // its turn in the attempt
     end.image_serial = ++serial_;
     end.range = slot;
     end.object_offset = record_bytes;

@@ -1,0 +1,142 @@
+// fuzz-seeds FOLDER: writes FOLDER/FUZZER/NAME, well-formed inputs that the fuzzers start from: one record, message,
+// configuration or file of every kind. Made anew for each run, so that they follow the formats.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "agent/record_file.h"
+#include "agent/tier_cut.h"
+#include "format/name_encoding.h"
+#include "format/testing/sample_records.h"
+#include "session/config_keys.h"
+#include "session/messages.h"
+#include "store/layout.h"
+#include "store/temporary_tag.h"
+
+namespace kedge {
+namespace {
+
+class Seeds {
+ public:
+  explicit Seeds(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  void Add(const std::string& fuzzer, const std::string& name, std::string_view content) {
+    const auto folder = folder_ / fuzzer;
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / name, std::ios::binary) << content;
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+// The fuzzer takes the kind from the first byte and puts the envelope around the rest.
+void AddRecords(Seeds& seeds) {
+  for (const testing::Sample& sample : testing::AllSamples()) {
+    const std::string_view record = AsText(sample.bytes);
+    const std::string_view payload = record.substr(kEnvelopeHeaderBytes, record.size() - kEnvelopeBytes);
+    seeds.Add("format_record_fuzzer", sample.name,
+              static_cast<char>(static_cast<int>(sample.kind) - 1) + std::string(payload));
+  }
+}
+
+void AddNames(Seeds& seeds) {
+  for (const std::string name : {"plain", "a/b\\c.d", "h\xc3\xbcte", ".hidden"}) {
+    seeds.Add("format_name_fuzzer", EncodeName(name), EncodeName(name));
+  }
+  seeds.Add("format_name_fuzzer", "long", EncodeName(std::string(400, 'x')));
+  const Generation generation = testing::SampleIdentity().generation;
+  const std::string folder = layout::GenerationFolder(generation);
+  seeds.Add("store_keys_fuzzer", "generation", folder.substr(folder.rfind('/') + 1));
+  seeds.Add("store_keys_fuzzer", "part", layout::PartName(3, 4));
+  seeds.Add("store_keys_fuzzer", "object", layout::RelativeToJob(generation.job, layout::ImageKey(generation, 2)));
+  seeds.Add("store_keys_fuzzer", "temporary", MakeTemporaryTag({"node-1.cluster", 7, "agent"}));
+}
+
+template <size_t kIndex = 0>
+void AddMessages(Seeds& seeds) {
+  if constexpr (kIndex < std::variant_size_v<Message>) {
+    Message message;
+    message.emplace<kIndex>();
+    seeds.Add("session_messages_fuzzer", std::to_string(kIndex), AsText(EncodeMessage(kIndex, message)));
+    AddMessages<kIndex + 1>(seeds);
+  }
+}
+
+void AddFullMessages(Seeds& seeds) {
+  const ImageIdentity identity = testing::SampleIdentity();
+  Hello hello;
+  hello.build = "build";
+  hello.job = "job";
+  hello.store_id = identity.generation.store_id;
+  hello.keys.store_path = "/store";
+  hello.node_keys = {{"pool.size", "1GiB"}};
+  hello.held_slots = {{0, 3, 99}};
+  Welcome welcome;
+  welcome.tiers = {{"pool", "/dev/shm/pool", TierKind::kMemory, "/dev/shm/pool", 1 << 20, 16}};
+  LevelReply level{Level::kLocal, Level::kStore, Status(Code::kNoSpace, "full", 28), {1, 3}};
+  LocalVersionsReply versions{{{identity.generation, 0, 2, Level::kStore}}};
+  OpenImageReply open{4, SlotRange{0, 1, 2, 3, 4}, {SlotRange{0, 5, 6, 7, 8}}};
+  int number = 0;
+  for (const Message& message : {Message(hello), Message(welcome), Message(level), Message(versions), Message(open),
+                                 Message(WaitRequest{identity.generation, Level::kStore, std::chrono::seconds(5)}),
+                                 Message(OpenImageRequest{identity.generation, 1})}) {
+    seeds.Add("session_messages_fuzzer", "full-" + std::to_string(++number), AsText(EncodeMessage(1, message)));
+  }
+}
+
+// FuzzedDataProvider takes small numbers from the end of its input: a last byte of zero means no variables.
+void AddConfigurations(Seeds& seeds) {
+  auto config = Config::Load(KedgeConfigRegistry(), {.search_files = false});
+  std::string defaults;
+  for (const ConfigEntry& entry : config->Entries()) {
+    const std::string toml = entry.key + " = \"" + entry.value_text + "\"\n";
+    if (entry.value_text.find_first_of("[\"") == std::string::npos) defaults += toml;
+    seeds.Add("session_config_fuzzer", entry.key, toml + '\0');
+  }
+  seeds.Add("session_config_fuzzer", "defaults", defaults + '\0');
+  seeds.Add(
+      "session_config_fuzzer", "tiers",
+      std::string(
+          "[[tier]]\nname = \"ssd\"\npath = \"/ssd\"\ncapacity = \"1GiB\"\nkind = \"directory\"\n[pool]\nsize = 1\n") +
+          '\0');
+  // An empty value for the variable ("\\ " ends it), the text, and which variable.
+  const std::string veloc =
+      "scratch = /tmp/scratch\npersistent = /tmp/store ; comment\nmode = async\n# comment\n[section]\n"
+      "max_versions = 3\nscratch_versions: 2\npersistent_interval = 60\nec_interval = -1\nchksum = on\n"
+      "watchdog_interval = 5\nmeta = /tmp/meta\naxl_type = x\n";
+  seeds.Add("veloc_config_fuzzer", "all-keys", "\\ " + veloc + '\0');
+}
+
+void AddFiles(Seeds& seeds) {
+  ImageFile file;
+  file.local = testing::SampleLocalRecord();
+  file.scheduled = Level::kStore;
+  file.stored = true;
+  seeds.Add("agent_files_fuzzer", "image-file", AsText(EncodeImageFile(file).value()));
+  // Fields and payload apart, as the fuzzer puts them together; the last byte is how many fields there are beyond five.
+  Buffer local;
+  KEDGE_CHECK(EncodeLocalRecord(file.local, &local).ok());
+  const std::string_view payload = AsText(local).substr(kEnvelopeHeaderBytes, local.size() - kEnvelopeBytes);
+  seeds.Add("agent_files_fuzzer", "image-fields", std::string("\1\2\3\4\3\1", 6) + std::string(payload) + '\1');
+  seeds.Add("agent_files_fuzzer", "layout", FormatTierCut({4096, 7}));
+}
+
+int Main(int argc, char** argv) {
+  if (argc != 2) return std::fputs("usage: fuzz-seeds FOLDER\n", stderr), 2;
+  Seeds seeds{argv[1]};
+  AddRecords(seeds);
+  AddNames(seeds);
+  AddMessages(seeds);
+  AddFullMessages(seeds);
+  AddConfigurations(seeds);
+  AddFiles(seeds);
+  return 0;
+}
+
+}  // namespace
+}  // namespace kedge
+
+int main(int argc, char** argv) {
+  return kedge::Main(argc, argv);
+}
