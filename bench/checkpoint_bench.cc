@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <mpi.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -12,7 +14,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <random>
 #include <thread>
 #include <vector>
 
@@ -26,6 +27,7 @@ namespace kedge::bench {
 namespace {
 
 constexpr const char* kName = "bench";
+constexpr double kPoolTimeoutSeconds = 60;
 
 struct Options {
   std::string bytes = "256MiB";
@@ -90,6 +92,23 @@ double CpuSeconds(int pid) {
   return static_cast<double>(user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
+// Who listens on the node's socket; -1 when nobody does, or the run folder is not given (bench/run gives it).
+int AgentPid() {
+  const char* folder = std::getenv("KEDGE_NODE_RUN_FOLDER");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = folder == nullptr ? "" : std::string(folder) + "/agent.sock";
+  if (path.empty() || path.size() >= sizeof address.sun_path) return -1;
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ucred credentials{};
+  socklen_t length = sizeof credentials;
+  const bool known = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+                     getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0;
+  close(fd);
+  return known ? credentials.pid : -1;
+}
+
 // A fixed amount of work that touches no memory; the result goes through a volatile so that it is done.
 double ComputeSeconds(uint64_t steps) {
   const double start = Now();
@@ -116,8 +135,10 @@ class CheckpointBench {
  private:
   bool Prepare();
   void Fill();
+  bool IsFilled() const;
   void MeasureReferences();
   void TakeCheckpoint(bool counted);
+  void AwaitPool();
   void MeasureRestart(const char* key);
   void MeasureBeside();
   void Verify();
@@ -128,7 +149,6 @@ class CheckpointBench {
   int ranks_ = 1;
   size_t bytes_total_ = 0;
   std::vector<char> data_;
-  std::vector<char> expected_;
   kedge_context* context_ = nullptr;
   int64_t version_ = 0;
   Report report_;
@@ -146,18 +166,45 @@ bool CheckpointBench::Prepare() {
   MPI_Barrier(MPI_COMM_WORLD);
   data_.resize(bytes_total_ / static_cast<size_t>(ranks_));
   Fill();
-  expected_ = data_;
   return true;
 }
 
+// The bytes of one version: SplitMix64 over the offset, so that every version's are new and can be checked without a copy.
+class PatternAt {
+ public:
+  PatternAt(int rank, int64_t version) : seed_(static_cast<uint64_t>(version) * 0x9e3779b97f4a7c15ULL + static_cast<uint64_t>(rank) * 0xd1b54a32d192ed03ULL) {}
+  uint64_t Word(size_t index) const {
+    uint64_t z = seed_ + index * 0x9e3779b97f4a7c15ULL;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return z ^ (z >> 31);
+  }
+
+ private:
+  uint64_t seed_;
+};
+
 void CheckpointBench::Fill() {
-  std::mt19937_64 random(static_cast<uint64_t>(rank_) + 1);
+  const PatternAt pattern(rank_, version_);
   size_t at = 0;
   for (; at + 8 <= data_.size(); at += 8) {
-    const uint64_t value = random();
+    const uint64_t value = pattern.Word(at / 8);
     std::memcpy(data_.data() + at, &value, 8);
   }
-  for (; at < data_.size(); ++at) data_[at] = static_cast<char>(random());
+  for (; at < data_.size(); ++at) data_[at] = static_cast<char>(pattern.Word(at));
+}
+
+bool CheckpointBench::IsFilled() const {
+  const PatternAt pattern(rank_, version_);
+  bool equal = true;
+  size_t at = 0;
+  for (; at + 8 <= data_.size(); at += 8) {
+    uint64_t value = 0;
+    std::memcpy(&value, data_.data() + at, 8);
+    equal &= value == pattern.Word(at / 8);
+  }
+  for (; at < data_.size(); ++at) equal &= data_[at] == static_cast<char>(pattern.Word(at));
+  return equal;
 }
 
 void CheckpointBench::MeasureReferences() {
@@ -178,10 +225,7 @@ void CheckpointBench::MeasureReferences() {
 
 void CheckpointBench::TakeCheckpoint(bool counted) {
   ++version_;
-  if (!data_.empty()) {
-    data_[0] = static_cast<char>(version_);
-    expected_[0] = data_[0];
-  }
+  Fill();
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = Now();
   Check(kedge_checkpoint(context_, kName, version_, 0), "checkpoint");
@@ -198,8 +242,22 @@ void CheckpointBench::TakeCheckpoint(bool counted) {
   if (options_.wait) report_.Add(prefix + "durable_seconds", durable);
 }
 
+// An application computes between init and its first checkpoints, and the pool is mapped and faulted in meanwhile; here, the
+// time that this takes is waited for, and reported apart.
+void CheckpointBench::AwaitPool() {
+  const double start = Now();
+  kedge_statistics statistics{};
+  statistics.struct_size = sizeof(statistics);
+  do {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    Check(kedge_get_statistics(context_, &statistics), "statistics");
+  } while (statistics.pool_mapped_bytes < statistics.pool_bytes && Now() - start < kPoolTimeoutSeconds);
+  MPI_Barrier(MPI_COMM_WORLD);
+  report_.Add("pool_ready_seconds", Slowest(Now() - start));
+}
+
 void CheckpointBench::Verify() {
-  const int wrong = data_ != expected_;
+  const int wrong = !IsFilled();
   int anywhere = 0;
   MPI_Allreduce(&wrong, &anywhere, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   if (anywhere != 0) {
@@ -231,15 +289,10 @@ void CheckpointBench::MeasureBeside() {
   const auto steps = static_cast<uint64_t>(1.0 / per_step);
   for (int i = 0; i < options_.repetitions; ++i) {
     report_.Add("compute_alone_seconds", TimeTogether([&] { return ComputeSeconds(steps); }));
-    const int agent = [] {
-      // The agent's pid stands in its lock file; the run folder is announced in the environment by `make bench`.
-      const char* folder = std::getenv("KEDGE_NODE_RUN_FOLDER");
-      int pid = -1;
-      if (folder != nullptr) std::ifstream(std::string(folder) + "/agent.lock") >> pid;
-      return pid;
-    }();
+    const int agent = AgentPid();
     const double cpu_before = agent > 0 ? CpuSeconds(agent) : -1;
     ++version_;
+    Fill();
     MPI_Barrier(MPI_COMM_WORLD);
     Check(kedge_checkpoint(context_, kName, version_, 0), "checkpoint");
     report_.Add("compute_beside_flush_seconds", TimeTogether([&] { return ComputeSeconds(steps); }));
@@ -276,6 +329,7 @@ int CheckpointBench::Run() {
   if (kedge_newest(context_, kName, -1, &newest) == KEDGE_OK) version_ = newest;
 
   for (int i = 0; i < options_.warmups; ++i) TakeCheckpoint(false);
+  AwaitPool();
   for (int i = 0; i < options_.repetitions; ++i) {
     if (options_.interval_seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(options_.interval_seconds));
     TakeCheckpoint(true);

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/log.h"
+#include "os/machine.h"
 #include "store/publish.h"
 #include "store/versions.h"
 
@@ -15,6 +16,8 @@ namespace kedge::client {
 namespace {
 
 constexpr Duration kAgentTimeout = std::chrono::seconds(30);
+// More do not copy faster: by then the memory is the bound.
+constexpr size_t kMemoryThreadsMax = 4;
 
 RestoreCandidate CandidateOf(const Generation& generation, uint32_t ranks) {
   return {generation.version, generation.attempt, generation.take, ranks};
@@ -133,7 +136,9 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::OpenLocal(const ImageIdentity& i
   std::vector<std::unique_ptr<ChunkSource>> sources;
   sources.push_back(std::move(slots));
   sources.push_back(std::make_unique<StoreSource>(&*core_->catalog, identity));
-  open->SetReader(std::make_unique<ImageReader>(std::move(record), std::move(sources)));
+  // The processors of the node are shared by its ranks, which all restart at once.
+  const size_t threads = static_cast<size_t>(os::UsableCpuCount()) / std::max(core_->ranks_on_node, 1u);
+  open->SetReader(std::make_unique<ImageReader>(std::move(record), std::move(sources), std::min(threads, kMemoryThreadsMax)));
   return open;
 }
 

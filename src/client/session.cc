@@ -152,6 +152,14 @@ std::vector<Tier*> Session::Tiers() const {
   return tiers;
 }
 
+std::pair<uint64_t, uint64_t> Session::PoolMapping() const {
+  uint64_t bytes = 0;
+  for (const Tier* tier : Tiers()) {
+    if (tier->info().kind == TierKind::kMemory) bytes += tier->info().slot_bytes * tier->info().slots;
+  }
+  return {bytes, attached_ ? attached_->populated_bytes.load(std::memory_order_relaxed) : 0};
+}
+
 void Session::OnMessage(const AgentMessage& message) {
   if (message.kind != AgentMessageKind::kFlushFailed) {
     attached_->slots->OnMessage(message);

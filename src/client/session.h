@@ -14,6 +14,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "capture/slot_sink.h"
@@ -30,6 +32,9 @@ struct AttachedSession {
   AgentChannel channel;
   std::unique_ptr<SlotAllocator> slots;
   std::unique_ptr<SlotSink> sink;
+  // The watcher's: by tier and slot, bytes of this process's mapping that are populated, from the slot's start; and their sum.
+  std::vector<std::vector<uint64_t>> populated;
+  std::atomic<uint64_t> populated_bytes{0};
 };
 
 struct FlushFailure {
@@ -73,6 +78,8 @@ class Session {
   // For requests on the socket, also after the lock is let go; nullptr when not attached.
   std::shared_ptr<Connection> connection() const { return attached() ? connection_ : nullptr; }
   std::vector<Tier*> Tiers() const;
+  // Bytes of the memory tiers, and how many of them this process has mapped and faulted in.
+  std::pair<uint64_t, uint64_t> PoolMapping() const;
 
   // Whether this rank has images at the agent that are not done.
   bool HasPending() const;

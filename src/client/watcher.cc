@@ -105,14 +105,16 @@ bool Watcher::PopulateSlot(const SlotRange& range) {
   if (range.tier >= tiers.size() || range.slot >= tiers[range.tier]->info().slots) return false;
   Tier& tier = *tiers[range.tier];
   if (tier.info().kind != TierKind::kMemory) return false;
-  populated_.resize(tiers.size());
-  populated_[range.tier].resize(tier.info().slots, 0);
-  uint64_t& done = populated_[range.tier][range.slot];
+  auto& populated = watched_.session->populated;
+  populated.resize(tiers.size());
+  populated[range.tier].resize(tier.info().slots, 0);
+  uint64_t& done = populated[range.tier][range.slot];
   if (done >= tier.info().slot_bytes) return false;
   const uint64_t bytes = std::min(kPopulateSliceBytes, tier.info().slot_bytes - done);
   // What cannot be populated is faulted in on use: slower, never wrong.
   (void)tier.Populate(range.slot, done, bytes);
   done += bytes;
+  watched_.session->populated_bytes.fetch_add(bytes, std::memory_order_relaxed);
   return true;
 }
 

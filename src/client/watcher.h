@@ -44,8 +44,7 @@ class Watcher {
   bool stop_ = false;
 
   Session::Watched watched_;
-  std::optional<SlotRange> unused_;              // as of the last tick
-  std::vector<std::vector<uint64_t>> populated_;  // by tier and slot: bytes done from the slot's start
+  std::optional<SlotRange> unused_;  // as of the last tick
   int64_t next_renewal_ns_ = 0;
   int64_t next_start_ns_ = 0;
   Duration back_off_{};

@@ -2,7 +2,7 @@
 //
 // Sources are tried in the order given. A copy whose checksum is wrong, or that cannot be read, is counted, logged and passed
 // over; the next source is tried for the same extent. From mapped memory the copy and the check are one pass; from devices
-// several extents are read at a time. A wrong byte is never reported as success.
+// they are read in order, one after the other. A wrong byte is never reported as success.
 #pragma once
 
 #include <atomic>
@@ -35,8 +35,8 @@ struct RegionTarget {
 
 class ImageReader {
  public:
-  // Sources nearest first; at least one has each chunk, or reading it fails.
-  ImageReader(ImageRecord record, std::vector<std::unique_ptr<ChunkSource>> sources);
+  // Sources nearest first; at least one has each chunk, or reading it fails. Up to `memory_threads` copy from mapped memory.
+  ImageReader(ImageRecord record, std::vector<std::unique_ptr<ChunkSource>> sources, size_t memory_threads = 1);
 
   const ImageRecord& record() const { return record_; }
   // The index of a region (or object) by its id, or of a routed file by its path; -1: not in the image.
@@ -65,6 +65,7 @@ class ImageReader {
 
   const ImageRecord record_;
   const std::vector<std::unique_ptr<ChunkSource>> sources_;
+  const size_t memory_threads_;
   std::vector<uint32_t> first_extent_;  // by region, and one more
   std::unordered_map<int32_t, uint32_t> by_id_;  // regions and objects
   std::atomic<uint64_t> memory_bytes_{0};
