@@ -28,6 +28,9 @@ namespace {
 // The longest sleep: bounds what a lost wake-up costs.
 constexpr Duration kSleepWithSessions = std::chrono::milliseconds(200);
 constexpr Duration kSleepAlone = std::chrono::seconds(1);
+// After a message the agent dozes for a while, so that frequent small checkpoints need no system call (AgentSleep).
+constexpr Duration kDoze = std::chrono::milliseconds(1);
+constexpr Duration kDozeAfterMessage = std::chrono::milliseconds(50);
 constexpr Duration kHousekeepingPeriod = std::chrono::milliseconds(200);
 constexpr Duration kPresencePeriod = std::chrono::seconds(1);
 // On being told to stop: for what workers have in hand. What they leave, the successor does again.
@@ -144,14 +147,21 @@ bool Agent::IsIdle() const {
 }
 
 std::string Agent::Run() {
+  int64_t message_ns = INT64_MIN / 2;
   for (;;) {
     bool worked = sessions_->DrainAll();
     flush_->Dispatch();
+    const int64_t now_ns = clock().NowNs();
+    if (worked) message_ns = now_ns;
+    const bool dozing = now_ns - message_ns < kDozeAfterMessage.count();
     // Declared before the last look: a client that publishes after that look sees it and wakes us.
-    control().agent_sleeping.store(1, std::memory_order_seq_cst);
+    control().agent_sleeping.store(dozing ? kAgentDozing : kAgentAsleep, std::memory_order_seq_cst);
     worked = sessions_->DrainAll() || std::exchange(nudged_, false) || worked;
-    Status turned = loop_->RunOnce(worked ? Duration::zero() : sessions_->Any() ? kSleepWithSessions : kSleepAlone);
-    control().agent_sleeping.store(0, std::memory_order_relaxed);
+    Status turned = loop_->RunOnce(worked     ? Duration::zero()
+                                   : dozing   ? kDoze
+                                   : sessions_->Any() ? kSleepWithSessions
+                                                      : kSleepAlone);
+    control().agent_sleeping.store(kAgentAwake, std::memory_order_relaxed);
     if (!turned.ok()) return "its event loop failed: " + turned.ToString();
     if (leave_now_) {
       const bool finished = workers_->WaitIdle(kStopPatience);

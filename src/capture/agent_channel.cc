@@ -29,7 +29,7 @@ void AgentChannel::Attach(Mailbox* mailbox, const ControlBlock* control, const o
 bool AgentChannel::TryPush(const ClientMessage& message) {
   if (lost() || !to_agent_.TryPush(message)) return false;
   os::KillPoint("client-pushed-before-wake");
-  if (control_->agent_sleeping.load(std::memory_order_seq_cst) != 0) wake_agent_->Signal();
+  if (control_->agent_sleeping.load(std::memory_order_seq_cst) == kAgentAsleep) wake_agent_->Signal();
   return true;
 }
 
@@ -60,6 +60,7 @@ bool AgentChannel::Poll(AgentMessage* message) {
 
 void AgentChannel::WaitForMessage(Duration at_most) {
   const Deadline deadline(SystemClock(), at_most);
+  if (!lost() && control_->agent_sleeping.load(std::memory_order_seq_cst) != kAgentAwake) wake_agent_->Signal();
   while (!lost() && !deadline.Passed()) {
     mailbox_->client_sleeping.store(1, std::memory_order_seq_cst);
     const uint32_t word = mailbox_->client_wake.load(std::memory_order_seq_cst);

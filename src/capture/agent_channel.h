@@ -26,7 +26,7 @@ class AgentChannel {
 
   // False when there is none. A broken ring marks the channel lost.
   bool Poll(AgentMessage* message);
-  // Sleeps until the agent puts a message, it is lost, or the time is over (in short slices).
+  // Wakes the agent and sleeps until it puts a message, it is lost, or the time is over (in short slices).
   void WaitForMessage(Duration at_most);
 
   void MarkLost() { lost_.store(true, std::memory_order_release); }

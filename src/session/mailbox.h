@@ -126,6 +126,12 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 
 // The agent's shared counters, memory that clients map. It is written from the agent's private tables:
 // whatever else is written over it changes no decision of the agent's.
+enum AgentSleep : uint32_t {
+  kAgentAwake = 0,
+  kAgentAsleep = 1,
+  kAgentDozing = 2,  // looks again within a millisecond: waking an idle processor would cost a checkpoint more than its copy
+};
+
 inline constexpr uint64_t kControlMagic = 0x6c74632d6567646bULL;  // "kdge-ctl"
 inline constexpr uint32_t kControlTiersMax = 32;
 
@@ -144,8 +150,8 @@ struct ControlBlock {
   uint32_t protocol;
   int32_t agent_pid;
   uint64_t agent_start_time;
-  // Non-zero while the agent sleeps: a client that published something then writes the eventfd. The agent's sleep is
-  // bounded, so that a lost wake-up costs time, never a hang.
+  // An AgentSleep. A client that published something writes the eventfd while the agent is asleep, and while it dozes only
+  // if the client waits for the answer. Every sleep is bounded, so that a lost wake-up costs time, never a hang.
   alignas(64) std::atomic<uint32_t> agent_sleeping;
   alignas(64) std::atomic<uint64_t> flush_bytes_per_second;  // AvgFlushBW: of one flush, moving average
   std::atomic<uint64_t> flushes_in_flight;
