@@ -130,7 +130,7 @@ class SharedMemoryTest : public KillTest {
     const std::vector<pid_t> processes = app->Descendants();
     EXPECT_GE(processes.size(), 2u);
     for (pid_t process : processes) {
-      EXPECT_THAT(MappedOutside(process, {folder_.path(), folder_.memory_folder(), kPrograms}), ::testing::IsEmpty());
+      EXPECT_THAT(MappedOutside(process, {folder_.path(), folder_.memory_folder(), kPrograms.parent_path()}), ::testing::IsEmpty());
     }
   }
 };
