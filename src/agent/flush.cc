@@ -13,6 +13,7 @@
 #include "agent/waiters.h"
 #include "base/log.h"
 #include "os/kill_point.h"
+#include "os/machine.h"
 
 namespace kedge {
 namespace {
@@ -23,7 +24,8 @@ constexpr double kAverageWeight = 1.0 / 16;
 
 }  // namespace
 
-Flush::Flush(Agent& agent) : agent_(agent), tokens_ns_(agent.clock().NowNs()) {}
+Flush::Flush(Agent& agent)
+    : agent_(agent), cpus_(static_cast<uint32_t>(os::UsableCpuCount())), tokens_ns_(agent.clock().NowNs()) {}
 
 bool Flush::IsActive(const Image& image) {
   switch (image.flush) {
@@ -130,8 +132,17 @@ bool Flush::RateAllows() {
   return false;
 }
 
+// Flushing takes processors and memory bandwidth from a capture, whose application waits: meanwhile it leaves a processor to each
+// writer. It goes on with one worker at least, so that a stream of captures never stops it.
+uint32_t Flush::WorkersNow() const {
+  const uint32_t workers = agent_.settings().flush_workers;
+  const uint32_t writers = agent_.images().Capturing();
+  if (writers == 0) return workers;
+  return std::min(workers, cpus_ > writers ? cpus_ - writers : 1u);
+}
+
 void Flush::Dispatch() {
-  while (in_flight_ < agent_.settings().flush_workers) {
+  while (in_flight_ < WorkersNow()) {
     std::vector<FlushCandidate> candidates;
     std::vector<uint32_t> queue_ids;
     for (auto& [unit, queue] : queues_) {

@@ -62,8 +62,10 @@ class Flush {
   void DropObject(Image& image);
   void GiveUp(Image& image, const Status& why);
   bool RateAllows();
+  uint32_t WorkersNow() const;
 
   Agent& agent_;
+  const uint32_t cpus_;
   std::map<uint32_t, std::deque<Piece>> queues_;  // by tier unit; 0: routed files
   uint64_t last_sequence_ = 0;
   uint64_t queued_bytes_ = 0;

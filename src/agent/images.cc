@@ -105,6 +105,7 @@ Image& Images::NewImage(Session& session, const ImageIdentity& identity, const C
   slot->rank = identity.rank;
   slot->session_id = session.id;
   slot->serial = serial;
+  slot->progress_ns = agent_.clock().NowNs();
   slot->flush = version.scheduled >= Level::kStore ? FlushState::kFlushing : FlushState::kNone;
   by_id_[slot->id] = slot.get();
   session.images[serial] = slot->id;
@@ -154,6 +155,7 @@ Status Images::OnProgress(Session& session, const ClientMessage& message) {
     return Refused("progress of a chunk that lies elsewhere");
   }
   chunk.captured_bytes = std::max(chunk.captured_bytes, message.amount);
+  image->progress_ns = agent_.clock().NowNs();
   if (image->flush == FlushState::kFlushing) agent_.flush().QueueCaptured(*image, message.chunk);
   return Status::Ok();
 }

@@ -36,6 +36,8 @@ class Images {
   Level LevelOf(const Version& version) const;
   // Images that are still on their way to a level, of one job or (null) of all.
   void CountPending(const Job* job, uint64_t* images, uint64_t* bytes) const;
+  // Images that are being copied right now; one whose writer has paused does not count.
+  uint32_t Capturing() const;
   // Whether a copy here is needed by somebody: it is not in the store, or is owed to it.
   bool HasOnlyCopies() const;
 

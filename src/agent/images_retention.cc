@@ -62,6 +62,14 @@ void Images::CountPending(const Job* job, uint64_t* images, uint64_t* bytes) con
   }
 }
 
+uint32_t Images::Capturing() const {
+  constexpr Duration kPause = std::chrono::milliseconds(50);
+  const int64_t since_ns = agent_.clock().NowNs() - kPause.count();
+  return static_cast<uint32_t>(std::count_if(by_id_.begin(), by_id_.end(), [&](const auto& entry) {
+    return !entry.second->ended && !entry.second->doomed && entry.second->progress_ns > since_ns;
+  }));
+}
+
 bool Images::HasOnlyCopies() const {
   return std::any_of(by_id_.begin(), by_id_.end(), [&](const auto& entry) {
     const Image& image = *entry.second;

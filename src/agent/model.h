@@ -85,6 +85,7 @@ struct Image {
   uint64_t serial = 0;
   bool ended = false;
   bool recovered = false;  // captured before this agent began
+  int64_t progress_ns = 0;  // when its client was last heard of it
   int64_t ended_ns = 0;
   std::vector<ImageChunk> chunks;  // of the chunk table, as far as they are known
   ImageChunk record;               // image record and placement table
