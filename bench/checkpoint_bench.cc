@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <mpi.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -20,6 +18,7 @@
 #include "base/byte_size.h"
 #include "kedge/kedge.h"
 #include "kedge/kedge_mpi.h"
+#include "os/unix_socket.h"
 #include "references.h"
 #include "report.h"
 
@@ -95,18 +94,11 @@ double CpuSeconds(int pid) {
 // Who listens on the node's socket; -1 when nobody does, or the run folder is not given (bench/run gives it).
 int AgentPid() {
   const char* folder = std::getenv("KEDGE_NODE_RUN_FOLDER");
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string path = folder == nullptr ? "" : std::string(folder) + "/agent.sock";
-  if (path.empty() || path.size() >= sizeof address.sun_path) return -1;
-  std::memcpy(address.sun_path, path.c_str(), path.size());
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  ucred credentials{};
-  socklen_t length = sizeof credentials;
-  const bool known = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-                     getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0;
-  close(fd);
-  return known ? credentials.pid : -1;
+  if (folder == nullptr) return -1;
+  const auto socket = os::UnixSocket::Connect(std::string(folder) + "/agent.sock", std::chrono::seconds(1));
+  if (!socket.ok()) return -1;
+  const auto peer = socket->Peer();
+  return peer.ok() ? static_cast<int>(peer->process_id) : -1;
 }
 
 // A fixed amount of work that touches no memory; the result goes through a volatile so that it is done.

@@ -142,7 +142,8 @@ uint32_t Flush::WorkersNow() const {
 }
 
 void Flush::Dispatch() {
-  while (in_flight_ < WorkersNow()) {
+  const uint32_t workers = WorkersNow();
+  while (in_flight_ < workers) {
     std::vector<FlushCandidate> candidates;
     std::vector<uint32_t> queue_ids;
     for (auto& [unit, queue] : queues_) {

@@ -27,6 +27,12 @@ Status Refused(std::string why) { return Status(Code::kInvalidArgument, std::mov
 
 }  // namespace
 
+std::set<std::string> Job::Names() const {
+  std::set<std::string> names;
+  for (const auto& [generation, version] : versions) names.insert(generation.name);
+  return names;
+}
+
 uint32_t Version::EndedImages() const {
   return static_cast<uint32_t>(
       std::count_if(images.begin(), images.end(), [](const auto& entry) { return entry.second->ended && !entry.second->doomed; }));

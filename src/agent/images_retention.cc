@@ -124,9 +124,7 @@ void Images::Reconsider(Job& job, const std::string& name) {
 }
 
 void Images::ReconsiderAll(Job& job) {
-  std::set<std::string> names;
-  for (const auto& [generation, version] : job.versions) names.insert(generation.name);
-  for (const std::string& name : names) Reconsider(job, name);
+  for (const std::string& name : job.Names()) Reconsider(job, name);
 }
 
 void Images::SkipQueued(Version& newest) {

@@ -200,6 +200,9 @@ struct Job {
   std::set<uint32_t> cleaned_attempts;         // whose temporaries of a dead agent were removed
   std::set<std::string> retention_running;
   std::set<std::string> retention_wanted;
+
+  // The checkpoint names that have versions on this node.
+  std::set<std::string> Names() const;
 };
 
 using JobKey = std::pair<StoreId, std::string>;

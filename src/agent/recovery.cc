@@ -1,7 +1,6 @@
 #include "agent/recovery.h"
 
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,9 +71,7 @@ void RecoverState(Agent& agent) {
   for (auto& [key, job] : agent.jobs()) {
     agent.images().ReconsiderAll(*job);
     // A version may have become complete, and the former agent died before the older ones went.
-    std::set<std::string> names;
-    for (const auto& [generation, version] : job->versions) names.insert(generation.name);
-    for (const std::string& name : names) agent.publish().Retain(*job, name);
+    for (const std::string& name : job->Names()) agent.publish().Retain(*job, name);
   }
   agent.sessions().ForgetIdleJobs();
   if (agent.counters().images_recovered > 0 || freed > 0) {

@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <optional>
 
 #include "kedge/veloc.h"
 #include "tests/support/scenario_folder.h"
@@ -45,18 +44,3 @@ TEST(VelocLarge, ARegionOfMoreThanFourGigabytes) {
 
 }  // namespace
 }  // namespace kedge::testing
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  const bool only_listing = GTEST_FLAG_GET(list_tests);
-  std::optional<kedge::testing::ScenarioFolder> mpi_folder;
-  if (!only_listing) {
-    for (const auto& [name, value] : mpi_folder.emplace().MpiEnvironment()) {
-      if (name.starts_with("OMPI_")) setenv(name.c_str(), value.c_str(), 1);
-    }
-    MPI_Init(&argc, &argv);
-  }
-  const int result = RUN_ALL_TESTS();
-  if (!only_listing) MPI_Finalize();
-  return result;
-}

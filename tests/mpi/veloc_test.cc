@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -325,19 +324,3 @@ TEST_P(VelocTest, SingleProcessesAreKeptApartById) {
 
 }  // namespace
 }  // namespace kedge::testing
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  const bool only_listing = GTEST_FLAG_GET(list_tests);
-  // What the MPI library shares between processes goes with this.
-  std::optional<kedge::testing::ScenarioFolder> mpi_folder;
-  if (!only_listing) {
-    for (const auto& [name, value] : mpi_folder.emplace().MpiEnvironment()) {
-      if (name.starts_with("OMPI_")) setenv(name.c_str(), value.c_str(), 1);
-    }
-    MPI_Init(&argc, &argv);
-  }
-  const int result = RUN_ALL_TESTS();
-  if (!only_listing) MPI_Finalize();
-  return result;
-}
