@@ -42,7 +42,9 @@ struct Options {
   bool table = false;
 };
 
-double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 // The slowest rank's seconds, on every rank.
 double Slowest(double seconds) {
@@ -87,7 +89,8 @@ double CpuSeconds(int pid) {
   if (after_name == std::string::npos) return -1;
   unsigned long long user = 0;
   unsigned long long system = 0;
-  if (std::sscanf(text.c_str() + after_name + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &system) != 2) return -1;
+  if (std::sscanf(text.c_str() + after_name + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &system) != 2)
+    return -1;
   return static_cast<double>(user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
@@ -164,7 +167,8 @@ bool CheckpointBench::Prepare() {
 // The bytes of one version: SplitMix64 over the offset, so that every version's are new and can be checked without a copy.
 class PatternAt {
  public:
-  PatternAt(int rank, int64_t version) : seed_(static_cast<uint64_t>(version) * 0x9e3779b97f4a7c15ULL + static_cast<uint64_t>(rank) * 0xd1b54a32d192ed03ULL) {}
+  PatternAt(int rank, int64_t version)
+      : seed_(static_cast<uint64_t>(version) * 0x9e3779b97f4a7c15ULL + static_cast<uint64_t>(rank) * 0xd1b54a32d192ed03ULL) {}
   uint64_t Word(size_t index) const {
     uint64_t z = seed_ + index * 0x9e3779b97f4a7c15ULL;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -205,7 +209,8 @@ void CheckpointBench::MeasureReferences() {
   for (int i = 0; i < options_.repetitions; ++i) {
     const auto bytes = data_.size();
     report_.Add("reference_memcpy_seconds", TimeTogether([&] { return MemcpySeconds(faulted.data(), data_.data(), bytes); }));
-    report_.Add("reference_shm_write_seconds", TimeTogether([&] { return SharedMemoryWriteSeconds(data_.data(), bytes, rank_); }));
+    report_.Add("reference_shm_write_seconds",
+                TimeTogether([&] { return SharedMemoryWriteSeconds(data_.data(), bytes, rank_); }));
     report_.Add("reference_store_write_fsync_seconds",
                 TimeTogether([&] { return WriteFsyncSeconds(options_.store, data_.data(), bytes, rank_); }));
     report_.Add("reference_store_direct_seconds",
@@ -357,10 +362,14 @@ int RunCheckpointBench(int argc, char** argv) {
   bool no_wait = false;
   bool no_restart = false;
   bool no_references = false;
-  CLI::App app{"Measures checkpoint and restart beside what the machine can do with the same bytes; run it under mpirun for several ranks."};
+  CLI::App app{
+      "Measures checkpoint and restart beside what the machine can do with the same bytes; run it under mpirun for several "
+      "ranks."};
   app.add_option("--bytes", options.bytes, "bytes over all ranks, for example 1KiB, 256MiB, 2GiB")->capture_default_str();
   app.add_option("--repetitions", options.repetitions, "measured checkpoints")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--warmups", options.warmups, "first checkpoints, reported apart")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app.add_option("--warmups", options.warmups, "first checkpoints, reported apart")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--interval", options.interval_seconds, "seconds between checkpoints")->capture_default_str();
   app.add_option("--store", options.store, "the store's folder (default: ./kedge-bench-store)");
   app.add_option("--set", options.overrides, "configuration, as section.key=value");

@@ -69,7 +69,9 @@ FaultedBuffer::FaultedBuffer(size_t bytes) : bytes_(std::max<size_t>(bytes, 1)) 
   std::memset(data_, 1, bytes_);
 }
 
-FaultedBuffer::~FaultedBuffer() { munmap(data_, bytes_); }
+FaultedBuffer::~FaultedBuffer() {
+  munmap(data_, bytes_);
+}
 
 double MemcpySeconds(char* faulted, const char* data, size_t bytes) {
   const double start = Now();

@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-_Static_assert(KEDGE_ERROR_INTERNAL == 15 && KEDGE_TYPE_BOOL == 15 && KEDGE_TYPE_COMPLEX128 == 14 &&
-                   KEDGE_TYPE_FLOAT64 == 12 && KEDGE_TYPE_INT64 == 4,
+_Static_assert(KEDGE_ERROR_INTERNAL == 15 && KEDGE_TYPE_BOOL == 15 && KEDGE_TYPE_COMPLEX128 == 14 && KEDGE_TYPE_FLOAT64 == 12 &&
+                   KEDGE_TYPE_INT64 == 4,
                "kedge_c.f90 repeats these values");
 _Static_assert(KEDGE_LEVEL_STORE == 3 && KEDGE_LEVEL_LAST == 100 && KEDGE_REST == 2 && KEDGE_OVERWRITE == 1 &&
                    KEDGE_MAX_DIMENSIONS == 15,
@@ -57,8 +57,7 @@ static kedge_type element_type(const CFI_cdesc_t* array) {
     case CFI_type_Integer: return bytes <= 8 ? integers[bytes] : KEDGE_TYPE_BYTES;
     case CFI_type_Logical: return bytes == 1 ? KEDGE_TYPE_BOOL : bytes <= 8 ? integers[bytes] : KEDGE_TYPE_BYTES;
     case CFI_type_Real: return bytes == 4 ? KEDGE_TYPE_FLOAT32 : bytes == 8 ? KEDGE_TYPE_FLOAT64 : KEDGE_TYPE_BYTES;
-    case CFI_type_Complex:
-      return bytes == 8 ? KEDGE_TYPE_COMPLEX64 : bytes == 16 ? KEDGE_TYPE_COMPLEX128 : KEDGE_TYPE_BYTES;
+    case CFI_type_Complex: return bytes == 8 ? KEDGE_TYPE_COMPLEX64 : bytes == 16 ? KEDGE_TYPE_COMPLEX128 : KEDGE_TYPE_BYTES;
     default: return KEDGE_TYPE_BYTES;
   }
 }
@@ -104,8 +103,8 @@ static int count_elements(const CFI_cdesc_t* array, const char* what, size_t* co
 static int copy_extents(int64_t* out, const CFI_cdesc_t* given, int dimensions, int id, const char* what) {
   if (given == NULL) return KEDGE_OK;
   if (given->dim[0].extent != dimensions)
-    return refuse("%s of region %d has %ld entries, but the array has %d dimensions", what, id,
-                  (long)given->dim[0].extent, dimensions);
+    return refuse("%s of region %d has %ld entries, but the array has %d dimensions", what, id, (long)given->dim[0].extent,
+                  dimensions);
   for (int dimension = 0; dimension < dimensions; ++dimension)
     memcpy(&out[dimension], (const char*)given->base_addr + dimension * given->dim[0].sm, sizeof out[dimension]);
   return KEDGE_OK;
@@ -116,8 +115,7 @@ static int copy_name(char out[1024], const CFI_cdesc_t* name, int id) {
   size_t length = name->elem_len;
   const char* text = name->base_addr;
   while (length > 0 && text[length - 1] == ' ') --length;
-  if (length == 0 || length > 1023)
-    return refuse("the name of region %d has %zu bytes; allowed are 1 to 1,023", id, length);
+  if (length == 0 || length > 1023) return refuse("the name of region %d has %zu bytes; allowed are 1 to 1,023", id, length);
   memcpy(out, text, length);
   out[length] = '\0';
   return KEDGE_OK;
@@ -125,8 +123,7 @@ static int copy_name(char out[1024], const CFI_cdesc_t* name, int id) {
 
 /* kedge_protect of the module kedge (its comment there). `context` points at the handle in type(kedge_context). */
 KEDGE_API void kedge_fortran_protect(kedge_context* const* context, const int* id, const CFI_cdesc_t* array, int* stat,
-                                     const CFI_cdesc_t* name, const CFI_cdesc_t* global_shape,
-                                     const CFI_cdesc_t* global_offset) {
+                                     const CFI_cdesc_t* name, const CFI_cdesc_t* global_shape, const CFI_cdesc_t* global_offset) {
   char what[64];
   snprintf(what, sizeof what, "the array of region %d", *id);
   if (!is_plain(array)) {
@@ -140,8 +137,7 @@ KEDGE_API void kedge_fortran_protect(kedge_context* const* context, const int* i
   if ((*stat = count_elements(array, what, &count)) != KEDGE_OK) return;
   kedge_region_info info = {.struct_size = sizeof info, .type = element_type(array), .column_major = 1};
   if (array->elem_len > 0) info.dimensions = array->rank; /* texts of length 0 have no bytes to give a shape to */
-  for (int dimension = 0; dimension < info.dimensions; ++dimension)
-    info.shape[dimension] = array->dim[dimension].extent;
+  for (int dimension = 0; dimension < info.dimensions; ++dimension) info.shape[dimension] = array->dim[dimension].extent;
   if ((*stat = copy_extents(info.global_shape, global_shape, array->rank, *id, "global_shape")) != KEDGE_OK) return;
   if ((*stat = copy_extents(info.global_offset, global_offset, array->rank, *id, "global_offset")) != KEDGE_OK) return;
   char text[1024];

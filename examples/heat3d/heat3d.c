@@ -73,10 +73,9 @@ static void exchange_halo(const block* b, double* u) {
   for (int d = 0; d < 3; ++d) {
     const size_t stride = d == 0 ? at(b, 1, 0, 0) : d == 1 ? at(b, 0, 1, 0) : 1;
     const int last = b->count[d];
-    MPI_Sendrecv(u + stride, 1, b->face[d], b->lower[d], 0, u + (last + 1) * stride, 1, b->face[d], b->upper[d], 0,
-                 b->comm, MPI_STATUS_IGNORE);
-    MPI_Sendrecv(u + last * stride, 1, b->face[d], b->upper[d], 1, u, 1, b->face[d], b->lower[d], 1, b->comm,
+    MPI_Sendrecv(u + stride, 1, b->face[d], b->lower[d], 0, u + (last + 1) * stride, 1, b->face[d], b->upper[d], 0, b->comm,
                  MPI_STATUS_IGNORE);
+    MPI_Sendrecv(u + last * stride, 1, b->face[d], b->upper[d], 1, u, 1, b->face[d], b->lower[d], 1, b->comm, MPI_STATUS_IGNORE);
   }
 }
 
@@ -86,8 +85,7 @@ static void advance(const block* b, const double* u, double* next) {
     for (int y = 1; y <= b->count[1]; ++y)
       for (int x = 1; x <= b->count[2]; ++x) {
         const size_t i = at(b, z, y, x);
-        next[i] = u[i] + 0.125 * ((((u[i - 1] + u[i + 1]) + (u[i - right] + u[i + right])) + (u[i - up] + u[i + up])) -
-                                  6 * u[i]);
+        next[i] = u[i] + 0.125 * ((((u[i - 1] + u[i + 1]) + (u[i - right] + u[i + right])) + (u[i - up] + u[i + up])) - 6 * u[i]);
       }
 }
 
@@ -111,8 +109,7 @@ static uint64_t checksum(const block* b, const double* u) {
 
 /* The field is computed from one array into the other, so the region's address changes with every step. */
 static void protect_field(kedge_context* kedge, const block* b, double* u) {
-  kedge_region_info info = {
-      .struct_size = sizeof info, .name = "temperature", .type = KEDGE_TYPE_FLOAT64, .dimensions = 3};
+  kedge_region_info info = {.struct_size = sizeof info, .name = "temperature", .type = KEDGE_TYPE_FLOAT64, .dimensions = 3};
   for (int d = 0; d < 3; ++d) info.shape[d] = b->count[d] + 2;
   if (kedge_protect(kedge, 1, u, at(b, b->count[0] + 2, 0, 0), sizeof *u, &info) != KEDGE_OK)
     fail("protecting the field", kedge_error_message());
@@ -120,8 +117,7 @@ static void protect_field(kedge_context* kedge, const block* b, double* u) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  const int cells = argc > 3 ? atoi(argv[1]) : 0, steps = argc > 3 ? atoi(argv[2]) : 0,
-            interval = argc > 3 ? atoi(argv[3]) : 0;
+  const int cells = argc > 3 ? atoi(argv[1]) : 0, steps = argc > 3 ? atoi(argv[2]) : 0, interval = argc > 3 ? atoi(argv[3]) : 0;
   if (cells < 1 || steps < 0 || interval < 1) fail("usage", "heat3d CELLS STEPS INTERVAL");
   block b = make_block(cells);
   int rank, step = 0;
@@ -134,8 +130,7 @@ int main(int argc, char** argv) {
 
   kedge_context* kedge;
   if (kedge_mpi_init(b.comm, NULL, &kedge) != KEDGE_OK) fail("starting Kedge", kedge_error_message());
-  if (kedge_protect(kedge, 0, &step, 1, sizeof step, NULL) != KEDGE_OK)
-    fail("protecting the step", kedge_error_message());
+  if (kedge_protect(kedge, 0, &step, 1, sizeof step, NULL) != KEDGE_OK) fail("protecting the step", kedge_error_message());
   protect_field(kedge, &b, u);
   const int status = kedge_restart(kedge, "heat3d", -1, NULL);
   if (status != KEDGE_OK && status != KEDGE_ERROR_NOT_FOUND) fail("restart", kedge_error_message());

@@ -98,8 +98,7 @@ static void arm_kill(int64_t version) {
   struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
   const struct itimerspec at = {.it_value = {end / 1000000000, end % 1000000000}};
   timer_t timer;
-  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, TIMER_ABSTIME, &at, NULL) != 0)
-    raise(SIGKILL);
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, TIMER_ABSTIME, &at, NULL) != 0) raise(SIGKILL);
   while (nanoseconds() < call) continue;
 }
 
@@ -119,8 +118,8 @@ KEDGE_API int kedge_checkpoint(kedge_context* context, const char* name, int64_t
   const kedge_statistics s = statistics_of(context);
   note("{\"event\": \"checkpoint\", \"rank\": %d, \"version\": %" PRId64
        ", \"status\": %d, \"began\": %.6f, "
-       "\"blocked_seconds\": %.9f, \"bytes_captured\": %" PRIu64 ", \"bytes_pool\": %" PRIu64
-       ", \"bytes_directory\": %" PRIu64 ", \"bytes_through\": %" PRIu64 ", \"inline\": %" PRIu64 "}\n",
+       "\"blocked_seconds\": %.9f, \"bytes_captured\": %" PRIu64 ", \"bytes_pool\": %" PRIu64 ", \"bytes_directory\": %" PRIu64
+       ", \"bytes_through\": %" PRIu64 ", \"inline\": %" PRIu64 "}\n",
        rank, version, status, began, blocked, s.bytes_captured, s.bytes_pool, s.bytes_directory, s.bytes_through,
        s.checkpoints_inline);
   return status;
@@ -130,8 +129,7 @@ static void note_restart(kedge_context* context, int64_t version, double seconds
   const kedge_statistics s = statistics_of(context);
   note("{\"event\": \"restart\", \"rank\": %d, \"version\": %" PRId64 ", \"seconds\": %.9f, \"bytes_pool\": %" PRIu64
        ", \"bytes_directory\": %" PRIu64 ", \"bytes_store\": %" PRIu64 ", \"corrupt_copies\": %" PRIu64 "}\n",
-       rank, version, seconds, s.bytes_restored_pool, s.bytes_restored_directory, s.bytes_restored_store,
-       s.corrupt_copies);
+       rank, version, seconds, s.bytes_restored_pool, s.bytes_restored_directory, s.bytes_restored_store, s.corrupt_copies);
 }
 
 KEDGE_API int kedge_restart(kedge_context* context, const char* name, int64_t at_most, int64_t* restored) {
@@ -151,8 +149,7 @@ KEDGE_API int kedge_restart_begin(kedge_context* context, const char* name, int6
 
 KEDGE_API int kedge_restart_end(kedge_context* context, int success) {
   const int status = NEXT(kedge_restart_end)(context, success);
-  if (status == KEDGE_OK && success)
-    note_restart(context, restart_version, seconds_of(CLOCK_MONOTONIC) - restart_began);
+  if (status == KEDGE_OK && success) note_restart(context, restart_version, seconds_of(CLOCK_MONOTONIC) - restart_began);
   return status;
 }
 

@@ -79,7 +79,8 @@ typedef struct kedge_options {
   const char* config_file; /* TOML; NULL: the usual places (docs/guide.md) */
   const char* overrides;   /* "section.key=value" lines separated by '\n', above file and environment; NULL: none */
 } kedge_options;
-#define KEDGE_OPTIONS_INIT {sizeof(kedge_options), NULL, NULL, NULL}
+#define KEDGE_OPTIONS_INIT \
+  { sizeof(kedge_options), NULL, NULL, NULL }
 
 /* Makes a context. Collective when `bootstrap` has several ranks; NULL means a single process (rank 0 of 1).
  * Starts the node's agent when none runs; without one (it cannot be started, or was killed) the context works
@@ -101,10 +102,21 @@ KEDGE_API const char* kedge_version_string(void);
 
 typedef enum kedge_type {
   KEDGE_TYPE_BYTES = 0,
-  KEDGE_TYPE_INT8 = 1, KEDGE_TYPE_INT16 = 2, KEDGE_TYPE_INT32 = 3, KEDGE_TYPE_INT64 = 4,
-  KEDGE_TYPE_UINT8 = 5, KEDGE_TYPE_UINT16 = 6, KEDGE_TYPE_UINT32 = 7, KEDGE_TYPE_UINT64 = 8,
-  KEDGE_TYPE_FLOAT16 = 9, KEDGE_TYPE_BFLOAT16 = 10, KEDGE_TYPE_FLOAT32 = 11, KEDGE_TYPE_FLOAT64 = 12,
-  KEDGE_TYPE_COMPLEX64 = 13, KEDGE_TYPE_COMPLEX128 = 14, KEDGE_TYPE_BOOL = 15
+  KEDGE_TYPE_INT8 = 1,
+  KEDGE_TYPE_INT16 = 2,
+  KEDGE_TYPE_INT32 = 3,
+  KEDGE_TYPE_INT64 = 4,
+  KEDGE_TYPE_UINT8 = 5,
+  KEDGE_TYPE_UINT16 = 6,
+  KEDGE_TYPE_UINT32 = 7,
+  KEDGE_TYPE_UINT64 = 8,
+  KEDGE_TYPE_FLOAT16 = 9,
+  KEDGE_TYPE_BFLOAT16 = 10,
+  KEDGE_TYPE_FLOAT32 = 11,
+  KEDGE_TYPE_FLOAT64 = 12,
+  KEDGE_TYPE_COMPLEX64 = 13,
+  KEDGE_TYPE_COMPLEX128 = 14,
+  KEDGE_TYPE_BOOL = 15
 } kedge_type;
 
 typedef enum kedge_memory { KEDGE_MEMORY_HOST = 0, KEDGE_MEMORY_DEVICE = 1 } kedge_memory;
@@ -114,13 +126,13 @@ typedef enum kedge_memory { KEDGE_MEMORY_HOST = 0, KEDGE_MEMORY_DEVICE = 1 } ked
 /* What is known of a region beyond its bytes; all optional. Stored with it, shown by `kedge inspect`, used by export. */
 typedef struct kedge_region_info {
   size_t struct_size;
-  const char* name;     /* NULL: none */
-  kedge_type type;      /* KEDGE_TYPE_BYTES: unknown */
-  kedge_memory memory;  /* KEDGE_MEMORY_DEVICE is refused by this version with KEDGE_ERROR_UNSUPPORTED */
-  int column_major;     /* 1 when the first index runs fastest (Fortran) */
-  int dimensions;       /* 0: unknown; else the number of valid entries below; the product is the element count */
+  const char* name;    /* NULL: none */
+  kedge_type type;     /* KEDGE_TYPE_BYTES: unknown */
+  kedge_memory memory; /* KEDGE_MEMORY_DEVICE is refused by this version with KEDGE_ERROR_UNSUPPORTED */
+  int column_major;    /* 1 when the first index runs fastest (Fortran) */
+  int dimensions;      /* 0: unknown; else the number of valid entries below; the product is the element count */
   int64_t shape[KEDGE_MAX_DIMENSIONS];
-  int64_t global_shape[KEDGE_MAX_DIMENSIONS];  /* all 0: not part of a global array */
+  int64_t global_shape[KEDGE_MAX_DIMENSIONS]; /* all 0: not part of a global array */
   int64_t global_offset[KEDGE_MAX_DIMENSIONS];
 } kedge_region_info;
 
@@ -194,8 +206,7 @@ KEDGE_API int kedge_checkpoint_due(kedge_context* context, int* due);
 
 /* Waits until all ranks' images of (name, version) are at `level`. name NULL: the newest checkpoint of this context.
  * KEDGE_ERROR_TIMEOUT names the ranks that are missing; a failed flush returns its own error at once. */
-KEDGE_API int kedge_wait(kedge_context* context, const char* name, int64_t version, kedge_level level,
-                         double timeout_seconds);
+KEDGE_API int kedge_wait(kedge_context* context, const char* name, int64_t version, kedge_level level, double timeout_seconds);
 /* The level that (name, version) has reached over all ranks now; never waits. An error of its flush is returned. */
 KEDGE_API int kedge_test(kedge_context* context, const char* name, int64_t version, kedge_level* level);
 /* KEDGE_OK when nothing of this rank is pending, KEDGE_ERROR_BUSY while a flush runs or waits. */
@@ -250,17 +261,17 @@ typedef struct kedge_statistics {
   uint64_t bytes_pool; /* captured to the memory tier, to directory tiers, through to the store */
   uint64_t bytes_directory;
   uint64_t bytes_through;
-  double slot_wait_seconds;    /* part of blocked_seconds spent waiting for a place */
+  double slot_wait_seconds;     /* part of blocked_seconds spent waiting for a place */
   uint64_t bytes_restored_pool; /* restored, by source */
   uint64_t bytes_restored_directory;
   uint64_t bytes_restored_store;
   double last_restart_seconds;
   uint64_t flush_failures;
-  uint64_t corrupt_copies; /* found and passed over */
+  uint64_t corrupt_copies;            /* found and passed over */
   double checkpoint_interval_seconds; /* what kedge_checkpoint_due goes by now; 0: always due */
   uint64_t checkpoints_not_due;       /* how often it said no */
-  uint64_t pool_bytes;        /* the memory tiers that captures go to, and how much of them this process has mapped and */
-  uint64_t pool_mapped_bytes; /* faulted in: that happens in the background after init, and makes captures faster */
+  uint64_t pool_bytes;                /* the memory tiers that captures go to, and how much of them this process has mapped and */
+  uint64_t pool_mapped_bytes;         /* faulted in: that happens in the background after init, and makes captures faster */
 } kedge_statistics;
 KEDGE_API int kedge_get_statistics(kedge_context* context, kedge_statistics* out);
 

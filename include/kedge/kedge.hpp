@@ -46,8 +46,8 @@ class Error {
 template <typename T>
 class [[nodiscard]] Expected {
  public:
-  Expected(T value) : value_(std::move(value)) {}        // NOLINT(google-explicit-constructor)
-  Expected(Error error) : error_(std::move(error)) {}    // NOLINT(google-explicit-constructor)
+  Expected(T value) : value_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Expected(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
   explicit operator bool() const { return value_.has_value(); }
   bool has_value() const { return value_.has_value(); }
   T& operator*() & { return assert(value_), *value_; }
@@ -86,15 +86,19 @@ inline Expected<void> Check(int code) {
 template <typename T>
 constexpr kedge_type TypeOf() {
   using U = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<U, bool>) return KEDGE_TYPE_BOOL;
-  else if constexpr (std::is_same_v<U, float>) return KEDGE_TYPE_FLOAT32;
-  else if constexpr (std::is_same_v<U, double>) return KEDGE_TYPE_FLOAT64;
+  if constexpr (std::is_same_v<U, bool>)
+    return KEDGE_TYPE_BOOL;
+  else if constexpr (std::is_same_v<U, float>)
+    return KEDGE_TYPE_FLOAT32;
+  else if constexpr (std::is_same_v<U, double>)
+    return KEDGE_TYPE_FLOAT64;
   else if constexpr (std::is_integral_v<U> && sizeof(U) <= 8) {
     constexpr kedge_type kSigned[] = {KEDGE_TYPE_INT8, KEDGE_TYPE_INT16, KEDGE_TYPE_INT32, KEDGE_TYPE_INT64};
     constexpr kedge_type kUnsigned[] = {KEDGE_TYPE_UINT8, KEDGE_TYPE_UINT16, KEDGE_TYPE_UINT32, KEDGE_TYPE_UINT64};
     constexpr int kIndex = sizeof(U) == 1 ? 0 : sizeof(U) == 2 ? 1 : sizeof(U) == 4 ? 2 : 3;
     return std::is_signed_v<U> ? kSigned[kIndex] : kUnsigned[kIndex];
-  } else return KEDGE_TYPE_BYTES;
+  } else
+    return KEDGE_TYPE_BYTES;
 }
 
 }  // namespace detail
@@ -126,8 +130,7 @@ class Writer {
   explicit Writer(kedge_writer* writer) : writer_(writer) {}
   Expected<void> Write(const void* data, size_t bytes) { return detail::Check(kedge_write(writer_, data, bytes)); }
   template <typename T>
-    requires std::is_trivially_copyable_v<T>
-  Expected<void> Write(std::span<const T> values) {
+  requires std::is_trivially_copyable_v<T> Expected<void> Write(std::span<const T> values) {
     return Write(values.data(), values.size_bytes());
   }
 
@@ -140,8 +143,7 @@ class Reader {
   explicit Reader(kedge_reader* reader) : reader_(reader) {}
   Expected<void> Read(void* data, size_t bytes) { return detail::Check(kedge_read(reader_, data, bytes)); }
   template <typename T>
-    requires std::is_trivially_copyable_v<T>
-  Expected<void> Read(std::span<T> values) {
+  requires std::is_trivially_copyable_v<T> Expected<void> Read(std::span<T> values) {
     return Read(values.data(), values.size_bytes());
   }
 
@@ -162,12 +164,13 @@ class Context {
  public:
   // Collective over `bootstrap` when that is given.
   static Expected<Context> Open(const OpenOptions& options = {}, const kedge_bootstrap* bootstrap = nullptr) {
-    return Open(options, [&](const kedge_options* c_options, kedge_context** out) { return kedge_init(c_options, bootstrap, out); });
+    return Open(options,
+                [&](const kedge_options* c_options, kedge_context** out) { return kedge_init(c_options, bootstrap, out); });
   }
   // With another way to make the context; `init` is called with the options and where the context goes. For MPI:
   //   Context::Open(options, [&](auto* o, auto** out) { return kedge_mpi_init(communicator, o, out); })
   template <typename Init>
-    requires std::is_invocable_r_v<int, Init, const kedge_options*, kedge_context**>
+  requires std::is_invocable_r_v<int, Init, const kedge_options*, kedge_context**>
   static Expected<Context> Open(const OpenOptions& options, Init&& init) {
     kedge_options c_options = KEDGE_OPTIONS_INIT;
     c_options.job = OrNull(options.job);
@@ -190,8 +193,8 @@ class Context {
 
   // The memory stays the caller's.
   template <typename T>
-    requires std::is_trivially_copyable_v<T>
-  Expected<void> Protect(int id, std::span<T> values, const RegionOptions& options = {}) {
+  requires std::is_trivially_copyable_v<T> Expected<void> Protect(int id, std::span<T> values,
+                                                                  const RegionOptions& options = {}) {
     static_assert(!std::is_const_v<T>, "a restart writes into the region");
     kedge_region_info info{};
     info.struct_size = sizeof info;
@@ -209,8 +212,7 @@ class Context {
   }
   // One value.
   template <typename T>
-    requires std::is_trivially_copyable_v<T>
-  Expected<void> Protect(int id, T& value, const RegionOptions& options = {}) {
+  requires std::is_trivially_copyable_v<T> Expected<void> Protect(int id, T& value, const RegionOptions& options = {}) {
     return Protect(id, std::span<T>(&value, 1), options);
   }
   // The context keeps the serializer until the id is unprotected or protected anew.
@@ -259,7 +261,8 @@ class Context {
   // Between begin and end of a checkpoint or restart: where the file called `original` is to be written or read.
   Expected<std::string> RouteFile(const std::string& original) {
     std::string routed(4096, '\0');
-    if (int code = kedge_route_file(get(), original.c_str(), routed.data(), routed.size())) return Error(code, kedge_error_message());
+    if (int code = kedge_route_file(get(), original.c_str(), routed.data(), routed.size()))
+      return Error(code, kedge_error_message());
     return std::string(routed.c_str());
   }
   // Whether it is time for one, by schedule.interval. Collective.
@@ -272,7 +275,8 @@ class Context {
   Expected<void> Wait(kedge_level level = KEDGE_LEVEL_LAST, double timeout_seconds = -1) {
     return detail::Check(kedge_wait(get(), nullptr, 0, level, timeout_seconds));
   }
-  Expected<void> Wait(const std::string& name, int64_t version, kedge_level level = KEDGE_LEVEL_LAST, double timeout_seconds = -1) {
+  Expected<void> Wait(const std::string& name, int64_t version, kedge_level level = KEDGE_LEVEL_LAST,
+                      double timeout_seconds = -1) {
     return detail::Check(kedge_wait(get(), name.c_str(), version, level, timeout_seconds));
   }
   Expected<kedge_level> Test(const std::string& name, int64_t version) {

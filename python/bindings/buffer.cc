@@ -31,10 +31,11 @@ std::unique_ptr<Buffer> Buffer::Take(PyObject* object, bool writable) {
   if (PyObject_GetBuffer(object, &buffer->view_, flags) == 0) return buffer;
   PyErr_Clear();
   buffer->view_.obj = nullptr;
-  PyErr_Format(PyExc_BufferError,
-               "%R of type %s gives no contiguous%s buffer: pass a NumPy array (np.ascontiguousarray makes a copy, which would not be "
-               "your array), bytearray or writable memoryview",
-               object, Py_TYPE(object)->tp_name, writable ? ", writable" : "");
+  PyErr_Format(
+      PyExc_BufferError,
+      "%R of type %s gives no contiguous%s buffer: pass a NumPy array (np.ascontiguousarray makes a copy, which would not be "
+      "your array), bytearray or writable memoryview",
+      object, Py_TYPE(object)->tp_name, writable ? ", writable" : "");
   return nullptr;
 }
 

@@ -101,10 +101,12 @@ bool CallForInt(PyObject* object, const char* method, int* out) {
 bool MakeBootstrap(PyObject* communicator, kedge_bootstrap* bootstrap) {
   *bootstrap = kedge_bootstrap{};
   bootstrap->struct_size = sizeof(*bootstrap);
-  if (!CallForInt(communicator, "Get_rank", &bootstrap->rank) || !CallForInt(communicator, "Get_size", &bootstrap->ranks)) return false;
+  if (!CallForInt(communicator, "Get_rank", &bootstrap->rank) || !CallForInt(communicator, "Get_size", &bootstrap->ranks))
+    return false;
   for (const char* method : {"allgather", "bcast", "barrier"}) {
     if (PyObject_HasAttrString(communicator, method)) continue;
-    PyErr_Format(PyExc_TypeError, "the communicator %R has no method %s; Kedge needs Get_rank, Get_size, allgather, bcast, barrier", communicator,
+    PyErr_Format(PyExc_TypeError,
+                 "the communicator %R has no method %s; Kedge needs Get_rank, Get_size, allgather, bcast, barrier", communicator,
                  method);
     return false;
   }
@@ -128,7 +130,9 @@ PythonObject::~PythonObject() {
   Py_DECREF(deserialize_);
 }
 
-kedge_object PythonObject::Callbacks() { return {sizeof(kedge_object), this, Size, Serialize, Deserialize}; }
+kedge_object PythonObject::Callbacks() {
+  return {sizeof(kedge_object), this, Size, Serialize, Deserialize};
+}
 
 int PythonObject::Size(void* user, size_t* bytes) {
   auto* self = static_cast<PythonObject*>(user);

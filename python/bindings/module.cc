@@ -39,13 +39,16 @@ int Unlocked(Function&& function) {
   return function();
 }
 
-unsigned Flags(bool overwrite) { return overwrite ? static_cast<unsigned>(KEDGE_OVERWRITE) : 0u; }
+unsigned Flags(bool overwrite) {
+  return overwrite ? static_cast<unsigned>(KEDGE_OVERWRITE) : 0u;
+}
 
 class Context {
  public:
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
-  Context(std::optional<std::string> job, std::optional<std::string> config_file, const std::string& overrides, nb::object communicator) {
+  Context(std::optional<std::string> job, std::optional<std::string> config_file, const std::string& overrides,
+          nb::object communicator) {
     kedge_options options = KEDGE_OPTIONS_INIT;
     options.job = job ? job->c_str() : nullptr;
     options.config_file = config_file ? config_file->c_str() : nullptr;
@@ -118,7 +121,8 @@ class Context {
   }
   void CheckpointPart(int selection, const std::vector<int>& ids) {
     kedge_context* context = Live();
-    Check(Unlocked([&] { return kedge_checkpoint_part(context, static_cast<kedge_selection>(selection), ids.data(), ids.size()); }));
+    Check(Unlocked(
+        [&] { return kedge_checkpoint_part(context, static_cast<kedge_selection>(selection), ids.data(), ids.size()); }));
   }
   void CheckpointEnd(bool success) {
     kedge_context* context = Live();
@@ -298,11 +302,12 @@ NB_MODULE(_kedge, m) {
   m.doc() = "The C API of libkedge; use the classes of the package kedge instead.";
   m.def("version", [] { return std::string(kedge_version_string()); });
   nb::class_<Context>(m, "Context")
-      .def(nb::init<std::optional<std::string>, std::optional<std::string>, const std::string&, nb::object>(), nb::arg("job").none(),
-           nb::arg("config_file").none(), nb::arg("overrides"), nb::arg("communicator").none())
+      .def(nb::init<std::optional<std::string>, std::optional<std::string>, const std::string&, nb::object>(),
+           nb::arg("job").none(), nb::arg("config_file").none(), nb::arg("overrides"), nb::arg("communicator").none())
       .def("finalize", &Context::Finalize)
       .def("protect", &Context::Protect, nb::arg("id"), nb::arg("array"), nb::arg("name").none())
-      .def("protect_object", &Context::ProtectObject, nb::arg("id"), nb::arg("serialize"), nb::arg("deserialize"), nb::arg("name").none())
+      .def("protect_object", &Context::ProtectObject, nb::arg("id"), nb::arg("serialize"), nb::arg("deserialize"),
+           nb::arg("name").none())
       .def("unprotect", &Context::Unprotect)
       .def("clear", &Context::Clear)
       .def("group", &Context::Group, nb::arg("group").none())

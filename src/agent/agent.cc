@@ -38,7 +38,9 @@ constexpr Duration kStopPatience = std::chrono::seconds(2);
 // Beside the flushes: publication, retention, looks into the store.
 constexpr uint32_t kOtherWorkers = 3;
 
-os::FileSystem& fs() { return os::SystemFileSystem(); }
+os::FileSystem& fs() {
+  return os::SystemFileSystem();
+}
 
 }  // namespace
 
@@ -63,7 +65,8 @@ Result<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
 Status Agent::Prepare() {
   policy_ = MakePlacementPolicy(options_.node.placement_policy, clock());
   if (policy_ == nullptr) {
-    return Status(Code::kInvalidArgument, fmt::format("placement.policy = \"{}\": there is none of that name", options_.node.placement_policy));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("placement.policy = \"{}\": there is none of that name", options_.node.placement_policy));
   }
   KEDGE_ASSIGN_OR_RETURN(wake_, os::EventFd::Create());
   KEDGE_ASSIGN_OR_RETURN(stop_, os::EventFd::Create());
@@ -103,7 +106,8 @@ Status Agent::Prepare() {
   });
   metrics_ = std::make_unique<os::TextServer>(*loop_, [this] { return MetricsText(*this); });
   Status metrics = metrics_->ListenUnix(Path("metrics.sock"));
-  if (metrics.ok() && options_.node.metrics_port != 0) metrics = metrics_->ListenLoopback(static_cast<uint16_t>(options_.node.metrics_port));
+  if (metrics.ok() && options_.node.metrics_port != 0)
+    metrics = metrics_->ListenLoopback(static_cast<uint16_t>(options_.node.metrics_port));
   if (!metrics.ok()) LogWarning("agent", "metrics are not served everywhere: {}", metrics.ToString());
   busy_ns_ = clock().NowNs();
   return server_->Serve();
@@ -123,7 +127,9 @@ Job* Agent::FindJob(const StoreId& store_id, const std::string& name) {
   return found == jobs_.end() ? nullptr : found->second.get();
 }
 
-void Agent::RequestStop() { stop_.Signal(); }
+void Agent::RequestStop() {
+  stop_.Signal();
+}
 
 void Agent::Housekeep() {
   waiters_->Tick();
@@ -142,7 +148,8 @@ void Agent::Housekeep() {
 bool Agent::IsIdle() const {
   uint64_t images = 0, bytes = 0;
   images_->CountPending(nullptr, &images, &bytes);
-  const bool retaining = std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return !job.second->retention_running.empty(); });
+  const bool retaining =
+      std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return !job.second->retention_running.empty(); });
   return images == 0 && !sessions_->Any() && waiters_->waiting() == 0 && flush_->in_flight() == 0 && !retaining;
 }
 
@@ -157,8 +164,8 @@ std::string Agent::Run() {
     // Declared before the last look: a client that publishes after that look sees it and wakes us.
     control().agent_sleeping.store(dozing ? kAgentDozing : kAgentAsleep, std::memory_order_seq_cst);
     worked = sessions_->DrainAll() || std::exchange(nudged_, false) || worked;
-    Status turned = loop_->RunOnce(worked     ? Duration::zero()
-                                   : dozing   ? kDoze
+    Status turned = loop_->RunOnce(worked             ? Duration::zero()
+                                   : dozing           ? kDoze
                                    : sessions_->Any() ? kSleepWithSessions
                                                       : kSleepAlone);
     control().agent_sleeping.store(kAgentAwake, std::memory_order_relaxed);

@@ -57,7 +57,7 @@ struct AgentCounters {
   uint64_t recalls = 0;
   uint64_t images_evicted = 0;
   uint64_t images_dropped = 0;
-  uint64_t messages_refused = 0;   // entries of a mailbox that made no sense
+  uint64_t messages_refused = 0;  // entries of a mailbox that made no sense
   uint64_t sessions_broken = 0;
   uint64_t tiers_lost = 0;
   uint64_t images_recovered = 0;

@@ -22,7 +22,8 @@ constexpr std::ptrdiff_t kRequestsMax = kClientRingEntries;
 }  // namespace
 
 Status Assignment::Add(Session& session, const ClientMessage& message) {
-  const auto waiting = std::count_if(queue_.begin(), queue_.end(), [&](const Request& other) { return other.session_id == session.id; });
+  const auto waiting =
+      std::count_if(queue_.begin(), queue_.end(), [&](const Request& other) { return other.session_id == session.id; });
   if (waiting >= kRequestsMax) return Status(Code::kInvalidArgument, "too many requests for a place at a time");
   Request request;
   request.session_id = session.id;
@@ -82,8 +83,9 @@ bool Assignment::Serve(Session& session, Request& request) {
     if (decision.kind == PlaceDecision::Kind::kTier) {
       TierUnit* unit = session.tiers[decision.tier];
       // A faster one that is still being made ready is worth the moment.
-      const bool faster_comes = std::any_of(session.tiers.begin(), session.tiers.begin() + static_cast<std::ptrdiff_t>(decision.tier),
-                                            [](const TierUnit* earlier) { return earlier->reserving && !earlier->lost; });
+      const bool faster_comes =
+          std::any_of(session.tiers.begin(), session.tiers.begin() + static_cast<std::ptrdiff_t>(decision.tier),
+                      [](const TierUnit* earlier) { return earlier->reserving && !earlier->lost; });
       if (faster_comes) return false;
       if (AssignIn(session, request, unit)) return true;
       loads[decision.tier].present = false;  // its device has no space for the slot: the policy is asked again without it
@@ -150,7 +152,8 @@ bool Assignment::Recall(const Session& for_whom) {
   return true;
 }
 
-void Assignment::Answer(Session& session, const Request& request, AssignOutcome outcome, const SlotRange& range, const Status& why) {
+void Assignment::Answer(Session& session, const Request& request, AssignOutcome outcome, const SlotRange& range,
+                        const Status& why) {
   AgentMessage message{};
   message.kind = AgentMessageKind::kAssign;
   message.outcome = outcome;

@@ -45,8 +45,9 @@ Status PublishRoutedFiles(const PieceSource& record_source, const std::vector<Pi
     }
     const std::string temporary = os::TemporaryPath(region.name, "kedge");
     auto write = [&]() -> Status {
-      KEDGE_ASSIGN_OR_RETURN(auto file, fs.Open(temporary, os::OpenFlags::kWrite | os::OpenFlags::kCreate | os::OpenFlags::kExclusive,
-                                                region.file_mode == 0 ? 0600 : region.file_mode & 0777));
+      KEDGE_ASSIGN_OR_RETURN(auto file,
+                             fs.Open(temporary, os::OpenFlags::kWrite | os::OpenFlags::kCreate | os::OpenFlags::kExclusive,
+                                     region.file_mode == 0 ? 0600 : region.file_mode & 0777));
       KEDGE_RETURN_IF_ERROR(WriteFile(record, i, chunks, *file));
       KEDGE_RETURN_IF_ERROR(file->Close());
       KEDGE_RETURN_IF_ERROR(fs.Rename(temporary, region.name));

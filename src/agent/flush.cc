@@ -112,7 +112,9 @@ void Flush::Forget(Image& image) {
   SetState(image, FlushState::kNone);
 }
 
-bool Flush::HasBegun(const Image& image) const { return image.object != nullptr || image.pieces_in_flight > 0; }
+bool Flush::HasBegun(const Image& image) const {
+  return image.object != nullptr || image.pieces_in_flight > 0;
+}
 
 bool Flush::RateAllows() {
   const uint64_t rate = agent_.settings().flush_bytes_per_second;
@@ -172,7 +174,8 @@ void Flush::SendPiece(Image& image, const Piece& piece) {
   if (image.object == nullptr) {
     uint64_t expected_bytes = 0;  // known at the end only
     if (image.ended) expected_bytes = image.record_object_offset + image.record_bytes;
-    image.object = std::make_shared<FlushObject>(image.version->job->store, image.version->generation, image.rank, expected_bytes);
+    image.object =
+        std::make_shared<FlushObject>(image.version->job->store, image.version->generation, image.rank, expected_bytes);
   }
   const ImageChunk& chunk = image.chunks[piece.chunk];
   PieceSource source = agent_.images().SourceOf(chunk, piece.offset, piece.bytes);

@@ -21,9 +21,13 @@ namespace {
 constexpr uint64_t kObjectAlignment = 4096;
 constexpr size_t kChunksMax = 1 << 20;
 
-uint64_t AlignUp(uint64_t offset) { return (offset + kObjectAlignment - 1) / kObjectAlignment * kObjectAlignment; }
+uint64_t AlignUp(uint64_t offset) {
+  return (offset + kObjectAlignment - 1) / kObjectAlignment * kObjectAlignment;
+}
 
-Status Refused(std::string why) { return Status(Code::kInvalidArgument, std::move(why)); }
+Status Refused(std::string why) {
+  return Status(Code::kInvalidArgument, std::move(why));
+}
 
 }  // namespace
 
@@ -34,8 +38,8 @@ std::set<std::string> Job::Names() const {
 }
 
 uint32_t Version::EndedImages() const {
-  return static_cast<uint32_t>(
-      std::count_if(images.begin(), images.end(), [](const auto& entry) { return entry.second->ended && !entry.second->doomed; }));
+  return static_cast<uint32_t>(std::count_if(images.begin(), images.end(),
+                                             [](const auto& entry) { return entry.second->ended && !entry.second->doomed; }));
 }
 
 Image* Images::Find(uint64_t id) const {
@@ -211,8 +215,7 @@ Result<Images::Announced> Images::ReadAnnouncement(Session& session, const Clien
         chunk.slot_generation = placement.slot_generation;
         // A chunk that progress has named keeps its slot, also when that has been returned since.
         const bool is_known = begun != nullptr && i < begun->chunks.size() && begun->chunks[i].unit == chunk.unit &&
-                              begun->chunks[i].slot == chunk.slot &&
-                              begun->chunks[i].slot_generation == chunk.slot_generation &&
+                              begun->chunks[i].slot == chunk.slot && begun->chunks[i].slot_generation == chunk.slot_generation &&
                               begun->chunks[i].offset == chunk.offset;
         const auto index = static_cast<uint32_t>(unit - session.tiers.begin());
         TierUnit* same = nullptr;
@@ -269,7 +272,8 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
     }
     chunk.captured_bytes = chunk.bytes;
     if (chunk.unit != nullptr) chunk.unit->bytes_captured += chunk.bytes;
-    if (chunk.in_own_object) image->record_object_offset = std::max(image->record_object_offset, AlignUp(chunk.object_offset + chunk.bytes));
+    if (chunk.in_own_object)
+      image->record_object_offset = std::max(image->record_object_offset, AlignUp(chunk.object_offset + chunk.bytes));
   }
   image->chunks = std::move(announced->chunks);
   image->record.unit = session.tiers[message.range.tier];

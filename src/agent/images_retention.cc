@@ -47,8 +47,7 @@ bool Images::IsOwed(const Image& image) const {
     case FlushState::kFailed: return false;
     // Its files are still to be written to where they belong, which needs the version to be complete.
     case FlushState::kStored:
-      return image.has_files && !image.files_published && image.version->job->hello.keys.files_publish &&
-             image.version->in_store;
+      return image.has_files && !image.files_published && image.version->job->hello.keys.files_publish && image.version->in_store;
     default: return true;
   }
 }
@@ -347,7 +346,8 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
     const uint64_t slot_bytes = unit->info().slot_bytes;
     if (!unit->space->IsCurrent(placement.slot, placement.slot_generation) || placement.offset > slot_bytes ||
         placement.bytes > slot_bytes - placement.offset) {
-      return Status(Code::kNotFound, fmt::format("slot {} of tier {} holds something else by now", placement.slot, unit->info().name));
+      return Status(Code::kNotFound,
+                    fmt::format("slot {} of tier {} holds something else by now", placement.slot, unit->info().name));
     }
     chunk->unit = unit;
     chunk->slot = placement.slot;
@@ -372,7 +372,8 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
     chunk.in_own_object = record.chunks[i].object == 0;
     chunk.object_offset = record.chunks[i].object_offset;
     if (chunk.in_own_object) {
-      image->record_object_offset = std::max(image->record_object_offset, (chunk.object_offset + chunk.bytes + 4095) / 4096 * 4096);
+      image->record_object_offset =
+          std::max(image->record_object_offset, (chunk.object_offset + chunk.bytes + 4095) / 4096 * 4096);
     }
     image->chunks.push_back(std::move(chunk));
   }

@@ -130,4 +130,6 @@ int Main(const std::vector<std::string>& words) {
 }  // namespace
 }  // namespace kedge
 
-int main(int argc, char** argv) { return kedge::Main(std::vector<std::string>(argv + 1, argv + argc)); }
+int main(int argc, char** argv) {
+  return kedge::Main(std::vector<std::string>(argv + 1, argv + argc));
+}

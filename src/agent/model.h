@@ -26,8 +26,8 @@
 #include "session/mailbox_file.h"
 #include "session/messages.h"
 #include "session/ring.h"
-#include "tier/slot_space.h"
 #include "store/attempts.h"
+#include "tier/slot_space.h"
 #include "tier/tier.h"
 
 namespace kedge {
@@ -41,11 +41,11 @@ struct TierUnit {
   uint32_t id = 0;
   std::shared_ptr<Tier> tier;
   std::unique_ptr<SlotSpace> space;
-  std::string scratch;      // the job.scratch that it was opened for; empty: the node's
+  std::string scratch;  // the job.scratch that it was opened for; empty: the node's
   bool lost = false;
-  bool reserving = false;   // its space is still being reserved in the background
+  bool reserving = false;        // its space is still being reserved in the background
   uint32_t flushing_chunks = 0;  // of captured images that are on their way to the store
-  uint64_t bytes_captured = 0;  // in images that ended here
+  uint64_t bytes_captured = 0;   // in images that ended here
 
   const TierInfo& info() const { return tier->info(); }
 };
@@ -68,13 +68,13 @@ struct ImageChunk {
 };
 
 enum class FlushState : uint8_t {
-  kNone,        // not owed to the store
-  kFlushing,    // pieces are queued or under way, or it is not captured yet
-  kWritten,     // all pieces are in the object; to be published
+  kNone,      // not owed to the store
+  kFlushing,  // pieces are queued or under way, or it is not captured yet
+  kWritten,   // all pieces are in the object; to be published
   kPublishing,
-  kStored,      // its object and part record are durable
-  kWaiting,     // failed, to be tried again
-  kFailed,      // given up; `failure` says why
+  kStored,   // its object and part record are durable
+  kWaiting,  // failed, to be tried again
+  kFailed,   // given up; `failure` says why
 };
 
 struct Image {
@@ -84,7 +84,7 @@ struct Image {
   uint32_t session_id = 0;  // who captured it; the session may be gone
   uint64_t serial = 0;
   bool ended = false;
-  bool recovered = false;  // captured before this agent began
+  bool recovered = false;   // captured before this agent began
   int64_t progress_ns = 0;  // when its client was last heard of it
   int64_t ended_ns = 0;
   std::vector<ImageChunk> chunks;  // of the chunk table, as far as they are known
@@ -97,8 +97,8 @@ struct Image {
   bool files_published = false;
   std::string record_path;  // its local record
 
-  bool pinned = true;   // its chunks count as pinned in their slots
-  bool owed = true;     // as retention decided last
+  bool pinned = true;  // its chunks count as pinned in their slots
+  bool owed = true;    // as retention decided last
   uint32_t readers = 0;
   bool doomed = false;  // to be removed as soon as nobody reads it
 
@@ -120,10 +120,10 @@ struct Version {
   uint32_t node_ranks = 1;
   Level scheduled = Level::kNone;
   std::map<uint32_t, std::unique_ptr<Image>> images;  // by rank
-  bool in_store = false;      // complete there
-  bool skipped = false;       // its flush was left out for a newer one
-  bool probing = false;       // a look into the store is under way
-  Status failure;             // the first of its images
+  bool in_store = false;                              // complete there
+  bool skipped = false;                               // its flush was left out for a newer one
+  bool probing = false;                               // a look into the store is under way
+  Status failure;                                     // the first of its images
   std::vector<uint32_t> missing_in_store;
   os::EventLoop::TimerId grace_timer = 0;
 
@@ -153,11 +153,11 @@ struct Session {
   os::SharedMapping mailbox;
   ClientRingConsumer from_client;
   AgentRingProducer to_client;
-  std::deque<AgentMessage> unsent;  // for a full ring
-  uint64_t peer = 0;                // the connection; 0: its owner lives, but is not connected
-  bool must_restart = false;        // cannot be attached again: its owner gets a new session
-  bool broken = false;              // its mailbox makes no sense: nothing more is read from it
-  bool ended = false;               // being taken apart
+  std::deque<AgentMessage> unsent;                // for a full ring
+  uint64_t peer = 0;                              // the connection; 0: its owner lives, but is not connected
+  bool must_restart = false;                      // cannot be attached again: its owner gets a new session
+  bool broken = false;                            // its mailbox makes no sense: nothing more is read from it
+  bool ended = false;                             // being taken apart
   std::unordered_map<uint64_t, uint64_t> images;  // serial to image id, begun and not ended
   std::set<uint64_t> pending_serials;             // not at their last level yet
   uint64_t last_serial = 0;
@@ -179,14 +179,14 @@ struct JobTuning {
   JobMeasurement measured;  // but for failures and time, which are made up of what follows
   AttemptHistory history;   // of the attempts before history_attempt
   uint32_t history_attempt = 0;
-  bool history_known = false;  // it has come from the store
+  bool history_known = false;         // it has come from the store
   double attempt_seconds = 0;         // of history_attempt, as far as this node has seen it
   std::set<uint32_t> store_restarts;  // attempts that began with bytes from the store
   std::optional<IntervalAdvice> advice;
-  Status no_advice;         // why there is none, or no newer one
-  bool changed = false;     // since the advice was asked for
-  bool advising = false;    // a worker is at it
-  int64_t advised_ns = 0;   // 0: never
+  Status no_advice;        // why there is none, or no newer one
+  bool changed = false;    // since the advice was asked for
+  bool advising = false;   // a worker is at it
+  int64_t advised_ns = 0;  // 0: never
 };
 
 struct Job {
@@ -197,7 +197,7 @@ struct Job {
   std::map<Generation, std::unique_ptr<Version>> versions;
   std::map<std::string, LevelState> schedule;  // by checkpoint name
   JobTuning tuning;
-  std::set<uint32_t> cleaned_attempts;         // whose temporaries of a dead agent were removed
+  std::set<uint32_t> cleaned_attempts;  // whose temporaries of a dead agent were removed
   std::set<std::string> retention_running;
   std::set<std::string> retention_wanted;
 

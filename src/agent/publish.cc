@@ -56,7 +56,9 @@ struct Publish::Outcome {
   FinishOutcome finish;
 };
 
-void Publish::OnWritten(Image& image) { Consider(*image.version); }
+void Publish::OnWritten(Image& image) {
+  Consider(*image.version);
+}
 
 void Publish::OnVersionGone(Version& version) {
   if (version.grace_timer != 0) agent_.loop().CancelTimer(version.grace_timer);
@@ -100,8 +102,12 @@ void Publish::PublishNow(Version& version) {
     member.object = image->object;
     member.record = agent_.images().SourceOf(image->record, 0, image->record_bytes);
     member.record_crc32c = image->record_crc32c;
-    member.entry = {rank, layout::ImageObject(rank), image->record_object_offset, image->record_bytes,
-                    image->record_crc32c, image->image_bytes};
+    member.entry = {rank,
+                    layout::ImageObject(rank),
+                    image->record_object_offset,
+                    image->record_bytes,
+                    image->record_crc32c,
+                    image->image_bytes};
     batch.push_back(std::move(member));
     agent_.flush().SetState(*image, FlushState::kPublishing);
   }
@@ -198,7 +204,8 @@ void Publish::OnPublished(const Generation& generation, Outcome outcome) {
 void Publish::CommitAgain(const Generation& generation, Outcome outcome) {
   Version* version = agent_.images().FindVersion(generation);
   ++agent_.counters().flush_retries;
-  LogWarning("agent", "{}: its part cannot be committed: {}. It is tried again", generation.ToString(), outcome.commit.ToString());
+  LogWarning("agent", "{}: its part cannot be committed: {}. It is tried again", generation.ToString(),
+             outcome.commit.ToString());
   const Duration pause = kCommitPause * (1 << 2 * outcome.commit_tries++);
   agent_.loop().AddTimer(pause, [this, generation, store = version->job->store, outcome = std::move(outcome)] {
     agent_.Background(
@@ -228,28 +235,27 @@ void Publish::PublishFiles(Image& image) {
   std::vector<PieceSource> chunks;
   for (const ImageChunk& chunk : image.chunks) chunks.push_back(agent_.images().SourceOf(chunk, 0, chunk.bytes));
   ++image.readers;
-  agent_.Background(
-      [record = agent_.images().SourceOf(image.record, 0, image.record_bytes), chunks = std::move(chunks)] {
-        return PublishRoutedFiles(record, chunks);
-      },
-      [this, id = image.id](Status status) {
-        Image* found = agent_.images().Find(id);
-        KEDGE_CHECK(found != nullptr);
-        --found->readers;
-        found->files_published = true;
-        Job& job = *found->version->job;
-        const Generation generation = found->version->generation;
-        if (!status.ok()) {
-          ++agent_.counters().file_publish_failures;
-          found->failure = status.WithContext(fmt::format("routed files of {} rank {}", generation.ToString(), found->rank));
-          if (found->version->failure.ok()) found->version->failure = found->failure;
-          LogError("agent", "{}", found->failure.ToString());
-        }
-        if (!found->doomed) agent_.images().OnSettled(*found);
-        agent_.images().OnReleased(*found);
-        agent_.images().Reconsider(job, generation.name);
-        agent_.waiters().Check(generation);
-      });
+  agent_.Background([record = agent_.images().SourceOf(image.record, 0, image.record_bytes),
+                     chunks = std::move(chunks)] { return PublishRoutedFiles(record, chunks); },
+                    [this, id = image.id](Status status) {
+                      Image* found = agent_.images().Find(id);
+                      KEDGE_CHECK(found != nullptr);
+                      --found->readers;
+                      found->files_published = true;
+                      Job& job = *found->version->job;
+                      const Generation generation = found->version->generation;
+                      if (!status.ok()) {
+                        ++agent_.counters().file_publish_failures;
+                        found->failure =
+                            status.WithContext(fmt::format("routed files of {} rank {}", generation.ToString(), found->rank));
+                        if (found->version->failure.ok()) found->version->failure = found->failure;
+                        LogError("agent", "{}", found->failure.ToString());
+                      }
+                      if (!found->doomed) agent_.images().OnSettled(*found);
+                      agent_.images().OnReleased(*found);
+                      agent_.images().Reconsider(job, generation.name);
+                      agent_.waiters().Check(generation);
+                    });
 }
 
 void Publish::Probe(Version& version) {
@@ -308,9 +314,8 @@ void Publish::Retain(Job& job, const std::string& name) {
   RetentionOptions options;
   options.keep = std::max(job.hello.keys.keep_versions, 1u);
   for (const auto& [generation, version] : job.versions) {
-    const bool busy = std::any_of(version->images.begin(), version->images.end(), [](const auto& entry) {
-      return Flush::IsActive(*entry.second) || entry.second->readers > 0;
-    });
+    const bool busy = std::any_of(version->images.begin(), version->images.end(),
+                                  [](const auto& entry) { return Flush::IsActive(*entry.second) || entry.second->readers > 0; });
     if (busy) options.in_use.insert(generation);
   }
   struct Report {

@@ -14,7 +14,7 @@ namespace kedge {
 inline constexpr uint32_t kImageFileMagic = 0x696c646b;  // "kdli"
 
 struct ImageFile {
-  LocalRecord local;  // where its chunks and its image record lie
+  LocalRecord local;          // where its chunks and its image record lie
   uint64_t record_bytes = 0;  // of the image record alone; the placement table follows it
   uint32_t session_id = 0;
   uint64_t serial = 0;

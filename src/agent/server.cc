@@ -19,7 +19,8 @@ constexpr size_t kPeersMax = 65536;
 
 Status WrongProtocol(uint32_t theirs, const std::string& build) {
   return Status(Code::kMismatch, fmt::format("you speak protocol {} (build {}), this agent {} (build {}); let the running agent "
-                                             "end, or use the same build", theirs, build, kProtocolVersion, BuildName()));
+                                             "end, or use the same build",
+                                             theirs, build, kProtocolVersion, BuildName()));
 }
 
 }  // namespace
@@ -60,10 +61,10 @@ void Server::AcceptAll() {
     if (!accepted->has_value()) return;
     auto credentials = (*accepted)->Peer();
     if (!credentials.ok() || credentials->user_id != os::EffectiveUser() || peers_.size() >= kPeersMax) {
-      LogWarning("agent", "a connection is refused: {}", !credentials.ok() ? credentials.status().ToString()
-                                                         : peers_.size() >= kPeersMax
-                                                             ? "too many"
-                                                             : fmt::format("it is user {}'s", credentials->user_id));
+      LogWarning("agent", "a connection is refused: {}",
+                 !credentials.ok()            ? credentials.status().ToString()
+                 : peers_.size() >= kPeersMax ? "too many"
+                                              : fmt::format("it is user {}'s", credentials->user_id));
       continue;
     }
     const uint64_t id = ++last_peer_;

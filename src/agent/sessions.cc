@@ -21,7 +21,9 @@ namespace {
 // Entries taken from one mailbox before the next one has its turn.
 constexpr int kEntriesInTurn = 256;
 
-os::FileSystem& fs() { return os::SystemFileSystem(); }
+os::FileSystem& fs() {
+  return os::SystemFileSystem();
+}
 
 }  // namespace
 
@@ -48,7 +50,9 @@ bool Sessions::HasAttempt(const Job& job, uint32_t attempt) const {
   });
 }
 
-std::string Sessions::MailboxPath(uint32_t id) const { return agent_.Path(fmt::format("sessions/{}", id)); }
+std::string Sessions::MailboxPath(uint32_t id) const {
+  return agent_.Path(fmt::format("sessions/{}", id));
+}
 
 Status Sessions::CheckNodeKeys(const Hello& hello) const {
   for (const auto& [key, wanted] : hello.node_keys) {
@@ -58,7 +62,8 @@ Status Sessions::CheckNodeKeys(const Hello& hello) const {
     if (running != wanted) {
       return Status(Code::kMismatch,
                     fmt::format("{} = {} is asked for, but the agent of node {} runs with {}; leave the key out, or let that "
-                                "agent end (kedge agent --stop) first", key, wanted, agent_.settings().node, running));
+                                "agent end (kedge agent --stop) first",
+                                key, wanted, agent_.settings().node, running));
     }
   }
   return Status::Ok();
@@ -69,8 +74,8 @@ Job& Sessions::JobFor(const Hello& hello) {
   const bool is_new = slot == nullptr;
   if (is_new) slot = std::make_unique<Job>();
   Job& job = *slot;
-  const bool same_store = !is_new && job.hello.keys.store_path == hello.keys.store_path &&
-                          job.hello.keys.store_direct == hello.keys.store_direct;
+  const bool same_store =
+      !is_new && job.hello.keys.store_path == hello.keys.store_path && job.hello.keys.store_direct == hello.keys.store_direct;
   job.store_id = hello.store_id;
   job.name = hello.job;
   const bool newer_attempt = !is_new && hello.attempt > job.hello.attempt;
@@ -193,13 +198,13 @@ Result<Sessions::Admission> Sessions::Attach(const Hello& hello, int32_t process
                     (hello.keys.scratch.empty() || hello.keys.scratch.starts_with("/"));
   if (!sane) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("hello of job {}: rank {} of {} ({} on the node), attempt {}, store \"{}\": out of bounds", hello.job,
-                              hello.rank, hello.ranks, hello.ranks_on_node, hello.attempt, hello.keys.store_path));
+                  fmt::format("hello of job {}: rank {} of {} ({} on the node), attempt {}, store \"{}\": out of bounds",
+                              hello.job, hello.rank, hello.ranks, hello.ranks_on_node, hello.attempt, hello.keys.store_path));
   }
   KEDGE_RETURN_IF_ERROR(CheckNodeKeys(hello));
   if (const Job* job = agent_.FindJob(hello.store_id, hello.job); job != nullptr && hello.attempt < job->hello.attempt) {
-    return Status(Code::kMismatch, fmt::format("job {}: attempt {} is over; attempt {} has begun", hello.job, hello.attempt,
-                                               job->hello.attempt));
+    return Status(Code::kMismatch,
+                  fmt::format("job {}: attempt {} is over; attempt {} has begun", hello.job, hello.attempt, job->hello.attempt));
   }
   KEDGE_ASSIGN_OR_RETURN(os::ProcessIdentity owner, os::IdentityOf(process_id));
   Session* session = Find(hello.session_id);

@@ -19,7 +19,9 @@ namespace {
 constexpr uint64_t kFileBytesMax = 32 << 20;
 constexpr char kHelloSuffix[] = ".hello";
 
-os::FileSystem& fs() { return os::SystemFileSystem(); }
+os::FileSystem& fs() {
+  return os::SystemFileSystem();
+}
 
 // `write` fills a file whose checksum stands at its end.
 template <typename Write>
@@ -168,7 +170,8 @@ void Sessions::RecoverSessions() {
     if (!entry.name.ends_with(kHelloSuffix)) continue;
     const std::string number = entry.name.substr(0, entry.name.size() - (sizeof(kHelloSuffix) - 1));
     const bool is_number = !number.empty() && number.size() <= 8 && number.find_first_not_of("0123456789") == std::string::npos;
-    if (is_number && std::stoul(number) <= kSlotOwnersMax && std::stoul(number) > 0) ids.push_back(static_cast<uint32_t>(std::stoul(number)));
+    if (is_number && std::stoul(number) <= kSlotOwnersMax && std::stoul(number) > 0)
+      ids.push_back(static_cast<uint32_t>(std::stoul(number)));
   }
   for (uint32_t id : ids) last_id_ = std::max(last_id_, id);
   for (uint32_t id : ids) RecoverSession(id);
@@ -203,7 +206,8 @@ void Sessions::EndDeadSessions() {
 void Sessions::ForgetIdleJobs() {
   for (auto entry = agent_.jobs().begin(); entry != agent_.jobs().end();) {
     Job& job = *entry->second;
-    const bool has_session = std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& item) { return item.second->job == &job; });
+    const bool has_session =
+        std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& item) { return item.second->job == &job; });
     if (has_session || !job.versions.empty() || !job.retention_running.empty()) {
       ++entry;
       continue;

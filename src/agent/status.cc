@@ -128,7 +128,10 @@ std::string StatusJson(Agent& agent) {
   json.Field("rate_limit", agent.settings().flush_bytes_per_second).EndObject();
   json.Key("jobs").BeginArray();
   for (const auto& [key, job] : agent.jobs()) {
-    json.BeginObject().Field("job", job->name).Field("store", job->hello.keys.store_path).Field("store_id", job->store_id.ToHex());
+    json.BeginObject()
+        .Field("job", job->name)
+        .Field("store", job->hello.keys.store_path)
+        .Field("store_id", job->store_id.ToHex());
     json.Field("attempt", job->hello.attempt);
     WriteTuning(agent, *job, json);
     json.Key("versions").BeginArray();
@@ -162,7 +165,8 @@ std::string MetricsText(Agent& agent) {
   const std::vector<std::tuple<const char*, const char*, Getter>> per_tier = {
       {"tier_slots", "Slots of the tier", [](const TierUnit& unit) { return uint64_t{unit.info().slots}; }},
       {"tier_free_slots", "Slots that can be assigned", [](const TierUnit& unit) { return uint64_t{unit.space->free_slots()}; }},
-      {"tier_cached_slots", "Slots that hold only what may go", [](const TierUnit& unit) { return uint64_t{unit.space->evictable_slots()}; }},
+      {"tier_cached_slots", "Slots that hold only what may go",
+       [](const TierUnit& unit) { return uint64_t{unit.space->evictable_slots()}; }},
       {"tier_occupied_slots", "Slots in use", [](const TierUnit& unit) { return uint64_t{unit.space->occupied_slots()}; }},
       {"tier_writers", "Slots assigned to clients", [](const TierUnit& unit) { return uint64_t{unit.space->assigned_slots()}; }},
       {"tier_lost", "Whether the tier's files are gone", [](const TierUnit& unit) { return uint64_t{unit.lost ? 1u : 0u}; }},

@@ -91,13 +91,11 @@ void WriteTuning(Agent& agent, const Job& job, JsonWriter& json) {
   json.EndObject();
   const JobKeys& keys = job.hello.keys;
   json.Key("schedule").BeginObject().Field("interval_seconds", EffectiveIntervalSeconds(job));
-  json.Field("configured_interval_seconds", ToSeconds(keys.schedule_interval))
-      .Field("store_every", keys.schedule_store);
+  json.Field("configured_interval_seconds", ToSeconds(keys.schedule_interval)).Field("store_every", keys.schedule_store);
   json.Field("adapt", keys.schedule_adapt).Field("decides", agent.tuning().Decides(job)).Key("proposal");
   if (const auto& advice = job.tuning.advice) {
     json.BeginObject().Field("interval_seconds", advice->interval_seconds).Field("efficiency", advice->efficiency);
-    json.Field("best_interval_seconds", advice->best_interval_seconds)
-        .Field("best_store_every", advice->best_store_every);
+    json.Field("best_interval_seconds", advice->best_interval_seconds).Field("best_store_every", advice->best_store_every);
     json.Field("best_efficiency", advice->best_efficiency).EndObject();
   } else {
     json.Null();
@@ -114,8 +112,7 @@ std::string TuningMetrics(Agent& agent) {
   Family observed("job_seconds", "counter", "How long the job has been observed, its attempts together");
   Family interval("checkpoint_interval_seconds", "gauge", "What kedge_checkpoint_due goes by; 0: always due");
   Family store_every("schedule_store_every", "gauge", "Every so many versions go to the store; 0: none");
-  Family proposed("proposed_interval_seconds", "gauge",
-                  "The best interval for what was measured and the present schedule.store");
+  Family proposed("proposed_interval_seconds", "gauge", "The best interval for what was measured and the present schedule.store");
   for (const auto& [key, job] : agent.jobs()) {
     const JobMeasurement measured = agent.tuning().Measured(*job);
     const std::string labels = fmt::format("job=\"{}\",store_id=\"{}\"", LabelValue(job->name), job->store_id.ToHex());

@@ -34,8 +34,7 @@ std::string FormatTierCut(const TierCut& cut) {
 std::optional<TierCut> ParseTierCut(std::string_view text) {
   TierCut cut;
   const std::string terminated(text);
-  if (std::sscanf(terminated.c_str(), "slot_bytes %20lu slots %10u", &cut.slot_bytes, &cut.slots) != 2)
-    return std::nullopt;
+  if (std::sscanf(terminated.c_str(), "slot_bytes %20lu slots %10u", &cut.slot_bytes, &cut.slots) != 2) return std::nullopt;
   // sscanf takes other spellings, and wraps what is too large.
   if (FormatTierCut(cut) != text) return std::nullopt;
   TierInfo info;

@@ -26,11 +26,10 @@ TEST(TierCut, ComesBackFromItsFile) {
 }
 
 TEST(TierCut, IsNotBelievedWhenNoTierCanBeCutSo) {
-  for (const char* text :
-       {"", "slot_bytes", "slot_bytes 0 slots 4\n", "slot_bytes 4096 slots 0\n", "slot_bytes 4095 slots 4\n",
-        "slot_bytes 4096 slots 4", "slot_bytes 4096 slots 4\n\n", "slot_bytes  4096 slots 4\n",
-        "slot_bytes +4096 slots 4\n", "slot_bytes 4096 slots 1048577\n", "slot_bytes 4096 slots 4294967300\n",
-        "slot_bytes 18446744073709547520 slots 1\n", "slot_bytes 18446744073709555712 slots 4\n"}) {
+  for (const char* text : {"", "slot_bytes", "slot_bytes 0 slots 4\n", "slot_bytes 4096 slots 0\n", "slot_bytes 4095 slots 4\n",
+                           "slot_bytes 4096 slots 4", "slot_bytes 4096 slots 4\n\n", "slot_bytes  4096 slots 4\n",
+                           "slot_bytes +4096 slots 4\n", "slot_bytes 4096 slots 1048577\n", "slot_bytes 4096 slots 4294967300\n",
+                           "slot_bytes 18446744073709547520 slots 1\n", "slot_bytes 18446744073709555712 slots 4\n"}) {
     EXPECT_EQ(ParseTierCut(text), std::nullopt) << text;
   }
 }

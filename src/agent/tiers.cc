@@ -22,7 +22,9 @@ constexpr uint32_t kTmpfsMagic = 0x01021994;
 constexpr uint32_t kRamfsMagic = 0x858458f6;
 constexpr uint64_t kPopulateBytes = uint64_t{16} << 20;
 
-os::FileSystem& fs() { return os::SystemFileSystem(); }
+os::FileSystem& fs() {
+  return os::SystemFileSystem();
+}
 
 // The nearest folder on the way to `path` that exists: where its file system can be asked.
 std::string ExistingFolder(std::string path) {
@@ -47,7 +49,9 @@ struct Tiers::Reservation {
 };
 
 Tiers::Tiers(Agent& agent) : agent_(agent) {}
-Tiers::~Tiers() { reservations_.clear(); }
+Tiers::~Tiers() {
+  reservations_.clear();
+}
 
 void Tiers::OpenNode() {
   const NodeSettings& settings = agent_.settings();
@@ -91,7 +95,8 @@ Result<TierCut> Tiers::CutOf(const Plan& plan, const std::string& meta_folder) c
   const auto found = ParseTierCut(text.ok() ? *text : std::string());
   if (found.has_value()) {
     auto pool = fs().Stat(plan.path);
-    const bool is_there = pool.ok() && (plan.kind == TierKind::kDirectory || pool->size_bytes == found->slot_bytes * found->slots);
+    const bool is_there =
+        pool.ok() && (plan.kind == TierKind::kDirectory || pool->size_bytes == found->slot_bytes * found->slots);
     const bool is_wanted = !plan.capacity_bytes.has_value() || *plan.capacity_bytes / found->slot_bytes == found->slots;
     const auto& chunk = agent_.settings().chunk_bytes;
     if (is_there && is_wanted && (!chunk.has_value() || *chunk == found->slot_bytes)) return *found;
@@ -105,7 +110,8 @@ Result<TierCut> Tiers::CutOf(const Plan& plan, const std::string& meta_folder) c
   } else {
     KEDGE_ASSIGN_OR_RETURN(os::MemoryInfo memory, os::MachineMemory());
     auto cgroup = os::CgroupMemoryLimit();
-    capacity = DefaultPoolBytes(memory.total_bytes, volume.available_bytes, cgroup.has_value() ? cgroup->LeftBytes() : UINT64_MAX);
+    capacity =
+        DefaultPoolBytes(memory.total_bytes, volume.available_bytes, cgroup.has_value() ? cgroup->LeftBytes() : UINT64_MAX);
   }
   TierCut cut = CutTier(capacity, agent_.settings().chunk_bytes);
   if (cut.slots == 0) {
@@ -125,8 +131,7 @@ Result<TierUnit*> Tiers::Open(const Plan& plan) {
   bool fresh_table = false;
   KEDGE_ASSIGN_OR_RETURN(SlotTable table, SlotTable::Open(os::JoinPath(meta_folder, "slots"), cut.slots, cut.slot_bytes,
                                                           agent_.boot_id(), created.fresh, &fresh_table));
-  KEDGE_RETURN_IF_ERROR(os::WriteFileDurably(fs(), os::JoinPath(meta_folder, "layout"),
-                                             FormatTierCut(cut), "agent"));
+  KEDGE_RETURN_IF_ERROR(os::WriteFileDurably(fs(), os::JoinPath(meta_folder, "layout"), FormatTierCut(cut), "agent"));
   auto unit = std::make_unique<TierUnit>();
   unit->id = ++last_id_;
   unit->tier = std::move(created.tier);
@@ -223,8 +228,10 @@ TierLoad Tiers::LoadOf(const TierUnit& unit) const {
 }
 
 void Tiers::Lose(TierUnit* unit, const Status& why) {
-  LogError("agent", "tier lost: {}. What was captured there and is not in the store yet is flushed from what is still open; "
-           "the tier is made anew", why.message());
+  LogError("agent",
+           "tier lost: {}. What was captured there and is not in the store yet is flushed from what is still open; "
+           "the tier is made anew",
+           why.message());
   unit->lost = true;
   ++agent_.counters().tiers_lost;
   agent_.sessions().RestartSessionsOf(unit);

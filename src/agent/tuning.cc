@@ -131,8 +131,7 @@ JobMeasurement Tuning::Measured(const Job& job) {
 void Tuning::Advise(Job& job) {
   JobTuning& tuning = job.tuning;
   const JobKeys& keys = job.hello.keys;
-  const IntervalRule rule{keys.schedule_store, ToSeconds(keys.schedule_mtbf_local),
-                          ToSeconds(keys.schedule_mtbf_store)};
+  const IntervalRule rule{keys.schedule_store, ToSeconds(keys.schedule_mtbf_local), ToSeconds(keys.schedule_mtbf_store)};
   const JobMeasurement measured = Measured(job);
   tuning.changed = false;
   tuning.advising = true;
@@ -171,8 +170,8 @@ bool Tuning::Decides(const Job& job) const {
 }
 
 void Tuning::Save(const JobTuning& tuning, Encoder& encoder) {
-  for (const ObservedSeconds* observed : {&tuning.measured.blocked, &tuning.measured.background,
-                                          &tuning.measured.restart_local, &tuning.measured.restart_store}) {
+  for (const ObservedSeconds* observed :
+       {&tuning.measured.blocked, &tuning.measured.background, &tuning.measured.restart_local, &tuning.measured.restart_store}) {
     kedge::Save(*observed, encoder);
   }
   // What has not come yet is asked for again.
@@ -186,8 +185,8 @@ void Tuning::Save(const JobTuning& tuning, Encoder& encoder) {
 }
 
 void Tuning::Load(Decoder& decoder, JobTuning* tuning) {
-  for (ObservedSeconds* observed : {&tuning->measured.blocked, &tuning->measured.background,
-                                    &tuning->measured.restart_local, &tuning->measured.restart_store}) {
+  for (ObservedSeconds* observed : {&tuning->measured.blocked, &tuning->measured.background, &tuning->measured.restart_local,
+                                    &tuning->measured.restart_store}) {
     kedge::Load(decoder, observed);
   }
   tuning->history_attempt = decoder.Varint32();
@@ -197,10 +196,8 @@ void Tuning::Load(Decoder& decoder, JobTuning* tuning) {
   decoder.Require(tuning->attempt_seconds >= 0 && tuning->attempt_seconds < 1e15 && tuning->history.seconds >= 0 &&
                       tuning->history.seconds < 1e15,
                   "a time is out of range");
-  for (size_t left = decoder.Count(1); left > 0 && decoder.ok(); --left)
-    tuning->history.failed.push_back(decoder.Varint32());
-  for (size_t left = decoder.Count(1); left > 0 && decoder.ok(); --left)
-    tuning->store_restarts.insert(decoder.Varint32());
+  for (size_t left = decoder.Count(1); left > 0 && decoder.ok(); --left) tuning->history.failed.push_back(decoder.Varint32());
+  for (size_t left = decoder.Count(1); left > 0 && decoder.ok(); --left) tuning->store_restarts.insert(decoder.Varint32());
   tuning->changed = true;
 }
 

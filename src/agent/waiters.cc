@@ -68,29 +68,30 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   reply.scheduled = version.scheduled;
   const Level target = wait.level == Level::kLast ? std::max(version.scheduled, Level::kLocal) : wait.level;
   // Files at their original paths belong to the store level.
-  const bool files_due = version.in_store && std::any_of(version.images.begin(), version.images.end(), [&](const auto& entry) {
-    return entry.second->has_files && !entry.second->files_published && version.job->hello.keys.files_publish;
-  });
+  const bool files_due =
+      version.in_store && std::any_of(version.images.begin(), version.images.end(), [&](const auto& entry) {
+        return entry.second->has_files && !entry.second->files_published && version.job->hello.keys.files_publish;
+      });
   const bool reached = reply.level >= target && !(target >= Level::kStore && files_due);
   const bool failed = !version.failure.ok() && (wait.is_test || target > Level::kLocal);
   if (failed) reply.failure = version.failure;
   const bool never = target > version.scheduled && version.scheduled != Level::kNone && !reached;
   if (never && !wait.is_test && !failed) {
-    reply.failure = Status(Code::kFailedPrecondition,
-                           version.skipped ? fmt::format("the flush of {} was left out for a newer version", version.generation.ToString())
-                                           : fmt::format("{} is scheduled for level {} only", version.generation.ToString(),
-                                                         LevelName(version.scheduled)));
+    reply.failure = Status(
+        Code::kFailedPrecondition,
+        version.skipped
+            ? fmt::format("the flush of {} was left out for a newer version", version.generation.ToString())
+            : fmt::format("{} is scheduled for level {} only", version.generation.ToString(), LevelName(version.scheduled)));
   }
   if (!wait.is_test && !reached && !failed && !never) {
     const int64_t now_ns = agent_.clock().NowNs();
     if (now_ns < wait.deadline_ns) {
       // Other nodes finish it without a word to this one.
-      const bool all_stored = version.IsWhole() && std::all_of(version.images.begin(), version.images.end(), [](const auto& entry) {
-        return entry.second->flush == FlushState::kStored;
-      });
-      const bool part_stored = std::any_of(version.images.begin(), version.images.end(), [](const auto& entry) {
-        return entry.second->flush == FlushState::kStored;
-      });
+      const bool all_stored =
+          version.IsWhole() && std::all_of(version.images.begin(), version.images.end(),
+                                           [](const auto& entry) { return entry.second->flush == FlushState::kStored; });
+      const bool part_stored = std::any_of(version.images.begin(), version.images.end(),
+                                           [](const auto& entry) { return entry.second->flush == FlushState::kStored; });
       if ((all_stored || part_stored) && target >= Level::kStore && now_ns >= wait.next_look_ns) {
         wait.next_look_ns = now_ns + kLookPause.count();
         agent_.publish().Probe(version);
@@ -98,9 +99,10 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
       return false;
     }
     reply.missing_ranks = MissingRanks(version, target);
-    reply.failure = Status(Code::kTimeout, fmt::format("{} has not reached level {}; missing {} {}", version.generation.ToString(),
-                                                       LevelName(target), reply.missing_ranks.size() == 1 ? "is rank" : "are ranks",
-                                                       fmt::join(reply.missing_ranks, ", ")));
+    reply.failure =
+        Status(Code::kTimeout,
+               fmt::format("{} has not reached level {}; missing {} {}", version.generation.ToString(), LevelName(target),
+                           reply.missing_ranks.size() == 1 ? "is rank" : "are ranks", fmt::join(reply.missing_ranks, ", ")));
   }
   agent_.server().Reply(wait.peer, wait.number, reply);
   return true;
@@ -112,8 +114,9 @@ bool Waiters::Answer(Wait& wait) {
   if ((wait.is_test && wait.looked_up) || (!wait.looking && now_ns >= wait.deadline_ns)) {
     LevelReply reply;
     if (!wait.is_test) {
-      reply.failure = Status(Code::kTimeout, fmt::format("{} has not been captured on this node, and is not complete in the store",
-                                                         wait.generation.ToString()));
+      reply.failure = Status(
+          Code::kTimeout,
+          fmt::format("{} has not been captured on this node, and is not complete in the store", wait.generation.ToString()));
     }
     agent_.server().Reply(wait.peer, wait.number, reply);
     return true;
@@ -128,21 +131,21 @@ void Waiters::LookUp(Wait& wait) {
   wait.next_look_ns = agent_.clock().NowNs() + kLookPause.count();
   agent_.publish().Lookup(wait.generation.store_id, wait.generation.job, wait.generation,
                           [this, peer = wait.peer, number = wait.number](bool complete) {
-    auto found = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& candidate) {
-      return candidate.peer == peer && candidate.number == number;
-    });
-    if (found == waits_.end()) return;
-    found->looking = false;
-    found->looked_up = true;
-    if (complete) {
-      LevelReply reply;
-      reply.level = reply.scheduled = Level::kStore;
-      agent_.server().Reply(peer, number, reply);
-      waits_.erase(found);
-    } else if (Answer(*found)) {
-      waits_.erase(found);
-    }
-  });
+                            auto found = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& candidate) {
+                              return candidate.peer == peer && candidate.number == number;
+                            });
+                            if (found == waits_.end()) return;
+                            found->looking = false;
+                            found->looked_up = true;
+                            if (complete) {
+                              LevelReply reply;
+                              reply.level = reply.scheduled = Level::kStore;
+                              agent_.server().Reply(peer, number, reply);
+                              waits_.erase(found);
+                            } else if (Answer(*found)) {
+                              waits_.erase(found);
+                            }
+                          });
 }
 
 void Waiters::Check(const Generation& generation) {
@@ -171,7 +174,8 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
   reply.failure = drain.failure;
   const int64_t now_ns = agent_.clock().NowNs();
   if (reply.images_pending > 0 && now_ns >= drain.deadline_ns) {
-    reply.failure = Status(Code::kTimeout, fmt::format("{} images ({} bytes) are still on their way", reply.images_pending, reply.bytes_pending));
+    reply.failure = Status(Code::kTimeout,
+                           fmt::format("{} images ({} bytes) are still on their way", reply.images_pending, reply.bytes_pending));
     reply.finished = true;
   }
   reply.finished = reply.finished || reply.images_pending == 0;
@@ -183,7 +187,8 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
 
 void Waiters::Tick() {
   for (auto wait = waits_.begin(); wait != waits_.end();) wait = Answer(*wait) ? waits_.erase(wait) : std::next(wait);
-  for (auto drain = drains_.begin(); drain != drains_.end();) drain = AnswerDrain(*drain) ? drains_.erase(drain) : std::next(drain);
+  for (auto drain = drains_.begin(); drain != drains_.end();)
+    drain = AnswerDrain(*drain) ? drains_.erase(drain) : std::next(drain);
 }
 
 }  // namespace kedge

@@ -32,8 +32,7 @@ struct Workers::Shared {
     std::unique_lock lock(mutex);
     for (;;) {
       ++idle;
-      const bool has_work =
-          work_came.wait_for(lock, idle_timeout, [&] { return stopping || !queue.empty(); }) && !stopping;
+      const bool has_work = work_came.wait_for(lock, idle_timeout, [&] { return stopping || !queue.empty(); }) && !stopping;
       --idle;
       if (!has_work) break;
       std::function<void()> work = std::move(queue.front());

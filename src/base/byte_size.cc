@@ -36,11 +36,10 @@ constexpr Unit kUnits[] = {
 };
 
 Status NotAByteSize(std::string_view text, const char* why) {
-  return Status(
-      Code::kInvalidArgument,
-      fmt::format("'{}' is not a byte count ({}); write a number with an optional unit B, KiB, MiB, GiB, TiB, "
-                  "PiB (powers of 1024) or kB, MB, GB, TB, PB (powers of 1000), as in 64MiB, 1.5GB or 4096",
-                  text, why));
+  return Status(Code::kInvalidArgument,
+                fmt::format("'{}' is not a byte count ({}); write a number with an optional unit B, KiB, MiB, GiB, TiB, "
+                            "PiB (powers of 1024) or kB, MB, GB, TB, PB (powers of 1000), as in 64MiB, 1.5GB or 4096",
+                            text, why));
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ std::string FormatWallTime(int64_t unix_time_ns) {
   const auto time = static_cast<time_t>(seconds);
   tm utc{};
   gmtime_r(&time, &utc);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
-                     utc.tm_hour, utc.tm_min, utc.tm_sec, rest_ns / 1'000'000);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour,
+                     utc.tm_min, utc.tm_sec, rest_ns / 1'000'000);
 }
 
 Deadline::Deadline(const Clock& clock, Duration timeout) : clock_(&clock) {

@@ -28,7 +28,7 @@ enum class KeyType { kBool, kInt64, kDouble, kString, kBytes, kDuration };
 enum class KeyScope { kNode, kJob };
 
 struct KeySpec {
-  std::string name = {};          // "section.key"; inside a table list only "key"
+  std::string name = {};  // "section.key"; inside a table list only "key"
   KeyType type = KeyType::kString;
   std::string default_text = {};  // as a person would write it; "auto" where auto_allowed
   KeyScope scope = KeyScope::kJob;

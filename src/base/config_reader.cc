@@ -68,8 +68,7 @@ Result<std::string> TextOfNode(const KeySpec& spec, const toml::node& node) {
   if (const auto* whole = node.as_integer(); whole != nullptr && (number || spec.type == KeyType::kInt64)) {
     return fmt::format("{}", **whole);
   }
-  if (const auto* floating = node.as_floating_point(); floating != nullptr && number)
-    return fmt::format("{}", **floating);
+  if (const auto* floating = node.as_floating_point(); floating != nullptr && number) return fmt::format("{}", **floating);
   return Status(Code::kInvalidArgument,
                 fmt::format("expected a value of type {}, found {}", KeyTypeName(spec.type), TomlTypeName(node)));
 }
@@ -124,8 +123,8 @@ struct ConfigReader::Toml {
     std::vector<ConfigTable> tables;
     for (const toml::node& element : *array) {
       if (!element.is_table()) {
-        return Status(Code::kInvalidArgument, fmt::format("{}: {}: expected a table, found {}", OriginOf(element).text,
-                                                          spec.name, TomlTypeName(element)));
+        return Status(Code::kInvalidArgument, fmt::format("{}: {}: expected a table, found {}", OriginOf(element).text, spec.name,
+                                                          TomlTypeName(element)));
       }
       KEDGE_ASSIGN_OR_RETURN(ConfigTable table, ReadEntry(spec, *element.as_table()));
       tables.push_back(std::move(table));
@@ -140,8 +139,7 @@ struct ConfigReader::Toml {
     table.origin_ = OriginOf(entry);
     for (const auto& [key, node] : entry) {
       const std::string name(key.str());
-      const bool known =
-          std::any_of(list.keys.begin(), list.keys.end(), [&](const KeySpec& spec) { return spec.name == name; });
+      const bool known = std::any_of(list.keys.begin(), list.keys.end(), [&](const KeySpec& spec) { return spec.name == name; });
       if (!known) return reader.UnknownKey(list.name + "." + name, OriginOf(node).text);
     }
     for (const KeySpec& spec : list.keys) {
@@ -185,8 +183,7 @@ Status ConfigReader::ReadToml(std::string_view text, const std::string& path) {
 Status ConfigReader::ReadEnvironment(const std::map<std::string, std::string>& environment) {
   std::map<std::string, std::string> names;  // by variable
   for (const auto& [name, spec] : config_.registry_.keys()) names.emplace(ConfigRegistry::VariableOf(name), name);
-  for (const auto& [name, spec] : config_.registry_.table_lists())
-    names.emplace(ConfigRegistry::VariableOf(name), name);
+  for (const auto& [name, spec] : config_.registry_.table_lists()) names.emplace(ConfigRegistry::VariableOf(name), name);
   for (const auto& [variable, text] : environment) {
     if (variable.rfind("KEDGE_", 0) != 0) continue;
     if (const auto name = names.find(variable); name != names.end()) {
@@ -208,8 +205,7 @@ Status ConfigReader::Set(std::string_view key, std::string_view text, const Conf
 Status ConfigReader::SetKey(const KeySpec& spec, std::string_view text, const ConfigOrigin& origin) {
   auto data = ParseConfigData(spec, text);
   if (!data.ok()) {
-    if (spec.secret)
-      return Status(Code::kInvalidArgument, fmt::format("{}: {}: not a valid value", origin.text, spec.name));
+    if (spec.secret) return Status(Code::kInvalidArgument, fmt::format("{}: {}: not a valid value", origin.text, spec.name));
     return data.status().WithContext(fmt::format("{}: {}", origin.text, spec.name));
   }
   config_.values_.insert_or_assign(spec.name, ConfigValue{std::move(*data), origin});

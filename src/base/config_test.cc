@@ -39,30 +39,22 @@ ConfigRegistry MakeRegistry() {
                 .unit = "versions",
                 .minimum = 1});
   registry.Add({.name = "store.path", .type = KeyType::kString, .default_text = "", .doc = "Folder of the store"});
+  registry.Add({.name = "store.secret", .type = KeyType::kString, .default_text = "", .doc = "A secret", .secret = true});
   registry.Add(
-      {.name = "store.secret", .type = KeyType::kString, .default_text = "", .doc = "A secret", .secret = true});
-  registry.Add({.name = "job.mode",
-                .type = KeyType::kString,
-                .default_text = "async",
-                .doc = "Mode",
-                .choices = {"sync", "async"}});
+      {.name = "job.mode", .type = KeyType::kString, .default_text = "async", .doc = "Mode", .choices = {"sync", "async"}});
   registry.Add({.name = "job.verify", .type = KeyType::kBool, .default_text = "true", .doc = "Verify"});
   registry.Add({.name = "job.rate", .type = KeyType::kDouble, .default_text = "0.5", .doc = "Rate"});
-  registry.Add({.name = "agent.idle",
-                .type = KeyType::kDuration,
-                .default_text = "30s",
-                .scope = KeyScope::kNode,
-                .doc = "Idle time"});
-  registry.AddTableList(
-      {.name = "tier",
-       .doc = "Tiers",
-       .keys = {
-           {.name = "name", .required = true},
-           {.name = "kind", .default_text = "directory", .choices = {"memory", "directory"}},
-           {.name = "path", .default_text = ""},
-           {.name = "capacity", .type = KeyType::kBytes, .default_text = "auto", .auto_allowed = true},
-           {.name = "weight", .type = KeyType::kInt64, .default_text = "1"},
-       }});
+  registry.Add(
+      {.name = "agent.idle", .type = KeyType::kDuration, .default_text = "30s", .scope = KeyScope::kNode, .doc = "Idle time"});
+  registry.AddTableList({.name = "tier",
+                         .doc = "Tiers",
+                         .keys = {
+                             {.name = "name", .required = true},
+                             {.name = "kind", .default_text = "directory", .choices = {"memory", "directory"}},
+                             {.name = "path", .default_text = ""},
+                             {.name = "capacity", .type = KeyType::kBytes, .default_text = "auto", .auto_allowed = true},
+                             {.name = "weight", .type = KeyType::kInt64, .default_text = "1"},
+                         }});
   return registry;
 }
 
@@ -129,9 +121,7 @@ TEST_F(ConfigTest, LaterSourcesWinAndAreRemembered) {
 
 TEST_F(ConfigTest, ReadsNumbersAndTextsWhereBothMakeSense) {
   const Config config =
-      LoadText(
-          "pool.bytes = 1048576\npool.chunk_bytes = \"1MiB\"\nagent.idle = 2.5\njob.rate = 3\njob.verify = false\n")
-          .value();
+      LoadText("pool.bytes = 1048576\npool.chunk_bytes = \"1MiB\"\nagent.idle = 2.5\njob.rate = 3\njob.verify = false\n").value();
   EXPECT_FALSE(config.IsAuto("pool.bytes"));
   EXPECT_EQ(config.GetBytes("pool.bytes"), 1u << 20);
   EXPECT_EQ(config.GetBytes("pool.chunk_bytes"), 1u << 20);
@@ -178,14 +168,12 @@ TEST_F(ConfigTest, WrongValuesNamePlaceKeyAndExpectation) {
       {"[store]\nkeep = 2020-01-01\n", "date"},
   };
   for (const auto& item : cases)
-    EXPECT_NE(ErrorOf(item.content).find(item.expected), std::string::npos)
-        << item.content << "gave: " << ErrorOf(item.content);
+    EXPECT_NE(ErrorOf(item.content).find(item.expected), std::string::npos) << item.content << "gave: " << ErrorOf(item.content);
 }
 
 TEST_F(ConfigTest, ReadsTableLists) {
   const Config config =
-      LoadText("[[tier]]\nname = 'fast'\nkind = 'memory'\n\n[[tier]]\nname = 'ssd'\npath = '/ssd'\ncapacity = '1GB'\n")
-          .value();
+      LoadText("[[tier]]\nname = 'fast'\nkind = 'memory'\n\n[[tier]]\nname = 'ssd'\npath = '/ssd'\ncapacity = '1GB'\n").value();
   const auto& tiers = config.GetTables("tier");
   ASSERT_EQ(tiers.size(), 2u);
   EXPECT_EQ(tiers[0].GetString("kind"), "memory");
@@ -209,9 +197,8 @@ TEST_F(ConfigTest, TakesTableListsFromTheEnvironment) {
 }
 
 TEST_F(ConfigTest, WarnsOfUnknownVariablesOnly) {
-  sources_.environment = {{"KEDGE_NODE", "n1"}, {"KEDGE_LOG", "debug"},     {"KEDGE_SECRET", "x"},
-                          {"KEDGE_CONFIG", ""}, {"KEDGE_STORE_KEEPS", "3"}, {"OTHER", "y"},
-                          {"HOME", "/h"}};
+  sources_.environment = {{"KEDGE_NODE", "n1"},       {"KEDGE_LOG", "debug"}, {"KEDGE_SECRET", "x"}, {"KEDGE_CONFIG", ""},
+                          {"KEDGE_STORE_KEEPS", "3"}, {"OTHER", "y"},         {"HOME", "/h"}};
   const Config config = Config::Load(registry_, sources_).value();
   ASSERT_EQ(config.warnings().size(), 1u);
   EXPECT_NE(config.warnings()[0].find("KEDGE_STORE_KEEPS"), std::string::npos);
@@ -223,8 +210,8 @@ TEST_F(ConfigTest, WarnsOfUnknownVariablesOnly) {
 
 TEST_F(ConfigTest, BooleansInTheEnvironmentMayBeWrittenInManyWays) {
   for (const auto& [text, value] :
-       {std::pair("1", true), std::pair("TRUE", true), std::pair("on", true), std::pair("yes", true),
-        std::pair("0", false), std::pair("False", false), std::pair("off", false), std::pair("no", false)}) {
+       {std::pair("1", true), std::pair("TRUE", true), std::pair("on", true), std::pair("yes", true), std::pair("0", false),
+        std::pair("False", false), std::pair("off", false), std::pair("no", false)}) {
     sources_.environment = {{"KEDGE_JOB_VERIFY", text}};
     EXPECT_EQ(Config::Load(registry_, sources_)->GetBool("job.verify"), value) << text;
   }
@@ -247,16 +234,14 @@ TEST_F(ConfigTest, HidesSecrets) {
   sources_.environment = {{"KEDGE_STORE_SECRET", "hunter2"}};
   const Config config = Config::Load(registry_, sources_).value();
   EXPECT_EQ(config.GetString("store.secret"), "hunter2");
-  for (const ConfigEntry& entry : config.Entries())
-    EXPECT_EQ(entry.value_text.find("hunter2"), std::string::npos) << entry.key;
+  for (const ConfigEntry& entry : config.Entries()) EXPECT_EQ(entry.value_text.find("hunter2"), std::string::npos) << entry.key;
 }
 
 TEST_F(ConfigTest, ListsEveryKeyWithItsOrigin) {
   const Config config = LoadText("store.keep = 4\n").value();
   const auto entries = config.Entries();
   ASSERT_EQ(entries.size(), registry_.keys().size() + registry_.table_lists().size());
-  const auto keep =
-      std::find_if(entries.begin(), entries.end(), [](const auto& entry) { return entry.key == "store.keep"; });
+  const auto keep = std::find_if(entries.begin(), entries.end(), [](const auto& entry) { return entry.key == "store.keep"; });
   EXPECT_EQ(keep->value_text, "4");
   EXPECT_EQ(keep->unit, "versions");
   EXPECT_EQ(keep->doc, "Versions kept");

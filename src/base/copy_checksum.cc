@@ -48,8 +48,7 @@ constexpr size_t kPrefetchBytes = 512;
 #define KEDGE_STREAMING_TARGET __attribute__((target("avx2,sse4.2")))
 
 // Copies one cache line and returns `crc` (not inverted) extended by it.
-KEDGE_STREAMING_TARGET __attribute__((always_inline)) inline uint64_t StreamLine(unsigned char* to,
-                                                                                 const unsigned char* from,
+KEDGE_STREAMING_TARGET __attribute__((always_inline)) inline uint64_t StreamLine(unsigned char* to, const unsigned char* from,
                                                                                  uint64_t crc) {
   _mm_prefetch(reinterpret_cast<const char*>(from + kPrefetchBytes), _MM_HINT_T0);  // past the end too: it never faults
   for (size_t half = 0; half < kLineBytes; half += 32) {

@@ -12,7 +12,9 @@ namespace kedge::crc32c {
 // The checksum of the bytes that `crc` covers followed by `data`. Any length, any alignment.
 uint32_t Extend(uint32_t crc, const void* data, size_t bytes);
 
-inline uint32_t Compute(const void* data, size_t bytes) { return Extend(0, data, bytes); }
+inline uint32_t Compute(const void* data, size_t bytes) {
+  return Extend(0, data, bytes);
+}
 
 // The checksum of A followed by B, from the checksums of the two and the length of B. O(log bytes_b).
 uint32_t Combine(uint32_t crc_a, uint32_t crc_b, uint64_t bytes_b);
@@ -23,6 +25,8 @@ uint32_t Combine(uint32_t crc_a, uint32_t crc_b, uint64_t bytes_b);
 uint32_t CopyAndChecksum(void* dst, const void* src, size_t bytes, uint32_t crc = 0);
 
 // As CopyAndChecksum without the copy; the name says at a call site that bytes are only verified.
-inline uint32_t ChecksumOnly(const void* src, size_t bytes, uint32_t crc = 0) { return Extend(crc, src, bytes); }
+inline uint32_t ChecksumOnly(const void* src, size_t bytes, uint32_t crc = 0) {
+  return Extend(crc, src, bytes);
+}
 
 }  // namespace kedge::crc32c

@@ -30,11 +30,10 @@ constexpr Unit kUnits[] = {
 };
 
 Status NotADuration(std::string_view text, const char* why) {
-  return Status(
-      Code::kInvalidArgument,
-      fmt::format("'{}' is not a duration ({}); write a number with an optional unit ns, us, ms, s, min, h or d, "
-                  "as in 30s, 5min or 0.5 (seconds)",
-                  text, why));
+  return Status(Code::kInvalidArgument,
+                fmt::format("'{}' is not a duration ({}); write a number with an optional unit ns, us, ms, s, min, h or d, "
+                            "as in 30s, 5min or 0.5 (seconds)",
+                            text, why));
 }
 
 }  // namespace

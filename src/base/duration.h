@@ -12,7 +12,9 @@ namespace kedge {
 // Converts implicitly from std::chrono::seconds and the like.
 using Duration = std::chrono::nanoseconds;
 
-inline double ToSeconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+inline double ToSeconds(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
 // Saturates instead of overflowing.
 Duration FromSeconds(double seconds);
 

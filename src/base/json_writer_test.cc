@@ -21,24 +21,13 @@ TEST(JsonWriter, NestsAndSeparates) {
   EXPECT_FALSE(json.IsComplete());
   json.EndObject();
   EXPECT_TRUE(json.IsComplete());
-  EXPECT_EQ(
-      json.text(),
-      R"({"name":"ck","version":7,"bytes":9223372036854775808,"ok":true,"ratio":0.1,"list":[-1,null,{},[],"x"]})");
+  EXPECT_EQ(json.text(),
+            R"({"name":"ck","version":7,"bytes":9223372036854775808,"ok":true,"ratio":0.1,"list":[-1,null,{},[],"x"]})");
 }
 
 TEST(JsonWriter, Indents) {
   JsonWriter json(2);
-  json.BeginObject()
-      .Field("a", 1)
-      .Key("b")
-      .BeginArray()
-      .Int(1)
-      .Int(2)
-      .EndArray()
-      .Key("c")
-      .BeginObject()
-      .EndObject()
-      .EndObject();
+  json.BeginObject().Field("a", 1).Key("b").BeginArray().Int(1).Int(2).EndArray().Key("c").BeginObject().EndObject().EndObject();
   EXPECT_EQ(json.text(), "{\n  \"a\": 1,\n  \"b\": [\n    1,\n    2\n  ],\n  \"c\": {}\n}");
 }
 
@@ -50,8 +39,7 @@ TEST(JsonWriter, EscapesAndMendsStrings) {
   };
   EXPECT_EQ(quoted("a\"b\\c\n\t\r\x01\x7F"), R"("a\"b\\c\n\t\u000d\u0001\u007f")");
   EXPECT_EQ(quoted(std::string_view("\0", 1)), R"("\u0000")");
-  EXPECT_EQ(quoted("gr\xC3\xBC\xC3\x9F \xE2\x82\xAC \xF0\x9F\x9A\x80"),
-            "\"gr\xC3\xBC\xC3\x9F \xE2\x82\xAC \xF0\x9F\x9A\x80\"");
+  EXPECT_EQ(quoted("gr\xC3\xBC\xC3\x9F \xE2\x82\xAC \xF0\x9F\x9A\x80"), "\"gr\xC3\xBC\xC3\x9F \xE2\x82\xAC \xF0\x9F\x9A\x80\"");
   for (const char* broken : {"\xFF", "\xC3", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82"}) {
     const std::string mended = quoted(broken);
     EXPECT_NE(mended.find("\xEF\xBF\xBD"), std::string::npos);

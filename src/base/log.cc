@@ -127,8 +127,7 @@ void LogToCallback(std::function<void(LogLevel, std::string_view)> sink) {
 }
 
 void WriteLog(LogLevel level, std::string_view component, std::string_view message) {
-  std::string line =
-      fmt::format("{} {} {} {}: ", FormatWallTime(WallTimeNs()), LogLevelName(level), getpid(), component);
+  std::string line = fmt::format("{} {} {} {}: ", FormatWallTime(WallTimeNs()), LogLevelName(level), getpid(), component);
   AppendEscaped(line, message);
   LogState& state = State();
   const int descriptor = state.descriptor.load();

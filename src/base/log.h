@@ -43,7 +43,9 @@ void LogToCallback(std::function<void(LogLevel, std::string_view line)> sink);
 // Writes regardless of the level. Control characters in `message` are escaped, so that one event is one line.
 void WriteLog(LogLevel level, std::string_view component, std::string_view message);
 
-inline bool LogEnabled(LogLevel level) { return level >= GetLogLevel(); }
+inline bool LogEnabled(LogLevel level) {
+  return level >= GetLogLevel();
+}
 
 template <typename... Args>
 void LogAt(LogLevel level, std::string_view component, fmt::format_string<Args...> format, Args&&... args) {

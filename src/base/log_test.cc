@@ -68,8 +68,7 @@ TEST_F(LogTest, TakesItsLevelFromTheEnvironment) {
   SetDefaultLogLevel(LogLevel::kInfo);
   EXPECT_EQ(GetLogLevel(), LogLevel::kInfo);
   unsetenv("KEDGE_LOG");
-  for (const char* name : {"debug", "info", "warning", "error", "off"})
-    EXPECT_STREQ(LogLevelName(*ParseLogLevel(name)), name);
+  for (const char* name : {"debug", "info", "warning", "error", "off"}) EXPECT_STREQ(LogLevelName(*ParseLogLevel(name)), name);
   EXPECT_FALSE(ParseLogLevel("Info").has_value());
 }
 

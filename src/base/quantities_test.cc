@@ -38,14 +38,12 @@ TEST(ByteSize, Parses) {
 }
 
 TEST(ByteSize, RefusesNamingTextAndForms) {
-  for (const char* text :
-       {"", " ", "MiB", "-1", "+1", "1 2", "64 MiBs", "1e3", "0x10", "1..5", "1.", ".5", "1,5GB", "nan", "inf",
-        "18446744073709551616", "16777216TiB", "99999999999999999999PiB", "1\xC3\xA9"}) {
+  for (const char* text : {"", " ", "MiB", "-1", "+1", "1 2", "64 MiBs", "1e3", "0x10", "1..5", "1.", ".5", "1,5GB", "nan", "inf",
+                           "18446744073709551616", "16777216TiB", "99999999999999999999PiB", "1\xC3\xA9"}) {
     const auto parsed = ParseByteSize(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_EQ(parsed.status().code(), Code::kInvalidArgument);
-    EXPECT_NE(parsed.status().message().find("'" + std::string(text) + "'"), std::string::npos)
-        << parsed.status().message();
+    EXPECT_NE(parsed.status().message().find("'" + std::string(text) + "'"), std::string::npos) << parsed.status().message();
     EXPECT_NE(parsed.status().message().find("64MiB"), std::string::npos) << "names an allowed form";
   }
 }

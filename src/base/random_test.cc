@@ -12,8 +12,7 @@ namespace {
 TEST(Random, GivesTheSameSequenceForEver) {
   // From an independent program; a change here would break the replay of every recorded seed.
   Random random(42);
-  const uint64_t expected[] = {1546998764402558742u, 6990951692964543102u, 12544586762248559009u,
-                               17057574109182124193u};
+  const uint64_t expected[] = {1546998764402558742u, 6990951692964543102u, 12544586762248559009u, 17057574109182124193u};
   for (const uint64_t value : expected) EXPECT_EQ(random.Next(), value);
   EXPECT_NE(Random(1).Next(), Random(2).Next());
 }

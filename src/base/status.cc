@@ -9,15 +9,15 @@
 namespace kedge {
 
 const char* CodeName(Code code) {
-  static constexpr const char* kNames[] = {
-      "ok",         "invalid argument", "not found", "already exists", "corrupt", "unsupported",         "no space",   "input/output error",
-      "permission", "unavailable",      "timeout",   "mismatch",       "busy",    "failed precondition", "incomplete", "internal"};
+  static constexpr const char* kNames[] = {"ok",         "invalid argument",    "not found",  "already exists",
+                                           "corrupt",    "unsupported",         "no space",   "input/output error",
+                                           "permission", "unavailable",         "timeout",    "mismatch",
+                                           "busy",       "failed precondition", "incomplete", "internal"};
   const auto index = static_cast<size_t>(code);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 
-Status::Status(Code code, std::string message)
-    : state_(std::make_shared<const State>(State{code, 0, std::move(message)})) {
+Status::Status(Code code, std::string message) : state_(std::make_shared<const State>(State{code, 0, std::move(message)})) {
   assert(code != Code::kOk);
 }
 

@@ -15,21 +15,21 @@ namespace kedge {
 
 enum class Code : int {
   kOk = 0,
-  kInvalidArgument = 1,   // the caller broke a contract; nothing was changed
-  kNotFound = 2,          // no such version, region, file
-  kAlreadyExists = 3,     // create-if-absent found one
-  kCorrupt = 4,           // bytes that fail their checksum, magic or bounds
-  kUnsupported = 5,       // a format version or a feature that this build or machine lacks
-  kNoSpace = 6,           // ENOSPC, EDQUOT, a tier or pool that stays full
-  kIo = 7,                // any other errno from a device
-  kPermission = 8,        // EACCES, EPERM, EROFS, a peer of another user
-  kUnavailable = 9,       // the agent or a peer cannot be reached
-  kTimeout = 10,          // a bounded wait ended; the message names who is missing
-  kMismatch = 11,         // ranks, sizes, protocol or configuration disagree
-  kBusy = 12,             // held by another live job or process
+  kInvalidArgument = 1,      // the caller broke a contract; nothing was changed
+  kNotFound = 2,             // no such version, region, file
+  kAlreadyExists = 3,        // create-if-absent found one
+  kCorrupt = 4,              // bytes that fail their checksum, magic or bounds
+  kUnsupported = 5,          // a format version or a feature that this build or machine lacks
+  kNoSpace = 6,              // ENOSPC, EDQUOT, a tier or pool that stays full
+  kIo = 7,                   // any other errno from a device
+  kPermission = 8,           // EACCES, EPERM, EROFS, a peer of another user
+  kUnavailable = 9,          // the agent or a peer cannot be reached
+  kTimeout = 10,             // a bounded wait ended; the message names who is missing
+  kMismatch = 11,            // ranks, sizes, protocol or configuration disagree
+  kBusy = 12,                // held by another live job or process
   kFailedPrecondition = 13,  // called in the wrong order
-  kIncomplete = 14,       // part of a version is missing
-  kInternal = 15,         // a broken invariant
+  kIncomplete = 14,          // part of a version is missing
+  kInternal = 15,            // a broken invariant
 };
 
 // The code's name as printed to people, for example "no space".
@@ -70,15 +70,24 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}             // NOLINT(google-explicit-constructor)
-  Result(Status status) : status_(std::move(status)) {      // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
+  Result(Status status) : status_(std::move(status)) {  // NOLINT(google-explicit-constructor)
     assert(!status_.ok());
   }
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
-  T& value() & { assert(ok()); return *value_; }
-  const T& value() const& { assert(ok()); return *value_; }
-  T&& value() && { assert(ok()); return std::move(*value_); }
+  T& value() & {
+    assert(ok());
+    return *value_;
+  }
+  const T& value() const& {
+    assert(ok());
+    return *value_;
+  }
+  T&& value() && {
+    assert(ok());
+    return std::move(*value_);
+  }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
@@ -96,10 +105,10 @@ class [[nodiscard]] Result {
 #define KEDGE_CONCAT(a, b) KEDGE_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function when `expression` is a Status that is not ok.
-#define KEDGE_RETURN_IF_ERROR(expression)                       \
-  do {                                                          \
-    ::kedge::Status kedge_status_ = (expression);               \
-    if (!kedge_status_.ok()) return kedge_status_;              \
+#define KEDGE_RETURN_IF_ERROR(expression)          \
+  do {                                             \
+    ::kedge::Status kedge_status_ = (expression);  \
+    if (!kedge_status_.ok()) return kedge_status_; \
   } while (0)
 
 // KEDGE_ASSIGN_OR_RETURN(auto file, os.Open(...)): declares or assigns, or returns the error.
@@ -111,8 +120,7 @@ class [[nodiscard]] Result {
   declaration = std::move(result).value()
 
 // An invariant of the agent or a tool: aborts with file, line and text when broken. Stays on in production.
-#define KEDGE_CHECK(condition) \
-  ((condition) ? static_cast<void>(0) : ::kedge::CheckFailed(__FILE__, __LINE__, #condition))
+#define KEDGE_CHECK(condition) ((condition) ? static_cast<void>(0) : ::kedge::CheckFailed(__FILE__, __LINE__, #condition))
 
 namespace kedge {
 [[noreturn]] void CheckFailed(const char* file, int line, const char* condition);

@@ -45,13 +45,9 @@ Status AgentChannel::Push(const ClientMessage& message, const Deadline& deadline
 bool AgentChannel::Poll(AgentMessage* message) {
   if (mailbox_ == nullptr) return false;
   switch (from_agent_.Peek(message)) {
-    case RingPeek::kEmpty:
-      return false;
-    case RingPeek::kBroken:
-      MarkLost();
-      return false;
-    case RingPeek::kMessage:
-      break;
+    case RingPeek::kEmpty: return false;
+    case RingPeek::kBroken: MarkLost(); return false;
+    case RingPeek::kMessage: break;
   }
   message->text[kAgentTextBytes - 1] = '\0';
   from_agent_.Advance();

@@ -74,8 +74,7 @@ Status ImageCapture::Append(const void* data, uint64_t bytes) {
   const auto* source = static_cast<const std::byte*>(data);
   while (bytes > 0) {
     if (!chunk_open_ || chunk_used_ == chunk_bytes_) KEDGE_RETURN_IF_ERROR(NextChunk());
-    const uint64_t portion =
-        ExtentBytes(limits_, chunk_used_, std::min(bytes, chunk_bytes_ - chunk_used_));
+    const uint64_t portion = ExtentBytes(limits_, chunk_used_, std::min(bytes, chunk_bytes_ - chunk_used_));
     if (!extent_open_) {
       Extent extent;
       extent.region = static_cast<uint32_t>(regions_ - 1);
@@ -143,8 +142,8 @@ Status ImageCapture::CloseRegion() {
   region_open_ = extent_open_ = false;
   if (region_left_ == 0) return Status::Ok();
   const Region& region = record_.regions[regions_ - 1];
-  return Status(Code::kInvalidArgument,
-                fmt::format("region {}: {} bytes were announced, {} were written", region.id, region.bytes, region.bytes - region_left_));
+  return Status(Code::kInvalidArgument, fmt::format("region {}: {} bytes were announced, {} were written", region.id,
+                                                    region.bytes, region.bytes - region_left_));
 }
 
 void ImageCapture::Annotate(std::string_view key, std::string_view value) {

@@ -1,8 +1,8 @@
 // Copies an image's regions into a sink, with their checksums, and builds the image record.
 //
 // Every byte is read once: it is copied and checksummed block by block in cache (CRC32C), so that it is
-// verified wherever it goes from here. Targets in memory get it directly; others through a bounce buffer of one piece. The record and all buffers are
-// kept from one checkpoint to the next, so that a checkpoint like the one before allocates nothing.
+// verified wherever it goes from here. Targets in memory get it directly; others through a bounce buffer of one piece. The record
+// and all buffers are kept from one checkpoint to the next, so that a checkpoint like the one before allocates nothing.
 //
 // One thread at a time. After an error call Abort; the object is then ready for another Begin.
 #pragma once

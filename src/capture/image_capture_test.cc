@@ -79,7 +79,8 @@ class ImageCaptureTest : public ::testing::Test {
 };
 
 TEST_F(ImageCaptureTest, ExtentsCoverEveryByteWithItsChecksum) {
-  const std::vector<std::string> regions = {Content(1, 10), Content(2, 100000), "", Content(3, 7999), Content(4, 8192), Content(5, 3)};
+  const std::vector<std::string> regions = {Content(1, 10),   Content(2, 100000), "",
+                                            Content(3, 7999), Content(4, 8192),   Content(5, 3)};
   ASSERT_TRUE(Capture(regions).ok());
   const ImageRecord record = Stored();
   EXPECT_EQ(record.group, "group");

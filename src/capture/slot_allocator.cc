@@ -32,7 +32,9 @@ void SlotAllocator::Request(Ahead* ahead, uint64_t bytes) {
   if (channel_->TryPush(message)) ahead->requested = last_number_;
 }
 
-void SlotAllocator::ExpectFull(uint64_t bytes) { Request(&full_ahead_, bytes); }
+void SlotAllocator::ExpectFull(uint64_t bytes) {
+  Request(&full_ahead_, bytes);
+}
 
 void SlotAllocator::ExpectOpen() {
   if (!open_ || open_->range.bytes - open_->cursor < limits_.piece_bytes) Request(&open_ahead_, limits_.chunk_bytes);
@@ -64,8 +66,9 @@ Result<AgentMessage> SlotAllocator::TakeAnswer(Ahead* ahead, uint64_t bytes, con
   }
   if (!ahead->answer) {
     if (channel_->lost()) return Status(Code::kUnavailable, "the agent is gone, and no other could be started in time");
-    return Status(Code::kTimeout, "the agent has not assigned a slot: its tiers are full, and the flush that would free "
-                                  "one has not ended");
+    return Status(Code::kTimeout,
+                  "the agent has not assigned a slot: its tiers are full, and the flush that would free "
+                  "one has not ended");
   }
   AgentMessage answer = *ahead->answer;
   ahead->answer.reset();
@@ -89,8 +92,8 @@ Result<AssignedPlace> SlotAllocator::TakeOpen(uint64_t bytes, const Deadline& de
     open_->range.offset = 0;
   }
   if (bytes > open_->range.bytes) {
-    return Status(Code::kNoSpace, fmt::format("{} bytes do not fit a slot of {} bytes; choose a greater chunk.size", bytes,
-                                              open_->range.bytes));
+    return Status(Code::kNoSpace,
+                  fmt::format("{} bytes do not fit a slot of {} bytes; choose a greater chunk.size", bytes, open_->range.bytes));
   }
   place.range = open_->range;
   place.range.offset = open_->cursor;

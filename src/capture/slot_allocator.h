@@ -59,7 +59,7 @@ class SlotAllocator {
 
  private:
   struct Slot {
-    SlotRange range{};     // offset 0, bytes: the slot's size
+    SlotRange range{};    // offset 0, bytes: the slot's size
     uint64_t cursor = 0;  // bytes used
   };
   // One kind of request: at most one is out, and at most one answer lies ready.

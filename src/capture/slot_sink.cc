@@ -42,7 +42,8 @@ Status SlotSink::Begin(const ImageIdentity& identity, uint64_t announced_bytes) 
 
 Result<Tier*> SlotSink::TierOf(const SlotRange& range) const {
   if (range.tier >= context_.tiers.size() || range.slot >= context_.tiers[range.tier]->info().slots) {
-    return Status(Code::kInternal, fmt::format("the agent assigned slot {} of tier {}, which is not there", range.slot, range.tier));
+    return Status(Code::kInternal,
+                  fmt::format("the agent assigned slot {} of tier {}, which is not there", range.slot, range.tier));
   }
   return context_.tiers[range.tier];
 }
@@ -74,7 +75,9 @@ void SlotSink::ExpectChunk(uint64_t bytes) {
   if (!IsSmall(bytes)) context_.slots->ExpectFull(bytes);
 }
 
-bool SlotSink::GrowChunk(uint64_t extra_bytes) { return !through_ && context_.slots->GrowOpen(&place_, extra_bytes); }
+bool SlotSink::GrowChunk(uint64_t extra_bytes) {
+  return !through_ && context_.slots->GrowOpen(&place_, extra_bytes);
+}
 
 Status SlotSink::Write(uint64_t offset, const std::byte* data, uint64_t bytes) {
   if (!through_) return tier_->Write(place_.slot, place_.offset + offset, data, bytes);

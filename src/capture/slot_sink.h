@@ -21,11 +21,11 @@ namespace kedge {
 struct SlotSinkContext {
   AgentChannel* channel = nullptr;
   SlotAllocator* slots = nullptr;
-  std::vector<Tier*> tiers;             // by SlotRange::tier
-  std::vector<std::string> tier_keys;   // the same order
+  std::vector<Tier*> tiers;            // by SlotRange::tier
+  std::vector<std::string> tier_keys;  // the same order
   LayoutLimits limits;
-  const Catalog* catalog = nullptr;     // for chunks that go through
-  Duration wait_timeout{};              // for a slot
+  const Catalog* catalog = nullptr;  // for chunks that go through
+  Duration wait_timeout{};           // for a slot
 };
 
 // Captured bytes by where they went.

@@ -47,7 +47,10 @@ int Call(kedge_context* context, Body&& body) {
 class BlockedTime {
  public:
   BlockedTime(Context* context, bool first)
-      : context_(context), statistics_(&context->core.statistics), checkpoints_(statistics_->checkpoints), begin_ns_(SystemClock().NowNs()) {
+      : context_(context),
+        statistics_(&context->core.statistics),
+        checkpoints_(statistics_->checkpoints),
+        begin_ns_(SystemClock().NowNs()) {
     if (first) statistics_->last_blocked_seconds = 0;
   }
   ~BlockedTime() {
@@ -87,8 +90,8 @@ Status NotNull(const void* pointer, const char* what) {
 
 Status CopyText(const std::string& text, char* to, size_t capacity, const char* what) {
   if (text.size() >= capacity) {
-    return Status(Code::kInvalidArgument, std::string(what) + " needs " + std::to_string(text.size() + 1) + " bytes, the buffer has " +
-                                              std::to_string(capacity));
+    return Status(Code::kInvalidArgument, std::string(what) + " needs " + std::to_string(text.size() + 1) +
+                                              " bytes, the buffer has " + std::to_string(capacity));
   }
   std::memcpy(to, text.c_str(), text.size() + 1);
   return Status::Ok();
@@ -129,8 +132,10 @@ int kedge_finalize(kedge_context* context, int drain) {
   });
 }
 
-int kedge_protect(kedge_context* context, int id, void* address, size_t count, size_t element_bytes, const kedge_region_info* info) {
-  return Call(context, [&](Context& self, auto&) { return self.core.regions.current().Protect(id, address, count, element_bytes, info); });
+int kedge_protect(kedge_context* context, int id, void* address, size_t count, size_t element_bytes,
+                  const kedge_region_info* info) {
+  return Call(context,
+              [&](Context& self, auto&) { return self.core.regions.current().Protect(id, address, count, element_bytes, info); });
 }
 
 int kedge_unprotect(kedge_context* context, int id) {

@@ -195,7 +195,8 @@ Result<std::string> Checkpointer::RouteFile(const std::string& original) {
 Status Checkpointer::Annotate(std::string_view key, std::string_view value) {
   if (!active()) return Status(Code::kFailedPrecondition, "no checkpoint has begun");
   if (key.empty() || key.size() > kAnnotationKeyBytesMax) {
-    return Status(Code::kInvalidArgument, fmt::format("annotation key of {} bytes: expected 1 to {}", key.size(), kAnnotationKeyBytesMax));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("annotation key of {} bytes: expected 1 to {}", key.size(), kAnnotationKeyBytesMax));
   }
   capture_.Annotate(key, value);
   return Status::Ok();
@@ -242,7 +243,8 @@ Status Checkpointer::Finish() {
 void Checkpointer::PublishFilesInline() {
   for (const RoutedFiles::File& file : files_.files()) {
     Status status = PublishFileCopy(*core_->file_system, file.routed, file.original, file.mode, core_->catalog->owner());
-    if (!status.ok()) LogError("client", "routed file '{}' is in the checkpoint, but not at its path: {}", file.original, status.message());
+    if (!status.ok())
+      LogError("client", "routed file '{}' is in the checkpoint, but not at its path: {}", file.original, status.message());
   }
 }
 
@@ -270,9 +272,11 @@ void Checkpointer::WarnWhenTooBig(uint64_t image_bytes) {
   const uint64_t versions = core_->job.keys.keep_local + 1;
   const uint64_t needed = image_bytes * core_->ranks_on_node * versions;
   if (needed <= capacity) return;
-  LogWarning("client", "rank {}: {} versions of {} by {} ranks need {} on the node, whose tiers have {}: checkpoints will wait for "
+  LogWarning("client",
+             "rank {}: {} versions of {} by {} ranks need {} on the node, whose tiers have {}: checkpoints will wait for "
              "flushes. Give the node more room (pool.size, a [[tier]]), or keep fewer versions there (keep.local)",
-             core_->rank(), versions, FormatByteSize(image_bytes), core_->ranks_on_node, FormatByteSize(needed), FormatByteSize(capacity));
+             core_->rank(), versions, FormatByteSize(image_bytes), core_->ranks_on_node, FormatByteSize(needed),
+             FormatByteSize(capacity));
 }
 
 void Checkpointer::Abandon() {

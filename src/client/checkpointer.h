@@ -62,8 +62,8 @@ class Checkpointer {
   TakenVersion* taken_ = nullptr;  // the image between begin and end
   bool inline_ = false;
   std::shared_ptr<AttachedSession> image_session_;  // where the image goes, unless inline: alive until it ends
-  uint64_t image_number_ = 0;      // counts images: marks the regions that each has taken
-  uint64_t parts_ = 0;             // captured into the present sink
+  uint64_t image_number_ = 0;                       // counts images: marks the regions that each has taken
+  uint64_t parts_ = 0;                              // captured into the present sink
   std::vector<DeclaredRegion*> gathered_;
   std::vector<uint64_t> gathered_bytes_;
   bool warned_of_size_ = false;

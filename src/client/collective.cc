@@ -12,7 +12,8 @@ namespace {
 
 Status BootstrapFailed(const char* call, int code) {
   return Status(Code::kUnavailable, fmt::format("the bootstrap's {} failed with code {}: another rank is gone, or the "
-                                                "communicator is broken", call, code));
+                                                "communicator is broken",
+                                                call, code));
 }
 
 // Disagreement is said before failure: a mismatch ends a restart on all ranks, a bad copy only tries the next version.

@@ -53,9 +53,7 @@ struct Core {
   uint32_t rank() const { return collective.rank(); }
   uint32_t ranks() const { return collective.ranks(); }
   // Sizes that hold where no agent says otherwise.
-  LayoutLimits InlineLimits() const {
-    return {node.chunk_bytes.value_or(kChunkBytesDefault), node.piece_bytes};
-  }
+  LayoutLimits InlineLimits() const { return {node.chunk_bytes.value_or(kChunkBytesDefault), node.piece_bytes}; }
 };
 
 }  // namespace kedge::client

@@ -23,7 +23,9 @@ int Report(const Status& status) noexcept {
 
 }  // namespace kedge::client
 
-const char* kedge_error_message(void) { return kedge::client::last_message.c_str(); }
+const char* kedge_error_message(void) {
+  return kedge::client::last_message.c_str();
+}
 
 const char* kedge_status_name(int status) {
   if (status < KEDGE_OK || status > KEDGE_ERROR_INTERNAL) return "unknown";

@@ -27,7 +27,8 @@ RestoreCandidate CandidateOf(const Generation& generation, uint32_t ranks) {
 std::string Listed(std::span<const RestoreCandidate> candidates) {
   std::string text;
   for (const RestoreCandidate& candidate : candidates) {
-    text += fmt::format("{}{} (attempt {}, take {})", text.empty() ? "" : ", ", candidate.version, candidate.attempt, candidate.take);
+    text +=
+        fmt::format("{}{} (attempt {}, take {})", text.empty() ? "" : ", ", candidate.version, candidate.attempt, candidate.take);
   }
   return text.empty() ? "none" : text;
 }
@@ -77,7 +78,8 @@ Status ImageOpener::AddLocal(const std::string& name, uint32_t rank, std::vector
   if (!reply.ok()) return reply.status();
   for (const LocalVersion& local : reply->versions) {
     const Generation& generation = local.generation;
-    if (local.rank != rank || generation.store_id != request.store_id || generation.job != request.job || generation.name != name) continue;
+    if (local.rank != rank || generation.store_id != request.store_id || generation.job != request.job || generation.name != name)
+      continue;
     candidates->push_back(CandidateOf(generation, local.ranks));
   }
   return Status::Ok();
@@ -89,8 +91,8 @@ Result<std::vector<RestoreCandidate>> ImageOpener::Candidates(const std::string&
   const Status local = AddLocal(name, rank, &candidates);
   const size_t local_count = candidates.size();
   const Status stored = AddStored(name, rank, &candidates);
-  LogDebug("client", "rank {}: versions of '{}' with an image of rank {}: on this node {}; in the store {}", core_->rank(), name, rank,
-           Listed(std::span(candidates).first(local_count)), Listed(std::span(candidates).subspan(local_count)));
+  LogDebug("client", "rank {}: versions of '{}' with an image of rank {}: on this node {}; in the store {}", core_->rank(), name,
+           rank, Listed(std::span(candidates).first(local_count)), Listed(std::span(candidates).subspan(local_count)));
   for (const Status* status : {&local, &stored}) {
     if (!status->ok()) LogWarning("client", "rank {}: looking for versions of '{}': {}", core_->rank(), name, status->message());
   }

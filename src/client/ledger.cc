@@ -33,7 +33,8 @@ Result<TakenVersion*> Ledger::Begin(const std::string& name, int64_t version, bo
   KEDGE_ASSIGN_OR_RETURN(Name* const entry, Use(name));
   if (!overwrite && entry->newest && version <= *entry->newest) {
     return Status(Code::kAlreadyExists, fmt::format("version {} of '{}' is not greater than the newest, {}: count on, or pass "
-                                                    "KEDGE_OVERWRITE to replace it", version, name, *entry->newest));
+                                                    "KEDGE_OVERWRITE to replace it",
+                                                    version, name, *entry->newest));
   }
   const bool known = entry->versions.contains(version);
   if (known) {
@@ -68,7 +69,9 @@ void Ledger::Captured(TakenVersion* taken) {
   names_[taken->generation.name].newest = taken->generation.version;
 }
 
-void Ledger::Restored(const std::string& name, int64_t version) { names_[name].newest = version; }
+void Ledger::Restored(const std::string& name, int64_t version) {
+  names_[name].newest = version;
+}
 
 TakenVersion* Ledger::Find(const std::string& name, int64_t version) {
   const auto entry = names_.find(name);

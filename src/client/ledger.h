@@ -20,12 +20,12 @@ namespace kedge::client {
 
 struct TakenVersion {
   Generation generation;
-  uint32_t turn = 0;        // how many takings of its name this attempt has begun before
-  bool captured = false;    // this rank's image is whole
-  bool in_store = false;    // captured inline: this rank's image was published by this process
-  uint64_t session = 0;     // the session and its image number, where the agent has it
+  uint32_t turn = 0;      // how many takings of its name this attempt has begun before
+  bool captured = false;  // this rank's image is whole
+  bool in_store = false;  // captured inline: this rank's image was published by this process
+  uint64_t session = 0;   // the session and its image number, where the agent has it
   uint64_t serial = 0;
-  Status flush_failure;     // the agent's message
+  Status flush_failure;  // the agent's message
 };
 
 class Ledger {
@@ -52,7 +52,7 @@ class Ledger {
     std::optional<int64_t> newest;
     uint32_t begun = 0;
     std::map<int64_t, TakenVersion> versions;
-    std::deque<int64_t> order;     // keys of `versions`, the one taken longest ago first
+    std::deque<int64_t> order;  // keys of `versions`, the one taken longest ago first
     // Of the versions that are remembered no more: the greatest, and the greatest take.
     int64_t forgotten_version = -1;
     uint32_t forgotten_takes = 0;

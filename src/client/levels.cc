@@ -36,8 +36,8 @@ Result<Levels::Subject> Levels::Find(const std::string& name, int64_t version) {
   TakenVersion* taken = name.empty() ? ledger_->Newest() : ledger_->Find(name, version);
   if (taken != nullptr) {
     if (!taken->captured) {
-      return Status(Code::kFailedPrecondition, fmt::format("'{}' version {} was not captured", taken->generation.name,
-                                                           taken->generation.version));
+      return Status(Code::kFailedPrecondition,
+                    fmt::format("'{}' version {} was not captured", taken->generation.name, taken->generation.version));
     }
     return Subject{taken->generation, !taken->in_store, taken->flush_failure};
   }
@@ -49,7 +49,8 @@ Result<Levels::Subject> Levels::Find(const std::string& name, int64_t version) {
       if (info.generation.version == version) return Subject{info.generation, false, Status::Ok()};
     }
   }
-  return Status(Code::kNotFound, fmt::format("'{}' version {} is neither a checkpoint of this context nor in the store", name, version));
+  return Status(Code::kNotFound,
+                fmt::format("'{}' version {} is neither a checkpoint of this context nor in the store", name, version));
 }
 
 LevelReply Levels::AskStore(const Generation& generation) const {
@@ -154,10 +155,11 @@ Status Levels::Cleanup(const std::string& name) {
 }
 
 Status Levels::Pin(const std::string& name, int64_t version, bool pinned) {
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> complete, CompleteVersions(*core_->catalog, core_->job.job, name, version));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> complete,
+                         CompleteVersions(*core_->catalog, core_->job.job, name, version));
   if (complete.empty() || complete.front().generation.version != version) {
-    return Status(Code::kFailedPrecondition, fmt::format("'{}' version {} is not complete in the store, so it cannot be pinned",
-                                                         name, version));
+    return Status(Code::kFailedPrecondition,
+                  fmt::format("'{}' version {} is not complete in the store, so it cannot be pinned", name, version));
   }
   const Generation& generation = complete.front().generation;
   if (pinned) return PinVersion(*core_->catalog, generation);

@@ -60,7 +60,8 @@ Status RegionGroup::Protect(int id, void* address, size_t count, size_t element_
   size_t bytes = 0;
   if (element_bytes == 0 || __builtin_mul_overflow(count, element_bytes, &bytes)) {
     return Status(Code::kInvalidArgument, fmt::format("region {}: {} elements of {} bytes: expected elements of at least 1 byte "
-                                                      "that fit the address space", id, count, element_bytes));
+                                                      "that fit the address space",
+                                                      id, count, element_bytes));
   }
   if (address == nullptr && bytes > 0) {
     return Status(Code::kInvalidArgument, fmt::format("region {}: the address is null, yet it has {} bytes", id, bytes));

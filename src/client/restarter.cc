@@ -41,20 +41,22 @@ Result<int64_t> Restarter::Newest(const std::string& name, int64_t at_most) {
 Status Restarter::CheckRanks(const RestoreCandidate& candidate) const {
   if (alone()) {
     if (source_rank() < candidate.ranks) return Status::Ok();
-    return Status(Code::kMismatch, fmt::format("the checkpoint was taken by {} ranks; there is no rank {}", candidate.ranks, source_rank()));
+    return Status(Code::kMismatch,
+                  fmt::format("the checkpoint was taken by {} ranks; there is no rank {}", candidate.ranks, source_rank()));
   }
   if (candidate.ranks == core_->ranks()) return Status::Ok();
-  return Status(Code::kMismatch, fmt::format("version {} was taken by {} ranks, and this job has {}: run it with {}, or read single "
-                                             "images with kedge_restart_as", candidate.version, candidate.ranks, core_->ranks(),
-                                             candidate.ranks));
+  return Status(Code::kMismatch,
+                fmt::format("version {} was taken by {} ranks, and this job has {}: run it with {}, or read single "
+                            "images with kedge_restart_as",
+                            candidate.version, candidate.ranks, core_->ranks(), candidate.ranks));
 }
 
 Status Restarter::CheckRegion(const DeclaredRegion& declared) const {
   const Region& wanted = declared.description;
   const int found = image_->reader().FindRegion(wanted.id);
   if (found < 0) {
-    return Status(Code::kMismatch, fmt::format("region {} is not in the checkpoint, which holds {} regions of group '{}'", wanted.id,
-                                               image_->record().regions.size(), image_->record().group));
+    return Status(Code::kMismatch, fmt::format("region {} is not in the checkpoint, which holds {} regions of group '{}'",
+                                               wanted.id, image_->record().regions.size(), image_->record().group));
   }
   const Region& saved = image_->record().regions[static_cast<size_t>(found)];
   if (saved.kind != wanted.kind) {
@@ -62,8 +64,10 @@ Status Restarter::CheckRegion(const DeclaredRegion& declared) const {
                                                saved.kind == RegionKind::kObject ? "an object" : "plain memory"));
   }
   if (wanted.kind == RegionKind::kMemory && saved.bytes != wanted.bytes) {
-    return Status(Code::kMismatch, fmt::format("region {} was saved with {} bytes, and {} are protected: ask kedge_saved_region and "
-                                               "protect that size", wanted.id, saved.bytes, wanted.bytes));
+    return Status(Code::kMismatch,
+                  fmt::format("region {} was saved with {} bytes, and {} are protected: ask kedge_saved_region and "
+                              "protect that size",
+                              wanted.id, saved.bytes, wanted.bytes));
   }
   return Status::Ok();
 }
@@ -75,8 +79,8 @@ Status Restarter::CheckAll() {
   for (const Region& saved : image_->record().regions) {
     if (saved.kind == RegionKind::kFile) continue;
     if (core_->regions.current().Find(saved.id) == nullptr) {
-      LogWarning("client", "rank {}: region {} of {} bytes is in the checkpoint, but not protected: it is left out", core_->rank(),
-                 saved.id, saved.bytes);
+      LogWarning("client", "rank {}: region {} of {} bytes is in the checkpoint, but not protected: it is left out",
+                 core_->rank(), saved.id, saved.bytes);
     }
   }
   return Status::Ok();
@@ -189,7 +193,8 @@ Result<std::string> Restarter::RouteFile(const std::string& original) {
   if (!active()) return Status(Code::kFailedPrecondition, "no restart has begun");
   KEDGE_ASSIGN_OR_RETURN(const std::string routed, files_.Route(original));
   const int region = image_->reader().FindFile(files_.OriginalOf(routed));
-  if (region < 0) return Status(Code::kNotFound, fmt::format("'{}' is not among the files of the checkpoint", files_.OriginalOf(routed)));
+  if (region < 0)
+    return Status(Code::kNotFound, fmt::format("'{}' is not among the files of the checkpoint", files_.OriginalOf(routed)));
   KEDGE_RETURN_IF_ERROR(WriteFileRegion(*core_->file_system, image_->reader(), static_cast<uint32_t>(region), routed));
   return routed;
 }
@@ -199,8 +204,10 @@ Status Restarter::End(bool success) {
   const Generation generation = image_->record().identity.generation;
   CountRestored();
   Abandon();
-  const Status mine = success ? Status::Ok() : Status(Code::kIncomplete, fmt::format("reported that the restart of '{}' version {} "
-                                                                                     "failed", generation.name, generation.version));
+  const Status mine = success ? Status::Ok()
+                              : Status(Code::kIncomplete, fmt::format("reported that the restart of '{}' version {} "
+                                                                      "failed",
+                                                                      generation.name, generation.version));
   KEDGE_RETURN_IF_ERROR(Agree(mine));
   if (!alone()) ledger_->Restored(generation.name, generation.version);
   CountRestart();

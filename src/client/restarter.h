@@ -25,12 +25,12 @@ class Restarter {
   // All outlive the restarter. `files_folder`: where routed files lie.
   Restarter(Core* core, Ledger* ledger, Session* session, const std::string& files_folder);
 
-  Result<int64_t> Newest(const std::string& name, int64_t at_most);           // collective
-  Result<int64_t> Whole(const std::string& name, int64_t at_most);            // collective
-  Status Begin(const std::string& name, int64_t version);                     // collective
+  Result<int64_t> Newest(const std::string& name, int64_t at_most);  // collective
+  Result<int64_t> Whole(const std::string& name, int64_t at_most);   // collective
+  Status Begin(const std::string& name, int64_t version);            // collective
   Status Part(kedge_selection selection, const int* ids, size_t count);
   Result<std::string> RouteFile(const std::string& original);
-  Status End(bool success);                                                   // collective
+  Status End(bool success);  // collective
   // Reads the image of `rank` from now on, not collectively; -1: the context's own again.
   Status As(int rank);
 
@@ -66,7 +66,7 @@ class Restarter {
   int as_rank_ = -1;
   std::unique_ptr<OpenImage> image_;
   int64_t began_ns_ = 0;
-  uint64_t stored_bytes_before_ = 0;  // restored from the store when it began
+  uint64_t stored_bytes_before_ = 0;             // restored from the store when it began
   uint64_t restart_number_ = uint64_t{1} << 63;  // marks regions restored; checkpoints count from 1
 };
 

@@ -90,8 +90,10 @@ Status RoutedFiles::CaptureFile(const File& file, int32_t id, ImageCapture* capt
   }
   KEDGE_ASSIGN_OR_RETURN(const os::FileInfo after, opened->Fstat());
   if (after.size_bytes != file.bytes) {
-    return Status(Code::kFailedPrecondition, fmt::format("routed file for '{}' grew from {} to {} bytes while it was captured: close "
-                                                         "files before checkpoint_end", file.original, file.bytes, after.size_bytes));
+    return Status(Code::kFailedPrecondition,
+                  fmt::format("routed file for '{}' grew from {} to {} bytes while it was captured: close "
+                              "files before checkpoint_end",
+                              file.original, file.bytes, after.size_bytes));
   }
   return capture->CloseRegion();
 }

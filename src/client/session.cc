@@ -66,7 +66,8 @@ void Session::ReportLoss(const Watched& lost) {
     lost.session->channel.MarkLost();
     wants_agent_.store(true, std::memory_order_release);
   }
-  LogWarning("client", "rank {}: the agent is gone; starting another. Checkpoints are synchronous until it is there", core_->rank());
+  LogWarning("client", "rank {}: the agent is gone; starting another. Checkpoints are synchronous until it is there",
+             core_->rank());
 }
 
 Hello Session::MakeHello() const {

@@ -108,8 +108,8 @@ Status JoinJob(Core* core, const Start& start) {
   }
   if (catalog->id() != start.store_id) {
     return Status(Code::kMismatch, fmt::format("{} is another store here (id {}) than on rank 0 (id {}): store.path must name a "
-                                               "folder shared by all ranks", core->store->description(), catalog->id().ToHex(),
-                                               start.store_id.ToHex()));
+                                               "folder shared by all ranks",
+                                               core->store->description(), catalog->id().ToHex(), start.store_id.ToHex()));
   }
   core->catalog = std::move(*catalog);
   return Status::Ok();

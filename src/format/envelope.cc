@@ -43,8 +43,7 @@ const char* RecordKindName(RecordKind kind) {
   return "record of an unknown kind";
 }
 
-RecordEncoder::RecordEncoder(RecordKind kind, const StoreId& store_id, Buffer* out)
-    : encoder_(*out), begin_(out->size()) {
+RecordEncoder::RecordEncoder(RecordKind kind, const StoreId& store_id, Buffer* out) : encoder_(*out), begin_(out->size()) {
   encoder_.Raw(std::as_bytes(std::span(kMagic)));
   encoder_.U16(static_cast<uint16_t>(kind));
   encoder_.U16(kFormatVersion);

@@ -68,8 +68,8 @@ TEST(Wire, NumbersComeBackAndOnlyInTheirShortestForm) {
     EXPECT_EQ(decoder.SignedVarint(), static_cast<int64_t>(number));
   }
   EXPECT_TRUE(decoder.Finish("numbers").ok());
-  for (const std::vector<int>& bad : std::vector<std::vector<int>>{
-           {0x80, 0x00}, {0x80}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02}}) {
+  for (const std::vector<int>& bad :
+       std::vector<std::vector<int>>{{0x80, 0x00}, {0x80}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02}}) {
     Buffer raw;
     for (const int byte : bad) raw.push_back(static_cast<std::byte>(byte));
     Decoder refusing(raw);

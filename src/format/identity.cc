@@ -16,8 +16,8 @@ std::string ImageIdentity::ToString() const {
 Status ValidateName(std::string_view name, const char* what) {
   if (name.empty()) return Status(Code::kInvalidArgument, std::string(what) + " is empty");
   if (name.size() > kNameBytesMax) {
-    return Status(Code::kInvalidArgument, std::string(what) + " has " + std::to_string(name.size()) +
-                                              " bytes; at most " + std::to_string(kNameBytesMax) + " are allowed");
+    return Status(Code::kInvalidArgument, std::string(what) + " has " + std::to_string(name.size()) + " bytes; at most " +
+                                              std::to_string(kNameBytesMax) + " are allowed");
   }
   if (name.find('\0') != std::string_view::npos) {
     return Status(Code::kInvalidArgument, std::string(what) + " holds a NUL byte");
@@ -40,8 +40,8 @@ Status Validate(const Generation& generation) {
 Status Validate(const ImageIdentity& identity) {
   KEDGE_RETURN_IF_ERROR(Validate(identity.generation));
   if (identity.ranks < 1 || identity.ranks > kRanksMax || identity.rank >= identity.ranks) {
-    return Status(Code::kInvalidArgument, "rank " + std::to_string(identity.rank) + " of " +
-                                              std::to_string(identity.ranks) + " is out of range");
+    return Status(Code::kInvalidArgument,
+                  "rank " + std::to_string(identity.rank) + " of " + std::to_string(identity.ranks) + " is out of range");
   }
   return Status::Ok();
 }

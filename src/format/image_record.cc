@@ -49,8 +49,7 @@ const char* RegionFault(const Region& region) {
         return "the shape has more than 2^64 elements";
       }
     }
-    if (elements != region.bytes / region.element_bytes)
-      return "the product of the shape is not the number of elements";
+    if (elements != region.bytes / region.element_bytes) return "the product of the shape is not the number of elements";
   }
   return nullptr;
 }

@@ -228,21 +228,20 @@ void Encode(const AttemptRecord& attempt, Buffer* out) {
 }
 
 Result<AttemptRecord> DecodeAttemptRecord(ByteSpan bytes) {
-  return Decode<AttemptRecord>(
-      bytes, RecordKind::kAttempt, [](Decoder& decoder, const StoreId& id, AttemptRecord* attempt) {
-        attempt->store_id = id;
-        attempt->job = DecodeName(decoder);
-        attempt->attempt = DecodeAttempt(decoder);
-        attempt->host = DecodeText(decoder, kHostBytesMax);
-        attempt->boot_id = DecodeText(decoder, kBootIdBytesMax);
-        attempt->pid = decoder.SignedVarint();
-        attempt->process_start_time = decoder.Varint();
-        attempt->lease_seconds = decoder.F64();
-        attempt->wall_time_ns = decoder.I64();
-        attempt->ranks = DecodeRanks(decoder);
-        // Written so that NaN fails too.
-        decoder.Require(attempt->lease_seconds > 0 && attempt->lease_seconds < 1e9, "the lease is out of range");
-      });
+  return Decode<AttemptRecord>(bytes, RecordKind::kAttempt, [](Decoder& decoder, const StoreId& id, AttemptRecord* attempt) {
+    attempt->store_id = id;
+    attempt->job = DecodeName(decoder);
+    attempt->attempt = DecodeAttempt(decoder);
+    attempt->host = DecodeText(decoder, kHostBytesMax);
+    attempt->boot_id = DecodeText(decoder, kBootIdBytesMax);
+    attempt->pid = decoder.SignedVarint();
+    attempt->process_start_time = decoder.Varint();
+    attempt->lease_seconds = decoder.F64();
+    attempt->wall_time_ns = decoder.I64();
+    attempt->ranks = DecodeRanks(decoder);
+    // Written so that NaN fails too.
+    decoder.Require(attempt->lease_seconds > 0 && attempt->lease_seconds < 1e9, "the lease is out of range");
+  });
 }
 
 void Encode(const AttemptEndRecord& end, Buffer* out) {
@@ -319,20 +318,19 @@ void Encode(const VersionRecord& version, Buffer* out) {
 }
 
 Result<VersionRecord> DecodeVersionRecord(ByteSpan bytes) {
-  return Decode<VersionRecord>(bytes, RecordKind::kVersion,
-                               [](Decoder& decoder, const StoreId& id, VersionRecord* version) {
-                                 DecodeFields(decoder, id, &version->generation);
-                                 version->ranks = DecodeRanks(decoder);
-                                 const size_t parts = decoder.Count(kPartEntryBytesMin);
-                                 version->parts.reserve(parts);
-                                 for (size_t i = 0; i < parts && decoder.ok(); ++i) {
-                                   version->parts.push_back(DecodePartEntry(decoder, version->ranks));
-                                 }
-                                 CheckRanks(decoder, *version);
-                                 version->image_bytes = decoder.Varint();
-                                 version->wall_time_ns = decoder.I64();
-                                 version->references = DecodeReferences(decoder);
-                               });
+  return Decode<VersionRecord>(bytes, RecordKind::kVersion, [](Decoder& decoder, const StoreId& id, VersionRecord* version) {
+    DecodeFields(decoder, id, &version->generation);
+    version->ranks = DecodeRanks(decoder);
+    const size_t parts = decoder.Count(kPartEntryBytesMin);
+    version->parts.reserve(parts);
+    for (size_t i = 0; i < parts && decoder.ok(); ++i) {
+      version->parts.push_back(DecodePartEntry(decoder, version->ranks));
+    }
+    CheckRanks(decoder, *version);
+    version->image_bytes = decoder.Varint();
+    version->wall_time_ns = decoder.I64();
+    version->references = DecodeReferences(decoder);
+  });
 }
 
 void Encode(const PinRecord& pin, Buffer* out) {

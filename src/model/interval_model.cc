@@ -61,8 +61,7 @@ struct Row {
     passing *= following.passing;
   }
   double Leaving() const {
-    return std::accumulate(exits.begin(), exits.end(), 0.0,
-                           [](double sum, const Exit& e) { return sum + e.probability; });
+    return std::accumulate(exits.begin(), exits.end(), 0.0, [](double sum, const Exit& e) { return sum + e.probability; });
   }
 };
 
@@ -158,8 +157,7 @@ class Merger {
         lengths_(LengthsOf(schedule.counts)),
         top_(static_cast<int>(system.levels.size())) {
     for (const IntervalLevel& level : system.levels) total_rate_ += level.failure_rate_per_second;
-    for (int level = 1; level <= top_; ++level)
-      blocked_inside_.push_back(BlockedInside(system, schedule.counts, level));
+    for (int level = 1; level <= top_; ++level) blocked_inside_.push_back(BlockedInside(system, schedule.counts, level));
   }
 
   double PeriodSeconds() { return Block(top_, top_, top_, top_, Fresh(top_)).seconds; }
@@ -332,8 +330,7 @@ class Merger {
   }
 
   // The copy was still in the background: restart from the block before, make it again, and be back.
-  std::pair<Row, Remaining> AnswerOneBlockBack(int level, int start_level, int before, const Remaining& remaining,
-                                               Mask mask) {
+  std::pair<Row, Remaining> AnswerOneBlockBack(int level, int start_level, int before, const Remaining& remaining, Mask mask) {
     int previous = before;
     for (int number = start_level - 1; number >= level; --number) {
       if (schedule_.counts[number - 1] > 0) previous = number;
@@ -417,8 +414,7 @@ Status CheckCounts(const IntervalSystem& system, const std::vector<int>& counts)
 
 Status CheckIntervalSystem(const IntervalSystem& system) {
   if (system.levels.empty() || system.levels.size() > kMostLevels) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{} levels, must be from 1 to {}", system.levels.size(), kMostLevels));
+    return Status(Code::kInvalidArgument, fmt::format("{} levels, must be from 1 to {}", system.levels.size(), kMostLevels));
   }
   if (!(system.work_seconds > 0) || !std::isfinite(system.work_seconds)) {
     return Status(Code::kInvalidArgument, fmt::format("work_seconds is {}, must be above 0", system.work_seconds));
@@ -439,10 +435,9 @@ Status CheckIntervalSystem(const IntervalSystem& system) {
     }
     const bool chained = i > 0 && level.asynchronous && system.levels[i - 1].asynchronous;
     if (chained && Background(level) < Background(system.levels[i - 1]) - 1e-9 * level.latency_seconds) {
-      return Status(
-          Code::kInvalidArgument,
-          fmt::format("level {}: its copy takes {} s in the background, less than the {} s of the level below", i,
-                      Background(level), Background(system.levels[i - 1])));
+      return Status(Code::kInvalidArgument,
+                    fmt::format("level {}: its copy takes {} s in the background, less than the {} s of the level below", i,
+                                Background(level), Background(system.levels[i - 1])));
     }
   }
   return Status::Ok();
@@ -470,16 +465,14 @@ Result<double> ExpectedPeriodSeconds(const IntervalSystem& system, const Interva
   KEDGE_RETURN_IF_ERROR(CheckIntervalSystem(system));
   KEDGE_RETURN_IF_ERROR(CheckCounts(system, schedule.counts));
   if (!(schedule.interval_seconds > 0) || !std::isfinite(schedule.interval_seconds)) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("interval_seconds is {}, must be above 0", schedule.interval_seconds));
+    return Status(Code::kInvalidArgument, fmt::format("interval_seconds is {}, must be above 0", schedule.interval_seconds));
   }
   const double shortest = ShortestInterval(system, schedule.counts);
   if (schedule.interval_seconds < shortest * (1 - 1e-12)) {
-    return Status(
-        Code::kFailedPrecondition,
-        fmt::format("an interval of {} s is shorter than {} s, in which each copy in the background is complete "
-                    "before the next of its level begins",
-                    schedule.interval_seconds, shortest));
+    return Status(Code::kFailedPrecondition,
+                  fmt::format("an interval of {} s is shorter than {} s, in which each copy in the background is complete "
+                              "before the next of its level begins",
+                              schedule.interval_seconds, shortest));
   }
   return Merger(system, schedule).PeriodSeconds();
 }

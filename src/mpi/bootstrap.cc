@@ -13,7 +13,9 @@ struct Communicator {
   MPI_Comm handle = MPI_COMM_NULL;
 };
 
-MPI_Comm Handle(void* user) { return static_cast<Communicator*>(user)->handle; }
+MPI_Comm Handle(void* user) {
+  return static_cast<Communicator*>(user)->handle;
+}
 
 int Allgather(void* user, const void* send, void* receive, size_t bytes) {
   if (bytes > INT_MAX) return MPI_ERR_COUNT;
@@ -26,7 +28,9 @@ int Broadcast(void* user, void* data, size_t bytes, int root) {
   return MPI_Bcast(data, static_cast<int>(bytes), MPI_BYTE, root, Handle(user));
 }
 
-int Barrier(void* user) { return MPI_Barrier(Handle(user)); }
+int Barrier(void* user) {
+  return MPI_Barrier(Handle(user));
+}
 
 void Release(void* user) {
   auto* communicator = static_cast<Communicator*>(user);

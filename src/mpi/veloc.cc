@@ -94,7 +94,9 @@ int Initialise(const char* call, const char* cfg_file, const std::string& job, S
 }
 
 // Selects the group for the calls of Kedge that follow.
-int Select(const std::string& group) { return kedge_group(state.context, group.empty() ? nullptr : group.c_str()); }
+int Select(const std::string& group) {
+  return kedge_group(state.context, group.empty() ? nullptr : group.c_str());
+}
 
 std::string GroupOf(const char* checkpoint_name) {
   const auto group = state.ids.find(checkpoint_name);
@@ -172,16 +174,14 @@ int End(const char* call, int success) {
 }  // namespace
 
 int VELOC_Init(MPI_Comm comm, const char* cfg_file) {
-  return Initialise("VELOC_Init", cfg_file, "", [&](const kedge_options* options, kedge_context** out) {
-    return kedge_mpi_init(comm, options, out);
-  });
+  return Initialise("VELOC_Init", cfg_file, "",
+                    [&](const kedge_options* options, kedge_context** out) { return kedge_mpi_init(comm, options, out); });
 }
 
 int VELOC_Init_single(unsigned int id, const char* cfg_file) {
   const std::string job = fmt::format("{}-single-{}", program_invocation_short_name, id);
-  return Initialise("VELOC_Init_single", cfg_file, job, [&](const kedge_options* options, kedge_context** out) {
-    return kedge_init(options, nullptr, out);
-  });
+  return Initialise("VELOC_Init_single", cfg_file, job,
+                    [&](const kedge_options* options, kedge_context** out) { return kedge_init(options, nullptr, out); });
 }
 
 int VELOC_Finalize(int drain) {
@@ -226,9 +226,8 @@ int VELOC_Region_clear(const char* name) {
 }
 
 int VELOC_Route_file(const char* original, char* routed) {
-  return Call("VELOC_Route_file", [&] {
-    return Done("VELOC_Route_file", kedge_route_file(state.context, original, routed, VELOC_MAX_NAME));
-  });
+  return Call("VELOC_Route_file",
+              [&] { return Done("VELOC_Route_file", kedge_route_file(state.context, original, routed, VELOC_MAX_NAME)); });
 }
 
 int VELOC_Cleanup(const char* name) {
@@ -300,7 +299,8 @@ int VELOC_Recover_size(int id) {
     const int code = kedge_saved_region(state.context, id, &bytes, nullptr);
     if (code == KEDGE_ERROR_NOT_FOUND) return 0;
     if (code != KEDGE_OK) return Done("VELOC_Recover_size", code);
-    if (bytes > INT_MAX) return Fail("VELOC_Recover_size", fmt::format("region {} has {} bytes, which does not fit an int", id, bytes));
+    if (bytes > INT_MAX)
+      return Fail("VELOC_Recover_size", fmt::format("region {} has {} bytes, which does not fit an int", id, bytes));
     return static_cast<int>(bytes);
   });
 }

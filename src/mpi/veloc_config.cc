@@ -11,9 +11,9 @@
 namespace kedge {
 namespace {
 
-constexpr std::string_view kUnderstood[] = {"scratch",          "persistent",          "mode",        "max_versions",
-                                            "scratch_versions", "persistent_interval", "ec_interval", "watchdog_interval",
-                                            "chksum",           "meta"};
+constexpr std::string_view kUnderstood[] = {
+    "scratch",     "persistent",        "mode",   "max_versions", "scratch_versions", "persistent_interval",
+    "ec_interval", "watchdog_interval", "chksum", "meta"};
 constexpr std::string_view kWithoutMeaning[] = {"failure_domain", "axl_type",   "aggregated", "max_parallelism",
                                                 "threaded",       "log_prefix", "daos_pool",  "daos_cont"};
 
@@ -90,8 +90,9 @@ Status CheckKeys(const Settings& settings, VelocConfig* config) {
     if (Contains(kWithoutMeaning, key)) {
       without_meaning += (without_meaning.empty() ? "" : ", ") + key;
     } else if (!Contains(kUnderstood, key)) {
-      return Status(Code::kInvalidArgument, fmt::format("{}: unknown key '{}'; known are {} and, without effect, {}", setting.origin,
-                                                        key, fmt::join(kUnderstood, ", "), fmt::join(kWithoutMeaning, ", ")));
+      return Status(Code::kInvalidArgument,
+                    fmt::format("{}: unknown key '{}'; known are {} and, without effect, {}", setting.origin, key,
+                                fmt::join(kUnderstood, ", "), fmt::join(kWithoutMeaning, ", ")));
     }
   }
   if (!without_meaning.empty()) {

@@ -62,7 +62,8 @@ TEST(VelocConfig, IntervalsAndVersions) {
 }
 
 TEST(VelocConfig, KeysWithoutMeaningGiveOneWarning) {
-  auto config = Parse(std::string(kMinimal) + "axl_type = x\nthreaded = true\nchksum = true\nmeta = /m\nwatchdog_interval = 5\nec_interval = -1\n");
+  auto config = Parse(std::string(kMinimal) +
+                      "axl_type = x\nthreaded = true\nchksum = true\nmeta = /m\nwatchdog_interval = 5\nec_interval = -1\n");
   ASSERT_TRUE(config.ok());
   ASSERT_EQ(config->warnings.size(), 1u);
   EXPECT_THAT(config->warnings[0], HasSubstr("axl_type, threaded"));

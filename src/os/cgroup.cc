@@ -64,8 +64,7 @@ std::optional<Mount> FindMount(const std::string& mountinfo, int version, const 
     const auto before = Split(std::string_view(line).substr(0, dash), ' ');
     const auto after = Split(std::string_view(line).substr(dash + 3), ' ');
     if (before.size() < 5 || after.size() < 3) continue;
-    const bool fits =
-        version == 2 ? after[0] == "cgroup2" : after[0] == "cgroup" && Contains(Split(after[2], ','), controller);
+    const bool fits = version == 2 ? after[0] == "cgroup2" : after[0] == "cgroup" && Contains(Split(after[2], ','), controller);
     if (fits) return Mount{before[3], before[4]};
   }
   return std::nullopt;
@@ -86,8 +85,8 @@ std::vector<std::string> FoldersUpwards(const Mount& mount, std::string group, c
 
 }  // namespace
 
-std::vector<std::string> CgroupFolders(const std::string& controller, const std::string& proc_folder,
-                                       const std::string& root, int* version) {
+std::vector<std::string> CgroupFolders(const std::string& controller, const std::string& proc_folder, const std::string& root,
+                                       int* version) {
   const std::string mountinfo = ReadOrEmpty(proc_folder + "/mountinfo");
   std::optional<std::string> group_v2;
   // Lines are "id:controllers:path"; version 2 is "0::path". A controller is in one of the two at a time.
@@ -117,12 +116,10 @@ std::optional<CgroupMemory> CgroupMemoryLimit(const std::string& proc_folder, co
     if (!limit || *limit >= kUnlimitedBytes) continue;  // "max" is no number
     CgroupMemory memory;
     memory.limit_bytes = *limit;
-    memory.used_bytes =
-        Number(ReadOrEmpty(folder + (version == 2 ? "/memory.current" : "/memory.usage_in_bytes"))).value_or(0);
+    memory.used_bytes = Number(ReadOrEmpty(folder + (version == 2 ? "/memory.current" : "/memory.usage_in_bytes"))).value_or(0);
     const std::string stat = ReadOrEmpty(folder + "/memory.stat");
-    memory.reclaimable_bytes = version == 2
-                                   ? StatValue(stat, "active_file") + StatValue(stat, "inactive_file")
-                                   : StatValue(stat, "total_active_file") + StatValue(stat, "total_inactive_file");
+    memory.reclaimable_bytes = version == 2 ? StatValue(stat, "active_file") + StatValue(stat, "inactive_file")
+                                            : StatValue(stat, "total_active_file") + StatValue(stat, "total_inactive_file");
     if (!tightest || memory.LeftBytes() < tightest->LeftBytes()) tightest = memory;
   }
   return tightest;

@@ -100,8 +100,7 @@ KEDGE_NO_SANITIZE int RunDaemon(void* argument) {
   auto* words = static_cast<volatile unsigned long*>(all_cpus);
   for (size_t i = 0; i < 128; ++i) words[i] = ~0ul;
   syscall(SYS_sched_setaffinity, 0, sizeof all_cpus, all_cpus);
-  if (dup2(launch->stdin_fd, 0) < 0 || dup2(launch->log_fd, 1) < 0 || dup2(launch->log_fd, 2) < 0)
-    return Fail(launch, "dup2");
+  if (dup2(launch->stdin_fd, 0) < 0 || dup2(launch->log_fd, 1) < 0 || dup2(launch->log_fd, 2) < 0) return Fail(launch, "dup2");
   for (int i = 0; i < launch->descriptor_count; ++i) {
     if (dup2(launch->descriptors[i], kFirstPassedDescriptor + i) < 0) return Fail(launch, "dup2");
   }
@@ -123,9 +122,7 @@ KEDGE_NO_SANITIZE int RunMiddle(void* argument) {
 // Two stacks in one mapping; freed when the children are gone.
 class Stacks {
  public:
-  Stacks()
-      : memory_(
-            mmap(nullptr, 2 * kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0)) {}
+  Stacks() : memory_(mmap(nullptr, 2 * kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0)) {}
   ~Stacks() {
     if (valid()) munmap(memory_, 2 * kStackBytes);
   }
@@ -213,8 +210,7 @@ Status CloneBoth(Launch& launch) {
 }  // namespace
 
 Result<ProcessIdentity> SpawnDaemon(const DaemonOptions& options) {
-  if (options.descriptors.size() > kDescriptorsMax)
-    return Status(Code::kInvalidArgument, "too many descriptors for a daemon");
+  if (options.descriptors.size() > kDescriptorsMax) return Status(Code::kInvalidArgument, "too many descriptors for a daemon");
   std::vector<std::string> arguments = {options.program};
   arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
   std::vector<std::string> environment = BuildEnvironment(options);
@@ -239,8 +235,7 @@ Result<ProcessIdentity> SpawnDaemon(const DaemonOptions& options) {
   launch.log_fd = log_fd.get();
 
   KEDGE_RETURN_IF_ERROR(CloneBoth(launch));
-  if (launch.error != 0)
-    return Status::FromErrno(launch.error, fmt::format("start {}: {}", options.program, launch.failed_call));
+  if (launch.error != 0) return Status::FromErrno(launch.error, fmt::format("start {}: {}", options.program, launch.failed_call));
   // It may have ended already; then its identity is only its id.
   const auto identity = IdentityOf(launch.daemon_id);
   return identity.ok() ? *identity : ProcessIdentity{launch.daemon_id, 0};

@@ -51,8 +51,7 @@ namespace {
 
 Status TryDirectWrite(FileSystem& fs, const std::string& path) {
   KEDGE_ASSIGN_OR_RETURN(const auto file, fs.Open(path, OpenFlags::kWrite | OpenFlags::kCreate | OpenFlags::kDirect));
-  const std::unique_ptr<void, void (*)(void*)> block(std::aligned_alloc(kDirectAlignmentBytes, kDirectAlignmentBytes),
-                                                     std::free);
+  const std::unique_ptr<void, void (*)(void*)> block(std::aligned_alloc(kDirectAlignmentBytes, kDirectAlignmentBytes), std::free);
   if (!block) return Status::FromErrno(ENOMEM, "allocate a block");
   std::memset(block.get(), 0, kDirectAlignmentBytes);
   KEDGE_RETURN_IF_ERROR(WriteAll(*file, block.get(), kDirectAlignmentBytes, 0));
@@ -72,9 +71,9 @@ DirectIoProbe ProbeDirectIo(FileSystem& fs, const std::string& folder) {
     const DirectIoOptions defaults;
     const size_t bytes = defaults.buffer_bytes * defaults.buffer_count;
     const std::unique_ptr<void, void (*)(void*)> buffers(std::aligned_alloc(kDirectAlignmentBytes, bytes), std::free);
-    const Status registered = buffers ? RegisterBuffers(**ring, static_cast<std::byte*>(buffers.get()),
-                                                        defaults.buffer_bytes, defaults.buffer_count)
-                                      : Status::FromErrno(ENOMEM, "allocate I/O buffers");
+    const Status registered =
+        buffers ? RegisterBuffers(**ring, static_cast<std::byte*>(buffers.get()), defaults.buffer_bytes, defaults.buffer_count)
+                : Status::FromErrno(ENOMEM, "allocate I/O buffers");
     probe.registered_buffers = registered.ok();
     probe.registered_buffers_reason = registered.message();
     ring->reset();  // before the buffers

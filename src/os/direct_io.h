@@ -108,7 +108,7 @@ class DirectWriter {
 
   DirectIo& io_;
   std::unique_ptr<File> buffered_;
-  std::unique_ptr<File> direct_;  // the same file with O_DIRECT; null where there is none
+  std::unique_ptr<File> direct_;   // the same file with O_DIRECT; null where there is none
   std::vector<Request> requests_;  // one for each request in flight
   std::vector<size_t> free_requests_;
   std::vector<size_t> free_buffers_;
@@ -150,10 +150,10 @@ class DirectReader {
 // For `kedge doctor`: what works here, and why not what does not.
 struct DirectIoProbe {
   bool io_uring = false;
-  std::string io_uring_reason;            // empty when it works
+  std::string io_uring_reason;  // empty when it works
   bool registered_buffers = false;
   std::string registered_buffers_reason;
-  bool direct = false;                    // O_DIRECT on the folder's file system
+  bool direct = false;  // O_DIRECT on the folder's file system
   std::string direct_reason;
 };
 // Writes and removes a small file in `folder`.

@@ -56,8 +56,8 @@ struct Setting {
 class DirectIoConformance : public ::testing::TestWithParam<Setting> {
  protected:
   DirectIoConformance() : folder_(GetParam().parent) {
-    auto io = DirectIo::Create(
-        {.engine = GetParam().engine, .direct = GetParam().direct, .buffer_bytes = 64 << 10, .buffer_count = 4});
+    auto io =
+        DirectIo::Create({.engine = GetParam().engine, .direct = GetParam().direct, .buffer_bytes = 64 << 10, .buffer_count = 4});
     if (GetParam().engine == Engine::kIoUring && io.status().code() == Code::kUnsupported) return;
     KEDGE_CHECK(io.ok());
     io_ = std::move(*io);
@@ -73,8 +73,7 @@ class DirectIoConformance : public ::testing::TestWithParam<Setting> {
 };
 
 TEST_P(DirectIoConformance, WritesAnyLengthFromAnyMemory) {
-  for (const size_t bytes :
-       {size_t{0}, size_t{1}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{65536}, size_t{1'000'003}}) {
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{65536}, size_t{1'000'003}}) {
     for (const size_t misaligned : {size_t{0}, size_t{8}}) {
       const std::string text = RandomText(bytes, bytes + misaligned);
       const AlignedCopy memory(text);
@@ -160,8 +159,8 @@ TEST_P(DirectIoConformance, EndsAStreamWhenTheConsumerFails) {
   ASSERT_TRUE(WriteFileDurably(fs_, folder_ / "f", RandomText(4, 1 << 20), "t").ok());
   auto reader = DirectReader::Open(*io_, fs_, folder_ / "f").value();
   int pieces = 0;
-  const Status status = reader->Stream(
-      0, 1 << 20, [&](auto, auto) { return ++pieces == 3 ? Status(Code::kCorrupt, "enough") : Status::Ok(); });
+  const Status status =
+      reader->Stream(0, 1 << 20, [&](auto, auto) { return ++pieces == 3 ? Status(Code::kCorrupt, "enough") : Status::Ok(); });
   EXPECT_EQ(status.message(), "enough");
   EXPECT_EQ(pieces, 3);
   char byte = 0;
@@ -243,11 +242,8 @@ TEST_F(DirectIoFaults, FallsBackWhereOpeningDirectlyIsRefused) {
 }
 
 TEST_F(DirectIoFaults, ReportsTheFirstFailureAndNothingLater) {
-  for (const auto& [call, errno_value] : std::vector<std::pair<Call, int>>{{Call::kPwrite, ENOSPC},
-                                                                           {Call::kPwrite, EIO},
-                                                                           {Call::kPwrite, EDQUOT},
-                                                                           {Call::kFsync, EIO},
-                                                                           {Call::kClose, EIO}}) {
+  for (const auto& [call, errno_value] : std::vector<std::pair<Call, int>>{
+           {Call::kPwrite, ENOSPC}, {Call::kPwrite, EIO}, {Call::kPwrite, EDQUOT}, {Call::kFsync, EIO}, {Call::kClose, EIO}}) {
     for (uint64_t skip = 0; skip < 4; ++skip) {
       fs_.faults().Clear();
       fs_.faults().Add({.calls = CallsOf(call), .skip = call == Call::kPwrite ? skip : 0, .errno_value = errno_value});

@@ -32,8 +32,7 @@ Result<std::unique_ptr<DirectReader>> DirectReader::Open(DirectIo& io, FileSyste
   return std::unique_ptr<DirectReader>(new DirectReader(io, std::move(buffered), std::move(direct), info.size_bytes));
 }
 
-DirectReader::DirectReader(DirectIo& io, std::unique_ptr<File> buffered, std::unique_ptr<File> direct,
-                           uint64_t file_bytes)
+DirectReader::DirectReader(DirectIo& io, std::unique_ptr<File> buffered, std::unique_ptr<File> direct, uint64_t file_bytes)
     : io_(io), buffered_(std::move(buffered)), direct_(std::move(direct)), file_bytes_(file_bytes) {
   KEDGE_CHECK(!io_.in_use_);
   io_.in_use_ = true;
@@ -80,8 +79,8 @@ void DirectReader::Drain(std::vector<Piece>& pieces) {
 Status DirectReader::Stream(uint64_t offset, uint64_t bytes,
                             const std::function<Status(std::span<const std::byte>, uint64_t)>& consume) {
   if (bytes > UINT64_MAX - offset || offset + bytes > file_bytes_) {
-    return Status(Code::kCorrupt, fmt::format("{} ends at {}; {} bytes at {} were expected", buffered_->path(),
-                                              file_bytes_, bytes, offset));
+    return Status(Code::kCorrupt,
+                  fmt::format("{} ends at {}; {} bytes at {} were expected", buffered_->path(), file_bytes_, bytes, offset));
   }
   const uint64_t end = offset + bytes;
   const uint64_t alignment = direct_ != nullptr ? kDirectAlignmentBytes : 1;
@@ -113,8 +112,8 @@ Status DirectReader::Stream(uint64_t offset, uint64_t bytes,
     const uint64_t to = std::min(piece.offset + piece.bytes, end);
     // A short transfer (or one that this file system refuses directly) is completed through the page cache.
     if (piece.offset + piece.got_bytes < to) {
-      status = ReadAll(*buffered_, io_.buffer(index) + piece.got_bytes,
-                       static_cast<size_t>(to - piece.offset) - piece.got_bytes, piece.offset + piece.got_bytes);
+      status = ReadAll(*buffered_, io_.buffer(index) + piece.got_bytes, static_cast<size_t>(to - piece.offset) - piece.got_bytes,
+                       piece.offset + piece.got_bytes);
       if (!status.ok()) break;
     }
     status = consume({io_.buffer(index) + (from - piece.offset), static_cast<size_t>(to - from)}, from);

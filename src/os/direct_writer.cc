@@ -30,8 +30,8 @@ struct DirectWriter::Request {
   bool through_cache = false;
 };
 
-Result<std::unique_ptr<DirectWriter>> DirectWriter::Open(DirectIo& io, FileSystem& fs, const std::string& path,
-                                                         bool exclusive, uint32_t mode) {
+Result<std::unique_ptr<DirectWriter>> DirectWriter::Open(DirectIo& io, FileSystem& fs, const std::string& path, bool exclusive,
+                                                         uint32_t mode) {
   OpenFlags flags = OpenFlags::kReadWrite | OpenFlags::kCreate;
   if (exclusive) flags = flags | OpenFlags::kExclusive;
   KEDGE_ASSIGN_OR_RETURN(auto buffered, fs.Open(path, flags, mode));
@@ -78,11 +78,9 @@ Status DirectWriter::Submit(size_t bytes, uint64_t offset) {
   const int index = std::exchange(handed_out_, kNoBuffer);
   const std::byte* data = io_.buffer(static_cast<size_t>(index));
   // What does not fill a block goes through the page cache at once: it is less than a block, or the offset is odd.
-  const size_t direct_bytes =
-      direct_ != nullptr && IsAligned(offset) ? bytes / kDirectAlignmentBytes * kDirectAlignmentBytes : 0;
+  const size_t direct_bytes = direct_ != nullptr && IsAligned(offset) ? bytes / kDirectAlignmentBytes * kDirectAlignmentBytes : 0;
   const size_t rest_bytes = direct_ != nullptr ? bytes - direct_bytes : 0;
-  if (rest_bytes > 0 && failed_.ok())
-    failed_ = WriteAll(*buffered_, data + direct_bytes, rest_bytes, offset + direct_bytes);
+  if (rest_bytes > 0 && failed_.ok()) failed_ = WriteAll(*buffered_, data + direct_bytes, rest_bytes, offset + direct_bytes);
   const size_t queued_bytes = bytes - rest_bytes;
   if (queued_bytes == 0 || !failed_.ok()) {
     free_buffers_.push_back(static_cast<size_t>(index));
@@ -102,8 +100,7 @@ Status DirectWriter::Write(const void* data, size_t bytes, uint64_t offset) {
     } else {
       KEDGE_ASSIGN_OR_RETURN(const auto buffer, Buffer());
       // Up to a block's boundary first, so that what follows is aligned.
-      if (!IsAligned(offset))
-        part = std::min(part, kDirectAlignmentBytes - static_cast<size_t>(offset % kDirectAlignmentBytes));
+      if (!IsAligned(offset)) part = std::min(part, kDirectAlignmentBytes - static_cast<size_t>(offset % kDirectAlignmentBytes));
       std::memcpy(buffer.data(), position, part);
       KEDGE_RETURN_IF_ERROR(Submit(part, offset));
     }

@@ -131,8 +131,7 @@ bool EventLoop::TakeStop() {
 void EventLoop::RunTimers() {
   const int64_t now_ns = SystemClock().NowNs();
   std::vector<TimerId> due;
-  for (auto timer = timers_.begin(); timer != timers_.end() && timer->first <= now_ns; ++timer)
-    due.push_back(timer->second.id);
+  for (auto timer = timers_.begin(); timer != timers_.end() && timer->first <= now_ns; ++timer) due.push_back(timer->second.id);
   for (const TimerId id : due) {
     const auto found = timers_by_id_.find(id);
     if (found == timers_by_id_.end()) continue;  // cancelled by an earlier one
@@ -181,8 +180,7 @@ Status EventLoop::ArmTimer(Duration timeout) {
 Status EventLoop::RunOnce(Duration timeout) {
   KEDGE_RETURN_IF_ERROR(ArmTimer(timeout));
   epoll_event events[64];
-  const int count =
-      epoll_wait(epoll_.get(), events, static_cast<int>(std::size(events)), timeout <= Duration::zero() ? 0 : -1);
+  const int count = epoll_wait(epoll_.get(), events, static_cast<int>(std::size(events)), timeout <= Duration::zero() ? 0 : -1);
   if (count < 0) return errno == EINTR ? Status::Ok() : Status::FromErrno(errno, "epoll_wait");
   for (int i = 0; i < count; ++i) {
     const uint64_t id = events[i].data.u64;
@@ -195,8 +193,8 @@ Status EventLoop::RunOnce(Duration timeout) {
     } else if (const auto found = watches_.find(id); found != watches_.end()) {
       const std::shared_ptr<Watched> watched = found->second;  // the callback may unwatch itself
       const uint32_t ready = events[i].events;
-      watched->callback({(ready & (EPOLLIN | EPOLLRDHUP | EPOLLHUP)) != 0, (ready & EPOLLOUT) != 0,
-                         (ready & (EPOLLHUP | EPOLLERR)) != 0});
+      watched->callback(
+          {(ready & (EPOLLIN | EPOLLRDHUP | EPOLLHUP)) != 0, (ready & EPOLLOUT) != 0, (ready & (EPOLLHUP | EPOLLERR)) != 0});
     }
   }
   RunTimers();

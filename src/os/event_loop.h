@@ -23,7 +23,7 @@ namespace kedge::os {
 struct Readiness {
   bool readable = false;  // data, a new connection, or the end of the stream
   bool writable = false;
-  bool hung_up = false;   // EPOLLHUP or EPOLLERR: always reported
+  bool hung_up = false;  // EPOLLHUP or EPOLLERR: always reported
 };
 
 class EventLoop {

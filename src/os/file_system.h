@@ -23,12 +23,12 @@ enum class OpenFlags : uint32_t {
   kRead = 1,
   kWrite = 2,
   kReadWrite = 3,
-  kCreate = 4,       // O_CREAT
-  kExclusive = 8,    // O_EXCL: with kCreate, EEXIST when it is there
-  kTruncate = 16,    // O_TRUNC
-  kDirect = 32,      // O_DIRECT: buffer, offset and length aligned to FileInfo::direct_alignment
-  kFolder = 64,      // O_DIRECTORY: for Fsync of a folder
-  kNoFollow = 128,   // O_NOFOLLOW: ELOOP when the last part is a symbolic link
+  kCreate = 4,      // O_CREAT
+  kExclusive = 8,   // O_EXCL: with kCreate, EEXIST when it is there
+  kTruncate = 16,   // O_TRUNC
+  kDirect = 32,     // O_DIRECT: buffer, offset and length aligned to FileInfo::direct_alignment
+  kFolder = 64,     // O_DIRECTORY: for Fsync of a folder
+  kNoFollow = 128,  // O_NOFOLLOW: ELOOP when the last part is a symbolic link
 };
 constexpr OpenFlags operator|(OpenFlags a, OpenFlags b) {
   return static_cast<OpenFlags>(static_cast<uint32_t>(a) | static_cast<uint32_t>(b));
@@ -60,15 +60,15 @@ struct VolumeInfo {
   uint64_t total_bytes = 0;
   uint64_t available_bytes = 0;  // to this user
   uint64_t block_bytes = 0;
-  uint64_t total_inodes = 0;     // 0 where the file system does not count them
+  uint64_t total_inodes = 0;  // 0 where the file system does not count them
   uint64_t available_inodes = 0;
   bool read_only = false;
-  uint32_t type = 0;             // statfs f_type, 0 when simulated
+  uint32_t type = 0;  // statfs f_type, 0 when simulated
 };
 
 enum class SyncRange : uint32_t {
-  kStart = 1,          // SYNC_FILE_RANGE_WRITE: start writing dirty pages back, do not wait
-  kStartAndWait = 2,   // WAIT_BEFORE | WRITE | WAIT_AFTER; reports write-back errors, but makes nothing durable
+  kStart = 1,         // SYNC_FILE_RANGE_WRITE: start writing dirty pages back, do not wait
+  kStartAndWait = 2,  // WAIT_BEFORE | WRITE | WAIT_AFTER; reports write-back errors, but makes nothing durable
 };
 
 // An open file or folder. Destroying it closes it too, but only Close reports what close(2) said.

@@ -104,8 +104,7 @@ TEST_P(FileSystemConformance, OpensAsTheFlagsSay) {
   EXPECT_EQ(fs_.Open(At("d"), OpenFlags::kWrite).status().errno_value(), EISDIR);
   EXPECT_EQ(fs_.Open(At("f"), OpenFlags::kRead | OpenFlags::kFolder).status().errno_value(), ENOTDIR);
   EXPECT_EQ(fs_.Open(At("f/x"), OpenFlags::kRead).status().errno_value(), ENOTDIR);
-  EXPECT_EQ(fs_.Open(At(std::string(300, 'n')), OpenFlags::kWrite | OpenFlags::kCreate).status().errno_value(),
-            ENAMETOOLONG);
+  EXPECT_EQ(fs_.Open(At(std::string(300, 'n')), OpenFlags::kWrite | OpenFlags::kCreate).status().errno_value(), ENAMETOOLONG);
 }
 
 TEST_P(FileSystemConformance, TruncatesAndAllocates) {

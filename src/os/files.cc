@@ -14,8 +14,7 @@ constexpr std::string_view kTemporarySuffix = ".tmp";
 
 // Writes `content` into a new file, synced and closed. On an error the file is removed.
 Status WriteNewFile(FileSystem& fs, const std::string& path, std::string_view content, uint32_t mode) {
-  KEDGE_ASSIGN_OR_RETURN(const auto file,
-                         fs.Open(path, OpenFlags::kWrite | OpenFlags::kCreate | OpenFlags::kExclusive, mode));
+  KEDGE_ASSIGN_OR_RETURN(const auto file, fs.Open(path, OpenFlags::kWrite | OpenFlags::kCreate | OpenFlags::kExclusive, mode));
   Status status = WriteAll(*file, content.data(), content.size(), 0);
   if (status.ok()) status = file->Fsync();
   const Status closed = file->Close();
@@ -79,8 +78,7 @@ std::string TemporaryPath(const std::string& path, std::string_view tag) {
 }
 
 bool IsTemporaryName(std::string_view name, std::string* tag) {
-  if (name.size() <= kTemporarySuffix.size() ||
-      name.substr(name.size() - kTemporarySuffix.size()) != kTemporarySuffix) {
+  if (name.size() <= kTemporarySuffix.size() || name.substr(name.size() - kTemporarySuffix.size()) != kTemporarySuffix) {
     return false;
   }
   name.remove_suffix(kTemporarySuffix.size());
@@ -129,8 +127,7 @@ Result<std::string> ReadFile(FileSystem& fs, const std::string& path, uint64_t b
   KEDGE_ASSIGN_OR_RETURN(const FileInfo info, file->Fstat());
   if (info.kind == FileKind::kFolder) return Status::FromErrno(EISDIR, "read " + path);
   if (info.size_bytes > bytes_max) {
-    return Status(Code::kCorrupt,
-                  fmt::format("{} has {} bytes; at most {} were expected", path, info.size_bytes, bytes_max));
+    return Status(Code::kCorrupt, fmt::format("{} has {} bytes; at most {} were expected", path, info.size_bytes, bytes_max));
   }
   // One byte more than stat said: a file that is growing, or whose size stat does not know (/proc), is read too.
   std::string content;
@@ -154,8 +151,7 @@ Status SyncFolder(FileSystem& fs, const std::string& path) {
   return folder->Close();
 }
 
-Status WriteFileDurably(FileSystem& fs, const std::string& path, std::string_view content, std::string_view tag,
-                        uint32_t mode) {
+Status WriteFileDurably(FileSystem& fs, const std::string& path, std::string_view content, std::string_view tag, uint32_t mode) {
   const std::string temporary = TemporaryPath(path, tag);
   KEDGE_RETURN_IF_ERROR(WriteTemporary(fs, temporary, content, mode));
   if (const Status renamed = fs.Rename(temporary, path); !renamed.ok()) {
@@ -165,8 +161,7 @@ Status WriteFileDurably(FileSystem& fs, const std::string& path, std::string_vie
   return SyncFolder(fs, ParentPath(path));
 }
 
-Status CreateIfAbsent(FileSystem& fs, const std::string& path, std::string_view content, std::string_view tag,
-                      uint32_t mode) {
+Status CreateIfAbsent(FileSystem& fs, const std::string& path, std::string_view content, std::string_view tag, uint32_t mode) {
   const std::string temporary = TemporaryPath(path, tag);
   KEDGE_RETURN_IF_ERROR(WriteTemporary(fs, temporary, content, mode));
   Status linked = fs.Link(temporary, path);

@@ -41,8 +41,7 @@ struct Schedule {
 };
 
 // Runs `work` with a kill at each of its calls in turn, then lets the machine crash in several ways, and checks.
-void ForEveryKillAndCrash(const std::function<void(FileSystem&)>& prepare,
-                          const std::function<Status(FileSystem&)>& work,
+void ForEveryKillAndCrash(const std::function<void(FileSystem&)>& prepare, const std::function<Status(FileSystem&)>& work,
                           const std::function<void(FileSystem&, const Schedule&)>& check) {
   for (uint64_t kill_after = 0;; ++kill_after) {
     SimulatedFileSystem fs({.seed = kill_after});
@@ -102,8 +101,7 @@ TEST(WriteFileDurably, NeedsEachOfItsSteps) {
   };
   EXPECT_EQ(BrokenSchedules([&](FileSystem& fs) { return write(fs, true, true); }), 0);
   EXPECT_GT(BrokenSchedules([&](FileSystem& fs) { return write(fs, false, true); }), 0) << "without fsync of the file";
-  EXPECT_GT(BrokenSchedules([&](FileSystem& fs) { return write(fs, true, false); }), 0)
-      << "without fsync of the folder";
+  EXPECT_GT(BrokenSchedules([&](FileSystem& fs) { return write(fs, true, false); }), 0) << "without fsync of the folder";
   EXPECT_GT(BrokenSchedules([&](FileSystem& fs) -> Status {
               KEDGE_ASSIGN_OR_RETURN(const auto file, fs.Open("/d/f", OpenFlags::kWrite));
               KEDGE_RETURN_IF_ERROR(WriteAll(*file, kNew.data(), kNew.size(), 0));
@@ -115,21 +113,20 @@ TEST(WriteFileDurably, NeedsEachOfItsSteps) {
 }
 
 TEST(CreateIfAbsent, IsWholeOrAbsentWhateverHappens) {
-  ForEveryKillAndCrash(
-      [](FileSystem& fs) { ASSERT_TRUE(MakeFolders(fs, "/d").ok()); },
-      [](FileSystem& fs) { return CreateIfAbsent(fs, "/d/record", kNew, "t"); },
-      [](FileSystem& fs, const Schedule& schedule) {
-        const std::string content = ReadOr(fs, "/d/record", "<missing>");
-        ASSERT_TRUE(content == kNew || (content == "<missing>" && !schedule.finished)) << content.size();
-        // Whoever comes next finishes it, exactly once, and the dead one's temporary is recognised as such.
-        const Status again = CreateIfAbsent(fs, "/d/record", kNew, "t");
-        ASSERT_EQ(again.code(), content == kNew ? Code::kAlreadyExists : Code::kOk) << again.ToString();
-        const auto entries = fs.List("/d").value();
-        for (const FolderEntry& entry : entries) {
-          std::string tag;
-          ASSERT_TRUE(entry.name == "record" || (IsTemporaryName(entry.name, &tag) && tag == "t")) << entry.name;
-        }
-      });
+  ForEveryKillAndCrash([](FileSystem& fs) { ASSERT_TRUE(MakeFolders(fs, "/d").ok()); },
+                       [](FileSystem& fs) { return CreateIfAbsent(fs, "/d/record", kNew, "t"); },
+                       [](FileSystem& fs, const Schedule& schedule) {
+                         const std::string content = ReadOr(fs, "/d/record", "<missing>");
+                         ASSERT_TRUE(content == kNew || (content == "<missing>" && !schedule.finished)) << content.size();
+                         // Whoever comes next finishes it, exactly once, and the dead one's temporary is recognised as such.
+                         const Status again = CreateIfAbsent(fs, "/d/record", kNew, "t");
+                         ASSERT_EQ(again.code(), content == kNew ? Code::kAlreadyExists : Code::kOk) << again.ToString();
+                         const auto entries = fs.List("/d").value();
+                         for (const FolderEntry& entry : entries) {
+                           std::string tag;
+                           ASSERT_TRUE(entry.name == "record" || (IsTemporaryName(entry.name, &tag) && tag == "t")) << entry.name;
+                         }
+                       });
 }
 
 TEST(CreateIfAbsent, LeavesNoTraceOfAFailure) {
@@ -297,8 +294,8 @@ TEST(TemporaryPath, IsUniqueAndRecognised) {
   std::string tag;
   EXPECT_TRUE(IsTemporaryName(BaseName(path), &tag));
   EXPECT_EQ(tag, "n1-a7");
-  for (const char* name : {"chunk", "chunk.tmp", "a.b.tmp", "a.b.0123456789abcdeg.tmp", ".0123456789abcdef.tmp",
-                           "a.0123456789abcdef.tmp"}) {
+  for (const char* name :
+       {"chunk", "chunk.tmp", "a.b.tmp", "a.b.0123456789abcdeg.tmp", ".0123456789abcdef.tmp", "a.0123456789abcdef.tmp"}) {
     EXPECT_FALSE(IsTemporaryName(name)) << name;
   }
 }

@@ -11,12 +11,14 @@ namespace kedge::os {
 namespace {
 
 struct Page {
-  volatile uint64_t alive;     // 1; reads 0 in a child where the kernel wipes the page
+  volatile uint64_t alive;  // 1; reads 0 in a child where the kernel wipes the page
   volatile bool wiped_on_fork;
   pid_t owner;
 };
 
-size_t PageBytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+size_t PageBytes() {
+  return static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
 
 }  // namespace
 

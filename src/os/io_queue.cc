@@ -88,8 +88,7 @@ class RingQueue final : public IoQueue {
     const IoRequest request = found->second;
     in_flight_.erase(found);
     if (outcome >= 0) return IoCompletion{token, static_cast<size_t>(outcome)};
-    return IoCompletion{token,
-                        Status::FromErrno(-outcome, (request.is_write ? "pwrite " : "pread ") + request.file->path())};
+    return IoCompletion{token, Status::FromErrno(-outcome, (request.is_write ? "pwrite " : "pread ") + request.file->path())};
   }
 
  private:

@@ -88,12 +88,10 @@ int UsableCpuCount() {
 }
 
 Result<ProcessMemory> OwnMemory() {
-  KEDGE_ASSIGN_OR_RETURN(const std::string text,
-                         ReadFile(SystemFileSystem(), "/proc/self/smaps_rollup", kProcFileBytesMax));
+  KEDGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(SystemFileSystem(), "/proc/self/smaps_rollup", kProcFileBytesMax));
   ProcessMemory memory;
   memory.resident_bytes = KibibytesAfter(text, "Rss:").value_or(0);
-  memory.private_bytes =
-      KibibytesAfter(text, "Private_Clean:").value_or(0) + KibibytesAfter(text, "Private_Dirty:").value_or(0);
+  memory.private_bytes = KibibytesAfter(text, "Private_Clean:").value_or(0) + KibibytesAfter(text, "Private_Dirty:").value_or(0);
   return memory;
 }
 

@@ -26,8 +26,8 @@ Result<MemoryInfo> MachineMemory();
 
 struct CgroupMemory {
   uint64_t limit_bytes = 0;
-  uint64_t used_bytes = 0;        // with page cache and shared memory
-  uint64_t reclaimable_bytes = 0; // of these, file cache that can be dropped
+  uint64_t used_bytes = 0;         // with page cache and shared memory
+  uint64_t reclaimable_bytes = 0;  // of these, file cache that can be dropped
   // What can still be charged before the limit.
   uint64_t LeftBytes() const;
 };

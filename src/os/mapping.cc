@@ -150,7 +150,8 @@ Status SharedMapping::CheckLinked() const {
   if (fstat(fd_.get(), &mapped) != 0) return Failed("fstat", path_);
   if (mapped.st_nlink == 0) return Status(Code::kNotFound, path_ + " was deleted while in use");
   if (static_cast<size_t>(mapped.st_size) < bytes_) {
-    return Status(Code::kCorrupt, fmt::format("{} was cut short while in use, from {} bytes to {}", path_, bytes_, mapped.st_size));
+    return Status(Code::kCorrupt,
+                  fmt::format("{} was cut short while in use, from {} bytes to {}", path_, bytes_, mapped.st_size));
   }
   if (stat(path_.c_str(), &named) != 0) return Failed("stat", path_);
   if (named.st_ino != mapped.st_ino || named.st_dev != mapped.st_dev) {

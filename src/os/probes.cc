@@ -52,9 +52,12 @@ std::string Chosen(const std::string& choices) {
 // A file of this process's own in `folder`, removed at the end of the scope.
 class ProbeFile {
  public:
-  ProbeFile(FileSystem& fs, const std::string& folder) : fs_(fs), path_(TemporaryPath(JoinPath(folder, "probe"), std::to_string(getpid()))) {}
+  ProbeFile(FileSystem& fs, const std::string& folder)
+      : fs_(fs), path_(TemporaryPath(JoinPath(folder, "probe"), std::to_string(getpid()))) {}
   ~ProbeFile() { static_cast<void>(UnlinkIfPresent(fs_, path_)); }
-  Result<std::unique_ptr<File>> Open(OpenFlags extra) { return fs_.Open(path_, OpenFlags::kWrite | OpenFlags::kCreate | extra, 0600); }
+  Result<std::unique_ptr<File>> Open(OpenFlags extra) {
+    return fs_.Open(path_, OpenFlags::kWrite | OpenFlags::kCreate | extra, 0600);
+  }
 
  private:
   FileSystem& fs_;
@@ -75,9 +78,15 @@ UserfaultfdSupport ProbeUserfaultfd() {
   return support;
 }
 
-std::string TransparentHugePages() { return Chosen(ReadWhole("/sys/kernel/mm/transparent_hugepage/enabled")); }
-std::string SharedMemoryHugePages() { return Chosen(ReadWhole("/sys/kernel/mm/transparent_hugepage/shmem_enabled")); }
-uint64_t HugetlbPagesTotal() { return std::strtoull(ReadWhole("/proc/sys/vm/nr_hugepages").c_str(), nullptr, 10); }
+std::string TransparentHugePages() {
+  return Chosen(ReadWhole("/sys/kernel/mm/transparent_hugepage/enabled"));
+}
+std::string SharedMemoryHugePages() {
+  return Chosen(ReadWhole("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
+}
+uint64_t HugetlbPagesTotal() {
+  return std::strtoull(ReadWhole("/proc/sys/vm/nr_hugepages").c_str(), nullptr, 10);
+}
 
 uint64_t LockedMemoryLimitBytes() {
   rlimit limit{};

@@ -30,12 +30,10 @@ struct ProcessStat {
 };
 
 Result<ProcessStat> ReadStat(pid_t process_id) {
-  KEDGE_ASSIGN_OR_RETURN(const std::string text,
-                         ReadFile(SystemFileSystem(), fmt::format("/proc/{}/stat", process_id), 65536));
+  KEDGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(SystemFileSystem(), fmt::format("/proc/{}/stat", process_id), 65536));
   // The second field is the program's name in parentheses and may itself contain spaces and parentheses.
   const size_t name_end = text.rfind(')');
-  std::string_view rest =
-      name_end == std::string::npos ? std::string_view() : std::string_view(text).substr(name_end + 1);
+  std::string_view rest = name_end == std::string::npos ? std::string_view() : std::string_view(text).substr(name_end + 1);
   ProcessStat stat;
   for (int field = 3; field <= 22; ++field) {
     if (rest.empty() || rest.front() != ' ')

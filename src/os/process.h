@@ -41,8 +41,8 @@ Result<std::string> ProgramFolder();
 Result<std::string> LibraryFolder();
 
 struct DaemonOptions {
-  std::string program;                  // path of the executable
-  std::vector<std::string> arguments;   // without the program's name
+  std::string program;                 // path of the executable
+  std::vector<std::string> arguments;  // without the program's name
   // The new environment is this process's without the variables that equal or, ending in '*', begin with one of these,
   std::vector<std::string> unset;
   // and with these set.

@@ -140,8 +140,7 @@ class Daemon : public ::testing::Test {
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
       const size_t separator = line.find_first_of(" \t");
-      report[line.substr(0, separator)] =
-          separator == std::string::npos ? "" : line.substr(line.find_last_of(" \t") + 1);
+      report[line.substr(0, separator)] = separator == std::string::npos ? "" : line.substr(line.find_last_of(" \t") + 1);
     }
     return report;
   }
@@ -218,7 +217,9 @@ TEST_F(Daemon, InheritsNothingThatItShouldNot) {
     EXPECT_TRUE(Eventually([&] {
       status = ReadFile(SystemFileSystem(), status_path, 1 << 20).value();
       return status.find(clear) != std::string::npos;
-    })) << clear << "is not in\n" << status;
+    })) << clear
+        << "is not in\n"
+        << status;
   }
   EXPECT_EQ(report["kept"], "kept");
   EXPECT_EQ(report["removed"], "none");

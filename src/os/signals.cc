@@ -52,6 +52,8 @@ void OnTerminationSignals(void (*handler)()) {
   sigaction(SIGPIPE, &action, nullptr);
 }
 
-void ExitNow(int code) { _exit(code); }
+void ExitNow(int code) {
+  _exit(code);
+}
 
 }  // namespace kedge::os

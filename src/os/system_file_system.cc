@@ -72,8 +72,8 @@ class SystemFile final : public File {
   }
 
   Result<size_t> Pwrite(const void* buffer, size_t bytes, uint64_t offset) override {
-    const ssize_t put = Retry(
-        [&] { return pwrite(fd_.get(), buffer, std::min(bytes, kTransferBytesMax), static_cast<off_t>(offset)); });
+    const ssize_t put =
+        Retry([&] { return pwrite(fd_.get(), buffer, std::min(bytes, kTransferBytesMax), static_cast<off_t>(offset)); });
     if (put < 0) return Failed("pwrite", path());
     return static_cast<size_t>(put);
   }
@@ -89,9 +89,7 @@ class SystemFile final : public File {
     const unsigned flags = how == SyncRange::kStart
                                ? SYNC_FILE_RANGE_WRITE
                                : SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-    const auto sync = [&] {
-      return sync_file_range(fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes), flags);
-    };
+    const auto sync = [&] { return sync_file_range(fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes), flags); };
     return Check(Retry(sync), "sync_file_range", path());
   }
 
@@ -101,9 +99,7 @@ class SystemFile final : public File {
 
   Status Fallocate(uint64_t offset, uint64_t bytes, bool keep_size) override {
     const int mode = keep_size ? FALLOC_FL_KEEP_SIZE : 0;
-    const auto allocate = [&] {
-      return fallocate(fd_.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(bytes));
-    };
+    const auto allocate = [&] { return fallocate(fd_.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(bytes)); };
     return Check(Retry(allocate), "fallocate", path());
   }
 

@@ -13,7 +13,9 @@ struct KeyReader::Saved {
   termios settings;
 };
 
-bool IsTerminal(StandardStream stream) { return isatty(static_cast<int>(stream)) == 1; }
+bool IsTerminal(StandardStream stream) {
+  return isatty(static_cast<int>(stream)) == 1;
+}
 
 KeyReader::KeyReader() : saved_(nullptr) {
   if (!IsTerminal(StandardStream::kInput)) return;
@@ -31,10 +33,12 @@ KeyReader::~KeyReader() {
 }
 
 std::optional<char> KeyReader::Next(Duration at_most) {
-  const auto milliseconds = std::clamp<int64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(at_most).count(), 0, INT_MAX);
+  const auto milliseconds =
+      std::clamp<int64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(at_most).count(), 0, INT_MAX);
   pollfd input{STDIN_FILENO, POLLIN, 0};
   // Without a terminal there are no keys: only the sleep remains.
-  if (poll(saved_ != nullptr ? &input : nullptr, saved_ != nullptr ? 1 : 0, static_cast<int>(milliseconds)) <= 0) return std::nullopt;
+  if (poll(saved_ != nullptr ? &input : nullptr, saved_ != nullptr ? 1 : 0, static_cast<int>(milliseconds)) <= 0)
+    return std::nullopt;
   char key = 0;
   if (read(STDIN_FILENO, &key, 1) != 1) return std::nullopt;
   return key;

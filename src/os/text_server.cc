@@ -19,7 +19,9 @@ constexpr size_t kRequestBytesMax = 8192;
 constexpr size_t kConnectionsMax = 16;
 constexpr Duration kConnectionTime = std::chrono::seconds(10);
 
-Status Failed(const char* call) { return Status::FromErrno(errno, call); }
+Status Failed(const char* call) {
+  return Status::FromErrno(errno, call);
+}
 
 }  // namespace
 
@@ -104,15 +106,16 @@ void TextServer::OnReady(uint64_t id, Readiness ready) {
     if (bytes < 0) return Close(id);
     connection.request_bytes += static_cast<size_t>(bytes);
     connection.request_end.append(buffer, static_cast<size_t>(bytes));
-    const bool whole = connection.request_end.find("\r\n\r\n") != std::string::npos ||
-                       connection.request_end.find("\n\n") != std::string::npos;
+    const bool whole =
+        connection.request_end.find("\r\n\r\n") != std::string::npos || connection.request_end.find("\n\n") != std::string::npos;
     if (connection.request_end.size() > 3) connection.request_end.erase(0, connection.request_end.size() - 3);
     // The end of what the peer sends counts as the end of its request.
     if (!whole && bytes > 0 && connection.request_bytes < kRequestBytesMax) return;
     const std::string text = content_();
     connection.answer = fmt::format(
         "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n"
-        "Connection: close\r\n\r\n{}", text.size(), text);
+        "Connection: close\r\n\r\n{}",
+        text.size(), text);
     (void)loop_.ChangeInterest(connection.watch, EventLoop::Interest::kWrite);
   }
   while (connection.sent < connection.answer.size()) {

@@ -20,8 +20,7 @@ Result<UnixAddress> UnixAddress::Of(const std::string& path) {
     reachable = fmt::format("/proc/self/fd/{}/{}", address.folder_.get(), BaseName(path));
   }
   if (path.empty() || reachable.size() >= sizeof address.address_.sun_path) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("'{}' cannot be a socket's path: its name is too long or empty", path));
+    return Status(Code::kInvalidArgument, fmt::format("'{}' cannot be a socket's path: its name is too long or empty", path));
   }
   std::memcpy(address.address_.sun_path, reachable.c_str(), reachable.size() + 1);
   return address;

@@ -21,9 +21,8 @@ Status CheckFolder(const std::string& folder) {
   struct stat info {};
   if (lstat(folder.c_str(), &info) != 0) return Status::FromErrno(errno, "stat " + folder);
   if (S_ISDIR(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0) return Status::Ok();
-  return Status(Code::kPermission,
-                fmt::format("{} must be a folder of user {} with mode 0700; found user {} and mode {:04o}", folder,
-                            geteuid(), info.st_uid, info.st_mode & 07777));
+  return Status(Code::kPermission, fmt::format("{} must be a folder of user {} with mode 0700; found user {} and mode {:04o}",
+                                               folder, geteuid(), info.st_uid, info.st_mode & 07777));
 }
 
 bool IsNameOf(const std::string& path, int fd) {

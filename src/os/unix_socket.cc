@@ -64,8 +64,7 @@ Result<UnixSocket> UnixSocket::Connect(const std::string& path, Duration timeout
     }
     // The listener's backlog is full. poll does not tell when it has room again.
     if (errno != EAGAIN) return Status::FromErrno(errno, "connect " + path);
-    if (deadline.Passed())
-      return Status(Code::kTimeout, fmt::format("{} takes no connection: its queue stayed full", path));
+    if (deadline.Passed()) return Status(Code::kTimeout, fmt::format("{} takes no connection: its queue stayed full", path));
     poll(nullptr, 0, 1);
   }
 }
@@ -156,8 +155,7 @@ Status UnixSocket::Send(std::string_view body, const std::vector<int>& descripto
   while (has_unsent()) {
     KEDGE_ASSIGN_OR_RETURN(const bool ready, WaitReady(fd_.get(), POLLOUT, deadline));
     if (!ready)
-      return Status(Code::kTimeout,
-                    fmt::format("the other side did not take a message of {} bytes in time", body.size()));
+      return Status(Code::kTimeout, fmt::format("the other side did not take a message of {} bytes in time", body.size()));
     KEDGE_RETURN_IF_ERROR(Flush());
   }
   return Status::Ok();
@@ -169,8 +167,8 @@ Result<bool> UnixSocket::ReceiveSome(bool& would_block) {
   if (frame_.size() >= kHeaderBytes) {
     const uint32_t body_bytes = GetU32(frame_.data());
     if (body_bytes > limits_.message_bytes_max) {
-      return Status(Code::kCorrupt, fmt::format("the other side announced a message of {} bytes; the limit is {}",
-                                                body_bytes, limits_.message_bytes_max));
+      return Status(Code::kCorrupt, fmt::format("the other side announced a message of {} bytes; the limit is {}", body_bytes,
+                                                limits_.message_bytes_max));
     }
     frame_bytes += body_bytes;
     if (frame_.size() == frame_bytes) return true;
@@ -204,8 +202,7 @@ Result<bool> UnixSocket::ReceiveSome(bool& would_block) {
     }
   }
   if ((header.msg_flags & MSG_CTRUNC) != 0 || frame_descriptors_.size() > limits_.descriptors_max) {
-    return Status(Code::kCorrupt,
-                  "the other side sent more descriptors than allowed, or more than this process can open");
+    return Status(Code::kCorrupt, "the other side sent more descriptors than allowed, or more than this process can open");
   }
   if (got == 0) {
     if (have == 0) return PeerGone();
@@ -222,8 +219,8 @@ Result<SocketMessage> UnixSocket::TakeMessage() {
   frame_.clear();
   frame_descriptors_.clear();
   if (message.descriptors.size() != announced) {
-    return Status(Code::kCorrupt, fmt::format("the other side announced {} descriptors and sent {}", announced,
-                                              message.descriptors.size()));
+    return Status(Code::kCorrupt,
+                  fmt::format("the other side announced {} descriptors and sent {}", announced, message.descriptors.size()));
   }
   return message;
 }
@@ -253,8 +250,7 @@ Result<SocketMessage> UnixSocket::Receive(Duration timeout) {
 Result<PeerCredentials> UnixSocket::Peer() const {
   ucred credentials{};
   socklen_t bytes = sizeof credentials;
-  if (getsockopt(fd_.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0)
-    return Failed("getsockopt(SO_PEERCRED)");
+  if (getsockopt(fd_.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0) return Failed("getsockopt(SO_PEERCRED)");
   return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
 }
 

@@ -37,8 +37,8 @@ struct SocketMessage {
 
 struct SocketLimits {
   size_t message_bytes_max = size_t{16} << 20;
-  size_t descriptors_max = 16;                  // in one message; at most 253 (SCM_MAX_FD)
-  size_t queued_bytes_max = size_t{64} << 20;   // unsent, before Queue refuses with kNoSpace
+  size_t descriptors_max = 16;                 // in one message; at most 253 (SCM_MAX_FD)
+  size_t queued_bytes_max = size_t{64} << 20;  // unsent, before Queue refuses with kNoSpace
 };
 
 class UnixSocket {

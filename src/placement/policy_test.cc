@@ -26,7 +26,9 @@ class Policy : public ::testing::Test {
   std::unique_ptr<PlacementPolicy> policy_ = MakePlacementPolicy("fastest-with-room", clock_);
 };
 
-TEST_F(Policy, UnknownNamesAreRefused) { EXPECT_EQ(MakePlacementPolicy("psychic", clock_), nullptr); }
+TEST_F(Policy, UnknownNamesAreRefused) {
+  EXPECT_EQ(MakePlacementPolicy("psychic", clock_), nullptr);
+}
 
 TEST_F(Policy, FastestWithRoomElseNextElseWaitElseThrough) {
   EXPECT_EQ(Place({Tier(1, 0, 0), Tier(9, 0, 0)}).tier, 0u);

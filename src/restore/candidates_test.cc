@@ -39,7 +39,9 @@ TEST(Candidates, TheSameVersionOfAnotherTakingIsAnother) {
   EXPECT_THAT(Intersect({{kRetaken, kTaken}, {kTaken}}), ElementsAre(kTaken));
 }
 
-TEST(Candidates, TheRankCountIsPartOfIt) { EXPECT_THAT(Intersect({{{1, 1, 1, 2}}, {{1, 1, 1, 3}}}), IsEmpty()); }
+TEST(Candidates, TheRankCountIsPartOfIt) {
+  EXPECT_THAT(Intersect({{{1, 1, 1, 2}}, {{1, 1, 1, 3}}}), IsEmpty());
+}
 
 TEST(Candidates, RefusesWhatIsNoList) {
   std::string cut = EncodeCandidates({kOld, kNew});

@@ -10,8 +10,8 @@ namespace kedge {
 Result<std::unique_ptr<SlotSource>> SlotSource::Make(const ImageRecord& record, std::vector<Tier*> tiers,
                                                      std::vector<SlotRange> places) {
   if (places.size() != record.chunks.size()) {
-    return Status(Code::kCorrupt, fmt::format("{}: {} places for {} chunks", record.identity.ToString(), places.size(),
-                                              record.chunks.size()));
+    return Status(Code::kCorrupt,
+                  fmt::format("{}: {} places for {} chunks", record.identity.ToString(), places.size(), record.chunks.size()));
   }
   for (size_t chunk = 0; chunk < places.size(); ++chunk) {
     const SlotRange& place = places[chunk];

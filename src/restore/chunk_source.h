@@ -42,7 +42,8 @@ class SlotSource final : public ChunkSource {
  public:
   // `places` in the order of the chunk table; a tier index that is not there means that the chunk does not lie here.
   // kCorrupt: a place is outside its slot, or shorter than its chunk.
-  static Result<std::unique_ptr<SlotSource>> Make(const ImageRecord& record, std::vector<Tier*> tiers, std::vector<SlotRange> places);
+  static Result<std::unique_ptr<SlotSource>> Make(const ImageRecord& record, std::vector<Tier*> tiers,
+                                                  std::vector<SlotRange> places);
 
   bool Has(uint32_t chunk) const override { return places_[chunk].tier < tiers_.size(); }
   SourceKind KindOf(uint32_t chunk) const override;

@@ -18,7 +18,8 @@ constexpr size_t kCopyBytes = 1 << 20;
 // os::TemporaryPath wants neither slash nor dot in it.
 std::string Tag(const TemporaryOwner& owner) {
   std::string tag = fmt::format("kedge-{}-{}-{}", owner.node, owner.attempt, owner.writer);
-  std::replace_if(tag.begin(), tag.end(), [](unsigned char c) { return !std::isalnum(c) && c != '-'; }, '_');
+  std::replace_if(
+      tag.begin(), tag.end(), [](unsigned char c) { return !std::isalnum(c) && c != '-'; }, '_');
   return tag;
 }
 
@@ -63,8 +64,8 @@ Status PublishFiles(os::FileSystem& file_system, ImageReader& image, const Tempo
   for (uint32_t region = 0; region < image.record().regions.size(); ++region) {
     const Region& file = image.record().regions[region];
     if (file.kind != RegionKind::kFile) continue;
-    Status status = WriteDurably(file_system, file.name, file.file_mode, owner,
-                                 [&](os::File& to) { return WriteRegion(to, image, region); });
+    Status status =
+        WriteDurably(file_system, file.name, file.file_mode, owner, [&](os::File& to) { return WriteRegion(to, image, region); });
     if (!status.ok() && first_error.ok()) first_error = status;
   }
   return first_error;
@@ -85,8 +86,9 @@ Status PublishFileCopy(os::FileSystem& fs, const std::string& routed, const std:
 }
 
 Status WriteFileRegion(os::FileSystem& file_system, ImageReader& image, uint32_t region, const std::string& path) {
-  KEDGE_ASSIGN_OR_RETURN(const auto file, file_system.Open(path, os::OpenFlags::kWrite | os::OpenFlags::kCreate | os::OpenFlags::kTruncate,
-                                                           image.record().regions[region].file_mode | 0600));
+  KEDGE_ASSIGN_OR_RETURN(const auto file,
+                         file_system.Open(path, os::OpenFlags::kWrite | os::OpenFlags::kCreate | os::OpenFlags::kTruncate,
+                                          image.record().regions[region].file_mode | 0600));
   KEDGE_RETURN_IF_ERROR(WriteRegion(*file, image, region));
   return file->Close();
 }

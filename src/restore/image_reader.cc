@@ -48,7 +48,9 @@ void ImageReader::Count(SourceKind kind, uint64_t bytes) {
   (kind == SourceKind::kMemory ? memory_bytes_ : kind == SourceKind::kDirectory ? directory_bytes_ : store_bytes_) += bytes;
 }
 
-RestoredBytes ImageReader::restored() const { return {memory_bytes_, directory_bytes_, store_bytes_, corrupt_copies_}; }
+RestoredBytes ImageReader::restored() const {
+  return {memory_bytes_, directory_bytes_, store_bytes_, corrupt_copies_};
+}
 
 Status ImageReader::ReadFrom(ChunkSource& source, const Extent& extent, std::byte* to) {
   uint32_t found = 0;

@@ -66,7 +66,7 @@ class ImageReader {
   const ImageRecord record_;
   const std::vector<std::unique_ptr<ChunkSource>> sources_;
   const size_t memory_threads_;
-  std::vector<uint32_t> first_extent_;  // by region, and one more
+  std::vector<uint32_t> first_extent_;           // by region, and one more
   std::unordered_map<int32_t, uint32_t> by_id_;  // regions and objects
   std::atomic<uint64_t> memory_bytes_{0};
   std::atomic<uint64_t> directory_bytes_{0};

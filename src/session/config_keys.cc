@@ -21,10 +21,11 @@ void AddNodeKeys(ConfigRegistry& registry) {
   registry.Add({"node.run_folder", kString, "auto", kNode,
                 "the agent's folder (socket, pool, records); auto: /dev/shm/kedge-UID/NODE", "", true});
   registry.Add({"pool.size", kBytes, "auto", kNode,
-                "memory tier; auto: least of 1/4 of memory, 1/2 of the free /dev/shm, 1/4 of what the cgroup leaves; 0: none",
-                "", true});
-  KeySpec chunk{"chunk.size", kBytes, "auto", kNode,
-                "largest chunk, and size of a slot; auto: 64MiB, less for a pool under 16 of them", "", true};
+                "memory tier; auto: least of 1/4 of memory, 1/2 of the free /dev/shm, 1/4 of what the cgroup leaves; 0: none", "",
+                true});
+  KeySpec chunk{
+      "chunk.size", kBytes, "auto", kNode, "largest chunk, and size of a slot; auto: 64MiB, less for a pool under 16 of them",
+      "",           true};
   chunk.minimum = static_cast<double>(kPieceBytesMin);
   chunk.maximum = static_cast<double>(uint64_t{1} << 32);
   registry.Add(chunk);
@@ -71,9 +72,10 @@ KeySpec Mtbf(const char* name, const char* text, const char* doc) {
 }
 
 void AddJobKeys(ConfigRegistry& registry) {
-  registry.Add({"job.name", kString, "auto", kJob, "what the job's checkpoints are kept under; auto: the program's name",
-                "", true});
-  registry.Add({"job.scratch", kString, "", kJob, "folder of the job's local copies, a tier of its own; empty: the node's tiers"});
+  registry.Add(
+      {"job.name", kString, "auto", kJob, "what the job's checkpoints are kept under; auto: the program's name", "", true});
+  registry.Add(
+      {"job.scratch", kString, "", kJob, "folder of the job's local copies, a tier of its own; empty: the node's tiers"});
   KeySpec mode{"job.mode", kString, "async", kJob, "async, or sync: every checkpoint goes straight to the store"};
   mode.choices = {"async", "sync"};
   registry.Add(mode);
@@ -91,7 +93,8 @@ void AddJobKeys(ConfigRegistry& registry) {
                 "computation between two checkpoints: what kedge_checkpoint_due goes by; 0: it always says yes"});
   registry.Add({"schedule.adapt", kBool, "false", kJob,
                 "the interval follows what is measured while the job runs; schedule.interval holds until there is something"});
-  registry.Add(Mtbf("schedule.mtbf_local", "24h", "assumed time between failures that leave the node's copies, until some are observed"));
+  registry.Add(
+      Mtbf("schedule.mtbf_local", "24h", "assumed time between failures that leave the node's copies, until some are observed"));
   registry.Add(Mtbf("schedule.mtbf_store", "240h", "assumed time between failures that need the store, until some are observed"));
   registry.Add({"checkpoint.skip_queued", kBool, "false", kJob,
                 "a version that still waits for its flush is left out when a newer one is captured"});
@@ -102,13 +105,14 @@ void AddJobKeys(ConfigRegistry& registry) {
 }
 
 Status BadKey(const Config& config, const char* key, const std::string& found, const char* allowed) {
-  return Status(Code::kInvalidArgument, fmt::format("{} = \"{}\" ({}): allowed is {}", key, found,
-                                                    config.OriginOf(key).text, allowed));
+  return Status(Code::kInvalidArgument,
+                fmt::format("{} = \"{}\" ({}): allowed is {}", key, found, config.OriginOf(key).text, allowed));
 }
 
 bool IsNodeName(const std::string& name) {
   return !name.empty() && name.size() <= 64 && name != "." && name != ".." &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '.' || c == '-' || c == '_'; });
+         std::all_of(name.begin(), name.end(),
+                     [](unsigned char c) { return std::isalnum(c) || c == '.' || c == '-' || c == '_'; });
 }
 
 Result<std::string> NodeName(const Config& config) {
@@ -133,7 +137,9 @@ Result<std::string> NodeName(const Config& config) {
 }
 
 // An empty path would be taken for the root's folder further on, and a NUL cuts one short.
-bool IsPath(const std::string& path) { return !path.empty() && path.find('\0') == std::string::npos; }
+bool IsPath(const std::string& path) {
+  return !path.empty() && path.find('\0') == std::string::npos;
+}
 
 Result<std::string> PathOf(const Config& config, const char* key) {
   const std::string& path = config.GetString(key);
@@ -144,7 +150,8 @@ Result<std::string> PathOf(const Config& config, const char* key) {
 Result<std::string> TierPath(const ConfigTable& table) {
   const std::string& path = table.GetString("path");
   if (!IsPath(path)) {
-    return Status(Code::kInvalidArgument, fmt::format("tier.path = \"{}\" ({}): allowed is the path of a folder", path, table.origin().text));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("tier.path = \"{}\" ({}): allowed is the path of a folder", path, table.origin().text));
   }
   return os::AbsolutePath(path);
 }
@@ -188,8 +195,8 @@ Result<NodeSettings> ReadNodeSettings(const Config& config) {
     }
     for (const TierSettings& other : settings.tiers) {
       if (other.name == tier.name || other.path == tier.path) {
-        return Status(Code::kInvalidArgument, fmt::format("tier \"{}\" ({}): another tier has that name or path", tier.name,
-                                                          table.origin().text));
+        return Status(Code::kInvalidArgument,
+                      fmt::format("tier \"{}\" ({}): another tier has that name or path", tier.name, table.origin().text));
       }
     }
     settings.tiers.push_back(std::move(tier));

@@ -30,8 +30,8 @@ struct TierSettings {
 };
 
 struct NodeSettings {
-  std::string node;        // valid as one path component
-  std::string run_folder;  // absolute
+  std::string node;                     // valid as one path component
+  std::string run_folder;               // absolute
   std::optional<uint64_t> pool_bytes;   // nothing: computed from the machine; 0: no pool
   std::optional<uint64_t> chunk_bytes;  // nothing: kChunkBytesDefault, less for a small pool
   uint64_t piece_bytes = 0;

@@ -36,7 +36,9 @@ TEST(ConfigKeys, DefaultsAreSensible) {
 }
 
 TEST(ConfigKeys, ExplicitNodeKeysSetUpAnAgentAlike) {
-  auto config = Load({{"pool.size", "1GiB"}, {"store.path", "/s"}, {"node.name", "n7"},
+  auto config = Load({{"pool.size", "1GiB"},
+                      {"store.path", "/s"},
+                      {"node.name", "n7"},
                       {"tier", "[{name=\"ssd\", path=\"relative/ssd\", capacity=\"2GiB\"}]"}});
   ASSERT_TRUE(config.ok()) << config.status().ToString();
   auto keys = ExplicitNodeKeys(*config);
@@ -88,7 +90,9 @@ TEST(ConfigKeys, PathsAreFoldersOfAnyName) {
 }
 
 TEST(ConfigKeys, BadValuesAreRefusedByName) {
-  struct Case { const char *key, *text; };
+  struct Case {
+    const char *key, *text;
+  };
   for (Case c : {Case{"node.name", "a/b"}, Case{"chunk.size", "1000001"}, Case{"chunk.piece", "100001"}}) {
     auto config = Load({{c.key, c.text}});
     ASSERT_TRUE(config.ok()) << config.status().ToString();

@@ -68,7 +68,8 @@ Result<Attachment> Connection::Attach(const Hello& hello, Duration timeout) {
   const size_t pools = static_cast<size_t>(
       std::count_if(tiers.begin(), tiers.end(), [](const TierInfo& tier) { return tier.kind == TierKind::kMemory; }));
   if (descriptors.size() != 3 + pools) {
-    return Status(Code::kCorrupt, fmt::format("Welcome came with {} descriptors; expected were {}", descriptors.size(), 3 + pools));
+    return Status(Code::kCorrupt,
+                  fmt::format("Welcome came with {} descriptors; expected were {}", descriptors.size(), 3 + pools));
   }
   KEDGE_ASSIGN_OR_RETURN(attachment.mailbox, MapMailbox(std::move(descriptors[0]), attachment.welcome.session_id));
   attachment.wake_agent = os::EventFd::FromDescriptor(std::move(descriptors[1]));
@@ -87,6 +88,8 @@ Result<ToolWelcome> Connection::AttachTool(Duration timeout) {
   return Call<ToolWelcome>(ToolHello{kProtocolVersion, BuildName()}, timeout);
 }
 
-const char* BuildName() { return KEDGE_BUILD_NAME; }
+const char* BuildName() {
+  return KEDGE_BUILD_NAME;
+}
 
 }  // namespace kedge

@@ -49,12 +49,12 @@ enum class PlaceKind : uint32_t {
 
 struct ClientMessage {
   ClientMessageKind kind;
-  uint32_t chunk;         // kProgress: index in the image's chunk table. kRequestPlace: PlaceKind. kImageBegin, kImageEnd:
-                          // how many versions of its name the attempt has begun before this one, alike on all ranks
-  uint64_t image_serial;  // the session's count of begun images, from 1; kRequestPlace: the request's own number
-  SlotRange range;        // kRequestPlace: range.bytes is the wanted size
-  uint64_t object_offset; // kProgress: where the chunk lies in the image object. kImageEnd: bytes of the image record
-  uint64_t amount;        // kProgress: bytes captured so far. kImageBegin: announced bytes. kImageEnd: CRC32C of the range
+  uint32_t chunk;          // kProgress: index in the image's chunk table. kRequestPlace: PlaceKind. kImageBegin, kImageEnd:
+                           // how many versions of its name the attempt has begun before this one, alike on all ranks
+  uint64_t image_serial;   // the session's count of begun images, from 1; kRequestPlace: the request's own number
+  SlotRange range;         // kRequestPlace: range.bytes is the wanted size
+  uint64_t object_offset;  // kProgress: where the chunk lies in the image object. kImageEnd: bytes of the image record
+  uint64_t amount;         // kProgress: bytes captured so far. kImageBegin: announced bytes. kImageEnd: CRC32C of the range
 };
 static_assert(sizeof(ClientMessage) == 64 && std::is_trivially_copyable_v<ClientMessage>);
 

@@ -11,8 +11,8 @@ namespace {
 Status CheckMailbox(const Mailbox& mailbox, const std::string& path, uint32_t session_id) {
   if (mailbox.magic != kMailboxMagic) return Status(Code::kCorrupt, path + " is no mailbox");
   if (mailbox.protocol != kProtocolVersion) {
-    return Status(Code::kMismatch, fmt::format("{} is of protocol {}; this build speaks {}", path, mailbox.protocol,
-                                               kProtocolVersion));
+    return Status(Code::kMismatch,
+                  fmt::format("{} is of protocol {}; this build speaks {}", path, mailbox.protocol, kProtocolVersion));
   }
   if (session_id != 0 && mailbox.session_id != session_id) {
     return Status(Code::kMismatch, fmt::format("{} is of session {}; expected was {}", path, mailbox.session_id, session_id));

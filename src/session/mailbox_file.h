@@ -17,11 +17,15 @@ Result<os::SharedMapping> CreateMailbox(const std::string& path, uint32_t sessio
 // and, when not 0, of this session.
 Result<os::SharedMapping> OpenMailbox(const std::string& path, uint32_t session_id);
 Result<os::SharedMapping> MapMailbox(os::UniqueFd fd, uint32_t session_id);
-inline Mailbox* MailboxOf(const os::SharedMapping& mapping) { return reinterpret_cast<Mailbox*>(mapping.data()); }
+inline Mailbox* MailboxOf(const os::SharedMapping& mapping) {
+  return reinterpret_cast<Mailbox*>(mapping.data());
+}
 
 // Sealed: no client can cut it short under the others. Clients of an earlier agent keep that one's, which nobody writes any more.
 Result<os::SharedMapping> CreateControlBlock(const os::ProcessIdentity& agent);
 Result<os::SharedMapping> MapControlBlock(os::UniqueFd fd);
-inline ControlBlock* ControlOf(const os::SharedMapping& mapping) { return reinterpret_cast<ControlBlock*>(mapping.data()); }
+inline ControlBlock* ControlOf(const os::SharedMapping& mapping) {
+  return reinterpret_cast<ControlBlock*>(mapping.data());
+}
 
 }  // namespace kedge

@@ -104,7 +104,9 @@ void FieldReader::operator()(Status& value) {
   template <typename Walk> \
   void Fields(Walk& walk, std::conditional_t<Walk::kReads, Type, const Type>& m)
 
-KEDGE_FIELDS(uint32_t) { walk(m); }
+KEDGE_FIELDS(uint32_t) {
+  walk(m);
+}
 KEDGE_FIELDS(Generation) {
   walk(m.store_id), walk(m.job), walk(m.name), walk(m.version), walk(m.attempt), walk(m.take);
   if constexpr (Walk::kReads) {
@@ -115,8 +117,12 @@ KEDGE_FIELDS(SlotRange) {
   walk(m.tier), walk(m.slot), walk(m.slot_generation), walk(m.offset), walk(m.bytes);
 }
 using TextPair = std::pair<std::string, std::string>;
-KEDGE_FIELDS(TextPair) { walk(m.first), walk(m.second); }
-KEDGE_FIELDS(HeldSlot) { walk(m.tier), walk(m.slot), walk(m.slot_generation); }
+KEDGE_FIELDS(TextPair) {
+  walk(m.first), walk(m.second);
+}
+KEDGE_FIELDS(HeldSlot) {
+  walk(m.tier), walk(m.slot), walk(m.slot_generation);
+}
 KEDGE_FIELDS(JobKeys) {
   walk(m.store_path), walk(m.store_mode), walk(m.store_direct), walk(m.scratch), walk(m.keep_versions);
   walk(m.keep_local), walk(m.schedule_store), walk(m.schedule_store_interval), walk(m.schedule_interval);
@@ -147,7 +153,9 @@ KEDGE_FIELDS(ToolHello) {
   walk(m.protocol), walk(m.build);
   if constexpr (Walk::kReads) walk.decoder().Raw(walk.decoder().remaining());
 }
-KEDGE_FIELDS(ToolWelcome) { walk(m.build), walk(m.node), walk(m.agent_pid); }
+KEDGE_FIELDS(ToolWelcome) {
+  walk(m.build), walk(m.node), walk(m.agent_pid);
+}
 KEDGE_FIELDS(WaitRequest) {
   Fields(walk, m.generation);
   walk(m.level), walk(m.timeout);
@@ -156,13 +164,19 @@ KEDGE_FIELDS(LevelReply) {
   walk(m.level), walk(m.scheduled), walk(m.failure);
   walk.List(m.missing_ranks, 1);
 }
-KEDGE_FIELDS(TestRequest) { Fields(walk, m.generation); }
-KEDGE_FIELDS(LocalVersionsRequest) { walk(m.store_id), walk(m.job), walk(m.name); }
+KEDGE_FIELDS(TestRequest) {
+  Fields(walk, m.generation);
+}
+KEDGE_FIELDS(LocalVersionsRequest) {
+  walk(m.store_id), walk(m.job), walk(m.name);
+}
 KEDGE_FIELDS(LocalVersion) {
   Fields(walk, m.generation);
   walk(m.rank), walk(m.ranks), walk(m.level);
 }
-KEDGE_FIELDS(LocalVersionsReply) { walk.List(m.versions, 16); }
+KEDGE_FIELDS(LocalVersionsReply) {
+  walk.List(m.versions, 16);
+}
 KEDGE_FIELDS(OpenImageRequest) {
   Fields(walk, m.generation);
   walk(m.rank);
@@ -172,17 +186,33 @@ KEDGE_FIELDS(OpenImageReply) {
   Fields(walk, m.record);
   walk.List(m.chunks, 5);
 }
-KEDGE_FIELDS(CloseImageRequest) { walk(m.image); }
-KEDGE_FIELDS(CleanupRequest) { walk(m.store_id), walk(m.job), walk(m.name), walk(m.rank); }
-KEDGE_FIELDS(CleanupReply) { walk(m.images), walk(m.bytes); }
-KEDGE_FIELDS(RetainRequest) { walk(m.store_id), walk(m.job), walk(m.name); }
-KEDGE_FIELDS(StatusReply) { walk.Json(m.json); }
-KEDGE_FIELDS(DrainRequest) { walk(m.store_id), walk(m.job), walk(m.timeout); }
+KEDGE_FIELDS(CloseImageRequest) {
+  walk(m.image);
+}
+KEDGE_FIELDS(CleanupRequest) {
+  walk(m.store_id), walk(m.job), walk(m.name), walk(m.rank);
+}
+KEDGE_FIELDS(CleanupReply) {
+  walk(m.images), walk(m.bytes);
+}
+KEDGE_FIELDS(RetainRequest) {
+  walk(m.store_id), walk(m.job), walk(m.name);
+}
+KEDGE_FIELDS(StatusReply) {
+  walk.Json(m.json);
+}
+KEDGE_FIELDS(DrainRequest) {
+  walk(m.store_id), walk(m.job), walk(m.timeout);
+}
 KEDGE_FIELDS(DrainReply) {
   walk(m.finished), walk(m.images_pending), walk(m.bytes_pending), walk(m.images_failed), walk(m.failure);
 }
-KEDGE_FIELDS(ShutdownRequest) { walk(m.when_drained); }
-KEDGE_FIELDS(ErrorReply) { walk(m.status); }
+KEDGE_FIELDS(ShutdownRequest) {
+  walk(m.when_drained);
+}
+KEDGE_FIELDS(ErrorReply) {
+  walk(m.status);
+}
 template <typename Walk>
 void Fields(Walk&, const StatusRequest&) {}
 template <typename Walk>
@@ -252,7 +282,9 @@ Result<NumberedMessage> DecodeMessage(ByteSpan frame) {
   return result;
 }
 
-Buffer EncodeHello(const Hello& hello) { return EncodeMessage(0, hello); }
+Buffer EncodeHello(const Hello& hello) {
+  return EncodeMessage(0, hello);
+}
 
 Result<Hello> DecodeHello(ByteSpan bytes) {
   KEDGE_ASSIGN_OR_RETURN(NumberedMessage decoded, DecodeMessage(bytes));

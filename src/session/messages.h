@@ -140,9 +140,9 @@ struct OpenImageRequest {
 };
 inline constexpr uint32_t kTierNone = UINT32_MAX;  // SlotRange::tier of a chunk that lies in the store only
 struct OpenImageReply {
-  uint64_t image = 0;               // for CloseImage
-  SlotRange record{};               // the encoded image record
-  std::vector<SlotRange> chunks;    // of the record's chunk table, in order
+  uint64_t image = 0;             // for CloseImage
+  SlotRange record{};             // the encoded image record
+  std::vector<SlotRange> chunks;  // of the record's chunk table, in order
 };
 struct CloseImageRequest {  // Answer: DoneReply
   uint64_t image = 0;
@@ -200,11 +200,10 @@ struct ErrorReply {
 };
 
 // The order gives the kind's number on the wire: append only.
-using Message =
-    std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
-                 LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest, CleanupReply,
-                 RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest, ShutdownRequest,
-                 DoneReply, ErrorReply>;
+using Message = std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
+                             LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest,
+                             CleanupReply, RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest,
+                             ShutdownRequest, DoneReply, ErrorReply>;
 
 struct NumberedMessage {
   uint64_t number = 0;  // chosen by who asks, repeated in the answer

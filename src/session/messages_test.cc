@@ -8,7 +8,9 @@
 namespace kedge {
 namespace {
 
-Generation SomeGeneration() { return Generation{StoreId{7, 9}, "job", "name/with.dots", 12, 3, 1}; }
+Generation SomeGeneration() {
+  return Generation{StoreId{7, 9}, "job", "name/with.dots", 12, 3, 1};
+}
 
 Hello SomeHello() {
   Hello hello;
@@ -34,14 +36,29 @@ std::vector<Message> SampleOfEveryKind() {
   welcome.tiers = {{"pool", "/dev/shm/pool", TierKind::kMemory, "/dev/shm/pool", 1 << 20, 16}};
   LevelReply level{Level::kLocal, Level::kStore, Status(Code::kNoSpace, "write /a: full", 28), {1, 3}};
   OpenImageReply open{4, SlotRange{0, 1, 2, 3, 4}, {SlotRange{0, 5, 6, 7, 8}, SlotRange{kTierNone, 0, 0, 0, 9}}};
-  return {SomeHello(), welcome, ToolHello{kProtocolVersion, "b"}, ToolWelcome{"b", "n1", 42},
-          WaitRequest{SomeGeneration(), Level::kStore, std::chrono::seconds(5)}, level, TestRequest{SomeGeneration()},
+  return {SomeHello(),
+          welcome,
+          ToolHello{kProtocolVersion, "b"},
+          ToolWelcome{"b", "n1", 42},
+          WaitRequest{SomeGeneration(), Level::kStore, std::chrono::seconds(5)},
+          level,
+          TestRequest{SomeGeneration()},
           LocalVersionsRequest{StoreId{1, 1}, "job", ""},
           LocalVersionsReply{{{SomeGeneration(), 0, 2, Level::kStore}, {SomeGeneration(), 1, 2, Level::kLocal}}},
-          OpenImageRequest{SomeGeneration(), 1}, open, CloseImageRequest{4}, CleanupRequest{StoreId{1, 1}, "job", "n", 1},
-          CleanupReply{2, 1 << 20}, RetainRequest{StoreId{1, 1}, "job", "n"}, StatusRequest{}, StatusReply{"{\"a\": 1}"},
-          DrainRequest{StoreId{}, "", std::chrono::seconds(1)}, DrainReply{false, 1, 2, 3, Status(Code::kTimeout, "late")},
-          GoodbyeRequest{}, ShutdownRequest{false}, DoneReply{}, ErrorReply{Status(Code::kMismatch, "a, not b")}};
+          OpenImageRequest{SomeGeneration(), 1},
+          open,
+          CloseImageRequest{4},
+          CleanupRequest{StoreId{1, 1}, "job", "n", 1},
+          CleanupReply{2, 1 << 20},
+          RetainRequest{StoreId{1, 1}, "job", "n"},
+          StatusRequest{},
+          StatusReply{"{\"a\": 1}"},
+          DrainRequest{StoreId{}, "", std::chrono::seconds(1)},
+          DrainReply{false, 1, 2, 3, Status(Code::kTimeout, "late")},
+          GoodbyeRequest{},
+          ShutdownRequest{false},
+          DoneReply{},
+          ErrorReply{Status(Code::kMismatch, "a, not b")}};
 }
 
 TEST(Messages, EveryKindSurvivesTheWire) {

@@ -16,8 +16,7 @@ class RingProducer {
  public:
   RingProducer() = default;
   // Continues where the ring stands: a producer that attaches again, or a successor.
-  explicit RingProducer(Ring<Message, kEntries>* ring)
-      : ring_(ring), produced_(ring->produced.load(std::memory_order_relaxed)) {}
+  explicit RingProducer(Ring<Message, kEntries>* ring) : ring_(ring), produced_(ring->produced.load(std::memory_order_relaxed)) {}
 
   // Entries that fit now; 0 also when the consumer's index makes no sense (ahead of ours, or too far behind).
   uint32_t Room() const {

@@ -91,7 +91,10 @@ TEST(Ring, ThreadsSeeWholeMessages) {
   std::thread writer([&] {
     ClientRingProducer producer(ring.get());
     for (uint64_t i = 0; i < kMessages;) {
-      if (producer.TryPush(Numbered(i))) ++i; else std::this_thread::yield();
+      if (producer.TryPush(Numbered(i)))
+        ++i;
+      else
+        std::this_thread::yield();
     }
   });
   ClientRingConsumer consumer(ring.get());

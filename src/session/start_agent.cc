@@ -37,8 +37,8 @@ Result<os::UnixSocket> ConnectToOwn(const std::string& path) {
   KEDGE_ASSIGN_OR_RETURN(os::UnixSocket socket, os::UnixSocket::Connect(path, kConnectTimeout));
   KEDGE_ASSIGN_OR_RETURN(os::PeerCredentials peer, socket.Peer());
   if (peer.user_id != os::EffectiveUser()) {
-    return Status(Code::kPermission, fmt::format("{} is served by a process of user {}; expected is user {}", path,
-                                                 peer.user_id, os::EffectiveUser()));
+    return Status(Code::kPermission, fmt::format("{} is served by a process of user {}; expected is user {}", path, peer.user_id,
+                                                 os::EffectiveUser()));
   }
   return socket;
 }

@@ -66,8 +66,8 @@ Status Judge(const Catalog& catalog, const AttemptRequest& self, AttemptState* s
   } else if (holder.host == self.host && !ProcessIsAlive(self, holder)) {
     state->why = fmt::format("its process {} on {} is gone", holder.pid, holder.host);
   } else if (state->age_seconds > holder.lease_seconds) {
-    state->why = fmt::format("its lease of {:g} s ran out {:.1f} s ago", holder.lease_seconds,
-                             state->age_seconds - holder.lease_seconds);
+    state->why =
+        fmt::format("its lease of {:g} s ran out {:.1f} s ago", holder.lease_seconds, state->age_seconds - holder.lease_seconds);
   } else {
     state->live = true;
     state->why = fmt::format("process {} on {}, lease renewed {:.1f} s ago of {:g} s", holder.pid, holder.host,
@@ -87,8 +87,7 @@ Status HeldBy(const AttemptState& state) {
 Result<std::optional<AttemptState>> StateOf(const Catalog& catalog, const AttemptRequest& self, uint32_t attempt) {
   if (attempt == 0) return std::optional<AttemptState>();
   AttemptState state;
-  const Result<AttemptRecord> record =
-      ReadOwnRecord(catalog, layout::AttemptKey(self.job, attempt), &DecodeAttemptRecord);
+  const Result<AttemptRecord> record = ReadOwnRecord(catalog, layout::AttemptKey(self.job, attempt), &DecodeAttemptRecord);
   if (record.status().code() == Code::kCorrupt) {
     state.record.store_id = catalog.id();
     state.record.job = self.job;
@@ -124,8 +123,8 @@ Result<std::optional<AttemptState>> NewestAttempt(const Catalog& catalog, const 
 
 Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptRequest& request) {
   if (!(request.lease_seconds > 0 && request.lease_seconds < 1e9) || request.ranks < 1 || request.ranks > kRanksMax) {
-    return Status(Code::kInvalidArgument, fmt::format("job '{}': a lease of {} s for {} ranks is out of range",
-                                                      request.job, request.lease_seconds, request.ranks));
+    return Status(Code::kInvalidArgument, fmt::format("job '{}': a lease of {} s for {} ranks is out of range", request.job,
+                                                      request.lease_seconds, request.ranks));
   }
   KEDGE_RETURN_IF_ERROR(catalog.EnsureJob(request.job));
   const Deadline deadline(SystemClock(), request.wait);
@@ -155,17 +154,16 @@ Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptReques
 Status RenewAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt) {
   KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, job));
   if (newest > attempt) {
-    return Status(Code::kBusy,
-                  fmt::format("job '{}': attempt {} has taken over from attempt {}, whose lease had run out", job,
-                              newest, attempt));
+    return Status(Code::kBusy, fmt::format("job '{}': attempt {} has taken over from attempt {}, whose lease had run out", job,
+                                           newest, attempt));
   }
   return catalog.store().Touch(layout::AttemptKey(job, attempt), catalog.owner());
 }
 
 Status EndAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt) {
   const AttemptEndRecord record{catalog.id(), job, attempt, WallTimeNs()};
-  const Status made = catalog.store().PutIfAbsent(layout::AttemptEndKey(job, attempt), Encoded(record), catalog.owner(),
-                                                  Folders::kMustExist);
+  const Status made =
+      catalog.store().PutIfAbsent(layout::AttemptEndKey(job, attempt), Encoded(record), catalog.owner(), Folders::kMustExist);
   return made.code() == Code::kAlreadyExists ? Status::Ok() : made;
 }
 
@@ -210,8 +208,7 @@ Result<AttemptHistory> ReadAttemptHistory(const Catalog& catalog, const std::str
 }
 
 Result<double> SilentSeconds(const Catalog& catalog, const std::string& job, uint32_t attempt) {
-  KEDGE_ASSIGN_OR_RETURN(const double lease_age,
-                         catalog.store().AgeSeconds(layout::AttemptKey(job, attempt), catalog.owner()));
+  KEDGE_ASSIGN_OR_RETURN(const double lease_age, catalog.store().AgeSeconds(layout::AttemptKey(job, attempt), catalog.owner()));
   const Result<double> drain_age = catalog.store().AgeSeconds(layout::AttemptDrainKey(job, attempt), catalog.owner());
   if (drain_age.ok()) return std::min(lease_age, *drain_age);
   if (drain_age.status().code() != Code::kNotFound) return drain_age.status();

@@ -17,8 +17,7 @@ constexpr int64_t kNsPerSecond = 1'000'000'000;
 class AttemptsTest : public ::testing::Test {
  protected:
   AttemptsTest()
-      : store_(MakePosixStore(fs_, {.path = "/store"})),
-        catalog_(Catalog::OpenOrCreate(*store_, {"node1", 0, "r0"}).value()) {}
+      : store_(MakePosixStore(fs_, {.path = "/store"})), catalog_(Catalog::OpenOrCreate(*store_, {"node1", 0, "r0"}).value()) {}
 
   // A launch on `host`, whose processes live as `alive_` says.
   AttemptRequest From(const std::string& host, int64_t pid, const std::string& boot = "boot-1") {
@@ -67,8 +66,7 @@ TEST_F(AttemptsTest, ALiveHolderIsNamed) {
   for (const AttemptRequest& request : {From("b", 20), From("a", 20)}) {
     const Status status = AcquireAttempt(catalog_, request).status();
     EXPECT_EQ(status.code(), Code::kBusy);
-    EXPECT_NE(status.message().find("held by attempt 1 (process 10 on a, lease renewed"), std::string::npos)
-        << status.message();
+    EXPECT_NE(status.message().find("held by attempt 1 (process 10 on a, lease renewed"), std::string::npos) << status.message();
   }
   AttemptRequest other_job = From("b", 20);
   other_job.job = "other";

@@ -24,9 +24,8 @@ std::string ThisHost() {
 
 // Reads the record in each folder of `folder`; those whose record is not right go to `skipped`.
 template <typename T, typename Key, typename Name>
-Result<std::vector<std::string>> RealNames(const Catalog& catalog, const std::string& folder,
-                                           Result<T> (*decode)(ByteSpan), Key key_of, Name name_of,
-                                           std::vector<std::string>* skipped) {
+Result<std::vector<std::string>> RealNames(const Catalog& catalog, const std::string& folder, Result<T> (*decode)(ByteSpan),
+                                           Key key_of, Name name_of, std::vector<std::string>* skipped) {
   std::vector<std::string> names;
   const Result<std::vector<StoreEntry>> entries = catalog.store().List(folder);
   if (entries.status().code() == Code::kNotFound) return names;
@@ -36,8 +35,8 @@ Result<std::vector<std::string>> RealNames(const Catalog& catalog, const std::st
     const Result<T> record = ReadOwnRecord(catalog, key_of(entry.name), decode);
     Status status = record.status();
     if (record.ok() && EncodeName(name_of(*record)) != entry.name) {
-      status = Status(Code::kMismatch,
-                      PathInStore(catalog.store(), key_of(entry.name)) + ": says another name, " + name_of(*record));
+      status =
+          Status(Code::kMismatch, PathInStore(catalog.store(), key_of(entry.name)) + ": says another name, " + name_of(*record));
     }
     if (status.ok()) {
       names.push_back(name_of(*record));
@@ -128,19 +127,15 @@ Status Catalog::EnsureName(const std::string& job, const std::string& name) cons
   return EnsureRecord(key, Encoded(NameRecord{id_, job, name, WallTimeNs()}), [&]() {
     const Result<NameRecord> record = ReadOwnRecord(*this, key, &DecodeNameRecord);
     if (!record.ok() || (record->job == job && record->name == name)) return record.status();
-    return Status(Code::kMismatch, PathInStore(*store_, key) + " belongs to checkpoint '" + record->name +
-                                       "' of job '" + record->job + "', not '" + name + "' of '" + job +
-                                       "': choose another checkpoint name");
+    return Status(Code::kMismatch, PathInStore(*store_, key) + " belongs to checkpoint '" + record->name + "' of job '" +
+                                       record->job + "', not '" + name + "' of '" + job + "': choose another checkpoint name");
   });
 }
 
 Result<std::vector<std::string>> Catalog::Jobs(std::vector<std::string>* skipped) const {
-  const auto key_of = [](const std::string& folder) {
-    return std::string(layout::kJobsFolder) + '/' + folder + "/job";
-  };
+  const auto key_of = [](const std::string& folder) { return std::string(layout::kJobsFolder) + '/' + folder + "/job"; };
   return RealNames(
-      *this, layout::kJobsFolder, &DecodeJobRecord, key_of, [](const JobRecord& record) { return record.job; },
-      skipped);
+      *this, layout::kJobsFolder, &DecodeJobRecord, key_of, [](const JobRecord& record) { return record.job; }, skipped);
 }
 
 Result<std::vector<std::string>> Catalog::Names(const std::string& job, std::vector<std::string>* skipped) const {

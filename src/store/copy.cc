@@ -62,8 +62,7 @@ Status Copier::CopyImages(const Generation& generation, const VersionRecord& ver
       if (Contains(entry.ranks, image.rank)) KEDGE_RETURN_IF_ERROR(CopyImage(part, image));
     }
   }
-  std::sort(part_.images.begin(), part_.images.end(),
-            [](const ImageEntry& a, const ImageEntry& b) { return a.rank < b.rank; });
+  std::sort(part_.images.begin(), part_.images.end(), [](const ImageEntry& a, const ImageEntry& b) { return a.rank < b.rank; });
   return Status::Ok();
 }
 
@@ -123,8 +122,7 @@ Status Copier::WriteImage(ObjectWriter& writer, const StoredImage& image, ImageE
 
 }  // namespace
 
-Status CopyVersion(const Catalog& source, const Generation& generation, const Catalog& target,
-                   const CopyOptions& options) {
+Status CopyVersion(const Catalog& source, const Generation& generation, const Catalog& target, const CopyOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, InspectGeneration(source, generation));
   if (!info.complete) {
     return Status(Code::kIncomplete, generation.ToString() + " is not complete: " + info.reason);

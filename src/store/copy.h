@@ -15,7 +15,6 @@ struct CopyOptions {
 
 // Job, name, version, attempt and take stay the same. kAlreadyExists: the version is complete there. kCorrupt: a byte
 // of the source is bad, named; nothing becomes visible in the target then.
-Status CopyVersion(const Catalog& source, const Generation& generation, const Catalog& target,
-                   const CopyOptions& options);
+Status CopyVersion(const Catalog& source, const Generation& generation, const Catalog& target, const CopyOptions& options);
 
 }  // namespace kedge

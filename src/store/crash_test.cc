@@ -57,9 +57,7 @@ class JobRun {
   // With persist: notes the error, tries up to three times, and goes on.
   template <typename Step>
   Status Try(Step step);
-  Generation At(const std::string& name, int64_t version) {
-    return {catalog_->id(), "job", name, version, attempt_, ++takes_};
-  }
+  Generation At(const std::string& name, int64_t version) { return {catalog_->id(), "job", name, version, attempt_, ++takes_}; }
 
   std::unique_ptr<Store> store_;
   Ledger& ledger_;
@@ -234,8 +232,7 @@ TEST(Crash, KilledAtEveryCall) {
     fs.Restart();
     const Status recovered = CheckOrRecover(fs, ledger, call);
     pace.Count();
-    ASSERT_TRUE(recovered.ok()) << "killed at call " << call << " (" << lived.ToString()
-                                << "): " << recovered.ToString();
+    ASSERT_TRUE(recovered.ok()) << "killed at call " << call << " (" << lived.ToString() << "): " << recovered.ToString();
   }
 }
 
@@ -253,8 +250,8 @@ TEST(Crash, PowerLostAtEveryCall) {
       crashed->Crash(MixSeed(call, seed));
       const Status recovered = CheckOrRecover(*crashed, ledger, call + seed);
       pace.Count();
-      ASSERT_TRUE(recovered.ok()) << "killed at call " << call << " (" << lived.ToString() << "), crash seed " << seed
-                                  << ": " << recovered.ToString();
+      ASSERT_TRUE(recovered.ok()) << "killed at call " << call << " (" << lived.ToString() << "), crash seed " << seed << ": "
+                                  << recovered.ToString();
     }
   }
 }
@@ -407,8 +404,7 @@ TEST(Crash, ForgottenSyncsAreNoticed) {
   EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, ".tmp"); })) << "files";
   EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, "/data"); })) << "objects";
   EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, "/parts"); })) << "parts";
-  EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, "/grid"); }))
-      << "versions";
+  EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, "/grid"); })) << "versions";
   EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, "/names"); })) << "names";
   EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, kRoot); })) << "the root";
 }

@@ -65,8 +65,7 @@ Collector::Silence Collector::SilenceOf(const std::string& job, uint32_t attempt
 
 void Collector::CollectJob(const std::string& job) {
   silences_.clear();
-  const Result<std::vector<Temporary>> temporaries =
-      catalog_.store().ListTemporaries(layout::JobFolder(job), catalog_.owner());
+  const Result<std::vector<Temporary>> temporaries = catalog_.store().ListTemporaries(layout::JobFolder(job), catalog_.owner());
   if (temporaries.ok()) {
     for (const Temporary& temporary : *temporaries) CollectTemporary(job, temporary);
   } else {
@@ -84,13 +83,13 @@ void Collector::CollectTemporary(const std::string& job, const Temporary& tempor
   std::string why;
   if (attempt == 0 || job.empty()) {
     if (temporary.age_seconds <= options_.orphan_age_seconds) return;
-    why = fmt::format("of {} on {}, not written for {:.0f} s", temporary.owner.writer, temporary.owner.node,
-                      temporary.age_seconds);
+    why =
+        fmt::format("of {} on {}, not written for {:.0f} s", temporary.owner.writer, temporary.owner.node, temporary.age_seconds);
   } else {
     const Silence silence = SilenceOf(job, attempt);
     if (!silence.silent) return;
-    why = fmt::format("of {} on {} in attempt {}, silent for {:.0f} s", temporary.owner.writer, temporary.owner.node,
-                      attempt, silence.seconds);
+    why = fmt::format("of {} on {} in attempt {}, silent for {:.0f} s", temporary.owner.writer, temporary.owner.node, attempt,
+                      silence.seconds);
   }
   if (!options_.dry_run) {
     const Status removed = catalog_.store().RemoveTemporary(temporary.handle);
@@ -114,8 +113,8 @@ void Collector::CollectName(const std::string& job, const std::string& name) {
   }
   Result<References> references = References::Read(catalog_, job);
   if (!references.ok()) return Problem(references.status().WithContext("nothing of '" + name + "' was removed"));
-  const bool one_stands = std::any_of(versions->begin(), versions->end(),
-                                      [](const VersionInfo& info) { return info.complete && !info.reprieved; });
+  const bool one_stands =
+      std::any_of(versions->begin(), versions->end(), [](const VersionInfo& info) { return info.complete && !info.reprieved; });
   for (const VersionInfo& info : *versions) {
     if (one_stands || !info.doomed) Consider(info, newest_complete, &*references);
   }
@@ -147,8 +146,7 @@ void Collector::Consider(const VersionInfo& info, int64_t newest_complete, Refer
            fmt::format("{}; its attempt has been silent for {:.0f} s", info.reason, silence.seconds), references);
 }
 
-void Collector::RemoveAs(GarbageItem::Kind kind, const VersionInfo& info, const std::string& why,
-                         References* references) {
+void Collector::RemoveAs(GarbageItem::Kind kind, const VersionInfo& info, const std::string& why, References* references) {
   const Generation& generation = info.generation;
   if (references->ReferTo(generation)) return;  // its objects are needed
   if (!options_.dry_run && kind == GarbageItem::Kind::kSuperseded) {
@@ -207,8 +205,7 @@ Result<GarbageReport> CollectGarbage(const Catalog& catalog, const GarbageOption
 
 Status RemoveOwnTemporaries(const Catalog& catalog, const std::string& job, const std::set<std::string>& keep) {
   const std::string own = MakeTemporaryTag(catalog.owner());
-  const Result<std::vector<Temporary>> temporaries =
-      catalog.store().ListTemporaries(layout::JobFolder(job), catalog.owner());
+  const Result<std::vector<Temporary>> temporaries = catalog.store().ListTemporaries(layout::JobFolder(job), catalog.owner());
   if (temporaries.status().code() == Code::kNotFound) return Status::Ok();
   if (!temporaries.ok()) return temporaries.status();
   Status first;

@@ -22,8 +22,7 @@ constexpr int64_t kNsPerSecond = 1'000'000'000;
 class GarbageTest : public ::testing::Test {
  protected:
   GarbageTest()
-      : store_(MakePosixStore(fs_, {.path = "/store"})),
-        catalog_(Catalog::OpenOrCreate(*store_, {"node1", 1, "agent"}).value()) {
+      : store_(MakePosixStore(fs_, {.path = "/store"})), catalog_(Catalog::OpenOrCreate(*store_, {"node1", 1, "agent"}).value()) {
     Begin();
   }
   // A new attempt takes over.
@@ -140,8 +139,8 @@ TEST_F(GarbageTest, TemporariesOutsideAttemptsGoByAge) {
 TEST_F(GarbageTest, ASuccessorRemovesExactlyItsPredecessorsTemporaries) {
   const TemporaryOwner self = catalog_.owner();
   std::vector<std::unique_ptr<ObjectWriter>> writers;
-  for (const TemporaryOwner& owner : {self, self, TemporaryOwner{"node1", 1, "r0"}, TemporaryOwner{"node1", 2, "agent"},
-                                      TemporaryOwner{"node2", 1, "agent"}}) {
+  for (const TemporaryOwner& owner :
+       {self, self, TemporaryOwner{"node1", 1, "r0"}, TemporaryOwner{"node1", 2, "agent"}, TemporaryOwner{"node2", 1, "agent"}}) {
     writers.push_back(store_->CreateObject(layout::ImageKey(At(1, 1), 0), owner, 0).value());
   }
   ASSERT_TRUE(RemoveOwnTemporaries(catalog_, "job", {writers[1]->handle()}).ok());

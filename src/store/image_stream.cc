@@ -28,8 +28,7 @@ std::vector<const Extent*> ByPlace(const ImageRecord& image) {
 class ExtentChecker {
  public:
   // Takes from `by_place`, from *at on, those of `chunk`, and moves *at behind them.
-  ExtentChecker(const ImageRecord& image, const std::vector<const Extent*>& by_place, size_t chunk, size_t* at)
-      : image_(image) {
+  ExtentChecker(const ImageRecord& image, const std::vector<const Extent*>& by_place, size_t chunk, size_t* at) : image_(image) {
     for (; *at < by_place.size() && by_place[*at]->chunk == chunk; ++*at) running_.push_back({by_place[*at], 0});
   }
 
@@ -91,8 +90,7 @@ Status StreamImage(const Catalog& catalog, const StoredImage& image, const Image
       object = std::move(*opened);
     }
     for (uint64_t offset = 0; offset < chunk.bytes;) {
-      const std::span<std::byte> piece =
-          std::span(buffer).first(std::min<uint64_t>(buffer.size(), chunk.bytes - offset));
+      const std::span<std::byte> piece = std::span(buffer).first(std::min<uint64_t>(buffer.size(), chunk.bytes - offset));
       const Status read = object->ReadAt(chunk.object_offset + offset, piece);
       if (!read.ok()) {
         options.problem(fmt::format("chunk {} at {}: {}", c, offset, read.ToString()));

@@ -43,9 +43,9 @@ std::string NameKey(std::string_view job, std::string_view name) {
 }
 
 std::string GenerationFolder(const Generation& generation) {
-  return Join(NameFolder(generation.job, generation.name), std::to_string(generation.version) + '-' +
-                                                               std::to_string(generation.attempt) + '-' +
-                                                               std::to_string(generation.take));
+  return Join(
+      NameFolder(generation.job, generation.name),
+      std::to_string(generation.version) + '-' + std::to_string(generation.attempt) + '-' + std::to_string(generation.take));
 }
 std::string PartsFolder(const Generation& generation) {
   return Join(GenerationFolder(generation), "parts");

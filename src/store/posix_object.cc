@@ -38,8 +38,7 @@ Status PosixObjectWriter::CloseFiles() {
 }
 
 Status PosixObjectWriter::FlushHint(uint64_t offset, uint64_t bytes, bool wait) {
-  const Status status =
-      file_->SyncFileRange(offset, bytes, wait ? os::SyncRange::kStartAndWait : os::SyncRange::kStart);
+  const Status status = file_->SyncFileRange(offset, bytes, wait ? os::SyncRange::kStartAndWait : os::SyncRange::kStart);
   // Where the file system cannot, fsync does it all. Any other error is one of write-back, and the bytes may be lost.
   if (status.code() == Code::kUnsupported || status.code() == Code::kInvalidArgument) return Status::Ok();
   return Remember(status);

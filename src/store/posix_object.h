@@ -68,8 +68,7 @@ class PosixObjectContributor final : public ObjectContributor {
 
 class PosixObjectReader final : public ObjectReader {
  public:
-  PosixObjectReader(std::unique_ptr<os::File> file, uint64_t size_bytes)
-      : file_(std::move(file)), size_bytes_(size_bytes) {}
+  PosixObjectReader(std::unique_ptr<os::File> file, uint64_t size_bytes) : file_(std::move(file)), size_bytes_(size_bytes) {}
   Status ReadAt(uint64_t offset, std::span<std::byte> out) override;
   uint64_t size_bytes() const override { return size_bytes_; }
 

@@ -49,9 +49,7 @@ class PosixStore final : public Store {
   Result<StoreSpace> Space() override;
 
  private:
-  std::string PathOf(const std::string& key) const {
-    return key.empty() ? options_.path : os::JoinPath(options_.path, key);
-  }
+  std::string PathOf(const std::string& key) const { return key.empty() ? options_.path : os::JoinPath(options_.path, key); }
   // The key's path, its folder made or required, durable either way.
   Result<std::string> PathForWriting(const std::string& key, Folders folders);
   Result<std::string> PathOfTemporary(const std::string& handle) const;
@@ -65,8 +63,7 @@ class PosixStore final : public Store {
   std::unique_ptr<ObjectWriter> MakeWriter(std::unique_ptr<os::File> file, PosixObjectWriter::Place place);
   // The time of a file just written in `folder`.
   Result<int64_t> NowNs(const std::string& folder, const TemporaryOwner& owner);
-  Status CollectTemporaries(const std::string& path, const std::string& key, int64_t now_ns,
-                            std::vector<Temporary>* found);
+  Status CollectTemporaries(const std::string& path, const std::string& key, int64_t now_ns, std::vector<Temporary>* found);
   uint64_t TreeBytes(const std::string& path);
 
   os::FileSystem& fs_;
@@ -127,8 +124,7 @@ Result<std::unique_ptr<ObjectWriter>> PosixStore::CreateObject(const std::string
 std::unique_ptr<ObjectWriter> PosixStore::MakeWriter(std::unique_ptr<os::File> file, PosixObjectWriter::Place place) {
   std::unique_ptr<os::File> direct;
   if (options_.direct) {
-    Result<std::unique_ptr<os::File>> opened =
-        fs_.Open(place.temporary_path, os::OpenFlags::kWrite | os::OpenFlags::kDirect);
+    Result<std::unique_ptr<os::File>> opened = fs_.Open(place.temporary_path, os::OpenFlags::kWrite | os::OpenFlags::kDirect);
     // Where the file system has none, everything goes through the page cache.
     if (opened.ok()) direct = std::move(*opened);
   }

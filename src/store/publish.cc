@@ -112,9 +112,8 @@ Status ValidatePart(const PartRecord& part) {
   const auto not_increasing = [](const ImageEntry& a, const ImageEntry& b) { return a.rank >= b.rank; };
   const bool in_order = std::adjacent_find(part.images.begin(), part.images.end(), not_increasing) == part.images.end();
   if (part.images.empty() || !in_order || part.images.back().rank >= part.ranks || part.ranks > kRanksMax) {
-    return Status(
-        Code::kInvalidArgument,
-        part.generation.ToString() + ": a part needs images, of ranks in order below " + std::to_string(part.ranks));
+    return Status(Code::kInvalidArgument,
+                  part.generation.ToString() + ": a part needs images, of ranks in order below " + std::to_string(part.ranks));
   }
   return Status::Ok();
 }

@@ -41,8 +41,8 @@ Result<FinishOutcome> FinishVersion(const Catalog& catalog, const Generation& ge
 
 struct PublishOutcome {
   std::vector<Status> images;  // one for each writer: not ok, and the image must be written again, as a new object
-  Status commit;         // of PublishPart and FinishVersion: not ok, and CommitPart is to be called again, no more
-  PartRecord published;  // the part, with the images that were published
+  Status commit;               // of PublishPart and FinishVersion: not ok, and CommitPart is to be called again, no more
+  PartRecord published;        // the part, with the images that were published
   FinishOutcome finish;
 };
 

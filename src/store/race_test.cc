@@ -29,8 +29,7 @@ using testing::Ledger;
 using testing::MakerOptions;
 using testing::PublishRanks;
 
-const MakerOptions kImages{
-    .ranks = 2, .ranks_per_part = 1, .region_bytes = {700, 9}, .chunk_bytes = 512, .piece_bytes = 300};
+const MakerOptions kImages{.ranks = 2, .ranks_per_part = 1, .region_bytes = {700, 9}, .chunk_bytes = 512, .piece_bytes = 300};
 
 // What one process has at hand.
 struct Actor {
@@ -42,9 +41,7 @@ struct Actor {
     catalog.emplace(opened);
     return Status::Ok();
   }
-  Generation At(int64_t version, uint32_t attempt = 1) const {
-    return {catalog->id(), "job", "grid", version, attempt, 1};
-  }
+  Generation At(int64_t version, uint32_t attempt = 1) const { return {catalog->id(), "job", "grid", version, attempt, 1}; }
   Status PublishRank(int64_t version, uint32_t rank) {
     KEDGE_ASSIGN_OR_RETURN(const FinishOutcome outcome, PublishRanks(*catalog, At(version), rank, 1, kImages));
     if (outcome.complete) ledger->Acknowledge(At(version));
@@ -240,9 +237,7 @@ TEST(Race, APinMeetsRetention) {
   };
   scenario.first = [](Actor& actor) { return actor.Pin(1); };
   scenario.second = [](Actor& actor) { return actor.Retain(1); };
-  scenario.after = [](Actor& reader, const Status& first) {
-    EXPECT_EQ(first.ok(), IsComplete(reader, 1)) << first.ToString();
-  };
+  scenario.after = [](Actor& reader, const Status& first) { EXPECT_EQ(first.ok(), IsComplete(reader, 1)) << first.ToString(); };
   RunAll(scenario);
 }
 
@@ -333,7 +328,9 @@ TEST(Race, ARemoverThatHasLookedMeetsOthers) {
     InterposedFileSystem slow_fs(fs, [&](Call call, const std::string& path) {
       if (call != Call::kRename || path != removed_path) return Interposition::kPass;
       ++met;
-      EXPECT_TRUE(maker.store->PutIfAbsent(layout::RemovedKey(other), Encoded(RemovedRecord{other, 1}), maker.owner, Folders::kMustExist).ok());
+      EXPECT_TRUE(
+          maker.store->PutIfAbsent(layout::RemovedKey(other), Encoded(RemovedRecord{other, 1}), maker.owner, Folders::kMustExist)
+              .ok());
       EXPECT_TRUE(maker.Retain(1).ok());
       EXPECT_TRUE(maker.CollectAll().ok());
       static_cast<void>(RemoveVersion(*maker.catalog, other, {}));

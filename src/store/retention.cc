@@ -63,8 +63,7 @@ Status LastOne(const Generation& generation) {
 
 // One that bears no mark: whoever marked it may be removing it now.
 Result<bool> AnotherIsComplete(const Catalog& catalog, const Generation& generation) {
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions,
-                         ListVersions(catalog, generation.job, generation.name));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, generation.job, generation.name));
   return std::any_of(versions.begin(), versions.end(),
                      [&](const VersionInfo& info) { return info.complete && !info.reprieved && info.generation != generation; });
 }
@@ -127,8 +126,8 @@ Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info
     KEDGE_RETURN_IF_ERROR(catalog.store().Remove(layout::VersionKey(generation)));
     KEDGE_RETURN_IF_ERROR(catalog.store().RemoveFolder(layout::PartsFolder(generation), {}, catalog.owner()));
   } else {
-    KEDGE_RETURN_IF_ERROR(catalog.store().RemoveFolder(layout::GenerationFolder(generation),
-                                                       layout::VersionKey(generation), catalog.owner()));
+    KEDGE_RETURN_IF_ERROR(
+        catalog.store().RemoveFolder(layout::GenerationFolder(generation), layout::VersionKey(generation), catalog.owner()));
   }
   references->Forget(generation);
   return needed ? Removal::kEmptied : Removal::kRemoved;
@@ -136,8 +135,8 @@ Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info
 
 namespace {
 
-Status RetainOnce(const Catalog& catalog, const std::string& job, const std::string& name,
-                  const RetentionOptions& options, RetentionReport* report) {
+Status RetainOnce(const Catalog& catalog, const std::string& job, const std::string& name, const RetentionOptions& options,
+                  RetentionReport* report) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, job, name));
   const std::vector<const VersionInfo*> candidates = Candidates(versions, options);
   std::vector<VersionInfo> emptied;  // whose objects may go once nothing refers to them
@@ -166,8 +165,8 @@ Status RetainOnce(const Catalog& catalog, const std::string& job, const std::str
 
 }  // namespace
 
-Status ApplyRetention(const Catalog& catalog, const std::string& job, const std::string& name,
-                      const RetentionOptions& options, RetentionReport* report) {
+Status ApplyRetention(const Catalog& catalog, const std::string& job, const std::string& name, const RetentionOptions& options,
+                      RetentionReport* report) {
   RetentionReport ignored;
   if (report == nullptr) report = &ignored;
   Status status = RetainOnce(catalog, job, name, options, report);
@@ -179,10 +178,9 @@ Status ApplyRetention(const Catalog& catalog, const std::string& job, const std:
 }
 
 Status RemoveVersion(const Catalog& catalog, const Generation& generation, const RetentionOptions& options) {
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions,
-                         ListVersions(catalog, generation.job, generation.name));
-  const auto found = std::find_if(versions.begin(), versions.end(),
-                                  [&](const VersionInfo& info) { return info.generation == generation; });
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, generation.job, generation.name));
+  const auto found =
+      std::find_if(versions.begin(), versions.end(), [&](const VersionInfo& info) { return info.generation == generation; });
   if (found == versions.end()) return Status(Code::kNotFound, generation.ToString() + " is not in the store");
   if (found->unknown) return Status(Code::kUnsupported, generation.ToString() + ": " + found->reason);
   if (found->pinned) return Status(Code::kBusy, generation.ToString() + " is pinned: unpin it first");

@@ -39,8 +39,8 @@ struct RetentionReport {
 // Applies `options` to one name: first complete versions beyond `keep` and complete ones that are superseded, oldest
 // first; then emptied ones that nothing refers to any more. What is incomplete is garbage.h's business. Stops at the
 // first error; what is in `report` (may be null) is done. Any number of processes may do so at a time.
-Status ApplyRetention(const Catalog& catalog, const std::string& job, const std::string& name,
-                      const RetentionOptions& options, RetentionReport* report);
+Status ApplyRetention(const Catalog& catalog, const std::string& job, const std::string& name, const RetentionOptions& options,
+                      RetentionReport* report);
 
 // Removes one generation, whether complete or not. kBusy: pinned, or in use. kFailedPrecondition: the last complete
 // version of its name. kUnsupported: its records are not understood.

@@ -142,8 +142,8 @@ TEST_P(StoreConformance, ManyThreadsWriteOneObject) {
 
 TEST_P(StoreConformance, AlignedPiecesAndTails) {
   constexpr size_t kBytes = 4096 * 5 + 123;
-  auto memory = std::unique_ptr<std::byte, decltype(&std::free)>(
-      static_cast<std::byte*>(std::aligned_alloc(4096, 4096 * 6)), &std::free);
+  auto memory =
+      std::unique_ptr<std::byte, decltype(&std::free)>(static_cast<std::byte*>(std::aligned_alloc(4096, 4096 * 6)), &std::free);
   for (size_t i = 0; i < kBytes; ++i) memory.get()[i] = static_cast<std::byte>(i * 7 + i / 4096);
   auto writer = store_.CreateObject("object", kAgent, kBytes);
   ASSERT_TRUE(writer.ok());
@@ -248,8 +248,7 @@ TEST_P(StoreConformance, OfManyCreatorsOneWins) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 10; ++i) {
-        const Status status =
-            store_.PutIfAbsent("r/" + std::to_string(i), Text(std::to_string(t)), kAgent, Folders::kCreate);
+        const Status status = store_.PutIfAbsent("r/" + std::to_string(i), Text(std::to_string(t)), kAgent, Folders::kCreate);
         ++(status.ok() ? won : lost);
         EXPECT_TRUE(status.ok() || status.code() == Code::kAlreadyExists) << status.ToString();
       }
@@ -305,8 +304,7 @@ TEST_P(StoreConformance, TemporariesSayWhoseTheyAre) {
   auto found = store_.ListTemporaries("f", kTool);
   ASSERT_TRUE(found.ok());
   ASSERT_EQ(found->size(), 2u);
-  std::sort(found->begin(), found->end(),
-            [](const auto& a, const auto& b) { return a.handle.size() < b.handle.size(); });
+  std::sort(found->begin(), found->end(), [](const auto& a, const auto& b) { return a.handle.size() < b.handle.size(); });
   const bool agent_first = (*found)[0].owner.attempt == 3;
   const Temporary& one = (*found)[agent_first ? 0 : 1];
   const Temporary& two = (*found)[agent_first ? 1 : 0];
@@ -353,9 +351,8 @@ TEST_P(StoreConformance, MakingDurableNeedsTheThing) {
 }
 
 TEST_P(StoreConformance, BadKeysAreRefused) {
-  for (const std::string& key :
-       {std::string(), std::string("/a"), std::string("a/"), std::string("a//b"), std::string("../a"),
-        std::string("a/./b"), std::string("a\0b", 3), std::string("a/") + std::string(256, 'x')}) {
+  for (const std::string& key : {std::string(), std::string("/a"), std::string("a/"), std::string("a//b"), std::string("../a"),
+                                 std::string("a/./b"), std::string("a\0b", 3), std::string("a/") + std::string(256, 'x')}) {
     EXPECT_EQ(store_.CreateObject(key, kAgent, 0).status().code(), Code::kInvalidArgument) << key;
     EXPECT_EQ(store_.PutIfAbsent(key, {}, kAgent, Folders::kCreate).code(), Code::kInvalidArgument) << key;
     EXPECT_EQ(store_.Remove(key).code(), Code::kInvalidArgument) << key;

@@ -47,8 +47,7 @@ std::string Unescape(std::string_view text) {
 }  // namespace
 
 std::string MakeTemporaryTag(const TemporaryOwner& owner) {
-  return Escape(owner.node, kNodeBytesMax) + '-' + std::to_string(owner.attempt) + '-' +
-         Escape(owner.writer, kWriterBytesMax);
+  return Escape(owner.node, kNodeBytesMax) + '-' + std::to_string(owner.attempt) + '-' + Escape(owner.writer, kWriterBytesMax);
 }
 
 std::optional<TemporaryOwner> ParseTemporaryTag(std::string_view tag) {

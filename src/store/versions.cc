@@ -75,8 +75,8 @@ Status JudgeParts(const Catalog& catalog, VersionInfo* info) {
   } else if (info->ranks == 0) {
     info->reason = "no image has been published yet";
   } else {
-    info->reason = fmt::format("{} of {} images are missing, rank {} first", info->missing_count, info->ranks,
-                               info->missing_ranks.front());
+    info->reason =
+        fmt::format("{} of {} images are missing, rank {} first", info->missing_count, info->ranks, info->missing_ranks.front());
   }
   return Status::Ok();
 }
@@ -86,7 +86,8 @@ Status JudgeParts(const Catalog& catalog, VersionInfo* info) {
 void Reprieve(std::vector<VersionInfo>* newest_first) {
   const auto complete = [](const VersionInfo& info) { return info.complete; };
   if (std::any_of(newest_first->begin(), newest_first->end(), complete)) return;
-  const auto doomed = std::find_if(newest_first->begin(), newest_first->end(), [](const VersionInfo& info) { return info.doomed; });
+  const auto doomed =
+      std::find_if(newest_first->begin(), newest_first->end(), [](const VersionInfo& info) { return info.doomed; });
   if (doomed == newest_first->end()) return;
   doomed->removed = doomed->doomed = false;
   doomed->complete = doomed->reprieved = true;
@@ -105,8 +106,8 @@ void MarkSuperseded(std::vector<VersionInfo>* newest_first) {
 Status CheckPart(const Catalog& catalog, const Generation& generation, const std::string& key, const PartRecord& part,
                  const std::string& component) {
   if (part.generation != generation || layout::PartName(part.images.front().rank, part.images.size()) != component) {
-    return Status(Code::kCorrupt, PathInStore(catalog.store(), key) + ": is the part record of " +
-                                      part.generation.ToString() + ", misplaced");
+    return Status(Code::kCorrupt,
+                  PathInStore(catalog.store(), key) + ": is the part record of " + part.generation.ToString() + ", misplaced");
   }
   return Status::Ok();
 }
@@ -143,8 +144,7 @@ Result<VersionInfo> InspectAlone(const Catalog& catalog, const Generation& gener
     return info;
   }
   if (version.ok()) {
-    KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> parts,
-                           NamesIn(catalog.store(), layout::PartsFolder(generation)));
+    KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> parts, NamesIn(catalog.store(), layout::PartsFolder(generation)));
     info.reason = MissingParts(*version, parts);
     const bool whole = info.reason.empty();
     info.complete = whole && !info.removed;
@@ -200,8 +200,8 @@ Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std:
   return versions;
 }
 
-Result<std::vector<VersionInfo>> CompleteVersions(const Catalog& catalog, const std::string& job,
-                                                  const std::string& name, int64_t at_most) {
+Result<std::vector<VersionInfo>> CompleteVersions(const Catalog& catalog, const std::string& job, const std::string& name,
+                                                  int64_t at_most) {
   KEDGE_ASSIGN_OR_RETURN(std::vector<VersionInfo> versions, ListVersions(catalog, job, name));
   std::erase_if(versions, [at_most](const VersionInfo& info) {
     return !info.complete || info.superseded || (at_most >= 0 && info.generation.version > at_most);
@@ -209,13 +209,11 @@ Result<std::vector<VersionInfo>> CompleteVersions(const Catalog& catalog, const 
   return versions;
 }
 
-Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& job, const std::string& name,
-                                    int64_t at_most) {
+Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& job, const std::string& name, int64_t at_most) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, CompleteVersions(catalog, job, name, at_most));
   if (!versions.empty()) return versions.front();
-  return Status(Code::kNotFound,
-                fmt::format("{}: no complete version of '{}' of job '{}'{}", catalog.store().description(), name, job,
-                            at_most < 0 ? "" : fmt::format(" at or below {}", at_most)));
+  return Status(Code::kNotFound, fmt::format("{}: no complete version of '{}' of job '{}'{}", catalog.store().description(), name,
+                                             job, at_most < 0 ? "" : fmt::format(" at or below {}", at_most)));
 }
 
 Result<std::vector<PartRecord>> ReadParts(const Catalog& catalog, const Generation& generation,
@@ -281,8 +279,8 @@ Result<StoredImage> ReadImage(const Catalog& catalog, const Generation& generati
                                         [](const ImageEntry& one, uint32_t r) { return one.rank < r; });
     if (image != part.images.end() && image->rank == rank) return ReadImage(catalog, part, *image);
   }
-  return Status(Code::kNotFound, fmt::format("{}: {} has no image of rank {}", catalog.store().description(),
-                                             generation.ToString(), rank));
+  return Status(Code::kNotFound,
+                fmt::format("{}: {} has no image of rank {}", catalog.store().description(), generation.ToString(), rank));
 }
 
 Result<StoredImage> ReadImage(const Catalog& catalog, const PartRecord& part, const ImageEntry& entry) {
@@ -295,8 +293,8 @@ Result<StoredImage> ReadImage(const Catalog& catalog, const PartRecord& part, co
   KEDGE_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectReader> object, catalog.store().OpenObject(image.object_key));
   const uint64_t object_bytes = object->size_bytes();
   if (entry.record_offset > object_bytes || entry.record_bytes > object_bytes - entry.record_offset) {
-    return corrupt(fmt::format("has {} bytes; its image record should lie at {} and have {}", object_bytes,
-                               entry.record_offset, entry.record_bytes));
+    return corrupt(fmt::format("has {} bytes; its image record should lie at {} and have {}", object_bytes, entry.record_offset,
+                               entry.record_bytes));
   }
   Buffer bytes(entry.record_bytes);
   KEDGE_RETURN_IF_ERROR(object->ReadAt(entry.record_offset, bytes));
@@ -310,8 +308,7 @@ Result<StoredImage> ReadImage(const Catalog& catalog, const PartRecord& part, co
   }
   for (const Chunk& chunk : record->chunks) {
     if (chunk.object == 0 && chunk.object_offset + chunk.bytes > object_bytes) {
-      return corrupt(
-          fmt::format("has {} bytes; a chunk should end at {}", object_bytes, chunk.object_offset + chunk.bytes));
+      return corrupt(fmt::format("has {} bytes; a chunk should end at {}", object_bytes, chunk.object_offset + chunk.bytes));
     }
   }
   image.record = std::move(*record);

@@ -21,13 +21,12 @@ struct VersionInfo {
   bool superseded = false;  // complete, but a greater (attempt, take) of the same version is, too
   bool finishable = false;  // not complete, but the parts cover all ranks: FinishVersion makes it so
   bool pinned = false;
-  bool removed =
-      false;  // marked so and not pinned: no version any more; its objects stay while other generations refer to them
-  bool doomed = false;     // removed, and yet whole: whoever marked it is about to look for another, or has died
+  bool removed = false;  // marked so and not pinned: no version any more; its objects stay while other generations refer to them
+  bool doomed = false;   // removed, and yet whole: whoever marked it is about to look for another, or has died
   bool reprieved = false;  // the newest doomed one while no other version is complete: it counts as complete, not as removed
-  bool unknown = false;  // a record could not be read, or is from another store or a newer format: leave it alone
-  bool foreign = false;  // unknown, because it is another store's: it does not exist for this one
-  uint32_t ranks = 0;    // 0: unknown, no part yet
+  bool unknown = false;    // a record could not be read, or is from another store or a newer format: leave it alone
+  bool foreign = false;    // unknown, because it is another store's: it does not exist for this one
+  uint32_t ranks = 0;      // 0: unknown, no part yet
   uint64_t image_bytes = 0;
   int64_t wall_time_ns = 0;             // of completion; 0 when not whole
   std::vector<uint32_t> missing_ranks;  // not complete: the first few without an image
@@ -43,12 +42,11 @@ Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std:
 Result<VersionInfo> InspectGeneration(const Catalog& catalog, const Generation& generation);
 
 // The complete versions at or below `at_most` (negative: no limit), newest first, superseded ones left out.
-Result<std::vector<VersionInfo>> CompleteVersions(const Catalog& catalog, const std::string& job,
-                                                  const std::string& name, int64_t at_most);
+Result<std::vector<VersionInfo>> CompleteVersions(const Catalog& catalog, const std::string& job, const std::string& name,
+                                                  int64_t at_most);
 
 // The newest of them. kNotFound: none.
-Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& job, const std::string& name,
-                                    int64_t at_most);
+Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& job, const std::string& name, int64_t at_most);
 
 // All part records of a generation that are valid and its own, sorted by first rank. Damaged ones are left out, each
 // with a sentence in `problems` (may be null). Fails when one cannot be read at all, or is from a newer format.

@@ -62,7 +62,9 @@ class MemoryTier final : public Tier {
   os::SharedMapping mapping_;
 };
 
-uint64_t PoolBytes(const TierInfo& info) { return info.slot_bytes * info.slots; }
+uint64_t PoolBytes(const TierInfo& info) {
+  return info.slot_bytes * info.slots;
+}
 
 }  // namespace
 
@@ -75,8 +77,8 @@ Result<CreatedTier> CreateMemoryTier(os::FileSystem& fs, const TierInfo& info) {
     // Under another name first: a pool of another size may still be mapped by somebody, and a half-made one is no pool.
     KEDGE_RETURN_IF_ERROR(os::UnlinkIfPresent(fs, info.path));
     std::string path = os::TemporaryPath(info.path, "pool");
-    KEDGE_ASSIGN_OR_RETURN(auto made, fs.Open(path, os::OpenFlags::kReadWrite | os::OpenFlags::kCreate |
-                                                        os::OpenFlags::kExclusive));
+    KEDGE_ASSIGN_OR_RETURN(auto made,
+                           fs.Open(path, os::OpenFlags::kReadWrite | os::OpenFlags::kCreate | os::OpenFlags::kExclusive));
     Status sized = made->Ftruncate(PoolBytes(info));
     if (sized.ok()) sized = fs.Rename(path, info.path);
     if (!sized.ok()) {

@@ -44,7 +44,9 @@ void SlotSpace::SetUsable(uint32_t usable) {
   usable_ = usable;
 }
 
-uint32_t SlotSpace::AssignedTo(uint32_t owner) const { return static_cast<uint32_t>(SlotsOf(owner).size()); }
+uint32_t SlotSpace::AssignedTo(uint32_t owner) const {
+  return static_cast<uint32_t>(SlotsOf(owner).size());
+}
 
 std::vector<uint32_t> SlotSpace::SlotsOf(uint32_t owner) const {
   std::vector<uint32_t> found;

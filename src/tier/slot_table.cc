@@ -76,7 +76,9 @@ Result<SlotTable> SlotTable::Open(const std::string& path, uint32_t slots, uint6
   return SlotTable(std::move(mapping), slots);
 }
 
-SlotEntry SlotTable::Get(uint32_t slot) const { return Decode(Word(slot).load(std::memory_order_relaxed)); }
+SlotEntry SlotTable::Get(uint32_t slot) const {
+  return Decode(Word(slot).load(std::memory_order_relaxed));
+}
 
 uint64_t SlotTable::Assign(uint32_t slot, uint32_t owner) {
   SlotEntry entry = Get(slot);

@@ -14,9 +14,7 @@ namespace {
 
 class Slots : public ::testing::Test {
  protected:
-  void SetUp() override {
-    path_ = "/dev/shm/kedge-slots-test-" + Id128::Generate().ToHex();
-  }
+  void SetUp() override { path_ = "/dev/shm/kedge-slots-test-" + Id128::Generate().ToHex(); }
   void TearDown() override { EXPECT_TRUE(os::UnlinkIfPresent(os::SystemFileSystem(), path_).ok()); }
   SlotTable Open(uint32_t slots = 8, const std::string& boot = "boot", bool discard = false) {
     auto table = SlotTable::Open(path_, slots, 4096, boot, discard, &fresh_);
@@ -142,11 +140,21 @@ TEST_F(Slots, RandomUseAgreesWithAModel) {
           ASSERT_EQ(space->Return(slot, m.generation, m.owner == 0 ? 9 : m.owner), m.owner != 0);
           m.owner = 0;
           break;
-        case 2: if (m.owner != 0) space->AddChunk(slot), ++m.pinned; break;
-        case 3: if (m.pinned > 0) space->Unpin(slot), --m.pinned, ++m.cached; break;
-        case 4: if (m.cached > 0) space->Pin(slot), --m.cached, ++m.pinned; break;
-        case 5: if (m.pinned > 0) space->RemoveChunk(slot, true), --m.pinned; break;
-        case 6: if (m.cached > 0) space->RemoveChunk(slot, false), --m.cached; break;
+        case 2:
+          if (m.owner != 0) space->AddChunk(slot), ++m.pinned;
+          break;
+        case 3:
+          if (m.pinned > 0) space->Unpin(slot), --m.pinned, ++m.cached;
+          break;
+        case 4:
+          if (m.cached > 0) space->Pin(slot), --m.cached, ++m.pinned;
+          break;
+        case 5:
+          if (m.pinned > 0) space->RemoveChunk(slot, true), --m.pinned;
+          break;
+        case 6:
+          if (m.cached > 0) space->RemoveChunk(slot, false), --m.cached;
+          break;
       }
       uint32_t free = 0, evictable = 0, assigned = 0;
       for (uint32_t i = 0; i < 8; ++i) {

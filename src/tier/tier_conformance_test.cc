@@ -57,7 +57,10 @@ TEST_P(TierConformance, BytesComeBackThroughEveryHandle) {
   auto client = Attach(tier);
   ASSERT_TRUE(client.ok()) << client.status().ToString();
   // Aligned, unaligned, whole and empty ranges.
-  struct Case { uint32_t slot; uint64_t offset, bytes; };
+  struct Case {
+    uint32_t slot;
+    uint64_t offset, bytes;
+  };
   for (Case c : {Case{0, 0, kSlotBytes}, Case{1, 4096, 8192}, Case{2, 1, 4097}, Case{3, kSlotBytes - 1, 1}, Case{3, 17, 0}}) {
     auto data = RandomBytes(c.bytes + 1, c.slot + 1);
     std::vector<std::byte> back(c.bytes + 1);
@@ -90,8 +93,12 @@ TEST_P(TierConformance, RangesOutsideAreRefused) {
   auto created = Create();
   ASSERT_TRUE(created.ok());
   std::byte buffer[16];
-  for (auto [slot, offset, bytes] : {std::tuple<uint32_t, uint64_t, uint64_t>{4, 0, 1}, {UINT32_MAX, 0, 0}, {0, kSlotBytes, 1},
-                                     {0, kSlotBytes - 8, 16}, {0, UINT64_MAX, 16}, {0, 8, UINT64_MAX}}) {
+  for (auto [slot, offset, bytes] : {std::tuple<uint32_t, uint64_t, uint64_t>{4, 0, 1},
+                                     {UINT32_MAX, 0, 0},
+                                     {0, kSlotBytes, 1},
+                                     {0, kSlotBytes - 8, 16},
+                                     {0, UINT64_MAX, 16},
+                                     {0, 8, UINT64_MAX}}) {
     EXPECT_EQ(created->tier->Write(slot, offset, buffer, bytes).code(), Code::kInvalidArgument);
     EXPECT_EQ(created->tier->Read(slot, offset, buffer, bytes).code(), Code::kInvalidArgument);
   }

@@ -15,7 +15,7 @@ struct TierInfo {
   std::string name;
   std::string key;  // as in placement tables: stays the same when tiers are listed in another order
   TierKind kind = TierKind::kMemory;
-  std::string path;  // memory: the pool file; directory: the folder of slot files
+  std::string path;         // memory: the pool file; directory: the folder of slot files
   uint64_t slot_bytes = 0;  // a multiple of kSlotAlignment
   uint32_t slots = 0;
 };

@@ -47,15 +47,18 @@ Outcome StopAgent(const ConfigOptions& options) {
 }  // namespace
 
 Command AgentCommand() {
-  return {"agent", "run this node's agent in the foreground", [](CLI::App& app) {
-            auto options = std::make_shared<ConfigOptions>();
-            auto stop = std::make_shared<bool>(false);
-            options->AddTo(app);
-            app.add_flag("--stop", *stop, "instead, let the running agent leave as soon as everything is in the store, and wait for that");
-            app.footer("Nobody needs to: applications start the agent when none runs. In a job script, a step of its own keeps the agent\n"
-                       "alive beyond the application's step.");
-            return [options, stop] { return *stop ? StopAgent(*options) : RunAgent(*options); };
-          }};
+  return {
+      "agent", "run this node's agent in the foreground", [](CLI::App& app) {
+        auto options = std::make_shared<ConfigOptions>();
+        auto stop = std::make_shared<bool>(false);
+        options->AddTo(app);
+        app.add_flag("--stop", *stop,
+                     "instead, let the running agent leave as soon as everything is in the store, and wait for that");
+        app.footer(
+            "Nobody needs to: applications start the agent when none runs. In a job script, a step of its own keeps the agent\n"
+            "alive beyond the application's step.");
+        return [options, stop] { return *stop ? StopAgent(*options) : RunAgent(*options); };
+      }};
 }
 
 }  // namespace kedge::tools

@@ -16,7 +16,8 @@ Result<AgentConnection> ConnectToAgent(const Config& config, bool start) {
   auto connection = Connection::Connect(options);
   if (!connection.ok()) {
     if (start || connection.status().code() != Code::kUnavailable) return connection.status();
-    return Status(Code::kUnavailable, fmt::format("no agent runs for node {} (its socket would be {})", agent.node.node, agent.node.SocketPath()));
+    return Status(Code::kUnavailable,
+                  fmt::format("no agent runs for node {} (its socket would be {})", agent.node.node, agent.node.SocketPath()));
   }
   agent.connection = *std::move(connection);
   KEDGE_ASSIGN_OR_RETURN(const ToolWelcome welcome, agent.connection->AttachTool(std::chrono::seconds(10)));

@@ -45,9 +45,13 @@ void StoreOptions::AddTo(CLI::App& app) {
 
 namespace {
 
-double MonotonicSeconds() { return static_cast<double>(SystemClock().NowNs()) * 1e-9; }
+double MonotonicSeconds() {
+  return static_cast<double>(SystemClock().NowNs()) * 1e-9;
+}
 
-TemporaryOwner ToolOwner() { return {os::HostName(), 0, "tool"}; }
+TemporaryOwner ToolOwner() {
+  return {os::HostName(), 0, "tool"};
+}
 
 std::unique_ptr<Store> StoreAt(const std::string& path) {
   PosixStoreOptions options;
@@ -71,7 +75,9 @@ Result<OpenedStore> OpenStoreAt(const std::string& path) {
                 fmt::format("{} holds no Kedge store; name one with --store or store.path (`kedge config` shows it)", path));
 }
 
-Result<OpenedStore> OpenOrCreateStoreAt(const std::string& path) { return Opened(path, &Catalog::OpenOrCreate); }
+Result<OpenedStore> OpenOrCreateStoreAt(const std::string& path) {
+  return Opened(path, &Catalog::OpenOrCreate);
+}
 
 Result<OpenedStore> OpenStore(const StoreOptions& options) {
   if (!options.store.empty()) return OpenStoreAt(options.store);
@@ -123,7 +129,9 @@ Table::Table(std::vector<std::string> header, std::vector<bool> right) : right_(
   rows_.push_back(std::move(header));
 }
 
-void Table::AddRow(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+void Table::AddRow(std::vector<std::string> row) {
+  rows_.push_back(std::move(row));
+}
 
 std::string Table::Text() const {
   std::vector<size_t> widths(right_.size(), 0);
@@ -152,9 +160,7 @@ std::string FormatAge(int64_t wall_time_ns) {
 }
 
 ProgressLine::ProgressLine(std::string what)
-    : what_(std::move(what)),
-      is_terminal_(os::IsTerminal(os::StandardStream::kError)),
-      started_seconds_(MonotonicSeconds()) {}
+    : what_(std::move(what)), is_terminal_(os::IsTerminal(os::StandardStream::kError)), started_seconds_(MonotonicSeconds()) {}
 
 ProgressLine::~ProgressLine() {
   if (last_seconds_ > 0) std::fprintf(stderr, "\r\033[K");
@@ -169,11 +175,14 @@ void ProgressLine::Update(uint64_t done, uint64_t total) {
                FormatByteSize(static_cast<uint64_t>(rate)).c_str());
 }
 
-void PrintJson(const std::string& json) { std::printf("%s\n", json.c_str()); }
+void PrintJson(const std::string& json) {
+  std::printf("%s\n", json.c_str());
+}
 
 const char* TypeName(ElementType type) {
-  static constexpr const char* kNames[] = {"bytes",  "int8",    "int16",    "int32",   "int64",   "uint8",     "uint16",     "uint32",
-                                           "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128", "bool"};
+  static constexpr const char* kNames[] = {"bytes",   "int8",      "int16",      "int32",   "int64",    "uint8",
+                                           "uint16",  "uint32",    "uint64",     "float16", "bfloat16", "float32",
+                                           "float64", "complex64", "complex128", "bool"};
   return kNames[static_cast<size_t>(type)];
 }
 

@@ -36,7 +36,10 @@ Outcome Copy(const CopyToolOptions& options) {
   if (options.json) {
     JsonWriter json;
     json.BeginObject().Field("job", job).Field("name", info.generation.name).Field("version", info.generation.version);
-    json.Field("target", options.target).Field("target_store_id", target.catalog.id().ToHex()).Field("bytes", info.image_bytes).EndObject();
+    json.Field("target", options.target)
+        .Field("target_store_id", target.catalog.id().ToHex())
+        .Field("bytes", info.image_bytes)
+        .EndObject();
     PrintJson(json.text());
   } else {
     std::printf("copied %s to %s\n", info.generation.ToString().c_str(), options.target.c_str());
@@ -51,7 +54,9 @@ Command CopyCommand() {
             auto options = std::make_shared<CopyToolOptions>();
             options->store.AddTo(app);
             app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name("NAME[@VERSION]");
-            app.add_option("target", options->target, "folder of the other store; made when it is not there")->required()->type_name("FOLDER");
+            app.add_option("target", options->target, "folder of the other store; made when it is not there")
+                ->required()
+                ->type_name("FOLDER");
             app.add_flag("--json", options->json, "print JSON");
             app.footer("Example:\n  kedge copy heat@120 /archive/kedge");
             return [options] { return Copy(*options); };

@@ -42,20 +42,26 @@ void ExamineMachine(std::vector<Finding>* findings) {
   findings->push_back({State::kOk, "kernel", os::KernelRelease(), ""});
   findings->push_back({State::kOk, "processors", fmt::format("{} usable", os::UsableCpuCount()), ""});
   if (memory.ok()) {
-    findings->push_back({State::kOk, "memory", fmt::format("{}, {} available", FormatByteSize(memory->total_bytes), FormatByteSize(memory->available_bytes)), ""});
+    findings->push_back(
+        {State::kOk, "memory",
+         fmt::format("{}, {} available", FormatByteSize(memory->total_bytes), FormatByteSize(memory->available_bytes)), ""});
   }
   const auto cgroup = os::CgroupMemoryLimit();
   if (cgroup.has_value()) {
-    findings->push_back({State::kNote, "cgroup memory limit", fmt::format("{}, {} left", FormatByteSize(cgroup->limit_bytes), FormatByteSize(cgroup->LeftBytes())),
+    findings->push_back({State::kNote, "cgroup memory limit",
+                         fmt::format("{}, {} left", FormatByteSize(cgroup->limit_bytes), FormatByteSize(cgroup->LeftBytes())),
                          "the pool counts against it; it takes a quarter of what is left unless pool.size says otherwise"});
   }
   const auto shm = os::SystemFileSystem().StatVolume("/dev/shm");
   if (!shm.ok()) {
-    findings->push_back({State::kBad, "/dev/shm", shm.status().message(), "mount a tmpfs there, or name tiers in the configuration and set pool.size = 0"});
+    findings->push_back({State::kBad, "/dev/shm", shm.status().message(),
+                         "mount a tmpfs there, or name tiers in the configuration and set pool.size = 0"});
   } else {
     const bool small = shm->available_bytes < (uint64_t{256} << 20);
-    findings->push_back({small ? State::kNote : State::kOk, "/dev/shm", fmt::format("{}, {} free", FormatByteSize(shm->total_bytes), FormatByteSize(shm->available_bytes)),
-                         small ? "small: in a container give it more (docker run --shm-size=8g), or checkpoints wait for the store" : ""});
+    findings->push_back(
+        {small ? State::kNote : State::kOk, "/dev/shm",
+         fmt::format("{}, {} free", FormatByteSize(shm->total_bytes), FormatByteSize(shm->available_bytes)),
+         small ? "small: in a container give it more (docker run --shm-size=8g), or checkpoints wait for the store" : ""});
   }
 }
 
@@ -65,18 +71,27 @@ void ExamineKernelFeatures(std::vector<Finding>* findings) {
   const auto direct = os::DirectIo::Create(ring);
   if (direct.ok()) {
     const bool registered = (*direct)->has_registered_buffers();
-    findings->push_back({registered ? State::kOk : State::kNote, "io_uring", registered ? "with registered buffers" : "without registered buffers",
+    findings->push_back({registered ? State::kOk : State::kNote, "io_uring",
+                         registered ? "with registered buffers" : "without registered buffers",
                          registered ? "" : "raise the locked-memory limit (ulimit -l) for a little less CPU"});
   } else {
-    findings->push_back({State::kNote, "io_uring", direct.status().message(), "plain reads and writes are used instead; a container's seccomp profile may forbid it"});
+    findings->push_back({State::kNote, "io_uring", direct.status().message(),
+                         "plain reads and writes are used instead; a container's seccomp profile may forbid it"});
   }
   const uint64_t locked = os::LockedMemoryLimitBytes();
   findings->push_back({State::kOk, "locked memory limit", locked == UINT64_MAX ? "none" : FormatByteSize(locked), ""});
   const os::UserfaultfdSupport faults = os::ProbeUserfaultfd();
-  findings->push_back({faults.write_protect ? State::kOk : State::kNote, "userfaultfd",
-                       !faults.available ? faults.reason : !faults.write_protect ? "without write protection" : faults.asynchronous ? "with asynchronous write protection" : "with write protection",
-                       faults.write_protect ? "" : "page tracking will not be available (sysctl vm.unprivileged_userfaultfd=1 allows it)"});
-  findings->push_back({State::kOk, "huge pages", fmt::format("anonymous: {}, /dev/shm: {}, hugetlb: {}", os::TransparentHugePages(), os::SharedMemoryHugePages(), os::HugetlbPagesTotal()), ""});
+  findings->push_back(
+      {faults.write_protect ? State::kOk : State::kNote, "userfaultfd",
+       !faults.available       ? faults.reason
+       : !faults.write_protect ? "without write protection"
+       : faults.asynchronous   ? "with asynchronous write protection"
+                               : "with write protection",
+       faults.write_protect ? "" : "page tracking will not be available (sysctl vm.unprivileged_userfaultfd=1 allows it)"});
+  findings->push_back({State::kOk, "huge pages",
+                       fmt::format("anonymous: {}, /dev/shm: {}, hugetlb: {}", os::TransparentHugePages(),
+                                   os::SharedMemoryHugePages(), os::HugetlbPagesTotal()),
+                       ""});
 }
 
 // A folder that Kedge writes to: there, writable, how fast a sync is, whether O_DIRECT works.
@@ -93,14 +108,15 @@ void ExamineFolder(const std::string& subject, const std::string& path, bool syn
   const auto seconds = os::MeasureSyncSeconds(fs, folder, kSyncBytes, kSyncRounds);
   if (!volume.ok() || !seconds.ok()) {
     const Status& error = volume.ok() ? seconds.status() : volume.status();
-    findings->push_back({State::kBad, subject, fmt::format("{}: {}", where, error.message()), "name a folder that you may write to"});
+    findings->push_back(
+        {State::kBad, subject, fmt::format("{}: {}", where, error.message()), "name a folder that you may write to"});
     return;
   }
   const bool direct = os::ProbeDirectIo(fs, folder).direct;
   const bool slow = syncs && *seconds > kSlowSyncSeconds;
   findings->push_back({slow ? State::kNote : State::kOk, subject,
-                       fmt::format("{}: {} free, sync of 4 KiB {:.2f} ms, O_DIRECT {}", where, FormatByteSize(volume->available_bytes), *seconds * 1e3,
-                                   direct ? "yes" : "no"),
+                       fmt::format("{}: {} free, sync of 4 KiB {:.2f} ms, O_DIRECT {}", where,
+                                   FormatByteSize(volume->available_bytes), *seconds * 1e3, direct ? "yes" : "no"),
                        slow ? "syncs are slow here: every version needs a few, whatever its size" : ""});
 }
 
@@ -110,12 +126,14 @@ void ExamineAgent(const Config& config, std::vector<Finding>* findings) {
   if (agent.ok()) {
     findings->push_back({State::kOk, "agent", fmt::format("runs for node {}", agent->node.node), ""});
   } else if (agent.status().code() == Code::kUnavailable) {
-    findings->push_back({State::kOk, "agent", node.ok() ? fmt::format("none runs for node {}; applications start it", node->node) : "none runs", ""});
+    findings->push_back({State::kOk, "agent",
+                         node.ok() ? fmt::format("none runs for node {}; applications start it", node->node) : "none runs", ""});
   } else {
     findings->push_back({State::kBad, "agent", agent.status().message(), "see agent.log in its run folder"});
   }
   const auto program = FindAgentProgram();
-  if (!program.ok()) findings->push_back({State::kBad, "agent program", program.status().message(), "set KEDGE_AGENT to its path"});
+  if (!program.ok())
+    findings->push_back({State::kBad, "agent program", program.status().message(), "set KEDGE_AGENT to its path"});
 }
 
 Outcome Doctor(const ConfigOptions& options, bool json_wanted) {
@@ -154,7 +172,9 @@ Command DoctorCommand() {
             auto json = std::make_shared<bool>(false);
             options->AddTo(app);
             app.add_flag("--json", *json, "print JSON");
-            app.footer("Exit code 1 when something would keep Kedge from working. Writes and removes a few small files where the store and the tiers are.");
+            app.footer(
+                "Exit code 1 when something would keep Kedge from working. Writes and removes a few small files where the store "
+                "and the tiers are.");
             return [options, json] { return Doctor(*options, *json); };
           }};
 }

@@ -48,9 +48,11 @@ std::string FileStem(const Region& region, uint32_t rank, bool with_rank) {
 }
 
 // Writes one region; extents come in order, so that the file is written from front to back.
-Status WriteRegion(const OpenedStore& opened, const StoredImage& image, size_t region_index, const std::string& path, const ExportOptions& options) {
+Status WriteRegion(const OpenedStore& opened, const StoredImage& image, size_t region_index, const std::string& path,
+                   const ExportOptions& options) {
   auto& fs = os::SystemFileSystem();
-  const os::OpenFlags flags = os::OpenFlags::kWrite | os::OpenFlags::kCreate | (options.force ? os::OpenFlags::kTruncate : os::OpenFlags::kExclusive);
+  const os::OpenFlags flags =
+      os::OpenFlags::kWrite | os::OpenFlags::kCreate | (options.force ? os::OpenFlags::kTruncate : os::OpenFlags::kExclusive);
   KEDGE_ASSIGN_OR_RETURN(const auto file, fs.Open(path, flags, 0666));
   uint64_t at = 0;
   const auto append = [&](const void* data, size_t bytes) {
@@ -77,8 +79,9 @@ Status WriteRegion(const OpenedStore& opened, const StoredImage& image, size_t r
     KEDGE_RETURN_IF_ERROR(reader->ReadAt(chunk.object_offset + extent.chunk_offset, buffer));
     const uint32_t found = crc32c::Compute(buffer.data(), buffer.size());
     if (found != extent.crc32c) {
-      return Status(Code::kCorrupt, fmt::format("{}: bytes at {} of region {} have CRC32C {:08x}, saved was {:08x}", key, extent.region_offset,
-                                                image.record.regions[region_index].id, found, extent.crc32c));
+      return Status(Code::kCorrupt,
+                    fmt::format("{}: bytes at {} of region {} have CRC32C {:08x}, saved was {:08x}", key, extent.region_offset,
+                                image.record.regions[region_index].id, found, extent.crc32c));
     }
     KEDGE_RETURN_IF_ERROR(append(buffer.data(), buffer.size()));
   }
@@ -91,7 +94,12 @@ Outcome Export(const ExportOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, ResolveVersion(opened, job, options.spec));
   KEDGE_RETURN_IF_ERROR(os::MakeFolders(os::SystemFileSystem(), options.folder, 0777, false));
   JsonWriter json;
-  json.BeginObject().Field("job", job).Field("name", info.generation.name).Field("version", info.generation.version).Key("files").BeginArray();
+  json.BeginObject()
+      .Field("job", job)
+      .Field("name", info.generation.name)
+      .Field("version", info.generation.version)
+      .Key("files")
+      .BeginArray();
   std::set<std::string> names;
   const auto first = static_cast<uint32_t>(options.all_ranks ? 0 : options.rank);
   const uint32_t end = options.all_ranks ? info.ranks : first + 1;
@@ -105,13 +113,23 @@ Outcome Export(const ExportOptions& options) {
       if (!names.insert(stem).second) names.insert(stem += fmt::format("-{}", region.id));
       const std::string path = fmt::format("{}/{}{}", options.folder, stem, options.raw ? ".raw" : ".npy");
       KEDGE_RETURN_IF_ERROR(WriteRegion(opened, *image, i, path, options));
-      json.BeginObject().Field("path", path).Field("rank", rank).Field("region", region.id).Field("bytes", region.bytes).EndObject();
-      if (!options.json) std::printf("%s  %s %s, %s\n", path.c_str(), TypeName(region.type), ShapeText(region.shape).c_str(), FormatByteSize(region.bytes).c_str());
-      if (region.type == ElementType::kBfloat16 && !options.raw) std::fprintf(stderr, "kedge: note: %s holds bfloat16 as its bits (uint16), which NumPy has no type for\n", path.c_str());
+      json.BeginObject()
+          .Field("path", path)
+          .Field("rank", rank)
+          .Field("region", region.id)
+          .Field("bytes", region.bytes)
+          .EndObject();
+      if (!options.json)
+        std::printf("%s  %s %s, %s\n", path.c_str(), TypeName(region.type), ShapeText(region.shape).c_str(),
+                    FormatByteSize(region.bytes).c_str());
+      if (region.type == ElementType::kBfloat16 && !options.raw)
+        std::fprintf(stderr, "kedge: note: %s holds bfloat16 as its bits (uint16), which NumPy has no type for\n", path.c_str());
     }
   }
   json.EndArray().EndObject();
-  if (names.empty()) return Status(Code::kNotFound, fmt::format("no region of {} matches; `kedge inspect` lists them", info.generation.ToString()));
+  if (names.empty())
+    return Status(Code::kNotFound,
+                  fmt::format("no region of {} matches; `kedge inspect` lists them", info.generation.ToString()));
   if (options.json) PrintJson(json.text());
   return kExitOk;
 }
@@ -119,20 +137,23 @@ Outcome Export(const ExportOptions& options) {
 }  // namespace
 
 Command ExportCommand() {
-  return {"export", "write regions of a version as .npy files, or raw", [](CLI::App& app) {
-            auto options = std::make_shared<ExportOptions>();
-            options->store.AddTo(app);
-            app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name("NAME[@VERSION]");
-            app.add_option("--region", options->regions, "only these regions, by name or id")->type_name("REGION");
-            auto* rank = app.add_option("--rank", options->rank, "this rank's image")->capture_default_str()->check(CLI::NonNegativeNumber);
-            app.add_flag("--all-ranks", options->all_ranks, "every rank's image; the rank stands in the file's name")->excludes(rank);
-            app.add_option("-o,--output", options->folder, "folder for the files")->capture_default_str();
-            app.add_flag("--raw", options->raw, "the bytes alone, without a header");
-            app.add_flag("--force", options->force, "overwrite files that are there");
-            app.add_flag("--json", options->json, "print JSON");
-            app.footer("Every byte is verified on the way.\nExample:\n  kedge export heat@120 --region temperature --all-ranks -o out/");
-            return [options] { return Export(*options); };
-          }};
+  return {
+      "export", "write regions of a version as .npy files, or raw", [](CLI::App& app) {
+        auto options = std::make_shared<ExportOptions>();
+        options->store.AddTo(app);
+        app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name("NAME[@VERSION]");
+        app.add_option("--region", options->regions, "only these regions, by name or id")->type_name("REGION");
+        auto* rank =
+            app.add_option("--rank", options->rank, "this rank's image")->capture_default_str()->check(CLI::NonNegativeNumber);
+        app.add_flag("--all-ranks", options->all_ranks, "every rank's image; the rank stands in the file's name")->excludes(rank);
+        app.add_option("-o,--output", options->folder, "folder for the files")->capture_default_str();
+        app.add_flag("--raw", options->raw, "the bytes alone, without a header");
+        app.add_flag("--force", options->force, "overwrite files that are there");
+        app.add_flag("--json", options->json, "print JSON");
+        app.footer(
+            "Every byte is verified on the way.\nExample:\n  kedge export heat@120 --region temperature --all-ranks -o out/");
+        return [options] { return Export(*options); };
+      }};
 }
 
 }  // namespace kedge::tools

@@ -34,7 +34,12 @@ Outcome Gc(const GcOptions& options) {
   Table table({"KIND", "WHAT", "BYTES", "WHY"}, {false, false, true, false});
   for (const GarbageItem& item : report.items) {
     bytes += item.bytes;
-    json.BeginObject().Field("kind", KindName(item.kind)).Field("what", item.what).Field("why", item.why).Field("bytes", item.bytes).EndObject();
+    json.BeginObject()
+        .Field("kind", KindName(item.kind))
+        .Field("what", item.what)
+        .Field("why", item.why)
+        .Field("bytes", item.bytes)
+        .EndObject();
     table.AddRow({KindName(item.kind), item.what, FormatByteSize(item.bytes), item.why});
   }
   json.EndArray().Key("problems").BeginArray();
@@ -61,10 +66,13 @@ Command GcCommand() {
             app.add_option("--incomplete-age", options->incomplete_age_seconds,
                            "seconds of silence after which an incomplete version newer than the newest complete one goes")
                 ->capture_default_str();
-            app.add_option("--orphan-age", options->orphan_age_seconds, "seconds after which a tool's temporary file is an orphan")->capture_default_str();
+            app.add_option("--orphan-age", options->orphan_age_seconds,
+                           "seconds after which a tool's temporary file is an orphan")
+                ->capture_default_str();
             app.add_flag("--json", options->json, "print JSON");
-            app.footer("Versions whose parts are all there are finished first: what is whole is never garbage.\n"
-                       "Complete versions are never removed here; retention is `keep.versions`.");
+            app.footer(
+                "Versions whose parts are all there are finished first: what is whole is never garbage.\n"
+                "Complete versions are never removed here; retention is `keep.versions`.");
             return [options] { return Gc(*options); };
           }};
 }

@@ -42,34 +42,38 @@ std::string ValueText(const std::string& value) {
 std::string LayoutText(const Region& region) {
   std::string text = ShapeText(region.shape);
   if (region.column_major && region.shape.size() > 1) text += " (column major)";
-  if (!region.global_shape.empty()) text += fmt::format(" of {} at {}", ShapeText(region.global_shape), ShapeText(region.global_offset));
+  if (!region.global_shape.empty())
+    text += fmt::format(" of {} at {}", ShapeText(region.global_shape), ShapeText(region.global_offset));
   return text;
 }
 
 void PrintImage(const StoredImage& image, const InspectOptions& options) {
   const ImageRecord& record = image.record;
-  std::printf("\nrank %u: %s in %zu regions, %zu chunks; object %s\n", image.entry.rank, FormatByteSize(record.RegionBytes()).c_str(),
-              record.regions.size(), record.chunks.size(), image.object_key.c_str());
+  std::printf("\nrank %u: %s in %zu regions, %zu chunks; object %s\n", image.entry.rank,
+              FormatByteSize(record.RegionBytes()).c_str(), record.regions.size(), record.chunks.size(),
+              image.object_key.c_str());
   Table regions({"ID", "NAME", "KIND", "TYPE", "SHAPE", "BYTES"}, {true, false, false, false, false, true});
   for (const Region& region : record.regions) {
-    regions.AddRow({fmt::format("{}", region.id), region.name.empty() ? "-" : region.name, KindName(region.kind), TypeName(region.type),
-                    LayoutText(region), fmt::format("{}", region.bytes)});
+    regions.AddRow({fmt::format("{}", region.id), region.name.empty() ? "-" : region.name, KindName(region.kind),
+                    TypeName(region.type), LayoutText(region), fmt::format("{}", region.bytes)});
   }
   std::fputs(regions.Text().c_str(), stdout);
-  for (const Annotation& annotation : record.annotations) std::printf("%s = %s\n", annotation.key.c_str(), ValueText(annotation.value).c_str());
+  for (const Annotation& annotation : record.annotations)
+    std::printf("%s = %s\n", annotation.key.c_str(), ValueText(annotation.value).c_str());
   if (options.chunks || options.extents) {
     Table chunks({"CHUNK", "OBJECT", "OFFSET", "BYTES"}, {true, false, true, true});
     for (size_t i = 0; i < record.chunks.size(); ++i) {
-      chunks.AddRow({fmt::format("{}", i), ChunkObjectKey(image, record.chunks[i]), fmt::format("{}", record.chunks[i].object_offset),
-                     fmt::format("{}", record.chunks[i].bytes)});
+      chunks.AddRow({fmt::format("{}", i), ChunkObjectKey(image, record.chunks[i]),
+                     fmt::format("{}", record.chunks[i].object_offset), fmt::format("{}", record.chunks[i].bytes)});
     }
     std::fputs(chunks.Text().c_str(), stdout);
   }
   if (options.extents) {
     Table extents({"REGION", "AT", "BYTES", "CHUNK", "AT", "CRC32C"}, {true, true, true, true, true, false});
     for (const Extent& extent : record.extents) {
-      extents.AddRow({fmt::format("{}", record.regions[extent.region].id), fmt::format("{}", extent.region_offset), fmt::format("{}", extent.bytes),
-                      fmt::format("{}", extent.chunk), fmt::format("{}", extent.chunk_offset), fmt::format("{:08x}", extent.crc32c)});
+      extents.AddRow({fmt::format("{}", record.regions[extent.region].id), fmt::format("{}", extent.region_offset),
+                      fmt::format("{}", extent.bytes), fmt::format("{}", extent.chunk), fmt::format("{}", extent.chunk_offset),
+                      fmt::format("{:08x}", extent.crc32c)});
     }
     std::fputs(extents.Text().c_str(), stdout);
   }
@@ -97,7 +101,11 @@ void WriteJson(const StoredImage& image, JsonWriter* json) {
   }
   json->EndArray().Key("chunks").BeginArray();
   for (const Chunk& chunk : record.chunks) {
-    json->BeginObject().Field("object", ChunkObjectKey(image, chunk)).Field("offset", chunk.object_offset).Field("bytes", chunk.bytes).EndObject();
+    json->BeginObject()
+        .Field("object", ChunkObjectKey(image, chunk))
+        .Field("offset", chunk.object_offset)
+        .Field("bytes", chunk.bytes)
+        .EndObject();
   }
   json->EndArray().Key("extents").BeginArray();
   for (const Extent& extent : record.extents) {
@@ -120,7 +128,8 @@ Outcome Inspect(const InspectOptions& options) {
   json.Field("ranks", info.ranks).Field("bytes", info.image_bytes).Field("pinned", info.pinned).Key("images").BeginArray();
   if (!options.json) {
     std::printf("%s: %s, %u ranks, %s, %s\n", info.generation.ToString().c_str(),
-                info.complete ? fmt::format("complete since {}", FormatWallTime(info.wall_time_ns)).c_str() : ("incomplete: " + info.reason).c_str(),
+                info.complete ? fmt::format("complete since {}", FormatWallTime(info.wall_time_ns)).c_str()
+                              : ("incomplete: " + info.reason).c_str(),
                 info.ranks, FormatByteSize(info.image_bytes).c_str(), info.pinned ? "pinned" : "not pinned");
   }
   const auto first = static_cast<uint32_t>(options.all_ranks ? 0 : options.rank);
@@ -142,18 +151,20 @@ Outcome Inspect(const InspectOptions& options) {
 }  // namespace
 
 Command InspectCommand() {
-  return {"inspect", "show what a version holds: regions, types, shapes, chunks, checksums", [](CLI::App& app) {
-            auto options = std::make_shared<InspectOptions>();
-            options->store.AddTo(app);
-            app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name("NAME[@VERSION]");
-            auto* rank = app.add_option("--rank", options->rank, "this rank's image")->capture_default_str()->check(CLI::NonNegativeNumber);
-            app.add_flag("--all-ranks", options->all_ranks, "every rank's image")->excludes(rank);
-            app.add_flag("--chunks", options->chunks, "also the chunks and the objects they lie in");
-            app.add_flag("--extents", options->extents, "also every extent with its checksum");
-            app.add_flag("--json", options->json, "print JSON, with chunks and extents");
-            app.footer("Examples:\n  kedge inspect heat\n  kedge inspect heat@120 --rank 3 --chunks");
-            return [options] { return Inspect(*options); };
-          }};
+  return {
+      "inspect", "show what a version holds: regions, types, shapes, chunks, checksums", [](CLI::App& app) {
+        auto options = std::make_shared<InspectOptions>();
+        options->store.AddTo(app);
+        app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name("NAME[@VERSION]");
+        auto* rank =
+            app.add_option("--rank", options->rank, "this rank's image")->capture_default_str()->check(CLI::NonNegativeNumber);
+        app.add_flag("--all-ranks", options->all_ranks, "every rank's image")->excludes(rank);
+        app.add_flag("--chunks", options->chunks, "also the chunks and the objects they lie in");
+        app.add_flag("--extents", options->extents, "also every extent with its checksum");
+        app.add_flag("--json", options->json, "print JSON, with chunks and extents");
+        app.footer("Examples:\n  kedge inspect heat\n  kedge inspect heat@120 --rank 3 --chunks");
+        return [options] { return Inspect(*options); };
+      }};
 }
 
 }  // namespace kedge::tools

@@ -40,7 +40,8 @@ Outcome Ls(const LsOptions& options) {
   JsonWriter json;
   json.BeginObject().Field("store", opened.path).Field("store_id", opened.catalog.id().ToHex());
   json.Key("versions").BeginArray();
-  Table table({"JOB", "NAME", "VERSION", "STATE", "RANKS", "BYTES", "AGE", "ATTEMPT", ""}, {false, false, true, false, true, true, true, true, false});
+  Table table({"JOB", "NAME", "VERSION", "STATE", "RANKS", "BYTES", "AGE", "ATTEMPT", ""},
+              {false, false, true, false, true, true, true, true, false});
   size_t shown = 0;
   for (const std::string& job : jobs) {
     std::vector<std::string> skipped;
@@ -54,8 +55,8 @@ Outcome Ls(const LsOptions& options) {
         ++shown;
         WriteJson(job, name, info, &json);
         table.AddRow({job, name, fmt::format("{}", info.generation.version), StateText(info), fmt::format("{}", info.ranks),
-                      FormatByteSize(info.image_bytes), FormatAge(info.wall_time_ns), fmt::format("{}.{}", info.generation.attempt, info.generation.take),
-                      info.pinned ? "pinned" : info.reason});
+                      FormatByteSize(info.image_bytes), FormatAge(info.wall_time_ns),
+                      fmt::format("{}.{}", info.generation.attempt, info.generation.take), info.pinned ? "pinned" : info.reason});
       }
     }
   }

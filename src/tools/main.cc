@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "session/connection.h"
 #include "os/files.h"
 #include "os/process.h"
+#include "session/connection.h"
 #include "tools/command.h"
 
 namespace kedge::tools {
@@ -16,8 +16,8 @@ namespace {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {
-      LsCommand(),   InspectCommand(), VerifyCommand(), ExportCommand(), CopyCommand(),   GcCommand(),    PinCommand(),
-      UnpinCommand(), StatusCommand(), TopCommand(),    WaitCommand(),   ConfigCommand(), DoctorCommand(), AgentCommand(),
+      LsCommand(),    InspectCommand(), VerifyCommand(), ExportCommand(), CopyCommand(),   GcCommand(),     PinCommand(),
+      UnpinCommand(), StatusCommand(),  TopCommand(),    WaitCommand(),   ConfigCommand(), DoctorCommand(), AgentCommand(),
   };
   return commands;
 }
@@ -46,8 +46,10 @@ void RunSibling(const std::string& name, char** arguments) {
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app{"Kedge: asynchronous multilevel checkpoint/restart. Exit codes: 0 all is well; 1 something is bad or not there; 2 the call was "
-               "wrong; 3 something could not be reached; 4 a wait ended."};
+  CLI::App app{
+      "Kedge: asynchronous multilevel checkpoint/restart. Exit codes: 0 all is well; 1 something is bad or not there; 2 the call "
+      "was "
+      "wrong; 3 something could not be reached; 4 a wait ended."};
   app.set_version_flag("--version", BuildName());
   app.require_subcommand(1);
   std::vector<std::pair<CLI::App*, std::function<Outcome()>>> runs;
@@ -60,7 +62,8 @@ int Main(int argc, char** argv) {
   app.footer("kedge plan, and every other program kedge-NAME beside this one or on PATH, runs as `kedge NAME`.");
   if (!is_ours) {
     RunSibling(argv[1], argv + 1);
-    std::fprintf(stderr, "kedge: '%s' is no command of mine, and no kedge-%s that can be run is beside me or on PATH; see kedge --help\n",
+    std::fprintf(stderr,
+                 "kedge: '%s' is no command of mine, and no kedge-%s that can be run is beside me or on PATH; see kedge --help\n",
                  argv[1], argv[1]);
     return kExitUsage;
   }
@@ -83,4 +86,6 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace kedge::tools
 
-int main(int argc, char** argv) { return kedge::tools::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return kedge::tools::Main(argc, argv);
+}

@@ -12,7 +12,9 @@ const char* Descriptor(ElementType type) {
 }
 
 // Bytes of one element as the descriptor says: its last characters are the number.
-uint64_t DescriptorBytes(ElementType type) { return std::stoull(Descriptor(type) + 2); }
+uint64_t DescriptorBytes(ElementType type) {
+  return std::stoull(Descriptor(type) + 2);
+}
 
 }  // namespace
 
@@ -26,7 +28,8 @@ std::string NpyHeader(const Region& region) {
     for (const int64_t extent : region.shape) shape += fmt::format("{},", extent);
   }
   const bool fortran = region.column_major && region.shape.size() > 1;
-  std::string text = fmt::format("{{'descr': '{}', 'fortran_order': {}, 'shape': ({}), }}", Descriptor(type), fortran ? "True" : "False", shape);
+  std::string text =
+      fmt::format("{{'descr': '{}', 'fortran_order': {}, 'shape': ({}), }}", Descriptor(type), fortran ? "True" : "False", shape);
   constexpr size_t kPreambleBytes = 10;
   constexpr size_t kAlignment = 64;
   text.append(kAlignment - (kPreambleBytes + text.size() + 1) % kAlignment, ' ');

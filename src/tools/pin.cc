@@ -24,7 +24,12 @@ Outcome SetPin(const PinOptions& options, bool pinned) {
   KEDGE_RETURN_IF_ERROR(pinned ? PinVersion(opened.catalog, info.generation) : UnpinVersion(opened.catalog, info.generation));
   if (options.json) {
     JsonWriter json;
-    json.BeginObject().Field("job", job).Field("name", info.generation.name).Field("version", info.generation.version).Field("pinned", pinned).EndObject();
+    json.BeginObject()
+        .Field("job", job)
+        .Field("name", info.generation.name)
+        .Field("version", info.generation.version)
+        .Field("pinned", pinned)
+        .EndObject();
     PrintJson(json.text());
   } else {
     std::printf("%s is %s\n", info.generation.ToString().c_str(), pinned ? "pinned" : "no longer pinned");
@@ -44,7 +49,11 @@ std::function<std::function<Outcome()>(CLI::App&)> AddWith(bool pinned) {
 
 }  // namespace
 
-Command PinCommand() { return {"pin", "keep a version for ever, outside retention", AddWith(true)}; }
-Command UnpinCommand() { return {"unpin", "let a pinned version go", AddWith(false)}; }
+Command PinCommand() {
+  return {"pin", "keep a version for ever, outside retention", AddWith(true)};
+}
+Command UnpinCommand() {
+  return {"unpin", "let a pinned version go", AddWith(false)};
+}
 
 }  // namespace kedge::tools

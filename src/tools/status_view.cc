@@ -15,23 +15,28 @@ using nlohmann::json;
 
 std::string Head(const json& status) {
   const json& flush = status.at("flush");
-  return fmt::format("node {} (pid {}, up {}, policy {})\n"
-                     "flush: {} images, {} to go; {} pieces in flight by {} workers; {}/s a flush; {} requests wait for a slot\n",
-                     status.at("node").get<std::string>(), status.at("pid").get<int64_t>(),
-                     FormatDuration(FromSeconds(status.at("up_seconds").get<double>())), status.at("policy").get<std::string>(),
-                     flush.at("images_pending").get<uint64_t>(), FormatByteSize(flush.at("bytes_pending").get<uint64_t>()),
-                     flush.at("in_flight").get<uint64_t>(), flush.at("workers").get<uint64_t>(),
-                     FormatByteSize(flush.at("bytes_per_second").get<uint64_t>()), status.at("requests_waiting").get<uint64_t>());
+  return fmt::format(
+      "node {} (pid {}, up {}, policy {})\n"
+      "flush: {} images, {} to go; {} pieces in flight by {} workers; {}/s a flush; {} requests wait for a slot\n",
+      status.at("node").get<std::string>(), status.at("pid").get<int64_t>(),
+      FormatDuration(FromSeconds(status.at("up_seconds").get<double>())), status.at("policy").get<std::string>(),
+      flush.at("images_pending").get<uint64_t>(), FormatByteSize(flush.at("bytes_pending").get<uint64_t>()),
+      flush.at("in_flight").get<uint64_t>(), flush.at("workers").get<uint64_t>(),
+      FormatByteSize(flush.at("bytes_per_second").get<uint64_t>()), status.at("requests_waiting").get<uint64_t>());
 }
 
-std::string Number(const json& value) { return fmt::format("{}", value.get<uint64_t>()); }
+std::string Number(const json& value) {
+  return fmt::format("{}", value.get<uint64_t>());
+}
 
 std::string Tiers(const json& status) {
-  Table table({"TIER", "KIND", "SLOTS", "OF", "FREE", "CACHED", "WRITERS", "CAPTURED", "PATH"}, {false, false, true, true, true, true, true, true, false});
+  Table table({"TIER", "KIND", "SLOTS", "OF", "FREE", "CACHED", "WRITERS", "CAPTURED", "PATH"},
+              {false, false, true, true, true, true, true, true, false});
   for (const json& tier : status.at("tiers")) {
-    table.AddRow({tier.at("name").get<std::string>(), tier.at("lost").get<bool>() ? "LOST" : tier.at("kind").get<std::string>(), Number(tier.at("slots")),
-                  FormatByteSize(tier.at("slot_bytes").get<uint64_t>()), Number(tier.at("free_slots")), Number(tier.at("cached_slots")),
-                  Number(tier.at("writers")), FormatByteSize(tier.at("captured_bytes").get<uint64_t>()), tier.at("path").get<std::string>()});
+    table.AddRow({tier.at("name").get<std::string>(), tier.at("lost").get<bool>() ? "LOST" : tier.at("kind").get<std::string>(),
+                  Number(tier.at("slots")), FormatByteSize(tier.at("slot_bytes").get<uint64_t>()), Number(tier.at("free_slots")),
+                  Number(tier.at("cached_slots")), Number(tier.at("writers")),
+                  FormatByteSize(tier.at("captured_bytes").get<uint64_t>()), tier.at("path").get<std::string>()});
   }
   return table.Text();
 }
@@ -41,13 +46,16 @@ std::string Sessions(const json& status) {
   Table table({"PID", "JOB", "RANK", "ATTEMPT", "SLOTS", "PENDING", "FAILED"}, {true, false, true, true, true, true, true});
   for (const json& session : status.at("sessions")) {
     table.AddRow({Number(session.at("pid")), session.at("job").get<std::string>(),
-                  fmt::format("{}/{}", session.at("rank").get<uint64_t>(), session.at("ranks").get<uint64_t>()), Number(session.at("attempt")),
-                  Number(session.at("slots")), Number(session.at("images_pending")), Number(session.at("images_failed"))});
+                  fmt::format("{}/{}", session.at("rank").get<uint64_t>(), session.at("ranks").get<uint64_t>()),
+                  Number(session.at("attempt")), Number(session.at("slots")), Number(session.at("images_pending")),
+                  Number(session.at("images_failed"))});
   }
   return table.Text();
 }
 
-std::string Seconds(const json& value) { return FormatDuration(FromSeconds(value.get<double>())); }
+std::string Seconds(const json& value) {
+  return FormatDuration(FromSeconds(value.get<double>()));
+}
 
 // How often it checkpoints, and how often it should.
 std::string Schedule(const json& job) {
@@ -58,7 +66,8 @@ std::string Schedule(const json& job) {
                                  always ? "the application's own" : Seconds(schedule.at("interval_seconds")));
   if (schedule.at("adapt").get<bool>()) text += " (follows what is measured)";
   if (const json& proposal = schedule.at("proposal"); !proposal.is_null()) {
-    text += fmt::format("; best {} (efficiency {:.4f})", Seconds(proposal.at("interval_seconds")), proposal.at("efficiency").get<double>());
+    text += fmt::format("; best {} (efficiency {:.4f})", Seconds(proposal.at("interval_seconds")),
+                        proposal.at("efficiency").get<double>());
     if (proposal.at("best_store_every") != schedule.at("store_every")) {
       text += fmt::format(", or {} with schedule.store = {} ({:.4f})", Seconds(proposal.at("best_interval_seconds")),
                           Number(proposal.at("best_store_every")), proposal.at("best_efficiency").get<double>());
@@ -77,7 +86,8 @@ std::string Versions(const json& job, size_t versions_max) {
     std::string note = version.contains("failure") ? version.at("failure").get<std::string>() : "";
     if (version.at("skipped").get<bool>()) note = "skipped";
     table.AddRow({version.at("name").get<std::string>(), Number(version.at("version")), version.at("level").get<std::string>(),
-                  version.at("scheduled").get<std::string>(), fmt::format("{}", version.at("images").size()), FormatByteSize(bytes), note});
+                  version.at("scheduled").get<std::string>(), fmt::format("{}", version.at("images").size()),
+                  FormatByteSize(bytes), note});
   }
   const size_t all = job.at("versions").size();
   return table.Text() + (all > versions_max ? fmt::format("... and {} older\n", all - versions_max) : "");
@@ -91,7 +101,8 @@ Result<std::string> StatusText(const std::string& text, const StatusViewOptions&
     std::string view = Head(status) + "\n" + Tiers(status) + "\n" + Sessions(status);
     if (!options.versions) return view;
     for (const json& job : status.at("jobs")) {
-      view += fmt::format("\njob {} (attempt {}, store {})\n", job.at("job").get<std::string>(), job.at("attempt").get<uint64_t>(), job.at("store").get<std::string>());
+      view += fmt::format("\njob {} (attempt {}, store {})\n", job.at("job").get<std::string>(),
+                          job.at("attempt").get<uint64_t>(), job.at("store").get<std::string>());
       view += Schedule(job) + Versions(job, options.versions_max);
     }
     return view;

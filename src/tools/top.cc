@@ -45,7 +45,9 @@ Command TopCommand() {
   return {"top", "watch this node's agent; q quits", [](CLI::App& app) {
             auto options = std::make_shared<TopOptions>();
             options->config.AddTo(app);
-            app.add_option("-n,--interval", options->interval_seconds, "seconds between looks")->capture_default_str()->check(CLI::Range(0.1, 3600.0));
+            app.add_option("-n,--interval", options->interval_seconds, "seconds between looks")
+                ->capture_default_str()
+                ->check(CLI::Range(0.1, 3600.0));
             app.add_flag("--once", options->once, "look once and leave");
             app.add_flag("--json", options->json, "one line of JSON a look, as `kedge status --json`");
             app.footer("Where standard output is no terminal, each look follows the one before.");

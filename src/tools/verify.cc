@@ -59,7 +59,9 @@ Outcome Verify(const VerifyToolOptions& options) {
     json.BeginObject().Field("job", generation.job).Field("name", generation.name).Field("version", generation.version);
     json.Field("good", good).Field("bytes", report.ok() ? report->bytes : 0).Key("problems").BeginArray();
     if (!report.ok()) json.BeginObject().Field("what", report.status().ToString()).EndObject();
-    if (!options.json) std::printf("%-4s %s%s\n", good ? "ok" : "BAD", generation.ToString().c_str(), report.ok() ? "" : (": " + report.status().ToString()).c_str());
+    if (!options.json)
+      std::printf("%-4s %s%s\n", good ? "ok" : "BAD", generation.ToString().c_str(),
+                  report.ok() ? "" : (": " + report.status().ToString()).c_str());
     if (report.ok()) {
       for (const VerifyProblem& problem : report->problems) {
         json.BeginObject().Field("rank", problem.rank).Field("what", problem.what).EndObject();
@@ -83,7 +85,8 @@ Command VerifyCommand() {
   return {"verify", "read every byte of one version, or of all, and compare every checksum", [](CLI::App& app) {
             auto options = std::make_shared<VerifyToolOptions>();
             options->store.AddTo(app);
-            app.add_option("version", options->spec, std::string(kVersionSpecHelp) + " (default: all complete versions)")->type_name("NAME[@VERSION]");
+            app.add_option("version", options->spec, std::string(kVersionSpecHelp) + " (default: all complete versions)")
+                ->type_name("NAME[@VERSION]");
             app.add_flag("--json", options->json, "print JSON");
             app.footer("Exit code 1 when anything is bad.\nExamples:\n  kedge verify\n  kedge verify heat@120 --json");
             return [options] { return Verify(*options); };

@@ -69,8 +69,9 @@ Command WaitCommand() {
             options->store.AddTo(app);
             app.add_option("--timeout", options->timeout, "at most this long: 90s, 10min")->capture_default_str();
             app.add_flag("--json", options->json, "print JSON");
-            app.footer("For the end of a job script. Exit codes: 0 everything is durable; 1 a flush failed; 4 the time was over.\n"
-                       "When the agent was killed, a new one is started and goes on from the tiers.");
+            app.footer(
+                "For the end of a job script. Exit codes: 0 everything is durable; 1 a flush failed; 4 the time was over.\n"
+                "When the agent was killed, a new one is started and goes on from the tiers.");
             return [options] { return Wait(*options); };
           }};
 }

@@ -80,4 +80,6 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace kedge::testing
 
-int main(int argc, char** argv) { return kedge::testing::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return kedge::testing::Main(argc, argv);
+}

@@ -20,7 +20,9 @@ namespace {
 
 constexpr uint64_t kAlignment = 4096;
 
-uint64_t AlignUp(uint64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
+uint64_t AlignUp(uint64_t value) {
+  return (value + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 std::unique_ptr<Store> OpenStore(const std::string& path) {
   return MakePosixStore(os::SystemFileSystem(), {path, 0600, 0700, false});
@@ -29,10 +31,9 @@ std::unique_ptr<Store> OpenStore(const std::string& path) {
 }  // namespace
 
 Config NodeConfig(const std::string& run_folder, const std::map<std::string, std::string>& more) {
-  std::map<std::string, std::string> keys = {{"node.name", "test"},       {"node.run_folder", run_folder},
-                                             {"pool.size", "16MiB"},      {"chunk.size", "1MiB"},
-                                             {"chunk.piece", "256KiB"},   {"agent.idle_timeout", "60s"},
-                                             {"flush.workers", "2"}};
+  std::map<std::string, std::string> keys = {
+      {"node.name", "test"},     {"node.run_folder", run_folder}, {"pool.size", "16MiB"}, {"chunk.size", "1MiB"},
+      {"chunk.piece", "256KiB"}, {"agent.idle_timeout", "60s"},   {"flush.workers", "2"}};
   for (const auto& [key, text] : more) keys[key] = text;
   ConfigSources sources;
   sources.search_files = false;
@@ -67,8 +68,8 @@ Status CheckStored(const std::string& store_path, const Generation& generation, 
   for (const Extent& extent : image.record.extents) {
     const Chunk& chunk = image.record.chunks[extent.chunk];
     KEDGE_ASSIGN_OR_RETURN(auto object, store->OpenObject(ChunkObjectKey(image, chunk)));
-    KEDGE_RETURN_IF_ERROR(object->ReadAt(chunk.object_offset + extent.chunk_offset,
-                                         std::span(found).subspan(extent.region_offset, extent.bytes)));
+    KEDGE_RETURN_IF_ERROR(
+        object->ReadAt(chunk.object_offset + extent.chunk_offset, std::span(found).subspan(extent.region_offset, extent.bytes)));
   }
   if (found != PatternOf(generation, rank, bytes)) return Status(Code::kCorrupt, "other bytes than were captured");
   return Status::Ok();
@@ -365,9 +366,11 @@ Result<LevelReply> AgentClient::Test(const Generation& generation) {
 }
 
 Status AgentClient::CheckLocal(const Generation& generation, size_t bytes) {
-  KEDGE_ASSIGN_OR_RETURN(OpenImageReply open, connection_->Call<OpenImageReply>(OpenImageRequest{generation, hello_.rank}, std::chrono::seconds(20)));
+  KEDGE_ASSIGN_OR_RETURN(OpenImageReply open,
+                         connection_->Call<OpenImageReply>(OpenImageRequest{generation, hello_.rank}, std::chrono::seconds(20)));
   Buffer encoded(open.record.bytes);
-  KEDGE_RETURN_IF_ERROR(attachment_.tiers[open.record.tier]->Read(open.record.slot, open.record.offset, encoded.data(), encoded.size()));
+  KEDGE_RETURN_IF_ERROR(
+      attachment_.tiers[open.record.tier]->Read(open.record.slot, open.record.offset, encoded.data(), encoded.size()));
   KEDGE_ASSIGN_OR_RETURN(ImageRecord record, DecodeImageRecord(encoded));
   std::vector<std::byte> found(bytes);
   for (const Extent& extent : record.extents) {

@@ -24,7 +24,7 @@ struct ClientOptions {
   uint32_t attempt = 1;
   uint32_t rank = 0;
   uint32_t ranks = 1;
-  JobKeys keys = {};  // store_path and store_mode are filled in from the scenario when empty
+  JobKeys keys = {};                                  // store_path and store_mode are filled in from the scenario when empty
   std::map<std::string, std::string> node_keys = {};  // beside those of every test
   bool start_agent = true;
   std::string run_folder = {};  // filled in from the scenario when empty
@@ -49,7 +49,9 @@ inline ::testing::AssertionResult IsOk(const Status& status) {
   return status.ok() ? ::testing::AssertionSuccess() : ::testing::AssertionFailure() << status.ToString();
 }
 template <typename T>
-::testing::AssertionResult IsOk(const Result<T>& result) { return IsOk(result.ok() ? Status::Ok() : result.status()); }
+::testing::AssertionResult IsOk(const Result<T>& result) {
+  return IsOk(result.ok() ? Status::Ok() : result.status());
+}
 // Polls until `condition` holds; false at the timeout.
 bool WaitFor(const std::function<bool()>& condition, Duration timeout);
 

@@ -21,7 +21,8 @@ const std::string kActor = KEDGE_TEST_ACTOR;
 uint64_t SumOf(const std::string& json, const std::string& field) {
   uint64_t sum = 0;
   const std::string key = "\"" + field + "\":";
-  for (size_t at = json.find(key); at != std::string::npos; at = json.find(key, at + 1)) sum += std::stoull(json.substr(at + key.size()));
+  for (size_t at = json.find(key); at != std::string::npos; at = json.find(key, at + 1))
+    sum += std::stoull(json.substr(at + key.size()));
   return sum;
 }
 
@@ -39,10 +40,12 @@ std::string StatusOf(const std::string& run_folder) {
 // Every slot is free or cached: nothing was forgotten.
 ::testing::AssertionResult NoSlotIsLost(const std::string& run_folder) {
   std::string status;
-  const bool all_back = WaitFor([&] {
-    status = StatusOf(run_folder);
-    return !status.empty() && SumOf(status, "occupied_slots") == 0;
-  }, seconds(20));
+  const bool all_back = WaitFor(
+      [&] {
+        status = StatusOf(run_folder);
+        return !status.empty() && SumOf(status, "occupied_slots") == 0;
+      },
+      seconds(20));
   return all_back ? ::testing::AssertionSuccess() : ::testing::AssertionFailure() << status;
 }
 
@@ -88,18 +91,24 @@ TEST_P(AgentKilledAt, ItsSuccessorGoesOn) {
     ASSERT_TRUE(IsOk(client.Attach()));
   }
   for (int64_t version = 3; version <= 4; ++version) {
-    EXPECT_TRUE(IsOk(CheckStored(scenario.store(), taken[static_cast<size_t>(version) - 1], 0, version % 2 == 0 ? 1000 : 3 << 20)));
+    EXPECT_TRUE(
+        IsOk(CheckStored(scenario.store(), taken[static_cast<size_t>(version) - 1], 0, version % 2 == 0 ? 1000 : 3 << 20)));
   }
-  EXPECT_TRUE(WaitFor([&] { return StoredVersions(scenario.store(), "job", "ckpt") == std::vector<int64_t>{3, 4}; }, seconds(10)));
+  EXPECT_TRUE(WaitFor(
+      [&] {
+        return StoredVersions(scenario.store(), "job", "ckpt") == std::vector<int64_t>{3, 4};
+      },
+      seconds(10)));
   EXPECT_TRUE(WaitFor([&] { return client.mailbox().images_done.load() == client.serial(); }, seconds(10)));
   ASSERT_TRUE(IsOk(client.Goodbye()));
   EXPECT_TRUE(NoSlotIsLost(scenario.run_folder()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Points, AgentKilledAt,
-                         ::testing::Values("slot-assigned:1", "slot-assigned:3", "image-end-before-record:2", "image-end-after-record:1",
-                                           "image-end-after-record:3", "piece-written:1", "piece-written:8", "publish-records-written:2",
-                                           "publish-done:1", "publish-done:3", "publish-saved:2", "retention-done:3"),
+                         ::testing::Values("slot-assigned:1", "slot-assigned:3", "image-end-before-record:2",
+                                           "image-end-after-record:1", "image-end-after-record:3", "piece-written:1",
+                                           "piece-written:8", "publish-records-written:2", "publish-done:1", "publish-done:3",
+                                           "publish-saved:2", "retention-done:3"),
                          [](const auto& point) {
                            std::string name = point.param;
                            for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
@@ -107,7 +116,8 @@ INSTANTIATE_TEST_SUITE_P(Points, AgentKilledAt,
                          });
 
 TEST(AgentDeath, KilledAtRandomNothingIsLost) {
-  const uint64_t seed = std::getenv("KEDGE_TEST_SEED") != nullptr ? std::strtoull(std::getenv("KEDGE_TEST_SEED"), nullptr, 10) : 4711;
+  const uint64_t seed =
+      std::getenv("KEDGE_TEST_SEED") != nullptr ? std::strtoull(std::getenv("KEDGE_TEST_SEED"), nullptr, 10) : 4711;
   SCOPED_TRACE("KEDGE_TEST_SEED=" + std::to_string(seed));
   Random random(seed);
   ScenarioFolder scenario;
@@ -148,7 +158,8 @@ TEST(AgentDeath, ASuccessorFinishesWhatDeadClientsHandedOver) {
   // Nothing is flushed by the first agent: it dies with the first piece.
   ChildProcess doomed(AgentCommand(scenario.run_folder()), {{"KEDGE_TEST_KILL_POINT", "piece-written:1"}}, scenario.NewOutput());
   ASSERT_TRUE(WaitFor([&] { return scenario.AgentPid() != 0; }, seconds(20)));
-  ChildProcess actor({kActor, scenario.run_folder(), scenario.store(), "0", "1", "capture:1:3000", "pause"}, {}, scenario.NewOutput());
+  ChildProcess actor({kActor, scenario.run_folder(), scenario.store(), "0", "1", "capture:1:3000", "pause"}, {},
+                     scenario.NewOutput());
   ASSERT_TRUE(actor.WaitForOutput("done capture", seconds(20))) << actor.Output();
   ASSERT_TRUE(doomed.Wait(seconds(20)).has_value());
   actor.Kill();
@@ -160,8 +171,8 @@ TEST(AgentDeath, ASuccessorFinishesWhatDeadClientsHandedOver) {
 
 TEST(ClientDeath, WhatEndedIsKeptAndWhatDidNotIsDropped) {
   ScenarioFolder scenario;
-  ChildProcess actor({kActor, scenario.run_folder(), scenario.store(), "0", "1", "capture:1:3000000", "half:2:3000000", "pause"}, {},
-                     scenario.NewOutput());
+  ChildProcess actor({kActor, scenario.run_folder(), scenario.store(), "0", "1", "capture:1:3000000", "half:2:3000000", "pause"},
+                     {}, scenario.NewOutput());
   ASSERT_TRUE(actor.WaitForOutput("done half", seconds(30))) << actor.Output();
   actor.Kill();
   EXPECT_TRUE(WaitFor([&] { return StoredVersions(scenario.store(), "job", "ckpt") == std::vector<int64_t>{1}; }, seconds(20)));
@@ -173,7 +184,8 @@ TEST(ClientDeath, WhatEndedIsKeptAndWhatDidNotIsDropped) {
 
 TEST(ClientDeath, WhatWasOnlyInTheMailboxIsKept) {
   ScenarioFolder scenario;
-  ChildProcess actor({kActor, scenario.run_folder(), scenario.store(), "0", "1", "capture:1:3000", "pause"}, {}, scenario.NewOutput());
+  ChildProcess actor({kActor, scenario.run_folder(), scenario.store(), "0", "1", "capture:1:3000", "pause"}, {},
+                     scenario.NewOutput());
   ASSERT_TRUE(actor.WaitForOutput("doing capture", seconds(30))) << actor.Output();
   // The agent cannot look while the image ends, and then finds its owner dead.
   ASSERT_TRUE(actor.WaitForOutput("done capture", seconds(30))) << actor.Output();
@@ -227,7 +239,8 @@ INSTANTIATE_TEST_SUITE_P(Orders, MailboxesOfDeadRanks, ::testing::Bool(),
 
 TEST(ClientDeath, AStoppedOwnerKeepsItsSlots) {
   ScenarioFolder scenario;
-  ChildProcess actor({kActor, scenario.run_folder(), scenario.store(), "0", "1", "half:1:4000000", "hold:3", "pause"}, {}, scenario.NewOutput());
+  ChildProcess actor({kActor, scenario.run_folder(), scenario.store(), "0", "1", "half:1:4000000", "hold:3", "pause"}, {},
+                     scenario.NewOutput());
   ASSERT_TRUE(actor.WaitForOutput("done hold", seconds(30))) << actor.Output();
   kill(actor.pid(), SIGSTOP);
   // Another job wants all the room there is, and more, for longer than a recall may take.
@@ -254,7 +267,8 @@ TEST(AgentRace, OneOfManyServes) {
   MakeStoreOf(scenario.store());
   std::vector<std::unique_ptr<ChildProcess>> agents;
   for (int i = 0; i < 6; ++i) {
-    agents.push_back(std::make_unique<ChildProcess>(AgentCommand(scenario.run_folder()), std::map<std::string, std::string>{}, scenario.NewOutput()));
+    agents.push_back(std::make_unique<ChildProcess>(AgentCommand(scenario.run_folder()), std::map<std::string, std::string>{},
+                                                    scenario.NewOutput()));
   }
   AgentClient client(scenario, {});
   ASSERT_TRUE(IsOk(client.Attach()));

@@ -32,7 +32,11 @@ TEST(AgentFlow, SmallAndLargeImagesReachTheStore) {
   }
   EXPECT_TRUE(WaitFor([&] { return client.mailbox().images_done.load() == 3; }, seconds(10)));
   EXPECT_EQ(client.mailbox().images_failed.load(), 0u);
-  EXPECT_TRUE(WaitFor([&] { return StoredVersions(scenario.store(), "job", "ckpt") == std::vector<int64_t>{2, 3}; }, seconds(10)))
+  EXPECT_TRUE(WaitFor(
+      [&] {
+        return StoredVersions(scenario.store(), "job", "ckpt") == std::vector<int64_t>{2, 3};
+      },
+      seconds(10)))
       << "keep.versions is 2";
 }
 
@@ -133,7 +137,8 @@ TEST(AgentFlow, QueuedVersionsAreSkippedWhenAskedAndCounted) {
     EXPECT_EQ(stored.size() < 5, skip);
     EXPECT_EQ(stored.front(), 1) << "one whose flush is under way is finished";
     EXPECT_EQ(stored.back(), 5);
-    for (int64_t version : stored) EXPECT_TRUE(IsOk(CheckStored(scenario.store(), client.GenerationOf("ckpt", version), 0, 900000)));
+    for (int64_t version : stored)
+      EXPECT_TRUE(IsOk(CheckStored(scenario.store(), client.GenerationOf("ckpt", version), 0, 900000)));
     if (!skip) continue;
     // What was skipped is not waited for in vain.
     auto skipped = client.Wait(client.GenerationOf("ckpt", 4), Level::kStore);

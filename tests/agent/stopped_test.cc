@@ -1,4 +1,5 @@
-// A client that is stopped (SIGSTOP, a debugger, a frozen cgroup) in mid-copy, for longer than any timeout of the agent, and goes on.
+// A client that is stopped (SIGSTOP, a debugger, a frozen cgroup) in mid-copy, for longer than any timeout of the agent, and goes
+// on.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -27,8 +28,8 @@ bool IsStopped(pid_t pid) {
 TEST(StoppedClient, GoesOnWhereItWasAndOthersDoMeanwhile) {
   ScenarioFolder scenario;
   const StoreId store = MakeStoreOf(scenario.store());
-  ChildProcess actor({KEDGE_TEST_ACTOR, scenario.run_folder(), scenario.store(), "0", "1", "half:1:" + std::to_string(kBytes), "stop", "end",
-                      "wait:1", "capture:2:" + std::to_string(kBytes), "wait:2", "goodbye"},
+  ChildProcess actor({KEDGE_TEST_ACTOR, scenario.run_folder(), scenario.store(), "0", "1", "half:1:" + std::to_string(kBytes),
+                      "stop", "end", "wait:1", "capture:2:" + std::to_string(kBytes), "wait:2", "goodbye"},
                      {}, scenario.NewOutput());
   ASSERT_TRUE(actor.WaitForOutput("doing stop", seconds(30))) << actor.Output();
   ASSERT_TRUE(WaitFor([&] { return IsStopped(actor.pid()); }, seconds(10)));

@@ -18,7 +18,9 @@ struct Mode {
 inline constexpr Mode kInline{"Inline", "job.mode=sync\n"};
 inline constexpr Mode kAgent{"Agent", ""};
 
-inline std::string ModeName(const ::testing::TestParamInfo<Mode>& info) { return info.param.name; }
+inline std::string ModeName(const ::testing::TestParamInfo<Mode>& info) {
+  return info.param.name;
+}
 
 class ApiTest : public ::testing::TestWithParam<Mode> {
  protected:

@@ -285,8 +285,8 @@ TEST_P(ApiTest, AnyNameIsSafe) {
   kedge_context* context = Open();
   int value = 0;
   ASSERT_KEDGE_OK(kedge_protect(context, 0, &value, 1, sizeof value, nullptr));
-  const std::vector<std::string> names = {"a/b", "..", ".", "../../x", "a.*[b]$", "naïve ☃", std::string(1000, 'n'),
-                                          std::string(1000, '%'), " ", "a\nb"};
+  const std::vector<std::string> names = {
+      "a/b", "..", ".", "../../x", "a.*[b]$", "naïve ☃", std::string(1000, 'n'), std::string(1000, '%'), " ", "a\nb"};
   for (const std::string& name : names) {
     ++value;
     ASSERT_KEDGE_OK(kedge_checkpoint(context, name.c_str(), 1, 0)) << name;

@@ -53,9 +53,7 @@ class CopiesTest : public ApiTest {
     while (text.size() < 100) text += static_cast<char>('a' + text.size() % 26);
     return text;
   }
-  void DamagePool(int version) {
-    ASSERT_GT(Damage(folder_.run_folder() + "/pool/pool", Text(version)), 0);
-  }
+  void DamagePool(int version) { ASSERT_GT(Damage(folder_.run_folder() + "/pool/pool", Text(version)), 0); }
   void DamageStore(int version) {
     int found = 0;
     for (const std::string& file : FilesBelow(folder_.store(), "/data/")) found += Damage(file, Text(version));

@@ -13,7 +13,8 @@ namespace {
 class CppTest : public ::testing::Test {
  protected:
   OpenOptions Options() const {
-    return {.job = "cpp", .overrides = "job.mode=sync\nstore.path=" + folder_.store() + "\nnode.run_folder=" + folder_.run_folder()};
+    return {.job = "cpp",
+            .overrides = "job.mode=sync\nstore.path=" + folder_.store() + "\nnode.run_folder=" + folder_.run_folder()};
   }
   ScenarioFolder folder_;
 };

@@ -64,13 +64,16 @@ TEST_P(ClientKilledAt, TheNextLaunchRestoresAndTakesAgain) {
 
 // Large images are announced and progress piece by piece; of small ones only the end is published.
 INSTANTIATE_TEST_SUITE_P(Points, ClientKilledAt,
-                         ::testing::Values(Point{"client-begin-before:3", "1500000", Point::kNot}, Point{"client-begin-after:3", "1500000", Point::kNot},
+                         ::testing::Values(Point{"client-begin-before:3", "1500000", Point::kNot},
+                                           Point{"client-begin-after:3", "1500000", Point::kNot},
                                            Point{"client-progress-before:10", "1500000", Point::kNot},
                                            Point{"client-progress-after:11", "1500000", Point::kNot},
-                                           Point{"client-end-before:3", "1500000", Point::kNot}, Point{"client-end-after:3", "1500000", Point::kHandedOver},
+                                           Point{"client-end-before:3", "1500000", Point::kNot},
+                                           Point{"client-end-after:3", "1500000", Point::kHandedOver},
                                            Point{"client-end-returned:3", "1500000", Point::kHandedOver},
                                            Point{"client-pushed-before-wake:20", "1500000", Point::kEither},
-                                           Point{"client-end-before:2", "1000", Point::kNot}, Point{"client-end-after:2", "1000", Point::kHandedOver},
+                                           Point{"client-end-before:2", "1000", Point::kNot},
+                                           Point{"client-end-after:2", "1000", Point::kHandedOver},
                                            Point{"client-end-returned:2", "1000", Point::kHandedOver}),
                          [](const auto& point) {
                            std::string name = std::string(point.param.name) + "_" + point.param.bytes;

@@ -130,13 +130,16 @@ class SharedMemoryTest : public KillTest {
     const std::vector<pid_t> processes = app->Descendants();
     EXPECT_GE(processes.size(), 2u);
     for (pid_t process : processes) {
-      EXPECT_THAT(MappedOutside(process, {folder_.path(), folder_.memory_folder(), kPrograms.parent_path()}), ::testing::IsEmpty());
+      EXPECT_THAT(MappedOutside(process, {folder_.path(), folder_.memory_folder(), kPrograms.parent_path()}),
+                  ::testing::IsEmpty());
     }
   }
 };
 
 #ifdef KEDGE_TEST_default
-TEST_F(SharedMemoryTest, OfOpenMpiIsRemoved) { ExpectAllIsRemoved("openmpi"); }
+TEST_F(SharedMemoryTest, OfOpenMpiIsRemoved) {
+  ExpectAllIsRemoved("openmpi");
+}
 
 TEST_F(KillTest, RanksOverOpenMpi) {
   KillAndRelaunch(4, false, {"steps=1000000", "bytes=200000", "grow=1", "drain=0"}, "openmpi", 3);
@@ -148,7 +151,9 @@ TEST_F(KillTest, RanksAndAgentOverOpenMpi) {
 #endif
 
 #ifdef KEDGE_TEST_mpich
-TEST_F(SharedMemoryTest, OfMpichIsRemoved) { ExpectAllIsRemoved("mpich"); }
+TEST_F(SharedMemoryTest, OfMpichIsRemoved) {
+  ExpectAllIsRemoved("mpich");
+}
 
 TEST_F(KillTest, RanksOverMpich) {
   KillAndRelaunch(3, false, {"steps=1000000", "bytes=200000", "grow=1", "drain=0"}, "mpich", 2);

@@ -49,20 +49,34 @@ void ParseOptions(int argc, char** argv, Options* options) {
     const std::string key = argument.substr(0, separator);
     const std::string value = separator == std::string::npos ? "1" : argument.substr(separator + 1);
     const int64_t number = std::atoll(value.c_str());
-    if (key == "steps") options->steps = number;
-    else if (key == "bytes") options->bytes = static_cast<uint64_t>(number);
-    else if (key == "regions") options->regions = static_cast<int>(number);
-    else if (key == "pause_ms") options->pause_ms = static_cast<int>(number);
-    else if (key == "parts") options->parts = number != 0;
-    else if (key == "wait") options->wait = number != 0;
-    else if (key == "drain") options->drain = number != 0;
-    else if (key == "overwrite") options->overwrite = number != 0;
-    else if (key == "grow") options->grow = number != 0;
-    else if (key == "restart_only") options->restart_only = number != 0;
-    else if (key == "name") options->name = value;
-    else if (key == "salt") options->salt = number;
-    else if (key == "expected_salt") options->expected_salt = number;
-    else std::fprintf(stderr, "unknown option %s\n", key.c_str()), std::exit(2);
+    if (key == "steps")
+      options->steps = number;
+    else if (key == "bytes")
+      options->bytes = static_cast<uint64_t>(number);
+    else if (key == "regions")
+      options->regions = static_cast<int>(number);
+    else if (key == "pause_ms")
+      options->pause_ms = static_cast<int>(number);
+    else if (key == "parts")
+      options->parts = number != 0;
+    else if (key == "wait")
+      options->wait = number != 0;
+    else if (key == "drain")
+      options->drain = number != 0;
+    else if (key == "overwrite")
+      options->overwrite = number != 0;
+    else if (key == "grow")
+      options->grow = number != 0;
+    else if (key == "restart_only")
+      options->restart_only = number != 0;
+    else if (key == "name")
+      options->name = value;
+    else if (key == "salt")
+      options->salt = number;
+    else if (key == "expected_salt")
+      options->expected_salt = number;
+    else
+      std::fprintf(stderr, "unknown option %s\n", key.c_str()), std::exit(2);
   }
 }
 

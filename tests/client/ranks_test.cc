@@ -17,7 +17,8 @@ using ::testing::HasSubstr;
 constexpr size_t kBytes = 200;
 
 std::string Content(int attempt, int rank, int version) {
-  std::string text = "attempt-" + std::to_string(attempt) + "-rank-" + std::to_string(rank) + "-version-" + std::to_string(1000 + version) + "-";
+  std::string text =
+      "attempt-" + std::to_string(attempt) + "-rank-" + std::to_string(rank) + "-version-" + std::to_string(1000 + version) + "-";
   while (text.size() < kBytes) text += static_cast<char>('a' + text.size() % 26);
   return text;
 }
@@ -175,7 +176,8 @@ TEST_P(RanksTest, AHalfTakenVersionIsNeverMixedWithItsRetake) {
 }
 
 TEST_P(RanksTest, AnyJobNameIsSafe) {
-  const std::vector<std::string> names = {"a/b", "..", "../../../x", "a.*[b]$", "naïve ☃", std::string(1000, 'n'), std::string(1000, '%')};
+  const std::vector<std::string> names = {
+      "a/b", "..", "../../../x", "a.*[b]$", "naïve ☃", std::string(1000, 'n'), std::string(1000, '%')};
   for (bool restart : {false, true}) {
     for (size_t i = 0; i < names.size(); ++i) {
       SCOPED_TRACE(names[i]);
@@ -183,7 +185,8 @@ TEST_P(RanksTest, AnyJobNameIsSafe) {
       ASSERT_NE(context, nullptr);
       int value = restart ? -1 : static_cast<int>(i);
       EXPECT_KEDGE_OK(kedge_protect(context, 0, &value, 1, sizeof value, nullptr));
-      EXPECT_EQ(restart ? kedge_restart(context, "n", -1, nullptr) : kedge_checkpoint(context, "n", 1, 0), KEDGE_OK) << kedge_error_message();
+      EXPECT_EQ(restart ? kedge_restart(context, "n", -1, nullptr) : kedge_checkpoint(context, "n", 1, 0), KEDGE_OK)
+          << kedge_error_message();
       EXPECT_EQ(value, static_cast<int>(i));
       Close(context);
     }
@@ -196,17 +199,18 @@ TEST_P(RanksTest, TwoSetsOfRanksInOneProcess) {
   std::vector<std::thread> libraries;
   for (int library : {2, 3}) {
     libraries.emplace_back([this, library] {
-      ThreadRanks(library).Run(Overrides("job.name=library " + std::to_string(library) + "\n"), [&](kedge_context* context, int rank) {
-        std::string memory(kBytes, ' ');
-        Protect(context, &memory);
-        for (int version = 1; version <= 10; ++version) Take(context, &memory, library, rank, version);
-        EXPECT_KEDGE_OK(kedge_wait(context, "r", 10, KEDGE_LEVEL_STORE, 60));
-        memory.replace(0, kBytes, std::string(kBytes, ' '));
-        int64_t version = 0;
-        EXPECT_KEDGE_OK(kedge_restart(context, "r", -1, &version));
-        EXPECT_EQ(version, 10);
-        EXPECT_EQ(memory, Content(library, rank, 10));
-      });
+      ThreadRanks(library).Run(Overrides("job.name=library " + std::to_string(library) + "\n"),
+                               [&](kedge_context* context, int rank) {
+                                 std::string memory(kBytes, ' ');
+                                 Protect(context, &memory);
+                                 for (int version = 1; version <= 10; ++version) Take(context, &memory, library, rank, version);
+                                 EXPECT_KEDGE_OK(kedge_wait(context, "r", 10, KEDGE_LEVEL_STORE, 60));
+                                 memory.replace(0, kBytes, std::string(kBytes, ' '));
+                                 int64_t version = 0;
+                                 EXPECT_KEDGE_OK(kedge_restart(context, "r", -1, &version));
+                                 EXPECT_EQ(version, 10);
+                                 EXPECT_EQ(memory, Content(library, rank, 10));
+                               });
     });
   }
   for (std::thread& library : libraries) library.join();

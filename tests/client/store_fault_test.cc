@@ -16,8 +16,8 @@ namespace kedge::testing {
 namespace {
 
 using os::testing::Call;
-using os::testing::CallsOf;
 using os::testing::CallSet;
+using os::testing::CallsOf;
 using ::testing::HasSubstr;
 
 const std::string kSteeredAgent = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "steered_agent";

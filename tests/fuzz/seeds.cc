@@ -35,8 +35,7 @@ void AddRecords(Seeds& seeds) {
   for (const testing::Sample& sample : testing::AllSamples()) {
     const std::string_view record = AsText(sample.bytes);
     const std::string_view payload = record.substr(kEnvelopeHeaderBytes, record.size() - kEnvelopeBytes);
-    seeds.Add("format_record_fuzzer", sample.name,
-              static_cast<char>(static_cast<int>(sample.kind) - 1) + std::string(payload));
+    seeds.Add("format_record_fuzzer", sample.name, static_cast<char>(static_cast<int>(sample.kind) - 1) + std::string(payload));
   }
 }
 
@@ -97,8 +96,7 @@ void AddConfigurations(Seeds& seeds) {
   seeds.Add("session_config_fuzzer", "defaults", defaults + '\0');
   seeds.Add(
       "session_config_fuzzer", "tiers",
-      std::string(
-          "[[tier]]\nname = \"ssd\"\npath = \"/ssd\"\ncapacity = \"1GiB\"\nkind = \"directory\"\n[pool]\nsize = 1\n") +
+      std::string("[[tier]]\nname = \"ssd\"\npath = \"/ssd\"\ncapacity = \"1GiB\"\nkind = \"directory\"\n[pool]\nsize = 1\n") +
           '\0');
   // An empty value for the variable ("\\ " ends it), the text, and which variable.
   const std::string veloc =

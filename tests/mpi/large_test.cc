@@ -20,10 +20,12 @@ TEST(VelocLarge, ARegionOfMoreThanFourGigabytes) {
   }
   setenv("KEDGE_WAIT_TIMEOUT", "1200s", 1);
   const std::string config = folder.path() + "/veloc.cfg";
-  std::ofstream(config) << "scratch = " << folder.memory_folder() << "/scratch\npersistent = " << folder.store() << "\nmode = async\n";
+  std::ofstream(config) << "scratch = " << folder.memory_folder() << "/scratch\npersistent = " << folder.store()
+                        << "\nmode = async\n";
   ASSERT_EQ(VELOC_Init(MPI_COMM_WORLD, config.c_str()), VELOC_SUCCESS);
   // Zeros that are nowhere, but for a few pages on both sides of what 32 bits hold.
-  auto* region = static_cast<char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  auto* region =
+      static_cast<char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   ASSERT_NE(region, MAP_FAILED);
   const size_t marked[] = {0, (size_t{2} << 30) - 1, size_t{2} << 30, (size_t{4} << 30) - 1, size_t{4} << 30, kBytes - 1};
   char mark = 1;

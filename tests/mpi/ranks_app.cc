@@ -120,10 +120,12 @@ void Libraries(const char* config) {
   MPI_Comm half;
   MPI_Comm_split(MPI_COMM_WORLD, world_rank % 2, world_rank, &half);
   CHECK(VELOC_Init(MPI_COMM_WORLD, config) == VELOC_SUCCESS);
-  kedge_context* contexts[] = {Library(half, "half " + std::to_string(world_rank % 2), store), Library(MPI_COMM_WORLD, "whole", store)};
+  kedge_context* contexts[] = {Library(half, "half " + std::to_string(world_rank % 2), store),
+                               Library(MPI_COMM_WORLD, "whole", store)};
   std::vector<double> field = Content(0);
   CHECK(VELOC_Mem_protect(0, field.data(), field.size(), sizeof(double)) == VELOC_SUCCESS);
-  for (kedge_context* context : contexts) CHECK(kedge_protect(context, 0, field.data(), field.size(), sizeof(double), nullptr) == KEDGE_OK);
+  for (kedge_context* context : contexts)
+    CHECK(kedge_protect(context, 0, field.data(), field.size(), sizeof(double), nullptr) == KEDGE_OK);
   // Each takes versions of its own in turn, under one name.
   for (int version = 1; version <= 9; ++version) {
     const std::vector<double> now = Content(version);
@@ -153,12 +155,18 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &world_ranks);
   const std::string what = argc > 2 ? argv[1] : "";
   const std::string more = argc > 3 ? argv[3] : "";
-  if (what == "save") Save(argv[2]);
-  else if (what == "restore") Restore(argv[2], more == "refused");
-  else if (what == "missing") Missing(argv[2]);
-  else if (what == "files") Files(argv[2], more);
-  else if (what == "libraries") Libraries(argv[2]);
-  else MPI_Abort(MPI_COMM_WORLD, 2);
+  if (what == "save")
+    Save(argv[2]);
+  else if (what == "restore")
+    Restore(argv[2], more == "refused");
+  else if (what == "missing")
+    Missing(argv[2]);
+  else if (what == "files")
+    Files(argv[2], more);
+  else if (what == "libraries")
+    Libraries(argv[2]);
+  else
+    MPI_Abort(MPI_COMM_WORLD, 2);
   std::printf("rank %d is through\n", world_rank);
   std::fflush(stdout);
   MPI_Finalize();

@@ -24,8 +24,8 @@ class MpiRanksTest : public ::testing::TestWithParam<Flavour> {
  protected:
   MpiRanksTest() {
     for (const char* mode : {"sync", "async"}) {
-      std::ofstream(Config(mode)) << "scratch = " << folder_.memory_folder() << "/scratch\npersistent = " << folder_.store() << "-" << mode
-                                  << "\nmode = " << mode << "\n";
+      std::ofstream(Config(mode)) << "scratch = " << folder_.memory_folder() << "/scratch\npersistent = " << folder_.store()
+                                  << "-" << mode << "\nmode = " << mode << "\n";
     }
   }
   std::string Config(const std::string& mode) const { return folder_.path() + "/" + mode + ".cfg"; }
@@ -69,7 +69,9 @@ TEST_P(MpiRanksTest, FewerOrMoreRanksAreRefused) {
   RunInBothModes(3, "restore");
 }
 
-TEST_P(MpiRanksTest, AVersionThatOneRankHasNotTakenDoesNotExist) { RunInBothModes(3, "missing"); }
+TEST_P(MpiRanksTest, AVersionThatOneRankHasNotTakenDoesNotExist) {
+  RunInBothModes(3, "missing");
+}
 
 TEST_P(MpiRanksTest, RoutedFilesOfEveryRank) {
   RunInBothModes(2, "files", folder_.path());
@@ -80,7 +82,9 @@ TEST_P(MpiRanksTest, RoutedFilesOfEveryRank) {
   }
 }
 
-TEST_P(MpiRanksTest, TwoCommunicatorsAndThreeLibrariesInOneProcess) { RunInBothModes(4, "libraries"); }
+TEST_P(MpiRanksTest, TwoCommunicatorsAndThreeLibrariesInOneProcess) {
+  RunInBothModes(4, "libraries");
+}
 
 }  // namespace
 }  // namespace kedge::testing

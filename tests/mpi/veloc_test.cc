@@ -34,7 +34,8 @@ class VelocTest : public ::testing::TestWithParam<const char*> {
   // `more`: lines added to the three that must be there.
   void WriteConfig(const std::string& more) {
     std::ofstream(config_) << "scratch = " << folder_.run_folder() << "-scratch\npersistent = " << folder_.store()
-                           << "\nmode = " << GetParam() << "\n" << more;
+                           << "\nmode = " << GetParam() << "\n"
+                           << more;
   }
   int Init() {
     const int result = VELOC_Init(MPI_COMM_WORLD, config_.c_str());
@@ -262,7 +263,8 @@ TEST_P(VelocTest, FinishedTellsWhetherAFlushRuns) {
   const bool async = std::string(GetParam()) == "async";
   EXPECT_EQ(VELOC_Checkpoint_finished(), async ? VELOC_FAILURE : VELOC_SUCCESS);
   ASSERT_EQ(VELOC_Checkpoint_wait(), VELOC_SUCCESS);
-  for (int i = 0; i < 500 && VELOC_Checkpoint_finished() != VELOC_SUCCESS; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; i < 500 && VELOC_Checkpoint_finished() != VELOC_SUCCESS; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(VELOC_Checkpoint_finished(), VELOC_SUCCESS);
 }
 

@@ -66,7 +66,9 @@ ChildProcess::ChildProcess(std::vector<std::string> command, const std::map<std:
   _exit(127);
 }
 
-ChildProcess::~ChildProcess() { Kill(); }
+ChildProcess::~ChildProcess() {
+  Kill();
+}
 
 std::optional<ProcessResult> ChildProcess::Wait(milliseconds timeout) {
   const auto deadline = steady_clock::now() + timeout;
@@ -85,7 +87,8 @@ std::optional<ProcessResult> ChildProcess::Wait(milliseconds timeout) {
 bool ChildProcess::Succeeds(milliseconds timeout) {
   const auto result = Wait(timeout);
   if (result && result->exited && result->exit_code == 0) return true;
-  ADD_FAILURE() << (result ? result->exited ? "exit code " + std::to_string(result->exit_code) : "signal " + std::to_string(result->signal)
+  ADD_FAILURE() << (result ? result->exited ? "exit code " + std::to_string(result->exit_code)
+                                            : "signal " + std::to_string(result->signal)
                            : std::string("still running"))
                 << "; output:\n"
                 << Output();

@@ -42,7 +42,8 @@ void ShowLog(const std::string& path) {
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   constexpr size_t kShownMax = 16384;
-  if (!text.empty()) std::fprintf(stderr, "---- %s\n%s----\n", path.c_str(), text.substr(text.size() - std::min(text.size(), kShownMax)).c_str());
+  if (!text.empty())
+    std::fprintf(stderr, "---- %s\n%s----\n", path.c_str(), text.substr(text.size() - std::min(text.size(), kShownMax)).c_str());
 }
 
 }  // namespace
@@ -75,12 +76,14 @@ ScenarioFolder::~ScenarioFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-std::string ScenarioFolder::NewOutput() { return path_ + "/output-" + std::to_string(++outputs_); }
+std::string ScenarioFolder::NewOutput() {
+  return path_ + "/output-" + std::to_string(++outputs_);
+}
 
 std::map<std::string, std::string> ScenarioFolder::Environment() const {
-  return {{"KEDGE_STORE_PATH", store()},     {"KEDGE_NODE_RUN_FOLDER", run_folder_}, {"KEDGE_POOL_SIZE", "64MiB"},
-          {"KEDGE_CHUNK_SIZE", "4MiB"},      {"KEDGE_CHUNK_PIECE", "1MiB"},          {"KEDGE_AGENT_IDLE_TIMEOUT", "5s"},
-          {"KEDGE_WAIT_TIMEOUT", "60s"},     {"KEDGE_JOB_NAME", "scenario"},         {"KEDGE_NODE", ""}};
+  return {{"KEDGE_STORE_PATH", store()}, {"KEDGE_NODE_RUN_FOLDER", run_folder_}, {"KEDGE_POOL_SIZE", "64MiB"},
+          {"KEDGE_CHUNK_SIZE", "4MiB"},  {"KEDGE_CHUNK_PIECE", "1MiB"},          {"KEDGE_AGENT_IDLE_TIMEOUT", "5s"},
+          {"KEDGE_WAIT_TIMEOUT", "60s"}, {"KEDGE_JOB_NAME", "scenario"},         {"KEDGE_NODE", ""}};
 }
 
 std::map<std::string, std::string> ScenarioFolder::MpiEnvironment() const {
@@ -94,7 +97,9 @@ std::map<std::string, std::string> ScenarioFolder::MpiEnvironment() const {
   return environment;
 }
 
-int ScenarioFolder::AgentPid() const { return ListenerPid(run_folder_ + "/agent.sock"); }
+int ScenarioFolder::AgentPid() const {
+  return ListenerPid(run_folder_ + "/agent.sock");
+}
 
 bool ScenarioFolder::KillAgent() {
   const int pid = AgentPid();

@@ -65,7 +65,8 @@ class ThreadRanks {
   }
   static int AllGather(void* user, const void* send, void* receive, size_t bytes) {
     return Exchange(user, send, [&](const std::vector<const void*>& sent) {
-      for (size_t rank = 0; rank < sent.size(); ++rank) std::memcpy(static_cast<char*>(receive) + rank * bytes, sent[rank], bytes);
+      for (size_t rank = 0; rank < sent.size(); ++rank)
+        std::memcpy(static_cast<char*>(receive) + rank * bytes, sent[rank], bytes);
     });
   }
   static int Broadcast(void* user, void* data, size_t bytes, int root) {

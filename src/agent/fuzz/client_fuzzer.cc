@@ -249,8 +249,7 @@ class Client {
       record->regions.push_back(region);
       record->chunks.push_back({0, object_offset, range.bytes});
       record->extents.push_back({index, 0, range.bytes, index, 0, 0});
-      Placement placement{PlacementKind::kSlot,  range.tier,   range.slot,
-                          range.slot_generation, range.offset, range.bytes};
+      Placement placement{PlacementKind::kSlot, range.tier, range.slot, range.slot_generation, range.offset, range.bytes};
       if (input_.ConsumeIntegralInRange(0, 7) == 0)
         placement.kind = static_cast<PlacementKind>(input_.ConsumeIntegralInRange(0, 3));
       if (placement.kind == PlacementKind::kFile) placement.slot = 0;

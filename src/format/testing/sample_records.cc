@@ -110,11 +110,8 @@ PlacementTable SamplePlacementTable() {
 }
 
 LocalRecord SampleLocalRecord() {
-  return {SamplePlacementTable(),
-          {PlacementKind::kSlot, 0, 17, 5'000'000'000, 8192, 401},
-          0x0badcafe,
-          "/store/copper",
-          kWallTimeNs};
+  return {
+      SamplePlacementTable(), {PlacementKind::kSlot, 0, 17, 5'000'000'000, 8192, 401}, 0x0badcafe, "/store/copper", kWallTimeNs};
 }
 
 StoreRecord SampleStoreRecord() {
@@ -128,8 +125,7 @@ NameRecord SampleNameRecord() {
 }
 
 AttemptRecord SampleAttemptRecord() {
-  return {SampleStoreId(), "copper", 3,           "node1", "6b2f6c0e-7f0c-4a5e-9c8f-0d5c1a2b3c4d", 4711,
-          123456,          60.0,     kWallTimeNs, 4};
+  return {SampleStoreId(), "copper", 3, "node1", "6b2f6c0e-7f0c-4a5e-9c8f-0d5c1a2b3c4d", 4711, 123456, 60.0, kWallTimeNs, 4};
 }
 
 AttemptEndRecord SampleAttemptEndRecord() {
@@ -146,11 +142,7 @@ PartRecord SamplePartRecord() {
 }
 
 VersionRecord SampleVersionRecord() {
-  return {SampleIdentity().generation,
-          4,
-          {{0, 2, 0x01020304, {{0, 1, 2}}}, {2, 2, 0x05060708, {{2, 1, 2}}}},
-          1472,
-          kWallTimeNs,
+  return {SampleIdentity().generation,   4, {{0, 2, 0x01020304, {{0, 1, 2}}}, {2, 2, 0x05060708, {{2, 1, 2}}}}, 1472, kWallTimeNs,
           {"names/heat%2F%C3%BC/41-3-1"}};
 }
 

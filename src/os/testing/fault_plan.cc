@@ -10,10 +10,10 @@ namespace kedge::os::testing {
 static_assert(kKilledErrno == ENOTRECOVERABLE);
 
 const char* CallName(Call call) {
-  static constexpr const char* kNames[] = {
-      "open",  "pread", "pwrite",  "fsync",  "fdatasync", "sync_file_range", "ftruncate", "fallocate",
-      "fstat", "flock", "close",   "rename", "link",      "unlink",          "mkdir",     "rmdir",
-      "list",  "stat",  "statvfs", "chmod",  "utimensat"};
+  static constexpr const char* kNames[] = {"open",      "pread",     "pwrite",   "fsync", "fdatasync", "sync_file_range",
+                                           "ftruncate", "fallocate", "fstat",    "flock", "close",     "rename",
+                                           "link",      "unlink",    "mkdir",    "rmdir", "list",      "stat",
+                                           "statvfs",   "chmod",     "utimensat"};
   static_assert(std::size(kNames) == kCallCount);
   return kNames[static_cast<size_t>(call)];
 }

@@ -18,8 +18,27 @@
 namespace kedge::os::testing {
 
 enum class Call : uint8_t {
-  kOpen, kPread, kPwrite, kFsync, kFdatasync, kSyncFileRange, kFtruncate, kFallocate, kFstat, kLock, kClose,
-  kRename, kLink, kUnlink, kMkdir, kRmdir, kList, kStat, kStatVolume, kChmod, kSetModifiedTime,
+  kOpen,
+  kPread,
+  kPwrite,
+  kFsync,
+  kFdatasync,
+  kSyncFileRange,
+  kFtruncate,
+  kFallocate,
+  kFstat,
+  kLock,
+  kClose,
+  kRename,
+  kLink,
+  kUnlink,
+  kMkdir,
+  kRmdir,
+  kList,
+  kStat,
+  kStatVolume,
+  kChmod,
+  kSetModifiedTime,
 };
 inline constexpr size_t kCallCount = 21;
 const char* CallName(Call call);
@@ -47,7 +66,7 @@ struct FaultRule {
   uint64_t count = 1;              // then so many are hit
   // Written bytes that pass first; the write that crosses it is cut short there. Used instead of skip when set.
   std::optional<uint64_t> byte_budget = {};
-  int errno_value = 0;             // the failure; 0: only transfer_bytes_max applies
+  int errno_value = 0;                   // the failure; 0: only transfer_bytes_max applies
   size_t transfer_bytes_max = SIZE_MAX;  // for reads and writes: a short transfer (at least one byte)
 };
 
@@ -70,9 +89,9 @@ class FaultPlan {
   // Counts the call and decides. `bytes` is what a read or write asks for.
   Verdict OnCall(Call call, std::string_view path, std::string_view second_path = {}, size_t bytes = 0);
 
-  uint64_t calls() const;            // all so far
+  uint64_t calls() const;  // all so far
   uint64_t calls(Call call) const;
-  uint64_t faults() const;           // calls that were made to fail, kills not counted
+  uint64_t faults() const;  // calls that were made to fail, kills not counted
 
   // Keeps the names and paths of the last calls, for the message of a failing test.
   void KeepTrace(size_t calls_max);

@@ -13,8 +13,7 @@ Status Decide(FaultPlan& plan, Call call, const std::string& path, const std::st
 
 class FaultyFile final : public File {
  public:
-  FaultyFile(std::unique_ptr<File> wrapped, FaultPlan& plan)
-      : File(wrapped->path()), wrapped_(std::move(wrapped)), plan_(plan) {}
+  FaultyFile(std::unique_ptr<File> wrapped, FaultPlan& plan) : File(wrapped->path()), wrapped_(std::move(wrapped)), plan_(plan) {}
 
   Result<size_t> Pread(void* buffer, size_t bytes, uint64_t offset) override {
     const auto verdict = plan_.OnCall(Call::kPread, path(), {}, bytes);

@@ -66,8 +66,7 @@ class InterposedFile final : public File {
 }  // namespace
 
 Result<std::unique_ptr<File>> InterposedFileSystem::Open(const std::string& path, OpenFlags flags, uint32_t mode) {
-  Result<std::unique_ptr<File>> file =
-      Answer(before_, Call::kOpen, path, [&] { return wrapped_.Open(path, flags, mode); });
+  Result<std::unique_ptr<File>> file = Answer(before_, Call::kOpen, path, [&] { return wrapped_.Open(path, flags, mode); });
   if (!file.ok()) return file;
   return std::unique_ptr<File>(std::make_unique<InterposedFile>(std::move(*file), before_));
 }

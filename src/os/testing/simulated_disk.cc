@@ -140,8 +140,7 @@ int SimulatedDisk::Rmdir(NodeId folder, const std::string& name) {
 bool SimulatedDisk::IsBelow(NodeId folder, NodeId id) const {
   if (folder == id) return true;
   const Node& top = nodes_.at(folder);
-  return std::any_of(top.entries.begin(), top.entries.end(),
-                     [&](const auto& entry) { return IsBelow(entry.second, id); });
+  return std::any_of(top.entries.begin(), top.entries.end(), [&](const auto& entry) { return IsBelow(entry.second, id); });
 }
 
 int SimulatedDisk::Rename(NodeId from_folder, const std::string& from, NodeId to_folder, const std::string& to) {
@@ -182,8 +181,7 @@ int SimulatedDisk::Write(NodeId id, uint64_t offset, std::string_view data, size
   // The hole between the old end and the offset is zeros, and needs no writing to be so.
   if (file.content.size() < end) file.content.resize(end, '\0');
   std::memcpy(file.content.data() + offset, data.data(), data.size());
-  for (uint64_t block = offset / kBlockBytes; block <= (end - 1) / kBlockBytes; ++block)
-    file.dirty_blocks.insert(block);
+  for (uint64_t block = offset / kBlockBytes; block <= (end - 1) / kBlockBytes; ++block) file.dirty_blocks.insert(block);
   file.changes.push_back({offset, std::string(data), file.content.size()});
   file.modified_ns = Tick();
   used_bytes_ += AllocatedBytes(file) - before_bytes;
@@ -224,8 +222,8 @@ int SimulatedDisk::Reserve(NodeId id, uint64_t end_bytes, bool keep_size) {
 }
 
 void SimulatedDisk::SyncFile(Node& file) {
-  const bool shrank = std::any_of(file.changes.begin(), file.changes.end(),
-                                  [](const Node::Change& change) { return change.data.empty(); });
+  const bool shrank =
+      std::any_of(file.changes.begin(), file.changes.end(), [](const Node::Change& change) { return change.data.empty(); });
   if (shrank) {
     // A file cut and grown again has zeros where the disk has old bytes.
     uint64_t least = file.durable.size();
@@ -395,8 +393,7 @@ void SimulatedDisk::CollectGarbage() {
     for (const auto& [name, target] : nodes_.at(id).entries) reach(target);
     for (const auto& [name, target] : nodes_.at(id).durable_entries) reach(target);
   }
-  for (auto it = nodes_.begin(); it != nodes_.end();)
-    it = reached.count(it->first) != 0 ? std::next(it) : nodes_.erase(it);
+  for (auto it = nodes_.begin(); it != nodes_.end();) it = reached.count(it->first) != 0 ? std::next(it) : nodes_.erase(it);
   collect_at_ = std::max<size_t>(256, 2 * nodes_.size());
 }
 

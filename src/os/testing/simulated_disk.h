@@ -95,7 +95,7 @@ class SimulatedDisk {
     NodeId from_folder = 0;
     std::string from;  // removed from there, when from_folder is not 0
     NodeId to_folder = 0;
-    std::string to;    // added there, when to_folder is not 0
+    std::string to;  // added there, when to_folder is not 0
     NodeId target = 0;
     bool Touches(NodeId folder) const { return from_folder == folder || to_folder == folder; }
   };

@@ -10,8 +10,7 @@ namespace {
 constexpr uint64_t kDirectAlignment = 512;
 
 Status Failed(int error, Call call, const std::string& path, const std::string& second_path = {}) {
-  return Status::FromErrno(
-      error, std::string(CallName(call)) + " " + path + (second_path.empty() ? "" : " to " + second_path));
+  return Status::FromErrno(error, std::string(CallName(call)) + " " + path + (second_path.empty() ? "" : " to " + second_path));
 }
 
 }  // namespace
@@ -59,8 +58,7 @@ class SimulatedFile final : public File {
     return Changing(Call::kFtruncate, [&] { return fs_.disk_.Resize(id_, size_bytes); });
   }
   Status Fallocate(uint64_t offset, uint64_t bytes, bool keep_size) override {
-    return Changing(Call::kFallocate,
-                    [&] { return bytes == 0 ? EINVAL : fs_.disk_.Reserve(id_, offset + bytes, keep_size); });
+    return Changing(Call::kFallocate, [&] { return bytes == 0 ? EINVAL : fs_.disk_.Reserve(id_, offset + bytes, keep_size); });
   }
 
   Result<FileInfo> Fstat() override {
@@ -110,8 +108,7 @@ class SimulatedFile final : public File {
   }
 
   bool IsMisaligned(const void* buffer, size_t bytes, uint64_t offset) const {
-    return Has(flags_, OpenFlags::kDirect) &&
-           (reinterpret_cast<uintptr_t>(buffer) | bytes | offset) % kDirectAlignment != 0;
+    return Has(flags_, OpenFlags::kDirect) && (reinterpret_cast<uintptr_t>(buffer) | bytes | offset) % kDirectAlignment != 0;
   }
 
   void Release() {
@@ -159,8 +156,7 @@ class SimulatedFile final : public File {
   bool released_ = false;
 };
 
-SimulatedFileSystem::SimulatedFileSystem(SimulatedOptions options)
-    : disk_(options.capacity_bytes), random_(options.seed) {}
+SimulatedFileSystem::SimulatedFileSystem(SimulatedOptions options) : disk_(options.capacity_bytes), random_(options.seed) {}
 
 std::unique_ptr<SimulatedFileSystem> SimulatedFileSystem::Clone() const {
   const std::lock_guard lock(mutex_);

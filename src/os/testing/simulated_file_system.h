@@ -8,7 +8,8 @@
 //   Recover(fs); Check(fs);
 //
 // Everything follows from the seeds and the calls, so a failure replays: put seed and n into every message (SCOPED_TRACE).
-// Files must not outlive their file system. Thread safe; with several threads the schedule is theirs. Paths are absolute; no symbolic links; no "..".
+// Files must not outlive their file system. Thread safe; with several threads the schedule is theirs. Paths are absolute; no
+// symbolic links; no "..".
 #pragma once
 
 #include <cstdint>

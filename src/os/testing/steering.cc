@@ -21,7 +21,9 @@ void Steer(const std::string& steering_path, const std::vector<FaultRule>& rules
   KEDGE_CHECK(file.good() && std::rename(temporary.c_str(), steering_path.c_str()) == 0);
 }
 
-void StopSteering(const std::string& steering_path) { unlink(steering_path.c_str()); }
+void StopSteering(const std::string& steering_path) {
+  unlink(steering_path.c_str());
+}
 
 void Steering::Look() {
   if (path_.empty()) return;

@@ -15,8 +15,7 @@ void Check(std::string_view name) {
     const std::string folder = layout::GenerationFolder(generation);
     KEDGE_CHECK(std::string_view(folder).substr(folder.rfind('/') + 1) == name);
   }
-  if (const auto part = layout::ParsePartName(name))
-    KEDGE_CHECK(layout::PartName(part->first_rank, part->images) == name);
+  if (const auto part = layout::ParsePartName(name)) KEDGE_CHECK(layout::PartName(part->first_rank, part->images) == name);
   if (const auto number = layout::ParseNumber(name)) KEDGE_CHECK(std::to_string(*number) == name);
   if (const auto folder = layout::GenerationOfObject(name)) KEDGE_CHECK(name.substr(0, folder->size()) == *folder);
 

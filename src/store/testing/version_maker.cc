@@ -35,8 +35,7 @@ void LayOut(const MakerOptions& options, ImageRecord* image) {
   for (uint32_t region = 0; region < image->regions.size(); ++region) {
     for (uint64_t at = 0; at < image->regions[region].bytes;) {
       if (image->chunks.empty() || image->chunks.back().bytes == options.chunk_bytes) {
-        const uint64_t offset =
-            image->chunks.empty() ? 0 : AlignUp(image->chunks.back().object_offset + options.chunk_bytes);
+        const uint64_t offset = image->chunks.empty() ? 0 : AlignUp(image->chunks.back().object_offset + options.chunk_bytes);
         image->chunks.push_back({0, offset, 0});
       }
       Chunk& chunk = image->chunks.back();
@@ -69,8 +68,8 @@ Status CheckImage(const Catalog& catalog, const StoredImage& image) {
     const uint64_t seed = SeedOf(ContentOf(record, chunk), extent.region);
     for (uint64_t i = 0; i < extent.bytes; ++i) {
       if (bytes[i] == ByteOf(seed, extent.region_offset + i)) continue;
-      return Status(Code::kCorrupt, fmt::format("{}: region {}, byte {} is wrong", record.identity.ToString(),
-                                                extent.region, extent.region_offset + i));
+      return Status(Code::kCorrupt, fmt::format("{}: region {}, byte {} is wrong", record.identity.ToString(), extent.region,
+                                                extent.region_offset + i));
     }
     if (crc32c::Compute(bytes.data(), bytes.size()) != extent.crc32c) {
       return Status(Code::kCorrupt, record.identity.ToString() + ": right bytes, wrong checksum");
