@@ -39,6 +39,8 @@ const char* RecordKindName(RecordKind kind) {
     case RecordKind::kImageIdentity: return "image identity";
     case RecordKind::kAttemptDrain: return "attempt drain record";
     case RecordKind::kRemoved: return "removed record";
+    case RecordKind::kSet: return "set record";
+    case RecordKind::kParity: return "parity record";
   }
   return "record of an unknown kind";
 }

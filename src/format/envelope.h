@@ -38,6 +38,8 @@ enum class RecordKind : uint16_t {
   kImageIdentity = 12,
   kAttemptDrain = 13,
   kRemoved = 14,
+  kSet = 15,
+  kParity = 16,
 };
 // "image record", for messages.
 const char* RecordKindName(RecordKind kind);

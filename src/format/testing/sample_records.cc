@@ -18,6 +18,12 @@ Status EncodeAny(const PlacementTable& record, Buffer* out) {
 Status EncodeAny(const LocalRecord& record, Buffer* out) {
   return EncodeLocalRecord(record, out);
 }
+Status EncodeAny(const SetRecord& record, Buffer* out) {
+  return EncodeSetRecord(record, out);
+}
+Status EncodeAny(const ParityRecord& record, Buffer* out) {
+  return EncodeParityRecord(record, out);
+}
 Status EncodeAny(const ImageIdentity& record, Buffer* out) {
   EncodeImageIdentity(record, out);
   return Status::Ok();
@@ -156,6 +162,27 @@ RemovedRecord SampleRemovedRecord() {
   return {SampleIdentity().generation, kWallTimeNs};
 }
 
+SetRecord SampleSetRecord() {
+  SetRecord set;
+  set.identity = {SampleIdentity().generation, 4, 0x1122334455667788ULL, 1, 0};
+  set.scheme = Scheme::kReedSolomon;
+  set.parity = 2;
+  const auto record = AsBytes("image record");
+  set.members = {{"node1", "rack1", 2, {5000, kBlockBytesMin, {0x01020304, 0x05060708}}, {record.begin(), record.end()}},
+                 {"node2", "rack2", 0, {13, 4 * kBlockBytesMin, {0x090a0b0c}}, {record.begin(), record.end()}},
+                 {"node3", "node3", std::nullopt, {}, {}}};
+  return set;
+}
+
+ParityRecord SampleParityRecord() {
+  return {SampleSetRecord().identity,
+          1,
+          0x0badcafe,
+          {12288, 2 * kBlockBytesMin, {0x0d0e0f10, 0x11121314}},
+          {"memory", "ssd"},
+          {{0, 17, 5'000'000'000, 4096, 8192}, {1, 3, 1, 0, 4096}}};
+}
+
 Status DecodeAndEncodeAgain(RecordKind kind, ByteSpan bytes) {
   switch (kind) {
     case RecordKind::kStore: return Again(DecodeStoreRecord(bytes), bytes);
@@ -172,6 +199,8 @@ Status DecodeAndEncodeAgain(RecordKind kind, ByteSpan bytes) {
     case RecordKind::kImageIdentity: return Again(DecodeImageIdentity(bytes), bytes);
     case RecordKind::kAttemptDrain: return Again(DecodeAttemptDrainRecord(bytes), bytes);
     case RecordKind::kRemoved: return Again(DecodeRemovedRecord(bytes), bytes);
+    case RecordKind::kSet: return Again(DecodeSetRecord(bytes), bytes);
+    case RecordKind::kParity: return Again(DecodeParityRecord(bytes), bytes);
   }
   return Status(Code::kInvalidArgument, "no such kind");
 }
@@ -216,6 +245,8 @@ std::vector<Sample> AllSamples() {
   add("image-identity", RecordKind::kImageIdentity, SampleIdentity());
   add("attempt-drain", RecordKind::kAttemptDrain, SampleAttemptDrainRecord());
   add("removed", RecordKind::kRemoved, SampleRemovedRecord());
+  add("set", RecordKind::kSet, SampleSetRecord());
+  add("parity", RecordKind::kParity, SampleParityRecord());
   return samples;
 }
 

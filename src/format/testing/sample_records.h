@@ -9,6 +9,7 @@
 #include "format/envelope.h"
 #include "format/image_record.h"
 #include "format/node_records.h"
+#include "format/set_records.h"
 #include "format/store_records.h"
 
 namespace kedge::testing {
@@ -30,6 +31,9 @@ VersionRecord SampleVersionRecord();
 PinRecord SamplePinRecord();
 AttemptDrainRecord SampleAttemptDrainRecord();
 RemovedRecord SampleRemovedRecord();
+// Three members under Reed-Solomon (2 of 3), one of them without a rank.
+SetRecord SampleSetRecord();
+ParityRecord SampleParityRecord();
 
 // A sample with its bytes, and the decoder that takes them.
 struct Sample {

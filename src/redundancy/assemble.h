@@ -1,0 +1,113 @@
+// Making a block of a set out of other blocks of its stripe: encoding and rebuilding are the same thing.
+//
+// Every block that goes in is held against its table first, and what comes out against its own where there is one. A block
+// that cannot be had or is wrong is left out from then on, and another combination of the stripe is tried, until it
+// works or too few are left. Memory is bounded: data() + 1 blocks for each Assembler. Who reads the blocks, from where and
+// how many at once, is the caller's (BlockSource).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "format/set_records.h"
+#include "redundancy/code.h"
+#include "redundancy/geometry.h"
+
+namespace kedge::redundancy {
+
+// One block of a sum. `bytes` < block size: the rest of it is zeros (the end of a shorter image), which nobody reads.
+struct Term {
+  BlockRef block;
+  uint32_t bytes = 0;
+  uint8_t factor = 0;
+  friend bool operator==(const Term&, const Term&) = default;
+};
+
+// What the arithmetic of a set needs of its record. Immutable; shared by threads.
+class SetArithmetic {
+ public:
+  // Of a valid set record, scheme XOR or Reed-Solomon. kInvalidArgument otherwise.
+  static Result<SetArithmetic> Make(const SetRecord& set);
+
+  const Geometry& geometry() const { return geometry_; }
+  const StripeCode& code() const { return code_; }
+  // Of a member's stream, as the set record says.
+  uint64_t image_bytes(uint32_t member) const { return image_bytes_[member]; }
+  // How many bytes of a block are not zeros beyond the image's end: none, some, or a whole block.
+  uint32_t BytesOf(const BlockRef& block) const;
+
+  // The terms whose sum is `wanted`, only of blocks that `usable` says may be used; blocks of zeros are not listed and
+  // need no asking. Data come before parity rows, lower rows before higher ones, so that encoding takes data alone and
+  // one loss costs an XOR. kIncomplete: too few blocks are left; the message counts them.
+  Result<std::vector<Term>> TermsOf(const BlockRef& wanted, const std::function<bool(const BlockRef&)>& usable) const;
+
+ private:
+  SetArithmetic(Geometry geometry, std::vector<uint64_t> image_bytes)
+      : geometry_(geometry), code_(geometry.members(), geometry.parity()), image_bytes_(std::move(image_bytes)) {}
+
+  Geometry geometry_;
+  StripeCode code_;
+  std::vector<uint64_t> image_bytes_;
+};
+
+// Where an Assembler gets blocks from.
+class BlockSource {
+ public:
+  struct Read {
+    BlockRef block;
+    std::span<std::byte> to;  // exactly the block's bytes
+    Status status;            // set by ReadBlocks
+  };
+  virtual ~BlockSource() = default;
+  // Whether the member's stream (or parity object) can be had at all: of no node that is known to be lost.
+  virtual bool Has(uint32_t member, bool parity) = 0;
+  // Reads all, best at once, and sets each one's status. Waits are bounded. Nothing needs to be verified here.
+  virtual void ReadBlocks(std::span<Read> reads) = 0;
+};
+
+// A block that was left out, for the log, the counters, and the repair of what it belongs to.
+struct BadBlock {
+  BlockRef block;
+  Status status;  // kCorrupt: wrong checksum; else as it was read
+};
+
+// Tables of parity objects, by member; empty where that object is not there.
+using ParityTables = std::vector<BlockTable>;
+
+class Assembler {
+ public:
+  // All must outlive it. `parity_tables` has an entry for each member; a parity object whose table is empty is not used.
+  Assembler(const SetRecord& set, const SetArithmetic& arithmetic, const ParityTables& parity_tables, BlockSource& source);
+
+  // Makes `wanted` (never read itself) in `to`: arithmetic.BytesOf(wanted) bytes, or for parity a whole block. A block of
+  // a stream has the checksum of the set's table when Ok is returned, also when it was made by wrong arithmetic or memory.
+  // kIncomplete: too few good blocks; the message says which were bad. kCorrupt: the result is wrong although all inputs
+  // were right. Not thread safe; each thread has its own.
+  Status Assemble(const BlockRef& wanted, std::span<std::byte> to);
+
+  // Everything that was found bad since the last call.
+  std::vector<BadBlock> TakeBadBlocks() { return std::move(bad_); }
+
+ private:
+  bool Usable(const BlockRef& block) const;
+  // Reads and verifies all terms; false when one was bad (and is now noted).
+  bool ReadTerms(const std::vector<Term>& terms);
+  // Against the table of the set or of the parity object.
+  Status Verify(const BlockRef& block, ByteSpan bytes) const;
+  void AddUp(const std::vector<Term>& terms, std::span<std::byte> to) const;
+
+  const SetRecord& set_;
+  const SetArithmetic& arithmetic_;
+  const ParityTables& parity_tables_;
+  BlockSource& source_;
+  std::vector<BlockTable> coarse_;  // streams' tables in the set's blocks, where their own are smaller
+  std::vector<std::unique_ptr<std::byte[]>> buffers_;
+  std::vector<BadBlock> bad_;
+  std::vector<BlockRef> bad_in_stripe_;  // of the block being made
+};
+
+}  // namespace kedge::redundancy
