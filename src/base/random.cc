@@ -64,16 +64,20 @@ uint64_t MixSeed(uint64_t seed, uint64_t stream) {
   return SplitMix64(state);
 }
 
+void FillFromKernel(void* data, size_t bytes) {
+  size_t filled = 0;
+  while (filled < bytes) {
+    const ssize_t got = getrandom(static_cast<char*>(data) + filled, bytes - filled, 0);
+    if (got < 0) KEDGE_CHECK(errno == EINTR);  // the kernel documents no other failure for these arguments
+    if (got > 0) filled += static_cast<size_t>(got);
+  }
+}
+
 Id128 Id128::Generate() {
   Id128 id;
   while (id.IsZero()) {
     unsigned char bytes[16];
-    size_t filled = 0;
-    while (filled < sizeof bytes) {
-      const ssize_t got = getrandom(bytes + filled, sizeof bytes - filled, 0);
-      if (got < 0) KEDGE_CHECK(errno == EINTR);  // the kernel documents no other failure for these arguments
-      if (got > 0) filled += static_cast<size_t>(got);
-    }
+    FillFromKernel(bytes, sizeof bytes);
     std::memcpy(&id.high, bytes, 8);
     std::memcpy(&id.low, bytes + 8, 8);
   }

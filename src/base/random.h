@@ -37,6 +37,9 @@ class Random {
 // One step of SplitMix64: a well mixed value from any two, to derive independent seeds.
 uint64_t MixSeed(uint64_t seed, uint64_t stream);
 
+// From getrandom(2): fit for secrets.
+void FillFromKernel(void* data, size_t bytes);
+
 // The identity of a store, attempt or agent. Zero means none.
 struct Id128 {
   uint64_t high = 0;

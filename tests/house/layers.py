@@ -24,6 +24,7 @@ DOORS: list[tuple[str, set[str], str]] = [
     ),
     (r"mpi\.h", {"mpi", "kedge"}, "MPI"),
     (r"rdma/.*", {"net"}, "libfabric"),
+    (r"openssl/.*", {"net"}, "libcrypto"),
     (r"curl/.*", {"store"}, "libcurl"),
     (r"toml\+\+/.*|toml\.hpp", {"base"}, "toml++"),
     (r"CLI/.*", {"tools"}, "CLI11"),

@@ -1,0 +1,248 @@
+#include "net/fabric.h"
+
+#include <fmt/format.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+#include <cstring>
+#include <set>
+
+#include "base/random.h"
+
+namespace kedge::net {
+namespace {
+
+constexpr uint32_t kApi = FI_VERSION(1, 17);
+constexpr uint64_t kCapabilities = FI_MSG | FI_SEND | FI_RECV | FI_RMA | FI_READ | FI_REMOTE_READ;
+// What we can do for a provider that wants it; one that does not leaves the bit out.
+constexpr int kMemoryModes = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+constexpr size_t kQueueEntries = 1024;
+
+struct FreeInfo {
+  void operator()(fi_info* info) const { fi_freeinfo(info); }
+};
+using Info = std::unique_ptr<fi_info, FreeInfo>;
+
+Info MakeHints(const std::string& provider) {
+  Info hints(fi_allocinfo());
+  KEDGE_CHECK(hints != nullptr);
+  hints->caps = kCapabilities;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->tx_attr->msg_order = FI_ORDER_SAS;
+  hints->rx_attr->msg_order = FI_ORDER_SAS;
+  hints->domain_attr->mr_mode = kMemoryModes;
+  hints->domain_attr->threading = FI_THREAD_SAFE;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->fabric_attr->prov_name = strdup(provider.c_str());
+  return hints;
+}
+
+// The names of what can be asked for here, for a person whose configuration names something else.
+std::string KnownProviders() {
+  Info hints = MakeHints("");
+  free(hints->fabric_attr->prov_name);
+  hints->fabric_attr->prov_name = nullptr;
+  fi_info* found = nullptr;
+  if (fi_getinfo(kApi, nullptr, nullptr, 0, hints.get(), &found) != 0) return "none";
+  const Info owner(found);
+  std::set<std::string> names;
+  for (const fi_info* info = found; info != nullptr; info = info->next) names.insert(info->fabric_attr->prov_name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Result<Info> GetInfo(const std::string& host, fi_info* hints, const std::string& provider) {
+  fi_info* found = nullptr;
+  const int code = fi_getinfo(kApi, host.empty() ? nullptr : host.c_str(), nullptr, host.empty() ? 0 : FI_SOURCE, hints, &found);
+  if (code == -FI_ENODATA) {
+    return Status(Code::kUnsupported,
+                  fmt::format("libfabric provider {}{}: there is none here with reliable datagrams and remote reads; it has: {}",
+                              provider, host.empty() ? "" : " at " + host, KnownProviders()));
+  }
+  if (code != 0)
+    return FabricError(code, fmt::format("fi_getinfo for provider {}{}", provider, host.empty() ? "" : " at " + host));
+  return Info(found);
+}
+
+}  // namespace
+
+Status FabricError(int64_t code, const std::string& what) {
+  const int error = static_cast<int>(code < 0 ? -code : code);
+  const char* text = fi_strerror(error);
+  switch (error) {
+    case FI_ENOMEM:
+    case FI_ENOBUFS: return Status(Code::kNoSpace, fmt::format("{}: {}", what, text));
+    case FI_EADDRINUSE:
+    case FI_EADDRNOTAVAIL:
+    case FI_ECONNREFUSED:
+    case FI_ECONNRESET:
+    case FI_ECONNABORTED:
+    case FI_ENOTCONN:
+    case FI_ECANCELED:
+    case FI_EHOSTUNREACH:
+    case FI_ENETUNREACH:
+    case FI_ETIMEDOUT: return Status(Code::kUnavailable, fmt::format("{}: {}", what, text));
+    default: return Status(Code::kIo, fmt::format("{}: {}", what, text));
+  }
+}
+
+Endpoint::Endpoint(Fid<fid_av> addresses, Fid<fid_cq> completions, Fid<fid_ep> endpoint, int descriptor)
+    : addresses_(std::move(addresses)),
+      completions_(std::move(completions)),
+      endpoint_(std::move(endpoint)),
+      descriptor_(descriptor) {}
+
+Endpoint::~Endpoint() = default;
+
+Result<size_t> Endpoint::Poll(std::span<Completion> completions) {
+  size_t count = 0;
+  while (count < completions.size()) {
+    fi_cq_msg_entry entry{};
+    const ssize_t got = fi_cq_read(completions_.get(), &entry, 1);
+    if (got == 1) {
+      completions[count++] = {entry.op_context, entry.len, Status::Ok()};
+      continue;
+    }
+    if (got == -FI_EAGAIN || got == 0) break;
+    if (got != -FI_EAVAIL) return FabricError(got, "fi_cq_read");
+    fi_cq_err_entry error{};
+    const ssize_t errors = fi_cq_readerr(completions_.get(), &error, 0);
+    if (errors == -FI_EAGAIN) break;
+    if (errors < 0) return FabricError(errors, "fi_cq_readerr");
+    completions[count++] = {error.op_context, 0, FabricError(error.err, "libfabric")};
+  }
+  return count;
+}
+
+Result<fi_addr_t> Endpoint::Insert(const NodeAddress& address) {
+  // Providers read as many bytes as their form of an address has.
+  std::string padded = address.bytes;
+  padded.resize(kAddressBytesMax, '\0');
+  fi_addr_t number = FI_ADDR_UNSPEC;
+  const int inserted = fi_av_insert(addresses_.get(), padded.data(), 1, &number, 0, nullptr);
+  if (inserted != 1)
+    return Status(Code::kInvalidArgument, fmt::format("{} is no address that the provider takes", address.ToDisplay()));
+  return number;
+}
+
+Fabric::~Fabric() = default;
+
+Result<std::unique_ptr<Fabric>> Fabric::Open(const std::string& provider, const std::string& interface_address,
+                                             const NodeAddress& former) {
+  std::unique_ptr<Fabric> fabric(new Fabric());
+  const Info hints = MakeHints(provider);
+  KEDGE_ASSIGN_OR_RETURN(Info info, GetInfo(interface_address, hints.get(), provider));
+  fabric->provider_ = info->fabric_attr->prov_name;
+  if (!former.empty() && former.provider != fabric->provider_) {
+    return Status(Code::kMismatch, fmt::format("the address {} is of provider {}, this is {}", former.ToDisplay(),
+                                               former.provider, fabric->provider_));
+  }
+  fabric->sending_info_.reset(fi_dupinfo(info.get()));
+  fabric->serving_info_.reset(fi_dupinfo(info.get()));
+  if (!former.empty()) {
+    fi_info* serving = fabric->serving_info_.get();
+    free(serving->src_addr);
+    serving->src_addr = malloc(former.bytes.size());
+    std::memcpy(serving->src_addr, former.bytes.data(), former.bytes.size());
+    serving->src_addrlen = former.bytes.size();
+  }
+  fid_fabric* opened = nullptr;
+  int code = fi_fabric(info->fabric_attr, &opened, nullptr);
+  if (code != 0) return FabricError(code, "fi_fabric " + fabric->provider_);
+  fabric->fabric_.reset(opened);
+  fid_domain* domain = nullptr;
+  code = fi_domain(opened, info.get(), &domain, nullptr);
+  if (code != 0) return FabricError(code, "fi_domain " + fabric->provider_);
+  fabric->domain_.reset(domain);
+  return fabric;
+}
+
+Result<std::unique_ptr<Endpoint>> Fabric::OpenEndpoint(fi_info* info) {
+  fi_av_attr av_attributes{};
+  av_attributes.type = FI_AV_UNSPEC;
+  fid_av* av = nullptr;
+  int code = fi_av_open(domain_.get(), &av_attributes, &av, nullptr);
+  if (code != 0) return FabricError(code, "fi_av_open");
+  Fid<fid_av> addresses(av);
+
+  fi_cq_attr cq_attributes{};
+  cq_attributes.format = FI_CQ_FORMAT_MSG;
+  cq_attributes.size = kQueueEntries;
+  cq_attributes.wait_obj = FI_WAIT_FD;
+  fid_cq* cq = nullptr;
+  int descriptor = -1;
+  code = fi_cq_open(domain_.get(), &cq_attributes, &cq, nullptr);
+  if (code == 0 && fi_control(&cq->fid, FI_GETWAIT, &descriptor) != 0) descriptor = -1;
+  if (code != 0) {
+    cq_attributes.wait_obj = FI_WAIT_NONE;
+    code = fi_cq_open(domain_.get(), &cq_attributes, &cq, nullptr);
+  }
+  if (code != 0) return FabricError(code, "fi_cq_open");
+  Fid<fid_cq> completions(cq);
+
+  fid_ep* ep = nullptr;
+  code = fi_endpoint(domain_.get(), info, &ep, nullptr);
+  if (code != 0) return FabricError(code, "fi_endpoint");
+  Fid<fid_ep> endpoint(ep);
+  code = fi_ep_bind(ep, &av->fid, 0);
+  if (code == 0) code = fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV);
+  if (code == 0) code = fi_enable(ep);
+  if (code != 0) return FabricError(code, "enabling an endpoint");
+  return std::make_unique<Endpoint>(std::move(addresses), std::move(completions), std::move(endpoint), descriptor);
+}
+
+Result<std::unique_ptr<Endpoint>> Fabric::OpenServing() {
+  KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<Endpoint> endpoint, OpenEndpoint(serving_info_.get()));
+  char name[kAddressBytesMax];
+  size_t bytes = sizeof(name);
+  const int code = fi_getname(&endpoint->get()->fid, name, &bytes);
+  if (code != 0) return FabricError(code, "fi_getname");
+  address_ = {provider_, std::string(name, bytes)};
+  return endpoint;
+}
+
+Result<std::unique_ptr<Endpoint>> Fabric::OpenSending() {
+  return OpenEndpoint(sending_info_.get());
+}
+
+Result<Registration> Fabric::RegisterRemote(std::span<const std::byte> memory, Endpoint* serving) {
+  const int mode = serving_info_->domain_attr->mr_mode;
+  fid_mr* registered = nullptr;
+  // Where keys are ours to choose they are random: whoever was not told one does not guess it.
+  uint64_t key = 0;
+  FillFromKernel(&key, sizeof(key));
+  const size_t key_bytes = serving_info_->domain_attr->mr_key_size;
+  if (key_bytes < sizeof(key)) key &= (uint64_t{1} << (8 * key_bytes)) - 1;
+  int code = fi_mr_reg(domain_.get(), memory.data(), memory.size(), FI_REMOTE_READ, 0, key, 0, &registered, nullptr);
+  if (code != 0) return FabricError(code, fmt::format("registering {} bytes to be read", memory.size()));
+  Fid<fid_mr> owner(registered);
+  if ((mode & FI_MR_ENDPOINT) != 0) {
+    code = fi_mr_bind(registered, &serving->get()->fid, 0);
+    if (code == 0) code = fi_mr_enable(registered);
+    if (code != 0) return FabricError(code, "binding a registration");
+  }
+  const uint64_t address = (mode & FI_MR_VIRT_ADDR) != 0 ? reinterpret_cast<uint64_t>(memory.data()) : 0;
+  return Registration(std::move(owner), address);
+}
+
+Result<Registration> Fabric::RegisterLocal(std::span<std::byte> memory) {
+  if ((serving_info_->domain_attr->mr_mode & FI_MR_LOCAL) == 0) return Registration();
+  fid_mr* registered = nullptr;
+  uint64_t key = 0;
+  FillFromKernel(&key, sizeof(key));
+  const int code =
+      fi_mr_reg(domain_.get(), memory.data(), memory.size(), FI_READ | FI_SEND | FI_RECV, 0, key, 0, &registered, nullptr);
+  if (code != 0) return FabricError(code, fmt::format("registering {} bytes", memory.size()));
+  return Registration(Fid<fid_mr>(registered), 0);
+}
+
+bool Fabric::MaySleep(std::span<Endpoint* const> endpoints) {
+  std::vector<fid*> fids;
+  for (const Endpoint* endpoint : endpoints) {
+    if (endpoint->descriptor() >= 0) fids.push_back(&endpoint->completions()->fid);
+  }
+  return fids.empty() || fi_trywait(fabric_.get(), fids.data(), static_cast<int>(fids.size())) == 0;
+}
+
+}  // namespace kedge::net

@@ -1,0 +1,134 @@
+// Frames between two networks: the header, the handshake's messages, the pieces of a message. Bytes only, no I/O.
+//
+//   offset  bytes
+//   0       4      magic "KNET"
+//   4       1      protocol
+//   5       1      kind
+//   6       2      zero
+//   8       8      session (zero in the handshake)
+//   16      8      sequence: counts the frames of one direction of the session, from zero
+//   24      4      payload bytes
+//   28      4      zero
+//   32      n      payload
+//   32+n    16     MAC of everything before it (zero in the handshake, whose messages prove themselves)
+//
+// Integers are little endian. Decoding trusts nothing: what is not exactly such a frame is kCorrupt.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "base/status.h"
+#include "format/wire.h"
+#include "net/authentication.h"
+
+namespace kedge::net {
+
+inline constexpr uint8_t kNetProtocol = 1;
+inline constexpr size_t kFrameHeaderBytes = 32;
+inline constexpr size_t kFrameBytesMax = 8192;
+inline constexpr size_t kPayloadBytesMax = kFrameBytesMax - kFrameHeaderBytes - kMacBytes;
+inline constexpr size_t kJobNameBytesMax = 1024;
+inline constexpr size_t kNodeNameBytesMax = 255;
+
+enum class FrameKind : uint8_t {
+  kHello = 1,      // initiator to responder: who, a nonce
+  kChallenge = 2,  // back: a nonce, the responder's proof
+  kProof = 3,      // the initiator's proof
+  kRefusal = 4,    // instead of challenge or accept: why not
+  kAccept = 5,     // the session stands; this and all that follow carry a MAC
+  kPiece = 6,      // of a message; the only kind that takes a credit
+  kCredit = 7,     // so many pieces more may be sent
+  kPing = 8,       // says that its sender lives
+  kEndLease = 9,   // the reader is done with a lease
+  kBye = 10,       // the sender ends the session
+};
+bool IsHandshake(FrameKind kind);
+
+struct FrameHeader {
+  FrameKind kind = FrameKind::kPing;
+  uint64_t session = 0;
+  uint64_t sequence = 0;
+};
+
+struct Frame {
+  FrameHeader header;
+  ByteSpan payload;  // into the decoded bytes
+  ByteSpan covered;  // what the MAC is of
+  Mac mac{};
+};
+Result<Frame> DecodeFrame(ByteSpan bytes);
+
+// Writes a frame into `out` (at least kFrameBytesMax; payload at most kPayloadBytesMax) and returns its bytes. `key` is null in
+// the handshake.
+size_t WriteFrame(const FrameHeader& header, ByteSpan payload, FrameKey* key, std::byte* out);
+
+// --- payloads -----------------------------------------------------------------------------------------------------------------
+
+struct Hello {
+  std::string job;
+  uint32_t attempt = 0;
+  std::string initiator;
+  std::string responder;
+  Nonce initiator_nonce{};
+  friend bool operator==(const Hello&, const Hello&) = default;
+};
+
+struct Challenge {
+  Nonce initiator_nonce{};  // which hello it answers
+  Nonce responder_nonce{};
+  Digest proof{};
+  friend bool operator==(const Challenge&, const Challenge&) = default;
+};
+
+struct Proof {
+  Nonce responder_nonce{};  // which challenge it answers
+  Digest proof{};
+  friend bool operator==(const Proof&, const Proof&) = default;
+};
+
+enum class RefusalReason : uint8_t { kWrongSecret = 1, kStaleAttempt = 2, kOtherNode = 3 };
+struct Refusal {
+  Nonce initiator_nonce{};  // so that only who saw the hello can refuse it
+  RefusalReason reason = RefusalReason::kWrongSecret;
+  uint32_t attempt = 0;  // the refuser's
+  std::string node;      // the refuser's
+  friend bool operator==(const Refusal&, const Refusal&) = default;
+};
+
+struct Credit {
+  uint32_t pieces = 0;
+  friend bool operator==(const Credit&, const Credit&) = default;
+};
+
+struct LeaseEnd {
+  uint64_t lease = 0;
+  friend bool operator==(const LeaseEnd&, const LeaseEnd&) = default;
+};
+
+struct Empty {  // kAccept, kPing, kBye
+  friend bool operator==(const Empty&, const Empty&) = default;
+};
+
+// The first bytes of a message's first piece; pieces of one message follow each other.
+enum class MessageType : uint8_t { kRequest = 1, kReply = 2, kError = 3 };
+struct MessageHead {
+  MessageType type = MessageType::kRequest;
+  uint64_t call = 0;   // the caller's number of it
+  uint16_t kind = 0;   // of a request; of an error its code
+  uint32_t bytes = 0;  // of the whole body
+  friend bool operator==(const MessageHead&, const MessageHead&) = default;
+};
+inline constexpr size_t kMessageHeadBytes = 15;
+void EncodeMessageHead(const MessageHead& head, Encoder* out);
+// `bytes_max` bounds the body.
+MessageHead DecodeMessageHead(Decoder* in, size_t bytes_max);
+
+using Control = std::variant<Hello, Challenge, Proof, Refusal, Credit, LeaseEnd, Empty>;
+// The payload of a frame of `kind`, every kind but kPiece. Never longer than kPayloadBytesMax if names are within bounds.
+Buffer EncodeControl(const Control& control);
+Result<Control> DecodeControl(FrameKind kind, ByteSpan payload);
+
+}  // namespace kedge::net

@@ -1,0 +1,125 @@
+#include "net/frame.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace kedge::net {
+namespace {
+
+Nonce Filled(int value) {
+  Nonce nonce;
+  nonce.fill(static_cast<std::byte>(value));
+  return nonce;
+}
+
+FrameKey Key() {
+  Transcript transcript;
+  transcript.job = "job";
+  return FrameKey(*Secret::FromHex(std::string(64, 'a')), transcript, ProofOf::kInitiator);
+}
+
+Buffer Written(const FrameHeader& header, ByteSpan payload, FrameKey* key) {
+  Buffer bytes(kFrameBytesMax);
+  bytes.resize(WriteFrame(header, payload, key, bytes.data()));
+  return bytes;
+}
+
+TEST(Frame, ComesBackAsItWent) {
+  FrameKey key = Key();
+  const Buffer payload(kPayloadBytesMax, std::byte{3});
+  const Buffer bytes = Written({FrameKind::kPiece, 17, 4}, payload, &key);
+  EXPECT_EQ(bytes.size(), kFrameBytesMax);
+  const auto frame = DecodeFrame(bytes);
+  ASSERT_TRUE(frame.ok()) << frame.status().ToString();
+  EXPECT_EQ(frame->header.kind, FrameKind::kPiece);
+  EXPECT_EQ(frame->header.session, 17U);
+  EXPECT_EQ(frame->header.sequence, 4U);
+  EXPECT_EQ(Buffer(frame->payload.begin(), frame->payload.end()), payload);
+  EXPECT_TRUE(key.Verify(frame->covered, frame->mac));
+}
+
+// No byte of a frame can change unseen: it is refused by its form or by the MAC.
+TEST(Frame, EveryByteCounts) {
+  FrameKey key = Key();
+  const Buffer good = Written({FrameKind::kCredit, 17, 4}, EncodeControl(Credit{5}), &key);
+  for (size_t at = 0; at < good.size(); ++at) {
+    Buffer bytes = good;
+    bytes[at] ^= std::byte{0x10};
+    const auto frame = DecodeFrame(bytes);
+    EXPECT_TRUE(!frame.ok() || !key.Verify(frame->covered, frame->mac)) << "byte " << at;
+  }
+}
+
+TEST(Frame, RefusesWhatIsCutShortOrTooLong) {
+  FrameKey key = Key();
+  const Buffer good = Written({FrameKind::kPing, 1, 0}, {}, &key);
+  for (size_t bytes = 0; bytes < good.size(); ++bytes) {
+    EXPECT_EQ(DecodeFrame(ByteSpan(good).first(bytes)).status().code(), Code::kCorrupt);
+  }
+  Buffer longer = good;
+  longer.push_back(std::byte{0});
+  EXPECT_EQ(DecodeFrame(longer).status().code(), Code::kCorrupt);
+}
+
+TEST(Frame, AHandshakeBelongsToNoSession) {
+  FrameKey key = Key();
+  EXPECT_TRUE(DecodeFrame(Written({FrameKind::kHello, 0, 0}, {}, nullptr)).ok());
+  EXPECT_FALSE(DecodeFrame(Written({FrameKind::kHello, 1, 0}, {}, nullptr)).ok());
+  EXPECT_FALSE(DecodeFrame(Written({FrameKind::kProof, 0, 1}, {}, nullptr)).ok());
+  EXPECT_FALSE(DecodeFrame(Written({FrameKind::kProof, 0, 0}, {}, &key)).ok());
+}
+
+TEST(Frame, ControlsComeBackAsTheyWent) {
+  Digest digest;
+  digest.fill(std::byte{9});
+  const std::vector<std::pair<FrameKind, Control>> all = {
+      {FrameKind::kHello, Hello{"job", 7, "n1", "n2", Filled(1)}},
+      {FrameKind::kChallenge, Challenge{Filled(1), Filled(2), digest}},
+      {FrameKind::kProof, Proof{Filled(2), digest}},
+      {FrameKind::kRefusal, Refusal{Filled(1), RefusalReason::kStaleAttempt, 8, "n2"}},
+      {FrameKind::kCredit, Credit{12}},
+      {FrameKind::kEndLease, LeaseEnd{99}},
+      {FrameKind::kPing, Empty{}},
+  };
+  for (const auto& [kind, control] : all) {
+    const Buffer bytes = EncodeControl(control);
+    const auto decoded = DecodeControl(kind, bytes);
+    ASSERT_TRUE(decoded.ok()) << decoded.status().ToString();
+    EXPECT_EQ(*decoded, control);
+    for (size_t cut = 0; cut < bytes.size(); ++cut) {
+      EXPECT_EQ(DecodeControl(kind, ByteSpan(bytes).first(cut)).status().code(), Code::kCorrupt);
+    }
+  }
+  EXPECT_FALSE(DecodeControl(FrameKind::kPiece, {}).ok());
+}
+
+TEST(Frame, NamesAreBounded) {
+  const Buffer fits =
+      EncodeControl(Hello{std::string(kJobNameBytesMax, 'j'), 1, std::string(kNodeNameBytesMax, 'a'), "b", Nonce{}});
+  EXPECT_LE(fits.size(), kPayloadBytesMax);
+  EXPECT_TRUE(DecodeControl(FrameKind::kHello, fits).ok());
+  EXPECT_FALSE(
+      DecodeControl(FrameKind::kHello, EncodeControl(Hello{std::string(kJobNameBytesMax + 1, 'j'), 1, "a", "b", {}})).ok());
+  EXPECT_FALSE(
+      DecodeControl(FrameKind::kHello, EncodeControl(Hello{"j", 1, std::string(kNodeNameBytesMax + 1, 'a'), "b", {}})).ok());
+}
+
+TEST(Frame, MessageHeads) {
+  Buffer bytes;
+  const MessageHead head{MessageType::kReply, 12345678901, 0, 100};
+  {
+    Encoder out(bytes);
+    EncodeMessageHead(head, &out);
+  }
+  EXPECT_EQ(bytes.size(), kMessageHeadBytes);
+  Decoder in(bytes);
+  EXPECT_EQ(DecodeMessageHead(&in, 100), head);
+  EXPECT_TRUE(in.ok());
+  Decoder bounded(bytes);
+  DecodeMessageHead(&bounded, 99);
+  EXPECT_FALSE(bounded.ok());
+}
+
+}  // namespace
+}  // namespace kedge::net
