@@ -21,6 +21,7 @@ namespace {
 constexpr uint32_t kRetriesMax = 3;
 constexpr Duration kFirstRetryPause = std::chrono::milliseconds(100);  // then four times as long each
 constexpr double kAverageWeight = 1.0 / 16;
+constexpr Duration kHeldMax = std::chrono::milliseconds(300);
 
 }  // namespace
 
@@ -135,15 +136,27 @@ bool Flush::RateAllows() {
 }
 
 // Flushing takes processors and memory bandwidth from a capture, whose application waits: meanwhile it leaves a processor to each
-// writer. It goes on with one worker at least, so that a stream of captures never stops it.
-uint32_t Flush::WorkersNow() const {
+// writer. When the writers have all of them it waits, but not while somebody needs a slot that a flush could free, and not for
+// longer than kHeldMax, so that a stream of captures never stops it.
+uint32_t Flush::WorkersNow() {
   const uint32_t workers = agent_.settings().flush_workers;
   const uint32_t writers = agent_.images().Capturing();
-  if (writers == 0) return workers;
-  return std::min(workers, cpus_ > writers ? cpus_ - writers : 1u);
+  if (writers == 0) {
+    held_since_ns_ = 0;
+    return workers;
+  }
+  if (cpus_ > writers) return std::min(workers, cpus_ - writers);
+  if (agent_.assignment().waiting() > 0) return 1;
+  const int64_t now_ns = agent_.clock().NowNs();
+  if (held_since_ns_ == 0) {
+    held_since_ns_ = now_ns;
+    agent_.loop().AddTimer(kHeldMax, [this] { Dispatch(); });
+  }
+  return now_ns - held_since_ns_ < kHeldMax.count() ? 0 : 1;
 }
 
 void Flush::Dispatch() {
+  if (queued_bytes_ == 0) return;
   const uint32_t workers = WorkersNow();
   while (in_flight_ < workers) {
     std::vector<FlushCandidate> candidates;

@@ -62,7 +62,7 @@ class Flush {
   void DropObject(Image& image);
   void GiveUp(Image& image, const Status& why);
   bool RateAllows();
-  uint32_t WorkersNow() const;
+  uint32_t WorkersNow();
 
   Agent& agent_;
   const uint32_t cpus_;
@@ -74,6 +74,7 @@ class Flush {
   double tokens_ = 0;  // bytes that may go now; negative after a piece that was larger
   int64_t tokens_ns_ = 0;
   bool rate_timer_ = false;
+  int64_t held_since_ns_ = 0;  // for the captures under way; 0: it is not
 };
 
 }  // namespace kedge

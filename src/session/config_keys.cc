@@ -84,7 +84,7 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add(lease);
   registry.Add({"store.path", kString, "./kedge-store", kJob, "external storage: a folder"});
   registry.Add({"store.mode", kString, "0700", kJob, "permissions of the store's folders, octal; files lack the x bits"});
-  registry.Add({"store.direct", kBool, "false", kJob, "write to the store around the page cache"});
+  registry.Add({"store.direct", kBool, "true", kJob, "write to the store around the page cache, where it can be done"});
   registry.Add(Count("keep.versions", "2", "complete versions of a name that stay in the store", "versions", 1));
   registry.Add(Count("keep.local", "1", "complete versions of a name that stay on the node while there is room", "versions", 0));
   registry.Add(Count("schedule.store", "1", "every n-th version goes to the store; 0: none", "versions", 0));

@@ -33,7 +33,7 @@ const char* LevelName(Level level);
 struct JobKeys {
   std::string store_path;  // absolute
   uint32_t store_mode = 0700;
-  bool store_direct = false;
+  bool store_direct = true;
   std::string scratch;  // absolute folder of a tier of the job's own; empty: the node's tiers
   uint32_t keep_versions = 2;
   uint32_t keep_local = 1;

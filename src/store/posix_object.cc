@@ -24,9 +24,13 @@ Status PosixObjectWriter::WriteAt(uint64_t offset, ByteSpan bytes) {
   if (direct_ != nullptr && IsAligned(offset) && IsAligned(reinterpret_cast<uintptr_t>(bytes.data()))) {
     // Whole blocks; a short write of O_DIRECT ends on one, too.
     const size_t whole = bytes.size() / os::kDirectAlignmentBytes * os::kDirectAlignmentBytes;
-    KEDGE_RETURN_IF_ERROR(Remember(os::WriteAll(*direct_, bytes.data(), whole, offset)));
-    bytes = bytes.subspan(whole);
-    offset += whole;
+    const Status written = os::WriteAll(*direct_, bytes.data(), whole, offset);
+    // A file system may open a file with O_DIRECT and ask for a greater alignment, or refuse each write.
+    if (written.code() != Code::kInvalidArgument) {
+      KEDGE_RETURN_IF_ERROR(Remember(written));
+      bytes = bytes.subspan(whole);
+      offset += whole;
+    }
   }
   return Remember(os::WriteAll(*file_, bytes.data(), bytes.size(), offset));
 }

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "os/files.h"
 #include "os/testing/simulated_file_system.h"
 #include "os/testing/temporary_folder.h"
@@ -53,6 +55,27 @@ TEST_F(PosixStoreTest, AFailedWriteIsRememberedByCommit) {
   EXPECT_TRUE(writer->WriteAt(3, AsBytes("def")).ok());
   EXPECT_EQ(writer->Commit().errno_value(), ENOSPC);
   ExpectNothingThere("f/object");
+}
+
+// Some file systems open a file with O_DIRECT and then refuse each write to it.
+TEST_F(PosixStoreTest, ARefusedDirectWriteGoesThroughThePageCache) {
+  store_ = MakePosixStore(fs_, {.path = "/store", .direct = true});
+  const auto writer = Begin("f/object");
+  FaultRule refuse;
+  refuse.calls = CallsOf(Call::kPwrite);
+  refuse.errno_value = EINVAL;
+  fs_.faults().Add(refuse);
+  alignas(4096) static const std::array<std::byte, 8192> bytes = [] {
+    std::array<std::byte, 8192> made;
+    made.fill(std::byte{7});
+    return made;
+  }();
+  ASSERT_TRUE(writer->WriteAt(0, bytes).ok());
+  EXPECT_EQ(fs_.faults().faults(), 1u);
+  ASSERT_TRUE(writer->Commit().ok());
+  std::array<std::byte, 8192> read;
+  ASSERT_TRUE(store_->OpenObject("f/object").value()->ReadAt(0, read).ok());
+  EXPECT_EQ(read, bytes);
 }
 
 TEST_F(PosixStoreTest, AFailedWriteBackIsRememberedByCommit) {
