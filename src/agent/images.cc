@@ -97,9 +97,12 @@ Version& Images::VersionFor(Job& job, const ImageIdentity& identity, uint32_t no
     slot->ranks = identity.ranks;
     slot->node_ranks = node_ranks;
     const JobKeys& keys = job.hello.keys;
-    slot->scheduled = ScheduleVersion({keys.schedule_store, keys.schedule_store_interval}, generation.attempt, turn, WallTimeNs(),
-                                      &job.schedule[generation.name]);
-    if (keys.schedule_store_interval > Duration::zero()) agent_.sessions().SaveJob(job);
+    ScheduleRule rule{{0, {}}, {keys.schedule_store, keys.schedule_store_interval}};
+    if (keys.Protects()) rule.node = {keys.schedule_node, keys.schedule_node_interval};
+    const ScheduledLevels levels = ScheduleVersion(rule, generation.attempt, turn, WallTimeNs(), &job.schedule[generation.name]);
+    slot->scheduled = levels.Last();
+    slot->to_node = levels.node;
+    if (rule.node.interval > Duration::zero() || rule.store.interval > Duration::zero()) agent_.sessions().SaveJob(job);
   }
   return *slot;
 }
@@ -383,6 +386,8 @@ void Images::SaveFile(const Image& image) {
   file.stored = image.flush == FlushState::kStored;
   file.in_store = version.in_store;
   file.skipped = version.skipped;
+  file.to_node = version.to_node;
+  file.at_node = version.at_node;
   Status saved = WriteImageFile(image.record_path, file);
   if (!saved.ok()) {
     // The image is whole and known; only a successor of this agent would not find it.

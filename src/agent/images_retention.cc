@@ -37,6 +37,7 @@ void ForEachSlot(const Image& image, Function function) {
 
 Level Images::LevelOf(const Version& version) const {
   if (version.in_store) return Level::kStore;
+  if (version.at_node) return Level::kNode;
   return version.IsWhole() ? Level::kLocal : Level::kNone;
 }
 
@@ -100,6 +101,7 @@ void Images::Reconsider(Job& job, const std::string& name) {
     generation.generation = version.generation;
     generation.whole = version.IsWhole();
     generation.in_store = version.in_store;
+    generation.at_node = version.at_node;
     generation.hopeless = !agent_.sessions().HasAttempt(job, version.generation.attempt);
     for (const auto& [rank, image] : version.images) generation.owed = generation.owed || (!image->doomed && IsOwed(*image));
     newest_first.push_back(&version);
@@ -137,7 +139,7 @@ void Images::SkipQueued(Version& newest) {
     });
     if (!untouched) continue;
     version->skipped = true;
-    version->scheduled = Level::kLocal;
+    version->scheduled = version->to_node ? Level::kNode : Level::kLocal;
     ++agent_.counters().versions_skipped;
     LogInfo("agent", "{}: its flush is left out for {}", generation.ToString(), newest.generation.version);
     for (auto& [rank, image] : version->images) {
@@ -390,6 +392,8 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   if (slot != nullptr) return Status(Code::kAlreadyExists, "another record of that image is there");
   version->in_store = version->in_store || file.in_store;
   version->skipped = version->skipped || file.skipped;
+  version->to_node = version->to_node || file.to_node;
+  version->at_node = version->at_node || file.at_node;
   image->id = ++last_id_;
   image->version = version.get();
   image->rank = identity.rank;

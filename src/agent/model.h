@@ -118,9 +118,11 @@ struct Version {
   Job* job = nullptr;
   uint32_t ranks = 1;
   uint32_t node_ranks = 1;
-  Level scheduled = Level::kNone;
+  Level scheduled = Level::kNone;                     // the last level that it is to reach
+  bool to_node = false;                               // level NODE is among those
   std::map<uint32_t, std::unique_ptr<Image>> images;  // by rank
   bool in_store = false;                              // complete there
+  bool at_node = false;                               // protected: every group has its redundancy
   bool skipped = false;                               // its flush was left out for a newer one
   bool probing = false;                               // a look into the store is under way
   Status failure;                                     // the first of its images
@@ -193,9 +195,10 @@ struct Job {
   StoreId store_id;
   std::string name;
   Hello hello;  // the newest one
+  Membership members;
   std::shared_ptr<StoreContext> store;
   std::map<Generation, std::unique_ptr<Version>> versions;
-  std::map<std::string, LevelState> schedule;  // by checkpoint name
+  std::map<std::string, ScheduleState> schedule;  // by checkpoint name
   JobTuning tuning;
   std::set<uint32_t> cleaned_attempts;  // whose temporaries of a dead agent were removed
   std::set<std::string> retention_running;

@@ -23,6 +23,8 @@ struct ImageFile {
   bool stored = false;    // its object and part record are durable
   bool in_store = false;  // its version is complete in the store
   bool skipped = false;
+  bool to_node = false;  // level NODE is among those that its version is to reach
+  bool at_node = false;  // its version has reached it
 };
 
 Result<Buffer> EncodeImageFile(const ImageFile& file);

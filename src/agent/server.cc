@@ -169,6 +169,9 @@ void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
     if (!reply.ok()) return ReplyStatus(id, message.number, reply.status());
     return Reply(id, message.number, *reply);
   }
+  if (const auto* members = std::get_if<MembersRequest>(&message.message)) {
+    return ReplyStatus(id, message.number, agent_.sessions().SetMembers(*session, members->members));
+  }
   if (const auto* close = std::get_if<CloseImageRequest>(&message.message)) {
     return ReplyStatus(id, message.number, agent_.images().Close(*session, close->image));
   }
@@ -201,7 +204,7 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
     return ReplyStatus(id, number, Status::Ok());
   }
   if (std::holds_alternative<OpenImageRequest>(body) || std::holds_alternative<CloseImageRequest>(body) ||
-      std::holds_alternative<GoodbyeRequest>(body)) {
+      std::holds_alternative<MembersRequest>(body) || std::holds_alternative<GoodbyeRequest>(body)) {
     return HandleSessionRequest(id, message);
   }
   ReplyStatus(id, number, Status(Code::kInvalidArgument, "the agent is not asked such a thing"));

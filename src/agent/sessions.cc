@@ -170,6 +170,7 @@ Result<Sessions::Admission> Sessions::Admit(Session& session, bool attached_agai
   welcome.build = BuildName();
   welcome.attached_again = attached_again;
   welcome.node = agent_.settings().node;
+  welcome.failure_domain = agent_.settings().failure_domain;
   welcome.chunk_bytes = agent_.settings().chunk_bytes.value_or(kChunkBytesDefault);
   KEDGE_ASSIGN_OR_RETURN(os::UniqueFd mailbox, os::DuplicateDescriptor(session.mailbox.descriptor()));
   KEDGE_ASSIGN_OR_RETURN(os::UniqueFd wake, os::DuplicateDescriptor(agent_.wake().descriptor()));
@@ -233,6 +234,30 @@ Result<Sessions::Admission> Sessions::Attach(const Hello& hello, int32_t process
   auto admission = Admit(*session, attached_again);
   agent_.assignment().Pump();
   return admission;
+}
+
+Status Sessions::SetMembers(Session& session, Membership members) {
+  Job& job = *session.job;
+  std::set<std::string> names;
+  std::set<uint32_t> ranks;
+  bool sane = members.attempt == session.hello.attempt && members.ranks == session.hello.ranks && !members.secret.empty() &&
+              members.secret.size() <= kSecretBytesMax && !members.nodes.empty() && members.nodes.size() <= kNodesMax;
+  for (const JobNode& node : members.nodes) {
+    sane = sane && !node.name.empty() && names.insert(node.name).second;
+    for (const uint32_t rank : node.ranks) sane = sane && rank < members.ranks && ranks.insert(rank).second;
+  }
+  if (!sane || ranks.size() != members.ranks || !names.contains(agent_.settings().node)) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("job {}: the list of {} nodes is not one of attempt {} with {} ranks, this node among them",
+                              job.name, members.nodes.size(), session.hello.attempt, session.hello.ranks));
+  }
+  if (members.attempt < job.members.attempt) {
+    return Status(Code::kMismatch, fmt::format("job {}: attempt {} has begun", job.name, job.members.attempt));
+  }
+  if (members == job.members) return Status::Ok();
+  job.members = std::move(members);
+  SaveJob(job);
+  return Status::Ok();
 }
 
 void Sessions::Detach(uint32_t session_id) {

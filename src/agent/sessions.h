@@ -50,6 +50,9 @@ class Sessions {
   // Where there are no pidfds.
   void CheckOwners();
 
+  // Who is in the session's attempt. kFailedPrecondition: these nodes cannot protect each other.
+  Status SetMembers(Session& session, Membership members);
+
   void SaveJob(const Job& job);
   // What a predecessor left: jobs first, then (once the images are known) sessions.
   void RecoverJobs();

@@ -71,10 +71,15 @@ void Sessions::SaveJob(const Job& job) {
     encoder.Varint(job.schedule.size());
     for (const auto& [name, state] : job.schedule) {
       encoder.String(name);
-      encoder.Varint(state.attempt);
-      encoder.I64(state.span);
+      for (const LevelState& level : {state.node, state.store}) {
+        encoder.Varint(level.attempt);
+        encoder.I64(level.span);
+      }
     }
     Tuning::Save(job.tuning, encoder);
+    const Buffer members = EncodeMembership(job.members);
+    encoder.Varint(members.size());
+    encoder.Raw(members);
   });
   if (!saved.ok()) LogError("agent", "job {} cannot be noted for a successor: {}", job.name, saved.ToString());
 }
@@ -84,20 +89,24 @@ void Sessions::RecoverJob(const std::string& path) {
   if (!bytes.ok()) return void(LogWarning("agent", "a job's file is passed over: {}", bytes.status().ToString()));
   Decoder decoder(AsBytes(*bytes));
   auto hello = DecodeHello(decoder.Raw(decoder.VarintAtMost(bytes->size())));
-  std::map<std::string, LevelState> schedule;
+  std::map<std::string, ScheduleState> schedule;
   for (size_t names = decoder.Count(10); names > 0 && decoder.ok(); --names) {
     std::string name(decoder.String(kNameBytesMax));
-    LevelState& state = schedule[name];
-    state.attempt = decoder.Varint32();
-    state.span = decoder.I64();
+    ScheduleState& state = schedule[name];
+    for (LevelState* level : {&state.node, &state.store}) {
+      level->attempt = decoder.Varint32();
+      level->span = decoder.I64();
+    }
   }
   JobTuning tuning;
   Tuning::Load(decoder, &tuning);
-  const Status whole = decoder.Finish("job file");
-  if (!hello.ok() || !whole.ok()) {
-    return void(LogWarning("agent", "{} is passed over: {}", path, (hello.ok() ? whole : hello.status()).ToString()));
-  }
+  auto members = DecodeMembership(decoder.Raw(decoder.VarintAtMost(bytes->size())));
+  Status whole = decoder.Finish("job file");
+  if (whole.ok() && !hello.ok()) whole = hello.status();
+  if (whole.ok() && !members.ok()) whole = members.status();
+  if (!whole.ok()) return void(LogWarning("agent", "{} is passed over: {}", path, whole.ToString()));
   Job& job = JobFor(*hello);
+  job.members = std::move(*members);
   job.schedule = std::move(schedule);
   job.tuning = std::move(tuning);
   // Its tier, so that what lies there is found.

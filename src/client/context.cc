@@ -50,10 +50,24 @@ Status Context::Start(const kedge_options* options) {
   KEDGE_RETURN_IF_ERROR(AgreeOnAttempt(&core));
   MakeParts();
   Status status = session->Start();
+  if (core.protects) {
+    status = core.collective.Agree(status);
+    if (status.ok()) status = ShareMembers();
+  }
   if (status.ok()) status = watcher_->Start();
   status = core.collective.Agree(status);
   if (!status.ok()) (void)Finalize(/*drain=*/false);
   return status;
+}
+
+// Collective. Who is on which node, to all agents.
+Status Context::ShareMembers() {
+  const auto& attached = session->current();
+  auto members = GatherMembers(core, attached ? &attached->attachment.welcome : nullptr);
+  Status status = members.ok() ? session->SetMembers(std::move(*members)) : members.status();
+  if (status.code() != Code::kFailedPrecondition || core.job.keys.protect_required) return status;
+  if (core.rank() == 0) LogWarning("client", "versions do not survive the loss of a node: {}", status.message());
+  return Status::Ok();
 }
 
 void Context::MakeParts() {

@@ -36,6 +36,7 @@ class Context {
  private:
   explicit Context(os::ForkGuard guard) : core(std::move(guard)) {}
   Status Start(const kedge_options* options);
+  Status ShareMembers();
   void MakeParts();
   void AwaitAgent();
 

@@ -44,6 +44,9 @@ struct Core {
   std::unique_ptr<Store> store;
   std::optional<Catalog> catalog;  // set once init has succeeded
   uint32_t attempt = 0;
+  // Rank 0's word for all: whether the nodes protect each other, and the secret of this attempt's agents.
+  bool protects = false;
+  std::string secret;
   // The job was taken over by a newer attempt: nothing may be published any more.
   std::atomic<bool> superseded{false};
 

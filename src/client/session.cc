@@ -104,6 +104,16 @@ Status Session::AttachThrough(std::shared_ptr<Connection> connection) {
   return Status::Ok();
 }
 
+Status Session::SetMembers(Membership members) {
+  members_ = std::move(members);
+  return TellMembers();
+}
+
+Status Session::TellMembers() {
+  if (!members_ || !attached()) return Status::Ok();
+  return connection_->Call<DoneReply>(MembersRequest{*members_}, kAttachTimeout).status();
+}
+
 bool Session::Continues(const Attachment& attachment) const {
   return attached_ != nullptr && attachment.welcome.attached_again &&
          attachment.welcome.session_id == attached_->attachment.welcome.session_id &&
@@ -199,6 +209,8 @@ void Session::Pump() {
     return;
   }
   LogWarning("client", "rank {}: attached to an agent again; checkpoints are asynchronous", core_->rank());
+  status = TellMembers();
+  if (!status.ok()) LogWarning("client", "rank {}: nodes do not protect each other: {}", core_->rank(), status.message());
 }
 
 void Session::Goodbye() {

@@ -50,6 +50,9 @@ class Session {
 
   // The first time, from init. A mismatch of configuration is an error; an agent that cannot be had is a warning.
   Status Start();
+  // Tells the agent who is in the attempt, and every later agent of this session. kFailedPrecondition: these nodes cannot
+  // protect each other.
+  Status SetMembers(Membership members);
   // Takes what the agent has sent, and attaches through a connection that was offered.
   void Pump();
 
@@ -103,8 +106,11 @@ class Session {
 
   Core* core_;
   Ledger* ledger_;
+  Status TellMembers();
+
   std::shared_ptr<Connection> connection_;
   std::shared_ptr<AttachedSession> attached_;
+  std::optional<Membership> members_;
   uint64_t sessions_ = 0;
   std::deque<FlushFailure> failures_;
   uint64_t failures_seen_ = 0;

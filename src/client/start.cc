@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <map>
 #include <string_view>
 
 #include "base/log.h"
@@ -43,6 +44,8 @@ struct Start {
   std::string job;
   StoreId store_id;
   uint32_t attempt = 0;
+  bool protects = false;
+  std::string secret;
 
   std::string Encode(const Status& status) const {
     Buffer buffer;
@@ -53,6 +56,8 @@ struct Start {
     encoder.U64(store_id.high);
     encoder.U64(store_id.low);
     encoder.Varint(attempt);
+    encoder.U8(protects ? 1 : 0);
+    encoder.String(secret);
     encoder.Finish();
     return std::string(AsText(buffer));
   }
@@ -65,6 +70,8 @@ struct Start {
     store_id.high = decoder.U64();
     store_id.low = decoder.U64();
     attempt = decoder.Varint32();
+    protects = decoder.U8() != 0;
+    secret = decoder.String(kSecretBytesMax);
     KEDGE_RETURN_IF_ERROR(decoder.Finish("rank 0's start message"));
     return code == Code::kOk ? Status::Ok() : Status(code, message);
   }
@@ -92,6 +99,8 @@ Status StartJob(Core* core, Start* start) {
   KEDGE_ASSIGN_OR_RETURN(const AttemptRecord record, Acquire(*core, catalog));
   start->store_id = catalog.id();
   start->attempt = record.attempt;
+  start->protects = core->job.keys.Protects() && !core->job.synchronous;
+  if (start->protects) start->secret = Id128::Generate().ToHex() + Id128::Generate().ToHex();
   core->catalog = catalog.WithOwner(OwnerOf(*core, record.attempt));
   return Status::Ok();
 }
@@ -125,6 +134,40 @@ Status CountRanksOnNode(Core* core) {
 }
 
 }  // namespace
+
+namespace {
+
+std::string EncodeNode(const Welcome* welcome, const Core& core) {
+  Buffer buffer;
+  Encoder encoder(buffer);
+  encoder.String(welcome != nullptr ? welcome->node : core.node.node);
+  encoder.String(welcome != nullptr ? welcome->failure_domain : core.node.failure_domain);
+  encoder.String(welcome != nullptr ? welcome->address : std::string());
+  encoder.Finish();
+  return std::string(AsText(buffer));
+}
+
+}  // namespace
+
+Result<Membership> GatherMembers(const Core& core, const Welcome* welcome) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> all, core.collective.AllGather(EncodeNode(welcome, core)));
+  Membership members{core.attempt, core.ranks(), core.secret, {}};
+  std::map<std::string, size_t> index;
+  for (uint32_t rank = 0; rank < all.size(); ++rank) {
+    Decoder decoder(AsBytes(all[rank]));
+    JobNode node;
+    node.name = decoder.String(kNameBytesMax);
+    node.failure_domain = decoder.String(kNameBytesMax);
+    node.address = decoder.String(kNameBytesMax);
+    KEDGE_RETURN_IF_ERROR(decoder.Finish("a rank's node"));
+    auto [found, is_new] = index.try_emplace(node.name, members.nodes.size());
+    if (is_new) members.nodes.push_back(node);
+    JobNode& listed = members.nodes[found->second];
+    if (listed.address.empty()) listed = JobNode{node.name, node.failure_domain, node.address, std::move(listed.ranks)};
+    listed.ranks.push_back(rank);
+  }
+  return members;
+}
 
 Status ReadSettings(const kedge_options* given, Core* core) {
   const kedge_options options = CopySized(given);
@@ -160,6 +203,8 @@ Status AgreeOnAttempt(Core* core) {
     return agreed;
   }
   core->attempt = start.attempt;
+  core->protects = start.protects;
+  core->secret = start.secret;
   return CountRanksOnNode(core);
 }
 

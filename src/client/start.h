@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "client/core.h"
+#include "session/messages.h"
 
 namespace kedge::client {
 
@@ -14,5 +15,8 @@ Status ReadSettings(const kedge_options* options, Core* core);
 // Collective. All ranks end with the same job and store, and the number of a new attempt that rank 0 acquired; or all with the
 // same error. kBusy: another live attempt holds the job.
 Status AgreeOnAttempt(Core* core);
+
+// Collective. Who runs on which node, from every rank's Welcome (null: it has no agent).
+Result<Membership> GatherMembers(const Core& core, const Welcome* welcome);
 
 }  // namespace kedge::client

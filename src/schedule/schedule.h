@@ -14,34 +14,53 @@
 
 namespace kedge {
 
+// When versions get one level above local.
 struct LevelRule {
-  uint32_t store_every = 1;   // every n-th version of a name in an attempt goes to the store; 0: none
-  Duration store_interval{};  // of these no more than one in each span of this length; zero: no limit
+  uint32_t every = 1;   // every n-th version of a name in an attempt gets it; 0: none
+  Duration interval{};  // of these no more than one in each span of this length; zero: no limit
 };
 
-// Of one name of a job: when the last version that was to go to the store by its number was taken.
+// Of one level and one name of a job: when the last version that was to get the level by its number was taken.
 struct LevelState {
   uint32_t attempt = 0;
-  int64_t span = 0;  // of store_interval, since 1970
+  int64_t span = 0;  // of LevelRule::interval, since 1970
 };
 
-// The last level of the version that is the `turn`-th (from 0) of its name in its attempt, and the state after it. The first
-// one of an attempt always goes to the store (unless store_every is 0), so that a job is not without a durable one for
-// longer than it need be.
+struct ScheduleRule {
+  LevelRule node;
+  LevelRule store;
+};
+struct ScheduleState {
+  LevelState node;
+  LevelState store;
+};
+
+// The levels above local that a version is to reach.
+struct ScheduledLevels {
+  bool node = false;
+  bool store = false;
+  Level Last() const { return store ? Level::kStore : node ? Level::kNode : Level::kLocal; }
+  friend bool operator==(const ScheduledLevels&, const ScheduledLevels&) = default;
+};
+
+// The levels of the version that is the `turn`-th (from 0) of its name in its attempt, and the state after it. The first one
+// of an attempt gets every level (unless its `every` is 0), so that a job is not without a safe one for longer than it need be.
 //
 // All nodes must decide alike, or no version is ever whole in the store; so nothing is counted here that a node which joined
 // late, or was without an agent for a while, would count differently: the turn comes from the ranks, which take the same
 // versions in the same order, and the spans are those of the clock on the wall. Nodes whose clocks differ disagree at most
 // about a version at the edge of a span, and agree again in the next.
-Level ScheduleVersion(const LevelRule& rule, uint32_t attempt, uint32_t turn, int64_t wall_time_ns, LevelState* state);
+ScheduledLevels ScheduleVersion(const ScheduleRule& rule, uint32_t attempt, uint32_t turn, int64_t wall_time_ns,
+                                ScheduleState* state);
 
 // One generation on the node, as retention sees it.
 struct LocalGeneration {
   Generation generation;
   bool whole = false;     // an image of every rank of this node is there
   bool hopeless = false;  // not whole, and never will be: its attempt is over
-  bool owed = false;      // its flush is due, under way, or will be tried again
+  bool owed = false;      // its flush or protection is due, under way, or will be tried again
   bool in_store = false;  // complete in the store
+  bool at_node = false;   // protected across nodes: complete at level NODE
 };
 
 enum class Keeping : uint8_t {
@@ -56,6 +75,8 @@ enum class Keeping : uint8_t {
 //   one.
 // - Of whole generations the newest `keep` (at least one) stay while there is room: evictable when in the store, pinned when
 //   the node's copy is the only one.
+// - The newest generation at level NODE stays too, however many are newer: they do not survive a node. Unless it or
+//   something newer is in the store.
 // - Older ones go.
 std::vector<Keeping> KeepLocal(std::span<const LocalGeneration> newest_first, uint32_t keep);
 

@@ -12,27 +12,37 @@ constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kStart = 1'700'000'000 * kSecond;
 
 TEST(ScheduleVersion, EveryNthOfAnAttempt) {
-  LevelState state;
-  LevelRule rule{3, {}};
+  ScheduleState state;
+  const ScheduleRule rule{{2, {}}, {3, {}}};
   std::string levels;
   for (const uint32_t attempt : {1u, 2u}) {
-    for (uint32_t turn = 0; turn < 5; ++turn) {
-      levels += ScheduleVersion(rule, attempt, turn, kStart, &state) == Level::kStore ? 'S' : 'l';
+    for (uint32_t turn = 0; turn < 7; ++turn) {
+      const ScheduledLevels scheduled = ScheduleVersion(rule, attempt, turn, kStart, &state);
+      levels += scheduled.node && scheduled.store ? 'B' : scheduled.store ? 'S' : scheduled.node ? 'N' : 'l';
     }
   }
-  EXPECT_EQ(levels, "SllSlSllSl");
+  EXPECT_EQ(levels, "BlNSNlBBlNSNlB");
+}
+
+TEST(ScheduleVersion, TheLastLevelIsTheHighest) {
+  EXPECT_EQ((ScheduledLevels{false, false}).Last(), Level::kLocal);
+  EXPECT_EQ((ScheduledLevels{true, false}).Last(), Level::kNode);
+  EXPECT_EQ((ScheduledLevels{true, true}).Last(), Level::kStore);
+  EXPECT_EQ((ScheduledLevels{false, true}).Last(), Level::kStore);
 }
 
 TEST(ScheduleVersion, NoneWhenOff) {
-  LevelState state;
-  for (uint32_t turn = 0; turn < 5; ++turn) EXPECT_EQ(ScheduleVersion({0, {}}, 1, turn, kStart, &state), Level::kLocal);
+  ScheduleState state;
+  for (uint32_t turn = 0; turn < 5; ++turn) {
+    EXPECT_EQ(ScheduleVersion({{0, {}}, {0, {}}}, 1, turn, kStart, &state), ScheduledLevels{});
+  }
 }
 
 TEST(ScheduleVersion, OneInEachSpan) {
-  LevelState state;
-  LevelRule rule{1, std::chrono::seconds(10)};  // kStart is the beginning of a span
+  ScheduleState state;
+  const ScheduleRule rule{{0, {}}, {1, std::chrono::seconds(10)}};  // kStart is the beginning of a span
   const auto level = [&](uint32_t attempt, uint32_t turn, int64_t seconds) {
-    return ScheduleVersion(rule, attempt, turn, kStart + seconds * kSecond, &state);
+    return ScheduleVersion(rule, attempt, turn, kStart + seconds * kSecond, &state).Last();
   };
   EXPECT_EQ(level(1, 0, 3), Level::kStore);
   EXPECT_EQ(level(1, 1, 9), Level::kLocal);
@@ -44,17 +54,18 @@ TEST(ScheduleVersion, OneInEachSpan) {
 
 TEST(ScheduleVersion, ANodeThatJoinsLateDecidesAsTheOthersDo) {
   // One node has seen every version, another was without an agent now and then, a third begins at version 7.
-  for (const LevelRule& rule : {LevelRule{4, {}}, LevelRule{2, std::chrono::seconds(30)}}) {
+  for (const LevelRule& of_store : {LevelRule{4, {}}, LevelRule{2, std::chrono::seconds(30)}}) {
+    const ScheduleRule rule{{0, {}}, of_store};
     Random random(7);
-    LevelState always, sometimes, late;
+    ScheduleState always, sometimes, late;
     for (uint32_t turn = 0; turn < 400; ++turn) {
       const int64_t now = kStart + turn * 7 * kSecond;
-      const Level level = ScheduleVersion(rule, 1, turn, now, &always);
-      const Level first = random.Below(4) > 0 ? ScheduleVersion(rule, 1, turn, now, &sometimes) : level;
-      const Level second = turn >= 7 ? ScheduleVersion(rule, 1, turn, now, &late) : level;
+      const Level level = ScheduleVersion(rule, 1, turn, now, &always).Last();
+      const Level first = random.Below(4) > 0 ? ScheduleVersion(rule, 1, turn, now, &sometimes).Last() : level;
+      const Level second = turn >= 7 ? ScheduleVersion(rule, 1, turn, now, &late).Last() : level;
       // What a node did not see may have been the first of a span: it can only store one more, never one less.
-      EXPECT_TRUE(first == level || (first > level && rule.store_interval > Duration::zero())) << turn;
-      EXPECT_TRUE(second == level || (second > level && rule.store_interval > Duration::zero())) << turn;
+      EXPECT_TRUE(first == level || (first > level && of_store.interval > Duration::zero())) << turn;
+      EXPECT_TRUE(second == level || (second > level && of_store.interval > Duration::zero())) << turn;
     }
   }
 }
@@ -72,6 +83,20 @@ TEST(KeepLocal, NewestStaysOlderGoes) {
 TEST(KeepLocal, TheOnlyCopyIsPinned) {
   std::vector<LocalGeneration> versions = {Whole(2, false, false), Whole(1, false, false)};
   EXPECT_EQ(KeepLocal(versions, 0), (std::vector{Keeping::kPinned, Keeping::kDrop}));
+}
+
+TEST(KeepLocal, TheNewestOneThatOutlivesANodeStays) {
+  LocalGeneration at_node = Whole(2, false, false);
+  at_node.at_node = true;
+  LocalGeneration older = at_node;
+  older.generation.version = 1;
+  EXPECT_EQ(KeepLocal(std::vector{Whole(3, false, false), at_node, older}, 1),
+            (std::vector{Keeping::kPinned, Keeping::kPinned, Keeping::kDrop}));
+  EXPECT_EQ(KeepLocal(std::vector{Whole(3, false, true), at_node}, 1), (std::vector{Keeping::kEvictable, Keeping::kDrop}))
+      << "the store outlives the node, too";
+  at_node.in_store = true;
+  EXPECT_EQ(KeepLocal(std::vector{Whole(3, false, false), at_node}, 1), (std::vector{Keeping::kPinned, Keeping::kDrop}));
+  EXPECT_EQ(KeepLocal(std::vector{Whole(3, false, false), at_node}, 2), (std::vector{Keeping::kPinned, Keeping::kEvictable}));
 }
 
 TEST(KeepLocal, WhatIsNotWholeDisplacesNothing) {
@@ -103,16 +128,21 @@ TEST(KeepLocal, TheOnlyCopyOfTheNewestWholeVersionStays) {
       generation.whole = random.Chance(0.7);
       generation.hopeless = !generation.whole && random.Chance(0.5);
       if (generation.in_store) generation.owed = false;
+      generation.at_node = generation.whole && random.Chance(0.5);
       versions.push_back(generation);
     }
     auto keeping = KeepLocal(versions, static_cast<uint32_t>(random.Below(3)));
     ASSERT_EQ(keeping.size(), versions.size());
-    bool newer_whole = false;
+    bool newer_whole = false, newer_outlives_node = false;
     for (size_t i = 0; i < versions.size(); ++i) {
       const bool only_copy = versions[i].whole && !newer_whole && !versions[i].in_store;
       const bool owed = versions[i].whole && versions[i].owed;
       EXPECT_TRUE(!(only_copy || owed) || keeping[i] == Keeping::kPinned) << "round " << round << ", generation " << i;
       EXPECT_TRUE(!versions[i].whole || keeping[i] != Keeping::kDrop || newer_whole) << "round " << round;
+      const bool outlives_node = versions[i].whole && (versions[i].at_node || versions[i].in_store);
+      EXPECT_TRUE(!outlives_node || newer_outlives_node || keeping[i] != Keeping::kDrop || (versions[i].in_store && newer_whole))
+          << "round " << round << ", generation " << i;
+      newer_outlives_node = newer_outlives_node || outlives_node;
       newer_whole = newer_whole || versions[i].whole;
     }
   }

@@ -23,6 +23,10 @@ void AddNodeKeys(ConfigRegistry& registry) {
   registry.Add({"pool.size", kBytes, "auto", kNode,
                 "memory tier; auto: least of 1/4 of memory, 1/2 of the free /dev/shm, 1/4 of what the cgroup leaves; 0: none", "",
                 true});
+  registry.Add({"node.failure_domain", kString, "auto", kNode,
+                "what fails together with this node (a rack, a power supply): protection groups never hold two nodes of one; "
+                "auto: the node by itself; slurm: its lowest switch in SLURM's topology",
+                "", true});
   KeySpec chunk{
       "chunk.size", kBytes, "auto", kNode, "largest chunk, and size of a slot; auto: 64MiB, less for a pool under 16 of them",
       "",           true};
@@ -89,6 +93,24 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add(Count("keep.local", "1", "complete versions of a name that stay on the node while there is room", "versions", 0));
   registry.Add(Count("schedule.store", "1", "every n-th version goes to the store; 0: none", "versions", 0));
   registry.Add({"schedule.store_interval", kDuration, "0s", kJob, "versions go to the store no more often than this"});
+  registry.Add(
+      Count("schedule.node", "1", "every n-th version is protected across nodes, by protect.scheme; 0: none", "versions", 0));
+  registry.Add({"schedule.node_interval", kDuration, "0s", kJob, "versions are protected across nodes no more often than this"});
+  KeySpec scheme{"protect.scheme", kString, "none", kJob,
+                 "how versions survive the loss of nodes: partner (copies), xor (one loss a group), rs (protect.losses a group)"};
+  scheme.choices = {"none", "partner", "xor", "rs"};
+  registry.Add(scheme);
+  KeySpec group = Count("protect.group", "0", "nodes that protect each other; 0: chosen", "nodes", 0);
+  group.maximum = kProtectGroupMax;
+  registry.Add(group);
+  KeySpec losses = Count("protect.losses", "2", "losses in a group that rs survives", "nodes", 1);
+  losses.maximum = kProtectGroupMax - 1;
+  registry.Add(losses);
+  KeySpec copies = Count("protect.copies", "1", "nodes that hold a copy for partner", "nodes", 1);
+  copies.maximum = kProtectGroupMax - 1;
+  registry.Add(copies);
+  registry.Add({"protect.required", kBool, "true", kJob,
+                "a job whose nodes cannot protect each other is refused; false: it runs without, with a warning"});
   registry.Add({"schedule.interval", kDuration, "0s", kJob,
                 "computation between two checkpoints: what kedge_checkpoint_due goes by; 0: it always says yes"});
   registry.Add({"schedule.adapt", kBool, "false", kJob,
@@ -136,6 +158,49 @@ Result<std::string> NodeName(const Config& config) {
   return name;
 }
 
+// SLURM_TOPOLOGY_ADDR names switches and node, outermost first: "s0.s1.n3", with SLURM_TOPOLOGY_ADDR_PATTERN
+// "switch.switch.node".
+std::string LowestSwitch() {
+  const char* address = std::getenv("SLURM_TOPOLOGY_ADDR");
+  const char* pattern = std::getenv("SLURM_TOPOLOGY_ADDR_PATTERN");
+  if (address == nullptr || pattern == nullptr) return "";
+  std::string_view left = address, kinds = pattern, found;
+  while (!kinds.empty() && !left.empty()) {
+    const size_t kind_end = std::min(kinds.find('.'), kinds.size());
+    const bool is_last = kind_end == kinds.size();
+    const size_t end = is_last ? left.size() : std::min(left.find('.'), left.size());  // a host's name may hold dots
+    if (kinds.substr(0, kind_end) == "switch") found = left.substr(0, end);
+    kinds.remove_prefix(std::min(kind_end + 1, kinds.size()));
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  return std::string(found);
+}
+
+Result<std::string> FailureDomain(const Config& config, const std::string& node) {
+  if (config.IsAuto("node.failure_domain")) return node;
+  std::string domain = config.GetString("node.failure_domain");
+  if (domain == "slurm") {
+    domain = LowestSwitch();
+    if (domain.empty()) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("node.failure_domain = \"slurm\" ({}): SLURM_TOPOLOGY_ADDR names no switch; name the domain, or "
+                                "leave the key out",
+                                config.OriginOf("node.failure_domain").text));
+    }
+  }
+  if (domain.empty() || domain.size() > kFailureDomainBytesMax || domain.find('\0') != std::string::npos) {
+    return BadKey(config, "node.failure_domain", domain, "auto, slurm, or 1 to 255 bytes");
+  }
+  return domain;
+}
+
+ProtectScheme SchemeOf(const std::string& name) {
+  for (const ProtectScheme scheme : {ProtectScheme::kPartner, ProtectScheme::kXor, ProtectScheme::kReedSolomon}) {
+    if (name == ProtectSchemeName(scheme)) return scheme;
+  }
+  return ProtectScheme::kNone;
+}
+
 // An empty path would be taken for the root's folder further on, and a NUL cuts one short.
 bool IsPath(const std::string& path) {
   return !path.empty() && path.find('\0') == std::string::npos;
@@ -169,6 +234,7 @@ ConfigRegistry KedgeConfigRegistry() {
 Result<NodeSettings> ReadNodeSettings(const Config& config) {
   NodeSettings settings;
   KEDGE_ASSIGN_OR_RETURN(settings.node, NodeName(config));
+  KEDGE_ASSIGN_OR_RETURN(settings.failure_domain, FailureDomain(config, settings.node));
   settings.run_folder = fmt::format("/dev/shm/kedge-{}/{}", os::EffectiveUser(), settings.node);
   if (!config.IsAuto("node.run_folder")) {
     KEDGE_ASSIGN_OR_RETURN(settings.run_folder, PathOf(config, "node.run_folder"));
@@ -233,6 +299,14 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   keys.keep_local = static_cast<uint32_t>(config.GetInt64("keep.local"));
   keys.schedule_store = static_cast<uint32_t>(config.GetInt64("schedule.store"));
   keys.schedule_store_interval = config.GetDuration("schedule.store_interval");
+  keys.schedule_node = static_cast<uint32_t>(config.GetInt64("schedule.node"));
+  keys.schedule_node_interval = config.GetDuration("schedule.node_interval");
+  keys.protect_scheme = SchemeOf(config.GetString("protect.scheme"));
+  keys.protect_group = static_cast<uint32_t>(config.GetInt64("protect.group"));
+  if (keys.protect_group == 1) return BadKey(config, "protect.group", "1", "0 (chosen), or 2 and more");
+  keys.protect_losses = static_cast<uint32_t>(config.GetInt64("protect.losses"));
+  keys.protect_copies = static_cast<uint32_t>(config.GetInt64("protect.copies"));
+  keys.protect_required = config.GetBool("protect.required");
   keys.schedule_interval = config.GetDuration("schedule.interval");
   keys.schedule_adapt = config.GetBool("schedule.adapt");
   keys.schedule_mtbf_local = config.GetDuration("schedule.mtbf_local");

@@ -19,6 +19,8 @@ namespace kedge {
 inline constexpr uint64_t kChunkBytesDefault = uint64_t{64} << 20;
 inline constexpr uint64_t kChunkBytesMin = uint64_t{1} << 20;
 inline constexpr uint64_t kPieceBytesMin = uint64_t{64} << 10;
+inline constexpr uint32_t kProtectGroupMax = 64;
+inline constexpr size_t kFailureDomainBytesMax = 255;
 
 ConfigRegistry KedgeConfigRegistry();
 
@@ -31,6 +33,7 @@ struct TierSettings {
 
 struct NodeSettings {
   std::string node;                     // valid as one path component
+  std::string failure_domain;           // what fails together with this node; its own name where nothing is known
   std::string run_folder;               // absolute
   std::optional<uint64_t> pool_bytes;   // nothing: computed from the machine; 0: no pool
   std::optional<uint64_t> chunk_bytes;  // nothing: kChunkBytesDefault, less for a small pool

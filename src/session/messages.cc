@@ -80,6 +80,11 @@ class FieldReader {
     decoder_.Require(byte == 1 || byte == 2, "no such kind of tier");
     value = static_cast<TierKind>(byte);
   }
+  void operator()(ProtectScheme& value) {
+    uint8_t byte = decoder_.U8();
+    decoder_.Require(byte <= static_cast<uint8_t>(ProtectScheme::kReedSolomon), "no such scheme");
+    value = static_cast<ProtectScheme>(byte);
+  }
   template <typename T>
   void List(std::vector<T>& values, size_t element_bytes_min);
   void Json(std::string& value) { value = decoder_.String(kJsonBytesMax); }
@@ -127,6 +132,8 @@ KEDGE_FIELDS(JobKeys) {
   walk(m.store_path), walk(m.store_mode), walk(m.store_direct), walk(m.scratch), walk(m.keep_versions);
   walk(m.keep_local), walk(m.schedule_store), walk(m.schedule_store_interval), walk(m.schedule_interval);
   walk(m.schedule_adapt), walk(m.schedule_mtbf_local), walk(m.schedule_mtbf_store), walk(m.skip_queued), walk(m.files_publish);
+  walk(m.schedule_node), walk(m.schedule_node_interval), walk(m.protect_scheme), walk(m.protect_group);
+  walk(m.protect_losses), walk(m.protect_copies), walk(m.protect_required);
 }
 KEDGE_FIELDS(Hello) {
   walk(m.protocol), walk(m.build);
@@ -147,7 +154,19 @@ KEDGE_FIELDS(TierInfo) {
 KEDGE_FIELDS(Welcome) {
   walk(m.session_id), walk(m.build), walk(m.attached_again), walk(m.node), walk(m.chunk_bytes), walk(m.piece_bytes);
   walk(m.capacity_bytes);
+  walk(m.failure_domain), walk(m.address);
   walk.List(m.tiers, 6);
+}
+KEDGE_FIELDS(JobNode) {
+  walk(m.name), walk(m.failure_domain), walk(m.address);
+  walk.List(m.ranks, 1);
+}
+KEDGE_FIELDS(Membership) {
+  walk(m.attempt), walk(m.ranks), walk(m.secret);
+  walk.List(m.nodes, 4);
+}
+KEDGE_FIELDS(MembersRequest) {
+  Fields(walk, m.members);
 }
 KEDGE_FIELDS(ToolHello) {
   walk(m.protocol), walk(m.build);
@@ -261,6 +280,16 @@ const char* LevelName(Level level) {
   return "unknown";
 }
 
+const char* ProtectSchemeName(ProtectScheme scheme) {
+  switch (scheme) {
+    case ProtectScheme::kNone: return "none";
+    case ProtectScheme::kPartner: return "partner";
+    case ProtectScheme::kXor: return "xor";
+    case ProtectScheme::kReedSolomon: return "rs";
+  }
+  return "unknown";
+}
+
 Buffer EncodeMessage(uint64_t number, const Message& message) {
   Buffer out;
   FieldWriter writer(out);
@@ -280,6 +309,17 @@ Result<NumberedMessage> DecodeMessage(ByteSpan frame) {
   if (reader.decoder().ok() && !DecodeKind(kind, reader, &result.message)) reader.decoder().Fail("unknown kind");
   KEDGE_RETURN_IF_ERROR(reader.decoder().Finish("message"));
   return result;
+}
+
+Buffer EncodeMembership(const Membership& members) {
+  return EncodeMessage(0, MembersRequest{members});
+}
+
+Result<Membership> DecodeMembership(ByteSpan bytes) {
+  KEDGE_ASSIGN_OR_RETURN(NumberedMessage decoded, DecodeMessage(bytes));
+  MembersRequest* request = std::get_if<MembersRequest>(&decoded.message);
+  if (request == nullptr) return Status(Code::kCorrupt, "not the members of a job");
+  return std::move(request->members);
 }
 
 Buffer EncodeHello(const Hello& hello) {

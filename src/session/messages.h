@@ -29,6 +29,10 @@ inline constexpr uint32_t kRanksOnNodeMax = 4096;
 enum class Level : uint8_t { kNone = 0, kLocal = 1, kNode = 2, kStore = 3, kLast = 100 };
 const char* LevelName(Level level);
 
+// How versions survive the loss of nodes (level kNode).
+enum class ProtectScheme : uint8_t { kNone = 0, kPartner = 1, kXor = 2, kReedSolomon = 3 };
+const char* ProtectSchemeName(ProtectScheme scheme);
+
 // What a job asks of its agent. The newest Hello of a job is what holds for it on the node.
 struct JobKeys {
   std::string store_path;  // absolute
@@ -39,12 +43,21 @@ struct JobKeys {
   uint32_t keep_local = 1;
   uint32_t schedule_store = 1;         // every n-th version of a name; 0: none
   Duration schedule_store_interval{};  // not more often than this; zero: no limit
-  Duration schedule_interval{};        // between two checkpoints; zero: the application's own
-  bool schedule_adapt = false;         // the agent's interval holds instead, once it has one
-  Duration schedule_mtbf_local{};      // assumed until failures are observed
+  uint32_t schedule_node = 1;          // every n-th version is protected across nodes; 0: none
+  Duration schedule_node_interval{};
+  Duration schedule_interval{};    // between two checkpoints; zero: the application's own
+  bool schedule_adapt = false;     // the agent's interval holds instead, once it has one
+  Duration schedule_mtbf_local{};  // assumed until failures are observed
   Duration schedule_mtbf_store{};
   bool skip_queued = false;
   bool files_publish = true;
+  ProtectScheme protect_scheme = ProtectScheme::kNone;
+  uint32_t protect_group = 0;    // nodes of a group; 0: chosen
+  uint32_t protect_losses = 2;   // of a group that Reed-Solomon survives
+  uint32_t protect_copies = 1;   // that partners hold
+  bool protect_required = true;  // a layout that cannot protect is an error, else a warning
+
+  bool Protects() const { return protect_scheme != ProtectScheme::kNone && schedule_node > 0; }
 
   friend bool operator==(const JobKeys&, const JobKeys&) = default;
 };
@@ -85,7 +98,33 @@ struct Welcome {
   uint64_t chunk_bytes = 0;  // at most the slot of every tier in the list
   uint64_t piece_bytes = 0;
   uint64_t capacity_bytes = 0;  // of all tiers in the list
+  std::string failure_domain;
+  std::string address;          // where other nodes' agents reach this one; empty: nowhere
   std::vector<TierInfo> tiers;  // SlotRange::tier is the index here; fastest first
+};
+
+// One node of a job's attempt: what the ranks have gathered from each other's Welcome.
+struct JobNode {
+  std::string name;
+  std::string failure_domain;
+  std::string address;  // empty: it had no agent
+  std::vector<uint32_t> ranks;
+
+  friend bool operator==(const JobNode&, const JobNode&) = default;
+};
+// Who is in the attempt, and the secret by which its agents know each other. Kept with the job, also for a successor.
+// `nodes` is empty for a job that does not protect across nodes.
+struct Membership {
+  uint32_t attempt = 0;
+  uint32_t ranks = 0;
+  std::string secret;
+  std::vector<JobNode> nodes;
+
+  friend bool operator==(const Membership&, const Membership&) = default;
+};
+// From a session. Answer: DoneReply; kFailedPrecondition: these nodes cannot protect each other.
+struct MembersRequest {
+  Membership members;
 };
 
 // First message of a tool: no job, no mailbox. Answer: ToolWelcome.
@@ -203,7 +242,7 @@ struct ErrorReply {
 using Message = std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
                              LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest,
                              CleanupReply, RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest,
-                             ShutdownRequest, DoneReply, ErrorReply>;
+                             ShutdownRequest, DoneReply, ErrorReply, MembersRequest>;
 
 struct NumberedMessage {
   uint64_t number = 0;  // chosen by who asks, repeated in the answer
@@ -213,6 +252,11 @@ struct NumberedMessage {
 Buffer EncodeMessage(uint64_t number, const Message& message);
 // kCorrupt on anything but the encoding of one message.
 Result<NumberedMessage> DecodeMessage(ByteSpan frame);
+
+inline constexpr size_t kNodesMax = 1 << 20;
+inline constexpr size_t kSecretBytesMax = 256;
+Buffer EncodeMembership(const Membership& members);
+Result<Membership> DecodeMembership(ByteSpan bytes);
 
 // The Hello as a file in the agent's run folder: what a successor must know of a job whose processes are gone.
 Buffer EncodeHello(const Hello& hello);

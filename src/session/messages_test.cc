@@ -24,6 +24,12 @@ Hello SomeHello() {
   hello.keys.store_path = "/store";
   hello.keys.scratch = "/scratch";
   hello.keys.schedule_store_interval = std::chrono::seconds(30);
+  hello.keys.schedule_node = 4;
+  hello.keys.schedule_node_interval = std::chrono::seconds(20);
+  hello.keys.protect_scheme = ProtectScheme::kReedSolomon;
+  hello.keys.protect_group = 6;
+  hello.keys.protect_losses = 3;
+  hello.keys.protect_required = false;
   hello.node_keys = {{"pool.size", "1GiB"}, {"chunk.size", "64MiB"}};
   hello.session_id = 17;
   hello.held_slots = {{0, 3, 99}, {1, 1048575, uint64_t{1} << 35}};
@@ -32,7 +38,7 @@ Hello SomeHello() {
 }
 
 std::vector<Message> SampleOfEveryKind() {
-  Welcome welcome{3, "0.1.0", true, "n1", 1 << 20, 1 << 20, 1 << 30, {}};
+  Welcome welcome{3, "0.1.0", true, "n1", 1 << 20, 1 << 20, 1 << 30, "rack1", "127.0.0.1:7000", {}};
   welcome.tiers = {{"pool", "/dev/shm/pool", TierKind::kMemory, "/dev/shm/pool", 1 << 20, 16}};
   LevelReply level{Level::kLocal, Level::kStore, Status(Code::kNoSpace, "write /a: full", 28), {1, 3}};
   OpenImageReply open{4, SlotRange{0, 1, 2, 3, 4}, {SlotRange{0, 5, 6, 7, 8}, SlotRange{kTierNone, 0, 0, 0, 9}}};
@@ -58,7 +64,8 @@ std::vector<Message> SampleOfEveryKind() {
           GoodbyeRequest{},
           ShutdownRequest{false},
           DoneReply{},
-          ErrorReply{Status(Code::kMismatch, "a, not b")}};
+          ErrorReply{Status(Code::kMismatch, "a, not b")},
+          MembersRequest{{3, 4, "secret", {{"n1", "rack1", "127.0.0.1:7000", {0, 1}}, {"n2", "rack2", "", {2, 3}}}}}};
 }
 
 TEST(Messages, EveryKindSurvivesTheWire) {
