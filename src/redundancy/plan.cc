@@ -12,6 +12,9 @@ namespace kedge::redundancy {
 
 namespace {
 
+// More than a set record can describe: its parity's length would not fit a number.
+constexpr uint64_t kImageBytesMax = uint64_t{1} << 50;
+
 bool HasParity(Scheme scheme) {
   return scheme == Scheme::kXor || scheme == Scheme::kReedSolomon;
 }
@@ -169,7 +172,7 @@ Status Validate(const SetSummary& set) {
   for (const SetSummary::Member& member : set.members) {
     if (member.rank.has_value() ? *member.rank >= set.identity.ranks : member.bytes != 0)
       return bad("a member's rank is out of range");
-    if (member.bytes > uint64_t{1} << 60) return bad("an image is too large");
+    if (member.bytes > kImageBytesMax) return bad("an image is too large");
   }
   return Status::Ok();
 }

@@ -39,6 +39,22 @@ void AddRecords(Seeds& seeds) {
   }
 }
 
+// A payload, ended as FuzzedDataProvider ends a string ("\\" doubled, then "\\ "), and from the end of the input which of the two
+// kinds it is, and what is asked of a set.
+void AddSets(Seeds& seeds) {
+  const auto payload_of = [](ByteSpan record) {
+    return std::string(AsText(record.subspan(kEnvelopeHeaderBytes, record.size() - kEnvelopeBytes)));
+  };
+  Buffer image;
+  KEDGE_CHECK(EncodeImageRecord(testing::SampleImage(), &image).ok());
+  seeds.Add("redundancy_set_fuzzer", "image", payload_of(image) + '\1');
+  Buffer set;
+  KEDGE_CHECK(EncodeSetRecord(testing::SampleSetRecord(), &set).ok());
+  std::string escaped;
+  for (const char c : payload_of(set)) escaped += c == '\\' ? std::string("\\\\") : std::string(1, c);
+  seeds.Add("redundancy_set_fuzzer", "set", escaped + "\\ " + std::string(60, '\1') + '\0');
+}
+
 void AddNames(Seeds& seeds) {
   for (const std::string name : {"plain", "a/b\\c.d", "h\xc3\xbcte", ".hidden"}) {
     seeds.Add("format_name_fuzzer", EncodeName(name), EncodeName(name));
@@ -124,6 +140,7 @@ int Main(int argc, char** argv) {
   if (argc != 2) return std::fputs("usage: fuzz-seeds FOLDER\n", stderr), 2;
   Seeds seeds{argv[1]};
   AddRecords(seeds);
+  AddSets(seeds);
   AddNames(seeds);
   AddMessages(seeds);
   AddFullMessages(seeds);

@@ -13,5 +13,6 @@ COMMANDS: tuple[str, ...] = (
     "watch",
     "simulate",
     "fit",
+    "groups",
     "figures",
 )

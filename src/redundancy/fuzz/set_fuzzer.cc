@@ -1,0 +1,105 @@
+// What other nodes say about a set, believed only so far: a decoded set record gives geometry and code for every block,
+// an assembler over blocks of any content never gives a stream's block that does not have its checksum, and a plan from
+// any inventory ends. Image records of any shape give a stream without holes, or none.
+#include <fuzzer/FuzzedDataProvider.h>
+
+#include <algorithm>
+
+#include "format/testing/sample_records.h"
+#include "redundancy/assemble.h"
+#include "redundancy/block_table.h"
+#include "redundancy/plan.h"
+#include "redundancy/stream.h"
+
+namespace kedge::redundancy {
+namespace {
+
+constexpr size_t kBlocksTried = 16;
+
+// Some members are there, and their blocks hold one byte over and over.
+class FuzzedSource : public BlockSource {
+ public:
+  explicit FuzzedSource(FuzzedDataProvider& input)
+      : there_(input.ConsumeIntegral<uint64_t>()), fill_(input.ConsumeIntegral<uint8_t>()) {}
+  bool Has(uint32_t member, bool parity) override { return (there_ >> ((member * 2 + parity) % 64) & 1) != 0; }
+  void ReadBlocks(std::span<Read> reads) override {
+    for (Read& read : reads) std::fill(read.to.begin(), read.to.end(), static_cast<std::byte>(fill_));
+  }
+
+ private:
+  uint64_t there_;
+  uint8_t fill_;
+};
+
+void TryArithmetic(const SetRecord& set, FuzzedDataProvider& input) {
+  const auto arithmetic = SetArithmetic::Make(set);
+  if (!arithmetic.ok()) return;
+  const Geometry& geometry = arithmetic->geometry();
+  FuzzedSource source(input);
+  const ParityTables no_tables(set.members.size());
+  Assembler assembler(set, *arithmetic, no_tables, source);
+  for (size_t i = 0; i < kBlocksTried && geometry.segment_bytes() > 0; ++i) {
+    const auto member = input.ConsumeIntegralInRange<uint32_t>(0, geometry.members() - 1);
+    const bool parity = input.ConsumeBool();
+    const uint64_t blocks = (parity ? geometry.parity() : geometry.data()) * (geometry.segment_bytes() / geometry.block_bytes());
+    const BlockRef block{member, parity, input.ConsumeIntegralInRange<uint64_t>(0, blocks - 1) * geometry.block_bytes()};
+    KEDGE_CHECK(geometry.At(geometry.PlaceOf(block)) == block);
+    Buffer made(arithmetic->BytesOf(block));
+    if (made.empty() || !assembler.Assemble(block, made).ok() || parity) continue;
+    const BlockTable table = Coarsen(set.members[member].blocks, geometry.block_bytes());
+    KEDGE_CHECK(BlockIsRight(table, block.offset, made));
+  }
+}
+
+void TryPlan(const SetRecord& set, FuzzedDataProvider& input) {
+  std::vector<NodeInventory> inventories;
+  const auto summary = std::make_shared<const SetSummary>(Summarize(set, 1));
+  for (const SetMember& member : set.members) {
+    if (input.ConsumeBool()) continue;
+    NodeInventory& inventory = inventories.emplace_back();
+    inventory.node = member.node;
+    inventory.sets.push_back(summary);
+    if (member.rank && input.ConsumeBool()) inventory.images.push_back(*member.rank);
+    const auto parity_of = input.ConsumeIntegral<uint32_t>();
+    if (input.ConsumeBool()) inventory.parity.push_back({set.identity, parity_of, 1});
+  }
+  for (const SetMember& member : set.members) {
+    if (!member.rank) continue;
+    const RankPlan plan = PlanRank(set.identity.generation, set.identity.ranks, *member.rank, inventories, false);
+    KEDGE_CHECK(plan.sources.empty() == !plan.why_lost.empty());
+  }
+}
+
+void TryStream(ByteSpan payload) {
+  const auto image = DecodeImageRecord(kedge::testing::Enclose(RecordKind::kImage, payload));
+  if (!image.ok()) return;
+  const auto stream = ImageStream::Make(*image, 100);
+  if (!stream.ok()) return;
+  uint64_t end = 0;
+  for (const StreamPiece& piece : stream->pieces()) {
+    KEDGE_CHECK(piece.stream_offset == end && piece.bytes > 0);
+    end += piece.bytes;
+  }
+  KEDGE_CHECK(end == stream->bytes());
+  const std::vector<StreamPiece> all = stream->Range(0, stream->bytes());
+  KEDGE_CHECK(all == stream->pieces());
+}
+
+}  // namespace
+}  // namespace kedge::redundancy
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  using namespace kedge;
+  FuzzedDataProvider input(data, bytes);
+  if (input.ConsumeBool()) {
+    const std::string payload = input.ConsumeRemainingBytesAsString();
+    redundancy::TryStream(AsBytes(payload));
+    return 0;
+  }
+  const std::string payload = input.ConsumeRandomLengthString();
+  const auto set = DecodeSetRecord(testing::Enclose(RecordKind::kSet, AsBytes(payload)));
+  if (!set.ok()) return 0;
+  redundancy::TryArithmetic(*set, input);
+  redundancy::TryPlan(*set, input);
+  return 0;
+}
