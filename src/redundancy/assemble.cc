@@ -41,8 +41,8 @@ uint32_t SetArithmetic::BytesOf(const BlockRef& block) const {
   return static_cast<uint32_t>(std::min<uint64_t>(geometry_.block_bytes(), end - block.offset));
 }
 
-Result<std::vector<Term>> SetArithmetic::TermsOf(const BlockRef& wanted,
-                                                 const std::function<bool(const BlockRef&)>& usable) const {
+Result<std::vector<Term>> SetArithmetic::TermsOf(const BlockRef& wanted, const std::function<bool(const BlockRef&)>& usable,
+                                                 FactorCache* cache) const {
   const CodePlace place = geometry_.PlaceOf(wanted);
   std::vector<uint32_t> chosen;
   const auto consider = [&](uint32_t position) {
@@ -55,7 +55,12 @@ Result<std::vector<Term>> SetArithmetic::TermsOf(const BlockRef& wanted,
   if (chosen.size() < code_.data()) {
     return Status(Code::kIncomplete, fmt::format("{} of {} blocks that are needed are left", chosen.size(), code_.data()));
   }
-  const std::vector<uint8_t> factors = code_.Factors(chosen, place.position);
+  FactorCache fresh;
+  FactorCache& known = cache != nullptr ? *cache : fresh;
+  if (known.factors.empty() || known.wanted != place.position || known.available != chosen) {
+    known = {chosen, place.position, code_.Factors(chosen, place.position)};
+  }
+  const std::vector<uint8_t>& factors = known.factors;
   std::vector<Term> terms;
   for (size_t i = 0; i < chosen.size(); ++i) {
     const BlockRef block = geometry_.At({place.stripe, chosen[i], place.within});
@@ -134,7 +139,8 @@ Status Assembler::Assemble(const BlockRef& wanted, std::span<std::byte> to) {
   const size_t bad_before = bad_.size();
   for (;;) {
     // Ends: each turn that does not succeed leaves at least one more block of the stripe out.
-    const auto terms = arithmetic_.TermsOf(wanted, [this](const BlockRef& block) { return Usable(block); });
+    const auto terms = arithmetic_.TermsOf(
+        wanted, [this](const BlockRef& block) { return Usable(block); }, &factors_);
     if (!terms.ok()) {
       std::string bad;
       for (size_t i = bad_before; i < bad_.size(); ++i) bad += "; " + bad_[i].status.message();

@@ -27,6 +27,13 @@ struct Term {
   friend bool operator==(const Term&, const Term&) = default;
 };
 
+// The factors of the last code word, which are those of all the others of its stripe: finding them costs the cube of data().
+struct FactorCache {
+  std::vector<uint32_t> available;
+  uint32_t wanted = 0;
+  std::vector<uint8_t> factors;  // empty: none yet
+};
+
 // What the arithmetic of a set needs of its record. Immutable; shared by threads.
 class SetArithmetic {
  public:
@@ -43,7 +50,9 @@ class SetArithmetic {
   // The terms whose sum is `wanted`, only of blocks that `usable` says may be used; blocks of zeros are not listed and
   // need no asking. Data come before parity rows, lower rows before higher ones, so that encoding takes data alone and
   // one loss costs an XOR. kIncomplete: too few blocks are left; the message counts them.
-  Result<std::vector<Term>> TermsOf(const BlockRef& wanted, const std::function<bool(const BlockRef&)>& usable) const;
+  // `cache`, one for each thread, may be left out.
+  Result<std::vector<Term>> TermsOf(const BlockRef& wanted, const std::function<bool(const BlockRef&)>& usable,
+                                    FactorCache* cache = nullptr) const;
 
  private:
   SetArithmetic(Geometry geometry, std::vector<uint64_t> image_bytes)
@@ -106,6 +115,7 @@ class Assembler {
   BlockSource& source_;
   std::vector<BlockTable> coarse_;  // streams' tables in the set's blocks, where their own are smaller
   std::vector<std::unique_ptr<std::byte[]>> buffers_;
+  FactorCache factors_;
   std::vector<BadBlock> bad_;
   std::vector<BlockRef> bad_in_stripe_;  // of the block being made
 };
