@@ -18,7 +18,7 @@
 #include "base/byte_size.h"
 #include "kedge/kedge.h"
 #include "kedge/kedge_mpi.h"
-#include "os/unix_socket.h"
+#include "measure.h"
 #include "references.h"
 #include "report.h"
 
@@ -26,7 +26,6 @@ namespace kedge::bench {
 namespace {
 
 constexpr const char* kName = "bench";
-constexpr double kPoolTimeoutSeconds = 60;
 
 struct Options {
   std::string bytes = "256MiB";
@@ -42,34 +41,6 @@ struct Options {
   bool table = false;
 };
 
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// The slowest rank's seconds, on every rank.
-double Slowest(double seconds) {
-  double slowest = 0;
-  MPI_Allreduce(&seconds, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-  return slowest;
-}
-
-double TimeTogether(const std::function<double()>& measure) {
-  MPI_Barrier(MPI_COMM_WORLD);
-  return Slowest(measure());
-}
-
-double TimeCall(const std::function<void()>& call) {
-  const double start = Now();
-  call();
-  return Now() - start;
-}
-
-void Check(int status, const char* what) {
-  if (status == KEDGE_OK) return;
-  std::fprintf(stderr, "kedge-bench: %s: %s\n", what, kedge_error_message());
-  MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
 // Private memory of this process: pages that no other process shares and no file backs.
 double PrivateBytes() {
   std::ifstream rollup("/proc/self/smaps_rollup");
@@ -81,41 +52,10 @@ double PrivateBytes() {
   return kibibytes * 1024;
 }
 
-// CPU seconds that the process `pid` has used.
-double CpuSeconds(int pid) {
-  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
-  std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
-  const size_t after_name = text.rfind(')');
-  if (after_name == std::string::npos) return -1;
-  unsigned long long user = 0;
-  unsigned long long system = 0;
-  if (std::sscanf(text.c_str() + after_name + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &system) != 2)
-    return -1;
-  return static_cast<double>(user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
-// Who listens on the node's socket; -1 when nobody does, or the run folder is not given (bench/run gives it).
-int AgentPid() {
+// As bench/run gives it; empty: not known.
+std::string RunFolder() {
   const char* folder = std::getenv("KEDGE_NODE_RUN_FOLDER");
-  if (folder == nullptr) return -1;
-  const auto socket = os::UnixSocket::Connect(std::string(folder) + "/agent.sock", std::chrono::seconds(1));
-  if (!socket.ok()) return -1;
-  const auto peer = socket->Peer();
-  return peer.ok() ? static_cast<int>(peer->process_id) : -1;
-}
-
-// A fixed amount of work that touches no memory; the result goes through a volatile so that it is done.
-double ComputeSeconds(uint64_t steps) {
-  const double start = Now();
-  uint64_t state = 88172645463325252ULL;
-  for (uint64_t i = 0; i < steps; ++i) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-  }
-  volatile uint64_t sink = state;
-  static_cast<void>(sink);
-  return Now() - start;
+  return folder == nullptr ? "" : folder;
 }
 
 class CheckpointBench {
@@ -129,11 +69,9 @@ class CheckpointBench {
 
  private:
   bool Prepare();
-  void Fill();
-  bool IsFilled() const;
+  void Fill() { FillPattern(rank_, version_, &data_); }
   void MeasureReferences();
   void TakeCheckpoint(bool counted);
-  void AwaitPool();
   void MeasureRestart(const char* key);
   void MeasureBeside();
   void Verify();
@@ -162,45 +100,6 @@ bool CheckpointBench::Prepare() {
   data_.resize(bytes_total_ / static_cast<size_t>(ranks_));
   Fill();
   return true;
-}
-
-// The bytes of one version: SplitMix64 over the offset, so that every version's are new and can be checked without a copy.
-class PatternAt {
- public:
-  PatternAt(int rank, int64_t version)
-      : seed_(static_cast<uint64_t>(version) * 0x9e3779b97f4a7c15ULL + static_cast<uint64_t>(rank) * 0xd1b54a32d192ed03ULL) {}
-  uint64_t Word(size_t index) const {
-    uint64_t z = seed_ + index * 0x9e3779b97f4a7c15ULL;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-  }
-
- private:
-  uint64_t seed_;
-};
-
-void CheckpointBench::Fill() {
-  const PatternAt pattern(rank_, version_);
-  size_t at = 0;
-  for (; at + 8 <= data_.size(); at += 8) {
-    const uint64_t value = pattern.Word(at / 8);
-    std::memcpy(data_.data() + at, &value, 8);
-  }
-  for (; at < data_.size(); ++at) data_[at] = static_cast<char>(pattern.Word(at));
-}
-
-bool CheckpointBench::IsFilled() const {
-  const PatternAt pattern(rank_, version_);
-  bool equal = true;
-  size_t at = 0;
-  for (; at + 8 <= data_.size(); at += 8) {
-    uint64_t value = 0;
-    std::memcpy(&value, data_.data() + at, 8);
-    equal &= value == pattern.Word(at / 8);
-  }
-  for (; at < data_.size(); ++at) equal &= data_[at] == static_cast<char>(pattern.Word(at));
-  return equal;
 }
 
 void CheckpointBench::MeasureReferences() {
@@ -239,22 +138,8 @@ void CheckpointBench::TakeCheckpoint(bool counted) {
   if (options_.wait) report_.Add(prefix + "durable_seconds", durable);
 }
 
-// An application computes between init and its first checkpoints, and the pool is mapped and faulted in meanwhile; here, the
-// time that this takes is waited for, and reported apart.
-void CheckpointBench::AwaitPool() {
-  const double start = Now();
-  kedge_statistics statistics{};
-  statistics.struct_size = sizeof(statistics);
-  do {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    Check(kedge_get_statistics(context_, &statistics), "statistics");
-  } while (statistics.pool_mapped_bytes < statistics.pool_bytes && Now() - start < kPoolTimeoutSeconds);
-  MPI_Barrier(MPI_COMM_WORLD);
-  report_.Add("pool_ready_seconds", Slowest(Now() - start));
-}
-
 void CheckpointBench::Verify() {
-  const int wrong = !IsFilled();
+  const int wrong = !IsPattern(rank_, version_, data_);
   int anywhere = 0;
   MPI_Allreduce(&wrong, &anywhere, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   if (anywhere != 0) {
@@ -286,7 +171,7 @@ void CheckpointBench::MeasureBeside() {
   const auto steps = static_cast<uint64_t>(1.0 / per_step);
   for (int i = 0; i < options_.repetitions; ++i) {
     report_.Add("compute_alone_seconds", TimeTogether([&] { return ComputeSeconds(steps); }));
-    const int agent = AgentPid();
+    const int agent = AgentPid(RunFolder());
     const double cpu_before = agent > 0 ? CpuSeconds(agent) : -1;
     ++version_;
     Fill();
@@ -326,7 +211,9 @@ int CheckpointBench::Run() {
   if (kedge_newest(context_, kName, -1, &newest) == KEDGE_OK) version_ = newest;
 
   for (int i = 0; i < options_.warmups; ++i) TakeCheckpoint(false);
-  AwaitPool();
+  // An application computes between init and its first checkpoints, and the pool is mapped and faulted in meanwhile; here, the
+  // time that this takes is waited for, and reported apart.
+  report_.Add("pool_ready_seconds", AwaitPool(context_));
   for (int i = 0; i < options_.repetitions; ++i) {
     if (options_.interval_seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(options_.interval_seconds));
     TakeCheckpoint(true);

@@ -1,6 +1,10 @@
 // kedge-bench: the benchmarks of Kedge. Without a subcommand it is the asynchronous checkpointing benchmark.
+#include <cstring>
+
 #include "checkpoint_bench.h"
+#include "levels_bench.h"
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "levels") == 0) return kedge::bench::RunLevelsBench(argc - 1, argv + 1);
   return kedge::bench::RunCheckpointBench(argc, argv);
 }

@@ -21,10 +21,16 @@ void Report::Add(const std::string& key, double seconds) {
   if (seconds >= 0) values.push_back(seconds);
 }
 
+double Report::Median(const std::string& key) const {
+  const auto values = series_.find(key);
+  return values == series_.end() || values->second.empty() ? -1 : Quantile(values->second, 0.5);
+}
+
 std::string Report::Json() const {
   JsonWriter json;
   json.BeginObject();
   for (const auto& [key, value] : texts_) json.Field(key, value);
+  for (const auto& [key, value] : flags_) json.Field(key, value);
   for (const auto& [key, value] : numbers_) {
     if (value == std::floor(value) && std::fabs(value) < 9e15) {
       json.Field(key, static_cast<long long>(value));
@@ -51,6 +57,7 @@ std::string Report::Json() const {
 std::string Report::Table() const {
   std::string table;
   for (const auto& [key, value] : texts_) table += fmt::format("{:<38} {}\n", key, value);
+  for (const auto& [key, value] : flags_) table += fmt::format("{:<38} {}\n", key, value ? "yes" : "no");
   for (const auto& [key, value] : numbers_) table += fmt::format("{:<38} {:.6g}\n", key, value);
   const auto bytes = numbers_.find("bytes_total");
   table += fmt::format("{:<38} {:>12} {:>12} {:>10}\n", "seconds", "median", "p99", "GB/s");

@@ -14,6 +14,9 @@ class Report {
  public:
   void SetText(const std::string& key, const std::string& value) { texts_[key] = value; }
   void SetNumber(const std::string& key, double value) { numbers_[key] = value; }
+  void SetFlag(const std::string& key, bool value) { flags_[key] = value; }
+  // The median of a series that has been added to; -1 when it could not be measured.
+  double Median(const std::string& key) const;
   // Adds one repetition. Negative means "could not be measured here" and is left out of the median.
   void Add(const std::string& key, double seconds);
 
@@ -25,6 +28,7 @@ class Report {
  private:
   std::map<std::string, std::string> texts_;
   std::map<std::string, double> numbers_;
+  std::map<std::string, bool> flags_;
   std::vector<std::string> order_;
   std::map<std::string, std::vector<double>> series_;
 };

@@ -68,7 +68,8 @@ def test_the_page_of_the_agent_has_the_options_of_both_ways_to_start_it() -> Non
 
 @pytest.mark.needs("MPI")
 def test_the_page_of_the_benchmark_has_its_options() -> None:
-    check("kedge-bench", options_of_help(help_of(BIN / "kedge-bench")))
+    levels = options_of_help(help_of(BIN / "kedge-bench", "levels"))
+    check("kedge-bench", options_of_help(help_of(BIN / "kedge-bench")) | levels)
 
 
 def test_the_page_of_the_planner_has_its_commands_and_options() -> None:
