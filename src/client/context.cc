@@ -17,6 +17,7 @@ namespace kedge::client {
 namespace {
 
 constexpr Duration kAgentReturnTimeout = std::chrono::seconds(15);
+constexpr Duration kAgentPoll = std::chrono::milliseconds(10);
 
 Result<Collective> MakeCollective(const kedge_bootstrap* given) {
   if (given == nullptr) return Collective();
@@ -89,8 +90,21 @@ void Context::AwaitAgent() {
   if (newest == nullptr || newest->in_store) return;
   const Deadline deadline(SystemClock(), kAgentReturnTimeout);
   while (!session->attached() && !deadline.Passed()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(kAgentPoll);
     session->Pump();
+  }
+}
+
+Status Context::Drain() {
+  const Deadline deadline(SystemClock(), core.job.wait_timeout);
+  for (;;) {
+    AwaitAgent();
+    const bool had_agent = session->attached();
+    const auto reply = levels->Drain(deadline.Remaining());
+    if (reply.ok()) return reply->failure;
+    // An agent that died meanwhile has a successor, which goes on.
+    if (!had_agent || deadline.Passed()) return reply.status();
+    std::this_thread::sleep_for(kAgentPoll);
   }
 }
 
@@ -100,10 +114,7 @@ Status Context::Finalize(bool drain) {
     const std::lock_guard lock(core.mutex);
     checkpointer->Abandon();
     restarter->Abandon();
-    if (drain) {
-      AwaitAgent();
-      status = levels->Drain(core.job.wait_timeout);
-    }
+    if (drain) status = Drain();
     session->Pump();
     if (auto failure = session->TakeFailure()) {
       status = failure->status.WithContext(fmt::format("the flush of '{}' version {} failed", failure->name, failure->version));

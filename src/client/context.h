@@ -39,6 +39,8 @@ class Context {
   Status ShareMembers();
   void MakeParts();
   void AwaitAgent();
+  // Until all of this job on this node is at its last level, over as many agents as it takes.
+  Status Drain();
 
   std::unique_ptr<Watcher> watcher_;
 };

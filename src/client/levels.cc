@@ -173,19 +173,21 @@ Status Levels::Pin(const std::string& name, int64_t version, bool pinned) {
   return ApplyRetention(*core_->catalog, generation.job, name, options, nullptr);
 }
 
-Status Levels::Drain(Duration timeout) {
+Result<DrainReply> Levels::Drain(Duration timeout) {
   session_->Pump();
-  if (const auto connection = session_->connection()) {
-    DrainRequest request;
-    request.store_id = core_->catalog->id();
-    request.job = core_->job.job;
-    request.timeout = timeout;
-    auto reply = connection->Drain(request, nullptr);
-    session_->Pump();
-    if (!reply.ok()) return reply.status();
-    if (!reply->failure.ok()) return reply->failure;
+  const auto connection = session_->connection();
+  if (!connection) {
+    if (Pending().ok()) return DrainReply{};
+    return Status(Code::kUnavailable,
+                  "no agent is left to carry on what this rank has handed over; the next one on this node will");
   }
-  return Status::Ok();
+  DrainRequest request;
+  request.store_id = core_->catalog->id();
+  request.job = core_->job.job;
+  request.timeout = timeout;
+  auto reply = connection->Drain(request, nullptr);
+  session_->Pump();
+  return reply;
 }
 
 }  // namespace kedge::client

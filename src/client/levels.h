@@ -29,7 +29,7 @@ class Levels {
   Status Cleanup(const std::string& name);
   Status Pin(const std::string& name, int64_t version, bool pinned);
   // Until all of this job on this node is at its last level, or a flush fails.
-  Status Drain(Duration timeout);
+  Result<DrainReply> Drain(Duration timeout);
 
  private:
   struct Subject {
