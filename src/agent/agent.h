@@ -54,6 +54,7 @@ struct AgentCounters {
   uint64_t places_assigned = 0;
   uint64_t places_through = 0;
   uint64_t places_waited = 0;
+  uint64_t chunks_released = 0;
   uint64_t recalls = 0;
   uint64_t images_evicted = 0;
   uint64_t images_dropped = 0;

@@ -92,6 +92,14 @@ bool Assignment::Serve(Session& session, Request& request) {
       continue;
     }
     if (agent_.tiers().IsReserving(session.tiers)) return false;
+    // No tier is worth it as they are: a flushed chunk of an image under way makes room where it lies.
+    const auto released = std::find_if(session.tiers.begin(), session.tiers.end(), [this](TierUnit* unit) {
+      return !agent_.tiers().LoadOf(*unit).HasRoom() && agent_.images().ReleaseFlushed(unit);
+    });
+    if (released != session.tiers.end()) {
+      loads[static_cast<size_t>(released - session.tiers.begin())] = agent_.tiers().LoadOf(**released);
+      continue;
+    }
     if (!request.waited) {
       request.waited = true;
       ++agent_.counters().places_waited;

@@ -38,23 +38,27 @@ bool Flush::IsActive(const Image& image) {
   }
 }
 
-// Only images that have ended count: the flush of one that is being captured may end long after its writer needs a slot.
-void Flush::CountChunks(const Image& image, int change) {
-  for (const ImageChunk& chunk : image.chunks) {
-    if (chunk.unit != nullptr) chunk.unit->flushing_chunks += static_cast<uint32_t>(change);
-  }
+void Flush::CountChunk(ImageChunk& chunk, bool is_flushing) {
+  if (chunk.unit == nullptr || chunk.is_flushing == is_flushing) return;
+  chunk.is_flushing = is_flushing;
+  chunk.unit->flushing_chunks += is_flushing ? 1u : -1u;
+}
+
+// Of an image that has not ended only chunks count that may leave their slots before it (images_release.cc), and they are
+// counted when they are whole: the flush of the others may end long after its own writer needs a slot.
+void Flush::CountChunks(Image& image) {
+  for (ImageChunk& chunk : image.chunks) CountChunk(chunk, IsActive(image) && (image.ended || chunk.is_flushing));
 }
 
 void Flush::SetState(Image& image, FlushState state) {
-  if (image.ended && IsActive(image)) CountChunks(image, -1);
   image.flush = state;
-  if (image.ended && IsActive(image)) CountChunks(image, 1);
+  CountChunks(image);
 }
 
 void Flush::SetEnded(Image& image) {
   KEDGE_CHECK(!image.ended);
   image.ended = true;
-  if (IsActive(image)) CountChunks(image, 1);
+  CountChunks(image);
 }
 
 void Flush::QueuePieces(Image& image, uint32_t index, bool whole_only) {
@@ -88,7 +92,7 @@ void Flush::QueueEnded(Image& image) {
 void Flush::Start(Image& image) {
   SetState(image, FlushState::kFlushing);
   for (ImageChunk& chunk : image.chunks) {
-    chunk.queued_bytes = 0;
+    chunk.queued_bytes = chunk.written_bytes = 0;
     if (image.ended) chunk.captured_bytes = chunk.bytes;
   }
   if (image.ended) {
@@ -146,7 +150,8 @@ uint32_t Flush::WorkersNow() {
     return workers;
   }
   if (cpus_ > writers) return std::min(workers, cpus_ - writers);
-  if (agent_.assignment().waiting() > 0) return 1;
+  if (agent_.assignment().waiting() > 0)
+    return std::max(1u, std::min(workers, static_cast<uint32_t>(agent_.assignment().waiting())));
   const int64_t now_ns = agent_.clock().NowNs();
   if (held_since_ns_ == 0) {
     held_since_ns_ = now_ns;
@@ -208,28 +213,27 @@ void Flush::SendPiece(Image& image, const Piece& piece) {
         os::KillPoint("piece-written");
         return Outcome{std::move(status), Duration(clock.NowNs() - begin_ns)};
       },
-      [this, id = image.id, epoch = image.flush_epoch, bytes = piece.bytes](Outcome outcome) {
-        OnPieceDone(id, epoch, bytes, outcome.took, outcome.status);
-      });
+      [this, piece](Outcome outcome) { OnPieceDone(piece, outcome.took, outcome.status); });
 }
 
-void Flush::OnPieceDone(uint64_t image_id, uint32_t epoch, uint64_t bytes, Duration took, const Status& status) {
+void Flush::OnPieceDone(const Piece& piece, Duration took, const Status& status) {
   --in_flight_;
   if (status.ok()) {
-    agent_.counters().bytes_flushed += bytes;
-    const double speed = static_cast<double>(bytes) / std::max(ToSeconds(took), 1e-9);
+    agent_.counters().bytes_flushed += piece.bytes;
+    const double speed = static_cast<double>(piece.bytes) / std::max(ToSeconds(took), 1e-9);
     // Small pieces measure the file system's latency, not what a chunk would see.
-    if (bytes >= kPieceBytesMin) {
+    if (piece.bytes >= kPieceBytesMin) {
       bytes_per_second_ = bytes_per_second_ == 0 ? speed : bytes_per_second_ + kAverageWeight * (speed - bytes_per_second_);
     }
   }
-  Image* image = agent_.images().Find(image_id);
+  Image* image = agent_.images().Find(piece.image_id);
   if (image != nullptr) {
     --image->pieces_in_flight;
+    if (status.ok() && image->flush_epoch == piece.epoch) image->chunks[piece.chunk].written_bytes += piece.bytes;
     if (image->doomed) {
       agent_.images().OnReleased(*image);
     } else if (image->flush == FlushState::kFlushing) {
-      if (image->flush_epoch == epoch && !status.ok() && image->flush_error.ok()) {
+      if (image->flush_epoch == piece.epoch && !status.ok() && image->flush_error.ok()) {
         image->flush_error = status;
         DropObject(*image);
       }
@@ -258,7 +262,7 @@ void Flush::CheckWritten(Image& image) {
 void Flush::Retry(Image& image, Status why) {
   image.flush_error = Status::Ok();
   DropObject(image);
-  const bool final = ++image.failures > kRetriesMax || why.code() == Code::kMismatch;
+  const bool final = ++image.failures > kRetriesMax || why.code() == Code::kMismatch || image.HasReleased();
   if (final) return GiveUp(image, why);
   ++agent_.counters().flush_retries;
   Duration pause = kFirstRetryPause;
@@ -279,13 +283,14 @@ void Flush::GiveUp(Image& image, const Status& why) {
   ++agent_.counters().flush_failures;
   image.failure = why.WithContext(fmt::format("flush of {} rank {}", generation.ToString(), image.rank));
   if (version.failure.ok()) version.failure = image.failure;
-  LogError("agent", "{}. It is given up after {} tries; the copy on the node stays", image.failure.ToString(), image.failures);
+  LogError("agent", "{}. It is given up after {} tries; {}", image.failure.ToString(), image.failures,
+           image.HasReleased() ? "its slots had been wanted by others, so that no copy is left" : "the copy on the node stays");
   SetState(image, FlushState::kFailed);
   agent_.images().OnSettled(image);
   agent_.publish().Consider(version);
   agent_.waiters().OnFailure(job, image.failure);
-  agent_.images().Reconsider(job, generation.name);
   agent_.waiters().Check(generation);
+  agent_.images().Reconsider(job, generation.name);  // which may remove the version
 }
 
 }  // namespace kedge

@@ -35,6 +35,8 @@ class Flush {
 
   // On its way to the store: its slots will become free by that.
   static bool IsActive(const Image& image);
+  // Whether the flush of this chunk is counted as one that will free a slot (TierUnit::flushing_chunks).
+  static void CountChunk(ImageChunk& chunk, bool is_flushing);
   void SetState(Image& image, FlushState state);
   // All its chunks are known now.
   void SetEnded(Image& image);
@@ -54,10 +56,10 @@ class Flush {
     uint64_t bytes;
     uint64_t sequence;
   };
-  static void CountChunks(const Image& image, int change);
+  static void CountChunks(Image& image);
   void QueuePieces(Image& image, uint32_t chunk, bool whole_only);
   void SendPiece(Image& image, const Piece& piece);
-  void OnPieceDone(uint64_t image_id, uint32_t epoch, uint64_t bytes, Duration took, const Status& status);
+  void OnPieceDone(const Piece& piece, Duration took, const Status& status);
   void CheckWritten(Image& image);
   void DropObject(Image& image);
   void GiveUp(Image& image, const Status& why);

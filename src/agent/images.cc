@@ -37,9 +37,12 @@ std::set<std::string> Job::Names() const {
   return names;
 }
 
-uint32_t Version::EndedImages() const {
-  return static_cast<uint32_t>(std::count_if(images.begin(), images.end(),
-                                             [](const auto& entry) { return entry.second->ended && !entry.second->doomed; }));
+bool Image::HasReleased() const {
+  return std::any_of(chunks.begin(), chunks.end(), [](const ImageChunk& chunk) { return chunk.released; });
+}
+
+bool Version::IsWhole() const {
+  return std::count_if(images.begin(), images.end(), [](const auto& entry) { return entry.second->IsHeld(); }) >= node_ranks;
 }
 
 Image* Images::Find(uint64_t id) const {
@@ -163,13 +166,17 @@ Status Images::OnProgress(Session& session, const ClientMessage& message) {
     image->chunks.push_back(chunk);
   }
   ImageChunk& chunk = image->chunks[message.chunk];
+  if (chunk.released) return Refused("progress of a chunk that was whole");
   if (chunk.unit != unit || chunk.slot != message.range.slot || chunk.slot_generation != message.range.slot_generation ||
       chunk.offset != message.range.offset || chunk.object_offset != message.object_offset) {
     return Refused("progress of a chunk that lies elsewhere");
   }
   chunk.captured_bytes = std::max(chunk.captured_bytes, message.amount);
   image->progress_ns = agent_.clock().NowNs();
-  if (image->flush == FlushState::kFlushing) agent_.flush().QueueCaptured(*image, message.chunk);
+  if (image->flush == FlushState::kFlushing) {
+    if (MayRelease(*image, chunk)) agent_.flush().CountChunk(chunk, true);
+    agent_.flush().QueueCaptured(*image, message.chunk);
+  }
   return Status::Ok();
 }
 
@@ -204,7 +211,16 @@ Result<Images::Announced> Images::ReadAnnouncement(Session& session, const Clien
     chunk.in_own_object = announced.record.chunks[i].object == 0;
     chunk.object_offset = announced.record.chunks[i].object_offset;
     if (placement.bytes != announced.record.chunks[i].bytes) return Refused("record and placement table differ in lengths");
-    if (placement.kind != PlacementKind::kStore) {
+    const ImageChunk* released =
+        begun != nullptr && i < begun->chunks.size() && begun->chunks[i].released ? &begun->chunks[i] : nullptr;
+    if (released != nullptr) {
+      const bool is_same = placement.kind == PlacementKind::kSlot && released->slot == placement.slot &&
+                           released->slot_generation == placement.slot_generation && released->offset == placement.offset &&
+                           released->bytes == placement.bytes && released->object_offset == chunk.object_offset &&
+                           chunk.in_own_object;
+      if (!is_same) return Refused("a chunk that was whole has become another one");
+      chunk = *released;
+    } else if (placement.kind != PlacementKind::kStore) {
       auto unit = std::find_if(session.tiers.begin(), session.tiers.end(), [&](const TierUnit* candidate) {
         return candidate->info().key == announced.table.tiers[placement.tier];
       });
@@ -224,7 +240,7 @@ Result<Images::Announced> Images::ReadAnnouncement(Session& session, const Clien
         TierUnit* same = nullptr;
         const SlotRange range{index, chunk.slot, chunk.slot_generation, chunk.offset, chunk.bytes};
         Status in_bounds = CheckRange(session, range, &same);
-        if (!is_known) KEDGE_RETURN_IF_ERROR(in_bounds);
+        if (!is_known) KEDGE_RETURN_IF_ERROR(in_bounds.WithContext(fmt::format("chunk {} is not where it was captured", i)));
         if (chunk.offset > chunk.unit->info().slot_bytes || chunk.bytes > chunk.unit->info().slot_bytes - chunk.offset) {
           return Refused("a chunk that reaches out of its slot");
         }
@@ -266,8 +282,11 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
         image->chunks[i].slot_generation == chunk.slot_generation && image->chunks[i].offset == chunk.offset &&
         image->chunks[i].object_offset == chunk.object_offset) {
       chunk.queued_bytes = image->chunks[i].queued_bytes;
+      chunk.written_bytes = image->chunks[i].written_bytes;
+      chunk.is_flushing = image->chunks[i].is_flushing;
     } else if (i < image->chunks.size()) {
       // What progress said was another place: whatever was flushed from there is worth nothing.
+      agent_.flush().CountChunk(image->chunks[i], false);
       image->chunks[i].unit->space->RemoveChunk(image->chunks[i].slot, true);
       if (chunk.unit != nullptr) chunk.unit->space->AddChunk(chunk.slot);
     } else if (chunk.unit != nullptr) {
@@ -340,6 +359,7 @@ void Images::DropUnended(Session& session) {
 }
 
 void Images::SaveFile(const Image& image) {
+  if (!image.IsHeld()) return;  // a successor could do nothing with it
   const Version& version = *image.version;
   ImageFile file;
   file.local.table.identity = ImageIdentity{version.generation, image.rank, version.ranks};

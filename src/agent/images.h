@@ -54,6 +54,8 @@ class Images {
   CleanupReply Cleanup(const CleanupRequest& request);
   // Makes at least one slot of the unit free by letting go of cached versions; false when that is not possible.
   bool MakeRoom(TierUnit* unit);
+  // Makes a slot of the unit free whose chunk is in the object of an image that has not ended; false when there is none.
+  bool ReleaseFlushed(TierUnit* unit);
 
   // ---- From flush and publication ----
   // The image reached its last level, or failed for good (image.failure).
@@ -90,6 +92,8 @@ class Images {
   void Doom(Image& image);
   void RemoveNow(Image& image);
   bool EvictOldest(TierUnit* unit);
+  bool MayRelease(const Image& image, const ImageChunk& chunk) const;
+  void Release(const Image& image, ImageChunk& chunk);
   bool IsOwed(const Image& image) const;
 
   Agent& agent_;

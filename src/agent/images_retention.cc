@@ -113,7 +113,8 @@ void Images::Reconsider(Job& job, const std::string& name) {
     for (const auto& [rank, image] : newest_first[i]->images) images.push_back(image.get());
     for (Image* image : images) {
       if (image->doomed) continue;
-      if (keeping[i] == Keeping::kDrop) {
+      const bool is_lost = image->ended && image->flush == FlushState::kFailed && image->HasReleased();
+      if (keeping[i] == Keeping::kDrop || is_lost) {
         ++agent_.counters().images_dropped;
         Doom(*image);
       } else {
@@ -254,7 +255,7 @@ std::vector<LocalVersion> Images::LocalVersions(const LocalVersionsRequest& requ
     const Generation& generation = version.generation;
     if (generation.store_id != request.store_id || generation.job != request.job) continue;
     if (!request.name.empty() && generation.name != request.name) continue;
-    if (!image->ended || image->doomed || IsLostIn(*image)) continue;
+    if (!image->IsHeld() || IsLostIn(*image)) continue;
     found.push_back({generation, image->rank, version.ranks, LevelOf(version)});
   }
   std::sort(found.begin(), found.end(), [](const LocalVersion& a, const LocalVersion& b) {
@@ -266,8 +267,7 @@ std::vector<LocalVersion> Images::LocalVersions(const LocalVersionsRequest& requ
 Result<OpenImageReply> Images::Open(Session& session, const OpenImageRequest& request) {
   Version* version = FindVersion(request.generation);
   auto entry = version == nullptr ? decltype(version->images.begin()){} : version->images.find(request.rank);
-  if (version == nullptr || entry == version->images.end() || !entry->second->ended || entry->second->doomed ||
-      IsLostIn(*entry->second)) {
+  if (version == nullptr || entry == version->images.end() || !entry->second->IsHeld() || IsLostIn(*entry->second)) {
     return Status(Code::kNotFound, fmt::format("{} rank {} is not on this node", request.generation.ToString(), request.rank));
   }
   Image& image = *entry->second;

@@ -44,7 +44,7 @@ struct TierUnit {
   std::string scratch;  // the job.scratch that it was opened for; empty: the node's
   bool lost = false;
   bool reserving = false;        // its space is still being reserved in the background
-  uint32_t flushing_chunks = 0;  // of captured images that are on their way to the store
+  uint32_t flushing_chunks = 0;  // whole ones on their way to the store, which will free their slots
   uint64_t bytes_captured = 0;   // in images that ended here
 
   const TierInfo& info() const { return tier->info(); }
@@ -62,7 +62,12 @@ struct ImageChunk {
   bool in_own_object = true;
   uint64_t object_offset = 0;
   uint64_t captured_bytes = 0;
-  uint64_t queued_bytes = 0;  // handed to the flush so far
+  uint64_t queued_bytes = 0;   // handed to the flush so far
+  uint64_t written_bytes = 0;  // of these, those in the image's object
+  bool is_flushing = false;    // counted in unit->flushing_chunks
+  // Its slot was wanted by somebody else (images_release.cc): the object under way holds the only copy until it is stored.
+  // `unit` is null; slot, generation and offset tell where it was.
+  bool released = false;
 
   bool IsLocal() const { return unit != nullptr || !file.empty(); }
 };
@@ -110,6 +115,10 @@ struct Image {
   uint32_t failures = 0;
   Status flush_error;  // of the present try: acted upon when its pieces have come back
   Status failure;      // for good
+
+  bool HasReleased() const;
+  // Whether the node alone can give it back, or the store holds it by now.
+  bool IsHeld() const { return ended && !doomed && (flush == FlushState::kStored || !HasReleased()); }
 };
 
 // One generation on this node.
@@ -129,8 +138,8 @@ struct Version {
   std::vector<uint32_t> missing_in_store;
   os::EventLoop::TimerId grace_timer = 0;
 
-  uint32_t EndedImages() const;
-  bool IsWhole() const { return EndedImages() >= node_ranks; }
+  // An image of each rank of the node is held.
+  bool IsWhole() const;
 };
 
 // Slots that a session got for one chunk, as opposed to open ones.

@@ -40,6 +40,7 @@ std::vector<NamedCounter> Counters(Agent& agent) {
       {"versions_removed", c.versions_removed, "Versions that retention removed from a store"},
       {"places_assigned", c.places_assigned, "Slots assigned to clients"},
       {"places_waited", c.places_waited, "Requests that had to wait for a slot"},
+      {"chunks_released", c.chunks_released, "Chunks that left their slots, flushed, before their image ended"},
       {"places_through", c.places_through, "Chunks sent through to the store for want of room"},
       {"recalls", c.recalls, "Rounds of asking clients for unused slots"},
       {"images_evicted", c.images_evicted, "Cached images that made room"},

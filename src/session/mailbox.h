@@ -35,7 +35,8 @@ struct SlotRange {
 enum class ClientMessageKind : uint32_t {
   kRequestPlace = 1,  // wants a slot for a chunk, or the next open slot
   kImageBegin = 2,    // an image of at least a piece is about to be captured: `range` holds its encoded Generation
-  kProgress = 3,      // the first `bytes_captured` bytes of the chunk at `range` are there
+  kProgress = 3,      // the first `amount` bytes of the chunk at `range` are there. With all of them the client is done with
+                      // a slot for a full chunk: once it is flushed, the agent may give it to others before the image ends
   kImageEnd = 4,      // the image is captured: `range` is its image record followed by its placement table. In its object
                       // the record stands after the last chunk, at the next multiple of 4 KiB
   kImageAbort = 5,    // the image is given up. Slots that no kProgress of it named are returned by kReturnSlot

@@ -228,7 +228,7 @@ TEST_P(AgentLossTest, WithoutAnyAgentItIsSynchronous) {
   EXPECT_KEDGE_OK(kedge_wait(context, "x", 1, KEDGE_LEVEL_STORE, 0));
 }
 
-TEST_P(AgentLossTest, AnImageGreaterThanThePoolGoesThrough) {
+TEST_P(AgentLossTest, AnImageGreaterThanThePoolPassesThroughIt) {
   kedge_context* context = Open();
   std::vector<char> data(150 << 20, 'z');
   ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), 1, nullptr));
@@ -237,6 +237,36 @@ TEST_P(AgentLossTest, AnImageGreaterThanThePoolGoesThrough) {
   std::fill(data.begin(), data.end(), ' ');
   ASSERT_KEDGE_OK(kedge_restart(context, "big", -1, nullptr));
   EXPECT_EQ(std::count(data.begin(), data.end(), 'z'), static_cast<ptrdiff_t>(data.size()));
+  EXPECT_EQ(Statistics(context).bytes_pool, data.size());
+  EXPECT_EQ(Statistics(context).bytes_through, 0u) << "a chunk that is flushed makes room for the next";
+}
+
+// What had left its slot lies in an object that dies with the agent: the version fails, and nothing else does.
+TEST_P(AgentLossTest, AnAgentThatDiesInAnImageGreaterThanThePool) {
+  setenv("KEDGE_TEST_KILL_POINT", "chunk-released:3", 1);
+  kedge_context* context = Open("pool.size=16MiB\n");
+  unsetenv("KEDGE_TEST_KILL_POINT");
+  std::vector<char> data(40 << 20, 'a');
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), 1000, 1, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "big", 1, 0));
+  ASSERT_KEDGE_OK(kedge_wait(context, "big", 1, KEDGE_LEVEL_STORE, 60));
+  const int agent = folder_.AgentPid();
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), 1, nullptr));
+  int code = kedge_checkpoint(context, "big", 2, 0);
+  if (code == KEDGE_OK) code = kedge_wait(context, "big", 2, KEDGE_LEVEL_STORE, 60);
+  EXPECT_NE(code, KEDGE_OK);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("chunk"));
+  EXPECT_NE(folder_.AgentPid(), agent) << "it was to die, and this test shows nothing";
+  int64_t version = -1;
+  EXPECT_KEDGE_OK(kedge_newest(context, "big", -1, &version));
+  EXPECT_EQ(version, 1);
+  std::fill(data.begin(), data.end(), 'b');
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "big", 3, 0));
+  ASSERT_KEDGE_OK(kedge_wait(context, "big", 3, KEDGE_LEVEL_STORE, 60));
+  std::fill(data.begin(), data.end(), ' ');
+  ASSERT_KEDGE_OK(kedge_restart(context, "big", -1, &version));
+  EXPECT_EQ(version, 3);
+  EXPECT_EQ(std::count(data.begin(), data.end(), 'b'), static_cast<ptrdiff_t>(data.size()));
 }
 
 }  // namespace

@@ -136,6 +136,28 @@ TEST_P(FlushFaultTest, IsReturnedByFinalizeAndTheCopyOnTheNodeStays) {
   ExpectRestart(Open(), 2);
 }
 
+// Part of the image has left its slots for the object that fails: it cannot be written again, and is not kept for a copy.
+TEST_P(FlushFaultTest, AnImageGreaterThanThePoolIsLostAndTheOlderOneStays) {
+  kedge_context* context = Open("pool.size=16MiB\n");
+  ASSERT_EQ(Take(context, 1), KEDGE_OK) << kedge_error_message();
+  os::testing::FaultRule full;
+  full.calls = CallsOf(Call::kPwrite);
+  full.path_contains = "/data/r0.";
+  full.errno_value = ENOSPC;
+  full.byte_budget = 24 << 20;
+  full.count = os::testing::kForEver;
+  os::testing::Steer(kSteering, {full});
+  std::string large(40 << 20, 'x');
+  EXPECT_KEDGE_OK(kedge_protect(context, 0, large.data(), large.size(), 1, nullptr));
+  int code = kedge_checkpoint(context, "s", 2, 0);
+  if (code == KEDGE_OK) code = kedge_wait(context, "s", 2, KEDGE_LEVEL_STORE, 60);
+  EXPECT_EQ(code, KEDGE_ERROR_NO_SPACE) << kedge_error_message();
+  os::testing::StopSteering(kSteering);
+  ExpectRestart(context, 1);
+  ASSERT_EQ(Take(context, 3), KEDGE_OK) << kedge_error_message();
+  ExpectRestart(context, 3);
+}
+
 class TierFaultTest : public StoreFaultTest {
  protected:
   std::string Disk() const { return folder_.path() + "/disk"; }
