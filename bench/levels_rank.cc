@@ -118,6 +118,8 @@ void LevelsRank::MeasureReferences() {
   if (fabric == nullptr && rank_ == 0) std::fprintf(stderr, "kedge-bench: no network reference: %s\n", why.c_str());
   // As much as all ranks have: the next node's rank may have one byte less.
   const size_t read_bytes = static_cast<size_t>(options_.bytes_total / static_cast<uint64_t>(ranks_));
+  const int next = (rank_ + options_.ranks_per_node) % ranks_;
+  if (fabric != nullptr) fabric->ReadSeconds(next, read_bytes, kPieceBytes, kReadWindow);  // makes the connection
   for (int i = 0; i < options_.repetitions; ++i) {
     measures_.Add("reference_memcpy_seconds", TimeTogether([&] { return MemcpySeconds(faulted.data(), data_.data(), bytes); }));
     measures_.Add("reference_crc32c_seconds", TimeTogether([&] {
@@ -131,7 +133,6 @@ void LevelsRank::MeasureReferences() {
     measures_.Add("reference_write_fsync_seconds",
                   TimeTogether([&] { return WriteFsyncSeconds(options_.folder, data_.data(), bytes, rank_); }));
     if (fabric != nullptr) {
-      const int next = (rank_ + options_.ranks_per_node) % ranks_;
       const double seconds = fabric->ReadSeconds(next, read_bytes, kPieceBytes, kReadWindow);
       measures_.Add("reference_network_seconds", Slowest(seconds));
     }
@@ -141,9 +142,9 @@ void LevelsRank::MeasureReferences() {
 // The same checkpoints without protection: what the blocked time is compared with.
 void LevelsRank::MeasureLocal() {
   kedge_context* context = Init("kedge-bench-local", "protect.scheme=none\n");
+  measures_.Add("pool_ready_seconds", AwaitPool(context));
   for (int i = -1; i < options_.repetitions; ++i) {
     FillPattern(rank_, ++version_, &data_);
-    if (i == 0) measures_.Add("pool_ready_seconds", AwaitPool(context));
     const double blocked =
         TimeTogether([&] { return TimeCall([&] { Check(kedge_checkpoint(context, kName, version_, 0), "checkpoint"); }); });
     if (i >= 0) measures_.Add("local_blocked_seconds", blocked);
@@ -156,9 +157,9 @@ void LevelsRank::MeasureLocal() {
 // The last context is left as it is: the job is killed with it.
 void LevelsRank::MeasureProtected() {
   kedge_context* context = Init("kedge-bench-levels", options_.ProtectOverrides());
+  AwaitPool(context);
   for (int i = -1; i < options_.repetitions; ++i) {
     FillPattern(rank_, ++version_, &data_);
-    if (i == 0) AwaitPool(context);
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = Now();
     Check(kedge_checkpoint(context, kName, version_, 0), "checkpoint");
