@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint32_t kPrivateMode = 0600;
 constexpr double kNsPerSecond = 1e9;
+constexpr uint64_t kDirectBytesMin = uint64_t{1} << 20;  // below, a second descriptor costs more than a copy
 
 class PosixStore final : public Store {
  public:
@@ -60,7 +61,9 @@ class PosixStore final : public Store {
   // Runs `put` on the key's path; when the folder goes between the two, it is looked for (and made) once more.
   template <typename Put>
   auto WithFolder(const std::string& key, Folders folders, Put put) -> decltype(put(std::string()));
-  std::unique_ptr<ObjectWriter> MakeWriter(std::unique_ptr<os::File> file, PosixObjectWriter::Place place);
+  // `expected_bytes` 0: unknown.
+  std::unique_ptr<ObjectWriter> MakeWriter(std::unique_ptr<os::File> file, PosixObjectWriter::Place place,
+                                           uint64_t expected_bytes);
   // The time of a file just written in `folder`.
   Result<int64_t> NowNs(const std::string& folder, const TemporaryOwner& owner);
   Status CollectTemporaries(const std::string& path, const std::string& key, int64_t now_ns, std::vector<Temporary>* found);
@@ -106,7 +109,7 @@ auto PosixStore::WithFolder(const std::string& key, Folders folders, Put put) ->
 // ---- Objects ----
 
 Result<std::unique_ptr<ObjectWriter>> PosixStore::CreateObject(const std::string& key, const TemporaryOwner& owner,
-                                                               uint64_t /*expected_bytes*/) {
+                                                               uint64_t expected_bytes) {
   using Made = Result<std::unique_ptr<ObjectWriter>>;
   return WithFolder(key, Folders::kCreate, [&](const std::string& path) -> Made {
     const std::string temporary = os::TemporaryPath(path, MakeTemporaryTag(owner));
@@ -117,13 +120,14 @@ Result<std::unique_ptr<ObjectWriter>> PosixStore::CreateObject(const std::string
       return status;
     }
     const std::string handle = os::JoinPath(os::ParentPath(key), os::BaseName(temporary));
-    return Made(MakeWriter(std::move(file), {key, path, handle, temporary}));
+    return Made(MakeWriter(std::move(file), {key, path, handle, temporary}, expected_bytes));
   });
 }
 
-std::unique_ptr<ObjectWriter> PosixStore::MakeWriter(std::unique_ptr<os::File> file, PosixObjectWriter::Place place) {
+std::unique_ptr<ObjectWriter> PosixStore::MakeWriter(std::unique_ptr<os::File> file, PosixObjectWriter::Place place,
+                                                     uint64_t expected_bytes) {
   std::unique_ptr<os::File> direct;
-  if (options_.direct) {
+  if (options_.direct && (expected_bytes == 0 || expected_bytes >= kDirectBytesMin)) {
     Result<std::unique_ptr<os::File>> opened = fs_.Open(place.temporary_path, os::OpenFlags::kWrite | os::OpenFlags::kDirect);
     // Where the file system has none, everything goes through the page cache.
     if (opened.ok()) direct = std::move(*opened);
@@ -139,7 +143,7 @@ Result<std::unique_ptr<ObjectWriter>> PosixStore::AdoptObject(const std::string&
   KEDGE_ASSIGN_OR_RETURN(const std::string path, PathForWriting(key, Folders::kMustExist));
   const auto flags = os::OpenFlags::kReadWrite | os::OpenFlags::kNoFollow;
   KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<os::File> file, fs_.Open(temporary, flags));
-  return MakeWriter(std::move(file), {key, path, handle, temporary});
+  return MakeWriter(std::move(file), {key, path, handle, temporary}, 0);
 }
 
 Result<std::unique_ptr<ObjectContributor>> PosixStore::JoinObject(const std::string& handle) {
