@@ -35,6 +35,12 @@ Status Assignment::Add(Session& session, const ClientMessage& message) {
   return Status::Ok();
 }
 
+uint64_t Assignment::waiting_bytes() const {
+  uint64_t bytes = 0;
+  for (const Request& request : queue_) bytes += request.bytes;
+  return bytes;
+}
+
 void Assignment::Drop(const Session& session) {
   std::erase_if(queue_, [&](const Request& request) { return request.session_id == session.id; });
   std::erase_if(recalled_ns_, [&](const auto& entry) { return entry.first == session.tiers; });
@@ -78,7 +84,13 @@ bool Assignment::Serve(Session& session, Request& request) {
   std::vector<TierLoad> loads;
   for (const TierUnit* unit : session.tiers) loads.push_back(agent_.tiers().LoadOf(*unit));
   for (;;) {
-    const NodeLoad load{loads, agent_.flush().bytes_per_second(), agent_.flush().in_flight()};
+    NodeLoad load;
+    load.tiers = loads;
+    load.flush_bytes_per_second = agent_.flush().bytes_per_second();
+    load.flushes_in_flight = agent_.flush().in_flight();
+    load.waiting = static_cast<uint32_t>(queue_.size());
+    load.waiting_bytes = queue_.size() * request.bytes;
+    load.head_since_ns = request.since_ns;
     const PlaceDecision decision = agent_.policy().Place(load, request.bytes);
     if (decision.kind == PlaceDecision::Kind::kTier) {
       TierUnit* unit = session.tiers[decision.tier];
@@ -105,11 +117,23 @@ bool Assignment::Serve(Session& session, Request& request) {
       ++agent_.counters().places_waited;
     }
     const bool recalling = Recall(session);
-    if (decision.kind == PlaceDecision::Kind::kWait || recalling) return false;
+    if (decision.kind == PlaceDecision::Kind::kWait || recalling) {
+      AskAgain(decision.ask_again);
+      return false;
+    }
     ++agent_.counters().places_through;
     Answer(session, request, AssignOutcome::kThrough, SlotRange{}, Status::Ok());
     return true;
   }
+}
+
+void Assignment::AskAgain(Duration after) {
+  if (after <= Duration::zero() || asking_again_) return;
+  asking_again_ = true;
+  agent_.loop().AddTimer(after, [this] {
+    asking_again_ = false;
+    Pump();
+  });
 }
 
 bool Assignment::AssignIn(Session& session, const Request& request, TierUnit* unit) {

@@ -29,6 +29,7 @@ class Assignment {
   // The same in the loop's next turn: serving may let go of cached images, which nobody may do who walks over images.
   void PumpSoon();
   size_t waiting() const { return queue_.size(); }
+  uint64_t waiting_bytes() const;
 
  private:
   struct Request {
@@ -44,6 +45,8 @@ class Assignment {
   bool AssignIn(Session& session, const Request& request, TierUnit* unit);
   // Asks the users of these tiers to return unused slots; false when that was done a moment ago and has had its time.
   bool Recall(const Session& for_whom);
+  // Pumps after that time at the latest; zero: only when something changes.
+  void AskAgain(Duration after);
   void Answer(Session& session, const Request& request, AssignOutcome outcome, const SlotRange& range, const Status& why);
 
   Agent& agent_;
@@ -51,6 +54,7 @@ class Assignment {
   bool pumping_ = false;
   bool pump_again_ = false;
   bool pump_posted_ = false;
+  bool asking_again_ = false;
   // By tier list: when its users were last asked to return slots.
   std::map<std::vector<TierUnit*>, int64_t> recalled_ns_;
 };

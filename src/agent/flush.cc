@@ -165,7 +165,8 @@ void Flush::Dispatch() {
   const uint32_t workers = WorkersNow();
   while (in_flight_ < workers) {
     std::vector<FlushCandidate> candidates;
-    std::vector<uint32_t> queue_ids;
+    std::vector<uint32_t> queue_ids;  // of the candidates
+    std::vector<TierLoad> loads;
     for (auto& [unit, queue] : queues_) {
       while (!queue.empty()) {
         const Image* image = agent_.images().Find(queue.front().image_id);
@@ -174,11 +175,22 @@ void Flush::Dispatch() {
         queue.pop_front();
       }
       if (queue.empty()) continue;
-      candidates.push_back({queue_ids.size(), queue.front().sequence, queue.front().bytes});
+      FlushCandidate candidate{FlushCandidate::kNoTier, queue.front().sequence, queue.front().bytes};
+      if (const TierUnit* tier = agent_.tiers().FindUnit(unit); tier != nullptr) {
+        candidate.tier = loads.size();
+        loads.push_back(agent_.tiers().LoadOf(*tier));
+      }
+      candidates.push_back(candidate);
       queue_ids.push_back(unit);
     }
     if (candidates.empty() || !RateAllows()) return;
-    const auto chosen = agent_.policy().NextFlush(candidates);
+    NodeLoad load;
+    load.tiers = loads;
+    load.flush_bytes_per_second = bytes_per_second();
+    load.flushes_in_flight = in_flight_;
+    load.waiting = static_cast<uint32_t>(agent_.assignment().waiting());
+    load.waiting_bytes = agent_.assignment().waiting_bytes();
+    const auto chosen = agent_.policy().NextFlush(load, candidates);
     if (!chosen.has_value()) return;
     auto& queue = queues_[queue_ids[*chosen]];
     const Piece piece = queue.front();

@@ -167,7 +167,10 @@ Result<ThroughputCurve> ThroughputCurve::Fit(std::vector<ThroughputSample> sampl
     }
   }
   const double best = *std::max_element(curve.totals_.begin(), curve.totals_.end());
-  while (curve.totals_[curve.best_writers_] < best * 0.999) ++curve.best_writers_;
+  while (curve.totals_[curve.best_writers_] < best * kBest) ++curve.best_writers_;
+  curve.most_writers_ = curve.best_writers_;
+  while (curve.most_writers_ < curve.totals_.size() && curve.totals_[curve.most_writers_] >= best * kMost) ++curve.most_writers_;
+  curve.most_writers_ = curve.most_writers_ == curve.totals_.size() ? UINT32_MAX : curve.most_writers_ - 1;
   curve.samples_ = std::move(samples);
   return curve;
 }

@@ -25,6 +25,9 @@ class ThroughputCurve {
  public:
   static constexpr uint32_t kWritersMax = 4096;
   static constexpr size_t kSamplesMax = 1024;
+  // "Nearly as fast": of the greatest total.
+  static constexpr double kBest = 0.99;
+  static constexpr double kMost = 0.97;
 
   // kInvalidArgument unless there is a sample, writers lie in 1..kWritersMax and increase strictly, and throughputs are finite
   // and greater than zero. O(samples + greatest number of writers).
@@ -34,8 +37,10 @@ class ThroughputCurve {
   double Total(uint32_t writers) const { return writers < totals_.size() ? totals_[writers] : totals_.back(); }
   // Each writer's share of it; 0 for no writers.
   double PerWriter(uint32_t writers) const { return writers == 0 ? 0 : Total(writers) / writers; }
-  // The least number of writers that together are (but for one part in a thousand) as fast as any.
+  // The least number of writers that together are nearly as fast as any; more of them only take longer, each.
   uint32_t best_writers() const { return best_writers_; }
+  // The most writers that are; more of them get less done. UINT32_MAX when the last sample is that fast.
+  uint32_t most_writers() const { return most_writers_; }
   const std::vector<ThroughputSample>& samples() const { return samples_; }
 
  private:
@@ -44,6 +49,7 @@ class ThroughputCurve {
   std::vector<ThroughputSample> samples_;
   std::vector<double> totals_;  // by number of writers, from 0 to the last sample's
   uint32_t best_writers_ = 1;
+  uint32_t most_writers_ = 1;
 };
 
 }  // namespace kedge

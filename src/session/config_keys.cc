@@ -47,8 +47,8 @@ void AddNodeKeys(ConfigRegistry& registry) {
   port.minimum = 0;
   port.maximum = 65535;
   registry.Add(port);
-  KeySpec policy{"placement.policy", kString, "fastest-with-room", kNode, "which tier takes the next chunk"};
-  policy.choices = {"fastest-with-room"};
+  KeySpec policy{"placement.policy", kString, "adaptive", kNode, "which tier takes the next chunk"};
+  policy.choices = {"adaptive", "paper", "naive", "ssd-only", "cache-only"};
   registry.Add(policy);
 
   KeySpec name{"name", kString, "", kNode, "the tier's name"};

@@ -33,7 +33,7 @@ LocalAgent::LocalAgent(uint32_t slots, uint64_t slot_bytes) {
   options.node.piece_bytes = slot_bytes / 4;
   options.node.flush_workers = 2;
   options.node.idle_timeout = std::chrono::hours(1);
-  options.node.placement_policy = "fastest-with-room";
+  options.node.placement_policy = "adaptive";
   auto agent = Agent::Start(std::move(options));
   KEDGE_CHECK(agent.ok());
   agent_ = std::move(*agent);
