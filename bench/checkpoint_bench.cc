@@ -252,6 +252,7 @@ int RunCheckpointBench(int argc, char** argv) {
   CLI::App app{
       "Measures checkpoint and restart beside what the machine can do with the same bytes; run it under mpirun for several "
       "ranks."};
+  app.footer("kedge-bench placement SCENARIO runs a placement policy on paper; see kedge-bench placement --help.");
   app.add_option("--bytes", options.bytes, "bytes over all ranks, for example 1KiB, 256MiB, 2GiB")->capture_default_str();
   app.add_option("--repetitions", options.repetitions, "measured checkpoints")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--warmups", options.warmups, "first checkpoints, reported apart")

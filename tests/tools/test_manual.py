@@ -70,6 +70,10 @@ def test_the_page_of_the_agent_has_the_options_of_both_ways_to_start_it() -> Non
 def test_the_page_of_the_benchmark_has_its_options() -> None:
     levels = options_of_help(help_of(BIN / "kedge-bench", "levels"))
     check("kedge-bench", options_of_help(help_of(BIN / "kedge-bench")) | levels)
+    section = page("kedge-bench").split(".SH OPTIONS OF PLACEMENT")[1].split(".SH")[0]
+    found = options_of_help(help_of(BIN / "kedge-bench", "placement"))
+    assert {"--policy", "--model"} <= found
+    assert found - set(OPTION.findall(bold(section))) == {"-h", "--help"}
 
 
 def test_the_page_of_the_planner_has_its_commands_and_options() -> None:
