@@ -94,6 +94,25 @@ struct CallTotals {
   std::atomic<uint64_t> nanoseconds;
 };
 
+// A question that all ranks of the job answer alike at their n-th call: call_agreement.h.
+struct CallQuestion {
+  // Written by the client: the number of the newest call that it has begun, and that it has answered; 0: it has not joined.
+  alignas(64) std::atomic<uint64_t> calls;
+  std::atomic<uint64_t> answered;
+  // Non-zero while it waits for a decision (a hint that saves the agent a system call).
+  std::atomic<uint32_t> waiting;
+  // Written by the agent: the ticket (call number and try) at whose call ranks wait for its decision, and the newest decision
+  // (its ticket times 2, plus 1 for yes); 0: none yet.
+  alignas(64) std::atomic<uint64_t> held;
+  std::atomic<uint64_t> decision;
+  // A futex: the agent adds one with every decision.
+  std::atomic<uint32_t> decided;
+  // Non-zero while the agent wants the answer yes: what rank 0 goes by where ranks of several agents ask each other.
+  std::atomic<uint32_t> wanted;
+};
+
+enum CallQuestionIndex : uint32_t { kCheckpointDue = 0, kShouldExit = 1, kCallQuestions = 2 };
+
 struct Mailbox {
   // Set by the agent when it makes the file, constant after.
   uint64_t magic;
@@ -109,7 +128,7 @@ struct Mailbox {
   std::atomic<uint64_t> images_failed;
   // A futex: the agent adds one and wakes after it put something into `from_agent`.
   std::atomic<uint32_t> client_wake;
-  // What kedge_checkpoint_due goes by, nanoseconds; 0: nothing was said yet, or checkpoints are always due.
+  // What the agent found best for kedge_checkpoint_due, nanoseconds; 0: it says nothing, and the configured interval holds.
   std::atomic<int64_t> checkpoint_interval_ns;
   // Non-zero while the client sleeps on client_wake (a hint that saves the agent a system call).
   alignas(64) std::atomic<uint32_t> client_sleeping;
@@ -119,6 +138,10 @@ struct Mailbox {
   alignas(64) CallTotals checkpoints;
   CallTotals restarts_local;  // for which nothing came from the store
   CallTotals restarts_store;
+
+  // Written by the client: when its present interval between checkpoints began, on the monotonic clock of the node.
+  alignas(64) std::atomic<int64_t> interval_began_ns;
+  CallQuestion questions[kCallQuestions];
 
   Ring<ClientMessage, kClientRingEntries> from_client;
   Ring<AgentMessage, kAgentRingEntries> from_agent;
