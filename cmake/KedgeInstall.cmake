@@ -59,18 +59,20 @@ foreach(program IN LISTS programs)
   endif()
 endforeach()
 
-# `kedge plan` is the program kedge-plan beside kedge: in the build tree with the sources and the project's Python; installed with
-# a copy in share/kedge and the python3 of the machine. A wheel has one of its own.
+# `kedge plan` and `kedge run` are the programs kedge-plan and kedge-run beside kedge: in the build tree with the sources and the
+# project's Python; installed with a copy in share/kedge and the python3 of the machine. A wheel has its own.
 if(NOT SKBUILD)
   file(RELATIVE_PATH python_folder /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_DATADIR}/kedge/python)
-  set(KEDGE_PLAN_FOLDER ${PROJECT_SOURCE_DIR}/python)
-  set(KEDGE_PLAN_PYTHON ${KEDGE_PYTHON})
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/kedge-plan.in ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/kedge-plan @ONLY
-    FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
-  set(KEDGE_PLAN_FOLDER "$(dirname \"$(readlink -f \"$0\")\")/${python_folder}")
-  set(KEDGE_PLAN_PYTHON python3)
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/kedge-plan.in ${PROJECT_BINARY_DIR}/kedge-plan @ONLY)
-  install(PROGRAMS ${PROJECT_BINARY_DIR}/kedge-plan DESTINATION ${CMAKE_INSTALL_BINDIR})
+  foreach(program kedge-plan kedge-run)
+    set(KEDGE_PLAN_FOLDER ${PROJECT_SOURCE_DIR}/python)
+    set(KEDGE_PLAN_PYTHON ${KEDGE_PYTHON})
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/${program}.in ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${program} @ONLY
+      FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+    set(KEDGE_PLAN_FOLDER "$(dirname \"$(readlink -f \"$0\")\")/${python_folder}")
+    set(KEDGE_PLAN_PYTHON python3)
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/${program}.in ${PROJECT_BINARY_DIR}/${program} @ONLY)
+    install(PROGRAMS ${PROJECT_BINARY_DIR}/${program} DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endforeach()
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/kedge DESTINATION ${CMAKE_INSTALL_DATADIR}/kedge/python
     FILES_MATCHING PATTERN "*.py" PATTERN "*.toml" PATTERN "__pycache__" EXCLUDE)
 endif()

@@ -29,7 +29,7 @@ module kedge
        c_checkpoint_begin, c_checkpoint_due, c_checkpoint_end, c_checkpoint_part, c_cleanup, c_clear, c_error_message, c_finalize, &
        c_get_statistics, c_group, c_init, c_last_flush_error, c_newest, c_pending, c_pin, c_protect, c_protect_object, &
        c_refuse, c_restart, c_restart_as, c_restart_begin, c_restart_end, c_restart_part, c_route_file, c_saved_region, &
-       c_status_name, c_test, c_told, c_unprotect, c_version_string, c_wait
+       c_should_exit, c_status_name, c_test, c_told, c_unprotect, c_version_string, c_wait
   implicit none
   private
 
@@ -46,7 +46,7 @@ module kedge
   public :: kedge_protect, kedge_protect_address, kedge_protect_object, kedge_unprotect, kedge_clear, kedge_group
   public :: kedge_write, kedge_read, kedge_size_callback, kedge_serialize_callback, kedge_deserialize_callback
   public :: kedge_checkpoint, kedge_checkpoint_begin, kedge_checkpoint_part, kedge_checkpoint_end, &
-       kedge_checkpoint_due
+       kedge_checkpoint_due, kedge_should_exit
   public :: kedge_route_file, kedge_annotate, kedge_annotation
   public :: kedge_wait, kedge_test, kedge_pending, kedge_last_flush_error
   public :: kedge_newest, kedge_restart, kedge_restart_begin, kedge_restart_part, kedge_restart_end
@@ -468,7 +468,8 @@ contains
     call test_int64(context, name, int(version, int64), level, stat)
   end subroutine test_int32
 
-  ! Whether schedule.interval has passed since the last checkpoint ended; always, without one. Collective.
+  ! Whether schedule.interval has passed since the last checkpoint ended; always, without one. Alike on all ranks, which call
+  ! it in the same order.
   subroutine kedge_checkpoint_due(context, due, stat)
     type(kedge_context), intent(in) :: context
     logical, intent(out) :: due
@@ -478,6 +479,17 @@ contains
     stat = c_told(c_checkpoint_due(context%handle, answer))
     due = answer /= 0
   end subroutine kedge_checkpoint_due
+
+  ! Whether the job has been asked to end (kedge halt). In the same way alike on all ranks.
+  subroutine kedge_should_exit(context, should_exit, stat)
+    type(kedge_context), intent(in) :: context
+    logical, intent(out) :: should_exit
+    integer, intent(out) :: stat
+    integer(c_int) :: answer
+    answer = 0
+    stat = c_told(c_should_exit(context%handle, answer))
+    should_exit = answer /= 0
+  end subroutine kedge_should_exit
 
   ! kedge_ok when nothing of this rank is pending, kedge_error_busy while a flush runs or waits.
   subroutine kedge_pending(context, stat)

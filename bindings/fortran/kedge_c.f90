@@ -192,6 +192,12 @@ module kedge_c
       integer(c_int), intent(out) :: due
     end function c_checkpoint_due
 
+    integer(c_int) function c_should_exit(context, exit) bind(C, name='kedge_should_exit')
+      import :: c_int, c_ptr
+      type(c_ptr), value :: context
+      integer(c_int), intent(out) :: exit
+    end function c_should_exit
+
     integer(c_int) function c_pending(context) bind(C, name='kedge_pending')
       import :: c_int, c_ptr
       type(c_ptr), value :: context

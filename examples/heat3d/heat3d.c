@@ -3,9 +3,9 @@
  *   mpirun -np 4 heat3d CELLS STEPS INTERVAL
  *
  * A cube of CELLS^3 cells with one hot face, the others cold, is cut into one block per rank. Each step exchanges the
- * faces of the blocks and applies the 7-point stencil. Every INTERVAL steps the field is checkpointed; a relaunch
- * continues from the newest checkpoint. The checksum printed at the end covers every bit of the field and does not
- * depend on the number of ranks.
+ * faces of the blocks and applies the 7-point stencil. Every INTERVAL steps the field is checkpointed, or with 0 whenever
+ * Kedge says that it is due; a relaunch continues from the newest checkpoint. Asked to halt (kedge halt), it ends early and
+ * says so. The checksum printed at the end covers every bit of the field and does not depend on the number of ranks.
  */
 #include <inttypes.h>
 #include <kedge/kedge_mpi.h>
@@ -115,12 +115,19 @@ static void protect_field(kedge_context* kedge, const block* b, double* u) {
     fail("protecting the field", kedge_error_message());
 }
 
+/* Kedge gives all ranks the same answer. */
+static int ask(int (*question)(kedge_context*, int*), kedge_context* kedge) {
+  int answer = 0;
+  if (question(kedge, &answer) != KEDGE_OK) fail("asking Kedge", kedge_error_message());
+  return answer;
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  const int cells = argc > 3 ? atoi(argv[1]) : 0, steps = argc > 3 ? atoi(argv[2]) : 0, interval = argc > 3 ? atoi(argv[3]) : 0;
-  if (cells < 1 || steps < 0 || interval < 1) fail("usage", "heat3d CELLS STEPS INTERVAL");
+  const int cells = argc > 3 ? atoi(argv[1]) : 0, steps = argc > 3 ? atoi(argv[2]) : 0, interval = argc > 3 ? atoi(argv[3]) : -1;
+  if (cells < 1 || steps < 0 || interval < 0) fail("usage", "heat3d CELLS STEPS INTERVAL");
   block b = make_block(cells);
-  int rank, step = 0;
+  int rank, step = 0, stop = 0;
   MPI_Comm_rank(b.comm, &rank);
   double* u = malloc(at(&b, b.count[0] + 2, 0, 0) * sizeof *u);
   double* next = malloc(at(&b, b.count[0] + 2, 0, 0) * sizeof *u);
@@ -136,20 +143,25 @@ int main(int argc, char** argv) {
   if (status != KEDGE_OK && status != KEDGE_ERROR_NOT_FOUND) fail("restart", kedge_error_message());
   if (status == KEDGE_OK && rank == 0) printf("heat3d: continuing from step %d\n", step);
 
-  while (step < steps) {
+  while (step < steps && !stop) {
     exchange_halo(&b, u);
     advance(&b, u, next);
     double* previous = u;
     u = next;
     next = previous;
-    if (++step % interval != 0) continue;
-    protect_field(kedge, &b, u);
-    if (kedge_checkpoint(kedge, "heat3d", step, 0) != KEDGE_OK) /* the run goes on, with the older checkpoints */
-      fprintf(stderr, "heat3d: rank %d: checkpoint of step %d: %s\n", rank, step, kedge_error_message());
+    ++step;
+    if (interval > 0 ? step % interval == 0 : ask(kedge_checkpoint_due, kedge)) {
+      protect_field(kedge, &b, u);
+      if (kedge_checkpoint(kedge, "heat3d", step, 0) != KEDGE_OK) /* the run goes on, with the older checkpoints */
+        fprintf(stderr, "heat3d: rank %d: checkpoint of step %d: %s\n", rank, step, kedge_error_message());
+    }
+    stop = ask(kedge_should_exit, kedge);
   }
 
   const uint64_t sum = checksum(&b, u);
-  if (rank == 0) printf("heat3d: %d cells a side, step %d, checksum %016" PRIX64 "\n", cells, step, sum);
+  if (rank == 0 && step < steps) printf("heat3d: halted at step %d of %d\n", step, steps);
+  if (rank == 0 && step >= steps)
+    printf("heat3d: %d cells a side, step %d, checksum %016" PRIX64 "\n", cells, step, sum);
   if (kedge_finalize(kedge, 1) != KEDGE_OK) fail("finishing Kedge", kedge_error_message());
   free(u);
   free(next);

@@ -2,7 +2,8 @@
 !
 !   mpirun -np 4 heat3d-fortran CELLS STEPS INTERVAL
 !
-! The twin of heat3d.c: the same decomposition, stencil and checksum, which is equal to the last bit in both.
+! The twin of heat3d.c: the same decomposition, stencil and checksum, which is equal to the last bit in both, and the same
+! questions: whether a checkpoint is due (INTERVAL 0), whether to end early (kedge halt).
 program heat3d
   use, intrinsic :: iso_fortran_env, only: error_unit, int64, real64
   use mpi
@@ -17,6 +18,7 @@ program heat3d
   integer, target :: step_saved
   integer(int64) :: total
   type(kedge_context) :: context
+  logical :: due, stop_now
 
   call MPI_Init(ierror)
   call read_arguments()
@@ -40,25 +42,29 @@ program heat3d
     step = 0
   end if
 
-  do while (step < steps)
+  stop_now = .false.
+  do while (step < steps .and. .not. stop_now)
     call exchange_halo()
     call advance(u, next)
     call move_alloc(u, previous)
     call move_alloc(next, u)
     call move_alloc(previous, next)
     step = step + 1
-    if (mod(step, interval) /= 0) cycle
-    step_saved = step
-    call kedge_protect(context, 1, u, status, name='temperature')  ! it is at another address now
-    call check(status, 'protecting the field')
-    call kedge_checkpoint(context, 'heat3d', step, status)
-    if (status /= kedge_ok) &  ! the run goes on, with the older checkpoints
-         write (error_unit, '(a, i0, a, i0, 2a)') 'heat3d: rank ', rank, ': checkpoint of step ', step, ': ', &
-         kedge_error_message()
+    if (interval > 0) then
+      due = mod(step, interval) == 0
+    else
+      call kedge_checkpoint_due(context, due, status)
+      call check(status, 'asking Kedge')
+    end if
+    if (due) call take_checkpoint()
+    call kedge_should_exit(context, stop_now, status)
+    call check(status, 'asking Kedge')
   end do
 
   total = checksum()
-  if (rank == 0) print '(a, i0, a, i0, a, z16.16)', 'heat3d: ', cells, ' cells a side, step ', step, ', checksum ', total
+  if (rank == 0 .and. step < steps) print '(a, i0, a, i0)', 'heat3d: halted at step ', step, ' of ', steps
+  if (rank == 0 .and. step >= steps) &
+       print '(a, i0, a, i0, a, z16.16)', 'heat3d: ', cells, ' cells a side, step ', step, ', checksum ', total
   call kedge_finalize(context, status)
   call check(status, 'finishing Kedge')
   call MPI_Finalize(ierror)
@@ -72,6 +78,16 @@ contains
     write (error_unit, '(4a)') 'heat3d: ', what, ': ', kedge_error_message()
     call MPI_Abort(MPI_COMM_WORLD, 1, ierror)
   end subroutine check
+
+  subroutine take_checkpoint()
+    step_saved = step
+    call kedge_protect(context, 1, u, status, name='temperature')  ! it is at another address now
+    call check(status, 'protecting the field')
+    call kedge_checkpoint(context, 'heat3d', step, status)
+    if (status /= kedge_ok) &  ! the run goes on, with the older checkpoints
+         write (error_unit, '(a, i0, a, i0, 2a)') 'heat3d: rank ', rank, ': checkpoint of step ', step, ': ', &
+         kedge_error_message()
+  end subroutine take_checkpoint
 
   subroutine read_arguments()
     character(len=20) :: arguments(3)

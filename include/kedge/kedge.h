@@ -200,9 +200,17 @@ KEDGE_API int kedge_annotate(kedge_context* context, const char* key, const void
 KEDGE_API int kedge_checkpoint_end(kedge_context* context, int success);
 
 /* For a loop that asks every step: *due is 1 when `schedule.interval` has passed since the last checkpoint or restart ended
- * (of whatever name), else 0; always 1 where no interval is configured. With `schedule.adapt` the interval is the one that
- * the agent finds best for what it measures. Collective, one broadcast: rank 0 decides for all. */
+ * (of whatever name, on rank 0), or `kedge halt --now` wants one; from then on until a checkpoint is begun; always where no
+ * interval is configured. With `schedule.adapt` the interval is the one that the agent finds best for what it measures.
+ *
+ * All ranks make these calls in the same order and get the same answer at the same call. Where one agent serves all ranks
+ * nobody waits for another rank: a call is well under a microsecond, without a system call or a file, and waits only when the
+ * agent is just deciding on it (KEDGE_ERROR_TIMEOUT after wait.timeout). Elsewhere each call is one broadcast from rank 0. */
 KEDGE_API int kedge_checkpoint_due(kedge_context* context, int* due);
+/* The same for the question whether to end: *exit is 1, once and for ever, when somebody has asked the job to halt (kedge halt,
+ * kedge run at the end of its allocation). The application then calls kedge_finalize with drain, and ends; what it has computed
+ * since its last checkpoint is computed again by the next run, unless it takes one more. */
+KEDGE_API int kedge_should_exit(kedge_context* context, int* exit);
 
 /* Waits until all ranks' images of (name, version) are at `level`. name NULL: the newest checkpoint of this context.
  * KEDGE_ERROR_TIMEOUT names the ranks that are missing; a failed flush returns its own error at once. */

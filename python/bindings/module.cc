@@ -136,6 +136,13 @@ class Context {
     return due != 0;
   }
 
+  bool ShouldExit() {
+    kedge_context* context = Live();
+    int exit = 0;
+    Check(Unlocked([&] { return kedge_should_exit(context, &exit); }));
+    return exit != 0;
+  }
+
   std::string RouteFile(const std::string& original) {
     kedge_context* context = Live();
     std::vector<char> routed(4096);
@@ -316,6 +323,7 @@ NB_MODULE(_kedge, m) {
       .def("checkpoint_part", &Context::CheckpointPart)
       .def("checkpoint_end", &Context::CheckpointEnd)
       .def("checkpoint_due", &Context::CheckpointDue)
+      .def("should_exit", &Context::ShouldExit)
       .def("route_file", &Context::RouteFile)
       .def("annotate", &Context::Annotate)
       .def("annotation", &Context::Annotation)

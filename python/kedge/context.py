@@ -246,8 +246,15 @@ class Context:
         self._handle.checkpoint_end(True)
 
     def checkpoint_due(self) -> bool:
-        """Whether ``schedule.interval`` has passed since the last checkpoint; always, without one. Collective."""
+        """Whether ``schedule.interval`` has passed since the last checkpoint; always, without one.
+
+        Alike on all ranks, which call it in the same order.
+        """
         return self._handle.checkpoint_due()
+
+    def should_exit(self) -> bool:
+        """Whether the job has been asked to end (``kedge halt``); alike on all ranks, which call it in the same order."""
+        return self._handle.should_exit()
 
     def wait(self, name: str | None = None, version: int = -1, level: Level = Level.LAST, timeout: float | None = None) -> None:
         """Waits until a version (None: the newest) of all ranks is at ``level``; ``timeout`` in seconds.

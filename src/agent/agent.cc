@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "agent/assignment.h"
+#include "agent/calls.h"
 #include "agent/flush.h"
 #include "agent/images.h"
 #include "agent/publish.h"
@@ -78,6 +79,7 @@ Status Agent::Prepare() {
   assignment_ = std::make_unique<Assignment>(*this);
   sessions_ = std::make_unique<Sessions>(*this);
   tuning_ = std::make_unique<Tuning>(*this);
+  calls_ = std::make_unique<Calls>(*this);
   waiters_ = std::make_unique<Waiters>(*this);
   server_ = std::make_unique<Server>(*this);
   workers_ = std::make_unique<Workers>(options_.node.flush_workers + kOtherWorkers);
@@ -134,6 +136,7 @@ void Agent::RequestStop() {
 void Agent::Housekeep() {
   waiters_->Tick();
   assignment_->Pump();
+  calls_->LookAtAll();
   tiers_->UpdateControl();
   ControlBlock& shown = control();
   // Written anew each time: whatever somebody scribbled there does not last.

@@ -31,6 +31,7 @@ namespace os {
 class TextServer;
 }
 class Assignment;
+class Calls;
 class Flush;
 class Images;
 class Publish;
@@ -98,6 +99,7 @@ class Agent {
   int64_t started_ns() const { return started_ns_; }
 
   Assignment& assignment() { return *assignment_; }
+  Calls& calls() { return *calls_; }
   Flush& flush() { return *flush_; }
   Images& images() { return *images_; }
   Publish& publish() { return *publish_; }
@@ -150,6 +152,7 @@ class Agent {
   std::unique_ptr<Assignment> assignment_;
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Tuning> tuning_;
+  std::unique_ptr<Calls> calls_;
   std::unique_ptr<Waiters> waiters_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<os::TextServer> metrics_;

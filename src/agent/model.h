@@ -23,6 +23,7 @@
 #include "os/process.h"
 #include "schedule/interval_advice.h"
 #include "schedule/schedule.h"
+#include "session/call_agreement.h"
 #include "session/mailbox_file.h"
 #include "session/messages.h"
 #include "session/ring.h"
@@ -200,6 +201,22 @@ struct JobTuning {
   int64_t advised_ns = 0;  // 0: never
 };
 
+// The attempt is to end cleanly: kedge_should_exit.
+struct JobHalt {
+  HaltWhen when = HaltWhen::kNextCheckpoint;
+  uint64_t checkpoints = 0;  // that rank 0 had taken by then
+};
+
+// What its ranks are told at a call number (calls.h), of the newest attempt.
+struct JobCalls {
+  CallLeader leaders[kCallQuestions];
+  // As in the mailboxes of this node's ranks.
+  CallTicket held[kCallQuestions] = {};
+  uint64_t decision[kCallQuestions] = {};
+  int64_t due_interval_began_ns = 0;  // of the interval that the newest "a checkpoint is due" ended
+  std::optional<JobHalt> halt;
+};
+
 struct Job {
   StoreId store_id;
   std::string name;
@@ -209,6 +226,7 @@ struct Job {
   std::map<Generation, std::unique_ptr<Version>> versions;
   std::map<std::string, ScheduleState> schedule;  // by checkpoint name
   JobTuning tuning;
+  JobCalls calls;
   std::set<uint32_t> cleaned_attempts;  // whose temporaries of a dead agent were removed
   std::set<std::string> retention_running;
   std::set<std::string> retention_wanted;

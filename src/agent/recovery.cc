@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "agent/agent.h"
+#include "agent/calls.h"
 #include "agent/flush.h"
 #include "agent/images.h"
 #include "agent/publish.h"
@@ -66,6 +67,7 @@ void RecoverState(Agent& agent) {
   FlushAgain(agent);
   // Only now that all sessions are known: what one rank left is of use as long as another's mailbox may hold the rest.
   agent.sessions().EndDeadSessions();
+  agent.calls().Recover();
   uint32_t freed = 0;
   for (TierUnit* unit : agent.tiers().units()) freed += unit->space->FreeUnreferenced();
   for (auto& [key, job] : agent.jobs()) {

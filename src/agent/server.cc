@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "agent/agent.h"
+#include "agent/calls.h"
 #include "agent/images.h"
 #include "agent/publish.h"
 #include "agent/sessions.h"
@@ -199,6 +200,7 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
     return ReplyStatus(id, number, Status::Ok());
   }
   if (std::holds_alternative<StatusRequest>(body)) return Reply(id, number, StatusReply{StatusJson(agent_)});
+  if (const auto* halt = std::get_if<HaltRequest>(&body)) return Reply(id, number, HaltReply{agent_.calls().Halt(*halt)});
   if (const auto* shutdown = std::get_if<ShutdownRequest>(&body)) {
     agent_.Leave(shutdown->when_drained);
     return ReplyStatus(id, number, Status::Ok());

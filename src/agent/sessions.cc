@@ -6,6 +6,7 @@
 
 #include "agent/agent.h"
 #include "agent/assignment.h"
+#include "agent/calls.h"
 #include "agent/images.h"
 #include "agent/server.h"
 #include "agent/tiers.h"
@@ -83,7 +84,10 @@ Job& Sessions::JobFor(const Hello& hello) {
   job.hello.session_id = 0;
   job.hello.held_slots.clear();
   if (!same_store) job.store = agent_.MakeStore(job.store_id, job.hello.keys);
-  if (newer_attempt) agent_.images().ReconsiderAll(job);
+  if (newer_attempt) {
+    job.calls = JobCalls();
+    agent_.images().ReconsiderAll(job);
+  }
   return job;
 }
 
@@ -231,6 +235,7 @@ Result<Sessions::Admission> Sessions::Attach(const Hello& hello, int32_t process
   LogInfo("agent", "session {}: job {} rank {} of {}, attempt {}, process {}{}", session->id, hello.job, hello.rank, hello.ranks,
           hello.attempt, process_id, attached_again ? ", attached again" : "");
   agent_.tuning().OnAttached(*session);
+  agent_.calls().OnAttached(*session, attached_again);
   auto admission = Admit(*session, attached_again);
   agent_.assignment().Pump();
   return admission;
@@ -353,7 +358,10 @@ void Sessions::Handle(Session& session, const ClientMessage& message) {
       break;
     case ClientMessageKind::kImageBegin: status = agent_.images().OnBegin(session, message); break;
     case ClientMessageKind::kProgress: status = agent_.images().OnProgress(session, message); break;
-    case ClientMessageKind::kImageEnd: status = agent_.images().OnEnd(session, message); break;
+    case ClientMessageKind::kImageEnd:
+      status = agent_.images().OnEnd(session, message);
+      agent_.calls().LookSoon();
+      break;
     case ClientMessageKind::kImageAbort: agent_.images().OnAbort(session, message.image_serial); break;
     case ClientMessageKind::kReturnSlot:
       if (message.range.tier < session.tiers.size()) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "agent/agent.h"
+#include "agent/calls.h"
 #include "agent/images.h"
 #include "agent/sessions.h"
 #include "agent/tiers.h"
@@ -80,6 +81,7 @@ void Sessions::SaveJob(const Job& job) {
     const Buffer members = EncodeMembership(job.members);
     encoder.Varint(members.size());
     encoder.Raw(members);
+    Calls::Save(job.calls, encoder);
   });
   if (!saved.ok()) LogError("agent", "job {} cannot be noted for a successor: {}", job.name, saved.ToString());
 }
@@ -101,6 +103,8 @@ void Sessions::RecoverJob(const std::string& path) {
   JobTuning tuning;
   Tuning::Load(decoder, &tuning);
   auto members = DecodeMembership(decoder.Raw(decoder.VarintAtMost(bytes->size())));
+  JobCalls calls;
+  Calls::Load(decoder, &calls);
   Status whole = decoder.Finish("job file");
   if (whole.ok() && !hello.ok()) whole = hello.status();
   if (whole.ok() && !members.ok()) whole = members.status();
@@ -109,6 +113,7 @@ void Sessions::RecoverJob(const std::string& path) {
   job.members = std::move(*members);
   job.schedule = std::move(schedule);
   job.tuning = std::move(tuning);
+  job.calls = std::move(calls);
   // Its tier, so that what lies there is found.
   auto tiers = agent_.tiers().ForJob(hello->keys);
   if (!tiers.ok()) LogWarning("agent", "the tier of job {} cannot be opened: {}", job.name, tiers.status().ToString());

@@ -7,6 +7,7 @@
 
 #include "agent/agent.h"
 #include "agent/assignment.h"
+#include "agent/calls.h"
 #include "agent/flush.h"
 #include "agent/images.h"
 #include "agent/server.h"
@@ -134,6 +135,7 @@ std::string StatusJson(Agent& agent) {
         .Field("store", job->hello.keys.store_path)
         .Field("store_id", job->store_id.ToHex());
     json.Field("attempt", job->hello.attempt);
+    json.Field("halting", job->calls.halt.has_value()).Field("told_to_exit", Calls::IsExitTold(*job));
     WriteTuning(agent, *job, json);
     json.Key("versions").BeginArray();
     for (auto entry = job->versions.rbegin(); entry != job->versions.rend(); ++entry) WriteVersion(agent, *entry->second, json);

@@ -189,6 +189,7 @@ int kedge_checkpoint(kedge_context* context, const char* name, int64_t version, 
   return Call(context, [&](Context& self, auto&) -> Status {
     KEDGE_RETURN_IF_ERROR(CheckName(name));
     const BlockedTime blocked(&self, true);
+    self.pace->OnCheckpoint();
     return self.checkpointer->Whole(name, version, (flags & KEDGE_OVERWRITE) != 0);
   });
 }
@@ -197,6 +198,7 @@ int kedge_checkpoint_begin(kedge_context* context, const char* name, int64_t ver
   return Call(context, [&](Context& self, auto&) -> Status {
     KEDGE_RETURN_IF_ERROR(CheckName(name));
     const BlockedTime blocked(&self, true);
+    self.pace->OnCheckpoint();
     return self.checkpointer->Begin(name, version, (flags & KEDGE_OVERWRITE) != 0);
   });
 }
@@ -243,6 +245,16 @@ int kedge_checkpoint_due(kedge_context* context, int* due) {
     *due = 0;
     KEDGE_ASSIGN_OR_RETURN(const bool is_due, self.pace->IsDue(lock));
     *due = is_due ? 1 : 0;
+    return Status::Ok();
+  });
+}
+
+int kedge_should_exit(kedge_context* context, int* exit) {
+  return Call(context, [&](Context& self, std::unique_lock<std::mutex>& lock) -> Status {
+    KEDGE_RETURN_IF_ERROR(NotNull(exit, "exit"));
+    *exit = 0;
+    KEDGE_ASSIGN_OR_RETURN(const bool should_exit, self.pace->ShouldExit(lock));
+    *exit = should_exit ? 1 : 0;
     return Status::Ok();
   });
 }

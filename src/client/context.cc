@@ -57,6 +57,7 @@ Status Context::Start(const kedge_options* options) {
   }
   if (status.ok()) status = watcher_->Start();
   status = core.collective.Agree(status);
+  if (status.ok()) status = pace->Start();
   if (!status.ok()) (void)Finalize(/*drain=*/false);
   return status;
 }

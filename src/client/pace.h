@@ -1,8 +1,13 @@
-// When the next checkpoint is due: so and so long after the last one ended.
+// What the application asks at every step: whether a checkpoint is due, whether it should exit. All ranks get the same answer at
+// the same call number.
 //
-// The interval is the agent's when it has one (schedule.adapt), else the configured one. Rank 0's clock decides for
-// all, because ranks that decide each for itself would take versions that never become whole. Guarded by the context's
-// lock.
+// Where one agent serves all ranks, that agent proposes a call number when it wants a yes (session/call_agreement.h): a call is
+// two accesses to shared memory, and waits for nobody but a decision under way. Elsewhere each call is a broadcast of what
+// rank 0 finds: its clock, and what its agent wants. Which of the two holds is settled at init, alike for all ranks. The
+// interval is the agent's when it has one (schedule.adapt), else rank 0's configured one.
+//
+// A yes stays: "due" until a checkpoint is begun or a restart has ended, "exit" for ever. Ranks make these calls in the same
+// order, so that the ones that need no agreement are the same everywhere, and are not counted. Guarded by the context's lock.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +22,35 @@ namespace kedge::client {
 class Pace {
  public:
   // Both outlive the pace; the first interval begins now.
-  Pace(Core* core, const Session* session);
+  Pace(Core* core, Session* session);
+
+  // Settles how the ranks agree. Collective, once, when the session has started.
+  Status Start();
 
   // A checkpoint or a restart has ended just now.
   void BeginInterval();
-  // Whether the interval is over; always, when there is none. Collective; `lock`, the context's, is let go meanwhile.
-  // Fails only when the ranks cannot be reached.
+  // A checkpoint begins; whether it succeeds or not, it has been due no longer.
+  void OnCheckpoint() { due_ = false; }
+  // Made by all ranks in the same order; `lock`, the context's, is let go while it waits. Fails when the ranks cannot be
+  // reached, or the agent does not decide within wait.timeout.
   Result<bool> IsDue(std::unique_lock<std::mutex>& lock);
+  Result<bool> ShouldExit(std::unique_lock<std::mutex>& lock);
   // Zero: none.
   Duration interval() const;
 
  private:
+  Result<bool> Ask(CallQuestionIndex index, bool mine, std::unique_lock<std::mutex>& lock);
+  Result<bool> AwaitDecision(CallQuestionIndex index, std::unique_lock<std::mutex>& lock);
+  // What this rank's agent wants the answer to be.
+  bool IsWanted(CallQuestionIndex index) const;
+
   Core* core_;
-  const Session* session_;
+  Session* session_;
   int64_t began_ns_ = 0;
+  bool always_due_ = false;  // rank 0 has no interval
+  bool by_calls_ = false;
+  bool due_ = false;
+  bool exit_ = false;
 };
 
 }  // namespace kedge::client

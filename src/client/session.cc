@@ -144,6 +144,7 @@ void Session::Adopt(Attachment attachment) {
     context.wait_timeout = core_->job.wait_timeout;
     fresh->sink = std::make_unique<SlotSink>(std::move(context));
     attached_ = std::move(fresh);
+    ShowCalls();
   }
   Attachment& files = attached_->attachment;
   {
@@ -250,6 +251,42 @@ void Session::CountRestart(double took_seconds, bool from_store) {
 Duration Session::told_interval() const {
   if (!attached_) return Duration::zero();
   return Duration(attached_->channel.mailbox()->checkpoint_interval_ns.load(std::memory_order_relaxed));
+}
+
+void Session::JoinQuestions() {
+  joined_questions_ = true;
+  ShowCalls();
+}
+
+void Session::ShowCalls() {
+  if (!attached_) return;
+  Mailbox* box = MailboxOf(attached_->attachment.mailbox);
+  box->interval_began_ns.store(interval_began_ns_, std::memory_order_release);
+  if (!joined_questions_) return;
+  for (uint32_t index = 0; index < kCallQuestions; ++index) {
+    JoinQuestion(&box->questions[index], newest_call_[index], answered_call_[index]);
+  }
+}
+
+void Session::ShowInterval(int64_t began_ns) {
+  interval_began_ns_ = began_ns;
+  if (attached_) attached_->channel.mailbox()->interval_began_ns.store(began_ns, std::memory_order_release);
+}
+
+CallQuestion* Session::question(CallQuestionIndex index) const {
+  return attached_ ? &attached_->channel.mailbox()->questions[index] : nullptr;
+}
+
+CallAnswer Session::BeginCall(CallQuestionIndex index) {
+  const CallAnswer answer = kedge::BeginCall(question(index), ++newest_call_[index]);
+  if (answer != CallAnswer::kUndecided) answered_call_[index] = newest_call_[index];
+  return answer;
+}
+
+CallAnswer Session::AnswerCall(CallQuestionIndex index) {
+  const CallAnswer answer = AnswerOf(question(index), newest_call_[index]);
+  if (answer != CallAnswer::kUndecided) answered_call_[index] = newest_call_[index];
+  return answer;
 }
 
 std::optional<FlushFailure> Session::TakeFailure() {

@@ -21,6 +21,7 @@
 #include "capture/slot_sink.h"
 #include "client/core.h"
 #include "client/ledger.h"
+#include "session/call_agreement.h"
 #include "session/connection.h"
 
 namespace kedge::client {
@@ -96,12 +97,23 @@ class Session {
   // The time between checkpoints that the agent says; zero: it says none.
   Duration told_interval() const;
 
+  // The questions that ranks answer alike at the same call number (session/call_agreement.h): counted here, and shown in
+  // the mailbox of the session that goes on at the time.
+  void JoinQuestions();
+  // Begins the next call of a question and returns its answer as far as it is known; answered the same way as long as it is not.
+  CallAnswer BeginCall(CallQuestionIndex index);
+  CallAnswer AnswerCall(CallQuestionIndex index);
+  // In the present session's mailbox; nullptr before the first.
+  CallQuestion* question(CallQuestionIndex index) const;
+  void ShowInterval(int64_t began_ns);
+
  private:
   Status AttachThrough(std::shared_ptr<Connection> connection);
   Hello MakeHello() const;
   void Adopt(Attachment attachment);
   // Whether `attachment` goes on with the present session's mailbox and slots.
   bool Continues(const Attachment& attachment) const;
+  void ShowCalls();
   void OnMessage(const AgentMessage& message);
 
   Core* core_;
@@ -114,6 +126,10 @@ class Session {
   uint64_t sessions_ = 0;
   std::deque<FlushFailure> failures_;
   uint64_t failures_seen_ = 0;
+  bool joined_questions_ = false;
+  uint64_t newest_call_[kCallQuestions] = {kCallJoined, kCallJoined};
+  uint64_t answered_call_[kCallQuestions] = {};
+  int64_t interval_began_ns_ = 0;
   std::atomic<bool> wants_agent_{false};
   mutable std::mutex watcher_mutex_;  // guards what is shared with the watcher:
   std::shared_ptr<Connection> offered_;

@@ -23,6 +23,12 @@ ScheduledLevels ScheduleVersion(const ScheduleRule& rule, uint32_t attempt, uint
           IsDue(rule.store, attempt, turn, wall_time_ns, &state->store)};
 }
 
+Duration CheckpointInterval(const JobKeys& keys, Duration told) {
+  if (told > Duration::zero()) return told;
+  if (keys.schedule_adapt && keys.schedule_interval == Duration::zero()) return std::chrono::seconds(60);
+  return keys.schedule_interval;
+}
+
 std::vector<Keeping> KeepLocal(std::span<const LocalGeneration> newest_first, uint32_t keep) {
   std::vector<Keeping> keeping;
   keeping.reserve(newest_first.size());

@@ -53,6 +53,10 @@ struct ScheduledLevels {
 ScheduledLevels ScheduleVersion(const ScheduleRule& rule, uint32_t attempt, uint32_t turn, int64_t wall_time_ns,
                                 ScheduleState* state);
 
+// The time between two checkpoints that kedge_checkpoint_due goes by; zero: always due. `told` is the agent's own (zero: it has
+// none). With schedule.adapt and neither, a minute, until a checkpoint was measured.
+Duration CheckpointInterval(const JobKeys& keys, Duration told);
+
 // One generation on the node, as retention sees it.
 struct LocalGeneration {
   Generation generation;

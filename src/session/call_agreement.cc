@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "os/futex.h"
+#include "os/kill_point.h"
 
 namespace kedge {
 namespace {
@@ -74,6 +75,7 @@ void DecideCall(std::span<CallQuestion* const> ranks, CallTicket ticket, bool ye
     question->decision.store(Encoded(ticket, yes), std::memory_order_seq_cst);
     question->decided.fetch_add(1, std::memory_order_seq_cst);
     if (question->waiting.load(std::memory_order_seq_cst) != 0) os::FutexWakeAll(&question->decided);
+    os::KillPoint("agent-call-decided");
   }
 }
 

@@ -99,7 +99,7 @@ TEST(CallAgreement, WhoHasNotJoinedOrCountsNonsenseIsNotHeld) {
 
 TEST(CallAgreement, RanksThatRunAtFullSpeedAgree) {
   constexpr size_t kRanks = 3;
-  constexpr size_t kDecisions = 40;
+  constexpr size_t kDecisions = 200;
   Ranks ranks(kRanks);
   for (CallQuestion* question : ranks.pointers) JoinQuestion(question, 0, 0);
   std::vector<std::set<uint64_t>> answered(kRanks);

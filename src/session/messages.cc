@@ -85,6 +85,11 @@ class FieldReader {
     decoder_.Require(byte <= static_cast<uint8_t>(ProtectScheme::kReedSolomon), "no such scheme");
     value = static_cast<ProtectScheme>(byte);
   }
+  void operator()(HaltWhen& value) {
+    uint8_t byte = decoder_.U8();
+    decoder_.Require(byte <= static_cast<uint8_t>(HaltWhen::kNever), "no such time to halt");
+    value = static_cast<HaltWhen>(byte);
+  }
   template <typename T>
   void List(std::vector<T>& values, size_t element_bytes_min);
   void Json(std::string& value) { value = decoder_.String(kJsonBytesMax); }
@@ -228,6 +233,15 @@ KEDGE_FIELDS(DrainReply) {
 }
 KEDGE_FIELDS(ShutdownRequest) {
   walk(m.when_drained);
+}
+KEDGE_FIELDS(HaltRequest) {
+  walk(m.job), walk(m.when);
+}
+KEDGE_FIELDS(HaltedJob) {
+  walk(m.job), walk(m.attempt), walk(m.has_rank_0);
+}
+KEDGE_FIELDS(HaltReply) {
+  walk.List(m.jobs, 3);
 }
 KEDGE_FIELDS(ErrorReply) {
   walk(m.status);

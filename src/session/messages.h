@@ -233,6 +233,26 @@ struct ShutdownRequest {
   bool when_drained = true;
 };
 
+// From tools: the attempt that runs now is to end cleanly, as kedge_should_exit tells it. Answer: HaltReply.
+enum class HaltWhen : uint8_t {
+  kNextCheckpoint = 0,  // after the next checkpoint that it takes by itself
+  kNow = 1,             // the same, and kedge_checkpoint_due asks for it now
+  kAtOnce = 2,          // without waiting for a checkpoint
+  kNever = 3,           // takes it back, unless the ranks have been told
+};
+struct HaltRequest {
+  std::string job;  // empty: all that run
+  HaltWhen when = HaltWhen::kNextCheckpoint;
+};
+struct HaltedJob {
+  std::string job;
+  uint32_t attempt = 0;
+  bool has_rank_0 = false;  // its rank 0 is on this node, whose agent is the one that tells it
+};
+struct HaltReply {
+  std::vector<HaltedJob> jobs;
+};
+
 struct DoneReply {};
 struct ErrorReply {
   Status status;
@@ -242,7 +262,7 @@ struct ErrorReply {
 using Message = std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
                              LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest,
                              CleanupReply, RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest,
-                             ShutdownRequest, DoneReply, ErrorReply, MembersRequest>;
+                             ShutdownRequest, DoneReply, ErrorReply, MembersRequest, HaltRequest, HaltReply>;
 
 struct NumberedMessage {
   uint64_t number = 0;  // chosen by who asks, repeated in the answer

@@ -39,5 +39,6 @@ Command WaitCommand();
 Command ConfigCommand();
 Command DoctorCommand();
 Command AgentCommand();
+Command HaltCommand();
 
 }  // namespace kedge::tools

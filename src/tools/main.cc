@@ -16,8 +16,9 @@ namespace {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {
-      LsCommand(),    InspectCommand(), VerifyCommand(), ExportCommand(), CopyCommand(),   GcCommand(),     PinCommand(),
-      UnpinCommand(), StatusCommand(),  TopCommand(),    WaitCommand(),   ConfigCommand(), DoctorCommand(), AgentCommand(),
+      LsCommand(),   InspectCommand(), VerifyCommand(), ExportCommand(), CopyCommand(),
+      GcCommand(),   PinCommand(),     UnpinCommand(),  StatusCommand(), TopCommand(),
+      WaitCommand(), ConfigCommand(),  DoctorCommand(), AgentCommand(),  HaltCommand(),
   };
   return commands;
 }

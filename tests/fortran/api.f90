@@ -114,6 +114,8 @@ program api
   call need(stat == kedge_ok, 'cleanup')
   call kedge_checkpoint_due(context, due, stat)
   call need(stat == kedge_ok .and. due, 'always due without an interval')
+  call kedge_should_exit(context, due, stat)
+  call need(stat == kedge_ok .and. .not. due, 'nobody asked the job to end')
   call kedge_get_statistics(context, statistics, stat)
   call need(statistics%checkpoints_not_due == 0, 'statistics: not due')
   call need(stat == kedge_ok .and. statistics%checkpoints >= 6, 'statistics: checkpoints')

@@ -153,7 +153,7 @@ def test_rank_0_decides_for_all(run_folder: Path) -> None:
         with Context("paced", communicator=communicator, settings={"schedule.interval": interval}) as context:
             context.protect(0, data)
             for step in range(60):
-                time.sleep(0.01 * rank)
+                time.sleep(0.01 * (1 + rank))
                 if context.checkpoint_due():
                     context.checkpoint("sim", step)
                     taken[rank].append(step)

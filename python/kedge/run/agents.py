@@ -1,0 +1,125 @@
+"""The nodes' agents, each in a step of its own: they outlive the application's step, and carry its checkpoints on.
+
+The processes here are what holds those steps (srun, ssh), or the agents themselves. Where an agent runs already, it serves; ours
+then ends at once. An agent that ended is started again before the next launch; until then the application starts its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from kedge.run.shells import Shell, run_on
+
+_ANSWER_SECONDS = 30.0
+_START_SECONDS = 30.0
+_END_SECONDS = 10.0
+_PARALLEL = 32
+
+
+class Agents:
+    """Starts, asks and ends the agents of nodes."""
+
+    def __init__(self, shell: Shell, tool: str, log: Path | None, *, start: bool = True) -> None:
+        """`start` false: the application's ranks start their agents themselves; here they are only asked."""
+        self._shell, self._tool, self._log, self._starts = shell, tool, log, start
+        self._steps: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, nodes: Iterable[str]) -> None:
+        """On every node where none is held; returns when all answer, or after a while: who does not is found out elsewhere."""
+        if not self._starts:
+            return
+        names = list(nodes)
+        for node in names:
+            if node not in self._steps or self._steps[node].poll() is not None:
+                self._steps[node] = self._start_one(node)
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            list(pool.map(self._await_answer, names))
+
+    def _start_one(self, node: str) -> subprocess.Popen[bytes]:
+        with contextlib.ExitStack() as stack:
+            output: Any = subprocess.DEVNULL if self._log is None else stack.enter_context(self._log.open("ab"))
+            return subprocess.Popen(
+                self._shell.command(node, [self._tool, "agent"]), env=self._shell.environment(node), stdin=subprocess.DEVNULL,
+                stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+            )
+
+    def _await_answer(self, node: str) -> None:
+        end = time.monotonic() + _START_SECONDS
+        while time.monotonic() < end and self.status(node) is None:
+            time.sleep(0.1)
+
+    def ended(self, nodes: Iterable[str]) -> list[str]:
+        """Whose step has ended though it was held: perhaps the node has."""
+        return [node for node in nodes if node in self._steps and self._steps[node].poll() is not None]
+
+    def status(self, node: str) -> Any:
+        """The agent's own account (kedge status --json); None without an answer."""
+        code, output = run_on(self._shell, node, [self._tool, "status", "--json"], _ANSWER_SECONDS)
+        if code != 0:
+            return None
+        try:
+            return json.loads(output.splitlines()[-1])
+        except (ValueError, IndexError):
+            return None
+
+    def jobs(self, nodes: Iterable[str], job: str) -> list[Any]:
+        """What the agents say of the job."""
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            answers = list(pool.map(self.status, nodes))
+        return [entry for answer in answers if answer for entry in answer["jobs"] if entry["job"] == job]
+
+    def halt(self, nodes: Iterable[str], job: str) -> bool:
+        """Asks the job for a checkpoint now, and to end after it; whether the agent of its rank 0 has heard."""
+
+        def ask(node: str) -> bool:
+            code, output = run_on(self._shell, node, [self._tool, "halt", job, "--now", "--json"], _ANSWER_SECONDS)
+            return code == 0 and any(entry["has_rank_0"] for entry in json.loads(output.splitlines()[-1])["jobs"])
+
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            return any(list(pool.map(ask, nodes)))
+
+    def drain(self, nodes: Iterable[str], job: str, timeout_seconds: float) -> dict[str, str]:
+        """Until everything that the nodes hold is in the store; what did not get there, and why."""
+
+        def wait(node: str) -> str:
+            arguments = [self._tool, "wait", "--timeout", f"{max(1, int(timeout_seconds))}s"]
+            code, output = run_on(self._shell, node, arguments, timeout_seconds + _ANSWER_SECONDS)
+            return "" if code == 0 else (output.strip().splitlines() or ["no answer"])[-1]
+
+        names = list(nodes)
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            return {node: why for node, why in zip(names, pool.map(wait, names), strict=True) if why}
+
+    def forget(self, nodes: Iterable[str]) -> None:
+        """Of dead nodes: nothing more is expected of their steps."""
+        for node in nodes:
+            if step := self._steps.pop(node, None):
+                _end(step, 0.0)
+
+    def end(self) -> None:
+        """Ends the steps. An agent that is told to stop leaves its state on the node for a successor."""
+        for step in self._steps.values():
+            with contextlib.suppress(ProcessLookupError):
+                step.send_signal(signal.SIGTERM)
+        for step in self._steps.values():
+            _end(step, _END_SECONDS)
+        self._steps.clear()
+
+
+def _end(process: subprocess.Popen[bytes], patience_seconds: float) -> None:
+    """Ends a process and its group."""
+    for number, seconds in ((signal.SIGTERM, patience_seconds), (signal.SIGKILL, _END_SECONDS)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+            return

@@ -1,0 +1,164 @@
+"""The command line of ``kedge run`` (installed as ``kedge-run``)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kedge.run.agents import Agents
+from kedge.run.allocation import Allocation, slurm_job, slurm_nodes
+from kedge.run.launchers import LAUNCHERS, find_launcher
+from kedge.run.nodes import Health, Nodes, TooFewNodesError, expand_hosts
+from kedge.run.shells import Shell, SlurmShell, SshShell, VirtualShell
+from kedge.run.supervisor import ExitCode, Limits, Report, Supervisor, say_on_stderr
+
+DESCRIPTION = """\
+Launches COMMAND on some of the nodes there are and keeps it running until it is finished: after a failure the dead nodes
+are left out, spares take their places, and the next attempt continues from the newest checkpoint that survives.
+"""
+EPILOG = """\
+Exit codes: 0 the application finished; 1 it was given up, and the reason printed; 2 the call was wrong; 3 too few nodes are
+left; 75 the allocation is over and there is a checkpoint to continue from: queue the job again; 76 somebody halted it.
+"""
+_UNITS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds(text: str) -> float:
+    """A time: 90, 90s, 10min, 2h."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d|)", text.strip())
+    if not found:
+        raise argparse.ArgumentTypeError(f"'{text}' is no time; write 90s, 10min or 2h")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def positive(text: str) -> int:
+    """A whole number above zero."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number above 0")
+    return int(text)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All options; the defaults stand in Limits."""
+    limits = Limits()
+    parser = argparse.ArgumentParser(
+        prog="kedge run", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="kedge run [OPTIONS] [--] COMMAND [ARGUMENTS]",
+    )
+    what = parser.add_argument_group("what to run, and where")
+    what.add_argument("--ranks", type=positive, metavar="N", help="ranks in all (default: one a node)")
+    what.add_argument("--nodes", type=positive, metavar="N", help="nodes to use at once; the others are spares (default: all)")
+    what.add_argument("--nodes-min", type=positive, metavar="N", help="go on with fewer nodes and more ranks on each (default: --nodes)")
+    what.add_argument("--hosts", metavar="LIST", help="n1,n2,... or a file with one host a line (default: the SLURM allocation)")
+    what.add_argument("--virtual", action="store_true", help="the hosts are virtual nodes on one machine (KEDGE_NODE)")
+    what.add_argument("--launcher", choices=["auto", *LAUNCHERS], default="auto", help="who starts the ranks (default: auto)")
+    what.add_argument("--launch-options", metavar="TEXT", default="", help="more options for the launcher, as in a shell")
+    what.add_argument("--job", metavar="NAME", help="the job's name (default: KEDGE_JOB_NAME, job.name, the program's name)")
+    what.add_argument("--no-agents", action="store_true", help="start no agents: the application's ranks do, within its step")
+    failures = parser.add_argument_group("after a failure")
+    failures.add_argument("--restarts", type=int, metavar="N", default=limits.restarts_max, help=f"launch again at most so often (default: {limits.restarts_max})")
+    failures.add_argument(
+        "--no-progress", type=positive, metavar="N", default=limits.attempts_without_progress_max,
+        help=f"give up after so many attempts in a row without a newer complete version (default: {limits.attempts_without_progress_max})",
+    )
+    failures.add_argument("--back-off", type=seconds, metavar="TIME", default=limits.back_off, help="pause after the first of those, doubled each time (default: 5s)")
+    failures.add_argument("--probe", metavar="COMMAND", help="run on each node; another exit code than 0 says that it is dead")
+    failures.add_argument("--heartbeat", type=seconds, metavar="TIME", default=limits.heartbeat, help="how often the nodes are looked at (default: 10s)")
+    end = parser.add_argument_group("the end of the allocation")
+    end.add_argument("--until", type=seconds, metavar="TIME", help="so much time is there (default: what SLURM says, else no end)")
+    end.add_argument("--reserve", type=seconds, metavar="TIME", default=limits.reserve, help="ask for the last checkpoint so long before the end (default: 300s)")
+    end.add_argument("--drain-timeout", type=seconds, metavar="TIME", default=limits.drain, help="wait so long for the store at the end (default: 600s)")
+    end.add_argument("--requeue-code", type=int, metavar="N", default=limits.requeue_code, help="exit code for `queue this again` (default: 75)")
+    parser.add_argument("--agent-log", type=Path, metavar="FILE", help="what the agents' steps print (default: nowhere)")
+    parser.add_argument("--json", action="store_true", help="print a report as JSON at the end; the application then prints to stderr")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="the application and its arguments")
+    return parser
+
+
+def find_tool() -> str:
+    """The kedge command that belongs to this one: KEDGE_RUN_TOOL (set by kedge-run), the package's, or the one on PATH."""
+    installed = Path(__file__).resolve().parents[1] / "bin" / "kedge"
+    candidates = [os.environ.pop("KEDGE_RUN_TOOL", ""), str(installed) if installed.exists() else "", shutil.which("kedge") or ""]
+    tool = next(filter(None, candidates), "")
+    if not tool:
+        raise ValueError("the kedge command is neither beside kedge-run nor on PATH")
+    return str(Path(tool).resolve())
+
+
+def job_name(given: str | None, tool: str, program: str) -> str:
+    """The name under which the application will run; it is passed on as KEDGE_JOB_NAME."""
+    if given:
+        return given
+    told = subprocess.run([tool, "config", "--json"], capture_output=True, text=True, timeout=60)
+    if told.returncode != 0:
+        raise ValueError(told.stderr.strip() or "kedge config failed")
+    name = next((entry["value"] for entry in json.loads(told.stdout)["keys"] if entry["key"] == "job.name"), "")
+    return str(name) or Path(program).name
+
+
+def choose_nodes(options: argparse.Namespace) -> Nodes:
+    """Those to begin with, and the spares. ValueError: too few."""
+    if options.hosts:
+        hosts = expand_hosts(options.hosts)
+    elif slurm_job():
+        hosts = slurm_nodes()
+    else:
+        raise ValueError("this is no SLURM allocation: name the hosts with --hosts")
+    wanted = options.nodes or len(hosts)
+    nodes_min = options.nodes_min or wanted
+    if wanted > len(hosts):
+        raise ValueError(f"--nodes {wanted}: there are {len(hosts)} hosts")
+    if nodes_min > wanted:
+        raise ValueError(f"--nodes-min {nodes_min} is more than --nodes {wanted}")
+    return Nodes(hosts[:wanted], hosts[wanted:], nodes_min)
+
+
+def supervise(options: argparse.Namespace) -> Report:
+    """Everything that is decided before the first launch, and the job. ValueError and OSError: the call was wrong."""
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        raise ValueError("there is no COMMAND to run")
+    tool = find_tool()
+    job = job_name(options.job, tool, command[0])
+    os.environ["KEDGE_JOB_NAME"] = job
+    in_slurm = slurm_job() is not None and not options.hosts
+    shell: Shell = SlurmShell(options.virtual) if in_slurm else VirtualShell() if options.virtual else SshShell()
+    nodes = choose_nodes(options)
+    ranks = options.ranks or len(nodes.in_use)
+    if ranks < len(nodes.in_use):
+        raise ValueError(f"--ranks {ranks} is less than one a node ({len(nodes.in_use)})")
+    allocation = Allocation(options.until, slurm_job() if in_slurm else None)
+    allocation.watch_signals()
+    supervisor = Supervisor(
+        tool=tool, job=job, ranks=ranks, application=command, nodes=nodes,
+        launcher=find_launcher(options.launcher, in_slurm, options.virtual, shlex.split(options.launch_options)),
+        agents=Agents(shell, tool, options.agent_log, start=not options.no_agents),
+        health=Health(shell, tool, shlex.split(options.probe or ""), in_slurm), allocation=allocation,
+        limits=Limits(
+            restarts_max=options.restarts, attempts_without_progress_max=options.no_progress, back_off=options.back_off,
+            heartbeat=options.heartbeat, reserve=options.reserve, drain=options.drain_timeout, requeue_code=options.requeue_code,
+        ),
+        output=sys.stderr.buffer if options.json else None, say=say_on_stderr,
+    )
+    return supervisor.run()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    options = build_parser().parse_args(arguments)
+    try:
+        report = supervise(options)
+    except (ValueError, OSError, subprocess.SubprocessError, TooFewNodesError) as error:
+        say_on_stderr(str(error))
+        return int(ExitCode.USAGE)
+    if options.json:
+        print(json.dumps(report.as_json()), flush=True)
+    return report.exit_code

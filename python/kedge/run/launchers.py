@@ -1,0 +1,85 @@
+"""Command lines of the launchers: Open MPI's mpirun, MPICH's mpiexec, SLURM's srun."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+
+from kedge.run.shells import kedge_variables, named_by_slurm
+
+_PROGRAMS = {"openmpi": ("mpirun.openmpi", "mpirun"), "mpich": ("mpiexec.mpich", "mpiexec.hydra", "mpiexec"), "srun": ("srun",)}
+LAUNCHERS = tuple(_PROGRAMS)
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """One way to start ranks. `virtual`: the nodes are virtual ones on this machine."""
+
+    kind: str
+    program: str
+    virtual: bool = False
+    options: list[str] = field(default_factory=list)
+
+    def command(self, nodes: list[str], ranks: int, application: list[str]) -> list[str]:
+        """Starts `ranks` ranks, in order, spread evenly over `nodes`."""
+        counts = spread(ranks, len(nodes))
+        shares = [(node, count) for node, count in zip(nodes, counts, strict=True) if count > 0]
+        if self.kind == "srun":
+            return self._srun(shares, ranks, application)
+        return self._openmpi(shares, application) if self.kind == "openmpi" else self._mpich(shares, application)
+
+    def _srun(self, shares: list[tuple[str, int]], ranks: int, application: list[str]) -> list[str]:
+        head = [self.program, "--overlap", f"--nodes={len(shares)}", f"--ntasks={ranks}", "--kill-on-bad-exit=1"]
+        # A list in this order, each node as often as it has ranks, would need a host file; block distribution does the same.
+        head += [f"--nodelist={','.join(node for node, _ in shares)}", "--distribution=block", "--input=none"]
+        head += [f"--ntasks-per-node={max(count for _, count in shares)}", *self.options]
+        return [*head, *(named_by_slurm(application) if self.virtual else application)]
+
+    def _openmpi(self, shares: list[tuple[str, int]], application: list[str]) -> list[str]:
+        head = [self.program, *self.options]
+        for name in sorted(kedge_variables()):
+            head += ["-x", name]
+        if self.virtual:
+            parts = [["-x", f"KEDGE_NODE={node}", "-np", str(count), *application] for node, count in shares]
+            return [*head, *_joined(parts)]
+        hosts = ",".join(f"{node}:{count}" for node, count in shares)
+        return [*head, "--host", hosts, "-np", str(sum(count for _, count in shares)), *application]
+
+    def _mpich(self, shares: list[tuple[str, int]], application: list[str]) -> list[str]:
+        head = [self.program, *self.options, "-genvlist", ",".join(sorted(kedge_variables()))] if kedge_variables() else [self.program, *self.options]
+        if self.virtual:
+            parts = [["-n", str(count), "-env", "KEDGE_NODE", node, *application] for node, count in shares]
+            return [*head, *_joined(parts)]
+        hosts = ",".join(f"{node}:{count}" for node, count in shares)
+        return [*head, "-hosts", hosts, "-n", str(sum(count for _, count in shares)), *application]
+
+
+def _joined(parts: list[list[str]]) -> list[str]:
+    joined = list(parts[0])
+    for part in parts[1:]:
+        joined += [":", *part]
+    return joined
+
+
+def spread(ranks: int, nodes: int) -> list[int]:
+    """Ranks for each node: blocks of equal size, the last nodes with the rest, as srun's block distribution has it."""
+    return [ranks // nodes + (1 if node < ranks % nodes else 0) for node in range(nodes)]
+
+
+def find_launcher(kind: str, in_slurm: bool, virtual: bool, options: list[str]) -> Launcher:
+    """The launcher of that name; "auto" is srun inside an allocation, else what mpirun on PATH is. ValueError: there is none."""
+    if kind == "auto":
+        kind = "srun" if in_slurm else _kind_of_mpirun()
+    for name in _PROGRAMS[kind]:
+        if program := shutil.which(name):
+            return Launcher(kind, program, virtual, options)
+    raise ValueError(f"the launcher of {kind} is not there: looked for {', '.join(_PROGRAMS[kind])} on PATH")
+
+
+def _kind_of_mpirun() -> str:
+    for name in ("mpirun", "mpiexec"):
+        if program := shutil.which(name):
+            told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30)
+            return "openmpi" if "Open MPI" in told.stdout + told.stderr else "mpich"
+    raise ValueError("neither mpirun nor mpiexec is on PATH, and this is no SLURM allocation; name one with --launcher")

@@ -1,0 +1,128 @@
+"""The nodes: which are in use, which are spare, which are dead, and how that is found out.
+
+A node is dead for this job once it was found dead: it is not asked again, because a node that comes and goes costs more
+launches than it gives. A node that an operator drains is not taken, and not left while the application runs.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from kedge.run.shells import Shell, run_on
+
+PROBE_SECONDS = 30.0
+_PARALLEL = 32
+# Of sinfo %T, without its suffixes: nothing runs there.
+_SLURM_DEAD = {"down", "fail", "failing", "error", "unknown", "powered_down", "powering_down", "reboot", "no_respond"}
+_SLURM_LEAVING = {"drained", "draining", "maint"}
+
+
+class TooFewNodesError(Exception):
+    """The nodes that are left do not suffice."""
+
+
+@dataclass
+class Nodes:
+    """The nodes of a job. `in_use[i]` runs the same ranks at every launch, as long as it lives."""
+
+    in_use: list[str]
+    spares: list[str]
+    nodes_min: int
+    dead: dict[str, str] = field(default_factory=dict)  # name to why
+
+    def bury(self, found: dict[str, str]) -> None:
+        """Takes dead nodes out; spares come in their places. TooFewNodesError when fewer than `nodes_min` are left."""
+        self.dead.update(found)
+        self.spares = [node for node in self.spares if node not in found]
+        left: list[str] = []
+        for node in self.in_use:
+            if node not in found:
+                left.append(node)
+            elif self.spares:
+                left.append(self.spares.pop(0))
+        self.in_use = left
+        if len(left) < self.nodes_min:
+            gone = "; ".join(f"{node}: {why}" for node, why in self.dead.items())
+            raise TooFewNodesError(f"{len(left)} nodes are left and {self.nodes_min} are needed ({gone})")
+
+
+class Health:
+    """Asks nodes whether they live: SLURM's view, the agent's answer, and the user's own probe."""
+
+    def __init__(self, shell: Shell, tool: str, probe: list[str], slurm: bool) -> None:
+        self._shell, self._tool, self._probe, self._slurm = shell, tool, probe, slurm
+
+    def dead_among(self, nodes: Iterable[str]) -> dict[str, str]:
+        """The dead ones, and why; each node is asked, all at once."""
+        names = list(nodes)
+        found = self.dead_by_slurm(names)
+        rest = [node for node in names if node not in found]
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            found |= {node: why for node, why in zip(rest, pool.map(self._why_dead, rest), strict=True) if why}
+        return found
+
+    def failing_probe(self, nodes: Iterable[str]) -> dict[str, str]:
+        """By SLURM and the user's probe alone: cheap enough to be asked while the application runs."""
+        names = list(nodes)
+        found = self.dead_by_slurm(names)
+        rest = [node for node in names if node not in found] if self._probe else []
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            found |= {node: why for node, why in zip(rest, pool.map(self._why_probe_fails, rest), strict=True) if why}
+        return found
+
+    def dead_by_slurm(self, nodes: Iterable[str], leaving: bool = False) -> dict[str, str]:
+        """What sinfo calls down; with `leaving` also what is being drained. Nothing outside SLURM, or when it does not answer."""
+        if not self._slurm:
+            return {}
+        names = set(nodes)
+        try:
+            done = subprocess.run(["sinfo", "-N", "-h", "-o", "%N %T"], capture_output=True, text=True, timeout=PROBE_SECONDS)
+        except (OSError, subprocess.TimeoutExpired):
+            return {}
+        found = {}
+        for line in done.stdout.splitlines():
+            node, _, state = line.strip().partition(" ")
+            plain = state.rstrip("*~#!%$@^-+").lower()
+            unreachable = state.endswith("*")
+            if node in names and (unreachable or plain in _SLURM_DEAD or (leaving and plain in _SLURM_LEAVING)):
+                found[node] = f"SLURM says {state}"
+        return found
+
+    def _why_dead(self, node: str) -> str:
+        # No agent is no dead node: exit code 3 comes from a tool that ran there.
+        code, output = run_on(self._shell, node, [self._tool, "status", "--json"], PROBE_SECONDS)
+        if code not in (0, 3):
+            return f"it cannot be asked: {_last_line(output)}"
+        return self._why_probe_fails(node)
+
+    def _why_probe_fails(self, node: str) -> str:
+        if not self._probe:
+            return ""
+        code, output = run_on(self._shell, node, self._probe, PROBE_SECONDS)
+        return "" if code == 0 else f"its health probe failed: {_last_line(output) or f'exit code {code}'}"
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1][:200] if lines else ""
+
+
+def expand_hosts(text: str) -> list[str]:
+    """A list of hosts: names separated by commas, or the path of a file with one a line (what follows a blank is ignored).
+
+    ValueError says what is wrong with it.
+    """
+    if "/" in text:
+        with open(text, encoding="utf-8") as file:
+            lines = [line.split("#")[0].split() for line in file]
+        hosts = [words[0].split(":")[0] for words in lines if words]
+    else:
+        hosts = [host.strip() for host in text.split(",") if host.strip()]
+    if not hosts:
+        raise ValueError(f"{text}: there is no host in it")
+    if len(set(hosts)) != len(hosts):
+        raise ValueError(f"{text}: a host stands there twice")
+    return hosts

@@ -1,0 +1,34 @@
+"""How far the job is: the newest complete version of each checkpoint name in the store."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+_LIST_SECONDS = 120.0
+
+Versions = dict[str, int]
+
+
+def newest_versions(tool: str, job: str) -> Versions | None:
+    """By checkpoint name; empty before the first. None when the store cannot be read."""
+    try:
+        done = subprocess.run([tool, "ls", "--json", "--job", job], capture_output=True, text=True, timeout=_LIST_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode == 1:
+        return {}  # there is no such store or job yet
+    if done.returncode != 0:
+        return None
+    newest: Versions = {}
+    for entry in json.loads(done.stdout)["versions"]:
+        if entry["complete"]:
+            newest[entry["name"]] = max(newest.get(entry["name"], -1), entry["version"])
+    return newest
+
+
+def has_advanced(before: Versions | None, after: Versions | None) -> bool:
+    """Whether some name has a newer version. A store that could not be read has shown nothing."""
+    if after is None:
+        return False
+    return any(version > (before or {}).get(name, -1) for name, version in after.items())

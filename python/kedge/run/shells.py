@@ -1,0 +1,98 @@
+"""How a command is run on one node: over ssh, in a step of the SLURM allocation, or here under a virtual node's name."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from typing import Protocol
+
+# ssh's own failure; a command that ends with it cannot be told from that.
+_SSH_FAILED = 255
+_SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
+
+
+class Shell(Protocol):
+    """Commands on nodes. Every command gets this process's KEDGE_ variables."""
+
+    def command(self, node: str, arguments: list[str]) -> list[str]:
+        """The command line, to be run here, that runs `arguments` on the node."""
+        ...
+
+    def environment(self, node: str) -> dict[str, str]:
+        """The environment for it."""
+        ...
+
+    def is_own_failure(self, code: int) -> bool:
+        """Whether an exit code says that the node was not reached."""
+        ...
+
+
+def kedge_variables() -> dict[str, str]:
+    """What an application or a tool on another node must be told of this process's environment."""
+    return {name: value for name, value in os.environ.items() if name.startswith(("KEDGE_", "VELOC_"))}
+
+
+class VirtualShell:
+    """Virtual nodes on this machine: KEDGE_NODE tells one from the other."""
+
+    def command(self, node: str, arguments: list[str]) -> list[str]:
+        return arguments
+
+    def environment(self, node: str) -> dict[str, str]:
+        return os.environ | {"KEDGE_NODE": node}
+
+    def is_own_failure(self, code: int) -> bool:
+        return False
+
+
+class SshShell:
+    """Plain hosts."""
+
+    def command(self, node: str, arguments: list[str]) -> list[str]:
+        settings = [f"{name}={value}" for name, value in sorted(kedge_variables().items())]
+        return ["ssh", *_SSH_OPTIONS, node, shlex.join(["env", *settings, *arguments])]
+
+    def environment(self, node: str) -> dict[str, str]:
+        return dict(os.environ)
+
+    def is_own_failure(self, code: int) -> bool:
+        return code == _SSH_FAILED
+
+
+class SlurmShell:
+    """A step of its own on one node of this job's allocation, beside the application's."""
+
+    def __init__(self, virtual: bool) -> None:
+        self._virtual = virtual
+
+    def command(self, node: str, arguments: list[str]) -> list[str]:
+        step = ["srun", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--mpi=none", "--quiet", "--input=none"]
+        return [*step, *(named_by_slurm(arguments) if self._virtual else arguments)]
+
+    def environment(self, node: str) -> dict[str, str]:
+        return dict(os.environ)
+
+    def is_own_failure(self, code: int) -> bool:
+        return False
+
+
+def named_by_slurm(arguments: list[str]) -> list[str]:
+    """Makes KEDGE_NODE the SLURM node's name: where several of them are one machine (slurmd -N)."""
+    return ["sh", "-c", 'KEDGE_NODE=$SLURMD_NODENAME exec "$0" "$@"', *arguments]
+
+
+def run_on(shell: Shell, node: str, arguments: list[str], timeout_seconds: float) -> tuple[int | None, str]:
+    """Exit code and output (both streams); None as the code when the node was not reached or did not answer in time."""
+    try:
+        done = subprocess.run(
+            shell.command(node, arguments), env=shell.environment(node), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace", timeout=timeout_seconds,
+        )
+    except subprocess.TimeoutExpired:
+        return None, f"no answer within {timeout_seconds:g} s"
+    except OSError as error:
+        return None, str(error)
+    if shell.is_own_failure(done.returncode):
+        return None, done.stdout.strip()
+    return done.returncode, done.stdout

@@ -1,0 +1,273 @@
+"""The loop of ``kedge run``: launch, watch, and decide what an end means.
+
+An attempt that ends with 0 has finished the job, or was halted. Any other end is a failure: the dead nodes are left out,
+spares take their places, and the next attempt continues from the newest version that survives. It is launched at once when the
+last one has made progress (a newer complete version), after a growing pause when it has not, and not at all when several in a row
+have not: then the job itself is at fault, and says so. When the allocation ends, the job is asked for a last checkpoint, that is
+carried to the store, and the exit code asks for the job to be queued again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import IO, Any
+
+from kedge.run.agents import Agents
+from kedge.run.allocation import Allocation
+from kedge.run.launchers import Launcher
+from kedge.run.nodes import Health, Nodes, TooFewNodesError
+from kedge.run.progress import Versions, has_advanced, newest_versions
+
+_POLL_SECONDS = 0.1
+_KILL_SECONDS = 20.0  # for a launcher to see its ranks out after SIGTERM
+
+
+class ExitCode(enum.IntEnum):
+    """Of kedge run itself."""
+
+    FINISHED = 0
+    GAVE_UP = 1
+    USAGE = 2
+    TOO_FEW_NODES = 3
+    REQUEUE = 75  # EX_TEMPFAIL: the time was over, and there is a checkpoint to continue from
+    HALTED = 76
+
+
+@dataclasses.dataclass
+class Limits:
+    """When to stop trying, and how long to wait. Times are seconds."""
+
+    restarts_max: int = 100
+    attempts_without_progress_max: int = 3
+    back_off: float = 5.0
+    back_off_max: float = 300.0
+    heartbeat: float = 10.0
+    reserve: float = 300.0
+    drain: float = 600.0
+    requeue_code: int = int(ExitCode.REQUEUE)
+
+
+@dataclasses.dataclass
+class Attempt:
+    """One launch, for the report."""
+
+    number: int
+    nodes: list[str]
+    exit_code: int = 0
+    seconds: float = 0.0
+    advanced: bool = False
+    dead: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class Report:
+    """What came of the job; printed as JSON."""
+
+    job: str
+    outcome: str = ""
+    reason: str = ""
+    exit_code: int = 0
+    versions: Versions = dataclasses.field(default_factory=dict)
+    attempts: list[Attempt] = dataclasses.field(default_factory=list)
+    not_drained: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+class Supervisor:
+    """Runs one job to its end. Everything that it does outside goes through the objects that it is given."""
+
+    def __init__(
+        self, *, tool: str, job: str, ranks: int, application: list[str], nodes: Nodes, launcher: Launcher, agents: Agents, health: Health,
+        allocation: Allocation, limits: Limits, output: IO[bytes] | None, say: Callable[[str], None],
+    ) -> None:
+        self._tool, self._job, self._ranks, self._application = tool, job, ranks, application
+        self._nodes, self._launcher, self._agents, self._health = nodes, launcher, agents, health
+        self._allocation, self._limits, self._output, self._say = allocation, limits, output, say
+        self._report = Report(job)
+        self._halting = False  # by us: the allocation ends
+
+    def run(self) -> Report:
+        """The whole job. Afterwards no process that it started runs."""
+        try:
+            self._loop()
+        except TooFewNodesError as error:
+            self._conclude("too few nodes", str(error), ExitCode.TOO_FEW_NODES)
+        finally:
+            self._agents.end()
+        return self._report
+
+    def _loop(self) -> None:
+        versions = newest_versions(self._tool, self._job)
+        idle_attempts = 0
+        self._bury(self._health.dead_among(self._nodes.in_use))
+        while True:
+            attempt = self._launch()
+            after = newest_versions(self._tool, self._job)
+            if attempt.exit_code == 0:
+                return self._finish()
+            if self._halting:
+                return self._out_of_time(f"the application ended with {describe(attempt.exit_code)} when it was asked to stop")
+            attempt.advanced = has_advanced(versions, after)
+            versions = after if after is not None else versions
+            idle_attempts = 0 if attempt.advanced else idle_attempts + 1
+            self._say(f"attempt {attempt.number} ended with {describe(attempt.exit_code)} after {attempt.seconds:.0f} s, "
+                      + (f"newest complete: {show(versions)}" if attempt.advanced else "without progress"))
+            if len(self._report.attempts) > self._limits.restarts_max:
+                return self._give_up(f"it failed {len(self._report.attempts)} times; the last exit was {describe(attempt.exit_code)}")
+            if idle_attempts >= self._limits.attempts_without_progress_max:
+                return self._give_up(
+                    f"{idle_attempts} attempts in a row ended without a newer complete version; the last one with "
+                    f"{describe(attempt.exit_code)} after {attempt.seconds:.0f} s"
+                )
+            attempt.dead |= self._find_dead(attempt.dead)
+            if not self._pause(idle_attempts):
+                return self._out_of_time("the time was over between two attempts")
+
+    def _find_dead(self, known: dict[str, str]) -> dict[str, str]:
+        found = self._health.dead_among([node for node in self._nodes.in_use if node not in known])
+        # A spare is looked at before it is needed; a node that is being drained is not taken.
+        spares = self._health.dead_among(self._nodes.spares) | self._health.dead_by_slurm(self._nodes.spares, leaving=True)
+        self._bury(known | found | spares)
+        return found
+
+    def _bury(self, dead: dict[str, str]) -> None:
+        for node, why in dead.items():
+            self._say(f"node {node} is left out: {why}")
+        self._agents.forget(dead)
+        self._nodes.bury(dead)
+
+    def _launch(self) -> Attempt:
+        nodes = list(self._nodes.in_use)
+        attempt = Attempt(len(self._report.attempts) + 1, nodes)
+        self._report.attempts.append(attempt)
+        self._agents.start(nodes)
+        self._say(f"attempt {attempt.number}: {self._ranks} ranks on {','.join(nodes)}")
+        began = time.monotonic()
+        process = subprocess.Popen(
+            self._launcher.command(nodes, self._ranks, self._application), stdin=subprocess.DEVNULL, stdout=self._output,
+            start_new_session=True,
+        )
+        try:
+            self._watch(process, attempt)
+        finally:
+            end_launch(process)
+        attempt.exit_code = process.returncode
+        attempt.seconds = time.monotonic() - began
+        return attempt
+
+    def _watch(self, process: subprocess.Popen[bytes], attempt: Attempt) -> None:
+        """Until the launch has ended, or must be ended: a node of it is dead, or the time is over."""
+        look = time.monotonic() + self._limits.heartbeat
+        kill_at = float("inf")
+        while process.poll() is None:
+            time.sleep(_POLL_SECONDS)
+            now = time.monotonic()
+            if not self._halting and self._allocation.is_ending(self._limits.reserve):
+                kill_at = self._begin_halt(attempt)
+            if now >= kill_at or self._allocation.signals > 1:
+                self._say("it has not ended by itself in time, and is ended")
+                return
+            if now >= look:
+                look = now + self._limits.heartbeat
+                attempt.dead = self._dead_in_run(attempt.nodes)
+                if attempt.dead:
+                    return
+
+    def _dead_in_run(self, nodes: list[str]) -> dict[str, str]:
+        found = self._health.failing_probe(nodes)
+        # A step that ended tells of a dead node, or of an agent that the application has replaced by now.
+        suspects = [node for node in self._agents.ended(nodes) if node not in found]
+        return found | (self._health.dead_among(suspects) if suspects else {})
+
+    def _begin_halt(self, attempt: Attempt) -> float:
+        """Asks for the last checkpoint; until when the application may take."""
+        self._halting = True
+        left = self._allocation.seconds_left()
+        why = "it was told to stop" if self._allocation.signals else f"{left:.0f} s are left" if left is not None else "it ends"
+        self._say(f"the allocation ends ({why}): asking for a last checkpoint")
+        if not self._agents.halt(attempt.nodes, self._job):
+            self._say("no agent knows of the job's rank 0: it goes on until it is ended")
+        # Half of what is left belongs to the application, half to carrying its checkpoint to the store.
+        return time.monotonic() + 0.5 * (min(left, self._limits.reserve) if left is not None else self._limits.reserve)
+
+    def _pause(self, idle_attempts: int) -> bool:
+        """Before the next attempt; False when the time is over."""
+        pause = min(self._limits.back_off * 2.0 ** (idle_attempts - 1), self._limits.back_off_max) if idle_attempts > 0 else 0.0
+        if pause > 0:
+            self._say(f"the next attempt begins in {pause:.0f} s")
+        end = time.monotonic() + pause
+        while not (is_ending := self._allocation.is_ending(self._limits.reserve)) and time.monotonic() < end:
+            time.sleep(_POLL_SECONDS)
+        return not is_ending
+
+    def _finish(self) -> None:
+        told = any(entry["told_to_exit"] for entry in self._agents.jobs(self._nodes.in_use, self._job))
+        if self._halting and told:
+            return self._out_of_time("the application took its last checkpoint and ended")
+        self._drain()
+        if told:
+            return self._conclude("halted", "somebody asked it to (kedge halt)", ExitCode.HALTED)
+        if self._report.not_drained:
+            return self._conclude("finished", "the application finished, but not all is in the store", ExitCode.GAVE_UP)
+        self._conclude("finished", "the application finished", ExitCode.FINISHED)
+
+    def _out_of_time(self, reason: str) -> None:
+        self._drain()
+        self._conclude("out of time", reason, self._limits.requeue_code)
+
+    def _give_up(self, reason: str) -> None:
+        self._drain()
+        self._conclude("gave up", reason, ExitCode.GAVE_UP)
+
+    def _drain(self) -> None:
+        left = self._allocation.seconds_left()
+        seconds = self._limits.drain if left is None else max(1.0, min(self._limits.drain, left - 5.0))
+        self._report.not_drained = self._agents.drain(self._nodes.in_use, self._job, seconds)
+        for node, why in self._report.not_drained.items():
+            self._say(f"not everything of node {node} is in the store: {why}")
+
+    def _conclude(self, outcome: str, reason: str, code: int) -> None:
+        report = self._report
+        report.outcome, report.reason, report.exit_code = outcome, reason, int(code)
+        report.versions = newest_versions(self._tool, self._job) or {}
+        self._say(f"{outcome}: {reason}; newest complete: {show(report.versions)}")
+
+
+def end_launch(process: subprocess.Popen[bytes]) -> None:
+    """Ends a launcher and its group; the launcher sees its ranks out, as long as it can."""
+    for number, seconds in ((signal.SIGTERM, _KILL_SECONDS), (signal.SIGKILL, None)):
+        if process.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+
+
+def describe(exit_code: int) -> str:
+    """An exit code, for people."""
+    number = -exit_code if exit_code < 0 else exit_code - 128 if 128 < exit_code < 128 + 65 else 0
+    if number:
+        with contextlib.suppress(ValueError):
+            return f"{signal.Signals(number).name}"
+    return f"exit code {exit_code}"
+
+
+def show(versions: Versions | None) -> str:
+    """Newest versions, for people."""
+    return ", ".join(f"{name} {version}" for name, version in sorted((versions or {}).items())) or "none"
+
+
+def say_on_stderr(text: str) -> None:
+    """A line of progress."""
+    print(f"kedge run: {text}", file=sys.stderr, flush=True)

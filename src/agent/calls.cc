@@ -1,0 +1,211 @@
+#include "agent/calls.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "agent/agent.h"
+#include "agent/sessions.h"
+#include "agent/tuning.h"
+#include "base/log.h"
+#include "os/kill_point.h"
+#include "schedule/schedule.h"
+
+namespace kedge {
+namespace {
+
+// Beyond this the next housekeeping is early enough.
+constexpr Duration kTimerHorizon = std::chrono::milliseconds(250);
+// A client notes the end of a checkpoint just after the message of it.
+constexpr Duration kSoon = std::chrono::milliseconds(1);
+// In one look. Ranks that call faster than it takes to hold them are asked again at the next.
+constexpr int kTriesInOneLook = 24;
+
+std::vector<CallQuestion*> QuestionsOf(const std::vector<Session*>& ranks, CallQuestionIndex index) {
+  std::vector<CallQuestion*> questions;
+  for (const Session* session : ranks) questions.push_back(&session->box().questions[index]);
+  return questions;
+}
+
+const Session* FirstOf(const std::vector<Session*>& ranks) {
+  const auto first = std::find_if(ranks.begin(), ranks.end(), [](const Session* session) { return session->hello.rank == 0; });
+  return first == ranks.end() ? nullptr : *first;
+}
+
+bool IsYes(uint64_t decision) {
+  return decision % 2 == 1;
+}
+
+const char* HaltName(HaltWhen when) {
+  switch (when) {
+    case HaltWhen::kNextCheckpoint: return "after its next checkpoint";
+    case HaltWhen::kNow: return "after a checkpoint that it is asked for now";
+    case HaltWhen::kAtOnce: return "at once";
+    case HaltWhen::kNever: return "not";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::vector<Session*> Calls::RanksOf(const Job& job, bool* are_all) const {
+  std::vector<Session*> ranks;
+  for (Session* session : agent_.sessions().all()) {
+    const bool counts = session->job == &job && session->hello.attempt == job.hello.attempt && !session->ended;
+    if (counts && !session->broken) ranks.push_back(session);
+  }
+  *are_all = ranks.size() == job.hello.ranks;
+  return ranks;
+}
+
+void Calls::OnAttached(Session& session, bool attached_again) {
+  JobCalls& calls = session.job->calls;
+  if (attached_again || session.hello.attempt != session.job->hello.attempt) return;
+  for (uint32_t index = 0; index < kCallQuestions; ++index) {
+    session.box().questions[index].held.store(calls.held[index], std::memory_order_seq_cst);
+    session.box().questions[index].decision.store(calls.decision[index], std::memory_order_seq_cst);
+  }
+  if (session.hello.rank == 0 && calls.halt) calls.halt->checkpoints = 0;
+}
+
+void Calls::LookAtAll() {
+  for (auto& [key, job] : agent_.jobs()) Look(*job);
+}
+
+void Calls::LookSoon() {
+  LookAgainAt(agent_.clock().NowNs() + kSoon.count());
+}
+
+void Calls::LookAgainAt(int64_t at_ns) {
+  const int64_t now = agent_.clock().NowNs();
+  if (look_ns_ > now && look_ns_ <= at_ns) return;
+  look_ns_ = at_ns;
+  agent_.loop().AddTimer(Duration(at_ns - now), [this, at_ns] {
+    if (look_ns_ == at_ns) look_ns_ = 0;
+    LookAtAll();
+  });
+}
+
+bool Calls::IsCheckpointDue(const Job& job, const Session& first) {
+  const Mailbox& box = first.box();
+  const JobCalls& calls = job.calls;
+  const uint64_t newest_call = box.questions[kCheckpointDue].calls.load(std::memory_order_acquire);
+  const int64_t began = box.interval_began_ns.load(std::memory_order_acquire);
+  // What it was told has not led to a checkpoint yet; it asks again when the one it took has failed.
+  const uint64_t told = calls.decision[kCheckpointDue];
+  if (IsYes(told) && began == calls.due_interval_began_ns && newest_call <= CallOf(told / 2)) return false;
+  if (calls.halt && calls.halt->when == HaltWhen::kNow && !IsExitDue(job, first)) return true;
+  const Duration interval = CheckpointInterval(first.hello.keys, Tuning::ToldInterval(job));
+  // Always due, as the ranks know themselves; or rank 0 has not said when it began.
+  if (interval <= Duration::zero() || began <= 0) return false;
+  const int64_t left_ns = interval.count() - (agent_.clock().NowNs() - began);
+  if (left_ns > 0 && left_ns < kTimerHorizon.count()) LookAgainAt(agent_.clock().NowNs() + left_ns);
+  return left_ns <= 0;
+}
+
+bool Calls::IsExitDue(const Job& job, const Session& first) {
+  const auto& halt = job.calls.halt;
+  if (!halt) return false;
+  return halt->when == HaltWhen::kAtOnce || first.box().checkpoints.calls.load(std::memory_order_acquire) > halt->checkpoints;
+}
+
+void Calls::Look(Job& job) {
+  bool are_all = false;
+  const std::vector<Session*> ranks = RanksOf(job, &are_all);
+  const Session* first = FirstOf(ranks);
+  if (first == nullptr) return;
+  const bool checkpoint = IsCheckpointDue(job, *first), exit = IsExitDue(job, *first);
+  first->box().questions[kCheckpointDue].wanted.store(checkpoint ? 1 : 0, std::memory_order_relaxed);
+  first->box().questions[kShouldExit].wanted.store(exit ? 1 : 0, std::memory_order_relaxed);
+  if (!are_all) return;
+  if (checkpoint) {
+    job.calls.due_interval_began_ns = first->box().interval_began_ns.load(std::memory_order_acquire);
+    Propose(job, kCheckpointDue, ranks);
+  }
+  // Whoever was told to exit is told so for ever.
+  if (exit && !IsYes(job.calls.decision[kShouldExit])) Propose(job, kShouldExit, ranks);
+}
+
+void Calls::Propose(Job& job, CallQuestionIndex index, const std::vector<Session*>& ranks) {
+  const std::vector<CallQuestion*> questions = QuestionsOf(ranks, index);
+  CallLeader& leader = job.calls.leaders[index];
+  for (int tries = 0; tries < kTriesInOneLook; ++tries) {
+    const uint64_t newest_call = LookAtCalls(questions).newest_call;
+    if (newest_call == 0) return;  // not all have joined, or they ask each other
+    const CallTicket ticket = leader.Propose(1, newest_call);
+    const CallVote vote = HoldAt(questions, ticket);
+    os::KillPoint("agent-call-held");
+    const bool yes = leader.OnVote(ticket, vote).value_or(false);
+    DecideCall(questions, ticket, yes);
+    job.calls.held[index] = questions[0]->held.load(std::memory_order_relaxed);
+    job.calls.decision[index] = questions[0]->decision.load(std::memory_order_relaxed);
+    // Refused though no rank was there: somebody has still to read what was decided before.
+    if (yes || vote.newest_call < CallOf(ticket)) return;
+  }
+}
+
+std::vector<HaltedJob> Calls::Halt(const HaltRequest& request) {
+  std::vector<HaltedJob> halted;
+  for (auto& [key, job] : agent_.jobs()) {
+    if (!request.job.empty() && request.job != job->name) continue;
+    if (!agent_.sessions().HasAttempt(*job, job->hello.attempt)) continue;
+    bool are_all = false;
+    const Session* first = FirstOf(RanksOf(*job, &are_all));
+    job->calls.halt.reset();
+    if (request.when != HaltWhen::kNever) {
+      const uint64_t taken = first == nullptr ? 0 : first->box().checkpoints.calls.load(std::memory_order_acquire);
+      job->calls.halt = JobHalt{request.when, taken};
+    }
+    LogInfo("agent", "job {}, attempt {}, is to halt {}", job->name, job->hello.attempt, HaltName(request.when));
+    halted.push_back({job->name, job->hello.attempt, first != nullptr});
+    agent_.sessions().SaveJob(*job);
+    Look(*job);
+  }
+  return halted;
+}
+
+bool Calls::IsExitTold(const Job& job) {
+  return IsYes(job.calls.decision[kShouldExit]);
+}
+
+void Calls::RecoverQuestion(Job& job, CallQuestionIndex index, const std::vector<Session*>& ranks) {
+  const std::vector<CallQuestion*> questions = QuestionsOf(ranks, index);
+  const uint64_t newest_call = LookAtCalls(questions).newest_call;
+  if (newest_call == 0) return;
+  CallTicket held = 0;
+  uint64_t decision = 0;
+  for (const CallQuestion* question : questions) {
+    held = std::max(held, question->held.load(std::memory_order_seq_cst));
+    decision = std::max(decision, question->decision.load(std::memory_order_seq_cst));
+  }
+  // A yes that some have read holds for all; a call that was held and not decided is a no.
+  DecideCall(questions, held, decision / 2 == held && IsYes(decision));
+  job.calls.leaders[index].ContinueAfter(held);
+  job.calls.held[index] = held;
+  job.calls.decision[index] = questions[0]->decision.load(std::memory_order_relaxed);
+}
+
+void Calls::Recover() {
+  for (auto& [key, job] : agent_.jobs()) {
+    bool are_all = false;
+    const std::vector<Session*> ranks = RanksOf(*job, &are_all);
+    if (const Session* first = FirstOf(ranks)) job->calls.due_interval_began_ns = first->box().interval_began_ns.load();
+    if (ranks.empty()) continue;
+    for (const CallQuestionIndex index : {kCheckpointDue, kShouldExit}) RecoverQuestion(*job, index, ranks);
+  }
+}
+
+void Calls::Save(const JobCalls& calls, Encoder& encoder) {
+  encoder.U8(static_cast<uint8_t>(calls.halt ? calls.halt->when : HaltWhen::kNever));
+  encoder.Varint(calls.halt ? calls.halt->checkpoints : 0);
+}
+
+void Calls::Load(Decoder& decoder, JobCalls* calls) {
+  const uint8_t when = decoder.U8();
+  const uint64_t checkpoints = decoder.Varint();
+  decoder.Require(when <= static_cast<uint8_t>(HaltWhen::kNever), "no such halt");
+  if (decoder.ok() && when != static_cast<uint8_t>(HaltWhen::kNever)) {
+    calls->halt = JobHalt{static_cast<HaltWhen>(when), checkpoints};
+  }
+}
+
+}  // namespace kedge
