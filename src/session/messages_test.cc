@@ -65,15 +65,9 @@ std::vector<Message> SampleOfEveryKind() {
           ShutdownRequest{false},
           DoneReply{},
           ErrorReply{Status(Code::kMismatch, "a, not b")},
-          MembersRequest{{3, 4, "secret", {{"n1", "rack1", "127.0.0.1:7000", {0, 1}}, {"n2", "rack2", "", {2, 3}}}}}},
-         HaltRequest{"job", HaltWhen::kNow}, HaltReply {
-    {
-      {"job", 3, true}, {
-        "other", 1, false
-      }
-    }
-  }
-};
+          MembersRequest{{3, 4, "secret", {{"n1", "rack1", "127.0.0.1:7000", {0, 1}}, {"n2", "rack2", "", {2, 3}}}}},
+          HaltRequest{"job", HaltWhen::kNow},
+          HaltReply{{{"job", 3, true}, {"other", 1, false}}}};
 }
 
 TEST(Messages, EveryKindSurvivesTheWire) {
