@@ -29,6 +29,10 @@ class Launcher:
             return self._srun(shares, ranks, application)
         return self._openmpi(shares, application) if self.kind == "openmpi" else self._mpich(shares, application)
 
+    def _variables(self) -> list[str]:
+        """What the ranks are to inherit; each part of a launch on virtual nodes names its node itself."""
+        return sorted(name for name in kedge_variables() if not (self.virtual and name == "KEDGE_NODE"))
+
     def _srun(self, shares: list[tuple[str, int]], ranks: int, application: list[str]) -> list[str]:
         head = [self.program, "--overlap", f"--nodes={len(shares)}", f"--ntasks={ranks}", "--kill-on-bad-exit=1"]
         # A list in this order, each node as often as it has ranks, would need a host file; block distribution does the same.
@@ -38,7 +42,7 @@ class Launcher:
 
     def _openmpi(self, shares: list[tuple[str, int]], application: list[str]) -> list[str]:
         head = [self.program, *self.options]
-        for name in sorted(kedge_variables()):
+        for name in self._variables():
             head += ["-x", name]
         if self.virtual:
             parts = [["-x", f"KEDGE_NODE={node}", "-np", str(count), *application] for node, count in shares]
@@ -47,7 +51,8 @@ class Launcher:
         return [*head, "--host", hosts, "-np", str(sum(count for _, count in shares)), *application]
 
     def _mpich(self, shares: list[tuple[str, int]], application: list[str]) -> list[str]:
-        head = [self.program, *self.options, "-genvlist", ",".join(sorted(kedge_variables()))] if kedge_variables() else [self.program, *self.options]
+        variables = self._variables()
+        head = [self.program, *self.options, *(["-genvlist", ",".join(variables)] if variables else [])]
         if self.virtual:
             parts = [["-n", str(count), "-env", "KEDGE_NODE", node, *application] for node, count in shares]
             return [*head, *_joined(parts)]

@@ -1,0 +1,71 @@
+"""The parts of ``kedge run`` that need no process: command lines, lists of hosts, times, progress, who takes whose place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kedge.run.allocation import parse_slurm_time
+from kedge.run.cli import seconds
+from kedge.run.launchers import Launcher, spread
+from kedge.run.nodes import Nodes, TooFewNodesError, expand_hosts
+from kedge.run.progress import has_advanced
+from kedge.run.supervisor import describe
+
+
+@pytest.mark.parametrize(("ranks", "nodes", "counts"), [(4, 2, [2, 2]), (5, 3, [2, 2, 1]), (3, 3, [1, 1, 1])])
+def test_ranks_are_spread_in_blocks(ranks: int, nodes: int, counts: list[int]) -> None:
+    assert spread(ranks, nodes) == counts
+
+
+def test_command_lines_of_the_launchers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KEDGE_STORE_PATH", "KEDGE_NODE"):
+        monkeypatch.setenv(name, "x")
+    for name in ("KEDGE_NODE_RUN_FOLDER", "KEDGE_POOL_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    openmpi = Launcher("openmpi", "mpirun", False, ["--bind-to", "none"]).command(["a", "b"], 3, ["app", "1"])
+    assert openmpi[:3] == ["mpirun", "--bind-to", "none"] and openmpi[-6:] == ["--host", "a:2,b:1", "-np", "3", "app", "1"]
+    virtual = Launcher("openmpi", "mpirun", True).command(["a", "b"], 2, ["app"])
+    assert virtual.count("app") == 2 and ":" in virtual and "KEDGE_NODE=a" in virtual and "KEDGE_NODE" not in virtual
+    mpich = Launcher("mpich", "mpiexec").command(["a", "b"], 4, ["app"])
+    assert mpich[-5:] == ["-hosts", "a:2,b:2", "-n", "4", "app"] and "KEDGE_STORE_PATH" in mpich[mpich.index("-genvlist") + 1]
+    srun = Launcher("srun", "srun").command(["a", "b"], 4, ["app"])
+    assert {"--nodelist=a,b", "--ntasks=4", "--ntasks-per-node=2", "--overlap"} < set(srun) and srun[-1] == "app"
+
+
+def test_lists_of_hosts(tmp_path: Path) -> None:
+    assert expand_hosts("a, b,c") == ["a", "b", "c"]
+    (tmp_path / "hosts").write_text("# ours\na:4\n\nb slots=2\n")
+    assert expand_hosts(str(tmp_path / "hosts")) == ["a", "b"]
+    for wrong in (",", "a,a"):
+        with pytest.raises(ValueError, match="host"):
+            expand_hosts(wrong)
+
+
+def test_spares_take_the_places_of_the_dead() -> None:
+    nodes = Nodes(["a", "b", "c"], ["d", "e"], 3)
+    nodes.bury({"b": "gone", "d": "gone, too"})
+    assert nodes.in_use == ["a", "e", "c"] and nodes.spares == []
+    with pytest.raises(TooFewNodesError, match=r"2 nodes are left and 3 are needed .*b: gone.*a: burnt"):
+        nodes.bury({"a": "burnt"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("1:30", 90), ("59", 59), ("2:00:01", 7201), ("1-02:03:04", 93784), ("UNLIMITED", None), ("INVALID", None)]
+)
+def test_slurms_times(text: str, expected: float | None) -> None:
+    assert parse_slurm_time(text) == expected
+
+
+def test_times_of_options() -> None:
+    assert [seconds(text) for text in ("90", "1.5s", "10min", "2h")] == [90, 1.5, 600, 7200]
+
+
+def test_progress_is_a_newer_version_of_any_name() -> None:
+    assert has_advanced(None, {"a": 0}) and has_advanced({"a": 3}, {"a": 3, "b": 0}) and has_advanced({"a": 3}, {"a": 4})
+    assert not has_advanced({"a": 3}, {"a": 3}) and not has_advanced({"a": 3}, {"a": 2}) and not has_advanced({"a": 3}, None)
+
+
+def test_exit_codes_for_people() -> None:
+    assert describe(-9) == describe(137) == "SIGKILL" and describe(1) == "exit code 1"

@@ -1,0 +1,159 @@
+"""``kedge run`` on virtual nodes of this machine: real agents, MPI libraries and applications, which are killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from conftest import BUILD, KEDGE, Machine, checksum, kill, until  # noqa: E402
+
+HEAT = str(BUILD / "examples" / "heat3d")
+pytestmark = pytest.mark.needs("MPI")
+
+
+def heat(steps: int, interval: int = 0, program: str = HEAT) -> list[str]:
+    return ["--ranks=2", "--nodes=2", "--", program, "32", str(steps), str(interval)]
+
+
+def reference(machine: Machine, steps: int, cells: int = 32) -> str:
+    """The result of a run that nobody disturbed, without Kedge's help."""
+    done = subprocess.run([HEAT, str(cells), str(steps), "1000000"], capture_output=True, text=True, timeout=300, check=True,
+                          env=machine.environment() | {"KEDGE_JOB_NAME": "reference", "KEDGE_JOB_MODE": "sync"})
+    return checksum(done.stdout)
+
+
+def test_an_application_that_finishes(machine: Machine) -> None:
+    report, log = machine.run("--launcher=openmpi", "--job=calm", *heat(300, 100))
+    assert report["outcome"] == "finished" and report["job"] == "calm" and report["exit_code"] == 0
+    assert report["versions"] == {"heat3d": 300} and len(report["attempts"]) == 1
+    assert report["attempts"][0]["nodes"] == machine.names[:2] and not report["not_drained"]
+    assert checksum(log) == reference(machine, 300)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "program"), [("openmpi", HEAT), pytest.param("mpich", HEAT + "-mpich", marks=pytest.mark.needs("MPICH"))]
+)
+def test_a_killed_rank_costs_an_attempt_and_nothing_else(machine: Machine, launcher: str, program: str) -> None:
+    run = machine.start(f"--launcher={launcher}", *heat(3000, program=program))
+    until(lambda: machine.versions())
+    kill(until(lambda: machine.ranks_on(machine.names[1], "heat3d"))[0])
+    report, log = machine.finish(run)
+    assert report["outcome"] == "finished" and len(report["attempts"]) == 2
+    assert report["attempts"][0]["exit_code"] != 0 and report["attempts"][0]["advanced"]
+    assert report["attempts"][1]["nodes"] == machine.names[:2]
+    assert "continuing from step" in log and checksum(log) == reference(machine, 3000)
+
+
+def test_a_dead_node_is_left_out_and_a_spare_takes_its_place(machine: Machine) -> None:
+    run = machine.start("--launcher=openmpi", f"--probe={machine.probe()}", *heat(4000))
+    until(lambda: machine.versions())
+    machine.lose(machine.names[2])  # a spare: it is looked at before it is taken
+    machine.lose(machine.names[1])
+    report, log = machine.finish(run)
+    assert report["outcome"] == "finished" and len(report["attempts"]) == 2
+    assert report["attempts"][1]["nodes"] == [machine.names[0], machine.names[3]]
+    assert f"node {machine.names[1]} is left out: its health probe failed" in log
+    assert checksum(log) == reference(machine, 4000)
+
+
+def test_an_application_that_hangs_on_a_dead_node_is_ended(machine: Machine) -> None:
+    """Its ranks do not notice; the heartbeat does."""
+    script = f"test -e {machine.folder}/second && exit 0; touch {machine.folder}/first; sleep 300"
+    run = machine.start("--launcher=openmpi", f"--probe={machine.probe()}", "--ranks=2", "--nodes=2", "--", "sh", "-c", script)
+    until((machine.folder / "first").exists)
+    (machine.folder / "second").touch()
+    (machine.folder / f"dead.{machine.names[0]}").touch()
+    report, _ = machine.finish(run)
+    assert report["outcome"] == "finished"
+    assert list(report["attempts"][0]["dead"]) == [machine.names[0]]
+    assert report["attempts"][1]["nodes"] == [machine.names[2], machine.names[1]]
+
+
+def test_too_few_nodes_end_the_job_and_name_the_dead(machine: Machine) -> None:
+    for name in machine.names[1:]:
+        (machine.folder / f"dead.{name}").touch()
+    report, log = machine.run("--launcher=openmpi", f"--probe={machine.probe()}", *heat(10), expect=3)
+    assert report["outcome"] == "too few nodes" and not report["attempts"]
+    assert all(name in report["reason"] for name in machine.names[1:]) and "2 are needed" in log
+
+
+def test_fewer_nodes_carry_more_ranks_where_that_is_allowed(machine: Machine) -> None:
+    for name in machine.names[1:]:
+        (machine.folder / f"dead.{name}").touch()
+    report, log = machine.run("--launcher=openmpi", "--nodes-min=1", f"--probe={machine.probe()}", *heat(200, 100))
+    assert report["attempts"][0]["nodes"] == machine.names[:1] and checksum(log) == reference(machine, 200)
+
+
+def test_attempts_without_progress_end_the_job_with_the_reason(machine: Machine) -> None:
+    report, log = machine.run("--launcher=openmpi", "--no-progress=2", "--ranks=2", "--nodes=2", "--", "sh", "-c", "exit 7", expect=1)
+    assert report["outcome"] == "gave up" and len(report["attempts"]) == 2
+    assert "2 attempts in a row ended without a newer complete version" in report["reason"] and "exit code 7" in report["reason"]
+    assert "the next attempt begins in" in log
+
+
+def test_restarts_are_limited_though_there_is_progress(machine: Machine) -> None:
+    report, _ = machine.run(
+        "--launcher=openmpi", "--restarts=1", "--nodes=1", "--", "sh", "-c",
+        f"n=$(cat {machine.folder}/n 2>/dev/null || echo 0); echo $((n+100)) > {machine.folder}/n; {HEAT} 8 $((n+100)) 100; exit 9", expect=1,
+    )
+    assert report["outcome"] == "gave up" and "failed 2 times" in report["reason"]
+    assert [attempt["advanced"] for attempt in report["attempts"]] == [True, True]
+
+
+# The time that the allocation has, or the scheduler's signal.
+@pytest.mark.parametrize("how", ["until", "signal"])
+def test_the_end_of_the_allocation_leaves_a_checkpoint_to_continue_from(machine: Machine, how: str) -> None:
+    machine.settings |= {"KEDGE_SCHEDULE_INTERVAL": "1h"}
+    limits = ["--until=34s", "--reserve=30s"] if how == "until" else []
+    run = machine.start("--launcher=openmpi", *limits, *heat(10_000_000))
+    if how == "signal":
+        until(lambda: machine.sessions(machine.names[0]))
+        run.send_signal(signal.SIGUSR1)
+    report, log = machine.finish(run, expect=75)
+    assert report["outcome"] == "out of time" and "heat3d: halted at step" in log
+    last = report["versions"]["heat3d"]
+    assert last > 0 and machine.versions() == [last], "the last checkpoint is in the store, and it was the only one"
+    again = machine.start("--launcher=openmpi", *heat(10_000_000))
+    until(lambda: f"continuing from step {last}\n" in machine.log(again))
+    again.send_signal(signal.SIGTERM)
+    machine.finish(again, expect=75)
+
+
+def test_a_second_signal_ends_what_does_not_listen(machine: Machine) -> None:
+    run = machine.start("--launcher=openmpi", "--nodes=1", "--", "sleep", "300")
+    until(lambda: machine.ranks_on(machine.names[0], "sleep"))
+    run.send_signal(signal.SIGTERM)
+    until(lambda: "asking for a last checkpoint" in machine.log(run))
+    run.send_signal(signal.SIGTERM)
+    report, _ = machine.finish(run, expect=75)
+    assert report["outcome"] == "out of time"
+
+
+def test_a_job_that_an_operator_halts_is_not_launched_again(machine: Machine) -> None:
+    run = machine.start("--launcher=openmpi", "--job=stopped", *heat(10_000_000))
+    until(lambda: machine.versions())
+    halt = [KEDGE, "halt", "stopped", "--set", f"node.name={machine.names[0]}"]
+    subprocess.run(halt, env=machine.environment(), check=True, timeout=60, capture_output=True)
+    report, log = machine.finish(run, expect=76)
+    assert report["outcome"] == "halted" and len(report["attempts"]) == 1 and "heat3d: halted at step" in log
+
+
+def test_wrong_calls_are_refused(machine: Machine) -> None:
+    def refuse(*arguments: str) -> str:
+        environment = machine.environment()
+        done = subprocess.run([KEDGE, "run", *arguments], env=environment, cwd=machine.folder, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2, done.stdout + done.stderr
+        return done.stderr
+
+    assert "name the hosts" in refuse("--", "true")
+    assert "no COMMAND" in refuse("--hosts=a")
+    assert "there are 1 hosts" in refuse("--hosts=a", "--nodes=2", "--", "true")
+    assert "twice" in refuse("--hosts=a,a", "--", "true")
+    assert "less than one a node" in refuse("--hosts=a,b", "--ranks=1", "--", "true")
+    assert "is no time" in refuse("--hosts=a", "--until=soon", "--", "true")

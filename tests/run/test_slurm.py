@@ -1,0 +1,91 @@
+"""Under a real SLURM with four virtual nodes: MPICH over srun, a node that dies in mid-run, and the job script of docs/operations.md."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cluster import Cluster  # noqa: E402
+from conftest import BUILD, KEDGE, Machine, checksum, until  # noqa: E402
+from test_run import reference  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAT = BUILD / "examples" / "heat3d-mpich"
+pytestmark = pytest.mark.needs("MPI", "MPICH")
+
+
+@pytest.fixture
+def cluster(machine: Machine, tmp_path: Path) -> Iterator[Cluster]:
+    folder = tmp_path / "slurm"
+    folder.mkdir(mode=0o755)
+    with Cluster(folder, machine.names) as cluster:
+        yield cluster
+
+
+def submit(cluster: Cluster, machine: Machine, script: str, *options: str) -> Path:
+    """Queues a script in the machine's environment; the file that its output goes to."""
+    exports = "".join(f"export {name}='{value}'\n" for name, value in machine.settings.items())
+    path = machine.folder / "job.sh"
+    directives = "".join(line + "\n" for line in script.splitlines() if line.startswith("#SBATCH"))
+    path.write_text(f"#!/bin/bash\n{directives}{exports}export SLURM_CONF={cluster.folder}/slurm.conf PATH={KEDGE.parent}:$PATH\n{script}")
+    output = machine.folder / "job.out"
+    cluster.run("sbatch", f"--output={output}", *options, str(path))
+    return output
+
+
+def text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
+def test_a_node_that_dies_in_mid_run_is_replaced_by_a_spare(cluster: Cluster, machine: Machine) -> None:
+    script = (
+        f"kedge run --json --virtual --nodes=3 --ranks=3 --heartbeat=2s --launch-options=--mpi=pmi2 -- {HEAT} 24 1500 0 > report.json\n"
+        "echo exit code $?\n"
+    )
+    output = submit(cluster, machine, script, "--nodes=4", "--no-kill", f"--chdir={machine.folder}")
+    until(lambda: machine.versions() or "exit code" in text(output))
+    lost = machine.names[2]
+    cluster.kill_node(lost)
+    shutil.rmtree(machine.run_folders / lost, ignore_errors=True)
+    until(lambda: "exit code" in text(output), seconds=180)
+    assert "exit code 0" in text(output), text(output) + cluster.logs()
+    report = json.loads((machine.folder / "report.json").read_text())
+    assert report["outcome"] == "finished" and len(report["attempts"]) >= 2, text(output)
+    assert lost in report["attempts"][0]["nodes"] and "SLURM says down" in report["attempts"][0]["dead"][lost]
+    assert report["attempts"][-1]["nodes"] == [machine.names[0], machine.names[1], machine.names[3]]
+    assert "continuing from step" in text(output) and checksum(text(output)) == reference(machine, 1500, cells=24)
+
+
+def test_the_job_script_of_the_operations_page_ends_and_continues(cluster: Cluster, machine: Machine) -> None:
+    """As it is printed, on smaller numbers: the scheduler's signal, the last checkpoint, the requeue, and the second run finishes."""
+    page = (ROOT / "docs" / "operations.md").read_text()
+    (script,) = re.findall(r"^```sh\n#!/bin/bash\n(.*?--signal.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    for printed, used in (
+        ("--nodes=18 --time=24:00:00", "--nodes=3"), ("--nodes 16 --ranks 1024 --reserve 10min", "--virtual --nodes 2 --ranks 2 --launch-options=--mpi=pmi2"),
+        ("./climate", f"{HEAT} 24 $(cat {machine.folder}/steps) 0"), ("/scratch/$USER/kedge", str(machine.store)),
+    ):
+        assert printed in script, f"the page does not say {printed} any more"
+        script = script.replace(printed, used)
+    (machine.folder / "steps").write_text("10000000")
+    output = submit(cluster, machine, script, f"--chdir={machine.folder}")
+    until(lambda: machine.versions())
+    (machine.folder / "steps").write_text(str(machine.versions()[0] + 4000))
+    job = cluster.run("squeue", "-h", "-o", "%i").split()[0]
+    cluster.run("scancel", "--batch", "--signal=USR1", job)
+    until(lambda: "out of time" in text(output), seconds=90)
+    assert "heat3d: halted at step" in text(output), text(output)
+    halted = int(re.findall(r"halted at step (\d+)", text(output))[-1])
+    (machine.folder / "steps").write_text(str(halted + 200))
+    until(lambda: "PENDING" in cluster.run("squeue", "-h", "-o", "%T") or "finished:" in text(output), seconds=60)
+    # A requeued job waits for two minutes in a real cluster; here nobody has the time.
+    cluster.run("scontrol", "update", f"jobid={job}", "starttime=now", check=False)
+    until(lambda: "finished: the application finished" in text(output), seconds=200)
+    assert f"continuing from step {halted}" in text(output) and f"step {halted + 200}, checksum" in text(output)
