@@ -93,13 +93,17 @@ bool Calls::IsCheckpointDue(const Job& job, const Session& first) {
   // What it was told has not led to a checkpoint yet; it asks again when the one it took has failed.
   const uint64_t told = calls.decision[kCheckpointDue];
   if (IsYes(told) && began == calls.due_interval_began_ns && newest_call <= CallOf(told / 2)) return false;
-  if (calls.halt && calls.halt->when == HaltWhen::kNow && !IsExitDue(job, first)) return true;
+  if (IsCheckpointWanted(job, first)) return true;
   const Duration interval = CheckpointInterval(first.hello.keys, Tuning::ToldInterval(job));
   // Always due, as the ranks know themselves; or rank 0 has not said when it began.
   if (interval <= Duration::zero() || began <= 0) return false;
   const int64_t left_ns = interval.count() - (agent_.clock().NowNs() - began);
   if (left_ns > 0 && left_ns < kTimerHorizon.count()) LookAgainAt(agent_.clock().NowNs() + left_ns);
   return left_ns <= 0;
+}
+
+bool Calls::IsCheckpointWanted(const Job& job, const Session& first) {
+  return job.calls.halt && job.calls.halt->when == HaltWhen::kNow && !IsExitDue(job, first);
 }
 
 bool Calls::IsExitDue(const Job& job, const Session& first) {
@@ -114,8 +118,10 @@ void Calls::Look(Job& job) {
   const Session* first = FirstOf(ranks);
   if (first == nullptr) return;
   const bool checkpoint = IsCheckpointDue(job, *first), exit = IsExitDue(job, *first);
-  first->box().questions[kCheckpointDue].wanted.store(checkpoint ? 1 : 0, std::memory_order_relaxed);
-  first->box().questions[kShouldExit].wanted.store(exit ? 1 : 0, std::memory_order_relaxed);
+  const uint32_t halt = IsCheckpointWanted(job, *first) ? job.calls.halts : 0;
+  first->box().questions[kCheckpointDue].wanted.store(halt, std::memory_order_relaxed);
+  first->box().questions[kShouldExit].wanted.store(exit ? job.calls.halts : 0, std::memory_order_relaxed);
+  job.calls.exit_wanted = job.calls.exit_wanted || exit;
   if (!are_all) return;
   if (checkpoint) {
     job.calls.due_interval_began_ns = first->box().interval_began_ns.load(std::memory_order_acquire);
@@ -151,9 +157,11 @@ std::vector<HaltedJob> Calls::Halt(const HaltRequest& request) {
     bool are_all = false;
     const Session* first = FirstOf(RanksOf(*job, &are_all));
     job->calls.halt.reset();
+    job->calls.exit_wanted = false;
     if (request.when != HaltWhen::kNever) {
       const uint64_t taken = first == nullptr ? 0 : first->box().checkpoints.calls.load(std::memory_order_acquire);
       job->calls.halt = JobHalt{request.when, taken};
+      ++job->calls.halts;
     }
     LogInfo("agent", "job {}, attempt {}, is to halt {}", job->name, job->hello.attempt, HaltName(request.when));
     halted.push_back({job->name, job->hello.attempt, first != nullptr});
@@ -164,7 +172,7 @@ std::vector<HaltedJob> Calls::Halt(const HaltRequest& request) {
 }
 
 bool Calls::IsExitTold(const Job& job) {
-  return IsYes(job.calls.decision[kShouldExit]);
+  return job.calls.exit_wanted || IsYes(job.calls.decision[kShouldExit]);
 }
 
 void Calls::RecoverQuestion(Job& job, CallQuestionIndex index, const std::vector<Session*>& ranks) {
@@ -197,11 +205,13 @@ void Calls::Recover() {
 void Calls::Save(const JobCalls& calls, Encoder& encoder) {
   encoder.U8(static_cast<uint8_t>(calls.halt ? calls.halt->when : HaltWhen::kNever));
   encoder.Varint(calls.halt ? calls.halt->checkpoints : 0);
+  encoder.Varint(calls.halts);
 }
 
 void Calls::Load(Decoder& decoder, JobCalls* calls) {
   const uint8_t when = decoder.U8();
   const uint64_t checkpoints = decoder.Varint();
+  calls->halts = decoder.Varint32();
   decoder.Require(when <= static_cast<uint8_t>(HaltWhen::kNever), "no such halt");
   if (decoder.ok() && when != static_cast<uint8_t>(HaltWhen::kNever)) {
     calls->halt = JobHalt{static_cast<HaltWhen>(when), checkpoints};

@@ -30,7 +30,7 @@ class Calls {
   // A predecessor's mailboxes are known, the sessions of dead ranks are gone.
   void Recover();
 
-  // Whether the ranks have their answer.
+  // Whether the ranks are being told to exit, or have been.
   static bool IsExitTold(const Job& job);
   // For the job's file.
   static void Save(const JobCalls& calls, Encoder& encoder);
@@ -42,6 +42,8 @@ class Calls {
   std::vector<Session*> RanksOf(const Job& job, bool* are_all) const;
   bool IsCheckpointDue(const Job& job, const Session& first);
   static bool IsExitDue(const Job& job, const Session& first);
+  // For a halt that does not wait for the interval.
+  static bool IsCheckpointWanted(const Job& job, const Session& first);
   void Propose(Job& job, CallQuestionIndex index, const std::vector<Session*>& ranks);
   void RecoverQuestion(Job& job, CallQuestionIndex index, const std::vector<Session*>& ranks);
   void LookAgainAt(int64_t at_ns);

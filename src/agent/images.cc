@@ -101,6 +101,8 @@ Version& Images::VersionFor(Job& job, const ImageIdentity& identity, uint32_t no
     slot->node_ranks = node_ranks;
     const JobKeys& keys = job.hello.keys;
     ScheduleRule rule{{0, {}}, {keys.schedule_store, keys.schedule_store_interval}};
+    // The last one before the job ends, or one of the last: whoever goes on may go on elsewhere.
+    if (job.calls.halt && keys.schedule_store > 0) rule.store = {1, {}};
     if (keys.Protects()) rule.node = {keys.schedule_node, keys.schedule_node_interval};
     const ScheduledLevels levels = ScheduleVersion(rule, generation.attempt, turn, WallTimeNs(), &job.schedule[generation.name]);
     slot->scheduled = levels.Last();

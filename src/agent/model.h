@@ -215,6 +215,8 @@ struct JobCalls {
   uint64_t decision[kCallQuestions] = {};
   int64_t due_interval_began_ns = 0;  // of the interval that the newest "a checkpoint is due" ended
   std::optional<JobHalt> halt;
+  uint32_t halts = 0;        // how often somebody asked for one
+  bool exit_wanted = false;  // its halt is due: the ranks are being told
 };
 
 struct Job {

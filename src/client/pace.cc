@@ -42,6 +42,7 @@ Status Pace::Start() {
 
 void Pace::BeginInterval() {
   due_ = false;
+  obeyed_halt_ = WantedBy(kCheckpointDue);
   began_ns_ = SystemClock().NowNs();
   session_->ShowInterval(began_ns_);
 }
@@ -50,14 +51,16 @@ Duration Pace::interval() const {
   return CheckpointInterval(core_->job.keys, session_->told_interval());
 }
 
-bool Pace::IsWanted(CallQuestionIndex index) const {
+uint32_t Pace::WantedBy(CallQuestionIndex index) const {
   const CallQuestion* question = session_->question(index);
-  return question != nullptr && question->wanted.load(std::memory_order_relaxed) != 0;
+  return question == nullptr ? 0 : question->wanted.load(std::memory_order_relaxed);
 }
 
 Result<bool> Pace::Ask(CallQuestionIndex index, bool mine, std::unique_lock<std::mutex>& lock) {
   if (!by_calls_) {
-    const bool wanted = mine || IsWanted(index);
+    const uint32_t halt = WantedBy(index);
+    // The agent may not have seen yet that the checkpoint has been taken.
+    const bool wanted = mine || (halt != 0 && (index != kCheckpointDue || halt != obeyed_halt_));
     // Rank 0 may be late; what others want of this rank meanwhile is answered.
     lock.unlock();
     const Result<bool> answer = core_->collective.BroadcastFromFirst(wanted);

@@ -41,14 +41,15 @@ class Pace {
  private:
   Result<bool> Ask(CallQuestionIndex index, bool mine, std::unique_lock<std::mutex>& lock);
   Result<bool> AwaitDecision(CallQuestionIndex index, std::unique_lock<std::mutex>& lock);
-  // What this rank's agent wants the answer to be.
-  bool IsWanted(CallQuestionIndex index) const;
+  // The halt that wants a yes of this rank; 0: none.
+  uint32_t WantedBy(CallQuestionIndex index) const;
 
   Core* core_;
   Session* session_;
   int64_t began_ns_ = 0;
   bool always_due_ = false;  // rank 0 has no interval
   bool by_calls_ = false;
+  uint32_t obeyed_halt_ = 0;  // the newest one that wanted a checkpoint, and was there when one ended
   bool due_ = false;
   bool exit_ = false;
 };

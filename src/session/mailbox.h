@@ -107,7 +107,7 @@ struct CallQuestion {
   std::atomic<uint64_t> decision;
   // A futex: the agent adds one with every decision.
   std::atomic<uint32_t> decided;
-  // Non-zero while the agent wants the answer yes: what rank 0 goes by where ranks of several agents ask each other.
+  // Non-zero while a halt wants the answer yes, its number: what rank 0 goes by where ranks of several agents ask each other.
   std::atomic<uint32_t> wanted;
 };
 

@@ -135,6 +135,16 @@ def test_halt_now_asks_for_a_checkpoint(run_folder: Path) -> None:
     assert len(ranks.due[0]) == 1 and ranks.checkpoints == [1] * RANKS
 
 
+def test_the_last_checkpoint_before_a_halt_goes_to_the_store_whatever_its_turn(run_folder: Path) -> None:
+    ranks = Ranks(checkpoint_every=300, settings=lambda rank: {"schedule.store": 100})
+    ranks.until(lambda: min(ranks.checkpoints) >= 2)
+    kedge("halt", "--now")
+    ranks.assert_ended_alike()
+    kedge("wait")
+    stored = [entry["version"] for entry in json.loads(kedge("ls", "--json"))["versions"] if entry["complete"]]
+    assert len(stored) == 2 and stored[0] == max(ranks.due[0]) and stored[1] == 299
+
+
 def test_halt_at_once_needs_no_checkpoint(run_folder: Path) -> None:
     ranks = Ranks()
     ranks.until_running()
