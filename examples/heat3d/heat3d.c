@@ -160,8 +160,7 @@ int main(int argc, char** argv) {
 
   const uint64_t sum = checksum(&b, u);
   if (rank == 0 && step < steps) printf("heat3d: halted at step %d of %d\n", step, steps);
-  if (rank == 0 && step >= steps)
-    printf("heat3d: %d cells a side, step %d, checksum %016" PRIX64 "\n", cells, step, sum);
+  if (rank == 0 && step >= steps) printf("heat3d: %d cells a side, step %d, checksum %016" PRIX64 "\n", cells, step, sum);
   if (kedge_finalize(kedge, 1) != KEDGE_OK) fail("finishing Kedge", kedge_error_message());
   free(u);
   free(next);
