@@ -59,7 +59,7 @@ def test_a_node_that_dies_in_mid_run_is_replaced_by_a_spare(cluster: Cluster, ma
     assert "exit code 0" in text(output), text(output) + cluster.logs()
     report = json.loads((machine.folder / "report.json").read_text())
     assert report["outcome"] == "finished" and len(report["attempts"]) >= 2, text(output)
-    assert lost in report["attempts"][0]["nodes"] and "SLURM says down" in report["attempts"][0]["dead"][lost]
+    assert lost in report["attempts"][0]["nodes"] and lost in report["attempts"][0]["dead"]
     assert report["attempts"][-1]["nodes"] == [machine.names[0], machine.names[1], machine.names[3]]
     assert "continuing from step" in text(output) and checksum(text(output)) == reference(machine, 1500, cells=24)
 
@@ -77,7 +77,6 @@ def test_the_job_script_of_the_operations_page_ends_and_continues(cluster: Clust
     (machine.folder / "steps").write_text("10000000")
     output = submit(cluster, machine, script, f"--chdir={machine.folder}")
     until(lambda: machine.versions())
-    (machine.folder / "steps").write_text(str(machine.versions()[0] + 4000))
     job = cluster.run("squeue", "-h", "-o", "%i").split()[0]
     cluster.run("scancel", "--batch", "--signal=USR1", job)
     until(lambda: "out of time" in text(output), seconds=90)

@@ -100,8 +100,8 @@ def job_name(given: str | None, tool: str, program: str) -> str:
     told = subprocess.run([tool, "config", "--json"], capture_output=True, text=True, timeout=60)
     if told.returncode != 0:
         raise ValueError(told.stderr.strip() or "kedge config failed")
-    name = next((entry["value"] for entry in json.loads(told.stdout)["keys"] if entry["key"] == "job.name"), "")
-    return str(name) or Path(program).name
+    (entry,) = [entry for entry in json.loads(told.stdout)["keys"] if entry["key"] == "job.name"]
+    return str(entry["value"]) if entry["value"] != "auto" else Path(program).name
 
 
 def choose_nodes(options: argparse.Namespace) -> Nodes:
