@@ -65,7 +65,7 @@ class Machine:
         self.store = folder / "store"
         self.settings = {
             "KEDGE_STORE_PATH": str(self.store), "KEDGE_POOL_SIZE": "32MiB", "KEDGE_SCHEDULE_INTERVAL": "200ms",
-            "KEDGE_TEST_MACHINE": folder.name, "KEDGE_AGENT_IDLE_TIMEOUT": "20s", "KEDGE_WAIT_TIMEOUT": "60s",
+            "MACHINE_OF_TEST": folder.name, "KEDGE_AGENT_IDLE_TIMEOUT": "20s", "KEDGE_WAIT_TIMEOUT": "60s",
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
             "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_btl_vader_backing_directory": str(folder), "OMPI_MCA_orte_tmpdir_base": str(folder),
         }
@@ -126,7 +126,7 @@ class Machine:
 
     def clean(self) -> None:
         for _ in range(5):
-            left = processes_with([f"KEDGE_TEST_MACHINE={self.folder.name}".encode()])
+            left = processes_with([f"MACHINE_OF_TEST={self.folder.name}".encode()])
             for process in left:
                 kill(process)
             if not left:

@@ -109,7 +109,7 @@ class Supervisor:
     def _loop(self) -> None:
         versions = newest_versions(self._tool, self._job)
         idle_attempts = 0
-        self._bury(self._health.dead_among(self._nodes.in_use))
+        self._find_dead({})
         while True:
             attempt = self._launch()
             after = newest_versions(self._tool, self._job)
