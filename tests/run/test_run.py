@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from conftest import BUILD, KEDGE, Machine, checksum, kill, until  # noqa: E402
+from machine import BUILD, KEDGE, Machine, checksum, kill, until
 
 HEAT = str(BUILD / "examples" / "heat3d")
 pytestmark = pytest.mark.needs("MPI")

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from cluster import Cluster  # noqa: E402
-from conftest import BUILD, KEDGE, Machine, checksum, until  # noqa: E402
-from test_run import reference  # noqa: E402
+from cluster import Cluster
+from machine import BUILD, KEDGE, Machine, checksum, until
+from test_run import reference
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAT = BUILD / "examples" / "heat3d-mpich"
@@ -23,8 +20,8 @@ pytestmark = pytest.mark.needs("MPI", "MPICH")
 
 
 @pytest.fixture
-def cluster(machine: Machine, tmp_path: Path) -> Iterator[Cluster]:
-    folder = tmp_path / "slurm"
+def cluster(machine: Machine) -> Iterator[Cluster]:
+    folder = machine.folder / "slurm"
     folder.mkdir(mode=0o755)
     with Cluster(folder, machine.names) as cluster:
         yield cluster

@@ -1,0 +1,148 @@
+"""Virtual nodes of a test's own, and ``kedge run`` on them; whatever still runs on one afterwards is ended, by process id."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+BUILD = Path(os.environ["BUILD_FOLDER"])
+KEDGE = BUILD / "bin" / "kedge"
+NUMBERS = itertools.count()
+
+
+def processes_with(marks: list[bytes]) -> list[int]:
+    """Processes in whose environment all of these stand; never this one."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            variables = Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
+            if all(mark in variables for mark in marks):
+                found.append(int(entry))
+    return found
+
+
+def kill(process: int) -> None:
+    """SIGKILL, and waits for the end."""
+    with contextlib.suppress(ProcessLookupError):
+        handle = os.pidfd_open(process)
+        try:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            select.select([handle], [], [], 10)
+        finally:
+            os.close(handle)
+
+
+def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.02)
+    return value
+
+
+class Machine:
+    """Virtual nodes with names of their own on this machine, and a store that they share."""
+
+    def __init__(self, nodes: int = 4) -> None:
+        # Short: daemons put sockets there, whose paths must not be long.
+        self.folder = folder = Path(tempfile.mkdtemp(prefix="kr-"))
+        self.names = [f"kr{os.getpid()}-{next(NUMBERS)}" for _ in range(nodes)]
+        self.run_folders = Path("/dev/shm") / f"kedge-{os.getuid()}"
+        self.store = folder / "store"
+        self.settings = {
+            "KEDGE_STORE_PATH": str(self.store), "KEDGE_POOL_SIZE": "32MiB", "KEDGE_SCHEDULE_INTERVAL": "200ms",
+            "MACHINE_OF_TEST": folder.name, "KEDGE_AGENT_IDLE_TIMEOUT": "20s", "KEDGE_WAIT_TIMEOUT": "60s",
+            "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+            "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_btl_vader_backing_directory": str(folder), "OMPI_MCA_orte_tmpdir_base": str(folder),
+        }
+
+    def environment(self) -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if not name.startswith(("KEDGE_", "SLURM_"))} | self.settings
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """``kedge run`` with these arguments on all virtual nodes; see finish()."""
+        log = (self.folder / f"run-{next(NUMBERS)}.log").open("w+")
+        command = [str(KEDGE), "run", "--json", "--virtual", f"--hosts={','.join(self.names)}", "--heartbeat=1s", "--back-off=0.2s", *arguments]
+        process = subprocess.Popen(command, env=self.environment(), cwd=self.folder, stdout=subprocess.PIPE, stderr=log, text=True)
+        process.log = log  # type: ignore[attr-defined]
+        return process
+
+    def log(self, process: subprocess.Popen[str]) -> str:
+        return Path(process.log.name).read_text()  # type: ignore[attr-defined, no-any-return]
+
+    def finish(self, process: subprocess.Popen[str], expect: int = 0, seconds: float = 120) -> tuple[dict[str, Any], str]:
+        """The report, and everything that was printed beside it."""
+        try:
+            output, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise AssertionError(f"kedge run does not end\n{self.log(process)}") from None
+        log = self.log(process)
+        assert process.returncode == expect, f"exit code {process.returncode}\n{output}\n{log}"
+        return json.loads(output.splitlines()[-1]), log
+
+    def run(self, *arguments: str, expect: int = 0) -> tuple[dict[str, Any], str]:
+        return self.finish(self.start(*arguments), expect)
+
+    def versions(self) -> list[int]:
+        """Complete versions in the store, newest first."""
+        done = subprocess.run([KEDGE, "ls", "--json"], env=self.environment(), capture_output=True, text=True, timeout=60)
+        return [entry["version"] for entry in json.loads(done.stdout)["versions"] if entry["complete"]] if done.returncode == 0 else []
+
+    def sessions(self, node: str) -> int:
+        """How many processes its agent serves."""
+        command = [KEDGE, "status", "--json", "--set", f"node.name={node}"]
+        done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=60)
+        return len(json.loads(done.stdout)["sessions"]) if done.returncode == 0 else 0
+
+    def ranks_on(self, node: str, program: str) -> list[int]:
+        found = processes_with([f"KEDGE_NODE={node}".encode()])
+        return [process for process in found if _name(process).startswith(program[:15])]
+
+    def probe(self) -> str:
+        return f"sh -c 'test ! -e {self.folder}/dead.$KEDGE_NODE'"
+
+    def lose(self, node: str) -> None:
+        """The node is gone: its processes, its memory; and the health probe sees it."""
+        (self.folder / f"dead.{node}").touch()
+        for process in processes_with([f"KEDGE_NODE={node}".encode()]):
+            kill(process)
+        shutil.rmtree(self.run_folders / node, ignore_errors=True)
+
+    def clean(self) -> None:
+        for _ in range(5):
+            left = processes_with([f"MACHINE_OF_TEST={self.folder.name}".encode()])
+            for process in left:
+                kill(process)
+            if not left:
+                break
+        for folder in [self.folder, *(self.run_folders / node for node in self.names)]:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _name(process: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    return ""
+
+
+def checksum(text: str) -> str:
+    """What heat3d printed at its end."""
+    found = re.findall("checksum ([0-9A-F]{16})", text)
+    assert found, f"heat3d has not come to its end\n{text}"
+    return str(found[-1])
