@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kPrivateMode = 0600;
 constexpr double kNsPerSecond = 1e9;
-constexpr uint64_t kDirectBytesMin = uint64_t{1} << 20;  // below, a second descriptor costs more than a copy
+constexpr uint64_t kDirectBytesMin = uint64_t{16} << 20;  // smaller ones are sooner taken by the page cache
 
 class PosixStore final : public Store {
  public:
