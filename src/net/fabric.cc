@@ -5,6 +5,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -18,11 +19,9 @@ constexpr uint64_t kCapabilities = FI_MSG | FI_SEND | FI_RECV | FI_RMA | FI_READ
 // What we can do for a provider that wants it; one that does not leaves the bit out.
 constexpr int kMemoryModes = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 constexpr size_t kQueueEntries = 1024;
-
-struct FreeInfo {
-  void operator()(fi_info* info) const { fi_freeinfo(info); }
-};
-using Info = std::unique_ptr<fi_info, FreeInfo>;
+constexpr size_t kSendingOperationsMax = 128;
+constexpr size_t kServingReceivesMax = 256;
+constexpr size_t kUnusedOperations = 16;
 
 Info MakeHints(const std::string& provider) {
   Info hints(fi_allocinfo());
@@ -63,6 +62,11 @@ Result<Info> GetInfo(const std::string& host, fi_info* hints, const std::string&
   if (code != 0)
     return FabricError(code, fmt::format("fi_getinfo for provider {}{}", provider, host.empty() ? "" : " at " + host));
   return Info(found);
+}
+
+void LimitQueues(fi_info* info, size_t transmits, size_t receives) {
+  info->tx_attr->size = std::min(info->tx_attr->size, transmits);
+  info->rx_attr->size = std::min(info->rx_attr->size, receives);
 }
 
 }  // namespace
@@ -140,6 +144,9 @@ Result<std::unique_ptr<Fabric>> Fabric::Open(const std::string& provider, const 
   }
   fabric->sending_info_.reset(fi_dupinfo(info.get()));
   fabric->serving_info_.reset(fi_dupinfo(info.get()));
+  // Providers fill buffers for as many operations as they offer, in thousands; we begin few at a time.
+  LimitQueues(fabric->sending_info_.get(), kSendingOperationsMax, kUnusedOperations);
+  LimitQueues(fabric->serving_info_.get(), kUnusedOperations, kServingReceivesMax);
   if (!former.empty()) {
     fi_info* serving = fabric->serving_info_.get();
     free(serving->src_addr);

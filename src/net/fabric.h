@@ -81,6 +81,11 @@ class Endpoint {
   int descriptor_;
 };
 
+struct FreeInfo {
+  void operator()(fi_info* info) const { fi_freeinfo(info); }
+};
+using Info = std::unique_ptr<fi_info, FreeInfo>;
+
 class Fabric {
  public:
   // `interface_address`: host or address to be reached at, empty: the provider's first. `former`: an address to bind again,
@@ -107,10 +112,6 @@ class Fabric {
   const std::string& provider() const { return provider_; }
 
  private:
-  struct FreeInfo {
-    void operator()(fi_info* info) const { fi_freeinfo(info); }
-  };
-  using Info = std::unique_ptr<fi_info, FreeInfo>;
   Fabric() = default;
   Result<std::unique_ptr<Endpoint>> OpenEndpoint(fi_info* info);
 

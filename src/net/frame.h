@@ -30,6 +30,8 @@ inline constexpr uint8_t kNetProtocol = 1;
 inline constexpr size_t kFrameHeaderBytes = 32;
 inline constexpr size_t kFrameBytesMax = 8192;
 inline constexpr size_t kPayloadBytesMax = kFrameBytesMax - kFrameHeaderBytes - kMacBytes;
+// Pieces that a side may send before the other gives credit back.
+inline constexpr uint32_t kPieceWindow = 32;
 inline constexpr size_t kJobNameBytesMax = 1024;
 inline constexpr size_t kNodeNameBytesMax = 255;
 

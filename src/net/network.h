@@ -88,7 +88,8 @@ struct RemoteMemory {
   uint64_t address = 0;  // of its first byte, as the owner's provider counts
   uint64_t key = 0;
   uint64_t bytes = 0;
-  uint32_t milliseconds = 0;  // how long it may be read from when it is received
+  uint32_t milliseconds = 0;   // how long it may be read from when it is received
+  int64_t end_ns = INT64_MAX;  // the same as a time of this machine's system clock; set where it is decoded
 };
 void EncodeRemoteMemory(const RemoteMemory& memory, Encoder* out);
 RemoteMemory DecodeRemoteMemory(Decoder* in);

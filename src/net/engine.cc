@@ -1,0 +1,553 @@
+#include "net/engine.h"
+
+#include <fmt/format.h>
+#include <rdma/fi_errno.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "os/poll_set.h"
+#include "os/thread.h"
+
+namespace kedge::net {
+namespace {
+
+constexpr size_t kReceiveSlots = 256;
+constexpr size_t kMembersMax = 65536;
+constexpr int64_t kLeaseGraceNs = 2'000'000'000;  // the reader counts from when it was told
+constexpr Duration kSleepMax = std::chrono::milliseconds(500);
+constexpr Duration kRetryPause = std::chrono::milliseconds(1);
+constexpr Duration kAskPauseMin = std::chrono::microseconds(20);
+constexpr Duration kAskPauseMax = std::chrono::milliseconds(1);
+constexpr Duration kByeTimeout = std::chrono::milliseconds(100);
+
+Status CheckMembership(const Membership& membership) {
+  const auto is_node_name = [](const std::string& name) { return !name.empty() && name.size() <= kNodeNameBytesMax; };
+  if (membership.job.empty() || membership.job.size() > kJobNameBytesMax)
+    return Status(Code::kInvalidArgument, fmt::format("a job's name has 1 to {} bytes", kJobNameBytesMax));
+  if (!is_node_name(membership.self)) return Status(Code::kInvalidArgument, "this node's name is empty or too long");
+  if (membership.secret.IsZero()) return Status(Code::kInvalidArgument, "the job's secret is empty");
+  if (membership.members.size() > kMembersMax)
+    return Status(Code::kInvalidArgument, fmt::format("{} members are more than {}", membership.members.size(), kMembersMax));
+  std::set<std::string_view> names;
+  for (const Member& member : membership.members) {
+    if (!is_node_name(member.node) || member.address.empty() || member.address.bytes.size() > kAddressBytesMax)
+      return Status(Code::kInvalidArgument, fmt::format("member \"{}\" has a bad name or address", member.node));
+    if (!names.insert(member.node).second)
+      return Status(Code::kInvalidArgument, fmt::format("node {} is there twice", member.node));
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+// --- opening and closing ------------------------------------------------------------------------------------------------------
+
+Network::Engine::Engine(NetworkOptions options)
+    : options_(std::move(options)),
+      pool_(std::make_shared<ReadPool>(options_.read_buffers, kReadBytesMax)),
+      receive_slots_(kReceiveSlots),
+      leases_(options_.leases_max) {}
+
+Result<std::unique_ptr<Network::Engine>> Network::Engine::Open(NetworkOptions options) {
+  if (options.inbox_bytes_max < kNetMessageBytesMax || options.outbox_bytes_max < kNetMessageBytesMax)
+    return Status(Code::kInvalidArgument, fmt::format("inbox and outbox must hold a message of {} bytes", kNetMessageBytesMax));
+  if (options.read_buffers == 0 || options.reads_per_peer_max == 0)
+    return Status(Code::kInvalidArgument, "there must be at least one read buffer, and one read for each peer");
+  std::unique_ptr<Engine> engine(new Engine(std::move(options)));
+  KEDGE_ASSIGN_OR_RETURN(engine->commands_, CommandQueue::Create());
+  KEDGE_RETURN_IF_ERROR(engine->OpenFabric());
+  engine->pool_->OnRelease([commands = engine->commands_, raw = engine.get()] {
+    // Commands are dropped once the engine is closed.
+    commands->Post([raw] { raw->BeginReads(); });
+  });
+  KEDGE_ASSIGN_OR_RETURN(engine->thread_, os::StartThread("kedge-net", [raw = engine.get()] { raw->Run(); }));
+  return engine;
+}
+
+Status Network::Engine::OpenFabric() {
+  KEDGE_ASSIGN_OR_RETURN(fabric_, Fabric::Open(options_.provider, options_.interface_address, options_.former_address));
+  auto serving = fabric_->OpenServing();
+  if (!serving.ok()) {
+    return options_.former_address.empty()
+               ? serving.status().WithContext("opening an endpoint of " + fabric_->provider())
+               : Status(Code::kUnavailable, fmt::format("cannot listen at {} again: {}", options_.former_address.ToDisplay(),
+                                                        serving.status().message()));
+  }
+  serving_ = std::move(serving).value();
+  KEDGE_ASSIGN_OR_RETURN(pool_registration_, fabric_->RegisterLocal(pool_->all()));
+  receive_bytes_.reset(new std::byte[kReceiveSlots * kFrameBytesMax]);
+  KEDGE_ASSIGN_OR_RETURN(receive_registration_, fabric_->RegisterLocal({receive_bytes_.get(), kReceiveSlots * kFrameBytesMax}));
+  for (size_t slot = 0; slot < kReceiveSlots; ++slot) {
+    receive_slots_[slot].bytes = receive_bytes_.get() + slot * kFrameBytesMax;
+    KEDGE_RETURN_IF_ERROR(PostReceive(&receive_slots_[slot]));
+  }
+  return Status::Ok();
+}
+
+Network::Engine::~Engine() {
+  Close();
+}
+
+void Network::Engine::Close() {
+  const std::lock_guard<std::mutex> lock(close_mutex_);
+  alive_->store(false);
+  if (thread_.joinable()) {
+    commands_->Post([this] { SayBye(); });
+    thread_.join();
+  }
+  pool_->OnRelease(nullptr);
+  if (commands_) commands_->Close();
+  links_.clear();
+  {
+    const std::lock_guard<std::mutex> state_lock(mutex_);
+    states_.clear();
+  }
+  for (const auto& [job, membership] : memberships_) leases_.EndJob(job);
+  serving_.reset();
+  deliveries_.clear();
+}
+
+void Network::Engine::SayBye() {
+  std::vector<Link*> all;
+  for (auto& [peer, entry] : links_) all.push_back(entry.link.get());
+  SendLastWords(all);
+  stop_ = true;
+}
+
+void Network::Engine::SendLastWords(const std::vector<Link*>& links) {
+  for (Link* link : links) link->SayBye();
+  const Deadline deadline(SystemClock(), kByeTimeout);
+  const auto unsent = [](const Link* link) { return link->HasUnsentBye(); };
+  while (std::any_of(links.begin(), links.end(), unsent) && !deadline.Passed()) {
+    bool any = false;
+    for (Link* link : links) any = link->Progress() || any;
+    if (!any) static_cast<void>(os::WaitReadable({}, kAskPauseMin));
+  }
+}
+
+// --- what other threads call --------------------------------------------------------------------------------------------------
+
+Status Network::Engine::Join(Membership membership) {
+  KEDGE_RETURN_IF_ERROR(CheckMembership(membership));
+  const std::string job = membership.job;
+  bool newer = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto former = memberships_.find(job);
+    if (former != memberships_.end()) {
+      const Membership& was = *former->second;
+      if (membership.attempt < was.attempt)
+        return Status(Code::kMismatch,
+                      fmt::format("job {} is at attempt {} here; attempt {} is over", job, was.attempt, membership.attempt));
+      if (membership.attempt == was.attempt && !(membership.secret == was.secret))
+        return Status(Code::kMismatch, fmt::format("attempt {} of job {} has another secret here", was.attempt, job));
+      newer = membership.attempt > was.attempt;
+    }
+    memberships_[job] = std::make_shared<const Membership>(std::move(membership));
+  }
+  commands_->Post([this, job] { ApplyMembership(job); });
+  if (newer) EndLeasesOf(job);
+  return Status::Ok();
+}
+
+void Network::Engine::Leave(const std::string& job) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    memberships_.erase(job);
+  }
+  commands_->Post([this, job] { ApplyMembership(job); });
+  EndLeasesOf(job);
+}
+
+// At once, so that none that is made from now on is among them.
+void Network::Engine::EndLeasesOf(const std::string& job) {
+  auto ended = std::make_shared<std::vector<LeaseTable::Ended>>(leases_.EndJob(job));
+  commands_->Post([this, ended] { Tell(std::move(*ended)); });
+}
+
+void Network::Engine::Serve(uint16_t kind, Handler handler) {
+  commands_->Post([this, kind, shared = std::make_shared<const Handler>(std::move(handler))] { handlers_[kind] = shared; });
+}
+
+void Network::Engine::Call(const Peer& peer, uint16_t kind, Buffer body, Duration timeout,
+                           std::function<void(Result<Buffer>)> done) {
+  const int64_t deadline_ns = SystemClock().NowNs() + timeout.count();
+  auto shared = std::make_shared<Buffer>(std::move(body));
+  commands_->Post([this, peer, kind, shared, deadline_ns, done = std::move(done)]() mutable {
+    Link* link = FindLink(peer);
+    if (link == nullptr || shared->size() > kNetMessageBytesMax) {
+      const Status why = link == nullptr
+                             ? NoSuchPeer(peer)
+                             : Status(Code::kNoSpace, fmt::format("a message of {} bytes to node {} is longer than {}",
+                                                                  shared->size(), peer.node, kNetMessageBytesMax));
+      Deliver([done = std::move(done), why] { done(why); });
+      return;
+    }
+    link->Call(kind, std::move(*shared), deadline_ns, std::move(done));
+  });
+}
+
+Result<RemoteMemory> Network::Engine::Lease(const std::string& job, std::span<const std::byte> memory, Duration duration,
+                                            std::function<void()> ended) {
+  if (memory.empty() || duration <= Duration::zero() || duration > std::chrono::hours(24))
+    return Status(Code::kInvalidArgument, "a lease needs memory, and a duration of at most a day");
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!memberships_.contains(job)) return Status(Code::kNotFound, fmt::format("job {} is unknown to this network", job));
+  }
+  KEDGE_ASSIGN_OR_RETURN(Registration registration, fabric_->RegisterRemote(memory, serving_.get()));
+  RemoteMemory remote;
+  remote.address = registration.address();
+  remote.key = registration.key();
+  remote.bytes = memory.size();
+  remote.milliseconds = static_cast<uint32_t>(std::chrono::ceil<std::chrono::milliseconds>(duration).count());
+  const int64_t end_ns = SystemClock().NowNs() + duration.count() + kLeaseGraceNs;
+  KEDGE_ASSIGN_OR_RETURN(remote.lease, leases_.Add(job, std::move(registration), end_ns, std::move(ended)));
+  commands_->Post([] {});  // so that the thread looks when it must wake
+  return remote;
+}
+
+void Network::Engine::EndLease(uint64_t lease) {
+  commands_->Post([this, lease] {
+    auto ended = leases_.End(lease, "");
+    if (ended && ended->callback) Deliver(std::move(ended->callback));
+  });
+}
+
+void Network::Engine::EndLease(const Peer& peer, const RemoteMemory& memory) {
+  commands_->Post([this, peer, lease = memory.lease] {
+    if (Link* link = FindLink(peer)) link->EndRemoteLease(lease);
+  });
+}
+
+void Network::Engine::Read(const Peer& peer, ReadRequest request) {
+  auto shared = std::make_shared<ReadRequest>(std::move(request));
+  commands_->Post([this, peer, shared] {
+    Link* link = FindLink(peer);
+    if (link != nullptr) {
+      link->Read(std::move(*shared));
+      return;
+    }
+    Deliver([done = std::move(shared->done), why = NoSuchPeer(peer)] { done(why); });
+  });
+}
+
+std::vector<PeerState> Network::Engine::Peers() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<PeerState> all;
+  all.reserve(states_.size());
+  for (const PeerState* state : states_) all.push_back(*state);
+  return all;
+}
+
+NetworkCounters Network::Engine::Counters() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return counters_;
+}
+
+// --- what links call ----------------------------------------------------------------------------------------------------------
+
+void Network::Engine::Deliver(std::function<void()> callback) {
+  deliveries_.push_back(std::move(callback));
+}
+
+void Network::Engine::FlushDeliveries() {
+  // A callback that runs here may not deliver more: it can only post commands.
+  std::vector<std::function<void()>> due;
+  due.swap(deliveries_);
+  for (std::function<void()>& callback : due) {
+    auto guarded = [alive = alive_, callback = std::move(callback)] {
+      if (alive->load()) callback();
+    };
+    if (options_.executor) {
+      options_.executor(std::move(guarded));
+    } else {
+      guarded();
+    }
+  }
+}
+
+// One answer to one request: sends what it is given first, and an error when it goes without.
+class Network::Engine::Answering {
+ public:
+  Answering(Engine* engine, std::shared_ptr<CommandQueue> commands, Peer peer, uint64_t session, uint64_t call)
+      : engine_(engine), commands_(std::move(commands)), peer_(std::move(peer)), session_(session), call_(call) {}
+  ~Answering() { Send(Status(Code::kInternal, "the request was dropped without an answer")); }
+  Answering(const Answering&) = delete;
+  Answering& operator=(const Answering&) = delete;
+
+  void Send(Result<Buffer> reply) {
+    if (sent_.exchange(true)) return;
+    auto shared = std::make_shared<Result<Buffer>>(std::move(reply));
+    // The queue drops it once the engine is closed.
+    commands_->Post([engine = engine_, peer = peer_, session = session_, call = call_, shared] {
+      if (Link* link = engine->FindLink(peer)) link->Reply(session, call, *shared);
+    });
+  }
+
+ private:
+  Engine* const engine_;
+  const std::shared_ptr<CommandQueue> commands_;
+  const Peer peer_;
+  const uint64_t session_;
+  const uint64_t call_;
+  std::atomic<bool> sent_{false};
+};
+
+void Network::Engine::DeliverRequest(Link* link, uint64_t session, const MessageHead& head, Buffer body) {
+  const size_t bytes = body.size();
+  const auto handler = handlers_.find(head.kind);
+  if (handler == handlers_.end()) {
+    link->Handled(session, bytes);
+    link->Reply(session, head.call,
+                Status(Code::kUnsupported, fmt::format("this agent serves no requests of kind {}", head.kind)));
+    return;
+  }
+  const Peer peer = link->peer();
+  auto answering = std::make_shared<Answering>(this, commands_, peer, session, head.call);
+  auto shared = std::make_shared<Buffer>(std::move(body));
+  Deliver(
+      [this, commands = commands_, handler = handler->second, peer, session, bytes, shared, answering = std::move(answering)] {
+        (*handler)(peer, *shared, [answering](Result<Buffer> reply) { answering->Send(std::move(reply)); });
+        commands->Post([this, peer, session, bytes] {
+          if (Link* handled = FindLink(peer)) handled->Handled(session, bytes);
+        });
+      });
+}
+
+void Network::Engine::SessionBegan(uint64_t session, Link* link) {
+  sessions_[session] = link;
+}
+
+void Network::Engine::SessionEnded(uint64_t session) {
+  sessions_.erase(session);
+}
+
+void Network::Engine::LeaseEndedByReader(const std::string& job, uint64_t lease) {
+  auto ended = leases_.End(lease, job);
+  if (ended && ended->callback) Deliver(std::move(ended->callback));
+}
+
+void Network::Engine::ChangeState(PeerState* state, const std::function<void(PeerState*)>& change) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  change(state);
+}
+
+void Network::Engine::Count(std::function<void(NetworkCounters*)> change) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  change(&counters_);
+}
+
+// --- the thread ---------------------------------------------------------------------------------------------------------------
+
+void Network::Engine::Run() {
+  bool idle_before = false;
+  while (!stop_) {
+    const bool commands = RunCommands();
+    const bool frames = PollServing();
+    const bool links = ProgressLinks();
+    timers_.RunDue(SystemClock().NowNs());
+    EndExpiredLeases();
+    FlushDeliveries();
+    const bool idle = !commands && !frames && !links;
+    if (idle && !stop_) Sleep(idle_before);
+    idle_before = idle;
+  }
+}
+
+bool Network::Engine::RunCommands() {
+  const auto commands = commands_->Take();
+  for (const auto& command : commands) command();
+  return !commands.empty();
+}
+
+Status Network::Engine::PostReceive(ReceiveSlot* slot) {
+  const ssize_t code =
+      fi_recv(serving_->get(), slot->bytes, kFrameBytesMax, receive_registration_.descriptor(), FI_ADDR_UNSPEC, &slot->context);
+  if (code == -FI_EAGAIN) {
+    unposted_.push_back(slot);
+    return Status::Ok();
+  }
+  return code == 0 ? Status::Ok() : FabricError(code, "fi_recv");
+}
+
+bool Network::Engine::PollServing() {
+  std::vector<ReceiveSlot*> again;
+  again.swap(unposted_);
+  std::array<Completion, 32> completions;
+  const auto count = serving_->Poll(completions);
+  // A queue that fails is broken for good: an agent's successor has a new one.
+  KEDGE_CHECK(count.ok());
+  for (size_t i = 0; i < *count; ++i) {
+    auto* slot = static_cast<ReceiveSlot*>(completions[i].context);
+    if (slot == nullptr) continue;
+    if (completions[i].status.ok()) {
+      OnFrame({slot->bytes, completions[i].bytes});
+    } else {
+      RefuseFrame();  // longer than a frame may be, or its sender went away in the middle
+    }
+    again.push_back(slot);
+  }
+  for (ReceiveSlot* slot : again) {
+    const Status posted = PostReceive(slot);
+    if (!posted.ok()) {
+      LogWarning("net", "{}", posted.message());
+      unposted_.push_back(slot);
+    }
+  }
+  return *count > 0;
+}
+
+void Network::Engine::RefuseFrame() {
+  Count([](NetworkCounters* counters) { ++counters->frames_refused; });
+}
+
+void Network::Engine::OnFrame(ByteSpan bytes) {
+  const auto frame = DecodeFrame(bytes);
+  if (!frame.ok()) return RefuseFrame();
+  if (IsHandshake(frame->header.kind)) return OnHandshake(*frame);
+  const auto session = sessions_.find(frame->header.session);
+  if (session == sessions_.end()) return RefuseFrame();
+  session->second->OnFrame(*frame);
+}
+
+void Network::Engine::OnHandshake(const Frame& frame) {
+  const auto control = DecodeControl(frame.header.kind, frame.payload);
+  if (!control.ok()) return RefuseFrame();
+  if (const auto* hello = std::get_if<Hello>(&*control)) return OnHello(*hello);
+  for (auto& [peer, entry] : links_) {
+    Link* link = entry.link.get();
+    if (const auto* challenge = std::get_if<Challenge>(&*control)) {
+      if (link->AwaitsChallenge(challenge->initiator_nonce)) return link->OnChallenge(*challenge);
+    } else if (const auto* proof = std::get_if<Proof>(&*control)) {
+      if (link->AwaitsProof(proof->responder_nonce)) return link->OnProof(*proof);
+    } else if (const auto* refusal = std::get_if<Refusal>(&*control)) {
+      if (link->AwaitsChallenge(refusal->initiator_nonce)) return link->OnRefusal(*refusal);
+    }
+  }
+  RefuseFrame();
+}
+
+// Whoever is no member of the job gets no answer: there is no address of his that we would trust.
+void Network::Engine::OnHello(const Hello& hello) {
+  Link* link = FindLink({hello.job, hello.initiator});
+  if (link == nullptr) return RefuseFrame();
+  link->OnHello(hello);
+}
+
+bool Network::Engine::ProgressLinks() {
+  bool any = false;
+  for (auto& [peer, entry] : links_) any = entry.link->Progress() || any;
+  return any;
+}
+
+// In turns: who was served last comes last.
+void Network::Engine::BeginReads() {
+  if (links_.empty()) return;
+  const auto begin = links_.upper_bound(last_served_);
+  const auto serve = [this](auto from, auto to) {
+    for (auto entry = from; entry != to; ++entry) {
+      if (entry->second.link->HasQueuedReads() && entry->second.link->BeginReads()) last_served_ = entry->first;
+    }
+  };
+  serve(begin, links_.end());
+  serve(links_.begin(), begin);
+}
+
+void Network::Engine::EndExpiredLeases() {
+  const int64_t now_ns = SystemClock().NowNs();
+  if (leases_.NextEndNs() > now_ns) return;
+  std::vector<LeaseTable::Ended> ended = leases_.EndExpired(now_ns);
+  Count([&ended](NetworkCounters* counters) { counters->leases_expired += ended.size(); });
+  Tell(std::move(ended));
+}
+
+void Network::Engine::Tell(std::vector<LeaseTable::Ended> ended) {
+  for (LeaseTable::Ended& lease : ended) {
+    if (lease.callback) Deliver(std::move(lease.callback));
+  }
+}
+
+void Network::Engine::Sleep(bool idle_before) {
+  std::vector<Endpoint*> endpoints = {serving_.get()};
+  bool retry = !unposted_.empty();
+  for (auto& [peer, entry] : links_) {
+    if (Endpoint* endpoint = entry.link->endpoint()) endpoints.push_back(endpoint);
+    retry = retry || entry.link->MustRetry();
+  }
+  std::vector<int> descriptors = {commands_->descriptor()};
+  bool must_ask = false;
+  for (const Endpoint* endpoint : endpoints) {
+    if (endpoint->descriptor() >= 0) descriptors.push_back(endpoint->descriptor());
+    must_ask = must_ask || endpoint->descriptor() < 0;
+  }
+  if (!fabric_->MaySleep(endpoints)) return;
+  Duration timeout = kSleepMax;
+  const int64_t next_ns = std::min(timers_.NextNs(), leases_.NextEndNs());
+  if (next_ns != INT64_MAX) timeout = std::min(timeout, Duration(next_ns - SystemClock().NowNs()));
+  if (retry) timeout = std::min(timeout, kRetryPause);
+  if (must_ask) {
+    pause_ = idle_before ? std::min<Duration>(2 * pause_, kAskPauseMax) : kAskPauseMin;
+    timeout = std::min(timeout, pause_);
+  }
+  const Status waited = os::WaitReadable(descriptors, timeout);
+  if (!waited.ok()) LogWarning("net", "{}", waited.message());
+}
+
+// Brings the links of a job to its membership as it is now.
+void Network::Engine::ApplyMembership(const std::string& job) {
+  std::shared_ptr<const Membership> membership;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = memberships_.find(job);
+    if (found != memberships_.end()) membership = found->second;
+  }
+  std::map<std::string, Member> wanted;
+  if (membership) {
+    for (const Member& member : membership->members) {
+      if (member.node != membership->self) wanted[member.node] = member;
+    }
+  }
+  for (auto entry = links_.lower_bound({job, ""}); entry != links_.end() && entry->first.job == job;) {
+    Link* link = entry->second.link.get();
+    const bool same_attempt = membership && link->membership()->attempt == membership->attempt;
+    const auto member = wanted.find(entry->first.node);
+    if (same_attempt && member != wanted.end() && member->second.address == link->address()) {
+      link->SetMembership(membership);
+      wanted.erase(member);
+      ++entry;
+      continue;
+    }
+    link->SayBye();
+    link->Fail(
+        Status(Code::kUnavailable, fmt::format("node {} is no longer a peer of this attempt of job {}", entry->first.node, job)));
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      std::erase(states_, entry->second.state.get());
+    }
+    entry = links_.erase(entry);
+  }
+  for (auto& [node, member] : wanted) {
+    Entry entry;
+    entry.state = std::make_unique<PeerState>();
+    entry.link = std::make_unique<Link>(this, membership, member, entry.state.get());
+    const std::lock_guard<std::mutex> lock(mutex_);
+    states_.push_back(entry.state.get());
+    links_.emplace(Peer{job, node}, std::move(entry));
+  }
+}
+
+Link* Network::Engine::FindLink(const Peer& peer) {
+  const auto found = links_.find(peer);
+  return found == links_.end() ? nullptr : found->second.link.get();
+}
+
+Status Network::Engine::NoSuchPeer(const Peer& peer) const {
+  return Status(Code::kNotFound, fmt::format("node {} is not among the members of job {}", peer.node, peer.job));
+}
+
+}  // namespace kedge::net

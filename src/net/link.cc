@@ -1,0 +1,325 @@
+// The life of a link: connecting, the handshake, the end of a session. What goes through a session is in link_traffic.cc.
+#include "net/link.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+namespace kedge::net {
+namespace {
+
+constexpr Duration kHelloInterval = std::chrono::milliseconds(200);
+constexpr Duration kReopenPauseMin = std::chrono::milliseconds(20);
+constexpr Duration kReopenPauseMax = std::chrono::seconds(1);
+
+int64_t After(Duration duration) {
+  return SystemClock().NowNs() + duration.count();
+}
+
+}  // namespace
+
+Link::Link(LinkHost* host, std::shared_ptr<const Membership> membership, Member member, PeerState* state)
+    : host_(host),
+      membership_(std::move(membership)),
+      member_(std::move(member)),
+      peer_{membership_->job, member_.node},
+      state_(state) {
+  host_->ChangeState(state_, [this](PeerState* s) {
+    s->peer = peer_;
+    s->address = member_.address;
+  });
+}
+
+Link::~Link() {
+  CloseChannel();
+  Timers* timers = host_->timers();
+  for (const Timers::Id id : {connect_timer_, hello_timer_, beat_timer_, reopen_timer_}) timers->Cancel(id);
+  for (const auto& [number, call] : calls_) timers->Cancel(call.timer);
+  for (const QueuedRead& read : read_queue_) timers->Cancel(read.timer);
+  if (session_) host_->SessionEnded(session_->number);
+}
+
+std::string Link::Name() const {
+  return fmt::format("node {} at {}", peer_.node, member_.address.ToDisplay());
+}
+
+Transcript Link::MakeTranscript(const Hello& hello, const Nonce& responder_nonce) const {
+  Transcript transcript;
+  transcript.protocol = kNetProtocol;
+  transcript.job = hello.job;
+  transcript.attempt = hello.attempt;
+  transcript.initiator = hello.initiator;
+  transcript.responder = hello.responder;
+  transcript.initiator_nonce = hello.initiator_nonce;
+  transcript.responder_nonce = responder_nonce;
+  return transcript;
+}
+
+Link::Session Link::MakeSession(const Transcript& transcript, bool we_began) const {
+  const Secret& secret = membership_->secret;
+  Session session{SessionNumber(secret, transcript),
+                  FrameKey(secret, transcript, we_began ? ProofOf::kInitiator : ProofOf::kResponder),
+                  FrameKey(secret, transcript, we_began ? ProofOf::kResponder : ProofOf::kInitiator)};
+  session.credits = kPieceWindow;
+  session.we_began = we_began;
+  return session;
+}
+
+// --- connecting ---------------------------------------------------------------------------------------------------------------
+
+void Link::Connect() {
+  if (Up() || hello_) return;
+  last_failure_ = Status::Ok();
+  reopen_pause_ = kReopenPauseMin;
+  hello_ = Hello{membership_->job, membership_->attempt, membership_->self, peer_.node, GenerateNonce()};
+  connect_timer_ = host_->timers()->Add(After(host_->options().connect_timeout), [this] { OnConnectTimeout(); });
+  SendHello();
+}
+
+// Says hello until it is answered: the peer may not listen yet, or not know the job yet.
+void Link::SendHello() {
+  hello_timer_ = 0;
+  if (!hello_) return;
+  if (!channel_ && reopen_timer_ == 0) OpenChannel();
+  if (channel_ && controls_.empty()) QueueControl(FrameKind::kHello, *hello_);
+  if (hello_) hello_timer_ = host_->timers()->Add(After(kHelloInterval), [this] { SendHello(); });
+  Pump();
+}
+
+void Link::OpenChannel() {
+  auto channel = Channel::Open(host_->fabric(), member_.address, host_->options().reads_per_peer_max);
+  if (!channel.ok()) {
+    OnChannelFailure(channel.status());
+    return;
+  }
+  channel_ = std::move(channel).value();
+}
+
+void Link::OnConnectTimeout() {
+  connect_timer_ = 0;
+  if (Up() || !hello_) return;
+  const std::string why =
+      last_failure_.ok() ? "it is reached, but does not answer (does it know the job?)" : last_failure_.message();
+  Fail(Status(Code::kTimeout,
+              fmt::format("no connection to {} within {}: {}", Name(), FormatDuration(host_->options().connect_timeout), why)));
+}
+
+void Link::OnChannelFailure(const Status& why) {
+  if (Up()) {
+    Fail(Status(Code::kUnavailable, fmt::format("lost {}: {}", Name(), why.message())));
+    return;
+  }
+  CloseChannel();
+  if (session_) host_->SessionEnded(session_->number);
+  session_.reset();
+  answering_.reset();
+  if (!hello_) return;
+  last_failure_ = why;
+  if (reopen_timer_ != 0) return;
+  reopen_timer_ = host_->timers()->Add(After(reopen_pause_), [this] {
+    reopen_timer_ = 0;
+    if (hello_ && !channel_) OpenChannel();
+    if (hello_ && channel_ && controls_.empty()) QueueControl(FrameKind::kHello, *hello_);
+    Pump();
+  });
+  reopen_pause_ = std::min<Duration>(2 * reopen_pause_, kReopenPauseMax);
+}
+
+void Link::CloseChannel() {
+  controls_.clear();
+  // Closing the endpoint ends its reads; only then are their buffers free.
+  channel_.reset();
+  std::map<uint64_t, ActiveRead> active;
+  active.swap(active_reads_);
+  for (auto& [token, read] : active) {
+    host_->timers()->Cancel(read.timer);
+    host_->pool()->Release(read.buffer);
+    host_->Count([](NetworkCounters* counters) { ++counters->reads_failed; });
+    host_->Deliver([done = std::move(read.request.done), name = Name()] {
+      done(Status(Code::kUnavailable, fmt::format("the connection to {} ended during the read", name)));
+    });
+  }
+}
+
+void Link::Fail(const Status& why) {
+  const bool was_up = Up();
+  if (session_) host_->SessionEnded(session_->number);
+  session_.reset();
+  answering_.reset();
+  hello_.reset();
+  CloseChannel();
+  for (Timers::Id* id : {&connect_timer_, &hello_timer_, &beat_timer_, &reopen_timer_})
+    host_->timers()->Cancel(std::exchange(*id, 0));
+  outbox_.clear();
+  outbox_bytes_ = 0;
+  partial_head_.reset();
+  partial_.clear();
+  inbox_bytes_ = 0;
+  host_->ChangeState(state_, [&why](PeerState* state) {
+    state->connected = false;
+    state->last_error = why.message();
+  });
+  if (was_up) LogInfo("net", "job {}: {}", peer_.job, why.message());
+  FailWaiting(why);
+}
+
+void Link::FailWaiting(const Status& why) {
+  std::map<uint64_t, PendingCall> calls;
+  calls.swap(calls_);
+  for (auto& [number, call] : calls) {
+    host_->timers()->Cancel(call.timer);
+    host_->Deliver([done = std::move(call.done), why] { done(why); });
+  }
+  std::deque<QueuedRead> reads;
+  reads.swap(read_queue_);
+  for (QueuedRead& read : reads) {
+    host_->timers()->Cancel(read.timer);
+    host_->Count([](NetworkCounters* counters) { ++counters->reads_failed; });
+    host_->Deliver([done = std::move(read.request.done), why] { done(why); });
+  }
+}
+
+// --- handshake ----------------------------------------------------------------------------------------------------------------
+
+bool Link::AwaitsChallenge(const Nonce& initiator_nonce) const {
+  return hello_ && hello_->initiator_nonce == initiator_nonce;
+}
+
+bool Link::AwaitsProof(const Nonce& responder_nonce) const {
+  return answering_ && answering_->responder_nonce == responder_nonce;
+}
+
+// `hello` names our job, us and this peer; nothing of it is proved yet.
+void Link::OnHello(const Hello& hello) {
+  const auto refuse = [this, &hello](RefusalReason reason) {
+    host_->Count([](NetworkCounters* counters) { ++counters->handshakes_refused; });
+    if (!channel_) OpenChannel();
+    if (channel_)
+      QueueControl(FrameKind::kRefusal, Refusal{hello.initiator_nonce, reason, membership_->attempt, membership_->self});
+    Pump();
+  };
+  if (hello.attempt != membership_->attempt) {
+    refuse(RefusalReason::kStaleAttempt);
+    return;
+  }
+  if (hello.responder != membership_->self) {
+    refuse(RefusalReason::kOtherNode);
+    return;
+  }
+  // Both began at once: one hello counts. The other side hears ours and answers it.
+  if (hello_ && !Up() && membership_->self < peer_.node) return;
+  // A hello said again, whose answer may be lost or on its way.
+  const bool again = answering_ && answering_->hello == hello;
+  if (!again) answering_ = Handshake{hello, GenerateNonce()};
+  if (!channel_) OpenChannel();
+  if (!channel_ || !answering_) return;
+  const Transcript transcript = MakeTranscript(answering_->hello, answering_->responder_nonce);
+  QueueControl(FrameKind::kChallenge, Challenge{hello.initiator_nonce, answering_->responder_nonce,
+                                                Prove(membership_->secret, transcript, ProofOf::kResponder)});
+  Pump();
+}
+
+void Link::OnChallenge(const Challenge& challenge) {
+  const Transcript transcript = MakeTranscript(*hello_, challenge.responder_nonce);
+  if (!SameDigest(challenge.proof, Prove(membership_->secret, transcript, ProofOf::kResponder))) {
+    host_->Count([](NetworkCounters* counters) { ++counters->handshakes_refused; });
+    Fail(Status(Code::kPermission,
+                fmt::format("{} does not know the secret of job {}, attempt {}: another job's agent, or a stale one, "
+                            "answers at its address",
+                            Name(), peer_.job, membership_->attempt)));
+    return;
+  }
+  if (session_ && !session_->we_began) return;  // the peer's own hello has been answered meanwhile
+  if (session_) host_->SessionEnded(session_->number);
+  session_ = MakeSession(transcript, true);
+  host_->SessionBegan(session_->number, this);
+  QueueControl(FrameKind::kProof, Proof{challenge.responder_nonce, Prove(membership_->secret, transcript, ProofOf::kInitiator)});
+  Pump();
+}
+
+void Link::OnProof(const Proof& proof) {
+  const Handshake handshake = *std::exchange(answering_, std::nullopt);
+  const Transcript transcript = MakeTranscript(handshake.hello, handshake.responder_nonce);
+  if (!SameDigest(proof.proof, Prove(membership_->secret, transcript, ProofOf::kInitiator))) {
+    host_->Count([](NetworkCounters* counters) { ++counters->handshakes_refused; });
+    LogWarning("net", "job {}: {} failed to prove the job's secret, and is refused", peer_.job, Name());
+    QueueControl(FrameKind::kRefusal,
+                 Refusal{handshake.hello.initiator_nonce, RefusalReason::kWrongSecret, membership_->attempt, membership_->self});
+    Pump();
+    return;
+  }
+  if (Up()) {
+    // It proved itself anew, so its former session is forgotten there; so is the channel's other end.
+    Fail(Status(Code::kUnavailable, fmt::format("{} was restarted", Name())));
+    OpenChannel();
+    if (!channel_) return;
+  }
+  if (session_) host_->SessionEnded(session_->number);
+  session_ = MakeSession(transcript, false);
+  session_->accepted = true;
+  host_->SessionBegan(session_->number, this);
+  QueueControl(FrameKind::kAccept, Empty{});
+  SessionIsUp();
+}
+
+void Link::OnRefusal(const Refusal& refusal) {
+  host_->Count([](NetworkCounters* counters) { ++counters->handshakes_refused; });
+  switch (refusal.reason) {
+    case RefusalReason::kWrongSecret:
+      Fail(Status(Code::kPermission, fmt::format("{} refused us: our secret of job {} is not its own", Name(), peer_.job)));
+      return;
+    case RefusalReason::kOtherNode: Fail(Status(Code::kMismatch, fmt::format("{} is now node {}", Name(), refusal.node))); return;
+    case RefusalReason::kStaleAttempt:
+      if (refusal.attempt > membership_->attempt) {
+        Fail(Status(Code::kPermission, fmt::format("{} refused us: job {} is at attempt {} there, ours is {}", Name(), peer_.job,
+                                                   refusal.attempt, membership_->attempt)));
+        return;
+      }
+      // It has not heard of our attempt yet: it will.
+      last_failure_ = Status(Code::kUnavailable, fmt::format("it is still at attempt {} of job {}, ours is {}", refusal.attempt,
+                                                             peer_.job, membership_->attempt));
+  }
+}
+
+void Link::SessionIsUp() {
+  hello_.reset();
+  for (Timers::Id* id : {&connect_timer_, &hello_timer_, &reopen_timer_, &beat_timer_})
+    host_->timers()->Cancel(std::exchange(*id, 0));
+  heard_ns_ = SystemClock().NowNs();
+  host_->ChangeState(state_, [this](PeerState* state) {
+    state->connected = true;
+    state->heard_ns = heard_ns_;
+    state->last_error.clear();
+    ++state->sessions;
+  });
+  beat_timer_ = host_->timers()->Add(After(host_->options().heartbeat_interval), [this] { Beat(); });
+  Pump();
+}
+
+void Link::Beat() {
+  beat_timer_ = 0;
+  if (!Up()) return;
+  const Duration silence(SystemClock().NowNs() - heard_ns_);
+  if (silence > host_->options().silence_timeout) {
+    Fail(Status(Code::kTimeout, fmt::format("lost {}: it has said nothing for {}", Name(), FormatDuration(silence))));
+    return;
+  }
+  QueueControl(FrameKind::kPing, Empty{});
+  beat_timer_ = host_->timers()->Add(After(host_->options().heartbeat_interval), [this] { Beat(); });
+  Pump();
+}
+
+void Link::SayBye() {
+  if (!Up()) return;
+  QueueControl(FrameKind::kBye, Empty{});
+  Pump();
+}
+
+bool Link::HasUnsentBye() const {
+  return Up() && channel_ && (!controls_.empty() || !channel_->Idle());
+}
+
+}  // namespace kedge::net

@@ -1,0 +1,208 @@
+// One peer of one job, as the progress thread sees it: handshake, session, what is to be sent, asked and read.
+//
+//   idle ──(something to do)──► connecting: hello, challenge, proof, accept ──► up ──(error, silence, bye)──► idle
+//
+// Either side may begin. When both do at once, the hello of the node whose name is less counts. A session that stands is
+// only replaced when the peer has proved the secret anew (it was restarted), never on a mere hello. Whatever ends a session
+// fails all that waits for it: nothing is sent twice behind the caller's back. While connecting, a channel that fails is
+// opened again until the connect timeout.
+//
+// Flow: a *piece* (a frame of a message) takes one of the peer's credits, and the peer gives them back as long as less than its
+// inbox bound waits to be handled. Control frames take none; they are few by construction.
+//
+// The progress thread only. Callbacks go out through LinkHost::Deliver, never from inside.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "net/channel.h"
+#include "net/frame.h"
+#include "net/network.h"
+#include "net/progress.h"
+#include "net/read_pool.h"
+
+namespace kedge::net {
+
+class Link;
+
+// What links need of their network.
+class LinkHost {
+ public:
+  virtual ~LinkHost() = default;
+  virtual const NetworkOptions& options() const = 0;
+  virtual Fabric* fabric() = 0;
+  virtual Timers* timers() = 0;
+  virtual ReadPool* pool() = 0;
+  virtual void* pool_descriptor() = 0;
+  // Runs `callback` where callbacks run, once this turn of the thread is over.
+  virtual void Deliver(std::function<void()> callback) = 0;
+  virtual void DeliverRequest(Link* link, uint64_t session, const MessageHead& head, Buffer body) = 0;
+  virtual void SessionBegan(uint64_t session, Link* link) = 0;
+  virtual void SessionEnded(uint64_t session) = 0;
+  virtual void LeaseEndedByReader(const std::string& job, uint64_t lease) = 0;
+  // `change` runs with the lock held under which others read the state.
+  virtual void ChangeState(PeerState* state, const std::function<void(PeerState*)>& change) = 0;
+  virtual void Count(std::function<void(NetworkCounters*)> change) = 0;
+};
+
+struct ReadRequest {
+  RemoteMemory memory;
+  uint64_t offset = 0;
+  size_t bytes = 0;
+  int64_t deadline_ns = 0;
+  std::function<void(Result<ReadBuffer>)> done;
+};
+
+class Link {
+ public:
+  Link(LinkHost* host, std::shared_ptr<const Membership> membership, Member member, PeerState* state);
+  ~Link();
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  const Peer& peer() const { return peer_; }
+  const NodeAddress& address() const { return member_.address; }
+  const std::shared_ptr<const Membership>& membership() const { return membership_; }
+  // The same attempt with other members.
+  void SetMembership(std::shared_ptr<const Membership> membership) { membership_ = std::move(membership); }
+
+  void Call(uint16_t kind, Buffer body, int64_t deadline_ns, std::function<void(Result<Buffer>)> done);
+  // Dropped when `session` is over.
+  void Reply(uint64_t session, uint64_t call, const Result<Buffer>& reply);
+  void Read(ReadRequest request);
+  void EndRemoteLease(uint64_t lease);
+  // `bytes` of what was delivered of `session` have been handled.
+  void Handled(uint64_t session, size_t bytes);
+
+  void OnHello(const Hello& hello);
+  void OnChallenge(const Challenge& challenge);
+  void OnProof(const Proof& proof);
+  void OnRefusal(const Refusal& refusal);
+  // Of its session, MAC not yet checked.
+  void OnFrame(const Frame& frame);
+  bool AwaitsChallenge(const Nonce& initiator_nonce) const;
+  bool AwaitsProof(const Nonce& responder_nonce) const;
+
+  // Takes the channel's completions and sends what can be sent; true when anything happened.
+  bool Progress();
+  // Whether the provider must be asked again soon.
+  bool MustRetry() const { return channel_ && (channel_->HoldsFrame() || (channel_->PutOffRead() && !read_queue_.empty())); }
+  // What the thread sleeps on; null without a channel.
+  Endpoint* endpoint() const { return channel_ ? channel_->endpoint() : nullptr; }
+  // Begins queued reads as far as buffers, operations and the session allow; true when any began.
+  bool BeginReads();
+  bool HasQueuedReads() const { return !read_queue_.empty(); }
+
+  // Ends the session and all that waits, with `why`.
+  void Fail(const Status& why);
+  // Sends a last word if a session stands, and takes nothing more.
+  void SayBye();
+  bool HasUnsentBye() const;
+
+ private:
+  struct Session {
+    uint64_t number = 0;
+    FrameKey send_key;
+    FrameKey receive_key;
+    uint64_t send_sequence = 0;
+    uint64_t receive_sequence = 0;
+    uint32_t credits = 0;  // pieces that we may send
+    uint32_t owed = 0;     // pieces of the peer that we have not given back
+    bool accepted = false;
+    bool we_began = false;
+  };
+  struct Handshake {  // one that we answer
+    Hello hello;
+    Nonce responder_nonce{};
+  };
+  struct PendingCall {
+    std::function<void(Result<Buffer>)> done;
+    Timers::Id timer = 0;
+  };
+  struct OutMessage {
+    Buffer bytes;  // head and body
+    size_t sent = 0;
+  };
+  struct ControlFrame {
+    FrameKind kind;
+    Buffer payload;
+  };
+  struct QueuedRead {
+    uint64_t token = 0;
+    ReadRequest request;
+    Timers::Id timer = 0;
+  };
+  struct ActiveRead {
+    ReadRequest request;
+    Timers::Id timer = 0;
+    size_t buffer = 0;
+  };
+
+  std::string Name() const;
+  Transcript MakeTranscript(const Hello& hello, const Nonce& responder_nonce) const;
+  Session MakeSession(const Transcript& transcript, bool we_began) const;
+  bool Up() const { return session_ && session_->accepted; }
+
+  void Connect();
+  void SendHello();
+  void OpenChannel();
+  void OnConnectTimeout();
+  // The channel broke: fails a session that stands, tries again while connecting.
+  void OnChannelFailure(const Status& why);
+  void CloseChannel();
+  void FailWaiting(const Status& why);
+  void SessionIsUp();
+  void Beat();
+
+  void QueueControl(FrameKind kind, const Control& control);
+  void QueueMessage(const MessageHead& head, ByteSpan body);
+  bool Pump();
+  Status SendControl();
+  Status SendPiece();
+  void OnPiece(ByteSpan payload);
+  void OnMessage();
+  void ReturnCredits();
+  void OnReadDone(const Channel::DoneRead& done);
+  void OnReadTimeout(uint64_t token);
+
+  LinkHost* const host_;
+  std::shared_ptr<const Membership> membership_;
+  const Member member_;
+  const Peer peer_;
+  PeerState* const state_;
+
+  std::unique_ptr<Channel> channel_;
+  Timers::Id reopen_timer_ = 0;
+  Duration reopen_pause_{};
+  std::optional<Session> session_;
+  std::optional<Handshake> answering_;
+  std::optional<Hello> hello_;  // ours, while connecting
+  Timers::Id connect_timer_ = 0;
+  Timers::Id hello_timer_ = 0;
+  Timers::Id beat_timer_ = 0;
+  Status last_failure_;  // of the attempts to connect that are under way
+  int64_t heard_ns_ = 0;
+
+  std::deque<ControlFrame> controls_;
+  std::deque<OutMessage> outbox_;
+  size_t outbox_bytes_ = 0;
+  uint64_t next_call_ = 1;
+  std::map<uint64_t, PendingCall> calls_;
+
+  std::optional<MessageHead> partial_head_;
+  Buffer partial_;
+  size_t inbox_bytes_ = 0;  // partial, and delivered but not handled
+
+  uint64_t next_read_ = 1;
+  std::deque<QueuedRead> read_queue_;
+  std::map<uint64_t, ActiveRead> active_reads_;
+};
+
+}  // namespace kedge::net

@@ -1,0 +1,42 @@
+// The buffers that remote reads arrive in: a fixed number, allocated once, handed out and given back.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "net/read_buffer.h"
+
+namespace kedge::net {
+
+// Thread safe. Kept alive by the buffers that are out, so that they may outlive the network.
+class ReadPool : public std::enable_shared_from_this<ReadPool> {
+ public:
+  ReadPool(size_t buffers, size_t buffer_bytes);
+
+  std::optional<size_t> Acquire();
+  void Release(size_t index);
+  std::span<std::byte> memory(size_t index) const { return {bytes_.get() + index * buffer_bytes_, buffer_bytes_}; }
+  std::span<std::byte> all() const { return {bytes_.get(), buffers_ * buffer_bytes_}; }
+  // An acquired buffer's first `bytes`, as its reader gets it.
+  ReadBuffer Wrap(size_t index, size_t bytes);
+  // Called, by any thread, after each release; null: nobody listens any more.
+  void OnRelease(std::function<void()> listener);
+
+ private:
+  struct Free {
+    void operator()(std::byte* bytes) const;
+  };
+  const size_t buffers_;
+  const size_t buffer_bytes_;
+  const std::unique_ptr<std::byte[], Free> bytes_;
+  std::mutex mutex_;  // guards what follows
+  std::vector<size_t> free_;
+  std::function<void()> listener_;
+};
+
+}  // namespace kedge::net
