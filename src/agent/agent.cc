@@ -6,8 +6,13 @@
 
 #include "agent/assignment.h"
 #include "agent/calls.h"
+#include "agent/fetch.h"
 #include "agent/flush.h"
+#include "agent/held_sets.h"
 #include "agent/images.h"
+#include "agent/own_slots.h"
+#include "agent/peers.h"
+#include "agent/protect.h"
 #include "agent/publish.h"
 #include "agent/recovery.h"
 #include "agent/server.h"
@@ -53,7 +58,9 @@ Agent::Agent(AgentOptions options)
       stop_(os::EventFd::FromDescriptor(os::UniqueFd())) {}
 
 Agent::~Agent() {
-  // Work in hand uses the modules; what is queued is dropped.
+  // Work in hand uses the modules; what is queued is dropped. Who waits for another node waits no longer without a network.
+  if (peers_ != nullptr) peers_->Close();
+  if (protect_ != nullptr) protect_->Stop();
   workers_.reset();
 }
 
@@ -74,6 +81,8 @@ Status Agent::Prepare() {
   KEDGE_ASSIGN_OR_RETURN(loop_, os::EventLoop::Create());
   tiers_ = std::make_unique<Tiers>(*this);
   images_ = std::make_unique<Images>(*this);
+  own_slots_ = std::make_unique<OwnSlots>(*this);
+  held_sets_ = std::make_unique<HeldSets>(*this);
   flush_ = std::make_unique<Flush>(*this);
   publish_ = std::make_unique<Publish>(*this);
   assignment_ = std::make_unique<Assignment>(*this);
@@ -81,12 +90,15 @@ Status Agent::Prepare() {
   tuning_ = std::make_unique<Tuning>(*this);
   calls_ = std::make_unique<Calls>(*this);
   waiters_ = std::make_unique<Waiters>(*this);
+  fetch_ = std::make_unique<Fetch>(*this);
+  peers_ = std::make_unique<Peers>(*this);
+  protect_ = std::make_unique<Protect>(*this);
   server_ = std::make_unique<Server>(*this);
   workers_ = std::make_unique<Workers>(options_.node.flush_workers + kOtherWorkers);
 
   KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs(), options_.node.run_folder, 0700, false));
   KEDGE_RETURN_IF_ERROR(server_->Listen());  // from here on the run folder is ours alone
-  for (const char* folder : {"sessions", "records", "jobs", "tiers"}) {
+  for (const char* folder : {"sessions", "records", "jobs", "tiers", "sets"}) {
     KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs(), Path(folder), 0700, false));
   }
   KEDGE_ASSIGN_OR_RETURN(control_, CreateControlBlock(os::OwnIdentity()));
@@ -135,6 +147,7 @@ void Agent::RequestStop() {
 
 void Agent::Housekeep() {
   waiters_->Tick();
+  protect_->Tick();
   assignment_->Pump();
   calls_->LookAtAll();
   tiers_->UpdateControl();
@@ -198,8 +211,9 @@ std::string Agent::CleanUp() {
   if (images_->HasOnlyCopies()) return "; versions that are on this node only are kept in " + options_.node.run_folder;
   if (sessions_->Any()) return "; clients are attached, so its files stay";
   metrics_.reset();
+  peers_->Close();
   tiers_->RemoveAll();
-  for (const char* name : {"sessions", "records", "jobs", "tiers", "pool", "agent.log"}) {
+  for (const char* name : {"sessions", "records", "jobs", "tiers", "sets", "pool", "address", "agent.log"}) {
     Status removed = os::RemoveTree(fs(), Path(name));
     if (!removed.ok()) LogWarning("agent", "{}", removed.ToString());
   }

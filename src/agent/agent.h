@@ -32,8 +32,13 @@ class TextServer;
 }
 class Assignment;
 class Calls;
+class Fetch;
 class Flush;
+class HeldSets;
 class Images;
+class OwnSlots;
+class Peers;
+class Protect;
 class Publish;
 class Server;
 class Sessions;
@@ -58,6 +63,9 @@ struct AgentCounters {
   uint64_t chunks_released = 0;
   uint64_t recalls = 0;
   uint64_t images_evicted = 0;
+  uint64_t versions_protected = 0;
+  uint64_t protect_failures = 0;
+  uint64_t images_brought = 0;
   uint64_t images_dropped = 0;
   uint64_t messages_refused = 0;  // entries of a mailbox that made no sense
   uint64_t sessions_broken = 0;
@@ -100,8 +108,13 @@ class Agent {
 
   Assignment& assignment() { return *assignment_; }
   Calls& calls() { return *calls_; }
+  Fetch& fetch() { return *fetch_; }
   Flush& flush() { return *flush_; }
+  HeldSets& held_sets() { return *held_sets_; }
   Images& images() { return *images_; }
+  OwnSlots& own_slots() { return *own_slots_; }
+  Peers& peers() { return *peers_; }
+  Protect& protect() { return *protect_; }
   Publish& publish() { return *publish_; }
   Server& server() { return *server_; }
   Sessions& sessions() { return *sessions_; }
@@ -147,6 +160,8 @@ class Agent {
   std::map<JobKey, std::unique_ptr<Job>> jobs_;
   std::unique_ptr<Tiers> tiers_;
   std::unique_ptr<Images> images_;
+  std::unique_ptr<OwnSlots> own_slots_;
+  std::unique_ptr<HeldSets> held_sets_;
   std::unique_ptr<Flush> flush_;
   std::unique_ptr<Publish> publish_;
   std::unique_ptr<Assignment> assignment_;
@@ -154,6 +169,9 @@ class Agent {
   std::unique_ptr<Tuning> tuning_;
   std::unique_ptr<Calls> calls_;
   std::unique_ptr<Waiters> waiters_;
+  std::unique_ptr<Fetch> fetch_;
+  std::unique_ptr<Peers> peers_;
+  std::unique_ptr<Protect> protect_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<os::TextServer> metrics_;
   std::unique_ptr<Workers> workers_;  // last: its end waits for work that uses the others

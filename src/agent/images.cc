@@ -7,6 +7,7 @@
 
 #include "agent/agent.h"
 #include "agent/flush.h"
+#include "agent/protect.h"
 #include "agent/sessions.h"
 #include "agent/tiers.h"
 #include "agent/waiters.h"
@@ -103,7 +104,7 @@ Version& Images::VersionFor(Job& job, const ImageIdentity& identity, uint32_t no
     ScheduleRule rule{{0, {}}, {keys.schedule_store, keys.schedule_store_interval}};
     // The last one before the job ends, or one of the last: whoever goes on may go on elsewhere.
     if (job.calls.halt && keys.schedule_store > 0) rule.store = {1, {}};
-    if (keys.Protects()) rule.node = {keys.schedule_node, keys.schedule_node_interval};
+    if (keys.Protects() && Protect::CanProtect(job)) rule.node = {keys.schedule_node, keys.schedule_node_interval};
     const ScheduledLevels levels = ScheduleVersion(rule, generation.attempt, turn, WallTimeNs(), &job.schedule[generation.name]);
     slot->scheduled = levels.Last();
     slot->to_node = levels.node;
@@ -331,9 +332,10 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
   const Generation generation = version.generation;
   if (image->flush != FlushState::kNone) {
     agent_.flush().QueueEnded(*image);
-  } else {
+  } else if (!agent_.protect().IsOwed(version)) {
     OnSettled(*image);
   }
+  agent_.protect().Consider(version);
   if (version.IsWhole() && job.hello.keys.skip_queued) SkipQueued(version);
   Reconsider(job, generation.name);  // which may remove the version
   agent_.waiters().Check(generation);

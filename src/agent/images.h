@@ -18,6 +18,17 @@ namespace kedge {
 
 class Agent;
 
+// An image that lies in slots of the agent's own.
+struct AdoptedImage {
+  const ImageRecord* record = nullptr;
+  uint64_t record_bytes = 0;
+  uint32_t record_crc32c = 0;
+  std::vector<OwnRange> chunks;  // of the record's chunk table; no unit: not on the node
+  OwnRange record_range;
+  bool for_store = false;  // it is owed to the store
+  bool replace = false;    // in place of one that is here and bad
+};
+
 class Images {
  public:
   explicit Images(Agent& agent) : agent_(agent) {}
@@ -33,6 +44,8 @@ class Images {
   // ---- Lookup ----
   Image* Find(uint64_t id) const;
   Version* FindVersion(const Generation& generation) const;
+  // An image that has ended and lies whole on this node; else null.
+  const Image* FindWhole(const Generation& generation, uint32_t rank) const;
   Level LevelOf(const Version& version) const;
   // Images that are still on their way to a level, of one job or (null) of all.
   void CountPending(const Job* job, uint64_t* images, uint64_t* bytes) const;
@@ -65,6 +78,12 @@ class Images {
   void SaveFile(const Image& image);
   PieceSource SourceOf(const ImageChunk& chunk, uint64_t offset, uint64_t bytes) const;
 
+  // ---- Protection across nodes ----
+  // The version has reached level NODE, or will not (version.node_failure).
+  void OnProtected(Version& version);
+  // An image that came from other nodes: its ranges are the image's from here on, unless an error is returned.
+  Status Adopt(const AdoptedImage& adopted);
+
   // ---- Recovery ----
   // A predecessor's image; kCorrupt or kNotFound when its chunks are not there any more.
   Status Recover(const std::string& path, const ImageFile& file);
@@ -91,6 +110,8 @@ class Images {
   // Takes the image out of all tables and frees its slots, as soon as nothing reads it.
   void Doom(Image& image);
   void RemoveNow(Image& image);
+  // Its slots and files; the image is in no table any more.
+  void FreePlaces(const Image& image);
   bool EvictOldest(TierUnit* unit);
   bool MayRelease(const Image& image, const ImageChunk& chunk) const;
   void Release(const Image& image, ImageChunk& chunk);

@@ -6,7 +6,9 @@
 #include "agent/agent.h"
 #include "agent/assignment.h"
 #include "agent/flush.h"
+#include "agent/held_sets.h"
 #include "agent/images.h"
+#include "agent/protect.h"
 #include "agent/publish.h"
 #include "agent/sessions.h"
 #include "agent/tiers.h"
@@ -45,9 +47,10 @@ bool Images::IsOwed(const Image& image) const {
   if (!image.ended) return true;
   switch (image.flush) {
     case FlushState::kNone:
-    case FlushState::kFailed: return false;
+    case FlushState::kFailed: return agent_.protect().IsOwed(*image.version);
     // Its files are still to be written to where they belong, which needs the version to be complete.
     case FlushState::kStored:
+      if (agent_.protect().IsOwed(*image.version)) return true;
       return image.has_files && !image.files_published && image.version->job->hello.keys.files_publish && image.version->in_store;
     default: return true;
   }
@@ -168,17 +171,23 @@ void Images::OnReleased(Image& image) {
   RemoveNow(image);
 }
 
-void Images::RemoveNow(Image& image) {
+void Images::FreePlaces(const Image& image) {
   ForEachSlot(image, [&](SlotSpace& space, uint32_t slot) { space.RemoveChunk(slot, image.pinned); });
   for (const ImageChunk& chunk : image.chunks) {
     if (!chunk.file.empty()) (void)os::UnlinkIfPresent(os::SystemFileSystem(), chunk.file);
   }
+}
+
+void Images::RemoveNow(Image& image) {
+  FreePlaces(image);
   Version& version = *image.version;
   Job& job = *version.job;
   by_id_.erase(image.id);
   version.images.erase(image.rank);
   if (version.images.empty()) {
     agent_.publish().OnVersionGone(version);
+    agent_.protect().OnVersionGone(version);
+    agent_.held_sets().DropAll(version);
     const Generation generation = version.generation;
     job.versions.erase(generation);
   }
@@ -308,6 +317,91 @@ Status Images::Close(Session& session, uint64_t handle) {
 
 void Images::CloseAll(Session& session) {
   while (!session.open_images.empty()) (void)Close(session, session.open_images.begin()->first);
+}
+
+const Image* Images::FindWhole(const Generation& generation, uint32_t rank) const {
+  const Version* version = FindVersion(generation);
+  if (version == nullptr) return nullptr;
+  auto found = version->images.find(rank);
+  if (found == version->images.end()) return nullptr;
+  const Image& image = *found->second;
+  return image.IsHeld() && !image.HasReleased() && !IsLostIn(image) ? &image : nullptr;
+}
+
+void Images::OnProtected(Version& version) {
+  for (const auto& [rank, image] : version.images) {
+    if (image->doomed || !image->ended) continue;
+    SaveFile(*image);
+    // One that goes to the store is settled there.
+    if (image->flush == FlushState::kNone) OnSettled(*image);
+  }
+}
+
+Status Images::Adopt(const AdoptedImage& adopted) {
+  const ImageRecord& record = *adopted.record;
+  const ImageIdentity& identity = record.identity;
+  Job* job = agent_.FindJob(identity.generation.store_id, identity.generation.job);
+  if (job == nullptr) return Status(Code::kNotFound, "its job is not known any more");
+  auto& version = job->versions[identity.generation];
+  if (version == nullptr) {
+    version = std::make_unique<Version>();
+    version->generation = identity.generation;
+    version->job = job;
+    version->ranks = identity.ranks;
+    version->scheduled = Level::kLocal;
+    for (const JobNode& node : job->members.nodes) {
+      if (node.name == agent_.settings().node)
+        version->node_ranks = std::max<uint32_t>(1, static_cast<uint32_t>(node.ranks.size()));
+    }
+  }
+  auto& place = version->images[identity.rank];
+  if (place != nullptr) {
+    if (!adopted.replace) return Status(Code::kAlreadyExists, "an image of that rank is here already");
+    const bool in_use = !place->ended || place->readers > 0 || place->pieces_in_flight > 0 || Flush::IsActive(*place);
+    if (in_use) return Status(Code::kBusy, "the image that is to be replaced is in use");
+    (void)os::UnlinkIfPresent(os::SystemFileSystem(), place->record_path);
+    FreePlaces(*place);
+    by_id_.erase(place->id);
+    place.reset();
+  }
+  auto image = std::make_unique<Image>();
+  image->id = ++last_id_;
+  image->version = version.get();
+  image->rank = identity.rank;
+  image->ended = image->recovered = true;
+  image->ended_ns = agent_.clock().NowNs();
+  auto in_slot = [](const OwnRange& range, ImageChunk* chunk) {
+    chunk->unit = range.unit;
+    chunk->slot = range.slot;
+    chunk->slot_generation = range.slot_generation;
+    chunk->offset = range.offset;
+  };
+  for (size_t i = 0; i < record.chunks.size(); ++i) {
+    ImageChunk chunk;
+    chunk.bytes = chunk.captured_bytes = record.chunks[i].bytes;
+    chunk.in_own_object = record.chunks[i].object == 0;
+    chunk.object_offset = record.chunks[i].object_offset;
+    if (adopted.chunks[i].unit != nullptr) in_slot(adopted.chunks[i], &chunk);
+    if (chunk.in_own_object) {
+      image->record_object_offset =
+          std::max(image->record_object_offset, (chunk.object_offset + chunk.bytes + 4095) / 4096 * 4096);
+    }
+    image->chunks.push_back(std::move(chunk));
+  }
+  in_slot(adopted.record_range, &image->record);
+  image->record.bytes = image->record_bytes = adopted.record_bytes;
+  image->record_crc32c = adopted.record_crc32c;
+  image->image_bytes = record.RegionBytes();
+  for (const Region& region : record.regions) image->has_files = image->has_files || region.kind == RegionKind::kFile;
+  image->record_path = agent_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image->id << 48)));
+  by_id_[image->id] = image.get();
+  place = std::move(image);
+  if (adopted.for_store && !version->in_store) {
+    version->scheduled = Level::kStore;
+    agent_.flush().Start(*place);
+  }
+  SaveFile(*place);
+  return Status::Ok();
 }
 
 void Images::OnSettled(Image& image) {

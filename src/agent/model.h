@@ -19,6 +19,7 @@
 
 #include "agent/flush_object.h"
 #include "format/node_records.h"
+#include "format/set_records.h"
 #include "os/event_loop.h"
 #include "os/process.h"
 #include "schedule/interval_advice.h"
@@ -36,6 +37,10 @@ namespace kedge {
 struct Image;
 struct Version;
 struct Job;
+struct Protection;
+namespace redundancy {
+struct Layout;
+}
 
 // One tier in use, with its accounting. A tier that is lost and made anew is another unit.
 struct TierUnit {
@@ -71,6 +76,33 @@ struct ImageChunk {
   bool released = false;
 
   bool IsLocal() const { return unit != nullptr || !file.empty(); }
+};
+
+// Who owns the slots that the agent takes for itself (own_slots.h): no session has that number.
+inline constexpr uint32_t kAgentSlotOwner = kSlotOwnersMax;
+
+// A part of such a slot.
+struct OwnRange {
+  TierUnit* unit = nullptr;
+  uint32_t slot = 0;
+  uint64_t slot_generation = 0;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+// Redundancy of a set that lies here: this node's parity, or a copy of another member's stream.
+struct HeldObject {
+  ParityRecord record;
+  std::vector<OwnRange> ranges;
+};
+
+// A set of protected images that this node is a member of (held_sets.h).
+struct HeldSet {
+  uint64_t number = 0;  // of its files
+  SetRecord record;
+  Buffer encoded;
+  uint32_t crc32c = 0;                     // of `encoded`
+  std::map<uint32_t, HeldObject> objects;  // by member
 };
 
 enum class FlushState : uint8_t {
@@ -134,8 +166,12 @@ struct Version {
   bool in_store = false;                              // complete there
   bool at_node = false;                               // protected: every group has its redundancy
   bool skipped = false;                               // its flush was left out for a newer one
-  bool probing = false;                               // a look into the store is under way
-  Status failure;                                     // the first of its images
+  bool restored = false;                              // an attempt has restarted from it, and goes on from there
+  std::map<SetIdentity, std::unique_ptr<HeldSet>> sets;
+  std::shared_ptr<Protection> protection;  // while it is on its way to level NODE (protect.h)
+  Status node_failure;                     // why it does not get there
+  bool probing = false;                    // a look into the store is under way
+  Status failure;                          // the first of its images
   std::vector<uint32_t> missing_in_store;
   os::EventLoop::TimerId grace_timer = 0;
 
@@ -224,6 +260,7 @@ struct Job {
   std::string name;
   Hello hello;  // the newest one
   Membership members;
+  std::shared_ptr<const redundancy::Layout> layout;  // null: its nodes do not protect each other
   std::shared_ptr<StoreContext> store;
   std::map<Generation, std::unique_ptr<Version>> versions;
   std::map<std::string, ScheduleState> schedule;  // by checkpoint name

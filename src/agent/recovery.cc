@@ -8,7 +8,9 @@
 #include "agent/agent.h"
 #include "agent/calls.h"
 #include "agent/flush.h"
+#include "agent/held_sets.h"
 #include "agent/images.h"
+#include "agent/protect.h"
 #include "agent/publish.h"
 #include "agent/record_file.h"
 #include "agent/sessions.h"
@@ -33,6 +35,14 @@ void RecoverImages(Agent& agent) {
       LogWarning("agent", "local record {} is passed over: {}", path, recovered.ToString());
     }
     (void)os::UnlinkIfPresent(fs, path);
+  }
+}
+
+// What is owed to other nodes depends on who they are.
+void RejoinNetwork(Agent& agent) {
+  for (auto& [key, job] : agent.jobs()) {
+    Status joined = agent.protect().OnMembers(*job);
+    if (!joined.ok()) LogWarning("agent", "job {}: its nodes do not protect each other: {}", job->name, joined.ToString());
   }
 }
 
@@ -63,6 +73,8 @@ void FlushAgain(Agent& agent) {
 void RecoverState(Agent& agent) {
   agent.sessions().RecoverJobs();
   RecoverImages(agent);
+  agent.held_sets().Recover();
+  RejoinNetwork(agent);
   agent.sessions().RecoverSessions();
   FlushAgain(agent);
   // Only now that all sessions are known: what one rank left is of use as long as another's mailbox may hold the rest.
@@ -74,6 +86,11 @@ void RecoverState(Agent& agent) {
     agent.images().ReconsiderAll(*job);
     // A version may have become complete, and the former agent died before the older ones went.
     for (const std::string& name : job->Names()) agent.publish().Retain(*job, name);
+    std::vector<Generation> generations;
+    for (const auto& [generation, version] : job->versions) generations.push_back(generation);
+    for (const Generation& generation : generations) {
+      if (Version* version = agent.images().FindVersion(generation)) agent.protect().Consider(*version);
+    }
   }
   agent.sessions().ForgetIdleJobs();
   if (agent.counters().images_recovered > 0 || freed > 0) {

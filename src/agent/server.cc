@@ -4,7 +4,9 @@
 
 #include "agent/agent.h"
 #include "agent/calls.h"
+#include "agent/fetch.h"
 #include "agent/images.h"
+#include "agent/protect.h"
 #include "agent/publish.h"
 #include "agent/sessions.h"
 #include "agent/status.h"
@@ -165,10 +167,11 @@ void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
   if (session == nullptr) {
     return ReplyStatus(id, message.number, Status(Code::kFailedPrecondition, "this needs a session, and there is none"));
   }
-  if (const auto* open = std::get_if<OpenImageRequest>(&message.message)) {
-    auto reply = agent_.images().Open(*session, *open);
-    if (!reply.ok()) return ReplyStatus(id, message.number, reply.status());
-    return Reply(id, message.number, *reply);
+  if (const auto* open = std::get_if<OpenImageRequest>(&message.message)) return OpenImage(id, message.number, *open);
+  if (const auto* restored = std::get_if<RestoredRequest>(&message.message)) {
+    Version* version = agent_.images().FindVersion(restored->generation);
+    if (version != nullptr) agent_.protect().OnRestored(*version);
+    return ReplyStatus(id, message.number, Status::Ok());
   }
   if (const auto* members = std::get_if<MembersRequest>(&message.message)) {
     return ReplyStatus(id, message.number, agent_.sessions().SetMembers(*session, members->members));
@@ -178,6 +181,28 @@ void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
   }
   agent_.sessions().End(*session, "goodbye");
   ReplyStatus(id, message.number, Status::Ok());
+}
+
+// From this node, or brought here from the others first.
+void Server::OpenImage(uint64_t id, uint64_t number, const OpenImageRequest& request) {
+  Session* session = agent_.sessions().Find(Find(id)->session_id);
+  if (!request.replace) {
+    auto reply = agent_.images().Open(*session, request);
+    if (reply.ok()) return Reply(id, number, *reply);
+    if (reply.status().code() != Code::kNotFound || session->job->members.nodes.empty())
+      return ReplyStatus(id, number, reply.status());
+  }
+  const BringOptions options{.replace = request.replace};
+  agent_.fetch().Bring(*session->job, request.generation, request.rank, options,
+                       [this, id, number, request](const Status& brought) {
+                         const Peer* peer = Find(id);
+                         Session* found = peer == nullptr ? nullptr : agent_.sessions().Find(peer->session_id);
+                         if (found == nullptr) return;
+                         if (!brought.ok()) return ReplyStatus(id, number, brought);
+                         auto opened = agent_.images().Open(*found, request);
+                         if (!opened.ok()) return ReplyStatus(id, number, opened.status());
+                         Reply(id, number, *opened);
+                       });
 }
 
 void Server::Handle(uint64_t id, const NumberedMessage& message) {
@@ -191,7 +216,22 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
   if (const auto* test = std::get_if<TestRequest>(&body)) return agent_.waiters().AddTest(id, number, *test);
   if (const auto* drain = std::get_if<DrainRequest>(&body)) return agent_.waiters().AddDrain(id, number, *drain);
   if (const auto* versions = std::get_if<LocalVersionsRequest>(&body)) {
-    return Reply(id, number, LocalVersionsReply{agent_.images().LocalVersions(*versions)});
+    Job* job = agent_.FindJob(versions->store_id, versions->job);
+    if (job == nullptr || job->members.nodes.empty()) {
+      return Reply(id, number, LocalVersionsReply{agent_.images().LocalVersions(*versions)});
+    }
+    return agent_.fetch().ListVersions(*job, *versions,
+                                       [this, id, number](const LocalVersionsReply& reply) { Reply(id, number, reply); });
+  }
+  if (const auto* rebuild = std::get_if<RebuildRequest>(&body)) {
+    Job* job = agent_.FindJob(rebuild->store_id, rebuild->job);
+    if (job == nullptr) {
+      return ReplyStatus(id, number,
+                         Status(Code::kNotFound, fmt::format("the agent of node {} knows nothing of job {}",
+                                                             agent_.settings().node, rebuild->job)));
+    }
+    return agent_.fetch().RebuildLost(*job, *rebuild,
+                                      [this, id, number](const RebuildReply& reply) { Reply(id, number, reply); });
   }
   if (const auto* cleanup = std::get_if<CleanupRequest>(&body)) return Reply(id, number, agent_.images().Cleanup(*cleanup));
   if (const auto* retain = std::get_if<RetainRequest>(&body)) {
@@ -206,7 +246,8 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
     return ReplyStatus(id, number, Status::Ok());
   }
   if (std::holds_alternative<OpenImageRequest>(body) || std::holds_alternative<CloseImageRequest>(body) ||
-      std::holds_alternative<MembersRequest>(body) || std::holds_alternative<GoodbyeRequest>(body)) {
+      std::holds_alternative<MembersRequest>(body) || std::holds_alternative<RestoredRequest>(body) ||
+      std::holds_alternative<GoodbyeRequest>(body)) {
     return HandleSessionRequest(id, message);
   }
   ReplyStatus(id, number, Status(Code::kInvalidArgument, "the agent is not asked such a thing"));

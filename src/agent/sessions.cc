@@ -8,6 +8,8 @@
 #include "agent/assignment.h"
 #include "agent/calls.h"
 #include "agent/images.h"
+#include "agent/peers.h"
+#include "agent/protect.h"
 #include "agent/server.h"
 #include "agent/tiers.h"
 #include "agent/tuning.h"
@@ -94,7 +96,7 @@ Job& Sessions::JobFor(const Hello& hello) {
 Result<Session*> Sessions::Create(const Hello& hello, const os::ProcessIdentity& owner) {
   KEDGE_ASSIGN_OR_RETURN(std::vector<TierUnit*> tiers, agent_.tiers().ForJob(hello.keys));
   do {
-    last_id_ = last_id_ >= kSlotOwnersMax ? 1 : last_id_ + 1;
+    last_id_ = last_id_ >= kAgentSlotOwner - 1 ? 1 : last_id_ + 1;
   } while (sessions_.contains(last_id_));
   auto session = std::make_unique<Session>();
   session->id = last_id_;
@@ -175,6 +177,11 @@ Result<Sessions::Admission> Sessions::Admit(Session& session, bool attached_agai
   welcome.attached_again = attached_again;
   welcome.node = agent_.settings().node;
   welcome.failure_domain = agent_.settings().failure_domain;
+  if (session.hello.keys.Protects()) {
+    Status opened = agent_.peers().Open();
+    if (!opened.ok()) LogError("agent", "no network between nodes: {}", opened.ToString());
+    welcome.address = agent_.peers().address();
+  }
   welcome.chunk_bytes = agent_.settings().chunk_bytes.value_or(kChunkBytesDefault);
   KEDGE_ASSIGN_OR_RETURN(os::UniqueFd mailbox, os::DuplicateDescriptor(session.mailbox.descriptor()));
   KEDGE_ASSIGN_OR_RETURN(os::UniqueFd wake, os::DuplicateDescriptor(agent_.wake().descriptor()));
@@ -259,10 +266,15 @@ Status Sessions::SetMembers(Session& session, Membership members) {
   if (members.attempt < job.members.attempt) {
     return Status(Code::kMismatch, fmt::format("job {}: attempt {} has begun", job.name, job.members.attempt));
   }
-  if (members == job.members) return Status::Ok();
+  if (members == job.members && job.layout != nullptr) return Status::Ok();
+  if (members.attempt != job.members.attempt) {
+    for (auto& [generation, version] : job.versions) version->restored = false;
+  }
   job.members = std::move(members);
   SaveJob(job);
-  return Status::Ok();
+  Status joined = agent_.protect().OnMembers(job);
+  agent_.images().ReconsiderAll(job);
+  return joined;
 }
 
 void Sessions::Detach(uint32_t session_id) {

@@ -6,6 +6,7 @@
 #include "agent/agent.h"
 #include "agent/calls.h"
 #include "agent/images.h"
+#include "agent/peers.h"
 #include "agent/sessions.h"
 #include "agent/tiers.h"
 #include "agent/tuning.h"
@@ -226,6 +227,7 @@ void Sessions::ForgetIdleJobs() {
       ++entry;
       continue;
     }
+    agent_.peers().Leave(job);
     (void)os::UnlinkIfPresent(fs(), JobPath(job));
     entry = agent_.jobs().erase(entry);
   }

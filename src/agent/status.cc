@@ -10,6 +10,7 @@
 #include "agent/calls.h"
 #include "agent/flush.h"
 #include "agent/images.h"
+#include "agent/protect.h"
 #include "agent/server.h"
 #include "agent/sessions.h"
 #include "agent/status_tuning.h"
@@ -45,6 +46,9 @@ std::vector<NamedCounter> Counters(Agent& agent) {
       {"places_through", c.places_through, "Chunks sent through to the store for want of room"},
       {"recalls", c.recalls, "Rounds of asking clients for unused slots"},
       {"images_evicted", c.images_evicted, "Cached images that made room"},
+      {"versions_protected", c.versions_protected, "Versions that reached the level node"},
+      {"protect_failures", c.protect_failures, "Versions whose protection across nodes was given up"},
+      {"images_brought", c.images_brought, "Images fetched from other nodes or rebuilt from their redundancy"},
       {"images_dropped", c.images_dropped, "Local images that were not kept any longer"},
       {"messages_refused", c.messages_refused, "Mailbox entries that made no sense"},
       {"sessions_broken", c.sessions_broken, "Sessions ended for a broken mailbox"},
@@ -101,6 +105,15 @@ void WriteVersion(Agent& agent, const Version& version, JsonWriter& json) {
   json.Field("attempt", version.generation.attempt).Field("take", version.generation.take);
   json.Field("level", LevelName(agent.images().LevelOf(version))).Field("scheduled", LevelName(version.scheduled));
   json.Field("skipped", version.skipped);
+  json.Key("levels").BeginArray();
+  for (const Level level : {Level::kLocal, Level::kNode, Level::kStore}) {
+    const bool reached = level == Level::kLocal ? version.IsWhole() : level == Level::kNode ? version.at_node : version.in_store;
+    const bool wanted = level == Level::kLocal || (level == Level::kNode ? version.to_node : version.scheduled >= Level::kStore);
+    if (!reached && !wanted) continue;
+    json.BeginObject().Field("level", LevelName(level)).Field("reached", reached).EndObject();
+  }
+  json.EndArray();
+  if (!version.node_failure.ok()) json.Field("node_failure", version.node_failure.ToString());
   if (!version.failure.ok()) json.Field("failure", version.failure.ToString());
   json.Key("images").BeginArray();
   for (const auto& [rank, image] : version.images) {
@@ -137,6 +150,7 @@ std::string StatusJson(Agent& agent) {
     json.Field("attempt", job->hello.attempt);
     json.Field("halting", job->calls.halt.has_value()).Field("told_to_exit", Calls::IsExitTold(*job));
     WriteTuning(agent, *job, json);
+    json.Field("scheme", ProtectSchemeName(job->hello.keys.protect_scheme)).Field("groups", agent.protect().DescribeGroups(*job));
     json.Key("versions").BeginArray();
     for (auto entry = job->versions.rbegin(); entry != job->versions.rend(); ++entry) WriteVersion(agent, *entry->second, json);
     json.EndArray().EndObject();

@@ -7,6 +7,7 @@
 
 #include "agent/agent.h"
 #include "agent/images.h"
+#include "agent/protect.h"
 #include "agent/publish.h"
 #include "agent/server.h"
 
@@ -75,15 +76,19 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   const bool reached = reply.level >= target && !(target >= Level::kStore && files_due);
   const bool failed = !version.failure.ok() && (wait.is_test || target > Level::kLocal);
   if (failed) reply.failure = version.failure;
+  // What does not get to other nodes may get to the store, which is more.
+  const bool node_failed = !version.node_failure.ok() && version.scheduled < Level::kStore && reply.level < Level::kNode &&
+                           (wait.is_test || target >= Level::kNode);
+  if (!failed && node_failed) reply.failure = version.node_failure;
   const bool never = target > version.scheduled && version.scheduled != Level::kNone && !reached;
-  if (never && !wait.is_test && !failed) {
+  if (never && !wait.is_test && !failed && !node_failed) {
     reply.failure = Status(
         Code::kFailedPrecondition,
         version.skipped
             ? fmt::format("the flush of {} was left out for a newer version", version.generation.ToString())
             : fmt::format("{} is scheduled for level {} only", version.generation.ToString(), LevelName(version.scheduled)));
   }
-  if (!wait.is_test && !reached && !failed && !never) {
+  if (!wait.is_test && !reached && !failed && !node_failed && !never) {
     const int64_t now_ns = agent_.clock().NowNs();
     if (now_ns < wait.deadline_ns) {
       // Other nodes finish it without a word to this one.
@@ -103,6 +108,10 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
         Status(Code::kTimeout,
                fmt::format("{} has not reached level {}; missing {} {}", version.generation.ToString(), LevelName(target),
                            reply.missing_ranks.size() == 1 ? "is rank" : "are ranks", fmt::join(reply.missing_ranks, ", ")));
+    if (target == Level::kNode && version.protection != nullptr) {
+      reply.missing_ranks.clear();
+      reply.failure = agent_.protect().Missing(version);
+    }
   }
   agent_.server().Reply(wait.peer, wait.number, reply);
   return true;

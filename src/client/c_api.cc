@@ -262,11 +262,13 @@ int kedge_should_exit(kedge_context* context, int* exit) {
 int kedge_wait(kedge_context* context, const char* name, int64_t version, kedge_level level, double timeout_seconds) {
   return Call(context, [&](Context& self, std::unique_lock<std::mutex>& lock) -> Status {
     if (level == KEDGE_LEVEL_NONE) return Status::Ok();
-    if (level == KEDGE_LEVEL_NODE) {
-      return Status(Code::kUnsupported, "level NODE is not scheduled by this version; wait for LOCAL, STORE or LAST");
+    if (level == KEDGE_LEVEL_NODE && !self.core.protects) {
+      return Status(Code::kUnsupported,
+                    "level NODE needs a protect.scheme, which is not configured; wait for LOCAL, STORE or LAST");
     }
-    if (level != KEDGE_LEVEL_LOCAL && level != KEDGE_LEVEL_STORE && level != KEDGE_LEVEL_LAST) {
-      return Status(Code::kInvalidArgument, "level: expected KEDGE_LEVEL_LOCAL, KEDGE_LEVEL_STORE or KEDGE_LEVEL_LAST");
+    if (level != KEDGE_LEVEL_LOCAL && level != KEDGE_LEVEL_NODE && level != KEDGE_LEVEL_STORE && level != KEDGE_LEVEL_LAST) {
+      return Status(Code::kInvalidArgument,
+                    "level: expected KEDGE_LEVEL_LOCAL, KEDGE_LEVEL_NODE, KEDGE_LEVEL_STORE or KEDGE_LEVEL_LAST");
     }
     const std::string wanted = name == nullptr ? "" : name;
     return self.levels->Wait(lock, wanted, version, static_cast<Level>(level), TimeoutOf(self, timeout_seconds));

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <span>
+#include <thread>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "os/machine.h"
 #include "store/publish.h"
@@ -15,6 +17,7 @@
 namespace kedge::client {
 namespace {
 
+constexpr Duration kAgentReturnTimeout = std::chrono::seconds(15);
 constexpr Duration kAgentTimeout = std::chrono::seconds(30);
 // More do not copy faster: by then the memory is the bound.
 constexpr size_t kMemoryThreadsMax = 4;
@@ -107,7 +110,16 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::Open(const std::string& name, co
   identity.generation = {core_->catalog->id(), core_->job.job, name, candidate.version, candidate.attempt, candidate.take};
   identity.rank = rank;
   identity.ranks = candidate.ranks;
-  auto local = OpenLocal(identity);
+  auto local = OpenLocal(identity, /*replace=*/false);
+  if (local.status().code() == Code::kUnavailable && core_->protects) {
+    // The agent died over it: its successor goes on with what it finds.
+    const Deadline deadline(SystemClock(), kAgentReturnTimeout);
+    while (!session_->attached() && !deadline.Passed()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      session_->Pump();
+    }
+    local = OpenLocal(identity, /*replace=*/false);
+  }
   if (local.ok()) return local;
   if (local.status().code() != Code::kNotFound) {
     LogWarning("client", "rank {}: {} on this node: {}", core_->rank(), identity.ToString(), local.status().message());
@@ -116,11 +128,13 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::Open(const std::string& name, co
   return OpenStored(identity);
 }
 
-Result<std::unique_ptr<OpenImage>> ImageOpener::OpenLocal(const ImageIdentity& identity) {
+Result<std::unique_ptr<OpenImage>> ImageOpener::OpenLocal(const ImageIdentity& identity, bool replace) {
   const auto connection = session_->connection();
   if (!connection) return Status(Code::kNotFound, "no agent");
-  KEDGE_ASSIGN_OR_RETURN(const OpenImageReply reply,
-                         connection->Call<OpenImageReply>(OpenImageRequest{identity.generation, identity.rank}, kAgentTimeout));
+  // One that is not on the node comes whole from the others first.
+  const Duration timeout = core_->protects ? std::max(kAgentTimeout, core_->job.wait_timeout) : kAgentTimeout;
+  KEDGE_ASSIGN_OR_RETURN(const OpenImageReply reply, connection->Call<OpenImageReply>(
+                                                         OpenImageRequest{identity.generation, identity.rank, replace}, timeout));
   // From here on the pins end with `open`, or with the close that a failure sends.
   auto open = std::make_unique<OpenImage>(session_->current(), connection, reply.image, nullptr);
   const std::vector<Tier*> tiers = session_->Tiers();

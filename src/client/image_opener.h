@@ -23,6 +23,7 @@ class OpenImage {
       : session_(std::move(session)), connection_(std::move(connection)), handle_(handle), reader_(std::move(reader)) {}
   ~OpenImage();
   void SetReader(std::unique_ptr<ImageReader> reader) { reader_ = std::move(reader); }
+  bool is_local() const { return session_ != nullptr; }
   ImageReader& reader() { return *reader_; }
   const ImageRecord& record() const { return reader_->record(); }
 
@@ -40,11 +41,13 @@ class ImageOpener {
   // What this process could restore of `rank`'s images of `name` at or below `at_most` (negative: no limit), newest first.
   Result<std::vector<RestoreCandidate>> Candidates(const std::string& name, int64_t at_most, uint32_t rank);
   Result<std::unique_ptr<OpenImage>> Open(const std::string& name, const RestoreCandidate& candidate, uint32_t rank);
+  // The copy on this node is bad: opens one that the agent brings in its place from other nodes. kNotFound: there is none.
+  Result<std::unique_ptr<OpenImage>> OpenReplaced(const ImageIdentity& identity) { return OpenLocal(identity, /*replace=*/true); }
 
  private:
   Status AddStored(const std::string& name, uint32_t rank, std::vector<RestoreCandidate>* candidates);
   Status AddLocal(const std::string& name, uint32_t rank, std::vector<RestoreCandidate>* candidates);
-  Result<std::unique_ptr<OpenImage>> OpenLocal(const ImageIdentity& identity);
+  Result<std::unique_ptr<OpenImage>> OpenLocal(const ImageIdentity& identity, bool replace);
   Result<std::unique_ptr<OpenImage>> OpenStored(const ImageIdentity& identity);
 
   Core* core_;

@@ -69,8 +69,16 @@ void Ledger::Captured(TakenVersion* taken) {
   names_[taken->generation.name].newest = taken->generation.version;
 }
 
-void Ledger::Restored(const std::string& name, int64_t version) {
-  names_[name].newest = version;
+void Ledger::Restored(const Generation& generation) {
+  Name& name = names_[generation.name];
+  name.newest = generation.version;
+  name.restored = generation;
+}
+
+const Generation* Ledger::FindRestored(const std::string& name, int64_t version) const {
+  const auto entry = names_.find(name);
+  if (entry == names_.end() || !entry->second.restored.has_value()) return nullptr;
+  return entry->second.restored->version == version ? &*entry->second.restored : nullptr;
 }
 
 TakenVersion* Ledger::Find(const std::string& name, int64_t version) {

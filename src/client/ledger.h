@@ -38,8 +38,10 @@ class Ledger {
   Result<TakenVersion*> Begin(const std::string& name, int64_t version, bool overwrite);
   // The image of this taking is whole.
   void Captured(TakenVersion* taken);
-  // The application goes on from this version of the name.
-  void Restored(const std::string& name, int64_t version);
+  // The application goes on from this version of its name.
+  void Restored(const Generation& generation);
+  // That version, when it is the last one of the name that the application went on from; else null.
+  const Generation* FindRestored(const std::string& name, int64_t version) const;
 
   // The last taking of this version by this context; nullptr: none that is remembered.
   TakenVersion* Find(const std::string& name, int64_t version);
@@ -50,6 +52,7 @@ class Ledger {
  private:
   struct Name {
     std::optional<int64_t> newest;
+    std::optional<Generation> restored;
     uint32_t begun = 0;
     std::map<int64_t, TakenVersion> versions;
     std::deque<int64_t> order;  // keys of `versions`, the one taken longest ago first

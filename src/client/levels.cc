@@ -42,6 +42,9 @@ Result<Levels::Subject> Levels::Find(const std::string& name, int64_t version) {
     return Subject{taken->generation, !taken->in_store, taken->flush_failure};
   }
   if (name.empty()) return Status(Code::kNotFound, "this context has taken no checkpoint yet");
+  if (const Generation* restored = ledger_->FindRestored(name, version); restored != nullptr && core_->protects) {
+    return Subject{*restored, true, Status::Ok()};
+  }
   auto versions = ListVersions(*core_->catalog, core_->job.job, name);
   if (!versions.ok() && versions.status().code() != Code::kNotFound) return versions.status();
   if (versions.ok()) {

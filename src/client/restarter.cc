@@ -105,9 +105,10 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
       status = Agree(Read(regions));
     }
     CountRestored();
+    if (image_) restored_ = image_->record().identity.generation;
     image_.reset();
     if (status.ok()) {
-      ledger_->Restored(name, candidate.version);
+      ledger_->Restored(restored_);
       CountRestart();
       return candidate.version;
     }
@@ -159,6 +160,33 @@ Status Restarter::Part(kedge_selection selection, const int* ids, size_t count) 
 }
 
 Status Restarter::Read(const std::vector<DeclaredRegion*>& regions) {
+  Status status = ReadOnce(regions);
+  const bool bad_copy = status.code() == Code::kCorrupt || status.code() == Code::kIo || status.code() == Code::kNotFound;
+  if (!bad_copy || !core_->protects || !image_->is_local()) return status;
+  // Neither this node nor the store has it right; other nodes may have it, or what it takes to rebuild it.
+  LogWarning("client", "rank {}: {}; a copy is asked for from other nodes", core_->rank(), status.message());
+  const ImageRecord record = image_->record();
+  const ImageIdentity& identity = record.identity;
+  CountRestored();
+  image_.reset();  // its slots are let go, so that they can be replaced
+  auto replaced = opener_.OpenReplaced(identity);
+  if (!replaced.ok()) {
+    LogWarning("client", "rank {}: {}", core_->rank(), replaced.status().message());
+    // What was there is opened again: the restart is still to be ended, by all ranks.
+    const RestoreCandidate same{identity.generation.version, identity.generation.attempt, identity.generation.take,
+                                identity.ranks};
+    replaced = opener_.Open(identity.generation.name, same, identity.rank);
+    image_ = replaced.ok()
+                 ? std::move(*replaced)
+                 : std::make_unique<OpenImage>(
+                       nullptr, nullptr, 0, std::make_unique<ImageReader>(record, std::vector<std::unique_ptr<ChunkSource>>{}));
+    return status;
+  }
+  image_ = std::move(*replaced);
+  return ReadOnce(regions);
+}
+
+Status Restarter::ReadOnce(const std::vector<DeclaredRegion*>& regions) {
   std::vector<RegionTarget> targets;
   for (DeclaredRegion* declared : regions) {
     if (declared->description.kind == RegionKind::kObject) continue;
@@ -202,6 +230,7 @@ Result<std::string> Restarter::RouteFile(const std::string& original) {
 Status Restarter::End(bool success) {
   if (!active()) return Status(Code::kFailedPrecondition, "no restart has begun");
   const Generation generation = image_->record().identity.generation;
+  restored_ = generation;
   CountRestored();
   Abandon();
   const Status mine = success ? Status::Ok()
@@ -209,7 +238,7 @@ Status Restarter::End(bool success) {
                                                                       "failed",
                                                                       generation.name, generation.version));
   KEDGE_RETURN_IF_ERROR(Agree(mine));
-  if (!alone()) ledger_->Restored(generation.name, generation.version);
+  if (!alone()) ledger_->Restored(generation);
   CountRestart();
   return Status::Ok();
 }
@@ -247,6 +276,7 @@ void Restarter::BeginCount() {
 }
 
 void Restarter::CountRestart() {
+  if (!alone()) session_->TellRestored(restored_);
   const double seconds = static_cast<double>(SystemClock().NowNs() - began_ns_) * 1e-9;
   core_->statistics.last_restart_seconds = seconds;
   if (alone()) return;  // to read another rank's image is no restart of the job

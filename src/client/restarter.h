@@ -52,6 +52,7 @@ class Restarter {
   Status CheckRegion(const DeclaredRegion& declared) const;
   Status CheckAll();
   Status Read(const std::vector<DeclaredRegion*>& regions);
+  Status ReadOnce(const std::vector<DeclaredRegion*>& regions);
   Status Deserialize(DeclaredRegion* declared, uint32_t region);
   void CountRestored();
   void BeginCount();
@@ -65,6 +66,7 @@ class Restarter {
   RoutedFiles files_;
   int as_rank_ = -1;
   std::unique_ptr<OpenImage> image_;
+  Generation restored_;  // of the restart that is being counted
   int64_t began_ns_ = 0;
   uint64_t stored_bytes_before_ = 0;             // restored from the store when it began
   uint64_t restart_number_ = uint64_t{1} << 63;  // marks regions restored; checkpoints count from 1

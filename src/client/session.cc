@@ -114,6 +114,13 @@ Status Session::TellMembers() {
   return connection_->Call<DoneReply>(MembersRequest{*members_}, kAttachTimeout).status();
 }
 
+void Session::TellRestored(const Generation& generation) {
+  if (!core_->protects || !attached()) return;
+  auto told = connection_->Call<DoneReply>(RestoredRequest{generation}, kAttachTimeout);
+  if (!told.ok())
+    LogWarning("client", "rank {}: the restored version is not protected again: {}", core_->rank(), told.status().message());
+}
+
 bool Session::Continues(const Attachment& attachment) const {
   return attached_ != nullptr && attachment.welcome.attached_again &&
          attachment.welcome.session_id == attached_->attachment.welcome.session_id &&

@@ -54,6 +54,8 @@ class Session {
   // Tells the agent who is in the attempt, and every later agent of this session. kFailedPrecondition: these nodes cannot
   // protect each other.
   Status SetMembers(Membership members);
+  // The ranks go on from this generation.
+  void TellRestored(const Generation& generation);
   // Takes what the agent has sent, and attaches through a connection that was offered.
   void Pump();
 

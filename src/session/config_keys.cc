@@ -27,6 +27,10 @@ void AddNodeKeys(ConfigRegistry& registry) {
                 "what fails together with this node (a rack, a power supply): protection groups never hold two nodes of one; "
                 "auto: the node by itself; slurm: its lowest switch in SLURM's topology",
                 "", true});
+  registry.Add(
+      {"net.provider", kString, "tcp", kNode, "libfabric's provider between the nodes' agents: tcp, verbs, cxi, efa, ..."});
+  registry.Add(
+      {"net.interface", kString, "", kNode, "host name or address to be reached at by other nodes; empty: the provider's first"});
   KeySpec chunk{
       "chunk.size", kBytes, "auto", kNode, "largest chunk, and size of a slot; auto: 64MiB, less for a pool under 16 of them",
       "",           true};
@@ -109,6 +113,10 @@ void AddJobKeys(ConfigRegistry& registry) {
   KeySpec copies = Count("protect.copies", "1", "nodes that hold a copy for partner", "nodes", 1);
   copies.maximum = kProtectGroupMax - 1;
   registry.Add(copies);
+  KeySpec patience{"protect.timeout", kDuration, "60s", kJob,
+                   "how long a version on its way to other nodes may make no progress"};
+  patience.minimum = 1;
+  registry.Add(patience);
   registry.Add({"protect.required", kBool, "true", kJob,
                 "a job whose nodes cannot protect each other is refused; false: it runs without, with a warning"});
   registry.Add({"schedule.interval", kDuration, "0s", kJob,
@@ -273,6 +281,8 @@ Result<NodeSettings> ReadNodeSettings(const Config& config) {
   settings.flush_workers = static_cast<uint32_t>(config.GetInt64("flush.workers"));
   settings.flush_bytes_per_second = config.GetBytes("flush.rate");
   settings.idle_timeout = config.GetDuration("agent.idle_timeout");
+  settings.net_provider = config.GetString("net.provider");
+  settings.net_interface = config.GetString("net.interface");
   settings.metrics_port = static_cast<uint32_t>(config.GetInt64("agent.metrics_port"));
   settings.placement_policy = config.GetString("placement.policy");
   return settings;
@@ -306,6 +316,7 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   if (keys.protect_group == 1) return BadKey(config, "protect.group", "1", "0 (chosen), or 2 and more");
   keys.protect_losses = static_cast<uint32_t>(config.GetInt64("protect.losses"));
   keys.protect_copies = static_cast<uint32_t>(config.GetInt64("protect.copies"));
+  keys.protect_timeout = config.GetDuration("protect.timeout");
   keys.protect_required = config.GetBool("protect.required");
   keys.schedule_interval = config.GetDuration("schedule.interval");
   keys.schedule_adapt = config.GetBool("schedule.adapt");

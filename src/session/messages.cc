@@ -138,7 +138,7 @@ KEDGE_FIELDS(JobKeys) {
   walk(m.keep_local), walk(m.schedule_store), walk(m.schedule_store_interval), walk(m.schedule_interval);
   walk(m.schedule_adapt), walk(m.schedule_mtbf_local), walk(m.schedule_mtbf_store), walk(m.skip_queued), walk(m.files_publish);
   walk(m.schedule_node), walk(m.schedule_node_interval), walk(m.protect_scheme), walk(m.protect_group);
-  walk(m.protect_losses), walk(m.protect_copies), walk(m.protect_required);
+  walk(m.protect_losses), walk(m.protect_copies), walk(m.protect_timeout), walk(m.protect_required);
 }
 KEDGE_FIELDS(Hello) {
   walk(m.protocol), walk(m.build);
@@ -173,6 +173,21 @@ KEDGE_FIELDS(Membership) {
 KEDGE_FIELDS(MembersRequest) {
   Fields(walk, m.members);
 }
+KEDGE_FIELDS(std::string) {
+  walk(m);
+}
+KEDGE_FIELDS(RebuildRequest) {
+  walk(m.store_id), walk(m.job), walk(m.to_store), walk(m.act);
+}
+KEDGE_FIELDS(RebuildReply) {
+  walk(m.versions), walk(m.images_brought), walk(m.images_owed);
+  walk.List(m.silent_nodes, 1);
+  walk.List(m.lost, 1);
+  walk(m.failure);
+}
+KEDGE_FIELDS(RestoredRequest) {
+  Fields(walk, m.generation);
+}
 KEDGE_FIELDS(ToolHello) {
   walk(m.protocol), walk(m.build);
   if constexpr (Walk::kReads) walk.decoder().Raw(walk.decoder().remaining());
@@ -203,7 +218,7 @@ KEDGE_FIELDS(LocalVersionsReply) {
 }
 KEDGE_FIELDS(OpenImageRequest) {
   Fields(walk, m.generation);
-  walk(m.rank);
+  walk(m.rank), walk(m.replace);
 }
 KEDGE_FIELDS(OpenImageReply) {
   walk(m.image);

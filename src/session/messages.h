@@ -52,10 +52,11 @@ struct JobKeys {
   bool skip_queued = false;
   bool files_publish = true;
   ProtectScheme protect_scheme = ProtectScheme::kNone;
-  uint32_t protect_group = 0;    // nodes of a group; 0: chosen
-  uint32_t protect_losses = 2;   // of a group that Reed-Solomon survives
-  uint32_t protect_copies = 1;   // that partners hold
-  bool protect_required = true;  // a layout that cannot protect is an error, else a warning
+  uint32_t protect_group = 0;                           // nodes of a group; 0: chosen
+  uint32_t protect_losses = 2;                          // of a group that Reed-Solomon survives
+  uint32_t protect_copies = 1;                          // that partners hold
+  Duration protect_timeout = std::chrono::seconds(60);  // without progress
+  bool protect_required = true;                         // a layout that cannot protect is an error, else a warning
 
   bool Protects() const { return protect_scheme != ProtectScheme::kNone && schedule_node > 0; }
 
@@ -127,6 +128,29 @@ struct MembersRequest {
   Membership members;
 };
 
+// The ranks have restarted from this generation and go on from it. From a session. Answer: DoneReply.
+struct RestoredRequest {
+  Generation generation;
+};
+
+// From a tool, after the application has died: what the nodes have lost of the newest versions that they can still give comes
+// back, the part of it that falls to this node; with `to_store` the node's images of these versions go to the store. Without
+// `act` nothing is done but look. Answer: RebuildReply.
+struct RebuildRequest {
+  StoreId store_id;
+  std::string job;
+  bool to_store = false;
+  bool act = false;
+};
+struct RebuildReply {
+  uint32_t versions = 0;                  // that the nodes can give whole
+  uint32_t images_brought = 0;            // to this node
+  uint32_t images_owed = 0;               // of this node to the store
+  std::vector<std::string> silent_nodes;  // of the attempt, that do not answer
+  std::vector<std::string> lost;          // newer versions that cannot be had, and why
+  Status failure;                         // the first
+};
+
 // First message of a tool: no job, no mailbox. Answer: ToolWelcome.
 struct ToolHello {
   uint32_t protocol = kProtocolVersion;
@@ -176,6 +200,7 @@ struct LocalVersionsReply {
 struct OpenImageRequest {
   Generation generation;
   uint32_t rank = 0;
+  bool replace = false;  // the copy on this node was found to be bad: another is brought from other nodes first
 };
 inline constexpr uint32_t kTierNone = UINT32_MAX;  // SlotRange::tier of a chunk that lies in the store only
 struct OpenImageReply {
@@ -259,10 +284,11 @@ struct ErrorReply {
 };
 
 // The order gives the kind's number on the wire: append only.
-using Message = std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
-                             LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest,
-                             CleanupReply, RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest,
-                             ShutdownRequest, DoneReply, ErrorReply, MembersRequest, HaltRequest, HaltReply>;
+using Message =
+    std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
+                 LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest, CleanupReply,
+                 RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest, ShutdownRequest, DoneReply,
+                 ErrorReply, MembersRequest, HaltRequest, HaltReply, RestoredRequest, RebuildRequest, RebuildReply>;
 
 struct NumberedMessage {
   uint64_t number = 0;  // chosen by who asks, repeated in the answer

@@ -51,7 +51,7 @@ std::vector<Message> SampleOfEveryKind() {
           TestRequest{SomeGeneration()},
           LocalVersionsRequest{StoreId{1, 1}, "job", ""},
           LocalVersionsReply{{{SomeGeneration(), 0, 2, Level::kStore}, {SomeGeneration(), 1, 2, Level::kLocal}}},
-          OpenImageRequest{SomeGeneration(), 1},
+          OpenImageRequest{SomeGeneration(), 1, true},
           open,
           CloseImageRequest{4},
           CleanupRequest{StoreId{1, 1}, "job", "n", 1},
@@ -67,7 +67,10 @@ std::vector<Message> SampleOfEveryKind() {
           ErrorReply{Status(Code::kMismatch, "a, not b")},
           MembersRequest{{3, 4, "secret", {{"n1", "rack1", "127.0.0.1:7000", {0, 1}}, {"n2", "rack2", "", {2, 3}}}}},
           HaltRequest{"job", HaltWhen::kNow},
-          HaltReply{{{"job", 3, true}, {"other", 1, false}}}};
+          HaltReply{{{"job", 3, true}, {"other", 1, false}}},
+          RestoredRequest{SomeGeneration()},
+          RebuildRequest{StoreId{1, 1}, "job", true, false},
+          RebuildReply{1, 2, 3, {"n4"}, {"version 7: too few"}, Status(Code::kNoSpace, "full")}};
 }
 
 TEST(Messages, EveryKindSurvivesTheWire) {

@@ -35,6 +35,8 @@ Command PinCommand();
 Command UnpinCommand();
 Command StatusCommand();
 Command TopCommand();
+Command RebuildCommand();
+Command DrainCommand();
 Command WaitCommand();
 Command ConfigCommand();
 Command DoctorCommand();

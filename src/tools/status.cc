@@ -10,7 +10,7 @@ namespace {
 
 constexpr Duration kAnswerTimeout = std::chrono::seconds(10);
 
-Outcome ShowStatus(const ConfigOptions& options, bool json) {
+Outcome ShowStatus(const ConfigOptions& options, bool json, bool groups) {
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.Load());
   KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, false));
   KEDGE_ASSIGN_OR_RETURN(const StatusReply reply, agent.connection->Call<StatusReply>(StatusRequest{}, kAnswerTimeout));
@@ -18,7 +18,7 @@ Outcome ShowStatus(const ConfigOptions& options, bool json) {
     PrintJson(reply.json);
     return kExitOk;
   }
-  KEDGE_ASSIGN_OR_RETURN(const std::string text, StatusText(reply.json, {}));
+  KEDGE_ASSIGN_OR_RETURN(const std::string text, groups ? GroupsText(reply.json) : StatusText(reply.json, {}));
   std::fputs(text.c_str(), stdout);
   return kExitOk;
 }
@@ -30,9 +30,11 @@ Command StatusCommand() {
             auto options = std::make_shared<ConfigOptions>();
             auto json = std::make_shared<bool>(false);
             options->AddTo(app);
+            auto groups = std::make_shared<bool>(false);
             app.add_flag("--json", *json, "print JSON");
+            app.add_flag("--groups", *groups, "print which nodes protect each other, by job");
             app.footer("Exit code 3 when no agent runs for the node; KEDGE_NODE or --set node.name=... chooses another node.");
-            return [options, json] { return ShowStatus(*options, *json); };
+            return [options, json, groups] { return ShowStatus(*options, *json, *groups); };
           }};
 }
 

@@ -84,6 +84,7 @@ std::string Versions(const json& job, size_t versions_max) {
     uint64_t bytes = 0;
     for (const json& image : version.at("images")) bytes += image.at("bytes").get<uint64_t>();
     std::string note = version.contains("failure") ? version.at("failure").get<std::string>() : "";
+    if (version.contains("node_failure")) note = version.at("node_failure").get<std::string>();
     if (version.at("skipped").get<bool>()) note = "skipped";
     table.AddRow({version.at("name").get<std::string>(), Number(version.at("version")), version.at("level").get<std::string>(),
                   version.at("scheduled").get<std::string>(), fmt::format("{}", version.at("images").size()),
@@ -106,6 +107,21 @@ Result<std::string> StatusText(const std::string& text, const StatusViewOptions&
       view += Schedule(job) + Versions(job, options.versions_max);
     }
     return view;
+  } catch (const json::exception& error) {
+    return Status(Code::kCorrupt, fmt::format("the agent's status cannot be read ({}); is it of another build?", error.what()));
+  }
+}
+
+Result<std::string> GroupsText(const std::string& text) {
+  try {
+    const json status = json::parse(text);
+    std::string view;
+    for (const json& job : status.at("jobs")) {
+      const std::string groups = job.at("groups").get<std::string>();
+      view += fmt::format("job {}: {}\n{}", job.at("job").get<std::string>(), job.at("scheme").get<std::string>(),
+                          groups.empty() ? "its nodes do not protect each other\n" : groups);
+    }
+    return view.empty() ? std::string("no jobs\n") : view;
   } catch (const json::exception& error) {
     return Status(Code::kCorrupt, fmt::format("the agent's status cannot be read ({}); is it of another build?", error.what()));
   }

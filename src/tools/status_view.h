@@ -15,4 +15,7 @@ struct StatusViewOptions {
 // kCorrupt when `json` is not what an agent sends.
 Result<std::string> StatusText(const std::string& json, const StatusViewOptions& options);
 
+// Which nodes protect each other, for each job. kCorrupt as above.
+Result<std::string> GroupsText(const std::string& json);
+
 }  // namespace kedge::tools

@@ -97,17 +97,25 @@ std::map<std::string, std::string> ScenarioFolder::MpiEnvironment() const {
   return environment;
 }
 
-int ScenarioFolder::AgentPid() const {
-  return ListenerPid(run_folder_ + "/agent.sock");
+int AgentPidAt(const std::string& run_folder) {
+  return ListenerPid(run_folder + "/agent.sock");
 }
 
-bool ScenarioFolder::KillAgent() {
-  const int pid = AgentPid();
+bool KillAgentAt(const std::string& run_folder) {
+  const int pid = AgentPidAt(run_folder);
   if (pid <= 0) return false;
   kill(pid, SIGKILL);
   // It is no child of ours: wait until its socket is dead.
-  for (int i = 0; i < 500 && AgentPid() == pid; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  for (int i = 0; i < 500 && AgentPidAt(run_folder) == pid; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   return true;
+}
+
+int ScenarioFolder::AgentPid() const {
+  return AgentPidAt(run_folder_);
+}
+
+bool ScenarioFolder::KillAgent() {
+  return KillAgentAt(run_folder_);
 }
 
 void FlipBit(const std::string& path, uint64_t offset) {

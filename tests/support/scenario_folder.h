@@ -42,6 +42,11 @@ class ScenarioFolder {
   int outputs_ = 0;
 };
 
+// The process id of the agent that serves a run folder; 0: none.
+int AgentPidAt(const std::string& run_folder);
+// With SIGKILL, and waits until its socket is dead; false: there is none.
+bool KillAgentAt(const std::string& run_folder);
+
 // Flips one bit of the byte at `offset` of a file.
 void FlipBit(const std::string& path, uint64_t offset);
 

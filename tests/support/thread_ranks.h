@@ -24,6 +24,10 @@ class ThreadRanks {
 
   // Runs `body` on every rank between kedge_init and kedge_finalize (without drain). Fails the test when init does.
   void Run(const std::string& overrides, const std::function<void(kedge_context*, int rank)>& body) {
+    Run([&](int) { return overrides; }, body);
+  }
+  // The same with a configuration for each rank: ranks of several virtual nodes.
+  void Run(const std::function<std::string(int rank)>& overrides_of, const std::function<void(kedge_context*, int rank)>& body) {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks_; ++rank) {
       threads.emplace_back([&, rank] {
@@ -37,6 +41,7 @@ class ThreadRanks {
         bootstrap.broadcast = Broadcast;
         bootstrap.barrier = Barrier;
         kedge_options options = KEDGE_OPTIONS_INIT;
+        const std::string overrides = overrides_of(rank);
         options.overrides = overrides.c_str();
         kedge_context* context = nullptr;
         EXPECT_EQ(kedge_init(&options, &bootstrap, &context), KEDGE_OK) << kedge_error_message();

@@ -1,0 +1,104 @@
+#include "agent/own_slots.h"
+
+#include <algorithm>
+
+#include "agent/agent.h"
+#include "agent/images.h"
+#include "base/log.h"
+
+namespace kedge {
+namespace {
+
+constexpr uint64_t kAlignment = 4096;
+
+uint64_t AlignUp(uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+void OwnSlots::CloseIn(TierUnit* unit) {
+  auto found = open_.find(unit);
+  if (found == open_.end()) return;
+  unit->space->Return(found->second.slot, found->second.slot_generation, kAgentSlotOwner);
+  open_.erase(found);
+}
+
+void OwnSlots::Close() {
+  while (!open_.empty()) CloseIn(open_.begin()->first);
+}
+
+bool OwnSlots::OpenSlot(TierUnit* unit) {
+  CloseIn(unit);
+  if (!agent_.images().MakeRoom(unit)) return false;
+  const auto slot = unit->space->PickFree(kAgentSlotOwner);
+  if (!slot.has_value()) return false;
+  if (unit->info().kind == TierKind::kDirectory) {
+    Status reserved = unit->tier->Reserve(*slot);
+    if (!reserved.ok()) {
+      LogWarning("agent", "tier {}: {}", unit->info().name, reserved.ToString());
+      return false;
+    }
+  }
+  open_[unit] = Open{*slot, unit->space->Assign(*slot, kAgentSlotOwner), 0};
+  return true;
+}
+
+std::optional<OwnRange> OwnSlots::Take(const std::vector<TierUnit*>& tiers, uint64_t bytes) {
+  for (TierUnit* unit : tiers) {
+    const uint64_t slot_bytes = unit->info().slot_bytes;
+    if (unit->lost || bytes > slot_bytes) continue;
+    auto open = open_.find(unit);
+    if (open == open_.end() || bytes > slot_bytes - open->second.used) {
+      if (!OpenSlot(unit)) continue;
+      open = open_.find(unit);
+    }
+    Open& place = open->second;
+    const OwnRange range{unit, place.slot, place.slot_generation, place.used, bytes};
+    place.used = std::min(slot_bytes, place.used + AlignUp(bytes));
+    unit->space->AddChunk(range.slot);
+    if (slot_bytes - place.used < kAlignment) CloseIn(unit);
+    return range;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::vector<OwnRange>> OwnSlots::TakeAll(const std::vector<TierUnit*>& tiers, uint64_t bytes) {
+  std::vector<OwnRange> ranges;
+  while (bytes > 0) {
+    // The largest part that fits a slot of any tier: tiers may be cut differently.
+    uint64_t part = 0;
+    for (const TierUnit* unit : tiers) part = std::max(part, unit->lost ? 0 : std::min(bytes, unit->info().slot_bytes));
+    auto range = part == 0 ? std::nullopt : Take(tiers, part);
+    for (const TierUnit* unit : tiers) {
+      if (!range.has_value() && !unit->lost) range = Take(tiers, std::min(bytes, unit->info().slot_bytes));
+    }
+    if (!range.has_value()) {
+      ReleaseAll(ranges);
+      return std::nullopt;
+    }
+    bytes -= range->bytes;
+    ranges.push_back(*range);
+  }
+  return ranges;
+}
+
+bool OwnSlots::Claim(const OwnRange& range) {
+  if (range.unit == nullptr || range.slot >= range.unit->info().slots || range.offset > range.unit->info().slot_bytes ||
+      range.bytes > range.unit->info().slot_bytes - range.offset ||
+      !range.unit->space->IsCurrent(range.slot, range.slot_generation)) {
+    return false;
+  }
+  range.unit->space->AddChunk(range.slot);
+  return true;
+}
+
+void OwnSlots::Release(const OwnRange& range) {
+  range.unit->space->RemoveChunk(range.slot, /*pinned=*/true);
+}
+
+void OwnSlots::ReleaseAll(const std::vector<OwnRange>& ranges) {
+  for (const OwnRange& range : ranges) Release(range);
+}
+
+}  // namespace kedge

@@ -1,0 +1,49 @@
+// Slots of the agent's own: for what it makes or fetches itself, redundancy of a group's images and images that come back from
+// other nodes.
+//
+// They are assigned under an owner of their own (kAgentSlotOwner), which no session has: what an agent that died had taken and
+// not put on file is returned with the slots of the dead. Objects up to a slot share slots, taken forward; what is taken counts
+// as a pinned chunk until it is released.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "agent/model.h"
+
+namespace kedge {
+
+class Agent;
+
+class OwnSlots {
+ public:
+  explicit OwnSlots(Agent& agent) : agent_(agent) {}
+
+  // `bytes` (more than 0) in one slot of the first of `tiers` that has room; lets go of cached images for it. Nothing: no room
+  // now, or the slots are smaller.
+  std::optional<OwnRange> Take(const std::vector<TierUnit*>& tiers, uint64_t bytes);
+  // Ranges that together hold `bytes`, in order: all, or nothing.
+  std::optional<std::vector<OwnRange>> TakeAll(const std::vector<TierUnit*>& tiers, uint64_t bytes);
+  // The same when there is another record of it: the range is counted again. False: the slot holds something else by now.
+  bool Claim(const OwnRange& range);
+  void Release(const OwnRange& range);
+  void ReleaseAll(const std::vector<OwnRange>& ranges);
+  // Slots that small objects go to are given out no further.
+  void Close();
+
+ private:
+  struct Open {
+    uint32_t slot = 0;
+    uint64_t slot_generation = 0;
+    uint64_t used = 0;
+  };
+  bool OpenSlot(TierUnit* unit);
+  void CloseIn(TierUnit* unit);
+
+  Agent& agent_;
+  std::map<TierUnit*, Open> open_;
+};
+
+}  // namespace kedge

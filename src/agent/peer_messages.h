@@ -1,0 +1,147 @@
+// What agents of different nodes say to each other about a job: sets in the making, groups that are done, what each node holds,
+// and the bytes themselves.
+//
+// One struct for each request and its reply; net/network.h carries them (a kind and a body), after it has proved who asks. A body
+// is read as anything from a wire: every length is checked, whole or refused. Both sides are of one protocol, so the encoding
+// needs no room for older fields.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "format/identity.h"
+#include "format/set_records.h"
+#include "format/wire.h"
+#include "net/network.h"
+#include "redundancy/plan.h"
+#include "session/messages.h"
+
+namespace kedge {
+
+enum class PeerKind : uint16_t {
+  kExchange = 0x100,
+  kGroupDone,
+  kGroupState,
+  kInventory,
+  kDescribe,
+  kSetRecord,
+  kObjectTable,
+  kRead,
+  kLease,
+};
+
+// A member of a set shows its image, and how far it is; the answer shows the other's, as far as it is known.
+struct ExchangeRequest {
+  SetIdentity set;
+  uint32_t from = 0;  // index of the sender in the group
+  bool done = false;  // its redundancy of the set is whole and on file
+  SetMember mine;
+};
+struct ExchangeReply {
+  bool done = false;
+  std::optional<SetMember> theirs;
+};
+
+// All sets of a group are done, on all its members (kGroupDone, answered empty); or are they? (kGroupState)
+struct GroupNotice {
+  Generation generation;
+  uint64_t layout = 0;
+  uint32_t group = 0;
+};
+struct GroupStateReply {
+  bool done = false;
+};
+
+// What a node holds of a job, or of one of its checkpoint names.
+struct InventoryRequest {
+  StoreId store_id;
+  std::string job;
+  std::string name;  // empty: all
+};
+struct HeldImage {
+  Generation generation;
+  uint32_t rank = 0;
+  uint32_t ranks = 0;
+  Level scheduled = Level::kNone;
+  bool to_node = false;
+  bool at_node = false;
+  bool in_store = false;
+};
+struct HeldSetInfo {
+  redundancy::SetSummary set;
+  std::vector<uint32_t> objects;  // members whose parity object (partner: copy) lies here
+};
+struct InventoryReply {
+  std::string node;
+  std::vector<HeldImage> images;
+  std::vector<HeldSetInfo> sets;
+};
+
+// An image that lies whole on the node: the answer is what its stream is made of.
+struct DescribeRequest {
+  Generation generation;
+  uint32_t rank = 0;
+};
+struct DescribeReply {
+  Buffer image_record;  // encoded
+  uint64_t stream_bytes = 0;
+};
+
+// The encoded set record (kSetRecord), or the block table of an object of it (kObjectTable).
+struct SetRequest {
+  SetIdentity set;
+  uint32_t member = 0;
+};
+
+// Bytes of an image's stream, or of an object of a set. Answered with the bytes and nothing else.
+struct ReadRequest {
+  bool of_object = false;
+  Generation generation;  // of_object false
+  uint32_t rank = 0;
+  SetIdentity set;  // of_object
+  uint32_t member = 0;
+  uint64_t offset = 0;
+  uint32_t bytes = 0;  // at most kBlockBytesMax
+};
+
+// Where the bytes that a ReadRequest names (offset and length aside) may be read without the node's attention: parts of the
+// stream that lie in its memory. What is not among them is asked for with kRead.
+struct LeasedPart {
+  uint64_t offset = 0;  // in the stream
+  net::RemoteMemory memory;
+};
+struct LeaseReply {
+  std::vector<LeasedPart> parts;  // in order
+};
+
+Buffer Encode(const LeaseReply& message);
+Buffer Encode(const ExchangeRequest& message);
+Buffer Encode(const ExchangeReply& message);
+Buffer Encode(const GroupNotice& message);
+Buffer Encode(const GroupStateReply& message);
+Buffer Encode(const InventoryRequest& message);
+Buffer Encode(const InventoryReply& message);
+Buffer Encode(const DescribeRequest& message);
+Buffer Encode(const DescribeReply& message);
+Buffer Encode(const SetRequest& message);
+Buffer Encode(const ReadRequest& message);
+Buffer Encode(const BlockTable& table);
+
+Result<ExchangeRequest> DecodeExchangeRequest(ByteSpan body);
+// `ranks` of the generation, which the members must be among.
+Result<ExchangeReply> DecodeExchangeReply(ByteSpan body, uint32_t ranks);
+Result<GroupNotice> DecodeGroupNotice(ByteSpan body);
+Result<GroupStateReply> DecodeGroupStateReply(ByteSpan body);
+Result<InventoryRequest> DecodeInventoryRequest(ByteSpan body);
+Result<InventoryReply> DecodeInventoryReply(ByteSpan body);
+Result<DescribeRequest> DecodeDescribeRequest(ByteSpan body);
+Result<DescribeReply> DecodeDescribeReply(ByteSpan body);
+Result<SetRequest> DecodeSetRequest(ByteSpan body);
+Result<ReadRequest> DecodeReadRequest(ByteSpan body);
+Result<LeaseReply> DecodeLeaseReply(ByteSpan body);
+Result<BlockTable> DecodeBlockTable(ByteSpan body);
+
+}  // namespace kedge

@@ -1,0 +1,286 @@
+#include "agent/peers.h"
+
+#include <fmt/format.h>
+
+#include "agent/agent.h"
+#include "agent/fetch.h"
+#include "agent/held_sets.h"
+#include "agent/held_stream.h"
+#include "agent/images.h"
+#include "agent/protect.h"
+#include "base/log.h"
+#include "os/files.h"
+#include "os/kill_point.h"
+
+namespace kedge {
+namespace {
+
+constexpr size_t kAddressFileBytesMax = 4096;
+constexpr Duration kLeaseDuration = std::chrono::seconds(60);
+
+std::string NetworkName(const StoreId& store_id, const std::string& job) {
+  return store_id.ToHex() + "/" + job;
+}
+
+os::FileSystem& fs() {
+  return os::SystemFileSystem();
+}
+
+const Generation& GenerationOf(const ExchangeRequest& request) {
+  return request.set.generation;
+}
+const Generation& GenerationOf(const GroupNotice& notice) {
+  return notice.generation;
+}
+const Generation& GenerationOf(const DescribeRequest& request) {
+  return request.generation;
+}
+const Generation& GenerationOf(const SetRequest& request) {
+  return request.set.generation;
+}
+const Generation& GenerationOf(const ReadRequest& request) {
+  return request.of_object ? request.set.generation : request.generation;
+}
+Generation GenerationOf(const InventoryRequest& request) {
+  Generation generation;
+  generation.store_id = request.store_id;
+  generation.job = request.job;
+  return generation;
+}
+
+}  // namespace
+
+std::function<void(Result<Buffer>)> PendingAnswer::Setter() const {
+  return [state = state_](Result<Buffer> reply) {
+    {
+      const std::lock_guard lock(state->mutex);
+      state->reply = std::move(reply);
+    }
+    state->came.notify_all();
+  };
+}
+
+Result<Buffer> PendingAnswer::Wait(Duration timeout) {
+  std::unique_lock lock(state_->mutex);
+  if (!state_->came.wait_for(lock, timeout, [&] { return state_->reply.has_value(); })) {
+    return Status(Code::kTimeout, "no answer");
+  }
+  return std::move(*state_->reply);
+}
+
+Result<Buffer> PeerLink::Ask(const std::string& node, PeerKind kind, Buffer body, Duration timeout) const {
+  PendingAnswer answer;
+  AskAsync(node, kind, std::move(body), timeout, answer.Setter());
+  // The network answers in time; the margin is for a loop that is busy, or gone.
+  auto reply = answer.Wait(timeout + std::chrono::seconds(5));
+  return reply.ok() ? std::move(reply) : reply.status().WithContext("node " + node);
+}
+
+void PeerLink::AskAsync(const std::string& node, PeerKind kind, Buffer body, Duration timeout,
+                        std::function<void(Result<Buffer>)> done) const {
+  network_->Call(net::Peer{job_, node}, static_cast<uint16_t>(kind), std::move(body), timeout, std::move(done));
+}
+
+void PeerLink::ReadAsync(const std::string& node, const net::RemoteMemory& memory, uint64_t offset, size_t bytes,
+                         Duration timeout, std::function<void(Result<Buffer>)> done) const {
+  network_->Read(net::Peer{job_, node}, memory, offset, bytes, timeout, [done = std::move(done)](Result<net::ReadBuffer> read) {
+    if (!read.ok()) return done(read.status());
+    // Copied at once: the network's buffers are few, and others wait for them.
+    done(Buffer(read->bytes().begin(), read->bytes().end()));
+  });
+}
+
+void PeerLink::EndLease(const std::string& node, const net::RemoteMemory& memory) const {
+  network_->EndLease(net::Peer{job_, node}, memory);
+}
+
+Peers::~Peers() {
+  Close();
+}
+
+void Peers::Close() {
+  if (network_ != nullptr) network_->Close();
+  network_.reset();
+}
+
+Status Peers::Open() {
+  if (network_ != nullptr) return Status::Ok();
+  const std::string path = agent_.Path("address");
+  net::NetworkOptions options;
+  options.provider = agent_.settings().net_provider;
+  options.interface_address = agent_.settings().net_interface;
+  options.executor = [this](std::function<void()> work) { agent_.loop().Post(std::move(work)); };
+  auto former = os::ReadFile(fs(), path, kAddressFileBytesMax);
+  if (former.ok()) options.former_address = net::NodeAddress::FromText(*former).value_or(net::NodeAddress{});
+  auto network = net::Network::Open(options);
+  if (!network.ok() && !options.former_address.empty()) {
+    LogWarning("agent", "the former address cannot be had again, so other nodes do not find this one until the next launch: {}",
+               network.status().ToString());
+    options.former_address = net::NodeAddress{};
+    network = net::Network::Open(options);
+  }
+  if (!network.ok()) return network.status();
+  network_ = std::move(*network);
+  ServeAll();
+  LogInfo("agent", "other nodes reach this one at {}", network_->address().ToDisplay());
+  return os::WriteFileDurably(fs(), path, network_->address().ToText(), "agent");
+}
+
+std::string Peers::address() const {
+  return network_ == nullptr ? std::string() : network_->address().ToText();
+}
+
+Status Peers::Join(const Job& job) {
+  KEDGE_RETURN_IF_ERROR(Open());
+  net::Membership membership;
+  membership.job = NetworkName(job.store_id, job.name);
+  membership.attempt = job.members.attempt;
+  membership.self = agent_.settings().node;
+  const auto secret = net::Secret::FromHex(job.members.secret);
+  if (!secret.has_value()) return Status(Code::kInvalidArgument, fmt::format("job {}: its secret is not one", job.name));
+  membership.secret = *secret;
+  for (const JobNode& node : job.members.nodes) {
+    const auto address = net::NodeAddress::FromText(node.address);
+    if (address.has_value()) membership.members.push_back({node.name, *address});
+  }
+  return network_->Join(std::move(membership));
+}
+
+void Peers::Leave(const Job& job) {
+  if (network_ != nullptr) network_->Leave(NetworkName(job.store_id, job.name));
+}
+
+PeerLink Peers::LinkFor(const Job& job) const {
+  KEDGE_CHECK(network_ != nullptr);
+  return PeerLink(network_.get(), NetworkName(job.store_id, job.name));
+}
+
+void Peers::Call(const Job& job, const std::string& node, PeerKind kind, Buffer body, Duration timeout,
+                 std::function<void(Result<Buffer>)> done) {
+  if (network_ == nullptr) {
+    agent_.loop().Post([done = std::move(done), node] { done(Status(Code::kUnavailable, "no network to node " + node)); });
+    return;
+  }
+  LinkFor(job).AskAsync(node, kind, std::move(body), timeout, std::move(done));
+}
+
+Job* Peers::JobOf(const net::Peer& peer, const StoreId& store_id, const std::string& name) const {
+  return peer.job == NetworkName(store_id, name) ? agent_.FindJob(store_id, name) : nullptr;
+}
+
+template <typename Request>
+void Peers::Serve(PeerKind kind, Result<Request> (*decode)(ByteSpan), void (Peers::*handle)(Job&, const Request&, Answer)) {
+  network_->Serve(static_cast<uint16_t>(kind), [this, decode, handle](const net::Peer& peer, ByteSpan body, Answer answer) {
+    auto request = decode(body);
+    if (!request.ok()) return answer(request.status());
+    const Generation& generation = GenerationOf(*request);
+    Job* job = JobOf(peer, generation.store_id, generation.job);
+    if (job == nullptr) return answer(Status(Code::kNotFound, fmt::format("node {} knows no such job", agent_.settings().node)));
+    (this->*handle)(*job, *request, std::move(answer));
+  });
+}
+
+void Peers::ServeAll() {
+  Serve<ExchangeRequest>(PeerKind::kExchange, DecodeExchangeRequest, &Peers::OnExchange);
+  Serve<GroupNotice>(PeerKind::kGroupDone, DecodeGroupNotice, &Peers::OnGroupDone);
+  Serve<GroupNotice>(PeerKind::kGroupState, DecodeGroupNotice, &Peers::OnGroupState);
+  Serve<InventoryRequest>(PeerKind::kInventory, DecodeInventoryRequest, &Peers::OnInventory);
+  Serve<DescribeRequest>(PeerKind::kDescribe, DecodeDescribeRequest, &Peers::OnDescribe);
+  Serve<SetRequest>(PeerKind::kSetRecord, DecodeSetRequest, &Peers::OnSetRecord);
+  Serve<SetRequest>(PeerKind::kObjectTable, DecodeSetRequest, &Peers::OnObjectTable);
+  Serve<ReadRequest>(PeerKind::kRead, DecodeReadRequest, &Peers::OnRead);
+  Serve<ReadRequest>(PeerKind::kLease, DecodeReadRequest, &Peers::OnLease);
+}
+
+void Peers::OnExchange(Job& job, const ExchangeRequest& request, Answer answer) {
+  auto reply = agent_.protect().OnExchange(job, request);
+  if (!reply.ok()) return answer(reply.status());
+  answer(Encode(*reply));
+}
+
+void Peers::OnGroupDone(Job& job, const GroupNotice& notice, Answer answer) {
+  agent_.protect().OnGroupDone(job, notice);
+  answer(Buffer());
+}
+
+void Peers::OnGroupState(Job& job, const GroupNotice& notice, Answer answer) {
+  answer(Encode(GroupStateReply{agent_.protect().IsGroupDone(job, notice)}));
+}
+
+void Peers::OnInventory(Job& job, const InventoryRequest& request, Answer answer) {
+  answer(Encode(agent_.fetch().Inventory(job, request.name)));
+}
+
+void Peers::OnDescribe(Job&, const DescribeRequest& request, Answer answer) {
+  const Image* image = agent_.images().FindWhole(request.generation, request.rank);
+  const Buffer* record = nullptr;
+  if (const HeldObject* copy =
+          image == nullptr ? agent_.held_sets().FindCopy(request.generation, request.rank, &record) : nullptr) {
+    return answer(Encode(DescribeReply{*record, copy->record.blocks.bytes}));
+  }
+  if (image == nullptr) {
+    return answer(Status(Code::kNotFound, fmt::format("{} rank {} is not on node {}", request.generation.ToString(), request.rank,
+                                                      agent_.settings().node)));
+  }
+  const HeldStream stream = HeldStream::Of(*image);
+  DescribeReply reply;
+  reply.stream_bytes = stream.bytes();
+  reply.image_record.resize(image->record_bytes);
+  Status read = stream.Read(image->record_object_offset, image->record_bytes, reply.image_record.data());
+  if (!read.ok()) return answer(read);
+  answer(Encode(reply));
+}
+
+void Peers::OnSetRecord(Job&, const SetRequest& request, Answer answer) {
+  const HeldSet* set = agent_.held_sets().Find(request.set);
+  if (set == nullptr) return answer(Status(Code::kNotFound, request.set.ToString() + " is not known"));
+  answer(set->encoded);
+}
+
+void Peers::OnObjectTable(Job&, const SetRequest& request, Answer answer) {
+  const HeldObject* object = agent_.held_sets().FindObject(request.set, request.member);
+  if (object == nullptr) {
+    return answer(Status(Code::kNotFound, fmt::format("{}: nothing for member {} here", request.set.ToString(), request.member)));
+  }
+  answer(Encode(object->record.blocks));
+}
+
+HeldStream Peers::StreamOf(const ReadRequest& request) const {
+  if (request.of_object) {
+    const HeldObject* object = agent_.held_sets().FindObject(request.set, request.member);
+    return object == nullptr ? HeldStream() : HeldStream::Of(object->ranges);
+  }
+  if (const Image* image = agent_.images().FindWhole(request.generation, request.rank)) return HeldStream::Of(*image);
+  const Buffer* record = nullptr;
+  const HeldObject* copy = agent_.held_sets().FindCopy(request.generation, request.rank, &record);
+  return copy == nullptr ? HeldStream() : HeldStream::Of(copy->ranges);
+}
+
+// The memory stays mapped as long as the lease; what is let go of meanwhile may hold something else, so readers compare
+// checksums.
+void Peers::OnLease(Job& job, const ReadRequest& request, Answer answer) {
+  LeaseReply reply;
+  os::KillPoint("serve-lease");
+  for (const HeldStream::MemoryPart& part : StreamOf(request).InMemory()) {
+    auto memory = network_->Lease(NetworkName(job.store_id, job.name), part.memory, kLeaseDuration, [tier = part.tier] {});
+    if (memory.ok()) reply.parts.push_back({part.offset, *memory});
+  }
+  answer(Encode(reply));
+}
+
+void Peers::OnRead(Job&, const ReadRequest& request, Answer answer) {
+  HeldStream stream = StreamOf(request);
+  if (request.offset > stream.bytes() || request.bytes > stream.bytes() - request.offset) {
+    return answer(Status(Code::kNotFound, fmt::format("{} bytes at {} are not on node {}", request.bytes, request.offset,
+                                                      agent_.settings().node)));
+  }
+  // What is let go of meanwhile may hold something else: the reader compares checksums.
+  agent_.protect().workers().Submit(
+      [stream = std::move(stream), offset = request.offset, bytes = request.bytes, answer = std::move(answer)] {
+        Buffer out(bytes);
+        Status read = stream.Read(offset, bytes, out.data());
+        answer(read.ok() ? Result<Buffer>(std::move(out)) : Result<Buffer>(read));
+      });
+}
+
+}  // namespace kedge

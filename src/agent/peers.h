@@ -1,0 +1,110 @@
+// The other nodes' agents: this agent's place on the network, the jobs in whose name it speaks there, and calls to their nodes.
+//
+// The network is opened when the first job that protects across nodes comes (or is recovered), and never without one. Its
+// address is kept in the run folder, and a successor binds it again, so that the others find it where they knew it. All answers
+// come on the event loop's thread; workers have blocking calls of their own (PeerLink), which the loop completes.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "agent/held_stream.h"
+#include "agent/model.h"
+#include "agent/peer_messages.h"
+#include "net/network.h"
+
+namespace kedge {
+
+class Agent;
+
+// An answer that is under way, for a thread that waits for it. Copies are of the same answer.
+class PendingAnswer {
+ public:
+  PendingAnswer() : state_(std::make_shared<State>()) {}
+  // For the caller of PeerLink::AskAsync.
+  std::function<void(Result<Buffer>)> Setter() const;
+  // Once. kTimeout when it has not come by then; it may never, when the agent leaves.
+  Result<Buffer> Wait(Duration timeout);
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable came;
+    std::optional<Result<Buffer>> reply;
+  };
+  std::shared_ptr<State> state_;
+};
+
+// How a worker asks the nodes of one job. Any thread but the loop's; outlives the job, not the agent.
+class PeerLink {
+ public:
+  PeerLink(net::Network* network, std::string job) : network_(network), job_(std::move(job)) {}
+
+  // Waits for the answer at most `timeout`; errors name the peer.
+  Result<Buffer> Ask(const std::string& node, PeerKind kind, Buffer body, Duration timeout) const;
+  // The answer comes on the loop's thread.
+  void AskAsync(const std::string& node, PeerKind kind, Buffer body, Duration timeout,
+                std::function<void(Result<Buffer>)> done) const;
+  // One-sided, without the node's attention; as AskAsync otherwise. What arrives is unverified.
+  void ReadAsync(const std::string& node, const net::RemoteMemory& memory, uint64_t offset, size_t bytes, Duration timeout,
+                 std::function<void(Result<Buffer>)> done) const;
+  // Tells the node that nothing more is read there.
+  void EndLease(const std::string& node, const net::RemoteMemory& memory) const;
+
+ private:
+  net::Network* network_;
+  std::string job_;
+};
+
+class Peers {
+ public:
+  using Answer = net::Answer;
+
+  explicit Peers(Agent& agent) : agent_(agent) {}
+  ~Peers();
+
+  // Opens the network unless it is open.
+  Status Open();
+  bool is_open() const { return network_ != nullptr; }
+  // As NodeAddress::ToText; empty when not open.
+  std::string address() const;
+  // The job's members are known, or others than before.
+  Status Join(const Job& job);
+  void Leave(const Job& job);
+  void Close();
+
+  // `done` on the loop's thread, always, and never before Call has returned.
+  void Call(const Job& job, const std::string& node, PeerKind kind, Buffer body, Duration timeout,
+            std::function<void(Result<Buffer>)> done);
+  // REQUIRES: is_open().
+  PeerLink LinkFor(const Job& job) const;
+  // Null while not open.
+  net::Network* network() const { return network_.get(); }
+
+ private:
+  template <typename Request>
+  void Serve(PeerKind kind, Result<Request> (*decode)(ByteSpan), void (Peers::*handle)(Job&, const Request&, Answer));
+  void ServeAll();
+  // The job in whose name that peer was admitted, if it speaks of no other.
+  Job* JobOf(const net::Peer& peer, const StoreId& store_id, const std::string& name) const;
+  void OnExchange(Job& job, const ExchangeRequest& request, Answer answer);
+  void OnGroupDone(Job& job, const GroupNotice& notice, Answer answer);
+  void OnGroupState(Job& job, const GroupNotice& notice, Answer answer);
+  void OnInventory(Job& job, const InventoryRequest& request, Answer answer);
+  void OnDescribe(Job& job, const DescribeRequest& request, Answer answer);
+  void OnSetRecord(Job& job, const SetRequest& request, Answer answer);
+  void OnObjectTable(Job& job, const SetRequest& request, Answer answer);
+  void OnRead(Job& job, const ReadRequest& request, Answer answer);
+  void OnLease(Job& job, const ReadRequest& request, Answer answer);
+  HeldStream StreamOf(const ReadRequest& request) const;
+
+  Agent& agent_;
+  std::unique_ptr<net::Network> network_;
+};
+
+}  // namespace kedge

@@ -1,0 +1,609 @@
+#include "agent/protect.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "agent/agent.h"
+#include "agent/assignment.h"
+#include "agent/fetch.h"
+#include "agent/held_sets.h"
+#include "agent/images.h"
+#include "agent/own_slots.h"
+#include "agent/peers.h"
+#include "agent/set_source.h"
+#include "agent/tiers.h"
+#include "agent/waiters.h"
+#include "base/log.h"
+#include "os/kill_point.h"
+#include "redundancy/geometry.h"
+#include "redundancy/layout.h"
+
+namespace kedge {
+namespace {
+
+constexpr Duration kCallTimeout = std::chrono::seconds(10);
+constexpr Duration kReadTimeout = std::chrono::seconds(20);
+// What a member is asked again after: an answer that left something open, and none.
+constexpr Duration kAskPause = std::chrono::seconds(2);
+constexpr Duration kRetryPause = std::chrono::milliseconds(500);
+constexpr Duration kRetryPauseMax = std::chrono::seconds(5);
+constexpr size_t kEarlyMax = 4096;
+constexpr uint32_t kMakers = 2;
+constexpr uint32_t kServers = 2;
+constexpr size_t kNodesNamedMax = 16;
+
+Scheme SchemeOf(ProtectScheme scheme) {
+  return static_cast<Scheme>(scheme);
+}
+
+// What a worker makes of one set: the tables of what it wrote, in the order of `members`.
+Result<std::vector<BlockTable>> MakeObjects(const SetRecord& set, uint32_t self, const std::vector<uint32_t>& members,
+                                            const std::vector<HeldStream>& objects, SetSource& source) {
+  std::vector<BlockTable> tables;
+  for (size_t i = 0; i < members.size(); ++i) {
+    auto table = set.scheme == Scheme::kPartner ? MakeCopy(set, members[i], source, objects[i])
+                                                : MakeParity(set, self, source, objects[i]);
+    if (!table.ok()) return table.status();
+    tables.push_back(std::move(*table));
+  }
+  os::KillPoint("protect-made");
+  return tables;
+}
+
+Result<SetMember> MakeMember(const HeldStream& stream, uint64_t record_offset, uint64_t record_bytes, SetMember member) {
+  member.image_record.resize(record_bytes);
+  KEDGE_RETURN_IF_ERROR(stream.Read(record_offset, record_bytes, member.image_record.data()));
+  KEDGE_ASSIGN_OR_RETURN(const ImageRecord record, DecodeImageRecord(member.image_record));
+  KEDGE_ASSIGN_OR_RETURN(member.blocks, MakeProvedTable(stream, record, record_bytes, redundancy::BlockBytesFor(stream.bytes())));
+  return member;
+}
+
+}  // namespace
+
+bool SetProgress::IsKnown() const {
+  return std::all_of(members.begin(), members.end(), [](const auto& member) { return member.has_value(); });
+}
+
+bool SetProgress::IsDone() const {
+  return std::all_of(done.begin(), done.end(), [](bool one) { return one; });
+}
+
+Protect::Protect(Agent& agent)
+    : agent_(agent), making_(std::make_unique<Workers>(kMakers)), serving_(std::make_unique<Workers>(kServers)) {}
+
+Protect::~Protect() {
+  Stop();
+}
+
+void Protect::Stop() {
+  making_.reset();
+  serving_.reset();
+}
+
+std::vector<TierUnit*> Protect::TiersOf(const Job& job) const {
+  auto tiers = agent_.tiers().ForJob(job.hello.keys);
+  return tiers.ok() ? *tiers : std::vector<TierUnit*>{};
+}
+
+Status Protect::OnMembers(Job& job) {
+  const JobKeys& keys = job.hello.keys;
+  job.layout = nullptr;
+  agent_.fetch().Forget(job);
+  if (keys.protect_scheme == ProtectScheme::kNone || job.members.nodes.empty()) return Status::Ok();
+  KEDGE_RETURN_IF_ERROR(agent_.peers().Join(job));
+  std::vector<redundancy::Node> nodes;
+  for (const JobNode& node : job.members.nodes) {
+    if (node.address.empty()) {
+      return Status(Code::kFailedPrecondition, fmt::format("node {} had no agent that others could reach", node.name));
+    }
+    nodes.push_back({node.name, node.failure_domain, node.ranks});
+  }
+  redundancy::LayoutOptions options;
+  options.scheme = SchemeOf(keys.protect_scheme);
+  options.group_size = keys.protect_group;
+  options.losses = keys.protect_losses;
+  options.copies = keys.protect_copies;
+  KEDGE_ASSIGN_OR_RETURN(redundancy::Layout layout, redundancy::MakeLayout(std::move(nodes), options));
+  job.layout = std::make_shared<const redundancy::Layout>(std::move(layout));
+  return Status::Ok();
+}
+
+std::string Protect::DescribeGroups(const Job& job) const {
+  return job.layout == nullptr ? std::string() : redundancy::Describe(*job.layout);
+}
+
+bool Protect::IsOwed(const Version& version) const {
+  if (!version.to_node || version.at_node || !version.node_failure.ok() || version.job->layout == nullptr) return false;
+  return version.generation.attempt == version.job->members.attempt || version.restored;
+}
+
+SetProgress* Protect::FindSet(const SetIdentity& identity, Version** version) const {
+  *version = agent_.images().FindVersion(identity.generation);
+  if (*version == nullptr || (*version)->protection == nullptr) return nullptr;
+  for (SetProgress& set : (*version)->protection->sets) {
+    if (set.identity == identity) return &set;
+  }
+  return nullptr;
+}
+
+// What is known already: from files of a former agent, and from members that were faster.
+bool Protect::TakeKept(Version& version, SetProgress& set) {
+  const uint32_t self = version.protection->member;
+  auto kept = version.sets.find(set.identity);
+  if (kept == version.sets.end()) return false;
+  const HeldSet& held = *kept->second;
+  if (held.record.members.size() != set.members.size()) return false;
+  for (size_t i = 0; i < set.members.size(); ++i) set.members[i] = held.record.members[i];
+  std::vector<uint32_t> wanted{self};
+  if (held.record.scheme == Scheme::kPartner) wanted = version.protection->layout->HeldBy(version.protection->group, self);
+  set.done[self] = std::all_of(wanted.begin(), wanted.end(), [&](uint32_t member) {
+    const bool nothing = held.record.scheme == Scheme::kPartner ? held.record.members[member].blocks.bytes == 0
+                                                                : redundancy::Geometry(held.record).parity_bytes() == 0;
+    return nothing || held.objects.contains(member);
+  });
+  return true;
+}
+
+Status Protect::Begin(Version& version) {
+  const auto layout = version.job->layout;
+  const auto position = layout->Find(agent_.settings().node);
+  if (!position.has_value()) return Status(Code::kFailedPrecondition, "this node is in no group");
+  auto protection = std::make_shared<Protection>();
+  protection->layout = layout;
+  protection->group = position->group;
+  protection->member = position->member;
+  protection->began_ns = protection->progress_ns = agent_.clock().NowNs();
+  const size_t members = layout->groups[position->group].size();
+  for (uint32_t index = 0; index < layout->SetCount(position->group); ++index) {
+    SetProgress set;
+    set.identity = SetIdentity{version.generation, version.ranks, layout->id, position->group, index};
+    set.members.resize(members);
+    set.done.resize(members, false);
+    set.contacts.resize(members);
+    const auto rank = layout->RankAt(position->group, position->member, index);
+    auto image = rank.has_value() ? version.images.find(*rank) : version.images.end();
+    if (rank.has_value() && (image == version.images.end() || !image->second->ended || image->second->doomed)) {
+      return Status(Code::kIncomplete, fmt::format("rank {}'s image is not on node {}", *rank, agent_.settings().node));
+    }
+    protection->sets.push_back(std::move(set));
+  }
+  version.protection = std::move(protection);
+  for (SetProgress& set : version.protection->sets) {
+    (void)TakeKept(version, set);
+    for (auto early = early_.begin(); early != early_.end();) {
+      if (early->set != set.identity || early->from >= members) {
+        ++early;
+        continue;
+      }
+      set.members[early->from] = std::move(early->member);
+      set.done[early->from] = early->done;
+      early = early_.erase(early);
+    }
+  }
+  return Status::Ok();
+}
+
+void Protect::Consider(Version& version) {
+  if (!IsOwed(version) || !version.IsWhole()) return;
+  if (version.protection != nullptr && version.protection->layout->id != version.job->layout->id) version.protection = nullptr;
+  if (version.protection == nullptr) {
+    Status begun = Begin(version);
+    if (!begun.ok()) return FailSoon(version.generation, begun);
+  }
+  AdvanceSoon(version.generation);
+}
+
+void Protect::OnRestored(Version& version) {
+  if (version.job->layout == nullptr || version.job->hello.keys.schedule_node == 0 || version.restored) return;
+  version.restored = version.to_node = true;
+  for (const JobNode& node : version.job->members.nodes) {
+    if (node.name == agent_.settings().node) version.node_ranks = static_cast<uint32_t>(node.ranks.size());
+  }
+  version.scheduled = std::max(version.scheduled, Level::kNode);
+  version.at_node = false;
+  version.node_failure = Status::Ok();
+  version.protection = nullptr;
+  Consider(version);
+}
+
+void Protect::OnVersionGone(const Version& version) {
+  std::erase_if(early_, [&](const Early& early) { return early.set.generation == version.generation; });
+}
+
+void Protect::AdvanceSoon(const Generation& generation) {
+  if (!posted_.insert(generation).second) return;
+  agent_.loop().Post([this, generation] {
+    posted_.erase(generation);
+    Version* version = agent_.images().FindVersion(generation);
+    if (version != nullptr && version->protection != nullptr && IsOwed(*version)) Advance(*version);
+  });
+}
+
+void Protect::Advance(Version& version) {
+  Protection& protection = *version.protection;
+  const uint32_t self = protection.member;
+  const int64_t now_ns = agent_.clock().NowNs();
+  bool all_done = true;
+  for (SetProgress& set : protection.sets) {
+    if (!set.members[self].has_value()) Measure(version, set);
+    if (!set.members[self].has_value()) {
+      all_done = false;
+      continue;
+    }
+    if (set.IsKnown() && !set.done[self] && !set.making && now_ns >= set.next_try_ns) Make(version, set);
+    for (uint32_t member = 0; member < set.members.size(); ++member) {
+      SetProgress::Contact& contact = set.contacts[member];
+      const bool open = !set.members[member].has_value() || !set.done[member] || (set.done[self] && !contact.told_done);
+      if (member != self && open && !contact.asking && now_ns >= contact.next_ns) Exchange(version, set, member);
+    }
+    all_done = all_done && set.IsDone();
+  }
+  if (all_done && protection.groups_done.insert(protection.group).second) {
+    protection.progress_ns = now_ns;
+    if (self == 0) {
+      for (uint32_t group = 0; group < protection.layout->groups.size(); ++group) {
+        if (group == protection.group) continue;
+        for (const redundancy::Node& node : protection.layout->groups[group]) protection.to_notify.insert(node.name);
+      }
+    }
+    OnGroupsChanged(version);
+    return;
+  }
+  if (all_done) AskGroups(version);
+}
+
+// Our image's stream, measured once.
+void Protect::Measure(Version& version, SetProgress& set) {
+  if (set.measuring || agent_.clock().NowNs() < set.next_try_ns) return;
+  const Protection& protection = *version.protection;
+  const redundancy::Node& node = protection.layout->groups[protection.group][protection.member];
+  SetMember member;
+  member.node = node.name;
+  member.domain = node.domain;
+  member.rank = protection.layout->RankAt(protection.group, protection.member, set.identity.index);
+  if (!member.rank.has_value()) {
+    set.members[protection.member] = std::move(member);
+    return;
+  }
+  auto found = version.images.find(*member.rank);
+  if (found == version.images.end() || !found->second->ended || found->second->doomed) {
+    return FailSoon(version.generation,
+                    Status(Code::kIncomplete, fmt::format("rank {}'s image is gone from node {}", *member.rank, node.name)));
+  }
+  const Image& image = *found->second;
+  set.measuring = true;
+  making_->Submit([this, stream = HeldStream::Of(image), offset = image.record_object_offset, bytes = image.record_bytes,
+                   member = std::move(member), identity = set.identity] {
+    auto made = MakeMember(stream, offset, bytes, member);
+    os::KillPoint("protect-measured");
+    agent_.loop().Post([this, identity, made = std::move(made)] {
+      Version* owner = nullptr;
+      SetProgress* found_set = FindSet(identity, &owner);
+      if (found_set == nullptr) return;
+      found_set->measuring = false;
+      if (!made.ok()) return Fail(*owner, made.status());
+      owner->protection->progress_ns = agent_.clock().NowNs();
+      found_set->members[owner->protection->member] = *made;
+      AdvanceSoon(owner->generation);
+    });
+  });
+}
+
+void Protect::Exchange(Version& version, SetProgress& set, uint32_t member) {
+  const Protection& protection = *version.protection;
+  SetProgress::Contact& contact = set.contacts[member];
+  contact.asking = true;
+  ExchangeRequest request{set.identity, protection.member, set.done[protection.member], *set.members[protection.member]};
+  agent_.peers().Call(
+      *version.job, protection.layout->groups[protection.group][member].name, PeerKind::kExchange, Encode(request), kCallTimeout,
+      [this, identity = set.identity, member, told_done = request.done](Result<Buffer> answer) {
+        Version* owner = nullptr;
+        SetProgress* found = FindSet(identity, &owner);
+        if (found == nullptr || member >= found->contacts.size()) return;
+        SetProgress::Contact& asked = found->contacts[member];
+        asked.asking = false;
+        auto reply = answer.ok() ? DecodeExchangeReply(*answer, identity.ranks) : Result<ExchangeReply>(answer.status());
+        asked.error = reply.status();
+        asked.next_ns = agent_.clock().NowNs() + (reply.ok() ? kAskPause : kRetryPause).count();
+        if (!reply.ok()) return;
+        asked.told_done = told_done;
+        if (reply->theirs.has_value() && !found->members[member].has_value()) {
+          found->members[member] = std::move(*reply->theirs);
+          owner->protection->progress_ns = agent_.clock().NowNs();
+        }
+        if (reply->done && !found->done[member]) {
+          found->done[member] = true;
+          owner->protection->progress_ns = agent_.clock().NowNs();
+        }
+        // What has come since is told at once.
+        if (found->done[owner->protection->member] && !told_done) asked.next_ns = 0;
+        AdvanceSoon(owner->generation);
+      });
+}
+
+Result<ExchangeReply> Protect::OnExchange(Job& job, const ExchangeRequest& request) {
+  const auto& layout = job.layout;
+  const SetIdentity& identity = request.set;
+  if (layout == nullptr || layout->id != identity.layout) {
+    return Status(Code::kMismatch,
+                  fmt::format("{}: node {} knows another layout of the job", identity.ToString(), agent_.settings().node));
+  }
+  const auto self = layout->Find(agent_.settings().node);
+  const bool sane = self.has_value() && self->group == identity.group && request.from < layout->groups[identity.group].size() &&
+                    request.from != self->member && identity.index < layout->SetCount(identity.group) &&
+                    layout->groups[identity.group][request.from].name == request.mine.node &&
+                    layout->RankAt(identity.group, request.from, identity.index) == request.mine.rank;
+  if (!sane) return Status(Code::kInvalidArgument, identity.ToString() + ": not what the layout says");
+  ExchangeReply reply;
+  Version* version = nullptr;
+  if (SetProgress* set = FindSet(identity, &version)) {
+    if (!set->members[request.from].has_value() || (request.done && !set->done[request.from])) {
+      set->members[request.from] = request.mine;
+      set->done[request.from] = set->done[request.from] || request.done;
+      version->protection->progress_ns = agent_.clock().NowNs();
+      AdvanceSoon(version->generation);
+    }
+    reply.theirs = set->members[self->member];
+    reply.done = set->done[self->member];
+    return reply;
+  }
+  // Done here already; or not begun.
+  const HeldSet* held = agent_.held_sets().Find(identity);
+  if (held != nullptr && version != nullptr && version->at_node) {
+    reply.theirs = held->record.members[self->member];
+    reply.done = true;
+    return reply;
+  }
+  std::erase_if(early_, [&](const Early& early) { return early.set == identity && early.from == request.from; });
+  early_.push_back({identity, request.from, request.done, request.mine});
+  if (early_.size() > kEarlyMax) early_.pop_front();
+  return reply;
+}
+
+void Protect::Make(Version& version, SetProgress& set) {
+  const Protection& protection = *version.protection;
+  const redundancy::Layout& layout = *protection.layout;
+  const uint32_t self = protection.member;
+  SetRecord record;
+  record.identity = set.identity;
+  record.scheme = layout.scheme;
+  record.parity = layout.parity;
+  for (const auto& member : set.members) record.members.push_back(*member);
+  auto kept = agent_.held_sets().Keep(version, record);
+  if (!kept.ok()) return FailSoon(version.generation, kept.status());
+  std::vector<uint32_t> members;
+  std::vector<uint64_t> lengths;
+  if (layout.scheme == Scheme::kPartner) {
+    for (const uint32_t member : layout.HeldBy(protection.group, self)) {
+      if (record.members[member].blocks.bytes == 0 || (*kept)->objects.contains(member)) continue;
+      members.push_back(member);
+      lengths.push_back(record.members[member].blocks.bytes);
+    }
+  } else if (const uint64_t bytes = redundancy::Geometry(record).parity_bytes(); bytes > 0 && !(*kept)->objects.contains(self)) {
+    members.push_back(self);
+    lengths.push_back(bytes);
+  }
+  std::vector<std::vector<OwnRange>> ranges;
+  std::vector<HeldStream> objects;
+  for (const uint64_t bytes : lengths) {
+    auto taken = agent_.own_slots().TakeAll(TiersOf(*version.job), bytes);
+    if (!taken.has_value()) {
+      for (const auto& object : ranges) agent_.own_slots().ReleaseAll(object);
+      // Captures and flushes make room; what does not come in time is overdue.
+      set.next_try_ns = agent_.clock().NowNs() + kRetryPause.count();
+      set.contacts[self].error = Status(Code::kNoSpace, fmt::format("no room for {} bytes of redundancy", bytes));
+      return;
+    }
+    objects.push_back(HeldStream::Of(*taken));
+    ranges.push_back(std::move(*taken));
+  }
+  auto source = std::make_shared<SetSource>(agent_.peers().LinkFor(*version.job), record, kReadTimeout);
+  for (uint32_t member = 0; member < record.members.size(); ++member) {
+    if (!record.members[member].rank.has_value()) continue;
+    SetSource::Place place{std::nullopt, record.members[member].node};
+    if (member == self) {
+      const Image* own = agent_.images().FindWhole(version.generation, *record.members[member].rank);
+      if (own == nullptr) {
+        for (const auto& object : ranges) agent_.own_slots().ReleaseAll(object);
+        return FailSoon(version.generation, Status(Code::kIncomplete, "an image of this node is gone"));
+      }
+      place = {HeldStream::Of(*own), ""};
+    }
+    source->SetStream(member, std::move(place));
+  }
+  set.making = true;
+  making_->Submit(
+      [this, record = std::move(record), self, members, objects = std::move(objects), ranges = std::move(ranges), source] {
+        auto tables = MakeObjects(record, self, members, objects, *source);
+        agent_.loop().Post([this, identity = record.identity, members, ranges, tables = std::move(tables)]() mutable {
+          OnMade(identity.generation, identity, members, std::move(ranges), std::move(tables));
+        });
+      });
+}
+
+void Protect::OnMade(const Generation& generation, const SetIdentity& identity, std::vector<uint32_t> members,
+                     std::vector<std::vector<OwnRange>> ranges, Result<std::vector<BlockTable>> tables) {
+  Version* version = nullptr;
+  SetProgress* set = FindSet(identity, &version);
+  HeldSet* held = agent_.held_sets().Find(identity);
+  const bool wanted = set != nullptr && held != nullptr && tables.ok();
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (!wanted) {
+      agent_.own_slots().ReleaseAll(ranges[i]);
+      continue;
+    }
+    Status kept = agent_.held_sets().KeepObject(*held, members[i], std::move((*tables)[i]), std::move(ranges[i]));
+    if (!kept.ok()) tables = kept;
+  }
+  agent_.assignment().PumpSoon();
+  if (set == nullptr) return;
+  set->making = false;
+  if (!tables.ok()) {
+    set->contacts[version->protection->member].error = tables.status();
+    // What hindered it may pass; if not, it is overdue some time.
+    const Duration pause = std::min<Duration>(kRetryPause * (1 << std::min(set->failures++, 4u)), kRetryPauseMax);
+    set->next_try_ns = agent_.clock().NowNs() + pause.count();
+    LogWarning("agent", "redundancy of {}: {}. It is tried again", identity.ToString(), tables.status().ToString());
+    return;
+  }
+  os::KillPoint("protect-kept");
+  version->protection->progress_ns = agent_.clock().NowNs();
+  set->done[version->protection->member] = true;
+  for (SetProgress::Contact& contact : set->contacts) contact.next_ns = 0;
+  AdvanceSoon(generation);
+}
+
+// The first member of a group tells all others; they need not be many at once.
+void Protect::Notify(Version& version) {
+  constexpr size_t kAtOnce = 16;
+  Protection& protection = *version.protection;
+  const GroupNotice notice{version.generation, protection.layout->id, protection.group};
+  while (!protection.to_notify.empty() && protection.notifying.size() < kAtOnce) {
+    const std::string node = *protection.to_notify.begin();
+    protection.to_notify.erase(protection.to_notify.begin());
+    protection.notifying.insert(node);
+    // Whoever misses it asks.
+    agent_.peers().Call(*version.job, node, PeerKind::kGroupDone, Encode(notice), kCallTimeout,
+                        [this, generation = version.generation, node](Result<Buffer>) {
+                          Version* found = agent_.images().FindVersion(generation);
+                          if (found == nullptr || found->protection == nullptr) return;
+                          found->protection->notifying.erase(node);
+                          Notify(*found);
+                        });
+  }
+}
+
+void Protect::AskGroups(Version& version) {
+  Protection& protection = *version.protection;
+  const int64_t now_ns = agent_.clock().NowNs();
+  if (now_ns < protection.next_ask_ns) return;
+  protection.next_ask_ns = now_ns + kRetryPause.count();
+  constexpr int kAtOnce = 8;
+  int asked = 0;
+  const auto& groups = protection.layout->groups;
+  ++protection.asked;
+  for (uint32_t group = 0; group < groups.size() && asked < kAtOnce; ++group) {
+    if (protection.groups_done.contains(group)) continue;
+    ++asked;
+    const GroupNotice notice{version.generation, protection.layout->id, group};
+    agent_.peers().Call(*version.job, groups[group][protection.asked % groups[group].size()].name, PeerKind::kGroupState,
+                        Encode(notice), kCallTimeout, [this, notice, job = version.job->name](Result<Buffer> answer) {
+                          auto reply = answer.ok() ? DecodeGroupStateReply(*answer) : Result<GroupStateReply>(answer.status());
+                          Job* owner = agent_.FindJob(notice.generation.store_id, job);
+                          if (owner != nullptr && reply.ok() && reply->done) OnGroupDone(*owner, notice);
+                        });
+  }
+}
+
+void Protect::OnGroupDone(Job& job, const GroupNotice& notice) {
+  auto found = job.versions.find(notice.generation);
+  if (found == job.versions.end() || found->second->protection == nullptr) return;
+  Version& version = *found->second;
+  Protection& protection = *version.protection;
+  if (protection.layout->id != notice.layout || notice.group >= protection.layout->groups.size()) return;
+  // Of its own group it is told by its members.
+  if (notice.group == protection.group || !protection.groups_done.insert(notice.group).second) return;
+  protection.progress_ns = agent_.clock().NowNs();
+  OnGroupsChanged(version);
+}
+
+bool Protect::IsGroupDone(const Job& job, const GroupNotice& notice) const {
+  auto found = job.versions.find(notice.generation);
+  if (found == job.versions.end()) return false;
+  const Version& version = *found->second;
+  if (version.protection != nullptr) {
+    return version.protection->layout->id == notice.layout && version.protection->groups_done.contains(notice.group);
+  }
+  return version.at_node && job.layout != nullptr && job.layout->id == notice.layout;
+}
+
+void Protect::OnGroupsChanged(Version& version) {
+  Protection& protection = *version.protection;
+  Notify(version);
+  if (protection.groups_done.size() < protection.layout->groups.size()) {
+    AskGroups(version);
+    return;
+  }
+  version.at_node = true;
+  protection.sets.clear();
+  ++agent_.counters().versions_protected;
+  LogInfo("agent", "{} survives the loss of a node: protected in {:.3f} s", version.generation.ToString(),
+          1e-9 * static_cast<double>(agent_.clock().NowNs() - protection.began_ns));
+  // What an earlier layout's nodes held of it is of no more use.
+  std::vector<SetIdentity> former;
+  for (const auto& [identity, set] : version.sets) {
+    if (identity.layout != protection.layout->id) former.push_back(identity);
+  }
+  for (const SetIdentity& identity : former) agent_.held_sets().Drop(version, identity);
+  agent_.own_slots().Close();
+  const Generation generation = version.generation;
+  Job& job = *version.job;
+  agent_.images().OnProtected(version);
+  agent_.images().Reconsider(job, generation.name);
+  agent_.waiters().Check(generation);
+}
+
+// Failing lets go of versions: not while somebody walks over them.
+void Protect::FailSoon(const Generation& generation, const Status& why) {
+  agent_.loop().Post([this, generation, why] {
+    Version* version = agent_.images().FindVersion(generation);
+    if (version != nullptr && IsOwed(*version)) Fail(*version, why);
+  });
+}
+
+void Protect::Fail(Version& version, const Status& why) {
+  const Generation generation = version.generation;
+  Job& job = *version.job;
+  ++agent_.counters().protect_failures;
+  version.node_failure = why.WithContext(generation.ToString() + " has not reached level node");
+  version.protection = nullptr;
+  LogError("agent", "{}", version.node_failure.ToString());
+  agent_.images().OnProtected(version);
+  agent_.waiters().OnFailure(job, version.node_failure);
+  agent_.images().Reconsider(job, generation.name);
+  agent_.waiters().Check(generation);
+}
+
+Status Protect::Missing(const Version& version) const {
+  const Protection& protection = *version.protection;
+  const auto& nodes = protection.layout->groups[protection.group];
+  std::set<std::string> missing;
+  std::string reason;
+  for (const SetProgress& set : protection.sets) {
+    for (uint32_t member = 0; member < set.members.size() && missing.size() < kNodesNamedMax; ++member) {
+      if (set.members[member].has_value() && set.done[member]) continue;
+      missing.insert(nodes[member].name);
+      if (reason.empty() && !set.contacts[member].error.ok()) reason = "; " + set.contacts[member].error.message();
+    }
+  }
+  if (!missing.empty()) return Status(Code::kTimeout, fmt::format("still missing: nodes {}{}", fmt::join(missing, ", "), reason));
+  std::vector<uint32_t> groups;
+  for (uint32_t group = 0; group < protection.layout->groups.size() && groups.size() < kNodesNamedMax; ++group) {
+    if (!protection.groups_done.contains(group)) groups.push_back(group);
+  }
+  return Status(Code::kTimeout, fmt::format("still missing: groups {}", fmt::join(groups, ", ")));
+}
+
+void Protect::Tick() {
+  const int64_t now_ns = agent_.clock().NowNs();
+  for (auto& [key, job] : agent_.jobs()) {
+    std::vector<Generation> overdue;
+    for (auto& [generation, version] : job->versions) {
+      if (version->protection == nullptr || !IsOwed(*version)) continue;
+      if (now_ns - version->protection->progress_ns > job->hello.keys.protect_timeout.count()) {
+        overdue.push_back(generation);
+      } else {
+        AdvanceSoon(generation);
+      }
+    }
+    for (const Generation& generation : overdue) {
+      Version* version = agent_.images().FindVersion(generation);
+      if (version == nullptr || version->protection == nullptr) continue;
+      Fail(*version, Status(Code::kUnavailable, Missing(*version).message()));
+    }
+  }
+}
+
+}  // namespace kedge

@@ -1,0 +1,135 @@
+// Protection across nodes: brings versions to level NODE in the background, at low priority and with bounded memory.
+//
+// The nodes of a job's attempt are laid out in groups (redundancy/layout.h: every agent computes the same). The j-th images of
+// a group's nodes are a set. For each of its sets a node
+//   1. makes the block table of its own image, proved against the checksums of capture,
+//   2. exchanges it with the other members, until it knows the set record, which every member puts on file,
+//   3. makes its part of the redundancy: pulls the blocks it needs from the others, holds each against its table before it is
+//      used, and writes parity (or a copy) into slots of its own,
+//   4. tells the others, and waits to hear the same from them.
+// A group whose sets are all done is done; its first member tells all nodes, and whoever has not heard asks. When all groups
+// are done the version is at level NODE. Every step may be repeated: a successor begins where the files say that the former
+// agent was. What takes longer than protect.timeout without progress is given up with the names of the nodes that are missing.
+//
+// Level NODE of a version from an earlier attempt counts for nothing new: after a restart the restored version is protected again
+// among the nodes that there are now; what of it lies where it should is kept.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/model.h"
+#include "agent/peer_messages.h"
+#include "agent/workers.h"
+
+namespace kedge {
+
+class Agent;
+
+// One set on its way, as this member sees it.
+struct SetProgress {
+  SetIdentity identity;
+  std::vector<std::optional<SetMember>> members;  // as far as they are known
+  std::vector<bool> done;                         // by member: its redundancy is whole
+  struct Contact {
+    bool asking = false;
+    bool told_done = false;  // it knows that we are done
+    int64_t next_ns = 0;
+    Status error;  // of the last try
+  };
+  std::vector<Contact> contacts;
+  bool measuring = false;  // a worker makes our block table
+  bool making = false;     // a worker makes our redundancy
+  uint32_t failures = 0;
+  int64_t next_try_ns = 0;
+
+  bool IsKnown() const;
+  bool IsDone() const;
+};
+
+struct Protection {
+  std::shared_ptr<const redundancy::Layout> layout;
+  uint32_t group = 0;
+  uint32_t member = 0;
+  std::vector<SetProgress> sets;
+  std::set<uint32_t> groups_done;
+  std::set<std::string> to_notify;  // nodes that the first member has yet to tell
+  std::set<std::string> notifying;
+  int64_t next_ask_ns = 0;  // about other groups
+  uint32_t asked = 0;
+  int64_t began_ns = 0;
+  int64_t progress_ns = 0;
+};
+
+class Protect {
+ public:
+  explicit Protect(Agent& agent);
+  ~Protect();
+
+  // The members of the job's attempt are known: joins its network. kFailedPrecondition: they cannot protect each other.
+  Status OnMembers(Job& job);
+  // Something about the version may let it go on.
+  void Consider(Version& version);
+  // An attempt goes on from this version: it is protected anew.
+  void OnRestored(Version& version);
+  void OnVersionGone(const Version& version);
+  // Whether a version that is begun now can be protected.
+  static bool CanProtect(const Job& job) { return job.layout != nullptr; }
+  // Whether the version waits for level NODE.
+  bool IsOwed(const Version& version) const;
+  void Tick();
+  // kTimeout, naming the nodes (or groups) that the version waits for. REQUIRES: version.protection.
+  Status Missing(const Version& version) const;
+
+  // ---- From other nodes ----
+  Result<ExchangeReply> OnExchange(Job& job, const ExchangeRequest& request);
+  void OnGroupDone(Job& job, const GroupNotice& notice);
+  bool IsGroupDone(const Job& job, const GroupNotice& notice) const;
+
+  // Whoever reads for other nodes: apart from those who wait for other nodes.
+  Workers& workers() { return *serving_; }
+  // Whoever waits for other nodes.
+  Workers& makers() { return *making_; }
+  // As in status: which nodes protect each other; empty without protection.
+  std::string DescribeGroups(const Job& job) const;
+  // Lets workers end; nothing of theirs is taken any more.
+  void Stop();
+
+ private:
+  struct Early {
+    SetIdentity set;
+    uint32_t from = 0;
+    bool done = false;
+    SetMember member;
+  };
+  Status Begin(Version& version);
+  void Advance(Version& version);
+  void AdvanceSoon(const Generation& generation);
+  void Measure(Version& version, SetProgress& set);
+  void Exchange(Version& version, SetProgress& set, uint32_t member);
+  void Make(Version& version, SetProgress& set);
+  bool TakeKept(Version& version, SetProgress& set);
+  void OnMade(const Generation& generation, const SetIdentity& identity, std::vector<uint32_t> members,
+              std::vector<std::vector<OwnRange>> ranges, Result<std::vector<BlockTable>> tables);
+  void Notify(Version& version);
+  void AskGroups(Version& version);
+  void OnGroupsChanged(Version& version);
+  void Fail(Version& version, const Status& why);
+  void FailSoon(const Generation& generation, const Status& why);
+  SetProgress* FindSet(const SetIdentity& identity, Version** version) const;
+  std::vector<TierUnit*> TiersOf(const Job& job) const;
+
+  Agent& agent_;
+  std::unique_ptr<Workers> making_;
+  std::unique_ptr<Workers> serving_;
+  std::deque<Early> early_;  // from members that were faster; the oldest go first
+  std::set<Generation> posted_;
+};
+
+}  // namespace kedge

@@ -1,0 +1,187 @@
+#include "agent/stream_bringer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "os/kill_point.h"
+#include "redundancy/block_table.h"
+
+namespace kedge {
+namespace {
+
+constexpr Duration kAskTimeout = std::chrono::seconds(10);
+constexpr Duration kReadTimeout = std::chrono::seconds(10);
+
+using redundancy::Source;
+using redundancy::SourceKind;
+
+}  // namespace
+
+Result<std::unique_ptr<StreamBringer>> StreamBringer::Make(PeerLink link, BringFrom from) {
+  std::unique_ptr<StreamBringer> bringer(new StreamBringer(std::move(link), std::move(from)));
+  Status found = bringer->FindSet();
+  if (!found.ok()) {
+    // Without its set nothing can be rebuilt; a whole image can still be copied.
+    std::erase_if(bringer->from_.sources, [](const Source& source) { return source.kind == SourceKind::kRebuild; });
+    KEDGE_RETURN_IF_ERROR(bringer->AskImageRecord());
+    return bringer;
+  }
+  for (const Source& source : bringer->from_.sources) {
+    if (source.kind == SourceKind::kRebuild && bringer->assembler_ == nullptr) bringer->PrepareRebuild(*source.survivors);
+  }
+  return bringer;
+}
+
+Status StreamBringer::FindSet() {
+  Status error(Code::kNotFound, "no node keeps a set of it");
+  for (auto keeper = from_.set_nodes.begin(); keeper != from_.set_nodes.end() && !from_.set.has_value(); ++keeper) {
+    auto answer = link_.Ask(keeper->node, PeerKind::kSetRecord, Encode(SetRequest{keeper->set, 0}), kAskTimeout);
+    if (answer.ok() && crc32c::Compute(answer->data(), answer->size()) != keeper->record_crc32c) {
+      answer = Status(Code::kCorrupt, "the set record of node " + keeper->node + " is not the one that it announced");
+    }
+    auto record = answer.ok() ? DecodeSetRecord(*answer) : Result<SetRecord>(answer.status());
+    error = record.status();
+    if (record.ok() && record->identity == keeper->set) from_.set = std::move(*record);
+  }
+  if (!from_.set.has_value()) return error;
+  const auto& members = from_.set->members;
+  auto self = std::find_if(members.begin(), members.end(), [&](const SetMember& member) { return member.rank == from_.rank; });
+  if (self == members.end()) return Status(Code::kCorrupt, from_.set->identity.ToString() + " does not hold the rank");
+  member_ = static_cast<uint32_t>(self - members.begin());
+  image_record_ = self->image_record;
+  return Status::Ok();
+}
+
+Status StreamBringer::AskImageRecord() {
+  Status error(Code::kNotFound, "no node has it whole");
+  for (const Source& source : from_.sources) {
+    if (source.kind != SourceKind::kNode) continue;
+    auto answer = link_.Ask(source.node, PeerKind::kDescribe, Encode(DescribeRequest{from_.generation, from_.rank}), kAskTimeout);
+    auto reply = answer.ok() ? DecodeDescribeReply(*answer) : Result<DescribeReply>(answer.status());
+    if (reply.ok()) {
+      image_record_ = std::move(reply->image_record);
+      return Status::Ok();
+    }
+    error = reply.status();
+  }
+  return error;
+}
+
+void StreamBringer::PrepareRebuild(const redundancy::SetSurvivors& survivors) {
+  auto arithmetic = redundancy::SetArithmetic::Make(*from_.set);
+  if (!arithmetic.ok() || survivors.image_node.size() != from_.set->members.size()) return;
+  arithmetic_.emplace(std::move(*arithmetic));
+  source_ = std::make_unique<SetSource>(link_, *from_.set, kReadTimeout);
+  tables_.resize(from_.set->members.size());
+  for (uint32_t member = 0; member < tables_.size(); ++member) {
+    if (auto own = from_.own_streams.find(member); own != from_.own_streams.end()) {
+      source_->SetStream(member, {own->second, ""});
+    } else if (survivors.image_node[member] != from_.self) {
+      source_->SetStream(member, {std::nullopt, survivors.image_node[member]});
+    }
+    const std::string& holder = survivors.parity_node[member];
+    if (auto own = from_.own_objects.find(member); own != from_.own_objects.end()) {
+      source_->SetObject(member, {own->second.first, ""});
+      tables_[member] = own->second.second;
+    } else if (!holder.empty() && holder != from_.self) {
+      auto answer = link_.Ask(holder, PeerKind::kObjectTable, Encode(SetRequest{from_.set->identity, member}), kAskTimeout);
+      auto table = answer.ok() ? DecodeBlockTable(*answer) : Result<BlockTable>(answer.status());
+      if (!table.ok()) continue;
+      source_->SetObject(member, {std::nullopt, holder});
+      tables_[member] = std::move(*table);
+    }
+  }
+  assembler_ = std::make_unique<redundancy::Assembler>(*from_.set, *arithmetic_, tables_, *source_);
+}
+
+Status StreamBringer::ReadWhole(const Source& source, uint64_t offset, std::span<std::byte> block) {
+  if (source.kind == SourceKind::kLocal) {
+    // A copy that this node holds as a partner.
+    auto own = from_.own_objects.find(member_);
+    if (own == from_.own_objects.end() || offset + block.size() > own->second.first.bytes()) {
+      return Status(Code::kNotFound, "there is no copy here");
+    }
+    return own->second.first.Read(offset, block.size(), block.data());
+  }
+  ReadRequest request;
+  request.generation = from_.generation;
+  request.rank = from_.rank;
+  request.offset = offset;
+  request.bytes = static_cast<uint32_t>(block.size());
+  auto answer = link_.Ask(source.node, PeerKind::kRead, Encode(request), kReadTimeout);
+  if (!answer.ok()) return answer.status();
+  if (answer->size() != block.size()) return Status(Code::kCorrupt, "an answer of another length");
+  std::copy(answer->begin(), answer->end(), block.begin());
+  return Status::Ok();
+}
+
+Status StreamBringer::Rebuild(uint64_t offset, std::span<std::byte> block) {
+  if (assembler_ == nullptr) return Status(Code::kIncomplete, "its set cannot be read");
+  // The set's blocks may be larger than this image's own.
+  const uint64_t set_block = arithmetic_->geometry().block_bytes();
+  const uint64_t begin = offset / set_block * set_block;
+  if (rebuilt_begin_ != begin) {
+    const redundancy::BlockRef wanted{member_, false, begin};
+    rebuilt_.resize(arithmetic_->BytesOf(wanted));
+    rebuilt_begin_ = UINT64_MAX;
+    Status assembled = assembler_->Assemble(wanted, rebuilt_);
+    for (const redundancy::BadBlock& bad : assembler_->TakeBadBlocks()) {
+      LogWarning("agent", "{}: the {} block at {} of member {} is left out: {}", from_.set->identity.ToString(),
+                 bad.block.parity ? "parity" : "data", bad.block.offset, bad.block.member, bad.status.ToString());
+    }
+    KEDGE_RETURN_IF_ERROR(assembled);
+    rebuilt_begin_ = begin;
+    os::KillPoint("fetch-rebuilt");
+  }
+  if (offset - begin + block.size() > rebuilt_.size()) return Status(Code::kCorrupt, "a rebuilt block is too short");
+  std::copy_n(rebuilt_.begin() + static_cast<std::ptrdiff_t>(offset - begin), block.size(), block.begin());
+  return Status::Ok();
+}
+
+Status StreamBringer::Read(uint64_t offset, std::span<std::byte> block) {
+  Status error(Code::kNotFound, "no source is left");
+  for (auto source = from_.sources.begin(); source != from_.sources.end();) {
+    const bool rebuild = source->kind == SourceKind::kRebuild;
+    Status read = rebuild ? Rebuild(offset, block) : ReadWhole(*source, offset, block);
+    if (read.ok() && (table() == nullptr || redundancy::BlockIsRight(*table(), offset, block))) {
+      used_.insert(rebuild ? "rebuilt" : source->kind == SourceKind::kLocal ? "its copy here" : "from node " + source->node);
+      return Status::Ok();
+    }
+    if (read.ok()) {
+      read = Status(Code::kCorrupt, fmt::format("the block at {} of {} rank {} fails its checksum on node {}", offset,
+                                                from_.generation.ToString(), from_.rank, source->node));
+    }
+    LogWarning("agent", "{}; the next source is tried", read.ToString());
+    error = read;
+    // A bad block says nothing of the others; a node that does not answer does, and each wait is long.
+    const Code code = read.code();
+    const bool gone = !rebuild && (code == Code::kTimeout || code == Code::kUnavailable || code == Code::kNotFound);
+    source = gone ? from_.sources.erase(source) : std::next(source);
+  }
+  return error;
+}
+
+Status StreamBringer::BringTo(const redundancy::ImageStream& stream, const HeldStream& target) {
+  const uint64_t block_bytes = table() != nullptr ? table()->block_bytes : kBlockBytesMax;
+  Buffer block(block_bytes);
+  for (uint64_t offset = 0; offset < stream.bytes(); offset += block_bytes) {
+    const std::span<std::byte> part(block.data(), std::min(block_bytes, stream.bytes() - offset));
+    KEDGE_RETURN_IF_ERROR(Read(offset, part));
+    for (const redundancy::StreamPiece& piece : stream.Range(offset, part.size())) {
+      if (piece.part == redundancy::StreamPart::kGap) continue;
+      KEDGE_RETURN_IF_ERROR(target.Write(piece.stream_offset, piece.bytes, part.data() + (piece.stream_offset - offset)));
+    }
+    os::KillPoint("fetch-block");
+  }
+  return Status::Ok();
+}
+
+std::string StreamBringer::UsedText() const {
+  return fmt::format("{}", fmt::join(used_, ", "));
+}
+
+}  // namespace kedge

@@ -1,0 +1,81 @@
+// Brings the stream of one image into slots of this node: each block from the first of several sources that has it right.
+//
+// A source is another node that has the image whole (its own, or a partner's copy), a copy that lies here, or the survivors of
+// its set, from which it is rebuilt. Where the set record is known, every block is held against the image's block table; where
+// it is not (the image was never protected), the client's checksums of capture tell. Blocking; for workers; one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/held_stream.h"
+#include "agent/peers.h"
+#include "agent/set_source.h"
+#include "redundancy/assemble.h"
+#include "redundancy/plan.h"
+#include "redundancy/stream.h"
+
+namespace kedge {
+
+// What is known of where an image may come from.
+struct BringFrom {
+  Generation generation;
+  uint32_t rank = 0;
+  std::string self;  // this node
+  std::vector<redundancy::Source> sources;
+  // Its set, when the record is here; else who keeps it.
+  std::optional<SetRecord> set;
+  struct Keeper {
+    std::string node;
+    SetIdentity set;
+    uint32_t record_crc32c = 0;
+  };
+  std::vector<Keeper> set_nodes;
+  // By member, what lies here.
+  std::map<uint32_t, HeldStream> own_streams;
+  std::map<uint32_t, std::pair<HeldStream, BlockTable>> own_objects;
+};
+
+class StreamBringer {
+ public:
+  // Asks for the set record, or for the image record alone. kNotFound: no source says what the image is made of.
+  static Result<std::unique_ptr<StreamBringer>> Make(PeerLink link, BringFrom from);
+
+  // Encoded.
+  const Buffer& image_record() const { return image_record_; }
+  // All of the stream. kCorrupt, kIncomplete, kUnavailable: some block cannot be had right; the message names it.
+  Status BringTo(const redundancy::ImageStream& stream, const HeldStream& target);
+  // "node n2, rebuilt": what was used.
+  std::string UsedText() const;
+
+ private:
+  StreamBringer(PeerLink link, BringFrom from) : link_(std::move(link)), from_(std::move(from)) {}
+  Status FindSet();
+  Status AskImageRecord();
+  void PrepareRebuild(const redundancy::SetSurvivors& survivors);
+  Status Read(uint64_t offset, std::span<std::byte> block);
+  Status ReadWhole(const redundancy::Source& source, uint64_t offset, std::span<std::byte> block);
+  Status Rebuild(uint64_t offset, std::span<std::byte> block);
+  const BlockTable* table() const { return from_.set.has_value() ? &from_.set->members[member_].blocks : nullptr; }
+
+  const PeerLink link_;
+  BringFrom from_;
+  uint32_t member_ = 0;  // in the set
+  Buffer image_record_;
+  std::optional<redundancy::SetArithmetic> arithmetic_;
+  std::unique_ptr<SetSource> source_;
+  redundancy::ParityTables tables_;
+  std::unique_ptr<redundancy::Assembler> assembler_;
+  Buffer rebuilt_;
+  uint64_t rebuilt_begin_ = UINT64_MAX;
+  std::set<std::string> used_;
+};
+
+}  // namespace kedge

@@ -1,0 +1,118 @@
+// kedge rebuild, kedge drain: what survives on the nodes after an application has died comes back, or goes to the store. For the
+// epilogue of a job script, on every node that is left, at about the same time.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdio>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/duration.h"
+#include "base/json_writer.h"
+#include "os/files.h"
+#include "tools/agent_connection.h"
+#include "tools/command.h"
+
+namespace kedge::tools {
+namespace {
+
+constexpr Duration kLookTimeout = std::chrono::seconds(60);
+constexpr Duration kLookPause = std::chrono::seconds(1);
+
+struct RebuildOptions {
+  StoreOptions store;
+  std::string patience = "20s";
+  std::string timeout = "600s";
+  bool json = false;
+};
+
+void Print(const RebuildOptions& options, const RebuildReply& reply, const DrainReply* drained) {
+  const Status failure = !reply.failure.ok() || drained == nullptr ? reply.failure : drained->failure;
+  if (options.json) {
+    JsonWriter json;
+    json.BeginObject().Field("versions", reply.versions).Field("images_brought", reply.images_brought);
+    json.Field("images_owed", reply.images_owed).Key("silent_nodes").BeginArray();
+    for (const std::string& node : reply.silent_nodes) json.String(node);
+    json.EndArray().Key("lost").BeginArray();
+    for (const std::string& lost : reply.lost) json.String(lost);
+    json.EndArray();
+    if (drained != nullptr) json.Field("finished", drained->finished && drained->failure.ok());
+    json.Field("error", failure.message()).EndObject();
+    return PrintJson(json.text());
+  }
+  for (const std::string& lost : reply.lost) std::fprintf(stderr, "kedge: lost: %s\n", lost.c_str());
+  if (!reply.silent_nodes.empty()) {
+    std::fprintf(stderr, "kedge: no answer from %s\n", fmt::format("{}", fmt::join(reply.silent_nodes, ", ")).c_str());
+  }
+  if (!failure.ok()) std::fprintf(stderr, "kedge: %s\n", failure.message().c_str());
+  std::printf("%u versions survive on the nodes; %u images came to this node%s\n", reply.versions, reply.images_brought,
+              drained == nullptr      ? ""
+              : drained->failure.ok() ? "; this node's part is in the store"
+                                      : "; this node's part is not in the store yet");
+}
+
+// Nodes that have just been asked to help may need a moment; those that are dead are waited for no longer than that.
+Result<RebuildReply> LookAround(Connection& connection, RebuildRequest request, Duration patience) {
+  const Deadline deadline(SystemClock(), patience);
+  for (;;) {
+    KEDGE_ASSIGN_OR_RETURN(RebuildReply reply, connection.Call<RebuildReply>(request, kLookTimeout));
+    if (reply.silent_nodes.empty() || deadline.Passed()) return reply;
+    std::this_thread::sleep_for(kLookPause);
+  }
+}
+
+Outcome Rebuild(const RebuildOptions& options, bool to_store) {
+  KEDGE_ASSIGN_OR_RETURN(const Duration patience, ParseDuration(options.patience));
+  KEDGE_ASSIGN_OR_RETURN(const Duration timeout, ParseDuration(options.timeout));
+  KEDGE_ASSIGN_OR_RETURN(const Config config, options.store.config.Load());
+  KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
+  RebuildRequest request;
+  request.store_id = opened.catalog.id();
+  KEDGE_ASSIGN_OR_RETURN(request.job, SelectJob(opened, options.store));
+  request.to_store = to_store;
+  // An agent that was killed left its images on the tiers: a new one takes them up.
+  KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, true));
+  KEDGE_RETURN_IF_ERROR(LookAround(*agent.connection, request, patience).status());
+  request.act = true;
+  KEDGE_ASSIGN_OR_RETURN(const RebuildReply reply, agent.connection->Call<RebuildReply>(request, timeout));
+  DrainReply drained;
+  if (to_store) {
+    DrainRequest drain{request.store_id, request.job, timeout};
+    KEDGE_ASSIGN_OR_RETURN(drained, agent.connection->Drain(drain, nullptr));
+  }
+  Print(options, reply, to_store ? &drained : nullptr);
+  if (drained.failure.code() == Code::kTimeout) return kExitTimeout;
+  return reply.failure.ok() && drained.failure.ok() && reply.versions > 0 ? kExitOk : kExitBad;
+}
+
+Command MakeCommand(const char* name, const char* summary, bool to_store, const char* footer) {
+  return {
+      name, summary, [to_store, footer](CLI::App& app) {
+        auto options = std::make_shared<RebuildOptions>();
+        options->store.AddTo(app);
+        app.add_option("--patience", options->patience, "how long nodes that do not answer yet are waited for")
+            ->capture_default_str();
+        app.add_option("--timeout", options->timeout, "at most this long in all after that: 90s, 10min")->capture_default_str();
+        app.add_flag("--json", options->json, "print JSON");
+        app.footer(footer);
+        return [options, to_store] { return Rebuild(*options, to_store); };
+      }};
+}
+
+}  // namespace
+
+Command RebuildCommand() {
+  return MakeCommand("rebuild", "bring back to this node its part of what other nodes have lost", false,
+                     "Run it on every node that is left, at about the same time, after the application has died.\n"
+                     "Exit codes: 0 done; 1 nothing survives, or an image could not be had; 4 the time was over.");
+}
+
+Command DrainCommand() {
+  return MakeCommand(
+      "drain", "carry what survives on the nodes to the store, without the application", true,
+      "For a job script's epilogue: srun --ntasks-per-node=1 kedge drain --job NAME.\n"
+      "Exit codes: 0 this node's part is in the store; 1 nothing survives, or a part could not be had or stored; 4 the "
+      "time was over.");
+}
+
+}  // namespace kedge::tools

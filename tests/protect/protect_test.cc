@@ -1,0 +1,325 @@
+// Nodes are lost; what was at level NODE comes back bit for bit without the store, and is protected again.
+//
+// Each test runs a job of rank threads over virtual nodes, waits for level NODE, takes nodes away (agents killed, tiers
+// deleted), and launches the job again on the nodes that are left or that are new under the old names.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "base/random.h"
+#include "kedge/kedge.h"
+#include "tests/support/virtual_nodes.h"
+
+namespace kedge::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+#define EXPECT_KEDGE_OK(call) EXPECT_EQ((call), KEDGE_OK) << kedge_error_message()
+
+constexpr char kNoStore[] = "schedule.store=0\n";
+
+// Unequal sizes, over several blocks and chunks.
+std::vector<uint64_t> Content(int rank, int64_t version) {
+  std::vector<uint64_t> words(50000 + static_cast<size_t>(rank) * 70001);
+  Random(MixSeed(static_cast<uint64_t>(version), static_cast<uint64_t>(rank))).Fill(words.data(), words.size() * 8);
+  return words;
+}
+
+// In place: the memory is protected.
+void Fill(std::vector<uint64_t>* memory, int rank, int64_t version) {
+  const std::vector<uint64_t> content = Content(rank, version);
+  std::copy(content.begin(), content.end(), memory->begin());
+}
+
+struct Scheme {
+  const char* name;
+  const char* keys;
+  int losses;  // of a group
+};
+
+class ProtectTest : public ::testing::Test {
+ protected:
+  // Takes versions 1 to `last` and waits for `level` of each.
+  void Take(const std::vector<int>& places, const std::string& keys, int64_t last, kedge_level level = KEDGE_LEVEL_NODE) {
+    nodes_.Run(places, keys, [&](kedge_context* context, int rank) {
+      std::vector<uint64_t> memory = Content(rank, 0);
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+      for (int64_t version = 1; version <= last; ++version) {
+        Fill(&memory, rank, version);
+        EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", version, 0));
+        EXPECT_KEDGE_OK(kedge_wait(context, "p", version, level, 60));
+      }
+      kedge_level reached = KEDGE_LEVEL_NONE;
+      EXPECT_KEDGE_OK(kedge_test(context, "p", last, &reached));
+      EXPECT_GE(reached, level) << "rank " << rank;
+    });
+  }
+  // Restarts and expects `version` bit for bit on all ranks; -1: nothing can be restored. Bytes that came from the store.
+  uint64_t ExpectRestart(const std::vector<int>& places, const std::string& keys, int64_t expected,
+                         const std::function<void(kedge_context*, int)>& then = {}) {
+    std::atomic<uint64_t> from_store{0};
+    nodes_.Run(places, keys, [&](kedge_context* context, int rank) {
+      std::vector<uint64_t> memory = Content(rank, 0);
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+      int64_t version = -1;
+      const int code = kedge_restart(context, "p", -1, &version);
+      EXPECT_EQ(code, expected >= 0 ? KEDGE_OK : KEDGE_ERROR_NOT_FOUND) << kedge_error_message();
+      if (expected >= 0) {
+        EXPECT_EQ(version, expected) << "rank " << rank;
+        EXPECT_TRUE(memory == Content(rank, expected)) << "rank " << rank;
+      }
+      kedge_statistics statistics{};
+      statistics.struct_size = sizeof statistics;
+      EXPECT_KEDGE_OK(kedge_get_statistics(context, &statistics));
+      from_store += statistics.bytes_restored_store;
+      if (then) then(context, rank);
+    });
+    return from_store;
+  }
+
+  VirtualNodes nodes_{4};
+  const std::vector<int> all_ = {0, 1, 2, 3};
+};
+
+class SchemeTest : public ProtectTest, public ::testing::WithParamInterface<Scheme> {
+ protected:
+  std::string Keys() const { return std::string(GetParam().keys) + kNoStore; }
+};
+INSTANTIATE_TEST_SUITE_P(Schemes, SchemeTest,
+                         ::testing::Values(Scheme{"Partner", "protect.scheme=partner\n", 1},
+                                           Scheme{"Xor", "protect.scheme=xor\nprotect.group=4\n", 1},
+                                           Scheme{"ReedSolomon", "protect.scheme=rs\nprotect.losses=2\nprotect.group=4\n", 2}),
+                         [](const auto& scheme) { return std::string(scheme.param.name); });
+
+TEST_P(SchemeTest, LosesWhatItMayAndComesBack) {
+  Take(all_, Keys(), 2);
+  for (int node = 0; node < GetParam().losses; ++node) nodes_.Lose(node * 2);
+  EXPECT_EQ(ExpectRestart(all_, Keys(), 2), 0u);
+}
+
+TEST_P(SchemeTest, IsProtectedAgainAfterARestart) {
+  Take(all_, Keys(), 1);
+  nodes_.Lose(1);
+  ExpectRestart(all_, Keys(), 1, [](kedge_context* context, int rank) {
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60)) << ", rank " << rank;
+  });
+  // What was rebuilt, and the redundancy of it, are as good as what was captured.
+  nodes_.Lose(2);
+  EXPECT_EQ(ExpectRestart(all_, Keys(), 1), 0u);
+}
+
+TEST_F(ProtectTest, ANodeWithSeveralRanks) {
+  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  const std::vector<int> places = {0, 0, 0, 1, 2, 2, 3};
+  Take(places, keys, 1);
+  nodes_.Lose(0);
+  EXPECT_EQ(ExpectRestart(places, keys, 1), 0u);
+}
+
+TEST_F(ProtectTest, RanksThatMoveFindTheirImages) {
+  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  Take(all_, keys, 1);
+  EXPECT_EQ(ExpectRestart({3, 2, 1, 0}, keys, 1), 0u);
+}
+
+TEST_F(ProtectTest, AWholeFailureDomain) {
+  // Two groups of two, each with one node of either rack: two nodes of different groups go at once.
+  nodes_.SetDomains({"rack1", "rack1", "rack2", "rack2"});
+  const std::string keys = std::string("protect.scheme=xor\nprotect.group=2\n") + kNoStore;
+  Take(all_, keys, 1);
+  nodes_.Lose(0);
+  nodes_.Lose(1);
+  EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
+}
+
+TEST_F(ProtectTest, OneMoreThanTheSchemeSurvivesNeedsTheStore) {
+  const std::string keys = "protect.scheme=xor\nprotect.group=4\n";
+  Take(all_, keys, 1, KEDGE_LEVEL_STORE);
+  nodes_.Lose(0);
+  nodes_.Lose(1);
+  EXPECT_GT(ExpectRestart(all_, keys, 1), 0u);
+}
+
+TEST_F(ProtectTest, OneMoreThanTheSchemeSurvivesSaysWhatIsLost) {
+  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  Take(all_, keys, 1);
+  nodes_.Lose(0);
+  nodes_.Lose(1);
+  ExpectRestart(all_, keys, -1);
+  EXPECT_THAT(nodes_.Log(0), HasSubstr("is lost on the nodes"));
+}
+
+TEST_F(ProtectTest, TheAgentsSuccessorGoesOn) {
+  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    if (rank == 2) nodes_.KillAgent(2);
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
+  });
+  nodes_.Lose(0);
+  EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
+}
+
+class KilledAtTest : public ProtectTest, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Protecting, KilledAtTest,
+                         ::testing::Values("protect-measured", "protect-block", "protect-block:3", "protect-made", "protect-kept",
+                                           "serve-lease"),
+                         [](const auto& point) {
+                           std::string name = point.param;
+                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+                           return name;
+                         });
+
+TEST_P(KilledAtTest, TheVersionGetsThereAllTheSame) {
+  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  nodes_.StartAgent(1, {{"KEDGE_TEST_KILL_POINT", GetParam()}});
+  Take(all_, keys, 1);
+  EXPECT_TRUE(nodes_.AgentWasKilled());
+  nodes_.Lose(3);
+  EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
+}
+
+TEST_F(ProtectTest, ANodeThatDiesWhileItsImageIsRebuiltBeginsAnew) {
+  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  Take(all_, keys, 1);
+  nodes_.Lose(1);
+  nodes_.StartAgent(1, {{"KEDGE_TEST_KILL_POINT", "fetch-block:2"}});
+  EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
+  EXPECT_TRUE(nodes_.AgentWasKilled());
+}
+
+TEST_F(ProtectTest, ASurvivorThatDiesDuringTheRebuildIsDoneWithout) {
+  const std::string keys = std::string("protect.scheme=rs\nprotect.losses=2\nprotect.group=4\n") + kNoStore;
+  Take(all_, keys, 1);
+  nodes_.Lose(1);
+  nodes_.KillAgent(2);
+  nodes_.StartAgent(2, {{"KEDGE_TEST_KILL_POINT", "serve-lease"}});
+  EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
+  EXPECT_TRUE(nodes_.AgentWasKilled());
+}
+
+TEST_F(ProtectTest, AFlippedByteInASurvivorsImageIsPassedOverAndReplaced) {
+  const std::string keys = std::string("protect.scheme=rs\nprotect.losses=2\nprotect.group=4\n") + kNoStore;
+  Take(all_, keys, 1);
+  // In both of its segments: the larger image, of node 3, takes blocks of one of them.
+  nodes_.Lose(3);
+  ASSERT_TRUE(nodes_.FlipInPool(2, Content(2, 1)));
+  EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
+  EXPECT_THAT(nodes_.Log(3), HasSubstr("is left out"));
+}
+
+TEST_F(ProtectTest, AFlippedByteInItsOwnImageSendsARankToTheOtherNodes) {
+  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\nschedule.node=1000\n") + kNoStore;
+  Take(all_, keys, 1);
+  ASSERT_TRUE(nodes_.FlipInPool(2, Content(2, 1)));
+  // Its own copy is bad: the node's rank gets it from the others' redundancy, not a wrong byte.
+  EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
+}
+
+TEST_F(ProtectTest, ANodeThatIsSilentForFiveSeconds) {
+  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    if (rank == 1) nodes_.Pause(1, std::chrono::seconds(5));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
+  });
+  nodes_.Lose(3);
+  EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
+}
+
+TEST_F(ProtectTest, ANodeThatStaysSilentIsNamed) {
+  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\nprotect.timeout=2s\n") + kNoStore;
+  nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    // Longer than the others have patience; its own agent has not begun when it stops.
+    if (rank == 1) return nodes_.Pause(1, std::chrono::seconds(8));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    EXPECT_EQ(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60), KEDGE_ERROR_UNAVAILABLE);
+    EXPECT_THAT(kedge_error_message(), HasSubstr("n1"));
+  });
+}
+
+TEST_F(ProtectTest, EveryOtherVersion) {
+  const std::string keys = std::string("protect.scheme=xor\nschedule.node=2\n") + kNoStore;
+  nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 0);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    for (int64_t version = 1; version <= 4; ++version) {
+      Fill(&memory, rank, version);
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", version, 0));
+      EXPECT_KEDGE_OK(kedge_wait(context, "p", version, KEDGE_LEVEL_LAST, 60));
+      kedge_level level = KEDGE_LEVEL_NONE;
+      EXPECT_KEDGE_OK(kedge_test(context, "p", version, &level));
+      EXPECT_EQ(level, version % 2 == 1 ? KEDGE_LEVEL_NODE : KEDGE_LEVEL_LOCAL) << version;
+    }
+    EXPECT_EQ(kedge_wait(context, "p", 4, KEDGE_LEVEL_NODE, 60), KEDGE_ERROR_FAILED_PRECONDITION);
+  });
+  nodes_.Lose(3);
+  EXPECT_EQ(ExpectRestart(all_, keys, 3), 0u) << "version 4 was on the nodes only that took it";
+}
+
+TEST_F(ProtectTest, DrainBringsWhatSurvivesToTheStore) {
+  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  Take(all_, keys, 2);
+  nodes_.Lose(1);
+  nodes_.KillAgent(2);
+  std::vector<std::unique_ptr<ChildProcess>> drains;
+  for (const int node : {0, 2, 3})
+    drains.push_back(nodes_.Tool(node, {"drain", "--job", "nodes", "--patience", "12s", "--timeout", "30s"}));
+  for (auto& drain : drains) EXPECT_TRUE(drain->Succeeds(std::chrono::seconds(90)));
+  for (const int node : {0, 2, 3}) nodes_.Lose(node);
+  EXPECT_GT(ExpectRestart(all_, keys, 2), 0u) << "nothing is left but the store";
+}
+
+TEST_F(ProtectTest, RebuildBringsBackWhatIsLost) {
+  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  Take(all_, keys, 1);
+  nodes_.Lose(1);
+  std::vector<std::unique_ptr<ChildProcess>> rebuilds;
+  for (const int node : {0, 2, 3}) rebuilds.push_back(nodes_.Tool(node, {"rebuild", "--job", "nodes", "--patience", "3s"}));
+  int brought = 0;
+  for (auto& rebuild : rebuilds) {
+    EXPECT_TRUE(rebuild->Succeeds(std::chrono::seconds(60)));
+    brought += rebuild->Output().find("; 1 images came to this node") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(brought, 1) << "one node takes it, and the others know that";
+}
+
+TEST_F(ProtectTest, GroupsAndLevelsAreShown) {
+  nodes_.SetDomains({"rack1", "rack1", "rack2", "rack2"});
+  const std::string keys = std::string("protect.scheme=xor\nprotect.group=2\n") + kNoStore;
+  Take(all_, keys, 1);
+  auto groups = nodes_.Tool(0, {"status", "--groups"});
+  EXPECT_TRUE(groups->Succeeds(std::chrono::seconds(20)));
+  EXPECT_THAT(groups->Output(), HasSubstr("group 1 (xor"));
+  EXPECT_THAT(groups->Output(), HasSubstr("[rack2]"));
+  auto status = nodes_.Tool(0, {"status", "--json"});
+  EXPECT_TRUE(status->Succeeds(std::chrono::seconds(20)));
+  EXPECT_THAT(status->Output(), HasSubstr(R"({"level":"node","reached":true})"));
+}
+
+TEST_F(ProtectTest, OneNodeCannotProtectItself) {
+  const std::string overrides = nodes_.Overrides(0, std::string("protect.scheme=xor\n") + kNoStore);
+  kedge_options options = KEDGE_OPTIONS_INIT;
+  options.overrides = overrides.c_str();
+  kedge_context* context = nullptr;
+  EXPECT_EQ(kedge_init(&options, nullptr, &context), KEDGE_ERROR_FAILED_PRECONDITION);
+  const std::string lenient = overrides + "protect.required=false\n";
+  options.overrides = lenient.c_str();
+  ASSERT_EQ(kedge_init(&options, nullptr, &context), KEDGE_OK) << kedge_error_message();
+  EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+  EXPECT_EQ(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 5), KEDGE_ERROR_FAILED_PRECONDITION);
+  EXPECT_KEDGE_OK(kedge_finalize(context, 0));
+}
+
+}  // namespace
+}  // namespace kedge::testing
