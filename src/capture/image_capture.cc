@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "base/crc32c.h"
 
@@ -105,9 +106,15 @@ uint32_t ImageCapture::CopyIntoChunk(const std::byte* data, uint64_t bytes, uint
   return crc32c::CopyAndChecksum(to, data, bytes, crc);
 }
 
+// Once for each chunk.
+void ImageCapture::Expect() {
+  if (std::exchange(expects_, false) && next_planned_ < planned_.size()) sink_->ExpectChunk(planned_[next_planned_]);
+}
+
 Status ImageCapture::FinishPiece() {
   if (chunk_used_ == piece_start_) return Status::Ok();
   if (target_.memory == nullptr) {
+    if (chunk_used_ == chunk_bytes_) Expect();
     KEDGE_RETURN_IF_ERROR(sink_->Write(piece_start_, bounce_.get(), chunk_used_ - piece_start_));
   }
   piece_start_ = chunk_used_;
@@ -123,7 +130,10 @@ Status ImageCapture::NextChunk() {
   chunk_open_ = true;
   chunk_used_ = piece_start_ = 0;
   extent_open_ = false;
-  if (next_planned_ < planned_.size()) sink_->ExpectChunk(planned_[next_planned_]);
+  expects_ = next_planned_ < planned_.size();
+  // Mapped memory takes a chunk in milliseconds; a device may take seconds, and a place that is held unused meanwhile is somebody
+  // else's: there the next one is asked for when the last piece begins (FinishPiece).
+  if (target_.memory != nullptr) Expect();
   if (target_.memory == nullptr && bounce_bytes_ < limits_.piece_bytes) {
     bounce_.reset(new (std::align_val_t{kChunkAlignment}, std::nothrow) std::byte[limits_.piece_bytes]);
     bounce_bytes_ = bounce_ ? limits_.piece_bytes : 0;

@@ -48,6 +48,7 @@ class ImageCapture {
 
   Status NextChunk();
   Status CloseChunk();
+  void Expect();
   // Passes on what the bounce buffer holds, and tells the sink how far the chunk is.
   Status FinishPiece();
   uint32_t CopyIntoChunk(const std::byte* data, uint64_t bytes, uint32_t crc);
@@ -62,6 +63,7 @@ class ImageCapture {
   std::vector<uint64_t> planned_;  // chunks of the part, those before next_planned_ opened already
   size_t next_planned_ = 0;
   bool chunk_open_ = false;
+  bool expects_ = false;  // the sink does not know yet that another chunk follows
   ChunkTarget target_;
   uint64_t chunk_bytes_ = 0;  // planned bytes of the open chunk
   uint64_t chunk_used_ = 0;

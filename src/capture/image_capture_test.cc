@@ -78,6 +78,51 @@ class ImageCaptureTest : public ::testing::Test {
   ImageCapture capture_;
 };
 
+// Writes down the order of what it is told, with slots in memory or without.
+class OrderSink final : public ImageSink {
+ public:
+  explicit OrderSink(bool in_memory) : memory_(in_memory ? kLimits.chunk_bytes : 0) {}
+  const LayoutLimits& limits() const override { return kLimits; }
+  Status Begin(const ImageIdentity&, uint64_t) override { return Status::Ok(); }
+  Result<ChunkTarget> OpenChunk(uint32_t chunk, uint64_t) override {
+    order += "open" + std::to_string(chunk) + " ";
+    return ChunkTarget{memory_.empty() ? nullptr : memory_.data()};
+  }
+  void ExpectChunk(uint64_t bytes) override { order += "expect" + std::to_string(bytes >> 10) + " "; }
+  bool GrowChunk(uint64_t) override { return false; }
+  Status Write(uint64_t offset, const std::byte*, uint64_t) override {
+    order += "write" + std::to_string(offset >> 10) + " ";
+    return Status::Ok();
+  }
+  void Progress(uint64_t) override {}
+  Status CloseChunk(uint64_t bytes, ImageRecord* record) override {
+    order += "close ";
+    record->chunks.push_back(Chunk{0, 0, bytes});
+    return Status::Ok();
+  }
+  Status End(const ImageRecord&) override { return Status::Ok(); }
+  void Abort() override {}
+  std::string order;
+
+ private:
+  std::vector<std::byte> memory_;
+};
+
+TEST_F(ImageCaptureTest, TheNextPlaceIsAskedForAheadButIsNotHeldForTheTimeOfASlowChunk) {
+  const std::string content = Content(1, 80 << 10);
+  const uint64_t bytes = content.size();
+  for (const bool in_memory : {true, false}) {
+    OrderSink sink(in_memory);
+    ASSERT_TRUE(capture_.Begin(&sink, identity_, "", bytes).ok());
+    ASSERT_TRUE(capture_.BeginPart({&bytes, 1}).ok());
+    ASSERT_TRUE(capture_.AddRegion(RegionOf(0, bytes), content.data()).ok());
+    ASSERT_TRUE(capture_.End(0).ok());
+    EXPECT_EQ(sink.order, in_memory ? "open0 expect16 close open1 close "
+                                    : "open0 write0 write8 write16 write24 write32 write40 write48 expect16 write56 close "
+                                      "open1 write0 write8 close ");
+  }
+}
+
 TEST_F(ImageCaptureTest, ExtentsCoverEveryByteWithItsChecksum) {
   const std::vector<std::string> regions = {Content(1, 10),   Content(2, 100000), "",
                                             Content(3, 7999), Content(4, 8192),   Content(5, 3)};

@@ -67,9 +67,10 @@ class DirectIo {
 // is to be abandoned. Destroying it waits for the requests in flight (they read the caller's memory).
 class DirectWriter {
  public:
-  // Opens with O_CREAT and, when `exclusive`, O_EXCL; otherwise existing content stays. `io` outlives the writer.
+  // Opens with O_CREAT and, when `exclusive`, O_EXCL; otherwise existing content stays; with O_NOFOLLOW unless `follow_links`.
+  // `io` outlives the writer.
   static Result<std::unique_ptr<DirectWriter>> Open(DirectIo& io, FileSystem& fs, const std::string& path, bool exclusive = true,
-                                                    uint32_t mode = 0600);
+                                                    uint32_t mode = 0600, bool follow_links = true);
   ~DirectWriter();
   DirectWriter(const DirectWriter&) = delete;
   DirectWriter& operator=(const DirectWriter&) = delete;
@@ -119,7 +120,9 @@ class DirectWriter {
 // Reads one file.
 class DirectReader {
  public:
-  static Result<std::unique_ptr<DirectReader>> Open(DirectIo& io, FileSystem& fs, const std::string& path);
+  // With O_NOFOLLOW unless `follow_links`.
+  static Result<std::unique_ptr<DirectReader>> Open(DirectIo& io, FileSystem& fs, const std::string& path,
+                                                    bool follow_links = true);
   ~DirectReader();
   DirectReader(const DirectReader&) = delete;
   DirectReader& operator=(const DirectReader&) = delete;

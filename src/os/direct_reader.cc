@@ -20,12 +20,14 @@ struct DirectReader::Piece {
   Status status;
 };
 
-Result<std::unique_ptr<DirectReader>> DirectReader::Open(DirectIo& io, FileSystem& fs, const std::string& path) {
-  KEDGE_ASSIGN_OR_RETURN(auto buffered, fs.Open(path, OpenFlags::kRead));
+Result<std::unique_ptr<DirectReader>> DirectReader::Open(DirectIo& io, FileSystem& fs, const std::string& path,
+                                                         bool follow_links) {
+  const OpenFlags links = follow_links ? OpenFlags{} : OpenFlags::kNoFollow;
+  KEDGE_ASSIGN_OR_RETURN(auto buffered, fs.Open(path, OpenFlags::kRead | links));
   KEDGE_ASSIGN_OR_RETURN(const FileInfo info, buffered->Fstat());
   std::unique_ptr<File> direct;
   if (io.options_.direct) {
-    auto opened = fs.Open(path, OpenFlags::kRead | OpenFlags::kDirect);
+    auto opened = fs.Open(path, OpenFlags::kRead | OpenFlags::kDirect | links);
     if (!opened.ok() && opened.status().errno_value() != EINVAL) return opened.status();
     if (opened.ok()) direct = std::move(*opened);
   }

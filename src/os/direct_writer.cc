@@ -31,13 +31,15 @@ struct DirectWriter::Request {
 };
 
 Result<std::unique_ptr<DirectWriter>> DirectWriter::Open(DirectIo& io, FileSystem& fs, const std::string& path, bool exclusive,
-                                                         uint32_t mode) {
+                                                         uint32_t mode, bool follow_links) {
   OpenFlags flags = OpenFlags::kReadWrite | OpenFlags::kCreate;
+  const OpenFlags links = follow_links ? OpenFlags{} : OpenFlags::kNoFollow;
+  flags = flags | links;
   if (exclusive) flags = flags | OpenFlags::kExclusive;
   KEDGE_ASSIGN_OR_RETURN(auto buffered, fs.Open(path, flags, mode));
   std::unique_ptr<File> direct;
   if (io.options_.direct) {
-    auto opened = fs.Open(path, OpenFlags::kWrite | OpenFlags::kDirect);
+    auto opened = fs.Open(path, OpenFlags::kWrite | OpenFlags::kDirect | links);
     // EINVAL: a file system without O_DIRECT. Other errors are errors of the device or the limits of the process.
     if (!opened.ok() && opened.status().errno_value() != EINVAL) {
       if (exclusive) static_cast<void>(fs.Unlink(path));

@@ -1,13 +1,16 @@
 // A directory tier: a folder with one file for each slot, and a small text file that says how it is cut.
 //
-// Whole pieces at aligned places go around the page cache (O_DIRECT) where the file system allows it: the bytes are read
-// once more, by the flush or a restart, and must not push the application's own pages out. The rest is written plainly.
+// Large ranges go around the page cache (O_DIRECT) where the file system allows it: the bytes are read once more, by the flush or
+// a restart, and must not push the application's own pages out. They go as several requests in flight through io_uring, or one
+// after the other where there is none (os/direct_io.h): from the caller's memory where that is aligned, as captures' is, else
+// through registered buffers. Small ranges are written plainly.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "os/files.h"
 #include "tier/tier.h"
@@ -17,7 +20,11 @@ namespace {
 
 constexpr char kLayoutName[] = "layout";
 constexpr char kSlotPrefix[] = "slot-";
-constexpr uint64_t kDirectAlignment = 4096;
+// Less is not worth an engine: records and their like.
+constexpr uint64_t kEngineBytesMin = uint64_t{128} << 10;
+constexpr size_t kRequestBytes = size_t{512} << 10;
+constexpr unsigned kRequestsInFlight = 8;
+constexpr size_t kEnginesKept = 8;
 
 std::string LayoutText(const TierInfo& info) {
   return fmt::format("kedge tier 1\nslot_bytes {}\nslots {}\n", info.slot_bytes, info.slots);
@@ -29,50 +36,39 @@ std::string SlotPath(const TierInfo& info, uint32_t slot) {
 
 class DirectoryTier final : public Tier {
  public:
-  static Result<std::unique_ptr<Tier>> Open(os::FileSystem& fs, const TierInfo& info) {
+  static Result<std::unique_ptr<Tier>> Open(os::FileSystem& fs, const TierInfo& info, DirectEngine engine) {
     KEDGE_ASSIGN_OR_RETURN(auto folder, fs.Open(info.path, os::OpenFlags::kRead | os::OpenFlags::kFolder));
     KEDGE_ASSIGN_OR_RETURN(os::FileInfo folder_info, folder->Fstat());
-    return std::unique_ptr<Tier>(new DirectoryTier(fs, info, std::move(folder), folder_info));
+    return std::unique_ptr<Tier>(new DirectoryTier(fs, info, std::move(folder), folder_info, engine));
   }
 
   std::byte* SlotMemory(uint32_t) override { return nullptr; }
 
   Status Write(uint32_t slot, uint64_t offset, const void* data, uint64_t bytes) override {
     KEDGE_RETURN_IF_ERROR(CheckRange(slot, offset, bytes));
-    const auto* from = static_cast<const std::byte*>(data);
-    uint64_t direct_bytes = DirectBytes(data, offset, bytes);
-    if (direct_bytes > 0) {
-      auto file = OpenSlot(slot, os::OpenFlags::kReadWrite | os::OpenFlags::kDirect);
-      Status written = file.ok() ? os::WriteAll(**file, from, direct_bytes, offset) : file.status();
-      if (written.ok()) written = (*file)->Close();
-      if (!written.ok() && written.errno_value() != EINVAL) return written;
-      if (!written.ok()) {
-        direct_works_.store(false, std::memory_order_relaxed);
-        direct_bytes = 0;
+    if (bytes >= kEngineBytesMin) {
+      if (auto engine = TakeEngine()) {
+        const Status written = WriteBy(*engine, slot, offset, data, bytes);
+        GiveBack(std::move(engine));
+        return written;
       }
     }
-    if (direct_bytes == bytes) return Status::Ok();
     KEDGE_ASSIGN_OR_RETURN(auto file, OpenSlot(slot, os::OpenFlags::kReadWrite | os::OpenFlags::kCreate));
-    KEDGE_RETURN_IF_ERROR(os::WriteAll(*file, from + direct_bytes, bytes - direct_bytes, offset + direct_bytes));
+    KEDGE_RETURN_IF_ERROR(os::WriteAll(*file, data, bytes, offset));
     return file->Close();
   }
 
   Status Read(uint32_t slot, uint64_t offset, void* data, uint64_t bytes) override {
     KEDGE_RETURN_IF_ERROR(CheckRange(slot, offset, bytes));
-    auto* to = static_cast<std::byte*>(data);
-    uint64_t direct_bytes = DirectBytes(data, offset, bytes);
-    if (direct_bytes > 0) {
-      auto file = OpenSlot(slot, os::OpenFlags::kRead | os::OpenFlags::kDirect);
-      Status read = file.ok() ? os::ReadAll(**file, to, direct_bytes, offset) : file.status();
-      if (!read.ok() && read.errno_value() != EINVAL) return read;
-      if (!read.ok()) {
-        direct_works_.store(false, std::memory_order_relaxed);
-        direct_bytes = 0;
+    if (bytes >= kEngineBytesMin) {
+      if (auto engine = TakeEngine()) {
+        const Status read = ReadBy(*engine, slot, offset, data, bytes);
+        GiveBack(std::move(engine));
+        return read;
       }
     }
-    if (direct_bytes == bytes) return Status::Ok();
     KEDGE_ASSIGN_OR_RETURN(auto file, OpenSlot(slot, os::OpenFlags::kRead));
-    return os::ReadAll(*file, to + direct_bytes, bytes - direct_bytes, offset + direct_bytes);
+    return os::ReadAll(*file, data, bytes, offset);
   }
 
   Status Reserve(uint32_t slot) override {
@@ -105,21 +101,52 @@ class DirectoryTier final : public Tier {
   }
 
  private:
-  DirectoryTier(os::FileSystem& fs, const TierInfo& info, std::unique_ptr<os::File> folder, os::FileInfo folder_info)
-      : Tier(info), fs_(fs), folder_(std::move(folder)), folder_info_(folder_info) {}
+  DirectoryTier(os::FileSystem& fs, const TierInfo& info, std::unique_ptr<os::File> folder, os::FileInfo folder_info,
+                DirectEngine engine)
+      : Tier(info), fs_(fs), folder_(std::move(folder)), folder_info_(folder_info) {
+    engine_options_.engine = engine;
+    engine_options_.buffer_bytes = kRequestBytes;
+    engine_options_.buffer_count = kRequestsInFlight;
+  }
 
   Result<std::unique_ptr<os::File>> OpenSlot(uint32_t slot, os::OpenFlags flags) {
     return fs_.Open(SlotPath(info(), slot), flags | os::OpenFlags::kNoFollow);
   }
-  uint64_t DirectBytes(const void* data, uint64_t offset, uint64_t bytes) const {
-    bool aligned = reinterpret_cast<uintptr_t>(data) % kDirectAlignment == 0 && offset % kDirectAlignment == 0;
-    return aligned && direct_works_.load(std::memory_order_relaxed) ? bytes / kDirectAlignment * kDirectAlignment : 0;
+
+  Status WriteBy(os::DirectIo& engine, uint32_t slot, uint64_t offset, const void* data, uint64_t bytes) {
+    KEDGE_ASSIGN_OR_RETURN(auto writer, os::DirectWriter::Open(engine, fs_, SlotPath(info(), slot), false, 0600, false));
+    KEDGE_RETURN_IF_ERROR(writer->Write(data, bytes, offset));
+    return writer->Close();
+  }
+  Status ReadBy(os::DirectIo& engine, uint32_t slot, uint64_t offset, void* data, uint64_t bytes) {
+    KEDGE_ASSIGN_OR_RETURN(auto reader, os::DirectReader::Open(engine, fs_, SlotPath(info(), slot), false));
+    return reader->Read(data, bytes, offset);
+  }
+
+  // An engine for one call; null when none can be had. Callers at the same time have one each.
+  std::unique_ptr<os::DirectIo> TakeEngine() {
+    {
+      std::lock_guard lock(mutex_);
+      if (!engines_.empty()) {
+        auto engine = std::move(engines_.back());
+        engines_.pop_back();
+        return engine;
+      }
+    }
+    auto made = os::DirectIo::Create(engine_options_);
+    return made.ok() ? std::move(*made) : nullptr;
+  }
+  void GiveBack(std::unique_ptr<os::DirectIo> engine) {
+    std::lock_guard lock(mutex_);
+    if (engines_.size() < kEnginesKept) engines_.push_back(std::move(engine));
   }
 
   os::FileSystem& fs_;
   const std::unique_ptr<os::File> folder_;  // held open, so that its inode number is not given to another
   const os::FileInfo folder_info_;
-  std::atomic<bool> direct_works_{true};
+  os::DirectIoOptions engine_options_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<os::DirectIo>> engines_;  // that nobody uses now
 };
 
 Status RemoveSlots(os::FileSystem& fs, const TierInfo& info) {
@@ -134,7 +161,7 @@ Status RemoveSlots(os::FileSystem& fs, const TierInfo& info) {
 
 }  // namespace
 
-Result<CreatedTier> CreateDirectoryTier(os::FileSystem& fs, const TierInfo& info) {
+Result<CreatedTier> CreateDirectoryTier(os::FileSystem& fs, const TierInfo& info, DirectEngine engine) {
   KEDGE_RETURN_IF_ERROR(ValidateTierInfo(info));
   KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs, info.path, 0700, false));
   std::string layout_path = os::JoinPath(info.path, kLayoutName);
@@ -144,13 +171,13 @@ Result<CreatedTier> CreateDirectoryTier(os::FileSystem& fs, const TierInfo& info
     KEDGE_RETURN_IF_ERROR(RemoveSlots(fs, info));
     KEDGE_RETURN_IF_ERROR(os::WriteFileDurably(fs, layout_path, LayoutText(info), "tier"));
   }
-  KEDGE_ASSIGN_OR_RETURN(auto tier, DirectoryTier::Open(fs, info));
+  KEDGE_ASSIGN_OR_RETURN(auto tier, DirectoryTier::Open(fs, info, engine));
   return CreatedTier{std::move(tier), fresh};
 }
 
-Result<std::unique_ptr<Tier>> AttachDirectoryTier(os::FileSystem& fs, const TierInfo& info) {
+Result<std::unique_ptr<Tier>> AttachDirectoryTier(os::FileSystem& fs, const TierInfo& info, DirectEngine engine) {
   KEDGE_RETURN_IF_ERROR(ValidateTierInfo(info));
-  return DirectoryTier::Open(fs, info);
+  return DirectoryTier::Open(fs, info, engine);
 }
 
 }  // namespace kedge

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "os/direct_io.h"
 #include "os/file_system.h"
 #include "os/unique_fd.h"
 #include "tier/tier_info.h"
@@ -64,10 +65,13 @@ struct CreatedTier {
   bool fresh = false;
 };
 Result<CreatedTier> CreateMemoryTier(os::FileSystem& fs, const TierInfo& info);
-Result<CreatedTier> CreateDirectoryTier(os::FileSystem& fs, const TierInfo& info);
+// `engine`: how large ranges go to the device; kAuto is io_uring where the kernel has it.
+using DirectEngine = os::DirectIoOptions::Engine;
+Result<CreatedTier> CreateDirectoryTier(os::FileSystem& fs, const TierInfo& info, DirectEngine engine = DirectEngine::kAuto);
 
 // A client's: `pool` is the descriptor that came with Welcome; a directory tier is found by its path.
 Result<std::unique_ptr<Tier>> AttachMemoryTier(os::UniqueFd pool, const TierInfo& info);
-Result<std::unique_ptr<Tier>> AttachDirectoryTier(os::FileSystem& fs, const TierInfo& info);
+Result<std::unique_ptr<Tier>> AttachDirectoryTier(os::FileSystem& fs, const TierInfo& info,
+                                                  DirectEngine engine = DirectEngine::kAuto);
 
 }  // namespace kedge

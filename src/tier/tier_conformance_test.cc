@@ -6,11 +6,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 #include <tuple>
 #include <vector>
 
 #include "base/random.h"
 #include "os/files.h"
+#include "os/testing/temporary_folder.h"
 #include "tier/tier.h"
 
 namespace kedge {
@@ -18,23 +20,30 @@ namespace {
 
 constexpr uint64_t kSlotBytes = 256 << 10;
 
-class TierConformance : public ::testing::TestWithParam<TierKind> {
+struct TierCase {
+  const char* name;
+  TierKind kind;
+  DirectEngine engine;
+};
+
+class TierConformance : public ::testing::TestWithParam<TierCase> {
  protected:
   void SetUp() override {
-    const char* base = GetParam() == TierKind::kMemory ? "/dev/shm" : "/tmp";
+    const char* base = GetParam().kind == TierKind::kMemory ? "/dev/shm" : "/tmp";
     folder_ = os::JoinPath(base, "kedge-tier-test-" + Id128::Generate().ToHex());
     ASSERT_TRUE(os::MakeFolders(fs(), folder_).ok());
-    std::string path = os::JoinPath(folder_, GetParam() == TierKind::kMemory ? "t/pool" : "t");
-    info_ = TierInfo{"t", path, GetParam(), path, kSlotBytes, 4};
+    std::string path = os::JoinPath(folder_, GetParam().kind == TierKind::kMemory ? "t/pool" : "t");
+    info_ = TierInfo{"t", path, GetParam().kind, path, kSlotBytes, 4};
   }
   void TearDown() override { EXPECT_TRUE(os::RemoveTree(fs(), folder_).ok()); }
 
   static os::FileSystem& fs() { return os::SystemFileSystem(); }
   Result<CreatedTier> Create() {
-    return GetParam() == TierKind::kMemory ? CreateMemoryTier(fs(), info_) : CreateDirectoryTier(fs(), info_);
+    return GetParam().kind == TierKind::kMemory ? CreateMemoryTier(fs(), info_)
+                                                : CreateDirectoryTier(fs(), info_, GetParam().engine);
   }
   Result<std::unique_ptr<Tier>> Attach(const Tier& tier) {
-    if (GetParam() == TierKind::kDirectory) return AttachDirectoryTier(fs(), info_);
+    if (GetParam().kind == TierKind::kDirectory) return AttachDirectoryTier(fs(), info_, GetParam().engine);
     return AttachMemoryTier(os::UniqueFd(dup(tier.descriptor())), info_);
   }
 
@@ -87,6 +96,30 @@ TEST_P(TierConformance, AlignedBuffersTakeTheDirectPathAndAgreeWithThePlainOne) 
   EXPECT_TRUE(tier.Read(0, 0, aligned, kSlotBytes - 100).ok());
   EXPECT_EQ(memcmp(aligned, data.data(), kSlotBytes - 100), 0);
   std::free(aligned);
+}
+
+TEST_P(TierConformance, LargeRangesAtAnyPlaceComeBackAlsoFromSeveralThreads) {
+  info_.slot_bytes = 4 << 20;
+  auto created = Create();
+  ASSERT_TRUE(created.ok());
+  Tier& tier = *created->tier;
+  std::vector<std::thread> threads;
+  for (uint32_t slot = 0; slot < info_.slots; ++slot) {
+    threads.emplace_back([&, slot] {
+      const auto data = RandomBytes(3 << 20, slot + 1);
+      EXPECT_TRUE(tier.Reserve(slot).ok());
+      for (const uint64_t offset : {uint64_t{0}, uint64_t{4096}, uint64_t{12345}, uint64_t{1 << 20}}) {
+        for (const size_t shift : {size_t{0}, size_t{1}, size_t{4095}}) {
+          const size_t bytes = data.size() - shift - offset % 1000;
+          std::vector<std::byte> back(bytes);
+          EXPECT_TRUE(tier.Write(slot, offset, data.data() + shift, bytes).ok());
+          EXPECT_TRUE(tier.Read(slot, offset, back.data(), bytes).ok());
+          EXPECT_EQ(std::memcmp(back.data(), data.data() + shift, bytes), 0) << slot << " " << offset << " " << shift;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_P(TierConformance, RangesOutsideAreRefused) {
@@ -163,8 +196,25 @@ TEST_P(TierConformance, RemoveLeavesNoFile) {
   EXPECT_FALSE(std::filesystem::exists(info_.path));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, TierConformance, ::testing::Values(TierKind::kMemory, TierKind::kDirectory),
-                         [](const auto& kind) { return std::string(TierKindName(kind.param)); });
+TEST(DirectoryTier, ALinkInPlaceOfASlotIsNotFollowed) {
+  for (const DirectEngine engine : {DirectEngine::kAuto, DirectEngine::kPlain}) {
+    const os::testing::TemporaryFolder folder;
+    auto created =
+        CreateDirectoryTier(os::SystemFileSystem(), {"t", "t", TierKind::kDirectory, folder / "t", kSlotBytes, 4}, engine);
+    ASSERT_TRUE(created.ok());
+    std::filesystem::create_symlink(folder / "target", folder / "t/slot-000000");
+    const auto data = RandomBytes(kSlotBytes, 1);
+    EXPECT_FALSE(created->tier->Write(0, 0, data.data(), data.size()).ok());
+    EXPECT_FALSE(created->tier->Write(0, 0, data.data(), 10).ok());
+    EXPECT_FALSE(std::filesystem::exists(folder / "target"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, TierConformance,
+                         ::testing::Values(TierCase{"memory", TierKind::kMemory, DirectEngine::kAuto},
+                                           TierCase{"directory", TierKind::kDirectory, DirectEngine::kAuto},
+                                           TierCase{"directory_plain", TierKind::kDirectory, DirectEngine::kPlain}),
+                         [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace
 }  // namespace kedge

@@ -7,6 +7,7 @@
 
 #include "agent/record_file.h"
 #include "agent/tier_cut.h"
+#include "format/calibration.h"
 #include "format/name_encoding.h"
 #include "format/testing/sample_records.h"
 #include "session/config_keys.h"
@@ -66,6 +67,12 @@ void AddNames(Seeds& seeds) {
   seeds.Add("store_keys_fuzzer", "part", layout::PartName(3, 4));
   seeds.Add("store_keys_fuzzer", "object", layout::RelativeToJob(generation.job, layout::ImageKey(generation, 2)));
   seeds.Add("store_keys_fuzzer", "temporary", MakeTemporaryTag({"node-1.cluster", 7, "agent"}));
+}
+
+void AddCalibration(Seeds& seeds) {
+  Calibration calibration{CalibrationOrigin::kMeasured, "directory", "ext4, Example SSD, 100 GiB", 64 << 20, "6.1.0", 0, {}};
+  for (uint32_t writers = 1; writers <= 31; writers += 10) calibration.samples.push_back({writers, 500'000'000 + writers, 5, 20});
+  seeds.Add("format_calibration_fuzzer", "measured", FormatCalibration(calibration));
 }
 
 template <size_t kIndex = 0>
@@ -142,6 +149,7 @@ int Main(int argc, char** argv) {
   AddRecords(seeds);
   AddSets(seeds);
   AddNames(seeds);
+  AddCalibration(seeds);
   AddMessages(seeds);
   AddFullMessages(seeds);
   AddConfigurations(seeds);
