@@ -5,6 +5,7 @@
 
 #include "base/byte_size.h"
 #include "base/json_writer.h"
+#include "net/measure.h"
 #include "os/direct_io.h"
 #include "os/files.h"
 #include "os/machine.h"
@@ -27,6 +28,8 @@ struct Finding {
 constexpr double kSlowSyncSeconds = 0.05;
 constexpr size_t kSyncBytes = 4096;
 constexpr int kSyncRounds = 5;
+constexpr int kNetworkRequests = 500;
+constexpr uint64_t kNetworkBytes = uint64_t{1} << 30;
 
 const char* StateName(State state) {
   switch (state) {
@@ -136,7 +139,26 @@ void ExamineAgent(const Config& config, std::vector<Finding>* findings) {
     findings->push_back({State::kBad, "agent program", program.status().message(), "set KEDGE_AGENT to its path"});
 }
 
-Outcome Doctor(const ConfigOptions& options, bool json_wanted) {
+// Two networks as agents have them, on this machine; their numbers say what the provider and the processors give.
+void ExamineNetwork(const NodeSettings& node, std::vector<Finding>* findings) {
+  net::NetworkOptions options;
+  options.provider = node.net_provider;
+  options.interface_address = node.net_interface;
+  const auto measured = net::MeasureNetwork(options, kNetworkRequests, kNetworkBytes);
+  if (!measured.ok()) {
+    findings->push_back({State::kBad, "network", measured.status().message(),
+                         "set net.provider to one that fi_info lists with reliable datagrams (FI_EP_RDM), net.interface to this "
+                         "node's address; protection across nodes needs it"});
+    return;
+  }
+  findings->push_back({State::kOk, "network",
+                       fmt::format("{} at {}: round trip of a request {:.0f} us, remote reads {}/s (two ends on this node)",
+                                   measured->provider, measured->address, measured->round_trip_seconds * 1e6,
+                                   FormatByteSize(static_cast<uint64_t>(measured->read_bytes_per_second))),
+                       ""});
+}
+
+Outcome Doctor(const ConfigOptions& options, bool json_wanted, bool net_wanted) {
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.Load());
   KEDGE_ASSIGN_OR_RETURN(const NodeSettings node, ReadNodeSettings(config));
   KEDGE_ASSIGN_OR_RETURN(const JobSettings job, ReadJobSettings(config));
@@ -147,6 +169,7 @@ Outcome Doctor(const ConfigOptions& options, bool json_wanted) {
   for (const TierSettings& tier : node.tiers) ExamineFolder("tier " + tier.name, tier.path, false, &findings);
   if (!job.keys.scratch.empty()) ExamineFolder("job.scratch", job.keys.scratch, false, &findings);
   ExamineAgent(config, &findings);
+  if (net_wanted) ExamineNetwork(node, &findings);
 
   JsonWriter json;
   json.BeginObject().Key("findings").BeginArray();
@@ -170,12 +193,14 @@ Command DoctorCommand() {
   return {"doctor", "say what this machine can do for Kedge, and what to change", [](CLI::App& app) {
             auto options = std::make_shared<ConfigOptions>();
             auto json = std::make_shared<bool>(false);
+            auto net = std::make_shared<bool>(false);
             options->AddTo(app);
+            app.add_flag("--net", *net, "measure the network between agents, too: latency and bandwidth of remote reads");
             app.add_flag("--json", *json, "print JSON");
             app.footer(
                 "Exit code 1 when something would keep Kedge from working. Writes and removes a few small files where the store "
                 "and the tiers are.");
-            return [options, json] { return Doctor(*options, *json); };
+            return [options, json, net] { return Doctor(*options, *json, *net); };
           }};
 }
 
