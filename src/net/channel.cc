@@ -9,6 +9,7 @@ Channel::Channel(std::unique_ptr<Endpoint> endpoint, fi_addr_t peer, size_t read
     : slots_(new std::byte[kSendSlots * kFrameBytesMax]),
       operations_(new Operation[kSendSlots + reads_max]),
       peer_(peer),
+      reads_max_(reads_max),
       endpoint_(std::move(endpoint)) {
   for (size_t slot = 0; slot < kSendSlots; ++slot) {
     operations_[slot].send_slot = slot;

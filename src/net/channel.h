@@ -1,7 +1,8 @@
 // The way to one peer: an endpoint of its own for what we send there and read from there.
 //
-// Each peer has a channel of its own so that a broken or stuck one is thrown away whole: closing it is the one way, with every
-// provider, to be sure that no operation touches its memory any more. Frames go out of a few registered slots and reads use a
+// Each peer has a channel of its own so that a broken or stuck one is given up whole. With reads under way it is not closed but
+// *parked* until they are done: the provider may write to their buffers until then, and libfabric 1.17 over tcp crashes in
+// fi_close when a read's answer has come in part. Frames go out of a few registered slots and reads use a
 // few operations: both are its bounds. The progress thread only.
 #pragma once
 
@@ -36,6 +37,8 @@ class Channel {
 
   // Takes completions; true when there were any. A failed send is the channel's failure.
   Result<bool> Progress(std::vector<DoneRead>* done);
+  // Reads under way.
+  size_t ActiveReads() const { return reads_max_ - free_reads_.size(); }
   // Nothing is on its way out.
   bool Idle() const;
   // The provider has put off the last frame, or the last read: it is to be asked again soon, and nothing will wake us.
@@ -65,6 +68,7 @@ class Channel {
   Operation* held_ = nullptr;
   bool put_off_read_ = false;
   const fi_addr_t peer_;
+  const size_t reads_max_;
   std::unique_ptr<Endpoint> endpoint_;  // goes first
 };
 

@@ -16,6 +16,7 @@ namespace kedge::net {
 namespace {
 
 constexpr size_t kReceiveSlots = 256;
+constexpr size_t kSpareBuffers = 64;
 constexpr size_t kMembersMax = 65536;
 constexpr int64_t kLeaseGraceNs = 2'000'000'000;  // the reader counts from when it was told
 constexpr Duration kSleepMax = std::chrono::milliseconds(500);
@@ -48,7 +49,7 @@ Status CheckMembership(const Membership& membership) {
 
 Network::Engine::Engine(NetworkOptions options)
     : options_(std::move(options)),
-      pool_(std::make_shared<ReadPool>(options_.read_buffers, kReadBytesMax)),
+      pool_(std::make_shared<ReadPool>(options_.read_buffers, kSpareBuffers, kReadBytesMax)),
       receive_slots_(kReceiveSlots),
       leases_(options_.leases_max) {}
 
@@ -109,6 +110,22 @@ void Network::Engine::Close() {
   for (const auto& [job, membership] : memberships_) leases_.EndJob(job);
   serving_.reset();
   deliveries_.clear();
+  if (!parked_.empty()) LeaveOpen();
+}
+
+// What cannot be closed is left to the end of the process, with all that it may still touch.
+void Network::Engine::LeaveOpen() {
+  struct LeftOpen {
+    std::shared_ptr<ReadPool> pool;
+    std::unique_ptr<Fabric> fabric;
+    Registration registration;
+    std::vector<Parked> parked;
+  };
+  static std::mutex mutex;
+  static auto* const left_open = new std::vector<LeftOpen>;
+  LogWarning("net", "{} connections hang in reads and are left open", parked_.size());
+  const std::lock_guard<std::mutex> lock(mutex);
+  left_open->push_back({pool_, std::move(fabric_), std::move(pool_registration_), std::move(parked_)});
 }
 
 void Network::Engine::SayBye() {
@@ -319,6 +336,28 @@ void Network::Engine::DeliverRequest(Link* link, uint64_t session, const Message
       });
 }
 
+void Network::Engine::Park(std::unique_ptr<Channel> channel, std::vector<size_t> buffers) {
+  // Its buffers are replaced, so that a peer that hangs does not starve the others.
+  for (size_t i = 0; i < buffers.size(); ++i) pool_->AddSpare();
+  parked_.push_back({std::move(channel), std::move(buffers)});
+}
+
+bool Network::Engine::ProgressParked() {
+  bool any = false;
+  std::vector<Channel::DoneRead> done;
+  for (auto parked = parked_.begin(); parked != parked_.end();) {
+    const auto progressed = parked->channel->Progress(&done);
+    any = any || (progressed.ok() && *progressed);
+    if (parked->channel->ActiveReads() > 0) {
+      ++parked;
+      continue;
+    }
+    for (const size_t buffer : parked->buffers) pool_->Retire(buffer);
+    parked = parked_.erase(parked);
+  }
+  return any;
+}
+
 void Network::Engine::SessionBegan(uint64_t session, Link* link) {
   sessions_[session] = link;
 }
@@ -350,10 +389,11 @@ void Network::Engine::Run() {
     const bool commands = RunCommands();
     const bool frames = PollServing();
     const bool links = ProgressLinks();
+    const bool parked = ProgressParked();
     timers_.RunDue(SystemClock().NowNs());
     EndExpiredLeases();
     FlushDeliveries();
-    const bool idle = !commands && !frames && !links;
+    const bool idle = !commands && !frames && !links && !parked;
     if (idle && !stop_) Sleep(idle_before);
     idle_before = idle;
   }
@@ -479,6 +519,7 @@ void Network::Engine::Sleep(bool idle_before) {
     if (Endpoint* endpoint = entry.link->endpoint()) endpoints.push_back(endpoint);
     retry = retry || entry.link->MustRetry();
   }
+  for (const Parked& parked : parked_) endpoints.push_back(parked.channel->endpoint());
   std::vector<int> descriptors = {commands_->descriptor()};
   bool must_ask = false;
   for (const Endpoint* endpoint : endpoints) {

@@ -51,6 +51,10 @@ class Network::Engine : public LinkHost {
     std::unique_ptr<PeerState> state;
     std::unique_ptr<Link> link;
   };
+  struct Parked {
+    std::unique_ptr<Channel> channel;
+    std::vector<size_t> buffers;
+  };
   class Answering;
 
   explicit Engine(NetworkOptions options);
@@ -64,6 +68,7 @@ class Network::Engine : public LinkHost {
   void* pool_descriptor() override { return pool_registration_.descriptor(); }
   void Deliver(std::function<void()> callback) override;
   void DeliverRequest(Link* link, uint64_t session, const MessageHead& head, Buffer body) override;
+  void Park(std::unique_ptr<Channel> channel, std::vector<size_t> buffers) override;
   void SessionBegan(uint64_t session, Link* link) override;
   void SessionEnded(uint64_t session) override;
   void LeaseEndedByReader(const std::string& job, uint64_t lease) override;
@@ -80,11 +85,13 @@ class Network::Engine : public LinkHost {
   void OnHello(const Hello& hello);
   void RefuseFrame();
   bool ProgressLinks();
+  bool ProgressParked();
   void BeginReads();
   void EndExpiredLeases();
   void Tell(std::vector<LeaseTable::Ended> ended);
   void FlushDeliveries();
   void Sleep(bool idle_before);
+  void LeaveOpen();
   void SayBye();
   // Until the last words of `links` are sent, but not for long.
   void SendLastWords(const std::vector<Link*>& links);
@@ -112,6 +119,7 @@ class Network::Engine : public LinkHost {
   // The progress thread's own.
   Timers timers_;
   std::map<Peer, Entry> links_;
+  std::vector<Parked> parked_;
   std::unordered_map<uint64_t, Link*> sessions_;
   std::unordered_map<uint16_t, std::shared_ptr<const Handler>> handlers_;
   std::vector<std::function<void()>> deliveries_;

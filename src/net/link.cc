@@ -130,13 +130,18 @@ void Link::OnChannelFailure(const Status& why) {
 
 void Link::CloseChannel() {
   controls_.clear();
-  // Closing the endpoint ends its reads; only then are their buffers free.
-  channel_.reset();
   std::map<uint64_t, ActiveRead> active;
   active.swap(active_reads_);
+  std::vector<size_t> buffers = std::exchange(late_buffers_, {});
+  for (const auto& [token, read] : active) buffers.push_back(read.buffer);
+  if (channel_ && channel_->ActiveReads() > 0) {
+    host_->Park(std::move(channel_), std::move(buffers));
+  } else {
+    for (const size_t buffer : buffers) host_->pool()->Release(buffer);
+  }
+  channel_.reset();
   for (auto& [token, read] : active) {
     host_->timers()->Cancel(read.timer);
-    host_->pool()->Release(read.buffer);
     host_->Count([](NetworkCounters* counters) { ++counters->reads_failed; });
     host_->Deliver([done = std::move(read.request.done), name = Name()] {
       done(Status(Code::kUnavailable, fmt::format("the connection to {} ended during the read", name)));

@@ -44,6 +44,8 @@ class LinkHost {
   // Runs `callback` where callbacks run, once this turn of the thread is over.
   virtual void Deliver(std::function<void()> callback) = 0;
   virtual void DeliverRequest(Link* link, uint64_t session, const MessageHead& head, Buffer body) = 0;
+  // Takes a channel that is given up with reads under way, and their buffers, until they are done.
+  virtual void Park(std::unique_ptr<Channel> channel, std::vector<size_t> buffers) = 0;
   virtual void SessionBegan(uint64_t session, Link* link) = 0;
   virtual void SessionEnded(uint64_t session) = 0;
   virtual void LeaseEndedByReader(const std::string& job, uint64_t lease) = 0;
@@ -203,6 +205,7 @@ class Link {
   uint64_t next_read_ = 1;
   std::deque<QueuedRead> read_queue_;
   std::map<uint64_t, ActiveRead> active_reads_;
+  std::vector<size_t> late_buffers_;  // of reads that have failed, and may still be written to
 };
 
 }  // namespace kedge::net

@@ -333,10 +333,8 @@ void Link::OnReadTimeout(uint64_t token) {
   if (node.empty()) return;
   host_->Deliver([done = std::move(node.mapped().request.done), late] { done(late); });
   host_->Count([](NetworkCounters* counters) { ++counters->reads_failed; });
-  // The provider may write to the buffer until the channel is closed.
-  const size_t buffer = node.mapped().buffer;
+  late_buffers_.push_back(node.mapped().buffer);
   Fail(late);
-  host_->pool()->Release(buffer);
 }
 
 }  // namespace kedge::net

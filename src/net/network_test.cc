@@ -456,7 +456,9 @@ TEST_P(NetworkTest, ASuccessorAtTheSameAddressIsReached) {
     nodes.Restart(1, options_);
     ASSERT_NE(nodes[1], nullptr);
     EXPECT_EQ(nodes[1]->address(), address);
-    const auto reply = Ask(nodes[0], nodes.peer(1), 1, Bytes("again"));
+    auto reply = Ask(nodes[0], nodes.peer(1), 1, Bytes("again"));
+    // A call that came before its predecessor's good-bye ended with it.
+    if (reply.status().code() == Code::kUnavailable) reply = Ask(nodes[0], nodes.peer(1), 1, Bytes("again"));
     EXPECT_TRUE(reply.ok()) << reply.status().ToString();
     const auto from_it = Ask(nodes[1], nodes.peer(2), 1, Bytes("again"));
     EXPECT_TRUE(from_it.ok()) << from_it.status().ToString();

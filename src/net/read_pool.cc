@@ -13,9 +13,25 @@ void ReadPool::Free::operator()(std::byte* bytes) const {
   operator delete[](bytes, kAlignment);
 }
 
-ReadPool::ReadPool(size_t buffers, size_t buffer_bytes)
-    : buffers_(buffers), buffer_bytes_(buffer_bytes), bytes_(new (kAlignment) std::byte[buffers * buffer_bytes]) {
+ReadPool::ReadPool(size_t buffers, size_t spares, size_t buffer_bytes)
+    : buffers_(buffers + spares),
+      buffer_bytes_(buffer_bytes),
+      bytes_(new (kAlignment) std::byte[(buffers + spares) * buffer_bytes]) {
   for (size_t index = buffers; index > 0; --index) free_.push_back(index - 1);
+  for (size_t index = 0; index < spares; ++index) spares_.push_back(buffers + index);
+}
+
+void ReadPool::AddSpare() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (spares_.empty()) return;
+  free_.push_back(spares_.back());
+  spares_.pop_back();
+  if (listener_) listener_();
+}
+
+void ReadPool::Retire(size_t index) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  spares_.push_back(index);
 }
 
 std::optional<size_t> ReadPool::Acquire() {

@@ -16,10 +16,15 @@ namespace kedge::net {
 // Thread safe. Kept alive by the buffers that are out, so that they may outlive the network.
 class ReadPool : public std::enable_shared_from_this<ReadPool> {
  public:
-  ReadPool(size_t buffers, size_t buffer_bytes);
+  // `spares`: further buffers, whose memory is only touched when they stand in for others.
+  ReadPool(size_t buffers, size_t spares, size_t buffer_bytes);
 
   std::optional<size_t> Acquire();
   void Release(size_t index);
+  // A buffer that cannot be given back for now is stood in for by a spare one, as long as there are any; Retire takes it back as
+  // a spare once nobody writes to it any more.
+  void AddSpare();
+  void Retire(size_t index);
   std::span<std::byte> memory(size_t index) const { return {bytes_.get() + index * buffer_bytes_, buffer_bytes_}; }
   std::span<std::byte> all() const { return {bytes_.get(), buffers_ * buffer_bytes_}; }
   // An acquired buffer's first `bytes`, as its reader gets it.
@@ -36,6 +41,7 @@ class ReadPool : public std::enable_shared_from_this<ReadPool> {
   const std::unique_ptr<std::byte[], Free> bytes_;
   std::mutex mutex_;  // guards what follows
   std::vector<size_t> free_;
+  std::vector<size_t> spares_;
   std::function<void()> listener_;
 };
 
