@@ -271,7 +271,6 @@ TEST_F(ProtectTest, DrainBringsWhatSurvivesToTheStore) {
   const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
   Take(all_, keys, 2);
   nodes_.Lose(1);
-  nodes_.KillAgent(2);
   std::vector<std::unique_ptr<ChildProcess>> drains;
   for (const int node : {0, 2, 3})
     drains.push_back(nodes_.Tool(node, {"drain", "--job", "nodes", "--patience", "12s", "--timeout", "30s"}));
