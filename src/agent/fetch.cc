@@ -410,7 +410,8 @@ void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<v
     std::set<std::string> names_done;
     const auto generations = GenerationsIn(*replies);
     for (auto entry = generations.rbegin(); entry != generations.rend(); ++entry) {
-      const auto& [generation, ranks] = *entry;
+      const Generation& generation = entry->first;
+      const uint32_t ranks = entry->second;
       if (names_done.contains(generation.name)) continue;
       const auto inventories = ToNodeInventories(*replies, generation);
       const redundancy::RestorePlan plan = redundancy::PlanRestore(generation, ranks, inventories, false, agent_.settings().node);
