@@ -40,9 +40,10 @@ void Images::Release(const Image& image, ImageChunk& chunk) {
 bool Images::ReleaseFlushed(TierUnit* unit) {
   Image* oldest = nullptr;
   ImageChunk* first = nullptr;
-  for (auto& [id, image] : by_id_) {
+  for (const auto& entry : by_id_) {
+    Image* image = entry.second;
     if (image->ended || image->flush != FlushState::kFlushing || image->object == nullptr || !image->flush_error.ok()) continue;
-    if (oldest != nullptr && oldest->id < id) continue;
+    if (oldest != nullptr && oldest->id < image->id) continue;
     const auto flushed = std::find_if(image->chunks.begin(), image->chunks.end(), [&](const ImageChunk& chunk) {
       return chunk.unit == unit && chunk.written_bytes == chunk.bytes && MayRelease(*image, chunk);
     });
