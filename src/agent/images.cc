@@ -13,18 +13,14 @@
 #include "agent/waiters.h"
 #include "base/crc32c.h"
 #include "base/log.h"
+#include "format/image_record.h"
 #include "os/files.h"
 #include "os/kill_point.h"
 
 namespace kedge {
 namespace {
 
-constexpr uint64_t kObjectAlignment = 4096;
 constexpr size_t kChunksMax = 1 << 20;
-
-uint64_t AlignUp(uint64_t offset) {
-  return (offset + kObjectAlignment - 1) / kObjectAlignment * kObjectAlignment;
-}
 
 Status Refused(std::string why) {
   return Status(Code::kInvalidArgument, std::move(why));
@@ -153,7 +149,7 @@ Status Images::OnProgress(Session& session, const ClientMessage& message) {
   KEDGE_RETURN_IF_ERROR(CheckRange(session, message.range, &unit));
   // Chunks come in order; the table at the end is checked against what was said here.
   if (message.chunk > image->chunks.size() || message.amount > message.range.bytes) return Refused("progress out of order");
-  if (message.object_offset % kObjectAlignment != 0 || message.object_offset > (uint64_t{1} << 50)) {
+  if (message.object_offset % kChunkAlignment != 0 || message.object_offset > (uint64_t{1} << 50)) {
     return Refused("progress at an impossible place of the object");
   }
   if (message.chunk == image->chunks.size()) {
@@ -298,7 +294,7 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
     chunk.captured_bytes = chunk.bytes;
     if (chunk.unit != nullptr) chunk.unit->bytes_captured += chunk.bytes;
     if (chunk.in_own_object)
-      image->record_object_offset = std::max(image->record_object_offset, AlignUp(chunk.object_offset + chunk.bytes));
+      image->record_object_offset = std::max(image->record_object_offset, AlignChunkOffset(chunk.object_offset + chunk.bytes));
   }
   image->chunks = std::move(announced->chunks);
   image->record.unit = session.tiers[message.range.tier];

@@ -15,6 +15,7 @@
 #include "agent/waiters.h"
 #include "base/crc32c.h"
 #include "base/log.h"
+#include "format/image_record.h"
 #include "os/files.h"
 
 namespace kedge {
@@ -383,8 +384,7 @@ Status Images::Adopt(const AdoptedImage& adopted) {
     chunk.object_offset = record.chunks[i].object_offset;
     if (adopted.chunks[i].unit != nullptr) in_slot(adopted.chunks[i], &chunk);
     if (chunk.in_own_object) {
-      image->record_object_offset =
-          std::max(image->record_object_offset, (chunk.object_offset + chunk.bytes + 4095) / 4096 * 4096);
+      image->record_object_offset = std::max(image->record_object_offset, AlignChunkOffset(chunk.object_offset + chunk.bytes));
     }
     image->chunks.push_back(std::move(chunk));
   }
@@ -468,8 +468,7 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
     chunk.in_own_object = record.chunks[i].object == 0;
     chunk.object_offset = record.chunks[i].object_offset;
     if (chunk.in_own_object) {
-      image->record_object_offset =
-          std::max(image->record_object_offset, (chunk.object_offset + chunk.bytes + 4095) / 4096 * 4096);
+      image->record_object_offset = std::max(image->record_object_offset, AlignChunkOffset(chunk.object_offset + chunk.bytes));
     }
     image->chunks.push_back(std::move(chunk));
   }

@@ -5,17 +5,9 @@
 #include "agent/agent.h"
 #include "agent/images.h"
 #include "base/log.h"
+#include "format/image_record.h"
 
 namespace kedge {
-namespace {
-
-constexpr uint64_t kAlignment = 4096;
-
-uint64_t AlignUp(uint64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-}  // namespace
 
 void OwnSlots::CloseIn(TierUnit* unit) {
   auto found = open_.find(unit);
@@ -55,9 +47,9 @@ std::optional<OwnRange> OwnSlots::Take(const std::vector<TierUnit*>& tiers, uint
     }
     Open& place = open->second;
     const OwnRange range{unit, place.slot, place.slot_generation, place.used, bytes};
-    place.used = std::min(slot_bytes, place.used + AlignUp(bytes));
+    place.used = std::min(slot_bytes, place.used + AlignChunkOffset(bytes));
     unit->space->AddChunk(range.slot);
-    if (slot_bytes - place.used < kAlignment) CloseIn(unit);
+    if (slot_bytes - place.used < kChunkAlignment) CloseIn(unit);
     return range;
   }
   return std::nullopt;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/crc32c.h"
+#include "format/image_record.h"
 
 namespace kedge {
 

@@ -9,6 +9,7 @@
 #include "base/crc32c.h"
 #include "base/random.h"
 #include "capture/store_sink.h"
+#include "format/image_record.h"
 #include "os/testing/simulated_file_system.h"
 #include "store/posix_store.h"
 #include "store/verify.h"

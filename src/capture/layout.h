@@ -16,13 +16,6 @@ struct LayoutLimits {
   uint64_t piece_bytes = 0;  // > 0, at most chunk_bytes
 };
 
-// Object offsets (and offsets of chunks within a slot) are multiples of this.
-inline constexpr uint64_t kChunkAlignment = 4096;
-
-inline constexpr uint64_t AlignChunkOffset(uint64_t offset) {
-  return (offset + kChunkAlignment - 1) / kChunkAlignment * kChunkAlignment;
-}
-
 // Replaces `chunks` by the sizes of the chunks that hold regions of these sizes, in order. The sum of the chunks is the
 // sum of the regions; no chunk is empty.
 void PlanChunks(const LayoutLimits& limits, std::span<const uint64_t> region_bytes, std::vector<uint64_t>* chunks);

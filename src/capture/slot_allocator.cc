@@ -7,6 +7,8 @@
 #include <chrono>
 #include <thread>
 
+#include "format/image_record.h"
+
 namespace kedge {
 namespace {
 

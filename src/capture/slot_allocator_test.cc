@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "format/image_record.h"
 #include "os/event_fd.h"
 
 namespace kedge {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/crc32c.h"
+#include "format/image_record.h"
 #include "os/kill_point.h"
 #include "store/layout.h"
 #include "store/publish.h"

@@ -2,6 +2,7 @@
 #include "capture/store_sink.h"
 
 #include "base/crc32c.h"
+#include "format/image_record.h"
 #include "store/layout.h"
 
 namespace kedge {

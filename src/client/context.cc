@@ -16,7 +16,6 @@
 namespace kedge::client {
 namespace {
 
-constexpr Duration kAgentReturnTimeout = std::chrono::seconds(15);
 constexpr Duration kAgentPoll = std::chrono::milliseconds(10);
 
 Result<Collective> MakeCollective(const kedge_bootstrap* given) {
@@ -89,11 +88,7 @@ void Context::MakeParts() {
 void Context::AwaitAgent() {
   const TakenVersion* newest = ledger->Newest();
   if (newest == nullptr || newest->in_store) return;
-  const Deadline deadline(SystemClock(), kAgentReturnTimeout);
-  while (!session->attached() && !deadline.Passed()) {
-    std::this_thread::sleep_for(kAgentPoll);
-    session->Pump();
-  }
+  session->AwaitAgent();
 }
 
 Status Context::Drain() {

@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <span>
-#include <thread>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "os/machine.h"
 #include "store/publish.h"
@@ -17,7 +15,6 @@
 namespace kedge::client {
 namespace {
 
-constexpr Duration kAgentReturnTimeout = std::chrono::seconds(15);
 constexpr Duration kAgentTimeout = std::chrono::seconds(30);
 // More do not copy faster: by then the memory is the bound.
 constexpr size_t kMemoryThreadsMax = 4;
@@ -113,11 +110,7 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::Open(const std::string& name, co
   auto local = OpenLocal(identity, /*replace=*/false);
   if (local.status().code() == Code::kUnavailable && core_->protects) {
     // The agent died over it: its successor goes on with what it finds.
-    const Deadline deadline(SystemClock(), kAgentReturnTimeout);
-    while (!session_->attached() && !deadline.Passed()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      session_->Pump();
-    }
+    session_->AwaitAgent();
     local = OpenLocal(identity, /*replace=*/false);
   }
   if (local.ok()) return local;

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "session/mailbox_file.h"
 
@@ -16,6 +18,8 @@ using std::chrono::seconds;
 
 constexpr Duration kAttachTimeout = seconds(10);
 constexpr Duration kGoodbyeTimeout = seconds(2);
+constexpr Duration kAgentReturnTimeout = seconds(15);
+constexpr Duration kAgentPoll = std::chrono::milliseconds(10);
 constexpr size_t kFailuresKept = 64;
 
 bool SameTiers(const std::vector<TierInfo>& a, const std::vector<TierInfo>& b) {
@@ -61,7 +65,7 @@ void Session::ReportLoss(const Watched& lost) {
   {
     // A call may have attached to the next agent meanwhile, over another connection: that one is not lost.
     const std::lock_guard lock(watcher_mutex_);
-    if (watched_.connection != lost.connection) return;
+    if (lost.connection == nullptr || watched_.connection != lost.connection) return;
     watched_.connection.reset();
     lost.session->channel.MarkLost();
     wants_agent_.store(true, std::memory_order_release);
@@ -219,6 +223,17 @@ void Session::Pump() {
   LogWarning("client", "rank {}: attached to an agent again; checkpoints are asynchronous", core_->rank());
   status = TellMembers();
   if (!status.ok()) LogWarning("client", "rank {}: nodes do not protect each other: {}", core_->rank(), status.message());
+}
+
+bool Session::AwaitAgent() {
+  // Who saw a call fail comes here before the watcher has seen the end of the connection.
+  if (attached() && connection_->WaitForPeerToClose(Duration::zero())) ReportLoss(watched());
+  const Deadline deadline(SystemClock(), kAgentReturnTimeout);
+  while (!attached() && !deadline.Passed()) {
+    std::this_thread::sleep_for(kAgentPoll);
+    Pump();
+  }
+  return attached();
 }
 
 void Session::Goodbye() {

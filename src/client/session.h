@@ -74,6 +74,9 @@ class Session {
   // The connection has closed: the session that goes over it is lost.
   void ReportLoss(const Watched& lost);
 
+  // Until an agent is attached: the successor of one that died, say. Gives up after 15 s; whether there is one then.
+  bool AwaitAgent();
+
   // Ends the session in good order.
   void Goodbye();
 
@@ -118,10 +121,10 @@ class Session {
   void ShowCalls();
   void OnMessage(const AgentMessage& message);
 
-  Core* core_;
-  Ledger* ledger_;
   Status TellMembers();
 
+  Core* core_;
+  Ledger* ledger_;
   std::shared_ptr<Connection> connection_;
   std::shared_ptr<AttachedSession> attached_;
   std::optional<Membership> members_;

@@ -71,6 +71,13 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
+// Object offsets of chunks (and their offsets within a slot), and of the image record, are multiples of this.
+inline constexpr uint64_t kChunkAlignment = 4096;
+
+inline constexpr uint64_t AlignChunkOffset(uint64_t offset) {
+  return (offset + kChunkAlignment - 1) / kChunkAlignment * kChunkAlignment;
+}
+
 // At most `chunk.bytes`, in one slot on the node, at one place of one object in the store.
 struct Chunk {
   uint32_t object = 0;  // 0: the image's own object; else 1 + index into ImageRecord::objects

@@ -5,17 +5,13 @@
 #include <algorithm>
 
 #include "base/crc32c.h"
+#include "format/image_record.h"
 
 namespace kedge::redundancy {
 
 namespace {
 
-constexpr uint64_t kObjectAlignment = 4096;
 constexpr uint64_t kChunkBytesMax = uint64_t{1} << 40;
-
-uint64_t AlignUp(uint64_t offset) {
-  return (offset + kObjectAlignment - 1) / kObjectAlignment * kObjectAlignment;
-}
 
 Status Malformed(const ImageRecord& image, uint32_t chunk, const char* what) {
   return Status(Code::kUnsupported, fmt::format("{}: chunk {} {}", image.identity.ToString(), chunk, what));
@@ -38,7 +34,7 @@ Result<ImageStream> ImageStream::Make(const ImageRecord& image, uint64_t record_
   for (uint32_t i = 0; i < image.chunks.size(); ++i) {
     const Chunk& chunk = image.chunks[i];
     if (chunk.bytes > kChunkBytesMax) return Malformed(image, i, "is too large");
-    offset_max += AlignUp(chunk.bytes);
+    offset_max += AlignChunkOffset(chunk.bytes);
     if (chunk.object == 0 && chunk.bytes > 0) chunks.push_back({StreamPart::kChunk, i, 0, chunk.object_offset, chunk.bytes});
   }
   std::sort(chunks.begin(), chunks.end(), [](const auto& a, const auto& b) { return a.stream_offset < b.stream_offset; });
@@ -55,7 +51,7 @@ Result<ImageStream> ImageStream::Make(const ImageRecord& image, uint64_t record_
     if (chunk.stream_offset > offset_max) return Malformed(image, chunk.chunk, "lies beyond what all chunks would take");
     append(chunk);
   }
-  stream.record_offset_ = AlignUp(stream.bytes_);
+  stream.record_offset_ = AlignChunkOffset(stream.bytes_);
   append({StreamPart::kRecord, 0, 0, stream.record_offset_, record_bytes});
   return stream;
 }

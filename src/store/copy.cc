@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/crc32c.h"
+#include "format/image_record.h"
 #include "store/image_stream.h"
 #include "store/publish.h"
 #include "store/record_io.h"
@@ -11,12 +12,6 @@
 namespace kedge {
 
 namespace {
-
-constexpr uint64_t kAlignBytes = 4096;
-
-uint64_t AlignUp(uint64_t offset) {
-  return (offset + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
-}
 
 class Copier {
  public:
@@ -93,7 +88,7 @@ Status Copier::WriteImage(ObjectWriter& writer, const StoredImage& image, ImageE
   for (Chunk& chunk : record.chunks) {
     chunk.object = 0;
     chunk.object_offset = end;
-    end = AlignUp(end + chunk.bytes);
+    end = AlignChunkOffset(end + chunk.bytes);
   }
   Status problem;
   ImageStreamOptions stream;

@@ -5,17 +5,12 @@
 #include <algorithm>
 
 #include "base/crc32c.h"
+#include "format/image_record.h"
 #include "store/versions.h"
 
 namespace kedge::testing {
 
 namespace {
-
-constexpr uint64_t kAlignBytes = 4096;
-
-uint64_t AlignUp(uint64_t offset) {
-  return (offset + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
-}
 
 uint64_t SeedOf(const ImageIdentity& identity, uint32_t region) {
   const Generation& generation = identity.generation;
@@ -35,7 +30,8 @@ void LayOut(const MakerOptions& options, ImageRecord* image) {
   for (uint32_t region = 0; region < image->regions.size(); ++region) {
     for (uint64_t at = 0; at < image->regions[region].bytes;) {
       if (image->chunks.empty() || image->chunks.back().bytes == options.chunk_bytes) {
-        const uint64_t offset = image->chunks.empty() ? 0 : AlignUp(image->chunks.back().object_offset + options.chunk_bytes);
+        const uint64_t offset =
+            image->chunks.empty() ? 0 : AlignChunkOffset(image->chunks.back().object_offset + options.chunk_bytes);
         image->chunks.push_back({0, offset, 0});
       }
       Chunk& chunk = image->chunks.back();
@@ -94,7 +90,7 @@ ImageRecord MakeImage(const ImageIdentity& identity, const MakerOptions& options
     region.bytes = options.region_bytes[i];
   }
   LayOut(options, &image);
-  Buffer bytes(image.chunks.empty() ? 0 : AlignUp(image.chunks.back().object_offset + image.chunks.back().bytes));
+  Buffer bytes(image.chunks.empty() ? 0 : AlignChunkOffset(image.chunks.back().object_offset + image.chunks.back().bytes));
   for (Extent& extent : image.extents) {
     std::byte* const at = bytes.data() + image.chunks[extent.chunk].object_offset + extent.chunk_offset;
     const uint64_t seed = SeedOf(identity, extent.region);
