@@ -85,15 +85,15 @@ AssignmentQueue::Outcome ModelledNode::Assign(const AssignmentQueue::Request& re
   return AssignmentQueue::Outcome::kAssigned;
 }
 
-bool ModelledNode::NotPlaced(AssignmentQueue::Request& request, const PlaceDecision& decision) {
+AssignmentQueue::Refusal ModelledNode::NotPlaced(AssignmentQueue::Request& request, const PlaceDecision& decision) {
   if (decision.kind == PlaceDecision::Kind::kWait) {
     if (!request.waited) ++counts_.waits;
     request.waited = true;
-    return false;
+    return AssignmentQueue::Refusal::kStays;
   }
   ++counts_.through;
   Answer(request, kThrough);
-  return true;
+  return AssignmentQueue::Refusal::kAnswered;
 }
 
 void ModelledNode::OnWritten(uint32_t index) {

@@ -75,7 +75,7 @@ class ModelledNode final : private AssignmentQueue::Host {
   bool SameTiers(uint64_t, uint64_t) override { return true; }
   NodeLoad LoadFor(const AssignmentQueue::Request& request, std::vector<TierLoad>* tiers) override;
   AssignmentQueue::Outcome Assign(const AssignmentQueue::Request& request, size_t tier) override;
-  bool NotPlaced(AssignmentQueue::Request& request, const PlaceDecision& decision) override;
+  AssignmentQueue::Refusal NotPlaced(AssignmentQueue::Request& request, const PlaceDecision& decision) override;
   void AskAgain(Duration after) override { driver_.AskAgain(after); }
 
   const ThroughputCurve* CurveOf(size_t tier) const;

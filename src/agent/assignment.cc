@@ -17,62 +17,37 @@ namespace {
 constexpr Duration kRecallAnswer = std::chrono::milliseconds(50);
 constexpr Duration kRecallPause = std::chrono::milliseconds(500);
 // Of one session that wait at a time. A client makes one for each thread that captures; the bound is against broken ones.
-constexpr std::ptrdiff_t kRequestsMax = kClientRingEntries;
+constexpr size_t kRequestsMax = kClientRingEntries;
 
 }  // namespace
 
+Assignment::Assignment(Agent& agent) : agent_(agent), queue_(*this, agent.clock()) {}
+
 Status Assignment::Add(Session& session, const ClientMessage& message) {
-  const auto waiting =
-      std::count_if(queue_.begin(), queue_.end(), [&](const Request& other) { return other.session_id == session.id; });
-  if (waiting >= kRequestsMax) return Status(Code::kInvalidArgument, "too many requests for a place at a time");
+  if (queue_.CountOf(session.id) >= kRequestsMax) {
+    return Status(Code::kInvalidArgument, "too many requests for a place at a time");
+  }
+  const bool is_full_chunk = message.chunk == static_cast<uint32_t>(PlaceKind::kFullChunk);
   Request request;
-  request.session_id = session.id;
+  request.writer = session.id;
   request.number = message.image_serial;
-  request.kind = message.chunk == static_cast<uint32_t>(PlaceKind::kFullChunk) ? PlaceKind::kFullChunk : PlaceKind::kOpenSlot;
+  request.kind = static_cast<uint32_t>(is_full_chunk ? PlaceKind::kFullChunk : PlaceKind::kOpenSlot);
   request.bytes = message.range.bytes;
-  request.since_ns = agent_.clock().NowNs();
-  queue_.push_back(request);
+  queue_.Add(request);
   return Status::Ok();
 }
 
-uint64_t Assignment::waiting_bytes() const {
-  uint64_t bytes = 0;
-  for (const Request& request : queue_) bytes += request.bytes;
-  return bytes;
-}
-
 void Assignment::Drop(const Session& session) {
-  std::erase_if(queue_, [&](const Request& request) { return request.session_id == session.id; });
+  queue_.Drop(session.id);
   std::erase_if(recalled_ns_, [&](const auto& entry) { return entry.first == session.tiers; });
 }
 
 void Assignment::Pump() {
-  // Serving may drop cached images, which may free slots, which asks to pump.
-  pump_again_ = true;
-  if (pumping_) return;
-  pumping_ = true;
-  while (pump_again_) {
-    pump_again_ = false;
-    std::set<std::vector<TierUnit*>> blocked;
-    for (size_t i = 0; i < queue_.size();) {
-      Session* session = agent_.sessions().Find(queue_[i].session_id);
-      if (session == nullptr) {
-        queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(i));
-        continue;
-      }
-      if (blocked.contains(session->tiers) || !Serve(*session, queue_[i])) {
-        blocked.insert(session->tiers);
-        ++i;
-        continue;
-      }
-      queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(i));
-    }
-  }
-  pumping_ = false;
+  queue_.Pump(agent_.policy());
 }
 
 void Assignment::PumpSoon() {
-  if (pump_posted_ || queue_.empty()) return;
+  if (pump_posted_ || queue_.size() == 0) return;
   pump_posted_ = true;
   agent_.loop().Post([this] {
     pump_posted_ = false;
@@ -80,60 +55,64 @@ void Assignment::PumpSoon() {
   });
 }
 
-bool Assignment::Serve(Session& session, Request& request) {
-  std::vector<TierLoad> loads;
-  for (const TierUnit* unit : session.tiers) loads.push_back(agent_.tiers().LoadOf(*unit));
-  for (;;) {
-    NodeLoad load;
-    load.tiers = loads;
-    load.flush_bytes_per_second = agent_.flush().bytes_per_second();
-    load.flushes_in_flight = agent_.flush().in_flight();
-    load.waiting = static_cast<uint32_t>(queue_.size());
-    load.waiting_bytes = queue_.size() * request.bytes;
-    load.head_since_ns = request.since_ns;
-    const PlaceDecision decision = agent_.policy().Place(load, request.bytes);
-    if (decision.kind == PlaceDecision::Kind::kTier) {
-      TierUnit* unit = session.tiers[decision.tier];
-      // A faster one that is still being made ready is worth the moment.
-      const bool faster_comes =
-          std::any_of(session.tiers.begin(), session.tiers.begin() + static_cast<std::ptrdiff_t>(decision.tier),
-                      [](const TierUnit* earlier) { return earlier->reserving && !earlier->lost; });
-      if (faster_comes) return false;
-      if (AssignIn(session, request, unit)) return true;
-      loads[decision.tier].present = false;  // its device has no space for the slot: the policy is asked again without it
-      continue;
-    }
-    if (agent_.tiers().IsReserving(session.tiers)) return false;
-    // No tier is worth it as they are: a flushed chunk of an image under way makes room where it lies.
-    const auto released = std::find_if(session.tiers.begin(), session.tiers.end(), [this](TierUnit* unit) {
-      return !agent_.tiers().LoadOf(*unit).HasRoom() && agent_.images().ReleaseFlushed(unit);
-    });
-    if (released != session.tiers.end()) {
-      loads[static_cast<size_t>(released - session.tiers.begin())] = agent_.tiers().LoadOf(**released);
-      continue;
-    }
-    if (!request.waited) {
-      request.waited = true;
-      ++agent_.counters().places_waited;
-    }
-    const bool recalling = Recall(session);
-    if (decision.kind == PlaceDecision::Kind::kWait || recalling) {
-      AskAgain(decision.ask_again);
-      return false;
-    }
-    ++agent_.counters().places_through;
-    Answer(session, request, AssignOutcome::kThrough, SlotRange{}, Status::Ok());
-    return true;
-  }
-}
-
 void Assignment::AskAgain(Duration after) {
-  if (after <= Duration::zero() || asking_again_) return;
-  asking_again_ = true;
-  agent_.loop().AddTimer(after, [this] {
-    asking_again_ = false;
+  const int64_t due_ns = agent_.clock().NowNs() + after.count();
+  if (ask_again_ns_ != 0 && ask_again_ns_ <= due_ns) return;
+  ask_again_ns_ = due_ns;
+  agent_.loop().AddTimer(after, [this, due_ns] {
+    if (ask_again_ns_ != due_ns) return;  // an earlier one was asked for meanwhile
+    ask_again_ns_ = 0;
     Pump();
   });
+}
+
+Session* Assignment::Find(uint64_t writer) const {
+  return agent_.sessions().Find(static_cast<uint32_t>(writer));
+}
+
+bool Assignment::IsThere(uint64_t writer) {
+  return Find(writer) != nullptr;
+}
+
+bool Assignment::SameTiers(uint64_t writer, uint64_t other) {
+  const Session* one = Find(writer);
+  const Session* two = Find(other);
+  return one != nullptr && two != nullptr && one->tiers == two->tiers;
+}
+
+NodeLoad Assignment::LoadFor(const Request& request, std::vector<TierLoad>* tiers) {
+  for (const TierUnit* unit : Find(request.writer)->tiers) tiers->push_back(agent_.tiers().LoadOf(*unit));
+  return agent_.flush().Load();
+}
+
+AssignmentQueue::Outcome Assignment::Assign(const Request& request, size_t tier) {
+  Session& session = *Find(request.writer);
+  TierUnit* unit = session.tiers[tier];
+  // A faster one that is still being made ready is worth the moment.
+  const bool faster_comes = std::any_of(session.tiers.begin(), session.tiers.begin() + static_cast<std::ptrdiff_t>(tier),
+                                        [](const TierUnit* earlier) { return earlier->reserving && !earlier->lost; });
+  if (faster_comes) return AssignmentQueue::Outcome::kLater;
+  return AssignIn(session, request, unit) ? AssignmentQueue::Outcome::kAssigned : AssignmentQueue::Outcome::kNoSpace;
+}
+
+AssignmentQueue::Refusal Assignment::NotPlaced(Request& request, const PlaceDecision& decision) {
+  using enum AssignmentQueue::Refusal;
+  Session& session = *Find(request.writer);
+  if (agent_.tiers().IsReserving(session.tiers)) return kStays;
+  // No tier is worth it as they are: a flushed chunk of an image under way makes room where it lies.
+  const bool released = std::any_of(session.tiers.begin(), session.tiers.end(), [this](TierUnit* unit) {
+    return !agent_.tiers().LoadOf(*unit).HasRoom() && agent_.images().ReleaseFlushed(unit);
+  });
+  if (released) return kAskNow;
+  if (!request.waited) {
+    request.waited = true;
+    ++agent_.counters().places_waited;
+  }
+  const bool recalling = Recall(session);
+  if (decision.kind == PlaceDecision::Kind::kWait || recalling) return kStays;
+  ++agent_.counters().places_through;
+  Answer(session, request, AssignOutcome::kThrough, SlotRange{}, Status::Ok());
+  return kAnswered;
 }
 
 bool Assignment::AssignIn(Session& session, const Request& request, TierUnit* unit) {
@@ -154,7 +133,7 @@ bool Assignment::AssignIn(Session& session, const Request& request, TierUnit* un
   range.slot_generation = unit->space->Assign(*slot, session.id);
   range.bytes = unit->info().slot_bytes;
   os::KillPoint("slot-assigned");
-  if (request.kind == PlaceKind::kFullChunk) session.full_slots.insert(SlotId{unit->id, *slot});
+  if (request.kind == static_cast<uint32_t>(PlaceKind::kFullChunk)) session.full_slots.insert(SlotId{unit->id, *slot});
   ++agent_.counters().places_assigned;
   Answer(session, request, AssignOutcome::kSlot, range, Status::Ok());
   return true;

@@ -1,25 +1,25 @@
 // Assignment: which slot the next chunk of a client gets. [VeloC] algorithm 1 asks, the placement policy (algorithm 2)
-// answers; here is the queue between them.
+// answers; here is what a place is in the agent, and how it is claimed.
 //
-// First in, first out among sessions that use the same tiers: the head is asked about until it has a place, and nobody is
-// served before it; jobs with a scratch of their own have a queue of their own. When no tier has room, the others are asked
+// First in, first out among sessions that use the same tiers (placement/assignment_queue.h): jobs with a scratch of their own
+// have a queue of their own. When no tier has room, the others are asked
 // once to return what they hold unused, and only then does a chunk go through to the store.
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <set>
+#include <map>
 #include <vector>
 
 #include "agent/model.h"
+#include "placement/assignment_queue.h"
 
 namespace kedge {
 
 class Agent;
 
-class Assignment {
+class Assignment final : private AssignmentQueue::Host {
  public:
-  explicit Assignment(Agent& agent) : agent_(agent) {}
+  explicit Assignment(Agent& agent);
 
   // kInvalidArgument: the session has more requests waiting than any client makes.
   Status Add(Session& session, const ClientMessage& message);
@@ -29,32 +29,30 @@ class Assignment {
   // The same in the loop's next turn: serving may let go of cached images, which nobody may do who walks over images.
   void PumpSoon();
   size_t waiting() const { return queue_.size(); }
-  uint64_t waiting_bytes() const;
+  // That part of a NodeLoad which is about all requests that wait.
+  void AddWaiting(NodeLoad* load) const { queue_.AddWaiting(load); }
 
  private:
-  struct Request {
-    uint32_t session_id;
-    uint64_t number;
-    PlaceKind kind;
-    uint64_t bytes;
-    int64_t since_ns;
-    bool waited = false;
-  };
-  // Whether the request was answered; otherwise it waits.
-  bool Serve(Session& session, Request& request);
+  using Request = AssignmentQueue::Request;
+
+  // AssignmentQueue::Host; a writer is a session's id.
+  bool IsThere(uint64_t writer) override;
+  bool SameTiers(uint64_t writer, uint64_t other) override;
+  NodeLoad LoadFor(const Request& request, std::vector<TierLoad>* tiers) override;
+  AssignmentQueue::Outcome Assign(const Request& request, size_t tier) override;
+  AssignmentQueue::Refusal NotPlaced(Request& request, const PlaceDecision& decision) override;
+  void AskAgain(Duration after) override;
+
+  Session* Find(uint64_t writer) const;
   bool AssignIn(Session& session, const Request& request, TierUnit* unit);
   // Asks the users of these tiers to return unused slots; false when that was done a moment ago and has had its time.
   bool Recall(const Session& for_whom);
-  // Pumps after that time at the latest; zero: only when something changes.
-  void AskAgain(Duration after);
   void Answer(Session& session, const Request& request, AssignOutcome outcome, const SlotRange& range, const Status& why);
 
   Agent& agent_;
-  std::deque<Request> queue_;
-  bool pumping_ = false;
-  bool pump_again_ = false;
+  AssignmentQueue queue_;
   bool pump_posted_ = false;
-  bool asking_again_ = false;
+  int64_t ask_again_ns_ = 0;  // when it is to be asked again anyway; 0: not
   // By tier list: when its users were last asked to return slots.
   std::map<std::vector<TierUnit*>, int64_t> recalled_ns_;
 };

@@ -160,6 +160,14 @@ uint32_t Flush::WorkersNow() {
   return now_ns - held_since_ns_ < kHeldMax.count() ? 0 : 1;
 }
 
+NodeLoad Flush::Load() const {
+  NodeLoad load;
+  load.flush_bytes_per_second = bytes_per_second();
+  load.flush_total_bytes_per_second = static_cast<uint64_t>(meter_.total(agent_.clock().NowNs()));
+  load.flushes_in_flight = in_flight_;
+  return load;
+}
+
 void Flush::Dispatch() {
   if (queued_bytes_ == 0) return;
   const uint32_t workers = WorkersNow();
@@ -184,18 +192,16 @@ void Flush::Dispatch() {
       queue_ids.push_back(unit);
     }
     if (candidates.empty() || !RateAllows()) return;
-    NodeLoad load;
+    NodeLoad load = Load();
     load.tiers = loads;
-    load.flush_bytes_per_second = bytes_per_second();
-    load.flushes_in_flight = in_flight_;
-    load.waiting = static_cast<uint32_t>(agent_.assignment().waiting());
-    load.waiting_bytes = agent_.assignment().waiting_bytes();
+    agent_.assignment().AddWaiting(&load);
     const auto chosen = agent_.policy().NextFlush(load, candidates);
     if (!chosen.has_value()) return;
     auto& queue = queues_[queue_ids[*chosen]];
-    const Piece piece = queue.front();
+    Piece piece = queue.front();
     queue.pop_front();
     queued_bytes_ -= piece.bytes;
+    piece.flight = meter_.Begin(piece.bytes, queue_ids[*chosen], agent_.clock().NowNs());
     SendPiece(*agent_.images().Find(piece.image_id), piece);
   }
 }
@@ -230,6 +236,8 @@ void Flush::SendPiece(Image& image, const Piece& piece) {
 
 void Flush::OnPieceDone(const Piece& piece, Duration took, const Status& status) {
   --in_flight_;
+  // Small pieces measure the file system's latency, not what a chunk would see.
+  meter_.End(piece.flight, status.ok() && piece.bytes >= kPieceBytesMin, agent_.clock().NowNs());
   if (status.ok()) {
     agent_.counters().bytes_flushed += piece.bytes;
     const double speed = static_cast<double>(piece.bytes) / std::max(ToSeconds(took), 1e-9);

@@ -11,6 +11,8 @@
 #include <map>
 
 #include "agent/model.h"
+#include "model/flush_meter.h"
+#include "placement/policy.h"
 
 namespace kedge {
 
@@ -45,6 +47,9 @@ class Flush {
   void Dispatch();
   uint32_t in_flight() const { return in_flight_; }
   uint64_t queued_bytes() const { return queued_bytes_; }
+  // What is known of the node's flushes, for a placement policy.
+  NodeLoad Load() const;
+  const FlushMeter& meter() const { return meter_; }
   uint64_t bytes_per_second() const { return static_cast<uint64_t>(bytes_per_second_); }
 
  private:
@@ -55,6 +60,7 @@ class Flush {
     uint64_t offset;
     uint64_t bytes;
     uint64_t sequence;
+    uint64_t flight = 0;  // while it is under way: of the meter
   };
   static void CountChunks(Image& image);
   void QueuePieces(Image& image, uint32_t chunk, bool whole_only);
@@ -75,6 +81,7 @@ class Flush {
   double bytes_per_second_ = 0;
   double tokens_ = 0;  // bytes that may go now; negative after a piece that was larger
   int64_t tokens_ns_ = 0;
+  FlushMeter meter_;
   bool rate_timer_ = false;
   int64_t held_since_ns_ = 0;  // for the captures under way; 0: it is not
 };

@@ -7,6 +7,7 @@
 
 #include "agent/agent.h"
 #include "agent/assignment.h"
+#include "agent/flush.h"
 #include "agent/sessions.h"
 #include "base/byte_size.h"
 #include "base/crc32c.h"
@@ -223,6 +224,8 @@ TierLoad Tiers::LoadOf(const TierUnit& unit) const {
   load.evictable_slots = unit.space->evictable_slots();
   load.writers = unit.space->assigned_slots();
   load.flushing_chunks = unit.flushing_chunks;
+  load.flushes_in_flight = agent_.flush().meter().InFlightOf(unit.id);
+  load.next_flush_seconds = agent_.flush().meter().SecondsToNextEndOf(unit.id, agent_.clock().NowNs());
   load.slot_bytes = unit.info().slot_bytes;
   return load;
 }

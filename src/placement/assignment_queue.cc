@@ -79,25 +79,30 @@ void AssignmentQueue::Turn(PlacementPolicy& policy) {
 
 bool AssignmentQueue::Serve(Request& request, const NodeLoad& waiting, PlacementPolicy& policy) {
   if (request.head_since_ns == 0) request.head_since_ns = clock_.NowNs();
-  loads_.clear();
-  NodeLoad load = host_.LoadFor(request, &loads_);
-  load.tiers = loads_;
-  load.waiting = waiting.waiting;
-  load.waiting_bytes = waiting.waiting_bytes;
-  load.waiting_bytes_to_come = waiting.waiting_bytes_to_come;
-  load.head_bytes_to_come = request.bytes_to_come;
-  load.head_since_ns = request.head_since_ns;
+  std::vector<bool> without_space;
   for (;;) {
+    loads_.clear();
+    NodeLoad load = host_.LoadFor(request, &loads_);
+    without_space.resize(loads_.size());
+    for (size_t i = 0; i < loads_.size(); ++i) loads_[i].present = loads_[i].present && !without_space[i];
+    load.tiers = loads_;
+    load.waiting = waiting.waiting;
+    load.waiting_bytes = waiting.waiting_bytes;
+    load.waiting_bytes_to_come = waiting.waiting_bytes_to_come;
+    load.head_bytes_to_come = request.bytes_to_come;
+    load.head_since_ns = request.head_since_ns;
     const PlaceDecision decision = policy.Place(load, request.bytes);
     if (decision.kind != PlaceDecision::Kind::kTier) {
-      if (host_.NotPlaced(request, decision)) return true;
+      const Refusal refusal = host_.NotPlaced(request, decision);
+      if (refusal == Refusal::kAskNow) continue;
+      if (refusal == Refusal::kAnswered) return true;
       if (decision.ask_again > Duration::zero()) host_.AskAgain(decision.ask_again);
       return false;
     }
     switch (host_.Assign(request, decision.tier)) {
       case Outcome::kAssigned: return true;
       case Outcome::kLater: return false;
-      case Outcome::kNoSpace: loads_[decision.tier].present = false;
+      case Outcome::kNoSpace: without_space[decision.tier] = true;
     }
   }
 }

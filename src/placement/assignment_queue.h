@@ -35,6 +35,12 @@ class AssignmentQueue {
     kLater,    // something better is being made ready
   };
 
+  enum class Refusal {
+    kStays,     // the head, until something changes
+    kAnswered,  // otherwise: through to the store, or with an error
+    kAskNow,    // something has changed by this: the policy is asked again at once
+  };
+
   class Host {
    public:
     virtual ~Host() = default;
@@ -44,9 +50,8 @@ class AssignmentQueue {
     // The tiers of the request's writer go into `tiers`; what is said of requests is filled in by the queue.
     virtual NodeLoad LoadFor(const Request& request, std::vector<TierLoad>* tiers) = 0;
     virtual Outcome Assign(const Request& request, size_t tier) = 0;
-    // The policy has no tier for the head. True: it was answered otherwise (through to the store, or with an error);
-    // false: it stays the head. Called with a wait it must return false.
-    virtual bool NotPlaced(Request& request, const PlaceDecision& decision) = 0;
+    // The policy has no tier for the head: it says wait, or through to the store.
+    virtual Refusal NotPlaced(Request& request, const PlaceDecision& decision) = 0;
     // Pump is to be called after this time, whatever happens.
     virtual void AskAgain(Duration after) = 0;
   };

@@ -247,11 +247,17 @@ class QueueHost final : public AssignmentQueue::Host {
     served.push_back(request.number);
     return AssignmentQueue::Outcome::kAssigned;
   }
-  bool NotPlaced(AssignmentQueue::Request&, const PlaceDecision&) override { return false; }
+  AssignmentQueue::Refusal NotPlaced(AssignmentQueue::Request& request, const PlaceDecision&) override {
+    if (releasable == 0) return AssignmentQueue::Refusal::kStays;
+    --releasable;
+    ++room[request.writer % 2];
+    return AssignmentQueue::Refusal::kAskNow;
+  }
   void AskAgain(Duration) override {}
 
   uint32_t room[2] = {0, 0};
   bool no_space = false;
+  int releasable = 0;
   std::set<uint64_t> gone;
   std::vector<uint64_t> served;
 };
@@ -279,6 +285,13 @@ TEST_F(Queue, IsFirstInFirstOutAmongThoseWithTheSameTiers) {
   queue_.Pump(*policy_);
   EXPECT_EQ(host_.served, (std::vector<uint64_t>{1, 3, 0, 2, 4}));
   EXPECT_EQ(queue_.size(), 1u);
+}
+
+TEST_F(Queue, AsksAgainAtOnceWhenTheHostHasMadeRoom) {
+  for (uint64_t i = 0; i < 6; i += 2) Add(i, i);
+  host_.releasable = 2;
+  queue_.Pump(*policy_);
+  EXPECT_EQ(host_.served, (std::vector<uint64_t>{0, 2}));
 }
 
 TEST_F(Queue, ForgetsWhoIsGone) {

@@ -97,15 +97,15 @@ class Chaos final : private AssignmentQueue::Host {
     Served(request);
     return AssignmentQueue::Outcome::kAssigned;
   }
-  bool NotPlaced(AssignmentQueue::Request& request, const PlaceDecision& decision) override {
+  AssignmentQueue::Refusal NotPlaced(AssignmentQueue::Request& request, const PlaceDecision& decision) override {
     if (decision.kind == PlaceDecision::Kind::kWait) {
       // A flush that can free a slot is under way or queued, or the policy asks again by itself.
       EXPECT_TRUE(Flushes() > 0 || decision.ask_again > Duration::zero());
-      return false;
+      return AssignmentQueue::Refusal::kStays;
     }
     Served(request);
     if (left_[request.writer] > 0) asks_.insert(request.writer);
-    return true;
+    return AssignmentQueue::Refusal::kAnswered;
   }
   void AskAgain(Duration after) override {
     const int64_t due_ns = clock_.NowNs() + after.count();
