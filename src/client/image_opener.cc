@@ -144,7 +144,7 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::OpenLocal(const ImageIdentity& i
   KEDGE_ASSIGN_OR_RETURN(auto slots, SlotSource::Make(record, tiers, reply.chunks));
   std::vector<std::unique_ptr<ChunkSource>> sources;
   sources.push_back(std::move(slots));
-  sources.push_back(std::make_unique<StoreSource>(&*core_->catalog, identity));
+  sources.push_back(std::make_unique<StoreSource>(&*core_->catalog, record));
   // The processors of the node are shared by its ranks, which all restart at once.
   const size_t threads = static_cast<size_t>(os::UsableCpuCount()) / std::max(core_->ranks_on_node, 1u);
   open->SetReader(std::make_unique<ImageReader>(std::move(record), std::move(sources), std::min(threads, kMemoryThreadsMax)));

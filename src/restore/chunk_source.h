@@ -61,8 +61,9 @@ class SlotSource final : public ChunkSource {
 // The image's objects in the store, looked up when the first byte is needed: a restart from the node asks the store nothing.
 class StoreSource final : public ChunkSource {
  public:
-  // `catalog` outlives the source.
-  StoreSource(const Catalog* catalog, ImageIdentity identity) : catalog_(catalog), identity_(std::move(identity)) {}
+  // `catalog` outlives the source. `record` is the node's: chunks that were written through are found by it, though the
+  // version never gets to the store; for the others the store's image is looked up when the first is read.
+  StoreSource(const Catalog* catalog, ImageRecord record) : catalog_(catalog), local_(std::move(record)) {}
   // The same when the image's record has been read from the store already.
   StoreSource(const Catalog* catalog, StoredImage image);
 
@@ -80,7 +81,7 @@ class StoreSource final : public ChunkSource {
   Result<Place> PlaceOf(uint32_t chunk);
 
   const Catalog* catalog_;
-  const ImageIdentity identity_;
+  const ImageRecord local_;
   std::mutex mutex_;  // guards the two below
   std::optional<StoredImage> image_;
   std::map<std::string, std::unique_ptr<ObjectReader>> readers_;

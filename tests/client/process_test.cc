@@ -241,6 +241,24 @@ TEST_P(AgentLossTest, AnImageGreaterThanThePoolPassesThroughIt) {
   EXPECT_EQ(Statistics(context).bytes_through, 0u) << "a chunk that is flushed makes room for the next";
 }
 
+// No flush frees room, for this version is not to get to the store: what finds none goes there all the same, piecewise.
+TEST_P(AgentLossTest, AVersionForTheNodeAloneThatIsGreaterThanThePool) {
+  kedge_context* context = Open("pool.size=16MiB\nschedule.store=2\n");
+  std::vector<char> data(40 << 20, 'a');
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), 1, nullptr));
+  for (const char content : {'a', 'b'}) {
+    std::fill(data.begin(), data.end(), content);
+    ASSERT_KEDGE_OK(kedge_checkpoint(context, "big", content, 0));
+    ASSERT_KEDGE_OK(kedge_wait(context, "big", content, KEDGE_LEVEL_LAST, 60));
+  }
+  EXPECT_GT(Statistics(context).bytes_through, 0u) << "it had room, and this test shows nothing";
+  std::fill(data.begin(), data.end(), ' ');
+  int64_t version = -1;
+  ASSERT_KEDGE_OK(kedge_restart(context, "big", -1, &version));
+  EXPECT_EQ(version, 'b');
+  EXPECT_EQ(std::count(data.begin(), data.end(), 'b'), static_cast<ptrdiff_t>(data.size()));
+}
+
 // What had left its slot lies in an object that dies with the agent: the version fails, and nothing else does.
 TEST_P(AgentLossTest, AnAgentThatDiesInAnImageGreaterThanThePool) {
   setenv("KEDGE_TEST_KILL_POINT", "chunk-released:3", 1);
