@@ -166,7 +166,8 @@ bool Agent::IsIdle() const {
   images_->CountPending(nullptr, &images, &bytes);
   const bool retaining =
       std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return !job.second->retention_running.empty(); });
-  return images == 0 && !sessions_->Any() && waiters_->waiting() == 0 && flush_->in_flight() == 0 && !retaining;
+  return images == 0 && !sessions_->Any() && waiters_->waiting() == 0 && flush_->in_flight() == 0 && !retaining &&
+         peers_->leases() == 0;
 }
 
 std::string Agent::Run() {

@@ -127,6 +127,8 @@ class Agent {
   Job* FindJob(const StoreId& store_id, const std::string& name);
   // Something else to do before the loop may sleep.
   void Nudge() { nudged_ = true; }
+  // Another node needs this one: its idle time begins anew.
+  void Touch() { busy_ns_ = clock().NowNs(); }
   // Leave: at once, or when nothing is pending any more.
   void Leave(bool when_drained) { (when_drained ? leave_when_drained_ : leave_now_) = true; }
   // Runs `work` on a worker and `done` with its result here, unless the agent has gone by then.

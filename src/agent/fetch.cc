@@ -68,6 +68,13 @@ std::map<Generation, uint32_t> GenerationsIn(const std::vector<InventoryReply>& 
   return generations;
 }
 
+// As if only that name had been asked for.
+void KeepName(const std::string& name, InventoryReply* reply) {
+  if (name.empty()) return;
+  std::erase_if(reply->images, [&](const HeldImage& image) { return image.generation.name != name; });
+  std::erase_if(reply->sets, [&](const HeldSetInfo& info) { return info.set.identity.generation.name != name; });
+}
+
 bool ScheduledForStore(const std::vector<InventoryReply>& replies, const Generation& generation) {
   return std::any_of(replies.begin(), replies.end(), [&](const InventoryReply& reply) {
     return std::any_of(reply.images.begin(), reply.images.end(), [&](const HeldImage& image) {
@@ -122,9 +129,13 @@ InventoryReply Fetch::Inventory(const Job& job, const std::string& name) const {
 void Fetch::Gather(Job& job, const std::string& name, std::function<void(Inventories)> done) {
   const Key key{JobKey(job.store_id, job.name), name};
   const int64_t now_ns = agent_.clock().NowNs();
-  if (auto known = known_.find(key); known != known_.end() && now_ns - known->second.at_ns < kInventoryAge.count()) {
+  // What is known of all names serves for one.
+  for (const Key& wider : {key, Key(key.first, "")}) {
+    auto known = known_.find(wider);
+    if (known == known_.end() || now_ns - known->second.at_ns >= kInventoryAge.count()) continue;
     // Our own part is always of now.
     auto fresh = std::make_shared<std::vector<InventoryReply>>(*known->second.inventories);
+    for (InventoryReply& reply : *fresh) KeepName(name, &reply);
     fresh->front() = Inventory(job, name);
     return done(fresh);
   }

@@ -101,6 +101,7 @@ Peers::~Peers() {
 void Peers::Close() {
   if (network_ != nullptr) network_->Close();
   network_.reset();
+  leases_ = 0;
 }
 
 Status Peers::Open() {
@@ -173,6 +174,7 @@ void Peers::Serve(PeerKind kind, Result<Request> (*decode)(ByteSpan), void (Peer
   network_->Serve(static_cast<uint16_t>(kind), [this, decode, handle](const net::Peer& peer, ByteSpan body, Answer answer) {
     auto request = decode(body);
     if (!request.ok()) return answer(request.status());
+    agent_.Touch();
     const Generation& generation = GenerationOf(*request);
     Job* job = JobOf(peer, generation.store_id, generation.job);
     if (job == nullptr) return answer(Status(Code::kNotFound, fmt::format("node {} knows no such job", agent_.settings().node)));
@@ -262,8 +264,11 @@ void Peers::OnLease(Job& job, const ReadRequest& request, Answer answer) {
   LeaseReply reply;
   os::KillPoint("serve-lease");
   for (const HeldStream::MemoryPart& part : StreamOf(request).InMemory()) {
-    auto memory = network_->Lease(NetworkName(job.store_id, job.name), part.memory, kLeaseDuration, [tier = part.tier] {});
-    if (memory.ok()) reply.parts.push_back({part.offset, *memory});
+    auto memory = network_->Lease(NetworkName(job.store_id, job.name), part.memory, kLeaseDuration,
+                                  [this, tier = part.tier] { --leases_; });
+    if (!memory.ok()) continue;
+    ++leases_;
+    reply.parts.push_back({part.offset, *memory});
   }
   answer(Encode(reply));
 }

@@ -83,6 +83,8 @@ class Peers {
             std::function<void(Result<Buffer>)> done);
   // REQUIRES: is_open().
   PeerLink LinkFor(const Job& job) const;
+  // Of memory here that other nodes may be reading right now.
+  size_t leases() const { return leases_; }
   // Null while not open.
   net::Network* network() const { return network_.get(); }
 
@@ -105,6 +107,7 @@ class Peers {
 
   Agent& agent_;
   std::unique_ptr<net::Network> network_;
+  size_t leases_ = 0;
 };
 
 }  // namespace kedge
