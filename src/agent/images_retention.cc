@@ -183,6 +183,8 @@ void Images::RemoveNow(Image& image) {
   FreePlaces(image);
   Version& version = *image.version;
   Job& job = *version.job;
+  version.went_through = version.went_through || std::any_of(image.chunks.begin(), image.chunks.end(),
+                                                             [](const ImageChunk& chunk) { return !chunk.in_own_object; });
   by_id_.erase(image.id);
   version.images.erase(image.rank);
   if (version.images.empty()) {

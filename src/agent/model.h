@@ -171,6 +171,7 @@ struct Version {
   std::shared_ptr<Protection> protection;  // while it is on its way to level NODE (protect.h)
   Status node_failure;                     // why it does not get there
   bool probing = false;                    // a look into the store is under way
+  bool went_through = false;               // images that are gone had chunks in the store for want of room here
   Status failure;                          // the first of its images
   std::vector<uint32_t> missing_in_store;
   os::EventLoop::TimerId grace_timer = 0;

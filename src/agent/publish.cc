@@ -62,6 +62,23 @@ void Publish::OnWritten(Image& image) {
 
 void Publish::OnVersionGone(Version& version) {
   if (version.grace_timer != 0) agent_.loop().CancelTimer(version.grace_timer);
+  // What was to stay on the nodes leaves nothing in the store either. While other nodes can still bring it back, they may need
+  // it.
+  if (version.went_through && version.scheduled < Level::kStore && !version.in_store && !version.at_node) RemoveThrough(version);
+}
+
+void Publish::RemoveThrough(const Version& version) {
+  agent_.Background(
+      [store = version.job->store, attempt = version.job->hello.attempt, generation = version.generation] {
+        auto catalog = store->CatalogFor(attempt);
+        return catalog.ok() ? RemoveVersion(*catalog, generation, {}) : catalog.status();
+      },
+      [this, generation = version.generation](Status status) {
+        if (status.ok() || status.code() == Code::kNotFound) return;  // another node was first
+        ++agent_.counters().retention_failures;
+        LogWarning("agent", "{}: chunks that were written through stay in the store: {}", generation.ToString(),
+                   status.ToString());
+      });
 }
 
 void Publish::Consider(Version& version) {

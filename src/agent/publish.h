@@ -36,6 +36,7 @@ class Publish {
   struct Outcome;
   void PublishNow(Version& version);
   void OnPublished(const Generation& generation, Outcome outcome);
+  void RemoveThrough(const Version& version);
   void CommitAgain(const Generation& generation, Outcome outcome);
   void OnComplete(Version& version);
   void PublishFiles(Image& image);

@@ -243,20 +243,30 @@ TEST_P(AgentLossTest, AnImageGreaterThanThePoolPassesThroughIt) {
 
 // No flush frees room, for this version is not to get to the store: what finds none goes there all the same, piecewise.
 TEST_P(AgentLossTest, AVersionForTheNodeAloneThatIsGreaterThanThePool) {
-  kedge_context* context = Open("pool.size=16MiB\nschedule.store=2\n");
+  kedge_context* context = Open("pool.size=16MiB\nschedule.store=100\n");
   std::vector<char> data(40 << 20, 'a');
   ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), 1, nullptr));
-  for (const char content : {'a', 'b'}) {
-    std::fill(data.begin(), data.end(), content);
-    ASSERT_KEDGE_OK(kedge_checkpoint(context, "big", content, 0));
-    ASSERT_KEDGE_OK(kedge_wait(context, "big", content, KEDGE_LEVEL_LAST, 60));
+  for (int64_t version = 1; version <= 4; ++version) {
+    std::fill(data.begin(), data.end(), static_cast<char>('a' + version));
+    ASSERT_KEDGE_OK(kedge_checkpoint(context, "big", version, 0));
+    ASSERT_KEDGE_OK(kedge_wait(context, "big", version, KEDGE_LEVEL_LAST, 60));
   }
   EXPECT_GT(Statistics(context).bytes_through, 0u) << "it had room, and this test shows nothing";
   std::fill(data.begin(), data.end(), ' ');
   int64_t version = -1;
   ASSERT_KEDGE_OK(kedge_restart(context, "big", -1, &version));
-  EXPECT_EQ(version, 'b');
-  EXPECT_EQ(std::count(data.begin(), data.end(), 'b'), static_cast<ptrdiff_t>(data.size()));
+  EXPECT_EQ(version, 4);
+  EXPECT_EQ(std::count(data.begin(), data.end(), 'e'), static_cast<ptrdiff_t>(data.size()));
+  // With the copies on the node goes what they had in the store: versions 1, which was to get there, and 4 are left.
+  std::vector<std::string> left;
+  for (int i = 0; i < 200 && left.size() != 2; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    left.clear();
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path() + "/store/jobs/api/names/big")) {
+      if (entry.is_directory()) left.push_back(entry.path().filename());
+    }
+  }
+  EXPECT_THAT(left, ::testing::UnorderedElementsAre("1-1-1", "4-1-1"));
 }
 
 // What had left its slot lies in an object that dies with the agent: the version fails, and nothing else does.
