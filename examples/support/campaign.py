@@ -35,9 +35,7 @@ class Pace:
 
     blocked: float
     blocked_min: float
-    blocked_max: float
     durable: float
-    durable_min: float
     interval: float
 
 
@@ -100,8 +98,7 @@ def measure_pace(launch: Launch, launcher: Launcher, job: str) -> Pace:
     gaps = [after["began"] - before["began"] for before, after in zip(taken, taken[1:])]
     if not durable:
         raise LaunchError("no version of the uninterrupted run became complete in the store")
-    return Pace(statistics.median(blocked), min(blocked), max(blocked), statistics.median(durable), min(durable),
-                statistics.median(gaps) if gaps else 1.0)
+    return Pace(statistics.median(blocked), min(blocked), statistics.median(durable), statistics.median(gaps) if gaps else 1.0)
 
 
 def aim(strike: Strike, trial: int, versions: list[int], floor: int, strikes_left: int, ranks: int, pace: Pace,
@@ -109,7 +106,7 @@ def aim(strike: Strike, trial: int, versions: list[int], floor: int, strikes_lef
     """Draws rank, version and moment, leaving later versions to the strikes that are still to come.
 
     Of the versions not reached yet, the first is left alone where there are enough: with it a launch makes progress.
-    A trial after a miss aims closer to the call's beginning, or to its end for a flush.
+    A trial after a miss aims closer to the call's beginning. A flush is aimed at by seeing it (launch.py).
     """
     ahead = [version for version in versions[:-1] if version > floor]  # after the last one the program may end first
     share = max(1, len(ahead) // (strikes_left + 1))
@@ -117,10 +114,8 @@ def aim(strike: Strike, trial: int, versions: list[int], floor: int, strikes_lef
     version = seed.choice(candidates[1:] or candidates or versions[-1:])
     if strike.moment == "checkpoint":
         seconds = pace.blocked_min * seed.uniform(0.1, 0.9) / trial
-    elif strike.moment == "flush":
-        seconds = pace.blocked_max + max(pace.durable_min - pace.blocked_max, 0) * seed.uniform(0.1, 0.8) / trial
     else:
-        seconds = pace.interval * seed.random()
+        seconds = pace.interval * seed.random() if strike.moment == "random" else 0.0
     return Kill(seed.randrange(ranks), version, seconds, strike.moment, strike.with_agent, strike.with_memory)
 
 

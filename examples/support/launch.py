@@ -1,8 +1,9 @@
 """One launch of an application under mpirun with the witness preloaded, and its planned death.
 
 The kill is armed in the victim itself, as a kernel timer that starts with one of its checkpoint calls, so that
-microseconds can be aimed at. This side waits for the victim's end on a process handle, kills the agent in the same
-moment where that is asked for, and then sees the launcher out.
+microseconds can be aimed at; one in the middle of a flush comes from this side, which sees the version's folder grow in the store.
+This side waits for the victim's end on a process handle, kills the agent in the same moment where that is asked for, and then sees
+the launcher out.
 """
 
 from __future__ import annotations
@@ -33,14 +34,18 @@ class LaunchError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Kill:
-    """SIGKILL to `rank`, so many seconds after its checkpoint call of `version` began."""
+    """SIGKILL to `rank`, so many seconds after its checkpoint call of `version` began; for a flush, once that is seen under way."""
 
     rank: int
     version: int
     seconds: float
-    moment: str  # what was aimed at: "random", "checkpoint" or "flush"
+    moment: str  # what is aimed at: "random", "checkpoint" or "flush"
     with_agent: bool = False
     with_memory: bool = False  # the agent and the pool too, as at a reboot
+
+    @property
+    def takes_agent(self) -> bool:
+        return self.with_agent or self.with_memory
 
 
 @dataclasses.dataclass
@@ -52,7 +57,7 @@ class Launch:
     killed: bool = False
     hit: str = ""  # where the victim was when it died, as seen in its shared mapping and in the store
     agent_killed: bool = False
-    died: float = 0  # when the victim's end was seen; seconds since 1970
+    died: float = 0  # when the victim and what died with it were killed, as seen from here; seconds since 1970
     exit_code: int = 0
     output: str = ""
     seconds: float = 0
@@ -80,6 +85,10 @@ class StoreWatch:
                 key = (record.parents[3].name, int(version), int(attempt))
                 if key not in self.durable:
                     self.durable[key] = record.stat().st_mtime_ns * 1e-9
+
+    def has_begun(self, job: str, version: int) -> bool:
+        """Whether something of it lies in the store."""
+        return any(self._store.glob(f"jobs/{job}/names/*/{version}-*"))
 
 
 class Launcher:
@@ -127,7 +136,7 @@ class Launcher:
 
     def _command(self, application: Application, folder: Path, kill: Kill | None) -> list[str]:
         variables = {"LD_PRELOAD": str(self._build / "examples" / "libkedge-witness.so"), "WITNESS_FOLDER": str(folder)}
-        if kill is not None:
+        if kill is not None and kill.moment != "flush":
             variables["WITNESS_KILL"] = f"{kill.rank} {kill.version} {kill.seconds:.9f}"
         command = [self._launcher, "-n", str(self._ranks)]
         for name, value in variables.items():
@@ -138,6 +147,7 @@ class Launcher:
                  handles: contextlib.ExitStack) -> None:
         kill = launch.kill
         victim = None
+        agent = None
         reported = time.monotonic()
         started = time.monotonic()
         while process.poll() is None:
@@ -146,7 +156,18 @@ class Launcher:
                 victim = self._victim(folder, kill.rank, handles)
                 if victim is None and time.monotonic() - started > START_SECONDS_MAX:
                     raise LaunchError(f"{application.program} did not start within {START_SECONDS_MAX} s")
+            if kill is not None and kill.takes_agent and agent is None and _newest_version(folder) > 0:
+                agent = self._agent(handles)
+            if kill is not None and victim is not None and launch.died == 0 and self._flush_has_begun(kill, folder):
+                launch.died = time.time()
+                launch.agent_killed = kill.takes_agent and self._node.kill_agent(agent)
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(victim, signal.SIGKILL)
             if victim is not None and wait_for_end(victim, 0.003):
+                if launch.died == 0:
+                    assert kill is not None
+                    launch.agent_killed = kill.takes_agent and self._node.kill_agent(agent)
+                    launch.died = time.time()
                 self._victim_died(process, launch, folder)
                 return
             if victim is None:
@@ -155,6 +176,8 @@ class Launcher:
                 reported = time.monotonic()
                 self._progress(f"{reported - started:3.0f} s: checkpoint {_newest_version(folder)} of {application.steps} steps")
         if kill is not None and process.returncode != 0:  # it died before a handle of it was had
+            launch.agent_killed = kill.takes_agent and self._node.kill_agent()
+            launch.died = time.time()
             self._victim_died(process, launch, folder)
 
     def _victim(self, folder: Path, rank: int, handles: contextlib.ExitStack) -> int | None:
@@ -163,29 +186,39 @@ class Launcher:
             return handles.enter_context(process_handle(first["pid"]))
         return None
 
+    def _flush_has_begun(self, kill: Kill, folder: Path) -> bool:
+        """Whether a flush is aimed at, the victim has left its checkpoint call, and something of the version is in the store."""
+        if kill.moment != "flush" or not self.watch.has_begun(folder.parent.name, kill.version):
+            return False
+        return any(event["event"] == "checkpoint" and event["rank"] == kill.rank and event["version"] == kill.version
+                   for event in _events(folder))
+
+    def _agent(self, handles: contextlib.ExitStack) -> int | None:
+        agent = self._node.agent()
+        with contextlib.suppress(OSError):
+            return None if agent is None else handles.enter_context(process_handle(agent))
+        return None
+
     def _victim_died(self, process: subprocess.Popen[bytes], launch: Launch, folder: Path) -> None:
         kill = launch.kill
         assert kill is not None
-        if kill.with_agent or kill.with_memory:
-            launch.agent_killed = self._node.kill_agent()
-        died = time.time()
         if any(event["event"] == "finalize" for event in _events(folder) if event["rank"] == kill.rank):
             process.wait(END_SECONDS_MAX)
             return  # it had finished before its time came
         launch.killed = True
-        launch.died = died
         if kill.with_memory:
             self._node.lose_memory()
         if not wait_until(lambda: process.poll() is not None, END_SECONDS_MAX):
             raise LaunchError(f"the launcher still runs {END_SECONDS_MAX} s after rank {kill.rank} was killed; with its processes:\n"
                               + "\n".join(_family(process.pid)))
         self.watch.look()
-        launch.hit = self._where(launch, folder, died)
+        launch.hit = self._where(launch, folder)
 
-    def _where(self, launch: Launch, folder: Path, died: float) -> str:
+    def _where(self, launch: Launch, folder: Path) -> str:
         """Where the victim was, in words: in a checkpoint call, or computing, and whether a flush was under way."""
         kill = launch.kill
         assert kill is not None
+        died = launch.died
         word = (folder / f"{kill.rank}.where").read_bytes().rstrip(b"\0").decode()
         if word == "checkpoint":
             return f"in checkpoint {kill.version}"
@@ -193,7 +226,7 @@ class Launcher:
         if not taken:
             return "before its first checkpoint"
         newest = taken[-1]["version"]
-        if newest == kill.version and not launch.agent_killed:
+        if newest == kill.version and kill.moment != "flush" and not launch.agent_killed:
             died = taken[-1]["began"] + kill.seconds  # by the victim's own timer, closer than what is seen from here
         job = folder.parent.name
         durable = [seconds for (name, version, _), seconds in self.watch.durable.items() if (name, version) == (job, newest)]

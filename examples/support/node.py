@@ -94,8 +94,12 @@ class Node:
                     return True
         return False
 
-    def kill_agent(self) -> bool:
-        """SIGKILL to the agent; False when none runs."""
+    def kill_agent(self, handle: int | None = None) -> bool:
+        """SIGKILL to the agent; False when none runs. With a handle of it at hand it dies some milliseconds sooner."""
+        if handle is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                return True
         agent = self.agent()
         if agent is None:
             return False
