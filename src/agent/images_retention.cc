@@ -298,6 +298,7 @@ Result<OpenImageReply> Images::Open(Session& session, const OpenImageRequest& re
                                                request.generation.ToString(), request.rank));
   }
   for (const ImageChunk& chunk : image.chunks) place(chunk, &reply.chunks.emplace_back());
+  reply.was_brought = image.brought_for_attempt == session.hello.attempt;
   reply.image = ++session.last_handle;
   session.open_images[reply.image] = image.id;
   ++image.readers;
@@ -372,6 +373,7 @@ Status Images::Adopt(const AdoptedImage& adopted) {
   image->version = version.get();
   image->rank = identity.rank;
   image->ended = image->recovered = true;
+  image->brought_for_attempt = job->members.attempt;
   image->ended_ns = agent_.clock().NowNs();
   auto in_slot = [](const OwnRange& range, ImageChunk* chunk) {
     chunk->unit = range.unit;

@@ -122,8 +122,9 @@ struct Image {
   uint32_t session_id = 0;  // who captured it; the session may be gone
   uint64_t serial = 0;
   bool ended = false;
-  bool recovered = false;   // captured before this agent began
-  int64_t progress_ns = 0;  // when its client was last heard of it
+  bool recovered = false;            // captured before this agent began
+  uint32_t brought_for_attempt = 0;  // it came from other nodes then; 0: captured here
+  int64_t progress_ns = 0;           // when its client was last heard of it
   int64_t ended_ns = 0;
   std::vector<ImageChunk> chunks;  // of the chunk table, as far as they are known
   ImageChunk record;               // image record and placement table
@@ -213,6 +214,7 @@ struct Session {
   uint64_t images_failed = 0;
   CallsSeen checkpoints_seen;
   CallsSeen restarts_local_seen;
+  CallsSeen restarts_node_seen;
   CallsSeen restarts_store_seen;
   std::set<SlotId> full_slots;
   std::map<uint64_t, uint64_t> open_images;  // handle to image id: pinned for a restart
@@ -230,6 +232,7 @@ struct JobTuning {
   uint32_t history_attempt = 0;
   bool history_known = false;         // it has come from the store
   double attempt_seconds = 0;         // of history_attempt, as far as this node has seen it
+  std::set<uint32_t> node_restarts;   // attempts that began with images from other nodes, and with nothing from the store
   std::set<uint32_t> store_restarts;  // attempts that began with bytes from the store
   std::optional<IntervalAdvice> advice;
   Status no_advice;        // why there is none, or no newer one

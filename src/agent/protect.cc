@@ -14,6 +14,7 @@
 #include "agent/peers.h"
 #include "agent/set_source.h"
 #include "agent/tiers.h"
+#include "agent/tuning.h"
 #include "agent/waiters.h"
 #include "base/log.h"
 #include "os/kill_point.h"
@@ -527,6 +528,7 @@ void Protect::OnGroupsChanged(Version& version) {
     return;
   }
   version.at_node = true;
+  agent_.tuning().OnProtected(version);
   protection.sets.clear();
   ++agent_.counters().versions_protected;
   LogInfo("agent", "{} survives the loss of a node: protected in {:.3f} s", version.generation.ToString(),

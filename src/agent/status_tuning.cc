@@ -21,11 +21,14 @@ struct LevelView {
 };
 
 std::vector<LevelView> Levels(const JobMeasurement& measured) {
-  // The flush is timed from the end of the call.
-  ObservedSeconds stored = measured.background;
-  stored.sum += measured.blocked.MeanOr(0) * static_cast<double>(stored.count);
+  // What happens in the background is timed from the end of the call.
+  auto with_call = [&](ObservedSeconds background) {
+    background.sum += measured.blocked.MeanOr(0) * static_cast<double>(background.count);
+    return background;
+  };
   return {{LevelName(Level::kLocal), measured.blocked, measured.restart_local, measured.failures_local},
-          {LevelName(Level::kStore), stored, measured.restart_store, measured.failures_store}};
+          {LevelName(Level::kNode), with_call(measured.protection), measured.restart_node, measured.failures_node},
+          {LevelName(Level::kStore), with_call(measured.background), measured.restart_store, measured.failures_store}};
 }
 
 double EffectiveIntervalSeconds(const Job& job) {
@@ -91,12 +94,13 @@ void WriteTuning(Agent& agent, const Job& job, JsonWriter& json) {
   json.EndObject();
   const JobKeys& keys = job.hello.keys;
   json.Key("schedule").BeginObject().Field("interval_seconds", EffectiveIntervalSeconds(job));
-  json.Field("configured_interval_seconds", ToSeconds(keys.schedule_interval)).Field("store_every", keys.schedule_store);
+  json.Field("configured_interval_seconds", ToSeconds(keys.schedule_interval)).Field("node_every", Tuning::NodeEvery(job));
+  json.Field("store_every", keys.schedule_store);
   json.Field("adapt", keys.schedule_adapt).Field("decides", agent.tuning().Decides(job)).Key("proposal");
   if (const auto& advice = job.tuning.advice) {
     json.BeginObject().Field("interval_seconds", advice->interval_seconds).Field("efficiency", advice->efficiency);
-    json.Field("best_interval_seconds", advice->best_interval_seconds).Field("best_store_every", advice->best_store_every);
-    json.Field("best_efficiency", advice->best_efficiency).EndObject();
+    json.Field("best_interval_seconds", advice->best_interval_seconds).Field("best_node_every", advice->best_node_every);
+    json.Field("best_store_every", advice->best_store_every).Field("best_efficiency", advice->best_efficiency).EndObject();
   } else {
     json.Null();
   }
@@ -111,8 +115,10 @@ std::string TuningMetrics(Agent& agent) {
   Family failures("failures_total", "counter", "Attempts that died, by the level that the restart needed");
   Family observed("job_seconds", "counter", "How long the job has been observed, its attempts together");
   Family interval("checkpoint_interval_seconds", "gauge", "What kedge_checkpoint_due goes by; 0: always due");
+  Family node_every("schedule_node_every", "gauge", "Every so many versions are protected across nodes; 0: none");
   Family store_every("schedule_store_every", "gauge", "Every so many versions go to the store; 0: none");
-  Family proposed("proposed_interval_seconds", "gauge", "The best interval for what was measured and the present schedule.store");
+  Family proposed("proposed_interval_seconds", "gauge",
+                  "The best interval for what was measured and the present schedule of levels");
   for (const auto& [key, job] : agent.jobs()) {
     const JobMeasurement measured = agent.tuning().Measured(*job);
     const std::string labels = fmt::format("job=\"{}\",store_id=\"{}\"", LabelValue(job->name), job->store_id.ToHex());
@@ -125,11 +131,13 @@ std::string TuningMetrics(Agent& agent) {
     }
     observed.Add(labels, measured.observed_seconds);
     interval.Add(labels, EffectiveIntervalSeconds(*job));
+    node_every.Add(labels, Tuning::NodeEvery(*job));
     store_every.Add(labels, job->hello.keys.schedule_store);
     if (job->tuning.advice) proposed.Add(labels, job->tuning.advice->interval_seconds);
   }
   std::string text;
-  for (const Family* family : {&blocked, &reached, &restarts, &failures, &observed, &interval, &store_every, &proposed})
+  for (const Family* family :
+       {&blocked, &reached, &restarts, &failures, &observed, &interval, &node_every, &store_every, &proposed})
     text += family->text();
   return text;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "agent/agent.h"
+#include "agent/protect.h"
 #include "agent/sessions.h"
 #include "base/log.h"
 
@@ -12,7 +13,7 @@ namespace kedge {
 namespace {
 
 constexpr int64_t kAdvicePeriodNs = 10'000'000'000;
-constexpr size_t kStoreRestartsKept = 64;
+constexpr size_t kRestartsKept = 64;
 // Of one look into a mailbox, whose owner can write anything there: what exceeds this is no measurement.
 constexpr uint64_t kCallsMax = 1'000'000;
 constexpr uint64_t kNanosecondsMax = uint64_t{1} << 58;
@@ -26,6 +27,17 @@ ObservedSeconds Take(const CallTotals& totals, CallsSeen* seen) {
   if (calls > kCallsMax || nanoseconds > kNanosecondsMax) return {};
   return {static_cast<double>(nanoseconds) * 1e-9, calls};
 }
+
+// The oldest go first.
+void Note(uint32_t attempt, std::set<uint32_t>* attempts) {
+  attempts->insert(attempt);
+  if (attempts->size() > kRestartsKept) attempts->erase(attempts->begin());
+}
+
+// What the job's file keeps of the measurements, in its order.
+constexpr ObservedSeconds JobMeasurement::*kObserved[] = {&JobMeasurement::blocked,      &JobMeasurement::protection,
+                                                          &JobMeasurement::background,   &JobMeasurement::restart_local,
+                                                          &JobMeasurement::restart_node, &JobMeasurement::restart_store};
 
 void Save(const ObservedSeconds& observed, Encoder& encoder) {
   encoder.F64(observed.sum);
@@ -75,21 +87,22 @@ void Tuning::Collect(Session& session) {
   JobTuning& tuning = session.job->tuning;
   const ObservedSeconds blocked = Take(box.checkpoints, &session.checkpoints_seen);
   const ObservedSeconds local = Take(box.restarts_local, &session.restarts_local_seen);
+  const ObservedSeconds node = Take(box.restarts_node, &session.restarts_node_seen);
   const ObservedSeconds store = Take(box.restarts_store, &session.restarts_store_seen);
-  if (blocked.count + local.count + store.count == 0) return;
+  if (blocked.count + local.count + node.count + store.count == 0) return;
   tuning.measured.blocked.Add(blocked.sum, blocked.count);
   tuning.measured.restart_local.Add(local.sum, local.count);
+  tuning.measured.restart_node.Add(node.sum, node.count);
   tuning.measured.restart_store.Add(store.sum, store.count);
-  if (store.count > 0) {
-    tuning.store_restarts.insert(session.hello.attempt);
-    if (tuning.store_restarts.size() > kStoreRestartsKept) tuning.store_restarts.erase(tuning.store_restarts.begin());
-  }
+  if (node.count > 0) Note(session.hello.attempt, &tuning.node_restarts);
+  if (store.count > 0) Note(session.hello.attempt, &tuning.store_restarts);
   tuning.changed = true;
 }
 
 void Tuning::MarkCollected(Session& session) {
   (void)Take(session.box().checkpoints, &session.checkpoints_seen);
   (void)Take(session.box().restarts_local, &session.restarts_local_seen);
+  (void)Take(session.box().restarts_node, &session.restarts_node_seen);
   (void)Take(session.box().restarts_store, &session.restarts_store_seen);
 }
 
@@ -99,6 +112,17 @@ void Tuning::OnStored(const Image& image) {
   JobTuning& tuning = image.version->job->tuning;
   tuning.measured.background.Add(1e-9 * static_cast<double>(agent_.clock().NowNs() - image.ended_ns));
   tuning.changed = true;
+}
+
+void Tuning::OnProtected(const Version& version) {
+  // One that was restored is protected anew, long after its call.
+  if (version.restored) return;
+  JobTuning& tuning = version.job->tuning;
+  for (const auto& [rank, image] : version.images) {
+    if (image->recovered || !image->ended || image->doomed) continue;
+    tuning.measured.protection.Add(1e-9 * static_cast<double>(agent_.clock().NowNs() - image->ended_ns));
+    tuning.changed = true;
+  }
 }
 
 void Tuning::Tick() {
@@ -123,7 +147,9 @@ JobMeasurement Tuning::Measured(const Job& job) {
   JobMeasurement measured = tuning.measured;
   measured.observed_seconds = tuning.history.seconds + tuning.attempt_seconds;
   for (const uint32_t failed : tuning.history.failed) {
-    ++(tuning.store_restarts.contains(failed + 1) ? measured.failures_store : measured.failures_local);
+    ++(tuning.store_restarts.contains(failed + 1)  ? measured.failures_store
+       : tuning.node_restarts.contains(failed + 1) ? measured.failures_node
+                                                   : measured.failures_local);
   }
   return measured;
 }
@@ -131,7 +157,11 @@ JobMeasurement Tuning::Measured(const Job& job) {
 void Tuning::Advise(Job& job) {
   JobTuning& tuning = job.tuning;
   const JobKeys& keys = job.hello.keys;
-  const IntervalRule rule{keys.schedule_store, ToSeconds(keys.schedule_mtbf_local), ToSeconds(keys.schedule_mtbf_store)};
+  const IntervalRule rule{.node_every = NodeEvery(job),
+                          .store_every = keys.schedule_store,
+                          .mtbf_local_seconds = ToSeconds(keys.schedule_mtbf_local),
+                          .mtbf_node_seconds = ToSeconds(keys.schedule_mtbf_node),
+                          .mtbf_store_seconds = ToSeconds(keys.schedule_mtbf_store)};
   const JobMeasurement measured = Measured(job);
   tuning.changed = false;
   tuning.advising = true;
@@ -148,6 +178,10 @@ void Tuning::Advise(Job& job) {
                       Tell(*found);
                       agent_.sessions().SaveJob(*found);
                     });
+}
+
+uint32_t Tuning::NodeEvery(const Job& job) {
+  return job.hello.keys.Protects() && Protect::CanProtect(job) ? job.hello.keys.schedule_node : 0;
 }
 
 Duration Tuning::ToldInterval(const Job& job) {
@@ -170,25 +204,21 @@ bool Tuning::Decides(const Job& job) const {
 }
 
 void Tuning::Save(const JobTuning& tuning, Encoder& encoder) {
-  for (const ObservedSeconds* observed :
-       {&tuning.measured.blocked, &tuning.measured.background, &tuning.measured.restart_local, &tuning.measured.restart_store}) {
-    kedge::Save(*observed, encoder);
-  }
+  for (const auto member : kObserved) kedge::Save(tuning.measured.*member, encoder);
   // What has not come yet is asked for again.
   encoder.Varint(tuning.history_known ? tuning.history_attempt : 0);
   encoder.F64(tuning.attempt_seconds);
   encoder.F64(tuning.history.seconds);
   encoder.Varint(tuning.history.failed.size());
   for (const uint32_t attempt : tuning.history.failed) encoder.Varint(attempt);
-  encoder.Varint(tuning.store_restarts.size());
-  for (const uint32_t attempt : tuning.store_restarts) encoder.Varint(attempt);
+  for (const std::set<uint32_t>* restarts : {&tuning.node_restarts, &tuning.store_restarts}) {
+    encoder.Varint(restarts->size());
+    for (const uint32_t attempt : *restarts) encoder.Varint(attempt);
+  }
 }
 
 void Tuning::Load(Decoder& decoder, JobTuning* tuning) {
-  for (ObservedSeconds* observed : {&tuning->measured.blocked, &tuning->measured.background, &tuning->measured.restart_local,
-                                    &tuning->measured.restart_store}) {
-    kedge::Load(decoder, observed);
-  }
+  for (const auto member : kObserved) kedge::Load(decoder, &(tuning->measured.*member));
   tuning->history_attempt = decoder.Varint32();
   tuning->history_known = tuning->history_attempt > 0;
   tuning->attempt_seconds = decoder.F64();
@@ -197,7 +227,9 @@ void Tuning::Load(Decoder& decoder, JobTuning* tuning) {
                       tuning->history.seconds < 1e15,
                   "a time is out of range");
   for (size_t left = decoder.Count(1); left > 0 && decoder.ok(); --left) tuning->history.failed.push_back(decoder.Varint32());
-  for (size_t left = decoder.Count(1); left > 0 && decoder.ok(); --left) tuning->store_restarts.insert(decoder.Varint32());
+  for (std::set<uint32_t>* restarts : {&tuning->node_restarts, &tuning->store_restarts}) {
+    for (size_t left = decoder.Count(1); left > 0 && decoder.ok(); --left) restarts->insert(decoder.Varint32());
+  }
   tuning->changed = true;
 }
 

@@ -1,7 +1,7 @@
 // What is measured of each job, the interval between checkpoints that follows from it, and telling the job.
 //
-// Clients add up their calls in their mailboxes, the agent times its flushes, and the store's attempt records say how
-// often the job has died and how long it ran. From these, a worker computes the best interval
+// Clients add up their calls in their mailboxes, the agent times protection and flushes, and the store's attempt records say
+// how often the job has died and how long it ran. From these, a worker computes the best interval
 // (schedule/interval_advice.h), at most every kAdvicePeriod. It is shown by status and metrics; with schedule.adapt it
 // is written into the mailboxes, where kedge_checkpoint_due finds it. Rank 0 decides for its job (client/pace.h), so
 // only the agent of rank 0's node reads the attempts, and only what it says counts. A successor goes on with what lies
@@ -30,11 +30,15 @@ class Tuning {
   static void MarkCollected(Session& session);
   // The image has just become durable in the store.
   void OnStored(const Image& image);
+  // The version has just reached level NODE.
+  void OnProtected(const Version& version);
   // Once a second.
   void Tick();
 
   // What was measured, the times of now included.
   JobMeasurement Measured(const Job& job);
+  // Every so many versions of the job are protected across its nodes; 0: none.
+  static uint32_t NodeEvery(const Job& job);
   // What kedge_checkpoint_due goes by on this node's ranks, as far as the agent has a say; zero: it has none.
   static Duration ToldInterval(const Job& job);
   // Whether rank 0 of the job is one of this node's.

@@ -129,7 +129,7 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::OpenLocal(const ImageIdentity& i
   KEDGE_ASSIGN_OR_RETURN(const OpenImageReply reply, connection->Call<OpenImageReply>(
                                                          OpenImageRequest{identity.generation, identity.rank, replace}, timeout));
   // From here on the pins end with `open`, or with the close that a failure sends.
-  auto open = std::make_unique<OpenImage>(session_->current(), connection, reply.image, nullptr);
+  auto open = std::make_unique<OpenImage>(session_->current(), connection, reply.image, nullptr, reply.was_brought);
   const std::vector<Tier*> tiers = session_->Tiers();
   const SlotRange& place = reply.record;
   if (place.tier >= tiers.size() || place.bytes > tiers[place.tier]->info().slot_bytes) {

@@ -19,11 +19,17 @@ namespace kedge::client {
 class OpenImage {
  public:
   OpenImage(std::shared_ptr<AttachedSession> session, std::shared_ptr<Connection> connection, uint64_t handle,
-            std::unique_ptr<ImageReader> reader)
-      : session_(std::move(session)), connection_(std::move(connection)), handle_(handle), reader_(std::move(reader)) {}
+            std::unique_ptr<ImageReader> reader, bool was_brought = false)
+      : session_(std::move(session)),
+        connection_(std::move(connection)),
+        handle_(handle),
+        reader_(std::move(reader)),
+        was_brought_(was_brought) {}
   ~OpenImage();
   void SetReader(std::unique_ptr<ImageReader> reader) { reader_ = std::move(reader); }
   bool is_local() const { return session_ != nullptr; }
+  // It came to this node from others for this restart.
+  bool was_brought() const { return was_brought_; }
   ImageReader& reader() { return *reader_; }
   const ImageRecord& record() const { return reader_->record(); }
 
@@ -32,6 +38,7 @@ class OpenImage {
   std::shared_ptr<Connection> connection_;
   uint64_t handle_;
   std::unique_ptr<ImageReader> reader_;
+  bool was_brought_;
 };
 
 class ImageOpener {

@@ -262,6 +262,7 @@ const Region* Restarter::FindSaved(int id) const {
 
 void Restarter::CountRestored() {
   if (!image_) return;
+  was_brought_ = was_brought_ || image_->was_brought();
   const RestoredBytes restored = image_->reader().restored();
   kedge_statistics& statistics = core_->statistics;
   statistics.bytes_restored_pool += restored.memory;
@@ -273,6 +274,7 @@ void Restarter::CountRestored() {
 void Restarter::BeginCount() {
   began_ns_ = SystemClock().NowNs();
   stored_bytes_before_ = core_->statistics.bytes_restored_store;
+  was_brought_ = false;
 }
 
 void Restarter::CountRestart() {
@@ -280,11 +282,14 @@ void Restarter::CountRestart() {
   const double seconds = static_cast<double>(SystemClock().NowNs() - began_ns_) * 1e-9;
   core_->statistics.last_restart_seconds = seconds;
   if (alone()) return;  // to read another rank's image is no restart of the job
-  // The failure needed the store if one rank did: every agent counts it alike, also where the ranks had their copies.
-  const bool mine = core_->statistics.bytes_restored_store > stored_bytes_before_;
-  const auto all = core_->collective.AllGather(mine ? "s" : "");
-  const bool any = all.ok() ? std::any_of(all->begin(), all->end(), [](const std::string& one) { return !one.empty(); }) : mine;
-  session_->CountRestart(seconds, any);
+  // The failure needed the level that one rank needed: every agent counts it alike, also where its ranks had their copies.
+  Level needed = was_brought_ ? Level::kNode : Level::kLocal;
+  if (core_->statistics.bytes_restored_store > stored_bytes_before_) needed = Level::kStore;
+  const auto all = core_->collective.AllGather(std::string(1, static_cast<char>(needed)));
+  if (all.ok()) {
+    for (const std::string& one : *all) needed = std::max(needed, one.empty() ? needed : static_cast<Level>(one[0]));
+  }
+  session_->CountRestart(seconds, needed);
 }
 
 void Restarter::Abandon() {

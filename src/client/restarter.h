@@ -69,6 +69,7 @@ class Restarter {
   Generation restored_;  // of the restart that is being counted
   int64_t began_ns_ = 0;
   uint64_t stored_bytes_before_ = 0;             // restored from the store when it began
+  bool was_brought_ = false;                     // an image came from other nodes since
   uint64_t restart_number_ = uint64_t{1} << 63;  // marks regions restored; checkpoints count from 1
 };
 

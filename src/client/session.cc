@@ -264,10 +264,13 @@ void Session::CountCheckpoint(double took_seconds) {
   if (attached_) AddCall(&attached_->channel.mailbox()->checkpoints, took_seconds);
 }
 
-void Session::CountRestart(double took_seconds, bool from_store) {
+void Session::CountRestart(double took_seconds, Level needed) {
   if (!attached_) return;
   Mailbox* box = attached_->channel.mailbox();
-  AddCall(from_store ? &box->restarts_store : &box->restarts_local, took_seconds);
+  AddCall(needed == Level::kStore  ? &box->restarts_store
+          : needed == Level::kNode ? &box->restarts_node
+                                   : &box->restarts_local,
+          took_seconds);
 }
 
 Duration Session::told_interval() const {

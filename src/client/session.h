@@ -98,7 +98,7 @@ class Session {
 
   // For the agent's measurements (session/mailbox.h); without an agent they are left out.
   void CountCheckpoint(double took_seconds);
-  void CountRestart(double took_seconds, bool from_store);
+  void CountRestart(double took_seconds, Level needed);
   // The time between checkpoints that the agent says; zero: it says none.
   Duration told_interval() const;
 

@@ -124,7 +124,9 @@ class Search {
       for (int power = 1; power <= 10; ++power) starts.push_back({1 << power});
     }
     for (const Counts& counts : starts) {
-      const Candidate candidate = BestInterval(counts, GlanceBoth(counts, best).interval_seconds);
+      const Candidate glanced = GlanceBoth(counts, best);
+      if (glanced.cost > best.cost * (1 + kGlanceMargin)) continue;
+      const Candidate candidate = BestInterval(counts, glanced.interval_seconds);
       if (candidate.cost < best.cost) best = candidate;
     }
     return best;

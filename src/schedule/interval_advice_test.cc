@@ -4,11 +4,41 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
 
 namespace kedge {
 namespace {
 
+using Json = nlohmann::json;
+
 constexpr double kDay = 86400;
+constexpr double kNodeMtbf = 5 * kDay;
+
+ObservedSeconds ObservedOf(const Json& entry) {
+  return {entry.at("sum"), entry.at("count")};
+}
+
+JobMeasurement MeasurementOf(const Json& entry) {
+  JobMeasurement measured;
+  measured.blocked = ObservedOf(entry.at("blocked"));
+  measured.protection = ObservedOf(entry.at("protection"));
+  measured.background = ObservedOf(entry.at("background"));
+  measured.restart_local = ObservedOf(entry.at("restart_local"));
+  measured.restart_node = ObservedOf(entry.at("restart_node"));
+  measured.restart_store = ObservedOf(entry.at("restart_store"));
+  measured.failures_local = entry.at("failures_local");
+  measured.failures_node = entry.at("failures_node");
+  measured.failures_store = entry.at("failures_store");
+  measured.observed_seconds = entry.at("observed_seconds");
+  return measured;
+}
+
+IntervalRule RuleOf(const Json& entry) {
+  return {entry.at("node_every"), entry.at("store_every"), entry.at("mtbf_local_seconds"), entry.at("mtbf_node_seconds"),
+          entry.at("mtbf_store_seconds")};
+}
 
 JobMeasurement Measured(double blocked, double background) {
   JobMeasurement measured;
@@ -24,9 +54,60 @@ TEST(UpdatedFailureRate, MovesFromTheAssumedToTheObserved) {
   EXPECT_NEAR(UpdatedFailureRate(kDay, 1000, 1000 * 3600), 1.0 / 3600, 0.05 / 3600);
 }
 
+TEST(AdviseInterval, AgreesWithKedgePlanWatchWithinTwoPercent) {
+  std::ifstream file(std::string(KEDGE_VECTORS) + "/interval_advice.json");
+  const Json document = Json::parse(file);
+  int compared = 0, with_node = 0;
+  for (const Json& entry : document.at("vectors")) {
+    const IntervalRule rule = RuleOf(entry.at("rule"));
+    const Result<IntervalAdvice> advice = AdviseInterval(MeasurementOf(entry), rule);
+    ASSERT_TRUE(advice.ok()) << advice.status().ToString();
+    const Json& kept = entry.at("kept");
+    const Json& best = entry.at("best");
+    const double interval = kept.at("interval_seconds"), best_interval = best.at("interval_seconds");
+    EXPECT_NEAR(advice->interval_seconds, interval, 0.02 * interval) << entry;
+    EXPECT_NEAR(advice->efficiency, kept.at("efficiency"), 1e-6) << entry;
+    EXPECT_NEAR(advice->best_interval_seconds, best_interval, 0.02 * best_interval) << entry;
+    EXPECT_NEAR(advice->best_efficiency, best.at("efficiency"), 1e-6) << entry;
+    uint32_t every = 1;
+    const auto counts = best.at("counts").get<std::vector<uint32_t>>();
+    for (size_t i = 0; i < counts.size(); ++i) {
+      every *= counts[i] + 1;
+      if (rule.node_every > 0 && i == 0) {
+        EXPECT_EQ(advice->best_node_every, every) << entry;
+      }
+    }
+    EXPECT_EQ(advice->best_store_every, rule.store_every > 0 ? every : 0) << entry;
+    ++compared;
+    if (rule.node_every > 0) ++with_node;
+  }
+  EXPECT_GE(compared, 30);
+  EXPECT_GE(with_node, 20);
+}
+
+TEST(AdviseInterval, NodesThatProtectEachOtherAnswerTheirFailures) {
+  // Copies on other nodes take five seconds, the store an hour: with both, far fewer versions need go to the store.
+  JobMeasurement measured = Measured(1, 3600);
+  measured.failures_node = 100;
+  measured.observed_seconds = 200 * kDay;
+  const IntervalRule alone{0, 1, kDay, 2 * kDay, 30 * kDay};
+  const IntervalAdvice before = AdviseInterval(measured, alone).value();
+  EXPECT_EQ(before.best_node_every, 0u);
+  const IntervalRule both{1, 20, kDay, 2 * kDay, 30 * kDay};
+  EXPECT_NE(AdviseInterval(measured, both).status().message().find("protected across nodes"), std::string::npos);
+  measured.protection.Add(50, 10);
+  const IntervalAdvice after = AdviseInterval(measured, both).value();
+  EXPECT_GT(after.efficiency, before.best_efficiency + 0.005);
+  EXPECT_EQ(after.best_node_every, 1u);
+  EXPECT_GT(after.best_store_every, before.best_store_every);
+  // More often to the store than to other nodes: those are of no use.
+  const IntervalAdvice rarely = AdviseInterval(measured, {4, 1, kDay, 2 * kDay, 30 * kDay}).value();
+  EXPECT_DOUBLE_EQ(rarely.interval_seconds, before.interval_seconds);
+}
+
 TEST(AdviseInterval, WithoutTheStoreItIsTheTextbookInterval) {
   // One synchronous level: near sqrt(2 O M) where O is small beside M.
-  const Result<IntervalAdvice> advice = AdviseInterval(Measured(2, 0), {0, kDay, 10 * kDay});
+  const Result<IntervalAdvice> advice = AdviseInterval(Measured(2, 0), {0, 0, kDay, kNodeMtbf, 10 * kDay});
   ASSERT_TRUE(advice.ok()) << advice.status().ToString();
   EXPECT_NEAR(advice->interval_seconds, std::sqrt(2 * 2 * kDay), 0.02 * std::sqrt(2 * 2 * kDay));
   EXPECT_EQ(advice->best_store_every, 0u);
@@ -34,7 +115,7 @@ TEST(AdviseInterval, WithoutTheStoreItIsTheTextbookInterval) {
 
 TEST(AdviseInterval, ObservedFailuresShortenIt) {
   JobMeasurement measured = Measured(2, 30);
-  const IntervalRule rule{1, kDay, 10 * kDay};
+  const IntervalRule rule{0, 1, kDay, kNodeMtbf, 10 * kDay};
   const double calm = AdviseInterval(measured, rule).value().interval_seconds;
   measured.observed_seconds = kDay;
   measured.failures_local = 12;
@@ -46,20 +127,21 @@ TEST(AdviseInterval, ObservedFailuresShortenIt) {
 
 TEST(AdviseInterval, NoShorterThanTheFlushTakes) {
   // Every version goes to the store, which takes an hour: checkpoints that come sooner would only queue.
-  const IntervalAdvice advice = AdviseInterval(Measured(1, 3600), {1, 3600, 10 * kDay}).value();
+  const IntervalAdvice advice = AdviseInterval(Measured(1, 3600), {0, 1, 3600, kNodeMtbf, 10 * kDay}).value();
   EXPECT_GE(advice.interval_seconds, 3600);
   // Fewer to the store, then: that is the best, and it is better.
   EXPECT_GT(advice.best_store_every, 1u);
   EXPECT_LT(advice.best_interval_seconds, 1000);
   EXPECT_GT(advice.best_efficiency, advice.efficiency);
-  const IntervalAdvice fewer = AdviseInterval(Measured(1, 3600), {advice.best_store_every, 3600, 10 * kDay}).value();
+  const IntervalAdvice fewer =
+      AdviseInterval(Measured(1, 3600), {0, advice.best_store_every, 3600, kNodeMtbf, 10 * kDay}).value();
   EXPECT_NEAR(fewer.efficiency, advice.best_efficiency, 1e-4);
 }
 
 TEST(AdviseInterval, CheaperCheckpointsComeMoreOften) {
   double last = 0;
   for (const double blocked : {0.0, 1e-3, 0.1, 10.0}) {
-    const IntervalAdvice advice = AdviseInterval(Measured(blocked, 0), {1, kDay, 10 * kDay}).value();
+    const IntervalAdvice advice = AdviseInterval(Measured(blocked, 0), {0, 1, kDay, kNodeMtbf, 10 * kDay}).value();
     EXPECT_GT(advice.interval_seconds, last);
     EXPECT_LE(advice.efficiency, 1);
     last = advice.interval_seconds;
@@ -68,11 +150,11 @@ TEST(AdviseInterval, CheaperCheckpointsComeMoreOften) {
 
 TEST(AdviseInterval, SaysWhatIsMissing) {
   JobMeasurement measured;
-  const IntervalRule rule{1, kDay, kDay};
+  const IntervalRule rule{0, 1, kDay, kDay, kDay};
   EXPECT_EQ(AdviseInterval(measured, rule).status().code(), Code::kFailedPrecondition);
   measured.blocked.Add(1);
   EXPECT_NE(AdviseInterval(measured, rule).status().message().find("to the store"), std::string::npos);
-  EXPECT_TRUE(AdviseInterval(measured, {0, kDay, kDay}).ok());
+  EXPECT_TRUE(AdviseInterval(measured, {0, 0, kDay, kDay, kDay}).ok());
 }
 
 }  // namespace

@@ -125,6 +125,8 @@ void AddJobKeys(ConfigRegistry& registry) {
                 "the interval follows what is measured while the job runs; schedule.interval holds until there is something"});
   registry.Add(
       Mtbf("schedule.mtbf_local", "24h", "assumed time between failures that leave the node's copies, until some are observed"));
+  registry.Add(Mtbf("schedule.mtbf_node", "240h",
+                    "assumed time between failures that other nodes' copies answer, where protect.scheme makes some"));
   registry.Add(Mtbf("schedule.mtbf_store", "240h", "assumed time between failures that need the store, until some are observed"));
   registry.Add({"checkpoint.skip_queued", kBool, "false", kJob,
                 "a version that still waits for its flush is left out when a newer one is captured"});
@@ -321,6 +323,7 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   keys.schedule_interval = config.GetDuration("schedule.interval");
   keys.schedule_adapt = config.GetBool("schedule.adapt");
   keys.schedule_mtbf_local = config.GetDuration("schedule.mtbf_local");
+  keys.schedule_mtbf_node = config.GetDuration("schedule.mtbf_node");
   keys.schedule_mtbf_store = config.GetDuration("schedule.mtbf_store");
   keys.skip_queued = config.GetBool("checkpoint.skip_queued");
   keys.files_publish = config.GetBool("files.publish");

@@ -18,7 +18,7 @@
 namespace kedge {
 
 inline constexpr uint64_t kMailboxMagic = 0x786f622d6567646bULL;  // "kdge-box"
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 inline constexpr uint32_t kClientRingEntries = 1024;
 inline constexpr uint32_t kAgentRingEntries = 64;
 inline constexpr uint32_t kAgentTextBytes = 200;
@@ -136,7 +136,10 @@ struct Mailbox {
   // Written by the client: its calls in this session and the time that they took, for the agent's measurements. The
   // agent takes what was added since it last looked.
   alignas(64) CallTotals checkpoints;
-  CallTotals restarts_local;  // for which nothing came from the store
+  // Restarts of the job, by the lowest level that sufficed for all ranks: nothing came from elsewhere, nothing from the
+  // store, something did.
+  CallTotals restarts_local;
+  CallTotals restarts_node;
   CallTotals restarts_store;
 
   // Written by the client: when its present interval between checkpoints began, on the monotonic clock of the node.

@@ -48,6 +48,7 @@ struct JobKeys {
   Duration schedule_interval{};    // between two checkpoints; zero: the application's own
   bool schedule_adapt = false;     // the agent's interval holds instead, once it has one
   Duration schedule_mtbf_local{};  // assumed until failures are observed
+  Duration schedule_mtbf_node{};
   Duration schedule_mtbf_store{};
   bool skip_queued = false;
   bool files_publish = true;
@@ -207,6 +208,7 @@ struct OpenImageReply {
   uint64_t image = 0;             // for CloseImage
   SlotRange record{};             // the encoded image record
   std::vector<SlotRange> chunks;  // of the record's chunk table, in order
+  bool was_brought = false;       // from other nodes, for this attempt
 };
 struct CloseImageRequest {  // Answer: DoneReply
   uint64_t image = 0;

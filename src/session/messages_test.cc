@@ -25,6 +25,7 @@ Hello SomeHello() {
   hello.keys.scratch = "/scratch";
   hello.keys.schedule_store_interval = std::chrono::seconds(30);
   hello.keys.schedule_node = 4;
+  hello.keys.schedule_mtbf_node = std::chrono::hours(7);
   hello.keys.schedule_node_interval = std::chrono::seconds(20);
   hello.keys.protect_scheme = ProtectScheme::kReedSolomon;
   hello.keys.protect_group = 6;
@@ -41,7 +42,7 @@ std::vector<Message> SampleOfEveryKind() {
   Welcome welcome{3, "0.1.0", true, "n1", 1 << 20, 1 << 20, 1 << 30, "rack1", "127.0.0.1:7000", {}};
   welcome.tiers = {{"pool", "/dev/shm/pool", TierKind::kMemory, "/dev/shm/pool", 1 << 20, 16}};
   LevelReply level{Level::kLocal, Level::kStore, Status(Code::kNoSpace, "write /a: full", 28), {1, 3}};
-  OpenImageReply open{4, SlotRange{0, 1, 2, 3, 4}, {SlotRange{0, 5, 6, 7, 8}, SlotRange{kTierNone, 0, 0, 0, 9}}};
+  OpenImageReply open{4, SlotRange{0, 1, 2, 3, 4}, {SlotRange{0, 5, 6, 7, 8}, SlotRange{kTierNone, 0, 0, 0, 9}}, true};
   return {SomeHello(),
           welcome,
           ToolHello{kProtocolVersion, "b"},

@@ -68,9 +68,14 @@ std::string Schedule(const json& job) {
   if (const json& proposal = schedule.at("proposal"); !proposal.is_null()) {
     text += fmt::format("; best {} (efficiency {:.4f})", Seconds(proposal.at("interval_seconds")),
                         proposal.at("efficiency").get<double>());
-    if (proposal.at("best_store_every") != schedule.at("store_every")) {
-      text += fmt::format(", or {} with schedule.store = {} ({:.4f})", Seconds(proposal.at("best_interval_seconds")),
-                          Number(proposal.at("best_store_every")), proposal.at("best_efficiency").get<double>());
+    const bool other_node = proposal.at("best_node_every") != schedule.at("node_every");
+    const bool other_store = proposal.at("best_store_every") != schedule.at("store_every");
+    if (other_node || other_store) {
+      text += fmt::format(", or {} with", Seconds(proposal.at("best_interval_seconds")));
+      if (other_node) text += fmt::format(" schedule.node = {}", Number(proposal.at("best_node_every")));
+      if (other_store)
+        text += fmt::format("{} schedule.store = {}", other_node ? "," : "", Number(proposal.at("best_store_every")));
+      text += fmt::format(" ({:.4f})", proposal.at("best_efficiency").get<double>());
     }
   }
   return text + "\n";

@@ -15,7 +15,7 @@ import pytest
 from kedge.plan.cli import finite, main
 from kedge.plan.commands import COMMANDS
 
-SECTION_KEYS = {"interval", "store", "mtbf_local", "mtbf_store"}
+SECTION_KEYS = {"interval", "node", "store", "mtbf_local", "mtbf_node", "mtbf_store"}
 
 SYSTEM = """
 work_seconds = 1e6
@@ -148,7 +148,35 @@ def test_the_runtimes_section_has_its_levels_and_rates(tmp_path: Path, capsys: p
     section = tomllib.loads(result["schedule_toml"])["schedule"]
     assert (section["mtbf_local"], section["mtbf_store"]) == ("10000s", "1000000s")
     assert not any("the runtime schedules" in warning for warning in result["warnings"])
-    assert any("does not protect by xor yet" in warning for warning in answer(capsys, "advise", "tsubame2")["warnings"])
+
+
+def _section_of(levels: str, capsys: pytest.CaptureFixture[str], path: Path, *words: str) -> tuple[dict[str, Any], str]:
+    """The section for levels that are described as NAME:RATE, the last two with copies in the background; its warnings."""
+    text = "work_seconds = 1e6\n"
+    for index, level in enumerate(levels.split()):
+        name, rate = level.split(":")
+        late = f"asynchronous = true\nlatency_seconds = {50 * index + 10}\n" if index else ""
+        text += f'[[level]]\nname = "{name}"\noverhead_seconds = 5\nrestart_seconds = 5\n{late}'
+        text += f"failure_rate_per_second = {rate}\n"
+    path.write_text(text)
+    result = answer(capsys, "advise", str(path), *words)
+    return tomllib.loads(result["schedule_toml"])["schedule"], " ".join(result["warnings"])
+
+
+def test_levels_are_the_runtimes_by_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """local, node or a scheme of it, store: counts and rates go to the runtime's keys, what is none of these to the next level."""
+    path = tmp_path / "runtime.toml"
+    section, said = _section_of("local:1e-4 xor:2e-5 pfs:1e-6", capsys, path, "--interval", "100", "--counts", "2,4")
+    assert (section["node"], section["store"]) == (3, 15)
+    assert (section["mtbf_local"], section["mtbf_node"], section["mtbf_store"]) == ("10000s", "50000s", "1000000s")
+    assert 'scheme = "xor" under [protect]' in said and "the runtime schedules" not in said
+    section, said = _section_of("local:1e-4 staging:1e-5 store:1e-6", capsys, path, "--interval", "100", "--counts", "2,4")
+    assert "node" not in section and section["store"] == 15 and section["mtbf_store"] == "90909s"
+    assert "and not staging: the next level answers" in said
+    section, said = _section_of("local:1e-4 node:1e-5", capsys, path, "--interval", "100", "--counts", "2")
+    assert (section["node"], section["store"]) == (3, 0) and "a scheme (partner, xor, rs)" in said
+    section, said = _section_of("partner:1e-4 rs:1e-5 store:1e-6", capsys, path, "--interval", "100", "--counts", "1,1")
+    assert (section["node"], section["store"], section["mtbf_node"]) == (2, 4, "9091s") and "not partner" in said
 
 
 @pytest.mark.parametrize(
@@ -156,7 +184,7 @@ def test_the_runtimes_section_has_its_levels_and_rates(tmp_path: Path, capsys: p
     [
         (["--interval", "-5"], "--interval = '-5': allowed is a number of seconds above 0"),
         (["--interval", "soon"], "--interval = 'soon'"),
-        (["--counts", "1,2,3"], "--counts = '1,2,3': allowed is 1 whole numbers"),
+        (["--counts", "1,2,3"], "--counts = '1,2,3': allowed is one whole number of at least 0"),
         (["--counts", "-1"], "--counts = '-1'"),
         (["--interval", "100", "--counts", "3"], "level[1].latency_seconds = 2000.0: allowed is at most"),
     ],
@@ -174,6 +202,8 @@ def test_advise_refuses_a_bad_file(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "bad.toml" in message and "level[0].failure_rate_per_second = -0.0001" in message and "at least 0" in message
     bad.write_text(SYSTEM.replace("restart_seconds = 15", "restart = 15"))
     assert "the unit is missing" in refusal(capsys, "advise", str(bad))
+    bad.write_text(SYSTEM.replace('name = "xor"\n', ""))
+    assert "bad.toml: level[0].name = None: allowed is a text" in refusal(capsys, "advise", str(bad))
     assert "allowed is a TOML file that exists" in refusal(capsys, "advise", str(tmp_path / "none.toml"))
 
 
@@ -203,6 +233,30 @@ def test_sweep_varies_each_key(system: str, tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["simulate", "--transitions", "0"], "--transitions = 0: allowed is a whole number from 16 to"),
+        (["simulate", "--jobs", "1"], "--jobs = 1: allowed is a whole number from 2 to"),
+        (["simulate", "--survive-hours", "-3"], "--survive-hours = -3.0: allowed is a number from"),
+        (["simulate", "--confidence", "2"], "--confidence = 2.0: allowed is a number from 0.5 to"),
+        (["simulate", "--processes", "0"], "--processes = 0: allowed is a whole number from 1 up"),
+    ],
+)
+def test_simulate_refuses_an_option_by_the_name_that_the_user_gave(
+    system: str, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in refusal(capsys, words[0], system, *words[1:])
+
+
+def test_a_command_line_that_cannot_be_read_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, message in ((["simulate", "hera", "--seed", "x"], "--seed: invalid int value: 'x'"), (["compare", "hera"], "SECOND")):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        said = capsys.readouterr().err
+        assert ended.value.code == 2 and message in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
     ("axis", "message"),
     [
         ("alpha", "KEY=V1,V2"),
@@ -212,7 +266,8 @@ def test_sweep_varies_each_key(system: str, tmp_path: Path, capsys: pytest.Captu
         ("level[7].restart_seconds=1", "an index from 0 to 1 or a name: xor, store"),
         ("level[0].restart=1", "the unit is missing"),
         ("storage.tier[0].shared_by=1", "a key of the system, which has no storage"),
-        ("alpha=1:2:99999999", "KEY=V1,V2"),
+        ("alpha=1:2:99999999", "a COUNT from 2 to 10000"),
+        ("failures=1,-2", "failures = -2.0: allowed is a finite number of at least 0"),
     ],
 )
 def test_sweep_refuses_what_cannot_be(

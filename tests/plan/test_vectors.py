@@ -12,7 +12,8 @@ from kedge.plan.model import evaluate
 from kedge.plan.optimum import optimum
 from kedge.plan.system import Level, System
 
-PATH = Path(__file__).resolve().parents[1] / "vectors" / "interval_optimum.json"
+FOLDER = Path(__file__).resolve().parents[1] / "vectors"
+PATH = FOLDER / "interval_optimum.json"
 
 
 def vectors() -> list[dict[str, Any]]:
@@ -46,6 +47,21 @@ def check_optimum(entry: dict[str, Any]) -> None:
 @pytest.mark.parametrize("place", (0, 3, 6, 9, 11))
 def test_optima_are_those_of_the_file(place: int) -> None:
     check_optimum(vectors()[place])
+
+
+def test_what_watch_finds_for_measured_jobs_is_that_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The generator is run again, for every sixth job."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import make_interval_advice
+
+    jobs: list[dict[str, Any]] = json.loads((FOLDER / "interval_advice.json").read_text())["vectors"]
+    assert len(jobs) >= 30
+    for job in jobs[::6]:
+        found = make_interval_advice.vector({key: job[key] for key in job if key not in ("kept", "best")})
+        for answer in ("kept", "best"):
+            assert found[answer]["counts"] == job[answer]["counts"]
+            assert found[answer]["interval_seconds"] == pytest.approx(job[answer]["interval_seconds"], rel=1e-6)
+            assert found[answer]["efficiency"] == pytest.approx(job[answer]["efficiency"], rel=1e-9)
 
 
 @pytest.mark.slow

@@ -239,3 +239,26 @@ def test_watch_says_what_is_missing(system: str, tmp_path: Path, capsys: pytest.
     assert main(["watch", system, "--metrics", str(metrics), "--every", "0", "--job", "other"]) == 2
     assert main(["watch", system, "--port", "70000", "--once"]) == 2
     assert main(["watch", system, "--port", "1", "--once"]) == 2
+
+
+def test_levels_are_matched_by_what_the_runtime_calls_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A job that protects by xor reports level node; a system without local has its lowest level answer those failures."""
+    text = METRICS.replace('level="xor"', 'level="node"') + 'kedge_failures_total{job="solver",level="local"} 4\n'
+    job = parse_prometheus(text)["solver"]
+    corrected = corrected_system(given_system(), job)
+    assert corrected.levels[0].latency_seconds == 9.0 and corrected.levels[1].latency_seconds == 600.0
+    assert corrected.levels[0].failure_rate_per_second == pytest.approx(corrected_rate(1e-5, 7.0, 86400.0, 2.0))
+    path, metrics = tmp_path / "three.toml", tmp_path / "metrics.txt"
+    path.write_text(SYSTEM_TOML.replace("[[level]]", '[[level]]\nname = "local"\noverhead_seconds = 30\n'
+                    "restart_seconds = 1\nfailure_rate_per_second = 1e-4\n[[level]]", 1))
+    schedule = 'kedge_checkpoint_interval_seconds{job="solver"} 700\nkedge_schedule_node_every{job="solver"} 2\n'
+    words = ["watch", str(path), "--metrics", str(metrics), "--once", "--json"]
+    for store_every, counts in ((6, "1,2"), (7, "1,3"), (1, None)):
+        metrics.write_text(text + schedule + f'kedge_schedule_store_every{{job="solver"}} {store_every}\n')
+        assert main(words) == 0
+        own = json.loads(capsys.readouterr().out)
+        assert (own["present_efficiency"] is not None) == (counts is not None)
+        if counts is not None:
+            assert main([*words, "--interval", "700", "--counts", counts]) == 0
+            assert json.loads(capsys.readouterr().out) == own
+        assert [level["failures"] for level in own["levels"]] == [4.0, 3.0, 0.0]

@@ -11,7 +11,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from kedge.plan.commands import COMMANDS
 from kedge.plan.errors import PlanError
@@ -25,9 +25,16 @@ to buy. SYSTEM is a TOML file, or the name of a system that is shipped ("kedge p
 Subparsers = Any  # argparse's own type is private and not subscriptable at run time
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command line in one line, as PlanError does."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message.removeprefix('argument ')} ({self.prog} --help says what is allowed)\n")
+
+
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The parser with every subcommand of commands.COMMANDS, or with one, whose module alone is then loaded."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="kedge plan", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -77,6 +84,8 @@ def parse_interval(text: str, system: System | None = None) -> float:
 def parse_counts(text: str, level_count: int) -> tuple[int, ...]:
     """--counts as whole numbers, one per level but the last (a last 1, as in {15, 5, 1}, may be given)."""
     allowed = f"{level_count - 1} whole numbers of at least 0, separated by commas"
+    if level_count <= 2:
+        allowed = "one whole number of at least 0" if level_count == 2 else "left out: there is one level"
     try:
         values = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
@@ -86,6 +95,13 @@ def parse_counts(text: str, level_count: int) -> tuple[int, ...]:
     if len(values) != level_count - 1 or any(value < 0 for value in values):
         raise PlanError("--counts", text, allowed)
     return tuple(values)
+
+
+def check_option(option: str, value: float | None, low: float, high: float, kind: str = "a number") -> None:
+    """PlanError, naming the option, unless the value (None: not given) is from `low` to `high`."""
+    if value is not None and not low <= value <= high:
+        upper = f" to {high:g}" if math.isfinite(high) else " up"
+        raise PlanError(option, value, f"{kind} from {low:g}{upper}")
 
 
 def print_json(answer: object) -> None:

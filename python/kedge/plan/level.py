@@ -66,7 +66,8 @@ def parse_level(table: checks.Table, prefix: str) -> Level:
     latency = checks.number(table, "latency_seconds", prefix, default=None if asynchronous else overhead)
     restart = checks.number(table, "restart_seconds", prefix)
     rate = checks.number(table, "failure_rate_per_second", prefix)
+    name = checks.text(table, "name", prefix)
     try:
-        return Level(checks.text(table, "name", prefix), overhead, latency, restart, rate, asynchronous)
+        return Level(name, overhead, latency, restart, rate, asynchronous)
     except PlanError as error:
         raise PlanError(checks.path_of(prefix, error.key), error.value, error.allowed) from None

@@ -87,6 +87,10 @@ class Merger:
     def __init__(self, system: System, schedule: Schedule, rules: Rules) -> None:
         self.rates = tuple(level.failure_rate_per_second for level in system.levels)
         self.total_rate = system.total_rate
+        # (level, its share of all failures, the bits of a mask that matter for it), where there are failures.
+        self.shares = tuple(
+            (number, rate / self.total_rate, -1 << (number - 1)) for number, rate in enumerate(self.rates, start=1) if rate > 0.0
+        )
         self.overheads = tuple(level.overhead_seconds for level in system.levels)
         self.restarts = tuple(level.restart_seconds for level in system.levels)
         self.level_count = len(system.levels)
@@ -94,6 +98,12 @@ class Merger:
         self.schedule = schedule
         self.rules = rules
         self.blocks: dict[tuple[int, int, int, int, Remaining], Row] = {}
+        self.walls: dict[tuple[int, int], float] = {}
+        self.restart_rows: dict[tuple[int, int], Row] = {}
+        self.fresh_after = tuple(
+            tuple(rules.ready_after(number, level) for level in range(1, number + 1))
+            for number in range(1, self.level_count + 1)
+        )
 
     def period(self) -> Row:
         """W(k): one period of the highest level, from just after its checkpoint to just after the next."""
@@ -102,7 +112,7 @@ class Merger:
 
     def fresh(self, checkpoint_level: int) -> Remaining:
         """`remaining` right after a checkpoint, for the levels up to its own."""
-        return tuple(self.rules.ready_after(checkpoint_level, level) for level in range(1, checkpoint_level + 1))
+        return self.fresh_after[checkpoint_level - 1]
 
     def segment(self, end_level: int, remaining: Remaining) -> Row:
         """One segment and the checkpoint of `end_level` that ends it.
@@ -130,24 +140,28 @@ class Merger:
 
     def _phase(self, row: Row, left: list[float], duration: float, state: int) -> None:
         """Append a phase to `row` and let the copies in `left` progress by its duration."""
-        failing = fail_probability(self.total_rate, duration)
         mask = ready_mask(left)
-        phase = Row(pass_probability(self.total_rate, duration))
-        for level, rate in enumerate(self.rates, start=1):
-            if rate > 0.0:
-                phase.leave((level, trim(mask, level)), rate / self.total_rate * failing)
-        spent = expected_seconds(self.total_rate, duration)
-        times = [0.0, 0.0, 0.0, 0.0]
-        times[state] = spent
-        if any(value > COMPLETE_WITHIN for value in left):
-            times[BACKGROUND] = spent
-        phase.times = (times[0], times[1], times[2], times[3])
-        row.then(phase)
+        failing = row.passing * fail_probability(self.total_rate, duration)
+        for level, share, matters in self.shares:
+            row.leave((level, mask & matters), share * failing)
+        times = list(row.times)
+        spent = row.passing * expected_seconds(self.total_rate, duration)
+        times[state] += spent
+        if mask != (1 << len(left)) - 1:
+            times[BACKGROUND] += spent
+        row.times = (times[0], times[1], times[2], times[3])
+        row.passing *= pass_probability(self.total_rate, duration)
         for index, value in enumerate(left):
             left[index] = value - duration if value - duration > COMPLETE_WITHIN else 0.0
 
     def wall(self, block_level: int, end_level: int) -> float:
         """Wall time of a block without failures, slowed down throughout, with its last checkpoint."""
+        known = self.walls.get((block_level, end_level))
+        if known is None:
+            known = self.walls[block_level, end_level] = self._wall(block_level, end_level)
+        return known
+
+    def _wall(self, block_level: int, end_level: int) -> float:
         lengths = self.schedule.lengths
         seconds = lengths[block_level - 1] * (1.0 + self.alpha) * self.schedule.interval_seconds
         for level in range(1, block_level):
@@ -266,7 +280,8 @@ class Merger:
             0.0 if number <= max(restored, start_level) or mask >> (number - 1) & 1 else value + wall
             for number, value in enumerate(remaining, start=1)
         )
-        row = self.restart(restored, mask)
+        restart = self.restart(restored, mask)
+        row = Row(restart.passing, dict(restart.exits), restart.times)
         row.then(self.block(level, start_level, previous, before, earlier))
         below = (1 << start_level) - 1
         relabelled: Exits = {}
@@ -289,7 +304,13 @@ class Merger:
         return start
 
     def restart(self, level: int, mask: int) -> Row:
-        """Reading back from a copy of `level`: repeated after lower failures, left by failures from it up."""
+        """Reading back from a copy of `level`: repeated after lower failures, left by failures from it up. Not to be changed."""
+        key = (level, trim(mask, level + 1))
+        if key not in self.restart_rows:
+            self.restart_rows[key] = self._restart(*key)
+        return self.restart_rows[key]
+
+    def _restart(self, level: int, mask: int) -> Row:
         duration = self.restarts[level - 1]
         failing = fail_probability(self.total_rate, duration)
         row = Row(pass_probability(self.total_rate, duration))

@@ -1,5 +1,8 @@
 """Planning while a job runs: the system as given, corrected by what was measured, and whether to change.
 
+Levels are matched by name, or by what the runtime calls them (an ``xor`` of the system is its ``node``). A system without
+``local`` has its lowest level answer those failures, too.
+
 Times: a measured mean replaces the given value. Kedge blocks an application only for its capture, so the blocked
 time is every level's overhead, and a level that is reached later is asynchronous. Failure rates: a gamma
 distribution around the given rate, worth `prior_failures` failures, is updated by those observed: (a + k) / (a /
@@ -19,6 +22,7 @@ from kedge.plan.level import Level
 from kedge.plan.model import Evaluation, evaluate
 from kedge.plan.optimum import optimum
 from kedge.plan.runtime_metrics import JobMeasurement, LevelMeasurement
+from kedge.plan.schedule_section import LOCAL, runtime_levels
 from kedge.plan.system import System
 
 PRIOR_FAILURES = 2.0
@@ -50,19 +54,34 @@ def corrected_rate(given: float, failures: float, observed_seconds: float, prior
 def corrected_system(system: System, measured: JobMeasurement, prior_failures: float = PRIOR_FAILURES) -> System:
     """The system with measured times and updated rates; PlanError for a measured level that it does not have."""
     check_number(prior_failures, "--prior-failures")
-    names = [level.name for level in system.levels]
-    for name, found in measured.levels.items():
-        if name not in names and (found.reached.count or found.restarts.count or found.failures):
-            allowed = f"a level of the system: {', '.join(names)} (name them as the runtime does)"
-            raise PlanError("measured level", name, allowed)
+    by_level = measured_levels(system, measured)
     levels: list[Level] = []
-    for level in system.levels:
-        found = measured.levels.get(level.name, LevelMeasurement())
+    for level, found in zip(system.levels, by_level, strict=True):
         rate = corrected_rate(
             level.failure_rate_per_second, found.failures, measured.observed_seconds, prior_failures
         )
         levels.append(_corrected_level(level, found, measured.blocked.value, rate, levels))
     return dataclasses.replace(system, levels=tuple(levels), storage=None)
+
+
+def measured_levels(system: System, measured: JobMeasurement) -> list[LevelMeasurement]:
+    """What was measured of each level of the system, in its order; PlanError for a measured level that it does not have."""
+    names = [level.name for level in system.levels]
+    roles = runtime_levels(system)
+    matched = [LevelMeasurement() for _ in names]
+    for name, found in measured.levels.items():
+        if name in names:
+            matched[names.index(name)] = found
+        elif name in roles:
+            matched[roles.index(name)] = found
+    for name, found in measured.levels.items():
+        if name in names or name in roles:
+            continue
+        if name == LOCAL:
+            matched[0] = dataclasses.replace(matched[0], failures=matched[0].failures + found.failures)
+        elif found.reached.count or found.restarts.count or found.failures:
+            raise PlanError("measured level", name, f"a level of the system, which has {', '.join(names)}: describe this one, too")
+    return matched
 
 
 def _corrected_level(

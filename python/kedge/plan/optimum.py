@@ -261,6 +261,8 @@ def _start(search: Search) -> Candidate:
         starts += [(2**power,) for power in range(1, 11)]
     for counts in dict.fromkeys(starts):
         glanced = search.glance_both(counts, best)
+        if glanced.cost > best.cost * (1.0 + GLANCE_MARGIN):
+            continue
         candidate = search.best_interval(counts, glanced.interval_seconds)
         if candidate.cost < best.cost:
             best = candidate

@@ -12,11 +12,12 @@ ranks of one node; the planner uses their means.
 | ``kedge_failures_total`` {job, level} | failures that needed the level |
 | ``kedge_job_seconds`` {job} | how long the job has been observed, attempts together |
 | ``kedge_checkpoint_interval_seconds`` {job} | its present interval; 0: the application's own |
+| ``kedge_schedule_node_every`` {job} | every so many checkpoints are protected across nodes; 0: none |
 | ``kedge_schedule_store_every`` {job} | every so many checkpoints go to the store; 0: none |
 
 In the JSON: ``{"jobs": [{"job": NAME, "store_id": ID, "observed_seconds": S, "blocked": {"sum": S, "count": N}, "levels":
 {NAME: {"reached": {"sum": S, "count": N}, "restarts": {"sum": S, "count": N}, "failures": N}}, "schedule":
-{"interval_seconds": S, "store_every": N}}]}``. Jobs of one name in several stores are told apart as NAME@STORE_ID.
+{"interval_seconds": S, "node_every": N, "store_every": N}}]}``. Jobs of one name in several stores are told apart as NAME@STORE_ID.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ RESTART = "kedge_restart_seconds"
 FAILURES = "kedge_failures_total"
 OBSERVED = "kedge_job_seconds"
 INTERVAL = "kedge_checkpoint_interval_seconds"
+NODE_EVERY = "kedge_schedule_node_every"
 STORE_EVERY = "kedge_schedule_store_every"
 
 MOST_BYTES = 16 * 1024 * 1024
@@ -77,6 +79,7 @@ class JobMeasurement:
     blocked: Mean = field(default_factory=Mean)
     levels: dict[str, LevelMeasurement] = field(default_factory=dict)
     interval_seconds: float = 0.0
+    node_every: int | None = None
     store_every: int | None = None
 
     def level(self, name: str) -> LevelMeasurement:
@@ -179,6 +182,8 @@ def _take(jobs: dict[tuple[str, str], JobMeasurement], name: str, labels: Mappin
         job.observed_seconds = value
     elif name == INTERVAL:
         job.interval_seconds = value
+    elif name == NODE_EVERY:
+        job.node_every = int(value)
     elif name == STORE_EVERY:
         job.store_every = int(value)
     elif name in (f"{BLOCKED}_sum", f"{BLOCKED}_count"):
@@ -229,6 +234,8 @@ def parse_status(text: str) -> dict[str, JobMeasurement]:
         if not isinstance(schedule, dict):
             raise PlanError(f"{where}.schedule", schedule, "an object")
         job.interval_seconds = _value(schedule, "interval_seconds", f"{where}.schedule")
+        if "node_every" in schedule:
+            job.node_every = int(_value(schedule, "node_every", f"{where}.schedule"))
         if "store_every" in schedule:
             job.store_every = int(_value(schedule, "store_every", f"{where}.schedule"))
         jobs[(job.job, str(entry.get("store_id", "")))] = job

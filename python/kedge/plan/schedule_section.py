@@ -1,9 +1,11 @@
 """The runtime's ``[schedule]`` section for a schedule, and the one place that knows its keys.
 
-The runtime schedules two levels: *local*, the copies on the node, which every checkpoint has, and *store*, which every
-n-th has. So ``interval`` is the computation between two checkpoints (what ``kedge_checkpoint_due`` goes by), and
-``store`` the n of the system's last level. ``mtbf_local`` and ``mtbf_store`` are where ``schedule.adapt`` starts from.
-A level of the system between the two is planned for, but this runtime has none such: its failures need the store.
+The runtime schedules three levels: *local*, the copies on the node, which every checkpoint has, *node*, the nodes'
+protection of each other, and *store*; every n-th checkpoint has one, every m-th the other. So ``interval`` is the
+computation between two checkpoints (what ``kedge_checkpoint_due`` goes by), ``node`` and ``store`` are n and m, and
+``mtbf_local``, ``mtbf_node`` and ``mtbf_store`` are where ``schedule.adapt`` starts from. A level is known by its name
+(``local``; ``node`` or a scheme of it: ``partner``, ``xor``, ``rs``), any other last level is the store. Another level
+between them is planned for, but this runtime has none such: the next level of the runtime answers its failures.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from kedge.plan.errors import PlanError
 from kedge.plan.schedule import Schedule
 from kedge.plan.system import System
 
-LOCAL = "local"
+LOCAL, NODE, STORE = "local", "node", "store"
+SCHEMES = ("partner", "xor", "rs")
 MTBF_MOST_SECONDS = 36500 * 86400.0  # the runtime's longest duration
 STORE_EVERY_MOST = 1_000_000_000
 
@@ -37,19 +40,33 @@ def level_periods(system: System, schedule: Schedule) -> list[tuple[str, int]]:
     return used
 
 
-def left_out(system: System) -> list[str]:
-    """The names of the levels that the runtime does not schedule."""
-    return [level.name for level in system.levels[:-1] if level.name != LOCAL]
+def runtime_levels(system: System) -> list[str | None]:
+    """What the runtime calls each level of the system; None for one that it does not schedule."""
+    found: list[str | None] = []
+    for index, level in enumerate(system.levels):
+        role = LOCAL if level.name == LOCAL else NODE if level.name in (NODE, *SCHEMES) else None
+        if role is None and index == len(system.levels) - 1:
+            role = STORE
+        found.append(role)
+    # Of two schemes the runtime has the one that survives more.
+    return [None if role is not None and role in found[index + 1 :] else role for index, role in enumerate(found)]
 
 
 def warnings(system: System) -> list[str]:
-    """What a reader of the section should know; empty when the runtime has every level of the system."""
-    if not left_out(system):
-        return []
-    return [
-        f"the runtime schedules the levels {LOCAL} and store: it does not protect by {', '.join(left_out(system))} yet, "
-        "and until it does, those failures need the store. Plan without that level to see what it costs"
-    ]
+    """What a reader of the section should know; empty when the section alone gives the runtime what is planned."""
+    roles = runtime_levels(system)
+    said = []
+    left_out = [level.name for level, role in zip(system.levels, roles, strict=True) if role is None]
+    if left_out:
+        said.append(
+            f"the runtime schedules the levels {LOCAL}, {NODE} and {STORE}, and not {', '.join(left_out)}: the next level "
+            "answers those failures. Plan without that level to see what it costs"
+        )
+    if NODE in roles:
+        name = system.levels[roles.index(NODE)].name
+        scheme = f'scheme = "{name}"' if name in SCHEMES else f"a scheme ({', '.join(SCHEMES)})"
+        said.append(f"the level {name} wants {scheme} under [protect] in the runtime's configuration")
+    return said
 
 
 def section_values(system: System, schedule: Schedule) -> dict[str, str]:
@@ -57,14 +74,27 @@ def section_values(system: System, schedule: Schedule) -> dict[str, str]:
     every = schedule.lengths[-1]
     if every > STORE_EVERY_MOST:
         raise PlanError("counts", list(schedule.counts), f"at most {STORE_EVERY_MOST} checkpoints for one to the store")
-    local = sum(level.failure_rate_per_second for level in system.levels[:-1] if level.name == LOCAL)
-    total = sum(level.failure_rate_per_second for level in system.levels)
-    return {
-        "interval": f'"{schedule.interval_seconds:.6g}s"',
-        "store": str(every),
-        "mtbf_local": _mtbf(local),
-        "mtbf_store": _mtbf(total - local),
-    }
+    roles = runtime_levels(system)
+    rates = dict.fromkeys((LOCAL, NODE, STORE), 0.0)
+    for index, level in enumerate(system.levels):
+        answered_by = next(role for role in roles[index:] if role is not None)
+        rates[answered_by] += level.failure_rate_per_second
+    values = {"interval": f'"{schedule.interval_seconds:.6g}s"'}
+    if NODE in roles:
+        values["node"] = str(_node_every(system, schedule, roles.index(NODE)))
+    values["store"] = str(every) if STORE in roles else "0"
+    values["mtbf_local"] = _mtbf(rates[LOCAL])
+    if NODE in roles:
+        values["mtbf_node"] = _mtbf(rates[NODE])
+    values["mtbf_store"] = _mtbf(rates[STORE])
+    return values
+
+
+def _node_every(system: System, schedule: Schedule, index: int) -> int:
+    """Every how many checkpoints have the level; 0: it is left out, and what lies above does not start from its copies."""
+    last = index == len(system.levels) - 1
+    used = last or schedule.counts[index] > 0 or system.levels[index + 1].asynchronous
+    return schedule.lengths[index] if used else 0
 
 
 def _mtbf(rate: float) -> str:

@@ -33,6 +33,7 @@ TRANSITIONS_MAX = 10_000_000_000
 BATCH_TRANSITIONS = 1_000_000
 RUNS_MAX = 512
 RUNS_MIN = 16
+JOBS_MIN, JOBS_MAX = 2, 1_000_000
 PERIODS_PER_RUN = 12
 WARM_UP_PERIODS = 2
 
@@ -212,7 +213,7 @@ def simulate_jobs(
     A job starts without anything to restart but its input (a copy of the highest level at position 0), and takes no
     checkpoint at its end. Raises PlanError where ``transitions_max`` transitions do not bring all runs to the end.
     """
-    _check_whole("runs", runs, 2, 1_000_000)
+    _check_whole("runs", runs, JOBS_MIN, JOBS_MAX)
     _check_confidence(confidence)
     timetable = make_timetable(system, interval_seconds, counts)
     engine = _engine(

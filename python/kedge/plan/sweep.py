@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kedge.plan.checks import Table
+from kedge.plan.checks import Table, check_number
 from kedge.plan.errors import InfeasibleError, PlanError
 from kedge.plan.model import Evaluation, evaluate
 from kedge.plan.optimum import optimum
@@ -51,15 +51,19 @@ def parse_axis(text: str) -> Axis:
     try:
         if values.count(":") == 2:
             low_text, high_text, count_text = values.split(":")
-            return Axis(key, _spread(float(low_text), float(high_text), int(count_text)))
+            return Axis(key, _spread(float(low_text), float(high_text), int(count_text), text))
         return Axis(key, tuple(float(value) for value in values.split(",")))
+    except PlanError:
+        raise
     except ValueError:
         raise PlanError("--vary", text, allowed) from None
 
 
-def _spread(low: float, high: float, count: int) -> tuple[float, ...]:
-    if count < 2 or count > MOST_POINTS or not (math.isfinite(low) and math.isfinite(high)):
-        raise ValueError
+def _spread(low: float, high: float, count: int, text: str) -> tuple[float, ...]:
+    if count < 2 or count > MOST_POINTS:
+        raise PlanError("--vary", text, f"a COUNT from 2 to {MOST_POINTS}")
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise PlanError("--vary", text, "a LOW and a HIGH that are finite")
     if low > 0.0 and high > 0.0:
         return tuple(low * (high / low) ** (index / (count - 1)) for index in range(count))
     return tuple(low + (high - low) * index / (count - 1) for index in range(count))
@@ -73,8 +77,10 @@ def changed_system(table: Table, axes: Sequence[Axis], values: Sequence[float]) 
     for axis, value in zip(axes, values, strict=True):
         cost = PART.match(axis.key)
         if axis.key == "failures":
+            check_number(value, "failures")
             failures *= value
         elif cost is not None and cost[1] == "cost" and cost[2]:
+            check_number(value, axis.key)
             costs[cost[2]] = value
         else:
             _set(changed, axis.key, value)

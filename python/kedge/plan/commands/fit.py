@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 
 import numpy as np
@@ -59,9 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
             raise PlanError(key, value, "a number above 0")
     if not arguments.merge_seconds >= 0.0:
         raise PlanError("--merge-seconds", arguments.merge_seconds, "a number of at least 0")
-    if arguments.seed < 0:
-        raise PlanError("--seed", arguments.seed, "a whole number of at least 0")
+    cli.check_option("--seed", arguments.seed, 0, math.inf, "a whole number")
+    cli.check_option("--confidence", arguments.confidence, 0.5, 0.999999)
     log, names = _classified(load_trace(Path(arguments.failures)).merged(arguments.merge_seconds), arguments)
+    last_hours = float(log.seconds[-1]) / 3600.0
+    if arguments.span_hours is not None and arguments.span_hours < last_hours:
+        raise PlanError("--span-hours", arguments.span_hours, f"at least the last failure's time, {last_hours:g} hours")
     result = fit(
         log,
         level_names=names,
@@ -229,9 +233,11 @@ def _text(result: Fit, confidence: float) -> str:
     percent = f"{100 * confidence:g}%"
     for level in (*result.levels, result.total):
         rate, mtbf = level.rate_per_second, level.mtbf_seconds
+        count = "1 failure" if level.count == 1 else f"{level.count} failures"
         lines.append(
-            f"{level.name}: {level.count} failures, failure_rate_per_second = {rate.value:.4g} "
-            f"({percent}: {rate.low:.4g} to {rate.high:.4g}), MTBF {_duration(mtbf.value)}"
+            f"{level.name}: {count}, failure_rate_per_second = {rate.value:.4g} "
+            f"({percent}: {rate.low:.4g} to {rate.high:.4g}), "
+            + (f"MTBF {_duration(mtbf.value)}" if math.isfinite(mtbf.value) else f"MTBF above {_duration(mtbf.low)}")
         )
         if level.trend_p_value < 1.0 - confidence:
             lines.append(f"  the rate changes over the time observed (Laplace's test, p = {level.trend_p_value:.2g})")

@@ -18,6 +18,10 @@ from kedge.plan.parallel import Progress, processors
 from kedge.plan.report import Section, html_page, png_bytes, write_file
 from kedge.plan.scenario import Scenario, model_scenario, parse_scenario
 from kedge.plan.simulate import (
+    JOBS_MAX,
+    JOBS_MIN,
+    RUNS_MIN,
+    TRANSITIONS_MAX,
     TRANSITIONS_DEFAULT,
     Efficiency,
     Jobs,
@@ -77,6 +81,7 @@ def add(subparsers: cli.Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry the command out; returns the exit code."""
+    _check_options(arguments)
     system = find_system(arguments.system)
     scenario = _scenario(system, arguments)
     interval, counts = _choice(system, arguments)
@@ -87,9 +92,9 @@ def run(arguments: argparse.Namespace) -> int:
         counts,
         scenario=scenario,
         transitions=arguments.transitions,
-        seed=_natural("--seed", arguments.seed, 0),
+        seed=arguments.seed,
         confidence=arguments.confidence,
-        processes=_natural("--processes", arguments.processes, 1),
+        processes=arguments.processes,
         progress=progress,
     )
     answer = _answer(system, interval, counts, result, arguments.confidence)
@@ -120,10 +125,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _natural(key: str, value: int, low: int) -> int:
-    if value < low:
-        raise PlanError(key, value, f"a whole number of at least {low}")
-    return value
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Before anything is computed, and by the names that the user gave them."""
+    whole = "a whole number"
+    cli.check_option("--transitions", arguments.transitions, RUNS_MIN, TRANSITIONS_MAX, whole)
+    cli.check_option("--seed", arguments.seed, 0, math.inf, whole)
+    cli.check_option("--processes", arguments.processes, 1, math.inf, whole)
+    cli.check_option("--confidence", arguments.confidence, 0.5, 0.999999)
+    cli.check_option("--jobs", arguments.jobs, JOBS_MIN, JOBS_MAX, whole)
+    cli.check_option("--survive-hours", arguments.survive_hours, 1e-6, 1e9)
 
 
 def _scenario(system: System, arguments: argparse.Namespace) -> Scenario:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kedge.plan import cli
 from kedge.plan.catalog import find_system
 from kedge.plan.errors import PlanError
-from kedge.plan.online import LEAST_GAIN, PRIOR_FAILURES, Proposal, propose
+from kedge.plan.online import LEAST_GAIN, PRIOR_FAILURES, Proposal, measured_levels, propose
 from kedge.plan.runtime_metrics import (
     MOST_BYTES,
     JobMeasurement,
@@ -22,13 +22,22 @@ from kedge.plan.runtime_metrics import (
     read_socket,
 )
 from kedge.plan.schedule import Schedule
-from kedge.plan.schedule_section import level_periods, section_toml, write_section
+from kedge.plan.schedule_section import (
+    LOCAL,
+    NODE,
+    STORE,
+    level_periods,
+    runtime_levels,
+    section_toml,
+    write_section,
+)
 from kedge.plan.system import System
 
 DESCRIPTION = """\
 Read what a job measures (blocked times, times to each level, restarts, failures), correct the system by it, and
 propose the best schedule. The source is the agent's metrics socket (the default) or port, a file of metrics in
-Prometheus text, or the JSON of `kedge status --json`. SYSTEM names its levels as the runtime does: local and store.
+Prometheus text, or the JSON of `kedge status --json`. SYSTEM names its levels as the runtime does: local, node (or
+partner, xor, rs) and store.
 A change is proposed only when it gains enough over the present schedule, which the job reports where it goes by
 schedule.interval; --interval and --counts say it otherwise. What --set writes holds from the next launch on; a job
 that shall follow while it runs sets schedule.adapt instead.
@@ -145,10 +154,20 @@ def present_interval(job: JobMeasurement) -> float | None:
 
 
 def present_counts(job: JobMeasurement, system: System) -> tuple[int, ...] | None:
-    """The job's counts, where it says them and the system has the runtime's two levels."""
-    if job.store_every is None or job.store_every < 1 or len(system.levels) != 2:
-        return None
-    return (job.store_every - 1,)
+    """The job's counts, where it says them and the system's levels are the runtime's.
+
+    The job counts checkpoints for each level on its own; the nearest multiple of the level below is what the model has.
+    """
+    every = {LOCAL: 1, NODE: job.node_every, STORE: job.store_every}
+    counts: list[int] = []
+    below = 1
+    for role in runtime_levels(system)[1:]:
+        own = None if role is None else every[role]
+        if own is None or own < below:
+            return None
+        counts.append(int(own / below + 0.5) - 1)
+        below *= counts[-1] + 1
+    return tuple(counts)
 
 
 def _schedule(proposal: Proposal) -> Schedule:
@@ -178,15 +197,15 @@ def show(job: JobMeasurement, proposal: Proposal, as_json: bool) -> None:
 
 def _level_answer(job: JobMeasurement, proposal: Proposal, index: int) -> dict[str, object]:
     level = proposal.system.levels[index]
-    found = job.levels.get(level.name)
+    found = measured_levels(proposal.system, job)[index]
     return {
         "name": level.name,
         "overhead_seconds": level.overhead_seconds,
         "latency_seconds": level.latency_seconds,
         "restart_seconds": level.restart_seconds,
         "failure_rate_per_second": level.failure_rate_per_second,
-        "failures": found.failures if found else 0.0,
-        "measured": bool(found and found.reached.count > 0.0),
+        "failures": found.failures,
+        "measured": found.reached.count > 0.0,
     }
 
 
