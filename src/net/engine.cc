@@ -1,10 +1,9 @@
+// See engine.h; the progress thread is in engine_thread.cc.
 #include "net/engine.h"
 
 #include <fmt/format.h>
-#include <rdma/fi_errno.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "base/clock.h"
@@ -19,10 +18,7 @@ constexpr size_t kReceiveSlots = 256;
 constexpr size_t kSpareBuffers = 64;
 constexpr size_t kMembersMax = 65536;
 constexpr int64_t kLeaseGraceNs = 2'000'000'000;  // the reader counts from when it was told
-constexpr Duration kSleepMax = std::chrono::milliseconds(500);
-constexpr Duration kRetryPause = std::chrono::milliseconds(1);
-constexpr Duration kAskPauseMin = std::chrono::microseconds(20);
-constexpr Duration kAskPauseMax = std::chrono::milliseconds(1);
+constexpr Duration kByePause = std::chrono::microseconds(20);
 constexpr Duration kByeTimeout = std::chrono::milliseconds(100);
 
 Status CheckMembership(const Membership& membership) {
@@ -142,7 +138,7 @@ void Network::Engine::SendLastWords(const std::vector<Link*>& links) {
   while (std::any_of(links.begin(), links.end(), unsent) && !deadline.Passed()) {
     bool any = false;
     for (Link* link : links) any = link->Progress() || any;
-    if (!any) static_cast<void>(os::WaitReadable({}, kAskPauseMin));
+    if (!any) static_cast<void>(os::WaitReadable({}, kByePause));
   }
 }
 
@@ -379,216 +375,6 @@ void Network::Engine::ChangeState(PeerState* state, const std::function<void(Pee
 void Network::Engine::Count(std::function<void(NetworkCounters*)> change) {
   const std::lock_guard<std::mutex> lock(mutex_);
   change(&counters_);
-}
-
-// --- the thread ---------------------------------------------------------------------------------------------------------------
-
-void Network::Engine::Run() {
-  bool idle_before = false;
-  while (!stop_) {
-    const bool commands = RunCommands();
-    const bool frames = PollServing();
-    const bool links = ProgressLinks();
-    const bool parked = ProgressParked();
-    timers_.RunDue(SystemClock().NowNs());
-    EndExpiredLeases();
-    FlushDeliveries();
-    const bool idle = !commands && !frames && !links && !parked;
-    if (idle && !stop_) Sleep(idle_before);
-    idle_before = idle;
-  }
-}
-
-bool Network::Engine::RunCommands() {
-  const auto commands = commands_->Take();
-  for (const auto& command : commands) command();
-  return !commands.empty();
-}
-
-Status Network::Engine::PostReceive(ReceiveSlot* slot) {
-  const ssize_t code =
-      fi_recv(serving_->get(), slot->bytes, kFrameBytesMax, receive_registration_.descriptor(), FI_ADDR_UNSPEC, &slot->context);
-  if (code == -FI_EAGAIN) {
-    unposted_.push_back(slot);
-    return Status::Ok();
-  }
-  return code == 0 ? Status::Ok() : FabricError(code, "fi_recv");
-}
-
-bool Network::Engine::PollServing() {
-  std::vector<ReceiveSlot*> again;
-  again.swap(unposted_);
-  std::array<Completion, 32> completions;
-  const auto count = serving_->Poll(completions);
-  // A queue that fails is broken for good: an agent's successor has a new one.
-  KEDGE_CHECK(count.ok());
-  for (size_t i = 0; i < *count; ++i) {
-    auto* slot = static_cast<ReceiveSlot*>(completions[i].context);
-    if (slot == nullptr) continue;
-    if (completions[i].status.ok()) {
-      OnFrame({slot->bytes, completions[i].bytes});
-    } else {
-      RefuseFrame();  // longer than a frame may be, or its sender went away in the middle
-    }
-    again.push_back(slot);
-  }
-  for (ReceiveSlot* slot : again) {
-    const Status posted = PostReceive(slot);
-    if (!posted.ok()) {
-      LogWarning("net", "{}", posted.message());
-      unposted_.push_back(slot);
-    }
-  }
-  return *count > 0;
-}
-
-void Network::Engine::RefuseFrame() {
-  Count([](NetworkCounters* counters) { ++counters->frames_refused; });
-}
-
-void Network::Engine::OnFrame(ByteSpan bytes) {
-  const auto frame = DecodeFrame(bytes);
-  if (!frame.ok()) return RefuseFrame();
-  if (IsHandshake(frame->header.kind)) return OnHandshake(*frame);
-  const auto session = sessions_.find(frame->header.session);
-  if (session == sessions_.end()) return RefuseFrame();
-  session->second->OnFrame(*frame);
-}
-
-void Network::Engine::OnHandshake(const Frame& frame) {
-  const auto control = DecodeControl(frame.header.kind, frame.payload);
-  if (!control.ok()) return RefuseFrame();
-  if (const auto* hello = std::get_if<Hello>(&*control)) return OnHello(*hello);
-  for (auto& [peer, entry] : links_) {
-    Link* link = entry.link.get();
-    if (const auto* challenge = std::get_if<Challenge>(&*control)) {
-      if (link->AwaitsChallenge(challenge->initiator_nonce)) return link->OnChallenge(*challenge);
-    } else if (const auto* proof = std::get_if<Proof>(&*control)) {
-      if (link->AwaitsProof(proof->responder_nonce)) return link->OnProof(*proof);
-    } else if (const auto* refusal = std::get_if<Refusal>(&*control)) {
-      if (link->AwaitsChallenge(refusal->initiator_nonce)) return link->OnRefusal(*refusal);
-    }
-  }
-  RefuseFrame();
-}
-
-// Whoever is no member of the job gets no answer: there is no address of his that we would trust.
-void Network::Engine::OnHello(const Hello& hello) {
-  Link* link = FindLink({hello.job, hello.initiator});
-  if (link == nullptr) return RefuseFrame();
-  link->OnHello(hello);
-}
-
-bool Network::Engine::ProgressLinks() {
-  bool any = false;
-  for (auto& [peer, entry] : links_) any = entry.link->Progress() || any;
-  return any;
-}
-
-// In turns: who was served last comes last.
-void Network::Engine::BeginReads() {
-  if (links_.empty()) return;
-  const auto begin = links_.upper_bound(last_served_);
-  const auto serve = [this](auto from, auto to) {
-    for (auto entry = from; entry != to; ++entry) {
-      if (entry->second.link->HasQueuedReads() && entry->second.link->BeginReads()) last_served_ = entry->first;
-    }
-  };
-  serve(begin, links_.end());
-  serve(links_.begin(), begin);
-}
-
-void Network::Engine::EndExpiredLeases() {
-  const int64_t now_ns = SystemClock().NowNs();
-  if (leases_.NextEndNs() > now_ns) return;
-  std::vector<LeaseTable::Ended> ended = leases_.EndExpired(now_ns);
-  Count([&ended](NetworkCounters* counters) { counters->leases_expired += ended.size(); });
-  Tell(std::move(ended));
-}
-
-void Network::Engine::Tell(std::vector<LeaseTable::Ended> ended) {
-  for (LeaseTable::Ended& lease : ended) {
-    if (lease.callback) Deliver(std::move(lease.callback));
-  }
-}
-
-void Network::Engine::Sleep(bool idle_before) {
-  std::vector<Endpoint*> endpoints = {serving_.get()};
-  bool retry = !unposted_.empty();
-  for (auto& [peer, entry] : links_) {
-    if (Endpoint* endpoint = entry.link->endpoint()) endpoints.push_back(endpoint);
-    retry = retry || entry.link->MustRetry();
-  }
-  for (const Parked& parked : parked_) endpoints.push_back(parked.channel->endpoint());
-  std::vector<int> descriptors = {commands_->descriptor()};
-  bool must_ask = false;
-  for (const Endpoint* endpoint : endpoints) {
-    if (endpoint->descriptor() >= 0) descriptors.push_back(endpoint->descriptor());
-    must_ask = must_ask || endpoint->descriptor() < 0;
-  }
-  if (!fabric_->MaySleep(endpoints)) return;
-  Duration timeout = kSleepMax;
-  const int64_t next_ns = std::min(timers_.NextNs(), leases_.NextEndNs());
-  if (next_ns != INT64_MAX) timeout = std::min(timeout, Duration(next_ns - SystemClock().NowNs()));
-  if (retry) timeout = std::min(timeout, kRetryPause);
-  if (must_ask) {
-    pause_ = idle_before ? std::min<Duration>(2 * pause_, kAskPauseMax) : kAskPauseMin;
-    timeout = std::min(timeout, pause_);
-  }
-  const Status waited = os::WaitReadable(descriptors, timeout);
-  if (!waited.ok()) LogWarning("net", "{}", waited.message());
-}
-
-// Brings the links of a job to its membership as it is now.
-void Network::Engine::ApplyMembership(const std::string& job) {
-  std::shared_ptr<const Membership> membership;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = memberships_.find(job);
-    if (found != memberships_.end()) membership = found->second;
-  }
-  std::map<std::string, Member> wanted;
-  if (membership) {
-    for (const Member& member : membership->members) {
-      if (member.node != membership->self) wanted[member.node] = member;
-    }
-  }
-  for (auto entry = links_.lower_bound({job, ""}); entry != links_.end() && entry->first.job == job;) {
-    Link* link = entry->second.link.get();
-    const bool same_attempt = membership && link->membership()->attempt == membership->attempt;
-    const auto member = wanted.find(entry->first.node);
-    if (same_attempt && member != wanted.end() && member->second.address == link->address()) {
-      link->SetMembership(membership);
-      wanted.erase(member);
-      ++entry;
-      continue;
-    }
-    link->SayBye();
-    link->Fail(
-        Status(Code::kUnavailable, fmt::format("node {} is no longer a peer of this attempt of job {}", entry->first.node, job)));
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      std::erase(states_, entry->second.state.get());
-    }
-    entry = links_.erase(entry);
-  }
-  for (auto& [node, member] : wanted) {
-    Entry entry;
-    entry.state = std::make_unique<PeerState>();
-    entry.link = std::make_unique<Link>(this, membership, member, entry.state.get());
-    const std::lock_guard<std::mutex> lock(mutex_);
-    states_.push_back(entry.state.get());
-    links_.emplace(Peer{job, node}, std::move(entry));
-  }
-}
-
-Link* Network::Engine::FindLink(const Peer& peer) {
-  const auto found = links_.find(peer);
-  return found == links_.end() ? nullptr : found->second.link.get();
-}
-
-Status Network::Engine::NoSuchPeer(const Peer& peer) const {
-  return Status(Code::kNotFound, fmt::format("node {} is not among the members of job {}", peer.node, peer.job));
 }
 
 }  // namespace kedge::net
