@@ -113,7 +113,8 @@ Status Agent::Prepare() {
   (void)stop_watch;
   loop_->AddPeriodic(kHousekeepingPeriod, [this] { Housekeep(); });
   loop_->AddPeriodic(kPresencePeriod, [this] {
-    tiers_->CheckPresent();
+    CheckReachable();
+    tiers_->CheckPresent(/*make_anew=*/!unreachable_);
     sessions_->CheckOwners();
     tuning_->Tick();
     sessions_->ForgetIdleJobs();
@@ -161,6 +162,16 @@ void Agent::Housekeep() {
   if (!IsIdle()) busy_ns_ = clock().NowNs();
 }
 
+// Without its run folder no client and no tool finds this agent, and a client makes another one there. Who is attached goes to
+// that one; this one stores what it holds, makes nothing anew, touches nothing at the paths that were its own, and leaves.
+void Agent::CheckReachable() {
+  if (unreachable_ || server_->IsReachable()) return;
+  unreachable_ = true;
+  LogError("agent", "the run folder {} was removed, or is another agent's by now: this agent finishes what it holds and leaves",
+           options_.node.run_folder);
+  sessions_->RestartAll();
+}
+
 bool Agent::IsIdle() const {
   uint64_t images = 0, bytes = 0;
   images_->CountPending(nullptr, &images, &bytes);
@@ -195,7 +206,9 @@ std::string Agent::Run() {
     }
     uint64_t images = 0, bytes = 0;
     images_->CountPending(nullptr, &images, &bytes);
-    const bool drained = leave_when_drained_ && images == 0 && flush_->in_flight() == 0;
+    const bool finished = images == 0 && flush_->in_flight() == 0;
+    if (unreachable_ && finished && waiters_->waiting() == 0) return "nobody can reach it: its run folder is gone";
+    const bool drained = leave_when_drained_ && finished;
     const bool idle = !leave_when_drained_ && IsIdle() && clock().NowNs() - busy_ns_ >= options_.node.idle_timeout.count();
     if (!drained && !idle) continue;
     server_->AcceptAll();
@@ -209,6 +222,7 @@ std::string Agent::Run() {
 
 std::string Agent::CleanUp() {
   (void)workers_->WaitIdle(kStopPatience);
+  if (!server_->IsReachable()) return "; its run folder is gone";
   if (images_->HasOnlyCopies()) return "; versions that are on this node only are kept in " + options_.node.run_folder;
   if (sessions_->Any()) return "; clients are attached, so its files stay";
   metrics_.reset();

@@ -146,6 +146,7 @@ class Agent {
   explicit Agent(AgentOptions options);
   Status Prepare();
   void Housekeep();
+  void CheckReachable();
   bool IsIdle() const;
   // Removes everything that is of no more use; says what stays and why.
   std::string CleanUp();
@@ -180,7 +181,8 @@ class Agent {
   bool nudged_ = false;
   bool leave_now_ = false;
   bool leave_when_drained_ = false;
-  int64_t busy_ns_ = 0;  // when it was last not idle
+  bool unreachable_ = false;  // the run folder was removed, or is another agent's by now
+  int64_t busy_ns_ = 0;       // when it was last not idle
 };
 
 }  // namespace kedge

@@ -25,6 +25,8 @@ class Server {
   // kBusy: another agent serves this run folder.
   Status Listen();
   Status Serve();
+  // Whether clients that go to the run folder still come here.
+  bool IsReachable() const { return listener_->IsReachable(); }
   // Who is connected at the moment is taken before the agent decides that it is idle.
   void AcceptAll();
 

@@ -316,12 +316,19 @@ void Sessions::End(Session& session, const char* why) {
   agent_.Nudge();
 }
 
+void Sessions::Restart(Session& session) {
+  session.must_restart = true;
+  if (session.peer != 0) agent_.server().Disconnect(session.peer);
+}
+
 void Sessions::RestartSessionsOf(const TierUnit* unit) {
   for (Session* session : all()) {
-    if (std::find(session->tiers.begin(), session->tiers.end(), unit) == session->tiers.end()) continue;
-    session->must_restart = true;
-    if (session->peer != 0) agent_.server().Disconnect(session->peer);
+    if (std::find(session->tiers.begin(), session->tiers.end(), unit) != session->tiers.end()) Restart(*session);
   }
+}
+
+void Sessions::RestartAll() {
+  for (Session* session : all()) Restart(*session);
 }
 
 bool Sessions::DrainAll() {

@@ -47,6 +47,8 @@ class Sessions {
   void PublishCounts(Session& session);
   // A tier of theirs is lost: they are disconnected, and get new sessions when they come back.
   void RestartSessionsOf(const TierUnit* unit);
+  // The same for all of them.
+  void RestartAll();
   // Where there are no pidfds.
   void CheckOwners();
 
@@ -63,6 +65,7 @@ class Sessions {
   void ForgetIdleJobs();
 
  private:
+  void Restart(Session& session);
   Job& JobFor(const Hello& hello);
   Status CheckNodeKeys(const Hello& hello) const;
   Result<Session*> Create(const Hello& hello, const os::ProcessIdentity& owner);

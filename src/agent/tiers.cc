@@ -231,21 +231,20 @@ TierLoad Tiers::LoadOf(const TierUnit& unit) const {
 }
 
 void Tiers::Lose(TierUnit* unit, const Status& why) {
-  LogError("agent",
-           "tier lost: {}. What was captured there and is not in the store yet is flushed from what is still open; "
-           "the tier is made anew",
+  LogError("agent", "tier lost: {}. What was captured there and is not in the store yet is flushed from what is still open",
            why.message());
   unit->lost = true;
   ++agent_.counters().tiers_lost;
   agent_.sessions().RestartSessionsOf(unit);
 }
 
-void Tiers::CheckPresent() {
+void Tiers::CheckPresent(bool make_anew) {
   for (size_t i = 0; i < units_.size(); ++i) {
     if (units_[i]->lost) continue;
     Status present = units_[i]->tier->CheckPresent();
     if (present.ok()) continue;
     Lose(units_[i].get(), present);
+    if (!make_anew) continue;
     // A scratch is made anew when a session asks for it.
     const Plan plan = plans_[i];
     if (!plan.scratch.empty()) continue;

@@ -35,8 +35,8 @@ class Tiers {
   TierUnit* FindKey(const std::string& key) const;
 
   TierLoad LoadOf(const TierUnit& unit) const;
-  // Looks whether files and folders are still there; replaces what is lost.
-  void CheckPresent();
+  // Looks whether files and folders are still there; with `make_anew` replaces what is lost.
+  void CheckPresent(bool make_anew);
   void UpdateControl();
   // Deletes the files of all tiers: nothing in them is of use any more.
   void RemoveAll();

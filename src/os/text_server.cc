@@ -30,7 +30,9 @@ TextServer::TextServer(EventLoop& loop, std::function<std::string()> content) : 
 TextServer::~TextServer() {
   while (!connections_.empty()) Close(connections_.begin()->first);
   for (const Listener& listener : listeners_) loop_.Unwatch(listener.watch);
-  if (!unix_path_.empty()) unlink(unix_path_.c_str());
+  // Somebody else may have made one there since.
+  struct stat info {};
+  if (!unix_path_.empty() && stat(unix_path_.c_str(), &info) == 0 && info.st_ino == unix_inode_) unlink(unix_path_.c_str());
 }
 
 Status TextServer::ListenUnix(const std::string& path) {
@@ -42,7 +44,10 @@ Status TextServer::ListenUnix(const std::string& path) {
   if (fchmod(fd.get(), 0600) != 0 || bind(fd.get(), address.get(), address.bytes()) != 0) {
     return Status::FromErrno(errno, "bind " + path);
   }
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return Status::FromErrno(errno, "stat " + path);
   unix_path_ = path;
+  unix_inode_ = info.st_ino;
   return Listen(std::move(fd));
 }
 

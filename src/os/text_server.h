@@ -50,6 +50,7 @@ class TextServer {
   const std::function<std::string()> content_;
   std::vector<Listener> listeners_;
   std::string unix_path_;
+  uint64_t unix_inode_ = 0;  // of the file at unix_path_
   std::map<uint64_t, std::unique_ptr<Connection>> connections_;
   uint64_t last_id_ = 0;
 };

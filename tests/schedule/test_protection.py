@@ -71,7 +71,7 @@ def run_and_die() -> None:
 
 
 def restart_and_look() -> Any:
-    """The job is launched again on both nodes; its status, as soon as the past is known and a proposal made."""
+    """The job is launched again on both nodes; its status, as soon as the past is known and the proposal follows from it."""
     seen: list[Any] = []
 
     def run(rank: int, communicator: ThreadedCommunicator) -> None:
@@ -82,7 +82,7 @@ def restart_and_look() -> Any:
             assert (data == VERSIONS).all()
             assert context.statistics.bytes_restored_store == 0
             if rank == 0:
-                seen.append(until(lambda: (job := job_status("pair"))["schedule"]["proposal"] and _has_failed(job) and job))
+                seen.append(until(lambda: _has_failed(job := job_status("pair")) and proposal_follows(job) and job))
             communicator.barrier()
 
     run_ranks(2, run)
@@ -108,11 +108,10 @@ def test_a_lost_node_counts_as_a_failure_that_other_nodes_answered(pair: Path) -
     assert job["levels"]["node"]["reached"]["count"] == VERSIONS
     assert 0.0 < job["levels"]["node"]["reached"]["sum"] < 30.0 * VERSIONS
     assert job["schedule"]["node_every"] == 1 and job["schedule"]["proposal"]["best_node_every"] >= 1
-    check_proposal(job)
 
 
-def check_proposal(job: Any) -> None:
-    """The agent's interval is the Python model's for the same measurements, within 2%."""
+def proposal_follows(job: Any) -> bool:
+    """Whether the agent's interval is the Python model's for the same measurements, within 2%: it is found every ten seconds."""
     names = ("local", "node", "store")
     measured = {name: job["levels"][name] for name in names}
 
@@ -128,8 +127,10 @@ def check_proposal(job: Any) -> None:
         rate = (2.0 + measured[name]["failures"]) / (2.0 * hours * 3600.0 + job["observed_seconds"])
         levels.append(PlanLevel(name, blocked, blocked + background, restart, rate, background > 0.0))
     expected = optimum(System(30 * 86400.0, 0.0, tuple(levels)), counts=[0, 0])
-    assert job["schedule"]["proposal"]["interval_seconds"] == pytest.approx(expected.interval_seconds, rel=0.02)
-    assert job["schedule"]["proposal"]["efficiency"] == pytest.approx(expected.efficiency, abs=1e-4)
+    proposal = job["schedule"]["proposal"] or {}
+    return proposal.get("interval_seconds") == pytest.approx(expected.interval_seconds, rel=0.02) and proposal.get(
+        "efficiency"
+    ) == pytest.approx(expected.efficiency, abs=1e-4)
 
 
 def test_watch_plans_with_what_the_nodes_protection_takes(

@@ -242,21 +242,26 @@ def test_the_agent_proposes_what_the_planner_does(run_folder: Path) -> None:
         for version in range(1, 4):
             context.checkpoint("sim", version)
             context.wait("sim", version, Level.STORE)
-        job = until(lambda: (status := job_status())["schedule"]["proposal"] and status)
-        proposal = job["schedule"]["proposal"]
-        blocked = job["blocked"]["sum"] / job["blocked"]["count"]
-        stored = job["levels"]["store"]["reached"]["sum"] / job["levels"]["store"]["reached"]["count"]
-        observed = job["observed_seconds"]
-        rates = [2.0 / (2.0 * seconds + observed) for seconds in (7200.0, 3 * 86400.0)]
-        levels = (
-            PlanLevel("local", blocked, blocked, blocked, rates[0], False),
-            PlanLevel("store", blocked, stored, stored, rates[1], True),
-        )
-        expected = optimum(System(30 * 86400.0, 0.0, levels), counts=[0])
-        assert proposal["interval_seconds"] == pytest.approx(expected.interval_seconds, rel=0.02)
-        assert proposal["efficiency"] == pytest.approx(expected.efficiency, abs=1e-4)
+        until(lambda: proposal_follows(job_status()))  # what came in the last ten seconds may not be in it yet
         assert "best" in kedge("status")
         assert context.statistics.checkpoint_interval_seconds == 0.0, "nothing is set that nobody asked for"
+
+
+def proposal_follows(job: Any) -> bool:
+    """Whether the agent's proposal is the Python model's for the job's measurements: interval within 2%."""
+    proposal = job["schedule"]["proposal"]
+    if proposal is None:
+        return False
+    blocked = job["blocked"]["sum"] / job["blocked"]["count"]
+    stored = job["levels"]["store"]["reached"]["sum"] / job["levels"]["store"]["reached"]["count"]
+    rates = [2.0 / (2.0 * seconds + job["observed_seconds"]) for seconds in (7200.0, 3 * 86400.0)]
+    levels = (
+        PlanLevel("local", blocked, blocked, blocked, rates[0], False),
+        PlanLevel("store", blocked, stored, stored, rates[1], True),
+    )
+    expected = optimum(System(30 * 86400.0, 0.0, levels), counts=[0])
+    close = proposal["interval_seconds"] == pytest.approx(expected.interval_seconds, rel=0.02)
+    return close and proposal["efficiency"] == pytest.approx(expected.efficiency, abs=1e-4)
 
 
 def test_adapt_makes_the_proposal_the_interval(run_folder: Path) -> None:
