@@ -3,9 +3,10 @@
  *   mpirun -np 4 heat3d CELLS STEPS INTERVAL
  *
  * A cube of CELLS^3 cells with one hot face, the others cold, is cut into one block per rank. Each step exchanges the
- * faces of the blocks and applies the 7-point stencil. Every INTERVAL steps the field is checkpointed, or with 0 whenever
- * Kedge says that it is due; a relaunch continues from the newest checkpoint. Asked to halt (kedge halt), it ends early and
- * says so. The checksum printed at the end covers every bit of the field and does not depend on the number of ranks.
+ * faces of the blocks and applies the 7-point stencil. Every INTERVAL steps the field is checkpointed; with 0, whenever Kedge
+ * says that it is due by the configuration (schedule.interval); with auto, by the interval that Kedge itself finds best for what
+ * it measures. A relaunch continues from the newest checkpoint. Asked to halt (kedge halt), it ends early and says so. The
+ * checksum printed at the end covers every bit of the field and does not depend on the number of ranks.
  */
 #include <inttypes.h>
 #include <kedge/kedge_mpi.h>
@@ -122,10 +123,18 @@ static int ask(int (*question)(kedge_context*, int*), kedge_context* kedge) {
   return answer;
 }
 
+static void print_interval(kedge_context* kedge) {
+  kedge_statistics s = {.struct_size = sizeof s};
+  if (kedge_get_statistics(kedge, &s) != KEDGE_OK) fail("statistics", kedge_error_message());
+  printf("heat3d: checkpoints taken when due: %" PRIu64 ", %.6f s each; the interval is %.3f s by now\n", s.checkpoints,
+         s.checkpoints > 0 ? s.blocked_seconds / (double)s.checkpoints : 0, s.checkpoint_interval_seconds);
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   const int cells = argc > 3 ? atoi(argv[1]) : 0, steps = argc > 3 ? atoi(argv[2]) : 0, interval = argc > 3 ? atoi(argv[3]) : -1;
-  if (cells < 1 || steps < 0 || interval < 0) fail("usage", "heat3d CELLS STEPS INTERVAL");
+  const int automatic = argc > 3 && strcmp(argv[3], "auto") == 0; /* 0 to atoi, too: Kedge says when */
+  if (cells < 1 || steps < 0 || interval < 0) fail("usage", "heat3d CELLS STEPS INTERVAL, where INTERVAL is steps, 0 or auto");
   block b = make_block(cells);
   int rank, step = 0, stop = 0;
   MPI_Comm_rank(b.comm, &rank);
@@ -136,7 +145,9 @@ int main(int argc, char** argv) {
   set_initial(&b, next); /* for its boundary */
 
   kedge_context* kedge;
-  if (kedge_mpi_init(b.comm, NULL, &kedge) != KEDGE_OK) fail("starting Kedge", kedge_error_message());
+  kedge_options options = KEDGE_OPTIONS_INIT;
+  if (automatic) options.overrides = "schedule.adapt=true";
+  if (kedge_mpi_init(b.comm, &options, &kedge) != KEDGE_OK) fail("starting Kedge", kedge_error_message());
   if (kedge_protect(kedge, 0, &step, 1, sizeof step, NULL) != KEDGE_OK) fail("protecting the step", kedge_error_message());
   protect_field(kedge, &b, u);
   const int status = kedge_restart(kedge, "heat3d", -1, NULL);
@@ -159,6 +170,7 @@ int main(int argc, char** argv) {
   }
 
   const uint64_t sum = checksum(&b, u);
+  if (rank == 0 && interval == 0) print_interval(kedge);
   if (rank == 0 && step < steps) printf("heat3d: halted at step %d of %d\n", step, steps);
   if (rank == 0 && step >= steps) printf("heat3d: %d cells a side, step %d, checksum %016" PRIX64 "\n", cells, step, sum);
   if (kedge_finalize(kedge, 1) != KEDGE_OK) fail("finishing Kedge", kedge_error_message());

@@ -3,7 +3,7 @@
 !   mpirun -np 4 heat3d-fortran CELLS STEPS INTERVAL
 !
 ! The twin of heat3d.c: the same decomposition, stencil and checksum, which is equal to the last bit in both, and the same
-! questions: whether a checkpoint is due (INTERVAL 0), whether to end early (kedge halt).
+! questions: whether a checkpoint is due (INTERVAL 0 or auto), whether to end early (kedge halt).
 program heat3d
   use, intrinsic :: iso_fortran_env, only: error_unit, int64, real64
   use mpi
@@ -18,7 +18,7 @@ program heat3d
   integer, target :: step_saved
   integer(int64) :: total
   type(kedge_context) :: context
-  logical :: due, stop_now
+  logical :: automatic, due, stop_now
 
   call MPI_Init(ierror)
   call read_arguments()
@@ -27,7 +27,11 @@ program heat3d
   call set_initial(u)
   call set_initial(next)  ! for its boundary
 
-  call kedge_mpi_init(context, comm, status)
+  if (automatic) then
+    call kedge_mpi_init(context, comm, status, overrides='schedule.adapt=true')
+  else
+    call kedge_mpi_init(context, comm, status)
+  end if
   call check(status, 'starting Kedge')
   call kedge_protect(context, 0, step_saved, status, name='step')
   call check(status, 'protecting the step')
@@ -62,6 +66,7 @@ program heat3d
   end do
 
   total = checksum()
+  if (rank == 0 .and. interval == 0) call print_interval()
   if (rank == 0 .and. step < steps) print '(a, i0, a, i0)', 'heat3d: halted at step ', step, ' of ', steps
   if (rank == 0 .and. step >= steps) &
        print '(a, i0, a, i0, a, z16.16)', 'heat3d: ', cells, ' cells a side, step ', step, ', checksum ', total
@@ -89,6 +94,14 @@ contains
          kedge_error_message()
   end subroutine take_checkpoint
 
+  subroutine print_interval()
+    type(kedge_statistics) :: s
+    call kedge_get_statistics(context, s, status)
+    call check(status, 'statistics')
+    print '(a, i0, a, f0.6, a, f0.3, a)', 'heat3d: checkpoints taken when due: ', s%checkpoints, ', ', &
+         s%blocked_seconds / max(1_int64, s%checkpoints), ' s each; the interval is ', s%checkpoint_interval_seconds, ' s by now'
+  end subroutine print_interval
+
   subroutine read_arguments()
     character(len=20) :: arguments(3)
     integer :: i, code
@@ -97,10 +110,12 @@ contains
       do i = 1, 3
         call get_command_argument(i, arguments(i))
       end do
+      automatic = arguments(3) == 'auto'
+      if (automatic) arguments(3) = '0'
       read (arguments, *, iostat=code) cells, steps, interval
     end if
     if (code /= 0) then
-      write (error_unit, '(a)') 'heat3d: usage: heat3d-fortran CELLS STEPS INTERVAL'
+      write (error_unit, '(a)') 'heat3d: usage: heat3d-fortran CELLS STEPS INTERVAL, where INTERVAL is steps, 0 or auto'
       call MPI_Abort(MPI_COMM_WORLD, 1, ierror)
     end if
   end subroutine read_arguments

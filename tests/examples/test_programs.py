@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -47,6 +50,55 @@ def test_the_checksum_does_not_depend_on_ranks_or_language(node: Node, program: 
     sums |= set(re.findall("checksum ([0-9A-F]{16})", run(node, "heat3d", 1, 17, 31, 100)))
     assert len(sums) == 2, "one for 30 steps, whatever the ranks, and another for 31"
     assert set(re.findall("checksum ([0-9A-F]{16})", run(node, "heat3d", 4, 17, 30, 100))) < sums
+
+
+@pytest.mark.needs("MPI")
+@pytest.mark.parametrize("program", ["heat3d", pytest.param("heat3d-fortran", marks=pytest.mark.needs("FORTRAN"))])
+def test_the_interval_can_be_left_to_kedge(node: Node, program: str) -> None:
+    """auto: the agent's interval replaces the configured one; killed and launched again, the result is the same to the last bit."""
+    environment = node.mpi_environment(f"auto-{program}")
+    environment |= {"KEDGE_SCHEDULE_INTERVAL": "70ms", "KEDGE_SCHEDULE_MTBF_LOCAL": "24h"}
+    launcher = next(filter(None, map(shutil.which, ("mpirun.openmpi", "mpirun"))))
+    command = [launcher, "-n", "2", str(BUILD / "examples" / program), "16"]
+    first = subprocess.Popen([*command, "100000000", "auto"], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        until(lambda: adapted(environment), first)
+    finally:
+        os.killpg(first.pid, signal.SIGTERM)
+        first.communicate(timeout=60)
+
+    def go_on(steps: int) -> str:
+        done = subprocess.run([*command, str(steps), "auto"], env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    (step,) = map(int, re.findall(r"continuing from step (\d+)", go_on(1)))
+    assert step > 1
+    last = go_on(step + 500)
+    assert f"continuing from step {step}\n" in last
+    assert re.findall(r"checkpoints taken when due: \d+, \d*\.\d+ s each; the interval is (?!0?\.000)\d*\.\d+ s by now", last)
+    expected = re.findall("checksum ([0-9A-F]{16})", run(node, "heat3d", 2, 16, step + 500, step + 500))
+    assert re.findall("checksum ([0-9A-F]{16})", last) == expected
+
+
+def adapted(environment: dict[str, str]) -> bool:
+    """Whether the agent's interval holds by now, and not the configured one; and a version is in the store."""
+    done = subprocess.run([BUILD / "bin" / "kedge", "status", "--json"], env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        return False
+    job = json.loads(done.stdout)["jobs"][0]
+    schedule = job["schedule"]
+    stored = job["levels"]["store"]["reached"]["count"] > 0
+    proposal = schedule["proposal"]
+    return stored and proposal is not None and schedule["interval_seconds"] == pytest.approx(proposal["interval_seconds"])
+
+
+def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Waits until `condition` holds; the process must live as long."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None and time.monotonic() < deadline, "it has ended, or it takes too long"
+        time.sleep(0.1)
 
 
 @pytest.mark.needs("MPI")
