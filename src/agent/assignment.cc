@@ -43,6 +43,7 @@ void Assignment::Drop(const Session& session) {
 }
 
 void Assignment::Pump() {
+  if (queue_.size() > 0) agent_.images().ReconsiderPending();
   queue_.Pump(agent_.policy());
 }
 

@@ -310,7 +310,7 @@ void Flush::GiveUp(Image& image, const Status& why) {
   agent_.publish().Consider(version);
   agent_.waiters().OnFailure(job, image.failure);
   agent_.waiters().Check(generation);
-  agent_.images().Reconsider(job, generation.name);  // which may remove the version
+  agent_.images().Reconsider(job, generation.name);
 }
 
 }  // namespace kedge

@@ -333,7 +333,7 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
   }
   agent_.protect().Consider(version);
   if (version.IsWhole() && job.hello.keys.skip_queued) SkipQueued(version);
-  Reconsider(job, generation.name);  // which may remove the version
+  Reconsider(job, generation.name);
   agent_.waiters().Check(generation);
   return Status::Ok();
 }

@@ -7,8 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "agent/model.h"
 #include "agent/record_file.h"
@@ -61,9 +65,12 @@ class Images {
   void CloseAll(Session& session);
 
   // ---- Retention ----
-  // Decides again what stays of a name, and carries it out.
-  void Reconsider(Job& job, const std::string& name);
-  void ReconsiderAll(Job& job);
+  // Decides again what stays of a name, and carries it out: soon, once for all that happens until then, since a look goes over
+  // all versions of the name. Removes versions, though not while somebody walks over them.
+  void Reconsider(const Job& job, const std::string& name);
+  void ReconsiderAll(const Job& job);
+  // Now, what is to be looked at soon: before somebody decides for want of room.
+  void ReconsiderPending();
   CleanupReply Cleanup(const CleanupRequest& request);
   // Makes at least one slot of the unit free by letting go of cached versions; false when that is not possible.
   bool MakeRoom(TierUnit* unit);
@@ -97,6 +104,12 @@ class Images {
     std::vector<ImageChunk> chunks;
     uint32_t record_crc32c = 0;
   };
+  struct FoundPlaces {
+    std::vector<ImageChunk> chunks;  // of the record's chunk table
+    ImageChunk record;
+    uint64_t record_bytes = 0;
+    uint32_t record_crc32c = 0;
+  };
   Status CheckRange(const Session& session, const SlotRange& range, TierUnit** unit) const;
   Result<Buffer> ReadRange(const Session& session, const SlotRange& range, TierUnit** unit) const;
   Status CheckIdentity(const Session& session, const ImageIdentity& identity) const;
@@ -104,6 +117,13 @@ class Images {
   Result<std::string> FilePath(const TierUnit& unit, const std::string& relative) const;
   Image& NewImage(Session& session, const ImageIdentity& identity, const ClientMessage& message);
   Version& VersionFor(Job& job, const ImageIdentity& identity, uint32_t node_ranks, uint32_t turn);
+  // The one that is known, or a new one with nothing but its identity. REQUIRES: the job is known.
+  Version& VersionOf(Job& job, const ImageIdentity& identity);
+  // An image that this agent did not see captured, from its record and the places of record and chunks; in no table yet.
+  std::unique_ptr<Image> MakeFound(const ImageRecord& record, FoundPlaces places) const;
+  // Into the tables, of a version that has none of that rank.
+  Image& Put(Version& version, uint32_t rank, std::unique_ptr<Image> image);
+  void ReconsiderNow(Job& job, const std::string& name);
   void SkipQueued(Version& newest);
   void SetOwed(Image& image, bool owed);
   void UpdatePin(Image& image);
@@ -120,6 +140,7 @@ class Images {
   Agent& agent_;
   uint64_t last_id_ = 0;
   std::unordered_map<uint64_t, Image*> by_id_;
+  std::set<std::pair<JobKey, std::string>> to_reconsider_;
 };
 
 }  // namespace kedge

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "agent/agent.h"
 #include "agent/assignment.h"
@@ -95,7 +96,28 @@ void Images::SetOwed(Image& image, bool owed) {
   UpdatePin(image);
 }
 
-void Images::Reconsider(Job& job, const std::string& name) {
+void Images::Reconsider(const Job& job, const std::string& name) {
+  const bool is_first = to_reconsider_.empty();
+  to_reconsider_.emplace(JobKey(job.store_id, job.name), name);
+  if (!is_first) return;
+  agent_.loop().Post([this] {
+    ReconsiderPending();
+    agent_.assignment().Pump();  // who waits for room that this has made
+  });
+}
+
+void Images::ReconsiderPending() {
+  for (const auto& [key, name] : std::exchange(to_reconsider_, {})) {
+    Job* job = agent_.FindJob(key.first, key.second);
+    if (job != nullptr) ReconsiderNow(*job, name);
+  }
+}
+
+void Images::ReconsiderAll(const Job& job) {
+  for (const std::string& name : job.Names()) Reconsider(job, name);
+}
+
+void Images::ReconsiderNow(Job& job, const std::string& name) {
   std::vector<Version*> newest_first;
   std::vector<LocalGeneration> generations;
   for (auto entry = job.versions.rbegin(); entry != job.versions.rend(); ++entry) {
@@ -127,10 +149,6 @@ void Images::Reconsider(Job& job, const std::string& name) {
     }
   }
   agent_.Nudge();
-}
-
-void Images::ReconsiderAll(Job& job) {
-  for (const std::string& name : job.Names()) Reconsider(job, name);
 }
 
 void Images::SkipQueued(Version& newest) {
@@ -341,70 +359,94 @@ void Images::OnProtected(Version& version) {
   }
 }
 
+Version& Images::VersionOf(Job& job, const ImageIdentity& identity) {
+  auto& version = job.versions[identity.generation];
+  if (version == nullptr) {
+    version = std::make_unique<Version>();
+    version->generation = identity.generation;
+    version->job = &job;
+    version->ranks = identity.ranks;
+    version->scheduled = Level::kLocal;
+  }
+  return *version;
+}
+
+std::unique_ptr<Image> Images::MakeFound(const ImageRecord& record, FoundPlaces places) const {
+  KEDGE_CHECK(places.chunks.size() == record.chunks.size());
+  auto image = std::make_unique<Image>();
+  image->ended = image->recovered = true;
+  image->ended_ns = agent_.clock().NowNs();
+  image->chunks = std::move(places.chunks);
+  for (size_t i = 0; i < record.chunks.size(); ++i) {
+    ImageChunk& chunk = image->chunks[i];
+    chunk.bytes = chunk.captured_bytes = record.chunks[i].bytes;
+    chunk.in_own_object = record.chunks[i].object == 0;
+    chunk.object_offset = record.chunks[i].object_offset;
+    if (chunk.in_own_object) {
+      image->record_object_offset = std::max(image->record_object_offset, AlignChunkOffset(chunk.object_offset + chunk.bytes));
+    }
+  }
+  image->record = std::move(places.record);
+  image->record_bytes = places.record_bytes;
+  image->record_crc32c = places.record_crc32c;
+  image->image_bytes = record.RegionBytes();
+  for (const Region& region : record.regions) image->has_files = image->has_files || region.kind == RegionKind::kFile;
+  return image;
+}
+
+Image& Images::Put(Version& version, uint32_t rank, std::unique_ptr<Image> image) {
+  auto& place = version.images[rank];
+  KEDGE_CHECK(place == nullptr);
+  image->id = ++last_id_;
+  image->version = &version;
+  image->rank = rank;
+  by_id_[image->id] = image.get();
+  place = std::move(image);
+  return *place;
+}
+
 Status Images::Adopt(const AdoptedImage& adopted) {
   const ImageRecord& record = *adopted.record;
   const ImageIdentity& identity = record.identity;
   Job* job = agent_.FindJob(identity.generation.store_id, identity.generation.job);
   if (job == nullptr) return Status(Code::kNotFound, "its job is not known any more");
-  auto& version = job->versions[identity.generation];
-  if (version == nullptr) {
-    version = std::make_unique<Version>();
-    version->generation = identity.generation;
-    version->job = job;
-    version->ranks = identity.ranks;
-    version->scheduled = Level::kLocal;
-    for (const JobNode& node : job->members.nodes) {
-      if (node.name == agent_.settings().node)
-        version->node_ranks = std::max<uint32_t>(1, static_cast<uint32_t>(node.ranks.size()));
-    }
+  const bool is_new = FindVersion(identity.generation) == nullptr;
+  Version& version = VersionOf(*job, identity);
+  for (const JobNode& node : job->members.nodes) {
+    if (is_new && node.name == agent_.settings().node)
+      version.node_ranks = std::max<uint32_t>(1, static_cast<uint32_t>(node.ranks.size()));
   }
-  auto& place = version->images[identity.rank];
-  if (place != nullptr) {
+  if (auto here = version.images.find(identity.rank); here != version.images.end()) {
+    const Image& bad = *here->second;
     if (!adopted.replace) return Status(Code::kAlreadyExists, "an image of that rank is here already");
-    const bool in_use = !place->ended || place->readers > 0 || place->pieces_in_flight > 0 || Flush::IsActive(*place);
+    const bool in_use = !bad.ended || bad.readers > 0 || bad.pieces_in_flight > 0 || Flush::IsActive(bad);
     if (in_use) return Status(Code::kBusy, "the image that is to be replaced is in use");
-    (void)os::UnlinkIfPresent(os::SystemFileSystem(), place->record_path);
-    FreePlaces(*place);
-    by_id_.erase(place->id);
-    place.reset();
+    (void)os::UnlinkIfPresent(os::SystemFileSystem(), bad.record_path);
+    FreePlaces(bad);
+    by_id_.erase(bad.id);
+    version.images.erase(here);
   }
-  auto image = std::make_unique<Image>();
-  image->id = ++last_id_;
-  image->version = version.get();
-  image->rank = identity.rank;
-  image->ended = image->recovered = true;
-  image->brought_for_attempt = job->members.attempt;
-  image->ended_ns = agent_.clock().NowNs();
-  auto in_slot = [](const OwnRange& range, ImageChunk* chunk) {
-    chunk->unit = range.unit;
-    chunk->slot = range.slot;
-    chunk->slot_generation = range.slot_generation;
-    chunk->offset = range.offset;
-  };
-  for (size_t i = 0; i < record.chunks.size(); ++i) {
+  auto in_slot = [](const OwnRange& range) {
     ImageChunk chunk;
-    chunk.bytes = chunk.captured_bytes = record.chunks[i].bytes;
-    chunk.in_own_object = record.chunks[i].object == 0;
-    chunk.object_offset = record.chunks[i].object_offset;
-    if (adopted.chunks[i].unit != nullptr) in_slot(adopted.chunks[i], &chunk);
-    if (chunk.in_own_object) {
-      image->record_object_offset = std::max(image->record_object_offset, AlignChunkOffset(chunk.object_offset + chunk.bytes));
-    }
-    image->chunks.push_back(std::move(chunk));
+    chunk.unit = range.unit;
+    chunk.slot = range.slot;
+    chunk.slot_generation = range.slot_generation;
+    chunk.offset = range.offset;
+    return chunk;
+  };
+  FoundPlaces places;
+  for (const OwnRange& range : adopted.chunks) places.chunks.push_back(range.unit != nullptr ? in_slot(range) : ImageChunk());
+  places.record = in_slot(adopted.record_range);
+  places.record.bytes = places.record_bytes = adopted.record_bytes;
+  places.record_crc32c = adopted.record_crc32c;
+  Image& image = Put(version, identity.rank, MakeFound(record, std::move(places)));
+  image.brought_for_attempt = job->members.attempt;
+  image.record_path = agent_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image.id << 48)));
+  if (adopted.for_store && !version.in_store) {
+    version.scheduled = Level::kStore;
+    agent_.flush().Start(image);
   }
-  in_slot(adopted.record_range, &image->record);
-  image->record.bytes = image->record_bytes = adopted.record_bytes;
-  image->record_crc32c = adopted.record_crc32c;
-  image->image_bytes = record.RegionBytes();
-  for (const Region& region : record.regions) image->has_files = image->has_files || region.kind == RegionKind::kFile;
-  image->record_path = agent_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image->id << 48)));
-  by_id_[image->id] = image.get();
-  place = std::move(image);
-  if (adopted.for_store && !version->in_store) {
-    version->scheduled = Level::kStore;
-    agent_.flush().Start(*place);
-  }
-  SaveFile(*place);
+  SaveFile(image);
   return Status::Ok();
 }
 
@@ -454,12 +496,14 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
     chunk->slot_generation = placement.slot_generation;
     return Status::Ok();
   };
-  auto image = std::make_unique<Image>();
-  KEDGE_RETURN_IF_ERROR(locate(file.local.image_record, &image->record));
-  if (image->record.unit == nullptr || file.record_bytes > image->record.bytes) return Status(Code::kCorrupt, "no image record");
+  FoundPlaces places;
+  places.record_bytes = file.record_bytes;
+  places.record_crc32c = file.local.image_record_crc32c;
+  KEDGE_RETURN_IF_ERROR(locate(file.local.image_record, &places.record));
+  if (places.record.unit == nullptr || file.record_bytes > places.record.bytes) return Status(Code::kCorrupt, "no image record");
   Buffer bytes(file.record_bytes);
-  KEDGE_RETURN_IF_ERROR(image->record.unit->tier->Read(image->record.slot, image->record.offset, bytes.data(), bytes.size()));
-  if (crc32c::Compute(bytes.data(), bytes.size()) != file.local.image_record_crc32c) {
+  KEDGE_RETURN_IF_ERROR(places.record.unit->tier->Read(places.record.slot, places.record.offset, bytes.data(), bytes.size()));
+  if (crc32c::Compute(bytes.data(), bytes.size()) != places.record_crc32c) {
     return Status(Code::kCorrupt, "its image record fails its checksum");
   }
   KEDGE_ASSIGN_OR_RETURN(ImageRecord record, DecodeImageRecord(bytes));
@@ -467,49 +511,30 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
     return Status(Code::kCorrupt, "its image record is of another image");
   }
   for (size_t i = 0; i < table.chunks.size(); ++i) {
-    ImageChunk chunk;
-    KEDGE_RETURN_IF_ERROR(locate(table.chunks[i], &chunk));
-    chunk.in_own_object = record.chunks[i].object == 0;
-    chunk.object_offset = record.chunks[i].object_offset;
-    if (chunk.in_own_object) {
-      image->record_object_offset = std::max(image->record_object_offset, AlignChunkOffset(chunk.object_offset + chunk.bytes));
-    }
-    image->chunks.push_back(std::move(chunk));
+    if (table.chunks[i].bytes != record.chunks[i].bytes)
+      return Status(Code::kCorrupt, "a chunk has another size than its record says");
+    KEDGE_RETURN_IF_ERROR(locate(table.chunks[i], &places.chunks.emplace_back()));
   }
-  auto& version = job->versions[identity.generation];
-  if (version == nullptr) {
-    version = std::make_unique<Version>();
-    version->generation = identity.generation;
-    version->job = job;
-    version->ranks = identity.ranks;
-    version->node_ranks = file.node_ranks;
-    version->scheduled = file.scheduled;
+  const bool is_new = FindVersion(identity.generation) == nullptr;
+  Version& version = VersionOf(*job, identity);
+  if (version.images.contains(identity.rank)) return Status(Code::kAlreadyExists, "another record of that image is there");
+  if (is_new) {
+    version.node_ranks = file.node_ranks;
+    version.scheduled = file.scheduled;
   }
-  auto& slot = version->images[identity.rank];
-  if (slot != nullptr) return Status(Code::kAlreadyExists, "another record of that image is there");
-  version->in_store = version->in_store || file.in_store;
-  version->skipped = version->skipped || file.skipped;
-  version->to_node = version->to_node || file.to_node;
-  version->at_node = version->at_node || file.at_node;
-  image->id = ++last_id_;
-  image->version = version.get();
-  image->rank = identity.rank;
-  image->session_id = file.session_id;
-  image->serial = file.serial;
-  image->ended = image->recovered = true;
-  image->ended_ns = agent_.clock().NowNs();
-  image->record_bytes = file.record_bytes;
-  image->record_crc32c = file.local.image_record_crc32c;
-  image->image_bytes = record.RegionBytes();
-  for (const Region& region : record.regions) image->has_files = image->has_files || region.kind == RegionKind::kFile;
-  image->record_path = path;
-  const bool wanted = version->scheduled >= Level::kStore && !version->skipped;
+  version.in_store = version.in_store || file.in_store;
+  version.skipped = version.skipped || file.skipped;
+  version.to_node = version.to_node || file.to_node;
+  version.at_node = version.at_node || file.at_node;
+  Image& image = Put(version, identity.rank, MakeFound(record, std::move(places)));
+  image.session_id = file.session_id;
+  image.serial = file.serial;
+  image.record_path = path;
+  const bool wanted = version.scheduled >= Level::kStore && !version.skipped;
   // Waiting from here on, so that nobody lets go of it before its flush is begun again (recovery.cc).
   const bool stored = file.stored || file.in_store;
-  agent_.flush().SetState(*image, stored ? FlushState::kStored : wanted ? FlushState::kWaiting : FlushState::kNone);
-  ForEachSlot(*image, [](SlotSpace& space, uint32_t index) { space.AddChunk(index); });
-  by_id_[image->id] = image.get();
-  slot = std::move(image);
+  agent_.flush().SetState(image, stored ? FlushState::kStored : wanted ? FlushState::kWaiting : FlushState::kNone);
+  ForEachSlot(image, [](SlotSpace& space, uint32_t index) { space.AddChunk(index); });
   ++agent_.counters().images_recovered;
   return Status::Ok();
 }
