@@ -150,6 +150,10 @@ std::string Table::Text() const {
   return text;
 }
 
+std::string Counted(size_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string FormatAge(int64_t wall_time_ns) {
   if (wall_time_ns == 0) return "-";
   const int64_t seconds = std::max<int64_t>(0, (WallTimeNs() - wall_time_ns) / 1'000'000'000);

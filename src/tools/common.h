@@ -66,6 +66,9 @@ class Table {
   std::vector<bool> right_;
 };
 
+// "1 version", "2 versions".
+std::string Counted(size_t count, const std::string& noun);
+
 // "12 s", "3 min", "5 h", "2 d" since the wall time; "-" for 0.
 std::string FormatAge(int64_t wall_time_ns);
 

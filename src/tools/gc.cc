@@ -50,8 +50,14 @@ Outcome Gc(const GcOptions& options) {
   } else {
     if (!report.items.empty()) std::fputs(table.Text().c_str(), stdout);
     for (const std::string& problem : report.problems) std::fprintf(stderr, "kedge: problem: %s\n", problem.c_str());
-    std::printf("%zu things, %s%s\n", report.items.size(), FormatByteSize(bytes).c_str(),
-                options.yes || report.items.empty() ? "" : "; nothing was changed: `kedge gc --yes` does it");
+    if (report.items.empty()) {
+      std::puts("nothing to remove");
+    } else {
+      std::printf("%s, %s%s\n", Counted(report.items.size(), "thing").c_str(), FormatByteSize(bytes).c_str(),
+                  !options.yes              ? "; nothing was changed: `kedge gc --yes` removes them"
+                  : report.problems.empty() ? " removed"
+                                            : "");
+    }
   }
   return report.problems.empty() ? kExitOk : kExitBad;
 }

@@ -49,8 +49,8 @@ std::string LayoutText(const Region& region) {
 
 void PrintImage(const StoredImage& image, const InspectOptions& options) {
   const ImageRecord& record = image.record;
-  std::printf("\nrank %u: %s in %zu regions, %zu chunks; object %s\n", image.entry.rank,
-              FormatByteSize(record.RegionBytes()).c_str(), record.regions.size(), record.chunks.size(),
+  std::printf("\nrank %u: %s in %s, %s; object %s\n", image.entry.rank, FormatByteSize(record.RegionBytes()).c_str(),
+              Counted(record.regions.size(), "region").c_str(), Counted(record.chunks.size(), "chunk").c_str(),
               image.object_key.c_str());
   Table regions({"ID", "NAME", "KIND", "TYPE", "SHAPE", "BYTES"}, {true, false, false, false, false, true});
   for (const Region& region : record.regions) {

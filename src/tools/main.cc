@@ -60,7 +60,10 @@ int Main(int argc, char** argv) {
     CLI::App* subcommand = app.add_subcommand(command.name, command.summary);
     runs.emplace_back(subcommand, command.add(*subcommand));
   }
-  app.footer("kedge plan, and every other program kedge-NAME beside this one or on PATH, runs as `kedge NAME`.");
+  app.footer(
+      "Programs of their own, like every kedge-NAME beside this one or on PATH:\n"
+      "  plan                        how often to checkpoint, and what to expect: models, simulator, advice\n"
+      "  run                         keep a job running over dead nodes");
   if (!is_ours) {
     RunSibling(argv[1], argv + 1);
     std::fprintf(stderr,

@@ -123,8 +123,10 @@ Result<std::string> GroupsText(const std::string& text) {
     std::string view;
     for (const json& job : status.at("jobs")) {
       const std::string groups = job.at("groups").get<std::string>();
-      view += fmt::format("job {}: {}\n{}", job.at("job").get<std::string>(), job.at("scheme").get<std::string>(),
-                          groups.empty() ? "its nodes do not protect each other\n" : groups);
+      const std::string scheme = job.at("scheme").get<std::string>();
+      view += fmt::format("job {}: {}\n", job.at("job").get<std::string>(),
+                          groups.empty() ? "its nodes do not protect each other (protect.scheme = " + scheme + ")"
+                                         : scheme + "\n" + groups.substr(0, groups.find_last_not_of('\n') + 1));
     }
     return view.empty() ? std::string("no jobs\n") : view;
   } catch (const json::exception& error) {

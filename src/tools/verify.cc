@@ -74,7 +74,7 @@ Outcome Verify(const VerifyToolOptions& options) {
   if (options.json) {
     PrintJson(json.text());
   } else {
-    std::printf("%zu versions read, %s, %zu bad\n", selected.size(), FormatByteSize(bytes).c_str(), bad);
+    std::printf("%s read, %s, %zu bad\n", Counted(selected.size(), "version").c_str(), FormatByteSize(bytes).c_str(), bad);
   }
   return bad == 0 ? kExitOk : kExitBad;
 }
