@@ -110,6 +110,12 @@ class Machine:
         done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=60)
         return len(json.loads(done.stdout)["sessions"]) if done.returncode == 0 else 0
 
+    def protected(self, node: str) -> bool:
+        """Whether its agent has a version that survives the loss of a node."""
+        command = [KEDGE, "status", "--json", "--set", f"node.name={node}"]
+        done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=60)
+        return '{"level":"node","reached":true}' in done.stdout
+
     def ranks_on(self, node: str, program: str) -> list[int]:
         found = processes_with([f"KEDGE_NODE={node}".encode()])
         return [process for process in found if _name(process).startswith(program[:15])]

@@ -102,6 +102,27 @@ def test_restarts_are_limited_though_there_is_progress(machine: Machine) -> None
     assert [attempt["advanced"] for attempt in report["attempts"]] == [True, True]
 
 
+def test_a_job_that_is_given_up_leaves_what_its_nodes_protected(machine: Machine) -> None:
+    """Nothing was meant for the store, and one of the two nodes is gone: the other has the partner's copy."""
+    machine.settings |= {"KEDGE_PROTECT_SCHEME": "partner", "KEDGE_SCHEDULE_STORE": "0"}
+    run = machine.start("--launcher=openmpi", "--restarts=0", f"--probe={machine.probe()}", *heat(10_000_000))
+    until(lambda: machine.protected(machine.names[0]))
+    machine.lose(machine.names[1])
+    report, _ = machine.finish(run, expect=1)
+    assert report["outcome"] == "gave up" and report["versions"]["heat3d"] > 0
+    assert list(report["not_drained"]) == [machine.names[1]]
+
+
+def test_versions_that_survive_a_node_are_progress(machine: Machine) -> None:
+    machine.settings |= {"KEDGE_PROTECT_SCHEME": "partner", "KEDGE_SCHEDULE_STORE": "0"}
+    run = machine.start("--launcher=openmpi", "--no-progress=1", *heat(3000))
+    until(lambda: machine.protected(machine.names[0]))
+    kill(until(lambda: machine.ranks_on(machine.names[1], "heat3d"))[0])
+    report, log = machine.finish(run)
+    assert report["attempts"][0]["advanced"] and len(report["attempts"]) == 2
+    assert "continuing from step" in log and checksum(log) == reference(machine, 3000)
+
+
 # The time that the allocation has, or the scheduler's signal.
 @pytest.mark.parametrize("how", ["until", "signal"])
 def test_the_end_of_the_allocation_leaves_a_checkpoint_to_continue_from(machine: Machine, how: str) -> None:

@@ -17,11 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from kedge.run.progress import Versions
 from kedge.run.shells import Shell, run_on
 
 _ANSWER_SECONDS = 30.0
 _START_SECONDS = 30.0
 _END_SECONDS = 10.0
+_PATIENCE_SECONDS = 5  # for nodes that do not answer though they were not found dead
 _PARALLEL = 32
 
 
@@ -87,17 +89,34 @@ class Agents:
         with ThreadPoolExecutor(_PARALLEL) as pool:
             return any(list(pool.map(ask, nodes)))
 
-    def drain(self, nodes: Iterable[str], job: str, timeout_seconds: float) -> dict[str, str]:
-        """Until everything that the nodes hold is in the store; what did not get there, and why."""
+    def protected(self, nodes: Iterable[str], job: str) -> tuple[bool, Versions]:
+        """Whether the job's nodes protect each other, and the newest version of each name that survives the loss of one."""
+        entries = self.jobs(nodes, job)
+        newest: Versions = {}
+        for version in (version for entry in entries for version in entry["versions"]):
+            if {"level": "node", "reached": True} in version["levels"]:
+                newest[version["name"]] = max(newest.get(version["name"], -1), version["version"])
+        return any(entry["scheme"] != "none" for entry in entries), newest
 
-        def wait(node: str) -> str:
-            arguments = [self._tool, "wait", "--timeout", f"{max(1, int(timeout_seconds))}s"]
-            code, output = run_on(self._shell, node, arguments, timeout_seconds + _ANSWER_SECONDS)
+    def drain(self, nodes: Iterable[str], timeout_seconds: float) -> dict[str, str]:
+        """Until everything that the nodes owe to the store is there; what did not get there, and why."""
+        return self._on_all(nodes, ["wait"], timeout_seconds)
+
+    def rescue(self, nodes: Iterable[str], job: str, timeout_seconds: float) -> dict[str, str]:
+        """The same for the newest versions that survive on the nodes, owed or not; what lost nodes had is rebuilt."""
+        return self._on_all(nodes, ["drain", "--job", job, "--patience", f"{_PATIENCE_SECONDS}s"], timeout_seconds)
+
+    def _on_all(self, nodes: Iterable[str], arguments: list[str], timeout_seconds: float) -> dict[str, str]:
+        """Runs a command of Kedge with a time on all nodes; the last line of those that failed."""
+        command = [self._tool, *arguments, "--timeout", f"{max(1, int(timeout_seconds))}s"]
+
+        def run(node: str) -> str:
+            code, output = run_on(self._shell, node, command, timeout_seconds + _ANSWER_SECONDS)
             return "" if code == 0 else (output.strip().splitlines() or ["no answer"])[-1]
 
         names = list(nodes)
         with ThreadPoolExecutor(_PARALLEL) as pool:
-            return {node: why for node, why in zip(names, pool.map(wait, names), strict=True) if why}
+            return {node: why for node, why in zip(names, pool.map(run, names), strict=True) if why}
 
     def forget(self, nodes: Iterable[str]) -> None:
         """Of dead nodes: nothing more is expected of their steps."""

@@ -1,4 +1,4 @@
-"""How far the job is: the newest complete version of each checkpoint name in the store."""
+"""How far the job is: the newest version of each checkpoint name that a next attempt can continue from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Versions = dict[str, int]
 
 
 def newest_versions(tool: str, job: str) -> Versions | None:
-    """By checkpoint name; empty before the first. None when the store cannot be read."""
+    """Complete in the store, by checkpoint name; empty before the first. None when the store cannot be read."""
     try:
         done = subprocess.run([tool, "ls", "--json", "--job", job], capture_output=True, text=True, timeout=_LIST_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
@@ -32,3 +32,10 @@ def has_advanced(before: Versions | None, after: Versions | None) -> bool:
     if after is None:
         return False
     return any(version > (before or {}).get(name, -1) for name, version in after.items())
+
+
+def newest_of(stored: Versions | None, protected: Versions) -> Versions | None:
+    """Of each name the newer of the two. None when nothing is known at all."""
+    if stored is None:
+        return protected or None
+    return {name: max(stored.get(name, -1), protected.get(name, -1)) for name in {*stored, *protected}}

@@ -2,9 +2,10 @@
 
 An attempt that ends with 0 has finished the job, or was halted. Any other end is a failure: the dead nodes are left out,
 spares take their places, and the next attempt continues from the newest version that survives. It is launched at once when the
-last one has made progress (a newer complete version), after a growing pause when it has not, and not at all when several in a row
-have not: then the job itself is at fault, and says so. When the allocation ends, the job is asked for a last checkpoint, that is
-carried to the store, and the exit code asks for the job to be queued again.
+last one has made progress (a newer version that is complete in the store, or survives the loss of a node), after a growing pause
+when it has not, and not at all when several in a row have not: then the job itself is at fault, and says so. When the allocation
+ends, the job is asked for a last checkpoint, that is carried to the store, and the exit code asks for the job to be queued again.
+Whatever ends before the job has finished, the newest version that survives on the nodes goes to the store.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from kedge.run.agents import Agents
 from kedge.run.allocation import Allocation
 from kedge.run.launchers import Launcher
 from kedge.run.nodes import Health, Nodes, TooFewNodesError
-from kedge.run.progress import Versions, has_advanced, newest_versions
+from kedge.run.progress import Versions, has_advanced, newest_of, newest_versions
 
 _POLL_SECONDS = 0.1
 _KILL_SECONDS = 20.0  # for a launcher to see its ranks out after SIGTERM
@@ -107,12 +108,12 @@ class Supervisor:
         return self._report
 
     def _loop(self) -> None:
-        versions = newest_versions(self._tool, self._job)
+        versions = self._newest(self._nodes.in_use)
         idle_attempts = 0
         self._find_dead({})
         while True:
             attempt = self._launch()
-            after = newest_versions(self._tool, self._job)
+            after = self._newest([node for node in attempt.nodes if node not in attempt.dead])
             if attempt.exit_code == 0:
                 return self._finish()
             if self._halting:
@@ -121,7 +122,7 @@ class Supervisor:
             versions = after if after is not None else versions
             idle_attempts = 0 if attempt.advanced else idle_attempts + 1
             self._say(f"attempt {attempt.number} ended with {describe(attempt.exit_code)} after {attempt.seconds:.0f} s, "
-                      + (f"newest complete: {show(versions)}" if attempt.advanced else "without progress"))
+                      + (f"newest to continue from: {show(versions)}" if attempt.advanced else "without progress"))
             if len(self._report.attempts) > self._limits.restarts_max:
                 return self._give_up(f"it failed {len(self._report.attempts)} times; the last exit was {describe(attempt.exit_code)}")
             if idle_attempts >= self._limits.attempts_without_progress_max:
@@ -132,6 +133,9 @@ class Supervisor:
             attempt.dead |= self._find_dead(attempt.dead)
             if not self._pause(idle_attempts):
                 return self._out_of_time("the time was over between two attempts")
+
+    def _newest(self, nodes: list[str]) -> Versions | None:
+        return newest_of(newest_versions(self._tool, self._job), self._agents.protected(nodes, self._job)[1])
 
     def _find_dead(self, known: dict[str, str]) -> dict[str, str]:
         found = self._health.dead_among([node for node in self._nodes.in_use if node not in known])
@@ -214,7 +218,7 @@ class Supervisor:
         told = any(entry["told_to_exit"] for entry in self._agents.jobs(self._nodes.in_use, self._job))
         if self._halting and told:
             return self._out_of_time("the application took its last checkpoint and ended")
-        self._drain()
+        self._drain(rescue=False)
         if told:
             return self._conclude("halted", "somebody asked it to (kedge halt)", ExitCode.HALTED)
         if self._report.not_drained:
@@ -222,17 +226,24 @@ class Supervisor:
         self._conclude("finished", "the application finished", ExitCode.FINISHED)
 
     def _out_of_time(self, reason: str) -> None:
-        self._drain()
+        self._drain(rescue=True)
         self._conclude("out of time", reason, self._limits.requeue_code)
 
     def _give_up(self, reason: str) -> None:
-        self._drain()
+        self._drain(rescue=True)
         self._conclude("gave up", reason, ExitCode.GAVE_UP)
 
-    def _drain(self) -> None:
+    def _drain(self, *, rescue: bool) -> None:
+        """What the nodes owe to the store gets there; with `rescue` also what survives on them and was not meant for it."""
         left = self._allocation.seconds_left()
         seconds = self._limits.drain if left is None else max(1.0, min(self._limits.drain, left - 5.0))
-        self._report.not_drained = self._agents.drain(self._nodes.in_use, self._job, seconds)
+        end = time.monotonic() + seconds
+        dead = self._health.dead_among(self._nodes.in_use) if rescue else {}
+        nodes = [node for node in self._nodes.in_use if node not in dead]
+        failed: dict[str, str] = {}
+        if rescue and all(self._agents.protected(nodes, self._job)):
+            failed = self._agents.rescue(nodes, self._job, seconds)
+        self._report.not_drained = dead | failed | self._agents.drain(nodes, max(1.0, end - time.monotonic()))
         for node, why in self._report.not_drained.items():
             self._say(f"not everything of node {node} is in the store: {why}")
 
