@@ -82,6 +82,7 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     monkeypatch.setenv("OMPI_MCA_orte_tmpdir_base", str(memory))
     monkeypatch.setenv("KEDGE_STORE_PATH", str(tmp_path / "store"))
     monkeypatch.setenv("KEDGE_POOL_SIZE", "64MiB")
+    monkeypatch.setenv("KEDGE_PLACEMENT_CALIBRATIONS", str(tmp_path / "calibrations"))
     monkeypatch.chdir(tmp_path)
     yield folder
     end_agent(folder)

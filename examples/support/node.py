@@ -53,6 +53,7 @@ class Node:
         environment.update(
             KEDGE_NODE=self.folder.name,
             KEDGE_NODE_RUN_FOLDER=str(self.run_folder),
+            KEDGE_PLACEMENT_CALIBRATIONS=str(self.memory_folder / "calibrations"),
             KEDGE_POOL_SIZE=str(self._pool_bytes),
             KEDGE_STORE_PATH=str(self.store),
             KEDGE_JOB_NAME=job,

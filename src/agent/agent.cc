@@ -18,6 +18,7 @@
 #include "agent/server.h"
 #include "agent/sessions.h"
 #include "agent/status.h"
+#include "agent/throughput.h"
 #include "agent/tiers.h"
 #include "agent/tuning.h"
 #include "agent/waiters.h"
@@ -79,6 +80,7 @@ Status Agent::Prepare() {
   KEDGE_ASSIGN_OR_RETURN(wake_, os::EventFd::Create());
   KEDGE_ASSIGN_OR_RETURN(stop_, os::EventFd::Create());
   KEDGE_ASSIGN_OR_RETURN(loop_, os::EventLoop::Create());
+  throughput_ = std::make_unique<Throughput>(*this);
   tiers_ = std::make_unique<Tiers>(*this);
   images_ = std::make_unique<Images>(*this);
   own_slots_ = std::make_unique<OwnSlots>(*this);
@@ -117,6 +119,7 @@ Status Agent::Prepare() {
     tiers_->CheckPresent(/*make_anew=*/!unreachable_);
     sessions_->CheckOwners();
     tuning_->Tick();
+    throughput_->Tick();
     sessions_->ForgetIdleJobs();
   });
   metrics_ = std::make_unique<os::TextServer>(*loop_, [this] { return MetricsText(*this); });
@@ -156,7 +159,7 @@ void Agent::Housekeep() {
   // Written anew each time: whatever somebody scribbled there does not last.
   shown.magic = kControlMagic;
   shown.protocol = kProtocolVersion;
-  shown.flush_bytes_per_second.store(flush_->bytes_per_second(), std::memory_order_relaxed);
+  throughput_->Publish();
   shown.flushes_in_flight.store(flush_->in_flight(), std::memory_order_relaxed);
   shown.flush_bytes_pending.store(flush_->queued_bytes(), std::memory_order_relaxed);
   if (!IsIdle()) busy_ns_ = clock().NowNs();
@@ -202,6 +205,7 @@ std::string Agent::Run() {
       const bool finished = workers_->WaitIdle(kStopPatience);
       // Answers of work that ended just now are taken, so that the successor need not do it again.
       (void)loop_->RunOnce(Duration::zero());
+      throughput_->SaveNow();
       return finished ? "it was told to stop" : "it was told to stop; what its workers had in hand is left to a successor";
     }
     uint64_t images = 0, bytes = 0;
@@ -222,6 +226,7 @@ std::string Agent::Run() {
 
 std::string Agent::CleanUp() {
   (void)workers_->WaitIdle(kStopPatience);
+  throughput_->SaveNow();
   if (!server_->IsReachable()) return "; its run folder is gone";
   if (images_->HasOnlyCopies()) return "; versions that are on this node only are kept in " + options_.node.run_folder;
   if (sessions_->Any()) return "; clients are attached, so its files stay";

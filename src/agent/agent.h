@@ -42,6 +42,7 @@ class Protect;
 class Publish;
 class Server;
 class Sessions;
+class Throughput;
 class Tiers;
 class Tuning;
 class Waiters;
@@ -118,6 +119,7 @@ class Agent {
   Publish& publish() { return *publish_; }
   Server& server() { return *server_; }
   Sessions& sessions() { return *sessions_; }
+  Throughput& throughput() { return *throughput_; }
   Tiers& tiers() { return *tiers_; }
   Tuning& tuning() { return *tuning_; }
   Waiters& waiters() { return *waiters_; }
@@ -161,6 +163,7 @@ class Agent {
   os::SharedMapping control_;
   std::unique_ptr<PlacementPolicy> policy_;
   std::map<JobKey, std::unique_ptr<Job>> jobs_;
+  std::unique_ptr<Throughput> throughput_;
   std::unique_ptr<Tiers> tiers_;
   std::unique_ptr<Images> images_;
   std::unique_ptr<OwnSlots> own_slots_;

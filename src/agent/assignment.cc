@@ -6,6 +6,7 @@
 #include "agent/flush.h"
 #include "agent/images.h"
 #include "agent/sessions.h"
+#include "agent/throughput.h"
 #include "agent/tiers.h"
 #include "base/log.h"
 #include "os/kill_point.h"
@@ -82,8 +83,9 @@ bool Assignment::SameTiers(uint64_t writer, uint64_t other) {
 }
 
 NodeLoad Assignment::LoadFor(const Request& request, std::vector<TierLoad>* tiers) {
-  for (const TierUnit* unit : Find(request.writer)->tiers) tiers->push_back(agent_.tiers().LoadOf(*unit));
-  return agent_.flush().Load();
+  const Session& session = *Find(request.writer);
+  for (const TierUnit* unit : session.tiers) tiers->push_back(agent_.tiers().LoadOf(*unit, &session));
+  return agent_.flush().Load(agent_.throughput().FlushBytesPerSecond(session.job->store_id));
 }
 
 AssignmentQueue::Outcome Assignment::Assign(const Request& request, size_t tier) {
@@ -112,6 +114,7 @@ AssignmentQueue::Refusal Assignment::NotPlaced(Request& request, const PlaceDeci
   const bool recalling = Recall(session);
   if (decision.kind == PlaceDecision::Kind::kWait || recalling) return kStays;
   ++agent_.counters().places_through;
+  agent_.throughput().OnThrough(session);
   Answer(session, request, AssignOutcome::kThrough, SlotRange{}, Status::Ok());
   return kAnswered;
 }
@@ -134,7 +137,10 @@ bool Assignment::AssignIn(Session& session, const Request& request, TierUnit* un
   range.slot_generation = unit->space->Assign(*slot, session.id);
   range.bytes = unit->info().slot_bytes;
   os::KillPoint("slot-assigned");
-  if (request.kind == static_cast<uint32_t>(PlaceKind::kFullChunk)) session.full_slots.insert(SlotId{unit->id, *slot});
+  if (request.kind == static_cast<uint32_t>(PlaceKind::kFullChunk)) {
+    session.full_slots.insert(SlotId{unit->id, *slot});
+    agent_.throughput().OnAssigned(session, *unit, range, request.bytes);
+  }
   ++agent_.counters().places_assigned;
   Answer(session, request, AssignOutcome::kSlot, range, Status::Ok());
   return true;
@@ -166,6 +172,7 @@ bool Assignment::Recall(const Session& for_whom) {
 
 void Assignment::Answer(Session& session, const Request& request, AssignOutcome outcome, const SlotRange& range,
                         const Status& why) {
+  if (request.waited) agent_.throughput().OnWaited(session, Duration(agent_.clock().NowNs() - request.since_ns));
   AgentMessage message{};
   message.kind = AgentMessageKind::kAssign;
   message.outcome = outcome;

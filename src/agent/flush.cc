@@ -9,6 +9,7 @@
 #include "agent/assignment.h"
 #include "agent/images.h"
 #include "agent/publish.h"
+#include "agent/throughput.h"
 #include "agent/tiers.h"
 #include "agent/waiters.h"
 #include "base/log.h"
@@ -20,7 +21,6 @@ namespace {
 
 constexpr uint32_t kRetriesMax = 3;
 constexpr Duration kFirstRetryPause = std::chrono::milliseconds(100);  // then four times as long each
-constexpr double kAverageWeight = 1.0 / 16;
 constexpr Duration kHeldMax = std::chrono::milliseconds(300);
 
 }  // namespace
@@ -104,6 +104,7 @@ void Flush::Start(Image& image) {
 
 void Flush::DropObject(Image& image) {
   ++image.flush_epoch;  // queued pieces of it are passed over
+  image.flush_time = Duration::zero();
   image.pieces_queued = 0;
   if (image.object == nullptr) return;
   // Removing what was begun may block: the last reference goes on a worker.
@@ -160,11 +161,15 @@ uint32_t Flush::WorkersNow() {
   return now_ns - held_since_ns_ < kHeldMax.count() ? 0 : 1;
 }
 
-NodeLoad Flush::Load() const {
+NodeLoad Flush::Load(uint64_t average_bytes_per_second) const {
   NodeLoad load;
-  load.flush_bytes_per_second = bytes_per_second();
-  load.flush_total_bytes_per_second = static_cast<uint64_t>(meter_.total(agent_.clock().NowNs()));
+  load.flush_bytes_per_second = average_bytes_per_second;
   load.flushes_in_flight = in_flight_;
+  const auto measured = static_cast<uint64_t>(meter_.total(agent_.clock().NowNs()));
+  const uint64_t total = measured > 0 ? measured : average_bytes_per_second * std::max(1u, in_flight_);
+  // The meter sees how long pieces take, not how long the rate has them wait before.
+  const uint64_t rate = agent_.settings().flush_bytes_per_second;
+  load.flush_total_bytes_per_second = rate == 0 ? total : std::min(total, rate);
   return load;
 }
 
@@ -192,7 +197,7 @@ void Flush::Dispatch() {
       queue_ids.push_back(unit);
     }
     if (candidates.empty() || !RateAllows()) return;
-    NodeLoad load = Load();
+    NodeLoad load = Load(agent_.throughput().FlushBytesPerSecond());
     load.tiers = loads;
     agent_.assignment().AddWaiting(&load);
     const auto chosen = agent_.policy().NextFlush(load, candidates);
@@ -240,14 +245,11 @@ void Flush::OnPieceDone(const Piece& piece, Duration took, const Status& status)
   meter_.End(piece.flight, status.ok() && piece.bytes >= kPieceBytesMin, agent_.clock().NowNs());
   if (status.ok()) {
     agent_.counters().bytes_flushed += piece.bytes;
-    const double speed = static_cast<double>(piece.bytes) / std::max(ToSeconds(took), 1e-9);
-    // Small pieces measure the file system's latency, not what a chunk would see.
-    if (piece.bytes >= kPieceBytesMin) {
-      bytes_per_second_ = bytes_per_second_ == 0 ? speed : bytes_per_second_ + kAverageWeight * (speed - bytes_per_second_);
-    }
   }
   Image* image = agent_.images().Find(piece.image_id);
   if (image != nullptr) {
+    if (status.ok()) agent_.throughput().OnPieceFlushed(image->version->job->store_id, piece.bytes, took, in_flight_ + 1);
+    if (image->flush_epoch == piece.epoch) image->flush_time += took;
     --image->pieces_in_flight;
     if (status.ok() && image->flush_epoch == piece.epoch) image->chunks[piece.chunk].written_bytes += piece.bytes;
     if (image->doomed) {

@@ -47,10 +47,10 @@ class Flush {
   void Dispatch();
   uint32_t in_flight() const { return in_flight_; }
   uint64_t queued_bytes() const { return queued_bytes_; }
-  // What is known of the node's flushes, for a placement policy.
-  NodeLoad Load() const;
+  // What is known of the node's flushes, for a placement policy. `average_bytes_per_second`: AvgFlushBW of the store that
+  // matters.
+  NodeLoad Load(uint64_t average_bytes_per_second) const;
   const FlushMeter& meter() const { return meter_; }
-  uint64_t bytes_per_second() const { return static_cast<uint64_t>(bytes_per_second_); }
 
  private:
   struct Piece {
@@ -78,7 +78,6 @@ class Flush {
   uint64_t last_sequence_ = 0;
   uint64_t queued_bytes_ = 0;
   uint32_t in_flight_ = 0;
-  double bytes_per_second_ = 0;
   double tokens_ = 0;  // bytes that may go now; negative after a piece that was larger
   int64_t tokens_ns_ = 0;
   FlushMeter meter_;

@@ -9,6 +9,7 @@
 #include "agent/flush.h"
 #include "agent/protect.h"
 #include "agent/sessions.h"
+#include "agent/throughput.h"
 #include "agent/tiers.h"
 #include "agent/waiters.h"
 #include "base/crc32c.h"
@@ -317,10 +318,12 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
   // Slots for whole chunks go back with the image's end.
   for (const ImageChunk& chunk : image->chunks) {
     if (chunk.unit != nullptr && session.full_slots.erase(SlotId{chunk.unit->id, chunk.slot}) > 0) {
+      agent_.throughput().Drop(session, SlotId{chunk.unit->id, chunk.slot});
       chunk.unit->space->Return(chunk.slot, chunk.slot_generation, session.id);
     }
   }
   session.images.erase(message.image_serial);
+  agent_.throughput().OnImageEnd(session, *image);
   ++agent_.counters().images_captured;
   agent_.counters().bytes_captured += image->image_bytes;
   Version& version = *image->version;
@@ -348,6 +351,7 @@ void Images::OnAbort(Session& session, uint64_t serial) {
   if (image == nullptr) return;
   for (const ImageChunk& chunk : image->chunks) {
     if (chunk.unit != nullptr && session.full_slots.erase(SlotId{chunk.unit->id, chunk.slot}) > 0) {
+      agent_.throughput().Drop(session, SlotId{chunk.unit->id, chunk.slot});
       chunk.unit->space->Return(chunk.slot, chunk.slot_generation, session.id);
     }
   }

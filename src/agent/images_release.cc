@@ -10,6 +10,7 @@
 #include "agent/flush.h"
 #include "agent/images.h"
 #include "agent/sessions.h"
+#include "agent/throughput.h"
 #include "os/kill_point.h"
 
 namespace kedge {
@@ -29,6 +30,7 @@ void Images::Release(const Image& image, ImageChunk& chunk) {
   Flush::CountChunk(chunk, false);
   unit.bytes_captured += chunk.bytes;
   session->full_slots.erase(SlotId{unit.id, chunk.slot});
+  agent_.throughput().OnReleased(*session, unit, chunk.slot);
   unit.space->Return(chunk.slot, chunk.slot_generation, session->id);
   unit.space->RemoveChunk(chunk.slot, image.pinned);
   chunk.unit = nullptr;

@@ -20,6 +20,8 @@
 #include "agent/flush_object.h"
 #include "format/node_records.h"
 #include "format/set_records.h"
+#include "model/learned_curve.h"
+#include "model/throughput_curve.h"
 #include "os/event_loop.h"
 #include "os/process.h"
 #include "schedule/interval_advice.h"
@@ -42,6 +44,36 @@ namespace redundancy {
 struct Layout;
 }
 
+// Where chunks went, what that cost, and how well it was predicted: of one image, a version, a tier, or all (throughput.h).
+struct PlacementCounts {
+  std::map<std::string, uint64_t> chunks;  // by tier; "store": written through for want of room
+  uint64_t waits = 0;                      // requests for a place that had to wait
+  double wait_seconds = 0;
+  // Of chunks whose throughput was predicted and observed; sums over chunks, of one writer's bytes per second.
+  uint64_t judged = 0;
+  double predicted = 0;
+  double observed = 0;
+  double error = 0;  // |predicted - observed| / observed
+
+  void Add(const PlacementCounts& other);
+};
+
+// A tier's speed, and who uses it now (throughput.h).
+struct TierThroughput {
+  std::string kind;  // of the device's calibration; empty: nothing is kept of it
+  std::string device;
+  std::optional<ThroughputCurve> curve;  // nothing: not known yet
+  bool is_measured = false;              // the curve is a calibration's, else learned
+  LearnedCurve learned;
+  uint64_t fitted = 0;         // observations of `learned` that are in the curve
+  uint64_t saved = 0;          // and that are on file
+  uint32_t claims = 0;         // Sw: chunks that have a place here and are not written yet
+  uint32_t writing = 0;        // of these, being written
+  double writing_seconds = 0;  // integral of `writing` over time, up to writing_ns
+  int64_t writing_ns = 0;
+  PlacementCounts judged;
+};
+
 // One tier in use, with its accounting. A tier that is lost and made anew is another unit.
 struct TierUnit {
   uint32_t id = 0;
@@ -52,6 +84,7 @@ struct TierUnit {
   bool reserving = false;        // its space is still being reserved in the background
   uint32_t flushing_chunks = 0;  // whole ones on their way to the store, which will free their slots
   uint64_t bytes_captured = 0;   // in images that ended here
+  TierThroughput throughput;
 
   const TierInfo& info() const { return tier->info(); }
 };
@@ -142,6 +175,7 @@ struct Image {
   bool doomed = false;  // to be removed as soon as nobody reads it
 
   FlushState flush = FlushState::kNone;
+  Duration flush_time{};  // of the present object's pieces, one after the other
   std::shared_ptr<FlushObject> object;
   uint32_t flush_epoch = 0;  // counts the objects begun; answers of an earlier one are passed over
   uint32_t pieces_queued = 0;
@@ -174,6 +208,7 @@ struct Version {
   bool probing = false;                    // a look into the store is under way
   bool went_through = false;               // images that are gone had chunks in the store for want of room here
   Status failure;                          // the first of its images
+  PlacementCounts placement;               // of its images that ended with this agent
   std::vector<uint32_t> missing_in_store;
   os::EventLoop::TimerId grace_timer = 0;
 
@@ -186,6 +221,16 @@ struct SlotId {
   uint32_t unit = 0;
   uint32_t slot = 0;
   friend auto operator<=>(const SlotId&, const SlotId&) = default;
+};
+
+// A chunk of a session that has a place and is not written yet.
+struct Claim {
+  uint64_t number = 0;  // in order of assignment
+  uint64_t slot_generation = 0;
+  uint64_t bytes = 0;
+  bool writing = false;  // the oldest of its session: being written since
+  int64_t since_ns = 0;
+  double writing_seconds = 0;  // of the tier then
 };
 
 // What has been taken of a CallTotals of the mailbox.
@@ -217,6 +262,8 @@ struct Session {
   CallsSeen restarts_node_seen;
   CallsSeen restarts_store_seen;
   std::set<SlotId> full_slots;
+  std::map<SlotId, Claim> claims;            // of full_slots, by throughput.h
+  PlacementCounts placing;                   // of the image under way
   std::map<uint64_t, uint64_t> open_images;  // handle to image id: pinned for a restart
   uint64_t last_handle = 0;
   os::UniqueFd pidfd;

@@ -11,6 +11,7 @@
 #include "agent/flush.h"
 #include "agent/images.h"
 #include "agent/sessions.h"
+#include "agent/throughput.h"
 #include "agent/tuning.h"
 #include "agent/waiters.h"
 #include "base/crc32c.h"
@@ -54,6 +55,7 @@ struct Publish::Outcome {
   PartRecord published;  // to be committed again when that failed
   uint32_t commit_tries = 0;
   FinishOutcome finish;
+  Duration syncing{};  // of all its objects
 };
 
 void Publish::OnWritten(Image& image) {
@@ -130,7 +132,8 @@ void Publish::PublishNow(Version& version) {
   }
   if (batch.empty()) return;
   agent_.Background(
-      [batch = std::move(batch), store = version.job->store, generation = version.generation, ranks = version.ranks]() mutable {
+      [batch = std::move(batch), store = version.job->store, generation = version.generation, ranks = version.ranks,
+       &clock = agent_.clock()]() mutable {
         Outcome outcome;
         PartRecord part{generation, ranks, {}, {}};
         std::vector<ObjectWriter*> writers;
@@ -154,7 +157,9 @@ void Publish::PublishNow(Version& version) {
           for (size_t member : members) outcome.images[member].second = catalog.status();
           return outcome;
         }
+        const int64_t begin_ns = clock.NowNs();
         PublishOutcome published = PublishImages(*catalog, writers, part);
+        outcome.syncing = Duration(clock.NowNs() - begin_ns);
         os::KillPoint("publish-done");
         for (size_t i = 0; i < members.size(); ++i) {
           outcome.images[members[i]].second = published.images[i];
@@ -181,6 +186,8 @@ void Publish::OnPublished(const Generation& generation, Outcome outcome) {
   const bool completed = outcome.finish.complete && !version->in_store;
   if (outcome.finish.complete) version->in_store = true;
   std::vector<uint64_t> stored;
+  uint64_t stored_bytes = 0;
+  Duration writing{};
   for (const auto& [id, status] : outcome.images) {
     Image* image = agent_.images().Find(id);
     if (image == nullptr) continue;
@@ -191,6 +198,8 @@ void Publish::OnPublished(const Generation& generation, Outcome outcome) {
       image->object = nullptr;
       if (!image->doomed) agent_.images().SaveFile(*image);
       agent_.tuning().OnStored(*image);
+      stored_bytes += image->image_bytes;
+      writing += image->flush_time;
       stored.push_back(id);
     } else if (image->doomed) {
       agent_.flush().SetState(*image, FlushState::kNone);
@@ -200,6 +209,9 @@ void Publish::OnPublished(const Generation& generation, Outcome outcome) {
       version = agent_.images().FindVersion(generation);  // giving up may have removed it
       if (version == nullptr) return;
     }
+  }
+  if (outcome.commit_tries == 0) {
+    agent_.throughput().OnImageStored(job.store_id, stored_bytes, writing, outcome.syncing);
   }
   os::KillPoint("publish-saved");
   if (completed) OnComplete(*version);

@@ -11,6 +11,7 @@
 #include "agent/peers.h"
 #include "agent/protect.h"
 #include "agent/server.h"
+#include "agent/throughput.h"
 #include "agent/tiers.h"
 #include "agent/tuning.h"
 #include "base/log.h"
@@ -86,6 +87,7 @@ Job& Sessions::JobFor(const Hello& hello) {
   job.hello.session_id = 0;
   job.hello.held_slots.clear();
   if (!same_store) job.store = agent_.MakeStore(job.store_id, job.hello.keys);
+  if (is_new) agent_.throughput().LoadStore(job.store_id);
   if (newer_attempt) {
     job.calls = JobCalls();
     agent_.images().ReconsiderAll(job);
@@ -159,6 +161,7 @@ Status Sessions::AttachAgain(Session& session, const Hello& hello) {
     for (uint32_t slot : unit->space->SlotsOf(session.id)) {
       if (held.contains(SlotId{unit->id, slot})) continue;
       session.full_slots.erase(SlotId{unit->id, slot});
+      agent_.throughput().Drop(session, SlotId{unit->id, slot});
       unit->space->Return(slot, unit->space->Get(slot).generation, session.id);
     }
   }
@@ -292,6 +295,7 @@ void Sessions::FreeSlots(Session& session) {
     }
   }
   session.full_slots.clear();
+  agent_.throughput().DropAll(session);
 }
 
 void Sessions::End(Session& session, const char* why) {
@@ -387,9 +391,11 @@ void Sessions::Handle(Session& session, const ClientMessage& message) {
         TierUnit* unit = session.tiers[message.range.tier];
         if (unit->space->Return(message.range.slot, message.range.slot_generation, session.id)) {
           session.full_slots.erase(SlotId{unit->id, message.range.slot});
+          agent_.throughput().Drop(session, SlotId{unit->id, message.range.slot});
         }
       }
       break;
+    case ClientMessageKind::kChunkWritten: status = agent_.throughput().OnChunkWritten(session, message); break;
     default: status = Status(Code::kInvalidArgument, "an entry of no known kind"); break;
   }
   PublishCounts(session);

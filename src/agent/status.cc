@@ -13,7 +13,9 @@
 #include "agent/protect.h"
 #include "agent/server.h"
 #include "agent/sessions.h"
+#include "agent/status_throughput.h"
 #include "agent/status_tuning.h"
+#include "agent/throughput.h"
 #include "agent/tiers.h"
 #include "base/json_writer.h"
 #include "os/machine.h"
@@ -80,8 +82,10 @@ void WriteTiers(Agent& agent, JsonWriter& json) {
     json.Field("lost", unit->lost).Field("reserving", unit->reserving).Field("slot_bytes", info.slot_bytes);
     json.Field("slots", info.slots).Field("usable_slots", unit->space->usable()).Field("free_slots", unit->space->free_slots());
     json.Field("cached_slots", unit->space->evictable_slots()).Field("occupied_slots", unit->space->occupied_slots());
-    json.Field("writers", unit->space->assigned_slots()).Field("flushing_chunks", unit->flushing_chunks);
-    json.Field("captured_bytes", unit->bytes_captured).EndObject();
+    json.Field("assigned_slots", unit->space->assigned_slots()).Field("flushing_chunks", unit->flushing_chunks);
+    json.Field("captured_bytes", unit->bytes_captured);
+    WriteThroughput(*unit, json);
+    json.EndObject();
   }
   json.EndArray();
 }
@@ -115,6 +119,7 @@ void WriteVersion(Agent& agent, const Version& version, JsonWriter& json) {
   json.EndArray();
   if (!version.node_failure.ok()) json.Field("node_failure", version.node_failure.ToString());
   if (!version.failure.ok()) json.Field("failure", version.failure.ToString());
+  WritePlacement(version.placement, json);
   json.Key("images").BeginArray();
   for (const auto& [rank, image] : version.images) {
     json.BeginObject().Field("rank", rank).Field("bytes", image->image_bytes).Field("captured", image->ended);
@@ -137,9 +142,10 @@ std::string StatusJson(Agent& agent) {
   json.Field("requests_waiting", static_cast<uint64_t>(agent.assignment().waiting()));
   uint64_t images = 0, bytes = 0;
   agent.images().CountPending(nullptr, &images, &bytes);
+  WritePlacement(agent.throughput().totals(), json);
   json.Key("flush").BeginObject().Field("images_pending", images).Field("bytes_pending", bytes);
   json.Field("bytes_queued", agent.flush().queued_bytes()).Field("in_flight", agent.flush().in_flight());
-  json.Field("workers", agent.workers().threads()).Field("bytes_per_second", agent.flush().bytes_per_second());
+  json.Field("workers", agent.workers().threads()).Field("bytes_per_second", agent.throughput().FlushBytesPerSecond());
   json.Field("rate_limit", agent.settings().flush_bytes_per_second).EndObject();
   json.Key("jobs").BeginArray();
   for (const auto& [key, job] : agent.jobs()) {
@@ -149,6 +155,7 @@ std::string StatusJson(Agent& agent) {
         .Field("store_id", job->store_id.ToHex());
     json.Field("attempt", job->hello.attempt);
     json.Field("halting", job->calls.halt.has_value()).Field("told_to_exit", Calls::IsExitTold(*job));
+    json.Field("flush_bytes_per_second", agent.throughput().FlushBytesPerSecond(job->store_id));
     WriteTuning(agent, *job, json);
     json.Field("scheme", ProtectSchemeName(job->hello.keys.protect_scheme)).Field("groups", agent.protect().DescribeGroups(*job));
     json.Key("versions").BeginArray();
@@ -175,7 +182,7 @@ std::string MetricsText(Agent& agent) {
   gauge("images_pending", "Images on their way to a level", images);
   gauge("bytes_pending", "Bytes of these images", bytes);
   gauge("flushes_in_flight", "Pieces being written to stores", agent.flush().in_flight());
-  gauge("flush_bytes_per_second", "Moving average of one flush", agent.flush().bytes_per_second());
+  gauge("flush_bytes_per_second", "Moving average of one flush", agent.throughput().FlushBytesPerSecond());
   gauge("requests_waiting", "Clients' requests that wait for a slot", agent.assignment().waiting());
   gauge("sessions", "Client processes", agent.sessions().all().size());
   using Getter = uint64_t (*)(const TierUnit&);
@@ -185,7 +192,8 @@ std::string MetricsText(Agent& agent) {
       {"tier_cached_slots", "Slots that hold only what may go",
        [](const TierUnit& unit) { return uint64_t{unit.space->evictable_slots()}; }},
       {"tier_occupied_slots", "Slots in use", [](const TierUnit& unit) { return uint64_t{unit.space->occupied_slots()}; }},
-      {"tier_writers", "Slots assigned to clients", [](const TierUnit& unit) { return uint64_t{unit.space->assigned_slots()}; }},
+      {"tier_assigned_slots", "Slots assigned to clients",
+       [](const TierUnit& unit) { return uint64_t{unit.space->assigned_slots()}; }},
       {"tier_lost", "Whether the tier's files are gone", [](const TierUnit& unit) { return uint64_t{unit.lost ? 1u : 0u}; }},
   };
   for (const auto& [name, help, get] : per_tier) {
@@ -195,7 +203,7 @@ std::string MetricsText(Agent& agent) {
       text += fmt::format("kedge_{}{{tier=\"{}\",unit=\"{}\"}} {}\n", name, unit->info().name, unit->id, get(*unit));
     }
   }
-  return text + TuningMetrics(agent);
+  return text + ThroughputMetrics(agent) + TuningMetrics(agent);
 }
 
 }  // namespace kedge

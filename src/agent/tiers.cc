@@ -9,6 +9,7 @@
 #include "agent/assignment.h"
 #include "agent/flush.h"
 #include "agent/sessions.h"
+#include "agent/throughput.h"
 #include "base/byte_size.h"
 #include "base/crc32c.h"
 #include "base/log.h"
@@ -140,6 +141,7 @@ Result<TierUnit*> Tiers::Open(const Plan& plan) {
   unit->scratch = plan.scratch;
   LogInfo("agent", "tier {}: {} at {}, {} slots of {}{}", plan.name, TierKindName(plan.kind), plan.path, cut.slots,
           FormatByteSize(cut.slot_bytes), fresh_table ? "" : ", taken over");
+  agent_.throughput().Load(*unit);
   units_.push_back(std::move(unit));
   plans_.push_back(plan);
   ReserveInBackground(units_.back().get());
@@ -216,13 +218,14 @@ bool Tiers::IsReserving(const std::vector<TierUnit*>& tiers) const {
   return std::any_of(tiers.begin(), tiers.end(), [](const TierUnit* unit) { return unit->reserving && !unit->lost; });
 }
 
-TierLoad Tiers::LoadOf(const TierUnit& unit) const {
+TierLoad Tiers::LoadOf(const TierUnit& unit, const Session* session) const {
   TierLoad load;
   load.present = !unit.lost;
   load.slots = unit.info().slots;
   load.free_slots = unit.space->free_slots();
   load.evictable_slots = unit.space->evictable_slots();
-  load.writers = unit.space->assigned_slots();
+  load.writers = session == nullptr ? unit.throughput.claims : Throughput::WritersFor(*session, unit);
+  if (unit.throughput.curve.has_value()) load.curve = &*unit.throughput.curve;
   load.flushing_chunks = unit.flushing_chunks;
   load.flushes_in_flight = agent_.flush().meter().InFlightOf(unit.id);
   load.next_flush_seconds = agent_.flush().meter().SecondsToNextEndOf(unit.id, agent_.clock().NowNs());
@@ -261,7 +264,7 @@ void Tiers::UpdateControl() {
     ControlTier& shown = control.tiers[index++];
     const SlotSpace& space = *unit->space;
     std::strncpy(shown.name, unit->info().name.c_str(), sizeof(shown.name) - 1);
-    shown.writers.store(space.assigned_slots(), std::memory_order_relaxed);
+    shown.writers.store(unit->throughput.claims, std::memory_order_relaxed);
     shown.chunks.store(space.occupied_slots(), std::memory_order_relaxed);
     shown.slots.store(unit->info().slots, std::memory_order_relaxed);
     shown.slot_bytes.store(unit->info().slot_bytes, std::memory_order_relaxed);

@@ -34,7 +34,8 @@ class Tiers {
   // The one in use under a placement's tier key, or null.
   TierUnit* FindKey(const std::string& key) const;
 
-  TierLoad LoadOf(const TierUnit& unit) const;
+  // As the session sees it that asks for a place; null: as nobody in particular does.
+  TierLoad LoadOf(const TierUnit& unit, const Session* session = nullptr) const;
   // Looks whether files and folders are still there; with `make_anew` replaces what is lost.
   void CheckPresent(bool make_anew);
   void UpdateControl();

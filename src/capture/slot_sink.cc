@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/crc32c.h"
 #include "format/image_record.h"
 #include "os/kill_point.h"
@@ -51,6 +52,7 @@ Result<Tier*> SlotSink::TierOf(const SlotRange& range) const {
 
 Result<ChunkTarget> SlotSink::OpenChunk(uint32_t chunk, uint64_t bytes) {
   chunk_ = chunk;
+  chunk_begin_ns_ = 0;
   through_.reset();
   auto place = IsSmall(bytes) ? context_.slots->TakeOpen(bytes, WaitDeadline()) : context_.slots->TakeFull(bytes, WaitDeadline());
   if (!place.ok()) return place.status();
@@ -59,6 +61,7 @@ Result<ChunkTarget> SlotSink::OpenChunk(uint32_t chunk, uint64_t bytes) {
   if (!IsSmall(bytes)) full_slots_.push_back(place_);
   KEDGE_ASSIGN_OR_RETURN(tier_, TierOf(place_));
   if (!IsSmall(bytes)) KEDGE_RETURN_IF_ERROR(Announce());
+  chunk_begin_ns_ = IsSmall(bytes) ? 0 : SystemClock().NowNs();
   std::byte* slot = tier_->SlotMemory(place_.slot);
   return ChunkTarget{slot == nullptr ? nullptr : slot + place_.offset};
 }
@@ -117,7 +120,17 @@ Status SlotSink::CloseChunk(uint64_t bytes, ImageRecord* record) {
   record->chunks.push_back(Chunk{0, object_offset_, bytes});
   object_offset_ = AlignChunkOffset(object_offset_ + bytes);
   (tier_->info().kind == TierKind::kMemory ? captured_.memory : captured_.directory) += bytes;
+  if (chunk_begin_ns_ != 0) ReportWritten();
   return Status::Ok();
+}
+
+void SlotSink::ReportWritten() {
+  if (context_.channel->Room() < kRingReserve) return;
+  ClientMessage message = MessageOf(ClientMessageKind::kChunkWritten);
+  message.chunk = chunk_;
+  message.range = place_;
+  message.amount = static_cast<uint64_t>(SystemClock().NowNs() - chunk_begin_ns_);
+  (void)context_.channel->TryPush(message);
 }
 
 Result<SlotRange> SlotSink::StoreInOpenSlot(ByteSpan bytes) {

@@ -68,6 +68,8 @@ class SlotSink final : public ImageSink {
   // Tells the agent once, ahead of the first progress, which image this is.
   Status Announce();
   Result<SlotRange> StoreInOpenSlot(ByteSpan bytes);
+  // Tells the agent that the open chunk, in a slot of its own, is whole, and how long that took.
+  void ReportWritten();
   Result<ChunkTarget> OpenThrough(uint32_t chunk, uint64_t bytes);
   ClientMessage MessageOf(ClientMessageKind kind) const;
 
@@ -84,6 +86,7 @@ class SlotSink final : public ImageSink {
   SlotRange place_{};                      // of the open chunk
   Tier* tier_ = nullptr;                   // of the open chunk
   std::unique_ptr<ObjectWriter> through_;  // instead, when it goes through
+  int64_t chunk_begin_ns_ = 0;             // when the open chunk, in a slot of its own, got its place; 0: another one
   uint64_t object_offset_ = 0;
   CapturedBytes captured_;
   Buffer buffer_;

@@ -1,4 +1,4 @@
-// How fast a tier takes chunks from several writers at once: the trials of a calibration ([VeloC] IV-C).
+// How fast a tier takes chunks from several writers at once: the measurement behind `kedge calibrate` ([VeloC] IV-C).
 //
 // A round is `writers` threads that start together and capture a chunk each into a slot of its own, by the code that captures
 // checkpoints (ImageCapture: copy and checksum, piece by piece, into mapped slots or through a buffer to the tier). Its

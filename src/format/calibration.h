@@ -15,8 +15,8 @@
 namespace kedge {
 
 enum class CalibrationOrigin : uint8_t {
-  kMeasured = 1,  // by trials
-  kLearned = 2,   // from checkpoints
+  kMeasured = 1,  // `kedge calibrate`
+  kLearned = 2,   // from checkpoints, by an agent
 };
 const char* CalibrationOriginName(CalibrationOrigin origin);  // "measured", "learned"
 

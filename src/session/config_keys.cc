@@ -54,6 +54,10 @@ void AddNodeKeys(ConfigRegistry& registry) {
   KeySpec policy{"placement.policy", kString, "adaptive", kNode, "which tier takes the next chunk"};
   policy.choices = {"adaptive", "paper", "naive", "ssd-only", "cache-only"};
   registry.Add(policy);
+  registry.Add(
+      {"placement.calibrations", kString, "auto", kNode,
+       "folder of the tiers' calibrations; auto: $XDG_STATE_HOME/kedge/calibrations, else ~/.local/state/kedge/calibrations", "",
+       true});
 
   KeySpec name{"name", kString, "", kNode, "the tier's name"};
   name.required = true;
@@ -231,6 +235,16 @@ Result<std::string> TierPath(const ConfigTable& table) {
   return os::AbsolutePath(path);
 }
 
+// Absolute; without a home folder, one of the user's that outlives a reboot.
+std::string DefaultCalibrationFolder() {
+  for (const auto& [variable, below] :
+       {std::pair("XDG_STATE_HOME", "kedge/calibrations"), std::pair("HOME", ".local/state/kedge/calibrations")}) {
+    const char* folder = std::getenv(variable);
+    if (folder != nullptr && *folder == '/') return os::JoinPath(folder, below);
+  }
+  return fmt::format("/var/tmp/kedge-{}/calibrations", os::EffectiveUser());
+}
+
 }  // namespace
 
 ConfigRegistry KedgeConfigRegistry() {
@@ -287,6 +301,10 @@ Result<NodeSettings> ReadNodeSettings(const Config& config) {
   settings.net_interface = config.GetString("net.interface");
   settings.metrics_port = static_cast<uint32_t>(config.GetInt64("agent.metrics_port"));
   settings.placement_policy = config.GetString("placement.policy");
+  settings.calibration_folder = DefaultCalibrationFolder();
+  if (!config.IsAuto("placement.calibrations")) {
+    KEDGE_ASSIGN_OR_RETURN(settings.calibration_folder, PathOf(config, "placement.calibrations"));
+  }
   return settings;
 }
 
@@ -335,6 +353,10 @@ Result<std::vector<std::pair<std::string, std::string>>> ExplicitNodeKeys(const 
   if (!config.IsAuto("node.run_folder")) {
     KEDGE_ASSIGN_OR_RETURN(const std::string path, PathOf(config, "node.run_folder"));
     KEDGE_RETURN_IF_ERROR(absolute.Set("node.run_folder", path, config.OriginOf("node.run_folder")));
+  }
+  if (!config.IsAuto("placement.calibrations")) {
+    KEDGE_ASSIGN_OR_RETURN(const std::string path, PathOf(config, "placement.calibrations"));
+    KEDGE_RETURN_IF_ERROR(absolute.Set("placement.calibrations", path, config.OriginOf("placement.calibrations")));
   }
   if (!config.GetTables("tier").empty()) {
     std::string text = "[";

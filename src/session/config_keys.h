@@ -46,6 +46,7 @@ struct NodeSettings {
   std::string net_interface;  // empty: the provider's first
   uint32_t metrics_port = 0;  // 0: none
   std::string placement_policy;
+  std::string calibration_folder;  // absolute; empty (tests only): nothing is read or kept
 
   std::string SocketPath() const { return run_folder + "/agent.sock"; }
 };

@@ -18,7 +18,7 @@
 namespace kedge {
 
 inline constexpr uint64_t kMailboxMagic = 0x786f622d6567646bULL;  // "kdge-box"
-inline constexpr uint32_t kProtocolVersion = 4;
+inline constexpr uint32_t kProtocolVersion = 5;
 inline constexpr uint32_t kClientRingEntries = 1024;
 inline constexpr uint32_t kAgentRingEntries = 64;
 inline constexpr uint32_t kAgentTextBytes = 200;
@@ -41,6 +41,8 @@ enum class ClientMessageKind : uint32_t {
                       // the record stands after the last chunk, at the next multiple of 4 KiB
   kImageAbort = 5,    // the image is given up. Slots that no kProgress of it named are returned by kReturnSlot
   kReturnSlot = 6,    // the client will write no more into the slot at `range`
+  kChunkWritten = 7,  // the whole chunk at `range`, in a slot of its own, is there: `amount` is the nanoseconds that it took.
+                      // May be left out: the end of the image says so too
 };
 
 enum class PlaceKind : uint32_t {
@@ -172,6 +174,14 @@ struct ControlTier {
   std::atomic<uint64_t> bytes_written;
 };
 
+inline constexpr uint32_t kControlStoresMax = 16;
+
+struct ControlStore {
+  std::atomic<uint64_t> id_high;
+  std::atomic<uint64_t> id_low;
+  std::atomic<uint64_t> flush_bytes_per_second;  // AvgFlushBW of [VeloC]: of one flush, moving average; 0: not known yet
+};
+
 struct ControlBlock {
   uint64_t magic;
   uint32_t protocol;
@@ -180,10 +190,11 @@ struct ControlBlock {
   // An AgentSleep. A client that published something writes the eventfd while the agent is asleep, and while it dozes only
   // if the client waits for the answer. Every sleep is bounded, so that a lost wake-up costs time, never a hang.
   alignas(64) std::atomic<uint32_t> agent_sleeping;
-  alignas(64) std::atomic<uint64_t> flush_bytes_per_second;  // AvgFlushBW: of one flush, moving average
+  alignas(64) std::atomic<uint64_t> flush_bytes_per_second;  // of the store that was flushed to last
   std::atomic<uint64_t> flushes_in_flight;
   std::atomic<uint64_t> flush_bytes_pending;
   ControlTier tiers[kControlTiersMax];
+  ControlStore stores[kControlStoresMax];
 };
 
 }  // namespace kedge

@@ -1,5 +1,5 @@
-// Where calibrations lie: one file for each device and origin in a folder of the user's, found by those who
-// measure and by those who predict.
+// Where calibrations lie: one file for each device and origin in a folder of the user's (placement.calibrations), found by
+// tools that measure, and by agents at their start.
 //
 // A calibration belongs to a device as os::DescribeStorage names it, so that one node's serves all that are built alike and see
 // the folder. It is valid while that description stays the same, and for chunks of about the size that it was made with.

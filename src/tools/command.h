@@ -42,5 +42,6 @@ Command ConfigCommand();
 Command DoctorCommand();
 Command AgentCommand();
 Command HaltCommand();
+Command CalibrateCommand();
 
 }  // namespace kedge::tools

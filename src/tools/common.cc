@@ -170,6 +170,13 @@ ProgressLine::~ProgressLine() {
   if (last_seconds_ > 0) std::fprintf(stderr, "\r\033[K");
 }
 
+void ProgressLine::Show(const std::string& line) {
+  const double now = MonotonicSeconds();
+  if (!is_terminal_ || now - last_seconds_ < 0.1) return;
+  last_seconds_ = now;
+  std::fprintf(stderr, "\r\033[K%s", line.c_str());
+}
+
 void ProgressLine::Update(uint64_t done, uint64_t total) {
   const double now = MonotonicSeconds();
   if (!is_terminal_ || now - last_seconds_ < 0.1) return;

@@ -78,6 +78,8 @@ class ProgressLine {
   explicit ProgressLine(std::string what);
   ~ProgressLine();
   void Update(uint64_t done, uint64_t total);
+  // The line as it is given, which should fit a terminal.
+  void Show(const std::string& line);
 
  private:
   std::string what_;

@@ -18,7 +18,7 @@ const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {
       LsCommand(),    InspectCommand(), VerifyCommand(), ExportCommand(), CopyCommand(), GcCommand(),
       PinCommand(),   UnpinCommand(),   StatusCommand(), TopCommand(),    WaitCommand(), RebuildCommand(),
-      DrainCommand(), ConfigCommand(),  DoctorCommand(), AgentCommand(),  HaltCommand(),
+      DrainCommand(), ConfigCommand(),  DoctorCommand(), AgentCommand(),  HaltCommand(), CalibrateCommand(),
   };
   return commands;
 }

@@ -29,16 +29,38 @@ std::string Number(const json& value) {
   return fmt::format("{}", value.get<uint64_t>());
 }
 
+// What one more writer is predicted to get; "~" when that was learned, not measured.
+std::string NextWriter(const json& tier) {
+  const json& rate = tier.at("next_writer_bytes_per_second");
+  if (rate.is_null()) return "?";
+  const bool measured = tier.at("calibration").get<std::string>() == "measured";
+  return fmt::format("{}{}/s", measured ? "" : "~", FormatByteSize(static_cast<uint64_t>(rate.get<double>())));
+}
+
+std::string Percent(const json& part) {
+  return part.is_null() ? "-" : fmt::format("{:.0f}%", 100 * part.get<double>());
+}
+
 std::string Tiers(const json& status) {
-  Table table({"TIER", "KIND", "SLOTS", "OF", "FREE", "CACHED", "WRITERS", "CAPTURED", "PATH"},
-              {false, false, true, true, true, true, true, true, false});
+  Table table({"TIER", "KIND", "SLOTS", "OF", "FREE", "CACHED", "WRITERS", "EACH", "ERROR", "CAPTURED", "PATH"},
+              {false, false, true, true, true, true, true, true, true, true, false});
   for (const json& tier : status.at("tiers")) {
     table.AddRow({tier.at("name").get<std::string>(), tier.at("lost").get<bool>() ? "LOST" : tier.at("kind").get<std::string>(),
                   Number(tier.at("slots")), FormatByteSize(tier.at("slot_bytes").get<uint64_t>()), Number(tier.at("free_slots")),
-                  Number(tier.at("cached_slots")), Number(tier.at("writers")),
+                  Number(tier.at("cached_slots")), Number(tier.at("writers")), NextWriter(tier), Percent(tier.at("model_error")),
                   FormatByteSize(tier.at("captured_bytes").get<uint64_t>()), tier.at("path").get<std::string>()});
   }
   return table.Text();
+}
+
+// Where chunks went, and what that cost.
+std::string Placement(const json& placement) {
+  std::string text = "chunks:";
+  for (const auto& [tier, count] : placement.at("chunks").items()) text += fmt::format(" {} {},", tier, count.get<uint64_t>());
+  if (placement.at("chunks").empty()) text += " none yet,";
+  return text + fmt::format(" {} waits ({}); model error {}\n", placement.at("waits").get<uint64_t>(),
+                            FormatDuration(FromSeconds(placement.at("wait_seconds").get<double>())),
+                            Percent(placement.at("model_error")));
 }
 
 std::string Sessions(const json& status) {
@@ -104,7 +126,7 @@ std::string Versions(const json& job, size_t versions_max) {
 Result<std::string> StatusText(const std::string& text, const StatusViewOptions& options) {
   try {
     const json status = json::parse(text);
-    std::string view = Head(status) + "\n" + Tiers(status) + "\n" + Sessions(status);
+    std::string view = Head(status) + "\n" + Tiers(status) + Placement(status.at("placement")) + "\n" + Sessions(status);
     if (!options.versions) return view;
     for (const json& job : status.at("jobs")) {
       view += fmt::format("\njob {} (attempt {}, store {})\n", job.at("job").get<std::string>(),

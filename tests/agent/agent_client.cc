@@ -31,9 +31,10 @@ std::unique_ptr<Store> OpenStore(const std::string& path) {
 }  // namespace
 
 Config NodeConfig(const std::string& run_folder, const std::map<std::string, std::string>& more) {
-  std::map<std::string, std::string> keys = {
-      {"node.name", "test"},     {"node.run_folder", run_folder}, {"pool.size", "16MiB"}, {"chunk.size", "1MiB"},
-      {"chunk.piece", "256KiB"}, {"agent.idle_timeout", "60s"},   {"flush.workers", "2"}};
+  std::map<std::string, std::string> keys = {{"node.name", "test"},     {"node.run_folder", run_folder},
+                                             {"pool.size", "16MiB"},    {"chunk.size", "1MiB"},
+                                             {"chunk.piece", "256KiB"}, {"agent.idle_timeout", "60s"},
+                                             {"flush.workers", "2"},    {"placement.calibrations", run_folder + "-calibrations"}};
   for (const auto& [key, text] : more) keys[key] = text;
   ConfigSources sources;
   sources.search_files = false;

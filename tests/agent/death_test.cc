@@ -265,7 +265,8 @@ TEST(ClientDeath, AStoppedOwnerKeepsItsSlots) {
     EXPECT_TRUE(IsOk(CheckStored(scenario.store(), generation, 0, 14 << 20)));
   }
   ASSERT_TRUE(IsOk(busy.Goodbye()));
-  EXPECT_EQ(SumOf(StatusOf(scenario.run_folder()), "writers"), 4u) << "an open slot, 3 held; its whole chunks were flushed";
+  EXPECT_EQ(SumOf(StatusOf(scenario.run_folder()), "assigned_slots"), 4u)
+      << "an open slot, 3 held; its whole chunks were flushed";
   kill(actor.pid(), SIGCONT);
   actor.Kill();
   EXPECT_TRUE(NoSlotIsLost(scenario.run_folder()));

@@ -52,7 +52,7 @@ TEST_F(Hostile, RandomEntriesAreRefused) {
   for (int round = 0; round < 20000; ++round) {
     ClientMessage message;
     random.Fill(&message, sizeof message);
-    message.kind = static_cast<ClientMessageKind>(random.Below(8));
+    message.kind = static_cast<ClientMessageKind>(random.Below(9));
     if (random.Chance(0.5)) message.range.tier = 0;
     if (random.Chance(0.5)) message.range.slot = static_cast<uint32_t>(random.Below(20));
     if (random.Chance(0.5)) message.range.slot_generation = random.Below(4);

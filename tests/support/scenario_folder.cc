@@ -81,9 +81,16 @@ std::string ScenarioFolder::NewOutput() {
 }
 
 std::map<std::string, std::string> ScenarioFolder::Environment() const {
-  return {{"KEDGE_STORE_PATH", store()}, {"KEDGE_NODE_RUN_FOLDER", run_folder_}, {"KEDGE_POOL_SIZE", "64MiB"},
-          {"KEDGE_CHUNK_SIZE", "4MiB"},  {"KEDGE_CHUNK_PIECE", "1MiB"},          {"KEDGE_AGENT_IDLE_TIMEOUT", "5s"},
-          {"KEDGE_WAIT_TIMEOUT", "60s"}, {"KEDGE_JOB_NAME", "scenario"},         {"KEDGE_NODE", ""}};
+  return {{"KEDGE_STORE_PATH", store()},
+          {"KEDGE_NODE_RUN_FOLDER", run_folder_},
+          {"KEDGE_POOL_SIZE", "64MiB"},
+          {"KEDGE_CHUNK_SIZE", "4MiB"},
+          {"KEDGE_CHUNK_PIECE", "1MiB"},
+          {"KEDGE_AGENT_IDLE_TIMEOUT", "5s"},
+          {"KEDGE_WAIT_TIMEOUT", "60s"},
+          {"KEDGE_JOB_NAME", "scenario"},
+          {"KEDGE_NODE", ""},
+          {"KEDGE_PLACEMENT_CALIBRATIONS", path_ + "/calibrations"}};
 }
 
 std::map<std::string, std::string> ScenarioFolder::MpiEnvironment() const {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -65,7 +66,7 @@ def flip(path: Path, offset: int) -> None:
 
 def test_help_lists_every_command_with_examples() -> None:
     listing = kedge("--help").stdout
-    for command in "ls inspect verify export copy gc pin unpin status top wait config doctor agent".split():
+    for command in "ls inspect verify export copy gc pin unpin status top wait config doctor agent calibrate".split():
         assert f"\n  {command} " in listing
         assert command in kedge(command, "--help").stdout
     assert "no kedge-no-such-command" in kedge("no-such-command", expect=2).stderr
@@ -212,3 +213,81 @@ def test_an_external_program_is_a_command(tmp_path: Path, monkeypatch: pytest.Mo
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert kedge("greet", "world").stdout == "hello world\n"
+
+
+def test_calibrate_measures_shows_and_reuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "calibrations"
+    monkeypatch.setenv("KEDGE_TIER", f'[{{name="ssd", path="{tmp_path / "ssd"}", capacity="12MiB"}}]')
+    monkeypatch.setenv("KEDGE_CHUNK_SIZE", "1MiB")
+    nothing = kedge_json("calibrate", "--show", expect=1)
+    assert [tier["calibrated"] for tier in nothing["tiers"]] == [False, False] and not folder.exists()
+
+    measured = kedge_json("calibrate", "--writers", "40", "--time", "4s")
+    assert measured["folder"] == str(folder)
+    pool, ssd = measured["tiers"]
+    assert (pool["name"], pool["kind"], ssd["name"], ssd["kind"]) == ("pool", "memory", "ssd", "directory")
+    assert [sample["writers"] for sample in pool["samples"]] == [1, 14, 27, 40]
+    assert [sample["writers"] for sample in ssd["samples"]] == [1, 4, 7, 10], "as many as it has slots"
+    for tier in (pool, ssd):
+        assert tier["origin"] == "measured" and tier["chunk_bytes"] == 1 << 20 and tier["kernel"]
+        assert all(sample["bytes_per_second"] > 0 and sample["rounds"] >= 1 for sample in tier["samples"])
+        assert [point["writers"] for point in tier["curve"]] == list(range(1, tier["samples"][-1]["writers"] + 1))
+        assert Path(tier["file"]).read_text().startswith("kedge calibration 1\n")
+        for sample in tier["samples"]:
+            assert tier["curve"][sample["writers"] - 1]["bytes_per_second"] == pytest.approx(sample["bytes_per_second"], rel=1e-6)
+    left = [path for path in tmp_path.rglob("*") if "-calibration" in path.name]
+    assert not left and not list(Path(os.environ["KEDGE_NODE_RUN_FOLDER"]).parent.glob("*-calibration")), "nothing stays on the tiers"
+
+    again = kedge("calibrate", "--tier", "ssd")
+    assert "--again measures it anew" in again.stderr and "writers" in again.stdout and " |" in again.stdout
+    assert kedge_json("calibrate", "--show") == measured, "reused as it was"
+    assert kedge_json("calibrate", "--again", "--tier", "ssd", "--writers", "2", "--time", "1s")["tiers"][0]["samples"][-1]["writers"] == 2
+
+    picture = tmp_path / "tiers.png"
+    kedge("calibrate", "--show", "--png", str(picture))
+    assert picture.read_bytes().startswith(b"\x89PNG") and json.loads((tmp_path / "tiers.png.json").read_text())["tiers"]
+
+
+def test_calibrate_refuses_what_it_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "no tier of that name" in kedge("calibrate", "--tier", "nosuch", expect=2).stderr
+    kedge("calibrate", "--time", "soon", expect=2)
+    monkeypatch.setenv("KEDGE_TIER", f'[{{name="small", path="{tmp_path / "small"}", capacity="1MiB"}}]')
+    monkeypatch.setenv("KEDGE_CHUNK_SIZE", "4MiB")
+    assert "less than one chunk" in kedge("calibrate", "--tier", "small", expect=3).stderr
+    folder = tmp_path / "calibrations"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "another kedge calibrate" in kedge("calibrate", "--tier", "pool", expect=1).stderr
+    # A damaged one is named, not used.
+    kedge("calibrate", "--tier", "pool", "--writers", "1", "--time", "1s")
+    file = next(folder.glob("memory-*.measured"))
+    file.write_text(file.read_text().replace("sample 1 ", "sample 2 "))
+    assert str(file) in kedge_json("calibrate", "--show", "--tier", "pool", expect=1)["tiers"][0]["reason"]
+
+
+def test_status_says_where_chunks_went_and_what_was_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEDGE_TIER", f'[{{name="ssd", path="{tmp_path / "ssd"}", capacity="64MiB"}}]')
+    monkeypatch.setenv("KEDGE_POOL_SIZE", "4MiB")
+    monkeypatch.setenv("KEDGE_CHUNK_SIZE", "1MiB")
+    monkeypatch.setenv("KEDGE_CHUNK_PIECE", "256KiB")
+    state = np.random.default_rng(1).random(2 << 20)  # 16 chunks
+    with Context("placed") as context:
+        context.protect(0, state, "state")
+        for version in (1, 2, 3):
+            context.checkpoint("state", version)
+            context.wait("state", version, Level.STORE)
+        status = kedge_json("status")
+        text = kedge("status").stdout
+    placement = status["placement"]
+    assert sum(placement["chunks"].values()) >= 3 * 16 and set(placement["chunks"]) <= {"pool", "ssd", "store"}
+    versions = status["jobs"][0]["versions"]
+    assert sum(sum(version["placement"]["chunks"].values()) for version in versions) <= sum(placement["chunks"].values())
+    assert all(sum(version["placement"]["chunks"].values()) >= 16 for version in versions)
+    tiers = {tier["name"]: tier for tier in status["tiers"]}
+    assert tiers["ssd"]["writers"] == tiers["pool"]["writers"] == 0, "nobody writes now"
+    learned = {name: tier["learned_chunks"] for name, tier in tiers.items()}
+    assert sum(learned.values()) >= 16 and any(tier["calibration"] == "learned" for tier in tiers.values())
+    judged = [tier for tier in tiers.values() if tier["judged_chunks"] > 0]
+    assert judged and all(tier["model_error"] >= 0 and tier["observed_bytes_per_second"] > 0 for tier in judged)
+    assert status["jobs"][0]["flush_bytes_per_second"] > 0
+    assert "model error" in text and "chunks:" in text

@@ -136,7 +136,7 @@ class Client {
   }
   ClientMessage AnyEntry() {
     ClientMessage message{};
-    message.kind = static_cast<ClientMessageKind>(input_.ConsumeIntegralInRange<uint32_t>(0, 7));
+    message.kind = static_cast<ClientMessageKind>(input_.ConsumeIntegralInRange<uint32_t>(0, 8));
     message.chunk = static_cast<uint32_t>(Number());
     message.image_serial = input_.ConsumeIntegralInRange<uint64_t>(0, 5);
     message.range = AnyRange();
@@ -235,6 +235,12 @@ class Client {
         progress.object_offset = object_offset;
         progress.amount = input_.ConsumeBool() ? range.bytes : Number();
         Push(progress);
+        if (input_.ConsumeBool()) {
+          ClientMessage written = progress;
+          written.kind = ClientMessageKind::kChunkWritten;
+          written.amount = Number();
+          Push(written);
+        }
         if (input_.ConsumeBool()) agent_.Turn();
         // The table at the end says something else.
         if (input_.ConsumeIntegralInRange(0, 3) == 0) range.bytes = 1 + range.bytes / 2;

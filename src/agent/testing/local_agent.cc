@@ -17,7 +17,7 @@ namespace {
 constexpr Duration kPatience = std::chrono::seconds(20);
 }
 
-LocalAgent::LocalAgent(uint32_t slots, uint64_t slot_bytes) {
+LocalAgent::LocalAgent(uint32_t slots, uint64_t slot_bytes, const std::string& calibrations, uint64_t flush_bytes_per_second) {
   std::string name = std::filesystem::temp_directory_path() / "kedge-local-agent-XXXXXX";
   KEDGE_CHECK(mkdtemp(name.data()) != nullptr);
   folder_ = name;
@@ -33,6 +33,8 @@ LocalAgent::LocalAgent(uint32_t slots, uint64_t slot_bytes) {
   options.node.piece_bytes = slot_bytes / 4;
   options.node.flush_workers = 2;
   options.node.idle_timeout = std::chrono::hours(1);
+  options.node.calibration_folder = calibrations;
+  options.node.flush_bytes_per_second = flush_bytes_per_second;
   options.node.placement_policy = "adaptive";
   auto agent = Agent::Start(std::move(options));
   KEDGE_CHECK(agent.ok());

@@ -13,8 +13,8 @@ namespace kedge::testing {
 
 class LocalAgent {
  public:
-  // Ready when it returns: all slots can be assigned.
-  LocalAgent(uint32_t slots, uint64_t slot_bytes);
+  // Ready when it returns: all slots can be assigned. `calibrations`: the folder of that name; empty: nothing is kept.
+  LocalAgent(uint32_t slots, uint64_t slot_bytes, const std::string& calibrations = "", uint64_t flush_bytes_per_second = 0);
   ~LocalAgent();
   LocalAgent(const LocalAgent&) = delete;
   LocalAgent& operator=(const LocalAgent&) = delete;

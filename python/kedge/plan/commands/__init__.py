@@ -15,4 +15,5 @@ COMMANDS: tuple[str, ...] = (
     "fit",
     "groups",
     "figures",
+    "curves",
 )
