@@ -19,6 +19,8 @@ constexpr Duration kRecallAnswer = std::chrono::milliseconds(50);
 constexpr Duration kRecallPause = std::chrono::milliseconds(500);
 // Of one session that wait at a time. A client makes one for each thread that captures; the bound is against broken ones.
 constexpr size_t kRequestsMax = kClientRingEntries;
+// More than any rank has: sums of it do not overflow.
+constexpr uint64_t kBytesToComeMax = uint64_t{1} << 48;
 
 }  // namespace
 
@@ -34,6 +36,10 @@ Status Assignment::Add(Session& session, const ClientMessage& message) {
   request.number = message.image_serial;
   request.kind = static_cast<uint32_t>(is_full_chunk ? PlaceKind::kFullChunk : PlaceKind::kOpenSlot);
   request.bytes = message.range.bytes;
+  if (is_full_chunk) {
+    request.bytes_to_come = std::min(message.amount, kBytesToComeMax);
+    agent_.throughput().OnAsked(session);
+  }
   queue_.Add(request);
   return Status::Ok();
 }
@@ -139,7 +145,7 @@ bool Assignment::AssignIn(Session& session, const Request& request, TierUnit* un
   os::KillPoint("slot-assigned");
   if (request.kind == static_cast<uint32_t>(PlaceKind::kFullChunk)) {
     session.full_slots.insert(SlotId{unit->id, *slot});
-    agent_.throughput().OnAssigned(session, *unit, range, request.bytes);
+    agent_.throughput().OnAssigned(session, *unit, range, request);
   }
   ++agent_.counters().places_assigned;
   Answer(session, request, AssignOutcome::kSlot, range, Status::Ok());

@@ -179,8 +179,10 @@ void Flush::Dispatch() {
   while (in_flight_ < workers) {
     std::vector<FlushCandidate> candidates;
     std::vector<uint32_t> queue_ids;  // of the candidates
+    const std::vector<TierUnit*> units = agent_.tiers().units();
     std::vector<TierLoad> loads;
-    for (auto& [unit, queue] : queues_) {
+    for (const TierUnit* unit : units) loads.push_back(agent_.tiers().LoadOf(*unit));
+    for (auto& [id, queue] : queues_) {
       while (!queue.empty()) {
         const Image* image = agent_.images().Find(queue.front().image_id);
         if (image != nullptr && image->flush_epoch == queue.front().epoch && !image->doomed) break;
@@ -189,12 +191,11 @@ void Flush::Dispatch() {
       }
       if (queue.empty()) continue;
       FlushCandidate candidate{FlushCandidate::kNoTier, queue.front().sequence, queue.front().bytes};
-      if (const TierUnit* tier = agent_.tiers().FindUnit(unit); tier != nullptr) {
-        candidate.tier = loads.size();
-        loads.push_back(agent_.tiers().LoadOf(*tier));
+      for (size_t tier = 0; tier < units.size(); ++tier) {
+        if (units[tier]->id == id) candidate.tier = tier;
       }
       candidates.push_back(candidate);
-      queue_ids.push_back(unit);
+      queue_ids.push_back(id);
     }
     if (candidates.empty() || !RateAllows()) return;
     NodeLoad load = Load(agent_.throughput().FlushBytesPerSecond());

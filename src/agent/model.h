@@ -68,6 +68,7 @@ struct TierThroughput {
   uint64_t fitted = 0;         // observations of `learned` that are in the curve
   uint64_t saved = 0;          // and that are on file
   uint32_t claims = 0;         // Sw: chunks that have a place here and are not written yet
+  uint64_t bytes_to_come = 0;  // that their writers will ask for after them, and have not asked for yet
   uint32_t writing = 0;        // of these, being written
   double writing_seconds = 0;  // integral of `writing` over time, up to writing_ns
   int64_t writing_ns = 0;
@@ -228,7 +229,8 @@ struct Claim {
   uint64_t number = 0;  // in order of assignment
   uint64_t slot_generation = 0;
   uint64_t bytes = 0;
-  bool writing = false;  // the oldest of its session: being written since
+  uint64_t bytes_to_come = 0;  // of its image after it, as its request said; 0 once the next request says so
+  bool writing = false;        // the oldest of its session: being written since
   int64_t since_ns = 0;
   double writing_seconds = 0;  // of the tier then
 };

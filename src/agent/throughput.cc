@@ -142,13 +142,22 @@ void Throughput::Begin(Session& session) {
   oldest->second.writing_seconds = of.writing_seconds;
 }
 
-void Throughput::OnAssigned(Session& session, TierUnit& unit, const SlotRange& slot, uint64_t bytes) {
+void Throughput::OnAsked(Session& session) {
+  for (auto& [slot, claim] : session.claims) {
+    if (TierUnit* unit = UnitOf(session, slot.unit)) unit->throughput.bytes_to_come -= claim.bytes_to_come;
+    claim.bytes_to_come = 0;
+  }
+}
+
+void Throughput::OnAssigned(Session& session, TierUnit& unit, const SlotRange& slot, const AssignmentQueue::Request& request) {
   const auto [claim, is_new] = session.claims.try_emplace(SlotId{unit.id, slot.slot});
   if (!is_new) return;
   claim->second.number = ++last_claim_;
   claim->second.slot_generation = slot.slot_generation;
-  claim->second.bytes = bytes;
+  claim->second.bytes = request.bytes;
+  claim->second.bytes_to_come = request.bytes_to_come;
   ++unit.throughput.claims;
+  unit.throughput.bytes_to_come += request.bytes_to_come;
   Begin(session);
 }
 
@@ -158,6 +167,7 @@ void Throughput::Drop(Session& session, const SlotId& slot) {
   if (TierUnit* unit = UnitOf(session, slot.unit)) {
     TierThroughput& of = unit->throughput;
     --of.claims;
+    of.bytes_to_come -= claim->second.bytes_to_come;
     if (claim->second.writing) {
       Advance(of, agent_.clock().NowNs());
       --of.writing;

@@ -22,6 +22,7 @@
 #include "agent/model.h"
 #include "format/calibration.h"
 #include "model/moving_average.h"
+#include "placement/assignment_queue.h"
 
 namespace kedge {
 
@@ -36,7 +37,9 @@ class Throughput {
   void Load(TierUnit& unit) const;
   // Sw as it will be when the session writes the chunk that it asks for: what it writes now will be done by then.
   static uint32_t WritersFor(const Session& session, const TierUnit& unit);
-  void OnAssigned(Session& session, TierUnit& unit, const SlotRange& slot, uint64_t bytes);
+  // Its request is in the queue, and counts there for all that the session has to come.
+  void OnAsked(Session& session);
+  void OnAssigned(Session& session, TierUnit& unit, const SlotRange& slot, const AssignmentQueue::Request& request);
   // The slot holds no chunk that is to be written: returned, given up, or its image has ended.
   void Drop(Session& session, const SlotId& slot);
   void DropAll(Session& session);

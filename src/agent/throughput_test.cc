@@ -10,6 +10,7 @@
 #include "agent/sessions.h"
 #include "agent/status.h"
 #include "agent/testing/local_agent.h"
+#include "agent/tiers.h"
 #include "os/testing/temporary_folder.h"
 #include "tier/calibration_folder.h"
 
@@ -43,11 +44,12 @@ class Writer {
   }
   void End() { agent_->sessions().End(*std::exchange(session_, nullptr), "the test is over"); }
 
-  SlotRange Take() {
+  SlotRange Take(uint64_t bytes_to_come = 0) {
     ClientMessage request{};
     request.kind = ClientMessageKind::kRequestPlace;
     request.chunk = static_cast<uint32_t>(PlaceKind::kFullChunk);
     request.range.bytes = kSlotBytes;
+    request.amount = bytes_to_come;
     Push(request);
     AgentMessage answer{};
     KEDGE_CHECK(from_agent_.Peek(&answer) == RingPeek::kMessage);
@@ -136,6 +138,28 @@ TEST(Throughput, WritersAreTheChunksThatHaveAPlaceAndAreNotWritten) {
   first.End();
   EXPECT_EQ(pool.throughput.claims, 1u) << "a process that ends leaves no writer behind";
   EXPECT_EQ(pool.throughput.writing, 1u);
+}
+
+TEST(Throughput, WhatWritersWillAskForCountsOnceUntilTheyAreDone) {
+  LocalAgent agent(8, kSlotBytes);
+  Writer first(agent, 0), second(agent, 1);
+  const auto to_come = [&] { return agent->tiers().LoadOf(agent.pool()).bytes_to_come; };
+  const SlotRange one = first.Take(3 * kSlotBytes);
+  second.Take(5 * kSlotBytes);
+  EXPECT_EQ(to_come(), 8 * kSlotBytes);
+  const SlotRange ahead = first.Take(2 * kSlotBytes);
+  EXPECT_EQ(to_come(), 7 * kSlotBytes) << "the newest request says it";
+  first.Written(one, kMillisecond);
+  EXPECT_EQ(to_come(), 7 * kSlotBytes);
+  first.Written(ahead, kMillisecond);
+  EXPECT_EQ(to_come(), 5 * kSlotBytes);
+  first.Take(UINT64_MAX);
+  second.Take(UINT64_MAX);
+  EXPECT_GT(to_come(), 5 * kSlotBytes);
+  EXPECT_LT(to_come(), UINT64_MAX / 2) << "a broken client's claim is bounded";
+  first.End();
+  second.End();
+  EXPECT_EQ(to_come(), 0u);
 }
 
 TEST(Throughput, AnUncalibratedTierIsLearnedAndWhatWasLearnedIsKeptForTheNextAgent) {

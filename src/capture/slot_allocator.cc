@@ -24,36 +24,37 @@ Status FailureOf(const AgentMessage& message) {
 
 }  // namespace
 
-void SlotAllocator::Request(Ahead* ahead, uint64_t bytes) {
+void SlotAllocator::Request(Ahead* ahead, const FullChunk& wanted) {
   if (ahead->requested != 0 || ahead->answer) return;
   ClientMessage message{};
   message.kind = ClientMessageKind::kRequestPlace;
   message.chunk = static_cast<uint32_t>(ahead->kind);
   message.image_serial = ++last_number_;
-  message.range.bytes = bytes;
+  message.range.bytes = wanted.bytes;
+  message.amount = wanted.bytes_to_come;
   if (channel_->TryPush(message)) ahead->requested = last_number_;
 }
 
-void SlotAllocator::ExpectFull(uint64_t bytes) {
-  Request(&full_ahead_, bytes);
+void SlotAllocator::ExpectFull(const FullChunk& chunk) {
+  Request(&full_ahead_, chunk);
 }
 
 void SlotAllocator::ExpectOpen() {
-  if (!open_ || open_->range.bytes - open_->cursor < limits_.piece_bytes) Request(&open_ahead_, limits_.chunk_bytes);
+  if (!open_ || open_->range.bytes - open_->cursor < limits_.piece_bytes) Request(&open_ahead_, {limits_.chunk_bytes});
 }
 
-Result<AgentMessage> SlotAllocator::TakeAnswer(Ahead* ahead, uint64_t bytes, const Deadline& deadline) {
+Result<AgentMessage> SlotAllocator::TakeAnswer(Ahead* ahead, const FullChunk& wanted, const Deadline& deadline) {
   pump_();
   // What was refused ahead of time may have room by now: ask again.
   if (ahead->answer && ahead->answer->outcome != AssignOutcome::kSlot) ahead->answer.reset();
-  Request(ahead, bytes);
+  Request(ahead, wanted);
   if (!ahead->answer) {
     const int64_t begin = SystemClock().NowNs();
     std::optional<Deadline> return_of_agent;
     while (!ahead->answer && !deadline.Passed()) {
       if (!channel_->lost()) {
         return_of_agent.reset();
-        Request(ahead, bytes);  // anew when the ring was full, or the session was attached again
+        Request(ahead, wanted);  // anew when the ring was full, or the session was attached again
         channel_->WaitForMessage(deadline.Remaining());
       } else if (!return_of_agent) {
         return_of_agent.emplace(SystemClock(), kAgentReturnTimeout);
@@ -84,7 +85,7 @@ Result<AssignedPlace> SlotAllocator::TakeOpen(uint64_t bytes, const Deadline& de
   }
   AssignedPlace place;
   if (!open_) {
-    KEDGE_ASSIGN_OR_RETURN(const AgentMessage answer, TakeAnswer(&open_ahead_, limits_.chunk_bytes, deadline));
+    KEDGE_ASSIGN_OR_RETURN(const AgentMessage answer, TakeAnswer(&open_ahead_, {limits_.chunk_bytes}, deadline));
     if (answer.outcome == AssignOutcome::kFailed) return FailureOf(answer);
     if (answer.outcome == AssignOutcome::kThrough) {
       place.through = true;
@@ -105,19 +106,19 @@ Result<AssignedPlace> SlotAllocator::TakeOpen(uint64_t bytes, const Deadline& de
   return place;
 }
 
-Result<AssignedPlace> SlotAllocator::TakeFull(uint64_t bytes, const Deadline& deadline) {
-  KEDGE_ASSIGN_OR_RETURN(const AgentMessage answer, TakeAnswer(&full_ahead_, bytes, deadline));
+Result<AssignedPlace> SlotAllocator::TakeFull(const FullChunk& chunk, const Deadline& deadline) {
+  KEDGE_ASSIGN_OR_RETURN(const AgentMessage answer, TakeAnswer(&full_ahead_, chunk, deadline));
   if (answer.outcome == AssignOutcome::kFailed) return FailureOf(answer);
   AssignedPlace place;
   place.through = answer.outcome == AssignOutcome::kThrough;
   if (place.through) return place;
-  if (bytes > answer.range.bytes) {
+  if (chunk.bytes > answer.range.bytes) {
     Return(answer.range);
-    return Status(Code::kInternal, fmt::format("the agent assigned a slot of {} bytes for {}", answer.range.bytes, bytes));
+    return Status(Code::kInternal, fmt::format("the agent assigned a slot of {} bytes for {}", answer.range.bytes, chunk.bytes));
   }
   place.range = answer.range;
   place.range.offset = 0;
-  place.range.bytes = bytes;
+  place.range.bytes = chunk.bytes;
   return place;
 }
 

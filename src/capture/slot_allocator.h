@@ -23,6 +23,12 @@ struct AssignedPlace {
   SlotRange range{};
 };
 
+// A chunk that is to have a slot of its own.
+struct FullChunk {
+  uint64_t bytes = 0;
+  uint64_t bytes_to_come = 0;  // of its image that will be asked for after it, as far as is known
+};
+
 class SlotAllocator {
  public:
   // `pump` handles every message that has come, and gives those of assignment to OnMessage; the channel is its source.
@@ -31,10 +37,10 @@ class SlotAllocator {
 
   // A place for `bytes` (at most a slot) in the open slot; waits for the next one when it is full.
   Result<AssignedPlace> TakeOpen(uint64_t bytes, const Deadline& deadline);
-  // A slot for one chunk of `bytes`.
-  Result<AssignedPlace> TakeFull(uint64_t bytes, const Deadline& deadline);
+  // A slot for one chunk.
+  Result<AssignedPlace> TakeFull(const FullChunk& chunk, const Deadline& deadline);
   // Asks for the slot that the next TakeFull will want, once.
-  void ExpectFull(uint64_t bytes);
+  void ExpectFull(const FullChunk& chunk);
   // Asks for the open slot that the next TakeOpen will want when the present one gets short, once.
   void ExpectOpen();
   // Whether the place that TakeOpen returned last may become `extra_bytes` longer; if so, *place is.
@@ -69,8 +75,8 @@ class SlotAllocator {
     std::optional<AgentMessage> answer;
   };
 
-  void Request(Ahead* ahead, uint64_t bytes);
-  Result<AgentMessage> TakeAnswer(Ahead* ahead, uint64_t bytes, const Deadline& deadline);
+  void Request(Ahead* ahead, const FullChunk& wanted);
+  Result<AgentMessage> TakeAnswer(Ahead* ahead, const FullChunk& wanted, const Deadline& deadline);
   void Return(const SlotRange& range);
 
   AgentChannel* channel_;

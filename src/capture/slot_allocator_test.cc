@@ -6,8 +6,11 @@
 
 #include <thread>
 
+#include "capture/slot_sink.h"
 #include "format/image_record.h"
 #include "os/event_fd.h"
+#include "os/testing/temporary_folder.h"
+#include "tier/tier.h"
 
 namespace kedge {
 namespace {
@@ -133,7 +136,7 @@ TEST_F(SlotAllocatorTest, WaitsForItsSlotAndSaysHowLong) {
     EXPECT_EQ(sent[0].range.bytes, 5000u);
     Answer(sent[0].image_serial, AssignOutcome::kSlot, 9);
   });
-  const auto place = slots_.TakeFull(5000, In(seconds(20)));
+  const auto place = slots_.TakeFull({5000}, In(seconds(20)));
   agent.join();
   ASSERT_TRUE(place.ok()) << place.status().ToString();
   EXPECT_EQ(place->range.slot, 9u);
@@ -141,18 +144,69 @@ TEST_F(SlotAllocatorTest, WaitsForItsSlotAndSaysHowLong) {
   EXPECT_GE(slots_.TakeWaited(), milliseconds(20));
 }
 
+TEST_F(SlotAllocatorTest, ARequestSaysWhatIsToCome) {
+  slots_.ExpectFull({10, 7000});
+  const auto sent = Sent();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].range.bytes, 10u);
+  EXPECT_EQ(sent[0].amount, 7000u);
+}
+
+TEST_F(SlotAllocatorTest, TheSinkSaysHowMuchOfItsImageIsToComeAndWhatWasWritten) {
+  const os::testing::TemporaryFolder folder;
+  TierInfo info{"pool", "pool", TierKind::kMemory, folder / "pool", kSlotBytes, 8};
+  auto pool = CreateMemoryTier(os::SystemFileSystem(), info);
+  ASSERT_TRUE(pool.ok()) << pool.status().ToString();
+  SlotSinkContext context;
+  context.channel = &channel_;
+  context.slots = &slots_;
+  context.tiers = {pool->tier.get()};
+  context.tier_keys = {"pool"};
+  context.limits = kLimits;
+  context.wait_timeout = seconds(1);
+  SlotSink sink(context);
+  OpenSlot(0);  // for the image's identity
+  constexpr uint64_t kRest = 20000;
+  ASSERT_TRUE(sink.Begin(ImageIdentity{}, 2 * kSlotBytes + kRest).ok());
+  ImageRecord record;
+  uint64_t to_come = 2 * kSlotBytes + kRest;
+  for (const uint64_t bytes : {kSlotBytes, kSlotBytes, kRest}) {
+    SCOPED_TRACE(to_come);
+    sink.ExpectChunk(bytes);
+    const auto asked = Sent();
+    ASSERT_EQ(asked.size(), 1u);
+    EXPECT_EQ(asked[0].kind, ClientMessageKind::kRequestPlace);
+    to_come -= bytes;
+    EXPECT_EQ(asked[0].amount, to_come);
+    Answer(asked[0].image_serial, AssignOutcome::kSlot, 1 + static_cast<uint32_t>(record.chunks.size()));
+    ASSERT_TRUE(sink.OpenChunk(static_cast<uint32_t>(record.chunks.size()), bytes).ok());
+    std::this_thread::sleep_for(milliseconds(2));
+    ASSERT_TRUE(sink.CloseChunk(bytes, &record).ok());
+    const auto sent = Sent();
+    ASSERT_FALSE(sent.empty());
+    EXPECT_EQ(sent.back().kind, ClientMessageKind::kChunkWritten);
+    EXPECT_EQ(sent.back().range.bytes, bytes);
+    EXPECT_GE(sent.back().amount, 2'000'000u) << "nanoseconds";
+  }
+  EXPECT_EQ(to_come, 0u);
+  // An image of unknown size has nothing known to come.
+  ASSERT_TRUE(sink.Begin(ImageIdentity{}, 0).ok());
+  sink.ExpectChunk(kSlotBytes);
+  EXPECT_EQ(Sent().at(0).amount, 0u);
+}
+
 TEST_F(SlotAllocatorTest, ThroughFailureAndTimeout) {
-  slots_.ExpectFull(10);
+  slots_.ExpectFull({10});
   Answer(Sent().at(0).image_serial, AssignOutcome::kFailed);
   // Refused ahead of time: asked again, since there may be room by now.
-  EXPECT_EQ(slots_.TakeFull(10, In(milliseconds(20))).status().code(), Code::kTimeout);
+  EXPECT_EQ(slots_.TakeFull({10}, In(milliseconds(20))).status().code(), Code::kTimeout);
   const auto sent = Sent();
   ASSERT_EQ(sent.size(), 1u);
   std::thread agent([&] {
     std::this_thread::sleep_for(milliseconds(20));
     Answer(sent[0].image_serial, AssignOutcome::kThrough);
   });
-  auto place = slots_.TakeFull(10, In(seconds(20)));
+  auto place = slots_.TakeFull({10}, In(seconds(20)));
   agent.join();
   ASSERT_TRUE(place.ok());
   EXPECT_TRUE(place->through);
@@ -161,7 +215,7 @@ TEST_F(SlotAllocatorTest, ThroughFailureAndTimeout) {
     while ((again = Sent()).empty()) std::this_thread::sleep_for(milliseconds(1));
     Answer(again[0].image_serial, AssignOutcome::kFailed);
   });
-  place = slots_.TakeFull(10, In(seconds(20)));
+  place = slots_.TakeFull({10}, In(seconds(20)));
   refusing.join();
   EXPECT_EQ(place.status().code(), Code::kNoSpace);
   EXPECT_EQ(place.status().message(), "nothing left");
@@ -169,7 +223,7 @@ TEST_F(SlotAllocatorTest, ThroughFailureAndTimeout) {
 
 TEST_F(SlotAllocatorTest, ARecallGivesBackWhatIsUnused) {
   OpenSlot(1);
-  slots_.ExpectFull(10);
+  slots_.ExpectFull({10});
   Answer(Sent().at(0).image_serial, AssignOutcome::kSlot, 2);
   Pump();
   AgentMessage recall{};
@@ -188,12 +242,12 @@ TEST_F(SlotAllocatorTest, ARecallGivesBackWhatIsUnused) {
 TEST_F(SlotAllocatorTest, AfterALossTheHeldSlotsAreNamedAndRequestsForgotten) {
   OpenSlot(4);
   ASSERT_TRUE(slots_.TakeOpen(100, In(seconds(1))).ok());
-  slots_.ExpectFull(10);
+  slots_.ExpectFull({10});
   const uint64_t lost_request = Sent().at(0).image_serial;
   const auto held = slots_.HeldAfterAgentLoss();
   ASSERT_EQ(held.size(), 1u);
   EXPECT_EQ(held[0].slot, 4u);
-  slots_.ExpectFull(10);
+  slots_.ExpectFull({10});
   const auto again = Sent();
   ASSERT_EQ(again.size(), 1u) << "asked anew";
   // A late answer to the forgotten request is given back.
@@ -211,7 +265,7 @@ TEST_F(SlotAllocatorTest, AChunkGreaterThanASlotIsRefused) {
 }
 
 TEST_F(SlotAllocatorTest, TheAgentIsWokenOnlyWhenItSleeps) {
-  slots_.ExpectFull(10);
+  slots_.ExpectFull({10});
   EXPECT_FALSE(wake_.Drain());
   control_->agent_sleeping = 1;
   slots_.ExpectOpen();

@@ -31,6 +31,7 @@ Status SlotSink::Begin(const ImageIdentity& identity, uint64_t announced_bytes) 
   identity_ = identity;
   ++serial_;
   announced_bytes_ = announced_bytes;
+  opened_bytes_ = 0;
   announced_ = false;
   placement_.identity = identity;
   placement_.tiers = context_.tier_keys;
@@ -50,11 +51,18 @@ Result<Tier*> SlotSink::TierOf(const SlotRange& range) const {
   return context_.tiers[range.tier];
 }
 
+FullChunk SlotSink::FullChunkAfter(uint64_t before_bytes, uint64_t bytes) const {
+  const uint64_t known_bytes = before_bytes + bytes;
+  return {bytes, announced_bytes_ > known_bytes ? announced_bytes_ - known_bytes : 0};
+}
+
 Result<ChunkTarget> SlotSink::OpenChunk(uint32_t chunk, uint64_t bytes) {
   chunk_ = chunk;
   chunk_begin_ns_ = 0;
   through_.reset();
-  auto place = IsSmall(bytes) ? context_.slots->TakeOpen(bytes, WaitDeadline()) : context_.slots->TakeFull(bytes, WaitDeadline());
+  auto place = IsSmall(bytes) ? context_.slots->TakeOpen(bytes, WaitDeadline())
+                              : context_.slots->TakeFull(FullChunkAfter(opened_bytes_, bytes), WaitDeadline());
+  opened_bytes_ += bytes;
   if (!place.ok()) return place.status();
   if (place->through) return OpenThrough(chunk, bytes);
   place_ = place->range;
@@ -76,11 +84,13 @@ Result<ChunkTarget> SlotSink::OpenThrough(uint32_t chunk, uint64_t bytes) {
 }
 
 void SlotSink::ExpectChunk(uint64_t bytes) {
-  if (!IsSmall(bytes)) context_.slots->ExpectFull(bytes);
+  if (!IsSmall(bytes)) context_.slots->ExpectFull(FullChunkAfter(opened_bytes_, bytes));
 }
 
 bool SlotSink::GrowChunk(uint64_t extra_bytes) {
-  return !through_ && context_.slots->GrowOpen(&place_, extra_bytes);
+  if (through_ || !context_.slots->GrowOpen(&place_, extra_bytes)) return false;
+  opened_bytes_ += extra_bytes;
+  return true;
 }
 
 Status SlotSink::Write(uint64_t offset, const std::byte* data, uint64_t bytes) {

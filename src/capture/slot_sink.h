@@ -65,6 +65,8 @@ class SlotSink final : public ImageSink {
   bool IsSmall(uint64_t bytes) const { return bytes < context_.limits.piece_bytes; }
   Deadline WaitDeadline() const { return Deadline(SystemClock(), context_.wait_timeout); }
   Result<Tier*> TierOf(const SlotRange& range) const;
+  // What the agent is told of a chunk of the image that comes after `before_bytes` of it.
+  FullChunk FullChunkAfter(uint64_t before_bytes, uint64_t bytes) const;
   // Tells the agent once, ahead of the first progress, which image this is.
   Status Announce();
   Result<SlotRange> StoreInOpenSlot(ByteSpan bytes);
@@ -79,6 +81,7 @@ class SlotSink final : public ImageSink {
   uint64_t serial_ = 0;
   uint64_t images_ended_ = 0;
   uint64_t announced_bytes_ = 0;
+  uint64_t opened_bytes_ = 0;  // of the chunks so far, the open one too
   bool announced_ = false;
   PlacementTable placement_;
   std::vector<SlotRange> full_slots_;  // got for whole chunks of this image

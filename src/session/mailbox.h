@@ -33,7 +33,7 @@ struct SlotRange {
 };
 
 enum class ClientMessageKind : uint32_t {
-  kRequestPlace = 1,  // wants a slot for a chunk, or the next open slot
+  kRequestPlace = 1,  // wants a slot for a chunk (`amount`: bytes that its image will ask for after it), or the next open slot
   kImageBegin = 2,    // an image of at least a piece is about to be captured: `range` holds its encoded Generation
   kProgress = 3,      // the first `amount` bytes of the chunk at `range` are there. With all of them the client is done with
                       // a slot for a full chunk: once it is flushed, the agent may give it to others before the image ends

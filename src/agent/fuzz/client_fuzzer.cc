@@ -43,6 +43,7 @@ void CheckSlots(LocalAgent& agent) {
   }
   const SlotSpace& space = *agent.pool().space;
   KEDGE_CHECK(space.assigned_slots() == 0);
+  KEDGE_CHECK(agent.pool().throughput.claims == 0 && agent.pool().throughput.bytes_to_come == 0);
   KEDGE_CHECK(space.occupied_slots() + space.evictable_slots() == used.size());
   KEDGE_CHECK(space.free_slots() == kSlots - used.size());
 }
@@ -150,6 +151,7 @@ class Client {
     message.chunk = input_.ConsumeIntegralInRange<uint32_t>(0, 3);
     message.image_serial = ++requests_;
     message.range.bytes = input_.ConsumeBool() ? kChunkBytes : Number();
+    message.amount = Number();
     Push(message);
     agent_.Turn();
   }
