@@ -8,7 +8,8 @@
 //    a) it is there sooner than the next slot comes and is filled, or
 //    b) others have enough to write to keep the faster tiers busy until it is there: nobody waits for it at the end.
 // 3. What frees the fastest tier that is short of room for what is still to come is flushed first; what lies in a tier with room
-//    enough goes when there is nothing of the kind, and one flush in kOldestEvery is the oldest.
+//    enough goes when there is nothing of the kind, not even under way: it would only take throughput from that, which somebody
+//    waits for. One flush in kOldestEvery is the oldest.
 //
 // A flush that takes longer than the average lowers the rate at once, by its age, and a head that has waited for as long as the
 // slower tier would have taken goes there: a store that stalls costs one chunk's time, not the length of the stall.
@@ -58,10 +59,11 @@ struct Adaptive::Faster {
   uint32_t writers = 0;
   double bytes_to_come = 0;  // of their writers
 
-  // Until they can take the next chunk.
+  // Until they can take the next chunk: a slot is free, or a writer of one that has room has ended.
   double SecondsToNext(double bytes) const {
-    const double slot = next_slot_seconds == kInfinity ? 0 : next_slot_seconds;
-    return std::max(slot, slot_rate + room_rate > 0 ? bytes / (slot_rate + room_rate) : 0);
+    const double writer = room_rate > 0 ? bytes / room_rate : kInfinity;
+    const double slot = slot_rate > 0 ? std::max(next_slot_seconds, bytes / slot_rate) : kInfinity;
+    return std::min(writer, slot);
   }
   bool known() const { return flush_rate + room_rate > 0; }
   double rate() const { return flush_rate + room_rate; }
@@ -162,7 +164,15 @@ std::optional<size_t> Adaptive::NextFlush(const NodeLoad& load, std::span<const 
     best = i;
     best_rate = rate;
   }
-  return best ? best : oldest;
+  if (best) return best;
+  // Flushes of a tier that writers wait for are under way: they have the store to themselves.
+  const size_t from = candidates[oldest].tier;
+  const bool held_back =
+      load.waiting > 0 && from < load.tiers.size() &&
+      std::any_of(load.tiers.begin(), load.tiers.end(), [&](const TierLoad& tier) {
+        return tier.flushes_in_flight > 0 && !has_enough(tier) && Rate(tier, load) > Rate(load.tiers[from], load);
+      });
+  return held_back ? std::nullopt : std::optional<size_t>(oldest);
 }
 
 }  // namespace kedge

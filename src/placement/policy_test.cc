@@ -193,6 +193,15 @@ TEST_F(AdaptivePolicy, WaitsForASlotThatComesSooner) {
   EXPECT_EQ(Place({Full(), Tier(9, 0, 0, 0, &kDisk)}, Flushing(2, 8, 4)).tier, 1u) << "0.125 s against 0.1";
 }
 
+TEST_F(AdaptivePolicy, WaitsForAWriterWhenThatEndsSoonerThanAnyFlush) {
+  static const ThroughputCurve kFlat = Curve({{1, 100 * kMega}});
+  TierLoad full = Full();
+  full.next_flush_seconds = 10;
+  const PlaceDecision decision = Place({full, Tier(9, 0, 0, 1, &kFlat), Tier(9, 0, 0, 0, &kDisk)}, Flushing(0.1, 0.4, 4));
+  EXPECT_EQ(decision.kind, Kind::kWait) << "a writer of the second ends in 0.01 s; the third would take 0.1";
+  EXPECT_GT(decision.ask_again, Duration::zero());
+}
+
 TEST_F(AdaptivePolicy, UsesTheSlowerTierWhenOthersKeepTheFasterBusy) {
   EXPECT_EQ(Place({Full(), Tier(9, 0, 0, 0, &kDisk)}, Flushing(5, 20, 4, 2)).kind, Kind::kWait) << "one other: 0.05 s of work";
   EXPECT_EQ(Place({Full(), Tier(9, 0, 0, 0, &kDisk)}, Flushing(5, 20, 4, 3)).tier, 1u) << "two others: 0.1 s of work";
@@ -227,8 +236,23 @@ TEST_F(AdaptivePolicy, FlushesFirstWhatFreesTheFullTier) {
   int oldest = 0;
   for (int i = 0; i < 320; ++i) oldest += policy_->NextFlush(load, both) == 1u;
   EXPECT_EQ(oldest, 10) << "one in 32 is the oldest, so that no chunk waits for ever";
+}
+
+TEST_F(AdaptivePolicy, HoldsBackFlushesThatFreeNothingWhileOneThatDoesIsUnderWay) {
   const std::vector<FlushCandidate> slow = {{1, 3, kChunk}};
-  EXPECT_EQ(policy_->NextFlush(load, slow), 0u) << "no worker is idle for it";
+  const auto first_of = [&](uint32_t cache_flushes, uint32_t waiting) {
+    const std::vector<TierLoad> tiers = {Full(cache_flushes), Tier(40, 0, 8, 0, &kDisk)};
+    NodeLoad load = Flushing(5, 20, cache_flushes, waiting);
+    load.waiting_bytes = waiting * kChunk;
+    load.tiers = tiers;
+    return policy_->NextFlush(load, slow);
+  };
+  EXPECT_EQ(first_of(1, 10), std::nullopt);
+  EXPECT_EQ(first_of(0, 10), 0u) << "the store is not left idle for it";
+  EXPECT_EQ(first_of(1, 0), 0u) << "nobody waits";
+  int flushed = 0;
+  for (int i = 0; i < 320; ++i) flushed += first_of(1, 10).has_value();
+  EXPECT_EQ(flushed, 10) << "one in 32 goes all the same";
 }
 
 // ---- The queue ----
