@@ -177,6 +177,7 @@ TEST(Throughput, AnUncalibratedTierIsLearnedAndWhatWasLearnedIsKeptForTheNextAge
     agent->throughput().Tick();
     EXPECT_LT(PredictedOf(agent), kSlotBytes * 0.75e3);
     EXPECT_EQ(agent->throughput().totals().judged, 40u);
+    ASSERT_TRUE(agent->workers().WaitIdle(std::chrono::seconds(20))) << "what the tick has given to a worker to save";
     agent->throughput().SaveNow();
   }
   LocalAgent next(4, kSlotBytes, folder / "calibrations");
