@@ -93,7 +93,7 @@ CalibratedTier Look(const NodeSettings& settings, const TrialPlace& place) {
     }
     if (tier.why_none.empty() && found.status().code() != Code::kNotFound) tier.why_none = found.status().message();
   }
-  if (tier.why_none.empty()) tier.why_none = "nothing was measured or learned of this device yet";
+  if (tier.why_none.empty()) tier.why_none = "nothing was measured (kedge calibrate) or learned of this device yet";
   return tier;
 }
 
@@ -193,6 +193,9 @@ Status MeasureAll(const NodeSettings& settings, const std::vector<TrialPlace>& p
     }
     KEDGE_ASSIGN_OR_RETURN(const Calibration measured, MeasurePlace(settings, place, options, time));
     KEDGE_RETURN_IF_ERROR(SaveCalibration(fs(), settings.calibration_folder, measured));
+    const CalibrationKey key{measured.kind, measured.device};
+    std::fprintf(stderr, "kedge: tier %s: kept in %s; agents that start from now on predict from it\n", place.name.c_str(),
+                 CalibrationPath(settings.calibration_folder, key, CalibrationOrigin::kMeasured).c_str());
   }
   return Status::Ok();
 }
@@ -200,7 +203,8 @@ Status MeasureAll(const NodeSettings& settings, const std::vector<TrialPlace>& p
 // The numbers beside the picture, which `kedge plan curves` draws from them; this process becomes it.
 Status Draw(const std::string& png, const std::string& json) {
   const std::string data = png + ".json";
-  KEDGE_RETURN_IF_ERROR(os::WriteFileDurably(fs(), data, json + "\n", "calibration", 0644));
+  Status written = os::WriteFileDurably(fs(), data, json + "\n", "calibration", 0644);
+  if (!written.ok()) return written.WithContext("--png " + png);
   std::fflush(stdout);
   std::vector<std::string> arguments = {"kedge-plan", "curves", data, png};
   std::vector<char*> pointers;

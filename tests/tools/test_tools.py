@@ -259,7 +259,9 @@ def test_calibrate_refuses_what_it_cannot_do(tmp_path: Path, monkeypatch: pytest
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert "another kedge calibrate" in kedge("calibrate", "--tier", "pool", expect=1).stderr
     # A damaged one is named, not used.
-    kedge("calibrate", "--tier", "pool", "--writers", "1", "--time", "1s")
+    done = kedge("calibrate", "--tier", "pool", "--writers", "1", "--time", "1s")
+    assert f"kept in {folder}/memory-" in done.stderr and "agents that start from now on" in done.stderr
+    assert "--png" in kedge("calibrate", "--show", "--tier", "pool", "--png", str(tmp_path / "nosuch" / "x.png"), expect=1).stderr
     file = next(folder.glob("memory-*.measured"))
     file.write_text(file.read_text().replace("sample 1 ", "sample 2 "))
     assert str(file) in kedge_json("calibrate", "--show", "--tier", "pool", expect=1)["tiers"][0]["reason"]
