@@ -203,9 +203,10 @@ KEDGE_API int kedge_checkpoint_end(kedge_context* context, int success);
  * (of whatever name, on rank 0), or `kedge halt --now` wants one; from then on until a checkpoint is begun; always where no
  * interval is configured. With `schedule.adapt` the interval is the one that the agent finds best for what it measures.
  *
- * All ranks make these calls in the same order and get the same answer at the same call. Where one agent serves all ranks
- * nobody waits for another rank: a call is well under a microsecond, without a system call or a file, and waits only when the
- * agent is just deciding on it (KEDGE_ERROR_TIMEOUT after wait.timeout). Elsewhere each call is one broadcast from rank 0. */
+ * All ranks make these calls in the same order and get the same answer at the same call. Where one agent serves all ranks,
+ * or with protect.scheme, nobody waits for another rank: a call is well under a microsecond, without a system call or a file, and
+ * waits only when the agents are just deciding on it (KEDGE_ERROR_TIMEOUT after wait.timeout). Elsewhere each call is one
+ * broadcast from rank 0. */
 KEDGE_API int kedge_checkpoint_due(kedge_context* context, int* due);
 /* The same for the question whether to end: *exit is 1, once and for ever, when somebody has asked the job to halt (kedge halt,
  * kedge run at the end of its allocation). The application then calls kedge_finalize with drain, and ends; what it has computed

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "agent/agent.h"
+#include "agent/peers.h"
 #include "agent/sessions.h"
 #include "agent/tuning.h"
 #include "base/log.h"
@@ -19,6 +20,9 @@ constexpr Duration kTimerHorizon = std::chrono::milliseconds(250);
 constexpr Duration kSoon = std::chrono::milliseconds(1);
 // In one look. Ranks that call faster than it takes to hold them are asked again at the next.
 constexpr int kTriesInOneLook = 24;
+// For another node's vote; its ranks, and ours, wait at the held call meanwhile. Who did not answer is not asked for a while.
+constexpr Duration kVoteTimeout = std::chrono::seconds(2);
+constexpr Duration kSilencePause = std::chrono::seconds(10);
 
 std::vector<CallQuestion*> QuestionsOf(const std::vector<Session*>& ranks, CallQuestionIndex index) {
   std::vector<CallQuestion*> questions;
@@ -53,8 +57,23 @@ std::vector<Session*> Calls::RanksOf(const Job& job, bool* are_all) const {
     const bool counts = session->job == &job && session->hello.attempt == job.hello.attempt && !session->ended;
     if (counts && !session->broken) ranks.push_back(session);
   }
-  *are_all = ranks.size() == job.hello.ranks;
+  size_t expected = job.hello.ranks;
+  if (job.members.attempt == job.hello.attempt) {
+    for (const JobNode& node : job.members.nodes) {
+      if (node.name == agent_.settings().node) expected = node.ranks.size();
+    }
+  }
+  *are_all = ranks.size() == expected;
   return ranks;
+}
+
+std::vector<std::string> Calls::OtherNodes(const Job& job) const {
+  std::vector<std::string> others;
+  if (job.members.attempt != job.hello.attempt) return others;
+  for (const JobNode& node : job.members.nodes) {
+    if (node.name != agent_.settings().node && !node.ranks.empty()) others.push_back(node.name);
+  }
+  return others;
 }
 
 void Calls::OnAttached(Session& session, bool attached_again) {
@@ -117,6 +136,7 @@ void Calls::Look(Job& job) {
   const std::vector<Session*> ranks = RanksOf(job, &are_all);
   const Session* first = FirstOf(ranks);
   if (first == nullptr) return;
+  for (const CallQuestionIndex index : {kCheckpointDue, kShouldExit}) Tell(job, index);
   const bool checkpoint = IsCheckpointDue(job, *first), exit = IsExitDue(job, *first);
   const uint32_t halt = IsCheckpointWanted(job, *first) ? job.calls.halts : 0;
   first->box().questions[kCheckpointDue].wanted.store(halt, std::memory_order_relaxed);
@@ -133,20 +153,108 @@ void Calls::Look(Job& job) {
 
 void Calls::Propose(Job& job, CallQuestionIndex index, const std::vector<Session*>& ranks) {
   const std::vector<CallQuestion*> questions = QuestionsOf(ranks, index);
+  const std::vector<std::string> others = OtherNodes(job);
   CallLeader& leader = job.calls.leaders[index];
+  const CallRound& round = job.calls.rounds[index];
+  if (leader.open() || !round.untold.empty() || agent_.clock().NowNs() < round.not_before_ns) return;
   for (int tries = 0; tries < kTriesInOneLook; ++tries) {
     const uint64_t newest_call = LookAtCalls(questions).newest_call;
     if (newest_call == 0) return;  // not all have joined, or they ask each other
-    const CallTicket ticket = leader.Propose(1, newest_call);
+    const CallTicket ticket = leader.Propose(static_cast<uint32_t>(1 + others.size()), newest_call);
     const CallVote vote = HoldAt(questions, ticket);
     os::KillPoint("agent-call-held");
-    const bool yes = leader.OnVote(ticket, vote).value_or(false);
-    DecideCall(questions, ticket, yes);
-    job.calls.held[index] = questions[0]->held.load(std::memory_order_relaxed);
-    job.calls.decision[index] = questions[0]->decision.load(std::memory_order_relaxed);
+    const std::optional<bool> decision = leader.OnVote(ticket, vote);
+    if (!decision.has_value()) return AskOthers(job, index, ticket, others);
+    // The others have not heard of it when it is refused here; and when nobody refused here, there are none.
+    const bool yes = *decision;
+    Decide(job, index, ticket, yes, {});
     // Refused though no rank was there: somebody has still to read what was decided before.
     if (yes || vote.newest_call < CallOf(ticket)) return;
   }
+}
+
+void Calls::AskOthers(Job& job, CallQuestionIndex index, CallTicket ticket, const std::vector<std::string>& nodes) {
+  const CallHold call{job.store_id, job.name, job.hello.attempt, index, ticket};
+  for (const std::string& node : nodes) {
+    agent_.peers().Call(
+        job, node, PeerKind::kCallHold, Encode(call), kVoteTimeout, [this, call, index](const Result<Buffer>& answer) {
+          Job* found = agent_.FindJob(call.store_id, call.job);
+          if (found == nullptr || found->hello.attempt != call.attempt) return;
+          OnVote(*found, index, call.ticket, answer.ok() ? DecodeCallVote(*answer) : Result<CallVote>(answer.status()));
+        });
+  }
+}
+
+void Calls::OnVote(Job& job, CallQuestionIndex index, CallTicket ticket, const Result<CallVote>& vote) {
+  CallLeader& leader = job.calls.leaders[index];
+  if (!leader.open() || leader.ticket() != ticket) return;
+  if (!vote.ok()) {
+    LogWarning("agent", "job {}: a node is not asked at which call its ranks are: {}", job.name, vote.status().ToString());
+    job.calls.rounds[index].not_before_ns = agent_.clock().NowNs() + kSilencePause.count();
+  }
+  const std::optional<bool> decision = leader.OnVote(ticket, vote.ok() ? *vote : CallVote{});
+  if (decision.has_value()) Decide(job, index, ticket, *decision, OtherNodes(job));
+}
+
+// Our own ranks first: what a mailbox says, a successor tells the others.
+void Calls::Decide(Job& job, CallQuestionIndex index, CallTicket ticket, bool yes, const std::vector<std::string>& nodes) {
+  bool are_all = false;
+  const std::vector<CallQuestion*> questions = QuestionsOf(RanksOf(job, &are_all), index);
+  DecideCall(questions, ticket, yes);
+  if (!questions.empty()) {
+    job.calls.held[index] = questions[0]->held.load(std::memory_order_relaxed);
+    job.calls.decision[index] = questions[0]->decision.load(std::memory_order_relaxed);
+  }
+  CallRound& round = job.calls.rounds[index];
+  round.ticket = ticket;
+  round.yes = yes;
+  round.untold = {nodes.begin(), nodes.end()};
+  Tell(job, index);
+}
+
+void Calls::Tell(Job& job, CallQuestionIndex index) {
+  CallRound& round = job.calls.rounds[index];
+  const CallDecision decision{{job.store_id, job.name, job.hello.attempt, index, round.ticket}, round.yes};
+  for (const std::string& node : round.untold) {
+    if (!round.telling.insert(node).second) continue;
+    agent_.peers().Call(job, node, PeerKind::kCallDecision, Encode(decision), kVoteTimeout,
+                        [this, decision, index, node](const Result<Buffer>& answer) {
+                          Job* found = agent_.FindJob(decision.call.store_id, decision.call.job);
+                          if (found == nullptr || found->hello.attempt != decision.call.attempt) return;
+                          CallRound& told = found->calls.rounds[index];
+                          told.telling.erase(node);
+                          // Whoever missed it is told again at the next look.
+                          if (!answer.ok() || told.ticket != decision.call.ticket) return;
+                          told.untold.erase(node);
+                          if (told.untold.empty()) LookSoon();
+                        });
+  }
+}
+
+CallVote Calls::OnHold(Job& job, const CallHold& call) {
+  bool are_all = false;
+  const std::vector<Session*> ranks = RanksOf(job, &are_all);
+  const bool known =
+      call.attempt == job.hello.attempt && are_all && !ranks.empty() && call.ticket > job.calls.held[call.question];
+  if (!known) return CallVote{};
+  const std::vector<CallQuestion*> questions = QuestionsOf(ranks, static_cast<CallQuestionIndex>(call.question));
+  const CallVote vote = HoldAt(questions, call.ticket);
+  os::KillPoint("agent-call-held");
+  job.calls.held[call.question] = questions[0]->held.load(std::memory_order_relaxed);
+  return vote;
+}
+
+void Calls::OnDecision(Job& job, const CallDecision& decision) {
+  const uint32_t question = decision.call.question;
+  if (decision.call.attempt != job.hello.attempt) return;
+  bool are_all = false;
+  const std::vector<CallQuestion*> questions = QuestionsOf(RanksOf(job, &are_all), static_cast<CallQuestionIndex>(question));
+  DecideCall(questions, decision.call.ticket, decision.yes);
+  JobCalls& calls = job.calls;
+  if (decision.call.ticket < calls.held[question]) return;
+  // Also when it was never held here: a hold that comes later is refused.
+  calls.held[question] = decision.call.ticket;
+  calls.decision[question] = std::max(calls.decision[question], decision.call.ticket * 2 + (decision.yes ? 1 : 0));
 }
 
 std::vector<HaltedJob> Calls::Halt(const HaltRequest& request) {
@@ -185,11 +293,13 @@ void Calls::RecoverQuestion(Job& job, CallQuestionIndex index, const std::vector
     held = std::max(held, question->held.load(std::memory_order_seq_cst));
     decision = std::max(decision, question->decision.load(std::memory_order_seq_cst));
   }
-  // A yes that some have read holds for all; a call that was held and not decided is a no.
-  DecideCall(questions, held, decision / 2 == held && IsYes(decision));
-  job.calls.leaders[index].ContinueAfter(held);
   job.calls.held[index] = held;
-  job.calls.decision[index] = questions[0]->decision.load(std::memory_order_relaxed);
+  job.calls.decision[index] = decision;
+  const std::vector<std::string> others = OtherNodes(job);
+  if (FirstOf(ranks) == nullptr && !others.empty()) return;  // its leader tells what it has decided
+  job.calls.leaders[index].ContinueAfter(held);
+  // A yes that some have read holds for all; a call that was held and not decided is a no.
+  if (held != 0) Decide(job, index, held, decision / 2 == held && IsYes(decision), others);
 }
 
 void Calls::Recover() {

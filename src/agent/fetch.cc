@@ -94,6 +94,7 @@ struct Fetch::Order {
   uint32_t ranks = 0;
   PeerLink link;
   bool for_store = false;
+  bool in_store = false;
   bool replace = false;
   BringFrom from;
   std::unique_ptr<StreamBringer> bringer;
@@ -106,6 +107,7 @@ struct Fetch::Order {
 InventoryReply Fetch::Inventory(const Job& job, const std::string& name) const {
   InventoryReply reply;
   reply.node = agent_.settings().node;
+  for (const JobNode& guest : job.guests) reply.guests.push_back({guest.name, guest.address});
   for (const auto& [generation, version] : job.versions) {
     if (!name.empty() && generation.name != name) continue;
     for (const auto& [rank, image] : version->images) {
@@ -146,19 +148,25 @@ void Fetch::Gather(Job& job, const std::string& name, std::function<void(Invento
   gathering.replies = std::make_shared<std::vector<InventoryReply>>();
   gathering.replies->push_back(Inventory(job, name));
   gathering.done.push_back(std::move(done));
-  const std::string self = agent_.settings().node;
-  for (const JobNode& node : job.members.nodes) gathering.waiting += node.name != self ? 1 : 0;
-  if (gathering.waiting == 0 || !agent_.peers().is_open()) {
+  std::vector<std::string> others;
+  for (const auto* nodes : {&job.members.nodes, &job.guests}) {
+    for (const JobNode& node : *nodes) {
+      if (node.name != agent_.settings().node) others.push_back(node.name);
+    }
+  }
+  if (others.empty() || !agent_.peers().is_open()) {
     gathering.waiting = 1;
     agent_.loop().Post([this, key, number] { OnInventory(key, number, Status(Code::kUnavailable, "no other nodes")); });
     return;
   }
-  const InventoryRequest request{job.store_id, job.name, name};
-  for (const JobNode& node : job.members.nodes) {
-    if (node.name == self) continue;
-    agent_.peers().Call(job, node.name, PeerKind::kInventory, Encode(request), kInventoryTimeout,
-                        [this, key, number](Result<Buffer> answer) { OnInventory(key, number, std::move(answer)); });
-  }
+  gathering.waiting = others.size();
+  for (const std::string& node : others) AskInventory(job, node, key, number);
+}
+
+void Fetch::AskInventory(const Job& job, const std::string& node, const Key& key, uint64_t number) {
+  agent_.peers().Call(job, node, PeerKind::kInventory, Encode(InventoryRequest{job.store_id, job.name, key.second}),
+                      kInventoryTimeout,
+                      [this, key, number](Result<Buffer> answer) { OnInventory(key, number, std::move(answer)); });
 }
 
 void Fetch::Forget(const Job& job) {
@@ -173,6 +181,13 @@ void Fetch::OnInventory(const Key& key, uint64_t number, Result<Buffer> answer) 
   Gathering& gathering = found->second;
   auto reply = answer.ok() ? DecodeInventoryReply(*answer) : Result<InventoryReply>(answer.status());
   if (reply.ok()) {
+    // Nodes of former attempts that only some know of are asked, too.
+    if (Job* job = agent_.FindJob(key.first.first, key.first.second)) {
+      for (const std::string& guest : agent_.peers().Learn(*job, reply->guests)) {
+        ++gathering.waiting;
+        AskInventory(*job, guest, key, number);
+      }
+    }
     gathering.replies->push_back(std::move(*reply));
   } else if (answer.status().code() != Code::kUnavailable || gathering.waiting > 1) {
     LogWarning("agent", "inventory of job {}: {}", key.first.second, reply.status().ToString());
@@ -223,7 +238,7 @@ void Fetch::Bring(Job& job, const Generation& generation, uint32_t rank, const B
   if (waiting.size() > 1) return;
   Gather(job, generation.name, [this, generation, rank, options](const Inventories& gathered) {
     Job* found = agent_.FindJob(generation.store_id, generation.job);
-    KEDGE_CHECK(found != nullptr);
+    if (found == nullptr) return Answer(generation, rank, Status(Code::kNotFound, "its job is not known any more"));
     auto replies = std::make_shared<std::vector<InventoryReply>>(*gathered);
     if (options.replace) {
       std::erase_if(replies->front().images,
@@ -235,13 +250,15 @@ void Fetch::Bring(Job& job, const Generation& generation, uint32_t rank, const B
     order->replace = options.replace;
     const auto generations = GenerationsIn(*replies);
     auto known = generations.find(generation);
-    if (known == generations.end() || rank >= known->second) {
+    if ((known == generations.end() && !options.from_store) || (known != generations.end() && rank >= known->second)) {
       return Finish(order, Status(Code::kNotFound, fmt::format("{} is on no node that answers", generation.ToString())));
     }
-    order->ranks = known->second;
+    order->ranks = known == generations.end() ? found->hello.ranks : known->second;
     order->for_store = ScheduledForStore(*replies, generation);
+    order->in_store = options.from_store && !order->for_store;
     redundancy::RankPlan plan = redundancy::PlanRank(generation, order->ranks, rank, ToNodeInventories(*replies, generation),
-                                                     false, agent_.settings().node);
+                                                     options.from_store, agent_.settings().node);
+    if (options.from_store) order->from.store = found->store;
     if (plan.sources.empty()) {
       return Finish(order,
                     Status(Code::kNotFound, fmt::format("{} rank {} is lost: {}", generation.ToString(), rank, plan.why_lost)));
@@ -346,7 +363,11 @@ void Fetch::Finish(const std::shared_ptr<Order>& order, Status status) {
   }
   agent_.own_slots().Close();
   agent_.assignment().PumpSoon();
-  auto waiting = bringing_.extract({order->generation, order->rank});
+  Answer(order->generation, order->rank, status);
+}
+
+void Fetch::Answer(const Generation& generation, uint32_t rank, const Status& status) {
+  auto waiting = bringing_.extract({generation, rank});
   if (waiting.empty()) return;
   for (const auto& done : waiting.mapped()) done(status);
 }
@@ -359,6 +380,7 @@ Status Fetch::Adopt(const Order& order) {
   adopted.chunks = order.chunks;
   adopted.record_range = order.record_range;
   adopted.for_store = order.for_store;
+  adopted.in_store = order.in_store && order.bringer->used_store();
   adopted.replace = order.replace;
   KEDGE_RETURN_IF_ERROR(agent_.images().Adopt(adopted));
   ++agent_.counters().images_brought;
@@ -405,7 +427,10 @@ void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<v
     auto work = std::make_shared<Work>();
     work->done = done;
     Job* found = agent_.FindJob(request.store_id, request.job);
-    KEDGE_CHECK(found != nullptr);
+    if (found == nullptr) {
+      work->reply.failure = Status(Code::kNotFound, "the job is not known any more");
+      return done(work->reply);
+    }
     for (const JobNode& node : found->members.nodes) {
       const bool answers =
           std::any_of(replies->begin(), replies->end(), [&](const InventoryReply& reply) { return reply.node == node.name; });

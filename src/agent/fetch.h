@@ -4,7 +4,8 @@
 // redundancy/plan.h says for each rank where it can come from: another node that has it whole, a partner's copy, a rebuild from
 // the survivors of its set. An image that is brought goes straight into slots of this node, block by block, each held against
 // the set's block table where there is one; it is this node's copy from then on, and outlives client and agent as any other.
-// A source that fails, or whose bytes are wrong, is passed over for the next.
+// A source that fails, or whose bytes are wrong, is passed over for the next. What an attempt has restarted from the store comes
+// here in the same way, to be protected again.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ namespace kedge {
 class Agent;
 
 struct BringOptions {
-  bool replace = false;  // although there is one here: it was found to be bad
+  bool replace = false;     // although there is one here: it was found to be bad
+  bool from_store = false;  // when no node has it
 };
 
 class Fetch {
@@ -61,6 +63,7 @@ class Fetch {
   };
   struct Order;
   using Key = std::pair<JobKey, std::string>;
+  void AskInventory(const Job& job, const std::string& node, const Key& key, uint64_t number);
   void OnInventory(const Key& key, uint64_t number, Result<Buffer> answer);
   void TakeOwnParts(Order& order);
   bool FallsToUs(const Job& job, uint32_t rank, const std::vector<InventoryReply>& replies) const;
@@ -68,6 +71,8 @@ class Fetch {
   void Describe(std::shared_ptr<Order> order);
   void Fill(std::shared_ptr<Order> order);
   void Finish(const std::shared_ptr<Order>& order, Status status);
+  // All that wait for the image.
+  void Answer(const Generation& generation, uint32_t rank, const Status& status);
   Status Adopt(const Order& order);
 
   Agent& agent_;

@@ -30,6 +30,7 @@ struct AdoptedImage {
   std::vector<OwnRange> chunks;  // of the record's chunk table; no unit: not on the node
   OwnRange record_range;
   bool for_store = false;  // it is owed to the store
+  bool in_store = false;   // the version is complete there
   bool replace = false;    // in place of one that is here and bad
 };
 

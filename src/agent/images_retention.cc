@@ -442,7 +442,11 @@ Status Images::Adopt(const AdoptedImage& adopted) {
   Image& image = Put(version, identity.rank, MakeFound(record, std::move(places)));
   image.brought_for_attempt = job->members.attempt;
   image.record_path = agent_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image.id << 48)));
-  if (adopted.for_store && !version.in_store) {
+  if (adopted.in_store) {
+    version.in_store = true;
+    version.scheduled = Level::kStore;
+    agent_.flush().SetState(image, FlushState::kStored);
+  } else if (adopted.for_store && !version.in_store) {
     version.scheduled = Level::kStore;
     agent_.flush().Start(image);
   }

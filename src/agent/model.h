@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -296,9 +297,19 @@ struct JobHalt {
   uint64_t checkpoints = 0;  // that rank 0 had taken by then
 };
 
+// The newest decision of a leader, on its way to the other nodes: nothing new is proposed before they all have it.
+struct CallRound {
+  CallTicket ticket = 0;
+  bool yes = false;
+  std::set<std::string> untold;
+  std::set<std::string> telling;  // of these, those that are being told
+  int64_t not_before_ns = 0;      // when the next proposal may be made: a node has not answered
+};
+
 // What its ranks are told at a call number (calls.h), of the newest attempt.
 struct JobCalls {
   CallLeader leaders[kCallQuestions];
+  CallRound rounds[kCallQuestions];
   // As in the mailboxes of this node's ranks.
   CallTicket held[kCallQuestions] = {};
   uint64_t decision[kCallQuestions] = {};
@@ -313,7 +324,9 @@ struct Job {
   std::string name;
   Hello hello;  // the newest one
   Membership members;
-  std::shared_ptr<const redundancy::Layout> layout;  // null: its nodes do not protect each other
+  std::vector<JobNode> guests;                               // nodes of former attempts that are not among them, and answer
+  std::vector<std::function<void(const Status&)>> changing;  // who waits for the members of a new attempt to be taken up
+  std::shared_ptr<const redundancy::Layout> layout;          // null: its nodes do not protect each other
   std::shared_ptr<StoreContext> store;
   std::map<Generation, std::unique_ptr<Version>> versions;
   std::map<std::string, ScheduleState> schedule;  // by checkpoint name

@@ -41,6 +41,44 @@ bool GetFlag(Decoder& decoder) {
   return byte == 1;
 }
 
+void Put(Encoder& encoder, const HeldImage& image) {
+  Put(encoder, image.generation);
+  encoder.Varint(image.rank);
+  encoder.Varint(image.ranks);
+  encoder.U8(static_cast<uint8_t>(image.scheduled));
+  encoder.U8(static_cast<uint8_t>((image.to_node ? 1 : 0) | (image.in_store ? 2 : 0) | (image.at_node ? 4 : 0)));
+}
+
+void Get(Decoder& decoder, HeldImage* image) {
+  Get(decoder, &image->generation);
+  image->rank = decoder.Varint32();
+  image->ranks = static_cast<uint32_t>(decoder.VarintAtMost(kRanksMax));
+  decoder.Require(image->rank < image->ranks, "a rank beyond the ranks");
+  image->scheduled = static_cast<Level>(decoder.U8());
+  decoder.Require(image->scheduled <= Level::kStore, "no such level");
+  const uint8_t flags = decoder.U8();
+  decoder.Require(flags <= 7, "no such flag");
+  image->to_node = (flags & 1) != 0;
+  image->in_store = (flags & 2) != 0;
+  image->at_node = (flags & 4) != 0;
+}
+
+void Put(Encoder& encoder, const CallHold& call) {
+  Put(encoder, call.store_id);
+  encoder.String(call.job);
+  encoder.Varint(call.attempt);
+  encoder.Varint(call.question);
+  encoder.U64(call.ticket);
+}
+
+void Get(Decoder& decoder, CallHold* call) {
+  call->store_id = GetStoreId(decoder);
+  call->job = decoder.String(kNameBytesMax);
+  call->attempt = decoder.Varint32();
+  call->question = static_cast<uint32_t>(decoder.VarintAtMost(kCallQuestions - 1));
+  call->ticket = decoder.U64();
+}
+
 void Put(Encoder& encoder, const redundancy::SetSummary& set) {
   Put(encoder, set.identity);
   encoder.U8(static_cast<uint8_t>(set.scheme));
@@ -69,6 +107,16 @@ void Get(Decoder& decoder, redundancy::SetSummary* set) {
   decoder.Require(!decoder.ok() || redundancy::Validate(*set).ok(), "not a valid set");
 }
 
+// All of `body` is a message, or none of it.
+template <typename Message, typename Read>
+Result<Message> Whole(ByteSpan body, const char* what, Read read) {
+  Decoder decoder(body);
+  Message message;
+  read(decoder, message);
+  KEDGE_RETURN_IF_ERROR(decoder.Finish(what));
+  return message;
+}
+
 template <typename Write>
 Buffer Written(Write write) {
   Buffer out;
@@ -90,14 +138,12 @@ Buffer Encode(const ExchangeRequest& m) {
 }
 
 Result<ExchangeRequest> DecodeExchangeRequest(ByteSpan body) {
-  Decoder d(body);
-  ExchangeRequest m;
-  Get(d, &m.set);
-  m.from = d.Varint32();
-  m.done = GetFlag(d);
-  if (d.ok()) DecodeFields(d, m.set.ranks, &m.mine);
-  KEDGE_RETURN_IF_ERROR(d.Finish("exchange"));
-  return m;
+  return Whole<ExchangeRequest>(body, "exchange", [](Decoder& d, ExchangeRequest& m) {
+    Get(d, &m.set);
+    m.from = d.Varint32();
+    m.done = GetFlag(d);
+    if (d.ok()) DecodeFields(d, m.set.ranks, &m.mine);
+  });
 }
 
 Buffer Encode(const ExchangeReply& m) {
@@ -109,12 +155,10 @@ Buffer Encode(const ExchangeReply& m) {
 }
 
 Result<ExchangeReply> DecodeExchangeReply(ByteSpan body, uint32_t ranks) {
-  Decoder d(body);
-  ExchangeReply m;
-  m.done = GetFlag(d);
-  if (GetFlag(d)) DecodeFields(d, ranks, &m.theirs.emplace());
-  KEDGE_RETURN_IF_ERROR(d.Finish("exchange's reply"));
-  return m;
+  return Whole<ExchangeReply>(body, "exchange's reply", [&](Decoder& d, ExchangeReply& m) {
+    m.done = GetFlag(d);
+    if (GetFlag(d)) DecodeFields(d, ranks, &m.theirs.emplace());
+  });
 }
 
 Buffer Encode(const GroupNotice& m) {
@@ -126,13 +170,11 @@ Buffer Encode(const GroupNotice& m) {
 }
 
 Result<GroupNotice> DecodeGroupNotice(ByteSpan body) {
-  Decoder d(body);
-  GroupNotice m;
-  Get(d, &m.generation);
-  m.layout = d.U64();
-  m.group = d.Varint32();
-  KEDGE_RETURN_IF_ERROR(d.Finish("notice of a group"));
-  return m;
+  return Whole<GroupNotice>(body, "notice of a group", [](Decoder& d, GroupNotice& m) {
+    Get(d, &m.generation);
+    m.layout = d.U64();
+    m.group = d.Varint32();
+  });
 }
 
 Buffer Encode(const GroupStateReply& m) {
@@ -140,11 +182,7 @@ Buffer Encode(const GroupStateReply& m) {
 }
 
 Result<GroupStateReply> DecodeGroupStateReply(ByteSpan body) {
-  Decoder d(body);
-  GroupStateReply m;
-  m.done = GetFlag(d);
-  KEDGE_RETURN_IF_ERROR(d.Finish("state of a group"));
-  return m;
+  return Whole<GroupStateReply>(body, "state of a group", [](Decoder& d, GroupStateReply& m) { m.done = GetFlag(d); });
 }
 
 Buffer Encode(const InventoryRequest& m) {
@@ -156,26 +194,23 @@ Buffer Encode(const InventoryRequest& m) {
 }
 
 Result<InventoryRequest> DecodeInventoryRequest(ByteSpan body) {
-  Decoder d(body);
-  InventoryRequest m;
-  m.store_id = GetStoreId(d);
-  m.job = d.String(kNameBytesMax);
-  m.name = d.String(kNameBytesMax);
-  KEDGE_RETURN_IF_ERROR(d.Finish("inventory request"));
-  return m;
+  return Whole<InventoryRequest>(body, "inventory request", [](Decoder& d, InventoryRequest& m) {
+    m.store_id = GetStoreId(d);
+    m.job = d.String(kNameBytesMax);
+    m.name = d.String(kNameBytesMax);
+  });
 }
 
 Buffer Encode(const InventoryReply& m) {
   return Written([&](Encoder& e) {
     e.String(m.node);
-    e.Varint(m.images.size());
-    for (const HeldImage& image : m.images) {
-      Put(e, image.generation);
-      e.Varint(image.rank);
-      e.Varint(image.ranks);
-      e.U8(static_cast<uint8_t>(image.scheduled));
-      e.U8(static_cast<uint8_t>((image.to_node ? 1 : 0) | (image.in_store ? 2 : 0) | (image.at_node ? 4 : 0)));
+    e.Varint(m.guests.size());
+    for (const GuestNode& guest : m.guests) {
+      e.String(guest.node);
+      e.String(guest.address);
     }
+    e.Varint(m.images.size());
+    for (const HeldImage& image : m.images) Put(e, image);
     e.Varint(m.sets.size());
     for (const HeldSetInfo& set : m.sets) {
       Put(e, set.set);
@@ -186,33 +221,26 @@ Buffer Encode(const InventoryReply& m) {
 }
 
 Result<InventoryReply> DecodeInventoryReply(ByteSpan body) {
-  Decoder d(body);
-  InventoryReply m;
-  m.node = d.String(kNodeNameBytesMax);
-  m.images.resize(d.Count(20));
-  for (HeldImage& image : m.images) {
-    if (!d.ok()) break;
-    Get(d, &image.generation);
-    image.rank = d.Varint32();
-    image.ranks = static_cast<uint32_t>(d.VarintAtMost(kRanksMax));
-    d.Require(image.rank < image.ranks, "a rank beyond the ranks");
-    image.scheduled = static_cast<Level>(d.U8());
-    d.Require(image.scheduled <= Level::kStore, "no such level");
-    const uint8_t flags = d.U8();
-    d.Require(flags <= 7, "no such flag");
-    image.to_node = (flags & 1) != 0;
-    image.in_store = (flags & 2) != 0;
-    image.at_node = (flags & 4) != 0;
-  }
-  m.sets.resize(d.Count(20));
-  for (HeldSetInfo& set : m.sets) {
-    if (!d.ok()) break;
-    Get(d, &set.set);
-    set.objects.resize(d.Count(1));
-    for (uint32_t& member : set.objects) member = d.Varint32();
-  }
-  KEDGE_RETURN_IF_ERROR(d.Finish("inventory"));
-  return m;
+  return Whole<InventoryReply>(body, "inventory", [](Decoder& d, InventoryReply& m) {
+    m.node = d.String(kNodeNameBytesMax);
+    m.guests.resize(d.Count(2));
+    for (GuestNode& guest : m.guests) {
+      guest.node = d.String(kNodeNameBytesMax);
+      guest.address = d.String(kNameBytesMax);
+    }
+    m.images.resize(d.Count(20));
+    for (HeldImage& image : m.images) {
+      if (!d.ok()) break;
+      Get(d, &image);
+    }
+    m.sets.resize(d.Count(20));
+    for (HeldSetInfo& set : m.sets) {
+      if (!d.ok()) break;
+      Get(d, &set.set);
+      set.objects.resize(d.Count(1));
+      for (uint32_t& member : set.objects) member = d.Varint32();
+    }
+  });
 }
 
 Buffer Encode(const DescribeRequest& m) {
@@ -223,12 +251,10 @@ Buffer Encode(const DescribeRequest& m) {
 }
 
 Result<DescribeRequest> DecodeDescribeRequest(ByteSpan body) {
-  Decoder d(body);
-  DescribeRequest m;
-  Get(d, &m.generation);
-  m.rank = d.Varint32();
-  KEDGE_RETURN_IF_ERROR(d.Finish("request for an image's record"));
-  return m;
+  return Whole<DescribeRequest>(body, "request for an image's record", [](Decoder& d, DescribeRequest& m) {
+    Get(d, &m.generation);
+    m.rank = d.Varint32();
+  });
 }
 
 Buffer Encode(const DescribeReply& m) {
@@ -240,13 +266,11 @@ Buffer Encode(const DescribeReply& m) {
 }
 
 Result<DescribeReply> DecodeDescribeReply(ByteSpan body) {
-  Decoder d(body);
-  DescribeReply m;
-  m.stream_bytes = d.Varint();
-  const ByteSpan record = d.Raw(d.VarintAtMost(body.size()));
-  m.image_record.assign(record.begin(), record.end());
-  KEDGE_RETURN_IF_ERROR(d.Finish("an image's record"));
-  return m;
+  return Whole<DescribeReply>(body, "an image's record", [&](Decoder& d, DescribeReply& m) {
+    m.stream_bytes = d.Varint();
+    const ByteSpan record = d.Raw(d.VarintAtMost(body.size()));
+    m.image_record.assign(record.begin(), record.end());
+  });
 }
 
 Buffer Encode(const SetRequest& m) {
@@ -257,12 +281,10 @@ Buffer Encode(const SetRequest& m) {
 }
 
 Result<SetRequest> DecodeSetRequest(ByteSpan body) {
-  Decoder d(body);
-  SetRequest m;
-  Get(d, &m.set);
-  m.member = d.Varint32();
-  KEDGE_RETURN_IF_ERROR(d.Finish("request for a set"));
-  return m;
+  return Whole<SetRequest>(body, "request for a set", [](Decoder& d, SetRequest& m) {
+    Get(d, &m.set);
+    m.member = d.Varint32();
+  });
 }
 
 Buffer Encode(const ReadRequest& m) {
@@ -281,20 +303,18 @@ Buffer Encode(const ReadRequest& m) {
 }
 
 Result<ReadRequest> DecodeReadRequest(ByteSpan body) {
-  Decoder d(body);
-  ReadRequest m;
-  m.of_object = GetFlag(d);
-  if (m.of_object) {
-    Get(d, &m.set);
-    m.member = d.Varint32();
-  } else {
-    Get(d, &m.generation);
-    m.rank = d.Varint32();
-  }
-  m.offset = d.Varint();
-  m.bytes = static_cast<uint32_t>(d.VarintAtMost(kBlockBytesMax));
-  KEDGE_RETURN_IF_ERROR(d.Finish("read request"));
-  return m;
+  return Whole<ReadRequest>(body, "read request", [](Decoder& d, ReadRequest& m) {
+    m.of_object = GetFlag(d);
+    if (m.of_object) {
+      Get(d, &m.set);
+      m.member = d.Varint32();
+    } else {
+      Get(d, &m.generation);
+      m.rank = d.Varint32();
+    }
+    m.offset = d.Varint();
+    m.bytes = static_cast<uint32_t>(d.VarintAtMost(kBlockBytesMax));
+  });
 }
 
 Buffer Encode(const LeaseReply& m) {
@@ -308,16 +328,70 @@ Buffer Encode(const LeaseReply& m) {
 }
 
 Result<LeaseReply> DecodeLeaseReply(ByteSpan body) {
-  Decoder d(body);
-  LeaseReply m;
-  m.parts.resize(d.Count(2));
-  for (LeasedPart& part : m.parts) {
-    if (!d.ok()) break;
-    part.offset = d.Varint();
-    part.memory = net::DecodeRemoteMemory(&d);
-  }
-  KEDGE_RETURN_IF_ERROR(d.Finish("lease"));
-  return m;
+  return Whole<LeaseReply>(body, "lease", [](Decoder& d, LeaseReply& m) {
+    m.parts.resize(d.Count(2));
+    for (LeasedPart& part : m.parts) {
+      if (!d.ok()) break;
+      part.offset = d.Varint();
+      part.memory = net::DecodeRemoteMemory(&d);
+    }
+  });
+}
+
+Buffer Encode(const Invitation& m) {
+  return Written([&](Encoder& e) {
+    Put(e, m.store_id);
+    e.String(m.job);
+    e.Raw(EncodeMembership(m.members));
+  });
+}
+
+Result<Invitation> DecodeInvitation(ByteSpan body) {
+  Result<Membership> members = Status(Code::kCorrupt, "an invitation without members");
+  auto invitation = Whole<Invitation>(body, "invitation", [&](Decoder& d, Invitation& m) {
+    m.store_id = GetStoreId(d);
+    m.job = d.String(kNameBytesMax);
+    members = DecodeMembership(d.Raw(d.remaining()));
+  });
+  if (!invitation.ok() || !members.ok()) return invitation.ok() ? members.status() : invitation.status();
+  invitation->members = std::move(*members);
+  return invitation;
+}
+
+Buffer Encode(const CallHold& m) {
+  return Written([&](Encoder& e) { Put(e, m); });
+}
+
+Result<CallHold> DecodeCallHold(ByteSpan body) {
+  return Whole<CallHold>(body, "hold at a call", [](Decoder& d, CallHold& m) { Get(d, &m); });
+}
+
+Buffer Encode(const CallVote& m) {
+  return Written([&](Encoder& e) {
+    e.U8(m.accepted ? 1 : 0);
+    e.Varint(m.newest_call);
+  });
+}
+
+Result<CallVote> DecodeCallVote(ByteSpan body) {
+  return Whole<CallVote>(body, "vote on a call", [](Decoder& d, CallVote& m) {
+    m.accepted = GetFlag(d);
+    m.newest_call = d.Varint();
+  });
+}
+
+Buffer Encode(const CallDecision& m) {
+  return Written([&](Encoder& e) {
+    Put(e, m.call);
+    e.U8(m.yes ? 1 : 0);
+  });
+}
+
+Result<CallDecision> DecodeCallDecision(ByteSpan body) {
+  return Whole<CallDecision>(body, "decision on a call", [](Decoder& d, CallDecision& m) {
+    Get(d, &m.call);
+    m.yes = GetFlag(d);
+  });
 }
 
 Buffer Encode(const BlockTable& table) {
@@ -325,11 +399,7 @@ Buffer Encode(const BlockTable& table) {
 }
 
 Result<BlockTable> DecodeBlockTable(ByteSpan body) {
-  Decoder d(body);
-  BlockTable table;
-  DecodeFields(d, &table);
-  KEDGE_RETURN_IF_ERROR(d.Finish("block table"));
-  return table;
+  return Whole<BlockTable>(body, "block table", [](Decoder& d, BlockTable& table) { DecodeFields(d, &table); });
 }
 
 }  // namespace kedge

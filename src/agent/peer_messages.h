@@ -17,6 +17,7 @@
 #include "format/wire.h"
 #include "net/network.h"
 #include "redundancy/plan.h"
+#include "session/call_agreement.h"
 #include "session/messages.h"
 
 namespace kedge {
@@ -31,6 +32,9 @@ enum class PeerKind : uint16_t {
   kObjectTable,
   kRead,
   kLease,
+  kInvite,
+  kCallHold,
+  kCallDecision,
 };
 
 // A member of a set shows its image, and how far it is; the answer shows the other's, as far as it is known.
@@ -74,8 +78,14 @@ struct HeldSetInfo {
   redundancy::SetSummary set;
   std::vector<uint32_t> objects;  // members whose parity object (partner: copy) lies here
 };
+// A node of a former attempt, which may still hold images.
+struct GuestNode {
+  std::string node;
+  std::string address;
+};
 struct InventoryReply {
   std::string node;
+  std::vector<GuestNode> guests;  // that it knows of
   std::vector<HeldImage> images;
   std::vector<HeldSetInfo> sets;
 };
@@ -117,6 +127,32 @@ struct LeaseReply {
   std::vector<LeasedPart> parts;  // in order
 };
 
+// The job goes on in a new attempt without the node that is told: it serves what it holds to the nodes of that one. Answered
+// empty.
+struct Invitation {
+  StoreId store_id;
+  std::string job;
+  Membership members;
+};
+
+// The leader of an agreement (calls.h) wants the node's ranks held at a call, and is answered with its vote; or tells what has
+// been decided, and is answered empty.
+struct CallHold {
+  StoreId store_id;
+  std::string job;
+  uint32_t attempt = 0;
+  uint32_t question = 0;  // CallQuestionIndex
+  CallTicket ticket = 0;
+};
+struct CallDecision {
+  CallHold call;
+  bool yes = false;
+};
+
+Buffer Encode(const Invitation& message);
+Buffer Encode(const CallHold& message);
+Buffer Encode(const CallVote& message);
+Buffer Encode(const CallDecision& message);
 Buffer Encode(const LeaseReply& message);
 Buffer Encode(const ExchangeRequest& message);
 Buffer Encode(const ExchangeReply& message);
@@ -142,6 +178,10 @@ Result<DescribeReply> DecodeDescribeReply(ByteSpan body);
 Result<SetRequest> DecodeSetRequest(ByteSpan body);
 Result<ReadRequest> DecodeReadRequest(ByteSpan body);
 Result<LeaseReply> DecodeLeaseReply(ByteSpan body);
+Result<Invitation> DecodeInvitation(ByteSpan body);
+Result<CallHold> DecodeCallHold(ByteSpan body);
+Result<CallVote> DecodeCallVote(ByteSpan body);
+Result<CallDecision> DecodeCallDecision(ByteSpan body);
 Result<BlockTable> DecodeBlockTable(ByteSpan body);
 
 }  // namespace kedge

@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "agent/agent.h"
+#include "agent/calls.h"
 #include "agent/fetch.h"
 #include "agent/held_sets.h"
 #include "agent/held_stream.h"
 #include "agent/images.h"
 #include "agent/protect.h"
+#include "agent/sessions.h"
 #include "base/log.h"
 #include "os/files.h"
 #include "os/kill_point.h"
@@ -17,6 +21,10 @@ namespace {
 
 constexpr size_t kAddressFileBytesMax = 4096;
 constexpr Duration kLeaseDuration = std::chrono::seconds(60);
+// A node that was left out is mostly dead, and a restart waits for it.
+constexpr Duration kInviteTimeout = std::chrono::milliseconds(1500);
+constexpr Duration kGoodbyeTime = std::chrono::milliseconds(100);
+constexpr size_t kGuestsMax = 4096;
 
 std::string NetworkName(const StoreId& store_id, const std::string& job) {
   return store_id.ToHex() + "/" + job;
@@ -41,11 +49,19 @@ const Generation& GenerationOf(const SetRequest& request) {
 const Generation& GenerationOf(const ReadRequest& request) {
   return request.of_object ? request.set.generation : request.generation;
 }
-Generation GenerationOf(const InventoryRequest& request) {
+template <typename Request>
+Generation GenerationOf(const Request& request) {
   Generation generation;
   generation.store_id = request.store_id;
   generation.job = request.job;
   return generation;
+}
+Generation GenerationOf(const CallDecision& decision) {
+  return GenerationOf(decision.call);
+}
+
+bool IsAmong(const std::vector<JobNode>& nodes, const std::string& name) {
+  return std::any_of(nodes.begin(), nodes.end(), [&](const JobNode& node) { return node.name == name; });
 }
 
 }  // namespace
@@ -140,11 +156,85 @@ Status Peers::Join(const Job& job) {
   const auto secret = net::Secret::FromHex(job.members.secret);
   if (!secret.has_value()) return Status(Code::kInvalidArgument, fmt::format("job {}: its secret is not one", job.name));
   membership.secret = *secret;
-  for (const JobNode& node : job.members.nodes) {
-    const auto address = net::NodeAddress::FromText(node.address);
-    if (address.has_value()) membership.members.push_back({node.name, *address});
+  for (const auto* nodes : {&job.members.nodes, &job.guests}) {
+    for (const JobNode& node : *nodes) {
+      const auto address = net::NodeAddress::FromText(node.address);
+      if (address.has_value()) membership.members.push_back({node.name, *address});
+    }
   }
   return network_->Join(std::move(membership));
+}
+
+void Peers::Invite(Job& job, const Membership& members, std::function<void()> done) {
+  struct Inviting {
+    std::vector<JobNode> guests;
+    size_t waiting = 0;
+    std::function<void()> done;
+  };
+  auto inviting = std::make_shared<Inviting>();
+  inviting->done = std::move(done);
+  std::vector<JobNode> left_out;
+  for (const auto* nodes : {&job.members.nodes, &job.guests}) {
+    for (const JobNode& node : *nodes) {
+      const bool known = node.name == agent_.settings().node || IsAmong(members.nodes, node.name) || IsAmong(left_out, node.name);
+      if (!known && !node.address.empty()) left_out.push_back({node.name, node.failure_domain, node.address, {}});
+    }
+  }
+  job.guests.clear();
+  if (left_out.empty() || !is_open()) return inviting->done();
+  inviting->waiting = left_out.size();
+  const Invitation invitation{job.store_id, job.name, members};
+  for (const JobNode& node : left_out) {
+    Call(job, node.name, PeerKind::kInvite, Encode(invitation), kInviteTimeout,
+         [this, inviting, node, store_id = job.store_id, name = job.name](const Result<Buffer>& answer) {
+           if (answer.ok()) inviting->guests.push_back(node);
+           if (--inviting->waiting > 0) return;
+           if (Job* found = agent_.FindJob(store_id, name)) found->guests = std::move(inviting->guests);
+           inviting->done();
+         });
+  }
+}
+
+std::vector<std::string> Peers::Learn(Job& job, const std::vector<GuestNode>& guests) {
+  std::vector<std::string> added;
+  for (const GuestNode& guest : guests) {
+    const bool known =
+        guest.node == agent_.settings().node || IsAmong(job.members.nodes, guest.node) || IsAmong(job.guests, guest.node);
+    if (known || !net::NodeAddress::FromText(guest.address).has_value() || job.guests.size() >= kGuestsMax) continue;
+    job.guests.push_back({guest.node, guest.node, guest.address, {}});
+    added.push_back(guest.node);
+  }
+  Status joined = added.empty() ? Status::Ok() : Join(job);
+  if (!joined.ok()) LogWarning("agent", "nodes of a former attempt of job {} are not asked: {}", job.name, joined.ToString());
+  return added;
+}
+
+void Peers::OnInvite(Job& job, const Invitation& invitation, Answer answer) {
+  const Membership& members = invitation.members;
+  if (members.attempt <= job.members.attempt || IsAmong(members.nodes, agent_.settings().node)) {
+    return answer(Status(Code::kMismatch, "the invitation is not to a later attempt without this node"));
+  }
+  answer(Buffer());
+  LogInfo("agent", "job {} goes on in attempt {} without this node, which serves what it holds", job.name, members.attempt);
+  // After the answer, which goes out in the name of the attempt that ends here.
+  agent_.loop().AddTimer(kGoodbyeTime, [this, store_id = job.store_id, name = job.name, members] {
+    Job* found = agent_.FindJob(store_id, name);
+    if (found == nullptr || members.attempt <= found->members.attempt) return;
+    found->members = members;
+    found->guests.clear();
+    agent_.sessions().SaveJob(*found);
+    Status joined = agent_.protect().OnMembers(*found);
+    if (!joined.ok()) LogWarning("agent", "job {}: {}", name, joined.ToString());
+  });
+}
+
+void Peers::OnCallHold(Job& job, const CallHold& call, Answer answer) {
+  answer(Encode(agent_.calls().OnHold(job, call)));
+}
+
+void Peers::OnCallDecision(Job& job, const CallDecision& decision, Answer answer) {
+  agent_.calls().OnDecision(job, decision);
+  answer(Buffer());
 }
 
 void Peers::Leave(const Job& job) {
@@ -192,6 +282,9 @@ void Peers::ServeAll() {
   Serve<SetRequest>(PeerKind::kObjectTable, DecodeSetRequest, &Peers::OnObjectTable);
   Serve<ReadRequest>(PeerKind::kRead, DecodeReadRequest, &Peers::OnRead);
   Serve<ReadRequest>(PeerKind::kLease, DecodeReadRequest, &Peers::OnLease);
+  Serve<Invitation>(PeerKind::kInvite, DecodeInvitation, &Peers::OnInvite);
+  Serve<CallHold>(PeerKind::kCallHold, DecodeCallHold, &Peers::OnCallHold);
+  Serve<CallDecision>(PeerKind::kCallDecision, DecodeCallDecision, &Peers::OnCallDecision);
 }
 
 void Peers::OnExchange(Job& job, const ExchangeRequest& request, Answer answer) {

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "agent/held_stream.h"
 #include "agent/model.h"
@@ -78,6 +79,13 @@ class Peers {
   void Leave(const Job& job);
   void Close();
 
+  // The job is about to go on with other members: those of its nodes that are not among them may hold images of it, and are told
+  // in the name of the attempt that they know. `done` when they have answered, or after a moment; who did is a guest from then
+  // on.
+  void Invite(Job& job, const Membership& members, std::function<void()> done);
+  // Guests that another node knows of; the names of those that are new here.
+  std::vector<std::string> Learn(Job& job, const std::vector<GuestNode>& guests);
+
   // `done` on the loop's thread, always, and never before Call has returned.
   void Call(const Job& job, const std::string& node, PeerKind kind, Buffer body, Duration timeout,
             std::function<void(Result<Buffer>)> done);
@@ -103,6 +111,9 @@ class Peers {
   void OnObjectTable(Job& job, const SetRequest& request, Answer answer);
   void OnRead(Job& job, const ReadRequest& request, Answer answer);
   void OnLease(Job& job, const ReadRequest& request, Answer answer);
+  void OnInvite(Job& job, const Invitation& invitation, Answer answer);
+  void OnCallHold(Job& job, const CallHold& call, Answer answer);
+  void OnCallDecision(Job& job, const CallDecision& decision, Answer answer);
   HeldStream StreamOf(const ReadRequest& request) const;
 
   Agent& agent_;

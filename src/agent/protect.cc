@@ -196,8 +196,20 @@ void Protect::Consider(Version& version) {
   AdvanceSoon(version.generation);
 }
 
-void Protect::OnRestored(Version& version) {
-  if (version.job->layout == nullptr || version.job->hello.keys.schedule_node == 0 || version.restored) return;
+void Protect::OnRestored(Job& job, const Generation& generation, uint32_t rank) {
+  if (job.layout == nullptr || job.hello.keys.schedule_node == 0) return;
+  BringOptions options;
+  options.from_store = true;
+  agent_.fetch().Bring(job, generation, rank, options, [this, generation, rank](const Status& brought) {
+    if (Version* version = agent_.images().FindVersion(generation)) return ProtectAgain(*version);
+    LogWarning("agent", "{}, which rank {} has restarted from, is not protected again: {}", generation.ToString(), rank,
+               brought.ToString());
+  });
+}
+
+void Protect::ProtectAgain(Version& version) {
+  if (version.job->layout == nullptr) return;
+  if (version.restored) return Consider(version);  // another rank's image has come
   version.restored = version.to_node = true;
   for (const JobNode& node : version.job->members.nodes) {
     if (node.name == agent_.settings().node) version.node_ranks = static_cast<uint32_t>(node.ranks.size());

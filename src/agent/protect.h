@@ -76,8 +76,9 @@ class Protect {
   Status OnMembers(Job& job);
   // Something about the version may let it go on.
   void Consider(Version& version);
-  // An attempt goes on from this version: it is protected anew.
-  void OnRestored(Version& version);
+  // An attempt goes on from this generation, of which a rank of this node has restarted: it is protected anew. An image that
+  // came from the store is brought to this node first.
+  void OnRestored(Job& job, const Generation& generation, uint32_t rank);
   void OnVersionGone(const Version& version);
   // Whether a version that is begun now can be protected.
   static bool CanProtect(const Job& job) { return job.layout != nullptr; }
@@ -108,6 +109,7 @@ class Protect {
     bool done = false;
     SetMember member;
   };
+  void ProtectAgain(Version& version);
   Status Begin(Version& version);
   void Advance(Version& version);
   void AdvanceSoon(const Generation& generation);

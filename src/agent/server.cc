@@ -169,12 +169,13 @@ void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
   }
   if (const auto* open = std::get_if<OpenImageRequest>(&message.message)) return OpenImage(id, message.number, *open);
   if (const auto* restored = std::get_if<RestoredRequest>(&message.message)) {
-    Version* version = agent_.images().FindVersion(restored->generation);
-    if (version != nullptr) agent_.protect().OnRestored(*version);
+    agent_.protect().OnRestored(*session->job, restored->generation, session->hello.rank);
     return ReplyStatus(id, message.number, Status::Ok());
   }
   if (const auto* members = std::get_if<MembersRequest>(&message.message)) {
-    return ReplyStatus(id, message.number, agent_.sessions().SetMembers(*session, members->members));
+    return agent_.sessions().SetMembers(*session, members->members, [this, id, number = message.number](const Status& status) {
+      ReplyStatus(id, number, status);
+    });
   }
   if (const auto* close = std::get_if<CloseImageRequest>(&message.message)) {
     return ReplyStatus(id, message.number, agent_.images().Close(*session, close->image));

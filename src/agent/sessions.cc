@@ -251,8 +251,8 @@ Result<Sessions::Admission> Sessions::Attach(const Hello& hello, int32_t process
   return admission;
 }
 
-Status Sessions::SetMembers(Session& session, Membership members) {
-  Job& job = *session.job;
+Status Sessions::CheckMembers(const Session& session, const Membership& members) const {
+  const Job& job = *session.job;
   std::set<std::string> names;
   std::set<uint32_t> ranks;
   bool sane = members.attempt == session.hello.attempt && members.ranks == session.hello.ranks && !members.secret.empty() &&
@@ -269,11 +269,32 @@ Status Sessions::SetMembers(Session& session, Membership members) {
   if (members.attempt < job.members.attempt) {
     return Status(Code::kMismatch, fmt::format("job {}: attempt {} has begun", job.name, job.members.attempt));
   }
-  if (members == job.members && job.layout != nullptr) return Status::Ok();
+  return Status::Ok();
+}
+
+void Sessions::SetMembers(Session& session, Membership members, std::function<void(const Status&)> done) {
+  Job& job = *session.job;
+  Status checked = CheckMembers(session, members);
+  if (!checked.ok()) return done(checked);
+  if (members == job.members && job.layout != nullptr) return done(Status::Ok());
+  if (members.attempt == job.members.attempt) return done(ChangeMembers(job, members));
+  // The node's ranks all say the same; the first of them sets it off.
+  job.changing.push_back(std::move(done));
+  if (job.changing.size() > 1) return;
+  agent_.peers().Invite(job, members, [this, store_id = job.store_id, name = job.name, members] {
+    Job* found = agent_.FindJob(store_id, name);
+    if (found == nullptr) return;
+    const auto waiting = std::exchange(found->changing, {});
+    const Status changed = ChangeMembers(*found, members);
+    for (const auto& each : waiting) each(changed);
+  });
+}
+
+Status Sessions::ChangeMembers(Job& job, const Membership& members) {
   if (members.attempt != job.members.attempt) {
     for (auto& [generation, version] : job.versions) version->restored = false;
   }
-  job.members = std::move(members);
+  job.members = members;
   SaveJob(job);
   Status joined = agent_.protect().OnMembers(job);
   agent_.images().ReconsiderAll(job);

@@ -6,6 +6,7 @@
 // back: a session whose owner lives is kept, connected or not, until the owner attaches again or dies.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -52,8 +53,9 @@ class Sessions {
   // Where there are no pidfds.
   void CheckOwners();
 
-  // Who is in the session's attempt. kFailedPrecondition: these nodes cannot protect each other.
-  Status SetMembers(Session& session, Membership members);
+  // Who is in the session's attempt. `done` with kFailedPrecondition: these nodes cannot protect each other. It may be called
+  // later, once nodes that the attempt leaves out have been told.
+  void SetMembers(Session& session, Membership members, std::function<void(const Status&)> done);
 
   void SaveJob(const Job& job);
   // What a predecessor left: jobs first, then (once the images are known) sessions.
@@ -67,6 +69,8 @@ class Sessions {
  private:
   void Restart(Session& session);
   Job& JobFor(const Hello& hello);
+  Status CheckMembers(const Session& session, const Membership& members) const;
+  Status ChangeMembers(Job& job, const Membership& members);
   Status CheckNodeKeys(const Hello& hello) const;
   Result<Session*> Create(const Hello& hello, const os::ProcessIdentity& owner);
   Status AttachAgain(Session& session, const Hello& hello);

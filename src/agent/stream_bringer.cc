@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "os/kill_point.h"
 #include "redundancy/block_table.h"
+#include "store/versions.h"
 
 namespace kedge {
 namespace {
@@ -18,6 +19,16 @@ constexpr Duration kReadTimeout = std::chrono::seconds(10);
 
 using redundancy::Source;
 using redundancy::SourceKind;
+
+std::string TextOf(const Source& source) {
+  switch (source.kind) {
+    case SourceKind::kRebuild: return "rebuilt";
+    case SourceKind::kLocal: return "its copy here";
+    case SourceKind::kStore: return "from the store";
+    case SourceKind::kNode: break;
+  }
+  return "from node " + source.node;
+}
 
 }  // namespace
 
@@ -59,6 +70,10 @@ Status StreamBringer::FindSet() {
 Status StreamBringer::AskImageRecord() {
   Status error(Code::kNotFound, "no node has it whole");
   for (const Source& source : from_.sources) {
+    if (source.kind == SourceKind::kStore) {
+      error = OpenStored();
+      if (error.ok()) return error;
+    }
     if (source.kind != SourceKind::kNode) continue;
     auto answer = link_.Ask(source.node, PeerKind::kDescribe, Encode(DescribeRequest{from_.generation, from_.rank}), kAskTimeout);
     auto reply = answer.ok() ? DecodeDescribeReply(*answer) : Result<DescribeReply>(answer.status());
@@ -69,6 +84,38 @@ Status StreamBringer::AskImageRecord() {
     error = reply.status();
   }
   return error;
+}
+
+// Its object there, and its image record unless that is known already.
+Status StreamBringer::OpenStored() {
+  if (stored_ != nullptr) return Status::Ok();
+  KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, from_.store->CatalogFor(from_.generation.attempt));
+  KEDGE_ASSIGN_OR_RETURN(const StoredImage image, ReadImage(catalog, from_.generation, from_.rank));
+  KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<ObjectReader> reader, catalog.store().OpenObject(image.object_key));
+  Buffer record(image.entry.record_bytes);
+  KEDGE_RETURN_IF_ERROR(reader->ReadAt(image.entry.record_offset, record));
+  if (crc32c::Compute(record.data(), record.size()) != image.entry.record_crc32c) {
+    return Status(Code::kCorrupt, image.object_key + ": the image record fails its checksum");
+  }
+  if (image_record_.empty()) image_record_ = std::move(record);
+  stored_ = std::move(reader);
+  return Status::Ok();
+}
+
+// Chunks lie in the store's object where they lie in the stream; who wrote it may have put the record elsewhere.
+Status StreamBringer::ReadStored(uint64_t offset, std::span<std::byte> block) {
+  KEDGE_RETURN_IF_ERROR(OpenStored());
+  for (const redundancy::StreamPiece& piece : stream_->Range(offset, block.size())) {
+    const std::span<std::byte> part = block.subspan(piece.stream_offset - offset, piece.bytes);
+    switch (piece.part) {
+      case redundancy::StreamPart::kGap: std::fill(part.begin(), part.end(), std::byte{0}); break;
+      case redundancy::StreamPart::kChunk: KEDGE_RETURN_IF_ERROR(stored_->ReadAt(piece.stream_offset, part)); break;
+      case redundancy::StreamPart::kRecord:
+        std::copy_n(image_record_.begin() + static_cast<std::ptrdiff_t>(piece.part_offset), part.size(), part.begin());
+        break;
+    }
+  }
+  return Status::Ok();
 }
 
 void StreamBringer::PrepareRebuild(const redundancy::SetSurvivors& survivors) {
@@ -107,6 +154,7 @@ Status StreamBringer::ReadWhole(const Source& source, uint64_t offset, std::span
     }
     return own->second.first.Read(offset, block.size(), block.data());
   }
+  if (source.kind == SourceKind::kStore) return ReadStored(offset, block);
   ReadRequest request;
   request.generation = from_.generation;
   request.rank = from_.rank;
@@ -148,12 +196,12 @@ Status StreamBringer::Read(uint64_t offset, std::span<std::byte> block) {
     const bool rebuild = source->kind == SourceKind::kRebuild;
     Status read = rebuild ? Rebuild(offset, block) : ReadWhole(*source, offset, block);
     if (read.ok() && (table() == nullptr || redundancy::BlockIsRight(*table(), offset, block))) {
-      used_.insert(rebuild ? "rebuilt" : source->kind == SourceKind::kLocal ? "its copy here" : "from node " + source->node);
+      used_.insert(TextOf(*source));
       return Status::Ok();
     }
     if (read.ok()) {
-      read = Status(Code::kCorrupt, fmt::format("the block at {} of {} rank {} fails its checksum on node {}", offset,
-                                                from_.generation.ToString(), from_.rank, source->node));
+      read = Status(Code::kCorrupt, fmt::format("the block at {} of {} rank {}, {}, fails its checksum", offset,
+                                                from_.generation.ToString(), from_.rank, TextOf(*source)));
     }
     LogWarning("agent", "{}; the next source is tried", read.ToString());
     error = read;
@@ -166,6 +214,7 @@ Status StreamBringer::Read(uint64_t offset, std::span<std::byte> block) {
 }
 
 Status StreamBringer::BringTo(const redundancy::ImageStream& stream, const HeldStream& target) {
+  stream_ = &stream;
   const uint64_t block_bytes = table() != nullptr ? table()->block_bytes : kBlockBytesMax;
   Buffer block(block_bytes);
   for (uint64_t offset = 0; offset < stream.bytes(); offset += block_bytes) {

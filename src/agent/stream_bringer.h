@@ -1,8 +1,9 @@
 // Brings the stream of one image into slots of this node: each block from the first of several sources that has it right.
 //
 // A source is another node that has the image whole (its own, or a partner's copy), a copy that lies here, or the survivors of
-// its set, from which it is rebuilt. Where the set record is known, every block is held against the image's block table; where
-// it is not (the image was never protected), the client's checksums of capture tell. Blocking; for workers; one thread.
+// its set, from which it is rebuilt, or the store. Where the set record is known, every block is held against the image's block
+// table; where it is not (the image was never protected), the client's checksums of capture tell. Blocking; for workers; one
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,7 @@ struct BringFrom {
   uint32_t rank = 0;
   std::string self;  // this node
   std::vector<redundancy::Source> sources;
+  std::shared_ptr<StoreContext> store;  // where one of them is the store
   // Its set, when the record is here; else who keeps it.
   std::optional<SetRecord> set;
   struct Keeper {
@@ -54,14 +56,17 @@ class StreamBringer {
   Status BringTo(const redundancy::ImageStream& stream, const HeldStream& target);
   // "node n2, rebuilt": what was used.
   std::string UsedText() const;
+  bool used_store() const { return stored_ != nullptr; }
 
  private:
   StreamBringer(PeerLink link, BringFrom from) : link_(std::move(link)), from_(std::move(from)) {}
   Status FindSet();
   Status AskImageRecord();
+  Status OpenStored();
   void PrepareRebuild(const redundancy::SetSurvivors& survivors);
   Status Read(uint64_t offset, std::span<std::byte> block);
   Status ReadWhole(const redundancy::Source& source, uint64_t offset, std::span<std::byte> block);
+  Status ReadStored(uint64_t offset, std::span<std::byte> block);
   Status Rebuild(uint64_t offset, std::span<std::byte> block);
   const BlockTable* table() const { return from_.set.has_value() ? &from_.set->members[member_].blocks : nullptr; }
 
@@ -75,6 +80,8 @@ class StreamBringer {
   std::unique_ptr<redundancy::Assembler> assembler_;
   Buffer rebuilt_;
   uint64_t rebuilt_begin_ = UINT64_MAX;
+  const redundancy::ImageStream* stream_ = nullptr;  // while it is brought
+  std::unique_ptr<ObjectReader> stored_;             // its object in the store, once that is needed
   std::set<std::string> used_;
 };
 

@@ -66,6 +66,7 @@ Status Context::ShareMembers() {
   const auto& attached = session->current();
   auto members = GatherMembers(core, attached ? &attached->attachment.welcome : nullptr);
   Status status = members.ok() ? session->SetMembers(std::move(*members)) : members.status();
+  core.nodes_joined = status.ok() && session->attached();
   if (status.code() != Code::kFailedPrecondition || core.job.keys.protect_required) return status;
   if (core.rank() == 0) LogWarning("client", "versions do not survive the loss of a node: {}", status.message());
   return Status::Ok();

@@ -28,15 +28,17 @@ Pace::Pace(Core* core, Session* session) : core_(core), session_(session) {
 }
 
 Status Pace::Start() {
-  const bool one_agent = core_->ranks_on_node == core_->ranks();
+  const bool agents_agree = core_->ranks_on_node == core_->ranks() || core_->nodes_joined;
   std::string mine(1, '\0');
-  if (session_->attached() && one_agent) mine[0] |= kMayGoByCalls;
+  if (session_->attached() && agents_agree) mine[0] |= kMayGoByCalls;
   if (interval() == Duration::zero()) mine[0] |= kIsAlwaysDue;
   KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> all, core_->collective.AllGather(mine));
   by_calls_ = true;
   for (const std::string& rank : all) by_calls_ = by_calls_ && rank.size() == 1 && (rank[0] & kMayGoByCalls) != 0;
   always_due_ = all[0].size() == 1 && (all[0][0] & kIsAlwaysDue) != 0;
   if (by_calls_) session_->JoinQuestions();
+  // What init took is no computation.
+  BeginInterval();
   return Status::Ok();
 }
 

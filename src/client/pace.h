@@ -1,10 +1,11 @@
 // What the application asks at every step: whether a checkpoint is due, whether it should exit. All ranks get the same answer at
 // the same call number.
 //
-// Where one agent serves all ranks, that agent proposes a call number when it wants a yes (session/call_agreement.h): a call is
-// two accesses to shared memory, and waits for nobody but a decision under way. Elsewhere each call is a broadcast of what
-// rank 0 finds: its clock, and what its agent wants. Which of the two holds is settled at init, alike for all ranks. The
-// interval is the agent's when it has one (schedule.adapt), else rank 0's configured one.
+// Where one agent serves all ranks, or the agents of all nodes know each other (the job protects across nodes), they agree on a
+// call number when rank 0's wants a yes (agent/calls.h): a call is two accesses to shared memory, and waits for nobody but a
+// decision under way. Elsewhere each call is a broadcast of what rank 0 finds: its clock, and what its agent wants. Which of the
+// two holds is settled at init, alike for all ranks. The interval is the agent's when it has one (schedule.adapt), else rank 0's
+// configured one.
 //
 // A yes stays: "due" until a checkpoint is begun or a restart has ended, "exit" for ever. Ranks make these calls in the same
 // order, so that the ones that need no agreement are the same everywhere, and are not counted. Guarded by the context's lock.
@@ -21,10 +22,10 @@ namespace kedge::client {
 
 class Pace {
  public:
-  // Both outlive the pace; the first interval begins now.
+  // Both outlive the pace.
   Pace(Core* core, Session* session);
 
-  // Settles how the ranks agree. Collective, once, when the session has started.
+  // Settles how the ranks agree; the first interval begins. Collective, once, at the end of init.
   Status Start();
 
   // A checkpoint or a restart has ended just now.

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string>
 
+#include "agent/peer_messages.h"
 #include "agent/record_file.h"
 #include "agent/tier_cut.h"
 #include "format/calibration.h"
@@ -54,6 +55,37 @@ void AddSets(Seeds& seeds) {
   std::string escaped;
   for (const char c : payload_of(set)) escaped += c == '\\' ? std::string("\\\\") : std::string(1, c);
   seeds.Add("redundancy_set_fuzzer", "set", escaped + "\\ " + std::string(60, '\1') + '\0');
+}
+
+// Kind and ranks in front, as the fuzzer takes them.
+void AddPeerMessages(Seeds& seeds) {
+  const Generation generation = testing::SampleIdentity().generation;
+  const SetRecord record = testing::SampleSetRecord();
+  const auto add = [&](char kind, const Buffer& body) {
+    seeds.Add("agent_peers_fuzzer", std::to_string(int{kind}), std::string{kind, 3} + std::string(AsText(body)));
+  };
+  add(0, Encode(ExchangeRequest{record.identity, 1, true, record.members[0]}));
+  add(1, Encode(ExchangeReply{true, record.members[0]}));
+  add(2, Encode(GroupNotice{generation, 7, 1}));
+  add(3, Encode(GroupStateReply{true}));
+  add(4, Encode(InventoryRequest{generation.store_id, generation.job, "name"}));
+  InventoryReply inventory{"n1", {{"n0", "address"}}, {{generation, 1, 2, Level::kStore, true, false, true}}, {}};
+  inventory.sets.push_back({redundancy::Summarize(record, 5), {0, 1}});
+  add(5, Encode(inventory));
+  add(6, Encode(DescribeRequest{generation, 1}));
+  add(7, Encode(DescribeReply{record.members[0].image_record, 4096}));
+  add(8, Encode(SetRequest{record.identity, 1}));
+  ReadRequest read;
+  read.generation = generation;
+  read.bytes = 4096;
+  add(9, Encode(read));
+  add(10, Encode(LeaseReply{{{4096, {1, 2, 3, 4096, 60000}}}}));
+  add(11, Encode(record.members[0].blocks));
+  const CallHold hold{generation.store_id, generation.job, 2, 1, CallTicket{9} << kCallTryBits};
+  add(12, Encode(hold));
+  add(13, Encode(CallVote{true, 8}));
+  add(14, Encode(CallDecision{hold, true}));
+  add(15, Encode(Invitation{generation.store_id, generation.job, {2, 2, "secret", {{"n1", "rack", "address", {0, 1}}}}}));
 }
 
 void AddNames(Seeds& seeds) {
@@ -148,6 +180,7 @@ int Main(int argc, char** argv) {
   Seeds seeds{argv[1]};
   AddRecords(seeds);
   AddSets(seeds);
+  AddPeerMessages(seeds);
   AddNames(seeds);
   AddCalibration(seeds);
   AddMessages(seeds);

@@ -130,41 +130,44 @@ TEST_F(PeerTest, AReaderThatStallsHarmsNobody) {
 }
 
 TEST_F(PeerTest, ALinkThatIsCutForAWhileAndForEver) {
-  ChildProcess hosts({KEDGE_TWO_HOSTS, folder_.path(), KEDGE_NET_PEER, secret_.ToHex()}, {}, Path("hosts.out"));
+  const std::string peer = std::string(KEDGE_NET_PEER) + " ", common = " " + secret_.ToHex() + " " + Path("members") + " ";
+  ChildProcess hosts({KEDGE_TWO_HOSTS, folder_.path(), peer + "a" + common + "read b --listen 10.77.0.1 --silence 2",
+                      peer + "b" + common + "serve --listen 10.77.0.2 --silence 2"},
+                     {}, Path("hosts.out"));
   ASSERT_TRUE(hosts.WaitForOutput("hosts are up", kPatience)) << hosts.Output();
   const auto read = [this](const std::string& name) {
     std::ifstream file(Path(name));
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
   const auto wait_for_more = [&](const std::string& text, std::chrono::seconds patience) {
-    const int before = Count(read("a.out"), text);
+    const int before = Count(read("left.out"), text);
     const auto end = std::chrono::steady_clock::now() + patience;
-    while (std::chrono::steady_clock::now() < end && Count(read("a.out"), text) == before) std::this_thread::sleep_for(20ms);
-    return Count(read("a.out"), text) > before;
+    while (std::chrono::steady_clock::now() < end && Count(read("left.out"), text) == before) std::this_thread::sleep_for(20ms);
+    return Count(read("left.out"), text) > before;
   };
   const auto touch = [this](const std::string& name) { std::ofstream(Path(name)) << "x"; };
   const auto end = std::chrono::steady_clock::now() + kPatience;
-  while ((read("a.out").find('\n') == std::string::npos || read("b.out").find('\n') == std::string::npos) &&
+  while ((read("left.out").find('\n') == std::string::npos || read("right.out").find('\n') == std::string::npos) &&
          std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(20ms);
-  const std::string a = AddressIn(read("a.out"));
+  const std::string a = AddressIn(read("left.out"));
   EXPECT_NE(NodeAddress::FromText(a).value().ToDisplay().find("10.77.0.1:"), std::string::npos) << a;
-  WriteMembers({{"a", a}, {"b", AddressIn(read("b.out"))}});
-  ASSERT_TRUE(wait_for_more(" ok", kPatience)) << read("a.out");
+  WriteMembers({{"a", a}, {"b", AddressIn(read("right.out"))}});
+  ASSERT_TRUE(wait_for_more(" ok", kPatience)) << read("left.out");
 
   // Five seconds: what was under way fails and says whom it waited for; then all goes on.
   touch("cut");
   ASSERT_TRUE(hosts.WaitForOutput("link is cut", kPatience));
-  ASSERT_TRUE(wait_for_more(" failed: ", 20s)) << read("a.out");
+  ASSERT_TRUE(wait_for_more(" failed: ", 20s)) << read("left.out");
   std::this_thread::sleep_for(5s);
   touch("mend");
-  ASSERT_TRUE(wait_for_more(" ok", kPatience)) << read("a.out");
+  ASSERT_TRUE(wait_for_more(" ok", kPatience)) << read("left.out");
 
   // For ever: every round ends by its time.
   touch("cut");
-  for (int i = 0; i < 4; ++i) ASSERT_TRUE(wait_for_more(" failed: ", 20s)) << read("a.out");
-  EXPECT_NE(read("a.out").find("node b at 10.77.0.2:"), std::string::npos) << read("a.out");
-  EXPECT_EQ(read("a.out").find("WRONG BYTES"), std::string::npos);
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(wait_for_more(" failed: ", 20s)) << read("left.out");
+  EXPECT_NE(read("left.out").find("node b at 10.77.0.2:"), std::string::npos) << read("left.out");
+  EXPECT_EQ(read("left.out").find("WRONG BYTES"), std::string::npos);
   touch("end");
   EXPECT_TRUE(hosts.Wait(kPatience).has_value());
 }

@@ -5,95 +5,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <atomic>
-#include <mutex>
+#include <memory>
 
-#include "base/random.h"
-#include "kedge/kedge.h"
-#include "tests/support/virtual_nodes.h"
+#include "tests/protect/protect_fixture.h"
 
 namespace kedge::testing {
 namespace {
 
 using ::testing::HasSubstr;
 
-#define EXPECT_KEDGE_OK(call) EXPECT_EQ((call), KEDGE_OK) << kedge_error_message()
-
-constexpr char kNoStore[] = "schedule.store=0\n";
-
-// Unequal sizes, over several blocks and chunks.
-std::vector<uint64_t> Content(int rank, int64_t version) {
-  std::vector<uint64_t> words(50000 + static_cast<size_t>(rank) * 70001);
-  Random(MixSeed(static_cast<uint64_t>(version), static_cast<uint64_t>(rank))).Fill(words.data(), words.size() * 8);
-  return words;
-}
-
-// In place: the memory is protected.
-void Fill(std::vector<uint64_t>* memory, int rank, int64_t version) {
-  const std::vector<uint64_t> content = Content(rank, version);
-  std::copy(content.begin(), content.end(), memory->begin());
-}
-
-struct Scheme {
-  const char* name;
-  const char* keys;
-  int losses;  // of a group
-};
-
-class ProtectTest : public ::testing::Test {
- protected:
-  // Takes versions 1 to `last` and waits for `level` of each.
-  void Take(const std::vector<int>& places, const std::string& keys, int64_t last, kedge_level level = KEDGE_LEVEL_NODE) {
-    nodes_.Run(places, keys, [&](kedge_context* context, int rank) {
-      std::vector<uint64_t> memory = Content(rank, 0);
-      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-      for (int64_t version = 1; version <= last; ++version) {
-        Fill(&memory, rank, version);
-        EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", version, 0));
-        EXPECT_KEDGE_OK(kedge_wait(context, "p", version, level, 60));
-      }
-      kedge_level reached = KEDGE_LEVEL_NONE;
-      EXPECT_KEDGE_OK(kedge_test(context, "p", last, &reached));
-      EXPECT_GE(reached, level) << "rank " << rank;
-    });
-  }
-  // Restarts and expects `version` bit for bit on all ranks; -1: nothing can be restored. Bytes that came from the store.
-  uint64_t ExpectRestart(const std::vector<int>& places, const std::string& keys, int64_t expected,
-                         const std::function<void(kedge_context*, int)>& then = {}) {
-    std::atomic<uint64_t> from_store{0};
-    nodes_.Run(places, keys, [&](kedge_context* context, int rank) {
-      std::vector<uint64_t> memory = Content(rank, 0);
-      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-      int64_t version = -1;
-      const int code = kedge_restart(context, "p", -1, &version);
-      EXPECT_EQ(code, expected >= 0 ? KEDGE_OK : KEDGE_ERROR_NOT_FOUND) << kedge_error_message();
-      if (expected >= 0) {
-        EXPECT_EQ(version, expected) << "rank " << rank;
-        EXPECT_TRUE(memory == Content(rank, expected)) << "rank " << rank;
-      }
-      kedge_statistics statistics{};
-      statistics.struct_size = sizeof statistics;
-      EXPECT_KEDGE_OK(kedge_get_statistics(context, &statistics));
-      from_store += statistics.bytes_restored_store;
-      if (then) then(context, rank);
-    });
-    return from_store;
-  }
-
-  VirtualNodes nodes_{4};
-  const std::vector<int> all_ = {0, 1, 2, 3};
-};
-
 class SchemeTest : public ProtectTest, public ::testing::WithParamInterface<Scheme> {
  protected:
   std::string Keys() const { return std::string(GetParam().keys) + kNoStore; }
 };
-INSTANTIATE_TEST_SUITE_P(Schemes, SchemeTest,
-                         ::testing::Values(Scheme{"Partner", "protect.scheme=partner\n", 1},
-                                           Scheme{"Xor", "protect.scheme=xor\nprotect.group=4\n", 1},
-                                           Scheme{"ReedSolomon", "protect.scheme=rs\nprotect.losses=2\nprotect.group=4\n", 2}),
-                         [](const auto& scheme) { return std::string(scheme.param.name); });
+INSTANTIATE_TEST_SUITE_P(Schemes, SchemeTest, ::testing::ValuesIn(kSchemes), NameOf);
 
 TEST_P(SchemeTest, LosesWhatItMayAndComesBack) {
   Take(all_, Keys(), 2);
@@ -112,8 +37,24 @@ TEST_P(SchemeTest, IsProtectedAgainAfterARestart) {
   EXPECT_EQ(ExpectRestart(all_, Keys(), 1), 0u);
 }
 
+// Node 0 and those behind it: with partners, both that have an image.
+TEST_P(SchemeTest, OneMoreNeedsTheStore) {
+  const std::string keys = std::string(GetParam().keys) + "schedule.store=1\n";
+  Take(all_, keys, 1, KEDGE_LEVEL_STORE);
+  for (int node = 0; node <= GetParam().losses; ++node) nodes_.Lose(node);
+  EXPECT_GT(ExpectRestart(all_, keys, 1), 0u);
+}
+
+TEST_P(SchemeTest, OneMoreSaysWhatIsLost) {
+  Take(all_, Keys(), 1);
+  for (int node = 0; node <= GetParam().losses; ++node) nodes_.Lose(node);
+  ExpectRestart(all_, Keys(), -1);
+  EXPECT_THAT(nodes_.Log(0), HasSubstr("rank 0 is lost on the nodes"));
+  EXPECT_THAT(nodes_.Log(0), HasSubstr("n0"));
+}
+
 TEST_F(ProtectTest, ANodeWithSeveralRanks) {
-  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  const std::string keys = std::string(kXorOfFour) + kNoStore;
   const std::vector<int> places = {0, 0, 0, 1, 2, 2, 3};
   Take(places, keys, 1);
   nodes_.Lose(0);
@@ -121,7 +62,7 @@ TEST_F(ProtectTest, ANodeWithSeveralRanks) {
 }
 
 TEST_F(ProtectTest, RanksThatMoveFindTheirImages) {
-  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  const std::string keys = std::string(kXorOfFour) + kNoStore;
   Take(all_, keys, 1);
   EXPECT_EQ(ExpectRestart({3, 2, 1, 0}, keys, 1), 0u);
 }
@@ -136,25 +77,8 @@ TEST_F(ProtectTest, AWholeFailureDomain) {
   EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
 }
 
-TEST_F(ProtectTest, OneMoreThanTheSchemeSurvivesNeedsTheStore) {
-  const std::string keys = "protect.scheme=xor\nprotect.group=4\n";
-  Take(all_, keys, 1, KEDGE_LEVEL_STORE);
-  nodes_.Lose(0);
-  nodes_.Lose(1);
-  EXPECT_GT(ExpectRestart(all_, keys, 1), 0u);
-}
-
-TEST_F(ProtectTest, OneMoreThanTheSchemeSurvivesSaysWhatIsLost) {
-  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
-  Take(all_, keys, 1);
-  nodes_.Lose(0);
-  nodes_.Lose(1);
-  ExpectRestart(all_, keys, -1);
-  EXPECT_THAT(nodes_.Log(0), HasSubstr("is lost on the nodes"));
-}
-
 TEST_F(ProtectTest, TheAgentsSuccessorGoesOn) {
-  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  const std::string keys = std::string(kXorOfFour) + kNoStore;
   nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
     std::vector<uint64_t> memory = Content(rank, 1);
     EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
@@ -177,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(Protecting, KilledAtTest,
                          });
 
 TEST_P(KilledAtTest, TheVersionGetsThereAllTheSame) {
-  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  const std::string keys = std::string(kXorOfFour) + kNoStore;
   nodes_.StartAgent(1, {{"KEDGE_TEST_KILL_POINT", GetParam()}});
   Take(all_, keys, 1);
   EXPECT_TRUE(nodes_.AgentWasKilled());
@@ -186,7 +110,7 @@ TEST_P(KilledAtTest, TheVersionGetsThereAllTheSame) {
 }
 
 TEST_F(ProtectTest, ANodeThatDiesWhileItsImageIsRebuiltBeginsAnew) {
-  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  const std::string keys = std::string(kXorOfFour) + kNoStore;
   Take(all_, keys, 1);
   nodes_.Lose(1);
   nodes_.StartAgent(1, {{"KEDGE_TEST_KILL_POINT", "fetch-block:2"}});
@@ -223,7 +147,7 @@ TEST_F(ProtectTest, AFlippedByteInItsOwnImageSendsARankToTheOtherNodes) {
 }
 
 TEST_F(ProtectTest, ANodeThatIsSilentForFiveSeconds) {
-  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  const std::string keys = std::string(kXorOfFour) + kNoStore;
   nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
     std::vector<uint64_t> memory = Content(rank, 1);
     EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
@@ -268,7 +192,7 @@ TEST_F(ProtectTest, EveryOtherVersion) {
 }
 
 TEST_F(ProtectTest, DrainBringsWhatSurvivesToTheStore) {
-  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  const std::string keys = std::string(kXorOfFour) + kNoStore;
   Take(all_, keys, 2);
   nodes_.Lose(1);
   // One that survives has no agent: its drain starts a successor, which the others find at its address.
@@ -283,7 +207,7 @@ TEST_F(ProtectTest, DrainBringsWhatSurvivesToTheStore) {
 }
 
 TEST_F(ProtectTest, RebuildBringsBackWhatIsLost) {
-  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\n") + kNoStore;
+  const std::string keys = std::string(kXorOfFour) + kNoStore;
   Take(all_, keys, 1);
   nodes_.Lose(1);
   std::vector<std::unique_ptr<ChildProcess>> rebuilds;

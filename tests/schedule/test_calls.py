@@ -1,6 +1,7 @@
 """What all ranks are told alike at the same call: that a checkpoint is due, that the job is to end. Ranks are threads.
 
-The agent that serves them is real; it is told to halt the job, killed while it decides, or there are two of it, or none.
+The agent that serves them is real; it is told to halt the job, killed while it decides, or there are two of it, which know each
+other or do not, or none.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ def kedge(*arguments: str, expect: int = 0) -> str:
 class Ranks:
     """Ranks that ask at every step, each at its own speed, until they are told to exit; what each was told, and where."""
 
-    def __init__(self, checkpoint_every: int = 0, settings: Callable[[int], dict[str, object]] = lambda rank: {}) -> None:
-        self.checkpoint_every, self.settings = checkpoint_every, settings
+    def __init__(self, checkpoint_every: int = 0, settings: Callable[[int], dict[str, object]] = lambda rank: {}, alone: int = 0) -> None:
+        """Rank 2 makes its first `alone` steps before the others make any."""
+        self.checkpoint_every, self.settings, self.alone = checkpoint_every, settings, alone
+        self.went_ahead = threading.Event()
         self.due: list[list[int]] = [[] for _ in range(RANKS)]
         self.exit: list[int | None] = [None] * RANKS
         self.steps = [0] * RANKS
@@ -64,9 +67,13 @@ class Ranks:
     def _loop(self, rank: int, communicator: ThreadedCommunicator, context: Context) -> None:
         data = np.zeros(100)
         context.protect(0, data)
+        if rank < 2 and self.alone:
+            assert self.went_ahead.wait(30), "rank 2 waits for the others"
         for step in range(STEPS_MAX):
             self.steps[rank] = step
-            if step % 25 == 24:
+            if rank == 2 and step == self.alone:
+                self.went_ahead.set()
+            if step % 25 == 24 and step > self.alone:
                 communicator.barrier()  # as in a program, where no rank runs far ahead of another
             time.sleep(0.0005 * (1 + rank))
             is_due = context.checkpoint_due()
@@ -218,6 +225,64 @@ def test_ranks_of_two_agents_ask_each_other(run_folder: Path, second_node: Path)
     other = ["--set", f"node.run_folder={second_node}", "--set", "node.name=node-b"]
     assert "rank 0 is on another node" in kedge("halt", "--now", *other)
     kedge("halt", "--now")
+    ranks.assert_ended_alike()
+
+
+def over_two_nodes(second_node: Path, more: dict[str, object]) -> Callable[[int], dict[str, object]]:
+    """Ranks 0 and 1 on the first, rank 2 on the other; their agents know each other."""
+
+    def settings(rank: int) -> dict[str, object]:
+        other: dict[str, object] = {"node.name": "node-b", "node.run_folder": str(second_node)} if rank == 2 else {}
+        return {"protect.scheme": "partner"} | more | other
+
+    return settings
+
+
+def test_ranks_of_two_nodes_agree_and_wait_for_nobody(run_folder: Path, second_node: Path) -> None:
+    ranks = Ranks(settings=over_two_nodes(second_node, {"schedule.interval": "60ms"}), alone=60)
+    ranks.until(lambda: min(len(due) for due in ranks.due) >= 4)
+    kedge("halt", "--now")
+    ranks.assert_ended_alike()
+
+
+# As with one agent; of the leader, and of the other node's.
+@pytest.mark.parametrize("point", ["agent-call-held:1", "agent-call-held:2", "agent-call-decided:1", "agent-call-decided:2"])
+@pytest.mark.parametrize("which", ["leader", "other"])
+def test_an_agent_of_two_killed_while_they_decide_leaves_no_two_answers(
+    run_folder: Path, second_node: Path, which: str, point: str
+) -> None:
+    environment = os.environ | {"KEDGE_TEST_KILL_POINT": point}
+    folder = run_folder if which == "leader" else second_node
+    if which == "other":
+        environment |= {"KEDGE_NODE": "node-b", "KEDGE_NODE_RUN_FOLDER": str(second_node)}
+    agent = subprocess.Popen([KEDGE, "agent"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 20
+        while agent_pid(folder) is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        ranks = Ranks(settings=over_two_nodes(second_node, {"schedule.interval": "300ms"}))
+        assert agent.wait(60) == -signal.SIGKILL, "the point was never passed"
+        taken = max(ranks.checkpoints)
+        ranks.until(lambda: min(ranks.checkpoints) >= taken + 2, 60)
+        kedge("halt", "--at-once")
+        ranks.assert_ended_alike()
+    finally:
+        agent.kill()
+        agent.wait()
+
+
+def test_a_node_that_does_not_answer_holds_nobody_up_for_long(run_folder: Path, second_node: Path) -> None:
+    ranks = Ranks(settings=over_two_nodes(second_node, {"schedule.interval": "200ms"}))
+    ranks.until(lambda: min(ranks.checkpoints) >= 1)
+    stopped = agent_pid(second_node)
+    assert stopped is not None
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        before = list(ranks.steps)
+        ranks.until(lambda: all(now > then + 200 for now, then in zip(ranks.steps, before, strict=True)), 60)
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    kedge("halt", "--at-once")
     ranks.assert_ended_alike()
 
 

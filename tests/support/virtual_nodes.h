@@ -54,8 +54,8 @@ class VirtualNodes {
         .Run([&](int rank) { return Overrides(places[static_cast<size_t>(rank)], more); }, body);
   }
 
-  // Starts the node's agent before any client does, with variables of its own: a kill point.
-  void StartAgent(int node, const std::map<std::string, std::string>& environment) {
+  // The node's agent as a program that a test starts before any client does.
+  std::vector<std::string> AgentCommand(int node) const {
     const std::filesystem::path programs = std::filesystem::read_symlink("/proc/self/exe").parent_path();
     std::vector<std::string> command = {programs.parent_path() / "bin/kedge-agent", "--configured", "--foreground"};
     auto set = [&](const std::string& key, const std::string& value) {
@@ -68,8 +68,16 @@ class VirtualNodes {
     set("chunk.size", "4MiB");
     set("chunk.piece", "1MiB");
     set("agent.idle_timeout", "20s");
-    agents_.push_back(std::make_unique<ChildProcess>(command, environment, folder_.NewOutput()));
+    return command;
+  }
+  bool WaitForAgent(int node) const {
     for (int i = 0; i < 1000 && AgentPidAt(RunFolder(node)) == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return AgentPidAt(RunFolder(node)) != 0;
+  }
+  // Starts it with variables of its own: a kill point.
+  void StartAgent(int node, const std::map<std::string, std::string>& environment) {
+    agents_.push_back(std::make_unique<ChildProcess>(AgentCommand(node), environment, folder_.NewOutput()));
+    EXPECT_TRUE(WaitForAgent(node));
     EXPECT_EQ(AgentPidAt(RunFolder(node)), agents_.back()->pid());
   }
   // Whether the agent that StartAgent started last has ended by SIGKILL.

@@ -1,0 +1,48 @@
+// What other nodes' agents say: a body of any kind of message decodes to what encodes to the same, or is refused. The input's
+// first byte names the kind, and where the length of what is read depends on the asker, its second the number of ranks.
+#include <cstring>
+#include <span>
+
+#include "agent/peer_messages.h"
+#include "base/status.h"
+
+namespace kedge {
+namespace {
+
+template <typename Message>
+void Check(const Result<Message>& message, ByteSpan body) {
+  if (!message.ok()) return;
+  const Buffer again = Encode(*message);
+  KEDGE_CHECK(again.size() == body.size() && std::memcmp(again.data(), body.data(), body.size()) == 0);
+}
+
+void CheckKind(uint8_t kind, uint8_t ranks, ByteSpan body) {
+  switch (kind % 16) {
+    case 0: return Check(DecodeExchangeRequest(body), body);
+    case 1: return Check(DecodeExchangeReply(body, ranks), body);
+    case 2: return Check(DecodeGroupNotice(body), body);
+    case 3: return Check(DecodeGroupStateReply(body), body);
+    case 4: return Check(DecodeInventoryRequest(body), body);
+    case 5: return Check(DecodeInventoryReply(body), body);
+    case 6: return Check(DecodeDescribeRequest(body), body);
+    case 7: return Check(DecodeDescribeReply(body), body);
+    case 8: return Check(DecodeSetRequest(body), body);
+    case 9: return Check(DecodeReadRequest(body), body);
+    case 10: return Check(DecodeLeaseReply(body), body);
+    case 11: return Check(DecodeBlockTable(body), body);
+    case 12: return Check(DecodeCallHold(body), body);
+    case 13: return Check(DecodeCallVote(body), body);
+    case 14: return Check(DecodeCallDecision(body), body);
+    // Its members are a message between client and agent, which has a fuzzer of its own.
+    case 15: return static_cast<void>(DecodeInvitation(body));
+  }
+}
+
+}  // namespace
+}  // namespace kedge
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  if (bytes < 2) return 0;
+  kedge::CheckKind(data[0], data[1], std::as_bytes(std::span(data + 2, bytes - 2)));
+  return 0;
+}

@@ -1,0 +1,373 @@
+// Faults in the middle of the work: nodes that are lost while they encode, flush, restart or are rebuilt into, damaged parity, a
+// cut link, agents that are none of the attempt's own. What was promised survives them; what was not is said, and nothing hangs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <memory>
+#include <regex>
+#include <thread>
+
+#include "agent/peer_messages.h"
+#include "format/set_records.h"
+#include "net/network.h"
+#include "os/testing/temporary_folder.h"
+#include "tests/protect/protect_fixture.h"
+
+namespace kedge::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+std::string ReadAll(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class FaultTest : public ProtectTest {
+ protected:
+  using ProtectTest::ProtectTest;
+  static std::string Keys() { return std::string(kXorOfFour) + kNoStore; }
+  // Waits until the node's agent has written that.
+  bool LogSays(int node, const std::string& text) const {
+    for (int i = 0; i < 3000; ++i) {
+      if (nodes_.Log(node).find(text) != std::string::npos) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  }
+  // Flips a bit in the middle of every object of redundancy that lies in the node's pool; how many there are.
+  int FlipInParity(int node) const {
+    constexpr uint64_t kSlotBytes = 4 << 20;
+    int flipped = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(nodes_.RunFolder(node) + "/sets")) {
+      if (entry.path().extension() == ".set") continue;
+      const std::string bytes = ReadAll(entry.path());
+      const auto record = DecodeParityRecord(AsBytes(bytes));
+      if (!record.ok()) continue;
+      for (const ParitySlot& slot : record->slots)
+        FlipBit(nodes_.RunFolder(node) + "/pool/pool", slot.slot * kSlotBytes + slot.offset + slot.bytes / 2);
+      ++flipped;
+    }
+    return flipped;
+  }
+};
+
+TEST_F(FaultTest, ANodeLostWhileItEncodesCostsNoOlderVersion) {
+  Take(all_, Keys(), 1);
+  nodes_.KillAgent(1);
+  nodes_.StartAgent(1, {{"KEDGE_TEST_KILL_POINT", "protect-block"}});
+  nodes_.Run(all_, Keys(), [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 0);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    int64_t version = -1;
+    EXPECT_KEDGE_OK(kedge_restart(context, "p", -1, &version));
+    EXPECT_EQ(version, 1);
+    Fill(&memory, rank, 2);
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
+    if (rank != 1) return;
+    EXPECT_TRUE(nodes_.AgentWasKilled());
+    std::filesystem::remove_all(nodes_.RunFolder(1));
+  });
+  // Version 2, when the others had made their parity of it by then.
+  std::atomic<int64_t> restored{-1};
+  nodes_.Run(all_, Keys(), [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 0);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    int64_t version = -1;
+    EXPECT_KEDGE_OK(kedge_restart(context, "p", -1, &version));
+    EXPECT_TRUE(version == 1 || version == 2) << version;
+    EXPECT_TRUE(memory == Content(rank, version)) << "rank " << rank;
+    const int64_t before = restored.exchange(version);
+    EXPECT_TRUE(before == -1 || before == version);
+  });
+}
+
+TEST_F(FaultTest, ANodeLostWhileItFlushesIsRebuilt) {
+  // A store so slow that nobody has flushed when all have encoded.
+  const std::string keys = std::string(kXorOfFour) + "flush.rate=100KiB\n";
+  nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
+    kedge_level reached = KEDGE_LEVEL_NONE;
+    EXPECT_KEDGE_OK(kedge_test(context, "p", 1, &reached));
+    EXPECT_EQ(reached, KEDGE_LEVEL_NODE) << "it is in the store already, and the test shows nothing";
+  });
+  nodes_.Lose(1);
+  for (const int node : {0, 2, 3}) nodes_.KillAgent(node);
+  EXPECT_EQ(ExpectRestart(all_, kXorOfFour, 1,
+                          [](kedge_context* context, int) {
+                            EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 60)) << "what was rebuilt is flushed";
+                          }),
+            0u);
+}
+
+TEST_F(FaultTest, ANodeLostInMidRestartCostsThatLaunchOnly) {
+  const std::string keys = std::string("protect.scheme=rs\nprotect.losses=2\nprotect.group=4\n") + kNoStore;
+  Take(all_, keys, 1);
+  nodes_.Lose(1);
+  nodes_.StartAgent(1, {{"KEDGE_TEST_KILL_POINT", "fetch-block:2"}});
+  // The node dies in the middle, and what comes up under its name is at another address, with nothing of what was rebuilt so far.
+  std::thread fate([this] {
+    EXPECT_TRUE(nodes_.AgentWasKilled());
+    std::filesystem::remove_all(nodes_.RunFolder(1));
+  });
+  nodes_.Run(all_, keys, [](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 0);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    int64_t version = -1;
+    const int code = kedge_restart(context, "p", -1, &version);
+    EXPECT_TRUE(code == KEDGE_OK || code == KEDGE_ERROR_NOT_FOUND) << kedge_error_message();
+    EXPECT_TRUE(code != KEDGE_OK || memory == Content(rank, 1)) << "rank " << rank;
+  });
+  fate.join();
+  nodes_.Lose(1);
+  EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
+}
+
+TEST_F(FaultTest, AFlippedByteInParityIsPassedOver) {
+  const std::string keys = std::string("protect.scheme=rs\nprotect.losses=2\nprotect.group=4\n") + kNoStore;
+  Take(all_, keys, 1);
+  nodes_.Lose(3);
+  ASSERT_EQ(FlipInParity(2), 1);
+  EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
+}
+
+TEST_F(FaultTest, WithoutAnotherWayAFlippedByteInParityIsNeverSpread) {
+  Take(all_, Keys(), 1);
+  nodes_.Lose(3);
+  for (const int node : {0, 1, 2}) ASSERT_EQ(FlipInParity(node), 1);
+  ExpectRestart(all_, Keys(), -1);
+  EXPECT_THAT(nodes_.Log(3), HasSubstr("is left out"));
+}
+
+TEST_F(FaultTest, WhatCameFromTheStoreIsProtectedAgain) {
+  Take(all_, kXorOfFour, 1, KEDGE_LEVEL_STORE);
+  for (const int node : all_) nodes_.Lose(node);
+  const uint64_t from_store = ExpectRestart(all_, kXorOfFour, 1, [&](kedge_context*, int rank) {
+    EXPECT_TRUE(LogSays(rank, "survives the loss of a node")) << "rank " << rank;
+  });
+  EXPECT_GT(from_store, 0u);
+  nodes_.Lose(2);
+  EXPECT_EQ(ExpectRestart(all_, kXorOfFour, 1), 0u);
+}
+
+// Five nodes, of which one is a spare at first: the job moves from node 3 to it, and node 3 lives on.
+class MovedTest : public FaultTest {
+ protected:
+  MovedTest() : FaultTest(5) {}
+};
+
+TEST_F(MovedTest, AnImageOnANodeThatTheJobHasLeftIsFound) {
+  Take(all_, Keys(), 1);
+  // And another node's is gone for good: with node 3's it can be rebuilt, without it both were lost.
+  nodes_.Lose(1);
+  EXPECT_EQ(ExpectRestart({0, 1, 2, 4}, Keys(), 1,
+                          [](kedge_context* context, int rank) {
+                            EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60)) << ", rank " << rank;
+                          }),
+            0u);
+  EXPECT_THAT(nodes_.Log(4), HasSubstr("is here again: from node n3"));
+  // It is protected where it is now.
+  nodes_.Lose(3);
+  nodes_.Lose(4);
+  EXPECT_EQ(ExpectRestart({0, 1, 2, 4}, Keys(), 1), 0u);
+}
+
+// 6 MiB in two chunks, and a node under the lost one's name with room for one.
+TEST_F(FaultTest, ASpareWithASmallerTierRestartsFromTheStore) {
+  const auto content = [](int rank) {
+    std::vector<uint64_t> words(786432);
+    Random(MixSeed(77, static_cast<uint64_t>(rank))).Fill(words.data(), words.size() * 8);
+    return words;
+  };
+  nodes_.Run(all_, kXorOfFour, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = content(rank);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 60));
+  });
+  nodes_.Lose(1);
+  const auto overrides = [&](int rank) { return nodes_.Overrides(rank, kXorOfFour) + (rank == 1 ? "pool.size=4MiB\n" : ""); };
+  ThreadRanks(4).Run(overrides, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory(786432);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    int64_t version = -1;
+    EXPECT_KEDGE_OK(kedge_restart(context, "p", -1, &version));
+    EXPECT_EQ(version, 1);
+    EXPECT_TRUE(memory == content(rank)) << "rank " << rank;
+    kedge_statistics statistics{};
+    statistics.struct_size = sizeof statistics;
+    EXPECT_KEDGE_OK(kedge_get_statistics(context, &statistics));
+    EXPECT_EQ(statistics.bytes_restored_store > 0, rank == 1) << "rank " << rank;
+  });
+  EXPECT_THAT(nodes_.Log(1), HasSubstr("have no room"));
+}
+
+// Somebody at the address of a node of the job.
+class Stranger {
+ public:
+  // Null when the address cannot be had.
+  static std::unique_ptr<Stranger> At(const std::string& address) {
+    net::NetworkOptions options;
+    options.former_address = net::NodeAddress::FromText(address).value_or(net::NodeAddress{});
+    options.connect_timeout = 2s;
+    auto network = net::Network::Open(options);
+    EXPECT_TRUE(network.ok()) << network.status().ToString();
+    if (!network.ok()) return nullptr;
+    auto stranger = std::make_unique<Stranger>();
+    stranger->network_ = std::move(*network);
+    return stranger;
+  }
+  // Asks `to`, as `self` in that attempt of the job, what it has.
+  Result<Buffer> AskInventory(const InventoryRequest& request, const std::string& as_job, uint32_t attempt,
+                              const net::Secret& secret, const net::Member& to) {
+    const std::string job = request.store_id.ToHex() + "/" + as_job;
+    network_->Leave(job);
+    EXPECT_TRUE(network_->Join({job, attempt, "n1", secret, {to}}).ok());
+    std::promise<Result<Buffer>> reply;
+    network_->Call({job, to.node}, static_cast<uint16_t>(PeerKind::kInventory), Encode(request), 3s,
+                   [&reply](Result<Buffer> answer) { reply.set_value(std::move(answer)); });
+    return reply.get_future().get();
+  }
+
+ private:
+  std::unique_ptr<net::Network> network_;
+};
+
+class StrangerTest : public FaultTest {
+ protected:
+  // Of the job's newest attempt, as the node keeps it.
+  net::Secret SecretOn(int node) const {
+    for (const auto& entry : std::filesystem::directory_iterator(nodes_.RunFolder(node) + "/jobs")) {
+      const std::string bytes = ReadAll(entry.path());
+      std::smatch secret;
+      if (std::regex_search(bytes, secret, std::regex("[0-9a-f]{64}"))) return *net::Secret::FromHex(secret.str());
+    }
+    ADD_FAILURE() << "no secret on node " << node;
+    return net::Secret::Generate();
+  }
+  StoreId IdOfStore() const {
+    for (const auto& entry : std::filesystem::directory_iterator(nodes_.RunFolder(0) + "/sets")) {
+      const std::string bytes = ReadAll(entry.path());
+      if (const auto record = DecodeSetRecord(AsBytes(bytes)); record.ok()) return record->identity.generation.store_id;
+    }
+    ADD_FAILURE() << "no set on node 0";
+    return {};
+  }
+};
+
+TEST_F(StrangerTest, OnlyTheAttemptsOwnNodesAreServed) {
+  Take(all_, Keys(), 1);
+  const net::Secret former = SecretOn(0);
+  ExpectRestart(all_, Keys(), 1,
+                [](kedge_context* context, int) { EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60)); });
+  const net::Secret secret = SecretOn(0);
+  const net::Member n0{"n0", net::NodeAddress::FromText(ReadAll(nodes_.RunFolder(0) + "/address")).value()};
+  const std::string address = ReadAll(nodes_.RunFolder(1) + "/address");
+  const InventoryRequest request{IdOfStore(), "nodes", "p"};
+  nodes_.Lose(1);
+  {
+    auto stranger = Stranger::At(address);
+    ASSERT_NE(stranger, nullptr);
+    const auto refused = [&](const std::string& job, uint32_t attempt, const net::Secret& with) {
+      return stranger->AskInventory(request, job, attempt, with, n0).status();
+    };
+    EXPECT_EQ(refused("nodes", 2, net::Secret::Generate()).code(), Code::kPermission) << "a wrong secret";
+    const Status stale = refused("nodes", 1, former);
+    EXPECT_EQ(stale.code(), Code::kPermission) << "an agent from before the relaunch";
+    EXPECT_THAT(stale.message(), HasSubstr("attempt 2"));
+    EXPECT_EQ(refused("another", 2, secret).code(), Code::kTimeout) << "another job's agent";
+    // And it was not for another reason that nothing was said.
+    const auto served = stranger->AskInventory(request, "nodes", 2, secret, n0);
+    ASSERT_TRUE(served.ok()) << served.status().ToString();
+    const auto inventory = DecodeInventoryReply(*served);
+    ASSERT_TRUE(inventory.ok());
+    EXPECT_EQ(inventory->images.size(), 1u);
+  }
+  EXPECT_EQ(ExpectRestart(all_, Keys(), 1), 0u) << "the job goes on";
+}
+
+// Two nodes with partners' copies, each agent in a network of its own.
+class LinkTest : public FaultTest {
+ protected:
+  static constexpr char kPartners[] = "protect.scheme=partner\nschedule.store=0\n";
+  void SetUp() override {
+    std::vector<std::string> command = {KEDGE_TWO_HOSTS, folder_.path()};
+    for (const int node : {0, 1}) {
+      std::string line;
+      for (const std::string& word : nodes_.AgentCommand(node)) line += word + " ";
+      command.push_back(line + "--set net.interface=10.77.0." + std::to_string(node + 1));
+    }
+    hosts_ = std::make_unique<ChildProcess>(command, std::map<std::string, std::string>{}, folder_.path() + "/out");
+    ASSERT_TRUE(hosts_->WaitForOutput("hosts are up", 30s)) << hosts_->Output();
+    for (const int node : {0, 1}) ASSERT_TRUE(nodes_.WaitForAgent(node));
+  }
+  void TearDown() override {
+    Say("end", "");
+    EXPECT_TRUE(hosts_->Wait(30s).has_value());
+  }
+  void Say(const std::string& word, const std::string& answer) const {
+    std::ofstream(folder_.path() + "/" + word) << "x";
+    EXPECT_TRUE(answer.empty() || hosts_->WaitForOutput(answer, 30s)) << hosts_->Output();
+  }
+  void Checkpoint(kedge_context* context, int rank, int64_t version) {
+    std::vector<uint64_t> memory = Content(rank, version);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", version, 0));
+  }
+
+  os::testing::TemporaryFolder folder_;
+  std::unique_ptr<ChildProcess> hosts_;
+};
+
+TEST_F(LinkTest, CutForFiveSecondsDelaysTheLevel) {
+  nodes_.Run({0, 1}, kPartners, [&](kedge_context* context, int rank) {
+    Checkpoint(context, rank, 1);
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
+    if (rank == 0) Say("cut", "link is cut");
+    Checkpoint(context, rank, 2);
+    if (rank == 0) {
+      std::this_thread::sleep_for(5s);
+      kedge_level reached = KEDGE_LEVEL_NONE;
+      EXPECT_KEDGE_OK(kedge_test(context, "p", 2, &reached));
+      EXPECT_EQ(reached, KEDGE_LEVEL_LOCAL) << "the link was not cut";
+      Say("mend", "link is mended");
+    }
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_NODE, 60));
+  });
+}
+
+TEST_F(LinkTest, CutForEverIsSaidAndTheJobGoesOn) {
+  const std::string keys = std::string(kPartners) + "protect.timeout=3s\n";
+  nodes_.Run({0, 1}, keys, [&](kedge_context* context, int rank) {
+    Checkpoint(context, rank, 1);
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
+    if (rank == 0)
+      Say("cut", "link is cut");
+    else
+      EXPECT_TRUE(hosts_->WaitForOutput("link is cut", 30s));
+    for (const int64_t version : {2, 3}) {
+      Checkpoint(context, rank, version);
+      EXPECT_EQ(kedge_wait(context, "p", version, KEDGE_LEVEL_NODE, 40), KEDGE_ERROR_UNAVAILABLE);
+      EXPECT_THAT(kedge_error_message(), HasSubstr(rank == 0 ? "n1" : "n0"));
+    }
+  });
+  // What is here can be restarted from without the other.
+  nodes_.Run({0, 1}, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 0);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    int64_t version = -1;
+    EXPECT_KEDGE_OK(kedge_restart(context, "p", -1, &version));
+    EXPECT_EQ(version, 3);
+    EXPECT_TRUE(memory == Content(rank, 3)) << "rank " << rank;
+  });
+}
+
+}  // namespace
+}  // namespace kedge::testing

@@ -1,0 +1,95 @@
+// The fixture of the tests of protection across nodes: a job of rank threads over four virtual nodes, whose content follows from
+// rank and version.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "kedge/kedge.h"
+#include "tests/support/virtual_nodes.h"
+
+namespace kedge::testing {
+
+#define EXPECT_KEDGE_OK(call) EXPECT_EQ((call), KEDGE_OK) << kedge_error_message()
+
+inline constexpr char kNoStore[] = "schedule.store=0\n";
+inline constexpr char kXorOfFour[] = "protect.scheme=xor\nprotect.group=4\n";
+
+// Unequal sizes, over several blocks and chunks.
+inline std::vector<uint64_t> Content(int rank, int64_t version) {
+  std::vector<uint64_t> words(50000 + static_cast<size_t>(rank) * 70001);
+  Random(MixSeed(static_cast<uint64_t>(version), static_cast<uint64_t>(rank))).Fill(words.data(), words.size() * 8);
+  return words;
+}
+
+// In place: the memory is protected.
+inline void Fill(std::vector<uint64_t>* memory, int rank, int64_t version) {
+  const std::vector<uint64_t> content = Content(rank, version);
+  std::copy(content.begin(), content.end(), memory->begin());
+}
+
+struct Scheme {
+  const char* name;
+  const char* keys;
+  int losses;  // of a group
+};
+inline const Scheme kSchemes[] = {{"Partner", "protect.scheme=partner\n", 1},
+                                  {"Xor", kXorOfFour, 1},
+                                  {"ReedSolomon", "protect.scheme=rs\nprotect.losses=2\nprotect.group=4\n", 2}};
+inline std::string NameOf(const ::testing::TestParamInfo<Scheme>& scheme) {
+  return scheme.param.name;
+}
+
+class ProtectTest : public ::testing::Test {
+ protected:
+  explicit ProtectTest(int nodes = 4) : nodes_(nodes) {}
+  // Takes versions 1 to `last` and waits for `level` of each.
+  void Take(const std::vector<int>& places, const std::string& keys, int64_t last, kedge_level level = KEDGE_LEVEL_NODE) {
+    nodes_.Run(places, keys, [&](kedge_context* context, int rank) {
+      std::vector<uint64_t> memory = Content(rank, 0);
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+      for (int64_t version = 1; version <= last; ++version) {
+        Fill(&memory, rank, version);
+        EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", version, 0));
+        EXPECT_KEDGE_OK(kedge_wait(context, "p", version, level, 60));
+      }
+      kedge_level reached = KEDGE_LEVEL_NONE;
+      EXPECT_KEDGE_OK(kedge_test(context, "p", last, &reached));
+      EXPECT_GE(reached, level) << "rank " << rank;
+    });
+  }
+  // Restarts and expects `version` bit for bit on all ranks; -1: nothing can be restored. Bytes that came from the store.
+  uint64_t ExpectRestart(const std::vector<int>& places, const std::string& keys, int64_t expected,
+                         const std::function<void(kedge_context*, int)>& then = {}) {
+    std::atomic<uint64_t> from_store{0};
+    nodes_.Run(places, keys, [&](kedge_context* context, int rank) {
+      std::vector<uint64_t> memory = Content(rank, 0);
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+      int64_t version = -1;
+      const int code = kedge_restart(context, "p", -1, &version);
+      EXPECT_EQ(code, expected >= 0 ? KEDGE_OK : KEDGE_ERROR_NOT_FOUND) << kedge_error_message();
+      if (expected >= 0) {
+        EXPECT_EQ(version, expected) << "rank " << rank;
+        EXPECT_TRUE(memory == Content(rank, expected)) << "rank " << rank;
+      }
+      kedge_statistics statistics{};
+      statistics.struct_size = sizeof statistics;
+      EXPECT_KEDGE_OK(kedge_get_statistics(context, &statistics));
+      from_store += statistics.bytes_restored_store;
+      if (then) then(context, rank);
+    });
+    return from_store;
+  }
+
+  VirtualNodes nodes_;
+  const std::vector<int> all_ = {0, 1, 2, 3};
+};
+
+}  // namespace kedge::testing
