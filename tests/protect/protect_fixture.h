@@ -40,7 +40,7 @@ struct Scheme {
   const char* keys;
   int losses;  // of a group
 };
-inline const Scheme kSchemes[] = {{"Partner", "protect.scheme=partner\n", 1},
+inline const Scheme kSchemes[] = {{"Partner", "protect.scheme=partner\nprotect.group=4\n", 1},
                                   {"Xor", kXorOfFour, 1},
                                   {"ReedSolomon", "protect.scheme=rs\nprotect.losses=2\nprotect.group=4\n", 2}};
 inline std::string NameOf(const ::testing::TestParamInfo<Scheme>& scheme) {
