@@ -23,6 +23,8 @@ constexpr int kTriesInOneLook = 24;
 // For another node's vote; its ranks, and ours, wait at the held call meanwhile. Who did not answer is not asked for a while.
 constexpr Duration kVoteTimeout = std::chrono::seconds(2);
 constexpr Duration kSilencePause = std::chrono::seconds(10);
+// Ranks that have still to read what was decided before, or have not joined, are given time.
+constexpr Duration kRefusalPause = std::chrono::milliseconds(100);
 
 std::vector<CallQuestion*> QuestionsOf(const std::vector<Session*>& ranks, CallQuestionIndex index) {
   std::vector<CallQuestion*> questions;
@@ -191,6 +193,8 @@ void Calls::OnVote(Job& job, CallQuestionIndex index, CallTicket ticket, const R
   if (!vote.ok()) {
     LogWarning("agent", "job {}: a node is not asked at which call its ranks are: {}", job.name, vote.status().ToString());
     job.calls.rounds[index].not_before_ns = agent_.clock().NowNs() + kSilencePause.count();
+  } else if (!vote->accepted && vote->newest_call < CallOf(ticket)) {
+    job.calls.rounds[index].not_before_ns = agent_.clock().NowNs() + kRefusalPause.count();
   }
   const std::optional<bool> decision = leader.OnVote(ticket, vote.ok() ? *vote : CallVote{});
   if (decision.has_value()) Decide(job, index, ticket, *decision, OtherNodes(job));
