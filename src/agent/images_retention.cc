@@ -440,7 +440,7 @@ Status Images::Adopt(const AdoptedImage& adopted) {
   places.record.bytes = places.record_bytes = adopted.record_bytes;
   places.record_crc32c = adopted.record_crc32c;
   Image& image = Put(version, identity.rank, MakeFound(record, std::move(places)));
-  image.brought_for_attempt = job->members.attempt;
+  image.brought_for_attempt = adopted.in_store ? 0 : job->members.attempt;
   image.record_path = agent_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image.id << 48)));
   if (adopted.in_store) {
     version.in_store = true;
