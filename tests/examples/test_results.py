@@ -104,7 +104,7 @@ def test_a_campaign_that_ends_with_a_kill_is_found() -> None:
 
 
 def test_kills_leave_versions_to_those_that_follow_and_stay_in_their_moment() -> None:
-    pace = Pace(blocked=0.001, blocked_min=0.0005, blocked_max=0.002, durable=0.01, durable_min=0.008, interval=0.1)
+    pace = Pace(blocked=0.001, blocked_min=0.0005, durable=0.01, interval=0.1)
     for number in range(200):
         seed = random.Random(number)
         for trial in (1, 2, 3):
@@ -112,7 +112,6 @@ def test_kills_leave_versions_to_those_that_follow_and_stay_in_their_moment() ->
             assert 0 < checkpoint.seconds < pace.blocked_min
             assert 10 <= checkpoint.version <= 20
             flush = aim(Strike("flush"), trial, HEAT.versions(), 50, 0, 4, pace, seed)
-            assert pace.blocked_max <= flush.seconds < pace.durable_min
             assert flush.version > 60
         last = aim(Strike("random"), 1, HEAT.versions(), 100, 0, 4, pace, seed)
         assert last.version == 100
