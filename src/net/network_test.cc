@@ -49,6 +49,7 @@ INSTANTIATE_TEST_SUITE_P(Provider, NetworkTest, ::testing::ValuesIn(Providers())
   return name;
 });
 
+// What is leased is declared before the nodes: it outlives leases that nobody ends.
 std::vector<std::byte> RandomBytes(size_t bytes, uint64_t seed) {
   std::vector<std::byte> data(bytes);
   Random(seed).Fill(data.data(), data.size());
@@ -164,8 +165,8 @@ TEST_P(NetworkTest, EveryoneTalksToEveryone) {
 }
 
 TEST_P(NetworkTest, LeasedMemoryIsRead) {
-  Nodes nodes(2, options_);
   const auto memory = RandomBytes(10 * kReadBytesMax + 12345, 1);
+  Nodes nodes(2, options_);
   const auto lease = nodes[1]->Lease(kJob, memory, 60s, [] {});
   ASSERT_TRUE(lease.ok()) << lease.status().ToString();
   std::vector<std::future<Result<ReadBuffer>>> reads;
@@ -184,8 +185,8 @@ TEST_P(NetworkTest, LeasedMemoryIsRead) {
 }
 
 TEST_P(NetworkTest, ReadsStayWithinTheLease) {
-  Nodes nodes(2, options_);
   const auto memory = RandomBytes(8192, 1);
+  Nodes nodes(2, options_);
   const auto lease = nodes[1]->Lease(kJob, memory, 60s, [] {});
   ASSERT_TRUE(lease.ok());
   EXPECT_EQ(Fetch(nodes[0], nodes.peer(1), *lease, 8192, 1).status().code(), Code::kInvalidArgument);
@@ -202,8 +203,8 @@ TEST_P(NetworkTest, ReadsStayWithinTheLease) {
 // Fewer buffers than reads, and a reader that holds on to them: the others wait, and all come.
 TEST_P(NetworkTest, BuffersBoundTheReads) {
   options_.read_buffers = 3;
-  Nodes nodes(2, options_);
   const auto memory = RandomBytes(kReadBytesMax, 1);
+  Nodes nodes(2, options_);
   const auto lease = nodes[1]->Lease(kJob, memory, 60s, [] {});
   ASSERT_TRUE(lease.ok());
   std::mutex mutex;
@@ -236,8 +237,8 @@ TEST_P(NetworkTest, BuffersBoundTheReads) {
 
 TEST_P(NetworkTest, AReadThatWaitsTooLongForABufferEnds) {
   options_.read_buffers = 1;
-  Nodes nodes(2, options_);
   const auto memory = RandomBytes(4096, 1);
+  Nodes nodes(2, options_);
   const auto lease = nodes[1]->Lease(kJob, memory, 60s, [] {});
   auto held = Fetch(nodes[0], nodes.peer(1), *lease, 0, 4096);
   ASSERT_TRUE(held.ok());
@@ -248,8 +249,8 @@ TEST_P(NetworkTest, AReadThatWaitsTooLongForABufferEnds) {
 }
 
 TEST_P(NetworkTest, BuffersMayOutliveTheNetwork) {
-  Nodes nodes(2, options_);
   const auto memory = RandomBytes(4096, 1);
+  Nodes nodes(2, options_);
   const auto lease = nodes[1]->Lease(kJob, memory, 60s, [] {});
   auto held = Fetch(nodes[0], nodes.peer(1), *lease, 0, 4096);
   ASSERT_TRUE(held.ok());
@@ -258,8 +259,8 @@ TEST_P(NetworkTest, BuffersMayOutliveTheNetwork) {
 }
 
 TEST_P(NetworkTest, ALeaseEndsWhenItsOwnerOrReaderSaysSo) {
-  Nodes nodes(2, options_);
   const auto memory = RandomBytes(4096, 1);
+  Nodes nodes(2, options_);
   std::atomic<int> ended{0};
   const auto wait_for = [&](int count) {
     const Deadline deadline(SystemClock(), 20s);
@@ -283,8 +284,8 @@ TEST_P(NetworkTest, ALeaseEndsWhenItsOwnerOrReaderSaysSo) {
 }
 
 TEST_P(NetworkTest, ALeaseExpires) {
-  Nodes nodes(2, options_);
   const auto memory = RandomBytes(4096, 1);
+  Nodes nodes(2, options_);
   std::promise<void> ended;
   const auto lease = nodes[1]->Lease(kJob, memory, 50ms, [&] { ended.set_value(); });
   ASSERT_TRUE(lease.ok());
@@ -448,6 +449,7 @@ TEST_P(NetworkTest, APeerThatIsNotThereIsNamed) {
 }
 
 TEST_P(NetworkTest, ASuccessorAtTheSameAddressIsReached) {
+  const auto memory = RandomBytes(100'000, 1);
   Nodes nodes(3, options_);
   ASSERT_TRUE(Ask(nodes[0], nodes.peer(1), 1, Bytes("x")).ok());
   ASSERT_TRUE(Ask(nodes[1], nodes.peer(2), 1, Bytes("x")).ok());
@@ -462,7 +464,6 @@ TEST_P(NetworkTest, ASuccessorAtTheSameAddressIsReached) {
     EXPECT_TRUE(reply.ok()) << reply.status().ToString();
     const auto from_it = Ask(nodes[1], nodes.peer(2), 1, Bytes("again"));
     EXPECT_TRUE(from_it.ok()) << from_it.status().ToString();
-    const auto memory = RandomBytes(100'000, 1);
     const auto lease = nodes[1]->Lease(kJob, memory, 60s, [] {});
     const auto read = Fetch(nodes[0], nodes.peer(1), *lease, 0, memory.size());
     ASSERT_TRUE(read.ok()) << read.status().ToString();
@@ -547,8 +548,8 @@ TEST_P(NetworkTest, APeerThatIsLateToJoinIsWaitedFor) {
 }
 
 TEST_P(NetworkTest, ANewAttemptEndsTheLeasesOfTheFormer) {
-  Nodes nodes(2, options_);
   const auto memory = RandomBytes(4096, 1);
+  Nodes nodes(2, options_);
   std::promise<void> ended;
   ASSERT_TRUE(nodes[1]->Lease(kJob, memory, 60s, [&] { ended.set_value(); }).ok());
   ASSERT_TRUE(nodes[1]->Join(testing::MakeMembership(nodes.names(), nodes.networks(), 1, Secret::Generate(), 2)).ok());
