@@ -2,7 +2,6 @@
 #include "agent/images.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
 
@@ -23,17 +22,7 @@ constexpr uint64_t kSlotBytes = 64 << 10;
 class Rank {
  public:
   Rank(LocalAgent& agent, uint32_t rank, const JobKeys& keys) : agent_(agent) {
-    Hello hello;
-    hello.job = "job";
-    hello.store_id = agent.store_id();
-    hello.attempt = 1;
-    hello.rank = rank;
-    hello.ranks = hello.ranks_on_node = 2;
-    hello.keys = keys;
-    hello.keys.store_path = agent.store_path();
-    auto admission = agent->sessions().Attach(hello, getpid(), 1000 + rank);
-    KEDGE_CHECK(admission.ok());
-    session_ = agent->sessions().Find(admission->session_id);
+    session_ = &agent.Attach(rank, 2, keys);
     to_agent_ = ClientRingProducer(&session_->box().from_client);
     from_agent_ = AgentRingConsumer(&session_->box().from_agent);
   }

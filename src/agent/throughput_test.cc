@@ -2,7 +2,6 @@
 #include "agent/throughput.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 
@@ -26,16 +25,7 @@ constexpr int64_t kMillisecond = 1'000'000;
 class Writer {
  public:
   Writer(LocalAgent& agent, uint32_t rank) : agent_(agent) {
-    Hello hello;
-    hello.job = "job";
-    hello.store_id = agent.store_id();
-    hello.attempt = 1;
-    hello.rank = rank;
-    hello.ranks = hello.ranks_on_node = 4;
-    hello.keys.store_path = agent.store_path();
-    auto admission = agent->sessions().Attach(hello, getpid(), 1000 + rank);
-    KEDGE_CHECK(admission.ok());
-    session_ = agent->sessions().Find(admission->session_id);
+    session_ = &agent.Attach(rank, 4);
     to_agent_ = ClientRingProducer(&session_->box().from_client);
     from_agent_ = AgentRingConsumer(&session_->box().from_agent);
   }

@@ -1,9 +1,11 @@
 #include "agent/testing/local_agent.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "agent/flush.h"
 #include "agent/sessions.h"
@@ -50,6 +52,20 @@ LocalAgent::~LocalAgent() {
 
 TierUnit& LocalAgent::pool() {
   return *agent_->tiers().units()[0];
+}
+
+Session& LocalAgent::Attach(uint32_t rank, uint32_t ranks, JobKeys keys) {
+  Hello hello;
+  hello.job = "job";
+  hello.store_id = store_id_;
+  hello.attempt = 1;
+  hello.rank = rank;
+  hello.ranks = hello.ranks_on_node = ranks;
+  hello.keys = std::move(keys);
+  hello.keys.store_path = store_path();
+  auto admission = agent_->sessions().Attach(hello, getpid(), 1000 + rank);
+  KEDGE_CHECK(admission.ok());
+  return *agent_->sessions().Find(admission->session_id);
 }
 
 void LocalAgent::Turn() {

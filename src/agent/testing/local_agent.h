@@ -25,6 +25,10 @@ class LocalAgent {
   const StoreId& store_id() const { return store_id_; }
   std::string store_path() const { return folder_ + "/store"; }
 
+  // A session of one of so many ranks of the job "job", in its first attempt, as if a client had said hello. `keys`: of the job;
+  // the store is this agent's. The agent's own.
+  Session& Attach(uint32_t rank, uint32_t ranks, JobKeys keys = {});
+
   // One turn of the agent's loop, without sleep.
   void Turn();
   // Until the condition holds; false after some seconds.
