@@ -46,31 +46,30 @@ std::string SlotSource::Describe(uint32_t chunk) const {
   return fmt::format("slot {} of tier {}, offset {}", place.slot, tiers_[place.tier]->info().name, place.offset);
 }
 
+StoreSource::StoreSource(const Catalog* catalog, ImageRecord record) : catalog_(catalog), identity_(record.identity) {
+  image_.record = std::move(record);
+}
+
 StoreSource::StoreSource(const Catalog* catalog, StoredImage image)
-    : catalog_(catalog), local_(image.record), image_(std::move(image)) {}
+    : catalog_(catalog), identity_(image.record.identity), image_(std::move(image)) {}
 
 Result<StoreSource::Place> StoreSource::PlaceOf(uint32_t chunk) {
   const std::lock_guard lock(mutex_);
-  const Chunk* place = chunk < local_.chunks.size() ? &local_.chunks[chunk] : nullptr;
-  std::string key;
-  if (place != nullptr && place->object != 0) {
-    key = ChunkObjectKey(local_, *place);
-  } else {
-    if (!image_) {
-      KEDGE_ASSIGN_OR_RETURN(image_, ReadImage(*catalog_, local_.identity.generation, local_.identity.rank));
-    }
-    if (chunk >= image_->record.chunks.size()) {
-      return Status(Code::kCorrupt, fmt::format("{}: the store's image has {} chunks, chunk {} is wanted",
-                                                local_.identity.ToString(), image_->record.chunks.size(), chunk));
-    }
-    place = &image_->record.chunks[chunk];
-    key = ChunkObjectKey(*image_, *place);
+  const std::vector<Chunk>& chunks = image_.record.chunks;
+  const bool went_through = chunk < chunks.size() && chunks[chunk].object != 0;
+  if (!went_through && image_.object_key.empty()) {
+    KEDGE_ASSIGN_OR_RETURN(image_, ReadImage(*catalog_, identity_.generation, identity_.rank));
   }
+  if (chunk >= chunks.size()) {
+    return Status(Code::kCorrupt, fmt::format("{}: the store's image has {} chunks, chunk {} is wanted", identity_.ToString(),
+                                              chunks.size(), chunk));
+  }
+  const std::string key = ChunkObjectKey(image_, chunks[chunk]);
   std::unique_ptr<ObjectReader>& reader = readers_[key];
   if (!reader) {
     KEDGE_ASSIGN_OR_RETURN(reader, catalog_->store().OpenObject(key));
   }
-  return Place{reader.get(), place->object_offset};
+  return Place{reader.get(), chunks[chunk].object_offset};
 }
 
 Status StoreSource::Read(uint32_t chunk, uint64_t offset, void* to, uint64_t bytes) {
@@ -79,7 +78,7 @@ Status StoreSource::Read(uint32_t chunk, uint64_t offset, void* to, uint64_t byt
 }
 
 std::string StoreSource::Describe(uint32_t chunk) const {
-  return fmt::format("store {}, {}, chunk {}", catalog_->store().description(), local_.identity.ToString(), chunk);
+  return fmt::format("store {}, {}, chunk {}", catalog_->store().description(), identity_.ToString(), chunk);
 }
 
 }  // namespace kedge

@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,7 +62,7 @@ class StoreSource final : public ChunkSource {
  public:
   // `catalog` outlives the source. `record` is the node's: chunks that were written through are found by it, though the
   // version never gets to the store; for the others the store's image is looked up when the first is read.
-  StoreSource(const Catalog* catalog, ImageRecord record) : catalog_(catalog), local_(std::move(record)) {}
+  StoreSource(const Catalog* catalog, ImageRecord record);
   // The same when the image's record has been read from the store already.
   StoreSource(const Catalog* catalog, StoredImage image);
 
@@ -81,9 +80,9 @@ class StoreSource final : public ChunkSource {
   Result<Place> PlaceOf(uint32_t chunk);
 
   const Catalog* catalog_;
-  const ImageRecord local_;
-  std::mutex mutex_;  // guards the two below
-  std::optional<StoredImage> image_;
+  const ImageIdentity identity_;
+  std::mutex mutex_;   // guards the two below
+  StoredImage image_;  // without a key: the node's record, the store has not been asked
   std::map<std::string, std::unique_ptr<ObjectReader>> readers_;
 };
 

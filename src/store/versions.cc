@@ -316,11 +316,8 @@ Result<StoredImage> ReadImage(const Catalog& catalog, const PartRecord& part, co
 }
 
 std::string ChunkObjectKey(const StoredImage& image, const Chunk& chunk) {
-  return chunk.object == 0 ? image.object_key : ChunkObjectKey(image.record, chunk);
-}
-
-std::string ChunkObjectKey(const ImageRecord& record, const Chunk& chunk) {
-  return layout::JobFolder(record.identity.generation.job) + '/' + record.objects[chunk.object - 1];
+  if (chunk.object == 0) return image.object_key;
+  return layout::JobFolder(image.record.identity.generation.job) + '/' + image.record.objects[chunk.object - 1];
 }
 
 }  // namespace kedge

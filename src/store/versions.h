@@ -83,7 +83,5 @@ Result<StoredImage> ReadImage(const Catalog& catalog, const PartRecord& part, co
 
 // The whole key of a chunk's object.
 std::string ChunkObjectKey(const StoredImage& image, const Chunk& chunk);
-// The same of a chunk that does not lie in the image's own object.
-std::string ChunkObjectKey(const ImageRecord& record, const Chunk& chunk);
 
 }  // namespace kedge
