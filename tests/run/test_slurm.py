@@ -82,7 +82,9 @@ def test_the_job_script_of_the_operations_page_ends_and_continues(cluster: Clust
     last = int(re.findall(r"out of time: .*newest complete: heat3d (\d+)\n", text(output))[-1])
     (machine.folder / "steps").write_text(str(last + 200))
     until(lambda: "PENDING" in cluster.run("squeue", "-h", "-o", "%T") or "finished:" in text(output), seconds=60)
-    # A requeued job waits for two minutes in a real cluster; here nobody has the time.
-    cluster.run("scontrol", "update", f"jobid={job}", "starttime=now", check=False)
-    until(lambda: "finished: the application finished" in text(output), seconds=200)
+    # A requeued job waits for two minutes in a real cluster. Here nobody has the time, but it must not begin in the second of the requeue:
+    # slurmd takes its credential for the one that was revoked, and SLURM ends the job.
+    cluster.run("scontrol", "update", f"jobid={job}", "starttime=now+3", check=False)
+    until(lambda: "finished: the application finished" in text(output) or "FAILED" in cluster.run("scontrol", "show", "job", job), seconds=200)
+    assert "finished: the application finished" in text(output), text(output) + cluster.logs()
     assert f"continuing from step {last}\n" in text(output) and f"step {last + 200}, checksum" in text(output)
