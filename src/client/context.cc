@@ -86,16 +86,11 @@ void Context::MakeParts() {
   checkpointer->files().RemoveLeftovers();
 }
 
-void Context::AwaitAgent() {
-  const TakenVersion* newest = ledger->Newest();
-  if (newest == nullptr || newest->in_store) return;
-  session->AwaitAgent();
-}
-
 Status Context::Drain() {
   const Deadline deadline(SystemClock(), core.job.wait_timeout);
   for (;;) {
-    AwaitAgent();
+    // The newest version may have gone to the store without an agent, and older ones lie with one that is gone.
+    if (!levels->Pending().ok()) session->AwaitAgent();
     const bool had_agent = session->attached();
     const auto reply = levels->Drain(deadline.Remaining());
     if (reply.ok()) return reply->failure;

@@ -38,7 +38,6 @@ class Context {
   Status Start(const kedge_options* options);
   Status ShareMembers();
   void MakeParts();
-  void AwaitAgent();
   // Until all of this job on this node is at its last level, over as many agents as it takes.
   Status Drain();
 

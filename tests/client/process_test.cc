@@ -228,6 +228,24 @@ TEST_P(AgentLossTest, WithoutAnyAgentItIsSynchronous) {
   EXPECT_KEDGE_OK(kedge_wait(context, "x", 1, KEDGE_LEVEL_STORE, 0));
 }
 
+// The newest version needs no agent any more; the one before does.
+TEST_P(AgentLossTest, FinalizeWaitsForTheSuccessorOfAnAgentThatHasMoreToCarryOn) {
+  kedge_context* context = Open("flush.rate=8MiB\nkeep.versions=100\n");
+  std::vector<char> data(12 << 20, 'a');
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), 1, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "f", 1, 0));
+  setenv("KEDGE_AGENT", "/bin/false", 1);
+  ASSERT_TRUE(folder_.KillAgent());
+  for (int64_t next = 2; Statistics(context).checkpoints_inline == 0; ++next) {
+    ASSERT_KEDGE_OK(kedge_checkpoint(context, "f", next, 0));
+  }
+  unsetenv("KEDGE_AGENT");
+  Close(context, 1);
+  int64_t version = 0;
+  EXPECT_KEDGE_OK(kedge_newest(Open("job.mode=sync\n"), "f", 1, &version));
+  EXPECT_EQ(version, 1) << "the image that the dead agent held is not in the store";
+}
+
 TEST_P(AgentLossTest, AnImageGreaterThanThePoolPassesThroughIt) {
   kedge_context* context = Open();
   std::vector<char> data(150 << 20, 'z');
