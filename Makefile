@@ -57,11 +57,12 @@ figures: setup build  ## make the figures of the documents again
 format:  ## format the C and C++ sources in place
 	@git ls-files -z '*.h' '*.hpp' '*.c' '*.cc' | xargs -0 clang-format -i
 
-lint: build  ## run clang-tidy over src/, or over LINT (src/tools); all of it takes an hour of a core
-	@run-clang-tidy -quiet -p build -j $(JOBS) "^$(CURDIR)/$(LINT)/"
+lint: setup  ## run clang-tidy over src/, or over LINT (src/tools); all of it takes an hour of a core
+	@cmake --preset dev -B build-lint -DKEDGE_UNITY=OFF >/dev/null
+	@run-clang-tidy -quiet -p build-lint -j $(JOBS) "^$(CURDIR)/$(LINT)/"
 
 install: build  ## install under PREFIX (/usr/local)
 	@cmake --install build --prefix "$(PREFIX)"
 
 clean:  ## remove the build trees
-	@rm -rf build build-asan build-tsan build-python
+	@rm -rf build build-asan build-tsan build-lint build-python

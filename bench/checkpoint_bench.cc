@@ -53,7 +53,7 @@ double PrivateBytes() {
 }
 
 // As bench/run gives it; empty: not known.
-std::string RunFolder() {
+std::string AgentRunFolder() {
   const char* folder = std::getenv("KEDGE_NODE_RUN_FOLDER");
   return folder == nullptr ? "" : folder;
 }
@@ -171,7 +171,7 @@ void CheckpointBench::MeasureBeside() {
   const auto steps = static_cast<uint64_t>(1.0 / per_step);
   for (int i = 0; i < options_.repetitions; ++i) {
     report_.Add("compute_alone_seconds", TimeTogether([&] { return ComputeSeconds(steps); }));
-    const int agent = AgentPid(RunFolder());
+    const int agent = AgentPid(AgentRunFolder());
     const double cpu_before = agent > 0 ? CpuSeconds(agent) : -1;
     ++version_;
     Fill();

@@ -23,9 +23,9 @@
 namespace kedge::bench {
 namespace {
 
-constexpr const char* kName = "bench";
+constexpr const char* kVersionName = "bench";
 constexpr double kWaitTimeoutSeconds = 300;
-constexpr size_t kPieceBytes = 1u << 20;
+constexpr size_t kReadBytes = 1u << 20;
 constexpr size_t kReadWindow = 4;
 constexpr uint64_t kPoolSlackBytes = 256u << 20;
 constexpr double kComputeSeconds = 1;
@@ -119,7 +119,7 @@ void LevelsRank::MeasureReferences() {
   // As much as all ranks have: the next node's rank may have one byte less.
   const size_t read_bytes = static_cast<size_t>(options_.bytes_total / static_cast<uint64_t>(ranks_));
   const int next = (rank_ + options_.ranks_per_node) % ranks_;
-  if (fabric != nullptr) fabric->ReadSeconds(next, read_bytes, kPieceBytes, kReadWindow);  // makes the connection
+  if (fabric != nullptr) fabric->ReadSeconds(next, read_bytes, kReadBytes, kReadWindow);  // makes the connection
   for (int i = 0; i < options_.repetitions; ++i) {
     measures_.Add("reference_memcpy_seconds", TimeTogether([&] { return MemcpySeconds(faulted.data(), data_.data(), bytes); }));
     measures_.Add("reference_crc32c_seconds", TimeTogether([&] {
@@ -133,7 +133,7 @@ void LevelsRank::MeasureReferences() {
     measures_.Add("reference_write_fsync_seconds",
                   TimeTogether([&] { return WriteFsyncSeconds(options_.folder, data_.data(), bytes, rank_); }));
     if (fabric != nullptr) {
-      const double seconds = fabric->ReadSeconds(next, read_bytes, kPieceBytes, kReadWindow);
+      const double seconds = fabric->ReadSeconds(next, read_bytes, kReadBytes, kReadWindow);
       measures_.Add("reference_network_seconds", Slowest(seconds));
     }
   }
@@ -145,10 +145,10 @@ void LevelsRank::MeasureLocal() {
   measures_.Add("pool_ready_seconds", AwaitPool(context));
   for (int i = -1; i < options_.repetitions; ++i) {
     FillPattern(rank_, ++version_, &data_);
-    const double blocked =
-        TimeTogether([&] { return TimeCall([&] { Check(kedge_checkpoint(context, kName, version_, 0), "checkpoint"); }); });
+    const double blocked = TimeTogether(
+        [&] { return TimeCall([&] { Check(kedge_checkpoint(context, kVersionName, version_, 0), "checkpoint"); }); });
     if (i >= 0) measures_.Add("local_blocked_seconds", blocked);
-    Check(kedge_wait(context, kName, version_, KEDGE_LEVEL_LOCAL, kWaitTimeoutSeconds), "wait");
+    Check(kedge_wait(context, kVersionName, version_, KEDGE_LEVEL_LOCAL, kWaitTimeoutSeconds), "wait");
   }
   Check(kedge_cleanup(context, nullptr), "cleanup");
   Check(kedge_finalize(context, 1), "finalize");
@@ -162,9 +162,9 @@ void LevelsRank::MeasureProtected() {
     FillPattern(rank_, ++version_, &data_);
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = Now();
-    Check(kedge_checkpoint(context, kName, version_, 0), "checkpoint");
+    Check(kedge_checkpoint(context, kVersionName, version_, 0), "checkpoint");
     const double blocked = Now() - start;
-    Check(kedge_wait(context, kName, version_, KEDGE_LEVEL_NODE, kWaitTimeoutSeconds), "wait for level NODE");
+    Check(kedge_wait(context, kVersionName, version_, KEDGE_LEVEL_NODE, kWaitTimeoutSeconds), "wait for level NODE");
     const double is_protected = Slowest(Now() - start);
     const std::string prefix = i < 0 ? "first_" : "";
     measures_.Add(prefix + "blocked_seconds", Slowest(blocked));
@@ -183,9 +183,9 @@ void LevelsRank::MeasureBeside(kedge_context* context) {
     FillPattern(rank_, ++version_, &data_);
     MPI_Barrier(MPI_COMM_WORLD);
     const double before = agent > 0 ? CpuSeconds(agent) : 0;
-    Check(kedge_checkpoint(context, kName, version_, 0), "checkpoint");
+    Check(kedge_checkpoint(context, kVersionName, version_, 0), "checkpoint");
     measures_.Add("compute_beside_protection_seconds", TimeTogether([&] { return ComputeSeconds(steps); }));
-    Check(kedge_wait(context, kName, version_, KEDGE_LEVEL_NODE, kWaitTimeoutSeconds), "wait for level NODE");
+    Check(kedge_wait(context, kVersionName, version_, KEDGE_LEVEL_NODE, kWaitTimeoutSeconds), "wait for level NODE");
     MPI_Barrier(MPI_COMM_WORLD);
     measures_.Add("protection_cpu_seconds", SumOverRanks(agent > 0 ? CpuSeconds(agent) - before : 0));
   }
@@ -217,7 +217,7 @@ int LevelsRank::Restore() {
   const double start = Now();
   kedge_context* context = Init("kedge-bench-levels", options_.ProtectOverrides());
   const double init = Slowest(Now() - start);
-  const int status = kedge_restart(context, kName, -1, &version_);
+  const int status = kedge_restart(context, kVersionName, -1, &version_);
   if (status != KEDGE_OK) {
     if (rank_ == 0) measures_.Text("restart_error", kedge_error_message());
     measures_.Flag("verified", false);
@@ -239,7 +239,7 @@ int LevelsRank::Restore() {
   measures_.Number("bytes_restored_store", from_store);
   measures_.Number("corrupt_copies", SumOverRanks(static_cast<double>(statistics.corrupt_copies)));
   const double protect_start = Now();
-  if (kedge_wait(context, kName, version_, KEDGE_LEVEL_NODE, kWaitTimeoutSeconds) == KEDGE_OK) {
+  if (kedge_wait(context, kVersionName, version_, KEDGE_LEVEL_NODE, kWaitTimeoutSeconds) == KEDGE_OK) {
     measures_.Add("protected_again_seconds", Slowest(Now() - protect_start));
   } else {
     if (rank_ == 0) measures_.Text("protect_again_error", kedge_error_message());

@@ -7,21 +7,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
+#include "measure.h"
+
 namespace kedge::bench {
 namespace {
 
-constexpr size_t kPieceBytes = 8u << 20;
+constexpr size_t kCallBytes = 8u << 20;
 constexpr size_t kDirectAlignment = 4096;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 [[noreturn]] void Fail(const std::string& what) {
   std::fprintf(stderr, "kedge-bench: %s: %s\n", what.c_str(), std::strerror(errno));
@@ -48,7 +45,7 @@ class ScratchFile {
 
 void WriteFully(const ScratchFile& file, const char* data, size_t bytes) {
   for (size_t done = 0; done < bytes;) {
-    const ssize_t written = write(file.fd(), data + done, std::min(kPieceBytes, bytes - done));
+    const ssize_t written = write(file.fd(), data + done, std::min(kCallBytes, bytes - done));
     if (written <= 0) Fail("write " + file.path());
     done += static_cast<size_t>(written);
   }
@@ -127,7 +124,7 @@ double ColdReadSeconds(const std::string& folder, const char* data, char* destin
   lseek(file.fd(), 0, SEEK_SET);
   const double start = Now();
   for (size_t done = 0; done < bytes;) {
-    const ssize_t got = read(file.fd(), destination + done, std::min(kPieceBytes, bytes - done));
+    const ssize_t got = read(file.fd(), destination + done, std::min(kCallBytes, bytes - done));
     if (got <= 0) Fail("read " + file.path());
     done += static_cast<size_t>(got);
   }

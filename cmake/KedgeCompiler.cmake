@@ -38,6 +38,12 @@ if(KEDGE_WARNINGS_AS_ERRORS)
   target_compile_options(kedge_compiler_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-Werror>)
 endif()
 
+# Where sources are compiled several at a time, GCC takes their anonymous namespaces for those of a header.
+set(KEDGE_UNITY_OPTIONS $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+if(CMAKE_UNITY_BUILD)
+  target_compile_options(kedge_compiler_flags INTERFACE ${KEDGE_UNITY_OPTIONS})
+endif()
+
 # GCC's flow analysis mistakes the code that sanitizers insert for uses of uninitialised memory (its manual says so).
 if(KEDGE_SANITIZER AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(kedge_compiler_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-Wno-maybe-uninitialized>)

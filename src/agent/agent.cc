@@ -45,10 +45,6 @@ constexpr Duration kStopPatience = std::chrono::seconds(2);
 // Beside the flushes: publication, retention, looks into the store.
 constexpr uint32_t kOtherWorkers = 3;
 
-os::FileSystem& fs() {
-  return os::SystemFileSystem();
-}
-
 }  // namespace
 
 Agent::Agent(AgentOptions options)

@@ -15,12 +15,8 @@
 namespace kedge {
 namespace {
 
-constexpr uint64_t kFileBytesMax = 256 << 20;
+constexpr uint64_t kSetFileBytesMax = 256 << 20;
 constexpr char kSetSuffix[] = ".set";
-
-os::FileSystem& fs() {
-  return os::SystemFileSystem();
-}
 
 uint64_t BytesOf(const std::vector<OwnRange>& ranges) {
   uint64_t bytes = 0;
@@ -144,7 +140,7 @@ void HeldSets::DropAll(Version& version) {
 void HeldSets::RecoverObject(HeldSet& set, const std::string& name) {
   const std::string path = agent_.Path("sets/" + name);
   auto recover = [&]() -> Status {
-    KEDGE_ASSIGN_OR_RETURN(const std::string bytes, os::ReadFile(fs(), path, kFileBytesMax));
+    KEDGE_ASSIGN_OR_RETURN(const std::string bytes, os::ReadFile(fs(), path, kSetFileBytesMax));
     KEDGE_ASSIGN_OR_RETURN(ParityRecord record, DecodeParityRecord(AsBytes(bytes)));
     if (record.identity != set.record.identity || record.set_record_crc32c != set.crc32c ||
         record.member >= set.record.members.size()) {
@@ -175,7 +171,7 @@ void HeldSets::RecoverObject(HeldSet& set, const std::string& name) {
 
 void HeldSets::RecoverSet(const std::string& name) {
   const std::string path = agent_.Path("sets/" + name);
-  auto bytes = os::ReadFile(fs(), path, kFileBytesMax);
+  auto bytes = os::ReadFile(fs(), path, kSetFileBytesMax);
   auto record = bytes.ok() ? DecodeSetRecord(AsBytes(*bytes)) : Result<SetRecord>(bytes.status());
   Version* version = record.ok() ? agent_.images().FindVersion(record->identity.generation) : nullptr;
   if (version == nullptr) {

@@ -24,6 +24,7 @@
 #include "model/learned_curve.h"
 #include "model/throughput_curve.h"
 #include "os/event_loop.h"
+#include "os/file_system.h"
 #include "os/process.h"
 #include "schedule/interval_advice.h"
 #include "schedule/schedule.h"
@@ -43,6 +44,11 @@ struct Job;
 struct Protection;
 namespace redundancy {
 struct Layout;
+}
+
+// Where the agent's own files are.
+inline os::FileSystem& fs() {
+  return os::SystemFileSystem();
 }
 
 // Where chunks went, what that cost, and how well it was predicted: of one image, a version, a tier, or all (throughput.h).

@@ -30,10 +30,6 @@ std::string NetworkName(const StoreId& store_id, const std::string& job) {
   return store_id.ToHex() + "/" + job;
 }
 
-os::FileSystem& fs() {
-  return os::SystemFileSystem();
-}
-
 const Generation& GenerationOf(const ExchangeRequest& request) {
   return request.set.generation;
 }

@@ -5,7 +5,7 @@
 
 namespace kedge {
 namespace {
-constexpr uint64_t kFileBytesMax = 256 << 20;
+constexpr uint64_t kRecordFileBytesMax = 256 << 20;
 }
 
 Result<Buffer> EncodeImageFile(const ImageFile& file) {
@@ -63,7 +63,7 @@ Status WriteImageFile(const std::string& path, const ImageFile& file) {
 }
 
 Result<ImageFile> ReadImageFile(const std::string& path) {
-  KEDGE_ASSIGN_OR_RETURN(std::string bytes, os::ReadFile(os::SystemFileSystem(), path, kFileBytesMax));
+  KEDGE_ASSIGN_OR_RETURN(std::string bytes, os::ReadFile(os::SystemFileSystem(), path, kRecordFileBytesMax));
   auto file = DecodeImageFile(AsBytes(bytes));
   return file.ok() ? std::move(file) : file.status().WithContext(path);
 }

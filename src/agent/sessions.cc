@@ -25,10 +25,6 @@ namespace {
 // Entries taken from one mailbox before the next one has its turn.
 constexpr int kEntriesInTurn = 256;
 
-os::FileSystem& fs() {
-  return os::SystemFileSystem();
-}
-
 }  // namespace
 
 Sessions::~Sessions() {

@@ -18,12 +18,8 @@
 namespace kedge {
 namespace {
 
-constexpr uint64_t kFileBytesMax = 32 << 20;
+constexpr uint64_t kStateFileBytesMax = 32 << 20;
 constexpr char kHelloSuffix[] = ".hello";
-
-os::FileSystem& fs() {
-  return os::SystemFileSystem();
-}
 
 // `write` fills a file whose checksum stands at its end.
 template <typename Write>
@@ -38,7 +34,7 @@ Status SaveChecked(const std::string& path, Write write) {
 }
 
 Result<std::string> LoadChecked(const std::string& path) {
-  KEDGE_ASSIGN_OR_RETURN(std::string bytes, os::ReadFile(fs(), path, kFileBytesMax));
+  KEDGE_ASSIGN_OR_RETURN(std::string bytes, os::ReadFile(fs(), path, kStateFileBytesMax));
   if (bytes.size() < 4) return Status(Code::kCorrupt, path + ": too short");
   Decoder trailer(AsBytes(bytes).last(4));
   const uint32_t checksum = trailer.U32();

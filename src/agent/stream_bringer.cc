@@ -15,7 +15,7 @@ namespace kedge {
 namespace {
 
 constexpr Duration kAskTimeout = std::chrono::seconds(10);
-constexpr Duration kReadTimeout = std::chrono::seconds(10);
+constexpr Duration kSourceTimeout = std::chrono::seconds(10);
 
 using redundancy::Source;
 using redundancy::SourceKind;
@@ -122,7 +122,7 @@ void StreamBringer::PrepareRebuild(const redundancy::SetSurvivors& survivors) {
   auto arithmetic = redundancy::SetArithmetic::Make(*from_.set);
   if (!arithmetic.ok() || survivors.image_node.size() != from_.set->members.size()) return;
   arithmetic_.emplace(std::move(*arithmetic));
-  source_ = std::make_unique<SetSource>(link_, *from_.set, kReadTimeout);
+  source_ = std::make_unique<SetSource>(link_, *from_.set, kSourceTimeout);
   tables_.resize(from_.set->members.size());
   for (uint32_t member = 0; member < tables_.size(); ++member) {
     if (auto own = from_.own_streams.find(member); own != from_.own_streams.end()) {
@@ -160,7 +160,7 @@ Status StreamBringer::ReadWhole(const Source& source, uint64_t offset, std::span
   request.rank = from_.rank;
   request.offset = offset;
   request.bytes = static_cast<uint32_t>(block.size());
-  auto answer = link_.Ask(source.node, PeerKind::kRead, Encode(request), kReadTimeout);
+  auto answer = link_.Ask(source.node, PeerKind::kRead, Encode(request), kSourceTimeout);
   if (!answer.ok()) return answer.status();
   if (answer->size() != block.size()) return Status(Code::kCorrupt, "an answer of another length");
   std::copy(answer->begin(), answer->end(), block.begin());

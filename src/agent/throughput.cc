@@ -20,10 +20,6 @@ constexpr double kRateMax = 1e12;
 constexpr uint64_t kSyncedBytesMin = uint64_t{1} << 20;  // a smaller image measures the latency of a sync
 constexpr char kStoreKind[] = "store";
 
-os::FileSystem& fs() {
-  return os::SystemFileSystem();
-}
-
 CalibrationKey StoreKeyOf(const StoreId& id) {
   return {kStoreKind, "store " + id.ToHex()};
 }

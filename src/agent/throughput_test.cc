@@ -18,7 +18,7 @@ namespace {
 
 using testing::LocalAgent;
 
-constexpr uint64_t kSlotBytes = 64 << 10;
+constexpr uint64_t kMeasuredSlotBytes = 64 << 10;
 constexpr int64_t kMillisecond = 1'000'000;
 
 // A client that asks for places of whole chunks, and says that they are written.
@@ -38,7 +38,7 @@ class Writer {
     ClientMessage request{};
     request.kind = ClientMessageKind::kRequestPlace;
     request.chunk = static_cast<uint32_t>(PlaceKind::kFullChunk);
-    request.range.bytes = kSlotBytes;
+    request.range.bytes = kMeasuredSlotBytes;
     request.amount = bytes_to_come;
     Push(request);
     AgentMessage answer{};
@@ -98,13 +98,13 @@ double MetricOf(Agent& agent, const std::string& name) {
 
 Calibration CalibrationOf(LocalAgent& agent, uint64_t bytes_per_second) {
   const CalibrationKey key = CalibrationKeyOf(TierKind::kMemory, agent.pool().info().path);
-  Calibration calibration{CalibrationOrigin::kMeasured, key.kind, key.device, kSlotBytes, "6.1", 0, {}};
+  Calibration calibration{CalibrationOrigin::kMeasured, key.kind, key.device, kMeasuredSlotBytes, "6.1", 0, {}};
   for (const uint32_t writers : {1u, 4u, 7u}) calibration.samples.push_back({writers, bytes_per_second, 5, 10});
   return calibration;
 }
 
 TEST(Throughput, WritersAreTheChunksThatHaveAPlaceAndAreNotWritten) {
-  LocalAgent agent(8, kSlotBytes);
+  LocalAgent agent(8, kMeasuredSlotBytes);
   Writer first(agent, 0), second(agent, 1);
   const TierUnit& pool = agent.pool();
   const auto seen_by = [&](Writer& writer) { return Throughput::WritersFor(writer.session(), pool); };
@@ -131,21 +131,21 @@ TEST(Throughput, WritersAreTheChunksThatHaveAPlaceAndAreNotWritten) {
 }
 
 TEST(Throughput, WhatWritersWillAskForCountsOnceUntilTheyAreDone) {
-  LocalAgent agent(8, kSlotBytes);
+  LocalAgent agent(8, kMeasuredSlotBytes);
   Writer first(agent, 0), second(agent, 1);
   const auto to_come = [&] { return agent->tiers().LoadOf(agent.pool()).bytes_to_come; };
-  const SlotRange one = first.Take(3 * kSlotBytes);
-  second.Take(5 * kSlotBytes);
-  EXPECT_EQ(to_come(), 8 * kSlotBytes);
-  const SlotRange ahead = first.Take(2 * kSlotBytes);
-  EXPECT_EQ(to_come(), 7 * kSlotBytes) << "the newest request says it";
+  const SlotRange one = first.Take(3 * kMeasuredSlotBytes);
+  second.Take(5 * kMeasuredSlotBytes);
+  EXPECT_EQ(to_come(), 8 * kMeasuredSlotBytes);
+  const SlotRange ahead = first.Take(2 * kMeasuredSlotBytes);
+  EXPECT_EQ(to_come(), 7 * kMeasuredSlotBytes) << "the newest request says it";
   first.Written(one, kMillisecond);
-  EXPECT_EQ(to_come(), 7 * kSlotBytes);
+  EXPECT_EQ(to_come(), 7 * kMeasuredSlotBytes);
   first.Written(ahead, kMillisecond);
-  EXPECT_EQ(to_come(), 5 * kSlotBytes);
+  EXPECT_EQ(to_come(), 5 * kMeasuredSlotBytes);
   first.Take(UINT64_MAX);
   second.Take(UINT64_MAX);
-  EXPECT_GT(to_come(), 5 * kSlotBytes);
+  EXPECT_GT(to_come(), 5 * kMeasuredSlotBytes);
   EXPECT_LT(to_come(), UINT64_MAX / 2) << "a broken client's claim is bounded";
   first.End();
   second.End();
@@ -155,24 +155,24 @@ TEST(Throughput, WhatWritersWillAskForCountsOnceUntilTheyAreDone) {
 TEST(Throughput, AnUncalibratedTierIsLearnedAndWhatWasLearnedIsKeptForTheNextAgent) {
   const os::testing::TemporaryFolder folder;
   {
-    LocalAgent agent(4, kSlotBytes, folder / "calibrations");
+    LocalAgent agent(4, kMeasuredSlotBytes, folder / "calibrations");
     EXPECT_EQ(PredictedOf(agent), 0);
     Writer writer(agent, 0);
     writer.Write(LearnedCurve::kTrusted - 1, kMillisecond);
     EXPECT_EQ(PredictedOf(agent), 0) << "too few";
     writer.Write(1, kMillisecond);
-    EXPECT_NEAR(PredictedOf(agent), kSlotBytes * 1e3, 1);
+    EXPECT_NEAR(PredictedOf(agent), kMeasuredSlotBytes * 1e3, 1);
     EXPECT_EQ(agent->throughput().totals().judged, 0u) << "nothing was predicted yet";
     writer.Write(40, 2 * kMillisecond);
     agent->throughput().Tick();
-    EXPECT_LT(PredictedOf(agent), kSlotBytes * 0.75e3);
+    EXPECT_LT(PredictedOf(agent), kMeasuredSlotBytes * 0.75e3);
     EXPECT_EQ(agent->throughput().totals().judged, 40u);
     ASSERT_TRUE(agent->workers().WaitIdle(std::chrono::seconds(20))) << "what the tick has given to a worker to save";
     agent->throughput().SaveNow();
   }
-  LocalAgent next(4, kSlotBytes, folder / "calibrations");
-  EXPECT_GT(PredictedOf(next), kSlotBytes * 0.45e3);
-  EXPECT_LT(PredictedOf(next), kSlotBytes * 0.75e3);
+  LocalAgent next(4, kMeasuredSlotBytes, folder / "calibrations");
+  EXPECT_GT(PredictedOf(next), kMeasuredSlotBytes * 0.45e3);
+  EXPECT_LT(PredictedOf(next), kMeasuredSlotBytes * 0.75e3);
   EXPECT_FALSE(next.pool().throughput.is_measured);
 }
 
@@ -180,12 +180,12 @@ TEST(Throughput, ACalibrationIsReadAtTheStartAndJudgedByWhatIsObserved) {
   const os::testing::TemporaryFolder folder;
   const std::string calibrations = folder / "calibrations";
   {
-    LocalAgent agent(4, kSlotBytes);
-    ASSERT_TRUE(SaveCalibration(os::SystemFileSystem(), calibrations, CalibrationOf(agent, kSlotBytes * 1000)).ok());
+    LocalAgent agent(4, kMeasuredSlotBytes);
+    ASSERT_TRUE(SaveCalibration(os::SystemFileSystem(), calibrations, CalibrationOf(agent, kMeasuredSlotBytes * 1000)).ok());
   }
-  LocalAgent agent(4, kSlotBytes, calibrations);
+  LocalAgent agent(4, kMeasuredSlotBytes, calibrations);
   EXPECT_TRUE(agent.pool().throughput.is_measured);
-  EXPECT_NEAR(PredictedOf(agent), kSlotBytes * 1e3, 1);
+  EXPECT_NEAR(PredictedOf(agent), kMeasuredSlotBytes * 1e3, 1);
   Writer writer(agent, 0);
   writer.Write(10, 2 * kMillisecond);  // half of what was predicted
   const PlacementCounts& totals = agent->throughput().totals();
@@ -193,7 +193,7 @@ TEST(Throughput, ACalibrationIsReadAtTheStartAndJudgedByWhatIsObserved) {
   EXPECT_NEAR(totals.error / 10, 1.0, 1e-6);
   EXPECT_NEAR(totals.predicted / totals.observed, 2.0, 1e-6);
   agent->throughput().Tick();
-  EXPECT_NEAR(PredictedOf(agent), kSlotBytes * 1e3, 1) << "what was measured is not overruled";
+  EXPECT_NEAR(PredictedOf(agent), kMeasuredSlotBytes * 1e3, 1) << "what was measured is not overruled";
   EXPECT_EQ(agent.pool().throughput.learned.observations(), 0u);
   EXPECT_EQ(MetricOf(*agent, "kedge_tier_judged_chunks_total{tier=\"pool\",unit=\"1\"}"), 10);
   EXPECT_NEAR(MetricOf(*agent, "kedge_tier_model_error_sum{tier=\"pool\",unit=\"1\"}"), 10, 1e-5);
@@ -204,17 +204,17 @@ TEST(Throughput, ACalibrationWithOtherChunksIsPassedOver) {
   const os::testing::TemporaryFolder folder;
   const std::string calibrations = folder / "calibrations";
   {
-    LocalAgent agent(4, kSlotBytes);
+    LocalAgent agent(4, kMeasuredSlotBytes);
     Calibration calibration = CalibrationOf(agent, 1'000'000);
-    calibration.chunk_bytes = 64 * kSlotBytes;
+    calibration.chunk_bytes = 64 * kMeasuredSlotBytes;
     ASSERT_TRUE(SaveCalibration(os::SystemFileSystem(), calibrations, calibration).ok());
   }
-  LocalAgent agent(4, kSlotBytes, calibrations);
+  LocalAgent agent(4, kMeasuredSlotBytes, calibrations);
   EXPECT_EQ(PredictedOf(agent), 0);
 }
 
 TEST(Throughput, NonsenseIsRefusedAndTeachesNothing) {
-  LocalAgent agent(4, kSlotBytes);
+  LocalAgent agent(4, kMeasuredSlotBytes);
   Writer writer(agent, 0), other(agent, 1);
   const SlotRange slot = writer.Take();
   SlotRange wrong = slot;
@@ -234,7 +234,7 @@ TEST(Throughput, AFlushIsAveragedForEachStore) {
   const os::testing::TemporaryFolder folder;
   const StoreId fast{1, 2}, slow{3, 4};
   {
-    LocalAgent agent(4, kSlotBytes, folder / "calibrations");
+    LocalAgent agent(4, kMeasuredSlotBytes, folder / "calibrations");
     Throughput& throughput = agent->throughput();
     EXPECT_EQ(throughput.FlushBytesPerSecond(fast), 0u);
     for (int i = 0; i < 10; ++i) {
@@ -254,7 +254,7 @@ TEST(Throughput, AFlushIsAveragedForEachStore) {
     EXPECT_EQ(shown[slow.high], throughput.FlushBytesPerSecond(slow));
     throughput.SaveNow();
   }
-  LocalAgent next(4, kSlotBytes, folder / "calibrations");
+  LocalAgent next(4, kMeasuredSlotBytes, folder / "calibrations");
   next->throughput().LoadStore(slow);
   EXPECT_TRUE(next.TurnUntil([&] { return next->throughput().FlushBytesPerSecond(slow) > 0; }));
   EXPECT_NEAR(static_cast<double>(next->throughput().FlushBytesPerSecond(slow)), 100.0 * (1 << 20), 1e6)
@@ -262,7 +262,7 @@ TEST(Throughput, AFlushIsAveragedForEachStore) {
 }
 
 TEST(Throughput, UnderARateLimitAFlushIsAsSlowAsItMayBe) {
-  LocalAgent agent(4, kSlotBytes, "", uint64_t{100} << 20);
+  LocalAgent agent(4, kMeasuredSlotBytes, "", uint64_t{100} << 20);
   const StoreId store{5, 6};
   for (int i = 0; i < 4; ++i) agent->throughput().OnPieceFlushed(store, 8 << 20, std::chrono::milliseconds(1), 1);
   EXPECT_NEAR(static_cast<double>(agent->throughput().FlushBytesPerSecond(store)), 100.0 * (1 << 20), 1e6);

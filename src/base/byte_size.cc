@@ -9,13 +9,13 @@
 namespace kedge {
 namespace {
 
-struct Unit {
+struct SizeUnit {
   std::string_view name;
   uint64_t bytes;
 };
 constexpr uint64_t kKibi = 1024;
 constexpr uint64_t kKilo = 1000;
-constexpr Unit kUnits[] = {
+constexpr SizeUnit kSizeUnits[] = {
     {"", 1},
     {"B", 1},
     {"K", kKibi},
@@ -47,7 +47,7 @@ Status NotAByteSize(std::string_view text, const char* why) {
 Result<uint64_t> ParseByteSize(std::string_view text) {
   const auto quantity = ParseQuantity(text);
   if (!quantity) return NotAByteSize(text, "no number with a unit");
-  for (const Unit& unit : kUnits) {
+  for (const SizeUnit& unit : kSizeUnits) {
     if (!EqualsIgnoringCase(unit.name, quantity->unit)) continue;
     uint64_t bytes = 0;
     if (quantity->is_whole) {

@@ -11,13 +11,13 @@
 namespace kedge {
 namespace {
 
-struct Unit {
+struct DurationUnit {
   std::string_view name;
   int64_t ns;
 };
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kDurationMaxNs = 100 * 366 * 24 * int64_t{3600} * kSecondNs;
-constexpr Unit kUnits[] = {
+constexpr DurationUnit kDurationUnits[] = {
     {"", kSecondNs},
     {"ns", 1},
     {"us", 1000},
@@ -49,7 +49,7 @@ Duration FromSeconds(double seconds) {
 Result<Duration> ParseDuration(std::string_view text) {
   const auto quantity = ParseQuantity(text);
   if (!quantity) return NotADuration(text, "no number with a unit");
-  for (const Unit& unit : kUnits) {
+  for (const DurationUnit& unit : kDurationUnits) {
     if (!EqualsIgnoringCase(unit.name, quantity->unit)) continue;
     const double ns = quantity->value * static_cast<double>(unit.ns);
     if (ns > static_cast<double>(kDurationMaxNs)) return NotADuration(text, "more than 100 years");
@@ -76,11 +76,11 @@ std::string FormatDuration(Duration duration) {
 }
 
 std::string FormatDurationExact(Duration duration) {
-  static constexpr Unit kExact[] = {
+  static constexpr DurationUnit kExact[] = {
       {"h", 3600 * kSecondNs}, {"min", 60 * kSecondNs}, {"s", kSecondNs}, {"ms", 1'000'000}, {"us", 1000}};
   const int64_t ns = duration.count();
   if (ns == 0) return "0s";
-  for (const Unit& unit : kExact) {
+  for (const DurationUnit& unit : kExact) {
     if (ns % unit.ns == 0) return fmt::format("{}{}", ns / unit.ns, unit.name);
   }
   return fmt::format("{}ns", ns);

@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr uint64_t kSlotBytes = 64 << 10;
-constexpr LayoutLimits kLimits{kSlotBytes, 16 << 10};
+constexpr LayoutLimits kSlotLimits{kSlotBytes, 16 << 10};
 
 class SlotAllocatorTest : public ::testing::Test {
  protected:
@@ -72,7 +72,7 @@ class SlotAllocatorTest : public ::testing::Test {
   AgentChannel channel_;
   ClientRingConsumer agent_in_;
   AgentRingProducer agent_out_;
-  SlotAllocator slots_{&channel_, kLimits, [this] { Pump(); }};
+  SlotAllocator slots_{&channel_, kSlotLimits, [this] { Pump(); }};
 };
 
 TEST_F(SlotAllocatorTest, SmallChunksArePackedForward) {
@@ -162,7 +162,7 @@ TEST_F(SlotAllocatorTest, TheSinkSaysHowMuchOfItsImageIsToComeAndWhatWasWritten)
   context.slots = &slots_;
   context.tiers = {pool->tier.get()};
   context.tier_keys = {"pool"};
-  context.limits = kLimits;
+  context.limits = kSlotLimits;
   context.wait_timeout = seconds(1);
   SlotSink sink(context);
   OpenSlot(0);  // for the image's identity

@@ -16,7 +16,7 @@
 namespace kedge::client {
 namespace {
 
-constexpr Duration kAgentPoll = std::chrono::milliseconds(10);
+constexpr Duration kDrainRetry = std::chrono::milliseconds(10);
 
 Result<Collective> MakeCollective(const kedge_bootstrap* given) {
   if (given == nullptr) return Collective();
@@ -96,7 +96,7 @@ Status Context::Drain() {
     if (reply.ok()) return reply->failure;
     // An agent that died meanwhile has a successor, which goes on.
     if (!had_agent || deadline.Passed()) return reply.status();
-    std::this_thread::sleep_for(kAgentPoll);
+    std::this_thread::sleep_for(kDrainRetry);
   }
 }
 

@@ -10,7 +10,7 @@
 namespace kedge {
 namespace {
 
-Calibration Sample() {
+Calibration SampleCalibration() {
   Calibration calibration;
   calibration.kind = "directory";
   calibration.device = "ext4, Example SSD 100, 100 GiB";
@@ -22,7 +22,7 @@ Calibration Sample() {
 }
 
 TEST(Calibration, TheTextIsTheOneInTheFormatDocument) {
-  EXPECT_EQ(FormatCalibration(Sample()),
+  EXPECT_EQ(FormatCalibration(SampleCalibration()),
             "kedge calibration 1\n"
             "origin measured\n"
             "kind directory\n"
@@ -37,7 +37,7 @@ TEST(Calibration, TheTextIsTheOneInTheFormatDocument) {
 }
 
 TEST(Calibration, ComesBackAsItWas) {
-  Calibration calibration = Sample();
+  Calibration calibration = SampleCalibration();
   for (const auto origin : {CalibrationOrigin::kMeasured, CalibrationOrigin::kLearned}) {
     calibration.origin = origin;
     ASSERT_TRUE(ValidateCalibration(calibration).ok());
@@ -48,7 +48,7 @@ TEST(Calibration, ComesBackAsItWas) {
 }
 
 TEST(Calibration, AnyChangedByteAndAnyShorterTextIsRefused) {
-  const std::string text = FormatCalibration(Sample());
+  const std::string text = FormatCalibration(SampleCalibration());
   Random random(3);
   for (size_t i = 0; i < text.size(); ++i) {
     std::string changed = text;
@@ -60,7 +60,7 @@ TEST(Calibration, AnyChangedByteAndAnyShorterTextIsRefused) {
 }
 
 TEST(Calibration, ALaterFormatIsNamed) {
-  std::string text = FormatCalibration(Sample());
+  std::string text = FormatCalibration(SampleCalibration());
   text.replace(text.find('1'), 1, "2");
   const auto parsed = ParseCalibration(text);
   EXPECT_EQ(parsed.status().code(), Code::kUnsupported);
@@ -83,7 +83,7 @@ TEST(Calibration, FieldsOutOfBoundsAreRefusedBothWays) {
       [](Calibration& c) { c.samples[0].rounds = 0; },
   };
   for (size_t i = 0; i < changes.size(); ++i) {
-    Calibration calibration = Sample();
+    Calibration calibration = SampleCalibration();
     changes[i](calibration);
     EXPECT_FALSE(ValidateCalibration(calibration).ok()) << i;
     EXPECT_FALSE(ParseCalibration(FormatCalibration(calibration)).ok()) << i;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -15,7 +14,6 @@
 namespace kedge {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Below this a copy counts as complete, so that rounding makes no extra phase. Seconds.
 constexpr double kCompleteWithin = 1e-9;
 constexpr size_t kMostLevels = 8;

@@ -8,11 +8,15 @@
 // Pure functions of their arguments, safe from any thread; nothing is kept between calls.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "base/status.h"
 
 namespace kedge {
+
+// Of a time or a cost: it never ends.
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // A protection level, from the fastest up. Seconds, and failures a second that need this level and no lower one.
 struct IntervalLevel {

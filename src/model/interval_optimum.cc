@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
-#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -17,10 +16,9 @@ namespace {
 
 using Counts = std::vector<int>;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kShortestSeconds = 1e-3;
 constexpr double kGridRatio = 3.0;
-constexpr int64_t kMostSegments = 100'000;
+constexpr int64_t kMostSegmentsTried = 100'000;
 constexpr double kLogTolerance = 3e-4;
 constexpr double kRoughTolerance = 2e-2;
 constexpr double kLeastGain = 1e-5;  // a move that gains less is not made: with high counts the cost is flat
@@ -41,7 +39,7 @@ struct Point {
 
 int64_t SegmentsOf(const Counts& counts) {
   int64_t segments = 1;
-  for (const int count : counts) segments = std::min(segments * (int64_t{count} + 1), kMostSegments + 1);
+  for (const int count : counts) segments = std::min(segments * (int64_t{count} + 1), kMostSegmentsTried + 1);
   return segments;
 }
 
@@ -82,7 +80,7 @@ std::vector<int> Distinct(std::initializer_list<int> steps, int present) {
 std::vector<Counts> Neighbours(const Counts& counts) {
   std::vector<Counts> found;
   const auto add = [&found](Counts moved) {
-    if (SegmentsOf(moved) <= kMostSegments) found.push_back(std::move(moved));
+    if (SegmentsOf(moved) <= kMostSegmentsTried) found.push_back(std::move(moved));
   };
   for (size_t i = 0; i < counts.size(); ++i) {
     const int count = counts[i];
@@ -269,7 +267,7 @@ class Search {
     for (size_t i = 0; i + 1 < periods.size(); ++i) {
       const double ratio = periods[i] > 0 ? std::min(periods[i + 1] / periods[i], 1000.0) : 11;
       const int64_t wished = static_cast<int64_t>(std::nearbyint(ratio)) - 1;
-      counts.push_back(static_cast<int>(std::max<int64_t>(0, std::min(wished, kMostSegments / segments - 1))));
+      counts.push_back(static_cast<int>(std::max<int64_t>(0, std::min(wished, kMostSegmentsTried / segments - 1))));
       segments *= counts.back() + 1;
     }
     return counts;

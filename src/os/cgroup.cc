@@ -11,7 +11,7 @@
 namespace kedge::os {
 namespace {
 
-constexpr uint64_t kFileBytesMax = 4 << 20;
+constexpr uint64_t kCgroupFileBytesMax = 4 << 20;
 // Version 1 writes "no limit" as a number near 2^63.
 constexpr uint64_t kUnlimitedBytes = uint64_t{1} << 60;
 
@@ -26,7 +26,7 @@ std::vector<std::string> Split(std::string_view text, char separator) {
 }
 
 std::string ReadOrEmpty(const std::string& path) {
-  auto text = ReadFile(SystemFileSystem(), path, kFileBytesMax);
+  auto text = ReadFile(SystemFileSystem(), path, kCgroupFileBytesMax);
   return text.ok() ? std::move(*text) : std::string();
 }
 
@@ -51,13 +51,13 @@ bool Contains(const std::vector<std::string>& list, const std::string& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-struct Mount {
+struct CgroupMount {
   std::string root;  // the part of the hierarchy that is mounted: a container sees its own group as /
   std::string point;
 };
 
 // From mountinfo: fields 4 and 5 are root and mount point; after " - " come type, source and super options.
-std::optional<Mount> FindMount(const std::string& mountinfo, int version, const std::string& controller) {
+std::optional<CgroupMount> FindMount(const std::string& mountinfo, int version, const std::string& controller) {
   for (const std::string& line : Split(mountinfo, '\n')) {
     const size_t dash = line.find(" - ");
     if (dash == std::string::npos) continue;
@@ -65,12 +65,12 @@ std::optional<Mount> FindMount(const std::string& mountinfo, int version, const 
     const auto after = Split(std::string_view(line).substr(dash + 3), ' ');
     if (before.size() < 5 || after.size() < 3) continue;
     const bool fits = version == 2 ? after[0] == "cgroup2" : after[0] == "cgroup" && Contains(Split(after[2], ','), controller);
-    if (fits) return Mount{before[3], before[4]};
+    if (fits) return CgroupMount{before[3], before[4]};
   }
   return std::nullopt;
 }
 
-std::vector<std::string> FoldersUpwards(const Mount& mount, std::string group, const std::string& root) {
+std::vector<std::string> FoldersUpwards(const CgroupMount& mount, std::string group, const std::string& root) {
   if (mount.root != "/" && group.compare(0, mount.root.size(), mount.root) == 0) group.erase(0, mount.root.size());
   // With a private cgroup namespace the path can lie outside of what is mounted: "/../x".
   if (group.find("/..") != std::string::npos) group.clear();

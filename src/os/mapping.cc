@@ -10,15 +10,13 @@
 #include <cerrno>
 #include <utility>
 
+#include "os/failed_call.h"
+
 namespace kedge::os {
 namespace {
 
 // Between two looks at `cancel`: a few milliseconds of zeroing.
 constexpr size_t kPopulatePieceBytes = size_t{8} << 20;
-
-Status Failed(const char* call, const std::string& path) {
-  return Status::FromErrno(errno, std::string(call) + " " + path);
-}
 
 Status PopulatePiece(std::byte* data, size_t bytes, const std::string& path) {
   while (madvise(data, bytes, MADV_POPULATE_WRITE) != 0) {

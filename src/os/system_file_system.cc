@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 
+#include "os/failed_call.h"
 #include "os/file_system.h"
 #include "os/unique_fd.h"
 
@@ -29,10 +30,6 @@ auto Retry(Call call) {
     result = call();
   } while (result == -1 && errno == EINTR);
   return result;
-}
-
-Status Failed(const char* call, const std::string& path) {
-  return Status::FromErrno(errno, std::string(call) + " " + path);
 }
 
 Status Check(int result, const char* call, const std::string& path) {

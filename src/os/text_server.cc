@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "os/failed_call.h"
 #include "os/unix_address.h"
 
 namespace kedge::os {
@@ -18,10 +19,6 @@ namespace {
 constexpr size_t kRequestBytesMax = 8192;
 constexpr size_t kConnectionsMax = 16;
 constexpr Duration kConnectionTime = std::chrono::seconds(10);
-
-Status Failed(const char* call) {
-  return Status::FromErrno(errno, call);
-}
 
 }  // namespace
 

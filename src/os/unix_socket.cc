@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "os/failed_call.h"
 #include "os/unix_address.h"
 
 namespace kedge::os {
@@ -17,10 +18,6 @@ namespace {
 
 constexpr size_t kHeaderBytes = 8;
 constexpr size_t kDescriptorsMaxOfKernel = 253;  // SCM_MAX_FD
-
-Status Failed(const char* call) {
-  return Status::FromErrno(errno, call);
-}
 
 Status PeerGone() {
   return Status(Code::kUnavailable, "the other side closed the connection");

@@ -17,7 +17,7 @@ using testing::MakerOptions;
 using testing::PublishRanks;
 using testing::TakeVersion;
 
-constexpr int64_t kNsPerSecond = 1'000'000'000;
+constexpr int64_t kSecondNs = 1'000'000'000;
 
 class GarbageTest : public ::testing::Test {
  protected:
@@ -40,7 +40,7 @@ class GarbageTest : public ::testing::Test {
     const std::string path = "/store/" + key;
     const auto info = fs_.Stat(path);
     ASSERT_TRUE(info.ok()) << info.status().ToString();
-    const int64_t modified_ns = info->modified_ns - static_cast<int64_t>(seconds * kNsPerSecond);
+    const int64_t modified_ns = info->modified_ns - static_cast<int64_t>(seconds * kSecondNs);
     ASSERT_TRUE(fs_.SetModifiedTime(path, modified_ns).ok());
   }
   // "kind what" of all items.

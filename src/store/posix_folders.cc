@@ -7,7 +7,7 @@
 namespace kedge {
 
 namespace {
-constexpr uint32_t kPrivateMode = 0700;
+constexpr uint32_t kPrivateFolderMode = 0700;
 constexpr size_t kRememberedMax = 10000;
 }  // namespace
 
@@ -51,7 +51,7 @@ Status PosixFolders::MakeOne(const std::string& path) {
   if (made.errno_value() == EEXIST) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(made);
   // The umask takes bits away that a shared store asks for.
-  return mode_ == kPrivateMode ? Status::Ok() : fs_.Chmod(path, mode_);
+  return mode_ == kPrivateFolderMode ? Status::Ok() : fs_.Chmod(path, mode_);
 }
 
 }  // namespace kedge

@@ -14,7 +14,7 @@ namespace kedge {
 
 namespace {
 
-constexpr uint32_t kPrivateMode = 0600;
+constexpr uint32_t kPrivateFileMode = 0600;
 constexpr double kNsPerSecond = 1e9;
 constexpr uint64_t kDirectBytesMin = uint64_t{16} << 20;  // smaller ones are sooner taken by the page cache
 
@@ -56,7 +56,7 @@ class PosixStore final : public Store {
   Result<std::string> PathOfTemporary(const std::string& handle) const;
   Status FixMode(const std::string& path) const {
     // The umask takes bits away that a shared store asks for.
-    return options_.file_mode == kPrivateMode ? Status::Ok() : fs_.Chmod(path, options_.file_mode);
+    return options_.file_mode == kPrivateFileMode ? Status::Ok() : fs_.Chmod(path, options_.file_mode);
   }
   // Runs `put` on the key's path; when the folder goes between the two, it is looked for (and made) once more.
   template <typename Put>

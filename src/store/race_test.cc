@@ -29,7 +29,8 @@ using testing::Ledger;
 using testing::MakerOptions;
 using testing::PublishRanks;
 
-const MakerOptions kImages{.ranks = 2, .ranks_per_part = 1, .region_bytes = {700, 9}, .chunk_bytes = 512, .piece_bytes = 300};
+const MakerOptions kRacersImages{
+    .ranks = 2, .ranks_per_part = 1, .region_bytes = {700, 9}, .chunk_bytes = 512, .piece_bytes = 300};
 
 // What one process has at hand.
 struct Actor {
@@ -43,13 +44,13 @@ struct Actor {
   }
   Generation At(int64_t version, uint32_t attempt = 1) const { return {catalog->id(), "job", "grid", version, attempt, 1}; }
   Status PublishRank(int64_t version, uint32_t rank) {
-    KEDGE_ASSIGN_OR_RETURN(const FinishOutcome outcome, PublishRanks(*catalog, At(version), rank, 1, kImages));
+    KEDGE_ASSIGN_OR_RETURN(const FinishOutcome outcome, PublishRanks(*catalog, At(version), rank, 1, kRacersImages));
     if (outcome.complete) ledger->Acknowledge(At(version));
     return Status::Ok();
   }
   Status Take(int64_t version) {
     KEDGE_RETURN_IF_ERROR(PublishRank(version, 0));
-    KEDGE_ASSIGN_OR_RETURN(const FinishOutcome outcome, PublishRanks(*catalog, At(version), 1, 1, kImages));
+    KEDGE_ASSIGN_OR_RETURN(const FinishOutcome outcome, PublishRanks(*catalog, At(version), 1, 1, kRacersImages));
     if (!outcome.complete) return Status(Code::kIncomplete, "the other part has gone");
     ledger->Acknowledge(At(version));
     return Status::Ok();
@@ -185,7 +186,7 @@ TEST(Race, AZombieMeetsGarbageCollection) {
   scenario.first = [](Actor& actor) { return actor.Take(1); };
   scenario.second = [](Actor& actor) {
     const Generation newer = actor.At(2, 2);
-    KEDGE_RETURN_IF_ERROR(testing::TakeVersion(*actor.catalog, newer, kImages));
+    KEDGE_RETURN_IF_ERROR(testing::TakeVersion(*actor.catalog, newer, kRacersImages));
     actor.ledger->Acknowledge(newer);
     return actor.CollectAll();
   };

@@ -1,5 +1,4 @@
 // kedge agent: the node's agent by hand, in the foreground; and its end.
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -14,8 +13,6 @@
 
 namespace kedge::tools {
 namespace {
-
-constexpr Duration kAnswerTimeout = std::chrono::seconds(10);
 
 Outcome RunAgent(const ConfigOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.Load());

@@ -2,12 +2,17 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <memory>
 
+#include "base/duration.h"
 #include "session/connection.h"
 #include "tools/common.h"
 
 namespace kedge::tools {
+
+// For an answer that the agent has ready.
+inline constexpr Duration kAnswerTimeout = std::chrono::seconds(10);
 
 struct AgentConnection {
   NodeSettings node;

@@ -1,5 +1,4 @@
 // kedge halt: a running job ends cleanly, after a checkpoint, as kedge_should_exit tells its ranks.
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -11,8 +10,6 @@
 
 namespace kedge::tools {
 namespace {
-
-constexpr Duration kAnswerTimeout = std::chrono::seconds(10);
 
 struct HaltOptions {
   ConfigOptions config;

@@ -8,8 +8,6 @@
 namespace kedge::tools {
 namespace {
 
-constexpr Duration kAnswerTimeout = std::chrono::seconds(10);
-
 Outcome ShowStatus(const ConfigOptions& options, bool json, bool groups) {
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.Load());
   KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, false));

@@ -11,10 +11,10 @@
 namespace kedge::tools {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
-std::string Head(const json& status) {
-  const json& flush = status.at("flush");
+std::string Head(const Json& status) {
+  const Json& flush = status.at("flush");
   return fmt::format(
       "node {} (pid {}, up {}, policy {})\n"
       "flush: {} images, {} to go; {} pieces in flight by {} workers; {}/s a flush; {} requests wait for a slot\n",
@@ -25,26 +25,26 @@ std::string Head(const json& status) {
       FormatByteSize(flush.at("bytes_per_second").get<uint64_t>()), status.at("requests_waiting").get<uint64_t>());
 }
 
-std::string Number(const json& value) {
+std::string Number(const Json& value) {
   return fmt::format("{}", value.get<uint64_t>());
 }
 
 // What one more writer is predicted to get; "~" when that was learned, not measured.
-std::string NextWriter(const json& tier) {
-  const json& rate = tier.at("next_writer_bytes_per_second");
+std::string NextWriter(const Json& tier) {
+  const Json& rate = tier.at("next_writer_bytes_per_second");
   if (rate.is_null()) return "?";
   const bool measured = tier.at("calibration").get<std::string>() == "measured";
   return fmt::format("{}{}/s", measured ? "" : "~", FormatByteSize(static_cast<uint64_t>(rate.get<double>())));
 }
 
-std::string Percent(const json& part) {
+std::string Percent(const Json& part) {
   return part.is_null() ? "-" : fmt::format("{:.0f}%", 100 * part.get<double>());
 }
 
-std::string Tiers(const json& status) {
+std::string Tiers(const Json& status) {
   Table table({"TIER", "KIND", "SLOTS", "OF", "FREE", "CACHED", "WRITERS", "EACH", "ERROR", "CAPTURED", "PATH"},
               {false, false, true, true, true, true, true, true, true, true, false});
-  for (const json& tier : status.at("tiers")) {
+  for (const Json& tier : status.at("tiers")) {
     table.AddRow({tier.at("name").get<std::string>(), tier.at("lost").get<bool>() ? "LOST" : tier.at("kind").get<std::string>(),
                   Number(tier.at("slots")), FormatByteSize(tier.at("slot_bytes").get<uint64_t>()), Number(tier.at("free_slots")),
                   Number(tier.at("cached_slots")), Number(tier.at("writers")), NextWriter(tier), Percent(tier.at("model_error")),
@@ -54,7 +54,7 @@ std::string Tiers(const json& status) {
 }
 
 // Where chunks went, and what that cost.
-std::string Placement(const json& placement) {
+std::string Placement(const Json& placement) {
   std::string text = "chunks:";
   for (const auto& [tier, count] : placement.at("chunks").items()) text += fmt::format(" {} {},", tier, count.get<uint64_t>());
   if (placement.at("chunks").empty()) text += " none yet,";
@@ -63,10 +63,10 @@ std::string Placement(const json& placement) {
                             Percent(placement.at("model_error")));
 }
 
-std::string Sessions(const json& status) {
+std::string Sessions(const Json& status) {
   if (status.at("sessions").empty()) return "no processes attached\n";
   Table table({"PID", "JOB", "RANK", "ATTEMPT", "SLOTS", "PENDING", "FAILED"}, {true, false, true, true, true, true, true});
-  for (const json& session : status.at("sessions")) {
+  for (const Json& session : status.at("sessions")) {
     table.AddRow({Number(session.at("pid")), session.at("job").get<std::string>(),
                   fmt::format("{}/{}", session.at("rank").get<uint64_t>(), session.at("ranks").get<uint64_t>()),
                   Number(session.at("attempt")), Number(session.at("slots")), Number(session.at("images_pending")),
@@ -75,19 +75,19 @@ std::string Sessions(const json& status) {
   return table.Text();
 }
 
-std::string Seconds(const json& value) {
+std::string Seconds(const Json& value) {
   return FormatDuration(FromSeconds(value.get<double>()));
 }
 
 // How often it checkpoints, and how often it should.
-std::string Schedule(const json& job) {
-  const json& schedule = job.at("schedule");
-  const json& blocked = job.at("blocked");
+std::string Schedule(const Json& job) {
+  const Json& schedule = job.at("schedule");
+  const Json& blocked = job.at("blocked");
   const bool always = schedule.at("interval_seconds").get<double>() <= 0;
   std::string text = fmt::format("checkpoints: {} measured; interval {}", Number(blocked.at("count")),
                                  always ? "the application's own" : Seconds(schedule.at("interval_seconds")));
   if (schedule.at("adapt").get<bool>()) text += " (follows what is measured)";
-  if (const json& proposal = schedule.at("proposal"); !proposal.is_null()) {
+  if (const Json& proposal = schedule.at("proposal"); !proposal.is_null()) {
     text += fmt::format("; best {} (efficiency {:.4f})", Seconds(proposal.at("interval_seconds")),
                         proposal.at("efficiency").get<double>());
     const bool other_node = proposal.at("best_node_every") != schedule.at("node_every");
@@ -103,13 +103,13 @@ std::string Schedule(const json& job) {
   return text + "\n";
 }
 
-std::string Versions(const json& job, size_t versions_max) {
+std::string Versions(const Json& job, size_t versions_max) {
   Table table({"NAME", "VERSION", "LEVEL", "OF", "IMAGES", "BYTES", ""}, {false, true, false, false, true, true, false});
   size_t shown = 0;
-  for (const json& version : job.at("versions")) {
+  for (const Json& version : job.at("versions")) {
     if (shown++ == versions_max) break;
     uint64_t bytes = 0;
-    for (const json& image : version.at("images")) bytes += image.at("bytes").get<uint64_t>();
+    for (const Json& image : version.at("images")) bytes += image.at("bytes").get<uint64_t>();
     std::string note = version.contains("failure") ? version.at("failure").get<std::string>() : "";
     if (version.contains("node_failure")) note = version.at("node_failure").get<std::string>();
     if (version.at("skipped").get<bool>()) note = "skipped";
@@ -125,25 +125,25 @@ std::string Versions(const json& job, size_t versions_max) {
 
 Result<std::string> StatusText(const std::string& text, const StatusViewOptions& options) {
   try {
-    const json status = json::parse(text);
+    const Json status = Json::parse(text);
     std::string view = Head(status) + "\n" + Tiers(status) + Placement(status.at("placement")) + "\n" + Sessions(status);
     if (!options.versions) return view;
-    for (const json& job : status.at("jobs")) {
+    for (const Json& job : status.at("jobs")) {
       view += fmt::format("\njob {} (attempt {}, store {})\n", job.at("job").get<std::string>(),
                           job.at("attempt").get<uint64_t>(), job.at("store").get<std::string>());
       view += Schedule(job) + Versions(job, options.versions_max);
     }
     return view;
-  } catch (const json::exception& error) {
+  } catch (const Json::exception& error) {
     return Status(Code::kCorrupt, fmt::format("the agent's status cannot be read ({}); is it of another build?", error.what()));
   }
 }
 
 Result<std::string> GroupsText(const std::string& text) {
   try {
-    const json status = json::parse(text);
+    const Json status = Json::parse(text);
     std::string view;
-    for (const json& job : status.at("jobs")) {
+    for (const Json& job : status.at("jobs")) {
       const std::string groups = job.at("groups").get<std::string>();
       const std::string scheme = job.at("scheme").get<std::string>();
       view += fmt::format("job {}: {}\n", job.at("job").get<std::string>(),
@@ -151,7 +151,7 @@ Result<std::string> GroupsText(const std::string& text) {
                                          : scheme + "\n" + groups.substr(0, groups.find_last_not_of('\n') + 1));
     }
     return view.empty() ? std::string("no jobs\n") : view;
-  } catch (const json::exception& error) {
+  } catch (const Json::exception& error) {
     return Status(Code::kCorrupt, fmt::format("the agent's status cannot be read ({}); is it of another build?", error.what()));
   }
 }

@@ -9,8 +9,6 @@
 namespace kedge::tools {
 namespace {
 
-constexpr Duration kAnswerTimeout = std::chrono::seconds(10);
-
 struct TopOptions {
   ConfigOptions config;
   double interval_seconds = 1;

@@ -15,7 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr size_t kBytes = 6 << 20;
+constexpr size_t kImageBytes = 6 << 20;
 
 class Unreachable : public ::testing::Test {
  protected:
@@ -29,7 +29,7 @@ class Unreachable : public ::testing::Test {
   Generation Take(AgentClient& client) {
     EXPECT_TRUE(IsOk(client.Attach()));
     const Generation generation = client.GenerationOf("ckpt", 1);
-    EXPECT_TRUE(IsOk(client.Capture(generation, kBytes)));
+    EXPECT_TRUE(IsOk(client.Capture(generation, kImageBytes)));
     EXPECT_TRUE(
         WaitFor([&] { return client.mailbox().from_client.consumed == client.mailbox().from_client.produced; }, seconds(10)));
     return generation;
@@ -62,7 +62,7 @@ TEST_F(Unreachable, WhileItDrains) {
   ASSERT_TRUE(IsOk(client.Goodbye()));
   DeleteRunFolder();
   ExpectItLeavesWithoutANewPool();
-  EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), generation, 0, kBytes)));
+  EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), generation, 0, kImageBytes)));
 }
 
 TEST_F(Unreachable, ToldNothing) {
@@ -72,7 +72,7 @@ TEST_F(Unreachable, ToldNothing) {
   ASSERT_TRUE(IsOk(client.Goodbye()));
   DeleteRunFolder();
   ExpectItLeavesWithoutANewPool();
-  EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), generation, 0, kBytes)));
+  EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), generation, 0, kImageBytes)));
 }
 
 TEST_F(Unreachable, WhoeverIsAttachedGoesToItsSuccessor) {
@@ -85,7 +85,7 @@ TEST_F(Unreachable, WhoeverIsAttachedGoesToItsSuccessor) {
   ASSERT_TRUE(WaitFor([&] { return AgentPidAt(scenario_.run_folder()) == successor.pid(); }, seconds(20)));
   auto former = agent_->Wait(seconds(20));
   ASSERT_TRUE(former.has_value()) << "the former agent is still there";
-  EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), first, 0, kBytes)));
+  EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), first, 0, kImageBytes)));
   AgentClient again(scenario_, {.attempt = 2, .node_keys = Slowly()});
   ASSERT_TRUE(IsOk(again.Attach()));
   EXPECT_EQ(AgentPidAt(scenario_.run_folder()), successor.pid());
