@@ -22,17 +22,11 @@ import pytest
 
 from conftest import agent_pid, end_agent
 from kedge import Context
+from schedule_support import KEDGE, kedge
 from threaded_communicator import ThreadedCommunicator, run_ranks
 
-KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
 RANKS = 3
 STEPS_MAX = 20_000
-
-
-def kedge(*arguments: str, expect: int = 0) -> str:
-    done = subprocess.run([KEDGE, *arguments], capture_output=True, text=True, timeout=60)
-    assert done.returncode == expect, f"kedge {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}"
-    return done.stdout + done.stderr
 
 
 class Ranks:

@@ -6,9 +6,7 @@ Real agents, stores and applications; an application that dies is another proces
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -21,15 +19,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conftest import end_agent
 from kedge import Context, Level
 from kedge.plan.cli import main as plan
 from kedge.plan.level import Level as PlanLevel
 from kedge.plan.optimum import optimum
 from kedge.plan.runtime_metrics import parse_prometheus, parse_status, read_port, read_socket
 from kedge.plan.system import System
+from schedule_support import job_status, kedge, kedge_runs, until
 from threaded_communicator import ThreadedCommunicator, run_ranks
 
-KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
 LOOP = Path(__file__).with_name("loop.py")
 
 SYSTEM = """
@@ -47,47 +46,6 @@ latency_seconds = 20
 restart_seconds = 30
 failure_rate_per_second = 1e-6
 """
-
-
-def kedge(*arguments: str, expect: int = 0) -> str:
-    """What the command prints; the exit code must be `expect`."""
-    done = subprocess.run([KEDGE, *arguments], capture_output=True, text=True, timeout=120)
-    assert done.returncode == expect, f"kedge {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}"
-    return done.stdout + done.stderr
-
-
-def job_status(name: str = "paced") -> Any:
-    """The job's object in ``kedge status --json``."""
-    jobs = json.loads(kedge("status", "--json"))["jobs"]
-    return next(job for job in jobs if job["job"] == name)
-
-
-def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
-    """What `condition` returns as soon as that is true; fails after so many seconds."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.05)
-    return value
-
-
-def kedge_runs(*arguments: str) -> bool:
-    """Whether the command succeeds."""
-    return subprocess.run([KEDGE, *arguments], capture_output=True, timeout=120).returncode == 0
-
-
-def end_agent(pid: int) -> None:
-    """Kills an agent and waits until it is gone."""
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: not is_alive(pid))
-
-
-def is_alive(pid: int) -> bool:
-    """Whether the process runs (one that nobody has reaped does not)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def run_loop(*arguments: str, expect: int = 0) -> None:
@@ -185,17 +143,13 @@ def test_a_node_that_was_replaced_counts_as_the_others_do(run_folder: Path) -> N
 
     try:
         run_ranks(2, attempt(1, 2))
-        end_agent(json.loads(kedge("status", "--json", "--set", f"node.run_folder={folders[1]}"))["pid"])
+        end_agent(folders[1])
         shutil.rmtree(folders[1])
         run_ranks(2, attempt(3, 7))
         listing = json.loads(kedge("ls", "--json"))["versions"]
         assert [entry["version"] for entry in listing if entry["complete"]] == [6, 3]
     finally:
-        status = subprocess.run(
-            [KEDGE, "status", "--json", "--set", f"node.run_folder={folders[1]}"], capture_output=True, text=True, timeout=60
-        )
-        if status.returncode == 0:
-            end_agent(json.loads(status.stdout)["pid"])
+        end_agent(folders[1])
         shutil.rmtree(folders[1], ignore_errors=True)
 
 
@@ -297,7 +251,7 @@ def test_failures_are_counted_by_the_level_they_needed(run_folder: Path, tmp_pat
         assert job["levels"]["local"]["failures"] == 2 and job["levels"]["store"]["failures"] == 0
         assert job["levels"]["local"]["restarts"]["count"] >= 1
     run_loop("--die", expect=-9)
-    end_agent(json.loads(kedge("status", "--json"))["pid"])
+    end_agent(run_folder)
     shutil.rmtree(run_folder)
     with Context("paced") as context:
         data = np.ones(1000)
@@ -318,7 +272,7 @@ def test_a_successor_goes_on_with_what_was_measured(run_folder: Path) -> None:
             context.checkpoint("sim", version)
             context.wait("sim", version, Level.STORE)
         before = until(lambda: (status := job_status())["schedule"]["proposal"] and status)
-        end_agent(json.loads(kedge("status", "--json"))["pid"])
+        end_agent(run_folder)
         until(lambda: kedge_runs("status"))
         after = until(lambda: (status := job_status())["blocked"]["count"] and status)
         assert after["blocked"]["count"] >= before["blocked"]["count"]
