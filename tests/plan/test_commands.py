@@ -333,11 +333,13 @@ def test_advise_on_two_levels_takes_less_than_a_second_of_processor_time(system:
         "print(time.process_time(), file=sys.stderr)\nsys.exit(code)\n"
     )
     best = 10.0
-    for _ in range(3):
+    for _ in range(3):  # the machine may have been busy with something else
         begin = time.monotonic()
         run = subprocess.run(
             [sys.executable, "-c", script, system], env=environment, capture_output=True, text=True, timeout=60, check=True
         )
         best = min(best, float(run.stderr.split()[-1]))
         assert time.monotonic() - begin < 60.0
+        if best < 1.0:
+            break
     assert best < 1.0

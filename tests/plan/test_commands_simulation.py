@@ -93,7 +93,7 @@ def test_simulate_replays_a_trace(system: str, tmp_path: Path, capsys: pytest.Ca
         "time,nodes,level\n" + "".join(f"{5000 * k},,{'store' if k % 7 == 0 else 'xor'}\n" for k in range(1, 50))
     )
     found = answer(
-        capsys, "simulate", system, "--interval", "300", "--counts", "3", "--trace", str(trace), "--json"
+        capsys, "simulate", system, "--interval", "300", "--counts", "3", "--trace", str(trace), "--transitions", "100000", "--json"
     )  # fmt: skip
     failures = found["failures"]
     assert isinstance(failures, dict)
@@ -243,7 +243,7 @@ def test_the_example_of_the_planners_page_simulates(tmp_path: Path) -> None:
         path = tmp_path / f"{layout}.toml"
         path.write_text(block.replace('"spread"', f'"{layout}"'))
         loaded = load_system(path)
-        found = simulate(loaded, 3000.0, (3,), scenario=parse_scenario(loaded), transitions=200_000, confidence=0.999)
+        found = simulate(loaded, 3000.0, (3,), scenario=parse_scenario(loaded), transitions=100_000, confidence=0.999)
         efficiencies.append(found.efficiency)
     assert efficiencies[0].covers(0.9417) and efficiencies[1].covers(0.9227)
     assert efficiencies[0].low > efficiencies[1].high

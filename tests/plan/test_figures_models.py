@@ -13,7 +13,7 @@ from kedge.plan.inmemory import mtbf_seconds, survival_probability, xor_checkpoi
 from kedge.plan.report import Section, figure_tables, html_page, png_bytes
 from kedge.plan.table import text_table
 
-SLOW = {"sato-3.20", "sato-3.21", "sato-3.22", "sato-4.7", "sato-4.8", "sato-4.9", "sato-4.10", "sato-4.11", "sato-5.18"}
+SLOW = {"sato-table-4.4", "sato-3.20", "sato-3.21", "sato-3.22", "sato-4.7", "sato-4.8", "sato-4.9", "sato-4.10", "sato-4.11", "sato-5.18"}
 MAKERS: dict[str, FigureMaker] = {
     **figures_asynchronous.FIGURES,
     **figures_storage.FIGURES,
@@ -40,6 +40,13 @@ def test_every_number_with_a_tolerance_is_met(key: str) -> None:
 @pytest.mark.parametrize("key", sorted(SLOW))
 def test_every_number_with_a_tolerance_is_met_slow(key: str) -> None:
     check(MAKERS[key](), key)
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_allowable_logging_is_that_of_the_flat_column(scale: float) -> None:
+    """Table 4.4 at its beginning and in the middle; the slow tests make the whole of it."""
+    printed = figures_storage.PRINTED_ALLOWABLE["flat"][figures_storage.SCALES.index(scale)]
+    assert figures_storage.allowable_logging("flat", scale) == pytest.approx(printed, rel=0.02)
 
 
 def test_asynchronous_is_better_by_the_least_gain_printed() -> None:

@@ -232,7 +232,7 @@ def test_p_values_of_the_true_distribution_are_uniform() -> None:
         next(
             each for each in fit_gaps(rng.exponential(1.0, 30), rng) if each.distribution.name == "exponential"
         ).p_value
-        for _ in range(120)
+        for _ in range(60)
     ]
     assert stats.kstest(values, "uniform").pvalue > 0.01
 

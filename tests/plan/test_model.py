@@ -55,7 +55,7 @@ def compare_both(generator: random.Random, cases: int) -> None:
 
 
 def test_merging_and_linear_system_agree(generator: random.Random) -> None:
-    compare_both(generator, 150)
+    compare_both(generator, 60)
 
 
 @pytest.mark.slow

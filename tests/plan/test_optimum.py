@@ -51,11 +51,11 @@ def test_latency_does_not_move_the_optimum_until_it_no_longer_fits() -> None:
 
 def brute_force(system: System) -> float:
     """The best efficiency on a grid of intervals and counts."""
-    few = range(7) if len(system.levels) > 2 else (0, 1, 2, 3, 4, 6, 8, 11, 15, 20, 30, 45, 70)
+    few = (0, 1, 2, 3, 5, 6) if len(system.levels) > 2 else (0, 1, 2, 3, 4, 6, 8, 11, 15, 20, 30, 45, 70)
     best = 0.0
     for counts in itertools.product(few, repeat=len(system.levels) - 1):
         segments = math.prod(count + 1 for count in counts)
-        for interval in (10.0 * 1.3**step for step in range(40)):
+        for interval in (10.0 * 1.5**step for step in range(27)):
             if interval * segments > system.work_seconds:
                 break  # no period longer than the work is advised
             try:
@@ -66,7 +66,7 @@ def brute_force(system: System) -> float:
 
 
 def test_no_grid_point_beats_the_optimum(generator: random.Random) -> None:
-    for level_count in (1, 2, 2, 2, 3):
+    for level_count in (1, 2, 2, 3):
         system = random_system(generator, level_count)
         assert optimum(system).efficiency >= brute_force(system) * (1.0 - 1e-4), system
 
