@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +50,11 @@ def cpu_seconds_of(process: int) -> float:
     """User and system time of a living process."""
     fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def end_on_termination() -> None:
+    """SIGTERM ends the program as an error does: what it has made is removed."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
 
 
 @contextlib.contextmanager
@@ -107,7 +114,7 @@ class Node:
     @contextlib.contextmanager
     def agent(self) -> Iterator[int]:
         """The node's agent, outside of any control group; yields its process id."""
-        agent = subprocess.Popen([BIN / "kedge", "agent"], env=self.environment)
+        agent = subprocess.Popen([BIN / "kedge", "agent"], env=self.environment | {"KEDGE_LOG": "warning"})
         try:
             socket = Path(self.environment["KEDGE_NODE_RUN_FOLDER"]) / "agent.sock"
             deadline = time.monotonic() + 20

@@ -22,6 +22,8 @@ namespace kedge {
 namespace {
 
 constexpr size_t kChunksMax = 1 << 20;
+// That progress may leave out between what it has named and the next.
+constexpr size_t kChunksSkippedMax = 1 << 12;
 
 Status Refused(std::string why) {
   return Status(Code::kInvalidArgument, std::move(why));
@@ -148,14 +150,19 @@ Status Images::OnProgress(Session& session, const ClientMessage& message) {
   if (image == nullptr || image->doomed) return Refused("progress of an image that was not begun");
   TierUnit* unit = nullptr;
   KEDGE_RETURN_IF_ERROR(CheckRange(session, message.range, &unit));
-  // Chunks come in order; the table at the end is checked against what was said here.
-  if (message.chunk > image->chunks.size() || message.amount > message.range.bytes) return Refused("progress out of order");
+  // Not every chunk is told of: not one captured before the image began (small ones), nor one written through, nor what finds the
+  // ring full. The table at the image's end names them all, and is checked against what was said here.
+  if (message.chunk >= kChunksMax) return Refused("more chunks than an image may have");
+  if (message.chunk > image->chunks.size() + kChunksSkippedMax || message.amount > message.range.bytes) {
+    return Refused("progress of an impossible chunk");
+  }
   if (message.object_offset % kChunkAlignment != 0 || message.object_offset > (uint64_t{1} << 50)) {
     return Refused("progress at an impossible place of the object");
   }
-  if (message.chunk == image->chunks.size()) {
-    if (image->chunks.size() == kChunksMax) return Refused("more chunks than an image may have");
-    ImageChunk chunk;
+  if (message.chunk >= image->chunks.size()) image->chunks.resize(message.chunk + 1);
+  ImageChunk& chunk = image->chunks[message.chunk];
+  if (chunk.released) return Refused("progress of a chunk that was whole");
+  if (chunk.unit == nullptr) {  // the first that is said of it
     chunk.unit = unit;
     chunk.slot = message.range.slot;
     chunk.slot_generation = message.range.slot_generation;
@@ -163,10 +170,7 @@ Status Images::OnProgress(Session& session, const ClientMessage& message) {
     chunk.bytes = message.range.bytes;
     chunk.object_offset = message.object_offset;
     unit->space->AddChunk(chunk.slot);
-    image->chunks.push_back(chunk);
   }
-  ImageChunk& chunk = image->chunks[message.chunk];
-  if (chunk.released) return Refused("progress of a chunk that was whole");
   if (chunk.unit != unit || chunk.slot != message.range.slot || chunk.slot_generation != message.range.slot_generation ||
       chunk.offset != message.range.offset || chunk.object_offset != message.object_offset) {
     return Refused("progress of a chunk that lies elsewhere");
@@ -284,13 +288,13 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
       chunk.queued_bytes = image->chunks[i].queued_bytes;
       chunk.written_bytes = image->chunks[i].written_bytes;
       chunk.is_flushing = image->chunks[i].is_flushing;
-    } else if (i < image->chunks.size()) {
-      // What progress said was another place: whatever was flushed from there is worth nothing.
-      agent_.flush().CountChunk(image->chunks[i], false);
-      image->chunks[i].unit->space->RemoveChunk(image->chunks[i].slot, true);
+    } else {
+      if (i < image->chunks.size() && image->chunks[i].unit != nullptr) {
+        // What progress said was another place: whatever was flushed from there is worth nothing.
+        agent_.flush().CountChunk(image->chunks[i], false);
+        image->chunks[i].unit->space->RemoveChunk(image->chunks[i].slot, true);
+      }
       if (chunk.unit != nullptr) chunk.unit->space->AddChunk(chunk.slot);
-    } else if (chunk.unit != nullptr) {
-      chunk.unit->space->AddChunk(chunk.slot);
     }
     chunk.captured_bytes = chunk.bytes;
     if (chunk.unit != nullptr) chunk.unit->bytes_captured += chunk.bytes;

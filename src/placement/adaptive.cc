@@ -6,7 +6,9 @@
 //    chunk goes there. Otherwise it may be better to wait for a slot of a faster tier, which flushes free at the node's flush
 //    rate (what all flushes together achieve). The chunk goes to the slower tier if
 //    a) it is there sooner than the next slot comes and is filled, or
-//    b) others have enough to write to keep the faster tiers busy until it is there: nobody waits for it at the end.
+//    b) others have enough to write to keep the faster tiers busy until it is there: nobody waits for it at the end, or
+//    c) what the faster tiers hold keeps the store busy until it is there, and enough comes afterwards to fill what is free by
+//       then: that a slot stays empty for a while costs nothing, that the store has nothing to do does.
 // 3. What frees the fastest tier that is short of room for what is still to come is flushed first; what lies in a tier with room
 //    enough goes when there is nothing of the kind, not even under way: it would only take throughput from that, which somebody
 //    waits for. One flush in kOldestEvery is the oldest.
@@ -58,6 +60,7 @@ struct Adaptive::Faster {
   double writer_rate = 0;  // of one writer on the fastest of them
   uint32_t writers = 0;
   double bytes_to_come = 0;  // of their writers
+  double backlog_bytes = 0;  // of theirs, whose flush has not begun
 
   // Until they can take the next chunk: a slot is free, or a writer of one that has room has ended.
   double SecondsToNext(double bytes) const {
@@ -99,8 +102,19 @@ Adaptive::Faster Adaptive::FasterThan(const NodeLoad& load, size_t chosen, uint6
     faster.writer_rate = std::max(faster.writer_rate, rate);
     faster.writers += tier.writers;
     faster.bytes_to_come += static_cast<double>(tier.bytes_to_come);
+    const uint32_t queued = tier.flushing_chunks - std::min(tier.flushing_chunks, tier.flushes_in_flight);
+    faster.backlog_bytes += static_cast<double>(tier.slot_bytes) * queued;
   }
   return faster;
+}
+
+// Rule 2c, for so many seconds.
+bool Adaptive::StoreStaysBusy(const NodeLoad& load, const Faster& faster, uint64_t chunk_bytes, double seconds) {
+  if (faster.flush_rate <= 0 || faster.backlog_bytes < faster.flush_rate * seconds) return false;
+  double to_come = static_cast<double>(load.waiting_bytes - chunk_bytes + load.waiting_bytes_to_come);
+  for (const TierLoad& tier : load.tiers) to_come += static_cast<double>(tier.bytes_to_come);
+  const double refill_seconds = faster.flush_rate * seconds / faster.writer_rate;
+  return seconds + refill_seconds <= faster.SecondsFor(to_come);
 }
 
 bool Adaptive::IsWorth(const NodeLoad& load, size_t chosen, uint64_t chunk_bytes) const {
@@ -111,7 +125,7 @@ bool Adaptive::IsWorth(const NodeLoad& load, size_t chosen, uint64_t chunk_bytes
   const double waited = static_cast<double>(clock_.NowNs() - load.head_since_ns) * 1e-9;
   if (here <= std::max(waited, faster.SecondsToNext(bytes)) + bytes / faster.writer_rate) return true;
   const double others_needed = std::max(1.0, std::ceil(faster.rate() / faster.writer_rate));
-  if (load.waiting - 1 + faster.writers < others_needed) return false;
+  if (load.waiting - 1 + faster.writers < others_needed) return StoreStaysBusy(load, faster, chunk_bytes, here);
   const double others =
       static_cast<double>(load.waiting_bytes - chunk_bytes + load.waiting_bytes_to_come - load.head_bytes_to_come);
   return here <= faster.SecondsFor(others + faster.bytes_to_come);

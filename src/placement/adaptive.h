@@ -14,6 +14,7 @@ class Adaptive final : public PlacementPolicy {
  private:
   struct Faster;
   static Faster FasterThan(const NodeLoad& load, size_t tier, uint64_t chunk_bytes);
+  static bool StoreStaysBusy(const NodeLoad& load, const Faster& faster, uint64_t chunk_bytes, double seconds);
   bool IsWorth(const NodeLoad& load, size_t tier, uint64_t chunk_bytes) const;
 
   const Clock& clock_;

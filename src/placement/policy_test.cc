@@ -207,6 +207,18 @@ TEST_F(AdaptivePolicy, UsesTheSlowerTierWhenOthersKeepTheFasterBusy) {
   EXPECT_EQ(Place({Full(), Tier(9, 0, 0, 0, &kDisk)}, Flushing(5, 20, 4, 3)).tier, 1u) << "two others: 0.1 s of work";
 }
 
+// Nobody else has anything to write. The disk takes 0.1 s for the chunk, in which two slots come free.
+TEST_F(AdaptivePolicy, UsesTheSlowerTierWhileTheStoreHasEnoughOfTheFaster) {
+  const auto with_to_come = [&](uint64_t chunks, uint32_t flushes_in_flight) {
+    NodeLoad load = Flushing(5, 20, 4);
+    load.waiting_bytes_to_come = load.head_bytes_to_come = chunks * kChunk;
+    return Place({Full(flushes_in_flight), Tier(9, 0, 0, 0, &kDisk)}, load);
+  };
+  EXPECT_EQ(with_to_come(3, 4).tier, 1u) << "four are queued, and three come after it: none is late";
+  EXPECT_EQ(with_to_come(2, 4).kind, Kind::kWait) << "two would be there by then: it would be the last";
+  EXPECT_EQ(with_to_come(100, 7).kind, Kind::kWait) << "with one queued the store would have nothing to do";
+}
+
 TEST_F(AdaptivePolicy, AStalledStoreSendsTheHeadOnAfterTheTimeThatItWouldTake) {
   NodeLoad load = Flushing(5, 20, 4);
   load.head_since_ns = clock_.NowNs();

@@ -259,6 +259,23 @@ TEST_P(AgentLossTest, AnImageGreaterThanThePoolPassesThroughIt) {
   EXPECT_EQ(Statistics(context).bytes_through, 0u) << "a chunk that is flushed makes room for the next";
 }
 
+// A step counter before the data, as programs have it, is a small chunk that the agent first hears of at the image's end.
+TEST_P(AgentLossTest, ItPassesThroughThePoolAlsoAfterASmallRegion) {
+  kedge_context* context = Open();
+  int step = 7;
+  std::vector<char> data(150 << 20, 'z');
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, &step, 1, sizeof step, nullptr));
+  ASSERT_KEDGE_OK(kedge_protect(context, 1, data.data(), data.size(), 1, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "big", 1, 0));
+  EXPECT_EQ(Statistics(context).bytes_through, 0u) << "nothing was flushed before the image had ended";
+  ASSERT_KEDGE_OK(kedge_wait(context, "big", 1, KEDGE_LEVEL_STORE, 120));
+  std::fill(data.begin(), data.end(), ' ');
+  step = 0;
+  ASSERT_KEDGE_OK(kedge_restart(context, "big", -1, nullptr));
+  EXPECT_EQ(step, 7);
+  EXPECT_EQ(std::count(data.begin(), data.end(), 'z'), static_cast<ptrdiff_t>(data.size()));
+}
+
 // No flush frees room, for this version is not to get to the store: what finds none goes there all the same, piecewise.
 TEST_P(AgentLossTest, AVersionForTheNodeAloneThatIsGreaterThanThePool) {
   kedge_context* context = Open("pool.size=16MiB\nschedule.store=100\n");

@@ -75,6 +75,12 @@ TEST(PaperScenarios, AdaptiveKeepsItsTargets) {
       EXPECT_LE(1.4 * adaptive.local_seconds, naive.local_seconds);
       EXPECT_LE(2 * adaptive.flush_seconds, naive.flush_seconds);
     }
+    // The bound leaves no policy more than 8% to 21% with 1 to 4 writers.
+    if (name == "figure-5-001" || name == "figure-5-002" || name == "figure-5-004") {
+      EXPECT_LE(adaptive.local_seconds, 1.06 * adaptive.bound_seconds);
+    } else if (name.starts_with("figure-5")) {
+      EXPECT_LE(1.25 * adaptive.local_seconds, naive.local_seconds);
+    }
     if (name.starts_with("figure-6a")) {
       EXPECT_LE(1.25 * adaptive.local_seconds, naive.local_seconds);
     }
