@@ -33,6 +33,7 @@ NodeLoad ModelledNode::Load(std::vector<TierLoad>* loads) const {
     load.flushes_in_flight = meter_.InFlightOf(static_cast<uint32_t>(i));
     load.next_flush_seconds = meter_.SecondsToNextEndOf(static_cast<uint32_t>(i), clock_.NowNs());
     load.slot_bytes = scenario_.chunk_bytes;
+    load.backlog_bytes = tiers_[i].flushes.size() * scenario_.chunk_bytes;
     load.bytes_to_come = tiers_[i].chunks_to_come * scenario_.chunk_bytes;
     load.curve = CurveOf(i);
     loads->push_back(load);

@@ -69,11 +69,25 @@ void Flush::QueuePieces(Image& image, uint32_t index, bool whole_only) {
     const uint64_t bytes = std::min(piece_bytes, chunk.captured_bytes - chunk.queued_bytes);
     if (whole_only && bytes < piece_bytes && chunk.captured_bytes < chunk.bytes) break;
     const uint32_t queue = chunk.unit == nullptr ? 0 : chunk.unit->id;
-    queues_[queue].push_back({image.id, image.flush_epoch, index, chunk.queued_bytes, bytes, ++last_sequence_});
+    queues_[queue].pieces.push_back({image.id, image.flush_epoch, index, chunk.queued_bytes, bytes, ++last_sequence_});
+    queues_[queue].bytes += bytes;
     chunk.queued_bytes += bytes;
     queued_bytes_ += bytes;
     ++image.pieces_queued;
   }
+}
+
+Flush::Piece Flush::Take(Queue& queue) {
+  const Piece piece = queue.pieces.front();
+  queue.pieces.pop_front();
+  queue.bytes -= piece.bytes;
+  queued_bytes_ -= piece.bytes;
+  return piece;
+}
+
+uint64_t Flush::QueuedBytesOf(uint32_t unit) const {
+  const auto queue = queues_.find(unit);
+  return queue == queues_.end() ? 0 : queue->second.bytes;
 }
 
 void Flush::QueueCaptured(Image& image, uint32_t chunk) {
@@ -183,14 +197,13 @@ void Flush::Dispatch() {
     std::vector<TierLoad> loads;
     for (const TierUnit* unit : units) loads.push_back(agent_.tiers().LoadOf(*unit));
     for (auto& [id, queue] : queues_) {
-      while (!queue.empty()) {
-        const Image* image = agent_.images().Find(queue.front().image_id);
-        if (image != nullptr && image->flush_epoch == queue.front().epoch && !image->doomed) break;
-        queued_bytes_ -= queue.front().bytes;
-        queue.pop_front();
+      while (!queue.pieces.empty()) {
+        const Image* image = agent_.images().Find(queue.pieces.front().image_id);
+        if (image != nullptr && image->flush_epoch == queue.pieces.front().epoch && !image->doomed) break;
+        Take(queue);
       }
-      if (queue.empty()) continue;
-      FlushCandidate candidate{FlushCandidate::kNoTier, queue.front().sequence, queue.front().bytes};
+      if (queue.pieces.empty()) continue;
+      FlushCandidate candidate{FlushCandidate::kNoTier, queue.pieces.front().sequence, queue.pieces.front().bytes};
       for (size_t tier = 0; tier < units.size(); ++tier) {
         if (units[tier]->id == id) candidate.tier = tier;
       }
@@ -203,10 +216,7 @@ void Flush::Dispatch() {
     agent_.assignment().AddWaiting(&load);
     const auto chosen = agent_.policy().NextFlush(load, candidates);
     if (!chosen.has_value()) return;
-    auto& queue = queues_[queue_ids[*chosen]];
-    Piece piece = queue.front();
-    queue.pop_front();
-    queued_bytes_ -= piece.bytes;
+    Piece piece = Take(queues_[queue_ids[*chosen]]);
     piece.flight = meter_.Begin(piece.bytes, queue_ids[*chosen], agent_.clock().NowNs());
     SendPiece(*agent_.images().Find(piece.image_id), piece);
   }

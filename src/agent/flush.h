@@ -47,6 +47,8 @@ class Flush {
   void Dispatch();
   uint32_t in_flight() const { return in_flight_; }
   uint64_t queued_bytes() const { return queued_bytes_; }
+  // Of a tier unit.
+  uint64_t QueuedBytesOf(uint32_t unit) const;
   // What is known of the node's flushes, for a placement policy. `average_bytes_per_second`: AvgFlushBW of the store that
   // matters.
   NodeLoad Load(uint64_t average_bytes_per_second) const;
@@ -74,7 +76,12 @@ class Flush {
 
   Agent& agent_;
   const uint32_t cpus_;
-  std::map<uint32_t, std::deque<Piece>> queues_;  // by tier unit; 0: routed files
+  struct Queue {
+    std::deque<Piece> pieces;
+    uint64_t bytes = 0;  // of these
+  };
+  Piece Take(Queue& queue);
+  std::map<uint32_t, Queue> queues_;  // by tier unit; 0: routed files
   uint64_t last_sequence_ = 0;
   uint64_t queued_bytes_ = 0;
   uint32_t in_flight_ = 0;

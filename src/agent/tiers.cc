@@ -226,6 +226,7 @@ TierLoad Tiers::LoadOf(const TierUnit& unit, const Session* session) const {
   load.flushes_in_flight = agent_.flush().meter().InFlightOf(unit.id);
   load.next_flush_seconds = agent_.flush().meter().SecondsToNextEndOf(unit.id, agent_.clock().NowNs());
   load.slot_bytes = unit.info().slot_bytes;
+  load.backlog_bytes = agent_.flush().QueuedBytesOf(unit.id);
   load.bytes_to_come = unit.throughput.bytes_to_come;
   return load;
 }

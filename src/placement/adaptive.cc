@@ -102,8 +102,7 @@ Adaptive::Faster Adaptive::FasterThan(const NodeLoad& load, size_t chosen, uint6
     faster.writer_rate = std::max(faster.writer_rate, rate);
     faster.writers += tier.writers;
     faster.bytes_to_come += static_cast<double>(tier.bytes_to_come);
-    const uint32_t queued = tier.flushing_chunks - std::min(tier.flushing_chunks, tier.flushes_in_flight);
-    faster.backlog_bytes += static_cast<double>(tier.slot_bytes) * queued;
+    faster.backlog_bytes += static_cast<double>(tier.backlog_bytes);
   }
   return faster;
 }

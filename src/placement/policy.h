@@ -31,6 +31,7 @@ struct TierLoad {
   uint32_t flushes_in_flight = 0;  // from this tier
   double next_flush_seconds = 0;   // until the first of these ends, by prediction; 0: unknown
   uint64_t slot_bytes = 0;
+  uint64_t backlog_bytes = 0;              // captured there, and their flush has not begun
   uint64_t bytes_to_come = 0;              // that its writers are known to ask for when they have written; 0: nothing, or unknown
   const ThroughputCurve* curve = nullptr;  // MODEL(S, .); null: not calibrated, and not learned yet. Outlives the call only.
 

@@ -177,6 +177,7 @@ class AdaptivePolicy : public PolicyFixture {
   static TierLoad Full(uint32_t flushes_in_flight = 4) {
     TierLoad tier = Tier(0, 0, 8, 0, &kCache);
     tier.flushes_in_flight = flushes_in_flight;
+    tier.backlog_bytes = (8 - flushes_in_flight) * kChunk;
     return tier;
   }
 };

@@ -127,6 +127,7 @@ class Chaos final : private AssignmentQueue::Host {
       load.flushes_in_flight = meter_.InFlightOf(static_cast<uint32_t>(i));
       load.next_flush_seconds = meter_.SecondsToNextEndOf(static_cast<uint32_t>(i), clock_.NowNs());
       load.slot_bytes = kChunk;
+      load.backlog_bytes = tier.queued.size() * kChunk;
       load.curve = tier.curve ? &*tier.curve : nullptr;
       loads->push_back(load);
     }
