@@ -42,7 +42,7 @@ def test_every_writer_leaves_the_result_as_it_is(tmp_path: Path) -> None:
         for rank in ranks:
             assert len(rank["blocked_seconds"]) == taken, writer
             spent = rank["init_seconds"] + rank["finalize_seconds"] + sum(rank["blocked_seconds"])
-            assert 0 < spent < rank["run_seconds"]
+            assert 0 <= spent < rank["run_seconds"]
             assert 0 < rank["main_thread_cpu_seconds"] <= rank["cpu_seconds"] + 1e-3
         assert (tmp_path / "store").exists() == (writer == "kedge"), "Kedge is used by its own variant only"
     assert "checksum" in printed["kedge"]
