@@ -73,7 +73,10 @@ def throttled_group(name: str, folder: Path, bytes_per_second: int) -> Iterator[
             raise Skipped(f"{group / file} cannot be written: {error}") from error
         yield group / "cgroup.procs"
     finally:
-        for _ in range(50):  # members that are ending
+        for _ in range(50):
+            for member in (group / "cgroup.procs").read_text().split():  # ranks whose launcher was ended
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(member), signal.SIGKILL)
             try:
                 group.rmdir()
                 break

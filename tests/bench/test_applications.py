@@ -82,7 +82,7 @@ def test_the_table_compares_runs_of_the_same_turn(tmp_path: Path) -> None:
     runs = {"no checkpoints": [run_of(10 + more, 0, 0) for more in slow]}
     for index, variant in enumerate(variants):
         runs[variant] = [run_of(18 - 2 * index + more, 3 - index / 2, 0.5) for more in slow]
-    document = {"title": "t", "paper": "p", "conditions": "c", "runs": {"heat3d": runs}}
+    document = {"title": "t", "paper": "p", "applications": {"heat3d": {"conditions": "c", "runs": runs}}}
     (tmp_path / "figure-8.json").write_text(json.dumps(document))
     subprocess.run([sys.executable, ROOT / "bench" / "applications", "--draw", "--output", tmp_path], check=True, capture_output=True)
     rows = [line for line in (tmp_path / "figure-8.md").read_text().splitlines() if line.startswith(("| heat3d,", "| heat3d |"))]
