@@ -28,6 +28,10 @@ namespace {
 // How long nodes that do not answer are waited for, and how long an answer counts.
 constexpr Duration kInventoryTimeout = std::chrono::seconds(5);
 constexpr Duration kInventoryAge = std::chrono::seconds(2);
+// Nodes that are being invited: how long they are waited for, and how often is looked for them.
+constexpr Duration kGuestsTimeout = std::chrono::seconds(2);
+constexpr Duration kGuestsPause = std::chrono::milliseconds(25);
+constexpr Duration kReservePause = std::chrono::milliseconds(5);
 
 redundancy::NodeInventory ToNodeInventory(const InventoryReply& reply, const Generation& generation) {
   redundancy::NodeInventory inventory;
@@ -108,6 +112,7 @@ InventoryReply Fetch::Inventory(const Job& job, const std::string& name) const {
   InventoryReply reply;
   reply.node = agent_.settings().node;
   for (const JobNode& guest : job.guests) reply.guests.push_back({guest.name, guest.address});
+  reply.is_inviting = agent_.peers().IsInviting(job);
   for (const auto& [generation, version] : job.versions) {
     if (!name.empty() && generation.name != name) continue;
     for (const auto& [rank, image] : version->images) {
@@ -147,6 +152,7 @@ void Fetch::Gather(Job& job, const std::string& name, std::function<void(Invento
   Gathering& gathering = running[number];
   gathering.replies = std::make_shared<std::vector<InventoryReply>>();
   gathering.replies->push_back(Inventory(job, name));
+  gathering.began_ns = now_ns;
   gathering.done.push_back(std::move(done));
   std::vector<std::string> others;
   for (const auto* nodes : {&job.members.nodes, &job.guests}) {
@@ -160,6 +166,7 @@ void Fetch::Gather(Job& job, const std::string& name, std::function<void(Invento
     return;
   }
   gathering.waiting = others.size();
+  gathering.asked.insert(others.begin(), others.end());
   for (const std::string& node : others) AskInventory(job, node, key, number);
 }
 
@@ -173,30 +180,96 @@ void Fetch::Forget(const Job& job) {
   std::erase_if(known_, [&](const auto& entry) { return entry.first.first == JobKey(job.store_id, job.name); });
 }
 
-void Fetch::OnInventory(const Key& key, uint64_t number, Result<Buffer> answer) {
+Fetch::Gathering* Fetch::FindGathering(const Key& key, uint64_t number) {
   auto running = gatherings_.find(key);
-  if (running == gatherings_.end()) return;
+  if (running == gatherings_.end()) return nullptr;
   auto found = running->second.find(number);
-  if (found == running->second.end()) return;
-  Gathering& gathering = found->second;
+  return found == running->second.end() ? nullptr : &found->second;
+}
+
+void Fetch::OnInventory(const Key& key, uint64_t number, Result<Buffer> answer) {
+  Gathering* gathering = FindGathering(key, number);
+  if (gathering == nullptr) return;
   auto reply = answer.ok() ? DecodeInventoryReply(*answer) : Result<InventoryReply>(answer.status());
   if (reply.ok()) {
     // Nodes of former attempts that only some know of are asked, too.
     if (Job* job = agent_.FindJob(key.first.first, key.first.second)) {
       for (const std::string& guest : agent_.peers().Learn(*job, reply->guests)) {
-        ++gathering.waiting;
+        ++gathering->waiting;
+        gathering->asked.insert(guest);
         AskInventory(*job, guest, key, number);
       }
     }
-    gathering.replies->push_back(std::move(*reply));
-  } else if (answer.status().code() != Code::kUnavailable || gathering.waiting > 1) {
+    gathering->replies->push_back(std::move(*reply));
+  } else if (answer.status().code() != Code::kUnavailable || gathering->waiting > 1) {
     LogWarning("agent", "inventory of job {}: {}", key.first.second, reply.status().ToString());
   }
-  if (--gathering.waiting > 0) return;
-  const Gathering finished = std::move(gathering);
+  if (--gathering->waiting == 0) Conclude(key, number);
+}
+
+void Fetch::Conclude(const Key& key, uint64_t number) {
+  Gathering* gathering = FindGathering(key, number);
+  const Job* job = agent_.FindJob(key.first.first, key.first.second);
+  if (job != nullptr && MoreMayCome(*job, key, *gathering)) {
+    agent_.loop().AddTimer(kGuestsPause, [this, key, number] { LookAgain(key, number); });
+    return;
+  }
+  LogDebug("agent", "job {}: the inventories of {} nodes are here after {}", key.first.second, gathering->replies->size(),
+           FormatDuration(Duration(agent_.clock().NowNs() - gathering->began_ns)));
+  const Gathering finished = std::move(*gathering);
   gatherings_.erase(key);
   known_[key] = Known{finished.replies, agent_.clock().NowNs()};
   for (const auto& done : finished.done) done(finished.replies);
+}
+
+// Whether it is worth while to wait for nodes that are being invited, by this node or another.
+bool Fetch::MoreMayCome(const Job& job, const Key& key, const Gathering& gathering) const {
+  if (agent_.clock().NowNs() - gathering.began_ns > kGuestsTimeout.count()) return false;
+  const bool new_guest = std::any_of(job.guests.begin(), job.guests.end(),
+                                     [&](const JobNode& guest) { return !gathering.asked.contains(guest.name); });
+  const bool is_inviting = agent_.peers().IsInviting(job) || new_guest ||
+                           std::any_of(gathering.replies->begin() + 1, gathering.replies->end(),
+                                       [](const InventoryReply& reply) { return reply.is_inviting; });
+  return is_inviting && !HasNewest(job, key, *gathering.replies);
+}
+
+// Whether the nodes that have answered can give what this one may be asked for of the newest version of each name: its ranks'
+// images, or for all names (a tool's question) everybody's.
+bool Fetch::HasNewest(const Job& job, const Key& key, const std::vector<InventoryReply>& replies) const {
+  std::map<std::string, std::pair<Generation, uint32_t>> newest;
+  for (const auto& [generation, ranks] : GenerationsIn(replies)) newest[generation.name] = {generation, ranks};
+  std::set<uint32_t> own_ranks;
+  for (const JobNode& node : job.members.nodes) {
+    if (node.name == agent_.settings().node) own_ranks.insert(node.ranks.begin(), node.ranks.end());
+  }
+  for (const auto& [name, version] : newest) {
+    const auto& [generation, ranks] = version;
+    const auto inventories = ToNodeInventories(replies, generation);
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      if (!key.second.empty() && !own_ranks.contains(rank)) continue;
+      if (redundancy::PlanRank(generation, ranks, rank, inventories, false, agent_.settings().node).sources.empty()) return false;
+    }
+  }
+  return !newest.empty();
+}
+
+void Fetch::LookAgain(const Key& key, uint64_t number) {
+  Gathering* gathering = FindGathering(key, number);
+  Job* job = agent_.FindJob(key.first.first, key.first.second);
+  if (gathering == nullptr) return;
+  if (job == nullptr) return Conclude(key, number);
+  std::vector<std::string> to_ask;
+  for (const JobNode& guest : job->guests) {
+    if (gathering->asked.insert(guest.name).second) to_ask.push_back(guest.name);
+  }
+  std::vector<InventoryReply>& replies = *gathering->replies;
+  for (auto reply = replies.begin() + 1; reply != replies.end();) {
+    if (reply->is_inviting) to_ask.push_back(reply->node);
+    reply = reply->is_inviting ? replies.erase(reply) : std::next(reply);
+  }
+  gathering->waiting = to_ask.size();
+  for (const std::string& node : to_ask) AskInventory(*job, node, key, number);
+  if (to_ask.empty()) Conclude(key, number);
 }
 
 void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::function<void(LocalVersionsReply)> done) {
@@ -304,7 +377,8 @@ void Fetch::TakeOwnParts(Order& order) {
 
 // On a worker: what the image is made of.
 void Fetch::Describe(std::shared_ptr<Order> order) {
-  agent_.protect().makers().Submit([this, order] {
+  LogDebug("agent", "{} rank {} is asked for", order->generation.ToString(), order->rank);
+  agent_.protect().bringers().Submit([this, order] {
     auto bringer = StreamBringer::Make(order->link, order->from);
     Status status = bringer.status();
     if (bringer.ok()) {
@@ -340,25 +414,40 @@ void Fetch::Fill(std::shared_ptr<Order> order) {
     if (chunk.object == 0 && chunk.bytes > 0) has_room = has_room && take(chunk.bytes, chunk.object_offset, &range);
   }
   has_room = has_room && take(order->bringer->image_record().size(), stream->record_offset(), &order->record_range);
+  if (!has_room && agent_.tiers().IsReserving(*tiers)) {
+    // A spare's agent has just begun: its slots are on their way.
+    ReleaseRanges(*order);
+    agent_.own_slots().Close();
+    agent_.loop().AddTimer(kReservePause, [this, order] { Fill(order); });
+    return;
+  }
   if (!has_room) {
     return Finish(
         order, Status(Code::kNoSpace, fmt::format("the tiers of node {} have no room for {} of {} bytes", agent_.settings().node,
                                                   order->record.identity.ToString(), stream->bytes())));
   }
-  agent_.protect().makers().Submit([this, order, stream = std::move(*stream)] {
+  LogDebug("agent", "{} rank {} is brought", order->generation.ToString(), order->rank);
+  agent_.protect().bringers().Submit([this, order, stream = std::move(*stream)] {
     Status status = order->bringer->BringTo(stream, order->target);
     os::KillPoint("fetch-filled");
     agent_.loop().Post([this, order, status] { Finish(order, status); });
   });
 }
 
+void Fetch::ReleaseRanges(Order& order) {
+  for (const OwnRange& range : order.chunks) {
+    if (range.unit != nullptr) agent_.own_slots().Release(range);
+  }
+  if (order.record_range.unit != nullptr) agent_.own_slots().Release(order.record_range);
+  order.chunks.clear();
+  order.record_range = OwnRange{};
+  order.target = HeldStream();
+}
+
 void Fetch::Finish(const std::shared_ptr<Order>& order, Status status) {
   if (status.ok()) status = Adopt(*order);
   if (!status.ok()) {
-    for (const OwnRange& range : order->chunks) {
-      if (range.unit != nullptr) agent_.own_slots().Release(range);
-    }
-    if (order->record_range.unit != nullptr) agent_.own_slots().Release(order->record_range);
+    ReleaseRanges(*order);
     LogWarning("agent", "{} rank {} cannot be brought here: {}", order->generation.ToString(), order->rank, status.ToString());
   }
   agent_.own_slots().Close();

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,8 @@ class Fetch {
   InventoryReply Inventory(const Job& job, const std::string& name) const;
 
   // What the nodes that answer hold: once, on the loop's thread, after some seconds at most. Asked of them anew unless an answer
-  // is younger than a moment.
+  // is younger than a moment. Nodes that the attempt leaves out, and that have yet to answer their invitation, are waited for
+  // only when the others do not have all of the newest version.
   using Inventories = std::shared_ptr<const std::vector<InventoryReply>>;
   void Gather(Job& job, const std::string& name, std::function<void(Inventories)> done);
   // The job has other nodes now.
@@ -52,9 +54,10 @@ class Fetch {
 
  private:
   struct Gathering {
-    std::string name;
-    std::shared_ptr<std::vector<InventoryReply>> replies;
+    std::shared_ptr<std::vector<InventoryReply>> replies;  // this node's own first
+    std::set<std::string> asked;
     size_t waiting = 0;
+    int64_t began_ns = 0;
     std::vector<std::function<void(Inventories)>> done;
   };
   struct Known {
@@ -65,11 +68,18 @@ class Fetch {
   using Key = std::pair<JobKey, std::string>;
   void AskInventory(const Job& job, const std::string& node, const Key& key, uint64_t number);
   void OnInventory(const Key& key, uint64_t number, Result<Buffer> answer);
+  Gathering* FindGathering(const Key& key, uint64_t number);
+  // All who were asked have answered.
+  void Conclude(const Key& key, uint64_t number);
+  bool MoreMayCome(const Job& job, const Key& key, const Gathering& gathering) const;
+  bool HasNewest(const Job& job, const Key& key, const std::vector<InventoryReply>& replies) const;
+  void LookAgain(const Key& key, uint64_t number);
   void TakeOwnParts(Order& order);
   bool FallsToUs(const Job& job, uint32_t rank, const std::vector<InventoryReply>& replies) const;
   void SendToStore(const Generation& generation, RebuildReply* reply);
   void Describe(std::shared_ptr<Order> order);
   void Fill(std::shared_ptr<Order> order);
+  void ReleaseRanges(Order& order);
   void Finish(const std::shared_ptr<Order>& order, Status status);
   // All that wait for the image.
   void Answer(const Generation& generation, uint32_t rank, const Status& status);

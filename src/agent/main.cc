@@ -8,6 +8,7 @@
 
 #include "agent/agent.h"
 #include "base/log.h"
+#include "net/network.h"
 #include "os/signals.h"
 #include "session/config_keys.h"
 #include "session/connection.h"
@@ -107,6 +108,7 @@ int Main(const std::vector<std::string>& words) {
   }
 
   os::OutliveTruncatedMappings();
+  net::SetFabricDefaults();
   auto agent = Agent::Start(std::move(options));
   if (!agent.ok()) {
     if (agent.status().code() == Code::kBusy) {

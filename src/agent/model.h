@@ -330,9 +330,8 @@ struct Job {
   std::string name;
   Hello hello;  // the newest one
   Membership members;
-  std::vector<JobNode> guests;                               // nodes of former attempts that are not among them, and answer
-  std::vector<std::function<void(const Status&)>> changing;  // who waits for the members of a new attempt to be taken up
-  std::shared_ptr<const redundancy::Layout> layout;          // null: its nodes do not protect each other
+  std::vector<JobNode> guests;                       // nodes of former attempts that are not among them, and answer
+  std::shared_ptr<const redundancy::Layout> layout;  // null: its nodes do not protect each other
   std::shared_ptr<StoreContext> store;
   std::map<Generation, std::unique_ptr<Version>> versions;
   std::map<std::string, ScheduleState> schedule;  // by checkpoint name

@@ -209,6 +209,7 @@ Buffer Encode(const InventoryReply& m) {
       e.String(guest.node);
       e.String(guest.address);
     }
+    e.U8(m.is_inviting ? 1 : 0);
     e.Varint(m.images.size());
     for (const HeldImage& image : m.images) Put(e, image);
     e.Varint(m.sets.size());
@@ -228,6 +229,7 @@ Result<InventoryReply> DecodeInventoryReply(ByteSpan body) {
       guest.node = d.String(kNodeNameBytesMax);
       guest.address = d.String(kNameBytesMax);
     }
+    m.is_inviting = d.U8() != 0;
     m.images.resize(d.Count(20));
     for (HeldImage& image : m.images) {
       if (!d.ok()) break;

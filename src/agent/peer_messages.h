@@ -86,6 +86,7 @@ struct GuestNode {
 struct InventoryReply {
   std::string node;
   std::vector<GuestNode> guests;  // that it knows of
+  bool is_inviting = false;       // and there may soon be more: nodes that the attempt leaves out have yet to answer
   std::vector<HeldImage> images;
   std::vector<HeldSetInfo> sets;
 };

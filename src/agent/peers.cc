@@ -21,10 +21,11 @@ namespace {
 
 constexpr size_t kAddressFileBytesMax = 4096;
 constexpr Duration kLeaseDuration = std::chrono::seconds(60);
-// A node that was left out is mostly dead, and a restart waits for it.
+// A node that was left out is mostly dead, and a restart that needs more than the others have waits for it.
 constexpr Duration kInviteTimeout = std::chrono::milliseconds(1500);
 constexpr Duration kGoodbyeTime = std::chrono::milliseconds(100);
 constexpr size_t kGuestsMax = 4096;
+constexpr size_t kReadBuffers = 112;
 
 std::string NetworkName(const StoreId& store_id, const std::string& job) {
   return store_id.ToHex() + "/" + job;
@@ -62,26 +63,8 @@ bool IsAmong(const std::vector<JobNode>& nodes, const std::string& name) {
 
 }  // namespace
 
-std::function<void(Result<Buffer>)> PendingAnswer::Setter() const {
-  return [state = state_](Result<Buffer> reply) {
-    {
-      const std::lock_guard lock(state->mutex);
-      state->reply = std::move(reply);
-    }
-    state->came.notify_all();
-  };
-}
-
-Result<Buffer> PendingAnswer::Wait(Duration timeout) {
-  std::unique_lock lock(state_->mutex);
-  if (!state_->came.wait_for(lock, timeout, [&] { return state_->reply.has_value(); })) {
-    return Status(Code::kTimeout, "no answer");
-  }
-  return std::move(*state_->reply);
-}
-
 Result<Buffer> PeerLink::Ask(const std::string& node, PeerKind kind, Buffer body, Duration timeout) const {
-  PendingAnswer answer;
+  Pending<Buffer> answer;
   AskAsync(node, kind, std::move(body), timeout, answer.Setter());
   // The network answers in time; the margin is for a loop that is busy, or gone.
   auto reply = answer.Wait(timeout + std::chrono::seconds(5));
@@ -94,12 +77,8 @@ void PeerLink::AskAsync(const std::string& node, PeerKind kind, Buffer body, Dur
 }
 
 void PeerLink::ReadAsync(const std::string& node, const net::RemoteMemory& memory, uint64_t offset, size_t bytes,
-                         Duration timeout, std::function<void(Result<Buffer>)> done) const {
-  network_->Read(net::Peer{job_, node}, memory, offset, bytes, timeout, [done = std::move(done)](Result<net::ReadBuffer> read) {
-    if (!read.ok()) return done(read.status());
-    // Copied at once: the network's buffers are few, and others wait for them.
-    done(Buffer(read->bytes().begin(), read->bytes().end()));
-  });
+                         Duration timeout, std::function<void(Result<net::ReadBuffer>)> done) const {
+  network_->Read(net::Peer{job_, node}, memory, offset, bytes, timeout, std::move(done));
 }
 
 void PeerLink::EndLease(const std::string& node, const net::RemoteMemory& memory) const {
@@ -113,6 +92,7 @@ Peers::~Peers() {
 void Peers::Close() {
   if (network_ != nullptr) network_->Close();
   network_.reset();
+  inviting_.clear();
   leases_ = 0;
 }
 
@@ -122,6 +102,8 @@ Status Peers::Open() {
   net::NetworkOptions options;
   options.provider = agent_.settings().net_provider;
   options.interface_address = agent_.settings().net_interface;
+  // As many as all makers hold at once (set_source.h, stream_bringer.cc), and some for reads under way.
+  options.read_buffers = kReadBuffers;
   options.executor = [this](std::function<void()> work) { agent_.loop().Post(std::move(work)); };
   auto former = os::ReadFile(fs(), path, kAddressFileBytesMax);
   if (former.ok()) options.former_address = net::NodeAddress::FromText(*former).value_or(net::NodeAddress{});
@@ -143,8 +125,7 @@ std::string Peers::address() const {
   return network_ == nullptr ? std::string() : network_->address().ToText();
 }
 
-Status Peers::Join(const Job& job) {
-  KEDGE_RETURN_IF_ERROR(Open());
+Result<net::Membership> Peers::MembershipOf(const Job& job) const {
   net::Membership membership;
   membership.job = NetworkName(job.store_id, job.name);
   membership.attempt = job.members.attempt;
@@ -158,37 +139,71 @@ Status Peers::Join(const Job& job) {
       if (address.has_value()) membership.members.push_back({node.name, *address});
     }
   }
+  return membership;
+}
+
+Status Peers::Join(const Job& job) {
+  KEDGE_RETURN_IF_ERROR(Open());
+  KEDGE_ASSIGN_OR_RETURN(net::Membership membership, MembershipOf(job));
+  const auto inviting = inviting_.find(JobKey(job.store_id, job.name));
+  if (inviting != inviting_.end() && inviting->second.former->attempt < membership.attempt) {
+    membership.former = inviting->second.former;
+  }
   return network_->Join(std::move(membership));
 }
 
-void Peers::Invite(Job& job, const Membership& members, std::function<void()> done) {
-  struct Inviting {
-    std::vector<JobNode> guests;
-    size_t waiting = 0;
-    std::function<void()> done;
-  };
-  auto inviting = std::make_shared<Inviting>();
-  inviting->done = std::move(done);
+void Peers::Connect(const Job& job, const std::string& node) {
+  if (network_ != nullptr) network_->Connect({NetworkName(job.store_id, job.name), node});
+}
+
+bool Peers::IsInviting(const Job& job) const {
+  return inviting_.contains(JobKey(job.store_id, job.name));
+}
+
+void Peers::Invite(Job& job, const Membership& members) {
+  const JobKey key(job.store_id, job.name);
+  inviting_.erase(key);
   std::vector<JobNode> left_out;
   for (const auto* nodes : {&job.members.nodes, &job.guests}) {
     for (const JobNode& node : *nodes) {
       const bool known = node.name == agent_.settings().node || IsAmong(members.nodes, node.name) || IsAmong(left_out, node.name);
-      if (!known && !node.address.empty()) left_out.push_back({node.name, node.failure_domain, node.address, {}});
+      if (!known && net::NodeAddress::FromText(node.address).has_value())
+        left_out.push_back({node.name, node.failure_domain, node.address, {}});
     }
   }
+  auto former = is_open() ? MembershipOf(job) : Result<net::Membership>(Status(Code::kUnavailable, "no network"));
   job.guests.clear();
-  if (left_out.empty() || !is_open()) return inviting->done();
-  inviting->waiting = left_out.size();
+  if (left_out.empty() || !former.ok()) return;
+  std::erase_if(former->members, [&](const net::Member& member) { return !IsAmong(left_out, member.node); });
+  Inviting& inviting = inviting_[key];
+  inviting.number = ++last_invitation_;
+  inviting.former = std::make_shared<const net::Membership>(std::move(*former));
   const Invitation invitation{job.store_id, job.name, members};
   for (const JobNode& node : left_out) {
-    Call(job, node.name, PeerKind::kInvite, Encode(invitation), kInviteTimeout,
-         [this, inviting, node, store_id = job.store_id, name = job.name](const Result<Buffer>& answer) {
-           if (answer.ok()) inviting->guests.push_back(node);
-           if (--inviting->waiting > 0) return;
-           if (Job* found = agent_.FindJob(store_id, name)) found->guests = std::move(inviting->guests);
-           inviting->done();
-         });
+    inviting.waiting.insert(node.name);
+    Call(
+        job, node.name, PeerKind::kInvite, Encode(invitation), kInviteTimeout,
+        [this, key, number = inviting.number, node](const Result<Buffer>& answer) { OnInvited(key, number, node, answer.ok()); });
   }
+}
+
+void Peers::OnInvited(const JobKey& key, uint64_t number, const JobNode& node, bool answered) {
+  const auto inviting = inviting_.find(key);
+  if (inviting == inviting_.end() || inviting->second.number != number) return;
+  inviting->second.waiting.erase(node.name);
+  const bool is_last = inviting->second.waiting.empty();
+  if (is_last) inviting_.erase(inviting);
+  Job* job = agent_.FindJob(key.first, key.second);
+  if (job == nullptr) return;
+  if (answered && !IsAmong(job->guests, node.name) && !IsAmong(job->members.nodes, node.name)) job->guests.push_back(node);
+  if (!answered) {
+    LogInfo("agent", "node {}, which attempt {} of job {} leaves out, does not answer and is left alone", node.name,
+            job->members.attempt, job->name);
+  }
+  if (!answered && !is_last) return;
+  agent_.fetch().Forget(*job);
+  const Status joined = Join(*job);
+  if (!joined.ok()) LogWarning("agent", "nodes of a former attempt of job {} are not asked: {}", job->name, joined.ToString());
 }
 
 std::vector<std::string> Peers::Learn(Job& job, const std::vector<GuestNode>& guests) {

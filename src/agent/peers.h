@@ -8,9 +8,11 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,21 +26,49 @@ namespace kedge {
 class Agent;
 
 // An answer that is under way, for a thread that waits for it. Copies are of the same answer.
-class PendingAnswer {
+template <typename T>
+class Pending {
  public:
-  PendingAnswer() : state_(std::make_shared<State>()) {}
-  // For the caller of PeerLink::AskAsync.
-  std::function<void(Result<Buffer>)> Setter() const;
+  Pending() : state_(std::make_shared<State>()) {}
+  // For whoever brings the answer, on any thread.
+  std::function<void(Result<T>)> Setter() const {
+    return [state = state_](Result<T> reply) {
+      {
+        const std::lock_guard lock(state->mutex);
+        state->reply = std::move(reply);
+      }
+      state->came.notify_all();
+    };
+  }
   // Once. kTimeout when it has not come by then; it may never, when the agent leaves.
-  Result<Buffer> Wait(Duration timeout);
+  Result<T> Wait(Duration timeout) {
+    std::unique_lock lock(state_->mutex);
+    if (!state_->came.wait_for(lock, timeout, [&] { return state_->reply.has_value(); })) {
+      return Status(Code::kTimeout, "no answer");
+    }
+    return std::move(*state_->reply);
+  }
 
  private:
   struct State {
     std::mutex mutex;
     std::condition_variable came;
-    std::optional<Result<Buffer>> reply;
+    std::optional<Result<T>> reply;
   };
   std::shared_ptr<State> state_;
+};
+
+// Bytes of another node, as a remote read or as a message. Let them go soon: the network's buffers are few.
+class ArrivedBytes {
+ public:
+  ArrivedBytes() = default;
+  explicit ArrivedBytes(net::ReadBuffer read) : read_(std::move(read)) {}
+  explicit ArrivedBytes(Buffer message) : message_(std::move(message)) {}
+  ByteSpan bytes() const { return message_.empty() ? ByteSpan(read_.bytes()) : ByteSpan(message_); }
+
+ private:
+  net::ReadBuffer read_;
+  Buffer message_;
 };
 
 // How a worker asks the nodes of one job. Any thread but the loop's; outlives the job, not the agent.
@@ -51,9 +81,10 @@ class PeerLink {
   // The answer comes on the loop's thread.
   void AskAsync(const std::string& node, PeerKind kind, Buffer body, Duration timeout,
                 std::function<void(Result<Buffer>)> done) const;
-  // One-sided, without the node's attention; as AskAsync otherwise. What arrives is unverified.
+  // One-sided, without the node's attention. What arrives is unverified, and comes on the network's thread: `done` must not
+  // block.
   void ReadAsync(const std::string& node, const net::RemoteMemory& memory, uint64_t offset, size_t bytes, Duration timeout,
-                 std::function<void(Result<Buffer>)> done) const;
+                 std::function<void(Result<net::ReadBuffer>)> done) const;
   // Tells the node that nothing more is read there.
   void EndLease(const std::string& node, const net::RemoteMemory& memory) const;
 
@@ -80,11 +111,14 @@ class Peers {
   void Close();
 
   // The job is about to go on with other members: those of its nodes that are not among them may hold images of it, and are told
-  // in the name of the attempt that they know. `done` when they have answered, or after a moment; who did is a guest from then
-  // on.
-  void Invite(Job& job, const Membership& members, std::function<void()> done);
+  // in the name of the attempt that they know, while the job goes on. Who answers is a guest from then on.
+  void Invite(Job& job, const Membership& members);
+  // Whether some of them have yet to answer. After a moment who has not is left alone.
+  bool IsInviting(const Job& job) const;
   // Guests that another node knows of; the names of those that are new here.
   std::vector<std::string> Learn(Job& job, const std::vector<GuestNode>& guests);
+  // Makes the way to a node before it is needed.
+  void Connect(const Job& job, const std::string& node);
 
   // `done` on the loop's thread, always, and never before Call has returned.
   void Call(const Job& job, const std::string& node, PeerKind kind, Buffer body, Duration timeout,
@@ -115,9 +149,19 @@ class Peers {
   void OnCallHold(Job& job, const CallHold& call, Answer answer);
   void OnCallDecision(Job& job, const CallDecision& decision, Answer answer);
   HeldStream StreamOf(const ReadRequest& request) const;
+  // Nodes that an attempt leaves out, and that have yet to answer.
+  struct Inviting {
+    uint64_t number = 0;
+    std::shared_ptr<const net::Membership> former;
+    std::set<std::string> waiting;
+  };
+  Result<net::Membership> MembershipOf(const Job& job) const;
+  void OnInvited(const JobKey& key, uint64_t number, const JobNode& node, bool answered);
 
   Agent& agent_;
   std::unique_ptr<net::Network> network_;
+  std::map<JobKey, Inviting> inviting_;
+  uint64_t last_invitation_ = 0;
   size_t leases_ = 0;
 };
 

@@ -32,6 +32,8 @@ constexpr Duration kRetryPause = std::chrono::milliseconds(500);
 constexpr Duration kRetryPauseMax = std::chrono::seconds(5);
 constexpr size_t kEarlyMax = 4096;
 constexpr uint32_t kMakers = 2;
+constexpr uint32_t kBringers = 2;
+constexpr Duration kBringersIdle = std::chrono::seconds(2);
 constexpr uint32_t kServers = 2;
 constexpr size_t kNodesNamedMax = 16;
 
@@ -72,7 +74,10 @@ bool SetProgress::IsDone() const {
 }
 
 Protect::Protect(Agent& agent)
-    : agent_(agent), making_(std::make_unique<Workers>(kMakers)), serving_(std::make_unique<Workers>(kServers)) {}
+    : agent_(agent),
+      making_(std::make_unique<Workers>(kMakers)),
+      bringing_(std::make_unique<Workers>(kBringers, kBringersIdle, Workers::Priority::kAwaited)),
+      serving_(std::make_unique<Workers>(kServers)) {}
 
 Protect::~Protect() {
   Stop();
@@ -80,6 +85,7 @@ Protect::~Protect() {
 
 void Protect::Stop() {
   making_.reset();
+  bringing_.reset();
   serving_.reset();
 }
 
@@ -108,6 +114,12 @@ Status Protect::OnMembers(Job& job) {
   options.copies = keys.protect_copies;
   KEDGE_ASSIGN_OR_RETURN(redundancy::Layout layout, redundancy::MakeLayout(std::move(nodes), options));
   job.layout = std::make_shared<const redundancy::Layout>(std::move(layout));
+  // Whom this node will talk to first, at a restart and for every version.
+  const auto position = job.layout->Find(agent_.settings().node);
+  if (!position.has_value()) return Status::Ok();
+  for (const redundancy::Node& node : job.layout->groups[position->group]) {
+    if (node.name != agent_.settings().node) agent_.peers().Connect(job, node.name);
+  }
   return Status::Ok();
 }
 
@@ -298,6 +310,7 @@ void Protect::Measure(Version& version, SetProgress& set) {
       found_set->measuring = false;
       if (!made.ok()) return Fail(*owner, made.status());
       owner->protection->progress_ns = agent_.clock().NowNs();
+      LogDebug("agent", "{} is measured", identity.ToString());
       found_set->members[owner->protection->member] = *made;
       AdvanceSoon(owner->generation);
     });
@@ -427,6 +440,7 @@ void Protect::Make(Version& version, SetProgress& set) {
     source->SetStream(member, std::move(place));
   }
   set.making = true;
+  LogDebug("agent", "{} is made", set.identity.ToString());
   making_->Submit(
       [this, record = std::move(record), self, members, objects = std::move(objects), ranges = std::move(ranges), source] {
         auto tables = MakeObjects(record, self, members, objects, *source);
@@ -462,6 +476,7 @@ void Protect::OnMade(const Generation& generation, const SetIdentity& identity, 
     return;
   }
   os::KillPoint("protect-kept");
+  LogDebug("agent", "{} is made and kept", identity.ToString());
   version->protection->progress_ns = agent_.clock().NowNs();
   set->done[version->protection->member] = true;
   for (SetProgress::Contact& contact : set->contacts) contact.next_ns = 0;

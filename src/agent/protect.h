@@ -95,8 +95,8 @@ class Protect {
 
   // Whoever reads for other nodes: apart from those who wait for other nodes.
   Workers& workers() { return *serving_; }
-  // Whoever waits for other nodes.
-  Workers& makers() { return *making_; }
+  // Whoever brings what a restart waits for. Its ranks often spin while they wait, and leave nothing to low priority.
+  Workers& bringers() { return *bringing_; }
   // As in status: which nodes protect each other; empty without protection.
   std::string DescribeGroups(const Job& job) const;
   // Lets workers end; nothing of theirs is taken any more.
@@ -129,6 +129,7 @@ class Protect {
 
   Agent& agent_;
   std::unique_ptr<Workers> making_;
+  std::unique_ptr<Workers> bringing_;
   std::unique_ptr<Workers> serving_;
   std::deque<Early> early_;  // from members that were faster; the oldest go first
   std::set<Generation> posted_;

@@ -173,9 +173,7 @@ void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
     return ReplyStatus(id, message.number, Status::Ok());
   }
   if (const auto* members = std::get_if<MembersRequest>(&message.message)) {
-    return agent_.sessions().SetMembers(*session, members->members, [this, id, number = message.number](const Status& status) {
-      ReplyStatus(id, number, status);
-    });
+    return ReplyStatus(id, message.number, agent_.sessions().SetMembers(*session, members->members));
   }
   if (const auto* close = std::get_if<CloseImageRequest>(&message.message)) {
     return ReplyStatus(id, message.number, agent_.images().Close(*session, close->image));

@@ -268,22 +268,13 @@ Status Sessions::CheckMembers(const Session& session, const Membership& members)
   return Status::Ok();
 }
 
-void Sessions::SetMembers(Session& session, Membership members, std::function<void(const Status&)> done) {
+Status Sessions::SetMembers(Session& session, const Membership& members) {
   Job& job = *session.job;
-  Status checked = CheckMembers(session, members);
-  if (!checked.ok()) return done(checked);
-  if (members == job.members && job.layout != nullptr) return done(Status::Ok());
-  if (members.attempt == job.members.attempt) return done(ChangeMembers(job, members));
-  // The node's ranks all say the same; the first of them sets it off.
-  job.changing.push_back(std::move(done));
-  if (job.changing.size() > 1) return;
-  agent_.peers().Invite(job, members, [this, store_id = job.store_id, name = job.name, members] {
-    Job* found = agent_.FindJob(store_id, name);
-    if (found == nullptr) return;
-    const auto waiting = std::exchange(found->changing, {});
-    const Status changed = ChangeMembers(*found, members);
-    for (const auto& each : waiting) each(changed);
-  });
+  KEDGE_RETURN_IF_ERROR(CheckMembers(session, members));
+  // The node's ranks all say the same.
+  if (members == job.members && job.layout != nullptr) return Status::Ok();
+  if (members.attempt != job.members.attempt) agent_.peers().Invite(job, members);
+  return ChangeMembers(job, members);
 }
 
 Status Sessions::ChangeMembers(Job& job, const Membership& members) {

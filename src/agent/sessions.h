@@ -53,9 +53,8 @@ class Sessions {
   // Where there are no pidfds.
   void CheckOwners();
 
-  // Who is in the session's attempt. `done` with kFailedPrecondition: these nodes cannot protect each other. It may be called
-  // later, once nodes that the attempt leaves out have been told.
-  void SetMembers(Session& session, Membership members, std::function<void(const Status&)> done);
+  // Who is in the session's attempt. kFailedPrecondition: these nodes cannot protect each other.
+  Status SetMembers(Session& session, const Membership& members);
 
   void SaveJob(const Job& job);
   // What a predecessor left: jobs first, then (once the images are known) sessions.

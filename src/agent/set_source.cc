@@ -27,118 +27,81 @@ bool SetSource::Has(uint32_t member, bool parity) {
   return place.here.has_value() || !place.node.empty();
 }
 
-uint64_t SetSource::EndOf(const redundancy::BlockRef& block) const {
-  return block.parity ? UINT64_MAX : set_.members[block.member].blocks.bytes;
-}
-
-SetSource::~SetSource() {
-  while (!leases_.empty()) DropLease({leases_.begin()->first.first, leases_.begin()->first.second, 0});
-}
-
-ReadRequest SetSource::RequestFor(const redundancy::BlockRef& block) const {
-  ReadRequest request;
-  request.of_object = block.parity;
-  request.set = set_.identity;
-  request.member = block.member;
-  request.generation = set_.identity.generation;
-  request.rank = set_.members[block.member].rank.value_or(0);
-  return request;
-}
-
-const SetSource::Leased& SetSource::LeaseOf(const redundancy::BlockRef& block, const std::string& node) {
-  auto [lease, is_new] = leases_.try_emplace({block.member, block.parity}, Leased{node, {}});
-  if (!is_new) return lease->second;
-  auto answer = link_.Ask(node, PeerKind::kLease, Encode(RequestFor(block)), timeout_);
-  auto reply = answer.ok() ? DecodeLeaseReply(*answer) : Result<LeaseReply>(answer.status());
-  if (reply.ok()) lease->second.parts = std::move(reply->parts);
-  return lease->second;
-}
-
-void SetSource::DropLease(const redundancy::BlockRef& block) {
-  auto lease = leases_.extract({block.member, block.parity});
-  if (lease.empty()) return;
-  for (const LeasedPart& part : lease.mapped().parts) link_.EndLease(lease.mapped().node, part.memory);
-}
-
-PendingAnswer SetSource::Ask(const redundancy::BlockRef& block, uint64_t bytes, const std::string& node) {
-  PendingAnswer answer;
-  for (const LeasedPart& part : LeaseOf(block, node).parts) {
-    if (block.offset < part.offset || block.offset + bytes > part.offset + part.memory.bytes) continue;
-    link_.ReadAsync(node, part.memory, block.offset - part.offset, bytes, timeout_, answer.Setter());
-    return answer;
+RemoteObject& SetSource::RemoteOf(const redundancy::BlockRef& block) {
+  std::unique_ptr<RemoteObject>& remote = remote_[{block.member, block.parity}];
+  if (remote == nullptr) {
+    ReadRequest what;
+    what.of_object = block.parity;
+    what.set = set_.identity;
+    what.member = block.member;
+    what.generation = set_.identity.generation;
+    what.rank = set_.members[block.member].rank.value_or(0);
+    remote = std::make_unique<RemoteObject>(link_, PlaceOf(block).node, what, timeout_);
   }
-  ReadRequest request = RequestFor(block);
-  request.offset = block.offset;
-  request.bytes = static_cast<uint32_t>(bytes);
-  link_.AskAsync(node, PeerKind::kRead, Encode(request), timeout_, answer.Setter());
-  return answer;
+  return *remote;
+}
+
+void SetSource::Expect(const redundancy::BlockRef& block, uint32_t bytes) {
+  const Place& place = PlaceOf(block);
+  if (place.here.has_value() || place.node.empty()) return;
+  size_t buffers = arrived_.size();
+  for (const auto& [key, remote] : remote_) buffers += remote->expected();
+  if (buffers < kBuffersMax) RemoteOf(block).Expect(block.offset, bytes);
+}
+
+void SetSource::ReadHere(const HeldStream& held, Read& read) const {
+  if (read.block.offset + read.to.size() > held.bytes()) {
+    read.status = Status(Code::kCorrupt, "it is shorter here than it should be");
+  } else {
+    read.status = held.Read(read.block.offset, read.to.size(), read.to.data());
+  }
+}
+
+// Waits for a block of another node; its bytes stay where they arrive if they may.
+void SetSource::Arrive(Read& read, bool keep) {
+  const std::string node = PlaceOf(read.block).node;
+  if (node.empty()) {
+    read.status = Status(Code::kUnavailable, "it is on no node that answers");
+    return;
+  }
+  Result<ArrivedBytes> arrived = RemoteOf(read.block).Read(read.block.offset, read.to.size());
+  read.status = arrived.status();
+  // Who does not answer once is waited for no more: each wait is long.
+  if (read.status.code() == Code::kTimeout || read.status.code() == Code::kUnavailable) GiveUp(node);
+  if (!arrived.ok()) return;
+  if (keep) {
+    read.view = arrived->bytes();
+    arrived_.push_back(std::move(*arrived));
+  } else {
+    std::memcpy(read.to.data(), arrived->bytes().data(), read.to.size());
+  }
+}
+
+void SetSource::GiveUp(const std::string& node) {
+  for (auto* places : {&streams_, &objects_}) {
+    for (Place& place : *places) {
+      if (place.node == node) place.node.clear();
+    }
+  }
+  std::erase_if(remote_, [&](const auto& entry) { return entry.second->node() == node; });
 }
 
 void SetSource::ReadBlocks(std::span<Read> reads) {
-  std::vector<std::optional<PendingAnswer>> answers(reads.size());
-  for (size_t i = 0; i < reads.size(); ++i) {
-    const auto& block = reads[i].block;
-    Place& place = PlaceOf(block);
-    if (place.here.has_value()) {
-      if (block.offset + reads[i].to.size() > place.here->bytes()) {
-        reads[i].status = Status(Code::kCorrupt, "it is shorter here than it should be");
-      } else {
-        reads[i].status = place.here->Read(block.offset, reads[i].to.size(), reads[i].to.data());
-      }
-      continue;
-    }
-    if (place.node.empty()) {
-      reads[i].status = Status(Code::kUnavailable, "it is on no node that answers");
-      continue;
-    }
-    auto ahead = ahead_.find({block.member, block.parity});
-    if (ahead != ahead_.end() && ahead->second.offset == block.offset && ahead->second.bytes == reads[i].to.size()) {
-      answers[i] = std::move(ahead->second.answer);
-    } else {
-      answers[i] = Ask(block, reads[i].to.size(), place.node);
-    }
-    if (ahead != ahead_.end()) ahead_.erase(ahead);
-    // The next block of the same member is most likely what is wanted next.
-    const redundancy::BlockRef next{block.member, block.parity, block.offset + reads[i].to.size()};
-    const uint64_t end = EndOf(next);
-    if (!block.parity && next.offset < end) {
-      const uint64_t bytes = std::min<uint64_t>(reads[i].to.size(), end - next.offset);
-      ahead_[{next.member, next.parity}] = Ahead{next.offset, static_cast<uint32_t>(bytes), Ask(next, bytes, place.node)};
-    }
-  }
-  for (size_t i = 0; i < reads.size(); ++i) {
-    if (!answers[i].has_value()) continue;
-    // The margin is for a loop that is busy, or gone.
-    Result<Buffer> reply = answers[i]->Wait(timeout_ + std::chrono::seconds(5));
-    const Code failed = reply.status().code();
-    if (!reply.ok() && failed != Code::kTimeout && failed != Code::kUnavailable &&
-        leases_.contains({reads[i].block.member, reads[i].block.parity})) {
-      // The lease may have run out: asked once more, the plain way.
-      const std::string node = PlaceOf(reads[i].block).node;
-      DropLease(reads[i].block);
-      leases_[{reads[i].block.member, reads[i].block.parity}].node = node;
-      if (!node.empty()) reply = Ask(reads[i].block, reads[i].to.size(), node).Wait(timeout_ + std::chrono::seconds(5));
-    }
-    if (reply.ok() && reply->size() != reads[i].to.size()) reply = Status(Code::kCorrupt, "an answer of another length");
-    reads[i].status = reply.status();
-    if (reply.ok()) std::memcpy(reads[i].to.data(), reply->data(), reply->size());
-    // Who does not answer once is waited for no more: each wait is long.
-    const Code code = reads[i].status.code();
-    if (code == Code::kTimeout || code == Code::kUnavailable) {
-      const std::string node = PlaceOf(reads[i].block).node;
-      for (auto* places : {&streams_, &objects_}) {
-        for (Place& place : *places) {
-          if (place.node == node) place.node.clear();
-        }
+  arrived_.clear();
+  // Where there are more than buffers, each is copied and let go at once.
+  const bool keep = reads.size() <= kBuffersMax;
+  if (keep) {
+    for (const Read& read : reads) {
+      if (Has(read.block.member, read.block.parity) && !PlaceOf(read.block).here.has_value() &&
+          !RemoteOf(read.block).IsExpected(read.block.offset, read.to.size())) {
+        Expect(read.block, static_cast<uint32_t>(read.to.size()));
       }
     }
   }
-}
-
-Status SetSource::ReadStream(uint32_t member, uint64_t offset, std::span<std::byte> to) {
-  std::array<Read, 1> reads{Read{{member, false, offset}, to, Status::Ok()}};
-  ReadBlocks(reads);
-  return reads[0].status;
+  for (Read& read : reads) {
+    const Place& place = PlaceOf(read.block);
+    place.here.has_value() ? ReadHere(*place.here, read) : Arrive(read, keep);
+  }
 }
 
 Result<BlockTable> MakeParity(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object) {
@@ -147,9 +110,14 @@ Result<BlockTable> MakeParity(const SetRecord& set, uint32_t member, SetSource& 
   redundancy::Assembler assembler(set, arithmetic, no_parity, source);
   const uint32_t block_bytes = arithmetic.geometry().block_bytes();
   const uint64_t bytes = arithmetic.geometry().parity_bytes();
+  const uint64_t ahead_bytes = block_bytes * SetSource::AheadOf(arithmetic.code().data());
   redundancy::BlockTableBuilder table(bytes, block_bytes);
   Buffer block(block_bytes);
+  uint64_t expected = 0;
   for (uint64_t offset = 0; offset < bytes; offset += block_bytes) {
+    for (; expected < bytes && expected <= offset + ahead_bytes; expected += block_bytes) {
+      assembler.Expect({member, true, expected});
+    }
     KEDGE_RETURN_IF_ERROR(assembler.Assemble({member, true, offset}, block));
     KEDGE_RETURN_IF_ERROR(object.Write(offset, block_bytes, block.data()));
     table.Add(block);
@@ -160,15 +128,22 @@ Result<BlockTable> MakeParity(const SetRecord& set, uint32_t member, SetSource& 
 
 Result<BlockTable> MakeCopy(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object) {
   const BlockTable& table = set.members[member].blocks;
+  const uint64_t ahead_bytes = table.block_bytes * SetSource::AheadOf(1);
   Buffer block(table.block_bytes);
+  uint64_t expected = 0;
   for (uint64_t offset = 0; offset < table.bytes; offset += table.block_bytes) {
-    const std::span<std::byte> part(block.data(), redundancy::BlockLength(table, offset));
-    KEDGE_RETURN_IF_ERROR(source.ReadStream(member, offset, part));
-    if (!redundancy::BlockIsRight(table, offset, part)) {
+    for (; expected < table.bytes && expected <= offset + ahead_bytes; expected += table.block_bytes) {
+      source.Expect({member, false, expected}, redundancy::BlockLength(table, expected));
+    }
+    const std::span<std::byte> to(block.data(), redundancy::BlockLength(table, offset));
+    std::array<SetSource::Read, 1> read{SetSource::Read{{member, false, offset}, to, Status::Ok(), {}}};
+    source.ReadBlocks(read);
+    KEDGE_RETURN_IF_ERROR(read[0].status);
+    if (!redundancy::BlockIsRight(table, offset, read[0].bytes())) {
       return Status(Code::kCorrupt, fmt::format("{}: the block at {} of member {} ({}) fails its checksum",
                                                 set.identity.ToString(), offset, member, set.members[member].node));
     }
-    KEDGE_RETURN_IF_ERROR(object.Write(offset, part.size(), part.data()));
+    KEDGE_RETURN_IF_ERROR(object.Write(offset, to.size(), read[0].bytes().data()));
     os::KillPoint("protect-block");
   }
   return table;

@@ -1,63 +1,61 @@
 // Blocks of a set from where they are: this node's slots, or other nodes, for encoding and rebuilding (redundancy/assemble.h).
 //
-// Reads of other nodes go out together and are waited for together; the same members' next blocks are asked for ahead, so that
-// the network works while this thread sums. Memory: two blocks for each member. One thread at a time.
+// Reads of other nodes go out together and are waited for together; blocks that are expected are on their way meanwhile. Blocks
+// are used where they arrive, in the network's buffers, of which a source has at most kBuffersMax at a time: there are as many
+// for every worker, so that none waits for another's. One thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/held_stream.h"
 #include "agent/peers.h"
+#include "agent/remote_object.h"
 #include "redundancy/assemble.h"
 
 namespace kedge {
 
 class SetSource final : public redundancy::BlockSource {
  public:
+  static constexpr size_t kBuffersMax = 24;
   // Where a member's stream, or object, can be read.
   struct Place {
     std::optional<HeldStream> here;
     std::string node;  // else there; empty: nowhere
   };
   SetSource(PeerLink link, SetRecord set, Duration timeout);
-  ~SetSource() override;
 
   void SetStream(uint32_t member, Place place) { streams_[member] = std::move(place); }
   void SetObject(uint32_t member, Place place) { objects_[member] = std::move(place); }
   // Nodes that have failed to answer are asked no more.
   bool Has(uint32_t member, bool parity) override;
   void ReadBlocks(std::span<Read> reads) override;
-  // Bytes of a member's stream as they are, unverified.
-  Status ReadStream(uint32_t member, uint64_t offset, std::span<std::byte> to);
+  void Expect(const redundancy::BlockRef& block, uint32_t bytes) override;
+  // How many blocks are best expected ahead of one that is made of `terms` others: as the buffers allow beside its own and those
+  // of the one before it.
+  static size_t AheadOf(size_t terms) { return std::min<size_t>(std::max<size_t>(kBuffersMax / terms, 2) - 2, 3); }
 
  private:
-  struct Ahead {
-    uint64_t offset = 0;
-    uint32_t bytes = 0;
-    PendingAnswer answer;
-  };
-  struct Leased {
-    std::string node;
-    std::vector<LeasedPart> parts;
-  };
-  // Where the member's bytes can be read without its node's attention; asked once.
-  const Leased& LeaseOf(const redundancy::BlockRef& block, const std::string& node);
-  void DropLease(const redundancy::BlockRef& block);
-  ReadRequest RequestFor(const redundancy::BlockRef& block) const;
+  using Key = std::pair<uint32_t, bool>;  // member, of its parity object
   Place& PlaceOf(const redundancy::BlockRef& block);
-  PendingAnswer Ask(const redundancy::BlockRef& block, uint64_t bytes, const std::string& node);
-  uint64_t EndOf(const redundancy::BlockRef& block) const;
+  // REQUIRES: its place is a node.
+  RemoteObject& RemoteOf(const redundancy::BlockRef& block);
+  void ReadHere(const HeldStream& held, Read& read) const;
+  void Arrive(Read& read, bool keep);
+  void GiveUp(const std::string& node);
 
   const PeerLink link_;
   const SetRecord set_;
   const Duration timeout_;
   std::vector<Place> streams_;
   std::vector<Place> objects_;
-  std::map<std::pair<uint32_t, bool>, Ahead> ahead_;
-  std::map<std::pair<uint32_t, bool>, Leased> leases_;
+  std::map<Key, std::unique_ptr<RemoteObject>> remote_;
+  std::vector<ArrivedBytes> arrived_;  // what the last reads' views are of
 };
 
 // Makes a member's parity object into `object`, block by block; the table of what was written. Blocking.

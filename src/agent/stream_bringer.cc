@@ -145,29 +145,40 @@ void StreamBringer::PrepareRebuild(const redundancy::SetSurvivors& survivors) {
   assembler_ = std::make_unique<redundancy::Assembler>(*from_.set, *arithmetic_, tables_, *source_);
 }
 
-Status StreamBringer::ReadWhole(const Source& source, uint64_t offset, std::span<std::byte> block) {
-  if (source.kind == SourceKind::kLocal) {
-    // A copy that this node holds as a partner.
-    auto own = from_.own_objects.find(member_);
-    if (own == from_.own_objects.end() || offset + block.size() > own->second.first.bytes()) {
-      return Status(Code::kNotFound, "there is no copy here");
-    }
-    return own->second.first.Read(offset, block.size(), block.data());
+Result<ByteSpan> StreamBringer::ReadWhole(const Source& source, uint64_t offset, uint64_t bytes) {
+  if (source.kind == SourceKind::kNode) return ReadFrom(source.node, offset, bytes);
+  const std::span<std::byte> block = std::span(block_).first(bytes);
+  if (source.kind == SourceKind::kStore) {
+    KEDGE_RETURN_IF_ERROR(ReadStored(offset, block));
+    return ByteSpan(block);
   }
-  if (source.kind == SourceKind::kStore) return ReadStored(offset, block);
-  ReadRequest request;
-  request.generation = from_.generation;
-  request.rank = from_.rank;
-  request.offset = offset;
-  request.bytes = static_cast<uint32_t>(block.size());
-  auto answer = link_.Ask(source.node, PeerKind::kRead, Encode(request), kSourceTimeout);
-  if (!answer.ok()) return answer.status();
-  if (answer->size() != block.size()) return Status(Code::kCorrupt, "an answer of another length");
-  std::copy(answer->begin(), answer->end(), block.begin());
-  return Status::Ok();
+  // A copy that this node holds as a partner.
+  auto own = from_.own_objects.find(member_);
+  if (own == from_.own_objects.end() || offset + bytes > own->second.first.bytes()) {
+    return Status(Code::kNotFound, "there is no copy here");
+  }
+  KEDGE_RETURN_IF_ERROR(own->second.first.Read(offset, bytes, block.data()));
+  return ByteSpan(block);
 }
 
-Status StreamBringer::Rebuild(uint64_t offset, std::span<std::byte> block) {
+Result<ByteSpan> StreamBringer::ReadFrom(const std::string& node, uint64_t offset, uint64_t bytes) {
+  std::unique_ptr<RemoteObject>& remote = whole_[node];
+  if (remote == nullptr) {
+    ReadRequest what;
+    what.generation = from_.generation;
+    what.rank = from_.rank;
+    remote = std::make_unique<RemoteObject>(link_, node, what, kSourceTimeout);
+  }
+  for (size_t i = 0; i <= SetSource::AheadOf(1); ++i) {
+    const uint64_t next = offset + i * block_bytes_;
+    const uint64_t next_bytes = next < stream_->bytes() ? std::min(block_bytes_, stream_->bytes() - next) : 0;
+    if (next_bytes > 0 && !remote->IsExpected(next, next_bytes)) remote->Expect(next, next_bytes);
+  }
+  KEDGE_ASSIGN_OR_RETURN(arrived_, remote->Read(offset, bytes));
+  return arrived_.bytes();
+}
+
+Result<ByteSpan> StreamBringer::Rebuild(uint64_t offset, uint64_t bytes) {
   if (assembler_ == nullptr) return Status(Code::kIncomplete, "its set cannot be read");
   // The set's blocks may be larger than this image's own.
   const uint64_t set_block = arithmetic_->geometry().block_bytes();
@@ -176,6 +187,11 @@ Status StreamBringer::Rebuild(uint64_t offset, std::span<std::byte> block) {
     const redundancy::BlockRef wanted{member_, false, begin};
     rebuilt_.resize(arithmetic_->BytesOf(wanted));
     rebuilt_begin_ = UINT64_MAX;
+    const uint64_t ahead_bytes = set_block * SetSource::AheadOf(arithmetic_->code().data());
+    rebuild_expected_ = std::max(rebuild_expected_, begin);
+    for (; rebuild_expected_ < stream_->bytes() && rebuild_expected_ <= begin + ahead_bytes; rebuild_expected_ += set_block) {
+      assembler_->Expect({member_, false, rebuild_expected_});
+    }
     Status assembled = assembler_->Assemble(wanted, rebuilt_);
     for (const redundancy::BadBlock& bad : assembler_->TakeBadBlocks()) {
       LogWarning("agent", "{}: the {} block at {} of member {} is left out: {}", from_.set->identity.ToString(),
@@ -185,29 +201,29 @@ Status StreamBringer::Rebuild(uint64_t offset, std::span<std::byte> block) {
     rebuilt_begin_ = begin;
     os::KillPoint("fetch-rebuilt");
   }
-  if (offset - begin + block.size() > rebuilt_.size()) return Status(Code::kCorrupt, "a rebuilt block is too short");
-  std::copy_n(rebuilt_.begin() + static_cast<std::ptrdiff_t>(offset - begin), block.size(), block.begin());
-  return Status::Ok();
+  if (offset - begin + bytes > rebuilt_.size()) return Status(Code::kCorrupt, "a rebuilt block is too short");
+  return ByteSpan(rebuilt_).subspan(offset - begin, bytes);
 }
 
-Status StreamBringer::Read(uint64_t offset, std::span<std::byte> block) {
+Result<ByteSpan> StreamBringer::Read(uint64_t offset, uint64_t bytes) {
   Status error(Code::kNotFound, "no source is left");
   for (auto source = from_.sources.begin(); source != from_.sources.end();) {
     const bool rebuild = source->kind == SourceKind::kRebuild;
-    Status read = rebuild ? Rebuild(offset, block) : ReadWhole(*source, offset, block);
-    if (read.ok() && (table() == nullptr || redundancy::BlockIsRight(*table(), offset, block))) {
+    Result<ByteSpan> block = rebuild ? Rebuild(offset, bytes) : ReadWhole(*source, offset, bytes);
+    if (block.ok() && (table() == nullptr || redundancy::BlockIsRight(*table(), offset, *block))) {
       used_.insert(TextOf(*source));
-      return Status::Ok();
+      return block;
     }
-    if (read.ok()) {
-      read = Status(Code::kCorrupt, fmt::format("the block at {} of {} rank {}, {}, fails its checksum", offset,
-                                                from_.generation.ToString(), from_.rank, TextOf(*source)));
+    error = block.status();
+    if (block.ok()) {
+      error = Status(Code::kCorrupt, fmt::format("the block at {} of {} rank {}, {}, fails its checksum", offset,
+                                                 from_.generation.ToString(), from_.rank, TextOf(*source)));
     }
-    LogWarning("agent", "{}; the next source is tried", read.ToString());
-    error = read;
+    LogWarning("agent", "{}; the next source is tried", error.ToString());
     // A bad block says nothing of the others; a node that does not answer does, and each wait is long.
-    const Code code = read.code();
+    const Code code = error.code();
     const bool gone = !rebuild && (code == Code::kTimeout || code == Code::kUnavailable || code == Code::kNotFound);
+    if (gone) whole_.erase(source->node);
     source = gone ? from_.sources.erase(source) : std::next(source);
   }
   return error;
@@ -215,14 +231,13 @@ Status StreamBringer::Read(uint64_t offset, std::span<std::byte> block) {
 
 Status StreamBringer::BringTo(const redundancy::ImageStream& stream, const HeldStream& target) {
   stream_ = &stream;
-  const uint64_t block_bytes = table() != nullptr ? table()->block_bytes : kBlockBytesMax;
-  Buffer block(block_bytes);
-  for (uint64_t offset = 0; offset < stream.bytes(); offset += block_bytes) {
-    const std::span<std::byte> part(block.data(), std::min(block_bytes, stream.bytes() - offset));
-    KEDGE_RETURN_IF_ERROR(Read(offset, part));
-    for (const redundancy::StreamPiece& piece : stream.Range(offset, part.size())) {
+  block_bytes_ = table() != nullptr ? table()->block_bytes : kBlockBytesMax;
+  block_.resize(block_bytes_);
+  for (uint64_t offset = 0; offset < stream.bytes(); offset += block_bytes_) {
+    KEDGE_ASSIGN_OR_RETURN(const ByteSpan block, Read(offset, std::min(block_bytes_, stream.bytes() - offset)));
+    for (const redundancy::StreamPiece& piece : stream.Range(offset, block.size())) {
       if (piece.part == redundancy::StreamPart::kGap) continue;
-      KEDGE_RETURN_IF_ERROR(target.Write(piece.stream_offset, piece.bytes, part.data() + (piece.stream_offset - offset)));
+      KEDGE_RETURN_IF_ERROR(target.Write(piece.stream_offset, piece.bytes, block.data() + (piece.stream_offset - offset)));
     }
     os::KillPoint("fetch-block");
   }

@@ -18,6 +18,7 @@
 
 #include "agent/held_stream.h"
 #include "agent/peers.h"
+#include "agent/remote_object.h"
 #include "agent/set_source.h"
 #include "redundancy/assemble.h"
 #include "redundancy/plan.h"
@@ -64,10 +65,12 @@ class StreamBringer {
   Status AskImageRecord();
   Status OpenStored();
   void PrepareRebuild(const redundancy::SetSurvivors& survivors);
-  Status Read(uint64_t offset, std::span<std::byte> block);
-  Status ReadWhole(const redundancy::Source& source, uint64_t offset, std::span<std::byte> block);
+  // The bytes of a block, where they are until the next is read.
+  Result<ByteSpan> Read(uint64_t offset, uint64_t bytes);
+  Result<ByteSpan> ReadWhole(const redundancy::Source& source, uint64_t offset, uint64_t bytes);
+  Result<ByteSpan> ReadFrom(const std::string& node, uint64_t offset, uint64_t bytes);
   Status ReadStored(uint64_t offset, std::span<std::byte> block);
-  Status Rebuild(uint64_t offset, std::span<std::byte> block);
+  Result<ByteSpan> Rebuild(uint64_t offset, uint64_t bytes);
   const BlockTable* table() const { return from_.set.has_value() ? &from_.set->members[member_].blocks : nullptr; }
 
   const PeerLink link_;
@@ -80,8 +83,13 @@ class StreamBringer {
   std::unique_ptr<redundancy::Assembler> assembler_;
   Buffer rebuilt_;
   uint64_t rebuilt_begin_ = UINT64_MAX;
+  uint64_t rebuild_expected_ = 0;                    // up to where the survivors are told what comes
   const redundancy::ImageStream* stream_ = nullptr;  // while it is brought
-  std::unique_ptr<ObjectReader> stored_;             // its object in the store, once that is needed
+  uint64_t block_bytes_ = 0;
+  Buffer block_;
+  std::map<std::string, std::unique_ptr<RemoteObject>> whole_;  // by node, that has it
+  ArrivedBytes arrived_;
+  std::unique_ptr<ObjectReader> stored_;  // its object in the store, once that is needed
   std::set<std::string> used_;
 };
 

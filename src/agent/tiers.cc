@@ -22,7 +22,8 @@ namespace {
 
 constexpr uint32_t kTmpfsMagic = 0x01021994;
 constexpr uint32_t kRamfsMagic = 0x858458f6;
-constexpr uint64_t kPopulateBytes = uint64_t{16} << 20;
+// At a time: whoever maps memory meanwhile waits for it.
+constexpr uint64_t kPopulateBytes = uint64_t{1} << 20;
 
 // The nearest folder on the way to `path` that exists: where its file system can be asked.
 std::string ExistingFolder(std::string path) {

@@ -13,9 +13,10 @@ constexpr int kNice = 10;
 
 // Threads are detached and share this: the last one out frees it.
 struct Workers::Shared {
-  Shared(uint32_t most, Duration timeout) : threads_max(most), idle_timeout(timeout) {}
+  Shared(uint32_t most, Duration timeout, Priority of) : threads_max(most), idle_timeout(timeout), priority(of) {}
   const uint32_t threads_max;
   const Duration idle_timeout;
+  const Priority priority;
   std::mutex mutex;
   std::condition_variable work_came;
   std::condition_variable work_ended;
@@ -27,8 +28,10 @@ struct Workers::Shared {
 
   void Serve() {
     os::SetThreadName("kedge-flush");
-    (void)os::SetThreadNice(kNice);
-    (void)os::SetThreadIoClass(os::IoClass::kBestEffortLow);
+    if (priority == Priority::kLow) {
+      (void)os::SetThreadNice(kNice);
+      (void)os::SetThreadIoClass(os::IoClass::kBestEffortLow);
+    }
     std::unique_lock lock(mutex);
     for (;;) {
       ++idle;
@@ -50,7 +53,8 @@ struct Workers::Shared {
   }
 };
 
-Workers::Workers(uint32_t threads_max, Duration idle_timeout) : shared_(std::make_shared<Shared>(threads_max, idle_timeout)) {}
+Workers::Workers(uint32_t threads_max, Duration idle_timeout, Priority priority)
+    : shared_(std::make_shared<Shared>(threads_max, idle_timeout, priority)) {}
 
 Workers::~Workers() {
   std::unique_lock lock(shared_->mutex);

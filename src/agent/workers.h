@@ -1,7 +1,7 @@
 // The agent's workers: threads that block on devices so that the event loop does not.
 //
 // Elastic: a thread starts when there is work and none is idle, up to a limit, and ends after a while without work. They
-// run at low CPU and I/O priority, so that the application keeps both.
+// run at low CPU and I/O priority, so that the application keeps both, unless it is the application that waits for them.
 #pragma once
 
 #include <condition_variable>
@@ -17,7 +17,8 @@ namespace kedge {
 
 class Workers {
  public:
-  explicit Workers(uint32_t threads_max, Duration idle_timeout = std::chrono::seconds(2));
+  enum class Priority { kLow, kAwaited };
+  explicit Workers(uint32_t threads_max, Duration idle_timeout = std::chrono::seconds(2), Priority priority = Priority::kLow);
   // Waits for the work that runs now; what is queued is dropped.
   ~Workers();
   Workers(const Workers&) = delete;

@@ -36,7 +36,13 @@ Status CheckMembership(const Membership& membership) {
     if (!names.insert(member.node).second)
       return Status(Code::kInvalidArgument, fmt::format("node {} is there twice", member.node));
   }
-  return Status::Ok();
+  if (membership.former == nullptr) return Status::Ok();
+  const Membership& former = *membership.former;
+  if (former.job != membership.job || former.self != membership.self || former.attempt >= membership.attempt ||
+      former.former != nullptr)
+    return Status(Code::kInvalidArgument, fmt::format("attempt {} of job {} is not followed by attempt {} of job {}",
+                                                      former.attempt, former.job, membership.attempt, membership.job));
+  return CheckMembership(former);
 }
 
 }  // namespace
@@ -182,6 +188,12 @@ void Network::Engine::EndLeasesOf(const std::string& job) {
   commands_->Post([this, ended] { Tell(std::move(*ended)); });
 }
 
+void Network::Engine::Connect(const Peer& peer) {
+  commands_->Post([this, peer] {
+    if (Link* link = FindLink(peer)) link->Connect();
+  });
+}
+
 void Network::Engine::Serve(uint16_t kind, Handler handler) {
   commands_->Post([this, kind, shared = std::make_shared<const Handler>(std::move(handler))] { handlers_[kind] = shared; });
 }
@@ -245,7 +257,7 @@ void Network::Engine::Read(const Peer& peer, ReadRequest request) {
       link->Read(std::move(*shared));
       return;
     }
-    Deliver([done = std::move(shared->done), why = NoSuchPeer(peer)] { done(why); });
+    DeliverRead([done = std::move(shared->done), why = NoSuchPeer(peer)] { done(why); });
   });
 }
 
@@ -265,18 +277,22 @@ NetworkCounters Network::Engine::Counters() const {
 // --- what links call ----------------------------------------------------------------------------------------------------------
 
 void Network::Engine::Deliver(std::function<void()> callback) {
-  deliveries_.push_back(std::move(callback));
+  deliveries_.push_back({std::move(callback), false});
+}
+
+void Network::Engine::DeliverRead(std::function<void()> callback) {
+  deliveries_.push_back({std::move(callback), true});
 }
 
 void Network::Engine::FlushDeliveries() {
   // A callback that runs here may not deliver more: it can only post commands.
-  std::vector<std::function<void()>> due;
+  std::vector<Delivery> due;
   due.swap(deliveries_);
-  for (std::function<void()>& callback : due) {
-    auto guarded = [alive = alive_, callback = std::move(callback)] {
+  for (Delivery& delivery : due) {
+    auto guarded = [alive = alive_, callback = std::move(delivery.callback)] {
       if (alive->load()) callback();
     };
-    if (options_.executor) {
+    if (options_.executor && !delivery.is_read) {
       options_.executor(std::move(guarded));
     } else {
       guarded();
@@ -313,6 +329,11 @@ class Network::Engine::Answering {
 
 void Network::Engine::DeliverRequest(Link* link, uint64_t session, const MessageHead& head, Buffer body) {
   const size_t bytes = body.size();
+  if (link->is_former()) {
+    link->Handled(session, bytes);
+    link->Reply(session, head.call, Status(Code::kUnavailable, "the job goes on in a later attempt here"));
+    return;
+  }
   const auto handler = handlers_.find(head.kind);
   if (handler == handlers_.end()) {
     link->Handled(session, bytes);

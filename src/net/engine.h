@@ -32,6 +32,7 @@ class Network::Engine : public LinkHost {
   const NodeAddress& address() const { return fabric_->address(); }
   Status Join(Membership membership);
   void Leave(const std::string& job);
+  void Connect(const Peer& peer);
   void Serve(uint16_t kind, Handler handler);
   void Call(const Peer& peer, uint16_t kind, Buffer body, Duration timeout, std::function<void(Result<Buffer>)> done);
   Result<RemoteMemory> Lease(const std::string& job, std::span<const std::byte> memory, Duration duration,
@@ -46,6 +47,10 @@ class Network::Engine : public LinkHost {
   struct ReceiveSlot {
     fi_context2 context{};  // first: what the provider hands back
     std::byte* bytes = nullptr;
+  };
+  struct Delivery {
+    std::function<void()> callback;
+    bool is_read = false;  // then by this thread
   };
   struct Entry {
     std::unique_ptr<PeerState> state;
@@ -67,6 +72,7 @@ class Network::Engine : public LinkHost {
   ReadPool* pool() override { return pool_.get(); }
   void* pool_descriptor() override { return pool_registration_.descriptor(); }
   void Deliver(std::function<void()> callback) override;
+  void DeliverRead(std::function<void()> callback) override;
   void DeliverRequest(Link* link, uint64_t session, const MessageHead& head, Buffer body) override;
   void Park(std::unique_ptr<Channel> channel, std::vector<size_t> buffers) override;
   void SessionBegan(uint64_t session, Link* link) override;
@@ -122,7 +128,7 @@ class Network::Engine : public LinkHost {
   std::vector<Parked> parked_;
   std::unordered_map<uint64_t, Link*> sessions_;
   std::unordered_map<uint16_t, std::shared_ptr<const Handler>> handlers_;
-  std::vector<std::function<void()>> deliveries_;
+  std::vector<Delivery> deliveries_;
   Peer last_served_;  // whose reads were begun last
   Duration pause_{};  // between questions to a provider without a descriptor
   bool stop_ = false;

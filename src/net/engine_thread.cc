@@ -177,7 +177,8 @@ void Network::Engine::Sleep(bool idle_before) {
   if (!waited.ok()) LogWarning("net", "{}", waited.message());
 }
 
-// Brings the links of a job to its membership as it is now.
+// Brings the links of a job to its membership as it is now. The channel of a peer that stays serves its next attempt, too: making
+// one anew costs more than all the rest of a session's beginning.
 void Network::Engine::ApplyMembership(const std::string& job) {
   std::shared_ptr<const Membership> membership;
   {
@@ -185,23 +186,30 @@ void Network::Engine::ApplyMembership(const std::string& job) {
     const auto found = memberships_.find(job);
     if (found != memberships_.end()) membership = found->second;
   }
-  std::map<std::string, Member> wanted;
-  if (membership) {
-    for (const Member& member : membership->members) {
-      if (member.node != membership->self) wanted[member.node] = member;
+  struct Wanted {
+    Member member;
+    std::shared_ptr<const Membership> of;
+    std::unique_ptr<Channel> channel;
+  };
+  std::map<std::string, Wanted> wanted;
+  for (const auto& of : {membership, membership ? membership->former : nullptr}) {
+    if (of == nullptr) continue;
+    for (const Member& member : of->members) {
+      if (member.node != of->self) wanted.try_emplace(member.node, Wanted{member, of, nullptr});
     }
   }
   for (auto entry = links_.lower_bound({job, ""}); entry != links_.end() && entry->first.job == job;) {
     Link* link = entry->second.link.get();
-    const bool same_attempt = membership && link->membership()->attempt == membership->attempt;
-    const auto member = wanted.find(entry->first.node);
-    if (same_attempt && member != wanted.end() && member->second.address == link->address()) {
-      link->SetMembership(membership);
-      wanted.erase(member);
+    const auto found = wanted.find(entry->first.node);
+    const bool same_address = found != wanted.end() && found->second.member.address == link->address();
+    if (same_address && link->membership()->attempt == found->second.of->attempt) {
+      link->SetMembership(found->second.of, found->second.of != membership);
+      wanted.erase(found);
       ++entry;
       continue;
     }
     link->SayBye();
+    if (same_address) found->second.channel = link->TakeChannel();
     link->Fail(
         Status(Code::kUnavailable, fmt::format("node {} is no longer a peer of this attempt of job {}", entry->first.node, job)));
     {
@@ -210,10 +218,11 @@ void Network::Engine::ApplyMembership(const std::string& job) {
     }
     entry = links_.erase(entry);
   }
-  for (auto& [node, member] : wanted) {
+  for (auto& [node, peer] : wanted) {
     Entry entry;
     entry.state = std::make_unique<PeerState>();
-    entry.link = std::make_unique<Link>(this, membership, member, entry.state.get());
+    entry.link = std::make_unique<Link>(this, peer.of, peer.member, entry.state.get(), std::move(peer.channel));
+    entry.link->SetMembership(peer.of, peer.of != membership);
     const std::lock_guard<std::mutex> lock(mutex_);
     states_.push_back(entry.state.get());
     links_.emplace(Peer{job, node}, std::move(entry));

@@ -11,7 +11,9 @@
 namespace kedge::net {
 namespace {
 
-constexpr Duration kHelloInterval = std::chrono::milliseconds(200);
+// A hello without an answer is said again, at first soon: the peer may be about to hear of the job.
+constexpr Duration kHelloPauseMin = std::chrono::milliseconds(25);
+constexpr Duration kHelloPauseMax = std::chrono::milliseconds(200);
 constexpr Duration kReopenPauseMin = std::chrono::milliseconds(20);
 constexpr Duration kReopenPauseMax = std::chrono::seconds(1);
 
@@ -21,12 +23,15 @@ int64_t After(Duration duration) {
 
 }  // namespace
 
-Link::Link(LinkHost* host, std::shared_ptr<const Membership> membership, Member member, PeerState* state)
+Link::Link(LinkHost* host, std::shared_ptr<const Membership> membership, Member member, PeerState* state,
+           std::unique_ptr<Channel> channel)
     : host_(host),
       membership_(std::move(membership)),
       member_(std::move(member)),
       peer_{membership_->job, member_.node},
-      state_(state) {
+      state_(state),
+      channel_(std::move(channel)),
+      is_taken_over_(channel_ != nullptr) {
   host_->ChangeState(state_, [this](PeerState* s) {
     s->peer = peer_;
     s->address = member_.address;
@@ -74,6 +79,7 @@ void Link::Connect() {
   if (Up() || hello_) return;
   last_failure_ = Status::Ok();
   reopen_pause_ = kReopenPauseMin;
+  hello_pause_ = kHelloPauseMin;
   hello_ = Hello{membership_->job, membership_->attempt, membership_->self, peer_.node, GenerateNonce()};
   connect_timer_ = host_->timers()->Add(After(host_->options().connect_timeout), [this] { OnConnectTimeout(); });
   SendHello();
@@ -83,19 +89,25 @@ void Link::Connect() {
 void Link::SendHello() {
   hello_timer_ = 0;
   if (!hello_) return;
+  // What a former link left may lead nowhere.
+  if (is_taken_over_ && hello_pause_ >= kHelloPauseMax && !answering_ && !session_) CloseChannel();
   if (!channel_ && reopen_timer_ == 0) OpenChannel();
   if (channel_ && controls_.empty()) QueueControl(FrameKind::kHello, *hello_);
-  if (hello_) hello_timer_ = host_->timers()->Add(After(kHelloInterval), [this] { SendHello(); });
+  if (hello_) hello_timer_ = host_->timers()->Add(After(hello_pause_), [this] { SendHello(); });
+  hello_pause_ = std::min<Duration>(2 * hello_pause_, kHelloPauseMax);
   Pump();
 }
 
 void Link::OpenChannel() {
+  const int64_t begin_ns = SystemClock().NowNs();
   auto channel = Channel::Open(host_->fabric(), member_.address, host_->options().reads_per_peer_max);
+  LogDebug("net", "a way to {} was opened in {}", Name(), FormatDuration(Duration(SystemClock().NowNs() - begin_ns)));
   if (!channel.ok()) {
     OnChannelFailure(channel.status());
     return;
   }
   channel_ = std::move(channel).value();
+  host_->Count([](NetworkCounters* counters) { ++counters->channels_opened; });
 }
 
 void Link::OnConnectTimeout() {
@@ -128,8 +140,15 @@ void Link::OnChannelFailure(const Status& why) {
   reopen_pause_ = std::min<Duration>(2 * reopen_pause_, kReopenPauseMax);
 }
 
+std::unique_ptr<Channel> Link::TakeChannel() {
+  const bool is_sound = Up() || (is_taken_over_ && !hello_);
+  const bool is_idle = controls_.empty() && late_buffers_.empty() && channel_ && channel_->ActiveReads() == 0;
+  return is_sound && is_idle && !channel_->HoldsFrame() ? std::move(channel_) : nullptr;
+}
+
 void Link::CloseChannel() {
   controls_.clear();
+  is_taken_over_ = false;
   std::map<uint64_t, ActiveRead> active;
   active.swap(active_reads_);
   std::vector<size_t> buffers = std::exchange(late_buffers_, {});
@@ -143,7 +162,7 @@ void Link::CloseChannel() {
   for (auto& [token, read] : active) {
     host_->timers()->Cancel(read.timer);
     host_->Count([](NetworkCounters* counters) { ++counters->reads_failed; });
-    host_->Deliver([done = std::move(read.request.done), name = Name()] {
+    host_->DeliverRead([done = std::move(read.request.done), name = Name()] {
       done(Status(Code::kUnavailable, fmt::format("the connection to {} ended during the read", name)));
     });
   }
@@ -183,7 +202,7 @@ void Link::FailWaiting(const Status& why) {
   for (QueuedRead& read : reads) {
     host_->timers()->Cancel(read.timer);
     host_->Count([](NetworkCounters* counters) { ++counters->reads_failed; });
-    host_->Deliver([done = std::move(read.request.done), why] { done(why); });
+    host_->DeliverRead([done = std::move(read.request.done), why] { done(why); });
   }
 }
 
@@ -214,8 +233,13 @@ void Link::OnHello(const Hello& hello) {
     refuse(RefusalReason::kOtherNode);
     return;
   }
-  // Both began at once: one hello counts. The other side hears ours and answers it.
-  if (hello_ && !Up() && membership_->self < peer_.node) return;
+  // Both began at once: one hello counts. The other side hears ours and answers it; said too early, it was not heard.
+  if (hello_ && !Up() && membership_->self < peer_.node) {
+    if (channel_ && controls_.empty() && SystemClock().NowNs() - hello_ns_ > Duration(kHelloPauseMin).count() / 5)
+      QueueControl(FrameKind::kHello, *hello_);
+    Pump();
+    return;
+  }
   // A hello said again, whose answer may be lost or on its way.
   const bool again = answering_ && answering_->hello == hello;
   if (!again) answering_ = Handshake{hello, GenerateNonce()};
@@ -291,6 +315,9 @@ void Link::OnRefusal(const Refusal& refusal) {
 
 void Link::SessionIsUp() {
   hello_.reset();
+  LogDebug("net", "job {}: {} is connected, in attempt {}{}", peer_.job, Name(), membership_->attempt,
+           is_taken_over_ ? ", over the former way" : "");
+  is_taken_over_ = false;
   for (Timers::Id* id : {&connect_timer_, &hello_timer_, &reopen_timer_, &beat_timer_})
     host_->timers()->Cancel(std::exchange(*id, 0));
   heard_ns_ = SystemClock().NowNs();

@@ -43,6 +43,8 @@ class LinkHost {
   virtual void* pool_descriptor() = 0;
   // Runs `callback` where callbacks run, once this turn of the thread is over.
   virtual void Deliver(std::function<void()> callback) = 0;
+  // On the progress thread: what came of a read.
+  virtual void DeliverRead(std::function<void()> callback) = 0;
   virtual void DeliverRequest(Link* link, uint64_t session, const MessageHead& head, Buffer body) = 0;
   // Takes a channel that is given up with reads under way, and their buffers, until they are done.
   virtual void Park(std::unique_ptr<Channel> channel, std::vector<size_t> buffers) = 0;
@@ -64,7 +66,9 @@ struct ReadRequest {
 
 class Link {
  public:
-  Link(LinkHost* host, std::shared_ptr<const Membership> membership, Member member, PeerState* state);
+  // `channel`: that of the same peer's former link, or null.
+  Link(LinkHost* host, std::shared_ptr<const Membership> membership, Member member, PeerState* state,
+       std::unique_ptr<Channel> channel);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -72,8 +76,16 @@ class Link {
   const Peer& peer() const { return peer_; }
   const NodeAddress& address() const { return member_.address; }
   const std::shared_ptr<const Membership>& membership() const { return membership_; }
-  // The same attempt with other members.
-  void SetMembership(std::shared_ptr<const Membership> membership) { membership_ = std::move(membership); }
+  // The same attempt with other members. `is_former`: it is over here, and the peer is served nothing.
+  void SetMembership(std::shared_ptr<const Membership> membership, bool is_former) {
+    membership_ = std::move(membership);
+    is_former_ = is_former;
+  }
+  bool is_former() const { return is_former_; }
+  // Begins a session unless one stands or begins.
+  void Connect();
+  // For what follows the session, which ends; null unless it stands, or has ended in peace, and nothing is under way.
+  std::unique_ptr<Channel> TakeChannel();
 
   void Call(uint16_t kind, Buffer body, int64_t deadline_ns, std::function<void(Result<Buffer>)> done);
   // Dropped when `session` is over.
@@ -152,7 +164,6 @@ class Link {
   Session MakeSession(const Transcript& transcript, bool we_began) const;
   bool Up() const { return session_ && session_->accepted; }
 
-  void Connect();
   void SendHello();
   void OpenChannel();
   void OnConnectTimeout();
@@ -179,8 +190,10 @@ class Link {
   const Member member_;
   const Peer peer_;
   PeerState* const state_;
+  bool is_former_ = false;
 
   std::unique_ptr<Channel> channel_;
+  bool is_taken_over_ = false;  // the channel is a former session's, and nothing has come of it yet
   Timers::Id reopen_timer_ = 0;
   Duration reopen_pause_{};
   std::optional<Session> session_;
@@ -189,7 +202,9 @@ class Link {
   Timers::Id connect_timer_ = 0;
   Timers::Id hello_timer_ = 0;
   Timers::Id beat_timer_ = 0;
-  Status last_failure_;  // of the attempts to connect that are under way
+  Duration hello_pause_{};
+  int64_t hello_ns_ = 0;  // when it was said last
+  Status last_failure_;   // of the attempts to connect that are under way
   int64_t heard_ns_ = 0;
 
   std::deque<ControlFrame> controls_;

@@ -19,6 +19,7 @@ constexpr size_t kErrorTextBytesMax = 4096;
 void Link::QueueControl(FrameKind kind, const Control& control) {
   // A ping that waits says as much as two.
   if (kind == FrameKind::kPing && !controls_.empty()) return;
+  if (kind == FrameKind::kHello) hello_ns_ = SystemClock().NowNs();
   controls_.push_back({kind, EncodeControl(control)});
 }
 
@@ -178,7 +179,11 @@ void Link::OnFrame(const Frame& frame) {
   } else if (const auto* end = std::get_if<LeaseEnd>(&*control)) {
     host_->LeaseEndedByReader(peer_.job, end->lease);
   } else if (frame.header.kind == FrameKind::kBye) {
+    // Most who leave come back, in the next attempt.
+    std::unique_ptr<Channel> channel = TakeChannel();
     Fail(Status(Code::kUnavailable, fmt::format("{} has left", Name())));
+    is_taken_over_ = channel != nullptr;
+    channel_ = std::move(channel);
   }
 }
 
@@ -259,11 +264,11 @@ void Link::Read(ReadRequest request) {
     refused = Status(Code::kTimeout, fmt::format("the lease of memory of {} is over", Name()));
   }
   if (!refused.ok()) {
-    host_->Deliver([done = std::move(request.done), refused] { done(refused); });
+    host_->DeliverRead([done = std::move(request.done), refused] { done(refused); });
     return;
   }
   if (read_queue_.size() >= host_->options().queued_reads_max) {
-    host_->Deliver([done = std::move(request.done), name = Name()] {
+    host_->DeliverRead([done = std::move(request.done), name = Name()] {
       done(Status(Code::kNoSpace, fmt::format("too many reads from {} wait for their turn", name)));
     });
     return;
@@ -306,14 +311,14 @@ void Link::OnReadDone(const Channel::DoneRead& done) {
     const size_t bytes = read.request.bytes;
     host_->Count([bytes](NetworkCounters* counters) { counters->bytes_read += bytes; });
     auto buffer = std::make_shared<ReadBuffer>(host_->pool()->Wrap(read.buffer, bytes));
-    host_->Deliver([done = std::move(read.request.done), buffer] { done(std::move(*buffer)); });
+    host_->DeliverRead([done = std::move(read.request.done), buffer] { done(std::move(*buffer)); });
     return;
   }
   host_->pool()->Release(read.buffer);
   host_->Count([](NetworkCounters* counters) { ++counters->reads_failed; });
   const Status error(Code::kUnavailable,
                      fmt::format("reading from {}: {}; the memory's lease may have ended", Name(), done.status.message()));
-  host_->Deliver([done = std::move(read.request.done), error] { done(error); });
+  host_->DeliverRead([done = std::move(read.request.done), error] { done(error); });
   // Providers end the connection with it, now or with the next operation: begin anew.
   Fail(Status(Code::kUnavailable, fmt::format("lost {}: a read failed: {}", Name(), done.status.message())));
 }
@@ -324,14 +329,14 @@ void Link::OnReadTimeout(uint64_t token) {
       std::find_if(read_queue_.begin(), read_queue_.end(), [token](const QueuedRead& read) { return read.token == token; });
   if (queued != read_queue_.end()) {
     const Status why = Up() ? late.WithContext("waiting for its turn") : late.WithContext("not connected");
-    host_->Deliver([done = std::move(queued->request.done), why] { done(why); });
+    host_->DeliverRead([done = std::move(queued->request.done), why] { done(why); });
     read_queue_.erase(queued);
     host_->Count([](NetworkCounters* counters) { ++counters->reads_failed; });
     return;
   }
   auto node = active_reads_.extract(token);
   if (node.empty()) return;
-  host_->Deliver([done = std::move(node.mapped().request.done), late] { done(late); });
+  host_->DeliverRead([done = std::move(node.mapped().request.done), late] { done(late); });
   host_->Count([](NetworkCounters* counters) { ++counters->reads_failed; });
   late_buffers_.push_back(node.mapped().buffer);
   Fail(late);

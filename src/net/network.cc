@@ -51,6 +51,10 @@ void Network::Leave(const std::string& job) {
   engine_->Leave(job);
 }
 
+void Network::Connect(const Peer& peer) {
+  engine_->Connect(peer);
+}
+
 void Network::Serve(uint16_t kind, Handler handler) {
   engine_->Serve(kind, std::move(handler));
 }

@@ -16,8 +16,9 @@
 // What does not fit is refused with kNoSpace. Every wait has an end.
 //
 // Threads: all functions may be called from any thread, also from callbacks, except that the destructor and Close must not
-// run on the progress thread. Callbacks run through `executor` (an agent posts them to its event loop); without one, on the
-// progress thread, where they must not block. A callback is called exactly once; after Close none is called any more.
+// run on the progress thread. Callbacks run through `executor` (an agent posts them to its event loop), those of reads excepted;
+// without one, on the progress thread, where they must not block. A callback is called exactly once; after Close none is called
+// any more.
 #pragma once
 
 #include <cstdint>
@@ -71,6 +72,9 @@ struct Membership {
   std::string self;             // this agent's node; need not be among the members
   Secret secret;                // of this attempt, the same on all nodes
   std::vector<Member> members;  // whom to talk to, and who may talk to us
+  // The attempt before it: those of its members that are none of this one's can still be asked in its name, until the job is
+  // joined again without it. They are served nothing. Null: none.
+  std::shared_ptr<const Membership> former;
 };
 
 // Who is meant, or who asks.
@@ -117,7 +121,12 @@ struct NetworkCounters {
   uint64_t frames_refused = 0;      // of strangers, malformed, forged, replayed
   uint64_t handshakes_refused = 0;  // wrong secret, unknown, of another attempt
   uint64_t leases_expired = 0;      // not ended by their reader or owner
+  uint64_t channels_opened = 0;     // ways to peers: costly
 };
+
+// Gives libfabric settings of its own (fi_info -e) for this use, those that the environment has not set: it reads them at the
+// first Open. Before the process has other threads.
+void SetFabricDefaults();
 
 class Network {
  public:
@@ -138,6 +147,9 @@ class Network {
   // Sessions and leases of the job end.
   void Leave(const std::string& job);
 
+  // Makes the session with a member now, so that the first call finds it. What comes of it is seen in Peers().
+  void Connect(const Peer& peer);
+
   // Who answers requests of `kind` (of all jobs); replaces the former handler.
   void Serve(uint16_t kind, Handler handler);
   // Asks a peer. The reply, the peer's error, or: kUnavailable, kTimeout, kPermission (authentication), kNoSpace, kNotFound (no
@@ -153,7 +165,9 @@ class Network {
   void EndLease(const Peer& peer, const RemoteMemory& memory);
 
   // Reads `bytes` (at most kReadBytesMax, within the memory's) at `offset`. What arrives is unverified. Reads of one peer begin
-  // in the order of their calls. When a read times out, the session with the peer ends, and its other reads with it.
+  // in the order of their calls. When a read times out, the session with the peer ends, and its other reads with it. `done` runs
+  // on the progress thread, also where there is an executor, and must not block: whoever waits for many reads is not to wait for
+  // an event loop as well.
   void Read(const Peer& peer, const RemoteMemory& memory, uint64_t offset, size_t bytes, Duration timeout,
             std::function<void(Result<ReadBuffer>)> done);
 

@@ -547,6 +547,83 @@ TEST_P(NetworkTest, APeerThatIsLateToJoinIsWaitedFor) {
   EXPECT_TRUE(got.ok()) << got.status().ToString();
 }
 
+TEST_P(NetworkTest, ANewAttemptGoesOnOverTheSameConnections) {
+  Nodes nodes(2, options_);
+  ASSERT_TRUE(Ask(nodes[0], nodes.peer(1), 1, Bytes("x")).ok());
+  for (uint32_t attempt = 2; attempt < 5; ++attempt) {
+    const Secret secret = Secret::Generate();
+    for (const size_t node : {0, 1})
+      ASSERT_TRUE(nodes[node]->Join(testing::MakeMembership(nodes.names(), nodes.networks(), node, secret, attempt)).ok());
+    const auto reply = Ask(nodes[attempt % 2], nodes.peer((attempt + 1) % 2), 1, Bytes("again"));
+    ASSERT_TRUE(reply.ok()) << reply.status().ToString();
+  }
+  for (const size_t node : {0, 1}) EXPECT_EQ(nodes[node]->Counters().channels_opened, 1U) << node;
+}
+
+// A node that the new attempt leaves out can be told of it, in the former attempt's name, and is served nothing any more.
+TEST_P(NetworkTest, TheFormerAttemptsNodesAreAskedAndServedNothing) {
+  Nodes nodes(3, options_);
+  const auto former =
+      std::make_shared<const Membership>(testing::MakeMembership(nodes.names(), nodes.networks(), 0, nodes.secret(), 1));
+  Membership next = testing::MakeMembership(nodes.names(), nodes.networks(), 0, Secret::Generate(), 2);
+  next.members.resize(2);
+  next.former = former;
+  ASSERT_TRUE(nodes[0]->Join(next).ok());
+  const auto told = Ask(nodes[0], nodes.peer(2), 1, Bytes("the job goes on without you"));
+  EXPECT_TRUE(told.ok()) << told.status().ToString();
+  EXPECT_EQ(Ask(nodes[2], nodes.peer(0), 1, Bytes("x")).status().code(), Code::kUnavailable);
+  // A member of both is a member of the new one only.
+  Membership second = testing::MakeMembership(nodes.names(), nodes.networks(), 1, next.secret, 2);
+  ASSERT_TRUE(nodes[1]->Join(second).ok());
+  EXPECT_TRUE(Ask(nodes[1], nodes.peer(0), 1, Bytes("x")).ok());
+  // Until the job is joined without it.
+  next.former = nullptr;
+  ASSERT_TRUE(nodes[0]->Join(next).ok());
+  EXPECT_EQ(Ask(nodes[0], nodes.peer(2), 1, Bytes("x")).status().code(), Code::kNotFound);
+  // No attempt follows itself.
+  next.former = std::make_shared<const Membership>(next);
+  EXPECT_EQ(nodes[0]->Join(next).code(), Code::kInvalidArgument);
+}
+
+TEST_P(NetworkTest, AConnectionIsMadeBeforeItIsNeeded) {
+  Nodes nodes(2, options_);
+  nodes[0]->Connect(nodes.peer(1));
+  const Deadline deadline(SystemClock(), 20s);
+  const auto is_connected = [&] {
+    const std::vector<PeerState> peers = nodes[0]->Peers();
+    return !peers.empty() && peers[0].connected;
+  };
+  while (!is_connected() && !deadline.Passed()) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(is_connected());
+  EXPECT_EQ(nodes[0]->Counters().messages_sent, 0U);
+}
+
+// Whoever reads much does not wait for an event loop as well.
+TEST_P(NetworkTest, WhatIsReadComesWithoutTheExecutor) {
+  const auto memory = RandomBytes(4096, 1);
+  Nodes nodes(1, options_);
+  auto options = options_;
+  options.executor = [](const std::function<void()>&) {};  // of a loop that is busy for ever
+  auto reader = OpenNetwork(options);
+  Membership membership;
+  membership.job = kJob;
+  membership.attempt = 1;
+  membership.secret = nodes.secret();
+  membership.self = "n1";
+  membership.members = {{"n0", nodes[0]->address()}};
+  ASSERT_TRUE(reader->Join(membership).ok());
+  Membership both = testing::MakeMembership(nodes.names(), nodes.networks(), 0, nodes.secret(), 1);
+  both.members.push_back({"n1", reader->address()});
+  ASSERT_TRUE(nodes[0]->Join(both).ok());
+  const auto lease = nodes[0]->Lease(kJob, memory, 60s, [] {});
+  ASSERT_TRUE(lease.ok());
+  auto read = BeginRead(reader.get(), nodes.peer(0), *lease, 0, 4096);
+  ASSERT_EQ(read.wait_for(20s), std::future_status::ready);
+  const auto got = read.get();
+  ASSERT_TRUE(got.ok()) << got.status().ToString();
+  EXPECT_TRUE(Equal(got->bytes(), memory));
+}
+
 TEST_P(NetworkTest, ANewAttemptEndsTheLeasesOfTheFormer) {
   const auto memory = RandomBytes(4096, 1);
   Nodes nodes(2, options_);

@@ -101,11 +101,14 @@ Status Assembler::Verify(const BlockRef& block, ByteSpan bytes) const {
 bool Assembler::ReadTerms(const std::vector<Term>& terms) {
   std::vector<BlockSource::Read> reads;
   reads.reserve(terms.size());
-  for (size_t i = 0; i < terms.size(); ++i) reads.push_back({terms[i].block, {buffers_[i].get(), terms[i].bytes}, Status::Ok()});
+  for (size_t i = 0; i < terms.size(); ++i)
+    reads.push_back({terms[i].block, {buffers_[i].get(), terms[i].bytes}, Status::Ok(), {}});
   source_.ReadBlocks(reads);
   bool good = true;
+  views_.clear();
   for (BlockSource::Read& read : reads) {
-    Status status = read.status.ok() ? Verify(read.block, read.to) : read.status;
+    views_.push_back(read.bytes());
+    Status status = read.status.ok() ? Verify(read.block, read.bytes()) : read.status;
     if (status.ok()) continue;
     good = false;
     bad_in_stripe_.push_back(read.block);
@@ -122,7 +125,7 @@ void Assembler::AddUp(const std::vector<Term>& terms, std::span<std::byte> to) c
   std::vector<const std::byte*> sources;
   for (size_t i = 0; i < terms.size(); ++i) {
     factors.push_back(terms[i].factor);
-    sources.push_back(buffers_[i].get());
+    sources.push_back(views_[i].data());
   }
   if (terms.empty()) common = 0;
   if (common > 0) LinearSum(factors, sources, to.data(), common);
@@ -131,6 +134,13 @@ void Assembler::AddUp(const std::vector<Term>& terms, std::span<std::byte> to) c
     const size_t end = std::min<size_t>(terms[i].bytes, to.size());
     if (end > common) MultiplyAdd(factors[i], sources[i] + common, to.data() + common, end - common);
   }
+}
+
+void Assembler::Expect(const BlockRef& wanted) {
+  const auto terms = arithmetic_.TermsOf(
+      wanted, [this](const BlockRef& block) { return Usable(block); }, &expected_factors_);
+  if (!terms.ok()) return;  // it is found out when it is assembled
+  for (const Term& term : *terms) source_.Expect(term.block, term.bytes);
 }
 
 Status Assembler::Assemble(const BlockRef& wanted, std::span<std::byte> to) {

@@ -70,12 +70,16 @@ class BlockSource {
     BlockRef block;
     std::span<std::byte> to;  // exactly the block's bytes
     Status status;            // set by ReadBlocks
+    ByteSpan view;            // set where the bytes lie elsewhere than in `to`: they stay there until the next ReadBlocks
+    ByteSpan bytes() const { return view.empty() ? ByteSpan(to) : view; }
   };
   virtual ~BlockSource() = default;
   // Whether the member's stream (or parity object) can be had at all: of no node that is known to be lost.
   virtual bool Has(uint32_t member, bool parity) = 0;
   // Reads all, best at once, and sets each one's status. Waits are bounded. Nothing needs to be verified here.
   virtual void ReadBlocks(std::span<Read> reads) = 0;
+  // The block's first `bytes` will be read soon: what can be on its way meanwhile may be.
+  virtual void Expect(const BlockRef& /*block*/, uint32_t /*bytes*/) {}
 };
 
 // A block that was left out, for the log, the counters, and the repair of what it belongs to.
@@ -98,12 +102,15 @@ class Assembler {
   // were right. Not thread safe; each thread has its own.
   Status Assemble(const BlockRef& wanted, std::span<std::byte> to);
 
+  // `wanted` will be assembled soon, after what was expected before: its source is told.
+  void Expect(const BlockRef& wanted);
+
   // Everything that was found bad since the last call.
   std::vector<BadBlock> TakeBadBlocks() { return std::move(bad_); }
 
  private:
   bool Usable(const BlockRef& block) const;
-  // Reads and verifies all terms; false when one was bad (and is now noted).
+  // Reads and verifies all terms into `views_`; false when one was bad (and is now noted).
   bool ReadTerms(const std::vector<Term>& terms);
   // Against the table of the set or of the parity object.
   Status Verify(const BlockRef& block, ByteSpan bytes) const;
@@ -115,7 +122,9 @@ class Assembler {
   BlockSource& source_;
   std::vector<BlockTable> coarse_;  // streams' tables in the set's blocks, where their own are smaller
   std::vector<std::unique_ptr<std::byte[]>> buffers_;
+  std::vector<ByteSpan> views_;  // of the terms that were read last
   FactorCache factors_;
+  FactorCache expected_factors_;
   std::vector<BadBlock> bad_;
   std::vector<BlockRef> bad_in_stripe_;  // of the block being made
 };

@@ -144,6 +144,7 @@ void ExamineNetwork(const NodeSettings& node, std::vector<Finding>* findings) {
   net::NetworkOptions options;
   options.provider = node.net_provider;
   options.interface_address = node.net_interface;
+  net::SetFabricDefaults();
   const auto measured = net::MeasureNetwork(options, kNetworkRequests, kNetworkBytes);
   if (!measured.ok()) {
     findings->push_back({State::kBad, "network", measured.status().message(),

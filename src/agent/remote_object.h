@@ -1,0 +1,55 @@
+// One object on another node (an image's stream, a copy of one, a parity object), read block by block with several reads under
+// way.
+//
+// What the node leases is read without its attention; what it does not (a tier that is no memory) is asked for. A block that is
+// expected is on its way before it is read, so that the network works while this thread sums. What arrives is unverified, and
+// lies in one of the network's few buffers until it is let go. One thread at a time, not the loop's.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/peers.h"
+
+namespace kedge {
+
+class RemoteObject {
+ public:
+  // `what`: which object; its offset and length are of no account. Every wait ends after `timeout`.
+  RemoteObject(PeerLink link, std::string node, ReadRequest what, Duration timeout)
+      : link_(std::move(link)), node_(std::move(node)), what_(std::move(what)), timeout_(timeout) {}
+  // Gives the lease back.
+  ~RemoteObject();
+  RemoteObject(const RemoteObject&) = delete;
+  RemoteObject& operator=(const RemoteObject&) = delete;
+
+  const std::string& node() const { return node_; }
+  // These bytes will be read soon, in the order of the calls; `bytes` is at most kBlockBytesMax.
+  void Expect(uint64_t offset, uint64_t bytes);
+  bool IsExpected(uint64_t offset, uint64_t bytes) const;
+  size_t expected() const { return expected_.size(); }
+  // Exactly `bytes`, expected or not. What was expected before them is not wanted any more. kUnavailable, kTimeout: the node does
+  // not answer.
+  Result<ArrivedBytes> Read(uint64_t offset, uint64_t bytes);
+
+ private:
+  struct Expected {
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+    Pending<ArrivedBytes> answer;
+  };
+  Pending<ArrivedBytes> Begin(uint64_t offset, uint64_t bytes);
+  void EndLease();
+
+  const PeerLink link_;
+  const std::string node_;
+  const ReadRequest what_;
+  const Duration timeout_;
+  bool asked_for_lease_ = false;
+  std::vector<LeasedPart> leased_;
+  std::deque<Expected> expected_;
+};
+
+}  // namespace kedge
