@@ -82,6 +82,12 @@ typedef struct kedge_options {
 #define KEDGE_OPTIONS_INIT \
   { sizeof(kedge_options), NULL, NULL, NULL }
 
+/* A bootstrap for processes without MPI. `folder` (made when it is missing, for this user alone) lies on storage that all
+ * ranks see, and one launch at a time uses it; what an earlier launch left there does no harm. Collective: returns when
+ * all `ranks` have come, or after `timeout_seconds` with KEDGE_ERROR_TIMEOUT and the rank that is missing; no later wait for
+ * other ranks is longer either. Give *bootstrap to one kedge_init, which takes it over, also when it fails. */
+KEDGE_API int kedge_rendezvous(const char* folder, int rank, int ranks, double timeout_seconds, kedge_bootstrap* bootstrap);
+
 /* Makes a context. Collective when `bootstrap` has several ranks; NULL means a single process (rank 0 of 1).
  * Starts the node's agent when none runs; without one (it cannot be started, or was killed) the context works
  * synchronously straight to the store, with a warning. KEDGE_ERROR_BUSY: another live attempt holds the job. */

@@ -55,7 +55,15 @@ class Context {
     options.overrides = overrides.c_str();
     kedge_bootstrap bootstrap;
     const bool alone = communicator.is_none();
-    if (!alone && !MakeBootstrap(communicator.ptr(), &bootstrap)) throw nb::python_error();
+    if (nb::hasattr(communicator, "rendezvous_folder")) {
+      const auto folder = nb::cast<std::string>(communicator.attr("rendezvous_folder"));
+      const int rank = nb::cast<int>(communicator.attr("rank"));
+      const int ranks = nb::cast<int>(communicator.attr("ranks"));
+      const double timeout_seconds = nb::cast<double>(communicator.attr("timeout_seconds"));
+      Check(Unlocked([&] { return kedge_rendezvous(folder.c_str(), rank, ranks, timeout_seconds, &bootstrap); }));
+    } else if (!alone && !MakeBootstrap(communicator.ptr(), &bootstrap)) {
+      throw nb::python_error();
+    }
     Check(Unlocked([&] { return kedge_init(&options, alone ? nullptr : &bootstrap, &context_); }));
   }
 

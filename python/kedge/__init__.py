@@ -27,9 +27,9 @@ from kedge.errors import (
 
 if TYPE_CHECKING:
     from kedge import plan
-    from kedge.context import Checkpoint, Communicator, Context, Level, Restart, SavedRegion, Statistics
+    from kedge.context import Checkpoint, Communicator, Context, Level, Rendezvous, Restart, SavedRegion, Statistics
 
-_COMPILED = ("Checkpoint", "Communicator", "Context", "Level", "Restart", "SavedRegion", "Statistics")
+_COMPILED = ("Checkpoint", "Communicator", "Context", "Level", "Rendezvous", "Restart", "SavedRegion", "Statistics")
 
 __all__ = [
     "BusyError",
@@ -44,6 +44,7 @@ __all__ = [
     "MismatchError",
     "NotFoundError",
     "PermissionDeniedError",
+    "Rendezvous",
     "Restart",
     "SavedRegion",
     "SpaceError",

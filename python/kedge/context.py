@@ -23,7 +23,7 @@ from kedge.errors import Error
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Checkpoint", "Communicator", "Context", "Level", "Restart", "SavedRegion", "Statistics"]
+__all__ = ["Checkpoint", "Communicator", "Context", "Level", "Rendezvous", "Restart", "SavedRegion", "Statistics"]
 
 _ALL, _SOME, _REST = 0, 1, 2
 
@@ -46,6 +46,20 @@ class Communicator(Protocol):
     def allgather(self, data: bytes, /) -> Sequence[bytes]: ...
     def bcast(self, data: bytes, root: int, /) -> bytes: ...
     def barrier(self) -> object: ...
+
+
+@dataclass(frozen=True)
+class Rendezvous:
+    """A communicator for processes without MPI that share a folder (``kedge_rendezvous``).
+
+    Every process of a launch names the same folder, on storage that all of them see, and one launch at a time uses it.
+    No process waits longer than ``timeout_seconds`` for the others at a time.
+    """
+
+    rendezvous_folder: str
+    rank: int
+    ranks: int
+    timeout_seconds: float = 600.0
 
 
 @dataclass(frozen=True)
@@ -153,7 +167,8 @@ class Context:
 
     Args:
         job: the job's name; None: from the configuration, else the program's name.
-        communicator: the processes that checkpoint together (``mpi4py.MPI.COMM_WORLD``); None: this one alone.
+        communicator: the processes that checkpoint together (``mpi4py.MPI.COMM_WORLD``, or a :class:`Rendezvous`); None: this
+            one alone.
         config_file: a TOML file; None: the usual places.
         settings: configuration keys above file and environment, such as ``{"store.path": "/scratch/me"}``.
 
@@ -165,7 +180,7 @@ class Context:
         self,
         job: str | None = None,
         *,
-        communicator: Communicator | None = None,
+        communicator: Communicator | Rendezvous | None = None,
         config_file: str | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> None:

@@ -1,5 +1,7 @@
 // The C ABI: every function of kedge.h checks its arguments, takes the context's lock, calls the part that does the work, and
 // turns the status into a code and this thread's message. Nothing is thrown out of here.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -12,6 +14,7 @@
 #include "client/context.h"
 #include "client/error_message.h"
 #include "client/object_stream.h"
+#include "client/rendezvous.h"
 #include "kedge/kedge.h"
 
 struct kedge_context {
@@ -109,6 +112,24 @@ using kedge::Level;
 using kedge::Result;
 using kedge::Status;
 using namespace kedge::client;  // NOLINT: this file is the face of that namespace
+
+int kedge_rendezvous(const char* folder, int rank, int ranks, double timeout_seconds, kedge_bootstrap* bootstrap) {
+  return Guarded([&]() -> Status {
+    if (bootstrap == nullptr || folder == nullptr || *folder == '\0' || ranks < 1 || rank < 0 || rank >= ranks ||
+        !(timeout_seconds > 0)) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("kedge_rendezvous: needs a folder, a rank of its ranks (given: {} of {}), a timeout above 0, and "
+                                "where the bootstrap goes",
+                                rank, ranks));
+    }
+    *bootstrap = kedge_bootstrap{};
+    RendezvousOptions options{folder, static_cast<uint32_t>(rank), static_cast<uint32_t>(ranks),
+                              kedge::FromSeconds(std::min(timeout_seconds, 1e6))};
+    KEDGE_ASSIGN_OR_RETURN(auto rendezvous, Rendezvous::Open(kedge::os::SystemFileSystem(), std::move(options)));
+    *bootstrap = Rendezvous::ToBootstrap(std::move(rendezvous));
+    return Status::Ok();
+  });
+}
 
 int kedge_init(const kedge_options* options, const kedge_bootstrap* bootstrap, kedge_context** out) {
   return Guarded([&]() -> Status {

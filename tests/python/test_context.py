@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,23 @@ def test_several_ranks_through_a_python_communicator() -> None:
             assert other.shape == (1000 + (rank + 1) % ranks,)
 
     run_ranks(ranks, run)
+
+
+def test_several_ranks_through_a_folder(tmp_path: Path) -> None:
+    def run(rank: int) -> None:
+        array = np.full(10, float(rank))
+        with Context("folder", communicator=kedge.Rendezvous(str(tmp_path / "launch"), rank, 2, 60)) as context:
+            context.protect(0, array)
+            context.checkpoint("r", 1)
+            context.wait("r", 1, Level.STORE)
+            array[:] = -1
+            assert context.restart("r") == 1
+            assert (array == rank).all()
+
+    with ThreadPoolExecutor(2) as ranks:
+        list(ranks.map(run, range(2)))
+    with pytest.raises(kedge.TimeoutExpiredError, match="rank 1 of 2"):
+        Context("folder", communicator=kedge.Rendezvous(str(tmp_path / "alone"), 0, 2, 0.2))
 
 
 def test_kill_and_restart() -> None:
