@@ -91,6 +91,7 @@ std::vector<std::string> LevelsOptions::ArgumentsFor(const std::string& of_phase
                                         of_phase,
                                         "--folder",
                                         folder};
+  if (cold_spares) arguments.emplace_back("--cold-spares");
   if (!overrides.empty()) arguments.insert(arguments.end(), {"--set", overrides});
   return arguments;
 }
@@ -117,6 +118,9 @@ bool ParseLevelsOptions(int argc, char** argv, LevelsOptions* options, int* code
       ->check(CLI::Range(1, 254));
   app.add_option("--bytes", options->bytes, "bytes over all ranks, for example 256MiB, 1GiB")->capture_default_str();
   app.add_option("--lose", options->lose, "nodes to lose, by index, separated by commas; \"\": none")->capture_default_str();
+  app.add_flag(
+      "--cold-spares", options->cold_spares,
+      "the restart starts the agents of the nodes that take a lost one's place, instead of finding them as after `kedge run`");
   app.add_option("--repetitions", options->repetitions, "measured checkpoints")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);

@@ -45,6 +45,7 @@ class LevelsRank {
 
  private:
   void EnterNode() const;
+  void StartAgent() const;
   kedge_context* Init(const std::string& job, const std::string& protection);
   void MeasureReferences();
   double EncodeSeconds(uint8_t factor);
@@ -72,6 +73,18 @@ class LevelsRank {
 void LevelsRank::EnterNode() const {
   setenv("KEDGE_NODE", options_.NodeName(node_).c_str(), 1);
   setenv("KEDGE_NODE_RUN_FOLDER", options_.NodeFolder(node_).c_str(), 1);
+}
+
+// As `kedge run` does before a launch, on every node without one.
+void LevelsRank::StartAgent() const {
+  const std::string overrides =
+      fmt::format("store.path={}/store\nprotect.scheme=none\npool.size={}\n{}", options_.folder, PoolBytes(), options_.overrides);
+  kedge_options kedge_options = KEDGE_OPTIONS_INIT;
+  kedge_options.job = "kedge-bench-spare";
+  kedge_options.overrides = overrides.c_str();
+  kedge_context* context = nullptr;
+  Check(kedge_init(&kedge_options, nullptr, &context), "start of a spare's agent");
+  Check(kedge_finalize(context, 0), "finalize");
 }
 
 // Room for the version that is kept, the one being taken and one more, each with what is kept for others.
@@ -213,6 +226,7 @@ int LevelsRank::Save() {
 
 int LevelsRank::Restore() {
   EnterNode();
+  if (!options_.cold_spares && options_.IsLost(node_) && rank_ % options_.ranks_per_node == 0) StartAgent();
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = Now();
   kedge_context* context = Init("kedge-bench-levels", options_.ProtectOverrides());
