@@ -78,7 +78,7 @@ std::string CalibrationText(const CalibratedTier& tier, size_t width) {
   for (const CalibrationSample& sample : calibration.samples) {
     const auto total = static_cast<double>(sample.bytes_per_second);
     table.AddRow({fmt::format("{}", sample.writers), Rate(total), Rate(total / sample.writers), fmt::format("{}", sample.rounds),
-                  fmt::format("{:.1f}%", sample.spread_permille * 0.1)});
+                  sample.rounds > 1 ? fmt::format("{:.1f}%", sample.spread_permille * 0.1) : "-"});
   }
   text += table.Text();
   if (const auto curve = CurveOf(calibration); curve.ok()) text += "\n" + Plot(*curve, width);
