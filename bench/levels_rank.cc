@@ -46,6 +46,7 @@ class LevelsRank {
  private:
   void EnterNode() const;
   void StartAgent() const;
+  std::string Overrides(const std::string& protection) const;
   kedge_context* Init(const std::string& job, const std::string& protection);
   void MeasureReferences();
   double EncodeSeconds(uint8_t factor);
@@ -77,14 +78,18 @@ void LevelsRank::EnterNode() const {
 
 // As `kedge run` does before a launch, on every node without one.
 void LevelsRank::StartAgent() const {
-  const std::string overrides =
-      fmt::format("store.path={}/store\nprotect.scheme=none\npool.size={}\n{}", options_.folder, PoolBytes(), options_.overrides);
+  const std::string overrides = Overrides("protect.scheme=none\n");
   kedge_options kedge_options = KEDGE_OPTIONS_INIT;
   kedge_options.job = "kedge-bench-spare";
   kedge_options.overrides = overrides.c_str();
   kedge_context* context = nullptr;
   Check(kedge_init(&kedge_options, nullptr, &context), "start of a spare's agent");
   Check(kedge_finalize(context, 0), "finalize");
+}
+
+std::string LevelsRank::Overrides(const std::string& protection) const {
+  return fmt::format("store.path={}/store\nschedule.store=0\nkeep.local=1\nnode.failure_domain=auto\npool.size={}\n{}{}",
+                     options_.folder, PoolBytes(), protection, options_.overrides);
 }
 
 // Room for the version that is kept, the one being taken and one more, each with what is kept for others.
@@ -96,9 +101,7 @@ uint64_t LevelsRank::PoolBytes() const {
 }
 
 kedge_context* LevelsRank::Init(const std::string& job, const std::string& protection) {
-  const std::string overrides =
-      fmt::format("store.path={}/store\nschedule.store=0\nkeep.local=1\nnode.failure_domain=auto\npool.size={}\n{}{}",
-                  options_.folder, PoolBytes(), protection, options_.overrides);
+  const std::string overrides = Overrides(protection);
   kedge_options kedge_options = KEDGE_OPTIONS_INIT;
   kedge_options.job = job.c_str();
   kedge_options.overrides = overrides.c_str();
