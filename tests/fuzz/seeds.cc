@@ -69,7 +69,7 @@ void AddPeerMessages(Seeds& seeds) {
   add(2, Encode(GroupNotice{generation, 7, 1}));
   add(3, Encode(GroupStateReply{true}));
   add(4, Encode(InventoryRequest{generation.store_id, generation.job, "name"}));
-  InventoryReply inventory{"n1", {{"n0", "address"}}, {{generation, 1, 2, Level::kStore, true, false, true}}, {}};
+  InventoryReply inventory{"n1", {{"n0", "address"}}, true, {{generation, 1, 2, Level::kStore, true, false, true}}, {}};
   inventory.sets.push_back({redundancy::Summarize(record, 5), {0, 1}});
   add(5, Encode(inventory));
   add(6, Encode(DescribeRequest{generation, 1}));
