@@ -428,7 +428,9 @@ void Fetch::Fill(std::shared_ptr<Order> order) {
   }
   LogDebug("agent", "{} rank {} is brought", order->generation.ToString(), order->rank);
   agent_.protect().bringers().Submit([this, order, stream = std::move(*stream)] {
+    agent_.tiers().HoldPreparing();
     Status status = order->bringer->BringTo(stream, order->target);
+    agent_.tiers().ReleasePreparing();
     os::KillPoint("fetch-filled");
     agent_.loop().Post([this, order, status] { Finish(order, status); });
   });

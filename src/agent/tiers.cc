@@ -24,6 +24,7 @@ constexpr uint32_t kTmpfsMagic = 0x01021994;
 constexpr uint32_t kRamfsMagic = 0x858458f6;
 // At a time: whoever maps memory meanwhile waits for it.
 constexpr uint64_t kPopulateBytes = uint64_t{1} << 20;
+constexpr Duration kHeldPause = std::chrono::milliseconds(5);
 
 // The nearest folder on the way to `path` that exists: where its file system can be asked.
 std::string ExistingFolder(std::string path) {
@@ -160,7 +161,11 @@ void Tiers::ReserveInBackground(TierUnit* unit) {
     const uint32_t slots = tier->info().slots;
     uint32_t reserved = 0;
     Status status;
+    const auto rest = [&] {
+      while (preparing_held_.load() > 0 && !*cancel) std::this_thread::sleep_for(kHeldPause);
+    };
     while (reserved < slots && !*cancel) {
+      rest();
       status = tier->Reserve(reserved);
       if (!status.ok()) break;
       ++reserved;
@@ -184,6 +189,7 @@ void Tiers::ReserveInBackground(TierUnit* unit) {
     // Fault the pages in, so that a capture copies at memory speed the first time already.
     for (uint32_t slot = 0; slot < reserved; ++slot) {
       for (uint64_t offset = 0; offset < tier->info().slot_bytes && !*cancel; offset += kPopulateBytes) {
+        rest();
         if (!tier->Populate(slot, offset, std::min(kPopulateBytes, tier->info().slot_bytes - offset)).ok()) return;
       }
     }

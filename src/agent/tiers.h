@@ -43,9 +43,14 @@ class Tiers {
   void RemoveAll();
   // The slots of the tier whose chunks are gone are given out again: something may be assigned.
   bool IsReserving(const std::vector<TierUnit*>& tiers) const;
+  // While somebody waits for writes to slots that are there, the preparation of others rests: it holds locks of the pool's file
+  // and of this process's memory, at low priority. Each Hold is followed by a Release.
+  void HoldPreparing() { ++preparing_held_; }
+  void ReleasePreparing() { --preparing_held_; }
 
  private:
   struct Reservation;
+  std::atomic<int> preparing_held_{0};
   struct Plan {
     std::string name;
     std::string scratch;
