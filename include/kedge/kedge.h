@@ -207,7 +207,8 @@ KEDGE_API int kedge_checkpoint_end(kedge_context* context, int success);
 
 /* For a loop that asks every step: *due is 1 when `schedule.interval` has passed since the last checkpoint or restart ended
  * (of whatever name, on rank 0), or `kedge halt --now` wants one; from then on until a checkpoint is begun; always where no
- * interval is configured. With `schedule.adapt` the interval is the one that the agent finds best for what it measures.
+ * interval is configured. With `schedule.adapt` the interval is the one that the agent finds best for what it measures; with
+ * `schedule.adapt_levels` a yes may also change how many versions are protected across nodes and go to the store.
  *
  * All ranks make these calls in the same order and get the same answer at the same call. Where one agent serves all ranks,
  * or with protect.scheme, nobody waits for another rank: a call is well under a microsecond, without a system call or a file, and

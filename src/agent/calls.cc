@@ -82,6 +82,7 @@ void Calls::OnAttached(Session& session, bool attached_again) {
   JobCalls& calls = session.job->calls;
   if (attached_again || session.hello.attempt != session.job->hello.attempt) return;
   for (uint32_t index = 0; index < kCallQuestions; ++index) {
+    session.box().questions[index].levels.store(Packed(calls.levels[index]), std::memory_order_relaxed);
     session.box().questions[index].held.store(calls.held[index], std::memory_order_seq_cst);
     session.box().questions[index].decision.store(calls.decision[index], std::memory_order_seq_cst);
   }
@@ -142,6 +143,7 @@ void Calls::Look(Job& job) {
   const bool checkpoint = IsCheckpointDue(job, *first), exit = IsExitDue(job, *first);
   const uint32_t halt = IsCheckpointWanted(job, *first) ? job.calls.halts : 0;
   first->box().questions[kCheckpointDue].wanted.store(halt, std::memory_order_relaxed);
+  first->box().told_levels.store(Packed(agent_.tuning().LevelsToTell(job)), std::memory_order_relaxed);
   first->box().questions[kShouldExit].wanted.store(exit ? job.calls.halts : 0, std::memory_order_relaxed);
   job.calls.exit_wanted = job.calls.exit_wanted || exit;
   if (!are_all) return;
@@ -169,7 +171,7 @@ void Calls::Propose(Job& job, CallQuestionIndex index, const std::vector<Session
     if (!decision.has_value()) return AskOthers(job, index, ticket, others);
     // The others have not heard of it when it is refused here; and when nobody refused here, there are none.
     const bool yes = *decision;
-    Decide(job, index, ticket, yes, {});
+    Decide(job, index, {ticket, yes, LevelsWith(job, index)}, {});
     // Refused though no rank was there: somebody has still to read what was decided before.
     if (yes || vote.newest_call < CallOf(ticket)) return;
   }
@@ -197,28 +199,34 @@ void Calls::OnVote(Job& job, CallQuestionIndex index, CallTicket ticket, const R
     job.calls.rounds[index].not_before_ns = agent_.clock().NowNs() + kRefusalPause.count();
   }
   const std::optional<bool> decision = leader.OnVote(ticket, vote.ok() ? *vote : CallVote{});
-  if (decision.has_value()) Decide(job, index, ticket, *decision, OtherNodes(job));
+  if (decision.has_value()) Decide(job, index, {ticket, *decision, LevelsWith(job, index)}, OtherNodes(job));
+}
+
+LevelCounts Calls::LevelsWith(Job& job, CallQuestionIndex index) const {
+  return index == kCheckpointDue ? agent_.tuning().LevelsToTell(job) : LevelCounts{};
 }
 
 // Our own ranks first: what a mailbox says, a successor tells the others.
-void Calls::Decide(Job& job, CallQuestionIndex index, CallTicket ticket, bool yes, const std::vector<std::string>& nodes) {
+void Calls::Decide(Job& job, CallQuestionIndex index, const Decision& decision, const std::vector<std::string>& nodes) {
   bool are_all = false;
   const std::vector<CallQuestion*> questions = QuestionsOf(RanksOf(job, &are_all), index);
-  DecideCall(questions, ticket, yes);
+  DecideCall(questions, decision.ticket, decision.yes, decision.levels);
   if (!questions.empty()) {
     job.calls.held[index] = questions[0]->held.load(std::memory_order_relaxed);
     job.calls.decision[index] = questions[0]->decision.load(std::memory_order_relaxed);
   }
+  if (decision.yes) job.calls.levels[index] = decision.levels;
   CallRound& round = job.calls.rounds[index];
-  round.ticket = ticket;
-  round.yes = yes;
+  round.ticket = decision.ticket;
+  round.yes = decision.yes;
+  round.levels = decision.levels;
   round.untold = {nodes.begin(), nodes.end()};
   Tell(job, index);
 }
 
 void Calls::Tell(Job& job, CallQuestionIndex index) {
   CallRound& round = job.calls.rounds[index];
-  const CallDecision decision{{job.store_id, job.name, job.hello.attempt, index, round.ticket}, round.yes};
+  const CallDecision decision{{job.store_id, job.name, job.hello.attempt, index, round.ticket}, round.yes, round.levels};
   for (const std::string& node : round.untold) {
     if (!round.telling.insert(node).second) continue;
     agent_.peers().Call(job, node, PeerKind::kCallDecision, Encode(decision), kVoteTimeout,
@@ -253,9 +261,10 @@ void Calls::OnDecision(Job& job, const CallDecision& decision) {
   if (decision.call.attempt != job.hello.attempt) return;
   bool are_all = false;
   const std::vector<CallQuestion*> questions = QuestionsOf(RanksOf(job, &are_all), static_cast<CallQuestionIndex>(question));
-  DecideCall(questions, decision.call.ticket, decision.yes);
+  DecideCall(questions, decision.call.ticket, decision.yes, decision.levels);
   JobCalls& calls = job.calls;
   if (decision.call.ticket < calls.held[question]) return;
+  if (decision.yes) calls.levels[question] = decision.levels;
   // Also when it was never held here: a hold that comes later is refused.
   calls.held[question] = decision.call.ticket;
   calls.decision[question] = std::max(calls.decision[question], decision.call.ticket * 2 + (decision.yes ? 1 : 0));
@@ -293,17 +302,22 @@ void Calls::RecoverQuestion(Job& job, CallQuestionIndex index, const std::vector
   if (newest_call == 0) return;
   CallTicket held = 0;
   uint64_t decision = 0;
+  LevelCounts levels;
   for (const CallQuestion* question : questions) {
     held = std::max(held, question->held.load(std::memory_order_seq_cst));
-    decision = std::max(decision, question->decision.load(std::memory_order_seq_cst));
+    const uint64_t told = question->decision.load(std::memory_order_seq_cst);
+    if (told < decision) continue;
+    decision = told;
+    levels = UnpackedLevels(question->levels.load(std::memory_order_relaxed));
   }
   job.calls.held[index] = held;
   job.calls.decision[index] = decision;
+  job.calls.levels[index] = levels;
   const std::vector<std::string> others = OtherNodes(job);
   if (FirstOf(ranks) == nullptr && !others.empty()) return;  // its leader tells what it has decided
   job.calls.leaders[index].ContinueAfter(held);
   // A yes that some have read holds for all; a call that was held and not decided is a no.
-  if (held != 0) Decide(job, index, held, decision / 2 == held && IsYes(decision), others);
+  if (held != 0) Decide(job, index, {held, decision / 2 == held && IsYes(decision), levels}, others);
 }
 
 void Calls::Recover() {

@@ -6,6 +6,7 @@
 // it, and nothing new is proposed before. A node that does not answer in time has refused. Nodes that do not know each other (the
 // job does not protect across nodes) cannot agree so: there rank 0 finds in its mailbox what is wanted, and the ranks ask each
 // other (client/pace.h).
+// With a "due" come the counts of levels that the ranks go by from that call on (tuning.h); they are part of the decision.
 // A halt belongs to one attempt. What is held and decided lies in the mailboxes, the halt in the job's file, so that a successor
 // goes on with both: a call that a leader's predecessor held and did not decide is a no; a member leaves it to its leader.
 #pragma once
@@ -57,7 +58,14 @@ class Calls {
   void Propose(Job& job, CallQuestionIndex index, const std::vector<Session*>& ranks);
   void AskOthers(Job& job, CallQuestionIndex index, CallTicket ticket, const std::vector<std::string>& nodes);
   void OnVote(Job& job, CallQuestionIndex index, CallTicket ticket, const Result<CallVote>& vote);
-  void Decide(Job& job, CallQuestionIndex index, CallTicket ticket, bool yes, const std::vector<std::string>& nodes);
+  // What comes with a yes that is decided now.
+  LevelCounts LevelsWith(Job& job, CallQuestionIndex index) const;
+  struct Decision {
+    CallTicket ticket = 0;
+    bool yes = false;
+    LevelCounts levels;
+  };
+  void Decide(Job& job, CallQuestionIndex index, const Decision& decision, const std::vector<std::string>& nodes);
   void Tell(Job& job, CallQuestionIndex index);
   void RecoverQuestion(Job& job, CallQuestionIndex index, const std::vector<Session*>& ranks);
   void LookAgainAt(int64_t at_ns);

@@ -11,6 +11,7 @@
 #include "agent/sessions.h"
 #include "agent/throughput.h"
 #include "agent/tiers.h"
+#include "agent/tuning.h"
 #include "agent/waiters.h"
 #include "base/crc32c.h"
 #include "base/log.h"
@@ -90,7 +91,7 @@ Status Images::CheckIdentity(const Session& session, const ImageIdentity& identi
   return Status::Ok();
 }
 
-Version& Images::VersionFor(Job& job, const ImageIdentity& identity, uint32_t node_ranks, uint32_t turn) {
+Version& Images::VersionFor(Job& job, const ImageIdentity& identity, uint32_t node_ranks, uint32_t due_levels) {
   const Generation& generation = identity.generation;
   auto& slot = job.versions[generation];
   if (slot == nullptr) {
@@ -100,13 +101,15 @@ Version& Images::VersionFor(Job& job, const ImageIdentity& identity, uint32_t no
     slot->ranks = identity.ranks;
     slot->node_ranks = node_ranks;
     const JobKeys& keys = job.hello.keys;
-    ScheduleRule rule{{0, {}}, {keys.schedule_store, keys.schedule_store_interval}};
+    ScheduledLevels due = DecodeDueLevels(due_levels);
+    ScheduleRule rule{{false, {}}, {keys.schedule_store > 0, keys.schedule_store_interval}};
     // The last one before the job ends, or one of the last: whoever goes on may go on elsewhere.
-    if (job.calls.halt && keys.schedule_store > 0) rule.store = {1, {}};
-    if (keys.Protects() && Protect::CanProtect(job)) rule.node = {keys.schedule_node, keys.schedule_node_interval};
-    const ScheduledLevels levels = ScheduleVersion(rule, generation.attempt, turn, WallTimeNs(), &job.schedule[generation.name]);
+    if (job.calls.halt) due.store = true, rule.store.interval = {};
+    if (keys.Protects() && Protect::CanProtect(job)) rule.node = {true, keys.schedule_node_interval};
+    const ScheduledLevels levels = ScheduleVersion(rule, due, generation.attempt, WallTimeNs(), &job.schedule[generation.name]);
     slot->scheduled = levels.Last();
     slot->to_node = levels.node;
+    agent_.tuning().OnScheduled(*slot);
     if (rule.node.interval > Duration::zero() || rule.store.interval > Duration::zero()) agent_.sessions().SaveJob(job);
   }
   return *slot;

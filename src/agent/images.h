@@ -117,7 +117,7 @@ class Images {
   Result<Announced> ReadAnnouncement(Session& session, const ClientMessage& message, const Image* begun) const;
   Result<std::string> FilePath(const TierUnit& unit, const std::string& relative) const;
   Image& NewImage(Session& session, const ImageIdentity& identity, const ClientMessage& message);
-  Version& VersionFor(Job& job, const ImageIdentity& identity, uint32_t node_ranks, uint32_t turn);
+  Version& VersionFor(Job& job, const ImageIdentity& identity, uint32_t node_ranks, uint32_t due_levels);
   // The one that is known, or a new one with nothing but its identity. REQUIRES: the job is known.
   Version& VersionOf(Job& job, const ImageIdentity& identity);
   // An image that this agent did not see captured, from its record and the places of record and chunks; in no table yet.

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <optional>
 
 #include "agent/assignment.h"
 #include "agent/sessions.h"
 #include "agent/testing/local_agent.h"
 #include "base/crc32c.h"
 #include "format/image_record.h"
+#include "schedule/schedule.h"
 
 namespace kedge {
 namespace {
@@ -45,7 +47,7 @@ class Rank {
     return answer.outcome == AssignOutcome::kSlot ? answer.range : SlotRange{};
   }
   // Announces the end of an image in `slot` and gives the slot back, for the agent to read when it next looks.
-  void PushImage(int64_t version, SlotRange slot) {
+  void PushImage(int64_t version, SlotRange slot, std::optional<uint32_t> due_levels = std::nullopt) {
     ImageRecord record;
     record.identity = {{agent_.store_id(), "job", "name", version, 1, 1}, session_->hello.rank, 2};
     PlacementTable table;
@@ -59,7 +61,8 @@ class Rank {
     slot.bytes = bytes.size();
     ClientMessage end{};
     end.kind = ClientMessageKind::kImageEnd;
-    end.chunk = static_cast<uint32_t>(version) - 1;  // its turn in the attempt
+    const auto turn = static_cast<uint32_t>(version) - 1;  // in the attempt
+    end.chunk = due_levels.value_or(EncodeDueLevels(LevelsByCount(ConfiguredLevels(session_->hello.keys), turn)));
     end.image_serial = ++serial_;
     end.range = slot;
     end.object_offset = record_bytes;
@@ -70,10 +73,11 @@ class Rank {
     give_back.range = slot;
     Push(give_back);
   }
-  void Capture(int64_t version) {
+  // `due_levels`: what the message says, else what the configured counts make of it.
+  void Capture(int64_t version, std::optional<uint32_t> due_levels = std::nullopt) {
     const SlotRange slot = TakeSlot();
     KEDGE_CHECK(slot.slot_generation != 0);
-    PushImage(version, slot);
+    PushImage(version, slot, due_levels);
     agent_->sessions().DrainAll();
   }
 
@@ -90,6 +94,29 @@ class Rank {
 FlushState FlushOf(LocalAgent& agent, int64_t version) {
   const Version* found = agent->images().FindVersion({agent.store_id(), "job", "name", version, 1, 1});
   return found == nullptr ? FlushState::kNone : found->images.begin()->second->flush;
+}
+
+// The levels that a rank's message says are those that the version gets, as far as the configuration goes: whatever else the
+// message says, a level that is off is not reached.
+TEST(Images, AVersionGetsWhatItsRankSaysAndTheKeysAllow) {
+  for (const uint32_t store : {0u, 5u}) {
+    LocalAgent agent(4, kSlotBytes);
+    JobKeys keys;
+    keys.schedule_store = store;
+    keys.keep_local = 4;
+    Rank rank(agent, 0, keys);
+    const auto scheduled = [&](int64_t version, uint32_t due_levels) {
+      rank.Capture(version, due_levels);
+      const Version* found = agent->images().FindVersion({agent.store_id(), "job", "name", version, 1, 1});
+      KEDGE_CHECK(found != nullptr && !found->to_node);
+      return found->scheduled;
+    };
+    const Level last = store > 0 ? Level::kStore : Level::kLocal;
+    EXPECT_EQ(scheduled(1, 0), Level::kLocal) << "the first of an attempt, and the rank counts otherwise";
+    EXPECT_EQ(scheduled(2, kDueStore), last);
+    EXPECT_EQ(scheduled(3, kDueNode), Level::kLocal) << "the job does not protect across nodes";
+    EXPECT_EQ(scheduled(4, ~0u), last);
+  }
 }
 
 // Version 3 becomes whole, for which version 2, a half one, is dropped; its slot goes to the first of two that wait for one,

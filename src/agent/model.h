@@ -291,7 +291,11 @@ struct JobTuning {
   std::set<uint32_t> node_restarts;   // attempts that began with images from other nodes, and with nothing from the store
   std::set<uint32_t> store_restarts;  // attempts that began with bytes from the store
   std::optional<IntervalAdvice> advice;
-  Status no_advice;        // why there is none, or no newer one
+  Status no_advice;    // why there is none, or no newer one
+  LevelCounts levels;  // that the ranks showed last
+  // Since those changed: versions, and whether one of them was to reach the highest of the job's levels.
+  uint32_t versions_since_change = 0;
+  bool had_highest_since_change = false;
   bool changed = false;    // since the advice was asked for
   bool advising = false;   // a worker is at it
   int64_t advised_ns = 0;  // 0: never
@@ -307,6 +311,7 @@ struct JobHalt {
 struct CallRound {
   CallTicket ticket = 0;
   bool yes = false;
+  LevelCounts levels;  // with a yes: what the ranks go by from then on
   std::set<std::string> untold;
   std::set<std::string> telling;  // of these, those that are being told
   int64_t not_before_ns = 0;      // when the next proposal may be made: a node has not answered
@@ -319,6 +324,7 @@ struct JobCalls {
   // As in the mailboxes of this node's ranks.
   CallTicket held[kCallQuestions] = {};
   uint64_t decision[kCallQuestions] = {};
+  LevelCounts levels[kCallQuestions] = {};
   int64_t due_interval_began_ns = 0;  // of the interval that the newest "a checkpoint is due" ended
   std::optional<JobHalt> halt;
   uint32_t halts = 0;        // how often somebody asked for one

@@ -386,6 +386,8 @@ Buffer Encode(const CallDecision& m) {
   return Written([&](Encoder& e) {
     Put(e, m.call);
     e.U8(m.yes ? 1 : 0);
+    e.Varint(m.levels.node_every);
+    e.Varint(m.levels.store_every);
   });
 }
 
@@ -393,6 +395,8 @@ Result<CallDecision> DecodeCallDecision(ByteSpan body) {
   return Whole<CallDecision>(body, "decision on a call", [](Decoder& d, CallDecision& m) {
     Get(d, &m.call);
     m.yes = GetFlag(d);
+    m.levels.node_every = static_cast<uint32_t>(d.VarintAtMost(kLevelEveryMax));
+    m.levels.store_every = static_cast<uint32_t>(d.VarintAtMost(kLevelEveryMax));
   });
 }
 

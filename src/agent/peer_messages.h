@@ -148,6 +148,7 @@ struct CallHold {
 struct CallDecision {
   CallHold call;
   bool yes = false;
+  LevelCounts levels;  // with a yes: what the ranks go by from then on
 };
 
 Buffer Encode(const Invitation& message);

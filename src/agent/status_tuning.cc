@@ -94,9 +94,12 @@ void WriteTuning(Agent& agent, const Job& job, JsonWriter& json) {
   json.EndObject();
   const JobKeys& keys = job.hello.keys;
   json.Key("schedule").BeginObject().Field("interval_seconds", EffectiveIntervalSeconds(job));
-  json.Field("configured_interval_seconds", ToSeconds(keys.schedule_interval)).Field("node_every", Tuning::NodeEvery(job));
-  json.Field("store_every", keys.schedule_store);
-  json.Field("adapt", keys.schedule_adapt).Field("decides", agent.tuning().Decides(job)).Key("proposal");
+  json.Field("configured_interval_seconds", ToSeconds(keys.schedule_interval));
+  const LevelCounts levels = Tuning::LevelsInForce(job), configured = ConfiguredLevels(keys);
+  json.Field("node_every", levels.node_every).Field("store_every", levels.store_every);
+  json.Field("configured_node_every", configured.node_every).Field("configured_store_every", configured.store_every);
+  json.Field("adapt", keys.schedule_adapt).Field("adapt_levels", keys.schedule_adapt_levels);
+  json.Field("decides", agent.tuning().Decides(job)).Key("proposal");
   if (const auto& advice = job.tuning.advice) {
     json.BeginObject().Field("interval_seconds", advice->interval_seconds).Field("efficiency", advice->efficiency);
     json.Field("best_interval_seconds", advice->best_interval_seconds).Field("best_node_every", advice->best_node_every);
@@ -119,6 +122,8 @@ std::string TuningMetrics(Agent& agent) {
   Family store_every("schedule_store_every", "gauge", "Every so many versions go to the store; 0: none");
   Family proposed("proposed_interval_seconds", "gauge",
                   "The best interval for what was measured and the present schedule of levels");
+  Family proposed_node("proposed_node_every", "gauge", "The best schedule_node_every for what was measured");
+  Family proposed_store("proposed_store_every", "gauge", "The best schedule_store_every for what was measured");
   for (const auto& [key, job] : agent.jobs()) {
     const JobMeasurement measured = agent.tuning().Measured(*job);
     const std::string labels = fmt::format("job=\"{}\",store_id=\"{}\"", LabelValue(job->name), job->store_id.ToHex());
@@ -131,13 +136,17 @@ std::string TuningMetrics(Agent& agent) {
     }
     observed.Add(labels, measured.observed_seconds);
     interval.Add(labels, EffectiveIntervalSeconds(*job));
-    node_every.Add(labels, Tuning::NodeEvery(*job));
-    store_every.Add(labels, job->hello.keys.schedule_store);
-    if (job->tuning.advice) proposed.Add(labels, job->tuning.advice->interval_seconds);
+    const LevelCounts levels = Tuning::LevelsInForce(*job);
+    node_every.Add(labels, levels.node_every);
+    store_every.Add(labels, levels.store_every);
+    if (!job->tuning.advice) continue;
+    proposed.Add(labels, job->tuning.advice->interval_seconds);
+    proposed_node.Add(labels, job->tuning.advice->best_node_every);
+    proposed_store.Add(labels, job->tuning.advice->best_store_every);
   }
   std::string text;
-  for (const Family* family :
-       {&blocked, &reached, &restarts, &failures, &observed, &interval, &node_every, &store_every, &proposed})
+  for (const Family* family : {&blocked, &reached, &restarts, &failures, &observed, &interval, &node_every, &store_every,
+                               &proposed, &proposed_node, &proposed_store})
     text += family->text();
   return text;
 }

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kAdvicePeriodNs = 10'000'000'000;
 constexpr size_t kRestartsKept = 64;
+constexpr uint32_t kVersionsBetweenChanges = 2;
 // Of one look into a mailbox, whose owner can write anything there: what exceeds this is no measurement.
 constexpr uint64_t kCallsMax = 1'000'000;
 constexpr uint64_t kNanosecondsMax = uint64_t{1} << 58;
@@ -55,6 +56,7 @@ void Load(Decoder& decoder, ObservedSeconds* observed) {
 void Tuning::OnAttached(Session& session) {
   Job& job = *session.job;
   session.box().checkpoint_interval_ns.store(ToldInterval(job).count(), std::memory_order_relaxed);
+  session.box().told_levels.store(Packed(LevelsToTell(job)), std::memory_order_relaxed);
   if (session.hello.rank == 0 && session.hello.attempt > job.tuning.history_attempt) ReadHistory(job);
 }
 
@@ -133,6 +135,7 @@ void Tuning::Tick() {
   for (auto& [key, job] : agent_.jobs()) {
     JobTuning& tuning = job->tuning;
     if (!agent_.sessions().HasAttempt(*job, job->hello.attempt)) continue;
+    NoteLevels(*job);
     tuning.attempt_seconds += passed;
     if (tuning.changed && !tuning.advising && (tuning.advised_ns == 0 || now - tuning.advised_ns >= kAdvicePeriodNs))
       Advise(*job);
@@ -157,8 +160,10 @@ JobMeasurement Tuning::Measured(const Job& job) {
 void Tuning::Advise(Job& job) {
   JobTuning& tuning = job.tuning;
   const JobKeys& keys = job.hello.keys;
-  const IntervalRule rule{.node_every = NodeEvery(job),
-                          .store_every = keys.schedule_store,
+  NoteLevels(job);
+  const LevelCounts levels = LevelsInForce(job);
+  const IntervalRule rule{.node_every = levels.node_every,
+                          .store_every = levels.store_every,
                           .mtbf_local_seconds = ToSeconds(keys.schedule_mtbf_local),
                           .mtbf_node_seconds = ToSeconds(keys.schedule_mtbf_node),
                           .mtbf_store_seconds = ToSeconds(keys.schedule_mtbf_store)};
@@ -180,13 +185,56 @@ void Tuning::Advise(Job& job) {
                     });
 }
 
-uint32_t Tuning::NodeEvery(const Job& job) {
-  return job.hello.keys.Protects() && Protect::CanProtect(job) ? job.hello.keys.schedule_node : 0;
+LevelCounts Tuning::LevelsInForce(const Job& job) {
+  LevelCounts levels = ChangedLevels(ConfiguredLevels(job.hello.keys), job.tuning.levels);
+  if (!Protect::CanProtect(job)) levels.node_every = 0;
+  return levels;
+}
+
+void Tuning::NoteLevels(Job& job) {
+  LevelCounts shown;
+  for (const Session* session : agent_.sessions().all()) {
+    const bool counts = session->job == &job && session->hello.attempt == job.hello.attempt;
+    if (!counts || session->ended || session->broken) continue;
+    const LevelCounts levels = UnpackedLevels(session->box().levels_in_force.load(std::memory_order_relaxed));
+    if (shown.none() || (session->hello.rank == 0 && !levels.none())) shown = levels;
+  }
+  JobTuning& tuning = job.tuning;
+  if (shown.none() || shown == tuning.levels) return;
+  tuning.levels = shown;
+  tuning.versions_since_change = 0;
+  tuning.had_highest_since_change = false;
+  tuning.changed = true;
+  Tell(job);
+  agent_.sessions().SaveJob(job);
+}
+
+void Tuning::OnScheduled(const Version& version) {
+  Job& job = *version.job;
+  NoteLevels(job);
+  const Level highest = LevelsInForce(job).store_every > 0 ? Level::kStore : Level::kNode;
+  ++job.tuning.versions_since_change;
+  if (version.scheduled >= highest) job.tuning.had_highest_since_change = true;
+}
+
+LevelCounts Tuning::LevelsToTell(Job& job) {
+  if (!job.hello.keys.schedule_adapt_levels) return {};
+  NoteLevels(job);
+  const JobTuning& tuning = job.tuning;
+  // Also while the nodes do not know each other yet: they go on with what they had.
+  const LevelCounts present = ChangedLevels(ConfiguredLevels(job.hello.keys), tuning.levels);
+  const bool settled = tuning.versions_since_change >= kVersionsBetweenChanges && tuning.had_highest_since_change;
+  if (!settled || !tuning.advice || tuning.advice->present != LevelsInForce(job)) return present;
+  return ChangedLevels(present, WorthwhileLevels(*tuning.advice));
 }
 
 Duration Tuning::ToldInterval(const Job& job) {
-  if (!job.hello.keys.schedule_adapt || !job.tuning.advice) return Duration::zero();
-  return FromSeconds(job.tuning.advice->interval_seconds);
+  const auto& advice = job.tuning.advice;
+  if (!job.hello.keys.schedule_adapt || !advice) return Duration::zero();
+  // The best counts may be in force by now.
+  const LevelCounts levels = LevelsInForce(job);
+  const bool are_best = levels != advice->present && levels == WorthwhileLevels(*advice);
+  return FromSeconds(are_best ? advice->best_interval_seconds : advice->interval_seconds);
 }
 
 void Tuning::Tell(Job& job) {
@@ -215,6 +263,8 @@ void Tuning::Save(const JobTuning& tuning, Encoder& encoder) {
     encoder.Varint(restarts->size());
     for (const uint32_t attempt : *restarts) encoder.Varint(attempt);
   }
+  encoder.Varint(tuning.levels.node_every);
+  encoder.Varint(tuning.levels.store_every);
 }
 
 void Tuning::Load(Decoder& decoder, JobTuning* tuning) {
@@ -230,6 +280,8 @@ void Tuning::Load(Decoder& decoder, JobTuning* tuning) {
   for (std::set<uint32_t>* restarts : {&tuning->node_restarts, &tuning->store_restarts}) {
     for (size_t left = decoder.Count(1); left > 0 && decoder.ok(); --left) restarts->insert(decoder.Varint32());
   }
+  tuning->levels.node_every = static_cast<uint32_t>(decoder.VarintAtMost(kLevelEveryMax));
+  tuning->levels.store_every = static_cast<uint32_t>(decoder.VarintAtMost(kLevelEveryMax));
   tuning->changed = true;
 }
 

@@ -6,6 +6,10 @@
 // is written into the mailboxes, where kedge_checkpoint_due finds it. Rank 0 decides for its job (client/pace.h), so
 // only the agent of rank 0's node reads the attempts, and only what it says counts. A successor goes on with what lies
 // in the job's file.
+//
+// With schedule.adapt_levels the counts of levels change too, with a "due" (calls.h, client/pace.h): to the best ones, where they
+// are worth it (WorthwhileLevels), once the present ones have seen two versions and one of these was to reach the job's highest
+// level. So they do not flip to and fro, and a job gets versions into the store however often they change.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +41,13 @@ class Tuning {
 
   // What was measured, the times of now included.
   JobMeasurement Measured(const Job& job);
-  // Every so many versions of the job are protected across its nodes; 0: none.
-  static uint32_t NodeEvery(const Job& job);
+  // The counts of levels that the ranks showed last, else the configured ones. That for nodes is 0 where they do not protect
+  // each other.
+  static LevelCounts LevelsInForce(const Job& job);
+  // What the ranks are to go by from their next "due" on; none: the agent has no say.
+  LevelCounts LevelsToTell(Job& job);
+  // What the version is to reach has been decided.
+  void OnScheduled(const Version& version);
   // What kedge_checkpoint_due goes by on this node's ranks, as far as the agent has a say; zero: it has none.
   static Duration ToldInterval(const Job& job);
   // Whether rank 0 of the job is one of this node's.
@@ -52,6 +61,8 @@ class Tuning {
   void ReadHistory(Job& job);
   void Advise(Job& job);
   void Tell(Job& job);
+  // What the ranks show now.
+  void NoteLevels(Job& job);
 
   Agent& agent_;
   int64_t ticked_ns_ = 0;

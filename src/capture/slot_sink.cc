@@ -163,7 +163,7 @@ Status SlotSink::Announce() {
   EncodeImageIdentity(identity_, &buffer_);
   ClientMessage message = MessageOf(ClientMessageKind::kImageBegin);
   KEDGE_ASSIGN_OR_RETURN(message.range, StoreInOpenSlot(buffer_));
-  message.chunk = turn_;
+  message.chunk = due_levels_;
   message.amount = announced_bytes_;
   os::KillPoint("client-begin-before");
   KEDGE_RETURN_IF_ERROR(context_.channel->Push(message, WaitDeadline()));
@@ -179,7 +179,7 @@ Status SlotSink::End(const ImageRecord& record) {
   KEDGE_RETURN_IF_ERROR(EncodePlacementTable(placement_, &buffer_));
   ClientMessage message = MessageOf(ClientMessageKind::kImageEnd);
   KEDGE_ASSIGN_OR_RETURN(message.range, StoreInOpenSlot(buffer_));
-  message.chunk = turn_;
+  message.chunk = due_levels_;
   message.object_offset = record_bytes;
   message.amount = crc32c::Compute(buffer_.data(), buffer_.size());
   os::KillPoint("client-end-before");

@@ -50,8 +50,8 @@ class SlotSink final : public ImageSink {
   Status End(const ImageRecord& record) override;
   void Abort() override;
 
-  // Of the next image: its version's place among those of its name in this attempt (ClientMessage::chunk).
-  void SetTurn(uint32_t turn) { turn_ = turn; }
+  // Of the next image: the levels that are its version's turn, DueLevels of session/mailbox.h.
+  void SetDueLevels(uint32_t due_levels) { due_levels_ = due_levels; }
   // Images begun in this session so far.
   uint64_t serial() const { return serial_; }
   // Of these, handed to the agent.
@@ -77,7 +77,7 @@ class SlotSink final : public ImageSink {
 
   const SlotSinkContext context_;
   ImageIdentity identity_;
-  uint32_t turn_ = 0;
+  uint32_t due_levels_ = 0;
   uint64_t serial_ = 0;
   uint64_t images_ended_ = 0;
   uint64_t announced_bytes_ = 0;

@@ -9,6 +9,7 @@
 #include "client/callback.h"
 #include "client/object_stream.h"
 #include "restore/file_publisher.h"
+#include "schedule/schedule.h"
 #include "store/retention.h"
 
 namespace kedge::client {
@@ -50,7 +51,7 @@ Status Checkpointer::OpenImage(uint64_t announced_bytes) {
   image_session_ = inline_ ? nullptr : session_->current();
   ImageSink* sink = &store_sink_;
   if (image_session_) {
-    image_session_->sink->SetTurn(taken_->turn);
+    image_session_->sink->SetDueLevels(EncodeDueLevels(LevelsByCount(core_->levels, taken_->turn)));
     sink = image_session_->sink.get();
   }
   WarnWhenTooBig(announced_bytes);

@@ -77,11 +77,10 @@ Result<std::string> Collective::BroadcastFromFirst(const std::string& mine) cons
   return text;
 }
 
-Result<bool> Collective::BroadcastFromFirst(bool mine) const {
+Result<std::array<uint64_t, 2>> Collective::BroadcastFromFirst(std::array<uint64_t, 2> mine) const {
   if (ranks_ == 1) return mine;
-  char answer = mine ? 1 : 0;
-  if (int code = bootstrap_.broadcast(bootstrap_.user, &answer, sizeof answer, 0)) return BootstrapFailed("broadcast", code);
-  return answer != 0;
+  if (int code = bootstrap_.broadcast(bootstrap_.user, mine.data(), sizeof mine, 0)) return BootstrapFailed("broadcast", code);
+  return mine;
 }
 
 Status Collective::Barrier() const {

@@ -4,6 +4,7 @@
 // called. A failure of the bootstrap itself is kUnavailable on the ranks that see it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -30,8 +31,8 @@ class Collective {
   Result<std::vector<std::string>> AllGather(const std::string& mine) const;
   // Rank 0's bytes.
   Result<std::string> BroadcastFromFirst(const std::string& mine) const;
-  // Rank 0's answer, in one broadcast.
-  Result<bool> BroadcastFromFirst(bool mine) const;
+  // Rank 0's two words, in one broadcast.
+  Result<std::array<uint64_t, 2>> BroadcastFromFirst(std::array<uint64_t, 2> mine) const;
   Status Barrier() const;
 
   // Ok when `mine` is ok on all ranks. Otherwise the same status everywhere: that of the lowest rank with the most telling

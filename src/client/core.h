@@ -21,6 +21,7 @@
 #include "os/file_system.h"
 #include "os/fork_guard.h"
 #include "session/config_keys.h"
+#include "session/level_counts.h"
 #include "store/catalog.h"
 
 namespace kedge::client {
@@ -50,6 +51,9 @@ struct Core {
   std::string secret;
   // The job was taken over by a newer attempt: nothing may be published any more.
   std::atomic<bool> superseded{false};
+
+  // What the versions go by: the same on all ranks between the same calls (pace.h).
+  LevelCounts levels;
 
   RegionTable regions;
   kedge_statistics statistics{};

@@ -7,6 +7,10 @@
 // two holds is settled at init, alike for all ranks. The interval is the agent's when it has one (schedule.adapt), else rank 0's
 // configured one.
 //
+// The counts of levels (session/level_counts.h) begin as rank 0's agent wants them, else as rank 0 has them configured, and
+// change only with a "due": the agents' decision carries what holds from that call on, or rank 0's broadcast what its agent has
+// told it. So no two ranks take a version by different counts.
+//
 // A yes stays: "due" until a checkpoint is begun or a restart has ended, "exit" for ever. Ranks make these calls in the same
 // order, so that the ones that need no agreement are the same everywhere, and are not counted. Guarded by the context's lock.
 #pragma once
@@ -40,8 +44,15 @@ class Pace {
   Duration interval() const;
 
  private:
-  Result<bool> Ask(CallQuestionIndex index, bool mine, std::unique_lock<std::mutex>& lock);
-  Result<bool> AwaitDecision(CallQuestionIndex index, std::unique_lock<std::mutex>& lock);
+  // What all ranks are told at a call.
+  struct Answer {
+    bool yes = false;
+    LevelCounts levels;  // that hold from then on; none: those that hold already
+  };
+  Result<Answer> Ask(CallQuestionIndex index, bool mine, std::unique_lock<std::mutex>& lock);
+  Result<Answer> AskFirst(CallQuestionIndex index, bool mine, std::unique_lock<std::mutex>& lock);
+  Result<Answer> AwaitDecision(CallQuestionIndex index, std::unique_lock<std::mutex>& lock);
+  void GoBy(const LevelCounts& told);
   // The halt that wants a yes of this rank; 0: none.
   uint32_t WantedBy(CallQuestionIndex index) const;
 

@@ -278,6 +278,11 @@ Duration Session::told_interval() const {
   return Duration(attached_->channel.mailbox()->checkpoint_interval_ns.load(std::memory_order_relaxed));
 }
 
+LevelCounts Session::told_levels() const {
+  if (!attached_) return {};
+  return UnpackedLevels(attached_->channel.mailbox()->told_levels.load(std::memory_order_relaxed));
+}
+
 void Session::JoinQuestions() {
   joined_questions_ = true;
   ShowCalls();
@@ -287,6 +292,7 @@ void Session::ShowCalls() {
   if (!attached_) return;
   Mailbox* box = MailboxOf(attached_->attachment.mailbox);
   box->interval_began_ns.store(interval_began_ns_, std::memory_order_release);
+  if (shows_levels_) box->levels_in_force.store(Packed(core_->levels), std::memory_order_relaxed);
   if (!joined_questions_) return;
   for (uint32_t index = 0; index < kCallQuestions; ++index) {
     JoinQuestion(&box->questions[index], newest_call_[index], answered_call_[index]);
@@ -298,18 +304,23 @@ void Session::ShowInterval(int64_t began_ns) {
   if (attached_) attached_->channel.mailbox()->interval_began_ns.store(began_ns, std::memory_order_release);
 }
 
+void Session::ShowLevels() {
+  shows_levels_ = true;
+  if (attached_) attached_->channel.mailbox()->levels_in_force.store(Packed(core_->levels), std::memory_order_relaxed);
+}
+
 CallQuestion* Session::question(CallQuestionIndex index) const {
   return attached_ ? &attached_->channel.mailbox()->questions[index] : nullptr;
 }
 
-CallAnswer Session::BeginCall(CallQuestionIndex index) {
-  const CallAnswer answer = kedge::BeginCall(question(index), ++newest_call_[index]);
+CallAnswer Session::BeginCall(CallQuestionIndex index, LevelCounts* told) {
+  const CallAnswer answer = kedge::BeginCall(question(index), ++newest_call_[index], told);
   if (answer != CallAnswer::kUndecided) answered_call_[index] = newest_call_[index];
   return answer;
 }
 
-CallAnswer Session::AnswerCall(CallQuestionIndex index) {
-  const CallAnswer answer = AnswerOf(question(index), newest_call_[index]);
+CallAnswer Session::AnswerCall(CallQuestionIndex index, LevelCounts* told) {
+  const CallAnswer answer = AnswerOf(question(index), newest_call_[index], told);
   if (answer != CallAnswer::kUndecided) answered_call_[index] = newest_call_[index];
   return answer;
 }

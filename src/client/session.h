@@ -23,6 +23,7 @@
 #include "client/ledger.h"
 #include "session/call_agreement.h"
 #include "session/connection.h"
+#include "session/level_counts.h"
 
 namespace kedge::client {
 
@@ -101,16 +102,21 @@ class Session {
   void CountRestart(double took_seconds, Level needed);
   // The time between checkpoints that the agent says; zero: it says none.
   Duration told_interval() const;
+  // The counts of levels that the agent says; none: it says nothing.
+  LevelCounts told_levels() const;
 
   // The questions that ranks answer alike at the same call number (session/call_agreement.h): counted here, and shown in
   // the mailbox of the session that goes on at the time.
   void JoinQuestions();
   // Begins the next call of a question and returns its answer as far as it is known; answered the same way as long as it is not.
-  CallAnswer BeginCall(CallQuestionIndex index);
-  CallAnswer AnswerCall(CallQuestionIndex index);
+  // `told`: the counts of levels that came with a yes.
+  CallAnswer BeginCall(CallQuestionIndex index, LevelCounts* told);
+  CallAnswer AnswerCall(CallQuestionIndex index, LevelCounts* told);
   // In the present session's mailbox; nullptr before the first.
   CallQuestion* question(CallQuestionIndex index) const;
   void ShowInterval(int64_t began_ns);
+  // The agent is shown the counts of levels that the ranks go by.
+  void ShowLevels();
 
  private:
   Status AttachThrough(std::shared_ptr<Connection> connection);
@@ -135,6 +141,7 @@ class Session {
   uint64_t newest_call_[kCallQuestions] = {kCallJoined, kCallJoined};
   uint64_t answered_call_[kCallQuestions] = {};
   int64_t interval_began_ns_ = 0;
+  bool shows_levels_ = false;
   std::atomic<bool> wants_agent_{false};
   mutable std::mutex watcher_mutex_;  // guards what is shared with the watcher:
   std::shared_ptr<Connection> offered_;

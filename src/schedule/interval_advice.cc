@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/interval_optimum.h"
+#include "schedule/schedule.h"
 
 namespace kedge {
 namespace {
@@ -68,6 +69,11 @@ Modelled Model(const JobMeasurement& measured, const IntervalRule& rule) {
 
 }  // namespace
 
+LevelCounts WorthwhileLevels(const IntervalAdvice& advice) {
+  if (advice.best_efficiency - advice.efficiency <= kWorthwhileGain) return advice.present;
+  return ChangedLevels(advice.present, {advice.best_node_every, advice.best_store_every});
+}
+
 double UpdatedFailureRate(double mtbf_seconds, uint64_t failures, double observed_seconds) {
   return (kAssumedFailures + static_cast<double>(failures)) / (kAssumedFailures * mtbf_seconds + observed_seconds);
 }
@@ -87,6 +93,7 @@ Result<IntervalAdvice> AdviseInterval(const JobMeasurement& measured, const Inte
     return Status(Code::kFailedPrecondition, "no schedule makes progress with what was measured");
   }
   IntervalAdvice advice;
+  advice.present = {rule.node_every, rule.store_every};
   advice.interval_seconds = kept.schedule.interval_seconds;
   advice.efficiency = kept.efficiency;
   advice.best_interval_seconds = best.schedule.interval_seconds;

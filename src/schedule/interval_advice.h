@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "base/status.h"
+#include "session/level_counts.h"
 
 namespace kedge {
 
@@ -52,7 +53,9 @@ struct IntervalRule {
   double mtbf_store_seconds;
 };
 
+// `present` are those that the advice was made for.
 struct IntervalAdvice {
+  LevelCounts present;
   double interval_seconds = 0;       // the best for the present node_every and store_every
   double efficiency = 0;             // expected with it: useful time over time
   double best_interval_seconds = 0;  // the best of all, with the counts that belong to it
@@ -60,6 +63,11 @@ struct IntervalAdvice {
   uint32_t best_store_every = 1;
   double best_efficiency = 0;
 };
+
+// The counts that a job which may change them goes on with: the best ones where the model sees more than kWorthwhileGain of
+// efficiency in them, else the present ones. What the model leaves out (a level that is off, or is no use) stays as it is.
+inline constexpr double kWorthwhileGain = 0.001;
+LevelCounts WorthwhileLevels(const IntervalAdvice& advice);
 
 // Failures per second after `failures` in `observed_seconds`, where one in `mtbf_seconds` was assumed.
 double UpdatedFailureRate(double mtbf_seconds, uint64_t failures, double observed_seconds);

@@ -138,6 +138,27 @@ TEST(AdviseInterval, NoShorterThanTheFlushTakes) {
   EXPECT_NEAR(fewer.efficiency, advice.best_efficiency, 1e-4);
 }
 
+// A job that may change its counts does so where the model sees something in it, and then has no reason to change again.
+TEST(AdviseInterval, CountsChangeWhereThatIsWorthIt) {
+  IntervalRule rule{0, 1, 3600, kNodeMtbf, 10 * kDay};
+  const IntervalAdvice advice = AdviseInterval(Measured(1, 3600), rule).value();
+  EXPECT_EQ(advice.present, (LevelCounts{0, 1}));
+  const LevelCounts better = WorthwhileLevels(advice);
+  EXPECT_EQ(better, (LevelCounts{0, advice.best_store_every}));
+  rule.store_every = better.store_every;
+  EXPECT_EQ(WorthwhileLevels(AdviseInterval(Measured(1, 3600), rule).value()), better);
+  IntervalAdvice little = advice;
+  little.best_efficiency = little.efficiency + 0.9 * kWorthwhileGain;
+  EXPECT_EQ(WorthwhileLevels(little), little.present);
+  // A level that is off stays off, one that the model left out (more to the store than to the nodes) stays as it is.
+  little.best_efficiency = little.efficiency + 0.1;
+  little.best_store_every = 7;
+  for (const LevelCounts& present : {LevelCounts{0, 3}, LevelCounts{5, 3}}) {
+    little.present = present;
+    EXPECT_EQ(WorthwhileLevels(little), (LevelCounts{present.node_every, 7}));
+  }
+}
+
 TEST(AdviseInterval, CheaperCheckpointsComeMoreOften) {
   double last = 0;
   for (const double blocked : {0.0, 1e-3, 0.1, 10.0}) {

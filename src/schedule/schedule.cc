@@ -7,8 +7,12 @@ namespace kedge {
 
 namespace {
 
-bool IsDue(const LevelRule& rule, uint32_t attempt, uint32_t turn, int64_t wall_time_ns, LevelState* state) {
-  if (rule.every == 0 || turn % rule.every != 0) return false;
+bool IsTurn(uint32_t every, uint32_t turn) {
+  return every > 0 && turn % every == 0;
+}
+
+bool Gets(const LevelRule& rule, bool due, uint32_t attempt, int64_t wall_time_ns, LevelState* state) {
+  if (!rule.allowed || !due) return false;
   if (rule.interval <= Duration::zero()) return true;
   const LevelState now{attempt, wall_time_ns / rule.interval.count()};
   const LevelState before = std::exchange(*state, now);
@@ -17,10 +21,31 @@ bool IsDue(const LevelRule& rule, uint32_t attempt, uint32_t turn, int64_t wall_
 
 }  // namespace
 
-ScheduledLevels ScheduleVersion(const ScheduleRule& rule, uint32_t attempt, uint32_t turn, int64_t wall_time_ns,
+LevelCounts ConfiguredLevels(const JobKeys& keys) {
+  return {keys.Protects() ? keys.schedule_node : 0, keys.schedule_store};
+}
+
+LevelCounts ChangedLevels(const LevelCounts& present, const LevelCounts& told) {
+  const auto changed = [](uint32_t every, uint32_t wanted) { return every == 0 || wanted == 0 ? every : wanted; };
+  return {changed(present.node_every, told.node_every), changed(present.store_every, told.store_every)};
+}
+
+ScheduledLevels LevelsByCount(const LevelCounts& counts, uint32_t turn) {
+  return {IsTurn(counts.node_every, turn), IsTurn(counts.store_every, turn)};
+}
+
+uint32_t EncodeDueLevels(const ScheduledLevels& due) {
+  return (due.node ? kDueNode : 0u) | (due.store ? kDueStore : 0u);
+}
+
+ScheduledLevels DecodeDueLevels(uint32_t due_levels) {
+  return {(due_levels & kDueNode) != 0, (due_levels & kDueStore) != 0};
+}
+
+ScheduledLevels ScheduleVersion(const ScheduleRule& rule, const ScheduledLevels& due, uint32_t attempt, int64_t wall_time_ns,
                                 ScheduleState* state) {
-  return {IsDue(rule.node, attempt, turn, wall_time_ns, &state->node),
-          IsDue(rule.store, attempt, turn, wall_time_ns, &state->store)};
+  return {Gets(rule.node, due.node, attempt, wall_time_ns, &state->node),
+          Gets(rule.store, due.store, attempt, wall_time_ns, &state->store)};
 }
 
 Duration CheckpointInterval(const JobKeys& keys, Duration told) {

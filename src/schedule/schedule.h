@@ -10,17 +10,44 @@
 
 #include "base/duration.h"
 #include "format/identity.h"
+#include "session/level_counts.h"
 #include "session/messages.h"
 
 namespace kedge {
 
-// When versions get one level above local.
-struct LevelRule {
-  uint32_t every = 1;   // every n-th version of a name in an attempt gets it; 0: none
-  Duration interval{};  // of these no more than one in each span of this length; zero: no limit
+// The levels above local that a version is to reach.
+struct ScheduledLevels {
+  bool node = false;
+  bool store = false;
+  Level Last() const { return store ? Level::kStore : node ? Level::kNode : Level::kLocal; }
+  friend bool operator==(const ScheduledLevels&, const ScheduledLevels&) = default;
 };
 
-// Of one level and one name of a job: when the last version that was to get the level by its number was taken.
+// The counts that a job begins with.
+LevelCounts ConfiguredLevels(const JobKeys& keys);
+// What it goes by after it was told others: a level that is off stays off, and one of which nothing is said stays as it is.
+LevelCounts ChangedLevels(const LevelCounts& present, const LevelCounts& told);
+
+// The levels that are the turn of the version that is the `turn`-th (from 0) of its name in its attempt, by count alone. The
+// first one of an attempt gets every level (unless its count is 0), so that a job is not without a safe one for longer than it
+// need be.
+//
+// All nodes must decide alike, or no version is ever whole in the store; so nothing is counted here that a node which joined
+// late, or was without an agent for a while, would count differently: turn and counts come from the ranks, which take the same
+// versions in the same order, and change their counts between the same two of them.
+ScheduledLevels LevelsByCount(const LevelCounts& counts, uint32_t turn);
+
+// As DueLevels of a rank's message, whose other bits mean nothing.
+uint32_t EncodeDueLevels(const ScheduledLevels& due);
+ScheduledLevels DecodeDueLevels(uint32_t due_levels);
+
+// What the agent makes of one level's turn.
+struct LevelRule {
+  bool allowed = true;  // false: no version gets the level, whatever its turn
+  Duration interval{};  // no more than one version in each span of this length gets it; zero: no limit
+};
+
+// Of one level and one name of a job: when the last version that was to get the level by count was taken.
 struct LevelState {
   uint32_t attempt = 0;
   int64_t span = 0;  // of LevelRule::interval, since 1970
@@ -35,22 +62,9 @@ struct ScheduleState {
   LevelState store;
 };
 
-// The levels above local that a version is to reach.
-struct ScheduledLevels {
-  bool node = false;
-  bool store = false;
-  Level Last() const { return store ? Level::kStore : node ? Level::kNode : Level::kLocal; }
-  friend bool operator==(const ScheduledLevels&, const ScheduledLevels&) = default;
-};
-
-// The levels of the version that is the `turn`-th (from 0) of its name in its attempt, and the state after it. The first one
-// of an attempt gets every level (unless its `every` is 0), so that a job is not without a safe one for longer than it need be.
-//
-// All nodes must decide alike, or no version is ever whole in the store; so nothing is counted here that a node which joined
-// late, or was without an agent for a while, would count differently: the turn comes from the ranks, which take the same
-// versions in the same order, and the spans are those of the clock on the wall. Nodes whose clocks differ disagree at most
-// about a version at the edge of a span, and agree again in the next.
-ScheduledLevels ScheduleVersion(const ScheduleRule& rule, uint32_t attempt, uint32_t turn, int64_t wall_time_ns,
+// Of the levels whose turn it is, those that the version gets, and the state after it. The spans are those of the clock on the
+// wall: nodes whose clocks differ disagree at most about a version at the edge of a span, and agree again in the next.
+ScheduledLevels ScheduleVersion(const ScheduleRule& rule, const ScheduledLevels& due, uint32_t attempt, int64_t wall_time_ns,
                                 ScheduleState* state);
 
 // The time between two checkpoints that kedge_checkpoint_due goes by; zero: always due. `told` is the agent's own (zero: it has

@@ -11,17 +11,44 @@ namespace {
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kStart = 1'700'000'000 * kSecond;
 
-TEST(ScheduleVersion, EveryNthOfAnAttempt) {
-  ScheduleState state;
-  const ScheduleRule rule{{2, {}}, {3, {}}};
+char Letter(const ScheduledLevels& levels) {
+  return levels.node && levels.store ? 'B' : levels.store ? 'S' : levels.node ? 'N' : 'l';
+}
+
+TEST(LevelsByCount, EveryNthOfAnAttempt) {
   std::string levels;
-  for (const uint32_t attempt : {1u, 2u}) {
-    for (uint32_t turn = 0; turn < 7; ++turn) {
-      const ScheduledLevels scheduled = ScheduleVersion(rule, attempt, turn, kStart, &state);
-      levels += scheduled.node && scheduled.store ? 'B' : scheduled.store ? 'S' : scheduled.node ? 'N' : 'l';
+  for (uint32_t turn = 0; turn < 7; ++turn) levels += Letter(LevelsByCount({2, 3}, turn));
+  EXPECT_EQ(levels, "BlNSNlB");
+  for (uint32_t turn = 0; turn < 5; ++turn) EXPECT_EQ(LevelsByCount({0, 0}, turn), ScheduledLevels{}) << "off";
+}
+
+TEST(LevelsByCount, WhatIsToldChangesWhatIsOn) {
+  EXPECT_EQ(ChangedLevels({2, 3}, {4, 8}), (LevelCounts{4, 8}));
+  EXPECT_EQ(ChangedLevels({0, 3}, {4, 8}), (LevelCounts{0, 8})) << "a level that is off stays off";
+  EXPECT_EQ(ChangedLevels({2, 0}, {4, 8}), (LevelCounts{4, 0}));
+  EXPECT_EQ(ChangedLevels({2, 3}, {0, 8}), (LevelCounts{2, 8})) << "and nothing turns one off";
+  EXPECT_EQ(ChangedLevels({2, 3}, {}), (LevelCounts{2, 3}));
+  JobKeys keys;
+  keys.schedule_node = 4;
+  keys.schedule_store = 6;
+  EXPECT_EQ(ConfiguredLevels(keys), (LevelCounts{0, 6})) << "nodes do not protect each other";
+  keys.protect_scheme = ProtectScheme::kXor;
+  EXPECT_EQ(ConfiguredLevels(keys), (LevelCounts{4, 6}));
+}
+
+TEST(LevelsByCount, TravelAsOneWordAndAsBits) {
+  for (const LevelCounts& counts : {LevelCounts{}, LevelCounts{1, 2}, LevelCounts{kLevelEveryMax, kLevelEveryMax}}) {
+    EXPECT_EQ(UnpackedLevels(Packed(counts)), counts);
+  }
+  EXPECT_TRUE(UnpackedLevels(Packed({kLevelEveryMax + 1, 1})).none()) << "scribbled";
+  EXPECT_TRUE(UnpackedLevels(~uint64_t{0}).none());
+  for (const bool node : {false, true}) {
+    for (const bool store : {false, true}) {
+      const ScheduledLevels levels{node, store};
+      EXPECT_EQ(DecodeDueLevels(EncodeDueLevels(levels)), levels);
+      EXPECT_EQ(DecodeDueLevels(EncodeDueLevels(levels) | ~uint32_t{3}), levels) << "other bits mean nothing";
     }
   }
-  EXPECT_EQ(levels, "BlNSNlBBlNSNlB");
 }
 
 TEST(ScheduleVersion, TheLastLevelIsTheHighest) {
@@ -31,41 +58,44 @@ TEST(ScheduleVersion, TheLastLevelIsTheHighest) {
   EXPECT_EQ((ScheduledLevels{false, true}).Last(), Level::kStore);
 }
 
-TEST(ScheduleVersion, NoneWhenOff) {
+TEST(ScheduleVersion, WhatIsDueAsFarAsItIsAllowed) {
   ScheduleState state;
-  for (uint32_t turn = 0; turn < 5; ++turn) {
-    EXPECT_EQ(ScheduleVersion({{0, {}}, {0, {}}}, 1, turn, kStart, &state), ScheduledLevels{});
-  }
+  EXPECT_EQ(Letter(ScheduleVersion({{}, {}}, {true, true}, 1, kStart, &state)), 'B');
+  EXPECT_EQ(Letter(ScheduleVersion({{}, {}}, {false, true}, 1, kStart, &state)), 'S');
+  EXPECT_EQ(Letter(ScheduleVersion({{false, {}}, {}}, {true, true}, 1, kStart, &state)), 'S');
+  EXPECT_EQ(Letter(ScheduleVersion({{false, {}}, {false, {}}}, {true, true}, 1, kStart, &state)), 'l');
 }
 
 TEST(ScheduleVersion, OneInEachSpan) {
   ScheduleState state;
-  const ScheduleRule rule{{0, {}}, {1, std::chrono::seconds(10)}};  // kStart is the beginning of a span
-  const auto level = [&](uint32_t attempt, uint32_t turn, int64_t seconds) {
-    return ScheduleVersion(rule, attempt, turn, kStart + seconds * kSecond, &state).Last();
+  const ScheduleRule rule{{false, {}}, {true, std::chrono::seconds(10)}};  // kStart is the beginning of a span
+  const auto level = [&](uint32_t attempt, int64_t seconds) {
+    return ScheduleVersion(rule, {false, true}, attempt, kStart + seconds * kSecond, &state).Last();
   };
-  EXPECT_EQ(level(1, 0, 3), Level::kStore);
-  EXPECT_EQ(level(1, 1, 9), Level::kLocal);
-  EXPECT_EQ(level(1, 2, 10), Level::kStore);
-  EXPECT_EQ(level(1, 3, -3600), Level::kStore) << "the clock was set back";
-  EXPECT_EQ(level(1, 4, -3599), Level::kLocal);
-  EXPECT_EQ(level(2, 0, -3598), Level::kStore) << "the first of an attempt";
+  EXPECT_EQ(level(1, 3), Level::kStore);
+  EXPECT_EQ(level(1, 9), Level::kLocal);
+  EXPECT_EQ(level(1, 10), Level::kStore);
+  EXPECT_EQ(level(1, -3600), Level::kStore) << "the clock was set back";
+  EXPECT_EQ(level(1, -3599), Level::kLocal);
+  EXPECT_EQ(level(2, -3598), Level::kStore) << "the first of an attempt";
 }
 
 TEST(ScheduleVersion, ANodeThatJoinsLateDecidesAsTheOthersDo) {
-  // One node has seen every version, another was without an agent now and then, a third begins at version 7.
-  for (const LevelRule& of_store : {LevelRule{4, {}}, LevelRule{2, std::chrono::seconds(30)}}) {
-    const ScheduleRule rule{{0, {}}, of_store};
+  // One node has seen every version, another was without an agent now and then, a third begins at version 7. The counts change
+  // on the way.
+  for (const Duration interval : {Duration::zero(), Duration(std::chrono::seconds(30))}) {
+    const ScheduleRule rule{{false, {}}, {true, interval}};
     Random random(7);
     ScheduleState always, sometimes, late;
     for (uint32_t turn = 0; turn < 400; ++turn) {
+      const ScheduledLevels due = LevelsByCount({0, turn < 200 ? 2u : 5u}, turn);
       const int64_t now = kStart + turn * 7 * kSecond;
-      const Level level = ScheduleVersion(rule, 1, turn, now, &always).Last();
-      const Level first = random.Below(4) > 0 ? ScheduleVersion(rule, 1, turn, now, &sometimes).Last() : level;
-      const Level second = turn >= 7 ? ScheduleVersion(rule, 1, turn, now, &late).Last() : level;
+      const Level level = ScheduleVersion(rule, due, 1, now, &always).Last();
+      const Level first = random.Below(4) > 0 ? ScheduleVersion(rule, due, 1, now, &sometimes).Last() : level;
+      const Level second = turn >= 7 ? ScheduleVersion(rule, due, 1, now, &late).Last() : level;
       // What a node did not see may have been the first of a span: it can only store one more, never one less.
-      EXPECT_TRUE(first == level || (first > level && of_store.interval > Duration::zero())) << turn;
-      EXPECT_TRUE(second == level || (second > level && of_store.interval > Duration::zero())) << turn;
+      EXPECT_TRUE(first == level || (first > level && interval > Duration::zero())) << turn;
+      EXPECT_TRUE(second == level || (second > level && interval > Duration::zero())) << turn;
     }
   }
 }

@@ -31,12 +31,12 @@ void JoinQuestion(CallQuestion* question, uint64_t newest_call, uint64_t answere
   question->calls.store(std::max(newest_call, kCallJoined), std::memory_order_seq_cst);
 }
 
-CallAnswer BeginCall(CallQuestion* question, uint64_t call) {
+CallAnswer BeginCall(CallQuestion* question, uint64_t call, LevelCounts* told) {
   question->calls.store(call, std::memory_order_seq_cst);
-  return AnswerOf(question, call);
+  return AnswerOf(question, call, told);
 }
 
-CallAnswer AnswerOf(CallQuestion* question, uint64_t call) {
+CallAnswer AnswerOf(CallQuestion* question, uint64_t call, LevelCounts* told) {
   CallAnswer answer = CallAnswer::kNo;
   const CallTicket held = question->held.load(std::memory_order_seq_cst);
   if (CallOf(held) == call) {
@@ -44,6 +44,9 @@ CallAnswer AnswerOf(CallQuestion* question, uint64_t call) {
     if (decision / 2 < held) return CallAnswer::kUndecided;
     // A later decision: this one was a no, or it would still stand here.
     answer = decision == Encoded(held, true) ? CallAnswer::kYes : CallAnswer::kNo;
+  }
+  if (answer == CallAnswer::kYes && told != nullptr) {
+    *told = UnpackedLevels(question->levels.load(std::memory_order_relaxed));
   }
   question->answered.store(call, std::memory_order_release);
   return answer;
@@ -68,14 +71,17 @@ CallVote HoldAt(std::span<CallQuestion* const> ranks, CallTicket ticket) {
   return vote;
 }
 
-void DecideCall(std::span<CallQuestion* const> ranks, CallTicket ticket, bool yes) {
+void DecideCall(std::span<CallQuestion* const> ranks, CallTicket ticket, bool yes, const LevelCounts& told) {
   for (CallQuestion* question : ranks) {
     // What was never held here needs no decision, and must not displace a yes that is still to be read.
     if (question->held.load(std::memory_order_relaxed) != ticket) continue;
+    const uint64_t before = question->levels.load(std::memory_order_relaxed);
+    if (yes) question->levels.store(Packed(told), std::memory_order_relaxed);
     question->decision.store(Encoded(ticket, yes), std::memory_order_seq_cst);
     question->decided.fetch_add(1, std::memory_order_seq_cst);
     if (question->waiting.load(std::memory_order_seq_cst) != 0) os::FutexWakeAll(&question->decided);
     os::KillPoint("agent-call-decided");
+    if (yes && before != 0 && before != Packed(told)) os::KillPoint("agent-levels-changed");
   }
 }
 

@@ -8,6 +8,8 @@
 // Why it holds: a rank writes its call number before it looks for a hold, a member writes the hold before it looks at call
 // numbers (both sequentially consistent). Whichever comes second sees the other: either the rank waits, or the member refuses.
 // A yes is not overwritten before all ranks of the node have answered that call, so a newer decision means that this was a no.
+// Counts of levels may come with a yes: they are written before it and read before the call counts as answered, so every rank
+// gets those of its yes.
 // A proposal has a ticket, its call number and which try at it this is; tickets only grow.
 #pragma once
 
@@ -15,6 +17,7 @@
 #include <optional>
 #include <span>
 
+#include "session/level_counts.h"
 #include "session/mailbox.h"
 
 namespace kedge {
@@ -29,9 +32,9 @@ inline constexpr uint64_t kCallJoined = 1;
 // The rank's counters as they are go into a mailbox that is new to it. Until then the agent proposes nothing.
 void JoinQuestion(CallQuestion* question, uint64_t newest_call, uint64_t answered_call);
 // Begins call number `call`, one more than the last. kUndecided: ask AnswerOf again when `decided` has moved.
-CallAnswer BeginCall(CallQuestion* question, uint64_t call);
-// The answer of a call that has begun; what was answered is counted.
-CallAnswer AnswerOf(CallQuestion* question, uint64_t call);
+CallAnswer BeginCall(CallQuestion* question, uint64_t call, LevelCounts* told = nullptr);
+// The answer of a call that has begun; what was answered is counted. `told`: with a yes, what came with it.
+CallAnswer AnswerOf(CallQuestion* question, uint64_t call, LevelCounts* told = nullptr);
 
 // ---- A member: the ranks of one node. `ranks` are all of them; none may be missing ----
 
@@ -47,8 +50,8 @@ struct CallVote {
 };
 
 CallVote HoldAt(std::span<CallQuestion* const> ranks, CallTicket ticket);
-// Wakes who waits for it.
-void DecideCall(std::span<CallQuestion* const> ranks, CallTicket ticket, bool yes);
+// Wakes who waits for it. `told` goes with a yes.
+void DecideCall(std::span<CallQuestion* const> ranks, CallTicket ticket, bool yes, const LevelCounts& told = {});
 CallVote LookAtCalls(std::span<CallQuestion* const> ranks);
 
 // ---- The leader ----

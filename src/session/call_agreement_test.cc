@@ -20,6 +20,11 @@ namespace {
 
 using std::chrono::seconds;
 
+// What the tests tell with a yes at that call: other counts at each.
+LevelCounts LevelsAt(uint64_t call) {
+  return {static_cast<uint32_t>(call), static_cast<uint32_t>(call) + 1};
+}
+
 struct Ranks {
   explicit Ranks(size_t count) {
     for (size_t i = 0; i < count; ++i) {
@@ -31,12 +36,12 @@ struct Ranks {
   std::vector<CallQuestion*> pointers;
 };
 
-CallAnswer Ask(CallQuestion* question, uint64_t call) {
-  CallAnswer answer = BeginCall(question, call);
+CallAnswer Ask(CallQuestion* question, uint64_t call, LevelCounts* told) {
+  CallAnswer answer = BeginCall(question, call, told);
   while (answer == CallAnswer::kUndecided) {
     question->waiting.store(1);
     const uint32_t seen = question->decided.load();
-    answer = AnswerOf(question, call);
+    answer = AnswerOf(question, call, told);
     if (answer == CallAnswer::kUndecided) (void)os::FutexWait(&question->decided, seen, seconds(10));
     question->waiting.store(0);
   }
@@ -102,25 +107,26 @@ TEST(CallAgreement, RanksThatRunAtFullSpeedAgree) {
   constexpr size_t kDecisions = 200;
   Ranks ranks(kRanks);
   for (CallQuestion* question : ranks.pointers) JoinQuestion(question, 0, 0);
-  std::vector<std::set<uint64_t>> answered(kRanks);
-  std::set<uint64_t> decided;
+  std::vector<std::map<uint64_t, LevelCounts>> answered(kRanks);
+  std::map<uint64_t, LevelCounts> decided;
   std::atomic<uint64_t> last_call{UINT64_MAX};
   std::thread agent([&] {
     CallLeader leader;
     while (decided.size() < kDecisions) {
       const CallTicket ticket = leader.Propose(1, LookAtCalls(ranks.pointers).newest_call);
       const bool yes = leader.OnVote(ticket, HoldAt(ranks.pointers, ticket)).value();
-      DecideCall(ranks.pointers, ticket, yes);
-      if (yes) decided.insert(CallOf(ticket));
+      DecideCall(ranks.pointers, ticket, yes, LevelsAt(CallOf(ticket)));
+      if (yes) decided[CallOf(ticket)] = LevelsAt(CallOf(ticket));
       std::this_thread::yield();
     }
-    last_call.store(*decided.rbegin());
+    last_call.store(decided.rbegin()->first);
   });
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < kRanks; ++rank) {
     threads.emplace_back([&, rank] {
       for (uint64_t call = 2; call <= last_call.load(); ++call) {
-        if (Ask(ranks.pointers[rank], call) == CallAnswer::kYes) answered[rank].insert(call);
+        LevelCounts told;
+        if (Ask(ranks.pointers[rank], call, &told) == CallAnswer::kYes) answered[rank][call] = told;
         // As in a program, no rank runs far ahead of another.
         while (call > ranks.pointers[(rank + 1) % kRanks]->calls.load() + 1000 && call <= last_call.load())
           std::this_thread::yield();
@@ -165,6 +171,8 @@ class Simulation {
         ASSERT_FALSE(member->waiting[r]) << "a rank waits for ever";
         for (uint64_t call = 2; call <= member->calls[r]; ++call) {
           ASSERT_EQ(member->yes[r].contains(call), decided_yes_.contains(call)) << "call " << call;
+          if (!decided_yes_.contains(call)) continue;
+          ASSERT_EQ(member->yes[r].at(call), LevelsAt(call)) << "call " << call;
         }
       }
     }
@@ -181,7 +189,7 @@ class Simulation {
     Ranks ranks;
     std::vector<uint64_t> calls;
     std::vector<bool> waiting;
-    std::vector<std::set<uint64_t>> yes;
+    std::vector<std::map<uint64_t, LevelCounts>> yes;  // by call, with what came with it
     std::deque<ToMember> inbox;
     std::deque<std::pair<CallTicket, CallVote>> votes;
   };
@@ -192,9 +200,7 @@ class Simulation {
     const size_t r = random_.Below(member.calls.size());
     switch (random_.Below(6)) {
       case 0:
-      case 1:
-        member.waiting[r] ? AskAgain(member, r) : Note(member, r, BeginCall(member.ranks.pointers[r], ++member.calls[r]));
-        break;
+      case 1: member.waiting[r] ? AskAgain(member, r) : Begin(member, r); break;
       case 2: DeliverToMember(m); break;
       case 3: DeliverToLeader(m); break;
       case 4: Propose(); break;
@@ -204,12 +210,20 @@ class Simulation {
         }
     }
   }
-  void Note(Member& member, size_t r, CallAnswer answer) {
-    member.waiting[r] = answer == CallAnswer::kUndecided;
-    if (answer == CallAnswer::kYes) member.yes[r].insert(member.calls[r]);
+  void Begin(Member& member, size_t r) {
+    LevelCounts told;
+    const CallAnswer answer = BeginCall(member.ranks.pointers[r], ++member.calls[r], &told);
+    Note(member, r, answer, told);
   }
   void AskAgain(Member& member, size_t r) {
-    if (member.waiting[r]) Note(member, r, AnswerOf(member.ranks.pointers[r], member.calls[r]));
+    if (!member.waiting[r]) return;
+    LevelCounts told;
+    const CallAnswer answer = AnswerOf(member.ranks.pointers[r], member.calls[r], &told);
+    Note(member, r, answer, told);
+  }
+  void Note(Member& member, size_t r, CallAnswer answer, const LevelCounts& told) {
+    member.waiting[r] = answer == CallAnswer::kUndecided;
+    if (answer == CallAnswer::kYes) member.yes[r][member.calls[r]] = told;
   }
   void Propose() {
     if (leader_.open()) return;
@@ -226,7 +240,9 @@ class Simulation {
     if (member.inbox.empty()) return;
     const ToMember message = member.inbox.front();
     member.inbox.pop_front();
-    if (message.decision) return DecideCall(member.ranks.pointers, message.ticket, *message.decision);
+    if (message.decision) {
+      return DecideCall(member.ranks.pointers, message.ticket, *message.decision, LevelsAt(CallOf(message.ticket)));
+    }
     member.votes.emplace_back(message.ticket, HoldAt(member.ranks.pointers, message.ticket));
   }
   void DeliverToLeader(size_t m) {

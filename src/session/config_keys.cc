@@ -127,6 +127,8 @@ void AddJobKeys(ConfigRegistry& registry) {
                 "computation between two checkpoints: what kedge_checkpoint_due goes by; 0: it always says yes"});
   registry.Add({"schedule.adapt", kBool, "false", kJob,
                 "the interval follows what is measured while the job runs; schedule.interval holds until there is something"});
+  registry.Add({"schedule.adapt_levels", kBool, "false", kJob,
+                "with schedule.adapt: schedule.node and schedule.store follow too, and say where to begin; what is 0 stays 0"});
   registry.Add(
       Mtbf("schedule.mtbf_local", "24h", "assumed time between failures that leave the node's copies, until some are observed"));
   registry.Add(Mtbf("schedule.mtbf_node", "240h",
@@ -340,6 +342,10 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   keys.protect_required = config.GetBool("protect.required");
   keys.schedule_interval = config.GetDuration("schedule.interval");
   keys.schedule_adapt = config.GetBool("schedule.adapt");
+  keys.schedule_adapt_levels = config.GetBool("schedule.adapt_levels");
+  if (keys.schedule_adapt_levels && !keys.schedule_adapt) {
+    return BadKey(config, "schedule.adapt_levels", "true", "false, or true with schedule.adapt = true");
+  }
   keys.schedule_mtbf_local = config.GetDuration("schedule.mtbf_local");
   keys.schedule_mtbf_node = config.GetDuration("schedule.mtbf_node");
   keys.schedule_mtbf_store = config.GetDuration("schedule.mtbf_store");

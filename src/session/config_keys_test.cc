@@ -105,6 +105,12 @@ TEST(ConfigKeys, BadValuesAreRefusedByName) {
     ASSERT_TRUE(config.ok());
     EXPECT_EQ(ReadJobSettings(*config).status().code(), Code::kInvalidArgument) << mode;
   }
+  auto levels = Load({{"schedule.adapt_levels", "true"}});
+  ASSERT_TRUE(levels.ok());
+  EXPECT_NE(ReadJobSettings(*levels).status().message().find("schedule.adapt = true"), std::string::npos);
+  levels = Load({{"schedule.adapt_levels", "true"}, {"schedule.adapt", "true"}});
+  ASSERT_TRUE(levels.ok());
+  EXPECT_TRUE(ReadJobSettings(*levels).value().keys.schedule_adapt_levels);
   auto twice = Load({{"tier", "[{name=\"a\", path=\"/x\"}, {name=\"a\", path=\"/y\"}]"}});
   ASSERT_TRUE(twice.ok());
   EXPECT_EQ(ReadNodeSettings(*twice).status().code(), Code::kInvalidArgument);

@@ -18,7 +18,7 @@
 namespace kedge {
 
 inline constexpr uint64_t kMailboxMagic = 0x786f622d6567646bULL;  // "kdge-box"
-inline constexpr uint32_t kProtocolVersion = 5;
+inline constexpr uint32_t kProtocolVersion = 6;
 inline constexpr uint32_t kClientRingEntries = 1024;
 inline constexpr uint32_t kAgentRingEntries = 64;
 inline constexpr uint32_t kAgentTextBytes = 200;
@@ -50,10 +50,13 @@ enum class PlaceKind : uint32_t {
   kFullChunk = 2,  // a slot for one chunk; it goes back to the agent with ImageEnd, unless it is returned before
 };
 
+// The levels that are a version's turn by the counts that its ranks go by (level_counts.h), or-ed; others mean nothing.
+enum DueLevels : uint32_t { kDueNode = 1, kDueStore = 2 };
+
 struct ClientMessage {
   ClientMessageKind kind;
   uint32_t chunk;          // kProgress: index in the image's chunk table. kRequestPlace: PlaceKind. kImageBegin, kImageEnd:
-                           // how many versions of its name the attempt has begun before this one, alike on all ranks
+                           // DueLevels, alike on all ranks
   uint64_t image_serial;   // the session's count of begun images, from 1; kRequestPlace: the request's own number
   SlotRange range;         // kRequestPlace: range.bytes is the wanted size
   uint64_t object_offset;  // kProgress: where the chunk lies in the image object. kImageEnd: bytes of the image record
@@ -107,6 +110,9 @@ struct CallQuestion {
   // (its ticket times 2, plus 1 for yes); 0: none yet.
   alignas(64) std::atomic<uint64_t> held;
   std::atomic<uint64_t> decision;
+  // With a yes to kCheckpointDue, written before it: the counts that hold from this call on, packed (level_counts.h); 0: those
+  // that hold already.
+  std::atomic<uint64_t> levels;
   // A futex: the agent adds one with every decision.
   std::atomic<uint32_t> decided;
   // Non-zero while a halt wants the answer yes, its number: what rank 0 goes by where ranks of several agents ask each other.
@@ -132,6 +138,9 @@ struct Mailbox {
   std::atomic<uint32_t> client_wake;
   // What the agent found best for kedge_checkpoint_due, nanoseconds; 0: it says nothing, and the configured interval holds.
   std::atomic<int64_t> checkpoint_interval_ns;
+  // The counts of levels, packed (level_counts.h), that the agent wants the job to go by; 0: it says nothing. What rank 0 goes by
+  // at init, and where ranks of several agents ask each other.
+  std::atomic<uint64_t> told_levels;
   // Non-zero while the client sleeps on client_wake (a hint that saves the agent a system call).
   alignas(64) std::atomic<uint32_t> client_sleeping;
 
@@ -146,6 +155,8 @@ struct Mailbox {
 
   // Written by the client: when its present interval between checkpoints began, on the monotonic clock of the node.
   alignas(64) std::atomic<int64_t> interval_began_ns;
+  // Written by the client: the counts of levels that its versions go by, packed; 0: it has not settled them yet.
+  std::atomic<uint64_t> levels_in_force;
   CallQuestion questions[kCallQuestions];
 
   Ring<ClientMessage, kClientRingEntries> from_client;

@@ -45,9 +45,10 @@ struct JobKeys {
   Duration schedule_store_interval{};  // not more often than this; zero: no limit
   uint32_t schedule_node = 1;          // every n-th version is protected across nodes; 0: none
   Duration schedule_node_interval{};
-  Duration schedule_interval{};    // between two checkpoints; zero: the application's own
-  bool schedule_adapt = false;     // the agent's interval holds instead, once it has one
-  Duration schedule_mtbf_local{};  // assumed until failures are observed
+  Duration schedule_interval{};        // between two checkpoints; zero: the application's own
+  bool schedule_adapt = false;         // the agent's interval holds instead, once it has one
+  bool schedule_adapt_levels = false;  // and its counts for schedule_node and schedule_store
+  Duration schedule_mtbf_local{};      // assumed until failures are observed
   Duration schedule_mtbf_node{};
   Duration schedule_mtbf_store{};
   bool skip_queued = false;

@@ -26,6 +26,7 @@ Hello SomeHello() {
   hello.keys.schedule_store_interval = std::chrono::seconds(30);
   hello.keys.schedule_node = 4;
   hello.keys.schedule_mtbf_node = std::chrono::hours(7);
+  hello.keys.schedule_adapt_levels = true;
   hello.keys.schedule_node_interval = std::chrono::seconds(20);
   hello.keys.protect_scheme = ProtectScheme::kReedSolomon;
   hello.keys.protect_group = 6;

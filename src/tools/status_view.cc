@@ -87,6 +87,10 @@ std::string Schedule(const Json& job) {
   std::string text = fmt::format("checkpoints: {} measured; interval {}", Number(blocked.at("count")),
                                  always ? "the application's own" : Seconds(schedule.at("interval_seconds")));
   if (schedule.at("adapt").get<bool>()) text += " (follows what is measured)";
+  if (schedule.at("adapt_levels").get<bool>()) {
+    text += fmt::format(", schedule.node = {}, schedule.store = {} (follow, too)", Number(schedule.at("node_every")),
+                        Number(schedule.at("store_every")));
+  }
   if (const Json& proposal = schedule.at("proposal"); !proposal.is_null()) {
     text += fmt::format("; best {} (efficiency {:.4f})", Seconds(proposal.at("interval_seconds")),
                         proposal.at("efficiency").get<double>());

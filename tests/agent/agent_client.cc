@@ -11,6 +11,7 @@
 #include "format/image_record.h"
 #include "format/node_records.h"
 #include "os/futex.h"
+#include "schedule/schedule.h"
 #include "store/posix_store.h"
 #include "store/publish.h"
 #include "store/versions.h"
@@ -236,6 +237,10 @@ Result<SlotRange> AgentClient::TakeOpen(uint64_t bytes) {
   return range;
 }
 
+uint32_t AgentClient::DueLevelsOf(const std::string& name) {
+  return EncodeDueLevels(LevelsByCount(ConfiguredLevels(hello_.keys), turns_[name]));
+}
+
 Status AgentClient::CaptureButEnd(const Generation& generation, size_t bytes) {
   const std::vector<std::byte> data = PatternOf(generation, hello_.rank, bytes);
   const uint64_t chunk_bytes = attachment_.welcome.chunk_bytes;
@@ -257,7 +262,7 @@ Status AgentClient::CaptureButEnd(const Generation& generation, size_t bytes) {
     ClientMessage begin{};
     begin.kind = ClientMessageKind::kImageBegin;
     begin.image_serial = serial;
-    begin.chunk = turns_[generation.name];
+    begin.chunk = DueLevelsOf(generation.name);
     KEDGE_ASSIGN_OR_RETURN(begin.range, TakeOpen(identity.size()));
     KEDGE_RETURN_IF_ERROR(WriteSlot(begin.range, identity.data()));
     begin.amount = bytes;
@@ -333,7 +338,8 @@ Status AgentClient::CaptureButEnd(const Generation& generation, size_t bytes) {
   end_ = ClientMessage{};
   end_.kind = ClientMessageKind::kImageEnd;
   end_.image_serial = serial;
-  end_.chunk = turns_[generation.name]++;
+  end_.chunk = DueLevelsOf(generation.name);
+  ++turns_[generation.name];
   end_.object_offset = encoded.size();
   KEDGE_RETURN_IF_ERROR(EncodePlacementTable(table, &encoded));
   end_.amount = crc32c::Compute(encoded.data(), encoded.size());

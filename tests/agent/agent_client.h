@@ -97,6 +97,8 @@ class AgentClient {
 
  private:
   Result<SlotRange> TakeOpen(uint64_t bytes);
+  // Of the next version of that name, by the configured counts.
+  uint32_t DueLevelsOf(const std::string& name);
   Status WriteSlot(const SlotRange& range, const void* data);
   Result<AgentMessage> NextMessage(Duration timeout);
 

@@ -190,6 +190,7 @@ class Client {
       ClientMessage begin{};
       begin.kind = ClientMessageKind::kImageBegin;
       begin.image_serial = serial;
+      begin.chunk = DueLevelsOf(serial);
       begin.range = Place(*slot, 0, encoded);
       Push(begin);
       if (input_.ConsumeBool()) agent_.Turn();
@@ -210,6 +211,7 @@ class Client {
     ClientMessage end{};
     end.kind = input_.ConsumeIntegralInRange(0, 7) == 0 ? ClientMessageKind::kImageAbort : ClientMessageKind::kImageEnd;
     end.image_serial = serial;
+    end.chunk = DueLevelsOf(serial);
     end.range = Place(*slot, input_.ConsumeIntegralInRange<uint64_t>(0, kChunkBytes), encoded);
     end.object_offset = record_bytes;
     end.amount = crc32c::Compute(encoded.data(), encoded.size());
@@ -221,6 +223,8 @@ class Client {
       Push(give_back);
     }
   }
+  // All that there are in turn, with bits that mean nothing.
+  uint32_t DueLevelsOf(uint64_t serial) const { return static_cast<uint32_t>(serial) ^ (session_id_ << 2); }
   void AddChunks(uint64_t serial, ImageRecord* record, PlacementTable* table) {
     uint64_t object_offset = 0;
     for (int chunks = input_.ConsumeIntegralInRange(0, 3); chunks > 0; --chunks) {
