@@ -229,7 +229,7 @@ Result<InventoryReply> DecodeInventoryReply(ByteSpan body) {
       guest.node = d.String(kNodeNameBytesMax);
       guest.address = d.String(kNameBytesMax);
     }
-    m.is_inviting = d.U8() != 0;
+    m.is_inviting = GetFlag(d);
     m.images.resize(d.Count(20));
     for (HeldImage& image : m.images) {
       if (!d.ok()) break;
