@@ -76,11 +76,12 @@ void LevelsRank::EnterNode() const {
   setenv("KEDGE_NODE_RUN_FOLDER", options_.NodeFolder(node_).c_str(), 1);
 }
 
-// As `kedge run` does before a launch, on every node without one.
+// As `kedge run` does before a launch, on every node without one. Spares that start at once must not be one job.
 void LevelsRank::StartAgent() const {
   const std::string overrides = Overrides("protect.scheme=none\n");
+  const std::string job = "kedge-bench-spare-" + options_.NodeName(node_);
   kedge_options kedge_options = KEDGE_OPTIONS_INIT;
-  kedge_options.job = "kedge-bench-spare";
+  kedge_options.job = job.c_str();
   kedge_options.overrides = overrides.c_str();
   kedge_context* context = nullptr;
   Check(kedge_init(&kedge_options, nullptr, &context), "start of a spare's agent");
