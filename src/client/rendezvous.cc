@@ -102,7 +102,8 @@ Status Rendezvous::Attend() {
   const size_t text_bytes = (kNonceBytes + 1) * (size_t{options_.ranks} + 1);
   std::string answered;
   for (Duration pause = kPauseMin;; pause = std::min<Duration>(2 * pause, kPauseMax)) {
-    KEDGE_ASSIGN_OR_RETURN(const std::string text, Await(os::JoinPath(options_.folder, kLaunch), text_bytes, 0, deadline));
+    // That of an earlier launch may be longer.
+    KEDGE_ASSIGN_OR_RETURN(const std::string text, Await(os::JoinPath(options_.folder, kLaunch), kPartBytesMax, 0, deadline));
     const size_t line = (kNonceBytes + 1) * (size_t{options_.rank} + 1);
     const bool is_ours = text.size() == text_bytes && text.compare(line, kNonceBytes, nonce) == 0;
     const std::string id = text.substr(0, kNonceBytes);

@@ -80,7 +80,7 @@ TEST_F(RendezvousTest, RanksExchangeWhatTheySend) {
 TEST_F(RendezvousTest, AnEarlierLaunchsFilesAreNotTakenForThisOnes) {
   Launch(3, 2);
   for (const bool last_first : {false, true}) Launch(3, 2, /*stagger_ms=*/100, last_first);
-  Launch(2, 2);  // fewer ranks than before
+  Launch(2, 2, /*stagger_ms=*/100, /*last_first=*/true);  // fewer ranks than before, which see the longer list first
   Launch(4, 2);
 }
 
