@@ -179,7 +179,7 @@ void Images::Doom(Image& image) {
   agent_.flush().Forget(image);
   // A successor must not find it any more; its slots stay until nothing reads them.
   if (!image.record_path.empty()) {
-    Status removed = os::UnlinkIfPresent(os::SystemFileSystem(), image.record_path);
+    Status removed = os::UnlinkIfPresent(fs(), image.record_path);
     if (!removed.ok()) LogError("agent", "local record {} stays: {}", image.record_path, removed.ToString());
   }
   OnReleased(image);
@@ -193,7 +193,7 @@ void Images::OnReleased(Image& image) {
 void Images::FreePlaces(const Image& image) {
   ForEachSlot(image, [&](SlotSpace& space, uint32_t slot) { space.RemoveChunk(slot, image.pinned); });
   for (const ImageChunk& chunk : image.chunks) {
-    if (!chunk.file.empty()) (void)os::UnlinkIfPresent(os::SystemFileSystem(), chunk.file);
+    if (!chunk.file.empty()) (void)os::UnlinkIfPresent(fs(), chunk.file);
   }
 }
 
@@ -421,7 +421,7 @@ Status Images::Adopt(const AdoptedImage& adopted) {
     if (!adopted.replace) return Status(Code::kAlreadyExists, "an image of that rank is here already");
     const bool in_use = !bad.ended || bad.readers > 0 || bad.pieces_in_flight > 0 || Flush::IsActive(bad);
     if (in_use) return Status(Code::kBusy, "the image that is to be replaced is in use");
-    (void)os::UnlinkIfPresent(os::SystemFileSystem(), bad.record_path);
+    (void)os::UnlinkIfPresent(fs(), bad.record_path);
     FreePlaces(bad);
     by_id_.erase(bad.id);
     version.images.erase(here);

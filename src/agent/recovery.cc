@@ -22,8 +22,7 @@ namespace kedge {
 namespace {
 
 void RecoverImages(Agent& agent) {
-  os::FileSystem& fs = os::SystemFileSystem();
-  auto entries = fs.List(agent.Path("records"));
+  auto entries = fs().List(agent.Path("records"));
   if (!entries.ok()) return;
   for (const auto& entry : *entries) {
     const std::string path = agent.Path("records/" + entry.name);
@@ -34,7 +33,7 @@ void RecoverImages(Agent& agent) {
       if (recovered.ok()) continue;
       LogWarning("agent", "local record {} is passed over: {}", path, recovered.ToString());
     }
-    (void)os::UnlinkIfPresent(fs, path);
+    (void)os::UnlinkIfPresent(fs(), path);
   }
 }
 

@@ -350,15 +350,9 @@ TEST_P(NetworkTest, AFullInboxHoldsTheSenderBack) {
     posted.push_back(std::move(work));
   };
   auto receiver = OpenNetwork(slow);
-  Membership membership;
-  membership.job = kJob;
-  membership.attempt = 1;
-  membership.secret = nodes.secret();
-  membership.members = {{"n0", nodes[0]->address()}, {"n1", receiver->address()}};
-  membership.self = "n0";
-  ASSERT_TRUE(nodes[0]->Join(membership).ok());
-  membership.self = "n1";
-  ASSERT_TRUE(receiver->Join(membership).ok());
+  const std::vector<Member> both = {{"n0", nodes[0]->address()}, {"n1", receiver->address()}};
+  ASSERT_TRUE(nodes[0]->Join(testing::MakeMembership("n0", both, nodes.secret())).ok());
+  ASSERT_TRUE(receiver->Join(testing::MakeMembership("n1", both, nodes.secret())).ok());
   std::atomic<int> handled{0};
   receiver->Serve(1, [&](const Peer&, ByteSpan body, const Answer& answer) {
     ++handled;
@@ -428,13 +422,7 @@ TEST_P(NetworkTest, APeerThatIsNotThereIsNamed) {
   Nodes nodes(2, options_);
   options_.connect_timeout = 1s;
   auto lonely = OpenNetwork(options_);
-  Membership membership;
-  membership.job = kJob;
-  membership.attempt = 1;
-  membership.secret = nodes.secret();
-  membership.self = "n7";
-  membership.members = {{"n1", nodes[1]->address()}};
-  ASSERT_TRUE(lonely->Join(membership).ok());
+  ASSERT_TRUE(lonely->Join(testing::MakeMembership("n7", {{"n1", nodes[1]->address()}}, nodes.secret())).ok());
   nodes.networks()[1].reset();
   const int64_t begin_ns = SystemClock().NowNs();
   const auto reply = Ask(lonely.get(), {kJob, "n1"}, 1, {}, 30s);
@@ -605,13 +593,7 @@ TEST_P(NetworkTest, WhatIsReadComesWithoutTheExecutor) {
   auto options = options_;
   options.executor = [](const std::function<void()>&) {};  // of a loop that is busy for ever
   auto reader = OpenNetwork(options);
-  Membership membership;
-  membership.job = kJob;
-  membership.attempt = 1;
-  membership.secret = nodes.secret();
-  membership.self = "n1";
-  membership.members = {{"n0", nodes[0]->address()}};
-  ASSERT_TRUE(reader->Join(membership).ok());
+  ASSERT_TRUE(reader->Join(testing::MakeMembership("n1", {{"n0", nodes[0]->address()}}, nodes.secret())).ok());
   Membership both = testing::MakeMembership(nodes.names(), nodes.networks(), 0, nodes.secret(), 1);
   both.members.push_back({"n1", reader->address()});
   ASSERT_TRUE(nodes[0]->Join(both).ok());

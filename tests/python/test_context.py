@@ -179,18 +179,23 @@ def test_versions_must_increase_unless_overwritten() -> None:
             context.restart("nothing")
 
 
+def take_and_restart(context: Context, array: np.ndarray[Any, Any], rank: int) -> None:
+    """The one region `array`, full of `rank`, as version 1 of "r"."""
+    context.protect(0, array)
+    context.checkpoint("r", 1)
+    context.wait("r", 1, Level.STORE)
+    array[:] = -1
+    assert context.restart("r") == 1
+    assert (array == rank).all()
+
+
 def test_several_ranks_through_a_python_communicator() -> None:
     ranks = 3
 
     def run(rank: int, communicator: ThreadedCommunicator) -> None:
         array = np.full(1000 + rank, float(rank))
         with Context("ranks", communicator=communicator) as context:
-            context.protect(0, array)
-            context.checkpoint("r", 1)
-            context.wait("r", 1, Level.STORE)
-            array[:] = -1
-            assert context.restart("r") == 1
-            assert (array == rank).all()
+            take_and_restart(context, array, rank)
             other = context.load("r", 1, rank=(rank + 1) % ranks)[0]
             assert other.shape == (1000 + (rank + 1) % ranks,)
 
@@ -201,12 +206,7 @@ def test_several_ranks_through_a_folder(tmp_path: Path) -> None:
     def run(rank: int) -> None:
         array = np.full(10, float(rank))
         with Context("folder", communicator=kedge.Rendezvous(str(tmp_path / "launch"), rank, 2, 60)) as context:
-            context.protect(0, array)
-            context.checkpoint("r", 1)
-            context.wait("r", 1, Level.STORE)
-            array[:] = -1
-            assert context.restart("r") == 1
-            assert (array == rank).all()
+            take_and_restart(context, array, rank)
 
     with ThreadPoolExecutor(2) as ranks:
         list(ranks.map(run, range(2)))

@@ -12,8 +12,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +42,6 @@ def kill(process: int) -> None:
             select.select([handle], [], [], 10)
         finally:
             os.close(handle)
-
-
-def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.02)
-    return value
 
 
 class Machine:
@@ -110,11 +100,20 @@ class Machine:
         done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=60)
         return len(json.loads(done.stdout)["sessions"]) if done.returncode == 0 else 0
 
-    def protected(self, node: str) -> bool:
-        """Whether its agent has a version that survives the loss of a node."""
+    def protected(self, node: str) -> list[int]:
+        """The versions of its agent that survive the loss of a node."""
         command = [KEDGE, "status", "--json", "--set", f"node.name={node}"]
         done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=60)
-        return '{"level":"node","reached":true}' in done.stdout
+        versions = [version for job in json.loads(done.stdout)["jobs"] for version in job["versions"]] if done.returncode == 0 else []
+        return [entry["version"] for entry in versions if {"level": "node", "reached": True} in entry["levels"]]
+
+    def endless(self, program: Path, cells: int) -> list[str]:
+        """heat3d, which goes on until an attempt begins after end_after()."""
+        return ["sh", "-c", f"exec {program} {cells} $(cat {self.folder}/steps 2>/dev/null || echo 10000000) 0"]
+
+    def end_after(self, versions: list[int]) -> None:
+        """The next attempt of what endless() returned goes some way past these versions, and ends."""
+        (self.folder / "steps").write_text(str(max(versions) + 2000))
 
     def ranks_on(self, node: str, program: str) -> list[int]:
         found = processes_with([f"KEDGE_NODE={node}".encode()])
@@ -147,8 +146,8 @@ def _name(process: int) -> str:
     return ""
 
 
-def checksum(text: str) -> str:
-    """What heat3d printed at its end."""
-    found = re.findall("checksum ([0-9A-F]{16})", text)
+def result(text: str) -> tuple[int, str]:
+    """The last step and the checksum that heat3d printed at its end."""
+    found = re.findall("step ([0-9]+), checksum ([0-9A-F]{16})", text)
     assert found, f"heat3d has not come to its end\n{text}"
-    return str(found[-1])
+    return int(found[-1][0]), str(found[-1][1])

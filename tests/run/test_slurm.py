@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from cluster import Cluster
-from machine import BUILD, KEDGE, Machine, checksum, until
-from test_run import reference
+from machine import KEDGE, Machine
+from test_run import HEAT_MPICH, assert_continued
+from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAT = BUILD / "examples" / "heat3d-mpich"
 pytestmark = pytest.mark.needs("MPI", "MPICH")
 
 
@@ -43,12 +44,13 @@ def text(path: Path) -> str:
 
 
 def test_a_node_that_dies_in_mid_run_is_replaced_by_a_spare(cluster: Cluster, machine: Machine) -> None:
+    heat = shlex.join(machine.endless(HEAT_MPICH, 24))
     script = (
-        f"kedge run --json --virtual --nodes=3 --ranks=3 --heartbeat=2s --launch-options=--mpi=pmi2 -- {HEAT} 24 1500 0 > report.json\n"
+        f"kedge run --json --virtual --nodes=3 --ranks=3 --heartbeat=2s --launch-options=--mpi=pmi2 -- {heat} > report.json\n"
         "echo exit code $?\n"
     )
     output = submit(cluster, machine, script, "--nodes=4", "--no-kill", f"--chdir={machine.folder}")
-    until(lambda: machine.versions() or "exit code" in text(output))
+    machine.end_after(until(machine.versions))
     lost = machine.names[2]
     cluster.kill_node(lost)
     shutil.rmtree(machine.run_folders / lost, ignore_errors=True)
@@ -58,7 +60,7 @@ def test_a_node_that_dies_in_mid_run_is_replaced_by_a_spare(cluster: Cluster, ma
     assert report["outcome"] == "finished" and len(report["attempts"]) >= 2, text(output)
     assert lost in report["attempts"][0]["nodes"] and lost in report["attempts"][0]["dead"]
     assert report["attempts"][-1]["nodes"] == [machine.names[0], machine.names[1], machine.names[3]]
-    assert "continuing from step" in text(output) and checksum(text(output)) == reference(machine, 1500, cells=24)
+    assert_continued(machine, text(output), cells=24)
 
 
 def test_the_job_script_of_the_operations_page_ends_and_continues(cluster: Cluster, machine: Machine) -> None:
@@ -67,13 +69,13 @@ def test_the_job_script_of_the_operations_page_ends_and_continues(cluster: Clust
     (script,) = re.findall(r"^```sh\n#!/bin/bash\n(.*?--signal.*?)^```$", page, re.MULTILINE | re.DOTALL)
     for printed, used in (
         ("--nodes=18 --time=24:00:00", "--nodes=3"), ("--nodes 16 --ranks 1024 --reserve 10min", "--virtual --nodes 2 --ranks 2 --launch-options=--mpi=pmi2"),
-        ("./climate", f"{HEAT} 24 $(cat {machine.folder}/steps) 0"), ("/scratch/$USER/kedge", str(machine.store)),
+        ("./climate", f"{HEAT_MPICH} 24 $(cat {machine.folder}/steps) 0"), ("/scratch/$USER/kedge", str(machine.store)),
     ):
         assert printed in script, f"the page does not say {printed} any more"
         script = script.replace(printed, used)
     (machine.folder / "steps").write_text("10000000")
     output = submit(cluster, machine, script, f"--chdir={machine.folder}")
-    until(lambda: machine.versions())
+    until(machine.versions)
     job = cluster.run("squeue", "-h", "-o", "%i").split()[0]
     cluster.run("scancel", "--batch", "--signal=USR1", job)
     until(lambda: "out of time" in text(output), seconds=90)

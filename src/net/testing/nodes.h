@@ -64,16 +64,23 @@ inline Result<ReadBuffer> Fetch(Network* network, const Peer& peer, const Remote
   return future.get();
 }
 
-// A job over `names`, on networks that are given.
-inline Membership MakeMembership(const std::vector<std::string>& names, const std::vector<std::unique_ptr<Network>>& networks,
-                                 size_t self, const Secret& secret, uint32_t attempt = 1) {
+// The job, as `self` knows it.
+inline Membership MakeMembership(const std::string& self, std::vector<Member> members, const Secret& secret,
+                                 uint32_t attempt = 1) {
   Membership membership;
   membership.job = kJob;
   membership.attempt = attempt;
-  membership.self = names[self];
+  membership.self = self;
   membership.secret = secret;
-  for (size_t i = 0; i < names.size(); ++i) membership.members.push_back({names[i], networks[i]->address()});
+  membership.members = std::move(members);
   return membership;
+}
+// A job over `names`, on networks that are given.
+inline Membership MakeMembership(const std::vector<std::string>& names, const std::vector<std::unique_ptr<Network>>& networks,
+                                 size_t self, const Secret& secret, uint32_t attempt = 1) {
+  std::vector<Member> members;
+  for (size_t i = 0; i < names.size(); ++i) members.push_back({names[i], networks[i]->address()});
+  return MakeMembership(names[self], std::move(members), secret, attempt);
 }
 
 // Nodes n0, n1, ... of one job, each with an echo at kind 1.

@@ -1,0 +1,16 @@
+"""Waiting for what comes true by itself, never longer than a test may take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
+    """What `condition` returns as soon as that is true; fails after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.02)
+    return value
