@@ -105,18 +105,34 @@ Status HeldSets::KeepObject(HeldSet& set, uint32_t member, BlockTable blocks, st
     return saved;
   }
   // The file of an older one is replaced by now.
-  if (auto former = set.objects.find(member); former != set.objects.end()) {
-    agent_.own_slots().ReleaseAll(former->second.ranges);
-  }
+  if (auto former = set.objects.find(member); former != set.objects.end()) ReleaseObject(former->second);
   set.objects[member] = std::move(object);
+  if (Version* version = agent_.images().FindVersion(set.record.identity.generation)) UpdatePins(*version);
   return Status::Ok();
+}
+
+void HeldSets::ReleaseObject(const HeldObject& object) {
+  agent_.own_slots().ReleaseAll(object.ranges, object.pinned);
+}
+
+void HeldSets::UpdatePins(Version& version) {
+  const bool pinned =
+      std::any_of(version.images.begin(), version.images.end(), [](const auto& entry) { return entry.second->pinned; });
+  for (const auto& [identity, set] : version.sets) {
+    for (auto& [member, object] : set->objects) {
+      if (object.pinned == pinned) continue;
+      object.pinned = pinned;
+      for (const OwnRange& range : object.ranges)
+        pinned ? range.unit->space->Pin(range.slot) : range.unit->space->Unpin(range.slot);
+    }
+  }
 }
 
 void HeldSets::DropObject(HeldSet& set, uint32_t member) {
   auto found = set.objects.find(member);
   if (found == set.objects.end()) return;
   (void)os::UnlinkIfPresent(fs(), fmt::format("{}.{}", PathOf(set.number), member));
-  agent_.own_slots().ReleaseAll(found->second.ranges);
+  ReleaseObject(found->second);
   set.objects.erase(found);
 }
 
@@ -214,6 +230,9 @@ void HeldSets::Recover() {
     } else {
       (void)os::UnlinkIfPresent(fs(), agent_.Path("sets/" + entry.name));
     }
+  }
+  for (auto& [key, job] : agent_.jobs()) {
+    for (auto& [generation, version] : job->versions) UpdatePins(*version);
   }
 }
 

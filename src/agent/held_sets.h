@@ -2,8 +2,8 @@
 //
 // In the run folder a set is sets/N.set, the set record as every member has it, and sets/N.MEMBER for each object held: a
 // parity record, written after the object's bytes. XOR and Reed-Solomon: the object is this node's parity, MEMBER its own index.
-// Partner: a copy of MEMBER's stream. A set lives as long as its version's images on this node; its slots are pinned all the
-// while, for the survivors of another node's loss need every object there is.
+// Partner: a copy of MEMBER's stream. A set lives as long as its version's images on this node, and is pinned while one of them
+// is: a version that the store has, and that no newer one needs, makes room together with its redundancy.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +34,14 @@ class HeldSets {
   void DropObject(HeldSet& set, uint32_t member);
   void Drop(Version& version, const SetIdentity& identity);
   void DropAll(Version& version);
+  // An image of the version is pinned now, or none is any more.
+  void UpdatePins(Version& version);
 
   // What a predecessor left, once its images are known. Sets of versions that are not here go.
   void Recover();
 
  private:
+  void ReleaseObject(const HeldObject& object);
   void RecoverSet(const std::string& name);
   void RecoverObject(HeldSet& set, const std::string& name);
   std::string PathOf(uint64_t number) const;

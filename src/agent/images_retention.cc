@@ -9,6 +9,7 @@
 #include "agent/flush.h"
 #include "agent/held_sets.h"
 #include "agent/images.h"
+#include "agent/own_slots.h"
 #include "agent/protect.h"
 #include "agent/publish.h"
 #include "agent/sessions.h"
@@ -35,6 +36,16 @@ void ForEachSlot(const Image& image, Function function) {
     if (chunk.unit != nullptr) function(*chunk.unit->space, chunk.slot);
   }
   if (image.record.unit != nullptr) function(*image.record.unit->space, image.record.slot);
+}
+
+bool HasRedundancyIn(const Version& version, const TierUnit* unit) {
+  for (const auto& [identity, set] : version.sets) {
+    for (const auto& [member, object] : set->objects) {
+      if (std::any_of(object.ranges.begin(), object.ranges.end(), [&](const OwnRange& range) { return range.unit == unit; }))
+        return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -88,6 +99,7 @@ void Images::UpdatePin(Image& image) {
   if (pinned == image.pinned) return;
   image.pinned = pinned;
   ForEachSlot(image, [&](SlotSpace& space, uint32_t slot) { pinned ? space.Pin(slot) : space.Unpin(slot); });
+  agent_.held_sets().UpdatePins(*image.version);
   if (!pinned) agent_.assignment().PumpSoon();  // its slots can be had now
 }
 
@@ -234,6 +246,7 @@ bool Images::EvictOldest(TierUnit* unit) {
         for (const ImageChunk& chunk : image->chunks) touches_unit = touches_unit || chunk.unit == unit;
         ended_ns = std::max(ended_ns, image->ended_ns);
       }
+      touches_unit = touches_unit || HasRedundancyIn(version, unit);
       if (!all_cached || !touches_unit) continue;
       if (std::pair(is_newest, ended_ns) < std::pair(victim_is_newest, victim_ended_ns)) {
         victim = &version;
@@ -254,6 +267,7 @@ bool Images::EvictOldest(TierUnit* unit) {
 
 bool Images::MakeRoom(TierUnit* unit) {
   while (unit->space->free_slots() == 0) {
+    if (unit->space->evictable_slots() == 0) agent_.own_slots().CloseEvictable(unit);
     if (unit->space->evictable_slots() == 0 || !EvictOldest(unit)) return false;
   }
   return true;

@@ -135,6 +135,7 @@ struct OwnRange {
 struct HeldObject {
   ParityRecord record;
   std::vector<OwnRange> ranges;
+  bool pinned = true;  // as an image of its version on this node is
 };
 
 // A set of protected images that this node is a member of (held_sets.h).

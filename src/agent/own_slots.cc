@@ -20,6 +20,11 @@ void OwnSlots::Close() {
   while (!open_.empty()) CloseIn(open_.begin()->first);
 }
 
+void OwnSlots::CloseEvictable(TierUnit* unit) {
+  const auto open = open_.find(unit);
+  if (open != open_.end() && unit->space->PinnedIn(open->second.slot) == 0) CloseIn(unit);
+}
+
 bool OwnSlots::OpenSlot(TierUnit* unit) {
   CloseIn(unit);
   if (!agent_.images().MakeRoom(unit)) return false;
@@ -85,12 +90,14 @@ bool OwnSlots::Claim(const OwnRange& range) {
   return true;
 }
 
-void OwnSlots::Release(const OwnRange& range) {
-  range.unit->space->RemoveChunk(range.slot, /*pinned=*/true);
+void OwnSlots::Release(const OwnRange& range, bool pinned) {
+  range.unit->space->RemoveChunk(range.slot, pinned);
+  const auto open = open_.find(range.unit);
+  if (open != open_.end() && open->second.slot == range.slot && range.unit->space->ChunksIn(range.slot) == 0) CloseIn(range.unit);
 }
 
-void OwnSlots::ReleaseAll(const std::vector<OwnRange>& ranges) {
-  for (const OwnRange& range : ranges) Release(range);
+void OwnSlots::ReleaseAll(const std::vector<OwnRange>& ranges, bool pinned) {
+  for (const OwnRange& range : ranges) Release(range, pinned);
 }
 
 }  // namespace kedge

@@ -2,8 +2,9 @@
 // other nodes.
 //
 // They are assigned under an owner of their own (kAgentSlotOwner), which no session has: what an agent that died had taken and
-// not put on file is returned with the slots of the dead. Objects up to a slot share slots, taken forward; what is taken counts
-// as a pinned chunk until it is released.
+// not put on file is returned with the slots of the dead. Objects up to a slot share slots, taken forward, also those of several
+// versions: a job of small versions would otherwise fill the tier with one slot for each. What is taken counts as a pinned chunk
+// until it is released.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +29,12 @@ class OwnSlots {
   std::optional<std::vector<OwnRange>> TakeAll(const std::vector<TierUnit*>& tiers, uint64_t bytes);
   // The same when there is another record of it: the range is counted again. False: the slot holds something else by now.
   bool Claim(const OwnRange& range);
-  void Release(const OwnRange& range);
-  void ReleaseAll(const std::vector<OwnRange>& ranges);
-  // Slots that small objects go to are given out no further.
+  void Release(const OwnRange& range, bool pinned = true);
+  void ReleaseAll(const std::vector<OwnRange>& ranges, bool pinned = true);
+  // The slots that small objects go to are given out no further: others begin new ones.
   void Close();
+  // The same in one tier, if what lies there may be evicted: it is worth more as room.
+  void CloseEvictable(TierUnit* unit);
 
  private:
   struct Open {

@@ -566,7 +566,6 @@ void Protect::OnGroupsChanged(Version& version) {
     if (identity.layout != protection.layout->id) former.push_back(identity);
   }
   for (const SetIdentity& identity : former) agent_.held_sets().Drop(version, identity);
-  agent_.own_slots().Close();
   const Generation generation = version.generation;
   Job& job = *version.job;
   agent_.images().OnProtected(version);

@@ -51,6 +51,9 @@ class SlotSpace {
   void Pin(uint32_t slot);    // and back
   void RemoveChunk(uint32_t slot, bool pinned);
 
+  uint32_t ChunksIn(uint32_t slot) const { return uses_[slot].chunks; }
+  uint32_t PinnedIn(uint32_t slot) const { return uses_[slot].pinned; }
+
   // After a restart: slots of the table that are neither assigned nor hold a chunk become free. Returns how many there were.
   uint32_t FreeUnreferenced();
 

@@ -191,6 +191,47 @@ TEST_F(ProtectTest, EveryOtherVersion) {
   EXPECT_EQ(ExpectRestart(all_, keys, 3), 0u) << "version 4 was on the nodes only that took it";
 }
 
+// A slot for each version's copy would fill the pool's sixteen.
+TEST_F(ProtectTest, CopiesOfSmallVersionsShareSlots) {
+  const std::string keys = std::string("protect.scheme=partner\nkeep.local=100\nprotect.timeout=5s\n") + kNoStore;
+  nodes_.Run(all_, keys, [&](kedge_context* context, int) {
+    std::vector<uint64_t> memory(1000);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    for (int64_t version = 1; version <= 20; ++version) {
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", version, 0));
+      ASSERT_EQ(kedge_wait(context, "p", version, KEDGE_LEVEL_NODE, 60), KEDGE_OK) << kedge_error_message();
+    }
+  });
+}
+
+// What the store has makes room with its copies. Node 1 has nothing else to give: its own images are small, and share a slot with
+// those of every other version, which must stay, being nowhere else.
+TEST_F(ProtectTest, CopiesOfStoredVersionsMakeRoom) {
+  const std::string keys =
+      "protect.scheme=partner\nprotect.timeout=5s\nkeep.local=100\nkeep.versions=100\nschedule.node=2\nschedule.store=2\n";
+  constexpr size_t kWordsBelowASlot = 400'000, kWordsOfAFew = 1000;
+  nodes_.Run({0, 1}, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory(kWordsBelowASlot);
+    for (int64_t version = 1; version <= 34; ++version) {
+      const bool is_large = rank == 0 && version % 2 == 1;
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), is_large ? kWordsBelowASlot : kWordsOfAFew, 8, nullptr));
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", version, 0));
+      ASSERT_EQ(kedge_wait(context, "p", version, KEDGE_LEVEL_LAST, 60), KEDGE_OK) << kedge_error_message();
+    }
+    // A version that is in the store counts as protected for whoever waits; its copy may be still to come.
+    for (bool all = false; !all;) {
+      auto status = nodes_.Tool(rank, {"status", "--json"});
+      ASSERT_TRUE(status->Succeeds(std::chrono::seconds(20)));
+      ASSERT_THAT(status->Output(), Not(HasSubstr("node_failure")));
+      all = status->Output().find(R"({"level":"node","reached":false})") == std::string::npos;
+    }
+    kedge_statistics statistics{};
+    statistics.struct_size = sizeof statistics;
+    EXPECT_KEDGE_OK(kedge_get_statistics(context, &statistics));
+    EXPECT_EQ(statistics.checkpoints_inline + statistics.bytes_through, 0u) << "rank " << rank;
+  });
+}
+
 TEST_F(ProtectTest, DrainBringsWhatSurvivesToTheStore) {
   const std::string keys = std::string(kXorOfFour) + kNoStore;
   Take(all_, keys, 2);
