@@ -38,6 +38,7 @@ struct Options {
   bool restart = true;
   bool references = true;
   bool beside = false;
+  bool library_calls = false;
   bool table = false;
 };
 
@@ -74,6 +75,7 @@ class CheckpointBench {
   void TakeCheckpoint(bool counted);
   void MeasureRestart(const char* key);
   void MeasureBeside();
+  void Pause() const;
   void Verify();
   void Print();
 
@@ -184,6 +186,10 @@ void CheckpointBench::MeasureBeside() {
   }
 }
 
+void CheckpointBench::Pause() const {
+  if (options_.interval_seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(options_.interval_seconds));
+}
+
 void CheckpointBench::Print() {
   report_.SetNumber("ranks", ranks_);
   report_.SetNumber("bytes_total", static_cast<double>(data_.size()) * ranks_);
@@ -215,8 +221,12 @@ int CheckpointBench::Run() {
   // time that this takes is waited for, and reported apart.
   report_.Add("pool_ready_seconds", AwaitPool(context_));
   for (int i = 0; i < options_.repetitions; ++i) {
-    if (options_.interval_seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(options_.interval_seconds));
+    Pause();
     TakeCheckpoint(true);
+  }
+  for (int i = 0; options_.library_calls && i < options_.repetitions; ++i) {
+    Pause();
+    report_.Add("reference_library_calls_seconds", TimeTogether([] { return LibraryCallsSeconds(); }));
   }
   report_.SetNumber("client_private_bytes", Slowest(PrivateBytes() - private_before));
   if (options_.beside) MeasureBeside();
@@ -265,6 +275,8 @@ int RunCheckpointBench(int argc, char** argv) {
   app.add_flag("--no-restart", no_restart, "leave the restarts out");
   app.add_flag("--no-references", no_references, "leave the references out");
   app.add_flag("--beside", options.beside, "measure a compute-bound application beside the flush");
+  app.add_flag("--library-calls", options.library_calls,
+               "time a few calls of the C library, too, as often and as far apart as the checkpoints");
   app.add_flag("--table", options.table, "print a table for people instead of JSON");
   CLI11_PARSE(app, argc, argv);
   options.wait = !no_wait;

@@ -7,10 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
+#include <iterator>
+#include <memory>
 
 #include "measure.h"
 
@@ -128,6 +132,27 @@ double ColdReadSeconds(const std::string& folder, const char* data, char* destin
     if (got <= 0) Fail("read " + file.path());
     done += static_cast<size_t>(got);
   }
+  return Now() - start;
+}
+
+double LibraryCallsSeconds() {
+  static volatile double result = 0;  // else the compiler leaves them out
+  static int calls = 0;
+  const double start = Now();
+  ++calls;
+  double numbers[24];
+  for (int i = 0; i < 24; ++i) numbers[i] = (i * 7919 + calls) % 97;
+  std::sort(std::begin(numbers), std::end(numbers));
+  char line[256];
+  const int length = std::snprintf(line, sizeof line, "%d %s %.3f %x", calls, "line", numbers[3], static_cast<unsigned>(calls));
+  result = result + std::strtod(line + length / 2, nullptr);
+  const std::time_t seconds = calls * 1000;
+  std::tm date{};
+  gmtime_r(&seconds, &date);
+  result = result + static_cast<double>(std::strftime(line, sizeof line, "%Y-%m-%d", &date));
+  const auto copy = std::make_unique<char[]>(700 + static_cast<size_t>(calls % 100));
+  std::memcpy(copy.get(), line, sizeof line);
+  result = result + std::pow(numbers[6] + 1, 1.3) + static_cast<double>(std::strlen(copy.get()));
   return Now() - start;
 }
 

@@ -32,6 +32,10 @@ double DirectWriteSeconds(const std::string& folder, const char* data, size_t by
 // Makes a file of the bytes, drops it from the page cache, and times a sequential read into `destination`.
 double ColdReadSeconds(const std::string& folder, const char* data, char* destination, size_t bytes, int rank);
 
+// A sort of 24 numbers, a line formatted and parsed, a date, an allocation: about a thousand instructions that have nothing to
+// do with Kedge. What they take longer after a pause than back to back is what the pause costs any code on this machine.
+double LibraryCallsSeconds();
+
 // Writes back and drops every regular file below `folder` from the page cache.
 void DropFromPageCache(const std::string& folder);
 
