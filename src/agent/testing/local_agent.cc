@@ -19,7 +19,8 @@ namespace {
 constexpr Duration kPatience = std::chrono::seconds(20);
 }
 
-LocalAgent::LocalAgent(uint32_t slots, uint64_t slot_bytes, const std::string& calibrations, uint64_t flush_bytes_per_second) {
+LocalAgent::LocalAgent(uint32_t slots, uint64_t slot_bytes, const std::string& calibrations, uint64_t flush_bytes_per_second)
+    : slots_(slots) {
   std::string name = std::filesystem::temp_directory_path() / "kedge-local-agent-XXXXXX";
   KEDGE_CHECK(mkdtemp(name.data()) != nullptr);
   folder_ = name;
@@ -27,21 +28,29 @@ LocalAgent::LocalAgent(uint32_t slots, uint64_t slot_bytes, const std::string& c
   auto catalog = Catalog::OpenOrCreate(*store, {"local", 0, "test"});
   KEDGE_CHECK(catalog.ok());
   store_id_ = catalog->id();
-  AgentOptions options;
-  options.node.node = "local";
-  options.node.run_folder = folder_ + "/run";
-  options.node.pool_bytes = slots * slot_bytes;
-  options.node.chunk_bytes = slot_bytes;
-  options.node.piece_bytes = slot_bytes / 4;
-  options.node.flush_workers = 2;
-  options.node.idle_timeout = std::chrono::hours(1);
-  options.node.calibration_folder = calibrations;
-  options.node.flush_bytes_per_second = flush_bytes_per_second;
-  options.node.placement_policy = "adaptive";
-  auto agent = Agent::Start(std::move(options));
+  options_.node.node = "local";
+  options_.node.run_folder = folder_ + "/run";
+  options_.node.pool_bytes = slots * slot_bytes;
+  options_.node.chunk_bytes = slot_bytes;
+  options_.node.piece_bytes = slot_bytes / 4;
+  options_.node.flush_workers = 2;
+  options_.node.idle_timeout = std::chrono::hours(1);
+  options_.node.calibration_folder = calibrations;
+  options_.node.flush_bytes_per_second = flush_bytes_per_second;
+  options_.node.placement_policy = "adaptive";
+  Start();
+}
+
+void LocalAgent::Start() {
+  auto agent = Agent::Start(options_);
   KEDGE_CHECK(agent.ok());
   agent_ = std::move(*agent);
-  KEDGE_CHECK(TurnUntil([&] { return pool().space->usable() == slots && !pool().reserving; }));
+  KEDGE_CHECK(TurnUntil([&] { return pool().space->usable() == slots_ && !pool().reserving; }));
+}
+
+void LocalAgent::Succeed() {
+  agent_.reset();
+  Start();
 }
 
 LocalAgent::~LocalAgent() {

@@ -28,6 +28,9 @@ class LocalAgent {
   // A session of one of so many ranks of the job "job", in its first attempt, as if a client had said hello. `keys`: of the job;
   // the store is this agent's. The agent's own.
   Session& Attach(uint32_t rank, uint32_t ranks, JobKeys keys = {});
+  // The agent ends as one that is killed does, between two turns, and another one takes over what it left. Sessions, jobs and all
+  // else that belonged to it are gone; the successor has them anew, sessions by their ids.
+  void Succeed();
 
   // One turn of the agent's loop, without sleep.
   void Turn();
@@ -35,8 +38,12 @@ class LocalAgent {
   bool TurnUntil(const std::function<bool()>& condition);
 
  private:
+  void Start();
+
   std::string folder_;
   StoreId store_id_;
+  AgentOptions options_;
+  uint32_t slots_;
   std::unique_ptr<Agent> agent_;
 };
 
