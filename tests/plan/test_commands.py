@@ -113,6 +113,16 @@ def test_advise_writes_schedule_picture_and_page(
     assert "data:image/png;base64," in page.read_text() and "store = 6" in page.read_text()
     unwritable = refusal(capsys, *words, "--schedule", str(tmp_path / "missing" / "s.toml"))
     assert "missing/s.toml" in unwritable and "can be written" in unwritable
+    for option in ("--png", "--html"):
+        assert f"{option} = '{tmp_path}/missing/a'" in refusal(capsys, *words, option, str(tmp_path / "missing" / "a"))
+
+
+def test_a_job_that_gets_nowhere_is_told_so_and_no_shares_of_its_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "hopeless.toml"
+    path.write_text(SYSTEM.replace("1e-4", "1e4"))
+    assert main(["advise", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "expected time                 never" in said and "no schedule makes progress" in said and "nan" not in said
 
 
 def test_advise_keeps_what_else_the_configuration_says(
@@ -212,6 +222,12 @@ def test_energy_objective_spends_no_more_energy(system: str, capsys: pytest.Capt
     by_energy = answer(capsys, "advise", system, "--objective", "energy")
     assert by_energy["joules_per_useful_hour"] <= by_time["joules_per_useful_hour"]
     assert "[power]" in refusal(capsys, "advise", "flat", "--objective", "energy")
+
+
+def test_fit_names_the_log_as_its_help_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("time,nodes\n-5,n1\n")
+    assert f"FAILURES = '{log}: time -5': allowed is times of at least 0 s" in refusal(capsys, "fit", str(log))
 
 
 def test_sweep_varies_each_key(system: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

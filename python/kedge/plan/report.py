@@ -174,9 +174,9 @@ def _figure_html(figure: Figure) -> str:
     return "\n".join(parts)
 
 
-def write_file(path: str | Path, data: str | bytes) -> None:
-    """Write a result; PlanError names the path where that fails."""
+def write_file(path: str | Path, data: str | bytes, option: str = "output") -> None:
+    """Write a result; PlanError names the option and the path where that fails."""
     try:
         Path(path).write_bytes(data.encode() if isinstance(data, str) else data)
     except OSError as error:
-        raise PlanError("output", str(path), f"a path that can be written ({error.strerror})") from None
+        raise PlanError(option, str(path), f"a path that can be written ({error.strerror})") from None

@@ -64,9 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.schedule:
         write_section(arguments.schedule, system, advice.schedule, "--schedule")
     if arguments.png:
-        write_file(arguments.png, png_bytes(curve_figure(advice)))
+        write_file(arguments.png, png_bytes(curve_figure(advice)), "--png")
     if arguments.html:
-        write_file(arguments.html, html_page(f"Checkpoint plan: {system.name}", report_sections(advice)))
+        write_file(arguments.html, html_page(f"Checkpoint plan: {system.name}", report_sections(advice)), "--html")
     if arguments.json:
         cli.print_json(answer(advice))
     else:
@@ -123,12 +123,13 @@ def summary_table(advice: Advice) -> Table:
         ["work", duration_text(advice.system.work_seconds)],
         ["expected time", duration_text(result.expected_seconds)],
         ["mean time between failures", duration_text(advice.system.mtbf_seconds)],
-        [
-            "time goes to",
-            f"computing {result.compute_share:.2%}, checkpoints {result.checkpoint_share:.2%}, "
-            f"restarts {result.restart_share:.2%}; a copy in the background {result.background_share:.1%} of the time",
-        ],
     ]
+    if result.efficiency > 0.0:
+        shares = (
+            f"computing {result.compute_share:.2%}, checkpoints {result.checkpoint_share:.2%}, "
+            f"restarts {result.restart_share:.2%}; a copy in the background {result.background_share:.1%} of the time"
+        )
+        rows.append(["time goes to", shares])
     if result.joules_per_useful_hour is not None:
         rows.append(["energy", f"{result.joules_per_useful_hour:.4g} J per useful hour"])
     return Table(advice.system.name, ["", ""], rows)

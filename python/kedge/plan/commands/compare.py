@@ -62,12 +62,12 @@ def run(arguments: argparse.Namespace) -> int:
     rows = compare(systems, _factors(arguments.failures), interval, arguments.counts)
     names = (systems[0].name, systems[1].name)
     if arguments.png:
-        write_file(arguments.png, png_bytes(comparison_figure(names, rows)))
+        write_file(arguments.png, png_bytes(comparison_figure(names, rows)), "--png")
     if arguments.html:
         section = Section(
             "Comparison", figures=[comparison_figure(names, rows)], tables=[comparison_table(names, rows)]
         )
-        write_file(arguments.html, html_page(f"{names[0]} and {names[1]}", [section]))
+        write_file(arguments.html, html_page(f"{names[0]} and {names[1]}", [section]), "--html")
     if arguments.json:
         cli.print_json(_answer(names, rows))
     else:

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise PlanError("NUMBERS", arguments.numbers, f"JSON of kedge calibrate ({error})") from error
     if not tiers:
         raise PlanError("NUMBERS", arguments.numbers, "JSON of kedge calibrate with at least one calibrated tier")
-    write_file(arguments.picture, picture)
+    write_file(arguments.picture, picture, "PICTURE")
     names = [tier["name"] for tier in tiers]
     if arguments.json:
         cli.print_json({"picture": arguments.picture, "tiers": names})

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise PlanError("--merge-seconds", arguments.merge_seconds, "a number of at least 0")
     cli.check_option("--seed", arguments.seed, 0, math.inf, "a whole number")
     cli.check_option("--confidence", arguments.confidence, 0.5, 0.999999)
-    log, names = _classified(load_trace(Path(arguments.failures)).merged(arguments.merge_seconds), arguments)
+    log, names = _classified(_load(arguments.failures).merged(arguments.merge_seconds), arguments)
     last_hours = float(log.seconds[-1]) / 3600.0
     if arguments.span_hours is not None and arguments.span_hours < last_hours:
         raise PlanError("--span-hours", arguments.span_hours, f"at least the last failure's time, {last_hours:g} hours")
@@ -75,16 +75,24 @@ def run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
     )
     if arguments.png:
-        write_file(arguments.png, png_bytes(_gaps_figure(log, result)))
+        write_file(arguments.png, png_bytes(_gaps_figure(log, result)), "--png")
     if arguments.html:
         sections = [Section("Rates", tables=[_rates_table(result), _gaps_table(result)], notes=result.notes)]
         sections.append(Section("Gaps between failures", figures=[_gaps_figure(log, result)]))
-        write_file(arguments.html, html_page(f"Failures in {arguments.failures}", sections))
+        write_file(arguments.html, html_page(f"Failures in {arguments.failures}", sections), "--html")
     if arguments.json:
         cli.print_json(_answer(result, arguments.confidence))
     else:
         print(_text(result, arguments.confidence))
     return 0
+
+
+def _load(path: str) -> FailureLog:
+    """The log; what it cannot be is said by the name that the command line has for it."""
+    try:
+        return load_trace(Path(path))
+    except PlanError as error:
+        raise PlanError("FAILURES", error.value, error.allowed) from None
 
 
 def _classified(log: FailureLog, arguments: argparse.Namespace) -> tuple[FailureLog, list[str]]:

@@ -114,10 +114,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.survive_hours is not None:
         answer["survival"] = _survival(system, scenario, interval, counts, arguments)
     if arguments.png:
-        write_file(arguments.png, png_bytes(figures[-1]))
+        write_file(arguments.png, png_bytes(figures[-1]), "--png")
     if arguments.html:
         sections = [Section("Answer", tables=[_answer_table(answer)]), Section("Figures", figures=figures)]
-        write_file(arguments.html, html_page(f"Checkpoint simulation: {system.name}", sections))
+        write_file(arguments.html, html_page(f"Checkpoint simulation: {system.name}", sections), "--html")
     if arguments.json:
         cli.print_json(answer)
     else:

@@ -60,10 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
     points = sweep(table, axes, interval_seconds=interval, counts=counts)
     figure = sweep_figure(first.name, axes, points)
     if arguments.png:
-        write_file(arguments.png, png_bytes(figure))
+        write_file(arguments.png, png_bytes(figure), "--png")
     if arguments.html:
         section = Section("Efficiency", figures=[figure], tables=[point_table(first.name, axes, points)])
-        write_file(arguments.html, html_page(f"Sweep: {first.name}", [section]))
+        write_file(arguments.html, html_page(f"Sweep: {first.name}", [section]), "--html")
     if arguments.json:
         cli.print_json({"system": first.name, "points": [_answer(axes, point) for point in points]})
     else:
