@@ -5,6 +5,7 @@
 #include "agent/agent.h"
 #include "agent/flush.h"
 #include "agent/images.h"
+#include "agent/protect.h"
 #include "agent/sessions.h"
 #include "agent/throughput.h"
 #include "agent/tiers.h"
@@ -17,6 +18,8 @@ namespace {
 // How long a recall may take before it counts as answered, and how long it then counts.
 constexpr Duration kRecallAnswer = std::chrono::milliseconds(50);
 constexpr Duration kRecallPause = std::chrono::milliseconds(500);
+// How long a capture waits for redundancy to make room, or leaves it what there is, before it goes through to the store.
+constexpr Duration kRedundancyPause = std::chrono::seconds(2);
 // Of one session that wait at a time. A client makes one for each thread that captures; the bound is against broken ones.
 constexpr size_t kRequestsMax = kClientRingEntries;
 // More than any rank has: sums of it do not overflow.
@@ -50,12 +53,13 @@ void Assignment::Drop(const Session& session) {
 }
 
 void Assignment::Pump() {
-  if (queue_.size() > 0) agent_.images().ReconsiderPending();
+  if (queue_.size() > 0 || agent_.protect().WantsRoom()) agent_.images().ReconsiderPending();
+  agent_.protect().OnRoom();
   queue_.Pump(agent_.policy());
 }
 
 void Assignment::PumpSoon() {
-  if (pump_posted_ || queue_.size() == 0) return;
+  if (pump_posted_ || (queue_.size() == 0 && !agent_.protect().WantsRoom())) return;
   pump_posted_ = true;
   agent_.loop().Post([this] {
     pump_posted_ = false;
@@ -91,6 +95,9 @@ bool Assignment::SameTiers(uint64_t writer, uint64_t other) {
 NodeLoad Assignment::LoadFor(const Request& request, std::vector<TierLoad>* tiers) {
   const Session& session = *Find(request.writer);
   for (const TierUnit* unit : session.tiers) tiers->push_back(agent_.tiers().LoadOf(*unit, &session));
+  if (IsKeptFrom(session, request)) {
+    for (TierLoad& tier : *tiers) tier.free_slots = tier.evictable_slots = 0;
+  }
   return agent_.flush().Load(agent_.throughput().FlushBytesPerSecond(session.job->store_id));
 }
 
@@ -109,8 +116,9 @@ AssignmentQueue::Refusal Assignment::NotPlaced(Request& request, const PlaceDeci
   Session& session = *Find(request.writer);
   if (agent_.tiers().IsReserving(session.tiers)) return kStays;
   // No tier is worth it as they are: a flushed chunk of an image under way makes room where it lies.
-  const bool released = std::any_of(session.tiers.begin(), session.tiers.end(), [this](TierUnit* unit) {
-    return !agent_.tiers().LoadOf(*unit).HasRoom() && agent_.images().ReleaseFlushed(unit);
+  const bool kept = IsKeptFrom(session, request);
+  const bool released = std::any_of(session.tiers.begin(), session.tiers.end(), [&](TierUnit* unit) {
+    return (kept || !agent_.tiers().LoadOf(*unit).HasRoom()) && agent_.images().ReleaseFlushed(unit);
   });
   if (released) return kAskNow;
   if (!request.waited) {
@@ -119,10 +127,28 @@ AssignmentQueue::Refusal Assignment::NotPlaced(Request& request, const PlaceDeci
   }
   const bool recalling = Recall(session);
   if (decision.kind == PlaceDecision::Kind::kWait || recalling) return kStays;
+  if (const auto refusal = WaitForRedundancy(session, request); refusal.has_value()) return *refusal;
   ++agent_.counters().places_through;
   agent_.throughput().OnThrough(session);
   Answer(session, request, AssignOutcome::kThrough, SlotRange{}, Status::Ok());
   return kAnswered;
+}
+
+bool Assignment::IsKeptFrom(const Session& session, const Request& request) const {
+  return favoured_ != std::pair(request.writer, request.number) && agent_.protect().room().IsKeptFrom(*session.job);
+}
+
+std::optional<AssignmentQueue::Refusal> Assignment::WaitForRedundancy(const Session& session, const Request& request) {
+  const bool kept = IsKeptFrom(session, request);
+  if (!kept && !agent_.protect().room().MayComeSoon(*session.job)) return std::nullopt;
+  const int64_t left_ns = request.head_since_ns + kRedundancyPause.count() - agent_.clock().NowNs();
+  if (left_ns > 0) {
+    AskAgain(Duration(left_ns));
+    return AssignmentQueue::Refusal::kStays;
+  }
+  if (!kept) return std::nullopt;
+  favoured_ = {request.writer, request.number};
+  return AssignmentQueue::Refusal::kAskNow;
 }
 
 bool Assignment::AssignIn(Session& session, const Request& request, TierUnit* unit) {

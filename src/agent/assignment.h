@@ -2,12 +2,15 @@
 // answers; here is what a place is in the agent, and how it is claimed.
 //
 // First in, first out among sessions that use the same tiers (placement/assignment_queue.h): jobs with a scratch of their own
-// have a queue of their own. When no tier has room, the others are asked
-// once to return what they hold unused, and only then does a chunk go through to the store.
+// have a queue of their own. Room that comes free is offered to redundancy that waits for it first, and captures leave it some
+// (redundancy_room.h), though none for longer than a moment. When no tier has room, the others are asked once to return what they
+// hold unused, and only then does a chunk go through to the store.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "agent/model.h"
@@ -44,6 +47,10 @@ class Assignment final : private AssignmentQueue::Host {
   void AskAgain(Duration after) override;
 
   Session* Find(uint64_t writer) const;
+  // Whether the room that is left is redundancy's, and the request has not waited for it too long.
+  bool IsKeptFrom(const Session& session, const Request& request) const;
+  // Redundancy may make room, or leave it: nothing when it is not to be waited for any longer.
+  std::optional<AssignmentQueue::Refusal> WaitForRedundancy(const Session& session, const Request& request);
   bool AssignIn(Session& session, const Request& request, TierUnit* unit);
   // Asks the users of these tiers to return unused slots; false when that was done a moment ago and has had its time.
   bool Recall(const Session& for_whom);
@@ -52,7 +59,8 @@ class Assignment final : private AssignmentQueue::Host {
   Agent& agent_;
   AssignmentQueue queue_;
   bool pump_posted_ = false;
-  int64_t ask_again_ns_ = 0;  // when it is to be asked again anyway; 0: not
+  int64_t ask_again_ns_ = 0;                               // when it is to be asked again anyway; 0: not
+  std::optional<std::pair<uint64_t, uint64_t>> favoured_;  // writer and number of a request that takes what is kept, too
   // By tier list: when its users were last asked to return slots.
   std::map<std::vector<TierUnit*>, int64_t> recalled_ns_;
 };

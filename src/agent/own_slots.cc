@@ -20,6 +20,15 @@ void OwnSlots::Close() {
   while (!open_.empty()) CloseIn(open_.begin()->first);
 }
 
+uint64_t OwnSlots::LeftIn(const std::vector<TierUnit*>& tiers) const {
+  uint64_t bytes = 0;
+  for (TierUnit* unit : tiers) {
+    const auto open = open_.find(unit);
+    if (open != open_.end()) bytes += unit->info().slot_bytes - open->second.used;
+  }
+  return bytes;
+}
+
 void OwnSlots::CloseEvictable(TierUnit* unit) {
   const auto open = open_.find(unit);
   if (open != open_.end() && unit->space->PinnedIn(open->second.slot) == 0) CloseIn(unit);

@@ -31,6 +31,8 @@ class OwnSlots {
   bool Claim(const OwnRange& range);
   void Release(const OwnRange& range, bool pinned = true);
   void ReleaseAll(const std::vector<OwnRange>& ranges, bool pinned = true);
+  // What is left in the slots of these tiers that small objects go to.
+  uint64_t LeftIn(const std::vector<TierUnit*>& tiers) const;
   // The slots that small objects go to are given out no further: others begin new ones.
   void Close();
   // The same in one tier, if what lies there may be evicted: it is worth more as room.

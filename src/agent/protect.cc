@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "agent/agent.h"
 #include "agent/assignment.h"
@@ -77,7 +79,8 @@ Protect::Protect(Agent& agent)
     : agent_(agent),
       making_(std::make_unique<Workers>(kMakers)),
       bringing_(std::make_unique<Workers>(kBringers, kBringersIdle, Workers::Priority::kAwaited)),
-      serving_(std::make_unique<Workers>(kServers)) {}
+      serving_(std::make_unique<Workers>(kServers)),
+      room_(agent) {}
 
 Protect::~Protect() {
   Stop();
@@ -194,8 +197,22 @@ Status Protect::Begin(Version& version) {
       set.done[early->from] = early->done;
       early = early_.erase(early);
     }
+    if (!set.done[position->member]) set.room_bytes = EstimateRoom(version, set);
   }
+  room_.OnBegun(version);
   return Status::Ok();
+}
+
+// As if the other members' images were as long as ours.
+uint64_t Protect::EstimateRoom(const Version& version, const SetProgress& set) const {
+  const Protection& protection = *version.protection;
+  const redundancy::Layout& layout = *protection.layout;
+  const auto rank = layout.RankAt(protection.group, protection.member, set.identity.index);
+  const auto own = rank.has_value() ? version.images.find(*rank) : version.images.end();
+  if (own == version.images.end()) return 0;
+  const uint64_t bytes = own->second->record_object_offset + own->second->record_bytes;
+  if (layout.scheme == Scheme::kPartner) return bytes * layout.HeldBy(protection.group, protection.member).size();
+  return redundancy::Geometry(static_cast<uint32_t>(set.members.size()), layout.parity, bytes).parity_bytes();
 }
 
 void Protect::Consider(Version& version) {
@@ -401,6 +418,7 @@ void Protect::Make(Version& version, SetProgress& set) {
   if (!kept.ok()) return FailSoon(version.generation, kept.status());
   std::vector<uint32_t> members;
   std::vector<uint64_t> lengths;
+  set.wants_room = false;
   if (layout.scheme == Scheme::kPartner) {
     for (const uint32_t member : layout.HeldBy(protection.group, self)) {
       if (record.members[member].blocks.bytes == 0 || (*kept)->objects.contains(member)) continue;
@@ -411,15 +429,18 @@ void Protect::Make(Version& version, SetProgress& set) {
     members.push_back(self);
     lengths.push_back(bytes);
   }
+  set.room_bytes = std::accumulate(lengths.begin(), lengths.end(), uint64_t{0});
+  const bool may_take = room_.MayTake(version, set.room_bytes);
   std::vector<std::vector<OwnRange>> ranges;
   std::vector<HeldStream> objects;
   for (const uint64_t bytes : lengths) {
-    auto taken = agent_.own_slots().TakeAll(TiersOf(*version.job), bytes);
+    auto taken = may_take ? agent_.own_slots().TakeAll(TiersOf(*version.job), bytes) : std::nullopt;
     if (!taken.has_value()) {
       for (const auto& object : ranges) agent_.own_slots().ReleaseAll(object);
-      // Captures and flushes make room; what does not come in time is overdue.
+      // It is tried again when room comes free; what does not come in time is overdue.
       set.next_try_ns = agent_.clock().NowNs() + kRetryPause.count();
       set.contacts[self].error = Status(Code::kNoSpace, fmt::format("no room for {} bytes of redundancy", bytes));
+      set.wants_room = wants_room_ = true;
       return;
     }
     objects.push_back(HeldStream::Of(*taken));
@@ -440,6 +461,7 @@ void Protect::Make(Version& version, SetProgress& set) {
     source->SetStream(member, std::move(place));
   }
   set.making = true;
+  set.room_bytes = 0;
   LogDebug("agent", "{} is made", set.identity.ToString());
   making_->Submit(
       [this, record = std::move(record), self, members, objects = std::move(objects), ranges = std::move(ranges), source] {
@@ -448,6 +470,24 @@ void Protect::Make(Version& version, SetProgress& set) {
           OnMade(identity.generation, identity, members, std::move(ranges), std::move(tables));
         });
       });
+}
+
+void Protect::OnRoom() {
+  if (!std::exchange(wants_room_, false) || making_ == nullptr) return;
+  std::vector<SetIdentity> waiting;  // in order of age
+  for (const auto& [key, job] : agent_.jobs()) {
+    for (const auto& [generation, version] : job->versions) {
+      if (version->protection == nullptr || !IsOwed(*version)) continue;
+      for (const SetProgress& set : version->protection->sets) {
+        if (set.wants_room) waiting.push_back(set.identity);
+      }
+    }
+  }
+  for (const SetIdentity& identity : waiting) {
+    Version* version = nullptr;
+    SetProgress* set = FindSet(identity, &version);
+    if (set != nullptr && set->wants_room && !set->making) Make(*version, *set);
+  }
 }
 
 void Protect::OnMade(const Generation& generation, const SetIdentity& identity, std::vector<uint32_t> members,
@@ -469,6 +509,7 @@ void Protect::OnMade(const Generation& generation, const SetIdentity& identity, 
   set->making = false;
   if (!tables.ok()) {
     set->contacts[version->protection->member].error = tables.status();
+    set->room_bytes = EstimateRoom(*version, *set);
     // What hindered it may pass; if not, it is overdue some time.
     const Duration pause = std::min<Duration>(kRetryPause * (1 << std::min(set->failures++, 4u)), kRetryPauseMax);
     set->next_try_ns = agent_.clock().NowNs() + pause.count();

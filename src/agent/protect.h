@@ -26,6 +26,7 @@
 
 #include "agent/model.h"
 #include "agent/peer_messages.h"
+#include "agent/redundancy_room.h"
 #include "agent/workers.h"
 
 namespace kedge {
@@ -44,8 +45,10 @@ struct SetProgress {
     Status error;  // of the last try
   };
   std::vector<Contact> contacts;
-  bool measuring = false;  // a worker makes our block table
-  bool making = false;     // a worker makes our redundancy
+  bool measuring = false;   // a worker makes our block table
+  bool making = false;      // a worker makes our redundancy
+  uint64_t room_bytes = 0;  // that our redundancy has yet to take: an estimate until all members are known
+  bool wants_room = false;  // there was none: to be tried again when some comes free
   uint32_t failures = 0;
   int64_t next_try_ns = 0;
 
@@ -85,6 +88,10 @@ class Protect {
   // Whether the version waits for level NODE.
   bool IsOwed(const Version& version) const;
   void Tick();
+  // Some room may have come free: those that wait for it are tried, the oldest first. Lets go of cached images.
+  void OnRoom();
+  bool WantsRoom() const { return wants_room_; }
+  const RedundancyRoom& room() const { return room_; }
   // kTimeout, naming the nodes (or groups) that the version waits for. REQUIRES: version.protection.
   Status Missing(const Version& version) const;
 
@@ -117,6 +124,7 @@ class Protect {
   void Exchange(Version& version, SetProgress& set, uint32_t member);
   void Make(Version& version, SetProgress& set);
   bool TakeKept(Version& version, SetProgress& set);
+  uint64_t EstimateRoom(const Version& version, const SetProgress& set) const;
   void OnMade(const Generation& generation, const SetIdentity& identity, std::vector<uint32_t> members,
               std::vector<std::vector<OwnRange>> ranges, Result<std::vector<BlockTable>> tables);
   void Notify(Version& version);
@@ -133,6 +141,8 @@ class Protect {
   std::unique_ptr<Workers> serving_;
   std::deque<Early> early_;  // from members that were faster; the oldest go first
   std::set<Generation> posted_;
+  RedundancyRoom room_;
+  bool wants_room_ = false;  // a set does
 };
 
 }  // namespace kedge

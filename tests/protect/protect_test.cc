@@ -232,6 +232,37 @@ TEST_F(ProtectTest, CopiesOfStoredVersionsMakeRoom) {
   });
 }
 
+// Captures that want every slot that comes free. A version and its copy take a quarter of the pool.
+class UnderLoadTest : public ProtectTest {
+ protected:
+  // One version after the other, or after the pause; all reach level NODE before a wait without progress ends.
+  void TakeMany(const std::string& keys, int64_t versions, std::chrono::milliseconds pause) {
+    nodes_.Run({0, 1}, "protect.scheme=partner\nprotect.timeout=8s\n" + keys, [&](kedge_context* context, int rank) {
+      std::vector<uint64_t> memory(6 << 17);
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+      for (int64_t version = 1; version <= versions; ++version) {
+        memory[0] = static_cast<uint64_t>(version);
+        EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", version, 0));
+        std::this_thread::sleep_for(pause);
+      }
+      EXPECT_KEDGE_OK(kedge_wait(context, "p", versions, KEDGE_LEVEL_LAST, 60)) << ", rank " << rank;
+      kedge_statistics statistics{};
+      statistics.struct_size = sizeof statistics;
+      EXPECT_KEDGE_OK(kedge_get_statistics(context, &statistics));
+      EXPECT_EQ(statistics.checkpoints_inline + statistics.bytes_through, 0u) << "rank " << rank;
+    });
+    for (const int node : {0, 1}) EXPECT_THAT(nodes_.Log(node), Not(HasSubstr("has not reached level node")));
+  }
+};
+
+TEST_F(UnderLoadTest, ASlowStoreLeavesRoomForRedundancy) {
+  TakeMany("flush.rate=6MiB\n", 12, std::chrono::milliseconds(50));
+}
+
+TEST_F(UnderLoadTest, CapturesWaitForRedundancyToMakeRoom) {
+  TakeMany(kNoStore, 40, std::chrono::milliseconds(0));
+}
+
 TEST_F(ProtectTest, DrainBringsWhatSurvivesToTheStore) {
   const std::string keys = std::string(kXorOfFour) + kNoStore;
   Take(all_, keys, 2);

@@ -1,0 +1,132 @@
+#include "agent/redundancy_room.h"
+
+#include <algorithm>
+
+#include "agent/agent.h"
+#include "agent/own_slots.h"
+#include "agent/protect.h"
+#include "agent/tiers.h"
+
+namespace kedge {
+namespace {
+
+// How long after its last step protection counts as getting on.
+constexpr Duration kGetsOn = std::chrono::seconds(1);
+
+uint64_t RoundUp(uint64_t bytes, uint64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+uint64_t LargestSlot(const std::vector<TierUnit*>& tiers) {
+  uint64_t largest = 0;
+  for (const TierUnit* unit : tiers) largest = std::max(largest, unit->info().slot_bytes);
+  return largest;
+}
+
+uint64_t FreeBytes(const std::vector<TierUnit*>& tiers) {
+  uint64_t bytes = 0;
+  for (const TierUnit* unit : tiers) {
+    bytes += (uint64_t{unit->space->free_slots()} + unit->space->evictable_slots()) * unit->info().slot_bytes;
+  }
+  return bytes;
+}
+
+bool ShareTiers(const Job& one, const Job& other) {
+  return one.hello.keys.scratch == other.hello.keys.scratch;
+}
+
+}  // namespace
+
+void RedundancyRoom::OnBegun(const Version& version) {
+  Sizes sizes;
+  for (const SetProgress& set : version.protection->sets) sizes.redundancy_bytes += set.room_bytes;
+  for (const auto& [rank, image] : version.images) sizes.image_bytes += image->record_object_offset + image->record_bytes;
+  newest_[{JobKey(version.job->store_id, version.job->name), version.generation.name}] = sizes;
+}
+
+std::vector<TierUnit*> RedundancyRoom::TiersOf(const Job& job) const {
+  std::vector<TierUnit*> tiers;
+  for (TierUnit* unit : agent_.tiers().units()) {
+    if (!unit->lost && unit->scratch == job.hello.keys.scratch) tiers.push_back(unit);
+  }
+  return tiers;
+}
+
+uint64_t RedundancyRoom::Wanted(const Version& version) const {
+  if (version.protection != nullptr) {
+    uint64_t bytes = 0;
+    for (const SetProgress& set : version.protection->sets) bytes += set.room_bytes;
+    return bytes;
+  }
+  const auto newest = newest_.find({JobKey(version.job->store_id, version.job->name), version.generation.name});
+  return newest == newest_.end() ? 0 : newest->second.redundancy_bytes;
+}
+
+uint64_t RedundancyRoom::KeptBytes(const Job& job, const std::vector<TierUnit*>& tiers) const {
+  uint64_t all_bytes = 0;
+  for (const TierUnit* unit : tiers) all_bytes += unit->info().slots * unit->info().slot_bytes;
+  const uint64_t slot_bytes = LargestSlot(tiers);
+  uint64_t kept = 0;
+  // In slots that redundancy has begun to fill.
+  uint64_t begun_bytes = agent_.own_slots().LeftIn(tiers);
+  for (const auto& [key, other] : agent_.jobs()) {
+    if (other->layout == nullptr || !ShareTiers(*other, job)) continue;
+    // Versions of a name stand together, the oldest first.
+    for (auto entry = other->versions.begin(); entry != other->versions.end();) {
+      const std::string& name = entry->first.name;
+      uint64_t wanted = 0;
+      bool has_protected = false;
+      for (; entry != other->versions.end() && entry->first.name == name; ++entry) {
+        const Version& version = *entry->second;
+        has_protected = has_protected || (version.at_node && !version.sets.empty());
+        if (wanted == 0 && agent_.protect().IsOwed(version)) wanted = Wanted(version);
+      }
+      const auto newest = newest_.find({key, name});
+      if (wanted == 0 || newest == newest_.end()) continue;
+      const Sizes& sizes = newest->second;
+      const uint64_t two_versions =
+          2 * (RoundUp(sizes.image_bytes, slot_bytes) + RoundUp(std::max(wanted, sizes.redundancy_bytes), slot_bytes));
+      if (all_bytes < kept + two_versions) continue;
+      uint64_t bytes = has_protected ? wanted : 2 * wanted;
+      const uint64_t fits = std::min(bytes, begun_bytes);
+      begun_bytes -= fits;
+      bytes -= fits;
+      kept += RoundUp(bytes, slot_bytes);
+    }
+  }
+  return kept;
+}
+
+bool RedundancyRoom::IsKeptFrom(const Job& job) const {
+  const std::vector<TierUnit*> tiers = TiersOf(job);
+  const uint64_t kept = KeptBytes(job, tiers);
+  return kept > 0 && FreeBytes(tiers) < kept + LargestSlot(tiers);
+}
+
+bool RedundancyRoom::MayTake(const Version& version, uint64_t bytes) const {
+  uint64_t older_bytes = 0;
+  for (const auto& [generation, older] : version.job->versions) {
+    if (generation.name != version.generation.name) continue;
+    if (!(generation < version.generation) || older_bytes > 0) break;
+    if (agent_.protect().IsOwed(*older)) older_bytes = Wanted(*older);
+  }
+  if (older_bytes == 0) return true;
+  const std::vector<TierUnit*> tiers = TiersOf(*version.job);
+  const uint64_t slot_bytes = LargestSlot(tiers);
+  return FreeBytes(tiers) + agent_.own_slots().LeftIn(tiers) >= RoundUp(bytes, slot_bytes) + RoundUp(older_bytes, slot_bytes);
+}
+
+bool RedundancyRoom::MayComeSoon(const Job& job) const {
+  const int64_t since_ns = agent_.clock().NowNs() - kGetsOn.count();
+  for (const auto& [key, other] : agent_.jobs()) {
+    if (!ShareTiers(*other, job)) continue;
+    const bool gets_on = std::any_of(other->versions.begin(), other->versions.end(), [&](const auto& entry) {
+      const Version& version = *entry.second;
+      return version.protection != nullptr && version.protection->progress_ns > since_ns && agent_.protect().IsOwed(version);
+    });
+    if (gets_on) return true;
+  }
+  return false;
+}
+
+}  // namespace kedge
