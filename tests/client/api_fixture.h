@@ -30,7 +30,7 @@ class ApiTest : public ::testing::TestWithParam<Mode> {
 
   std::string Overrides(const std::string& more = "") const {
     return "store.path=" + folder_.store() + "\nnode.run_folder=" + folder_.run_folder() +
-           "\npool.size=64MiB\nchunk.size=4MiB\nchunk.piece=1MiB\nwait.timeout=60s\njob.name=api\nagent.idle_timeout=5s\n" +
+           "\npool.size=64MiB\nchunk.size=4MiB\nchunk.piece=1MiB\nwait.timeout=60s\njob.name=api\nagent.idle_timeout=20s\n" +
            GetParam().overrides + more;
   }
 

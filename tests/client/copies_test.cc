@@ -13,20 +13,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string ReadWhole(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 // Flips a bit in every occurrence of `text` in the file; how many there were.
 int Damage(const std::string& path, const std::string& text) {
-  const std::string content = ReadWhole(path);
-  int found = 0;
-  for (size_t at = content.find(text); at != std::string::npos; at = content.find(text, at + text.size())) {
-    FlipBit(path, at + text.size() / 2);
-    ++found;
-  }
-  return found;
+  return FlipBitIn(path, text, text.size() / 2);
 }
 
 std::vector<std::string> FilesBelow(const std::string& folder, const std::string& part_of_path) {

@@ -29,13 +29,7 @@ class RanksTest : public ApiTest {
   int Damage(const std::string& folder, const std::string& text) const {
     int found = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-      if (!entry.is_regular_file()) continue;
-      std::ifstream file(entry.path(), std::ios::binary);
-      const std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-      for (size_t at = content.find(text); at != std::string::npos; at = content.find(text, at + text.size())) {
-        FlipBit(entry.path(), at + text.size() / 2);
-        ++found;
-      }
+      if (entry.is_regular_file()) found += FlipBitIn(entry.path(), text, text.size() / 2);
     }
     return found;
   }
@@ -122,10 +116,8 @@ TEST_P(RanksTest, ABadBitAnywhereIsPassedOver) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(in_pool ? Pool() : folder_.store())) {
     const std::string path = entry.path();
     if (!entry.is_regular_file() || (!in_pool && path.find("/2-1-1/") == std::string::npos)) continue;
-    std::ifstream file(path, std::ios::binary);
-    std::string content(entry.file_size(), '\0');
-    ASSERT_TRUE(file.read(content.data(), static_cast<std::streamsize>(content.size())));
-    // Zeros are mostly what nobody has written yet; looked through at once, for the idle agent soon leaves with its pool.
+    const std::string content = ReadWhole(path);
+    // Zeros are mostly what nobody has written yet.
     size_t used = 0;
     for (size_t at = content.find_first_not_of('\0'); at != content.npos; at = content.find_first_not_of('\0', at + 1)) {
       if (used++ % 19 == 0) places.emplace_back(path, at);

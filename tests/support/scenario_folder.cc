@@ -86,7 +86,7 @@ std::map<std::string, std::string> ScenarioFolder::Environment() const {
           {"KEDGE_POOL_SIZE", "64MiB"},
           {"KEDGE_CHUNK_SIZE", "4MiB"},
           {"KEDGE_CHUNK_PIECE", "1MiB"},
-          {"KEDGE_AGENT_IDLE_TIMEOUT", "5s"},
+          {"KEDGE_AGENT_IDLE_TIMEOUT", "20s"},
           {"KEDGE_WAIT_TIMEOUT", "60s"},
           {"KEDGE_JOB_NAME", "scenario"},
           {"KEDGE_NODE", ""},
@@ -135,6 +135,25 @@ void FlipBit(const std::string& path, uint64_t offset) {
   byte = static_cast<char>(byte ^ 0x10);
   file.seekp(static_cast<std::streamoff>(offset));
   file.write(&byte, 1);
+}
+
+std::string ReadWhole(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  std::string content(file ? static_cast<size_t>(file.tellg()) : 0, '\0');
+  file.seekg(0);
+  file.read(content.data(), static_cast<std::streamsize>(content.size()));
+  EXPECT_TRUE(file.good()) << path;
+  return content;
+}
+
+int FlipBitIn(const std::string& path, const std::string& text, size_t at) {
+  const std::string content = ReadWhole(path);
+  int found = 0;
+  for (size_t begin = content.find(text); begin != std::string::npos; begin = content.find(text, begin + text.size())) {
+    FlipBit(path, begin + at);
+    ++found;
+  }
+  return found;
 }
 
 }  // namespace kedge::testing

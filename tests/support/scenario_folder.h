@@ -49,5 +49,10 @@ bool KillAgentAt(const std::string& run_folder);
 
 // Flips one bit of the byte at `offset` of a file.
 void FlipBit(const std::string& path, uint64_t offset);
+// The same `at` bytes into `text` wherever that stands in the file; how often it does.
+int FlipBitIn(const std::string& path, const std::string& text, size_t at);
+// A file's bytes, read at once: byte by byte, unoptimised code takes seconds over a pool, and the idle agent leaves with it
+// meanwhile.
+std::string ReadWhole(const std::string& path);
 
 }  // namespace kedge::testing

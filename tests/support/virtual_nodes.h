@@ -114,17 +114,10 @@ class VirtualNodes {
   // Flips a bit at an eighth and at seven eighths of `words` wherever they lie in the node's pool; whether both were found.
   bool FlipInPool(int node, const std::vector<uint64_t>& words) const {
     const std::string path = RunFolder(node) + "/pool/pool";
-    std::ifstream file(path, std::ios::binary);
-    const std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     bool both = true;
     for (const size_t eighth : {1u, 7u}) {
       const std::string part(reinterpret_cast<const char*>(words.data() + words.size() * eighth / 8), 64);
-      bool found = false;
-      for (size_t at = content.find(part); at != std::string::npos; at = content.find(part, at + 64)) {
-        FlipBit(path, at + 8);
-        found = true;
-      }
-      both = both && found;
+      both = FlipBitIn(path, part, 8) > 0 && both;
     }
     return both;
   }
