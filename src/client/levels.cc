@@ -24,9 +24,10 @@ constexpr Duration kAnswerTimeout = seconds(10);
 constexpr Duration kPollMin = milliseconds(5);
 constexpr Duration kPollMax = milliseconds(200);
 
+// Who has not arrived when the time is over: ranks; else what the agent says, which knows other nodes.
 std::string Missing(const LevelReply& reply) {
-  if (reply.missing_ranks.empty()) return "";
-  return fmt::format("; no image yet from ranks {}", fmt::join(reply.missing_ranks, ", "));
+  if (!reply.missing_ranks.empty()) return fmt::format("; no image yet from ranks {}", fmt::join(reply.missing_ranks, ", "));
+  return reply.failure.ok() ? "" : "; " + reply.failure.message();
 }
 
 }  // namespace

@@ -172,6 +172,18 @@ TEST_F(ProtectTest, ANodeThatStaysSilentIsNamed) {
   });
 }
 
+TEST_F(ProtectTest, ANodeThatIsSilentWhenAWaitIsOverIsNamed) {
+  const std::string keys = std::string(kXorOfFour) + kNoStore;
+  nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    if (rank == 1) return nodes_.Pause(1, std::chrono::seconds(4));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    EXPECT_EQ(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 1.5), KEDGE_ERROR_TIMEOUT);
+    EXPECT_THAT(kedge_error_message(), AllOf(HasSubstr("still missing: nodes"), HasSubstr("n1")));
+  });
+}
+
 TEST_F(ProtectTest, EveryOtherVersion) {
   const std::string keys = std::string("protect.scheme=xor\nschedule.node=2\n") + kNoStore;
   nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
