@@ -20,9 +20,11 @@ constexpr Duration kTimerHorizon = std::chrono::milliseconds(250);
 constexpr Duration kSoon = std::chrono::milliseconds(1);
 // In one look. Ranks that call faster than it takes to hold them are asked again at the next.
 constexpr int kTriesInOneLook = 24;
-// For another node's vote; its ranks, and ours, wait at the held call meanwhile. Who did not answer is not asked for a while.
+// For another node's vote; its ranks, and ours, wait at the held call meanwhile. Who did not answer is not asked for a while;
+// whose agent is gone, soon again: its successor is on the way, and nobody is held for long until it is there.
 constexpr Duration kVoteTimeout = std::chrono::seconds(2);
 constexpr Duration kSilencePause = std::chrono::seconds(10);
+constexpr Duration kGonePause = std::chrono::seconds(1);
 // Ranks that have still to read what was decided before, or have not joined, are given time.
 constexpr Duration kRefusalPause = std::chrono::milliseconds(100);
 
@@ -194,7 +196,8 @@ void Calls::OnVote(Job& job, CallQuestionIndex index, CallTicket ticket, const R
   if (!leader.open() || leader.ticket() != ticket) return;
   if (!vote.ok()) {
     LogWarning("agent", "job {}: a node is not asked at which call its ranks are: {}", job.name, vote.status().ToString());
-    job.calls.rounds[index].not_before_ns = agent_.clock().NowNs() + kSilencePause.count();
+    const Duration pause = vote.status().code() == Code::kUnavailable ? kGonePause : kSilencePause;
+    job.calls.rounds[index].not_before_ns = agent_.clock().NowNs() + pause.count();
   } else if (!vote->accepted && vote->newest_call < CallOf(ticket)) {
     job.calls.rounds[index].not_before_ns = agent_.clock().NowNs() + kRefusalPause.count();
   }
