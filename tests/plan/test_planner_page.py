@@ -6,6 +6,7 @@ first; `...` stands for lines left out. Times of computation are none of it, so 
 
 from __future__ import annotations
 
+import doctest
 import re
 import shlex
 from pathlib import Path
@@ -68,6 +69,13 @@ def test_the_long_commands_print_what_the_page_says(
     assert long
     for command, expected in long:
         check(command, expected, tmp_path, capsys)
+
+
+def test_the_library_answers_as_the_page_says() -> None:
+    session = next(block for block in BLOCKS if block.startswith(">>> "))
+    parsed = doctest.DocTestParser().get_doctest(session, {}, "planner.md", None, None)
+    said: list[str] = []
+    assert parsed.examples and doctest.DocTestRunner().run(parsed, out=said.append).failed == 0, "".join(said)
 
 
 def test_the_page_has_an_example_of_every_command_that_answers() -> None:

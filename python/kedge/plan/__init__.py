@@ -7,7 +7,8 @@ needs the compiled part of Kedge. ``docs/planner.md`` has the equations, assumpt
 
 from __future__ import annotations
 
+from kedge.plan.catalog import find_system
 from kedge.plan.errors import PlanError
 from kedge.plan.system import Level, System, load_system
 
-__all__ = ["Level", "PlanError", "System", "load_system"]
+__all__ = ["Level", "PlanError", "System", "find_system", "load_system"]
