@@ -21,8 +21,10 @@ namespace {
 
 constexpr size_t kAddressFileBytesMax = 4096;
 constexpr Duration kLeaseDuration = std::chrono::seconds(60);
-// A node that was left out is mostly dead, and a restart that needs more than the others have waits for it.
+// A node that was left out is mostly dead, and a restart that needs more than the others have waits for it, unless its machine
+// says that nobody is there.
 constexpr Duration kInviteTimeout = std::chrono::milliseconds(1500);
+constexpr Duration kAbsentTimeout = std::chrono::milliseconds(500);
 constexpr Duration kGoodbyeTime = std::chrono::milliseconds(100);
 constexpr size_t kGuestsMax = 4096;
 constexpr size_t kReadBuffers = 112;
@@ -185,12 +187,24 @@ void Peers::Invite(Job& job, const Membership& members) {
         job, node.name, PeerKind::kInvite, Encode(invitation), kInviteTimeout,
         [this, key, number = inviting.number, node](const Result<Buffer>& answer) { OnInvited(key, number, node, answer.ok()); });
   }
+  FindAbsent(key, inviting.number, std::move(left_out));
+}
+
+void Peers::FindAbsent(const JobKey& key, uint64_t number, std::vector<JobNode> left_out) {
+  agent_.protect().bringers().Submit([this, key, number, left_out = std::move(left_out)] {
+    std::vector<net::NodeAddress> addresses;
+    for (const JobNode& node : left_out)
+      addresses.push_back(net::NodeAddress::FromText(node.address).value_or(net::NodeAddress{}));
+    net::FindAbsent(addresses, kAbsentTimeout, [&](size_t index) {
+      agent_.loop().Post([this, key, number, node = left_out[index]] { OnInvited(key, number, node, false); });
+    });
+  });
 }
 
 void Peers::OnInvited(const JobKey& key, uint64_t number, const JobNode& node, bool answered) {
   const auto inviting = inviting_.find(key);
   if (inviting == inviting_.end() || inviting->second.number != number) return;
-  inviting->second.waiting.erase(node.name);
+  if (inviting->second.waiting.erase(node.name) == 0) return;
   const bool is_last = inviting->second.waiting.empty();
   if (is_last) inviting_.erase(inviting);
   Job* job = agent_.FindJob(key.first, key.second);

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "os/socket_address.h"
+#include "os/tcp_ports.h"
 
 namespace kedge::net {
 namespace {
@@ -53,6 +56,12 @@ std::optional<NodeAddress> NodeAddress::FromText(std::string_view text) {
     address.bytes += static_cast<char>(high * 16 + low);
   }
   return address;
+}
+
+void FindAbsent(std::span<const NodeAddress> addresses, Duration timeout, const std::function<void(size_t)>& absent) {
+  std::vector<std::string> ports;
+  for (const NodeAddress& address : addresses) ports.push_back(address.provider.starts_with("tcp") ? address.bytes : "");
+  os::FindClosedPorts(ports, timeout, absent);
 }
 
 }  // namespace kedge::net

@@ -4,9 +4,13 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+
+#include "base/duration.h"
 
 namespace kedge::net {
 
@@ -25,5 +29,9 @@ struct NodeAddress {
 
   friend bool operator==(const NodeAddress&, const NodeAddress&) = default;
 };
+
+// Calls `absent` with the index of each address at which certainly no endpoint is, as its machine says; where it says nothing, or
+// the provider is none whose endpoints listen at TCP ports, nothing is said. Waits for answers at most `timeout`.
+void FindAbsent(std::span<const NodeAddress> addresses, Duration timeout, const std::function<void(size_t)>& absent);
 
 }  // namespace kedge::net

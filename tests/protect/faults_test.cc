@@ -187,6 +187,26 @@ TEST_F(MovedTest, ADeadNodeThatIsLeftOutIsNotWaitedFor) {
   EXPECT_TRUE(LogSays(0, "does not answer and is left alone"));
 }
 
+// When the others do not have all of the newest version it is worth to wait for a node that is left out, but not when its machine
+// says that nobody is there. Two are dead, which is one too many.
+TEST_F(MovedTest, ADeadNodeWhoseImagesAreWantedIsNotWaitedForEither) {
+  Take({0, 1, 2, 3}, kXorOfFour, 1, KEDGE_LEVEL_STORE);
+  std::vector<int> dead = {2, 3}, others = {1, 4};
+  double seconds = 0;
+  for (int launch = 0; launch < 5; ++launch) {
+    for (const int node : dead) nodes_.Lose(node);
+    const auto began = std::chrono::steady_clock::now();
+    ExpectRestart({0, others[0], others[1], others[1]}, kXorOfFour, 1, [&](kedge_context* context, int rank) {
+      if (rank == 0) seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+      EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60)) << ", rank " << rank;
+    });
+    if (seconds < 1.3) break;
+    std::swap(dead, others);
+  }
+  EXPECT_LT(seconds, 1.3);
+  EXPECT_THAT(nodes_.Log(0), HasSubstr("does not answer and is left alone"));
+}
+
 TEST_F(MovedTest, AnImageOnANodeThatTheJobHasLeftIsFound) {
   Take(all_, Keys(), 1);
   // And another node's is gone for good: with node 3's it can be rebuilt, without it both were lost.

@@ -1,0 +1,44 @@
+// Which ports are closed: of a listener, of one that has gone, of what is no address.
+#include "os/tcp_ports.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <vector>
+
+#include "os/unique_fd.h"
+
+namespace kedge::os {
+namespace {
+
+using ::testing::ElementsAre;
+
+// A socket that is bound to a port of this machine, and the port's address.
+UniqueFd Bound(bool listens, std::string* address) {
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(name);
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(bind(socket.get(), reinterpret_cast<const sockaddr*>(&name), size), 0);
+  EXPECT_EQ(getsockname(socket.get(), reinterpret_cast<sockaddr*>(&name), &size), 0);
+  EXPECT_TRUE(!listens || listen(socket.get(), 4) == 0);
+  address->assign(reinterpret_cast<const char*>(&name), sizeof(name));
+  return socket;
+}
+
+TEST(TcpPortsTest, OnlyAMachineThatRefusesIsSaidToHaveTheClosedPort) {
+  std::vector<std::string> addresses(4);
+  const UniqueFd listener = Bound(true, &addresses[0]);
+  const UniqueFd silent = Bound(false, &addresses[1]);
+  addresses[2] = "no address";
+  const UniqueFd also_silent = Bound(false, &addresses[3]);
+  std::vector<size_t> closed;
+  FindClosedPorts(addresses, std::chrono::seconds(10), [&](size_t index) { closed.push_back(index); });
+  EXPECT_THAT(closed, ElementsAre(1, 3));
+}
+
+}  // namespace
+}  // namespace kedge::os
