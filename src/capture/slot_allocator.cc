@@ -16,6 +16,10 @@ namespace {
 constexpr Duration kAgentReturnTimeout = std::chrono::seconds(15);
 constexpr Duration kPauseWithoutAgent = std::chrono::milliseconds(10);
 
+Status AgentIsGone() {
+  return Status(Code::kUnavailable, "the agent is gone, and no other could be started in time");
+}
+
 // The agent answers Failed where neither tier nor store has room.
 Status FailureOf(const AgentMessage& message) {
   const auto code = static_cast<Code>(message.code);
@@ -56,19 +60,15 @@ Result<AgentMessage> SlotAllocator::TakeAnswer(Ahead* ahead, const FullChunk& wa
         return_of_agent.reset();
         Request(ahead, wanted);  // anew when the ring was full, or the session was attached again
         channel_->WaitForMessage(deadline.Remaining());
-      } else if (!return_of_agent) {
-        return_of_agent.emplace(SystemClock(), kAgentReturnTimeout);
-      } else if (return_of_agent->Passed()) {
+      } else if (!AwaitAgent(&return_of_agent)) {
         break;
-      } else {
-        std::this_thread::sleep_for(kPauseWithoutAgent);
       }
       pump_();
     }
     waited_ += Duration(SystemClock().NowNs() - begin);
   }
   if (!ahead->answer) {
-    if (channel_->lost()) return Status(Code::kUnavailable, "the agent is gone, and no other could be started in time");
+    if (channel_->lost()) return AgentIsGone();
     return Status(Code::kTimeout,
                   "the agent has not assigned a slot: its tiers are full, and the flush that would free "
                   "one has not ended");
@@ -156,6 +156,24 @@ void SlotAllocator::Return(const SlotRange& range) {
   message.range = range;
   // A lost return frees the slot late, with the session; it never harms what lies in it.
   (void)channel_->Push(message, Deadline(SystemClock(), std::chrono::seconds(10)));
+}
+
+bool SlotAllocator::AwaitAgent(std::optional<Deadline>* until) {
+  if (!*until) until->emplace(SystemClock(), kAgentReturnTimeout);
+  if ((*until)->Passed()) return false;
+  std::this_thread::sleep_for(kPauseWithoutAgent);
+  return true;
+}
+
+Status SlotAllocator::Send(const ClientMessage& message, const Deadline& deadline) {
+  std::optional<Deadline> return_of_agent;
+  for (;;) {
+    Status pushed = channel_->Push(message, deadline);
+    if (pushed.code() != Code::kUnavailable) return pushed;
+    if (deadline.Passed() || !AwaitAgent(&return_of_agent)) return AgentIsGone();
+    pump_();
+    if (!channel_->lost()) return_of_agent.reset();
+  }
 }
 
 void SlotAllocator::ReturnFilled() {

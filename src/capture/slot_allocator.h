@@ -46,6 +46,9 @@ class SlotAllocator {
   // Whether the place that TakeOpen returned last may become `extra_bytes` longer; if so, *place is.
   bool GrowOpen(SlotRange* place, uint64_t extra_bytes);
 
+  // Puts a message into the mailbox: waits for room there, and for the successor of an agent that died.
+  Status Send(const ClientMessage& message, const Deadline& deadline);
+
   // The image under way has ended or was given up: full open slots that it may have chunks in go back only now, because the
   // agent learns of those chunks with the image's end.
   void ReturnFilled();
@@ -78,6 +81,8 @@ class SlotAllocator {
   void Request(Ahead* ahead, const FullChunk& wanted);
   Result<AgentMessage> TakeAnswer(Ahead* ahead, const FullChunk& wanted, const Deadline& deadline);
   void Return(const SlotRange& range);
+  // A moment passes in which the successor of a lost agent may come; false when it has had its time since *until was set.
+  static bool AwaitAgent(std::optional<Deadline>* until);
 
   AgentChannel* channel_;
   const LayoutLimits limits_;

@@ -166,7 +166,7 @@ Status SlotSink::Announce() {
   message.chunk = due_levels_;
   message.amount = announced_bytes_;
   os::KillPoint("client-begin-before");
-  KEDGE_RETURN_IF_ERROR(context_.channel->Push(message, WaitDeadline()));
+  KEDGE_RETURN_IF_ERROR(context_.slots->Send(message, WaitDeadline()));
   os::KillPoint("client-begin-after");
   announced_ = true;
   return Status::Ok();
@@ -183,7 +183,7 @@ Status SlotSink::End(const ImageRecord& record) {
   message.object_offset = record_bytes;
   message.amount = crc32c::Compute(buffer_.data(), buffer_.size());
   os::KillPoint("client-end-before");
-  KEDGE_RETURN_IF_ERROR(context_.channel->Push(message, WaitDeadline()));
+  KEDGE_RETURN_IF_ERROR(context_.slots->Send(message, WaitDeadline()));
   os::KillPoint("client-end-after");
   context_.slots->ReturnFilled();
   os::KillPoint("client-end-returned");

@@ -26,6 +26,7 @@ namespace {
 
 struct ProcessStat {
   char state = '?';
+  uint32_t threads = 0;
   uint64_t start_ticks = 0;
 };
 
@@ -41,6 +42,7 @@ Result<ProcessStat> ReadStat(pid_t process_id) {
     rest.remove_prefix(1);
     const std::string_view word = rest.substr(0, rest.find(' '));
     if (field == 3 && !word.empty()) stat.state = word.front();
+    if (field == 20) std::from_chars(word.data(), word.data() + word.size(), stat.threads);
     if (field == 22) std::from_chars(word.data(), word.data() + word.size(), stat.start_ticks);
     rest.remove_prefix(word.size());
   }
@@ -70,7 +72,9 @@ bool IsAlive(const ProcessIdentity& process) {
     // Anything but "no such process" must not be taken for a death.
     return error != ENOENT && error != ESRCH;
   }
-  return stat->start_ticks == process.start_ticks && stat->state != 'Z' && stat->state != 'X';
+  if (stat->start_ticks != process.start_ticks || stat->state == 'X') return false;
+  // A first thread that has ended is a zombie also while others of the process run, or are about to close its files.
+  return stat->state != 'Z' || stat->threads > 1;
 }
 
 Result<UniqueFd> OpenPidfd(const ProcessIdentity& process) {

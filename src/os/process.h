@@ -23,7 +23,7 @@ struct ProcessIdentity {
 ProcessIdentity OwnIdentity();
 // kNotFound when there is no such process. A zombie is found.
 Result<ProcessIdentity> IdentityOf(pid_t process_id);
-// Whether this very process lives. A zombie does not: where nobody reaps, the dead stay in the table.
+// Whether this very process lives: any thread of it. A zombie does not: where nobody reaps, the dead stay in the table.
 bool IsAlive(const ProcessIdentity& process);
 
 // A descriptor that becomes readable when the process ends (pidfd_open): put it into the event loop. kNotFound when it

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,6 +90,24 @@ TEST(Process, ZombiesAreDead) {
   sleeper.Reap();
   EXPECT_FALSE(IsAlive(child));
   EXPECT_EQ(OpenPidfd(child).status().code(), Code::kNotFound);
+}
+
+// /proc calls it a zombie, too; another thread may write where the first one did.
+TEST(Process, LivesOnWhenItsFirstThreadHasEnded) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::thread([] { pause(); }).detach();
+    syscall(SYS_exit, 0);  // of this thread alone
+  }
+  const ProcessIdentity identity = IdentityOf(child).value();
+  EXPECT_TRUE(Eventually([&] {
+    const auto stat = ReadFile(SystemFileSystem(), "/proc/" + std::to_string(child) + "/stat", 1000);
+    return stat.ok() && stat->find(") Z ") != std::string::npos;
+  }));
+  EXPECT_TRUE(IsAlive(identity));
+  kill(child, SIGKILL);
+  EXPECT_TRUE(Eventually([&] { return !IsAlive(identity); }));
+  waitpid(child, nullptr, 0);
 }
 
 TEST(Process, ReadsNamesWithParenthesesAndSpaces) {

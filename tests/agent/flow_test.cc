@@ -123,6 +123,9 @@ TEST(AgentFlow, QueuedVersionsAreSkippedWhenAskedAndCounted) {
     ASSERT_TRUE(IsOk(client.Attach()));
     for (int64_t version = 1; version <= 5; ++version) {
       ASSERT_TRUE(IsOk(client.Capture(client.GenerationOf("ckpt", version), 900000)));
+      if (version > 1) continue;
+      const std::filesystem::path begun = scenario.store() + "/jobs/job/names/ckpt/1-1-1/data";
+      EXPECT_TRUE(WaitFor([&] { return std::filesystem::exists(begun) && !std::filesystem::is_empty(begun); }, seconds(20)));
     }
     auto newest = client.Wait(client.GenerationOf("ckpt", 5), Level::kStore);
     ASSERT_TRUE(IsOk(newest));

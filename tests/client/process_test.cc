@@ -193,6 +193,23 @@ TEST_P(AgentLossTest, EveryCallSurvivesTheAgent) {
   EXPECT_EQ(version, 3);
 }
 
+// However far its loss and its successor have got by then: what lies in the pool is not given up.
+TEST_P(AgentLossTest, AnEndIsHeardByTheSuccessor) {
+  kedge_context* context = Open();
+  std::vector<char> data(3000000, 'a');
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), 1, nullptr));
+  int64_t version = 0;
+  for (const int pause_ms : {0, 2, 5, 10, 20, 40, 80, 300}) {
+    ASSERT_KEDGE_OK(kedge_checkpoint_begin(context, "l", ++version, 0));
+    ASSERT_KEDGE_OK(kedge_checkpoint_part(context, KEDGE_ALL, nullptr, 0));
+    ASSERT_TRUE(folder_.KillAgent());
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
+    ASSERT_KEDGE_OK(kedge_checkpoint_end(context, 1));
+    ASSERT_KEDGE_OK(kedge_wait(context, "l", version, KEDGE_LEVEL_STORE, 60));
+  }
+  Close(context, 1);
+}
+
 // The call holds the context all the while: each death must be seen without it.
 TEST_P(AgentLossTest, TwoDeathsWhileOneCallWaitsForASlot) {
   kedge_context* context = Open("pool.size=16MiB\nflush.rate=3MiB\n");
