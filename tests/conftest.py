@@ -6,6 +6,7 @@ needs("MPICH") is left out where the build tree was configured with KEDGE_WITH_M
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -65,6 +66,29 @@ def end_agent(run_folder: Path) -> None:
         time.sleep(0.01)
 
 
+def _agents_in(folder: Path) -> list[int]:
+    """The agents whose command line names a run folder in this one, as those that clients start do."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else [b""]
+        except OSError:
+            continue
+        if words[0].endswith(b"/kedge-agent") and any(f"={folder}/".encode() in word for word in words):
+            found.append(int(entry.name))
+    return [pid for pid in found if _is_alive(pid)]
+
+
+def end_agents_in(folder: Path) -> None:
+    """Ends the agents of all run folders in `folder`, also one that has not begun to listen: it would make the folder anew."""
+    deadline = time.monotonic() + 10
+    while (pids := _agents_in(folder)) and time.monotonic() < deadline:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
 @pytest.fixture
 def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The environment of one virtual node with a small pool; yields the agent's run folder.
@@ -86,6 +110,7 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     monkeypatch.chdir(tmp_path)
     yield folder
     end_agent(folder)
+    end_agents_in(memory)
     shutil.rmtree(memory, ignore_errors=True)
 
 
