@@ -44,9 +44,18 @@ RemoteObject& SetSource::RemoteOf(const redundancy::BlockRef& block) {
 void SetSource::Expect(const redundancy::BlockRef& block, uint32_t bytes) {
   const Place& place = PlaceOf(block);
   if (place.here.has_value() || place.node.empty()) return;
+  plan_.Add({block, bytes});
+  BeginPlanned();
+}
+
+void SetSource::BeginPlanned() {
   size_t buffers = arrived_.size();
   for (const auto& [key, remote] : remote_) buffers += remote->expected();
-  if (buffers < kBuffersMax) RemoteOf(block).Expect(block.offset, bytes);
+  while (const auto next = plan_.Next(buffers)) {
+    if (PlaceOf(next->block).node.empty()) continue;  // it has failed meanwhile
+    RemoteOf(next->block).Expect(next->block.offset, next->bytes);
+    ++buffers;
+  }
 }
 
 void SetSource::ReadHere(const HeldStream& held, Read& read) const {
@@ -64,6 +73,7 @@ void SetSource::Arrive(Read& read, bool keep) {
     read.status = Status(Code::kUnavailable, "it is on no node that answers");
     return;
   }
+  plan_.Remove({read.block, static_cast<uint32_t>(read.to.size())});
   Result<ArrivedBytes> arrived = RemoteOf(read.block).Read(read.block.offset, read.to.size());
   read.status = arrived.status();
   // Who does not answer once is waited for no more: each wait is long.
@@ -90,17 +100,23 @@ void SetSource::ReadBlocks(std::span<Read> reads) {
   arrived_.clear();
   // Where there are more than buffers, each is copied and let go at once.
   const bool keep = reads.size() <= kBuffersMax;
-  if (keep) {
-    for (const Read& read : reads) {
-      if (Has(read.block.member, read.block.parity) && !PlaceOf(read.block).here.has_value() &&
-          !RemoteOf(read.block).IsExpected(read.block.offset, read.to.size())) {
-        Expect(read.block, static_cast<uint32_t>(read.to.size()));
-      }
+  std::vector<ReadPlan::Entry> now;
+  for (const Read& read : reads) {
+    if (Has(read.block.member, read.block.parity) && !PlaceOf(read.block).here.has_value()) {
+      now.push_back({read.block, static_cast<uint32_t>(read.to.size())});
     }
   }
+  plan_.Want(now,
+             [this](const ReadPlan::Entry& entry) { return RemoteOf(entry.block).IsExpected(entry.block.offset, entry.bytes); });
+  BeginPlanned();
   for (Read& read : reads) {
     const Place& place = PlaceOf(read.block);
-    place.here.has_value() ? ReadHere(*place.here, read) : Arrive(read, keep);
+    if (place.here.has_value()) {
+      ReadHere(*place.here, read);
+    } else {
+      Arrive(read, keep);
+      BeginPlanned();
+    }
   }
 }
 
@@ -110,7 +126,7 @@ Result<BlockTable> MakeParity(const SetRecord& set, uint32_t member, SetSource& 
   redundancy::Assembler assembler(set, arithmetic, no_parity, source);
   const uint32_t block_bytes = arithmetic.geometry().block_bytes();
   const uint64_t bytes = arithmetic.geometry().parity_bytes();
-  const uint64_t ahead_bytes = block_bytes * SetSource::AheadOf(arithmetic.code().data());
+  const uint64_t ahead_bytes = block_bytes * SetSource::kAhead;
   redundancy::BlockTableBuilder table(bytes, block_bytes);
   Buffer block(block_bytes);
   uint64_t expected = 0;
@@ -128,7 +144,7 @@ Result<BlockTable> MakeParity(const SetRecord& set, uint32_t member, SetSource& 
 
 Result<BlockTable> MakeCopy(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object) {
   const BlockTable& table = set.members[member].blocks;
-  const uint64_t ahead_bytes = table.block_bytes * SetSource::AheadOf(1);
+  const uint64_t ahead_bytes = table.block_bytes * SetSource::kAhead;
   Buffer block(table.block_bytes);
   uint64_t expected = 0;
   for (uint64_t offset = 0; offset < table.bytes; offset += table.block_bytes) {

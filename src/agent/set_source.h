@@ -1,11 +1,10 @@
 // Blocks of a set from where they are: this node's slots, or other nodes, for encoding and rebuilding (redundancy/assemble.h).
 //
-// Reads of other nodes go out together and are waited for together; blocks that are expected are on their way meanwhile. Blocks
-// are used where they arrive, in the network's buffers, of which a source has at most kBuffersMax at a time: there are as many
-// for every worker, so that none waits for another's. One thread at a time.
+// Reads of other nodes go out together and are waited for together; blocks that are expected are on their way meanwhile, as many
+// as buffers allow (read_plan.h). Blocks are used where they arrive, in the network's buffers, of which a source has at most
+// kBuffersMax at a time: there are as many for every worker, so that none waits for another's. One thread at a time.
 #pragma once
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 
 #include "agent/held_stream.h"
 #include "agent/peers.h"
+#include "agent/read_plan.h"
 #include "agent/remote_object.h"
 #include "redundancy/assemble.h"
 
@@ -36,9 +36,8 @@ class SetSource final : public redundancy::BlockSource {
   bool Has(uint32_t member, bool parity) override;
   void ReadBlocks(std::span<Read> reads) override;
   void Expect(const redundancy::BlockRef& block, uint32_t bytes) override;
-  // How many blocks are best expected ahead of one that is made of `terms` others: as the buffers allow beside its own and those
-  // of the one before it.
-  static size_t AheadOf(size_t terms) { return std::min<size_t>(std::max<size_t>(kBuffersMax / terms, 2) - 2, 3); }
+  // How many blocks are best expected ahead of one: the reads for them go out as buffers allow.
+  static constexpr size_t kAhead = 3;
 
  private:
   using Key = std::pair<uint32_t, bool>;  // member, of its parity object
@@ -47,6 +46,8 @@ class SetSource final : public redundancy::BlockSource {
   RemoteObject& RemoteOf(const redundancy::BlockRef& block);
   void ReadHere(const HeldStream& held, Read& read) const;
   void Arrive(Read& read, bool keep);
+  // Sends what is expected as far as there are buffers.
+  void BeginPlanned();
   void GiveUp(const std::string& node);
 
   const PeerLink link_;
@@ -56,6 +57,7 @@ class SetSource final : public redundancy::BlockSource {
   std::vector<Place> objects_;
   std::map<Key, std::unique_ptr<RemoteObject>> remote_;
   std::vector<ArrivedBytes> arrived_;  // what the last reads' views are of
+  ReadPlan plan_{kBuffersMax};
 };
 
 // Makes a member's parity object into `object`, block by block; the table of what was written. Blocking.

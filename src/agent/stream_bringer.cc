@@ -169,7 +169,7 @@ Result<ByteSpan> StreamBringer::ReadFrom(const std::string& node, uint64_t offse
     what.rank = from_.rank;
     remote = std::make_unique<RemoteObject>(link_, node, what, kSourceTimeout);
   }
-  for (size_t i = 0; i <= SetSource::AheadOf(1); ++i) {
+  for (size_t i = 0; i <= SetSource::kAhead; ++i) {
     const uint64_t next = offset + i * block_bytes_;
     const uint64_t next_bytes = next < stream_->bytes() ? std::min(block_bytes_, stream_->bytes() - next) : 0;
     if (next_bytes > 0 && !remote->IsExpected(next, next_bytes)) remote->Expect(next, next_bytes);
@@ -187,7 +187,7 @@ Result<ByteSpan> StreamBringer::Rebuild(uint64_t offset, uint64_t bytes) {
     const redundancy::BlockRef wanted{member_, false, begin};
     rebuilt_.resize(arithmetic_->BytesOf(wanted));
     rebuilt_begin_ = UINT64_MAX;
-    const uint64_t ahead_bytes = set_block * SetSource::AheadOf(arithmetic_->code().data());
+    const uint64_t ahead_bytes = set_block * SetSource::kAhead;
     rebuild_expected_ = std::max(rebuild_expected_, begin);
     for (; rebuild_expected_ < stream_->bytes() && rebuild_expected_ <= begin + ahead_bytes; rebuild_expected_ += set_block) {
       assembler_->Expect({member_, false, rebuild_expected_});
