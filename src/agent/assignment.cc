@@ -139,14 +139,12 @@ bool Assignment::IsKeptFrom(const Session& session, const Request& request) cons
 }
 
 std::optional<AssignmentQueue::Refusal> Assignment::WaitForRedundancy(const Session& session, const Request& request) {
-  const bool kept = IsKeptFrom(session, request);
-  if (!kept && !agent_.protect().room().MayComeSoon(*session.job)) return std::nullopt;
   const int64_t left_ns = request.head_since_ns + kRedundancyPause.count() - agent_.clock().NowNs();
-  if (left_ns > 0) {
+  if (left_ns > 0 && agent_.protect().room().MayComeSoon(*session.job)) {
     AskAgain(Duration(left_ns));
     return AssignmentQueue::Refusal::kStays;
   }
-  if (!kept) return std::nullopt;
+  if (!IsKeptFrom(session, request)) return std::nullopt;
   favoured_ = {request.writer, request.number};
   return AssignmentQueue::Refusal::kAskNow;
 }

@@ -11,7 +11,7 @@ namespace kedge {
 namespace {
 
 // How long after its last step protection counts as getting on.
-constexpr Duration kGetsOn = std::chrono::seconds(1);
+constexpr Duration kGetsOn = std::chrono::seconds(3);
 
 uint64_t RoundUp(uint64_t bytes, uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;
