@@ -4,7 +4,7 @@
 MAKEFLAGS += --no-print-directory
 
 JOBS ?= $(shell nproc)
-TEST_JOBS ?= 2
+TEST_JOBS ?= 3
 FUZZ_SECONDS ?= 60
 FUZZ_SECONDS_QUICK ?= 5
 FUZZ_SECONDS_LONG ?= 600
