@@ -530,6 +530,7 @@ void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<v
     auto finish = [this, work, request] {
       if (--work->waiting > 0) return;
       if (request.act && request.to_store) {
+        if (const Job* drained = agent_.FindJob(request.store_id, request.job)) agent_.protect().GiveUp(*drained);
         for (const Generation& generation : work->generations) SendToStore(generation, &work->reply);
       }
       work->done(work->reply);

@@ -14,6 +14,7 @@
 #include "agent/images.h"
 #include "agent/own_slots.h"
 #include "agent/peers.h"
+#include "agent/sessions.h"
 #include "agent/set_source.h"
 #include "agent/tiers.h"
 #include "agent/tuning.h"
@@ -620,6 +621,18 @@ void Protect::FailSoon(const Generation& generation, const Status& why) {
     Version* version = agent_.images().FindVersion(generation);
     if (version != nullptr && IsOwed(*version)) Fail(*version, why);
   });
+}
+
+void Protect::GiveUp(const Job& job) {
+  if (agent_.sessions().HasAttempt(job, job.members.attempt)) return;
+  std::vector<Generation> owed;
+  for (const auto& [generation, version] : job.versions) {
+    if (IsOwed(*version)) owed.push_back(generation);
+  }
+  for (const Generation& generation : owed) {
+    Version* version = agent_.images().FindVersion(generation);
+    if (version != nullptr && IsOwed(*version)) Fail(*version, Status(Code::kUnavailable, "its job has ended and is drained"));
+  }
 }
 
 void Protect::Fail(Version& version, const Status& why) {

@@ -83,6 +83,10 @@ class Protect {
   // came from the store is brought to this node first.
   void OnRestored(Job& job, const Generation& generation, uint32_t rank);
   void OnVersionGone(const Version& version);
+  // The job's application has ended, and what survives goes to the store: what has not reached level NODE by now is not waited
+  // for any longer, for the nodes that it needs may be dead. Nothing happens while its attempt has a session here.
+  // Lets go of versions: not while somebody walks over them.
+  void GiveUp(const Job& job);
   // Whether a version that is begun now can be protected.
   static bool CanProtect(const Job& job) { return job.layout != nullptr; }
   // Whether the version waits for level NODE.

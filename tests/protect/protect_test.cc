@@ -290,6 +290,25 @@ TEST_F(ProtectTest, DrainBringsWhatSurvivesToTheStore) {
   EXPECT_GT(ExpectRestart(all_, keys, 2), 0u) << "nothing is left but the store";
 }
 
+// A version that the lost node had not taken yet waits for it on the others, until protect.timeout; a drain does not.
+TEST_F(ProtectTest, DrainDoesNotWaitForWhatCannotBeProtected) {
+  const std::string keys = std::string(kXorOfFour) + kNoStore + "protect.timeout=10min\n";
+  nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
+    if (rank != 1) {
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
+    }
+  });
+  nodes_.Lose(1);
+  std::vector<std::unique_ptr<ChildProcess>> drains;
+  for (const int node : {0, 2, 3})
+    drains.push_back(nodes_.Tool(node, {"drain", "--job", "nodes", "--patience", "2s", "--timeout", "20s"}));
+  for (auto& drain : drains) EXPECT_TRUE(drain->Succeeds(std::chrono::seconds(60))) << drain->Output();
+}
+
 TEST_F(ProtectTest, RebuildBringsBackWhatIsLost) {
   const std::string keys = std::string(kXorOfFour) + kNoStore;
   Take(all_, keys, 1);

@@ -125,7 +125,7 @@ def test_a_job_that_is_given_up_leaves_what_its_nodes_protected(machine: Machine
     machine.lose(machine.names[1])
     report, _ = machine.finish(run, expect=1)
     assert report["outcome"] == "gave up" and report["versions"]["heat3d"] > 0
-    assert list(report["not_drained"]) == [machine.names[1]]
+    assert list(report["not_drained"]) == [machine.names[1]], report["not_drained"]
 
 
 def test_versions_that_survive_a_node_are_progress(machine: Machine) -> None:
