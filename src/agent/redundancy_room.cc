@@ -31,6 +31,12 @@ uint64_t FreeBytes(const std::vector<TierUnit*>& tiers) {
   return bytes;
 }
 
+uint64_t YetToTake(const Protection& protection) {
+  uint64_t bytes = 0;
+  for (const SetProgress& set : protection.sets) bytes += set.room_bytes;
+  return bytes;
+}
+
 bool ShareTiers(const Job& one, const Job& other) {
   return one.hello.keys.scratch == other.hello.keys.scratch;
 }
@@ -39,7 +45,7 @@ bool ShareTiers(const Job& one, const Job& other) {
 
 void RedundancyRoom::OnBegun(const Version& version) {
   Sizes sizes;
-  for (const SetProgress& set : version.protection->sets) sizes.redundancy_bytes += set.room_bytes;
+  sizes.redundancy_bytes = YetToTake(*version.protection);
   for (const auto& [rank, image] : version.images) sizes.image_bytes += image->record_object_offset + image->record_bytes;
   newest_[{JobKey(version.job->store_id, version.job->name), version.generation.name}] = sizes;
 }
@@ -53,11 +59,7 @@ std::vector<TierUnit*> RedundancyRoom::TiersOf(const Job& job) const {
 }
 
 uint64_t RedundancyRoom::Wanted(const Version& version) const {
-  if (version.protection != nullptr) {
-    uint64_t bytes = 0;
-    for (const SetProgress& set : version.protection->sets) bytes += set.room_bytes;
-    return bytes;
-  }
+  if (version.protection != nullptr) return YetToTake(*version.protection);
   const auto newest = newest_.find({JobKey(version.job->store_id, version.job->name), version.generation.name});
   return newest == newest_.end() ? 0 : newest->second.redundancy_bytes;
 }
@@ -98,6 +100,7 @@ uint64_t RedundancyRoom::KeptBytes(const Job& job, const std::vector<TierUnit*>&
 }
 
 bool RedundancyRoom::IsKeptFrom(const Job& job) const {
+  if (newest_.empty()) return false;  // nothing has been protected: asked for each chunk that is placed
   const std::vector<TierUnit*> tiers = TiersOf(job);
   const uint64_t kept = KeptBytes(job, tiers);
   return kept > 0 && FreeBytes(tiers) < kept + LargestSlot(tiers);
