@@ -55,3 +55,24 @@ def test_the_options_of_the_recipes_exist() -> None:
     for recipe in ("packaging/spack/package.py", "pyproject.toml", "CMakePresets.json"):
         used = set(re.findall(r"KEDGE_(?:WITH|BUILD|WARNINGS)_\w+", (ROOT / recipe).read_text()))
         assert used and used <= options, f"{recipe} sets {used - options}, which the build does not know"
+
+
+def test_the_recipe_depends_on_each_library_of_the_build() -> None:
+    names = {
+        "libfmt-dev": "fmt",
+        "libisal-dev": "isa-l",
+        "liburing-dev": "liburing",
+        "libxxhash-dev": "xxhash",
+        "libfabric-dev": "libfabric",
+        "libssl-dev": "openssl",
+        "libtomlplusplus-dev": "tomlplusplus",
+        "libcli11-dev": "cli11",
+        "nlohmann-json3-dev": "nlohmann-json",
+    }
+    libraries = (ROOT / "cmake/KedgeDependencies.cmake").read_text().split("if(KEDGE_BUILD_TESTS)")[0]
+    asked_for = set(re.findall(r"[\w-]+-dev\b", libraries))
+    assert asked_for == names.keys()
+    wanted = set(re.findall(r'depends_on\("([\w-]+)', (ROOT / "packaging/spack/package.py").read_text()))
+    assert set(names.values()) <= wanted
+    installed = (ROOT / "scripts/setup").read_text().split()
+    assert asked_for <= set(installed)
