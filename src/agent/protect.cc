@@ -17,7 +17,6 @@
 #include "agent/sessions.h"
 #include "agent/set_source.h"
 #include "agent/tiers.h"
-#include "agent/tuning.h"
 #include "agent/waiters.h"
 #include "base/log.h"
 #include "os/kill_point.h"
@@ -27,11 +26,9 @@
 namespace kedge {
 namespace {
 
-constexpr Duration kCallTimeout = std::chrono::seconds(10);
 constexpr Duration kReadTimeout = std::chrono::seconds(20);
 // What a member is asked again after: an answer that left something open, and none.
 constexpr Duration kAskPause = std::chrono::seconds(2);
-constexpr Duration kRetryPause = std::chrono::milliseconds(500);
 constexpr Duration kRetryPauseMax = std::chrono::seconds(5);
 constexpr size_t kEarlyMax = 4096;
 constexpr uint32_t kMakers = 2;
@@ -523,96 +520,6 @@ void Protect::OnMade(const Generation& generation, const SetIdentity& identity, 
   set->done[version->protection->member] = true;
   for (SetProgress::Contact& contact : set->contacts) contact.next_ns = 0;
   AdvanceSoon(generation);
-}
-
-// The first member of a group tells all others; they need not be many at once.
-void Protect::Notify(Version& version) {
-  constexpr size_t kAtOnce = 16;
-  Protection& protection = *version.protection;
-  const GroupNotice notice{version.generation, protection.layout->id, protection.group};
-  while (!protection.to_notify.empty() && protection.notifying.size() < kAtOnce) {
-    const std::string node = *protection.to_notify.begin();
-    protection.to_notify.erase(protection.to_notify.begin());
-    protection.notifying.insert(node);
-    // Whoever misses it asks.
-    agent_.peers().Call(*version.job, node, PeerKind::kGroupDone, Encode(notice), kCallTimeout,
-                        [this, generation = version.generation, node](Result<Buffer>) {
-                          Version* found = agent_.images().FindVersion(generation);
-                          if (found == nullptr || found->protection == nullptr) return;
-                          found->protection->notifying.erase(node);
-                          Notify(*found);
-                        });
-  }
-}
-
-void Protect::AskGroups(Version& version) {
-  Protection& protection = *version.protection;
-  const int64_t now_ns = agent_.clock().NowNs();
-  if (now_ns < protection.next_ask_ns) return;
-  protection.next_ask_ns = now_ns + kRetryPause.count();
-  constexpr int kAtOnce = 8;
-  int asked = 0;
-  const auto& groups = protection.layout->groups;
-  ++protection.asked;
-  for (uint32_t group = 0; group < groups.size() && asked < kAtOnce; ++group) {
-    if (protection.groups_done.contains(group)) continue;
-    ++asked;
-    const GroupNotice notice{version.generation, protection.layout->id, group};
-    agent_.peers().Call(*version.job, groups[group][protection.asked % groups[group].size()].name, PeerKind::kGroupState,
-                        Encode(notice), kCallTimeout, [this, notice, job = version.job->name](Result<Buffer> answer) {
-                          auto reply = answer.ok() ? DecodeGroupStateReply(*answer) : Result<GroupStateReply>(answer.status());
-                          Job* owner = agent_.FindJob(notice.generation.store_id, job);
-                          if (owner != nullptr && reply.ok() && reply->done) OnGroupDone(*owner, notice);
-                        });
-  }
-}
-
-void Protect::OnGroupDone(Job& job, const GroupNotice& notice) {
-  auto found = job.versions.find(notice.generation);
-  if (found == job.versions.end() || found->second->protection == nullptr) return;
-  Version& version = *found->second;
-  Protection& protection = *version.protection;
-  if (protection.layout->id != notice.layout || notice.group >= protection.layout->groups.size()) return;
-  // Of its own group it is told by its members.
-  if (notice.group == protection.group || !protection.groups_done.insert(notice.group).second) return;
-  protection.progress_ns = agent_.clock().NowNs();
-  OnGroupsChanged(version);
-}
-
-bool Protect::IsGroupDone(const Job& job, const GroupNotice& notice) const {
-  auto found = job.versions.find(notice.generation);
-  if (found == job.versions.end()) return false;
-  const Version& version = *found->second;
-  if (version.protection != nullptr) {
-    return version.protection->layout->id == notice.layout && version.protection->groups_done.contains(notice.group);
-  }
-  return version.at_node && job.layout != nullptr && job.layout->id == notice.layout;
-}
-
-void Protect::OnGroupsChanged(Version& version) {
-  Protection& protection = *version.protection;
-  Notify(version);
-  if (protection.groups_done.size() < protection.layout->groups.size()) {
-    AskGroups(version);
-    return;
-  }
-  version.at_node = true;
-  agent_.tuning().OnProtected(version);
-  protection.sets.clear();
-  ++agent_.counters().versions_protected;
-  LogInfo("agent", "{} survives the loss of a node: protected in {:.3f} s", version.generation.ToString(),
-          1e-9 * static_cast<double>(agent_.clock().NowNs() - protection.began_ns));
-  // What an earlier layout's nodes held of it is of no more use.
-  std::vector<SetIdentity> former;
-  for (const auto& [identity, set] : version.sets) {
-    if (identity.layout != protection.layout->id) former.push_back(identity);
-  }
-  for (const SetIdentity& identity : former) agent_.held_sets().Drop(version, identity);
-  const Generation generation = version.generation;
-  Job& job = *version.job;
-  agent_.images().OnProtected(version);
-  agent_.images().Reconsider(job, generation.name);
-  agent_.waiters().Check(generation);
 }
 
 // Failing lets go of versions: not while somebody walks over them.

@@ -114,6 +114,9 @@ class Protect {
   void Stop();
 
  private:
+  static constexpr Duration kCallTimeout = std::chrono::seconds(10);
+  static constexpr Duration kRetryPause = std::chrono::milliseconds(500);
+
   struct Early {
     SetIdentity set;
     uint32_t from = 0;
