@@ -10,6 +10,7 @@
 #include "agent/flush.h"
 #include "agent/held_sets.h"
 #include "agent/images.h"
+#include "agent/inventories.h"
 #include "agent/own_slots.h"
 #include "agent/peers.h"
 #include "agent/protect.h"
@@ -88,6 +89,7 @@ Status Agent::Prepare() {
   tuning_ = std::make_unique<Tuning>(*this);
   calls_ = std::make_unique<Calls>(*this);
   waiters_ = std::make_unique<Waiters>(*this);
+  inventories_ = std::make_unique<Inventories>(*this);
   fetch_ = std::make_unique<Fetch>(*this);
   peers_ = std::make_unique<Peers>(*this);
   protect_ = std::make_unique<Protect>(*this);

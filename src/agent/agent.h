@@ -36,6 +36,7 @@ class Fetch;
 class Flush;
 class HeldSets;
 class Images;
+class Inventories;
 class OwnSlots;
 class Peers;
 class Protect;
@@ -110,6 +111,7 @@ class Agent {
   Assignment& assignment() { return *assignment_; }
   Calls& calls() { return *calls_; }
   Fetch& fetch() { return *fetch_; }
+  Inventories& inventories() { return *inventories_; }
   Flush& flush() { return *flush_; }
   HeldSets& held_sets() { return *held_sets_; }
   Images& images() { return *images_; }
@@ -175,6 +177,7 @@ class Agent {
   std::unique_ptr<Tuning> tuning_;
   std::unique_ptr<Calls> calls_;
   std::unique_ptr<Waiters> waiters_;
+  std::unique_ptr<Inventories> inventories_;
   std::unique_ptr<Fetch> fetch_;
   std::unique_ptr<Peers> peers_;
   std::unique_ptr<Protect> protect_;

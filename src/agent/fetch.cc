@@ -8,9 +8,9 @@
 #include "agent/agent.h"
 #include "agent/assignment.h"
 #include "agent/flush.h"
-#include "agent/held_sets.h"
 #include "agent/held_stream.h"
 #include "agent/images.h"
+#include "agent/inventories.h"
 #include "agent/own_slots.h"
 #include "agent/peers.h"
 #include "agent/protect.h"
@@ -25,59 +25,7 @@
 namespace kedge {
 namespace {
 
-// How long nodes that do not answer are waited for, and how long an answer counts.
-constexpr Duration kInventoryTimeout = std::chrono::seconds(5);
-constexpr Duration kInventoryAge = std::chrono::seconds(2);
-// Nodes that are being invited: how long they are waited for, and how often is looked for them.
-constexpr Duration kGuestsTimeout = std::chrono::seconds(2);
-constexpr Duration kGuestsPause = std::chrono::milliseconds(25);
 constexpr Duration kReservePause = std::chrono::milliseconds(5);
-
-redundancy::NodeInventory ToNodeInventory(const InventoryReply& reply, const Generation& generation) {
-  redundancy::NodeInventory inventory;
-  inventory.node = reply.node;
-  for (const HeldImage& image : reply.images) {
-    if (image.generation == generation) inventory.images.push_back(image.rank);
-  }
-  for (const HeldSetInfo& info : reply.sets) {
-    const redundancy::SetSummary& set = info.set;
-    if (set.identity.generation != generation) continue;
-    inventory.sets.push_back(std::make_shared<const redundancy::SetSummary>(set));
-    for (const uint32_t member : info.objects) {
-      if (member >= set.members.size()) continue;
-      if (set.scheme == Scheme::kPartner) {
-        if (set.members[member].rank.has_value()) inventory.images.push_back(*set.members[member].rank);
-      } else {
-        inventory.parity.push_back({set.identity, member, set.record_crc32c});
-      }
-    }
-  }
-  return inventory;
-}
-
-std::vector<redundancy::NodeInventory> ToNodeInventories(const std::vector<InventoryReply>& replies,
-                                                         const Generation& generation) {
-  std::vector<redundancy::NodeInventory> inventories;
-  for (const InventoryReply& reply : replies) inventories.push_back(ToNodeInventory(reply, generation));
-  return inventories;
-}
-
-// The generations of a name that any node knows, with their ranks.
-std::map<Generation, uint32_t> GenerationsIn(const std::vector<InventoryReply>& replies) {
-  std::map<Generation, uint32_t> generations;
-  for (const InventoryReply& reply : replies) {
-    for (const HeldImage& image : reply.images) generations[image.generation] = image.ranks;
-    for (const HeldSetInfo& set : reply.sets) generations[set.set.identity.generation] = set.set.identity.ranks;
-  }
-  return generations;
-}
-
-// As if only that name had been asked for.
-void KeepName(const std::string& name, InventoryReply* reply) {
-  if (name.empty()) return;
-  std::erase_if(reply->images, [&](const HeldImage& image) { return image.generation.name != name; });
-  std::erase_if(reply->sets, [&](const HeldSetInfo& info) { return info.set.identity.generation.name != name; });
-}
 
 bool ScheduledForStore(const std::vector<InventoryReply>& replies, const Generation& generation) {
   return std::any_of(replies.begin(), replies.end(), [&](const InventoryReply& reply) {
@@ -108,172 +56,8 @@ struct Fetch::Order {
   HeldStream target;
 };
 
-InventoryReply Fetch::Inventory(const Job& job, const std::string& name) const {
-  InventoryReply reply;
-  reply.node = agent_.settings().node;
-  for (const JobNode& guest : job.guests) reply.guests.push_back({guest.name, guest.address});
-  reply.is_inviting = agent_.peers().IsInviting(job);
-  for (const auto& [generation, version] : job.versions) {
-    if (!name.empty() && generation.name != name) continue;
-    for (const auto& [rank, image] : version->images) {
-      if (agent_.images().FindWhole(generation, rank) == nullptr) continue;
-      reply.images.push_back(
-          {generation, rank, version->ranks, version->scheduled, version->to_node, version->at_node, version->in_store});
-    }
-    for (const auto& [identity, set] : version->sets) {
-      HeldSetInfo info{redundancy::Summarize(set->record, set->crc32c), {}};
-      for (const auto& [member, object] : set->objects) {
-        const bool lost =
-            std::any_of(object.ranges.begin(), object.ranges.end(), [](const OwnRange& range) { return range.unit->lost; });
-        if (!lost) info.objects.push_back(member);
-      }
-      reply.sets.push_back(std::move(info));
-    }
-  }
-  return reply;
-}
-
-void Fetch::Gather(Job& job, const std::string& name, std::function<void(Inventories)> done) {
-  const Key key{JobKey(job.store_id, job.name), name};
-  const int64_t now_ns = agent_.clock().NowNs();
-  // What is known of all names serves for one.
-  for (const Key& wider : {key, Key(key.first, "")}) {
-    auto known = known_.find(wider);
-    if (known == known_.end() || now_ns - known->second.at_ns >= kInventoryAge.count()) continue;
-    // Our own part is always of now.
-    auto fresh = std::make_shared<std::vector<InventoryReply>>(*known->second.inventories);
-    for (InventoryReply& reply : *fresh) KeepName(name, &reply);
-    fresh->front() = Inventory(job, name);
-    return done(fresh);
-  }
-  auto& running = gatherings_[key];
-  if (!running.empty()) return running.begin()->second.done.push_back(std::move(done));
-  const uint64_t number = ++last_number_;
-  Gathering& gathering = running[number];
-  gathering.replies = std::make_shared<std::vector<InventoryReply>>();
-  gathering.replies->push_back(Inventory(job, name));
-  gathering.began_ns = now_ns;
-  gathering.done.push_back(std::move(done));
-  std::vector<std::string> others;
-  for (const auto* nodes : {&job.members.nodes, &job.guests}) {
-    for (const JobNode& node : *nodes) {
-      if (node.name != agent_.settings().node) others.push_back(node.name);
-    }
-  }
-  if (others.empty() || !agent_.peers().is_open()) {
-    gathering.waiting = 1;
-    agent_.loop().Post([this, key, number] { OnInventory(key, number, Status(Code::kUnavailable, "no other nodes")); });
-    return;
-  }
-  gathering.waiting = others.size();
-  gathering.asked.insert(others.begin(), others.end());
-  for (const std::string& node : others) AskInventory(job, node, key, number);
-}
-
-void Fetch::AskInventory(const Job& job, const std::string& node, const Key& key, uint64_t number) {
-  agent_.peers().Call(job, node, PeerKind::kInventory, Encode(InventoryRequest{job.store_id, job.name, key.second}),
-                      kInventoryTimeout,
-                      [this, key, number](Result<Buffer> answer) { OnInventory(key, number, std::move(answer)); });
-}
-
-void Fetch::Forget(const Job& job) {
-  std::erase_if(known_, [&](const auto& entry) { return entry.first.first == JobKey(job.store_id, job.name); });
-}
-
-Fetch::Gathering* Fetch::FindGathering(const Key& key, uint64_t number) {
-  auto running = gatherings_.find(key);
-  if (running == gatherings_.end()) return nullptr;
-  auto found = running->second.find(number);
-  return found == running->second.end() ? nullptr : &found->second;
-}
-
-void Fetch::OnInventory(const Key& key, uint64_t number, Result<Buffer> answer) {
-  Gathering* gathering = FindGathering(key, number);
-  if (gathering == nullptr) return;
-  auto reply = answer.ok() ? DecodeInventoryReply(*answer) : Result<InventoryReply>(answer.status());
-  if (reply.ok()) {
-    // Nodes of former attempts that only some know of are asked, too.
-    if (Job* job = agent_.FindJob(key.first.first, key.first.second)) {
-      for (const std::string& guest : agent_.peers().Learn(*job, reply->guests)) {
-        ++gathering->waiting;
-        gathering->asked.insert(guest);
-        AskInventory(*job, guest, key, number);
-      }
-    }
-    gathering->replies->push_back(std::move(*reply));
-  } else if (answer.status().code() != Code::kUnavailable || gathering->waiting > 1) {
-    LogWarning("agent", "inventory of job {}: {}", key.first.second, reply.status().ToString());
-  }
-  if (--gathering->waiting == 0) Conclude(key, number);
-}
-
-void Fetch::Conclude(const Key& key, uint64_t number) {
-  Gathering* gathering = FindGathering(key, number);
-  const Job* job = agent_.FindJob(key.first.first, key.first.second);
-  if (job != nullptr && MoreMayCome(*job, key, *gathering)) {
-    agent_.loop().AddTimer(kGuestsPause, [this, key, number] { LookAgain(key, number); });
-    return;
-  }
-  LogDebug("agent", "job {}: the inventories of {} nodes are here after {}", key.first.second, gathering->replies->size(),
-           FormatDuration(Duration(agent_.clock().NowNs() - gathering->began_ns)));
-  const Gathering finished = std::move(*gathering);
-  gatherings_.erase(key);
-  known_[key] = Known{finished.replies, agent_.clock().NowNs()};
-  for (const auto& done : finished.done) done(finished.replies);
-}
-
-// Whether it is worth while to wait for nodes that are being invited, by this node or another.
-bool Fetch::MoreMayCome(const Job& job, const Key& key, const Gathering& gathering) const {
-  if (agent_.clock().NowNs() - gathering.began_ns > kGuestsTimeout.count()) return false;
-  const bool new_guest = std::any_of(job.guests.begin(), job.guests.end(),
-                                     [&](const JobNode& guest) { return !gathering.asked.contains(guest.name); });
-  const bool is_inviting = agent_.peers().IsInviting(job) || new_guest ||
-                           std::any_of(gathering.replies->begin() + 1, gathering.replies->end(),
-                                       [](const InventoryReply& reply) { return reply.is_inviting; });
-  return is_inviting && !HasNewest(job, key, *gathering.replies);
-}
-
-// Whether the nodes that have answered can give what this one may be asked for of the newest version of each name: its ranks'
-// images, or for all names (a tool's question) everybody's.
-bool Fetch::HasNewest(const Job& job, const Key& key, const std::vector<InventoryReply>& replies) const {
-  std::map<std::string, std::pair<Generation, uint32_t>> newest;
-  for (const auto& [generation, ranks] : GenerationsIn(replies)) newest[generation.name] = {generation, ranks};
-  std::set<uint32_t> own_ranks;
-  for (const JobNode& node : job.members.nodes) {
-    if (node.name == agent_.settings().node) own_ranks.insert(node.ranks.begin(), node.ranks.end());
-  }
-  for (const auto& [name, version] : newest) {
-    const auto& [generation, ranks] = version;
-    const auto inventories = ToNodeInventories(replies, generation);
-    for (uint32_t rank = 0; rank < ranks; ++rank) {
-      if (!key.second.empty() && !own_ranks.contains(rank)) continue;
-      if (redundancy::PlanRank(generation, ranks, rank, inventories, false, agent_.settings().node).sources.empty()) return false;
-    }
-  }
-  return !newest.empty();
-}
-
-void Fetch::LookAgain(const Key& key, uint64_t number) {
-  Gathering* gathering = FindGathering(key, number);
-  Job* job = agent_.FindJob(key.first.first, key.first.second);
-  if (gathering == nullptr) return;
-  if (job == nullptr) return Conclude(key, number);
-  std::vector<std::string> to_ask;
-  for (const JobNode& guest : job->guests) {
-    if (gathering->asked.insert(guest.name).second) to_ask.push_back(guest.name);
-  }
-  std::vector<InventoryReply>& replies = *gathering->replies;
-  for (auto reply = replies.begin() + 1; reply != replies.end();) {
-    if (reply->is_inviting) to_ask.push_back(reply->node);
-    reply = reply->is_inviting ? replies.erase(reply) : std::next(reply);
-  }
-  gathering->waiting = to_ask.size();
-  for (const std::string& node : to_ask) AskInventory(*job, node, key, number);
-  if (to_ask.empty()) Conclude(key, number);
-}
-
 void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::function<void(LocalVersionsReply)> done) {
-  Gather(job, request.name, [this, request, done = std::move(done)](const Inventories& replies) {
+  agent_.inventories().Gather(job, request.name, [this, request, done = std::move(done)](const Inventories::Gathered& replies) {
     LocalVersionsReply reply{agent_.images().LocalVersions(request)};
     std::set<std::pair<Generation, uint32_t>> listed;
     for (const LocalVersion& local : reply.versions) listed.insert({local.generation, local.rank});
@@ -309,7 +93,7 @@ void Fetch::Bring(Job& job, const Generation& generation, uint32_t rank, const B
   auto& waiting = bringing_[{generation, rank}];
   waiting.push_back(std::move(done));
   if (waiting.size() > 1) return;
-  Gather(job, generation.name, [this, generation, rank, options](const Inventories& gathered) {
+  agent_.inventories().Gather(job, generation.name, [this, generation, rank, options](const Inventories::Gathered& gathered) {
     Job* found = agent_.FindJob(generation.store_id, generation.job);
     if (found == nullptr) return Answer(generation, rank, Status(Code::kNotFound, "its job is not known any more"));
     auto replies = std::make_shared<std::vector<InventoryReply>>(*gathered);
@@ -508,7 +292,7 @@ void Fetch::SendToStore(const Generation& generation, RebuildReply* reply) {
 }
 
 void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<void(RebuildReply)> done) {
-  Gather(job, "", [this, request, done = std::move(done)](const Inventories& replies) {
+  agent_.inventories().Gather(job, "", [this, request, done = std::move(done)](const Inventories::Gathered& replies) {
     struct Work {
       RebuildReply reply;
       std::vector<Generation> generations;

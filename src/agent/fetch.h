@@ -1,11 +1,11 @@
 // Images that are not on this node: which the nodes together can give, and how one comes here.
 //
-// For a restart the agents of the attempt tell each other what they hold (a bounded wait for those that do not answer), and
-// redundancy/plan.h says for each rank where it can come from: another node that has it whole, a partner's copy, a rebuild from
-// the survivors of its set. An image that is brought goes straight into slots of this node, block by block, each held against
-// the set's block table where there is one; it is this node's copy from then on, and outlives client and agent as any other.
-// A source that fails, or whose bytes are wrong, is passed over for the next. What an attempt has restarted from the store comes
-// here in the same way, to be protected again.
+// For a restart the agents of the attempt tell each other what they hold (inventories.h), and redundancy/plan.h says for each
+// rank where it can come from: another node that has it whole, a partner's copy, a rebuild from the survivors of its set. An
+// image that is brought goes straight into slots of this node, block by block, each held against the set's block table where
+// there is one; it is this node's copy from then on, and outlives client and agent as any other. A source that fails, or whose
+// bytes are wrong, is passed over for the next. What an attempt has restarted from the store comes here in the same way, to be
+// protected again.
 #pragma once
 
 #include <cstdint>
@@ -33,17 +33,6 @@ class Fetch {
  public:
   explicit Fetch(Agent& agent) : agent_(agent) {}
 
-  // What this node holds of a job.
-  InventoryReply Inventory(const Job& job, const std::string& name) const;
-
-  // What the nodes that answer hold: once, on the loop's thread, after some seconds at most. Asked of them anew unless an answer
-  // is younger than a moment. Nodes that the attempt leaves out, and that have yet to answer their invitation, are waited for
-  // only when the others do not have all of the newest version.
-  using Inventories = std::shared_ptr<const std::vector<InventoryReply>>;
-  void Gather(Job& job, const std::string& name, std::function<void(Inventories)> done);
-  // The job has other nodes now.
-  void Forget(const Job& job);
-
   // The images of a job's name that a rank of this node could restart from, wherever they are.
   void ListVersions(Job& job, const LocalVersionsRequest& request, std::function<void(LocalVersionsReply)> done);
   // Brings the image here unless it is. kNotFound: no node has it, and it cannot be rebuilt; the message says what is lost.
@@ -53,27 +42,7 @@ class Fetch {
   void RebuildLost(Job& job, const RebuildRequest& request, std::function<void(RebuildReply)> done);
 
  private:
-  struct Gathering {
-    std::shared_ptr<std::vector<InventoryReply>> replies;  // this node's own first
-    std::set<std::string> asked;
-    size_t waiting = 0;
-    int64_t began_ns = 0;
-    std::vector<std::function<void(Inventories)>> done;
-  };
-  struct Known {
-    Inventories inventories;
-    int64_t at_ns = 0;
-  };
   struct Order;
-  using Key = std::pair<JobKey, std::string>;
-  void AskInventory(const Job& job, const std::string& node, const Key& key, uint64_t number);
-  void OnInventory(const Key& key, uint64_t number, Result<Buffer> answer);
-  Gathering* FindGathering(const Key& key, uint64_t number);
-  // All who were asked have answered.
-  void Conclude(const Key& key, uint64_t number);
-  bool MoreMayCome(const Job& job, const Key& key, const Gathering& gathering) const;
-  bool HasNewest(const Job& job, const Key& key, const std::vector<InventoryReply>& replies) const;
-  void LookAgain(const Key& key, uint64_t number);
   void TakeOwnParts(Order& order);
   bool FallsToUs(const Job& job, uint32_t rank, const std::vector<InventoryReply>& replies) const;
   void SendToStore(const Generation& generation, RebuildReply* reply);
@@ -86,10 +55,7 @@ class Fetch {
   Status Adopt(const Order& order);
 
   Agent& agent_;
-  std::map<Key, std::map<uint64_t, Gathering>> gatherings_;
-  std::map<Key, Known> known_;
   std::map<std::pair<Generation, uint32_t>, std::vector<std::function<void(Status)>>> bringing_;
-  uint64_t last_number_ = 0;
 };
 
 }  // namespace kedge

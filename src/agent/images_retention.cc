@@ -15,9 +15,7 @@
 #include "agent/sessions.h"
 #include "agent/tiers.h"
 #include "agent/waiters.h"
-#include "base/crc32c.h"
 #include "base/log.h"
-#include "format/image_record.h"
 #include "os/files.h"
 
 namespace kedge {
@@ -28,14 +26,6 @@ bool IsLostIn(const Image& image) {
     return (chunk.unit != nullptr && chunk.unit->lost) || (chunk.file_unit != nullptr && chunk.file_unit->lost);
   };
   return lost(image.record) || std::any_of(image.chunks.begin(), image.chunks.end(), lost);
-}
-
-template <typename Function>
-void ForEachSlot(const Image& image, Function function) {
-  for (const ImageChunk& chunk : image.chunks) {
-    if (chunk.unit != nullptr) function(*chunk.unit->space, chunk.slot);
-  }
-  if (image.record.unit != nullptr) function(*image.record.unit->space, image.record.slot);
 }
 
 bool HasRedundancyIn(const Version& version, const TierUnit* unit) {
@@ -98,7 +88,7 @@ void Images::UpdatePin(Image& image) {
   const bool pinned = image.owed || image.readers > 0;
   if (pinned == image.pinned) return;
   image.pinned = pinned;
-  ForEachSlot(image, [&](SlotSpace& space, uint32_t slot) { pinned ? space.Pin(slot) : space.Unpin(slot); });
+  image.ForEachSlot([&](SlotSpace& space, uint32_t slot) { pinned ? space.Pin(slot) : space.Unpin(slot); });
   agent_.held_sets().UpdatePins(*image.version);
   if (!pinned) agent_.assignment().PumpSoon();  // its slots can be had now
 }
@@ -203,7 +193,7 @@ void Images::OnReleased(Image& image) {
 }
 
 void Images::FreePlaces(const Image& image) {
-  ForEachSlot(image, [&](SlotSpace& space, uint32_t slot) { space.RemoveChunk(slot, image.pinned); });
+  image.ForEachSlot([&](SlotSpace& space, uint32_t slot) { space.RemoveChunk(slot, image.pinned); });
   for (const ImageChunk& chunk : image.chunks) {
     if (!chunk.file.empty()) (void)os::UnlinkIfPresent(fs(), chunk.file);
   }
@@ -373,101 +363,6 @@ void Images::OnProtected(Version& version) {
   }
 }
 
-Version& Images::VersionOf(Job& job, const ImageIdentity& identity) {
-  auto& version = job.versions[identity.generation];
-  if (version == nullptr) {
-    version = std::make_unique<Version>();
-    version->generation = identity.generation;
-    version->job = &job;
-    version->ranks = identity.ranks;
-    version->scheduled = Level::kLocal;
-  }
-  return *version;
-}
-
-std::unique_ptr<Image> Images::MakeFound(const ImageRecord& record, FoundPlaces places) const {
-  KEDGE_CHECK(places.chunks.size() == record.chunks.size());
-  auto image = std::make_unique<Image>();
-  image->ended = image->recovered = true;
-  image->ended_ns = agent_.clock().NowNs();
-  image->chunks = std::move(places.chunks);
-  for (size_t i = 0; i < record.chunks.size(); ++i) {
-    ImageChunk& chunk = image->chunks[i];
-    chunk.bytes = chunk.captured_bytes = record.chunks[i].bytes;
-    chunk.in_own_object = record.chunks[i].object == 0;
-    chunk.object_offset = record.chunks[i].object_offset;
-    if (chunk.in_own_object) {
-      image->record_object_offset = std::max(image->record_object_offset, AlignChunkOffset(chunk.object_offset + chunk.bytes));
-    }
-  }
-  image->record = std::move(places.record);
-  image->record_bytes = places.record_bytes;
-  image->record_crc32c = places.record_crc32c;
-  image->image_bytes = record.RegionBytes();
-  for (const Region& region : record.regions) image->has_files = image->has_files || region.kind == RegionKind::kFile;
-  return image;
-}
-
-Image& Images::Put(Version& version, uint32_t rank, std::unique_ptr<Image> image) {
-  auto& place = version.images[rank];
-  KEDGE_CHECK(place == nullptr);
-  image->id = ++last_id_;
-  image->version = &version;
-  image->rank = rank;
-  by_id_[image->id] = image.get();
-  place = std::move(image);
-  return *place;
-}
-
-Status Images::Adopt(const AdoptedImage& adopted) {
-  const ImageRecord& record = *adopted.record;
-  const ImageIdentity& identity = record.identity;
-  Job* job = agent_.FindJob(identity.generation.store_id, identity.generation.job);
-  if (job == nullptr) return Status(Code::kNotFound, "its job is not known any more");
-  const bool is_new = FindVersion(identity.generation) == nullptr;
-  Version& version = VersionOf(*job, identity);
-  for (const JobNode& node : job->members.nodes) {
-    if (is_new && node.name == agent_.settings().node)
-      version.node_ranks = std::max<uint32_t>(1, static_cast<uint32_t>(node.ranks.size()));
-  }
-  if (auto here = version.images.find(identity.rank); here != version.images.end()) {
-    const Image& bad = *here->second;
-    if (!adopted.replace) return Status(Code::kAlreadyExists, "an image of that rank is here already");
-    const bool in_use = !bad.ended || bad.readers > 0 || bad.pieces_in_flight > 0 || Flush::IsActive(bad);
-    if (in_use) return Status(Code::kBusy, "the image that is to be replaced is in use");
-    (void)os::UnlinkIfPresent(fs(), bad.record_path);
-    FreePlaces(bad);
-    by_id_.erase(bad.id);
-    version.images.erase(here);
-  }
-  auto in_slot = [](const OwnRange& range) {
-    ImageChunk chunk;
-    chunk.unit = range.unit;
-    chunk.slot = range.slot;
-    chunk.slot_generation = range.slot_generation;
-    chunk.offset = range.offset;
-    return chunk;
-  };
-  FoundPlaces places;
-  for (const OwnRange& range : adopted.chunks) places.chunks.push_back(range.unit != nullptr ? in_slot(range) : ImageChunk());
-  places.record = in_slot(adopted.record_range);
-  places.record.bytes = places.record_bytes = adopted.record_bytes;
-  places.record_crc32c = adopted.record_crc32c;
-  Image& image = Put(version, identity.rank, MakeFound(record, std::move(places)));
-  image.brought_for_attempt = adopted.in_store ? 0 : job->members.attempt;
-  image.record_path = agent_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image.id << 48)));
-  if (adopted.in_store) {
-    version.in_store = true;
-    version.scheduled = Level::kStore;
-    agent_.flush().SetState(image, FlushState::kStored);
-  } else if (adopted.for_store && !version.in_store) {
-    version.scheduled = Level::kStore;
-    agent_.flush().Start(image);
-  }
-  SaveFile(image);
-  return Status::Ok();
-}
-
 void Images::OnSettled(Image& image) {
   Session* session = agent_.sessions().Find(image.session_id);
   if (session != nullptr) {
@@ -484,77 +379,6 @@ void Images::OnSettled(Image& image) {
     }
     agent_.sessions().PublishCounts(*session);
   }
-}
-
-Status Images::Recover(const std::string& path, const ImageFile& file) {
-  const PlacementTable& table = file.local.table;
-  const ImageIdentity& identity = table.identity;
-  Job* job = agent_.FindJob(identity.generation.store_id, identity.generation.job);
-  if (job == nullptr) return Status(Code::kNotFound, "its job is not known any more");
-  auto unit_of = [&](uint32_t index) { return agent_.tiers().FindKey(table.tiers[index]); };
-  auto locate = [&](const Placement& placement, ImageChunk* chunk) -> Status {
-    chunk->bytes = placement.bytes;
-    chunk->offset = placement.offset;
-    if (placement.kind == PlacementKind::kStore) return Status::Ok();
-    TierUnit* unit = unit_of(placement.tier);
-    if (unit == nullptr) return Status(Code::kNotFound, "its tier " + table.tiers[placement.tier] + " is gone");
-    if (placement.kind == PlacementKind::kFile) {
-      chunk->file_unit = unit;
-      KEDGE_ASSIGN_OR_RETURN(chunk->file, FilePath(*unit, table.files[placement.slot]));
-      return Status::Ok();
-    }
-    const uint64_t slot_bytes = unit->info().slot_bytes;
-    if (!unit->space->IsCurrent(placement.slot, placement.slot_generation) || placement.offset > slot_bytes ||
-        placement.bytes > slot_bytes - placement.offset) {
-      return Status(Code::kNotFound,
-                    fmt::format("slot {} of tier {} holds something else by now", placement.slot, unit->info().name));
-    }
-    chunk->unit = unit;
-    chunk->slot = placement.slot;
-    chunk->slot_generation = placement.slot_generation;
-    return Status::Ok();
-  };
-  FoundPlaces places;
-  places.record_bytes = file.record_bytes;
-  places.record_crc32c = file.local.image_record_crc32c;
-  KEDGE_RETURN_IF_ERROR(locate(file.local.image_record, &places.record));
-  if (places.record.unit == nullptr || file.record_bytes > places.record.bytes) return Status(Code::kCorrupt, "no image record");
-  Buffer bytes(file.record_bytes);
-  KEDGE_RETURN_IF_ERROR(places.record.unit->tier->Read(places.record.slot, places.record.offset, bytes.data(), bytes.size()));
-  if (crc32c::Compute(bytes.data(), bytes.size()) != places.record_crc32c) {
-    return Status(Code::kCorrupt, "its image record fails its checksum");
-  }
-  KEDGE_ASSIGN_OR_RETURN(ImageRecord record, DecodeImageRecord(bytes));
-  if (record.identity != identity || record.chunks.size() != table.chunks.size()) {
-    return Status(Code::kCorrupt, "its image record is of another image");
-  }
-  for (size_t i = 0; i < table.chunks.size(); ++i) {
-    if (table.chunks[i].bytes != record.chunks[i].bytes)
-      return Status(Code::kCorrupt, "a chunk has another size than its record says");
-    KEDGE_RETURN_IF_ERROR(locate(table.chunks[i], &places.chunks.emplace_back()));
-  }
-  const bool is_new = FindVersion(identity.generation) == nullptr;
-  Version& version = VersionOf(*job, identity);
-  if (version.images.contains(identity.rank)) return Status(Code::kAlreadyExists, "another record of that image is there");
-  if (is_new) {
-    version.node_ranks = file.node_ranks;
-    version.scheduled = file.scheduled;
-  }
-  version.in_store = version.in_store || file.in_store;
-  version.skipped = version.skipped || file.skipped;
-  version.to_node = version.to_node || file.to_node;
-  version.at_node = version.at_node || file.at_node;
-  Image& image = Put(version, identity.rank, MakeFound(record, std::move(places)));
-  image.session_id = file.session_id;
-  image.serial = file.serial;
-  image.record_path = path;
-  const bool wanted = version.scheduled >= Level::kStore && !version.skipped;
-  // Waiting from here on, so that nobody lets go of it before its flush is begun again (recovery.cc).
-  const bool stored = file.stored || file.in_store;
-  agent_.flush().SetState(image, stored ? FlushState::kStored : wanted ? FlushState::kWaiting : FlushState::kNone);
-  ForEachSlot(image, [](SlotSpace& space, uint32_t index) { space.AddChunk(index); });
-  ++agent_.counters().images_recovered;
-  return Status::Ok();
 }
 
 }  // namespace kedge

@@ -194,6 +194,14 @@ struct Image {
   Status failure;      // for good
 
   bool HasReleased() const;
+  // Function(SlotSpace&, slot) for each chunk in a slot, and for the record.
+  template <typename Function>
+  void ForEachSlot(Function function) const {
+    for (const ImageChunk& chunk : chunks) {
+      if (chunk.unit != nullptr) function(*chunk.unit->space, chunk.slot);
+    }
+    if (record.unit != nullptr) function(*record.unit->space, record.slot);
+  }
   // Whether the node alone can give it back, or the store holds it by now.
   bool IsHeld() const { return ended && !doomed && (flush == FlushState::kStored || !HasReleased()); }
 };

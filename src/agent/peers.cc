@@ -6,10 +6,10 @@
 
 #include "agent/agent.h"
 #include "agent/calls.h"
-#include "agent/fetch.h"
 #include "agent/held_sets.h"
 #include "agent/held_stream.h"
 #include "agent/images.h"
+#include "agent/inventories.h"
 #include "agent/protect.h"
 #include "agent/sessions.h"
 #include "base/log.h"
@@ -215,7 +215,7 @@ void Peers::OnInvited(const JobKey& key, uint64_t number, const JobNode& node, b
             job->members.attempt, job->name);
   }
   if (!answered && !is_last) return;
-  agent_.fetch().Forget(*job);
+  agent_.inventories().Forget(*job);
   const Status joined = Join(*job);
   if (!joined.ok()) LogWarning("agent", "nodes of a former attempt of job {} are not asked: {}", job->name, joined.ToString());
 }
@@ -328,7 +328,7 @@ void Peers::OnGroupState(Job& job, const GroupNotice& notice, Answer answer) {
 }
 
 void Peers::OnInventory(Job& job, const InventoryRequest& request, Answer answer) {
-  answer(Encode(agent_.fetch().Inventory(job, request.name)));
+  answer(Encode(agent_.inventories().Own(job, request.name)));
 }
 
 void Peers::OnDescribe(Job&, const DescribeRequest& request, Answer answer) {

@@ -12,6 +12,7 @@
 #include "agent/fetch.h"
 #include "agent/held_sets.h"
 #include "agent/images.h"
+#include "agent/inventories.h"
 #include "agent/own_slots.h"
 #include "agent/peers.h"
 #include "agent/sessions.h"
@@ -98,7 +99,7 @@ std::vector<TierUnit*> Protect::TiersOf(const Job& job) const {
 Status Protect::OnMembers(Job& job) {
   const JobKeys& keys = job.hello.keys;
   job.layout = nullptr;
-  agent_.fetch().Forget(job);
+  agent_.inventories().Forget(job);
   if (keys.protect_scheme == ProtectScheme::kNone || job.members.nodes.empty()) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(agent_.peers().Join(job));
   std::vector<redundancy::Node> nodes;
