@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 #include "measure.h"
 
@@ -119,20 +120,32 @@ double DirectWriteSeconds(const std::string& folder, const char* data, size_t by
   return seconds;
 }
 
-double ColdReadSeconds(const std::string& folder, const char* data, char* destination, size_t bytes, int rank) {
-  const ScratchFile file(FileName(folder, "cold", rank), O_RDWR);
-  if (file.fd() < 0) Fail("open " + file.path());
-  WriteFully(file, data, bytes);
-  if (fsync(file.fd()) != 0) Fail("fsync " + file.path());
-  posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED);
-  lseek(file.fd(), 0, SEEK_SET);
+double ReadSeconds(const std::string& path, char* destination, size_t bytes) {
   const double start = Now();
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) Fail("open " + path);
   for (size_t done = 0; done < bytes;) {
-    const ssize_t got = read(file.fd(), destination + done, std::min(kCallBytes, bytes - done));
-    if (got <= 0) Fail("read " + file.path());
+    const ssize_t got = read(fd, destination + done, std::min(kCallBytes, bytes - done));
+    if (got <= 0) Fail("read " + path);
     done += static_cast<size_t>(got);
   }
+  close(fd);
   return Now() - start;
+}
+
+std::vector<std::string> NewestFiles(const std::string& folder, size_t bytes, size_t count) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  std::vector<std::pair<fs::file_time_type, std::string>> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, ignored)) {
+    if (entry.is_regular_file(ignored) && entry.file_size(ignored) >= bytes) {
+      files.emplace_back(entry.last_write_time(ignored), entry.path().string());
+    }
+  }
+  std::sort(files.rbegin(), files.rend());
+  std::vector<std::string> newest;
+  for (size_t i = 0; i < std::min(count, files.size()); ++i) newest.push_back(files[i].second);
+  return newest;
 }
 
 double LibraryCallsSeconds() {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 namespace kedge::bench {
 
@@ -29,8 +30,10 @@ double SharedMemoryWriteSeconds(const char* data, size_t bytes, int rank);
 double WriteFsyncSeconds(const std::string& folder, const char* data, size_t bytes, int rank);
 // The same through O_DIRECT from an aligned buffer; negative where the file system refuses O_DIRECT.
 double DirectWriteSeconds(const std::string& folder, const char* data, size_t bytes, int rank);
-// Makes a file of the bytes, drops it from the page cache, and times a sequential read into `destination`.
-double ColdReadSeconds(const std::string& folder, const char* data, char* destination, size_t bytes, int rank);
+// Opens a file and reads its first `bytes` from front to back, 8 MiB at a time, into `destination`.
+double ReadSeconds(const std::string& path, char* destination, size_t bytes);
+// The files below `folder` of at least `bytes` that were written last: `count` of them, or fewer where there are not as many.
+std::vector<std::string> NewestFiles(const std::string& folder, size_t bytes, size_t count);
 
 // A sort of 24 numbers, a line formatted and parsed, a date, an allocation: about a thousand instructions that have nothing to
 // do with Kedge. What they take longer after a pause than back to back is what the pause costs any code on this machine.
