@@ -13,6 +13,34 @@ namespace {
 // What is read at a time: as long as it stays in the cache for its checksums.
 constexpr uint64_t kReadBytes = uint64_t{1} << 18;
 
+// `trust`: what capture's checksums cover block by block need not be read.
+Result<BlockTable> TableOf(const HeldStream& held, const ImageRecord& record, uint64_t record_bytes, uint32_t block_bytes,
+                           bool trust) {
+  KEDGE_ASSIGN_OR_RETURN(const redundancy::ImageStream stream, redundancy::ImageStream::Make(record, record_bytes));
+  if (stream.bytes() != held.bytes()) {
+    return Status(Code::kInternal, fmt::format("{}: its stream has {} bytes, and {} lie here", record.identity.ToString(),
+                                               stream.bytes(), held.bytes()));
+  }
+  redundancy::StreamTableBuilder table(record, stream, block_bytes);
+  Buffer buffer(kReadBytes);
+  for (const redundancy::StreamPiece& piece : stream.pieces()) {
+    if (piece.part == redundancy::StreamPart::kGap) {
+      table.AddGap(piece.bytes);
+      continue;
+    }
+    for (uint64_t done = 0; done < piece.bytes;) {
+      const uint64_t known = trust ? table.AddKnown(piece.bytes - done) : 0;
+      done += known;
+      if (known > 0) continue;
+      const uint64_t bytes = std::min({kReadBytes, piece.bytes - done, trust ? table.UnknownBytes() : UINT64_MAX});
+      KEDGE_RETURN_IF_ERROR(held.Read(piece.stream_offset + done, bytes, buffer.data()));
+      KEDGE_RETURN_IF_ERROR(table.Add(ByteSpan(buffer.data(), bytes)));
+      done += bytes;
+    }
+  }
+  return table.Finish();
+}
+
 }  // namespace
 
 void HeldStream::Add(uint64_t offset, PieceSource source) {
@@ -102,28 +130,13 @@ std::vector<HeldStream::MemoryPart> HeldStream::InMemory() const {
   return parts;
 }
 
+Result<BlockTable> MakeTable(const HeldStream& held, const ImageRecord& record, uint64_t record_bytes, uint32_t block_bytes) {
+  return TableOf(held, record, record_bytes, block_bytes, /*trust=*/true);
+}
+
 Result<BlockTable> MakeProvedTable(const HeldStream& held, const ImageRecord& record, uint64_t record_bytes,
                                    uint32_t block_bytes) {
-  KEDGE_ASSIGN_OR_RETURN(const redundancy::ImageStream stream, redundancy::ImageStream::Make(record, record_bytes));
-  if (stream.bytes() != held.bytes()) {
-    return Status(Code::kInternal, fmt::format("{}: its stream has {} bytes, and {} lie here", record.identity.ToString(),
-                                               stream.bytes(), held.bytes()));
-  }
-  redundancy::StreamTableBuilder table(record, stream, block_bytes);
-  Buffer buffer(kReadBytes);
-  for (const redundancy::StreamPiece& piece : stream.pieces()) {
-    if (piece.part == redundancy::StreamPart::kGap) {
-      table.AddGap(piece.bytes);
-      continue;
-    }
-    for (uint64_t done = 0; done < piece.bytes;) {
-      const uint64_t bytes = std::min(kReadBytes, piece.bytes - done);
-      KEDGE_RETURN_IF_ERROR(held.Read(piece.stream_offset + done, bytes, buffer.data()));
-      KEDGE_RETURN_IF_ERROR(table.Add(ByteSpan(buffer.data(), bytes)));
-      done += bytes;
-    }
-  }
-  return table.Finish();
+  return TableOf(held, record, record_bytes, block_bytes, /*trust=*/false);
 }
 
 }  // namespace kedge

@@ -55,6 +55,10 @@ class HeldStream {
   uint64_t bytes_ = 0;
 };
 
+// The stream's block table by the checksums of capture, without reading what these cover block by block (redundancy/stream.h):
+// whoever reads a block finds what has changed since. What must be read is proved as below. Blocking.
+Result<BlockTable> MakeTable(const HeldStream& held, const ImageRecord& record, uint64_t record_bytes, uint32_t block_bytes);
+
 // Reads the stream once and makes its block table, proved against the checksums of capture: kCorrupt when a byte has changed
 // since then, so that it is found before it spreads. `record_bytes`: of the encoded record. Blocking.
 Result<BlockTable> MakeProvedTable(const HeldStream& held, const ImageRecord& record, uint64_t record_bytes,

@@ -35,6 +35,7 @@ enum class PeerKind : uint16_t {
   kInvite,
   kCallHold,
   kCallDecision,
+  kProve,
 };
 
 // A member of a set shows its image, and how far it is; the answer shows the other's, as far as it is known.
@@ -101,7 +102,9 @@ struct DescribeReply {
   uint64_t stream_bytes = 0;
 };
 
-// The encoded set record (kSetRecord), or the block table of an object of it (kObjectTable).
+// The encoded set record (kSetRecord), or the block table of an object of it (kObjectTable). Or a block of the image of that
+// member, which is who is asked, did not fit its table (kProve): answered empty, or kCorrupt when it has changed since its
+// capture.
 struct SetRequest {
   SetIdentity set;
   uint32_t member = 0;

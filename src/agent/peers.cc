@@ -310,6 +310,7 @@ void Peers::ServeAll() {
   Serve<Invitation>(PeerKind::kInvite, DecodeInvitation, &Peers::OnInvite);
   Serve<CallHold>(PeerKind::kCallHold, DecodeCallHold, &Peers::OnCallHold);
   Serve<CallDecision>(PeerKind::kCallDecision, DecodeCallDecision, &Peers::OnCallDecision);
+  Serve<SetRequest>(PeerKind::kProve, DecodeSetRequest, &Peers::OnProve);
 }
 
 void Peers::OnExchange(Job& job, const ExchangeRequest& request, Answer answer) {
@@ -363,6 +364,10 @@ void Peers::OnObjectTable(Job&, const SetRequest& request, Answer answer) {
     return answer(Status(Code::kNotFound, fmt::format("{}: nothing for member {} here", request.set.ToString(), request.member)));
   }
   answer(Encode(object->record.blocks));
+}
+
+void Peers::OnProve(Job&, const SetRequest& request, Answer answer) {
+  agent_.protect().OnProve(request, std::move(answer));
 }
 
 HeldStream Peers::StreamOf(const ReadRequest& request) const {

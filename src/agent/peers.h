@@ -148,6 +148,7 @@ class Peers {
   void OnInvite(Job& job, const Invitation& invitation, Answer answer);
   void OnCallHold(Job& job, const CallHold& call, Answer answer);
   void OnCallDecision(Job& job, const CallDecision& decision, Answer answer);
+  void OnProve(Job& job, const SetRequest& request, Answer answer);
   HeldStream StreamOf(const ReadRequest& request) const;
   // Nodes that an attempt leaves out, and that have yet to answer.
   struct Inviting {

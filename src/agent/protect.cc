@@ -44,11 +44,12 @@ Scheme SchemeOf(ProtectScheme scheme) {
 
 // What a worker makes of one set: the tables of what it wrote, in the order of `members`.
 Result<std::vector<BlockTable>> MakeObjects(const SetRecord& set, uint32_t self, const std::vector<uint32_t>& members,
-                                            const std::vector<HeldStream>& objects, SetSource& source) {
+                                            const std::vector<HeldStream>& objects, SetSource& source,
+                                            std::set<uint32_t>* doubted) {
   std::vector<BlockTable> tables;
   for (size_t i = 0; i < members.size(); ++i) {
-    auto table = set.scheme == Scheme::kPartner ? MakeCopy(set, members[i], source, objects[i])
-                                                : MakeParity(set, self, source, objects[i]);
+    auto table = set.scheme == Scheme::kPartner ? MakeCopy(set, members[i], source, objects[i], doubted)
+                                                : MakeParity(set, self, source, objects[i], doubted);
     if (!table.ok()) return table.status();
     tables.push_back(std::move(*table));
   }
@@ -60,7 +61,7 @@ Result<SetMember> MakeMember(const HeldStream& stream, uint64_t record_offset, u
   member.image_record.resize(record_bytes);
   KEDGE_RETURN_IF_ERROR(stream.Read(record_offset, record_bytes, member.image_record.data()));
   KEDGE_ASSIGN_OR_RETURN(const ImageRecord record, DecodeImageRecord(member.image_record));
-  KEDGE_ASSIGN_OR_RETURN(member.blocks, MakeProvedTable(stream, record, record_bytes, redundancy::BlockBytesFor(stream.bytes())));
+  KEDGE_ASSIGN_OR_RETURN(member.blocks, MakeTable(stream, record, record_bytes, redundancy::BlockBytesFor(stream.bytes())));
   return member;
 }
 
@@ -464,9 +465,11 @@ void Protect::Make(Version& version, SetProgress& set) {
   LogDebug("agent", "{} is made", set.identity.ToString());
   making_->Submit(
       [this, record = std::move(record), self, members, objects = std::move(objects), ranges = std::move(ranges), source] {
-        auto tables = MakeObjects(record, self, members, objects, *source);
-        agent_.loop().Post([this, identity = record.identity, members, ranges, tables = std::move(tables)]() mutable {
-          OnMade(identity.generation, identity, members, std::move(ranges), std::move(tables));
+        std::set<uint32_t> doubted;
+        auto tables = MakeObjects(record, self, members, objects, *source, &doubted);
+        agent_.loop().Post([this, identity = record.identity, members, ranges, doubted = std::move(doubted),
+                            tables = std::move(tables)]() mutable {
+          OnMade(identity.generation, identity, members, std::move(ranges), std::move(tables), doubted);
         });
       });
 }
@@ -490,7 +493,8 @@ void Protect::OnRoom() {
 }
 
 void Protect::OnMade(const Generation& generation, const SetIdentity& identity, std::vector<uint32_t> members,
-                     std::vector<std::vector<OwnRange>> ranges, Result<std::vector<BlockTable>> tables) {
+                     std::vector<std::vector<OwnRange>> ranges, Result<std::vector<BlockTable>> tables,
+                     const std::set<uint32_t>& doubted) {
   Version* version = nullptr;
   SetProgress* set = FindSet(identity, &version);
   HeldSet* held = agent_.held_sets().Find(identity);
@@ -513,6 +517,7 @@ void Protect::OnMade(const Generation& generation, const SetIdentity& identity, 
     const Duration pause = std::min<Duration>(kRetryPause * (1 << std::min(set->failures++, 4u)), kRetryPauseMax);
     set->next_try_ns = agent_.clock().NowNs() + pause.count();
     LogWarning("agent", "redundancy of {}: {}. It is tried again", identity.ToString(), tables.status().ToString());
+    for (const uint32_t member : doubted) AskForProof(*version, identity, member);
     return;
   }
   os::KillPoint("protect-kept");

@@ -2,10 +2,11 @@
 //
 // The nodes of a job's attempt are laid out in groups (redundancy/layout.h: every agent computes the same). The j-th images of
 // a group's nodes are a set. For each of its sets a node
-//   1. makes the block table of its own image, proved against the checksums of capture,
+//   1. makes the block table of its own image by the checksums of capture,
 //   2. exchanges it with the other members, until it knows the set record, which every member puts on file,
 //   3. makes its part of the redundancy: pulls the blocks it needs from the others, holds each against its table before it is
-//      used, and writes parity (or a copy) into slots of its own,
+//      used, and writes parity (or a copy) into slots of its own; whose block does not fit is asked to prove its image, and a
+//      version with an image that has changed since its capture is given up,
 //   4. tells the others, and waits to hear the same from them.
 // A group whose sets are all done is done; its first member tells all nodes, and whoever has not heard asks. When all groups
 // are done the version is at level NODE. Every step may be repeated: a successor begins where the files say that the former
@@ -101,6 +102,8 @@ class Protect {
 
   // ---- From other nodes ----
   Result<ExchangeReply> OnExchange(Job& job, const ExchangeRequest& request);
+  // A member doubts the image of ours in the set. May answer later.
+  void OnProve(const SetRequest& request, net::Answer answer);
   void OnGroupDone(Job& job, const GroupNotice& notice);
   bool IsGroupDone(const Job& job, const GroupNotice& notice) const;
 
@@ -133,7 +136,10 @@ class Protect {
   bool TakeKept(Version& version, SetProgress& set);
   uint64_t EstimateRoom(const Version& version, const SetProgress& set) const;
   void OnMade(const Generation& generation, const SetIdentity& identity, std::vector<uint32_t> members,
-              std::vector<std::vector<OwnRange>> ranges, Result<std::vector<BlockTable>> tables);
+              std::vector<std::vector<OwnRange>> ranges, Result<std::vector<BlockTable>> tables,
+              const std::set<uint32_t>& doubted);
+  // Asks the member, once for each time that something of it did not fit.
+  void AskForProof(const Version& version, const SetIdentity& identity, uint32_t member);
   void Notify(Version& version);
   void AskGroups(Version& version);
   void OnGroupsChanged(Version& version);

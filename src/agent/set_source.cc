@@ -120,44 +120,54 @@ void SetSource::ReadBlocks(std::span<Read> reads) {
   }
 }
 
-Result<BlockTable> MakeParity(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object) {
+Result<BlockTable> MakeParity(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object,
+                              std::set<uint32_t>* doubted) {
   KEDGE_ASSIGN_OR_RETURN(const redundancy::SetArithmetic arithmetic, redundancy::SetArithmetic::Make(set));
   const redundancy::ParityTables no_parity(set.members.size());
   redundancy::Assembler assembler(set, arithmetic, no_parity, source);
   const uint32_t block_bytes = arithmetic.geometry().block_bytes();
   const uint64_t bytes = arithmetic.geometry().parity_bytes();
-  const uint64_t ahead_bytes = block_bytes * SetSource::kAhead;
   redundancy::BlockTableBuilder table(bytes, block_bytes);
-  Buffer block(block_bytes);
+  Buffer buffer(std::min<uint64_t>(bytes, kBlockBytesMax));
   uint64_t expected = 0;
-  for (uint64_t offset = 0; offset < bytes; offset += block_bytes) {
-    for (; expected < bytes && expected <= offset + ahead_bytes; expected += block_bytes) {
-      assembler.Expect({member, true, expected});
+  for (uint64_t offset = 0, run_bytes = 0; offset < bytes; offset += run_bytes) {
+    while (expected < bytes && expected <= offset + SetSource::kAheadBytes) {
+      const redundancy::BlockRef next{member, true, expected};
+      assembler.Expect(next, arithmetic.RunBytesAt(next));
+      expected += arithmetic.RunBytesAt(next);
     }
-    KEDGE_RETURN_IF_ERROR(assembler.Assemble({member, true, offset}, block));
-    KEDGE_RETURN_IF_ERROR(object.Write(offset, block_bytes, block.data()));
-    table.Add(block);
+    run_bytes = arithmetic.RunBytesAt({member, true, offset});
+    const std::span<std::byte> run = std::span(buffer).first(run_bytes);
+    Status made = assembler.Assemble({member, true, offset}, run);
+    for (const redundancy::BadBlock& bad : assembler.TakeBadBlocks()) {
+      if (bad.status.code() == Code::kCorrupt) doubted->insert(bad.block.member);
+    }
+    KEDGE_RETURN_IF_ERROR(made);
+    KEDGE_RETURN_IF_ERROR(object.Write(offset, run_bytes, run.data()));
+    table.Add(run);
     os::KillPoint("protect-block");
   }
   return table.Finish();
 }
 
-Result<BlockTable> MakeCopy(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object) {
+Result<BlockTable> MakeCopy(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object,
+                            std::set<uint32_t>* doubted) {
   const BlockTable& table = set.members[member].blocks;
-  const uint64_t ahead_bytes = table.block_bytes * SetSource::kAhead;
-  Buffer block(table.block_bytes);
+  const auto run_at = [&](uint64_t offset) { return std::min<uint64_t>(kBlockBytesMax, table.bytes - offset); };
+  Buffer buffer(std::min<uint64_t>(kBlockBytesMax, table.bytes));
   uint64_t expected = 0;
-  for (uint64_t offset = 0; offset < table.bytes; offset += table.block_bytes) {
-    for (; expected < table.bytes && expected <= offset + ahead_bytes; expected += table.block_bytes) {
-      source.Expect({member, false, expected}, redundancy::BlockLength(table, expected));
+  for (uint64_t offset = 0; offset < table.bytes; offset += kBlockBytesMax) {
+    for (; expected < table.bytes && expected <= offset + SetSource::kAheadBytes; expected += kBlockBytesMax) {
+      source.Expect({member, false, expected}, static_cast<uint32_t>(run_at(expected)));
     }
-    const std::span<std::byte> to(block.data(), redundancy::BlockLength(table, offset));
+    const std::span<std::byte> to = std::span(buffer).first(run_at(offset));
     std::array<SetSource::Read, 1> read{SetSource::Read{{member, false, offset}, to, Status::Ok(), {}}};
     source.ReadBlocks(read);
     KEDGE_RETURN_IF_ERROR(read[0].status);
-    if (!redundancy::BlockIsRight(table, offset, read[0].bytes())) {
+    if (const auto wrong = redundancy::FirstWrongBlock(table, offset, read[0].bytes())) {
+      doubted->insert(member);
       return Status(Code::kCorrupt, fmt::format("{}: the block at {} of member {} ({}) fails its checksum",
-                                                set.identity.ToString(), offset, member, set.members[member].node));
+                                                set.identity.ToString(), *wrong, member, set.members[member].node));
     }
     KEDGE_RETURN_IF_ERROR(object.Write(offset, to.size(), read[0].bytes().data()));
     os::KillPoint("protect-block");

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,8 +37,8 @@ class SetSource final : public redundancy::BlockSource {
   bool Has(uint32_t member, bool parity) override;
   void ReadBlocks(std::span<Read> reads) override;
   void Expect(const redundancy::BlockRef& block, uint32_t bytes) override;
-  // How many blocks are best expected ahead of one: the reads for them go out as buffers allow.
-  static constexpr size_t kAhead = 3;
+  // How far ahead is best expected what comes: the reads for it go out as buffers allow.
+  static constexpr uint64_t kAheadBytes = 3 * kBlockBytesMax;
 
  private:
   using Key = std::pair<uint32_t, bool>;  // member, of its parity object
@@ -60,9 +61,12 @@ class SetSource final : public redundancy::BlockSource {
   ReadPlan plan_{kBuffersMax};
 };
 
-// Makes a member's parity object into `object`, block by block; the table of what was written. Blocking.
-Result<BlockTable> MakeParity(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object);
-// Copies a member's stream into `object`, each block held against the set's table. Blocking.
-Result<BlockTable> MakeCopy(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object);
+// Makes a member's parity object into `object`, run by run; the table of what was written. When it fails, `doubted` are the
+// members with a block that does not fit its table. Blocking.
+Result<BlockTable> MakeParity(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object,
+                              std::set<uint32_t>* doubted);
+// Copies a member's stream into `object`, each block held against the set's table; the rest as MakeParity. Blocking.
+Result<BlockTable> MakeCopy(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object,
+                            std::set<uint32_t>* doubted);
 
 }  // namespace kedge

@@ -169,10 +169,10 @@ Result<ByteSpan> StreamBringer::ReadFrom(const std::string& node, uint64_t offse
     what.rank = from_.rank;
     remote = std::make_unique<RemoteObject>(link_, node, what, kSourceTimeout);
   }
-  for (size_t i = 0; i <= SetSource::kAhead; ++i) {
-    const uint64_t next = offset + i * block_bytes_;
-    const uint64_t next_bytes = next < stream_->bytes() ? std::min(block_bytes_, stream_->bytes() - next) : 0;
-    if (next_bytes > 0 && !remote->IsExpected(next, next_bytes)) remote->Expect(next, next_bytes);
+  const bool is_run = bytes == StepAt(offset);
+  for (uint64_t next = offset; is_run && next < stream_->bytes() && next <= offset + SetSource::kAheadBytes;
+       next += StepAt(next)) {
+    if (!remote->IsExpected(next, StepAt(next))) remote->Expect(next, StepAt(next));
   }
   KEDGE_ASSIGN_OR_RETURN(arrived_, remote->Read(offset, bytes));
   return arrived_.bytes();
@@ -183,14 +183,16 @@ Result<ByteSpan> StreamBringer::Rebuild(uint64_t offset, uint64_t bytes) {
   // The set's blocks may be larger than this image's own.
   const uint64_t set_block = arithmetic_->geometry().block_bytes();
   const uint64_t begin = offset / set_block * set_block;
-  if (rebuilt_begin_ != begin) {
+  if (offset < rebuilt_begin_ || offset + bytes > rebuilt_begin_ + rebuilt_.size()) {
     const redundancy::BlockRef wanted{member_, false, begin};
-    rebuilt_.resize(arithmetic_->BytesOf(wanted));
+    const uint64_t run_bytes = (offset - begin + bytes + set_block - 1) / set_block * set_block;
+    rebuilt_.resize(arithmetic_->BytesOf(wanted, static_cast<uint32_t>(run_bytes)));
     rebuilt_begin_ = UINT64_MAX;
-    const uint64_t ahead_bytes = set_block * SetSource::kAhead;
     rebuild_expected_ = std::max(rebuild_expected_, begin);
-    for (; rebuild_expected_ < stream_->bytes() && rebuild_expected_ <= begin + ahead_bytes; rebuild_expected_ += set_block) {
-      assembler_->Expect({member_, false, rebuild_expected_});
+    while (rebuild_expected_ < stream_->bytes() && rebuild_expected_ <= begin + SetSource::kAheadBytes) {
+      const uint64_t next_bytes = SetRunAt(rebuild_expected_);
+      assembler_->Expect({member_, false, rebuild_expected_}, static_cast<uint32_t>(next_bytes));
+      rebuild_expected_ += next_bytes;
     }
     Status assembled = assembler_->Assemble(wanted, rebuilt_);
     for (const redundancy::BadBlock& bad : assembler_->TakeBadBlocks()) {
@@ -201,8 +203,8 @@ Result<ByteSpan> StreamBringer::Rebuild(uint64_t offset, uint64_t bytes) {
     rebuilt_begin_ = begin;
     os::KillPoint("fetch-rebuilt");
   }
-  if (offset - begin + bytes > rebuilt_.size()) return Status(Code::kCorrupt, "a rebuilt block is too short");
-  return ByteSpan(rebuilt_).subspan(offset - begin, bytes);
+  if (offset - rebuilt_begin_ + bytes > rebuilt_.size()) return Status(Code::kCorrupt, "a rebuilt block is too short");
+  return ByteSpan(rebuilt_).subspan(offset - rebuilt_begin_, bytes);
 }
 
 Result<ByteSpan> StreamBringer::Read(uint64_t offset, uint64_t bytes) {
@@ -210,13 +212,14 @@ Result<ByteSpan> StreamBringer::Read(uint64_t offset, uint64_t bytes) {
   for (auto source = from_.sources.begin(); source != from_.sources.end();) {
     const bool rebuild = source->kind == SourceKind::kRebuild;
     Result<ByteSpan> block = rebuild ? Rebuild(offset, bytes) : ReadWhole(*source, offset, bytes);
-    if (block.ok() && (table() == nullptr || redundancy::BlockIsRight(*table(), offset, *block))) {
+    const auto wrong = block.ok() && table() != nullptr ? redundancy::FirstWrongBlock(*table(), offset, *block) : std::nullopt;
+    if (block.ok() && !wrong.has_value()) {
       used_.insert(TextOf(*source));
       return block;
     }
     error = block.status();
     if (block.ok()) {
-      error = Status(Code::kCorrupt, fmt::format("the block at {} of {} rank {}, {}, fails its checksum", offset,
+      error = Status(Code::kCorrupt, fmt::format("the block at {} of {} rank {}, {}, fails its checksum", *wrong,
                                                  from_.generation.ToString(), from_.rank, TextOf(*source)));
     }
     LogWarning("agent", "{}; the next source is tried", error.ToString());
@@ -229,17 +232,40 @@ Result<ByteSpan> StreamBringer::Read(uint64_t offset, uint64_t bytes) {
   return error;
 }
 
+uint64_t StreamBringer::SetRunAt(uint64_t offset) const {
+  if (!arithmetic_.has_value()) return kBlockBytesMax;
+  const uint64_t set_block = arithmetic_->geometry().block_bytes();
+  const uint64_t left = (stream_->bytes() - offset + set_block - 1) / set_block * set_block;
+  return std::min<uint64_t>(arithmetic_->RunBytesAt({member_, false, offset}), left);
+}
+
+Status StreamBringer::Bring(uint64_t offset, uint64_t bytes, const HeldStream& target) {
+  KEDGE_ASSIGN_OR_RETURN(const ByteSpan run, Read(offset, bytes));
+  for (const redundancy::StreamPiece& piece : stream_->Range(offset, run.size())) {
+    if (piece.part == redundancy::StreamPart::kGap) continue;
+    KEDGE_RETURN_IF_ERROR(target.Write(piece.stream_offset, piece.bytes, run.data() + (piece.stream_offset - offset)));
+  }
+  os::KillPoint("fetch-block");
+  return Status::Ok();
+}
+
+Status StreamBringer::BringBlocks(uint64_t offset, uint64_t bytes, const HeldStream& target) {
+  for (uint64_t at = 0; at < bytes; at += block_bytes_) {
+    KEDGE_RETURN_IF_ERROR(Bring(offset + at, std::min(block_bytes_, bytes - at), target));
+  }
+  return Status::Ok();
+}
+
 Status StreamBringer::BringTo(const redundancy::ImageStream& stream, const HeldStream& target) {
   stream_ = &stream;
   block_bytes_ = table() != nullptr ? table()->block_bytes : kBlockBytesMax;
-  block_.resize(block_bytes_);
-  for (uint64_t offset = 0; offset < stream.bytes(); offset += block_bytes_) {
-    KEDGE_ASSIGN_OR_RETURN(const ByteSpan block, Read(offset, std::min(block_bytes_, stream.bytes() - offset)));
-    for (const redundancy::StreamPiece& piece : stream.Range(offset, block.size())) {
-      if (piece.part == redundancy::StreamPart::kGap) continue;
-      KEDGE_RETURN_IF_ERROR(target.Write(piece.stream_offset, piece.bytes, block.data() + (piece.stream_offset - offset)));
-    }
-    os::KillPoint("fetch-block");
+  block_.resize(std::min<uint64_t>(kBlockBytesMax, stream.bytes()));
+  for (uint64_t offset = 0, step = 0; offset < stream.bytes(); offset += step) {
+    step = StepAt(offset);
+    Status brought = Bring(offset, step, target);
+    // No source has all of its blocks right; each block may be right somewhere.
+    if (!brought.ok() && step > block_bytes_) brought = BringBlocks(offset, step, target);
+    KEDGE_RETURN_IF_ERROR(brought);
   }
   return Status::Ok();
 }

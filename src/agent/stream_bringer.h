@@ -65,7 +65,14 @@ class StreamBringer {
   Status AskImageRecord();
   Status OpenStored();
   void PrepareRebuild(const redundancy::SetSurvivors& survivors);
-  // The bytes of a block, where they are until the next is read.
+  // Brings that much of the stream: a run, or a block of it.
+  Status Bring(uint64_t offset, uint64_t bytes, const HeldStream& target);
+  Status BringBlocks(uint64_t offset, uint64_t bytes, const HeldStream& target);
+  // How much of the stream is best brought at once from there on (redundancy/assemble.h), and how much of the set's blocks that
+  // is.
+  uint64_t StepAt(uint64_t offset) const { return std::min(SetRunAt(offset), stream_->bytes() - offset); }
+  uint64_t SetRunAt(uint64_t offset) const;
+  // These bytes, whole blocks to the end of one or of all, where they are until the next are read.
   Result<ByteSpan> Read(uint64_t offset, uint64_t bytes);
   Result<ByteSpan> ReadWhole(const redundancy::Source& source, uint64_t offset, uint64_t bytes);
   Result<ByteSpan> ReadFrom(const std::string& node, uint64_t offset, uint64_t bytes);

@@ -97,12 +97,12 @@ bool CanStream() {
 
 }  // namespace
 
-uint32_t CopyAndChecksum(void* dst, const void* src, size_t bytes, uint32_t crc) {
+uint32_t CopyAndChecksum(void* dst, const void* src, size_t bytes, uint32_t crc, [[maybe_unused]] size_t of_bytes) {
   auto* to = static_cast<unsigned char*>(dst);
   const auto* from = static_cast<const unsigned char*>(src);
 #ifdef KEDGE_STREAMING_COPY
-  if (bytes >= kStreamingBytesMin && CanStream()) {
-    const size_t head_bytes = (0 - reinterpret_cast<uintptr_t>(to)) % kLineBytes;
+  if (std::max(bytes, of_bytes) >= kStreamingBytesMin && CanStream()) {
+    const size_t head_bytes = std::min(bytes, (0 - reinterpret_cast<uintptr_t>(to)) % kLineBytes);
     crc = CopyThroughCache(to, from, head_bytes, crc);
     const size_t streamed_bytes = (bytes - head_bytes) / (kLanes * kLaneBytes) * (kLanes * kLaneBytes);
     crc = StreamLanes(to + head_bytes, from + head_bytes, streamed_bytes, crc);

@@ -21,8 +21,9 @@ uint32_t Combine(uint32_t crc_a, uint32_t crc_b, uint64_t bytes_b);
 
 // Copies `bytes` from `src` to `dst` (no overlap) and returns the checksum of what `crc` covers followed by the bytes that
 // arrived, also when another thread changes `src` during the copy. Reads `src` from memory once, at the speed of memcpy.
-// Large copies bypass the cache; the bytes are visible to whoever sees a later release store of this thread.
-uint32_t CopyAndChecksum(void* dst, const void* src, size_t bytes, uint32_t crc = 0);
+// Large copies bypass the cache; the bytes are visible to whoever sees a later release store of this thread. A copy that is made
+// part by part is as large as `of_bytes`, when that is more than `bytes`.
+uint32_t CopyAndChecksum(void* dst, const void* src, size_t bytes, uint32_t crc = 0, size_t of_bytes = 0);
 
 // As CopyAndChecksum without the copy; the name says at a call site that bytes are only verified.
 inline uint32_t ChecksumOnly(const void* src, size_t bytes, uint32_t crc = 0) {

@@ -94,6 +94,24 @@ TEST(Crc32c, CopiesAndChecksumsAnyLengthAndAlignment) {
   }
 }
 
+TEST(Crc32c, CopiesPartsOfALargeCopyOfAnyLengthAndAlignment) {
+  Random random(6);
+  const auto source = RandomBytes(7, 1'000'000);
+  for (int round = 0; round < 50; ++round) {
+    const size_t to = random.Below(64);
+    std::vector<unsigned char> target(source.size() + 64, static_cast<unsigned char>(0xAB));
+    uint32_t crc = 0;
+    for (size_t at = 0; at < source.size();) {
+      const size_t part = std::min<size_t>(1 + random.Below(random.Chance(0.5) ? 100 : 100'000), source.size() - at);
+      crc = CopyAndChecksum(target.data() + to + at, source.data() + at, part, crc, source.size());
+      ASSERT_EQ(target[to + at + part], 0xAB) << "wrote past the end";
+      at += part;
+    }
+    ASSERT_EQ(crc, Compute(source.data(), source.size()));
+    ASSERT_EQ(std::memcmp(target.data() + to, source.data(), source.size()), 0);
+  }
+}
+
 TEST(Crc32c, ChecksumsTheBytesThatArriveWhenTheSourceChanges) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "this is a race on purpose, which ThreadSanitizer would report";

@@ -28,7 +28,8 @@ Status ImageCapture::Begin(ImageSink* sink, const ImageIdentity& identity, std::
   planned_.clear();
   next_planned_ = 0;
   chunk_open_ = region_open_ = extent_open_ = false;
-  bytes_captured_ = 0;
+  bytes_captured_ = object_offset_ = 0;
+  cut_bytes_ = ExtentCutBytes(announced_bytes);
   return sink_->Begin(identity, announced_bytes);
 }
 
@@ -67,6 +68,10 @@ Status ImageCapture::OpenRegion(const Region& region) {
   return Status::Ok();
 }
 
+uint64_t ImageCapture::BytesToCut() const {
+  return cut_bytes_ == 0 ? UINT64_MAX : cut_bytes_ - (object_offset_ + chunk_used_) % cut_bytes_;
+}
+
 Status ImageCapture::Append(const void* data, uint64_t bytes) {
   if (!region_open_ || bytes > region_left_) {
     return Status(Code::kInvalidArgument,
@@ -74,9 +79,11 @@ Status ImageCapture::Append(const void* data, uint64_t bytes) {
                               bytes - region_left_, record_.regions[regions_ - 1].bytes));
   }
   const auto* source = static_cast<const std::byte*>(data);
+  const uint64_t of_bytes = bytes;
   while (bytes > 0) {
     if (!chunk_open_ || chunk_used_ == chunk_bytes_) KEDGE_RETURN_IF_ERROR(NextChunk());
-    const uint64_t portion = ExtentBytes(limits_, chunk_used_, std::min(bytes, chunk_bytes_ - chunk_used_));
+    const uint64_t to_cut = BytesToCut();
+    const uint64_t portion = ExtentBytes(limits_, chunk_used_, std::min({bytes, chunk_bytes_ - chunk_used_, to_cut}));
     if (!extent_open_) {
       Extent extent;
       extent.region = static_cast<uint32_t>(regions_ - 1);
@@ -87,24 +94,23 @@ Status ImageCapture::Append(const void* data, uint64_t bytes) {
       extent_open_ = true;
     }
     Extent& extent = record_.extents.back();
-    extent.crc32c = CopyIntoChunk(source, portion, extent.crc32c);
+    extent.crc32c = CopyIntoChunk(source, portion, extent.crc32c, of_bytes);
     extent.bytes += portion;
     source += portion;
     bytes -= portion;
     region_left_ -= portion;
     bytes_captured_ += portion;
-    if (chunk_used_ % limits_.piece_bytes == 0) {
-      KEDGE_RETURN_IF_ERROR(FinishPiece());
-      extent_open_ = false;
-    }
+    const bool piece_ends = chunk_used_ % limits_.piece_bytes == 0;
+    if (piece_ends) KEDGE_RETURN_IF_ERROR(FinishPiece());
+    if (piece_ends || portion == to_cut) extent_open_ = false;
   }
   return Status::Ok();
 }
 
-uint32_t ImageCapture::CopyIntoChunk(const std::byte* data, uint64_t bytes, uint32_t crc) {
+uint32_t ImageCapture::CopyIntoChunk(const std::byte* data, uint64_t bytes, uint32_t crc, uint64_t of_bytes) {
   std::byte* to = target_.memory != nullptr ? target_.memory + chunk_used_ : bounce_.get() + (chunk_used_ - piece_start_);
   chunk_used_ += bytes;
-  return crc32c::CopyAndChecksum(to, data, bytes, crc);
+  return crc32c::CopyAndChecksum(to, data, bytes, crc, of_bytes);
 }
 
 // Once for each chunk.
@@ -146,7 +152,10 @@ Status ImageCapture::NextChunk() {
 Status ImageCapture::CloseChunk() {
   KEDGE_RETURN_IF_ERROR(FinishPiece());
   chunk_open_ = extent_open_ = false;
-  return sink_->CloseChunk(chunk_used_, &record_);
+  KEDGE_RETURN_IF_ERROR(sink_->CloseChunk(chunk_used_, &record_));
+  const Chunk& chunk = record_.chunks.back();
+  if (chunk.object == 0) object_offset_ = AlignChunkOffset(chunk.object_offset + chunk.bytes);
+  return Status::Ok();
 }
 
 Status ImageCapture::CloseRegion() {

@@ -51,11 +51,15 @@ class ImageCapture {
   void Expect();
   // Passes on what the bounce buffer holds, and tells the sink how far the chunk is.
   Status FinishPiece();
-  uint32_t CopyIntoChunk(const std::byte* data, uint64_t bytes, uint32_t crc);
+  // How many bytes may come until an extent must end.
+  uint64_t BytesToCut() const;
+  // `of_bytes` are copied together.
+  uint32_t CopyIntoChunk(const std::byte* data, uint64_t bytes, uint32_t crc, uint64_t of_bytes);
   Region* NextRegion();
 
   ImageSink* sink_ = nullptr;
   LayoutLimits limits_;
+  uint64_t cut_bytes_ = 0;  // ExtentCutBytes of the image
   ImageRecord record_;
   size_t regions_ = 0;  // entries of record_.regions in use: the others keep their memory for the next image
   size_t annotations_ = 0;
@@ -67,7 +71,8 @@ class ImageCapture {
   ChunkTarget target_;
   uint64_t chunk_bytes_ = 0;  // planned bytes of the open chunk
   uint64_t chunk_used_ = 0;
-  uint64_t piece_start_ = 0;  // the sink knows of the bytes before
+  uint64_t object_offset_ = 0;  // of the open chunk, or the next, if it lies in the image's own object
+  uint64_t piece_start_ = 0;    // the sink knows of the bytes before
   std::unique_ptr<std::byte[], AlignedDelete> bounce_;
   uint64_t bounce_bytes_ = 0;
 

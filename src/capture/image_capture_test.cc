@@ -11,6 +11,7 @@
 #include "capture/store_sink.h"
 #include "format/image_record.h"
 #include "os/testing/simulated_file_system.h"
+#include "redundancy/stream.h"
 #include "store/posix_store.h"
 #include "store/verify.h"
 #include "store/versions.h"
@@ -142,6 +143,31 @@ TEST_F(ImageCaptureTest, ExtentsCoverEveryByteWithItsChecksum) {
   }
   EXPECT_EQ(covered, record.RegionBytes());
   for (const Chunk& chunk : record.chunks) EXPECT_EQ(chunk.object_offset % kChunkAlignment, 0u);
+}
+
+// Protection needs the checksums of blocks of the image's stream: of a larger image they follow from those of capture, wherever
+// its chunks begin, but for the block in which it ends.
+TEST_F(ImageCaptureTest, ExtentsOfALargerImageGiveTheChecksumsOfItsBlocks) {
+  const std::vector<uint64_t> sizes = {100, 5'000'001, 30, 12'345'678};
+  const uint64_t bytes = 100 + 5'000'001 + 30 + 12'345'678;
+  StoreSink sink(&*catalog_, {4 << 20, 1 << 20});
+  ASSERT_TRUE(capture_.Begin(&sink, identity_, "", bytes).ok());
+  ASSERT_TRUE(capture_.BeginPart(sizes).ok());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    ASSERT_TRUE(capture_.AddRegion(RegionOf(static_cast<int>(i), sizes[i]), Content(i, sizes[i]).data()).ok());
+  }
+  ASSERT_TRUE(capture_.End(0).ok());
+  const ImageRecord record = Stored();
+  constexpr uint64_t kRecordBytes = 5000;
+  const auto stream = redundancy::ImageStream::Make(record, kRecordBytes);
+  ASSERT_TRUE(stream.ok()) << stream.status().ToString();
+  redundancy::StreamTableBuilder table(record, *stream, redundancy::BlockBytesFor(stream->bytes()));
+  uint64_t known = 0;
+  for (const redundancy::StreamPiece& piece : stream->pieces()) {
+    if (piece.part == redundancy::StreamPart::kGap) table.AddGap(piece.bytes);
+    if (piece.part == redundancy::StreamPart::kChunk) known += table.AddKnown(piece.bytes);
+  }
+  EXPECT_EQ(known, bytes);
 }
 
 TEST_F(ImageCaptureTest, PortionsOfAnySizeGiveTheSameImage) {

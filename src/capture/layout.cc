@@ -3,7 +3,22 @@
 
 #include <algorithm>
 
+#include "redundancy/geometry.h"
+
 namespace kedge {
+namespace {
+
+// Below this an extent's place in the record, and its round through the copy, begin to be felt.
+constexpr uint64_t kCutBytesMin = uint64_t{64} << 10;
+// Of the record's extents, which the client keeps in memory.
+constexpr uint64_t kCutsMax = 65536;
+
+}  // namespace
+
+uint64_t ExtentCutBytes(uint64_t image_bytes) {
+  const uint64_t cut_bytes = redundancy::BlockBytesFor(image_bytes);
+  return cut_bytes < kCutBytesMin || image_bytes / cut_bytes > kCutsMax ? 0 : cut_bytes;
+}
 
 void PlanChunks(const LayoutLimits& limits, std::span<const uint64_t> region_bytes, std::vector<uint64_t>* chunks) {
   chunks->clear();

@@ -42,6 +42,14 @@ TEST(Layout, ExtentsEndAtPieces) {
   EXPECT_EQ(ExtentBytes(limits, 8, 2), 2u);
 }
 
+TEST(Layout, ExtentsOfLargerImagesEndAtBlocks) {
+  EXPECT_EQ(ExtentCutBytes(0), 0u);
+  EXPECT_EQ(ExtentCutBytes((16u << 20) - 1), 0u) << "blocks below 64 KiB";
+  EXPECT_EQ(ExtentCutBytes(16u << 20), 64u << 10);
+  EXPECT_EQ(ExtentCutBytes(uint64_t{64} << 30), 1u << 20);
+  EXPECT_EQ(ExtentCutBytes(uint64_t{65} << 30), 0u) << "too many";
+}
+
 // The properties that readers rely on, for random sizes around the limits.
 TEST(Layout, HoldsItsRulesForRandomRegions) {
   Random random(7);

@@ -1,6 +1,7 @@
 #include "net/read_pool.h"
 
 #include <new>
+#include <utility>
 
 namespace kedge::net {
 namespace {
@@ -26,7 +27,7 @@ void ReadPool::AddSpare() {
   if (spares_.empty()) return;
   free_.push_back(spares_.back());
   spares_.pop_back();
-  if (listener_) listener_();
+  TellListener();
 }
 
 void ReadPool::Retire(size_t index) {
@@ -36,7 +37,10 @@ void ReadPool::Retire(size_t index) {
 
 std::optional<size_t> ReadPool::Acquire() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (free_.empty()) return std::nullopt;
+  if (free_.empty()) {
+    is_wanted_ = true;
+    return std::nullopt;
+  }
   const size_t index = free_.back();  // the one last used: the likeliest in the cache
   free_.pop_back();
   return index;
@@ -45,7 +49,11 @@ std::optional<size_t> ReadPool::Acquire() {
 void ReadPool::Release(size_t index) {
   const std::lock_guard<std::mutex> lock(mutex_);
   free_.push_back(index);
-  if (listener_) listener_();
+  TellListener();
+}
+
+void ReadPool::TellListener() {
+  if (listener_ && std::exchange(is_wanted_, false)) listener_();
 }
 
 ReadBuffer ReadPool::Wrap(size_t index, size_t bytes) {

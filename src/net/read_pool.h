@@ -29,19 +29,22 @@ class ReadPool : public std::enable_shared_from_this<ReadPool> {
   std::span<std::byte> all() const { return {bytes_.get(), buffers_ * buffer_bytes_}; }
   // An acquired buffer's first `bytes`, as its reader gets it.
   ReadBuffer Wrap(size_t index, size_t bytes);
-  // Called, by any thread, after each release; null: nobody listens any more.
+  // Called, by any thread, when a buffer is there again after Acquire had none; null: nobody listens any more.
   void OnRelease(std::function<void()> listener);
 
  private:
   struct Free {
     void operator()(std::byte* bytes) const;
   };
+  // REQUIRES: mutex_ is held.
+  void TellListener();
   const size_t buffers_;
   const size_t buffer_bytes_;
   const std::unique_ptr<std::byte[], Free> bytes_;
   std::mutex mutex_;  // guards what follows
   std::vector<size_t> free_;
   std::vector<size_t> spares_;
+  bool is_wanted_ = false;  // since somebody was told that there is none
   std::function<void()> listener_;
 };
 

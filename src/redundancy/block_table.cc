@@ -63,6 +63,14 @@ bool BlockIsRight(const BlockTable& table, uint64_t offset, ByteSpan block) {
          crc32c::Compute(block.data(), block.size()) == table.crc32c[offset / table.block_bytes];
 }
 
+std::optional<uint64_t> FirstWrongBlock(const BlockTable& table, uint64_t offset, ByteSpan bytes) {
+  for (uint64_t at = 0; at < bytes.size(); at += table.block_bytes) {
+    if (!BlockIsRight(table, offset + at, bytes.subspan(at, std::min<uint64_t>(table.block_bytes, bytes.size() - at))))
+      return offset + at;
+  }
+  return std::nullopt;
+}
+
 BlockTable Coarsen(const BlockTable& table, uint32_t block_bytes) {
   KEDGE_CHECK(block_bytes >= table.block_bytes);
   BlockTableBuilder builder(table.bytes, block_bytes);

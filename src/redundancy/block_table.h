@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/status.h"
 #include "format/set_records.h"
@@ -39,6 +40,10 @@ uint32_t BlockLength(const BlockTable& table, uint64_t offset);
 
 // Whether `block`, all of the block at `offset`, has its checksum.
 bool BlockIsRight(const BlockTable& table, uint64_t offset, ByteSpan block);
+
+// The offset of the first block that does not have its checksum; none: all are right. `bytes` are whole blocks from `offset` on,
+// to the end of one or of all.
+std::optional<uint64_t> FirstWrongBlock(const BlockTable& table, uint64_t offset, ByteSpan bytes);
 
 // The same bytes in larger blocks; `block_bytes` is at least table.block_bytes. From the checksums alone.
 BlockTable Coarsen(const BlockTable& table, uint32_t block_bytes);

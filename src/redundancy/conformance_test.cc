@@ -252,6 +252,40 @@ TEST(WrongParity, WithTheRightChecksumIsFoundByItsResult) {
   }
 }
 
+// Blocks of different members that are bad in one run of blocks are not of one code word: each block is made by itself then.
+TEST(Runs, WithMoreBadBlocksThanACodeWordBears) {
+  MemoryCluster cluster(*MakeLayout(MakeNodes({1, 1, 1, 1}), {.scheme = Scheme::kReedSolomon, .losses = 2}),
+                        {40'000, 40'000, 40'000, 40'000}, 3);
+  ASSERT_TRUE(cluster.Protect().ok());
+  const auto set = cluster.FindSet(0);
+  const SetArithmetic arithmetic = *SetArithmetic::Make(*set);
+  const ParityTables tables = cluster.TablesOf(*set);
+  cluster.Lose(set->members[0].node);
+  const BlockRef first{0, false, 0};
+  const uint32_t run_bytes = arithmetic.RunBytesAt(first);
+  ASSERT_GE(run_bytes, 3 * kBlockBytesMin);
+  // Of three others that are left two are enough: one is bad in the first code word of the run, another in the last.
+  std::vector<BlockRef> damaged;
+  for (const auto& [member_step, within] : {std::pair{1u, uint64_t{0}}, {2u, uint64_t{run_bytes} - kBlockBytesMin}}) {
+    CodePlace place = arithmetic.geometry().PlaceOf(first);
+    place.position = (place.position + member_step) % 4;
+    place.within = within;
+    const BlockRef block = arithmetic.geometry().At(place);
+    testing::MemoryNode& node = cluster.nodes()[set->members[block.member].node];
+    (block.parity ? node.parity[0].bytes : node.images.at(*set->members[block.member].rank))[block.offset + 9] ^= std::byte{1};
+    damaged.push_back(block);
+  }
+  const auto source = cluster.MakeSource(*set);
+  Assembler assembler(*set, arithmetic, tables, *source);
+  Buffer run(run_bytes);
+  const Status made = assembler.Assemble(first, run);
+  ASSERT_TRUE(made.ok()) << made.ToString();
+  EXPECT_TRUE(std::equal(run.begin(), run.end(), cluster.original(0).begin()));
+  std::vector<BlockRef> bad;
+  for (const BadBlock& block : assembler.TakeBadBlocks()) bad.push_back(block.block);
+  EXPECT_THAT(bad, ::testing::UnorderedElementsAreArray(damaged));
+}
+
 // Image and parity of a node need not be lost together: what the plan says is what can be done.
 TEST(PartialLoss, AnImageAndTheParityOfAnotherNode) {
   MemoryCluster cluster(*MakeLayout(MakeNodes({1, 1, 1, 1}), {.scheme = Scheme::kXor}), {9000, 9000, 9000, 9000}, 3);

@@ -116,6 +116,25 @@ Status StreamTableBuilder::Add(ByteSpan bytes) {
   return Status::Ok();
 }
 
+uint64_t StreamTableBuilder::AddKnown(uint64_t bytes_max) {
+  const uint64_t begin = table_.added();
+  while (running_.empty() && !waiting_.empty() && waiting_.back().first == table_.added()) {
+    const Extent& extent = *waiting_.back().second;
+    const uint64_t end = table_.added() + extent.bytes;
+    const bool is_shared = waiting_.size() > 1 && waiting_[waiting_.size() - 2].first < end;
+    if (extent.bytes > table_.LeftInBlock() || end > begin + bytes_max || is_shared) break;
+    table_.AddChecksummed(extent.crc32c, extent.bytes);
+    waiting_.pop_back();
+  }
+  return table_.added() - begin;
+}
+
+uint64_t StreamTableBuilder::UnknownBytes() const {
+  if (waiting_.empty()) return UINT64_MAX;
+  const auto& [begin, extent] = waiting_.back();
+  return begin > table_.added() ? begin - table_.added() : extent->bytes;
+}
+
 void StreamTableBuilder::AddGap(uint64_t bytes) {
   KEDGE_CHECK(running_.empty() && (waiting_.empty() || waiting_.back().first >= table_.added() + bytes));
   table_.AddZeros(bytes);

@@ -2,9 +2,11 @@
 //
 // The stream is the image's object as a store would have it: its own chunks at their object offsets, gaps as zeros, then
 // the image record at the next multiple of 4 KiB. Chunks that lie in other objects (in the store, in another version) are
-// not in it. Its block table is made in one pass over the bytes as they lie in their slots, and in the same pass every
-// extent is held against its checksum of capture, by combining: the parts of an extent, cut where blocks end, must give
-// together the extent's checksum. So a byte that flipped after capture is found before it is protected as if it were right.
+// not in it. Where extents lie in one block each, as capture cuts them in larger images (capture/layout.h), its block table
+// follows from their checksums, and the bytes are not read again: whoever reads a block for protection holds it against the
+// table, that is, against its checksum of capture. The rest is read, and in the same pass every extent is held against its
+// checksum, by combining: the parts of an extent, cut where blocks end, must give together the extent's checksum. Either way a
+// byte that flipped after capture is found before it is protected as if it were right.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +57,11 @@ class StreamTableBuilder {
   // The next bytes of the stream, gaps (zeros) left to AddGap. kCorrupt: an extent that ends in them does not have its
   // checksum; the message names region and place. Nothing can be added after it.
   Status Add(ByteSpan bytes);
+  // Instead of Add, without the bytes: the extents that come next and lie in one block each, within the stream's next
+  // `bytes_max`, by their checksums of capture. How many bytes they are; 0: the next ones must be read.
+  uint64_t AddKnown(uint64_t bytes_max);
+  // How many bytes are best added before AddKnown is asked again. Of no account where only gaps and the record follow.
+  uint64_t UnknownBytes() const;
   void AddGap(uint64_t bytes);
   // All of the stream has been added.
   BlockTable Finish() { return table_.Finish(); }

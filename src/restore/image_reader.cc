@@ -55,7 +55,7 @@ RestoredBytes ImageReader::restored() const {
 Status ImageReader::ReadFrom(ChunkSource& source, const Extent& extent, std::byte* to) {
   uint32_t found = 0;
   if (const std::byte* memory = source.Memory(extent.chunk)) {
-    found = crc32c::CopyAndChecksum(to, memory + extent.chunk_offset, extent.bytes);
+    found = crc32c::CopyAndChecksum(to, memory + extent.chunk_offset, extent.bytes, 0, record_.regions[extent.region].bytes);
   } else {
     for (uint64_t done = 0; done < extent.bytes; done += kDeviceReadBytes) {
       const uint64_t bytes = std::min(kDeviceReadBytes, extent.bytes - done);

@@ -111,7 +111,7 @@ TEST_F(FaultTest, ANodeLostInMidRestartCostsThatLaunchOnly) {
   const std::string keys = std::string("protect.scheme=rs\nprotect.losses=2\nprotect.group=4\n") + kNoStore;
   Take(all_, keys, 1);
   nodes_.Lose(1);
-  nodes_.StartAgent(1, {{"KEDGE_TEST_KILL_POINT", "fetch-block:2"}});
+  nodes_.StartAgent(1, {{"KEDGE_TEST_KILL_POINT", "fetch-block"}});
   // The node dies in the middle, and what comes up under its name is at another address, with nothing of what was rebuilt so far.
   std::thread fate([this] {
     EXPECT_TRUE(nodes_.AgentWasKilled());

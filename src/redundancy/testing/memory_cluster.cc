@@ -126,10 +126,11 @@ Status MemoryCluster::MakeParity(const SetRecord& set, uint32_t record_crc32c) {
     Assembler assembler(set, arithmetic, no_parity_yet, *source);
     MemoryNode::Parity parity{{set.identity, m, record_crc32c}, {}, Buffer(arithmetic.geometry().parity_bytes())};
     BlockTableBuilder table(parity.bytes.size(), block_bytes);
-    for (uint64_t offset = 0; offset < parity.bytes.size(); offset += block_bytes) {
-      const std::span<std::byte> block(parity.bytes.data() + offset, block_bytes);
-      KEDGE_RETURN_IF_ERROR(assembler.Assemble({m, true, offset}, block));
-      table.Add(block);
+    for (uint64_t offset = 0, run_bytes = 0; offset < parity.bytes.size(); offset += run_bytes) {
+      run_bytes = arithmetic.RunBytesAt({m, true, offset});
+      const std::span<std::byte> run(parity.bytes.data() + offset, run_bytes);
+      KEDGE_RETURN_IF_ERROR(assembler.Assemble({m, true, offset}, run));
+      table.Add(run);
     }
     parity.table = table.Finish();
     nodes_[set.members[m].node].parity.push_back(std::move(parity));

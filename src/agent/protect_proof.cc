@@ -1,0 +1,61 @@
+// Who is asked when a block does not fit its table (protect.h): a byte of it has changed on the way, or in its owner's memory
+// since the capture. The owner reads the whole image again and holds it against the checksums of capture; where that fails, its
+// version is given up there and where it was asked from.
+#include "agent/agent.h"
+#include "agent/held_stream.h"
+#include "agent/images.h"
+#include "agent/peers.h"
+#include "agent/protect.h"
+#include "base/log.h"
+#include "format/image_record.h"
+#include "redundancy/geometry.h"
+
+namespace kedge {
+namespace {
+
+// A pass over an image; who proves wrong gives up by himself anyway.
+constexpr Duration kProofTimeout = std::chrono::seconds(60);
+
+// kCorrupt: it is not what was captured.
+Status ProveImage(const HeldStream& stream, uint64_t record_offset, uint64_t record_bytes) {
+  Buffer encoded(record_bytes);
+  KEDGE_RETURN_IF_ERROR(stream.Read(record_offset, record_bytes, encoded.data()));
+  KEDGE_ASSIGN_OR_RETURN(const ImageRecord record, DecodeImageRecord(encoded));
+  return MakeProvedTable(stream, record, record_bytes, redundancy::BlockBytesFor(stream.bytes())).status();
+}
+
+}  // namespace
+
+void Protect::AskForProof(const Version& version, const SetIdentity& identity, uint32_t member) {
+  const Protection& protection = *version.protection;
+  agent_.peers().Call(*version.job, protection.layout->groups[protection.group][member].name, PeerKind::kProve,
+                      Encode(SetRequest{identity, member}), kProofTimeout, [this, identity](const Result<Buffer>& answer) {
+                        Version* owner = nullptr;
+                        if (answer.status().code() != Code::kCorrupt || FindSet(identity, &owner) == nullptr) return;
+                        if (IsOwed(*owner)) Fail(*owner, answer.status());
+                      });
+}
+
+void Protect::OnProve(const SetRequest& request, net::Answer answer) {
+  Version* version = nullptr;
+  const SetProgress* set = FindSet(request.set, &version);
+  // Another member was faster to ask.
+  if (version != nullptr && !version->node_failure.ok()) return answer(version->node_failure);
+  const bool is_ours = set != nullptr && request.member == version->protection->member && request.member < set->members.size() &&
+                       set->members[request.member].has_value() && set->members[request.member]->rank.has_value();
+  const Image* image = is_ours ? agent_.images().FindWhole(request.set.generation, *set->members[request.member]->rank) : nullptr;
+  if (image == nullptr) return answer(Status(Code::kNotFound, request.set.ToString() + ": there is no image of it to prove"));
+  LogWarning("agent", "{}: another node doubts the image of rank {}, which is read again", request.set.ToString(), image->rank);
+  serving_->Submit([this, identity = request.set, stream = HeldStream::Of(*image), offset = image->record_object_offset,
+                    bytes = image->record_bytes, answer = std::move(answer)] {
+    Status proved = ProveImage(stream, offset, bytes);
+    agent_.loop().Post([this, identity, proved, answer] {
+      answer(proved.ok() ? Result<Buffer>(Buffer()) : Result<Buffer>(proved));
+      Version* owner = nullptr;
+      if (proved.ok() || FindSet(identity, &owner) == nullptr || !IsOwed(*owner)) return;
+      Fail(*owner, proved);
+    });
+  });
+}
+
+}  // namespace kedge
