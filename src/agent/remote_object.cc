@@ -1,6 +1,7 @@
 #include "agent/remote_object.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kedge {
 namespace {
@@ -11,7 +12,23 @@ constexpr Duration kMargin = std::chrono::seconds(5);
 }  // namespace
 
 RemoteObject::~RemoteObject() {
+  // A lease that has yet to be answered ends by itself.
+  TakeLease(Duration::zero());
   EndLease();
+}
+
+void RemoteObject::AskForLease() {
+  if (std::exchange(asked_for_lease_, true)) return;
+  lease_answer_.emplace();
+  link_.AskAsync(node_, PeerKind::kLease, Encode(what_), timeout_, lease_answer_->Setter());
+}
+
+void RemoteObject::TakeLease(Duration timeout) {
+  if (!lease_answer_.has_value()) return;
+  const Result<Buffer> answer = lease_answer_->Wait(timeout);
+  lease_answer_.reset();
+  auto reply = answer.ok() ? DecodeLeaseReply(*answer) : Result<LeaseReply>(answer.status());
+  if (reply.ok()) leased_ = std::move(reply->parts);
 }
 
 void RemoteObject::EndLease() {
@@ -20,12 +37,8 @@ void RemoteObject::EndLease() {
 }
 
 Pending<ArrivedBytes> RemoteObject::Begin(uint64_t offset, uint64_t bytes) {
-  if (!asked_for_lease_) {
-    asked_for_lease_ = true;
-    auto answer = link_.Ask(node_, PeerKind::kLease, Encode(what_), timeout_);
-    auto reply = answer.ok() ? DecodeLeaseReply(*answer) : Result<LeaseReply>(answer.status());
-    if (reply.ok()) leased_ = std::move(reply->parts);
-  }
+  AskForLease();
+  TakeLease(timeout_ + kMargin);
   Pending<ArrivedBytes> pending;
   for (const LeasedPart& part : leased_) {
     if (offset < part.offset || offset + bytes > part.offset + part.memory.bytes) continue;

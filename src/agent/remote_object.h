@@ -1,13 +1,15 @@
 // One object on another node (an image's stream, a copy of one, a parity object), read block by block with several reads under
 // way.
 //
-// What the node leases is read without its attention; what it does not (a tier that is no memory) is asked for. A block that is
-// expected is on its way before it is read, so that the network works while this thread sums. What arrives is unverified, and
-// lies in one of the network's few buffers until it is let go. One thread at a time, not the loop's.
+// What the node leases is read without its attention; what it does not (a tier that is no memory) is asked for. Whoever reads of
+// several nodes asks all for their leases before it waits for one. A block that is expected is on its way before it is read, so
+// that the network works while this thread sums. What arrives is unverified, and lies in one of the network's few buffers until
+// it is let go. One thread at a time, not the loop's.
 #pragma once
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,8 @@ class RemoteObject {
   RemoteObject& operator=(const RemoteObject&) = delete;
 
   const std::string& node() const { return node_; }
+  // Without waiting for the answer: the first read does. Once; Expect and Read do it, too.
+  void AskForLease();
   // These bytes will be read soon, in the order of the calls; `bytes` is at most kBlockBytesMax.
   void Expect(uint64_t offset, uint64_t bytes);
   bool IsExpected(uint64_t offset, uint64_t bytes) const;
@@ -41,6 +45,8 @@ class RemoteObject {
     Pending<ArrivedBytes> answer;
   };
   Pending<ArrivedBytes> Begin(uint64_t offset, uint64_t bytes);
+  // What the node leases, once its answer is here, or has not come for so long.
+  void TakeLease(Duration timeout);
   void EndLease();
 
   const PeerLink link_;
@@ -48,6 +54,7 @@ class RemoteObject {
   const ReadRequest what_;
   const Duration timeout_;
   bool asked_for_lease_ = false;
+  std::optional<Pending<Buffer>> lease_answer_;  // asked, and not taken yet
   std::vector<LeasedPart> leased_;
   std::deque<Expected> expected_;
 };

@@ -44,8 +44,9 @@ RemoteObject& SetSource::RemoteOf(const redundancy::BlockRef& block) {
 void SetSource::Expect(const redundancy::BlockRef& block, uint32_t bytes) {
   const Place& place = PlaceOf(block);
   if (place.here.has_value() || place.node.empty()) return;
+  // The reads go out with the next ReadBlocks, which follows soon: they wait for leases, which all nodes are asked for by then.
+  RemoteOf(block).AskForLease();
   plan_.Add({block, bytes});
-  BeginPlanned();
 }
 
 void SetSource::BeginPlanned() {

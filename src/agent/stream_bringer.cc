@@ -15,6 +15,7 @@ namespace kedge {
 namespace {
 
 constexpr Duration kAskTimeout = std::chrono::seconds(10);
+constexpr Duration kAskMargin = std::chrono::seconds(5);  // for an event loop that is busy, or gone
 constexpr Duration kSourceTimeout = std::chrono::seconds(10);
 
 using redundancy::Source;
@@ -124,6 +125,7 @@ void StreamBringer::PrepareRebuild(const redundancy::SetSurvivors& survivors) {
   arithmetic_.emplace(std::move(*arithmetic));
   source_ = std::make_unique<SetSource>(link_, *from_.set, kSourceTimeout);
   tables_.resize(from_.set->members.size());
+  std::map<uint32_t, Pending<Buffer>> answers;  // asked for all at once
   for (uint32_t member = 0; member < tables_.size(); ++member) {
     if (auto own = from_.own_streams.find(member); own != from_.own_streams.end()) {
       source_->SetStream(member, {own->second, ""});
@@ -135,12 +137,16 @@ void StreamBringer::PrepareRebuild(const redundancy::SetSurvivors& survivors) {
       source_->SetObject(member, {own->second.first, ""});
       tables_[member] = own->second.second;
     } else if (!holder.empty() && holder != from_.self) {
-      auto answer = link_.Ask(holder, PeerKind::kObjectTable, Encode(SetRequest{from_.set->identity, member}), kAskTimeout);
-      auto table = answer.ok() ? DecodeBlockTable(*answer) : Result<BlockTable>(answer.status());
-      if (!table.ok()) continue;
-      source_->SetObject(member, {std::nullopt, holder});
-      tables_[member] = std::move(*table);
+      link_.AskAsync(holder, PeerKind::kObjectTable, Encode(SetRequest{from_.set->identity, member}), kAskTimeout,
+                     answers[member].Setter());
     }
+  }
+  for (auto& [member, pending] : answers) {
+    auto answer = pending.Wait(kAskTimeout + kAskMargin);
+    auto table = answer.ok() ? DecodeBlockTable(*answer) : Result<BlockTable>(answer.status());
+    if (!table.ok()) continue;
+    source_->SetObject(member, {std::nullopt, survivors.parity_node[member]});
+    tables_[member] = std::move(*table);
   }
   assembler_ = std::make_unique<redundancy::Assembler>(*from_.set, *arithmetic_, tables_, *source_);
 }
