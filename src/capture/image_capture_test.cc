@@ -11,6 +11,7 @@
 #include "capture/store_sink.h"
 #include "format/image_record.h"
 #include "os/testing/simulated_file_system.h"
+#include "redundancy/geometry.h"
 #include "redundancy/stream.h"
 #include "store/posix_store.h"
 #include "store/verify.h"
