@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "format/image_record.h"
 #include "redundancy/geometry.h"
+#include "redundancy/layout.h"
 
 namespace kedge {
 namespace {

@@ -264,16 +264,15 @@ TEST(Runs, WithMoreBadBlocksThanACodeWordBears) {
   const BlockRef first{0, false, 0};
   const uint32_t run_bytes = arithmetic.RunBytesAt(first);
   ASSERT_GE(run_bytes, 3 * kBlockBytesMin);
-  // Of three others that are left two are enough: one is bad in the first code word of the run, another in the last.
-  std::vector<BlockRef> damaged;
-  for (const auto& [member_step, within] : {std::pair{1u, uint64_t{0}}, {2u, uint64_t{run_bytes} - kBlockBytesMin}}) {
-    CodePlace place = arithmetic.geometry().PlaceOf(first);
-    place.position = (place.position + member_step) % 4;
-    place.within = within;
-    const BlockRef block = arithmetic.geometry().At(place);
+  // Of three others that are left two are enough, and are read first: one is bad in the first code word of the run, one in the
+  // last.
+  const auto terms = arithmetic.TermsOf(first, [](const BlockRef& block) { return block.member != 0; });
+  ASSERT_TRUE(terms.ok() && terms->size() == 2);
+  std::vector<BlockRef> damaged = {(*terms)[0].block, (*terms)[1].block};
+  damaged[1].offset += run_bytes - kBlockBytesMin;
+  for (const BlockRef& block : damaged) {
     testing::MemoryNode& node = cluster.nodes()[set->members[block.member].node];
     (block.parity ? node.parity[0].bytes : node.images.at(*set->members[block.member].rank))[block.offset + 9] ^= std::byte{1};
-    damaged.push_back(block);
   }
   const auto source = cluster.MakeSource(*set);
   Assembler assembler(*set, arithmetic, tables, *source);
