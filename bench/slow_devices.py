@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BIN = ROOT / "build" / "bin"
+BUILD = Path(os.environ.get("BUILD_FOLDER", ROOT / "build"))
+BIN = BUILD / "bin"
 MEGABYTE = 1_000_000
 MPIRUN = shutil.which("mpirun.openmpi") or "mpirun"  # mpirun may be MPICH's
 CGROUPS = Path("/sys/fs/cgroup")

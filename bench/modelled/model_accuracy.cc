@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "modelled/parts.h"
 
@@ -11,9 +12,11 @@ namespace {
 constexpr uint32_t kChunksEach = 8;
 
 // Bytes per second of so many writers that write their chunks one after the other, while all of them do.
-double Measure(os::testing::ModelledDevice device, uint32_t writers, double chunk_bytes, Noise* noise) {
+// `transfer_bytes` says what the next chunk costs the device.
+double Measure(os::testing::ModelledDevice device, uint32_t writers, double chunk_bytes,
+               const std::function<double()>& transfer_bytes) {
   std::vector<uint32_t> left(writers, kChunksEach - 1);
-  for (uint32_t writer = 0; writer < writers; ++writer) device.Begin(writer, noise->Bytes());
+  for (uint32_t writer = 0; writer < writers; ++writer) device.Begin(writer, transfer_bytes());
   double bytes = 0;
   for (;;) {
     const double now = device.NextEnd();
@@ -22,7 +25,7 @@ double Measure(os::testing::ModelledDevice device, uint32_t writers, double chun
     while (device.TakeEnded(&writer)) {
       bytes += chunk_bytes;
       if (left[writer]-- == 0) return bytes / now;
-      device.Begin(writer, noise->Bytes());
+      device.Begin(writer, transfer_bytes());
     }
   }
 }
@@ -32,10 +35,11 @@ double Measure(os::testing::ModelledDevice device, uint32_t writers, double chun
 Result<ModelAccuracy> JudgeModel(const Scenario& scenario, const std::string& name) {
   const auto tier = std::find_if(scenario.tiers.begin(), scenario.tiers.end(), [&](const auto& one) { return one.name == name; });
   if (tier == scenario.tiers.end()) return Status(Code::kNotFound, "no tier is called " + name);
-  Noise noise(scenario, scenario.seed);
+  uint64_t chunk = 0;
+  const auto transfer_bytes = [&] { return TransferBytes(scenario, tier->noise, 0, chunk++, Transfer::kWrite); };
   auto measure = [&](uint32_t writers) {
     return Measure(TierDevices(scenario)[static_cast<size_t>(tier - scenario.tiers.begin())], writers,
-                   static_cast<double>(scenario.chunk_bytes), &noise);
+                   static_cast<double>(scenario.chunk_bytes), transfer_bytes);
   };
   std::vector<ThroughputSample> samples = {{1, measure(1)}};
   for (uint32_t writers = ModelAccuracy::kStep; writers <= ModelAccuracy::kWritersMax; writers += ModelAccuracy::kStep) {

@@ -23,6 +23,10 @@ const ThroughputCurve* ModelledNode::CurveOf(size_t tier) const {
   return calibration ? &*calibration : nullptr;
 }
 
+uint64_t ModelledNode::ChunkOf(uint32_t writer) const {
+  return uint64_t{writer + 1} * scenario_.chunks_per_writer - writers_[writer].chunks_left - 1;
+}
+
 NodeLoad ModelledNode::Load(std::vector<TierLoad>* loads) const {
   for (size_t i = 0; i < tiers_.size(); ++i) {
     TierLoad load;
@@ -70,7 +74,8 @@ void ModelledNode::Answer(const AssignmentQueue::Request& request, size_t tier) 
   Writer& writer = writers_[request.writer];
   writer.tier = tier;
   writer.begin_ns = clock_.NowNs();
-  driver_.BeginWrite(static_cast<uint32_t>(request.writer), tier);
+  const auto index = static_cast<uint32_t>(request.writer);
+  driver_.BeginWrite(index, ChunkOf(index), tier);
 }
 
 AssignmentQueue::Outcome ModelledNode::Assign(const AssignmentQueue::Request& request, size_t index) {
@@ -112,7 +117,7 @@ void ModelledNode::OnWritten(uint32_t index) {
     tier.chunks_to_come -= writer.chunks_left;
     ++tier.flushing;
     ++chunks_unflushed_;
-    tier.flushes.push_back(++last_sequence_);
+    tier.flushes.push_back({++last_sequence_, ChunkOf(index)});
   } else {
     counts_.flush_end_ns = std::max(counts_.flush_end_ns, now_ns);
   }
@@ -130,7 +135,7 @@ void ModelledNode::Dispatch() {
   while (meter_.in_flight() < scenario_.store_workers_max) {
     candidates_.clear();
     for (size_t i = 0; i < tiers_.size(); ++i) {
-      if (!tiers_[i].flushes.empty()) candidates_.push_back({i, tiers_[i].flushes.front(), scenario_.chunk_bytes});
+      if (!tiers_[i].flushes.empty()) candidates_.push_back({i, tiers_[i].flushes.front().sequence, scenario_.chunk_bytes});
     }
     if (candidates_.empty()) return;
     flush_loads_.clear();
@@ -140,10 +145,11 @@ void ModelledNode::Dispatch() {
       return;
     }
     const FlushCandidate& candidate = candidates_[*chosen];
+    const uint64_t chunk = tiers_[candidate.tier].flushes.front().chunk;
     tiers_[candidate.tier].flushes.pop_front();
     const uint64_t flush = meter_.Begin(scenario_.chunk_bytes, static_cast<uint32_t>(candidate.tier), clock_.NowNs());
     flush_tiers_[flush] = candidate.tier;
-    driver_.BeginFlush(flush);
+    driver_.BeginFlush(flush, chunk);
   }
 }
 

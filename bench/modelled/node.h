@@ -26,8 +26,9 @@ class ModelledNode final : private AssignmentQueue::Host {
   static constexpr size_t kThrough = SIZE_MAX;
   struct Driver {
     virtual ~Driver() = default;
-    virtual void BeginWrite(uint32_t writer, size_t tier) = 0;
-    virtual void BeginFlush(uint64_t flush) = 0;
+    // `chunk` numbers the node's chunks, by writer and then in its order.
+    virtual void BeginWrite(uint32_t writer, uint64_t chunk, size_t tier) = 0;
+    virtual void BeginFlush(uint64_t flush, uint64_t chunk) = 0;
     virtual void AskAgain(Duration after) = 0;
   };
   struct Counts {
@@ -64,9 +65,13 @@ class ModelledNode final : private AssignmentQueue::Host {
   struct Tier {
     uint32_t used = 0;
     uint32_t writers = 0;
-    uint64_t chunks_to_come = 0;   // that its writers will ask for
-    uint32_t flushing = 0;         // captured chunks that lie here: queued or under way
-    std::deque<uint64_t> flushes;  // queued, by sequence
+    uint64_t chunks_to_come = 0;  // that its writers will ask for
+    uint32_t flushing = 0;        // captured chunks that lie here: queued or under way
+    struct Queued {
+      uint64_t sequence = 0;
+      uint64_t chunk = 0;
+    };
+    std::deque<Queued> flushes;  // queued, by sequence
     PredictedService predicted;
   };
 
@@ -79,6 +84,8 @@ class ModelledNode final : private AssignmentQueue::Host {
   void AskAgain(Duration after) override { driver_.AskAgain(after); }
 
   const ThroughputCurve* CurveOf(size_t tier) const;
+  // That the writer has asked for last.
+  uint64_t ChunkOf(uint32_t writer) const;
   NodeLoad Load(std::vector<TierLoad>* tiers) const;
   void Ask(uint32_t writer);
   void Answer(const AssignmentQueue::Request& request, size_t tier);

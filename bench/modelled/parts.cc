@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/random.h"
+
 namespace kedge::bench {
 
 using os::testing::ModelledDevice;
@@ -33,12 +35,14 @@ std::vector<uint32_t> CapacitiesFor(const Scenario& scenario, std::string_view p
   return capacities;
 }
 
-double Noise::Bytes() {
-  if (deviation_ == 0) return bytes_;
+double TransferBytes(const Scenario& scenario, double noise, uint32_t node, uint64_t chunk, Transfer what) {
+  const auto bytes = static_cast<double>(scenario.chunk_bytes);
+  if (noise == 0) return bytes;
+  Random random(MixSeed(MixSeed(MixSeed(scenario.seed, node), chunk), static_cast<uint64_t>(what)));
   // Box and Muller.
-  const double radius = std::sqrt(-2 * std::log(1 - random_.Unit()));
-  const double normal = radius * std::cos(2 * std::numbers::pi * random_.Unit());
-  return bytes_ * std::max(0.1, 1 + deviation_ * normal);
+  const double radius = std::sqrt(-2 * std::log(1 - random.Unit()));
+  const double normal = radius * std::cos(2 * std::numbers::pi * random.Unit());
+  return bytes * std::max(0.1, 1 + noise * normal);
 }
 
 PlacementResult Summary(const Scenario& scenario, std::string_view policy, const std::vector<ModelledNode::Counts>& nodes) {

@@ -4,7 +4,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/random.h"
 #include "modelled/node.h"
 #include "modelled/runner.h"
 
@@ -19,17 +18,9 @@ os::testing::ModelledDevice StoreDevice(const Scenario& scenario);
 std::vector<uint32_t> CapacitiesFor(const Scenario& scenario, std::string_view policy);
 PlacementResult Summary(const Scenario& scenario, std::string_view policy, const std::vector<ModelledNode::Counts>& nodes);
 
-// What a chunk costs its device, in bytes: its size, and with noise more or less of that, at least a tenth.
-class Noise {
- public:
-  Noise(const Scenario& scenario, uint64_t seed)
-      : random_(seed), bytes_(static_cast<double>(scenario.chunk_bytes)), deviation_(scenario.noise) {}
-  double Bytes();
-
- private:
-  Random random_;
-  double bytes_;
-  double deviation_;
-};
+// What a chunk costs its device, in bytes: its size, and with noise more or less of that, at least a tenth. It depends on the
+// seed, the chunk and whether it is written or flushed, not on the order of events: policies are compared over the same chunks.
+enum class Transfer : uint64_t { kWrite, kFlush };
+double TransferBytes(const Scenario& scenario, double noise, uint32_t node, uint64_t chunk, Transfer what);
 
 }  // namespace kedge::bench

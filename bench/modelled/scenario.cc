@@ -15,6 +15,16 @@ namespace {
 
 constexpr uint32_t kTransfersMax = 4'000'000;
 
+constexpr double kCurveMegabytesMax = 1e9;
+
+// What stands in the file, for a message.
+std::string Found(const toml::node* node) {
+  if (node == nullptr) return "missing";
+  std::ostringstream text;
+  text << toml::node_view<const toml::node>(*node) << " found";
+  return text.str();
+}
+
 // Reads the keys of one table; remembers the first thing that is wrong.
 class Reader {
  public:
@@ -34,7 +44,7 @@ class Reader {
     if (node == nullptr && otherwise) return *otherwise;
     const auto value = node == nullptr ? std::nullopt : node->value<double>();
     if (!value || !(*value >= minimum && *value <= maximum)) {
-      Fail(key, fmt::format("must be a number from {} to {}", minimum, maximum));
+      Fail(key, fmt::format("{}; must be a number from {} to {}", Found(node), minimum, maximum));
       return minimum;
     }
     return *value;
@@ -42,21 +52,24 @@ class Reader {
 
   uint32_t Count(std::string_view key, double minimum, double maximum, std::optional<double> otherwise = {}) {
     const double value = Number(key, minimum, maximum, otherwise);
-    if (value != std::floor(value)) Fail(key, "must be a whole number");
+    if (value != std::floor(value)) {
+      Fail(key, fmt::format("{} found; must be a whole number from {} to {}", value, minimum, maximum));
+    }
     return static_cast<uint32_t>(value);
   }
 
   std::string Text(std::string_view key) {
     const auto value = table_[key].value<std::string>();
-    if (!value || value->empty()) Fail(key, "must be a text");
+    if (!value || value->empty()) Fail(key, Found(table_.get(key)) + "; must be a text, and not empty");
     return value.value_or("");
   }
 
+  // Empty without the key.
   std::vector<std::pair<double, double>> Pairs(std::string_view key) {
     std::vector<std::pair<double, double>> pairs;
     const toml::array* list = table_[key].as_array();
     if (list == nullptr) {
-      if (table_.contains(key)) Fail(key, "must be a list of pairs of numbers");
+      if (table_.contains(key)) Fail(key, Found(table_.get(key)) + "; must be a list of pairs of numbers");
       return pairs;
     }
     for (const toml::node& node : *list) {
@@ -64,7 +77,7 @@ class Reader {
       const auto first = pair != nullptr && pair->size() == 2 ? (*pair)[0].value<double>() : std::nullopt;
       const auto second = pair != nullptr && pair->size() == 2 ? (*pair)[1].value<double>() : std::nullopt;
       if (!first || !second) {
-        Fail(key, "must be a list of pairs of numbers");
+        Fail(key, Found(&node) + "; must be a pair of numbers");
         return pairs;
       }
       pairs.emplace_back(*first, *second);
@@ -75,9 +88,18 @@ class Reader {
   std::optional<ThroughputCurve> Curve(std::string_view key) {
     std::vector<ThroughputSample> samples;
     for (const auto& [writers, megabytes] : Pairs(key)) {
-      const bool whole = writers >= 1 && writers <= ThroughputCurve::kWritersMax && writers == std::floor(writers);
-      if (!whole) Fail(key, "the number of writers must be whole and greater than zero");
-      samples.push_back({whole ? static_cast<uint32_t>(writers) : 0, megabytes * 1e6});
+      const double before = samples.empty() ? 0 : samples.back().writers;
+      const bool good_writers = writers > before && writers <= ThroughputCurve::kWritersMax && writers == std::floor(writers);
+      if (!good_writers || !(megabytes > 0 && megabytes <= kCurveMegabytesMax)) {
+        Fail(key, fmt::format("[{}, {}] found; must be writers, whole, from {} to {}, and MB/s, above 0 and up to {}", writers,
+                              megabytes, before + 1, ThroughputCurve::kWritersMax, kCurveMegabytesMax));
+        return {};
+      }
+      samples.push_back({static_cast<uint32_t>(writers), megabytes * 1e6});
+    }
+    if (samples.empty()) {
+      Fail(key, Found(table_.get(key)) + "; must be one pair at least, [writers, MB/s over all of them]");
+      return {};
     }
     auto curve = ThroughputCurve::Fit(std::move(samples));
     if (curve.ok()) return std::move(curve).value();
@@ -88,10 +110,15 @@ class Reader {
   Shares ReadShares(std::string_view key) {
     Shares shares;
     for (const auto& [second, factor] : Pairs(key)) {
-      const bool good = second >= (shares.empty() ? 0 : shares.back().second) && factor >= 0 && std::isfinite(second + factor);
-      if (!good) Fail(key, "seconds must increase, and factors be 0 or greater");
+      const double before = shares.empty() ? 0 : shares.back().second;
+      if (!(second >= before && factor >= 0 && std::isfinite(second + factor))) {
+        Fail(key,
+             fmt::format("[{}, {}] found; must be a second, {} or later, and a factor, 0 or greater", second, factor, before));
+      }
       shares.push_back({second, factor});
     }
+    // What has stalled for good never takes what it has to.
+    if (!shares.empty() && shares.back().factor <= 0) Fail(key, "0 found as the last factor; must be above 0");
     return shares;
   }
 
@@ -107,14 +134,15 @@ class Reader {
   Status* status_;
 };
 
-std::optional<ScenarioTier> ReadTier(const toml::node& node, const std::string& where, Status* status) {
+std::optional<ScenarioTier> ReadTier(const toml::node& node, const std::string& where, double noise, Status* status) {
   const toml::table* table = node.as_table();
   if (table == nullptr) return {};
   Reader reader(*table, where, status);
-  reader.AllowOnly({"name", "capacity_chunks", "curve", "calibration", "share"});
+  reader.AllowOnly({"name", "capacity_chunks", "curve", "calibration", "noise", "share"});
   std::string name = reader.Text("name");
   const uint32_t capacity = reader.Count("capacity_chunks", 0, 1e9);
   auto curve = reader.Curve("curve");
+  noise = reader.Number("noise", 0, 1, noise);
   Shares shares = reader.ReadShares("share");
   std::optional<ThroughputCurve> calibration = curve;
   if (const toml::array* other = (*table)["calibration"].as_array(); other != nullptr && other->empty()) {
@@ -123,7 +151,7 @@ std::optional<ScenarioTier> ReadTier(const toml::node& node, const std::string& 
     calibration = reader.Curve("calibration");
   }
   if (!reader.ok()) return {};
-  return ScenarioTier{std::move(name), capacity, std::move(*curve), std::move(calibration), std::move(shares)};
+  return ScenarioTier{std::move(name), capacity, std::move(*curve), std::move(calibration), noise, std::move(shares)};
 }
 
 Result<Scenario> FromTable(const toml::table& table, const std::string& origin) {
@@ -138,15 +166,16 @@ Result<Scenario> FromTable(const toml::table& table, const std::string& origin) 
   const double time_scale = reader.Number("time_scale", 0, 1e3, 0);
   const double noise = reader.Number("noise", 0, 1, 0);
   if (double{1} * writers * chunks * nodes > kTransfersMax) {
-    reader.Fail("chunks_per_writer", fmt::format("more than {} chunks", kTransfersMax));
+    reader.Fail("chunks_per_writer", fmt::format("{} found, with {} writers on {} nodes; must be {} chunks at most in all",
+                                                 chunks, writers, nodes, kTransfersMax));
   }
   std::vector<ScenarioTier> tiers;
   const toml::array* list = table["tier"].as_array();
   if (list == nullptr || list->empty() || !list->is_array_of_tables()) {
-    reader.Fail("tier", "must be one [[tier]] at least");
+    reader.Fail("tier", Found(table.get("tier")) + "; must be one [[tier]] at least");
   } else {
     for (const toml::node& node : *list) {
-      auto tier = ReadTier(node, fmt::format("{}: tier {}: ", origin, tiers.size() + 1), &status);
+      auto tier = ReadTier(node, fmt::format("{}: tier {}: ", origin, tiers.size() + 1), noise, &status);
       if (!tier) return status;
       const auto same = [&](const ScenarioTier& other) { return other.name == tier->name || tier->name == "store"; };
       if (std::any_of(tiers.begin(), tiers.end(), same)) reader.Fail("tier", "a name that is taken: " + tier->name);
@@ -155,16 +184,15 @@ Result<Scenario> FromTable(const toml::table& table, const std::string& origin) 
   }
   const toml::table* store = table["store"].as_table();
   if (store == nullptr) {
-    reader.Fail("store", "must be a table");
+    reader.Fail("store", Found(table.get("store")) + "; must be a table, [store]");
     return status;
   }
   Reader store_reader(*store, origin + ": store: ", &status);
-  store_reader.AllowOnly({"curve", "workers_max", "share"});
+  store_reader.AllowOnly({"curve", "workers_max", "noise", "share"});
   auto store_curve = store_reader.Curve("curve");
   const uint32_t workers_max = store_reader.Count("workers_max", 1, ThroughputCurve::kWritersMax);
+  const double store_noise = store_reader.Number("noise", 0, 1, noise);
   Shares store_shares = store_reader.ReadShares("share");
-  // A store that has stalled for good never takes what it has to.
-  if (!store_shares.empty() && store_shares.back().factor <= 0) store_reader.Fail("share", "the last factor must be above 0");
   KEDGE_RETURN_IF_ERROR(status);
   return Scenario{static_cast<uint64_t>(chunk_mib * (1 << 20)),
                   writers,
@@ -172,10 +200,10 @@ Result<Scenario> FromTable(const toml::table& table, const std::string& origin) 
                   seed,
                   time_scale,
                   nodes,
-                  noise,
                   std::move(tiers),
                   std::move(*store_curve),
                   workers_max,
+                  store_noise,
                   std::move(store_shares)};
 }
 

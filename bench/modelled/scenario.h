@@ -6,7 +6,7 @@
 //   seed = 1                    of the noise
 //   time_scale = 0              wall seconds for a modelled second; 0: virtual time
 //   nodes = 1                   alike, and sharing the store
-//   noise = 0.05                relative standard deviation of what each transfer costs
+//   noise = 0.05                relative standard deviation of what each transfer costs; a tier or the store may have its own
 //   [[tier]]                    fastest first
 //     name = "cache"
 //     capacity_chunks = 24
@@ -17,7 +17,7 @@
 //     curve = [[1, 1300]]       by flushes at a time, over all nodes
 //     workers_max = 4           flushes at a time of each node
 //     share = [[5, 0], [8, 1]]
-// Only seed, time_scale, nodes, noise, calibration and share may be left out.
+// Only seed, time_scale, nodes, noise, calibration and share may be left out. A chunk costs the same under every policy.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +38,7 @@ struct ScenarioTier {
   uint32_t capacity_chunks = 0;
   ThroughputCurve curve;
   std::optional<ThroughputCurve> calibration;  // what the policy knows; nothing: it has to do without
+  double noise = 0;
   Shares shares;
 };
 
@@ -48,10 +49,10 @@ struct Scenario {
   uint64_t seed = 1;
   double time_scale = 0;
   uint32_t nodes = 1;
-  double noise = 0;
   std::vector<ScenarioTier> tiers;
   ThroughputCurve store_curve;
   uint32_t store_workers_max = 1;
+  double store_noise = 0;
   Shares store_shares;
 
   double bytes() const { return static_cast<double>(chunk_bytes) * writers * chunks_per_writer; }  // of one node

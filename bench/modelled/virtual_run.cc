@@ -24,8 +24,7 @@ class VirtualClock final : public Clock {
 // Every device of every node, and the store, in one virtual time: the next thing that ends is the next event.
 class VirtualRun {
  public:
-  VirtualRun(const Scenario& scenario, std::string_view policy)
-      : scenario_(scenario), noise_(scenario, scenario.seed), store_(StoreDevice(scenario)) {
+  VirtualRun(const Scenario& scenario, std::string_view policy) : scenario_(scenario), store_(StoreDevice(scenario)) {
     for (uint32_t i = 0; i < scenario.nodes; ++i) nodes_.push_back(std::make_unique<Node>(*this, i, policy));
   }
 
@@ -57,13 +56,15 @@ class VirtualRun {
       model = std::make_unique<ModelledNode>(owner.scenario_, CapacitiesFor(owner.scenario_, policy_name), *policy, owner.clock_,
                                              *this);
     }
-    void BeginWrite(uint32_t writer, size_t tier) override {
-      if (tier == ModelledNode::kThrough) return run.BeginStore(Pack(index, writer, false));
+    void BeginWrite(uint32_t writer, uint64_t chunk, size_t tier) override {
+      if (tier == ModelledNode::kThrough) return run.BeginStore(Pack(index, writer, false), index, chunk, Transfer::kWrite);
       devices[tier].Advance(run.clock_.seconds());
-      devices[tier].Begin(writer, run.noise_.Bytes());
+      devices[tier].Begin(writer, TransferBytes(run.scenario_, run.scenario_.tiers[tier].noise, index, chunk, Transfer::kWrite));
       Changed();
     }
-    void BeginFlush(uint64_t flush) override { run.BeginStore(Pack(index, flush, true)); }
+    void BeginFlush(uint64_t flush, uint64_t chunk) override {
+      run.BeginStore(Pack(index, flush, true), index, chunk, Transfer::kFlush);
+    }
     void AskAgain(Duration after) override {
       const double at = run.clock_.seconds() + ToSeconds(after);
       if (asked_again > run.clock_.seconds() && asked_again <= at) return;  // asked before that anyway
@@ -99,9 +100,9 @@ class VirtualRun {
     return uint64_t{node} << 40 | number << 1 | static_cast<uint64_t>(is_flush);
   }
 
-  void BeginStore(uint64_t id) {
+  void BeginStore(uint64_t id, uint32_t node, uint64_t chunk, Transfer what) {
     store_.Advance(clock_.seconds());
-    store_.Begin(id, noise_.Bytes());
+    store_.Begin(id, TransferBytes(scenario_, scenario_.store_noise, node, chunk, what));
   }
 
   void Step(double second) {
@@ -136,7 +137,6 @@ class VirtualRun {
   }
 
   const Scenario& scenario_;
-  Noise noise_;
   VirtualClock clock_;
   ModelledDevice store_;
   std::vector<std::unique_ptr<Node>> nodes_;

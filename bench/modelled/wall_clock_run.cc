@@ -29,12 +29,11 @@ class ScaledClock final : public Clock {
 // One node's threads. Everything but the transfers happens under the lock.
 class ThreadedNode final : ModelledNode::Driver {
  public:
-  ThreadedNode(const Scenario& scenario, std::string_view policy, const ScaledClock& clock, PacedDevice& store,
-               uint64_t noise_seed)
+  ThreadedNode(const Scenario& scenario, std::string_view policy, const ScaledClock& clock, PacedDevice& store, uint32_t index)
       : scenario_(scenario),
         clock_(clock),
         store_(store),
-        noise_(scenario, noise_seed),
+        index_(index),
         policy_(MakePlacementPolicy(policy, clock)),
         model_(scenario, CapacitiesFor(scenario, policy), *policy_, clock, *this),
         assigned_(scenario.writers) {
@@ -57,12 +56,12 @@ class ThreadedNode final : ModelledNode::Driver {
   }
 
  private:
-  void BeginWrite(uint32_t writer, size_t tier) override {
-    assigned_[writer] = tier;
+  void BeginWrite(uint32_t writer, uint64_t chunk, size_t tier) override {
+    assigned_[writer] = {chunk, tier};
     changed_.notify_all();
   }
-  void BeginFlush(uint64_t flush) override {
-    flushes_.push_back(flush);
+  void BeginFlush(uint64_t flush, uint64_t chunk) override {
+    flushes_.emplace_back(flush, chunk);
     changed_.notify_all();
   }
   void AskAgain(Duration after) override {
@@ -75,11 +74,12 @@ class ThreadedNode final : ModelledNode::Driver {
     for (uint32_t chunk = 0; chunk < scenario_.chunks_per_writer; ++chunk) {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return assigned_[writer].has_value(); });
-      const size_t tier = *assigned_[writer];
+      const auto [number, tier] = *assigned_[writer];
       assigned_[writer].reset();
-      const double bytes = noise_.Bytes();
       lock.unlock();
-      (tier == ModelledNode::kThrough ? store_ : *devices_[tier]).Transfer(bytes);
+      const bool through = tier == ModelledNode::kThrough;
+      const double noise = through ? scenario_.store_noise : scenario_.tiers[tier].noise;
+      (through ? store_ : *devices_[tier]).Transfer(TransferBytes(scenario_, noise, index_, number, Transfer::kWrite));
       lock.lock();
       model_.OnWritten(writer);
       changed_.notify_all();
@@ -90,11 +90,10 @@ class ThreadedNode final : ModelledNode::Driver {
     for (std::unique_lock lock(mutex_);;) {
       changed_.wait(lock, [&] { return model_.done() || !flushes_.empty(); });
       if (model_.done()) return;
-      const uint64_t flush = flushes_.front();
+      const auto [flush, chunk] = flushes_.front();
       flushes_.pop_front();
-      const double bytes = noise_.Bytes();
       lock.unlock();
-      store_.Transfer(bytes);
+      store_.Transfer(TransferBytes(scenario_, scenario_.store_noise, index_, chunk, Transfer::kFlush));
       lock.lock();
       model_.OnFlushed(flush);
       changed_.notify_all();
@@ -118,14 +117,18 @@ class ThreadedNode final : ModelledNode::Driver {
   const Scenario& scenario_;
   const ScaledClock& clock_;
   PacedDevice& store_;
-  Noise noise_;
+  const uint32_t index_;
   std::unique_ptr<PlacementPolicy> policy_;
   ModelledNode model_;
   std::vector<std::unique_ptr<PacedDevice>> devices_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::optional<size_t>> assigned_;  // by writer: the tier that it may write to now
-  std::deque<uint64_t> flushes_;
+  struct Assigned {
+    uint64_t chunk = 0;
+    size_t tier = 0;
+  };
+  std::vector<std::optional<Assigned>> assigned_;      // by writer: what it may write now, and where
+  std::deque<std::pair<uint64_t, uint64_t>> flushes_;  // and their chunks
   int64_t ask_again_ns_ = 0;
   std::vector<std::thread> threads_;
 };
@@ -137,7 +140,7 @@ std::vector<ModelledNode::Counts> RunAgainstTheWallClock(const Scenario& scenari
   PacedDevice store(StoreDevice(scenario), scenario.time_scale, clock.start_ns());
   std::vector<std::unique_ptr<ThreadedNode>> nodes;
   for (uint32_t i = 0; i < scenario.nodes; ++i) {
-    nodes.push_back(std::make_unique<ThreadedNode>(scenario, policy, clock, store, MixSeed(scenario.seed, i)));
+    nodes.push_back(std::make_unique<ThreadedNode>(scenario, policy, clock, store, i));
   }
   for (auto& node : nodes) node->Start();
   std::vector<ModelledNode::Counts> counts;

@@ -42,21 +42,25 @@ uint32_t FlushMeter::InFlightOf(uint32_t tier) const {
   return found == of_tier_.end() ? 0 : static_cast<uint32_t>(found->second.size());
 }
 
+double FlushMeter::expected() const {
+  if (total_.count() == 0 || flights_.empty()) return average();
+  return std::min(average(), total_.bytes_per_second() / in_flight());
+}
+
 double FlushMeter::SecondsToNextEndOf(uint32_t tier, int64_t now_ns) const {
   if (InFlightOf(tier) == 0 || average() <= 0) return 0;
   const Flight& oldest = flights_.at(*of_tier_.at(tier).begin());
   const double age = static_cast<double>(now_ns - oldest.begin_ns) * 1e-9;
-  return std::abs(static_cast<double>(oldest.bytes) / average() - age);
+  return std::abs(static_cast<double>(oldest.bytes) / expected() - age);
 }
 
 double FlushMeter::total(int64_t now_ns) const {
-  const double one = average();
-  const double all = total_.count() > 0 ? total_.bytes_per_second() : one * std::max(1u, in_flight());
-  if (flights_.empty() || one <= 0) return all;
+  const double all = total_.count() > 0 ? total_.bytes_per_second() : average() * std::max(1u, in_flight());
+  if (flights_.empty() || average() <= 0) return all;
   const Flight& oldest = flights_.begin()->second;
   const double age = static_cast<double>(now_ns - oldest.begin_ns) * 1e-9;
-  const double expected = static_cast<double>(oldest.bytes) / one;
-  return age > kLate * expected ? all * expected / age : all;
+  const double seconds = static_cast<double>(oldest.bytes) / expected();
+  return age > kLate * seconds ? all * seconds / age : all;
 }
 
 }  // namespace kedge

@@ -2,8 +2,9 @@
 //
 // All together is not the average times the flushes under way: the average comes from times when more or fewer were. Each flush
 // that ends tells its bytes over its seconds times how many there were meanwhile, on average; these are averaged over the window,
-// by time as well. A flush that is under way for longer than it should lowers that at once, by its age: a store that stalls is
-// seen while it stalls, not after.
+// by time as well. One flush is expected to take as long as the average, or as its share of all together allows where more are
+// under way than were. A flush that is under way for longer than it should lowers that at once, by its age: a store that stalls
+// is seen while it stalls, not after.
 //
 // Threads: belongs to one thread.
 #pragma once
@@ -44,6 +45,8 @@ class FlushMeter {
     double flights_begin = 0;  // flight_seconds_ then
   };
   void Advance(int64_t now_ns);
+  // Bytes per second that one of those under way is expected to get.
+  double expected() const;
 
   MovingAverage average_;
   MovingAverage total_;

@@ -37,6 +37,22 @@ TEST(FlushMeter, AStallLowersTheTotalWhileItLasts) {
   EXPECT_EQ(meter.InFlightOf(3), 0u);
 }
 
+// Four ended together, each at a quarter of what the store does: eight get an eighth each.
+TEST(FlushMeter, MoreOfThemThanThereWereAreExpectedToShareWhatAllGot) {
+  FlushMeter meter;
+  std::vector<uint64_t> flushes;
+  for (int i = 0; i < 4; ++i) flushes.push_back(meter.Begin(100, 1, 0));
+  for (const uint64_t flush : flushes) meter.End(flush, true, kSecond);
+  ASSERT_DOUBLE_EQ(meter.average(), 100);
+  for (int i = 0; i < 8; ++i) meter.Begin(100, 1, kSecond);
+  EXPECT_DOUBLE_EQ(meter.SecondsToNextEndOf(1, kSecond), 2);
+  EXPECT_DOUBLE_EQ(meter.total(3 * kSecond), 400) << "after two seconds none of them is late";
+  EXPECT_LT(meter.total(5 * kSecond), 400);
+  FlushMeter fewer = meter;
+  fewer.Begin(100, 2, kSecond);
+  EXPECT_DOUBLE_EQ(fewer.SecondsToNextEndOf(2, kSecond), 2.25);
+}
+
 TEST(FlushMeter, WhatFailedTeachesNothing) {
   FlushMeter meter(50);
   meter.End(meter.Begin(100, 0, 0), false, kSecond);

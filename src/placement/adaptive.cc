@@ -5,7 +5,8 @@
 // 2. Among the tiers with room that serve one more well, the fastest by prediction. When none is both faster and full, the
 //    chunk goes there. Otherwise it may be better to wait for a slot of a faster tier, which flushes free at the node's flush
 //    rate (what all flushes together achieve). The chunk goes to the slower tier if
-//    a) it is there sooner than the next slot comes and is filled, or
+//    a) it is there sooner than the next slot comes and is filled (a slot that is still being written comes too: when it has been
+//       written and flushed), or
 //    b) others have enough to write to keep the faster tiers busy until it is there: nobody waits for it at the end, or
 //    c) what the faster tiers hold keeps the store busy until it is there, and enough comes afterwards to fill what is free by
 //       then: that a slot stays empty for a while costs nothing, that the store has nothing to do does.
@@ -47,12 +48,23 @@ double Rate(const TierLoad& tier, const NodeLoad& load) {
   return together > tier.writers ? std::max(alone, tier.curve->PerWriter(together)) : alone;
 }
 
+// Until the next slot of a full tier is free: by a flush under way, else by one that has yet to begin.
+double NextSlotSeconds(const TierLoad& tier, const NodeLoad& load, double other_flush_seconds, double bytes) {
+  if (tier.flushes_in_flight > 0) return tier.next_flush_seconds;
+  const auto in_flight = static_cast<double>(std::max(1u, load.flushes_in_flight));
+  const double flush_rate = std::min(static_cast<double>(load.flush_bytes_per_second),
+                                     static_cast<double>(load.flush_total_bytes_per_second) / in_flight);
+  const bool is_being_written = !tier.FlushCanFree() && tier.curve != nullptr;
+  return (is_being_written ? bytes / tier.curve->PerWriter(tier.writers) : 0) + other_flush_seconds + bytes / flush_rate;
+}
+
 }  // namespace
 
 // What the tiers that are faster than one, but cannot take the chunk now, could do for it.
 struct Adaptive::Faster {
   bool any = false;
-  double flush_rate = 0;  // bytes per second at which flushes free slots of those that are full; 0: unknown, or none is
+  double flush_rate = 0;  // bytes per second at which slots of those that are full are freed and filled; 0: unknown, or none is
+  double fill_rate = 0;   // that all of them can write
   double slot_rate = 0;   // of that, what the flushes under way now do for them
   double room_rate = 0;   // bytes per second of those that have room, but writers enough
   double room_bytes = 0;  // that these still take
@@ -81,6 +93,11 @@ struct Adaptive::Faster {
 Adaptive::Faster Adaptive::FasterThan(const NodeLoad& load, size_t chosen, uint64_t chunk_bytes) {
   Faster faster;
   const double chosen_rate = Rate(load.tiers[chosen], load);
+  double other_flush_seconds = kInfinity;  // until a flush worker is free
+  for (const TierLoad& tier : load.tiers) {
+    if (tier.flushes_in_flight > 0) other_flush_seconds = std::min(other_flush_seconds, tier.next_flush_seconds);
+  }
+  if (other_flush_seconds == kInfinity) other_flush_seconds = 0;
   for (size_t i = 0; i < load.tiers.size(); ++i) {
     const TierLoad& tier = load.tiers[i];
     if (i == chosen || !tier.present || tier.slot_bytes < chunk_bytes) continue;
@@ -89,21 +106,24 @@ Adaptive::Faster Adaptive::FasterThan(const NodeLoad& load, size_t chosen, uint6
     if (tier.HasRoom()) {  // it serves no more now, but will when one of its writers ends
       if (tier.curve != nullptr) faster.room_rate += tier.curve->Total(tier.writers);
       faster.room_bytes += static_cast<double>(tier.slot_bytes) * tier.room();
-    } else if (tier.FlushCanFree()) {
+    } else if (tier.FlushCanFree() || tier.writers > 0) {
       const double all = static_cast<double>(load.flush_total_bytes_per_second);
       const double part = static_cast<double>(std::max(1u, tier.flushes_in_flight)) / std::max(1u, load.flushes_in_flight);
       faster.flush_rate = all;
       faster.slot_rate += std::min(1.0, part) * all;
-      faster.next_slot_seconds = std::min(faster.next_slot_seconds, tier.next_flush_seconds);
+      faster.next_slot_seconds =
+          std::min(faster.next_slot_seconds, NextSlotSeconds(tier, load, other_flush_seconds, static_cast<double>(chunk_bytes)));
     } else {
       continue;
     }
     faster.any = true;
+    faster.fill_rate += tier.curve == nullptr ? kInfinity : tier.curve->Total(tier.slots);
     faster.writer_rate = std::max(faster.writer_rate, rate);
     faster.writers += tier.writers;
     faster.bytes_to_come += static_cast<double>(tier.bytes_to_come);
     faster.backlog_bytes += static_cast<double>(tier.backlog_bytes);
   }
+  faster.flush_rate = std::min(faster.flush_rate, faster.fill_rate);
   return faster;
 }
 
@@ -120,7 +140,9 @@ bool Adaptive::IsWorth(const NodeLoad& load, size_t chosen, uint64_t chunk_bytes
   const Faster faster = FasterThan(load, chosen, chunk_bytes);
   if (!faster.any || !faster.known()) return true;
   const double bytes = static_cast<double>(chunk_bytes);
-  const double here = bytes / Rate(load.tiers[chosen], load);
+  // Those that wait need not follow, with something else to wait for.
+  const TierLoad& tier = load.tiers[chosen];
+  const double here = tier.curve == nullptr ? 0 : bytes / tier.curve->PerWriter(tier.writers + 1);
   const double waited = static_cast<double>(clock_.NowNs() - load.head_since_ns) * 1e-9;
   if (here <= std::max(waited, faster.SecondsToNext(bytes)) + bytes / faster.writer_rate) return true;
   const double others_needed = std::max(1.0, std::ceil(faster.rate() / faster.writer_rate));

@@ -74,8 +74,8 @@ class PlacementPolicy {
   virtual ~PlacementPolicy() = default;
 
   // Where the chunk at the head of the queue goes. kTier only for a tier that HasRoom for it. kWait only when something is
-  // under way that can end the wait: a flush (queued or under way) that can free a slot, or, for a bounded time, a write to
-  // a tier that has room. kThrough: to the store, by the client.
+  // under way that can end the wait: a flush (queued or under way) that can free a slot, or, for a bounded time, a write.
+  // kThrough: to the store, by the client.
   virtual PlaceDecision Place(const NodeLoad& load, uint64_t chunk_bytes) = 0;
 
   // Index into `candidates` (not empty), or nothing to hold them back while writers wait for something better; that only while

@@ -203,6 +203,41 @@ TEST_F(AdaptivePolicy, WaitsForAWriterWhenThatEndsSoonerThanAnyFlush) {
   EXPECT_GT(decision.ask_again, Duration::zero());
 }
 
+// The cache's four slots are being written, 0.004 s each, and flushed then at 20 a second; other flushes are under way for 0.03
+// s.
+TEST_F(AdaptivePolicy, WaitsForASlotThatIsBeingWritten) {
+  TierLoad written = Tier(0, 0, 0, 4, &kCache);
+  TierLoad disk = Tier(9, 0, 4, 0, &kDisk);
+  disk.flushes_in_flight = 1;
+  disk.next_flush_seconds = 0.03;
+  const PlaceDecision decision = Place({written, disk}, Flushing(20, 20, 1));
+  EXPECT_EQ(decision.kind, Kind::kWait) << "0.084 s against 0.1";
+  EXPECT_GT(decision.ask_again, Duration::zero()) << "a writer may be stopped";
+  disk.next_flush_seconds = 0.06;
+  EXPECT_EQ(Place({written, disk}, Flushing(20, 20, 1)).tier, 1u) << "0.114 s";
+}
+
+TEST_F(AdaptivePolicy, ASlotIsNotFreedFasterThanItIsWritten) {
+  static const ThroughputCurve kSlowCache = Curve({{1, 15 * kMega}});
+  TierLoad full = Tier(0, 0, 1, 0, &kSlowCache);
+  full.slots = 1;
+  full.flushes_in_flight = 1;
+  // The store would take a hundred a second, but one slot is filled 15 times a second.
+  const auto with_waiting = [&](uint32_t waiting) {
+    return Place({full, Tier(9, 0, 0, 0, &kDisk)}, Flushing(100, 100, 1, waiting));
+  };
+  EXPECT_EQ(with_waiting(2).kind, Kind::kWait) << "the other keeps the cache busy for 0.07 s";
+  EXPECT_EQ(with_waiting(3).tier, 1u) << "0.13 s";
+}
+
+// Four writers get 40 together, one alone 1: those that wait may not follow.
+TEST_F(AdaptivePolicy, WhereWritersHelpOneAnotherTheFirstIsTakenAtWhatHeGetsAlone) {
+  static const ThroughputCurve kHelping = Curve({{1, kMega}, {4, 40 * kMega}, {8, 20 * kMega}});
+  EXPECT_EQ(Place({Full(), Tier(9, 0, 0, 0, &kHelping)}, Flushing(5, 20, 4, 5)).kind, Kind::kWait)
+      << "1 s, others have 0.2 s of work";
+  EXPECT_EQ(Place({Full(), Tier(9, 0, 0, 0, &kHelping)}, Flushing(5, 20, 4, 30)).tier, 1u) << "1.5 s of work";
+}
+
 TEST_F(AdaptivePolicy, UsesTheSlowerTierWhenOthersKeepTheFasterBusy) {
   EXPECT_EQ(Place({Full(), Tier(9, 0, 0, 0, &kDisk)}, Flushing(5, 20, 4, 2)).kind, Kind::kWait) << "one other: 0.05 s of work";
   EXPECT_EQ(Place({Full(), Tier(9, 0, 0, 0, &kDisk)}, Flushing(5, 20, 4, 3)).tier, 1u) << "two others: 0.1 s of work";
