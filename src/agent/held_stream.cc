@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/crc32c.h"
 #include "redundancy/stream.h"
 
 namespace kedge {
@@ -117,6 +118,30 @@ Status HeldStream::Write(uint64_t offset, uint64_t bytes, const std::byte* from)
     KEDGE_RETURN_IF_ERROR(part->source.tier->Write(part->source.slot, part->source.offset + offset - part->offset, from, length));
     from += length;
     offset += length;
+  }
+  return Status::Ok();
+}
+
+Status HeldStream::WriteTo(redundancy::BlockTableBuilder* table, ByteSpan from) const {
+  const uint64_t end = table->added() + from.size();
+  KEDGE_CHECK(end <= bytes_);
+  for (auto part = PartAt(table->added()); table->added() < end; ++part) {
+    const bool is_here = part != parts_.end() && part->offset <= table->added() && part->source.tier != nullptr;
+    const uint64_t part_end = is_here ? std::min(end, part->end()) : end;
+    std::byte* const slot = is_here ? part->source.tier->SlotMemory(part->source.slot) : nullptr;
+    if (slot == nullptr) {
+      const uint64_t bytes = part_end - table->added();
+      KEDGE_RETURN_IF_ERROR(Write(table->added(), bytes, from.data()));
+      table->Add(from.first(bytes));
+      from = from.subspan(bytes);
+      continue;
+    }
+    while (table->added() < part_end) {
+      const uint64_t bytes = std::min(part_end - table->added(), table->LeftInBlock());
+      std::byte* const to = slot + part->source.offset + (table->added() - part->offset);
+      table->AddChecksummed(crc32c::CopyAndChecksum(to, from.data(), bytes, 0, from.size()), bytes);
+      from = from.subspan(bytes);
+    }
   }
   return Status::Ok();
 }

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "format/image_record.h"
 #include "format/set_records.h"
+#include "redundancy/block_table.h"
 
 namespace kedge {
 
@@ -33,6 +34,8 @@ class HeldStream {
   Status Read(uint64_t offset, uint64_t bytes, std::byte* out) const;
   // Into the slots. kInvalidArgument where the stream has a gap or a file.
   Status Write(uint64_t offset, uint64_t bytes, const std::byte* from) const;
+  // The same, and adds the bytes that arrived to `table`, which is of this stream: in one pass where the slots are mapped.
+  Status WriteTo(redundancy::BlockTableBuilder* table, ByteSpan from) const;
   // The parts of it that lie in memory that this process has mapped; `tier` keeps it mapped.
   struct MemoryPart {
     uint64_t offset = 0;  // in the stream

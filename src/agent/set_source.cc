@@ -144,8 +144,7 @@ Result<BlockTable> MakeParity(const SetRecord& set, uint32_t member, SetSource& 
       if (bad.status.code() == Code::kCorrupt) doubted->insert(bad.block.member);
     }
     KEDGE_RETURN_IF_ERROR(made);
-    KEDGE_RETURN_IF_ERROR(object.Write(offset, run_bytes, run.data()));
-    table.Add(run);
+    KEDGE_RETURN_IF_ERROR(object.WriteTo(&table, run));
     os::KillPoint("protect-block");
   }
   return table.Finish();
@@ -154,6 +153,7 @@ Result<BlockTable> MakeParity(const SetRecord& set, uint32_t member, SetSource& 
 Result<BlockTable> MakeCopy(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object,
                             std::set<uint32_t>* doubted) {
   const BlockTable& table = set.members[member].blocks;
+  redundancy::BlockTableBuilder written(table.bytes, table.block_bytes);
   const auto run_at = [&](uint64_t offset) { return std::min<uint64_t>(kBlockBytesMax, table.bytes - offset); };
   Buffer buffer(std::min<uint64_t>(kBlockBytesMax, table.bytes));
   uint64_t expected = 0;
@@ -165,15 +165,16 @@ Result<BlockTable> MakeCopy(const SetRecord& set, uint32_t member, SetSource& so
     std::array<SetSource::Read, 1> read{SetSource::Read{{member, false, offset}, to, Status::Ok(), {}}};
     source.ReadBlocks(read);
     KEDGE_RETURN_IF_ERROR(read[0].status);
-    if (const auto wrong = redundancy::FirstWrongBlock(table, offset, read[0].bytes())) {
+    KEDGE_RETURN_IF_ERROR(object.WriteTo(&written, read[0].bytes()));
+    // What was written counts for nothing until it is on file.
+    if (const auto wrong = written.FirstDifference(table, offset)) {
       doubted->insert(member);
       return Status(Code::kCorrupt, fmt::format("{}: the block at {} of member {} ({}) fails its checksum",
                                                 set.identity.ToString(), *wrong, member, set.members[member].node));
     }
-    KEDGE_RETURN_IF_ERROR(object.Write(offset, to.size(), read[0].bytes().data()));
     os::KillPoint("protect-block");
   }
-  return table;
+  return written.Finish();
 }
 
 }  // namespace kedge

@@ -96,8 +96,6 @@ class Network::Engine : public LinkHost {
   void EndExpiredLeases();
   void Tell(std::vector<LeaseTable::Ended> ended);
   void FlushDeliveries();
-  // Both: `idle_before`, there was nothing to do the time before either.
-  bool Nap(bool idle_before);
   void Sleep(bool idle_before);
   void LeaveOpen();
   void SayBye();

@@ -18,8 +18,6 @@ constexpr Duration kSleepMax = std::chrono::milliseconds(500);
 constexpr Duration kRetryPause = std::chrono::milliseconds(1);
 constexpr Duration kAskPauseMin = std::chrono::microseconds(20);
 constexpr Duration kAskPauseMax = std::chrono::milliseconds(1);
-// With the timer's own slack, about 0.1 ms.
-constexpr Duration kNap = std::chrono::microseconds(50);
 
 }  // namespace
 
@@ -34,7 +32,7 @@ void Network::Engine::Run() {
     EndExpiredLeases();
     FlushDeliveries();
     const bool idle = !commands && !frames && !links && !parked;
-    if (idle && !stop_ && !Nap(idle_before)) Sleep(idle_before);
+    if (idle && !stop_) Sleep(idle_before);
     idle_before = idle;
   }
 }
@@ -150,17 +148,6 @@ void Network::Engine::Tell(std::vector<LeaseTable::Ended> ended) {
   for (LeaseTable::Ended& lease : ended) {
     if (lease.callback) Deliver(std::move(lease.callback));
   }
-}
-
-// While reads are under way the rest of what was just read comes in a moment, from many a provider in small parts: to be woken
-// for each of them costs more than they do, so the thread lets some gather before it sleeps until it is woken.
-bool Network::Engine::Nap(bool idle_before) {
-  const bool reading =
-      std::any_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second.link->IsReading(); });
-  if (idle_before || !reading) return false;
-  pause_ = kAskPauseMin;
-  std::this_thread::sleep_for(kNap);
-  return true;
 }
 
 void Network::Engine::Sleep(bool idle_before) {

@@ -113,7 +113,6 @@ class Link {
   // Begins queued reads as far as buffers, operations and the session allow; true when any began.
   bool BeginReads();
   bool HasQueuedReads() const { return !read_queue_.empty(); }
-  bool IsReading() const { return !active_reads_.empty(); }
 
   // Ends the session and all that waits, with `why`.
   void Fail(const Status& why);

@@ -48,6 +48,15 @@ void BlockTableBuilder::AddChecksummed(uint32_t crc32c, uint64_t bytes) {
   added_ += bytes;
 }
 
+std::optional<uint64_t> BlockTableBuilder::FirstDifference(const BlockTable& expected, uint64_t offset) const {
+  KEDGE_CHECK(expected.bytes == table_.bytes && expected.block_bytes == table_.block_bytes);
+  const uint64_t whole = added_ == table_.bytes ? table_.BlockCount() : added_ / table_.block_bytes;
+  for (uint64_t block = offset / table_.block_bytes; block < whole; ++block) {
+    if (table_.crc32c[block] != expected.crc32c[block]) return block * table_.block_bytes;
+  }
+  return std::nullopt;
+}
+
 BlockTable BlockTableBuilder::Finish() {
   KEDGE_CHECK(added_ == table_.bytes);
   return std::move(table_);

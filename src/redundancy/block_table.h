@@ -26,6 +26,8 @@ class BlockTableBuilder {
   // How many of the next bytes belong to the present block.
   uint64_t LeftInBlock() const;
   uint64_t added() const { return added_; }
+  // Of the blocks that are whole: the offset of the first, not before `offset`, that `expected` has another checksum of.
+  std::optional<uint64_t> FirstDifference(const BlockTable& expected, uint64_t offset) const;
 
   // All bytes have been added.
   BlockTable Finish();
