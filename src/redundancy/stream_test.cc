@@ -231,6 +231,22 @@ TEST(BlockTable, CoarsensToWhatTheBytesGive) {
   }
 }
 
+TEST(BlockTable, WhileItIsMadeTheFirstWholeBlockThatDiffersIsFound) {
+  Buffer data(10'000, std::byte{7});
+  BlockTableBuilder right(data.size(), kBlockBytesMin);
+  right.Add(data);
+  const BlockTable expected = right.Finish();
+  data[5000] ^= std::byte{1};
+  BlockTableBuilder builder(data.size(), kBlockBytesMin);
+  builder.Add(ByteSpan(data).first(8000));
+  EXPECT_EQ(builder.FirstDifference(expected, 0), std::nullopt) << "its block is not whole yet";
+  builder.Add(ByteSpan(data).subspan(8000));
+  EXPECT_EQ(builder.FirstDifference(expected, 0), 4096u);
+  EXPECT_EQ(builder.FirstDifference(expected, 8192), std::nullopt);
+  EXPECT_EQ(FirstWrongBlock(expected, 0, data), 4096u);
+  EXPECT_EQ(FirstWrongBlock(expected, 8192, ByteSpan(data).subspan(8192)), std::nullopt);
+}
+
 TEST(BlockTable, TellsRightFromWrong) {
   Buffer data(10'000, std::byte{7});
   BlockTableBuilder builder(data.size(), kBlockBytesMin);
