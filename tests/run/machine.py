@@ -56,7 +56,7 @@ class Machine:
         self.settings = {
             "KEDGE_STORE_PATH": str(self.store), "KEDGE_POOL_SIZE": "32MiB", "KEDGE_SCHEDULE_INTERVAL": "200ms",
             "MACHINE_OF_TEST": folder.name, "KEDGE_AGENT_IDLE_TIMEOUT": "20s", "KEDGE_WAIT_TIMEOUT": "60s",
-            "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_btl_vader_backing_directory": str(folder), "OMPI_MCA_orte_tmpdir_base": str(folder),
         }
 

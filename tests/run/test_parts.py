@@ -28,6 +28,7 @@ def test_command_lines_of_the_launchers(monkeypatch: pytest.MonkeyPatch) -> None
     assert openmpi[:3] == ["mpirun", "--bind-to", "none"] and openmpi[-6:] == ["--host", "a:2,b:1", "-np", "3", "app", "1"]
     virtual = Launcher("openmpi", "mpirun", True).command(["a", "b"], 2, ["app"])
     assert virtual.count("app") == 2 and ":" in virtual and "KEDGE_NODE=a" in virtual and "KEDGE_NODE" not in virtual
+    assert "--oversubscribe" in virtual and "--oversubscribe" not in openmpi
     mpich = Launcher("mpich", "mpiexec").command(["a", "b"], 4, ["app"])
     assert mpich[-5:] == ["-hosts", "a:2,b:2", "-n", "4", "app"] and "KEDGE_STORE_PATH" in mpich[mpich.index("-genvlist") + 1]
     srun = Launcher("srun", "srun").command(["a", "b"], 4, ["app"])

@@ -41,7 +41,8 @@ class Launcher:
         return [*head, *(named_by_slurm(application) if self.virtual else application)]
 
     def _openmpi(self, shares: list[tuple[str, int]], application: list[str]) -> list[str]:
-        head = [self.program, *self.options]
+        # Virtual nodes may well be more than the processors of their machine, which Open MPI takes for its number of slots.
+        head = [self.program, *(["--oversubscribe"] if self.virtual else []), *self.options]
         for name in self._variables():
             head += ["-x", name]
         if self.virtual:
