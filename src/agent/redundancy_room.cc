@@ -46,7 +46,11 @@ bool ShareTiers(const Job& one, const Job& other) {
 void RedundancyRoom::OnBegun(const Version& version) {
   Sizes sizes;
   sizes.redundancy_bytes = YetToTake(*version.protection);
-  for (const auto& [rank, image] : version.images) sizes.image_bytes += image->record_object_offset + image->record_bytes;
+  for (const auto& [rank, image] : version.images) {
+    const uint64_t image_bytes = image->record_object_offset + image->record_bytes;
+    sizes.image_bytes += image_bytes;
+    sizes.largest_image_bytes = std::max(sizes.largest_image_bytes, image_bytes);
+  }
   newest_[{JobKey(version.job->store_id, version.job->name), version.generation.name}] = sizes;
 }
 
@@ -76,18 +80,23 @@ uint64_t RedundancyRoom::KeptBytes(const Job& job, const std::vector<TierUnit*>&
     // Versions of a name stand together, the oldest first.
     for (auto entry = other->versions.begin(); entry != other->versions.end();) {
       const std::string& name = entry->first.name;
-      uint64_t wanted = 0;
+      const auto newest = newest_.find({key, name});
+      // The oldest version; where versions share slots, as many as must be protected before one comes free.
+      uint64_t wanted = 0, covered_bytes = 0, versions = 0;
       bool has_protected = false;
       for (; entry != other->versions.end() && entry->first.name == name; ++entry) {
         const Version& version = *entry->second;
         has_protected = has_protected || (version.at_node && !version.sets.empty());
-        if (wanted == 0 && agent_.protect().IsOwed(version)) wanted = Wanted(version);
+        if (newest == newest_.end() || covered_bytes >= slot_bytes || !agent_.protect().IsOwed(version)) continue;
+        wanted += Wanted(version);
+        const uint64_t image_bytes = std::max<uint64_t>(newest->second.largest_image_bytes, 1);
+        covered_bytes += image_bytes < agent_.settings().piece_bytes ? image_bytes : slot_bytes;
+        ++versions;
       }
-      const auto newest = newest_.find({key, name});
       if (wanted == 0 || newest == newest_.end()) continue;
       const Sizes& sizes = newest->second;
-      const uint64_t two_versions =
-          2 * (RoundUp(sizes.image_bytes, slot_bytes) + RoundUp(std::max(wanted, sizes.redundancy_bytes), slot_bytes));
+      const uint64_t two_versions = 2 * (RoundUp(versions * sizes.image_bytes, slot_bytes) +
+                                         RoundUp(std::max(wanted, versions * sizes.redundancy_bytes), slot_bytes));
       if (all_bytes < kept + two_versions) continue;
       uint64_t bytes = has_protected ? wanted : 2 * wanted;
       const uint64_t fits = std::min(bytes, begun_bytes);

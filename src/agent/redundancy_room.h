@@ -2,8 +2,9 @@
 //
 // An image that is owed level NODE keeps its slots until its redundancy lies on this node and on others, and so does the version
 // before it. Captures that take every slot that comes free would leave both waiting for each other. So captures leave room for
-// the redundancy of the oldest version of each name that has none yet, twice while no version of that name is protected whose
-// room the next could inherit; and newer versions leave it to the oldest. Tiers that could not hold two protected versions keep
+// the redundancy of the oldest version of each name that has none yet (where small versions share slots, of the oldest that fill
+// one), twice while no version of that name is protected whose room the next could inherit; and newer versions leave it to the
+// oldest. Tiers that could not hold two protected versions keep
 // nothing back: what would be lost by that is the capture.
 #pragma once
 
@@ -35,7 +36,8 @@ class RedundancyRoom {
  private:
   struct Sizes {
     uint64_t redundancy_bytes = 0;
-    uint64_t image_bytes = 0;
+    uint64_t image_bytes = 0;  // of all ranks of the node
+    uint64_t largest_image_bytes = 0;
   };
   std::vector<TierUnit*> TiersOf(const Job& job) const;
   // Of a version that is owed level NODE: still to be taken.
