@@ -175,7 +175,7 @@ void Agent::CheckReachable() {
 
 bool Agent::IsIdle() const {
   uint64_t images = 0, bytes = 0;
-  images_->CountPending(nullptr, &images, &bytes);
+  images_->CountPending(nullptr, Level::kLast, &images, &bytes);
   const bool retaining =
       std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return !job.second->retention_running.empty(); });
   return images == 0 && !sessions_->Any() && waiters_->waiting() == 0 && flush_->in_flight() == 0 && !retaining &&
@@ -207,7 +207,7 @@ std::string Agent::Run() {
       return finished ? "it was told to stop" : "it was told to stop; what its workers had in hand is left to a successor";
     }
     uint64_t images = 0, bytes = 0;
-    images_->CountPending(nullptr, &images, &bytes);
+    images_->CountPending(nullptr, Level::kLast, &images, &bytes);
     const bool finished = images == 0 && flush_->in_flight() == 0;
     if (unreachable_ && finished && waiters_->waiting() == 0) return "nobody can reach it: its run folder is gone";
     const bool drained = leave_when_drained_ && finished;

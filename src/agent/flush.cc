@@ -321,7 +321,7 @@ void Flush::GiveUp(Image& image, const Status& why) {
   SetState(image, FlushState::kFailed);
   agent_.images().OnSettled(image);
   agent_.publish().Consider(version);
-  agent_.waiters().OnFailure(job, image.failure);
+  agent_.waiters().OnFailure(version, Level::kStore, image.failure);
   agent_.waiters().Check(generation);
   agent_.images().Reconsider(job, generation.name);
 }

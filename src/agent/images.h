@@ -52,8 +52,8 @@ class Images {
   // An image that has ended and lies whole on this node; else null.
   const Image* FindWhole(const Generation& generation, uint32_t rank) const;
   Level LevelOf(const Version& version) const;
-  // Images that are still on their way to a level, of one job or (null) of all.
-  void CountPending(const Job* job, uint64_t* images, uint64_t* bytes) const;
+  // Images that are still on their way to `level` (kLast: to any), of one job or (null) of all.
+  void CountPending(const Job* job, Level level, uint64_t* images, uint64_t* bytes) const;
   // Images that are being copied right now; one whose writer has paused does not count.
   uint32_t Capturing() const;
   // Whether a copy here is needed by somebody: it is not in the store, or is owed to it.
@@ -136,7 +136,9 @@ class Images {
   bool EvictOldest(TierUnit* unit);
   bool MayRelease(const Image& image, const ImageChunk& chunk) const;
   void Release(const Image& image, ImageChunk& chunk);
-  bool IsOwed(const Image& image) const;
+  // Whether it is still on its way to `level`; kLast: to any that its version is scheduled for.
+  bool IsOwed(const Image& image, Level level = Level::kLast) const;
+  bool IsOwedToStore(const Image& image) const;
 
   Agent& agent_;
   uint64_t last_id_ = 0;

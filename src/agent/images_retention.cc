@@ -46,23 +46,35 @@ Level Images::LevelOf(const Version& version) const {
   return version.IsWhole() ? Level::kLocal : Level::kNone;
 }
 
-bool Images::IsOwed(const Image& image) const {
-  if (!image.ended) return true;
+bool Images::IsOwedToStore(const Image& image) const {
   switch (image.flush) {
     case FlushState::kNone:
-    case FlushState::kFailed: return agent_.protect().IsOwed(*image.version);
+    case FlushState::kFailed: return false;
     // Its files are still to be written to where they belong, which needs the version to be complete.
     case FlushState::kStored:
-      if (agent_.protect().IsOwed(*image.version)) return true;
       return image.has_files && !image.files_published && image.version->job->hello.keys.files_publish && image.version->in_store;
     default: return true;
   }
 }
 
-void Images::CountPending(const Job* job, uint64_t* images, uint64_t* bytes) const {
+bool Images::IsOwed(const Image& image, Level level) const {
+  if (!image.ended) return true;
+  const bool to_store = IsOwedToStore(image), to_node = agent_.protect().IsOwed(*image.version);
+  switch (level) {
+    case Level::kNone:
+    case Level::kLocal: return false;
+    // What comes to the store has survived a node, too.
+    case Level::kNode: return (to_store || to_node) && LevelOf(*image.version) < Level::kNode;
+    case Level::kStore: return to_store;
+    case Level::kLast: break;
+  }
+  return to_store || to_node;
+}
+
+void Images::CountPending(const Job* job, Level level, uint64_t* images, uint64_t* bytes) const {
   *images = *bytes = 0;
   for (const auto& [id, image] : by_id_) {
-    if (image->doomed || (job != nullptr && image->version->job != job) || !IsOwed(*image)) continue;
+    if (image->doomed || (job != nullptr && image->version->job != job) || !IsOwed(*image, level)) continue;
     ++*images;
     *bytes += image->image_bytes;
   }

@@ -556,7 +556,7 @@ void Protect::Fail(Version& version, const Status& why) {
   version.protection = nullptr;
   LogError("agent", "{}", version.node_failure.ToString());
   agent_.images().OnProtected(version);
-  agent_.waiters().OnFailure(job, version.node_failure);
+  agent_.waiters().OnFailure(version, Level::kNode, version.node_failure);
   agent_.images().Reconsider(job, generation.name);
   agent_.waiters().Check(generation);
 }

@@ -141,7 +141,7 @@ std::string StatusJson(Agent& agent) {
   WriteSessions(agent, json);
   json.Field("requests_waiting", static_cast<uint64_t>(agent.assignment().waiting()));
   uint64_t images = 0, bytes = 0;
-  agent.images().CountPending(nullptr, &images, &bytes);
+  agent.images().CountPending(nullptr, Level::kLast, &images, &bytes);
   WritePlacement(agent.throughput().totals(), json);
   json.Key("flush").BeginObject().Field("images_pending", images).Field("bytes_pending", bytes);
   json.Field("bytes_queued", agent.flush().queued_bytes()).Field("in_flight", agent.flush().in_flight());
@@ -178,7 +178,7 @@ std::string MetricsText(Agent& agent) {
     text += fmt::format("# HELP kedge_{0} {1}.\n# TYPE kedge_{0} gauge\nkedge_{0} {2}\n", name, help, value);
   };
   uint64_t images = 0, bytes = 0;
-  agent.images().CountPending(nullptr, &images, &bytes);
+  agent.images().CountPending(nullptr, Level::kLast, &images, &bytes);
   gauge("images_pending", "Images on their way to a level", images);
   gauge("bytes_pending", "Bytes of these images", bytes);
   gauge("flushes_in_flight", "Pieces being written to stores", agent.flush().in_flight());

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "agent/agent.h"
 #include "agent/images.h"
@@ -164,20 +166,46 @@ void Waiters::Check(const Generation& generation) {
   }
 }
 
-void Waiters::OnFailure(const Job& job, const Status& failure) {
+// Whether a failure at one level means that the version never gets to the other. What does not get to other nodes may get to
+// the store, which is more, and what does not get to the store may get to other nodes.
+bool Waiters::IsFailed(const Version& version, Level at, Level wanted) const {
+  if (wanted != Level::kNode) return wanted == at || wanted == Level::kLast;
+  if (agent_.images().LevelOf(version) >= Level::kNode) return false;
+  return at == Level::kStore ? !agent_.protect().IsOwed(version) : version.scheduled < Level::kStore || !version.failure.ok();
+}
+
+void Waiters::OnFailure(const Version& version, Level level, const Status& failure) {
+  const Job& job = *version.job;
   for (DrainWait& drain : drains_) {
     const bool meant = drain.request.job.empty() || (drain.request.job == job.name && drain.request.store_id == job.store_id);
-    if (!meant) continue;
+    if (!meant || !IsFailed(version, level, drain.request.level)) continue;
     ++drain.images_failed;
     if (drain.failure.ok()) drain.failure = failure;
   }
+}
+
+// Of what failed before a drain began, that counts which has not been made good: the newest version of a name that was to reach
+// the level, and has not.
+Status Waiters::FormerFailure(const Job& job, Level wanted) const {
+  std::map<std::string, const Version*> newest;
+  for (const auto& [generation, version] : job.versions) {
+    if (version->skipped || version->scheduled < wanted) continue;
+    const Version*& found = newest[generation.name];
+    if (found == nullptr || generation.attempt >= found->generation.attempt) found = version.get();
+  }
+  for (const auto& [name, version] : newest) {
+    if (agent_.images().LevelOf(*version) >= wanted) continue;
+    if (!version->failure.ok() && IsFailed(*version, Level::kStore, wanted)) return version->failure;
+    if (!version->node_failure.ok() && IsFailed(*version, Level::kNode, wanted)) return version->node_failure;
+  }
+  return Status::Ok();
 }
 
 bool Waiters::AnswerDrain(DrainWait& drain) {
   const Job* job = drain.request.job.empty() ? nullptr : agent_.FindJob(drain.request.store_id, drain.request.job);
   DrainReply reply;
   if (job != nullptr || drain.request.job.empty()) {
-    agent_.images().CountPending(job, &reply.images_pending, &reply.bytes_pending);
+    agent_.images().CountPending(job, drain.request.level, &reply.images_pending, &reply.bytes_pending);
   }
   reply.images_failed = drain.images_failed;
   reply.failure = drain.failure;
@@ -188,6 +216,10 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
     reply.finished = true;
   }
   reply.finished = reply.finished || reply.images_pending == 0;
+  for (const auto& [key, one] : agent_.jobs()) {
+    const bool is_meant = drain.request.level != Level::kLast && (drain.request.job.empty() || one.get() == job);
+    if (reply.finished && reply.failure.ok() && is_meant) reply.failure = FormerFailure(*one, drain.request.level);
+  }
   if (!reply.finished && now_ns < drain.next_report_ns) return false;
   drain.next_report_ns = now_ns + kReportPause.count();
   agent_.server().Reply(drain.peer, drain.number, reply);

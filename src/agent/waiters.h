@@ -21,7 +21,8 @@ class Waiters {
 
   // Something about that generation has changed.
   void Check(const Generation& generation);
-  void OnFailure(const Job& job, const Status& failure);
+  // The version does not get to `level`, kNode or kStore.
+  void OnFailure(const Version& version, Level level, const Status& failure);
   // Timeouts, progress of drains, versions that other nodes finish. A few times a second.
   void Tick();
   size_t waiting() const { return waits_.size() + drains_.size(); }
@@ -54,6 +55,8 @@ class Waiters {
   void LookUp(Wait& wait);
   std::vector<uint32_t> MissingRanks(const Version& version, Level level) const;
   bool AnswerDrain(DrainWait& drain);
+  bool IsFailed(const Version& version, Level at, Level wanted) const;
+  Status FormerFailure(const Job& job, Level wanted) const;
 
   Agent& agent_;
   std::list<Wait> waits_;

@@ -244,7 +244,7 @@ KEDGE_FIELDS(StatusReply) {
   walk.Json(m.json);
 }
 KEDGE_FIELDS(DrainRequest) {
-  walk(m.store_id), walk(m.job), walk(m.timeout);
+  walk(m.store_id), walk(m.job), walk(m.level), walk(m.timeout);
 }
 KEDGE_FIELDS(DrainReply) {
   walk(m.finished), walk(m.images_pending), walk(m.bytes_pending), walk(m.images_failed), walk(m.failure);

@@ -239,19 +239,21 @@ struct StatusReply {
   std::string json;
 };
 
-// Until everything handed over is at its last scheduled level; `job` empty: of all jobs. Answer: DrainReply about twice a
-// second, the last with `finished`.
+// Until everything handed over is at `level`, as far as it is scheduled to get there (kLast: at its last scheduled level);
+// `job` empty: of all jobs. Answer: DrainReply about twice a second, the last with `finished`.
 struct DrainRequest {
   StoreId store_id;
   std::string job;
+  Level level = Level::kLast;
   Duration timeout{};
 };
 struct DrainReply {
   bool finished = false;
   uint64_t images_pending = 0;
   uint64_t bytes_pending = 0;
-  uint64_t images_failed = 0;  // since the drain began
-  Status failure;              // the first of those, or kTimeout
+  uint64_t images_failed = 0;  // to get there, since the drain began
+  // kTimeout, the first of those, or else why the newest version of a name had failed to get to the `level` before.
+  Status failure;
 };
 
 // The session ends; what it handed over is carried on. Answer: DoneReply.

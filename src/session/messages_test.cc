@@ -61,7 +61,7 @@ std::vector<Message> SampleOfEveryKind() {
           RetainRequest{StoreId{1, 1}, "job", "n"},
           StatusRequest{},
           StatusReply{"{\"a\": 1}"},
-          DrainRequest{StoreId{}, "", std::chrono::seconds(1)},
+          DrainRequest{StoreId{}, "", Level::kNode, std::chrono::seconds(1)},
           DrainReply{false, 1, 2, 3, Status(Code::kTimeout, "late")},
           GoodbyeRequest{},
           ShutdownRequest{false},

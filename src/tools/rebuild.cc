@@ -77,7 +77,7 @@ Outcome Rebuild(const RebuildOptions& options, bool to_store) {
   KEDGE_ASSIGN_OR_RETURN(const RebuildReply reply, agent.connection->Call<RebuildReply>(request, timeout));
   DrainReply drained;
   if (to_store) {
-    DrainRequest drain{request.store_id, request.job, timeout};
+    DrainRequest drain{request.store_id, request.job, Level::kLast, timeout};
     KEDGE_ASSIGN_OR_RETURN(drained, agent.connection->Drain(drain, nullptr));
   }
   Print(options, reply, to_store ? &drained : nullptr);

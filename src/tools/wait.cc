@@ -1,7 +1,9 @@
-// kedge wait: until everything that was handed to the node's agent is at its last scheduled level; for job scripts.
+// kedge wait: until everything that was handed to the node's agent is at its last scheduled level, or at the level that is named;
+// for job scripts.
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <string>
 
 #include "base/byte_size.h"
 #include "base/duration.h"
@@ -16,6 +18,7 @@ namespace {
 struct WaitOptions {
   StoreOptions store;
   std::string timeout = "600s";
+  std::string level;  // empty: the last that is scheduled
   bool json = false;
 };
 
@@ -30,7 +33,8 @@ int Finish(const WaitOptions& options, const DrainReply& reply) {
   } else if (!reply.failure.ok()) {
     std::fprintf(stderr, "kedge: %s\n", reply.failure.message().c_str());
   } else {
-    std::printf("everything is durable\n");
+    const std::string reached = fmt::format("is at level {} that is to get there", options.level);
+    std::printf("everything %s\n", options.level.empty() ? "is durable" : reached.c_str());
   }
   if (timed_out) return kExitTimeout;
   return reply.failure.ok() ? kExitOk : kExitBad;
@@ -38,6 +42,9 @@ int Finish(const WaitOptions& options, const DrainReply& reply) {
 
 Outcome Wait(const WaitOptions& options) {
   DrainRequest request;
+  for (const Level level : {Level::kLocal, Level::kNode, Level::kStore}) {
+    if (options.level == LevelName(level)) request.level = level;
+  }
   KEDGE_ASSIGN_OR_RETURN(request.timeout, ParseDuration(options.timeout));
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.store.config.Load());
   KEDGE_ASSIGN_OR_RETURN(const NodeSettings node, ReadNodeSettings(config));
@@ -67,10 +74,13 @@ Command WaitCommand() {
   return {"wait", "wait until everything handed to this node's agent is durable", [](CLI::App& app) {
             auto options = std::make_shared<WaitOptions>();
             options->store.AddTo(app);
+            app.add_option("--level", options->level, "local, node or store: no further than this (default: as far as scheduled)")
+                ->check(CLI::IsMember({"local", "node", "store"}));
             app.add_option("--timeout", options->timeout, "at most this long: 90s, 10min")->capture_default_str();
             app.add_flag("--json", options->json, "print JSON");
             app.footer(
-                "For the end of a job script. Exit codes: 0 everything is durable; 1 a flush failed; 4 the time was over.\n"
+                "For the end of a job script. Exit codes: 0 everything is there; 1 something failed; 4 the time was over.\n"
+                "A version that is not scheduled for the LEVEL is not waited for.\n"
                 "When the agent was killed, a new one is started and goes on from the tiers.");
             return [options] { return Wait(*options); };
           }};

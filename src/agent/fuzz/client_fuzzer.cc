@@ -313,7 +313,7 @@ class Client {
       case 5: request = CleanupRequest{generation.store_id, "job", "", identity.rank}; break;
       case 6: request = RetainRequest{generation.store_id, "job", generation.name}; break;
       case 7: request = StatusRequest{}; break;
-      case 8: request = DrainRequest{generation.store_id, "job", timeout}; break;
+      case 8: request = DrainRequest{generation.store_id, "job", Level::kNode, timeout}; break;
     }
     if (input_.ConsumeIntegralInRange(0, 15) == 0) request = GoodbyeRequest{};
     Send(EncodeMessage(++requests_, request));
