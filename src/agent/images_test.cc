@@ -146,6 +146,20 @@ TEST(Images, RoomIsMadeAfterAWalkOverVersionsAndNotInIt) {
   EXPECT_EQ(agent->images().FindVersion({agent.store_id(), "job", "name", 2, 1, 1}), nullptr);
 }
 
+// An image that is written while others of its version are being published goes to the store after them: rank 1 comes when the
+// time has passed for which rank 0's waits for it.
+TEST(Images, OneThatIsWrittenWhileOthersArePublishedIsPublishedToo) {
+  LocalAgent agent(4, kSlotBytes);
+  Rank first(agent, 0, {}), second(agent, 1, {});
+  first.Capture(1);
+  ASSERT_TRUE(agent.TurnUntil([&] { return FlushOf(agent, 1) == FlushState::kPublishing; }));
+  second.Capture(1);
+  const Version* version = agent->images().FindVersion({agent.store_id(), "job", "name", 1, 1, 1});
+  ASSERT_EQ(version->images.at(0)->flush, FlushState::kPublishing);
+  ASSERT_EQ(version->images.at(1)->flush, FlushState::kWritten);
+  EXPECT_TRUE(agent.TurnUntil([&] { return version->in_store; }));
+}
+
 // Who waits for room gets it when a version becomes cached, not when somebody next looks.
 TEST(Images, ACachedVersionMakesRoomAtOnce) {
   LocalAgent agent(3, kSlotBytes);

@@ -224,6 +224,9 @@ void Publish::OnPublished(const Generation& generation, Outcome outcome) {
       agent_.images().OnSettled(*image);
     }
   }
+  // An image that was written meanwhile has waited for these.
+  version = agent_.images().FindVersion(generation);
+  if (version != nullptr) Consider(*version);
   agent_.images().Reconsider(job, generation.name);
   agent_.waiters().Check(generation);
   agent_.Nudge();
