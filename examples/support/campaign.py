@@ -16,7 +16,7 @@ from applications import Application, differences
 from launch import Kill, Launch, Launcher, LaunchError
 
 
-TRIALS_MAX = 4  # for a strike that is aimed at a moment of microseconds and misses it
+TRIALS_MAX = 5  # for a strike that is aimed at a moment of microseconds and misses it
 AIMS = {"checkpoint": "in checkpoint", "flush": "in the flush", "random": ""}  # how a launch's `hit` begins then
 
 
@@ -62,16 +62,16 @@ def run_campaign(launcher: Launcher, application: Application, ranks: int, strik
         f"{_duration(pace.durable)}")
 
     launches: list[Launch] = []
-    planned = [(strike, 1) for strike in strikes]
+    planned = [(strike, 1, 1.0) for strike in strikes]
     while planned:
-        strike, trial = planned.pop(0)
-        kill = aim(strike, trial, application.versions(), newest_of(launches), len(planned), ranks, pace, seed)
+        strike, trial, scale = planned.pop(0)
+        kill = aim(strike, scale, application.versions(), newest_of(launches), len(planned), ranks, pace, seed)
         launches.append(launcher.run(application, name, len(launches) + 1, kill))
         say(f"  launch {len(launches)}: {_beginning(launches[-1])}; {_ending(launches[-1])}")
         if not launches[-1].killed:
             break
         if not launches[-1].hit.startswith(AIMS[strike.moment]) and trial < TRIALS_MAX:
-            planned.insert(0, (strike, trial + 1))
+            planned.insert(0, (strike, trial + 1, scale * (1 / 4 if was_late(launches[-1]) else 3)))
     if launches and launches[-1].killed:
         launches.append(launcher.run(application, name, len(launches) + 1))
         say(f"  launch {len(launches)}: {_beginning(launches[-1])}; {_ending(launches[-1])}")
@@ -101,20 +101,26 @@ def measure_pace(launch: Launch, launcher: Launcher, job: str) -> Pace:
     return Pace(statistics.median(blocked), min(blocked), statistics.median(durable), statistics.median(gaps) if gaps else 1.0)
 
 
-def aim(strike: Strike, trial: int, versions: list[int], floor: int, strikes_left: int, ranks: int, pace: Pace,
+def was_late(launch: Launch) -> bool:
+    """Whether the victim had returned from the call that was aimed at; else it died before it got there."""
+    kill = launch.kill
+    return kill is not None and any(event["version"] >= kill.version and event["rank"] == kill.rank for event in launch.of("checkpoint"))
+
+
+def aim(strike: Strike, scale: float, versions: list[int], floor: int, strikes_left: int, ranks: int, pace: Pace,
         seed: random.Random) -> Kill:
     """Draws rank, version and moment, leaving later versions to the strikes that are still to come.
 
     Of the versions not reached yet, the first is left alone where there are enough: with it a launch makes progress.
-    A trial after a miss aims much closer to the call's beginning: on a busy machine the uninterrupted run's calls may have taken
-    several times as long. A flush is aimed at by seeing it (launch.py).
+    `scale` is of the part of the call that is aimed at: a trial after a miss aims closer to the call's beginning, or further from
+    it, for on a busy machine calls and timers take several times as long, or not. A flush is aimed at by seeing it (launch.py).
     """
     ahead = [version for version in versions[:-1] if version > floor]  # after the last one the program may end first
     share = max(1, len(ahead) // (strikes_left + 1))
     candidates = ahead[:share]
     version = seed.choice(candidates[1:] or candidates or versions[-1:])
     if strike.moment == "checkpoint":
-        seconds = pace.blocked_min * seed.uniform(0.1, 0.9) / 4 ** (trial - 1)
+        seconds = pace.blocked_min * seed.uniform(0.1, 0.9) * scale
     else:
         seconds = pace.interval * seed.random() if strike.moment == "random" else 0.0
     return Kill(seed.randrange(ranks), version, seconds, strike.moment, strike.with_agent, strike.with_memory)
