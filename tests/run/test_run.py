@@ -167,13 +167,16 @@ def test_a_second_signal_ends_what_does_not_listen(machine: Machine) -> None:
     assert report["outcome"] == "out of time"
 
 
-def test_a_job_that_an_operator_halts_is_not_launched_again(machine: Machine) -> None:
-    run = machine.start("--launcher=openmpi", "--job=stopped", *heat(10_000_000))
+@pytest.mark.parametrize("end", [0, 3])
+def test_a_job_that_an_operator_halts_is_not_launched_again(machine: Machine, end: int) -> None:
+    application = ["sh", "-c", f"{HEAT} 32 10000000 0 && exit {end}"]
+    run = machine.start("--launcher=openmpi", "--job=stopped", "--ranks=2", "--nodes=2", "--", *application)
     until(machine.versions)
     halt = [KEDGE, "halt", "stopped", "--set", f"node.name={machine.names[0]}"]
     subprocess.run(halt, env=machine.environment(), check=True, timeout=60, capture_output=True)
     report, log = machine.finish(run, expect=76)
     assert report["outcome"] == "halted" and len(report["attempts"]) == 1 and "heat3d: halted at step" in log
+    assert report["attempts"][0]["exit_code"] == end
 
 
 def test_wrong_calls_are_refused(machine: Machine) -> None:

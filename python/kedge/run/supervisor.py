@@ -1,7 +1,7 @@
 """The loop of ``kedge run``: launch, watch, and decide what an end means.
 
-An attempt that ends with 0 has finished the job, or was halted. Any other end is a failure: the dead nodes are left out,
-spares take their places, and the next attempt continues from the newest version that survives. It is launched at once when the
+An attempt that ends with 0 has finished the job; one whose ranks were told to exit was halted, however it ended. Any other end is
+a failure: the dead nodes are left out, spares take their places, and the next attempt continues from the newest version that survives. It is launched at once when the
 last one has made progress (a newer version that is complete in the store, or survives the loss of a node), after a growing pause
 when it has not, and not at all when several in a row have not: then the job itself is at fault, and says so. When the allocation
 ends, the job is asked for a last checkpoint, that is carried to the store, and the exit code asks for the job to be queued again.
@@ -113,11 +113,14 @@ class Supervisor:
         self._find_dead({})
         while True:
             attempt = self._launch()
-            after = self._newest([node for node in attempt.nodes if node not in attempt.dead])
+            left = [node for node in attempt.nodes if node not in attempt.dead]
+            after = self._newest(left)
             if attempt.exit_code == 0:
                 return self._finish()
             if self._halting:
                 return self._out_of_time(f"the application ended with {describe(attempt.exit_code)} when it was asked to stop")
+            if self._was_told_to_exit(left):
+                return self._halted(f"; the application ended with {describe(attempt.exit_code)}")
             attempt.advanced = has_advanced(versions, after)
             versions = after if after is not None else versions
             idle_attempts = 0 if attempt.advanced else idle_attempts + 1
@@ -214,13 +217,13 @@ class Supervisor:
             time.sleep(_POLL_SECONDS)
         return not is_ending
 
+    def _was_told_to_exit(self, nodes: list[str]) -> bool:
+        return any(entry["told_to_exit"] for entry in self._agents.jobs(nodes, self._job))
+
     def _finish(self) -> None:
-        told = any(entry["told_to_exit"] for entry in self._agents.jobs(self._nodes.in_use, self._job))
-        if self._halting and told:
-            return self._out_of_time("the application took its last checkpoint and ended")
+        if self._was_told_to_exit(self._nodes.in_use):
+            return self._out_of_time("the application took its last checkpoint and ended") if self._halting else self._halted("")
         self._drain(rescue=False)
-        if told:
-            return self._conclude("halted", "somebody asked it to (kedge halt)", ExitCode.HALTED)
         if self._report.not_drained:
             return self._conclude("finished", "the application finished, but not all is in the store", ExitCode.GAVE_UP)
         self._conclude("finished", "the application finished", ExitCode.FINISHED)
@@ -228,6 +231,10 @@ class Supervisor:
     def _out_of_time(self, reason: str) -> None:
         self._drain(rescue=True)
         self._conclude("out of time", reason, self._limits.requeue_code)
+
+    def _halted(self, how: str) -> None:
+        self._drain(rescue=bool(how))
+        self._conclude("halted", "somebody asked it to (kedge halt)" + how, ExitCode.HALTED)
 
     def _give_up(self, reason: str) -> None:
         self._drain(rescue=True)
