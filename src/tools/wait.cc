@@ -61,11 +61,17 @@ Outcome Wait(const WaitOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, true));
   uint64_t most = 0;
   ProgressLine line("flushing");
-  KEDGE_ASSIGN_OR_RETURN(const DrainReply reply, agent.connection->Drain(request, [&](const DrainReply& progress) {
+  auto reply = agent.connection->Drain(request, [&](const DrainReply& progress) {
     most = std::max(most, progress.bytes_pending);
     line.Update(most - progress.bytes_pending, most);
-  }));
-  return Finish(options, reply);
+  });
+  // Nothing is on its way any more; what had failed to get to the store before is asked for by that level's name.
+  if (options.level.empty() && reply.ok() && reply->failure.ok()) {
+    request.level = Level::kStore;
+    reply = agent.connection->Drain(request, [](const DrainReply&) {});
+  }
+  if (!reply.ok()) return reply.status();
+  return Finish(options, *reply);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kedge import Context, Level
+from kedge import Context, Error, Level
 
 KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
 
@@ -191,6 +191,23 @@ def test_wait_and_status_with_an_agent(store: Path) -> None:
     assert status["tiers"][0]["slots"] > 0
     assert "pool" in kedge("status").stdout
     assert "pool" in kedge("top", "--once").stdout
+
+
+def test_wait_tells_of_a_flush_that_failed_before(store: Path) -> None:
+    names = store / "jobs" / "climate" / "names"
+    names.rename(names.with_name("away"))
+    names.write_text("no folder")
+    data = np.zeros(10)
+    with pytest.raises(Error), Context("climate") as context:
+        context.protect(0, data)
+        context.checkpoint("heat", 40)
+    assert "heat version 40" in kedge("wait", expect=1).stderr
+    names.unlink()
+    names.with_name("away").rename(names)
+    with Context("climate") as context:
+        context.protect(0, data)
+        context.checkpoint("heat", 50)
+    assert kedge("wait").stdout == "everything is durable\n"
 
 
 def test_the_agent_leaves_when_it_is_told_to(store: Path, run_folder: Path) -> None:

@@ -1,11 +1,12 @@
 """The loop of ``kedge run``: launch, watch, and decide what an end means.
 
-An attempt that ends with 0 has finished the job; one whose ranks were told to exit was halted, however it ended. Any other end is
-a failure: the dead nodes are left out, spares take their places, and the next attempt continues from the newest version that survives. It is launched at once when the
-last one has made progress (a newer version that is complete in the store, or survives the loss of a node), after a growing pause
-when it has not, and not at all when several in a row have not: then the job itself is at fault, and says so. When the allocation
-ends, the job is asked for a last checkpoint, that is carried to the store, and the exit code asks for the job to be queued again.
-Whatever ends before the job has finished, the newest version that survives on the nodes goes to the store.
+An attempt that ends with 0 has finished the job; one whose ranks were told to exit was halted, however it ended. Any other end
+is a failure: the dead nodes are left out, spares take their places, and the next attempt continues from the newest version that
+survives. It is launched at once when the last one has made progress (a newer version that is complete in the store, or survives
+the loss of a node), after a growing pause when it has not, and not at all when several in a row have not: then the job itself
+is at fault, and says so. When the allocation ends, the job is asked for a last checkpoint, that is carried to the store, and
+the exit code asks for the job to be queued again. Whatever ends before the job has finished, the newest version that survives
+on the nodes goes to the store.
 """
 
 from __future__ import annotations
