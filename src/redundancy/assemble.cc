@@ -13,7 +13,7 @@ namespace kedge::redundancy {
 namespace {
 
 // What is checked and added up at a time: of all the blocks of a sum together it stays in a processor's own cache.
-constexpr size_t kPartBytes = size_t{64} << 10;
+constexpr size_t kSummedBytes = size_t{64} << 10;
 
 std::string Describe(const SetRecord& set, const BlockRef& block) {
   return fmt::format("the {} of node {} at {}", block.parity ? "parity" : "image", set.members[block.member].node, block.offset);
@@ -153,8 +153,8 @@ bool Assembler::AddUpVerified(const std::vector<Term>& terms, std::span<std::byt
   for (size_t begin = 0; begin < end; begin += block_bytes) {
     const size_t block_end = std::min<size_t>(end, begin + block_bytes);
     std::fill(checksums.begin(), checksums.end(), 0);
-    for (size_t at = begin; at < block_end; at += kPartBytes) {
-      const size_t part_end = std::min(block_end, at + kPartBytes);
+    for (size_t at = begin; at < block_end; at += kSummedBytes) {
+      const size_t part_end = std::min(block_end, at + kSummedBytes);
       for (size_t i = 0; i < terms.size(); ++i) {
         const size_t bytes = std::min<size_t>(terms[i].bytes, part_end) - std::min<size_t>(terms[i].bytes, at);
         if (bytes > 0) checksums[i] = crc32c::Extend(checksums[i], views_[i].data() + at, bytes);
