@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples" / "support"))
 
 from applications import Application, Lammps, differences  # noqa: E402
-from campaign import Pace, Strike, aim, misses  # noqa: E402
+from campaign import Pace, Strike, aim, misses, was_late  # noqa: E402
 from launch import Kill, Launch  # noqa: E402
 
 HEAT = Application("heat", "heat3d", 8, 100, 10)
@@ -107,12 +107,22 @@ def test_kills_leave_versions_to_those_that_follow_and_stay_in_their_moment() ->
     pace = Pace(blocked=0.001, blocked_min=0.0005, durable=0.01, interval=0.1)
     for number in range(200):
         seed = random.Random(number)
-        for trial in (1, 2, 3):
-            checkpoint = aim(Strike("checkpoint"), trial, HEAT.versions(), 0, 3, 4, pace, seed)
-            assert 0 < checkpoint.seconds < pace.blocked_min
+        for scale in (1.0, 0.25, 3.0):
+            checkpoint = aim(Strike("checkpoint"), scale, HEAT.versions(), 0, 3, 4, pace, seed)
+            assert 0 < checkpoint.seconds < scale * pace.blocked_min
             assert 10 <= checkpoint.version <= 20
-            flush = aim(Strike("flush"), trial, HEAT.versions(), 50, 0, 4, pace, seed)
+            flush = aim(Strike("flush"), scale, HEAT.versions(), 50, 0, 4, pace, seed)
             assert flush.version > 60
-        last = aim(Strike("random"), 1, HEAT.versions(), 100, 0, 4, pace, seed)
+        last = aim(Strike("random"), 1.0, HEAT.versions(), 100, 0, 4, pace, seed)
         assert last.version == 100
         assert 0 <= last.seconds < pace.interval
+
+
+def test_a_miss_is_late_when_the_victim_had_returned_from_the_call() -> None:
+    def launch(rank: int, version: int) -> Launch:
+        events = [{"event": "checkpoint", "rank": rank, "version": version}]
+        return Launch(1, Kill(2, 30, 1e-5, "checkpoint", False, False), killed=True, events=events)
+
+    assert was_late(launch(2, 30))
+    assert not was_late(launch(2, 20)), "it died on its way to the call"
+    assert not was_late(launch(1, 30)), "another rank's"
