@@ -88,7 +88,9 @@ uint64_t RedundancyRoom::KeptBytes(const Job& job, const std::vector<TierUnit*>&
         const Version& version = *entry->second;
         has_protected = has_protected || (version.at_node && !version.sets.empty());
         if (newest == newest_.end() || covered_bytes >= slot_bytes || !agent_.protect().IsOwed(version)) continue;
-        wanted += Wanted(version);
+        const uint64_t more = Wanted(version);
+        if (more == 0) continue;  // it has its redundancy, and waits for other nodes'
+        wanted += more;
         const uint64_t image_bytes = std::max<uint64_t>(newest->second.largest_image_bytes, 1);
         covered_bytes += image_bytes < agent_.settings().piece_bytes ? image_bytes : slot_bytes;
         ++versions;
