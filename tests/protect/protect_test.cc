@@ -335,7 +335,7 @@ TEST_F(UnderLoadTest, CapturesWaitForRedundancyToMakeRoom) {
 // Forty versions share a slot, which comes free when all of them are protected: a capture may wait too long for that now and
 // then.
 TEST_F(UnderLoadTest, SmallVersionsLeaveRoomForTheirRedundancy) {
-  TakeMany(kNoStore, 1000, std::chrono::milliseconds(0), 13'000, 50);
+  TakeMany(kNoStore, 300, std::chrono::milliseconds(0), 13'000, 50);
 }
 
 TEST_F(ProtectTest, DrainBringsWhatSurvivesToTheStore) {
