@@ -1,6 +1,6 @@
 // What the machine itself can do with the same bytes, measured beside Kedge in the same run: the yardsticks of
 // docs/performance.md. Every function measures one rank's part and returns seconds; the caller starts all ranks together
-// and takes the slowest. Files are made fresh and removed again.
+// and takes the slowest. Files that are written are made fresh and removed again.
 #pragma once
 
 #include <cstddef>
