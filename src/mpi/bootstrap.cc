@@ -2,8 +2,14 @@
 //
 // The duplicate returns errors instead of aborting, so that a broken network becomes a status. This library holds no
 // state of its own: the communicator belongs to the context and is freed with it.
+//
+// Whoever waits for other ranks sleeps. MPI's own collectives spin, and at a restart the processors are wanted by the agents that
+// bring what the slowest rank waits for.
+#include <algorithm>
+#include <chrono>
 #include <climits>
 #include <new>
+#include <thread>
 
 #include "kedge/kedge_mpi.h"
 
@@ -17,19 +23,48 @@ MPI_Comm Handle(void* user) {
   return static_cast<Communicator*>(user)->handle;
 }
 
+// A collective that `begun` has started. Ranks that come together are through while we still ask without a pause; who is early
+// asks ever more rarely.
+int Finish(int begun, MPI_Request* request) {
+  using std::chrono::microseconds;
+  constexpr auto kAskOn = microseconds(100);
+  constexpr auto kPauseMax = microseconds(1000);
+  if (begun != MPI_SUCCESS) return begun;
+  const auto start = std::chrono::steady_clock::now();
+  for (auto pause = microseconds(20);;) {
+    int done = 0;
+    const int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS || done) return code;
+    if (std::chrono::steady_clock::now() - start < kAskOn) {
+      std::this_thread::yield();
+      continue;
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kPauseMax);
+  }
+}
+
 int Allgather(void* user, const void* send, void* receive, size_t bytes) {
   if (bytes > INT_MAX) return MPI_ERR_COUNT;
   const int count = static_cast<int>(bytes);
-  return MPI_Allgather(send, count, MPI_BYTE, receive, count, MPI_BYTE, Handle(user));
+  MPI_Request request = MPI_REQUEST_NULL;
+  return Finish(MPI_Iallgather(send, count, MPI_BYTE, receive, count, MPI_BYTE, Handle(user), &request), &request);
 }
 
 int Broadcast(void* user, void* data, size_t bytes, int root) {
   if (bytes > INT_MAX) return MPI_ERR_COUNT;
-  return MPI_Bcast(data, static_cast<int>(bytes), MPI_BYTE, root, Handle(user));
+  MPI_Request request = MPI_REQUEST_NULL;
+  return Finish(MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root, Handle(user), &request), &request);
 }
 
 int Barrier(void* user) {
-  return MPI_Barrier(Handle(user));
+  MPI_Request request = MPI_REQUEST_NULL;
+  return Finish(MPI_Ibarrier(Handle(user), &request), &request);
+}
+
+int Duplicate(MPI_Comm communicator, MPI_Comm* duplicate) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  return Finish(MPI_Comm_idup(communicator, duplicate, &request), &request);
 }
 
 void Release(void* user) {
@@ -61,7 +96,7 @@ int kedge_mpi_init(MPI_Comm communicator, const kedge_options* options, kedge_co
   }
   auto* duplicate = new (std::nothrow) Communicator;
   if (duplicate == nullptr) return kedge_report_error(KEDGE_ERROR_NO_SPACE, "kedge_mpi_init: out of memory");
-  if (MPI_Comm_dup(communicator, &duplicate->handle) != MPI_SUCCESS) {
+  if (Duplicate(communicator, &duplicate->handle) != MPI_SUCCESS) {
     delete duplicate;
     return kedge_report_error(KEDGE_ERROR_UNAVAILABLE, "kedge_mpi_init: MPI_Comm_dup failed");
   }

@@ -4,12 +4,16 @@
 //                                     untouched memory with "refused" as third argument
 //   ranks_app files CONFIG FOLDER     every rank routes a file of its own
 //   ranks_app missing CONFIG          the last rank has not taken the newest version
+//   ranks_app late CONFIG             one rank comes late to what all do together; the others sleep
 //   ranks_app libraries CONFIG        VELOC on all ranks, kedge on a split communicator and on its duplicate, at the same time
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kedge/kedge_mpi.h"
@@ -81,6 +85,23 @@ void Missing(const char* config) {
   CHECK(VELOC_Restart_test("m", 0) == 1);
   CHECK(VELOC_Restart("m", 1) == VELOC_SUCCESS);
   CHECK(field == Content(1));
+  CHECK(VELOC_Finalize(0) == VELOC_SUCCESS);
+}
+
+double ThreadCpuSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+void Late(const char* config) {
+  constexpr double kLateSeconds = 2;
+  CHECK(VELOC_Init(MPI_COMM_WORLD, config) == VELOC_SUCCESS);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank == 0) std::this_thread::sleep_for(std::chrono::duration<double>(kLateSeconds));
+  const double before = ThreadCpuSeconds();
+  CHECK(VELOC_Restart_test("none", 0) == VELOC_FAILURE);
+  CHECK(ThreadCpuSeconds() - before < kLateSeconds / 5);
   CHECK(VELOC_Finalize(0) == VELOC_SUCCESS);
 }
 
@@ -161,6 +182,8 @@ int main(int argc, char** argv) {
     Restore(argv[2], more == "refused");
   else if (what == "missing")
     Missing(argv[2]);
+  else if (what == "late")
+    Late(argv[2]);
   else if (what == "files")
     Files(argv[2], more);
   else if (what == "libraries")

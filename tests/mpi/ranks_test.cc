@@ -73,6 +73,10 @@ TEST_P(MpiRanksTest, AVersionThatOneRankHasNotTakenDoesNotExist) {
   RunInBothModes(3, "missing");
 }
 
+TEST_P(MpiRanksTest, WhoWaitsForOtherRanksSleeps) {
+  Run(2, {"late", Config("async")});
+}
+
 TEST_P(MpiRanksTest, RoutedFilesOfEveryRank) {
   RunInBothModes(2, "files", folder_.path());
   for (int rank : {0, 1}) {
