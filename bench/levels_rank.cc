@@ -76,9 +76,10 @@ void LevelsRank::EnterNode() const {
   setenv("KEDGE_NODE_RUN_FOLDER", options_.NodeFolder(node_).c_str(), 1);
 }
 
-// As `kedge run` does before a launch, on every node without one. Spares that start at once must not be one job.
+// As `kedge run` does before a launch, on every node without one: the agent is on the network, and knows nobody. Spares that
+// start at once must not be one job.
 void LevelsRank::StartAgent() const {
-  const std::string overrides = Overrides("protect.scheme=none\n");
+  const std::string overrides = Overrides(options_.ProtectOverrides() + "protect.required=false\n");
   const std::string job = "kedge-bench-spare-" + options_.NodeName(node_);
   kedge_options kedge_options = KEDGE_OPTIONS_INIT;
   kedge_options.job = job.c_str();

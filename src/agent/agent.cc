@@ -11,6 +11,7 @@
 #include "agent/held_sets.h"
 #include "agent/images.h"
 #include "agent/inventories.h"
+#include "agent/measure_peers.h"
 #include "agent/own_slots.h"
 #include "agent/peers.h"
 #include "agent/protect.h"
@@ -92,6 +93,7 @@ Status Agent::Prepare() {
   inventories_ = std::make_unique<Inventories>(*this);
   fetch_ = std::make_unique<Fetch>(*this);
   peers_ = std::make_unique<Peers>(*this);
+  measure_peers_ = std::make_unique<MeasurePeers>(*this);
   protect_ = std::make_unique<Protect>(*this);
   server_ = std::make_unique<Server>(*this);
   workers_ = std::make_unique<Workers>(options_.node.flush_workers + kOtherWorkers);
@@ -126,7 +128,10 @@ Status Agent::Prepare() {
     metrics = metrics_->ListenLoopback(static_cast<uint16_t>(options_.node.metrics_port));
   if (!metrics.ok()) LogWarning("agent", "metrics are not served everywhere: {}", metrics.ToString());
   busy_ns_ = clock().NowNs();
-  return server_->Serve();
+  KEDGE_RETURN_IF_ERROR(server_->Serve());
+  // The first use of a network takes up to half a second: a spare has it behind it when a job comes.
+  if (options_.node.awaits_protection) loop_->Post([this] { peers_->OpenAhead(); });
+  return Status::Ok();
 }
 
 std::shared_ptr<StoreContext> Agent::MakeStore(const StoreId& id, const JobKeys& keys) const {

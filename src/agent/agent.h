@@ -37,6 +37,7 @@ class Flush;
 class HeldSets;
 class Images;
 class Inventories;
+class MeasurePeers;
 class OwnSlots;
 class Peers;
 class Protect;
@@ -68,6 +69,7 @@ struct AgentCounters {
   uint64_t versions_protected = 0;
   uint64_t protect_failures = 0;
   uint64_t images_brought = 0;
+  uint64_t inventories_asked = 0;
   uint64_t images_dropped = 0;
   uint64_t messages_refused = 0;  // entries of a mailbox that made no sense
   uint64_t sessions_broken = 0;
@@ -115,6 +117,7 @@ class Agent {
   Flush& flush() { return *flush_; }
   HeldSets& held_sets() { return *held_sets_; }
   Images& images() { return *images_; }
+  MeasurePeers& measure_peers() { return *measure_peers_; }
   OwnSlots& own_slots() { return *own_slots_; }
   Peers& peers() { return *peers_; }
   Protect& protect() { return *protect_; }
@@ -180,6 +183,7 @@ class Agent {
   std::unique_ptr<Inventories> inventories_;
   std::unique_ptr<Fetch> fetch_;
   std::unique_ptr<Peers> peers_;
+  std::unique_ptr<MeasurePeers> measure_peers_;
   std::unique_ptr<Protect> protect_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<os::TextServer> metrics_;

@@ -45,9 +45,10 @@ struct Fetch::Order {
   uint32_t rank = 0;
   uint32_t ranks = 0;
   PeerLink link;
+  BringOptions options;
   bool for_store = false;
   bool in_store = false;
-  bool replace = false;
+  Reach reach = Reach::kJob;  // whom the sources are among
   BringFrom from;
   std::unique_ptr<StreamBringer> bringer;
   ImageRecord record;
@@ -57,12 +58,20 @@ struct Fetch::Order {
 };
 
 void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::function<void(LocalVersionsReply)> done) {
-  agent_.inventories().Gather(job, request.name, [this, request, done = std::move(done)](const Inventories::Gathered& replies) {
+  const Reach reach = request.everywhere ? Reach::kJob : Reach::kGroup;
+  agent_.inventories().Gather(job, request.name, reach, [this, request, done = std::move(done)](const auto& replies) {
+    Job* found = agent_.FindJob(request.store_id, request.job);
+    if (found == nullptr) return done(LocalVersionsReply{agent_.images().LocalVersions(request)});
+    // A group that knows of nothing says so: the ranks find out whether others do.
+    if (!request.everywhere && !GenerationsIn(*replies).empty() &&
+        !agent_.inventories().HasNewest(*found, request.name, *replies)) {
+      LocalVersionsRequest of_all = request;
+      of_all.everywhere = true;
+      return ListVersions(*found, of_all, done);
+    }
     LocalVersionsReply reply{agent_.images().LocalVersions(request)};
     std::set<std::pair<Generation, uint32_t>> listed;
     for (const LocalVersion& local : reply.versions) listed.insert({local.generation, local.rank});
-    const Job* found = agent_.FindJob(request.store_id, request.job);
-    if (found == nullptr) return done(std::move(reply));
     std::set<uint32_t> wanted;
     for (const JobNode& node : found->members.nodes) {
       if (node.name == agent_.settings().node) wanted.insert(node.ranks.begin(), node.ranks.end());
@@ -75,7 +84,7 @@ void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::fun
             redundancy::PlanRank(generation, ranks, rank, inventories, false, agent_.settings().node);
         if (!plan.sources.empty()) {
           reply.versions.push_back({generation, rank, ranks, Level::kNode});
-        } else {
+        } else if (request.everywhere) {
           LogWarning("agent", "{} rank {} is lost on the nodes: {}", generation.ToString(), rank, plan.why_lost);
         }
       }
@@ -93,7 +102,11 @@ void Fetch::Bring(Job& job, const Generation& generation, uint32_t rank, const B
   auto& waiting = bringing_[{generation, rank}];
   waiting.push_back(std::move(done));
   if (waiting.size() > 1) return;
-  agent_.inventories().Gather(job, generation.name, [this, generation, rank, options](const Inventories::Gathered& gathered) {
+  BringWithin(job, generation, rank, options, Reach::kGroup);
+}
+
+void Fetch::BringWithin(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options, Reach reach) {
+  agent_.inventories().Gather(job, generation.name, reach, [this, generation, rank, options, reach](const auto& gathered) {
     Job* found = agent_.FindJob(generation.store_id, generation.job);
     if (found == nullptr) return Answer(generation, rank, Status(Code::kNotFound, "its job is not known any more"));
     auto replies = std::make_shared<std::vector<InventoryReply>>(*gathered);
@@ -104,7 +117,8 @@ void Fetch::Bring(Job& job, const Generation& generation, uint32_t rank, const B
     auto order = std::make_shared<Order>(agent_.peers().LinkFor(*found));
     order->generation = generation;
     order->rank = rank;
-    order->replace = options.replace;
+    order->options = options;
+    order->reach = reach;
     const auto generations = GenerationsIn(*replies);
     auto known = generations.find(generation);
     if ((known == generations.end() && !options.from_store) || (known != generations.end() && rank >= known->second)) {
@@ -234,6 +248,11 @@ void Fetch::Finish(const std::shared_ptr<Order>& order, Status status) {
   if (status.ok()) status = Adopt(*order);
   if (!status.ok()) {
     ReleaseRanges(*order);
+    Job* job = agent_.FindJob(order->generation.store_id, order->generation.job);
+    if (order->reach == Reach::kGroup && status.code() != Code::kNoSpace && job != nullptr) {
+      agent_.own_slots().Close();
+      return BringWithin(*job, order->generation, order->rank, order->options, Reach::kJob);
+    }
     LogWarning("agent", "{} rank {} cannot be brought here: {}", order->generation.ToString(), order->rank, status.ToString());
   }
   agent_.own_slots().Close();
@@ -256,7 +275,7 @@ Status Fetch::Adopt(const Order& order) {
   adopted.record_range = order.record_range;
   adopted.for_store = order.for_store;
   adopted.in_store = order.in_store && order.bringer->used_store();
-  adopted.replace = order.replace;
+  adopted.replace = order.options.replace;
   KEDGE_RETURN_IF_ERROR(agent_.images().Adopt(adopted));
   ++agent_.counters().images_brought;
   LogInfo("agent", "{} rank {} is here again: {}", order.generation.ToString(), order.rank, order.bringer->UsedText());
@@ -292,7 +311,7 @@ void Fetch::SendToStore(const Generation& generation, RebuildReply* reply) {
 }
 
 void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<void(RebuildReply)> done) {
-  agent_.inventories().Gather(job, "", [this, request, done = std::move(done)](const Inventories::Gathered& replies) {
+  agent_.inventories().Gather(job, "", Reach::kJob, [this, request, done = std::move(done)](const auto& replies) {
     struct Work {
       RebuildReply reply;
       std::vector<Generation> generations;

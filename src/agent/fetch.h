@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/inventories.h"
 #include "agent/model.h"
 #include "agent/peer_messages.h"
 #include "redundancy/plan.h"
@@ -33,7 +34,8 @@ class Fetch {
  public:
   explicit Fetch(Agent& agent) : agent_(agent) {}
 
-  // The images of a job's name that a rank of this node could restart from, wherever they are.
+  // The images of a job's name that a rank of this node could restart from: within the group where it has all of the newest
+  // version that it knows of, otherwise wherever they are.
   void ListVersions(Job& job, const LocalVersionsRequest& request, std::function<void(LocalVersionsReply)> done);
   // Brings the image here unless it is. kNotFound: no node has it, and it cannot be rebuilt; the message says what is lost.
   void Bring(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
@@ -43,6 +45,8 @@ class Fetch {
 
  private:
   struct Order;
+  // First from the group, then from wherever there is one.
+  void BringWithin(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options, Reach reach);
   void TakeOwnParts(Order& order);
   bool FallsToUs(const Job& job, uint32_t rank, const std::vector<InventoryReply>& replies) const;
   void SendToStore(const Generation& generation, RebuildReply* reply);

@@ -9,6 +9,7 @@
 #include "agent/peers.h"
 #include "agent/tiers.h"
 #include "base/log.h"
+#include "redundancy/layout.h"
 
 namespace kedge {
 namespace {
@@ -67,6 +68,18 @@ std::map<Generation, uint32_t> GenerationsIn(const std::vector<InventoryReply>& 
   return generations;
 }
 
+std::vector<std::string> MembersWithin(const Job& job, const std::string& self, Reach reach) {
+  std::vector<std::string> names;
+  const auto position = job.layout == nullptr || reach == Reach::kJob ? std::nullopt : job.layout->Find(self);
+  if (position.has_value()) {
+    for (const redundancy::Node& node : job.layout->groups[position->group]) names.push_back(node.name);
+  } else {
+    for (const JobNode& node : job.members.nodes) names.push_back(node.name);
+  }
+  std::erase(names, self);
+  return names;
+}
+
 InventoryReply Inventories::Own(const Job& job, const std::string& name) const {
   InventoryReply reply;
   reply.node = agent_.settings().node;
@@ -92,11 +105,11 @@ InventoryReply Inventories::Own(const Job& job, const std::string& name) const {
   return reply;
 }
 
-void Inventories::Gather(Job& job, const std::string& name, std::function<void(Gathered)> done) {
-  const Key key{JobKey(job.store_id, job.name), name};
+void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::function<void(Gathered)> done) {
+  const Key key{JobKey(job.store_id, job.name), name, reach};
   const int64_t now_ns = agent_.clock().NowNs();
-  // What is known of all names serves for one.
-  for (const Key& wider : {key, Key(key.first, "")}) {
+  // What is known of all nodes serves for some, and of all names for one.
+  for (const Key& wider : {Key{key.job, name, Reach::kJob}, Key{key.job, "", Reach::kJob}, key}) {
     auto known = known_.find(wider);
     if (known == known_.end() || now_ns - known->second.at_ns >= kInventoryAge.count()) continue;
     // Our own part is always of now.
@@ -113,11 +126,9 @@ void Inventories::Gather(Job& job, const std::string& name, std::function<void(G
   gathering.replies->push_back(Own(job, name));
   gathering.began_ns = now_ns;
   gathering.done.push_back(std::move(done));
-  std::vector<std::string> others;
-  for (const auto* nodes : {&job.members.nodes, &job.guests}) {
-    for (const JobNode& node : *nodes) {
-      if (node.name != agent_.settings().node) others.push_back(node.name);
-    }
+  std::vector<std::string> others = MembersWithin(job, agent_.settings().node, reach);
+  for (const JobNode& guest : job.guests) {
+    if (guest.name != agent_.settings().node) others.push_back(guest.name);
   }
   if (others.empty() || !agent_.peers().is_open()) {
     gathering.waiting = 1;
@@ -130,13 +141,14 @@ void Inventories::Gather(Job& job, const std::string& name, std::function<void(G
 }
 
 void Inventories::Ask(const Job& job, const std::string& node, const Key& key, uint64_t number) {
-  agent_.peers().Call(job, node, PeerKind::kInventory, Encode(InventoryRequest{job.store_id, job.name, key.second}),
+  ++agent_.counters().inventories_asked;
+  agent_.peers().Call(job, node, PeerKind::kInventory, Encode(InventoryRequest{job.store_id, job.name, key.name}),
                       kInventoryTimeout,
                       [this, key, number](Result<Buffer> answer) { OnAnswer(key, number, std::move(answer)); });
 }
 
 void Inventories::Forget(const Job& job) {
-  std::erase_if(known_, [&](const auto& entry) { return entry.first.first == JobKey(job.store_id, job.name); });
+  std::erase_if(known_, [&](const auto& entry) { return entry.first.job == JobKey(job.store_id, job.name); });
 }
 
 Inventories::Gathering* Inventories::FindGathering(const Key& key, uint64_t number) {
@@ -152,7 +164,7 @@ void Inventories::OnAnswer(const Key& key, uint64_t number, Result<Buffer> answe
   auto reply = answer.ok() ? DecodeInventoryReply(*answer) : Result<InventoryReply>(answer.status());
   if (reply.ok()) {
     // Nodes of former attempts that only some know of are asked, too.
-    if (Job* job = agent_.FindJob(key.first.first, key.first.second)) {
+    if (Job* job = agent_.FindJob(key.job.first, key.job.second)) {
       for (const std::string& guest : agent_.peers().Learn(*job, reply->guests)) {
         ++gathering->waiting;
         gathering->asked.insert(guest);
@@ -161,19 +173,19 @@ void Inventories::OnAnswer(const Key& key, uint64_t number, Result<Buffer> answe
     }
     gathering->replies->push_back(std::move(*reply));
   } else if (answer.status().code() != Code::kUnavailable || gathering->waiting > 1) {
-    LogWarning("agent", "inventory of job {}: {}", key.first.second, reply.status().ToString());
+    LogWarning("agent", "inventory of job {}: {}", key.job.second, reply.status().ToString());
   }
   if (--gathering->waiting == 0) Conclude(key, number);
 }
 
 void Inventories::Conclude(const Key& key, uint64_t number) {
   Gathering* gathering = FindGathering(key, number);
-  const Job* job = agent_.FindJob(key.first.first, key.first.second);
+  const Job* job = agent_.FindJob(key.job.first, key.job.second);
   if (job != nullptr && MoreMayCome(*job, key, *gathering)) {
     agent_.loop().AddTimer(kGuestsPause, [this, key, number] { LookAgain(key, number); });
     return;
   }
-  LogDebug("agent", "job {}: the inventories of {} nodes are here after {}", key.first.second, gathering->replies->size(),
+  LogDebug("agent", "job {}: the inventories of {} nodes are here after {}", key.job.second, gathering->replies->size(),
            FormatDuration(Duration(agent_.clock().NowNs() - gathering->began_ns)));
   const Gathering finished = std::move(*gathering);
   gatherings_.erase(key);
@@ -189,12 +201,10 @@ bool Inventories::MoreMayCome(const Job& job, const Key& key, const Gathering& g
   const bool is_inviting = agent_.peers().IsInviting(job) || new_guest ||
                            std::any_of(gathering.replies->begin() + 1, gathering.replies->end(),
                                        [](const InventoryReply& reply) { return reply.is_inviting; });
-  return is_inviting && !HasNewest(job, key, *gathering.replies);
+  return is_inviting && !HasNewest(job, key.name, *gathering.replies);
 }
 
-// Whether the nodes that have answered can give what this one may be asked for of the newest version of each name: its ranks'
-// images, or for all names (a tool's question) everybody's.
-bool Inventories::HasNewest(const Job& job, const Key& key, const std::vector<InventoryReply>& replies) const {
+bool Inventories::HasNewest(const Job& job, const std::string& of_name, const std::vector<InventoryReply>& replies) const {
   std::map<std::string, std::pair<Generation, uint32_t>> newest;
   for (const auto& [generation, ranks] : GenerationsIn(replies)) newest[generation.name] = {generation, ranks};
   std::set<uint32_t> own_ranks;
@@ -205,7 +215,7 @@ bool Inventories::HasNewest(const Job& job, const Key& key, const std::vector<In
     const auto& [generation, ranks] = version;
     const auto inventories = ToNodeInventories(replies, generation);
     for (uint32_t rank = 0; rank < ranks; ++rank) {
-      if (!key.second.empty() && !own_ranks.contains(rank)) continue;
+      if (!of_name.empty() && !own_ranks.contains(rank)) continue;
       if (redundancy::PlanRank(generation, ranks, rank, inventories, false, agent_.settings().node).sources.empty()) return false;
     }
   }
@@ -214,7 +224,7 @@ bool Inventories::HasNewest(const Job& job, const Key& key, const std::vector<In
 
 void Inventories::LookAgain(const Key& key, uint64_t number) {
   Gathering* gathering = FindGathering(key, number);
-  Job* job = agent_.FindJob(key.first.first, key.first.second);
+  Job* job = agent_.FindJob(key.job.first, key.job.second);
   if (gathering == nullptr) return;
   if (job == nullptr) return Conclude(key, number);
   std::vector<std::string> to_ask;

@@ -1,4 +1,7 @@
-// What the nodes of an attempt hold of a job: asked of all at once, with a bounded wait for those that do not answer.
+// What the nodes of an attempt hold of a job: asked of many at once, with a bounded wait for those that do not answer.
+//
+// A restart asks the group first. Its nodes hold what is kept of this node's ranks as long as ranks stay where they are, and who
+// asks everybody waits until there is a way to everybody: a new node opens its own to all others first.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +27,14 @@ std::vector<redundancy::NodeInventory> ToNodeInventories(const std::vector<Inven
 // The generations that any node knows, with their ranks.
 std::map<Generation, uint32_t> GenerationsIn(const std::vector<InventoryReply>& replies);
 
+enum class Reach {
+  kGroup,  // the nodes that protect each other with this one
+  kJob,    // all nodes
+};
+
+// Of the attempt, without `self`. A node that is in no group has all of them within its reach.
+std::vector<std::string> MembersWithin(const Job& job, const std::string& self, Reach reach);
+
 class Inventories {
  public:
   explicit Inventories(Agent& agent) : agent_(agent) {}
@@ -31,11 +42,14 @@ class Inventories {
   // What this node holds of a job; an empty name: of all names.
   InventoryReply Own(const Job& job, const std::string& name) const;
 
-  // What the nodes that answer hold: once, on the loop's thread, after some seconds at most. Asked of them anew unless an answer
-  // is younger than a moment. Nodes that the attempt leaves out, and that have yet to answer their invitation, are waited for
-  // only when the others do not have all of the newest version.
+  // What the nodes within reach that answer hold, and those that the attempt leaves out: once, on the loop's thread, after some
+  // seconds at most. Asked of them anew unless an answer is younger than a moment. Nodes that the attempt leaves out, and that
+  // have yet to answer their invitation, are waited for only when the others do not have all of the newest version.
   using Gathered = std::shared_ptr<const std::vector<InventoryReply>>;
-  void Gather(Job& job, const std::string& name, std::function<void(Gathered)> done);
+  void Gather(Job& job, const std::string& name, Reach reach, std::function<void(Gathered)> done);
+  // Whether these answers can give what this node may be asked for of the newest version of each name that they know: its ranks'
+  // images, or with an empty `name` (a tool's question) everybody's. False when they know of none.
+  bool HasNewest(const Job& job, const std::string& name, const std::vector<InventoryReply>& replies) const;
   // The job has other nodes now.
   void Forget(const Job& job);
 
@@ -51,14 +65,19 @@ class Inventories {
     Gathered inventories;
     int64_t at_ns = 0;
   };
-  using Key = std::pair<JobKey, std::string>;
+  struct Key {
+    JobKey job;
+    std::string name;
+    Reach reach = Reach::kJob;
+
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
   void Ask(const Job& job, const std::string& node, const Key& key, uint64_t number);
   void OnAnswer(const Key& key, uint64_t number, Result<Buffer> answer);
   Gathering* FindGathering(const Key& key, uint64_t number);
   // All who were asked have answered.
   void Conclude(const Key& key, uint64_t number);
   bool MoreMayCome(const Job& job, const Key& key, const Gathering& gathering) const;
-  bool HasNewest(const Job& job, const Key& key, const std::vector<InventoryReply>& replies) const;
   void LookAgain(const Key& key, uint64_t number);
 
   Agent& agent_;

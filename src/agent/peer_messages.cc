@@ -151,6 +151,7 @@ Buffer Encode(const ExchangeReply& m) {
     e.U8(m.done ? 1 : 0);
     e.U8(m.theirs.has_value() ? 1 : 0);
     if (m.theirs.has_value()) EncodeFields(e, *m.theirs);
+    e.Varint(m.mark);
   });
 }
 
@@ -158,6 +159,7 @@ Result<ExchangeReply> DecodeExchangeReply(ByteSpan body, uint32_t ranks) {
   return Whole<ExchangeReply>(body, "exchange's reply", [&](Decoder& d, ExchangeReply& m) {
     m.done = GetFlag(d);
     if (GetFlag(d)) DecodeFields(d, ranks, &m.theirs.emplace());
+    m.mark = d.Varint();
   });
 }
 
@@ -178,11 +180,17 @@ Result<GroupNotice> DecodeGroupNotice(ByteSpan body) {
 }
 
 Buffer Encode(const GroupStateReply& m) {
-  return Written([&](Encoder& e) { e.U8(m.done ? 1 : 0); });
+  return Written([&](Encoder& e) {
+    e.U8(m.done ? 1 : 0);
+    e.Varint(m.mark);
+  });
 }
 
 Result<GroupStateReply> DecodeGroupStateReply(ByteSpan body) {
-  return Whole<GroupStateReply>(body, "state of a group", [](Decoder& d, GroupStateReply& m) { m.done = GetFlag(d); });
+  return Whole<GroupStateReply>(body, "state of a group", [](Decoder& d, GroupStateReply& m) {
+    m.done = GetFlag(d);
+    m.mark = d.Varint();
+  });
 }
 
 Buffer Encode(const InventoryRequest& m) {

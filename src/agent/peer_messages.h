@@ -15,6 +15,7 @@
 #include "format/identity.h"
 #include "format/set_records.h"
 #include "format/wire.h"
+#include "net/measure.h"
 #include "net/network.h"
 #include "redundancy/plan.h"
 #include "session/call_agreement.h"
@@ -36,7 +37,12 @@ enum class PeerKind : uint16_t {
   kCallHold,
   kCallDecision,
   kProve,
+  kEcho,  // this and the next are those by which a node lets itself be measured (net/measure.h)
+  kMeasureLease,
 };
+
+inline constexpr net::MeasureKinds kMeasureKinds{static_cast<uint16_t>(PeerKind::kEcho),
+                                                 static_cast<uint16_t>(PeerKind::kMeasureLease)};
 
 // A member of a set shows its image, and how far it is; the answer shows the other's, as far as it is known.
 struct ExchangeRequest {
@@ -48,6 +54,7 @@ struct ExchangeRequest {
 struct ExchangeReply {
   bool done = false;
   std::optional<SetMember> theirs;
+  uint64_t mark = 0;  // grows for as long as its redundancy gets on: a slow member is no dead one
 };
 
 // All sets of a group are done, on all its members (kGroupDone, answered empty); or are they? (kGroupState)
@@ -58,6 +65,7 @@ struct GroupNotice {
 };
 struct GroupStateReply {
   bool done = false;
+  uint64_t mark = 0;  // of all its sets and members, as far as who is asked knows
 };
 
 // What a node holds of a job, or of one of its checkpoint names.

@@ -12,6 +12,7 @@
 #include "agent/inventories.h"
 #include "agent/protect.h"
 #include "agent/sessions.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "os/files.h"
 #include "os/kill_point.h"
@@ -28,6 +29,7 @@ constexpr Duration kAbsentTimeout = std::chrono::milliseconds(500);
 constexpr Duration kGoodbyeTime = std::chrono::milliseconds(100);
 constexpr size_t kGuestsMax = 4096;
 constexpr size_t kReadBuffers = 112;
+constexpr size_t kEndpointsAhead = 8;  // as many as a usual group has peers, and one
 
 std::string NetworkName(const StoreId& store_id, const std::string& job) {
   return store_id.ToHex() + "/" + job;
@@ -83,6 +85,13 @@ void PeerLink::ReadAsync(const std::string& node, const net::RemoteMemory& memor
   network_->Read(net::Peer{job_, node}, memory, offset, bytes, timeout, std::move(done));
 }
 
+bool PeerLink::IsBringing(const std::string& node, Duration lately) const {
+  const std::vector<net::PeerState> peers = network_->Peers();
+  return std::any_of(peers.begin(), peers.end(), [&](const net::PeerState& state) {
+    return state.peer == net::Peer{job_, node} && state.read_ns + lately.count() > SystemClock().NowNs();
+  });
+}
+
 void PeerLink::EndLease(const std::string& node, const net::RemoteMemory& memory) const {
   network_->EndLease(net::Peer{job_, node}, memory);
 }
@@ -94,6 +103,7 @@ Peers::~Peers() {
 void Peers::Close() {
   if (network_ != nullptr) network_->Close();
   network_.reset();
+  measured_.reset();
   inviting_.clear();
   leases_ = 0;
 }
@@ -106,6 +116,7 @@ Status Peers::Open() {
   options.interface_address = agent_.settings().net_interface;
   // As many as all makers hold at once (set_source.h, stream_bringer.cc), and some for reads under way.
   options.read_buffers = kReadBuffers;
+  options.endpoints_ahead = kEndpointsAhead;
   options.executor = [this](std::function<void()> work) { agent_.loop().Post(std::move(work)); };
   auto former = os::ReadFile(fs(), path, kAddressFileBytesMax);
   if (former.ok()) options.former_address = net::NodeAddress::FromText(*former).value_or(net::NodeAddress{});
@@ -121,6 +132,11 @@ Status Peers::Open() {
   ServeAll();
   LogInfo("agent", "other nodes reach this one at {}", network_->address().ToDisplay());
   return os::WriteFileDurably(fs(), path, network_->address().ToText(), "agent");
+}
+
+void Peers::OpenAhead() {
+  const Status opened = Open();
+  if (!opened.ok()) LogWarning("agent", "no network between nodes: {}", opened.ToString());
 }
 
 std::string Peers::address() const {
@@ -155,7 +171,7 @@ Status Peers::Join(const Job& job) {
 }
 
 void Peers::Connect(const Job& job, const std::string& node) {
-  if (network_ != nullptr) network_->Connect({NetworkName(job.store_id, job.name), node});
+  if (network_ != nullptr) network_->Connect(PeerOf(job, node));
 }
 
 bool Peers::IsInviting(const Job& job) const {
@@ -280,6 +296,10 @@ void Peers::Call(const Job& job, const std::string& node, PeerKind kind, Buffer 
   LinkFor(job).AskAsync(node, kind, std::move(body), timeout, std::move(done));
 }
 
+net::Peer Peers::PeerOf(const Job& job, const std::string& node) {
+  return {NetworkName(job.store_id, job.name), node};
+}
+
 Job* Peers::JobOf(const net::Peer& peer, const StoreId& store_id, const std::string& name) const {
   return peer.job == NetworkName(store_id, name) ? agent_.FindJob(store_id, name) : nullptr;
 }
@@ -311,6 +331,7 @@ void Peers::ServeAll() {
   Serve<CallHold>(PeerKind::kCallHold, DecodeCallHold, &Peers::OnCallHold);
   Serve<CallDecision>(PeerKind::kCallDecision, DecodeCallDecision, &Peers::OnCallDecision);
   Serve<SetRequest>(PeerKind::kProve, DecodeSetRequest, &Peers::OnProve);
+  measured_ = net::MeasureServer::Serve(network_.get(), kMeasureKinds, [this] { agent_.Touch(); });
 }
 
 void Peers::OnExchange(Job& job, const ExchangeRequest& request, Answer answer) {
@@ -325,7 +346,7 @@ void Peers::OnGroupDone(Job& job, const GroupNotice& notice, Answer answer) {
 }
 
 void Peers::OnGroupState(Job& job, const GroupNotice& notice, Answer answer) {
-  answer(Encode(GroupStateReply{agent_.protect().IsGroupDone(job, notice)}));
+  answer(Encode(agent_.protect().StateOfGroup(job, notice)));
 }
 
 void Peers::OnInventory(Job& job, const InventoryRequest& request, Answer answer) {

@@ -19,6 +19,7 @@
 #include "agent/held_stream.h"
 #include "agent/model.h"
 #include "agent/peer_messages.h"
+#include "net/measure.h"
 #include "net/network.h"
 
 namespace kedge {
@@ -40,12 +41,15 @@ class Pending {
       state->came.notify_all();
     };
   }
+  // Whether it has come by then.
+  bool WaitUntilHere(Duration timeout) {
+    std::unique_lock lock(state_->mutex);
+    return state_->came.wait_for(lock, timeout, [&] { return state_->reply.has_value(); });
+  }
   // Once. kTimeout when it has not come by then; it may never, when the agent leaves.
   Result<T> Wait(Duration timeout) {
-    std::unique_lock lock(state_->mutex);
-    if (!state_->came.wait_for(lock, timeout, [&] { return state_->reply.has_value(); })) {
-      return Status(Code::kTimeout, "no answer");
-    }
+    if (!WaitUntilHere(timeout)) return Status(Code::kTimeout, "no answer");
+    const std::lock_guard lock(state_->mutex);
     return std::move(*state_->reply);
   }
 
@@ -82,9 +86,11 @@ class PeerLink {
   void AskAsync(const std::string& node, PeerKind kind, Buffer body, Duration timeout,
                 std::function<void(Result<Buffer>)> done) const;
   // One-sided, without the node's attention. What arrives is unverified, and comes on the network's thread: `done` must not
-  // block.
+  // block. The timeout is one without any read from the node that is done (net/network.h).
   void ReadAsync(const std::string& node, const net::RemoteMemory& memory, uint64_t offset, size_t bytes, Duration timeout,
                  std::function<void(Result<net::ReadBuffer>)> done) const;
+  // Whether a one-sided read from the node was done that lately.
+  bool IsBringing(const std::string& node, Duration lately) const;
   // Tells the node that nothing more is read there.
   void EndLease(const std::string& node, const net::RemoteMemory& memory) const;
 
@@ -102,6 +108,8 @@ class Peers {
 
   // Opens the network unless it is open.
   Status Open();
+  // Before any job asks for it; without success the first that does is told why.
+  void OpenAhead();
   bool is_open() const { return network_ != nullptr; }
   // As NodeAddress::ToText; empty when not open.
   std::string address() const;
@@ -125,8 +133,10 @@ class Peers {
             std::function<void(Result<Buffer>)> done);
   // REQUIRES: is_open().
   PeerLink LinkFor(const Job& job) const;
+  // As the network names a node of the job.
+  static net::Peer PeerOf(const Job& job, const std::string& node);
   // Of memory here that other nodes may be reading right now.
-  size_t leases() const { return leases_; }
+  size_t leases() const { return leases_ + (measured_ == nullptr ? 0 : measured_->leases()); }
   // Null while not open.
   net::Network* network() const { return network_.get(); }
 
@@ -166,6 +176,7 @@ class Peers {
   std::map<JobKey, Inviting> inviting_;
   uint64_t last_invitation_ = 0;
   size_t leases_ = 0;
+  std::shared_ptr<net::MeasureServer> measured_;
 };
 
 }  // namespace kedge

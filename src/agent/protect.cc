@@ -1,7 +1,6 @@
 #include "agent/protect.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -15,10 +14,8 @@
 #include "agent/inventories.h"
 #include "agent/own_slots.h"
 #include "agent/peers.h"
-#include "agent/sessions.h"
 #include "agent/set_source.h"
 #include "agent/tiers.h"
-#include "agent/waiters.h"
 #include "base/log.h"
 #include "os/kill_point.h"
 #include "redundancy/geometry.h"
@@ -29,14 +26,15 @@ namespace {
 
 constexpr Duration kReadTimeout = std::chrono::seconds(20);
 // What a member is asked again after: an answer that left something open, and none.
-constexpr Duration kAskPause = std::chrono::seconds(2);
+constexpr Duration kAskPauseMin = std::chrono::milliseconds(100);
+constexpr Duration kAskPauseMax = std::chrono::seconds(2);
 constexpr Duration kRetryPauseMax = std::chrono::seconds(5);
 constexpr size_t kEarlyMax = 4096;
+constexpr uint32_t kMeasurers = 1;
 constexpr uint32_t kMakers = 2;
 constexpr uint32_t kBringers = 2;
 constexpr Duration kBringersIdle = std::chrono::seconds(2);
 constexpr uint32_t kServers = 2;
-constexpr size_t kNodesNamedMax = 16;
 
 Scheme SchemeOf(ProtectScheme scheme) {
   return static_cast<Scheme>(scheme);
@@ -44,12 +42,12 @@ Scheme SchemeOf(ProtectScheme scheme) {
 
 // What a worker makes of one set: the tables of what it wrote, in the order of `members`.
 Result<std::vector<BlockTable>> MakeObjects(const SetRecord& set, uint32_t self, const std::vector<uint32_t>& members,
-                                            const std::vector<HeldStream>& objects, SetSource& source,
-                                            std::set<uint32_t>* doubted) {
+                                            const std::vector<HeldStream>& objects, SetSource& source, MakeNotes* notes) {
+  if (const auto making = notes->making.lock()) making->begun = true;
   std::vector<BlockTable> tables;
   for (size_t i = 0; i < members.size(); ++i) {
-    auto table = set.scheme == Scheme::kPartner ? MakeCopy(set, members[i], source, objects[i], doubted)
-                                                : MakeParity(set, self, source, objects[i], doubted);
+    auto table = set.scheme == Scheme::kPartner ? MakeCopy(set, members[i], source, objects[i], notes)
+                                                : MakeParity(set, self, source, objects[i], notes);
     if (!table.ok()) return table.status();
     tables.push_back(std::move(*table));
   }
@@ -77,6 +75,7 @@ bool SetProgress::IsDone() const {
 
 Protect::Protect(Agent& agent)
     : agent_(agent),
+      measuring_(std::make_unique<Workers>(kMeasurers)),
       making_(std::make_unique<Workers>(kMakers)),
       bringing_(std::make_unique<Workers>(kBringers, kBringersIdle, Workers::Priority::kAwaited)),
       serving_(std::make_unique<Workers>(kServers)),
@@ -87,6 +86,7 @@ Protect::~Protect() {
 }
 
 void Protect::Stop() {
+  measuring_.reset();
   making_.reset();
   bringing_.reset();
   serving_.reset();
@@ -170,7 +170,8 @@ Status Protect::Begin(Version& version) {
   protection->layout = layout;
   protection->group = position->group;
   protection->member = position->member;
-  protection->began_ns = protection->progress_ns = agent_.clock().NowNs();
+  protection->began_ns = agent_.clock().NowNs();
+  protection->OnStep(protection->began_ns);
   const size_t members = layout->groups[position->group].size();
   for (uint32_t index = 0; index < layout->SetCount(position->group); ++index) {
     SetProgress set;
@@ -283,7 +284,7 @@ void Protect::Advance(Version& version) {
     all_done = all_done && set.IsDone();
   }
   if (all_done && protection.groups_done.insert(protection.group).second) {
-    protection.progress_ns = now_ns;
+    protection.OnStep(now_ns);
     if (self == 0) {
       for (uint32_t group = 0; group < protection.layout->groups.size(); ++group) {
         if (group == protection.group) continue;
@@ -316,8 +317,8 @@ void Protect::Measure(Version& version, SetProgress& set) {
   }
   const Image& image = *found->second;
   set.measuring = true;
-  making_->Submit([this, stream = HeldStream::Of(image), offset = image.record_object_offset, bytes = image.record_bytes,
-                   member = std::move(member), identity = set.identity] {
+  measuring_->Submit([this, stream = HeldStream::Of(image), offset = image.record_object_offset, bytes = image.record_bytes,
+                      member = std::move(member), identity = set.identity] {
     auto made = MakeMember(stream, offset, bytes, member);
     os::KillPoint("protect-measured");
     agent_.loop().Post([this, identity, made = std::move(made)] {
@@ -326,7 +327,7 @@ void Protect::Measure(Version& version, SetProgress& set) {
       if (found_set == nullptr) return;
       found_set->measuring = false;
       if (!made.ok()) return Fail(*owner, made.status());
-      owner->protection->progress_ns = agent_.clock().NowNs();
+      owner->protection->OnStep(agent_.clock().NowNs());
       LogDebug("agent", "{} is measured", identity.ToString());
       found_set->members[owner->protection->member] = *made;
       AdvanceSoon(owner->generation);
@@ -349,16 +350,22 @@ void Protect::Exchange(Version& version, SetProgress& set, uint32_t member) {
         asked.asking = false;
         auto reply = answer.ok() ? DecodeExchangeReply(*answer, identity.ranks) : Result<ExchangeReply>(answer.status());
         asked.error = reply.status();
-        asked.next_ns = agent_.clock().NowNs() + (reply.ok() ? kAskPause : kRetryPause).count();
+        // Often enough to hear of a slow member in time that it gets on.
+        const Duration ask_pause = std::clamp<Duration>(owner->job->hello.keys.protect_timeout / 4, kAskPauseMin, kAskPauseMax);
+        asked.next_ns = agent_.clock().NowNs() + (reply.ok() ? ask_pause : kRetryPause).count();
         if (!reply.ok()) return;
         asked.told_done = told_done;
+        if (reply->mark > asked.mark) {
+          asked.mark = reply->mark;
+          owner->protection->progress_ns = agent_.clock().NowNs();
+        }
         if (reply->theirs.has_value() && !found->members[member].has_value()) {
           found->members[member] = std::move(*reply->theirs);
-          owner->protection->progress_ns = agent_.clock().NowNs();
+          owner->protection->OnStep(agent_.clock().NowNs());
         }
         if (reply->done && !found->done[member]) {
           found->done[member] = true;
-          owner->protection->progress_ns = agent_.clock().NowNs();
+          owner->protection->OnStep(agent_.clock().NowNs());
         }
         // What has come since is told at once.
         if (found->done[owner->protection->member] && !told_done) asked.next_ns = 0;
@@ -385,11 +392,12 @@ Result<ExchangeReply> Protect::OnExchange(Job& job, const ExchangeRequest& reque
     if (!set->members[request.from].has_value() || (request.done && !set->done[request.from])) {
       set->members[request.from] = request.mine;
       set->done[request.from] = set->done[request.from] || request.done;
-      version->protection->progress_ns = agent_.clock().NowNs();
+      version->protection->OnStep(agent_.clock().NowNs());
       AdvanceSoon(version->generation);
     }
     reply.theirs = set->members[self->member];
     reply.done = set->done[self->member];
+    reply.mark = set->Mark();
     return reply;
   }
   // Done here already; or not begun.
@@ -460,18 +468,17 @@ void Protect::Make(Version& version, SetProgress& set) {
     }
     source->SetStream(member, std::move(place));
   }
-  set.making = true;
+  set.making = std::make_shared<Making>();
   set.room_bytes = 0;
   LogDebug("agent", "{} is made", set.identity.ToString());
-  making_->Submit(
-      [this, record = std::move(record), self, members, objects = std::move(objects), ranges = std::move(ranges), source] {
-        std::set<uint32_t> doubted;
-        auto tables = MakeObjects(record, self, members, objects, *source, &doubted);
-        agent_.loop().Post([this, identity = record.identity, members, ranges, doubted = std::move(doubted),
-                            tables = std::move(tables)]() mutable {
-          OnMade(identity.generation, identity, members, std::move(ranges), std::move(tables), doubted);
+  making_->Submit([this, record = std::move(record), self, members, objects = std::move(objects), ranges = std::move(ranges),
+                   source, notes = MakeNotes{set.making, {}}]() mutable {
+    auto tables = MakeObjects(record, self, members, objects, *source, &notes);
+    agent_.loop().Post(
+        [this, identity = record.identity, members, ranges, notes = std::move(notes), tables = std::move(tables)]() mutable {
+          OnMade(identity.generation, identity, members, std::move(ranges), std::move(tables), notes);
         });
-      });
+  });
 }
 
 void Protect::OnRoom() {
@@ -493,10 +500,10 @@ void Protect::OnRoom() {
 }
 
 void Protect::OnMade(const Generation& generation, const SetIdentity& identity, std::vector<uint32_t> members,
-                     std::vector<std::vector<OwnRange>> ranges, Result<std::vector<BlockTable>> tables,
-                     const std::set<uint32_t>& doubted) {
+                     std::vector<std::vector<OwnRange>> ranges, Result<std::vector<BlockTable>> tables, const MakeNotes& notes) {
   Version* version = nullptr;
   SetProgress* set = FindSet(identity, &version);
+  if (set != nullptr && (set->making == nullptr || set->making != notes.making.lock())) set = nullptr;  // it was begun anew
   HeldSet* held = agent_.held_sets().Find(identity);
   const bool wanted = set != nullptr && held != nullptr && tables.ok();
   for (size_t i = 0; i < members.size(); ++i) {
@@ -509,7 +516,8 @@ void Protect::OnMade(const Generation& generation, const SetIdentity& identity, 
   }
   agent_.assignment().PumpSoon();
   if (set == nullptr) return;
-  set->making = false;
+  (void)set->GetsOn();
+  set->making = nullptr;
   if (!tables.ok()) {
     set->contacts[version->protection->member].error = tables.status();
     set->room_bytes = EstimateRoom(*version, *set);
@@ -517,88 +525,15 @@ void Protect::OnMade(const Generation& generation, const SetIdentity& identity, 
     const Duration pause = std::min<Duration>(kRetryPause * (1 << std::min(set->failures++, 4u)), kRetryPauseMax);
     set->next_try_ns = agent_.clock().NowNs() + pause.count();
     LogWarning("agent", "redundancy of {}: {}. It is tried again", identity.ToString(), tables.status().ToString());
-    for (const uint32_t member : doubted) AskForProof(*version, identity, member);
+    for (const uint32_t member : notes.doubted) AskForProof(*version, identity, member);
     return;
   }
   os::KillPoint("protect-kept");
   LogDebug("agent", "{} is made and kept", identity.ToString());
-  version->protection->progress_ns = agent_.clock().NowNs();
+  version->protection->OnStep(agent_.clock().NowNs());
   set->done[version->protection->member] = true;
   for (SetProgress::Contact& contact : set->contacts) contact.next_ns = 0;
   AdvanceSoon(generation);
-}
-
-// Failing lets go of versions: not while somebody walks over them.
-void Protect::FailSoon(const Generation& generation, const Status& why) {
-  agent_.loop().Post([this, generation, why] {
-    Version* version = agent_.images().FindVersion(generation);
-    if (version != nullptr && IsOwed(*version)) Fail(*version, why);
-  });
-}
-
-void Protect::GiveUp(const Job& job) {
-  if (agent_.sessions().HasAttempt(job, job.members.attempt)) return;
-  std::vector<Generation> owed;
-  for (const auto& [generation, version] : job.versions) {
-    if (IsOwed(*version)) owed.push_back(generation);
-  }
-  for (const Generation& generation : owed) {
-    Version* version = agent_.images().FindVersion(generation);
-    if (version != nullptr && IsOwed(*version)) Fail(*version, Status(Code::kUnavailable, "its job has ended and is drained"));
-  }
-}
-
-void Protect::Fail(Version& version, const Status& why) {
-  const Generation generation = version.generation;
-  Job& job = *version.job;
-  ++agent_.counters().protect_failures;
-  version.node_failure = why.WithContext(generation.ToString() + " has not reached level node");
-  version.protection = nullptr;
-  LogError("agent", "{}", version.node_failure.ToString());
-  agent_.images().OnProtected(version);
-  agent_.waiters().OnFailure(version, Level::kNode, version.node_failure);
-  agent_.images().Reconsider(job, generation.name);
-  agent_.waiters().Check(generation);
-}
-
-Status Protect::Missing(const Version& version) const {
-  const Protection& protection = *version.protection;
-  const auto& nodes = protection.layout->groups[protection.group];
-  std::set<std::string> missing;
-  std::string reason;
-  for (const SetProgress& set : protection.sets) {
-    for (uint32_t member = 0; member < set.members.size() && missing.size() < kNodesNamedMax; ++member) {
-      if (set.members[member].has_value() && set.done[member]) continue;
-      missing.insert(nodes[member].name);
-      if (reason.empty() && !set.contacts[member].error.ok()) reason = "; " + set.contacts[member].error.message();
-    }
-  }
-  if (!missing.empty()) return Status(Code::kTimeout, fmt::format("still missing: nodes {}{}", fmt::join(missing, ", "), reason));
-  std::vector<uint32_t> groups;
-  for (uint32_t group = 0; group < protection.layout->groups.size() && groups.size() < kNodesNamedMax; ++group) {
-    if (!protection.groups_done.contains(group)) groups.push_back(group);
-  }
-  return Status(Code::kTimeout, fmt::format("still missing: groups {}", fmt::join(groups, ", ")));
-}
-
-void Protect::Tick() {
-  const int64_t now_ns = agent_.clock().NowNs();
-  for (auto& [key, job] : agent_.jobs()) {
-    std::vector<Generation> overdue;
-    for (auto& [generation, version] : job->versions) {
-      if (version->protection == nullptr || !IsOwed(*version)) continue;
-      if (now_ns - version->protection->progress_ns > job->hello.keys.protect_timeout.count()) {
-        overdue.push_back(generation);
-      } else {
-        AdvanceSoon(generation);
-      }
-    }
-    for (const Generation& generation : overdue) {
-      Version* version = agent_.images().FindVersion(generation);
-      if (version == nullptr || version->protection == nullptr) continue;
-      Fail(*version, Status(Code::kUnavailable, Missing(*version).message()));
-    }
-  }
 }
 
 }  // namespace kedge

@@ -11,6 +11,8 @@
 // A group whose sets are all done is done; its first member tells all nodes, and whoever has not heard asks. When all groups
 // are done the version is at level NODE. Every step may be repeated: a successor begins where the files say that the former
 // agent was. What takes longer than protect.timeout without progress is given up with the names of the nodes that are missing.
+// Bytes that come are progress, here or at a member that is waited for, and so is an older version that gets on: a slow node
+// makes versions late, and is not taken for a dead one. What failed and begins anew gets on when it is further than before.
 //
 // Level NODE of a version from an earlier attempt counts for nothing new: after a restart the restored version is protected again
 // among the nodes that there are now; what of it lies where it should is kept.
@@ -33,6 +35,8 @@
 namespace kedge {
 
 class Agent;
+struct Making;
+struct MakeNotes;
 
 // One set on its way, as this member sees it.
 struct SetProgress {
@@ -43,18 +47,25 @@ struct SetProgress {
     bool asking = false;
     bool told_done = false;  // it knows that we are done
     int64_t next_ns = 0;
-    Status error;  // of the last try
+    uint64_t mark = 0;  // the greatest that it has told
+    Status error;       // of the last try
   };
   std::vector<Contact> contacts;
-  bool measuring = false;   // a worker makes our block table
-  bool making = false;      // a worker makes our redundancy
-  uint64_t room_bytes = 0;  // that our redundancy has yet to take: an estimate until all members are known
-  bool wants_room = false;  // there was none: to be tried again when some comes free
+  bool measuring = false;          // a worker makes our block table
+  std::shared_ptr<Making> making;  // a worker makes our redundancy
+  uint64_t made_bytes = 0;         // the most that one has written
+  uint64_t turns_waited = 0;       // ticks that went by before one began
+  uint64_t room_bytes = 0;         // that our redundancy has yet to take: an estimate until all members are known
+  bool wants_room = false;         // there was none: to be tried again when some comes free
   uint32_t failures = 0;
   int64_t next_try_ns = 0;
 
   bool IsKnown() const;
   bool IsDone() const;
+  // Grows for as long as our part of it gets on.
+  uint64_t Mark() const { return made_bytes + turns_waited; }
+  // Looks how far the worker is; whether further than ever.
+  bool GetsOn();
 };
 
 struct Protection {
@@ -67,8 +78,12 @@ struct Protection {
   std::set<std::string> notifying;
   int64_t next_ask_ns = 0;  // about other groups
   uint32_t asked = 0;
+  std::map<uint32_t, uint64_t> group_marks;  // the greatest that members of other groups have told
   int64_t began_ns = 0;
-  int64_t progress_ns = 0;
+  int64_t progress_ns = 0;  // of any kind
+  int64_t step_ns = 0;      // of the last step: bytes that come do not count
+
+  void OnStep(int64_t now_ns) { progress_ns = step_ns = now_ns; }
 };
 
 class Protect {
@@ -105,7 +120,7 @@ class Protect {
   // A member doubts the image of ours in the set. May answer later.
   void OnProve(const SetRequest& request, net::Answer answer);
   void OnGroupDone(Job& job, const GroupNotice& notice);
-  bool IsGroupDone(const Job& job, const GroupNotice& notice) const;
+  GroupStateReply StateOfGroup(const Job& job, const GroupNotice& notice) const;
 
   // Whoever reads for other nodes: apart from those who wait for other nodes.
   Workers& workers() { return *serving_; }
@@ -136,12 +151,12 @@ class Protect {
   bool TakeKept(Version& version, SetProgress& set);
   uint64_t EstimateRoom(const Version& version, const SetProgress& set) const;
   void OnMade(const Generation& generation, const SetIdentity& identity, std::vector<uint32_t> members,
-              std::vector<std::vector<OwnRange>> ranges, Result<std::vector<BlockTable>> tables,
-              const std::set<uint32_t>& doubted);
+              std::vector<std::vector<OwnRange>> ranges, Result<std::vector<BlockTable>> tables, const MakeNotes& notes);
   // Asks the member, once for each time that something of it did not fit.
   void AskForProof(const Version& version, const SetIdentity& identity, uint32_t member);
   void Notify(Version& version);
   void AskGroups(Version& version);
+  void OnGroupMark(Job& job, const GroupNotice& notice, uint64_t mark);
   void OnGroupsChanged(Version& version);
   void Fail(Version& version, const Status& why);
   void FailSoon(const Generation& generation, const Status& why);
@@ -149,7 +164,8 @@ class Protect {
   std::vector<TierUnit*> TiersOf(const Job& job) const;
 
   Agent& agent_;
-  std::unique_ptr<Workers> making_;
+  std::unique_ptr<Workers> measuring_;
+  std::unique_ptr<Workers> making_;  // apart from the former: tables do not wait for what slow nodes bring
   std::unique_ptr<Workers> bringing_;
   std::unique_ptr<Workers> serving_;
   std::deque<Early> early_;  // from members that were faster; the oldest go first

@@ -55,7 +55,8 @@ void Protect::AskGroups(Version& version) {
                         Encode(notice), kCallTimeout, [this, notice, job = version.job->name](Result<Buffer> answer) {
                           auto reply = answer.ok() ? DecodeGroupStateReply(*answer) : Result<GroupStateReply>(answer.status());
                           Job* owner = agent_.FindJob(notice.generation.store_id, job);
-                          if (owner != nullptr && reply.ok() && reply->done) OnGroupDone(*owner, notice);
+                          if (owner == nullptr || !reply.ok()) return;
+                          reply->done ? OnGroupDone(*owner, notice) : OnGroupMark(*owner, notice, reply->mark);
                         });
   }
 }
@@ -68,18 +69,37 @@ void Protect::OnGroupDone(Job& job, const GroupNotice& notice) {
   if (protection.layout->id != notice.layout || notice.group >= protection.layout->groups.size()) return;
   // Of its own group it is told by its members.
   if (notice.group == protection.group || !protection.groups_done.insert(notice.group).second) return;
-  protection.progress_ns = agent_.clock().NowNs();
+  protection.OnStep(agent_.clock().NowNs());
   OnGroupsChanged(version);
 }
 
-bool Protect::IsGroupDone(const Job& job, const GroupNotice& notice) const {
+void Protect::OnGroupMark(Job& job, const GroupNotice& notice, uint64_t mark) {
   auto found = job.versions.find(notice.generation);
-  if (found == job.versions.end()) return false;
+  if (found == job.versions.end() || found->second->protection == nullptr) return;
+  Protection& protection = *found->second->protection;
+  if (protection.layout->id != notice.layout || mark <= protection.group_marks[notice.group]) return;
+  protection.group_marks[notice.group] = mark;
+  protection.progress_ns = agent_.clock().NowNs();
+}
+
+GroupStateReply Protect::StateOfGroup(const Job& job, const GroupNotice& notice) const {
+  GroupStateReply reply;
+  auto found = job.versions.find(notice.generation);
+  if (found == job.versions.end()) return reply;
   const Version& version = *found->second;
-  if (version.protection != nullptr) {
-    return version.protection->layout->id == notice.layout && version.protection->groups_done.contains(notice.group);
+  if (version.protection == nullptr) {
+    reply.done = version.at_node && job.layout != nullptr && job.layout->id == notice.layout;
+    return reply;
   }
-  return version.at_node && job.layout != nullptr && job.layout->id == notice.layout;
+  const Protection& protection = *version.protection;
+  if (protection.layout->id != notice.layout) return reply;
+  reply.done = protection.groups_done.contains(notice.group);
+  if (notice.group != protection.group) return reply;
+  for (const SetProgress& set : protection.sets) {
+    reply.mark += set.Mark();
+    for (const SetProgress::Contact& contact : set.contacts) reply.mark += contact.mark;
+  }
+  return reply;
 }
 
 void Protect::OnGroupsChanged(Version& version) {

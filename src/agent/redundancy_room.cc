@@ -136,7 +136,7 @@ bool RedundancyRoom::MayComeSoon(const Job& job) const {
     if (!ShareTiers(*other, job)) continue;
     const bool gets_on = std::any_of(other->versions.begin(), other->versions.end(), [&](const auto& entry) {
       const Version& version = *entry.second;
-      return version.protection != nullptr && version.protection->progress_ns > since_ns && agent_.protect().IsOwed(version);
+      return version.protection != nullptr && version.protection->step_ns > since_ns && agent_.protect().IsOwed(version);
     });
     if (gets_on) return true;
   }

@@ -3,18 +3,23 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace kedge {
 namespace {
 
 // For an event loop that is busy, or gone.
 constexpr Duration kMargin = std::chrono::seconds(5);
+// Of one block, each for another reason than that nothing comes.
+constexpr int kBeginsMax = 8;
 
 }  // namespace
 
 RemoteObject::~RemoteObject() {
-  // A lease that has yet to be answered ends by itself.
+  // A lease that has yet to be answered ends by itself; so does one that reads are under way with, which would fail and end
+  // the session.
   TakeLease(Duration::zero());
-  EndLease();
+  if (expected_.empty()) EndLease();
 }
 
 void RemoteObject::AskForLease() {
@@ -31,34 +36,48 @@ void RemoteObject::TakeLease(Duration timeout) {
   if (reply.ok()) leased_ = std::move(reply->parts);
 }
 
+void RemoteObject::RenewLease() {
+  const int64_t now_ns = SystemClock().NowNs();
+  const bool is_due = std::any_of(leased_.begin(), leased_.end(), [&](const LeasedPart& part) {
+    const Duration half = std::chrono::milliseconds(part.memory.milliseconds / 2);
+    return part.memory.end_ns - half.count() < now_ns;
+  });
+  if (!is_due) return;
+  // What is under way goes by the old one, which ends by itself.
+  leased_.clear();
+  asked_for_lease_ = false;
+}
+
 void RemoteObject::EndLease() {
   for (const LeasedPart& part : leased_) link_.EndLease(node_, part.memory);
   leased_.clear();
 }
 
-Pending<ArrivedBytes> RemoteObject::Begin(uint64_t offset, uint64_t bytes) {
+RemoteObject::Expected RemoteObject::Begin(uint64_t offset, uint64_t bytes) {
+  RenewLease();
   AskForLease();
   TakeLease(timeout_ + kMargin);
-  Pending<ArrivedBytes> pending;
+  Expected begun{offset, bytes, false, SystemClock().NowNs(), {}};
   for (const LeasedPart& part : leased_) {
     if (offset < part.offset || offset + bytes > part.offset + part.memory.bytes) continue;
+    begun.is_leased = true;
     link_.ReadAsync(node_, part.memory, offset - part.offset, bytes, timeout_,
-                    [set = pending.Setter()](Result<net::ReadBuffer> read) {
+                    [set = begun.answer.Setter()](Result<net::ReadBuffer> read) {
                       set(read.ok() ? Result<ArrivedBytes>(ArrivedBytes(std::move(*read))) : Result<ArrivedBytes>(read.status()));
                     });
-    return pending;
+    return begun;
   }
   ReadRequest request = what_;
   request.offset = offset;
   request.bytes = static_cast<uint32_t>(bytes);
-  link_.AskAsync(node_, PeerKind::kRead, Encode(request), timeout_, [set = pending.Setter()](Result<Buffer> answer) {
+  link_.AskAsync(node_, PeerKind::kRead, Encode(request), timeout_, [set = begun.answer.Setter()](Result<Buffer> answer) {
     set(answer.ok() ? Result<ArrivedBytes>(ArrivedBytes(std::move(*answer))) : Result<ArrivedBytes>(answer.status()));
   });
-  return pending;
+  return begun;
 }
 
 void RemoteObject::Expect(uint64_t offset, uint64_t bytes) {
-  expected_.push_back({offset, bytes, Begin(offset, bytes)});
+  expected_.push_back(Begin(offset, bytes));
 }
 
 bool RemoteObject::IsExpected(uint64_t offset, uint64_t bytes) const {
@@ -66,18 +85,34 @@ bool RemoteObject::IsExpected(uint64_t offset, uint64_t bytes) const {
                      [&](const Expected& expected) { return expected.offset == offset && expected.bytes == bytes; });
 }
 
+Result<ArrivedBytes> RemoteObject::WaitFor(Expected expected) {
+  // The network ends what gets nowhere, unless it is gone.
+  while (!expected.answer.WaitUntilHere(timeout_ + kMargin) && expected.is_leased && link_.IsBringing(node_, timeout_)) {
+  }
+  Result<ArrivedBytes> arrived = expected.answer.Wait(Duration::zero());
+  if (arrived.ok()) arrived_ns_ = SystemClock().NowNs();
+  return arrived;
+}
+
+bool RemoteObject::MayBeginAgain(const Expected& failed, Code code) {
+  if (code == Code::kUnavailable) return false;
+  // An answer comes behind the others: where some have come, it is on its way, or was.
+  if (code == Code::kTimeout) return !failed.is_leased && arrived_ns_ > failed.asked_ns;
+  // Its turn did not come while it was leased: it is leased anew. Else the plain way.
+  if (failed.is_leased && code != Code::kFailedPrecondition) EndLease();
+  return failed.is_leased;
+}
+
 Result<ArrivedBytes> RemoteObject::Read(uint64_t offset, uint64_t bytes) {
   const auto found = std::find_if(expected_.begin(), expected_.end(),
                                   [&](const Expected& expected) { return expected.offset == offset && expected.bytes == bytes; });
   const bool is_expected = found != expected_.end();
-  Pending<ArrivedBytes> pending = is_expected ? std::move(found->answer) : Begin(offset, bytes);
+  Expected begun = is_expected ? *found : Begin(offset, bytes);
   if (is_expected) expected_.erase(expected_.begin(), std::next(found));
-  Result<ArrivedBytes> arrived = pending.Wait(timeout_ + kMargin);
-  const Code failed = arrived.status().code();
-  if (!arrived.ok() && failed != Code::kTimeout && failed != Code::kUnavailable && !leased_.empty()) {
-    // The lease may have run out: asked once more, the plain way.
-    EndLease();
-    arrived = Begin(offset, bytes).Wait(timeout_ + kMargin);
+  Result<ArrivedBytes> arrived = WaitFor(begun);
+  for (int begins = 1; !arrived.ok() && begins < kBeginsMax && MayBeginAgain(begun, arrived.status().code()); ++begins) {
+    begun = Begin(offset, bytes);
+    arrived = WaitFor(begun);
   }
   if (arrived.ok() && arrived->bytes().size() != bytes) return Status(Code::kCorrupt, "an answer of another length");
   return arrived;

@@ -4,7 +4,8 @@
 // What the node leases is read without its attention; what it does not (a tier that is no memory) is asked for. Whoever reads of
 // several nodes asks all for their leases before it waits for one. A block that is expected is on its way before it is read, so
 // that the network works while this thread sums. What arrives is unverified, and lies in one of the network's few buffers until
-// it is let go. One thread at a time, not the loop's.
+// it is let go. A slow link is no dead one: leases are renewed for as long as it takes, and a block is waited for while others
+// come. One thread at a time, not the loop's.
 #pragma once
 
 #include <deque>
@@ -19,7 +20,7 @@ namespace kedge {
 
 class RemoteObject {
  public:
-  // `what`: which object; its offset and length are of no account. Every wait ends after `timeout`.
+  // `what`: which object; its offset and length are of no account. Every wait ends after `timeout` in which nothing came.
   RemoteObject(PeerLink link, std::string node, ReadRequest what, Duration timeout)
       : link_(std::move(link)), node_(std::move(node)), what_(std::move(what)), timeout_(timeout) {}
   // Gives the lease back.
@@ -42,11 +43,18 @@ class RemoteObject {
   struct Expected {
     uint64_t offset = 0;
     uint64_t bytes = 0;
+    bool is_leased = false;  // else it was asked for
+    int64_t asked_ns = 0;
     Pending<ArrivedBytes> answer;
   };
-  Pending<ArrivedBytes> Begin(uint64_t offset, uint64_t bytes);
+  Expected Begin(uint64_t offset, uint64_t bytes);
+  Result<ArrivedBytes> WaitFor(Expected expected);
+  // Whether it is worth while to begin a block that has failed once more.
+  bool MayBeginAgain(const Expected& failed, Code code);
   // What the node leases, once its answer is here, or has not come for so long.
   void TakeLease(Duration timeout);
+  // Leases anew what has been leased for half of the time: what is under way has the other half.
+  void RenewLease();
   void EndLease();
 
   const PeerLink link_;
@@ -56,6 +64,7 @@ class RemoteObject {
   bool asked_for_lease_ = false;
   std::optional<Pending<Buffer>> lease_answer_;  // asked, and not taken yet
   std::vector<LeasedPart> leased_;
+  int64_t arrived_ns_ = 0;  // when a block last came
   std::deque<Expected> expected_;
 };
 

@@ -6,6 +6,7 @@
 #include "agent/calls.h"
 #include "agent/fetch.h"
 #include "agent/images.h"
+#include "agent/measure_peers.h"
 #include "agent/protect.h"
 #include "agent/publish.h"
 #include "agent/sessions.h"
@@ -204,6 +205,15 @@ void Server::OpenImage(uint64_t id, uint64_t number, const OpenImageRequest& req
                        });
 }
 
+void Server::Measure(uint64_t id, uint64_t number, const MeasureRequest& request) {
+  agent_.measure_peers().Measure(
+      request, [this, id] { return Find(id) != nullptr; },
+      [this, id, number](const Result<MeasureReply>& reply) {
+        if (!reply.ok()) return ReplyStatus(id, number, reply.status());
+        Reply(id, number, *reply);
+      });
+}
+
 void Server::Handle(uint64_t id, const NumberedMessage& message) {
   if (!Find(id)->greeted) return HandleGreeting(id, message);
   const uint64_t number = message.number;
@@ -232,6 +242,7 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
     return agent_.fetch().RebuildLost(*job, *rebuild,
                                       [this, id, number](const RebuildReply& reply) { Reply(id, number, reply); });
   }
+  if (const auto* measure = std::get_if<MeasureRequest>(&body)) return Measure(id, number, *measure);
   if (const auto* cleanup = std::get_if<CleanupRequest>(&body)) return Reply(id, number, agent_.images().Cleanup(*cleanup));
   if (const auto* retain = std::get_if<RetainRequest>(&body)) {
     Job* job = agent_.FindJob(retain->store_id, retain->job);

@@ -10,6 +10,18 @@
 #include "redundancy/block_table.h"
 
 namespace kedge {
+namespace {
+
+// `bytes` more have been written. kUnavailable: in vain.
+Status NoteMade(const MakeNotes& notes, uint64_t bytes) {
+  const std::shared_ptr<Making> making = notes.making.lock();
+  if (making == nullptr) return Status(Code::kUnavailable, "nobody wants it any more");
+  making->begun.store(true, std::memory_order_relaxed);
+  making->bytes.fetch_add(bytes, std::memory_order_relaxed);
+  return Status::Ok();
+}
+
+}  // namespace
 
 SetSource::SetSource(PeerLink link, SetRecord set, Duration timeout)
     : link_(std::move(link)),
@@ -122,7 +134,7 @@ void SetSource::ReadBlocks(std::span<Read> reads) {
 }
 
 Result<BlockTable> MakeParity(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object,
-                              std::set<uint32_t>* doubted) {
+                              MakeNotes* notes) {
   KEDGE_ASSIGN_OR_RETURN(const redundancy::SetArithmetic arithmetic, redundancy::SetArithmetic::Make(set));
   const redundancy::ParityTables no_parity(set.members.size());
   redundancy::Assembler assembler(set, arithmetic, no_parity, source);
@@ -141,17 +153,18 @@ Result<BlockTable> MakeParity(const SetRecord& set, uint32_t member, SetSource& 
     const std::span<std::byte> run = std::span(buffer).first(run_bytes);
     Status made = assembler.Assemble({member, true, offset}, run);
     for (const redundancy::BadBlock& bad : assembler.TakeBadBlocks()) {
-      if (bad.status.code() == Code::kCorrupt) doubted->insert(bad.block.member);
+      if (bad.status.code() == Code::kCorrupt) notes->doubted.insert(bad.block.member);
     }
     KEDGE_RETURN_IF_ERROR(made);
     KEDGE_RETURN_IF_ERROR(object.WriteTo(&table, run));
+    KEDGE_RETURN_IF_ERROR(NoteMade(*notes, run.size()));
     os::KillPoint("protect-block");
   }
   return table.Finish();
 }
 
 Result<BlockTable> MakeCopy(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object,
-                            std::set<uint32_t>* doubted) {
+                            MakeNotes* notes) {
   const BlockTable& table = set.members[member].blocks;
   redundancy::BlockTableBuilder written(table.bytes, table.block_bytes);
   const auto run_at = [&](uint64_t offset) { return std::min<uint64_t>(kBlockBytesMax, table.bytes - offset); };
@@ -168,10 +181,11 @@ Result<BlockTable> MakeCopy(const SetRecord& set, uint32_t member, SetSource& so
     KEDGE_RETURN_IF_ERROR(object.WriteTo(&written, read[0].bytes()));
     // What was written counts for nothing until it is on file.
     if (const auto wrong = written.FirstDifference(table, offset)) {
-      doubted->insert(member);
+      notes->doubted.insert(member);
       return Status(Code::kCorrupt, fmt::format("{}: the block at {} of member {} ({}) fails its checksum",
                                                 set.identity.ToString(), *wrong, member, set.members[member].node));
     }
+    KEDGE_RETURN_IF_ERROR(NoteMade(*notes, to.size()));
     os::KillPoint("protect-block");
   }
   return written.Finish();

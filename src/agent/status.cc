@@ -10,6 +10,7 @@
 #include "agent/calls.h"
 #include "agent/flush.h"
 #include "agent/images.h"
+#include "agent/peers.h"
 #include "agent/protect.h"
 #include "agent/server.h"
 #include "agent/sessions.h"
@@ -32,6 +33,8 @@ struct NamedCounter {
 
 std::vector<NamedCounter> Counters(Agent& agent) {
   const AgentCounters& c = agent.counters();
+  const net::Network* network = agent.peers().network();
+  const net::NetworkCounters n = network == nullptr ? net::NetworkCounters{} : network->Counters();
   return {
       {"images_captured", c.images_captured, "Images handed over by clients"},
       {"captured_bytes", c.bytes_captured, "Bytes of these images"},
@@ -51,6 +54,15 @@ std::vector<NamedCounter> Counters(Agent& agent) {
       {"versions_protected", c.versions_protected, "Versions that reached the level node"},
       {"protect_failures", c.protect_failures, "Versions whose protection across nodes was given up"},
       {"images_brought", c.images_brought, "Images fetched from other nodes or rebuilt from their redundancy"},
+      {"inventories_asked", c.inventories_asked, "Questions to other nodes about what they hold"},
+      {"net_ways_opened", n.channels_opened, "Ways made to other nodes"},
+      {"net_messages_sent", n.messages_sent, "Messages to other nodes"},
+      {"net_messages_received", n.messages_received, "Messages from other nodes"},
+      {"net_bytes_read", n.bytes_read, "Bytes read from other nodes' memory"},
+      {"net_reads_failed", n.reads_failed, "Reads of other nodes' memory that failed"},
+      {"net_frames_refused", n.frames_refused, "Frames of strangers, malformed or forged"},
+      {"net_handshakes_refused", n.handshakes_refused, "Peers with a wrong secret, unknown or of another attempt"},
+      {"net_leases_expired", n.leases_expired, "Leases of memory that nobody ended"},
       {"images_dropped", c.images_dropped, "Local images that were not kept any longer"},
       {"messages_refused", c.messages_refused, "Mailbox entries that made no sense"},
       {"sessions_broken", c.sessions_broken, "Sessions ended for a broken mailbox"},
@@ -139,6 +151,7 @@ std::string StatusJson(Agent& agent) {
   if (auto memory = os::OwnMemory(); memory.ok()) json.Field("private_bytes", memory->private_bytes);
   WriteTiers(agent, json);
   WriteSessions(agent, json);
+  json.Field("leases", static_cast<uint64_t>(agent.peers().leases()));
   json.Field("requests_waiting", static_cast<uint64_t>(agent.assignment().waiting()));
   uint64_t images = 0, bytes = 0;
   agent.images().CountPending(nullptr, Level::kLast, &images, &bytes);

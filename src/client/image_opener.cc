@@ -66,7 +66,7 @@ Status ImageOpener::AddStored(const std::string& name, uint32_t rank, std::vecto
   return Status::Ok();
 }
 
-Status ImageOpener::AddLocal(const std::string& name, uint32_t rank, std::vector<RestoreCandidate>* candidates) {
+Status ImageOpener::AddLocal(const std::string& name, uint32_t rank, bool everywhere, std::vector<RestoreCandidate>* candidates) {
   session_->Pump();
   const auto connection = session_->connection();
   if (!connection) return Status::Ok();
@@ -74,6 +74,7 @@ Status ImageOpener::AddLocal(const std::string& name, uint32_t rank, std::vector
   request.store_id = core_->catalog->id();
   request.job = core_->job.job;
   request.name = name;
+  request.everywhere = everywhere;
   auto reply = connection->Call<LocalVersionsReply>(request, kAgentTimeout);
   if (!reply.ok()) return reply.status();
   for (const LocalVersion& local : reply->versions) {
@@ -85,10 +86,11 @@ Status ImageOpener::AddLocal(const std::string& name, uint32_t rank, std::vector
   return Status::Ok();
 }
 
-Result<std::vector<RestoreCandidate>> ImageOpener::Candidates(const std::string& name, int64_t at_most, uint32_t rank) {
+Result<std::vector<RestoreCandidate>> ImageOpener::Candidates(const std::string& name, int64_t at_most, uint32_t rank,
+                                                              bool everywhere) {
   KEDGE_RETURN_IF_ERROR(ValidateName(name, "checkpoint name"));
   std::vector<RestoreCandidate> candidates;
-  const Status local = AddLocal(name, rank, &candidates);
+  const Status local = AddLocal(name, rank, everywhere, &candidates);
   const size_t local_count = candidates.size();
   const Status stored = AddStored(name, rank, &candidates);
   LogDebug("client", "rank {}: versions of '{}' with an image of rank {}: on this node {}; in the store {}", core_->rank(), name,

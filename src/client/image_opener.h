@@ -46,14 +46,15 @@ class ImageOpener {
   ImageOpener(Core* core, Session* session) : core_(core), session_(session) {}
 
   // What this process could restore of `rank`'s images of `name` at or below `at_most` (negative: no limit), newest first.
-  Result<std::vector<RestoreCandidate>> Candidates(const std::string& name, int64_t at_most, uint32_t rank);
+  // `everywhere`: LocalVersionsRequest.
+  Result<std::vector<RestoreCandidate>> Candidates(const std::string& name, int64_t at_most, uint32_t rank, bool everywhere);
   Result<std::unique_ptr<OpenImage>> Open(const std::string& name, const RestoreCandidate& candidate, uint32_t rank);
   // The copy on this node is bad: opens one that the agent brings in its place from other nodes. kNotFound: there is none.
   Result<std::unique_ptr<OpenImage>> OpenReplaced(const ImageIdentity& identity) { return OpenLocal(identity, /*replace=*/true); }
 
  private:
   Status AddStored(const std::string& name, uint32_t rank, std::vector<RestoreCandidate>* candidates);
-  Status AddLocal(const std::string& name, uint32_t rank, std::vector<RestoreCandidate>* candidates);
+  Status AddLocal(const std::string& name, uint32_t rank, bool everywhere, std::vector<RestoreCandidate>* candidates);
   Result<std::unique_ptr<OpenImage>> OpenLocal(const ImageIdentity& identity, bool replace);
   Result<std::unique_ptr<OpenImage>> OpenStored(const ImageIdentity& identity);
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -24,18 +25,20 @@ Status NoneFound(const std::string& name, int64_t at_most) {
 Restarter::Restarter(Core* core, Ledger* ledger, Session* session, const std::string& files_folder)
     : core_(core), ledger_(ledger), session_(session), opener_(core, session), files_(core->file_system, files_folder) {}
 
-Result<std::vector<RestoreCandidate>> Restarter::Common(const std::string& name, int64_t at_most) {
-  auto mine = opener_.Candidates(name, at_most, source_rank());
-  if (alone()) return mine;
+Result<Restarter::Choice> Restarter::Look(const std::string& name, int64_t at_most, bool everywhere) {
+  auto mine = opener_.Candidates(name, at_most, source_rank(), everywhere || alone());
+  if (alone()) return mine.ok() ? Result<Choice>(Choice{std::move(*mine), true}) : mine.status();
   KEDGE_RETURN_IF_ERROR(core_->collective.Agree(mine.status()));
   KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> all, core_->collective.AllGather(EncodeCandidates(*mine)));
-  return IntersectCandidates(all);
+  KEDGE_ASSIGN_OR_RETURN(CommonCandidates common, IntersectCandidates(all));
+  if (!common.is_newest && !everywhere) return Look(name, at_most, true);
+  return Choice{std::move(common.candidates), everywhere};
 }
 
 Result<int64_t> Restarter::Newest(const std::string& name, int64_t at_most) {
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoreCandidate> common, Common(name, at_most));
-  if (common.empty()) return NoneFound(name, at_most);
-  return common.front().version;
+  KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, at_most, false));
+  if (choice.candidates.empty()) return NoneFound(name, at_most);
+  return choice.candidates.front().version;
 }
 
 Status Restarter::CheckRanks(const RestoreCandidate& candidate) const {
@@ -92,30 +95,40 @@ Status Restarter::OpenAndCheck(const std::string& name, const RestoreCandidate& 
   return check_regions ? CheckAll() : Status::Ok();
 }
 
+Status Restarter::TryWhole(const std::string& name, const RestoreCandidate& candidate) {
+  Status status = Agree(OpenAndCheck(name, candidate, /*check_regions=*/true));
+  if (status.ok()) {
+    std::vector<DeclaredRegion*> regions;
+    for (DeclaredRegion& declared : core_->regions.current().regions()) regions.push_back(&declared);
+    status = Agree(Read(regions));
+  }
+  CountRestored();
+  if (image_) restored_ = image_->record().identity.generation;
+  image_.reset();
+  return status;
+}
+
 Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
   BeginCount();
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoreCandidate> common, Common(name, at_most));
   Status status = NoneFound(name, at_most);
-  for (const RestoreCandidate& candidate : common) {
-    status = Agree(OpenAndCheck(name, candidate, /*check_regions=*/true));
-    if (status.ok()) {
-      std::vector<DeclaredRegion*> regions;
-      for (DeclaredRegion& declared : core_->regions.current().regions()) regions.push_back(&declared);
-      status = Agree(Read(regions));
+  std::set<RestoreCandidate> tried;
+  for (const bool everywhere : {false, true}) {
+    KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, at_most, everywhere));
+    for (const RestoreCandidate& candidate : choice.candidates) {
+      if (!tried.insert(candidate).second) continue;
+      status = TryWhole(name, candidate);
+      if (status.ok()) {
+        ledger_->Restored(restored_);
+        CountRestart();
+        return candidate.version;
+      }
+      // The bytes are there, but do not fit: an older version would only hide the mistake.
+      if (status.code() == Code::kMismatch || status.code() == Code::kInvalidArgument) return status;
+      LogWarning("client", "rank {}: '{}' version {} cannot be restored; trying the next older one: {}", core_->rank(), name,
+                 candidate.version, status.message());
     }
-    CountRestored();
-    if (image_) restored_ = image_->record().identity.generation;
-    image_.reset();
-    if (status.ok()) {
-      ledger_->Restored(restored_);
-      CountRestart();
-      return candidate.version;
-    }
-    // The bytes are there, but do not fit: an older version would only hide the mistake.
-    if (status.code() == Code::kMismatch || status.code() == Code::kInvalidArgument) return status;
-    LogWarning("client", "rank {}: '{}' version {} cannot be restored; trying the next older one: {}", core_->rank(), name,
-               candidate.version, status.message());
+    if (choice.everywhere || choice.candidates.empty()) break;
   }
   return status;
 }
@@ -123,17 +136,20 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
 Status Restarter::Begin(const std::string& name, int64_t version) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
   BeginCount();
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoreCandidate> common, Common(name, version));
   Status status(Code::kNotFound, fmt::format("version {} of '{}' cannot be restored by all ranks", version, name));
-  for (const RestoreCandidate& candidate : common) {
-    if (candidate.version != version) break;
-    status = Agree(OpenAndCheck(name, candidate, /*check_regions=*/false));
-    if (status.ok()) {
-      ++restart_number_;
-      return status;
+  for (const bool everywhere : {false, true}) {
+    KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, version, everywhere));
+    for (const RestoreCandidate& candidate : choice.candidates) {
+      if (candidate.version != version) break;
+      status = Agree(OpenAndCheck(name, candidate, /*check_regions=*/false));
+      if (status.ok()) {
+        ++restart_number_;
+        return status;
+      }
+      image_.reset();
+      if (status.code() == Code::kMismatch) return status;
     }
-    image_.reset();
-    if (status.code() == Code::kMismatch) return status;
+    if (choice.everywhere || choice.candidates.empty()) break;
   }
   return status;
 }

@@ -45,8 +45,15 @@ class Restarter {
   bool alone() const { return as_rank_ >= 0; }
   uint32_t source_rank() const { return alone() ? static_cast<uint32_t>(as_rank_) : core_->rank(); }
   Status Agree(const Status& mine) const { return alone() ? mine : core_->collective.Agree(mine); }
-  // What all ranks can restore.
-  Result<std::vector<RestoreCandidate>> Common(const std::string& name, int64_t at_most);
+  // What all ranks can restore, as far as the nodes that protect each other know; from wherever it is when `everywhere` is set,
+  // or when a rank has a newer one that others lack.
+  struct Choice {
+    std::vector<RestoreCandidate> candidates;
+    bool everywhere = false;
+  };
+  Result<Choice> Look(const std::string& name, int64_t at_most, bool everywhere);
+  // Collective, unless alone.
+  Status TryWhole(const std::string& name, const RestoreCandidate& candidate);
   Status OpenAndCheck(const std::string& name, const RestoreCandidate& candidate, bool check_regions);
   Status CheckRanks(const RestoreCandidate& candidate) const;
   Status CheckRegion(const DeclaredRegion& declared) const;

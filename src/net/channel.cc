@@ -23,12 +23,12 @@ Channel::Channel(std::unique_ptr<Endpoint> endpoint, fi_addr_t peer, size_t read
 
 Channel::~Channel() = default;
 
-Result<std::unique_ptr<Channel>> Channel::Open(Fabric* fabric, const NodeAddress& to, size_t reads_max) {
+Result<std::unique_ptr<Channel>> Channel::Open(Fabric* fabric, std::unique_ptr<Endpoint> endpoint, const NodeAddress& to,
+                                               size_t reads_max) {
   if (to.provider != fabric->provider()) {
     return Status(Code::kMismatch, "the peer's address is of provider " + to.provider + ", ours is " + fabric->provider() +
                                        ": set the same everywhere");
   }
-  KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<Endpoint> endpoint, fabric->OpenSending());
   KEDGE_ASSIGN_OR_RETURN(const fi_addr_t peer, endpoint->Insert(to));
   std::unique_ptr<Channel> channel(new Channel(std::move(endpoint), peer, reads_max));
   KEDGE_ASSIGN_OR_RETURN(channel->slots_registration_,

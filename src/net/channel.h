@@ -24,7 +24,9 @@ class Channel {
     Status status;
   };
 
-  static Result<std::unique_ptr<Channel>> Open(Fabric* fabric, const NodeAddress& to, size_t reads_max);
+  // Over an endpoint of `fabric` that nothing has been sent from.
+  static Result<std::unique_ptr<Channel>> Open(Fabric* fabric, std::unique_ptr<Endpoint> endpoint, const NodeAddress& to,
+                                               size_t reads_max);
   ~Channel();
 
   // Whether Send may be called: a slot is free, and no frame waits for the provider to take it.

@@ -110,6 +110,7 @@ void Network::Engine::Close() {
     states_.clear();
   }
   for (const auto& [job, membership] : memberships_) leases_.EndJob(job);
+  ahead_.clear();
   serving_.reset();
   deliveries_.clear();
   if (!parked_.empty()) LeaveOpen();
@@ -275,6 +276,14 @@ NetworkCounters Network::Engine::Counters() const {
 }
 
 // --- what links call ----------------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Endpoint>> Network::Engine::SendingEndpoint() {
+  if (ahead_.empty()) return fabric_->OpenSending();
+  std::unique_ptr<Endpoint> endpoint = std::move(ahead_.back());
+  ahead_.pop_back();
+  Count([this](NetworkCounters* counters) { counters->endpoints_ahead = ahead_.size(); });
+  return endpoint;
+}
 
 void Network::Engine::Deliver(std::function<void()> callback) {
   deliveries_.push_back({std::move(callback), false});

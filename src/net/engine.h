@@ -68,6 +68,7 @@ class Network::Engine : public LinkHost {
   // LinkHost.
   const NetworkOptions& options() const override { return options_; }
   Fabric* fabric() override { return fabric_.get(); }
+  Result<std::unique_ptr<Endpoint>> SendingEndpoint() override;
   Timers* timers() override { return &timers_; }
   ReadPool* pool() override { return pool_.get(); }
   void* pool_descriptor() override { return pool_registration_.descriptor(); }
@@ -96,6 +97,8 @@ class Network::Engine : public LinkHost {
   void EndExpiredLeases();
   void Tell(std::vector<LeaseTable::Ended> ended);
   void FlushDeliveries();
+  // Whoever knows no peers yet has the time for it. True when one more is ready.
+  bool PrepareEndpoint();
   void Sleep(bool idle_before);
   void LeaveOpen();
   void SayBye();
@@ -126,6 +129,7 @@ class Network::Engine : public LinkHost {
   Timers timers_;
   std::map<Peer, Entry> links_;
   std::vector<Parked> parked_;
+  std::vector<std::unique_ptr<Endpoint>> ahead_;
   std::unordered_map<uint64_t, Link*> sessions_;
   std::unordered_map<uint16_t, std::shared_ptr<const Handler>> handlers_;
   std::vector<Delivery> deliveries_;

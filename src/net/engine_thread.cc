@@ -32,7 +32,7 @@ void Network::Engine::Run() {
     EndExpiredLeases();
     FlushDeliveries();
     const bool idle = !commands && !frames && !links && !parked;
-    if (idle && !stop_) Sleep(idle_before);
+    if (idle && !stop_ && !PrepareEndpoint()) Sleep(idle_before);
     idle_before = idle;
   }
 }
@@ -148,6 +148,15 @@ void Network::Engine::Tell(std::vector<LeaseTable::Ended> ended) {
   for (LeaseTable::Ended& lease : ended) {
     if (lease.callback) Deliver(std::move(lease.callback));
   }
+}
+
+bool Network::Engine::PrepareEndpoint() {
+  if (!links_.empty() || ahead_.size() >= options_.endpoints_ahead) return false;
+  auto endpoint = fabric_->OpenSending();
+  if (!endpoint.ok()) return false;  // whoever needs one is told why
+  ahead_.push_back(std::move(endpoint).value());
+  Count([this](NetworkCounters* counters) { counters->endpoints_ahead = ahead_.size(); });
+  return true;
 }
 
 void Network::Engine::Sleep(bool idle_before) {

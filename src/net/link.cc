@@ -100,7 +100,10 @@ void Link::SendHello() {
 
 void Link::OpenChannel() {
   const int64_t begin_ns = SystemClock().NowNs();
-  auto channel = Channel::Open(host_->fabric(), member_.address, host_->options().reads_per_peer_max);
+  auto endpoint = host_->SendingEndpoint();
+  auto channel = endpoint.ok() ? Channel::Open(host_->fabric(), std::move(endpoint).value(), member_.address,
+                                               host_->options().reads_per_peer_max)
+                               : Result<std::unique_ptr<Channel>>(endpoint.status());
   LogDebug("net", "a way to {} was opened in {}", Name(), FormatDuration(Duration(SystemClock().NowNs() - begin_ns)));
   if (!channel.ok()) {
     OnChannelFailure(channel.status());

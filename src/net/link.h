@@ -38,6 +38,8 @@ class LinkHost {
   virtual ~LinkHost() = default;
   virtual const NetworkOptions& options() const = 0;
   virtual Fabric* fabric() = 0;
+  // One of its own for each channel.
+  virtual Result<std::unique_ptr<Endpoint>> SendingEndpoint() = 0;
   virtual Timers* timers() = 0;
   virtual ReadPool* pool() = 0;
   virtual void* pool_descriptor() = 0;
@@ -60,7 +62,8 @@ struct ReadRequest {
   RemoteMemory memory;
   uint64_t offset = 0;
   size_t bytes = 0;
-  int64_t deadline_ns = 0;
+  int64_t asked_ns = 0;
+  Duration timeout{};  // without a read from the peer that is done
   std::function<void(Result<ReadBuffer>)> done;
 };
 
@@ -183,7 +186,10 @@ class Link {
   void OnMessage();
   void ReturnCredits();
   void OnReadDone(const Channel::DoneRead& done);
+  Timers::Id AddReadTimer(uint64_t token, int64_t since_ns, Duration timeout);
   void OnReadTimeout(uint64_t token);
+  // Takes it off the queue, and tells.
+  void RefuseQueuedRead(std::deque<QueuedRead>::iterator read, const Status& why);
 
   LinkHost* const host_;
   std::shared_ptr<const Membership> membership_;
@@ -220,6 +226,7 @@ class Link {
   uint64_t next_read_ = 1;
   std::deque<QueuedRead> read_queue_;
   std::map<uint64_t, ActiveRead> active_reads_;
+  int64_t read_ns_ = 0;               // when one was last done
   std::vector<size_t> late_buffers_;  // of reads that have failed, and may still be written to
 };
 

@@ -12,6 +12,10 @@ namespace {
 constexpr size_t kCallsMax = 65536;
 constexpr size_t kErrorTextBytesMax = 4096;
 
+Status LeaseIsOver(const std::string& name) {
+  return Status(Code::kFailedPrecondition, fmt::format("the lease of memory of {} is over", name));
+}
+
 }  // namespace
 
 // --- sending ------------------------------------------------------------------------------------------------------------------
@@ -261,7 +265,7 @@ void Link::Read(ReadRequest request) {
     refused = Status(Code::kInvalidArgument, fmt::format("{} bytes at {} are not within the {} bytes of {}", request.bytes,
                                                          request.offset, memory.bytes, Name()));
   } else if (SystemClock().NowNs() > memory.end_ns) {
-    refused = Status(Code::kTimeout, fmt::format("the lease of memory of {} is over", Name()));
+    refused = LeaseIsOver(Name());
   }
   if (!refused.ok()) {
     host_->DeliverRead([done = std::move(request.done), refused] { done(refused); });
@@ -274,7 +278,7 @@ void Link::Read(ReadRequest request) {
     return;
   }
   const uint64_t token = next_read_++;
-  const Timers::Id timer = host_->timers()->Add(request.deadline_ns, [this, token] { OnReadTimeout(token); });
+  const Timers::Id timer = AddReadTimer(token, request.asked_ns, request.timeout);
   read_queue_.push_back({token, std::move(request), timer});
   Connect();
   BeginReads();
@@ -283,6 +287,11 @@ void Link::Read(ReadRequest request) {
 bool Link::BeginReads() {
   bool began = false;
   while (Up() && channel_ && channel_->CanRead() && !read_queue_.empty()) {
+    // It would cost the session, and all that is under way with it.
+    if (SystemClock().NowNs() > read_queue_.front().request.memory.end_ns) {
+      RefuseQueuedRead(read_queue_.begin(), LeaseIsOver(Name()));
+      continue;
+    }
     const auto buffer = host_->pool()->Acquire();
     if (!buffer) break;
     QueuedRead& next = read_queue_.front();
@@ -308,6 +317,8 @@ void Link::OnReadDone(const Channel::DoneRead& done) {
   ActiveRead& read = node.mapped();
   host_->timers()->Cancel(read.timer);
   if (done.status.ok()) {
+    read_ns_ = SystemClock().NowNs();
+    host_->ChangeState(state_, [this](PeerState* state) { state->read_ns = read_ns_; });
     const size_t bytes = read.request.bytes;
     host_->Count([bytes](NetworkCounters* counters) { counters->bytes_read += bytes; });
     auto buffer = std::make_shared<ReadBuffer>(host_->pool()->Wrap(read.buffer, bytes));
@@ -323,19 +334,32 @@ void Link::OnReadDone(const Channel::DoneRead& done) {
   Fail(Status(Code::kUnavailable, fmt::format("lost {}: a read failed: {}", Name(), done.status.message())));
 }
 
+Timers::Id Link::AddReadTimer(uint64_t token, int64_t since_ns, Duration timeout) {
+  return host_->timers()->Add(since_ns + timeout.count(), [this, token] { OnReadTimeout(token); });
+}
+
+void Link::RefuseQueuedRead(std::deque<QueuedRead>::iterator read, const Status& why) {
+  host_->timers()->Cancel(read->timer);
+  host_->DeliverRead([done = std::move(read->request.done), why] { done(why); });
+  read_queue_.erase(read);
+  host_->Count([](NetworkCounters* counters) { ++counters->reads_failed; });
+}
+
 void Link::OnReadTimeout(uint64_t token) {
-  const Status late(Code::kTimeout, fmt::format("a read from {} was not done in time", Name()));
   const auto queued =
       std::find_if(read_queue_.begin(), read_queue_.end(), [token](const QueuedRead& read) { return read.token == token; });
-  if (queued != read_queue_.end()) {
-    const Status why = Up() ? late.WithContext("waiting for its turn") : late.WithContext("not connected");
-    host_->DeliverRead([done = std::move(queued->request.done), why] { done(why); });
-    read_queue_.erase(queued);
-    host_->Count([](NetworkCounters* counters) { ++counters->reads_failed; });
+  const auto active = active_reads_.find(token);
+  if (queued == read_queue_.end() && active == active_reads_.end()) return;
+  // Others have been done meanwhile: the link is slow, not dead.
+  const bool is_queued = queued != read_queue_.end();
+  const Duration timeout = is_queued ? queued->request.timeout : active->second.request.timeout;
+  if (read_ns_ + timeout.count() > SystemClock().NowNs()) {
+    (is_queued ? queued->timer : active->second.timer) = AddReadTimer(token, read_ns_, timeout);
     return;
   }
-  auto node = active_reads_.extract(token);
-  if (node.empty()) return;
+  const Status late(Code::kTimeout, fmt::format("a read from {} was not done in time", Name()));
+  if (is_queued) return RefuseQueuedRead(queued, late.WithContext(Up() ? "waiting for its turn" : "not connected"));
+  auto node = active_reads_.extract(active);
   host_->DeliverRead([done = std::move(node.mapped().request.done), late] { done(late); });
   host_->Count([](NetworkCounters* counters) { ++counters->reads_failed; });
   late_buffers_.push_back(node.mapped().buffer);

@@ -78,7 +78,7 @@ void Network::EndLease(const Peer& peer, const RemoteMemory& memory) {
 
 void Network::Read(const Peer& peer, const RemoteMemory& memory, uint64_t offset, size_t bytes, Duration timeout,
                    std::function<void(Result<ReadBuffer>)> done) {
-  engine_->Read(peer, {memory, offset, bytes, SystemClock().NowNs() + timeout.count(), std::move(done)});
+  engine_->Read(peer, {memory, offset, bytes, SystemClock().NowNs(), timeout, std::move(done)});
 }
 
 std::vector<PeerState> Network::Peers() const {

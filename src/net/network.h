@@ -54,6 +54,9 @@ struct NetworkOptions {
   size_t reads_per_peer_max = 4;  // in flight at once
   size_t queued_reads_max = 65536;
   size_t leases_max = 65536;
+  // Ways to peers are prepared while there are none, up to so many: making one takes 10 ms of processor time over `tcp`, and each
+  // holds some MiB.
+  size_t endpoints_ahead = 0;
   std::function<void(std::function<void()>)> executor;
 };
 
@@ -109,6 +112,7 @@ struct PeerState {
   NodeAddress address;
   bool connected = false;
   int64_t heard_ns = 0;    // when an authentic frame last came, by the system clock; 0: never
+  int64_t read_ns = 0;     // when a read from it was last done; 0: never
   std::string last_error;  // why the last session ended or could not be made; empty: none did
   uint64_t sessions = 0;   // made so far
 };
@@ -122,6 +126,7 @@ struct NetworkCounters {
   uint64_t handshakes_refused = 0;  // wrong secret, unknown, of another attempt
   uint64_t leases_expired = 0;      // not ended by their reader or owner
   uint64_t channels_opened = 0;     // ways to peers: costly
+  uint64_t endpoints_ahead = 0;     // prepared for some, right now
 };
 
 // Gives libfabric settings of its own (fi_info -e) for this use, those that the environment has not set: it reads them at the
@@ -165,9 +170,10 @@ class Network {
   void EndLease(const Peer& peer, const RemoteMemory& memory);
 
   // Reads `bytes` (at most kReadBytesMax, within the memory's) at `offset`. What arrives is unverified. Reads of one peer begin
-  // in the order of their calls. When a read times out, the session with the peer ends, and its other reads with it. `done` runs
-  // on the progress thread, also where there is an executor, and must not block: whoever waits for many reads is not to wait for
-  // an event loop as well.
+  // in the order of their calls. A read times out when for so long no read from the peer has been done, since the call at the
+  // earliest: one that waits behind others on a slow link does not. The session with the peer ends then, and its other reads
+  // with it. kFailedPrecondition: the lease was over before the read's turn came. `done` runs on the progress thread, also where
+  // there is an executor, and must not block: whoever waits for many reads is not to wait for an event loop as well.
   void Read(const Peer& peer, const RemoteMemory& memory, uint64_t offset, size_t bytes, Duration timeout,
             std::function<void(Result<ReadBuffer>)> done);
 

@@ -303,7 +303,7 @@ TEST_P(NetworkTest, ALeaseExpires) {
   const RemoteMemory told = DecodeRemoteMemory(&in);
   ASSERT_TRUE(in.ok());
   std::this_thread::sleep_for(60ms);
-  EXPECT_EQ(Fetch(nodes[0], nodes.peer(1), told, 0, 4096).status().code(), Code::kTimeout);
+  EXPECT_EQ(Fetch(nodes[0], nodes.peer(1), told, 0, 4096).status().code(), Code::kFailedPrecondition);
 }
 
 TEST_P(NetworkTest, LeasesAreBounded) {
@@ -548,6 +548,27 @@ TEST_P(NetworkTest, ANewAttemptGoesOnOverTheSameConnections) {
   for (const size_t node : {0, 1}) EXPECT_EQ(nodes[node]->Counters().channels_opened, 1U) << node;
 }
 
+TEST_P(NetworkTest, WaysArePreparedWhileThereAreNoPeers) {
+  NetworkOptions prepared = options_;
+  prepared.endpoints_ahead = 2;
+  std::vector<std::unique_ptr<Network>> networks;
+  for (size_t node = 0; node < 4; ++node) networks.push_back(OpenNetwork(node == 0 ? prepared : options_));
+  const Deadline deadline(SystemClock(), 20s);
+  while (networks[0]->Counters().endpoints_ahead < 2 && !deadline.Passed()) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(networks[0]->Counters().endpoints_ahead, 2U);
+  const std::vector<std::string> names = {"n0", "n1", "n2", "n3"};
+  const Secret secret = Secret::Generate();
+  for (size_t node = 0; node < names.size(); ++node) {
+    networks[node]->Serve(1, [](const Peer&, ByteSpan body, const Answer& answer) { answer(Buffer(body.begin(), body.end())); });
+    ASSERT_TRUE(networks[node]->Join(testing::MakeMembership(names, networks, node, secret)).ok());
+  }
+  // The third finds none left.
+  for (const char* name : {"n1", "n2", "n3"}) EXPECT_TRUE(Ask(networks[0].get(), {kJob, name}, 1, Bytes("x")).ok()) << name;
+  EXPECT_EQ(networks[0]->Counters().channels_opened, 3U);
+  EXPECT_EQ(networks[0]->Counters().endpoints_ahead, 0U);
+  EXPECT_EQ(networks[1]->Counters().endpoints_ahead, 0U);
+}
+
 // A node that the new attempt leaves out can be told of it, in the former attempt's name, and is served nothing any more.
 TEST_P(NetworkTest, TheFormerAttemptsNodesAreAskedAndServedNothing) {
   Nodes nodes(3, options_);
@@ -645,11 +666,11 @@ TEST_P(NetworkTest, BadMembershipsAreRefused) {
 }
 
 TEST_P(NetworkTest, IsMeasured) {
-  const auto measured = MeasureNetwork(options_, 20, 64 << 20);
+  const auto measured = MeasureNetwork(options_, {.requests = 20, .read_bytes = 16 << 20});
   ASSERT_TRUE(measured.ok()) << measured.status().ToString();
-  EXPECT_GT(measured->connect_seconds, 0);
-  EXPECT_GT(measured->round_trip_seconds, 0);
-  EXPECT_GT(measured->read_bytes_per_second, 1e6);
+  EXPECT_GT(measured->figures.connect_seconds, 0);
+  EXPECT_GT(measured->figures.round_trip_seconds, 0);
+  EXPECT_GT(measured->figures.read_bytes_per_second, 1e6);
   EXPECT_NE(measured->provider.find(GetParam()), std::string::npos);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <optional>
 
 #include "format/wire.h"
 
@@ -45,11 +46,13 @@ std::string EncodeCandidates(const std::vector<RestoreCandidate>& candidates) {
   return std::string(AsText(buffer));
 }
 
-Result<std::vector<RestoreCandidate>> IntersectCandidates(const std::vector<std::string>& of_ranks) {
+Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_ranks) {
   std::vector<RestoreCandidate> common;
+  std::optional<RestoreCandidate> newest;
   for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
     KEDGE_ASSIGN_OR_RETURN(std::vector<RestoreCandidate> candidates, Decode(of_ranks[rank]));
     SortCandidates(&candidates);
+    if (!candidates.empty()) newest = std::max(newest.value_or(candidates.front()), candidates.front());
     if (rank == 0) {
       common = std::move(candidates);
       continue;
@@ -59,7 +62,8 @@ Result<std::vector<RestoreCandidate>> IntersectCandidates(const std::vector<std:
                           std::greater<>());
     common = std::move(both);
   }
-  return common;
+  const bool is_newest = !newest.has_value() || (!common.empty() && common.front() == *newest);
+  return CommonCandidates{std::move(common), is_newest};
 }
 
 }  // namespace kedge

@@ -27,7 +27,11 @@ void SortCandidates(std::vector<RestoreCandidate>* candidates);
 
 std::string EncodeCandidates(const std::vector<RestoreCandidate>& candidates);
 
-// What is in every rank's encoded list, newest first. kInternal: a list that EncodeCandidates did not make.
-Result<std::vector<RestoreCandidate>> IntersectCandidates(const std::vector<std::string>& of_ranks);
+struct CommonCandidates {
+  std::vector<RestoreCandidate> candidates;  // in every rank's list, newest first
+  bool is_newest = true;                     // no rank has a newer one that others lack
+};
+// From encoded lists. kInternal: one that EncodeCandidates did not make.
+Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_ranks);
 
 }  // namespace kedge

@@ -16,12 +16,16 @@ constexpr RestoreCandidate kTaken{2, 1, 1, 2};
 constexpr RestoreCandidate kRetaken{2, 3, 1, 2};
 constexpr RestoreCandidate kNew{7, 3, 1, 2};
 
-std::vector<RestoreCandidate> Intersect(const std::vector<std::vector<RestoreCandidate>>& of_ranks) {
+CommonCandidates Common(const std::vector<std::vector<RestoreCandidate>>& of_ranks) {
   std::vector<std::string> encoded;
   for (const auto& candidates : of_ranks) encoded.push_back(EncodeCandidates(candidates));
   auto result = IntersectCandidates(encoded);
   EXPECT_TRUE(result.ok()) << result.status().ToString();
-  return result.ok() ? *result : std::vector<RestoreCandidate>{};
+  return result.ok() ? *result : CommonCandidates{};
+}
+
+std::vector<RestoreCandidate> Intersect(const std::vector<std::vector<RestoreCandidate>>& of_ranks) {
+  return Common(of_ranks).candidates;
 }
 
 TEST(Candidates, OneRankGetsItsOwnNewestFirst) {
@@ -41,6 +45,14 @@ TEST(Candidates, TheSameVersionOfAnotherTakingIsAnother) {
 
 TEST(Candidates, TheRankCountIsPartOfIt) {
   EXPECT_THAT(Intersect({{{1, 1, 1, 2}}, {{1, 1, 1, 3}}}), IsEmpty());
+}
+
+TEST(Candidates, ARankMayKnowOfANewerOneThanOthers) {
+  EXPECT_TRUE(Common({{kNew, kOld}, {kOld, kNew}}).is_newest);
+  EXPECT_TRUE(Common({{}, {}}).is_newest);
+  EXPECT_FALSE(Common({{kOld}, {kNew, kOld}, {kOld}}).is_newest);
+  EXPECT_FALSE(Common({{}, {kOld}}).is_newest);
+  EXPECT_TRUE(Common({{kNew, kTaken}, {kNew, kOld}}).is_newest);
 }
 
 TEST(Candidates, RefusesWhatIsNoList) {

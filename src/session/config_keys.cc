@@ -301,6 +301,7 @@ Result<NodeSettings> ReadNodeSettings(const Config& config) {
   settings.idle_timeout = config.GetDuration("agent.idle_timeout");
   settings.net_provider = config.GetString("net.provider");
   settings.net_interface = config.GetString("net.interface");
+  settings.awaits_protection = SchemeOf(config.GetString("protect.scheme")) != ProtectScheme::kNone;
   settings.metrics_port = static_cast<uint32_t>(config.GetInt64("agent.metrics_port"));
   settings.placement_policy = config.GetString("placement.policy");
   settings.calibration_folder = DefaultCalibrationFolder();

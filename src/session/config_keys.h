@@ -42,9 +42,10 @@ struct NodeSettings {
   uint32_t flush_workers = 0;           // at most
   uint64_t flush_bytes_per_second = 0;  // 0: no limit
   Duration idle_timeout{};
-  std::string net_provider;   // between nodes
-  std::string net_interface;  // empty: the provider's first
-  uint32_t metrics_port = 0;  // 0: none
+  std::string net_provider;        // between nodes
+  std::string net_interface;       // empty: the provider's first
+  bool awaits_protection = false;  // protect.scheme names one where the agent reads its configuration: jobs will need the network
+  uint32_t metrics_port = 0;       // 0: none
   std::string placement_policy;
   std::string calibration_folder;  // absolute; empty (tests only): nothing is read or kept
 

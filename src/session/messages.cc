@@ -187,6 +187,16 @@ KEDGE_FIELDS(RebuildReply) {
   walk.List(m.lost, 1);
   walk(m.failure);
 }
+KEDGE_FIELDS(MeasureRequest) {
+  walk(m.job), walk(m.all_nodes), walk(m.timeout);
+}
+KEDGE_FIELDS(MeasuredNode) {
+  walk(m.node), walk(m.address), walk(m.is_reached), walk(m.round_trip_ns), walk(m.read_bytes_per_second), walk(m.failure);
+}
+KEDGE_FIELDS(MeasureReply) {
+  walk(m.node), walk(m.job), walk(m.attempt), walk(m.provider);
+  walk.List(m.nodes, 8);
+}
 KEDGE_FIELDS(RestoredRequest) {
   Fields(walk, m.generation);
 }
@@ -209,7 +219,7 @@ KEDGE_FIELDS(TestRequest) {
   Fields(walk, m.generation);
 }
 KEDGE_FIELDS(LocalVersionsRequest) {
-  walk(m.store_id), walk(m.job), walk(m.name);
+  walk(m.store_id), walk(m.job), walk(m.name), walk(m.everywhere);
 }
 KEDGE_FIELDS(LocalVersion) {
   Fields(walk, m.generation);

@@ -153,6 +153,30 @@ struct RebuildReply {
   Status failure;                         // the first
 };
 
+// From a tool: how fast the ways from this node to others of a job are. One such question at a time; a node that does not answer
+// is passed over after some seconds. Answer: MeasureReply. kNotFound: no job of that name here (or none at all) has nodes that
+// protect each other; kInvalidArgument: several have, and none is named; kBusy: another tool asks.
+struct MeasureRequest {
+  std::string job;         // empty: the only one
+  bool all_nodes = false;  // of the job's attempt; else of this node's group
+  Duration timeout{};      // whose turn has not come by then is not measured
+};
+struct MeasuredNode {
+  std::string node;
+  std::string address;                 // for people
+  bool is_reached = false;             // it has answered
+  uint64_t round_trip_ns = 0;          // of a small request, the median; 0: not measured
+  uint64_t read_bytes_per_second = 0;  // of remote reads; 0: not measured
+  Status failure;                      // why something is not measured
+};
+struct MeasureReply {
+  std::string node;  // from which it was measured
+  std::string job;
+  uint32_t attempt = 0;
+  std::string provider;  // libfabric's full name of it
+  std::vector<MeasuredNode> nodes;
+};
+
 // First message of a tool: no job, no mailbox. Answer: ToolWelcome.
 struct ToolHello {
   uint32_t protocol = kProtocolVersion;
@@ -182,11 +206,12 @@ struct TestRequest {
   Generation generation;
 };
 
-// Which images lie whole on this node. Answer: LocalVersionsReply.
+// Which images lie whole on this node, or can be brought here from others. Answer: LocalVersionsReply.
 struct LocalVersionsRequest {
   StoreId store_id;
   std::string job;
-  std::string name;  // empty: every name
+  std::string name;         // empty: every name
+  bool everywhere = false;  // all nodes of the job are asked, not first of all those that protect each other with this one
 };
 struct LocalVersion {
   Generation generation;
@@ -289,11 +314,11 @@ struct ErrorReply {
 };
 
 // The order gives the kind's number on the wire: append only.
-using Message =
-    std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
-                 LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest, CleanupReply,
-                 RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest, ShutdownRequest, DoneReply,
-                 ErrorReply, MembersRequest, HaltRequest, HaltReply, RestoredRequest, RebuildRequest, RebuildReply>;
+using Message = std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
+                             LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest,
+                             CleanupReply, RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest,
+                             ShutdownRequest, DoneReply, ErrorReply, MembersRequest, HaltRequest, HaltReply, RestoredRequest,
+                             RebuildRequest, RebuildReply, MeasureRequest, MeasureReply>;
 
 struct NumberedMessage {
   uint64_t number = 0;  // chosen by who asks, repeated in the answer

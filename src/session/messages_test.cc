@@ -51,7 +51,7 @@ std::vector<Message> SampleOfEveryKind() {
           WaitRequest{SomeGeneration(), Level::kStore, std::chrono::seconds(5)},
           level,
           TestRequest{SomeGeneration()},
-          LocalVersionsRequest{StoreId{1, 1}, "job", ""},
+          LocalVersionsRequest{StoreId{1, 1}, "job", "", true},
           LocalVersionsReply{{{SomeGeneration(), 0, 2, Level::kStore}, {SomeGeneration(), 1, 2, Level::kLocal}}},
           OpenImageRequest{SomeGeneration(), 1, true},
           open,
@@ -72,7 +72,14 @@ std::vector<Message> SampleOfEveryKind() {
           HaltReply{{{"job", 3, true}, {"other", 1, false}}},
           RestoredRequest{SomeGeneration()},
           RebuildRequest{StoreId{1, 1}, "job", true, false},
-          RebuildReply{1, 2, 3, {"n4"}, {"version 7: too few"}, Status(Code::kNoSpace, "full")}};
+          RebuildReply{1, 2, 3, {"n4"}, {"version 7: too few"}, Status(Code::kNoSpace, "full")},
+          MeasureRequest{"job", true, std::chrono::seconds(60)},
+          MeasureReply{"n1",
+                       "job",
+                       3,
+                       "tcp;ofi_rxm",
+                       {{"n2", "192.0.2.7:4711", true, 45'000, uint64_t{3} << 30, Status::Ok()},
+                        {"n3", "192.0.2.8:4711", false, 0, 0, Status(Code::kTimeout, "node n3 says nothing")}}}};
 }
 
 TEST(Messages, EveryKindSurvivesTheWire) {

@@ -3,6 +3,8 @@
 
 #include <cstdio>
 
+#include <optional>
+
 #include "base/byte_size.h"
 #include "base/json_writer.h"
 #include "net/measure.h"
@@ -12,33 +14,21 @@
 #include "os/probes.h"
 #include "tools/agent_connection.h"
 #include "tools/command.h"
+#include "tools/network_view.h"
 
 namespace kedge::tools {
 namespace {
-
-enum class State { kOk, kNote, kBad };
-
-struct Finding {
-  State state;
-  std::string subject;
-  std::string found;
-  std::string advice;  // empty: nothing to do
-};
 
 constexpr double kSlowSyncSeconds = 0.05;
 constexpr size_t kSyncBytes = 4096;
 constexpr int kSyncRounds = 5;
 constexpr int kNetworkRequests = 500;
 constexpr uint64_t kNetworkBytes = uint64_t{1} << 30;
-
-const char* StateName(State state) {
-  switch (state) {
-    case State::kOk: return "ok";
-    case State::kNote: return "note";
-    case State::kBad: return "BAD";
-  }
-  return "unknown";
-}
+// Other nodes: what has not been measured by then is not.
+constexpr Duration kNodesTimeout = std::chrono::minutes(5);
+constexpr Duration kNodesMargin = std::chrono::minutes(1);
+constexpr const char* kHowToMeasureNodes =
+    "between nodes: run it on a node whose agent knows a job with protect.scheme, while the job runs or its agents stay";
 
 void ExamineMachine(std::vector<Finding>* findings) {
   const auto memory = os::MachineMemory();
@@ -139,27 +129,62 @@ void ExamineAgent(const Config& config, std::vector<Finding>* findings) {
     findings->push_back({State::kBad, "agent program", program.status().message(), "set KEDGE_AGENT to its path"});
 }
 
+struct NetworkChoice {
+  bool wanted = false;
+  std::string job;  // empty: the only one
+  bool all_nodes = false;
+};
+
+// What the node's agent finds on the ways to other nodes. Nothing: there is no agent or no such job, as `why_not` says.
+Result<std::optional<MeasureReply>> MeasureNodes(const Config& config, const NetworkChoice& choice, std::string* why_not) {
+  const auto agent = ConnectToAgent(config, false);
+  const MeasureRequest request{choice.job, choice.all_nodes, kNodesTimeout};
+  auto reply = agent.ok() ? agent->connection->Call<MeasureReply>(request, kNodesTimeout + kNodesMargin)
+                          : Result<MeasureReply>(agent.status());
+  if (reply.ok()) return std::optional<MeasureReply>(std::move(*reply));
+  // Of an agent that cannot be asked there is a finding already.
+  const bool is_missing = !agent.ok() || reply.status().code() == Code::kNotFound;
+  if (!is_missing || !choice.job.empty()) return reply.status();
+  *why_not = reply.status().message();
+  return std::optional<MeasureReply>();
+}
+
 // Two networks as agents have them, on this machine; their numbers say what the provider and the processors give.
-void ExamineNetwork(const NodeSettings& node, std::vector<Finding>* findings) {
+Finding ExamineOwnNetwork(const NodeSettings& node, const std::string& why_not_between) {
   net::NetworkOptions options;
   options.provider = node.net_provider;
   options.interface_address = node.net_interface;
   net::SetFabricDefaults();
-  const auto measured = net::MeasureNetwork(options, kNetworkRequests, kNetworkBytes);
+  net::MeasureBounds bounds;
+  bounds.requests = kNetworkRequests;
+  bounds.read_bytes = kNetworkBytes;
+  const auto measured = net::MeasureNetwork(options, bounds);
   if (!measured.ok()) {
-    findings->push_back({State::kBad, "network", measured.status().message(),
-                         "set net.provider to one that fi_info lists with reliable datagrams (FI_EP_RDM), net.interface to this "
-                         "node's address; protection across nodes needs it"});
-    return;
+    return {State::kBad, "network", measured.status().message(),
+            "set net.provider to one that fi_info lists with reliable datagrams (FI_EP_RDM), net.interface to this "
+            "node's address; protection across nodes needs it"};
   }
-  findings->push_back({State::kOk, "network",
-                       fmt::format("{} at {}: round trip of a request {:.0f} us, remote reads {}/s (two ends on this node)",
-                                   measured->provider, measured->address, measured->round_trip_seconds * 1e6,
-                                   FormatByteSize(static_cast<uint64_t>(measured->read_bytes_per_second))),
-                       ""});
+  return {State::kOk, "network",
+          fmt::format("{} at {}: round trip of a request {:.0f} us, remote reads {}/s (two ends on this node: {})",
+                      measured->provider, measured->address, measured->figures.round_trip_seconds * 1e6,
+                      FormatByteSize(static_cast<uint64_t>(measured->figures.read_bytes_per_second)), why_not_between),
+          kHowToMeasureNodes};
 }
 
-Outcome Doctor(const ConfigOptions& options, bool json_wanted, bool net_wanted) {
+// Between nodes where the agent knows some, else on this node. What was measured between nodes is in `nodes`.
+Status ExamineNetwork(const Config& config, const NodeSettings& node, const NetworkChoice& choice, std::vector<Finding>* findings,
+                      std::optional<MeasureReply>* nodes) {
+  std::string why_not;
+  KEDGE_ASSIGN_OR_RETURN(*nodes, MeasureNodes(config, choice, &why_not));
+  if (!nodes->has_value()) {
+    findings->push_back(ExamineOwnNetwork(node, why_not));
+    return Status::Ok();
+  }
+  for (Finding& finding : NetworkFindings(**nodes)) findings->push_back(std::move(finding));
+  return Status::Ok();
+}
+
+Outcome Doctor(const ConfigOptions& options, bool json_wanted, const NetworkChoice& network) {
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.Load());
   KEDGE_ASSIGN_OR_RETURN(const NodeSettings node, ReadNodeSettings(config));
   KEDGE_ASSIGN_OR_RETURN(const JobSettings job, ReadJobSettings(config));
@@ -170,7 +195,8 @@ Outcome Doctor(const ConfigOptions& options, bool json_wanted, bool net_wanted) 
   for (const TierSettings& tier : node.tiers) ExamineFolder("tier " + tier.name, tier.path, false, &findings);
   if (!job.keys.scratch.empty()) ExamineFolder("job.scratch", job.keys.scratch, false, &findings);
   ExamineAgent(config, &findings);
-  if (net_wanted) ExamineNetwork(node, &findings);
+  std::optional<MeasureReply> nodes;
+  if (network.wanted) KEDGE_RETURN_IF_ERROR(ExamineNetwork(config, node, network, &findings, &nodes));
 
   JsonWriter json;
   json.BeginObject().Key("findings").BeginArray();
@@ -183,8 +209,11 @@ Outcome Doctor(const ConfigOptions& options, bool json_wanted, bool net_wanted) 
     std::printf("%-5s %-20s %s\n", StateName(finding.state), finding.subject.c_str(), finding.found.c_str());
     if (!finding.advice.empty()) std::printf("%-26s -> %s\n", "", finding.advice.c_str());
   }
-  json.EndArray().Field("bad", bad).EndObject();
+  json.EndArray();
+  if (nodes.has_value()) WriteNetwork(*nodes, json);
+  json.Field("bad", bad).EndObject();
   if (json_wanted) PrintJson(json.text());
+  if (!json_wanted && nodes.has_value()) std::printf("\n%s", NetworkText(*nodes).c_str());
   return bad ? kExitBad : kExitOk;
 }
 
@@ -194,9 +223,13 @@ Command DoctorCommand() {
   return {"doctor", "say what this machine can do for Kedge, and what to change", [](CLI::App& app) {
             auto options = std::make_shared<ConfigOptions>();
             auto json = std::make_shared<bool>(false);
-            auto net = std::make_shared<bool>(false);
+            auto net = std::make_shared<NetworkChoice>();
             options->AddTo(app);
-            app.add_flag("--net", *net, "measure the network between agents, too: latency and bandwidth of remote reads");
+            CLI::Option* const net_flag = app.add_flag(
+                "--net", net->wanted, "measure the network between agents, too: round trip and bandwidth of remote reads");
+            app.add_option("--job", net->job, "with --net: between the nodes of this job")->needs(net_flag);
+            app.add_flag("--all-nodes", net->all_nodes, "with --net: all nodes of the job, not those of this node's group alone")
+                ->needs(net_flag);
             app.add_flag("--json", *json, "print JSON");
             app.footer(
                 "Exit code 1 when something would keep Kedge from working. Writes and removes a few small files where the store "

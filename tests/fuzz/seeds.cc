@@ -65,9 +65,9 @@ void AddPeerMessages(Seeds& seeds) {
     seeds.Add("agent_peers_fuzzer", std::to_string(int{kind}), std::string{kind, 3} + std::string(AsText(body)));
   };
   add(0, Encode(ExchangeRequest{record.identity, 1, true, record.members[0]}));
-  add(1, Encode(ExchangeReply{true, record.members[0]}));
+  add(1, Encode(ExchangeReply{true, record.members[0], 70000}));
   add(2, Encode(GroupNotice{generation, 7, 1}));
-  add(3, Encode(GroupStateReply{true}));
+  add(3, Encode(GroupStateReply{false, 1 << 20}));
   add(4, Encode(InventoryRequest{generation.store_id, generation.job, "name"}));
   InventoryReply inventory{"n1", {{"n0", "address"}}, true, {{generation, 1, 2, Level::kStore, true, false, true}}, {}};
   inventory.sets.push_back({redundancy::Summarize(record, 5), {0, 1}});
@@ -130,11 +130,13 @@ void AddFullMessages(Seeds& seeds) {
   welcome.tiers = {{"pool", "/dev/shm/pool", TierKind::kMemory, "/dev/shm/pool", 1 << 20, 16}};
   LevelReply level{Level::kLocal, Level::kStore, Status(Code::kNoSpace, "full", 28), {1, 3}};
   LocalVersionsReply versions{{{identity.generation, 0, 2, Level::kStore}}};
+  MeasureReply measured{"n1", "job", 3, "tcp", {{"n2", "192.0.2.7:4711", true, 45'000, 3000, Status(Code::kTimeout, "late")}}};
   OpenImageReply open{4, SlotRange{0, 1, 2, 3, 4}, {SlotRange{0, 5, 6, 7, 8}}};
   int number = 0;
-  for (const Message& message : {Message(hello), Message(welcome), Message(level), Message(versions), Message(open),
-                                 Message(WaitRequest{identity.generation, Level::kStore, std::chrono::seconds(5)}),
-                                 Message(OpenImageRequest{identity.generation, 1})}) {
+  for (const Message& message :
+       {Message(hello), Message(welcome), Message(level), Message(versions), Message(open), Message(measured),
+        Message(WaitRequest{identity.generation, Level::kStore, std::chrono::seconds(5)}),
+        Message(OpenImageRequest{identity.generation, 1})}) {
     seeds.Add("session_messages_fuzzer", "full-" + std::to_string(++number), AsText(EncodeMessage(1, message)));
   }
 }

@@ -1,11 +1,11 @@
 // One node of a job as a process of its own, for tests that kill, stop or cut it off.
 //
-//   net_peer NAME SECRET MEMBERS ROLE [TARGET] [--address FORMER] [--listen HOST] [--silence SECONDS]
+//   net_peer NAME SECRET MEMBERS ROLE [TARGET] [--address FORMER] [--listen HOST] [--silence SECONDS] [--lease SECONDS] [--mib N]
 //
 // Prints "address TEXT", waits until the file MEMBERS is there (lines "name address"), joins, prints "joined" and serves: kind 1
-// echoes; kind 2 leases 64 MiB whose bytes follow from their offset, for two seconds, and prints "lease ended" when it does.
-// ROLE "serve" is all of that. ROLE "read" in addition takes a lease of TARGET again and again and reads all of it, checks each
-// byte, and prints "round N ok" or "round N failed: WHY".
+// echoes; kind 2 leases 64 MiB (or N) whose bytes follow from their offset, for two seconds, and prints "lease ended" when it
+// does. ROLE "serve" is all of that. ROLE "read" in addition takes a lease of TARGET again and again and reads all of it, checks
+// each byte, and prints "round N ok" or "round N failed: WHY".
 #include <unistd.h>
 
 #include <chrono>
@@ -26,8 +26,6 @@ using namespace kedge;
 using namespace kedge::net;
 
 constexpr const char* kJob = "job";
-constexpr size_t kLeaseBytes = size_t{64} << 20;
-constexpr Duration kLeaseDuration = 2s;
 constexpr Duration kReadTimeout = 3s;
 
 std::byte ByteAt(uint64_t offset) {
@@ -108,12 +106,16 @@ int main(int argc, char** argv) {
   }
   Say("address " + (*network)->address().ToText());
 
-  static std::vector<std::byte> memory(kLeaseBytes);
+  const auto number = [&](const std::string& name, int otherwise) {
+    return settings.contains(name) ? std::stoi(settings[name]) : otherwise;
+  };
+  static std::vector<std::byte> memory(static_cast<size_t>(number("--mib", 64)) << 20);
+  const Duration lease_duration = std::chrono::seconds(number("--lease", 2));
   for (size_t at = 0; at < memory.size(); ++at) memory[at] = ByteAt(at);
   Network* const net = network->get();
   net->Serve(1, [](const Peer&, ByteSpan body, const Answer& answer) { answer(Buffer(body.begin(), body.end())); });
-  net->Serve(2, [net](const Peer& peer, ByteSpan, const Answer& answer) {
-    const auto lease = net->Lease(peer.job, memory, kLeaseDuration, [] { Say("lease ended"); });
+  net->Serve(2, [net, lease_duration](const Peer& peer, ByteSpan, const Answer& answer) {
+    const auto lease = net->Lease(peer.job, memory, lease_duration, [] { Say("lease ended"); });
     if (!lease.ok()) return answer(lease.status());
     Buffer reply;
     {

@@ -11,12 +11,14 @@
 #include "net/authentication.h"
 #include "os/testing/temporary_folder.h"
 #include "tests/support/child_process.h"
+#include "tests/support/two_hosts.h"
 
 namespace kedge::net {
 namespace {
 
 using namespace std::chrono_literals;
 using kedge::testing::ChildProcess;
+using kedge::testing::TwoHosts;
 
 constexpr auto kPatience = 60s;
 
@@ -129,47 +131,62 @@ TEST_F(PeerTest, AReaderThatStallsHarmsNobody) {
   EXPECT_GE(Count(server.process->Output(), "lease ended"), 3);
 }
 
-TEST_F(PeerTest, ALinkThatIsCutForAWhileAndForEver) {
-  const std::string peer = std::string(KEDGE_NET_PEER) + " ", common = " " + secret_.ToHex() + " " + Path("members") + " ";
-  ChildProcess hosts({KEDGE_TWO_HOSTS, folder_.path(), peer + "a" + common + "read b --listen 10.77.0.1 --silence 2",
-                      peer + "b" + common + "serve --listen 10.77.0.2 --silence 2"},
-                     {}, Path("hosts.out"));
-  ASSERT_TRUE(hosts.WaitForOutput("hosts are up", kPatience)) << hosts.Output();
-  const auto read = [this](const std::string& name) {
-    std::ifstream file(Path(name));
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  };
-  const auto wait_for_more = [&](const std::string& text, std::chrono::seconds patience) {
-    const int before = Count(read("left.out"), text);
+// Two nodes with a network each, and a link between them: "a" reads from "b".
+class LinkTest : public PeerTest {
+ protected:
+  void StartBoth(const std::string& reader, const std::string& server) {
+    const std::string peer = std::string(KEDGE_NET_PEER) + " ", common = " " + secret_.ToHex() + " " + Path("members") + " ";
+    hosts_ = std::make_unique<TwoHosts>(std::vector<std::string>{peer + "a" + common + "read b --listen 10.77.0.1 " + reader},
+                                        peer + "b" + common + "serve --listen 10.77.0.2 " + server);
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    for (const std::string side : {"left", "right"}) {
+      while (hosts_->Output(side).find('\n') == std::string::npos && std::chrono::steady_clock::now() < end)
+        std::this_thread::sleep_for(20ms);
+    }
+    const std::string a = AddressIn(Output());
+    EXPECT_NE(NodeAddress::FromText(a).value().ToDisplay().find("10.77.0.1:"), std::string::npos) << a;
+    WriteMembers({{"a", a}, {"b", AddressIn(hosts_->Output("right"))}});
+    ASSERT_TRUE(WaitForReader(" ok", kPatience)) << Output();
+  }
+  // The reader's.
+  std::string Output() const { return hosts_->Output("left"); }
+  // For one more.
+  bool WaitForReader(const std::string& text, std::chrono::seconds patience) const {
+    const int before = Count(Output(), text);
     const auto end = std::chrono::steady_clock::now() + patience;
-    while (std::chrono::steady_clock::now() < end && Count(read("left.out"), text) == before) std::this_thread::sleep_for(20ms);
-    return Count(read("left.out"), text) > before;
-  };
-  const auto touch = [this](const std::string& name) { std::ofstream(Path(name)) << "x"; };
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  while ((read("left.out").find('\n') == std::string::npos || read("right.out").find('\n') == std::string::npos) &&
-         std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(20ms);
-  const std::string a = AddressIn(read("left.out"));
-  EXPECT_NE(NodeAddress::FromText(a).value().ToDisplay().find("10.77.0.1:"), std::string::npos) << a;
-  WriteMembers({{"a", a}, {"b", AddressIn(read("right.out"))}});
-  ASSERT_TRUE(wait_for_more(" ok", kPatience)) << read("left.out");
+    while (std::chrono::steady_clock::now() < end && Count(Output(), text) == before) std::this_thread::sleep_for(20ms);
+    return Count(Output(), text) > before;
+  }
 
+  std::unique_ptr<TwoHosts> hosts_;
+};
+
+TEST_F(LinkTest, CutForAWhileAndForEver) {
+  StartBoth("--silence 2", "--silence 2");
   // Five seconds: what was under way fails and says whom it waited for; then all goes on.
-  touch("cut");
-  ASSERT_TRUE(hosts.WaitForOutput("link is cut", kPatience));
-  ASSERT_TRUE(wait_for_more(" failed: ", 20s)) << read("left.out");
+  hosts_->Cut();
+  ASSERT_TRUE(WaitForReader(" failed: ", 20s)) << Output();
   std::this_thread::sleep_for(5s);
-  touch("mend");
-  ASSERT_TRUE(wait_for_more(" ok", kPatience)) << read("left.out");
+  hosts_->Mend();
+  ASSERT_TRUE(WaitForReader(" ok", kPatience)) << Output();
 
   // For ever: every round ends by its time.
-  touch("cut");
-  for (int i = 0; i < 4; ++i) ASSERT_TRUE(wait_for_more(" failed: ", 20s)) << read("left.out");
-  EXPECT_NE(read("left.out").find("node b at 10.77.0.2:"), std::string::npos) << read("left.out");
-  EXPECT_EQ(read("left.out").find("WRONG BYTES"), std::string::npos);
-  touch("end");
-  EXPECT_TRUE(hosts.Wait(kPatience).has_value());
+  hosts_->Cut();
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(WaitForReader(" failed: ", 20s)) << Output();
+  EXPECT_NE(Output().find("node b at 10.77.0.2:"), std::string::npos) << Output();
+  EXPECT_EQ(Output().find("WRONG BYTES"), std::string::npos);
+}
+
+// Six reads go out together and take six seconds on that link. Each may wait for three in which nothing comes.
+TEST_F(LinkTest, ASlowOneIsNotTakenForADeadOne) {
+  StartBoth("", "--mib 6 --lease 60");
+  hosts_->HoldLinkTo("8mbit");
+  ASSERT_TRUE(WaitForReader("round ", kPatience)) << Output();
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_TRUE(WaitForReader(" ok", kPatience)) << Output();
+  EXPECT_GT(std::chrono::steady_clock::now() - begin, 4s) << "the link was not slow, and the test shows nothing";
+  EXPECT_EQ(Output().find("failed"), std::string::npos) << Output();
+  EXPECT_EQ(Output().find("WRONG BYTES"), std::string::npos);
 }
 
 }  // namespace

@@ -13,8 +13,8 @@
 #include "agent/peer_messages.h"
 #include "format/set_records.h"
 #include "net/network.h"
-#include "os/testing/temporary_folder.h"
 #include "tests/protect/protect_fixture.h"
+#include "tests/support/two_hosts.h"
 
 namespace kedge::testing {
 namespace {
@@ -258,6 +258,7 @@ class Stranger {
  public:
   // Null when the address cannot be had.
   static std::unique_ptr<Stranger> At(const std::string& address) {
+    net::SetFabricDefaults();  // as agents do: ends with buffers of other sizes do not connect
     net::NetworkOptions options;
     options.former_address = net::NodeAddress::FromText(address).value_or(net::NodeAddress{});
     options.connect_timeout = 2s;
@@ -342,23 +343,9 @@ class LinkTest : public FaultTest {
  protected:
   static constexpr char kPartners[] = "protect.scheme=partner\nschedule.store=0\n";
   void SetUp() override {
-    std::vector<std::string> command = {KEDGE_TWO_HOSTS, folder_.path()};
-    for (const int node : {0, 1}) {
-      std::string line;
-      for (const std::string& word : nodes_.AgentCommand(node)) line += word + " ";
-      command.push_back(line + "--set net.interface=10.77.0." + std::to_string(node + 1));
-    }
-    hosts_ = std::make_unique<ChildProcess>(command, std::map<std::string, std::string>{}, folder_.path() + "/out");
-    ASSERT_TRUE(hosts_->WaitForOutput("hosts are up", 30s)) << hosts_->Output();
+    hosts_ =
+        std::make_unique<TwoHosts>(std::vector<std::string>{nodes_.AgentLine(0, "10.77.0.1")}, nodes_.AgentLine(1, "10.77.0.2"));
     for (const int node : {0, 1}) ASSERT_TRUE(nodes_.WaitForAgent(node));
-  }
-  void TearDown() override {
-    Say("end", "");
-    EXPECT_TRUE(hosts_->Wait(30s).has_value());
-  }
-  void Say(const std::string& word, const std::string& answer) const {
-    std::ofstream(folder_.path() + "/" + word) << "x";
-    EXPECT_TRUE(answer.empty() || hosts_->WaitForOutput(answer, 30s)) << hosts_->Output();
   }
   void Checkpoint(kedge_context* context, int rank, int64_t version) {
     std::vector<uint64_t> memory = Content(rank, version);
@@ -366,22 +353,21 @@ class LinkTest : public FaultTest {
     EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", version, 0));
   }
 
-  os::testing::TemporaryFolder folder_;
-  std::unique_ptr<ChildProcess> hosts_;
+  std::unique_ptr<TwoHosts> hosts_;
 };
 
 TEST_F(LinkTest, CutForFiveSecondsDelaysTheLevel) {
   nodes_.Run({0, 1}, kPartners, [&](kedge_context* context, int rank) {
     Checkpoint(context, rank, 1);
     EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
-    if (rank == 0) Say("cut", "link is cut");
+    if (rank == 0) hosts_->Cut();
     Checkpoint(context, rank, 2);
     if (rank == 0) {
       std::this_thread::sleep_for(5s);
       kedge_level reached = KEDGE_LEVEL_NONE;
       EXPECT_KEDGE_OK(kedge_test(context, "p", 2, &reached));
       EXPECT_EQ(reached, KEDGE_LEVEL_LOCAL) << "the link was not cut";
-      Say("mend", "link is mended");
+      hosts_->Mend();
     }
     EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_NODE, 60));
   });
@@ -392,10 +378,7 @@ TEST_F(LinkTest, CutForEverIsSaidAndTheJobGoesOn) {
   nodes_.Run({0, 1}, keys, [&](kedge_context* context, int rank) {
     Checkpoint(context, rank, 1);
     EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
-    if (rank == 0)
-      Say("cut", "link is cut");
-    else
-      EXPECT_TRUE(hosts_->WaitForOutput("link is cut", 30s));
+    rank == 0 ? hosts_->Cut() : hosts_->WaitUntilCut();
     for (const int64_t version : {2, 3}) {
       Checkpoint(context, rank, version);
       EXPECT_EQ(kedge_wait(context, "p", version, KEDGE_LEVEL_NODE, 40), KEDGE_ERROR_UNAVAILABLE);

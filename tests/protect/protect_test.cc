@@ -67,6 +67,40 @@ TEST_F(ProtectTest, RanksThatMoveFindTheirImages) {
   EXPECT_EQ(ExpectRestart({3, 2, 1, 0}, keys, 1), 0u);
 }
 
+TEST_F(ProtectTest, ARestartAsksWithinTheGroupOnly) {
+  const std::string keys = std::string("protect.scheme=partner\nprotect.group=2\n") + kNoStore;
+  Take(all_, keys, 1);
+  nodes_.Lose(1);
+  EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
+  for (const int node : all_) {
+    auto status = nodes_.Tool(node, {"status", "--json"});
+    EXPECT_TRUE(status->Succeeds(std::chrono::seconds(20)));
+    // The other node of its group; a second time when the answer was old by then.
+    EXPECT_THAT(status->Output(), ::testing::ContainsRegex(R"("inventories_asked":[12],)")) << "node " << node;
+  }
+}
+
+class SixNodesTest : public ProtectTest {
+ protected:
+  SixNodesTest() : ProtectTest(6) {}
+};
+
+// Nodes 1 and 3 were away, know an older version only, and would be content with it.
+TEST_F(SixNodesTest, AGroupThatWasAwayLearnsOfTheNewestVersion) {
+  const std::string keys = std::string("protect.scheme=partner\nprotect.group=2\n") + kNoStore;
+  Take({1, 3, 0, 2}, keys, 1);
+  // In groups 0 and 4, 2 and 5: after the loss of 4 and 5 version 2 is whole on 0 and 2.
+  nodes_.Run({0, 4, 2, 5}, keys, [](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 2);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_NODE, 60));
+  });
+  nodes_.Lose(4);
+  nodes_.Lose(5);
+  EXPECT_EQ(ExpectRestart({1, 3, 0, 2}, keys, 2), 0u);
+}
+
 TEST_F(ProtectTest, AWholeFailureDomain) {
   // Two groups of two, each with one node of either rack: two nodes of different groups go at once.
   nodes_.SetDomains({"rack1", "rack1", "rack2", "rack2"});

@@ -70,6 +70,12 @@ class VirtualNodes {
     set("agent.idle_timeout", "20s");
     return command;
   }
+  // The same as one line, for a host of its own at that address (two_hosts.h).
+  std::string AgentLine(int node, const std::string& address) const {
+    std::string line;
+    for (const std::string& word : AgentCommand(node)) line += word + " ";
+    return line + "--set net.interface=" + address;
+  }
   bool WaitForAgent(int node) const {
     for (int i = 0; i < 1000 && AgentPidAt(RunFolder(node)) == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     return AgentPidAt(RunFolder(node)) != 0;

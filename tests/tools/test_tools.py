@@ -185,6 +185,24 @@ def test_doctor(tmp_path: Path) -> None:
     assert bad["bad"]
 
 
+def test_doctor_measures_this_node_where_no_job_is_known(store: Path) -> None:
+    def network(report: Any) -> dict[str, str]:
+        assert "network" not in report
+        return {finding["subject"]: finding for finding in report["findings"]}["network"]
+
+    # An agent runs, whose job does not protect across nodes.
+    finding = network(kedge_json("doctor", "--net"))
+    assert finding["state"] == "ok" and "knows no job" in finding["found"] and "two ends on this node" in finding["found"]
+    assert "protect.scheme" in finding["advice"]
+    assert "climate" in kedge("doctor", "--net", "--job", "climate", expect=1).stderr
+    kedge("doctor", "--job", "climate", expect=2)
+    # None runs.
+    elsewhere = ("--set", "node.run_folder=/dev/shm/kedge-no-agent-is-here")
+    finding = network(kedge_json("doctor", "--net", *elsewhere))
+    assert finding["state"] == "ok" and "no agent runs" in finding["found"]
+    assert "no agent runs" in kedge("doctor", "--net", "--job", "climate", *elsewhere, expect=3).stderr
+
+
 def test_wait_and_status_with_an_agent(store: Path) -> None:
     assert kedge_json("wait", "--timeout", "60s")["finished"]
     status = kedge_json("status")
@@ -217,6 +235,26 @@ def test_the_agent_leaves_when_it_is_told_to(store: Path, run_folder: Path) -> N
     assert not run_folder.exists(), "everything was in the store"
     assert "no agent runs" in kedge("agent", "--stop", expect=3).stderr
     assert len(kedge_json("ls")["versions"]) == 3
+
+
+def test_an_agent_that_awaits_protection_is_on_the_network_before_any_job(run_folder: Path) -> None:
+    def opens(**settings: str) -> bool:
+        process = subprocess.Popen([KEDGE, "agent"], env=os.environ | settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if "other nodes reach this one at" in line:
+                    return True
+                if "serves node" in line and not settings:
+                    time.sleep(2)
+                    return (run_folder / "address").exists()
+            return False
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+
+    assert not opens()
+    assert opens(KEDGE_PROTECT_SCHEME="xor", KEDGE_NET_INTERFACE="127.0.0.1")
 
 
 def test_status_without_an_agent() -> None:

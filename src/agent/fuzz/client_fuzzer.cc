@@ -307,7 +307,7 @@ class Client {
     switch (input_.ConsumeIntegralInRange(0, 8)) {
       case 0: request = WaitRequest{generation, Level::kStore, timeout}; break;
       case 1: request = TestRequest{generation}; break;
-      case 2: request = LocalVersionsRequest{generation.store_id, "job", ""}; break;
+      case 2: request = LocalVersionsRequest{generation.store_id, "job", "", false}; break;
       case 3: request = OpenImageRequest{generation, identity.rank}; break;
       case 4: request = CloseImageRequest{input_.ConsumeIntegralInRange<uint64_t>(0, 3)}; break;
       case 5: request = CleanupRequest{generation.store_id, "job", "", identity.rank}; break;

@@ -23,6 +23,7 @@ inline NetworkOptions TestOptions(const std::string& provider) {
 }
 
 inline std::unique_ptr<Network> OpenNetwork(NetworkOptions options) {
+  SetFabricDefaults();
   auto network = Network::Open(std::move(options));
   EXPECT_TRUE(network.ok()) << network.status().ToString();
   return network.ok() ? std::move(network).value() : nullptr;
