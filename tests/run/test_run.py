@@ -157,6 +157,19 @@ def test_the_end_of_the_allocation_leaves_a_checkpoint_to_continue_from(machine:
     machine.finish(again, expect=75)
 
 
+def test_ranks_that_begin_after_the_end_was_announced_hear_of_it(machine: Machine) -> None:
+    machine.settings |= {"KEDGE_SCHEDULE_INTERVAL": "1h"}
+    begin_late = f"until test -e {machine.folder}/begin; do sleep 0.1; done; exec {HEAT} 32 10000000 0"
+    run = machine.start("--launcher=openmpi", "--reserve=60s", "--ranks=2", "--nodes=2", "--", "sh", "-c", begin_late)
+    until(lambda: machine.ranks_on(machine.names[0], "sh"))
+    run.send_signal(signal.SIGUSR1)
+    until(lambda: "no agent knows of the job's rank 0 yet" in machine.log(run))
+    (machine.folder / "begin").touch()
+    report, log = machine.finish(run, expect=75)
+    assert report["outcome"] == "out of time" and "heat3d: halted at step" in log
+    assert machine.versions() == [report["versions"]["heat3d"]]
+
+
 def test_a_second_signal_ends_what_does_not_listen(machine: Machine) -> None:
     run = machine.start("--launcher=openmpi", "--nodes=1", "--", "sleep", "300")
     until(lambda: machine.ranks_on(machine.names[0], "sleep"))

@@ -29,6 +29,7 @@ from kedge.run.nodes import Health, Nodes, TooFewNodesError
 from kedge.run.progress import Versions, has_advanced, newest_of, newest_versions
 
 _POLL_SECONDS = 0.1
+_ASK_AGAIN_SECONDS = 1.0
 _KILL_SECONDS = 20.0  # for a launcher to see its ranks out after SIGTERM
 
 
@@ -97,6 +98,7 @@ class Supervisor:
         self._allocation, self._limits, self._output, self._say = allocation, limits, output, say
         self._report = Report(job)
         self._halting = False  # by us: the allocation ends
+        self._is_waiting_for_rank_0 = False  # with the halt
 
     def run(self) -> Report:
         """The whole job. Afterwards no process that it started runs."""
@@ -177,11 +179,14 @@ class Supervisor:
         """Until the launch has ended, or must be ended: a node of it is dead, or the time is over."""
         look = time.monotonic() + self._limits.heartbeat
         kill_at = float("inf")
+        ask_at = float("inf")
         while process.poll() is None:
             time.sleep(_POLL_SECONDS)
             now = time.monotonic()
             if not self._halting and self._allocation.is_ending(self._limits.reserve):
-                kill_at = self._begin_halt(attempt)
+                ask_at, kill_at = now, self._begin_halt()
+            if now >= ask_at:
+                ask_at = float("inf") if self._ask_to_halt(attempt) else now + _ASK_AGAIN_SECONDS
             if now >= kill_at or self._allocation.signals > 1:
                 self._say("it has not ended by itself in time, and is ended")
                 return
@@ -197,16 +202,22 @@ class Supervisor:
         suspects = [node for node in self._agents.ended(nodes) if node not in found]
         return found | (self._health.dead_among(suspects) if suspects else {})
 
-    def _begin_halt(self, attempt: Attempt) -> float:
-        """Asks for the last checkpoint; until when the application may take."""
+    def _begin_halt(self) -> float:
+        """The allocation ends; until when the application may take."""
         self._halting = True
         left = self._allocation.seconds_left()
         why = "it was told to stop" if self._allocation.signals else f"{left:.0f} s are left" if left is not None else "it ends"
         self._say(f"the allocation ends ({why}): asking for a last checkpoint")
-        if not self._agents.halt(attempt.nodes, self._job):
-            self._say("no agent knows of the job's rank 0: it goes on until it is ended")
         # Half of what is left belongs to the application, half to carrying its checkpoint to the store.
         return time.monotonic() + 0.5 * (min(left, self._limits.reserve) if left is not None else self._limits.reserve)
+
+    def _ask_to_halt(self, attempt: Attempt) -> bool:
+        """Asks for the last checkpoint; False while rank 0 has not begun with Kedge: it is to be asked again."""
+        has_heard = self._agents.halt(attempt.nodes, self._job)
+        if not has_heard and not self._is_waiting_for_rank_0:
+            self._is_waiting_for_rank_0 = True
+            self._say("no agent knows of the job's rank 0 yet: it is asked when it has begun")
+        return has_heard
 
     def _pause(self, idle_attempts: int) -> bool:
         """Before the next attempt; False when the time is over."""
