@@ -1,5 +1,8 @@
 #include "agent/peer_messages.h"
 
+#include <algorithm>
+#include <functional>
+
 namespace kedge {
 namespace {
 
@@ -107,6 +110,19 @@ void Get(Decoder& decoder, redundancy::SetSummary* set) {
   decoder.Require(!decoder.ok() || redundancy::Validate(*set).ok(), "not a valid set");
 }
 
+void PutAscending(Encoder& encoder, const std::vector<uint32_t>& numbers) {
+  encoder.Varint(numbers.size());
+  for (const uint32_t number : numbers) encoder.Varint(number);
+}
+
+std::vector<uint32_t> GetAscending(Decoder& decoder) {
+  std::vector<uint32_t> numbers(decoder.Count(1));
+  for (uint32_t& number : numbers) number = decoder.Varint32();
+  const bool ascends = std::adjacent_find(numbers.begin(), numbers.end(), std::greater_equal<>()) == numbers.end();
+  decoder.Require(ascends, "numbers that do not ascend");
+  return numbers;
+}
+
 // All of `body` is a message, or none of it.
 template <typename Message, typename Read>
 Result<Message> Whole(ByteSpan body, const char* what, Read read) {
@@ -163,32 +179,34 @@ Result<ExchangeReply> DecodeExchangeReply(ByteSpan body, uint32_t ranks) {
   });
 }
 
-Buffer Encode(const GroupNotice& m) {
+Buffer Encode(const GroupsNotice& m) {
   return Written([&](Encoder& e) {
     Put(e, m.generation);
     e.U64(m.layout);
-    e.Varint(m.group);
+    e.U8(m.from_child ? 1 : 0);
+    PutAscending(e, m.done);
   });
 }
 
-Result<GroupNotice> DecodeGroupNotice(ByteSpan body) {
-  return Whole<GroupNotice>(body, "notice of a group", [](Decoder& d, GroupNotice& m) {
+Result<GroupsNotice> DecodeGroupsNotice(ByteSpan body) {
+  return Whole<GroupsNotice>(body, "notice of groups", [](Decoder& d, GroupsNotice& m) {
     Get(d, &m.generation);
     m.layout = d.U64();
-    m.group = d.Varint32();
+    m.from_child = GetFlag(d);
+    m.done = GetAscending(d);
   });
 }
 
-Buffer Encode(const GroupStateReply& m) {
+Buffer Encode(const GroupsReply& m) {
   return Written([&](Encoder& e) {
-    e.U8(m.done ? 1 : 0);
+    PutAscending(e, m.done);
     e.Varint(m.mark);
   });
 }
 
-Result<GroupStateReply> DecodeGroupStateReply(ByteSpan body) {
-  return Whole<GroupStateReply>(body, "state of a group", [](Decoder& d, GroupStateReply& m) {
-    m.done = GetFlag(d);
+Result<GroupsReply> DecodeGroupsReply(ByteSpan body) {
+  return Whole<GroupsReply>(body, "state of groups", [](Decoder& d, GroupsReply& m) {
+    m.done = GetAscending(d);
     m.mark = d.Varint();
   });
 }

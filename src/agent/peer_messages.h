@@ -25,8 +25,7 @@ namespace kedge {
 
 enum class PeerKind : uint16_t {
   kExchange = 0x100,
-  kGroupDone,
-  kGroupState,
+  kGroups,
   kInventory,
   kDescribe,
   kSetRecord,
@@ -57,15 +56,17 @@ struct ExchangeReply {
   uint64_t mark = 0;  // grows for as long as its redundancy gets on: a slow member is no dead one
 };
 
-// All sets of a group are done, on all its members (kGroupDone, answered empty); or are they? (kGroupState)
-struct GroupNotice {
+// The groups of a version of which all sets are done, on all their members, as far as the sender knows; the answer tells the
+// same of who is asked.
+struct GroupsNotice {
   Generation generation;
   uint64_t layout = 0;
-  uint32_t group = 0;
+  bool from_child = false;     // who is told hears from others for the sender (protect_groups.cc)
+  std::vector<uint32_t> done;  // ascending
 };
-struct GroupStateReply {
-  bool done = false;
-  uint64_t mark = 0;  // of all its sets and members, as far as who is asked knows
+struct GroupsReply {
+  std::vector<uint32_t> done;  // ascending
+  uint64_t mark = 0;           // of its own sets and members; for a child also of those whom it has asked
 };
 
 // What a node holds of a job, or of one of its checkpoint names.
@@ -169,8 +170,8 @@ Buffer Encode(const CallDecision& message);
 Buffer Encode(const LeaseReply& message);
 Buffer Encode(const ExchangeRequest& message);
 Buffer Encode(const ExchangeReply& message);
-Buffer Encode(const GroupNotice& message);
-Buffer Encode(const GroupStateReply& message);
+Buffer Encode(const GroupsNotice& message);
+Buffer Encode(const GroupsReply& message);
 Buffer Encode(const InventoryRequest& message);
 Buffer Encode(const InventoryReply& message);
 Buffer Encode(const DescribeRequest& message);
@@ -182,8 +183,8 @@ Buffer Encode(const BlockTable& table);
 Result<ExchangeRequest> DecodeExchangeRequest(ByteSpan body);
 // `ranks` of the generation, which the members must be among.
 Result<ExchangeReply> DecodeExchangeReply(ByteSpan body, uint32_t ranks);
-Result<GroupNotice> DecodeGroupNotice(ByteSpan body);
-Result<GroupStateReply> DecodeGroupStateReply(ByteSpan body);
+Result<GroupsNotice> DecodeGroupsNotice(ByteSpan body);
+Result<GroupsReply> DecodeGroupsReply(ByteSpan body);
 Result<InventoryRequest> DecodeInventoryRequest(ByteSpan body);
 Result<InventoryReply> DecodeInventoryReply(ByteSpan body);
 Result<DescribeRequest> DecodeDescribeRequest(ByteSpan body);

@@ -38,7 +38,7 @@ std::string NetworkName(const StoreId& store_id, const std::string& job) {
 const Generation& GenerationOf(const ExchangeRequest& request) {
   return request.set.generation;
 }
-const Generation& GenerationOf(const GroupNotice& notice) {
+const Generation& GenerationOf(const GroupsNotice& notice) {
   return notice.generation;
 }
 const Generation& GenerationOf(const DescribeRequest& request) {
@@ -319,8 +319,7 @@ void Peers::Serve(PeerKind kind, Result<Request> (*decode)(ByteSpan), void (Peer
 
 void Peers::ServeAll() {
   Serve<ExchangeRequest>(PeerKind::kExchange, DecodeExchangeRequest, &Peers::OnExchange);
-  Serve<GroupNotice>(PeerKind::kGroupDone, DecodeGroupNotice, &Peers::OnGroupDone);
-  Serve<GroupNotice>(PeerKind::kGroupState, DecodeGroupNotice, &Peers::OnGroupState);
+  Serve<GroupsNotice>(PeerKind::kGroups, DecodeGroupsNotice, &Peers::OnGroups);
   Serve<InventoryRequest>(PeerKind::kInventory, DecodeInventoryRequest, &Peers::OnInventory);
   Serve<DescribeRequest>(PeerKind::kDescribe, DecodeDescribeRequest, &Peers::OnDescribe);
   Serve<SetRequest>(PeerKind::kSetRecord, DecodeSetRequest, &Peers::OnSetRecord);
@@ -340,13 +339,8 @@ void Peers::OnExchange(Job& job, const ExchangeRequest& request, Answer answer) 
   answer(Encode(*reply));
 }
 
-void Peers::OnGroupDone(Job& job, const GroupNotice& notice, Answer answer) {
-  agent_.protect().OnGroupDone(job, notice);
-  answer(Buffer());
-}
-
-void Peers::OnGroupState(Job& job, const GroupNotice& notice, Answer answer) {
-  answer(Encode(agent_.protect().StateOfGroup(job, notice)));
+void Peers::OnGroups(Job& job, const GroupsNotice& notice, Answer answer) {
+  answer(Encode(agent_.protect().OnGroups(job, notice)));
 }
 
 void Peers::OnInventory(Job& job, const InventoryRequest& request, Answer answer) {

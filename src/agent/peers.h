@@ -147,8 +147,7 @@ class Peers {
   // The job in whose name that peer was admitted, if it speaks of no other.
   Job* JobOf(const net::Peer& peer, const StoreId& store_id, const std::string& name) const;
   void OnExchange(Job& job, const ExchangeRequest& request, Answer answer);
-  void OnGroupDone(Job& job, const GroupNotice& notice, Answer answer);
-  void OnGroupState(Job& job, const GroupNotice& notice, Answer answer);
+  void OnGroups(Job& job, const GroupsNotice& notice, Answer answer);
   void OnInventory(Job& job, const InventoryRequest& request, Answer answer);
   void OnDescribe(Job& job, const DescribeRequest& request, Answer answer);
   void OnSetRecord(Job& job, const SetRequest& request, Answer answer);

@@ -69,6 +69,14 @@ bool SetProgress::IsKnown() const {
   return std::all_of(members.begin(), members.end(), [](const auto& member) { return member.has_value(); });
 }
 
+bool SetProgress::IsToAsk(uint32_t self, uint32_t member, int64_t now_ns) const {
+  const Contact& contact = contacts[member];
+  const bool is_open = !members[member].has_value() || !done[member] || (done[self] && !contact.told_done);
+  if (member == self || !is_open) return false;
+  // That we are done does not wait for the answer to what was asked before: once all are done nobody tells it any more.
+  return contact.asking ? done[self] && !contact.telling_done : now_ns >= contact.next_ns;
+}
+
 bool SetProgress::IsDone() const {
   return std::all_of(done.begin(), done.end(), [](bool one) { return one; });
 }
@@ -277,24 +285,12 @@ void Protect::Advance(Version& version) {
     }
     if (set.IsKnown() && !set.done[self] && !set.making && now_ns >= set.next_try_ns) Make(version, set);
     for (uint32_t member = 0; member < set.members.size(); ++member) {
-      SetProgress::Contact& contact = set.contacts[member];
-      const bool open = !set.members[member].has_value() || !set.done[member] || (set.done[self] && !contact.told_done);
-      if (member != self && open && !contact.asking && now_ns >= contact.next_ns) Exchange(version, set, member);
+      if (set.IsToAsk(self, member, now_ns)) Exchange(version, set, member);
     }
     all_done = all_done && set.IsDone();
   }
-  if (all_done && protection.groups_done.insert(protection.group).second) {
-    protection.OnStep(now_ns);
-    if (self == 0) {
-      for (uint32_t group = 0; group < protection.layout->groups.size(); ++group) {
-        if (group == protection.group) continue;
-        for (const redundancy::Node& node : protection.layout->groups[group]) protection.to_notify.insert(node.name);
-      }
-    }
-    OnGroupsChanged(version);
-    return;
-  }
-  if (all_done) AskGroups(version);
+  if (all_done && !protection.groups_done.contains(protection.group)) return OnOwnGroupDone(version);
+  if (all_done) AskAboutGroups(version);
 }
 
 // Our image's stream, measured once.
@@ -339,6 +335,7 @@ void Protect::Exchange(Version& version, SetProgress& set, uint32_t member) {
   const Protection& protection = *version.protection;
   SetProgress::Contact& contact = set.contacts[member];
   contact.asking = true;
+  contact.telling_done = set.done[protection.member];
   ExchangeRequest request{set.identity, protection.member, set.done[protection.member], *set.members[protection.member]};
   agent_.peers().Call(
       *version.job, protection.layout->groups[protection.group][member].name, PeerKind::kExchange, Encode(request), kCallTimeout,
@@ -368,7 +365,7 @@ void Protect::Exchange(Version& version, SetProgress& set, uint32_t member) {
           owner->protection->OnStep(agent_.clock().NowNs());
         }
         // What has come since is told at once.
-        if (found->done[owner->protection->member] && !told_done) asked.next_ns = 0;
+        if (found->done[owner->protection->member] && !asked.telling_done) asked.next_ns = 0;
         AdvanceSoon(owner->generation);
       });
 }

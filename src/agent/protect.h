@@ -8,11 +8,11 @@
 //      used, and writes parity (or a copy) into slots of its own; whose block does not fit is asked to prove its image, and a
 //      version with an image that has changed since its capture is given up,
 //   4. tells the others, and waits to hear the same from them.
-// A group whose sets are all done is done; its first member tells all nodes, and whoever has not heard asks. When all groups
-// are done the version is at level NODE. Every step may be repeated: a successor begins where the files say that the former
-// agent was. What takes longer than protect.timeout without progress is given up with the names of the nodes that are missing.
-// Bytes that come are progress, here or at a member that is waited for, and so is an older version that gets on: a slow node
-// makes versions late, and is not taken for a dead one. What failed and begins anew gets on when it is further than before.
+// A group whose sets are all done is done, which all nodes hear (protect_groups.cc). When all groups are done the version is at
+// level NODE. Every step may be repeated: a successor begins where the files say that the former agent was. What takes longer
+// than protect.timeout without progress is given up with the names of the nodes that are missing. Bytes that come are progress,
+// here or at a member that is waited for, and so is an older version that gets on: a slow node makes versions late, and is not
+// taken for a dead one. What failed and begins anew gets on when it is further than before.
 //
 // Level NODE of a version from an earlier attempt counts for nothing new: after a restart the restored version is protected again
 // among the nodes that there are now; what of it lies where it should is kept.
@@ -45,7 +45,8 @@ struct SetProgress {
   std::vector<bool> done;                         // by member: its redundancy is whole
   struct Contact {
     bool asking = false;
-    bool told_done = false;  // it knows that we are done
+    bool telling_done = false;  // by what it is asked with
+    bool told_done = false;     // it knows that we are done
     int64_t next_ns = 0;
     uint64_t mark = 0;  // the greatest that it has told
     Status error;       // of the last try
@@ -62,6 +63,8 @@ struct SetProgress {
 
   bool IsKnown() const;
   bool IsDone() const;
+  // Whether the member is to be shown our image now, and asked for its own; or told that we are done.
+  bool IsToAsk(uint32_t self, uint32_t member, int64_t now_ns) const;
   // Grows for as long as our part of it gets on.
   uint64_t Mark() const { return made_bytes + turns_waited; }
   // Looks how far the worker is; whether further than ever.
@@ -74,11 +77,12 @@ struct Protection {
   uint32_t member = 0;
   std::vector<SetProgress> sets;
   std::set<uint32_t> groups_done;
-  std::set<std::string> to_notify;  // nodes that the first member has yet to tell
-  std::set<std::string> notifying;
-  int64_t next_ask_ns = 0;  // about other groups
-  uint32_t asked = 0;
-  std::map<uint32_t, uint64_t> group_marks;  // the greatest that members of other groups have told
+  std::set<std::string> to_tell;  // nodes that have yet to hear of them
+  std::set<std::string> asking;   // and told by the same message
+  int64_t next_ask_ns = 0;        // about other groups
+  uint32_t times_asked = 0;
+  bool parent_answers = true;             // when it was last asked
+  std::map<std::string, uint64_t> marks;  // by node: the greatest that it has told, asked about other groups
   int64_t began_ns = 0;
   int64_t progress_ns = 0;  // of any kind
   int64_t step_ns = 0;      // of the last step: bytes that come do not count
@@ -119,8 +123,7 @@ class Protect {
   Result<ExchangeReply> OnExchange(Job& job, const ExchangeRequest& request);
   // A member doubts the image of ours in the set. May answer later.
   void OnProve(const SetRequest& request, net::Answer answer);
-  void OnGroupDone(Job& job, const GroupNotice& notice);
-  GroupStateReply StateOfGroup(const Job& job, const GroupNotice& notice) const;
+  GroupsReply OnGroups(Job& job, const GroupsNotice& notice);
 
   // Whoever reads for other nodes: apart from those who wait for other nodes.
   Workers& workers() { return *serving_; }
@@ -154,10 +157,12 @@ class Protect {
               std::vector<std::vector<OwnRange>> ranges, Result<std::vector<BlockTable>> tables, const MakeNotes& notes);
   // Asks the member, once for each time that something of it did not fit.
   void AskForProof(const Version& version, const SetIdentity& identity, uint32_t member);
-  void Notify(Version& version);
-  void AskGroups(Version& version);
-  void OnGroupMark(Job& job, const GroupNotice& notice, uint64_t mark);
+  void OnOwnGroupDone(Version& version);
+  void AddGroups(Version& version, const std::vector<uint32_t>& done);
   void OnGroupsChanged(Version& version);
+  void TellNodes(Version& version);
+  void AskAboutGroups(Version& version);
+  void AskNode(Version& version, const std::string& node);
   void Fail(Version& version, const Status& why);
   void FailSoon(const Generation& generation, const Status& why);
   SetProgress* FindSet(const SetIdentity& identity, Version** version) const;

@@ -1,7 +1,12 @@
-// What the groups of a version tell each other: that all their sets are done. See protect.h.
+// How all nodes hear which groups of a version are done. See protect.h.
 //
-// The first member of a group tells every other node once. Nothing is repeated to a node that missed it: whoever waits for groups
-// asks their members, each time another one. Once all groups are done the version is at level NODE.
+// Word goes along a tree that the layout gives: the first member of a group hears for its group, that of the first group for
+// all. So a node has a few ways to others, and says a few things a version, however many groups there are. What is said is which
+// groups are done, as far as the sender knows: to the parent when the own group is, to the children when all are; the answer
+// says the same. Nothing is repeated to a node that missed it: whoever waits asks its parent now and then; while that one does
+// not answer it asks members of the other groups, each time other ones. Once all groups are done the version is at level NODE.
+#include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,99 +19,149 @@
 #include "agent/tuning.h"
 #include "agent/waiters.h"
 #include "base/log.h"
+#include "os/kill_point.h"
 #include "redundancy/layout.h"
 
 namespace kedge {
+namespace {
 
-// The first member of a group tells all others; they need not be many at once.
-void Protect::Notify(Version& version) {
+// Null: the node itself hears for all.
+const std::string* ParentOf(const Protection& protection) {
+  const auto& groups = protection.layout->groups;
+  if (protection.member > 0) return &groups[protection.group][0].name;
+  return protection.group > 0 ? &groups[0][0].name : nullptr;
+}
+
+void InsertChildren(const Protection& protection, std::set<std::string>* nodes) {
+  if (protection.member > 0) return;
+  const auto& groups = protection.layout->groups;
+  for (size_t member = 1; member < groups[protection.group].size(); ++member)
+    nodes->insert(groups[protection.group][member].name);
+  for (size_t group = 1; protection.group == 0 && group < groups.size(); ++group) nodes->insert(groups[group][0].name);
+}
+
+uint64_t MarkOf(const Protection& protection, bool with_others) {
+  uint64_t mark = 0;
+  for (const SetProgress& set : protection.sets) {
+    mark += set.Mark();
+    for (const SetProgress::Contact& contact : set.contacts) mark += contact.mark;
+  }
+  // Only for a child: marks that went around in a circle would grow without anything getting on.
+  for (const auto& [node, told] : protection.marks) mark += with_others ? told : 0;
+  return mark;
+}
+
+}  // namespace
+
+void Protect::OnOwnGroupDone(Version& version) {
+  Protection& protection = *version.protection;
+  const int64_t now_ns = agent_.clock().NowNs();
+  protection.groups_done.insert(protection.group);
+  protection.OnStep(now_ns);
+  if (const std::string* parent = ParentOf(protection)) {
+    if (protection.member == 0) protection.to_tell.insert(*parent);
+    protection.next_ask_ns = now_ns + kRetryPause.count();  // it is told before, as a rule
+  }
+  OnGroupsChanged(version);
+}
+
+void Protect::TellNodes(Version& version) {
   constexpr size_t kAtOnce = 16;
   Protection& protection = *version.protection;
-  const GroupNotice notice{version.generation, protection.layout->id, protection.group};
-  while (!protection.to_notify.empty() && protection.notifying.size() < kAtOnce) {
-    const std::string node = *protection.to_notify.begin();
-    protection.to_notify.erase(protection.to_notify.begin());
-    protection.notifying.insert(node);
-    // Whoever misses it asks.
-    agent_.peers().Call(*version.job, node, PeerKind::kGroupDone, Encode(notice), kCallTimeout,
-                        [this, generation = version.generation, node](Result<Buffer>) {
-                          Version* found = agent_.images().FindVersion(generation);
-                          if (found == nullptr || found->protection == nullptr) return;
-                          found->protection->notifying.erase(node);
-                          Notify(*found);
-                        });
+  while (!protection.to_tell.empty() && protection.asking.size() < kAtOnce) {
+    const std::string node = *protection.to_tell.begin();
+    protection.to_tell.erase(protection.to_tell.begin());
+    AskNode(version, node);
   }
 }
 
-void Protect::AskGroups(Version& version) {
+void Protect::AskAboutGroups(Version& version) {
+  constexpr int kAtOnce = 8;
   Protection& protection = *version.protection;
   const int64_t now_ns = agent_.clock().NowNs();
   if (now_ns < protection.next_ask_ns) return;
   protection.next_ask_ns = now_ns + kRetryPause.count();
-  constexpr int kAtOnce = 8;
-  int asked = 0;
+  if (const std::string* parent = ParentOf(protection)) {
+    const bool is_silent = !protection.parent_answers || protection.asking.contains(*parent);
+    AskNode(version, *parent);
+    if (!is_silent) return;
+  }
   const auto& groups = protection.layout->groups;
-  ++protection.asked;
+  int asked = 0;
   for (uint32_t group = 0; group < groups.size() && asked < kAtOnce; ++group) {
     if (protection.groups_done.contains(group)) continue;
     ++asked;
-    const GroupNotice notice{version.generation, protection.layout->id, group};
-    agent_.peers().Call(*version.job, groups[group][protection.asked % groups[group].size()].name, PeerKind::kGroupState,
-                        Encode(notice), kCallTimeout, [this, notice, job = version.job->name](Result<Buffer> answer) {
-                          auto reply = answer.ok() ? DecodeGroupStateReply(*answer) : Result<GroupStateReply>(answer.status());
-                          Job* owner = agent_.FindJob(notice.generation.store_id, job);
-                          if (owner == nullptr || !reply.ok()) return;
-                          reply->done ? OnGroupDone(*owner, notice) : OnGroupMark(*owner, notice, reply->mark);
-                        });
+    AskNode(version, groups[group][protection.times_asked % groups[group].size()].name);
   }
+  ++protection.times_asked;
 }
 
-void Protect::OnGroupDone(Job& job, const GroupNotice& notice) {
-  auto found = job.versions.find(notice.generation);
-  if (found == job.versions.end() || found->second->protection == nullptr) return;
-  Version& version = *found->second;
+void Protect::AskNode(Version& version, const std::string& node) {
   Protection& protection = *version.protection;
-  if (protection.layout->id != notice.layout || notice.group >= protection.layout->groups.size()) return;
-  // Of its own group it is told by its members.
-  if (notice.group == protection.group || !protection.groups_done.insert(notice.group).second) return;
-  protection.OnStep(agent_.clock().NowNs());
-  OnGroupsChanged(version);
+  if (!protection.asking.insert(node).second) return;
+  const std::string* parent = ParentOf(protection);
+  const bool is_parent = parent != nullptr && *parent == node;
+  GroupsNotice notice{version.generation, protection.layout->id, is_parent, {}};
+  notice.done.assign(protection.groups_done.begin(), protection.groups_done.end());
+  agent_.peers().Call(*version.job, node, PeerKind::kGroups, Encode(notice), kCallTimeout,
+                      [this, generation = version.generation, layout = notice.layout, node, is_parent](Result<Buffer> answer) {
+                        Version* found = agent_.images().FindVersion(generation);
+                        if (found == nullptr || found->protection == nullptr || found->protection->layout->id != layout) return;
+                        Protection& asked = *found->protection;
+                        asked.asking.erase(node);
+                        auto reply = answer.ok() ? DecodeGroupsReply(*answer) : Result<GroupsReply>(answer.status());
+                        if (is_parent) asked.parent_answers = reply.ok();
+                        TellNodes(*found);
+                        if (!reply.ok()) return;
+                        if (uint64_t& mark = asked.marks[node]; reply->mark > mark) {
+                          mark = reply->mark;
+                          asked.progress_ns = agent_.clock().NowNs();
+                        }
+                        AddGroups(*found, reply->done);
+                      });
 }
 
-void Protect::OnGroupMark(Job& job, const GroupNotice& notice, uint64_t mark) {
-  auto found = job.versions.find(notice.generation);
-  if (found == job.versions.end() || found->second->protection == nullptr) return;
-  Protection& protection = *found->second->protection;
-  if (protection.layout->id != notice.layout || mark <= protection.group_marks[notice.group]) return;
-  protection.group_marks[notice.group] = mark;
-  protection.progress_ns = agent_.clock().NowNs();
-}
-
-GroupStateReply Protect::StateOfGroup(const Job& job, const GroupNotice& notice) const {
-  GroupStateReply reply;
+GroupsReply Protect::OnGroups(Job& job, const GroupsNotice& notice) {
+  GroupsReply reply;
   auto found = job.versions.find(notice.generation);
   if (found == job.versions.end()) return reply;
-  const Version& version = *found->second;
+  Version& version = *found->second;
   if (version.protection == nullptr) {
-    reply.done = version.at_node && job.layout != nullptr && job.layout->id == notice.layout;
+    if (!version.at_node || job.layout == nullptr || job.layout->id != notice.layout) return reply;
+    reply.done.resize(job.layout->groups.size());
+    std::iota(reply.done.begin(), reply.done.end(), 0);
     return reply;
   }
   const Protection& protection = *version.protection;
   if (protection.layout->id != notice.layout) return reply;
-  reply.done = protection.groups_done.contains(notice.group);
-  if (notice.group != protection.group) return reply;
-  for (const SetProgress& set : protection.sets) {
-    reply.mark += set.Mark();
-    for (const SetProgress::Contact& contact : set.contacts) reply.mark += contact.mark;
-  }
+  reply.done.assign(protection.groups_done.begin(), protection.groups_done.end());
+  reply.mark = MarkOf(protection, notice.from_child);
+  AddGroups(version, notice.done);
   return reply;
+}
+
+void Protect::AddGroups(Version& version, const std::vector<uint32_t>& done) {
+  Protection& protection = *version.protection;
+  const size_t known = protection.groups_done.size();
+  for (const uint32_t group : done) {
+    // Of its own group it is told by its members.
+    if (group < protection.layout->groups.size() && group != protection.group) protection.groups_done.insert(group);
+  }
+  if (protection.groups_done.size() == known) return;
+  protection.OnStep(agent_.clock().NowNs());
+  OnGroupsChanged(version);
 }
 
 void Protect::OnGroupsChanged(Version& version) {
   Protection& protection = *version.protection;
-  Notify(version);
-  if (protection.groups_done.size() < protection.layout->groups.size()) {
-    AskGroups(version);
+  const bool are_all = protection.groups_done.size() == protection.layout->groups.size();
+  if (are_all) {
+    os::KillPoint("protect-groups-done");
+    InsertChildren(protection, &protection.to_tell);
+  }
+  TellNodes(version);
+  if (!are_all) {
+    if (protection.groups_done.contains(protection.group)) AskAboutGroups(version);
     return;
   }
   version.at_node = true;

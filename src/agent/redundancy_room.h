@@ -4,8 +4,7 @@
 // before it. Captures that take every slot that comes free would leave both waiting for each other. So captures leave room for
 // the redundancy of the oldest version of each name that has none yet (where small versions share slots, of the oldest that fill
 // one), twice while no version of that name is protected whose room the next could inherit; and newer versions leave it to the
-// oldest. Tiers that could not hold two protected versions keep
-// nothing back: what would be lost by that is the capture.
+// oldest. Tiers that could not hold two protected versions keep nothing back: what would be lost by that is the capture.
 #pragma once
 
 #include <cstdint>

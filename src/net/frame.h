@@ -26,7 +26,8 @@
 
 namespace kedge::net {
 
-inline constexpr uint8_t kNetProtocol = 1;
+// Of the frames, and of what agents say in them (agent/peer_messages.h): raised when either changes.
+inline constexpr uint8_t kNetProtocol = 2;
 inline constexpr size_t kFrameHeaderBytes = 32;
 inline constexpr size_t kFrameBytesMax = 8192;
 inline constexpr size_t kPayloadBytesMax = kFrameBytesMax - kFrameHeaderBytes - kMacBytes;

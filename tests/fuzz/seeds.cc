@@ -66,8 +66,8 @@ void AddPeerMessages(Seeds& seeds) {
   };
   add(0, Encode(ExchangeRequest{record.identity, 1, true, record.members[0]}));
   add(1, Encode(ExchangeReply{true, record.members[0], 70000}));
-  add(2, Encode(GroupNotice{generation, 7, 1}));
-  add(3, Encode(GroupStateReply{false, 1 << 20}));
+  add(2, Encode(GroupsNotice{generation, 7, true, {1, 3}}));
+  add(3, Encode(GroupsReply{{0, 2}, 1 << 20}));
   add(4, Encode(InventoryRequest{generation.store_id, generation.job, "name"}));
   InventoryReply inventory{"n1", {{"n0", "address"}}, true, {{generation, 1, 2, Level::kStore, true, false, true}}, {}};
   inventory.sets.push_back({redundancy::Summarize(record, 5), {0, 1}});

@@ -107,6 +107,22 @@ TEST_F(FaultTest, ANodeLostWhileItFlushesIsRebuilt) {
             0u);
 }
 
+// It dies as soon as it knows that all groups are done. Its rank has ended, so that nobody starts a successor.
+TEST_F(FaultTest, TheNodeThatHearsForAllDiesBeforeItTellsAnybody) {
+  nodes_.StartAgent(0, {{"KEDGE_TEST_KILL_POINT", "protect-groups-done"}});
+  nodes_.Run(all_, std::string("protect.scheme=xor\nprotect.group=2\n") + kNoStore, [](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    if (rank != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+  });
+  EXPECT_TRUE(nodes_.AgentWasKilled());
+  for (const int node : {1, 2, 3}) {
+    auto wait = nodes_.Tool(node, {"wait", "--level", "node", "--timeout", "40s"});
+    EXPECT_TRUE(wait->Succeeds(std::chrono::seconds(60))) << wait->Output();
+  }
+}
+
 TEST_F(FaultTest, ANodeLostInMidRestartCostsThatLaunchOnly) {
   const std::string keys = std::string("protect.scheme=rs\nprotect.losses=2\nprotect.group=4\n") + kNoStore;
   Take(all_, keys, 1);

@@ -20,8 +20,8 @@ void CheckKind(uint8_t kind, uint8_t ranks, ByteSpan body) {
   switch (kind % 16) {
     case 0: return Check(DecodeExchangeRequest(body), body);
     case 1: return Check(DecodeExchangeReply(body, ranks), body);
-    case 2: return Check(DecodeGroupNotice(body), body);
-    case 3: return Check(DecodeGroupStateReply(body), body);
+    case 2: return Check(DecodeGroupsNotice(body), body);
+    case 3: return Check(DecodeGroupsReply(body), body);
     case 4: return Check(DecodeInventoryRequest(body), body);
     case 5: return Check(DecodeInventoryReply(body), body);
     case 6: return Check(DecodeDescribeRequest(body), body);
