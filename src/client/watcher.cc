@@ -55,7 +55,9 @@ void Watcher::Run() {
 void Watcher::Tick() {
   RenewLease();
   if (session_->WantsAgent()) BringAgent();
+  bool in_call = true;
   if (std::unique_lock lock(core_->mutex, std::try_to_lock); lock) {
+    in_call = false;
     session_->Pump();
     unused_ = session_->current() ? session_->current()->slots->Unused() : std::nullopt;
   }
@@ -64,7 +66,8 @@ void Watcher::Tick() {
     session_->ReportLoss(watched_);
     return;
   }
-  if (PopulateSlice()) return;
+  // A call of the application, a restart above all, has better use for the processors.
+  if (!in_call && PopulateSlice()) return;
   if (watched_.connection) {
     (void)watched_.connection->WaitForPeerToClose(kTick);
   } else {

@@ -1,8 +1,9 @@
 // The context's background thread: everything that must go on while the application computes.
 //
 // It watches the agent's socket and brings another agent when it closes; answers the agent's recalls when no call does;
-// populates this process's mapping of the pool in small slices, slots that are assigned first; and on rank 0 renews the
-// job's lease. It takes the context's lock only when that is free at once, so that no call waits for it.
+// populates this process's mapping of the pool in small slices, slots that are assigned first, while the application is in no
+// call; and on rank 0 renews the job's lease. It takes the context's lock only when that is free at once, so that no call waits
+// for it.
 #pragma once
 
 #include <condition_variable>
