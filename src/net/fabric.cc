@@ -35,8 +35,8 @@ struct FabricSetting {
   const char* value;
 };
 constexpr FabricSetting kFabricSettings[] = {
-    {"FI_OFI_RXM_MSG_RX_SIZE", "256"}, {"FI_OFI_RXM_BUFFER_SIZE", "8448"}, {"FI_OFI_RXM_CM_PROGRESS_INTERVAL", "100"}};
-static_assert(kFrameBytesMax + 256 <= 8448, "a frame and the provider's header fit a buffer");
+    {"FI_OFI_RXM_MSG_RX_SIZE", "256"}, {"FI_OFI_RXM_BUFFER_SIZE", "2304"}, {"FI_OFI_RXM_CM_PROGRESS_INTERVAL", "100"}};
+static_assert(kFrameBytesMax + 256 <= 2304, "a frame and the provider's header fit a buffer");
 
 Info MakeHints(const std::string& provider) {
   Info hints(fi_allocinfo());
