@@ -25,7 +25,7 @@ constexpr Duration kLeaseDuration = std::chrono::seconds(60);
 // A node that was left out is mostly dead, and a restart that needs more than the others have waits for it, unless its machine
 // says that nobody is there.
 constexpr Duration kInviteTimeout = std::chrono::milliseconds(1500);
-constexpr Duration kAbsentTimeout = std::chrono::milliseconds(500);
+constexpr Duration kProbeTimeout = std::chrono::milliseconds(500);
 constexpr Duration kGoodbyeTime = std::chrono::milliseconds(100);
 constexpr size_t kGuestsMax = 4096;
 constexpr size_t kReadBuffers = 112;
@@ -196,25 +196,35 @@ void Peers::Invite(Job& job, const Membership& members) {
   Inviting& inviting = inviting_[key];
   inviting.number = ++last_invitation_;
   inviting.former = std::make_shared<const net::Membership>(std::move(*former));
-  const Invitation invitation{job.store_id, job.name, members};
-  for (const JobNode& node : left_out) {
-    inviting.waiting.insert(node.name);
-    Call(
-        job, node.name, PeerKind::kInvite, Encode(invitation), kInviteTimeout,
-        [this, key, number = inviting.number, node](const Result<Buffer>& answer) { OnInvited(key, number, node, answer.ok()); });
-  }
-  FindAbsent(key, inviting.number, std::move(left_out));
-}
-
-void Peers::FindAbsent(const JobKey& key, uint64_t number, std::vector<JobNode> left_out) {
-  agent_.protect().bringers().Submit([this, key, number, left_out = std::move(left_out)] {
+  for (const JobNode& node : left_out) inviting.waiting.insert(node.name);
+  const auto invitation = std::make_shared<const Buffer>(Encode(Invitation{job.store_id, job.name, members}));
+  // A way to a node takes time, which one that is dead is not worth: its machine tells, as a rule at once.
+  agent_.protect().bringers().Submit([this, key, number = inviting.number, invitation, left_out = std::move(left_out)] {
     std::vector<net::NodeAddress> addresses;
     for (const JobNode& node : left_out)
       addresses.push_back(net::NodeAddress::FromText(node.address).value_or(net::NodeAddress{}));
-    net::FindAbsent(addresses, kAbsentTimeout, [&](size_t index) {
-      agent_.loop().Post([this, key, number, node = left_out[index]] { OnInvited(key, number, node, false); });
+    const auto go_on = [&](size_t index, bool may_be_there) {
+      agent_.loop().Post([this, key, number, invitation, node = left_out[index], may_be_there] {
+        may_be_there ? InviteNode(key, number, node, *invitation) : OnInvited(key, number, node, false);
+      });
+    };
+    std::vector<bool> told(left_out.size());
+    net::Probe(addresses, kProbeTimeout, [&](size_t index, bool listens) {
+      told[index] = true;
+      go_on(index, listens);
     });
+    for (size_t i = 0; i < told.size(); ++i) {
+      if (!told[i]) go_on(i, true);
+    }
   });
+}
+
+void Peers::InviteNode(const JobKey& key, uint64_t number, const JobNode& node, const Buffer& invitation) {
+  const auto inviting = inviting_.find(key);
+  const Job* job = agent_.FindJob(key.first, key.second);
+  if (job == nullptr || inviting == inviting_.end() || inviting->second.number != number) return;
+  Call(*job, node.name, PeerKind::kInvite, invitation, kInviteTimeout,
+       [this, key, number, node](const Result<Buffer>& answer) { OnInvited(key, number, node, answer.ok()); });
 }
 
 void Peers::OnInvited(const JobKey& key, uint64_t number, const JobNode& node, bool answered) {

@@ -167,8 +167,7 @@ class Peers {
   };
   Result<net::Membership> MembershipOf(const Job& job) const;
   void OnInvited(const JobKey& key, uint64_t number, const JobNode& node, bool answered);
-  // Beside the invitations: a machine that answers that no agent is there need not be waited for.
-  void FindAbsent(const JobKey& key, uint64_t number, std::vector<JobNode> left_out);
+  void InviteNode(const JobKey& key, uint64_t number, const JobNode& node, const Buffer& invitation);
 
   Agent& agent_;
   std::unique_ptr<net::Network> network_;

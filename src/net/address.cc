@@ -58,10 +58,11 @@ std::optional<NodeAddress> NodeAddress::FromText(std::string_view text) {
   return address;
 }
 
-void FindAbsent(std::span<const NodeAddress> addresses, Duration timeout, const std::function<void(size_t)>& absent) {
+void Probe(std::span<const NodeAddress> addresses, Duration timeout,
+           const std::function<void(size_t index, bool listens)>& answered) {
   std::vector<std::string> ports;
   for (const NodeAddress& address : addresses) ports.push_back(address.provider.starts_with("tcp") ? address.bytes : "");
-  os::FindClosedPorts(ports, timeout, absent);
+  os::ProbePorts(ports, timeout, answered);
 }
 
 }  // namespace kedge::net

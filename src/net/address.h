@@ -30,8 +30,10 @@ struct NodeAddress {
   friend bool operator==(const NodeAddress&, const NodeAddress&) = default;
 };
 
-// Calls `absent` with the index of each address at which certainly no endpoint is, as its machine says; where it says nothing, or
-// the provider is none whose endpoints listen at TCP ports, nothing is said. Waits for answers at most `timeout`.
-void FindAbsent(std::span<const NodeAddress> addresses, Duration timeout, const std::function<void(size_t)>& absent);
+// Calls `answered` with the index of each address whose machine says whether an endpoint may be there, or certainly none is;
+// where it says nothing, or the provider is none whose endpoints listen at TCP ports, nothing is said. Waits for answers at most
+// `timeout`.
+void Probe(std::span<const NodeAddress> addresses, Duration timeout,
+           const std::function<void(size_t index, bool listens)>& answered);
 
 }  // namespace kedge::net

@@ -16,6 +16,8 @@ namespace {
 
 constexpr Duration kSleepMax = std::chrono::milliseconds(500);
 constexpr Duration kRetryPause = std::chrono::milliseconds(1);
+constexpr Duration kQuiet = std::chrono::milliseconds(300);
+constexpr size_t kAheadBesideLinks = 3;
 constexpr Duration kAskPauseMin = std::chrono::microseconds(20);
 constexpr Duration kAskPauseMax = std::chrono::milliseconds(1);
 
@@ -32,6 +34,7 @@ void Network::Engine::Run() {
     EndExpiredLeases();
     FlushDeliveries();
     const bool idle = !commands && !frames && !links && !parked;
+    if (!idle) busy_ns_ = SystemClock().NowNs();
     if (idle && !stop_ && !PrepareEndpoint()) Sleep(idle_before);
     idle_before = idle;
   }
@@ -151,7 +154,9 @@ void Network::Engine::Tell(std::vector<LeaseTable::Ended> ended) {
 }
 
 bool Network::Engine::PrepareEndpoint() {
-  if (!links_.empty() || ahead_.size() >= options_.endpoints_ahead) return false;
+  if (ahead_.size() >= (links_.empty() ? options_.endpoints_ahead : std::min(options_.endpoints_ahead, kAheadBesideLinks)))
+    return false;
+  if (!links_.empty() && SystemClock().NowNs() - busy_ns_ < kQuiet.count()) return false;
   auto endpoint = fabric_->OpenSending();
   if (!endpoint.ok()) return false;  // whoever needs one is told why
   ahead_.push_back(std::move(endpoint).value());

@@ -47,12 +47,13 @@ bool IsInternetAddress(const std::string& address) {
 
 }  // namespace
 
-void FindClosedPorts(std::span<const std::string> addresses, Duration timeout, const std::function<void(size_t)>& closed) {
+void ProbePorts(std::span<const std::string> addresses, Duration timeout,
+                const std::function<void(size_t index, bool listens)>& answered) {
   std::vector<Try> tries;
   for (size_t i = 0; i < addresses.size() && tries.size() < kAtOnce; ++i) {
     Try begun{i, UniqueFd()};
     if (!IsInternetAddress(addresses[i])) continue;
-    if (BeginTo(addresses[i], &begun.socket)) closed(i);
+    if (BeginTo(addresses[i], &begun.socket)) answered(i, false);
     if (begun.socket.valid()) tries.push_back(std::move(begun));
   }
   const int64_t end_ns = SystemClock().NowNs() + timeout.count();
@@ -69,7 +70,7 @@ void FindClosedPorts(std::span<const std::string> addresses, Duration timeout, c
       int error = 0;
       socklen_t size = sizeof(error);
       const bool known = getsockopt(tries[i].socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0;
-      if (known && error == ECONNREFUSED) closed(tries[i].index);
+      if (known && (error == 0 || error == ECONNREFUSED)) answered(tries[i].index, error == 0);
       tries[i].socket = UniqueFd();
     }
     std::erase_if(tries, [](const Try& begun) { return !begun.socket.valid(); });

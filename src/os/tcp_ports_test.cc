@@ -29,15 +29,17 @@ UniqueFd Bound(bool listens, std::string* address) {
   return socket;
 }
 
-TEST(TcpPortsTest, OnlyAMachineThatRefusesIsSaidToHaveTheClosedPort) {
+TEST(TcpPortsTest, MachinesTellWhetherSomebodyListens) {
   std::vector<std::string> addresses(4);
   const UniqueFd listener = Bound(true, &addresses[0]);
   const UniqueFd silent = Bound(false, &addresses[1]);
   addresses[2] = "no address";
   const UniqueFd also_silent = Bound(false, &addresses[3]);
-  std::vector<size_t> closed;
-  FindClosedPorts(addresses, std::chrono::seconds(10), [&](size_t index) { closed.push_back(index); });
+  std::vector<size_t> open, closed;
+  ProbePorts(addresses, std::chrono::seconds(10),
+             [&](size_t index, bool listens) { (listens ? open : closed).push_back(index); });
   EXPECT_THAT(closed, ElementsAre(1, 3));
+  EXPECT_THAT(open, ElementsAre(0));
 }
 
 }  // namespace
