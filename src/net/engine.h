@@ -97,8 +97,8 @@ class Network::Engine : public LinkHost {
   void EndExpiredLeases();
   void Tell(std::vector<LeaseTable::Ended> ended);
   void FlushDeliveries();
-  // Whoever knows no peers yet has the time for it, and whoever has had nothing to do for a while: a few then, for nodes that take
-  // the places of others. True when one more is ready.
+  // Whoever knows no peers yet has the time for it, and whoever has had nothing to do for a while: a few then, for nodes that
+  // take the places of others. True when one more is ready.
   bool PrepareEndpoint();
   void Sleep(bool idle_before);
   void LeaveOpen();

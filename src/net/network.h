@@ -54,8 +54,8 @@ struct NetworkOptions {
   size_t reads_per_peer_max = 4;  // in flight at once
   size_t queued_reads_max = 65536;
   size_t leases_max = 65536;
-  // Ways to peers are prepared while there are none, up to so many, and up to three when peers leave nothing to do: making one takes
-  // some milliseconds of processor time over `tcp`, and each holds some MiB.
+  // Ways to peers are prepared while there are none, up to so many, and up to three when peers leave nothing to do: making one
+  // takes some milliseconds of processor time over `tcp`, and each holds some MiB.
   size_t endpoints_ahead = 0;
   std::function<void(std::function<void()>)> executor;
 };
