@@ -86,7 +86,10 @@ def adapted(environment: dict[str, str]) -> bool:
     done = subprocess.run([BUILD / "bin" / "kedge", "status", "--json"], env=environment, capture_output=True, text=True)
     if done.returncode != 0:
         return False
-    job = json.loads(done.stdout)["jobs"][0]
+    jobs = json.loads(done.stdout)["jobs"]
+    if not jobs:
+        return False  # an agent, and no rank has come yet
+    job = jobs[0]
     schedule = job["schedule"]
     stored = job["levels"]["store"]["reached"]["count"] > 0
     proposal = schedule["proposal"]
