@@ -110,14 +110,19 @@ void Get(Decoder& decoder, redundancy::SetSummary* set) {
   decoder.Require(!decoder.ok() || redundancy::Validate(*set).ok(), "not a valid set");
 }
 
-void PutAscending(Encoder& encoder, const std::vector<uint32_t>& numbers) {
+void Put(Encoder& encoder, const std::vector<uint32_t>& numbers) {
   encoder.Varint(numbers.size());
   for (const uint32_t number : numbers) encoder.Varint(number);
 }
 
-std::vector<uint32_t> GetAscending(Decoder& decoder) {
+std::vector<uint32_t> GetNumbers(Decoder& decoder) {
   std::vector<uint32_t> numbers(decoder.Count(1));
   for (uint32_t& number : numbers) number = decoder.Varint32();
+  return numbers;
+}
+
+std::vector<uint32_t> GetAscending(Decoder& decoder) {
+  std::vector<uint32_t> numbers = GetNumbers(decoder);
   const bool ascends = std::adjacent_find(numbers.begin(), numbers.end(), std::greater_equal<>()) == numbers.end();
   decoder.Require(ascends, "numbers that do not ascend");
   return numbers;
@@ -184,7 +189,7 @@ Buffer Encode(const GroupsNotice& m) {
     Put(e, m.generation);
     e.U64(m.layout);
     e.U8(m.from_child ? 1 : 0);
-    PutAscending(e, m.done);
+    Put(e, m.done);
   });
 }
 
@@ -199,7 +204,7 @@ Result<GroupsNotice> DecodeGroupsNotice(ByteSpan body) {
 
 Buffer Encode(const GroupsReply& m) {
   return Written([&](Encoder& e) {
-    PutAscending(e, m.done);
+    Put(e, m.done);
     e.Varint(m.mark);
   });
 }
@@ -241,8 +246,7 @@ Buffer Encode(const InventoryReply& m) {
     e.Varint(m.sets.size());
     for (const HeldSetInfo& set : m.sets) {
       Put(e, set.set);
-      e.Varint(set.objects.size());
-      for (const uint32_t member : set.objects) e.Varint(member);
+      Put(e, set.objects);
     }
   });
 }
@@ -265,8 +269,7 @@ Result<InventoryReply> DecodeInventoryReply(ByteSpan body) {
     for (HeldSetInfo& set : m.sets) {
       if (!d.ok()) break;
       Get(d, &set.set);
-      set.objects.resize(d.Count(1));
-      for (uint32_t& member : set.objects) member = d.Varint32();
+      set.objects = GetNumbers(d);
     }
   });
 }

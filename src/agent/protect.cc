@@ -289,8 +289,8 @@ void Protect::Advance(Version& version) {
     }
     all_done = all_done && set.IsDone();
   }
-  if (all_done && !protection.groups_done.contains(protection.group)) return OnOwnGroupDone(version);
-  if (all_done) AskAboutGroups(version);
+  if (!all_done) return;
+  protection.groups_done.contains(protection.group) ? AskAboutGroups(version) : OnOwnGroupDone(version);
 }
 
 // Our image's stream, measured once.

@@ -56,10 +56,11 @@ void Watcher::Tick() {
   RenewLease();
   if (session_->WantsAgent()) BringAgent();
   bool in_call = true;
+  std::optional<SlotRange> unused;
   if (std::unique_lock lock(core_->mutex, std::try_to_lock); lock) {
     in_call = false;
     session_->Pump();
-    unused_ = session_->current() ? session_->current()->slots->Unused() : std::nullopt;
+    if (session_->current()) unused = session_->current()->slots->Unused();
   }
   watched_ = session_->watched();
   if (watched_.connection && watched_.connection->WaitForPeerToClose(Duration{})) {
@@ -67,7 +68,7 @@ void Watcher::Tick() {
     return;
   }
   // A call of the application, a restart above all, has better use for the processors.
-  if (!in_call && PopulateSlice()) return;
+  if (!in_call && PopulateSlice(unused)) return;
   if (watched_.connection) {
     (void)watched_.connection->WaitForPeerToClose(kTick);
   } else {
@@ -121,9 +122,9 @@ bool Watcher::PopulateSlot(const SlotRange& range) {
   return true;
 }
 
-bool Watcher::PopulateSlice() {
+bool Watcher::PopulateSlice(const std::optional<SlotRange>& first) {
   if (!watched_.session) return false;
-  if (unused_ && PopulateSlot(*unused_)) return true;
+  if (first && PopulateSlot(*first)) return true;
   const auto& tiers = watched_.session->attachment.tiers;
   for (uint32_t index = 0; index < tiers.size(); ++index) {
     const TierInfo& info = tiers[index]->info();

@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -32,8 +33,8 @@ class Watcher {
   void Tick();
   void BringAgent();
   void RenewLease();
-  // One slice; false: nothing is left to do for now.
-  bool PopulateSlice();
+  // One slice, of `first` (a slot that is assigned and unused) before others; false: nothing is left to do for now.
+  bool PopulateSlice(const std::optional<SlotRange>& first);
   bool PopulateSlot(const SlotRange& range);
   void Sleep(Duration duration);
 
@@ -45,7 +46,6 @@ class Watcher {
   bool stop_ = false;
 
   Session::Watched watched_;
-  std::optional<SlotRange> unused_;  // as of the last tick
   int64_t next_renewal_ns_ = 0;
   int64_t next_start_ns_ = 0;
   Duration back_off_{};

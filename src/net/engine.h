@@ -99,7 +99,7 @@ class Network::Engine : public LinkHost {
   void FlushDeliveries();
   // Whoever knows no peers yet has the time for it, and whoever has had nothing to do for a while: a few then, for nodes that
   // take the places of others. True when one more is ready.
-  bool PrepareEndpoint();
+  bool PrepareEndpoint(Duration idle_for);
   void Sleep(bool idle_before);
   void LeaveOpen();
   void SayBye();
@@ -131,7 +131,6 @@ class Network::Engine : public LinkHost {
   std::map<Peer, Entry> links_;
   std::vector<Parked> parked_;
   std::vector<std::unique_ptr<Endpoint>> ahead_;
-  int64_t busy_ns_ = 0;  // when there was something to do
   std::unordered_map<uint64_t, Link*> sessions_;
   std::unordered_map<uint16_t, std::shared_ptr<const Handler>> handlers_;
   std::vector<Delivery> deliveries_;

@@ -25,17 +25,19 @@ constexpr Duration kAskPauseMax = std::chrono::milliseconds(1);
 
 void Network::Engine::Run() {
   bool idle_before = false;
+  int64_t busy_ns = 0;  // when there was something to do
   while (!stop_) {
     const bool commands = RunCommands();
     const bool frames = PollServing();
     const bool links = ProgressLinks();
     const bool parked = ProgressParked();
-    timers_.RunDue(SystemClock().NowNs());
+    const int64_t now_ns = SystemClock().NowNs();
+    timers_.RunDue(now_ns);
     EndExpiredLeases();
     FlushDeliveries();
     const bool idle = !commands && !frames && !links && !parked;
-    if (!idle) busy_ns_ = SystemClock().NowNs();
-    if (idle && !stop_ && !PrepareEndpoint()) Sleep(idle_before);
+    if (!idle) busy_ns = now_ns;
+    if (idle && !stop_ && !PrepareEndpoint(Duration(now_ns - busy_ns))) Sleep(idle_before);
     idle_before = idle;
   }
 }
@@ -153,10 +155,10 @@ void Network::Engine::Tell(std::vector<LeaseTable::Ended> ended) {
   }
 }
 
-bool Network::Engine::PrepareEndpoint() {
-  if (ahead_.size() >= (links_.empty() ? options_.endpoints_ahead : std::min(options_.endpoints_ahead, kAheadBesideLinks)))
-    return false;
-  if (!links_.empty() && SystemClock().NowNs() - busy_ns_ < kQuiet.count()) return false;
+bool Network::Engine::PrepareEndpoint(Duration idle_for) {
+  const bool has_time = links_.empty() || idle_for >= kQuiet;
+  const size_t wanted = links_.empty() ? options_.endpoints_ahead : std::min(options_.endpoints_ahead, kAheadBesideLinks);
+  if (!has_time || ahead_.size() >= wanted) return false;
   auto endpoint = fabric_->OpenSending();
   if (!endpoint.ok()) return false;  // whoever needs one is told why
   ahead_.push_back(std::move(endpoint).value());

@@ -29,7 +29,7 @@ namespace kedge::net {
 // Of the frames, and of what agents say in them (agent/peer_messages.h): raised when either changes.
 inline constexpr uint8_t kNetProtocol = 2;
 inline constexpr size_t kFrameHeaderBytes = 32;
-inline constexpr size_t kFrameBytesMax = 2048;
+inline constexpr size_t kFrameBytesMax = 2048;  // small: each endpoint clears a thousand of the provider's buffers (fabric.cc)
 inline constexpr size_t kPayloadBytesMax = kFrameBytesMax - kFrameHeaderBytes - kMacBytes;
 // Pieces that a side may send before the other gives credit back.
 inline constexpr uint32_t kPieceWindow = 32;

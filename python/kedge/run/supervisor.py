@@ -98,7 +98,6 @@ class Supervisor:
         self._allocation, self._limits, self._output, self._say = allocation, limits, output, say
         self._report = Report(job)
         self._halting = False  # by us: the allocation ends
-        self._is_waiting_for_rank_0 = False  # with the halt
 
     def run(self) -> Report:
         """The whole job. Afterwards no process that it started runs."""
@@ -184,9 +183,9 @@ class Supervisor:
             time.sleep(_POLL_SECONDS)
             now = time.monotonic()
             if not self._halting and self._allocation.is_ending(self._limits.reserve):
-                ask_at, kill_at = now, self._begin_halt()
-            if now >= ask_at:
-                ask_at = float("inf") if self._ask_to_halt(attempt) else now + _ASK_AGAIN_SECONDS
+                kill_at, ask_at = self._begin_halt(attempt)
+            elif now >= ask_at:
+                ask_at = self._ask_to_halt(attempt)
             if now >= kill_at or self._allocation.signals > 1:
                 self._say("it has not ended by itself in time, and is ended")
                 return
@@ -202,22 +201,22 @@ class Supervisor:
         suspects = [node for node in self._agents.ended(nodes) if node not in found]
         return found | (self._health.dead_among(suspects) if suspects else {})
 
-    def _begin_halt(self) -> float:
-        """The allocation ends; until when the application may take."""
+    def _begin_halt(self, attempt: Attempt) -> tuple[float, float]:
+        """Asks for the last checkpoint; until when the application may take, and when it is to be asked again."""
         self._halting = True
         left = self._allocation.seconds_left()
         why = "it was told to stop" if self._allocation.signals else f"{left:.0f} s are left" if left is not None else "it ends"
         self._say(f"the allocation ends ({why}): asking for a last checkpoint")
         # Half of what is left belongs to the application, half to carrying its checkpoint to the store.
-        return time.monotonic() + 0.5 * (min(left, self._limits.reserve) if left is not None else self._limits.reserve)
-
-    def _ask_to_halt(self, attempt: Attempt) -> bool:
-        """Asks for the last checkpoint; False while rank 0 has not begun with Kedge: it is to be asked again."""
-        has_heard = self._agents.halt(attempt.nodes, self._job)
-        if not has_heard and not self._is_waiting_for_rank_0:
-            self._is_waiting_for_rank_0 = True
+        kill_at = time.monotonic() + 0.5 * (min(left, self._limits.reserve) if left is not None else self._limits.reserve)
+        ask_at = self._ask_to_halt(attempt)
+        if ask_at < float("inf"):
             self._say("no agent knows of the job's rank 0 yet: it is asked when it has begun")
-        return has_heard
+        return kill_at, ask_at
+
+    def _ask_to_halt(self, attempt: Attempt) -> float:
+        """When to ask again: rank 0 may not have begun with Kedge yet."""
+        return float("inf") if self._agents.halt(attempt.nodes, self._job) else time.monotonic() + _ASK_AGAIN_SECONDS
 
     def _pause(self, idle_attempts: int) -> bool:
         """Before the next attempt; False when the time is over."""
