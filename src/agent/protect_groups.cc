@@ -56,6 +56,7 @@ uint64_t MarkOf(const Protection& protection, bool with_others) {
 void Protect::OnOwnGroupDone(Version& version) {
   Protection& protection = *version.protection;
   const int64_t now_ns = agent_.clock().NowNs();
+  LogDebug("agent", "{}: all nodes of group {} are done", version.generation.ToString(), protection.group);
   protection.groups_done.insert(protection.group);
   protection.OnStep(now_ns);
   if (const std::string* parent = ParentOf(protection)) {

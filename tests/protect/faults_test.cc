@@ -70,7 +70,7 @@ TEST_F(FaultTest, ANodeLostWhileItEncodesCostsNoOlderVersion) {
     EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
     if (rank != 1) return;
     EXPECT_TRUE(nodes_.AgentWasKilled());
-    std::filesystem::remove_all(nodes_.RunFolder(1));
+    nodes_.DeleteFiles(1);
   });
   // Version 2, when the others had made their parity of it by then.
   std::atomic<int64_t> restored{-1};
@@ -107,13 +107,15 @@ TEST_F(FaultTest, ANodeLostWhileItFlushesIsRebuilt) {
             0u);
 }
 
-// It dies as soon as it knows that all groups are done. Its rank has ended, so that nobody starts a successor.
+// It dies as soon as it knows that all groups are done; the other node of its group has heard before that theirs is. Its rank
+// has ended, so that nobody starts a successor.
 TEST_F(FaultTest, TheNodeThatHearsForAllDiesBeforeItTellsAnybody) {
+  ChildProcess& partner = nodes_.StartAgent(2, {{"KEDGE_LOG", "debug"}});
   nodes_.StartAgent(0, {{"KEDGE_TEST_KILL_POINT", "protect-groups-done"}});
-  nodes_.Run(all_, std::string("protect.scheme=xor\nprotect.group=2\n") + kNoStore, [](kedge_context* context, int rank) {
+  nodes_.Run(all_, std::string("protect.scheme=xor\nprotect.group=2\n") + kNoStore, [&](kedge_context* context, int rank) {
     std::vector<uint64_t> memory = Content(rank, 1);
     EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-    if (rank != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+    EXPECT_TRUE(rank % 2 == 0 || partner.WaitForOutput("all nodes of group 0 are done", std::chrono::seconds(30)));
     EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
   });
   EXPECT_TRUE(nodes_.AgentWasKilled());
@@ -131,7 +133,7 @@ TEST_F(FaultTest, ANodeLostInMidRestartCostsThatLaunchOnly) {
   // The node dies in the middle, and what comes up under its name is at another address, with nothing of what was rebuilt so far.
   std::thread fate([this] {
     EXPECT_TRUE(nodes_.AgentWasKilled());
-    std::filesystem::remove_all(nodes_.RunFolder(1));
+    nodes_.DeleteFiles(1);
   });
   nodes_.Run(all_, keys, [](kedge_context* context, int rank) {
     std::vector<uint64_t> memory = Content(rank, 0);

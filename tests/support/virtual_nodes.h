@@ -81,10 +81,11 @@ class VirtualNodes {
     return AgentPidAt(RunFolder(node)) != 0;
   }
   // Starts it with variables of its own: a kill point.
-  void StartAgent(int node, const std::map<std::string, std::string>& environment) {
+  ChildProcess& StartAgent(int node, const std::map<std::string, std::string>& environment) {
     agents_.push_back(std::make_unique<ChildProcess>(AgentCommand(node), environment, folder_.NewOutput()));
     EXPECT_TRUE(WaitForAgent(node));
     EXPECT_EQ(AgentPidAt(RunFolder(node)), agents_.back()->pid());
+    return *agents_.back();
   }
   // Whether the agent that StartAgent started last has ended by SIGKILL.
   bool AgentWasKilled() {
@@ -104,7 +105,14 @@ class VirtualNodes {
   // The node is gone: its agent, its tiers, its records. What comes up under its name is a new one.
   void Lose(int node) const {
     EXPECT_TRUE(KillAgent(node));
-    std::filesystem::remove_all(RunFolder(node));
+    DeleteFiles(node);
+  }
+  // Of an agent that is dead. Its successor may be on its way: it finds all of it or nothing.
+  void DeleteFiles(int node) const {
+    const std::string deleted = folder_.memory_folder() + "/deleted-" + std::to_string(deleted_++);
+    std::filesystem::rename(RunFolder(node), deleted);
+    std::error_code ignored;
+    std::filesystem::remove_all(deleted, ignored);
   }
   // The kedge command on that node.
   std::unique_ptr<ChildProcess> Tool(int node, const std::vector<std::string>& arguments) {
@@ -143,6 +151,7 @@ class VirtualNodes {
   const int nodes_;
   std::vector<std::string> domains_;
   std::vector<std::unique_ptr<ChildProcess>> agents_;
+  mutable int deleted_ = 0;
   mutable ScenarioFolder folder_;
 };
 
