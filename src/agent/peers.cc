@@ -350,7 +350,9 @@ void Peers::OnExchange(Job& job, const ExchangeRequest& request, Answer answer) 
 }
 
 void Peers::OnGroups(Job& job, const GroupsNotice& notice, Answer answer) {
-  answer(Encode(agent_.protect().OnGroups(job, notice)));
+  auto reply = agent_.protect().OnGroups(job, notice);
+  if (!reply.ok()) return answer(reply.status());
+  answer(Encode(*reply));
 }
 
 void Peers::OnInventory(Job& job, const InventoryRequest& request, Answer answer) {

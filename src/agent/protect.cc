@@ -63,6 +63,23 @@ Result<SetMember> MakeMember(const HeldStream& stream, uint64_t record_offset, u
   return member;
 }
 
+// Whether the rank's images of later versions came here while that one's did not: it went straight to the store, or is gone.
+bool IsPassedOver(const Job& job, const Generation& generation, uint32_t rank) {
+  const auto has_image = [&](const Version& version) {
+    const auto image = version.images.find(rank);
+    return image != version.images.end() && image->second->ended;
+  };
+  // What is from an earlier attempt may be on its way here from other nodes.
+  if (generation.attempt != job.members.attempt) return false;
+  const auto own = job.versions.find(generation);
+  if (own != job.versions.end() && own->second->images.contains(rank)) return false;
+  return std::any_of(job.versions.begin(), job.versions.end(), [&](const auto& entry) {
+    const Generation& later = entry.first;
+    return later.name == generation.name && later.attempt == generation.attempt && later.take >= generation.take &&
+           later.version > generation.version && has_image(*entry.second);
+  });
+}
+
 }  // namespace
 
 bool SetProgress::IsKnown() const {
@@ -350,7 +367,7 @@ void Protect::Exchange(Version& version, SetProgress& set, uint32_t member) {
         // Often enough to hear of a slow member in time that it gets on.
         const Duration ask_pause = std::clamp<Duration>(owner->job->hello.keys.protect_timeout / 4, kAskPauseMin, kAskPauseMax);
         asked.next_ns = agent_.clock().NowNs() + (reply.ok() ? ask_pause : kRetryPause).count();
-        if (!reply.ok()) return;
+        if (!reply.ok()) return OnRefusal(*owner, reply.status());
         asked.told_done = told_done;
         if (reply->mark > asked.mark) {
           asked.mark = reply->mark;
@@ -397,12 +414,22 @@ Result<ExchangeReply> Protect::OnExchange(Job& job, const ExchangeRequest& reque
     reply.mark = set->Mark();
     return reply;
   }
-  // Done here already; or not begun.
+  // Done here already; or given up; or not begun.
   const HeldSet* held = agent_.held_sets().Find(identity);
   if (held != nullptr && version != nullptr && version->at_node) {
     reply.theirs = held->record.members[self->member];
     reply.done = true;
     return reply;
+  }
+  if (const Status* outcome = outcomes_.Find(identity.generation, identity.layout)) {
+    if (!outcome->ok()) return *outcome;
+    reply.done = true;
+    return reply;
+  }
+  const auto rank = layout->RankAt(self->group, self->member, identity.index);
+  if (rank.has_value() && IsPassedOver(job, identity.generation, *rank)) {
+    return Status(Code::kIncomplete,
+                  fmt::format("node {} has no image of rank {}, and has later ones", agent_.settings().node, *rank));
   }
   std::erase_if(early_, [&](const Early& early) { return early.set == identity && early.from == request.from; });
   early_.push_back({identity, request.from, request.done, request.mine});

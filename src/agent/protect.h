@@ -12,7 +12,8 @@
 // level NODE. Every step may be repeated: a successor begins where the files say that the former agent was. What takes longer
 // than protect.timeout without progress is given up with the names of the nodes that are missing. Bytes that come are progress,
 // here or at a member that is waited for, and so is an older version that gets on: a slow node makes versions late, and is not
-// taken for a dead one. What failed and begins anew gets on when it is further than before.
+// taken for a dead one. What failed and begins anew gets on when it is further than before. A node that has given a version up,
+// or has no image of it and never will, says so when it is asked: then nobody waits for it.
 //
 // Level NODE of a version from an earlier attempt counts for nothing new: after a restart the restored version is protected again
 // among the nodes that there are now; what of it lies where it should is kept.
@@ -29,6 +30,7 @@
 
 #include "agent/model.h"
 #include "agent/peer_messages.h"
+#include "agent/protect_outcomes.h"
 #include "agent/redundancy_room.h"
 #include "agent/workers.h"
 
@@ -123,7 +125,7 @@ class Protect {
   Result<ExchangeReply> OnExchange(Job& job, const ExchangeRequest& request);
   // A member doubts the image of ours in the set. May answer later.
   void OnProve(const SetRequest& request, net::Answer answer);
-  GroupsReply OnGroups(Job& job, const GroupsNotice& notice);
+  Result<GroupsReply> OnGroups(Job& job, const GroupsNotice& notice);
 
   // Whoever reads for other nodes: apart from those who wait for other nodes.
   Workers& workers() { return *serving_; }
@@ -137,6 +139,8 @@ class Protect {
  private:
   static constexpr Duration kCallTimeout = std::chrono::seconds(10);
   static constexpr Duration kRetryPause = std::chrono::milliseconds(500);
+  // A node that is behind may yet take part, though its answer is no.
+  static constexpr Duration kRefusalPause = std::chrono::seconds(2);
 
   struct Early {
     SetIdentity set;
@@ -164,6 +168,8 @@ class Protect {
   void AskAboutGroups(Version& version);
   void AskNode(Version& version, const std::string& node);
   void Fail(Version& version, const Status& why);
+  // A node has answered so: kIncomplete, it does not take part.
+  void OnRefusal(const Version& version, const Status& why);
   void FailSoon(const Generation& generation, const Status& why);
   SetProgress* FindSet(const SetIdentity& identity, Version** version) const;
   std::vector<TierUnit*> TiersOf(const Job& job) const;
@@ -175,6 +181,7 @@ class Protect {
   std::unique_ptr<Workers> serving_;
   std::deque<Early> early_;  // from members that were faster; the oldest go first
   std::set<Generation> posted_;
+  ProtectOutcomes outcomes_;
   RedundancyRoom room_;
   bool wants_room_ = false;  // a set does
 };

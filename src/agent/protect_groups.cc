@@ -5,6 +5,7 @@
 // groups are done, as far as the sender knows: to the parent when the own group is, to the children when all are; the answer
 // says the same. Nothing is repeated to a node that missed it: whoever waits asks its parent now and then; while that one does
 // not answer it asks members of the other groups, each time other ones. Once all groups are done the version is at level NODE.
+#include <algorithm>
 #include <numeric>
 #include <set>
 #include <string>
@@ -49,6 +50,12 @@ uint64_t MarkOf(const Protection& protection, bool with_others) {
   // Only for a child: marks that went around in a circle would grow without anything getting on.
   for (const auto& [node, told] : protection.marks) mark += with_others ? told : 0;
   return mark;
+}
+
+// As far as this node's files tell: level NODE may have been reached among the nodes of an earlier layout.
+bool IsProtectedIn(const Version& version, uint64_t layout) {
+  return version.at_node &&
+         std::any_of(version.sets.begin(), version.sets.end(), [&](const auto& set) { return set.first.layout == layout; });
 }
 
 }  // namespace
@@ -113,7 +120,7 @@ void Protect::AskNode(Version& version, const std::string& node) {
                         auto reply = answer.ok() ? DecodeGroupsReply(*answer) : Result<GroupsReply>(answer.status());
                         if (is_parent) asked.parent_answers = reply.ok();
                         TellNodes(*found);
-                        if (!reply.ok()) return;
+                        if (!reply.ok()) return OnRefusal(*found, reply.status());
                         if (uint64_t& mark = asked.marks[node]; reply->mark > mark) {
                           mark = reply->mark;
                           asked.progress_ns = agent_.clock().NowNs();
@@ -122,17 +129,19 @@ void Protect::AskNode(Version& version, const std::string& node) {
                       });
 }
 
-GroupsReply Protect::OnGroups(Job& job, const GroupsNotice& notice) {
+Result<GroupsReply> Protect::OnGroups(Job& job, const GroupsNotice& notice) {
   GroupsReply reply;
+  if (job.layout == nullptr || job.layout->id != notice.layout) return reply;
   auto found = job.versions.find(notice.generation);
-  if (found == job.versions.end()) return reply;
-  Version& version = *found->second;
-  if (version.protection == nullptr) {
-    if (!version.at_node || job.layout == nullptr || job.layout->id != notice.layout) return reply;
+  if (found == job.versions.end() || found->second->protection == nullptr) {
+    const Status* outcome = outcomes_.Find(notice.generation, notice.layout);
+    if (outcome != nullptr && !outcome->ok()) return *outcome;
+    if (outcome == nullptr && (found == job.versions.end() || !IsProtectedIn(*found->second, notice.layout))) return reply;
     reply.done.resize(job.layout->groups.size());
     std::iota(reply.done.begin(), reply.done.end(), 0);
     return reply;
   }
+  Version& version = *found->second;
   const Protection& protection = *version.protection;
   if (protection.layout->id != notice.layout) return reply;
   reply.done.assign(protection.groups_done.begin(), protection.groups_done.end());
@@ -166,6 +175,7 @@ void Protect::OnGroupsChanged(Version& version) {
     return;
   }
   version.at_node = true;
+  outcomes_.Add(version.generation, protection.layout->id, Status::Ok());
   agent_.tuning().OnProtected(version);
   protection.sets.clear();
   ++agent_.counters().versions_protected;

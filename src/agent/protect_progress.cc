@@ -49,6 +49,12 @@ void Protect::FailSoon(const Generation& generation, const Status& why) {
   });
 }
 
+void Protect::OnRefusal(const Version& version, const Status& why) {
+  if (why.code() != Code::kIncomplete || version.protection == nullptr) return;
+  if (agent_.clock().NowNs() - version.protection->began_ns < kRefusalPause.count()) return;
+  FailSoon(version.generation, why);
+}
+
 void Protect::GiveUp(const Job& job) {
   if (agent_.sessions().HasAttempt(job, job.members.attempt)) return;
   std::vector<Generation> owed;
@@ -65,7 +71,13 @@ void Protect::Fail(Version& version, const Status& why) {
   const Generation generation = version.generation;
   Job& job = *version.job;
   ++agent_.counters().protect_failures;
-  version.node_failure = why.WithContext(generation.ToString() + " has not reached level node");
+  // What is incomplete says where, and is passed on as it is.
+  const bool names_node = why.code() == Code::kIncomplete;
+  const Status told =
+      names_node ? why : Status(Code::kIncomplete, fmt::format("node {}: {}", agent_.settings().node, why.message()));
+  version.node_failure = (names_node ? Status(Code::kUnavailable, why.message()) : why)
+                             .WithContext(generation.ToString() + " has not reached level node");
+  outcomes_.Add(generation, job.layout->id, told);
   version.protection = nullptr;
   LogError("agent", "{}", version.node_failure.ToString());
   agent_.images().OnProtected(version);
