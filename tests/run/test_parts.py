@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,8 @@ from kedge.run.cli import seconds
 from kedge.run.launchers import Launcher, spread
 from kedge.run.nodes import Nodes, TooFewNodesError, expand_hosts
 from kedge.run.progress import has_advanced
-from kedge.run.supervisor import describe
+from kedge.run.shells import SshShell, VirtualShell, run_on
+from kedge.run.supervisor import Attempt, describe, describe_exit
 
 
 @pytest.mark.parametrize(("ranks", "nodes", "counts"), [(4, 2, [2, 2]), (5, 3, [2, 2, 1]), (3, 3, [1, 1, 1])])
@@ -35,10 +40,41 @@ def test_command_lines_of_the_launchers(monkeypatch: pytest.MonkeyPatch) -> None
     assert {"--nodelist=a,b", "--ntasks=4", "--ntasks-per-node=2", "--overlap"} < set(srun) and srun[-1] == "app"
 
 
-def test_lists_of_hosts(tmp_path: Path) -> None:
+def test_a_command_on_a_host_runs_in_the_same_folder_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ssh hands to the login shell, run by a shell in another folder and with another environment, as on another host."""
+    here = tmp_path / "it's here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("KEDGE_STORE_PATH", "a folder/store")
+    line = SshShell().command("host", ["sh", "-c", 'pwd; echo "$KEDGE_STORE_PATH" "$1"; exit 3', "-", "two words"])[-1]
+
+    def run() -> tuple[int, list[str]]:
+        done = subprocess.run(["sh", "-c", line], cwd="/", env={"PATH": os.environ["PATH"]}, capture_output=True, text=True)
+        return done.returncode, done.stdout.splitlines()
+
+    assert run() == (3, [str(here), "a folder/store two words"])
+    monkeypatch.chdir("/")
+    here.rmdir()
+    assert run() == (3, ["/", "a folder/store two words"])
+
+
+def test_signals_to_the_group_do_not_reach_what_asks_a_node() -> None:
+    code, group = run_on(VirtualShell(), "a", [sys.executable, "-c", "import os; print(os.getpgrp())"], 30.0)
+    assert code == 0 and int(group) != os.getpgrp()
+
+
+def test_what_asks_a_node_ends_in_time_with_all_that_it_has_started() -> None:
+    began = time.monotonic()
+    assert run_on(VirtualShell(), "a", ["sh", "-c", "sleep 30 & sleep 31"], 0.5) == (None, "no answer within 0.5 s")
+    assert time.monotonic() - began < 15
+
+
+def test_lists_of_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert expand_hosts("a, b,c") == ["a", "b", "c"]
     (tmp_path / "hosts").write_text("# ours\na:4\n\nb slots=2\n")
     assert expand_hosts(str(tmp_path / "hosts")) == ["a", "b"]
+    monkeypatch.chdir(tmp_path)
+    assert expand_hosts("hosts") == ["a", "b"] and expand_hosts("other") == ["other"]
     for wrong in (",", "a,a"):
         with pytest.raises(ValueError, match="host"):
             expand_hosts(wrong)
@@ -69,4 +105,8 @@ def test_progress_is_a_newer_version_of_any_name() -> None:
 
 
 def test_exit_codes_for_people() -> None:
-    assert describe(-9) == describe(137) == "SIGKILL" and describe(1) == "exit code 1"
+    assert describe_exit(-9) == "SIGKILL" and describe_exit(1) == "exit code 1"
+    # A shell's way to say SIGKILL; mpirun's way to say that there is no such program is in that range, too.
+    assert describe_exit(137) == "exit code 137 (as after SIGKILL)" and describe_exit(255) == "exit code 255"
+    assert describe(Attempt(1, ["a"], exit_code=7)) == "ended with exit code 7"
+    assert describe(Attempt(1, ["a"], exit_code=0, ended=True, dead={"a": "burnt"})) == "had to be ended (dead: a)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -61,9 +62,13 @@ def test_a_killed_rank_costs_an_attempt_and_nothing_else(machine: Machine, launc
     assert_continued(machine, log)
 
 
-def test_a_dead_node_is_left_out_and_a_spare_takes_its_place(machine: Machine) -> None:
+@pytest.mark.parametrize("source", ["store", "nodes"])
+def test_a_dead_node_is_left_out_and_a_spare_takes_its_place(machine: Machine, source: str) -> None:
+    """What the dead node had comes from the store, or from its group alone."""
+    if source == "nodes":
+        machine.settings |= {"KEDGE_PROTECT_SCHEME": "xor", "KEDGE_SCHEDULE_STORE": "0"}
     run = machine.start("--launcher=openmpi", f"--probe={machine.probe()}", *endless_heat(machine))
-    machine.end_after(until(machine.versions))
+    machine.end_after(until(machine.versions if source == "store" else lambda: machine.protected(machine.names[0])))
     machine.lose(machine.names[2])  # a spare: it is looked at before it is taken
     machine.lose(machine.names[1])
     report, log = machine.finish(run)
@@ -84,6 +89,26 @@ def test_an_application_that_hangs_on_a_dead_node_is_ended(machine: Machine) -> 
     assert report["outcome"] == "finished"
     assert list(report["attempts"][0]["dead"]) == [machine.names[0]]
     assert report["attempts"][1]["nodes"] == [machine.names[2], machine.names[1]]
+
+
+def test_a_launch_that_had_to_be_ended_is_not_finished(machine: Machine) -> None:
+    """Whatever its exit code says: a program may end with 0 when it is told to stop."""
+    script = f"trap 'exit 0' TERM; touch {machine.folder}/first; while :; do sleep 0.1; done"
+    run = machine.start("--launcher=openmpi", f"--probe={machine.probe()}", "--nodes=1", "--restarts=0", "--", "sh", "-c", script)
+    until((machine.folder / "first").exists)
+    (machine.folder / f"dead.{machine.names[0]}").touch()
+    report, log = machine.finish(run, expect=1)
+    assert report["outcome"] == "gave up" and report["attempts"][0]["ended"]
+    assert f"attempt 1 had to be ended (dead: {machine.names[0]})" in log
+
+
+def test_too_few_nodes_leave_what_survives_in_the_store(machine: Machine) -> None:
+    machine.settings |= {"KEDGE_PROTECT_SCHEME": "xor", "KEDGE_SCHEDULE_STORE": "0"}
+    run = machine.start("--launcher=openmpi", "--ranks=4", "--nodes=4", f"--probe={machine.probe()}", "--", *machine.endless(HEAT, 32))
+    protected = until(lambda: machine.protected(machine.names[0]))
+    machine.lose(machine.names[1])
+    report, _ = machine.finish(run, expect=3)
+    assert report["outcome"] == "too few nodes" and report["versions"]["heat3d"] >= max(protected)
 
 
 def test_too_few_nodes_end_the_job_and_name_the_dead(machine: Machine) -> None:
@@ -176,8 +201,9 @@ def test_a_second_signal_ends_what_does_not_listen(machine: Machine) -> None:
     run.send_signal(signal.SIGTERM)
     until(lambda: "asking for a last checkpoint" in machine.log(run))
     run.send_signal(signal.SIGTERM)
-    report, _ = machine.finish(run, expect=75)
-    assert report["outcome"] == "out of time"
+    report, _ = machine.finish(run, expect=1)
+    assert report["outcome"] == "out of time" and "no checkpoint to continue from" in report["reason"]
+    assert report["attempts"][0]["ended"]
 
 
 @pytest.mark.parametrize("end", [0, 3])
@@ -190,6 +216,18 @@ def test_a_job_that_an_operator_halts_is_not_launched_again(machine: Machine, en
     report, log = machine.finish(run, expect=76)
     assert report["outcome"] == "halted" and len(report["attempts"]) == 1 and "heat3d: halted at step" in log
     assert report["attempts"][0]["exit_code"] == end
+
+
+def test_a_job_that_is_halted_leaves_its_last_checkpoint_in_the_store(machine: Machine) -> None:
+    """Though its checkpoints are for the nodes only."""
+    machine.settings |= {"KEDGE_PROTECT_SCHEME": "partner", "KEDGE_SCHEDULE_STORE": "0"}
+    run = machine.start("--launcher=openmpi", "--job=stopped", *heat(10_000_000))
+    until(lambda: machine.protected(machine.names[0]))
+    halt = [KEDGE, "halt", "stopped", "--now", "--set", f"node.name={machine.names[0]}"]
+    subprocess.run(halt, env=machine.environment(), check=True, timeout=60, capture_output=True)
+    report, log = machine.finish(run, expect=76)
+    (step,) = re.findall(r"heat3d: halted at step (\d+)", log)
+    assert int(step) - 2 <= report["versions"]["heat3d"] <= int(step), "it ends a call or two after its last checkpoint"
 
 
 def test_wrong_calls_are_refused(machine: Machine) -> None:
@@ -205,3 +243,6 @@ def test_wrong_calls_are_refused(machine: Machine) -> None:
     assert "twice" in refuse("--hosts=a,a", "--", "true")
     assert "less than one a node" in refuse("--hosts=a,b", "--ranks=1", "--", "true")
     assert "is no time" in refuse("--hosts=a", "--until=soon", "--", "true")
+    assert "is no whole number" in refuse("--hosts=a", "--restarts=-1", "--", "true")
+    machine.settings["KEDGE_POOL_SIZE"] = "large"
+    assert "pool.size" in refuse("--hosts=a", "--job=named", "--", "true"), "and no node is called dead for it"

@@ -27,6 +27,8 @@ are left out, spares take their places, and the next attempt continues from the 
 EPILOG = """\
 Exit codes: 0 the application finished; 1 it was given up, and the reason printed; 2 the call was wrong; 3 too few nodes are
 left; 75 the allocation is over and there is a checkpoint to continue from: queue the job again; 76 somebody halted it.
+Whatever else it ends with than 0 and 2, the newest version that survives on the nodes is in the store first.
+The application has no standard input: a second launch could not read it again.
 """
 _UNITS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -43,6 +45,13 @@ def positive(text: str) -> int:
     """A whole number above zero."""
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is no whole number above 0")
+    return int(text)
+
+
+def not_negative(text: str) -> int:
+    """A whole number."""
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number")
     return int(text)
 
 
@@ -64,7 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--job", metavar="NAME", help="the job's name (default: KEDGE_JOB_NAME, job.name, the program's name)")
     what.add_argument("--no-agents", action="store_true", help="start no agents: the application's ranks do, within its step")
     failures = parser.add_argument_group("after a failure")
-    failures.add_argument("--restarts", type=int, metavar="N", default=limits.restarts_max, help=f"launch again at most so often (default: {limits.restarts_max})")
+    failures.add_argument("--restarts", type=not_negative, metavar="N", default=limits.restarts_max, help=f"launch again at most so often (default: {limits.restarts_max})")
     failures.add_argument(
         "--no-progress", type=positive, metavar="N", default=limits.attempts_without_progress_max,
         help=f"give up after so many attempts in a row without a newer complete version (default: {limits.attempts_without_progress_max})",
@@ -95,11 +104,11 @@ def find_tool() -> str:
 
 def job_name(given: str | None, tool: str, program: str) -> str:
     """The name under which the application will run; it is passed on as KEDGE_JOB_NAME."""
-    if given:
-        return given
     told = subprocess.run([tool, "config", "--json"], capture_output=True, text=True, timeout=60)
     if told.returncode != 0:
         raise ValueError(told.stderr.strip() or "kedge config failed")
+    if given:
+        return given
     (entry,) = [entry for entry in json.loads(told.stdout)["keys"] if entry["key"] == "job.name"]
     return str(entry["value"]) if entry["value"] != "auto" else Path(program).name
 

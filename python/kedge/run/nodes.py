@@ -6,6 +6,7 @@ launches than it gives. A node that an operator drains is not taken, and not lef
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -111,11 +112,11 @@ def _last_line(text: str) -> str:
 
 
 def expand_hosts(text: str) -> list[str]:
-    """A list of hosts: names separated by commas, or the path of a file with one a line (what follows a blank is ignored).
+    """A list of hosts: names separated by commas, or a file with one a line (what follows a blank is ignored).
 
     ValueError says what is wrong with it.
     """
-    if "/" in text:
+    if "/" in text or os.path.isfile(text):
         with open(text, encoding="utf-8") as file:
             lines = [line.split("#")[0].split() for line in file]
         hosts = [words[0].split(":")[0] for words in lines if words]

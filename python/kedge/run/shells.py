@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 from typing import Protocol
 
@@ -47,11 +48,12 @@ class VirtualShell:
 
 
 class SshShell:
-    """Plain hosts."""
+    """Plain hosts. Commands run in this process's folder where the host has it, as ranks do, else at home."""
 
     def command(self, node: str, arguments: list[str]) -> list[str]:
         settings = [f"{name}={value}" for name, value in sorted(kedge_variables().items())]
-        return ["ssh", *_SSH_OPTIONS, node, shlex.join(["env", *settings, *arguments])]
+        in_folder = ["sh", "-c", 'cd "$0" 2>/dev/null; exec env "$@"', os.getcwd()]
+        return ["ssh", *_SSH_OPTIONS, node, shlex.join([*in_folder, *settings, *arguments])]
 
     def environment(self, node: str) -> dict[str, str]:
         return dict(os.environ)
@@ -83,16 +85,24 @@ def named_by_slurm(arguments: list[str]) -> list[str]:
 
 
 def run_on(shell: Shell, node: str, arguments: list[str], timeout_seconds: float) -> tuple[int | None, str]:
-    """Exit code and output (both streams); None as the code when the node was not reached or did not answer in time."""
+    """Exit code and output (both streams); None as the code when the node was not reached or did not answer in time.
+
+    Signals to this process's group, as from a terminal, do not reach it: they say nothing about the node.
+    """
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             shell.command(node, arguments), env=shell.environment(node), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", timeout=timeout_seconds,
+            stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        return None, f"no answer within {timeout_seconds:g} s"
     except OSError as error:
         return None, str(error)
-    if shell.is_own_failure(done.returncode):
-        return None, done.stdout.strip()
-    return done.returncode, done.stdout
+    with process:
+        try:
+            output, _ = process.communicate(timeout=timeout_seconds)
+        except subprocess.TimeoutExpired:
+            # With all that it has started: who holds the output open would be waited for.
+            os.killpg(process.pid, signal.SIGKILL)
+            return None, f"no answer within {timeout_seconds:g} s"
+    if shell.is_own_failure(process.returncode):
+        return None, output.strip()
+    return process.returncode, output

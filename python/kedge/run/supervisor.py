@@ -40,7 +40,7 @@ class ExitCode(enum.IntEnum):
     GAVE_UP = 1
     USAGE = 2
     TOO_FEW_NODES = 3
-    REQUEUE = 75  # EX_TEMPFAIL: the time was over, and there is a checkpoint to continue from
+    REQUEUE = 75  # EX_TEMPFAIL: the time was over, and there is a checkpoint to continue from, or nobody can say
     HALTED = 76
 
 
@@ -65,6 +65,7 @@ class Attempt:
     number: int
     nodes: list[str]
     exit_code: int = 0
+    ended: bool = False  # by us, whatever the launcher's exit code says then
     seconds: float = 0.0
     advanced: bool = False
     dead: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -104,6 +105,7 @@ class Supervisor:
         try:
             self._loop()
         except TooFewNodesError as error:
+            self._drain(rescue=True)
             self._conclude("too few nodes", str(error), ExitCode.TOO_FEW_NODES)
         finally:
             self._agents.end()
@@ -117,23 +119,25 @@ class Supervisor:
             attempt = self._launch()
             left = [node for node in attempt.nodes if node not in attempt.dead]
             after = self._newest(left)
-            if attempt.exit_code == 0:
+            how = describe(attempt)
+            if attempt.exit_code == 0 and not attempt.ended:
                 return self._finish()
             if self._halting:
-                return self._out_of_time(f"the application ended with {describe(attempt.exit_code)} when it was asked to stop")
+                return self._out_of_time(f"the application {how} when it was asked to stop")
             if self._was_told_to_exit(left):
-                return self._halted(f"; the application ended with {describe(attempt.exit_code)}")
+                return self._halted(f"; the application {how}")
             attempt.advanced = has_advanced(versions, after)
             versions = after if after is not None else versions
             idle_attempts = 0 if attempt.advanced else idle_attempts + 1
-            self._say(f"attempt {attempt.number} ended with {describe(attempt.exit_code)} after {attempt.seconds:.0f} s, "
+            self._say(f"attempt {attempt.number} {how} after {attempt.seconds:.0f} s, "
                       + (f"newest to continue from: {show(versions)}" if attempt.advanced else "without progress"))
             if len(self._report.attempts) > self._limits.restarts_max:
-                return self._give_up(f"it failed {len(self._report.attempts)} times; the last exit was {describe(attempt.exit_code)}")
+                times = len(self._report.attempts)
+                return self._give_up(f"it failed {'once' if times == 1 else f'{times} times'}; the last attempt {how}")
             if idle_attempts >= self._limits.attempts_without_progress_max:
                 return self._give_up(
-                    f"{idle_attempts} attempts in a row ended without a newer complete version; the last one with "
-                    f"{describe(attempt.exit_code)} after {attempt.seconds:.0f} s"
+                    f"{idle_attempts} attempts in a row ended without a newer complete version; the last one {how} "
+                    f"after {attempt.seconds:.0f} s"
                 )
             attempt.dead |= self._find_dead(attempt.dead)
             if not self._pause(idle_attempts):
@@ -168,6 +172,7 @@ class Supervisor:
         )
         try:
             self._watch(process, attempt)
+            attempt.ended = process.poll() is None
         finally:
             end_launch(process)
         attempt.exit_code = process.returncode
@@ -233,7 +238,7 @@ class Supervisor:
 
     def _finish(self) -> None:
         if self._was_told_to_exit(self._nodes.in_use):
-            return self._out_of_time("the application took its last checkpoint and ended") if self._halting else self._halted("")
+            return self._out_of_time("the application took its last checkpoint and ended") if self._halting else self._halted()
         self._drain(rescue=False)
         if self._report.not_drained:
             return self._conclude("finished", "the application finished, but not all is in the store", ExitCode.GAVE_UP)
@@ -241,10 +246,12 @@ class Supervisor:
 
     def _out_of_time(self, reason: str) -> None:
         self._drain(rescue=True)
+        if newest_versions(self._tool, self._job) == {}:
+            return self._conclude("out of time", f"{reason}; it leaves no checkpoint to continue from", ExitCode.GAVE_UP)
         self._conclude("out of time", reason, self._limits.requeue_code)
 
-    def _halted(self, how: str) -> None:
-        self._drain(rescue=bool(how))
+    def _halted(self, how: str = "") -> None:
+        self._drain(rescue=True)
         self._conclude("halted", "somebody asked it to (kedge halt)" + how, ExitCode.HALTED)
 
     def _give_up(self, reason: str) -> None:
@@ -283,13 +290,21 @@ def end_launch(process: subprocess.Popen[bytes]) -> None:
             process.wait(seconds)
 
 
-def describe(exit_code: int) -> str:
-    """An exit code, for people."""
-    number = -exit_code if exit_code < 0 else exit_code - 128 if 128 < exit_code < 128 + 65 else 0
-    if number:
-        with contextlib.suppress(ValueError):
-            return f"{signal.Signals(number).name}"
-    return f"exit code {exit_code}"
+def describe(attempt: Attempt) -> str:
+    """How a launch ended, for people."""
+    if attempt.ended:
+        return "had to be ended" + (f" (dead: {', '.join(attempt.dead)})" if attempt.dead else "")
+    return f"ended with {describe_exit(attempt.exit_code)}"
+
+
+def describe_exit(exit_code: int) -> str:
+    """Above 128 a shell's way to say that a signal ended a program, and a launcher's own codes: nobody can tell which."""
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"exit code {exit_code}"
+    return name if exit_code < 0 else f"exit code {exit_code} (as after {name})"
 
 
 def show(versions: Versions | None) -> str:
