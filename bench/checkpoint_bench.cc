@@ -4,7 +4,6 @@
 #include <mpi.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "arguments.h"
 #include "base/byte_size.h"
 #include "kedge/kedge.h"
 #include "kedge/kedge_mpi.h"
@@ -300,7 +300,7 @@ int RunCheckpointBench(int argc, char** argv) {
   app.add_flag("--library-calls", options.library_calls,
                "time a few calls of the C library, too, as often and as far apart as the checkpoints");
   app.add_flag("--table", options.table, "print a table for people instead of JSON");
-  CLI11_PARSE(app, argc, argv);
+  if (int code = 0; !ParseArguments(app, argc, argv, &code)) return code;
   options.wait = !no_wait;
   options.restart = !no_restart;
   options.references = !no_references;

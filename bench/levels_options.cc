@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <sstream>
 
+#include "arguments.h"
 #include "base/byte_size.h"
+#include "redundancy/layout.h"
 
 namespace kedge::bench {
 namespace {
@@ -26,6 +27,7 @@ int Complete(LevelsOptions* options) {
   options->scheme_value = options->scheme == "partner" ? Scheme::kPartner
                           : options->scheme == "xor"   ? Scheme::kXor
                                                        : Scheme::kReedSolomon;
+  if (options->lose.ends_with(',')) return Refuse("--lose: a node is missing after the last comma");
   std::istringstream list(options->lose);
   for (std::string part; std::getline(list, part, ',');) {
     char* end = nullptr;
@@ -33,11 +35,21 @@ int Complete(LevelsOptions* options) {
     if (part.empty() || *end != '\0' || node < 0 || node >= options->nodes) {
       return Refuse(fmt::format("--lose: \"{}\" is none of the nodes 0 to {}", part, options->nodes - 1));
     }
+    if (options->IsLost(static_cast<int>(node))) return Refuse(fmt::format("--lose: node {} stands there twice", node));
     options->lost_nodes.push_back(static_cast<int>(node));
   }
   if (options->lost_nodes.size() >= static_cast<size_t>(options->nodes)) return Refuse("--lose: some node must be left");
   if (options->bytes_total < static_cast<uint64_t>(options->ranks())) return Refuse("--bytes: less than a byte a rank");
-  return 0;
+  // As the agents will lay the nodes out.
+  std::vector<redundancy::Node> nodes;
+  for (int node = 0; node < options->nodes; ++node) {
+    const std::string name = fmt::format("node {}", node);
+    nodes.push_back({name, name, {static_cast<uint32_t>(node)}});
+  }
+  const redundancy::LayoutOptions wanted{options->scheme_value, static_cast<uint32_t>(options->group),
+                                         static_cast<uint32_t>(options->losses), static_cast<uint32_t>(options->copies)};
+  const auto layout = redundancy::MakeLayout(std::move(nodes), wanted);
+  return layout.ok() ? 0 : Refuse(layout.status().message());
 }
 
 }  // namespace
@@ -99,7 +111,8 @@ std::vector<std::string> LevelsOptions::ArgumentsFor(const std::string& of_phase
 bool ParseLevelsOptions(int argc, char** argv, LevelsOptions* options, int* code) {
   CLI::App app{
       "Measures protection across nodes and the restart after a loss of nodes, on virtual nodes of this machine, beside what "
-      "memory, network and codes can do with the same bytes. Launches its ranks with mpirun itself."};
+      "memory, network and codes can do with the same bytes. Launches its ranks with mpirun itself.",
+      "kedge-bench levels"};
   app.add_option("--nodes", options->nodes, "virtual nodes, each with an agent of its own")
       ->capture_default_str()
       ->check(CLI::Range(2, 64));
@@ -129,12 +142,7 @@ bool ParseLevelsOptions(int argc, char** argv, LevelsOptions* options, int* code
   app.add_option("--launcher", options->launcher, "what starts the ranks; their number follows (default: mpirun of the build)");
   app.add_option("--phase", options->phase)->group("");  // of the ranks that it launches
   app.add_option("--folder", options->folder)->group("");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    *code = app.exit(error);
-    return false;
-  }
+  if (!ParseArguments(app, argc, argv, code)) return false;
   if (options->launcher.empty()) options->launcher = KEDGE_BENCH_LAUNCHER;
   *code = Complete(options);
   return *code == 0;

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "arguments.h"
 #include "base/json_writer.h"
 #include "modelled/model_accuracy.h"
 #include "modelled/runner.h"
@@ -57,7 +57,7 @@ int RunPlacementBench(int argc, char** argv) {
   app.add_option("scenario", path, "the scenario, a TOML file")->required();
   app.add_option("--policy", policy, "adaptive, paper, naive, ssd-only or cache-only")->capture_default_str();
   app.add_option("--model", model_tier, "instead: predicted and actual throughput of that tier by the number of its writers");
-  CLI11_PARSE(app, argc, argv);
+  if (int code = 0; !ParseArguments(app, argc, argv, &code)) return code;
   const auto names = PlacementPolicyNames();
   if (std::find(names.begin(), names.end(), policy) == names.end()) {
     std::fprintf(stderr, "kedge-bench placement: --policy %s: there are %s\n", policy.c_str(),

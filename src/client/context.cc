@@ -53,6 +53,8 @@ Status Context::Start(const kedge_options* options) {
   if (core.protects) {
     status = core.collective.Agree(status);
     if (status.ok()) status = ShareMembers();
+  } else if (status.ok() && core.job.keys.Protects()) {
+    status = UnlessRequired(Status(Code::kFailedPrecondition, "job.mode is sync, and protect.scheme needs agents"));
   }
   if (status.ok()) status = watcher_->Start();
   status = core.collective.Agree(status);
@@ -67,6 +69,11 @@ Status Context::ShareMembers() {
   auto members = GatherMembers(core, attached ? &attached->attachment.welcome : nullptr);
   Status status = members.ok() ? session->SetMembers(std::move(*members)) : members.status();
   core.nodes_joined = status.ok() && session->attached();
+  return UnlessRequired(std::move(status));
+}
+
+// Nodes that cannot protect each other are an error, or a warning where the configuration allows it.
+Status Context::UnlessRequired(Status status) const {
   if (status.code() != Code::kFailedPrecondition || core.job.keys.protect_required) return status;
   if (core.rank() == 0) LogWarning("client", "versions do not survive the loss of a node: {}", status.message());
   return Status::Ok();

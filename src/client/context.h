@@ -37,6 +37,7 @@ class Context {
   explicit Context(os::ForkGuard guard) : core(std::move(guard)) {}
   Status Start(const kedge_options* options);
   Status ShareMembers();
+  Status UnlessRequired(Status status) const;
   void MakeParts();
   // Until all of this job on this node is at its last level, over as many agents as it takes.
   Status Drain();

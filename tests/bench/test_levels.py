@@ -56,9 +56,10 @@ def test_one_loss_too_many_is_said() -> None:
 
 def test_bad_calls_are_refused() -> None:
     for arguments, named in ((("--lose", "4"), "--lose"), (("--scheme", "raid"), "--scheme"), (("--bytes", "x"), "--bytes"),
-                             (("--nodes", "2", "--lose", "0,1"), "--lose")):
+                             (("--nodes", "2", "--lose", "0,1"), "--lose"), (("--lose", "1,1"), "twice"), (("--lose", "1,"), "--lose"),
+                             (("--nodes", "2", "--scheme", "rs", "--losses", "5"), "5 losses"), (("--nodes", "0"), "--nodes")):
         done = levels(*arguments)
-        assert done.returncode != 0
+        assert done.returncode == 2, (arguments, done.stderr)
         assert named in done.stderr
 
 

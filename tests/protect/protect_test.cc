@@ -539,5 +539,18 @@ TEST_F(ProtectTest, OneNodeCannotProtectItself) {
   EXPECT_KEDGE_OK(kedge_finalize(context, 0));
 }
 
+TEST_F(ProtectTest, AJobWithoutAgentsCannotBeProtected) {
+  const std::string overrides = nodes_.Overrides(0, std::string("protect.scheme=xor\njob.mode=sync\n"));
+  kedge_options options = KEDGE_OPTIONS_INIT;
+  options.overrides = overrides.c_str();
+  kedge_context* context = nullptr;
+  EXPECT_EQ(kedge_init(&options, nullptr, &context), KEDGE_ERROR_FAILED_PRECONDITION);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("job.mode is sync"));
+  const std::string lenient = overrides + "protect.required=false\n";
+  options.overrides = lenient.c_str();
+  ASSERT_EQ(kedge_init(&options, nullptr, &context), KEDGE_OK) << kedge_error_message();
+  EXPECT_KEDGE_OK(kedge_finalize(context, 0));
+}
+
 }  // namespace
 }  // namespace kedge::testing
