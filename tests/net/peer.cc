@@ -1,11 +1,13 @@
 // One node of a job as a process of its own, for tests that kill, stop or cut it off.
 //
 //   net_peer NAME SECRET MEMBERS ROLE [TARGET] [--address FORMER] [--listen HOST] [--silence SECONDS] [--lease SECONDS] [--mib N]
+//            [--reuse 1] [--stall SECONDS]
 //
 // Prints "address TEXT", waits until the file MEMBERS is there (lines "name address"), joins, prints "joined" and serves: kind 1
-// echoes; kind 2 leases 64 MiB (or N) whose bytes follow from their offset, for two seconds, and prints "lease ended" when it
-// does. ROLE "serve" is all of that. ROLE "read" in addition takes a lease of TARGET again and again and reads all of it, checks
-// each byte, and prints "round N ok" or "round N failed: WHY".
+// echoes; kind 2 leases 64 MiB (or N) whose bytes follow from their offset, for two seconds, and prints "lease ended, N have
+// expired" when it does; with "--reuse 1" each lease has memory of its own, which holds other bytes from then on. ROLE "serve" is
+// all of that. ROLE "read" in addition takes a lease of TARGET again and again and reads all of it, checks each byte, and prints
+// "round N ok" or "round N failed: WHY"; with "--stall SECONDS" it prints "leased", and waits so long before it reads.
 #include <unistd.h>
 
 #include <chrono>
@@ -53,8 +55,10 @@ Result<RemoteMemory> TakeLease(Network* network, const Peer& peer) {
   return memory;
 }
 
-Status ReadAll(Network* network, const Peer& peer) {
+Status ReadAll(Network* network, const Peer& peer, std::chrono::seconds stall) {
   KEDGE_ASSIGN_OR_RETURN(const RemoteMemory memory, TakeLease(network, peer));
+  if (stall > 0s) Say("leased");
+  std::this_thread::sleep_for(stall);
   std::vector<std::future<Result<ReadBuffer>>> reads;
   for (uint64_t at = 0; at < memory.bytes; at += kReadBytesMax) {
     auto promise = std::make_shared<std::promise<Result<ReadBuffer>>>();
@@ -112,10 +116,18 @@ int main(int argc, char** argv) {
   static std::vector<std::byte> memory(static_cast<size_t>(number("--mib", 64)) << 20);
   const Duration lease_duration = std::chrono::seconds(number("--lease", 2));
   for (size_t at = 0; at < memory.size(); ++at) memory[at] = ByteAt(at);
+  const bool reuse = number("--reuse", 0) != 0;
+  const std::chrono::seconds stall(number("--stall", 0));
   Network* const net = network->get();
   net->Serve(1, [](const Peer&, ByteSpan body, const Answer& answer) { answer(Buffer(body.begin(), body.end())); });
-  net->Serve(2, [net, lease_duration](const Peer& peer, ByteSpan, const Answer& answer) {
-    const auto lease = net->Lease(peer.job, memory, lease_duration, [] { Say("lease ended"); });
+  net->Serve(2, [net, lease_duration, reuse](const Peer& peer, ByteSpan, const Answer& answer) {
+    auto leased = reuse ? std::make_shared<std::vector<std::byte>>(memory) : nullptr;
+    const auto lease = net->Lease(peer.job, reuse ? *leased : memory, lease_duration, [net, leased] {
+      if (leased) std::memset(leased->data(), 0xff, leased->size());
+      Say("lease ended, " + std::to_string(net->Counters().leases_expired) + " have expired");
+      static std::vector<std::shared_ptr<std::vector<std::byte>>> reused;  // the memory stays
+      reused.push_back(leased);
+    });
     if (!lease.ok()) return answer(lease.status());
     Buffer reply;
     {
@@ -143,7 +155,7 @@ int main(int argc, char** argv) {
 
   for (int round = 0;; ++round) {
     if (words[3] == "read") {
-      const Status done = ReadAll(net, {kJob, words.at(4)});
+      const Status done = ReadAll(net, {kJob, words.at(4)}, stall);
       Say("round " + std::to_string(round) + (done.ok() ? " ok" : " failed: " + done.ToString()));
       if (done.ok()) continue;
     }

@@ -39,7 +39,7 @@ class FaultTest : public ProtectTest {
     }
     return false;
   }
-  // Flips a bit in the middle of every object of redundancy that lies in the node's pool; how many there are.
+  // Flips a bit in every 4 KiB of all redundancy that lies in the node's pool; how many objects there are.
   int FlipInParity(int node) const {
     constexpr uint64_t kSlotBytes = 4 << 20;
     int flipped = 0;
@@ -48,8 +48,10 @@ class FaultTest : public ProtectTest {
       const std::string bytes = ReadAll(entry.path());
       const auto record = DecodeParityRecord(AsBytes(bytes));
       if (!record.ok()) continue;
-      for (const ParitySlot& slot : record->slots)
-        FlipBit(nodes_.RunFolder(node) + "/pool/pool", slot.slot * kSlotBytes + slot.offset + slot.bytes / 2);
+      for (const ParitySlot& slot : record->slots) {
+        for (uint64_t at = 0; at < slot.bytes; at += 4096)
+          FlipBit(nodes_.RunFolder(node) + "/pool/pool", slot.slot * kSlotBytes + slot.offset + at);
+      }
       ++flipped;
     }
     return flipped;
@@ -125,15 +127,22 @@ TEST_F(FaultTest, TheNodeThatHearsForAllDiesBeforeItTellsAnybody) {
   }
 }
 
-TEST_F(FaultTest, ANodeLostInMidRestartCostsThatLaunchOnly) {
+// One node is lost, and during the restart the same again, or another one.
+class MidRestartTest : public FaultTest, public ::testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Nodes, MidRestartTest, ::testing::Values(1, 2),
+                         [](const auto& node) { return node.param == 1 ? "TheOneThatIsRebuilt" : "ASurvivor"; });
+
+TEST_P(MidRestartTest, ANodeThatIsLostCostsThatLaunchOnly) {
   const std::string keys = std::string("protect.scheme=rs\nprotect.losses=2\nprotect.group=4\n") + kNoStore;
+  const int second = GetParam();
   Take(all_, keys, 1);
   nodes_.Lose(1);
-  nodes_.StartAgent(1, {{"KEDGE_TEST_KILL_POINT", "fetch-block"}});
-  // The node dies in the middle, and what comes up under its name is at another address, with nothing of what was rebuilt so far.
-  std::thread fate([this] {
+  if (second != 1) nodes_.KillAgent(second);
+  nodes_.StartAgent(second, {{"KEDGE_TEST_KILL_POINT", second == 1 ? "fetch-block" : "serve-lease"}});
+  // The node dies in the middle, and what comes up under its name is at another address, with nothing of what it had.
+  std::thread fate([&] {
     EXPECT_TRUE(nodes_.AgentWasKilled());
-    nodes_.DeleteFiles(1);
+    nodes_.DeleteFiles(second);
   });
   nodes_.Run(all_, keys, [](kedge_context* context, int rank) {
     std::vector<uint64_t> memory = Content(rank, 0);
@@ -144,16 +153,21 @@ TEST_F(FaultTest, ANodeLostInMidRestartCostsThatLaunchOnly) {
     EXPECT_TRUE(code != KEDGE_OK || memory == Content(rank, 1)) << "rank " << rank;
   });
   fate.join();
-  nodes_.Lose(1);
+  nodes_.Lose(second);
   EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
 }
 
-TEST_F(FaultTest, AFlippedByteInParityIsPassedOver) {
+// Those whose parity the rebuild reads first.
+class DamagedParityTest : public FaultTest, public ::testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Survivors, DamagedParityTest, ::testing::Values(0, 1));
+
+TEST_P(DamagedParityTest, IsPassedOver) {
   const std::string keys = std::string("protect.scheme=rs\nprotect.losses=2\nprotect.group=4\n") + kNoStore;
   Take(all_, keys, 1);
   nodes_.Lose(3);
-  ASSERT_EQ(FlipInParity(2), 1);
+  ASSERT_EQ(FlipInParity(GetParam()), 1);
   EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
+  EXPECT_THAT(nodes_.Log(3), HasSubstr("is left out"));
 }
 
 TEST_F(FaultTest, WithoutAnotherWayAFlippedByteInParityIsNeverSpread) {
@@ -306,9 +320,10 @@ class Stranger {
 class StrangerTest : public FaultTest {
  protected:
   // Of the job's newest attempt, as the node keeps it.
-  net::Secret SecretOn(int node) const {
+  net::Secret SecretOn(int node, const std::string& job = "nodes") const {
     for (const auto& entry : std::filesystem::directory_iterator(nodes_.RunFolder(node) + "/jobs")) {
       const std::string bytes = ReadAll(entry.path());
+      if (bytes.find(job) == std::string::npos) continue;
       std::smatch secret;
       if (std::regex_search(bytes, secret, std::regex("[0-9a-f]{64}"))) return *net::Secret::FromHex(secret.str());
     }
@@ -334,6 +349,9 @@ TEST_F(StrangerTest, OnlyTheAttemptsOwnNodesAreServed) {
   const net::Member n0{"n0", net::NodeAddress::FromText(ReadAll(nodes_.RunFolder(0) + "/address")).value()};
   const std::string address = ReadAll(nodes_.RunFolder(1) + "/address");
   const InventoryRequest request{IdOfStore(), "nodes", "p"};
+  // A job of the same store that has the same nodes.
+  Take(all_, Keys() + "job.name=neighbour\n", 1);
+  const net::Secret neighbours = SecretOn(0, "neighbour");
   nodes_.Lose(1);
   {
     auto stranger = Stranger::At(address);
@@ -346,6 +364,9 @@ TEST_F(StrangerTest, OnlyTheAttemptsOwnNodesAreServed) {
     EXPECT_EQ(stale.code(), Code::kPermission) << "an agent from before the relaunch";
     EXPECT_THAT(stale.message(), HasSubstr("attempt 2"));
     EXPECT_EQ(refused("another", 2, secret).code(), Code::kTimeout) << "another job's agent";
+    const Status neighbour = refused("neighbour", 1, neighbours);
+    EXPECT_EQ(neighbour.code(), Code::kNotFound) << "a member of another job: " << neighbour.ToString();
+    EXPECT_THAT(neighbour.message(), HasSubstr("knows no such job"));
     // And it was not for another reason that nothing was said.
     const auto served = stranger->AskInventory(request, "nodes", 2, secret, n0);
     ASSERT_TRUE(served.ok()) << served.status().ToString();

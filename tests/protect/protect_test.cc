@@ -188,7 +188,7 @@ TEST_F(ProtectTest, ANodeThatDiesWhileItsImageIsRebuiltBeginsAnew) {
   EXPECT_TRUE(nodes_.AgentWasKilled());
 }
 
-TEST_F(ProtectTest, ASurvivorThatDiesDuringTheRebuildIsDoneWithout) {
+TEST_F(ProtectTest, ASurvivorsAgentThatDiesDuringTheRebuildIsSucceeded) {
   const std::string keys = std::string("protect.scheme=rs\nprotect.losses=2\nprotect.group=4\n") + kNoStore;
   Take(all_, keys, 1);
   nodes_.Lose(1);
@@ -259,11 +259,21 @@ TEST_F(ProtectTest, AFlippedByteInItsOwnImageSendsARankToTheOtherNodes) {
 
 TEST_F(ProtectTest, ANodeThatIsSilentForFiveSeconds) {
   const std::string keys = std::string(kXorOfFour) + kNoStore;
+  std::atomic<bool> silent{false};
   nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
     std::vector<uint64_t> memory = Content(rank, 1);
     EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
-    if (rank == 1) nodes_.Pause(1, std::chrono::seconds(5));
+    if (rank == 1) {
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+      std::thread pause([this] { nodes_.Pause(1, std::chrono::seconds(5)); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      silent = true;
+      pause.join();
+    } else {
+      for (int i = 0; i < 3000 && !silent; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+      EXPECT_EQ(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 1), KEDGE_ERROR_TIMEOUT);
+    }
     EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
   });
   nodes_.Lose(3);
