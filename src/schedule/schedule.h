@@ -63,7 +63,8 @@ struct ScheduleState {
 };
 
 // Of the levels whose turn it is, those that the version gets, and the state after it. The spans are those of the clock on the
-// wall: nodes whose clocks differ disagree at most about a version at the edge of a span, and agree again in the next.
+// wall, each node's own: a version that ranks of different nodes take on both sides of a span's edge does not get the level on
+// all of them. Ranks that keep apart may find that at every edge.
 ScheduledLevels ScheduleVersion(const ScheduleRule& rule, const ScheduledLevels& due, uint32_t attempt, int64_t wall_time_ns,
                                 ScheduleState* state);
 

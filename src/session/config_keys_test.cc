@@ -35,6 +35,21 @@ TEST(ConfigKeys, DefaultsAreSensible) {
   EXPECT_TRUE(keys->empty());
 }
 
+TEST(ConfigKeys, TheFailureDomainIsTheLowestSwitchThatSlurmTells) {
+  const auto domain = [](const char* address, const char* pattern) {
+    setenv("SLURM_TOPOLOGY_ADDR", address, 1);
+    setenv("SLURM_TOPOLOGY_ADDR_PATTERN", pattern, 1);
+    auto config = Load({{"node.failure_domain", "slurm"}});
+    const auto node = ReadNodeSettings(*config);
+    unsetenv("SLURM_TOPOLOGY_ADDR");
+    unsetenv("SLURM_TOPOLOGY_ADDR_PATTERN");
+    return node.ok() ? node->failure_domain : node.status().message();
+  };
+  EXPECT_EQ(domain("s0.s1.n3", "switch.switch.node"), "s1");
+  EXPECT_EQ(domain("leaf.n3.cluster.org", "switch.node"), "leaf") << "a host's name may hold dots";
+  EXPECT_NE(domain("n3", "node").find("names no switch"), std::string::npos);
+}
+
 TEST(ConfigKeys, ExplicitNodeKeysSetUpAnAgentAlike) {
   auto config = Load({{"pool.size", "1GiB"},
                       {"store.path", "/s"},

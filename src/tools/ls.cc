@@ -74,7 +74,8 @@ Outcome Ls(const LsOptions& options) {
 }  // namespace
 
 Command LsCommand() {
-  return {"ls", "list jobs, checkpoints and versions with levels, sizes and ages", [](CLI::App& app) {
+  return {"ls", "list the store's jobs, checkpoints and versions with sizes and ages; what nodes hold beside it: kedge status",
+          [](CLI::App& app) {
             auto options = std::make_shared<LsOptions>();
             options->store.AddTo(app);
             app.add_option("name", options->name, "only checkpoints of this name");
