@@ -120,7 +120,10 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::Open(const std::string& name, co
     LogWarning("client", "rank {}: {} on this node: {}", core_->rank(), identity.ToString(), local.status().message());
     if (local.status().code() == Code::kCorrupt) ++core_->statistics.corrupt_copies;
   }
-  return OpenStored(identity);
+  auto stored = OpenStored(identity);
+  // Other nodes have it, and only room is wanted: nobody is to take it for lost.
+  if (stored.status().code() == Code::kNotFound && local.status().code() == Code::kNoSpace) return local.status();
+  return stored;
 }
 
 Result<std::unique_ptr<OpenImage>> ImageOpener::OpenLocal(const ImageIdentity& identity, bool replace) {

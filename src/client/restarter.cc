@@ -111,7 +111,7 @@ Status Restarter::TryWhole(const std::string& name, const RestoreCandidate& cand
 Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
   BeginCount();
-  Status status = NoneFound(name, at_most);
+  Status status = NoneFound(name, at_most), no_room;
   std::set<RestoreCandidate> tried;
   for (const bool everywhere : {false, true}) {
     KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, at_most, everywhere));
@@ -125,12 +125,14 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
       }
       // The bytes are there, but do not fit: an older version would only hide the mistake.
       if (status.code() == Code::kMismatch || status.code() == Code::kInvalidArgument) return status;
+      if (status.code() == Code::kNoSpace) no_room = status;
       LogWarning("client", "rank {}: '{}' version {} cannot be restored; trying the next older one: {}", core_->rank(), name,
                  candidate.version, status.message());
     }
     if (choice.everywhere || choice.candidates.empty()) break;
   }
-  return status;
+  // What room would bring back is not lost: a caller that hears of no version begins anew.
+  return no_room.ok() ? status : no_room;
 }
 
 Status Restarter::Begin(const std::string& name, int64_t version) {

@@ -285,6 +285,29 @@ TEST_F(FaultTest, ASpareWithASmallerTierRestartsFromTheStore) {
   EXPECT_THAT(nodes_.Log(1), HasSubstr("have no room"));
 }
 
+// The same without the store: a job that took that for "there is no version" would begin anew.
+TEST_F(FaultTest, ASpareWithoutRoomIsNotToldThatThereIsNoVersion) {
+  const auto overrides = [&](int rank, const char* more) { return nodes_.Overrides(rank, Keys()) + more; };
+  const auto body = [](kedge_context* context, int rank, int expected) {
+    std::vector<uint64_t> memory(786432);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_EQ(kedge_restart(context, "p", -1, nullptr), expected) << "rank " << rank << ": " << kedge_error_message();
+    EXPECT_THAT(kedge_error_message(), HasSubstr(expected == KEDGE_OK ? "" : "the tiers of node n1 have no room"));
+  };
+  nodes_.Run(all_, Keys(), [&](kedge_context* context, int) {
+    std::vector<uint64_t> memory(786432);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
+  });
+  nodes_.Lose(1);
+  ThreadRanks(4).Run([&](int rank) { return overrides(rank, rank == 1 ? "pool.size=4MiB\n" : ""); },
+                     [&](kedge_context* context, int rank) { body(context, rank, KEDGE_ERROR_NO_SPACE); });
+  nodes_.Lose(1);
+  ThreadRanks(4).Run([&](int rank) { return overrides(rank, ""); },
+                     [&](kedge_context* context, int rank) { body(context, rank, KEDGE_OK); });
+}
+
 // Somebody at the address of a node of the job.
 class Stranger {
  public:
