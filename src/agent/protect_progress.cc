@@ -77,7 +77,9 @@ void Protect::Fail(Version& version, const Status& why) {
       names_node ? why : Status(Code::kIncomplete, fmt::format("node {}: {}", agent_.settings().node, why.message()));
   version.node_failure = (names_node ? Status(Code::kUnavailable, why.message()) : why)
                              .WithContext(generation.ToString() + " has not reached level node");
-  outcomes_.Add(generation, job.layout->id, told);
+  // It may have begun among the nodes of a former layout.
+  const auto& layout = version.protection != nullptr ? version.protection->layout : job.layout;
+  if (layout != nullptr) outcomes_.Add(generation, layout->id, told);
   version.protection = nullptr;
   LogError("agent", "{}", version.node_failure.ToString());
   agent_.images().OnProtected(version);
