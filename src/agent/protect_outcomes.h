@@ -1,10 +1,10 @@
 // What became of the newest versions' protection: for nodes that ask about one that this node has let go of since.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <utility>
 
 #include "base/status.h"
@@ -16,25 +16,23 @@ class ProtectOutcomes {
  public:
   // Ok: the version is at level NODE. Else kIncomplete, with the node and the reason. The oldest goes when there are too many.
   void Add(const Generation& generation, uint64_t layout, Status outcome) {
-    outcomes_.push_back({generation, layout, std::move(outcome)});
-    if (outcomes_.size() > kMax) outcomes_.pop_front();
+    const auto [entry, is_new] = outcomes_.insert_or_assign({generation, layout}, std::move(outcome));
+    if (is_new) oldest_first_.push_back(entry);
+    if (oldest_first_.size() <= kMax) return;
+    outcomes_.erase(oldest_first_.front());
+    oldest_first_.pop_front();
   }
   // The newest; null: none is known. Valid until the next call of Add.
   const Status* Find(const Generation& generation, uint64_t layout) const {
-    const auto found = std::find_if(outcomes_.rbegin(), outcomes_.rend(), [&](const Outcome& outcome) {
-      return outcome.generation == generation && outcome.layout == layout;
-    });
-    return found == outcomes_.rend() ? nullptr : &found->status;
+    const auto found = outcomes_.find({generation, layout});
+    return found == outcomes_.end() ? nullptr : &found->second;
   }
 
  private:
   static constexpr size_t kMax = 4096;
-  struct Outcome {
-    Generation generation;
-    uint64_t layout = 0;
-    Status status;
-  };
-  std::deque<Outcome> outcomes_;  // the oldest first
+  using Outcomes = std::map<std::pair<Generation, uint64_t>, Status>;  // by generation and layout
+  Outcomes outcomes_;
+  std::deque<Outcomes::iterator> oldest_first_;
 };
 
 }  // namespace kedge

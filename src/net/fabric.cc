@@ -28,9 +28,8 @@ constexpr size_t kUnusedOperations = 16;
 
 // Reliable datagrams over connections (ofi_rxm) keep buffers for whatever comes to an endpoint, 4,096 of 16 KiB by default, taken
 // from chunks of 1,024 that are cleared whole: 40 ms of processor time an endpoint, where one chunk of buffers that hold a frame
-// takes a few. And they look after connections every 10
-// ms, and until then an event of one keeps whoever sleeps on descriptors awake: three times for each connection. Others do not
-// read these. Ends whose buffers differ in size do not connect.
+// takes a few. And they look after connections every 10 ms, and until then an event of one keeps whoever sleeps on descriptors
+// awake: three times for each connection. Others do not read these. Ends whose buffers differ in size do not connect.
 struct FabricSetting {
   const char* name;
   const char* value;

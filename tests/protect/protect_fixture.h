@@ -29,6 +29,13 @@ inline std::vector<uint64_t> Content(int rank, int64_t version) {
   return words;
 }
 
+// Alike in size: two chunks.
+inline std::vector<uint64_t> TwoChunks(int rank, int64_t version) {
+  std::vector<uint64_t> words(786'432);
+  Random(MixSeed(static_cast<uint64_t>(version), static_cast<uint64_t>(rank))).Fill(words.data(), words.size() * 8);
+  return words;
+}
+
 // In place: the memory is protected.
 inline void Fill(std::vector<uint64_t>* memory, int rank, int64_t version) {
   const std::vector<uint64_t> content = Content(rank, version);

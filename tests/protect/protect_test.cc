@@ -29,36 +29,31 @@ TEST_P(SchemeTest, LosesWhatItMayAndComesBack) {
 
 // A pool of one slot: images and redundancy lie in files.
 TEST_P(SchemeTest, NodesWithNextToNoMemoryProtectOnTheirDisks) {
-  constexpr size_t kWords = 786'432;  // two chunks
   const auto overrides = [&](int rank) {
     const std::string tier = R"(tier=[{name="ssd", path=")" + nodes_.RunFolder(rank) + R"(/ssd", capacity="64MiB"}])";
     return nodes_.Overrides(rank, Keys()) + "pool.size=4MiB\n" + tier + "\n";
   };
-  const auto fill = [](std::vector<uint64_t>* memory, int rank, int version) {
-    Random(MixSeed(static_cast<uint64_t>(version), static_cast<uint64_t>(rank))).Fill(memory->data(), memory->size() * 8);
-  };
   ThreadRanks(4).Run(overrides, [&](kedge_context* context, int rank) {
-    std::vector<uint64_t> memory(kWords);
+    std::vector<uint64_t> memory = TwoChunks(rank, 0);
     EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
     for (int version = 1; version <= 3; ++version) {
-      fill(&memory, rank, version);
+      std::ranges::copy(TwoChunks(rank, version), memory.begin());
       EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", version, 0));
       EXPECT_KEDGE_OK(kedge_wait(context, "p", version, KEDGE_LEVEL_NODE, 60));
     }
     kedge_statistics statistics{};
     statistics.struct_size = sizeof statistics;
     EXPECT_KEDGE_OK(kedge_get_statistics(context, &statistics));
-    EXPECT_GE(statistics.bytes_directory, 3 * (kWords * 8 - (4 << 20))) << "rank " << rank;
+    EXPECT_GE(statistics.bytes_directory, 3 * (memory.size() * 8 - (4 << 20))) << "rank " << rank;
   });
   for (int node = 0; node < GetParam().losses; ++node) nodes_.Lose(node * 2);
   ThreadRanks(4).Run(overrides, [&](kedge_context* context, int rank) {
-    std::vector<uint64_t> memory(kWords), expected(kWords);
-    fill(&expected, rank, 3);
+    std::vector<uint64_t> memory = TwoChunks(rank, 0);
     EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
     int64_t version = -1;
     EXPECT_KEDGE_OK(kedge_restart(context, "p", -1, &version));
     EXPECT_EQ(version, 3);
-    EXPECT_TRUE(memory == expected) << "rank " << rank;
+    EXPECT_TRUE(memory == TwoChunks(rank, 3)) << "rank " << rank;
   });
 }
 

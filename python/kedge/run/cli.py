@@ -102,13 +102,11 @@ def find_tool() -> str:
     return str(Path(tool).resolve())
 
 
-def job_name(given: str | None, tool: str, program: str) -> str:
-    """The name under which the application will run; it is passed on as KEDGE_JOB_NAME."""
+def configured_job_name(tool: str, program: str) -> str:
+    """The name under which the application will run where nobody gives another. ValueError: the configuration is wrong."""
     told = subprocess.run([tool, "config", "--json"], capture_output=True, text=True, timeout=60)
     if told.returncode != 0:
         raise ValueError(told.stderr.strip() or "kedge config failed")
-    if given:
-        return given
     (entry,) = [entry for entry in json.loads(told.stdout)["keys"] if entry["key"] == "job.name"]
     return str(entry["value"]) if entry["value"] != "auto" else Path(program).name
 
@@ -136,7 +134,8 @@ def supervise(options: argparse.Namespace) -> Report:
     if not command:
         raise ValueError("there is no COMMAND to run")
     tool = find_tool()
-    job = job_name(options.job, tool, command[0])
+    configured_job = configured_job_name(tool, command[0])  # also where another is given: a wrong configuration is no dead node
+    job = options.job or configured_job
     os.environ["KEDGE_JOB_NAME"] = job
     in_slurm = slurm_job() is not None and not options.hosts
     shell: Shell = SlurmShell(options.virtual) if in_slurm else VirtualShell() if options.virtual else SshShell()

@@ -105,8 +105,7 @@ class Supervisor:
         try:
             self._loop()
         except TooFewNodesError as error:
-            self._drain(rescue=True)
-            self._conclude("too few nodes", str(error), ExitCode.TOO_FEW_NODES)
+            self._conclude("too few nodes", str(error), ExitCode.TOO_FEW_NODES, self._drain(rescue=True))
         finally:
             self._agents.end()
         return self._report
@@ -239,27 +238,28 @@ class Supervisor:
     def _finish(self) -> None:
         if self._was_told_to_exit(self._nodes.in_use):
             return self._out_of_time("the application took its last checkpoint and ended") if self._halting else self._halted()
-        self._drain(rescue=False)
+        stored = self._drain(rescue=False)
         if self._report.not_drained:
-            return self._conclude("finished", "the application finished, but not all is in the store", ExitCode.GAVE_UP)
-        self._conclude("finished", "the application finished", ExitCode.FINISHED)
+            return self._conclude("finished", "the application finished, but not all is in the store", ExitCode.GAVE_UP, stored)
+        self._conclude("finished", "the application finished", ExitCode.FINISHED, stored)
 
     def _out_of_time(self, reason: str) -> None:
-        self._drain(rescue=True)
-        if newest_versions(self._tool, self._job) == {}:
-            return self._conclude("out of time", f"{reason}; it leaves no checkpoint to continue from", ExitCode.GAVE_UP)
-        self._conclude("out of time", reason, self._limits.requeue_code)
+        stored = self._drain(rescue=True)
+        if stored == {}:
+            return self._conclude("out of time", f"{reason}; it leaves no checkpoint to continue from", ExitCode.GAVE_UP, stored)
+        self._conclude("out of time", reason, self._limits.requeue_code, stored)
 
     def _halted(self, how: str = "") -> None:
-        self._drain(rescue=True)
-        self._conclude("halted", "somebody asked it to (kedge halt)" + how, ExitCode.HALTED)
+        self._conclude("halted", "somebody asked it to (kedge halt)" + how, ExitCode.HALTED, self._drain(rescue=True))
 
     def _give_up(self, reason: str) -> None:
-        self._drain(rescue=True)
-        self._conclude("gave up", reason, ExitCode.GAVE_UP)
+        self._conclude("gave up", reason, ExitCode.GAVE_UP, self._drain(rescue=True))
 
-    def _drain(self, *, rescue: bool) -> None:
-        """What the nodes owe to the store gets there; with `rescue` also what survives on them and was not meant for it."""
+    def _drain(self, *, rescue: bool) -> Versions | None:
+        """What the nodes owe to the store gets there; with `rescue` also what survives on them and was not meant for it.
+
+        The newest versions that the store has then; None when it cannot be read.
+        """
         left = self._allocation.seconds_left()
         seconds = self._limits.drain if left is None else max(1.0, min(self._limits.drain, left - 5.0))
         end = time.monotonic() + seconds
@@ -271,11 +271,12 @@ class Supervisor:
         self._report.not_drained = dead | failed | self._agents.drain(nodes, max(1.0, end - time.monotonic()))
         for node, why in self._report.not_drained.items():
             self._say(f"not everything of node {node} is in the store: {why}")
+        return newest_versions(self._tool, self._job)
 
-    def _conclude(self, outcome: str, reason: str, code: int) -> None:
+    def _conclude(self, outcome: str, reason: str, code: int, stored: Versions | None) -> None:
         report = self._report
         report.outcome, report.reason, report.exit_code = outcome, reason, int(code)
-        report.versions = newest_versions(self._tool, self._job) or {}
+        report.versions = stored or {}
         self._say(f"{outcome}: {reason}; newest complete: {show(report.versions)}")
 
 
