@@ -136,7 +136,7 @@ int main(int argc, char** argv) {
   const int automatic = argc > 3 && strcmp(argv[3], "auto") == 0; /* 0 to atoi, too: Kedge says when */
   if (cells < 1 || steps < 0 || interval < 0) fail("usage", "heat3d CELLS STEPS INTERVAL, where INTERVAL is steps, 0 or auto");
   block b = make_block(cells);
-  int rank, step = 0, stop = 0;
+  int rank, step = 0, saved = 0, stop = 0;
   MPI_Comm_rank(b.comm, &rank);
   double* u = malloc(at(&b, b.count[0] + 2, 0, 0) * sizeof *u);
   double* next = malloc(at(&b, b.count[0] + 2, 0, 0) * sizeof *u);
@@ -153,6 +153,7 @@ int main(int argc, char** argv) {
   const int status = kedge_restart(kedge, "heat3d", -1, NULL);
   if (status != KEDGE_OK && status != KEDGE_ERROR_NOT_FOUND) fail("restart", kedge_error_message());
   if (status == KEDGE_OK && rank == 0) printf("heat3d: continuing from step %d\n", step);
+  saved = step;
 
   while (step < steps && !stop) {
     exchange_halo(&b, u);
@@ -163,7 +164,9 @@ int main(int argc, char** argv) {
     ++step;
     if (interval > 0 ? step % interval == 0 : ask(kedge_checkpoint_due, kedge)) {
       protect_field(kedge, &b, u);
-      if (kedge_checkpoint(kedge, "heat3d", step, 0) != KEDGE_OK) /* the run goes on, with the older checkpoints */
+      if (kedge_checkpoint(kedge, "heat3d", step, 0) == KEDGE_OK)
+        saved = step;
+      else /* the run goes on, with the older checkpoints */
         fprintf(stderr, "heat3d: rank %d: checkpoint of step %d: %s\n", rank, step, kedge_error_message());
     }
     stop = ask(kedge_should_exit, kedge);
@@ -171,7 +174,7 @@ int main(int argc, char** argv) {
 
   const uint64_t sum = checksum(&b, u);
   if (rank == 0 && interval == 0) print_interval(kedge);
-  if (rank == 0 && step < steps) printf("heat3d: halted at step %d of %d\n", step, steps);
+  if (rank == 0 && step < steps) printf("heat3d: halted at step %d of %d, saved at step %d\n", step, steps, saved);
   if (rank == 0 && step >= steps) printf("heat3d: %d cells a side, step %d, checksum %016" PRIX64 "\n", cells, step, sum);
   if (kedge_finalize(kedge, 1) != KEDGE_OK) fail("finishing Kedge", kedge_error_message());
   free(u);

@@ -44,6 +44,7 @@ program heat3d
   else
     if (status /= kedge_error_not_found) call check(status, 'restart')
     step = 0
+    step_saved = 0
   end if
 
   stop_now = .false.
@@ -67,7 +68,8 @@ program heat3d
 
   total = checksum()
   if (rank == 0 .and. interval == 0) call print_interval()
-  if (rank == 0 .and. step < steps) print '(a, i0, a, i0)', 'heat3d: halted at step ', step, ' of ', steps
+  if (rank == 0 .and. step < steps) &
+       print '(a, i0, a, i0, a, i0)', 'heat3d: halted at step ', step, ' of ', steps, ', saved at step ', step_saved
   if (rank == 0 .and. step >= steps) &
        print '(a, i0, a, i0, a, z16.16)', 'heat3d: ', cells, ' cells a side, step ', step, ', checksum ', total
   call kedge_finalize(context, status)

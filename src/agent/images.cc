@@ -370,7 +370,7 @@ void Images::DropUnended(Session& session) {
 }
 
 void Images::SaveFile(const Image& image) {
-  if (!image.IsHeld()) return;  // a successor could do nothing with it
+  if (!image.ended || image.doomed) return;
   const Version& version = *image.version;
   ImageFile file;
   file.local.table.identity = ImageIdentity{version.generation, image.rank, version.ranks};
@@ -414,6 +414,7 @@ void Images::SaveFile(const Image& image) {
   file.serial = image.serial;
   file.node_ranks = version.node_ranks;
   file.scheduled = version.scheduled;
+  file.passing = !image.IsHeld();
   file.stored = image.flush == FlushState::kStored;
   file.in_store = version.in_store;
   file.skipped = version.skipped;

@@ -95,6 +95,9 @@ class Images {
   // ---- Recovery ----
   // A predecessor's image; kCorrupt or kNotFound when its chunks are not there any more.
   Status Recover(const std::string& path, const ImageFile& file);
+  // The images of a session that went with the predecessor though they had been handed over whole (images_release.cc): its
+  // client is told.
+  void TellGone(Session& session);
 
   const std::unordered_map<uint64_t, Image*>& all() const { return by_id_; }
 
@@ -144,6 +147,12 @@ class Images {
   uint64_t last_id_ = 0;
   std::unordered_map<uint64_t, Image*> by_id_;
   std::set<std::pair<JobKey, std::string>> to_reconsider_;
+  struct Gone {
+    ImageIdentity identity;
+    uint32_t session_id = 0;
+    uint64_t serial = 0;
+  };
+  std::vector<Gone> gone_;  // from Recover to TellGone
 };
 
 }  // namespace kedge

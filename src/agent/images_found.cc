@@ -7,6 +7,7 @@
 #include "agent/agent.h"
 #include "agent/flush.h"
 #include "agent/images.h"
+#include "agent/sessions.h"
 #include "agent/tiers.h"
 #include "base/crc32c.h"
 #include "format/image_record.h"
@@ -114,6 +115,10 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   const ImageIdentity& identity = table.identity;
   Job* job = agent_.FindJob(identity.generation.store_id, identity.generation.job);
   if (job == nullptr) return Status(Code::kNotFound, "its job is not known any more");
+  if (file.passing) {
+    gone_.push_back({identity, file.session_id, file.serial});
+    return Status(Code::kNotFound, "some of its chunks were only in the object that its agent was writing");
+  }
   auto unit_of = [&](uint32_t index) { return agent_.tiers().FindKey(table.tiers[index]); };
   auto locate = [&](const Placement& placement, ImageChunk* chunk) -> Status {
     chunk->bytes = placement.bytes;
@@ -178,6 +183,21 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   image.ForEachSlot([](SlotSpace& space, uint32_t index) { space.AddChunk(index); });
   ++agent_.counters().images_recovered;
   return Status::Ok();
+}
+
+void Images::TellGone(Session& session) {
+  std::erase_if(gone_, [&](const Gone& gone) {
+    if (gone.session_id != session.id) return false;
+    const Status why(Code::kIo, fmt::format("{}: the agent died while it wrote the only copy of some of its chunks, whose slots "
+                                            "had been wanted by others",
+                                            gone.identity.ToString()));
+    session.last_serial = std::max(session.last_serial, gone.serial);
+    agent_.sessions().SendFailure(session, gone.serial, why);
+    Version* version = FindVersion(gone.identity.generation);
+    if (version != nullptr && version->failure.ok()) version->failure = why;
+    ++agent_.counters().flush_failures;
+    return true;
+  });
 }
 
 }  // namespace kedge

@@ -3,7 +3,8 @@
 //
 // Only when somebody wants a slot, and only of images that have not ended: an image that is whole on the node stays so until
 // the store has it. From then on the object under way holds the only copy of such a chunk; the image is not at level LOCAL
-// before it is stored (Image::IsHeld), and if its flush fails it is gone, which its client is told.
+// before it is stored (Image::IsHeld), and if its flush fails or its agent dies it is gone, which its client is told; a client
+// that has not ended it takes it again (sessions.cc, AttachAgain).
 #include <algorithm>
 
 #include "agent/agent.h"

@@ -379,16 +379,7 @@ void Images::OnSettled(Image& image) {
   Session* session = agent_.sessions().Find(image.session_id);
   if (session != nullptr) {
     session->pending_serials.erase(image.serial);
-    if (!image.failure.ok()) {
-      ++session->images_failed;
-      AgentMessage message{};
-      message.kind = AgentMessageKind::kFlushFailed;
-      message.number = image.serial;
-      message.code = static_cast<int32_t>(image.failure.code());
-      message.errno_value = image.failure.errno_value();
-      image.failure.message().copy(message.text, sizeof(message.text) - 1);
-      agent_.sessions().Send(*session, message);
-    }
+    if (!image.failure.ok()) agent_.sessions().SendFailure(*session, image.serial, image.failure);
     agent_.sessions().PublishCounts(*session);
   }
 }

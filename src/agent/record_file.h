@@ -20,6 +20,7 @@ struct ImageFile {
   uint64_t serial = 0;
   uint32_t node_ranks = 1;
   Level scheduled = Level::kNone;
+  bool passing = false;   // chunks of it are only in the object under way: it goes with its agent
   bool stored = false;    // its object and part record are durable
   bool in_store = false;  // its version is complete in the store
   bool skipped = false;

@@ -147,11 +147,14 @@ Status Sessions::AttachAgain(Session& session, const Hello& hello) {
   session.unsent.clear();
   std::set<SlotId> held;
   for (const HeldSlot& slot : hello.held_slots) {
-    if (slot.tier >= session.tiers.size()) continue;
-    TierUnit* unit = session.tiers[slot.tier];
-    const bool is_its_own = slot.slot < unit->info().slots && unit->space->Get(slot.slot).owner == session.id &&
+    TierUnit* unit = slot.tier < session.tiers.size() ? session.tiers[slot.tier] : nullptr;
+    const bool is_its_own = unit != nullptr && slot.slot < unit->info().slots &&
+                            unit->space->Get(slot.slot).owner == session.id &&
                             unit->space->Get(slot.slot).generation == slot.slot_generation;
-    if (is_its_own) held.insert(SlotId{unit->id, slot.slot});
+    // Given to others when its chunk had been flushed: into an object that went with the former agent.
+    if (!is_its_own) return Status(Code::kNotFound, fmt::format("slot {} of tier {} is not its own any more", slot.slot, slot.tier));
+    held.insert(SlotId{unit->id, slot.slot});
+    if (slot.is_full_chunk) session.full_slots.insert(SlotId{unit->id, slot.slot});
   }
   for (TierUnit* unit : session.tiers) {
     for (uint32_t slot : unit->space->SlotsOf(session.id)) {
@@ -413,16 +416,20 @@ void Sessions::Handle(Session& session, const ClientMessage& message) {
   LogLimited(limit, LogLevel::kWarning, "agent", "session {} (job {}, rank {}): entry of kind {} refused: {}", session.id,
              session.hello.job, session.hello.rank, static_cast<uint32_t>(message.kind), status.ToString());
   if (message.kind == ClientMessageKind::kImageEnd) {
-    AgentMessage reply{};
-    reply.kind = AgentMessageKind::kFlushFailed;
-    reply.number = message.image_serial;
-    reply.code = static_cast<int32_t>(status.code());
-    reply.errno_value = status.errno_value();
-    status.message().copy(reply.text, sizeof(reply.text) - 1);
-    ++session.images_failed;
-    Send(session, reply);
+    SendFailure(session, message.image_serial, status);
     PublishCounts(session);
   }
+}
+
+void Sessions::SendFailure(Session& session, uint64_t serial, const Status& why) {
+  ++session.images_failed;
+  AgentMessage message{};
+  message.kind = AgentMessageKind::kFlushFailed;
+  message.number = serial;
+  message.code = static_cast<int32_t>(why.code());
+  message.errno_value = why.errno_value();
+  why.message().copy(message.text, sizeof(message.text) - 1);
+  Send(session, message);
 }
 
 void Sessions::Send(Session& session, const AgentMessage& message) {

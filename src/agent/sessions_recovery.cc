@@ -165,6 +165,7 @@ void Sessions::RecoverSession(uint32_t id) {
     session->last_serial = std::max(session->last_serial, image->serial);
     if (image->flush == FlushState::kWaiting) session->pending_serials.insert(image->serial);
   }
+  agent_.images().TellGone(*session);
   sessions_[id] = std::move(session);
 }
 

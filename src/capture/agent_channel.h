@@ -31,6 +31,12 @@ class AgentChannel {
 
   void MarkLost() { lost_.store(true, std::memory_order_release); }
   bool lost() const { return lost_.load(std::memory_order_acquire); }
+  // Lost for good: the client has another session by now. What was under way in this one cannot end. Under the context's lock.
+  void MarkReplaced() {
+    MarkLost();
+    replaced_ = true;
+  }
+  bool replaced() const { return replaced_; }
   Mailbox* mailbox() const { return mailbox_; }
 
  private:
@@ -40,6 +46,7 @@ class AgentChannel {
   ClientRingProducer to_agent_;
   AgentRingConsumer from_agent_;
   std::atomic<bool> lost_{true};
+  bool replaced_ = false;
 };
 
 }  // namespace kedge

@@ -16,8 +16,13 @@ namespace {
 constexpr Duration kAgentReturnTimeout = std::chrono::seconds(15);
 constexpr Duration kPauseWithoutAgent = std::chrono::milliseconds(10);
 
-Status AgentIsGone() {
-  return Status(Code::kUnavailable, "the agent is gone, and no other could be started in time");
+Status AgentIsGone(const AgentChannel& channel) {
+  return Status(Code::kUnavailable, channel.replaced() ? "the agent is gone, and its successor does not have what this image had"
+                                                       : "the agent is gone, and no other could be started in time");
+}
+
+HeldSlot Held(const SlotRange& range, PlaceKind kind) {
+  return {range.tier, range.slot, range.slot_generation, kind == PlaceKind::kFullChunk};
 }
 
 // The agent answers Failed where neither tier nor store has room.
@@ -68,7 +73,7 @@ Result<AgentMessage> SlotAllocator::TakeAnswer(Ahead* ahead, const FullChunk& wa
     waited_ += Duration(SystemClock().NowNs() - begin);
   }
   if (!ahead->answer) {
-    if (channel_->lost()) return AgentIsGone();
+    if (channel_->lost()) return AgentIsGone(*channel_);
     return Status(Code::kTimeout,
                   "the agent has not assigned a slot: its tiers are full, and the flush that would free "
                   "one has not ended");
@@ -158,7 +163,8 @@ void SlotAllocator::Return(const SlotRange& range) {
   (void)channel_->Push(message, Deadline(SystemClock(), std::chrono::seconds(10)));
 }
 
-bool SlotAllocator::AwaitAgent(std::optional<Deadline>* until) {
+bool SlotAllocator::AwaitAgent(std::optional<Deadline>* until) const {
+  if (channel_->replaced()) return false;
   if (!*until) until->emplace(SystemClock(), kAgentReturnTimeout);
   if ((*until)->Passed()) return false;
   std::this_thread::sleep_for(kPauseWithoutAgent);
@@ -170,7 +176,7 @@ Status SlotAllocator::Send(const ClientMessage& message, const Deadline& deadlin
   for (;;) {
     Status pushed = channel_->Push(message, deadline);
     if (pushed.code() != Code::kUnavailable) return pushed;
-    if (deadline.Passed() || !AwaitAgent(&return_of_agent)) return AgentIsGone();
+    if (deadline.Passed() || !AwaitAgent(&return_of_agent)) return AgentIsGone(*channel_);
     pump_();
     if (!channel_->lost()) return_of_agent.reset();
   }
@@ -192,18 +198,18 @@ void SlotAllocator::ReturnUnused() {
   }
 }
 
-std::vector<SlotRange> SlotAllocator::HeldAfterAgentLoss() {
-  std::vector<SlotRange> held;
+std::vector<HeldSlot> SlotAllocator::HeldAfterAgentLoss() {
+  std::vector<HeldSlot> held;
   for (Ahead* ahead : {&open_ahead_, &full_ahead_}) {
     ahead->requested = 0;
     if (ahead->answer && ahead->answer->outcome == AssignOutcome::kSlot) {
-      held.push_back(ahead->answer->range);
+      held.push_back(Held(ahead->answer->range, ahead->kind));
     } else {
       ahead->answer.reset();
     }
   }
-  if (open_) held.push_back(open_->range);
-  held.insert(held.end(), filled_.begin(), filled_.end());
+  if (open_) held.push_back(Held(open_->range, PlaceKind::kOpenSlot));
+  for (const SlotRange& range : filled_) held.push_back(Held(range, PlaceKind::kOpenSlot));
   return held;
 }
 

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "capture/agent_channel.h"
 #include "capture/layout.h"
+#include "session/messages.h"
 
 namespace kedge {
 
@@ -60,7 +61,7 @@ class SlotAllocator {
 
   // The slots of this session that a new agent must know of: open, assigned ahead. Requests that nobody answered are
   // forgotten, to be asked again.
-  std::vector<SlotRange> HeldAfterAgentLoss();
+  std::vector<HeldSlot> HeldAfterAgentLoss();
   // The part of a slot that was assigned last and has not been used, for populating the mapping ahead.
   std::optional<SlotRange> Unused() const;
   // Time spent waiting for slots since the last call of this.
@@ -81,8 +82,9 @@ class SlotAllocator {
   void Request(Ahead* ahead, const FullChunk& wanted);
   Result<AgentMessage> TakeAnswer(Ahead* ahead, const FullChunk& wanted, const Deadline& deadline);
   void Return(const SlotRange& range);
-  // A moment passes in which the successor of a lost agent may come; false when it has had its time since *until was set.
-  static bool AwaitAgent(std::optional<Deadline>* until);
+  // A moment passes in which the successor of a lost agent may come; false when it has had its time since *until was set, or
+  // has come and gave the client another session.
+  bool AwaitAgent(std::optional<Deadline>* until) const;
 
   AgentChannel* channel_;
   const LayoutLimits limits_;

@@ -152,49 +152,6 @@ TEST_F(SlotAllocatorTest, ARequestSaysWhatIsToCome) {
   EXPECT_EQ(sent[0].amount, 7000u);
 }
 
-TEST_F(SlotAllocatorTest, TheSinkSaysHowMuchOfItsImageIsToComeAndWhatWasWritten) {
-  const os::testing::TemporaryFolder folder;
-  TierInfo info{"pool", "pool", TierKind::kMemory, folder / "pool", kSlotBytes, 8};
-  auto pool = CreateMemoryTier(os::SystemFileSystem(), info);
-  ASSERT_TRUE(pool.ok()) << pool.status().ToString();
-  SlotSinkContext context;
-  context.channel = &channel_;
-  context.slots = &slots_;
-  context.tiers = {pool->tier.get()};
-  context.tier_keys = {"pool"};
-  context.limits = kSlotLimits;
-  context.wait_timeout = seconds(1);
-  SlotSink sink(context);
-  OpenSlot(0);  // for the image's identity
-  constexpr uint64_t kRest = 20000;
-  ASSERT_TRUE(sink.Begin(ImageIdentity{}, 2 * kSlotBytes + kRest).ok());
-  ImageRecord record;
-  uint64_t to_come = 2 * kSlotBytes + kRest;
-  for (const uint64_t bytes : {kSlotBytes, kSlotBytes, kRest}) {
-    SCOPED_TRACE(to_come);
-    sink.ExpectChunk(bytes);
-    const auto asked = Sent();
-    ASSERT_EQ(asked.size(), 1u);
-    EXPECT_EQ(asked[0].kind, ClientMessageKind::kRequestPlace);
-    to_come -= bytes;
-    EXPECT_EQ(asked[0].amount, to_come);
-    Answer(asked[0].image_serial, AssignOutcome::kSlot, 1 + static_cast<uint32_t>(record.chunks.size()));
-    ASSERT_TRUE(sink.OpenChunk(static_cast<uint32_t>(record.chunks.size()), bytes).ok());
-    std::this_thread::sleep_for(milliseconds(2));
-    ASSERT_TRUE(sink.CloseChunk(bytes, &record).ok());
-    const auto sent = Sent();
-    ASSERT_FALSE(sent.empty());
-    EXPECT_EQ(sent.back().kind, ClientMessageKind::kChunkWritten);
-    EXPECT_EQ(sent.back().range.bytes, bytes);
-    EXPECT_GE(sent.back().amount, 2'000'000u) << "nanoseconds";
-  }
-  EXPECT_EQ(to_come, 0u);
-  // An image of unknown size has nothing known to come.
-  ASSERT_TRUE(sink.Begin(ImageIdentity{}, 0).ok());
-  sink.ExpectChunk(kSlotBytes);
-  EXPECT_EQ(Sent().at(0).amount, 0u);
-}
-
 TEST_F(SlotAllocatorTest, ThroughFailureAndTimeout) {
   slots_.ExpectFull({10});
   Answer(Sent().at(0).image_serial, AssignOutcome::kFailed);
@@ -270,6 +227,97 @@ TEST_F(SlotAllocatorTest, TheAgentIsWokenOnlyWhenItSleeps) {
   control_->agent_sleeping = 1;
   slots_.ExpectOpen();
   EXPECT_TRUE(wake_.Drain());
+}
+
+class SlotSinkTest : public SlotAllocatorTest {
+ protected:
+  void SetUp() override {
+    TierInfo info{"pool", "pool", TierKind::kMemory, folder_ / "pool", kSlotBytes, 8};
+    auto pool = CreateMemoryTier(os::SystemFileSystem(), info);
+    ASSERT_TRUE(pool.ok()) << pool.status().ToString();
+    pool_ = std::move(pool->tier);
+    SlotSinkContext context;
+    context.channel = &channel_;
+    context.slots = &slots_;
+    context.tiers = {pool_.get()};
+    context.tier_keys = {"pool"};
+    context.limits = kSlotLimits;
+    context.wait_timeout = seconds(1);
+    sink_ = std::make_unique<SlotSink>(context);
+  }
+
+  const os::testing::TemporaryFolder folder_;
+  std::unique_ptr<Tier> pool_;
+  std::unique_ptr<SlotSink> sink_;
+};
+
+TEST_F(SlotSinkTest, SaysHowMuchOfItsImageIsToComeAndWhatWasWritten) {
+  OpenSlot(0);  // for the image's identity
+  constexpr uint64_t kRest = 20000;
+  ASSERT_TRUE(sink_->Begin(ImageIdentity{}, 2 * kSlotBytes + kRest).ok());
+  ImageRecord record;
+  uint64_t to_come = 2 * kSlotBytes + kRest;
+  for (const uint64_t bytes : {kSlotBytes, kSlotBytes, kRest}) {
+    SCOPED_TRACE(to_come);
+    sink_->ExpectChunk(bytes);
+    const auto asked = Sent();
+    ASSERT_EQ(asked.size(), 1u);
+    EXPECT_EQ(asked[0].kind, ClientMessageKind::kRequestPlace);
+    to_come -= bytes;
+    EXPECT_EQ(asked[0].amount, to_come);
+    Answer(asked[0].image_serial, AssignOutcome::kSlot, 1 + static_cast<uint32_t>(record.chunks.size()));
+    ASSERT_TRUE(sink_->OpenChunk(static_cast<uint32_t>(record.chunks.size()), bytes).ok());
+    std::this_thread::sleep_for(milliseconds(2));
+    ASSERT_TRUE(sink_->CloseChunk(bytes, &record).ok());
+    const auto sent = Sent();
+    ASSERT_FALSE(sent.empty());
+    EXPECT_EQ(sent.back().kind, ClientMessageKind::kChunkWritten);
+    EXPECT_EQ(sent.back().range.bytes, bytes);
+    EXPECT_GE(sent.back().amount, 2'000'000u) << "nanoseconds";
+  }
+  EXPECT_EQ(to_come, 0u);
+  // An image of unknown size has nothing known to come.
+  ASSERT_TRUE(sink_->Begin(ImageIdentity{}, 0).ok());
+  sink_->ExpectChunk(kSlotBytes);
+  EXPECT_EQ(Sent().at(0).amount, 0u);
+}
+
+// A successor frees what it is not told of; so it is told also of a slot that was assigned and is not written yet.
+TEST_F(SlotSinkTest, HoldsItsSlotsFromTheirAssignmentToTheImagesEnd) {
+  const auto held = [this] {
+    std::vector<uint32_t> slots;
+    for (const HeldSlot& slot : sink_->HeldSlots()) {
+      EXPECT_TRUE(slot.is_full_chunk);
+      EXPECT_EQ(slot.slot_generation, 7u);
+      slots.push_back(slot.slot);
+    }
+    return slots;
+  };
+  OpenSlot(0);
+  ImageRecord record;
+  record.identity = {{StoreId::Generate(), "job", "state", 1, 1, 1}, 0, 1};
+  ASSERT_TRUE(sink_->Begin(record.identity, 2 * kSlotBytes).ok());
+  std::vector<uint32_t> expected;
+  for (uint32_t chunk = 0; chunk < 2; ++chunk) {
+    sink_->ExpectChunk(kSlotBytes);
+    Answer(Sent().at(0).image_serial, AssignOutcome::kSlot, 3 + chunk);
+    ASSERT_TRUE(sink_->OpenChunk(chunk, kSlotBytes).ok());
+    expected.push_back(3 + chunk);
+    EXPECT_EQ(held(), expected) << "open";
+    ASSERT_TRUE(sink_->CloseChunk(kSlotBytes, &record).ok());
+    EXPECT_EQ(held(), expected) << "closed";
+    (void)Sent();
+  }
+  const Status ended = sink_->End(record);
+  ASSERT_TRUE(ended.ok()) << ended.ToString();
+  EXPECT_EQ(held(), std::vector<uint32_t>()) << "the agent's by now";
+}
+
+TEST_F(SlotSinkTest, AnImageWhoseSessionWasReplacedEndsAtOnce) {
+  ASSERT_TRUE(sink_->Begin(ImageIdentity{}, kSlotBytes).ok());
+  channel_.MarkReplaced();
+  EXPECT_EQ(sink_->OpenChunk(0, kSlotBytes).status().code(), Code::kUnavailable);
+  EXPECT_LT(slots_.TakeWaited(), milliseconds(500)) << "no successor brings it back";
 }
 
 }  // namespace

@@ -189,6 +189,7 @@ Status SlotSink::End(const ImageRecord& record) {
   os::KillPoint("client-end-returned");
   ++images_ended_;
   placement_.chunks.clear();
+  full_slots_.clear();
   return Status::Ok();
 }
 
@@ -208,12 +209,9 @@ void SlotSink::Abort() {
   context_.slots->ReturnFilled();
 }
 
-std::vector<SlotRange> SlotSink::HeldSlots() const {
-  std::vector<SlotRange> held;
-  for (const Placement& placement : placement_.chunks) {
-    if (placement.kind != PlacementKind::kSlot) continue;
-    held.push_back(SlotRange{placement.tier, placement.slot, placement.slot_generation, placement.offset, placement.bytes});
-  }
+std::vector<HeldSlot> SlotSink::HeldSlots() const {
+  std::vector<HeldSlot> held;
+  for (const SlotRange& range : full_slots_) held.push_back({range.tier, range.slot, range.slot_generation, true});
   return held;
 }
 

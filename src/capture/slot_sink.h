@@ -58,8 +58,9 @@ class SlotSink final : public ImageSink {
   uint64_t images_ended() const { return images_ended_; }
   // Of the image since Begin.
   const CapturedBytes& captured() const { return captured_; }
-  // The slots that hold chunks of the image under way.
-  std::vector<SlotRange> HeldSlots() const;
+  // The slots got for whole chunks of the image under way: also those whose chunk is to come, and those that the agent has
+  // taken back because their chunk was flushed.
+  std::vector<HeldSlot> HeldSlots() const;
 
  private:
   bool IsSmall(uint64_t bytes) const { return bytes < context_.limits.piece_bytes; }

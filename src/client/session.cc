@@ -88,9 +88,8 @@ Hello Session::MakeHello() const {
   if (attached_) {
     hello.session_id = attached_->attachment.welcome.session_id;
     hello.last_image_serial = attached_->sink->serial();
-    std::vector<SlotRange> held = attached_->slots->HeldAfterAgentLoss();
-    for (const SlotRange& range : attached_->sink->HeldSlots()) held.push_back(range);
-    for (const SlotRange& range : held) hello.held_slots.push_back({range.tier, range.slot, range.slot_generation});
+    hello.held_slots = attached_->slots->HeldAfterAgentLoss();
+    for (const HeldSlot& slot : attached_->sink->HeldSlots()) hello.held_slots.push_back(slot);
   }
   return hello;
 }
@@ -137,6 +136,7 @@ void Session::Adopt(Attachment attachment) {
     attached_->attachment.wake_agent = std::move(attachment.wake_agent);
     attached_->attachment.control = std::move(attachment.control);
   } else {
+    if (attached_) attached_->channel.MarkReplaced();
     auto fresh = std::make_shared<AttachedSession>();
     fresh->number = ++sessions_;
     fresh->attachment = std::move(attachment);

@@ -131,7 +131,7 @@ KEDGE_FIELDS(TextPair) {
   walk(m.first), walk(m.second);
 }
 KEDGE_FIELDS(HeldSlot) {
-  walk(m.tier), walk(m.slot), walk(m.slot_generation);
+  walk(m.tier), walk(m.slot), walk(m.slot_generation), walk(m.is_full_chunk);
 }
 KEDGE_FIELDS(JobKeys) {
   walk(m.store_path), walk(m.store_mode), walk(m.store_direct), walk(m.scratch), walk(m.keep_versions);
@@ -152,7 +152,7 @@ KEDGE_FIELDS(Hello) {
   Fields(walk, m.keys);
   walk.List(m.node_keys, 2);
   walk(m.session_id);
-  walk.List(m.held_slots, 3);
+  walk.List(m.held_slots, 4);
   walk(m.last_image_serial);
 }
 KEDGE_FIELDS(TierInfo) {

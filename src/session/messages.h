@@ -70,6 +70,7 @@ struct HeldSlot {
   uint32_t tier = 0;
   uint32_t slot = 0;
   uint64_t slot_generation = 0;
+  bool is_full_chunk = false;  // assigned for one (PlaceKind): it goes back with its image's end
 };
 
 // First message of a rank. Answer: Welcome, with the descriptors that it names. kMismatch names both values.
@@ -85,8 +86,9 @@ struct Hello {
   JobKeys keys;
   // Node keys that the job sets explicitly, as canonical texts (Config::TextOf): they must be the agent's.
   std::vector<std::pair<std::string, std::string>> node_keys;
-  // To attach again after the agent died: the former session, else 0. The slots it still holds; all others are free. It
-  // has no request pending and has taken everything out of `from_agent`.
+  // To attach again after the agent died: the former session, else 0. The slots it still holds; all others are free, and
+  // when one of these is not its own any more the session is a new one. It has no request pending and has taken everything
+  // out of `from_agent`.
   uint32_t session_id = 0;
   std::vector<HeldSlot> held_slots;
   uint64_t last_image_serial = 0;  // images begun so far

@@ -34,7 +34,7 @@ Hello SomeHello() {
   hello.keys.protect_required = false;
   hello.node_keys = {{"pool.size", "1GiB"}, {"chunk.size", "64MiB"}};
   hello.session_id = 17;
-  hello.held_slots = {{0, 3, 99}, {1, 1048575, uint64_t{1} << 35}};
+  hello.held_slots = {{0, 3, 99, false}, {1, 1048575, uint64_t{1} << 35, true}};
   hello.last_image_serial = 1000;
   return hello;
 }
@@ -102,6 +102,7 @@ TEST(Messages, FieldsArriveAsTheyWere) {
   EXPECT_EQ(hello->keys, SomeHello().keys);
   EXPECT_EQ(hello->node_keys, SomeHello().node_keys);
   EXPECT_EQ(hello->held_slots[1].slot_generation, uint64_t{1} << 35);
+  EXPECT_TRUE(hello->held_slots[1].is_full_chunk);
   EXPECT_EQ(hello->last_image_serial, 1000u);
   auto reply = DecodeMessage(EncodeMessage(1, SampleOfEveryKind()[5]));
   const Status& failure = std::get<LevelReply>(reply->message).failure;

@@ -138,7 +138,7 @@ AgentClient::AgentClient(ClientOptions options) : options_(std::move(options)) {
 Status AgentClient::Attach() {
   hello_.session_id = attachment_.welcome.session_id;
   hello_.held_slots.clear();
-  if (open_.slot_generation != 0) hello_.held_slots.push_back({open_.tier, open_.slot, open_.slot_generation});
+  if (open_.slot_generation != 0) hello_.held_slots.push_back({open_.tier, open_.slot, open_.slot_generation, false});
   hello_.last_image_serial = serial_;
   connection_.reset();
   KEDGE_ASSIGN_OR_RETURN(connection_, Connection::Connect(connect_));

@@ -121,6 +121,21 @@ TEST_F(KillTest, TheAgentWhileTheApplicationGoesOn) {
   EXPECT_EQ(Last(again->Output(), "restored"), 400) << again->Output();
 }
 
+// Also while it takes over from the one before.
+TEST_F(KillTest, TheAgentAgainAndAgain) {
+  auto app = Start({"steps=400", "bytes=1500000", "grow=1", "pause_ms=5"});
+  ASSERT_TRUE(app->WaitForOutput("captured", seconds(60))) << app->Output();
+  for (int kills = 0; kills < 12; ++kills) {
+    std::this_thread::sleep_for(milliseconds(random_.Below(300)));
+    folder_.KillAgent();
+  }
+  ASSERT_TRUE(app->Succeeds(seconds(120)));
+  folder_.KillAgent();
+  auto again = Start({"restart_only=1", "bytes=1500000", "grow=1"});
+  ASSERT_TRUE(again->Succeeds(seconds(60)));
+  EXPECT_EQ(Last(again->Output(), "restored"), 400) << again->Output();
+}
+
 // What a killed rank leaves is what it had mapped: all of that must lie where it is removed.
 class SharedMemoryTest : public KillTest {
  protected:

@@ -13,6 +13,7 @@
 namespace kedge::testing {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 class ProcessTest : public ApiTest {};
@@ -210,6 +211,25 @@ TEST_P(AgentLossTest, AnEndIsHeardByTheSuccessor) {
   Close(context, 1);
 }
 
+TEST_P(AgentLossTest, SlotsThatAreHeldOverALossGoBackWithTheImagesEnd) {
+  kedge_context* context = Open("pool.size=5MiB\nchunk.size=1MiB\nflush.rate=1MiB\n");
+  std::vector<std::vector<char>> regions(3, std::vector<char>(1 << 20, 'a'));
+  for (int id = 0; id < 3; ++id) {
+    ASSERT_KEDGE_OK(kedge_protect(context, id, regions[static_cast<size_t>(id)].data(), 1 << 20, 1, nullptr));
+  }
+  ASSERT_KEDGE_OK(kedge_checkpoint_begin(context, "s", 1, 0));
+  const int held[] = {0, 1};
+  ASSERT_KEDGE_OK(kedge_checkpoint_part(context, KEDGE_SOME, held, 2));
+  ASSERT_TRUE(folder_.KillAgent());
+  ASSERT_KEDGE_OK(kedge_checkpoint_part(context, KEDGE_REST, nullptr, 0));
+  ASSERT_KEDGE_OK(kedge_checkpoint_end(context, 1));
+  ASSERT_KEDGE_OK(kedge_wait(context, "s", 1, KEDGE_LEVEL_STORE, 60));
+  const double waited = Statistics(context).slot_wait_seconds;
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "s", 2, 0));
+  EXPECT_LT(Statistics(context).slot_wait_seconds - waited, 0.5) << "it waited until a chunk of its own had been flushed";
+  Close(context, 1);
+}
+
 // The call holds the context all the while: each death must be seen without it.
 TEST_P(AgentLossTest, TwoDeathsWhileOneCallWaitsForASlot) {
   kedge_context* context = Open("pool.size=16MiB\nflush.rate=3MiB\n");
@@ -321,32 +341,75 @@ TEST_P(AgentLossTest, AVersionForTheNodeAloneThatIsGreaterThanThePool) {
   EXPECT_THAT(left, ::testing::UnorderedElementsAre("1-1-1", "4-1-1"));
 }
 
-// What had left its slot lies in an object that dies with the agent: the version fails, and nothing else does.
-TEST_P(AgentLossTest, AnAgentThatDiesInAnImageGreaterThanThePool) {
-  setenv("KEDGE_TEST_KILL_POINT", "chunk-released:3", 1);
-  kedge_context* context = Open("pool.size=16MiB\n");
-  unsetenv("KEDGE_TEST_KILL_POINT");
+// What had left its slot lies in an object that dies with the agent: nobody has it any more, but the application.
+class PassingThroughTest : public AgentLossTest {
+ protected:
+  // With an agent that dies once it has given the third slot of an image to others.
+  kedge_context* OpenWithDyingAgent() {
+    setenv("KEDGE_TEST_KILL_POINT", "chunk-released:3", 1);
+    kedge_context* context = Open("pool.size=16MiB\n");
+    unsetenv("KEDGE_TEST_KILL_POINT");
+    agent_ = folder_.AgentPid();
+    return context;
+  }
+  ~PassingThroughTest() override { EXPECT_NE(folder_.AgentPid(), agent_) << "it was to die, and this test shows nothing"; }
+
+  int agent_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Modes, PassingThroughTest, ::testing::Values(kAgent), ModeName);
+
+TEST_P(PassingThroughTest, TheImageIsTakenAgain) {
+  kedge_context* context = OpenWithDyingAgent();
   std::vector<char> data(40 << 20, 'a');
-  ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), 1000, 1, nullptr));
-  ASSERT_KEDGE_OK(kedge_checkpoint(context, "big", 1, 0));
-  ASSERT_KEDGE_OK(kedge_wait(context, "big", 1, KEDGE_LEVEL_STORE, 60));
-  const int agent = folder_.AgentPid();
   ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), 1, nullptr));
-  int code = kedge_checkpoint(context, "big", 2, 0);
-  if (code == KEDGE_OK) code = kedge_wait(context, "big", 2, KEDGE_LEVEL_STORE, 60);
-  EXPECT_NE(code, KEDGE_OK);
-  EXPECT_THAT(kedge_error_message(), HasSubstr("chunk"));
-  EXPECT_NE(folder_.AgentPid(), agent) << "it was to die, and this test shows nothing";
-  int64_t version = -1;
-  EXPECT_KEDGE_OK(kedge_newest(context, "big", -1, &version));
-  EXPECT_EQ(version, 1);
-  std::fill(data.begin(), data.end(), 'b');
-  ASSERT_KEDGE_OK(kedge_checkpoint(context, "big", 3, 0));
-  ASSERT_KEDGE_OK(kedge_wait(context, "big", 3, KEDGE_LEVEL_STORE, 60));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "big", 1, 0));
+  EXPECT_EQ(Statistics(context).checkpoints_inline, 1u);
+  EXPECT_LT(Statistics(context).slot_wait_seconds, 10) << "it waited for what cannot come back";
+  EXPECT_KEDGE_OK(kedge_wait(context, "big", 1, KEDGE_LEVEL_STORE, 60));
   std::fill(data.begin(), data.end(), ' ');
-  ASSERT_KEDGE_OK(kedge_restart(context, "big", -1, &version));
-  EXPECT_EQ(version, 3);
-  EXPECT_EQ(std::count(data.begin(), data.end(), 'b'), static_cast<ptrdiff_t>(data.size()));
+  ASSERT_KEDGE_OK(kedge_restart(context, "big", -1, nullptr));
+  EXPECT_EQ(std::count(data.begin(), data.end(), 'a'), static_cast<ptrdiff_t>(data.size()));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "big", 2, 0));
+  EXPECT_EQ(Statistics(context).checkpoints_inline, 1u) << "the next one is asynchronous";
+  EXPECT_KEDGE_OK(kedge_wait(context, "big", 2, KEDGE_LEVEL_STORE, 60));
+}
+
+// The application may have changed since what an earlier part has captured.
+TEST_P(PassingThroughTest, PartsCannotBeTakenAgain) {
+  kedge_context* context = OpenWithDyingAgent();
+  std::vector<char> first(12 << 20, 'a'), second(24 << 20, 'b');
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, first.data(), first.size(), 1, nullptr));
+  ASSERT_KEDGE_OK(kedge_protect(context, 1, second.data(), second.size(), 1, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint_begin(context, "big", 1, 0));
+  const int id = 0;
+  ASSERT_KEDGE_OK(kedge_checkpoint_part(context, KEDGE_SOME, &id, 1));
+  EXPECT_EQ(kedge_checkpoint_part(context, KEDGE_REST, nullptr, 0), KEDGE_ERROR_UNAVAILABLE);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("its successor does not have"));
+  EXPECT_EQ(kedge_checkpoint_end(context, 1), KEDGE_ERROR_FAILED_PRECONDITION) << "it is abandoned";
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "big", 2, 0));
+  EXPECT_KEDGE_OK(kedge_wait(context, "big", 2, KEDGE_LEVEL_STORE, 60));
+}
+
+// It had been handed over whole. Whether the agent had taken it from the mailbox when it died makes no difference.
+TEST_P(AgentLossTest, AnEndedImageThatWentWithTheAgentIsReported) {
+  for (const int pause_ms : {0, 200}) {
+    const std::string overrides = Overrides("pool.size=16MiB\nflush.rate=12MiB\n");
+    kedge_options options = KEDGE_OPTIONS_INIT;
+    options.overrides = overrides.c_str();
+    kedge_context* context = nullptr;
+    ASSERT_KEDGE_OK(kedge_init(&options, nullptr, &context));
+    std::vector<char> data(20 << 20, 'a');
+    ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), 1, nullptr));
+    ASSERT_KEDGE_OK(kedge_checkpoint(context, "e", pause_ms, 0));
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
+    ASSERT_TRUE(folder_.KillAgent());
+    EXPECT_THAT(kedge_wait(context, "e", pause_ms, KEDGE_LEVEL_STORE, 20), AnyOf(KEDGE_ERROR_IO, KEDGE_ERROR_INVALID_ARGUMENT));
+    EXPECT_THAT(kedge_error_message(), HasSubstr("chunk"));
+    ASSERT_KEDGE_OK(kedge_checkpoint(context, "e", pause_ms + 1, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "e", pause_ms + 1, KEDGE_LEVEL_STORE, 20));
+    EXPECT_NE(kedge_finalize(context, 1), KEDGE_OK) << "it names what it did not get through";
+    ASSERT_TRUE(folder_.KillAgent());
+  }
 }
 
 }  // namespace

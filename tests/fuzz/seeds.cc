@@ -125,7 +125,7 @@ void AddFullMessages(Seeds& seeds) {
   hello.store_id = identity.generation.store_id;
   hello.keys.store_path = "/store";
   hello.node_keys = {{"pool.size", "1GiB"}};
-  hello.held_slots = {{0, 3, 99}};
+  hello.held_slots = {{0, 3, 99, true}};
   Welcome welcome;
   welcome.tiers = {{"pool", "/dev/shm/pool", TierKind::kMemory, "/dev/shm/pool", 1 << 20, 16}};
   LevelReply level{Level::kLocal, Level::kStore, Status(Code::kNoSpace, "full", 28), {1, 3}};
