@@ -196,7 +196,7 @@ Result<std::string> Images::FilePath(const TierUnit& unit, const std::string& re
   return os::JoinPath(TierFolder(unit.info()), relative);
 }
 
-Result<Images::Announced> Images::ReadAnnouncement(Session& session, const ClientMessage& message, const Image* begun) const {
+Result<Images::Announced> Images::ReadAnnouncement(Session& session, const ClientMessage& message) const {
   TierUnit* record_unit = nullptr;
   KEDGE_ASSIGN_OR_RETURN(Buffer bytes, ReadRange(session, message.range, &record_unit));
   if (message.object_offset > bytes.size()) return Refused("the image record is longer than what was announced");
@@ -210,14 +210,19 @@ Result<Images::Announced> Images::ReadAnnouncement(Session& session, const Clien
   if (announced.table.identity != announced.record.identity) return Refused("record and placement table are of two images");
   const auto& placements = announced.table.chunks;
   if (placements.size() != announced.record.chunks.size()) return Refused("record and placement table differ in chunks");
+  return announced;
+}
+
+Status Images::FindChunks(const Session& session, const Image* begun, Announced* announced) const {
+  const auto& placements = announced->table.chunks;
   for (size_t i = 0; i < placements.size(); ++i) {
     const Placement& placement = placements[i];
     ImageChunk chunk;
     chunk.bytes = placement.bytes;
     chunk.offset = placement.offset;
-    chunk.in_own_object = announced.record.chunks[i].object == 0;
-    chunk.object_offset = announced.record.chunks[i].object_offset;
-    if (placement.bytes != announced.record.chunks[i].bytes) return Refused("record and placement table differ in lengths");
+    chunk.in_own_object = announced->record.chunks[i].object == 0;
+    chunk.object_offset = announced->record.chunks[i].object_offset;
+    if (placement.bytes != announced->record.chunks[i].bytes) return Refused("record and placement table differ in lengths");
     const ImageChunk* released =
         begun != nullptr && i < begun->chunks.size() && begun->chunks[i].released ? &begun->chunks[i] : nullptr;
     if (released != nullptr) {
@@ -229,11 +234,11 @@ Result<Images::Announced> Images::ReadAnnouncement(Session& session, const Clien
       chunk = *released;
     } else if (placement.kind != PlacementKind::kStore) {
       auto unit = std::find_if(session.tiers.begin(), session.tiers.end(), [&](const TierUnit* candidate) {
-        return candidate->info().key == announced.table.tiers[placement.tier];
+        return candidate->info().key == announced->table.tiers[placement.tier];
       });
       if (unit == session.tiers.end()) return Refused("a chunk in a tier that is not the session's");
       if (placement.kind == PlacementKind::kFile) {
-        KEDGE_ASSIGN_OR_RETURN(chunk.file, FilePath(**unit, announced.table.files[placement.slot]));
+        KEDGE_ASSIGN_OR_RETURN(chunk.file, FilePath(**unit, announced->table.files[placement.slot]));
         chunk.file_unit = *unit;
       } else {
         chunk.unit = *unit;
@@ -255,28 +260,33 @@ Result<Images::Announced> Images::ReadAnnouncement(Session& session, const Clien
     } else if (chunk.in_own_object) {
       return Refused("a chunk of the image's own object that is not on the node");
     }
-    announced.chunks.push_back(std::move(chunk));
+    announced->chunks.push_back(std::move(chunk));
   }
-  if (begun != nullptr && begun->chunks.size() > announced.chunks.size()) return Refused("chunks vanished at the image's end");
-  return announced;
+  if (begun != nullptr && begun->chunks.size() > announced->chunks.size()) return Refused("chunks vanished at the image's end");
+  return Status::Ok();
 }
 
 Status Images::OnEnd(Session& session, const ClientMessage& message) {
   auto begun = session.images.find(message.image_serial);
   Image* image = begun == session.images.end() ? nullptr : Find(begun->second);
-  auto announced = ReadAnnouncement(session, message, image);
-  if (!announced.ok()) {
-    OnAbort(session, message.image_serial);
-    return announced.status();
-  }
-  const ImageIdentity& identity = announced->record.identity;
-  if (image == nullptr) {
-    Version* version = FindVersion(identity.generation);
+  auto announced = ReadAnnouncement(session, message);
+  if (image == nullptr && announced.ok()) {
+    const ImageIdentity& identity = announced->record.identity;
+    const Version* version = FindVersion(identity.generation);
     if (version != nullptr && version->images.contains(identity.rank)) {
-      // A predecessor had it on file already when it died: its entry is read a second time.
+      // A predecessor had it on file already when it died: its entry is read a second time, and its slots are not the session's
+      // any more.
       session.last_serial = std::max(session.last_serial, message.image_serial);
       return Status::Ok();
     }
+  }
+  const Status found = announced.ok() ? FindChunks(session, image, &*announced) : announced.status();
+  if (!found.ok()) {
+    OnAbort(session, message.image_serial);
+    return found;
+  }
+  const ImageIdentity& identity = announced->record.identity;
+  if (image == nullptr) {
     image = &NewImage(session, identity, message);
   } else if (image->version->generation != identity.generation) {
     OnAbort(session, message.image_serial);
@@ -345,6 +355,7 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
   if (version.IsWhole() && job.hello.keys.skip_queued) SkipQueued(version);
   Reconsider(job, generation.name);
   agent_.waiters().Check(generation);
+  os::KillPoint("image-end-done");
   return Status::Ok();
 }
 

@@ -117,7 +117,9 @@ class Images {
   Status CheckRange(const Session& session, const SlotRange& range, TierUnit** unit) const;
   Result<Buffer> ReadRange(const Session& session, const SlotRange& range, TierUnit** unit) const;
   Status CheckIdentity(const Session& session, const ImageIdentity& identity) const;
-  Result<Announced> ReadAnnouncement(Session& session, const ClientMessage& message, const Image* begun) const;
+  Result<Announced> ReadAnnouncement(Session& session, const ClientMessage& message) const;
+  // Its chunks by its table: `begun` is the image as far as progress has told it; nullptr: nothing has.
+  Status FindChunks(const Session& session, const Image* begun, Announced* announced) const;
   Result<std::string> FilePath(const TierUnit& unit, const std::string& relative) const;
   Image& NewImage(Session& session, const ImageIdentity& identity, const ClientMessage& message);
   Version& VersionFor(Job& job, const ImageIdentity& identity, uint32_t node_ranks, uint32_t due_levels);

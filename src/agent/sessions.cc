@@ -152,7 +152,8 @@ Status Sessions::AttachAgain(Session& session, const Hello& hello) {
                             unit->space->Get(slot.slot).owner == session.id &&
                             unit->space->Get(slot.slot).generation == slot.slot_generation;
     // Given to others when its chunk had been flushed: into an object that went with the former agent.
-    if (!is_its_own) return Status(Code::kNotFound, fmt::format("slot {} of tier {} is not its own any more", slot.slot, slot.tier));
+    if (!is_its_own)
+      return Status(Code::kNotFound, fmt::format("slot {} of tier {} is not its own any more", slot.slot, slot.tier));
     held.insert(SlotId{unit->id, slot.slot});
     if (slot.is_full_chunk) session.full_slots.insert(SlotId{unit->id, slot.slot});
   }

@@ -110,15 +110,16 @@ TEST_P(AgentKilledAt, ItsSuccessorGoesOn) {
       },
       seconds(10)));
   EXPECT_TRUE(WaitFor([&] { return client.mailbox().images_done.load() == client.serial(); }, seconds(10)));
+  EXPECT_EQ(client.mailbox().images_failed.load(), 0u) << "the client is told that an image is lost, and it is not";
   ASSERT_TRUE(IsOk(client.Goodbye()));
   EXPECT_TRUE(NoSlotIsLost(scenario.run_folder()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Points, AgentKilledAt,
                          ::testing::Values("slot-assigned:1", "slot-assigned:3", "image-end-before-record:2",
-                                           "image-end-after-record:1", "image-end-after-record:3", "piece-written:1",
-                                           "piece-written:8", "publish-records-written:2", "publish-done:1", "publish-done:3",
-                                           "publish-saved:2", "retention-done:3"),
+                                           "image-end-after-record:1", "image-end-after-record:3", "image-end-done:1",
+                                           "image-end-done:2", "piece-written:1", "piece-written:8", "publish-records-written:2",
+                                           "publish-done:1", "publish-done:3", "publish-saved:2", "retention-done:3"),
                          [](const auto& point) {
                            std::string name = point.param;
                            for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
