@@ -23,6 +23,7 @@
 #include "agent/throughput.h"
 #include "agent/tiers.h"
 #include "agent/tuning.h"
+#include "agent/turns.h"
 #include "agent/waiters.h"
 #include "base/log.h"
 #include "os/files.h"
@@ -88,6 +89,7 @@ Status Agent::Prepare() {
   assignment_ = std::make_unique<Assignment>(*this);
   sessions_ = std::make_unique<Sessions>(*this);
   tuning_ = std::make_unique<Tuning>(*this);
+  turns_ = std::make_unique<Turns>(*this);
   calls_ = std::make_unique<Calls>(*this);
   waiters_ = std::make_unique<Waiters>(*this);
   inventories_ = std::make_unique<Inventories>(*this);

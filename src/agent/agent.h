@@ -47,6 +47,7 @@ class Sessions;
 class Throughput;
 class Tiers;
 class Tuning;
+class Turns;
 class Waiters;
 
 // Counted since this agent started; status and metrics print them.
@@ -127,6 +128,7 @@ class Agent {
   Throughput& throughput() { return *throughput_; }
   Tiers& tiers() { return *tiers_; }
   Tuning& tuning() { return *tuning_; }
+  Turns& turns() { return *turns_; }
   Waiters& waiters() { return *waiters_; }
 
   std::map<JobKey, std::unique_ptr<Job>>& jobs() { return jobs_; }
@@ -178,6 +180,7 @@ class Agent {
   std::unique_ptr<Assignment> assignment_;
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Tuning> tuning_;
+  std::unique_ptr<Turns> turns_;
   std::unique_ptr<Calls> calls_;
   std::unique_ptr<Waiters> waiters_;
   std::unique_ptr<Inventories> inventories_;

@@ -11,7 +11,7 @@
 #include "agent/sessions.h"
 #include "agent/throughput.h"
 #include "agent/tiers.h"
-#include "agent/tuning.h"
+#include "agent/turns.h"
 #include "agent/waiters.h"
 #include "base/crc32c.h"
 #include "base/log.h"
@@ -100,17 +100,7 @@ Version& Images::VersionFor(Job& job, const ImageIdentity& identity, uint32_t no
     slot->job = &job;
     slot->ranks = identity.ranks;
     slot->node_ranks = node_ranks;
-    const JobKeys& keys = job.hello.keys;
-    ScheduledLevels due = DecodeDueLevels(due_levels);
-    ScheduleRule rule{{false, {}}, {keys.schedule_store > 0, keys.schedule_store_interval}};
-    // The last one before the job ends, or one of the last: whoever goes on may go on elsewhere.
-    if (job.calls.halt) due.store = true, rule.store.interval = {};
-    if (keys.Protects() && Protect::CanProtect(job)) rule.node = {true, keys.schedule_node_interval};
-    const ScheduledLevels levels = ScheduleVersion(rule, due, generation.attempt, WallTimeNs(), &job.schedule[generation.name]);
-    slot->scheduled = levels.Last();
-    slot->to_node = levels.node;
-    agent_.tuning().OnScheduled(*slot);
-    if (rule.node.interval > Duration::zero() || rule.store.interval > Duration::zero()) agent_.sessions().SaveJob(job);
+    agent_.turns().Schedule(*slot, DecodeDueLevels(due_levels));
   }
   return *slot;
 }
@@ -348,7 +338,7 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
   const Generation generation = version.generation;
   if (image->flush != FlushState::kNone) {
     agent_.flush().QueueEnded(*image);
-  } else if (!agent_.protect().IsOwed(version)) {
+  } else if (!version.undecided && !agent_.protect().IsOwed(version)) {
     OnSettled(*image);
   }
   agent_.protect().Consider(version);
@@ -426,6 +416,7 @@ void Images::SaveFile(const Image& image) {
   file.node_ranks = version.node_ranks;
   file.scheduled = version.scheduled;
   file.passing = !image.IsHeld();
+  file.undecided = version.undecided.has_value();
   file.stored = image.flush == FlushState::kStored;
   file.in_store = version.in_store;
   file.skipped = version.skipped;

@@ -167,6 +167,8 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   if (is_new) {
     version.node_ranks = file.node_ranks;
     version.scheduled = file.scheduled;
+    // By count its turn is not known any more; the agent that decides knows it.
+    if (file.undecided) version.undecided = Undecided{{}, agent_.clock().NowNs()};
   }
   version.in_store = version.in_store || file.in_store;
   version.skipped = version.skipped || file.skipped;

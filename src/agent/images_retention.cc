@@ -59,6 +59,7 @@ bool Images::IsOwedToStore(const Image& image) const {
 
 bool Images::IsOwed(const Image& image, Level level) const {
   if (!image.ended) return true;
+  if (image.version->undecided) return level > Level::kLocal;
   const bool to_store = IsOwedToStore(image), to_node = agent_.protect().IsOwed(*image.version);
   switch (level) {
     case Level::kNone:

@@ -206,6 +206,14 @@ struct Image {
   bool IsHeld() const { return ended && !doomed && (flush == FlushState::kStored || !HasReleased()); }
 };
 
+// Of a version: the agent of rank 0 has not said yet which levels it is to reach (turns.h).
+struct Undecided {
+  ScheduledLevels due;  // by count
+  int64_t since_ns = 0;
+  Duration pause = std::chrono::milliseconds(10);  // before it is asked again
+  int64_t heard_ns = since_ns;                     // when it answered last
+};
+
 // One generation on this node.
 struct Version {
   Generation generation;
@@ -214,6 +222,7 @@ struct Version {
   uint32_t node_ranks = 1;
   Level scheduled = Level::kNone;                     // the last level that it is to reach
   bool to_node = false;                               // level NODE is among those
+  std::optional<Undecided> undecided;                 // until then `scheduled` is LOCAL
   std::map<uint32_t, std::unique_ptr<Image>> images;  // by rank
   bool in_store = false;                              // complete there
   bool at_node = false;                               // protected: every group has its redundancy
@@ -231,6 +240,8 @@ struct Version {
 
   // An image of each rank of the node is held.
   bool IsWhole() const;
+  // The last level that it is to reach, or may be while that is undecided.
+  Level LastLevel() const { return undecided.has_value() ? Level::kStore : scheduled; }
 };
 
 // Slots that a session got for one chunk, as opposed to open ones.
@@ -350,6 +361,8 @@ struct Job {
   std::shared_ptr<StoreContext> store;
   std::map<Generation, std::unique_ptr<Version>> versions;
   std::map<std::string, ScheduleState> schedule;  // by checkpoint name
+  // What was decided by intervals, oldest first: for other nodes that ask late (turns.h).
+  std::deque<std::pair<Generation, ScheduledLevels>> turns;
   JobTuning tuning;
   JobCalls calls;
   std::set<uint32_t> cleaned_attempts;  // whose temporaries of a dead agent were removed
@@ -358,6 +371,8 @@ struct Job {
 
   // The checkpoint names that have versions on this node.
   std::set<std::string> Names() const;
+  // Whether what this node lacks is asked of other nodes.
+  bool BringsImages() const { return !members.nodes.empty() && hello.keys.Protects(); }
 };
 
 using JobKey = std::pair<StoreId, std::string>;

@@ -389,6 +389,36 @@ Result<Invitation> DecodeInvitation(ByteSpan body) {
   return invitation;
 }
 
+Buffer Encode(const TurnRequest& m) {
+  return Written([&](Encoder& e) {
+    Put(e, m.generation);
+    e.U8(m.is_late ? 1 : 0);
+  });
+}
+
+Result<TurnRequest> DecodeTurnRequest(ByteSpan body) {
+  return Whole<TurnRequest>(body, "question for a turn", [](Decoder& d, TurnRequest& m) {
+    Get(d, &m.generation);
+    m.is_late = GetFlag(d);
+  });
+}
+
+Buffer Encode(const TurnReply& m) {
+  return Written([&](Encoder& e) {
+    e.U8(m.decided ? 1 : 0);
+    e.U8(m.levels.node ? 1 : 0);
+    e.U8(m.levels.store ? 1 : 0);
+  });
+}
+
+Result<TurnReply> DecodeTurnReply(ByteSpan body) {
+  return Whole<TurnReply>(body, "answer on a turn", [](Decoder& d, TurnReply& m) {
+    m.decided = GetFlag(d);
+    m.levels.node = GetFlag(d);
+    m.levels.store = GetFlag(d);
+  });
+}
+
 Buffer Encode(const CallHold& m) {
   return Written([&](Encoder& e) { Put(e, m); });
 }

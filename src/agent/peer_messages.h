@@ -18,6 +18,7 @@
 #include "net/measure.h"
 #include "net/network.h"
 #include "redundancy/plan.h"
+#include "schedule/schedule.h"
 #include "session/call_agreement.h"
 #include "session/messages.h"
 
@@ -38,6 +39,7 @@ enum class PeerKind : uint16_t {
   kProve,
   kEcho,  // this and the next are those by which a node lets itself be measured (net/measure.h)
   kMeasureLease,
+  kTurn,
 };
 
 inline constexpr net::MeasureKinds kMeasureKinds{static_cast<uint16_t>(PeerKind::kEcho),
@@ -162,6 +164,21 @@ struct CallDecision {
   bool yes = false;
   LevelCounts levels;  // with a yes: what the ranks go by from then on
 };
+
+// Which levels a version is to reach (turns.h).
+struct TurnRequest {
+  Generation generation;
+  bool is_late = false;  // nothing has been said of it for a while
+};
+struct TurnReply {
+  bool decided = false;
+  ScheduledLevels levels;
+};
+
+Buffer Encode(const TurnRequest& message);
+Buffer Encode(const TurnReply& message);
+Result<TurnRequest> DecodeTurnRequest(ByteSpan body);
+Result<TurnReply> DecodeTurnReply(ByteSpan body);
 
 Buffer Encode(const Invitation& message);
 Buffer Encode(const CallHold& message);

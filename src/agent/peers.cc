@@ -12,6 +12,7 @@
 #include "agent/inventories.h"
 #include "agent/protect.h"
 #include "agent/sessions.h"
+#include "agent/turns.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "os/files.h"
@@ -42,6 +43,9 @@ const Generation& GenerationOf(const GroupsNotice& notice) {
   return notice.generation;
 }
 const Generation& GenerationOf(const DescribeRequest& request) {
+  return request.generation;
+}
+const Generation& GenerationOf(const TurnRequest& request) {
   return request.generation;
 }
 const Generation& GenerationOf(const SetRequest& request) {
@@ -283,6 +287,10 @@ void Peers::OnCallHold(Job& job, const CallHold& call, Answer answer) {
   answer(Encode(agent_.calls().OnHold(job, call)));
 }
 
+void Peers::OnTurn(Job& job, const TurnRequest& request, Answer answer) {
+  agent_.turns().OnAsked(job, request, [answer = std::move(answer)](const TurnReply& reply) { answer(Encode(reply)); });
+}
+
 void Peers::OnCallDecision(Job& job, const CallDecision& decision, Answer answer) {
   agent_.calls().OnDecision(job, decision);
   answer(Buffer());
@@ -340,6 +348,7 @@ void Peers::ServeAll() {
   Serve<CallHold>(PeerKind::kCallHold, DecodeCallHold, &Peers::OnCallHold);
   Serve<CallDecision>(PeerKind::kCallDecision, DecodeCallDecision, &Peers::OnCallDecision);
   Serve<SetRequest>(PeerKind::kProve, DecodeSetRequest, &Peers::OnProve);
+  Serve<TurnRequest>(PeerKind::kTurn, DecodeTurnRequest, &Peers::OnTurn);
   measured_ = net::MeasureServer::Serve(network_.get(), kMeasureKinds, [this] { agent_.Touch(); });
 }
 

@@ -1,6 +1,6 @@
 // The other nodes' agents: this agent's place on the network, the jobs in whose name it speaks there, and calls to their nodes.
 //
-// The network is opened when the first job that protects across nodes comes (or is recovered), and never without one. Its
+// The network is opened when the first job that needs it comes (Hello::NeedsPeers) or is recovered, and never without one. Its
 // address is kept in the run folder, and a successor binds it again, so that the others find it where they knew it. All answers
 // come on the event loop's thread; workers have blocking calls of their own (PeerLink), which the loop completes.
 #pragma once
@@ -158,6 +158,7 @@ class Peers {
   void OnCallHold(Job& job, const CallHold& call, Answer answer);
   void OnCallDecision(Job& job, const CallDecision& decision, Answer answer);
   void OnProve(Job& job, const SetRequest& request, Answer answer);
+  void OnTurn(Job& job, const TurnRequest& request, Answer answer);
   HeldStream StreamOf(const ReadRequest& request) const;
   // Nodes that an attempt leaves out, and that have yet to answer.
   struct Inviting {

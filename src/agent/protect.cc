@@ -126,7 +126,7 @@ Status Protect::OnMembers(Job& job) {
   const JobKeys& keys = job.hello.keys;
   job.layout = nullptr;
   agent_.inventories().Forget(job);
-  if (keys.protect_scheme == ProtectScheme::kNone || job.members.nodes.empty()) return Status::Ok();
+  if (job.members.nodes.empty()) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(agent_.peers().Join(job));
   std::vector<redundancy::Node> nodes;
   for (const JobNode& node : job.members.nodes) {
@@ -135,6 +135,7 @@ Status Protect::OnMembers(Job& job) {
     }
     nodes.push_back({node.name, node.failure_domain, node.ranks});
   }
+  if (!keys.Protects()) return Status::Ok();
   redundancy::LayoutOptions options;
   options.scheme = SchemeOf(keys.protect_scheme);
   options.group_size = keys.protect_group;

@@ -20,7 +20,8 @@ Result<Buffer> EncodeImageFile(const ImageFile& file) {
   encoder.Varint(file.node_ranks);
   encoder.U8(static_cast<uint8_t>(file.scheduled));
   encoder.U8(static_cast<uint8_t>((file.stored ? 1 : 0) | (file.in_store ? 2 : 0) | (file.skipped ? 4 : 0) |
-                                  (file.to_node ? 8 : 0) | (file.at_node ? 16 : 0) | (file.passing ? 32 : 0)));
+                                  (file.to_node ? 8 : 0) | (file.at_node ? 16 : 0) | (file.passing ? 32 : 0) |
+                                  (file.undecided ? 64 : 0)));
   encoder.Varint(local.size());
   encoder.Raw(local);
   const auto written = encoder.Written(0);
@@ -45,13 +46,14 @@ Result<ImageFile> DecodeImageFile(ByteSpan bytes) {
   decoder.Require(level <= 3, "no such level");
   file.scheduled = static_cast<Level>(level);
   const uint8_t flags = decoder.U8();
-  decoder.Require(flags <= 63, "no such flag");
+  decoder.Require(flags <= 127, "no such flag");
   file.stored = (flags & 1) != 0;
   file.in_store = (flags & 2) != 0;
   file.skipped = (flags & 4) != 0;
   file.to_node = (flags & 8) != 0;
   file.at_node = (flags & 16) != 0;
   file.passing = (flags & 32) != 0;
+  file.undecided = (flags & 64) != 0;
   const ByteSpan local = decoder.Raw(decoder.VarintAtMost(body.size()));
   KEDGE_RETURN_IF_ERROR(decoder.Finish("local image file"));
   KEDGE_ASSIGN_OR_RETURN(file.local, DecodeLocalRecord(local));

@@ -15,6 +15,7 @@
 #include "agent/record_file.h"
 #include "agent/sessions.h"
 #include "agent/tiers.h"
+#include "agent/turns.h"
 #include "base/log.h"
 #include "os/files.h"
 
@@ -41,7 +42,7 @@ void RecoverImages(Agent& agent) {
 void RejoinNetwork(Agent& agent) {
   for (auto& [key, job] : agent.jobs()) {
     Status joined = agent.protect().OnMembers(*job);
-    if (!joined.ok()) LogWarning("agent", "job {}: its nodes do not protect each other: {}", job->name, joined.ToString());
+    if (!joined.ok()) LogWarning("agent", "job {}: its nodes do not know each other: {}", job->name, joined.ToString());
   }
 }
 
@@ -79,6 +80,7 @@ void RecoverState(Agent& agent) {
   // Only now that all sessions are known: what one rank left is of use as long as another's mailbox may hold the rest.
   agent.sessions().EndDeadSessions();
   agent.calls().Recover();
+  agent.turns().Recover();
   uint32_t freed = 0;
   for (TierUnit* unit : agent.tiers().units()) freed += unit->space->FreeUnreferenced();
   for (auto& [key, job] : agent.jobs()) {

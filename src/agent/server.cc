@@ -189,8 +189,7 @@ void Server::OpenImage(uint64_t id, uint64_t number, const OpenImageRequest& req
   if (!request.replace) {
     auto reply = agent_.images().Open(*session, request);
     if (reply.ok()) return Reply(id, number, *reply);
-    if (reply.status().code() != Code::kNotFound || session->job->members.nodes.empty())
-      return ReplyStatus(id, number, reply.status());
+    if (reply.status().code() != Code::kNotFound || !session->job->BringsImages()) return ReplyStatus(id, number, reply.status());
   }
   const BringOptions options{.replace = request.replace};
   agent_.fetch().Bring(*session->job, request.generation, request.rank, options,
@@ -226,7 +225,7 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
   if (const auto* drain = std::get_if<DrainRequest>(&body)) return agent_.waiters().AddDrain(id, number, *drain);
   if (const auto* versions = std::get_if<LocalVersionsRequest>(&body)) {
     Job* job = agent_.FindJob(versions->store_id, versions->job);
-    if (job == nullptr || job->members.nodes.empty()) {
+    if (job == nullptr || !job->BringsImages()) {
       return Reply(id, number, LocalVersionsReply{agent_.images().LocalVersions(*versions)});
     }
     return agent_.fetch().ListVersions(*job, *versions,

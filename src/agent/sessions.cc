@@ -180,7 +180,7 @@ Result<Sessions::Admission> Sessions::Admit(Session& session, bool attached_agai
   welcome.attached_again = attached_again;
   welcome.node = agent_.settings().node;
   welcome.failure_domain = agent_.settings().failure_domain;
-  if (session.hello.keys.Protects()) {
+  if (session.hello.NeedsPeers()) {
     Status opened = agent_.peers().Open();
     if (!opened.ok()) LogError("agent", "no network between nodes: {}", opened.ToString());
     welcome.address = agent_.peers().address();

@@ -68,8 +68,8 @@ std::vector<uint32_t> Waiters::MissingRanks(const Version& version, Level level)
 bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   LevelReply reply;
   reply.level = agent_.images().LevelOf(version);
-  reply.scheduled = version.scheduled;
-  const Level target = wait.level == Level::kLast ? std::max(version.scheduled, Level::kLocal) : wait.level;
+  reply.scheduled = version.LastLevel();
+  const Level target = wait.level == Level::kLast ? std::max(version.LastLevel(), Level::kLocal) : wait.level;
   // Files at their original paths belong to the store level.
   const bool files_due =
       version.in_store && std::any_of(version.images.begin(), version.images.end(), [&](const auto& entry) {
@@ -82,7 +82,7 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   const bool node_failed = !version.node_failure.ok() && version.scheduled < Level::kStore && reply.level < Level::kNode &&
                            (wait.is_test || target >= Level::kNode);
   if (!failed && node_failed) reply.failure = version.node_failure;
-  const bool never = target > version.scheduled && version.scheduled != Level::kNone && !reached;
+  const bool never = !version.undecided && target > version.scheduled && version.scheduled != Level::kNone && !reached;
   if (never && !wait.is_test && !failed && !node_failed) {
     reply.failure = Status(
         Code::kFailedPrecondition,

@@ -50,7 +50,7 @@ Status Context::Start(const kedge_options* options) {
   KEDGE_RETURN_IF_ERROR(AgreeOnAttempt(&core));
   MakeParts();
   Status status = session->Start();
-  if (core.protects) {
+  if (core.joins_nodes) {
     status = core.collective.Agree(status);
     if (status.ok()) status = ShareMembers();
   } else if (status.ok() && core.job.keys.Protects()) {
@@ -72,10 +72,14 @@ Status Context::ShareMembers() {
   return UnlessRequired(std::move(status));
 }
 
-// Nodes that cannot protect each other are an error, or a warning where the configuration allows it.
+// Nodes that cannot protect each other are an error, or a warning where the configuration allows it; those that cannot agree
+// which version an interval lets go to the store each go by their own clocks.
 Status Context::UnlessRequired(Status status) const {
-  if (status.code() != Code::kFailedPrecondition || core.job.keys.protect_required) return status;
-  if (core.rank() == 0) LogWarning("client", "versions do not survive the loss of a node: {}", status.message());
+  const bool protects = core.job.keys.Protects();
+  if (status.code() != Code::kFailedPrecondition || (protects && core.job.keys.protect_required)) return status;
+  const char* lost =
+      protects ? "versions do not survive the loss of a node" : "each node's clock says which versions go to the store";
+  if (core.rank() == 0) LogWarning("client", "{}: {}", lost, status.message());
   return Status::Ok();
 }
 

@@ -47,6 +47,7 @@ struct Core {
   uint32_t attempt = 0;
   // Rank 0's word for all: whether the nodes protect each other, and the secret of this attempt's agents.
   bool protects = false;
+  bool joins_nodes = false;   // the agents of its nodes are told of each other
   bool nodes_joined = false;  // the agents of all nodes know each other
   std::string secret;
   // The job was taken over by a newer attempt: nothing may be published any more.

@@ -1,7 +1,7 @@
 // What the application asks at every step: whether a checkpoint is due, whether it should exit. All ranks get the same answer at
 // the same call number.
 //
-// Where one agent serves all ranks, or the agents of all nodes know each other (the job protects across nodes), they agree on a
+// Where one agent serves all ranks, or the agents of all nodes know each other (Hello::NeedsPeers), they agree on a
 // call number when rank 0's wants a yes (agent/calls.h): a call is two accesses to shared memory, and waits for nobody but a
 // decision under way. Elsewhere each call is a broadcast of what rank 0 finds: its clock, and what its agent wants. Which of the
 // two holds is settled at init, alike for all ranks. The interval is the agent's when it has one (schedule.adapt), else rank 0's

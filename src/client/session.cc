@@ -222,7 +222,7 @@ void Session::Pump() {
   }
   LogWarning("client", "rank {}: attached to an agent again; checkpoints are asynchronous", core_->rank());
   status = TellMembers();
-  if (!status.ok()) LogWarning("client", "rank {}: nodes do not protect each other: {}", core_->rank(), status.message());
+  if (!status.ok()) LogWarning("client", "rank {}: the nodes do not know each other: {}", core_->rank(), status.message());
 }
 
 bool Session::AwaitAgent() {

@@ -45,6 +45,7 @@ struct Start {
   StoreId store_id;
   uint32_t attempt = 0;
   bool protects = false;
+  bool has_intervals = false;
   std::string secret;
 
   std::string Encode(const Status& status) const {
@@ -57,6 +58,7 @@ struct Start {
     encoder.U64(store_id.low);
     encoder.Varint(attempt);
     encoder.U8(protects ? 1 : 0);
+    encoder.U8(has_intervals ? 1 : 0);
     encoder.String(secret);
     encoder.Finish();
     return std::string(AsText(buffer));
@@ -71,6 +73,7 @@ struct Start {
     store_id.low = decoder.U64();
     attempt = decoder.Varint32();
     protects = decoder.U8() != 0;
+    has_intervals = decoder.U8() != 0;
     secret = decoder.String(kSecretBytesMax);
     KEDGE_RETURN_IF_ERROR(decoder.Finish("rank 0's start message"));
     return code == Code::kOk ? Status::Ok() : Status(code, message);
@@ -100,7 +103,8 @@ Status StartJob(Core* core, Start* start) {
   start->store_id = catalog.id();
   start->attempt = record.attempt;
   start->protects = core->job.keys.Protects() && !core->job.synchronous;
-  if (start->protects) start->secret = Id128::Generate().ToHex() + Id128::Generate().ToHex();
+  start->has_intervals = core->job.keys.HasStoreInterval() && !core->job.synchronous;
+  start->secret = Id128::Generate().ToHex() + Id128::Generate().ToHex();
   core->catalog = catalog.WithOwner(OwnerOf(*core, record.attempt));
   return Status::Ok();
 }
@@ -205,7 +209,9 @@ Status AgreeOnAttempt(Core* core) {
   core->attempt = start.attempt;
   core->protects = start.protects;
   core->secret = start.secret;
-  return CountRanksOnNode(core);
+  KEDGE_RETURN_IF_ERROR(CountRanksOnNode(core));
+  core->joins_nodes = start.protects || (start.has_intervals && core->ranks_on_node < core->ranks());
+  return Status::Ok();
 }
 
 }  // namespace kedge::client

@@ -63,8 +63,8 @@ struct ScheduleState {
 };
 
 // Of the levels whose turn it is, those that the version gets, and the state after it. The spans are those of the clock on the
-// wall, each node's own: a version that ranks of different nodes take on both sides of a span's edge does not get the level on
-// all of them. Ranks that keep apart may find that at every edge.
+// wall; one node's decides for all, or versions that are taken on both sides of a span's edge would not get the level everywhere
+// (agent/turns.h).
 ScheduledLevels ScheduleVersion(const ScheduleRule& rule, const ScheduledLevels& due, uint32_t attempt, int64_t wall_time_ns,
                                 ScheduleState* state);
 

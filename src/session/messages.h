@@ -61,6 +61,8 @@ struct JobKeys {
   bool protect_required = true;                         // a layout that cannot protect is an error, else a warning
 
   bool Protects() const { return protect_scheme != ProtectScheme::kNone && schedule_node > 0; }
+  // Whether an interval says which versions go to the store: nodes must agree on it.
+  bool HasStoreInterval() const { return schedule_store > 0 && schedule_store_interval > Duration::zero(); }
 
   friend bool operator==(const JobKeys&, const JobKeys&) = default;
 };
@@ -92,6 +94,9 @@ struct Hello {
   uint32_t session_id = 0;
   std::vector<HeldSlot> held_slots;
   uint64_t last_image_serial = 0;  // images begun so far
+
+  // Whether agents of the job's nodes speak with each other.
+  bool NeedsPeers() const { return keys.Protects() || (keys.HasStoreInterval() && ranks_on_node < ranks); }
 };
 
 // Descriptors with it: mailbox, eventfd, control block, then one pool file for each memory tier in order of the list.

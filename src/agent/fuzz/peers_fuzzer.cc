@@ -17,7 +17,7 @@ void Check(const Result<Message>& message, ByteSpan body) {
 }
 
 void CheckKind(uint8_t kind, uint8_t ranks, ByteSpan body) {
-  switch (kind % 16) {
+  switch (kind % 18) {
     case 0: return Check(DecodeExchangeRequest(body), body);
     case 1: return Check(DecodeExchangeReply(body, ranks), body);
     case 2: return Check(DecodeGroupsNotice(body), body);
@@ -35,6 +35,8 @@ void CheckKind(uint8_t kind, uint8_t ranks, ByteSpan body) {
     case 14: return Check(DecodeCallDecision(body), body);
     // Its members are a message between client and agent, which has a fuzzer of its own.
     case 15: return static_cast<void>(DecodeInvitation(body));
+    case 16: return Check(DecodeTurnRequest(body), body);
+    case 17: return Check(DecodeTurnReply(body), body);
   }
 }
 

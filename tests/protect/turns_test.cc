@@ -1,0 +1,159 @@
+// Levels limited by an interval, with ranks that keep apart: all nodes let the same versions get there.
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "tests/protect/protect_fixture.h"
+
+namespace kedge::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds kSpan(2);  // of the intervals below
+
+void SleepUntilIntoSpan(milliseconds into) {
+  const auto now = std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch());
+  std::this_thread::sleep_for((into - now % kSpan + 2 * kSpan) % kSpan);
+}
+
+struct Limited {
+  const char* name;
+  const char* keys;
+  kedge_level level;
+};
+const Limited kLimited[] = {
+    {"Store", "schedule.store_interval=2s\nkeep.local=100\nkeep.versions=100\n", KEDGE_LEVEL_STORE},
+    {"Node", "protect.scheme=partner\nschedule.node_interval=2s\nschedule.store=0\nkeep.local=100\n", KEDGE_LEVEL_NODE}};
+
+class TurnsTest : public ProtectTest, public ::testing::WithParamInterface<Limited> {
+ protected:
+  TurnsTest() : ProtectTest(2) {}
+
+  static void Protect(kedge_context* context, std::vector<uint64_t>* memory) {
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory->data(), memory->size(), 8, nullptr));
+  }
+  static kedge_level LevelOf(kedge_context* context, int64_t version) {
+    EXPECT_KEDGE_OK(kedge_wait(context, "t", version, KEDGE_LEVEL_LAST, 20)) << "version " << version;
+    kedge_level level = KEDGE_LEVEL_NONE;
+    EXPECT_KEDGE_OK(kedge_test(context, "t", version, &level));
+    return level;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Levels, TurnsTest, ::testing::ValuesIn(kLimited),
+                         [](const auto& limited) { return limited.param.name; });
+
+// A version a second, a span of two, and an edge of it between the ranks each time: by their own clocks they never agree.
+TEST_P(TurnsTest, RanksThatKeepApartAgree) {
+  constexpr int64_t kVersions = 5;
+  std::array<std::array<kedge_level, kVersions>, 2> levels{};
+  nodes_.Run({0, 1}, GetParam().keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory(1000);
+    Protect(context, &memory);
+    SleepUntilIntoSpan(kSpan - milliseconds(250));
+    std::this_thread::sleep_for(milliseconds(500 * rank));
+    auto next = std::chrono::steady_clock::now();
+    for (int64_t version = 0; version < kVersions; ++version) {
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", version, 0));
+      next += seconds(1);
+      std::this_thread::sleep_until(next);
+    }
+    for (int64_t version = 0; version < kVersions; ++version)
+      levels[static_cast<size_t>(rank)][static_cast<size_t>(version)] = LevelOf(context, version);
+  });
+  EXPECT_EQ(levels[0], levels[1]);
+  EXPECT_EQ(levels[0][0], GetParam().level) << "the first of an attempt";
+  const auto reached = std::count(levels[0].begin(), levels[0].end(), GetParam().level);
+  EXPECT_GE(reached, 3);
+  EXPECT_LE(reached, 4) << "no interval held";
+}
+
+// Rank 1 is a version ahead. Whoever's agent dies meanwhile, its successor goes on asking, or answers.
+TEST_P(TurnsTest, AnUndecidedVersionOutlivesTheAgents) {
+  std::atomic<bool> is_killed{false};
+  nodes_.Run({0, 1}, GetParam().keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory(1000);
+    Protect(context, &memory);
+    if (rank == 1) {
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 0, 0));
+      std::this_thread::sleep_for(milliseconds(100));
+      kedge_level level = KEDGE_LEVEL_NONE;
+      EXPECT_KEDGE_OK(kedge_test(context, "t", 0, &level));
+      EXPECT_EQ(level, KEDGE_LEVEL_LOCAL);
+      EXPECT_TRUE(nodes_.KillAgent(0));
+      EXPECT_TRUE(nodes_.KillAgent(1));
+      is_killed = true;
+    } else {
+      while (!is_killed) std::this_thread::sleep_for(milliseconds(5));
+      for (const int node : {0, 1}) EXPECT_TRUE(nodes_.WaitForAgent(node));
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 0, 0));
+    }
+    EXPECT_GE(LevelOf(context, 0), GetParam().level) << "rank " << rank << "; the store's, if rank 0 went there without an agent";
+  });
+}
+
+// Rank 0's image is in the store, and its agent has never heard of it.
+TEST_F(ProtectTest, AnImageThatRankZeroWroteItselfDecidesForTheStore) {
+  std::atomic<bool> is_taken{false};
+  nodes_.Run({0, 1}, kLimited[0].keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory(1000);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    if (rank == 0) {
+      setenv("KEDGE_AGENT", "/bin/false", 1);
+      EXPECT_TRUE(nodes_.KillAgent(0));
+      std::this_thread::sleep_for(milliseconds(300));
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 0, 0));
+      unsetenv("KEDGE_AGENT");
+      kedge_statistics statistics{};
+      statistics.struct_size = sizeof statistics;
+      EXPECT_KEDGE_OK(kedge_get_statistics(context, &statistics));
+      EXPECT_EQ(statistics.checkpoints_inline, 1u) << "this test shows nothing";
+      is_taken = true;
+    } else {
+      while (!is_taken) std::this_thread::sleep_for(milliseconds(5));
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 0, 0));
+    }
+    EXPECT_KEDGE_OK(kedge_wait(context, "t", 0, KEDGE_LEVEL_STORE, 20));
+  });
+}
+
+// It has gone on without an image of it, or ended.
+TEST_P(TurnsTest, AVersionThatRankZeroLeftOutGetsNoLevel) {
+  nodes_.Run({0, 1}, GetParam().keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory(1000);
+    Protect(context, &memory);
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 0, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "t", 0, KEDGE_LEVEL_LAST, 20));
+    if (rank == 1) {
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 1, 0));
+    }
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 2, 0));
+    (void)LevelOf(context, 2);
+    if (rank == 0) return;
+    EXPECT_EQ(LevelOf(context, 1), KEDGE_LEVEL_LOCAL);
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 3, 0));
+    EXPECT_EQ(LevelOf(context, 3), KEDGE_LEVEL_LOCAL);
+  });
+}
+
+TEST_F(ProtectTest, AnAgentThatCannotAskGoesByItsOwnClock) {
+  std::atomic<bool> is_taken{false};
+  nodes_.Run({0, 1}, kLimited[0].keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory(1000);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    if (rank == 1) {
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 0, 0));
+      nodes_.Pause(0, milliseconds(13000));
+      EXPECT_NE(nodes_.Log(1).find("so this node's clock does"), std::string::npos) << "it has not given up";
+      is_taken = true;
+    } else {
+      while (!is_taken) std::this_thread::sleep_for(milliseconds(5));
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 0, 0));
+    }
+    EXPECT_KEDGE_OK(kedge_wait(context, "t", 0, KEDGE_LEVEL_STORE, 20)) << "the first of an attempt by either clock";
+  });
+}
+
+}  // namespace
+}  // namespace kedge::testing
