@@ -300,6 +300,7 @@ void Fetch::SendToStore(const Generation& generation, RebuildReply* reply) {
   Version* version = agent_.images().FindVersion(generation);
   if (version == nullptr || version->in_store) return;
   version->scheduled = Level::kStore;
+  version->undecided.reset();
   version->skipped = false;
   // Whoever is here goes: the ranks that the node had, and those that it has taken over.
   version->node_ranks = std::max<uint32_t>(1, static_cast<uint32_t>(version->images.size()));

@@ -38,6 +38,22 @@ std::set<std::string> Job::Names() const {
   return names;
 }
 
+bool Job::HasPassedOver(const Generation& generation, uint32_t rank) const {
+  const auto has_image = [&](const Version& version) {
+    const auto image = version.images.find(rank);
+    return image != version.images.end() && image->second->ended;
+  };
+  // What is from an earlier attempt may be on its way here from other nodes.
+  if (generation.attempt != members.attempt) return false;
+  const auto own = versions.find(generation);
+  if (own != versions.end() && own->second->images.contains(rank)) return false;
+  return std::any_of(versions.begin(), versions.end(), [&](const auto& entry) {
+    const Generation& later = entry.first;
+    return later.name == generation.name && later.attempt == generation.attempt && later.take >= generation.take &&
+           later.version > generation.version && has_image(*entry.second);
+  });
+}
+
 bool Image::HasReleased() const {
   return std::any_of(chunks.begin(), chunks.end(), [](const ImageChunk& chunk) { return chunk.released; });
 }
@@ -416,7 +432,7 @@ void Images::SaveFile(const Image& image) {
   file.node_ranks = version.node_ranks;
   file.scheduled = version.scheduled;
   file.passing = !image.IsHeld();
-  file.undecided = version.undecided.has_value();
+  if (version.undecided) file.undecided = version.undecided->due;
   file.stored = image.flush == FlushState::kStored;
   file.in_store = version.in_store;
   file.skipped = version.skipped;

@@ -9,6 +9,7 @@
 #include "agent/images.h"
 #include "agent/sessions.h"
 #include "agent/tiers.h"
+#include "agent/turns.h"
 #include "base/crc32c.h"
 #include "format/image_record.h"
 #include "os/files.h"
@@ -104,6 +105,7 @@ Status Images::Adopt(const AdoptedImage& adopted) {
     agent_.flush().SetState(image, FlushState::kStored);
   } else if (adopted.for_store && !version.in_store) {
     version.scheduled = Level::kStore;
+    version.undecided.reset();
     agent_.flush().Start(image);
   }
   SaveFile(image);
@@ -167,8 +169,7 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   if (is_new) {
     version.node_ranks = file.node_ranks;
     version.scheduled = file.scheduled;
-    // By count its turn is not known any more; the agent that decides knows it.
-    if (file.undecided) version.undecided = Undecided{{}, agent_.clock().NowNs()};
+    if (file.undecided) agent_.turns().LeaveUndecided(version, *file.undecided);
   }
   version.in_store = version.in_store || file.in_store;
   version.skipped = version.skipped || file.skipped;

@@ -209,10 +209,13 @@ struct Image {
 // Of a version: the agent of rank 0 has not said yet which levels it is to reach (turns.h).
 struct Undecided {
   ScheduledLevels due;  // by count
+  std::string node;     // whose agent is asked
   int64_t since_ns = 0;
-  Duration pause = std::chrono::milliseconds(10);  // before it is asked again
-  int64_t heard_ns = since_ns;                     // when it answered last
+  int64_t heard_ns = 0;  // when it answered last, or it was asked first
+  Duration pause{};      // before it is asked again
 };
+
+using DecidedTurns = std::deque<std::pair<Generation, ScheduledLevels>>;
 
 // One generation on this node.
 struct Version {
@@ -222,7 +225,7 @@ struct Version {
   uint32_t node_ranks = 1;
   Level scheduled = Level::kNone;                     // the last level that it is to reach
   bool to_node = false;                               // level NODE is among those
-  std::optional<Undecided> undecided;                 // until then `scheduled` is LOCAL
+  std::optional<Undecided> undecided;                 // else `scheduled` is what it is to reach
   std::map<uint32_t, std::unique_ptr<Image>> images;  // by rank
   bool in_store = false;                              // complete there
   bool at_node = false;                               // protected: every group has its redundancy
@@ -362,7 +365,7 @@ struct Job {
   std::map<Generation, std::unique_ptr<Version>> versions;
   std::map<std::string, ScheduleState> schedule;  // by checkpoint name
   // What was decided by intervals, oldest first: for other nodes that ask late (turns.h).
-  std::deque<std::pair<Generation, ScheduledLevels>> turns;
+  DecidedTurns turns;
   JobTuning tuning;
   JobCalls calls;
   std::set<uint32_t> cleaned_attempts;  // whose temporaries of a dead agent were removed
@@ -371,6 +374,8 @@ struct Job {
 
   // The checkpoint names that have versions on this node.
   std::set<std::string> Names() const;
+  // Whether the rank's images of later versions came here while that one's did not: it went straight to the store, or is gone.
+  bool HasPassedOver(const Generation& generation, uint32_t rank) const;
   // Whether what this node lacks is asked of other nodes.
   bool BringsImages() const { return !members.nodes.empty() && hello.keys.Protects(); }
 };

@@ -63,23 +63,6 @@ Result<SetMember> MakeMember(const HeldStream& stream, uint64_t record_offset, u
   return member;
 }
 
-// Whether the rank's images of later versions came here while that one's did not: it went straight to the store, or is gone.
-bool IsPassedOver(const Job& job, const Generation& generation, uint32_t rank) {
-  const auto has_image = [&](const Version& version) {
-    const auto image = version.images.find(rank);
-    return image != version.images.end() && image->second->ended;
-  };
-  // What is from an earlier attempt may be on its way here from other nodes.
-  if (generation.attempt != job.members.attempt) return false;
-  const auto own = job.versions.find(generation);
-  if (own != job.versions.end() && own->second->images.contains(rank)) return false;
-  return std::any_of(job.versions.begin(), job.versions.end(), [&](const auto& entry) {
-    const Generation& later = entry.first;
-    return later.name == generation.name && later.attempt == generation.attempt && later.take >= generation.take &&
-           later.version > generation.version && has_image(*entry.second);
-  });
-}
-
 }  // namespace
 
 bool SetProgress::IsKnown() const {
@@ -428,7 +411,7 @@ Result<ExchangeReply> Protect::OnExchange(Job& job, const ExchangeRequest& reque
     return reply;
   }
   const auto rank = layout->RankAt(self->group, self->member, identity.index);
-  if (rank.has_value() && IsPassedOver(job, identity.generation, *rank)) {
+  if (rank.has_value() && job.HasPassedOver(identity.generation, *rank)) {
     return Status(Code::kIncomplete,
                   fmt::format("node {} has no image of rank {}, and has later ones", agent_.settings().node, *rank));
   }

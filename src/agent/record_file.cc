@@ -5,8 +5,10 @@
 
 namespace kedge {
 namespace {
+
+constexpr uint8_t kUndecided = 4;  // beside DueLevels
 constexpr uint64_t kRecordFileBytesMax = 256 << 20;
-}
+}  // namespace
 
 Result<Buffer> EncodeImageFile(const ImageFile& file) {
   Buffer local;
@@ -19,9 +21,11 @@ Result<Buffer> EncodeImageFile(const ImageFile& file) {
   encoder.Varint(file.serial);
   encoder.Varint(file.node_ranks);
   encoder.U8(static_cast<uint8_t>(file.scheduled));
-  encoder.U8(static_cast<uint8_t>((file.stored ? 1 : 0) | (file.in_store ? 2 : 0) | (file.skipped ? 4 : 0) |
-                                  (file.to_node ? 8 : 0) | (file.at_node ? 16 : 0) | (file.passing ? 32 : 0) |
-                                  (file.undecided ? 64 : 0)));
+  uint32_t flags = 0;
+  for (const bool flag : {file.stored, file.in_store, file.skipped, file.to_node, file.at_node, file.passing})
+    flags = flags << 1 | (flag ? 1u : 0u);
+  encoder.Varint(flags);
+  encoder.U8(file.undecided ? static_cast<uint8_t>(EncodeDueLevels(*file.undecided) | kUndecided) : 0);
   encoder.Varint(local.size());
   encoder.Raw(local);
   const auto written = encoder.Written(0);
@@ -45,15 +49,14 @@ Result<ImageFile> DecodeImageFile(ByteSpan bytes) {
   const uint8_t level = decoder.U8();
   decoder.Require(level <= 3, "no such level");
   file.scheduled = static_cast<Level>(level);
-  const uint8_t flags = decoder.U8();
-  decoder.Require(flags <= 127, "no such flag");
-  file.stored = (flags & 1) != 0;
-  file.in_store = (flags & 2) != 0;
-  file.skipped = (flags & 4) != 0;
-  file.to_node = (flags & 8) != 0;
-  file.at_node = (flags & 16) != 0;
-  file.passing = (flags & 32) != 0;
-  file.undecided = (flags & 64) != 0;
+  uint64_t flags = decoder.VarintAtMost(63);
+  for (bool* flag : {&file.passing, &file.at_node, &file.to_node, &file.skipped, &file.in_store, &file.stored}) {
+    *flag = flags % 2 == 1;
+    flags /= 2;
+  }
+  const uint8_t undecided = decoder.U8();
+  decoder.Require((undecided & ~(kDueNode | kDueStore | kUndecided)) == 0, "no such flag");
+  if ((undecided & kUndecided) != 0) file.undecided = DecodeDueLevels(undecided);
   const ByteSpan local = decoder.Raw(decoder.VarintAtMost(body.size()));
   KEDGE_RETURN_IF_ERROR(decoder.Finish("local image file"));
   KEDGE_ASSIGN_OR_RETURN(file.local, DecodeLocalRecord(local));

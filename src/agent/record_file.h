@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "format/node_records.h"
+#include "schedule/schedule.h"
 #include "session/messages.h"
 
 namespace kedge {
@@ -20,10 +22,10 @@ struct ImageFile {
   uint64_t serial = 0;
   uint32_t node_ranks = 1;
   Level scheduled = Level::kNone;
-  bool passing = false;    // chunks of it are only in the object under way: it goes with its agent
-  bool undecided = false;  // which levels its version is to reach (turns.h)
-  bool stored = false;     // its object and part record are durable
-  bool in_store = false;   // its version is complete in the store
+  bool passing = false;                      // chunks of it are only in the object under way: it goes with its agent
+  std::optional<ScheduledLevels> undecided;  // among these by count: which levels its version is to reach (turns.h)
+  bool stored = false;                       // its object and part record are durable
+  bool in_store = false;                     // its version is complete in the store
   bool skipped = false;
   bool to_node = false;  // level NODE is among those that its version is to reach
   bool at_node = false;  // its version has reached it

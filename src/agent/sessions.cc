@@ -276,7 +276,7 @@ Status Sessions::SetMembers(Session& session, const Membership& members) {
   Job& job = *session.job;
   KEDGE_RETURN_IF_ERROR(CheckMembers(session, members));
   // The node's ranks all say the same.
-  if (members == job.members && job.layout != nullptr) return Status::Ok();
+  if (members == job.members && (job.layout != nullptr || !job.hello.keys.Protects())) return Status::Ok();
   if (members.attempt != job.members.attempt) agent_.peers().Invite(job, members);
   return ChangeMembers(job, members);
 }

@@ -10,6 +10,7 @@
 #include "agent/sessions.h"
 #include "agent/tiers.h"
 #include "agent/tuning.h"
+#include "agent/turns.h"
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "format/name_encoding.h"
@@ -79,6 +80,7 @@ void Sessions::SaveJob(const Job& job) {
     encoder.Varint(members.size());
     encoder.Raw(members);
     Calls::Save(job.calls, encoder);
+    Turns::Save(job.turns, encoder);
   });
   if (!saved.ok()) LogError("agent", "job {} cannot be noted for a successor: {}", job.name, saved.ToString());
 }
@@ -102,6 +104,8 @@ void Sessions::RecoverJob(const std::string& path) {
   auto members = DecodeMembership(decoder.Raw(decoder.VarintAtMost(bytes->size())));
   JobCalls calls;
   Calls::Load(decoder, &calls);
+  DecidedTurns turns;
+  Turns::Load(decoder, hello.ok() ? *hello : Hello(), &turns);
   Status whole = decoder.Finish("job file");
   if (whole.ok() && !hello.ok()) whole = hello.status();
   if (whole.ok() && !members.ok()) whole = members.status();
@@ -111,6 +115,7 @@ void Sessions::RecoverJob(const std::string& path) {
   job.schedule = std::move(schedule);
   job.tuning = std::move(tuning);
   job.calls = std::move(calls);
+  job.turns = std::move(turns);
   // Its tier, so that what lies there is found.
   auto tiers = agent_.tiers().ForJob(hello->keys);
   if (!tiers.ok()) LogWarning("agent", "the tier of job {} cannot be opened: {}", job.name, tiers.status().ToString());
@@ -163,7 +168,7 @@ void Sessions::RecoverSession(uint32_t id) {
   for (const auto& [image_id, image] : agent_.images().all()) {
     if (image->session_id != id) continue;
     session->last_serial = std::max(session->last_serial, image->serial);
-    if (image->flush == FlushState::kWaiting) session->pending_serials.insert(image->serial);
+    if (image->flush == FlushState::kWaiting || image->version->undecided) session->pending_serials.insert(image->serial);
   }
   agent_.images().TellGone(*session);
   sessions_[id] = std::move(session);

@@ -120,6 +120,7 @@ void WriteVersion(Agent& agent, const Version& version, JsonWriter& json) {
   json.BeginObject().Field("name", version.generation.name).Field("version", version.generation.version);
   json.Field("attempt", version.generation.attempt).Field("take", version.generation.take);
   json.Field("level", LevelName(agent.images().LevelOf(version))).Field("scheduled", LevelName(version.scheduled));
+  json.Field("undecided", version.undecided.has_value());
   json.Field("skipped", version.skipped);
   json.Key("levels").BeginArray();
   for (const Level level : {Level::kLocal, Level::kNode, Level::kStore}) {

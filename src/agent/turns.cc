@@ -24,8 +24,10 @@ constexpr Duration kAnswerTimeout = std::chrono::seconds(2);
 constexpr Duration kPauseMin = std::chrono::milliseconds(10);  // before the same is asked again; then twice as long each
 constexpr Duration kPauseMax = std::chrono::milliseconds(500);
 constexpr Duration kLate = std::chrono::seconds(1);
-constexpr Duration kSilenceMax = std::chrono::seconds(10);
-constexpr size_t kDecisionsKept = 256;
+constexpr Duration kLookPause = std::chrono::seconds(3);
+// Longer than the network needs to reach the successor of an agent that died.
+constexpr Duration kSilenceMax = std::chrono::seconds(15);
+constexpr size_t kDecisionsKept = 64;
 
 ScheduleRule RuleOf(const Job& job) {
   const JobKeys& keys = job.hello.keys;
@@ -41,14 +43,20 @@ bool IsLimited(const ScheduleRule& rule, const ScheduledLevels& due) {
   return is_limited(rule.node, due.node) || is_limited(rule.store, due.store);
 }
 
-// The node whose agent decides for the attempt; none: they do not know each other, or it has no agent that could.
+// The node whose agent decides for the attempt; none: the nodes do not know each other.
 std::optional<std::string> DecidingNode(const Job& job, uint32_t attempt) {
   if (job.members.attempt != attempt) return std::nullopt;
-  for (const JobNode& node : job.members.nodes) {
-    const bool has_first = std::find(node.ranks.begin(), node.ranks.end(), 0u) != node.ranks.end();
-    if (has_first && !node.address.empty()) return node.name;
-  }
-  return std::nullopt;
+  const auto& nodes = job.members.nodes;
+  if (std::any_of(nodes.begin(), nodes.end(), [](const JobNode& node) { return node.address.empty(); })) return std::nullopt;
+  const auto first = std::find_if(nodes.begin(), nodes.end(), [](const JobNode& node) {
+    return std::find(node.ranks.begin(), node.ranks.end(), 0u) != node.ranks.end();
+  });
+  return first == nodes.end() ? std::nullopt : std::optional(first->name);
+}
+
+const ScheduledLevels* FindTurn(const Job& job, const Generation& generation) {
+  const auto found = std::find_if(job.turns.begin(), job.turns.end(), [&](const auto& turn) { return turn.first == generation; });
+  return found == job.turns.end() ? nullptr : &found->second;
 }
 
 }  // namespace
@@ -59,28 +67,36 @@ void Turns::Schedule(Version& version, const ScheduledLevels& due) {
   const bool is_asked = deciding.has_value() && *deciding != agent_.settings().node && agent_.peers().is_open();
   if (!is_asked || !IsLimited(RuleOf(job), due)) return SetLevels(version, ByOwnClock(version, due));
   version.scheduled = Level::kLocal;
-  version.undecided = Undecided{due, agent_.clock().NowNs(), kPauseMin};
-  Ask(version.generation);
+  LeaveUndecided(version, due);
+  Ask(version);
+}
+
+void Turns::LeaveUndecided(Version& version, const ScheduledLevels& due) const {
+  const int64_t now_ns = agent_.clock().NowNs();
+  const auto deciding = DecidingNode(*version.job, version.generation.attempt);
+  version.undecided = Undecided{due, deciding.value_or(std::string()), now_ns, now_ns, kPauseMin};
 }
 
 ScheduledLevels Turns::ByOwnClock(Version& version, const ScheduledLevels& due) {
   Job& job = *version.job;
+  const Generation& generation = version.generation;
+  // Also of images that are gone: others may have been told.
+  if (const ScheduledLevels* decided = FindTurn(job, generation)) return *decided;
   ScheduleRule rule = RuleOf(job);
   const bool is_limited = IsLimited(rule, due);
   ScheduledLevels wanted = due;
   // The last one before the job ends, or one of the last: whoever goes on may go on elsewhere.
   if (job.calls.halt) wanted.store = true, rule.store.interval = {};
-  const Generation& generation = version.generation;
   const ScheduledLevels levels = ScheduleVersion(rule, wanted, generation.attempt, WallTimeNs(), &job.schedule[generation.name]);
-  if (!is_limited) return levels;
-  Remember(job, generation, levels);
-  agent_.sessions().SaveJob(job);
+  if (is_limited) Remember(job, generation, levels);
   return levels;
 }
 
 void Turns::Remember(Job& job, const Generation& generation, const ScheduledLevels& levels) {
+  if (FindTurn(job, generation) != nullptr) return;
   job.turns.emplace_back(generation, levels);
   if (job.turns.size() > kDecisionsKept) job.turns.pop_front();
+  agent_.sessions().SaveJob(job);
 }
 
 void Turns::SetLevels(Version& version, const ScheduledLevels& levels) {
@@ -91,18 +107,21 @@ void Turns::SetLevels(Version& version, const ScheduledLevels& levels) {
 
 void Turns::OnAsked(Job& job, const TurnRequest& request, const std::function<void(const TurnReply&)>& answer) {
   const Generation& generation = request.generation;
-  bool is_passed = !agent_.sessions().HasAttempt(job, generation.attempt);
-  for (auto turn = job.turns.rbegin(); turn != job.turns.rend(); ++turn) {
-    const Generation& decided = turn->first;
-    if (decided == generation) return answer({true, turn->second});
-    // One that is taken again is older by its number, and yet to come.
-    is_passed = is_passed || (decided.name == generation.name && decided.attempt == generation.attempt &&
-                              decided.version > generation.version && generation.take == 1);
-  }
-  // Before this agent it was decided by another, which left its images.
+  if (const ScheduledLevels* decided = FindTurn(job, generation)) return answer({true, *decided});
   const Version* version = agent_.images().FindVersion(generation);
   if (version != nullptr && !version->undecided) return answer({true, {version->to_node, version->scheduled >= Level::kStore}});
-  if (!is_passed && !request.is_late) return answer({});
+  // Ranks are a little apart as a rule.
+  if (request.is_late) {
+    const bool is_over = !agent_.sessions().HasAttempt(job, generation.attempt);
+    LookIntoStore(job, generation, is_over || job.HasPassedOver(generation, 0));
+  }
+  answer({});
+}
+
+void Turns::LookIntoStore(const Job& job, const Generation& generation, bool is_passed) {
+  const int64_t now_ns = agent_.clock().NowNs();
+  std::erase_if(looked_ns_, [&](const auto& look) { return now_ns - look.second > kLookPause.count(); });
+  if (!looked_ns_.emplace(generation, now_ns).second) return;
   agent_.Background(
       [store = job.store, generation] {
         auto catalog = store->CatalogFor(generation.attempt);
@@ -110,25 +129,22 @@ void Turns::OnAsked(Job& job, const TurnRequest& request, const std::function<vo
         if (!info.ok() || info->ranks == 0) return false;
         return std::find(info->missing_ranks.begin(), info->missing_ranks.end(), 0u) == info->missing_ranks.end();
       },
-      [this, generation, is_passed, answer](bool has_gone_there) {
+      [this, generation, is_passed](bool has_gone_there) {
         Job* found = agent_.FindJob(generation.store_id, generation.job);
-        const bool is_decided = is_passed || has_gone_there;
-        const ScheduledLevels levels{false, has_gone_there};
-        if (is_decided && found != nullptr) Remember(*found, generation, levels);
-        answer({is_decided, levels});
+        if (found != nullptr && (is_passed || has_gone_there)) Remember(*found, generation, {false, has_gone_there});
       });
 }
 
-void Turns::Ask(const Generation& generation) {
-  const Job* job = agent_.FindJob(generation.store_id, generation.job);
-  const auto deciding = DecidingNode(*job, generation.attempt);
-  if (!deciding.has_value()) {
-    agent_.loop().Post([this, generation] { OnAnswer(generation, Status(Code::kNotFound, "its attempt is over")); });
+void Turns::Ask(const Version& version) {
+  const Generation& generation = version.generation;
+  const Undecided& undecided = *version.undecided;
+  if (undecided.node.empty()) {
+    agent_.loop().Post(
+        [this, generation] { OnAnswer(generation, Status(Code::kNotFound, "the nodes know each other no more")); });
     return;
   }
-  const int64_t since_ns = agent_.images().FindVersion(generation)->undecided->since_ns;
-  const TurnRequest request{generation, agent_.clock().NowNs() - since_ns > kLate.count()};
-  agent_.peers().Call(*job, *deciding, PeerKind::kTurn, Encode(request), kAnswerTimeout,
+  const TurnRequest request{generation, agent_.clock().NowNs() - undecided.since_ns > kLate.count()};
+  agent_.peers().Call(*version.job, undecided.node, PeerKind::kTurn, Encode(request), kAnswerTimeout,
                       [this, generation](const Result<Buffer>& answer) {
                         OnAnswer(generation, answer.ok() ? DecodeTurnReply(*answer) : Result<TurnReply>(answer.status()));
                       });
@@ -141,16 +157,15 @@ void Turns::OnAnswer(const Generation& generation, const Result<TurnReply>& answ
   Undecided& undecided = *version->undecided;
   const int64_t now_ns = agent_.clock().NowNs();
   if (answer.ok()) undecided.heard_ns = now_ns;
-  const bool is_over = !agent_.sessions().HasAttempt(*version->job, generation.attempt);
-  if (is_over && (!answer.ok() || now_ns - undecided.since_ns > kSilenceMax.count())) return Decide(*version, {});
   if (now_ns - undecided.heard_ns > kSilenceMax.count()) {
+    if (!agent_.sessions().HasAttempt(*version->job, generation.attempt)) return Decide(*version, {});
     LogWarning("agent", "{}: the agent of rank 0 does not say which levels it is to reach, so this node's clock does: {}",
                generation.ToString(), answer.status().ToString());
     return Decide(*version, ByOwnClock(*version, undecided.due));
   }
   agent_.loop().AddTimer(undecided.pause, [this, generation] {
     const Version* waiting = agent_.images().FindVersion(generation);
-    if (waiting != nullptr && waiting->undecided) Ask(generation);
+    if (waiting != nullptr && waiting->undecided) Ask(*waiting);
   });
   undecided.pause = std::min(undecided.pause * 2, kPauseMax);
 }
@@ -165,7 +180,7 @@ void Turns::Decide(Version& version, const ScheduledLevels& levels) {
     if (!image->doomed) images.push_back(image.get());
   }
   for (Image* image : images) {
-    if (levels.store) agent_.flush().Start(*image);
+    if (levels.store && image->flush == FlushState::kNone) agent_.flush().Start(*image);
     agent_.images().SaveFile(*image);
     if (!levels.store && image->ended && !agent_.protect().IsOwed(version)) agent_.images().OnSettled(*image);
   }
@@ -178,8 +193,29 @@ void Turns::Decide(Version& version, const ScheduledLevels& levels) {
 void Turns::Recover() {
   for (const auto& [key, job] : agent_.jobs()) {
     for (const auto& [generation, version] : job->versions) {
-      if (version->undecided) Ask(generation);
+      if (version->undecided) Ask(*version);
     }
+  }
+}
+
+void Turns::Save(const DecidedTurns& turns, Encoder& encoder) {
+  encoder.Varint(turns.size());
+  for (const auto& [generation, levels] : turns) {
+    encoder.String(generation.name);
+    encoder.I64(generation.version);
+    encoder.Varint(generation.attempt);
+    encoder.Varint(generation.take);
+    encoder.Varint(EncodeDueLevels(levels));
+  }
+}
+
+void Turns::Load(Decoder& decoder, const Hello& hello, DecidedTurns* turns) {
+  for (size_t left = decoder.Count(5); left > 0 && decoder.ok(); --left) {
+    Generation generation{hello.store_id, hello.job, std::string(decoder.String(kNameBytesMax))};
+    generation.version = decoder.I64();
+    generation.attempt = decoder.Varint32();
+    generation.take = decoder.Varint32();
+    turns->emplace_back(std::move(generation), DecodeDueLevels(decoder.Varint32()));
   }
 }
 

@@ -67,7 +67,8 @@ Status Context::Start(const kedge_options* options) {
 Status Context::ShareMembers() {
   const auto& attached = session->current();
   auto members = GatherMembers(core, attached ? &attached->attachment.welcome : nullptr);
-  Status status = members.ok() ? session->SetMembers(std::move(*members)) : members.status();
+  KEDGE_RETURN_IF_ERROR(members.status());
+  Status status = session->SetMembers(std::move(*members));
   core.nodes_joined = status.ok() && session->attached();
   return UnlessRequired(std::move(status));
 }
@@ -76,7 +77,8 @@ Status Context::ShareMembers() {
 // which version an interval lets go to the store each go by their own clocks.
 Status Context::UnlessRequired(Status status) const {
   const bool protects = core.job.keys.Protects();
-  if (status.code() != Code::kFailedPrecondition || (protects && core.job.keys.protect_required)) return status;
+  const bool is_forgiven = !protects || (status.code() == Code::kFailedPrecondition && !core.job.keys.protect_required);
+  if (status.ok() || !is_forgiven) return status;
   const char* lost =
       protects ? "versions do not survive the loss of a node" : "each node's clock says which versions go to the store";
   if (core.rank() == 0) LogWarning("client", "{}: {}", lost, status.message());

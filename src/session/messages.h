@@ -123,7 +123,7 @@ struct JobNode {
   friend bool operator==(const JobNode&, const JobNode&) = default;
 };
 // Who is in the attempt, and the secret by which its agents know each other. Kept with the job, also for a successor.
-// `nodes` is empty for a job that does not protect across nodes.
+// `nodes` is empty for a job whose nodes need not know each other (Hello::NeedsPeers).
 struct Membership {
   uint32_t attempt = 0;
   uint32_t ranks = 0;

@@ -93,17 +93,35 @@ TEST_P(TurnsTest, AnUndecidedVersionOutlivesTheAgents) {
   });
 }
 
-// Rank 0's image is in the store, and its agent has never heard of it.
+// Rank 0 has begun its image, and rank 1 has been told, when the agent that decided dies.
+TEST_P(TurnsTest, WhatWasToldHoldsForTheSuccessorToo) {
+  nodes_.StartAgent(0, {{"KEDGE_TEST_KILL_POINT", "image-end-before-record:1"}});
+  nodes_.Run({0, 1}, GetParam().keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory(600'000);
+    Protect(context, &memory);
+    EXPECT_KEDGE_OK(kedge_checkpoint_begin(context, "t", 0, 0));
+    EXPECT_KEDGE_OK(kedge_checkpoint_part(context, KEDGE_ALL, nullptr, 0));
+    if (rank == 0) std::this_thread::sleep_for(milliseconds(500));
+    EXPECT_KEDGE_OK(kedge_checkpoint_end(context, 1));
+    EXPECT_GE(LevelOf(context, 0), GetParam().level) << "rank " << rank;
+  });
+  EXPECT_TRUE(nodes_.AgentWasKilled());
+}
+
+// Rank 0's image is in the store, and its agent has never heard of it. By the clock it is not the version's turn.
 TEST_F(ProtectTest, AnImageThatRankZeroWroteItselfDecidesForTheStore) {
   std::atomic<bool> is_taken{false};
-  nodes_.Run({0, 1}, kLimited[0].keys, [&](kedge_context* context, int rank) {
+  const std::string keys = "schedule.store_interval=1h\nkeep.local=100\nkeep.versions=100\n";
+  nodes_.Run({0, 1}, keys, [&](kedge_context* context, int rank) {
     std::vector<uint64_t> memory(1000);
     EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 0, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "t", 0, KEDGE_LEVEL_STORE, 20));
     if (rank == 0) {
       setenv("KEDGE_AGENT", "/bin/false", 1);
       EXPECT_TRUE(nodes_.KillAgent(0));
       std::this_thread::sleep_for(milliseconds(300));
-      EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 0, 0));
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 1, 0));
       unsetenv("KEDGE_AGENT");
       kedge_statistics statistics{};
       statistics.struct_size = sizeof statistics;
@@ -112,27 +130,28 @@ TEST_F(ProtectTest, AnImageThatRankZeroWroteItselfDecidesForTheStore) {
       is_taken = true;
     } else {
       while (!is_taken) std::this_thread::sleep_for(milliseconds(5));
-      EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 0, 0));
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 1, 0));
     }
-    EXPECT_KEDGE_OK(kedge_wait(context, "t", 0, KEDGE_LEVEL_STORE, 20));
+    EXPECT_KEDGE_OK(kedge_wait(context, "t", 1, KEDGE_LEVEL_STORE, 20));
   });
 }
 
-// It has gone on without an image of it, or ended.
+// It has gone on without an image of it, or ended; by the clock it would be the version's turn.
 TEST_P(TurnsTest, AVersionThatRankZeroLeftOutGetsNoLevel) {
   nodes_.Run({0, 1}, GetParam().keys, [&](kedge_context* context, int rank) {
     std::vector<uint64_t> memory(1000);
     Protect(context, &memory);
-    EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 0, 0));
-    EXPECT_KEDGE_OK(kedge_wait(context, "t", 0, KEDGE_LEVEL_LAST, 20));
-    if (rank == 1) {
-      EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 1, 0));
-    }
-    EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 2, 0));
-    (void)LevelOf(context, 2);
+    const auto take = [&](int64_t version) { EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", version, 0)); };
+    take(0);
+    EXPECT_EQ(LevelOf(context, 0), GetParam().level);
+    std::this_thread::sleep_for(kSpan);
+    if (rank == 1) take(1);
+    take(2);
+    EXPECT_EQ(LevelOf(context, 2), GetParam().level);
     if (rank == 0) return;
     EXPECT_EQ(LevelOf(context, 1), KEDGE_LEVEL_LOCAL);
-    EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 3, 0));
+    std::this_thread::sleep_for(kSpan);
+    take(3);
     EXPECT_EQ(LevelOf(context, 3), KEDGE_LEVEL_LOCAL);
   });
 }
@@ -144,7 +163,7 @@ TEST_F(ProtectTest, AnAgentThatCannotAskGoesByItsOwnClock) {
     EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
     if (rank == 1) {
       EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 0, 0));
-      nodes_.Pause(0, milliseconds(13000));
+      nodes_.Pause(0, milliseconds(18000));
       EXPECT_NE(nodes_.Log(1).find("so this node's clock does"), std::string::npos) << "it has not given up";
       is_taken = true;
     } else {
