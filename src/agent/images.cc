@@ -273,6 +273,7 @@ Status Images::FindChunks(const Session& session, const Image* begun, Announced*
 }
 
 Status Images::OnEnd(Session& session, const ClientMessage& message) {
+  if (session.gone_serials.contains(message.image_serial)) return Status::Ok();  // its client has been told
   auto begun = session.images.find(message.image_serial);
   Image* image = begun == session.images.end() ? nullptr : Find(begun->second);
   auto announced = ReadAnnouncement(session, message);

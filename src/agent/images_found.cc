@@ -195,6 +195,7 @@ void Images::TellGone(Session& session) {
                                             "had been wanted by others",
                                             gone.identity.ToString()));
     session.last_serial = std::max(session.last_serial, gone.serial);
+    session.gone_serials.insert(gone.serial);
     agent_.sessions().SendFailure(session, gone.serial, why);
     Version* version = FindVersion(gone.identity.generation);
     if (version != nullptr && version->failure.ok()) version->failure = why;

@@ -287,6 +287,7 @@ struct Session {
   bool ended = false;                             // being taken apart
   std::unordered_map<uint64_t, uint64_t> images;  // serial to image id, begun and not ended
   std::set<uint64_t> pending_serials;             // not at their last level yet
+  std::set<uint64_t> gone_serials;                // handed over, and gone with the former agent
   uint64_t last_serial = 0;
   uint64_t images_failed = 0;
   CallsSeen checkpoints_seen;

@@ -151,7 +151,7 @@ Status Sessions::AttachAgain(Session& session, const Hello& hello) {
     const bool is_its_own = unit != nullptr && slot.slot < unit->info().slots &&
                             unit->space->Get(slot.slot).owner == session.id &&
                             unit->space->Get(slot.slot).generation == slot.slot_generation;
-    // Given to others when its chunk had been flushed: into an object that went with the former agent.
+    // Given to others when its chunk had been flushed: into an object that is gone with the former agent or its connection.
     if (!is_its_own)
       return Status(Code::kNotFound, fmt::format("slot {} of tier {} is not its own any more", slot.slot, slot.tier));
     held.insert(SlotId{unit->id, slot.slot});
