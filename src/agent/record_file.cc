@@ -55,7 +55,7 @@ Result<ImageFile> DecodeImageFile(ByteSpan bytes) {
     flags /= 2;
   }
   const uint8_t undecided = decoder.U8();
-  decoder.Require((undecided & ~(kDueNode | kDueStore | kUndecided)) == 0, "no such flag");
+  decoder.Require(undecided == 0 || (undecided & ~(kDueNode | kDueStore)) == kUndecided, "no such flag");
   if ((undecided & kUndecided) != 0) file.undecided = DecodeDueLevels(undecided);
   const ByteSpan local = decoder.Raw(decoder.VarintAtMost(body.size()));
   KEDGE_RETURN_IF_ERROR(decoder.Finish("local image file"));
