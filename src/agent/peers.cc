@@ -288,7 +288,7 @@ void Peers::OnCallHold(Job& job, const CallHold& call, Answer answer) {
 }
 
 void Peers::OnTurn(Job& job, const TurnRequest& request, Answer answer) {
-  agent_.turns().OnAsked(job, request, [answer = std::move(answer)](const TurnReply& reply) { answer(Encode(reply)); });
+  answer(Encode(agent_.turns().OnAsked(job, request)));
 }
 
 void Peers::OnCallDecision(Job& job, const CallDecision& decision, Answer answer) {

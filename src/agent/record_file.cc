@@ -1,11 +1,16 @@
 #include "agent/record_file.h"
 
+#include <iterator>
+
 #include "base/crc32c.h"
 #include "os/files.h"
 
 namespace kedge {
 namespace {
 
+// The first is the lowest bit.
+constexpr bool ImageFile::*kFlags[] = {&ImageFile::stored,  &ImageFile::in_store, &ImageFile::skipped,
+                                       &ImageFile::to_node, &ImageFile::at_node,  &ImageFile::passing};
 constexpr uint8_t kUndecided = 4;  // beside DueLevels
 constexpr uint64_t kRecordFileBytesMax = 256 << 20;
 }  // namespace
@@ -22,9 +27,8 @@ Result<Buffer> EncodeImageFile(const ImageFile& file) {
   encoder.Varint(file.node_ranks);
   encoder.U8(static_cast<uint8_t>(file.scheduled));
   uint32_t flags = 0;
-  for (const bool flag : {file.stored, file.in_store, file.skipped, file.to_node, file.at_node, file.passing})
-    flags = flags << 1 | (flag ? 1u : 0u);
-  encoder.Varint(flags);
+  for (size_t bit = 0; bit < std::size(kFlags); ++bit) flags |= (file.*kFlags[bit] ? 1u : 0u) << bit;
+  encoder.U8(static_cast<uint8_t>(flags));
   encoder.U8(file.undecided ? static_cast<uint8_t>(EncodeDueLevels(*file.undecided) | kUndecided) : 0);
   encoder.Varint(local.size());
   encoder.Raw(local);
@@ -49,11 +53,9 @@ Result<ImageFile> DecodeImageFile(ByteSpan bytes) {
   const uint8_t level = decoder.U8();
   decoder.Require(level <= 3, "no such level");
   file.scheduled = static_cast<Level>(level);
-  uint64_t flags = decoder.VarintAtMost(63);
-  for (bool* flag : {&file.passing, &file.at_node, &file.to_node, &file.skipped, &file.in_store, &file.stored}) {
-    *flag = flags % 2 == 1;
-    flags /= 2;
-  }
+  const uint8_t flags = decoder.U8();
+  decoder.Require(flags >> std::size(kFlags) == 0, "no such flag");
+  for (size_t bit = 0; bit < std::size(kFlags); ++bit) file.*kFlags[bit] = (flags >> bit & 1) != 0;
   const uint8_t undecided = decoder.U8();
   decoder.Require(undecided == 0 || (undecided & ~(kDueNode | kDueStore)) == kUndecided, "no such flag");
   if ((undecided & kUndecided) != 0) file.undecided = DecodeDueLevels(undecided);

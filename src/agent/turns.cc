@@ -105,17 +105,17 @@ void Turns::SetLevels(Version& version, const ScheduledLevels& levels) {
   agent_.tuning().OnScheduled(version);
 }
 
-void Turns::OnAsked(Job& job, const TurnRequest& request, const std::function<void(const TurnReply&)>& answer) {
+TurnReply Turns::OnAsked(const Job& job, const TurnRequest& request) {
   const Generation& generation = request.generation;
-  if (const ScheduledLevels* decided = FindTurn(job, generation)) return answer({true, *decided});
+  if (const ScheduledLevels* decided = FindTurn(job, generation)) return {true, *decided};
   const Version* version = agent_.images().FindVersion(generation);
-  if (version != nullptr && !version->undecided) return answer({true, {version->to_node, version->scheduled >= Level::kStore}});
+  if (version != nullptr && !version->undecided) return {true, {version->to_node, version->scheduled >= Level::kStore}};
   // Ranks are a little apart as a rule.
   if (request.is_late) {
     const bool is_over = !agent_.sessions().HasAttempt(job, generation.attempt);
     LookIntoStore(job, generation, is_over || job.HasPassedOver(generation, 0));
   }
-  answer({});
+  return {};
 }
 
 void Turns::LookIntoStore(const Job& job, const Generation& generation, bool is_passed) {

@@ -9,7 +9,6 @@
 // from the deciding agent for fifteen seconds, while its own ranks run. All on the event loop's thread.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 
@@ -30,8 +29,8 @@ class Turns {
   // The same, of a predecessor that had not heard yet. REQUIRES: Recover follows.
   void LeaveUndecided(Version& version, const ScheduledLevels& due) const;
   void Recover();
-  // By another node.
-  void OnAsked(Job& job, const TurnRequest& request, const std::function<void(const TurnReply&)>& answer);
+  // The answer to another node.
+  TurnReply OnAsked(const Job& job, const TurnRequest& request);
 
   // With the job's file. REQUIRES: all of the job whose Hello it is.
   static void Save(const DecidedTurns& turns, Encoder& encoder);
