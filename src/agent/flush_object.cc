@@ -38,14 +38,18 @@ Result<Catalog> StoreContext::CatalogFor(uint32_t attempt) {
   std::lock_guard lock(mutex_);
   TemporaryOwner owner{node_, attempt, "agent"};
   if (!catalog_.has_value()) {
-    KEDGE_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Open(*store_, owner));
-    if (catalog.id() != id_) {
-      return Status(Code::kMismatch, fmt::format("the store at {} is {} now; the job's is {}", store_->description(),
-                                                 catalog.id().ToHex(), id_.ToHex()));
-    }
+    const Catalog catalog = Catalog::Assume(*store_, id_, owner);
+    KEDGE_RETURN_IF_ERROR(catalog.Confirm());
+    for (const uint32_t awaited : awaited_) catalog.AwaitRecordOf(awaited);
     catalog_ = catalog;
   }
   return catalog_->WithOwner(owner);
+}
+
+void StoreContext::AwaitRecordOf(uint32_t attempt) {
+  std::lock_guard lock(mutex_);
+  if (!awaited_.insert(attempt).second) return;
+  if (catalog_.has_value()) catalog_->AwaitRecordOf(attempt);
 }
 
 Status PieceSource::Read(std::byte* out) const {

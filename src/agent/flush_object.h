@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/status.h"
@@ -24,6 +25,8 @@ class StoreContext {
 
   // In the name of this node's agent and `attempt`. kMismatch: another store lies there now.
   Result<Catalog> CatalogFor(uint32_t attempt);
+  // That attempt began without the store (store/catalog.h).
+  void AwaitRecordOf(uint32_t attempt);
   Store& store() { return *store_; }
 
  private:
@@ -32,6 +35,7 @@ class StoreContext {
   const std::string node_;
   std::mutex mutex_;
   std::optional<Catalog> catalog_;
+  std::set<uint32_t> awaited_;  // attempts
 };
 
 // Where the bytes of a piece are. Keeps the tier's object alive.

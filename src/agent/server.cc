@@ -148,6 +148,10 @@ void Server::HandleGreeting(uint64_t id, const NumberedMessage& message) {
     peer->greeted = true;
     return Reply(id, message.number, ToolWelcome{BuildName(), agent_.settings().node, agent_.control().agent_pid});
   }
+  if (const auto* known = std::get_if<KnownJobsRequest>(&message.message)) {
+    if (known->protocol != kProtocolVersion) return ReplyStatus(id, message.number, WrongProtocol(known->protocol, known->build));
+    return Reply(id, message.number, agent_.sessions().KnownJobs(*known));
+  }
   const auto* hello = std::get_if<Hello>(&message.message);
   if (hello == nullptr) {
     return ReplyStatus(id, message.number, Status(Code::kFailedPrecondition, "the first message must be a Hello"));

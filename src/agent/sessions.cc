@@ -83,6 +83,7 @@ Job& Sessions::JobFor(const Hello& hello) {
   job.hello.session_id = 0;
   job.hello.held_slots.clear();
   if (!same_store) job.store = agent_.MakeStore(job.store_id, job.hello.keys);
+  if (hello.is_unrecorded) job.store->AwaitRecordOf(hello.attempt);
   if (is_new) agent_.throughput().LoadStore(job.store_id);
   if (newer_attempt) {
     job.calls = JobCalls();
@@ -249,6 +250,18 @@ Result<Sessions::Admission> Sessions::Attach(const Hello& hello, int32_t process
   auto admission = Admit(*session, attached_again);
   agent_.assignment().Pump();
   return admission;
+}
+
+KnownJobsReply Sessions::KnownJobs(const KnownJobsRequest& request) const {
+  KnownJobsReply reply;
+  for (const auto& [key, job] : agent_.jobs()) {
+    if (job->name != request.job || job->hello.keys.store_path != request.store_path) continue;
+    KnownJob& known = reply.jobs.emplace_back(KnownJob{job->store_id, job->hello.attempt, 0});
+    for (const auto& [id, session] : sessions_) {
+      known.live_ranks += session->job == job.get() && os::IsAlive(session->owner) ? 1 : 0;
+    }
+  }
+  return reply;
 }
 
 Status Sessions::CheckMembers(const Session& session, const Membership& members) const {

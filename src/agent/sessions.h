@@ -39,6 +39,8 @@ class Sessions {
   std::vector<Session*> all() const;
   // Whether a process of that attempt of the job may still hand something over.
   bool HasAttempt(const Job& job, uint32_t attempt) const;
+  // Jobs of that name and store path, whichever store that is.
+  KnownJobsReply KnownJobs(const KnownJobsRequest& request) const;
   // Whether any owner lives.
   bool Any() const { return !sessions_.empty(); }
 

@@ -47,9 +47,11 @@ Result<std::unique_ptr<Context>> Context::Create(const kedge_options* options, c
 Status Context::Start(const kedge_options* options) {
   core.statistics.struct_size = sizeof core.statistics;
   KEDGE_RETURN_IF_ERROR(core.collective.Agree(ReadSettings(options, &core)));
-  KEDGE_RETURN_IF_ERROR(AgreeOnAttempt(&core));
+  auto agent = core.job.synchronous ? Result<std::unique_ptr<Connection>>(Status(Code::kUnavailable, "job.mode is sync"))
+                                    : ConnectToAgent(core);
+  KEDGE_RETURN_IF_ERROR(AgreeOnAttempt(&core, &agent));
   MakeParts();
-  Status status = session->Start();
+  Status status = session->Start(std::move(agent));
   if (core.joins_nodes) {
     status = core.collective.Agree(status);
     if (status.ok()) status = ShareMembers();
@@ -128,7 +130,9 @@ Status Context::Finalize(bool drain) {
   }
   watcher_->Stop();
   if (core.rank() == 0 && !core.superseded.load()) {
-    Status ended = EndAttempt(*core.catalog, core.job.job, core.attempt);
+    // One that the store has no record of yet gets it first: nothing of it was published before.
+    Status ended = core.attempt_unrecorded.load() ? RegisterAttempt(*core.catalog, core.attempt_record) : Status::Ok();
+    if (ended.ok()) ended = EndAttempt(*core.catalog, core.job.job, core.attempt);
     if (!ended.ok()) LogWarning("client", "the lease of job '{}' runs out by itself: {}", core.job.job, ended.message());
   }
   return status;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <span>
+#include <utility>
 
 #include "base/log.h"
 #include "os/machine.h"
@@ -48,8 +49,9 @@ OpenImage::~OpenImage() {
 
 Status ImageOpener::AddStored(const std::string& name, uint32_t rank, std::vector<RestoreCandidate>* candidates) {
   auto versions = ListVersions(*core_->catalog, core_->job.job, name);
-  if (versions.status().code() == Code::kNotFound) return Status::Ok();
-  if (!versions.ok()) return versions.status();
+  if (!versions.ok() && versions.status().code() != Code::kNotFound) return versions.status();
+  // None, or a store that is not there any more.
+  if (!versions.ok() || versions->empty()) return core_->catalog->Confirm();
   for (const VersionInfo& version : *versions) {
     bool usable = version.complete;
     // Whoever finds all parts finishes the version; a part with this rank's image is a good source in any case.
@@ -86,22 +88,20 @@ Status ImageOpener::AddLocal(const std::string& name, uint32_t rank, bool everyw
   return Status::Ok();
 }
 
-Result<std::vector<RestoreCandidate>> ImageOpener::Candidates(const std::string& name, int64_t at_most, uint32_t rank,
-                                                              bool everywhere) {
+Result<ImageOpener::Found> ImageOpener::Candidates(const std::string& name, int64_t at_most, uint32_t rank, bool everywhere) {
   KEDGE_RETURN_IF_ERROR(ValidateName(name, "checkpoint name"));
   std::vector<RestoreCandidate> candidates;
   const Status local = AddLocal(name, rank, everywhere, &candidates);
   const size_t local_count = candidates.size();
-  const Status stored = AddStored(name, rank, &candidates);
+  Status stored = AddStored(name, rank, &candidates);
   LogDebug("client", "rank {}: versions of '{}' with an image of rank {}: on this node {}; in the store {}", core_->rank(), name,
            rank, Listed(std::span(candidates).first(local_count)), Listed(std::span(candidates).subspan(local_count)));
-  for (const Status* status : {&local, &stored}) {
+  for (const Status* status : {&local, &std::as_const(stored)}) {
     if (!status->ok()) LogWarning("client", "rank {}: looking for versions of '{}': {}", core_->rank(), name, status->message());
   }
-  if (candidates.empty() && !stored.ok()) return stored;
   if (at_most >= 0) std::erase_if(candidates, [&](const RestoreCandidate& candidate) { return candidate.version > at_most; });
   SortCandidates(&candidates);
-  return candidates;
+  return Found{std::move(candidates), std::move(stored)};
 }
 
 Result<std::unique_ptr<OpenImage>> ImageOpener::Open(const std::string& name, const RestoreCandidate& candidate, uint32_t rank) {

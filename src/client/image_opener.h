@@ -45,9 +45,13 @@ class ImageOpener {
  public:
   ImageOpener(Core* core, Session* session) : core_(core), session_(session) {}
 
-  // What this process could restore of `rank`'s images of `name` at or below `at_most` (negative: no limit), newest first.
+  struct Found {
+    std::vector<RestoreCandidate> candidates;  // newest first
+    Status store;                              // why the store could not be looked into: there may be newer ones
+  };
+  // What this process could restore of `rank`'s images of `name` at or below `at_most` (negative: no limit).
   // `everywhere`: LocalVersionsRequest.
-  Result<std::vector<RestoreCandidate>> Candidates(const std::string& name, int64_t at_most, uint32_t rank, bool everywhere);
+  Result<Found> Candidates(const std::string& name, int64_t at_most, uint32_t rank, bool everywhere);
   Result<std::unique_ptr<OpenImage>> Open(const std::string& name, const RestoreCandidate& candidate, uint32_t rank);
   // The copy on this node is bad: opens one that the agent brings in its place from other nodes. kNotFound: there is none.
   Result<std::unique_ptr<OpenImage>> OpenReplaced(const ImageIdentity& identity) { return OpenLocal(identity, /*replace=*/true); }

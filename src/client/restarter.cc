@@ -20,6 +20,11 @@ Status NoneFound(const std::string& name, int64_t at_most) {
   return Status(Code::kNotFound, fmt::format("no version of '{}'{} can be restored by all ranks", name, bound));
 }
 
+// Who cannot look into the store does not know that there is none: a caller that hears of no version begins anew.
+Status UnlessUnknown(const Status& store, Status status) {
+  return status.code() == Code::kNotFound && !store.ok() ? store : status;
+}
+
 }  // namespace
 
 Restarter::Restarter(Core* core, Ledger* ledger, Session* session, const std::string& files_folder)
@@ -27,17 +32,18 @@ Restarter::Restarter(Core* core, Ledger* ledger, Session* session, const std::st
 
 Result<Restarter::Choice> Restarter::Look(const std::string& name, int64_t at_most, bool everywhere) {
   auto mine = opener_.Candidates(name, at_most, source_rank(), everywhere || alone());
-  if (alone()) return mine.ok() ? Result<Choice>(Choice{std::move(*mine), true}) : mine.status();
-  KEDGE_RETURN_IF_ERROR(core_->collective.Agree(mine.status()));
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> all, core_->collective.AllGather(EncodeCandidates(*mine)));
+  KEDGE_RETURN_IF_ERROR(Agree(mine.status()));
+  Status store = Agree(mine->store);
+  if (alone()) return Choice{std::move(mine->candidates), true, std::move(store)};
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> all, core_->collective.AllGather(EncodeCandidates(mine->candidates)));
   KEDGE_ASSIGN_OR_RETURN(CommonCandidates common, IntersectCandidates(all));
   if (!common.is_newest && !everywhere) return Look(name, at_most, true);
-  return Choice{std::move(common.candidates), everywhere};
+  return Choice{std::move(common.candidates), everywhere, std::move(store)};
 }
 
 Result<int64_t> Restarter::Newest(const std::string& name, int64_t at_most) {
   KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, at_most, false));
-  if (choice.candidates.empty()) return NoneFound(name, at_most);
+  if (choice.candidates.empty()) return UnlessUnknown(choice.store, NoneFound(name, at_most));
   return choice.candidates.front().version;
 }
 
@@ -111,10 +117,11 @@ Status Restarter::TryWhole(const std::string& name, const RestoreCandidate& cand
 Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
   BeginCount();
-  Status status = NoneFound(name, at_most), no_room;
+  Status status = NoneFound(name, at_most), store, no_room;
   std::set<RestoreCandidate> tried;
   for (const bool everywhere : {false, true}) {
     KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, at_most, everywhere));
+    store = choice.store;
     for (const RestoreCandidate& candidate : choice.candidates) {
       if (!tried.insert(candidate).second) continue;
       status = TryWhole(name, candidate);
@@ -131,16 +138,18 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
     }
     if (choice.everywhere || choice.candidates.empty()) break;
   }
-  // What room would bring back is not lost: a caller that hears of no version begins anew.
-  return no_room.ok() ? status : no_room;
+  // What room or the store would bring back is not lost.
+  if (!no_room.ok()) return no_room;
+  return UnlessUnknown(store, status);
 }
 
 Status Restarter::Begin(const std::string& name, int64_t version) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
   BeginCount();
-  Status status(Code::kNotFound, fmt::format("version {} of '{}' cannot be restored by all ranks", version, name));
+  Status status(Code::kNotFound, fmt::format("version {} of '{}' cannot be restored by all ranks", version, name)), store;
   for (const bool everywhere : {false, true}) {
     KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, version, everywhere));
+    store = choice.store;
     for (const RestoreCandidate& candidate : choice.candidates) {
       if (candidate.version != version) break;
       status = Agree(OpenAndCheck(name, candidate, /*check_regions=*/false));
@@ -153,7 +162,7 @@ Status Restarter::Begin(const std::string& name, int64_t version) {
     }
     if (choice.everywhere || choice.candidates.empty()) break;
   }
-  return status;
+  return UnlessUnknown(store, status);
 }
 
 Status Restarter::Part(kedge_selection selection, const int* ids, size_t count) {

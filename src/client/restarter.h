@@ -50,6 +50,7 @@ class Restarter {
   struct Choice {
     std::vector<RestoreCandidate> candidates;
     bool everywhere = false;
+    Status store;  // why some rank could not look into it
   };
   Result<Choice> Look(const std::string& name, int64_t at_most, bool everywhere);
   // Collective, unless alone.

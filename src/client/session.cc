@@ -30,9 +30,8 @@ bool SameTiers(const std::vector<TierInfo>& a, const std::vector<TierInfo>& b) {
 
 }  // namespace
 
-Status Session::Start() {
+Status Session::Start(Result<std::unique_ptr<Connection>> connection) {
   if (core_->job.synchronous) return Status::Ok();
-  auto connection = OpenConnection();
   Status status = connection.ok() ? AttachThrough(std::move(*connection)) : connection.status();
   // Two jobs that want different node settings must not go on as if they had got them.
   if (status.code() == Code::kMismatch || status.code() == Code::kPermission) return status;
@@ -44,10 +43,10 @@ Status Session::Start() {
   return Status::Ok();
 }
 
-Result<std::unique_ptr<Connection>> Session::OpenConnection() const {
+Result<std::unique_ptr<Connection>> ConnectToAgent(const Core& core) {
   ConnectOptions options;
-  options.node = core_->node;
-  options.node_keys = core_->node_keys;
+  options.node = core.node;
+  options.node_keys = core.node_keys;
   return Connection::Connect(options);
 }
 
@@ -80,6 +79,7 @@ Hello Session::MakeHello() const {
   hello.job = core_->job.job;
   hello.store_id = core_->catalog->id();
   hello.attempt = core_->attempt;
+  hello.is_unrecorded = core_->attempt_unrecorded.load();
   hello.rank = core_->rank();
   hello.ranks = core_->ranks();
   hello.ranks_on_node = core_->ranks_on_node;

@@ -45,13 +45,17 @@ struct FlushFailure {
   Status status;
 };
 
+// Finds or starts the node's agent; slow.
+Result<std::unique_ptr<Connection>> ConnectToAgent(const Core& core);
+
 class Session {
  public:
   // Both outlive the session.
   Session(Core* core, Ledger* ledger) : core_(core), ledger_(ledger) {}
 
-  // The first time, from init. A mismatch of configuration is an error; an agent that cannot be had is a warning.
-  Status Start();
+  // The first time, from init, over a connection to the node's agent. A mismatch of configuration is an error; an agent that
+  // cannot be had is a warning.
+  Status Start(Result<std::unique_ptr<Connection>> connection);
   // Tells the agent who is in the attempt, and every later agent of this session. kFailedPrecondition: these nodes cannot
   // protect each other.
   Status SetMembers(Membership members);
@@ -62,8 +66,7 @@ class Session {
 
   // For the watcher, without the context's lock. Whether an agent is wanted and none is attached:
   bool WantsAgent() const { return wants_agent_.load(std::memory_order_acquire); }
-  // Finds or starts an agent; slow. Then: Offer and, under the lock, Pump.
-  Result<std::unique_ptr<Connection>> OpenConnection() const;
+  // One from ConnectToAgent; then, under the lock, Pump.
   void Offer(std::shared_ptr<Connection> connection);
   // What the watcher looks after. A call that waits for a slot holds the context's lock all the while, and attaches to the
   // next agent by itself: that agent's death must be seen all the same.

@@ -3,11 +3,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <string_view>
+#include <thread>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "client/known_jobs.h"
 #include "format/wire.h"
 #include "os/machine.h"
 #include "store/attempts.h"
@@ -39,11 +44,15 @@ Status ReadOverrides(std::string_view lines, ConfigSources* sources) {
   return Status::Ok();
 }
 
+constexpr Duration kAskAgainPause = std::chrono::milliseconds(200);
+
 // What rank 0 tells the others.
 struct Start {
+  bool ask_again = false;  // an attempt still lives that only the nodes know of: they are asked again
   std::string job;
   StoreId store_id;
   uint32_t attempt = 0;
+  bool is_unrecorded = false;
   bool protects = false;
   bool has_intervals = false;
   std::string secret;
@@ -53,10 +62,12 @@ struct Start {
     Encoder encoder(buffer);
     encoder.Varint(static_cast<uint64_t>(status.code()));
     encoder.String(status.message());
+    encoder.U8(ask_again ? 1 : 0);
     encoder.String(job);
     encoder.U64(store_id.high);
     encoder.U64(store_id.low);
     encoder.Varint(attempt);
+    encoder.U8(is_unrecorded ? 1 : 0);
     encoder.U8(protects ? 1 : 0);
     encoder.U8(has_intervals ? 1 : 0);
     encoder.String(secret);
@@ -68,10 +79,12 @@ struct Start {
     Decoder decoder(AsBytes(text));
     const auto code = static_cast<Code>(decoder.Varint32());
     const std::string message(decoder.String(1 << 20));
+    ask_again = decoder.U8() != 0;
     job = decoder.String(kNameBytesMax);
     store_id.high = decoder.U64();
     store_id.low = decoder.U64();
     attempt = decoder.Varint32();
+    is_unrecorded = decoder.U8() != 0;
     protects = decoder.U8() != 0;
     has_intervals = decoder.U8() != 0;
     secret = decoder.String(kSecretBytesMax);
@@ -84,28 +97,106 @@ TemporaryOwner OwnerOf(const Core& core, uint32_t attempt) {
   return {core.node.node, attempt, fmt::format("r{}", core.rank())};
 }
 
-Result<AttemptRecord> Acquire(const Core& core, const Catalog& catalog) {
-  AttemptRequest request = RequestOfThisProcess(core.job.job, ToSeconds(core.job.lease), core.ranks());
+AttemptRequest RequestFor(const Core& core) {
+  return RequestOfThisProcess(core.job.job, ToSeconds(core.job.lease), core.ranks());
+}
+
+// As long as another launch's lease is waited for.
+Duration TakeOverPatience(double lease_seconds) {
+  return FromSeconds(lease_seconds * 1.25);
+}
+
+Status HeldWithoutStore(const Core& core, const KnownJob& known) {
+  return Status(Code::kBusy, fmt::format("job '{}' is held by attempt {}, which began without the store and has {} live ranks on "
+                                         "these nodes: end that run, or choose another job name (job.name)",
+                                         core.job.job, known.attempt, known.live_ranks));
+}
+
+// A store that lies where the nodes had another one: made anew, or not mounted.
+void WarnOfOtherStores(const Core& core, const Catalog& catalog, const std::vector<KnownJob>& known) {
+  for (const KnownJob& other : known) {
+    if (other.store_id == catalog.id()) continue;
+    LogWarning("client",
+               "the store at {} knows nothing of job '{}', but these nodes have versions of it for another store ({}) that lay "
+               "there: if that one is only not mounted, end this run and mount it",
+               core.store->description(), core.job.job, other.store_id.ToHex());
+  }
+}
+
+Status Acquire(const Core& core, const Catalog& catalog, const std::vector<KnownJob>& known, Start* start) {
+  AttemptRequest request = RequestFor(core);
   KEDGE_ASSIGN_OR_RETURN(const std::optional<AttemptState> holder, NewestAttempt(catalog, request));
+  const KnownJob on_nodes = KnownIn(known, catalog.id());
+  if (on_nodes.live_ranks > 0 && on_nodes.attempt > (holder ? holder->record.attempt : 0)) {
+    start->ask_again = true;
+    return HeldWithoutStore(core, on_nodes);
+  }
+  if (!holder) WarnOfOtherStores(core, catalog, known);
+  request.newer_than = on_nodes.attempt;
   // Here a holder is seen to live or not; on another host only its lease tells, so its end is waited for.
   if (holder && holder->live && holder->record.host != request.host) {
-    request.wait = FromSeconds(holder->record.lease_seconds * 1.25);
+    request.wait = TakeOverPatience(holder->record.lease_seconds);
     LogWarning("client", "job {}: waiting up to {} for the lease of attempt {} on {} to run out", request.job,
                FormatDuration(request.wait), holder->record.attempt, holder->record.host);
   }
-  return AcquireAttempt(catalog, request);
+  KEDGE_ASSIGN_OR_RETURN(const AttemptRecord record, AcquireAttempt(catalog, request));
+  start->store_id = catalog.id();
+  start->attempt = record.attempt;
+  return Status::Ok();
+}
+
+// Whether a store may be well, and only be out of reach, full or read-only for now.
+bool IsOutOfReach(const Status& status) {
+  switch (status.code()) {
+    case Code::kIo:
+    case Code::kNoSpace:
+    case Code::kNotFound:
+    case Code::kPermission:
+    case Code::kTimeout:
+    case Code::kUnavailable: return true;
+    default: return false;
+  }
+}
+
+// The nodes know which store it is, and which attempts there were. `why`: what is wrong with the store.
+Status StartWithoutStore(Core* core, const std::vector<KnownJob>& known, const Status& why, Start* start) {
+  if (known.empty()) return why;
+  if (known.size() > 1) {
+    return why.WithContext(
+        fmt::format("the nodes know job '{}' from {} stores that lay at that path, so they cannot tell which it "
+                    "is",
+                    core->job.job, known.size()));
+  }
+  const KnownJob& job = known.front();
+  if (job.live_ranks > 0) {
+    start->ask_again = true;
+    return HeldWithoutStore(*core, job);
+  }
+  start->store_id = job.store_id;
+  start->attempt = AttemptBeyond(job.attempt);
+  start->is_unrecorded = true;
+  core->attempt_record = RecordOf(RequestFor(*core), job.store_id, start->attempt);
+  LogWarning("client",
+             "the store cannot be had, so job '{}' goes on as attempt {} with what its nodes have; until the store is there no "
+             "version gets to it: {}",
+             core->job.job, start->attempt, why.message());
+  return Status::Ok();
 }
 
 // Rank 0's part.
-Status StartJob(Core* core, Start* start) {
-  KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, Catalog::OpenOrCreate(*core->store, OwnerOf(*core, 0)));
-  KEDGE_ASSIGN_OR_RETURN(const AttemptRecord record, Acquire(*core, catalog));
-  start->store_id = catalog.id();
-  start->attempt = record.attempt;
+Status StartJob(Core* core, const std::vector<KnownJob>& known, Start* start) {
+  const auto catalog = Catalog::OpenOrCreate(*core->store, OwnerOf(*core, 0));
+  Status status = catalog.ok() ? Acquire(*core, *catalog, known, start) : catalog.status();
+  if (IsOutOfReach(status)) {
+    std::vector<KnownJob> candidates = known;
+    if (catalog.ok()) std::erase_if(candidates, [&](const KnownJob& job) { return job.store_id != catalog->id(); });
+    status = StartWithoutStore(core, candidates, status, start);
+  }
+  KEDGE_RETURN_IF_ERROR(status);
   start->protects = core->job.keys.Protects() && !core->job.synchronous;
   start->has_intervals = core->job.keys.HasStoreInterval() && !core->job.synchronous;
   start->secret = Id128::Generate().ToHex() + Id128::Generate().ToHex();
-  core->catalog = catalog.WithOwner(OwnerOf(*core, record.attempt));
+  if (!start->is_unrecorded) core->catalog = catalog->WithOwner(OwnerOf(*core, start->attempt));
   return Status::Ok();
 }
 
@@ -114,6 +205,7 @@ Status JoinJob(Core* core, const Start& start) {
   if (core->job.job != start.job) {
     return Status(Code::kMismatch, fmt::format("the job is '{}' here and '{}' on rank 0", core->job.job, start.job));
   }
+  if (start.is_unrecorded) return Status::Ok();
   const TemporaryOwner owner = OwnerOf(*core, start.attempt);
   auto catalog = Catalog::Open(*core->store, owner);
   if (!catalog.ok()) {
@@ -126,6 +218,22 @@ Status JoinJob(Core* core, const Start& start) {
   }
   core->catalog = std::move(*catalog);
   return Status::Ok();
+}
+
+// Collective. What rank 0 has found, or its error on all ranks.
+Result<Start> AwaitStart(Core* core, Result<std::unique_ptr<Connection>>* agent) {
+  const Deadline deadline(SystemClock(), TakeOverPatience(ToSeconds(core->job.lease)));
+  for (;;) {
+    KEDGE_ASSIGN_OR_RETURN(const std::vector<KnownJob> known, GatherKnownJobs(*core, agent));
+    Start start;
+    start.job = core->job.job;
+    const Status status = core->rank() == 0 ? StartJob(core, known, &start) : Status::Ok();
+    start.ask_again = start.ask_again && !deadline.Passed();
+    KEDGE_ASSIGN_OR_RETURN(const std::string told, core->collective.BroadcastFromFirst(start.Encode(status)));
+    const Status decoded = start.Decode(told);
+    if (!start.ask_again) return decoded.ok() ? Result<Start>(std::move(start)) : decoded;
+    std::this_thread::sleep_for(kAskAgainPause);
+  }
 }
 
 // How many of the ranks share this node's agent.
@@ -194,19 +302,19 @@ Status ReadSettings(const kedge_options* given, Core* core) {
   return Status::Ok();
 }
 
-Status AgreeOnAttempt(Core* core) {
-  Start start;
-  start.job = core->job.job;
-  Status status = core->rank() == 0 ? StartJob(core, &start) : Status::Ok();
-  KEDGE_ASSIGN_OR_RETURN(const std::string told, core->collective.BroadcastFromFirst(start.Encode(status)));
-  KEDGE_RETURN_IF_ERROR(start.Decode(told));
-  if (core->rank() != 0) status = JoinJob(core, start);
-  Status agreed = core->collective.Agree(status);
+Status AgreeOnAttempt(Core* core, Result<std::unique_ptr<Connection>>* agent) {
+  KEDGE_ASSIGN_OR_RETURN(const Start start, AwaitStart(core, agent));
+  Status agreed = core->collective.Agree(core->rank() == 0 ? Status::Ok() : JoinJob(core, start));
   if (!agreed.ok()) {
-    if (core->rank() == 0) (void)EndAttempt(*core->catalog, start.job, start.attempt);
+    if (core->rank() == 0 && !start.is_unrecorded) (void)EndAttempt(*core->catalog, start.job, start.attempt);
     return agreed;
   }
   core->attempt = start.attempt;
+  core->attempt_unrecorded = start.is_unrecorded;
+  if (start.is_unrecorded) {
+    core->catalog = Catalog::Assume(*core->store, start.store_id, OwnerOf(*core, start.attempt));
+    core->catalog->AwaitRecordOf(start.attempt);
+  }
   core->protects = start.protects;
   core->secret = start.secret;
   KEDGE_RETURN_IF_ERROR(CountRanksOnNode(core));

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "client/core.h"
+#include "session/connection.h"
 #include "session/messages.h"
 
 namespace kedge::client {
@@ -13,8 +14,9 @@ namespace kedge::client {
 Status ReadSettings(const kedge_options* options, Core* core);
 
 // Collective. All ranks end with the same job and store, and the number of a new attempt that rank 0 acquired; or all with the
-// same error. kBusy: another live attempt holds the job.
-Status AgreeOnAttempt(Core* core);
+// same error. kBusy: another live attempt holds the job. `agent`: as for GatherKnownJobs, not attached yet. When the store cannot
+// be reached and the nodes know the job, it goes on without (Core::attempt_unrecorded).
+Status AgreeOnAttempt(Core* core, Result<std::unique_ptr<Connection>>* agent);
 
 // Collective. Who runs on which node, from every rank's Welcome (null: it has no agent).
 Result<Membership> GatherMembers(const Core& core, const Welcome* welcome);

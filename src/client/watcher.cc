@@ -18,6 +18,7 @@ using std::chrono::seconds;
 // How late a recall is answered, or a loss seen, at most.
 constexpr Duration kTick = milliseconds(50);
 constexpr uint64_t kPopulateSliceBytes = 16 << 20;  // about 3 ms of page tables
+constexpr Duration kRecordPause = seconds(2);
 constexpr Duration kBackOffMin = milliseconds(100);
 constexpr Duration kBackOffMax = seconds(10);
 
@@ -79,7 +80,7 @@ void Watcher::Tick() {
 void Watcher::BringAgent() {
   const int64_t now = SystemClock().NowNs();
   if (now < next_start_ns_) return;
-  auto connection = session_->OpenConnection();
+  auto connection = ConnectToAgent(*core_);
   if (connection.ok()) {
     session_->Offer(std::move(*connection));
   } else {
@@ -93,15 +94,30 @@ void Watcher::BringAgent() {
 
 void Watcher::RenewLease() {
   if (core_->rank() != 0 || core_->superseded.load()) return;
+  const bool unrecorded = core_->attempt_unrecorded.load();
   const int64_t now = SystemClock().NowNs();
-  const int64_t interval = core_->job.lease.count() / 4;
+  const int64_t interval = unrecorded ? kRecordPause.count() : core_->job.lease.count() / 4;
   if (next_renewal_ns_ == 0) next_renewal_ns_ = now + interval;
   if (now < next_renewal_ns_) return;
   next_renewal_ns_ = now + interval;
+  if (unrecorded) return RecordAttempt();
   Status status = RenewAttempt(*core_->catalog, core_->job.job, core_->attempt);
   if (status.ok()) return;
   LogError("client", "rank {}: the lease of job '{}' could not be renewed: {}", core_->rank(), core_->job.job, status.message());
   if (status.code() == Code::kBusy) core_->superseded.store(true);
+}
+
+void Watcher::RecordAttempt() {
+  const Status status = RegisterAttempt(*core_->catalog, core_->attempt_record);
+  if (status.ok()) {
+    core_->attempt_unrecorded.store(false);
+    LogInfo("client", "job '{}': the store is there again, and knows of attempt {}", core_->job.job, core_->attempt);
+  } else if (status.code() == Code::kBusy) {
+    LogError("client", "rank {}: nothing of this run gets to the store any more: {}", core_->rank(), status.message());
+    core_->superseded.store(true);
+  } else {
+    LogDebug("client", "rank {}: the store is not there yet: {}", core_->rank(), status.message());
+  }
 }
 
 bool Watcher::PopulateSlot(const SlotRange& range) {

@@ -148,12 +148,25 @@ KEDGE_FIELDS(Hello) {
   if constexpr (Walk::kReads) {
     if (m.protocol != kProtocolVersion) return void(walk.decoder().Raw(walk.decoder().remaining()));
   }
-  walk(m.job), walk(m.store_id), walk(m.attempt), walk(m.rank), walk(m.ranks), walk(m.ranks_on_node);
+  walk(m.job), walk(m.store_id), walk(m.attempt), walk(m.is_unrecorded), walk(m.rank), walk(m.ranks), walk(m.ranks_on_node);
   Fields(walk, m.keys);
   walk.List(m.node_keys, 2);
   walk(m.session_id);
   walk.List(m.held_slots, 4);
   walk(m.last_image_serial);
+}
+KEDGE_FIELDS(KnownJobsRequest) {
+  walk(m.protocol), walk(m.build);
+  if constexpr (Walk::kReads) {
+    if (m.protocol != kProtocolVersion) return void(walk.decoder().Raw(walk.decoder().remaining()));
+  }
+  walk(m.job), walk(m.store_path);
+}
+KEDGE_FIELDS(KnownJob) {
+  walk(m.store_id), walk(m.attempt), walk(m.live_ranks);
+}
+KEDGE_FIELDS(KnownJobsReply) {
+  walk.List(m.jobs, 18);
 }
 KEDGE_FIELDS(TierInfo) {
   walk(m.name), walk(m.key), walk(m.kind), walk(m.path), walk(m.slot_bytes), walk(m.slots);

@@ -82,6 +82,7 @@ struct Hello {
   std::string job;
   StoreId store_id;
   uint32_t attempt = 0;
+  bool is_unrecorded = false;  // the attempt began without the store: nothing of it goes there before its record does
   uint32_t rank = 0;
   uint32_t ranks = 1;
   uint32_t ranks_on_node = 1;
@@ -182,6 +183,23 @@ struct MeasureReply {
   uint32_t attempt = 0;
   std::string provider;  // libfabric's full name of it
   std::vector<MeasuredNode> nodes;
+};
+
+// Before Hello, also as the first message, from a rank that is about to start: what this node knows of the job with that name
+// and store path. Answer: KnownJobsReply.
+struct KnownJobsRequest {
+  uint32_t protocol = kProtocolVersion;
+  std::string build;
+  std::string job;
+  std::string store_path;  // as in JobKeys
+};
+struct KnownJob {
+  StoreId store_id;
+  uint32_t attempt = 0;     // the newest
+  uint32_t live_ranks = 0;  // of it, on this node
+};
+struct KnownJobsReply {
+  std::vector<KnownJob> jobs;  // one for each store that has lain there
 };
 
 // First message of a tool: no job, no mailbox. Answer: ToolWelcome.
@@ -325,7 +343,7 @@ using Message = std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest
                              LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest,
                              CleanupReply, RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest,
                              ShutdownRequest, DoneReply, ErrorReply, MembersRequest, HaltRequest, HaltReply, RestoredRequest,
-                             RebuildRequest, RebuildReply, MeasureRequest, MeasureReply>;
+                             RebuildRequest, RebuildReply, MeasureRequest, MeasureReply, KnownJobsRequest, KnownJobsReply>;
 
 struct NumberedMessage {
   uint64_t number = 0;  // chosen by who asks, repeated in the answer

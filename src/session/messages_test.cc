@@ -79,7 +79,9 @@ std::vector<Message> SampleOfEveryKind() {
                        3,
                        "tcp;ofi_rxm",
                        {{"n2", "192.0.2.7:4711", true, 45'000, uint64_t{3} << 30, Status::Ok()},
-                        {"n3", "192.0.2.8:4711", false, 0, 0, Status(Code::kTimeout, "node n3 says nothing")}}}};
+                        {"n3", "192.0.2.8:4711", false, 0, 0, Status(Code::kTimeout, "node n3 says nothing")}}},
+          KnownJobsRequest{kProtocolVersion, "build", "job", "/store"},
+          KnownJobsReply{{{StoreId{1, 1}, 7, 2}, {StoreId{1, 2}, 70000, 0}}}};
 }
 
 TEST(Messages, EveryKindSurvivesTheWire) {

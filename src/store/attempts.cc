@@ -101,6 +101,11 @@ Result<std::optional<AttemptState>> StateOf(const Catalog& catalog, const Attemp
   return std::optional(state);
 }
 
+Status TakenOver(const std::string& job, uint32_t attempt, uint32_t newest) {
+  return Status(Code::kBusy, fmt::format("job '{}': attempt {} has taken over from attempt {}, whose lease had run out", job,
+                                         newest, attempt));
+}
+
 }  // namespace
 
 AttemptRequest RequestOfThisProcess(std::string job, double lease_seconds, uint32_t ranks) {
@@ -137,12 +142,11 @@ Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptReques
       continue;
     }
     KEDGE_ASSIGN_OR_RETURN(const uint32_t used, GreatestOfGenerations(catalog, request.job));
-    if (std::max(recorded, used) == UINT32_MAX) {
+    const uint32_t newest = std::max({recorded, used, request.newer_than});
+    if (newest == UINT32_MAX) {
       return Status(Code::kUnsupported, "job '" + request.job + "' has used up its attempt numbers");
     }
-    const AttemptRecord record{catalog.id(),    request.job,  std::max(recorded, used) + 1, request.host,
-                               request.boot_id, request.pid,  request.process_start_time,   request.lease_seconds,
-                               WallTimeNs(),    request.ranks};
+    const AttemptRecord record = RecordOf(request, catalog.id(), newest + 1);
     const Status made = catalog.store().PutIfAbsent(layout::AttemptKey(request.job, record.attempt), Encoded(record),
                                                     catalog.owner(), Folders::kCreate);
     if (made.ok()) return record;
@@ -151,11 +155,42 @@ Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptReques
   }
 }
 
+AttemptRecord RecordOf(const AttemptRequest& request, const StoreId& store_id, uint32_t attempt) {
+  return {store_id,
+          request.job,
+          attempt,
+          request.host,
+          request.boot_id,
+          request.pid,
+          request.process_start_time,
+          request.lease_seconds,
+          WallTimeNs(),
+          request.ranks};
+}
+
+uint32_t AttemptBeyond(uint32_t newest) {
+  constexpr uint32_t kLeapMax = 1 << 16;
+  const auto leap = static_cast<uint32_t>(Id128::Generate().low % kLeapMax) + 2;
+  return newest > UINT32_MAX - leap ? UINT32_MAX : newest + leap;
+}
+
+Status RegisterAttempt(const Catalog& catalog, const AttemptRecord& record) {
+  KEDGE_RETURN_IF_ERROR(catalog.Confirm());
+  KEDGE_RETURN_IF_ERROR(catalog.EnsureJob(record.job));
+  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, record.job));
+  if (newest > record.attempt) return TakenOver(record.job, record.attempt, newest);
+  const Status made = catalog.store().PutIfAbsent(layout::AttemptKey(record.job, record.attempt), Encoded(record),
+                                                  catalog.owner(), Folders::kCreate);
+  if (made.code() != Code::kAlreadyExists) return made;
+  KEDGE_ASSIGN_OR_RETURN(const AttemptRecord there,
+                         ReadOwnRecord(catalog, layout::AttemptKey(record.job, record.attempt), &DecodeAttemptRecord));
+  return there == record ? Status::Ok() : TakenOver(record.job, record.attempt, record.attempt);
+}
+
 Status RenewAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt) {
   KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, job));
   if (newest > attempt) {
-    return Status(Code::kBusy, fmt::format("job '{}': attempt {} has taken over from attempt {}, whose lease had run out", job,
-                                           newest, attempt));
+    return TakenOver(job, attempt, newest);
   }
   return catalog.store().Touch(layout::AttemptKey(job, attempt), catalog.owner());
 }

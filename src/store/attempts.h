@@ -24,6 +24,7 @@ struct AttemptRequest {
   uint64_t process_start_time = 0;
   double lease_seconds = 60;
   uint32_t ranks = 1;
+  uint32_t newer_than = 0;  // the greatest attempt that the nodes know of: one that began without the store
   // How long to wait for a live-looking holder to end or for its lease to run out. Zero: not at all.
   Duration wait{};
   // Whether the process (pid, start time) of this host and boot is alive. Empty: os::IsAlive.
@@ -33,10 +34,22 @@ struct AttemptRequest {
 // A request in the name of this process: host, boot id, pid, start time.
 AttemptRequest RequestOfThisProcess(std::string job, double lease_seconds, uint32_t ranks);
 
+// The record that the request's process would get for that attempt.
+AttemptRecord RecordOf(const AttemptRequest& request, const StoreId& store_id, uint32_t attempt);
+
 // Acquires the job: creates its record if need be, and the record of the next attempt, durably. Called by rank 0 alone.
 // The new attempt's number is greater than that of any attempt or generation of the job in the store.
 // kBusy: another attempt holds it; the message names host, pid, age of its lease, and what to do.
 Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptRequest& request);
+
+// An attempt that began while the store could not be reached, its number chosen so that nobody else's is the same
+// (AttemptBeyond): its record, as soon as the store is there. kBusy: a newer attempt has begun there; this one must
+// never publish. Ok when it had been noted already.
+Status RegisterAttempt(const Catalog& catalog, const AttemptRecord& record);
+
+// A number for such an attempt, above `newest`. Leaps: another launch that chooses without the store, too, or acquires
+// the next number in it, gets another number but for one time in 65,536; parts of two attempts are never counted together.
+uint32_t AttemptBeyond(uint32_t newest);
 
 // Renews the lease; to be called every quarter of it. kBusy: a newer attempt has taken over, and this one must stop
 // publishing. Other errors are the store's: the lease goes on until it runs out.

@@ -7,6 +7,7 @@
 
 #include "os/testing/simulated_file_system.h"
 #include "store/posix_store.h"
+#include "store/publish.h"
 #include "store/testing/version_maker.h"
 
 namespace kedge {
@@ -219,6 +220,73 @@ TEST_F(AttemptsTest, HistoryCountsWhoDiedAndHowLongTheyRan) {
   EXPECT_EQ(ReadAttemptHistory(catalog_, "job", 4).value().failed, (std::vector<uint32_t>{2, 3}));
   EXPECT_EQ(ReadAttemptHistory(catalog_, "job", 3).value().failed, (std::vector<uint32_t>{2}));
   EXPECT_GE(ReadAttemptHistory(catalog_, "job", 4).value().seconds, 0);
+}
+
+TEST_F(AttemptsTest, ALaunchGetsANumberBeyondWhatTheNodesKnow) {
+  AttemptRequest request = From("a", 10);
+  request.newer_than = 70000;
+  EXPECT_EQ(Acquire(request), 70001u);
+}
+
+TEST_F(AttemptsTest, NumbersChosenWithoutTheStoreAreGreaterAndKeepApart) {
+  std::set<uint32_t> chosen;
+  for (int i = 0; i < 100; ++i) {
+    const uint32_t attempt = AttemptBeyond(7);
+    EXPECT_GT(attempt, 8u) << "8 is what a launch with the store gets";
+    chosen.insert(attempt);
+  }
+  EXPECT_GT(chosen.size(), 90u);
+  EXPECT_EQ(AttemptBeyond(UINT32_MAX - 1), UINT32_MAX) << "never around to small ones";
+}
+
+// What an attempt that began without the store may do there.
+class UnrecordedTest : public AttemptsTest {
+ protected:
+  UnrecordedTest() {
+    EXPECT_EQ(Acquire(From("a", 10)), 1u);
+    record_ = RecordOf(From("b", 20), catalog_.id(), 5000);
+    unrecorded_.AwaitRecordOf(record_.attempt);
+  }
+  Generation GenerationOf(uint32_t attempt) const { return {catalog_.id(), "job", "name", 1, attempt, 1}; }
+
+  const Catalog unrecorded_ = Catalog::Assume(*store_, catalog_.id(), {"node2", 5000, "r0"});
+  AttemptRecord record_;
+};
+
+TEST_F(UnrecordedTest, PublishesNothingBeforeItsRecordIsThere) {
+  EXPECT_EQ(PrepareGeneration(unrecorded_, GenerationOf(5000)).code(), Code::kUnavailable);
+  EXPECT_EQ(fs_.Stat("/store/" + layout::NamesFolder("job")).status().code(), Code::kNotFound);
+  ASSERT_TRUE(RegisterAttempt(unrecorded_, record_).ok());
+  EXPECT_TRUE(RegisterAttempt(unrecorded_, record_).ok()) << "once more: the answer to the first may have been lost";
+  EXPECT_TRUE(PrepareGeneration(unrecorded_, GenerationOf(5000)).ok());
+  EXPECT_EQ(NewestAttempt(catalog_, From("a", 10)).value()->record, record_);
+  EXPECT_TRUE(RenewAttempt(unrecorded_, "job", 5000).ok());
+}
+
+TEST_F(UnrecordedTest, OthersPublishMeanwhile) {
+  EXPECT_TRUE(PrepareGeneration(unrecorded_, GenerationOf(1)).ok());
+}
+
+TEST_F(UnrecordedTest, GivesWayToANewerOneThatTheStoreKnows) {
+  AttemptRequest newer = From("c", 30);
+  newer.newer_than = 6000;
+  ASSERT_TRUE(EndAttempt(catalog_, "job", 1).ok());
+  ASSERT_EQ(Acquire(newer), 6001u);
+  EXPECT_EQ(RegisterAttempt(unrecorded_, record_).code(), Code::kBusy);
+  EXPECT_EQ(PrepareGeneration(unrecorded_, GenerationOf(5000)).code(), Code::kUnavailable);
+}
+
+TEST_F(UnrecordedTest, GivesWayToAnotherOfTheSameNumber) {
+  ASSERT_TRUE(RegisterAttempt(catalog_, RecordOf(From("c", 30), catalog_.id(), 5000)).ok());
+  EXPECT_EQ(RegisterAttempt(unrecorded_, record_).code(), Code::kBusy);
+}
+
+TEST_F(UnrecordedTest, LeavesAnotherStoreAlone) {
+  ASSERT_TRUE(fs_.Unlink("/store/" + std::string(layout::kStoreKey)).ok());
+  EXPECT_EQ(RegisterAttempt(unrecorded_, record_).code(), Code::kUnavailable) << "no store is there";
+  ASSERT_TRUE(Catalog::OpenOrCreate(*store_, {"node3", 0, "r0"}).ok());
+  EXPECT_EQ(RegisterAttempt(unrecorded_, record_).code(), Code::kMismatch);
+  EXPECT_EQ(PrepareGeneration(unrecorded_, GenerationOf(5000)).code(), Code::kMismatch);
 }
 
 }  // namespace

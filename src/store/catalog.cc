@@ -1,5 +1,7 @@
 #include "store/catalog.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <mutex>
 #include <set>
@@ -13,7 +15,9 @@ namespace kedge {
 
 struct Catalog::Memo {
   std::mutex mutex;
-  std::set<std::string> ensured;  // keys of records that are there, right and durable; guarded by mutex
+  // Guarded by mutex:
+  std::set<std::string> ensured;  // keys of records that are there, right and durable
+  std::set<uint32_t> awaited;     // attempts whose records have not been seen yet
 };
 
 namespace {
@@ -68,6 +72,18 @@ Result<Catalog> Catalog::Open(Store& store, const TemporaryOwner& owner) {
   return Catalog(store, record->id, owner, std::make_shared<Memo>());
 }
 
+Catalog Catalog::Assume(Store& store, const StoreId& id, const TemporaryOwner& owner) {
+  return {store, id, owner, std::make_shared<Memo>()};
+}
+
+Status Catalog::Confirm() const {
+  const Result<Catalog> there = Open(*store_, owner_);
+  if (there.status().code() == Code::kNotFound) return Status(Code::kUnavailable, there.status().message());
+  if (!there.ok() || there->id() == id_) return there.status();
+  return Status(Code::kMismatch, fmt::format("the store at {} is {} now; the job's is {}", store_->description(),
+                                             there->id().ToHex(), id_.ToHex()));
+}
+
 Result<Catalog> Catalog::OpenOrCreate(Store& store, const TemporaryOwner& owner) {
   Result<Catalog> there = Open(store, owner);
   if (there.status().code() == Code::kNotFound) {
@@ -105,6 +121,29 @@ Status Catalog::EnsureRecord(const std::string& key, const Buffer& record, Check
   const std::lock_guard lock(memo_->mutex);
   memo_->ensured.insert(key);
   return status;
+}
+
+void Catalog::AwaitRecordOf(uint32_t attempt) const {
+  const std::lock_guard lock(memo_->mutex);
+  memo_->awaited.insert(attempt);
+}
+
+Status Catalog::CheckRecordOf(const std::string& job, uint32_t attempt) const {
+  {
+    const std::lock_guard lock(memo_->mutex);
+    if (!memo_->awaited.contains(attempt)) return Status::Ok();
+  }
+  KEDGE_RETURN_IF_ERROR(Confirm());
+  const Status recorded = ReadOwnRecord(*this, layout::AttemptKey(job, attempt), &DecodeAttemptRecord).status();
+  if (recorded.code() == Code::kNotFound) {
+    return Status(Code::kUnavailable,
+                  fmt::format("attempt {} of job '{}' began without the store at {}, and is not noted there yet", attempt, job,
+                              store_->description()));
+  }
+  KEDGE_RETURN_IF_ERROR(recorded);
+  const std::lock_guard lock(memo_->mutex);
+  memo_->awaited.erase(attempt);
+  return Status::Ok();
 }
 
 Status Catalog::EnsureJob(const std::string& job) const {

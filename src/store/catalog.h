@@ -26,6 +26,11 @@ class Catalog {
   static Result<Catalog> OpenOrCreate(Store& store, const TemporaryOwner& owner);
   // Never writes. kNotFound: no store there.
   static Result<Catalog> Open(Store& store, const TemporaryOwner& owner);
+  // For a store that cannot be reached now and is known from elsewhere: nothing is read.
+  static Catalog Assume(Store& store, const StoreId& id, const TemporaryOwner& owner);
+
+  // Whether the store that lies there is this one. kMismatch: another; kUnavailable: none.
+  Status Confirm() const;
 
   // The same store in another owner's name: when the attempt is known, or for another job.
   Catalog WithOwner(const TemporaryOwner& owner) const;
@@ -40,13 +45,18 @@ class Catalog {
   Status EnsureJob(const std::string& job) const;
   Status EnsureName(const std::string& job, const std::string& name) const;
 
+  // An attempt that began without the store (attempts.h): nothing of it is published before its record stands there.
+  void AwaitRecordOf(uint32_t attempt) const;
+  // Ok at once for every other attempt. kUnavailable: the record is not there yet.
+  Status CheckRecordOf(const std::string& job, uint32_t attempt) const;
+
   // Real names, sorted. Folders whose record cannot be read, or is another store's, are passed over; `skipped`, when
   // not null, gets one sentence for each.
   Result<std::vector<std::string>> Jobs(std::vector<std::string>* skipped) const;
   Result<std::vector<std::string>> Names(const std::string& job, std::vector<std::string>* skipped) const;
 
  private:
-  struct Memo;  // what EnsureX has done, shared by copies
+  struct Memo;  // what EnsureX has done and which attempts' records are awaited, shared by copies
   Catalog(Store& store, const StoreId& id, TemporaryOwner owner, std::shared_ptr<Memo> memo);
   bool WasEnsured(const std::string& key) const;
   // Creates the record, or leaves it to `check` what is there.

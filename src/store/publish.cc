@@ -123,6 +123,7 @@ Status ValidatePart(const PartRecord& part) {
 Status PrepareGeneration(const Catalog& catalog, const Generation& generation) {
   KEDGE_RETURN_IF_ERROR(Validate(generation));
   KEDGE_RETURN_IF_ERROR(CheckStoreId(generation.store_id, catalog.id(), "generation"));
+  KEDGE_RETURN_IF_ERROR(catalog.CheckRecordOf(generation.job, generation.attempt));
   KEDGE_RETURN_IF_ERROR(catalog.EnsureName(generation.job, generation.name));
   return catalog.store().MakeFolder(layout::PartsFolder(generation));
 }

@@ -1,0 +1,75 @@
+// See known_jobs.h.
+#include "client/known_jobs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <set>
+
+#include "format/wire.h"
+#include "os/machine.h"
+
+namespace kedge::client {
+namespace {
+
+constexpr Duration kAskTimeout = std::chrono::seconds(10);
+
+std::vector<KnownJob> Ask(const Core& core, Result<std::unique_ptr<Connection>>* agent) {
+  if (!agent->ok()) return {};
+  const KnownJobsRequest request{kProtocolVersion, BuildName(), core.job.job, core.job.keys.store_path};
+  auto reply = (**agent)->Call<KnownJobsReply>(request, kAskTimeout);
+  if (reply.ok()) return std::move(reply->jobs);
+  *agent = reply.status();
+  return {};
+}
+
+// With what tells one agent from another: the ranks of a node all say the same.
+std::string Encode(const Core& core, const std::vector<KnownJob>& known) {
+  Buffer buffer;
+  Encoder encoder(buffer);
+  encoder.String(os::HostName() + ":" + core.node.run_folder);
+  encoder.Varint(known.size());
+  for (const KnownJob& job : known) {
+    encoder.U64(job.store_id.high);
+    encoder.U64(job.store_id.low);
+    encoder.Varint(job.attempt);
+    encoder.Varint(job.live_ranks);
+  }
+  encoder.Finish();
+  return std::string(AsText(buffer));
+}
+
+}  // namespace
+
+Result<std::vector<KnownJob>> GatherKnownJobs(const Core& core, Result<std::unique_ptr<Connection>>* agent) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> all, core.collective.AllGather(Encode(core, Ask(core, agent))));
+  std::map<StoreId, KnownJob> merged;
+  std::set<std::string> agents;
+  for (const std::string& text : all) {
+    Decoder decoder(AsBytes(text));
+    const bool is_new = agents.emplace(decoder.String(2 * kNameBytesMax)).second;
+    for (size_t jobs = decoder.Count(18); jobs > 0; --jobs) {
+      KnownJob job;
+      job.store_id.high = decoder.U64();
+      job.store_id.low = decoder.U64();
+      job.attempt = decoder.Varint32();
+      job.live_ranks = decoder.Varint32();
+      if (!is_new) continue;
+      KnownJob& known = merged[job.store_id];
+      known.store_id = job.store_id;
+      known.attempt = std::max(known.attempt, job.attempt);
+      known.live_ranks += job.live_ranks;
+    }
+    KEDGE_RETURN_IF_ERROR(decoder.Finish("what a rank's agent knows of the job"));
+  }
+  std::vector<KnownJob> known;
+  for (const auto& [store_id, job] : merged) known.push_back(job);
+  return known;
+}
+
+KnownJob KnownIn(const std::vector<KnownJob>& known, const StoreId& store_id) {
+  auto found = std::find_if(known.begin(), known.end(), [&](const KnownJob& job) { return job.store_id == store_id; });
+  return found == known.end() ? KnownJob{store_id, 0, 0} : *found;
+}
+
+}  // namespace kedge::client

@@ -1,0 +1,173 @@
+// A store that cannot be reached: a relaunch goes on with what its nodes have, the store is used again when it is back, and what
+// only the store knows is never taken for nothing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/protect/protect_fixture.h"
+
+namespace kedge::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+class WithoutStore : public ProtectTest {
+ protected:
+  ~WithoutStore() override {
+    if (is_away_) ComeBack();
+  }
+  std::string AwayPath() const { return nodes_.Store() + ".away"; }
+  // Every call to the store fails, as when its file system is not mounted and its path is something else.
+  void GoAway() {
+    std::filesystem::create_directories(nodes_.Store());
+    std::filesystem::rename(nodes_.Store(), AwayPath());
+    std::ofstream(nodes_.Store()) << "not a folder";
+    is_away_ = true;
+  }
+  void ComeBack() {
+    std::filesystem::remove(nodes_.Store());
+    std::filesystem::rename(AwayPath(), nodes_.Store());
+    is_away_ = false;
+  }
+  // Whether the store knows of an attempt with a greater number.
+  bool HasAttemptBeyond(uint32_t attempt) const {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(nodes_.Store(), ignored)) {
+      const std::string name = entry.path().filename();
+      if (entry.path().parent_path().filename() == "attempts" && std::atoll(name.c_str()) > attempt) return true;
+    }
+    return false;
+  }
+  // What kedge_init of one rank returns; a context that it made is ended.
+  int Init(const std::string& keys) const {
+    const std::string overrides = nodes_.Overrides(0, keys);
+    kedge_options options = KEDGE_OPTIONS_INIT;
+    options.overrides = overrides.c_str();
+    kedge_context* context = nullptr;
+    const int code = kedge_init(&options, nullptr, &context);
+    if (context != nullptr) {
+      EXPECT_KEDGE_OK(kedge_finalize(context, 0));
+    }
+    return code;
+  }
+
+ private:
+  bool is_away_ = false;
+};
+
+class WithoutStoreByScheme : public WithoutStore, public ::testing::WithParamInterface<Scheme> {};
+INSTANTIATE_TEST_SUITE_P(Every, WithoutStoreByScheme, ::testing::ValuesIn(kSchemes), NameOf);
+
+TEST_P(WithoutStoreByScheme, AJobLosesNodesAndComesBackTimeAndAgain) {
+  const std::string keys = GetParam().keys + std::string(kNoStore);
+  Take(all_, keys, 2);
+  GoAway();
+  for (int node = 0; node < GetParam().losses; ++node) nodes_.Lose(node);
+  ExpectRestart(all_, keys, 2, [](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 3);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 3, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 3, KEDGE_LEVEL_NODE, 60));
+  });
+  nodes_.Lose(3);
+  ExpectRestart(all_, keys, 3);
+  // The next launch has the store again, which has never heard of the attempts between.
+  ComeBack();
+  ExpectRestart(all_, keys, 3);
+}
+
+TEST_F(WithoutStore, VersionsGetToItWhenItIsBack) {
+  Take(all_, kXorOfFour, 1, KEDGE_LEVEL_STORE);
+  GoAway();
+  nodes_.Lose(1);
+  nodes_.Run(all_, kXorOfFour, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 0);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    int64_t version = -1;
+    EXPECT_KEDGE_OK(kedge_restart(context, "p", -1, &version));
+    EXPECT_EQ(version, 1);
+    EXPECT_TRUE(memory == Content(rank, 1));
+    Fill(&memory, rank, 2);
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_NODE, 60));
+    EXPECT_NE(kedge_wait(context, "p", 2, KEDGE_LEVEL_STORE, 60), KEDGE_OK) << "the store is away";
+    int64_t newest = -1;
+    EXPECT_KEDGE_OK(kedge_newest(context, "p", -1, &newest)) << "until all ranks are here";
+    if (rank == 0) {
+      ComeBack();
+      // Before rank 0 has noted the attempt there nothing of it is published.
+      for (int i = 0; i < 1000 && !HasAttemptBeyond(2); ++i) std::this_thread::sleep_for(20ms);
+      EXPECT_TRUE(HasAttemptBeyond(2));
+    }
+    EXPECT_KEDGE_OK(kedge_newest(context, "p", -1, &newest)) << "until the store is there";
+    EXPECT_EQ(newest, 2);
+    Fill(&memory, rank, 3);
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 3, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 3, KEDGE_LEVEL_STORE, 60));
+    int64_t failed = -1;
+    EXPECT_NE(kedge_last_flush_error(context, nullptr, 0, &failed), KEDGE_OK);
+    EXPECT_EQ(failed, 2);
+  });
+  for (const int node : all_) nodes_.Lose(node);
+  EXPECT_GT(ExpectRestart(all_, kXorOfFour, 3), 0u);
+}
+
+TEST_F(WithoutStore, WhoKnowsNothingOfTheJobCannotStartIt) {
+  GoAway();
+  EXPECT_NE(Init(kNoStore), KEDGE_OK);
+  EXPECT_THAT(kedge_error_message(), HasSubstr(nodes_.Store()));
+}
+
+TEST_F(WithoutStore, WhatTheNodesHaveLostIsNotTakenForNothing) {
+  const std::string keys = kXorOfFour;
+  Take(all_, keys, 1, KEDGE_LEVEL_STORE);
+  GoAway();
+  for (const int node : {0, 1}) nodes_.Lose(node);
+  nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 0);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    int64_t version = -1;
+    EXPECT_EQ(kedge_newest(context, "p", -1, &version), KEDGE_ERROR_UNAVAILABLE) << "an application would begin anew";
+    EXPECT_EQ(kedge_restart(context, "p", -1, &version), KEDGE_ERROR_UNAVAILABLE);
+    EXPECT_THAT(kedge_error_message(), HasSubstr(nodes_.Store()));
+  });
+}
+
+TEST_F(WithoutStore, TwoLaunchesDoNotHoldTheJobAtOnce) {
+  const std::string keys = std::string("job.lease=1s\n") + kNoStore;
+  const std::string overrides = nodes_.Overrides(0, keys);
+  kedge_options options = KEDGE_OPTIONS_INIT;
+  options.overrides = overrides.c_str();
+  kedge_context* first = nullptr;
+  ASSERT_EQ(kedge_init(&options, nullptr, &first), KEDGE_OK) << kedge_error_message();
+  EXPECT_KEDGE_OK(kedge_checkpoint(first, "p", 1, 0));
+  EXPECT_KEDGE_OK(kedge_finalize(first, 0));
+  GoAway();
+  ASSERT_EQ(kedge_init(&options, nullptr, &first), KEDGE_OK) << kedge_error_message();
+  EXPECT_EQ(Init(keys), KEDGE_ERROR_BUSY);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("1 live ranks"));
+  int64_t newest = -1;
+  EXPECT_KEDGE_OK(kedge_newest(first, "p", -1, &newest)) << "also without protection across nodes";
+  EXPECT_EQ(newest, 1);
+  EXPECT_KEDGE_OK(kedge_finalize(first, 0));
+  EXPECT_EQ(Init(keys), KEDGE_OK) << kedge_error_message();
+}
+
+TEST_F(WithoutStore, AnotherStoreInItsPlaceIsSaid) {
+  Take({0}, kNoStore, 1, KEDGE_LEVEL_LOCAL);
+  std::filesystem::remove_all(nodes_.Store());
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(Init(kNoStore), KEDGE_OK) << kedge_error_message();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("these nodes have versions of it for another store"));
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(Init(kNoStore), KEDGE_OK) << kedge_error_message();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "once is enough";
+}
+
+}  // namespace
+}  // namespace kedge::testing
