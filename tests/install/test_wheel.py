@@ -34,7 +34,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(
         *pip, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", folder / "wheels",
         # The build type of the default tree, so that a compiler cache can serve both.
-        *("-C", f"build-dir={folder / 'build'}", "-C", "cmake.build-type=RelWithDebInfo", ROOT),
+        *("--config-settings", f"build-dir={folder / 'build'}", "--config-settings", "cmake.build-type=RelWithDebInfo", ROOT),
     )
     (wheel,) = (folder / "wheels").iterdir()
     run(sys.executable, "-m", "venv", "--without-pip", folder / "venv")
