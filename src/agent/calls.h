@@ -3,9 +3,8 @@
 // The agent of rank 0's node leads: it knows when the interval between checkpoints is over and whether the job is to halt, and
 // proposes a call number when it wants a yes (session/call_agreement.h). Each node of the job is a member, whose agent holds its
 // ranks and votes; the decision goes to the leader's own ranks first, then to the other nodes, again and again until each has
-// it, and nothing new is proposed before. A node that does not answer in time has refused. Nodes that do not know each other
-// (Hello::NeedsPeers) cannot agree so: there rank 0 finds in its mailbox what is wanted, and the ranks ask each
-// other (client/pace.h).
+// it, and nothing new is proposed before. A node that does not answer in time has refused. Nodes that do not reach each other
+// cannot agree so: there rank 0 finds in its mailbox what is wanted, and the ranks ask each other (client/pace.h).
 // With a "due" come the counts of levels that the ranks go by from that call on (tuning.h); they are part of the decision.
 // A halt belongs to one attempt. What is held and decided lies in the mailboxes, the halt in the job's file, so that a successor
 // goes on with both: a call that a leader's predecessor held and did not decide is a no; a member leaves it to its leader.

@@ -38,6 +38,13 @@ std::set<std::string> Job::Names() const {
   return names;
 }
 
+const JobNode* Job::LeadingNode() const {
+  const auto found = std::find_if(members.nodes.begin(), members.nodes.end(), [](const JobNode& node) {
+    return std::find(node.ranks.begin(), node.ranks.end(), 0u) != node.ranks.end();
+  });
+  return found == members.nodes.end() ? nullptr : &*found;
+}
+
 bool Job::HasPassedOver(const Generation& generation, uint32_t rank) const {
   const auto has_image = [&](const Version& version) {
     const auto image = version.images.find(rank);

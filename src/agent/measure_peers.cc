@@ -58,14 +58,13 @@ Result<const Job*> MeasurePeers::Choose(const std::string& name) const {
     if (chosen == nullptr || running.contains(job.get())) chosen = job.get();
   }
   if (chosen == nullptr || !agent_.peers().is_open()) {
-    return Status(Code::kNotFound, fmt::format("the agent of node {} knows no job{} whose nodes protect each other", self,
+    return Status(Code::kNotFound, fmt::format("the agent of node {} knows no job{} whose nodes know each other", self,
                                                name.empty() ? "" : " " + name));
   }
   if (names.size() > 1) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("the agent of node {} knows several jobs whose nodes protect each other ({}): "
-                              "name one with --job",
-                              self, fmt::join(names, ", ")));
+    return Status(Code::kInvalidArgument, fmt::format("the agent of node {} knows several jobs whose nodes know each other ({}): "
+                                                      "name one with --job",
+                                                      self, fmt::join(names, ", ")));
   }
   return chosen;
 }

@@ -377,6 +377,8 @@ struct Job {
   std::set<std::string> Names() const;
   // Whether the rank's images of later versions came here while that one's did not: it went straight to the store, or is gone.
   bool HasPassedOver(const Generation& generation, uint32_t rank) const;
+  // That of rank 0, whose agent speaks for the job; null: the nodes are not known.
+  const JobNode* LeadingNode() const;
   // Whether what this node lacks is asked of other nodes.
   bool BringsImages() const { return !members.nodes.empty() && hello.keys.Protects(); }
 };

@@ -10,6 +10,7 @@
 #include "agent/flush.h"
 #include "agent/held_sets.h"
 #include "agent/images.h"
+#include "agent/peers.h"
 #include "agent/protect.h"
 #include "agent/publish.h"
 #include "agent/record_file.h"
@@ -38,11 +39,24 @@ void RecoverImages(Agent& agent) {
   }
 }
 
+// Who had a way to the former agent believes in it until it has said nothing for too long: what goes there comes to this one,
+// which knows nothing of it. Who asks and is asked besides the group's own is the leading node.
+void GreetNodes(Agent& agent, const Job& job) {
+  const std::string& self = agent.settings().node;
+  const JobNode* leading = job.LeadingNode();
+  if (leading == nullptr || !agent.peers().is_open()) return;
+  for (const JobNode& node : job.members.nodes) {
+    const bool is_greeted = node.name != self && (leading->name == self || &node == leading);
+    if (is_greeted && !node.address.empty()) agent.peers().Connect(job, node.name);
+  }
+}
+
 // What is owed to other nodes depends on who they are.
 void RejoinNetwork(Agent& agent) {
   for (auto& [key, job] : agent.jobs()) {
     Status joined = agent.protect().OnMembers(*job);
     if (!joined.ok()) LogWarning("agent", "job {}: its nodes do not know each other: {}", job->name, joined.ToString());
+    GreetNodes(agent, *job);
   }
 }
 

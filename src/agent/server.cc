@@ -7,6 +7,7 @@
 #include "agent/fetch.h"
 #include "agent/images.h"
 #include "agent/measure_peers.h"
+#include "agent/peers.h"
 #include "agent/protect.h"
 #include "agent/publish.h"
 #include "agent/sessions.h"
@@ -20,6 +21,7 @@ namespace kedge {
 namespace {
 
 constexpr size_t kPeersMax = 65536;
+constexpr Duration kReachTimeout = std::chrono::seconds(5);
 
 Status WrongProtocol(uint32_t theirs, const std::string& build) {
   return Status(Code::kMismatch, fmt::format("you speak protocol {} (build {}), this agent {} (build {}); let the running agent "
@@ -178,13 +180,25 @@ void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
     return ReplyStatus(id, message.number, Status::Ok());
   }
   if (const auto* members = std::get_if<MembersRequest>(&message.message)) {
-    return ReplyStatus(id, message.number, agent_.sessions().SetMembers(*session, members->members));
+    return SetMembers(id, message.number, *members);
   }
   if (const auto* close = std::get_if<CloseImageRequest>(&message.message)) {
     return ReplyStatus(id, message.number, agent_.images().Close(*session, close->image));
   }
   agent_.sessions().End(*session, "goodbye");
   ReplyStatus(id, message.number, Status::Ok());
+}
+
+// Where the leading node is not reached, the ranks must know before they rely on it.
+void Server::SetMembers(uint64_t id, uint64_t number, const MembersRequest& request) {
+  Session* session = agent_.sessions().Find(Find(id)->session_id);
+  const Status joined = agent_.sessions().SetMembers(*session, request.members);
+  const JobNode* leading = session->job->LeadingNode();
+  if (!joined.ok()) return ReplyStatus(id, number, joined);
+  const bool is_tried = request.tries_leading_node && leading != nullptr && leading->name != agent_.settings().node;
+  if (!is_tried) return Reply(id, number, MembersReply{});
+  agent_.peers().Call(*session->job, leading->name, PeerKind::kEcho, {}, kReachTimeout,
+                      [this, id, number](const Result<Buffer>& echo) { Reply(id, number, MembersReply{echo.status()}); });
 }
 
 // From this node, or brought here from the others first.

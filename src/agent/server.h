@@ -52,6 +52,7 @@ class Server {
   void HandleGreeting(uint64_t id, const NumberedMessage& message);
   void HandleSessionRequest(uint64_t id, const NumberedMessage& message);
   void OpenImage(uint64_t id, uint64_t number, const OpenImageRequest& request);
+  void SetMembers(uint64_t id, uint64_t number, const MembersRequest& request);
   void Measure(uint64_t id, uint64_t number, const MeasureRequest& request);
   void ReplyStatus(uint64_t id, uint64_t number, const Status& status);
   Peer* Find(uint64_t id);

@@ -290,7 +290,7 @@ Status Sessions::SetMembers(Session& session, const Membership& members) {
   KEDGE_RETURN_IF_ERROR(CheckMembers(session, members));
   // The node's ranks all say the same.
   if (members == job.members && (job.layout != nullptr || !job.hello.keys.Protects())) return Status::Ok();
-  if (members.attempt != job.members.attempt) agent_.peers().Invite(job, members);
+  if (members.attempt != job.members.attempt && job.hello.keys.Protects()) agent_.peers().Invite(job, members);
   return ChangeMembers(job, members);
 }
 

@@ -48,10 +48,8 @@ std::optional<std::string> DecidingNode(const Job& job, uint32_t attempt) {
   if (job.members.attempt != attempt) return std::nullopt;
   const auto& nodes = job.members.nodes;
   if (std::any_of(nodes.begin(), nodes.end(), [](const JobNode& node) { return node.address.empty(); })) return std::nullopt;
-  const auto first = std::find_if(nodes.begin(), nodes.end(), [](const JobNode& node) {
-    return std::find(node.ranks.begin(), node.ranks.end(), 0u) != node.ranks.end();
-  });
-  return first == nodes.end() ? std::nullopt : std::optional(first->name);
+  const JobNode* leading = job.LeadingNode();
+  return leading == nullptr ? std::nullopt : std::optional(leading->name);
 }
 
 const ScheduledLevels* FindTurn(const Job& job, const Generation& generation) {

@@ -71,19 +71,29 @@ Status Context::ShareMembers() {
   auto members = GatherMembers(core, attached ? &attached->attachment.welcome : nullptr);
   KEDGE_RETURN_IF_ERROR(members.status());
   Status status = session->SetMembers(std::move(*members));
-  core.nodes_joined = status.ok() && session->attached();
+  const Status& reached = session->leading_node();
+  if (!reached.ok()) {
+    LogWarning("client", "rank {}: this node's agent does not reach that of rank 0's node; rank 0 is asked instead: {}",
+               core.rank(), reached.message());
+  }
+  core.nodes_joined = status.ok() && session->attached() && reached.ok();
   return UnlessRequired(std::move(status));
 }
 
-// Nodes that cannot protect each other are an error, or a warning where the configuration allows it; those that cannot agree
-// which version an interval lets go to the store each go by their own clocks.
+// Nodes that cannot protect each other are an error, or a warning where the configuration allows it; without knowing each other
+// they go by their own clocks where an interval says which versions go to the store, and their ranks ask each other (pace.h).
 Status Context::UnlessRequired(Status status) const {
   const bool protects = core.job.keys.Protects();
   const bool is_forgiven = !protects || (status.code() == Code::kFailedPrecondition && !core.job.keys.protect_required);
   if (status.ok() || !is_forgiven) return status;
-  const char* lost =
-      protects ? "versions do not survive the loss of a node" : "each node's clock says which versions go to the store";
-  if (core.rank() == 0) LogWarning("client", "{}: {}", lost, status.message());
+  if (core.rank() != 0) return Status::Ok();
+  if (protects) {
+    LogWarning("client", "versions do not survive the loss of a node: {}", status.message());
+  } else if (core.job.keys.HasStoreInterval()) {
+    LogWarning("client", "each node's clock says which versions go to the store: {}", status.message());
+  } else {
+    LogInfo("client", "whether a checkpoint is due is asked of rank 0 at each call: {}", status.message());
+  }
   return Status::Ok();
 }
 

@@ -109,12 +109,14 @@ Status Session::AttachThrough(std::shared_ptr<Connection> connection) {
 
 Status Session::SetMembers(Membership members) {
   members_ = std::move(members);
-  return TellMembers();
+  return TellMembers(/*tries_leading_node=*/true);
 }
 
-Status Session::TellMembers() {
+Status Session::TellMembers(bool tries_leading_node) {
   if (!members_ || !attached()) return Status::Ok();
-  return connection_->Call<DoneReply>(MembersRequest{*members_}, kAttachTimeout).status();
+  const auto reply = connection_->Call<MembersReply>(MembersRequest{*members_, tries_leading_node}, kAttachTimeout);
+  if (reply.ok() && tries_leading_node) leading_node_ = reply->leading_node;
+  return reply.status();
 }
 
 void Session::TellRestored(const Generation& generation) {
@@ -221,7 +223,7 @@ void Session::Pump() {
     return;
   }
   LogWarning("client", "rank {}: attached to an agent again; checkpoints are asynchronous", core_->rank());
-  status = TellMembers();
+  status = TellMembers(/*tries_leading_node=*/false);
   if (!status.ok()) LogWarning("client", "rank {}: the nodes do not know each other: {}", core_->rank(), status.message());
 }
 

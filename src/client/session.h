@@ -59,6 +59,8 @@ class Session {
   // Tells the agent who is in the attempt, and every later agent of this session. kFailedPrecondition: these nodes cannot
   // protect each other.
   Status SetMembers(Membership members);
+  // Why this node's agent did not reach that of rank 0's node when it was told first.
+  const Status& leading_node() const { return leading_node_; }
   // The ranks go on from this generation.
   void TellRestored(const Generation& generation);
   // Takes what the agent has sent, and attaches through a connection that was offered.
@@ -130,13 +132,14 @@ class Session {
   void ShowCalls();
   void OnMessage(const AgentMessage& message);
 
-  Status TellMembers();
+  Status TellMembers(bool tries_leading_node);
 
   Core* core_;
   Ledger* ledger_;
   std::shared_ptr<Connection> connection_;
   std::shared_ptr<AttachedSession> attached_;
   std::optional<Membership> members_;
+  Status leading_node_;
   uint64_t sessions_ = 0;
   std::deque<FlushFailure> failures_;
   uint64_t failures_seen_ = 0;

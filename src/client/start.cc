@@ -54,7 +54,7 @@ struct Start {
   uint32_t attempt = 0;
   bool is_unrecorded = false;
   bool protects = false;
-  bool has_intervals = false;
+  bool has_agents = false;
   std::string secret;
 
   std::string Encode(const Status& status) const {
@@ -69,7 +69,7 @@ struct Start {
     encoder.Varint(attempt);
     encoder.U8(is_unrecorded ? 1 : 0);
     encoder.U8(protects ? 1 : 0);
-    encoder.U8(has_intervals ? 1 : 0);
+    encoder.U8(has_agents ? 1 : 0);
     encoder.String(secret);
     encoder.Finish();
     return std::string(AsText(buffer));
@@ -86,7 +86,7 @@ struct Start {
     attempt = decoder.Varint32();
     is_unrecorded = decoder.U8() != 0;
     protects = decoder.U8() != 0;
-    has_intervals = decoder.U8() != 0;
+    has_agents = decoder.U8() != 0;
     secret = decoder.String(kSecretBytesMax);
     KEDGE_RETURN_IF_ERROR(decoder.Finish("rank 0's start message"));
     return code == Code::kOk ? Status::Ok() : Status(code, message);
@@ -193,8 +193,8 @@ Status StartJob(Core* core, const std::vector<KnownJob>& known, Start* start) {
     status = StartWithoutStore(core, candidates, status, start);
   }
   KEDGE_RETURN_IF_ERROR(status);
-  start->protects = core->job.keys.Protects() && !core->job.synchronous;
-  start->has_intervals = core->job.keys.HasStoreInterval() && !core->job.synchronous;
+  start->has_agents = !core->job.synchronous;
+  start->protects = core->job.keys.Protects() && start->has_agents;
   start->secret = Id128::Generate().ToHex() + Id128::Generate().ToHex();
   if (!start->is_unrecorded) core->catalog = catalog->WithOwner(OwnerOf(*core, start->attempt));
   return Status::Ok();
@@ -318,7 +318,7 @@ Status AgreeOnAttempt(Core* core, Result<std::unique_ptr<Connection>>* agent) {
   core->protects = start.protects;
   core->secret = start.secret;
   KEDGE_RETURN_IF_ERROR(CountRanksOnNode(core));
-  core->joins_nodes = start.protects || (start.has_intervals && core->ranks_on_node < core->ranks());
+  core->joins_nodes = start.protects || (start.has_agents && core->ranks_on_node < core->ranks());
   return Status::Ok();
 }
 

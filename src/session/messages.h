@@ -61,7 +61,7 @@ struct JobKeys {
   bool protect_required = true;                         // a layout that cannot protect is an error, else a warning
 
   bool Protects() const { return protect_scheme != ProtectScheme::kNone && schedule_node > 0; }
-  // Whether an interval says which versions go to the store: nodes must agree on it.
+  // Whether an interval says which versions go to the store: nodes are to agree on it.
   bool HasStoreInterval() const { return schedule_store > 0 && schedule_store_interval > Duration::zero(); }
 
   friend bool operator==(const JobKeys&, const JobKeys&) = default;
@@ -96,8 +96,9 @@ struct Hello {
   std::vector<HeldSlot> held_slots;
   uint64_t last_image_serial = 0;  // images begun so far
 
-  // Whether agents of the job's nodes speak with each other.
-  bool NeedsPeers() const { return keys.Protects() || (keys.HasStoreInterval() && ranks_on_node < ranks); }
+  // Whether agents of the job's nodes speak with each other: to protect versions, to agree which of them are due and where they
+  // go, and when the job is to end.
+  bool NeedsPeers() const { return keys.Protects() || ranks_on_node < ranks; }
 };
 
 // Descriptors with it: mailbox, eventfd, control block, then one pool file for each memory tier in order of the list.
@@ -124,7 +125,7 @@ struct JobNode {
   friend bool operator==(const JobNode&, const JobNode&) = default;
 };
 // Who is in the attempt, and the secret by which its agents know each other. Kept with the job, also for a successor.
-// `nodes` is empty for a job whose nodes need not know each other (Hello::NeedsPeers).
+// `nodes` is empty for a job on one node that protects nothing (Hello::NeedsPeers).
 struct Membership {
   uint32_t attempt = 0;
   uint32_t ranks = 0;
@@ -133,9 +134,13 @@ struct Membership {
 
   friend bool operator==(const Membership&, const Membership&) = default;
 };
-// From a session. Answer: DoneReply; kFailedPrecondition: these nodes cannot protect each other.
+// From a session. Answer: MembersReply; kFailedPrecondition: these nodes cannot protect each other.
 struct MembersRequest {
   Membership members;
+  bool tries_leading_node = false;  // the answer comes when the agent of rank 0's node has been reached, or some seconds are over
+};
+struct MembersReply {
+  Status leading_node;  // why that is not reached; ok: it is, or was not tried
 };
 
 // The ranks have restarted from this generation and go on from it. From a session. Answer: DoneReply.
@@ -163,7 +168,7 @@ struct RebuildReply {
 
 // From a tool: how fast the ways from this node to others of a job are. One such question at a time; a node that does not answer
 // is passed over after some seconds. Answer: MeasureReply. kNotFound: no job of that name here (or none at all) has nodes that
-// protect each other; kInvalidArgument: several have, and none is named; kBusy: another tool asks.
+// know each other; kInvalidArgument: several have, and none is named; kBusy: another tool asks.
 struct MeasureRequest {
   std::string job;         // empty: the only one
   bool all_nodes = false;  // of the job's attempt; else of this node's group
@@ -339,11 +344,12 @@ struct ErrorReply {
 };
 
 // The order gives the kind's number on the wire: append only.
-using Message = std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
-                             LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest,
-                             CleanupReply, RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest,
-                             ShutdownRequest, DoneReply, ErrorReply, MembersRequest, HaltRequest, HaltReply, RestoredRequest,
-                             RebuildRequest, RebuildReply, MeasureRequest, MeasureReply, KnownJobsRequest, KnownJobsReply>;
+using Message =
+    std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
+                 LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest, CleanupReply,
+                 RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest, ShutdownRequest, DoneReply,
+                 ErrorReply, MembersRequest, HaltRequest, HaltReply, RestoredRequest, RebuildRequest, RebuildReply,
+                 MeasureRequest, MeasureReply, KnownJobsRequest, KnownJobsReply, MembersReply>;
 
 struct NumberedMessage {
   uint64_t number = 0;  // chosen by who asks, repeated in the answer

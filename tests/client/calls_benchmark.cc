@@ -8,6 +8,7 @@
 
 #include "kedge/kedge.h"
 #include "tests/support/scenario_folder.h"
+#include "tests/support/virtual_nodes.h"
 
 namespace kedge::testing {
 namespace {
@@ -29,6 +30,20 @@ void BM_Ask(benchmark::State& state) {
 }
 BENCHMARK_TEMPLATE(BM_Ask, kedge_checkpoint_due);
 BENCHMARK_TEMPLATE(BM_Ask, kedge_should_exit);
+
+// Rank 0's calls; rank 1 is on another node.
+template <int (*kQuestion)(kedge_context*, int*)>
+void BM_AskOverTwoNodes(benchmark::State& state) {
+  VirtualNodes(2).Run({0, 1}, "schedule.interval=1h\n", [&](kedge_context* context, int rank) {
+    if (rank != 0) return;
+    int answer = 0;
+    for (auto _ : state) {
+      if (kQuestion(context, &answer) != KEDGE_OK || answer != 0) state.SkipWithError("it was told yes, or an error");
+    }
+  });
+}
+BENCHMARK_TEMPLATE(BM_AskOverTwoNodes, kedge_checkpoint_due);
+BENCHMARK_TEMPLATE(BM_AskOverTwoNodes, kedge_should_exit);
 
 }  // namespace
 }  // namespace kedge::testing

@@ -431,6 +431,19 @@ TEST_F(LinkTest, CutForFiveSecondsDelaysTheLevel) {
   });
 }
 
+TEST_F(LinkTest, RanksWhoseAgentsDoNotReachEachOtherAskEachOther) {
+  hosts_->Cut();
+  nodes_.Run({0, 1}, "schedule.interval=100ms\n", [&](kedge_context* context, int rank) {
+    int due = 0;
+    for (int i = 0; i < 1000 && due == 0; ++i) {
+      EXPECT_KEDGE_OK(kedge_checkpoint_due(context, &due));
+      std::this_thread::sleep_for(10ms);
+    }
+    EXPECT_EQ(due, 1) << "rank " << rank << " would never take a checkpoint";
+    Checkpoint(context, rank, 1);
+  });
+}
+
 TEST_F(LinkTest, CutForEverIsSaidAndTheJobGoesOn) {
   const std::string keys = std::string(kPartners) + "protect.timeout=3s\n";
   nodes_.Run({0, 1}, keys, [&](kedge_context* context, int rank) {

@@ -5,8 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <set>
 #include <sstream>
+#include <thread>
 
 #include "tests/protect/protect_fixture.h"
 
@@ -55,6 +59,62 @@ TEST_P(SchemeTest, NodesWithNextToNoMemoryProtectOnTheirDisks) {
     EXPECT_EQ(version, 3);
     EXPECT_TRUE(memory == TwoChunks(rank, 3)) << "rank " << rank;
   });
+}
+
+// The threads of a process that work off what it has queued, by their nice value.
+std::multiset<int> NiceOfWorkers(int pid) {
+  std::multiset<int> found;
+  std::error_code ignored;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", ignored)) {
+    std::ifstream stat(task.path() / "stat");
+    const std::string text{std::istreambuf_iterator<char>(stat), {}};
+    if (text.find("(kedge-flush)") == std::string::npos) continue;
+    std::istringstream fields(text.substr(text.rfind(')') + 2));  // from the third on
+    std::string field;
+    for (int number = 3; number <= 19; ++number) fields >> field;
+    found.insert(std::stoi(field));
+  }
+  return found;
+}
+
+uint64_t PrivateBytes(int pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssAnon:")) return std::stoull(line.substr(8)) << 10;
+  }
+  return 0;
+}
+
+// Images of which any two would break the bound that the agent keeps over its pool.
+TEST_P(SchemeTest, WorksAtLowPriorityAndInBoundedMemory) {
+  constexpr uint64_t kPrivateBytesMax = 64 << 20;
+  constexpr size_t kWords = (40 << 20) / 8;
+  const std::string keys = Keys() + "pool.size=160MiB\n";
+  std::atomic<bool> has_ended{false};
+  uint64_t peak_bytes = 0;
+  std::set<int> nice;
+  std::thread watch([&] {
+    for (; !has_ended; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+      for (const int node : all_) {
+        const int pid = AgentPidAt(nodes_.RunFolder(node));
+        if (pid == 0) continue;
+        peak_bytes = std::max(peak_bytes, PrivateBytes(pid));
+        for (const int value : NiceOfWorkers(pid)) nice.insert(value);
+      }
+    }
+  });
+  nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory(kWords);
+    Random(static_cast<uint64_t>(rank)).Fill(memory.data(), memory.size() * 8);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 120));
+  });
+  has_ended = true;
+  watch.join();
+  EXPECT_GT(peak_bytes, 0u);
+  EXPECT_LE(peak_bytes, kPrivateBytesMax);
+  EXPECT_EQ(nice, std::set<int>{10}) << "whoever computes comes first";
 }
 
 TEST_P(SchemeTest, IsProtectedAgainAfterARestart) {
