@@ -1,5 +1,5 @@
-// Two hosts with a network each and a link between them that a test cuts, mends or slows down (the script two_hosts beside this
-// one). Ends with the object, also after a failure. Whoever includes this defines KEDGE_TWO_HOSTS, the script's path.
+// Two hosts with a network each and a link between them that a test cuts, mends or slows down (the script hosts beside this
+// one). Ends with the object, also after a failure. Whoever includes this defines KEDGE_HOSTS, the script's path.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,18 +32,18 @@ class TwoHosts {
   TwoHosts& operator=(const TwoHosts&) = delete;
 
   void Cut() {
-    Write("cut", "x");
+    Write("cut", "right");
     WaitUntilCut();
   }
   // By whomever.
-  void WaitUntilCut() { EXPECT_TRUE(process_.WaitForOutput("link is cut", kPatience)) << process_.Output(); }
-  void Mend() { Write("mend", "x"); }
+  void WaitUntilCut() { EXPECT_TRUE(process_.WaitForOutput("link of right is cut", kPatience)) << process_.Output(); }
+  void Mend() { Write("mend", "right"); }
   // As tc names rates: "8mbit". Both ways.
   void HoldLinkTo(const std::string& rate) {
     Write("slow", rate);
-    EXPECT_TRUE(process_.WaitForOutput("link is held to " + rate, kPatience)) << process_.Output();
+    EXPECT_TRUE(process_.WaitForOutput("links are held to " + rate, kPatience)) << process_.Output();
   }
-  void StartLeft(const std::string& command) { Write("start", command); }
+  void StartLeft(const std::string& command) { Write("start", "left " + command); }
   // What the commands of that side have written.
   std::string Output(const std::string& side) const {
     std::ifstream file(folder_.path() + "/" + side + ".out");
@@ -54,8 +54,9 @@ class TwoHosts {
   static constexpr std::chrono::seconds kPatience{60};
   static std::vector<std::string> Command(const std::string& folder, const std::vector<std::string>& left,
                                           const std::string& right) {
-    std::vector<std::string> command = {KEDGE_TWO_HOSTS, folder, left.front(), right};
-    command.insert(command.end(), left.begin() + 1, left.end());
+    std::vector<std::string> command = {KEDGE_HOSTS, folder, "left", "right", "--"};
+    for (const std::string& line : left) command.insert(command.end(), {"left", line});
+    command.insert(command.end(), {"right", right});
     return command;
   }
   // Whole or not at all: the script looks for it all the time.
