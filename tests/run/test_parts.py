@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -36,6 +37,11 @@ def test_command_lines_of_the_launchers(monkeypatch: pytest.MonkeyPatch) -> None
     assert "--oversubscribe" in virtual and "--oversubscribe" not in openmpi
     mpich = Launcher("mpich", "mpiexec").command(["a", "b"], 4, ["app"])
     assert mpich[-5:] == ["-hosts", "a:2,b:2", "-n", "4", "app"] and "KEDGE_STORE_PATH" in mpich[mpich.index("-genvlist") + 1]
+    # How hosts are reached, in each one's own words.
+    assert Launcher("openmpi", "mpirun", ssh=["ssh", "-F", "f"]).command(["a"], 1, ["app"])[1:4] == ["--mca", "plm_rsh_agent", "ssh -F f"]
+    through = Launcher("mpich", "mpiexec", ssh=["ssh", "-F", "f"])
+    assert through.command(["a"], 1, ["app"])[1:5] == ["-launcher", "ssh", "-launcher-exec", "ssh"]
+    assert through.environment()["HYDRA_LAUNCHER_EXTRA_ARGS"] == "-F f"
     srun = Launcher("srun", "srun").command(["a", "b"], 4, ["app"])
     assert {"--nodelist=a,b", "--ntasks=4", "--ntasks-per-node=2", "--overlap"} < set(srun) and srun[-1] == "app"
 
@@ -46,7 +52,7 @@ def test_a_command_on_a_host_runs_in_the_same_folder_where_there_is_one(tmp_path
     here.mkdir()
     monkeypatch.chdir(here)
     monkeypatch.setenv("KEDGE_STORE_PATH", "a folder/store")
-    line = SshShell().command("host", ["sh", "-c", 'pwd; echo "$KEDGE_STORE_PATH" "$1"; exit 3', "-", "two words"])[-1]
+    line = SshShell(["ssh"]).command("host", ["sh", "-c", 'pwd; echo "$KEDGE_STORE_PATH" "$1"; exit 3', "-", "two words"])[-1]
 
     def run() -> tuple[int, list[str]]:
         done = subprocess.run(["sh", "-c", line], cwd="/", env={"PATH": os.environ["PATH"]}, capture_output=True, text=True)
@@ -56,6 +62,26 @@ def test_a_command_on_a_host_runs_in_the_same_folder_where_there_is_one(tmp_path
     monkeypatch.chdir("/")
     here.rmdir()
     assert run() == (3, ["/", "a folder/store two words"])
+
+
+def test_a_step_on_a_host_ends_when_it_is_told_and_not_with_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above; the end of a connection is that of the standard input."""
+    monkeypatch.chdir(tmp_path)
+    shell = SshShell(["ssh"])
+    for told in (True, False):
+        line = shell.step("host", ["sh", "-c", "echo began; until test -e end; do sleep 0.05; done; exit 3"])[-1]
+        with subprocess.Popen(["sh", "-c", line], bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin is not None and process.stdout is not None
+            assert process.stdout.readline() == b"began\n"
+            if told:
+                shell.end_step(process)
+            else:
+                process.stdin.close()
+                with pytest.raises(subprocess.TimeoutExpired):
+                    process.wait(0.5)
+                (tmp_path / "end").touch()
+            assert process.wait(30) == (128 + signal.SIGTERM if told else 3)
+            assert process.stdout.read() == b"", "nothing that it has started holds the connection open"
 
 
 def test_signals_to_the_group_do_not_reach_what_asks_a_node() -> None:

@@ -241,6 +241,8 @@ def test_wrong_calls_are_refused(machine: Machine) -> None:
     assert "no COMMAND" in refuse("--hosts=a")
     assert "there are 1 hosts" in refuse("--hosts=a", "--nodes=2", "--", "true")
     assert "twice" in refuse("--hosts=a,a", "--", "true")
+    assert "has a blank or a colon" in refuse("--hosts=a", "--ssh=ssh -i 'a key'", "--", "true")
+    assert "for hosts that ssh reaches" in refuse("--hosts=a", "--virtual", "--ssh=ssh -v", "--", "true")
     assert "less than one a node" in refuse("--hosts=a,b", "--ranks=1", "--", "true")
     assert "is no time" in refuse("--hosts=a", "--until=soon", "--", "true")
     assert "is no whole number" in refuse("--hosts=a", "--restarts=-1", "--", "true")

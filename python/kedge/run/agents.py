@@ -50,8 +50,8 @@ class Agents:
         with contextlib.ExitStack() as stack:
             output: Any = subprocess.DEVNULL if self._log is None else stack.enter_context(self._log.open("ab"))
             return subprocess.Popen(
-                self._shell.command(node, [self._tool, "agent"]), env=self._shell.environment(node), stdin=subprocess.DEVNULL,
-                stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+                self._shell.step(node, [self._tool, "agent"]), env=self._shell.environment(node), stdin=subprocess.PIPE,
+                stdout=output, stderr=subprocess.STDOUT, bufsize=0, start_new_session=True,
             )
 
     def _await_answer(self, node: str) -> None:
@@ -127,10 +127,12 @@ class Agents:
     def end(self) -> None:
         """Ends the steps. An agent that is told to stop leaves its state on the node for a successor."""
         for step in self._steps.values():
-            with contextlib.suppress(ProcessLookupError):
-                step.send_signal(signal.SIGTERM)
+            self._shell.end_step(step)
+        end = time.monotonic() + _END_SECONDS
         for step in self._steps.values():
-            _end(step, _END_SECONDS)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                step.wait(max(0.0, end - time.monotonic()))
+            _end(step, 0.0)
         self._steps.clear()
 
 

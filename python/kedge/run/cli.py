@@ -67,6 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--nodes", type=positive, metavar="N", help="nodes to use at once; the others are spares (default: all)")
     what.add_argument("--nodes-min", type=positive, metavar="N", help="go on with fewer nodes and more ranks on each (default: --nodes)")
     what.add_argument("--hosts", metavar="LIST", help="n1,n2,... or a file with one host a line (default: the SLURM allocation)")
+    what.add_argument("--ssh", metavar="COMMAND", default="", help="how hosts are reached, for the launcher too: \"ssh -F FILE\" (default: ssh, and the launcher's own way)")
     what.add_argument("--virtual", action="store_true", help="the hosts are virtual nodes on one machine (KEDGE_NODE)")
     what.add_argument("--launcher", choices=["auto", *LAUNCHERS], default="auto", help="who starts the ranks (default: auto)")
     what.add_argument("--launch-options", metavar="TEXT", default="", help="more options for the launcher, as in a shell")
@@ -138,7 +139,10 @@ def supervise(options: argparse.Namespace) -> Report:
     job = options.job or configured_job
     os.environ["KEDGE_JOB_NAME"] = job
     in_slurm = slurm_job() is not None and not options.hosts
-    shell: Shell = SlurmShell(options.virtual) if in_slurm else VirtualShell() if options.virtual else SshShell()
+    ssh = shlex.split(options.ssh)
+    if ssh and (in_slurm or options.virtual):
+        raise ValueError("--ssh is for hosts that ssh reaches (--hosts without --virtual)")
+    shell: Shell = SlurmShell(options.virtual) if in_slurm else VirtualShell() if options.virtual else SshShell(ssh or ["ssh"])
     nodes = choose_nodes(options)
     ranks = options.ranks or len(nodes.in_use)
     if ranks < len(nodes.in_use):
@@ -147,7 +151,7 @@ def supervise(options: argparse.Namespace) -> Report:
     allocation.watch_signals()
     supervisor = Supervisor(
         tool=tool, job=job, ranks=ranks, application=command, nodes=nodes,
-        launcher=find_launcher(options.launcher, in_slurm, options.virtual, shlex.split(options.launch_options)),
+        launcher=find_launcher(options.launcher, in_slurm, options.virtual, shlex.split(options.launch_options), ssh),
         agents=Agents(shell, tool, options.agent_log, start=not options.no_agents),
         health=Health(shell, tool, shlex.split(options.probe or ""), in_slurm), allocation=allocation,
         limits=Limits(

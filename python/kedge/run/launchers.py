@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass, field
@@ -14,12 +15,13 @@ LAUNCHERS = tuple(_PROGRAMS)
 
 @dataclass(frozen=True)
 class Launcher:
-    """One way to start ranks. `virtual`: the nodes are virtual ones on this machine."""
+    """One way to start ranks. `virtual`: the nodes are virtual ones on this machine. `ssh`: how hosts are reached; empty: its own way."""
 
     kind: str
     program: str
     virtual: bool = False
     options: list[str] = field(default_factory=list)
+    ssh: list[str] = field(default_factory=list)
 
     def command(self, nodes: list[str], ranks: int, application: list[str]) -> list[str]:
         """Starts `ranks` ranks, in order, spread evenly over `nodes`."""
@@ -28,6 +30,10 @@ class Launcher:
         if self.kind == "srun":
             return self._srun(shares, ranks, application)
         return self._openmpi(shares, application) if self.kind == "openmpi" else self._mpich(shares, application)
+
+    def environment(self) -> dict[str, str]:
+        """For the command. MPICH's takes options of ssh from nowhere else."""
+        return os.environ | ({"HYDRA_LAUNCHER_EXTRA_ARGS": " ".join(self.ssh[1:])} if self.kind == "mpich" and self.ssh[1:] else {})
 
     def _variables(self) -> list[str]:
         """What the ranks are to inherit; each part of a launch on virtual nodes names its node itself."""
@@ -42,7 +48,8 @@ class Launcher:
 
     def _openmpi(self, shares: list[tuple[str, int]], application: list[str]) -> list[str]:
         # Virtual nodes may well be more than the processors of their machine, which Open MPI takes for its number of slots.
-        head = [self.program, *(["--oversubscribe"] if self.virtual else []), *self.options]
+        head = [self.program, *(["--oversubscribe"] if self.virtual else [])]
+        head += [*(["--mca", "plm_rsh_agent", " ".join(self.ssh)] if self.ssh else []), *self.options]
         for name in self._variables():
             head += ["-x", name]
         if self.virtual:
@@ -53,7 +60,8 @@ class Launcher:
 
     def _mpich(self, shares: list[tuple[str, int]], application: list[str]) -> list[str]:
         variables = self._variables()
-        head = [self.program, *self.options, *(["-genvlist", ",".join(variables)] if variables else [])]
+        head = [self.program, *(["-launcher", "ssh", "-launcher-exec", self.ssh[0]] if self.ssh else []), *self.options]
+        head += [*(["-genvlist", ",".join(variables)] if variables else [])]
         if self.virtual:
             parts = [["-n", str(count), "-env", "KEDGE_NODE", node, *application] for node, count in shares]
             return [*head, *_joined(parts)]
@@ -73,13 +81,16 @@ def spread(ranks: int, nodes: int) -> list[int]:
     return [ranks // nodes + (1 if node < ranks % nodes else 0) for node in range(nodes)]
 
 
-def find_launcher(kind: str, in_slurm: bool, virtual: bool, options: list[str]) -> Launcher:
+def find_launcher(kind: str, in_slurm: bool, virtual: bool, options: list[str], ssh: list[str]) -> Launcher:
     """The launcher of that name; "auto" is srun inside an allocation, else what mpirun on PATH is. ValueError: there is none."""
+    # Both MPIs take words apart at blanks, and Open MPI alternatives at colons, whatever the quotes.
+    if wrong := [word for word in ssh if set(word) & set(" \t:")]:
+        raise ValueError(f"--ssh: launchers cannot be told '{wrong[0]}' (it has a blank or a colon); write it in a file for ssh -F")
     if kind == "auto":
         kind = "srun" if in_slurm else _kind_of_mpirun()
     for name in _PROGRAMS[kind]:
         if program := shutil.which(name):
-            return Launcher(kind, program, virtual, options)
+            return Launcher(kind, program, virtual, options, ssh)
     raise ValueError(f"the launcher of {kind} is not there: looked for {', '.join(_PROGRAMS[kind])} on PATH")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -11,6 +12,9 @@ from typing import Protocol
 # ssh's own failure; a command that ends with it cannot be told from that.
 _SSH_FAILED = 255
 _SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
+_IN_FOLDER = 'cd "$0" 2>/dev/null; '
+# A line on the standard input ends the command; its end does not, because a connection that is lost says nothing about the node.
+_UNTIL_TOLD = 'exec 3<&0 </dev/null; ( (read -r _ <&3 && kill "$$") >/dev/null 2>&1 & ); exec 3<&-; '
 
 
 class Shell(Protocol):
@@ -20,8 +24,16 @@ class Shell(Protocol):
         """The command line, to be run here, that runs `arguments` on the node."""
         ...
 
+    def step(self, node: str, arguments: list[str]) -> list[str]:
+        """The same for a command that goes on until end_step(); its standard input must be a pipe."""
+        ...
+
+    def end_step(self, process: subprocess.Popen[bytes]) -> None:
+        """Tells the command to end that step() has started, and does not wait for it."""
+        ...
+
     def environment(self, node: str) -> dict[str, str]:
-        """The environment for it."""
+        """The environment for both."""
         ...
 
     def is_own_failure(self, code: int) -> bool:
@@ -34,7 +46,21 @@ def kedge_variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(("KEDGE_", "VELOC_"))}
 
 
-class VirtualShell:
+class _StepsThatHearSignals:
+    """What a step is where SIGTERM to the process here reaches the command there."""
+
+    def command(self, node: str, arguments: list[str]) -> list[str]:
+        raise NotImplementedError
+
+    def step(self, node: str, arguments: list[str]) -> list[str]:
+        return self.command(node, arguments)
+
+    def end_step(self, process: subprocess.Popen[bytes]) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+
+
+class VirtualShell(_StepsThatHearSignals):
     """Virtual nodes on this machine: KEDGE_NODE tells one from the other."""
 
     def command(self, node: str, arguments: list[str]) -> list[str]:
@@ -50,10 +76,27 @@ class VirtualShell:
 class SshShell:
     """Plain hosts. Commands run in this process's folder where the host has it, as ranks do, else at home."""
 
+    def __init__(self, ssh: list[str]) -> None:
+        """`ssh`: the program, and options of the user's, which come before ours: ssh takes the first of each."""
+        self._ssh = ssh
+
     def command(self, node: str, arguments: list[str]) -> list[str]:
+        return self._command(node, _IN_FOLDER, arguments)
+
+    def step(self, node: str, arguments: list[str]) -> list[str]:
+        # A command that ssh has started hears nothing of the end of ssh.
+        return self._command(node, _IN_FOLDER + _UNTIL_TOLD, arguments)
+
+    def end_step(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+
+    def _command(self, node: str, before: str, arguments: list[str]) -> list[str]:
         settings = [f"{name}={value}" for name, value in sorted(kedge_variables().items())]
-        in_folder = ["sh", "-c", 'cd "$0" 2>/dev/null; exec env "$@"', os.getcwd()]
-        return ["ssh", *_SSH_OPTIONS, node, shlex.join([*in_folder, *settings, *arguments])]
+        there = ["sh", "-c", before + 'exec env "$@"', os.getcwd(), *settings, *arguments]
+        return [*self._ssh, *_SSH_OPTIONS, node, shlex.join(there)]
 
     def environment(self, node: str) -> dict[str, str]:
         return dict(os.environ)
@@ -62,7 +105,7 @@ class SshShell:
         return code == _SSH_FAILED
 
 
-class SlurmShell:
+class SlurmShell(_StepsThatHearSignals):
     """A step of its own on one node of this job's allocation, beside the application's."""
 
     def __init__(self, virtual: bool) -> None:

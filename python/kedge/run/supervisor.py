@@ -166,8 +166,8 @@ class Supervisor:
         self._say(f"attempt {attempt.number}: {self._ranks} ranks on {','.join(nodes)}")
         began = time.monotonic()
         process = subprocess.Popen(
-            self._launcher.command(nodes, self._ranks, self._application), stdin=subprocess.DEVNULL, stdout=self._output,
-            start_new_session=True,
+            self._launcher.command(nodes, self._ranks, self._application), env=self._launcher.environment(), stdin=subprocess.DEVNULL,
+            stdout=self._output, start_new_session=True,
         )
         try:
             self._watch(process, attempt)
