@@ -31,6 +31,7 @@ from kedge.run.progress import Versions, has_advanced, newest_of, newest_version
 _POLL_SECONDS = 0.1
 _ASK_AGAIN_SECONDS = 1.0
 _KILL_SECONDS = 20.0  # for a launcher to see its ranks out after SIGTERM
+_KILL_SECONDS_DEAD = 5.0  # the same where it would wait for dead nodes to answer
 
 
 class ExitCode(enum.IntEnum):
@@ -173,7 +174,7 @@ class Supervisor:
             self._watch(process, attempt)
             attempt.ended = process.poll() is None
         finally:
-            end_launch(process)
+            end_launch(process, _KILL_SECONDS_DEAD if attempt.dead else _KILL_SECONDS)
         attempt.exit_code = process.returncode
         attempt.seconds = time.monotonic() - began
         return attempt
@@ -280,9 +281,9 @@ class Supervisor:
         self._say(f"{outcome}: {reason}; newest complete: {show(report.versions)}")
 
 
-def end_launch(process: subprocess.Popen[bytes]) -> None:
-    """Ends a launcher and its group; the launcher sees its ranks out, as long as it can."""
-    for number, seconds in ((signal.SIGTERM, _KILL_SECONDS), (signal.SIGKILL, None)):
+def end_launch(process: subprocess.Popen[bytes], patience_seconds: float) -> None:
+    """Ends a launcher and its group; the launcher sees its ranks out, as long as it can and has time."""
+    for number, seconds in ((signal.SIGTERM, patience_seconds), (signal.SIGKILL, None)):
         if process.poll() is not None:
             return
         with contextlib.suppress(ProcessLookupError):
