@@ -14,7 +14,7 @@ import pytest
 from kedge.run.allocation import parse_slurm_time
 from kedge.run.cli import seconds
 from kedge.run.launchers import Launcher, spread
-from kedge.run.nodes import Nodes, TooFewNodesError, expand_hosts
+from kedge.run.nodes import Health, Nodes, TooFewNodesError, expand_hosts
 from kedge.run.progress import has_advanced
 from kedge.run.shells import SshShell, VirtualShell, run_on
 from kedge.run.supervisor import Attempt, describe, describe_exit
@@ -82,6 +82,22 @@ def test_a_step_on_a_host_ends_when_it_is_told_and_not_with_the_connection(tmp_p
                 (tmp_path / "end").touch()
             assert process.wait(30) == (128 + signal.SIGTERM if told else 3)
             assert process.stdout.read() == b"", "nothing that it has started holds the connection open"
+
+
+def test_a_node_that_is_not_reached_is_asked_again_for_a_while(tmp_path: Path) -> None:
+    """The way to ask is a program here, which says on what turn ssh gets through."""
+    way = tmp_path / "ssh"
+    way.write_text(f"#!/bin/sh\necho x >> {tmp_path}/turns; test $(wc -l < {tmp_path}/turns) -ge $TURN || {{ echo no route; exit 255; }}; exit $CODE\n")
+    way.chmod(0o755)
+
+    def dead(turn: int, code: int, patience: float) -> tuple[dict[str, str], int]:
+        (tmp_path / "turns").write_text("")
+        health = Health(SshShell(["env", f"TURN={turn}", f"CODE={code}", str(way)]), "kedge", ["probe"], False, patience)
+        return health.failing_probe(["a"]), len((tmp_path / "turns").read_text().splitlines())
+
+    assert dead(turn=2, code=0, patience=30) == ({}, 2)
+    assert dead(turn=1, code=3, patience=30) == ({"a": "its health probe failed: exit code 3"}, 1), "what it says itself is believed"
+    assert dead(turn=100, code=0, patience=0.5) == ({"a": "its health probe failed: no route"}, 1)
 
 
 def test_signals_to_the_group_do_not_reach_what_asks_a_node() -> None:

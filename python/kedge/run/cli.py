@@ -82,6 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
     failures.add_argument("--back-off", type=seconds, metavar="TIME", default=limits.back_off, help="pause after the first of those, doubled each time (default: 5s)")
     failures.add_argument("--probe", metavar="COMMAND", help="run on each node; another exit code than 0 says that it is dead")
     failures.add_argument("--heartbeat", type=seconds, metavar="TIME", default=limits.heartbeat, help="how often the nodes are looked at (default: 10s)")
+    failures.add_argument("--patience", type=seconds, metavar="TIME", default=limits.patience, help="a node that is not reached is asked again for so long before it counts as dead (default: 15s)")
     end = parser.add_argument_group("the end of the allocation")
     end.add_argument("--until", type=seconds, metavar="TIME", help="so much time is there (default: what SLURM says, else no end)")
     end.add_argument("--reserve", type=seconds, metavar="TIME", default=limits.reserve, help="ask for the last checkpoint so long before the end (default: 300s)")
@@ -153,7 +154,7 @@ def supervise(options: argparse.Namespace) -> Report:
         tool=tool, job=job, ranks=ranks, application=command, nodes=nodes,
         launcher=find_launcher(options.launcher, in_slurm, options.virtual, shlex.split(options.launch_options), ssh),
         agents=Agents(shell, tool, options.agent_log, start=not options.no_agents),
-        health=Health(shell, tool, shlex.split(options.probe or ""), in_slurm), allocation=allocation,
+        health=Health(shell, tool, shlex.split(options.probe or ""), in_slurm, options.patience), allocation=allocation,
         limits=Limits(
             restarts_max=options.restarts, attempts_without_progress_max=options.no_progress, back_off=options.back_off,
             heartbeat=options.heartbeat, reserve=options.reserve, drain=options.drain_timeout, requeue_code=options.requeue_code,

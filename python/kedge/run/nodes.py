@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from kedge.run.shells import Shell, run_on
 
 PROBE_SECONDS = 30.0
+_AGAIN_SECONDS = 1.0
 _PARALLEL = 32
 # Of sinfo %T, without its suffixes: nothing runs there.
 _SLURM_DEAD = {"down", "fail", "failing", "error", "unknown", "powered_down", "powering_down", "reboot", "no_respond"}
@@ -53,8 +55,9 @@ class Nodes:
 class Health:
     """Asks nodes whether they live: SLURM's view, the agent's answer, and the user's own probe."""
 
-    def __init__(self, shell: Shell, tool: str, probe: list[str], slurm: bool) -> None:
-        self._shell, self._tool, self._probe, self._slurm = shell, tool, probe, slurm
+    def __init__(self, shell: Shell, tool: str, probe: list[str], slurm: bool, patience_seconds: float) -> None:
+        """`patience_seconds`: so long a node that is not reached is asked again, because links come back."""
+        self._shell, self._tool, self._probe, self._slurm, self._patience_seconds = shell, tool, probe, slurm, patience_seconds
 
     def dead_among(self, nodes: Iterable[str]) -> dict[str, str]:
         """The dead ones, and why; each node is asked, all at once."""
@@ -94,7 +97,7 @@ class Health:
 
     def _why_dead(self, node: str) -> str:
         # No agent is no dead node: exit code 3 comes from a tool that ran there.
-        code, output = run_on(self._shell, node, [self._tool, "status", "--json"], PROBE_SECONDS)
+        code, output = self._ask(node, [self._tool, "status", "--json"])
         if code not in (0, 3):
             return f"it cannot be asked: {_last_line(output)}"
         return self._why_probe_fails(node)
@@ -102,8 +105,16 @@ class Health:
     def _why_probe_fails(self, node: str) -> str:
         if not self._probe:
             return ""
-        code, output = run_on(self._shell, node, self._probe, PROBE_SECONDS)
+        code, output = self._ask(node, self._probe)
         return "" if code == 0 else f"its health probe failed: {_last_line(output) or f'exit code {code}'}"
+
+    def _ask(self, node: str, arguments: list[str]) -> tuple[int | None, str]:
+        end = time.monotonic() + self._patience_seconds
+        while True:
+            code, output = run_on(self._shell, node, arguments, PROBE_SECONDS)
+            if code is not None or time.monotonic() + _AGAIN_SECONDS > end:
+                return code, output
+            time.sleep(_AGAIN_SECONDS)
 
 
 def _last_line(text: str) -> str:

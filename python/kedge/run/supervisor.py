@@ -54,6 +54,7 @@ class Limits:
     back_off: float = 5.0
     back_off_max: float = 300.0
     heartbeat: float = 10.0
+    patience: float = 15.0
     reserve: float = 300.0
     drain: float = 600.0
     requeue_code: int = int(ExitCode.REQUEUE)
