@@ -19,4 +19,6 @@ def machine() -> Iterator[Machine]:
     try:
         yield machine
     finally:
+        for path in sorted(machine.folder.glob("run-*.log")):
+            print(path.read_text())  # shown where the test has failed
         machine.clean()

@@ -33,6 +33,18 @@ def processes_with(marks: list[bytes]) -> list[int]:
     return found
 
 
+def descendants(ancestor: int) -> list[int]:
+    """Children, their children and so on."""
+    parents: dict[int, int] = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            parents[int(entry)] = int(Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    found = [ancestor]
+    for process in found:
+        found += [child for child, parent in parents.items() if parent == process]
+    return found[1:]
+
+
 def kill(process: int) -> None:
     """SIGKILL, and waits for the end."""
     with contextlib.suppress(ProcessLookupError):
@@ -44,6 +56,18 @@ def kill(process: int) -> None:
             os.close(handle)
 
 
+def kill_all(marks: list[bytes]) -> None:
+    """All of processes_with(), until none is found twice: what forks twice while the others are read is missed once."""
+    empty = 0
+    for _ in range(20):
+        left = processes_with(marks)
+        for process in left:
+            kill(process)
+        empty = 0 if left else empty + 1
+        if empty == 2:
+            return
+
+
 class Machine:
     """Virtual nodes with names of their own on this machine, and a store that they share."""
 
@@ -53,6 +77,8 @@ class Machine:
         self.names = [f"kr{os.getpid()}-{next(NUMBERS)}" for _ in range(nodes)]
         self.run_folders = Path("/dev/shm") / f"kedge-{os.getuid()}"
         self.store = folder / "store"
+        self.where = ["--virtual"]  # how kedge run is told to reach the nodes
+        self.enter: list[str] = []  # what starts kedge run elsewhere
         self.settings = {
             "KEDGE_STORE_PATH": str(self.store), "KEDGE_POOL_SIZE": "32MiB", "KEDGE_SCHEDULE_INTERVAL": "200ms",
             "MACHINE_OF_TEST": folder.name, "KEDGE_AGENT_IDLE_TIMEOUT": "20s", "KEDGE_WAIT_TIMEOUT": "60s",
@@ -64,9 +90,9 @@ class Machine:
         return {name: value for name, value in os.environ.items() if not name.startswith(("KEDGE_", "SLURM_"))} | self.settings
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """``kedge run`` with these arguments on all virtual nodes; see finish()."""
+        """``kedge run`` with these arguments on all nodes; see finish()."""
         log = (self.folder / f"run-{next(NUMBERS)}.log").open("w+")
-        command = [str(KEDGE), "run", "--json", "--virtual", f"--hosts={','.join(self.names)}", "--heartbeat=1s", "--back-off=0.2s", *arguments]
+        command = [*self.enter, str(KEDGE), "run", "--json", *self.where, f"--hosts={','.join(self.names)}", "--heartbeat=1s", "--back-off=0.2s", *arguments]
         process = subprocess.Popen(command, env=self.environment(), cwd=self.folder, stdout=subprocess.PIPE, stderr=log, text=True)
         process.log = log  # type: ignore[attr-defined]
         return process
@@ -117,7 +143,7 @@ class Machine:
 
     def ranks_on(self, node: str, program: str) -> list[int]:
         found = processes_with([f"KEDGE_NODE={node}".encode()])
-        return [process for process in found if _name(process).startswith(program[:15])]
+        return [process for process in found if name_of(process).startswith(program[:15])]
 
     def probe(self) -> str:
         return f"sh -c 'test ! -e {self.folder}/dead.$KEDGE_NODE'"
@@ -130,17 +156,12 @@ class Machine:
         shutil.rmtree(self.run_folders / node, ignore_errors=True)
 
     def clean(self) -> None:
-        for _ in range(5):
-            left = processes_with([f"MACHINE_OF_TEST={self.folder.name}".encode()])
-            for process in left:
-                kill(process)
-            if not left:
-                break
+        kill_all([f"MACHINE_OF_TEST={self.folder.name}".encode()])
         for folder in [self.folder, *(self.run_folders / node for node in self.names)]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _name(process: int) -> str:
+def name_of(process: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{process}/comm").read_text().strip()
     return ""

@@ -1,0 +1,72 @@
+"""``kedge run`` on hosts with a network each, reached by real sshds: links are cut in mid-run, for a while and for ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from machine import Machine, kill, name_of
+from network import Network, why_not_permitted
+from sshd import processes_on
+from test_run import HEAT, assert_continued
+from waiting import until
+
+_WHY_NOT = why_not_permitted()
+pytestmark = [
+    pytest.mark.needs("MPI"), pytest.mark.skipif(bool(_WHY_NOT), reason=f"this user may have no network namespaces: {_WHY_NOT}"),
+]
+
+
+@pytest.fixture
+def network(machine: Machine) -> Iterator[Network]:
+    # What nodes have is on their neighbours, and the links are the only way there.
+    machine.settings |= {"KEDGE_PROTECT_SCHEME": "xor", "KEDGE_SCHEDULE_STORE": "0"}
+    with Network(machine) as network:
+        yield network
+
+
+def heat(machine: Machine) -> list[str]:
+    return ["--launcher=openmpi", "--probe=true", "--ranks=2", "--nodes=2", "--", *machine.endless(HEAT, 24)]
+
+
+def nodes_of(report: dict[str, Any]) -> list[list[str]]:
+    return [attempt["nodes"] for attempt in report["attempts"]]
+
+
+def test_a_host_whose_link_is_cut_for_ever_is_left_out(machine: Machine, network: Network) -> None:
+    """Though all that runs there is alive: a spare takes its place, and what it had is rebuilt."""
+    first, second, spare, _ = machine.names
+    machine.where[-1] += " -o ServerAliveInterval=1"  # for a probe that was on its way
+    run = machine.start("--patience=3s", *heat(machine))
+    machine.end_after(until(lambda: machine.protected(first)))
+    network.cut(second)
+    report, log = machine.finish(run)
+    assert report["outcome"] == "finished" and nodes_of(report) == [[first, second], [first, spare]], log
+    assert f"node {second} is left out: its health probe failed: " in log
+    assert_continued(machine, log, cells=24)
+
+
+def test_a_link_that_is_cut_for_five_seconds_loses_nobody(machine: Machine, network: Network) -> None:
+    first, second, *_ = machine.names
+    failures = machine.folder / "failures"
+    machine.where[-1] += f" -E {failures}"
+    # A probe that is on its way waits until the link is back. With pauses most of them begin while it is not.
+    run = machine.start("--heartbeat=3s", *heat(machine))
+    version = max(until(lambda: machine.protected(first)))
+    while "Connection timed out" not in failures.read_text():
+        network.cut(second)
+        time.sleep(5)
+        network.mend(second)
+        # The same launch goes on, and so does protection.
+        version = until(lambda past=version + 100: [version for version in machine.protected(first) if version > past])[0]
+    machine.end_after([version])
+    for process in processes_on(second):
+        if name_of(process) == "heat3d":
+            kill(process)
+    report, log = machine.finish(run)
+    assert report["outcome"] == "finished" and nodes_of(report) == [[first, second], [first, second]], log
+    assert "is left out" not in log
+    assert_continued(machine, log, cells=24)
