@@ -259,6 +259,9 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
     return agent_.fetch().RebuildLost(*job, *rebuild,
                                       [this, id, number](const RebuildReply& reply) { Reply(id, number, reply); });
   }
+  if (const auto* known = std::get_if<KnownJobsRequest>(&body)) {
+    return Reply(id, number, agent_.sessions().KnownJobs(*known));
+  }
   if (const auto* measure = std::get_if<MeasureRequest>(&body)) return Measure(id, number, *measure);
   if (const auto* cleanup = std::get_if<CleanupRequest>(&body)) return Reply(id, number, agent_.images().Cleanup(*cleanup));
   if (const auto* retain = std::get_if<RetainRequest>(&body)) {

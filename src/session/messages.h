@@ -190,7 +190,7 @@ struct MeasureReply {
   std::vector<MeasuredNode> nodes;
 };
 
-// Before Hello, also as the first message, from a rank that is about to start: what this node knows of the job with that name
+// Also as the first message, before Hello, from a rank that is about to start: what this node knows of the job with that name
 // and store path. Answer: KnownJobsReply.
 struct KnownJobsRequest {
   uint32_t protocol = kProtocolVersion;

@@ -61,17 +61,40 @@ Result<RebuildReply> LookAround(Connection& connection, RebuildRequest request, 
   }
 }
 
-Outcome Rebuild(const RebuildOptions& options, bool to_store) {
-  KEDGE_ASSIGN_OR_RETURN(const Duration patience, ParseDuration(options.patience));
-  KEDGE_ASSIGN_OR_RETURN(const Duration timeout, ParseDuration(options.timeout));
-  KEDGE_ASSIGN_OR_RETURN(const Config config, options.store.config.Load());
+Result<RebuildRequest> FromStore(const RebuildOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
   RebuildRequest request;
   request.store_id = opened.catalog.id();
   KEDGE_ASSIGN_OR_RETURN(request.job, SelectJob(opened, options.store));
-  request.to_store = to_store;
+  return request;
+}
+
+// The store cannot be had (`why`): this node's agent knows its id.
+Result<RebuildRequest> FromAgent(const RebuildOptions& options, const Config& config, Connection& agent, const Status& why) {
+  KEDGE_ASSIGN_OR_RETURN(const JobSettings settings, ReadJobSettings(config));
+  const std::string& job = options.store.job.empty() ? settings.job : options.store.job;
+  const std::string& path = options.store.store.empty() ? settings.keys.store_path : options.store.store;
+  const KnownJobsRequest known{kProtocolVersion, BuildName(), job, path};
+  KEDGE_ASSIGN_OR_RETURN(const KnownJobsReply reply, agent.Call<KnownJobsReply>(known, kLookTimeout));
+  if (reply.jobs.size() != 1) return why;
+  std::fprintf(stderr, "kedge: warning: the store cannot be had, so only the nodes are looked at: %s\n", why.message().c_str());
+  RebuildRequest request;
+  request.store_id = reply.jobs.front().store_id;
+  request.job = job;
+  return request;
+}
+
+Outcome Rebuild(const RebuildOptions& options, bool to_store) {
+  KEDGE_ASSIGN_OR_RETURN(const Duration patience, ParseDuration(options.patience));
+  KEDGE_ASSIGN_OR_RETURN(const Duration timeout, ParseDuration(options.timeout));
+  KEDGE_ASSIGN_OR_RETURN(const Config config, options.store.config.Load());
+  Result<RebuildRequest> identified = FromStore(options);
+  if (to_store) KEDGE_RETURN_IF_ERROR(identified.status());
   // An agent that was killed left its images on the tiers: a new one takes them up.
   KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, true));
+  if (!identified.ok()) identified = FromAgent(options, config, *agent.connection, identified.status());
+  KEDGE_ASSIGN_OR_RETURN(RebuildRequest request, std::move(identified));
+  request.to_store = to_store;
   KEDGE_RETURN_IF_ERROR(LookAround(*agent.connection, request, patience).status());
   request.act = true;
   KEDGE_ASSIGN_OR_RETURN(const RebuildReply reply, agent.connection->Call<RebuildReply>(request, timeout));

@@ -116,6 +116,25 @@ TEST_F(WithoutStore, VersionsGetToItWhenItIsBack) {
   EXPECT_GT(ExpectRestart(all_, kXorOfFour, 3), 0u);
 }
 
+TEST_F(WithoutStore, WhatANodeHadIsRebuilt) {
+  const std::string keys = std::string(kXorOfFour) + kNoStore;
+  Take(all_, keys, 1);
+  GoAway();
+  nodes_.Lose(1);
+  std::vector<std::unique_ptr<ChildProcess>> rebuilds;
+  for (const int node : {0, 2, 3}) rebuilds.push_back(nodes_.Tool(node, {"rebuild", "--job", "nodes", "--patience", "3s"}));
+  int brought = 0;
+  for (auto& rebuild : rebuilds) {
+    EXPECT_TRUE(rebuild->Succeeds(60s)) << rebuild->Output();
+    brought += rebuild->Output().find("; 1 images came to this node") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(brought, 1);
+  auto drain = nodes_.Tool(0, {"drain", "--job", "nodes"});
+  const auto drained = drain->Wait(60s);
+  ASSERT_TRUE(drained.has_value());
+  EXPECT_TRUE(drained->exited && drained->exit_code != 0) << "there is nowhere to drain to";
+}
+
 TEST_F(WithoutStore, WhoKnowsNothingOfTheJobCannotStartIt) {
   GoAway();
   EXPECT_NE(Init(kNoStore), KEDGE_OK);
