@@ -14,6 +14,7 @@
 #include "agent/own_slots.h"
 #include "agent/peers.h"
 #include "agent/protect.h"
+#include "agent/sessions.h"
 #include "agent/stream_bringer.h"
 #include "agent/tiers.h"
 #include "base/crc32c.h"
@@ -21,6 +22,7 @@
 #include "os/kill_point.h"
 #include "redundancy/layout.h"
 #include "redundancy/stream.h"
+#include "store/attempts.h"
 
 namespace kedge {
 namespace {
@@ -296,6 +298,26 @@ bool Fetch::FallsToUs(const Job& job, uint32_t rank, const std::vector<Inventory
   return true;
 }
 
+void Fetch::NoteAttempts(Job& job, const std::vector<Generation>& generations, std::function<void(Status)> done) {
+  std::map<uint32_t, AttemptRecord> awaited;
+  for (const Generation& generation : generations) {
+    const auto record = job.store->AwaitedRecordOf(generation.attempt);
+    if (record && !agent_.sessions().HasAttempt(job, generation.attempt)) awaited.emplace(generation.attempt, *record);
+  }
+  if (awaited.empty()) return done(Status::Ok());
+  agent_.protect().bringers().Submit([this, store = job.store, awaited = std::move(awaited), done = std::move(done)] {
+    Status failure;
+    for (const auto& [attempt, record] : awaited) {
+      const auto catalog = store->CatalogFor(attempt);
+      const AttemptRequest self = RequestOfThisProcess(record.job, record.lease_seconds, record.ranks);
+      Status noted = catalog.ok() ? RegisterAttempt(*catalog, record, self, Duration::max()) : catalog.status();
+      if (noted.ok()) noted = EndAttempt(*catalog, record.job, attempt);
+      if (failure.ok()) failure = noted;
+    }
+    agent_.loop().Post([done, failure] { done(failure); });
+  });
+}
+
 void Fetch::SendToStore(const Generation& generation, RebuildReply* reply) {
   Version* version = agent_.images().FindVersion(generation);
   if (version == nullptr || version->in_store) return;
@@ -333,11 +355,14 @@ void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<v
     }
     auto finish = [this, work, request] {
       if (--work->waiting > 0) return;
-      if (request.act && request.to_store) {
-        if (const Job* drained = agent_.FindJob(request.store_id, request.job)) agent_.protect().GiveUp(*drained);
+      Job* drained = request.act && request.to_store ? agent_.FindJob(request.store_id, request.job) : nullptr;
+      if (drained == nullptr) return work->done(work->reply);
+      agent_.protect().GiveUp(*drained);
+      NoteAttempts(*drained, work->generations, [this, work](const Status& noted) {
+        if (!noted.ok() && work->reply.failure.ok()) work->reply.failure = noted;
         for (const Generation& generation : work->generations) SendToStore(generation, &work->reply);
-      }
-      work->done(work->reply);
+        work->done(work->reply);
+      });
     };
     std::set<std::string> names_done;
     const auto generations = GenerationsIn(*replies);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "os/files.h"
 #include "store/publish.h"
@@ -35,21 +36,33 @@ thread_local AlignedBuffer worker_buffer;
 }  // namespace
 
 Result<Catalog> StoreContext::CatalogFor(uint32_t attempt) {
-  std::lock_guard lock(mutex_);
-  TemporaryOwner owner{node_, attempt, "agent"};
+  const TemporaryOwner owner{node_, attempt, "agent"};
+  {
+    const std::lock_guard lock(mutex_);
+    if (catalog_.has_value()) return catalog_->WithOwner(owner);
+  }
+  // The event loop takes the lock, too: it is not held while a store does not answer.
+  const Catalog catalog = Catalog::Assume(*store_, id_, owner);
+  KEDGE_RETURN_IF_ERROR(catalog.Confirm());
+  const std::lock_guard lock(mutex_);
   if (!catalog_.has_value()) {
-    const Catalog catalog = Catalog::Assume(*store_, id_, owner);
-    KEDGE_RETURN_IF_ERROR(catalog.Confirm());
-    for (const uint32_t awaited : awaited_) catalog.AwaitRecordOf(awaited);
+    for (const auto& [awaited, record] : std::exchange(awaited_, {})) catalog.Await(record);
     catalog_ = catalog;
   }
   return catalog_->WithOwner(owner);
 }
 
-void StoreContext::AwaitRecordOf(uint32_t attempt) {
-  std::lock_guard lock(mutex_);
-  if (!awaited_.insert(attempt).second) return;
-  if (catalog_.has_value()) catalog_->AwaitRecordOf(attempt);
+void StoreContext::Await(const AttemptRecord& record) {
+  const std::lock_guard lock(mutex_);
+  if (catalog_.has_value()) return catalog_->Await(record);
+  awaited_.insert_or_assign(record.attempt, record);
+}
+
+std::optional<AttemptRecord> StoreContext::AwaitedRecordOf(uint32_t attempt) {
+  const std::lock_guard lock(mutex_);
+  if (catalog_.has_value()) return catalog_->AwaitedRecordOf(attempt);
+  const auto found = awaited_.find(attempt);
+  return found == awaited_.end() ? std::nullopt : std::optional(found->second);
 }
 
 Status PieceSource::Read(std::byte* out) const {

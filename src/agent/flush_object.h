@@ -4,10 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "base/status.h"
@@ -25,8 +25,10 @@ class StoreContext {
 
   // In the name of this node's agent and `attempt`. kMismatch: another store lies there now.
   Result<Catalog> CatalogFor(uint32_t attempt);
-  // That attempt began without the store (store/catalog.h).
-  void AwaitRecordOf(uint32_t attempt);
+  // Its attempt began without the store (store/catalog.h).
+  void Await(const AttemptRecord& record);
+  // The record that is awaited of an attempt; nothing: none is.
+  std::optional<AttemptRecord> AwaitedRecordOf(uint32_t attempt);
   Store& store() { return *store_; }
 
  private:
@@ -35,7 +37,7 @@ class StoreContext {
   const std::string node_;
   std::mutex mutex_;
   std::optional<Catalog> catalog_;
-  std::set<uint32_t> awaited_;  // attempts
+  std::map<uint32_t, AttemptRecord> awaited_;  // by attempt, until there is a catalog
 };
 
 // Where the bytes of a piece are. Keeps the tier's object alive.

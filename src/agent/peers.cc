@@ -195,7 +195,7 @@ void Peers::Invite(Job& job, const Membership& members) {
   }
   auto former = is_open() ? MembershipOf(job) : Result<net::Membership>(Status(Code::kUnavailable, "no network"));
   job.guests.clear();
-  if (left_out.empty() || !former.ok()) return;
+  if (left_out.empty() || !former.ok() || !job.hello.keys.Protects()) return;
   std::erase_if(former->members, [&](const net::Member& member) { return !IsAmong(left_out, member.node); });
   Inviting& inviting = inviting_[key];
   inviting.number = ++last_invitation_;

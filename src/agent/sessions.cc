@@ -15,6 +15,7 @@
 #include "agent/tiers.h"
 #include "agent/tuning.h"
 #include "base/log.h"
+#include "format/store_records.h"
 #include "os/files.h"
 #include "os/futex.h"
 #include "session/connection.h"
@@ -83,7 +84,9 @@ Job& Sessions::JobFor(const Hello& hello) {
   job.hello.session_id = 0;
   job.hello.held_slots.clear();
   if (!same_store) job.store = agent_.MakeStore(job.store_id, job.hello.keys);
-  if (hello.is_unrecorded) job.store->AwaitRecordOf(hello.attempt);
+  if (const auto record = DecodeAttemptRecord(AsBytes(hello.unrecorded)); record.ok() && record->attempt == hello.attempt) {
+    job.store->Await(*record);
+  }
   if (is_new) agent_.throughput().LoadStore(job.store_id);
   if (newer_attempt) {
     job.calls = JobCalls();
@@ -256,7 +259,7 @@ KnownJobsReply Sessions::KnownJobs(const KnownJobsRequest& request) const {
   KnownJobsReply reply;
   for (const auto& [key, job] : agent_.jobs()) {
     if (job->name != request.job || job->hello.keys.store_path != request.store_path) continue;
-    KnownJob& known = reply.jobs.emplace_back(KnownJob{job->store_id, job->hello.attempt, 0});
+    KnownJob& known = reply.jobs.emplace_back(KnownJob{job->store_id, job->hello.attempt, 0, job->hello.unrecorded});
     for (const auto& [id, session] : sessions_) {
       known.live_ranks += session->job == job.get() && os::IsAlive(session->owner) ? 1 : 0;
     }
@@ -290,7 +293,7 @@ Status Sessions::SetMembers(Session& session, const Membership& members) {
   KEDGE_RETURN_IF_ERROR(CheckMembers(session, members));
   // The node's ranks all say the same.
   if (members == job.members && (job.layout != nullptr || !job.hello.keys.Protects())) return Status::Ok();
-  if (members.attempt != job.members.attempt && job.hello.keys.Protects()) agent_.peers().Invite(job, members);
+  if (members.attempt != job.members.attempt) agent_.peers().Invite(job, members);
   return ChangeMembers(job, members);
 }
 

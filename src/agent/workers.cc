@@ -27,11 +27,11 @@ struct Workers::Shared {
   bool stopping = false;
 
   void Serve() {
-    os::SetThreadName("kedge-flush");
     if (priority == Priority::kLow) {
       (void)os::SetThreadNice(kNice);
       (void)os::SetThreadIoClass(os::IoClass::kBestEffortLow);
     }
+    os::SetThreadName("kedge-flush");
     std::unique_lock lock(mutex);
     for (;;) {
       ++idle;

@@ -70,14 +70,17 @@ Status Context::ShareMembers() {
   const auto& attached = session->current();
   auto members = GatherMembers(core, attached ? &attached->attachment.welcome : nullptr);
   KEDGE_RETURN_IF_ERROR(members.status());
+  const bool is_first_of_node = std::any_of(members->nodes.begin(), members->nodes.end(),
+                                            [&](const JobNode& node) { return node.ranks.front() == core.rank(); });
   Status status = session->SetMembers(std::move(*members));
   const Status& reached = session->leading_node();
-  if (!reached.ok()) {
+  // Once a node.
+  if (!reached.ok() && is_first_of_node) {
     LogWarning("client", "rank {}: this node's agent does not reach that of rank 0's node; rank 0 is asked instead: {}",
                core.rank(), reached.message());
   }
   core.nodes_joined = status.ok() && session->attached() && reached.ok();
-  return UnlessRequired(std::move(status));
+  return UnlessRequired(core.collective.Agree(status));
 }
 
 // Nodes that cannot protect each other are an error, or a warning where the configuration allows it; without knowing each other
@@ -140,10 +143,15 @@ Status Context::Finalize(bool drain) {
   }
   watcher_->Stop();
   if (core.rank() == 0 && !core.superseded.load()) {
-    // One that the store has no record of yet gets it first: nothing of it was published before.
-    Status ended = core.attempt_unrecorded.load() ? RegisterAttempt(*core.catalog, core.attempt_record) : Status::Ok();
-    if (ended.ok()) ended = EndAttempt(*core.catalog, core.job.job, core.attempt);
-    if (!ended.ok()) LogWarning("client", "the lease of job '{}' runs out by itself: {}", core.job.job, ended.message());
+    Status ended;
+    if (core.attempt_unrecorded.load())
+      ended = RegisterAttempt(*core.catalog, core.attempt_record, OwnRequest(core), Duration::zero());
+    if (!ended.ok()) {
+      LogWarning("client", "job '{}': attempt {} ends without the store; `kedge drain` carries there what its nodes hold: {}",
+                 core.job.job, core.attempt, ended.message());
+    } else if (ended = EndAttempt(*core.catalog, core.job.job, core.attempt); !ended.ok()) {
+      LogWarning("client", "the lease of job '{}' runs out by itself: {}", core.job.job, ended.message());
+    }
   }
   return status;
 }

@@ -45,9 +45,9 @@ struct Core {
   std::unique_ptr<Store> store;
   std::optional<Catalog> catalog;  // set once init has succeeded
   uint32_t attempt = 0;
-  // The attempt began without the store, which has no record of it so far as is known here; rank 0 holds the record ready.
+  // The attempt began without the store, which has no record of it so far as is known here; rank 0 puts it there.
   std::atomic<bool> attempt_unrecorded{false};
-  AttemptRecord attempt_record;
+  AttemptRecord attempt_record;  // of such an attempt
   // Rank 0's word for all: whether the nodes protect each other, and the secret of this attempt's agents.
   bool protects = false;
   bool joins_nodes = false;   // the agents of its nodes are told of each other

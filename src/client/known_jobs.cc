@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "format/wire.h"
 #include "os/machine.h"
@@ -12,6 +13,7 @@
 namespace kedge::client {
 namespace {
 
+constexpr size_t kAttemptBytesMax = 4096;
 constexpr Duration kAskTimeout = std::chrono::seconds(10);
 
 std::vector<KnownJob> Ask(const Core& core, Result<std::unique_ptr<Connection>>* agent) {
@@ -34,6 +36,7 @@ std::string Encode(const Core& core, const std::vector<KnownJob>& known) {
     encoder.U64(job.store_id.low);
     encoder.Varint(job.attempt);
     encoder.Varint(job.live_ranks);
+    encoder.String(job.unrecorded);
   }
   encoder.Finish();
   return std::string(AsText(buffer));
@@ -48,17 +51,18 @@ Result<std::vector<KnownJob>> GatherKnownJobs(const Core& core, Result<std::uniq
   for (const std::string& text : all) {
     Decoder decoder(AsBytes(text));
     const bool is_new = agents.emplace(decoder.String(2 * kNameBytesMax)).second;
-    for (size_t jobs = decoder.Count(18); jobs > 0; --jobs) {
+    for (size_t jobs = decoder.Count(19); jobs > 0; --jobs) {
       KnownJob job;
       job.store_id.high = decoder.U64();
       job.store_id.low = decoder.U64();
       job.attempt = decoder.Varint32();
       job.live_ranks = decoder.Varint32();
+      job.unrecorded = decoder.String(kAttemptBytesMax);
       if (!is_new) continue;
       KnownJob& known = merged[job.store_id];
-      known.store_id = job.store_id;
-      known.attempt = std::max(known.attempt, job.attempt);
-      known.live_ranks += job.live_ranks;
+      job.live_ranks += known.live_ranks;
+      if (job.attempt < known.attempt) std::swap(job.attempt, known.attempt), std::swap(job.unrecorded, known.unrecorded);
+      known = job;
     }
     KEDGE_RETURN_IF_ERROR(decoder.Finish("what a rank's agent knows of the job"));
   }
@@ -69,7 +73,7 @@ Result<std::vector<KnownJob>> GatherKnownJobs(const Core& core, Result<std::uniq
 
 KnownJob KnownIn(const std::vector<KnownJob>& known, const StoreId& store_id) {
   auto found = std::find_if(known.begin(), known.end(), [&](const KnownJob& job) { return job.store_id == store_id; });
-  return found == known.end() ? KnownJob{store_id, 0, 0} : *found;
+  return found == known.end() ? KnownJob{store_id, 0, 0, {}} : *found;
 }
 
 }  // namespace kedge::client

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "session/mailbox_file.h"
+#include "store/record_io.h"
 
 namespace kedge::client {
 namespace {
@@ -32,7 +33,13 @@ bool SameTiers(const std::vector<TierInfo>& a, const std::vector<TierInfo>& b) {
 
 Status Session::Start(Result<std::unique_ptr<Connection>> connection) {
   if (core_->job.synchronous) return Status::Ok();
-  Status status = connection.ok() ? AttachThrough(std::move(*connection)) : connection.status();
+  const bool had_one = connection.ok();
+  Status status = had_one ? AttachThrough(std::move(*connection)) : connection.status();
+  // A lease may have been waited for meanwhile, and the agent have left.
+  if (had_one && status.code() == Code::kUnavailable) {
+    connection = ConnectToAgent(*core_);
+    status = connection.ok() ? AttachThrough(std::move(*connection)) : connection.status();
+  }
   // Two jobs that want different node settings must not go on as if they had got them.
   if (status.code() == Code::kMismatch || status.code() == Code::kPermission) return status;
   if (!status.ok()) {
@@ -79,7 +86,7 @@ Hello Session::MakeHello() const {
   hello.job = core_->job.job;
   hello.store_id = core_->catalog->id();
   hello.attempt = core_->attempt;
-  hello.is_unrecorded = core_->attempt_unrecorded.load();
+  if (core_->attempt_unrecorded.load()) hello.unrecorded = AsText(Encoded(core_->attempt_record));
   hello.rank = core_->rank();
   hello.ranks = core_->ranks();
   hello.ranks_on_node = core_->ranks_on_node;

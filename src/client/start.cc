@@ -17,6 +17,7 @@
 #include "os/machine.h"
 #include "store/attempts.h"
 #include "store/posix_store.h"
+#include "store/record_io.h"
 
 namespace kedge::client {
 namespace {
@@ -52,7 +53,7 @@ struct Start {
   std::string job;
   StoreId store_id;
   uint32_t attempt = 0;
-  bool is_unrecorded = false;
+  std::string unrecorded;  // as in Hello
   bool protects = false;
   bool has_agents = false;
   std::string secret;
@@ -67,7 +68,7 @@ struct Start {
     encoder.U64(store_id.high);
     encoder.U64(store_id.low);
     encoder.Varint(attempt);
-    encoder.U8(is_unrecorded ? 1 : 0);
+    encoder.String(unrecorded);
     encoder.U8(protects ? 1 : 0);
     encoder.U8(has_agents ? 1 : 0);
     encoder.String(secret);
@@ -84,7 +85,7 @@ struct Start {
     store_id.high = decoder.U64();
     store_id.low = decoder.U64();
     attempt = decoder.Varint32();
-    is_unrecorded = decoder.U8() != 0;
+    unrecorded = decoder.String(1 << 16);
     protects = decoder.U8() != 0;
     has_agents = decoder.U8() != 0;
     secret = decoder.String(kSecretBytesMax);
@@ -97,19 +98,16 @@ TemporaryOwner OwnerOf(const Core& core, uint32_t attempt) {
   return {core.node.node, attempt, fmt::format("r{}", core.rank())};
 }
 
-AttemptRequest RequestFor(const Core& core) {
-  return RequestOfThisProcess(core.job.job, ToSeconds(core.job.lease), core.ranks());
-}
-
 // As long as another launch's lease is waited for.
 Duration TakeOverPatience(double lease_seconds) {
   return FromSeconds(lease_seconds * 1.25);
 }
 
-Status HeldWithoutStore(const Core& core, const KnownJob& known) {
-  return Status(Code::kBusy, fmt::format("job '{}' is held by attempt {}, which began without the store and has {} live ranks on "
-                                         "these nodes: end that run, or choose another job name (job.name)",
-                                         core.job.job, known.attempt, known.live_ranks));
+Status HeldOnNodes(const Core& core, const KnownJob& known) {
+  return Status(Code::kBusy,
+                fmt::format("job '{}' is held by attempt {}, which has {} live ranks on these nodes: end that run, or "
+                            "choose another job name (job.name)",
+                            core.job.job, known.attempt, known.live_ranks));
 }
 
 // A store that lies where the nodes had another one: made anew, or not mounted.
@@ -123,15 +121,25 @@ void WarnOfOtherStores(const Core& core, const Catalog& catalog, const std::vect
   }
 }
 
+// One that began without the store, and ended before it was back: what the nodes hold of it may get there now.
+void NoteFormer(const Core& core, const Catalog& catalog, const KnownJob& on_nodes) {
+  const auto former = DecodeAttemptRecord(AsBytes(on_nodes.unrecorded));
+  if (!former.ok()) return;
+  Status noted = RegisterAttempt(catalog, *former, OwnRequest(core), Duration::max());
+  if (noted.ok()) noted = EndAttempt(catalog, former->job, former->attempt);
+  if (!noted.ok()) LogWarning("client", "versions of attempt {} do not get to the store: {}", former->attempt, noted.message());
+}
+
 Status Acquire(const Core& core, const Catalog& catalog, const std::vector<KnownJob>& known, Start* start) {
-  AttemptRequest request = RequestFor(core);
+  AttemptRequest request = OwnRequest(core);
   KEDGE_ASSIGN_OR_RETURN(const std::optional<AttemptState> holder, NewestAttempt(catalog, request));
   const KnownJob on_nodes = KnownIn(known, catalog.id());
   if (on_nodes.live_ranks > 0 && on_nodes.attempt > (holder ? holder->record.attempt : 0)) {
     start->ask_again = true;
-    return HeldWithoutStore(core, on_nodes);
+    return HeldOnNodes(core, on_nodes);
   }
   if (!holder) WarnOfOtherStores(core, catalog, known);
+  NoteFormer(core, catalog, on_nodes);
   request.newer_than = on_nodes.attempt;
   // Here a holder is seen to live or not; on another host only its lease tells, so its end is waited for.
   if (holder && holder->live && holder->record.host != request.host) {
@@ -170,12 +178,13 @@ Status StartWithoutStore(Core* core, const std::vector<KnownJob>& known, const S
   const KnownJob& job = known.front();
   if (job.live_ranks > 0) {
     start->ask_again = true;
-    return HeldWithoutStore(*core, job);
+    return HeldOnNodes(*core, job);
   }
   start->store_id = job.store_id;
   start->attempt = AttemptBeyond(job.attempt);
-  start->is_unrecorded = true;
-  core->attempt_record = RecordOf(RequestFor(*core), job.store_id, start->attempt);
+  if (start->attempt == UINT32_MAX)
+    return Status(Code::kUnsupported, "job '" + core->job.job + "' has used up its attempt numbers");
+  start->unrecorded = AsText(Encoded(RecordOf(OwnRequest(*core), job.store_id, start->attempt)));
   LogWarning("client",
              "the store cannot be had, so job '{}' goes on as attempt {} with what its nodes have; until the store is there no "
              "version gets to it: {}",
@@ -196,7 +205,7 @@ Status StartJob(Core* core, const std::vector<KnownJob>& known, Start* start) {
   start->has_agents = !core->job.synchronous;
   start->protects = core->job.keys.Protects() && start->has_agents;
   start->secret = Id128::Generate().ToHex() + Id128::Generate().ToHex();
-  if (!start->is_unrecorded) core->catalog = catalog->WithOwner(OwnerOf(*core, start->attempt));
+  if (start->unrecorded.empty()) core->catalog = catalog->WithOwner(OwnerOf(*core, start->attempt));
   return Status::Ok();
 }
 
@@ -205,7 +214,7 @@ Status JoinJob(Core* core, const Start& start) {
   if (core->job.job != start.job) {
     return Status(Code::kMismatch, fmt::format("the job is '{}' here and '{}' on rank 0", core->job.job, start.job));
   }
-  if (start.is_unrecorded) return Status::Ok();
+  if (!start.unrecorded.empty()) return Status::Ok();
   const TemporaryOwner owner = OwnerOf(*core, start.attempt);
   auto catalog = Catalog::Open(*core->store, owner);
   if (!catalog.ok()) {
@@ -261,6 +270,10 @@ std::string EncodeNode(const Welcome* welcome, const Core& core) {
 
 }  // namespace
 
+AttemptRequest OwnRequest(const Core& core) {
+  return RequestOfThisProcess(core.job.job, ToSeconds(core.job.lease), core.ranks());
+}
+
 Result<Membership> GatherMembers(const Core& core, const Welcome* welcome) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> all, core.collective.AllGather(EncodeNode(welcome, core)));
   Membership members{core.attempt, core.ranks(), core.secret, {}};
@@ -306,14 +319,15 @@ Status AgreeOnAttempt(Core* core, Result<std::unique_ptr<Connection>>* agent) {
   KEDGE_ASSIGN_OR_RETURN(const Start start, AwaitStart(core, agent));
   Status agreed = core->collective.Agree(core->rank() == 0 ? Status::Ok() : JoinJob(core, start));
   if (!agreed.ok()) {
-    if (core->rank() == 0 && !start.is_unrecorded) (void)EndAttempt(*core->catalog, start.job, start.attempt);
+    if (core->rank() == 0 && start.unrecorded.empty()) (void)EndAttempt(*core->catalog, start.job, start.attempt);
     return agreed;
   }
   core->attempt = start.attempt;
-  core->attempt_unrecorded = start.is_unrecorded;
-  if (start.is_unrecorded) {
+  if (!start.unrecorded.empty()) {
+    KEDGE_ASSIGN_OR_RETURN(core->attempt_record, DecodeAttemptRecord(AsBytes(start.unrecorded)));
+    core->attempt_unrecorded = true;
     core->catalog = Catalog::Assume(*core->store, start.store_id, OwnerOf(*core, start.attempt));
-    core->catalog->AwaitRecordOf(start.attempt);
+    core->catalog->Await(core->attempt_record);
   }
   core->protects = start.protects;
   core->secret = start.secret;

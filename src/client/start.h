@@ -7,6 +7,7 @@
 #include "client/core.h"
 #include "session/connection.h"
 #include "session/messages.h"
+#include "store/attempts.h"
 
 namespace kedge::client {
 
@@ -17,6 +18,9 @@ Status ReadSettings(const kedge_options* options, Core* core);
 // same error. kBusy: another live attempt holds the job. `agent`: as for GatherKnownJobs, not attached yet. When the store cannot
 // be reached and the nodes know the job, it goes on without (Core::attempt_unrecorded).
 Status AgreeOnAttempt(Core* core, Result<std::unique_ptr<Connection>>* agent);
+
+// For attempts in the name of this process.
+AttemptRequest OwnRequest(const Core& core);
 
 // Collective. Who runs on which node, from every rank's Welcome (null: it has no agent).
 Result<Membership> GatherMembers(const Core& core, const Welcome* welcome);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "client/start.h"
 #include "os/thread.h"
 #include "store/attempts.h"
 
@@ -108,7 +109,15 @@ void Watcher::RenewLease() {
 }
 
 void Watcher::RecordAttempt() {
-  const Status status = RegisterAttempt(*core_->catalog, core_->attempt_record);
+  const int64_t begin_ns = SystemClock().NowNs();
+  const bool is_there = core_->catalog->Confirm().ok();
+  if (!is_there) store_seen_ns_ = 0;
+  if (is_there && store_seen_ns_ == 0) store_seen_ns_ = begin_ns;
+  const Duration watched(begin_ns - store_seen_ns_);
+  const Status status = is_there ? RegisterAttempt(*core_->catalog, core_->attempt_record, OwnRequest(*core_), watched)
+                                 : Status(Code::kUnavailable, "it is not reached");
+  // A store that takes its time to fail has most of this thread's otherwise.
+  next_renewal_ns_ = std::max(next_renewal_ns_, SystemClock().NowNs() + 10 * (SystemClock().NowNs() - begin_ns));
   if (status.ok()) {
     core_->attempt_unrecorded.store(false);
     LogInfo("client", "job '{}': the store is there again, and knows of attempt {}", core_->job.job, core_->attempt);
@@ -116,7 +125,7 @@ void Watcher::RecordAttempt() {
     LogError("client", "rank {}: nothing of this run gets to the store any more: {}", core_->rank(), status.message());
     core_->superseded.store(true);
   } else {
-    LogDebug("client", "rank {}: the store is not there yet: {}", core_->rank(), status.message());
+    LogDebug("client", "rank {}: the attempt is not noted in the store yet: {}", core_->rank(), status.message());
   }
 }
 

@@ -49,6 +49,7 @@ class Watcher {
 
   Session::Watched watched_;
   int64_t next_renewal_ns_ = 0;
+  int64_t store_seen_ns_ = 0;  // since when the store is there, of an attempt that began without; 0: it is not
   int64_t next_start_ns_ = 0;
   Duration back_off_{};
 };

@@ -148,7 +148,7 @@ KEDGE_FIELDS(Hello) {
   if constexpr (Walk::kReads) {
     if (m.protocol != kProtocolVersion) return void(walk.decoder().Raw(walk.decoder().remaining()));
   }
-  walk(m.job), walk(m.store_id), walk(m.attempt), walk(m.is_unrecorded), walk(m.rank), walk(m.ranks), walk(m.ranks_on_node);
+  walk(m.job), walk(m.store_id), walk(m.attempt), walk(m.unrecorded), walk(m.rank), walk(m.ranks), walk(m.ranks_on_node);
   Fields(walk, m.keys);
   walk.List(m.node_keys, 2);
   walk(m.session_id);
@@ -163,10 +163,10 @@ KEDGE_FIELDS(KnownJobsRequest) {
   walk(m.job), walk(m.store_path);
 }
 KEDGE_FIELDS(KnownJob) {
-  walk(m.store_id), walk(m.attempt), walk(m.live_ranks);
+  walk(m.store_id), walk(m.attempt), walk(m.live_ranks), walk(m.unrecorded);
 }
 KEDGE_FIELDS(KnownJobsReply) {
-  walk.List(m.jobs, 18);
+  walk.List(m.jobs, 19);
 }
 KEDGE_FIELDS(TierInfo) {
   walk(m.name), walk(m.key), walk(m.kind), walk(m.path), walk(m.slot_bytes), walk(m.slots);

@@ -82,7 +82,8 @@ struct Hello {
   std::string job;
   StoreId store_id;
   uint32_t attempt = 0;
-  bool is_unrecorded = false;  // the attempt began without the store: nothing of it goes there before its record does
+  // The encoded record of an attempt that began without the store: nothing of it goes there before that stands there.
+  std::string unrecorded;
   uint32_t rank = 0;
   uint32_t ranks = 1;
   uint32_t ranks_on_node = 1;
@@ -202,6 +203,7 @@ struct KnownJob {
   StoreId store_id;
   uint32_t attempt = 0;     // the newest
   uint32_t live_ranks = 0;  // of it, on this node
+  std::string unrecorded;   // as in its Hello
 };
 struct KnownJobsReply {
   std::vector<KnownJob> jobs;  // one for each store that has lain there

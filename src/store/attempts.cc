@@ -55,21 +55,34 @@ Status Judge(const Catalog& catalog, const AttemptRequest& self, AttemptState* s
   const AttemptRecord& holder = state->record;
   const Result<AttemptEndRecord> end =
       ReadOwnRecord(catalog, layout::AttemptEndKey(holder.job, holder.attempt), &DecodeAttemptEndRecord);
-  KEDGE_ASSIGN_OR_RETURN(state->age_seconds,
-                         catalog.store().AgeSeconds(layout::AttemptKey(holder.job, holder.attempt), catalog.owner()));
+  if (!end.ok() && end.status().code() != Code::kNotFound && end.status().code() != Code::kCorrupt) return end.status();
+  state->is_certain = true;
   if (end.ok()) {
     state->why = "ended";
-  } else if (end.status().code() != Code::kNotFound && end.status().code() != Code::kCorrupt) {
-    return end.status();
-  } else if (holder.host == self.host && holder.boot_id != self.boot_id) {
+    return Status::Ok();
+  }
+  if (holder.host == self.host && holder.boot_id != self.boot_id) {
     state->why = fmt::format("{} was booted since", holder.host);
-  } else if (holder.host == self.host && !ProcessIsAlive(self, holder)) {
+    return Status::Ok();
+  }
+  if (holder.host == self.host && !ProcessIsAlive(self, holder)) {
     state->why = fmt::format("its process {} on {} is gone", holder.pid, holder.host);
-  } else if (state->age_seconds > holder.lease_seconds) {
+    return Status::Ok();
+  }
+  state->is_certain = false;
+  // The store's clock is read by a write. Where it takes none, its holders must be taken for alive.
+  const Result<double> age = catalog.store().AgeSeconds(layout::AttemptKey(holder.job, holder.attempt), catalog.owner());
+  state->live = !age.ok() || *age <= holder.lease_seconds;
+  if (!age.ok()) {
+    state->why = fmt::format("process {} on {}; whether its lease has run out cannot be told: {}", holder.pid, holder.host,
+                             age.status().message());
+    return Status::Ok();
+  }
+  state->age_seconds = *age;
+  if (!state->live) {
     state->why =
         fmt::format("its lease of {:g} s ran out {:.1f} s ago", holder.lease_seconds, state->age_seconds - holder.lease_seconds);
   } else {
-    state->live = true;
     state->why = fmt::format("process {} on {}, lease renewed {:.1f} s ago of {:g} s", holder.pid, holder.host,
                              state->age_seconds, holder.lease_seconds);
   }
@@ -92,6 +105,7 @@ Result<std::optional<AttemptState>> StateOf(const Catalog& catalog, const Attemp
     state.record.store_id = catalog.id();
     state.record.job = self.job;
     state.record.attempt = attempt;
+    state.is_certain = true;
     state.why = "its record cannot be read: " + record.status().message();
     return std::optional(state);
   }
@@ -104,6 +118,21 @@ Result<std::optional<AttemptState>> StateOf(const Catalog& catalog, const Attemp
 Status TakenOver(const std::string& job, uint32_t attempt, uint32_t newest) {
   return Status(Code::kBusy, fmt::format("job '{}': attempt {} has taken over from attempt {}, whose lease had run out", job,
                                          newest, attempt));
+}
+
+// For an attempt that has begun without the store.
+Status GivesWay(const AttemptRecord& record, uint32_t newest) {
+  return Status(Code::kBusy,
+                fmt::format("job '{}': attempt {} began without the store, where attempt {} of another launch stands", record.job,
+                            record.attempt, newest));
+}
+
+// Numbers leap, so that two launches may both put theirs: the smaller one ends.
+Result<bool> StaysNewest(const Catalog& catalog, const std::string& job, uint32_t attempt) {
+  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, job));
+  if (newest <= attempt) return true;
+  KEDGE_RETURN_IF_ERROR(EndAttempt(catalog, job, attempt));
+  return false;
 }
 
 }  // namespace
@@ -149,9 +178,11 @@ Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptReques
     const AttemptRecord record = RecordOf(request, catalog.id(), newest + 1);
     const Status made = catalog.store().PutIfAbsent(layout::AttemptKey(request.job, record.attempt), Encoded(record),
                                                     catalog.owner(), Folders::kCreate);
-    if (made.ok()) return record;
     // Somebody was faster; look at them.
-    if (made.code() != Code::kAlreadyExists) return made;
+    if (made.code() == Code::kAlreadyExists) continue;
+    KEDGE_RETURN_IF_ERROR(made);
+    KEDGE_ASSIGN_OR_RETURN(const bool is_newest, StaysNewest(catalog, request.job, record.attempt));
+    if (is_newest) return record;
   }
 }
 
@@ -174,24 +205,31 @@ uint32_t AttemptBeyond(uint32_t newest) {
   return newest > UINT32_MAX - leap ? UINT32_MAX : newest + leap;
 }
 
-Status RegisterAttempt(const Catalog& catalog, const AttemptRecord& record) {
+Status RegisterAttempt(const Catalog& catalog, const AttemptRecord& record, const AttemptRequest& self, Duration watched) {
   KEDGE_RETURN_IF_ERROR(catalog.Confirm());
   KEDGE_RETURN_IF_ERROR(catalog.EnsureJob(record.job));
   KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, record.job));
-  if (newest > record.attempt) return TakenOver(record.job, record.attempt, newest);
+  if (newest > record.attempt) return GivesWay(record, newest);
+  KEDGE_ASSIGN_OR_RETURN(const std::optional<AttemptState> holder, StateOf(catalog, self, newest));
+  if (newest == record.attempt) return holder->record == record ? Status::Ok() : GivesWay(record, newest);
+  if (holder && holder->live) return Status(Code::kUnavailable, HeldBy(*holder).message());
+  // It could not renew its lease while the store was away either.
+  if (holder && !holder->is_certain && watched < FromSeconds(holder->record.lease_seconds / 2)) {
+    return Status(Code::kUnavailable, fmt::format("attempt {} of job '{}' on {} is given the time to renew its lease", newest,
+                                                  record.job, holder->record.host));
+  }
   const Status made = catalog.store().PutIfAbsent(layout::AttemptKey(record.job, record.attempt), Encoded(record),
                                                   catalog.owner(), Folders::kCreate);
-  if (made.code() != Code::kAlreadyExists) return made;
-  KEDGE_ASSIGN_OR_RETURN(const AttemptRecord there,
-                         ReadOwnRecord(catalog, layout::AttemptKey(record.job, record.attempt), &DecodeAttemptRecord));
-  return there == record ? Status::Ok() : TakenOver(record.job, record.attempt, record.attempt);
+  // By another node, perhaps.
+  if (made.code() == Code::kAlreadyExists) return RegisterAttempt(catalog, record, self, watched);
+  KEDGE_RETURN_IF_ERROR(made);
+  KEDGE_ASSIGN_OR_RETURN(const bool is_newest, StaysNewest(catalog, record.job, record.attempt));
+  return is_newest ? Status::Ok() : GivesWay(record, record.attempt + 1);
 }
 
 Status RenewAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt) {
   KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, job));
-  if (newest > attempt) {
-    return TakenOver(job, attempt, newest);
-  }
+  if (newest > attempt) return TakenOver(job, attempt, newest);
   return catalog.store().Touch(layout::AttemptKey(job, attempt), catalog.owner());
 }
 

@@ -43,9 +43,11 @@ AttemptRecord RecordOf(const AttemptRequest& request, const StoreId& store_id, u
 Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptRequest& request);
 
 // An attempt that began while the store could not be reached, its number chosen so that nobody else's is the same
-// (AttemptBeyond): its record, as soon as the store is there. kBusy: a newer attempt has begun there; this one must
-// never publish. Ok when it had been noted already.
-Status RegisterAttempt(const Catalog& catalog, const AttemptRecord& record);
+// (AttemptBeyond): puts its record there now that it is. `self`: whose host and processes are seen; `watched`: since when
+// the store has been reached without a break. Ok when it had been noted already. kUnavailable: another attempt lives, or
+// has not had the time yet to renew its lease; later, perhaps. kBusy: an attempt with a greater number, or the same, is
+// there; this one must never publish.
+Status RegisterAttempt(const Catalog& catalog, const AttemptRecord& record, const AttemptRequest& self, Duration watched);
 
 // A number for such an attempt, above `newest`. Leaps: another launch that chooses without the store, too, or acquires
 // the next number in it, gets another number but for one time in 65,536; parts of two attempts are never counted together.
@@ -65,8 +67,9 @@ Status MarkDraining(const Catalog& catalog, const std::string& job, uint32_t att
 struct AttemptState {
   AttemptRecord record;
   bool live = false;
-  std::string why;         // "ended", "its process 4711 on node1 is gone", "its lease of 60 s ran out 12 s ago", ...
-  double age_seconds = 0;  // of its lease
+  bool is_certain = false;  // that it is dead: by its own word, or by this host's; not by its lease
+  std::string why;          // "ended", "its process 4711 on node1 is gone", "its lease of 60 s ran out 12 s ago", ...
+  double age_seconds = 0;   // of its lease, where that was asked for
 };
 
 // The newest attempt of self.job, seen from self's host and boot; nothing when there is none.

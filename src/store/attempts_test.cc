@@ -245,19 +245,21 @@ class UnrecordedTest : public AttemptsTest {
   UnrecordedTest() {
     EXPECT_EQ(Acquire(From("a", 10)), 1u);
     record_ = RecordOf(From("b", 20), catalog_.id(), 5000);
-    unrecorded_.AwaitRecordOf(record_.attempt);
+    unrecorded_.Await(record_);
   }
   Generation GenerationOf(uint32_t attempt) const { return {catalog_.id(), "job", "name", 1, attempt, 1}; }
+  Status Register(Duration watched = Duration::max()) { return RegisterAttempt(unrecorded_, record_, From("b", 20), watched); }
 
   const Catalog unrecorded_ = Catalog::Assume(*store_, catalog_.id(), {"node2", 5000, "r0"});
   AttemptRecord record_;
 };
 
 TEST_F(UnrecordedTest, PublishesNothingBeforeItsRecordIsThere) {
+  ASSERT_TRUE(EndAttempt(catalog_, "job", 1).ok());
   EXPECT_EQ(PrepareGeneration(unrecorded_, GenerationOf(5000)).code(), Code::kUnavailable);
   EXPECT_EQ(fs_.Stat("/store/" + layout::NamesFolder("job")).status().code(), Code::kNotFound);
-  ASSERT_TRUE(RegisterAttempt(unrecorded_, record_).ok());
-  EXPECT_TRUE(RegisterAttempt(unrecorded_, record_).ok()) << "once more: the answer to the first may have been lost";
+  ASSERT_TRUE(Register(Duration::zero()).ok());
+  EXPECT_TRUE(Register().ok()) << "once more: the answer to the first may have been lost";
   EXPECT_TRUE(PrepareGeneration(unrecorded_, GenerationOf(5000)).ok());
   EXPECT_EQ(NewestAttempt(catalog_, From("a", 10)).value()->record, record_);
   EXPECT_TRUE(RenewAttempt(unrecorded_, "job", 5000).ok());
@@ -267,25 +269,44 @@ TEST_F(UnrecordedTest, OthersPublishMeanwhile) {
   EXPECT_TRUE(PrepareGeneration(unrecorded_, GenerationOf(1)).ok());
 }
 
+TEST_F(UnrecordedTest, WaitsForOneThatLives) {
+  EXPECT_EQ(Register().code(), Code::kUnavailable);
+  EXPECT_TRUE(RenewAttempt(catalog_, "job", 1).ok()) << "it was not taken over";
+  ASSERT_TRUE(EndAttempt(catalog_, "job", 1).ok());
+  EXPECT_TRUE(Register().ok());
+}
+
+TEST_F(UnrecordedTest, GivesOneThatCouldNotRenewItsLeaseTheTimeToDoSo) {
+  Age(layout::AttemptKey("job", 1), 1000);  // the store was away
+  EXPECT_EQ(Register(FromSeconds(29)).code(), Code::kUnavailable);
+  ASSERT_TRUE(RenewAttempt(catalog_, "job", 1).ok());
+  EXPECT_EQ(Register(FromSeconds(31)).code(), Code::kUnavailable) << "it lives";
+  Age(layout::AttemptKey("job", 1), 1000);
+  EXPECT_TRUE(Register(FromSeconds(31)).ok());
+}
+
 TEST_F(UnrecordedTest, GivesWayToANewerOneThatTheStoreKnows) {
   AttemptRequest newer = From("c", 30);
   newer.newer_than = 6000;
   ASSERT_TRUE(EndAttempt(catalog_, "job", 1).ok());
   ASSERT_EQ(Acquire(newer), 6001u);
-  EXPECT_EQ(RegisterAttempt(unrecorded_, record_).code(), Code::kBusy);
+  EXPECT_EQ(Register().code(), Code::kBusy);
   EXPECT_EQ(PrepareGeneration(unrecorded_, GenerationOf(5000)).code(), Code::kUnavailable);
 }
 
 TEST_F(UnrecordedTest, GivesWayToAnotherOfTheSameNumber) {
-  ASSERT_TRUE(RegisterAttempt(catalog_, RecordOf(From("c", 30), catalog_.id(), 5000)).ok());
-  EXPECT_EQ(RegisterAttempt(unrecorded_, record_).code(), Code::kBusy);
+  ASSERT_TRUE(EndAttempt(catalog_, "job", 1).ok());
+  const AttemptRequest other = From("c", 30);
+  ASSERT_TRUE(RegisterAttempt(catalog_, RecordOf(other, catalog_.id(), 5000), other, Duration::max()).ok());
+  EXPECT_EQ(Register().code(), Code::kBusy);
+  EXPECT_EQ(PrepareGeneration(unrecorded_, GenerationOf(5000)).code(), Code::kBusy) << "parts of two would be put together";
 }
 
 TEST_F(UnrecordedTest, LeavesAnotherStoreAlone) {
   ASSERT_TRUE(fs_.Unlink("/store/" + std::string(layout::kStoreKey)).ok());
-  EXPECT_EQ(RegisterAttempt(unrecorded_, record_).code(), Code::kUnavailable) << "no store is there";
+  EXPECT_EQ(Register().code(), Code::kUnavailable) << "no store is there";
   ASSERT_TRUE(Catalog::OpenOrCreate(*store_, {"node3", 0, "r0"}).ok());
-  EXPECT_EQ(RegisterAttempt(unrecorded_, record_).code(), Code::kMismatch);
+  EXPECT_EQ(Register().code(), Code::kMismatch);
   EXPECT_EQ(PrepareGeneration(unrecorded_, GenerationOf(5000)).code(), Code::kMismatch);
 }
 

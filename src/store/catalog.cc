@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <set>
 
@@ -16,8 +17,8 @@ namespace kedge {
 struct Catalog::Memo {
   std::mutex mutex;
   // Guarded by mutex:
-  std::set<std::string> ensured;  // keys of records that are there, right and durable
-  std::set<uint32_t> awaited;     // attempts whose records have not been seen yet
+  std::set<std::string> ensured;              // keys of records that are there, right and durable
+  std::map<uint32_t, AttemptRecord> awaited;  // by attempt, records that have not been seen yet
 };
 
 namespace {
@@ -123,24 +124,32 @@ Status Catalog::EnsureRecord(const std::string& key, const Buffer& record, Check
   return status;
 }
 
-void Catalog::AwaitRecordOf(uint32_t attempt) const {
+void Catalog::Await(const AttemptRecord& record) const {
   const std::lock_guard lock(memo_->mutex);
-  memo_->awaited.insert(attempt);
+  memo_->awaited.insert_or_assign(record.attempt, record);
+}
+
+std::optional<AttemptRecord> Catalog::AwaitedRecordOf(uint32_t attempt) const {
+  const std::lock_guard lock(memo_->mutex);
+  const auto found = memo_->awaited.find(attempt);
+  return found == memo_->awaited.end() ? std::nullopt : std::optional(found->second);
 }
 
 Status Catalog::CheckRecordOf(const std::string& job, uint32_t attempt) const {
-  {
-    const std::lock_guard lock(memo_->mutex);
-    if (!memo_->awaited.contains(attempt)) return Status::Ok();
-  }
+  const std::optional<AttemptRecord> awaited = AwaitedRecordOf(attempt);
+  if (!awaited) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(Confirm());
-  const Status recorded = ReadOwnRecord(*this, layout::AttemptKey(job, attempt), &DecodeAttemptRecord).status();
-  if (recorded.code() == Code::kNotFound) {
+  const Result<AttemptRecord> there = ReadOwnRecord(*this, layout::AttemptKey(job, attempt), &DecodeAttemptRecord);
+  if (there.status().code() == Code::kNotFound) {
     return Status(Code::kUnavailable,
                   fmt::format("attempt {} of job '{}' began without the store at {}, and is not noted there yet", attempt, job,
                               store_->description()));
   }
-  KEDGE_RETURN_IF_ERROR(recorded);
+  KEDGE_RETURN_IF_ERROR(there.status());
+  if (*there != *awaited) {
+    return Status(Code::kBusy, fmt::format("attempt {} of job '{}' in the store at {} is another launch's: it began on {}",
+                                           attempt, job, store_->description(), there->host));
+  }
   const std::lock_guard lock(memo_->mutex);
   memo_->awaited.erase(attempt);
   return Status::Ok();

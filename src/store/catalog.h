@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,9 +46,11 @@ class Catalog {
   Status EnsureJob(const std::string& job) const;
   Status EnsureName(const std::string& job, const std::string& name) const;
 
-  // An attempt that began without the store (attempts.h): nothing of it is published before its record stands there.
-  void AwaitRecordOf(uint32_t attempt) const;
-  // Ok at once for every other attempt. kUnavailable: the record is not there yet.
+  // An attempt that began without the store (attempts.h): nothing of it is published before this record stands there.
+  void Await(const AttemptRecord& record) const;
+  // The record that is awaited of an attempt; nothing: none is.
+  std::optional<AttemptRecord> AwaitedRecordOf(uint32_t attempt) const;
+  // Ok at once for every other attempt. kUnavailable: the record is not there yet; kBusy: another attempt's is.
   Status CheckRecordOf(const std::string& job, uint32_t attempt) const;
 
   // Real names, sorted. Folders whose record cannot be read, or is another store's, are passed over; `skipped`, when

@@ -1,5 +1,6 @@
 // kedge_checkpoint_due and kedge_should_exit when nothing is due: they are asked at every step of the application, so they touch
-// no file, send nothing, and on no number of nodes ask another rank.
+// no file, send nothing, and on no number of nodes ask another rank. The one system call that they may make is the wait for the
+// context's own lock.
 #include <gtest/gtest.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -27,7 +28,7 @@ void OnTrap(int, siginfo_t* info, void*) {
   trapped_number = info->si_syscall;
 }
 
-// From here on every system call of this thread is counted and not made, but those that end it.
+// From here on every system call of this thread is counted and not made, but for a lock's and those that end it.
 bool TrapSystemCalls() {
   struct sigaction action {};
   action.sa_sigaction = OnTrap;
@@ -50,7 +51,7 @@ class Questions : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Keys, Questions, ::testing::Values("", "protect.scheme=partner\n"),
                          [](const auto& keys) { return std::string(keys.param[0] == '\0' ? "Unprotected" : "Protected"); });
 
-TEST_P(Questions, OverTwoNodesMakeNoSystemCallWhenNothingIsDue) {
+TEST_P(Questions, OverTwoNodesTouchNothingWhenNothingIsDue) {
   constexpr int kCalls = 2000;
   const VirtualNodes nodes(2);
   trapped_calls = 0;

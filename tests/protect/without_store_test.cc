@@ -135,6 +135,20 @@ TEST_F(WithoutStore, WhatANodeHadIsRebuilt) {
   EXPECT_TRUE(drained->exited && drained->exit_code != 0) << "there is nowhere to drain to";
 }
 
+TEST_F(WithoutStore, WhatWasTakenMeanwhileIsDrainedWhenItIsBack) {
+  const std::string keys = std::string(kXorOfFour) + kNoStore;
+  Take(all_, keys, 1);
+  GoAway();
+  Take(all_, keys, 2);
+  ComeBack();
+  nodes_.Lose(1);
+  std::vector<std::unique_ptr<ChildProcess>> drains;
+  for (const int node : {0, 2, 3}) drains.push_back(nodes_.Tool(node, {"drain", "--job", "nodes", "--patience", "3s"}));
+  for (auto& drain : drains) EXPECT_TRUE(drain->Succeeds(60s));
+  for (const int node : {0, 2, 3}) nodes_.Lose(node);
+  EXPECT_GT(ExpectRestart(all_, keys, 2), 0u);
+}
+
 TEST_F(WithoutStore, WhoKnowsNothingOfTheJobCannotStartIt) {
   GoAway();
   EXPECT_NE(Init(kNoStore), KEDGE_OK);

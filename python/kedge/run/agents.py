@@ -132,7 +132,8 @@ class Agents:
         for step in self._steps.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 step.wait(max(0.0, end - time.monotonic()))
-            _end(step, 0.0)
+            if step.poll() is None:
+                _end(step, 0.0)
         self._steps.clear()
 
 

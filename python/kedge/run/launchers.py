@@ -33,7 +33,10 @@ class Launcher:
 
     def environment(self) -> dict[str, str]:
         """For the command. MPICH's takes options of ssh from nowhere else."""
-        return os.environ | ({"HYDRA_LAUNCHER_EXTRA_ARGS": " ".join(self.ssh[1:])} if self.kind == "mpich" and self.ssh[1:] else {})
+        if self.kind != "mpich" or not self.ssh[1:]:
+            return dict(os.environ)
+        extra = [os.environ.get("HYDRA_LAUNCHER_EXTRA_ARGS", ""), *self.ssh[1:]]
+        return os.environ | {"HYDRA_LAUNCHER_EXTRA_ARGS": " ".join(filter(None, extra))}
 
     def _variables(self) -> list[str]:
         """What the ranks are to inherit; each part of a launch on virtual nodes names its node itself."""

@@ -175,7 +175,8 @@ class Supervisor:
             self._watch(process, attempt)
             attempt.ended = process.poll() is None
         finally:
-            end_launch(process, _KILL_SECONDS_DEAD if attempt.dead else _KILL_SECONDS)
+            waits_for_dead = bool(attempt.dead) and self._launcher.kind != "srun"
+            end_launch(process, _KILL_SECONDS_DEAD if waits_for_dead else _KILL_SECONDS)
         attempt.exit_code = process.returncode
         attempt.seconds = time.monotonic() - began
         return attempt
@@ -269,7 +270,7 @@ class Supervisor:
         nodes = [node for node in self._nodes.in_use if node not in dead]
         failed: dict[str, str] = {}
         if rescue and all(self._agents.protected(nodes, self._job)):
-            failed = self._agents.rescue(nodes, self._job, seconds)
+            failed = self._agents.rescue(nodes, self._job, max(1.0, end - time.monotonic()))
         self._report.not_drained = dead | failed | self._agents.drain(nodes, max(1.0, end - time.monotonic()))
         for node, why in self._report.not_drained.items():
             self._say(f"not everything of node {node} is in the store: {why}")
