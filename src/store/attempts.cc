@@ -208,10 +208,11 @@ uint32_t AttemptBeyond(uint32_t newest) {
 Status RegisterAttempt(const Catalog& catalog, const AttemptRecord& record, const AttemptRequest& self, Duration watched) {
   KEDGE_RETURN_IF_ERROR(catalog.Confirm());
   KEDGE_RETURN_IF_ERROR(catalog.EnsureJob(record.job));
+  const auto there = ReadOwnRecord(catalog, layout::AttemptKey(record.job, record.attempt), &DecodeAttemptRecord);
+  if (there.ok()) return *there == record ? Status::Ok() : GivesWay(record, record.attempt);
   KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, record.job));
-  if (newest > record.attempt) return GivesWay(record, newest);
+  if (newest >= record.attempt) return GivesWay(record, newest);
   KEDGE_ASSIGN_OR_RETURN(const std::optional<AttemptState> holder, StateOf(catalog, self, newest));
-  if (newest == record.attempt) return holder->record == record ? Status::Ok() : GivesWay(record, newest);
   if (holder && holder->live) return Status(Code::kUnavailable, HeldBy(*holder).message());
   // It could not renew its lease while the store was away either.
   if (holder && !holder->is_certain && watched < FromSeconds(holder->record.lease_seconds / 2)) {

@@ -294,6 +294,14 @@ TEST_F(UnrecordedTest, GivesWayToANewerOneThatTheStoreKnows) {
   EXPECT_EQ(PrepareGeneration(unrecorded_, GenerationOf(5000)).code(), Code::kUnavailable);
 }
 
+TEST_F(UnrecordedTest, HasBeenNotedBeforeANewerOneCame) {
+  ASSERT_TRUE(EndAttempt(catalog_, "job", 1).ok());
+  ASSERT_TRUE(Register().ok());
+  ASSERT_TRUE(EndAttempt(catalog_, "job", 5000).ok());
+  ASSERT_EQ(Acquire(From("c", 30)), 5001u);
+  EXPECT_TRUE(Register().ok()) << "by a node that has not heard of it";
+}
+
 TEST_F(UnrecordedTest, GivesWayToAnotherOfTheSameNumber) {
   ASSERT_TRUE(EndAttempt(catalog_, "job", 1).ok());
   const AttemptRequest other = From("c", 30);
