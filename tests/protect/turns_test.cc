@@ -1,6 +1,8 @@
 // Levels limited by an interval, with ranks that keep apart: all nodes let the same versions get there.
 #include <array>
 #include <chrono>
+#include <filesystem>
+#include <string>
 #include <thread>
 
 #include "tests/protect/protect_fixture.h"
@@ -112,17 +114,26 @@ TEST_P(TurnsTest, WhatWasToldHoldsForTheSuccessorToo) {
 TEST_F(ProtectTest, AnImageThatRankZeroWroteItselfDecidesForTheStore) {
   std::atomic<bool> is_taken{false};
   const std::string keys = "schedule.store_interval=1h\nkeep.local=100\nkeep.versions=100\n";
+  // The variable stays as it is while threads read it; what it leads to changes.
+  const std::string program = nodes_.Store() + ".agent";
+  const auto lead_to = [&](const std::filesystem::path& agent) {
+    std::filesystem::create_symlink(agent, program + ".new");
+    std::filesystem::rename(program + ".new", program);
+  };
+  const auto agent = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "bin/kedge-agent";
+  lead_to(agent);
+  setenv("KEDGE_AGENT", program.c_str(), 1);
   nodes_.Run({0, 1}, keys, [&](kedge_context* context, int rank) {
     std::vector<uint64_t> memory(1000);
     EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
     EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 0, 0));
     EXPECT_KEDGE_OK(kedge_wait(context, "t", 0, KEDGE_LEVEL_STORE, 20));
     if (rank == 0) {
-      setenv("KEDGE_AGENT", "/bin/false", 1);
+      lead_to("/bin/false");
       EXPECT_TRUE(nodes_.KillAgent(0));
       std::this_thread::sleep_for(milliseconds(300));
       EXPECT_KEDGE_OK(kedge_checkpoint(context, "t", 1, 0));
-      unsetenv("KEDGE_AGENT");
+      lead_to(agent);
       kedge_statistics statistics{};
       statistics.struct_size = sizeof statistics;
       EXPECT_KEDGE_OK(kedge_get_statistics(context, &statistics));
@@ -134,6 +145,7 @@ TEST_F(ProtectTest, AnImageThatRankZeroWroteItselfDecidesForTheStore) {
     }
     EXPECT_KEDGE_OK(kedge_wait(context, "t", 1, KEDGE_LEVEL_STORE, 20));
   });
+  unsetenv("KEDGE_AGENT");
 }
 
 // It has gone on without an image of it, or ended; by the clock it would be the version's turn.
