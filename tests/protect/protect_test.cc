@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "tests/protect/protect_fixture.h"
+#include "tests/support/sanitized.h"
 
 namespace kedge::testing {
 namespace {
@@ -84,15 +85,6 @@ uint64_t PrivateBytes(int pid) {
   }
   return 0;
 }
-
-// What a sanitizer notes of memory is memory, too.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kIsSanitized = true;
-#elif defined(__has_feature)
-constexpr bool kIsSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-constexpr bool kIsSanitized = false;
-#endif
 
 // Images of which any two would break the bound that the agent keeps over its pool.
 TEST_P(SchemeTest, WorksAtLowPriorityAndInBoundedMemory) {
