@@ -309,9 +309,7 @@ void Fetch::NoteAttempts(Job& job, const std::vector<Generation>& generations, s
     Status failure;
     for (const auto& [attempt, record] : awaited) {
       const auto catalog = store->CatalogFor(attempt);
-      const AttemptRequest self = RequestOfThisProcess(record.job, record.lease_seconds, record.ranks);
-      Status noted = catalog.ok() ? RegisterAttempt(*catalog, record, self, Duration::max()) : catalog.status();
-      if (noted.ok()) noted = EndAttempt(*catalog, record.job, attempt);
+      const Status noted = catalog.ok() ? RegisterEndedAttempt(*catalog, record) : catalog.status();
       if (failure.ok()) failure = noted;
     }
     agent_.loop().Post([done, failure] { done(failure); });

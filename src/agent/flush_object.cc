@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <utility>
 
 #include "os/files.h"
 #include "store/publish.h"
@@ -36,33 +35,11 @@ thread_local AlignedBuffer worker_buffer;
 }  // namespace
 
 Result<Catalog> StoreContext::CatalogFor(uint32_t attempt) {
-  const TemporaryOwner owner{node_, attempt, "agent"};
-  {
-    const std::lock_guard lock(mutex_);
-    if (catalog_.has_value()) return catalog_->WithOwner(owner);
+  if (!is_confirmed_.load()) {
+    KEDGE_RETURN_IF_ERROR(catalog_.Confirm());
+    is_confirmed_.store(true);
   }
-  // The event loop takes the lock, too: it is not held while a store does not answer.
-  const Catalog catalog = Catalog::Assume(*store_, id_, owner);
-  KEDGE_RETURN_IF_ERROR(catalog.Confirm());
-  const std::lock_guard lock(mutex_);
-  if (!catalog_.has_value()) {
-    for (const auto& [awaited, record] : std::exchange(awaited_, {})) catalog.Await(record);
-    catalog_ = catalog;
-  }
-  return catalog_->WithOwner(owner);
-}
-
-void StoreContext::Await(const AttemptRecord& record) {
-  const std::lock_guard lock(mutex_);
-  if (catalog_.has_value()) return catalog_->Await(record);
-  awaited_.insert_or_assign(record.attempt, record);
-}
-
-std::optional<AttemptRecord> StoreContext::AwaitedRecordOf(uint32_t attempt) {
-  const std::lock_guard lock(mutex_);
-  if (catalog_.has_value()) return catalog_->AwaitedRecordOf(attempt);
-  const auto found = awaited_.find(attempt);
-  return found == awaited_.end() ? std::nullopt : std::optional(found->second);
+  return catalog_.WithOwner({catalog_.owner().node, attempt, catalog_.owner().writer});
 }
 
 Status PieceSource::Read(std::byte* out) const {

@@ -3,8 +3,8 @@
 // Threads: all of it may be used by several workers at once. Every call may block on the store.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,23 +21,20 @@ namespace kedge {
 class StoreContext {
  public:
   StoreContext(std::unique_ptr<Store> store, const StoreId& id, std::string node)
-      : store_(std::move(store)), id_(id), node_(std::move(node)) {}
+      : store_(std::move(store)), catalog_(Catalog::Assume(*store_, id, {node, 0, "agent"})) {}
 
   // In the name of this node's agent and `attempt`. kMismatch: another store lies there now.
   Result<Catalog> CatalogFor(uint32_t attempt);
   // Its attempt began without the store (store/catalog.h).
-  void Await(const AttemptRecord& record);
+  void Await(const AttemptRecord& record) { catalog_.Await(record); }
   // The record that is awaited of an attempt; nothing: none is.
-  std::optional<AttemptRecord> AwaitedRecordOf(uint32_t attempt);
+  std::optional<AttemptRecord> AwaitedRecordOf(uint32_t attempt) const { return catalog_.AwaitedRecordOf(attempt); }
   Store& store() { return *store_; }
 
  private:
   const std::unique_ptr<Store> store_;
-  const StoreId id_;
-  const std::string node_;
-  std::mutex mutex_;
-  std::optional<Catalog> catalog_;
-  std::map<uint32_t, AttemptRecord> awaited_;  // by attempt, until there is a catalog
+  const Catalog catalog_;
+  std::atomic<bool> is_confirmed_{false};  // the store has been seen to be the one
 };
 
 // Where the bytes of a piece are. Keeps the tier's object alive.

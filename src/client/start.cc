@@ -122,11 +122,10 @@ void WarnOfOtherStores(const Core& core, const Catalog& catalog, const std::vect
 }
 
 // One that began without the store, and ended before it was back: what the nodes hold of it may get there now.
-void NoteFormer(const Core& core, const Catalog& catalog, const KnownJob& on_nodes) {
+void NoteFormer(const Catalog& catalog, const KnownJob& on_nodes) {
   const auto former = DecodeAttemptRecord(AsBytes(on_nodes.unrecorded));
   if (!former.ok()) return;
-  Status noted = RegisterAttempt(catalog, *former, OwnRequest(core), Duration::max());
-  if (noted.ok()) noted = EndAttempt(catalog, former->job, former->attempt);
+  const Status noted = RegisterEndedAttempt(catalog, *former);
   if (!noted.ok()) LogWarning("client", "versions of attempt {} do not get to the store: {}", former->attempt, noted.message());
 }
 
@@ -139,7 +138,7 @@ Status Acquire(const Core& core, const Catalog& catalog, const std::vector<Known
     return HeldOnNodes(core, on_nodes);
   }
   if (!holder) WarnOfOtherStores(core, catalog, known);
-  NoteFormer(core, catalog, on_nodes);
+  NoteFormer(catalog, on_nodes);
   request.newer_than = on_nodes.attempt;
   // Here a holder is seen to live or not; on another host only its lease tells, so its end is waited for.
   if (holder && holder->live && holder->record.host != request.host) {

@@ -228,6 +228,12 @@ Status RegisterAttempt(const Catalog& catalog, const AttemptRecord& record, cons
   return is_newest ? Status::Ok() : GivesWay(record, record.attempt + 1);
 }
 
+Status RegisterEndedAttempt(const Catalog& catalog, const AttemptRecord& record) {
+  const AttemptRequest self = RequestOfThisProcess(record.job, record.lease_seconds, record.ranks);
+  KEDGE_RETURN_IF_ERROR(RegisterAttempt(catalog, record, self, Duration::max()));
+  return EndAttempt(catalog, record.job, record.attempt);
+}
+
 Status RenewAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt) {
   KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, job));
   if (newest > attempt) return TakenOver(job, attempt, newest);

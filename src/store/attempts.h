@@ -49,6 +49,10 @@ Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptReques
 // there; this one must never publish.
 Status RegisterAttempt(const Catalog& catalog, const AttemptRecord& record, const AttemptRequest& self, Duration watched);
 
+// The same for one that has ended, as far as this process knows, and has been gone for long enough: puts its record there
+// and ends it, so that what the nodes hold of it may follow.
+Status RegisterEndedAttempt(const Catalog& catalog, const AttemptRecord& record);
+
 // A number for such an attempt, above `newest`. Leaps: another launch that chooses without the store, too, or acquires
 // the next number in it, gets another number but for one time in 65,536; parts of two attempts are never counted together.
 uint32_t AttemptBeyond(uint32_t newest);

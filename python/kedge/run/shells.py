@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import os
 import shlex
@@ -46,11 +47,12 @@ def kedge_variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(("KEDGE_", "VELOC_"))}
 
 
-class _StepsThatHearSignals:
+class _StepsThatHearSignals(abc.ABC):
     """What a step is where SIGTERM to the process here reaches the command there."""
 
+    @abc.abstractmethod
     def command(self, node: str, arguments: list[str]) -> list[str]:
-        raise NotImplementedError
+        """As Shell's."""
 
     def step(self, node: str, arguments: list[str]) -> list[str]:
         return self.command(node, arguments)
