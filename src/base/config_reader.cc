@@ -29,6 +29,9 @@ extern char** environ;
 namespace kedge {
 namespace {
 
+// What steers tests is no configuration, and none that is misspelt.
+constexpr std::string_view kTestPrefix = "KEDGE_TEST_";
+
 std::string Where(const std::string& path, const toml::source_region& source) {
   return fmt::format("{}:{}", path, source.begin.line);
 }
@@ -188,7 +191,7 @@ Status ConfigReader::ReadEnvironment(const std::map<std::string, std::string>& e
     if (variable.rfind("KEDGE_", 0) != 0) continue;
     if (const auto name = names.find(variable); name != names.end()) {
       KEDGE_RETURN_IF_ERROR(Set(name->second, text, {ConfigOrigin::Kind::kEnvironment, variable}));
-    } else if (config_.registry_.variables().count(variable) == 0) {
+    } else if (config_.registry_.variables().count(variable) == 0 && variable.rfind(kTestPrefix, 0) != 0) {
       config_.warnings_.push_back(
           fmt::format("the environment variable {} is no key of the configuration and is ignored", variable));
     }

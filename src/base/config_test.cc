@@ -198,7 +198,7 @@ TEST_F(ConfigTest, TakesTableListsFromTheEnvironment) {
 
 TEST_F(ConfigTest, WarnsOfUnknownVariablesOnly) {
   sources_.environment = {{"KEDGE_NODE", "n1"},       {"KEDGE_LOG", "debug"}, {"KEDGE_SECRET", "x"}, {"KEDGE_CONFIG", ""},
-                          {"KEDGE_STORE_KEEPS", "3"}, {"OTHER", "y"},         {"HOME", "/h"}};
+                          {"KEDGE_STORE_KEEPS", "3"}, {"OTHER", "y"},         {"HOME", "/h"},        {"KEDGE_TEST_LONG", "1"}};
   const Config config = Config::Load(registry_, sources_).value();
   ASSERT_EQ(config.warnings().size(), 1u);
   EXPECT_NE(config.warnings()[0].find("KEDGE_STORE_KEEPS"), std::string::npos);
