@@ -4,6 +4,7 @@
 // The run folder lies on /dev/shm, as in production, under a name of its own, so that tests beside this one are not touched.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -22,7 +23,7 @@ class ScenarioFolder {
   const std::string& run_folder() const { return run_folder_; }
   // On /dev/shm: the run folder, and what an MPI library shares between its ranks.
   const std::string& memory_folder() const { return memory_folder_; }
-  // A file for the output of one more process.
+  // A file for the output of one more process. Any thread.
   std::string NewOutput();
 
   // What points a program at this scenario: store, run folder, a small pool, an agent that leaves soon.
@@ -39,7 +40,7 @@ class ScenarioFolder {
   std::string path_;
   std::string memory_folder_;
   std::string run_folder_;
-  int outputs_ = 0;
+  std::atomic<int> outputs_{0};
 };
 
 // The process id of the agent that serves a run folder; 0: none.
