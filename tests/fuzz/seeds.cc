@@ -8,6 +8,7 @@
 #include "agent/peer_messages.h"
 #include "agent/record_file.h"
 #include "agent/tier_cut.h"
+#include "base/random.h"
 #include "format/calibration.h"
 #include "format/name_encoding.h"
 #include "format/testing/sample_records.h"
@@ -177,6 +178,15 @@ void AddFiles(Seeds& seeds) {
   seeds.Add("agent_files_fuzzer", "layout", FormatTierCut({4096, 7}));
 }
 
+// Long ones: libFuzzer makes inputs longer only step by step, and each runs an agent.
+void AddActions(Seeds& seeds) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    std::string actions(seed * 64, '\0');
+    Random(seed).Fill(actions.data(), actions.size());
+    seeds.Add("agent_client_fuzzer", "actions-" + std::to_string(seed), actions);
+  }
+}
+
 int Main(int argc, char** argv) {
   if (argc != 2) return std::fputs("usage: fuzz-seeds FOLDER\n", stderr), 2;
   Seeds seeds{argv[1]};
@@ -189,6 +199,7 @@ int Main(int argc, char** argv) {
   AddFullMessages(seeds);
   AddConfigurations(seeds);
   AddFiles(seeds);
+  AddActions(seeds);
   return 0;
 }
 
