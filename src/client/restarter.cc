@@ -117,7 +117,7 @@ Status Restarter::TryWhole(const std::string& name, const RestoreCandidate& cand
 Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
   BeginCount();
-  Status status = NoneFound(name, at_most), store, no_room;
+  Status status = NoneFound(name, at_most), store, not_lost;
   std::set<RestoreCandidate> tried;
   for (const bool everywhere : {false, true}) {
     KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, at_most, everywhere));
@@ -132,14 +132,15 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
       }
       // The bytes are there, but do not fit: an older version would only hide the mistake.
       if (status.code() == Code::kMismatch || status.code() == Code::kInvalidArgument) return status;
-      if (status.code() == Code::kNoSpace) no_room = status;
+      if (status.code() == Code::kNoSpace || status.code() == Code::kTimeout || status.code() == Code::kUnavailable)
+        not_lost = status;
       LogWarning("client", "rank {}: '{}' version {} cannot be restored; trying the next older one: {}", core_->rank(), name,
                  candidate.version, status.message());
     }
     if (choice.everywhere || choice.candidates.empty()) break;
   }
-  // What room or the store would bring back is not lost.
-  if (!no_room.ok()) return no_room;
+  // What room, or a node that answers, would bring back is not lost.
+  if (!not_lost.ok()) return not_lost;
   return UnlessUnknown(store, status);
 }
 

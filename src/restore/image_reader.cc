@@ -69,23 +69,25 @@ Status ImageReader::ReadFrom(ChunkSource& source, const Extent& extent, std::byt
 
 Status ImageReader::ReadExtent(uint32_t index, std::byte* to) {
   const Extent& extent = record_.extents[index];
-  Status last(Code::kIncomplete, "no copy is within reach");
+  Status failure(Code::kIncomplete, "no copy is within reach");
   std::string tried;
   for (const auto& source : sources_) {
     if (!source->Has(extent.chunk)) continue;
-    last = ReadFrom(*source, extent, to);
+    const Status last = ReadFrom(*source, extent, to);
     if (last.ok()) {
       Count(source->KindOf(extent.chunk), extent.bytes);
       return last;
     }
+    // A copy that is bad is no copy that was never there.
+    if (tried.empty() || failure.code() == Code::kNotFound) failure = last;
     ++corrupt_copies_;
     tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", source->Describe(extent.chunk), last.message());
     LogWarning("restore", "{}: region {} at {}: a bad copy is passed over: {}: {}", record_.identity.ToString(),
                record_.regions[extent.region].id, extent.region_offset, source->Describe(extent.chunk), last.message());
   }
-  return Status(last.code(), fmt::format("{}: region {} at {}: no good copy of {} bytes ({})", record_.identity.ToString(),
-                                         record_.regions[extent.region].id, extent.region_offset, extent.bytes,
-                                         tried.empty() ? last.message() : tried));
+  return Status(failure.code(), fmt::format("{}: region {} at {}: no good copy of {} bytes ({})", record_.identity.ToString(),
+                                            record_.regions[extent.region].id, extent.region_offset, extent.bytes,
+                                            tried.empty() ? failure.message() : tried));
 }
 
 bool ImageReader::InMemory(const Extent& extent) const {

@@ -87,6 +87,18 @@ TEST_P(CopiesTest, WithNoGoodCopyTheNextOlderVersionIsTaken) {
   ASSERT_KEDGE_OK(kedge_checkpoint(context, "c", 3, 0));
 }
 
+// An application that hears NOT_FOUND begins anew.
+TEST_P(CopiesTest, ABadCopyOfWhatNeverGotToTheStoreIsNotTakenForNoVersion) {
+  kedge_context* context = Open("schedule.store=0");
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, text_.data(), text_.size(), 1, nullptr));
+  text_.replace(0, 100, Text(1));  // in place
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "c", 1, 0));
+  ASSERT_KEDGE_OK(kedge_wait(context, "c", 1, KEDGE_LEVEL_LOCAL, 20));
+  DamagePool(1);
+  EXPECT_EQ(kedge_restart(context, "c", -1, nullptr), KEDGE_ERROR_CORRUPT);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("checksum"));
+}
+
 TEST_P(CopiesTest, AllLocalCopiesGoneTheStoreHasIt) {
   kedge_context* context = Open();
   Take(context, 1, 3);
