@@ -25,6 +25,7 @@
 #include "agent/tuning.h"
 #include "agent/turns.h"
 #include "agent/waiters.h"
+#include "agent/windows.h"
 #include "base/log.h"
 #include "os/files.h"
 #include "os/machine.h"
@@ -94,6 +95,7 @@ Status Agent::Prepare() {
   waiters_ = std::make_unique<Waiters>(*this);
   inventories_ = std::make_unique<Inventories>(*this);
   fetch_ = std::make_unique<Fetch>(*this);
+  windows_ = std::make_unique<Windows>(*this);
   peers_ = std::make_unique<Peers>(*this);
   measure_peers_ = std::make_unique<MeasurePeers>(*this);
   protect_ = std::make_unique<Protect>(*this);

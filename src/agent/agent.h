@@ -49,6 +49,7 @@ class Tiers;
 class Tuning;
 class Turns;
 class Waiters;
+class Windows;
 
 // Counted since this agent started; status and metrics print them.
 struct AgentCounters {
@@ -114,6 +115,7 @@ class Agent {
   Assignment& assignment() { return *assignment_; }
   Calls& calls() { return *calls_; }
   Fetch& fetch() { return *fetch_; }
+  Windows& windows() { return *windows_; }
   Inventories& inventories() { return *inventories_; }
   Flush& flush() { return *flush_; }
   HeldSets& held_sets() { return *held_sets_; }
@@ -185,6 +187,7 @@ class Agent {
   std::unique_ptr<Waiters> waiters_;
   std::unique_ptr<Inventories> inventories_;
   std::unique_ptr<Fetch> fetch_;
+  std::unique_ptr<Windows> windows_;
   std::unique_ptr<Peers> peers_;
   std::unique_ptr<MeasurePeers> measure_peers_;
   std::unique_ptr<Protect> protect_;

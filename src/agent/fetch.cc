@@ -15,7 +15,6 @@
 #include "agent/peers.h"
 #include "agent/protect.h"
 #include "agent/sessions.h"
-#include "agent/stream_bringer.h"
 #include "agent/tiers.h"
 #include "base/crc32c.h"
 #include "base/log.h"
@@ -37,17 +36,19 @@ bool ScheduledForStore(const std::vector<InventoryReply>& replies, const Generat
   });
 }
 
+Status NotHere(const Generation& generation, uint32_t rank) {
+  return Status(Code::kNotFound, fmt::format("{} rank {} is not on this node", generation.ToString(), rank));
+}
+
 }  // namespace
 
 // One image on its way here.
 struct Fetch::Order {
   explicit Order(PeerLink job_link) : link(std::move(job_link)) {}
 
-  Generation generation;
-  uint32_t rank = 0;
+  Wanted wanted;
   uint32_t ranks = 0;
   PeerLink link;
-  BringOptions options;
   bool for_store = false;
   bool in_store = false;
   Reach reach = Reach::kJob;  // whom the sources are among
@@ -99,27 +100,34 @@ void Fetch::Bring(Job& job, const Generation& generation, uint32_t rank, const B
                   std::function<void(Status)> done) {
   if (!options.replace && agent_.images().FindWhole(generation, rank) != nullptr) return done(Status::Ok());
   if (!agent_.peers().is_open()) {
-    return done(Status(Code::kNotFound, fmt::format("{} rank {} is not on this node", generation.ToString(), rank)));
+    return done(NotHere(generation, rank));
   }
   auto& waiting = bringing_[{generation, rank}];
   waiting.push_back(std::move(done));
   if (waiting.size() > 1) return;
-  BringWithin(job, generation, rank, options, Reach::kGroup);
+  SearchWithin(job, {generation, rank, options, nullptr}, Reach::kGroup);
 }
 
-void Fetch::BringWithin(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options, Reach reach) {
-  agent_.inventories().Gather(job, generation.name, reach, [this, generation, rank, options, reach](const auto& gathered) {
+void Fetch::Find(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
+                 std::function<void(Result<FoundImage>)> found) {
+  if (!agent_.peers().is_open()) return found(NotHere(generation, rank));
+  SearchWithin(job, {generation, rank, options, std::move(found)}, Reach::kJob);
+}
+
+void Fetch::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {
+  agent_.inventories().Gather(job, wanted.generation.name, reach, [this, wanted, reach](const auto& gathered) {
+    const Generation& generation = wanted.generation;
+    const uint32_t rank = wanted.rank;
+    const BringOptions& options = wanted.options;
     Job* found = agent_.FindJob(generation.store_id, generation.job);
-    if (found == nullptr) return Answer(generation, rank, Status(Code::kNotFound, "its job is not known any more"));
+    if (found == nullptr) return Answer(wanted, Status(Code::kNotFound, "its job is not known any more"));
     auto replies = std::make_shared<std::vector<InventoryReply>>(*gathered);
     if (options.replace) {
       std::erase_if(replies->front().images,
                     [&](const HeldImage& image) { return image.generation == generation && image.rank == rank; });
     }
     auto order = std::make_shared<Order>(agent_.peers().LinkFor(*found));
-    order->generation = generation;
-    order->rank = rank;
-    order->options = options;
+    order->wanted = wanted;
     order->reach = reach;
     const auto generations = GenerationsIn(*replies);
     auto known = generations.find(generation);
@@ -156,17 +164,18 @@ void Fetch::BringWithin(Job& job, const Generation& generation, uint32_t rank, c
 
 // What lies here of the sets that the rank is in.
 void Fetch::TakeOwnParts(Order& order) {
-  const Version* version = agent_.images().FindVersion(order.generation);
+  const Version* version = agent_.images().FindVersion(order.wanted.generation);
   if (version == nullptr) return;
   for (const auto& [identity, held] : version->sets) {
     const auto& members = held->record.members;
-    auto self = std::find_if(members.begin(), members.end(), [&](const SetMember& member) { return member.rank == order.rank; });
+    auto self =
+        std::find_if(members.begin(), members.end(), [&](const SetMember& member) { return member.rank == order.wanted.rank; });
     if (self == members.end()) continue;
     order.from.set = held->record;
     for (uint32_t member = 0; member < members.size(); ++member) {
       const Image* image =
-          members[member].rank.has_value() ? agent_.images().FindWhole(order.generation, *members[member].rank) : nullptr;
-      if (image != nullptr && members[member].rank != order.rank) order.from.own_streams[member] = HeldStream::Of(*image);
+          members[member].rank.has_value() ? agent_.images().FindWhole(order.wanted.generation, *members[member].rank) : nullptr;
+      if (image != nullptr && members[member].rank != order.wanted.rank) order.from.own_streams[member] = HeldStream::Of(*image);
     }
     for (const auto& [member, object] : held->objects) {
       order.from.own_objects[member] = {HeldStream::Of(object.ranges), object.record.blocks};
@@ -177,7 +186,7 @@ void Fetch::TakeOwnParts(Order& order) {
 
 // On a worker: what the image is made of.
 void Fetch::Describe(std::shared_ptr<Order> order) {
-  LogDebug("agent", "{} rank {} is asked for", order->generation.ToString(), order->rank);
+  LogDebug("agent", "{} rank {} is asked for", order->wanted.generation.ToString(), order->wanted.rank);
   agent_.protect().bringers().Submit([this, order] {
     auto bringer = StreamBringer::Make(order->link, order->from);
     Status status = bringer.status();
@@ -187,15 +196,19 @@ void Fetch::Describe(std::shared_ptr<Order> order) {
       status = record.status();
       if (record.ok()) order->record = std::move(*record);
     }
-    if (status.ok() && (order->record.identity.generation != order->generation || order->record.identity.rank != order->rank)) {
+    if (status.ok() &&
+        (order->record.identity.generation != order->wanted.generation || order->record.identity.rank != order->wanted.rank)) {
       status = Status(Code::kCorrupt, "the image record is another image's: " + order->record.identity.ToString());
     }
-    agent_.loop().Post([this, order, status] { status.ok() ? Fill(order) : Finish(order, status); });
+    agent_.loop().Post([this, order, status] {
+      const bool brings = status.ok() && order->wanted.found == nullptr;
+      brings ? Fill(order) : Finish(order, status);
+    });
   });
 }
 
 void Fetch::Fill(std::shared_ptr<Order> order) {
-  Job* job = agent_.FindJob(order->generation.store_id, order->generation.job);
+  Job* job = agent_.FindJob(order->wanted.generation.store_id, order->wanted.generation.job);
   auto tiers = job == nullptr ? Result<std::vector<TierUnit*>>(Status(Code::kNotFound, "the job is gone"))
                               : agent_.tiers().ForJob(job->hello.keys);
   if (!tiers.ok()) return Finish(order, tiers.status());
@@ -226,10 +239,12 @@ void Fetch::Fill(std::shared_ptr<Order> order) {
         order, Status(Code::kNoSpace, fmt::format("the tiers of node {} have no room for {} of {} bytes", agent_.settings().node,
                                                   order->record.identity.ToString(), stream->bytes())));
   }
-  LogDebug("agent", "{} rank {} is brought", order->generation.ToString(), order->rank);
+  LogDebug("agent", "{} rank {} is brought", order->wanted.generation.ToString(), order->wanted.rank);
   agent_.protect().bringers().Submit([this, order, stream = std::move(*stream)] {
     agent_.tiers().HoldPreparing();
-    Status status = order->bringer->BringTo(stream, order->target);
+    Status status = order->bringer->BringTo(stream, 0, stream.bytes(), [&](uint64_t offset, ByteSpan bytes) {
+      return order->target.Write(offset, bytes.size(), bytes.data());
+    });
     agent_.tiers().ReleasePreparing();
     os::KillPoint("fetch-filled");
     agent_.loop().Post([this, order, status] { Finish(order, status); });
@@ -247,23 +262,29 @@ void Fetch::ReleaseRanges(Order& order) {
 }
 
 void Fetch::Finish(const std::shared_ptr<Order>& order, Status status) {
+  if (order->wanted.found != nullptr) {
+    if (!status.ok()) return order->wanted.found(status);
+    return order->wanted.found(FoundImage{std::move(order->record), std::move(order->bringer)});
+  }
   if (status.ok()) status = Adopt(*order);
   if (!status.ok()) {
     ReleaseRanges(*order);
-    Job* job = agent_.FindJob(order->generation.store_id, order->generation.job);
+    Job* job = agent_.FindJob(order->wanted.generation.store_id, order->wanted.generation.job);
     if (order->reach == Reach::kGroup && status.code() != Code::kNoSpace && job != nullptr) {
       agent_.own_slots().Close();
-      return BringWithin(*job, order->generation, order->rank, order->options, Reach::kJob);
+      return SearchWithin(*job, order->wanted, Reach::kJob);
     }
-    LogWarning("agent", "{} rank {} cannot be brought here: {}", order->generation.ToString(), order->rank, status.ToString());
+    LogWarning("agent", "{} rank {} cannot be brought here: {}", order->wanted.generation.ToString(), order->wanted.rank,
+               status.ToString());
   }
   agent_.own_slots().Close();
   agent_.assignment().PumpSoon();
-  Answer(order->generation, order->rank, status);
+  Answer(order->wanted, status);
 }
 
-void Fetch::Answer(const Generation& generation, uint32_t rank, const Status& status) {
-  auto waiting = bringing_.extract({generation, rank});
+void Fetch::Answer(const Wanted& wanted, const Status& status) {
+  if (wanted.found != nullptr) return wanted.found(status);
+  auto waiting = bringing_.extract({wanted.generation, wanted.rank});
   if (waiting.empty()) return;
   for (const auto& done : waiting.mapped()) done(status);
 }
@@ -277,10 +298,11 @@ Status Fetch::Adopt(const Order& order) {
   adopted.record_range = order.record_range;
   adopted.for_store = order.for_store;
   adopted.in_store = order.in_store && order.bringer->used_store();
-  adopted.replace = order.options.replace;
+  adopted.replace = order.wanted.options.replace;
   KEDGE_RETURN_IF_ERROR(agent_.images().Adopt(adopted));
   ++agent_.counters().images_brought;
-  LogInfo("agent", "{} rank {} is here again: {}", order.generation.ToString(), order.rank, order.bringer->UsedText());
+  LogInfo("agent", "{} rank {} is here again: {}", order.wanted.generation.ToString(), order.wanted.rank,
+          order.bringer->UsedText());
   return Status::Ok();
 }
 

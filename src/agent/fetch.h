@@ -19,6 +19,7 @@
 #include "agent/inventories.h"
 #include "agent/model.h"
 #include "agent/peer_messages.h"
+#include "agent/stream_bringer.h"
 #include "redundancy/plan.h"
 
 namespace kedge {
@@ -28,6 +29,12 @@ class Agent;
 struct BringOptions {
   bool replace = false;     // although there is one here: it was found to be bad
   bool from_store = false;  // when no node has it
+};
+
+// What an image is made of, and what brings it.
+struct FoundImage {
+  ImageRecord record;
+  std::unique_ptr<StreamBringer> bringer;
 };
 
 class Fetch {
@@ -40,13 +47,22 @@ class Fetch {
   // Brings the image here unless it is. kNotFound: no node has it, and it cannot be rebuilt; the message says what is lost.
   void Bring(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
              std::function<void(Status)> done);
+  // Says where it is, for whoever takes it part by part, and brings nothing; errors as above.
+  void Find(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
+            std::function<void(Result<FoundImage>)> found);
   // For tools, after the application has died: session/messages.h says what.
   void RebuildLost(Job& job, const RebuildRequest& request, std::function<void(RebuildReply)> done);
 
  private:
   struct Order;
-  // First from the group, then from wherever there is one.
-  void BringWithin(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options, Reach reach);
+  struct Wanted {
+    Generation generation;
+    uint32_t rank = 0;
+    BringOptions options;
+    std::function<void(Result<FoundImage>)> found;  // set: it is not brought
+  };
+  // Among those within reach; what is to be brought is looked for in the group first, then wherever it may be.
+  void SearchWithin(Job& job, const Wanted& wanted, Reach reach);
   void TakeOwnParts(Order& order);
   bool FallsToUs(const Job& job, uint32_t rank, const std::vector<InventoryReply>& replies) const;
   // The records of attempts that began without the store and have ended; their versions cannot get there before.
@@ -56,8 +72,8 @@ class Fetch {
   void Fill(std::shared_ptr<Order> order);
   void ReleaseRanges(Order& order);
   void Finish(const std::shared_ptr<Order>& order, Status status);
-  // All that wait for the image.
-  void Answer(const Generation& generation, uint32_t rank, const Status& status);
+  // All that wait for the image, or who looks for it.
+  void Answer(const Wanted& wanted, const Status& status);
   Status Adopt(const Order& order);
 
   Agent& agent_;

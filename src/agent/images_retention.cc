@@ -15,6 +15,7 @@
 #include "agent/sessions.h"
 #include "agent/tiers.h"
 #include "agent/waiters.h"
+#include "agent/windows.h"
 #include "base/log.h"
 #include "os/files.h"
 
@@ -342,6 +343,7 @@ Result<OpenImageReply> Images::Open(Session& session, const OpenImageRequest& re
 }
 
 Status Images::Close(Session& session, uint64_t handle) {
+  if (Windows::Close(session, handle)) return Status::Ok();
   auto opened = session.open_images.find(handle);
   if (opened == session.open_images.end()) return Status(Code::kInvalidArgument, fmt::format("image {} is not open", handle));
   Image* image = Find(opened->second);
@@ -355,6 +357,7 @@ Status Images::Close(Session& session, uint64_t handle) {
 }
 
 void Images::CloseAll(Session& session) {
+  Windows::Close(session, session.shown.handle);
   while (!session.open_images.empty()) (void)Close(session, session.open_images.begin()->first);
 }
 

@@ -41,6 +41,7 @@ namespace kedge {
 struct Image;
 struct Version;
 struct Job;
+class ImageWindow;
 struct Protection;
 namespace redundancy {
 struct Layout;
@@ -271,6 +272,13 @@ struct CallsSeen {
   uint64_t nanoseconds = 0;
 };
 
+// An image that is not here, as one session is shown it (windows.h).
+struct ShownImage {
+  uint64_t handle = 0;
+  std::shared_ptr<ImageWindow> window;
+  bool opening = false;  // another is looked for
+};
+
 struct Session {
   uint32_t id = 0;
   Hello hello;
@@ -299,6 +307,7 @@ struct Session {
   PlacementCounts placing;                   // of the image under way
   std::map<uint64_t, uint64_t> open_images;  // handle to image id: pinned for a restart
   uint64_t last_handle = 0;
+  ShownImage shown;
   os::UniqueFd pidfd;
   os::EventLoop::WatchId pidfd_watch = 0;
 

@@ -41,6 +41,8 @@ class ReadPlan {
   }
   // It is being read without having gone out.
   void Remove(const Entry& entry) { std::erase(entries_, entry); }
+  // Nothing is wanted any more.
+  void Clear() { entries_.clear(); }
   // The next to go out, with so many buffers in use; nothing when there is none, or no buffer.
   std::optional<Entry> Next(size_t buffers_used) {
     if (entries_.empty() || buffers_used >= buffers_max_) return std::nullopt;

@@ -13,6 +13,7 @@
 #include "agent/sessions.h"
 #include "agent/status.h"
 #include "agent/waiters.h"
+#include "agent/windows.h"
 #include "base/log.h"
 #include "os/machine.h"
 #include "session/connection.h"
@@ -182,6 +183,12 @@ void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
   if (const auto* members = std::get_if<MembersRequest>(&message.message)) {
     return SetMembers(id, message.number, *members);
   }
+  if (const auto* open = std::get_if<OpenWindowRequest>(&message.message)) {
+    return agent_.windows().Open(id, message.number, *session, *open);
+  }
+  if (const auto* show = std::get_if<ShowRequest>(&message.message)) {
+    return agent_.windows().Show(id, message.number, *session, *show);
+  }
   if (const auto* close = std::get_if<CloseImageRequest>(&message.message)) {
     return ReplyStatus(id, message.number, agent_.images().Close(*session, close->image));
   }
@@ -276,6 +283,7 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
     return ReplyStatus(id, number, Status::Ok());
   }
   if (std::holds_alternative<OpenImageRequest>(body) || std::holds_alternative<CloseImageRequest>(body) ||
+      std::holds_alternative<OpenWindowRequest>(body) || std::holds_alternative<ShowRequest>(body) ||
       std::holds_alternative<MembersRequest>(body) || std::holds_alternative<RestoredRequest>(body) ||
       std::holds_alternative<GoodbyeRequest>(body)) {
     return HandleSessionRequest(id, message);

@@ -61,6 +61,12 @@ void SetSource::Expect(const redundancy::BlockRef& block, uint32_t bytes) {
   plan_.Add({block, bytes});
 }
 
+void SetSource::LetGo() {
+  arrived_.clear();
+  remote_.clear();
+  plan_.Clear();
+}
+
 void SetSource::BeginPlanned() {
   size_t buffers = arrived_.size();
   for (const auto& [key, remote] : remote_) buffers += remote->expected();

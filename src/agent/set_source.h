@@ -38,6 +38,8 @@ class SetSource final : public redundancy::BlockSource {
   bool Has(uint32_t member, bool parity) override;
   void ReadBlocks(std::span<Read> reads) override;
   void Expect(const redundancy::BlockRef& block, uint32_t bytes) override;
+  // Gives leases and buffers back, and expects nothing any more.
+  void LetGo();
   // How far ahead is best expected what comes: the reads for it go out as buffers allow.
   static constexpr uint64_t kAheadBytes = 3 * kBlockBytesMax;
 

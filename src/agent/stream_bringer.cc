@@ -176,8 +176,7 @@ Result<ByteSpan> StreamBringer::ReadFrom(const std::string& node, uint64_t offse
     remote = std::make_unique<RemoteObject>(link_, node, what, kSourceTimeout);
   }
   const bool is_run = bytes == StepAt(offset);
-  for (uint64_t next = offset; is_run && next < stream_->bytes() && next <= offset + SetSource::kAheadBytes;
-       next += StepAt(next)) {
+  for (uint64_t next = offset; is_run && next < end_ && next <= offset + SetSource::kAheadBytes; next += StepAt(next)) {
     if (!remote->IsExpected(next, StepAt(next))) remote->Expect(next, StepAt(next));
   }
   KEDGE_ASSIGN_OR_RETURN(arrived_, remote->Read(offset, bytes));
@@ -195,7 +194,7 @@ Result<ByteSpan> StreamBringer::Rebuild(uint64_t offset, uint64_t bytes) {
     rebuilt_.resize(arithmetic_->BytesOf(wanted, static_cast<uint32_t>(run_bytes)));
     rebuilt_begin_ = UINT64_MAX;
     rebuild_expected_ = std::max(rebuild_expected_, begin);
-    while (rebuild_expected_ < stream_->bytes() && rebuild_expected_ <= begin + SetSource::kAheadBytes) {
+    while (rebuild_expected_ < end_ && rebuild_expected_ <= begin + SetSource::kAheadBytes) {
       const uint64_t next_bytes = SetRunAt(rebuild_expected_);
       assembler_->Expect({member_, false, rebuild_expected_}, static_cast<uint32_t>(next_bytes));
       rebuild_expected_ += next_bytes;
@@ -241,39 +240,61 @@ Result<ByteSpan> StreamBringer::Read(uint64_t offset, uint64_t bytes) {
 uint64_t StreamBringer::SetRunAt(uint64_t offset) const {
   if (!arithmetic_.has_value()) return kBlockBytesMax;
   const uint64_t set_block = arithmetic_->geometry().block_bytes();
-  const uint64_t left = (stream_->bytes() - offset + set_block - 1) / set_block * set_block;
+  const uint64_t left = (end_ - offset + set_block - 1) / set_block * set_block;
   return std::min<uint64_t>(arithmetic_->RunBytesAt({member_, false, offset}), left);
 }
 
-Status StreamBringer::Bring(uint64_t offset, uint64_t bytes, const HeldStream& target) {
+Status StreamBringer::Bring(uint64_t offset, uint64_t bytes, const Sink& sink) {
   KEDGE_ASSIGN_OR_RETURN(const ByteSpan run, Read(offset, bytes));
   for (const redundancy::StreamPiece& piece : stream_->Range(offset, run.size())) {
     if (piece.part == redundancy::StreamPart::kGap) continue;
-    KEDGE_RETURN_IF_ERROR(target.Write(piece.stream_offset, piece.bytes, run.data() + (piece.stream_offset - offset)));
+    KEDGE_RETURN_IF_ERROR(sink(piece.stream_offset, run.subspan(piece.stream_offset - offset, piece.bytes)));
   }
   os::KillPoint("fetch-block");
   return Status::Ok();
 }
 
-Status StreamBringer::BringBlocks(uint64_t offset, uint64_t bytes, const HeldStream& target) {
+Status StreamBringer::BringBlocks(uint64_t offset, uint64_t bytes, const Sink& sink) {
   for (uint64_t at = 0; at < bytes; at += block_bytes_) {
-    KEDGE_RETURN_IF_ERROR(Bring(offset + at, std::min(block_bytes_, bytes - at), target));
+    KEDGE_RETURN_IF_ERROR(Bring(offset + at, std::min(block_bytes_, bytes - at), sink));
   }
   return Status::Ok();
 }
 
-Status StreamBringer::BringTo(const redundancy::ImageStream& stream, const HeldStream& target) {
-  stream_ = &stream;
-  block_bytes_ = table() != nullptr ? table()->block_bytes : kBlockBytesMax;
-  block_.resize(std::min<uint64_t>(kBlockBytesMax, stream.bytes()));
-  for (uint64_t offset = 0, step = 0; offset < stream.bytes(); offset += step) {
+Status StreamBringer::BringRuns(uint64_t begin, const Sink& sink) {
+  for (uint64_t offset = begin, step = 0; offset < end_; offset += step) {
     step = StepAt(offset);
-    Status brought = Bring(offset, step, target);
+    Status brought = Bring(offset, step, sink);
     // No source has all of its blocks right; each block may be right somewhere.
-    if (!brought.ok() && step > block_bytes_) brought = BringBlocks(offset, step, target);
+    if (!brought.ok() && step > block_bytes_) {
+      const Status blocks = BringBlocks(offset, step, sink);
+      // Where no source is left, the reason is why the last one went.
+      if (blocks.code() != Code::kNotFound) brought = blocks;
+    }
     KEDGE_RETURN_IF_ERROR(brought);
   }
   return Status::Ok();
+}
+
+Status StreamBringer::BringTo(const redundancy::ImageStream& stream, uint64_t begin, uint64_t end, const Sink& sink) {
+  KEDGE_CHECK(begin % kPartAlignment == 0 && end <= stream.bytes() && (end % kPartAlignment == 0 || end == stream.bytes()));
+  if (table() != nullptr && table()->bytes != stream.bytes()) {
+    return Status(Code::kCorrupt, fmt::format("{}: {} bytes of rank {} in the set, {} in its image record",
+                                              from_.set->identity.ToString(), table()->bytes, from_.rank, stream.bytes()));
+  }
+  stream_ = &stream;
+  end_ = end;
+  block_bytes_ = table() != nullptr ? table()->block_bytes : kBlockBytesMax;
+  block_.resize(std::min<uint64_t>(kBlockBytesMax, stream.bytes()));
+  const Status brought = BringRuns(begin, sink);
+  whole_.clear();
+  arrived_ = ArrivedBytes();
+  if (source_ != nullptr) source_->LetGo();
+  rebuild_expected_ = 0;
+  rebuilt_begin_ = UINT64_MAX;
+  rebuilt_ = Buffer();
+  block_ = Buffer();
+  return brought;
 }
 
 std::string StreamBringer::UsedText() const {

@@ -1,4 +1,4 @@
-// Brings the stream of one image into slots of this node: each block from the first of several sources that has it right.
+// Brings the stream of one image to this node, whole or in parts: each block from the first of several sources that has it right.
 //
 // A source is another node that has the image whole (its own, or a partner's copy), a copy that lies here, or the survivors of
 // its set, from which it is rebuilt, or the store. Where the set record is known, every block is held against the image's block
@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -53,8 +54,13 @@ class StreamBringer {
 
   // Encoded.
   const Buffer& image_record() const { return image_record_; }
-  // All of the stream. kCorrupt, kIncomplete, kUnavailable: some block cannot be had right; the message names it.
-  Status BringTo(const redundancy::ImageStream& stream, const HeldStream& target);
+  // Where what is brought goes: these bytes of the stream, in order; gaps are left out.
+  using Sink = std::function<Status(uint64_t offset, ByteSpan bytes)>;
+  // What to align parts at: no block, of this image or of its set, is larger.
+  static constexpr uint64_t kPartAlignment = kBlockBytesMax;
+  // The stream from `begin` to `end`, which are multiples of kPartAlignment, or its end. Holds no buffers when it returns. Errors
+  // are the last source's: kCorrupt, kIncomplete, kUnavailable, kTimeout; the message names the block, or the node.
+  Status BringTo(const redundancy::ImageStream& stream, uint64_t begin, uint64_t end, const Sink& sink);
   // "node n2, rebuilt": what was used.
   std::string UsedText() const;
   bool used_store() const { return stored_ != nullptr; }
@@ -66,11 +72,12 @@ class StreamBringer {
   Status OpenStored();
   void PrepareRebuild(const redundancy::SetSurvivors& survivors);
   // Brings that much of the stream: a run, or a block of it.
-  Status Bring(uint64_t offset, uint64_t bytes, const HeldStream& target);
-  Status BringBlocks(uint64_t offset, uint64_t bytes, const HeldStream& target);
+  Status Bring(uint64_t offset, uint64_t bytes, const Sink& sink);
+  Status BringBlocks(uint64_t offset, uint64_t bytes, const Sink& sink);
+  Status BringRuns(uint64_t begin, const Sink& sink);
   // How much of the stream is best brought at once from there on (redundancy/assemble.h), and how much of the set's blocks that
   // is.
-  uint64_t StepAt(uint64_t offset) const { return std::min(SetRunAt(offset), stream_->bytes() - offset); }
+  uint64_t StepAt(uint64_t offset) const { return std::min(SetRunAt(offset), end_ - offset); }
   uint64_t SetRunAt(uint64_t offset) const;
   // These bytes, whole blocks to the end of one or of all, where they are until the next are read.
   Result<ByteSpan> Read(uint64_t offset, uint64_t bytes);
@@ -92,6 +99,7 @@ class StreamBringer {
   uint64_t rebuilt_begin_ = UINT64_MAX;
   uint64_t rebuild_expected_ = 0;                    // up to where the survivors are told what comes
   const redundancy::ImageStream* stream_ = nullptr;  // while it is brought
+  uint64_t end_ = 0;                                 // up to where
   uint64_t block_bytes_ = 0;
   Buffer block_;
   std::map<std::string, std::unique_ptr<RemoteObject>> whole_;  // by node, that has it

@@ -43,7 +43,7 @@ class Tiers {
   void RemoveAll();
   // The slots of the tier whose chunks are gone are given out again: something may be assigned.
   bool IsReserving(const std::vector<TierUnit*>& tiers) const;
-  // While somebody waits for writes to slots that are there, the preparation of others rests: it holds locks of the pool's file
+  // While somebody waits for bytes of other nodes, the preparation of others rests: it holds locks of the pool's file
   // and of this process's memory, at low priority. Each Hold is followed by a Release.
   void HoldPreparing() { ++preparing_held_; }
   void ReleasePreparing() { --preparing_held_; }

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "base/log.h"
+#include "client/window_source.h"
+#include "format/envelope.h"
 #include "os/machine.h"
 #include "store/publish.h"
 #include "store/versions.h"
@@ -38,6 +40,12 @@ bool HoldsRank(const std::vector<PartRecord>& parts, uint32_t rank) {
   return std::any_of(parts.begin(), parts.end(), [&](const PartRecord& part) {
     return std::any_of(part.images.begin(), part.images.end(), [&](const ImageEntry& image) { return image.rank == rank; });
   });
+}
+
+Result<ImageRecord> DecodeRecordOf(const ImageIdentity& identity, ByteSpan bytes) {
+  KEDGE_ASSIGN_OR_RETURN(ImageRecord record, DecodeImageRecord(bytes));
+  if (record.identity == identity) return record;
+  return Status(Code::kCorrupt, fmt::format("expected {}, found {}", identity.ToString(), record.identity.ToString()));
 }
 
 }  // namespace
@@ -115,15 +123,23 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::Open(const std::string& name, co
     session_->AwaitAgent();
     local = OpenLocal(identity, /*replace=*/false);
   }
+  const Status no_room = local.status().code() == Code::kNoSpace ? local.status() : Status::Ok();
+  if (!no_room.ok()) local = OpenShown(identity, /*replace=*/false);
   if (local.ok()) return local;
   if (local.status().code() != Code::kNotFound) {
-    LogWarning("client", "rank {}: {} on this node: {}", core_->rank(), identity.ToString(), local.status().message());
+    LogWarning("client", "rank {}: {} {}: {}", core_->rank(), identity.ToString(),
+               no_room.ok() ? "on this node" : "from other nodes", local.status().message());
     if (local.status().code() == Code::kCorrupt) ++core_->statistics.corrupt_copies;
   }
   auto stored = OpenStored(identity);
-  // Other nodes have it, and only room is wanted: nobody is to take it for lost.
-  if (stored.status().code() == Code::kNotFound && local.status().code() == Code::kNoSpace) return local.status();
+  // Other nodes have it: nobody is to take it for lost.
+  if (stored.status().code() == Code::kNotFound && !no_room.ok()) return no_room;
   return stored;
+}
+
+Result<std::unique_ptr<OpenImage>> ImageOpener::OpenReplaced(const ImageIdentity& identity) {
+  auto replaced = OpenLocal(identity, /*replace=*/true);
+  return replaced.status().code() == Code::kNoSpace ? OpenShown(identity, /*replace=*/true) : std::move(replaced);
 }
 
 Result<std::unique_ptr<OpenImage>> ImageOpener::OpenLocal(const ImageIdentity& identity, bool replace) {
@@ -142,10 +158,7 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::OpenLocal(const ImageIdentity& i
   }
   Buffer bytes(place.bytes);
   KEDGE_RETURN_IF_ERROR(tiers[place.tier]->Read(place.slot, place.offset, bytes.data(), bytes.size()));
-  KEDGE_ASSIGN_OR_RETURN(ImageRecord record, DecodeImageRecord(bytes));
-  if (record.identity != identity) {
-    return Status(Code::kCorrupt, fmt::format("expected {}, found {}", identity.ToString(), record.identity.ToString()));
-  }
+  KEDGE_ASSIGN_OR_RETURN(ImageRecord record, DecodeRecordOf(identity, bytes));
   KEDGE_ASSIGN_OR_RETURN(auto slots, SlotSource::Make(record, tiers, reply.chunks));
   std::vector<std::unique_ptr<ChunkSource>> sources;
   sources.push_back(std::move(slots));
@@ -154,6 +167,21 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::OpenLocal(const ImageIdentity& i
   const size_t threads = static_cast<size_t>(os::UsableCpuCount()) / std::max(core_->ranks_on_node, 1u);
   open->SetReader(std::make_unique<ImageReader>(std::move(record), std::move(sources), std::min(threads, kMemoryThreadsMax)));
   return open;
+}
+
+Result<std::unique_ptr<OpenImage>> ImageOpener::OpenShown(const ImageIdentity& identity, bool replace) {
+  LogWarning("client", "rank {}: this node has no room for {}: it is read from other nodes", core_->rank(), identity.ToString());
+  KEDGE_ASSIGN_OR_RETURN(auto window,
+                         ImageView::Open(session_, identity, replace, std::max(kAgentTimeout, core_->job.wait_timeout)));
+  if (window->record_bytes() > kRecordBytesMax) return Status(Code::kCorrupt, "an image record of no possible length");
+  Buffer bytes(window->record_bytes());
+  KEDGE_RETURN_IF_ERROR(window->Read(window->record_offset(), bytes.data(), bytes.size()));
+  KEDGE_ASSIGN_OR_RETURN(ImageRecord record, DecodeRecordOf(identity, bytes));
+  std::vector<std::unique_ptr<ChunkSource>> sources;
+  sources.push_back(std::make_unique<WindowSource>(record, std::move(window)));
+  sources.push_back(std::make_unique<StoreSource>(&*core_->catalog, record));
+  auto reader = std::make_unique<ImageReader>(std::move(record), std::move(sources));
+  return std::make_unique<OpenImage>(session_->current(), nullptr, 0, std::move(reader), /*was_brought=*/true);
 }
 
 Result<std::unique_ptr<OpenImage>> ImageOpener::OpenStored(const ImageIdentity& identity) {

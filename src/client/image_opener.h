@@ -53,13 +53,15 @@ class ImageOpener {
   // `everywhere`: LocalVersionsRequest.
   Result<Found> Candidates(const std::string& name, int64_t at_most, uint32_t rank, bool everywhere);
   Result<std::unique_ptr<OpenImage>> Open(const std::string& name, const RestoreCandidate& candidate, uint32_t rank);
-  // The copy on this node is bad: opens one that the agent brings in its place from other nodes. kNotFound: there is none.
-  Result<std::unique_ptr<OpenImage>> OpenReplaced(const ImageIdentity& identity) { return OpenLocal(identity, /*replace=*/true); }
+  // The copy on this node is bad: opens another, which the agent has from other nodes. kNotFound: there is none.
+  Result<std::unique_ptr<OpenImage>> OpenReplaced(const ImageIdentity& identity);
 
  private:
   Status AddStored(const std::string& name, uint32_t rank, std::vector<RestoreCandidate>* candidates);
   Status AddLocal(const std::string& name, uint32_t rank, bool everywhere, std::vector<RestoreCandidate>* candidates);
   Result<std::unique_ptr<OpenImage>> OpenLocal(const ImageIdentity& identity, bool replace);
+  // The node has no room for it: part by part, from where it is.
+  Result<std::unique_ptr<OpenImage>> OpenShown(const ImageIdentity& identity, bool replace);
   Result<std::unique_ptr<OpenImage>> OpenStored(const ImageIdentity& identity);
 
   Core* core_;

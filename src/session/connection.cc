@@ -84,6 +84,23 @@ Result<Attachment> Connection::Attach(const Hello& hello, Duration timeout) {
   return attachment;
 }
 
+Result<OpenedWindow> Connection::OpenWindow(const OpenWindowRequest& request, Duration timeout) {
+  std::lock_guard lock(mutex_);
+  const Deadline deadline(SystemClock(), timeout);
+  uint64_t number = 0;
+  KEDGE_RETURN_IF_ERROR(Send(request, &number, timeout));
+  std::vector<os::UniqueFd> descriptors;
+  KEDGE_ASSIGN_OR_RETURN(Message reply, Receive(number, deadline, &descriptors));
+  const auto* opened = std::get_if<OpenWindowReply>(&reply);
+  if (opened == nullptr || descriptors.size() != 1 || opened->window_bytes == 0) {
+    return Status(Code::kCorrupt, "the agent answered with something else than a window");
+  }
+  OpenedWindow window{*opened, {}};
+  KEDGE_ASSIGN_OR_RETURN(window.memory,
+                         os::SharedMapping::FromDescriptor(std::move(descriptors.front()), "the window", opened->window_bytes));
+  return window;
+}
+
 Result<ToolWelcome> Connection::AttachTool(Duration timeout) {
   return Call<ToolWelcome>(ToolHello{kProtocolVersion, BuildName()}, timeout);
 }

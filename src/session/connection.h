@@ -42,6 +42,11 @@ struct Attachment {
   std::vector<std::unique_ptr<Tier>> tiers;  // one for each of welcome.tiers
 };
 
+struct OpenedWindow {
+  OpenWindowReply reply;
+  os::SharedMapping memory;  // of reply.window_bytes
+};
+
 class Connection {
  public:
   // kUnavailable: no agent, and none could be started (the message says why, with the end of its log); kPermission: the
@@ -62,6 +67,8 @@ class Connection {
     if (typed == nullptr) return Status(Code::kCorrupt, "the agent answered with a message of another kind");
     return std::move(*typed);
   }
+  // As Call, for an image that other nodes have: its window is mapped.
+  Result<OpenedWindow> OpenWindow(const OpenWindowRequest& request, Duration timeout);
   // As Call, for DrainRequest: `progress` (may be null) sees each report but the last, which is returned.
   Result<DrainReply> Drain(const DrainRequest& request, const std::function<void(const DrainReply&)>& progress);
 

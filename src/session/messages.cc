@@ -255,6 +255,19 @@ KEDGE_FIELDS(OpenImageReply) {
   walk.List(m.chunks, 5);
   walk(m.was_brought);
 }
+KEDGE_FIELDS(OpenWindowRequest) {
+  Fields(walk, m.generation);
+  walk(m.rank), walk(m.replace);
+}
+KEDGE_FIELDS(OpenWindowReply) {
+  walk(m.image), walk(m.record_offset), walk(m.record_bytes), walk(m.window_bytes);
+}
+KEDGE_FIELDS(ShowRequest) {
+  walk(m.image), walk(m.offset);
+}
+KEDGE_FIELDS(ShowReply) {
+  walk(m.begin), walk(m.bytes);
+}
 KEDGE_FIELDS(CloseImageRequest) {
   walk(m.image);
 }

@@ -268,6 +268,30 @@ struct OpenImageReply {
   std::vector<SlotRange> chunks;  // of the record's chunk table, in order
   bool was_brought = false;       // from other nodes, for this attempt
 };
+
+// The same of an image that other nodes have and this one has no room for: it is shown part by part. Answer: OpenWindowReply,
+// with the descriptor of the window.
+struct OpenWindowRequest {
+  Generation generation;
+  uint32_t rank = 0;
+  bool replace = false;  // as in OpenImageRequest
+};
+struct OpenWindowReply {
+  uint64_t image = 0;          // for ShowRequest and CloseImage
+  uint64_t record_offset = 0;  // of the encoded image record in the image's stream, the chunks being at their object offsets
+  uint64_t record_bytes = 0;
+  uint64_t window_bytes = 0;
+};
+// The part with that byte of the stream is to be in the window. Answer: ShowReply.
+struct ShowRequest {
+  uint64_t image = 0;
+  uint64_t offset = 0;
+};
+struct ShowReply {  // what is there, from the window's first byte on, until the next ShowRequest
+  uint64_t begin = 0;
+  uint64_t bytes = 0;
+};
+
 struct CloseImageRequest {  // Answer: DoneReply
   uint64_t image = 0;
 };
@@ -346,12 +370,12 @@ struct ErrorReply {
 };
 
 // The order gives the kind's number on the wire: append only.
-using Message =
-    std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
-                 LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest, CleanupReply,
-                 RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest, ShutdownRequest, DoneReply,
-                 ErrorReply, MembersRequest, HaltRequest, HaltReply, RestoredRequest, RebuildRequest, RebuildReply,
-                 MeasureRequest, MeasureReply, KnownJobsRequest, KnownJobsReply, MembersReply>;
+using Message = std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
+                             LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest,
+                             CleanupReply, RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest,
+                             ShutdownRequest, DoneReply, ErrorReply, MembersRequest, HaltRequest, HaltReply, RestoredRequest,
+                             RebuildRequest, RebuildReply, MeasureRequest, MeasureReply, KnownJobsRequest, KnownJobsReply,
+                             MembersReply, OpenWindowRequest, OpenWindowReply, ShowRequest, ShowReply>;
 
 struct NumberedMessage {
   uint64_t number = 0;  // chosen by who asks, repeated in the answer

@@ -82,7 +82,11 @@ std::vector<Message> SampleOfEveryKind() {
                         {"n3", "192.0.2.8:4711", false, 0, 0, Status(Code::kTimeout, "node n3 says nothing")}}},
           KnownJobsRequest{kProtocolVersion, "build", "job", "/store"},
           KnownJobsReply{{{StoreId{1, 1}, 7, 2, ""}, {StoreId{1, 2}, 70000, 0, "record"}}},
-          MembersReply{Status(Code::kTimeout, "node n0 does not answer")}};
+          MembersReply{Status(Code::kTimeout, "node n0 does not answer")},
+          OpenWindowRequest{SomeGeneration(), 1, true},
+          OpenWindowReply{4, 1 << 20, 4096, 8 << 20},
+          ShowRequest{4, 1 << 20},
+          ShowReply{1 << 20, 4096}};
 }
 
 TEST(Messages, EveryKindSurvivesTheWire) {

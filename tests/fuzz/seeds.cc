@@ -137,7 +137,8 @@ void AddFullMessages(Seeds& seeds) {
   for (const Message& message :
        {Message(hello), Message(welcome), Message(level), Message(versions), Message(open), Message(measured),
         Message(WaitRequest{identity.generation, Level::kStore, std::chrono::seconds(5)}),
-        Message(OpenImageRequest{identity.generation, 1})}) {
+        Message(OpenImageRequest{identity.generation, 1}), Message(OpenWindowRequest{identity.generation, 1}),
+        Message(OpenWindowReply{4, 1 << 20, 4096, 8 << 20})}) {
     seeds.Add("session_messages_fuzzer", "full-" + std::to_string(++number), AsText(EncodeMessage(1, message)));
   }
 }

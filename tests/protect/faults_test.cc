@@ -255,55 +255,6 @@ TEST_F(MovedTest, AnImageOnANodeThatTheJobHasLeftIsFound) {
   EXPECT_EQ(ExpectRestart({0, 1, 2, 4}, Keys(), 1), 0u);
 }
 
-// 6 MiB in two chunks, and a node under the lost one's name with room for one.
-TEST_F(FaultTest, ASpareWithASmallerTierRestartsFromTheStore) {
-  nodes_.Run(all_, kXorOfFour, [&](kedge_context* context, int rank) {
-    std::vector<uint64_t> memory = TwoChunks(rank, 1);
-    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
-    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 60));
-  });
-  nodes_.Lose(1);
-  const auto overrides = [&](int rank) { return nodes_.Overrides(rank, kXorOfFour) + (rank == 1 ? "pool.size=4MiB\n" : ""); };
-  ThreadRanks(4).Run(overrides, [&](kedge_context* context, int rank) {
-    std::vector<uint64_t> memory = TwoChunks(rank, 0);
-    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-    int64_t version = -1;
-    EXPECT_KEDGE_OK(kedge_restart(context, "p", -1, &version));
-    EXPECT_EQ(version, 1);
-    EXPECT_TRUE(memory == TwoChunks(rank, 1)) << "rank " << rank;
-    kedge_statistics statistics{};
-    statistics.struct_size = sizeof statistics;
-    EXPECT_KEDGE_OK(kedge_get_statistics(context, &statistics));
-    EXPECT_EQ(statistics.bytes_restored_store > 0, rank == 1) << "rank " << rank;
-  });
-  EXPECT_THAT(nodes_.Log(1), HasSubstr("have no room"));
-}
-
-// The same without the store: a job that took that for "there is no version" would begin anew.
-TEST_F(FaultTest, ASpareWithoutRoomIsNotToldThatThereIsNoVersion) {
-  const auto overrides = [&](int rank, const char* more) { return nodes_.Overrides(rank, Keys()) + more; };
-  const auto body = [](kedge_context* context, int rank, int expected) {
-    std::vector<uint64_t> memory = TwoChunks(rank, 0);
-    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-    EXPECT_EQ(kedge_restart(context, "p", -1, nullptr), expected) << "rank " << rank << ": " << kedge_error_message();
-    EXPECT_TRUE(expected != KEDGE_OK || memory == TwoChunks(rank, 1)) << "rank " << rank;
-    EXPECT_THAT(kedge_error_message(), HasSubstr(expected == KEDGE_OK ? "" : "the tiers of node n1 have no room"));
-  };
-  nodes_.Run(all_, Keys(), [&](kedge_context* context, int rank) {
-    std::vector<uint64_t> memory = TwoChunks(rank, 1);
-    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
-    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
-  });
-  nodes_.Lose(1);
-  ThreadRanks(4).Run([&](int rank) { return overrides(rank, rank == 1 ? "pool.size=4MiB\n" : ""); },
-                     [&](kedge_context* context, int rank) { body(context, rank, KEDGE_ERROR_NO_SPACE); });
-  nodes_.Lose(1);
-  ThreadRanks(4).Run([&](int rank) { return overrides(rank, ""); },
-                     [&](kedge_context* context, int rank) { body(context, rank, KEDGE_OK); });
-}
-
 // Somebody at the address of a node of the job.
 class Stranger {
  public:

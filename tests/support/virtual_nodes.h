@@ -55,7 +55,7 @@ class VirtualNodes {
   }
 
   // The node's agent as a program that a test starts before any client does.
-  std::vector<std::string> AgentCommand(int node) const {
+  std::vector<std::string> AgentCommand(int node, const char* pool_size = "64MiB") const {
     const std::filesystem::path programs = std::filesystem::read_symlink("/proc/self/exe").parent_path();
     std::vector<std::string> command = {programs.parent_path() / "bin/kedge-agent", "--configured", "--foreground"};
     auto set = [&](const std::string& key, const std::string& value) {
@@ -64,7 +64,7 @@ class VirtualNodes {
     };
     set("node.name", Name(node));
     set("node.run_folder", RunFolder(node));
-    set("pool.size", "64MiB");
+    set("pool.size", pool_size);
     set("chunk.size", "4MiB");
     set("chunk.piece", "1MiB");
     set("agent.idle_timeout", "20s");
@@ -81,8 +81,8 @@ class VirtualNodes {
     return AgentPidAt(RunFolder(node)) != 0;
   }
   // Starts it with variables of its own: a kill point.
-  ChildProcess& StartAgent(int node, const std::map<std::string, std::string>& environment) {
-    agents_.push_back(std::make_unique<ChildProcess>(AgentCommand(node), environment, folder_.NewOutput()));
+  ChildProcess& StartAgent(int node, const std::map<std::string, std::string>& environment, const char* pool_size = "64MiB") {
+    agents_.push_back(std::make_unique<ChildProcess>(AgentCommand(node, pool_size), environment, folder_.NewOutput()));
     EXPECT_TRUE(WaitForAgent(node));
     EXPECT_EQ(AgentPidAt(RunFolder(node)), agents_.back()->pid());
     return *agents_.back();

@@ -304,7 +304,7 @@ class Client {
     const Generation& generation = identity.generation;
     const Duration timeout(input_.ConsumeIntegral<int64_t>());
     Message request = GoodbyeRequest{};
-    switch (input_.ConsumeIntegralInRange(0, 8)) {
+    switch (input_.ConsumeIntegralInRange(0, 10)) {
       case 0: request = WaitRequest{generation, Level::kStore, timeout}; break;
       case 1: request = TestRequest{generation}; break;
       case 2: request = LocalVersionsRequest{generation.store_id, "job", "", false}; break;
@@ -314,6 +314,8 @@ class Client {
       case 6: request = RetainRequest{generation.store_id, "job", generation.name}; break;
       case 7: request = StatusRequest{}; break;
       case 8: request = DrainRequest{generation.store_id, "job", Level::kNode, timeout}; break;
+      case 9: request = OpenWindowRequest{generation, identity.rank}; break;
+      case 10: request = ShowRequest{input_.ConsumeIntegralInRange<uint64_t>(0, 3), generation.take}; break;
     }
     if (input_.ConsumeIntegralInRange(0, 15) == 0) request = GoodbyeRequest{};
     Send(EncodeMessage(++requests_, request));
