@@ -105,13 +105,13 @@ void Fetch::Bring(Job& job, const Generation& generation, uint32_t rank, const B
   auto& waiting = bringing_[{generation, rank}];
   waiting.push_back(std::move(done));
   if (waiting.size() > 1) return;
-  SearchWithin(job, {generation, rank, options, nullptr}, Reach::kGroup);
+  SearchWithin(job, {generation, rank, options, nullptr, Status()}, Reach::kGroup);
 }
 
 void Fetch::Find(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
                  std::function<void(Result<FoundImage>)> found) {
   if (!agent_.peers().is_open()) return found(NotHere(generation, rank));
-  SearchWithin(job, {generation, rank, options, std::move(found)}, Reach::kJob);
+  SearchWithin(job, {generation, rank, options, std::move(found), Status()}, Reach::kJob);
 }
 
 void Fetch::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {
@@ -272,8 +272,12 @@ void Fetch::Finish(const std::shared_ptr<Order>& order, Status status) {
     Job* job = agent_.FindJob(order->wanted.generation.store_id, order->wanted.generation.job);
     if (order->reach == Reach::kGroup && status.code() != Code::kNoSpace && job != nullptr) {
       agent_.own_slots().Close();
-      return SearchWithin(*job, order->wanted, Reach::kJob);
+      Wanted wider = order->wanted;
+      wider.failure = status;
+      return SearchWithin(*job, wider, Reach::kJob);
     }
+    // Who has stopped answering is in no inventory any more, and may have it.
+    if (status.code() == Code::kNotFound && !order->wanted.failure.ok()) status = order->wanted.failure;
     LogWarning("agent", "{} rank {} cannot be brought here: {}", order->wanted.generation.ToString(), order->wanted.rank,
                status.ToString());
   }

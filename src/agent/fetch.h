@@ -60,6 +60,7 @@ class Fetch {
     uint32_t rank = 0;
     BringOptions options;
     std::function<void(Result<FoundImage>)> found;  // set: it is not brought
+    Status failure;                                 // why the group did not give it
   };
   // Among those within reach; what is to be brought is looked for in the group first, then wherever it may be.
   void SearchWithin(Job& job, const Wanted& wanted, Reach reach);

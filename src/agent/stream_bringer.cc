@@ -213,7 +213,7 @@ Result<ByteSpan> StreamBringer::Rebuild(uint64_t offset, uint64_t bytes) {
 }
 
 Result<ByteSpan> StreamBringer::Read(uint64_t offset, uint64_t bytes) {
-  Status error(Code::kNotFound, "no source is left");
+  Status error = gone_.ok() ? Status(Code::kNotFound, "no source is left") : gone_;
   for (auto source = from_.sources.begin(); source != from_.sources.end();) {
     const bool rebuild = source->kind == SourceKind::kRebuild;
     Result<ByteSpan> block = rebuild ? Rebuild(offset, bytes) : ReadWhole(*source, offset, bytes);
@@ -232,9 +232,10 @@ Result<ByteSpan> StreamBringer::Read(uint64_t offset, uint64_t bytes) {
     const Code code = error.code();
     const bool gone = !rebuild && (code == Code::kTimeout || code == Code::kUnavailable || code == Code::kNotFound);
     if (gone) whole_.erase(source->node);
+    if (gone && code != Code::kNotFound) gone_ = error;
     source = gone ? from_.sources.erase(source) : std::next(source);
   }
-  return error;
+  return error.code() == Code::kNotFound && !gone_.ok() ? gone_ : error;
 }
 
 uint64_t StreamBringer::SetRunAt(uint64_t offset) const {
@@ -266,11 +267,7 @@ Status StreamBringer::BringRuns(uint64_t begin, const Sink& sink) {
     step = StepAt(offset);
     Status brought = Bring(offset, step, sink);
     // No source has all of its blocks right; each block may be right somewhere.
-    if (!brought.ok() && step > block_bytes_) {
-      const Status blocks = BringBlocks(offset, step, sink);
-      // Where no source is left, the reason is why the last one went.
-      if (blocks.code() != Code::kNotFound) brought = blocks;
-    }
+    if (!brought.ok() && step > block_bytes_) brought = BringBlocks(offset, step, sink);
     KEDGE_RETURN_IF_ERROR(brought);
   }
   return Status::Ok();

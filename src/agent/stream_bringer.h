@@ -58,8 +58,9 @@ class StreamBringer {
   using Sink = std::function<Status(uint64_t offset, ByteSpan bytes)>;
   // What to align parts at: no block, of this image or of its set, is larger.
   static constexpr uint64_t kPartAlignment = kBlockBytesMax;
-  // The stream from `begin` to `end`, which are multiples of kPartAlignment, or its end. Holds no buffers when it returns. Errors
-  // are the last source's: kCorrupt, kIncomplete, kUnavailable, kTimeout; the message names the block, or the node.
+  // The stream from `begin` to `end`, which are multiples of kPartAlignment, or its end. Holds no buffers of the network when it
+  // returns. Errors are the last source's: kCorrupt, kIncomplete, kUnavailable, kTimeout; the message names the block, or the
+  // node.
   Status BringTo(const redundancy::ImageStream& stream, uint64_t begin, uint64_t end, const Sink& sink);
   // "node n2, rebuilt": what was used.
   std::string UsedText() const;
@@ -106,6 +107,7 @@ class StreamBringer {
   ArrivedBytes arrived_;
   std::unique_ptr<ObjectReader> stored_;  // its object in the store, once that is needed
   std::set<std::string> used_;
+  Status gone_;  // why a source that might have had it is left alone
 };
 
 }  // namespace kedge

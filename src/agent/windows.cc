@@ -77,6 +77,7 @@ void Windows::OnFound(uint64_t peer, uint64_t number, uint32_t session_id, Resul
   Session* session = agent_.sessions().Find(session_id);
   if (session == nullptr) return;
   session->shown = ShownImage{};
+  if (session->peer != peer) return;
   auto window = found.ok() ? ImageWindow::Make(std::move(*found)) : Result<std::shared_ptr<ImageWindow>>(found.status());
   if (!window.ok()) return agent_.server().Reply(peer, number, ErrorReply{window.status()});
   auto descriptor = os::DuplicateDescriptor((*window)->descriptor());
@@ -97,9 +98,12 @@ bool Windows::Close(Session& session, uint64_t handle) {
 
 void Windows::Show(uint64_t peer, uint64_t number, Session& session, const ShowRequest& request) {
   const std::shared_ptr<ImageWindow> window = session.shown.window;
-  if (window == nullptr || session.shown.handle != request.image || window->busy) {
-    return agent_.server().Reply(
-        peer, number, ErrorReply{Status(Code::kInvalidArgument, fmt::format("no window {} waits to be asked", request.image))});
+  if (window != nullptr && window->busy) {
+    return agent_.server().Reply(peer, number, ErrorReply{Status(Code::kBusy, "the part before is on its way still")});
+  }
+  if (window == nullptr || session.shown.handle != request.image) {
+    return agent_.server().Reply(peer, number,
+                                 ErrorReply{Status(Code::kInvalidArgument, fmt::format("there is no window {}", request.image))});
   }
   window->busy = true;
   agent_.protect().bringers().Submit([this, peer, number, window, offset = request.offset] {

@@ -132,9 +132,10 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::Open(const std::string& name, co
     if (local.status().code() == Code::kCorrupt) ++core_->statistics.corrupt_copies;
   }
   auto stored = OpenStored(identity);
-  // Other nodes have it: nobody is to take it for lost.
-  if (stored.status().code() == Code::kNotFound && !no_room.ok()) return no_room;
-  return stored;
+  // What cannot be had is not lost: who hears that there is none begins anew.
+  if (stored.status().code() != Code::kNotFound) return stored;
+  if (local.status().code() != Code::kNotFound) return local.status();
+  return no_room.ok() ? stored.status() : no_room;
 }
 
 Result<std::unique_ptr<OpenImage>> ImageOpener::OpenReplaced(const ImageIdentity& identity) {

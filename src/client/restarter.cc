@@ -117,7 +117,7 @@ Status Restarter::TryWhole(const std::string& name, const RestoreCandidate& cand
 Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
   BeginCount();
-  Status status = NoneFound(name, at_most), store, not_lost;
+  Status status = NoneFound(name, at_most), store, failure;
   std::set<RestoreCandidate> tried;
   for (const bool everywhere : {false, true}) {
     KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, at_most, everywhere));
@@ -132,22 +132,22 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
       }
       // The bytes are there, but do not fit: an older version would only hide the mistake.
       if (status.code() == Code::kMismatch || status.code() == Code::kInvalidArgument) return status;
-      if (status.code() == Code::kNoSpace || status.code() == Code::kTimeout || status.code() == Code::kUnavailable)
-        not_lost = status;
+      if (status.code() != Code::kNotFound) failure = status;
       LogWarning("client", "rank {}: '{}' version {} cannot be restored; trying the next older one: {}", core_->rank(), name,
                  candidate.version, status.message());
     }
     if (choice.everywhere || choice.candidates.empty()) break;
   }
-  // What room, or a node that answers, would bring back is not lost.
-  if (!not_lost.ok()) return not_lost;
+  // What cannot be had is not lost: who hears that there is none begins anew.
+  if (!failure.ok()) return failure;
   return UnlessUnknown(store, status);
 }
 
 Status Restarter::Begin(const std::string& name, int64_t version) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
   BeginCount();
-  Status status(Code::kNotFound, fmt::format("version {} of '{}' cannot be restored by all ranks", version, name)), store;
+  Status status(Code::kNotFound, fmt::format("version {} of '{}' cannot be restored by all ranks", version, name)), store,
+      failure;
   for (const bool everywhere : {false, true}) {
     KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, version, everywhere));
     store = choice.store;
@@ -160,10 +160,11 @@ Status Restarter::Begin(const std::string& name, int64_t version) {
       }
       image_.reset();
       if (status.code() == Code::kMismatch) return status;
+      if (status.code() != Code::kNotFound) failure = status;
     }
     if (choice.everywhere || choice.candidates.empty()) break;
   }
-  return UnlessUnknown(store, status);
+  return failure.ok() ? UnlessUnknown(store, status) : failure;
 }
 
 Status Restarter::Part(kedge_selection selection, const int* ids, size_t count) {
@@ -189,7 +190,9 @@ Status Restarter::Part(kedge_selection selection, const int* ids, size_t count) 
 
 Status Restarter::Read(const std::vector<DeclaredRegion*>& regions) {
   Status status = ReadOnce(regions);
-  const bool bad_copy = status.code() == Code::kCorrupt || status.code() == Code::kIo || status.code() == Code::kNotFound;
+  const Code code = status.code();
+  const bool bad_copy = code == Code::kCorrupt || code == Code::kIo || code == Code::kNotFound || code == Code::kTimeout ||
+                        code == Code::kUnavailable;
   if (!bad_copy || !core_->protects || !image_->is_local()) return status;
   // Neither this node nor the store has it right; other nodes may have it, or what it takes to rebuild it.
   LogWarning("client", "rank {}: {}; a copy is asked for from other nodes", core_->rank(), status.message());

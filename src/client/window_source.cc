@@ -69,6 +69,8 @@ Status ImageView::Show(uint64_t offset) {
     if (!IsGone(*connection_)) return status;
     LogWarning("client", "{}: {}; the next agent is asked for it", identity_.ToString(), status.message());
     lost_ = OpenWindow();
+    // It was there a moment ago.
+    if (lost_.code() == Code::kNotFound) lost_ = Status(Code::kUnavailable, std::string(lost_.message()));
     KEDGE_RETURN_IF_ERROR(lost_);
   }
   return status;

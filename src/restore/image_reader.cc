@@ -78,8 +78,9 @@ Status ImageReader::ReadExtent(uint32_t index, std::byte* to) {
       Count(source->KindOf(extent.chunk), extent.bytes);
       return last;
     }
-    // A copy that is bad is no copy that was never there.
-    if (tried.empty() || failure.code() == Code::kNotFound) failure = last;
+    // A copy that is bad is not one that was never there, and one that cannot be had may be good.
+    const bool out_of_reach = last.code() == Code::kTimeout || last.code() == Code::kUnavailable;
+    if (tried.empty() || failure.code() == Code::kNotFound || out_of_reach) failure = last;
     ++corrupt_copies_;
     tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", source->Describe(extent.chunk), last.message());
     LogWarning("restore", "{}: region {} at {}: a bad copy is passed over: {}: {}", record_.identity.ToString(),

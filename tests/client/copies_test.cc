@@ -89,14 +89,22 @@ TEST_P(CopiesTest, WithNoGoodCopyTheNextOlderVersionIsTaken) {
 
 // An application that hears NOT_FOUND begins anew.
 TEST_P(CopiesTest, ABadCopyOfWhatNeverGotToTheStoreIsNotTakenForNoVersion) {
-  kedge_context* context = Open("schedule.store=0");
-  ASSERT_KEDGE_OK(kedge_protect(context, 0, text_.data(), text_.size(), 1, nullptr));
-  text_.replace(0, 100, Text(1));  // in place
-  ASSERT_KEDGE_OK(kedge_checkpoint(context, "c", 1, 0));
-  ASSERT_KEDGE_OK(kedge_wait(context, "c", 1, KEDGE_LEVEL_LOCAL, 20));
-  DamagePool(1);
-  EXPECT_EQ(kedge_restart(context, "c", -1, nullptr), KEDGE_ERROR_CORRUPT);
-  EXPECT_THAT(kedge_error_message(), HasSubstr("checksum"));
+  const std::string name = "the name of this region stands in the image's record";
+  kedge_region_info info{};
+  info.struct_size = sizeof info;
+  info.name = name.c_str();
+  for (const bool of_record : {false, true}) {
+    kedge_context* context = Open("schedule.store=0");
+    ASSERT_KEDGE_OK(kedge_protect(context, 0, text_.data(), text_.size(), 1, &info));
+    const int version = of_record ? 2 : 1;
+    text_.replace(0, 100, Text(version));  // in place
+    ASSERT_KEDGE_OK(kedge_checkpoint(context, "c", version, 0));
+    ASSERT_KEDGE_OK(kedge_wait(context, "c", version, KEDGE_LEVEL_LOCAL, 20));
+    ASSERT_GT(Damage(folder_.run_folder() + "/pool/pool", of_record ? name : Text(version)), 0);
+    EXPECT_EQ(kedge_restart(context, "c", -1, nullptr), KEDGE_ERROR_CORRUPT) << kedge_error_message();
+    EXPECT_THAT(kedge_error_message(), HasSubstr("checksum"));
+    Close(context);
+  }
 }
 
 TEST_P(CopiesTest, AllLocalCopiesGoneTheStoreHasIt) {

@@ -174,7 +174,11 @@ TEST_F(FaultTest, WithoutAnotherWayAFlippedByteInParityIsNeverSpread) {
   Take(all_, Keys(), 1);
   nodes_.Lose(3);
   for (const int node : {0, 1, 2}) ASSERT_EQ(FlipInParity(node), 1);
-  ExpectRestart(all_, Keys(), -1);
+  nodes_.Run(all_, Keys(), [](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 0);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_EQ(kedge_restart(context, "p", -1, nullptr), KEDGE_ERROR_INCOMPLETE) << kedge_error_message();
+  });
   EXPECT_THAT(nodes_.Log(3), HasSubstr("is left out"));
 }
 
