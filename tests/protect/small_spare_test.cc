@@ -129,8 +129,8 @@ TEST_F(SmallSpareTest, PartsAreReadInAnyOrderWhileAnotherNodeIsLost) {
 }
 
 // Nobody is left who has it, in mid-restart and for ever: an application that hears NOT_FOUND would begin anew.
-TEST_P(SmallSpareByScheme, WhatStopsInTheMiddleIsNotTakenForNoVersion) {
-  const std::string keys = GetParam().keys + std::string(kNoStore);
+TEST_F(SmallSpareTest, WhatStopsInTheMiddleIsNotTakenForNoVersion) {
+  const std::string keys = kSchemes[0].keys + std::string(kNoStore);
   Take(keys);
   nodes_.Lose(kSpare);
   Launch(keys, [&](kedge_context* context, int rank, Regions* regions) {
