@@ -6,6 +6,7 @@ needs("MPICH") is left out where the build tree was configured with KEDGE_WITH_M
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -87,6 +88,14 @@ def end_agents_in(folder: Path) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
+
+
+@atexit.register
+def _remove_what_ranks_made_again() -> None:
+    """Threads of a test that has failed go on until they have done their steps, and are waited for before this."""
+    for memory in Path("/dev/shm").glob(f"kedge-test-python-{os.getpid()}-*"):
+        end_agents_in(memory)
+        shutil.rmtree(memory, ignore_errors=True)
 
 
 @pytest.fixture
