@@ -105,13 +105,13 @@ void Fetch::Bring(Job& job, const Generation& generation, uint32_t rank, const B
   auto& waiting = bringing_[{generation, rank}];
   waiting.push_back(std::move(done));
   if (waiting.size() > 1) return;
-  SearchWithin(job, {generation, rank, options, nullptr, Status()}, Reach::kGroup);
+  SearchWithin(job, {generation, rank, options}, Reach::kGroup);
 }
 
 void Fetch::Find(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
                  std::function<void(Result<FoundImage>)> found) {
   if (!agent_.peers().is_open()) return found(NotHere(generation, rank));
-  SearchWithin(job, {generation, rank, options, std::move(found), Status()}, Reach::kJob);
+  SearchWithin(job, {generation, rank, options, std::move(found)}, Reach::kJob);
 }
 
 void Fetch::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {

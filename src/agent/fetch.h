@@ -59,8 +59,8 @@ class Fetch {
     Generation generation;
     uint32_t rank = 0;
     BringOptions options;
-    std::function<void(Result<FoundImage>)> found;  // set: it is not brought
-    Status failure;                                 // why the group did not give it
+    std::function<void(Result<FoundImage>)> found = nullptr;  // set: it is not brought
+    Status failure = {};                                      // why the group did not give it
   };
   // Among those within reach; what is to be brought is looked for in the group first, then wherever it may be.
   void SearchWithin(Job& job, const Wanted& wanted, Reach reach);

@@ -213,7 +213,7 @@ Result<ByteSpan> StreamBringer::Rebuild(uint64_t offset, uint64_t bytes) {
 }
 
 Result<ByteSpan> StreamBringer::Read(uint64_t offset, uint64_t bytes) {
-  Status error = gone_.ok() ? Status(Code::kNotFound, "no source is left") : gone_;
+  Status error(Code::kNotFound, "no source is left");
   for (auto source = from_.sources.begin(); source != from_.sources.end();) {
     const bool rebuild = source->kind == SourceKind::kRebuild;
     Result<ByteSpan> block = rebuild ? Rebuild(offset, bytes) : ReadWhole(*source, offset, bytes);

@@ -42,10 +42,15 @@ bool HoldsRank(const std::vector<PartRecord>& parts, uint32_t rank) {
   });
 }
 
+Status CheckIdentity(const ImageRecord& record, const ImageIdentity& identity) {
+  if (record.identity == identity) return Status::Ok();
+  return Status(Code::kCorrupt, fmt::format("expected {}, found {}", identity.ToString(), record.identity.ToString()));
+}
+
 Result<ImageRecord> DecodeRecordOf(const ImageIdentity& identity, ByteSpan bytes) {
   KEDGE_ASSIGN_OR_RETURN(ImageRecord record, DecodeImageRecord(bytes));
-  if (record.identity == identity) return record;
-  return Status(Code::kCorrupt, fmt::format("expected {}, found {}", identity.ToString(), record.identity.ToString()));
+  KEDGE_RETURN_IF_ERROR(CheckIdentity(record, identity));
+  return record;
 }
 
 }  // namespace
@@ -187,9 +192,7 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::OpenShown(const ImageIdentity& i
 
 Result<std::unique_ptr<OpenImage>> ImageOpener::OpenStored(const ImageIdentity& identity) {
   KEDGE_ASSIGN_OR_RETURN(StoredImage image, ReadImage(*core_->catalog, identity.generation, identity.rank));
-  if (image.record.identity != identity) {
-    return Status(Code::kCorrupt, fmt::format("expected {}, found {}", identity.ToString(), image.record.identity.ToString()));
-  }
+  KEDGE_RETURN_IF_ERROR(CheckIdentity(image.record, identity));
   ImageRecord record = image.record;
   std::vector<std::unique_ptr<ChunkSource>> sources;
   sources.push_back(std::make_unique<StoreSource>(&*core_->catalog, std::move(image)));

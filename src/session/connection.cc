@@ -30,12 +30,12 @@ Result<Message> Connection::Receive(uint64_t number, const Deadline& deadline, s
   }
 }
 
-Result<Message> Connection::CallAny(const Message& request, Duration timeout) {
+Result<Message> Connection::CallAny(const Message& request, Duration timeout, std::vector<os::UniqueFd>* descriptors) {
   std::lock_guard lock(mutex_);
   const Deadline deadline(SystemClock(), timeout);
   uint64_t number = 0;
   KEDGE_RETURN_IF_ERROR(Send(request, &number, timeout));
-  return Receive(number, deadline, nullptr);
+  return Receive(number, deadline, descriptors);
 }
 
 Result<DrainReply> Connection::Drain(const DrainRequest& request, const std::function<void(const DrainReply&)>& progress) {
@@ -54,12 +54,8 @@ Result<DrainReply> Connection::Drain(const DrainRequest& request, const std::fun
 }
 
 Result<Attachment> Connection::Attach(const Hello& hello, Duration timeout) {
-  std::lock_guard lock(mutex_);
-  const Deadline deadline(SystemClock(), timeout);
-  uint64_t number = 0;
-  KEDGE_RETURN_IF_ERROR(Send(hello, &number, timeout));
   std::vector<os::UniqueFd> descriptors;
-  KEDGE_ASSIGN_OR_RETURN(Message reply, Receive(number, deadline, &descriptors));
+  KEDGE_ASSIGN_OR_RETURN(Message reply, CallAny(hello, timeout, &descriptors));
   auto* welcome = std::get_if<Welcome>(&reply);
   if (welcome == nullptr) return Status(Code::kCorrupt, "the agent answered Hello with a message of another kind");
   Attachment attachment;
@@ -85,12 +81,8 @@ Result<Attachment> Connection::Attach(const Hello& hello, Duration timeout) {
 }
 
 Result<OpenedWindow> Connection::OpenWindow(const OpenWindowRequest& request, Duration timeout) {
-  std::lock_guard lock(mutex_);
-  const Deadline deadline(SystemClock(), timeout);
-  uint64_t number = 0;
-  KEDGE_RETURN_IF_ERROR(Send(request, &number, timeout));
   std::vector<os::UniqueFd> descriptors;
-  KEDGE_ASSIGN_OR_RETURN(Message reply, Receive(number, deadline, &descriptors));
+  KEDGE_ASSIGN_OR_RETURN(Message reply, CallAny(request, timeout, &descriptors));
   const auto* opened = std::get_if<OpenWindowReply>(&reply);
   if (opened == nullptr || descriptors.size() != 1 || opened->window_bytes == 0) {
     return Status(Code::kCorrupt, "the agent answered with something else than a window");

@@ -79,7 +79,8 @@ class Connection {
   explicit Connection(os::UnixSocket socket) : socket_(std::move(socket)) {}
   Status Send(const Message& request, uint64_t* number, Duration timeout);
   Result<Message> Receive(uint64_t number, const Deadline& deadline, std::vector<os::UniqueFd>* descriptors);
-  Result<Message> CallAny(const Message& request, Duration timeout);
+  // `descriptors` (may be null): takes those that came with the answer.
+  Result<Message> CallAny(const Message& request, Duration timeout, std::vector<os::UniqueFd>* descriptors = nullptr);
 
   std::mutex mutex_;
   os::UnixSocket socket_;
