@@ -2,7 +2,7 @@
 !
 !   call kedge_init(context, stat)                       ! or kedge_mpi_init(context, comm, stat), from module kedge_mpi
 !   call kedge_protect(context, 1, temperature, stat, name='temperature')
-!   call kedge_restart(context, 'heat', version, stat)   ! stat is kedge_error_not_found on the first launch
+!   call kedge_restart(context, 'heat', version, stat)   ! stat is kedge_error_not_found on the first launch, and only then
 !   call kedge_checkpoint(context, 'heat', version, stat)
 !   call kedge_finalize(context, stat)
 !
@@ -21,10 +21,11 @@ module kedge
   use kedge_c, only: kedge_context, kedge_statistics, kedge_ok, kedge_error_invalid_argument, kedge_error_not_found, &
        kedge_error_already_exists, kedge_error_corrupt, kedge_error_unsupported, kedge_error_no_space, kedge_error_io, &
        kedge_error_permission, kedge_error_unavailable, kedge_error_timeout, kedge_error_mismatch, kedge_error_busy, &
-       kedge_error_failed_precondition, kedge_error_incomplete, kedge_error_internal, kedge_type_bytes, &
-       kedge_type_int8, kedge_type_int16, kedge_type_int32, kedge_type_int64, kedge_type_float32, kedge_type_float64, &
-       kedge_type_complex64, kedge_type_complex128, kedge_type_bool, kedge_level_none, kedge_level_local, &
-       kedge_level_node, kedge_level_store, kedge_level_last, kedge_all, kedge_some, kedge_rest, kedge_max_dimensions
+       kedge_error_failed_precondition, kedge_error_incomplete, kedge_error_internal, kedge_error_lost, &
+       kedge_type_bytes, kedge_type_int8, kedge_type_int16, kedge_type_int32, kedge_type_int64, &
+       kedge_type_float32, kedge_type_float64, kedge_type_complex64, kedge_type_complex128, kedge_type_bool, &
+       kedge_level_none, kedge_level_local, kedge_level_node, kedge_level_store, kedge_level_last, &
+       kedge_all, kedge_some, kedge_rest, kedge_max_dimensions
   use kedge_c, only: kedge_options, kedge_region_info, kedge_object_callbacks, c_annotate, c_annotation, c_checkpoint, &
        c_checkpoint_begin, c_checkpoint_due, c_checkpoint_end, c_checkpoint_part, c_cleanup, c_clear, c_error_message, c_finalize, &
        c_get_statistics, c_group, c_init, c_last_flush_error, c_newest, c_pending, c_pin, c_protect, c_protect_object, &
@@ -37,7 +38,7 @@ module kedge
   public :: kedge_ok, kedge_error_invalid_argument, kedge_error_not_found, kedge_error_already_exists, &
        kedge_error_corrupt, kedge_error_unsupported, kedge_error_no_space, kedge_error_io, kedge_error_permission, &
        kedge_error_unavailable, kedge_error_timeout, kedge_error_mismatch, kedge_error_busy, &
-       kedge_error_failed_precondition, kedge_error_incomplete, kedge_error_internal
+       kedge_error_failed_precondition, kedge_error_incomplete, kedge_error_internal, kedge_error_lost
   public :: kedge_type_bytes, kedge_type_int8, kedge_type_int16, kedge_type_int32, kedge_type_int64, &
        kedge_type_float32, kedge_type_float64, kedge_type_complex64, kedge_type_complex128, kedge_type_bool
   public :: kedge_level_none, kedge_level_local, kedge_level_node, kedge_level_store, kedge_level_last
@@ -251,7 +252,8 @@ contains
 
   ! ---- What a checkpoint holds ----
 
-  ! Memory of any kind by its address: `count` elements of `element_bytes` each.
+  ! Memory of any kind by its address: `count` elements of `element_bytes` each. Nothing is known of its type and shape, so that
+  ! it takes, at a restart, as many bytes of whatever kind.
   subroutine kedge_protect_address(context, id, address, count, element_bytes, stat, name)
     type(kedge_context), intent(in) :: context
     integer, intent(in) :: id
@@ -513,7 +515,8 @@ contains
 
   ! ---- Restart ----
 
-  ! The newest version of `name`, at or below `at_most` where given, that every rank can restore; -1 when there is none.
+  ! The newest version of `name`, at or below `at_most` where given, that every rank can restore; -1 when there is none: `stat` says
+  ! whether there never was one (kedge_error_not_found), or they are lost (kedge_error_lost).
   subroutine newest_int64(context, name, version, stat, at_most)
     type(kedge_context), intent(in) :: context
     character(len=*), intent(in) :: name

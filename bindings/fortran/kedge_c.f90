@@ -12,7 +12,7 @@ module kedge_c
        kedge_error_already_exists = 3, kedge_error_corrupt = 4, kedge_error_unsupported = 5, kedge_error_no_space = 6, &
        kedge_error_io = 7, kedge_error_permission = 8, kedge_error_unavailable = 9, kedge_error_timeout = 10, &
        kedge_error_mismatch = 11, kedge_error_busy = 12, kedge_error_failed_precondition = 13, &
-       kedge_error_incomplete = 14, kedge_error_internal = 15
+       kedge_error_incomplete = 14, kedge_error_internal = 15, kedge_error_lost = 16
 
   integer, parameter :: kedge_type_bytes = 0, kedge_type_int8 = 1, kedge_type_int16 = 2, kedge_type_int32 = 3, &
        kedge_type_int64 = 4, kedge_type_float32 = 11, kedge_type_float64 = 12, kedge_type_complex64 = 13, &
@@ -39,6 +39,7 @@ module kedge_c
     integer(c_int) :: element_type = 0, memory = 0, column_major = 0, dimensions = 0
     integer(c_int64_t) :: shape(kedge_max_dimensions) = 0, global_shape(kedge_max_dimensions) = 0, &
          global_offset(kedge_max_dimensions) = 0
+    integer(c_int) :: reinterpret = 0
   end type kedge_region_info
 
   type, bind(C) :: kedge_object_callbacks

@@ -51,7 +51,8 @@ typedef enum kedge_status {
   KEDGE_ERROR_BUSY = 12,
   KEDGE_ERROR_FAILED_PRECONDITION = 13,
   KEDGE_ERROR_INCOMPLETE = 14,
-  KEDGE_ERROR_INTERNAL = 15
+  KEDGE_ERROR_INTERNAL = 15,
+  KEDGE_ERROR_LOST = 16 /* there was a version, and no copy of any is left: not to be taken for a first launch */
 } kedge_status;
 
 /* One rank's handle: its regions, its session with the agent, its place among the ranks. */
@@ -129,7 +130,8 @@ typedef enum kedge_memory { KEDGE_MEMORY_HOST = 0, KEDGE_MEMORY_DEVICE = 1 } ked
 
 #define KEDGE_MAX_DIMENSIONS 15 /* what Fortran allows */
 
-/* What is known of a region beyond its bytes; all optional. Stored with it, shown by `kedge inspect`, used by export. */
+/* What is known of a region beyond its bytes; all optional. Stored with it, shown by `kedge inspect`, used by export, and held
+ * against what is protected at a restart: where both sides know type or shape, they must be the same. */
 typedef struct kedge_region_info {
   size_t struct_size;
   const char* name;    /* NULL: none */
@@ -140,11 +142,12 @@ typedef struct kedge_region_info {
   int64_t shape[KEDGE_MAX_DIMENSIONS];
   int64_t global_shape[KEDGE_MAX_DIMENSIONS]; /* all 0: not part of a global array */
   int64_t global_offset[KEDGE_MAX_DIMENSIONS];
+  int reinterpret; /* 1: a restart takes as many bytes that were saved as another type or shape; not stored */
 } kedge_region_info;
 
 /* Declares `count` elements of `element_bytes` at `address` as region `id` (any int). The memory stays the caller's and
  * must stay valid until unprotect, clear, or another protect of the same id, which replaces address and size.
- * count == 0 is a valid, empty region. `info` may be NULL. */
+ * count == 0 is a valid, empty region. `info` may be NULL. No two regions of a group have the same name. */
 KEDGE_API int kedge_protect(kedge_context* context, int id, void* address, size_t count, size_t element_bytes,
                             const kedge_region_info* info);
 KEDGE_API int kedge_unprotect(kedge_context* context, int id);
@@ -189,8 +192,11 @@ enum {
 };
 
 /* Captures all regions of the current group as (name, version). Version >= 0, greater than this rank's newest of the name
- * unless KEDGE_OVERWRITE. Returns when the memory may change again ("captured"). When the flush of an earlier version has
- * failed, this checkpoint is still taken, and kedge_last_flush_error tells. Blocked time: docs/performance.md. */
+ * unless KEDGE_OVERWRITE. All ranks take the same versions of a name in the same order; a call that fails counts, so that ranks
+ * take a version again together. Ranks that took different ones are told: KEDGE_ERROR_MISMATCH of wait, test, finalize and
+ * kedge_last_flush_error, naming both, and a restart brings them in step. Returns when the memory may change again ("captured").
+ * When the flush of an earlier version has failed, this checkpoint is still taken, and kedge_last_flush_error tells. Blocked
+ * time: docs/performance.md. */
 KEDGE_API int kedge_checkpoint(kedge_context* context, const char* name, int64_t version, unsigned flags);
 
 /* The same in parts: begin, any number of parts (each region at most once: REST is what no part has written yet), routed
@@ -221,7 +227,8 @@ KEDGE_API int kedge_checkpoint_due(kedge_context* context, int* due);
 KEDGE_API int kedge_should_exit(kedge_context* context, int* exit);
 
 /* Waits until all ranks' images of (name, version) are at `level`. name NULL: the newest checkpoint of this context.
- * KEDGE_ERROR_TIMEOUT names the ranks that are missing; a failed flush returns its own error at once. */
+ * KEDGE_ERROR_TIMEOUT names who is missing, or the store while that is not where it was; _FAILED_PRECONDITION says why it never
+ * gets there; a failed flush returns its own error at once, _CORRUPT when the image has changed on the node since its capture. */
 KEDGE_API int kedge_wait(kedge_context* context, const char* name, int64_t version, kedge_level level, double timeout_seconds);
 /* The level that (name, version) has reached over all ranks now; never waits. An error of its flush is returned. */
 KEDGE_API int kedge_test(kedge_context* context, const char* name, int64_t version, kedge_level* level);
@@ -233,13 +240,17 @@ KEDGE_API int kedge_last_flush_error(kedge_context* context, char* name, size_t 
 /* ---- Restart ---------------------------------------------------------------------------------------------------- */
 
 /* The newest version of `name` at or below `at_most` (negative: no limit) that every rank can restore. Collective.
- * KEDGE_ERROR_NOT_FOUND: none. */
+ * KEDGE_ERROR_NOT_FOUND: there never was one, or only newer ones than `at_most` are left: the application begins at its start.
+ * KEDGE_ERROR_LOST: versions were safe on the nodes, at whatever level, and no copy of any is left, nor in the store. Rank 0
+ * warns, and the sentence says what is lost and why. To begin anew is not Kedge's to decide: set restart.if_lost to "begin", and
+ * NOT_FOUND is returned instead. */
 KEDGE_API int kedge_newest(kedge_context* context, const char* name, int64_t at_most, int64_t* version);
 
 /* Restores every region of the current group from the newest restorable version at or below `at_most` (negative: no limit);
  * *restored says which (may be NULL). Collective. Each chunk comes from the nearest good copy, verified. Should a rank
  * fail, all ranks go to the next older version, with a message in the log. On error memory is undefined, except for
- * KEDGE_ERROR_MISMATCH and KEDGE_ERROR_NOT_FOUND, which are found before anything is overwritten. */
+ * KEDGE_ERROR_MISMATCH (a region has another size, type or shape), KEDGE_ERROR_NOT_FOUND and KEDGE_ERROR_LOST (as kedge_newest
+ * has them), which are found before anything is overwritten. */
 KEDGE_API int kedge_restart(kedge_context* context, const char* name, int64_t at_most, int64_t* restored);
 
 /* The same in parts, of exactly `version`. begin and end are collective; parts are the rank's own. */

@@ -3,7 +3,9 @@
 //   auto context = kedge::Context::Open({.job = "heat"});
 //   if (!context) { std::cerr << context.error().message() << '\n'; return 1; }
 //   context->Protect(0, std::span(temperature));
-//   if (auto restored = context->Restart("heat")) step = *restored;
+//   auto restored = context->Restart("heat");
+//   if (restored) step = *restored;
+//   else if (restored.error().code() != KEDGE_ERROR_NOT_FOUND) { std::cerr << restored.error().message() << '\n'; return 1; }
 //   ...
 //   context->Checkpoint("heat", step);
 //
@@ -114,6 +116,7 @@ struct RegionOptions {
   std::string name = {};
   std::vector<int64_t> shape = {};  // empty: one dimension
   bool column_major = false;
+  bool reinterpret = false;  // a restart takes as many bytes of another type or shape
 };
 
 // A saved region, before memory for it is there.
@@ -201,6 +204,7 @@ class Context {
     info.name = OrNull(options.name);
     info.type = detail::TypeOf<T>();
     info.column_major = options.column_major ? 1 : 0;
+    info.reinterpret = options.reinterpret ? 1 : 0;
     if (options.shape.size() > KEDGE_MAX_DIMENSIONS) return Error(KEDGE_ERROR_INVALID_ARGUMENT, "too many dimensions");
     info.dimensions = static_cast<int>(options.shape.size());
     for (size_t i = 0; i < options.shape.size(); ++i) info.shape[i] = options.shape[i];

@@ -62,8 +62,9 @@ KEDGE_API int VELOC_Checkpoint_finished(void);
 /* begin, mem, end. A version equal to or below the newest replaces it once it is complete. */
 KEDGE_API int VELOC_Checkpoint(const char* name, int version);
 
-/* The newest version at or below `version` (0: no limit) that can be restored; VELOC_FAILURE when there is none.
- * Collective under VELOC_Init; the process's own under VELOC_Init_single. */
+/* The newest version at or below `version` (0: no limit) that can be restored; VELOC_FAILURE when there is none. VELOC has one
+ * code for "never was" and "is lost": the latter is an error in the log, and kedge run stops before such a launch. Collective
+ * under VELOC_Init; the process's own under VELOC_Init_single. */
 KEDGE_API int VELOC_Restart_test(const char* name, int version);
 KEDGE_API int VELOC_Restart_begin(const char* name, int version);
 KEDGE_API int VELOC_Recover_selective(int mode, int* ids, int id_count);

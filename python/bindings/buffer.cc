@@ -25,10 +25,28 @@ kedge_type TypeOfFormat(const std::string& format, size_t element_bytes) {
   }
 }
 
+const char* WhyNotPlain(const std::string& format) {
+  bool in_name = false;
+  for (const char code : format) {
+    if (code == ':') in_name = !in_name;
+    if (in_name) continue;
+    if (code == 'O') return "its elements are Python objects, whose addresses mean nothing to another process";
+    if (code == 'P' || code == '&' || code == 'X') return "its elements are pointers, which mean nothing to another process";
+    if (code == '>' || code == '!')
+      return "its byte order is not this machine's: convert it with astype(dtype.newbyteorder('='))";
+  }
+  return nullptr;
+}
+
 std::unique_ptr<Buffer> Buffer::Take(PyObject* object, bool writable) {
   std::unique_ptr<Buffer> buffer(new Buffer);
   const int flags = PyBUF_ANY_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
-  if (PyObject_GetBuffer(object, &buffer->view_, flags) == 0) return buffer;
+  if (PyObject_GetBuffer(object, &buffer->view_, flags) == 0) {
+    const char* fault = WhyNotPlain(buffer->view_.format != nullptr ? buffer->view_.format : "");
+    if (fault == nullptr) return buffer;
+    PyErr_Format(PyExc_BufferError, "an object of type %s cannot be saved: %s", Py_TYPE(object)->tp_name, fault);
+    return nullptr;
+  }
   PyErr_Clear();
   buffer->view_.obj = nullptr;
   PyErr_Format(
@@ -56,6 +74,18 @@ kedge_region_info Buffer::Info(const char* name) const {
     info.column_major = view_.ndim > 1 && PyBuffer_IsContiguous(&view_, 'F') && !PyBuffer_IsContiguous(&view_, 'C');
   }
   return info;
+}
+
+bool Buffer::IsAbandoned() const {
+  if (view_.obj == nullptr || Py_REFCNT(view_.obj) > 1) return false;
+  // A view of something else may be this buffer's alone while that is in use.
+  const bool is_owner = PyByteArray_CheckExact(view_.obj) || std::string(Py_TYPE(view_.obj)->tp_name) == "numpy.ndarray";
+  if (!is_owner) return false;
+  PyObject* base = PyObject_GetAttrString(view_.obj, "base");
+  if (base == nullptr) PyErr_Clear();
+  const bool owns_memory = base == nullptr || base == Py_None;
+  Py_XDECREF(base);
+  return owns_memory;
 }
 
 }  // namespace kedge::python

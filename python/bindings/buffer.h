@@ -15,8 +15,8 @@ namespace kedge::python {
 
 class Buffer {
  public:
-  // Takes a contiguous (C or Fortran order) buffer, writable when `writable`. Returns null with a Python error set when
-  // the object has none; the message says what the object is and what is wanted.
+  // Takes a contiguous (C or Fortran order) buffer of plain data in this machine's byte order, writable when `writable`. Returns
+  // null with a Python error set when the object has none; the message says what the object is and what is wanted.
   static std::unique_ptr<Buffer> Take(PyObject* object, bool writable);
   ~Buffer();
   Buffer(const Buffer&) = delete;
@@ -29,11 +29,17 @@ class Buffer {
 
   // Type, shape and order; `name` must outlive the use of the result.
   kedge_region_info Info(const char* name) const;
+  // Nobody but this buffer refers to the array any more: what the program goes on with is another one.
+  bool IsAbandoned() const;
+  bool was_warned_of = false;
 
  private:
   Buffer() = default;
   Py_buffer view_{};
 };
+
+// Why elements of this buffer format are no plain data; null: they are. Names of fields are passed over.
+const char* WhyNotPlain(const std::string& format);
 
 // The element type of a buffer format (struct module; "Zd" is complex128).
 // KEDGE_TYPE_BYTES for anything that has no counterpart (records, strings, dates).

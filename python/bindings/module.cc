@@ -80,10 +80,11 @@ class Context {
     Check(status);
   }
 
-  void Protect(int id, nb::object array, std::optional<std::string> name) {
+  void Protect(int id, nb::object array, std::optional<std::string> name, bool reinterpret) {
     std::unique_ptr<Buffer> buffer = Buffer::Take(array.ptr(), true);
     if (!buffer) throw nb::python_error();
-    const kedge_region_info info = buffer->Info(name ? name->c_str() : nullptr);
+    kedge_region_info info = buffer->Info(name ? name->c_str() : nullptr);
+    info.reinterpret = reinterpret ? 1 : 0;
     kedge_context* context = Live();
     Check(Unlocked([&] { return kedge_protect(context, id, buffer->data(), buffer->count(), buffer->element_bytes(), &info); }));
     objects_.erase({group_, id});
@@ -121,10 +122,12 @@ class Context {
 
   void Checkpoint(const std::string& name, int64_t version, bool overwrite) {
     kedge_context* context = Live();
+    WarnOfAbandoned();
     Check(Unlocked([&] { return kedge_checkpoint(context, name.c_str(), version, Flags(overwrite)); }));
   }
   void CheckpointBegin(const std::string& name, int64_t version, bool overwrite) {
     kedge_context* context = Live();
+    WarnOfAbandoned();
     Check(Unlocked([&] { return kedge_checkpoint_begin(context, name.c_str(), version, Flags(overwrite)); }));
   }
   void CheckpointPart(int selection, const std::vector<int>& ids) {
@@ -304,6 +307,20 @@ class Context {
     return context_;
   }
 
+  // `a = a * 2` leaves the declared array behind: once for each of the current group, before it is captured as it was.
+  void WarnOfAbandoned() {
+    for (auto& [key, buffer] : buffers_) {
+      if (key.first != group_ || buffer->was_warned_of || !buffer->IsAbandoned()) continue;
+      buffer->was_warned_of = true;
+      const int raised = PyErr_WarnFormat(
+          PyExc_RuntimeWarning, 2,
+          "region %d: only Kedge still refers to the protected array; if your program goes on with another one (a = a * 2 makes "
+          "one; a *= 2 and a[...] = do not), protect that",
+          key.second);
+      if (raised != 0) throw nb::python_error();
+    }
+  }
+
   using Key = std::pair<std::optional<std::string>, int>;  // group, region id
   kedge_context* context_ = nullptr;
   std::optional<std::string> group_;
@@ -320,7 +337,7 @@ NB_MODULE(_kedge, m) {
       .def(nb::init<std::optional<std::string>, std::optional<std::string>, const std::string&, nb::object>(),
            nb::arg("job").none(), nb::arg("config_file").none(), nb::arg("overrides"), nb::arg("communicator").none())
       .def("finalize", &Context::Finalize)
-      .def("protect", &Context::Protect, nb::arg("id"), nb::arg("array"), nb::arg("name").none())
+      .def("protect", &Context::Protect, nb::arg("id"), nb::arg("array"), nb::arg("name").none(), nb::arg("reinterpret"))
       .def("protect_object", &Context::ProtectObject, nb::arg("id"), nb::arg("serialize"), nb::arg("deserialize"),
            nb::arg("name").none())
       .def("unprotect", &Context::Unprotect)

@@ -197,13 +197,18 @@ class Context:
         """Ends the session; with ``drain`` waits until everything is as safe as scheduled, and raises what failed."""
         self._handle.finalize(drain)
 
-    def protect(self, region_id: int, array: Any, name: str | None = None) -> None:
+    def protect(self, region_id: int, array: Any, name: str | None = None, *, reinterpret: bool = False) -> None:
         """Declares a NumPy array or any writable contiguous buffer as a region; it is kept alive until unprotected.
 
+        It is captured and restored where it lies: change it in place (``a *= 2``). After ``a = a * 2`` the name means another
+        array, and the next checkpoint warns (``RuntimeWarning``) that only Kedge still has the protected one. With ``reinterpret``
+        a restart takes as many bytes that were saved as another type or shape.
+
         Raises:
-            BufferError: the array is read-only or not contiguous.
+            BufferError: the array is read-only, not contiguous, not in this machine's byte order, or holds Python objects.
+            kedge.InvalidArgumentError: another region has this name.
         """
-        self._handle.protect(region_id, array, name)
+        self._handle.protect(region_id, array, name, reinterpret)
 
     def protect_object(
         self,
@@ -293,7 +298,11 @@ class Context:
         self._handle.raise_flush_error()
 
     def newest(self, name: str, at_most: int | None = None) -> int | None:
-        """The newest version that every rank can restore, or None. Collective."""
+        """The newest version that every rank can restore; None: there never was one. Collective.
+
+        Raises:
+            kedge.LostError: there were versions, and no copy of any is left.
+        """
         return self._handle.newest(name, -1 if at_most is None else at_most)
 
     def restart(self, name: str, at_most: int | None = None) -> int:
@@ -303,8 +312,9 @@ class Context:
             the version restored.
 
         Raises:
-            kedge.NotFoundError: there is none.
-            kedge.MismatchError: sizes or ranks differ; nothing was overwritten.
+            kedge.NotFoundError: there never was one.
+            kedge.LostError: there were versions, and no copy of any is left.
+            kedge.MismatchError: sizes, types, shapes or ranks differ; nothing was overwritten.
         """
         return self._handle.restart(name, -1 if at_most is None else at_most)
 
@@ -335,7 +345,7 @@ class Context:
                 arrays: dict[int | str, NDArray[Any]] = {}
                 for region in saved.regions.values():
                     array = region.empty()
-                    handle.protect(region.id, array, region.name)
+                    handle.protect(region.id, array, region.name, True)  # NumPy lacks some of the types
                     arrays[region.name if region.name is not None else region.id] = array
                 try:
                     saved.part()

@@ -8,6 +8,7 @@ __all__ = [
     "Error",
     "IncompleteError",
     "InvalidArgumentError",
+    "LostError",
     "MismatchError",
     "NotFoundError",
     "PermissionDeniedError",
@@ -65,7 +66,7 @@ class TimeoutExpiredError(Error, TimeoutError):
 
 
 class MismatchError(Error, ValueError):
-    """Ranks, sizes, shapes or configuration disagree with what was saved; nothing was overwritten."""
+    """Ranks, sizes, types, shapes or configuration disagree with what was saved; nothing was overwritten."""
 
 
 class BusyError(Error):
@@ -74,6 +75,10 @@ class BusyError(Error):
 
 class IncompleteError(Error):
     """A part of the version is missing, or another rank failed."""
+
+
+class LostError(Error):
+    """There was a version, and no copy of any is left. No :class:`NotFoundError`: this is no first launch."""
 
 
 _CLASSES: dict[int, type[Error]] = {
@@ -90,6 +95,7 @@ _CLASSES: dict[int, type[Error]] = {
     12: BusyError,
     13: InvalidArgumentError,
     14: IncompleteError,
+    16: LostError,
 }
 
 

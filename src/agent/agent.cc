@@ -3,14 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
 
 #include "agent/assignment.h"
 #include "agent/calls.h"
+#include "agent/draining.h"
 #include "agent/fetch.h"
 #include "agent/flush.h"
 #include "agent/held_sets.h"
 #include "agent/images.h"
 #include "agent/inventories.h"
+#include "agent/local_level.h"
 #include "agent/measure_peers.h"
 #include "agent/own_slots.h"
 #include "agent/peers.h"
@@ -20,6 +23,7 @@
 #include "agent/server.h"
 #include "agent/sessions.h"
 #include "agent/status.h"
+#include "agent/takings.h"
 #include "agent/throughput.h"
 #include "agent/tiers.h"
 #include "agent/tuning.h"
@@ -83,13 +87,16 @@ Status Agent::Prepare() {
   throughput_ = std::make_unique<Throughput>(*this);
   tiers_ = std::make_unique<Tiers>(*this);
   images_ = std::make_unique<Images>(*this);
+  local_level_ = std::make_unique<LocalLevel>(*this);
   own_slots_ = std::make_unique<OwnSlots>(*this);
   held_sets_ = std::make_unique<HeldSets>(*this);
   flush_ = std::make_unique<Flush>(*this);
   publish_ = std::make_unique<Publish>(*this);
+  draining_ = std::make_unique<Draining>(*this);
   assignment_ = std::make_unique<Assignment>(*this);
   sessions_ = std::make_unique<Sessions>(*this);
   tuning_ = std::make_unique<Tuning>(*this);
+  takings_ = std::make_unique<Takings>(*this);
   turns_ = std::make_unique<Turns>(*this);
   calls_ = std::make_unique<Calls>(*this);
   waiters_ = std::make_unique<Waiters>(*this);
@@ -122,6 +129,7 @@ Status Agent::Prepare() {
     CheckReachable();
     tiers_->CheckPresent(/*make_anew=*/!unreachable_);
     sessions_->CheckOwners();
+    draining_->Tick();
     tuning_->Tick();
     throughput_->Tick();
     sessions_->ForgetIdleJobs();
@@ -144,7 +152,8 @@ std::shared_ptr<StoreContext> Agent::MakeStore(const StoreId& id, const JobKeys&
   options.folder_mode = keys.store_mode;
   options.file_mode = keys.store_mode & 0666;
   options.direct = keys.store_direct;
-  return std::make_shared<StoreContext>(MakePosixStore(fs(), options), id, options_.node.node);
+  options.making = RootMaking::kNever;
+  return std::make_shared<StoreContext>(MakePosixStore(os::SystemFileSystem(), options), id, options_.node.node);
 }
 
 Job* Agent::FindJob(const StoreId& store_id, const std::string& name) {
@@ -231,11 +240,30 @@ std::string Agent::Run() {
   }
 }
 
+Status Agent::ConfirmStores() {
+  for (const auto& [key, job] : jobs_) {
+    if (job->versions.empty()) continue;
+    // On a worker: a store may not answer at all.
+    auto confirmed = std::make_shared<std::promise<Status>>();
+    auto answer = confirmed->get_future();
+    workers_->Submit([store = job->store, confirmed] { confirmed->set_value(store->CatalogFor(0).status()); });
+    if (answer.wait_for(kStopPatience) != std::future_status::ready) {
+      return Status(Code::kTimeout, job->store->store().description() + " does not answer");
+    }
+    KEDGE_RETURN_IF_ERROR(answer.get());
+  }
+  return Status::Ok();
+}
+
 std::string Agent::CleanUp() {
   (void)workers_->WaitIdle(kStopPatience);
   throughput_->SaveNow();
   if (!server_->IsReachable()) return "; its run folder is gone";
   if (images_->HasOnlyCopies()) return "; versions that are on this node only are kept in " + options_.node.run_folder;
+  if (const Status stands = ConfirmStores(); !stands.ok()) {
+    return fmt::format("; its versions are kept in {}, because a store is not there: {}", options_.node.run_folder,
+                       stands.message());
+  }
   if (sessions_->Any()) return "; clients are attached, so its files stay";
   metrics_.reset();
   peers_->Close();

@@ -32,11 +32,13 @@ class TextServer;
 }
 class Assignment;
 class Calls;
+class Draining;
 class Fetch;
 class Flush;
 class HeldSets;
 class Images;
 class Inventories;
+class LocalLevel;
 class MeasurePeers;
 class OwnSlots;
 class Peers;
@@ -44,6 +46,7 @@ class Protect;
 class Publish;
 class Server;
 class Sessions;
+class Takings;
 class Throughput;
 class Tiers;
 class Tuning;
@@ -72,11 +75,14 @@ struct AgentCounters {
   uint64_t protect_failures = 0;
   uint64_t images_brought = 0;
   uint64_t inventories_asked = 0;
+  uint64_t parts_leased = 0;
+  uint64_t blocks_sealed = 0;
   uint64_t images_dropped = 0;
   uint64_t messages_refused = 0;  // entries of a mailbox that made no sense
   uint64_t sessions_broken = 0;
   uint64_t tiers_lost = 0;
   uint64_t images_recovered = 0;
+  uint64_t images_damaged = 0;
   uint64_t retention_failures = 0;
   uint64_t file_publish_failures = 0;
 };
@@ -120,6 +126,7 @@ class Agent {
   Flush& flush() { return *flush_; }
   HeldSets& held_sets() { return *held_sets_; }
   Images& images() { return *images_; }
+  LocalLevel& local_level() { return *local_level_; }
   MeasurePeers& measure_peers() { return *measure_peers_; }
   OwnSlots& own_slots() { return *own_slots_; }
   Peers& peers() { return *peers_; }
@@ -127,6 +134,7 @@ class Agent {
   Publish& publish() { return *publish_; }
   Server& server() { return *server_; }
   Sessions& sessions() { return *sessions_; }
+  Takings& takings() { return *takings_; }
   Throughput& throughput() { return *throughput_; }
   Tiers& tiers() { return *tiers_; }
   Tuning& tuning() { return *tuning_; }
@@ -159,6 +167,8 @@ class Agent {
   void Housekeep();
   void CheckReachable();
   bool IsIdle() const;
+  // Whether the stores of the versions that are here are where they were.
+  Status ConfirmStores();
   // Removes everything that is of no more use; says what stays and why.
   std::string CleanUp();
 
@@ -175,13 +185,16 @@ class Agent {
   std::unique_ptr<Throughput> throughput_;
   std::unique_ptr<Tiers> tiers_;
   std::unique_ptr<Images> images_;
+  std::unique_ptr<LocalLevel> local_level_;
   std::unique_ptr<OwnSlots> own_slots_;
   std::unique_ptr<HeldSets> held_sets_;
   std::unique_ptr<Flush> flush_;
   std::unique_ptr<Publish> publish_;
+  std::unique_ptr<Draining> draining_;
   std::unique_ptr<Assignment> assignment_;
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Tuning> tuning_;
+  std::unique_ptr<Takings> takings_;
   std::unique_ptr<Turns> turns_;
   std::unique_ptr<Calls> calls_;
   std::unique_ptr<Waiters> waiters_;

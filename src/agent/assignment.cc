@@ -5,6 +5,7 @@
 #include "agent/agent.h"
 #include "agent/flush.h"
 #include "agent/images.h"
+#include "agent/local_level.h"
 #include "agent/protect.h"
 #include "agent/sessions.h"
 #include "agent/throughput.h"
@@ -140,7 +141,7 @@ bool Assignment::IsKeptFrom(const Session& session, const Request& request) cons
 
 std::optional<AssignmentQueue::Refusal> Assignment::WaitForRedundancy(const Session& session, const Request& request) {
   const int64_t left_ns = request.head_since_ns + kRedundancyPause.count() - agent_.clock().NowNs();
-  if (left_ns > 0 && agent_.protect().room().MayComeSoon(*session.job)) {
+  if (left_ns > 0 && (agent_.protect().room().MayComeSoon(*session.job) || agent_.local_level().MayComeSoon(*session.job))) {
     AskAgain(Duration(left_ns));
     return AssignmentQueue::Refusal::kStays;
   }

@@ -36,6 +36,15 @@ bool ScheduledForStore(const std::vector<InventoryReply>& replies, const Generat
   });
 }
 
+// Whether somebody was told that it survives the loss of a node, or more.
+bool WasSafe(const std::vector<InventoryReply>& replies, const Generation& generation) {
+  return std::any_of(replies.begin(), replies.end(), [&](const InventoryReply& reply) {
+    return std::any_of(reply.images.begin(), reply.images.end(), [&](const HeldImage& image) {
+      return image.generation == generation && (image.at_node || image.in_store);
+    });
+  });
+}
+
 Status NotHere(const Generation& generation, uint32_t rank) {
   return Status(Code::kNotFound, fmt::format("{} rank {} is not on this node", generation.ToString(), rank));
 }
@@ -64,7 +73,7 @@ void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::fun
   const Reach reach = request.everywhere ? Reach::kJob : Reach::kGroup;
   agent_.inventories().Gather(job, request.name, reach, [this, request, done = std::move(done)](const auto& replies) {
     Job* found = agent_.FindJob(request.store_id, request.job);
-    if (found == nullptr) return done(LocalVersionsReply{agent_.images().LocalVersions(request)});
+    if (found == nullptr) return done(LocalVersionsReply{agent_.images().LocalVersions(request), {}});
     // A group that knows of nothing says so: the ranks find out whether others do.
     if (!request.everywhere && !GenerationsIn(*replies).empty() &&
         !agent_.inventories().HasNewest(*found, request.name, *replies)) {
@@ -72,14 +81,16 @@ void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::fun
       of_all.everywhere = true;
       return ListVersions(*found, of_all, done);
     }
-    LocalVersionsReply reply{agent_.images().LocalVersions(request)};
+    LocalVersionsReply reply{agent_.images().LocalVersions(request), {}};
     std::set<std::pair<Generation, uint32_t>> listed;
     for (const LocalVersion& local : reply.versions) listed.insert({local.generation, local.rank});
     std::set<uint32_t> wanted;
     for (const JobNode& node : found->members.nodes) {
       if (node.name == agent_.settings().node) wanted.insert(node.ranks.begin(), node.ranks.end());
     }
-    for (const auto& [generation, ranks] : GenerationsIn(*replies)) {
+    const auto generations = GenerationsIn(*replies);
+    for (auto entry = generations.rbegin(); entry != generations.rend(); ++entry) {
+      const auto& [generation, ranks] = *entry;
       const auto inventories = ToNodeInventories(*replies, generation);
       for (const uint32_t rank : wanted) {
         if (rank >= ranks || listed.contains({generation, rank})) continue;
@@ -89,6 +100,7 @@ void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::fun
           reply.versions.push_back({generation, rank, ranks, Level::kNode});
         } else if (request.everywhere) {
           LogWarning("agent", "{} rank {} is lost on the nodes: {}", generation.ToString(), rank, plan.why_lost);
+          reply.lost.push_back({generation, WasSafe(*replies, generation), fmt::format("rank {}: {}", rank, plan.why_lost)});
         }
       }
     }
@@ -335,7 +347,9 @@ void Fetch::NoteAttempts(Job& job, const std::vector<Generation>& generations, s
     Status failure;
     for (const auto& [attempt, record] : awaited) {
       const auto catalog = store->CatalogFor(attempt);
-      const Status noted = catalog.ok() ? RegisterEndedAttempt(*catalog, record) : catalog.status();
+      LeaseWatch watch;
+      const Status noted =
+          catalog.ok() ? RegisterEndedAttempt(*catalog, record, &watch, LeasePatience(record.lease_seconds)) : catalog.status();
       if (failure.ok()) failure = noted;
     }
     agent_.loop().Post([done, failure] { done(failure); });
@@ -361,7 +375,6 @@ void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<v
   agent_.inventories().Gather(job, "", Reach::kJob, [this, request, done = std::move(done)](const auto& replies) {
     struct Work {
       RebuildReply reply;
-      std::vector<Generation> generations;
       size_t waiting = 1;
       std::function<void(RebuildReply)> done;
     };
@@ -382,9 +395,9 @@ void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<v
       Job* drained = request.act && request.to_store ? agent_.FindJob(request.store_id, request.job) : nullptr;
       if (drained == nullptr) return work->done(work->reply);
       agent_.protect().GiveUp(*drained);
-      NoteAttempts(*drained, work->generations, [this, work](const Status& noted) {
+      NoteAttempts(*drained, work->reply.versions, [this, work](const Status& noted) {
         if (!noted.ok() && work->reply.failure.ok()) work->reply.failure = noted;
-        for (const Generation& generation : work->generations) SendToStore(generation, &work->reply);
+        for (const Generation& generation : work->reply.versions) SendToStore(generation, &work->reply);
         work->done(work->reply);
       });
     };
@@ -397,12 +410,11 @@ void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<v
       const auto inventories = ToNodeInventories(*replies, generation);
       const redundancy::RestorePlan plan = redundancy::PlanRestore(generation, ranks, inventories, false, agent_.settings().node);
       if (!plan.complete()) {
-        work->reply.lost.push_back(fmt::format("{}: {}", generation.ToString(), plan.WhatIsLost()));
+        work->reply.lost.push_back({generation, WasSafe(*replies, generation), plan.WhatIsLost()});
         continue;
       }
       names_done.insert(generation.name);
-      ++work->reply.versions;
-      work->generations.push_back(generation);
+      work->reply.versions.push_back(generation);
       for (const redundancy::RankPlan& rank : plan.ranks) {
         const bool is_lost = rank.sources.front().kind == redundancy::SourceKind::kRebuild ||
                              std::none_of(replies->begin(), replies->end(), [&](const InventoryReply& reply) {

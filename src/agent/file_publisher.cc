@@ -26,13 +26,13 @@ Status WriteFile(const ImageRecord& record, uint32_t region, const std::vector<P
     }
     KEDGE_RETURN_IF_ERROR(os::WriteAll(file, buffer.data(), buffer.size(), extent.region_offset));
   }
-  return file.Fsync();
+  return Status::Ok();
 }
 
 }  // namespace
 
-Status PublishRoutedFiles(const PieceSource& record_source, const std::vector<PieceSource>& chunks) {
-  os::FileSystem& fs = os::SystemFileSystem();
+Status PublishRoutedFiles(FilePublisher& publisher, const FileOrigin& origin, const PieceSource& record_source,
+                          const std::vector<PieceSource>& chunks) {
   Buffer bytes(record_source.bytes);
   KEDGE_RETURN_IF_ERROR(record_source.Read(bytes.data()));
   KEDGE_ASSIGN_OR_RETURN(ImageRecord record, DecodeImageRecord(bytes));
@@ -43,21 +43,9 @@ Status PublishRoutedFiles(const PieceSource& record_source, const std::vector<Pi
     if (region.name.empty() || region.name.front() != '/') {
       return Status(Code::kInvalidArgument, fmt::format("the routed file \"{}\" has no absolute path", region.name));
     }
-    const std::string temporary = os::TemporaryPath(region.name, "kedge");
-    auto write = [&]() -> Status {
-      KEDGE_ASSIGN_OR_RETURN(auto file,
-                             fs.Open(temporary, os::OpenFlags::kWrite | os::OpenFlags::kCreate | os::OpenFlags::kExclusive,
-                                     region.file_mode == 0 ? 0600 : region.file_mode & 0777));
-      KEDGE_RETURN_IF_ERROR(WriteFile(record, i, chunks, *file));
-      KEDGE_RETURN_IF_ERROR(file->Close());
-      KEDGE_RETURN_IF_ERROR(fs.Rename(temporary, region.name));
-      return os::SyncFolder(fs, os::ParentPath(region.name));
-    };
-    Status written = write();
-    if (!written.ok()) {
-      (void)os::UnlinkIfPresent(fs, temporary);
-      return written.WithContext(region.name);
-    }
+    const Status published = publisher.Publish(origin, region.name, region.file_mode,
+                                               [&](os::File& file) { return WriteFile(record, i, chunks, file); });
+    if (!published.ok()) return published.WithContext(region.name);
   }
   return Status::Ok();
 }

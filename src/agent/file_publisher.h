@@ -5,12 +5,13 @@
 #include <vector>
 
 #include "agent/flush_object.h"
+#include "restore/file_publisher.h"
 
 namespace kedge {
 
-// `record` is the image record, `chunks` its chunk table's bytes on the node, in order. Each file is written beside its
-// place, verified against the record's checksums on the way, synced and renamed. The first error ends it, naming the path.
-// Blocks: for a worker.
-Status PublishRoutedFiles(const PieceSource& record, const std::vector<PieceSource>& chunks);
+// `record` is the image record, `chunks` its chunk table's bytes on the node, in order. Each file is verified against the
+// record's checksums on the way. The first error ends it, naming the path. Blocks: for a worker.
+Status PublishRoutedFiles(FilePublisher& publisher, const FileOrigin& origin, const PieceSource& record,
+                          const std::vector<PieceSource>& chunks);
 
 }  // namespace kedge

@@ -7,12 +7,15 @@
 
 #include "agent/agent.h"
 #include "agent/assignment.h"
+#include "agent/fetch.h"
+#include "agent/held_stream.h"
 #include "agent/images.h"
 #include "agent/publish.h"
 #include "agent/throughput.h"
 #include "agent/tiers.h"
 #include "agent/waiters.h"
 #include "base/log.h"
+#include "format/image_record.h"
 #include "os/kill_point.h"
 #include "os/machine.h"
 
@@ -21,9 +24,31 @@ namespace {
 
 constexpr uint32_t kRetriesMax = 3;
 constexpr Duration kFirstRetryPause = std::chrono::milliseconds(100);  // then four times as long each
+constexpr uint32_t kPausesGrownMax = 3;
 constexpr Duration kHeldMax = std::chrono::milliseconds(300);
 
+// kCorrupt: what lies here is not what was captured; the message names region and place. `wrong`: chunks have left their slots,
+// so that what was written is all there is of them, and this place of it is known to be wrong.
+Status ProveHeld(const HeldStream& held, uint64_t record_offset, uint64_t record_bytes, std::optional<ChunkPlace> wrong) {
+  if (!wrong) return ProveImage(held, record_offset, record_bytes);
+  Buffer encoded(record_bytes);
+  KEDGE_RETURN_IF_ERROR(held.Read(record_offset, record_bytes, encoded.data()));
+  KEDGE_ASSIGN_OR_RETURN(const ImageRecord record, DecodeImageRecord(encoded));
+  for (const Extent& extent : record.extents) {
+    if (extent.chunk != wrong->chunk || extent.chunk_offset + extent.bytes <= wrong->begin) continue;
+    return Status(Code::kCorrupt,
+                  fmt::format("{}: region {}, at byte {}: it changed in its slot before it was written",
+                              record.identity.ToString(), record.regions[extent.region].id, extent.region_offset));
+  }
+  return Status(Code::kCorrupt, record.identity.ToString() + ": its chunks are not those of its record");
+}
+
 }  // namespace
+
+Duration RetryPauses::Next(const Status& why) {
+  uint32_t& count = why.code() == Code::kUnavailable ? absences : failures;
+  return kFirstRetryPause * (1 << 2 * std::min(count++, kPausesGrownMax));
+}
 
 Flush::Flush(Agent& agent)
     : agent_(agent), cpus_(static_cast<uint32_t>(os::UsableCpuCount())), tokens_ns_(agent.clock().NowNs()) {}
@@ -45,9 +70,11 @@ void Flush::CountChunk(ImageChunk& chunk, bool is_flushing) {
 }
 
 // Of an image that has not ended only chunks count that may leave their slots before it (images_release.cc), and they are
-// counted when they are whole: the flush of the others may end long after its own writer needs a slot.
+// counted when they are whole: the flush of the others may end long after its own writer needs a slot. So may the flush of
+// images that wait for the store.
 void Flush::CountChunks(Image& image) {
-  for (ImageChunk& chunk : image.chunks) CountChunk(chunk, IsActive(image) && (image.ended || chunk.is_flushing));
+  const bool frees = IsActive(image) && image.version->absence.ok();
+  for (ImageChunk& chunk : image.chunks) CountChunk(chunk, frees && (image.ended || chunk.is_flushing));
 }
 
 void Flush::SetState(Image& image, FlushState state) {
@@ -107,6 +134,7 @@ void Flush::Start(Image& image) {
   SetState(image, FlushState::kFlushing);
   for (ImageChunk& chunk : image.chunks) {
     chunk.queued_bytes = chunk.written_bytes = 0;
+    chunk.written.clear();
     if (image.ended) chunk.captured_bytes = chunk.bytes;
   }
   if (image.ended) {
@@ -237,20 +265,21 @@ void Flush::SendPiece(Image& image, const Piece& piece) {
   ++in_flight_;
   if (agent_.settings().flush_bytes_per_second > 0) tokens_ -= static_cast<double>(piece.bytes);
   struct Outcome {
-    Status status;
+    Result<uint32_t> crc32c;
     Duration took;
   };
   agent_.Background(
       [object = image.object, source = std::move(source), object_offset, &clock = agent_.clock()] {
         const int64_t begin_ns = clock.NowNs();
-        Status status = object->WritePiece(source, object_offset);
+        Result<uint32_t> crc32c = object->WritePiece(source, object_offset);
         os::KillPoint("piece-written");
-        return Outcome{std::move(status), Duration(clock.NowNs() - begin_ns)};
+        return Outcome{std::move(crc32c), Duration(clock.NowNs() - begin_ns)};
       },
-      [this, piece](Outcome outcome) { OnPieceDone(piece, outcome.took, outcome.status); });
+      [this, piece](Outcome outcome) { OnPieceDone(piece, outcome.took, outcome.crc32c); });
 }
 
-void Flush::OnPieceDone(const Piece& piece, Duration took, const Status& status) {
+void Flush::OnPieceDone(const Piece& piece, Duration took, const Result<uint32_t>& crc32c) {
+  const Status& status = crc32c.status();
   --in_flight_;
   // Small pieces measure the file system's latency, not what a chunk would see.
   meter_.End(piece.flight, status.ok() && piece.bytes >= kPieceBytesMin, agent_.clock().NowNs());
@@ -262,7 +291,11 @@ void Flush::OnPieceDone(const Piece& piece, Duration took, const Status& status)
     if (status.ok()) agent_.throughput().OnPieceFlushed(image->version->job->store_id, piece.bytes, took, in_flight_ + 1);
     if (image->flush_epoch == piece.epoch) image->flush_time += took;
     --image->pieces_in_flight;
-    if (status.ok() && image->flush_epoch == piece.epoch) image->chunks[piece.chunk].written_bytes += piece.bytes;
+    if (status.ok() && image->flush_epoch == piece.epoch) {
+      image->chunks[piece.chunk].written_bytes += piece.bytes;
+      image->chunks[piece.chunk].written.push_back({piece.offset, piece.bytes, *crc32c});
+      OnStoreThere(*image->version);
+    }
     if (image->doomed) {
       agent_.images().OnReleased(*image);
     } else if (image->flush == FlushState::kFlushing) {
@@ -288,20 +321,62 @@ void Flush::CheckWritten(Image& image) {
     image.object = std::make_shared<FlushObject>(image.version->job->store, image.version->generation, image.rank,
                                                  image.record_object_offset + image.record_bytes);
   }
+  if (const auto wrong = FirstWrong(image)) {
+    return Retry(image,
+                 Status(Code::kCorrupt, fmt::format("bytes {} to {} of chunk {} are not in the store as they were captured",
+                                                    wrong->begin, wrong->end, wrong->chunk)));
+  }
   SetState(image, FlushState::kWritten);
   agent_.publish().OnWritten(image);
+}
+
+std::optional<ChunkPlace> Flush::FirstWrong(const Image& image) {
+  for (uint32_t i = 0; i < image.chunks.size(); ++i) {
+    const ImageChunk& chunk = image.chunks[i];
+    if (!chunk.in_own_object || !(chunk.IsLocal() || chunk.released)) continue;
+    const auto difference = FirstDifference(chunk.captured, chunk.written);
+    if (difference) return ChunkPlace{i, difference->begin, difference->end};
+  }
+  return std::nullopt;
+}
+
+void Flush::OnStoreAbsent(Version& version, const Status& why) {
+  if (version.absence.ok()) {
+    LogWarning("agent", "{} waits for the store: {}", version.generation.ToString(), why.ToString());
+  }
+  SetAbsence(version, why);
+}
+
+void Flush::OnStoreThere(Version& version) {
+  version.absences = RetryPauses();
+  if (!version.absence.ok()) SetAbsence(version, Status::Ok());
+}
+
+void Flush::SetAbsence(Version& version, const Status& why) {
+  version.absence = why;
+  for (const auto& [rank, image] : version.images) CountChunks(*image);
 }
 
 void Flush::Retry(Image& image, Status why) {
   image.flush_error = Status::Ok();
   DropObject(image);
-  const bool final = ++image.failures > kRetriesMax || why.code() == Code::kMismatch || image.HasReleased();
+  if (why.code() == Code::kCorrupt) return Examine(image, why);
+  WriteAgain(image, why);
+}
+
+void Flush::WriteAgain(Image& image, const Status& why) {
+  const Duration pause = image.tries.Next(why);
+  const bool is_settled = why.code() == Code::kMismatch || why.code() == Code::kBusy;  // another attempt's word stands
+  const bool final = image.tries.failures > kRetriesMax || is_settled || image.HasReleased();
   if (final) return GiveUp(image, why);
-  ++agent_.counters().flush_retries;
-  Duration pause = kFirstRetryPause;
-  for (uint32_t i = 1; i < image.failures; ++i) pause *= 4;
-  LogWarning("agent", "flush of {} rank {}: {}. It is written again in {}", image.version->generation.ToString(), image.rank,
-             why.ToString(), FormatDuration(pause));
+  if (why.code() == Code::kUnavailable) {
+    OnStoreAbsent(*image.version, why);
+  } else {
+    OnStoreThere(*image.version);
+    ++agent_.counters().flush_retries;
+    LogWarning("agent", "flush of {} rank {}: {}. It is written again in {}", image.version->generation.ToString(), image.rank,
+               why.ToString(), FormatDuration(pause));
+  }
   SetState(image, FlushState::kWaiting);
   agent_.loop().AddTimer(pause, [this, id = image.id] {
     Image* waiting = agent_.images().Find(id);
@@ -309,15 +384,77 @@ void Flush::Retry(Image& image, Status why) {
   });
 }
 
+// Read whole: what was written is wrong, or cannot be read, and it takes more than one piece to tell whether another try helps.
+void Flush::Examine(Image& image, const Status& why) {
+  SetState(image, FlushState::kWaiting);
+  ++image.readers;
+  const auto wrong = image.HasReleased() ? FirstWrong(image) : std::nullopt;
+  agent_.Background([held = HeldStream::Of(image), offset = image.record_object_offset, bytes = image.record_bytes,
+                     wrong] { return ProveHeld(held, offset, bytes, wrong); },
+                    [this, id = image.id, why](const Status& proved) {
+                      Image* found = agent_.images().Find(id);
+                      KEDGE_CHECK(found != nullptr);
+                      --found->readers;
+                      if (found->doomed) return agent_.images().OnReleased(*found);
+                      proved.code() == Code::kCorrupt ? OnDamaged(*found, proved) : WriteAgain(*found, why);
+                    });
+}
+
+void Flush::OnDamaged(Image& image, const Status& why) {
+  const Version& version = *image.version;
+  agent_.images().OnDamaged(*image.version, image.rank, why);
+  if (!version.at_node) return GiveUp(image, why);
+  LogError("agent", "{}: its copy here is damaged. Another one is brought from the nodes: {}", version.generation.ToString(),
+           why.ToString());
+  agent_.fetch().Bring(*version.job, version.generation, image.rank, {.replace = true},
+                       [this, id = image.id, why](const Status& brought) {
+                         Image* bad = agent_.images().Find(id);  // gone when another is in its place
+                         if (bad == nullptr || bad->doomed || bad->flush != FlushState::kWaiting) return;
+                         GiveUp(*bad, brought.ok() ? why : why.WithContext("no other copy: " + brought.message()));
+                       });
+}
+
+void Flush::TryAgain(const Job* job) {
+  for (const auto& [id, image] : agent_.images().all()) {
+    Version& version = *image->version;
+    if (job != nullptr && version.job != job) continue;
+    const bool can = image->flush == FlushState::kFailed && !image->doomed && !image->damaged && !image->HasReleased();
+    if (!can || version.in_store) continue;
+    image->failure = Status::Ok();
+    image->tries = RetryPauses();
+    version.failure = Status::Ok();
+    for (const auto& [rank, other] : version.images) {
+      if (version.failure.ok()) version.failure = other->failure;
+    }
+    Start(*image);
+  }
+}
+
+// The job has gone on without it in a newer attempt that is here, too: nobody waits for it any more, and nothing has failed.
+void Flush::LeaveOut(Image& image, const Status& why) {
+  Version& version = *image.version;
+  LogInfo("agent", "{} rank {} stays out of the store: {}", version.generation.ToString(), image.rank, why.message());
+  version.skipped = true;
+  version.scheduled = version.to_node ? Level::kNode : Level::kLocal;
+  SetState(image, FlushState::kNone);
+  agent_.images().SaveFile(image);
+  agent_.images().OnSettled(image);
+  agent_.waiters().Check(version.generation);
+  agent_.images().Reconsider(*version.job, version.generation.name);
+}
+
 void Flush::GiveUp(Image& image, const Status& why) {
   Version& version = *image.version;
   const Generation generation = version.generation;
   Job& job = *version.job;
+  if (why.code() == Code::kBusy && generation.attempt < job.hello.attempt) return LeaveOut(image, why);
   ++agent_.counters().flush_failures;
   image.failure = why.WithContext(fmt::format("flush of {} rank {}", generation.ToString(), image.rank));
   if (version.failure.ok()) version.failure = image.failure;
-  LogError("agent", "{}. It is given up after {} tries; {}", image.failure.ToString(), image.failures,
-           image.HasReleased() ? "its slots had been wanted by others, so that no copy is left" : "the copy on the node stays");
+  LogError("agent", "{}. It is given up after {} tries; {}", image.failure.ToString(), image.tries.failures,
+           image.HasReleased() ? "its slots had been wanted by others, so that no copy is left"
+           : image.damaged     ? "the copy on the node is damaged, too"
+                               : "the copy on the node stays");
   SetState(image, FlushState::kFailed);
   agent_.images().OnSettled(image);
   agent_.publish().Consider(version);

@@ -3,12 +3,19 @@
 // A piece is queued as soon as it is captured; which one goes next is the placement policy's to say (by default in order
 // of arrival). At most flush.workers pieces are under way, and no more bytes than flush.rate allows. A write that fails
 // gives up the whole object: once its pieces are back, the image is written again from the tier under a new temporary
-// name, a bounded number of times with growing pauses; then it has failed, and everybody is told.
+// name, a bounded number of times with growing pauses; then it has failed, and everybody is told. While the store is not where
+// it was, the image waits for it, for as long as it takes.
+//
+// What is published is what was captured: the checksum of each piece is taken after it was written, from where it lies, so that
+// what changed there before is seen; when the image record is known, all of them are held against its extents. Where they
+// differ, the image is read again. If its bytes here are wrong, another copy is brought from the nodes where there is one, and
+// else it has failed; nobody takes it for a version any more.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 
 #include "agent/model.h"
 #include "model/flush_meter.h"
@@ -34,6 +41,11 @@ class Flush {
   bool HasBegun(const Image& image) const;
   // The object of this try is worth nothing: tries again, or gives up.
   void Retry(Image& image, Status why);
+  // Those of the job (null: of all) that were given up and lie here still, from the beginning: somebody asks for them.
+  void TryAgain(const Job* job);
+  // What its images wait for, and that they do no longer.
+  void OnStoreAbsent(Version& version, const Status& why);
+  void OnStoreThere(Version& version);
 
   // On its way to the store: its slots will become free by that.
   static bool IsActive(const Image& image);
@@ -65,11 +77,19 @@ class Flush {
     uint64_t flight = 0;  // while it is under way: of the meter
   };
   static void CountChunks(Image& image);
+  static void SetAbsence(Version& version, const Status& why);
   void QueuePieces(Image& image, uint32_t chunk, bool whole_only);
   void SendPiece(Image& image, const Piece& piece);
-  void OnPieceDone(const Piece& piece, Duration took, const Status& status);
+  void OnPieceDone(const Piece& piece, Duration took, const Result<uint32_t>& crc32c);
   void CheckWritten(Image& image);
+  // The first bytes in the object that are not what was captured.
+  static std::optional<ChunkPlace> FirstWrong(const Image& image);
+  void WriteAgain(Image& image, const Status& why);
+  // What was written is not what was captured: does it lie so here?
+  void Examine(Image& image, const Status& why);
+  void OnDamaged(Image& image, const Status& why);
   void DropObject(Image& image);
+  void LeaveOut(Image& image, const Status& why);
   void GiveUp(Image& image, const Status& why);
   bool RateAllows();
   uint32_t WorkersNow();

@@ -4,7 +4,9 @@
 
 #include <cstdlib>
 
+#include "base/crc32c.h"
 #include "os/files.h"
+#include "os/private_files.h"
 #include "store/publish.h"
 
 namespace kedge {
@@ -35,16 +37,13 @@ thread_local AlignedBuffer worker_buffer;
 }  // namespace
 
 Result<Catalog> StoreContext::CatalogFor(uint32_t attempt) {
-  if (!is_confirmed_.load()) {
-    KEDGE_RETURN_IF_ERROR(catalog_.Confirm());
-    is_confirmed_.store(true);
-  }
+  KEDGE_RETURN_IF_ERROR(catalog_.Confirm());
   return catalog_.WithOwner({catalog_.owner().node, attempt, catalog_.owner().writer});
 }
 
 Status PieceSource::Read(std::byte* out) const {
   if (tier != nullptr) return tier->Read(slot, offset, out, bytes);
-  KEDGE_ASSIGN_OR_RETURN(auto opened, os::SystemFileSystem().Open(file, os::OpenFlags::kRead | os::OpenFlags::kNoFollow));
+  KEDGE_ASSIGN_OR_RETURN(auto opened, os::PrivateFileSystem().Open(file, os::OpenFlags::kRead | os::OpenFlags::kNoFollow));
   return os::ReadAll(*opened, out, bytes, offset);
 }
 
@@ -73,14 +72,17 @@ Status FlushObject::WriteBytes(ByteSpan bytes, uint64_t object_offset) {
   return writer->FlushHint(object_offset, bytes.size(), /*wait=*/false);
 }
 
-Status FlushObject::WritePiece(const PieceSource& source, uint64_t object_offset) {
+Result<uint32_t> FlushObject::WritePiece(const PieceSource& source, uint64_t object_offset) {
   if (source.tier != nullptr && source.tier->SlotMemory(source.slot) != nullptr) {
-    return WriteBytes(ByteSpan(source.tier->SlotMemory(source.slot) + source.offset, source.bytes), object_offset);
+    const std::byte* const slot = source.tier->SlotMemory(source.slot) + source.offset;
+    KEDGE_RETURN_IF_ERROR(WriteBytes(ByteSpan(slot, source.bytes), object_offset));
+    return crc32c::ChecksumOnly(slot, source.bytes);
   }
   std::byte* buffer = worker_buffer.OfSize(source.bytes);
   if (buffer == nullptr) return Status(Code::kNoSpace, fmt::format("no memory for a buffer of {} bytes", source.bytes));
   KEDGE_RETURN_IF_ERROR(source.Read(buffer));
-  return WriteBytes(ByteSpan(buffer, source.bytes), object_offset);
+  KEDGE_RETURN_IF_ERROR(WriteBytes(ByteSpan(buffer, source.bytes), object_offset));
+  return crc32c::ChecksumOnly(buffer, source.bytes);
 }
 
 FlushObject::~FlushObject() {

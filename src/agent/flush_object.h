@@ -3,7 +3,6 @@
 // Threads: all of it may be used by several workers at once. Every call may block on the store.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -17,16 +16,18 @@
 
 namespace kedge {
 
-// A job's store, opened at first use and checked to be the one that the job means.
+// A job's store, checked at each use to be the one that the job means.
 class StoreContext {
  public:
   StoreContext(std::unique_ptr<Store> store, const StoreId& id, std::string node)
       : store_(std::move(store)), catalog_(Catalog::Assume(*store_, id, {node, 0, "agent"})) {}
 
-  // In the name of this node's agent and `attempt`. kMismatch: another store lies there now.
+  // In the name of this node's agent and `attempt`. kUnavailable: it is not there now; kMismatch: another one is.
   Result<Catalog> CatalogFor(uint32_t attempt);
   // Its attempt began without the store (store/catalog.h).
   void Await(const AttemptRecord& record) { catalog_.Await(record); }
+  // What an attempt went on from is not noted in the store yet, as far as is known here.
+  void AwaitRestored(const RestoredRecord& record) { catalog_.AwaitRestored(record); }
   // The record that is awaited of an attempt; nothing: none is.
   std::optional<AttemptRecord> AwaitedRecordOf(uint32_t attempt) const { return catalog_.AwaitedRecordOf(attempt); }
   Store& store() { return *store_; }
@@ -34,7 +35,6 @@ class StoreContext {
  private:
   const std::unique_ptr<Store> store_;
   const Catalog catalog_;
-  std::atomic<bool> is_confirmed_{false};  // the store has been seen to be the one
 };
 
 // Where the bytes of a piece are. Keeps the tier's object alive.
@@ -60,8 +60,9 @@ class FlushObject {
   FlushObject(const FlushObject&) = delete;
   FlushObject& operator=(const FlushObject&) = delete;
 
-  // Also tells the store to begin carrying the piece to the device.
-  Status WritePiece(const PieceSource& source, uint64_t object_offset);
+  // Also tells the store to begin carrying the piece to the device. The checksum of what was written: what has changed in the
+  // source before the last byte was taken from there is in it.
+  Result<uint32_t> WritePiece(const PieceSource& source, uint64_t object_offset);
   Status WriteBytes(ByteSpan bytes, uint64_t object_offset);
   // Begins the object when no piece has. The writer stays this object's.
   Result<ObjectWriter*> Writer();

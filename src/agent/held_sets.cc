@@ -153,6 +153,20 @@ void HeldSets::DropAll(Version& version) {
   }
 }
 
+void HeldSets::DropLost() {
+  for (const auto& [key, job] : agent_.jobs()) {
+    for (const auto& [generation, version] : job->versions) {
+      for (const auto& [identity, set] : version->sets) {
+        std::vector<uint32_t> lost;
+        for (const auto& [member, object] : set->objects) {
+          if (object.IsLost()) lost.push_back(member);
+        }
+        for (const uint32_t member : lost) DropObject(*set, member);
+      }
+    }
+  }
+}
+
 void HeldSets::RecoverObject(HeldSet& set, const std::string& name) {
   const std::string path = agent_.Path("sets/" + name);
   auto recover = [&]() -> Status {

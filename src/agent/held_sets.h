@@ -34,6 +34,8 @@ class HeldSets {
   void DropObject(HeldSet& set, uint32_t member);
   void Drop(Version& version, const SetIdentity& identity);
   void DropAll(Version& version);
+  // What lies in lost tiers.
+  void DropLost();
   // An image of the version is pinned now, or none is any more.
   void UpdatePins(Version& version);
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/crc32c.h"
+#include "redundancy/geometry.h"
 #include "redundancy/stream.h"
 
 namespace kedge {
@@ -162,6 +163,13 @@ Result<BlockTable> MakeTable(const HeldStream& held, const ImageRecord& record, 
 Result<BlockTable> MakeProvedTable(const HeldStream& held, const ImageRecord& record, uint64_t record_bytes,
                                    uint32_t block_bytes) {
   return TableOf(held, record, record_bytes, block_bytes, /*trust=*/false);
+}
+
+Status ProveImage(const HeldStream& held, uint64_t record_offset, uint64_t record_bytes) {
+  Buffer encoded(record_bytes);
+  KEDGE_RETURN_IF_ERROR(held.Read(record_offset, record_bytes, encoded.data()));
+  KEDGE_ASSIGN_OR_RETURN(const ImageRecord record, DecodeImageRecord(encoded));
+  return MakeProvedTable(held, record, record_bytes, redundancy::BlockBytesFor(held.bytes())).status();
 }
 
 }  // namespace kedge

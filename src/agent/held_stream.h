@@ -67,4 +67,7 @@ Result<BlockTable> MakeTable(const HeldStream& held, const ImageRecord& record, 
 Result<BlockTable> MakeProvedTable(const HeldStream& held, const ImageRecord& record, uint64_t record_bytes,
                                    uint32_t block_bytes);
 
+// The same for an image as it lies here, its record included. kCorrupt: the message names region and place.
+Status ProveImage(const HeldStream& held, uint64_t record_offset, uint64_t record_bytes);
+
 }  // namespace kedge

@@ -8,7 +8,9 @@
 #include "agent/agent.h"
 #include "agent/flush.h"
 #include "agent/protect.h"
+#include "agent/publish.h"
 #include "agent/sessions.h"
+#include "agent/takings.h"
 #include "agent/throughput.h"
 #include "agent/tiers.h"
 #include "agent/turns.h"
@@ -38,11 +40,30 @@ std::set<std::string> Job::Names() const {
   return names;
 }
 
+Lineage Job::LineageOf(const std::string& checkpoint) const {
+  std::vector<RestoredRecord> restarts;
+  for (const RestoredRecord& record : restored) {
+    if (record.origin.name == checkpoint) restarts.push_back(record);
+  }
+  std::vector<Generation> complete;
+  for (const auto& [generation, version] : versions) {
+    if (generation.name == checkpoint && (version->IsComplete() || version->IsAtLocal())) complete.push_back(generation);
+  }
+  return {restarts, complete};
+}
+
 const JobNode* Job::LeadingNode() const {
   const auto found = std::find_if(members.nodes.begin(), members.nodes.end(), [](const JobNode& node) {
     return std::find(node.ranks.begin(), node.ranks.end(), 0u) != node.ranks.end();
   });
   return found == members.nodes.end() ? nullptr : &*found;
+}
+
+const JobNode* Job::ReachableLeader(uint32_t attempt) const {
+  if (members.attempt != attempt) return nullptr;
+  const bool all =
+      std::all_of(members.nodes.begin(), members.nodes.end(), [](const JobNode& node) { return !node.address.empty(); });
+  return all ? LeadingNode() : nullptr;
 }
 
 bool Job::HasPassedOver(const Generation& generation, uint32_t rank) const {
@@ -57,12 +78,31 @@ bool Job::HasPassedOver(const Generation& generation, uint32_t rank) const {
   return std::any_of(versions.begin(), versions.end(), [&](const auto& entry) {
     const Generation& later = entry.first;
     return later.name == generation.name && later.attempt == generation.attempt && later.take >= generation.take &&
-           later.version > generation.version && has_image(*entry.second);
+           later != generation && has_image(*entry.second);
   });
 }
 
 bool Image::HasReleased() const {
   return std::any_of(chunks.begin(), chunks.end(), [](const ImageChunk& chunk) { return chunk.released; });
+}
+
+bool Image::IsLost() const {
+  auto is_lost = [](const ImageChunk& chunk) {
+    return (chunk.unit != nullptr && chunk.unit->lost) || (chunk.file_unit != nullptr && chunk.file_unit->lost);
+  };
+  return is_lost(record) || std::any_of(chunks.begin(), chunks.end(), is_lost);
+}
+
+bool HeldObject::IsLost() const {
+  return std::any_of(ranges.begin(), ranges.end(), [](const OwnRange& range) { return range.unit->lost; });
+}
+
+bool Version::HasLost() const {
+  const bool of_images = std::any_of(images.begin(), images.end(), [](const auto& entry) { return entry.second->IsLost(); });
+  return of_images || std::any_of(sets.begin(), sets.end(), [](const auto& set) {
+           const auto& objects = set.second->objects;
+           return std::any_of(objects.begin(), objects.end(), [](const auto& entry) { return entry.second.IsLost(); });
+         });
 }
 
 bool Version::IsWhole() const {
@@ -194,7 +234,7 @@ Status Images::OnProgress(Session& session, const ClientMessage& message) {
   chunk.captured_bytes = std::max(chunk.captured_bytes, message.amount);
   image->progress_ns = agent_.clock().NowNs();
   if (image->flush == FlushState::kFlushing) {
-    if (MayRelease(*image, chunk)) agent_.flush().CountChunk(chunk, true);
+    if (MayRelease(*image, chunk) && image->version->absence.ok()) agent_.flush().CountChunk(chunk, true);
     agent_.flush().QueueCaptured(*image, message.chunk);
   }
   return Status::Ok();
@@ -219,6 +259,7 @@ Result<Images::Announced> Images::ReadAnnouncement(Session& session, const Clien
   KEDGE_ASSIGN_OR_RETURN(announced.record, DecodeImageRecord(record_bytes));
   KEDGE_ASSIGN_OR_RETURN(announced.table, DecodePlacementTable(ByteSpan(bytes).subspan(message.object_offset)));
   announced.record_crc32c = crc32c::Compute(record_bytes.data(), record_bytes.size());
+  KEDGE_ASSIGN_OR_RETURN(announced.captured, CapturedRuns(announced.record, agent_.settings().piece_bytes));
   KEDGE_RETURN_IF_ERROR(CheckIdentity(session, announced.record.identity));
   if (announced.table.identity != announced.record.identity) return Refused("record and placement table are of two images");
   const auto& placements = announced.table.chunks;
@@ -314,6 +355,7 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
         image->chunks[i].object_offset == chunk.object_offset) {
       chunk.queued_bytes = image->chunks[i].queued_bytes;
       chunk.written_bytes = image->chunks[i].written_bytes;
+      chunk.written = std::move(image->chunks[i].written);
       chunk.is_flushing = image->chunks[i].is_flushing;
     } else {
       if (i < image->chunks.size() && image->chunks[i].unit != nullptr) {
@@ -324,6 +366,7 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
       if (chunk.unit != nullptr) chunk.unit->space->AddChunk(chunk.slot);
     }
     chunk.captured_bytes = chunk.bytes;
+    chunk.captured = std::move(announced->captured[i]);
     if (chunk.unit != nullptr) chunk.unit->bytes_captured += chunk.bytes;
     if (chunk.in_own_object)
       image->record_object_offset = std::max(image->record_object_offset, AlignChunkOffset(chunk.object_offset + chunk.bytes));
@@ -366,9 +409,11 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
     OnSettled(*image);
   }
   agent_.protect().Consider(version);
+  if (version.IsWhole() && version.node_ranks == version.ranks) agent_.publish().NoteReached(version);
   if (version.IsWhole() && job.hello.keys.skip_queued) SkipQueued(version);
   Reconsider(job, generation.name);
   agent_.waiters().Check(generation);
+  agent_.takings().OnTaken(identity);
   os::KillPoint("image-end-done");
   return Status::Ok();
 }
@@ -439,19 +484,31 @@ void Images::SaveFile(const Image& image) {
   file.serial = image.serial;
   file.node_ranks = version.node_ranks;
   file.scheduled = version.scheduled;
-  file.passing = !image.IsHeld();
+  file.passing = image.IsPassing();
   if (version.undecided) file.undecided = version.undecided->due;
   file.stored = image.flush == FlushState::kStored;
   file.in_store = version.in_store;
   file.skipped = version.skipped;
   file.to_node = version.to_node;
   file.at_node = version.at_node;
+  file.at_local = version.at_local;
+  file.files_published = image.files_published;
   Status saved = WriteImageFile(image.record_path, file);
   if (!saved.ok()) {
     // The image is whole and known; only a successor of this agent would not find it.
     LogError("agent", "the local record of {} rank {} cannot be written: {}", version.generation.ToString(), image.rank,
              saved.ToString());
   }
+}
+
+void Images::OnDamaged(Version& version, uint32_t rank, const Status& why) {
+  const auto image = version.images.find(rank);
+  if (image == version.images.end() || image->second->damaged) return;
+  image->second->damaged = true;
+  // One that is on its way to the store may have another copy.
+  if (image->second->flush == FlushState::kNone && version.failure.ok()) version.failure = why;
+  ++agent_.counters().images_damaged;
+  Reconsider(*version.job, version.generation.name);
 }
 
 PieceSource Images::SourceOf(const ImageChunk& chunk, uint64_t offset, uint64_t bytes) const {

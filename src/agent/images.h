@@ -81,6 +81,8 @@ class Images {
   // ---- From flush and publication ----
   // The image reached its last level, or failed for good (image.failure).
   void OnSettled(Image& image);
+  // The bytes of the image here were found to be other ones than were captured.
+  void OnDamaged(Version& version, uint32_t rank, const Status& why);
   // `image` lets go of whatever held it back from removal (pieces in flight, readers).
   void OnReleased(Image& image);
   void SaveFile(const Image& image);
@@ -106,6 +108,7 @@ class Images {
     ImageRecord record;
     PlacementTable table;
     std::vector<ImageChunk> chunks;
+    std::vector<std::vector<SummedRun>> captured;  // by chunk
     uint32_t record_crc32c = 0;
   };
   struct FoundPlaces {
@@ -126,7 +129,7 @@ class Images {
   // The one that is known, or a new one with nothing but its identity. REQUIRES: the job is known.
   Version& VersionOf(Job& job, const ImageIdentity& identity);
   // An image that this agent did not see captured, from its record and the places of record and chunks; in no table yet.
-  std::unique_ptr<Image> MakeFound(const ImageRecord& record, FoundPlaces places) const;
+  Result<std::unique_ptr<Image>> MakeFound(const ImageRecord& record, FoundPlaces places) const;
   // Into the tables, of a version that has none of that rank.
   Image& Put(Version& version, uint32_t rank, std::unique_ptr<Image> image);
   void ReconsiderNow(Job& job, const std::string& name);

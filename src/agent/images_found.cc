@@ -28,8 +28,9 @@ Version& Images::VersionOf(Job& job, const ImageIdentity& identity) {
   return *version;
 }
 
-std::unique_ptr<Image> Images::MakeFound(const ImageRecord& record, FoundPlaces places) const {
+Result<std::unique_ptr<Image>> Images::MakeFound(const ImageRecord& record, FoundPlaces places) const {
   KEDGE_CHECK(places.chunks.size() == record.chunks.size());
+  KEDGE_ASSIGN_OR_RETURN(auto captured, CapturedRuns(record, agent_.settings().piece_bytes));
   auto image = std::make_unique<Image>();
   image->ended = image->recovered = true;
   image->ended_ns = agent_.clock().NowNs();
@@ -39,6 +40,7 @@ std::unique_ptr<Image> Images::MakeFound(const ImageRecord& record, FoundPlaces 
     chunk.bytes = chunk.captured_bytes = record.chunks[i].bytes;
     chunk.in_own_object = record.chunks[i].object == 0;
     chunk.object_offset = record.chunks[i].object_offset;
+    chunk.captured = std::move(captured[i]);
     if (chunk.in_own_object) {
       image->record_object_offset = std::max(image->record_object_offset, AlignChunkOffset(chunk.object_offset + chunk.bytes));
     }
@@ -67,22 +69,6 @@ Status Images::Adopt(const AdoptedImage& adopted) {
   const ImageIdentity& identity = record.identity;
   Job* job = agent_.FindJob(identity.generation.store_id, identity.generation.job);
   if (job == nullptr) return Status(Code::kNotFound, "its job is not known any more");
-  const bool is_new = FindVersion(identity.generation) == nullptr;
-  Version& version = VersionOf(*job, identity);
-  for (const JobNode& node : job->members.nodes) {
-    if (is_new && node.name == agent_.settings().node)
-      version.node_ranks = std::max<uint32_t>(1, static_cast<uint32_t>(node.ranks.size()));
-  }
-  if (auto here = version.images.find(identity.rank); here != version.images.end()) {
-    const Image& bad = *here->second;
-    if (!adopted.replace) return Status(Code::kAlreadyExists, "an image of that rank is here already");
-    const bool in_use = !bad.ended || bad.readers > 0 || bad.pieces_in_flight > 0 || Flush::IsActive(bad);
-    if (in_use) return Status(Code::kBusy, "the image that is to be replaced is in use");
-    (void)os::UnlinkIfPresent(fs(), bad.record_path);
-    FreePlaces(bad);
-    by_id_.erase(bad.id);
-    version.images.erase(here);
-  }
   auto in_slot = [](const OwnRange& range) {
     ImageChunk chunk;
     chunk.unit = range.unit;
@@ -96,14 +82,38 @@ Status Images::Adopt(const AdoptedImage& adopted) {
   places.record = in_slot(adopted.record_range);
   places.record.bytes = places.record_bytes = adopted.record_bytes;
   places.record_crc32c = adopted.record_crc32c;
-  Image& image = Put(version, identity.rank, MakeFound(record, std::move(places)));
+  KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<Image> made, MakeFound(record, std::move(places)));
+  bool for_store = adopted.for_store;
+  const bool is_new = FindVersion(identity.generation) == nullptr;
+  Version& version = VersionOf(*job, identity);
+  for (const JobNode& node : job->members.nodes) {
+    if (is_new && node.name == agent_.settings().node)
+      version.node_ranks = std::max<uint32_t>(1, static_cast<uint32_t>(node.ranks.size()));
+  }
+  if (auto here = version.images.find(identity.rank); here != version.images.end()) {
+    const Image& bad = *here->second;
+    if (!adopted.replace && !bad.IsLost()) return Status(Code::kAlreadyExists, "an image of that rank is here already");
+    const bool is_flushed = Flush::IsActive(bad) && !bad.damaged;
+    if (!bad.ended || bad.readers > 0 || bad.pieces_in_flight > 0 || is_flushed) {
+      return Status(Code::kBusy, "the image that is to be replaced is in use");
+    }
+    // Its flush goes on from the other copy, and its client hears of it.
+    for_store = for_store || Flush::IsActive(bad);
+    made->session_id = bad.session_id;
+    made->serial = bad.serial;
+    (void)os::UnlinkIfPresent(fs(), bad.record_path);
+    FreePlaces(bad);
+    by_id_.erase(bad.id);
+    version.images.erase(here);
+  }
+  Image& image = Put(version, identity.rank, std::move(made));
   image.brought_for_attempt = adopted.in_store ? 0 : job->members.attempt;
   image.record_path = agent_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image.id << 48)));
   if (adopted.in_store) {
     version.in_store = true;
     version.scheduled = Level::kStore;
     agent_.flush().SetState(image, FlushState::kStored);
-  } else if (adopted.for_store && !version.in_store) {
+  } else if (for_store && !version.in_store) {
     version.scheduled = Level::kStore;
     version.undecided.reset();
     agent_.flush().Start(image);
@@ -163,6 +173,7 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
       return Status(Code::kCorrupt, "a chunk has another size than its record says");
     KEDGE_RETURN_IF_ERROR(locate(table.chunks[i], &places.chunks.emplace_back()));
   }
+  KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<Image> made, MakeFound(record, std::move(places)));
   const bool is_new = FindVersion(identity.generation) == nullptr;
   Version& version = VersionOf(*job, identity);
   if (version.images.contains(identity.rank)) return Status(Code::kAlreadyExists, "another record of that image is there");
@@ -175,10 +186,12 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   version.skipped = version.skipped || file.skipped;
   version.to_node = version.to_node || file.to_node;
   version.at_node = version.at_node || file.at_node;
-  Image& image = Put(version, identity.rank, MakeFound(record, std::move(places)));
+  version.at_local = version.at_local || file.at_local;
+  Image& image = Put(version, identity.rank, std::move(made));
   image.session_id = file.session_id;
   image.serial = file.serial;
   image.record_path = path;
+  image.files_published = file.files_published;
   const bool wanted = version.scheduled >= Level::kStore && !version.skipped;
   // Waiting from here on, so that nobody lets go of it before its flush is begun again (recovery.cc).
   const bool stored = file.stored || file.in_store;

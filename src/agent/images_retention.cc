@@ -9,6 +9,7 @@
 #include "agent/flush.h"
 #include "agent/held_sets.h"
 #include "agent/images.h"
+#include "agent/local_level.h"
 #include "agent/own_slots.h"
 #include "agent/protect.h"
 #include "agent/publish.h"
@@ -21,13 +22,6 @@
 
 namespace kedge {
 namespace {
-
-bool IsLostIn(const Image& image) {
-  auto lost = [](const ImageChunk& chunk) {
-    return (chunk.unit != nullptr && chunk.unit->lost) || (chunk.file_unit != nullptr && chunk.file_unit->lost);
-  };
-  return lost(image.record) || std::any_of(image.chunks.begin(), image.chunks.end(), lost);
-}
 
 bool HasRedundancyIn(const Version& version, const TierUnit* unit) {
   for (const auto& [identity, set] : version.sets) {
@@ -44,7 +38,7 @@ bool HasRedundancyIn(const Version& version, const TierUnit* unit) {
 Level Images::LevelOf(const Version& version) const {
   if (version.in_store) return Level::kStore;
   if (version.at_node) return Level::kNode;
-  return version.IsWhole() ? Level::kLocal : Level::kNone;
+  return version.IsAtLocal() ? Level::kLocal : Level::kNone;
 }
 
 bool Images::IsOwedToStore(const Image& image) const {
@@ -134,6 +128,8 @@ void Images::ReconsiderAll(const Job& job) {
 }
 
 void Images::ReconsiderNow(Job& job, const std::string& name) {
+  agent_.local_level().Consider(job, name);
+  const Lineage lineage = job.LineageOf(name);
   std::vector<Version*> newest_first;
   std::vector<LocalGeneration> generations;
   for (auto entry = job.versions.rbegin(); entry != job.versions.rend(); ++entry) {
@@ -144,6 +140,9 @@ void Images::ReconsiderNow(Job& job, const std::string& name) {
     generation.whole = version.IsWhole();
     generation.in_store = version.in_store;
     generation.at_node = version.at_node;
+    generation.at_local = version.IsAtLocal();
+    generation.promised = LocalLevel::IsPromised(version);
+    generation.abandoned = !lineage.Has(version.generation);
     generation.hopeless = !agent_.sessions().HasAttempt(job, version.generation.attempt);
     for (const auto& [rank, image] : version.images) generation.owed = generation.owed || (!image->doomed && IsOwed(*image));
     newest_first.push_back(&version);
@@ -303,7 +302,7 @@ std::vector<LocalVersion> Images::LocalVersions(const LocalVersionsRequest& requ
     const Generation& generation = version.generation;
     if (generation.store_id != request.store_id || generation.job != request.job) continue;
     if (!request.name.empty() && generation.name != request.name) continue;
-    if (!image->IsHeld() || IsLostIn(*image)) continue;
+    if (!image->IsHeld()) continue;
     found.push_back({generation, image->rank, version.ranks, LevelOf(version)});
   }
   std::sort(found.begin(), found.end(), [](const LocalVersion& a, const LocalVersion& b) {
@@ -315,7 +314,7 @@ std::vector<LocalVersion> Images::LocalVersions(const LocalVersionsRequest& requ
 Result<OpenImageReply> Images::Open(Session& session, const OpenImageRequest& request) {
   Version* version = FindVersion(request.generation);
   auto entry = version == nullptr ? decltype(version->images.begin()){} : version->images.find(request.rank);
-  if (version == nullptr || entry == version->images.end() || !entry->second->IsHeld() || IsLostIn(*entry->second)) {
+  if (version == nullptr || entry == version->images.end() || !entry->second->IsHeld()) {
     return Status(Code::kNotFound, fmt::format("{} rank {} is not on this node", request.generation.ToString(), request.rank));
   }
   Image& image = *entry->second;
@@ -367,7 +366,7 @@ const Image* Images::FindWhole(const Generation& generation, uint32_t rank) cons
   auto found = version->images.find(rank);
   if (found == version->images.end()) return nullptr;
   const Image& image = *found->second;
-  return image.IsHeld() && !image.HasReleased() && !IsLostIn(image) ? &image : nullptr;
+  return image.IsHeld() && !image.HasReleased() ? &image : nullptr;
 }
 
 void Images::OnProtected(Version& version) {

@@ -95,9 +95,7 @@ InventoryReply Inventories::Own(const Job& job, const std::string& name) const {
     for (const auto& [identity, set] : version->sets) {
       HeldSetInfo info{redundancy::Summarize(set->record, set->crc32c), {}};
       for (const auto& [member, object] : set->objects) {
-        const bool lost =
-            std::any_of(object.ranges.begin(), object.ranges.end(), [](const OwnRange& range) { return range.unit->lost; });
-        if (!lost) info.objects.push_back(member);
+        if (!object.IsLost()) info.objects.push_back(member);
       }
       reply.sets.push_back(std::move(info));
     }

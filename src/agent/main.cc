@@ -23,7 +23,7 @@ The agent of one node and user: keeps captured checkpoints in the node's tiers, 
 background, and serves them to a restart. Applications start it when none runs, and it leaves by itself when it
 has been idle for agent.idle_timeout; nobody needs to start or stop it by hand.
 
-  --foreground      log to the terminal (otherwise to agent.log in the run folder, as stderr is directed there)
+  --foreground      log to the terminal (otherwise to agent.log in the run folder)
   --config FILE     read this configuration file
   --configured      read neither file nor environment: only --set counts (what clients pass)
   --set KEY=VALUE   set a key of the node's configuration, above file and environment; `kedge config` lists them
@@ -120,6 +120,10 @@ int Main(const std::vector<std::string>& words) {
   }
   static Agent* running = nullptr;
   running = agent->get();
+  if (!arguments.foreground) {
+    const Status logged = LogToFile(running->settings().run_folder + "/agent.log");
+    if (!logged.ok()) LogWarning("agent", "the log stays on stderr: {}", logged.ToString());
+  }
   os::OnTerminationSignals([] { running->RequestStop(); });
   LogInfo("agent", "kedge-agent {} serves node {} in {}", BuildName(), running->settings().node, running->settings().run_folder);
   const std::string why = running->Run();

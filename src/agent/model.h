@@ -19,12 +19,14 @@
 #include <vector>
 
 #include "agent/flush_object.h"
+#include "agent/summed_runs.h"
 #include "format/node_records.h"
 #include "format/set_records.h"
 #include "model/learned_curve.h"
 #include "model/throughput_curve.h"
 #include "os/event_loop.h"
 #include "os/file_system.h"
+#include "os/private_files.h"
 #include "os/process.h"
 #include "schedule/interval_advice.h"
 #include "schedule/schedule.h"
@@ -33,6 +35,7 @@
 #include "session/messages.h"
 #include "session/ring.h"
 #include "store/attempts.h"
+#include "store/lineage.h"
 #include "tier/slot_space.h"
 #include "tier/tier.h"
 
@@ -47,9 +50,9 @@ namespace redundancy {
 struct Layout;
 }
 
-// Where the agent's own files are.
+// Where the agent's own files are: run folder, tiers, scratch.
 inline os::FileSystem& fs() {
-  return os::SystemFileSystem();
+  return os::PrivateFileSystem();
 }
 
 // Where chunks went, what that cost, and how well it was predicted: of one image, a version, a tier, or all (throughput.h).
@@ -98,6 +101,13 @@ struct TierUnit {
   const TierInfo& info() const { return tier->info(); }
 };
 
+// Bytes of an image's chunk.
+struct ChunkPlace {
+  uint32_t chunk = 0;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+
 struct ImageChunk {
   TierUnit* unit = nullptr;  // null: not in a slot (in the store already, or a file)
   uint32_t slot = 0;
@@ -110,9 +120,11 @@ struct ImageChunk {
   bool in_own_object = true;
   uint64_t object_offset = 0;
   uint64_t captured_bytes = 0;
-  uint64_t queued_bytes = 0;   // handed to the flush so far
-  uint64_t written_bytes = 0;  // of these, those in the image's object
-  bool is_flushing = false;    // counted in unit->flushing_chunks
+  uint64_t queued_bytes = 0;        // handed to the flush so far
+  uint64_t written_bytes = 0;       // of these, those in the image's object
+  std::vector<SummedRun> written;   // as they went there, in any order
+  std::vector<SummedRun> captured;  // by the image record, once that is known
+  bool is_flushing = false;         // counted in unit->flushing_chunks
   // Its slot was wanted by somebody else (images_release.cc): the object under way holds the only copy until it is stored.
   // `unit` is null; slot, generation and offset tell where it was.
   bool released = false;
@@ -137,6 +149,8 @@ struct HeldObject {
   ParityRecord record;
   std::vector<OwnRange> ranges;
   bool pinned = true;  // as an image of its version on this node is
+
+  bool IsLost() const;
 };
 
 // A set of protected images that this node is a member of (held_sets.h).
@@ -146,6 +160,15 @@ struct HeldSet {
   Buffer encoded;
   uint32_t crc32c = 0;                     // of `encoded`
   std::map<uint32_t, HeldObject> objects;  // by member
+};
+
+// How long to wait before something that has failed is tried again.
+struct RetryPauses {
+  uint32_t failures = 0;  // but for the next
+  uint32_t absences = 0;  // of these, those for which nothing but time is needed: the store was not there
+
+  // After `why`: four times as long each, up to a few seconds where only time is needed.
+  Duration Next(const Status& why);
 };
 
 enum class FlushState : uint8_t {
@@ -182,7 +205,8 @@ struct Image {
   bool pinned = true;  // its chunks count as pinned in their slots
   bool owed = true;    // as retention decided last
   uint32_t readers = 0;
-  bool doomed = false;  // to be removed as soon as nobody reads it
+  bool doomed = false;        // to be removed as soon as nobody reads it
+  bool is_disagreed = false;  // its rank was told that another has taken another version (takings.h)
 
   FlushState flush = FlushState::kNone;
   Duration flush_time{};  // of the present object's pieces, one after the other
@@ -190,11 +214,14 @@ struct Image {
   uint32_t flush_epoch = 0;  // counts the objects begun; answers of an earlier one are passed over
   uint32_t pieces_queued = 0;
   uint32_t pieces_in_flight = 0;
-  uint32_t failures = 0;
-  Status flush_error;  // of the present try: acted upon when its pieces have come back
-  Status failure;      // for good
+  RetryPauses tries;
+  Status flush_error;    // of the present try: acted upon when its pieces have come back
+  Status failure;        // for good
+  bool damaged = false;  // its bytes here are not those that were captured
 
   bool HasReleased() const;
+  // Part of it lies in a tier that is lost: this agent can still read it, and nobody after it.
+  bool IsLost() const;
   // Function(SlotSpace&, slot) for each chunk in a slot, and for the record.
   template <typename Function>
   void ForEachSlot(Function function) const {
@@ -203,8 +230,10 @@ struct Image {
     }
     if (record.unit != nullptr) function(*record.unit->space, record.slot);
   }
+  // Part of it is only in the object under way: it goes with this agent.
+  bool IsPassing() const { return HasReleased() && flush != FlushState::kStored; }
   // Whether the node alone can give it back, or the store holds it by now.
-  bool IsHeld() const { return ended && !doomed && (flush == FlushState::kStored || !HasReleased()); }
+  bool IsHeld() const { return ended && !doomed && !damaged && !IsPassing() && !IsLost(); }
 };
 
 // Of a version: the agent of rank 0 has not said yet which levels it is to reach (turns.h).
@@ -230,6 +259,7 @@ struct Version {
   std::map<uint32_t, std::unique_ptr<Image>> images;  // by rank
   bool in_store = false;                              // complete there
   bool at_node = false;                               // protected: every group has its redundancy
+  bool at_local = false;                              // all ranks were heard to hold it (local_level.h)
   bool skipped = false;                               // its flush was left out for a newer one
   bool restored = false;                              // an attempt has restarted from it, and goes on from there
   std::map<SetIdentity, std::unique_ptr<HeldSet>> sets;
@@ -238,12 +268,20 @@ struct Version {
   bool probing = false;                    // a look into the store is under way
   bool went_through = false;               // images that are gone had chunks in the store for want of room here
   Status failure;                          // the first of its images
+  Status absence;                          // while its flush waits for the store: why that is not there
+  RetryPauses absences;                    // of its publication
   PlacementCounts placement;               // of its images that ended with this agent
   std::vector<uint32_t> missing_in_store;
   os::EventLoop::TimerId grace_timer = 0;
 
   // An image of each rank of the node is held.
   bool IsWhole() const;
+  // Something of it lies in a lost tier.
+  bool HasLost() const;
+  // The same of all nodes, as far as this one knows.
+  bool IsAtLocal() const { return (at_local || node_ranks >= ranks) && IsWhole(); }
+  // Whether all ranks can go on from it, or could before something was lost.
+  bool IsComplete() const { return at_local || at_node || in_store; }
   // The last level that it is to reach, or may be while that is undecided.
   Level LastLevel() const { return undecided.has_value() ? Level::kStore : scheduled; }
 };
@@ -364,6 +402,21 @@ struct JobCalls {
   bool exit_wanted = false;  // its halt is due: the ranks are being told
 };
 
+// Of a checkpoint name in one attempt: what this node has promised the others, and, as the leader, what they have promised
+// (local_level.h).
+struct LocalPromises {
+  uint32_t attempt = 0;
+  std::optional<Generation> own;
+  std::optional<Generation> oldest;  // nothing before it is promised any more: another node has passed it by
+  int64_t promised_ns = 0;
+  bool asking = false;               // the leader, what has become of it
+  bool ask_again = false;            // it has news
+  std::vector<std::string> missing;  // nodes that have yet to promise the same, as it said last
+  Status error;                      // of the last question
+  std::map<std::string, Generation> by_node;
+  std::optional<Generation> newest;  // of these
+};
+
 struct Job {
   StoreId store_id;
   std::string name;
@@ -373,12 +426,16 @@ struct Job {
   std::shared_ptr<const redundancy::Layout> layout;  // null: its nodes do not protect each other
   std::shared_ptr<StoreContext> store;
   std::map<Generation, std::unique_ptr<Version>> versions;
+  std::vector<RestoredRecord> restored;           // what its attempts went on from, the newest last
   std::map<std::string, ScheduleState> schedule;  // by checkpoint name
   // What was decided by intervals, oldest first: for other nodes that ask late (turns.h).
   DecidedTurns turns;
+  std::map<std::string, LocalPromises> promises;  // by checkpoint name
+  std::deque<ImageIdentity> takings_told;         // by other nodes, of the present attempt (takings.h)
   JobTuning tuning;
   JobCalls calls;
   std::set<uint32_t> cleaned_attempts;  // whose temporaries of a dead agent were removed
+  std::set<std::string> names_reached;  // of which the store was told that there was a version (publish.h)
   std::set<std::string> retention_running;
   std::set<std::string> retention_wanted;
 
@@ -388,6 +445,10 @@ struct Job {
   bool HasPassedOver(const Generation& generation, uint32_t rank) const;
   // That of rank 0, whose agent speaks for the job; null: the nodes are not known.
   const JobNode* LeadingNode() const;
+  // The same, when it leads that attempt and all its nodes can be reached by each other; else null.
+  const JobNode* ReachableLeader(uint32_t attempt) const;
+  // Of a checkpoint name, as far as this node knows of restarts and of versions that are complete.
+  Lineage LineageOf(const std::string& checkpoint) const;
   // Whether what this node lacks is asked of other nodes.
   bool BringsImages() const { return !members.nodes.empty() && hello.keys.Protects(); }
 };

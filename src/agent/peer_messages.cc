@@ -190,6 +190,7 @@ Buffer Encode(const GroupsNotice& m) {
     e.U64(m.layout);
     e.U8(m.from_child ? 1 : 0);
     Put(e, m.done);
+    e.String(m.given_up);
   });
 }
 
@@ -199,6 +200,7 @@ Result<GroupsNotice> DecodeGroupsNotice(ByteSpan body) {
     m.layout = d.U64();
     m.from_child = GetFlag(d);
     m.done = GetAscending(d);
+    m.given_up = d.String(kReasonBytesMax);
   });
 }
 
@@ -355,6 +357,7 @@ Buffer Encode(const LeaseReply& m) {
       e.Varint(part.offset);
       net::EncodeRemoteMemory(part.memory, &e);
     }
+    e.U8(m.sealed ? 1 : 0);
   });
 }
 
@@ -366,6 +369,25 @@ Result<LeaseReply> DecodeLeaseReply(ByteSpan body) {
       part.offset = d.Varint();
       part.memory = net::DecodeRemoteMemory(&d);
     }
+    m.sealed = GetFlag(d);
+  });
+}
+
+Buffer Encode(const SealedReply& m) {
+  return Written([&](Encoder& e) {
+    net::EncodeRemoteMemory(m.memory, &e);
+    e.Raw(m.seal.key);
+    e.Raw(m.seal.tag);
+  });
+}
+
+Result<SealedReply> DecodeSealedReply(ByteSpan body) {
+  return Whole<SealedReply>(body, "sealed block", [](Decoder& d, SealedReply& m) {
+    m.memory = net::DecodeRemoteMemory(&d);
+    const ByteSpan key = d.Raw(m.seal.key.size());
+    std::copy(key.begin(), key.end(), m.seal.key.begin());
+    const ByteSpan tag = d.Raw(m.seal.tag.size());
+    std::copy(tag.begin(), tag.end(), m.seal.tag.begin());
   });
 }
 
@@ -416,6 +438,55 @@ Result<TurnReply> DecodeTurnReply(ByteSpan body) {
     m.decided = GetFlag(d);
     m.levels.node = GetFlag(d);
     m.levels.store = GetFlag(d);
+  });
+}
+
+Buffer Encode(const LocalPromise& m) {
+  return Written([&](Encoder& e) {
+    Put(e, m.generation);
+    e.String(m.node);
+    e.U8(m.held ? 1 : 0);
+  });
+}
+
+Result<LocalPromise> DecodeLocalPromise(ByteSpan body) {
+  return Whole<LocalPromise>(body, "promise of a version", [](Decoder& d, LocalPromise& m) {
+    Get(d, &m.generation);
+    m.node = d.String(kNodeNameBytesMax);
+    m.held = GetFlag(d);
+  });
+}
+
+Buffer Encode(const LocalReply& m) {
+  return Written([&](Encoder& e) {
+    e.U8(m.complete ? 1 : 0);
+    e.U8(m.needed.has_value() ? 1 : 0);
+    if (m.needed.has_value()) Put(e, *m.needed);
+    e.Varint(m.missing.size());
+    for (const std::string& node : m.missing) e.String(node);
+  });
+}
+
+Result<LocalReply> DecodeLocalReply(ByteSpan body) {
+  return Whole<LocalReply>(body, "answer to a promise", [](Decoder& d, LocalReply& m) {
+    m.complete = GetFlag(d);
+    if (GetFlag(d)) Get(d, &m.needed.emplace());
+    m.missing.resize(d.Count(1));
+    for (std::string& node : m.missing) node = d.String(kNodeNameBytesMax);
+  });
+}
+
+Buffer Encode(const LocalNews& m) {
+  return Written([&](Encoder& e) {
+    Put(e, m.generation);
+    e.U8(m.complete ? 1 : 0);
+  });
+}
+
+Result<LocalNews> DecodeLocalNews(ByteSpan body) {
+  return Whole<LocalNews>(body, "news of a promise", [](Decoder& d, LocalNews& m) {
+    Get(d, &m.generation);
+    m.complete = GetFlag(d);
   });
 }
 

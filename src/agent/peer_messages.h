@@ -40,6 +40,10 @@ enum class PeerKind : uint16_t {
   kEcho,  // this and the next are those by which a node lets itself be measured (net/measure.h)
   kMeasureLease,
   kTurn,
+  kPromise,
+  kPromiseNews,
+  kTaken,  // what a rank has taken as its checkpoint of that number (takings.h): an EncodeImageIdentity, answered empty
+  kReadSealed,
 };
 
 inline constexpr net::MeasureKinds kMeasureKinds{static_cast<uint16_t>(PeerKind::kEcho),
@@ -58,6 +62,8 @@ struct ExchangeReply {
   uint64_t mark = 0;  // grows for as long as its redundancy gets on: a slow member is no dead one
 };
 
+inline constexpr size_t kReasonBytesMax = 4096;
+
 // The groups of a version of which all sets are done, on all their members, as far as the sender knows; the answer tells the
 // same of who is asked.
 struct GroupsNotice {
@@ -65,6 +71,7 @@ struct GroupsNotice {
   uint64_t layout = 0;
   bool from_child = false;     // who is told hears from others for the sender (protect_groups.cc)
   std::vector<uint32_t> done;  // ascending
+  std::string given_up = {};   // why the sender has given the version up, though others count on it; empty: it has not
 };
 struct GroupsReply {
   std::vector<uint32_t> done;  // ascending
@@ -121,7 +128,8 @@ struct SetRequest {
   uint32_t member = 0;
 };
 
-// Bytes of an image's stream, or of an object of a set. Answered with the bytes and nothing else.
+// Bytes of an image's stream, or of an object of a set. Answered with the bytes and nothing else (kRead), or with where they lie
+// sealed (kReadSealed).
 struct ReadRequest {
   bool of_object = false;
   Generation generation;  // of_object false
@@ -140,6 +148,13 @@ struct LeasedPart {
 };
 struct LeaseReply {
   std::vector<LeasedPart> parts;  // in order
+  bool sealed = false;            // nothing is given away as it lies there: kReadSealed is the way
+};
+
+// Where a block lies sealed until the reader has read it, and what opens it.
+struct SealedReply {
+  net::RemoteMemory memory;
+  net::BlockSeal seal;
 };
 
 // The job goes on in a new attempt without the node that is told: it serves what it holds to the nodes of that one. Answered
@@ -175,6 +190,32 @@ struct TurnReply {
   ScheduledLevels levels;
 };
 
+// A node holds the images of its ranks, and keeps them until it hears what has become of the version (local_level.h). Or what it
+// has promised is gone (`held` false).
+struct LocalPromise {
+  Generation generation;
+  std::string node;
+  bool held = true;
+};
+// All three empty: it is of no consequence.
+struct LocalReply {
+  bool complete = false;                  // at level LOCAL
+  std::optional<Generation> needed = {};  // it will not be: another node has this one, and promises of older ones are void
+  std::vector<std::string> missing = {};  // nodes that have yet to promise it; some of them
+};
+// All nodes have promised this generation, or one has that is newer than what the node had promised.
+struct LocalNews {
+  Generation generation;
+  bool complete = false;
+};
+
+Buffer Encode(const LocalPromise& message);
+Buffer Encode(const LocalReply& message);
+Buffer Encode(const LocalNews& message);
+Result<LocalPromise> DecodeLocalPromise(ByteSpan body);
+Result<LocalReply> DecodeLocalReply(ByteSpan body);
+Result<LocalNews> DecodeLocalNews(ByteSpan body);
+
 Buffer Encode(const TurnRequest& message);
 Buffer Encode(const TurnReply& message);
 Result<TurnRequest> DecodeTurnRequest(ByteSpan body);
@@ -185,6 +226,7 @@ Buffer Encode(const CallHold& message);
 Buffer Encode(const CallVote& message);
 Buffer Encode(const CallDecision& message);
 Buffer Encode(const LeaseReply& message);
+Buffer Encode(const SealedReply& message);
 Buffer Encode(const ExchangeRequest& message);
 Buffer Encode(const ExchangeReply& message);
 Buffer Encode(const GroupsNotice& message);
@@ -209,6 +251,7 @@ Result<DescribeReply> DecodeDescribeReply(ByteSpan body);
 Result<SetRequest> DecodeSetRequest(ByteSpan body);
 Result<ReadRequest> DecodeReadRequest(ByteSpan body);
 Result<LeaseReply> DecodeLeaseReply(ByteSpan body);
+Result<SealedReply> DecodeSealedReply(ByteSpan body);
 Result<Invitation> DecodeInvitation(ByteSpan body);
 Result<CallHold> DecodeCallHold(ByteSpan body);
 Result<CallVote> DecodeCallVote(ByteSpan body);

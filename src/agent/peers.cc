@@ -10,8 +10,10 @@
 #include "agent/held_stream.h"
 #include "agent/images.h"
 #include "agent/inventories.h"
+#include "agent/local_level.h"
 #include "agent/protect.h"
 #include "agent/sessions.h"
+#include "agent/takings.h"
 #include "agent/turns.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -47,6 +49,15 @@ const Generation& GenerationOf(const DescribeRequest& request) {
 }
 const Generation& GenerationOf(const TurnRequest& request) {
   return request.generation;
+}
+const Generation& GenerationOf(const LocalPromise& promise) {
+  return promise.generation;
+}
+const Generation& GenerationOf(const LocalNews& news) {
+  return news.generation;
+}
+const Generation& GenerationOf(const ImageIdentity& taking) {
+  return taking.generation;
 }
 const Generation& GenerationOf(const SetRequest& request) {
   return request.set.generation;
@@ -108,6 +119,7 @@ void Peers::Close() {
   if (network_ != nullptr) network_->Close();
   network_.reset();
   measured_.reset();
+  sealed_.reset();
   inviting_.clear();
   leases_ = 0;
 }
@@ -291,6 +303,22 @@ void Peers::OnTurn(Job& job, const TurnRequest& request, Answer answer) {
   answer(Encode(agent_.turns().OnAsked(job, request)));
 }
 
+void Peers::OnPromise(Job& job, const LocalPromise& promise, Answer answer) {
+  auto reply = agent_.local_level().OnPromise(job, promise);
+  if (!reply.ok()) return answer(reply.status());
+  answer(Encode(*reply));
+}
+
+void Peers::OnPromiseNews(Job& job, const LocalNews& news, Answer answer) {
+  agent_.local_level().OnNews(job, news);
+  answer(Buffer());
+}
+
+void Peers::OnTaken(Job& job, const ImageIdentity& taking, Answer answer) {
+  agent_.takings().OnTold(job, taking);
+  answer(Buffer());
+}
+
 void Peers::OnCallDecision(Job& job, const CallDecision& decision, Answer answer) {
   agent_.calls().OnDecision(job, decision);
   answer(Buffer());
@@ -302,7 +330,7 @@ void Peers::Leave(const Job& job) {
 
 PeerLink Peers::LinkFor(const Job& job) const {
   KEDGE_CHECK(network_ != nullptr);
-  return PeerLink(network_.get(), NetworkName(job.store_id, job.name));
+  return PeerLink(network_.get(), NetworkName(job.store_id, job.name), agent_.settings().net_encrypt);
 }
 
 void Peers::Call(const Job& job, const std::string& node, PeerKind kind, Buffer body, Duration timeout,
@@ -322,8 +350,19 @@ Job* Peers::JobOf(const net::Peer& peer, const StoreId& store_id, const std::str
   return peer.job == NetworkName(store_id, name) ? agent_.FindJob(store_id, name) : nullptr;
 }
 
+size_t Peers::leases() const {
+  return leases_ + (measured_ == nullptr ? 0 : measured_->leases()) + (sealed_ == nullptr ? 0 : sealed_->leases());
+}
+
 template <typename Request>
 void Peers::Serve(PeerKind kind, Result<Request> (*decode)(ByteSpan), void (Peers::*handle)(Job&, const Request&, Answer)) {
+  ServePeer<Request>(kind, decode, [this, handle](Job& job, const net::Peer&, const Request& request, Answer answer) {
+    (this->*handle)(job, request, std::move(answer));
+  });
+}
+
+template <typename Request, typename Handle>
+void Peers::ServePeer(PeerKind kind, Result<Request> (*decode)(ByteSpan), Handle handle) {
   network_->Serve(static_cast<uint16_t>(kind), [this, decode, handle](const net::Peer& peer, ByteSpan body, Answer answer) {
     auto request = decode(body);
     if (!request.ok()) return answer(request.status());
@@ -331,7 +370,7 @@ void Peers::Serve(PeerKind kind, Result<Request> (*decode)(ByteSpan), void (Peer
     const Generation& generation = GenerationOf(*request);
     Job* job = JobOf(peer, generation.store_id, generation.job);
     if (job == nullptr) return answer(Status(Code::kNotFound, fmt::format("node {} knows no such job", agent_.settings().node)));
-    (this->*handle)(*job, *request, std::move(answer));
+    handle(*job, peer, *request, std::move(answer));
   });
 }
 
@@ -349,6 +388,15 @@ void Peers::ServeAll() {
   Serve<CallDecision>(PeerKind::kCallDecision, DecodeCallDecision, &Peers::OnCallDecision);
   Serve<SetRequest>(PeerKind::kProve, DecodeSetRequest, &Peers::OnProve);
   Serve<TurnRequest>(PeerKind::kTurn, DecodeTurnRequest, &Peers::OnTurn);
+  Serve<LocalPromise>(PeerKind::kPromise, DecodeLocalPromise, &Peers::OnPromise);
+  Serve<LocalNews>(PeerKind::kPromiseNews, DecodeLocalNews, &Peers::OnPromiseNews);
+  Serve<ImageIdentity>(PeerKind::kTaken, DecodeImageIdentity, &Peers::OnTaken);
+  ServePeer<ReadRequest>(PeerKind::kReadSealed, DecodeReadRequest,
+                         [this](Job&, const net::Peer& peer, const ReadRequest& request, Answer answer) {
+                           OnReadSealed(peer, request, std::move(answer));
+                         });
+  sealed_ = std::make_shared<SealedReads>(network_.get(), &agent_.protect().workers(),
+                                          [this](std::function<void()> work) { agent_.loop().Post(std::move(work)); });
   measured_ = net::MeasureServer::Serve(network_.get(), kMeasureKinds, [this] { agent_.Touch(); });
 }
 
@@ -421,26 +469,46 @@ HeldStream Peers::StreamOf(const ReadRequest& request) const {
 // checksums.
 void Peers::OnLease(Job& job, const ReadRequest& request, Answer answer) {
   LeaseReply reply;
+  reply.sealed = agent_.settings().net_encrypt;
   os::KillPoint("serve-lease");
+  if (reply.sealed) return answer(Encode(reply));
   for (const HeldStream::MemoryPart& part : StreamOf(request).InMemory()) {
     auto memory = network_->Lease(NetworkName(job.store_id, job.name), part.memory, kLeaseDuration,
                                   [this, tier = part.tier] { --leases_; });
     if (!memory.ok()) continue;
     ++leases_;
+    ++agent_.counters().parts_leased;
     reply.parts.push_back({part.offset, *memory});
   }
   answer(Encode(reply));
 }
 
-void Peers::OnRead(Job&, const ReadRequest& request, Answer answer) {
+Result<HeldStream> Peers::StreamWith(const ReadRequest& request) const {
   HeldStream stream = StreamOf(request);
   if (request.offset > stream.bytes() || request.bytes > stream.bytes() - request.offset) {
-    return answer(Status(Code::kNotFound, fmt::format("{} bytes at {} are not on node {}", request.bytes, request.offset,
-                                                      agent_.settings().node)));
+    return Status(Code::kNotFound,
+                  fmt::format("{} bytes at {} are not on node {}", request.bytes, request.offset, agent_.settings().node));
   }
+  return stream;
+}
+
+void Peers::OnReadSealed(const net::Peer& peer, const ReadRequest& request, Answer answer) {
+  auto stream = StreamWith(request);
+  if (!stream.ok()) return answer(stream.status());
+  if (request.bytes == 0) return answer(Status(Code::kInvalidArgument, "no bytes to read"));
+  const auto read = [stream = std::move(*stream), offset = request.offset, bytes = request.bytes](std::byte* out) {
+    return stream.Read(offset, bytes, out);
+  };
+  ++agent_.counters().blocks_sealed;
+  sealed_->Ask(peer, request.bytes, read, std::move(answer));
+}
+
+void Peers::OnRead(Job&, const ReadRequest& request, Answer answer) {
+  auto stream = StreamWith(request);
+  if (!stream.ok()) return answer(stream.status());
   // What is let go of meanwhile may hold something else: the reader compares checksums.
   agent_.protect().workers().Submit(
-      [stream = std::move(stream), offset = request.offset, bytes = request.bytes, answer = std::move(answer)] {
+      [stream = std::move(*stream), offset = request.offset, bytes = request.bytes, answer = std::move(answer)] {
         Buffer out(bytes);
         Status read = stream.Read(offset, bytes, out.data());
         answer(read.ok() ? Result<Buffer>(std::move(out)) : Result<Buffer>(read));

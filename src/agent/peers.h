@@ -14,11 +14,13 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/held_stream.h"
 #include "agent/model.h"
 #include "agent/peer_messages.h"
+#include "agent/sealed_reads.h"
 #include "net/measure.h"
 #include "net/network.h"
 
@@ -67,18 +69,24 @@ class ArrivedBytes {
  public:
   ArrivedBytes() = default;
   explicit ArrivedBytes(net::ReadBuffer read) : read_(std::move(read)) {}
+  ArrivedBytes(net::ReadBuffer read, const net::BlockSeal& seal) : read_(std::move(read)), seal_(seal) {}
   explicit ArrivedBytes(Buffer message) : message_(std::move(message)) {}
   ByteSpan bytes() const { return message_.empty() ? ByteSpan(read_.bytes()) : ByteSpan(message_); }
+  // Once, by whoever takes them, before they are looked at. False: they were sealed, and are not what was.
+  bool Open() { return !seal_.has_value() || net::OpenBlock(*std::exchange(seal_, std::nullopt), read_.bytes()); }
 
  private:
   net::ReadBuffer read_;
+  std::optional<net::BlockSeal> seal_;
   Buffer message_;
 };
 
 // How a worker asks the nodes of one job. Any thread but the loop's; outlives the job, not the agent.
 class PeerLink {
  public:
-  PeerLink(net::Network* network, std::string job) : network_(network), job_(std::move(job)) {}
+  // `seals`: this node reads nothing that is not sealed.
+  PeerLink(net::Network* network, std::string job, bool seals) : network_(network), job_(std::move(job)), seals_(seals) {}
+  bool seals() const { return seals_; }
 
   // Waits for the answer at most `timeout`; errors name the peer.
   Result<Buffer> Ask(const std::string& node, PeerKind kind, Buffer body, Duration timeout) const;
@@ -97,6 +105,7 @@ class PeerLink {
  private:
   net::Network* network_;
   std::string job_;
+  bool seals_;
 };
 
 class Peers {
@@ -136,13 +145,16 @@ class Peers {
   // As the network names a node of the job.
   static net::Peer PeerOf(const Job& job, const std::string& node);
   // Of memory here that other nodes may be reading right now.
-  size_t leases() const { return leases_ + (measured_ == nullptr ? 0 : measured_->leases()); }
+  size_t leases() const;
   // Null while not open.
   net::Network* network() const { return network_.get(); }
 
  private:
   template <typename Request>
   void Serve(PeerKind kind, Result<Request> (*decode)(ByteSpan), void (Peers::*handle)(Job&, const Request&, Answer));
+  // For what depends on who asks.
+  template <typename Request, typename Handle>
+  void ServePeer(PeerKind kind, Result<Request> (*decode)(ByteSpan), Handle handle);
   void ServeAll();
   // The job in whose name that peer was admitted, if it speaks of no other.
   Job* JobOf(const net::Peer& peer, const StoreId& store_id, const std::string& name) const;
@@ -153,13 +165,19 @@ class Peers {
   void OnSetRecord(Job& job, const SetRequest& request, Answer answer);
   void OnObjectTable(Job& job, const SetRequest& request, Answer answer);
   void OnRead(Job& job, const ReadRequest& request, Answer answer);
+  void OnReadSealed(const net::Peer& peer, const ReadRequest& request, Answer answer);
   void OnLease(Job& job, const ReadRequest& request, Answer answer);
   void OnInvite(Job& job, const Invitation& invitation, Answer answer);
   void OnCallHold(Job& job, const CallHold& call, Answer answer);
   void OnCallDecision(Job& job, const CallDecision& decision, Answer answer);
   void OnProve(Job& job, const SetRequest& request, Answer answer);
   void OnTurn(Job& job, const TurnRequest& request, Answer answer);
+  void OnPromise(Job& job, const LocalPromise& promise, Answer answer);
+  void OnPromiseNews(Job& job, const LocalNews& news, Answer answer);
+  void OnTaken(Job& job, const ImageIdentity& taking, Answer answer);
   HeldStream StreamOf(const ReadRequest& request) const;
+  // kNotFound: it does not have these bytes.
+  Result<HeldStream> StreamWith(const ReadRequest& request) const;
   // Nodes that an attempt leaves out, and that have yet to answer.
   struct Inviting {
     uint64_t number = 0;
@@ -176,6 +194,7 @@ class Peers {
   uint64_t last_invitation_ = 0;
   size_t leases_ = 0;
   std::shared_ptr<net::MeasureServer> measured_;
+  std::shared_ptr<SealedReads> sealed_;
 };
 
 }  // namespace kedge

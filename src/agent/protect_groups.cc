@@ -17,6 +17,7 @@
 #include "agent/images.h"
 #include "agent/peers.h"
 #include "agent/protect.h"
+#include "agent/publish.h"
 #include "agent/tuning.h"
 #include "agent/waiters.h"
 #include "base/log.h"
@@ -109,7 +110,7 @@ void Protect::AskNode(Version& version, const std::string& node) {
   if (!protection.asking.insert(node).second) return;
   const std::string* parent = ParentOf(protection);
   const bool is_parent = parent != nullptr && *parent == node;
-  GroupsNotice notice{version.generation, protection.layout->id, is_parent, {}};
+  GroupsNotice notice{version.generation, protection.layout->id, is_parent, {}, {}};
   notice.done.assign(protection.groups_done.begin(), protection.groups_done.end());
   agent_.peers().Call(*version.job, node, PeerKind::kGroups, Encode(notice), kCallTimeout,
                       [this, generation = version.generation, layout = notice.layout, node, is_parent](Result<Buffer> answer) {
@@ -129,9 +130,26 @@ void Protect::AskNode(Version& version, const std::string& node) {
                       });
 }
 
+// Who hears for all groups refuses whoever asks it afterwards.
+void Protect::TellGivenUp(const Version& version, const Status& why) {
+  const Protection& protection = *version.protection;
+  const auto& groups = protection.layout->groups;
+  std::set<std::string> nodes{groups[0][0].name};
+  for (const redundancy::Node& node : groups[protection.group]) nodes.insert(node.name);
+  nodes.erase(agent_.settings().node);
+  const GroupsNotice notice{version.generation, protection.layout->id, false, {}, why.message().substr(0, kReasonBytesMax)};
+  for (const std::string& node : nodes) {
+    agent_.peers().Call(*version.job, node, PeerKind::kGroups, Encode(notice), kCallTimeout, [](const Result<Buffer>&) {});
+  }
+}
+
 Result<GroupsReply> Protect::OnGroups(Job& job, const GroupsNotice& notice) {
   GroupsReply reply;
   if (job.layout == nullptr || job.layout->id != notice.layout) return reply;
+  if (!notice.given_up.empty()) {
+    FailSoon(notice.generation, Status(Code::kIncomplete, notice.given_up));
+    return reply;
+  }
   auto found = job.versions.find(notice.generation);
   if (found == job.versions.end() || found->second->protection == nullptr) {
     const Status* outcome = outcomes_.Find(notice.generation, notice.layout);
@@ -177,6 +195,7 @@ void Protect::OnGroupsChanged(Version& version) {
   version.at_node = true;
   outcomes_.Add(version.generation, protection.layout->id, Status::Ok());
   agent_.tuning().OnProtected(version);
+  agent_.publish().NoteReached(version);
   protection.sets.clear();
   ++agent_.counters().versions_protected;
   LogInfo("agent", "{} survives the loss of a node: protected in {:.3f} s", version.generation.ToString(),

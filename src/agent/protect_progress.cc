@@ -55,6 +55,24 @@ void Protect::OnRefusal(const Version& version, const Status& why) {
   FailSoon(version.generation, why);
 }
 
+void Protect::OnTierLost() {
+  std::vector<Generation> lost;
+  for (const auto& [key, job] : agent_.jobs()) {
+    for (const auto& [generation, version] : job->versions) {
+      if (IsOwed(*version) && version->HasLost()) lost.push_back(generation);
+    }
+  }
+  agent_.loop().Post([this, lost] {
+    for (const Generation& generation : lost) {
+      Version* version = agent_.images().FindVersion(generation);
+      if (version == nullptr || !IsOwed(*version)) continue;
+      const Status why(Code::kIncomplete, fmt::format("node {} has lost the tier that its part was in", agent_.settings().node));
+      if (version->protection != nullptr) TellGivenUp(*version, why);
+      Fail(*version, why);
+    }
+  });
+}
+
 void Protect::GiveUp(const Job& job) {
   if (agent_.sessions().HasAttempt(job, job.members.attempt)) return;
   std::vector<Generation> owed;

@@ -7,8 +7,6 @@
 #include "agent/peers.h"
 #include "agent/protect.h"
 #include "base/log.h"
-#include "format/image_record.h"
-#include "redundancy/geometry.h"
 #include "redundancy/layout.h"
 
 namespace kedge {
@@ -16,14 +14,6 @@ namespace {
 
 // A pass over an image; who proves wrong gives up by himself anyway.
 constexpr Duration kProofTimeout = std::chrono::seconds(60);
-
-// kCorrupt: it is not what was captured.
-Status ProveImage(const HeldStream& stream, uint64_t record_offset, uint64_t record_bytes) {
-  Buffer encoded(record_bytes);
-  KEDGE_RETURN_IF_ERROR(stream.Read(record_offset, record_bytes, encoded.data()));
-  KEDGE_ASSIGN_OR_RETURN(const ImageRecord record, DecodeImageRecord(encoded));
-  return MakeProvedTable(stream, record, record_bytes, redundancy::BlockBytesFor(stream.bytes())).status();
-}
 
 }  // namespace
 
@@ -47,14 +37,15 @@ void Protect::OnProve(const SetRequest& request, net::Answer answer) {
   const Image* image = is_ours ? agent_.images().FindWhole(request.set.generation, *set->members[request.member]->rank) : nullptr;
   if (image == nullptr) return answer(Status(Code::kNotFound, request.set.ToString() + ": there is no image of it to prove"));
   LogWarning("agent", "{}: another node doubts the image of rank {}, which is read again", request.set.ToString(), image->rank);
-  serving_->Submit([this, identity = request.set, stream = HeldStream::Of(*image), offset = image->record_object_offset,
-                    bytes = image->record_bytes, answer = std::move(answer)] {
+  serving_->Submit([this, identity = request.set, rank = image->rank, stream = HeldStream::Of(*image),
+                    offset = image->record_object_offset, bytes = image->record_bytes, answer = std::move(answer)] {
     Status proved = ProveImage(stream, offset, bytes);
-    agent_.loop().Post([this, identity, proved, answer] {
+    agent_.loop().Post([this, identity, rank, proved, answer] {
       answer(proved.ok() ? Result<Buffer>(Buffer()) : Result<Buffer>(proved));
       Version* owner = nullptr;
-      if (proved.ok() || FindSet(identity, &owner) == nullptr || !IsOwed(*owner)) return;
-      Fail(*owner, proved);
+      if (proved.ok() || FindSet(identity, &owner) == nullptr) return;
+      if (proved.code() == Code::kCorrupt) agent_.images().OnDamaged(*owner, rank, proved);
+      if (IsOwed(*owner)) Fail(*owner, proved);
     });
   });
 }

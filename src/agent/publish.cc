@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "os/kill_point.h"
 #include "store/garbage.h"
+#include "store/reached.h"
 #include "store/retention.h"
 #include "store/versions.h"
 
@@ -27,7 +28,6 @@ namespace {
 // How long the written images of a node wait for those of ranks from which nothing was heard.
 constexpr Duration kGrace = std::chrono::milliseconds(300);
 constexpr uint32_t kCommitTriesMax = 3;
-constexpr Duration kCommitPause = std::chrono::milliseconds(100);  // then four times as long each
 
 struct BatchImage {
   uint64_t id = 0;
@@ -53,10 +53,13 @@ struct Publish::Outcome {
   std::vector<std::pair<uint64_t, Status>> images;
   Status commit;         // of part and version record
   PartRecord published;  // to be committed again when that failed
-  uint32_t commit_tries = 0;
+  bool again = false;    // this is what came of that
+  RetryPauses commits;
   FinishOutcome finish;
   Duration syncing{};  // of all its objects
 };
+
+Publish::Publish(Agent& agent) : agent_(agent), file_publisher_(std::make_shared<FilePublisher>(os::SystemFileSystem())) {}
 
 void Publish::OnWritten(Image& image) {
   Consider(*image.version);
@@ -177,7 +180,11 @@ void Publish::OnPublished(const Generation& generation, Outcome outcome) {
   Version* version = agent_.images().FindVersion(generation);
   if (version == nullptr) return;
   Job& job = *version->job;
-  if (!outcome.commit.ok() && outcome.commit_tries < kCommitTriesMax) return CommitAgain(generation, std::move(outcome));
+  const Code commit = outcome.commit.code();
+  const bool is_tried_again =
+      commit == Code::kUnavailable || (commit != Code::kBusy && outcome.commits.failures < kCommitTriesMax);
+  // kBusy: a newer attempt has gone elsewhere.
+  if (!outcome.commit.ok() && is_tried_again) return CommitAgain(generation, std::move(outcome));
   if (!outcome.commit.ok()) {
     for (auto& [id, status] : outcome.images) {
       if (status.ok()) status = outcome.commit;
@@ -186,6 +193,7 @@ void Publish::OnPublished(const Generation& generation, Outcome outcome) {
   const bool completed = outcome.finish.complete && !version->in_store;
   if (outcome.finish.complete) version->in_store = true;
   std::vector<uint64_t> stored;
+  Status absent;
   uint64_t stored_bytes = 0;
   Duration writing{};
   for (const auto& [id, status] : outcome.images) {
@@ -195,6 +203,7 @@ void Publish::OnPublished(const Generation& generation, Outcome outcome) {
     if (status.ok()) {
       ++agent_.counters().images_stored;
       agent_.flush().SetState(*image, FlushState::kStored);
+      agent_.flush().OnStoreThere(*version);
       image->object = nullptr;
       if (!image->doomed) agent_.images().SaveFile(*image);
       agent_.tuning().OnStored(*image);
@@ -204,13 +213,17 @@ void Publish::OnPublished(const Generation& generation, Outcome outcome) {
     } else if (image->doomed) {
       agent_.flush().SetState(*image, FlushState::kNone);
       stored.push_back(id);
+    } else if (status.code() == Code::kUnavailable) {
+      // What is written may be all that there is of it, and the store may come back with it.
+      agent_.flush().SetState(*image, FlushState::kWritten);
+      absent = status;
     } else {
       agent_.flush().Retry(*image, status);
       version = agent_.images().FindVersion(generation);  // giving up may have removed it
       if (version == nullptr) return;
     }
   }
-  if (outcome.commit_tries == 0) {
+  if (!outcome.again) {
     agent_.throughput().OnImageStored(job.store_id, stored_bytes, writing, outcome.syncing);
   }
   os::KillPoint("publish-saved");
@@ -226,19 +239,36 @@ void Publish::OnPublished(const Generation& generation, Outcome outcome) {
   }
   // An image that was written meanwhile has waited for these.
   version = agent_.images().FindVersion(generation);
-  if (version != nullptr) Consider(*version);
+  if (version != nullptr) absent.ok() ? Consider(*version) : AwaitStore(*version, absent);
   agent_.images().Reconsider(job, generation.name);
   agent_.waiters().Check(generation);
   agent_.Nudge();
 }
 
+void Publish::AwaitStore(Version& version, const Status& why) {
+  const Duration pause = version.absences.Next(why);
+  agent_.flush().OnStoreAbsent(version, why);
+  if (version.grace_timer != 0) agent_.loop().CancelTimer(version.grace_timer);
+  version.grace_timer = agent_.loop().AddTimer(pause, [this, generation = version.generation] {
+    Version* found = agent_.images().FindVersion(generation);
+    if (found == nullptr) return;
+    found->grace_timer = 0;
+    PublishNow(*found);
+  });
+}
+
 // The objects stand in the store; only what makes them count is still missing.
 void Publish::CommitAgain(const Generation& generation, Outcome outcome) {
   Version* version = agent_.images().FindVersion(generation);
-  ++agent_.counters().flush_retries;
-  LogWarning("agent", "{}: its part cannot be committed: {}. It is tried again", generation.ToString(),
-             outcome.commit.ToString());
-  const Duration pause = kCommitPause * (1 << 2 * outcome.commit_tries++);
+  const Duration pause = outcome.commits.Next(outcome.commit);
+  if (outcome.commit.code() == Code::kUnavailable) {
+    agent_.flush().OnStoreAbsent(*version, outcome.commit);
+  } else {
+    ++agent_.counters().flush_retries;
+    LogWarning("agent", "{}: its part cannot be committed: {}. It is tried again", generation.ToString(),
+               outcome.commit.ToString());
+  }
+  outcome.again = true;
   agent_.loop().AddTimer(pause, [this, generation, store = version->job->store, outcome = std::move(outcome)] {
     agent_.Background(
         [generation, store, outcome]() mutable {
@@ -267,8 +297,15 @@ void Publish::PublishFiles(Image& image) {
   std::vector<PieceSource> chunks;
   for (const ImageChunk& chunk : image.chunks) chunks.push_back(agent_.images().SourceOf(chunk, 0, chunk.bytes));
   ++image.readers;
-  agent_.Background([record = agent_.images().SourceOf(image.record, 0, image.record_bytes),
-                     chunks = std::move(chunks)] { return PublishRoutedFiles(record, chunks); },
+  const Generation& of = image.version->generation;
+  FileOrigin origin{of.store_id, of.job, {agent_.settings().node, of.attempt, "agent"}, {}};
+  origin.is_silent = [store = image.version->job->store, self = of.attempt, job = of.job](uint32_t attempt) {
+    const auto catalog = store->CatalogFor(self);
+    return catalog.ok() && IsSilent(*catalog, job, attempt);
+  };
+  agent_.Background([publisher = file_publisher_, origin = std::move(origin),
+                     record = agent_.images().SourceOf(image.record, 0, image.record_bytes),
+                     chunks = std::move(chunks)] { return PublishRoutedFiles(*publisher, origin, record, chunks); },
                     [this, id = image.id](Status status) {
                       Image* found = agent_.images().Find(id);
                       KEDGE_CHECK(found != nullptr);
@@ -283,11 +320,22 @@ void Publish::PublishFiles(Image& image) {
                         if (found->version->failure.ok()) found->version->failure = found->failure;
                         LogError("agent", "{}", found->failure.ToString());
                       }
-                      if (!found->doomed) agent_.images().OnSettled(*found);
+                      if (!found->doomed) {
+                        agent_.images().SaveFile(*found);
+                        agent_.images().OnSettled(*found);
+                      }
                       agent_.images().OnReleased(*found);
                       agent_.images().Reconsider(job, generation.name);
                       agent_.waiters().Check(generation);
                     });
+}
+
+void Publish::PublishOwedFiles() {
+  for (const auto& [id, image] : agent_.images().all()) {
+    const bool is_stored = image->flush == FlushState::kStored && image->version->in_store;
+    if (!is_stored || !image->has_files || image->files_published) continue;
+    if (image->version->job->hello.keys.files_publish) PublishFiles(*image);
+  }
 }
 
 void Publish::Probe(Version& version) {
@@ -309,6 +357,11 @@ void Publish::Probe(Version& version) {
         Version* found = agent_.images().FindVersion(generation);
         if (found == nullptr) return;
         found->probing = false;
+        if (outcome.status().code() == Code::kBusy && found->failure.ok()) {
+          // Another node's images would have made it complete, but a newer attempt has gone on from elsewhere.
+          found->failure = outcome.status();
+          agent_.waiters().OnFailure(*found, Level::kStore, found->failure);
+        }
         if (!outcome.ok()) return;
         found->missing_in_store = outcome->missing_ranks;
         if (outcome->complete && !found->in_store) {
@@ -335,6 +388,25 @@ void Publish::Lookup(const StoreId& store_id, const std::string& job_name, const
         return info.ok() && info->complete;
       },
       std::move(done));
+}
+
+void Publish::NoteReached(const Version& version) {
+  Job& job = *version.job;
+  const JobNode* leading = job.LeadingNode();
+  if (leading != nullptr && leading->name != agent_.settings().node) return;
+  if (!job.names_reached.insert(version.generation.name).second) return;
+  agent_.Background(
+      [store = job.store, generation = version.generation] {
+        auto catalog = store->CatalogFor(generation.attempt);
+        return catalog.ok() ? kedge::NoteReached(*catalog, generation) : catalog.status();
+      },
+      [this, generation = version.generation](Status noted) {
+        if (noted.ok()) return;
+        LogWarning("agent", "the store cannot be told that there are versions of {}, should the nodes lose them: {}",
+                   generation.name, noted.ToString());
+        Job* found = agent_.FindJob(generation.store_id, generation.job);
+        if (found != nullptr) found->names_reached.erase(generation.name);  // the next version tries it again
+      });
 }
 
 void Publish::Retain(Job& job, const std::string& name) {
@@ -367,7 +439,9 @@ void Publish::Retain(Job& job, const std::string& name) {
         for (const Generation& removed : report.retention.removed) {
           LogInfo("agent", "{} is removed from the store: newer ones are kept", removed.ToString());
         }
-        if (!report.status.ok()) {
+        if (report.status.code() == Code::kBusy) {
+          LogInfo("agent", "retention of {}/{} is left to the newer attempt: {}", key.second, name, report.status.message());
+        } else if (!report.status.ok()) {
           ++agent_.counters().retention_failures;
           LogWarning("agent", "retention of {}/{}: {}", key.second, name, report.status.ToString());
         }

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "agent/model.h"
+#include "restore/file_publisher.h"
 #include "store/publish.h"
 
 namespace kedge {
@@ -17,7 +19,7 @@ class Agent;
 
 class Publish {
  public:
-  explicit Publish(Agent& agent) : agent_(agent) {}
+  explicit Publish(Agent& agent);
 
   void OnWritten(Image& image);
   // Publishes what is written if nothing more is to be waited for.
@@ -28,9 +30,14 @@ class Publish {
   void Probe(Version& version);
   // Looks a generation up that this node knows nothing of; `done(complete in the store)` on the loop.
   void Lookup(const StoreId& store_id, const std::string& job, const Generation& generation, std::function<void(bool)> done);
+  // All ranks' images are safe on the nodes: where this node speaks for the job, the store is told so, once for each name
+  // (store/reached.h). Nobody waits for it.
+  void NoteReached(const Version& version);
   void Retain(Job& job, const std::string& name);
   // What a dead predecessor began in the store is removed, then `done`.
   void RemoveLeftovers(Job& job, uint32_t attempt, std::function<void()> done);
+  // Routed files of versions that are in the store, which a dead predecessor had not come to.
+  void PublishOwedFiles();
 
  private:
   struct Outcome;
@@ -38,10 +45,13 @@ class Publish {
   void OnPublished(const Generation& generation, Outcome outcome);
   void RemoveThrough(const Version& version);
   void CommitAgain(const Generation& generation, Outcome outcome);
+  // What is written of it is published when the store is there again.
+  void AwaitStore(Version& version, const Status& why);
   void OnComplete(Version& version);
   void PublishFiles(Image& image);
 
   Agent& agent_;
+  const std::shared_ptr<FilePublisher> file_publisher_;
 };
 
 }  // namespace kedge

@@ -4,13 +4,15 @@
 
 #include "base/crc32c.h"
 #include "os/files.h"
+#include "os/private_files.h"
 
 namespace kedge {
 namespace {
 
 // The first is the lowest bit.
-constexpr bool ImageFile::*kFlags[] = {&ImageFile::stored,  &ImageFile::in_store, &ImageFile::skipped,
-                                       &ImageFile::to_node, &ImageFile::at_node,  &ImageFile::passing};
+constexpr bool ImageFile::*kFlags[] = {&ImageFile::stored,   &ImageFile::in_store,       &ImageFile::skipped,
+                                       &ImageFile::to_node,  &ImageFile::at_node,        &ImageFile::passing,
+                                       &ImageFile::at_local, &ImageFile::files_published};
 constexpr uint8_t kUndecided = 4;  // beside DueLevels
 constexpr uint64_t kRecordFileBytesMax = 256 << 20;
 }  // namespace
@@ -67,11 +69,11 @@ Result<ImageFile> DecodeImageFile(ByteSpan bytes) {
 
 Status WriteImageFile(const std::string& path, const ImageFile& file) {
   KEDGE_ASSIGN_OR_RETURN(const Buffer bytes, EncodeImageFile(file));
-  return os::WriteFileDurably(os::SystemFileSystem(), path, AsText(bytes), "agent");
+  return os::WriteFileDurably(os::PrivateFileSystem(), path, AsText(bytes), "agent");
 }
 
 Result<ImageFile> ReadImageFile(const std::string& path) {
-  KEDGE_ASSIGN_OR_RETURN(std::string bytes, os::ReadFile(os::SystemFileSystem(), path, kRecordFileBytesMax));
+  KEDGE_ASSIGN_OR_RETURN(std::string bytes, os::ReadFile(os::PrivateFileSystem(), path, kRecordFileBytesMax));
   auto file = DecodeImageFile(AsBytes(bytes));
   return file.ok() ? std::move(file) : file.status().WithContext(path);
 }

@@ -27,8 +27,10 @@ struct ImageFile {
   bool stored = false;                       // its object and part record are durable
   bool in_store = false;                     // its version is complete in the store
   bool skipped = false;
-  bool to_node = false;  // level NODE is among those that its version is to reach
-  bool at_node = false;  // its version has reached it
+  bool to_node = false;          // level NODE is among those that its version is to reach
+  bool at_node = false;          // its version has reached it
+  bool at_local = false;         // level LOCAL, over all nodes
+  bool files_published = false;  // its routed files are at their paths, or could not be put there
 };
 
 Result<Buffer> EncodeImageFile(const ImageFile& file);

@@ -91,6 +91,7 @@ void RecoverState(Agent& agent) {
   RejoinNetwork(agent);
   agent.sessions().RecoverSessions();
   FlushAgain(agent);
+  agent.publish().PublishOwedFiles();
   // Only now that all sessions are known: what one rank left is of use as long as another's mailbox may hold the rest.
   agent.sessions().EndDeadSessions();
   agent.calls().Recover();

@@ -23,7 +23,7 @@ RemoteObject::~RemoteObject() {
 }
 
 void RemoteObject::AskForLease() {
-  if (std::exchange(asked_for_lease_, true)) return;
+  if (std::exchange(asked_for_lease_, true) || link_.seals()) return;
   lease_answer_.emplace();
   link_.AskAsync(node_, PeerKind::kLease, Encode(what_), timeout_, lease_answer_->Setter());
 }
@@ -33,7 +33,9 @@ void RemoteObject::TakeLease(Duration timeout) {
   const Result<Buffer> answer = lease_answer_->Wait(timeout);
   lease_answer_.reset();
   auto reply = answer.ok() ? DecodeLeaseReply(*answer) : Result<LeaseReply>(answer.status());
-  if (reply.ok()) leased_ = std::move(reply->parts);
+  if (!reply.ok()) return;
+  leased_ = std::move(reply->parts);
+  sealed_ = reply->sealed;
 }
 
 void RemoteObject::RenewLease() {
@@ -57,23 +59,41 @@ RemoteObject::Expected RemoteObject::Begin(uint64_t offset, uint64_t bytes) {
   RenewLease();
   AskForLease();
   TakeLease(timeout_ + kMargin);
-  Expected begun{offset, bytes, false, SystemClock().NowNs(), {}};
+  Expected begun{offset, bytes, Way::kAsked, SystemClock().NowNs(), {}};
+  ReadRequest request = what_;
+  request.offset = offset;
+  request.bytes = static_cast<uint32_t>(bytes);
+  if (link_.seals() || sealed_) {
+    begun.way = Way::kSealed;
+    AskSealed(request, begun.answer.Setter());
+    return begun;
+  }
   for (const LeasedPart& part : leased_) {
     if (offset < part.offset || offset + bytes > part.offset + part.memory.bytes) continue;
-    begun.is_leased = true;
+    begun.way = Way::kLeased;
     link_.ReadAsync(node_, part.memory, offset - part.offset, bytes, timeout_,
                     [set = begun.answer.Setter()](Result<net::ReadBuffer> read) {
                       set(read.ok() ? Result<ArrivedBytes>(ArrivedBytes(std::move(*read))) : Result<ArrivedBytes>(read.status()));
                     });
     return begun;
   }
-  ReadRequest request = what_;
-  request.offset = offset;
-  request.bytes = static_cast<uint32_t>(bytes);
   link_.AskAsync(node_, PeerKind::kRead, Encode(request), timeout_, [set = begun.answer.Setter()](Result<Buffer> answer) {
     set(answer.ok() ? Result<ArrivedBytes>(ArrivedBytes(std::move(*answer))) : Result<ArrivedBytes>(answer.status()));
   });
   return begun;
+}
+
+void RemoteObject::AskSealed(const ReadRequest& request, std::function<void(Result<ArrivedBytes>)> set) const {
+  const auto read = [link = link_, node = node_, bytes = request.bytes, timeout = timeout_, set](const Result<Buffer>& answer) {
+    const auto reply = answer.ok() ? DecodeSealedReply(*answer) : Result<SealedReply>(answer.status());
+    if (!reply.ok()) return set(reply.status());
+    link.ReadAsync(node, reply->memory, 0, bytes, timeout, [link, node, reply = *reply, set](Result<net::ReadBuffer> arrived) {
+      link.EndLease(node, reply.memory);
+      if (!arrived.ok()) return set(arrived.status());
+      set(ArrivedBytes(std::move(*arrived), reply.seal));
+    });
+  };
+  link_.AskAsync(node_, PeerKind::kReadSealed, Encode(request), timeout_, read);
 }
 
 void RemoteObject::Expect(uint64_t offset, uint64_t bytes) {
@@ -87,20 +107,21 @@ bool RemoteObject::IsExpected(uint64_t offset, uint64_t bytes) const {
 
 Result<ArrivedBytes> RemoteObject::WaitFor(Expected expected) {
   // The network ends what gets nowhere, unless it is gone.
-  while (!expected.answer.WaitUntilHere(timeout_ + kMargin) && expected.is_leased && link_.IsBringing(node_, timeout_)) {
+  while (!expected.answer.WaitUntilHere(timeout_ + kMargin) && expected.way != Way::kAsked && link_.IsBringing(node_, timeout_)) {
   }
   Result<ArrivedBytes> arrived = expected.answer.Wait(Duration::zero());
   if (arrived.ok()) arrived_ns_ = SystemClock().NowNs();
+  if (arrived.ok() && !arrived->Open()) return Status(Code::kCorrupt, "what came from node " + node_ + " does not open");
   return arrived;
 }
 
 bool RemoteObject::MayBeginAgain(const Expected& failed, Code code) {
   if (code == Code::kUnavailable) return false;
   // An answer comes behind the others: where some have come, it is on its way, or was.
-  if (code == Code::kTimeout) return !failed.is_leased && arrived_ns_ > failed.asked_ns;
-  // Its turn did not come while it was leased: it is leased anew. Else the plain way.
-  if (failed.is_leased && code != Code::kFailedPrecondition) EndLease();
-  return failed.is_leased;
+  if (code == Code::kTimeout) return failed.way != Way::kLeased && arrived_ns_ > failed.asked_ns;
+  // Its turn did not come while it was leased: it is leased anew. Else the plain way, which a sealed one has none of.
+  if (failed.way == Way::kLeased && code != Code::kFailedPrecondition) EndLease();
+  return failed.way == Way::kLeased || (failed.way == Way::kSealed && code == Code::kFailedPrecondition);
 }
 
 Result<ArrivedBytes> RemoteObject::Read(uint64_t offset, uint64_t bytes) {

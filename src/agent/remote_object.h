@@ -1,14 +1,16 @@
 // One object on another node (an image's stream, a copy of one, a parity object), read block by block with several reads under
 // way.
 //
-// What the node leases is read without its attention; what it does not (a tier that is no memory) is asked for. Whoever reads of
-// several nodes asks all for their leases before it waits for one. A block that is expected is on its way before it is read, so
-// that the network works while this thread sums. What arrives is unverified, and lies in one of the network's few buffers until
-// it is let go. A slow link is no dead one: leases are renewed for as long as it takes, and a block is waited for while others
-// come. One thread at a time, not the loop's.
+// What the node leases is read without its attention; what it does not (a tier that is no memory) is asked for. Where either node
+// wants it sealed (net.encrypt), each block is asked for, sealed there for this one read, and opened here by whoever waits for
+// it. Whoever reads of several nodes asks all for their leases before it waits for one. A block that is expected is on its way
+// before it is read, so that the network works while this thread sums. What arrives is unverified, and lies in one of the
+// network's few buffers until it is let go. A slow link is no dead one: leases are renewed for as long as it takes, and a block
+// is waited for while others come. One thread at a time, not the loop's.
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,14 +42,16 @@ class RemoteObject {
   Result<ArrivedBytes> Read(uint64_t offset, uint64_t bytes);
 
  private:
+  enum class Way { kLeased, kAsked, kSealed };
   struct Expected {
     uint64_t offset = 0;
     uint64_t bytes = 0;
-    bool is_leased = false;  // else it was asked for
+    Way way = Way::kAsked;
     int64_t asked_ns = 0;
     Pending<ArrivedBytes> answer;
   };
   Expected Begin(uint64_t offset, uint64_t bytes);
+  void AskSealed(const ReadRequest& request, std::function<void(Result<ArrivedBytes>)> set) const;
   Result<ArrivedBytes> WaitFor(Expected expected);
   // Whether it is worth while to begin a block that has failed once more.
   bool MayBeginAgain(const Expected& failed, Code code);
@@ -64,6 +68,7 @@ class RemoteObject {
   bool asked_for_lease_ = false;
   std::optional<Pending<Buffer>> lease_answer_;  // asked, and not taken yet
   std::vector<LeasedPart> leased_;
+  bool sealed_ = false;     // the node wants it so
   int64_t arrived_ns_ = 0;  // when a block last came
   std::deque<Expected> expected_;
 };

@@ -6,6 +6,7 @@
 #include "agent/calls.h"
 #include "agent/fetch.h"
 #include "agent/images.h"
+#include "agent/local_level.h"
 #include "agent/measure_peers.h"
 #include "agent/peers.h"
 #include "agent/protect.h"
@@ -177,8 +178,12 @@ void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
   }
   if (const auto* open = std::get_if<OpenImageRequest>(&message.message)) return OpenImage(id, message.number, *open);
   if (const auto* restored = std::get_if<RestoredRequest>(&message.message)) {
-    agent_.protect().OnRestored(*session->job, restored->generation, session->hello.rank);
-    return ReplyStatus(id, message.number, Status::Ok());
+    const Status known = agent_.sessions().NoteRestored(*session, *restored);
+    if (known.ok()) {
+      agent_.local_level().OnRestored(*session->job, restored->record.origin);
+      agent_.protect().OnRestored(*session->job, restored->record.origin, session->hello.rank);
+    }
+    return ReplyStatus(id, message.number, known);
   }
   if (const auto* members = std::get_if<MembersRequest>(&message.message)) {
     return SetMembers(id, message.number, *members);
@@ -251,7 +256,7 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
   if (const auto* versions = std::get_if<LocalVersionsRequest>(&body)) {
     Job* job = agent_.FindJob(versions->store_id, versions->job);
     if (job == nullptr || !job->BringsImages()) {
-      return Reply(id, number, LocalVersionsReply{agent_.images().LocalVersions(*versions)});
+      return Reply(id, number, LocalVersionsReply{agent_.images().LocalVersions(*versions), {}});
     }
     return agent_.fetch().ListVersions(*job, *versions,
                                        [this, id, number](const LocalVersionsReply& reply) { Reply(id, number, reply); });

@@ -25,6 +25,7 @@ namespace {
 
 // Entries taken from one mailbox before the next one has its turn.
 constexpr int kEntriesInTurn = 256;
+constexpr size_t kRestoredKept = 64;  // of all names of a job
 
 }  // namespace
 
@@ -259,7 +260,8 @@ KnownJobsReply Sessions::KnownJobs(const KnownJobsRequest& request) const {
   KnownJobsReply reply;
   for (const auto& [key, job] : agent_.jobs()) {
     if (job->name != request.job || job->hello.keys.store_path != request.store_path) continue;
-    KnownJob& known = reply.jobs.emplace_back(KnownJob{job->store_id, job->hello.attempt, 0, job->hello.unrecorded});
+    KnownJob& known =
+        reply.jobs.emplace_back(KnownJob{job->store_id, job->hello.attempt, 0, job->hello.unrecorded, job->restored});
     for (const auto& [id, session] : sessions_) {
       known.live_ranks += session->job == job.get() && os::IsAlive(session->owner) ? 1 : 0;
     }
@@ -285,6 +287,24 @@ Status Sessions::CheckMembers(const Session& session, const Membership& members)
   if (members.attempt < job.members.attempt) {
     return Status(Code::kMismatch, fmt::format("job {}: attempt {} has begun", job.name, job.members.attempt));
   }
+  return Status::Ok();
+}
+
+Status Sessions::NoteRestored(const Session& session, const RestoredRequest& request) {
+  Job& job = *session.job;
+  const RestoredRecord& record = request.record;
+  if (record.origin.store_id != job.store_id || record.origin.job != job.name || record.attempt != session.hello.attempt) {
+    return Status(Code::kInvalidArgument, fmt::format("job {}: attempt {} has not restarted from {}", job.name,
+                                                      session.hello.attempt, record.origin.ToString()));
+  }
+  const bool is_known = std::any_of(job.restored.begin(), job.restored.end(), [&](const RestoredRecord& known) {
+    return known.origin == record.origin && known.attempt == record.attempt && known.take == record.take;
+  });
+  if (is_known) return Status::Ok();  // by another rank of this node
+  job.restored.push_back(record);
+  if (job.restored.size() > kRestoredKept) job.restored.erase(job.restored.begin());
+  if (!request.noted) job.store->AwaitRestored(record);
+  SaveJob(job);
   return Status::Ok();
 }
 
@@ -465,9 +485,9 @@ void Sessions::Send(Session& session, const AgentMessage& message) {
 void Sessions::PublishCounts(Session& session) {
   if (session.ended) return;
   Mailbox& box = session.box();
-  const uint64_t pending = session.pending_serials.size();
+  const auto& pending = session.pending_serials;
   box.images_failed.store(session.images_failed, std::memory_order_release);
-  box.images_done.store(session.last_serial - std::min(pending, session.last_serial), std::memory_order_release);
+  box.images_done.store(pending.empty() ? session.last_serial : *pending.begin() - 1, std::memory_order_release);
 }
 
 }  // namespace kedge

@@ -59,6 +59,8 @@ class Sessions {
 
   // Who is in the session's attempt. kFailedPrecondition: these nodes cannot protect each other.
   Status SetMembers(Session& session, const Membership& members);
+  // What the job's ranks go on from: kept with the job, and put into the store before anything that follows, unless it is there.
+  Status NoteRestored(const Session& session, const RestoredRequest& request);
 
   void SaveJob(const Job& job);
   // What a predecessor left: jobs first, then (once the images are known) sessions.

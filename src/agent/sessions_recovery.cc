@@ -13,6 +13,7 @@
 #include "agent/turns.h"
 #include "base/crc32c.h"
 #include "base/log.h"
+#include "format/envelope.h"
 #include "format/name_encoding.h"
 #include "os/files.h"
 
@@ -81,6 +82,12 @@ void Sessions::SaveJob(const Job& job) {
     encoder.Raw(members);
     Calls::Save(job.calls, encoder);
     Turns::Save(job.turns, encoder);
+    encoder.Varint(job.restored.size());
+    for (const RestoredRecord& record : job.restored) {
+      Buffer bytes;
+      Encode(record, &bytes);
+      encoder.String(AsText(bytes));
+    }
   });
   if (!saved.ok()) LogError("agent", "job {} cannot be noted for a successor: {}", job.name, saved.ToString());
 }
@@ -106,6 +113,12 @@ void Sessions::RecoverJob(const std::string& path) {
   Calls::Load(decoder, &calls);
   DecidedTurns turns;
   Turns::Load(decoder, hello.ok() ? *hello : Hello(), &turns);
+  std::vector<RestoredRecord> restored;
+  for (size_t count = decoder.Count(kEnvelopeBytes); count > 0 && decoder.ok(); --count) {
+    auto record = DecodeRestoredRecord(AsBytes(decoder.String(bytes->size())));
+    decoder.Require(record.ok(), "a restored record makes no sense");
+    if (record.ok()) restored.push_back(std::move(*record));
+  }
   Status whole = decoder.Finish("job file");
   if (whole.ok() && !hello.ok()) whole = hello.status();
   if (whole.ok() && !members.ok()) whole = members.status();
@@ -116,6 +129,8 @@ void Sessions::RecoverJob(const std::string& path) {
   job.tuning = std::move(tuning);
   job.calls = std::move(calls);
   job.turns = std::move(turns);
+  job.restored = std::move(restored);
+  for (const RestoredRecord& record : job.restored) job.store->AwaitRestored(record);
   // Its tier, so that what lies there is found.
   auto tiers = agent_.tiers().ForJob(hello->keys);
   if (!tiers.ok()) LogWarning("agent", "the tier of job {} cannot be opened: {}", job.name, tiers.status().ToString());

@@ -55,6 +55,8 @@ std::vector<NamedCounter> Counters(Agent& agent) {
       {"protect_failures", c.protect_failures, "Versions whose protection across nodes was given up"},
       {"images_brought", c.images_brought, "Images fetched from other nodes or rebuilt from their redundancy"},
       {"inventories_asked", c.inventories_asked, "Questions to other nodes about what they hold"},
+      {"parts_leased", c.parts_leased, "Parts of images that other nodes could read as they lay"},
+      {"blocks_sealed", c.blocks_sealed, "Blocks of images that other nodes were given sealed"},
       {"net_ways_opened", n.channels_opened, "Ways made to other nodes"},
       {"net_messages_sent", n.messages_sent, "Messages to other nodes"},
       {"net_messages_received", n.messages_received, "Messages from other nodes"},
@@ -67,6 +69,7 @@ std::vector<NamedCounter> Counters(Agent& agent) {
       {"messages_refused", c.messages_refused, "Mailbox entries that made no sense"},
       {"sessions_broken", c.sessions_broken, "Sessions ended for a broken mailbox"},
       {"tiers_lost", c.tiers_lost, "Tiers whose files were deleted"},
+      {"images_damaged", c.images_damaged, "Images whose bytes on the node were not those that were captured"},
       {"images_recovered", c.images_recovered, "Images taken over from a former agent"},
       {"retention_failures", c.retention_failures, "Rounds of retention that failed"},
       {"file_publish_failures", c.file_publish_failures, "Routed files that could not be put to their original paths"},
@@ -124,7 +127,9 @@ void WriteVersion(Agent& agent, const Version& version, JsonWriter& json) {
   json.Field("skipped", version.skipped);
   json.Key("levels").BeginArray();
   for (const Level level : {Level::kLocal, Level::kNode, Level::kStore}) {
-    const bool reached = level == Level::kLocal ? version.IsWhole() : level == Level::kNode ? version.at_node : version.in_store;
+    const bool reached = level == Level::kLocal  ? version.IsAtLocal()
+                         : level == Level::kNode ? version.at_node
+                                                 : version.in_store;
     const bool wanted = level == Level::kLocal || (level == Level::kNode ? version.to_node : version.scheduled >= Level::kStore);
     if (!reached && !wanted) continue;
     json.BeginObject().Field("level", LevelName(level)).Field("reached", reached).EndObject();
@@ -132,6 +137,7 @@ void WriteVersion(Agent& agent, const Version& version, JsonWriter& json) {
   json.EndArray();
   if (!version.node_failure.ok()) json.Field("node_failure", version.node_failure.ToString());
   if (!version.failure.ok()) json.Field("failure", version.failure.ToString());
+  if (!version.absence.ok()) json.Field("waits_for", version.absence.ToString());
   WritePlacement(version.placement, json);
   json.Key("images").BeginArray();
   for (const auto& [rank, image] : version.images) {

@@ -8,6 +8,9 @@
 #include "agent/agent.h"
 #include "agent/assignment.h"
 #include "agent/flush.h"
+#include "agent/held_sets.h"
+#include "agent/images.h"
+#include "agent/protect.h"
 #include "agent/sessions.h"
 #include "agent/throughput.h"
 #include "base/byte_size.h"
@@ -16,6 +19,7 @@
 #include "os/files.h"
 #include "os/machine.h"
 #include "os/thread.h"
+#include "session/own_folder.h"
 
 namespace kedge {
 namespace {
@@ -60,8 +64,7 @@ void Tiers::OpenNode() {
     if (!pool.ok()) LogError("agent", "the pool cannot be used: {}", pool.status().ToString());
   }
   for (const TierSettings& tier : settings.tiers) {
-    // Virtual nodes and users may name the same folder.
-    std::string path = os::JoinPath(tier.path, fmt::format("kedge-{}-{}", os::EffectiveUser(), settings.node));
+    std::string path = OwnFolder(tier.path, settings.node);
     if (tier.kind == TierKind::kMemory) path += "/pool";
     auto unit = Open({tier.name, "", tier.kind, path, tier.capacity_bytes});
     if (!unit.ok()) LogError("agent", "tier {} cannot be used: {}", tier.name, unit.status().ToString());
@@ -80,7 +83,7 @@ Result<std::vector<TierUnit*>> Tiers::ForJob(const JobKeys& keys) {
   plan.name = fmt::format("scratch-{:08x}", crc32c::Compute(keys.scratch.data(), keys.scratch.size()));
   plan.scratch = keys.scratch;
   plan.kind = volume.type == kTmpfsMagic || volume.type == kRamfsMagic ? TierKind::kMemory : TierKind::kDirectory;
-  plan.path = os::JoinPath(keys.scratch, fmt::format("kedge-{}-{}", os::EffectiveUser(), agent_.settings().node));
+  plan.path = OwnFolder(keys.scratch, agent_.settings().node);
   if (plan.kind == TierKind::kMemory) {
     plan.path += "/pool";
     plan.capacity_bytes = agent_.settings().pool_bytes;
@@ -243,6 +246,9 @@ void Tiers::Lose(TierUnit* unit, const Status& why) {
            why.message());
   unit->lost = true;
   ++agent_.counters().tiers_lost;
+  agent_.protect().OnTierLost();
+  agent_.held_sets().DropLost();
+  for (const auto& [key, job] : agent_.jobs()) agent_.images().ReconsiderAll(*job);
   agent_.sessions().RestartSessionsOf(unit);
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
 #include <vector>
 
 #include "agent/agent.h"
@@ -43,15 +42,6 @@ bool IsLimited(const ScheduleRule& rule, const ScheduledLevels& due) {
   return is_limited(rule.node, due.node) || is_limited(rule.store, due.store);
 }
 
-// The node whose agent decides for the attempt; none: the nodes do not know each other.
-std::optional<std::string> DecidingNode(const Job& job, uint32_t attempt) {
-  if (job.members.attempt != attempt) return std::nullopt;
-  const auto& nodes = job.members.nodes;
-  if (std::any_of(nodes.begin(), nodes.end(), [](const JobNode& node) { return node.address.empty(); })) return std::nullopt;
-  const JobNode* leading = job.LeadingNode();
-  return leading == nullptr ? std::nullopt : std::optional(leading->name);
-}
-
 const ScheduledLevels* FindTurn(const Job& job, const Generation& generation) {
   const auto found = std::find_if(job.turns.begin(), job.turns.end(), [&](const auto& turn) { return turn.first == generation; });
   return found == job.turns.end() ? nullptr : &found->second;
@@ -61,8 +51,8 @@ const ScheduledLevels* FindTurn(const Job& job, const Generation& generation) {
 
 void Turns::Schedule(Version& version, const ScheduledLevels& due) {
   const Job& job = *version.job;
-  const auto deciding = DecidingNode(job, version.generation.attempt);
-  const bool is_asked = deciding.has_value() && *deciding != agent_.settings().node && agent_.peers().is_open();
+  const JobNode* deciding = job.ReachableLeader(version.generation.attempt);
+  const bool is_asked = deciding != nullptr && deciding->name != agent_.settings().node && agent_.peers().is_open();
   if (!is_asked || !IsLimited(RuleOf(job), due)) return SetLevels(version, ByOwnClock(version, due));
   version.scheduled = Level::kLocal;
   LeaveUndecided(version, due);
@@ -71,8 +61,8 @@ void Turns::Schedule(Version& version, const ScheduledLevels& due) {
 
 void Turns::LeaveUndecided(Version& version, const ScheduledLevels& due) const {
   const int64_t now_ns = agent_.clock().NowNs();
-  const auto deciding = DecidingNode(*version.job, version.generation.attempt);
-  version.undecided = Undecided{due, deciding.value_or(std::string()), now_ns, now_ns, kPauseMin};
+  const JobNode* deciding = version.job->ReachableLeader(version.generation.attempt);
+  version.undecided = Undecided{due, deciding == nullptr ? std::string() : deciding->name, now_ns, now_ns, kPauseMin};
 }
 
 ScheduledLevels Turns::ByOwnClock(Version& version, const ScheduledLevels& due) {

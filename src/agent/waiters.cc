@@ -5,18 +5,22 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 
 #include "agent/agent.h"
+#include "agent/flush.h"
 #include "agent/images.h"
+#include "agent/local_level.h"
 #include "agent/protect.h"
 #include "agent/publish.h"
 #include "agent/server.h"
+#include "agent/sessions.h"
 
 namespace kedge {
 namespace {
 
-constexpr Duration kLookPause = std::chrono::milliseconds(500);
+constexpr Duration kWaitLookPause = std::chrono::milliseconds(500);
 constexpr Duration kReportPause = std::chrono::milliseconds(500);
 constexpr size_t kMissingNamedMax = 16;
 
@@ -43,6 +47,10 @@ void Waiters::Add(Wait wait) {
 
 void Waiters::AddDrain(uint64_t peer, uint64_t number, const DrainRequest& request) {
   const int64_t now_ns = agent_.clock().NowNs();
+  if (request.level >= Level::kStore) {
+    const Job* job = request.job.empty() ? nullptr : agent_.FindJob(request.store_id, request.job);
+    if (job != nullptr || request.job.empty()) agent_.flush().TryAgain(job);
+  }
   drains_.push_back(DrainWait{peer, number, request, DeadlineNs(now_ns, request.timeout), now_ns, 0, {}});
   if (AnswerDrain(drains_.back())) drains_.pop_back();
 }
@@ -56,7 +64,14 @@ std::vector<uint32_t> Waiters::MissingRanks(const Version& version, Level level)
   if (level >= Level::kStore && !version.missing_in_store.empty()) return version.missing_in_store;
   std::vector<uint32_t> missing;
   // Of ranks on other nodes nothing is known here.
+  std::set<uint32_t> elsewhere;
+  const Membership& members = version.job->members;
+  for (const JobNode& node : members.nodes) {
+    const bool is_other = members.attempt == version.generation.attempt && node.name != agent_.settings().node;
+    if (is_other && level < Level::kStore) elsewhere.insert(node.ranks.begin(), node.ranks.end());
+  }
   for (uint32_t rank = 0; rank < version.ranks && missing.size() < kMissingNamedMax; ++rank) {
+    if (elsewhere.contains(rank)) continue;
     auto image = version.images.find(rank);
     const bool is_there = image != version.images.end() && image->second->ended &&
                           (level < Level::kStore || image->second->flush == FlushState::kStored);
@@ -76,7 +91,9 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
         return entry.second->has_files && !entry.second->files_published && version.job->hello.keys.files_publish;
       });
   const bool reached = reply.level >= target && !(target >= Level::kStore && files_due);
-  const bool failed = !version.failure.ok() && (wait.is_test || target > Level::kLocal);
+  // Where ranks disagree about what they took, no level will ever hold for all of them.
+  const bool disagree = version.failure.code() == Code::kMismatch;
+  const bool failed = !version.failure.ok() && (wait.is_test || target > Level::kLocal || reply.level < target || disagree);
   if (failed) reply.failure = version.failure;
   // What does not get to other nodes may get to the store, which is more.
   const bool node_failed = !version.node_failure.ok() && version.scheduled < Level::kStore && reply.level < Level::kNode &&
@@ -90,7 +107,14 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
             ? fmt::format("the flush of {} was left out for a newer version", version.generation.ToString())
             : fmt::format("{} is scheduled for level {} only", version.generation.ToString(), LevelName(version.scheduled)));
   }
-  if (!wait.is_test && !reached && !failed && !node_failed && !never) {
+  const bool passed_by =
+      target <= Level::kLocal && !reached && version.LastLevel() <= Level::kLocal && LocalLevel::IsPassedBy(version);
+  if (passed_by && !wait.is_test) {
+    reply.failure =
+        Status(Code::kFailedPrecondition,
+               fmt::format("{} is passed by: another node has a newer one, and has let go of it", version.generation.ToString()));
+  }
+  if (!wait.is_test && !reached && !failed && !node_failed && !never && !passed_by) {
     const int64_t now_ns = agent_.clock().NowNs();
     if (now_ns < wait.deadline_ns) {
       // Other nodes finish it without a word to this one.
@@ -100,7 +124,7 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
       const bool part_stored = std::any_of(version.images.begin(), version.images.end(),
                                            [](const auto& entry) { return entry.second->flush == FlushState::kStored; });
       if ((all_stored || part_stored) && target >= Level::kStore && now_ns >= wait.next_look_ns) {
-        wait.next_look_ns = now_ns + kLookPause.count();
+        wait.next_look_ns = now_ns + kWaitLookPause.count();
         agent_.publish().Probe(version);
       }
       return false;
@@ -110,9 +134,18 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
         Status(Code::kTimeout,
                fmt::format("{} has not reached level {}; missing {} {}", version.generation.ToString(), LevelName(target),
                            reply.missing_ranks.size() == 1 ? "is rank" : "are ranks", fmt::join(reply.missing_ranks, ", ")));
+    if (target == Level::kLocal && version.IsWhole()) {
+      reply.missing_ranks.clear();
+      reply.failure = Status(Code::kTimeout, agent_.local_level().Missing(version));
+    }
     if (target == Level::kNode && version.protection != nullptr) {
       reply.missing_ranks.clear();
       reply.failure = agent_.protect().Missing(version);
+    }
+    if (target >= Level::kStore && !version.absence.ok()) {
+      reply.missing_ranks.clear();
+      reply.failure = Status(Code::kTimeout,
+                             fmt::format("{} waits for the store: {}", version.generation.ToString(), version.absence.message()));
     }
   }
   agent_.server().Reply(wait.peer, wait.number, reply);
@@ -139,7 +172,7 @@ bool Waiters::Answer(Wait& wait) {
 // A generation that is not on the node: gone from here since, or never handed over (captured without the agent).
 void Waiters::LookUp(Wait& wait) {
   wait.looking = true;
-  wait.next_look_ns = agent_.clock().NowNs() + kLookPause.count();
+  wait.next_look_ns = agent_.clock().NowNs() + kWaitLookPause.count();
   agent_.publish().Lookup(wait.generation.store_id, wait.generation.job, wait.generation,
                           [this, peer = wait.peer, number = wait.number](bool complete) {
                             auto found = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& candidate) {
@@ -189,16 +222,43 @@ void Waiters::OnFailure(const Version& version, Level level, const Status& failu
 Status Waiters::FormerFailure(const Job& job, Level wanted) const {
   std::map<std::string, const Version*> newest;
   for (const auto& [generation, version] : job.versions) {
-    if (version->skipped || version->scheduled < wanted) continue;
+    const bool disagree = version->failure.code() == Code::kMismatch;
+    if (version->skipped || (version->scheduled < wanted && !disagree)) continue;
     const Version*& found = newest[generation.name];
     if (found == nullptr || generation.attempt >= found->generation.attempt) found = version.get();
   }
   for (const auto& [name, version] : newest) {
     if (agent_.images().LevelOf(*version) >= wanted) continue;
     if (!version->failure.ok() && IsFailed(*version, Level::kStore, wanted)) return version->failure;
+    if (const Status missing = NeverTaken(*version); wanted >= Level::kStore && !missing.ok()) return missing;
     if (!version->node_failure.ok() && IsFailed(*version, Level::kNode, wanted)) return version->node_failure;
   }
   return Status::Ok();
+}
+
+// Of the job, or (null) of any: what its images wait for.
+std::string Waiters::AbsenceOf(const Job* job) const {
+  for (const auto& [key, one] : agent_.jobs()) {
+    if (job != nullptr && one.get() != job) continue;
+    for (const auto& [generation, version] : one->versions) {
+      if (!version->absence.ok()) return "; they wait for the store: " + version->absence.message();
+    }
+  }
+  return "";
+}
+
+// Of a version whose attempt is over here: ranks of this node that have no image of it will never have one.
+Status Waiters::NeverTaken(const Version& version) const {
+  const bool is_missing = version.images.size() < version.node_ranks && version.scheduled >= Level::kStore && !version.in_store;
+  if (!is_missing || agent_.sessions().HasAttempt(*version.job, version.generation.attempt)) return Status::Ok();
+  const Status incomplete(Code::kIncomplete, fmt::format("{} is incomplete: {} of the {} ranks of this node have not taken it",
+                                                         version.generation.ToString(),
+                                                         version.node_ranks - version.images.size(), version.node_ranks));
+  if (version.node_ranks < version.ranks) return incomplete;  // who else is on this node is not known
+  const std::vector<uint32_t> missing = MissingRanks(version, Level::kLocal);
+  return Status(Code::kIncomplete, fmt::format("{} is incomplete: {} {} {} not taken it", version.generation.ToString(),
+                                               missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "),
+                                               missing.size() == 1 ? "has" : "have"));
 }
 
 bool Waiters::AnswerDrain(DrainWait& drain) {
@@ -211,8 +271,8 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
   reply.failure = drain.failure;
   const int64_t now_ns = agent_.clock().NowNs();
   if (reply.images_pending > 0 && now_ns >= drain.deadline_ns) {
-    reply.failure = Status(Code::kTimeout,
-                           fmt::format("{} images ({} bytes) are still on their way", reply.images_pending, reply.bytes_pending));
+    reply.failure = Status(Code::kTimeout, fmt::format("{} images ({} bytes) are still on their way{}", reply.images_pending,
+                                                       reply.bytes_pending, AbsenceOf(job)));
     reply.finished = true;
   }
   reply.finished = reply.finished || reply.images_pending == 0;

@@ -56,7 +56,9 @@ class Waiters {
   std::vector<uint32_t> MissingRanks(const Version& version, Level level) const;
   bool AnswerDrain(DrainWait& drain);
   bool IsFailed(const Version& version, Level at, Level wanted) const;
+  std::string AbsenceOf(const Job* job) const;
   Status FormerFailure(const Job& job, Level wanted) const;
+  Status NeverTaken(const Version& version) const;
 
   Agent& agent_;
   std::list<Wait> waits_;

@@ -9,10 +9,11 @@
 namespace kedge {
 
 const char* CodeName(Code code) {
-  static constexpr const char* kNames[] = {"ok",         "invalid argument",    "not found",  "already exists",
-                                           "corrupt",    "unsupported",         "no space",   "input/output error",
-                                           "permission", "unavailable",         "timeout",    "mismatch",
-                                           "busy",       "failed precondition", "incomplete", "internal"};
+  static constexpr const char* kNames[] = {
+      "ok",       "invalid argument",    "not found",  "already exists", "corrupt", "unsupported",
+      "no space", "input/output error",  "permission", "unavailable",    "timeout", "mismatch",
+      "busy",     "failed precondition", "incomplete", "internal",       "lost"};
+  static_assert(std::size(kNames) == static_cast<size_t>(kCodeLast) + 1);
   const auto index = static_cast<size_t>(code);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }

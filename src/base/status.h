@@ -30,7 +30,10 @@ enum class Code : int {
   kFailedPrecondition = 13,  // called in the wrong order
   kIncomplete = 14,          // part of a version is missing
   kInternal = 15,            // a broken invariant
+  kLost = 16,                // there was one, and no copy of it is left
 };
+
+inline constexpr Code kCodeLast = Code::kLost;
 
 // The code's name as printed to people, for example "no space".
 const char* CodeName(Code code);

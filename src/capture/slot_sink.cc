@@ -187,7 +187,7 @@ Status SlotSink::End(const ImageRecord& record) {
   os::KillPoint("client-end-after");
   context_.slots->ReturnFilled();
   os::KillPoint("client-end-returned");
-  ++images_ended_;
+  ended_serial_ = serial_;
   placement_.chunks.clear();
   full_slots_.clear();
   return Status::Ok();

@@ -54,8 +54,8 @@ class SlotSink final : public ImageSink {
   void SetDueLevels(uint32_t due_levels) { due_levels_ = due_levels; }
   // Images begun in this session so far.
   uint64_t serial() const { return serial_; }
-  // Of these, handed to the agent.
-  uint64_t images_ended() const { return images_ended_; }
+  // The last one of these that was handed to the agent; 0: none was.
+  uint64_t ended_serial() const { return ended_serial_; }
   // Of the image since Begin.
   const CapturedBytes& captured() const { return captured_; }
   // The slots got for whole chunks of the image under way: also those whose chunk is to come, and those that the agent has
@@ -80,7 +80,7 @@ class SlotSink final : public ImageSink {
   ImageIdentity identity_;
   uint32_t due_levels_ = 0;
   uint64_t serial_ = 0;
-  uint64_t images_ended_ = 0;
+  uint64_t ended_serial_ = 0;
   uint64_t announced_bytes_ = 0;
   uint64_t opened_bytes_ = 0;  // of the chunks so far, the open one too
   bool announced_ = false;

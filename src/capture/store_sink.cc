@@ -3,6 +3,7 @@
 
 #include "base/crc32c.h"
 #include "format/image_record.h"
+#include "store/attempts.h"
 #include "store/layout.h"
 
 namespace kedge {
@@ -56,6 +57,8 @@ Status StoreSink::End(const ImageRecord& record) {
   entry.record_crc32c = crc32c::Compute(buffer_.data(), buffer_.size());
   entry.image_bytes = record.RegionBytes();
   ObjectWriter* const writers[] = {writer_.get()};
+  // Nothing holds back a rank that was taken over while it slept: its attempt is over, also when the newer one has not restarted.
+  KEDGE_RETURN_IF_ERROR(CheckNotTakenOver(*catalog_, identity_.generation.job, identity_.generation.attempt));
   outcome_ = FinishOutcome{};
   const PublishOutcome published = PublishImages(*catalog_, writers, part);
   KEDGE_RETURN_IF_ERROR(published.images[0]);

@@ -3,14 +3,18 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
+
 #include "base/byte_size.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "client/callback.h"
 #include "client/object_stream.h"
-#include "restore/file_publisher.h"
+#include "os/private_files.h"
 #include "schedule/schedule.h"
+#include "store/garbage.h"
 #include "store/retention.h"
+#include "store/versions.h"
 
 namespace kedge::client {
 namespace {
@@ -27,18 +31,19 @@ Checkpointer::Checkpointer(Core* core, Ledger* ledger, Session* session, const s
       ledger_(ledger),
       session_(session),
       store_sink_(&*core->catalog, core->InlineLimits()),
-      files_(core->file_system, files_folder) {}
+      files_(os::PrivateFileSystem(), files_folder),
+      file_publisher_(*core->file_system) {}
 
 Status Checkpointer::Start(const std::string& name, int64_t version, bool overwrite) {
+  // Nothing that may fail on one rank alone comes before (ledger.h).
+  ledger_->Count(name);
   if (active()) {
     return Status(Code::kFailedPrecondition, fmt::format("checkpoint '{}' version {} has begun and not ended",
                                                          taken_->generation.name, taken_->generation.version));
   }
-  if (core_->superseded.load()) {
-    return Status(Code::kBusy, fmt::format("rank {}: a newer attempt has taken job '{}' over; this one may not go on",
-                                           core_->rank(), core_->job.job));
-  }
+  KEDGE_RETURN_IF_ERROR(core_->CheckNotSuperseded());
   session_->Pump();
+  CheckAgreement();
   KEDGE_ASSIGN_OR_RETURN(taken_, ledger_->Begin(name, version, overwrite));
   ++image_number_;
   parts_ = 0;
@@ -51,7 +56,7 @@ Status Checkpointer::OpenImage(uint64_t announced_bytes) {
   image_session_ = inline_ ? nullptr : session_->current();
   ImageSink* sink = &store_sink_;
   if (image_session_) {
-    image_session_->sink->SetDueLevels(EncodeDueLevels(LevelsByCount(core_->levels, taken_->turn)));
+    image_session_->sink->SetDueLevels(EncodeDueLevels(LevelsByCount(core_->levels, taken_->generation.take - 1)));
     sink = image_session_->sink.get();
   }
   WarnWhenTooBig(announced_bytes);
@@ -230,7 +235,9 @@ Status Checkpointer::Finish() {
     image_session_.reset();
   } else {
     if (!files_.empty() && core_->job.keys.files_publish) PublishFilesInline();
+    if (!store_sink_.outcome().complete) unfinished_[taken->generation.name] = taken->generation;
     if (store_sink_.outcome().complete) {
+      unfinished_.erase(taken->generation.name);
       RetentionOptions options;
       options.keep = core_->job.keys.keep_versions;
       Status status = ApplyRetention(*core_->catalog, core_->job.job, taken->generation.name, options, nullptr);
@@ -242,11 +249,19 @@ Status Checkpointer::Finish() {
 }
 
 void Checkpointer::PublishFilesInline() {
+  const Catalog& catalog = *core_->catalog;
+  const std::string& job = core_->job.job;
+  const FileOrigin origin{catalog.id(), job, catalog.owner(), [&](uint32_t attempt) { return IsSilent(catalog, job, attempt); }};
   for (const RoutedFiles::File& file : files_.files()) {
-    Status status = PublishFileCopy(*core_->file_system, file.routed, file.original, file.mode, core_->catalog->owner());
+    const Status status = PublishFileInline(origin, file);
     if (!status.ok())
       LogError("client", "routed file '{}' is in the checkpoint, but not at its path: {}", file.original, status.message());
   }
+}
+
+Status Checkpointer::PublishFileInline(const FileOrigin& origin, const RoutedFiles::File& file) {
+  KEDGE_ASSIGN_OR_RETURN(const auto from, os::PrivateFileSystem().Open(file.routed, os::OpenFlags::kRead));
+  return file_publisher_.Publish(origin, file.original, file.mode, [&](os::File& to) { return CopyFile(*from, to); });
 }
 
 void Checkpointer::CountFinished() {
@@ -278,6 +293,17 @@ void Checkpointer::WarnWhenTooBig(uint64_t image_bytes) {
              "flushes. Give the node more room (pool.size, a [[tier]]), or keep fewer versions there (keep.local)",
              core_->rank(), versions, FormatByteSize(image_bytes), core_->ranks_on_node, FormatByteSize(needed),
              FormatByteSize(capacity));
+}
+
+void Checkpointer::CheckAgreement() {
+  for (auto unfinished = unfinished_.begin(); unfinished != unfinished_.end();) {
+    const Generation& generation = unfinished->second;
+    const Status status = FindDisagreement(*core_->catalog, generation);
+    const bool disagree = status.code() == Code::kMismatch;
+    TakenVersion* const taken = ledger_->Find(generation.name, generation.version);
+    if (disagree) session_->AddFailure(taken != nullptr && taken->generation == generation ? taken : nullptr, status);
+    unfinished = disagree ? unfinished_.erase(unfinished) : std::next(unfinished);
+  }
 }
 
 void Checkpointer::Abandon() {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "client/ledger.h"
 #include "client/routed_files.h"
 #include "client/session.h"
+#include "restore/file_publisher.h"
 
 namespace kedge::client {
 
@@ -35,6 +37,8 @@ class Checkpointer {
   RoutedFiles& files() { return files_; }
   // Gives up the image between begin and end, if any.
   void Abandon();
+  // Whether other ranks agree that the versions that went to the store inline are what was taken; else a failure of the session.
+  void CheckAgreement();
 
  private:
   Status Start(const std::string& name, int64_t version, bool overwrite);
@@ -50,6 +54,7 @@ class Checkpointer {
   Status Finish();
   void CountFinished();
   void PublishFilesInline();
+  Status PublishFileInline(const FileOrigin& origin, const RoutedFiles::File& file);
   void WarnWhenTooBig(uint64_t image_bytes);
 
   Core* core_;
@@ -58,6 +63,7 @@ class Checkpointer {
   StoreSink store_sink_;
   ImageCapture capture_;
   RoutedFiles files_;
+  FilePublisher file_publisher_;
 
   TakenVersion* taken_ = nullptr;  // the image between begin and end
   bool inline_ = false;
@@ -67,6 +73,7 @@ class Checkpointer {
   std::vector<DeclaredRegion*> gathered_;
   std::vector<uint64_t> gathered_bytes_;
   bool warned_of_size_ = false;
+  std::map<std::string, Generation> unfinished_;  // the newest inline one of each name, not seen complete
 };
 
 }  // namespace kedge::client

@@ -9,8 +9,10 @@
 #include <thread>
 
 #include "base/log.h"
+#include "client/newest_stored.h"
 #include "client/start.h"
 #include "os/files.h"
+#include "session/own_folder.h"
 #include "store/attempts.h"
 
 namespace kedge::client {
@@ -50,7 +52,7 @@ Status Context::Start(const kedge_options* options) {
   auto agent = core.job.synchronous ? Result<std::unique_ptr<Connection>>(Status(Code::kUnavailable, "job.mode is sync"))
                                     : ConnectToAgent(core);
   KEDGE_RETURN_IF_ERROR(AgreeOnAttempt(&core, &agent));
-  MakeParts();
+  KEDGE_RETURN_IF_ERROR(MakeParts());
   Status status = session->Start(std::move(agent));
   if (core.joins_nodes) {
     status = core.collective.Agree(status);
@@ -100,11 +102,12 @@ Status Context::UnlessRequired(Status status) const {
   return Status::Ok();
 }
 
-void Context::MakeParts() {
+Status Context::MakeParts() {
+  KEDGE_ASSIGN_OR_RETURN(auto stored, GatherNewestStored(core));
   // On tmpfs, or on the job's own local tier.
   const std::string& scratch = core.job.keys.scratch;
-  const std::string files = os::JoinPath(scratch.empty() ? core.node.run_folder : scratch, "files");
-  ledger = std::make_unique<Ledger>(&*core.catalog, core.job.job, core.attempt);
+  const std::string files = os::JoinPath(scratch.empty() ? core.node.run_folder : OwnFolder(scratch, core.node.node), "files");
+  ledger = std::make_unique<Ledger>(core.catalog->id(), core.job.job, core.attempt, std::move(stored));
   session = std::make_unique<Session>(&core, ledger.get());
   checkpointer = std::make_unique<Checkpointer>(&core, ledger.get(), session.get(), files);
   restarter = std::make_unique<Restarter>(&core, ledger.get(), session.get(), files);
@@ -112,6 +115,7 @@ void Context::MakeParts() {
   pace = std::make_unique<Pace>(&core, session.get());
   watcher_ = std::make_unique<Watcher>(&core, session.get());
   checkpointer->files().RemoveLeftovers();
+  return Status::Ok();
 }
 
 Status Context::Drain() {
@@ -136,16 +140,18 @@ Status Context::Finalize(bool drain) {
     restarter->Abandon();
     if (drain) status = Drain();
     session->Pump();
+    checkpointer->CheckAgreement();
     if (auto failure = session->TakeFailure()) {
       status = failure->status.WithContext(fmt::format("the flush of '{}' version {} failed", failure->name, failure->version));
     }
     session->Goodbye();
+    if (status.ok()) status = core.CheckNotSuperseded();
   }
   watcher_->Stop();
   if (core.rank() == 0 && !core.superseded.load()) {
     Status ended;
-    if (core.attempt_unrecorded.load())
-      ended = RegisterAttempt(*core.catalog, core.attempt_record, OwnRequest(core), Duration::zero());
+    LeaseWatch watch;
+    if (core.attempt_unrecorded.load()) ended = RegisterAttempt(*core.catalog, core.attempt_record, OwnRequest(core), &watch);
     if (!ended.ok()) {
       LogWarning("client", "job '{}': attempt {} ends without the store; `kedge drain` carries there what its nodes hold: {}",
                  core.job.job, core.attempt, ended.message());

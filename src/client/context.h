@@ -38,7 +38,7 @@ class Context {
   Status Start(const kedge_options* options);
   Status ShareMembers();
   Status UnlessRequired(Status status) const;
-  void MakeParts();
+  Status MakeParts();  // collective
   // Until all of this job on this node is at its last level, over as many agents as it takes.
   Status Drain();
 

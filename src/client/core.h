@@ -48,6 +48,8 @@ struct Core {
   // The attempt began without the store, which has no record of it so far as is known here; rank 0 puts it there.
   std::atomic<bool> attempt_unrecorded{false};
   AttemptRecord attempt_record;  // of such an attempt
+  // What the job's attempts went on from, as far as the nodes knew at init, and this attempt's own; the same on all ranks.
+  std::vector<RestoredRecord> restored;
   // Rank 0's word for all: whether the nodes protect each other, and the secret of this attempt's agents.
   bool protects = false;
   bool joins_nodes = false;   // the agents of its nodes are told of each other
@@ -61,6 +63,13 @@ struct Core {
 
   RegionTable regions;
   kedge_statistics statistics{};
+
+  // kBusy: what this context has taken is not safe any more, and it takes nothing more.
+  Status CheckNotSuperseded() const {
+    if (!superseded.load()) return Status::Ok();
+    return Status(Code::kBusy, "rank " + std::to_string(rank()) + ": a newer attempt has taken job '" + job.job +
+                                   "' over; this one may not go on");
+  }
 
   uint32_t rank() const { return collective.rank(); }
   uint32_t ranks() const { return collective.ranks(); }

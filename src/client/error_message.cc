@@ -28,7 +28,7 @@ const char* kedge_error_message(void) {
 }
 
 const char* kedge_status_name(int status) {
-  if (status < KEDGE_OK || status > KEDGE_ERROR_INTERNAL) return "unknown";
+  if (status < KEDGE_OK || status > KEDGE_ERROR_LOST) return "unknown";
   return kedge::CodeName(static_cast<kedge::Code>(status));
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -36,10 +37,12 @@ std::string Listed(std::span<const RestoreCandidate> candidates) {
   return text.empty() ? "none" : text;
 }
 
-bool HoldsRank(const std::vector<PartRecord>& parts, uint32_t rank) {
-  return std::any_of(parts.begin(), parts.end(), [&](const PartRecord& part) {
-    return std::any_of(part.images.begin(), part.images.end(), [&](const ImageEntry& image) { return image.rank == rank; });
-  });
+std::vector<RankRun> RanksIn(const std::vector<PartRecord>& parts) {
+  std::set<uint32_t> ranks;
+  for (const PartRecord& part : parts) {
+    for (const ImageEntry& image : part.images) ranks.insert(image.rank);
+  }
+  return RunsOf({ranks.begin(), ranks.end()});
 }
 
 Status CheckIdentity(const ImageRecord& record, const ImageIdentity& identity) {
@@ -60,28 +63,38 @@ OpenImage::~OpenImage() {
   if (connection_) (void)connection_->Call<DoneReply>(CloseImageRequest{handle_}, kAgentTimeout);
 }
 
-Status ImageOpener::AddStored(const std::string& name, uint32_t rank, std::vector<RestoreCandidate>* candidates) {
+Status ImageOpener::AddStored(const std::string& name, int64_t at_most, std::vector<StoredCandidate>* candidates) {
   auto versions = ListVersions(*core_->catalog, core_->job.job, name);
   if (!versions.ok() && versions.status().code() != Code::kNotFound) return versions.status();
   // None, or a store that is not there any more.
   if (!versions.ok() || versions->empty()) return core_->catalog->Confirm();
   for (const VersionInfo& version : *versions) {
+    if (candidates->size() == kStoredCandidatesMax) break;
+    if (at_most >= 0 && version.generation.version > at_most) continue;
+    StoredCandidate stored{CandidateOf(version.generation, version.ranks), {}};
     bool usable = version.complete;
-    // Whoever finds all parts finishes the version; a part with this rank's image is a good source in any case.
+    // Whoever finds all parts finishes the version; a part with a rank's image is a good source for it in any case.
     if (!usable && version.finishable) {
       const auto outcome = FinishVersion(*core_->catalog, version.generation);
       usable = outcome.ok() && outcome->complete;
     }
     if (!usable && version.ranks > 0) {
       const auto parts = ReadParts(*core_->catalog, version.generation, nullptr);
-      usable = parts.ok() && HoldsRank(*parts, rank);
+      if (parts.ok()) stored.ranks = RanksIn(*parts);
+      usable = !stored.ranks.empty();
     }
-    if (usable) candidates->push_back(CandidateOf(version.generation, version.ranks));
+    if (usable) candidates->push_back(std::move(stored));
   }
   return Status::Ok();
 }
 
-Status ImageOpener::AddLocal(const std::string& name, uint32_t rank, bool everywhere, std::vector<RestoreCandidate>* candidates) {
+StoredCandidates ImageOpener::Stored(const std::string& name, int64_t at_most) {
+  StoredCandidates stored;
+  stored.status = AddStored(name, at_most, &stored.candidates);
+  return stored;
+}
+
+Status ImageOpener::AddLocal(const std::string& name, uint32_t rank, bool everywhere, Found* found) {
   session_->Pump();
   const auto connection = session_->connection();
   if (!connection) return Status::Ok();
@@ -96,25 +109,33 @@ Status ImageOpener::AddLocal(const std::string& name, uint32_t rank, bool everyw
     const Generation& generation = local.generation;
     if (local.rank != rank || generation.store_id != request.store_id || generation.job != request.job || generation.name != name)
       continue;
-    candidates->push_back(CandidateOf(generation, local.ranks));
+    found->candidates.push_back(CandidateOf(generation, local.ranks));
+  }
+  for (const LostVersion& lost : reply->lost) {
+    if (!lost.was_safe || lost.generation.name != name) continue;
+    found->lost = fmt::format("{}: {}", lost.generation.ToString(), lost.why);
+    break;
   }
   return Status::Ok();
 }
 
-Result<ImageOpener::Found> ImageOpener::Candidates(const std::string& name, int64_t at_most, uint32_t rank, bool everywhere) {
-  KEDGE_RETURN_IF_ERROR(ValidateName(name, "checkpoint name"));
-  std::vector<RestoreCandidate> candidates;
-  const Status local = AddLocal(name, rank, everywhere, &candidates);
+ImageOpener::Found ImageOpener::Candidates(const std::string& name, int64_t at_most, uint32_t rank, bool everywhere,
+                                           const StoredCandidates& stored) {
+  Found found;
+  std::vector<RestoreCandidate>& candidates = found.candidates;
+  found.agent = AddLocal(name, rank, everywhere, &found);
   const size_t local_count = candidates.size();
-  Status stored = AddStored(name, rank, &candidates);
+  for (const StoredCandidate& one : stored.candidates) {
+    if (one.HasRank(rank)) candidates.push_back(one.candidate);
+  }
   LogDebug("client", "rank {}: versions of '{}' with an image of rank {}: on this node {}; in the store {}", core_->rank(), name,
            rank, Listed(std::span(candidates).first(local_count)), Listed(std::span(candidates).subspan(local_count)));
-  for (const Status* status : {&local, &std::as_const(stored)}) {
+  for (const Status* status : {&std::as_const(found.agent), &stored.status}) {
     if (!status->ok()) LogWarning("client", "rank {}: looking for versions of '{}': {}", core_->rank(), name, status->message());
   }
   if (at_most >= 0) std::erase_if(candidates, [&](const RestoreCandidate& candidate) { return candidate.version > at_most; });
   SortCandidates(&candidates);
-  return Found{std::move(candidates), std::move(stored)};
+  return found;
 }
 
 Result<std::unique_ptr<OpenImage>> ImageOpener::Open(const std::string& name, const RestoreCandidate& candidate, uint32_t rank) {

@@ -45,20 +45,23 @@ class ImageOpener {
  public:
   ImageOpener(Core* core, Session* session) : core_(core), session_(session) {}
 
+  // What the store has of `name` at or below `at_most` (negative: no limit), of all ranks: one rank asks it for all.
+  StoredCandidates Stored(const std::string& name, int64_t at_most);
   struct Found {
     std::vector<RestoreCandidate> candidates;  // newest first
-    Status store;                              // why the store could not be looked into: there may be newer ones
+    Status agent;                              // why it could not be asked: there may be newer ones
+    std::string lost;                          // what was safe on the nodes and is lost there: the newest, and why; empty: none
   };
-  // What this process could restore of `rank`'s images of `name` at or below `at_most` (negative: no limit).
-  // `everywhere`: LocalVersionsRequest.
-  Result<Found> Candidates(const std::string& name, int64_t at_most, uint32_t rank, bool everywhere);
+  // What this process could restore of `rank`'s images: from the nodes, as far as they are asked
+  // (LocalVersionsRequest::everywhere), or of `stored`.
+  Found Candidates(const std::string& name, int64_t at_most, uint32_t rank, bool everywhere, const StoredCandidates& stored);
   Result<std::unique_ptr<OpenImage>> Open(const std::string& name, const RestoreCandidate& candidate, uint32_t rank);
   // The copy on this node is bad: opens another, which the agent has from other nodes. kNotFound: there is none.
   Result<std::unique_ptr<OpenImage>> OpenReplaced(const ImageIdentity& identity);
 
  private:
-  Status AddStored(const std::string& name, uint32_t rank, std::vector<RestoreCandidate>* candidates);
-  Status AddLocal(const std::string& name, uint32_t rank, bool everywhere, std::vector<RestoreCandidate>* candidates);
+  Status AddStored(const std::string& name, int64_t at_most, std::vector<StoredCandidate>* candidates);
+  Status AddLocal(const std::string& name, uint32_t rank, bool everywhere, Found* found);
   Result<std::unique_ptr<OpenImage>> OpenLocal(const ImageIdentity& identity, bool replace);
   // The node has no room for it: part by part, from where it is.
   Result<std::unique_ptr<OpenImage>> OpenShown(const ImageIdentity& identity, bool replace);

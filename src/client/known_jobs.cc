@@ -7,8 +7,10 @@
 #include <set>
 #include <utility>
 
+#include "format/envelope.h"
 #include "format/wire.h"
 #include "os/machine.h"
+#include "store/record_io.h"
 
 namespace kedge::client {
 namespace {
@@ -25,6 +27,8 @@ std::vector<KnownJob> Ask(const Core& core, Result<std::unique_ptr<Connection>>*
   return {};
 }
 
+constexpr size_t kRestoredBytesMax = 1 << 20;
+
 // With what tells one agent from another: the ranks of a node all say the same.
 std::string Encode(const Core& core, const std::vector<KnownJob>& known) {
   Buffer buffer;
@@ -37,12 +41,33 @@ std::string Encode(const Core& core, const std::vector<KnownJob>& known) {
     encoder.Varint(job.attempt);
     encoder.Varint(job.live_ranks);
     encoder.String(job.unrecorded);
+    encoder.String(EncodeRestored(job.restored));
   }
   encoder.Finish();
   return std::string(AsText(buffer));
 }
 
 }  // namespace
+
+std::string EncodeRestored(const std::vector<RestoredRecord>& records) {
+  Buffer buffer;
+  Encoder encoder(buffer);
+  encoder.Varint(records.size());
+  for (const RestoredRecord& record : records) encoder.String(AsText(Encoded(record)));
+  encoder.Finish();
+  return std::string(AsText(buffer));
+}
+
+Result<std::vector<RestoredRecord>> DecodeRestored(const std::string& text) {
+  Decoder decoder(AsBytes(text));
+  std::vector<RestoredRecord> records;
+  for (size_t count = decoder.Count(kEnvelopeBytes); count > 0 && decoder.ok(); --count) {
+    KEDGE_ASSIGN_OR_RETURN(RestoredRecord record, DecodeRestoredRecord(AsBytes(decoder.String(text.size()))));
+    records.push_back(std::move(record));
+  }
+  KEDGE_RETURN_IF_ERROR(decoder.Finish("what the nodes know of restarts"));
+  return records;
+}
 
 Result<std::vector<KnownJob>> GatherKnownJobs(const Core& core, Result<std::unique_ptr<Connection>>* agent) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> all, core.collective.AllGather(Encode(core, Ask(core, agent))));
@@ -58,8 +83,10 @@ Result<std::vector<KnownJob>> GatherKnownJobs(const Core& core, Result<std::uniq
       job.attempt = decoder.Varint32();
       job.live_ranks = decoder.Varint32();
       job.unrecorded = decoder.String(kAttemptBytesMax);
+      KEDGE_ASSIGN_OR_RETURN(job.restored, DecodeRestored(std::string(decoder.String(kRestoredBytesMax))));
       if (!is_new) continue;
       KnownJob& known = merged[job.store_id];
+      job.restored.insert(job.restored.end(), known.restored.begin(), known.restored.end());
       job.live_ranks += known.live_ranks;
       if (job.attempt < known.attempt) std::swap(job.attempt, known.attempt), std::swap(job.unrecorded, known.unrecorded);
       known = job;
@@ -73,7 +100,7 @@ Result<std::vector<KnownJob>> GatherKnownJobs(const Core& core, Result<std::uniq
 
 KnownJob KnownIn(const std::vector<KnownJob>& known, const StoreId& store_id) {
   auto found = std::find_if(known.begin(), known.end(), [&](const KnownJob& job) { return job.store_id == store_id; });
-  return found == known.end() ? KnownJob{store_id, 0, 0, {}} : *found;
+  return found == known.end() ? KnownJob{store_id, 0, 0, {}, {}} : *found;
 }
 
 }  // namespace kedge::client

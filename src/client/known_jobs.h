@@ -19,4 +19,8 @@ Result<std::vector<KnownJob>> GatherKnownJobs(const Core& core, Result<std::uniq
 // The entry of that store; one with attempt 0 when there is none.
 KnownJob KnownIn(const std::vector<KnownJob>& known, const StoreId& store_id);
 
+// For the ranks to tell each other.
+std::string EncodeRestored(const std::vector<RestoredRecord>& records);
+Result<std::vector<RestoredRecord>> DecodeRestored(const std::string& text);
+
 }  // namespace kedge::client

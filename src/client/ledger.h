@@ -1,9 +1,10 @@
 // Which versions this context has taken: order, takes, and where each one went.
 //
 // A version must be greater than the newest of its name, unless the caller overwrites; newest is what this context has taken
-// or restored last, and at a name's first use what the store has. `take` counts the takings of a version in this attempt
-// alike on all ranks, because all ranks take checkpoints in the same order. Memory is bounded: of each name the versions
-// taken last are remembered. Guarded by the context's lock.
+// or restored last, and before that what the store had at init. Every call that takes a checkpoint counts, before anything of
+// it can fail: so all ranks, which make these calls in the same order, give the same taking the same number (Generation::take),
+// whatever becomes of it on one of them, and images of two takings are of two generations. Memory is bounded: of each name the
+// versions taken last are remembered. Guarded by the context's lock.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,12 @@
 
 #include "base/status.h"
 #include "format/identity.h"
-#include "store/catalog.h"
+#include "format/store_records.h"
 
 namespace kedge::client {
 
 struct TakenVersion {
   Generation generation;
-  uint32_t turn = 0;      // how many takings of its name this attempt has begun before
   bool captured = false;  // this rank's image is whole
   bool in_store = false;  // captured inline: this rank's image was published by this process
   uint64_t session = 0;   // the session and its image number, where the agent has it
@@ -30,16 +30,24 @@ struct TakenVersion {
 
 class Ledger {
  public:
-  // `catalog` outlives the ledger.
-  Ledger(const Catalog* catalog, std::string job, uint32_t attempt)
-      : catalog_(catalog), job_(std::move(job)), attempt_(attempt) {}
+  // `stored`: the newest version of each name that the store had when the attempt began.
+  Ledger(const StoreId& store_id, std::string job, uint32_t attempt, std::map<std::string, int64_t> stored)
+      : store_id_(store_id), job_(std::move(job)), attempt_(attempt), stored_(std::move(stored)) {}
 
-  // A new taking. kAlreadyExists: the version is not greater than the newest.
+  // A checkpoint is called for, whatever becomes of it. `name` is valid.
+  void Count(const std::string& name) { ++names_[name].takes; }
+  // How many have been called for in this attempt.
+  uint32_t TakesOf(const std::string& name) const;
+  // Some rank has counted so many.
+  void CatchUp(const std::string& name, uint32_t takes);
+
+  // The taking that was counted last. kAlreadyExists: the version is not greater than the newest.
   Result<TakenVersion*> Begin(const std::string& name, int64_t version, bool overwrite);
   // The image of this taking is whole.
   void Captured(TakenVersion* taken);
-  // The application goes on from this version of its name.
-  void Restored(const Generation& generation);
+  // The application goes on from this version of its name. Returns the record of that: what is taken from now on comes from
+  // there.
+  RestoredRecord Restored(const Generation& generation);
   // That version, when it is the last one of the name that the application went on from; else null.
   const Generation* FindRestored(const std::string& name, int64_t version) const;
 
@@ -53,19 +61,17 @@ class Ledger {
   struct Name {
     std::optional<int64_t> newest;
     std::optional<Generation> restored;
-    uint32_t begun = 0;
+    uint32_t takes = 0;            // counted so far
+    uint32_t restored_before = 0;  // the taking that comes after the last restart; 0: none
     std::map<int64_t, TakenVersion> versions;
     std::deque<int64_t> order;  // keys of `versions`, the one taken longest ago first
-    // Of the versions that are remembered no more: the greatest, and the greatest take.
-    int64_t forgotten_version = -1;
-    uint32_t forgotten_takes = 0;
   };
-  Result<Name*> Use(const std::string& name);
   void Forget(Name* name);
 
-  const Catalog* catalog_;
+  const StoreId store_id_;
   const std::string job_;
   const uint32_t attempt_;
+  const std::map<std::string, int64_t> stored_;
   std::map<std::string, Name> names_;
   TakenVersion* newest_ = nullptr;
 };

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <thread>
 
+#include "store/attempts.h"
 #include "store/publish.h"
 #include "store/retention.h"
 #include "store/versions.h"
@@ -70,7 +71,11 @@ LevelReply Levels::AskStore(const Generation& generation) const {
     const auto outcome = FinishVersion(*core_->catalog, generation);
     info->complete = outcome.ok() && outcome->complete;
   }
+  // What is taken after a newer attempt has begun is not to be counted on.
+  reply.failure = CheckNotTakenOver(*core_->catalog, generation.job, core_->attempt);
+  if (!reply.failure.ok()) return reply;
   if (info->complete) reply.level = Level::kStore;
+  if (!info->complete) reply.failure = FindDisagreement(*core_->catalog, generation);
   reply.missing_ranks = info->missing_ranks;
   return reply;
 }
@@ -82,12 +87,22 @@ Status Levels::Verdict(const LevelReply& reply, Level wanted, bool* reached) {
   return reply.failure;
 }
 
+// Whether a version whose flush has failed got there since: somebody has asked the agent to try again (`kedge wait`).
+bool Levels::WasMadeGood(const Generation& generation) const {
+  const auto connection = session_->connection();
+  if (!connection) return false;
+  const auto reply = connection->Call<LevelReply>(TestRequest{generation}, kAnswerTimeout);
+  bool reached = false;
+  return reply.ok() && reply->failure.ok() && Verdict(*reply, Level::kLast, &reached).ok() && reached;
+}
+
 Status Levels::Wait(std::unique_lock<std::mutex>& lock, const std::string& name, int64_t version, Level level, Duration timeout) {
   KEDGE_ASSIGN_OR_RETURN(Subject subject, Find(name, version));
   const Deadline deadline(SystemClock(), timeout);
   Duration pause = kPollMin;
   for (;;) {
-    if (!subject.failure.ok()) return subject.failure;
+    KEDGE_RETURN_IF_ERROR(core_->CheckNotSuperseded());
+    if (!subject.failure.ok() && !(subject.at_agent && WasMadeGood(subject.generation))) return subject.failure;
     const auto connection = subject.at_agent ? session_->connection() : nullptr;
     const Duration slice = std::clamp<Duration>(deadline.Remaining(), Duration{}, kSlice);
     lock.unlock();
@@ -102,6 +117,7 @@ Status Levels::Wait(std::unique_lock<std::mutex>& lock, const std::string& name,
       pause = std::min(pause * 2, kPollMax);
     }
     lock.lock();
+    if (status.code() == Code::kBusy) core_->superseded.store(true);
     if (reached || !status.ok()) return status;
     if (deadline.Passed()) {
       return Status(Code::kTimeout, fmt::format("'{}' version {} has not reached level {} within {}: it is at {}{}",
@@ -115,7 +131,8 @@ Status Levels::Wait(std::unique_lock<std::mutex>& lock, const std::string& name,
 
 Result<Level> Levels::Test(const std::string& name, int64_t version) {
   KEDGE_ASSIGN_OR_RETURN(const Subject subject, Find(name, version));
-  if (!subject.failure.ok()) return subject.failure;
+  KEDGE_RETURN_IF_ERROR(core_->CheckNotSuperseded());
+  if (!subject.failure.ok() && !(subject.at_agent && WasMadeGood(subject.generation))) return subject.failure;
   LevelReply reply;
   const auto connection = subject.at_agent ? session_->connection() : nullptr;
   Result<LevelReply> answer = Status(Code::kUnavailable, "no agent");

@@ -39,6 +39,7 @@ class Levels {
   };
   Result<Subject> Find(const std::string& name, int64_t version);
   LevelReply AskStore(const Generation& generation) const;
+  bool WasMadeGood(const Generation& generation) const;
   static Status Verdict(const LevelReply& reply, Level wanted, bool* reached);
 
   Core* core_;

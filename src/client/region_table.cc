@@ -48,12 +48,26 @@ Status ApplyInfo(int id, const kedge_region_info& given, Region* region) {
 
 }  // namespace
 
-DeclaredRegion& RegionGroup::Slot(int id) {
-  const auto found = by_id_.find(id);
-  if (found != by_id_.end()) return *found->second;
-  regions_.emplace_back();
-  by_id_[id] = std::prev(regions_.end());
-  return regions_.back();
+Result<DeclaredRegion*> RegionGroup::Place(const Region& region) {
+  KEDGE_RETURN_IF_ERROR(ValidateRegion(region));
+  const auto same_name = id_by_name_.find(region.name);
+  if (same_name != id_by_name_.end() && same_name->second != region.id) {
+    return Status(Code::kInvalidArgument, fmt::format("region {}: region {} is called '{}' already: give each a name of its own",
+                                                      region.id, same_name->second, region.name));
+  }
+  const auto found = by_id_.find(region.id);
+  if (found == by_id_.end()) {
+    regions_.emplace_back();
+    by_id_[region.id] = std::prev(regions_.end());
+  } else {
+    ForgetName(found->second->description);
+  }
+  if (!region.name.empty()) id_by_name_[region.name] = region.id;
+  return &*by_id_[region.id];
+}
+
+void RegionGroup::ForgetName(const Region& region) {
+  if (!region.name.empty()) id_by_name_.erase(region.name);
 }
 
 Status RegionGroup::Protect(int id, void* address, size_t count, size_t element_bytes, const kedge_region_info* info) {
@@ -71,11 +85,11 @@ Status RegionGroup::Protect(int id, void* address, size_t count, size_t element_
   region.element_bytes = element_bytes;
   region.bytes = bytes;
   if (info != nullptr) KEDGE_RETURN_IF_ERROR(ApplyInfo(id, *info, &region));
-  KEDGE_RETURN_IF_ERROR(ValidateRegion(region));
-  DeclaredRegion& declared = Slot(id);
-  declared.description = std::move(region);
-  declared.address = address;
-  declared.object = kedge_object{};
+  KEDGE_ASSIGN_OR_RETURN(DeclaredRegion* const declared, Place(region));
+  declared->description = std::move(region);
+  declared->address = address;
+  declared->object = kedge_object{};
+  declared->reinterpret = info != nullptr && CopySized(*info).reinterpret != 0;
   return Status::Ok();
 }
 
@@ -88,17 +102,17 @@ Status RegionGroup::ProtectObject(int id, const char* name, const kedge_object& 
   region.id = id;
   region.kind = RegionKind::kObject;
   if (name != nullptr) region.name = name;
-  KEDGE_RETURN_IF_ERROR(ValidateRegion(region));
-  DeclaredRegion& declared = Slot(id);
-  declared.description = std::move(region);
-  declared.address = nullptr;
-  declared.object = copy;
+  KEDGE_ASSIGN_OR_RETURN(DeclaredRegion* const declared, Place(region));
+  declared->description = std::move(region);
+  declared->address = nullptr;
+  declared->object = copy;
   return Status::Ok();
 }
 
 Status RegionGroup::Unprotect(int id) {
   const auto found = by_id_.find(id);
   if (found == by_id_.end()) return Status(Code::kNotFound, fmt::format("region {} is not protected in this group", id));
+  ForgetName(found->second->description);
   regions_.erase(found->second);
   by_id_.erase(found);
   return Status::Ok();
@@ -107,6 +121,7 @@ Status RegionGroup::Unprotect(int id) {
 void RegionGroup::Clear() {
   regions_.clear();
   by_id_.clear();
+  id_by_name_.clear();
 }
 
 DeclaredRegion* RegionGroup::Find(int id) {

@@ -17,16 +17,18 @@
 namespace kedge::client {
 
 struct DeclaredRegion {
-  Region description;       // kMemory: complete. kObject: bytes are asked for at each checkpoint
-  void* address = nullptr;  // kMemory; the caller's
-  kedge_object object{};    // kObject
+  Region description;        // kMemory: complete. kObject: bytes are asked for at each checkpoint
+  void* address = nullptr;   // kMemory; the caller's
+  kedge_object object{};     // kObject
+  bool reinterpret = false;  // kMemory: whatever was saved as other elements of as many bytes fits, too
   // The image (by its number in this context) or restart that has taken this region already: each takes it once.
   uint64_t taken_by = 0;
 };
 
 class RegionGroup {
  public:
-  // kInvalidArgument: a size that overflows, a shape whose product is not the count, ... ; kUnsupported: device memory.
+  // kInvalidArgument: a size that overflows, a shape whose product is not the count, a name that another region has, ... ;
+  // kUnsupported: device memory.
   Status Protect(int id, void* address, size_t count, size_t element_bytes, const kedge_region_info* info);
   Status ProtectObject(int id, const char* name, const kedge_object& object);
   Status Unprotect(int id);
@@ -37,9 +39,12 @@ class RegionGroup {
   size_t size() const { return by_id_.size(); }
 
  private:
-  DeclaredRegion& Slot(int id);
+  // Where the region goes, once it is found to be right. kInvalidArgument: another one has its name.
+  Result<DeclaredRegion*> Place(const Region& region);
+  void ForgetName(const Region& region);
 
   std::list<DeclaredRegion> regions_;
+  std::unordered_map<std::string, int> id_by_name_;  // of those that have a name
   std::unordered_map<int, std::list<DeclaredRegion>::iterator> by_id_;
 };
 

@@ -2,6 +2,7 @@
 #include "client/restarter.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -9,8 +10,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "client/callback.h"
+#include "client/known_jobs.h"
 #include "client/object_stream.h"
+#include "os/private_files.h"
 #include "restore/file_publisher.h"
+#include "store/reached.h"
+#include "store/versions.h"
 
 namespace kedge::client {
 namespace {
@@ -20,30 +25,154 @@ Status NoneFound(const std::string& name, int64_t at_most) {
   return Status(Code::kNotFound, fmt::format("no version of '{}'{} can be restored by all ranks", name, bound));
 }
 
-// Who cannot look into the store does not know that there is none: a caller that hears of no version begins anew.
-Status UnlessUnknown(const Status& store, Status status) {
-  return status.code() == Code::kNotFound && !store.ok() ? store : status;
+// Of regions with as many bytes; what one side does not know, it does not contradict.
+bool MeansTheSame(const Region& saved, const Region& wanted) {
+  const bool types_known = saved.type != ElementType::kBytes && wanted.type != ElementType::kBytes;
+  if (types_known && saved.type != wanted.type) return false;
+  if (saved.shape.empty() || wanted.shape.empty()) return true;
+  if (saved.shape != wanted.shape) return false;
+  // With one dimension there is no order.
+  const auto long_dimensions = std::count_if(saved.shape.begin(), saved.shape.end(), [](int64_t extent) { return extent > 1; });
+  return long_dimensions < 2 || saved.column_major == wanted.column_major;
+}
+
+// "float64 of shape 3 x 4, column-major"
+std::string Meaning(const Region& region) {
+  std::string text = ElementTypeName(region.type);
+  if (!region.shape.empty()) text += fmt::format(" of shape {}", fmt::join(region.shape, " x "));
+  if (region.shape.size() > 1) text += region.column_major ? ", column-major" : ", row-major";
+  return text;
+}
+
+std::string Abandoned(const RestoreCandidate& candidate) {
+  return fmt::format(
+      "version {} of attempt {} is abandoned, since the job went on from an older one: restart.attempt = {} "
+      "restores it nevertheless",
+      candidate.version, candidate.attempt, candidate.attempt);
 }
 
 }  // namespace
 
 Restarter::Restarter(Core* core, Ledger* ledger, Session* session, const std::string& files_folder)
-    : core_(core), ledger_(ledger), session_(session), opener_(core, session), files_(core->file_system, files_folder) {}
+    : core_(core), ledger_(ledger), session_(session), opener_(core, session), files_(os::PrivateFileSystem(), files_folder) {}
 
-Result<Restarter::Choice> Restarter::Look(const std::string& name, int64_t at_most, bool everywhere) {
-  auto mine = opener_.Candidates(name, at_most, source_rank(), everywhere || alone());
-  KEDGE_RETURN_IF_ERROR(Agree(mine.status()));
-  Status store = Agree(mine->store);
-  if (alone()) return Choice{std::move(mine->candidates), true, std::move(store)};
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> all, core_->collective.AllGather(EncodeCandidates(mine->candidates)));
-  KEDGE_ASSIGN_OR_RETURN(CommonCandidates common, IntersectCandidates(all));
-  if (!common.is_newest && !everywhere) return Look(name, at_most, true);
-  return Choice{std::move(common.candidates), everywhere, std::move(store)};
+Result<StoredCandidates> Restarter::ShareStored(const std::string& name, int64_t at_most) {
+  if (alone()) return opener_.Stored(name, at_most);
+  std::string mine;
+  if (core_->rank() == 0) {
+    StoredCandidates stored = opener_.Stored(name, at_most);
+    if (!stored.status.ok()) stored.status = Status(stored.status.code(), "rank 0: " + stored.status.message());
+    mine = EncodeStored(stored);
+  }
+  KEDGE_ASSIGN_OR_RETURN(const std::string told, core_->collective.BroadcastFromFirst(mine));
+  return DecodeStored(told);
+}
+
+Result<CandidateRule> Restarter::ShareRule(const std::string& name) {
+  std::string mine;
+  if (alone() || core_->rank() == 0) {
+    std::vector<RestoredRecord> restored = core_->restored;
+    auto stored = ReadRestored(*core_->catalog, core_->job.job, name);
+    // Without the store the nodes' word holds.
+    if (stored.ok()) restored.insert(restored.end(), stored->begin(), stored->end());
+    std::erase_if(restored, [&](const RestoredRecord& record) { return record.origin.name != name; });
+    mine = EncodeRestored(restored);
+  }
+  if (!alone()) {
+    KEDGE_ASSIGN_OR_RETURN(mine, core_->collective.BroadcastFromFirst(mine));
+  }
+  KEDGE_ASSIGN_OR_RETURN(std::vector<RestoredRecord> restored, DecodeRestored(mine));
+  return CandidateRule{std::move(restored), core_->job.restart_attempt};
+}
+
+Result<Restarter::Known> Restarter::LookIntoStore(const std::string& name, int64_t at_most) {
+  Known known;
+  KEDGE_ASSIGN_OR_RETURN(known.stored, ShareStored(name, at_most));
+  KEDGE_ASSIGN_OR_RETURN(known.rule, ShareRule(name));
+  return known;
+}
+
+Result<Restarter::Choice> Restarter::Look(const std::string& name, int64_t at_most, bool everywhere, const Known& known) {
+  ImageOpener::Found mine = opener_.Candidates(name, at_most, source_rank(), everywhere || alone(), known.stored);
+  const Status asked = Agree(mine.agent);
+  std::vector<std::string> all = {EncodeCandidates(mine.candidates, ledger_->TakesOf(name))};
+  if (!alone()) {
+    KEDGE_ASSIGN_OR_RETURN(all, core_->collective.AllGather(all.front()));
+  }
+  KEDGE_ASSIGN_OR_RETURN(CommonCandidates common, IntersectCandidates(all, known.rule));
+  // One may have missed a checkpoint that others began: from here on all count alike again.
+  if (!alone()) ledger_->CatchUp(name, common.takes);
+  if (!common.is_newest && !everywhere && !alone()) return Look(name, at_most, true, known);
+  const RestoreCandidate* const newest = common.candidates.empty() ? nullptr : &common.candidates.front();
+  if (core_->rank() == 0 && !common.abandoned.empty() && (newest == nullptr || common.abandoned.front() > *newest)) {
+    LogWarning("client", "'{}': {}", name, Abandoned(common.abandoned.front()));
+  }
+  Choice choice;
+  choice.candidates = std::move(common.candidates);
+  choice.abandoned = std::move(common.abandoned);
+  choice.everywhere = everywhere || alone();
+  choice.store = known.stored.status.ok() ? asked : known.stored.status;
+  choice.lost = std::move(mine.lost);
+  return choice;
+}
+
+void Restarter::NoteRestored(const Generation& generation) {
+  const RestoredRecord record = ledger_->Restored(generation);
+  core_->restored.push_back(record);
+  Status noted(Code::kUnavailable, "the store has no record of the attempt yet");
+  if (core_->rank() == 0) {
+    if (!core_->attempt_unrecorded.load()) noted = core_->catalog->NoteRestored(record);
+    if (!noted.ok()) {
+      LogWarning("client", "that attempt {} goes on from {} is noted in the store before its first version gets there: {}",
+                 record.attempt, generation.ToString(), noted.message());
+    }
+  }
+  const auto told = core_->collective.BroadcastFromFirst(noted.ok() ? "noted" : "");
+  const bool is_noted = told.ok() && !told->empty();
+  if (!is_noted) core_->catalog->AwaitRestored(record);
+  session_->TellRestored(record, is_noted);
+}
+
+Status Restarter::WhatIsLost(const std::string& name, const std::string& lost_on_nodes) const {
+  constexpr char kWhatToDo[] =
+      "no copy of any version is left. Begin anew only if you mean to: another job name, or restart.if_lost=begin";
+  if (!lost_on_nodes.empty()) {
+    return Status(Code::kLost, fmt::format("'{}' is lost: {}; the store has none; {}", name, lost_on_nodes, kWhatToDo));
+  }
+  if (!alone() && core_->rank() != 0) return Status::Ok();
+  KEDGE_ASSIGN_OR_RETURN(const auto reached, FindReached(*core_->catalog, core_->job.job, name));
+  if (!reached) return Status::Ok();
+  const Generation& first = reached->generation;
+  return Status(
+      Code::kLost,
+      fmt::format("'{}' is lost: version {} of attempt {}, and perhaps later ones, were safe on their nodes, and neither "
+                  "the nodes of this attempt nor the store have any; {}",
+                  name, first.version, first.attempt, kWhatToDo));
+}
+
+Status Restarter::WhetherLost(const std::string& name, int64_t at_most, const Choice& choice, const Status& none) {
+  if (none.code() != Code::kNotFound) return none;
+  // Who cannot look everywhere does not know that there is none: a caller that hears of no version begins anew.
+  if (!choice.store.ok()) return choice.store;
+  if (at_most >= 0) {
+    // Older versions go as newer ones come: that is no loss.
+    KEDGE_ASSIGN_OR_RETURN(const Known known, LookIntoStore(name, -1));
+    KEDGE_ASSIGN_OR_RETURN(const Choice all, Look(name, -1, choice.everywhere, known));
+    if (!all.candidates.empty() || !all.abandoned.empty()) return none;
+  }
+  const Status lost = Agree(WhatIsLost(name, choice.lost));
+  if (lost.ok()) return none;
+  const bool begins = lost.code() == Code::kLost && core_->job.begins_if_lost;
+  if (core_->rank() == 0 || alone()) {
+    LogWarning("client", "{}{}", lost.message(), begins ? " (restart.if_lost=begin: so it is taken for a first launch)" : "");
+  }
+  return begins ? none : lost;
 }
 
 Result<int64_t> Restarter::Newest(const std::string& name, int64_t at_most) {
-  KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, at_most, false));
-  if (choice.candidates.empty()) return UnlessUnknown(choice.store, NoneFound(name, at_most));
+  KEDGE_ASSIGN_OR_RETURN(const Known known, LookIntoStore(name, at_most));
+  KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, at_most, false, known));
+  if (choice.candidates.empty()) return WhetherLost(name, at_most, choice, NoneFound(name, at_most));
   return choice.candidates.front().version;
 }
 
@@ -77,6 +206,12 @@ Status Restarter::CheckRegion(const DeclaredRegion& declared) const {
                   fmt::format("region {} was saved with {} bytes, and {} are protected: ask kedge_saved_region and "
                               "protect that size",
                               wanted.id, saved.bytes, wanted.bytes));
+  }
+  if (!declared.reinterpret && !MeansTheSame(saved, wanted)) {
+    return Status(Code::kMismatch,
+                  fmt::format("region {} was saved as {}, and {} is protected: protect what kedge_saved_region says, or set "
+                              "`reinterpret` to take the bytes as they are",
+                              wanted.id, Meaning(saved), Meaning(wanted)));
   }
   return Status::Ok();
 }
@@ -117,16 +252,17 @@ Status Restarter::TryWhole(const std::string& name, const RestoreCandidate& cand
 Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
   BeginCount();
-  Status status = NoneFound(name, at_most), store, failure;
+  Status status = NoneFound(name, at_most), failure;
+  KEDGE_ASSIGN_OR_RETURN(const Known known, LookIntoStore(name, at_most));
+  Choice choice;
   std::set<RestoreCandidate> tried;
   for (const bool everywhere : {false, true}) {
-    KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, at_most, everywhere));
-    store = choice.store;
+    KEDGE_ASSIGN_OR_RETURN(choice, Look(name, at_most, everywhere, known));
     for (const RestoreCandidate& candidate : choice.candidates) {
       if (!tried.insert(candidate).second) continue;
       status = TryWhole(name, candidate);
       if (status.ok()) {
-        ledger_->Restored(restored_);
+        if (!alone()) NoteRestored(restored_);
         CountRestart();
         return candidate.version;
       }
@@ -140,17 +276,20 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
   }
   // What cannot be had is not lost: who hears that there is none begins anew.
   if (!failure.ok()) return failure;
-  return UnlessUnknown(store, status);
+  return WhetherLost(name, at_most, choice, status);
 }
 
 Status Restarter::Begin(const std::string& name, int64_t version) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
   BeginCount();
-  Status status(Code::kNotFound, fmt::format("version {} of '{}' cannot be restored by all ranks", version, name)), store,
-      failure;
+  Status status(Code::kNotFound, fmt::format("version {} of '{}' cannot be restored by all ranks", version, name)), failure;
+  KEDGE_ASSIGN_OR_RETURN(const Known known, LookIntoStore(name, version));
+  Choice choice;
   for (const bool everywhere : {false, true}) {
-    KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, version, everywhere));
-    store = choice.store;
+    KEDGE_ASSIGN_OR_RETURN(choice, Look(name, version, everywhere, known));
+    if (!choice.abandoned.empty() && choice.abandoned.front().version == version) {
+      status = Status(Code::kNotFound, status.message() + ": " + Abandoned(choice.abandoned.front()));
+    }
     for (const RestoreCandidate& candidate : choice.candidates) {
       if (candidate.version != version) break;
       status = Agree(OpenAndCheck(name, candidate, /*check_regions=*/false));
@@ -164,7 +303,7 @@ Status Restarter::Begin(const std::string& name, int64_t version) {
     }
     if (choice.everywhere || choice.candidates.empty()) break;
   }
-  return failure.ok() ? UnlessUnknown(store, status) : failure;
+  return failure.ok() ? WhetherLost(name, version, choice, status) : failure;
 }
 
 Status Restarter::Part(kedge_selection selection, const int* ids, size_t count) {
@@ -254,7 +393,7 @@ Result<std::string> Restarter::RouteFile(const std::string& original) {
   const int region = image_->reader().FindFile(files_.OriginalOf(routed));
   if (region < 0)
     return Status(Code::kNotFound, fmt::format("'{}' is not among the files of the checkpoint", files_.OriginalOf(routed)));
-  KEDGE_RETURN_IF_ERROR(WriteFileRegion(*core_->file_system, image_->reader(), static_cast<uint32_t>(region), routed));
+  KEDGE_RETURN_IF_ERROR(WriteFileRegion(os::PrivateFileSystem(), image_->reader(), static_cast<uint32_t>(region), routed));
   return routed;
 }
 
@@ -269,7 +408,7 @@ Status Restarter::End(bool success) {
                                                                       "failed",
                                                                       generation.name, generation.version));
   KEDGE_RETURN_IF_ERROR(Agree(mine));
-  if (!alone()) ledger_->Restored(generation);
+  if (!alone()) NoteRestored(generation);
   CountRestart();
   return Status::Ok();
 }
@@ -309,7 +448,6 @@ void Restarter::BeginCount() {
 }
 
 void Restarter::CountRestart() {
-  if (!alone()) session_->TellRestored(restored_);
   const double seconds = static_cast<double>(SystemClock().NowNs() - began_ns_) * 1e-9;
   core_->statistics.last_restart_seconds = seconds;
   if (alone()) return;  // to read another rank's image is no restart of the job

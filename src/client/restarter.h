@@ -49,10 +49,24 @@ class Restarter {
   // or when a rank has a newer one that others lack.
   struct Choice {
     std::vector<RestoreCandidate> candidates;
+    std::vector<RestoreCandidate> abandoned;  // the ranks could restore them, but the job has gone back since
     bool everywhere = false;
-    Status store;  // why some rank could not look into it
+    Status store;      // why rank 0 could not look into it, or else some rank not ask its agent
+    std::string lost;  // as ImageOpener::Found has it, by this rank's agent
   };
-  Result<Choice> Look(const std::string& name, int64_t at_most, bool everywhere);
+  // What the store has, and what of it may be chosen, as rank 0 finds it. Collective, unless alone; so is Look.
+  struct Known {
+    StoredCandidates stored;
+    CandidateRule rule;
+  };
+  Result<Known> LookIntoStore(const std::string& name, int64_t at_most);
+  Result<StoredCandidates> ShareStored(const std::string& name, int64_t at_most);
+  Result<CandidateRule> ShareRule(const std::string& name);
+  Result<Choice> Look(const std::string& name, int64_t at_most, bool everywhere, const Known& known);
+  // Nothing was found to restore, which `none` says: whether there was something once (kLost), or that cannot be told.
+  // Collective, unless alone.
+  Status WhetherLost(const std::string& name, int64_t at_most, const Choice& choice, const Status& none);
+  Status WhatIsLost(const std::string& name, const std::string& lost_on_nodes) const;
   // Collective, unless alone.
   Status TryWhole(const std::string& name, const RestoreCandidate& candidate);
   Status OpenAndCheck(const std::string& name, const RestoreCandidate& candidate, bool check_regions);
@@ -62,6 +76,8 @@ class Restarter {
   Status Read(const std::vector<DeclaredRegion*>& regions);
   Status ReadOnce(const std::vector<DeclaredRegion*>& regions);
   Status Deserialize(DeclaredRegion* declared, uint32_t region);
+  // The ranks go on from here: noted before anything that follows can be complete. Collective.
+  void NoteRestored(const Generation& generation);
   void CountRestored();
   void BeginCount();
   // The restart that began with BeginCount has succeeded on all ranks. Collective.

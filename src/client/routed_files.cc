@@ -15,6 +15,7 @@ namespace kedge::client {
 namespace {
 
 constexpr size_t kCopyBytes = 1 << 20;
+constexpr int kMakeAgainMax = 100;
 
 // "PID-STARTTICKS-RANDOM": whose folder it is, for RemoveLeftovers.
 std::string OwnFolderName() {
@@ -42,11 +43,16 @@ Result<std::string> RoutedFiles::Route(const std::string& original) {
   }
   if (own_folder_.empty()) {
     const std::string folder = os::JoinPath(folder_, OwnFolderName());
-    KEDGE_RETURN_IF_ERROR(os::MakeFolders(*file_system_, folder, 0700, /*durable=*/false));
+    Status made = os::MakeFolders(file_system_, folder, 0700, /*durable=*/false);
+    // Another rank may remove the folder above as it leaves the last of it empty (RemoveAll).
+    for (int again = 0; again < kMakeAgainMax && made.code() == Code::kNotFound; ++again) {
+      made = os::MakeFolders(file_system_, folder, 0700, /*durable=*/false);
+    }
+    KEDGE_RETURN_IF_ERROR(made);
     own_folder_ = folder;
   }
   const std::string folder = os::JoinPath(own_folder_, std::to_string(++routed_count_));
-  KEDGE_RETURN_IF_ERROR(file_system_->Mkdir(folder, 0700));
+  KEDGE_RETURN_IF_ERROR(file_system_.Mkdir(folder, 0700));
   files_.push_back({absolute, os::JoinPath(folder, os::BaseName(absolute))});
   return files_.back().routed;
 }
@@ -58,7 +64,7 @@ const std::string& RoutedFiles::OriginalOf(const std::string& routed) const {
 Status RoutedFiles::Capture(ImageCapture* capture) {
   std::vector<uint64_t> sizes;
   for (File& file : files_) {
-    auto info = file_system_->Stat(file.routed);
+    auto info = file_system_.Stat(file.routed);
     if (!info.ok()) {
       return info.status().WithContext(fmt::format("routed file for '{}': it was routed, but not written", file.original));
     }
@@ -79,7 +85,7 @@ Status RoutedFiles::CaptureFile(const File& file, int32_t id, ImageCapture* capt
   region.bytes = file.bytes;
   region.file_mode = file.mode;
   KEDGE_RETURN_IF_ERROR(ValidateRegion(region));
-  KEDGE_ASSIGN_OR_RETURN(const auto opened, file_system_->Open(file.routed, os::OpenFlags::kRead));
+  KEDGE_ASSIGN_OR_RETURN(const auto opened, file_system_.Open(file.routed, os::OpenFlags::kRead));
   KEDGE_RETURN_IF_ERROR(capture->OpenRegion(region));
   std::vector<std::byte> buffer(std::min<uint64_t>(kCopyBytes, file.bytes));
   for (uint64_t offset = 0; offset < file.bytes;) {
@@ -102,15 +108,16 @@ void RoutedFiles::RemoveAll() {
   files_.clear();
   routed_count_ = 0;
   if (own_folder_.empty()) return;
-  (void)os::RemoveTree(*file_system_, own_folder_);
+  (void)os::RemoveTree(file_system_, own_folder_);
   own_folder_.clear();
+  (void)file_system_.Rmdir(folder_);  // when it was the last
 }
 
 void RoutedFiles::RemoveLeftovers() {
-  auto entries = file_system_->List(folder_);
+  auto entries = file_system_.List(folder_);
   if (!entries.ok()) return;
   for (const os::FolderEntry& entry : *entries) {
-    if (OwnerIsGone(entry.name)) (void)os::RemoveTree(*file_system_, os::JoinPath(folder_, entry.name));
+    if (OwnerIsGone(entry.name)) (void)os::RemoveTree(file_system_, os::JoinPath(folder_, entry.name));
   }
 }
 

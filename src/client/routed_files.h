@@ -25,7 +25,7 @@ class RoutedFiles {
   };
 
   // `folder`: on a local tier; made at the first use.
-  RoutedFiles(os::FileSystem* file_system, std::string folder) : file_system_(file_system), folder_(std::move(folder)) {}
+  RoutedFiles(os::FileSystem& file_system, std::string folder) : file_system_(file_system), folder_(std::move(folder)) {}
   ~RoutedFiles() { RemoveAll(); }
 
   // The path for `original` (relative ones are taken from the current folder); the same for the same file until RemoveAll. Its
@@ -47,7 +47,7 @@ class RoutedFiles {
  private:
   Status CaptureFile(const File& file, int32_t id, ImageCapture* capture);
 
-  os::FileSystem* file_system_;
+  os::FileSystem& file_system_;
   const std::string folder_;
   std::string own_folder_;  // of this object, once it is made
   uint64_t routed_count_ = 0;

@@ -126,11 +126,13 @@ Status Session::TellMembers(bool tries_leading_node) {
   return reply.status();
 }
 
-void Session::TellRestored(const Generation& generation) {
-  if (!core_->protects || !attached()) return;
-  auto told = connection_->Call<DoneReply>(RestoredRequest{generation}, kAttachTimeout);
-  if (!told.ok())
-    LogWarning("client", "rank {}: the restored version is not protected again: {}", core_->rank(), told.status().message());
+void Session::TellRestored(const RestoredRecord& record, bool noted) {
+  if (!attached()) return;
+  auto told = connection_->Call<DoneReply>(RestoredRequest{record, noted}, kAttachTimeout);
+  if (!told.ok()) {
+    LogWarning("client", "rank {}: the agent does not know of the restart, and protects nothing again: {}", core_->rank(),
+               told.status().message());
+  }
 }
 
 bool Session::Continues(const Attachment& attachment) const {
@@ -197,14 +199,20 @@ void Session::OnMessage(const AgentMessage& message) {
     attached_->slots->OnMessage(message);
     return;
   }
+  Status status(static_cast<Code>(message.code), message.text);
+  if (status.code() == Code::kOk) status = Status(Code::kIo, message.text);
+  AddFailure(ledger_->FindSerial(attached_->number, message.number), status);
+}
+
+void Session::AddFailure(TakenVersion* taken, const Status& status) {
   ++failures_seen_;
   FlushFailure failure;
-  failure.status = Status(static_cast<Code>(message.code), message.text);
-  if (failure.status.code() == Code::kOk) failure.status = Status(Code::kIo, message.text);
-  if (TakenVersion* taken = ledger_->FindSerial(attached_->number, message.number)) {
+  failure.status = status;
+  if (taken != nullptr) {
     failure.name = taken->generation.name;
     failure.version = taken->generation.version;
     taken->flush_failure = failure.status;
+    if (failure.status.code() == Code::kBusy) core_->superseded.store(true);
   }
   LogError("client", "rank {}: the flush of '{}' version {} failed: {}", core_->rank(), failure.name, failure.version,
            failure.status.message());
@@ -257,7 +265,7 @@ void Session::Goodbye() {
 
 bool Session::HasPending() const {
   if (!attached_) return false;
-  return attached_->channel.mailbox()->images_done.load(std::memory_order_acquire) < attached_->sink->images_ended();
+  return attached_->channel.mailbox()->images_done.load(std::memory_order_acquire) < attached_->sink->ended_serial();
 }
 
 namespace {

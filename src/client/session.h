@@ -62,7 +62,7 @@ class Session {
   // Why this node's agent did not reach that of rank 0's node when it was told first.
   const Status& leading_node() const { return leading_node_; }
   // The ranks go on from this generation.
-  void TellRestored(const Generation& generation);
+  void TellRestored(const RestoredRecord& record, bool noted);
   // Takes what the agent has sent, and attaches through a connection that was offered.
   void Pump();
 
@@ -98,6 +98,8 @@ class Session {
 
   // Whether this rank has images at the agent that are not done.
   bool HasPending() const;
+  // For the next who asks. `taken` null: of nothing that is remembered.
+  void AddFailure(TakenVersion* taken, const Status& status);
   // The oldest failure that TakeFailure has not returned yet.
   std::optional<FlushFailure> TakeFailure();
   uint64_t failures() const { return failures_seen_; }

@@ -16,6 +16,7 @@
 #include "format/wire.h"
 #include "os/machine.h"
 #include "store/attempts.h"
+#include "store/layout.h"
 #include "store/posix_store.h"
 #include "store/record_io.h"
 
@@ -53,7 +54,8 @@ struct Start {
   std::string job;
   StoreId store_id;
   uint32_t attempt = 0;
-  std::string unrecorded;  // as in Hello
+  std::string unrecorded;                // as in Hello
+  std::vector<RestoredRecord> restored;  // as the nodes know
   bool protects = false;
   bool has_agents = false;
   std::string secret;
@@ -69,6 +71,7 @@ struct Start {
     encoder.U64(store_id.low);
     encoder.Varint(attempt);
     encoder.String(unrecorded);
+    encoder.String(EncodeRestored(restored));
     encoder.U8(protects ? 1 : 0);
     encoder.U8(has_agents ? 1 : 0);
     encoder.String(secret);
@@ -86,21 +89,18 @@ struct Start {
     store_id.low = decoder.U64();
     attempt = decoder.Varint32();
     unrecorded = decoder.String(1 << 16);
+    const std::string known_restored(decoder.String(text.size()));
     protects = decoder.U8() != 0;
     has_agents = decoder.U8() != 0;
     secret = decoder.String(kSecretBytesMax);
     KEDGE_RETURN_IF_ERROR(decoder.Finish("rank 0's start message"));
+    KEDGE_ASSIGN_OR_RETURN(restored, DecodeRestored(known_restored));
     return code == Code::kOk ? Status::Ok() : Status(code, message);
   }
 };
 
 TemporaryOwner OwnerOf(const Core& core, uint32_t attempt) {
   return {core.node.node, attempt, fmt::format("r{}", core.rank())};
-}
-
-// As long as another launch's lease is waited for.
-Duration TakeOverPatience(double lease_seconds) {
-  return FromSeconds(lease_seconds * 1.25);
 }
 
 Status HeldOnNodes(const Core& core, const KnownJob& known) {
@@ -122,11 +122,17 @@ void WarnOfOtherStores(const Core& core, const Catalog& catalog, const std::vect
 }
 
 // One that began without the store, and ended before it was back: what the nodes hold of it may get there now.
-void NoteFormer(const Catalog& catalog, const KnownJob& on_nodes) {
+void NoteFormer(const Catalog& catalog, const KnownJob& on_nodes, LeaseWatch* watch, Duration wait) {
   const auto former = DecodeAttemptRecord(AsBytes(on_nodes.unrecorded));
   if (!former.ok()) return;
-  const Status noted = RegisterEndedAttempt(catalog, *former);
+  const Status noted = RegisterEndedAttempt(catalog, *former, watch, wait);
   if (!noted.ok()) LogWarning("client", "versions of attempt {} do not get to the store: {}", former->attempt, noted.message());
+}
+
+// A hint, by the store's clock: whether its lease is worth watching.
+bool LooksSilent(const Catalog& catalog, const AttemptRecord& holder) {
+  const auto age = catalog.store().AgeSeconds(layout::AttemptKey(holder.job, holder.attempt), catalog.owner());
+  return age.ok() && *age > holder.lease_seconds;
 }
 
 Status Acquire(const Core& core, const Catalog& catalog, const std::vector<KnownJob>& known, Start* start) {
@@ -138,15 +144,16 @@ Status Acquire(const Core& core, const Catalog& catalog, const std::vector<Known
     return HeldOnNodes(core, on_nodes);
   }
   if (!holder) WarnOfOtherStores(core, catalog, known);
-  NoteFormer(catalog, on_nodes);
   request.newer_than = on_nodes.attempt;
-  // Here a holder is seen to live or not; on another host only its lease tells, so its end is waited for.
-  if (holder && holder->live && holder->record.host != request.host) {
-    request.wait = TakeOverPatience(holder->record.lease_seconds);
-    LogWarning("client", "job {}: waiting up to {} for the lease of attempt {} on {} to run out", request.job,
+  // A holder is seen to live or not, or its lease must tell, which takes as long as that is.
+  if (holder && (holder->life == Life::kLeased || LooksSilent(catalog, holder->record))) {
+    request.wait = LeasePatience(holder->record.lease_seconds);
+    LogWarning("client", "job {}: waiting up to {} to see whether the lease of attempt {} on {} is renewed", request.job,
                FormatDuration(request.wait), holder->record.attempt, holder->record.host);
   }
-  KEDGE_ASSIGN_OR_RETURN(const AttemptRecord record, AcquireAttempt(catalog, request));
+  LeaseWatch watch;
+  NoteFormer(catalog, on_nodes, &watch, request.wait);
+  KEDGE_ASSIGN_OR_RETURN(const AttemptRecord record, AcquireAttempt(catalog, request, &watch));
   start->store_id = catalog.id();
   start->attempt = record.attempt;
   return Status::Ok();
@@ -201,6 +208,7 @@ Status StartJob(Core* core, const std::vector<KnownJob>& known, Start* start) {
     status = StartWithoutStore(core, candidates, status, start);
   }
   KEDGE_RETURN_IF_ERROR(status);
+  start->restored = KnownIn(known, start->store_id).restored;
   start->has_agents = !core->job.synchronous;
   start->protects = core->job.keys.Protects() && start->has_agents;
   start->secret = Id128::Generate().ToHex() + Id128::Generate().ToHex();
@@ -230,7 +238,7 @@ Status JoinJob(Core* core, const Start& start) {
 
 // Collective. What rank 0 has found, or its error on all ranks.
 Result<Start> AwaitStart(Core* core, Result<std::unique_ptr<Connection>>* agent) {
-  const Deadline deadline(SystemClock(), TakeOverPatience(ToSeconds(core->job.lease)));
+  const Deadline deadline(SystemClock(), LeasePatience(ToSeconds(core->job.lease)));
   for (;;) {
     KEDGE_ASSIGN_OR_RETURN(const std::vector<KnownJob> known, GatherKnownJobs(*core, agent));
     Start start;
@@ -310,6 +318,7 @@ Status ReadSettings(const kedge_options* given, Core* core) {
   store.folder_mode = core->job.keys.store_mode;
   store.file_mode = core->job.keys.store_mode & 0666;
   store.direct = core->job.keys.store_direct;
+  store.making = core->job.store_making;
   core->store = MakePosixStore(*core->file_system, store);
   return Status::Ok();
 }
@@ -322,6 +331,7 @@ Status AgreeOnAttempt(Core* core, Result<std::unique_ptr<Connection>>* agent) {
     return agreed;
   }
   core->attempt = start.attempt;
+  core->restored = start.restored;
   if (!start.unrecorded.empty()) {
     KEDGE_ASSIGN_OR_RETURN(core->attempt_record, DecodeAttemptRecord(AsBytes(start.unrecorded)));
     core->attempt_unrecorded = true;

@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "client/start.h"
+#include "os/private_files.h"
 #include "os/thread.h"
-#include "store/attempts.h"
 
 namespace kedge::client {
 namespace {
@@ -111,10 +111,8 @@ void Watcher::RenewLease() {
 void Watcher::RecordAttempt() {
   const int64_t begin_ns = SystemClock().NowNs();
   const bool is_there = core_->catalog->Confirm().ok();
-  if (!is_there) store_seen_ns_ = 0;
-  if (is_there && store_seen_ns_ == 0) store_seen_ns_ = begin_ns;
-  const Duration watched(begin_ns - store_seen_ns_);
-  const Status status = is_there ? RegisterAttempt(*core_->catalog, core_->attempt_record, OwnRequest(*core_), watched)
+  if (!is_there) lease_watch_.BeginAgain();
+  const Status status = is_there ? RegisterAttempt(*core_->catalog, core_->attempt_record, OwnRequest(*core_), &lease_watch_)
                                  : Status(Code::kUnavailable, "it is not reached");
   // A store that takes its time to fail has most of this thread's otherwise.
   next_renewal_ns_ = std::max(next_renewal_ns_, SystemClock().NowNs() + 10 * (SystemClock().NowNs() - begin_ns));
@@ -155,7 +153,7 @@ bool Watcher::PopulateSlice(const std::optional<SlotRange>& first) {
     const TierInfo& info = tiers[index]->info();
     if (info.kind != TierKind::kMemory) continue;
     // The space is reserved by the agent; until all of it is, populating would take it out of turn.
-    auto file = core_->file_system->Stat(info.path);
+    auto file = os::PrivateFileSystem().Stat(info.path);
     if (!file.ok() || file->allocated_bytes < info.slot_bytes * info.slots) continue;
     for (uint32_t slot = 0; slot < info.slots; ++slot) {
       SlotRange range{};

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "client/core.h"
 #include "client/session.h"
+#include "store/attempts.h"
 
 namespace kedge::client {
 
@@ -49,7 +50,7 @@ class Watcher {
 
   Session::Watched watched_;
   int64_t next_renewal_ns_ = 0;
-  int64_t store_seen_ns_ = 0;  // since when the store is there, of an attempt that began without; 0: it is not
+  LeaseWatch lease_watch_;  // of whoever holds the job in the store, for an attempt that began without
   int64_t next_start_ns_ = 0;
   Duration back_off_{};
 };

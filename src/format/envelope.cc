@@ -41,6 +41,8 @@ const char* RecordKindName(RecordKind kind) {
     case RecordKind::kRemoved: return "removed record";
     case RecordKind::kSet: return "set record";
     case RecordKind::kParity: return "parity record";
+    case RecordKind::kRestored: return "restored record";
+    case RecordKind::kReached: return "reached record";
   }
   return "record of an unknown kind";
 }
@@ -92,10 +94,12 @@ Result<Record> OpenRecord(ByteSpan bytes, RecordKind kind) {
   record.store_id = StoreId{.high = Load<uint64_t>(bytes, 32), .low = Load<uint64_t>(bytes, 24)};
   record.payload = bytes.subspan(kEnvelopeHeaderBytes, body_bytes - kEnvelopeHeaderBytes);
   if (record.kind != kind) return Corrupt(kind, std::string("found a ") + RecordKindName(record.kind));
-  if (record.format_version < 1 || record.format_version > kFormatVersion) {
+  if (record.format_version < kFormatVersionOldest || record.format_version > kFormatVersion) {
+    const bool is_newer = record.format_version > kFormatVersion;
     return Status(Code::kUnsupported, std::string(RecordKindName(kind)) + ": format version " +
-                                          std::to_string(record.format_version) + "; this Kedge reads up to " +
-                                          std::to_string(kFormatVersion) + ", use the newer one that wrote it");
+                                          std::to_string(record.format_version) + "; this Kedge reads " +
+                                          std::to_string(kFormatVersionOldest) + " to " + std::to_string(kFormatVersion) +
+                                          (is_newer ? ", use the newer one that wrote it" : ", use the older one that wrote it"));
   }
   if (Load<uint32_t>(bytes, 12) != 0) return Corrupt(kind, "a reserved field is not zero");
   return record;

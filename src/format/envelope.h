@@ -40,12 +40,15 @@ enum class RecordKind : uint16_t {
   kRemoved = 14,
   kSet = 15,
   kParity = 16,
+  kRestored = 17,
+  kReached = 18,
 };
 // "image record", for messages.
 const char* RecordKindName(RecordKind kind);
 
 // Written into every record. A reader takes all versions from 1 to this one.
-inline constexpr uint16_t kFormatVersion = 1;
+inline constexpr uint16_t kFormatVersion = 2;
+inline constexpr uint16_t kFormatVersionOldest = 2;  // that is still read
 
 inline constexpr size_t kEnvelopeHeaderBytes = 40;
 inline constexpr size_t kEnvelopeBytes = kEnvelopeHeaderBytes + 4;  // without the payload

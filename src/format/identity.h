@@ -1,9 +1,10 @@
 // Who a piece of data belongs to: store, job, name, version, attempt, take, rank (rule 1 of the design).
 //
-// A generation is one taking of a version. `attempt` is agreed by all ranks at init and greater at every launch; `take`
-// counts, from 1, how often this attempt has begun that (name, version). Of several generations of one version that are
-// complete, the greatest (attempt, take) is the version. Parts of different generations are never counted together, and
-// what carries another store's id does not exist for this job.
+// A generation is one taking of a version. `attempt` is agreed by all ranks at init and greater at every launch. `take`
+// counts, from 1, the checkpoints of that name that the attempt has called for: so (attempt, take) says in which order a
+// name's versions were taken. Of several generations of one version that are complete, the greatest
+// (attempt, take) of the job's lineage (store/lineage.h) is the version. Parts of different generations are never counted
+// together, and what carries another store's id does not exist for this job.
 #pragma once
 
 #include <compare>
@@ -30,7 +31,7 @@ struct Generation {
   std::string name;      // the same
   int64_t version = 0;   // >= 0
   uint32_t attempt = 0;  // >= 1
-  uint32_t take = 0;     // >= 1
+  uint32_t take = 0;     // >= 1: the how manieth call for a checkpoint of the name in the attempt took it
 
   friend auto operator<=>(const Generation&, const Generation&) = default;
   // "job/name version 12 (attempt 3, take 1)", for people.

@@ -233,6 +233,13 @@ uint64_t ImageRecord::RegionBytes() const {
   return bytes;
 }
 
+const char* ElementTypeName(ElementType type) {
+  static constexpr const char* kNames[] = {"bytes",   "int8",      "int16",      "int32",   "int64",    "uint8",
+                                           "uint16",  "uint32",    "uint64",     "float16", "bfloat16", "float32",
+                                           "float64", "complex64", "complex128", "bool"};
+  return kNames[static_cast<size_t>(type)];
+}
+
 Status ValidateRegion(const Region& region) {
   const char* fault = RegionFault(region);
   if (fault == nullptr) return Status::Ok();

@@ -42,6 +42,7 @@ enum class ElementType : uint8_t {
   kBool = 15,
 };
 inline constexpr uint8_t kElementTypeMax = 15;
+const char* ElementTypeName(ElementType type);  // "float64"
 
 enum class MemoryKind : uint8_t { kHost = 0, kDevice = 1 };
 

@@ -1,5 +1,7 @@
 #include "format/store_records.h"
 
+#include <utility>
+
 #include "format/envelope.h"
 #include "format/image_record.h"
 
@@ -56,7 +58,7 @@ std::vector<std::string> DecodeReferences(Decoder& decoder) {
   return references;
 }
 
-// AttemptEndRecord and AttemptDrainRecord have the same fields, as PinRecord and RemovedRecord have.
+// AttemptEndRecord and AttemptDrainRecord have the same fields, as PinRecord, RemovedRecord and ReachedRecord have.
 template <typename T>
 void EncodeAttemptMark(RecordKind kind, const T& mark, Buffer* out) {
   RecordEncoder record(kind, mark.store_id, out);
@@ -219,6 +221,8 @@ void Encode(const AttemptRecord& attempt, Buffer* out) {
   encoder.Varint(attempt.attempt);
   encoder.String(attempt.host);
   encoder.String(attempt.boot_id);
+  encoder.String(attempt.machine_id);
+  encoder.Varint(attempt.pid_namespace);
   encoder.SignedVarint(attempt.pid);
   encoder.Varint(attempt.process_start_time);
   encoder.F64(attempt.lease_seconds);
@@ -234,6 +238,8 @@ Result<AttemptRecord> DecodeAttemptRecord(ByteSpan bytes) {
     attempt->attempt = DecodeAttempt(decoder);
     attempt->host = DecodeText(decoder, kHostBytesMax);
     attempt->boot_id = DecodeText(decoder, kBootIdBytesMax);
+    attempt->machine_id = DecodeText(decoder, kMachineIdBytesMax);
+    attempt->pid_namespace = decoder.Varint();
     attempt->pid = decoder.SignedVarint();
     attempt->process_start_time = decoder.Varint();
     attempt->lease_seconds = decoder.F64();
@@ -347,6 +353,35 @@ void Encode(const RemovedRecord& removed, Buffer* out) {
 
 Result<RemovedRecord> DecodeRemovedRecord(ByteSpan bytes) {
   return Decode<RemovedRecord>(bytes, RecordKind::kRemoved, DecodeGenerationMark<RemovedRecord>);
+}
+
+void Encode(const RestoredRecord& restored, Buffer* out) {
+  RecordEncoder record(RecordKind::kRestored, restored.origin.store_id, out);
+  EncodeFields(record.encoder(), restored.origin);
+  record.encoder().Varint(restored.attempt);
+  record.encoder().Varint(restored.take);
+  record.encoder().I64(restored.wall_time_ns);
+  record.Finish();
+}
+
+Result<RestoredRecord> DecodeRestoredRecord(ByteSpan bytes) {
+  return Decode<RestoredRecord>(bytes, RecordKind::kRestored, [](Decoder& decoder, const StoreId& id, RestoredRecord* restored) {
+    DecodeFields(decoder, id, &restored->origin);
+    restored->attempt = decoder.Varint32();
+    restored->take = decoder.Varint32();
+    restored->wall_time_ns = decoder.I64();
+    decoder.Require(restored->take >= 1 &&
+                        std::pair(restored->attempt, restored->take) > std::pair(restored->origin.attempt, restored->origin.take),
+                    "it goes on from what came later");
+  });
+}
+
+void Encode(const ReachedRecord& reached, Buffer* out) {
+  EncodeGenerationMark(RecordKind::kReached, reached, out);
+}
+
+Result<ReachedRecord> DecodeReachedRecord(ByteSpan bytes) {
+  return Decode<ReachedRecord>(bytes, RecordKind::kReached, DecodeGenerationMark<ReachedRecord>);
 }
 
 }  // namespace kedge

@@ -15,6 +15,7 @@ namespace kedge {
 
 inline constexpr size_t kHostBytesMax = 255;
 inline constexpr size_t kBootIdBytesMax = 64;
+inline constexpr size_t kMachineIdBytesMax = 64;
 
 // "kedge-store" in the store's root: the store's identity.
 struct StoreRecord {
@@ -41,13 +42,15 @@ struct NameRecord {
   friend bool operator==(const NameRecord&, const NameRecord&) = default;
 };
 
-// One launch of a job: who holds it. The file's modification time is its lease.
+// One launch of a job: who holds it. The file's modification time is its lease: a holder that lives changes it again and again.
 struct AttemptRecord {
   StoreId store_id;
   std::string job;
   uint32_t attempt = 0;             // >= 1
   std::string host;                 // of rank 0; <= kHostBytesMax
   std::string boot_id;              // <= kBootIdBytesMax
+  std::string machine_id;           // <= kMachineIdBytesMax
+  uint64_t pid_namespace = 0;       // in which `pid` means something; 0: not known
   int64_t pid = 0;                  // of rank 0
   uint64_t process_start_time = 0;  // as in /proc/PID/stat: tells a reused pid
   double lease_seconds = 0;         // > 0
@@ -73,6 +76,15 @@ struct AttemptDrainRecord {
   uint32_t attempt = 0;
   int64_t wall_time_ns = 0;
   friend bool operator==(const AttemptDrainRecord&, const AttemptDrainRecord&) = default;
+};
+
+// "restored-ATTEMPT-TAKE" beside a name's generations: what the ranks went on from in the attempt, from that taking on.
+struct RestoredRecord {
+  Generation origin;
+  uint32_t attempt = 0;  // (attempt, take) > (origin.attempt, origin.take)
+  uint32_t take = 0;
+  int64_t wall_time_ns = 0;
+  friend bool operator==(const RestoredRecord&, const RestoredRecord&) = default;
 };
 
 // One rank's image in a part record.
@@ -143,6 +155,14 @@ struct RemovedRecord {
   friend bool operator==(const RemovedRecord&, const RemovedRecord&) = default;
 };
 
+// "reached" beside a name's generations: this was the first version of the name that all ranks were told to be as safe as its
+// level says. Where nothing can be restored, it tells what is lost from what never was.
+struct ReachedRecord {
+  Generation generation;
+  int64_t wall_time_ns = 0;
+  friend bool operator==(const ReachedRecord&, const ReachedRecord&) = default;
+};
+
 void Encode(const StoreRecord& record, Buffer* out);
 void Encode(const JobRecord& record, Buffer* out);
 void Encode(const NameRecord& record, Buffer* out);
@@ -153,6 +173,8 @@ void Encode(const VersionRecord& record, Buffer* out);
 void Encode(const PinRecord& record, Buffer* out);
 void Encode(const AttemptDrainRecord& record, Buffer* out);
 void Encode(const RemovedRecord& record, Buffer* out);
+void Encode(const RestoredRecord& record, Buffer* out);
+void Encode(const ReachedRecord& record, Buffer* out);
 
 Result<StoreRecord> DecodeStoreRecord(ByteSpan record);
 Result<JobRecord> DecodeJobRecord(ByteSpan record);
@@ -164,5 +186,7 @@ Result<VersionRecord> DecodeVersionRecord(ByteSpan record);
 Result<PinRecord> DecodePinRecord(ByteSpan record);
 Result<AttemptDrainRecord> DecodeAttemptDrainRecord(ByteSpan record);
 Result<RemovedRecord> DecodeRemovedRecord(ByteSpan record);
+Result<RestoredRecord> DecodeRestoredRecord(ByteSpan record);
+Result<ReachedRecord> DecodeReachedRecord(ByteSpan record);
 
 }  // namespace kedge

@@ -4,50 +4,32 @@
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <openssl/kdf.h>
 #include <openssl/params.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/random.h"
 
 namespace kedge::net {
 namespace {
 
-// HMAC-SHA256 with the key fixed. libcrypto's context is made once and started anew for each use: looking the algorithm up
-// costs more than a short MAC.
-class Hmac {
- public:
-  explicit Hmac(ByteSpan key) {
-    EVP_MAC* algorithm = EVP_MAC_fetch(nullptr, "HMAC", nullptr);
-    KEDGE_CHECK(algorithm != nullptr);
-    context_ = EVP_MAC_CTX_new(algorithm);
-    EVP_MAC_free(algorithm);
-    KEDGE_CHECK(context_ != nullptr);
-    char digest[] = "SHA256";
-    const OSSL_PARAM parameters[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
-                                     OSSL_PARAM_construct_end()};
-    KEDGE_CHECK(EVP_MAC_init(context_, reinterpret_cast<const unsigned char*>(key.data()), key.size(), parameters) == 1);
-  }
-  ~Hmac() { EVP_MAC_CTX_free(context_); }
-  Hmac(const Hmac&) = delete;
-  Hmac& operator=(const Hmac&) = delete;
+template <typename T>
+T* Checked(T* made) {
+  KEDGE_CHECK(made != nullptr);
+  return made;
+}
 
-  Digest Of(ByteSpan bytes) {
-    Digest digest;
-    size_t written = 0;
-    // Without a key, init starts again with the one that it has.
-    KEDGE_CHECK(EVP_MAC_init(context_, nullptr, 0, nullptr) == 1);
-    KEDGE_CHECK(EVP_MAC_update(context_, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()) == 1);
-    KEDGE_CHECK(EVP_MAC_final(context_, reinterpret_cast<unsigned char*>(digest.data()), &written, digest.size()) == 1);
-    KEDGE_CHECK(written == digest.size());
-    return digest;
-  }
+unsigned char* Raw(std::byte* bytes) {
+  return reinterpret_cast<unsigned char*>(bytes);
+}
+const unsigned char* Raw(const std::byte* bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes);
+}
 
- private:
-  EVP_MAC_CTX* context_ = nullptr;
-};
-
-// The transcript under a label; every field has its length, so that no two transcripts are the same bytes.
+// The transcript under a label; every field has its length, so that no two
+// transcripts are the same bytes.
 Buffer Encode(const Transcript& transcript, std::string_view label) {
   Buffer bytes;
   Encoder encoder(bytes);
@@ -63,9 +45,98 @@ Buffer Encode(const Transcript& transcript, std::string_view label) {
   return bytes;
 }
 
-Digest Derive(const Secret& secret, const Transcript& transcript, std::string_view label) {
-  return Hmac(secret.bytes()).Of(Encode(transcript, label));
+Digest Hkdf(ByteSpan key, ByteSpan info) {
+  // Looking the algorithm up costs more than using it.
+  static EVP_KDF* const kAlgorithm = Checked(EVP_KDF_fetch(nullptr, "HKDF", nullptr));
+  const std::unique_ptr<EVP_KDF_CTX, decltype(&EVP_KDF_CTX_free)> context(Checked(EVP_KDF_CTX_new(kAlgorithm)), EVP_KDF_CTX_free);
+  char digest[] = "SHA256";
+  const auto octets = [](const char* name, ByteSpan bytes) {
+    return OSSL_PARAM_construct_octet_string(name, const_cast<std::byte*>(bytes.data()), bytes.size());
+  };
+  const OSSL_PARAM parameters[] = {OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
+                                   octets(OSSL_KDF_PARAM_KEY, key), octets(OSSL_KDF_PARAM_INFO, info),
+                                   OSSL_PARAM_construct_end()};
+  Digest derived;
+  KEDGE_CHECK(EVP_KDF_derive(context.get(), Raw(derived.data()), derived.size(), parameters) == 1);
+  return derived;
 }
+
+Digest Derive(const Secret& secret, const Transcript& transcript, std::string_view label) {
+  return Hkdf(secret.bytes(), Encode(transcript, label));
+}
+
+template <size_t bytes>
+std::array<std::byte, bytes> First(const Digest& digest) {
+  std::array<std::byte, bytes> first;
+  std::copy_n(digest.begin(), bytes, first.begin());
+  return first;
+}
+
+// AES-256-GCM: what keys come from, and the context that has one of them.
+class Sealer {
+ public:
+  explicit Sealer(const Digest& root) : root_(root), context_(Checked(EVP_CIPHER_CTX_new())) {
+    static const EVP_CIPHER* const kAlgorithm = Checked(EVP_CIPHER_fetch(nullptr, "AES-256-GCM", nullptr));
+    KEDGE_CHECK(EVP_CipherInit_ex2(context_, kAlgorithm, nullptr, nullptr, 1, nullptr) == 1);
+    SetKey(0);
+  }
+  ~Sealer() {
+    EVP_CIPHER_CTX_free(context_);
+    OPENSSL_cleanse(root_.data(), root_.size());
+  }
+  Sealer(const Sealer&) = delete;
+  Sealer& operator=(const Sealer&) = delete;
+
+  // All but the tag.
+  void Apply(bool seals, uint64_t sequence, ByteSpan header, ByteSpan payload, std::byte* out) {
+    if (sequence / kFramesPerKey != key_number_) SetKey(sequence / kFramesPerKey);
+    std::array<unsigned char, 12> nonce{};
+    std::memcpy(nonce.data(), &sequence, sizeof(sequence));
+    KEDGE_CHECK(EVP_CipherInit_ex2(context_, nullptr, nullptr, nonce.data(), seals ? 1 : 0, nullptr) == 1);
+    int written = 0;
+    const auto update = [&](unsigned char* to, ByteSpan from) {
+      if (from.empty()) return;
+      KEDGE_CHECK(EVP_CipherUpdate(context_, to, &written, Raw(from.data()), static_cast<int>(from.size())) == 1);
+      KEDGE_CHECK(static_cast<size_t>(written) == from.size());
+    };
+    update(nullptr, header);
+    update(Raw(out), payload);
+  }
+  Tag MakeTag() {
+    Tag tag;
+    KEDGE_CHECK(Finish());
+    KEDGE_CHECK(EVP_CIPHER_CTX_ctrl(context_, EVP_CTRL_AEAD_GET_TAG, static_cast<int>(tag.size()), tag.data()) == 1);
+    return tag;
+  }
+  bool HasTag(Tag tag) {
+    KEDGE_CHECK(EVP_CIPHER_CTX_ctrl(context_, EVP_CTRL_AEAD_SET_TAG, static_cast<int>(tag.size()), tag.data()) == 1);
+    return Finish();
+  }
+
+ private:
+  bool Finish() {
+    std::array<unsigned char, kTagBytes> nothing;
+    int written = 0;
+    return EVP_CipherFinal_ex(context_, nothing.data(), &written) == 1;
+  }
+  void SetKey(uint64_t number) {
+    Buffer info;
+    {
+      Encoder encoder(info);
+      encoder.String("kedge net frames");
+      encoder.U64(number);
+      encoder.Finish();
+    }
+    Digest key = Hkdf(root_, info);
+    KEDGE_CHECK(EVP_CipherInit_ex2(context_, nullptr, Raw(key.data()), nullptr, 1, nullptr) == 1);
+    OPENSSL_cleanse(key.data(), key.size());
+    key_number_ = number;
+  }
+
+  Digest root_;
+  EVP_CIPHER_CTX* const context_;
+  uint64_t key_number_ = 0;
+};
 
 }  // namespace
 
@@ -118,12 +189,20 @@ Nonce GenerateNonce() {
 }
 
 Digest Prove(const Secret& secret, const Transcript& transcript, ProofOf who) {
-  return Derive(secret, transcript,
-                who == ProofOf::kInitiator ? "kedge net 1 proof of initiator" : "kedge net 1 proof of responder");
+  switch (who) {
+    case ProofOf::kHello: return Derive(secret, transcript, "kedge net hello");
+    case ProofOf::kInitiator: return Derive(secret, transcript, "kedge net proof of initiator");
+    case ProofOf::kResponder: break;
+  }
+  return Derive(secret, transcript, "kedge net proof of responder");
+}
+
+Nonce ChallengeNonce(const Secret& own, const Transcript& hello) {
+  return First<kNonceBytes>(Derive(own, hello, "kedge net challenge"));
 }
 
 uint64_t SessionNumber(const Secret& secret, const Transcript& transcript) {
-  const Digest digest = Derive(secret, transcript, "kedge net 1 session");
+  const Digest digest = Derive(secret, transcript, "kedge net session");
   Decoder decoder{ByteSpan(digest)};
   return decoder.U64() | 1;
 }
@@ -132,28 +211,45 @@ bool SameDigest(const Digest& a, const Digest& b) {
   return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
+bool SameNonce(const Nonce& a, const Nonce& b) {
+  return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
 struct FrameKey::State {
-  explicit State(const Digest& key) : hmac(key) {}
-  Hmac hmac;
+  explicit State(const Digest& root) : sealer(root) {}
+  Sealer sealer;
 };
 
 FrameKey::FrameKey(const Secret& secret, const Transcript& transcript, ProofOf from)
     : state_(std::make_unique<State>(Derive(
-          secret, transcript, from == ProofOf::kInitiator ? "kedge net 1 key of initiator" : "kedge net 1 key of responder"))) {}
+          secret, transcript, from == ProofOf::kInitiator ? "kedge net key of initiator" : "kedge net key of responder"))) {}
 FrameKey::~FrameKey() = default;
 FrameKey::FrameKey(FrameKey&&) noexcept = default;
 FrameKey& FrameKey::operator=(FrameKey&&) noexcept = default;
 
-Mac FrameKey::Sign(ByteSpan bytes) {
-  const Digest digest = state_->hmac.Of(bytes);
-  Mac mac;
-  std::copy_n(digest.begin(), mac.size(), mac.begin());
-  return mac;
+Tag FrameKey::Seal(uint64_t sequence, ByteSpan header, ByteSpan payload, std::byte* out) {
+  state_->sealer.Apply(true, sequence, header, payload, out);
+  return state_->sealer.MakeTag();
 }
 
-bool FrameKey::Verify(ByteSpan bytes, const Mac& mac) {
-  const Mac expected = Sign(bytes);
-  return CRYPTO_memcmp(expected.data(), mac.data(), mac.size()) == 0;
+bool FrameKey::Open(uint64_t sequence, ByteSpan header, ByteSpan sealed, const Tag& tag, std::byte* out) {
+  state_->sealer.Apply(false, sequence, header, sealed, out);
+  return state_->sealer.HasTag(tag);
+}
+
+BlockSeal SealBlock(std::span<std::byte> block) {
+  BlockSeal seal;
+  FillFromKernel(seal.key.data(), seal.key.size());
+  Sealer once(seal.key);
+  once.Apply(true, 0, {}, block, block.data());
+  seal.tag = once.MakeTag();
+  return seal;
+}
+
+bool OpenBlock(const BlockSeal& seal, std::span<std::byte> block) {
+  Sealer once(seal.key);
+  once.Apply(false, 0, {}, block, block.data());
+  return once.HasTag(seal.tag);
 }
 
 }  // namespace kedge::net

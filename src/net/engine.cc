@@ -18,6 +18,7 @@ constexpr size_t kReceiveSlots = 256;
 constexpr size_t kSpareBuffers = 64;
 constexpr size_t kMembersMax = 65536;
 constexpr int64_t kLeaseGraceNs = 2'000'000'000;  // the reader counts from when it was told
+constexpr Duration kRefusalPause = std::chrono::milliseconds(100);
 constexpr Duration kByePause = std::chrono::microseconds(20);
 constexpr Duration kByeTimeout = std::chrono::milliseconds(100);
 
@@ -283,6 +284,13 @@ Result<std::unique_ptr<Endpoint>> Network::Engine::SendingEndpoint() {
   ahead_.pop_back();
   Count([this](NetworkCounters* counters) { counters->endpoints_ahead = ahead_.size(); });
   return endpoint;
+}
+
+bool Network::Engine::MayRefuse() {
+  const int64_t now_ns = SystemClock().NowNs();
+  if (now_ns - refused_ns_ < Duration(kRefusalPause).count()) return false;
+  refused_ns_ = now_ns;
+  return true;
 }
 
 void Network::Engine::Deliver(std::function<void()> callback) {

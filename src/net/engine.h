@@ -69,6 +69,7 @@ class Network::Engine : public LinkHost {
   const NetworkOptions& options() const override { return options_; }
   Fabric* fabric() override { return fabric_.get(); }
   Result<std::unique_ptr<Endpoint>> SendingEndpoint() override;
+  bool MayRefuse() override;
   Timers* timers() override { return &timers_; }
   ReadPool* pool() override { return pool_.get(); }
   void* pool_descriptor() override { return pool_registration_.descriptor(); }
@@ -89,8 +90,9 @@ class Network::Engine : public LinkHost {
   bool PollServing();
   void OnFrame(ByteSpan bytes);
   void OnHandshake(const Frame& frame);
-  void OnHello(const Hello& hello);
   void RefuseFrame();
+  // Says so now and then: whoever sent it cannot be told, and waits.
+  void TellOfProtocol(const Status& what);
   bool ProgressLinks();
   bool ProgressParked();
   void BeginReads();
@@ -134,8 +136,10 @@ class Network::Engine : public LinkHost {
   std::unordered_map<uint64_t, Link*> sessions_;
   std::unordered_map<uint16_t, std::shared_ptr<const Handler>> handlers_;
   std::vector<Delivery> deliveries_;
-  Peer last_served_;  // whose reads were begun last
-  Duration pause_{};  // between questions to a provider without a descriptor
+  Peer last_served_;              // whose reads were begun last
+  int64_t refused_ns_ = 0;        // when a hello was last answered with a refusal
+  int64_t told_protocol_ns_ = 0;  // when the log last said that somebody speaks another protocol
+  Duration pause_{};              // between questions to a provider without a descriptor
   bool stop_ = false;
 
   mutable std::mutex mutex_;  // guards what follows

@@ -18,6 +18,7 @@ constexpr Duration kSleepMax = std::chrono::milliseconds(500);
 constexpr Duration kRetryPause = std::chrono::milliseconds(1);
 constexpr Duration kQuiet = std::chrono::milliseconds(300);
 constexpr size_t kAheadBesideLinks = 3;
+constexpr Duration kTellPause = std::chrono::minutes(1);
 constexpr Duration kAskPauseMin = std::chrono::microseconds(20);
 constexpr Duration kAskPauseMax = std::chrono::milliseconds(1);
 
@@ -89,37 +90,46 @@ void Network::Engine::RefuseFrame() {
   Count([](NetworkCounters* counters) { ++counters->frames_refused; });
 }
 
+void Network::Engine::TellOfProtocol(const Status& what) {
+  const int64_t now_ns = SystemClock().NowNs();
+  if (now_ns - told_protocol_ns_ < Duration(kTellPause).count()) return;
+  told_protocol_ns_ = now_ns;
+  LogWarning("net", "refused: {}", what.message());
+}
+
 void Network::Engine::OnFrame(ByteSpan bytes) {
   const auto frame = DecodeFrame(bytes);
-  if (!frame.ok()) return RefuseFrame();
+  if (!frame.ok()) {
+    if (frame.status().code() == Code::kUnsupported) TellOfProtocol(frame.status());
+    return RefuseFrame();
+  }
   if (IsHandshake(frame->header.kind)) return OnHandshake(*frame);
   const auto session = sessions_.find(frame->header.session);
   if (session == sessions_.end()) return RefuseFrame();
   session->second->OnFrame(*frame);
 }
 
+// Whoever is no member of the job gets no answer: there is no address of his that we would trust.
 void Network::Engine::OnHandshake(const Frame& frame) {
   const auto control = DecodeControl(frame.header.kind, frame.payload);
   if (!control.ok()) return RefuseFrame();
-  if (const auto* hello = std::get_if<Hello>(&*control)) return OnHello(*hello);
+  if (const auto* hello = std::get_if<Hello>(&*control)) {
+    Link* link = FindLink({hello->job, hello->initiator});
+    return link == nullptr ? RefuseFrame() : link->OnHello(*hello);
+  }
+  if (const auto* proof = std::get_if<Proof>(&*control)) {
+    Link* link = FindLink({proof->hello.job, proof->hello.initiator});
+    return link == nullptr ? RefuseFrame() : link->OnProof(*proof);
+  }
   for (auto& [peer, entry] : links_) {
     Link* link = entry.link.get();
     if (const auto* challenge = std::get_if<Challenge>(&*control)) {
       if (link->AwaitsChallenge(challenge->initiator_nonce)) return link->OnChallenge(*challenge);
-    } else if (const auto* proof = std::get_if<Proof>(&*control)) {
-      if (link->AwaitsProof(proof->responder_nonce)) return link->OnProof(*proof);
     } else if (const auto* refusal = std::get_if<Refusal>(&*control)) {
       if (link->AwaitsChallenge(refusal->initiator_nonce)) return link->OnRefusal(*refusal);
     }
   }
   RefuseFrame();
-}
-
-// Whoever is no member of the job gets no answer: there is no address of his that we would trust.
-void Network::Engine::OnHello(const Hello& hello) {
-  Link* link = FindLink({hello.job, hello.initiator});
-  if (link == nullptr) return RefuseFrame();
-  link->OnHello(hello);
 }
 
 bool Network::Engine::ProgressLinks() {

@@ -1,5 +1,7 @@
 #include "net/frame.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -22,6 +24,7 @@ void Put(const Hello& hello, Encoder* out) {
   out->String(hello.initiator);
   out->String(hello.responder);
   out->Raw(hello.initiator_nonce);
+  out->Raw(hello.proof);
 }
 
 void Put(const Challenge& challenge, Encoder* out) {
@@ -31,6 +34,7 @@ void Put(const Challenge& challenge, Encoder* out) {
 }
 
 void Put(const Proof& proof, Encoder* out) {
+  Put(proof.hello, out);
   out->Raw(proof.responder_nonce);
   out->Raw(proof.proof);
 }
@@ -59,6 +63,7 @@ Hello TakeHello(Decoder* in) {
   hello.initiator = in->String(kNodeNameBytesMax);
   hello.responder = in->String(kNodeNameBytesMax);
   hello.initiator_nonce = Take<kNonceBytes>(in);
+  hello.proof = Take<kDigestBytes>(in);
   return hello;
 }
 
@@ -83,7 +88,13 @@ Result<Frame> DecodeFrame(ByteSpan bytes) {
   Decoder in(bytes);
   Frame frame;
   in.Require(in.U32() == kMagic, "not a frame of Kedge");
-  in.Require(in.U8() == kNetProtocol, "another protocol");
+  const uint8_t protocol = in.U8();
+  if (in.ok() && protocol != kNetProtocol) {
+    return Status(Code::kUnsupported,
+                  fmt::format("a frame of protocol {} between nodes, where {} is spoken: run the same Kedge on "
+                              "all nodes of a job",
+                              protocol, kNetProtocol));
+  }
   const uint8_t kind = in.U8();
   in.Require(kind >= 1 && kind <= 10, "an unknown kind");
   in.Require(in.U16() == 0, "reserved bytes are not zero");
@@ -94,12 +105,12 @@ Result<Frame> DecodeFrame(ByteSpan bytes) {
   in.Require(in.U32() == 0, "reserved bytes are not zero");
   in.Require(payload_bytes <= kPayloadBytesMax, "the payload is too long");
   frame.payload = in.Raw(payload_bytes);
-  frame.mac = Take<kMacBytes>(&in);
+  frame.tag = Take<kTagBytes>(&in);
   if (IsHandshake(frame.header.kind)) {
-    in.Require(frame.header.session == 0 && frame.header.sequence == 0 && frame.mac == Mac{}, "a handshake within a session");
+    in.Require(frame.header.session == 0 && frame.header.sequence == 0 && frame.tag == Tag{}, "a handshake within a session");
   }
   KEDGE_RETURN_IF_ERROR(in.Finish("frame"));
-  frame.covered = bytes.first(kFrameHeaderBytes + payload_bytes);
+  frame.head = bytes.first(kFrameHeaderBytes);
   return frame;
 }
 
@@ -118,11 +129,14 @@ size_t WriteFrame(const FrameHeader& header, ByteSpan payload, FrameKey* key, st
   put(header.sequence);
   put(static_cast<uint32_t>(payload.size()));
   put(uint32_t{0});
-  if (!payload.empty()) std::memcpy(at, payload.data(), payload.size());
-  const size_t covered = kFrameHeaderBytes + payload.size();
-  const Mac mac = key != nullptr ? key->Sign({out, covered}) : Mac{};
-  std::memcpy(out + covered, mac.data(), mac.size());
-  return covered + kMacBytes;
+  Tag tag{};
+  if (key != nullptr) {
+    tag = key->Seal(header.sequence, {out, kFrameHeaderBytes}, payload, at);
+  } else if (!payload.empty()) {
+    std::memcpy(at, payload.data(), payload.size());
+  }
+  std::memcpy(at + payload.size(), tag.data(), tag.size());
+  return kFrameHeaderBytes + payload.size() + kTagBytes;
 }
 
 void EncodeMessageHead(const MessageHead& head, Encoder* out) {
@@ -167,6 +181,7 @@ Result<Control> DecodeControl(FrameKind kind, ByteSpan payload) {
     }
     case FrameKind::kProof: {
       Proof proof;
+      proof.hello = TakeHello(&in);
       proof.responder_nonce = Take<kNonceBytes>(&in);
       proof.proof = Take<kDigestBytes>(&in);
       control = proof;

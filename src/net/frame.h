@@ -9,8 +9,8 @@
 //   16      8      sequence: counts the frames of one direction of the session, from zero
 //   24      4      payload bytes
 //   28      4      zero
-//   32      n      payload
-//   32+n    16     MAC of everything before it (zero in the handshake, whose messages prove themselves)
+//   32      n      payload: sealed (FrameKey), with the bytes before it as what is authenticated beside it; clear in the
+//   handshake 32+n    16     tag of the seal (zero in the handshake, whose messages prove themselves)
 //
 // Integers are little endian. Decoding trusts nothing: what is not exactly such a frame is kCorrupt.
 #pragma once
@@ -27,21 +27,21 @@
 namespace kedge::net {
 
 // Of the frames, and of what agents say in them (agent/peer_messages.h): raised when either changes.
-inline constexpr uint8_t kNetProtocol = 2;
+inline constexpr uint8_t kNetProtocol = 3;
 inline constexpr size_t kFrameHeaderBytes = 32;
 inline constexpr size_t kFrameBytesMax = 2048;  // small: each endpoint clears a thousand of the provider's buffers (fabric.cc)
-inline constexpr size_t kPayloadBytesMax = kFrameBytesMax - kFrameHeaderBytes - kMacBytes;
+inline constexpr size_t kPayloadBytesMax = kFrameBytesMax - kFrameHeaderBytes - kTagBytes;
 // Pieces that a side may send before the other gives credit back.
 inline constexpr uint32_t kPieceWindow = 32;
 inline constexpr size_t kJobNameBytesMax = 1024;
 inline constexpr size_t kNodeNameBytesMax = 255;
 
 enum class FrameKind : uint8_t {
-  kHello = 1,      // initiator to responder: who, a nonce
+  kHello = 1,      // initiator to responder: who, a nonce, the hello's proof
   kChallenge = 2,  // back: a nonce, the responder's proof
-  kProof = 3,      // the initiator's proof
+  kProof = 3,      // the hello again, the responder's nonce, the initiator's proof
   kRefusal = 4,    // instead of challenge or accept: why not
-  kAccept = 5,     // the session stands; this and all that follow carry a MAC
+  kAccept = 5,     // the session stands; this and all that follow are sealed
   kPiece = 6,      // of a message; the only kind that takes a credit
   kCredit = 7,     // so many pieces more may be sent
   kPing = 8,       // says that its sender lives
@@ -58,14 +58,15 @@ struct FrameHeader {
 
 struct Frame {
   FrameHeader header;
-  ByteSpan payload;  // into the decoded bytes
-  ByteSpan covered;  // what the MAC is of
-  Mac mac{};
+  ByteSpan head;     // the header's bytes
+  ByteSpan payload;  // into the decoded bytes; sealed, but in the handshake
+  Tag tag{};
 };
+// kUnsupported: of another protocol, which the message names beside ours.
 Result<Frame> DecodeFrame(ByteSpan bytes);
 
 // Writes a frame into `out` (at least kFrameBytesMax; payload at most kPayloadBytesMax) and returns its bytes. `key` is null in
-// the handshake.
+// the handshake: then the payload goes in the clear.
 size_t WriteFrame(const FrameHeader& header, ByteSpan payload, FrameKey* key, std::byte* out);
 
 // --- payloads -----------------------------------------------------------------------------------------------------------------
@@ -76,6 +77,7 @@ struct Hello {
   std::string initiator;
   std::string responder;
   Nonce initiator_nonce{};
+  Digest proof{};  // so that nobody but a member makes a hello that costs more than to look at it
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
@@ -87,6 +89,7 @@ struct Challenge {
 };
 
 struct Proof {
+  Hello hello;              // so that who was asked need not remember it
   Nonce responder_nonce{};  // which challenge it answers
   Digest proof{};
   friend bool operator==(const Proof&, const Proof&) = default;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <vector>
 
 namespace kedge::net {
@@ -25,6 +26,12 @@ Buffer Written(const FrameHeader& header, ByteSpan payload, FrameKey* key) {
   return bytes;
 }
 
+std::optional<Buffer> Opened(FrameKey* key, const Frame& frame) {
+  Buffer payload(frame.payload.size());
+  if (!key->Open(frame.header.sequence, frame.head, frame.payload, frame.tag, payload.data())) return std::nullopt;
+  return payload;
+}
+
 TEST(Frame, ComesBackAsItWent) {
   FrameKey key = Key();
   const Buffer payload(kPayloadBytesMax, std::byte{3});
@@ -35,11 +42,10 @@ TEST(Frame, ComesBackAsItWent) {
   EXPECT_EQ(frame->header.kind, FrameKind::kPiece);
   EXPECT_EQ(frame->header.session, 17U);
   EXPECT_EQ(frame->header.sequence, 4U);
-  EXPECT_EQ(Buffer(frame->payload.begin(), frame->payload.end()), payload);
-  EXPECT_TRUE(key.Verify(frame->covered, frame->mac));
+  EXPECT_EQ(Opened(&key, *frame), payload);
 }
 
-// No byte of a frame can change unseen: it is refused by its form or by the MAC.
+// No byte of a frame can change unseen: it is refused by its form or by the seal.
 TEST(Frame, EveryByteCounts) {
   FrameKey key = Key();
   const Buffer good = Written({FrameKind::kCredit, 17, 4}, EncodeControl(Credit{5}), &key);
@@ -47,7 +53,7 @@ TEST(Frame, EveryByteCounts) {
     Buffer bytes = good;
     bytes[at] ^= std::byte{0x10};
     const auto frame = DecodeFrame(bytes);
-    EXPECT_TRUE(!frame.ok() || !key.Verify(frame->covered, frame->mac)) << "byte " << at;
+    EXPECT_TRUE(!frame.ok() || !Opened(&key, *frame).has_value()) << "byte " << at;
   }
 }
 
@@ -62,6 +68,15 @@ TEST(Frame, RefusesWhatIsCutShortOrTooLong) {
   EXPECT_EQ(DecodeFrame(longer).status().code(), Code::kCorrupt);
 }
 
+TEST(Frame, AnotherProtocolIsNamedWithOurs) {
+  Buffer bytes = Written({FrameKind::kHello, 0, 0}, {}, nullptr);
+  bytes[4] = std::byte{2};
+  const Status refused = DecodeFrame(bytes).status();
+  EXPECT_EQ(refused.code(), Code::kUnsupported);
+  EXPECT_NE(refused.message().find("protocol 2 "), std::string::npos) << refused.message();
+  EXPECT_NE(refused.message().find("where 3 is"), std::string::npos) << refused.message();
+}
+
 TEST(Frame, AHandshakeBelongsToNoSession) {
   FrameKey key = Key();
   EXPECT_TRUE(DecodeFrame(Written({FrameKind::kHello, 0, 0}, {}, nullptr)).ok());
@@ -74,9 +89,9 @@ TEST(Frame, ControlsComeBackAsTheyWent) {
   Digest digest;
   digest.fill(std::byte{9});
   const std::vector<std::pair<FrameKind, Control>> all = {
-      {FrameKind::kHello, Hello{"job", 7, "n1", "n2", Filled(1)}},
+      {FrameKind::kHello, Hello{"job", 7, "n1", "n2", Filled(1), digest}},
       {FrameKind::kChallenge, Challenge{Filled(1), Filled(2), digest}},
-      {FrameKind::kProof, Proof{Filled(2), digest}},
+      {FrameKind::kProof, Proof{Hello{"job", 7, "n1", "n2", Filled(1), digest}, Filled(2), digest}},
       {FrameKind::kRefusal, Refusal{Filled(1), RefusalReason::kStaleAttempt, 8, "n2"}},
       {FrameKind::kCredit, Credit{12}},
       {FrameKind::kEndLease, LeaseEnd{99}},
@@ -95,14 +110,14 @@ TEST(Frame, ControlsComeBackAsTheyWent) {
 }
 
 TEST(Frame, NamesAreBounded) {
-  const Buffer fits =
-      EncodeControl(Hello{std::string(kJobNameBytesMax, 'j'), 1, std::string(kNodeNameBytesMax, 'a'), "b", Nonce{}});
-  EXPECT_LE(fits.size(), kPayloadBytesMax);
-  EXPECT_TRUE(DecodeControl(FrameKind::kHello, fits).ok());
+  const std::string node(kNodeNameBytesMax, 'a');
+  const Hello longest{std::string(kJobNameBytesMax, 'j'), 1, node, node, {}, {}};
+  EXPECT_TRUE(DecodeControl(FrameKind::kHello, EncodeControl(longest)).ok());
+  EXPECT_LE(EncodeControl(Proof{longest, {}, {}}).size(), kPayloadBytesMax);
   EXPECT_FALSE(
-      DecodeControl(FrameKind::kHello, EncodeControl(Hello{std::string(kJobNameBytesMax + 1, 'j'), 1, "a", "b", {}})).ok());
+      DecodeControl(FrameKind::kHello, EncodeControl(Hello{std::string(kJobNameBytesMax + 1, 'j'), 1, "a", "b", {}, {}})).ok());
   EXPECT_FALSE(
-      DecodeControl(FrameKind::kHello, EncodeControl(Hello{"j", 1, std::string(kNodeNameBytesMax + 1, 'a'), "b", {}})).ok());
+      DecodeControl(FrameKind::kHello, EncodeControl(Hello{"j", 1, std::string(kNodeNameBytesMax + 1, 'a'), "b", {}, {}})).ok());
 }
 
 TEST(Frame, MessageHeads) {

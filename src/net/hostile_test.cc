@@ -3,6 +3,7 @@
 #include <rdma/fi_errno.h>
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <thread>
@@ -74,19 +75,50 @@ class RawPeer {
     return {};
   }
 
-  // A session with `to`, as node `self`.
-  void Handshake(const NodeAddress& to, const std::string& self, const std::string& peer, const Secret& secret) {
-    const Hello hello{kJob, 1, self, peer, GenerateNonce()};
+  // As a member makes it.
+  static Hello MakeHello(const std::string& self, const std::string& peer, const Secret& secret) {
+    Hello hello{kJob, 1, self, peer, GenerateNonce(), {}};
+    hello.proof = Prove(secret, TranscriptOf(hello, {}), ProofOf::kHello);
+    return hello;
+  }
+  static Transcript TranscriptOf(const Hello& hello, const Nonce& responder_nonce) {
+    return {kNetProtocol, hello.job, hello.attempt, hello.initiator, hello.responder, hello.initiator_nonce, responder_nonce};
+  }
+
+  // A session with `to`, as node `self`; `before_proof` gets the proof that comes next.
+  void Handshake(
+      const NodeAddress& to, const std::string& self, const std::string& peer, const Secret& secret,
+      const std::function<void(const Proof&)>& before_proof = [](const Proof&) {}) {
+    const Hello hello = MakeHello(self, peer, secret);
     Send(to, Clear(FrameKind::kHello, hello));
     const Buffer answer = Receive(FrameKind::kChallenge);
     ASSERT_FALSE(answer.empty());
     const auto challenge = std::get<Challenge>(DecodeControl(FrameKind::kChallenge, DecodeFrame(answer)->payload).value());
-    const Transcript transcript{kNetProtocol, kJob, 1, self, peer, hello.initiator_nonce, challenge.responder_nonce};
+    const Transcript transcript = TranscriptOf(hello, challenge.responder_nonce);
     ASSERT_TRUE(SameDigest(challenge.proof, Prove(secret, transcript, ProofOf::kResponder)));
     session_ = SessionNumber(secret, transcript);
-    key_.emplace(secret, transcript, ProofOf::kInitiator);
-    Send(to, Clear(FrameKind::kProof, Proof{challenge.responder_nonce, Prove(secret, transcript, ProofOf::kInitiator)}));
+    send_key_.emplace(secret, transcript, ProofOf::kInitiator);
+    receive_key_.emplace(secret, transcript, ProofOf::kResponder);
+    const Proof proof{hello, challenge.responder_nonce, Prove(secret, transcript, ProofOf::kInitiator)};
+    before_proof(proof);
+    Send(to, Clear(FrameKind::kProof, proof));
     ASSERT_FALSE(Receive(FrameKind::kAccept).empty());
+  }
+
+  // The hello of `from`, whose session it is then; `before_challenge` gets it before it is answered.
+  void Accept(const NodeAddress& from, const Secret& secret, const std::function<void(const Hello&)>& before_challenge) {
+    const Buffer asked = Receive(FrameKind::kHello);
+    ASSERT_FALSE(asked.empty());
+    const auto hello = std::get<Hello>(DecodeControl(FrameKind::kHello, DecodeFrame(asked)->payload).value());
+    before_challenge(hello);
+    const Nonce nonce = GenerateNonce();
+    const Transcript transcript = TranscriptOf(hello, nonce);
+    Send(from,
+         Clear(FrameKind::kChallenge, Challenge{hello.initiator_nonce, nonce, Prove(secret, transcript, ProofOf::kResponder)}));
+    ASSERT_FALSE(Receive(FrameKind::kProof).empty());
+    session_ = SessionNumber(secret, transcript);
+    send_key_.emplace(secret, transcript, ProofOf::kResponder);
+    Send(from, Sealed(FrameKind::kAccept, 0, {}));
   }
 
   static Buffer Clear(FrameKind kind, const Control& control) {
@@ -94,11 +126,17 @@ class RawPeer {
     bytes.resize(WriteFrame({kind, 0, 0}, EncodeControl(control), nullptr, bytes.data()));
     return bytes;
   }
-  // A frame of the session, with a right MAC.
-  Buffer Signed(FrameKind kind, uint64_t sequence, ByteSpan payload) {
+  // A frame of the session, as it should be.
+  Buffer Sealed(FrameKind kind, uint64_t sequence, ByteSpan payload) {
     Buffer bytes(kFrameBytesMax);
-    bytes.resize(WriteFrame({kind, session_, sequence}, payload, &*key_, bytes.data()));
+    bytes.resize(WriteFrame({kind, session_, sequence}, payload, &*send_key_, bytes.data()));
     return bytes;
+  }
+  Buffer Opened(const Buffer& bytes) {
+    const Frame frame = DecodeFrame(bytes).value();
+    Buffer payload(frame.payload.size());
+    EXPECT_TRUE(receive_key_->Open(frame.header.sequence, frame.head, frame.payload, frame.tag, payload.data()));
+    return payload;
   }
 
  private:
@@ -116,7 +154,8 @@ class RawPeer {
   std::unique_ptr<Endpoint> sending_;
   std::optional<fi_addr_t> to_;
   uint64_t session_ = 0;
-  std::optional<FrameKey> key_;
+  std::optional<FrameKey> send_key_;
+  std::optional<FrameKey> receive_key_;
 };
 
 class HostileTest : public ::testing::Test {
@@ -134,12 +173,14 @@ class HostileTest : public ::testing::Test {
     while (nodes_[1]->Counters().frames_refused < count && !deadline.Passed()) std::this_thread::sleep_for(1ms);
     return nodes_[1]->Counters().frames_refused >= count;
   }
-  bool EvilIsConnected() {
+  // As n1 sees it.
+  PeerState StateOf(const std::string& node) {
     for (const PeerState& state : nodes_[1]->Peers()) {
-      if (state.peer.node == "evil") return state.connected;
+      if (state.peer.node == node) return state;
     }
-    return false;
+    return {};
   }
+  bool EvilIsConnected() { return StateOf("evil").connected; }
   bool WaitForEvilToBeCut() {
     const Deadline deadline(SystemClock(), 20s);
     while (EvilIsConnected() && !deadline.Passed()) std::this_thread::sleep_for(1ms);
@@ -171,7 +212,7 @@ TEST_F(HostileTest, NonsenseFromAStrangerIsRefused) {
     random.Fill(bytes.data(), bytes.size());
     // Some begin as a frame does.
     if (i % 2 == 0) {
-      const Buffer good = RawPeer::Clear(FrameKind::kHello, Hello{kJob, 1, "n0", "n1", GenerateNonce()});
+      const Buffer good = RawPeer::Clear(FrameKind::kHello, Hello{kJob, 1, "n0", "n1", GenerateNonce(), {}});
       std::copy_n(good.begin(), std::min<size_t>(good.size(), bytes.size()), bytes.begin());
       bytes[random.Below(bytes.size())] ^= std::byte{0x40};
     }
@@ -181,17 +222,119 @@ TEST_F(HostileTest, NonsenseFromAStrangerIsRefused) {
   EXPECT_TRUE(WaitForRefused(sent / 2));
   // Proofs, challenges and refusals that nobody asked for.
   const uint64_t before = nodes_[1]->Counters().frames_refused;
-  Send(RawPeer::Clear(FrameKind::kProof, Proof{GenerateNonce(), {}}));
+  Send(RawPeer::Clear(FrameKind::kProof, Proof{RawPeer::MakeHello("n0", "n1", nodes_.secret()), GenerateNonce(), {}}));
   Send(RawPeer::Clear(FrameKind::kChallenge, Challenge{GenerateNonce(), GenerateNonce(), {}}));
   Send(RawPeer::Clear(FrameKind::kRefusal, Refusal{GenerateNonce(), RefusalReason::kWrongSecret, 1, "n0"}));
   EXPECT_TRUE(WaitForRefused(before + 3));
   ExpectGoodNodesWork(1);
 }
 
+// Whoever listens to the wire learns neither what agents say (an invitation holds the next attempt's secret) nor where memory
+// lies.
+TEST_F(HostileTest, WhatAMessageSaysIsNotInTheClear) {
+  Handshake();
+  const std::string secret = Secret::Generate().ToHex();
+  nodes_[1]->Call({kJob, "evil"}, 1, Bytes("the next secret is " + secret), 5s, [](const Result<Buffer>&) {});
+  const Buffer frame = raw_.Receive(FrameKind::kPiece);
+  ASSERT_FALSE(frame.empty());
+  EXPECT_EQ(AsText(frame).find(secret), std::string_view::npos);
+  EXPECT_NE(AsText(raw_.Opened(frame)).find(secret), std::string_view::npos);
+}
+
+// Between the challenge that a member was given and its proof come hellos and proofs in its name, one hello of its own from
+// before among them.
+TEST_F(HostileTest, AForgedHelloDisplacesNoHandshake) {
+  RawPeer stranger;
+  const NodeAddress to = nodes_[1]->address();
+  const Hello before = RawPeer::MakeHello("evil", "n1", nodes_.secret());
+  raw_.Handshake(to, "evil", "n1", nodes_.secret(), [&](const Proof& proof) {
+    Hello forged = proof.hello;
+    forged.initiator_nonce = GenerateNonce();
+    stranger.Send(to, RawPeer::Clear(FrameKind::kHello, forged));
+    stranger.Send(to, RawPeer::Clear(FrameKind::kHello, before));
+    Proof wrong = proof;
+    wrong.proof[0] ^= std::byte{1};
+    stranger.Send(to, RawPeer::Clear(FrameKind::kProof, wrong));
+    std::this_thread::sleep_for(100ms);
+  });
+  EXPECT_TRUE(EvilIsConnected());
+}
+
+// Whoever has seen n1's hello says no to it, and answers it without the secret, before the peer does.
+TEST_F(HostileTest, AForgedRefusalEndsNoHandshake) {
+  RawPeer stranger;
+  const NodeAddress to = nodes_[1]->address();
+  nodes_[1]->Connect({kJob, "evil"});
+  raw_.Accept(to, nodes_.secret(), [&](const Hello& hello) {
+    using enum RefusalReason;
+    for (const RefusalReason reason : {kWrongSecret, kStaleAttempt, kOtherNode})
+      stranger.Send(to, RawPeer::Clear(FrameKind::kRefusal, Refusal{hello.initiator_nonce, reason, 9, "n9"}));
+    stranger.Send(to, RawPeer::Clear(FrameKind::kChallenge, Challenge{hello.initiator_nonce, GenerateNonce(), {}}));
+  });
+  const Deadline deadline(SystemClock(), 20s);
+  while (!EvilIsConnected() && !deadline.Passed()) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(EvilIsConnected());
+}
+
+TEST_F(HostileTest, AProofServesOnce) {
+  Proof said;
+  raw_.Handshake(nodes_[1]->address(), "evil", "n1", nodes_.secret(), [&](const Proof& proof) { said = proof; });
+  ASSERT_TRUE(EvilIsConnected());
+  const uint64_t before = nodes_[1]->Counters().frames_refused;
+  Send(RawPeer::Clear(FrameKind::kHello, said.hello));
+  Send(RawPeer::Clear(FrameKind::kProof, said));
+  EXPECT_TRUE(WaitForRefused(before + 1));
+  EXPECT_TRUE(EvilIsConnected());
+  EXPECT_EQ(StateOf("evil").sessions, 1U);
+}
+
+// In the names of all, with proofs and without, and again and again those that a member has said once.
+TEST_F(HostileTest, AFloodOfForgedHellosHoldsNobodyUp) {
+  const NodeAddress to = nodes_[1]->address();
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> sent{0};
+  std::thread flood([&] {
+    RawPeer stranger;
+    std::vector<Buffer> frames;
+    for (const char* name : {"n0", "evil"}) {
+      const Hello repeated = RawPeer::MakeHello(name, "n1", nodes_.secret());
+      const Hello forged = RawPeer::MakeHello(name, "n1", Secret::Generate());
+      frames.push_back(RawPeer::Clear(FrameKind::kHello, repeated));
+      frames.push_back(RawPeer::Clear(FrameKind::kHello, forged));
+      frames.push_back(RawPeer::Clear(FrameKind::kProof, Proof{repeated, GenerateNonce(), {}}));
+      frames.push_back(RawPeer::Clear(FrameKind::kHello, Hello{kJob, 9, name, "n1", GenerateNonce(), {}}));
+    }
+    for (size_t i = 0; !stop; ++i, ++sent) stranger.Send(to, frames[i % frames.size()]);
+  });
+  const Deadline deadline(SystemClock(), 20s);
+  while (sent < 1000 && !deadline.Passed()) std::this_thread::sleep_for(1ms);
+  const int64_t begin_ns = SystemClock().NowNs();
+  const auto reply = Ask(nodes_[0], nodes_.peer(1), 1, Bytes("x"));
+  const double seconds = static_cast<double>(SystemClock().NowNs() - begin_ns) * 1e-9;
+  stop = true;
+  flood.join();
+  EXPECT_TRUE(reply.ok()) << reply.status().ToString();
+  EXPECT_LT(seconds, 1);
+}
+
+// Ways to peers are costly: strangers' words open a few, for a moment.
+TEST_F(HostileTest, ForgedHellosOpenFewWays) {
+  const int64_t begin_ns = SystemClock().NowNs();
+  for (int i = 0; i < 200; ++i)
+    Send(RawPeer::Clear(FrameKind::kHello, Hello{kJob, 1, i % 2 == 0 ? "n0" : "evil", "n1", GenerateNonce(), {}}));
+  const Deadline deadline(SystemClock(), 20s);
+  while (nodes_[1]->Counters().handshakes_refused < 200 && !deadline.Passed()) std::this_thread::sleep_for(1ms);
+  const NetworkCounters counters = nodes_[1]->Counters();
+  EXPECT_EQ(counters.handshakes_refused, 200U);
+  // One each tenth of a second at most.
+  EXPECT_LE(counters.channels_opened, 1 + static_cast<uint64_t>((SystemClock().NowNs() - begin_ns) / 100'000'000));
+}
+
 // A hello in n0's name does not end n0's session, and its proof is asked for.
 TEST_F(HostileTest, AHelloInAnothersNameIsNotBelieved) {
   ExpectGoodNodesWork(1);
-  Send(RawPeer::Clear(FrameKind::kHello, Hello{kJob, 1, "n0", "n1", GenerateNonce()}));
+  Send(RawPeer::Clear(FrameKind::kHello, Hello{kJob, 1, "n0", "n1", GenerateNonce(), {}}));
+  Send(RawPeer::Clear(FrameKind::kHello, RawPeer::MakeHello("n0", "n1", nodes_.secret())));
   std::this_thread::sleep_for(100ms);
   ExpectGoodNodesWork(1);
 }
@@ -199,12 +342,12 @@ TEST_F(HostileTest, AHelloInAnothersNameIsNotBelieved) {
 TEST_F(HostileTest, ForgedAndRepeatedFramesAreRefused) {
   Handshake();
   ASSERT_TRUE(EvilIsConnected());
-  const Buffer ping = raw_.Signed(FrameKind::kPing, 0, {});
+  const Buffer ping = raw_.Sealed(FrameKind::kPing, 0, {});
   Send(ping);
   const uint64_t before = nodes_[1]->Counters().frames_refused;
   Send(ping);  // once more
   EXPECT_TRUE(WaitForRefused(before + 1));
-  Buffer forged = raw_.Signed(FrameKind::kPing, 1, {});
+  Buffer forged = raw_.Sealed(FrameKind::kPing, 1, {});
   forged.back() ^= std::byte{1};
   Send(forged);
   EXPECT_TRUE(WaitForRefused(before + 2));
@@ -221,16 +364,16 @@ TEST_F(HostileTest, AMemberThatBreaksTheRulesLosesItsSession) {
     return payload;
   };
   const std::vector<std::pair<const char*, std::function<void()>>> rules = {
-      {"no frame may be missing", [&] { Send(raw_.Signed(FrameKind::kPing, 5, {})); }},
-      {"no more credit than the window", [&] { Send(raw_.Signed(FrameKind::kCredit, 0, EncodeControl(Credit{1}))); }},
-      {"a message has a head", [&] { Send(raw_.Signed(FrameKind::kPiece, 0, Bytes("x"))); }},
+      {"no frame may be missing", [&] { Send(raw_.Sealed(FrameKind::kPing, 5, {})); }},
+      {"no more credit than the window", [&] { Send(raw_.Sealed(FrameKind::kCredit, 0, EncodeControl(Credit{1}))); }},
+      {"a message has a head", [&] { Send(raw_.Sealed(FrameKind::kPiece, 0, Bytes("x"))); }},
       {"a message is not longer than it says",
        [&] {
          Buffer payload = head(3);
          payload.resize(payload.size() + 4);
-         Send(raw_.Signed(FrameKind::kPiece, 0, payload));
+         Send(raw_.Sealed(FrameKind::kPiece, 0, payload));
        }},
-      {"a message is not longer than it may be", [&] { Send(raw_.Signed(FrameKind::kPiece, 0, head(kNetMessageBytesMax + 1))); }},
+      {"a message is not longer than it may be", [&] { Send(raw_.Sealed(FrameKind::kPiece, 0, head(kNetMessageBytesMax + 1))); }},
   };
   for (const auto& [rule, breaks] : rules) {
     Handshake();

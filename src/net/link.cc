@@ -14,6 +14,8 @@ namespace {
 // A hello without an answer is said again, at first soon: the peer may be about to hear of the job.
 constexpr Duration kHelloPauseMin = std::chrono::milliseconds(25);
 constexpr Duration kHelloPauseMax = std::chrono::milliseconds(200);
+// How long a refusal waits for a challenge that proves it wrong.
+constexpr Duration kDoubtTime = std::chrono::milliseconds(250);
 constexpr Duration kReopenPauseMin = std::chrono::milliseconds(20);
 constexpr Duration kReopenPauseMax = std::chrono::seconds(1);
 
@@ -41,7 +43,7 @@ Link::Link(LinkHost* host, std::shared_ptr<const Membership> membership, Member 
 Link::~Link() {
   CloseChannel();
   Timers* timers = host_->timers();
-  for (const Timers::Id id : {connect_timer_, hello_timer_, beat_timer_, reopen_timer_}) timers->Cancel(id);
+  for (const Timers::Id id : {connect_timer_, hello_timer_, doubt_timer_, beat_timer_, reopen_timer_}) timers->Cancel(id);
   for (const auto& [number, call] : calls_) timers->Cancel(call.timer);
   for (const QueuedRead& read : read_queue_) timers->Cancel(read.timer);
   if (session_) host_->SessionEnded(session_->number);
@@ -80,7 +82,8 @@ void Link::Connect() {
   last_failure_ = Status::Ok();
   reopen_pause_ = kReopenPauseMin;
   hello_pause_ = kHelloPauseMin;
-  hello_ = Hello{membership_->job, membership_->attempt, membership_->self, peer_.node, GenerateNonce()};
+  hello_ = Hello{membership_->job, membership_->attempt, membership_->self, peer_.node, GenerateNonce(), {}};
+  hello_->proof = Prove(membership_->secret, MakeTranscript(*hello_, {}), ProofOf::kHello);
   connect_timer_ = host_->timers()->Add(After(host_->options().connect_timeout), [this] { OnConnectTimeout(); });
   SendHello();
 }
@@ -90,9 +93,9 @@ void Link::SendHello() {
   hello_timer_ = 0;
   if (!hello_) return;
   // What a former link left may lead nowhere.
-  if (is_taken_over_ && hello_pause_ >= kHelloPauseMax && !answering_ && !session_) CloseChannel();
+  if (is_taken_over_ && hello_pause_ >= kHelloPauseMax && !session_) CloseChannel();
   if (!channel_ && reopen_timer_ == 0) OpenChannel();
-  if (channel_ && controls_.empty()) QueueControl(FrameKind::kHello, *hello_);
+  if (channel_) QueueControl(FrameKind::kHello, *hello_);
   if (hello_) hello_timer_ = host_->timers()->Add(After(hello_pause_), [this] { SendHello(); });
   hello_pause_ = std::min<Duration>(2 * hello_pause_, kHelloPauseMax);
   Pump();
@@ -116,8 +119,9 @@ void Link::OpenChannel() {
 void Link::OnConnectTimeout() {
   connect_timer_ = 0;
   if (Up() || !hello_) return;
-  const std::string why =
-      last_failure_.ok() ? "it is reached, but does not answer (does it know the job?)" : last_failure_.message();
+  const std::string why = last_failure_.ok()
+                              ? "it is reached, but does not answer (does it know the job, and is it of the same build?)"
+                              : last_failure_.message();
   Fail(Status(Code::kTimeout,
               fmt::format("no connection to {} within {}: {}", Name(), FormatDuration(host_->options().connect_timeout), why)));
 }
@@ -130,14 +134,13 @@ void Link::OnChannelFailure(const Status& why) {
   CloseChannel();
   if (session_) host_->SessionEnded(session_->number);
   session_.reset();
-  answering_.reset();
   if (!hello_) return;
   last_failure_ = why;
   if (reopen_timer_ != 0) return;
   reopen_timer_ = host_->timers()->Add(After(reopen_pause_), [this] {
     reopen_timer_ = 0;
     if (hello_ && !channel_) OpenChannel();
-    if (hello_ && channel_ && controls_.empty()) QueueControl(FrameKind::kHello, *hello_);
+    if (hello_ && channel_) QueueControl(FrameKind::kHello, *hello_);
     Pump();
   });
   reopen_pause_ = std::min<Duration>(2 * reopen_pause_, kReopenPauseMax);
@@ -152,6 +155,7 @@ std::unique_ptr<Channel> Link::TakeChannel() {
 void Link::CloseChannel() {
   controls_.clear();
   is_taken_over_ = false;
+  is_for_refusal_ = false;
   std::map<uint64_t, ActiveRead> active;
   active.swap(active_reads_);
   std::vector<size_t> buffers = std::exchange(late_buffers_, {});
@@ -175,10 +179,9 @@ void Link::Fail(const Status& why) {
   const bool was_up = Up();
   if (session_) host_->SessionEnded(session_->number);
   session_.reset();
-  answering_.reset();
   hello_.reset();
   CloseChannel();
-  for (Timers::Id* id : {&connect_timer_, &hello_timer_, &beat_timer_, &reopen_timer_})
+  for (Timers::Id* id : {&connect_timer_, &hello_timer_, &doubt_timer_, &beat_timer_, &reopen_timer_})
     host_->timers()->Cancel(std::exchange(*id, 0));
   outbox_.clear();
   outbox_bytes_ = 0;
@@ -215,42 +218,40 @@ bool Link::AwaitsChallenge(const Nonce& initiator_nonce) const {
   return hello_ && hello_->initiator_nonce == initiator_nonce;
 }
 
-bool Link::AwaitsProof(const Nonce& responder_nonce) const {
-  return answering_ && answering_->responder_nonce == responder_nonce;
-}
-
-// `hello` names our job, us and this peer; nothing of it is proved yet.
+// `hello` names our job and this peer; nothing of it is proved yet.
 void Link::OnHello(const Hello& hello) {
-  const auto refuse = [this, &hello](RefusalReason reason) {
-    host_->Count([](NetworkCounters* counters) { ++counters->handshakes_refused; });
-    if (!channel_) OpenChannel();
-    if (channel_)
-      QueueControl(FrameKind::kRefusal, Refusal{hello.initiator_nonce, reason, membership_->attempt, membership_->self});
-    Pump();
-  };
-  if (hello.attempt != membership_->attempt) {
-    refuse(RefusalReason::kStaleAttempt);
-    return;
+  if (hello.attempt != membership_->attempt) return Refuse(hello, RefusalReason::kStaleAttempt);
+  const Transcript transcript = MakeTranscript(hello, {});
+  if (!SameDigest(hello.proof, Prove(membership_->secret, transcript, ProofOf::kHello))) {
+    return Refuse(hello, RefusalReason::kWrongSecret);
   }
-  if (hello.responder != membership_->self) {
-    refuse(RefusalReason::kOtherNode);
-    return;
-  }
+  if (hello.responder != membership_->self) return Refuse(hello, RefusalReason::kOtherNode);
+  is_for_refusal_ = false;
   // Both began at once: one hello counts. The other side hears ours and answers it; said too early, it was not heard.
   if (hello_ && !Up() && membership_->self < peer_.node) {
-    if (channel_ && controls_.empty() && SystemClock().NowNs() - hello_ns_ > Duration(kHelloPauseMin).count() / 5)
+    if (channel_ && SystemClock().NowNs() - hello_ns_ > Duration(kHelloPauseMin).count() / 5)
       QueueControl(FrameKind::kHello, *hello_);
     Pump();
     return;
   }
-  // A hello said again, whose answer may be lost or on its way.
-  const bool again = answering_ && answering_->hello == hello;
-  if (!again) answering_ = Handshake{hello, GenerateNonce()};
   if (!channel_) OpenChannel();
-  if (!channel_ || !answering_) return;
-  const Transcript transcript = MakeTranscript(answering_->hello, answering_->responder_nonce);
-  QueueControl(FrameKind::kChallenge, Challenge{hello.initiator_nonce, answering_->responder_nonce,
-                                                Prove(membership_->secret, transcript, ProofOf::kResponder)});
+  if (!channel_) return;
+  const Nonce nonce = ChallengeNonce(challenges_, transcript);
+  QueueControl(FrameKind::kChallenge, Challenge{hello.initiator_nonce, nonce,
+                                                Prove(membership_->secret, MakeTranscript(hello, nonce), ProofOf::kResponder)});
+  Pump();
+}
+
+// It is the peer who is told, whoever it was that said hello: seldom, and without a way that stays.
+void Link::Refuse(const Hello& hello, RefusalReason reason) {
+  host_->Count([](NetworkCounters* counters) { ++counters->handshakes_refused; });
+  if (!host_->MayRefuse()) return;
+  if (!channel_) {
+    OpenChannel();
+    is_for_refusal_ = channel_ != nullptr;
+  }
+  if (channel_)
+    QueueControl(FrameKind::kRefusal, Refusal{hello.initiator_nonce, reason, membership_->attempt, membership_->self});
   Pump();
 }
 
@@ -258,29 +259,29 @@ void Link::OnChallenge(const Challenge& challenge) {
   const Transcript transcript = MakeTranscript(*hello_, challenge.responder_nonce);
   if (!SameDigest(challenge.proof, Prove(membership_->secret, transcript, ProofOf::kResponder))) {
     host_->Count([](NetworkCounters* counters) { ++counters->handshakes_refused; });
-    Fail(Status(Code::kPermission,
-                fmt::format("{} does not know the secret of job {}, attempt {}: another job's agent, or a stale one, "
-                            "answers at its address",
-                            Name(), peer_.job, membership_->attempt)));
-    return;
+    return Doubt(Status(Code::kPermission,
+                        fmt::format("{} does not know the secret of job {}, attempt {}: another job's agent, or a stale one, "
+                                    "answers at its address",
+                                    Name(), peer_.job, membership_->attempt)));
   }
   if (session_ && !session_->we_began) return;  // the peer's own hello has been answered meanwhile
   if (session_) host_->SessionEnded(session_->number);
   session_ = MakeSession(transcript, true);
   host_->SessionBegan(session_->number, this);
-  QueueControl(FrameKind::kProof, Proof{challenge.responder_nonce, Prove(membership_->secret, transcript, ProofOf::kInitiator)});
+  QueueControl(FrameKind::kProof,
+               Proof{*hello_, challenge.responder_nonce, Prove(membership_->secret, transcript, ProofOf::kInitiator)});
   Pump();
 }
 
 void Link::OnProof(const Proof& proof) {
-  const Handshake handshake = *std::exchange(answering_, std::nullopt);
-  const Transcript transcript = MakeTranscript(handshake.hello, handshake.responder_nonce);
+  // Of a challenge of ours, since which no session has begun.
+  if (!SameNonce(proof.responder_nonce, ChallengeNonce(challenges_, MakeTranscript(proof.hello, {})))) {
+    host_->Count([](NetworkCounters* counters) { ++counters->frames_refused; });
+    return;
+  }
+  const Transcript transcript = MakeTranscript(proof.hello, proof.responder_nonce);
   if (!SameDigest(proof.proof, Prove(membership_->secret, transcript, ProofOf::kInitiator))) {
     host_->Count([](NetworkCounters* counters) { ++counters->handshakes_refused; });
-    LogWarning("net", "job {}: {} failed to prove the job's secret, and is refused", peer_.job, Name());
-    QueueControl(FrameKind::kRefusal,
-                 Refusal{handshake.hello.initiator_nonce, RefusalReason::kWrongSecret, membership_->attempt, membership_->self});
-    Pump();
     return;
   }
   if (Up()) {
@@ -301,14 +302,13 @@ void Link::OnRefusal(const Refusal& refusal) {
   host_->Count([](NetworkCounters* counters) { ++counters->handshakes_refused; });
   switch (refusal.reason) {
     case RefusalReason::kWrongSecret:
-      Fail(Status(Code::kPermission, fmt::format("{} refused us: our secret of job {} is not its own", Name(), peer_.job)));
-      return;
-    case RefusalReason::kOtherNode: Fail(Status(Code::kMismatch, fmt::format("{} is now node {}", Name(), refusal.node))); return;
+      return Doubt(
+          Status(Code::kPermission, fmt::format("{} refused us: our secret of job {} is not its own", Name(), peer_.job)));
+    case RefusalReason::kOtherNode: return Doubt(Status(Code::kMismatch, fmt::format("{} is now node {}", Name(), refusal.node)));
     case RefusalReason::kStaleAttempt:
       if (refusal.attempt > membership_->attempt) {
-        Fail(Status(Code::kPermission, fmt::format("{} refused us: job {} is at attempt {} there, ours is {}", Name(), peer_.job,
-                                                   refusal.attempt, membership_->attempt)));
-        return;
+        return Doubt(Status(Code::kPermission, fmt::format("{} refused us: job {} is at attempt {} there, ours is {}", Name(),
+                                                           peer_.job, refusal.attempt, membership_->attempt)));
       }
       // It has not heard of our attempt yet: it will.
       last_failure_ = Status(Code::kUnavailable, fmt::format("it is still at attempt {} of job {}, ours is {}", refusal.attempt,
@@ -316,12 +316,22 @@ void Link::OnRefusal(const Refusal& refusal) {
   }
 }
 
+void Link::Doubt(const Status& why) {
+  last_failure_ = why;
+  if (doubt_timer_ != 0) return;
+  doubt_timer_ = host_->timers()->Add(After(kDoubtTime), [this, why] {
+    doubt_timer_ = 0;
+    if (!session_) Fail(why);
+  });
+}
+
 void Link::SessionIsUp() {
   hello_.reset();
+  challenges_ = Secret::Generate();
   LogDebug("net", "job {}: {} is connected, in attempt {}{}", peer_.job, Name(), membership_->attempt,
            is_taken_over_ ? ", over the former way" : "");
   is_taken_over_ = false;
-  for (Timers::Id* id : {&connect_timer_, &hello_timer_, &reopen_timer_, &beat_timer_})
+  for (Timers::Id* id : {&connect_timer_, &hello_timer_, &doubt_timer_, &reopen_timer_, &beat_timer_})
     host_->timers()->Cancel(std::exchange(*id, 0));
   heard_ns_ = SystemClock().NowNs();
   host_->ChangeState(state_, [this](PeerState* state) {

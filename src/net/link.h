@@ -7,6 +7,11 @@
 // fails all that waits for it: nothing is sent twice behind the caller's back. While connecting, a channel that fails is
 // opened again until the connect timeout.
 //
+// Nothing that a stranger sends displaces a handshake. A hello without its proof gets no more than a refusal now and then. Who
+// answers one keeps nothing of it: the challenge's nonce is made of the hello and a secret of our own, and made again when the
+// proof comes, which holds the hello. Each session renews that secret, so that no proof serves twice. Whatever says no to us may
+// be said by anybody who has seen our hello: it only counts when the peer itself says nothing better for a moment.
+//
 // Flow: a *piece* (a frame of a message) takes one of the peer's credits, and the peer gives them back as long as less than its
 // inbox bound waits to be handled. Control frames take none; they are few by construction.
 //
@@ -40,6 +45,8 @@ class LinkHost {
   virtual Fabric* fabric() = 0;
   // One of its own for each channel.
   virtual Result<std::unique_ptr<Endpoint>> SendingEndpoint() = 0;
+  // Whether it is time to refuse a hello: seldom, so that forged ones cost little.
+  virtual bool MayRefuse() = 0;
   virtual Timers* timers() = 0;
   virtual ReadPool* pool() = 0;
   virtual void* pool_descriptor() = 0;
@@ -102,10 +109,9 @@ class Link {
   void OnChallenge(const Challenge& challenge);
   void OnProof(const Proof& proof);
   void OnRefusal(const Refusal& refusal);
-  // Of its session, MAC not yet checked.
+  // Of its session, not yet opened.
   void OnFrame(const Frame& frame);
   bool AwaitsChallenge(const Nonce& initiator_nonce) const;
-  bool AwaitsProof(const Nonce& responder_nonce) const;
 
   // Takes the channel's completions and sends what can be sent; true when anything happened.
   bool Progress();
@@ -135,10 +141,6 @@ class Link {
     bool accepted = false;
     bool we_began = false;
   };
-  struct Handshake {  // one that we answer
-    Hello hello;
-    Nonce responder_nonce{};
-  };
   struct PendingCall {
     std::function<void(Result<Buffer>)> done;
     Timers::Id timer = 0;
@@ -150,6 +152,7 @@ class Link {
   struct ControlFrame {
     FrameKind kind;
     Buffer payload;
+    friend bool operator==(const ControlFrame&, const ControlFrame&) = default;
   };
   struct QueuedRead {
     uint64_t token = 0;
@@ -168,6 +171,9 @@ class Link {
   bool Up() const { return session_ && session_->accepted; }
 
   void SendHello();
+  void Refuse(const Hello& hello, RefusalReason reason);
+  // Somebody says that it will not do.
+  void Doubt(const Status& why);
   void OpenChannel();
   void OnConnectTimeout();
   // The channel broke: fails a session that stands, tries again while connecting.
@@ -177,11 +183,13 @@ class Link {
   void SessionIsUp();
   void Beat();
 
+  // What waits already is not said twice, and answers to hellos are dropped beyond a few: who said hello will say it again.
   void QueueControl(FrameKind kind, const Control& control);
   void QueueMessage(const MessageHead& head, ByteSpan body);
   bool Pump();
   Status SendControl();
   Status SendPiece();
+  void OnControl(FrameKind kind, ByteSpan payload);
   void OnPiece(ByteSpan payload);
   void OnMessage();
   void ReturnCredits();
@@ -199,14 +207,16 @@ class Link {
   bool is_former_ = false;
 
   std::unique_ptr<Channel> channel_;
-  bool is_taken_over_ = false;  // the channel is a former session's, and nothing has come of it yet
+  bool is_taken_over_ = false;   // the channel is a former session's, and nothing has come of it yet
+  bool is_for_refusal_ = false;  // it goes as soon as that is said
   Timers::Id reopen_timer_ = 0;
   Duration reopen_pause_{};
   std::optional<Session> session_;
-  std::optional<Handshake> answering_;
-  std::optional<Hello> hello_;  // ours, while connecting
+  Secret challenges_ = Secret::Generate();  // what the nonces of our challenges are made with, until a session stands
+  std::optional<Hello> hello_;              // ours, while connecting
   Timers::Id connect_timer_ = 0;
   Timers::Id hello_timer_ = 0;
+  Timers::Id doubt_timer_ = 0;
   Timers::Id beat_timer_ = 0;
   Duration hello_pause_{};
   int64_t hello_ns_ = 0;  // when it was said last

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/clock.h"
 #include "net/link.h"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr size_t kCallsMax = 65536;
 constexpr size_t kErrorTextBytesMax = 4096;
+constexpr size_t kAnswersMax = 32;
 
 Status LeaseIsOver(const std::string& name) {
   return Status(Code::kFailedPrecondition, fmt::format("the lease of memory of {} is over", name));
@@ -24,7 +26,11 @@ void Link::QueueControl(FrameKind kind, const Control& control) {
   // A ping that waits says as much as two.
   if (kind == FrameKind::kPing && !controls_.empty()) return;
   if (kind == FrameKind::kHello) hello_ns_ = SystemClock().NowNs();
-  controls_.push_back({kind, EncodeControl(control)});
+  ControlFrame frame{kind, EncodeControl(control)};
+  const bool is_answer = kind == FrameKind::kChallenge || kind == FrameKind::kRefusal;
+  if (is_answer && controls_.size() >= kAnswersMax) return;
+  if (IsHandshake(kind) && std::find(controls_.begin(), controls_.end(), frame) != controls_.end()) return;
+  controls_.push_back(std::move(frame));
 }
 
 void Link::QueueMessage(const MessageHead& head, ByteSpan body) {
@@ -142,6 +148,8 @@ bool Link::Progress() {
   }
   const bool sent = Pump();
   const bool began = BeginReads();
+  const bool is_wanted = !is_for_refusal_ || hello_ || session_;
+  if (!is_wanted && controls_.empty() && channel_ && channel_->Idle()) CloseChannel();
   return *progressed || sent || began;
 }
 
@@ -149,9 +157,11 @@ bool Link::Progress() {
 
 void Link::OnFrame(const Frame& frame) {
   const auto refuse = [this] { host_->Count([](NetworkCounters* counters) { ++counters->frames_refused; }); };
-  if (!session_ || !session_->receive_key.Verify(frame.covered, frame.mac)) return refuse();
-  if (frame.header.sequence < session_->receive_sequence) return refuse();  // an old frame again
-  if (frame.header.sequence > session_->receive_sequence) {
+  const uint64_t sequence = frame.header.sequence;
+  if (!session_ || sequence < session_->receive_sequence) return refuse();  // an old frame again
+  std::array<std::byte, kPayloadBytesMax> opened;
+  if (!session_->receive_key.Open(sequence, frame.head, frame.payload, frame.tag, opened.data())) return refuse();
+  if (sequence > session_->receive_sequence) {
     Fail(Status(Code::kUnavailable, fmt::format("lost {}: a frame of it is missing", Name())));
     return;
   }
@@ -164,11 +174,12 @@ void Link::OnFrame(const Frame& frame) {
     SessionIsUp();
     return;
   }
-  if (frame.header.kind == FrameKind::kPiece) {
-    OnPiece(frame.payload);
-    return;
-  }
-  const auto control = DecodeControl(frame.header.kind, frame.payload);
+  const ByteSpan payload = ByteSpan(opened).first(frame.payload.size());
+  frame.header.kind == FrameKind::kPiece ? OnPiece(payload) : OnControl(frame.header.kind, payload);
+}
+
+void Link::OnControl(FrameKind kind, ByteSpan payload) {
+  const auto control = DecodeControl(kind, payload);
   if (!control.ok()) {
     Fail(Status(Code::kCorrupt, fmt::format("{} sent what is none of its words: {}", Name(), control.status().message())));
     return;
@@ -182,7 +193,7 @@ void Link::OnFrame(const Frame& frame) {
     Pump();
   } else if (const auto* end = std::get_if<LeaseEnd>(&*control)) {
     host_->LeaseEndedByReader(peer_.job, end->lease);
-  } else if (frame.header.kind == FrameKind::kBye) {
+  } else if (kind == FrameKind::kBye) {
     // Most who leave come back, in the next attempt.
     std::unique_ptr<Channel> channel = TakeChannel();
     Fail(Status(Code::kUnavailable, fmt::format("{} has left", Name())));
@@ -237,7 +248,7 @@ void Link::OnMessage() {
     host_->Deliver([done = std::move(done), body = std::move(body)]() mutable { done(std::move(body)); });
     return;
   }
-  const bool known = head.kind > static_cast<uint16_t>(Code::kOk) && head.kind <= static_cast<uint16_t>(Code::kInternal);
+  const bool known = head.kind > static_cast<uint16_t>(Code::kOk) && head.kind <= static_cast<uint16_t>(kCodeLast);
   const Status error(known ? static_cast<Code>(head.kind) : Code::kInternal, fmt::format("{}: {}", Name(), AsText(body)));
   host_->Deliver([done = std::move(done), error] { done(error); });
 }

@@ -2,12 +2,12 @@
 //
 // A Network is one agent's place on the fabric: an address, a progress thread, the jobs it belongs to. Nodes of a job know
 // each other's names and addresses and share a secret (Join). Between two of them a *session* is made at the first use:
-// challenge and response by HMAC of the secret in both directions, then every frame carries a MAC and a sequence number.
+// hello, challenge and proof show each side that the other has the secret, then every frame is sealed (authentication.h).
 // Nothing is served to, and nothing kept of, whoever has not proved the secret. A session that breaks (the peer died, was
 // restarted, does not answer) ends every call and read under way with an error that names the peer; the next use makes a
 // new one. What an earlier attempt of the job still sends is refused, and told why.
 //
-// Large data is never sent: the owner *leases* memory (Lease), tells the other side the RemoteMemory in a message, and that
+// Large data is not sent: the owner *leases* memory (Lease), tells the other side the RemoteMemory in a message, and that
 // one reads it (Read) in pieces. A lease ends by itself; whoever reads on gets an error or stale bytes, never the owner's
 // attention, and therefore checks the checksums that came in the message.
 //

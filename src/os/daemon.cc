@@ -21,6 +21,7 @@
 #include <string_view>
 
 #include "os/files.h"
+#include "os/private_files.h"
 #include "os/process.h"
 
 #ifndef SYS_close_range
@@ -167,9 +168,15 @@ Result<UniqueFd> DuplicateHigh(int fd) {
   return duplicate;
 }
 
-Result<UniqueFd> OpenHigh(const std::string& path, int flags) {
-  const UniqueFd fd(open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, 0600));
-  if (!fd.valid()) return Status::FromErrno(errno, "open " + path);
+Result<UniqueFd> OpenNull(int flags) {
+  const UniqueFd fd(open("/dev/null", flags | O_CLOEXEC | O_NOCTTY));
+  if (!fd.valid()) return Status::FromErrno(errno, "open /dev/null");
+  return DuplicateHigh(fd.get());
+}
+
+Result<UniqueFd> OpenLog(const std::string& path) {
+  if (path.empty()) return OpenNull(O_WRONLY);
+  KEDGE_ASSIGN_OR_RETURN(const UniqueFd fd, OpenPrivate(path, O_WRONLY | O_CREAT | O_APPEND));
   return DuplicateHigh(fd.get());
 }
 
@@ -217,10 +224,8 @@ Result<ProcessIdentity> SpawnDaemon(const DaemonOptions& options) {
   const std::vector<char*> argument_pointers = PointersTo(arguments);
   const std::vector<char*> environment_pointers = PointersTo(environment);
 
-  KEDGE_ASSIGN_OR_RETURN(const UniqueFd stdin_fd, OpenHigh("/dev/null", O_RDONLY));
-  KEDGE_ASSIGN_OR_RETURN(const UniqueFd log_fd, options.log_path.empty()
-                                                    ? OpenHigh("/dev/null", O_WRONLY)
-                                                    : OpenHigh(options.log_path, O_WRONLY | O_CREAT | O_APPEND));
+  KEDGE_ASSIGN_OR_RETURN(const UniqueFd stdin_fd, OpenNull(O_RDONLY));
+  KEDGE_ASSIGN_OR_RETURN(const UniqueFd log_fd, OpenLog(options.log_path));
   std::vector<UniqueFd> passed;
   Launch launch{};
   for (const int fd : options.descriptors) {

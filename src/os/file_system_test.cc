@@ -1,4 +1,5 @@
-// One conformance suite for every FileSystem: the real one, the simulated one, and the faulty one without faults.
+// One conformance suite for every FileSystem: the real one, the private one in both of its ways, the simulated one, and the
+// faulty one without faults.
 #include "os/file_system.h"
 
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "os/files.h"
+#include "os/private_files.h"
 #include "os/testing/faulty_file_system.h"
 #include "os/testing/simulated_file_system.h"
 #include "os/testing/temporary_folder.h"
@@ -31,6 +33,11 @@ struct Real : Subject {
   TemporaryFolder folder;
   FileSystem& fs() override { return SystemFileSystem(); }
   std::string root() override { return folder.path(); }
+};
+template <Step kStep>
+struct Private : Real {
+  const std::unique_ptr<FileSystem> files = MakePrivateFileSystem(BestStep() == Step::kPlain ? Step::kPlain : kStep);
+  FileSystem& fs() override { return *files; }
 };
 struct Faulty : Real {
   FaultPlan plan;
@@ -237,9 +244,12 @@ TEST_P(FileSystemConformance, HelpersReplaceCreateAndRemove) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, FileSystemConformance,
-    ::testing::Values(std::pair<const char*, MakeSubject>("System", [] { return std::make_unique<Real>(); }),
-                      std::pair<const char*, MakeSubject>("Faulty", [] { return std::make_unique<Faulty>(); }),
-                      std::pair<const char*, MakeSubject>("Simulated", [] { return std::make_unique<Simulated>(); })),
+    ::testing::Values(
+        std::pair<const char*, MakeSubject>("System", [] { return std::make_unique<Real>(); }),
+        std::pair<const char*, MakeSubject>("PrivateBeneath", [] { return std::make_unique<Private<Step::kBeneath>>(); }),
+        std::pair<const char*, MakeSubject>("PrivatePlain", [] { return std::make_unique<Private<Step::kPlain>>(); }),
+        std::pair<const char*, MakeSubject>("Faulty", [] { return std::make_unique<Faulty>(); }),
+        std::pair<const char*, MakeSubject>("Simulated", [] { return std::make_unique<Simulated>(); })),
     [](const auto& param) { return std::string(param.param.first); });
 
 }  // namespace

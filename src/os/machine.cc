@@ -45,6 +45,16 @@ std::string BootId() {
   return text.ok() ? std::string(TrimmedRight(*text)) : std::string();
 }
 
+std::string MachineId() {
+  const auto text = ReadFile(SystemFileSystem(), "/etc/machine-id", 4096);
+  return text.ok() ? std::string(TrimmedRight(*text)) : std::string();
+}
+
+uint64_t PidNamespace() {
+  const auto info = SystemFileSystem().Stat("/proc/self/ns/pid");
+  return info.ok() ? info->inode : 0;
+}
+
 std::string HostName() {
   char name[256] = {};
   if (gethostname(name, sizeof name - 1) != 0) return "localhost";

@@ -13,6 +13,10 @@ namespace kedge::os {
 
 // /proc/sys/kernel/random/boot_id: changes with every boot; empty where there is none.
 std::string BootId();
+// /etc/machine-id: the same for ever, unless the machine was copied; empty where there is none.
+std::string MachineId();
+// Of this process: what a pid means something in. 0: not known.
+uint64_t PidNamespace();
 std::string HostName();
 uid_t EffectiveUser();
 // Linux release, "6.1.0-18-amd64".

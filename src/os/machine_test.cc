@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +24,10 @@ using testing::TemporaryFolder;
 TEST(Machine, DescribesThisOne) {
   EXPECT_EQ(BootId().size(), 36u);
   EXPECT_FALSE(HostName().empty());
+  EXPECT_EQ(MachineId().empty(), access("/etc/machine-id", R_OK) != 0);
+  struct stat of_namespace {};
+  ASSERT_EQ(stat("/proc/self/ns/pid", &of_namespace), 0);
+  EXPECT_EQ(PidNamespace(), of_namespace.st_ino) << "of the namespace, not of the link in this process's folder";
   EXPECT_EQ(EffectiveUser(), geteuid());
   EXPECT_NE(KernelRelease().find('.'), std::string::npos);
   const MemoryInfo memory = MachineMemory().value();

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "os/failed_call.h"
+#include "os/private_files.h"
 
 namespace kedge::os {
 namespace {
@@ -50,19 +51,18 @@ Result<SharedMapping> SharedMapping::Map(UniqueFd fd, const std::string& path, s
 
 Result<SharedMapping> SharedMapping::Create(const std::string& path, size_t bytes, uint32_t mode) {
   if (bytes == 0) return Status(Code::kInvalidArgument, "a shared memory file of no bytes: " + path);
-  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, static_cast<mode_t>(mode)));
-  if (!fd.valid()) return Failed("create", path);
+  KEDGE_ASSIGN_OR_RETURN(UniqueFd fd, OpenPrivate(path, O_RDWR | O_CREAT | O_EXCL, mode));
   int allocated = 0;
   do {
     allocated = fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes));
   } while (allocated != 0 && errno == EINTR);
   if (allocated != 0) {
     const Status status = Status::FromErrno(errno, fmt::format("reserve {} bytes in {}", bytes, path));
-    unlink(path.c_str());
+    (void)PrivateFileSystem().Unlink(path);
     return status;
   }
   auto mapping = Map(std::move(fd), path, bytes);
-  if (!mapping.ok()) unlink(path.c_str());
+  if (!mapping.ok()) (void)PrivateFileSystem().Unlink(path);
   return mapping;
 }
 
@@ -75,8 +75,7 @@ Result<SharedMapping> SharedMapping::CreateSealed(const std::string& name, size_
 }
 
 Result<SharedMapping> SharedMapping::Open(const std::string& path, size_t bytes_expected) {
-  UniqueFd fd(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-  if (!fd.valid()) return Failed("open", path);
+  KEDGE_ASSIGN_OR_RETURN(UniqueFd fd, OpenPrivate(path, O_RDWR));
   return FromDescriptor(std::move(fd), path, bytes_expected);
 }
 
@@ -144,15 +143,14 @@ Status SharedMapping::PunchHole(size_t offset, size_t bytes) const {
 
 Status SharedMapping::CheckLinked() const {
   struct stat mapped {};
-  struct stat named {};
   if (fstat(fd_.get(), &mapped) != 0) return Failed("fstat", path_);
   if (mapped.st_nlink == 0) return Status(Code::kNotFound, path_ + " was deleted while in use");
   if (static_cast<size_t>(mapped.st_size) < bytes_) {
     return Status(Code::kCorrupt,
                   fmt::format("{} was cut short while in use, from {} bytes to {}", path_, bytes_, mapped.st_size));
   }
-  if (stat(path_.c_str(), &named) != 0) return Failed("stat", path_);
-  if (named.st_ino != mapped.st_ino || named.st_dev != mapped.st_dev) {
+  KEDGE_ASSIGN_OR_RETURN(const FileInfo named, PrivateFileSystem().Stat(path_));
+  if (named.inode != mapped.st_ino || named.device != mapped.st_dev) {
     return Status(Code::kNotFound, path_ + " was replaced by another file while in use");
   }
   return Status::Ok();

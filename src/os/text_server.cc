@@ -11,6 +11,8 @@
 #include <cerrno>
 
 #include "os/failed_call.h"
+#include "os/files.h"
+#include "os/private_files.h"
 #include "os/unix_address.h"
 
 namespace kedge::os {
@@ -28,23 +30,23 @@ TextServer::~TextServer() {
   while (!connections_.empty()) Close(connections_.begin()->first);
   for (const Listener& listener : listeners_) loop_.Unwatch(listener.watch);
   // Somebody else may have made one there since.
-  struct stat info {};
-  if (!unix_path_.empty() && stat(unix_path_.c_str(), &info) == 0 && info.st_ino == unix_inode_) unlink(unix_path_.c_str());
+  if (unix_path_.empty()) return;
+  const auto info = PrivateFileSystem().Stat(unix_path_);
+  if (info.ok() && info->inode == unix_inode_) (void)PrivateFileSystem().Unlink(unix_path_);
 }
 
 Status TextServer::ListenUnix(const std::string& path) {
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return Failed("socket");
   KEDGE_ASSIGN_OR_RETURN(const UnixAddress address, UnixAddress::Of(path));
-  unlink(path.c_str());
+  KEDGE_RETURN_IF_ERROR(UnlinkIfPresent(PrivateFileSystem(), path));
   // The folder is 0700 already; the mode says the same of the socket.
   if (fchmod(fd.get(), 0600) != 0 || bind(fd.get(), address.get(), address.bytes()) != 0) {
     return Status::FromErrno(errno, "bind " + path);
   }
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return Status::FromErrno(errno, "stat " + path);
+  KEDGE_ASSIGN_OR_RETURN(const FileInfo info, PrivateFileSystem().Stat(path));
   unix_path_ = path;
-  unix_inode_ = info.st_ino;
+  unix_inode_ = info.inode;
   return Listen(std::move(fd));
 }
 

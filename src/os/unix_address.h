@@ -1,4 +1,5 @@
-// The address of a unix socket, also for paths longer than sun_path (108 bytes). Internal to unix_socket.
+// The address of a unix socket in a folder that is this user's alone (private_files.h), however long its path. Internal to
+// unix_socket.
 #pragma once
 
 #include <sys/socket.h>
@@ -11,7 +12,8 @@
 
 namespace kedge::os {
 
-// Keeps the folder open while it lives: a long path is reached as /proc/self/fd/<folder>/<name>.
+// Keeps the folder open while it lives: the socket is reached as /proc/self/fd/<folder>/<name>, so through the folder that was
+// looked at, and whatever its path, which sun_path would cut at 108 bytes.
 class UnixAddress {
  public:
   static Result<UnixAddress> Of(const std::string& path);

@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "os/files.h"
+#include "os/private_files.h"
 #include "os/unix_address.h"
 #include "os/unix_socket.h"
 
@@ -17,27 +18,24 @@ namespace {
 constexpr int kBacklog = 1024;
 
 Status CheckFolder(const std::string& folder) {
-  KEDGE_RETURN_IF_ERROR(MakeFolders(SystemFileSystem(), folder, 0700, false));
-  struct stat info {};
-  if (lstat(folder.c_str(), &info) != 0) return Status::FromErrno(errno, "stat " + folder);
-  if (S_ISDIR(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0) return Status::Ok();
+  KEDGE_RETURN_IF_ERROR(MakeFolders(PrivateFileSystem(), folder, 0700, false));
+  KEDGE_ASSIGN_OR_RETURN(const FileInfo info, PrivateFileSystem().Stat(folder));
+  if (info.user_id == geteuid() && (info.mode & 077) == 0) return Status::Ok();
   return Status(Code::kPermission, fmt::format("{} must be a folder of user {} with mode 0700; found user {} and mode {:04o}",
-                                               folder, geteuid(), info.st_uid, info.st_mode & 07777));
+                                               folder, geteuid(), info.user_id, info.mode));
 }
 
 bool IsNameOf(const std::string& path, int fd) {
   struct stat opened {};
-  struct stat named {};
-  return fstat(fd, &opened) == 0 && stat(path.c_str(), &named) == 0 && named.st_ino == opened.st_ino &&
-         named.st_dev == opened.st_dev;
+  const auto named = PrivateFileSystem().Stat(path);
+  return fstat(fd, &opened) == 0 && named.ok() && named->inode == opened.st_ino && named->device == opened.st_dev;
 }
 
 // The lock of the file at `path`, which a previous holder may be removing at this moment: the file that was locked must
 // still be the one that has the name.
 Result<UniqueFd> TakeLock(const std::string& path) {
   for (;;) {
-    UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!fd.valid()) return Status::FromErrno(errno, "open " + path);
+    KEDGE_ASSIGN_OR_RETURN(UniqueFd fd, OpenPrivate(path, O_RDWR | O_CREAT));
     while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK) return Status(Code::kBusy, fmt::format("{} is held by a live process", path));
       if (errno != EINTR) return Status::FromErrno(errno, "lock " + path);
@@ -54,15 +52,15 @@ Result<UnixListener> UnixListener::Listen(const std::string& path, SocketLimits 
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return Status::FromErrno(errno, "socket");
   // With the lock held, what is there was left by a dead process.
-  KEDGE_RETURN_IF_ERROR(UnlinkIfPresent(SystemFileSystem(), path));
+  KEDGE_RETURN_IF_ERROR(UnlinkIfPresent(PrivateFileSystem(), path));
   KEDGE_ASSIGN_OR_RETURN(const UnixAddress address, UnixAddress::Of(path));
-  if (bind(fd.get(), address.get(), address.bytes()) != 0) return Status::FromErrno(errno, "bind " + path);
-  // The folder keeps others out until the mode is set.
-  if (chmod(path.c_str(), 0600) != 0) return Status::FromErrno(errno, "chmod " + path);
+  // The folder keeps others out already; the mode says the same of the socket.
+  if (fchmod(fd.get(), 0600) != 0 || bind(fd.get(), address.get(), address.bytes()) != 0) {
+    return Status::FromErrno(errno, "bind " + path);
+  }
   if (listen(fd.get(), kBacklog) != 0) return Status::FromErrno(errno, "listen " + path);
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return Status::FromErrno(errno, "stat " + path);
-  return UnixListener(std::move(lock), std::move(fd), info.st_ino, path, limits);
+  KEDGE_ASSIGN_OR_RETURN(const FileInfo info, PrivateFileSystem().Stat(path));
+  return UnixListener(std::move(lock), std::move(fd), info.inode, path, limits);
 }
 
 bool UnixListener::OwnsLockFile() const {
@@ -70,16 +68,16 @@ bool UnixListener::OwnsLockFile() const {
 }
 
 bool UnixListener::IsReachable() const {
-  struct stat info {};
-  return OwnsLockFile() && stat(path_.c_str(), &info) == 0 && info.st_ino == socket_inode_;
+  const auto info = PrivateFileSystem().Stat(path_);
+  return OwnsLockFile() && info.ok() && info->inode == socket_inode_;
 }
 
 UnixListener::~UnixListener() {
   // While its lock is held nobody else puts a socket there; but where folder and lock file were removed under us,
   // another listener may have made its own.
   if (!OwnsLockFile()) return;
-  unlink(path_.c_str());
-  unlink((path_ + ".lock").c_str());
+  (void)PrivateFileSystem().Unlink(path_);
+  (void)PrivateFileSystem().Unlink(path_ + ".lock");
 }
 
 Result<std::optional<UnixSocket>> UnixListener::Accept() {

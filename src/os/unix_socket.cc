@@ -19,6 +19,10 @@ namespace {
 constexpr size_t kHeaderBytes = 8;
 constexpr size_t kDescriptorsMaxOfKernel = 253;  // SCM_MAX_FD
 
+Status NobodyListens(const std::string& path, int error) {
+  return Status(Code::kUnavailable, fmt::format("nobody listens on {}: {}", path, std::strerror(error)));
+}
+
 Status PeerGone() {
   return Status(Code::kUnavailable, "the other side closed the connection");
 }
@@ -52,13 +56,13 @@ Result<UnixSocket> UnixSocket::Connect(const std::string& path, Duration timeout
   const Deadline deadline(SystemClock(), timeout);
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return Failed("socket");
-  KEDGE_ASSIGN_OR_RETURN(const UnixAddress address, UnixAddress::Of(path));
+  const auto address = UnixAddress::Of(path);
+  if (address.status().errno_value() == ENOENT) return NobodyListens(path, ENOENT);
+  if (!address.ok()) return address.status();
   for (;;) {
-    if (connect(fd.get(), address.get(), address.bytes()) == 0) return UnixSocket(std::move(fd), limits);
+    if (connect(fd.get(), address->get(), address->bytes()) == 0) return UnixSocket(std::move(fd), limits);
     if (errno == EINTR) continue;
-    if (errno == ENOENT || errno == ECONNREFUSED) {
-      return Status(Code::kUnavailable, fmt::format("nobody listens on {}: {}", path, std::strerror(errno)));
-    }
+    if (errno == ENOENT || errno == ECONNREFUSED) return NobodyListens(path, errno);
     // The listener's backlog is full. poll does not tell when it has room again.
     if (errno != EAGAIN) return Status::FromErrno(errno, "connect " + path);
     if (deadline.Passed()) return Status(Code::kTimeout, fmt::format("{} takes no connection: its queue stayed full", path));

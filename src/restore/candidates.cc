@@ -4,24 +4,40 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <optional>
 
 #include "format/wire.h"
+#include "store/lineage.h"
 
 namespace kedge {
 namespace {
 
-Result<std::vector<RestoreCandidate>> Decode(const std::string& text) {
+void EncodeFields(Encoder& encoder, const RestoreCandidate& candidate) {
+  encoder.SignedVarint(candidate.version);
+  encoder.Varint(candidate.attempt);
+  encoder.Varint(candidate.take);
+  encoder.Varint(candidate.ranks);
+}
+
+RestoreCandidate DecodeFields(Decoder& decoder) {
+  RestoreCandidate candidate;
+  candidate.version = decoder.SignedVarint();
+  candidate.attempt = decoder.Varint32();
+  candidate.take = decoder.Varint32();
+  candidate.ranks = decoder.Varint32();
+  return candidate;
+}
+
+Status Finish(Decoder& decoder, const char* what) {
+  Status status = decoder.Finish(what);
+  return status.ok() ? status : Status(Code::kInternal, status.message());
+}
+
+Result<std::vector<RestoreCandidate>> Decode(const std::string& text, uint32_t* takes) {
   Decoder decoder(AsBytes(text));
+  *takes = decoder.Varint32();
   std::vector<RestoreCandidate> candidates(decoder.Count(4));
-  for (RestoreCandidate& candidate : candidates) {
-    candidate.version = decoder.SignedVarint();
-    candidate.attempt = decoder.Varint32();
-    candidate.take = decoder.Varint32();
-    candidate.ranks = decoder.Varint32();
-  }
-  Status status = decoder.Finish("restart candidates of a rank");
-  if (!status.ok()) return Status(Code::kInternal, status.message());
+  for (RestoreCandidate& candidate : candidates) candidate = DecodeFields(decoder);
+  KEDGE_RETURN_IF_ERROR(Finish(decoder, "restart candidates of a rank"));
   return candidates;
 }
 
@@ -32,27 +48,81 @@ void SortCandidates(std::vector<RestoreCandidate>* candidates) {
   candidates->erase(std::unique(candidates->begin(), candidates->end()), candidates->end());
 }
 
-std::string EncodeCandidates(const std::vector<RestoreCandidate>& candidates) {
+std::string EncodeCandidates(const std::vector<RestoreCandidate>& candidates, uint32_t takes) {
   Buffer buffer;
   Encoder encoder(buffer);
+  encoder.Varint(takes);
   encoder.Varint(candidates.size());
-  for (const RestoreCandidate& candidate : candidates) {
-    encoder.SignedVarint(candidate.version);
-    encoder.Varint(candidate.attempt);
-    encoder.Varint(candidate.take);
-    encoder.Varint(candidate.ranks);
+  for (const RestoreCandidate& candidate : candidates) EncodeFields(encoder, candidate);
+  encoder.Finish();
+  return std::string(AsText(buffer));
+}
+
+std::string EncodeStored(const StoredCandidates& stored) {
+  Buffer buffer;
+  Encoder encoder(buffer);
+  encoder.Varint(static_cast<uint64_t>(stored.status.code()));
+  encoder.String(stored.status.message());
+  encoder.Varint(stored.candidates.size());
+  for (const StoredCandidate& one : stored.candidates) {
+    EncodeFields(encoder, one.candidate);
+    encoder.Varint(one.ranks.size());
+    for (const RankRun& run : one.ranks) {
+      encoder.Varint(run.first);
+      encoder.Varint(run.stride);
+      encoder.Varint(run.count);
+    }
   }
   encoder.Finish();
   return std::string(AsText(buffer));
 }
 
-Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_ranks) {
-  std::vector<RestoreCandidate> common;
-  std::optional<RestoreCandidate> newest;
+Result<StoredCandidates> DecodeStored(const std::string& text) {
+  Decoder decoder(AsBytes(text));
+  StoredCandidates stored;
+  const auto code = static_cast<Code>(decoder.Varint32());
+  const std::string message(decoder.String(1 << 16));
+  if (code != Code::kOk) stored.status = Status(code, message);
+  stored.candidates.resize(decoder.Count(5));
+  for (StoredCandidate& one : stored.candidates) {
+    one.candidate = DecodeFields(decoder);
+    one.ranks.resize(decoder.Count(3));
+    for (RankRun& run : one.ranks) {
+      run.first = decoder.Varint32();
+      run.stride = decoder.Varint32();
+      run.count = decoder.Varint32();
+      decoder.Require(run.stride >= 1, "a run of ranks without a stride");
+    }
+  }
+  KEDGE_RETURN_IF_ERROR(Finish(decoder, "rank 0's list of what the store has"));
+  return stored;
+}
+
+namespace {
+
+Generation GenerationOf(const RestoreCandidate& candidate) {
+  Generation generation;
+  generation.version = candidate.version;
+  generation.attempt = candidate.attempt;
+  generation.take = candidate.take;
+  return generation;
+}
+
+Moment MomentOf(const RestoreCandidate& candidate) {
+  return {candidate.attempt, candidate.take};
+}
+
+}  // namespace
+
+Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_ranks, const CandidateRule& rule) {
+  std::vector<RestoreCandidate> common, all;
+  uint32_t most = 0;
   for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
-    KEDGE_ASSIGN_OR_RETURN(std::vector<RestoreCandidate> candidates, Decode(of_ranks[rank]));
+    uint32_t takes = 0;
+    KEDGE_ASSIGN_OR_RETURN(std::vector<RestoreCandidate> candidates, Decode(of_ranks[rank], &takes));
+    most = std::max(most, takes);
     SortCandidates(&candidates);
-    if (!candidates.empty()) newest = std::max(newest.value_or(candidates.front()), candidates.front());
+    all.insert(all.end(), candidates.begin(), candidates.end());
     if (rank == 0) {
       common = std::move(candidates);
       continue;
@@ -62,8 +132,25 @@ Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_
                           std::greater<>());
     common = std::move(both);
   }
-  const bool is_newest = !newest.has_value() || (!common.empty() && common.front() == *newest);
-  return CommonCandidates{std::move(common), is_newest};
+  std::vector<Generation> complete;
+  for (const RestoreCandidate& candidate : common) complete.push_back(GenerationOf(candidate));
+  const Lineage lineage(rule.restored, complete);
+  const auto is_left_out = [&](const RestoreCandidate& candidate) {
+    return rule.attempt > 0 ? candidate.attempt != rule.attempt : !lineage.Has(GenerationOf(candidate));
+  };
+  CommonCandidates result;
+  result.takes = most;
+  for (const RestoreCandidate& candidate : common) {
+    (is_left_out(candidate) ? result.abandoned : result.candidates).push_back(candidate);
+  }
+  std::erase_if(all, is_left_out);
+  // Newer in both ways: what was taken later may make another version the newest.
+  const RestoreCandidate* const chosen = result.candidates.empty() ? nullptr : &result.candidates.front();
+  result.is_newest = std::all_of(all.begin(), all.end(), [&](const RestoreCandidate& candidate) {
+    if (chosen == nullptr) return false;
+    return candidate <= *chosen && MomentOf(candidate) <= MomentOf(*chosen);
+  });
+  return result;
 }
 
 }  // namespace kedge

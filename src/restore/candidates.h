@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "format/store_records.h"
 
 namespace kedge {
 
@@ -25,13 +26,37 @@ struct RestoreCandidate {
 // Sorted, newest first, each once.
 void SortCandidates(std::vector<RestoreCandidate>* candidates);
 
-std::string EncodeCandidates(const std::vector<RestoreCandidate>& candidates);
+// Of one rank, and how many checkpoints of the name it has counted in its attempt (client/ledger.h).
+std::string EncodeCandidates(const std::vector<RestoreCandidate>& candidates, uint32_t takes);
 
 struct CommonCandidates {
-  std::vector<RestoreCandidate> candidates;  // in every rank's list, newest first
+  std::vector<RestoreCandidate> candidates;  // in every rank's list and allowed by the rule, newest first
+  std::vector<RestoreCandidate> abandoned;   // in every rank's list, but not of the lineage
   bool is_newest = true;                     // no rank has a newer one that others lack
+  uint32_t takes = 0;                        // the most that a rank has counted
 };
-// From encoded lists. kInternal: one that EncodeCandidates did not make.
-Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_ranks);
+// Which of them may be chosen: those of the job's lineage (store/lineage.h), or those that one attempt has taken.
+struct CandidateRule {
+  std::vector<RestoredRecord> restored;  // of the name
+  uint32_t attempt = 0;                  // 0: the lineage
+};
+// From encoded lists. What the ranks have in common counts as complete. kInternal: one that EncodeCandidates did not make.
+Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_ranks, const CandidateRule& rule);
+
+// What the store has of a name, as rank 0 tells all ranks.
+struct StoredCandidate {
+  RestoreCandidate candidate;
+  std::vector<RankRun> ranks;  // whose images are there; none: all
+  bool HasRank(uint32_t rank) const { return ranks.empty() || Contains(ranks, rank); }
+};
+struct StoredCandidates {
+  std::vector<StoredCandidate> candidates;  // at most kStoredCandidatesMax, newest first
+  Status status;                            // why the store could not be looked into: there may be newer ones
+};
+inline constexpr size_t kStoredCandidatesMax = 4096;
+
+std::string EncodeStored(const StoredCandidates& stored);
+// kInternal: not what EncodeStored made.
+Result<StoredCandidates> DecodeStored(const std::string& text);
 
 }  // namespace kedge

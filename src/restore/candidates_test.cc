@@ -16,10 +16,10 @@ constexpr RestoreCandidate kTaken{2, 1, 1, 2};
 constexpr RestoreCandidate kRetaken{2, 3, 1, 2};
 constexpr RestoreCandidate kNew{7, 3, 1, 2};
 
-CommonCandidates Common(const std::vector<std::vector<RestoreCandidate>>& of_ranks) {
+CommonCandidates Common(const std::vector<std::vector<RestoreCandidate>>& of_ranks, const CandidateRule& rule = {}) {
   std::vector<std::string> encoded;
-  for (const auto& candidates : of_ranks) encoded.push_back(EncodeCandidates(candidates));
-  auto result = IntersectCandidates(encoded);
+  for (const auto& candidates : of_ranks) encoded.push_back(EncodeCandidates(candidates, 0));
+  auto result = IntersectCandidates(encoded, rule);
   EXPECT_TRUE(result.ok()) << result.status().ToString();
   return result.ok() ? *result : CommonCandidates{};
 }
@@ -55,11 +55,35 @@ TEST(Candidates, ARankMayKnowOfANewerOneThanOthers) {
   EXPECT_TRUE(Common({{kNew, kTaken}, {kNew, kOld}}).is_newest);
 }
 
+RestoredRecord Restored(uint32_t attempt, const RestoreCandidate& origin) {
+  return {{{}, "job", "name", origin.version, origin.attempt, origin.take}, attempt, 1, 0};
+}
+
+TEST(Candidates, WhatTheJobWentBackFromIsNotAmongThem) {
+  constexpr RestoreCandidate k30{30, 1, 1, 2}, k40{40, 1, 2, 2}, k50{50, 1, 3, 2}, k42{42, 2, 1, 2};
+  const CandidateRule went_back{{Restored(2, k40)}, 0};
+  const CommonCandidates common = Common({{k30, k40, k50, k42}, {k30, k40, k50, k42}}, went_back);
+  EXPECT_THAT(common.candidates, ElementsAre(k42, k40, k30));
+  EXPECT_THAT(common.abandoned, ElementsAre(k50));
+  EXPECT_TRUE(common.is_newest);
+  // A node that comes late with what was abandoned makes nobody look further.
+  EXPECT_TRUE(Common({{k40, k50}, {k40}}, went_back).is_newest);
+  EXPECT_FALSE(Common({{k40, k42}, {k40}}, went_back).is_newest);
+  EXPECT_THAT(Common({{k30, k40, k50, k42}}, {{Restored(2, k40)}, 1}).candidates, ElementsAre(k50, k40, k30)) << "asked for";
+}
+
+TEST(Candidates, WhatWasTakenLaterIsLookedForEverywhere) {
+  // The second attempt began anew; one rank's node lacks its version, so that it cannot count as complete here.
+  constexpr RestoreCandidate k50{50, 1, 1, 2}, kAnew{1, 2, 1, 2};
+  EXPECT_FALSE(Common({{k50, kAnew}, {k50}}).is_newest);
+  EXPECT_THAT(Intersect({{k50, kAnew}, {k50, kAnew}}), ElementsAre(kAnew));
+}
+
 TEST(Candidates, RefusesWhatIsNoList) {
-  std::string cut = EncodeCandidates({kOld, kNew});
+  std::string cut = EncodeCandidates({kOld, kNew}, 0);
   cut.pop_back();
-  EXPECT_EQ(IntersectCandidates({cut}).status().code(), Code::kInternal);
-  EXPECT_EQ(IntersectCandidates({EncodeCandidates({}) + "x"}).status().code(), Code::kInternal);
+  EXPECT_EQ(IntersectCandidates({cut}, {}).status().code(), Code::kInternal);
+  EXPECT_EQ(IntersectCandidates({EncodeCandidates({}, 0) + "x"}, {}).status().code(), Code::kInternal);
 }
 
 }  // namespace

@@ -1,9 +1,18 @@
 // Puts routed files at their original paths, once their image is safe in the store.
 //
-// Each file appears whole or not at all: it is written beside its path, synced, and renamed there with its permission bits.
+// Each file appears whole or not at all: it is written beside its path, gets the permission bits that the application gave it,
+// is synced, and renamed there. What is beside the path meanwhile is named NAME.JOB-NODE-ATTEMPT-WRITER.RANDOM.tmp. A publisher
+// that dies leaves it there, and whoever next publishes in that folder for the same job removes it: the successor of that agent
+// or client on its node, or any of a later attempt, which no rank of an earlier one outlives; of another node's agent only
+// once its attempt is silent (store/garbage.h), because it may still carry files of its attempt there.
+//
 // Used by whoever carries the image to the store: the agent, or a client without one.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "base/status.h"
@@ -13,14 +22,38 @@
 
 namespace kedge {
 
-// All files of the image. Goes on after an error and returns the first.
-Status PublishFiles(os::FileSystem& file_system, ImageReader& image, const TemporaryOwner& owner);
+// On whose behalf a file is published.
+struct FileOrigin {
+  StoreId store_id;
+  std::string job;
+  TemporaryOwner owner;                             // node, attempt, writer
+  std::function<bool(uint32_t attempt)> is_silent;  // whether nobody works for that attempt of the job any more
+};
 
-// One file that still lies at `routed`.
-Status PublishFileCopy(os::FileSystem& file_system, const std::string& routed, const std::string& original, uint32_t mode,
-                       const TemporaryOwner& owner);
+// All threads of a process that publish share one: what is in hand in one of them is no leftover.
+class FilePublisher {
+ public:
+  explicit FilePublisher(os::FileSystem& fs) : fs_(fs) {}
 
-// Writes the file that is region `region` of the image to `path`, without syncing: for a reader on this node.
+  // Creates or replaces `path` with what `write` puts into the file.
+  Status Publish(const FileOrigin& origin, const std::string& path, uint32_t mode, const std::function<Status(os::File&)>& write);
+
+ private:
+  void RemoveLeftovers(const FileOrigin& origin, const std::string& folder);
+  Status WriteBeside(const std::string& temporary, const std::string& path, uint32_t mode,
+                     const std::function<Status(os::File&)>& write);
+
+  os::FileSystem& fs_;
+  std::mutex mutex_;
+  std::set<std::string> in_hand_;        // paths of temporaries
+  std::set<std::string> clean_folders_;  // by job: nothing of others is left there that may become a leftover
+};
+
+// Everything that is in `from`.
+Status CopyFile(os::File& from, os::File& to);
+
+// Writes the file that is region `region` of the image to `path`, without syncing: for a reader on this node. It gets its bits
+// back, and may be read by its owner whatever they were.
 Status WriteFileRegion(os::FileSystem& file_system, ImageReader& image, uint32_t region, const std::string& path);
 
 }  // namespace kedge

@@ -58,22 +58,32 @@ std::vector<Keeping> KeepLocal(std::span<const LocalGeneration> newest_first, ui
   std::vector<Keeping> keeping;
   keeping.reserve(newest_first.size());
   const uint32_t keep_whole = std::max(keep, 1u);
+  const bool any_promised = std::any_of(newest_first.begin(), newest_first.end(),
+                                        [](const LocalGeneration& generation) { return generation.promised; });
+  const uint32_t keep_above_complete = any_promised ? 1 : 2;
   uint32_t whole_seen = 0;
-  bool at_node_seen = false, in_store_seen = false;
+  bool complete_seen = false, at_node_seen = false, in_store_seen = false;
   for (const LocalGeneration& generation : newest_first) {
+    if (generation.abandoned) {
+      keeping.push_back(generation.owed ? Keeping::kPinned : Keeping::kDrop);
+      continue;
+    }
     if (!generation.whole) {
       const bool useless = generation.hopeless || generation.in_store || whole_seen > 0;
       keeping.push_back(useless && !generation.owed ? Keeping::kDrop : Keeping::kPinned);
       continue;
     }
-    const bool among_newest = whole_seen++ < keep_whole;
+    const uint32_t index = whole_seen++;
+    const bool newest_complete = generation.IsComplete() && !complete_seen;
+    const bool among_newest = index < keep_whole || (!complete_seen && index < keep_above_complete);
+    complete_seen = complete_seen || generation.IsComplete();
     in_store_seen = in_store_seen || generation.in_store;
     // What a node's loss leaves: needed until something newer outlives that, too.
     const bool newest_at_node = generation.at_node && !at_node_seen && !in_store_seen;
     at_node_seen = at_node_seen || generation.at_node;
-    if (generation.owed || newest_at_node) {
+    if (generation.owed || generation.promised || newest_at_node) {
       keeping.push_back(Keeping::kPinned);
-    } else if (among_newest) {
+    } else if (newest_complete || among_newest) {
       // keep 0 still lets a version lie while nobody wants its room.
       keeping.push_back(generation.in_store ? Keeping::kEvictable : Keeping::kPinned);
     } else {

@@ -75,11 +75,17 @@ Duration CheckpointInterval(const JobKeys& keys, Duration told);
 // One generation on the node, as retention sees it.
 struct LocalGeneration {
   Generation generation;
-  bool whole = false;     // an image of every rank of this node is there
-  bool hopeless = false;  // not whole, and never will be: its attempt is over
-  bool owed = false;      // its flush or protection is due, under way, or will be tried again
-  bool in_store = false;  // complete in the store
-  bool at_node = false;   // protected across nodes: complete at level NODE
+  bool whole = false;      // an image of every rank of this node is there
+  bool hopeless = false;   // not whole, and never will be: its attempt is over
+  bool owed = false;       // its flush or protection is due, under way, or will be tried again
+  bool in_store = false;   // complete in the store
+  bool at_node = false;    // protected across nodes: complete at level NODE
+  bool at_local = false;   // known to be whole on all nodes of the job: complete at level LOCAL
+  bool promised = false;   // to the other nodes, which may count on it from now on (agent/local_level.h)
+  bool abandoned = false;  // the job has gone on from an older one in a later attempt
+
+  // Whether all ranks can go on from it, as far as this node knows.
+  bool IsComplete() const { return at_local || at_node || in_store; }
 };
 
 enum class Keeping : uint8_t {
@@ -89,14 +95,17 @@ enum class Keeping : uint8_t {
 };
 
 // What happens to each generation of one name, given newest first; the answer has the same order.
-// - What is owed a level stays.
+// - What is owed a level, or promised, stays.
 // - What is not whole stays while it may become so: not when it is hopeless, in the store without us, or older than a whole
 //   one.
 // - Of whole generations the newest `keep` (at least one) stay while there is room: evictable when in the store, pinned when
 //   the node's copy is the only one.
+// - The newest complete generation stays, however many are newer: a job that dies before all nodes have one of those goes on
+//   from it. So do the two newest whole ones above it, or one beside one that is promised: the other nodes may have stopped
+//   at the one or the other, which nobody has told.
 // - The newest generation at level NODE stays too, however many are newer: they do not survive a node. Unless it or
 //   something newer is in the store.
-// - Older ones go.
+// - What is abandoned, and older ones, go.
 std::vector<Keeping> KeepLocal(std::span<const LocalGeneration> newest_first, uint32_t keep);
 
 }  // namespace kedge

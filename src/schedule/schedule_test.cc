@@ -100,8 +100,44 @@ TEST(ScheduleVersion, ANodeThatJoinsLateDecidesAsTheOthersDo) {
   }
 }
 
+// Of a job on one node.
 LocalGeneration Whole(int64_t version, bool owed, bool in_store) {
-  return {Generation{StoreId{1, 1}, "j", "n", version, 1, 1}, true, false, owed, in_store};
+  LocalGeneration generation{Generation{StoreId{1, 1}, "j", "n", version, 1, 1}, true, false, owed, in_store};
+  generation.at_local = true;
+  return generation;
+}
+
+// Of several nodes, of which no other was heard to have it.
+LocalGeneration Unheard(int64_t version) {
+  LocalGeneration generation = Whole(version, false, false);
+  generation.at_local = false;
+  return generation;
+}
+
+TEST(KeepLocal, WhatAllNodesHaveStaysUntilTheyHaveANewerOne) {
+  using enum Keeping;
+  LocalGeneration promised = Unheard(4);
+  promised.promised = true;
+  const LocalGeneration stored = Whole(2, false, true), local = Whole(2, false, false), older = Whole(1, false, false);
+  EXPECT_EQ(KeepLocal(std::vector{Unheard(3), local, older}, 1), (std::vector{kPinned, kPinned, kDrop}));
+  EXPECT_EQ(KeepLocal(std::vector{Unheard(3), stored, older}, 1), (std::vector{kPinned, kEvictable, kDrop}));
+  EXPECT_EQ(KeepLocal(std::vector{Unheard(5), Unheard(4), Unheard(3), local}, 1),
+            (std::vector{kPinned, kPinned, kDrop, kPinned}));
+  EXPECT_EQ(KeepLocal(std::vector{Unheard(6), Unheard(5), promised, Unheard(3), local}, 1),
+            (std::vector{kPinned, kDrop, kPinned, kDrop, kPinned}));
+  EXPECT_EQ(KeepLocal(std::vector{Whole(5, false, false), promised, local}, 1), (std::vector{kPinned, kPinned, kDrop}))
+      << "a promise is kept until it is taken back";
+  LocalGeneration at_node = Unheard(3);
+  at_node.at_node = true;
+  EXPECT_EQ(KeepLocal(std::vector{Unheard(4), at_node, local}, 1), (std::vector{kPinned, kPinned, kDrop}));
+}
+
+TEST(KeepLocal, WhatTheJobHasLeftBehindDisplacesNothing) {
+  LocalGeneration abandoned = Whole(5, false, false);
+  abandoned.abandoned = true;
+  EXPECT_EQ(KeepLocal(std::vector{abandoned, Whole(2, false, false)}, 1), (std::vector{Keeping::kDrop, Keeping::kPinned}));
+  abandoned.owed = true;
+  EXPECT_EQ(KeepLocal(std::vector{abandoned, Whole(2, false, false)}, 1), (std::vector{Keeping::kPinned, Keeping::kPinned}));
 }
 
 TEST(KeepLocal, NewestStaysOlderGoes) {
@@ -159,11 +195,13 @@ TEST(KeepLocal, TheOnlyCopyOfTheNewestWholeVersionStays) {
       generation.hopeless = !generation.whole && random.Chance(0.5);
       if (generation.in_store) generation.owed = false;
       generation.at_node = generation.whole && random.Chance(0.5);
+      generation.at_local = random.Chance(0.5);
+      generation.promised = generation.whole && random.Chance(0.2);
       versions.push_back(generation);
     }
     auto keeping = KeepLocal(versions, static_cast<uint32_t>(random.Below(3)));
     ASSERT_EQ(keeping.size(), versions.size());
-    bool newer_whole = false, newer_outlives_node = false;
+    bool newer_whole = false, newer_outlives_node = false, newer_complete = false;
     for (size_t i = 0; i < versions.size(); ++i) {
       const bool only_copy = versions[i].whole && !newer_whole && !versions[i].in_store;
       const bool owed = versions[i].whole && versions[i].owed;
@@ -172,6 +210,10 @@ TEST(KeepLocal, TheOnlyCopyOfTheNewestWholeVersionStays) {
       const bool outlives_node = versions[i].whole && (versions[i].at_node || versions[i].in_store);
       EXPECT_TRUE(!outlives_node || newer_outlives_node || keeping[i] != Keeping::kDrop || (versions[i].in_store && newer_whole))
           << "round " << round << ", generation " << i;
+      const bool is_complete = versions[i].whole && versions[i].IsComplete();
+      EXPECT_TRUE(!is_complete || newer_complete || keeping[i] != Keeping::kDrop) << "round " << round << ", generation " << i;
+      EXPECT_TRUE(!versions[i].promised || keeping[i] == Keeping::kPinned) << "round " << round << ", generation " << i;
+      newer_complete = newer_complete || is_complete;
       newer_outlives_node = newer_outlives_node || outlives_node;
       newer_whole = newer_whole || versions[i].whole;
     }

@@ -31,6 +31,8 @@ void AddNodeKeys(ConfigRegistry& registry) {
       {"net.provider", kString, "tcp", kNode, "libfabric's provider between the nodes' agents: tcp, verbs, cxi, efa, ..."});
   registry.Add(
       {"net.interface", kString, "", kNode, "host name or address to be reached at by other nodes; empty: the provider's first"});
+  registry.Add({"net.encrypt", kBool, "false", kNode,
+                "what other nodes read of images goes sealed, too; messages always do. Costs processor time and bandwidth"});
   KeySpec chunk{
       "chunk.size", kBytes, "auto", kNode, "largest chunk, and size of a slot; auto: 64MiB, less for a pool under 16 of them",
       "",           true};
@@ -94,8 +96,14 @@ void AddJobKeys(ConfigRegistry& registry) {
   KeySpec lease{"job.lease", kDuration, "60s", kJob, "how long a silent holder keeps its job"};
   lease.minimum = 1;
   registry.Add(lease);
+  registry.Add(
+      Count("restart.attempt", "0", "restarts restore what this attempt took, abandoned or not; 0: the job's lineage", "", 0));
   registry.Add({"store.path", kString, "./kedge-store", kJob, "external storage: a folder"});
   registry.Add({"store.mode", kString, "0700", kJob, "permissions of the store's folders, octal; files lack the x bits"});
+  KeySpec create{"store.create", kString, "last", kJob,
+                 "what is made of a store's folder that is not there: its last component, its parents too, or nothing"};
+  create.choices = {"last", "parents", "never"};
+  registry.Add(create);
   registry.Add({"store.direct", kBool, "true", kJob, "write to the store around the page cache, where it can be done"});
   registry.Add(Count("keep.versions", "2", "complete versions of a name that stay in the store", "versions", 1));
   registry.Add(Count("keep.local", "1", "complete versions of a name that stay on the node while there is room", "versions", 0));
@@ -137,6 +145,10 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add({"checkpoint.skip_queued", kBool, "false", kJob,
                 "a version that still waits for its flush is left out when a newer one is captured"});
   registry.Add({"files.publish", kBool, "true", kJob, "routed files also stand at their original paths once in the store"});
+  KeySpec if_lost{"restart.if_lost", kString, "stop", kJob,
+                  "where all versions are lost: stop, with KEDGE_ERROR_LOST, or begin anew, as if there never was one"};
+  if_lost.choices = {"stop", "begin"};
+  registry.Add(if_lost);
   KeySpec timeout{"wait.timeout", kDuration, "600s", kJob, "bound of waits for which the caller gives none"};
   timeout.minimum = 0.001;
   registry.Add(timeout);
@@ -301,6 +313,7 @@ Result<NodeSettings> ReadNodeSettings(const Config& config) {
   settings.idle_timeout = config.GetDuration("agent.idle_timeout");
   settings.net_provider = config.GetString("net.provider");
   settings.net_interface = config.GetString("net.interface");
+  settings.net_encrypt = config.GetBool("net.encrypt");
   settings.awaits_protection = SchemeOf(config.GetString("protect.scheme")) != ProtectScheme::kNone;
   settings.metrics_port = static_cast<uint32_t>(config.GetInt64("agent.metrics_port"));
   settings.placement_policy = config.GetString("placement.policy");
@@ -317,7 +330,9 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   KEDGE_RETURN_IF_ERROR(ValidateName(settings.job, "job name"));
   settings.synchronous = config.GetString("job.mode") == "sync";
   settings.lease = config.GetDuration("job.lease");
+  settings.restart_attempt = static_cast<uint32_t>(config.GetInt64("restart.attempt"));
   settings.wait_timeout = config.GetDuration("wait.timeout");
+  settings.begins_if_lost = config.GetString("restart.if_lost") == "begin";
   JobKeys& keys = settings.keys;
   KEDGE_ASSIGN_OR_RETURN(keys.store_path, PathOf(config, "store.path"));
   const std::string& mode = config.GetString("store.mode");
@@ -325,6 +340,8 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   keys.store_mode = octal ? static_cast<uint32_t>(std::stoul(mode, nullptr, 8)) : 0;
   if ((keys.store_mode & 0700) != 0700) return BadKey(config, "store.mode", mode, "three or four octal digits, 0700 or more");
   keys.store_direct = config.GetBool("store.direct");
+  const std::string& create = config.GetString("store.create");
+  settings.store_making = create == "parents" ? RootMaking::kParents : create == "never" ? RootMaking::kNever : RootMaking::kLast;
   if (!config.GetString("job.scratch").empty()) {
     KEDGE_ASSIGN_OR_RETURN(keys.scratch, PathOf(config, "job.scratch"));
   }

@@ -13,6 +13,7 @@
 
 #include "base/config.h"
 #include "session/messages.h"
+#include "store/posix_folders.h"
 
 namespace kedge {
 
@@ -44,6 +45,7 @@ struct NodeSettings {
   Duration idle_timeout{};
   std::string net_provider;        // between nodes
   std::string net_interface;       // empty: the provider's first
+  bool net_encrypt = false;        // images are read sealed, here and from here
   bool awaits_protection = false;  // protect.scheme names one where the agent reads its configuration: jobs will need the network
   uint32_t metrics_port = 0;       // 0: none
   std::string placement_policy;
@@ -59,6 +61,9 @@ struct JobSettings {
   bool synchronous = false;  // job.mode = "sync": every checkpoint goes straight to the store
   Duration lease{};
   Duration wait_timeout{};
+  RootMaking store_making = RootMaking::kLast;  // the agent makes no store
+  bool begins_if_lost = false;                  // restart.if_lost = "begin": what is lost is taken for what never was
+  uint32_t restart_attempt = 0;                 // whose versions are restored; 0: those of the job's lineage
   JobKeys keys;
 };
 Result<JobSettings> ReadJobSettings(const Config& config);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "os/machine.h"
+#include "os/private_files.h"
 #include "session/mailbox_file.h"
 
 namespace kedge {
@@ -73,7 +74,7 @@ Result<Attachment> Connection::Attach(const Hello& hello, Duration timeout) {
   size_t next_pool = 3;
   for (const TierInfo& info : tiers) {
     auto tier = info.kind == TierKind::kMemory ? AttachMemoryTier(std::move(descriptors[next_pool++]), info)
-                                               : AttachDirectoryTier(os::SystemFileSystem(), info);
+                                               : AttachDirectoryTier(os::PrivateFileSystem(), info);
     if (!tier.ok()) return tier.status().WithContext("attach to tier " + info.name);
     attachment.tiers.push_back(std::move(*tier));
   }

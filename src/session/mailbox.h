@@ -18,7 +18,7 @@
 namespace kedge {
 
 inline constexpr uint64_t kMailboxMagic = 0x786f622d6567646bULL;  // "kdge-box"
-inline constexpr uint32_t kProtocolVersion = 11;
+inline constexpr uint32_t kProtocolVersion = 12;
 inline constexpr uint32_t kClientRingEntries = 1024;
 inline constexpr uint32_t kAgentRingEntries = 64;
 inline constexpr uint32_t kAgentTextBytes = 200;
@@ -131,7 +131,7 @@ struct Mailbox {
   uint32_t reserved;
   uint64_t owner_start_time;
 
-  // Written by the agent: images of this session that are done (at their last scheduled level, or failed), and failed.
+  // Written by the agent: up to which image of this session all that ended are done (at their last level, or failed); failures.
   alignas(64) std::atomic<uint64_t> images_done;
   std::atomic<uint64_t> images_failed;
   // A futex: the agent adds one and wakes after it put something into `from_agent`.

@@ -4,6 +4,7 @@
 
 #include "os/file_system.h"
 #include "os/files.h"
+#include "os/private_files.h"
 
 namespace kedge {
 namespace {
@@ -32,8 +33,8 @@ Result<os::SharedMapping> CreateMailbox(const std::string& path, uint32_t sessio
   mailbox->owner_pid = owner.process_id;
   mailbox->owner_start_time = owner.start_ticks;
   mailbox->magic = kMailboxMagic;
-  Status renamed = os::SystemFileSystem().Link(temporary, path);
-  (void)os::SystemFileSystem().Unlink(temporary);
+  Status renamed = os::PrivateFileSystem().Link(temporary, path);
+  (void)os::PrivateFileSystem().Unlink(temporary);
   KEDGE_RETURN_IF_ERROR(renamed);
   return mapping;
 }

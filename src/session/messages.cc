@@ -102,7 +102,7 @@ void FieldReader::operator()(Status& value) {
   int64_t code = decoder_.SignedVarint();
   int64_t errno_value = decoder_.SignedVarint();
   std::string text(decoder_.String(kTextBytesMax));
-  decoder_.Require(code >= 0 && code <= static_cast<int>(Code::kInternal), "no such status code");
+  decoder_.Require(code >= 0 && code <= static_cast<int>(kCodeLast), "no such status code");
   decoder_.Require(errno_value >= 0 && errno_value <= 4095, "no such errno");
   if (!decoder_.ok() || code == 0) return;
   value = Status(static_cast<Code>(code), std::move(text), static_cast<int>(errno_value));
@@ -162,8 +162,13 @@ KEDGE_FIELDS(KnownJobsRequest) {
   }
   walk(m.job), walk(m.store_path);
 }
+KEDGE_FIELDS(RestoredRecord) {
+  Fields(walk, m.origin);
+  walk(m.attempt), walk(m.take), walk(m.wall_time_ns);
+}
 KEDGE_FIELDS(KnownJob) {
   walk(m.store_id), walk(m.attempt), walk(m.live_ranks), walk(m.unrecorded);
+  walk.List(m.restored, 24);
 }
 KEDGE_FIELDS(KnownJobsReply) {
   walk.List(m.jobs, 19);
@@ -195,13 +200,18 @@ KEDGE_FIELDS(MembersReply) {
 KEDGE_FIELDS(std::string) {
   walk(m);
 }
+KEDGE_FIELDS(LostVersion) {
+  Fields(walk, m.generation);
+  walk(m.was_safe), walk(m.why);
+}
 KEDGE_FIELDS(RebuildRequest) {
   walk(m.store_id), walk(m.job), walk(m.to_store), walk(m.act);
 }
 KEDGE_FIELDS(RebuildReply) {
-  walk(m.versions), walk(m.images_brought), walk(m.images_owed);
+  walk.List(m.versions, 13);
+  walk(m.images_brought), walk(m.images_owed);
   walk.List(m.silent_nodes, 1);
-  walk.List(m.lost, 1);
+  walk.List(m.lost, 15);
   walk(m.failure);
 }
 KEDGE_FIELDS(MeasureRequest) {
@@ -215,7 +225,8 @@ KEDGE_FIELDS(MeasureReply) {
   walk.List(m.nodes, 8);
 }
 KEDGE_FIELDS(RestoredRequest) {
-  Fields(walk, m.generation);
+  Fields(walk, m.record);
+  walk(m.noted);
 }
 KEDGE_FIELDS(ToolHello) {
   walk(m.protocol), walk(m.build);
@@ -244,6 +255,7 @@ KEDGE_FIELDS(LocalVersion) {
 }
 KEDGE_FIELDS(LocalVersionsReply) {
   walk.List(m.versions, 16);
+  walk.List(m.lost, 15);
 }
 KEDGE_FIELDS(OpenImageRequest) {
   Fields(walk, m.generation);

@@ -16,6 +16,7 @@
 #include "base/duration.h"
 #include "base/status.h"
 #include "format/identity.h"
+#include "format/store_records.h"
 #include "format/wire.h"
 #include "session/mailbox.h"
 #include "tier/tier_info.h"
@@ -144,9 +145,10 @@ struct MembersReply {
   Status leading_node;  // why that is not reached; ok: it is, or was not tried
 };
 
-// The ranks have restarted from this generation and go on from it. From a session. Answer: DoneReply.
+// The ranks have restarted and go on from there. From a session. Answer: DoneReply.
 struct RestoredRequest {
-  Generation generation;
+  RestoredRecord record;
+  bool noted = false;  // it stands in the store; else it is put there before anything that follows
 };
 
 // From a tool, after the application has died: what the nodes have lost of the newest versions that they can still give comes
@@ -158,12 +160,18 @@ struct RebuildRequest {
   bool to_store = false;
   bool act = false;
 };
+// One that the nodes cannot give.
+struct LostVersion {
+  Generation generation;
+  bool was_safe = false;  // it was at level NODE or in the store; else it may never have been whole
+  std::string why;
+};
 struct RebuildReply {
-  uint32_t versions = 0;                  // that the nodes can give whole
+  std::vector<Generation> versions;       // that the nodes can give whole: of each name the newest
   uint32_t images_brought = 0;            // to this node
   uint32_t images_owed = 0;               // of this node to the store
   std::vector<std::string> silent_nodes;  // of the attempt, that do not answer
-  std::vector<std::string> lost;          // newer versions that cannot be had, and why
+  std::vector<LostVersion> lost;          // newer ones, the newest first
   Status failure;                         // the first
 };
 
@@ -201,9 +209,10 @@ struct KnownJobsRequest {
 };
 struct KnownJob {
   StoreId store_id;
-  uint32_t attempt = 0;     // the newest
-  uint32_t live_ranks = 0;  // of it, on this node
-  std::string unrecorded;   // as in its Hello
+  uint32_t attempt = 0;                  // the newest
+  uint32_t live_ranks = 0;               // of it, on this node
+  std::string unrecorded;                // as in its Hello
+  std::vector<RestoredRecord> restored;  // what its attempts went on from, as far as this node was told
 };
 struct KnownJobsReply {
   std::vector<KnownJob> jobs;  // one for each store that has lain there
@@ -221,7 +230,7 @@ struct ToolWelcome {
 };
 
 // Until all ranks' images of the generation are at `level` (kLast: at the last level it is scheduled for), the flush fails,
-// or the time is over. At kLocal the agent answers for the ranks of its node.
+// or the time is over.
 struct WaitRequest {
   Generation generation;
   Level level = Level::kLast;
@@ -253,6 +262,7 @@ struct LocalVersion {
 };
 struct LocalVersionsReply {
   std::vector<LocalVersion> versions;
+  std::vector<LostVersion> lost;  // of the ranks of this node, where all nodes were asked; the newest first
 };
 
 // Where one image lies. Its slots stay as they are until CloseImage or the end of the session. Answer: OpenImageReply.

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "os/files.h"
 #include "os/machine.h"
+#include "os/private_files.h"
 #include "os/process.h"
 #include "session/connection.h"
 
@@ -23,7 +24,7 @@ constexpr size_t kLogTailBytes = 600;
 
 // The end of the agent's log, for an error message.
 std::string LogTail(const std::string& path) {
-  auto file = os::SystemFileSystem().Open(path, os::OpenFlags::kRead);
+  auto file = os::PrivateFileSystem().Open(path, os::OpenFlags::kRead);
   if (!file.ok()) return "(no log)";
   auto info = (*file)->Fstat();
   const uint64_t size = info.ok() ? info->size_bytes : 0;
@@ -45,7 +46,7 @@ Result<os::UnixSocket> ConnectToOwn(const std::string& path) {
 
 Result<os::ProcessIdentity> StartAgent(const ConnectOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(std::string program, FindAgentProgram());
-  KEDGE_RETURN_IF_ERROR(os::MakeFolders(os::SystemFileSystem(), options.node.run_folder, 0700, false));
+  KEDGE_RETURN_IF_ERROR(os::MakeFolders(os::PrivateFileSystem(), options.node.run_folder, 0700, false));
   os::DaemonOptions daemon;
   daemon.program = program;
   daemon.arguments = {"--configured", "--set", "node.name=" + options.node.node, "--set",

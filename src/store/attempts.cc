@@ -50,43 +50,41 @@ bool ProcessIsAlive(const AttemptRequest& self, const AttemptRecord& holder) {
   return os::IsAlive({static_cast<pid_t>(holder.pid), holder.process_start_time});
 }
 
-// Fills in `live` and `why`.
+// Whether the holder's pid names a process that `self` can see.
+bool IsSeenFrom(const AttemptRequest& self, const AttemptRecord& holder) {
+  return !holder.boot_id.empty() && holder.boot_id == self.boot_id && holder.machine_id == self.machine_id &&
+         holder.pid_namespace != 0 && holder.pid_namespace == self.pid_namespace;
+}
+
+// Fills in `life` and `why`.
 Status Judge(const Catalog& catalog, const AttemptRequest& self, AttemptState* state) {
   const AttemptRecord& holder = state->record;
   const Result<AttemptEndRecord> end =
       ReadOwnRecord(catalog, layout::AttemptEndKey(holder.job, holder.attempt), &DecodeAttemptEndRecord);
   if (!end.ok() && end.status().code() != Code::kNotFound && end.status().code() != Code::kCorrupt) return end.status();
-  state->is_certain = true;
   if (end.ok()) {
+    state->life = Life::kDead;
     state->why = "ended";
-    return Status::Ok();
-  }
-  if (holder.host == self.host && holder.boot_id != self.boot_id) {
-    state->why = fmt::format("{} was booted since", holder.host);
-    return Status::Ok();
-  }
-  if (holder.host == self.host && !ProcessIsAlive(self, holder)) {
-    state->why = fmt::format("its process {} on {} is gone", holder.pid, holder.host);
-    return Status::Ok();
-  }
-  state->is_certain = false;
-  // The store's clock is read by a write. Where it takes none, its holders must be taken for alive.
-  const Result<double> age = catalog.store().AgeSeconds(layout::AttemptKey(holder.job, holder.attempt), catalog.owner());
-  state->live = !age.ok() || *age <= holder.lease_seconds;
-  if (!age.ok()) {
-    state->why = fmt::format("process {} on {}; whether its lease has run out cannot be told: {}", holder.pid, holder.host,
-                             age.status().message());
-    return Status::Ok();
-  }
-  state->age_seconds = *age;
-  if (!state->live) {
-    state->why =
-        fmt::format("its lease of {:g} s ran out {:.1f} s ago", holder.lease_seconds, state->age_seconds - holder.lease_seconds);
+  } else if (!IsSeenFrom(self, holder)) {
+    state->life = Life::kLeased;
+    state->why = fmt::format("process {} on {}, lease of {:g} s", holder.pid, holder.host, holder.lease_seconds);
+  } else if (ProcessIsAlive(self, holder)) {
+    state->life = Life::kLives;
+    state->why = fmt::format("process {} on {}", holder.pid, holder.host);
   } else {
-    state->why = fmt::format("process {} on {}, lease renewed {:.1f} s ago of {:g} s", holder.pid, holder.host,
-                             state->age_seconds, holder.lease_seconds);
+    state->life = Life::kDead;
+    state->why = fmt::format("its process {} on {} is gone", holder.pid, holder.host);
   }
   return Status::Ok();
+}
+
+// Whether the newest attempt holds its job no more, as far as `watch` has seen by now.
+Result<bool> IsFree(const Catalog& catalog, const AttemptState& holder, LeaseWatch* watch) {
+  if (holder.life == Life::kDead) return true;
+  // One that is seen to live may be stopped, or hang: it holds the job as long as it gives signs of life, too.
+  KEDGE_ASSIGN_OR_RETURN(const Duration unchanged,
+                         watch->Unchanged(catalog, layout::AttemptKey(holder.record.job, holder.record.attempt)));
+  return unchanged >= FromSeconds(holder.record.lease_seconds);
 }
 
 Status HeldBy(const AttemptState& state) {
@@ -105,7 +103,7 @@ Result<std::optional<AttemptState>> StateOf(const Catalog& catalog, const Attemp
     state.record.store_id = catalog.id();
     state.record.job = self.job;
     state.record.attempt = attempt;
-    state.is_certain = true;
+    state.life = Life::kDead;
     state.why = "its record cannot be read: " + record.status().message();
     return std::optional(state);
   }
@@ -116,8 +114,9 @@ Result<std::optional<AttemptState>> StateOf(const Catalog& catalog, const Attemp
 }
 
 Status TakenOver(const std::string& job, uint32_t attempt, uint32_t newest) {
-  return Status(Code::kBusy, fmt::format("job '{}': attempt {} has taken over from attempt {}, whose lease had run out", job,
-                                         newest, attempt));
+  return Status(Code::kBusy, fmt::format("job '{}': a newer attempt goes on: attempt {} has taken over from attempt {}, "
+                                         "which is to end",
+                                         job, newest, attempt));
 }
 
 // For an attempt that has begun without the store.
@@ -137,12 +136,31 @@ Result<bool> StaysNewest(const Catalog& catalog, const std::string& job, uint32_
 
 }  // namespace
 
+Result<Duration> LeaseWatch::Unchanged(const Catalog& catalog, const std::string& key) {
+  KEDGE_ASSIGN_OR_RETURN(const int64_t stamp, catalog.store().Stamp(key));
+  const int64_t now_ns = clock_->NowNs();
+  Seen& seen = seen_.try_emplace(key, Seen{stamp, now_ns, false}).first->second;
+  if (seen.stamp != stamp) seen = {stamp, now_ns, true};
+  return Duration(now_ns - seen.since_ns);
+}
+
+bool LeaseWatch::HasChanged(const std::string& key) const {
+  const auto seen = seen_.find(key);
+  return seen != seen_.end() && seen->second.has_changed;
+}
+
+Duration LeasePatience(double lease_seconds) {
+  return FromSeconds(lease_seconds * 1.25);
+}
+
 AttemptRequest RequestOfThisProcess(std::string job, double lease_seconds, uint32_t ranks) {
   const os::ProcessIdentity self = os::OwnIdentity();
   AttemptRequest request;
   request.job = std::move(job);
   request.host = os::HostName().substr(0, kHostBytesMax);
   request.boot_id = os::BootId().substr(0, kBootIdBytesMax);
+  request.machine_id = os::MachineId().substr(0, kMachineIdBytesMax);
+  request.pid_namespace = os::PidNamespace();
   request.pid = self.process_id;
   request.process_start_time = self.start_ticks;
   request.lease_seconds = lease_seconds;
@@ -155,7 +173,7 @@ Result<std::optional<AttemptState>> NewestAttempt(const Catalog& catalog, const 
   return StateOf(catalog, self, newest);
 }
 
-Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptRequest& request) {
+Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptRequest& request, LeaseWatch* watch) {
   if (!(request.lease_seconds > 0 && request.lease_seconds < 1e9) || request.ranks < 1 || request.ranks > kRanksMax) {
     return Status(Code::kInvalidArgument, fmt::format("job '{}': a lease of {} s for {} ranks is out of range", request.job,
                                                       request.lease_seconds, request.ranks));
@@ -165,7 +183,8 @@ Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptReques
   for (;;) {
     KEDGE_ASSIGN_OR_RETURN(const uint32_t recorded, GreatestRecorded(catalog, request.job));
     KEDGE_ASSIGN_OR_RETURN(const std::optional<AttemptState> holder, StateOf(catalog, request, recorded));
-    if (holder && holder->live) {
+    KEDGE_ASSIGN_OR_RETURN(const bool is_free, holder ? IsFree(catalog, *holder, watch) : Result<bool>(true));
+    if (!is_free) {
       if (deadline.Passed()) return HeldBy(*holder);
       std::this_thread::sleep_for(std::min(kPollInterval, deadline.Remaining()));
       continue;
@@ -192,6 +211,8 @@ AttemptRecord RecordOf(const AttemptRequest& request, const StoreId& store_id, u
           attempt,
           request.host,
           request.boot_id,
+          request.machine_id,
+          request.pid_namespace,
           request.pid,
           request.process_start_time,
           request.lease_seconds,
@@ -205,7 +226,7 @@ uint32_t AttemptBeyond(uint32_t newest) {
   return newest > UINT32_MAX - leap ? UINT32_MAX : newest + leap;
 }
 
-Status RegisterAttempt(const Catalog& catalog, const AttemptRecord& record, const AttemptRequest& self, Duration watched) {
+Status RegisterAttempt(const Catalog& catalog, const AttemptRecord& record, const AttemptRequest& self, LeaseWatch* watch) {
   KEDGE_RETURN_IF_ERROR(catalog.Confirm());
   KEDGE_RETURN_IF_ERROR(catalog.EnsureJob(record.job));
   const auto there = ReadOwnRecord(catalog, layout::AttemptKey(record.job, record.attempt), &DecodeAttemptRecord);
@@ -213,30 +234,35 @@ Status RegisterAttempt(const Catalog& catalog, const AttemptRecord& record, cons
   KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, record.job));
   if (newest >= record.attempt) return GivesWay(record, newest);
   KEDGE_ASSIGN_OR_RETURN(const std::optional<AttemptState> holder, StateOf(catalog, self, newest));
-  if (holder && holder->live) return Status(Code::kUnavailable, HeldBy(*holder).message());
-  // It could not renew its lease while the store was away either.
-  if (holder && !holder->is_certain && watched < FromSeconds(holder->record.lease_seconds / 2)) {
-    return Status(Code::kUnavailable, fmt::format("attempt {} of job '{}' on {} is given the time to renew its lease", newest,
-                                                  record.job, holder->record.host));
-  }
+  KEDGE_ASSIGN_OR_RETURN(const bool is_free, holder ? IsFree(catalog, *holder, watch) : Result<bool>(true));
+  if (!is_free) return Status(Code::kUnavailable, HeldBy(*holder).message());
   const Status made = catalog.store().PutIfAbsent(layout::AttemptKey(record.job, record.attempt), Encoded(record),
                                                   catalog.owner(), Folders::kCreate);
   // By another node, perhaps.
-  if (made.code() == Code::kAlreadyExists) return RegisterAttempt(catalog, record, self, watched);
+  if (made.code() == Code::kAlreadyExists) return RegisterAttempt(catalog, record, self, watch);
   KEDGE_RETURN_IF_ERROR(made);
   KEDGE_ASSIGN_OR_RETURN(const bool is_newest, StaysNewest(catalog, record.job, record.attempt));
   return is_newest ? Status::Ok() : GivesWay(record, record.attempt + 1);
 }
 
-Status RegisterEndedAttempt(const Catalog& catalog, const AttemptRecord& record) {
+Status RegisterEndedAttempt(const Catalog& catalog, const AttemptRecord& record, LeaseWatch* watch, Duration wait) {
   const AttemptRequest self = RequestOfThisProcess(record.job, record.lease_seconds, record.ranks);
-  KEDGE_RETURN_IF_ERROR(RegisterAttempt(catalog, record, self, Duration::max()));
-  return EndAttempt(catalog, record.job, record.attempt);
+  const Deadline deadline(SystemClock(), wait);
+  for (;;) {
+    const Status noted = RegisterAttempt(catalog, record, self, watch);
+    if (noted.ok()) return EndAttempt(catalog, record.job, record.attempt);
+    if (noted.code() != Code::kUnavailable || deadline.Passed()) return noted;
+    std::this_thread::sleep_for(std::min(kPollInterval, deadline.Remaining()));
+  }
+}
+
+Status CheckNotTakenOver(const Catalog& catalog, const std::string& job, uint32_t attempt) {
+  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, job));
+  return newest > attempt ? TakenOver(job, attempt, newest) : Status::Ok();
 }
 
 Status RenewAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt) {
-  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, job));
-  if (newest > attempt) return TakenOver(job, attempt, newest);
+  KEDGE_RETURN_IF_ERROR(CheckNotTakenOver(catalog, job, attempt));
   return catalog.store().Touch(layout::AttemptKey(job, attempt), catalog.owner());
 }
 
@@ -285,6 +311,27 @@ Result<AttemptHistory> ReadAttemptHistory(const Catalog& catalog, const std::str
     history.seconds += std::max(0.0, seconds);
   }
   return history;
+}
+
+Result<Silence> SilenceOf(const Catalog& catalog, const AttemptRequest& self, uint32_t attempt, LeaseWatch* watch) {
+  const std::string key = layout::AttemptKey(self.job, attempt);
+  const Result<AttemptRecord> record = ReadOwnRecord(catalog, key, &DecodeAttemptRecord);
+  if (record.status().code() == Code::kNotFound || record.status().code() == Code::kCorrupt) return Silence::kSilent;
+  if (!record.ok()) return record.status();
+  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, self.job));
+  if (newest == attempt) {
+    AttemptState state;
+    state.record = *record;
+    KEDGE_RETURN_IF_ERROR(Judge(catalog, self, &state));
+    KEDGE_ASSIGN_OR_RETURN(const bool is_free, IsFree(catalog, state, watch));
+    if (!is_free) return state.life == Life::kLives || watch->HasChanged(key) ? Silence::kBroken : Silence::kUnknown;
+  }
+  const std::string drain_key = layout::AttemptDrainKey(self.job, attempt);
+  const Result<Duration> unchanged = watch->Unchanged(catalog, drain_key);
+  if (unchanged.status().code() == Code::kNotFound) return Silence::kSilent;
+  if (!unchanged.ok()) return unchanged.status();
+  if (*unchanged >= FromSeconds(record->lease_seconds)) return Silence::kSilent;
+  return watch->HasChanged(drain_key) ? Silence::kBroken : Silence::kUnknown;
 }
 
 Result<double> SilentSeconds(const Catalog& catalog, const std::string& job, uint32_t attempt) {

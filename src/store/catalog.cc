@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
@@ -19,6 +20,8 @@ struct Catalog::Memo {
   // Guarded by mutex:
   std::set<std::string> ensured;              // keys of records that are there, right and durable
   std::map<uint32_t, AttemptRecord> awaited;  // by attempt, records that have not been seen yet
+  std::vector<RestoredRecord> awaited_restored;
+  std::map<std::string, RestoredRecord> restored;  // by key, those read
 };
 
 namespace {
@@ -153,6 +156,65 @@ Status Catalog::CheckRecordOf(const std::string& job, uint32_t attempt) const {
   const std::lock_guard lock(memo_->mutex);
   memo_->awaited.erase(attempt);
   return Status::Ok();
+}
+
+Status Catalog::NoteRestored(const RestoredRecord& record) const {
+  const Generation& origin = record.origin;
+  KEDGE_RETURN_IF_ERROR(CheckStoreId(origin.store_id, id_, "restored record"));
+  KEDGE_RETURN_IF_ERROR(EnsureName(origin.job, origin.name));
+  const std::string key = layout::RestoredKey(origin.job, origin.name, record.attempt, record.take);
+  if (WasEnsured(key)) return Status::Ok();
+  return EnsureRecord(key, Encoded(record), [&]() {
+    const Result<RestoredRecord> there = ReadOwnRecord(*this, key, &DecodeRestoredRecord);
+    if (!there.ok() || there->origin == origin) return there.status();
+    return Status(Code::kMismatch, fmt::format("{} says that the ranks went on from {}, not from {}", PathInStore(*store_, key),
+                                               there->origin.ToString(), origin.ToString()));
+  });
+}
+
+void Catalog::AwaitRestored(const RestoredRecord& record) const {
+  const std::lock_guard lock(memo_->mutex);
+  memo_->awaited_restored.push_back(record);
+}
+
+Status Catalog::NoteAwaitedRestored(const std::string& job, const std::string& name) const {
+  const auto is_of_name = [&](const RestoredRecord& record) { return record.origin.job == job && record.origin.name == name; };
+  std::vector<RestoredRecord> awaited;
+  {
+    const std::lock_guard lock(memo_->mutex);
+    std::copy_if(memo_->awaited_restored.begin(), memo_->awaited_restored.end(), std::back_inserter(awaited), is_of_name);
+  }
+  for (const RestoredRecord& record : awaited) {
+    KEDGE_RETURN_IF_ERROR(NoteRestored(record));
+    const std::lock_guard lock(memo_->mutex);
+    std::erase(memo_->awaited_restored, record);
+  }
+  return Status::Ok();
+}
+
+Result<std::vector<RestoredRecord>> Catalog::RestoredIn(const std::string& job, const std::string& name,
+                                                        const std::vector<StoreEntry>& entries) const {
+  std::vector<RestoredRecord> restored;
+  for (const StoreEntry& entry : entries) {
+    if (entry.is_folder || !layout::IsRestoredName(entry.name)) continue;
+    const std::string key = layout::NameFolder(job, name) + '/' + entry.name;
+    {
+      const std::lock_guard lock(memo_->mutex);
+      if (const auto known = memo_->restored.find(key); known != memo_->restored.end()) {
+        restored.push_back(known->second);
+        continue;
+      }
+    }
+    const Result<RestoredRecord> record = ReadOwnRecord(*this, key, &DecodeRestoredRecord);
+    const Code code = record.status().code();
+    if (code == Code::kNotFound || code == Code::kCorrupt || code == Code::kMismatch) continue;
+    if (!record.ok()) return record.status();
+    if (layout::RestoredKey(record->origin.job, record->origin.name, record->attempt, record->take) != key) continue;
+    restored.push_back(*record);
+    const std::lock_guard lock(memo_->mutex);
+    memo_->restored.emplace(key, *record);
+  }
+  return restored;
 }
 
 Status Catalog::EnsureJob(const std::string& job) const {

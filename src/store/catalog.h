@@ -53,13 +53,22 @@ class Catalog {
   // Ok at once for every other attempt. kUnavailable: the record is not there yet; kBusy: another attempt's is.
   Status CheckRecordOf(const std::string& job, uint32_t attempt) const;
 
+  // What an attempt went on from (lineage.h), durably; ok when it was noted before.
+  Status NoteRestored(const RestoredRecord& record) const;
+  // The same, as soon as something of that name is prepared: for a store that is out of reach now.
+  void AwaitRestored(const RestoredRecord& record) const;
+  Status NoteAwaitedRestored(const std::string& job, const std::string& name) const;
+  // Those among the entries of a name's folder. They never change: this process reads each once. Damaged ones are left out.
+  Result<std::vector<RestoredRecord>> RestoredIn(const std::string& job, const std::string& name,
+                                                 const std::vector<StoreEntry>& entries) const;
+
   // Real names, sorted. Folders whose record cannot be read, or is another store's, are passed over; `skipped`, when
   // not null, gets one sentence for each.
   Result<std::vector<std::string>> Jobs(std::vector<std::string>* skipped) const;
   Result<std::vector<std::string>> Names(const std::string& job, std::vector<std::string>* skipped) const;
 
  private:
-  struct Memo;  // what EnsureX has done and which attempts' records are awaited, shared by copies
+  struct Memo;  // what EnsureX has done, what is awaited, and restored records; shared by copies
   Catalog(Store& store, const StoreId& id, TemporaryOwner owner, std::shared_ptr<Memo> memo);
   bool WasEnsured(const std::string& key) const;
   // Creates the record, or leaves it to `check` what is there.

@@ -7,7 +7,11 @@
 #include "format/name_encoding.h"
 #include "os/files.h"
 #include "os/testing/simulated_file_system.h"
+#include "store/attempts.h"
+#include "store/garbage.h"
 #include "store/posix_store.h"
+#include "store/reached.h"
+#include "store/record_io.h"
 #include "store/retention.h"
 #include "store/testing/version_maker.h"
 #include "store/versions.h"
@@ -72,6 +76,70 @@ TEST_F(CatalogTest, TheStoreHasOneIdentity) {
   EXPECT_FALSE(os::Exists(fs_, "/elsewhere").value()) << "Open never writes";
 }
 
+// Moved, unmounted (an empty folder is left), or another store in its place: nothing is made there, what was begun is not
+// published there, and it gets where it belongs when the store is back, with the same writers.
+TEST_F(CatalogTest, NothingIsPublishedWhereTheStoreIsNotAnyMore) {
+  options_.ranks = 1;
+  int64_t version = 0;
+  for (const char* instead : {"nothing", "an empty folder", "another store"}) {
+    SCOPED_TRACE(instead);
+    Take(At(++version));
+    const Generation begun = At(++version);
+    ASSERT_TRUE(PrepareGeneration(*catalog_, begun).ok());
+    Buffer object;
+    const ImageRecord image = testing::MakeImage({begun, 0, 1}, options_, &object);
+    auto writer = store_->CreateObject(layout::ImageKey(begun, 0), catalog_->owner(), object.size()).value();
+    PartRecord part{begun, 1, std::vector<ImageEntry>(1), {}};
+    ASSERT_TRUE(testing::WriteImage(*writer, image, object, &part.images.front()).ok());
+
+    ASSERT_TRUE(fs_.Rename("/store", "/away").ok());
+    const std::string_view now = instead;
+    if (now != "nothing") {
+      ASSERT_TRUE(fs_.Mkdir("/store").ok());
+    }
+    const auto other = MakePosixStore(fs_, {.path = "/store"});
+    if (now == "another store") {
+      ASSERT_TRUE(Catalog::OpenOrCreate(*other, {"node2", 1, "agent"}).ok());
+    }
+    const Code code = now == "another store" ? Code::kMismatch : Code::kUnavailable;
+    ObjectWriter* const pointer = writer.get();
+    const PublishOutcome lost = PublishImages(*catalog_, std::span(&pointer, 1), part);
+    EXPECT_EQ(lost.images.front().code(), code) << lost.images.front().ToString();
+    EXPECT_FALSE(lost.finish.complete);
+    EXPECT_EQ(PrepareGeneration(*catalog_, At(version + 100)).code(), code);
+    EXPECT_EQ(CommitPart(*catalog_, part).status().code(), code);
+    EXPECT_EQ(fs_.Stat("/store").ok(), now != "nothing");
+    const auto made = fs_.List("/store");
+    EXPECT_EQ(made.ok() ? made->size() : 0u, now == "another store" ? 1u : 0u) << "something was made there";
+
+    if (now != "nothing") {
+      ASSERT_TRUE(os::RemoveTree(fs_, "/store").ok());
+    }
+    ASSERT_TRUE(fs_.Rename("/away", "/store").ok());
+    const PublishOutcome back = PublishImages(*catalog_, std::span(&pointer, 1), part);
+    EXPECT_TRUE(back.images.front().ok()) << back.images.front().ToString();
+    EXPECT_TRUE(back.finish.complete) << back.commit.ToString();
+    EXPECT_TRUE(CheckVersion(*catalog_, begun).ok());
+  }
+}
+
+// It goes between the objects and their records.
+TEST_F(CatalogTest, AStoreThatGoesWhileAVersionIsCommittedHasNotGotIt) {
+  options_.ranks = 1;
+  ASSERT_TRUE(PrepareGeneration(*catalog_, At(1)).ok());
+  Buffer object;
+  const ImageRecord image = testing::MakeImage({At(1), 0, 1}, options_, &object);
+  auto writer = store_->CreateObject(layout::ImageKey(At(1), 0), catalog_->owner(), object.size()).value();
+  PartRecord part{At(1), 1, std::vector<ImageEntry>(1), {}};
+  ASSERT_TRUE(testing::WriteImage(*writer, image, object, &part.images.front()).ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  ASSERT_TRUE(fs_.Rename("/store", "/away").ok());
+  const Status status = CommitPart(*catalog_, part).status();
+  EXPECT_EQ(status.code(), Code::kUnavailable) << "not that the version was removed: " << status.ToString();
+  ASSERT_TRUE(fs_.Rename("/away", "/store").ok());
+  EXPECT_TRUE(CommitPart(*catalog_, part)->complete);
+}
+
 TEST_F(CatalogTest, ADamagedStoreRecordIsRefusedNotReplaced) {
   for (const Buffer& bytes : {Buffer{}, Buffer(100)}) {
     ASSERT_TRUE(store_->Replace("kedge-store", bytes, {}, Folders::kMustExist).ok());
@@ -79,6 +147,18 @@ TEST_F(CatalogTest, ADamagedStoreRecordIsRefusedNotReplaced) {
     EXPECT_EQ(status.code(), Code::kCorrupt) << status.ToString();
     EXPECT_NE(status.message().find("/store/kedge-store"), std::string::npos) << status.message();
   }
+}
+
+TEST_F(CatalogTest, ThatAVersionWasSafeIsNotedOnceAndStays) {
+  EXPECT_FALSE(FindReached(*catalog_, "job", "wave").value().has_value());
+  ASSERT_TRUE(NoteReached(*catalog_, At(3)).ok());
+  ASSERT_TRUE(NoteReached(*catalog_, At(4)).ok());
+  EXPECT_EQ(FindReached(*catalog_, "job", "wave").value()->generation, At(3));
+  EXPECT_FALSE(FindReached(*catalog_, "job", "another").value().has_value());
+  EXPECT_TRUE(ListVersions(*catalog_, "job", "wave").value().empty()) << "it is no version";
+  const GarbageReport report = CollectGarbage(*catalog_, {}).value();
+  EXPECT_TRUE(report.problems.empty());
+  EXPECT_TRUE(FindReached(*catalog_, "job", "wave").value().has_value());
 }
 
 TEST_F(CatalogTest, RealNamesComeBackWhateverTheyAre) {
@@ -161,6 +241,31 @@ TEST_F(CatalogTest, ARetakenVersionIsNeverMixedWithTheEarlierOne) {
   RetentionReport report;
   ASSERT_TRUE(Retain(5, &report).ok());
   EXPECT_EQ(report.removed, std::vector<Generation>{At(1, 1, 1)});
+}
+
+TEST_F(CatalogTest, RanksThatTookDifferentVersionsAreNamed) {
+  ASSERT_TRUE(PublishRanks(*catalog_, At(10, 1, 3), 0, 1, options_).ok());
+  EXPECT_TRUE(FindDisagreement(*catalog_, At(10, 1, 3)).ok()) << "the other may be late";
+  // Another attempt, another number, another name: nothing of it is a contradiction.
+  ASSERT_TRUE(PublishRanks(*catalog_, At(11, 2, 3), 1, 1, options_).ok());
+  ASSERT_TRUE(PublishRanks(*catalog_, At(12, 1, 4), 1, 1, options_).ok());
+  ASSERT_TRUE(PublishRanks(*catalog_, At(13, 1, 3, "other"), 1, 1, options_).ok());
+  EXPECT_TRUE(FindDisagreement(*catalog_, At(10, 1, 3)).ok());
+  ASSERT_TRUE(PublishRanks(*catalog_, At(11, 1, 3), 1, 1, options_).ok());
+  for (const Generation& generation : {At(10, 1, 3), At(11, 1, 3)}) {
+    const Status status = FindDisagreement(*catalog_, generation);
+    EXPECT_EQ(status.code(), Code::kMismatch);
+    EXPECT_EQ(status.message().find("checkpoint 3 of 'wave' in attempt 1 is version 10 on rank 0 and version 11 on rank 1"), 0u)
+        << status.message();
+  }
+  int disagreed = 0;
+  for (const VersionInfo& info : ListVersions(*catalog_, "job", "wave").value()) {
+    const bool is_one = info.generation == At(10, 1, 3) || info.generation == At(11, 1, 3);
+    EXPECT_EQ(info.reason.find("rank 1") != std::string::npos && info.reason.find("version 10") != std::string::npos, is_one)
+        << info.reason;
+    disagreed += is_one ? 1 : 0;
+  }
+  EXPECT_EQ(disagreed, 2);
 }
 
 TEST_F(CatalogTest, PartsPublishedAgainDifferentlyStillCount) {
@@ -373,6 +478,190 @@ TEST_F(CatalogTest, ObjectsStayWhileAnotherVersionRefersToThem) {
   EXPECT_EQ(Complete(), std::vector<int64_t>{3});
   EXPECT_EQ(report.removed, (std::vector<Generation>{At(2), At(1)})) << "what refers goes first";
   EXPECT_EQ(store_->List(layout::GenerationFolder(At(1))).status().code(), Code::kNotFound);
+}
+
+// A job that goes back: what is of its lineage, and what it has left behind.
+class GoingBackTest : public CatalogTest {
+ protected:
+  // Its owner has ended, or is gone.
+  void Launch(uint32_t attempt) {
+    ASSERT_TRUE(catalog_->EnsureJob("job").ok());
+    AttemptRequest request = RequestOfThisProcess("job", 60, options_.ranks);
+    const Buffer record = Encoded(RecordOf(request, catalog_->id(), attempt));
+    ASSERT_TRUE(store_->PutIfAbsent(layout::AttemptKey("job", attempt), record, {}, Folders::kCreate).ok());
+    catalog_ = catalog_->WithOwner({"node1", attempt, "agent"});
+  }
+  void Restore(uint32_t attempt, const Generation& origin, uint32_t take = 1) {
+    ASSERT_TRUE(catalog_->NoteRestored({origin, attempt, take, 1}).ok());
+  }
+  std::vector<Generation> All() {
+    std::vector<Generation> all;
+    const auto versions = ListVersions(*catalog_, "job", "wave");
+    EXPECT_TRUE(versions.ok()) << versions.status().ToString();
+    for (const VersionInfo& info : *versions) all.push_back(info.generation);
+    return all;
+  }
+};
+
+TEST_F(GoingBackTest, WhatItWentBackFromIsNeverTheNewest) {
+  Launch(1);
+  for (const int64_t version : {30, 40, 50}) Take(At(version));
+  Launch(2);
+  Restore(2, At(40));
+  EXPECT_EQ(Complete(), (std::vector<int64_t>{40, 30})) << "before anything else was taken";
+  Take(At(42, 2));
+  Take(At(44, 2));
+  EXPECT_EQ(Complete(), (std::vector<int64_t>{44, 42, 40, 30}));
+  EXPECT_EQ(NewestAtOrBelow(*catalog_, "job", "wave", 60)->generation, At(44, 2));
+  const auto all = ListVersions(*catalog_, "job", "wave").value();
+  EXPECT_TRUE(all.front().generation == At(50) && all.front().complete && all.front().abandoned);
+  EXPECT_TRUE(CheckVersion(*catalog_, At(50)).ok()) << "whoever names it gets it";
+}
+
+TEST_F(GoingBackTest, RetentionCountsTheLineageAndRemovesTheRestInItsTime) {
+  Launch(1);
+  for (const int64_t version : {30, 40, 50}) Take(At(version));
+  Launch(2);
+  Restore(2, At(40));
+  Take(At(42, 2));
+  ASSERT_TRUE(Retain(2).ok());
+  EXPECT_EQ(All(), (std::vector<Generation>{At(50), At(42, 2), At(40)})) << "only one version is as safe as 50 was";
+  Take(At(44, 2));
+  ASSERT_TRUE(Retain(2).ok());
+  EXPECT_EQ(All(), (std::vector<Generation>{At(44, 2), At(42, 2)}));
+  // An agent that comes back late, and that looked before there was a second attempt.
+  ASSERT_TRUE(store_->Remove(layout::AttemptKey("job", 2)).ok());
+  Take(At(50));
+  Launch(2);
+  EXPECT_EQ(Complete(), (std::vector<int64_t>{44, 42}));
+  ASSERT_TRUE(Retain(2).ok());
+  EXPECT_EQ(All(), (std::vector<Generation>{At(44, 2), At(42, 2)}));
+}
+
+TEST_F(GoingBackTest, APinnedVersionStaysAbandonedOrNot) {
+  Launch(1);
+  for (const int64_t version : {30, 40, 50}) Take(At(version));
+  ASSERT_TRUE(PinVersion(*catalog_, At(50)).ok());
+  Launch(2);
+  Restore(2, At(40));
+  Take(At(42, 2));
+  Take(At(44, 2));
+  ASSERT_TRUE(Retain(1).ok());
+  EXPECT_EQ(All(), (std::vector<Generation>{At(50), At(44, 2)}));
+  EXPECT_EQ(Complete(), std::vector<int64_t>{44});
+}
+
+TEST_F(GoingBackTest, TheLastVersionOfTheLineageIsNotRemovedForAnAbandonedOne) {
+  Launch(1);
+  Take(At(40));
+  Take(At(50));
+  Launch(2);
+  Restore(2, At(40));
+  EXPECT_EQ(RemoveVersion(*catalog_, At(40), {}).code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(RemoveVersion(*catalog_, At(50), {}).ok());
+}
+
+TEST_F(GoingBackTest, ARetakenVersionOfALeftRunIsNotTheVersion) {
+  Launch(1);
+  for (const int64_t version : {30, 40, 50}) Take(At(version));
+  Launch(2);
+  Restore(2, At(30));
+  Take(At(40, 2));
+  Take(At(50, 2));
+  Launch(3);
+  Restore(3, At(50));  // asked for by attempt: the second one's way was wrong
+  EXPECT_EQ(NewestAtOrBelow(*catalog_, "job", "wave", -1)->generation, At(50));
+  EXPECT_EQ(NewestAtOrBelow(*catalog_, "job", "wave", 45)->generation, At(40));
+}
+
+TEST_F(GoingBackTest, AVersionThatIsAbandonedIsNotPublishedAnyMore) {
+  Launch(1);
+  Take(At(30));
+  Take(At(40));
+  ASSERT_TRUE(PublishRanks(*catalog_, At(35), 0, 1, options_).ok());
+  ASSERT_TRUE(PublishRanks(*catalog_, At(50), 0, 1, options_).ok());
+  const Catalog late = *catalog_;
+  Launch(2);
+  EXPECT_TRUE(PublishRanks(late, At(45), 0, 2, options_)->complete) << "the new attempt may yet go on from it";
+  Restore(2, At(40));
+  const Status status = PublishRanks(late, At(50), 1, 1, options_).status();
+  EXPECT_EQ(status.code(), Code::kBusy) << status.ToString();
+  EXPECT_NE(status.message().find("version 50 (attempt 1, take 1) is abandoned"), std::string::npos) << status.message();
+  EXPECT_TRUE(PublishRanks(late, At(35), 1, 1, options_)->complete) << "it is of the lineage";
+  EXPECT_EQ(Complete(), (std::vector<int64_t>{40, 35, 30}));
+}
+
+TEST_F(GoingBackTest, WhoWasTakenOverFromRemovesNothing) {
+  Launch(1);
+  for (const int64_t version : {30, 40, 50}) Take(At(version));
+  const Catalog late = *catalog_;
+  Launch(2);
+  EXPECT_EQ(ApplyRetention(late, "job", "wave", {1, {}}, nullptr).code(), Code::kBusy);
+  EXPECT_EQ(RemoveVersion(late, At(40), {}).code(), Code::kBusy);
+  EXPECT_EQ(Complete(), (std::vector<int64_t>{50, 40, 30}));
+}
+
+TEST_F(GoingBackTest, WhatDeadAttemptsLeftIncompleteGoesWithoutGc) {
+  Launch(1);
+  Take(At(10));
+  for (const int64_t version : {20, 99}) ASSERT_TRUE(PublishRanks(*catalog_, At(version), 0, 1, options_).ok());
+  Launch(2);
+  Restore(2, At(10));
+  Take(At(30, 2));
+  ASSERT_TRUE(PublishRanks(*catalog_, At(35, 2), 0, 1, options_).ok());
+  EXPECT_EQ(All(), (std::vector<Generation>{At(99), At(35, 2), At(30, 2), At(20), At(10)}));
+  ASSERT_TRUE(Retain(2).ok());
+  EXPECT_EQ(All(), (std::vector<Generation>{At(35, 2), At(30, 2), At(10)}));
+  Take(At(40, 2));
+  ASSERT_TRUE(Retain(2).ok());
+  EXPECT_EQ(All(), (std::vector<Generation>{At(40, 2), At(35, 2), At(30, 2)})) << "the attempt of 35 may be at work on it";
+}
+
+TEST_F(GoingBackTest, AnOriginThatCannotBeReadIsNotTakenForNone) {
+  Launch(1);
+  for (const int64_t version : {30, 40, 50}) Take(At(version));
+  Launch(2);
+  Restore(2, At(40));
+  const std::string key = layout::RestoredKey("job", "wave", 2, 1);
+  os::testing::FaultRule unreadable;
+  unreadable.calls = os::testing::CallsOf(os::testing::Call::kPread);
+  unreadable.path_contains = "restored-2-1";
+  unreadable.errno_value = EIO;
+  unreadable.count = os::testing::kForEver;
+  fs_.faults().Add(unreadable);
+  const Catalog reader = Catalog::Open(*store_, {"node2", 3, "r0"}).value();
+  EXPECT_EQ(NewestAtOrBelow(reader, "job", "wave", -1).status().code(), Code::kIo);
+  EXPECT_EQ(ApplyRetention(reader, "job", "wave", {1, {}}, nullptr).code(), Code::kIo);
+  fs_.faults().Clear();
+  EXPECT_EQ(NewestAtOrBelow(reader, "job", "wave", -1)->generation, At(40));
+}
+
+TEST_F(GoingBackTest, AnOriginThatIsAwaitedIsNotedBeforeAnythingIsPublished) {
+  Launch(1);
+  Take(At(40));
+  Take(At(50));
+  Launch(2);
+  catalog_->AwaitRestored({At(40), 2, 1, 1});
+  EXPECT_EQ(Complete(), (std::vector<int64_t>{50, 40}));
+  ASSERT_TRUE(PrepareGeneration(*catalog_, At(42, 2)).ok());
+  EXPECT_EQ(Complete(), std::vector<int64_t>{40});
+}
+
+TEST_F(GoingBackTest, OriginsThatSayNothingAnyMoreGo) {
+  Launch(1);
+  Take(At(0));
+  for (uint32_t attempt = 2; attempt < 40; ++attempt) {
+    Launch(attempt);
+    Restore(attempt, At(attempt - 2, attempt - 1));
+    Take(At(attempt - 1, attempt));
+    ASSERT_TRUE(Retain(2).ok());
+  }
+  size_t restored = 0;
+  for (const StoreEntry& entry : store_->List(layout::NameFolder("job", "wave")).value()) {
+    if (layout::IsRestoredName(entry.name)) ++restored;
+  }
+  EXPECT_EQ(restored, 16u);
+  EXPECT_EQ(Complete(), (std::vector<int64_t>{38, 37}));
 }
 
 }  // namespace

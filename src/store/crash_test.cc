@@ -79,7 +79,8 @@ Status JobRun::Start() {
   KEDGE_ASSIGN_OR_RETURN(const Catalog opened, Catalog::OpenOrCreate(*store_, {"node1", 0, "r0"}));
   AttemptRequest request = RequestOfThisProcess("job", 60, kImages.ranks);
   request.is_alive = [](int64_t, uint64_t) { return false; };  // of the runs before
-  KEDGE_ASSIGN_OR_RETURN(const AttemptRecord record, AcquireAttempt(opened, request));
+  LeaseWatch watch;
+  KEDGE_ASSIGN_OR_RETURN(const AttemptRecord record, AcquireAttempt(opened, request, &watch));
   attempt_ = record.attempt;
   catalog_ = opened.WithOwner({"node1", attempt_, "agent"});
   return Status::Ok();

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
+#include <thread>
 
-#include "store/attempts.h"
 #include "store/publish.h"
 #include "store/record_io.h"
 #include "store/retention.h"
@@ -19,20 +20,24 @@ namespace {
 // Looks at one job after the other and decides item by item.
 class Collector {
  public:
-  Collector(const Catalog& catalog, const GarbageOptions& options) : catalog_(catalog), options_(options) {}
+  Collector(const Catalog& catalog, const GarbageOptions& options, LeaseWatch* watch)
+      : catalog_(catalog), options_(options), watch_(watch) {}
 
   void CollectJob(const std::string& job);
   void CollectRoot();
+  // Of the attempts that were asked for: how long their leases are to be watched yet, at most.
+  Duration ToBeWatched() const { return to_be_watched_; }
   GarbageReport TakeReport() { return std::move(report_); }
   void Problem(const Status& status) { report_.problems.push_back(status.ToString()); }
 
  private:
   // How an attempt is to be treated: silent for how long, and whether that is longer than its lease.
-  struct Silence {
+  struct Quiet {
     bool silent = false;
     double seconds = 0;
   };
-  Silence SilenceOf(const std::string& job, uint32_t attempt);
+  Quiet QuietOf(const std::string& job, uint32_t attempt);
+  Result<Quiet> LookAt(const std::string& job, uint32_t attempt);
   void CollectName(const std::string& job, const std::string& name);
   void Consider(const VersionInfo& info, int64_t newest_complete, References* references);
   void CollectTemporary(const std::string& job, const Temporary& temporary);
@@ -41,30 +46,37 @@ class Collector {
 
   const Catalog& catalog_;
   const GarbageOptions& options_;
+  LeaseWatch* watch_;
+  Duration to_be_watched_{};
   GarbageReport report_;
-  std::map<uint32_t, Silence> silences_;  // of the job at hand
+  std::map<uint32_t, Quiet> quiet_;  // of the job at hand
 };
 
-Collector::Silence Collector::SilenceOf(const std::string& job, uint32_t attempt) {
-  const auto known = silences_.find(attempt);
-  if (known != silences_.end()) return known->second;
-  Silence silence;
+Result<Collector::Quiet> Collector::LookAt(const std::string& job, uint32_t attempt) {
   const Result<double> seconds = SilentSeconds(catalog_, job, attempt);
   const Result<AttemptRecord> record = ReadOwnRecord(catalog_, layout::AttemptKey(job, attempt), &DecodeAttemptRecord);
-  if (seconds.ok() && record.ok()) {
-    silence = {*seconds > record->lease_seconds, *seconds};
-  } else if (seconds.status().code() == Code::kNotFound || record.status().code() == Code::kCorrupt) {
+  if (seconds.status().code() == Code::kNotFound || record.status().code() == Code::kCorrupt) {
     // No record, as for a generation copied here: nobody is at work. Its own age cannot be told, so it counts as old.
-    silence = {true, options_.incomplete_age_seconds + options_.orphan_age_seconds};
-  } else {
-    Problem(seconds.ok() ? record.status() : seconds.status());
+    return Quiet{true, options_.incomplete_age_seconds + options_.orphan_age_seconds};
   }
-  silences_[attempt] = silence;
-  return silence;
+  if (!seconds.ok()) return seconds.status();
+  if (!record.ok()) return record.status();
+  const AttemptRequest self = RequestOfThisProcess(job, record->lease_seconds, record->ranks);
+  KEDGE_ASSIGN_OR_RETURN(const Silence silence, SilenceOf(catalog_, self, attempt, watch_));
+  if (silence == Silence::kUnknown) to_be_watched_ = std::max(to_be_watched_, LeasePatience(record->lease_seconds));
+  return Quiet{silence == Silence::kSilent, *seconds};
+}
+
+Collector::Quiet Collector::QuietOf(const std::string& job, uint32_t attempt) {
+  const auto known = quiet_.find(attempt);
+  if (known != quiet_.end()) return known->second;
+  const Result<Quiet> quiet = LookAt(job, attempt);
+  if (!quiet.ok()) Problem(quiet.status());
+  return quiet_[attempt] = quiet.ok() ? *quiet : Quiet{};
 }
 
 void Collector::CollectJob(const std::string& job) {
-  silences_.clear();
+  quiet_.clear();
   const Result<std::vector<Temporary>> temporaries = catalog_.store().ListTemporaries(layout::JobFolder(job), catalog_.owner());
   if (temporaries.ok()) {
     for (const Temporary& temporary : *temporaries) CollectTemporary(job, temporary);
@@ -86,10 +98,10 @@ void Collector::CollectTemporary(const std::string& job, const Temporary& tempor
     why =
         fmt::format("of {} on {}, not written for {:.0f} s", temporary.owner.writer, temporary.owner.node, temporary.age_seconds);
   } else {
-    const Silence silence = SilenceOf(job, attempt);
-    if (!silence.silent) return;
+    const Quiet quiet = QuietOf(job, attempt);
+    if (!quiet.silent) return;
     why = fmt::format("of {} on {} in attempt {}, silent for {:.0f} s", temporary.owner.writer, temporary.owner.node, attempt,
-                      silence.seconds);
+                      quiet.seconds);
   }
   if (!options_.dry_run) {
     const Status removed = catalog_.store().RemoveTemporary(temporary.handle);
@@ -102,19 +114,20 @@ void Collector::CollectName(const std::string& job, const std::string& name) {
   Result<std::vector<VersionInfo>> versions = ListVersions(catalog_, job, name);
   if (!versions.ok()) return Problem(versions.status());
   for (const VersionInfo& info : *versions) {
-    if (info.finishable) Finish(info);
+    if (info.finishable && !info.abandoned) Finish(info);
   }
   if (!options_.dry_run) versions = ListVersions(catalog_, job, name);
   if (!versions.ok()) return Problem(versions.status());
   int64_t newest_complete = -1;
   for (const VersionInfo& info : *versions) {
     const bool complete = info.complete || (options_.dry_run && info.finishable);
-    if (complete) newest_complete = std::max(newest_complete, info.generation.version);
+    if (complete && !info.abandoned) newest_complete = std::max(newest_complete, info.generation.version);
   }
   Result<References> references = References::Read(catalog_, job);
   if (!references.ok()) return Problem(references.status().WithContext("nothing of '" + name + "' was removed"));
-  const bool one_stands =
-      std::any_of(versions->begin(), versions->end(), [](const VersionInfo& info) { return info.complete && !info.reprieved; });
+  const bool one_stands = std::any_of(versions->begin(), versions->end(), [](const VersionInfo& info) {
+    return info.complete && !info.abandoned && !info.reprieved;
+  });
   for (const VersionInfo& info : *versions) {
     if (one_stands || !info.doomed) Consider(info, newest_complete, &*references);
   }
@@ -132,18 +145,18 @@ void Collector::Finish(const VersionInfo& info) {
 
 void Collector::Consider(const VersionInfo& info, int64_t newest_complete, References* references) {
   if (info.unknown) return Problem(Status(Code::kUnsupported, info.generation.ToString() + ": " + info.reason));
-  if (info.pinned || info.finishable) return;
+  if (info.pinned || (info.finishable && !info.abandoned)) return;
   if (info.removed) return RemoveAs(GarbageItem::Kind::kEmptied, info, "nothing refers to it any more", references);
   if (info.complete) {
     if (!info.superseded) return;
     return RemoveAs(GarbageItem::Kind::kSuperseded, info, "a later taking of the version is complete", references);
   }
-  const Silence silence = SilenceOf(info.generation.job, info.generation.attempt);
-  if (!silence.silent) return;
-  const bool needless = info.generation.version <= newest_complete;
-  if (!needless && silence.seconds <= options_.incomplete_age_seconds) return;
+  const Quiet quiet = QuietOf(info.generation.job, info.generation.attempt);
+  if (!quiet.silent) return;
+  const bool needless = info.abandoned || info.generation.version <= newest_complete;
+  if (!needless && quiet.seconds <= options_.incomplete_age_seconds) return;
   RemoveAs(GarbageItem::Kind::kIncomplete, info,
-           fmt::format("{}; its attempt has been silent for {:.0f} s", info.reason, silence.seconds), references);
+           fmt::format("{}; its attempt has been silent for {:.0f} s", info.reason, quiet.seconds), references);
 }
 
 void Collector::RemoveAs(GarbageItem::Kind kind, const VersionInfo& info, const std::string& why, References* references) {
@@ -189,18 +202,61 @@ const char* KindName(GarbageItem::Kind kind) {
   return "unknown";
 }
 
-Result<GarbageReport> CollectGarbage(const Catalog& catalog, const GarbageOptions& options) {
-  Collector collector(catalog, options);
-  if (!options.job.empty()) {
-    collector.CollectJob(options.job);
-    return collector.TakeReport();
+namespace {
+
+// A look reads all that is there: few are made, however long the leases.
+constexpr Duration kWatchIntervalMin = std::chrono::milliseconds(200);
+constexpr int kLooksPerLease = 8;
+
+Status CollectAll(const Catalog& catalog, const std::string& only_job, Collector* collector) {
+  if (!only_job.empty()) {
+    collector->CollectJob(only_job);
+    return Status::Ok();
   }
   std::vector<std::string> skipped;
   KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, catalog.Jobs(&skipped));
-  for (const std::string& sentence : skipped) collector.Problem(Status(Code::kCorrupt, sentence));
-  collector.CollectRoot();
-  for (const std::string& job : jobs) collector.CollectJob(job);
+  for (const std::string& sentence : skipped) collector->Problem(Status(Code::kCorrupt, sentence));
+  collector->CollectRoot();
+  for (const std::string& job : jobs) collector->CollectJob(job);
+  return Status::Ok();
+}
+
+// Until the leases of all attempts that have left something have been watched for long enough.
+Status WatchLeases(const Catalog& catalog, const GarbageOptions& options, LeaseWatch* watch) {
+  GarbageOptions look = options;
+  look.dry_run = true;
+  Collector first(catalog, look, watch);
+  KEDGE_RETURN_IF_ERROR(CollectAll(catalog, options.job, &first));
+  const Duration watched = std::min(options.patience, first.ToBeWatched());
+  const Duration interval = std::max<Duration>(watched / kLooksPerLease, kWatchIntervalMin);
+  const Deadline deadline(SystemClock(), watched);
+  while (!deadline.Passed()) {
+    std::this_thread::sleep_for(std::min(interval, deadline.Remaining()));
+    Collector again(catalog, look, watch);
+    KEDGE_RETURN_IF_ERROR(CollectAll(catalog, options.job, &again));
+    if (again.ToBeWatched() == Duration::zero()) break;
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<GarbageReport> CollectGarbage(const Catalog& catalog, const GarbageOptions& options) {
+  LeaseWatch own_watch;
+  LeaseWatch* const watch = options.watch != nullptr ? options.watch : &own_watch;
+  KEDGE_RETURN_IF_ERROR(WatchLeases(catalog, options, watch));
+  Collector collector(catalog, options, watch);
+  KEDGE_RETURN_IF_ERROR(CollectAll(catalog, options.job, &collector));
   return collector.TakeReport();
+}
+
+bool IsSilent(const Catalog& catalog, const std::string& job, uint32_t attempt) {
+  const Result<AttemptRecord> record = ReadOwnRecord(catalog, layout::AttemptKey(job, attempt), &DecodeAttemptRecord);
+  if (!record.ok()) return record.status().code() == Code::kNotFound || record.status().code() == Code::kCorrupt;
+  LeaseWatch watch;
+  const AttemptRequest self = RequestOfThisProcess(job, record->lease_seconds, record->ranks);
+  const Result<Silence> silence = SilenceOf(catalog, self, attempt, &watch);
+  return silence.ok() && *silence == Silence::kSilent;
 }
 
 Status RemoveOwnTemporaries(const Catalog& catalog, const std::string& job, const std::set<std::string>& keep) {

@@ -2,8 +2,9 @@
 // incomplete generations of silent attempts, complete ones that are superseded, emptied ones that nothing refers to.
 // What is whole is never garbage: generations whose parts are all there are finished first.
 //
-// An attempt is silent when neither its rank 0 nor an agent has given a sign of life for its lease (SilentSeconds):
-// agents that still carry the images of an ended or killed run to the store are not disturbed.
+// An attempt is silent when neither its rank 0 lives nor an agent has given a sign of life for its lease (SilenceOf): agents
+// that still carry the images of an ended or killed run to the store are not disturbed. Leases are watched for their whole
+// length, so that a collection takes as long where they must tell.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "base/duration.h"
 #include "base/status.h"
+#include "store/attempts.h"
 #include "store/catalog.h"
 
 namespace kedge {
@@ -22,6 +25,9 @@ struct GarbageOptions {
   // An incomplete generation newer than the newest complete version of its name may still be carried to the store from
   // the nodes' tiers; it goes only when its attempt has been silent for so long.
   double incomplete_age_seconds = 86400;
+  // How long leases are watched, at most; what must be watched for longer stays. `watch`: what was seen of them before.
+  Duration patience = Duration::max();
+  LeaseWatch* watch = nullptr;
   // Temporaries outside of any attempt (of tools) go when older than this.
   double orphan_age_seconds = 3600;
 };
@@ -43,6 +49,9 @@ struct GarbageReport {
 
 // Goes on after errors, which are in the report; fails only when the store cannot be read at all.
 Result<GarbageReport> CollectGarbage(const Catalog& catalog, const GarbageOptions& options);
+
+// Whether an attempt is silent; false also when that cannot be told now. One without a record is.
+bool IsSilent(const Catalog& catalog, const std::string& job, uint32_t attempt);
 
 // For an agent that starts in place of a dead one: removes the temporaries of exactly this owner (catalog.owner()) in
 // the job, but for those with a handle in `keep`, which it goes on with (Store::AdoptObject).

@@ -7,6 +7,8 @@
 namespace kedge::layout {
 
 namespace {
+constexpr char kRestoredPrefix[] = "restored-";
+
 std::string Join(std::string folder, std::string_view component) {
   folder += '/';
   folder += component;
@@ -40,6 +42,16 @@ std::string NameFolder(std::string_view job, std::string_view name) {
 }
 std::string NameKey(std::string_view job, std::string_view name) {
   return Join(NameFolder(job, name), "name");
+}
+std::string RestoredKey(std::string_view job, std::string_view name, uint32_t attempt, uint32_t take) {
+  return Join(NameFolder(job, name), kRestoredPrefix + std::to_string(attempt) + '-' + std::to_string(take));
+}
+bool IsRestoredName(std::string_view component) {
+  return component.starts_with(kRestoredPrefix);
+}
+
+std::string ReachedKey(std::string_view job, std::string_view name) {
+  return Join(NameFolder(job, name), "reached");
 }
 
 std::string GenerationFolder(const Generation& generation) {

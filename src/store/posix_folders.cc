@@ -26,24 +26,36 @@ Status PosixFolders::Ensure(const std::string& path, bool make) {
     const auto known = durable_.find(path);
     if (known != durable_.end() && known->second == Inode{info->device, info->inode}) return Status::Ok();
   }
-  // What stands above the store is the user's, made and synced like the rest where it is missing.
   const std::string parent = os::ParentPath(path);
-  if (path.size() > root_.size()) {
-    KEDGE_RETURN_IF_ERROR(Ensure(parent, make));
-  } else if (make) {
-    KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, parent, mode_, /*durable=*/true));
-  }
-  if (make) KEDGE_RETURN_IF_ERROR(MakeOne(path));
+  const bool is_root = path.size() <= root_.size();
+  if (!is_root) KEDGE_RETURN_IF_ERROR(Ensure(parent, make));
+  if (make) KEDGE_RETURN_IF_ERROR(is_root ? MakeRoot() : MakeOne(path));
   info = fs_.Stat(path);
   if (!info.ok()) return info.status();
   if (info->kind != os::FileKind::kFolder) return Status::FromErrno(ENOTDIR, "stat " + path);
   // The root's parent may be one that this user cannot open; a store that exists there is taken as it is.
   const Status synced = os::SyncFolder(fs_, parent);
-  if (!synced.ok() && !(path == root_ && synced.code() == Code::kPermission)) return synced;
+  if (!synced.ok() && !(is_root && synced.code() == Code::kPermission)) return synced;
+  if (is_root) OnRootSeen();
   const std::lock_guard lock(mutex_);
   if (durable_.size() >= kRememberedMax) durable_.clear();  // costs syncs, no more
   durable_[path] = {info->device, info->inode};
   return Status::Ok();
+}
+
+Status PosixFolders::MakeRoot() {
+  if (fs_.Stat(root_).status().errno_value() != ENOENT) return Status::Ok();
+  if (making_ == RootMaking::kNever || root_seen_.load(std::memory_order_relaxed)) {
+    return Status::FromErrno(ENOENT, "the store's folder " + root_ + " was moved or unmounted, and is not made anew: stat");
+  }
+  const std::string parent = os::ParentPath(root_);
+  if (making_ == RootMaking::kParents) {
+    KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, parent, mode_, /*durable=*/true));
+  } else if (const Status above = fs_.Stat(parent).status(); !above.ok()) {
+    return above.WithContext("the folder that the store " + root_ +
+                             " is to be made in is not there: mount it, make it, or set store.create = \"parents\"");
+  }
+  return MakeOne(root_);
 }
 
 Status PosixFolders::MakeOne(const std::string& path) {

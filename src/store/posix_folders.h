@@ -3,8 +3,12 @@
 // A file is durable only when every folder on the way to it is. Another process may have made a folder and not have
 // synced it yet, so that finding one says nothing; each is therefore synced into its parent once by every process that
 // relies on it, and remembered by its inode: a folder that was removed and made anew by others is another one.
+//
+// The root is made only as long as this process has not seen it. One that was there and is gone was moved or unmounted: what
+// was made in its place would be taken for a store, and be hidden when it comes back.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -15,23 +19,36 @@
 
 namespace kedge {
 
+// What is made of a root that is not there, at the first use.
+enum class RootMaking : uint8_t {
+  kNever,
+  kLast,     // its last component: a parent that is missing may be a file system that is not mounted
+  kParents,  // everything on the way to it, too
+};
+
 class PosixFolders {
  public:
   // `root` is the store's path. `mode` is given to every folder made here, whatever the umask.
-  PosixFolders(os::FileSystem& fs, std::string root, uint32_t mode) : fs_(fs), root_(std::move(root)), mode_(mode) {}
+  PosixFolders(os::FileSystem& fs, std::string root, uint32_t mode, RootMaking making)
+      : fs_(fs), root_(std::move(root)), mode_(mode), making_(making) {}
 
   // Makes what is missing on the way to `path` (the root or below it) and sees to it that all of it is durable.
   Status Make(const std::string& path);
   // The same for folders that must be there; kNotFound when one is not.
   Status Require(const std::string& path);
+  // Something in it was read: it is not made any more.
+  void OnRootSeen() { root_seen_.store(true, std::memory_order_relaxed); }
 
  private:
   Status Ensure(const std::string& path, bool make);
+  Status MakeRoot();
   Status MakeOne(const std::string& path);
 
   os::FileSystem& fs_;
   const std::string root_;
   const uint32_t mode_;
+  const RootMaking making_;
+  std::atomic<bool> root_seen_{false};
   std::mutex mutex_;
   struct Inode {
     uint64_t device;

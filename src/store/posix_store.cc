@@ -21,7 +21,7 @@ constexpr uint64_t kDirectBytesMin = uint64_t{16} << 20;  // smaller ones are so
 class PosixStore final : public Store {
  public:
   PosixStore(os::FileSystem& fs, PosixStoreOptions options)
-      : fs_(fs), options_(std::move(options)), folders_(fs, options_.path, options_.folder_mode) {}
+      : fs_(fs), options_(std::move(options)), folders_(fs, options_.path, options_.folder_mode, options_.making) {}
 
   const std::string& description() const override { return options_.path; }
 
@@ -46,6 +46,7 @@ class PosixStore final : public Store {
   Status RemoveTemporary(const std::string& handle) override;
 
   Status Touch(const std::string& key, const TemporaryOwner& owner) override;
+  Result<int64_t> Stamp(const std::string& key) override;
   Result<double> AgeSeconds(const std::string& key, const TemporaryOwner& owner) override;
   Result<StoreSpace> Space() override;
 
@@ -203,6 +204,7 @@ Status PosixStore::Replace(const std::string& key, ByteSpan bytes, const Tempora
 Result<Buffer> PosixStore::Get(const std::string& key, uint64_t bytes_max) {
   KEDGE_RETURN_IF_ERROR(ValidateKey(key));
   KEDGE_ASSIGN_OR_RETURN(const std::string content, os::ReadFile(fs_, PathOf(key), bytes_max));
+  folders_.OnRootSeen();
   const ByteSpan bytes = AsBytes(content);
   return Buffer(bytes.begin(), bytes.end());
 }
@@ -339,7 +341,15 @@ Status PosixStore::Touch(const std::string& key, const TemporaryOwner& owner) {
   KEDGE_RETURN_IF_ERROR(ValidateKey(key));
   const std::string path = PathOf(key);
   KEDGE_ASSIGN_OR_RETURN(const int64_t now_ns, NowNs(os::ParentPath(path), owner));
-  return fs_.SetModifiedTime(path, now_ns);
+  KEDGE_ASSIGN_OR_RETURN(const os::FileInfo info, fs_.Stat(path));
+  // A clock that was set back must not hide the touch. A second: some file systems keep no less.
+  return fs_.SetModifiedTime(path, now_ns > info.modified_ns ? now_ns : info.modified_ns + static_cast<int64_t>(kNsPerSecond));
+}
+
+Result<int64_t> PosixStore::Stamp(const std::string& key) {
+  KEDGE_RETURN_IF_ERROR(ValidateKey(key));
+  KEDGE_ASSIGN_OR_RETURN(const os::FileInfo info, fs_.Stat(PathOf(key)));
+  return info.modified_ns;
 }
 
 Result<double> PosixStore::AgeSeconds(const std::string& key, const TemporaryOwner& owner) {

@@ -11,15 +11,17 @@
 
 #include "base/status.h"
 #include "os/file_system.h"
+#include "store/posix_folders.h"
 #include "store/store.h"
 
 namespace kedge {
 
 struct PosixStoreOptions {
-  std::string path;  // made when missing, at the first write
+  std::string path;
   uint32_t file_mode = 0600;
   uint32_t folder_mode = 0700;
-  bool direct = false;  // O_DIRECT where the file system has it; else, and for what is unaligned, buffered
+  bool direct = false;                    // O_DIRECT where the file system has it; else, and for what is unaligned, buffered
+  RootMaking making = RootMaking::kLast;  // at the first write
 };
 
 // `file_system` must outlive the store.

@@ -166,6 +166,41 @@ TEST_F(PosixStoreTest, ListsOfTemporariesPassOverForeignNames) {
   EXPECT_TRUE(store_->ListTemporaries("", kOwner).value().empty());
 }
 
+TEST(PosixStoreRoot, IsMadeOnceAsFarAsAsked) {
+  for (const RootMaking making : {RootMaking::kNever, RootMaking::kLast, RootMaking::kParents}) {
+    SimulatedFileSystem fs;
+    const auto make = [&](const std::string& path) {
+      const auto store = MakePosixStore(fs, {.path = path, .making = making});
+      return store->PutIfAbsent("record", {}, kOwner, Folders::kCreate);
+    };
+    EXPECT_EQ(make("/store").ok(), making != RootMaking::kNever);
+    const Status deep = make("/scratch/user/store");
+    EXPECT_EQ(deep.ok(), making == RootMaking::kParents) << deep.ToString();
+    if (deep.ok()) continue;
+    EXPECT_EQ(deep.code(), Code::kNotFound);
+    EXPECT_FALSE(os::Exists(fs, "/scratch").value());
+    if (making != RootMaking::kLast) continue;
+    EXPECT_NE(deep.message().find("/scratch/user"), std::string::npos) << deep.ToString();
+    EXPECT_NE(deep.message().find("store.create"), std::string::npos) << deep.ToString();
+  }
+}
+
+// Whoever has read in it or made it does not make it again.
+TEST(PosixStoreRoot, IsNotMadeAnewAfterItWasSeen) {
+  SimulatedFileSystem fs;
+  const auto maker = MakePosixStore(fs, {.path = "/store"});
+  ASSERT_TRUE(maker->PutIfAbsent("record", {}, kOwner, Folders::kCreate).ok());
+  const auto reader = MakePosixStore(fs, {.path = "/store"});
+  ASSERT_TRUE(reader->Get("record", 10).ok());
+  ASSERT_TRUE(fs.Rename("/store", "/away").ok());
+  for (const auto* store : {&maker, &reader}) {
+    EXPECT_EQ((*store)->PutIfAbsent("other", {}, kOwner, Folders::kCreate).code(), Code::kNotFound);
+    EXPECT_EQ((*store)->MakeFolder("f").code(), Code::kNotFound);
+    EXPECT_EQ((*store)->CreateObject("f/object", kOwner, 0).status().code(), Code::kNotFound);
+    EXPECT_FALSE(os::Exists(fs, "/store").value());
+  }
+}
+
 TEST(PosixStoreModes, ArePrivateUnlessAskedOtherwise) {
   const os::testing::TemporaryFolder folder;
   os::FileSystem& fs = os::SystemFileSystem();

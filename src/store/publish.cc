@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "os/files.h"
+#include "store/attempts.h"
 #include "store/record_io.h"
 #include "store/versions.h"
 
@@ -15,7 +16,9 @@ namespace kedge {
 
 namespace {
 
+// A folder of the generation is missing.
 Status Gone(const Catalog& catalog, const Generation& generation) {
+  KEDGE_RETURN_IF_ERROR(catalog.Confirm());
   return Status(Code::kNotFound, catalog.store().description() + ": " + generation.ToString() + " has been removed");
 }
 
@@ -107,6 +110,16 @@ Status PutVersion(const Catalog& catalog, const VersionRecord& version, bool* cr
   return catalog.store().Replace(key, bytes, catalog.owner(), Folders::kMustExist);
 }
 
+// What an earlier attempt has taken may be what the present one goes on from; what is above that is not for anybody.
+Status CheckNotAbandoned(const Catalog& catalog, const Generation& generation) {
+  const Status newest = CheckNotTakenOver(catalog, generation.job, generation.attempt);
+  if (newest.code() != Code::kBusy) return newest;
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, generation.job, generation.name));
+  const bool abandoned = std::any_of(versions.begin(), versions.end(),
+                                     [&](const VersionInfo& info) { return info.generation == generation && info.abandoned; });
+  return abandoned ? newest.WithContext(generation.ToString() + " is abandoned") : Status::Ok();
+}
+
 Status ValidatePart(const PartRecord& part) {
   KEDGE_RETURN_IF_ERROR(Validate(part.generation));
   const auto not_increasing = [](const ImageEntry& a, const ImageEntry& b) { return a.rank >= b.rank; };
@@ -123,8 +136,11 @@ Status ValidatePart(const PartRecord& part) {
 Status PrepareGeneration(const Catalog& catalog, const Generation& generation) {
   KEDGE_RETURN_IF_ERROR(Validate(generation));
   KEDGE_RETURN_IF_ERROR(CheckStoreId(generation.store_id, catalog.id(), "generation"));
+  KEDGE_RETURN_IF_ERROR(catalog.Confirm());
   KEDGE_RETURN_IF_ERROR(catalog.CheckRecordOf(generation.job, generation.attempt));
   KEDGE_RETURN_IF_ERROR(catalog.EnsureName(generation.job, generation.name));
+  // What its attempt went on from stands there before anything of it can be complete.
+  KEDGE_RETURN_IF_ERROR(catalog.NoteAwaitedRestored(generation.job, generation.name));
   return catalog.store().MakeFolder(layout::PartsFolder(generation));
 }
 
@@ -186,6 +202,7 @@ Result<FinishOutcome> FinishVersion(const Catalog& catalog, const Generation& ge
     keys.push_back(layout::PartKey(generation, part.images.front().rank, part.images.size()));
   }
   KEDGE_RETURN_IF_ERROR(catalog.store().EnsureDurable(keys));
+  KEDGE_RETURN_IF_ERROR(CheckNotAbandoned(catalog, generation));
   const Status status = PutVersion(catalog, MakeVersionRecord(generation, parts), &outcome.created);
   if (status.code() == Code::kNotFound) return Gone(catalog, generation);
   KEDGE_RETURN_IF_ERROR(status);
@@ -195,7 +212,11 @@ Result<FinishOutcome> FinishVersion(const Catalog& catalog, const Generation& ge
 
 Result<FinishOutcome> CommitPart(const Catalog& catalog, const PartRecord& part) {
   KEDGE_RETURN_IF_ERROR(PublishPart(catalog, part));
-  return FinishVersion(catalog, part.generation);
+  KEDGE_ASSIGN_OR_RETURN(const FinishOutcome outcome, FinishVersion(catalog, part.generation));
+  // Whoever completes the version has looked; the others learn it here.
+  if (!outcome.complete) KEDGE_RETURN_IF_ERROR(CheckNotAbandoned(catalog, part.generation));
+  KEDGE_RETURN_IF_ERROR(catalog.Confirm());
+  return outcome;
 }
 
 PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* const> writers, const PartRecord& part) {
@@ -206,6 +227,8 @@ PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* con
   if (status.ok() && writers.size() != part.images.size()) {
     status = Status(Code::kInternal, part.generation.ToString() + ": as many writers as images are needed");
   }
+  // The writers' files are open, perhaps in a folder that is not where a restart looks any more.
+  if (status.ok()) status = catalog.Confirm();
   if (!status.ok()) {
     outcome.images.assign(writers.size(), status);
     return outcome;
@@ -213,6 +236,10 @@ PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* con
   outcome.images = catalog.store().Publish(writers);
   for (size_t i = 0; i < writers.size(); ++i) {
     if (outcome.images[i].ok()) outcome.published.images.push_back(part.images[i]);
+  }
+  if (outcome.published.images.size() < writers.size()) {
+    const Status stands = catalog.Confirm();
+    for (Status& image : outcome.images) image = image.ok() || stands.ok() ? image : stands;
   }
   if (outcome.published.images.empty()) return outcome;
   const Result<FinishOutcome> finished = CommitPart(catalog, outcome.published);

@@ -8,6 +8,10 @@
 // Whoever has published a part calls FinishVersion; whoever sees all parts creates the version record. No collective
 // and no leader. A generation that has been removed meanwhile does not come back: PublishPart and FinishVersion then
 // fail with kNotFound.
+//
+// What is published counts where a restart looks for it. So the store at the path is confirmed (Catalog::Confirm) before
+// anything of a generation is made, before its objects appear, and after its records stand. kUnavailable: it is not there, and
+// the same may succeed when it is back. kMismatch: another store lies there.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +39,9 @@ struct FinishOutcome {
 };
 
 // Creates the version record when the parts there cover all ranks and their objects exist. While parts are missing it
-// costs one listing and one small read; versions.h says which ranks are missing. kNotFound: the generation is not
-// there.
+// costs one listing and one small read; versions.h says which ranks are missing. Right before, it looks whether a newer
+// attempt is there: another listing. kNotFound: the generation is not there. kBusy: a newer attempt goes on from elsewhere,
+// and the generation is abandoned (lineage.h).
 Result<FinishOutcome> FinishVersion(const Catalog& catalog, const Generation& generation);
 
 struct PublishOutcome {

@@ -376,7 +376,8 @@ TEST(Race, OfTwoLaunchesOneGetsTheJob) {
   const auto acquire = [](Actor& actor) {
     AttemptRequest request = RequestOfThisProcess("job", 60, 2);
     request.host = actor.owner.node;
-    return AcquireAttempt(*actor.catalog, request);
+    LeaseWatch watch;
+    return AcquireAttempt(*actor.catalog, request, &watch);
   };
   scenario.first = [&](Actor& actor) { return acquire(actor).status(); };
   scenario.second = [&](Actor& actor) {

@@ -17,6 +17,8 @@ template <typename T>
 StoreId StoreIdOf(const T& record) {
   if constexpr (requires { record.generation; }) {
     return record.generation.store_id;
+  } else if constexpr (requires { record.origin; }) {
+    return record.origin.store_id;
   } else if constexpr (requires { record.id; }) {
     return record.id;
   } else {

@@ -3,26 +3,48 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "store/attempts.h"
+#include "store/lineage.h"
 #include "store/record_io.h"
 
 namespace kedge {
 
 namespace {
 
-// The complete ones that go, oldest first. `versions` is newest first. Pinned ones do not count against `keep`.
+// Null: none.
+const Generation* NewestOfLineage(const std::vector<VersionInfo>& newest_first) {
+  const auto newest = std::find_if(newest_first.begin(), newest_first.end(),
+                                   [](const VersionInfo& info) { return info.complete && !info.abandoned; });
+  return newest == newest_first.end() ? nullptr : &newest->generation;
+}
+
+// What goes, the oldest first. `versions` is newest first. Pinned ones do not count against `keep`.
 std::vector<const VersionInfo*> Candidates(const std::vector<VersionInfo>& versions, const RetentionOptions& options) {
+  const uint32_t keep = std::max(options.keep, 1U);
   std::vector<const VersionInfo*> candidates;
-  uint32_t kept = 0;
+  std::vector<Moment> kept;
   for (const VersionInfo& info : versions) {
-    if (!info.complete || info.pinned) continue;
-    if (info.superseded || kept >= std::max(options.keep, 1U)) {
+    if (!info.complete || info.abandoned || info.pinned) continue;
+    if (info.superseded || kept.size() >= keep) {
       candidates.push_back(&info);
     } else {
-      ++kept;
+      kept.push_back(MomentOf(info.generation));
     }
   }
+  const Moment oldest_kept = kept.size() < keep ? Moment{} : *std::min_element(kept.begin(), kept.end());
+  const Generation* const newest = NewestOfLineage(versions);
+  for (const VersionInfo& info : versions) {
+    if (info.pinned || info.unknown || info.removed) continue;
+    const Moment run = MomentOf(info.generation);
+    const bool left_behind = info.complete && info.abandoned && run < oldest_kept;
+    // Nobody goes on with it: a later attempt has completed a newer one.
+    const bool left_incomplete = !info.complete && newest != nullptr && run.attempt < newest->attempt &&
+                                 (info.abandoned || info.generation.version < newest->version);
+    if (left_behind || left_incomplete) candidates.push_back(&info);
+  }
   std::erase_if(candidates, [&](const VersionInfo* info) { return options.in_use.contains(info->generation); });
-  std::reverse(candidates.begin(), candidates.end());
+  std::sort(candidates.begin(), candidates.end(),
+            [](const VersionInfo* a, const VersionInfo* b) { return a->generation < b->generation; });
   return candidates;
 }
 
@@ -33,7 +55,7 @@ Status EnsureKeptAreDurable(const Catalog& catalog, const std::vector<VersionInf
   std::vector<std::string> keys;
   for (const VersionInfo& info : versions) {
     const bool goes = std::find(candidates.begin(), candidates.end(), &info) != candidates.end();
-    if (info.complete && !goes) keys.push_back(layout::VersionKey(info.generation));
+    if (info.complete && !info.abandoned && !goes) keys.push_back(layout::VersionKey(info.generation));
   }
   return catalog.store().EnsureDurable(keys);
 }
@@ -58,14 +80,15 @@ Result<bool> IsThere(const Catalog& catalog, const std::string& key) {
 
 Status LastOne(const Generation& generation) {
   return Status(Code::kFailedPrecondition,
-                generation.ToString() + " is the last complete version of its name and is not removed");
+                generation.ToString() + " is the last complete version of its name's lineage and is not removed");
 }
 
-// One that bears no mark: whoever marked it may be removing it now.
+// One of the lineage that bears no mark: whoever marked it may be removing it now.
 Result<bool> AnotherIsComplete(const Catalog& catalog, const Generation& generation) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, generation.job, generation.name));
-  return std::any_of(versions.begin(), versions.end(),
-                     [&](const VersionInfo& info) { return info.complete && !info.reprieved && info.generation != generation; });
+  return std::any_of(versions.begin(), versions.end(), [&](const VersionInfo& info) {
+    return info.complete && !info.abandoned && !info.reprieved && info.generation != generation;
+  });
 }
 
 // With the mark set: whether something stands against removing it. kRemoved: nothing.
@@ -135,6 +158,28 @@ Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info
 
 namespace {
 
+// Of restored records that no generation which is still there came before: the newest are kept for those that come late.
+constexpr size_t kRestoredKept = 16;
+
+Status RemoveRestored(const Catalog& catalog, const std::string& job, const std::string& name) {
+  const std::string folder = layout::NameFolder(job, name);
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, catalog.store().List(folder));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoredRecord> restored, catalog.RestoredIn(job, name, entries));
+  std::set<Moment> runs;
+  for (const RestoredRecord& record : restored) runs.insert({record.attempt, record.take});
+  Moment oldest{UINT32_MAX, UINT32_MAX};
+  for (const StoreEntry& entry : entries) {
+    Generation generation;
+    if (entry.is_folder && layout::ParseGenerationFolder(entry.name, &generation))
+      oldest = std::min(oldest, MomentOf(generation));
+  }
+  for (size_t left = runs.size(); left > kRestoredKept && *runs.begin() <= oldest; --left) {
+    KEDGE_RETURN_IF_ERROR(catalog.store().Remove(layout::RestoredKey(job, name, runs.begin()->attempt, runs.begin()->take)));
+    runs.erase(runs.begin());
+  }
+  return Status::Ok();
+}
+
 Status RetainOnce(const Catalog& catalog, const std::string& job, const std::string& name, const RetentionOptions& options,
                   RetentionReport* report) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, job, name));
@@ -160,7 +205,13 @@ Status RetainOnce(const Catalog& catalog, const std::string& job, const std::str
     KEDGE_ASSIGN_OR_RETURN(const Removal removal, RemoveGeneration(catalog, info, &references));
     if (removal == Removal::kRemoved) report->removed.push_back(info.generation);
   }
-  return Status::Ok();
+  return RemoveRestored(catalog, job, name);
+}
+
+// Tools (attempt 0) are no attempt; the records of all others say whether they may.
+Status CheckMayRemove(const Catalog& catalog, const std::string& job) {
+  const uint32_t attempt = catalog.owner().attempt;
+  return attempt == 0 ? Status::Ok() : CheckNotTakenOver(catalog, job, attempt);
 }
 
 }  // namespace
@@ -169,6 +220,7 @@ Status ApplyRetention(const Catalog& catalog, const std::string& job, const std:
                       RetentionReport* report) {
   RetentionReport ignored;
   if (report == nullptr) report = &ignored;
+  KEDGE_RETURN_IF_ERROR(CheckMayRemove(catalog, job));
   Status status = RetainOnce(catalog, job, name, options, report);
   // What was there has been removed by another process at the same work: look again.
   for (int again = 0; again < kLooksAgain && status.code() == Code::kNotFound; ++again) {
@@ -178,6 +230,7 @@ Status ApplyRetention(const Catalog& catalog, const std::string& job, const std:
 }
 
 Status RemoveVersion(const Catalog& catalog, const Generation& generation, const RetentionOptions& options) {
+  KEDGE_RETURN_IF_ERROR(CheckMayRemove(catalog, generation.job));
   KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, generation.job, generation.name));
   const auto found =
       std::find_if(versions.begin(), versions.end(), [&](const VersionInfo& info) { return info.generation == generation; });

@@ -1,6 +1,10 @@
-// Retention: which complete versions are kept, and pins. The last complete version of a name is never removed, and a
-// version goes only after newer ones are durably complete. Removal is one step per version (Store::RemoveFolder), so
+// Retention: which complete versions are kept, and pins. The last complete version of a name's lineage is never removed, and
+// a version goes only after newer ones are durably complete. Removal is one step per version (Store::RemoveFolder), so
 // that no torn version is ever seen.
+//
+// What is abandoned (lineage.h) counts for nothing, and goes once as many versions as are kept were taken after it: until
+// then it is all that somebody who went back by mistake can return to. With it goes what attempts that are over have left
+// incomplete.
 //
 // Removal and pinning may meet: both put their mark first ("removed", "pinned") and then look for the other's. A
 // remover that sees a pin takes its mark away; a pinner that sees the mark takes the pin away and reports that the
@@ -36,14 +40,15 @@ struct RetentionReport {
   std::vector<Generation> emptied;  // no version any more; objects kept for another version
 };
 
-// Applies `options` to one name: first complete versions beyond `keep` and complete ones that are superseded, oldest
-// first; then emptied ones that nothing refers to any more. What is incomplete is garbage.h's business. Stops at the
-// first error; what is in `report` (may be null) is done. Any number of processes may do so at a time.
+// Applies `options` to one name: first complete versions beyond `keep`, what is superseded, abandoned or left incomplete, and
+// not needed, oldest first; then emptied ones that nothing refers to any more, and restored records that say nothing any
+// more. Stops at the first error; what is in `report` (may be null) is done. Any number of processes may do so at a time.
+// kBusy: in the name of an attempt that a newer one has taken over from.
 Status ApplyRetention(const Catalog& catalog, const std::string& job, const std::string& name, const RetentionOptions& options,
                       RetentionReport* report);
 
 // Removes one generation, whether complete or not. kBusy: pinned, or in use. kFailedPrecondition: the last complete
-// version of its name. kUnsupported: its records are not understood.
+// version of its name's lineage, or taken over from as above. kUnsupported: its records are not understood.
 Status RemoveVersion(const Catalog& catalog, const Generation& generation, const RetentionOptions& options);
 
 // Keeps a complete version for ever, or lets go. kFailedPrecondition: not complete. kNotFound: removed meanwhile.

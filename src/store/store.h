@@ -154,7 +154,11 @@ class Store {
   // ---- Time and space ----
   // Marks the record as just modified, by the store's clock.
   virtual Status Touch(const std::string& key, const TemporaryOwner& owner) = 0;
-  // Seconds since it was created or touched, by the store's clock: no other clock is asked.
+  // Another number each time the record is created or touched. It says nothing by itself: clocks of several machines may
+  // have made it.
+  virtual Result<int64_t> Stamp(const std::string& key) = 0;
+  // Seconds since it was created or touched, by the store's clock: no other clock is asked. Where a file system stamps with
+  // its clients' clocks, they are compared: good for people and for days, never to tell whether somebody lives.
   virtual Result<double> AgeSeconds(const std::string& key, const TemporaryOwner& owner) = 0;
   virtual Result<StoreSpace> Space() = 0;
 };

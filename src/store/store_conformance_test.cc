@@ -381,6 +381,7 @@ class RealGround final : public Ground {
  public:
   explicit RealGround(bool direct) {
     options_.path = folder_ / "deep/store";
+    options_.making = RootMaking::kParents;
     options_.direct = direct;
     store_ = OtherProcess();
   }

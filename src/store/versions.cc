@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/crc32c.h"
+#include "store/lineage.h"
 #include "store/record_io.h"
 
 namespace kedge {
@@ -64,6 +65,7 @@ Status JudgeParts(const Catalog& catalog, VersionInfo* info) {
     return Status::Ok();
   }
   info->ranks = coverage->ranks;
+  if (!parts->empty()) info->first_rank = parts->front().images.front().rank;
   info->missing_ranks = coverage->missing_ranks;
   info->missing_count = coverage->missing_count;
   info->finishable = coverage->Complete();
@@ -81,13 +83,23 @@ Status JudgeParts(const Catalog& catalog, VersionInfo* info) {
   return Status::Ok();
 }
 
+// One that is being removed counts for what it is, complete, until it is gone.
+void MarkAbandoned(const std::vector<RestoredRecord>& restored, std::vector<VersionInfo>* versions) {
+  std::vector<Generation> complete;
+  for (const VersionInfo& info : *versions) {
+    if (info.complete || info.doomed) complete.push_back(info.generation);
+  }
+  const Lineage lineage(restored, complete);
+  for (VersionInfo& info : *versions) info.abandoned = !lineage.Has(info.generation);
+}
+
 // Removers mark a version before they look for another one that is complete. When several have died in between, all
 // versions may bear the mark, and the newest one is still there for every reader.
 void Reprieve(std::vector<VersionInfo>* newest_first) {
-  const auto complete = [](const VersionInfo& info) { return info.complete; };
+  const auto complete = [](const VersionInfo& info) { return info.complete && !info.abandoned; };
   if (std::any_of(newest_first->begin(), newest_first->end(), complete)) return;
-  const auto doomed =
-      std::find_if(newest_first->begin(), newest_first->end(), [](const VersionInfo& info) { return info.doomed; });
+  const auto doomed = std::find_if(newest_first->begin(), newest_first->end(),
+                                   [](const VersionInfo& info) { return info.doomed && !info.abandoned; });
   if (doomed == newest_first->end()) return;
   doomed->removed = doomed->doomed = false;
   doomed->complete = doomed->reprieved = true;
@@ -97,9 +109,37 @@ void Reprieve(std::vector<VersionInfo>* newest_first) {
 void MarkSuperseded(std::vector<VersionInfo>* newest_first) {
   std::optional<int64_t> complete;
   for (VersionInfo& info : *newest_first) {
-    if (!info.complete) continue;
+    if (!info.complete || info.abandoned) continue;
     info.superseded = complete == info.generation.version;
     complete = info.generation.version;
+  }
+}
+
+bool IsSameTaking(const Generation& a, const Generation& b) {
+  return a.attempt == b.attempt && a.take == b.take;
+}
+
+// Ok: no.
+Status DisagreementOf(const VersionInfo& a, const VersionInfo& b) {
+  const auto may_wait = [](const VersionInfo& info) {
+    return !info.complete && !info.removed && !info.unknown && info.ranks > 0;
+  };
+  const bool disagree = IsSameTaking(a.generation, b.generation) && a.generation.version != b.generation.version && may_wait(a) &&
+                        may_wait(b) && a.first_rank != b.first_rank;
+  return disagree ? Disagreement(a.generation, a.first_rank, b.generation, b.first_rank) : Status::Ok();
+}
+
+void ExplainDisagreements(std::vector<VersionInfo>* versions) {
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<VersionInfo*>> takings;
+  for (VersionInfo& info : *versions) {
+    if (!info.complete) takings[{info.generation.attempt, info.generation.take}].push_back(&info);
+  }
+  for (const auto& [taking, infos] : takings) {
+    for (size_t i = 1; i < infos.size(); ++i) {
+      const Status status = DisagreementOf(*infos[0], *infos[i]);
+      if (status.ok()) continue;
+      infos[0]->reason = infos[i]->reason = status.message();
+    }
   }
 }
 
@@ -178,6 +218,13 @@ Result<VersionInfo> InspectGeneration(const Catalog& catalog, const Generation& 
   return info;
 }
 
+Result<std::vector<RestoredRecord>> ReadRestored(const Catalog& catalog, const std::string& job, const std::string& name) {
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::NameFolder(job, name));
+  if (entries.status().code() == Code::kNotFound) return std::vector<RestoredRecord>();
+  if (!entries.ok()) return entries.status();
+  return catalog.RestoredIn(job, name, *entries);
+}
+
 Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std::string& job, const std::string& name) {
   KEDGE_RETURN_IF_ERROR(ValidateName(job, "job name"));
   KEDGE_RETURN_IF_ERROR(ValidateName(name, "checkpoint name"));
@@ -195,16 +242,43 @@ Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std:
   }
   std::sort(versions.begin(), versions.end(),
             [](const VersionInfo& a, const VersionInfo& b) { return a.generation > b.generation; });
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoredRecord> restored, catalog.RestoredIn(job, name, *entries));
+  MarkAbandoned(restored, &versions);
   Reprieve(&versions);
   MarkSuperseded(&versions);
+  ExplainDisagreements(&versions);
   return versions;
+}
+
+Status Disagreement(const Generation& one, uint32_t rank, const Generation& other, uint32_t other_rank) {
+  const bool in_order = rank < other_rank;
+  return Status(
+      Code::kMismatch,
+      fmt::format("checkpoint {} of '{}' in attempt {} is version {} on rank {} and version {} on rank {}: neither is ever "
+                  "complete. All ranks must take the same versions in the same order",
+                  one.take, one.name, one.attempt, in_order ? one.version : other.version, in_order ? rank : other_rank,
+                  in_order ? other.version : one.version, in_order ? other_rank : rank));
+}
+
+Status FindDisagreement(const Catalog& catalog, const Generation& generation) {
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::NameFolder(generation.job, generation.name));
+  if (entries.status().code() == Code::kNotFound) return Status::Ok();
+  if (!entries.ok()) return entries.status();
+  for (const StoreEntry& entry : *entries) {
+    Generation other{catalog.id(), generation.job, generation.name, 0, 0, 0};
+    if (!entry.is_folder || !layout::ParseGenerationFolder(entry.name, &other)) continue;
+    if (other.version == generation.version || !IsSameTaking(other, generation)) continue;
+    const Result<VersionInfo> info = InspectAlone(catalog, generation), found = InspectAlone(catalog, other);
+    if (info.ok() && found.ok()) KEDGE_RETURN_IF_ERROR(DisagreementOf(*info, *found));
+  }
+  return Status::Ok();
 }
 
 Result<std::vector<VersionInfo>> CompleteVersions(const Catalog& catalog, const std::string& job, const std::string& name,
                                                   int64_t at_most) {
   KEDGE_ASSIGN_OR_RETURN(std::vector<VersionInfo> versions, ListVersions(catalog, job, name));
   std::erase_if(versions, [at_most](const VersionInfo& info) {
-    return !info.complete || info.superseded || (at_most >= 0 && info.generation.version > at_most);
+    return !info.complete || info.abandoned || info.superseded || (at_most >= 0 && info.generation.version > at_most);
   });
   return versions;
 }

@@ -18,15 +18,17 @@ struct VersionInfo {
   Generation generation;
   bool complete = false;    // a valid version record, every part that it names is there, and it is not marked removed
                             // (but see `reprieved`)
-  bool superseded = false;  // complete, but a greater (attempt, take) of the same version is, too
+  bool abandoned = false;   // not of the job's lineage (lineage.h), whether complete or not
+  bool superseded = false;  // complete and not abandoned, but a greater (attempt, take) of the same version is, too
   bool finishable = false;  // not complete, but the parts cover all ranks: FinishVersion makes it so
   bool pinned = false;
   bool removed = false;  // marked so and not pinned: no version any more; its objects stay while other generations refer to them
   bool doomed = false;   // removed, and yet whole: whoever marked it is about to look for another, or has died
-  bool reprieved = false;  // the newest doomed one while no other version is complete: it counts as complete, not as removed
-  bool unknown = false;    // a record could not be read, or is from another store or a newer format: leave it alone
-  bool foreign = false;    // unknown, because it is another store's: it does not exist for this one
-  uint32_t ranks = 0;      // 0: unknown, no part yet
+  bool reprieved = false;   // the newest doomed one while no other version is complete: it counts as complete, not as removed
+  bool unknown = false;     // a record could not be read, or is from another store or a newer format: leave it alone
+  bool foreign = false;     // unknown, because it is another store's: it does not exist for this one
+  uint32_t ranks = 0;       // 0: unknown, no part yet
+  uint32_t first_rank = 0;  // not complete, `ranks` not 0: that has an image
   uint64_t image_bytes = 0;
   int64_t wall_time_ns = 0;             // of completion; 0 when not whole
   std::vector<uint32_t> missing_ranks;  // not complete: the first few without an image
@@ -38,10 +40,19 @@ struct VersionInfo {
 // All generations of a name, newest first (version, attempt, take).
 Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std::string& job, const std::string& name);
 
-// The one generation. kNotFound: nothing of it is there.
+// What attempts went on from, of a name. None when there is no such name.
+Result<std::vector<RestoredRecord>> ReadRestored(const Catalog& catalog, const std::string& job, const std::string& name);
+
+// The one generation; whether it is abandoned or superseded its own folder does not tell. kNotFound: nothing of it is there.
 Result<VersionInfo> InspectGeneration(const Catalog& catalog, const Generation& generation);
 
-// The complete versions at or below `at_most` (negative: no limit), newest first, superseded ones left out.
+// Two ranks took different versions as their checkpoint of the same number (Generation::take) of the same attempt: kMismatch,
+// which names both.
+Status Disagreement(const Generation& one, uint32_t rank, const Generation& other, uint32_t other_rank);
+// Whether that happened to a generation that is not complete. Costs one listing while it did not.
+Status FindDisagreement(const Catalog& catalog, const Generation& generation);
+
+// The complete versions of the lineage at or below `at_most` (negative: no limit), newest first, superseded ones left out.
 Result<std::vector<VersionInfo>> CompleteVersions(const Catalog& catalog, const std::string& job, const std::string& name,
                                                   int64_t at_most);
 

@@ -6,6 +6,7 @@
 // through registered buffers. Small ranges are written plainly.
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -32,6 +33,16 @@ std::string LayoutText(const TierInfo& info) {
 
 std::string SlotPath(const TierInfo& info, uint32_t slot) {
   return os::JoinPath(info.path, fmt::format("{}{:06}", kSlotPrefix, slot));
+}
+
+Status RemoveSlots(os::FileSystem& fs, const TierInfo& info) {
+  KEDGE_ASSIGN_OR_RETURN(auto entries, fs.List(info.path));
+  for (const auto& entry : entries) {
+    if (entry.name.starts_with(kSlotPrefix) && entry.kind == os::FileKind::kFile) {
+      KEDGE_RETURN_IF_ERROR(fs.Unlink(os::JoinPath(info.path, entry.name)));
+    }
+  }
+  return Status::Ok();
 }
 
 class DirectoryTier final : public Tier {
@@ -97,7 +108,11 @@ class DirectoryTier final : public Tier {
 
   Status Remove() override {
     if (!CheckPresent().ok()) return Status::Ok();
-    return os::RemoveTree(fs_, info().path);
+    KEDGE_RETURN_IF_ERROR(RemoveSlots(fs_, info()));
+    KEDGE_RETURN_IF_ERROR(os::UnlinkIfPresent(fs_, os::JoinPath(info().path, kLayoutName)));
+    // It stays with what is not the tier's: routed files of a client that works without an agent.
+    const Status removed = fs_.Rmdir(info().path);
+    return removed.errno_value() == ENOTEMPTY || removed.errno_value() == EEXIST ? Status::Ok() : removed;
   }
 
  private:
@@ -148,16 +163,6 @@ class DirectoryTier final : public Tier {
   std::mutex mutex_;
   std::vector<std::unique_ptr<os::DirectIo>> engines_;  // that nobody uses now
 };
-
-Status RemoveSlots(os::FileSystem& fs, const TierInfo& info) {
-  KEDGE_ASSIGN_OR_RETURN(auto entries, fs.List(info.path));
-  for (const auto& entry : entries) {
-    if (entry.name.starts_with(kSlotPrefix) && entry.kind == os::FileKind::kFile) {
-      KEDGE_RETURN_IF_ERROR(fs.Unlink(os::JoinPath(info.path, entry.name)));
-    }
-  }
-  return Status::Ok();
-}
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 
 #include "os/files.h"
 #include "os/mapping.h"
+#include "os/private_files.h"
 #include "tier/tier.h"
 
 namespace kedge {
@@ -55,7 +56,7 @@ class MemoryTier final : public Tier {
   int descriptor() const override { return mapping_.descriptor(); }
 
  private:
-  static os::FileSystem& file_system() { return os::SystemFileSystem(); }
+  static os::FileSystem& file_system() { return os::PrivateFileSystem(); }
   uint64_t Offset(uint32_t slot) const { return uint64_t{slot} * info().slot_bytes; }
 
   const std::unique_ptr<os::File> file_;  // the agent's; null in a client

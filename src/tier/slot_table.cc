@@ -8,6 +8,7 @@
 #include "base/crc32c.h"
 #include "os/file_system.h"
 #include "os/files.h"
+#include "os/private_files.h"
 
 namespace kedge {
 namespace {
@@ -50,7 +51,7 @@ std::atomic<uint64_t>& SlotTable::Word(uint32_t slot) const {
 
 Result<SlotTable> SlotTable::Open(const std::string& path, uint32_t slots, uint64_t slot_bytes, const std::string& boot_id,
                                   bool discard, bool* fresh) {
-  os::FileSystem& fs = os::SystemFileSystem();
+  os::FileSystem& fs = os::PrivateFileSystem();
   const size_t bytes = sizeof(Header) + size_t{slots} * sizeof(uint64_t);
   const Header expected = MakeHeader(slots, slot_bytes, boot_id);
   *fresh = false;

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "os/files.h"
+#include "os/testing/temporary_folder.h"
 #include "tier/slot_space.h"
 
 namespace kedge {
@@ -14,8 +15,6 @@ namespace {
 
 class Slots : public ::testing::Test {
  protected:
-  void SetUp() override { path_ = "/dev/shm/kedge-slots-test-" + Id128::Generate().ToHex(); }
-  void TearDown() override { EXPECT_TRUE(os::UnlinkIfPresent(os::SystemFileSystem(), path_).ok()); }
   SlotTable Open(uint32_t slots = 8, const std::string& boot = "boot", bool discard = false) {
     auto table = SlotTable::Open(path_, slots, 4096, boot, discard, &fresh_);
     EXPECT_TRUE(table.ok()) << table.status().ToString();
@@ -26,7 +25,8 @@ class Slots : public ::testing::Test {
     space.SetUsable(8);
     return space;
   }
-  std::string path_;
+  const os::testing::TemporaryFolder folder_{"/dev/shm"};
+  const std::string path_ = folder_ / "slots";
   bool fresh_ = false;
 };
 

@@ -12,6 +12,7 @@
 
 #include "base/random.h"
 #include "os/files.h"
+#include "os/private_files.h"
 #include "os/testing/temporary_folder.h"
 #include "tier/tier.h"
 
@@ -37,7 +38,7 @@ class TierConformance : public ::testing::TestWithParam<TierCase> {
   }
   void TearDown() override { EXPECT_TRUE(os::RemoveTree(fs(), folder_).ok()); }
 
-  static os::FileSystem& fs() { return os::SystemFileSystem(); }
+  static os::FileSystem& fs() { return os::PrivateFileSystem(); }
   Result<CreatedTier> Create() {
     return GetParam().kind == TierKind::kMemory ? CreateMemoryTier(fs(), info_)
                                                 : CreateDirectoryTier(fs(), info_, GetParam().engine);

@@ -14,11 +14,12 @@
 namespace kedge::tools {
 namespace {
 
-Outcome RunAgent(const ConfigOptions& options) {
+Outcome RunAgent(const ConfigOptions& options, bool logs_to_file) {
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.Load());
   KEDGE_ASSIGN_OR_RETURN(const auto keys, ExplicitNodeKeys(config));
   KEDGE_ASSIGN_OR_RETURN(const std::string program, FindAgentProgram());
-  std::vector<std::string> arguments = {program, "--foreground"};
+  std::vector<std::string> arguments = {program};
+  if (!logs_to_file) arguments.emplace_back("--foreground");
   for (const auto& [key, value] : keys) {
     arguments.push_back("--set");
     arguments.push_back(key + "=" + value);
@@ -48,13 +49,15 @@ Command AgentCommand() {
       "agent", "run this node's agent in the foreground", [](CLI::App& app) {
         auto options = std::make_shared<ConfigOptions>();
         auto stop = std::make_shared<bool>(false);
+        auto logs_to_file = std::make_shared<bool>(false);
         options->AddTo(app);
+        app.add_flag("--log", *logs_to_file, "log to agent.log in the run folder, not to the terminal");
         app.add_flag("--stop", *stop,
                      "instead, let the running agent leave as soon as everything is in the store, and wait for that");
         app.footer(
             "Nobody needs to: applications start the agent when none runs. In a job script, a step of its own keeps the agent\n"
             "alive beyond the application's step.");
-        return [options, stop] { return *stop ? StopAgent(*options) : RunAgent(*options); };
+        return [options, stop, logs_to_file] { return *stop ? StopAgent(*options) : RunAgent(*options, *logs_to_file); };
       }};
 }
 

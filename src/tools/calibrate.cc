@@ -11,6 +11,7 @@
 #include "capture/tier_trial.h"
 #include "os/files.h"
 #include "os/machine.h"
+#include "os/private_files.h"
 #include "os/process.h"
 #include "os/signals.h"
 #include "session/config_keys.h"
@@ -36,8 +37,9 @@ struct CalibrateOptions {
   bool json = false;
 };
 
+// Where tiers and calibrations are.
 os::FileSystem& fs() {
-  return os::SystemFileSystem();
+  return os::PrivateFileSystem();
 }
 
 std::atomic<bool> stop_wanted{false};
@@ -203,7 +205,7 @@ Status MeasureAll(const NodeSettings& settings, const std::vector<TrialPlace>& p
 // The numbers beside the picture, which `kedge plan curves` draws from them; this process becomes it.
 Status Draw(const std::string& png, const std::string& json) {
   const std::string data = png + ".json";
-  Status written = os::WriteFileDurably(fs(), data, json + "\n", "calibration", 0644);
+  Status written = os::WriteFileDurably(os::SystemFileSystem(), data, json + "\n", "calibration", 0644);
   if (!written.ok()) return written.WithContext("--png " + png);
   std::fflush(stdout);
   std::vector<std::string> arguments = {"kedge-plan", "curves", data, png};

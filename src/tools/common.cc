@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 #include "base/byte_size.h"
@@ -11,11 +12,12 @@
 #include "os/machine.h"
 #include "os/terminal.h"
 #include "session/config_keys.h"
+#include "store/layout.h"
 #include "store/posix_store.h"
 
 namespace kedge::tools {
 
-const char* const kVersionSpecHelp = "NAME or NAME@VERSION of a checkpoint; without a version the newest complete one";
+const char* const kVersionSpecHelp = "NAME or NAME@VERSION[.ATTEMPT] of a checkpoint; without a version the newest complete one";
 
 void ConfigOptions::AddTo(CLI::App& app) {
   app.add_option("--config", file, "TOML file instead of the usual places")->type_name("FILE");
@@ -108,16 +110,24 @@ Result<VersionInfo> ResolveVersion(const OpenedStore& opened, const std::string&
   const size_t at = spec.rfind('@');
   const std::string name = spec.substr(0, at);
   if (at == std::string::npos) return NewestAtOrBelow(opened.catalog, job, name, -1);
-  const std::string digits = spec.substr(at + 1);
-  if (digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) {
+  const size_t dot = spec.find('.', at);
+  const std::string digits = spec.substr(at + 1, dot == std::string::npos ? dot : dot - at - 1);
+  const std::string attempt_digits = dot == std::string::npos ? "0" : spec.substr(dot + 1);
+  const std::optional<uint32_t> attempt = layout::ParseNumber(attempt_digits);
+  if (!attempt || digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) {
     return Status(Code::kInvalidArgument, fmt::format("\"{}\": expected {}", spec, kVersionSpecHelp));
   }
   const int64_t version = std::stoll(digits);
   KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(opened.catalog, job, name));
+  const auto rank = [](const VersionInfo& info) { return std::pair(info.complete, !info.abandoned); };
   const VersionInfo* found = nullptr;
   for (const VersionInfo& info : versions) {
-    if (info.generation.version != version || (found != nullptr && (found->complete || !info.complete))) continue;
-    found = &info;
+    if (info.generation.version != version || (*attempt > 0 && info.generation.attempt != *attempt)) continue;
+    if (found == nullptr || rank(info) > rank(*found)) found = &info;
+  }
+  if (found != nullptr && found->complete && found->abandoned && *attempt == 0) {
+    return Status(Code::kNotFound, fmt::format("{} is abandoned, since the job went on from an older one: {}@{}.{} names it",
+                                               found->generation.ToString(), name, version, found->generation.attempt));
   }
   if (found != nullptr) return *found;
   return Status(Code::kNotFound, fmt::format("job \"{}\" has no version {} of \"{}\" in {}; `kedge ls` lists them", job, version,
@@ -188,13 +198,6 @@ void ProgressLine::Update(uint64_t done, uint64_t total) {
 
 void PrintJson(const std::string& json) {
   std::printf("%s\n", json.c_str());
-}
-
-const char* TypeName(ElementType type) {
-  static constexpr const char* kNames[] = {"bytes",   "int8",      "int16",      "int32",   "int64",    "uint8",
-                                           "uint16",  "uint32",    "uint64",     "float16", "bfloat16", "float32",
-                                           "float64", "complex64", "complex128", "bool"};
-  return kNames[static_cast<size_t>(type)];
 }
 
 std::string ShapeText(const std::vector<int64_t>& shape) {

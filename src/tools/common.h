@@ -90,7 +90,6 @@ class ProgressLine {
 
 // JSON on one line to stdout.
 void PrintJson(const std::string& json);
-const char* TypeName(ElementType type);
 std::string ShapeText(const std::vector<int64_t>& shape);
 
 }  // namespace kedge::tools

@@ -120,7 +120,7 @@ Outcome Export(const ExportOptions& options) {
           .Field("bytes", region.bytes)
           .EndObject();
       if (!options.json)
-        std::printf("%s  %s %s, %s\n", path.c_str(), TypeName(region.type), ShapeText(region.shape).c_str(),
+        std::printf("%s  %s %s, %s\n", path.c_str(), ElementTypeName(region.type), ShapeText(region.shape).c_str(),
                     FormatByteSize(region.bytes).c_str());
       if (region.type == ElementType::kBfloat16 && !options.raw)
         std::fprintf(stderr, "kedge: note: %s holds bfloat16 as its bits (uint16), which NumPy has no type for\n", path.c_str());

@@ -55,7 +55,7 @@ void PrintImage(const StoredImage& image, const InspectOptions& options) {
   Table regions({"ID", "NAME", "KIND", "TYPE", "SHAPE", "BYTES"}, {true, false, false, false, false, true});
   for (const Region& region : record.regions) {
     regions.AddRow({fmt::format("{}", region.id), region.name.empty() ? "-" : region.name, KindName(region.kind),
-                    TypeName(region.type), LayoutText(region), fmt::format("{}", region.bytes)});
+                    ElementTypeName(region.type), LayoutText(region), fmt::format("{}", region.bytes)});
   }
   std::fputs(regions.Text().c_str(), stdout);
   for (const Annotation& annotation : record.annotations)
@@ -92,7 +92,7 @@ void WriteJson(const StoredImage& image, JsonWriter* json) {
   json->Key("regions").BeginArray();
   for (const Region& region : record.regions) {
     json->BeginObject().Field("id", region.id).Field("name", region.name).Field("kind", KindName(region.kind));
-    json->Field("type", TypeName(region.type)).Field("element_bytes", region.element_bytes).Field("bytes", region.bytes);
+    json->Field("type", ElementTypeName(region.type)).Field("element_bytes", region.element_bytes).Field("bytes", region.bytes);
     json->Field("column_major", region.column_major);
     WriteInts("shape", region.shape, json);
     WriteInts("global_shape", region.global_shape, json);

@@ -19,7 +19,7 @@ struct LsOptions {
 };
 
 std::string StateText(const VersionInfo& info) {
-  if (info.complete) return info.superseded ? "superseded" : "complete";
+  if (info.complete) return info.abandoned ? "abandoned" : info.superseded ? "superseded" : "complete";
   return info.finishable ? "finishable" : "incomplete";
 }
 
@@ -32,6 +32,17 @@ void WriteJson(const std::string& job, const std::string& name, const VersionInf
   json->Field("wall_time_ns", info.wall_time_ns).Field("missing_ranks_count", info.missing_count);
   if (!info.reason.empty()) json->Field("reason", info.reason);
   json->EndObject();
+}
+
+// The newest is not complete: it may be on its way, or have been taken by some ranks only.
+void WarnOfIncomplete(const std::string& job, const std::vector<VersionInfo>& newest_first) {
+  const VersionInfo* newest = nullptr;
+  for (const VersionInfo& info : newest_first) {
+    if (!info.removed && (newest == nullptr || info.generation.attempt > newest->generation.attempt)) newest = &info;
+  }
+  if (newest == nullptr || newest->complete || newest->unknown) return;
+  std::fprintf(stderr, "kedge: warning: job %s: '%s' version %lld is not complete: %s\n", job.c_str(),
+               newest->generation.name.c_str(), static_cast<long long>(newest->generation.version), newest->reason.c_str());
 }
 
 Outcome Ls(const LsOptions& options) {
@@ -50,6 +61,7 @@ Outcome Ls(const LsOptions& options) {
     for (const std::string& name : names) {
       if (!options.name.empty() && options.name != name) continue;
       KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(opened.catalog, job, name));
+      WarnOfIncomplete(job, versions);
       for (const VersionInfo& info : versions) {
         if (!options.all && (!info.complete || info.superseded)) continue;
         ++shown;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/crc32c.h"
@@ -153,6 +154,7 @@ Status AgentClient::Attach() {
 }
 
 Generation AgentClient::GenerationOf(const std::string& name, int64_t version, uint32_t take) const {
+  if (take == 0) take = std::max(static_cast<uint32_t>(version), 1u);
   return Generation{hello_.store_id, hello_.job, name, version, hello_.attempt, take};
 }
 
@@ -242,7 +244,8 @@ uint32_t AgentClient::DueLevelsOf(const std::string& name) {
 }
 
 Status AgentClient::CaptureButEnd(const Generation& generation, size_t bytes) {
-  const std::vector<std::byte> data = PatternOf(generation, hello_.rank, bytes);
+  std::vector<std::byte> data = PatternOf(generation, hello_.rank, bytes);
+  const std::optional<size_t> flip_at = std::exchange(flip_at_, std::nullopt);
   const uint64_t chunk_bytes = attachment_.welcome.chunk_bytes;
   const uint64_t piece_bytes = attachment_.welcome.piece_bytes;
   const uint64_t serial = ++serial_;
@@ -314,6 +317,7 @@ Status AgentClient::CaptureButEnd(const Generation& generation, size_t bytes) {
       extent.chunk_offset = piece;
       extent.crc32c = crc32c::Compute(data.data() + at + piece, length);
       record.extents.push_back(extent);
+      if (flip_at && *flip_at >= at + piece && *flip_at < at + piece + length) data[*flip_at] ^= std::byte{1};
       if (through) continue;
       SlotRange part = range;
       part.offset += piece;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,7 +69,8 @@ class AgentClient {
   Mailbox& mailbox() { return *MailboxOf(attachment_.mailbox); }
   const Hello& hello() const { return hello_; }
 
-  Generation GenerationOf(const std::string& name, int64_t version, uint32_t take = 1) const;
+  // `take` 0: as of a rank that counts its versions from 1.
+  Generation GenerationOf(const std::string& name, int64_t version, uint32_t take = 0) const;
   // Captures an image of `bytes` bytes of pattern; returns when the agent has been told of its end.
   Status Capture(const Generation& generation, size_t bytes);
   // The image is given up, after an error in the middle of it.
@@ -76,6 +78,8 @@ class AgentClient {
   // The same in two halves: everything but the image's end, and the end.
   Status CaptureButEnd(const Generation& generation, size_t bytes);
   Status SendEnd();
+  // A bit of the next image that it captures flips, `at` bytes into its region, between its checksum and the agent's first sight.
+  void FlipInNextCapture(size_t at) { flip_at_ = at; }
 
   void Push(const ClientMessage& message);
   // Pushes a request and waits for its answer.
@@ -115,6 +119,7 @@ class AgentClient {
   std::map<std::string, uint32_t> turns_;  // versions begun, by name
   uint64_t last_request_ = 0;
   uint64_t chunks_through_ = 0;
+  std::optional<size_t> flip_at_;
   ClientMessage end_{};
   std::unique_ptr<Store> store_;
 };

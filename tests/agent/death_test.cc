@@ -63,7 +63,7 @@ Status AttachAgain(AgentClient& client) {
 Result<Generation> TakeVersion(AgentClient& client, int64_t version, size_t bytes) {
   Status last;
   for (uint32_t take = 1; take <= 12; ++take) {
-    const Generation generation = client.GenerationOf("ckpt", version, take);
+    const Generation generation = client.GenerationOf("ckpt", version, static_cast<uint32_t>(12 * (version - 1)) + take);
     last = client.Capture(generation, bytes);
     for (int wait = 0; wait < 12 && last.ok(); ++wait) {
       auto reply = client.Wait(generation, Level::kStore);

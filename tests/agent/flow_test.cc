@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "os/process.h"
+#include "store/attempts.h"
+#include "store/garbage.h"
+#include "store/posix_store.h"
 #include "tests/agent/agent_client.h"
 
 namespace kedge::testing {
@@ -78,6 +82,31 @@ TEST(AgentFlow, MoreThanThePoolHoldsWaitsForFlushes) {
   }
   ASSERT_TRUE(IsOk(client.Wait(client.GenerationOf("ckpt", 12), Level::kStore)));
   EXPECT_EQ(client.chunks_through(), 0u) << "a flushed chunk makes room, also before its image ends";
+}
+
+// The application has ended, and its lease is long over, when somebody tidies up.
+TEST(AgentFlow, GarbageCollectionLeavesAloneWhatTheAgentStillWrites) {
+  ScenarioFolder scenario;
+  AgentClient client(scenario, {.node_keys = {{"flush.rate", "1MiB"}}});
+  PosixStoreOptions options;
+  options.path = scenario.store();
+  const auto store = MakePosixStore(os::SystemFileSystem(), options);
+  const Catalog catalog = Catalog::Open(*store, {"test", 0, "gc"}).value();
+  LeaseWatch watch;
+  ASSERT_TRUE(IsOk(AcquireAttempt(catalog, RequestOfThisProcess("job", /*lease_seconds=*/2, /*ranks=*/1), &watch)));
+  ASSERT_TRUE(IsOk(client.Attach()));
+  const Generation generation = client.GenerationOf("ckpt", 1);
+  ASSERT_TRUE(IsOk(client.Capture(generation, 12 << 20)));
+  ASSERT_TRUE(IsOk(client.Goodbye()));
+  ASSERT_TRUE(IsOk(EndAttempt(catalog, "job", 1)));
+  for (int round = 0; round < 4; ++round) {
+    std::this_thread::sleep_for(seconds(1));
+    const auto report = CollectGarbage(catalog, {});
+    ASSERT_TRUE(IsOk(report));
+    for (const GarbageItem& item : report->items) ADD_FAILURE() << "removed: " << item.what << ", " << item.why;
+  }
+  ASSERT_TRUE(StoredVersions(scenario.store(), "job", "ckpt").empty()) << "this test shows nothing";
+  EXPECT_TRUE(WaitFor([&] { return IsOk(CheckStored(scenario.store(), generation, 0, 12 << 20)); }, seconds(30)));
 }
 
 TEST(AgentFlow, DirectoryTierTakesWhatThePoolCannot) {

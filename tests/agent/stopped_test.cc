@@ -52,7 +52,9 @@ TEST(StoppedClient, GoesOnWhereItWasAndOthersDoMeanwhile) {
   actor.Signal(SIGCONT);
   ASSERT_TRUE(actor.Succeeds(seconds(60)));
   for (int64_t taken : {1, 2}) {
-    EXPECT_TRUE(IsOk(CheckStored(scenario.store(), Generation{store, "job", "ckpt", taken, 1, 1}, 0, kBytes))) << taken;
+    EXPECT_TRUE(
+        IsOk(CheckStored(scenario.store(), Generation{store, "job", "ckpt", taken, 1, static_cast<uint32_t>(taken)}, 0, kBytes)))
+        << taken;
   }
 }
 

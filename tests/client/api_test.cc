@@ -48,6 +48,70 @@ TEST_P(ApiTest, RestoresWhatWasCaptured) {
   EXPECT_EQ(statistics.bytes_restored_store, agent ? 0u : bytes);
 }
 
+kedge_region_info Described(const char* name, kedge_type type, const std::vector<int64_t>& shape, bool column_major = false) {
+  kedge_region_info info{};
+  info.struct_size = sizeof info;
+  info.name = name;
+  info.type = type;
+  info.column_major = column_major ? 1 : 0;
+  info.dimensions = static_cast<int>(shape.size());
+  std::copy(shape.begin(), shape.end(), info.shape);
+  return info;
+}
+
+TEST_P(ApiTest, BytesOfAnotherMeaningAreNotRestoredUnlessThatIsAskedFor) {
+  kedge_context* context = Open();
+  std::vector<double> values(12, 1.5);
+  const kedge_region_info saved = Described("x", KEDGE_TYPE_FLOAT64, {3, 4});
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, values.data(), values.size(), 8, &saved));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "s", 1, 0));
+  std::fill(values.begin(), values.end(), 0.0);
+  struct Case {
+    kedge_region_info info;
+    const char* named;  // empty: it fits
+  };
+  const Case cases[] = {{Described("x", KEDGE_TYPE_INT64, {3, 4}), "float64 of shape 3 x 4, row-major, and int64 of shape 3 x 4"},
+                        {Described("x", KEDGE_TYPE_FLOAT64, {4, 3}), "of shape 4 x 3"},
+                        {Described("x", KEDGE_TYPE_FLOAT64, {3, 4}, true), "column-major"},
+                        {Described("x", KEDGE_TYPE_BYTES, {3, 4}), ""},
+                        {Described("x", KEDGE_TYPE_FLOAT64, {}), ""},
+                        {Described("y", KEDGE_TYPE_FLOAT64, {3, 4}), ""}};
+  for (const Case& one : cases) {
+    std::fill(values.begin(), values.end(), 0.0);
+    kedge_region_info info = one.info;
+    ASSERT_KEDGE_OK(kedge_protect(context, 0, values.data(), values.size(), 8, &info));
+    if (*one.named != '\0') {
+      EXPECT_EQ(kedge_restart(context, "s", -1, nullptr), KEDGE_ERROR_MISMATCH);
+      EXPECT_THAT(kedge_error_message(), HasSubstr(one.named));
+      EXPECT_EQ(values, std::vector<double>(12, 0.0)) << "nothing was overwritten";
+      info.reinterpret = 1;
+      ASSERT_KEDGE_OK(kedge_protect(context, 0, values.data(), values.size(), 8, &info));
+    }
+    EXPECT_KEDGE_OK(kedge_restart(context, "s", -1, nullptr));
+    EXPECT_EQ(values, std::vector<double>(12, 1.5));
+  }
+}
+
+TEST_P(ApiTest, TwoRegionsOfOneNameAreRefused) {
+  kedge_context* context = Open();
+  int value = 1;
+  const kedge_region_info info = Described("x", KEDGE_TYPE_INT32, {});
+  ASSERT_KEDGE_OK(kedge_protect(context, 3, &value, 1, sizeof value, &info));
+  EXPECT_EQ(kedge_protect(context, 4, &value, 1, sizeof value, &info), KEDGE_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("region 3 is called 'x' already"));
+  EXPECT_KEDGE_OK(kedge_protect(context, 3, &value, 1, sizeof value, &info)) << "the same region again";
+  ASSERT_KEDGE_OK(kedge_group(context, "other"));
+  EXPECT_KEDGE_OK(kedge_protect(context, 4, &value, 1, sizeof value, &info)) << "a group has names of its own";
+  ASSERT_KEDGE_OK(kedge_group(context, nullptr));
+  const kedge_region_info renamed = Described("y", KEDGE_TYPE_INT32, {});
+  ASSERT_KEDGE_OK(kedge_protect(context, 3, &value, 1, sizeof value, &renamed));
+  EXPECT_KEDGE_OK(kedge_protect(context, 4, &value, 1, sizeof value, &info)) << "nobody has the name any more";
+  ASSERT_KEDGE_OK(kedge_unprotect(context, 4));
+  EXPECT_KEDGE_OK(kedge_protect(context, 5, &value, 1, sizeof value, &info));
+  ASSERT_KEDGE_OK(kedge_clear(context));
+  EXPECT_KEDGE_OK(kedge_protect(context, 6, &value, 1, sizeof value, &info));
+}
+
 TEST_P(ApiTest, RestoresInALaterContext) {
   std::vector<double> x(500, 1.5);
   kedge_context* first = Open();
@@ -93,6 +157,76 @@ TEST_P(ApiTest, VersionsMustIncreaseUnlessOverwritten) {
   ASSERT_KEDGE_OK(kedge_checkpoint(context, "v", 6, 0));
   ASSERT_KEDGE_OK(kedge_restart(context, "v", 5, &version));
   EXPECT_KEDGE_OK(kedge_checkpoint(context, "v", 6, 0));
+}
+
+// Launches of a job that holds one number, which is the version that it was saved in.
+class GoingBackTest : public ApiTest {
+ protected:
+  void Launch(const std::string& more = "") {
+    if (context_ != nullptr) Close(context_);
+    context_ = Open("keep.versions=9\n" + more);
+    ASSERT_KEDGE_OK(kedge_protect(context_, 0, &value_, 1, sizeof value_, nullptr));
+  }
+  void Take(int version, unsigned flags = 0) {
+    value_ = version;
+    ASSERT_KEDGE_OK(kedge_checkpoint(context_, "v", version, flags));
+  }
+  // What a restart brings back, in number and in content; -1: nothing.
+  int Restart(int64_t at_most = -1) {
+    int64_t version = -1;
+    value_ = -1;
+    if (kedge_restart(context_, "v", at_most, &version) != KEDGE_OK) return -1;
+    EXPECT_EQ(version, value_);
+    return value_;
+  }
+
+  kedge_context* context_ = nullptr;
+  int value_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Modes, GoingBackTest, ::testing::Values(kInline, kAgent), ModeName);
+
+TEST_P(GoingBackTest, WhatItWentBackFromDoesNotComeBack) {
+  Launch();
+  for (const int version : {30, 40, 50}) Take(version);
+  Launch();
+  ASSERT_EQ(Restart(40), 40);
+  Launch();
+  EXPECT_EQ(Restart(), 40) << "also when nothing has been taken since";
+  Take(42);
+  Take(44);
+  Launch();
+  EXPECT_EQ(Restart(), 44);
+  EXPECT_EQ(Restart(43), 42);
+  EXPECT_EQ(kedge_restart_begin(context_, "v", 50), KEDGE_ERROR_NOT_FOUND);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("restart.attempt = 1 restores it"));
+  Launch("restart.attempt=1\n");
+  EXPECT_EQ(Restart(50), 50) << "asked for by its attempt";
+  Launch();
+  EXPECT_EQ(Restart(), 50) << "and so it is what the job goes on from";
+}
+
+TEST_P(GoingBackTest, BackAndForthInOneAttempt) {
+  Launch();
+  for (const int version : {10, 20, 30}) Take(version);
+  ASSERT_EQ(Restart(20), 20);
+  ASSERT_EQ(Restart(10), 10);
+  Take(15);
+  EXPECT_EQ(Restart(), 15);
+  EXPECT_EQ(Restart(25), 15);
+  Take(20);
+  EXPECT_EQ(Restart(), 20);
+  Launch();
+  EXPECT_EQ(Restart(), 20);
+}
+
+TEST_P(GoingBackTest, WhoBeginsAnewIsNotSentBackToTheOldEnd) {
+  Launch();
+  for (const int version : {1, 2, 3}) Take(version);
+  Launch();
+  Take(1, KEDGE_OVERWRITE);
+  Take(2, KEDGE_OVERWRITE);
+  Launch();
+  EXPECT_EQ(Restart(), 2);
 }
 
 TEST_P(ApiTest, AMisfitIsRefusedBeforeAnythingIsOverwritten) {
@@ -423,6 +557,7 @@ TEST_P(ApiTest, BadArgumentsAreNamed) {
   EXPECT_EQ(kedge_init(&options, nullptr, &other), KEDGE_ERROR_INVALID_ARGUMENT);
   EXPECT_THAT(kedge_error_message(), HasSubstr("no.such.key"));
   EXPECT_STREQ(kedge_status_name(KEDGE_ERROR_NO_SPACE), "no space");
+  EXPECT_STREQ(kedge_status_name(KEDGE_ERROR_LOST), "lost");
 }
 
 }  // namespace

@@ -119,11 +119,46 @@ TEST_P(CopiesTest, AllLocalCopiesGoneTheStoreHasIt) {
   EXPECT_EQ(Statistics(context).bytes_restored_store, 100u);
 }
 
+// What lay on the node alone went with it. That is no first launch.
+TEST_P(CopiesTest, WhatTheNodeHasLostIsNotTakenForNoVersion) {
+  kedge_context* context = Open("schedule.store=0");
+  int64_t version = 0;
+  EXPECT_EQ(kedge_newest(context, "c", -1, &version), KEDGE_ERROR_NOT_FOUND);
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, text_.data(), text_.size(), 1, nullptr));
+  for (int next = 4; next <= 5; ++next) {
+    ASSERT_KEDGE_OK(kedge_checkpoint(context, "c", next, 0));
+    ASSERT_KEDGE_OK(kedge_wait(context, "c", next, KEDGE_LEVEL_LOCAL, 20));
+  }
+  EXPECT_EQ(kedge_newest(context, "c", 3, &version), KEDGE_ERROR_NOT_FOUND) << "older ones go as newer ones come";
+  const auto noted = [&] { return !FilesBelow(folder_.store(), "/names/c/reached").empty(); };
+  for (int i = 0; i < 1000 && !noted(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_TRUE(noted());
+  Close(context);
+  ASSERT_TRUE(folder_.KillAgent());
+  std::filesystem::remove_all(folder_.run_folder());
+  for (const char* mode : {"", "job.mode=sync\n"}) {
+    context = Open(std::string("schedule.store=0\n") + mode);
+    ASSERT_KEDGE_OK(kedge_protect(context, 0, text_.data(), text_.size(), 1, nullptr));
+    EXPECT_EQ(kedge_newest(context, "c", -1, &version), KEDGE_ERROR_LOST);
+    EXPECT_THAT(kedge_error_message(), HasSubstr("version 4 of attempt 1"));
+    EXPECT_EQ(kedge_restart(context, "c", -1, &version), KEDGE_ERROR_LOST);
+    EXPECT_EQ(kedge_restart_begin(context, "c", 5), KEDGE_ERROR_LOST);
+    EXPECT_EQ(kedge_newest(context, "another", -1, &version), KEDGE_ERROR_NOT_FOUND);
+    Close(context);
+  }
+  context = Open("schedule.store=0\nrestart.if_lost=begin");
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, text_.data(), text_.size(), 1, nullptr));
+  EXPECT_EQ(kedge_restart(context, "c", -1, &version), KEDGE_ERROR_NOT_FOUND);
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "c", 1, 0));
+  EXPECT_KEDGE_OK(kedge_restart(context, "c", -1, &version));
+  EXPECT_EQ(version, 1);
+}
+
 TEST_P(CopiesTest, ADamagedRecordInTheStoreIsNotBelieved) {
   kedge_context* context = Open("job.mode=sync");
   Take(context, 1, 2);
   Close(context);
-  for (const std::string& file : FilesBelow(folder_.store(), "/2-1-1/parts/")) FlipBit(file, 60);
+  for (const std::string& file : FilesBelow(folder_.store(), "/2-1-2/parts/")) FlipBit(file, 60);
   context = Open();
   ASSERT_KEDGE_OK(kedge_protect(context, 0, text_.data(), text_.size(), 1, nullptr));
   EXPECT_EQ(Restart(context), 1);

@@ -44,7 +44,7 @@ TEST_F(CppTest, ProtectCheckpointRestart) {
   ASSERT_TRUE(context->RestartEnd());
   field.assign(100, 0.0);
   step = 0;
-  ASSERT_TRUE(context->Protect(0, std::span(field)));
+  ASSERT_TRUE(context->Protect(0, std::span(field), {.shape = {10, 10}}));
   ASSERT_TRUE(context->Protect(1, step));
   auto restored = context->Restart("state");
   ASSERT_TRUE(restored) << restored.error().message();

@@ -45,7 +45,7 @@ TEST_P(NeighbourTest, AnotherUsersAgentIsRefused) {
   constexpr uid_t kNobody = 65534;
   int ready[2];
   ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
-  ASSERT_EQ(chmod(folder_.memory_folder().c_str(), 0777), 0);
+  ASSERT_EQ(chmod(folder_.memory_folder().c_str(), 01777), 0);
   const pid_t other = fork();
   if (other == 0) {
     bool listens = setgid(kNobody) == 0 && setuid(kNobody) == 0 && mkdir(folder_.run_folder().c_str(), 0700) == 0;

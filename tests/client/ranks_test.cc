@@ -1,6 +1,7 @@
 // What happens to one rank is everybody's business: bad copies, ranks too few or too many, versions that only some have taken.
 #include <gmock/gmock.h>
 
+#include <barrier>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -12,6 +13,7 @@
 namespace kedge::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr size_t kBytes = 200;
@@ -84,7 +86,7 @@ TEST_P(RanksTest, AMissingImageOfOneRankSendsAllToTheOlderVersion) {
   std::filesystem::remove_all(folder_.run_folder());
   int removed = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.store())) {
-    if (entry.path().filename() == "r1" && entry.path().string().find("/2-1-1/data/") != std::string::npos) {
+    if (entry.path().filename() == "r1" && entry.path().string().find("/2-1-2/data/") != std::string::npos) {
       removed += std::filesystem::remove(entry.path()) ? 1 : 0;
     }
   }
@@ -115,7 +117,7 @@ TEST_P(RanksTest, ABadBitAnywhereIsPassedOver) {
   std::vector<std::pair<std::string, uint64_t>> places;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(in_pool ? Pool() : folder_.store())) {
     const std::string path = entry.path();
-    if (!entry.is_regular_file() || (!in_pool && path.find("/2-1-1/") == std::string::npos)) continue;
+    if (!entry.is_regular_file() || (!in_pool && path.find("/2-1-2/") == std::string::npos)) continue;
     const std::string content = ReadWhole(path);
     // Zeros are mostly what nobody has written yet.
     size_t used = 0;
@@ -167,6 +169,53 @@ TEST_P(RanksTest, AHalfTakenVersionIsNeverMixedWithItsRetake) {
     });
     ExpectRestart(2, first == 1 ? attempt : 1, first == 1 ? 2 : 1);
   }
+}
+
+// Each says so as soon as it can be known: without an agent when it is asked for.
+TEST_P(RanksTest, RanksThatTakeDifferentVersionsAreTold) {
+  const auto names_both = AllOf(HasSubstr("rank 0"), HasSubstr("version 10"), HasSubstr("rank 1"), HasSubstr("version 11"));
+  std::barrier together(2);
+  ThreadRanks(2).ExpectOfFinalize(1, KEDGE_ERROR_MISMATCH).Run(Overrides(), [&](kedge_context* context, int rank) {
+    std::string memory(kBytes, ' ');
+    Protect(context, &memory);
+    Take(context, &memory, 1, rank, 1);
+    EXPECT_KEDGE_OK(kedge_wait(context, "r", 1, KEDGE_LEVEL_STORE, 60));
+    Take(context, &memory, 1, rank, 10 + rank);
+    together.arrive_and_wait();
+    EXPECT_EQ(kedge_wait(context, "r", 10 + rank, KEDGE_LEVEL_STORE, 20), KEDGE_ERROR_MISMATCH);
+    EXPECT_THAT(kedge_error_message(), names_both);
+    kedge_level level = KEDGE_LEVEL_NONE;
+    EXPECT_EQ(kedge_test(context, "r", 10 + rank, &level), KEDGE_ERROR_MISMATCH);
+    EXPECT_THAT(kedge_error_message(), names_both);
+    Take(context, &memory, 1, rank, 20 + rank);
+    if (GetParam().name == kAgent.name) {
+      int64_t version = -1;
+      EXPECT_EQ(kedge_last_flush_error(context, nullptr, 0, &version), KEDGE_ERROR_MISMATCH);
+      EXPECT_THAT(kedge_error_message(), names_both);
+      EXPECT_EQ(version, 10 + rank);
+    }
+    together.arrive_and_wait();
+  });
+  ExpectRestart(2, 1, 1);
+}
+
+// After a restart the ranks count alike again, whatever one of them had missed.
+TEST_P(RanksTest, ARestartBringsARankBackThatHadMissedACheckpoint) {
+  ThreadRanks(2).Run(Overrides(), [&](kedge_context* context, int rank) {
+    std::string memory(kBytes, ' ');
+    Protect(context, &memory);
+    Take(context, &memory, 1, rank, 1);
+    EXPECT_KEDGE_OK(kedge_wait(context, "r", 1, KEDGE_LEVEL_STORE, 60));
+    if (rank == 0) Take(context, &memory, 1, rank, 2);
+    int64_t version = -1;
+    EXPECT_KEDGE_OK(kedge_restart(context, "r", -1, &version));
+    EXPECT_EQ(version, 1);
+    Take(context, &memory, 2, rank, 2);
+    EXPECT_KEDGE_OK(kedge_wait(context, "r", 2, KEDGE_LEVEL_STORE, 60));
+    Take(context, &memory, 2, rank, 3);
+    EXPECT_KEDGE_OK(kedge_wait(context, "r", 3, KEDGE_LEVEL_STORE, 60));
+  });
+  ExpectRestart(2, 2, 3);
 }
 
 TEST_P(RanksTest, AnyJobNameIsSafe) {

@@ -5,12 +5,15 @@
 // Application and agent are linked with a file system whose faults this test steers (os/testing/steering.h).
 #include <gmock/gmock.h>
 
+#include <barrier>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
 #include "os/testing/steering.h"
 #include "tests/client/api_fixture.h"
+#include "tests/support/child_process.h"
+#include "tests/support/thread_ranks.h"
 
 namespace kedge::testing {
 namespace {
@@ -115,6 +118,142 @@ TEST_P(StoreFaultTest, IsReportedAndTheNextCheckpointWorksOnceItIsOver) {
   ExpectRestart(Open(), version);
 }
 
+// Through the agent the version waits for it; without one, the checkpoint says that it is not there.
+TEST_P(StoreFaultTest, MovedAwayItIsNotMadeAnew) {
+  kedge_context* context = Open();
+  ASSERT_EQ(Take(context, 1), KEDGE_OK) << kedge_error_message();
+  const std::string away = folder_.store() + ".away";
+  std::filesystem::rename(folder_.store(), away);
+  data_ = Content(2);
+  EXPECT_KEDGE_OK(kedge_protect(context, 0, data_.data(), data_.size(), 1, nullptr));
+  const int code = kedge_checkpoint(context, "s", 2, 0);
+  if (GetParam().name == kAgent.name) {
+    EXPECT_EQ(code, KEDGE_OK) << kedge_error_message();
+    EXPECT_EQ(kedge_wait(context, "s", 2, KEDGE_LEVEL_STORE, 1), KEDGE_ERROR_TIMEOUT) << kedge_error_message();
+  } else {
+    EXPECT_EQ(code, KEDGE_ERROR_UNAVAILABLE) << kedge_error_message();
+  }
+  EXPECT_THAT(kedge_error_message(), HasSubstr(folder_.store()));
+  EXPECT_FALSE(std::filesystem::exists(folder_.store()));
+  std::filesystem::rename(away, folder_.store());
+  if (GetParam().name == kAgent.name) {
+    EXPECT_KEDGE_OK(kedge_wait(context, "s", 2, KEDGE_LEVEL_STORE, 60));
+  }
+  ASSERT_EQ(Take(context, 3), KEDGE_OK) << kedge_error_message();
+  ExpectRestart(context, 3);
+}
+
+// Two ranks that share a store, which rank 1 sees under another path: so it alone can be failed there.
+class OneRankFaultTest : public StoreFaultTest {
+ protected:
+  OneRankFaultTest() { std::filesystem::create_directory_symlink(folder_.store(), OtherPath()); }
+  std::string OtherPath() const { return folder_.path() + "/other-path"; }
+  void FailRankOne() const { FailBelow(OtherPath(), os::testing::kEveryCall, EIO); }
+  auto OverridesOf(const std::string& more = "") {
+    return [this, more](int rank) { return Overrides((rank == 1 ? "store.path=" + OtherPath() + "\n" : "") + more); };
+  }
+  static std::string Content(int rank, const std::string& taking) {
+    return std::string(500, static_cast<char>('a' + rank)) + taking;
+  }
+  static int Checkpoint(kedge_context* context, std::string content, int64_t version, unsigned flags = 0) {
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, content.data(), content.size(), 1, nullptr));
+    return kedge_checkpoint(context, "s", version, flags);
+  }
+  // From the store alone.
+  void ExpectRestart(int64_t expected, const std::string& taking) {
+    folder_.KillAgent();
+    std::filesystem::remove_all(folder_.run_folder());
+    ThreadRanks(2).Run(OverridesOf(), [&](kedge_context* context, int rank) {
+      std::string memory(Content(rank, taking).size(), ' ');
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 1, nullptr));
+      int64_t version = -1;
+      EXPECT_KEDGE_OK(kedge_restart(context, "s", -1, &version));
+      EXPECT_EQ(version, expected);
+      EXPECT_EQ(memory, Content(rank, taking));
+    });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Modes, OneRankFaultTest, ::testing::Values(kInline, kAgent), ModeName);
+
+// Rank 1's first call fails on the store, or has a warning of it where an agent takes the image; both take the version again.
+TEST_P(OneRankFaultTest, ItsRetakenVersionIsOfOneTaking) {
+  std::barrier together(2);
+  ThreadRanks(2).Run(OverridesOf(), [&](kedge_context* context, int rank) {
+    if (rank == 0) {
+      EXPECT_KEDGE_OK(Checkpoint(context, Content(rank, "first"), 1));
+    } else {
+      FailRankOne();
+      const bool is_inline = GetParam().name == kInline.name;
+      EXPECT_EQ(Checkpoint(context, Content(rank, "first"), 1), is_inline ? KEDGE_ERROR_IO : KEDGE_OK) << kedge_error_message();
+      os::testing::StopSteering(kSteering);
+    }
+    together.arrive_and_wait();
+    EXPECT_KEDGE_OK(Checkpoint(context, Content(rank, "again"), 1, KEDGE_OVERWRITE));
+    EXPECT_KEDGE_OK(kedge_wait(context, "s", 1, KEDGE_LEVEL_STORE, 60));
+  });
+  ExpectRestart(1, "again");
+}
+
+TEST_P(OneRankFaultTest, AllGoOnCountingAlike) {
+  std::barrier together(2);
+  ThreadRanks(2).Run(OverridesOf("schedule.store=2\n"), [&](kedge_context* context, int rank) {
+    if (rank == 1) FailRankOne();
+    (void)Checkpoint(context, Content(rank, "1"), 1);
+    if (rank == 1) os::testing::StopSteering(kSteering);
+    together.arrive_and_wait();
+    for (int64_t version = 2; version <= 5; ++version) {
+      EXPECT_KEDGE_OK(Checkpoint(context, Content(rank, std::to_string(version)), version));
+    }
+    EXPECT_KEDGE_OK(kedge_wait(context, "s", 5, KEDGE_LEVEL_STORE, 20));
+  });
+  ExpectRestart(5, "5");
+}
+
+// Every refusal counts, whatever its reason.
+TEST_P(OneRankFaultTest, ACallThatOneRankAloneIsRefusedCounts) {
+  ThreadRanks(2).Run(OverridesOf("schedule.store=3\n"), [&](kedge_context* context, int rank) {
+    EXPECT_KEDGE_OK(Checkpoint(context, Content(rank, "3"), 3));
+    // A version that is not greater, an impossible one, one inside of another.
+    EXPECT_EQ(Checkpoint(context, Content(rank, "4"), rank == 0 ? 4 : 3), rank == 0 ? KEDGE_OK : KEDGE_ERROR_ALREADY_EXISTS);
+    EXPECT_EQ(Checkpoint(context, Content(rank, "5"), rank == 0 ? -5 : 5), rank == 0 ? KEDGE_ERROR_INVALID_ARGUMENT : KEDGE_OK);
+    EXPECT_KEDGE_OK(Checkpoint(context, Content(rank, "6"), 6));
+    EXPECT_KEDGE_OK(kedge_wait(context, "s", 6, KEDGE_LEVEL_STORE, 20));
+    EXPECT_KEDGE_OK(kedge_checkpoint_begin(context, "s", 7, 0));
+    EXPECT_EQ(kedge_checkpoint_begin(context, "s", 8, 0), KEDGE_ERROR_FAILED_PRECONDITION);
+    EXPECT_KEDGE_OK(kedge_checkpoint_end(context, 0));
+    EXPECT_KEDGE_OK(Checkpoint(context, Content(rank, "9"), 9));
+    EXPECT_KEDGE_OK(kedge_wait(context, "s", 9, KEDGE_LEVEL_STORE, 20));
+    while (kedge_last_flush_error(context, nullptr, 0, nullptr) != KEDGE_OK) continue;
+  });
+  ExpectRestart(9, "9");
+}
+
+// Rank 0 looks for all: what another rank sees of the store does not matter where it needs no bytes of it.
+TEST_P(OneRankFaultTest, OnlyRankZeroLooksForVersions) {
+  ThreadRanks(2).Run(OverridesOf(), [&](kedge_context* context, int rank) {
+    EXPECT_KEDGE_OK(Checkpoint(context, Content(rank, "1"), 1));
+    EXPECT_KEDGE_OK(kedge_wait(context, "s", 1, KEDGE_LEVEL_STORE, 60));
+  });
+  folder_.KillAgent();
+  std::filesystem::remove_all(folder_.run_folder());
+  std::barrier together(2);
+  ThreadRanks(2).Run(OverridesOf(), [&](kedge_context* context, int rank) {
+    if (rank == 1) FailRankOne();
+    together.arrive_and_wait();
+    int64_t newest = -1;
+    EXPECT_KEDGE_OK(kedge_newest(context, "s", -1, &newest));
+    EXPECT_EQ(newest, 1);
+    together.arrive_and_wait();
+    if (rank == 1) FailBelow(folder_.store(), os::testing::kEveryCall, EIO);
+    together.arrive_and_wait();
+    EXPECT_EQ(kedge_newest(context, "s", -1, &newest), KEDGE_ERROR_IO);
+    EXPECT_THAT(kedge_error_message(), HasSubstr("rank 0"));
+    together.arrive_and_wait();
+    if (rank == 1) os::testing::StopSteering(kSteering);
+    together.arrive_and_wait();
+  });
+}
+
 class FlushFaultTest : public StoreFaultTest {};
 INSTANTIATE_TEST_SUITE_P(Modes, FlushFaultTest, ::testing::Values(kAgent), ModeName);
 
@@ -134,6 +273,26 @@ TEST_P(FlushFaultTest, IsReturnedByFinalizeAndTheCopyOnTheNodeStays) {
   EXPECT_THAT(kedge_error_message(), HasSubstr(folder_.store()));
   os::testing::StopSteering(kSteering);
   ExpectRestart(Open(), 2);
+}
+
+// Somebody asks again when there is room: `kedge wait` on the node, and the application.
+TEST_P(FlushFaultTest, IsTriedAgainByAWaitOnceItIsOver) {
+  kedge_context* context = Open();
+  ASSERT_EQ(Take(context, 1), KEDGE_OK) << kedge_error_message();
+  FailBelow("/data/r0.", CallsOf(Call::kPwrite), ENOSPC);
+  ASSERT_EQ(Take(context, 2), KEDGE_ERROR_NO_SPACE) << kedge_error_message();
+  const std::vector<std::string> wait = {KEDGE_TEST_TOOL, "wait", "--timeout", "60s"};
+  const std::map<std::string, std::string> environment = folder_.Environment();
+  auto in_vain = ChildProcess(wait, environment, folder_.NewOutput());
+  const auto result = in_vain.Wait(std::chrono::seconds(60));
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->exit_code, 1);
+  EXPECT_THAT(in_vain.Output(), HasSubstr(std::strerror(ENOSPC)));
+  os::testing::StopSteering(kSteering);
+  auto again = ChildProcess(wait, environment, folder_.NewOutput());
+  EXPECT_TRUE(again.Succeeds(std::chrono::seconds(60)));
+  EXPECT_KEDGE_OK(kedge_wait(context, "s", 2, KEDGE_LEVEL_STORE, 60));
+  ExpectInStore(context, 2);
 }
 
 // Part of the image has left its slots for the object that fails: it cannot be written again, and is not kept for a copy.

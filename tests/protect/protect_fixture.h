@@ -72,7 +72,8 @@ class ProtectTest : public ::testing::Test {
       EXPECT_GE(reached, level) << "rank " << rank;
     });
   }
-  // Restarts and expects `version` bit for bit on all ranks; -1: nothing can be restored. Bytes that came from the store.
+  // Restarts and expects `version` bit for bit on all ranks; -1: there was something, and it is lost. Bytes that came from the
+  // store.
   uint64_t ExpectRestart(const std::vector<int>& places, const std::string& keys, int64_t expected,
                          const std::function<void(kedge_context*, int)>& then = {}) {
     std::atomic<uint64_t> from_store{0};
@@ -81,7 +82,7 @@ class ProtectTest : public ::testing::Test {
       EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
       int64_t version = -1;
       const int code = kedge_restart(context, "p", -1, &version);
-      EXPECT_EQ(code, expected >= 0 ? KEDGE_OK : KEDGE_ERROR_NOT_FOUND) << kedge_error_message();
+      EXPECT_EQ(code, expected >= 0 ? KEDGE_OK : KEDGE_ERROR_LOST) << kedge_error_message();
       if (expected >= 0) {
         EXPECT_EQ(version, expected) << "rank " << rank;
         EXPECT_TRUE(memory == Content(rank, expected)) << "rank " << rank;

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,8 +20,10 @@ import numpy as np
 import pytest
 
 import kedge
+from conftest import end_agent
 from kedge import Context, Level
 from threaded_communicator import ThreadedCommunicator, run_ranks
+from waiting import until
 
 pytestmark = pytest.mark.usefixtures("run_folder")
 
@@ -102,6 +106,95 @@ def test_a_size_that_differs_is_refused_and_nothing_is_overwritten() -> None:
         with pytest.raises(kedge.MismatchError):
             context.restart("m")
         assert (larger == -1.0).all()
+
+
+@pytest.mark.parametrize(
+    ("array", "why"),
+    [
+        (np.array([{"a": 1}, None], dtype=object), "Python objects"),
+        (np.zeros(3, dtype=[("Of", "f8"), ("o", object)]), "Python objects"),
+        (np.zeros(3, dtype=">f8"), "byte order"),
+        (np.zeros(3, dtype=[("a", "i4"), ("b", ">i4")]), "byte order"),
+    ],
+    ids=["objects", "objects in records", "swapped", "swapped in records"],
+)
+def test_what_means_nothing_to_another_process_is_refused(array: np.ndarray[Any, Any], why: str) -> None:
+    with Context("refused") as context, pytest.raises(BufferError, match=why):
+        context.protect(0, array)
+
+
+def test_plain_records_come_back() -> None:
+    array = np.array([(1, 2.5), (3, 4.5)], dtype=[("Object", "i4"), ("P>", "f8")])
+    saved = array.copy()
+    with Context("records") as context:
+        context.protect(0, array, "records")
+        context.checkpoint("r", 1)
+        array["Object"] = 0
+        context.restart("r")
+        np.testing.assert_array_equal(array, saved)
+
+
+def test_another_type_or_shape_is_refused_unless_asked_for() -> None:
+    with Context("types") as context:
+        saved = np.arange(6.0).reshape(2, 3)
+        context.protect(0, saved, "x")
+        context.checkpoint("t", 1)
+        for other in (np.zeros((2, 3), dtype=int), np.zeros((3, 2)), np.zeros((2, 3), order="F")):
+            context.protect(0, other, "x")
+            with pytest.raises(kedge.MismatchError, match="float64 of shape 2 x 3, row-major"):
+                context.restart("t")
+            assert not other.any()
+            context.protect(0, other, "x", reinterpret=True)
+            context.restart("t")
+            assert other.tobytes("A") == saved.tobytes()
+
+
+def test_two_regions_of_one_name_are_refused() -> None:
+    array = np.zeros(3)
+    with Context("names") as context:
+        context.protect(0, array, "x")
+        with pytest.raises(kedge.InvalidArgumentError, match="region 0 is called 'x' already"):
+            context.protect(1, array, "x")
+
+
+def test_an_array_that_the_program_has_left_behind_is_warned_of_once() -> None:
+    left, kept, base = np.ones(4), np.ones(4), np.ones(8)
+    with Context("rebound") as context:
+        context.protect(0, left, "left")
+        context.protect(1, kept, "kept")
+        context.protect(2, base[:4], "a view of what is in use")
+        context.checkpoint("r", 1)
+        left = left * 2
+        kept *= 2
+        with pytest.warns(RuntimeWarning, match=r"region 0: only Kedge still refers") as warned:
+            context.checkpoint("r", 2)
+            context.checkpoint("r", 3)
+        assert len(warned) == 1 and warned[0].filename == __file__
+        context.protect(0, left, "left")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            context.checkpoint("r", 4)
+
+
+def test_a_loss_is_no_first_launch(run_folder: Path, tmp_path: Path) -> None:
+    array = np.zeros(4)
+    settings = {"schedule.store": 0}
+    with Context("lost", settings=settings) as context:
+        context.protect(0, array)
+        assert context.newest("x") is None
+        context.checkpoint("x", 1)
+        context.wait("x", 1, Level.LOCAL)
+    until(lambda: list((tmp_path / "store").glob("jobs/*/names/*/reached")))
+    end_agent(run_folder)
+    shutil.rmtree(run_folder)
+    with Context("lost", settings=settings) as context:
+        context.protect(0, array)
+        with pytest.raises(kedge.LostError, match="'x' is lost: version 1 of attempt 1"):
+            context.newest("x")
+        with pytest.raises(kedge.LostError):
+            context.restart("x")
+    with Context("lost", settings=settings | {"restart.if_lost": "begin"}) as context:
+        assert context.newest("x") is None
 
 
 def test_parts_annotations_and_groups() -> None:

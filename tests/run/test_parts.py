@@ -15,9 +15,9 @@ from kedge.run.allocation import parse_slurm_time
 from kedge.run.cli import seconds
 from kedge.run.launchers import Launcher, spread
 from kedge.run.nodes import Health, Nodes, TooFewNodesError, expand_hosts
-from kedge.run.progress import has_advanced
+from kedge.run.progress import Prospects, has_advanced
 from kedge.run.shells import SshShell, VirtualShell, run_on
-from kedge.run.supervisor import Attempt, describe, describe_exit
+from kedge.run.supervisor import Attempt, describe, describe_exit, describe_start
 
 
 @pytest.mark.parametrize(("ranks", "nodes", "counts"), [(4, 2, [2, 2]), (5, 3, [2, 2, 1]), (3, 3, [1, 1, 1])])
@@ -144,6 +144,16 @@ def test_times_of_options() -> None:
 def test_progress_is_a_newer_version_of_any_name() -> None:
     assert has_advanced(None, {"a": 0}) and has_advanced({"a": 3}, {"a": 3, "b": 0}) and has_advanced({"a": 3}, {"a": 4})
     assert not has_advanced({"a": 3}, {"a": 3}) and not has_advanced({"a": 3}, {"a": 2}) and not has_advanced({"a": 3}, None)
+
+
+def test_lost_is_what_no_node_can_give() -> None:
+    def entry(name: str, version: int, lost: str = "") -> dict[str, object]:
+        return {"name": name, "version": version, "on_nodes": True, "lost": lost}
+
+    found = Prospects.of([entry("a", -1, "a spare knows of none"), entry("a", 7), entry("a", 5), entry("b", -1, "two nodes"), entry("c", -1)])
+    assert found.versions == {"a": 7} and found.lost == {"b": "two nodes"}
+    assert describe_start(found) == "newest found to continue from: a 7; lost, so it begins anew: b"
+    assert describe_start(Prospects({}, {})) == "nothing to continue from"
 
 
 def test_exit_codes_for_people() -> None:

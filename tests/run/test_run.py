@@ -78,6 +78,63 @@ def test_a_dead_node_is_left_out_and_a_spare_takes_its_place(machine: Machine, s
     assert_continued(machine, log)
 
 
+def lose_two_nodes_of_a_group(machine: Machine, *options: str) -> subprocess.Popen[str]:
+    """What survives the loss of one node of a group, and lies on the nodes alone, after the loss of two."""
+    machine.settings |= {"KEDGE_PROTECT_SCHEME": "xor", "KEDGE_SCHEDULE_STORE": "0"}
+    rest = ["--ranks=3", "--nodes=3", "--nodes-min=1", "--", *machine.endless(HEAT, 32)]
+    run = machine.start("--launcher=openmpi", f"--probe={machine.probe()}", *options, *rest)
+    machine.end_after(until(lambda: machine.protected(machine.names[0])))
+    for name in machine.names[1:3]:
+        machine.lose(name)
+    return run
+
+
+def test_checkpoints_that_are_lost_are_not_taken_for_a_first_launch(machine: Machine) -> None:
+    report, log = machine.finish(lose_two_nodes_of_a_group(machine), expect=4)
+    assert report["outcome"] == "lost" and "'heat3d'" in report["reason"] and "--if-lost=begin" in report["reason"]
+    assert len(report["attempts"]) == 1 and "checksum" not in log
+
+
+def test_it_begins_anew_where_it_is_told_to(machine: Machine) -> None:
+    report, log = machine.finish(lose_two_nodes_of_a_group(machine, "--if-lost=begin"))
+    assert report["outcome"] == "finished" and "lost, so it begins anew: heat3d" in log
+    assert "'heat3d' is lost" in log and "continuing from step" not in log
+    steps, checksum = result(log)
+    assert reference(machine, steps) == (steps, checksum)
+
+
+def test_an_application_that_meets_lost_checkpoints_is_told_so(machine: Machine) -> None:
+    """Without kedge run's look ahead: the same launch by hand."""
+    machine.finish(lose_two_nodes_of_a_group(machine), expect=4)
+    ranks = [["-x", f"KEDGE_NODE={node}", "-np", "1", str(HEAT), "32", "100", "0"] for node in (machine.names[0], machine.names[3])]
+    environment = machine.environment() | {"KEDGE_JOB_NAME": "sh"}
+    done = subprocess.run(["mpirun.openmpi", "--oversubscribe", *ranks[0], ":", *ranks[1]], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0 and "is lost" in done.stdout + done.stderr and "checksum" not in done.stdout
+
+
+def test_what_is_announced_is_what_is_restored(machine: Machine) -> None:
+    machine.settings |= {"KEDGE_PROTECT_SCHEME": "xor", "KEDGE_SCHEDULE_STORE": "3"}
+    run = machine.start("--launcher=openmpi", "--restarts=4", *endless_heat(machine))
+    for attempt in range(3):
+        if attempt == 2:
+            machine.end_after(until(machine.versions))
+        before = machine.log(run).count("continuing from step")
+        kill(until(lambda: machine.ranks_on(machine.names[1], "heat3d"))[0])
+        until(lambda before=before: machine.log(run).count("continuing from step") > before)  # type: ignore[misc]
+    _, log = machine.finish(run)
+    announced = re.findall(r"newest found to continue from: heat3d (\d+)", log)
+    assert announced and announced == re.findall(r"continuing from step (\d+)", log)
+
+
+def test_agents_log_where_operators_look(machine: Machine) -> None:
+    run = machine.start("--launcher=openmpi", *endless_heat(machine))
+    machine.end_after(until(machine.versions))
+    log = machine.run_folders / machine.names[0] / "agent.log"
+    until(lambda: log.exists() and "is complete in the store" in log.read_text())
+    kill(until(lambda: machine.ranks_on(machine.names[1], "heat3d"))[0])
+    machine.finish(run)
+
+
 def test_an_application_that_hangs_on_a_dead_node_is_ended(machine: Machine) -> None:
     """Its ranks do not notice; the heartbeat does."""
     script = f"test -e {machine.folder}/second && exit 0; touch {machine.folder}/first; sleep 300"

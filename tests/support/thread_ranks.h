@@ -22,7 +22,14 @@ class ThreadRanks {
  public:
   explicit ThreadRanks(int ranks) : ranks_(ranks), barrier_(ranks), sent_(static_cast<size_t>(ranks)) {}
 
-  // Runs `body` on every rank between kedge_init and kedge_finalize (without drain). Fails the test when init does.
+  // What kedge_finalize is asked, and returns on every rank; else no drain, and KEDGE_OK.
+  ThreadRanks& ExpectOfFinalize(int drain, int code) {
+    drain_ = drain;
+    finalized_ = code;
+    return *this;
+  }
+
+  // Runs `body` on every rank between kedge_init and kedge_finalize. Fails the test when init does.
   void Run(const std::string& overrides, const std::function<void(kedge_context*, int rank)>& body) {
     Run([&](int) { return overrides; }, body);
   }
@@ -47,7 +54,7 @@ class ThreadRanks {
         EXPECT_EQ(kedge_init(&options, &bootstrap, &context), KEDGE_OK) << kedge_error_message();
         if (context == nullptr) return;
         body(context, rank);
-        EXPECT_EQ(kedge_finalize(context, 0), KEDGE_OK) << kedge_error_message();
+        EXPECT_EQ(kedge_finalize(context, drain_), finalized_) << kedge_error_message();
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -84,6 +91,8 @@ class ThreadRanks {
   }
 
   const int ranks_;
+  int drain_ = 0;
+  int finalized_ = KEDGE_OK;
   std::barrier<> barrier_;
   std::vector<const void*> sent_;
 };

@@ -154,7 +154,7 @@ def test_pin_outlives_retention(store: Path) -> None:
 
 
 def test_gc_shows_then_removes(store: Path) -> None:
-    abandoned = store / "jobs" / "climate" / "names" / "heat" / "99-1-1" / "data"
+    abandoned = store / "jobs" / "climate" / "names" / "heat" / "99-1-9" / "data"
     abandoned.mkdir(parents=True)
     (abandoned / "r0").write_bytes(b"never finished")
     time.sleep(1.5)  # the attempt falls silent

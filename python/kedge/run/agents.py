@@ -17,11 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from kedge.run.progress import Versions
+from kedge.run.progress import Prospects, Versions
 from kedge.run.shells import Shell, run_on
 
 _ANSWER_SECONDS = 30.0
 _START_SECONDS = 30.0
+_LOOK_SECONDS = 120.0
 _END_SECONDS = 10.0
 _PATIENCE_SECONDS = 5  # for nodes that do not answer though they were not found dead
 _PARALLEL = 32
@@ -49,8 +50,9 @@ class Agents:
     def _start_one(self, node: str) -> subprocess.Popen[bytes]:
         with contextlib.ExitStack() as stack:
             output: Any = subprocess.DEVNULL if self._log is None else stack.enter_context(self._log.open("ab"))
+            command = [self._tool, "agent", *([] if self._log else ["--log"])]
             return subprocess.Popen(
-                self._shell.step(node, [self._tool, "agent"]), env=self._shell.environment(node), stdin=subprocess.PIPE,
+                self._shell.step(node, command), env=self._shell.environment(node), stdin=subprocess.PIPE,
                 stdout=output, stderr=subprocess.STDOUT, bufsize=0, start_new_session=True,
             )
 
@@ -97,6 +99,14 @@ class Agents:
             if {"level": "node", "reached": True} in version["levels"]:
                 newest[version["name"]] = max(newest.get(version["name"], -1), version["version"])
         return any(entry["scheme"] != "none" for entry in entries), newest
+
+    def look_ahead(self, nodes: Iterable[str], job: str, patience_seconds: float) -> Prospects | None:
+        """What a launch on these nodes would find; None when nobody can say. A spare knows nothing of what the others have."""
+        command = [self._tool, "rebuild", "--look", "--json", "--job", job, "--patience", f"{patience_seconds:g}s"]
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            answers = list(pool.map(lambda node: run_on(self._shell, node, command, _LOOK_SECONDS), nodes))
+        told = [json.loads(output.splitlines()[-1])["names"] for code, output in answers if code == 0]
+        return Prospects.of([entry for names in told for entry in names]) if told else None
 
     def drain(self, nodes: Iterable[str], timeout_seconds: float) -> dict[str, str]:
         """Until everything that the nodes owe to the store is there; what did not get there, and why."""

@@ -26,7 +26,7 @@ are left out, spares take their places, and the next attempt continues from the 
 """
 EPILOG = """\
 Exit codes: 0 the application finished; 1 it was given up, and the reason printed; 2 the call was wrong; 3 too few nodes are
-left; 75 the allocation is over and there is a checkpoint to continue from: queue the job again; 76 somebody halted it.
+left; 4 all checkpoints are lost, and it does not begin anew unless told to (--if-lost); 75 the allocation is over and there is a checkpoint to continue from: queue the job again; 76 somebody halted it.
 Whatever else it ends with than 0 and 2, the newest version that survives on the nodes is in the store first.
 The application has no standard input: a second launch could not read it again.
 """
@@ -79,6 +79,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--no-progress", type=positive, metavar="N", default=limits.attempts_without_progress_max,
         help=f"give up after so many attempts in a row without a newer complete version (default: {limits.attempts_without_progress_max})",
     )
+    failures.add_argument("--if-lost", choices=["stop", "begin"], help="where there were checkpoints and none is left: stop, or begin anew (default: restart.if_lost, stop)")
     failures.add_argument("--back-off", type=seconds, metavar="TIME", default=limits.back_off, help="pause after the first of those, doubled each time (default: 5s)")
     failures.add_argument("--probe", metavar="COMMAND", help="run on each node; another exit code than 0 says that it is dead")
     failures.add_argument("--heartbeat", type=seconds, metavar="TIME", default=limits.heartbeat, help="how often the nodes are looked at (default: 10s)")
@@ -88,7 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
     end.add_argument("--reserve", type=seconds, metavar="TIME", default=limits.reserve, help="ask for the last checkpoint so long before the end (default: 300s)")
     end.add_argument("--drain-timeout", type=seconds, metavar="TIME", default=limits.drain, help="wait so long for the store at the end (default: 600s)")
     end.add_argument("--requeue-code", type=int, metavar="N", default=limits.requeue_code, help="exit code for `queue this again` (default: 75)")
-    parser.add_argument("--agent-log", type=Path, metavar="FILE", help="what the agents' steps print (default: nowhere)")
+    parser.add_argument("--agent-log", type=Path, metavar="FILE", help="what the agents' steps print and log (default: agent.log in each run folder)")
     parser.add_argument("--json", action="store_true", help="print a report as JSON at the end; the application then prints to stderr")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="the application and its arguments")
     return parser
@@ -104,13 +105,12 @@ def find_tool() -> str:
     return str(Path(tool).resolve())
 
 
-def configured_job_name(tool: str, program: str) -> str:
-    """The name under which the application will run where nobody gives another. ValueError: the configuration is wrong."""
+def configuration(tool: str) -> dict[str, str]:
+    """The values of all keys. ValueError: the configuration is wrong."""
     told = subprocess.run([tool, "config", "--json"], capture_output=True, text=True, timeout=60)
     if told.returncode != 0:
         raise ValueError(told.stderr.strip() or "kedge config failed")
-    (entry,) = [entry for entry in json.loads(told.stdout)["keys"] if entry["key"] == "job.name"]
-    return str(entry["value"]) if entry["value"] != "auto" else Path(program).name
+    return {entry["key"]: str(entry["value"]) for entry in json.loads(told.stdout)["keys"]}
 
 
 def choose_nodes(options: argparse.Namespace) -> Nodes:
@@ -136,9 +136,10 @@ def supervise(options: argparse.Namespace) -> Report:
     if not command:
         raise ValueError("there is no COMMAND to run")
     tool = find_tool()
-    configured_job = configured_job_name(tool, command[0])  # also where another is given: a wrong configuration is no dead node
-    job = options.job or configured_job
-    os.environ["KEDGE_JOB_NAME"] = job
+    configured = configuration(tool)  # also where all is given here: a wrong configuration is no dead node
+    job = options.job or (configured["job.name"] if configured["job.name"] != "auto" else Path(command[0]).name)
+    if_lost = options.if_lost or configured["restart.if_lost"]
+    os.environ |= {"KEDGE_JOB_NAME": job, "KEDGE_RESTART_IF_LOST": if_lost}
     in_slurm = slurm_job() is not None and not options.hosts
     ssh = shlex.split(options.ssh)
     if ssh and (in_slurm or options.virtual):
@@ -157,7 +158,7 @@ def supervise(options: argparse.Namespace) -> Report:
         health=Health(shell, tool, shlex.split(options.probe or ""), in_slurm, options.patience), allocation=allocation,
         limits=Limits(
             restarts_max=options.restarts, attempts_without_progress_max=options.no_progress, back_off=options.back_off,
-            heartbeat=options.heartbeat, reserve=options.reserve, drain=options.drain_timeout, requeue_code=options.requeue_code,
+            heartbeat=options.heartbeat, patience=options.patience, reserve=options.reserve, drain=options.drain_timeout, requeue_code=options.requeue_code, begin_if_lost=if_lost == "begin",
         ),
         output=sys.stderr.buffer if options.json else None, say=say_on_stderr,
     )

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
+from typing import Any
 
 _LIST_SECONDS = 120.0
 
 Versions = dict[str, int]
+
+
+@dataclasses.dataclass
+class Prospects:
+    """What a launch would find, by checkpoint name."""
+
+    versions: Versions
+    lost: dict[str, str]  # of which there were versions and none is left, and what is known of them
+
+    @staticmethod
+    def of(names: list[dict[str, Any]]) -> Prospects:
+        """From `kedge rebuild --look --json` on several nodes: lost is what none of them can give."""
+        versions: Versions = {}
+        for entry in names:
+            if entry["version"] >= 0:
+                versions[entry["name"]] = max(versions.get(entry["name"], -1), entry["version"])
+        return Prospects(versions, {entry["name"]: entry["lost"] for entry in names if entry["lost"] and entry["name"] not in versions})
 
 
 def newest_versions(tool: str, job: str) -> Versions | None:

@@ -26,7 +26,7 @@ from kedge.run.agents import Agents
 from kedge.run.allocation import Allocation
 from kedge.run.launchers import Launcher
 from kedge.run.nodes import Health, Nodes, TooFewNodesError
-from kedge.run.progress import Versions, has_advanced, newest_of, newest_versions
+from kedge.run.progress import Prospects, Versions, has_advanced, newest_of, newest_versions
 
 _POLL_SECONDS = 0.1
 _ASK_AGAIN_SECONDS = 1.0
@@ -41,6 +41,7 @@ class ExitCode(enum.IntEnum):
     GAVE_UP = 1
     USAGE = 2
     TOO_FEW_NODES = 3
+    LOST = 4
     REQUEUE = 75  # EX_TEMPFAIL: the time was over, and there is a checkpoint to continue from, or nobody can say
     HALTED = 76
 
@@ -57,6 +58,7 @@ class Limits:
     patience: float = 15.0
     reserve: float = 300.0
     drain: float = 600.0
+    begin_if_lost: bool = False
     requeue_code: int = int(ExitCode.REQUEUE)
 
 
@@ -117,7 +119,11 @@ class Supervisor:
         idle_attempts = 0
         self._find_dead({})
         while True:
-            attempt = self._launch()
+            self._agents.start(self._nodes.in_use)
+            found = self._look_ahead()
+            if found and found.lost and not self._limits.begin_if_lost:
+                return self._lost(found)
+            attempt = self._launch(found)
             left = [node for node in attempt.nodes if node not in attempt.dead]
             after = self._newest(left)
             how = describe(attempt)
@@ -131,7 +137,7 @@ class Supervisor:
             versions = after if after is not None else versions
             idle_attempts = 0 if attempt.advanced else idle_attempts + 1
             self._say(f"attempt {attempt.number} {how} after {attempt.seconds:.0f} s, "
-                      + (f"newest to continue from: {show(versions)}" if attempt.advanced else "without progress"))
+                      + (f"safe so far: {show(versions)}" if attempt.advanced else "without progress"))
             if len(self._report.attempts) > self._limits.restarts_max:
                 times = len(self._report.attempts)
                 return self._give_up(f"it failed {'once' if times == 1 else f'{times} times'}; the last attempt {how}")
@@ -160,12 +166,18 @@ class Supervisor:
         self._agents.forget(dead)
         self._nodes.bury(dead)
 
-    def _launch(self) -> Attempt:
+    def _look_ahead(self) -> Prospects | None:
+        """What the next launch will find. Before all is given up for lost, nodes that are slow to answer are waited for."""
+        found = self._agents.look_ahead(self._nodes.in_use, self._job, 0.0)
+        if found and found.lost:
+            found = self._agents.look_ahead(self._nodes.in_use, self._job, self._limits.patience)
+        return found
+
+    def _launch(self, found: Prospects | None) -> Attempt:
         nodes = list(self._nodes.in_use)
         attempt = Attempt(len(self._report.attempts) + 1, nodes)
         self._report.attempts.append(attempt)
-        self._agents.start(nodes)
-        self._say(f"attempt {attempt.number}: {self._ranks} ranks on {','.join(nodes)}")
+        self._say(f"attempt {attempt.number}: {self._ranks} ranks on {','.join(nodes)}; {describe_start(found)}")
         began = time.monotonic()
         process = subprocess.Popen(
             self._launcher.command(nodes, self._ranks, self._application), env=self._launcher.environment(), stdin=subprocess.DEVNULL,
@@ -255,6 +267,11 @@ class Supervisor:
     def _halted(self, how: str = "") -> None:
         self._conclude("halted", "somebody asked it to (kedge halt)" + how, ExitCode.HALTED, self._drain(rescue=True))
 
+    def _lost(self, found: Prospects) -> None:
+        what = "; ".join(f"'{name}': {why}" for name, why in found.lost.items())
+        reason = f"there is no checkpoint left to continue from, and there were some ({what}); --if-lost=begin begins anew"
+        self._conclude("lost", reason, ExitCode.LOST, self._drain(rescue=True))
+
     def _give_up(self, reason: str) -> None:
         self._conclude("gave up", reason, ExitCode.GAVE_UP, self._drain(rescue=True))
 
@@ -309,6 +326,15 @@ def describe_exit(exit_code: int) -> str:
     except ValueError:
         return f"exit code {exit_code}"
     return name if exit_code < 0 else f"exit code {exit_code} (as after {name})"
+
+
+def describe_start(found: Prospects | None) -> str:
+    """What a launch finds, for people."""
+    if found is None:
+        return "what it finds to continue from cannot be told beforehand"
+    lost = f"lost, so it begins anew: {', '.join(sorted(found.lost))}" if found.lost else ""
+    there = f"newest found to continue from: {show(found.versions)}" if found.versions else "" if lost else "nothing to continue from"
+    return "; ".join(filter(None, (there, lost)))
 
 
 def show(versions: Versions | None) -> str:

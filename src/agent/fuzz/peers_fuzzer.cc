@@ -17,7 +17,7 @@ void Check(const Result<Message>& message, ByteSpan body) {
 }
 
 void CheckKind(uint8_t kind, uint8_t ranks, ByteSpan body) {
-  switch (kind % 18) {
+  switch (kind % 22) {
     case 0: return Check(DecodeExchangeRequest(body), body);
     case 1: return Check(DecodeExchangeReply(body, ranks), body);
     case 2: return Check(DecodeGroupsNotice(body), body);
@@ -37,6 +37,10 @@ void CheckKind(uint8_t kind, uint8_t ranks, ByteSpan body) {
     case 15: return static_cast<void>(DecodeInvitation(body));
     case 16: return Check(DecodeTurnRequest(body), body);
     case 17: return Check(DecodeTurnReply(body), body);
+    case 18: return Check(DecodeLocalPromise(body), body);
+    case 19: return Check(DecodeLocalReply(body), body);
+    case 20: return Check(DecodeLocalNews(body), body);
+    case 21: return Check(DecodeSealedReply(body), body);
   }
 }
 

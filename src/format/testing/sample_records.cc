@@ -131,7 +131,18 @@ NameRecord SampleNameRecord() {
 }
 
 AttemptRecord SampleAttemptRecord() {
-  return {SampleStoreId(), "copper", 3, "node1", "6b2f6c0e-7f0c-4a5e-9c8f-0d5c1a2b3c4d", 4711, 123456, 60.0, kWallTimeNs, 4};
+  return {SampleStoreId(),
+          "copper",
+          3,
+          "node1",
+          "6b2f6c0e-7f0c-4a5e-9c8f-0d5c1a2b3c4d",
+          "0123456789abcdef0123456789abcdef",
+          4026531836,
+          4711,
+          123456,
+          60.0,
+          kWallTimeNs,
+          4};
 }
 
 AttemptEndRecord SampleAttemptEndRecord() {
@@ -159,6 +170,13 @@ AttemptDrainRecord SampleAttemptDrainRecord() {
   return {SampleStoreId(), "copper", 3, kWallTimeNs};
 }
 RemovedRecord SampleRemovedRecord() {
+  return {SampleIdentity().generation, kWallTimeNs};
+}
+RestoredRecord SampleRestoredRecord() {
+  return {SampleIdentity().generation, SampleIdentity().generation.attempt + 1, 1, kWallTimeNs};
+}
+
+ReachedRecord SampleReachedRecord() {
   return {SampleIdentity().generation, kWallTimeNs};
 }
 
@@ -201,6 +219,8 @@ Status DecodeAndEncodeAgain(RecordKind kind, ByteSpan bytes) {
     case RecordKind::kRemoved: return Again(DecodeRemovedRecord(bytes), bytes);
     case RecordKind::kSet: return Again(DecodeSetRecord(bytes), bytes);
     case RecordKind::kParity: return Again(DecodeParityRecord(bytes), bytes);
+    case RecordKind::kRestored: return Again(DecodeRestoredRecord(bytes), bytes);
+    case RecordKind::kReached: return Again(DecodeReachedRecord(bytes), bytes);
   }
   return Status(Code::kInvalidArgument, "no such kind");
 }
@@ -247,6 +267,8 @@ std::vector<Sample> AllSamples() {
   add("removed", RecordKind::kRemoved, SampleRemovedRecord());
   add("set", RecordKind::kSet, SampleSetRecord());
   add("parity", RecordKind::kParity, SampleParityRecord());
+  add("restored", RecordKind::kRestored, SampleRestoredRecord());
+  add("reached", RecordKind::kReached, SampleReachedRecord());
   return samples;
 }
 

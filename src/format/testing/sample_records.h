@@ -31,6 +31,8 @@ VersionRecord SampleVersionRecord();
 PinRecord SamplePinRecord();
 AttemptDrainRecord SampleAttemptDrainRecord();
 RemovedRecord SampleRemovedRecord();
+RestoredRecord SampleRestoredRecord();
+ReachedRecord SampleReachedRecord();
 // Three members under Reed-Solomon (2 of 3), one of them without a rank.
 SetRecord SampleSetRecord();
 ParityRecord SampleParityRecord();

@@ -88,6 +88,7 @@ class SimulatedDisk {
   uint64_t used_bytes() const { return used_bytes_; }
   uint64_t AllocatedBytes(const Node& node) const;
   int64_t Tick() { return ++time_ns_; }
+  void PassTime(int64_t duration_ns) { time_ns_ += duration_ns; }
 
  private:
   // One atomic change of folders: a name added, removed, or (both pairs) moved.

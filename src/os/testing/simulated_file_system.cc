@@ -192,6 +192,16 @@ void SimulatedFileSystem::SetCapacity(uint64_t bytes) {
   disk_.set_capacity_bytes(bytes);
 }
 
+void SimulatedFileSystem::PassTime(Duration duration) {
+  const std::lock_guard lock(mutex_);
+  disk_.PassTime(duration.count());
+}
+
+int64_t SimulatedFileSystem::NowNs() {
+  const std::lock_guard lock(mutex_);
+  return disk_.Tick();
+}
+
 void SimulatedFileSystem::SetReadOnly(bool read_only) {
   const std::lock_guard lock(mutex_);
   read_only_ = read_only;

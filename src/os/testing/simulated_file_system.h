@@ -50,6 +50,9 @@ class SimulatedFileSystem final : public FileSystem {
   // Every change fails with EROFS.
   void SetReadOnly(bool read_only);
   uint64_t UsedBytes() const;
+  // Its clock, which stamps files: a nanosecond goes by with each change, and more only here.
+  void PassTime(Duration duration);
+  int64_t NowNs();
 
   Result<std::unique_ptr<File>> Open(const std::string& path, OpenFlags flags, uint32_t mode = 0600) override;
   Status Rename(const std::string& from, const std::string& to) override;

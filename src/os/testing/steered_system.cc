@@ -1,22 +1,40 @@
-// The wrapped SystemFileSystem(). See steered_system.h.
+// The wrapped SystemFileSystem() and PrivateFileSystem(), with one plan of faults. See steering.h.
 #include "os/testing/faulty_file_system.h"
 #include "os/testing/interposed_file_system.h"
 #include "os/testing/steering.h"
 
 #include <cstdlib>
 
-// What the linker's --wrap=_ZN5kedge2os16SystemFileSystemEv calls them.
+// What the linker's --wrap=_ZN5kedge2os16SystemFileSystemEv, and the same of PrivateFileSystem, calls them.
 kedge::os::FileSystem& RealSystemFileSystem() asm("__real__ZN5kedge2os16SystemFileSystemEv");
 kedge::os::FileSystem& SteeredSystemFileSystem() asm("__wrap__ZN5kedge2os16SystemFileSystemEv");
+kedge::os::FileSystem& RealPrivateFileSystem() asm("__real__ZN5kedge2os17PrivateFileSystemEv");
+kedge::os::FileSystem& SteeredPrivateFileSystem() asm("__wrap__ZN5kedge2os17PrivateFileSystemEv");
 
-kedge::os::FileSystem& SteeredSystemFileSystem() {
-  using namespace kedge::os::testing;
+namespace {
+
+using namespace kedge::os;
+using namespace kedge::os::testing;
+
+// For ever, as what is wrapped.
+FileSystem& Steered(FileSystem& wrapped) {
   static auto* const plan = new FaultPlan;
   static auto* const steering = new Steering(std::getenv(kSteeringVariable), plan);
-  static auto* const faulty = new FaultyFileSystem(RealSystemFileSystem(), *plan);
-  static auto* const steered = new InterposedFileSystem(*faulty, [](Call, const std::string&) {
+  auto* const faulty = new FaultyFileSystem(wrapped, *plan);
+  return *new InterposedFileSystem(*faulty, [](Call, const std::string&) {
     steering->Look();
     return Interposition::kPass;
   });
-  return *steered;
+}
+
+}  // namespace
+
+FileSystem& SteeredSystemFileSystem() {
+  static FileSystem& steered = Steered(RealSystemFileSystem());
+  return steered;
+}
+
+FileSystem& SteeredPrivateFileSystem() {
+  static FileSystem& steered = Steered(RealPrivateFileSystem());
+  return steered;
 }

@@ -24,12 +24,14 @@ class TableFile {
  public:
   TableFile() {
     char name[] = "/dev/shm/kedge-fuzz-slots-XXXXXX";
-    const int fd = mkstemp(name);
-    KEDGE_CHECK(fd >= 0);
-    close(fd);
-    path_ = name;
+    KEDGE_CHECK(mkdtemp(name) != nullptr);
+    folder_ = name;
+    path_ = folder_ + "/slots";
   }
-  ~TableFile() { unlink(path_.c_str()); }
+  ~TableFile() {
+    unlink(path_.c_str());
+    rmdir(folder_.c_str());
+  }
   const std::string& path() const { return path_; }
   void Write(const std::string& content) const { std::ofstream(path_, std::ios::binary | std::ios::trunc) << content; }
   // The bytes of a new table: the header that a takeover asks for.
@@ -41,6 +43,7 @@ class TableFile {
   }
 
  private:
+  std::string folder_;
   std::string path_;
 };
 

@@ -1,0 +1,14 @@
+#include "session/own_folder.h"
+
+#include <fmt/format.h>
+
+#include "os/files.h"
+#include "os/machine.h"
+
+namespace kedge {
+
+std::string OwnFolder(const std::string& path, const std::string& node) {
+  return os::JoinPath(path, fmt::format("kedge-{}-{}", os::EffectiveUser(), node));
+}
+
+}  // namespace kedge

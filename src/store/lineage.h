@@ -1,0 +1,49 @@
+// The lineage of a name: which of its generations the job has come from, and which it has abandoned. Pure.
+//
+// A launch that goes back to version 40 and takes 42 leaves a 50 behind that is greater than all that follows, and that an
+// agent may even complete afterwards. So versions are ordered by what the ranks went on from. A name's generations were taken
+// one after the other, in the order of (attempt, take), and a restart between two of them has a record of its origin. Back
+// from the last one, over the origins of restarts, and where there was none to the one before with a lower version, lies the
+// lineage. All else is abandoned: never the newest, never counted, restored only when it is asked for by attempt.
+//
+// - The record of a restart counts at once. A taking without one that is not above those before it (it overwrites) leaves
+//   these behind once it is complete: a launch that begins anew and dies takes nothing away.
+// - What comes late, from before a restart that went elsewhere, is abandoned already.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <vector>
+
+#include "format/store_records.h"
+
+namespace kedge {
+
+// Of one name: when it was taken.
+struct Moment {
+  uint32_t attempt = 0;
+  uint32_t take = 0;
+  friend auto operator<=>(const Moment&, const Moment&) = default;
+};
+inline Moment MomentOf(const Generation& generation) {
+  return {generation.attempt, generation.take};
+}
+
+class Lineage {
+ public:
+  // Of one name: its restarts, and the generations that are complete, both in any order.
+  Lineage(const std::vector<RestoredRecord>& restored, const std::vector<Generation>& complete);
+  // Also of one that is not complete, or was not there.
+  bool Has(const Generation& generation) const;
+
+ private:
+  // What was taken from `first` to `last` belongs to the lineage, up to that version.
+  struct Stretch {
+    Moment first;
+    Moment last;
+    int64_t version_max = INT64_MAX;
+  };
+  std::vector<Stretch> newest_first_;
+};
+
+}  // namespace kedge

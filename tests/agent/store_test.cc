@@ -1,0 +1,150 @@
+// A store whose folder goes away while versions are on their way to it: moved, replaced by an empty folder or by another store,
+// and back. Nothing is at level STORE for a folder that no restart will look at.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "tests/agent/agent_client.h"
+
+namespace kedge::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+namespace files = std::filesystem;
+
+class StoreGone : public ::testing::Test {
+ protected:
+  void MoveAway() const { files::rename(scenario_.store(), away_); }
+  void BringBack() const {
+    files::remove_all(scenario_.store());
+    files::rename(away_, scenario_.store());
+  }
+  void ExpectStored(AgentClient& client, const Generation& generation, size_t bytes) {
+    const auto stored = client.Wait(generation, Level::kStore);
+    ASSERT_TRUE(IsOk(stored));
+    EXPECT_TRUE(IsOk(stored->failure));
+    EXPECT_EQ(stored->level, Level::kStore);
+    EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), generation, 0, bytes)));
+  }
+  void ExpectWaiting(AgentClient& client, const Generation& generation) {
+    const auto reply = client.Wait(generation, Level::kStore, seconds(1));
+    ASSERT_TRUE(IsOk(reply));
+    EXPECT_EQ(reply->failure.code(), Code::kTimeout) << reply->failure.ToString();
+    EXPECT_NE(reply->failure.message().find(scenario_.store()), std::string::npos) << reply->failure.ToString();
+    EXPECT_EQ(reply->level, Level::kLocal);
+  }
+  Result<DrainReply> Drain(AgentClient& client) {
+    DrainRequest request;
+    request.timeout = seconds(30);
+    return client.connection().Drain(request, nullptr);
+  }
+
+  ScenarioFolder scenario_;
+  const std::string away_ = scenario_.store() + ".away";
+};
+
+TEST_F(StoreGone, IsNotMadeAnewAndVersionsGetThereWhenItIsBack) {
+  AgentClient client(scenario_, {});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  for (const size_t bytes : {size_t{1000}, size_t{5} << 20}) {
+    const int64_t version = bytes == 1000 ? 1 : 3;
+    const Generation before = client.GenerationOf("ckpt", version);
+    ASSERT_TRUE(IsOk(client.Capture(before, bytes)));
+    ExpectStored(client, before, bytes);
+    MoveAway();
+    const Generation during = client.GenerationOf("ckpt", version + 1);
+    ASSERT_TRUE(IsOk(client.Capture(during, bytes)));
+    ExpectWaiting(client, during);
+    EXPECT_FALSE(files::exists(scenario_.store()));
+    BringBack();
+    ExpectStored(client, during, bytes);
+  }
+}
+
+// An unmounted file system leaves the folder that it was mounted on.
+TEST_F(StoreGone, LeavesAnEmptyFolderEmpty) {
+  AgentClient client(scenario_, {});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  MoveAway();
+  files::create_directory(scenario_.store());
+  const Generation generation = client.GenerationOf("ckpt", 1);
+  ASSERT_TRUE(IsOk(client.Capture(generation, 5 << 20)));
+  ExpectWaiting(client, generation);
+  EXPECT_TRUE(files::is_empty(scenario_.store()));
+  BringBack();
+  ExpectStored(client, generation, 5 << 20);
+}
+
+// Its object is open in the folder that is moved: what is written there afterwards counts for nothing where it lies now.
+TEST_F(StoreGone, WhileAnImageIsWrittenItWaitsToo) {
+  AgentClient client(scenario_, {});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  const Generation generation = client.GenerationOf("ckpt", 1);
+  constexpr size_t kStreamedBytes = 5 << 20;
+  ASSERT_TRUE(IsOk(client.CaptureButEnd(generation, kStreamedBytes)));
+  const std::string data = scenario_.store() + "/jobs/job/names/ckpt/1-1-1/data";
+  ASSERT_TRUE(WaitFor([&] { return files::exists(data) && !files::is_empty(data); }, seconds(20)));
+  MoveAway();
+  ASSERT_TRUE(IsOk(client.SendEnd()));
+  ExpectWaiting(client, generation);
+  EXPECT_FALSE(files::exists(scenario_.store()));
+  BringBack();
+  ExpectStored(client, generation, kStreamedBytes);
+  EXPECT_EQ(std::distance(files::directory_iterator(data), files::directory_iterator()), 1) << "one object, and no temporary";
+}
+
+TEST_F(StoreGone, ForAnotherOneIsAMismatchAndADrainTriesAgain) {
+  AgentClient client(scenario_, {});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  MoveAway();
+  MakeStoreOf(scenario_.store());
+  const Generation generation = client.GenerationOf("ckpt", 1);
+  ASSERT_TRUE(IsOk(client.Capture(generation, 5 << 20)));
+  const auto reply = client.Wait(generation, Level::kStore);
+  ASSERT_TRUE(IsOk(reply));
+  EXPECT_EQ(reply->failure.code(), Code::kMismatch) << reply->failure.ToString();
+  EXPECT_TRUE(StoredVersions(scenario_.store(), "job", "ckpt").empty());
+  EXPECT_FALSE(files::exists(scenario_.store() + "/jobs"));
+  BringBack();
+  const auto drained = Drain(client);
+  ASSERT_TRUE(IsOk(drained));
+  EXPECT_TRUE(IsOk(drained->failure));
+  ExpectStored(client, generation, 5 << 20);
+}
+
+TEST_F(StoreGone, KeepsTheAgentAsLongAsItOwesIt) {
+  AgentClient client(scenario_, {.node_keys = {{"agent.idle_timeout", "1s"}}});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  MoveAway();
+  const Generation generation = client.GenerationOf("ckpt", 1);
+  ASSERT_TRUE(IsOk(client.Capture(generation, 1000)));
+  ASSERT_TRUE(IsOk(client.Goodbye()));
+  client.Disconnect();
+  std::this_thread::sleep_for(seconds(3));
+  EXPECT_NE(scenario_.AgentPid(), 0);
+  BringBack();
+  EXPECT_TRUE(WaitFor([&] { return IsOk(CheckStored(scenario_.store(), generation, 0, 1000)); }, seconds(20)));
+  EXPECT_TRUE(WaitFor([&] { return scenario_.AgentPid() == 0; }, seconds(20)));
+  EXPECT_FALSE(files::exists(scenario_.run_folder() + "/records")) << "everything is in the store";
+}
+
+// What was safe in the store is all that is left when that has gone.
+TEST_F(StoreGone, AfterwardsKeepsTheCopiesOnTheNode) {
+  AgentClient client(scenario_, {.node_keys = {{"agent.idle_timeout", "1s"}}});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  const Generation generation = client.GenerationOf("ckpt", 1);
+  ASSERT_TRUE(IsOk(client.Capture(generation, 1000)));
+  ExpectStored(client, generation, 1000);
+  MoveAway();
+  ASSERT_TRUE(IsOk(client.Goodbye()));
+  client.Disconnect();
+  ASSERT_TRUE(WaitFor([&] { return scenario_.AgentPid() == 0; }, seconds(20)));
+  EXPECT_FALSE(files::exists(scenario_.store()));
+  EXPECT_FALSE(files::is_empty(scenario_.run_folder() + "/records"));
+  BringBack();
+}
+
+}  // namespace
+}  // namespace kedge::testing

@@ -1,0 +1,340 @@
+// See generator.h.
+#include "tests/histories/generator.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/random.h"
+
+namespace kedge::histories {
+namespace {
+
+class Generator {
+ public:
+  Generator(uint64_t seed, bool real) : random_(MixSeed(seed, 1)), real_(real) {}
+
+  History Make() {
+    MakeSetup();
+    const int launches = 1 + static_cast<int>(random_.Below(3));
+    for (int launch = 0; launch < launches; ++launch) Live();
+    return std::move(history_);
+  }
+
+ private:
+  template <size_t n>
+  const char* Pick(const char* const (&among)[n]) {
+    return among[random_.Below(n)];
+  }
+  int Below(int bound) { return static_cast<int>(random_.Below(static_cast<uint64_t>(std::max(bound, 1)))); }
+  bool Chance(double probability) { return random_.Chance(probability); }
+  int Node() { return Below(history_.setup.nodes); }
+  int Rank() { return Below(history_.setup.ranks); }
+
+  template <typename... Arguments>
+  void Say(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+    history_.steps.push_back(ParseStep(fmt::format(text, std::forward<Arguments>(arguments)...)));
+  }
+  void Key(const char* name, const std::string& value) { history_.setup.keys.emplace_back(name, value); }
+
+  void MakeSetup() {
+    Setup& setup = history_.setup;
+    constexpr int kRanks[] = {1, 2, 2, 2, 3, 4, 4, 6, 8};
+    setup.ranks = kRanks[random_.Below(std::size(kRanks))];
+    setup.nodes = 1 + Below(std::min(setup.ranks, 4));
+    Key("job.lease", "3s");
+    if (Chance(0.4)) Key("keep.versions", Pick({"1", "1", "3"}));
+    if (Chance(0.2)) Key("keep.local", Pick({"0", "2"}));
+    if (Chance(0.5)) Key("schedule.store", Pick({"2", "2", "3", "100", "0"}));
+    if (real_ && setup.nodes > 1 && Chance(0.35)) {
+      Key("protect.scheme", setup.nodes > 2 ? Pick({"partner", "xor", "rs"}) : Pick({"partner", "xor"}));
+      if (setup.Key("protect.scheme", "") == "rs") Key("protect.losses", "1");
+      if (Chance(0.3)) Key("schedule.node", Pick({"2", "3"}));
+    }
+    if (Chance(0.15)) Key("flush.rate", "200KiB");
+    if (Chance(0.1)) Key("checkpoint.skip_queued", "true");
+  }
+
+  void Launch() {
+    std::string places;
+    if (history_.setup.nodes > 1 && Chance(0.25)) {
+      const int shift = 1 + Below(history_.setup.nodes - 1);
+      for (int rank = 0; rank < history_.setup.ranks; ++rank)
+        places += fmt::format("{}{}", rank == 0 ? " on " : ",", (rank + shift) % history_.setup.nodes);
+    }
+    Say("launch{}", places);
+  }
+
+  void Restart() {
+    if (!taken_.empty() && Chance(0.35)) {
+      const int64_t at_most = taken_[random_.Below(taken_.size())];
+      Say("restart {}", at_most);
+      version_ = at_most;  // goes on from there, as far as this can tell
+    } else {
+      Say("restart");
+    }
+  }
+
+  void Live() {
+    Launch();
+    Restart();
+    const int motifs = 1 + Below(4);
+    for (int i = 0; i < motifs; ++i) {
+      if (Motif()) return;  // it has ended this life
+    }
+    Finish();
+  }
+
+  void Checkpoint(const std::string& how = "") {
+    version_ += 1 + Below(3);
+    std::string more;
+    if (Chance(0.1)) more += " parts";
+    if (Chance(0.1)) more += " file";
+    Say("checkpoint {}{}{}", version_, how, more);
+    taken_.push_back(version_);
+  }
+
+  void Wait() {
+    const Setup& setup = history_.setup;
+    const char* level = "last";
+    if (Chance(0.25)) level = "local";
+    if (Chance(0.2) && setup.Number("schedule.store", 1) == 1) level = "store";
+    if (Chance(0.3) && setup.Protects() && setup.Number("schedule.node", 1) == 1) level = "node";
+    Say("wait {} {}", version_, level);
+  }
+
+  void MaybeWait() {
+    if (Chance(0.7)) Wait();
+  }
+
+  // True: the launch is over with it.
+  bool Motif() {
+    // Without agents only these mean anything.
+    constexpr int kSimulated[] = {0, 0, 1, 6, 7, 8, 9, 10, 12, 13, 14, 15};
+    switch (real_ ? Below(17) : kSimulated[random_.Below(std::size(kSimulated))]) {
+      case 0: return FailingRank();
+      case 1: return BadStore();
+      case 2: return StandingAgent();
+      case 3: return KilledAgent();
+      case 4: return FlippedBeforeTheFlush();
+      case 5: return DeletedPool();
+      case 6: return Abandoned();
+      case 7: return Retaken();
+      case 8: return HalfTaken();
+      case 9: return TakenOverWhileFrozen();
+      case 10: return Rivalled();
+      case 11: return GoesOnElsewhere();
+      case 12: return FlippedLater();
+      case 13:
+      case 14: return real_ ? Plain() : DyingRank();
+      default: return Plain();
+    }
+  }
+
+  bool Plain() {
+    for (int i = 1 + Below(3); i > 0; --i) {
+      Checkpoint();
+      MaybeWait();
+    }
+    return false;
+  }
+
+  bool FailingRank() {
+    Say("fail-rank {} {} {}{}", Rank(), Pick({"any", "list", "open", "pwrite", "fsync", "pread"}),
+        Pick({"EIO", "ENOSPC", "ESTALE"}), Chance(0.3) ? fmt::format(" {}", Below(6)) : std::string());
+    Checkpoint();
+    if (Chance(0.6)) Say("checkpoint {} overwrite", version_);
+    MaybeWait();
+    return Plain();
+  }
+
+  bool BadStore() {
+    const bool away = Chance(0.4);
+    Say("store {}", away ? "away" : Pick({"full", "broken", "read-only"}));
+    for (int i = Below(3); i > 0; --i) {
+      Checkpoint();
+      if (Chance(0.3)) Wait();
+    }
+    if (Chance(0.2)) Finish();
+    Say("store {}", away ? "back" : "mended");
+    return Plain();
+  }
+
+  bool StandingAgent() {
+    const int node = Node();
+    Say("stop-agent {}", node);
+    Checkpoint();
+    if (Chance(0.5)) Checkpoint();
+    if (Chance(0.3)) Say("pending");
+    if (Chance(0.3)) Say("kill-agent {}", node);
+    Say("continue-agent {}", node);
+    MaybeWait();
+    return false;
+  }
+
+  bool KilledAgent() {
+    Checkpoint();
+    if (Chance(0.3)) Wait();
+    Say("kill-agent {}", Node());
+    if (Chance(0.5)) Checkpoint();
+    MaybeWait();
+    return false;
+  }
+
+  bool FlippedBeforeTheFlush() {
+    const int node = Node();
+    Say("stop-agent {}", node);
+    Checkpoint();
+    Say("flip pool {} {}", node, version_);
+    Say("continue-agent {}", node);
+    Wait();
+    return false;
+  }
+
+  bool FlippedLater() {
+    if (taken_.empty()) return Plain();
+    const int64_t version = taken_[random_.Below(taken_.size())];
+    switch (Below(3)) {
+      case 0: Say("flip pool {} {}", Node(), version); break;
+      case 1: Say("flip store {}", version); break;
+      case 2: Say("flip parity {}", Node()); break;
+    }
+    return Chance(0.5) ? Plain() : false;
+  }
+
+  bool DeletedPool() {
+    Checkpoint();
+    if (Chance(0.4)) Wait();
+    Say("delete-pool {}", Node());
+    if (Chance(0.5)) Wait();
+    return Plain();
+  }
+
+  bool Abandoned() {
+    const int node = Node();
+    const bool stands = Chance(0.5);
+    if (Chance(0.7)) Say("checkpoint {} abandon", version_ + 1);
+    if (stands) Say("settle");
+    if (stands) Say("stop-agent {}", node);
+    Checkpoint();
+    if (Chance(0.3)) Say("checkpoint {} abandon", version_ + 1);
+    Say("pending");
+    if (stands) Say("continue-agent {}", node);
+    return false;
+  }
+
+  bool Retaken() {
+    Checkpoint();
+    if (Chance(0.5)) Wait();
+    Say("checkpoint {} overwrite", version_);
+    MaybeWait();
+    return false;
+  }
+
+  // Some ranks take it, and then the others do, or the job dies.
+  bool HalfTaken() {
+    std::vector<int> some, others;
+    for (int rank = 0; rank < history_.setup.ranks; ++rank) (Chance(0.5) ? some : others).push_back(rank);
+    if (some.empty() || others.empty()) return Plain();
+    Checkpoint();
+    MaybeWait();
+    Checkpoint(fmt::format(" by {}", fmt::join(some, ",")));
+    if (Chance(0.4)) Say("wait {} {}", version_, Pick({"local", "local", "last"}));
+    if (Chance(0.6)) {
+      taken_.pop_back();
+      Finish();
+      return true;
+    }
+    Say("checkpoint {} by {}", version_, fmt::join(others, ","));
+    MaybeWait();
+    return false;
+  }
+
+  bool TakenOverWhileFrozen() {
+    Checkpoint();
+    MaybeWait();
+    Say("freeze");
+    Launch();
+    Say("restart");
+    Checkpoint();
+    Wait();
+    Say("thaw");
+    Say("late checkpoint {}", version_ + 1);
+    Say("late wait {} {}", version_ + 1, Pick({"store", "last"}));
+    version_ += 1;
+    return Plain();
+  }
+
+  bool Rivalled() {
+    Checkpoint();
+    MaybeWait();
+    Say("rival");
+    return Chance(0.5) ? Plain() : false;
+  }
+
+  // A node's agent stands still (it is out of reach), and the job goes on without it; then it comes back.
+  bool GoesOnElsewhere() {
+    const Setup& setup = history_.setup;
+    if (setup.nodes < 2) return Plain();
+    Checkpoint();
+    Wait();
+    const int node = Node();
+    Say("stop-agent {}", node);
+    Checkpoint();
+    if (Chance(0.5)) Say("wait {} local", version_);
+    Say("kill");
+    std::string places;
+    for (int rank = 0; rank < setup.ranks; ++rank) {
+      int other = rank % setup.nodes;
+      if (other == node) other = (node + 1) % setup.nodes;
+      places += fmt::format("{}{}", rank == 0 ? "" : ",", other);
+    }
+    version_ = taken_[taken_.size() - 2];
+    Say("launch on {}", places);
+    Say("restart");
+    Checkpoint();
+    Wait();
+    Say("continue-agent {}", node);
+    Say("settle");
+    if (Chance(0.5)) Wait();
+    return Chance(0.5) ? Plain() : false;
+  }
+
+  bool DyingRank() {
+    Say("die-rank {} {}", Rank(), Below(120));
+    Checkpoint();
+    if (Chance(0.5)) Checkpoint();
+    return true;
+  }
+
+  void Finish() {
+    switch (Below(8)) {
+      case 0:
+      case 1:
+      case 2: Say("kill"); break;
+      case 3: Say("end"); break;
+      case 4:
+      case 5: Say("end drain"); break;
+      default:
+        Say("kill");
+        if (!real_ && Chance(0.5)) return Say("power-cut");
+        for (int lost = 1 + Below(2); lost > 0; --lost) Say("lose-node {}", Node());
+    }
+  }
+
+  Random random_;
+  const bool real_;
+  History history_;
+  int64_t version_ = 0;
+  std::vector<int64_t> taken_;
+};
+
+}  // namespace
+
+History Generate(uint64_t seed, bool real) {
+  return Generator(seed, real).Make();
+}
+
+}  // namespace kedge::histories

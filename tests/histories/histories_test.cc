@@ -1,0 +1,74 @@
+// Histories as tests: those that once showed a fault, each as it was found and shrunk, and fresh ones from seeds, simulated and
+// real. KEDGE_TEST_LONG plays them for hours; KEDGE_TEST_SEED is where seeds begin (1).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "tests/histories/campaign.h"
+
+namespace kedge::histories {
+namespace {
+
+// Names of files, without the suffix. Those named real-... are played with real processes, others in the simulation.
+std::vector<std::string> FoundFiles() {
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(KEDGE_FOUND_HISTORIES)) {
+    if (entry.path().extension() == ".history") found.push_back(entry.path().stem());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::string NameOf(const ::testing::TestParamInfo<std::string>& found) {
+  std::string name = found.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+class FoundHistory : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Files, FoundHistory, ::testing::ValuesIn(FoundFiles()), NameOf);
+
+TEST_P(FoundHistory, KeepsThePromisesNow) {
+  SetLogLevel(LogLevel::kOff);
+  std::ifstream file(KEDGE_FOUND_HISTORIES "/" + GetParam() + ".history");
+  const auto history = ParseHistory({std::istreambuf_iterator<char>(file), {}});
+  ASSERT_TRUE(history.ok()) << history.status().ToString();
+  std::string course;
+  const auto violation = PlayFresh(*history, GetParam().starts_with("real-"),
+                                   {[&](const std::string& what) { course += what + "\n"; }, {}, nullptr});
+  EXPECT_FALSE(violation.has_value()) << violation->kind << ": " << violation->sentence << "\n" << course;
+}
+
+void ExpectAllKept(bool real, double seconds, double seconds_long, int processes) {
+  SetLogLevel(LogLevel::kOff);
+  CampaignOptions options;
+  options.real = real;
+  options.seconds = std::getenv("KEDGE_TEST_LONG") != nullptr ? seconds_long : seconds;
+  options.processes = processes;
+  options.shrinks = true;
+  if (const char* seed = std::getenv("KEDGE_TEST_SEED"); seed != nullptr) options.first_seed = std::strtoull(seed, nullptr, 10);
+  const CampaignResult result = RunCampaign(options);
+  std::printf("%llu %s histories in %.0f s\n", static_cast<unsigned long long>(result.played), real ? "real" : "simulated",
+              result.seconds);
+  EXPECT_GT(result.played, 0u);
+  for (const auto& [kind, count] : result.violations) ADD_FAILURE() << kind << ": " << count;
+}
+
+TEST(SimulatedHistories, KeepThePromises) {
+  ExpectAllKept(/*real=*/false, 50, 3600, 1);
+}
+
+TEST(RealHistories, KeepThePromises) {
+  ExpectAllKept(/*real=*/true, 50, 5400, 3);
+}
+
+}  // namespace
+}  // namespace kedge::histories

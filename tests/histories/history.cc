@@ -1,0 +1,102 @@
+// See history.h.
+#include "tests/histories/history.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <sstream>
+
+namespace kedge::histories {
+namespace {
+
+const std::set<std::string> kVerbs = {"launch",   "restart", "checkpoint", "wait",           "pending",     "end",
+                                      "kill",     "freeze",  "thaw",       "rival",          "kill-agent",  "stop-agent",
+                                      "flip",     "store",   "lose-node",  "continue-agent", "delete-pool", "fail-rank",
+                                      "die-rank", "settle",  "power-cut"};
+
+}  // namespace
+
+std::string Setup::Key(const std::string& name, const std::string& otherwise) const {
+  for (const auto& [key, value] : keys) {
+    if (key == name) return value;
+  }
+  return otherwise;
+}
+
+int64_t Setup::Number(const std::string& name, int64_t otherwise) const {
+  const std::string text = Key(name, "");
+  return text.empty() ? otherwise : std::atoll(text.c_str());
+}
+
+int Setup::LossesSurvived() const {
+  if (!Protects()) return 0;
+  return Key("protect.scheme", "none") == "rs" ? static_cast<int>(Number("protect.losses", 2)) : 1;
+}
+
+bool Step::Has(const std::string& word) const {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+int64_t Step::Number(size_t n, int64_t otherwise) const {
+  return n < words.size() ? std::atoll(words[n].c_str()) : otherwise;
+}
+
+std::vector<int> Step::List(const std::string& before) const {
+  std::vector<int> numbers;
+  const auto found = std::find(words.begin(), words.end(), before);
+  if (found == words.end() || found + 1 == words.end()) return numbers;
+  std::istringstream text(*(found + 1));
+  for (std::string number; std::getline(text, number, ',');) numbers.push_back(std::atoi(number.c_str()));
+  return numbers;
+}
+
+std::string Step::ToString() const {
+  std::string text = (late ? "late " : "") + verb;
+  for (const std::string& word : words) text += " " + word;
+  return text;
+}
+
+std::string History::ToString() const {
+  std::string text = fmt::format("ranks {}\nnodes {}\n", setup.ranks, setup.nodes);
+  for (const auto& [key, value] : setup.keys) text += fmt::format("key {} {}\n", key, value);
+  for (const Step& step : steps) text += step.ToString() + "\n";
+  return text;
+}
+
+Step ParseStep(const std::string& line) {
+  Step step;
+  std::istringstream words(line);
+  words >> step.verb;
+  step.late = step.verb == "late";
+  if (step.late) words >> step.verb;
+  for (std::string word; words >> word;) step.words.push_back(word);
+  return step;
+}
+
+Result<History> ParseHistory(const std::string& text) {
+  History history;
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const Step step = ParseStep(line);
+    if (step.verb.empty() || step.verb[0] == '#') continue;
+    if (step.verb == "ranks") {
+      history.setup.ranks = static_cast<int>(step.Number(0, 0));
+    } else if (step.verb == "nodes") {
+      history.setup.nodes = static_cast<int>(step.Number(0, 0));
+    } else if (step.verb == "key" && step.words.size() == 2) {
+      history.setup.keys.emplace_back(step.words[0], step.words[1]);
+    } else if (kVerbs.contains(step.verb)) {
+      history.steps.push_back(step);
+    } else {
+      return Status(Code::kInvalidArgument, fmt::format("line {}: \"{}\" is no step of a history", number, line));
+    }
+  }
+  if (history.setup.ranks < 1 || history.setup.nodes < 1) return Status(Code::kInvalidArgument, "no ranks, or no nodes");
+  return history;
+}
+
+}  // namespace kedge::histories

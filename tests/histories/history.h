@@ -1,0 +1,76 @@
+// A history: one life of a job as plain text, to be generated from a seed, played, shrunk, read and kept.
+//
+//   ranks 2                       the setup: how many ranks, on how many virtual nodes, and keys of the configuration
+//   nodes 2
+//   key schedule.store 2
+//   launch [on 0,1]               rank r on the r-th of these nodes; without a list on node r modulo nodes
+//   restart [40]                  of all ranks, at most that version
+//   checkpoint 3 [by 0,1] [overwrite] [parts] [file] [abandon]
+//   wait 3 local|node|store|last  of all ranks
+//   pending                       of all ranks; where all say that nothing is, the newest version is at its last level
+//   end [drain]                   all ranks finalize; without it they are killed when the next launch begins
+//   kill                          all ranks at once
+//   freeze, thaw                  all ranks stop (SIGSTOP) and go on; a launch meanwhile makes the frozen one the late one
+//   late STEP                     a step (checkpoint, wait) of the late launch, after its thaw
+//   rival                         the same job is launched from another PID namespace while this launch lives
+//   kill-agent 0, stop-agent 0, continue-agent 0
+//   lose-node 0                   its agent, its ranks (and with them the launch) and all its local copies
+//   delete-pool 0                 the pool's file, under the agent
+//   fail-rank 1 list EIO [2]      that call on the store fails once on that rank, after so many (0) more of them
+//   die-rank 1 20                 the rank's process dies at its 20th call on files from here (simulated only)
+//   power-cut                     all processes die, and what was not synced is lost (simulated only)
+//   store away|back|full|broken|read-only|mended
+//   flip pool 0 3, flip store 3, flip parity 0
+//   settle                        until the agents have nothing to do
+//   # a comment
+//
+// Steps that make no sense where they stand (a wait before a launch) are passed over, so that a history may be cut anywhere.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace kedge::histories {
+
+struct Setup {
+  int ranks = 1;
+  int nodes = 1;
+  std::vector<std::pair<std::string, std::string>> keys;
+
+  // The key's value, or what it is without one.
+  std::string Key(const std::string& name, const std::string& otherwise) const;
+  int64_t Number(const std::string& name, int64_t otherwise) const;
+  bool Protects() const { return Key("protect.scheme", "none") != "none"; }
+  // How many nodes of a group may be lost at level NODE.
+  int LossesSurvived() const;
+};
+
+struct Step {
+  std::string verb;
+  std::vector<std::string> words;  // what follows it
+  bool late = false;
+
+  bool Has(const std::string& word) const;
+  // The n-th word as a number, or `otherwise`.
+  int64_t Number(size_t n, int64_t otherwise = -1) const;
+  // The numbers after the word `before`; empty: it is not there.
+  std::vector<int> List(const std::string& before) const;
+  std::string ToString() const;
+};
+
+struct History {
+  Setup setup;
+  std::vector<Step> steps;
+
+  std::string ToString() const;
+};
+
+Step ParseStep(const std::string& line);
+// kInvalidArgument names the line.
+Result<History> ParseHistory(const std::string& text);
+
+}  // namespace kedge::histories

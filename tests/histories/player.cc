@@ -1,0 +1,251 @@
+// See player.h.
+#include "tests/histories/player.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+namespace kedge::histories {
+namespace {
+
+class Player {
+ public:
+  Player(const History& history, World& world, const PlayOptions& options)
+      : setup_(history.setup),
+        world_(world),
+        tell_(options.tell),
+        stopping_(options.stopping),
+        promises_(history.setup, options.ignored) {}
+
+  std::optional<Violation> Play(const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      if (promises_.violation() || IsStopping()) break;
+      Take(step);
+    }
+    if (!promises_.violation() && !IsStopping()) Close();
+    // What was cut short proves nothing.
+    return IsStopping() ? std::nullopt : promises_.violation();
+  }
+
+ private:
+  struct Running {
+    int launch = 0;
+    std::vector<int> places;
+    bool frozen = false;
+    std::map<std::pair<int, int64_t>, int> takings;  // by rank and version
+  };
+
+  bool IsStopping() const { return stopping_ != nullptr && stopping_->load(); }
+  void Tell(const std::string& what) {
+    if (tell_) tell_(what);
+  }
+  void TellAnswers(const std::vector<Answer>& answers) {
+    if (!tell_) return;
+    for (size_t i = 0; i < answers.size(); ++i) {
+      const Answer& answer = answers[i];
+      tell_(fmt::format("    {}: {}{}{}", i,
+                        answer.died   ? "died"
+                        : answer.came ? kedge_status_name(answer.code)
+                                      : "no answer",
+                        answer.version >= 0 ? fmt::format(" version {}", answer.version) : "",
+                        answer.message.empty() ? "" : " (" + answer.message + ")"));
+    }
+  }
+  std::vector<int> AllRanks() const {
+    std::vector<int> ranks(static_cast<size_t>(setup_.ranks));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+  bool IsNode(int64_t node) const { return node >= 0 && node < setup_.nodes; }
+
+  void Take(const Step& step) {
+    promises_.NextStep();
+    Tell(step.ToString());
+    auto& running = step.late ? late_ : current_;
+    if (step.verb == "launch" || step.verb == "rival") return Launch(step);
+    if (step.verb == "settle" || step.verb == "store" || step.verb == "flip" || step.verb.find('-') != std::string::npos) {
+      return Fault(step);
+    }
+    if (step.verb == "thaw") return Thaw();
+    if (!running || running->frozen) return Tell("    nobody is there to do it");
+    if (step.verb == "restart") return Restart(*running, step.Number(0));
+    if (step.verb == "checkpoint") return Checkpoint(*running, step);
+    if (step.verb == "wait") return Wait(*running, step);
+    if (step.verb == "pending") return Pending(*running);
+    if (step.late) return;
+    if (step.verb == "end") return End(step.Has("drain"));
+    if (step.verb == "kill") return Kill();
+    if (step.verb == "freeze") {
+      world_.Freeze(current_->launch);
+      current_->frozen = true;
+    }
+  }
+
+  void Launch(const Step& step) {
+    const bool rival = step.verb == "rival";
+    if (rival && (!current_ || current_->frozen)) return Tell("    nobody is there to be rivalled");
+    Running next;
+    next.launch = ++launches_;
+    next.places = step.List("on");
+    const bool fits = static_cast<int>(next.places.size()) == setup_.ranks &&
+                      std::all_of(next.places.begin(), next.places.end(), [&](int node) { return IsNode(node); });
+    if (!fits) {
+      next.places.clear();
+      for (int rank = 0; rank < setup_.ranks; ++rank) next.places.push_back(rank % setup_.nodes);
+    }
+    if (current_ && current_->frozen) {
+      DropLate();
+      late_ = std::move(current_);
+      current_.reset();
+    } else if (current_ && !rival) {
+      Kill();
+    }
+    const std::vector<Answer> answers = world_.Launch(next.launch, next.places, rival);
+    TellAnswers(answers);
+    promises_.Launched(next.launch, next.places, answers, rival, rival);
+    const bool began = std::all_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); });
+    if (began && !rival) current_ = std::move(next);
+  }
+
+  void Fault(const Step& step) {
+    const bool about_node = step.verb.ends_with("-node") || step.verb.ends_with("-agent") || step.verb.ends_with("-pool");
+    if (about_node && !IsNode(step.Number(0))) return;
+    const bool about_rank = step.verb.ends_with("-rank");
+    if (about_rank && (!current_ || current_->frozen)) return;
+    if (step.verb == "lose-node" || step.verb == "power-cut") {
+      if (current_) Kill();
+      DropLate();
+    }
+    if (!world_.Fault(step)) return Tell("    nothing is there to be broken");
+    rank_is_to_fail_ = rank_is_to_fail_ || about_rank;
+    if (step.verb == "settle") return promises_.Settled();
+    promises_.Fault(step);
+  }
+
+  void Restart(Running& running, int64_t at_most) {
+    const auto answers = world_.Restart(running.launch, at_most);
+    TellAnswers(answers);
+    promises_.Restarted(running.launch, at_most, answers);
+    if (EndIfAnyDied(answers)) return;
+    // An application that hears of an error, other than that there is nothing, ends.
+    const bool ends = std::any_of(answers.begin(), answers.end(),
+                                  [](const Answer& answer) { return !answer.ok() && answer.code != KEDGE_ERROR_NOT_FOUND; });
+    if (ends && current_ && &*current_ == &running) Kill();
+  }
+
+  void Checkpoint(Running& running, const Step& step) {
+    CheckpointCall call;
+    call.version = step.Number(0);
+    call.overwrite = step.Has("overwrite");
+    call.parts = step.Has("parts");
+    call.file = step.Has("file");
+    call.abandon = step.Has("abandon");
+    std::vector<int> ranks = step.List("by");
+    std::erase_if(ranks, [&](int rank) { return rank < 0 || rank >= setup_.ranks; });
+    if (ranks.empty()) ranks = AllRanks();
+    std::vector<int> takings;
+    for (const int rank : ranks) takings.push_back(++running.takings[{rank, call.version}]);
+    const auto answers = world_.Checkpoint(running.launch, ranks, takings, call);
+    TellAnswers(answers);
+    promises_.Captured(running.launch, ranks, takings, call, answers);
+    if (!EndIfAnyDied(answers) && std::exchange(rank_is_to_fail_, false)) world_.MendRanks(running.launch);
+  }
+
+  void Wait(Running& running, const Step& step) {
+    const std::string level = step.words.size() > 1 ? step.words[1] : "last";
+    const kedge_level wanted = level == "local"   ? KEDGE_LEVEL_LOCAL
+                               : level == "node"  ? KEDGE_LEVEL_NODE
+                               : level == "store" ? KEDGE_LEVEL_STORE
+                                                  : KEDGE_LEVEL_LAST;
+    const auto answers = world_.Wait(running.launch, step.Number(0), wanted);
+    TellAnswers(answers);
+    promises_.Waited(running.launch, step.Number(0), wanted, answers);
+    EndIfAnyDied(answers);
+  }
+
+  void Pending(Running& running) {
+    const auto answers = world_.Pending(running.launch);
+    TellAnswers(answers);
+    if (!std::all_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); })) return;
+    promises_.NothingPending(running.launch);
+  }
+
+  void End(bool drain) {
+    const auto answers = world_.End(current_->launch, drain);
+    TellAnswers(answers);
+    promises_.Ended(current_->launch, drain, answers);
+    current_.reset();
+  }
+
+  void Kill() {
+    world_.Kill(current_->launch);
+    current_.reset();
+  }
+  // As an MPI launcher does it.
+  bool EndIfAnyDied(const std::vector<Answer>& answers) {
+    const bool any = std::any_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.died; });
+    if (any && current_) Kill();
+    return any;
+  }
+  void DropLate() {
+    if (late_) world_.Kill(late_->launch);
+    late_.reset();
+  }
+  void Thaw() {
+    auto& frozen = current_ && current_->frozen ? current_ : late_;
+    if (!frozen || !frozen->frozen) return;
+    world_.Thaw(frozen->launch);
+    frozen->frozen = false;
+  }
+
+  void Close() {
+    Tell("closing");
+    if (current_) Kill();
+    DropLate();
+    world_.Mend();
+    promises_.FaultsEnd();
+    Take(ParseStep("launch"));
+    Take(ParseStep("restart"));
+    if (!current_) return;
+    GoOn();
+    if (promises_.violation() || !current_) return;
+    Take(ParseStep("end drain"));
+    if (promises_.violation()) return;
+    promises_.LeftOver(world_.Leftovers());
+    if (promises_.violation() || setup_.Number("schedule.store", 1) == 0) return;
+    for (int node = 0; node < setup_.nodes; ++node) Take(ParseStep(fmt::format("lose-node {}", node)));
+    Take(ParseStep("launch"));
+    Take(ParseStep("restart"));
+    if (current_ && !promises_.violation()) Take(ParseStep("end"));
+  }
+
+  // Two more versions, so that a level that only every other one gets is seen.
+  void GoOn() {
+    const int64_t newest = std::max<int64_t>(promises_.NewestOfAll(), 0);
+    for (int64_t version = newest + 1; version <= newest + 2 && !promises_.violation(); ++version) {
+      Take(ParseStep(fmt::format("checkpoint {}", version)));
+      if (!promises_.violation()) Take(ParseStep(fmt::format("wait {} last", version)));
+    }
+  }
+
+  const Setup setup_;
+  World& world_;
+  const std::function<void(const std::string&)> tell_;
+  const std::atomic<bool>* const stopping_;
+  Promises promises_;
+  int launches_ = 0;
+  bool rank_is_to_fail_ = false;
+  std::optional<Running> current_;
+  std::optional<Running> late_;
+};
+
+}  // namespace
+
+std::optional<Violation> Play(const History& history, World& world, const PlayOptions& options) {
+  return Player(history, world, options).Play(history.steps);
+}
+
+}  // namespace kedge::histories

@@ -1,0 +1,414 @@
+// See promises.h.
+#include "tests/histories/promises.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kedge::histories {
+namespace {
+
+constexpr const char* kLevels[] = {"NONE", "LOCAL", "NODE", "STORE"};
+
+std::string LevelName(kedge_level level) {
+  return level == KEDGE_LEVEL_LAST ? "LAST" : kLevels[level];
+}
+
+std::string Said(const Answer& answer) {
+  return fmt::format("{} ({})", kedge_status_name(answer.code), answer.message);
+}
+
+}  // namespace
+
+std::string Promises::Name(const Key& key) {
+  return fmt::format("version {} of launch {}, taking {}", key.version, key.launch, key.taking);
+}
+
+void Promises::Break(const std::string& kind, const std::string& sentence) {
+  if (!violation_ && !ignored_.contains(kind)) violation_ = Violation{kind, sentence};
+}
+
+bool Promises::AllCame(const std::string& call, const std::vector<Answer>& answers) {
+  for (const Answer& answer : answers) {
+    if (!answer.came) Break("call-never-ended", fmt::format("{}: {}", call, answer.message));
+  }
+  return !violation_;
+}
+
+void Promises::FaultsEnd() {
+  active_.clear();
+  silent_.clear();
+  unnoticed_.clear();
+  store_bad_since_ = -1;
+  last_fault_ = now_;
+}
+
+void Promises::Fault(const Step& step) {
+  last_fault_ = now_;
+  const int node = static_cast<int>(step.Number(0));
+  const std::string which = step.verb + " " + (step.words.empty() ? "" : step.words[0]);
+  if (step.verb == "stop-agent") {
+    silent_.emplace(node, now_);
+    active_.insert(fmt::format("silent {}", node));
+  } else if (step.verb == "continue-agent") {
+    silent_.erase(node);
+    active_.erase(fmt::format("silent {}", node));
+  } else if (step.verb == "power-cut") {
+    for (auto& [key, generation] : generations_) generation.is_unsynced = true;
+  } else if (step.verb == "fail-rank" || step.verb == "die-rank") {
+    active_.insert("rank");
+  } else if (step.verb == "store") {
+    const bool good = step.Has("back") || step.Has("mended");
+    if (good) {
+      active_.erase("store");
+      store_bad_since_ = -1;
+    } else {
+      active_.insert("store");
+      if (store_bad_since_ < 0) store_bad_since_ = now_;
+    }
+  } else if (step.verb == "lose-node" || step.verb == "delete-pool") {
+    if (step.verb == "delete-pool") unnoticed_.insert(node);
+    for (auto& [key, generation] : generations_) {
+      generation.lost_since_capture.insert(node);
+      generation.lost_since_node.insert(node);
+    }
+  } else if (step.verb == "flip") {
+    const bool in_store = step.Has("store");
+    for (auto& [key, generation] : generations_) {
+      if (step.Has("parity")) {
+        generation.lost_since_node.insert(static_cast<int>(step.Number(1)));
+      } else if (!in_store && key.version == step.Number(2)) {
+        generation.flipped_local = true;
+        generation.lost_since_node.insert(static_cast<int>(step.Number(1)));
+      } else if (in_store && key.version == step.Number(1)) {
+        generation.flipped_store = true;
+      }
+    }
+  }
+}
+
+void Promises::Launched(int launch, const std::vector<int>& places, const std::vector<Answer>& answers, bool holder_lives,
+                        bool rival) {
+  if (!AllCame("launch", answers)) return;
+  const bool began = std::all_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); });
+  if (began && holder_lives) {
+    return Break("live-job-taken-over", fmt::format("launch {} has got the job while the launch before it lives{}", launch,
+                                                    rival ? ", in another PID namespace" : ""));
+  }
+  if (!began) {
+    const auto failed = std::find_if(answers.begin(), answers.end(), [](const Answer& answer) { return !answer.ok(); });
+    if (!holder_lives && Quiet()) Break("launch-failed", fmt::format("launch {}: {}", launch, Said(*failed)));
+    return;
+  }
+  for (auto& [number, life] : lives_) life.superseded = true;
+  lives_[launch].places = places;
+}
+
+kedge_level Promises::ScheduledAt(int turn) const {
+  if (setup_.Key("job.mode", "async") == "sync") return KEDGE_LEVEL_STORE;
+  const auto is_turn = [&](int64_t every) { return every > 0 && turn % every == 0; };
+  if (is_turn(setup_.Number("schedule.store", 1))) return KEDGE_LEVEL_STORE;
+  if (setup_.Protects() && is_turn(setup_.Number("schedule.node", 1))) return KEDGE_LEVEL_NODE;
+  return KEDGE_LEVEL_LOCAL;
+}
+
+void Promises::Captured(int launch, const std::vector<int>& ranks, const std::vector<int>& takings, const CheckpointCall& call,
+                        const std::vector<Answer>& answers) {
+  if (!AllCame(fmt::format("checkpoint {}", call.version), answers)) return;
+  Life& life = lives_[launch];
+  const bool was_quiet = Quiet();
+  if (active_.erase("rank") > 0) last_fault_ = now_;  // it struck in this call, or never will
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const Key key{call.version, launch, takings[i]};
+    const bool is_first = !generations_.contains(key);
+    Generation& generation = generations_[key];
+    if (is_first) {
+      generation.places = life.places;
+      generation.scheduled = ScheduledAt(life.takings_begun++);
+      generation.lost_since_capture = generation.lost_since_node = unnoticed_;
+    }
+    if (!call.abandon) generation.may_have.insert(ranks[i]);
+    generation.touched_at = now_;
+    if (answers[i].ok() && !call.abandon) {
+      generation.captured.insert(ranks[i]);
+      generation.is_void = generation.is_void || life.superseded;
+      life.began = true;
+    }
+    if (static_cast<int>(generation.captured.size()) == setup_.ranks && generation.captured_at < 0) generation.captured_at = now_;
+    if (!answers[i].ok() && !answers[i].died && was_quiet && !life.superseded && answers[i].code != KEDGE_ERROR_ALREADY_EXISTS) {
+      Break("checkpoint-failed",
+            fmt::format("rank {} takes version {}, nothing is broken: {}", ranks[i], call.version, Said(answers[i])));
+    }
+  }
+}
+
+bool Promises::MayBeWhole(const Generation& generation) const {
+  return static_cast<int>(generation.may_have.size()) == setup_.ranks;
+}
+
+bool Promises::GoesTo(kedge_level level, const Generation& generation) const {
+  if (level == KEDGE_LEVEL_LAST) return true;
+  if (level == KEDGE_LEVEL_NODE) return setup_.Protects() && setup_.Number("schedule.node", 1) == 1;
+  return generation.scheduled >= level;
+}
+
+bool Promises::IsBelowAnother(const Key& key) const {
+  return std::any_of(generations_.begin(), generations_.end(), [&](const auto& entry) {
+    return entry.first.version > key.version && MayBeWhole(entry.second) && InChainOf(entry.first, key.launch, true);
+  });
+}
+
+Promises::Generation* Promises::FindLast(int launch, int64_t version, Key* key) {
+  Generation* found = nullptr;
+  for (auto& [candidate, generation] : generations_) {
+    if (candidate.launch != launch || candidate.version != version) continue;
+    found = &generation;
+    *key = candidate;
+  }
+  const Life& life = lives_[launch];
+  if (found == nullptr && life.base && life.base->version == version) {
+    *key = *life.base;
+    found = &generations_[*life.base];
+  }
+  return found;
+}
+
+void Promises::Waited(int launch, int64_t version, kedge_level level, const std::vector<Answer>& answers) {
+  const std::string call = fmt::format("wait {} {}", version, LevelName(level));
+  if (!AllCame(call, answers)) return;
+  Key key;
+  Generation* generation = FindLast(launch, version, &key);
+  if (generation == nullptr) return;
+  Life& life = lives_[launch];
+  // Where no rank has captured it, another launch's version of that number may have been meant.
+  if (generation->captured.empty()) return;
+  const kedge_level meant = level == KEDGE_LEVEL_LAST ? generation->scheduled : level;
+  const bool is_owed = GoesTo(level, *generation);
+  const auto said_no = std::find_if(answers.begin(), answers.end(), [](const Answer& answer) { return !answer.ok(); });
+  if (said_no != answers.end() && WasWhole(*generation) && QuietSince(generation->captured_at) && is_owed && !life.superseded &&
+      key.launch == launch && !IsBelowAnother(key)) {
+    return Break("level-never-reached", fmt::format("rank {}, {}, nothing is broken and all ranks have captured {}: {}",
+                                                    said_no - answers.begin(), call, Name(key), Said(*said_no)));
+  }
+  const auto said_ok = std::find_if(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); });
+  if (said_ok == answers.end()) return;
+  if (!WasWhole(*generation)) {
+    return Break("level-without-all-ranks",
+                 fmt::format("rank {} hears OK for {} of {}, which {} of {} ranks have captured", said_ok - answers.begin(), call,
+                             Name(key), generation->captured.size(), setup_.ranks));
+  }
+  if (meant >= KEDGE_LEVEL_STORE && store_bad_since_ >= 0 && generation->captured_at > store_bad_since_) {
+    return Break("store-level-without-store", fmt::format("{} says OK; the store is away or broken since before {} was "
+                                                          "captured",
+                                                          call, Name(key)));
+  }
+  if (meant >= KEDGE_LEVEL_STORE && life.superseded && (generation->is_void || !MayComeBack(key, *generation))) {
+    return Break("superseded-reported-safe",
+                 fmt::format("{} of launch {} says OK for {}; another launch has taken the job over", call, launch, Name(key)));
+  }
+  generation->acknowledged = std::max(generation->acknowledged, meant);
+  if (meant == KEDGE_LEVEL_NODE) generation->lost_since_node = unnoticed_;
+  life.committed = life.committed || (key.launch == launch && !life.superseded);
+}
+
+void Promises::NothingPending(int launch) {
+  Key key;
+  Generation* generation = FindLast(launch, NewestOf(launch), &key);
+  if (generation == nullptr || !WasWhole(*generation) || generation->scheduled < KEDGE_LEVEL_STORE) return;
+  for (const auto& [node, since] : silent_) {
+    const auto& places = generation->places;
+    if (std::find(places.begin(), places.end(), node) == places.end() || generation->captured_at <= since) continue;
+    return Break(
+        "pending-says-done",
+        fmt::format("kedge_pending says OK on all ranks; the agent of node {} has stood still since before {} was captured", node,
+                    Name(key)));
+  }
+  // Its flush may also have failed, or another launch's version stand in its place.
+  if (QuietSince(generation->captured_at) && !lives_[launch].superseded && !IsBelowAnother(key))
+    generation->acknowledged = generation->scheduled;
+}
+
+int64_t Promises::NewestOf(int launch) const {
+  int64_t newest = -1;
+  for (const auto& [key, generation] : generations_) {
+    if (key.launch == launch && !generation.captured.empty()) newest = std::max(newest, key.version);
+  }
+  return newest;
+}
+
+int Promises::LastBegun() const {
+  int last = 0;
+  for (const auto& [launch, life] : lives_) {
+    if (life.began) last = launch;
+  }
+  return last;
+}
+
+// Whether the generation is what `launch` has gone on from, or has taken itself. `otherwise`: where a launch on the way began
+// without a restart, so that nobody can say.
+bool Promises::InChainOf(const Key& key, int launch, bool otherwise) const {
+  std::optional<Key> limit;
+  while (launch > 0) {
+    if (key.launch == launch) return !limit || key <= *limit;
+    const Life& life = lives_.at(launch);
+    if (!life.base) return otherwise;
+    limit = life.base;
+    launch = limit->launch;
+  }
+  return otherwise;
+}
+
+bool Promises::MayComeBack(const Key& key, const Generation& generation) const {
+  if (generation.is_void) return false;
+  int committed = 0;
+  for (const auto& [launch, life] : lives_) {
+    if (life.committed) committed = launch;
+  }
+  return key.launch >= committed || InChainOf(key, committed, true) || InChainOf(key, LastBegun(), true);
+}
+
+bool Promises::Unavailable(int node, const std::vector<int>& places) const {
+  return silent_.contains(node) || std::find(places.begin(), places.end(), node) == places.end();
+}
+
+bool Promises::HasLocalCopies(const Generation& generation, const std::vector<int>& places) const {
+  const bool has_some = setup_.Key("job.mode", "async") != "sync" || !generation.flipped_store;
+  return has_some && !generation.flipped_local && !generation.is_unsynced && generation.places == places &&
+         std::none_of(generation.places.begin(), generation.places.end(),
+                      [&](int node) { return generation.lost_since_capture.contains(node) || Unavailable(node, places); });
+}
+
+bool Promises::Survives(const Key& key, const Generation& generation, int64_t at_most, const std::vector<int>& places) const {
+  if (!WasWhole(generation) || generation.is_void) return false;
+  // Later ones may have taken its place: in the store after `keep` of them, on the nodes after the first. Where a rank died or
+  // failed in the call, nobody can tell whether it was one.
+  int later_not_its_successors = 0;
+  bool is_replaced_here = false, may_be_replaced_for_nothing = false;
+  for (const auto& [other, candidate] : generations_) {
+    if (!MayBeWhole(candidate) || candidate.touched_at <= generation.captured_at) continue;
+    const bool in_chain = InChainOf(other, LastBegun(), false) && (at_most < 0 || other.version <= at_most) && other > key;
+    if (!in_chain || !WasWhole(candidate) || candidate.flipped_store || candidate.is_void) ++later_not_its_successors;
+    is_replaced_here = is_replaced_here || WasWhole(candidate) || !HasLocalCopies(candidate, places);
+    may_be_replaced_for_nothing = may_be_replaced_for_nothing || candidate.flipped_local || !in_chain;
+  }
+  if (generation.acknowledged >= KEDGE_LEVEL_STORE && store_bad_since_ < 0 && !generation.flipped_store &&
+      later_not_its_successors < setup_.Number("keep.versions", 2)) {
+    return true;
+  }
+  if (generation.acknowledged >= KEDGE_LEVEL_NODE && setup_.Protects() && !may_be_replaced_for_nothing) {
+    std::set<int> missing = generation.lost_since_node;
+    for (const int node : generation.places) {
+      if (Unavailable(node, places)) missing.insert(node);
+    }
+    if (static_cast<int>(missing.size()) <= setup_.LossesSurvived()) return true;
+  }
+  return !is_replaced_here && HasLocalCopies(generation, places);
+}
+
+std::optional<Promises::Key> Promises::MustComeBack(int64_t at_most, const std::vector<int>& places) const {
+  for (auto entry = generations_.rbegin(); entry != generations_.rend(); ++entry) {
+    const auto& [key, generation] = *entry;
+    if (at_most >= 0 && key.version > at_most) continue;
+    if (!InChainOf(key, LastBegun(), false)) continue;
+    if (Survives(key, generation, at_most, places)) return key;
+  }
+  return std::nullopt;
+}
+
+// Whether somebody is left who knows that there was a version: the store, or a node that had a part of it.
+bool Promises::IsRemembered(int64_t at_most, const std::vector<int>& places) const {
+  if (at_most >= 0) return false;
+  return std::any_of(generations_.begin(), generations_.end(), [&](const auto& entry) {
+    const Generation& generation = entry.second;
+    if (!WasWhole(generation) || generation.is_void) return false;
+    if (generation.acknowledged >= KEDGE_LEVEL_STORE) return true;
+    return generation.acknowledged >= KEDGE_LEVEL_NODE &&
+           std::any_of(generation.places.begin(), generation.places.end(),
+                       [&](int node) { return !generation.lost_since_capture.contains(node) && !Unavailable(node, places); });
+  });
+}
+
+void Promises::Restarted(int launch, int64_t at_most, const std::vector<Answer>& answers) {
+  if (!AllCame("restart", answers)) return;
+  Life& life = lives_[launch];
+  if (life.superseded) return;
+  if (std::any_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.died; })) return;
+  const auto must = MustComeBack(at_most, life.places);
+  const bool any_ok = std::any_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); });
+  if (!any_ok) {
+    const Answer& answer = answers[0];
+    if (must) {
+      return Break("acknowledged-lost", fmt::format("launch {} restarts: {}; {} was acknowledged at level {} and nothing that "
+                                                    "this does not cover has happened",
+                                                    launch, Said(answer), Name(*must),
+                                                    LevelName(std::max(KEDGE_LEVEL_LOCAL, generations_[*must].acknowledged))));
+    }
+    if (answer.code == KEDGE_ERROR_NOT_FOUND && IsRemembered(at_most, life.places)) {
+      return Break("lost-said-not-found",
+                   fmt::format("launch {} restarts and hears that there was no version: {}", launch, Said(answer)));
+    }
+    if (answer.code == KEDGE_ERROR_NOT_FOUND) life.began = true;
+    return;
+  }
+  std::optional<Key> back;
+  for (size_t rank = 0; rank < answers.size(); ++rank) {
+    const Answer& answer = answers[rank];
+    if (!answer.ok()) return Break("ranks-disagree", fmt::format("rank {} fails where others restart: {}", rank, Said(answer)));
+    if (!answer.content || answer.content->version != answer.version || answer.content->rank != static_cast<int>(rank)) {
+      return Break("wrong-bytes", fmt::format("rank {} restores version {}, and its memory is not that: {}", rank, answer.version,
+                                              answer.message));
+    }
+    const Key key{answer.version, answer.content->launch, answer.content->taking};
+    if (back && key != *back) {
+      return Break("mixed-generations", fmt::format("rank 0 restores {}, rank {} restores {}", Name(*back), rank, Name(key)));
+    }
+    back = key;
+  }
+  const auto found = generations_.find(*back);
+  if (found == generations_.end() || !MayBeWhole(found->second)) {
+    return Break("never-whole", fmt::format("restored is {}, which not all ranks have captured", Name(*back)));
+  }
+  if (at_most >= 0 && back->version > at_most)
+    return Break("newer-than-asked", fmt::format("at most {} was asked for, restored is {}", at_most, Name(*back)));
+  if (!MayComeBack(*back, found->second)) {
+    return Break("abandoned-came-back", fmt::format("restored is {}, which the job has abandoned{}", Name(*back),
+                                                    must ? "; its newest is " + Name(*must) : std::string()));
+  }
+  if (must && *back < *must) {
+    return Break(
+        "acknowledged-lost",
+        fmt::format("launch {} restores {}; {} was acknowledged at level {}, and nothing that this does not cover has "
+                    "happened",
+                    launch, Name(*back), Name(*must), LevelName(std::max(KEDGE_LEVEL_LOCAL, generations_[*must].acknowledged))));
+  }
+  life.base = back;
+  life.began = true;
+}
+
+void Promises::Ended(int launch, bool drain, const std::vector<Answer>& answers) {
+  if (!AllCame("finalize", answers) || !drain) return;
+  Life& life = lives_[launch];
+  const bool all_ok = std::all_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); });
+  for (auto& [key, generation] : generations_) {
+    Key last;
+    if (key.launch != launch || !WasWhole(generation) || FindLast(launch, key.version, &last) != &generation) continue;
+    if (!all_ok || life.superseded) continue;
+    if (generation.scheduled >= KEDGE_LEVEL_STORE && store_bad_since_ >= 0 && generation.captured_at > store_bad_since_) {
+      return Break(
+          "store-level-without-store",
+          fmt::format("finalize with drain says OK; the store is away or broken since before {} was captured", Name(key)));
+    }
+    generation.acknowledged = std::max(generation.acknowledged, generation.scheduled);
+    life.committed = true;
+  }
+  for (size_t rank = 0; rank < answers.size(); ++rank) {
+    if (!answers[rank].ok() && Quiet() && !life.superseded && last_fault_ < 0)
+      Break("finalize-failed", fmt::format("rank {} ends, nothing was ever broken: {}", rank, Said(answers[rank])));
+  }
+}
+
+void Promises::LeftOver(const std::vector<std::string>& what) {
+  for (const std::string& one : what) Break("left-over", one);
+}
+
+}  // namespace kedge::histories

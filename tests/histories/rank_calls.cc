@@ -1,0 +1,91 @@
+// See rank_calls.h.
+#include "tests/histories/rank_calls.h"
+
+#include <fstream>
+
+#include "tests/histories/pattern.h"
+
+namespace kedge::histories {
+namespace {
+
+constexpr size_t kFileBytes = 5000;
+
+Answer AnswerOf(int code) {
+  Answer answer;
+  answer.code = code;
+  if (code != KEDGE_OK) answer.message = kedge_error_message();
+  return answer;
+}
+
+}  // namespace
+
+RankCalls::RankCalls(int rank, int launch, size_t bytes)
+    : rank_(rank), launch_(launch), small_(kLineBytes, ' '), memory_(bytes, ' ') {}
+
+Answer RankCalls::Begin(const kedge_bootstrap* bootstrap, const std::string& overrides) {
+  kedge_options options = KEDGE_OPTIONS_INIT;
+  options.overrides = overrides.c_str();
+  int code = kedge_init(&options, bootstrap, &context_);
+  if (code == KEDGE_OK) code = kedge_protect(context_, 0, memory_.data(), memory_.size(), 1, nullptr);
+  if (code == KEDGE_OK) code = kedge_protect(context_, 1, small_.data(), small_.size(), 1, nullptr);
+  return AnswerOf(code);
+}
+
+// In place: the addresses are protected.
+void RankCalls::Fill(const Tag& tag) {
+  memory_.replace(0, memory_.size(), ContentOf(tag, memory_.size()));
+  small_.replace(0, small_.size(), ContentOf(tag, small_.size()));
+}
+
+Answer RankCalls::Checkpoint(const CheckpointCall& call, int taking, const std::string& file) {
+  const Tag tag{rank_, call.version, launch_, taking};
+  Fill(tag);
+  const unsigned how = call.overwrite ? KEDGE_OVERWRITE : 0;
+  if (!call.parts && !call.file && !call.abandon) return AnswerOf(kedge_checkpoint(context_, kName, call.version, how));
+  int code = kedge_checkpoint_begin(context_, kName, call.version, how);
+  const int first = 0;
+  if (code == KEDGE_OK && call.parts) code = kedge_checkpoint_part(context_, KEDGE_SOME, &first, 1);
+  if (code == KEDGE_OK) code = kedge_checkpoint_part(context_, KEDGE_REST, nullptr, 0);
+  if (code == KEDGE_OK && call.file) {
+    char routed[4096];
+    code = kedge_route_file(context_, file.c_str(), routed, sizeof routed);
+    if (code == KEDGE_OK) std::ofstream(routed) << ContentOf(tag, kFileBytes);
+  }
+  if (code == KEDGE_OK) code = kedge_checkpoint_end(context_, call.abandon ? 0 : 1);
+  return AnswerOf(code);
+}
+
+Answer RankCalls::Restart(int64_t at_most) {
+  memory_.replace(0, memory_.size(), memory_.size(), ' ');
+  small_.replace(0, small_.size(), small_.size(), ' ');
+  int64_t version = -1;
+  Answer answer = AnswerOf(kedge_restart(context_, kName, at_most, &version));
+  answer.version = version;
+  if (answer.code != KEDGE_OK) return answer;
+  const auto tag = ReadContent(memory_, &answer.message);
+  const auto small_tag = ReadContent(small_, &answer.message);
+  if (!tag || !small_tag) return answer;
+  if (PatternOf(*tag) == PatternOf(*small_tag)) {
+    answer.content = tag;
+  } else {
+    answer.message = "one region is of " + PatternOf(*tag) + ", the other of " + PatternOf(*small_tag);
+  }
+  return answer;
+}
+
+Answer RankCalls::Wait(int64_t version, kedge_level level) {
+  return AnswerOf(kedge_wait(context_, kName, version, level, -1));
+}
+
+Answer RankCalls::Pending() {
+  return AnswerOf(kedge_pending(context_));
+}
+
+Answer RankCalls::End(bool drain) {
+  if (context_ == nullptr) return {};
+  kedge_context* const context = context_;
+  context_ = nullptr;
+  return AnswerOf(kedge_finalize(context, drain ? 1 : 0));
+}
+
+}  // namespace kedge::histories

@@ -1,0 +1,38 @@
+// What one rank of a history does with Kedge: through kedge.h alone, with a memory whose content follows from who wrote it when
+// (pattern.h). The actor of a real history (actor.cc) and a thread of a simulated one (simulated_world.h) make the same calls.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "kedge/kedge.h"
+#include "tests/histories/world.h"
+
+namespace kedge::histories {
+
+class RankCalls {
+ public:
+  RankCalls(int rank, int launch, size_t bytes);
+  RankCalls(const RankCalls&) = delete;
+  RankCalls& operator=(const RankCalls&) = delete;
+
+  // `bootstrap` null: the only rank.
+  Answer Begin(const kedge_bootstrap* bootstrap, const std::string& overrides);
+  Answer Restart(int64_t at_most);
+  // `file`: the path that a routed file is to have.
+  Answer Checkpoint(const CheckpointCall& call, int taking, const std::string& file);
+  Answer Wait(int64_t version, kedge_level level);
+  Answer Pending();
+  Answer End(bool drain);
+
+ private:
+  void Fill(const Tag& tag);
+
+  const int rank_;
+  const int launch_;
+  kedge_context* context_ = nullptr;
+  std::string small_;
+  std::string memory_;
+};
+
+}  // namespace kedge::histories

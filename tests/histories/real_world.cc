@@ -1,0 +1,336 @@
+// See real_world.h.
+#include "tests/histories/real_world.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "format/set_records.h"
+#include "os/testing/steering.h"
+#include "store/posix_store.h"
+#include "tests/histories/calls_and_errors.h"
+#include "tests/histories/leftovers.h"
+
+namespace kedge::histories {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+namespace filesystem = std::filesystem;
+
+constexpr uint64_t kSlotBytes = 1 << 20;
+constexpr seconds kPatience{90};        // of a call: waits of its own end after 20 s
+constexpr seconds kHolderPatience{30};  // until the lease of a frozen launch has run out
+constexpr size_t kRealImageBytes = 20000;
+
+std::string ReadAll(const filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void FlipByte(const std::string& path, uint64_t offset) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(offset));
+  const char byte = static_cast<char>(file.get() ^ 0x10);
+  file.seekp(static_cast<std::streamoff>(offset));
+  file.put(byte);
+}
+
+// A bit in every line of every image of that version which the file holds (pattern.h); whether there was one.
+bool FlipImages(const std::string& path, int64_t version) {
+  const std::string text = fmt::format(" version {} launch ", version), content = ReadAll(path);
+  bool flipped = false;
+  for (size_t at = content.find(text); at != std::string::npos; at = content.find(text, at + text.size())) {
+    FlipByte(path, at + 3);
+    flipped = true;
+  }
+  return flipped;
+}
+
+// Agents remove files meanwhile.
+std::vector<std::string> FilesBelow(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code gone;
+  for (filesystem::recursive_directory_iterator entry(folder, gone), end; !gone && entry != end; entry.increment(gone))
+    files.push_back(entry->path());
+  return files;
+}
+
+}  // namespace
+
+RealWorld::RealWorld(const Setup& setup, std::string programs) : setup_(setup), programs_(std::move(programs)) {
+  filesystem::create_directory(UsersFolder());
+}
+
+RealWorld::~RealWorld() {
+  launches_.clear();
+  // One that was being started meanwhile comes up a moment later.
+  for (int round = 0; round < 3; ++round) {
+    for (int node = 0; node < setup_.nodes; ++node) {
+      while (testing::KillAgentAt(RunFolder(node))) {
+      }
+    }
+    std::this_thread::sleep_for(milliseconds(3));
+  }
+}
+
+std::string RealWorld::Overrides(int node, bool rival) const {
+  std::string text = fmt::format(
+      "store.path={}\nnode.name=n{}\nnode.run_folder={}{}\npool.size=16MiB\nchunk.size={}B\nchunk.piece=256KiB\nwait.timeout="
+      "20s\n"
+      "job.name={}\nplacement.calibrations={}/calibrations\nprotect.timeout=10s\n"
+      "agent.idle_timeout=20s\n",
+      Store(), node, RunFolder(node), rival ? "-rival" : "", kSlotBytes, kJob, folder_.path());
+  for (const auto& [key, value] : setup_.keys) text += key + "=" + value + "\n";
+  return text;
+}
+
+std::vector<Answer> RealWorld::HearAll(Ranks& ranks) {
+  std::vector<Answer> answers;
+  for (const auto& rank : ranks) answers.push_back(rank->Hear(kPatience));
+  return answers;
+}
+
+std::vector<Answer> RealWorld::TellAll(int launch, const std::string& line) {
+  Ranks& ranks = launches_.at(launch);
+  for (const auto& rank : ranks) rank->Tell(line);
+  return HearAll(ranks);
+}
+
+std::vector<Answer> RealWorld::TryLaunch(int launch, const std::vector<int>& places, bool rival) {
+  const std::string rendezvous = fmt::format("{}/launch-{}", folder_.path(), ++rendezvous_);
+  const std::vector<std::pair<std::string, std::string>> environment = {{"KEDGE_AGENT", programs_ + "/steered_agent"},
+                                                                        {os::testing::kSteeringVariable, Steering()}};
+  Ranks& ranks = launches_[launch];
+  ranks.clear();
+  for (size_t rank = 0; rank < places.size(); ++rank) {
+    std::vector<std::string> command;
+    if (rival) command = {"unshare", "--pid", "--fork", "--mount-proc", "--kill-child"};
+    if (rival && geteuid() != 0) command.insert(command.end(), {"--user", "--map-root-user"});
+    for (const std::string& word :
+         {programs_ + "/histories_actor", rendezvous, std::to_string(rank), std::to_string(places.size()), std::to_string(launch),
+          std::to_string(kRealImageBytes), Overrides(places[rank], rival)}) {
+      command.push_back(word);
+    }
+    ranks.push_back(std::make_unique<RankProcess>(command, environment, fmt::format("{}/rank-{}", folder_.path(), rank)));
+  }
+  return HearAll(ranks);
+}
+
+std::vector<Answer> RealWorld::Launch(int launch, const std::vector<int>& places, bool rival) {
+  const bool waits = launches_.size() > 0 && !rival;  // for the lease of one that is frozen
+  const auto deadline = steady_clock::now() + kHolderPatience;
+  for (;;) {
+    std::vector<Answer> answers = TryLaunch(launch, places, rival);
+    const bool busy =
+        std::any_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.code == KEDGE_ERROR_BUSY; });
+    const bool began = std::all_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); });
+    if (!began || rival) launches_.erase(launch);
+    if (!busy || !waits || steady_clock::now() > deadline) return answers;
+    std::this_thread::sleep_for(milliseconds(200));
+  }
+}
+
+std::vector<Answer> RealWorld::Restart(int launch, int64_t at_most) {
+  return TellAll(launch, fmt::format("restart {}", at_most));
+}
+
+std::vector<Answer> RealWorld::Checkpoint(int launch, const std::vector<int>& ranks, const std::vector<int>& takings,
+                                          const CheckpointCall& call) {
+  Ranks& all = launches_.at(launch);
+  const std::string flags = std::string("-") + (call.overwrite ? "o" : "") + (call.parts ? "p" : "") + (call.file ? "f" : "") +
+                            (call.abandon ? "a" : "");
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    all[static_cast<size_t>(ranks[i])]->Tell(fmt::format("checkpoint {} {} {} {}/rank-{}-version-{}", call.version, takings[i],
+                                                         flags, UsersFolder(), ranks[i], call.version));
+  }
+  std::vector<Answer> answers;
+  for (const int rank : ranks) answers.push_back(all[static_cast<size_t>(rank)]->Hear(kPatience));
+  return answers;
+}
+
+std::vector<Answer> RealWorld::Wait(int launch, int64_t version, kedge_level level) {
+  return TellAll(launch, fmt::format("wait {} {}", version, static_cast<int>(level)));
+}
+
+std::vector<Answer> RealWorld::Pending(int launch) {
+  return TellAll(launch, "pending");
+}
+
+std::vector<Answer> RealWorld::End(int launch, bool drain) {
+  std::vector<Answer> answers = TellAll(launch, fmt::format("end {}", drain ? 1 : 0));
+  launches_.erase(launch);
+  return answers;
+}
+
+void RealWorld::Kill(int launch) {
+  const auto found = launches_.find(launch);
+  if (found == launches_.end()) return;
+  for (const auto& rank : found->second) rank->Signal(SIGKILL);
+  launches_.erase(found);
+}
+
+void RealWorld::Freeze(int launch) {
+  for (const auto& rank : launches_.at(launch)) rank->Signal(SIGSTOP);
+}
+
+void RealWorld::Thaw(int launch) {
+  for (const auto& rank : launches_.at(launch)) rank->Signal(SIGCONT);
+  std::this_thread::sleep_for(seconds(1));  // its watcher looks at the lease
+}
+
+bool RealWorld::Fault(const Step& step) {
+  const int node = static_cast<int>(step.Number(0));
+  if (step.verb == "fail-rank") return FailRank(step);
+  if (step.verb == "store") return BreakStore(step.words.empty() ? "" : step.words[0]);
+  if (step.verb == "flip") return Flip(step);
+  if (step.verb == "kill-agent") {
+    stopped_agents_.erase(node);
+    return testing::KillAgentAt(RunFolder(node));
+  }
+  if (step.verb == "stop-agent") return SignalAgent(node, SIGSTOP);
+  if (step.verb == "continue-agent") {
+    const auto stopped = stopped_agents_.find(node);
+    if (stopped == stopped_agents_.end()) return false;
+    kill(stopped->second, SIGCONT);
+    stopped_agents_.erase(stopped);
+    return true;
+  }
+  if (step.verb == "lose-node") {
+    LoseNode(node);
+    return true;
+  }
+  if (step.verb == "delete-pool") {
+    std::error_code gone;
+    return filesystem::remove(RunFolder(node) + "/pool/pool", gone);
+  }
+  if (step.verb == "settle") {
+    std::this_thread::sleep_for(milliseconds(1500));  // agents look after their tiers every second
+    return true;
+  }
+  return false;
+}
+
+bool RealWorld::SignalAgent(int node, int signal) {
+  const int pid = testing::AgentPidAt(RunFolder(node));
+  if (pid <= 0 || stopped_agents_.contains(node)) return false;
+  kill(pid, signal);
+  stopped_agents_[node] = pid;
+  return true;
+}
+
+void RealWorld::ContinueAgents() {
+  for (const auto& [node, pid] : stopped_agents_) kill(pid, SIGCONT);
+  stopped_agents_.clear();
+}
+
+void RealWorld::LoseNode(int node) {
+  stopped_agents_.erase(node);
+  testing::KillAgentAt(RunFolder(node));
+  std::error_code ignored;
+  filesystem::remove_all(RunFolder(node), ignored);
+}
+
+bool RealWorld::FailRank(const Step& step) {
+  const auto rank = static_cast<size_t>(step.Number(0));
+  if (launches_.empty() || rank >= launches_.rbegin()->second.size() || step.words.size() < 3) return false;
+  const auto call = CallNamed(step.words[1]);
+  const auto error = ErrorNamed(step.words[2]);
+  if (!call || !error) return false;
+  RankProcess& process = *launches_.rbegin()->second[rank];
+  process.Tell(fmt::format("fail {} {} {} {}", *call, *error, step.Number(3, 0), Store()));
+  return process.Hear(kPatience).ok();
+}
+
+bool RealWorld::BreakStore(const std::string& how) {
+  const std::string away = Store() + ".away";
+  const bool is_away = filesystem::exists(away);
+  if (how == "away") {
+    if (is_away || !filesystem::exists(Store())) return false;
+    filesystem::rename(Store(), away);
+    return true;
+  }
+  if (how == "back" || how == "mended") {
+    os::testing::StopSteering(Steering());
+    if (!is_away) return true;
+    // What was made in its place meanwhile is covered by the mount, so to say.
+    filesystem::remove_all(Store());
+    filesystem::rename(away, Store());
+    return true;
+  }
+  const auto fault = StoreFaultNamed(how);
+  if (!fault || is_away) return false;
+  os::testing::FaultRule rule;
+  rule.calls = fault->calls;
+  rule.errno_value = fault->errno_value;
+  rule.path_contains = Store();
+  os::testing::Steer(Steering(), {rule});
+  return true;
+}
+
+bool RealWorld::Flip(const Step& step) {
+  const std::string where = step.words.empty() ? "" : step.words[0];
+  if (where == "pool") return FlipImages(RunFolder(static_cast<int>(step.Number(1))) + "/pool/pool", step.Number(2));
+  if (where == "parity") return FlipParity(static_cast<int>(step.Number(1)));
+  if (where != "store") return false;
+  bool flipped = false;
+  for (const std::string& path : FilesBelow(Store())) {
+    if (path.find("/data/") != std::string::npos) flipped = FlipImages(path, step.Number(1)) || flipped;
+  }
+  return flipped;
+}
+
+bool RealWorld::FlipParity(int node) const {
+  bool flipped = false;
+  std::error_code none;
+  for (const auto& entry : filesystem::directory_iterator(RunFolder(node) + "/sets", none)) {
+    if (entry.path().extension() == ".set") continue;
+    const std::string bytes = ReadAll(entry.path());
+    const auto record = DecodeParityRecord(AsBytes(bytes));
+    if (!record.ok()) continue;
+    for (const ParitySlot& slot : record->slots) {
+      for (uint64_t at = 0; at < slot.bytes; at += 4096)
+        FlipByte(RunFolder(node) + "/pool/pool", slot.slot * kSlotBytes + slot.offset + at);
+    }
+    flipped = true;
+  }
+  return flipped;
+}
+
+void RealWorld::MendRanks(int launch) {
+  (void)TellAll(launch, "mend");
+}
+
+void RealWorld::Mend() {
+  ContinueAgents();
+  BreakStore("mended");
+}
+
+std::vector<std::string> RealWorld::Leftovers() {
+  const auto store = MakePosixStore(os::SystemFileSystem(), {.path = Store()});
+  std::vector<std::string> found = IncompleteGenerations(*store, kJob, kName);
+  for (const auto& entry : filesystem::directory_iterator(UsersFolder())) {
+    if (!entry.path().filename().string().starts_with("rank-")) found.push_back(entry.path().string());
+  }
+  return found;
+}
+
+std::string RealWorld::Logs() const {
+  std::string text;
+  for (const auto& entry : filesystem::directory_iterator(folder_.path())) {
+    if (entry.path().filename().string().starts_with("rank-"))
+      text += "---- " + entry.path().filename().string() + "\n" + ReadAll(entry.path());
+  }
+  for (int node = 0; node < setup_.nodes; ++node)
+    text += fmt::format("---- agent of node {}\n{}", node, ReadAll(RunFolder(node) + "/agent.log"));
+  return text;
+}
+
+}  // namespace kedge::histories

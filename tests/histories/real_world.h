@@ -1,0 +1,72 @@
+// A history with real processes: each rank is one (actor.cc), each virtual node has a real agent, the store and the nodes' run
+// folders lie on /dev/shm, and the faults are real, but for errors of the file system, which are put before it
+// (os/testing/steering.h). Not here: a node that is cut off (an agent that is stopped stands for it) and clocks that step; the
+// simulated world has both.
+//
+// Everything goes with the object.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/histories/rank_process.h"
+#include "tests/histories/world.h"
+#include "tests/support/scenario_folder.h"
+
+namespace kedge::histories {
+
+class RealWorld final : public World {
+ public:
+  // `programs`: the folder of histories_actor and steered_agent.
+  RealWorld(const Setup& setup, std::string programs);
+  ~RealWorld() override;
+
+  std::vector<Answer> Launch(int launch, const std::vector<int>& places, bool rival) override;
+  std::vector<Answer> Restart(int launch, int64_t at_most) override;
+  std::vector<Answer> Checkpoint(int launch, const std::vector<int>& ranks, const std::vector<int>& takings,
+                                 const CheckpointCall& call) override;
+  std::vector<Answer> Wait(int launch, int64_t version, kedge_level level) override;
+  std::vector<Answer> Pending(int launch) override;
+  std::vector<Answer> End(int launch, bool drain) override;
+  void Kill(int launch) override;
+  void Freeze(int launch) override;
+  void Thaw(int launch) override;
+  bool Fault(const Step& step) override;
+  void MendRanks(int launch) override;
+  void Mend() override;
+  std::vector<std::string> Leftovers() override;
+
+  // What ranks and agents had to say, for a person.
+  std::string Logs() const;
+
+ private:
+  using Ranks = std::vector<std::unique_ptr<RankProcess>>;
+
+  std::string Store() const { return folder_.memory_folder() + "/store"; }
+  std::string RunFolder(int node) const { return folder_.memory_folder() + "/n" + std::to_string(node); }
+  std::string Steering() const { return folder_.path() + "/steering"; }
+  std::string UsersFolder() const { return folder_.path() + "/results"; }
+  std::string Overrides(int node, bool rival) const;
+  std::vector<Answer> TryLaunch(int launch, const std::vector<int>& places, bool rival);
+  std::vector<Answer> TellAll(int launch, const std::string& line);
+  std::vector<Answer> HearAll(Ranks& ranks);
+  bool FailRank(const Step& step);
+  bool BreakStore(const std::string& how);
+  bool Flip(const Step& step);
+  bool FlipParity(int node) const;
+  bool SignalAgent(int node, int signal);
+  void ContinueAgents();
+  void LoseNode(int node);
+
+  const Setup setup_;
+  const std::string programs_;
+  testing::ScenarioFolder folder_;
+  std::map<int, Ranks> launches_;
+  std::map<int, int> stopped_agents_;  // node to process id
+  int rendezvous_ = 0;
+};
+
+}  // namespace kedge::histories

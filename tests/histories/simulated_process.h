@@ -1,0 +1,73 @@
+// What a thread that stands for a process of its own takes for the machine: a file system, a clock, who it is, who else lives.
+//
+// As long as a SimulatedProcess is entered on a thread, the doors of src/os and the clock lead to it (by the linker's --wrap, in
+// simulated_process.cc); on every other thread they lead to the real machine. Sleep passes virtual time and no other.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+
+#include "base/clock.h"
+#include "os/file_system.h"
+#include "os/testing/fault_plan.h"
+#include "os/testing/faulty_file_system.h"
+#include "os/testing/simulated_file_system.h"
+
+namespace kedge::histories {
+
+// The machine that all of them share: a disk, a clock, and the processes that are alive.
+class SimulatedMachine final : public Clock {
+ public:
+  explicit SimulatedMachine(uint64_t seed) : disk_({.seed = seed}) {}
+
+  os::testing::SimulatedFileSystem& disk() { return disk_; }
+  int64_t NowNs() const override { return now_ns_; }
+  // Called after time has passed: who lives renews its lease then.
+  void OnPassing(std::function<void()> do_then) { on_passing_ = std::move(do_then); }
+  void Pass(Duration duration) {
+    now_ns_ += duration.count();
+    disk_.PassTime(duration);
+    if (on_passing_) on_passing_();
+  }
+  std::set<int>& living() { return living_; }  // process ids
+
+ private:
+  os::testing::SimulatedFileSystem disk_;
+  int64_t now_ns_ = 1'000'000'000'000;
+  std::function<void()> on_passing_;
+  std::set<int> living_;
+};
+
+class SimulatedProcess {
+ public:
+  // The machine outlives it. Processes of different namespaces do not see each other.
+  SimulatedProcess(SimulatedMachine& machine, int id, uint64_t pid_namespace);
+  ~SimulatedProcess();
+  SimulatedProcess(const SimulatedProcess&) = delete;
+  SimulatedProcess& operator=(const SimulatedProcess&) = delete;
+
+  // The calling thread is this process from now on; null: none.
+  static void Enter(SimulatedProcess* process);
+  static SimulatedProcess* Current();
+
+  SimulatedMachine& machine() { return machine_; }
+  os::FileSystem& file_system() { return file_system_; }
+  // Of this process's calls alone.
+  os::testing::FaultPlan& faults() { return faults_; }
+  bool IsDead() const { return faults_.IsKilled(); }
+  // It makes no more calls.
+  void Die();
+  int id() const { return id_; }
+  uint64_t pid_namespace() const { return pid_namespace_; }
+
+ private:
+  SimulatedMachine& machine_;
+  const int id_;
+  const uint64_t pid_namespace_;
+  os::testing::FaultPlan faults_;
+  os::testing::FaultyFileSystem file_system_;
+};
+
+}  // namespace kedge::histories

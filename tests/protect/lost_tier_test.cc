@@ -1,0 +1,85 @@
+// The pool of a node is deleted under its agent: what lay there counts for level NODE no longer.
+#include <signal.h>
+
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "tests/protect/protect_fixture.h"
+
+namespace kedge::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+class LostTierTest : public ProtectTest, public ::testing::WithParamInterface<Scheme> {
+ protected:
+  void LosePool(int node) const {
+    std::filesystem::remove(nodes_.RunFolder(node) + "/pool/pool");
+    for (int i = 0; i < 100 && nodes_.Log(node).find("tier lost") == std::string::npos; ++i)
+      std::this_thread::sleep_for(milliseconds(100));
+    EXPECT_THAT(nodes_.Log(node), ::testing::HasSubstr("tier lost"));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Schemes, LostTierTest, ::testing::ValuesIn(kSchemes), NameOf);
+
+// A restart among the same nodes keeps what is there already.
+TEST_P(LostTierTest, WhatAFormerProtectionHadThereIsMadeAnew) {
+  const std::string keys = std::string(GetParam().keys) + kNoStore;
+  Take(all_, keys, 1);
+  LosePool(0);
+  ExpectRestart(all_, keys, 1, [](kedge_context* context, int rank) {
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60)) << "rank " << rank;
+  });
+  for (int loss = 0; loss < GetParam().losses; ++loss) nodes_.Lose(1 + loss);
+  ExpectRestart(all_, keys, 1);
+}
+
+// One node of the group keeps the version from its level, and meanwhile another one loses what it has told that it holds.
+TEST_P(LostTierTest, ALevelThatIsNotReachedYetIsNotReachedWithIt) {
+  const std::string keys = std::string(GetParam().keys) + kNoStore;
+  Take(all_, keys, 1);
+  std::barrier<> together(4);
+  std::atomic<bool> is_declared{false};
+  nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 0);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_restart(context, "p", -1, nullptr));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
+    Fill(&memory, rank, 2);
+    together.arrive_and_wait();
+    const int agent = AgentPidAt(nodes_.RunFolder(3));
+    if (rank == 3) {
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
+      std::this_thread::sleep_for(milliseconds(20));
+      kill(agent, SIGSTOP);
+    }
+    together.arrive_and_wait();
+    if (rank != 3) {
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
+    }
+    std::this_thread::sleep_for(milliseconds(500));
+    together.arrive_and_wait();
+    if (rank == 0) LosePool(0);
+    together.arrive_and_wait();
+    if (rank == 3) kill(agent, SIGCONT);
+    if (kedge_wait(context, "p", 2, KEDGE_LEVEL_NODE, 30) == KEDGE_OK) is_declared = true;
+    together.arrive_and_wait();
+  });
+  for (int loss = 0; loss < GetParam().losses; ++loss) nodes_.Lose(1 + loss);
+  nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 0);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    int64_t version = -1;
+    const int code = kedge_restart(context, "p", -1, &version);
+    if (is_declared) {
+      EXPECT_EQ(version, 2) << "it was said to survive a node: " << code;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace kedge::testing
