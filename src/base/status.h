@@ -87,13 +87,14 @@ class [[nodiscard]] Result {
     assert(ok());
     return *value_;
   }
-  T&& value() && {
+  // By value: `for (x : List().value())` keeps what it goes through.
+  T value() && {
     assert(ok());
     return std::move(*value_);
   }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
-  T&& operator*() && { return std::move(*this).value(); }
+  T operator*() && { return std::move(*this).value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
 

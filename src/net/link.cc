@@ -14,6 +14,9 @@ namespace {
 // A hello without an answer is said again, at first soon: the peer may be about to hear of the job.
 constexpr Duration kHelloPauseMin = std::chrono::milliseconds(25);
 constexpr Duration kHelloPauseMax = std::chrono::milliseconds(200);
+// A hello that comes again sooner gets no second answer.
+constexpr Duration kAnswerPause = std::chrono::milliseconds(10);
+constexpr size_t kAnswersKept = 64;
 // How long a refusal waits for a challenge that proves it wrong.
 constexpr Duration kDoubtTime = std::chrono::milliseconds(250);
 constexpr Duration kReopenPauseMin = std::chrono::milliseconds(20);
@@ -234,12 +237,23 @@ void Link::OnHello(const Hello& hello) {
     Pump();
     return;
   }
+  if (IsAnsweredAgain(hello.initiator_nonce)) return;
   if (!channel_) OpenChannel();
   if (!channel_) return;
   const Nonce nonce = ChallengeNonce(challenges_, transcript);
   QueueControl(FrameKind::kChallenge, Challenge{hello.initiator_nonce, nonce,
                                                 Prove(membership_->secret, MakeTranscript(hello, nonce), ProofOf::kResponder)});
   Pump();
+}
+
+bool Link::IsAnsweredAgain(const Nonce& initiator_nonce) {
+  const int64_t now_ns = SystemClock().NowNs();
+  const auto is_recent = [now_ns](int64_t answered_ns) { return now_ns - answered_ns < Duration(kAnswerPause).count(); };
+  const auto found = answered_ns_.find(initiator_nonce);
+  if (found != answered_ns_.end() && is_recent(found->second)) return true;
+  if (answered_ns_.size() >= kAnswersKept) std::erase_if(answered_ns_, [&](const auto& entry) { return !is_recent(entry.second); });
+  if (answered_ns_.size() < kAnswersKept) answered_ns_[initiator_nonce] = now_ns;
+  return false;
 }
 
 // It is the peer who is told, whoever it was that said hello: seldom, and without a way that stays.

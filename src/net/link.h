@@ -171,6 +171,8 @@ class Link {
   bool Up() const { return session_ && session_->accepted; }
 
   void SendHello();
+  // Notes that this hello is answered now, unless it was a moment ago: whoever has seen it may repeat it at will.
+  bool IsAnsweredAgain(const Nonce& initiator_nonce);
   void Refuse(const Hello& hello, RefusalReason reason);
   // Somebody says that it will not do.
   void Doubt(const Status& why);
@@ -213,6 +215,7 @@ class Link {
   Duration reopen_pause_{};
   std::optional<Session> session_;
   Secret challenges_ = Secret::Generate();  // what the nonces of our challenges are made with, until a session stands
+  std::map<Nonce, int64_t> answered_ns_;    // the peer's hellos, by their nonces: when each was answered last
   std::optional<Hello> hello_;              // ours, while connecting
   Timers::Id connect_timer_ = 0;
   Timers::Id hello_timer_ = 0;
