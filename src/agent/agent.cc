@@ -6,8 +6,8 @@
 #include <future>
 
 #include "agent/assignment.h"
+#include "agent/attempt_watch.h"
 #include "agent/calls.h"
-#include "agent/draining.h"
 #include "agent/fetch.h"
 #include "agent/flush.h"
 #include "agent/held_sets.h"
@@ -92,7 +92,7 @@ Status Agent::Prepare() {
   held_sets_ = std::make_unique<HeldSets>(*this);
   flush_ = std::make_unique<Flush>(*this);
   publish_ = std::make_unique<Publish>(*this);
-  draining_ = std::make_unique<Draining>(*this);
+  attempt_watch_ = std::make_unique<AttemptWatch>(*this);
   assignment_ = std::make_unique<Assignment>(*this);
   sessions_ = std::make_unique<Sessions>(*this);
   tuning_ = std::make_unique<Tuning>(*this);
@@ -129,7 +129,7 @@ Status Agent::Prepare() {
     CheckReachable();
     tiers_->CheckPresent(/*make_anew=*/!unreachable_);
     sessions_->CheckOwners();
-    draining_->Tick();
+    attempt_watch_->Tick();
     tuning_->Tick();
     throughput_->Tick();
     sessions_->ForgetIdleJobs();
@@ -231,11 +231,9 @@ std::string Agent::Run() {
     const bool drained = leave_when_drained_ && finished;
     const bool idle = !leave_when_drained_ && IsIdle() && clock().NowNs() - busy_ns_ >= options_.node.idle_timeout.count();
     if (!drained && !idle) continue;
+    // Who has just come may want to attach; who only looks whether it is there does not keep it.
     server_->AcceptAll();
-    if (idle && server_->peers() > 0) {
-      busy_ns_ = clock().NowNs();
-      continue;
-    }
+    if (idle && server_->peers() > 0) continue;
     return (drained ? "everything is drained" : "it was idle") + CleanUp();
   }
 }

@@ -32,7 +32,7 @@ class TextServer;
 }
 class Assignment;
 class Calls;
-class Draining;
+class AttemptWatch;
 class Fetch;
 class Flush;
 class HeldSets;
@@ -190,7 +190,7 @@ class Agent {
   std::unique_ptr<HeldSets> held_sets_;
   std::unique_ptr<Flush> flush_;
   std::unique_ptr<Publish> publish_;
-  std::unique_ptr<Draining> draining_;
+  std::unique_ptr<AttemptWatch> attempt_watch_;
   std::unique_ptr<Assignment> assignment_;
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Tuning> tuning_;

@@ -37,7 +37,7 @@ bool HasRedundancyIn(const Version& version, const TierUnit* unit) {
 
 Level Images::LevelOf(const Version& version) const {
   if (version.in_store) return Level::kStore;
-  if (version.at_node) return Level::kNode;
+  if (version.at_node && version.node_failure.ok()) return Level::kNode;
   return version.IsAtLocal() ? Level::kLocal : Level::kNone;
 }
 

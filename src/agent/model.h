@@ -264,7 +264,7 @@ struct Version {
   bool restored = false;                              // an attempt has restarted from it, and goes on from there
   std::map<SetIdentity, std::unique_ptr<HeldSet>> sets;
   std::shared_ptr<Protection> protection;  // while it is on its way to level NODE (protect.h)
-  Status node_failure;                     // why it does not get there
+  Status node_failure;                     // why it does not get there, or is there no longer as safely
   bool probing = false;                    // a look into the store is under way
   bool went_through = false;               // images that are gone had chunks in the store for want of room here
   Status failure;                          // the first of its images

@@ -400,7 +400,7 @@ Result<ExchangeReply> Protect::OnExchange(Job& job, const ExchangeRequest& reque
   }
   // Done here already; or given up; or not begun.
   const HeldSet* held = agent_.held_sets().Find(identity);
-  if (held != nullptr && version != nullptr && version->at_node) {
+  if (held != nullptr && version != nullptr && version->at_node && version->node_failure.ok()) {
     reply.theirs = held->record.members[self->member];
     reply.done = true;
     return reply;

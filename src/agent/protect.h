@@ -105,8 +105,8 @@ class Protect {
   // came from the store is brought to this node first.
   void OnRestored(Job& job, const Generation& generation, uint32_t rank);
   void OnVersionGone(const Version& version);
-  // What lay in lost tiers is not counted on any more: versions on their way with it are given up, and those told who count on
-  // it.
+  // What lay in lost tiers is not counted on any more, here or by other nodes: versions on their way with it are given up, and
+  // those that are at level NODE count as such again only after a restart from them.
   void OnTierLost();
   // The job's application has ended, and what survives goes to the store: what has not reached level NODE by now is not waited
   // for any longer, for the nodes that it needs may be dead. Nothing happens while its attempt has a session here.
@@ -171,7 +171,9 @@ class Protect {
   void AskAboutGroups(Version& version);
   void AskNode(Version& version, const std::string& node);
   void Fail(Version& version, const Status& why);
-  // To those that may have heard that this node has done its part.
+  // A node has lost its part of a version that is at level NODE: it can be restored, and is not safe from the next loss.
+  void Weaken(Version& version, const Status& why);
+  // To those that may have heard that this node has done its part: all nodes, once the version is at level NODE.
   void TellGivenUp(const Version& version, const Status& why);
   // A node has answered so: kIncomplete, it does not take part.
   void OnRefusal(const Version& version, const Status& why);

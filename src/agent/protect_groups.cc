@@ -55,7 +55,7 @@ uint64_t MarkOf(const Protection& protection, bool with_others) {
 
 // As far as this node's files tell: level NODE may have been reached among the nodes of an earlier layout.
 bool IsProtectedIn(const Version& version, uint64_t layout) {
-  return version.at_node &&
+  return version.at_node && version.node_failure.ok() &&
          std::any_of(version.sets.begin(), version.sets.end(), [&](const auto& set) { return set.first.layout == layout; });
 }
 
@@ -132,12 +132,15 @@ void Protect::AskNode(Version& version, const std::string& node) {
 
 // Who hears for all groups refuses whoever asks it afterwards.
 void Protect::TellGivenUp(const Version& version, const Status& why) {
-  const Protection& protection = *version.protection;
-  const auto& groups = protection.layout->groups;
-  std::set<std::string> nodes{groups[0][0].name};
-  for (const redundancy::Node& node : groups[protection.group]) nodes.insert(node.name);
+  const auto layout = version.protection != nullptr ? version.protection->layout : version.job->layout;
+  const auto self = layout->Find(agent_.settings().node);
+  std::set<std::string> nodes{layout->groups[0][0].name};
+  for (uint32_t group = 0; group < layout->groups.size(); ++group) {
+    if (!version.at_node && !(self.has_value() && self->group == group)) continue;
+    for (const redundancy::Node& node : layout->groups[group]) nodes.insert(node.name);
+  }
   nodes.erase(agent_.settings().node);
-  const GroupsNotice notice{version.generation, protection.layout->id, false, {}, why.message().substr(0, kReasonBytesMax)};
+  const GroupsNotice notice{version.generation, layout->id, false, {}, why.message().substr(0, kReasonBytesMax)};
   for (const std::string& node : nodes) {
     agent_.peers().Call(*version.job, node, PeerKind::kGroups, Encode(notice), kCallTimeout, [](const Result<Buffer>&) {});
   }
@@ -147,7 +150,10 @@ Result<GroupsReply> Protect::OnGroups(Job& job, const GroupsNotice& notice) {
   GroupsReply reply;
   if (job.layout == nullptr || job.layout->id != notice.layout) return reply;
   if (!notice.given_up.empty()) {
-    FailSoon(notice.generation, Status(Code::kIncomplete, notice.given_up));
+    const Status why(Code::kIncomplete, notice.given_up);
+    const auto version = job.versions.find(notice.generation);
+    const bool is_there = version != job.versions.end() && version->second->at_node;
+    is_there ? Weaken(*version->second, why) : FailSoon(notice.generation, why);
     return reply;
   }
   auto found = job.versions.find(notice.generation);

@@ -59,18 +59,31 @@ void Protect::OnTierLost() {
   std::vector<Generation> lost;
   for (const auto& [key, job] : agent_.jobs()) {
     for (const auto& [generation, version] : job->versions) {
-      if (IsOwed(*version) && version->HasLost()) lost.push_back(generation);
+      if (job->layout != nullptr && version->HasLost()) lost.push_back(generation);
     }
   }
   agent_.loop().Post([this, lost] {
     for (const Generation& generation : lost) {
       Version* version = agent_.images().FindVersion(generation);
-      if (version == nullptr || !IsOwed(*version)) continue;
+      if (version == nullptr || version->job->layout == nullptr) continue;
       const Status why(Code::kIncomplete, fmt::format("node {} has lost the tier that its part was in", agent_.settings().node));
-      if (version->protection != nullptr) TellGivenUp(*version, why);
-      Fail(*version, why);
+      if (version->protection != nullptr || version->at_node) TellGivenUp(*version, why);
+      if (version->at_node) {
+        Weaken(*version, why);
+      } else if (IsOwed(*version)) {
+        Fail(*version, why);
+      }
     }
   });
+}
+
+void Protect::Weaken(Version& version, const Status& why) {
+  if (!version.node_failure.ok()) return;
+  version.node_failure = Status(Code::kUnavailable, why.message())
+                             .WithContext(version.generation.ToString() + " would not survive the loss of a node any more");
+  if (version.job->layout != nullptr) outcomes_.Add(version.generation, version.job->layout->id, why);
+  LogWarning("agent", "{}", version.node_failure.ToString());
+  agent_.waiters().Check(version.generation);
 }
 
 void Protect::GiveUp(const Job& job) {

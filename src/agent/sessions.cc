@@ -27,6 +27,15 @@ namespace {
 constexpr int kEntriesInTurn = 256;
 constexpr size_t kRestoredKept = 64;  // of all names of a job
 
+AgentMessage MessageOf(AgentMessageKind kind, const Status& why) {
+  AgentMessage message{};
+  message.kind = kind;
+  message.code = static_cast<int32_t>(why.code());
+  message.errno_value = why.errno_value();
+  why.message().copy(message.text, sizeof(message.text) - 1);
+  return message;
+}
+
 }  // namespace
 
 Sessions::~Sessions() {
@@ -460,13 +469,13 @@ void Sessions::Handle(Session& session, const ClientMessage& message) {
 
 void Sessions::SendFailure(Session& session, uint64_t serial, const Status& why) {
   ++session.images_failed;
-  AgentMessage message{};
-  message.kind = AgentMessageKind::kFlushFailed;
+  AgentMessage message = MessageOf(AgentMessageKind::kFlushFailed, why);
   message.number = serial;
-  message.code = static_cast<int32_t>(why.code());
-  message.errno_value = why.errno_value();
-  why.message().copy(message.text, sizeof(message.text) - 1);
   Send(session, message);
+}
+
+void Sessions::SendTakenOver(Session& session, const Status& why) {
+  Send(session, MessageOf(AgentMessageKind::kTakenOver, why));
 }
 
 void Sessions::Send(Session& session, const AgentMessage& message) {

@@ -49,6 +49,8 @@ class Sessions {
   void Send(Session& session, const AgentMessage& message);
   // That an image which was handed over will not get where it was to go; counts it.
   void SendFailure(Session& session, uint64_t serial, const Status& why);
+  // That its attempt was taken over: its calls say so.
+  void SendTakenOver(Session& session, const Status& why);
   void PublishCounts(Session& session);
   // A tier of theirs is lost: they are disconnected, and get new sessions when they come back.
   void RestartSessionsOf(const TierUnit* unit);

@@ -195,10 +195,11 @@ std::pair<uint64_t, uint64_t> Session::PoolMapping() const {
 }
 
 void Session::OnMessage(const AgentMessage& message) {
-  if (message.kind != AgentMessageKind::kFlushFailed) {
-    attached_->slots->OnMessage(message);
+  if (message.kind == AgentMessageKind::kTakenOver) {
+    if (!core_->superseded.exchange(true)) LogError("client", "rank {}: {}", core_->rank(), message.text);
     return;
   }
+  if (message.kind != AgentMessageKind::kFlushFailed) return attached_->slots->OnMessage(message);
   Status status(static_cast<Code>(message.code), message.text);
   if (status.code() == Code::kOk) status = Status(Code::kIo, message.text);
   AddFailure(ledger_->FindSerial(attached_->number, message.number), status);

@@ -251,7 +251,8 @@ bool Link::IsAnsweredAgain(const Nonce& initiator_nonce) {
   const auto is_recent = [now_ns](int64_t answered_ns) { return now_ns - answered_ns < Duration(kAnswerPause).count(); };
   const auto found = answered_ns_.find(initiator_nonce);
   if (found != answered_ns_.end() && is_recent(found->second)) return true;
-  if (answered_ns_.size() >= kAnswersKept) std::erase_if(answered_ns_, [&](const auto& entry) { return !is_recent(entry.second); });
+  if (answered_ns_.size() >= kAnswersKept)
+    std::erase_if(answered_ns_, [&](const auto& entry) { return !is_recent(entry.second); });
   if (answered_ns_.size() < kAnswersKept) answered_ns_[initiator_nonce] = now_ns;
   return false;
 }

@@ -68,6 +68,7 @@ enum class AgentMessageKind : uint32_t {
   kAssign = 1,       // answers kRequestPlace
   kFlushFailed = 2,  // the image will not reach a level it was owed; code, errno_value and text say why
   kRecall = 3,       // others wait for room: return every slot that no checkpoint call in progress needs, open ones too
+  kTakenOver = 4,    // a newer attempt has taken the job over; text says which
 };
 
 enum class AssignOutcome : uint32_t {

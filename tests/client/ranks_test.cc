@@ -259,5 +259,31 @@ TEST_P(RanksTest, TwoSetsOfRanksInOneProcess) {
   for (std::thread& library : libraries) library.join();
 }
 
+// Ranks that neither renew the lease nor publish anything hear of it, too, and are told that nothing of theirs is safe.
+TEST_P(RanksTest, EveryRankHearsThatTheJobWasTakenOver) {
+  const bool has_agent = GetParam().name == kAgent.name;
+  const kedge_level level = has_agent ? KEDGE_LEVEL_LOCAL : KEDGE_LEVEL_STORE;
+  std::barrier<> together(2);
+  ThreadRanks(2)
+      .ExpectOfFinalize(0, KEDGE_ERROR_BUSY)
+      .Run(Overrides(has_agent ? "job.lease=1s\nschedule.store=0\n" : "job.lease=1s\n"), [&](kedge_context* context, int rank) {
+        std::string memory(kBytes, ' ');
+        Protect(context, &memory);
+        Take(context, &memory, 1, rank, 1);
+        EXPECT_KEDGE_OK(kedge_wait(context, "r", 1, level, 60));
+        together.arrive_and_wait();
+        const std::string attempts = folder_.store() + "/jobs/api/attempts/";
+        if (rank == 0) std::filesystem::copy_file(attempts + "1", attempts + "2");
+        int code = KEDGE_OK;
+        for (int i = 0; i < 200 && code == KEDGE_OK; ++i) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(50));
+          code = kedge_wait(context, "r", 1, level, 60);
+        }
+        EXPECT_EQ(code, KEDGE_ERROR_BUSY) << "rank " << rank << ": " << kedge_error_message();
+        EXPECT_EQ(kedge_checkpoint(context, "r", 2, 0), KEDGE_ERROR_BUSY) << "rank " << rank;
+        together.arrive_and_wait();
+      });
+}
+
 }  // namespace
 }  // namespace kedge::testing

@@ -81,5 +81,34 @@ TEST_P(LostTierTest, ALevelThatIsNotReachedYetIsNotReachedWithIt) {
   });
 }
 
+// The application has been told so before: asked again, every rank hears that it holds no longer, and the next version gets
+// there.
+TEST_P(LostTierTest, ALevelThatWasReachedIsNotSaidAgain) {
+  const std::string keys = std::string(GetParam().keys) + kNoStore;
+  std::barrier<> together(4);
+  nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
+    together.arrive_and_wait();
+    if (rank == 0) LosePool(0);
+    together.arrive_and_wait();
+    int code = KEDGE_OK;
+    for (int i = 0; i < 100 && code == KEDGE_OK; ++i) {
+      std::this_thread::sleep_for(milliseconds(50));
+      code = kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60);
+    }
+    EXPECT_EQ(code, KEDGE_ERROR_UNAVAILABLE) << "rank " << rank;
+    EXPECT_THAT(kedge_error_message(), ::testing::HasSubstr("has lost the tier")) << "rank " << rank;
+    together.arrive_and_wait();
+    Fill(&memory, rank, 2);
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_NODE, 60)) << "rank " << rank;
+  });
+  for (int loss = 0; loss < GetParam().losses; ++loss) nodes_.Lose(1 + loss);
+  ExpectRestart(all_, keys, 2);
+}
+
 }  // namespace
 }  // namespace kedge::testing

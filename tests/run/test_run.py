@@ -115,6 +115,7 @@ def test_an_application_that_meets_lost_checkpoints_is_told_so(machine: Machine)
 def test_what_is_announced_is_what_is_restored(machine: Machine) -> None:
     machine.settings |= {"KEDGE_PROTECT_SCHEME": "xor", "KEDGE_SCHEDULE_STORE": "3"}
     run = machine.start("--launcher=openmpi", "--restarts=4", *endless_heat(machine))
+    until(machine.versions)
     for attempt in range(3):
         if attempt == 2:
             machine.end_after(until(machine.versions))
