@@ -23,6 +23,7 @@
 #include "agent/server.h"
 #include "agent/sessions.h"
 #include "agent/status.h"
+#include "agent/straight_parts.h"
 #include "agent/takings.h"
 #include "agent/throughput.h"
 #include "agent/tiers.h"
@@ -93,6 +94,7 @@ Status Agent::Prepare() {
   flush_ = std::make_unique<Flush>(*this);
   publish_ = std::make_unique<Publish>(*this);
   attempt_watch_ = std::make_unique<AttemptWatch>(*this);
+  straight_parts_ = std::make_unique<StraightParts>(*this);
   assignment_ = std::make_unique<Assignment>(*this);
   sessions_ = std::make_unique<Sessions>(*this);
   tuning_ = std::make_unique<Tuning>(*this);
@@ -130,6 +132,7 @@ Status Agent::Prepare() {
     tiers_->CheckPresent(/*make_anew=*/!unreachable_);
     sessions_->CheckOwners();
     attempt_watch_->Tick();
+    straight_parts_->Tick();
     tuning_->Tick();
     throughput_->Tick();
     sessions_->ForgetIdleJobs();

@@ -31,8 +31,8 @@ namespace os {
 class TextServer;
 }
 class Assignment;
-class Calls;
 class AttemptWatch;
+class Calls;
 class Fetch;
 class Flush;
 class HeldSets;
@@ -46,6 +46,7 @@ class Protect;
 class Publish;
 class Server;
 class Sessions;
+class StraightParts;
 class Takings;
 class Throughput;
 class Tiers;
@@ -127,6 +128,7 @@ class Agent {
   HeldSets& held_sets() { return *held_sets_; }
   Images& images() { return *images_; }
   LocalLevel& local_level() { return *local_level_; }
+  StraightParts& straight_parts() { return *straight_parts_; }
   MeasurePeers& measure_peers() { return *measure_peers_; }
   OwnSlots& own_slots() { return *own_slots_; }
   Peers& peers() { return *peers_; }
@@ -191,6 +193,7 @@ class Agent {
   std::unique_ptr<Flush> flush_;
   std::unique_ptr<Publish> publish_;
   std::unique_ptr<AttemptWatch> attempt_watch_;
+  std::unique_ptr<StraightParts> straight_parts_;
   std::unique_ptr<Assignment> assignment_;
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Tuning> tuning_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "agent/agent.h"
@@ -22,6 +23,7 @@
 #include "redundancy/layout.h"
 #include "redundancy/stream.h"
 #include "store/attempts.h"
+#include "store/lineage.h"
 
 namespace kedge {
 namespace {
@@ -34,6 +36,27 @@ bool ScheduledForStore(const std::vector<InventoryReply>& replies, const Generat
       return image.generation == generation && image.scheduled >= Level::kStore && !image.in_store;
     });
   });
+}
+
+// What a launch would not go on from: what the job's attempts have gone back from.
+std::set<Generation> AbandonedOf(const std::vector<RestoredRecord>& restored,
+                                 const std::map<Generation, redundancy::RestorePlan>& plans) {
+  std::map<std::string, std::vector<Generation>> complete;
+  for (const auto& [generation, plan] : plans) {
+    if (plan.complete()) complete[generation.name].push_back(generation);
+  }
+  std::set<Generation> abandoned;
+  for (const auto& [name, generations] : complete) {
+    std::vector<RestoredRecord> records;
+    for (const RestoredRecord& record : restored) {
+      if (record.origin.name == name) records.push_back(record);
+    }
+    const Lineage lineage(records, generations);
+    for (const Generation& generation : generations) {
+      if (!lineage.Has(generation)) abandoned.insert(generation);
+    }
+  }
+  return abandoned;
 }
 
 // Whether somebody was told that it survives the loss of a node, or more.
@@ -356,21 +379,6 @@ void Fetch::NoteAttempts(Job& job, const std::vector<Generation>& generations, s
   });
 }
 
-void Fetch::SendToStore(const Generation& generation, RebuildReply* reply) {
-  Version* version = agent_.images().FindVersion(generation);
-  if (version == nullptr || version->in_store) return;
-  version->scheduled = Level::kStore;
-  version->undecided.reset();
-  version->skipped = false;
-  // Whoever is here goes: the ranks that the node had, and those that it has taken over.
-  version->node_ranks = std::max<uint32_t>(1, static_cast<uint32_t>(version->images.size()));
-  for (const auto& [rank, image] : version->images) {
-    if (image->doomed || !image->ended || image->flush == FlushState::kStored) continue;
-    ++reply->images_owed;
-    if (!Flush::IsActive(*image)) agent_.flush().Start(*image);
-  }
-}
-
 void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<void(RebuildReply)> done) {
   agent_.inventories().Gather(job, "", Reach::kJob, [this, request, done = std::move(done)](const auto& replies) {
     struct Work {
@@ -397,18 +405,26 @@ void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<v
       agent_.protect().GiveUp(*drained);
       NoteAttempts(*drained, work->reply.versions, [this, work](const Status& noted) {
         if (!noted.ok() && work->reply.failure.ok()) work->reply.failure = noted;
-        for (const Generation& generation : work->reply.versions) SendToStore(generation, &work->reply);
+        for (const Generation& generation : work->reply.versions) {
+          Version* version = agent_.images().FindVersion(generation);
+          if (version != nullptr) work->reply.images_owed += agent_.flush().SendToStore(*version);
+        }
         work->done(work->reply);
       });
     };
     std::set<std::string> names_done;
-    const auto generations = GenerationsIn(*replies);
-    for (auto entry = generations.rbegin(); entry != generations.rend(); ++entry) {
+    std::map<Generation, redundancy::RestorePlan> plans;
+    for (const auto& [generation, ranks] : GenerationsIn(*replies)) {
+      plans.emplace(generation, redundancy::PlanRestore(generation, ranks, ToNodeInventories(*replies, generation), false,
+                                                        agent_.settings().node));
+    }
+    std::vector<RestoredRecord> restored = request.restored;
+    restored.insert(restored.end(), found->restored.begin(), found->restored.end());
+    const std::set<Generation> abandoned = AbandonedOf(restored, plans);
+    for (auto entry = plans.rbegin(); entry != plans.rend(); ++entry) {
       const Generation& generation = entry->first;
-      const uint32_t ranks = entry->second;
-      if (names_done.contains(generation.name)) continue;
-      const auto inventories = ToNodeInventories(*replies, generation);
-      const redundancy::RestorePlan plan = redundancy::PlanRestore(generation, ranks, inventories, false, agent_.settings().node);
+      const redundancy::RestorePlan& plan = entry->second;
+      if (names_done.contains(generation.name) || abandoned.contains(generation)) continue;
       if (!plan.complete()) {
         work->reply.lost.push_back({generation, WasSafe(*replies, generation), plan.WhatIsLost()});
         continue;

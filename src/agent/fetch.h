@@ -68,7 +68,6 @@ class Fetch {
   bool FallsToUs(const Job& job, uint32_t rank, const std::vector<InventoryReply>& replies) const;
   // The records of attempts that began without the store and have ended; their versions cannot get there before.
   void NoteAttempts(Job& job, const std::vector<Generation>& generations, std::function<void(Status)> done);
-  void SendToStore(const Generation& generation, RebuildReply* reply);
   void Describe(std::shared_ptr<Order> order);
   void Fill(std::shared_ptr<Order> order);
   void ReleaseRanges(Order& order);

@@ -144,6 +144,23 @@ void Flush::Start(Image& image) {
   }
 }
 
+uint32_t Flush::SendToStore(Version& version) {
+  if (version.in_store) return 0;
+  version.scheduled = Level::kStore;
+  version.undecided.reset();
+  version.skipped = false;
+  // Whoever is here goes: the ranks that the node had, and those that it has taken over.
+  version.node_ranks = std::max<uint32_t>(1, static_cast<uint32_t>(version.images.size()));
+  uint32_t owed = 0;
+  for (const auto& [rank, image] : version.images) {
+    if (image->doomed || !image->ended || image->flush == FlushState::kStored) continue;
+    ++owed;
+    if (!IsActive(*image)) Start(*image);
+    agent_.images().SaveFile(*image);
+  }
+  return owed;
+}
+
 void Flush::DropObject(Image& image) {
   ++image.flush_epoch;  // queued pieces of it are passed over
   image.flush_time = Duration::zero();

@@ -35,6 +35,9 @@ class Flush {
   void QueueEnded(Image& image);
   // An image that a predecessor left unflushed.
   void Start(Image& image);
+  // Whatever its turn said: the images of the version that are here go to the store, which may have the others. Returns how many
+  // are to go.
+  uint32_t SendToStore(Version& version);
   // Takes the image out: it is dropped, or its version skipped.
   void Forget(Image& image);
   // Whether any of its bytes have been given to a worker.

@@ -14,6 +14,7 @@
 #include "agent/protect.h"
 #include "agent/publish.h"
 #include "agent/sessions.h"
+#include "agent/straight_parts.h"
 #include "agent/tiers.h"
 #include "agent/waiters.h"
 #include "agent/windows.h"
@@ -143,7 +144,8 @@ void Images::ReconsiderNow(Job& job, const std::string& name) {
     generation.at_local = version.IsAtLocal();
     generation.promised = LocalLevel::IsPromised(version);
     generation.abandoned = !lineage.Has(version.generation);
-    generation.hopeless = !agent_.sessions().HasAttempt(job, version.generation.attempt);
+    generation.hopeless =
+        !agent_.sessions().HasAttempt(job, version.generation.attempt) && !agent_.straight_parts().MayHave(version);
     for (const auto& [rank, image] : version.images) generation.owed = generation.owed || (!image->doomed && IsOwed(*image));
     newest_first.push_back(&version);
     generations.push_back(std::move(generation));

@@ -212,7 +212,10 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::OpenShown(const ImageIdentity& i
 }
 
 Result<std::unique_ptr<OpenImage>> ImageOpener::OpenStored(const ImageIdentity& identity) {
-  KEDGE_ASSIGN_OR_RETURN(StoredImage image, ReadImage(*core_->catalog, identity.generation, identity.rank));
+  auto read = ReadImage(*core_->catalog, identity.generation, identity.rank);
+  // What others have on their nodes only is not complete there.
+  if (read.status().code() == Code::kNotFound) read = ReadPublishedImage(*core_->catalog, identity.generation, identity.rank);
+  KEDGE_ASSIGN_OR_RETURN(StoredImage image, std::move(read));
   KEDGE_RETURN_IF_ERROR(CheckIdentity(image.record, identity));
   ImageRecord record = image.record;
   std::vector<std::unique_ptr<ChunkSource>> sources;

@@ -62,7 +62,7 @@ Status Network::Engine::PostReceive(ReceiveSlot* slot) {
 bool Network::Engine::PollServing() {
   std::vector<ReceiveSlot*> again;
   again.swap(unposted_);
-  std::array<Completion, 32> completions;
+  std::array<Completion, 64> completions;
   const auto count = serving_->Poll(completions);
   // A queue that fails is broken for good: an agent's successor has a new one.
   KEDGE_CHECK(count.ok());

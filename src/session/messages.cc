@@ -206,6 +206,7 @@ KEDGE_FIELDS(LostVersion) {
 }
 KEDGE_FIELDS(RebuildRequest) {
   walk(m.store_id), walk(m.job), walk(m.to_store), walk(m.act);
+  walk.List(m.restored, 24);
 }
 KEDGE_FIELDS(RebuildReply) {
   walk.List(m.versions, 13);

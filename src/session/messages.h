@@ -159,6 +159,7 @@ struct RebuildRequest {
   std::string job;
   bool to_store = false;
   bool act = false;
+  std::vector<RestoredRecord> restored;  // what its attempts went on from, as the store knows: what they abandoned stays as it is
 };
 // One that the nodes cannot give.
 struct LostVersion {

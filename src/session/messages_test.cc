@@ -72,7 +72,7 @@ std::vector<Message> SampleOfEveryKind() {
           HaltRequest{"job", HaltWhen::kNow},
           HaltReply{{{"job", 3, true}, {"other", 1, false}}},
           RestoredRequest{{SomeGeneration(), 9, 2, 7}, true},
-          RebuildRequest{StoreId{1, 1}, "job", true, false},
+          RebuildRequest{StoreId{1, 1}, "job", true, false, {{SomeGeneration(), 9, 2, 7}}},
           RebuildReply{{SomeGeneration()}, 2, 3, {"n4"}, {{SomeGeneration(), false, "too few"}}, Status(Code::kNoSpace, "full")},
           MeasureRequest{"job", true, std::chrono::seconds(60)},
           MeasureReply{"n1",

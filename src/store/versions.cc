@@ -357,6 +357,17 @@ Result<StoredImage> ReadImage(const Catalog& catalog, const Generation& generati
                 fmt::format("{}: {} has no image of rank {}", catalog.store().description(), generation.ToString(), rank));
 }
 
+Result<StoredImage> ReadPublishedImage(const Catalog& catalog, const Generation& generation, uint32_t rank) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<PartRecord> parts, ReadParts(catalog, generation, nullptr));
+  for (const PartRecord& part : parts) {
+    for (const ImageEntry& entry : part.images) {
+      if (entry.rank == rank) return ReadImage(catalog, part, entry);
+    }
+  }
+  return Status(Code::kNotFound,
+                fmt::format("{}: {} has no part with rank {}", catalog.store().description(), generation.ToString(), rank));
+}
+
 Result<StoredImage> ReadImage(const Catalog& catalog, const PartRecord& part, const ImageEntry& entry) {
   StoredImage image;
   image.entry = entry;

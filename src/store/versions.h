@@ -89,6 +89,8 @@ struct StoredImage {
 // Reads it through the version and part records and checks it: checksum, identity, and that its chunks lie inside its
 // object. kNotFound: the version is not complete or has no such rank, or the object is gone.
 Result<StoredImage> ReadImage(const Catalog& catalog, const Generation& generation, uint32_t rank);
+// The same from whichever part has it, be the version complete or not. kNotFound: none.
+Result<StoredImage> ReadPublishedImage(const Catalog& catalog, const Generation& generation, uint32_t rank);
 // The same when the part is at hand (a reader of many ranks). `entry` is one of part.images.
 Result<StoredImage> ReadImage(const Catalog& catalog, const PartRecord& part, const ImageEntry& entry);
 

@@ -75,6 +75,11 @@ Result<RebuildRequest> FromStore(const RebuildOptions& options) {
   RebuildRequest request;
   request.store_id = opened.catalog.id();
   KEDGE_ASSIGN_OR_RETURN(request.job, SelectJob(opened, options.store));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> names, opened.catalog.Names(request.job, nullptr));
+  for (const std::string& name : names) {
+    KEDGE_ASSIGN_OR_RETURN(const auto restored, ReadRestored(opened.catalog, request.job, name));
+    request.restored.insert(request.restored.end(), restored.begin(), restored.end());
+  }
   return request;
 }
 

@@ -1,6 +1,6 @@
 // A client process that tests kill, stop and watch: does what its arguments say, in order, and tells on stdout.
 //
-//   agent_actor RUN_FOLDER STORE RANK RANKS ACTION...
+//   agent_actor RUN_FOLDER STORE RANK RANKS[:local] ACTION...     local: nothing is scheduled for the store
 //   capture:VERSION:BYTES   a whole image        half:VERSION:BYTES   all of one but its end
 //   end                     the end of a half    until:PATH           until the file is there
 //   stop                    itself, as by SIGSTOP
@@ -63,7 +63,9 @@ int Main(int argc, char** argv) {
   options.run_folder = argv[1];
   options.keys.store_path = argv[2];
   options.rank = static_cast<uint32_t>(std::atoi(argv[3]));
-  options.ranks = static_cast<uint32_t>(std::atoi(argv[4]));
+  const std::vector<std::string> ranks = Split(argv[4]);
+  options.ranks = static_cast<uint32_t>(std::atoi(ranks[0].c_str()));
+  if (ranks.size() > 1) options.keys.schedule_store = 0;
   AgentClient client(options);
   Status status = client.Attach();
   for (int i = 5; i < argc && status.ok(); ++i) {

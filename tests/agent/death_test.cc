@@ -6,6 +6,8 @@
 #include <fstream>
 #include <thread>
 
+#include "store/posix_store.h"
+#include "store/testing/version_maker.h"
 #include "tests/agent/agent_client.h"
 #include "tests/support/child_process.h"
 
@@ -191,6 +193,23 @@ TEST(ClientDeath, WhatEndedIsKeptAndWhatDidNotIsDropped) {
   const std::string status = StatusOf(scenario.run_folder());
   EXPECT_EQ(SumOf(status, "images_pending"), 0u) << status;
   EXPECT_NE(status.find("\"sessions\":[]"), std::string::npos) << status;
+}
+
+// The other rank had no agent just then, and wrote its image straight to the store.
+TEST(ClientDeath, HalfOfAVersionIsKeptForTheHalfThatIsInTheStore) {
+  ScenarioFolder scenario;
+  const Generation generation{MakeStoreOf(scenario.store()), "job", "ckpt", 1, 1, 1};
+  ChildProcess actor({kActor, scenario.run_folder(), scenario.store(), "0", "2:local", "capture:1:3000", "pause"}, {},
+                     scenario.NewOutput());
+  ASSERT_TRUE(actor.WaitForOutput("done capture", seconds(30))) << actor.Output();
+  PosixStoreOptions options;
+  options.path = scenario.store();
+  const auto store = MakePosixStore(os::SystemFileSystem(), options);
+  const Catalog catalog = Catalog::Open(*store, {"test", 1, "r1"}).value();
+  ASSERT_TRUE(PublishRanks(catalog, generation, 1, 1, {}).ok());
+  actor.Kill();
+  EXPECT_TRUE(WaitFor([&] { return StoredVersions(scenario.store(), "job", "ckpt") == std::vector<int64_t>{1}; }, seconds(20)));
+  EXPECT_TRUE(IsOk(CheckStored(scenario.store(), generation, 0, 3000)));
 }
 
 TEST(ClientDeath, WhatWasOnlyInTheMailboxIsKept) {

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/support/sanitized.h"
+#include "base/testing/sanitized.h"
 #include "tests/support/virtual_nodes.h"
 
 namespace kedge::testing {

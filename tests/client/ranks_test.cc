@@ -259,6 +259,45 @@ TEST_P(RanksTest, TwoSetsOfRanksInOneProcess) {
   for (std::thread& library : libraries) library.join();
 }
 
+// The agent dies between two ranks' checkpoints: one has handed its image over, the other writes its own to the store, where
+// nothing else of that version was to go.
+class HalfStraightTest : public RanksTest {
+ protected:
+  void TakeHalfStraight(const std::function<void(kedge_context*)>& then) {
+    std::barrier<> together(2);
+    ThreadRanks(2).Run(Overrides("schedule.store=0\n"), [&](kedge_context* context, int rank) {
+      std::string memory(kBytes, ' ');
+      Protect(context, &memory);
+      Take(context, &memory, 1, rank, 1);
+      together.arrive_and_wait();
+      if (rank == 0) Take(context, &memory, 1, rank, 2);
+      if (rank == 0) folder_.KillAgent();
+      together.arrive_and_wait();
+      if (rank == 1) {
+        Take(context, &memory, 1, rank, 2);
+        EXPECT_GT(Statistics(context).checkpoints_inline, 0u);
+      }
+      together.arrive_and_wait();
+      then(context);
+      together.arrive_and_wait();
+    });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Modes, HalfStraightTest, ::testing::Values(kInline, kAgent), ModeName);
+
+TEST_P(HalfStraightTest, BothHalvesAreRestored) {
+  TakeHalfStraight([](kedge_context*) {});
+  folder_.KillAgent();  // its successor finds what is left of an attempt that has ended
+  ExpectRestart(2, 1, 2);
+}
+
+TEST_P(HalfStraightTest, TheOtherHalfGoesToTheStoreToo) {
+  TakeHalfStraight([](kedge_context* context) { EXPECT_KEDGE_OK(kedge_wait(context, "r", 2, KEDGE_LEVEL_LAST, 60)); });
+  folder_.KillAgent();
+  std::filesystem::remove_all(folder_.run_folder());
+  ExpectRestart(2, 1, 2);
+}
+
 // Ranks that neither renew the lease nor publish anything hear of it, too, and are told that nothing of theirs is safe.
 TEST_P(RanksTest, EveryRankHearsThatTheJobWasTakenOver) {
   const bool has_agent = GetParam().name == kAgent.name;

@@ -13,8 +13,8 @@
 #include <sstream>
 #include <thread>
 
+#include "base/testing/sanitized.h"
 #include "tests/protect/protect_fixture.h"
-#include "tests/support/sanitized.h"
 
 namespace kedge::testing {
 namespace {
@@ -632,6 +632,29 @@ TEST_F(ProtectTest, DrainDoesNotWaitForWhatCannotBeProtected) {
   for (const int node : {0, 2, 3})
     drains.push_back(nodes_.Tool(node, {"drain", "--job", "nodes", "--patience", "2s", "--timeout", "20s"}));
   for (auto& drain : drains) EXPECT_TRUE(drain->Succeeds(std::chrono::seconds(60))) << drain->Output();
+}
+
+// What a launch goes on from is what is announced, and carried to the store: not what an earlier one has gone back from.
+TEST_F(ProtectTest, WhatTheJobHasGoneBackFromIsNotWhatSurvives) {
+  const std::string keys = std::string(kXorOfFour) + kNoStore + "keep.local=5\n";
+  Take(all_, keys, 3);
+  nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 0);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_restart(context, "p", 1, nullptr));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
+    Fill(&memory, rank, 2);
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_NODE, 60));
+  });
+  const auto look = nodes_.Tool(0, {"rebuild", "--job", "nodes", "--look"});
+  EXPECT_TRUE(look->Succeeds(std::chrono::seconds(60))) << look->Output();
+  EXPECT_THAT(look->Output(), ::testing::HasSubstr("p: 2, on the nodes"));
+  std::vector<std::unique_ptr<ChildProcess>> drains;
+  for (const int node : all_) drains.push_back(nodes_.Tool(node, {"drain", "--job", "nodes", "--timeout", "30s"}));
+  for (auto& drain : drains) EXPECT_TRUE(drain->Succeeds(std::chrono::seconds(60))) << drain->Output();
+  for (const int node : all_) nodes_.Lose(node);
+  EXPECT_GT(ExpectRestart(all_, keys, 2), 0u) << "nothing is left but the store";
 }
 
 TEST_F(ProtectTest, RebuildBringsBackWhatIsLost) {

@@ -7,7 +7,6 @@ gave it to be compared.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -24,7 +23,7 @@ import pytest
 from conftest import agent_pid, end_agent
 from kedge import Context
 from kedge.plan.runtime_metrics import parse_prometheus, read_socket
-from schedule_support import KEDGE, job_status, kedge, until
+from schedule_support import KEDGE, job_status, kedge, kedge_json, until
 from threaded_communicator import ThreadedCommunicator, run_ranks
 
 RANKS = 3
@@ -158,7 +157,7 @@ def has_changed(run: Run) -> bool:
 
 def stored(run: Run) -> dict[int, bool]:
     """This attempt's versions that the store knows: whether every rank's image is there."""
-    entries = json.loads(kedge("ls", "--json"))["versions"]
+    entries = kedge_json("ls")["versions"]
     return {entry["version"]: entry["complete"] for entry in entries if entry["version"] > run.restored}
 
 

@@ -26,7 +26,7 @@ from kedge.plan.level import Level as PlanLevel
 from kedge.plan.optimum import optimum
 from kedge.plan.runtime_metrics import parse_prometheus, parse_status, read_port, read_socket
 from kedge.plan.system import System
-from schedule_support import job_status, kedge, kedge_runs, until
+from schedule_support import job_status, kedge, kedge_json, kedge_runs, until
 from threaded_communicator import ThreadedCommunicator, run_ranks
 
 LOOP = Path(__file__).with_name("loop.py")
@@ -67,7 +67,7 @@ def test_what_advise_writes_is_what_the_runtime_goes_by(run_folder: Path, system
     config = tmp_path / "kedge.toml"
     assert plan(["advise", str(system), "--schedule", str(config)]) == 0
     section = tomllib.loads(config.read_text())["schedule"]
-    entries = {entry["key"]: entry for entry in json.loads(kedge("config", "--json"))["keys"]}
+    entries = {entry["key"]: entry for entry in kedge_json("config")["keys"]}
     for key in section:
         assert entries[f"schedule.{key}"]["origin"].startswith(f"{config}:"), key
     data = np.arange(1000.0)
@@ -146,7 +146,7 @@ def test_a_node_that_was_replaced_counts_as_the_others_do(run_folder: Path) -> N
         end_agent(folders[1])
         shutil.rmtree(folders[1])
         run_ranks(2, attempt(3, 7))
-        listing = json.loads(kedge("ls", "--json"))["versions"]
+        listing = kedge_json("ls")["versions"]
         assert [entry["version"] for entry in listing if entry["complete"]] == [6, 3]
     finally:
         end_agent(folders[1])
