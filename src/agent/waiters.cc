@@ -117,13 +117,10 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   if (!wait.is_test && !reached && !failed && !node_failed && !never && !passed_by) {
     const int64_t now_ns = agent_.clock().NowNs();
     if (now_ns < wait.deadline_ns) {
-      // Other nodes finish it without a word to this one.
-      const bool all_stored =
-          version.IsWhole() && std::all_of(version.images.begin(), version.images.end(),
-                                           [](const auto& entry) { return entry.second->flush == FlushState::kStored; });
-      const bool part_stored = std::any_of(version.images.begin(), version.images.end(),
-                                           [](const auto& entry) { return entry.second->flush == FlushState::kStored; });
-      if ((all_stored || part_stored) && target >= Level::kStore && now_ns >= wait.next_look_ns) {
+      // Other nodes finish it without a word to this one; then it has every level.
+      const bool is_stored = std::any_of(version.images.begin(), version.images.end(),
+                                         [](const auto& entry) { return entry.second->flush == FlushState::kStored; });
+      if (is_stored && now_ns >= wait.next_look_ns) {
         wait.next_look_ns = now_ns + kWaitLookPause.count();
         agent_.publish().Probe(version);
       }
