@@ -1,4 +1,4 @@
-"""What the documents say about the repository holds: links lead somewhere, and tests that they name exist.
+"""What the documents say about the repository holds: links lead to a file and a heading, and tests that they name exist.
 
 docs/failures.md promises a test for each failure: the last column of each of its tables names them, as
 `PROGRAM Suite.Case` (GoogleTest, without instantiation and parameter) or `FOLDER test_name` (pytest, the folder below tests/).
@@ -17,20 +17,30 @@ FAILURES = ROOT / "docs" / "failures.md"
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 CASE = re.compile(r"^\s*(?:TYPED_)?TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", re.MULTILINE)
 PROGRAM = re.compile(r"^\s*kedge_test\((\S+)\s+SOURCES\s+([^)]*?)\s+LINK\b", re.MULTILINE)
 PYTEST = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
 REFERENCE = re.compile(r"`(\w+) (\w+\.\w+|test_\w+)`")
 
 
+def anchors(text: str) -> set[str]:
+    """The names under which links reach the headings of a document, made as GitHub makes them."""
+    headings = [LINK.sub(lambda link: link[0][1:].partition("](")[0], heading) for heading in HEADING.findall(FENCE.sub("", text))]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def broken_links(path: Path, text: str) -> list[str]:
-    """The relative links of one document that lead to no file."""
+    """The relative links of one document that lead to no file, or to no heading of it."""
     found = []
     for target in LINK.findall(FENCE.sub("", text)):
-        if re.match(r"[a-z]+:", target) or target.startswith("#"):
+        if re.match(r"[a-z]+:", target):
             continue
-        leads_to = (path.parent / target.partition("#")[0]).resolve()
-        if not leads_to.exists():
+        file, _, anchor = target.partition("#")
+        leads_to = (path.parent / file).resolve() if file else path
+        if file and not leads_to.exists():
+            found.append(target)
+        elif anchor and leads_to.suffix == ".md" and anchor not in anchors(leads_to.read_text() if file else text):
             found.append(target)
     return found
 
@@ -110,6 +120,7 @@ def test_tables_are_understood(row: str, problem: str | None) -> None:
 
 
 def test_broken_links_are_found(tmp_path: Path) -> None:
-    (tmp_path / "there.md").write_text("")
-    text = "[a](there.md#part) [b](gone.md) [c](https://example.org/x) [d](#here)\n```\n[e](in-code.md)\n```\n"
-    assert broken_links(tmp_path / "page.md", text) == ["gone.md"]
+    (tmp_path / "there.md").write_text("## A part: `it`, and\n```\n# no heading\n```\n")
+    links = "[a](there.md#a-part-it-and) [b](gone.md) [c](https://example.org/x) [d](#here) [e](there.md#no-heading) [f](#nowhere)"
+    text = f"# Here\n{links}\n```\n[g](in-code.md)\n```\n"
+    assert broken_links(tmp_path / "page.md", text) == ["gone.md", "there.md#no-heading", "#nowhere"]
