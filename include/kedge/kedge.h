@@ -77,7 +77,7 @@ typedef struct kedge_bootstrap {
 typedef struct kedge_options {
   size_t struct_size;
   const char* job;         /* job name; NULL: configuration (job.name), else the program's name */
-  const char* config_file; /* TOML; NULL: the usual places (docs/guide.md) */
+  const char* config_file; /* TOML; NULL: the usual places (docs/reference.md) */
   const char* overrides;   /* "section.key=value" lines separated by '\n', above file and environment; NULL: none */
 } kedge_options;
 #define KEDGE_OPTIONS_INIT \

@@ -1,6 +1,6 @@
 /* Kedge for MPI programs: the collective bootstrap over a communicator. Link -lkedge-mpi -lkedge.
  *
- * libkedge itself links no MPI; this thin library does, so there is one for each MPI implementation (docs/guide.md).
+ * libkedge itself links no MPI; this thin library does, so there is one for each MPI implementation (docs/how-to.md).
  * Every other call is that of kedge.h.
  */
 #ifndef KEDGE_KEDGE_MPI_H

@@ -24,7 +24,7 @@ void AddNodeKeys(ConfigRegistry& registry) {
                 "memory tier; auto: least of 1/4 of memory, 1/2 of the free /dev/shm, 1/4 of what the cgroup leaves; 0: none", "",
                 true});
   registry.Add({"node.failure_domain", kString, "auto", kNode,
-                "what fails together with this node (a rack, a power supply): protection groups never hold two nodes of one; "
+                "the part that fails with this node (a rack, a power supply): protection groups never hold two nodes of one; "
                 "auto: the node by itself; slurm: its lowest switch in SLURM's topology",
                 "", true});
   registry.Add(
@@ -32,14 +32,14 @@ void AddNodeKeys(ConfigRegistry& registry) {
   registry.Add(
       {"net.interface", kString, "", kNode, "host name or address to be reached at by other nodes; empty: the provider's first"});
   registry.Add({"net.encrypt", kBool, "false", kNode,
-                "what other nodes read of images goes sealed, too; messages always do. Costs processor time and bandwidth"});
+                "reads of images by other nodes are sealed, too; messages always are. Costs processor time and bandwidth"});
   KeySpec chunk{
       "chunk.size", kBytes, "auto", kNode, "largest chunk, and size of a slot; auto: 64MiB, less for a pool under 16 of them",
       "",           true};
   chunk.minimum = static_cast<double>(kPieceBytesMin);
   chunk.maximum = static_cast<double>(uint64_t{1} << 32);
   registry.Add(chunk);
-  KeySpec piece{"chunk.piece", kBytes, "8MiB", kNode, "what is captured, flushed and verified at a time"};
+  KeySpec piece{"chunk.piece", kBytes, "8MiB", kNode, "size of the piece that is captured, flushed and verified at a time"};
   piece.minimum = static_cast<double>(kPieceBytesMin);
   piece.maximum = static_cast<double>(uint64_t{256} << 20);
   registry.Add(piece);
@@ -87,7 +87,7 @@ KeySpec Mtbf(const char* name, const char* text, const char* doc) {
 
 void AddJobKeys(ConfigRegistry& registry) {
   registry.Add(
-      {"job.name", kString, "auto", kJob, "what the job's checkpoints are kept under; auto: the program's name", "", true});
+      {"job.name", kString, "auto", kJob, "the name that the job's checkpoints have; auto: the program's name", "", true});
   registry.Add(
       {"job.scratch", kString, "", kJob, "folder of the job's local copies, a tier of its own; empty: the node's tiers"});
   KeySpec mode{"job.mode", kString, "async", kJob, "async, or sync: every checkpoint goes straight to the store"};
@@ -97,11 +97,11 @@ void AddJobKeys(ConfigRegistry& registry) {
   lease.minimum = 1;
   registry.Add(lease);
   registry.Add(
-      Count("restart.attempt", "0", "restarts restore what this attempt took, abandoned or not; 0: the job's lineage", "", 0));
+      Count("restart.attempt", "0", "restore this attempt's newest version, abandoned or not; 0: the job's lineage", "", 0));
   registry.Add({"store.path", kString, "./kedge-store", kJob, "external storage: a folder"});
   registry.Add({"store.mode", kString, "0700", kJob, "permissions of the store's folders, octal; files lack the x bits"});
   KeySpec create{"store.create", kString, "last", kJob,
-                 "what is made of a store's folder that is not there: its last component, its parents too, or nothing"};
+                 "which folders of a missing store are made: the last component, its parents too, or none"};
   create.choices = {"last", "parents", "never"};
   registry.Add(create);
   registry.Add({"store.direct", kBool, "true", kJob, "write to the store around the page cache, where it can be done"});
@@ -132,11 +132,11 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add({"protect.required", kBool, "true", kJob,
                 "a job whose nodes cannot protect each other is refused; false: it runs without, with a warning"});
   registry.Add({"schedule.interval", kDuration, "0s", kJob,
-                "computation between two checkpoints: what kedge_checkpoint_due goes by; 0: it always says yes"});
+                "computation between two checkpoints, for kedge_checkpoint_due; 0: it always says yes"});
   registry.Add({"schedule.adapt", kBool, "false", kJob,
-                "the interval follows what is measured while the job runs; schedule.interval holds until there is something"});
+                "the interval follows measurements of the running job; schedule.interval holds until there are some"});
   registry.Add({"schedule.adapt_levels", kBool, "false", kJob,
-                "with schedule.adapt: schedule.node and schedule.store follow too, and say where to begin; what is 0 stays 0"});
+                "with schedule.adapt: schedule.node and schedule.store follow too, and say where to begin; 0 stays 0"});
   registry.Add(
       Mtbf("schedule.mtbf_local", "24h", "assumed time between failures that leave the node's copies, until some are observed"));
   registry.Add(Mtbf("schedule.mtbf_node", "240h",

@@ -77,7 +77,7 @@ Command GcCommand() {
                 ->capture_default_str();
             app.add_flag("--json", options->json, "print JSON");
             app.footer(
-                "Versions whose parts are all there are finished first: what is whole is never garbage.\n"
+                "Versions whose parts are all there are finished first: a whole version is never garbage.\n"
                 "Complete versions are never removed here; retention is `keep.versions`.");
             return [options] { return Gc(*options); };
           }};

@@ -1,4 +1,4 @@
-"""The example programs by themselves: the checksum that everything rests on, and the snippets that the README shows."""
+"""The example programs by themselves: the checksum that everything rests on; what the README and the tutorial show."""
 
 from __future__ import annotations
 
@@ -169,3 +169,29 @@ def test_the_commands_of_the_readme_build_and_run_its_programs(node: Node, tmp_p
 def test_the_readme_shows_the_files_that_run_here(language: str, file: str) -> None:
     code = (ROOT / "examples" / "quickstart" / file).read_text()
     assert f"```{language}\n{code}```\n" in (ROOT / "README.md").read_text()
+
+
+def test_the_commands_of_the_tutorial_work_in_their_order(node: Node, tmp_path: Path) -> None:
+    """All of them but the build: the program is killed, goes on, and is at its end when it goes on from the store alone."""
+    page = (ROOT / "docs" / "tutorial.md").read_text()
+    folder = tmp_path / "kedge"
+    folder.mkdir()
+    (folder / "include").symlink_to(ROOT / "include")
+    (folder / "build").symlink_to(BUILD)
+    (program,) = re.findall(r"^```c\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (folder / "tutorial.c").write_text(program)
+    commands = [block for block in re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL) if block != "make build\n"]
+    assert any("kill -9" in command for command in commands)
+    outputs = []
+    for command in commands:
+        done = subprocess.run(
+            ["bash", "-ec", command], cwd=folder, env=node.environment("tutorial"), capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        outputs.append(done.stdout)
+    text = "".join(outputs)
+    assert "everything is durable\n" in text and re.search(r"^tutorial +state +\d+ +complete ", text, re.MULTILINE), text
+    steps = [int(step) for step in re.findall(r"continuing from step (\d+)\n", text)]
+    assert len(steps) == 2 and steps[0] in (5, 10, 15) and steps[1] == 40, text
+    (result,) = re.findall(r"^```\n(step 40: .*?\n)```$", page, re.MULTILINE)
+    assert text.count(result) == 2
