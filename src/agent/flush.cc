@@ -458,6 +458,8 @@ void Flush::LeaveOut(Image& image, const Status& why) {
   agent_.images().OnSettled(image);
   agent_.waiters().Check(version.generation);
   agent_.images().Reconsider(*version.job, version.generation.name);
+  // Parts of it may be there by now, which retention has passed over.
+  agent_.publish().Retain(*version.job, version.generation.name);
 }
 
 void Flush::GiveUp(Image& image, const Status& why) {

@@ -240,6 +240,8 @@ void Publish::OnPublished(const Generation& generation, Outcome outcome) {
   // An image that was written meanwhile has waited for these.
   version = agent_.images().FindVersion(generation);
   if (version != nullptr) absent.ok() ? Consider(*version) : AwaitStore(*version, absent);
+  // What comes late, of an attempt that is over, may lie incomplete behind a newer version: retention has passed it over.
+  if (!stored.empty() && !outcome.finish.complete && generation.attempt < job.hello.attempt) Retain(job, generation.name);
   agent_.images().Reconsider(job, generation.name);
   agent_.waiters().Check(generation);
   agent_.Nudge();
