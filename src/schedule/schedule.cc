@@ -61,21 +61,26 @@ std::vector<Keeping> KeepLocal(std::span<const LocalGeneration> newest_first, ui
   const bool any_promised = std::any_of(newest_first.begin(), newest_first.end(),
                                         [](const LocalGeneration& generation) { return generation.promised; });
   const uint32_t keep_above_complete = any_promised ? 1 : 2;
-  uint32_t whole_seen = 0;
+  uint32_t whole_seen = 0, anew_seen = 0;
+  std::pair<uint32_t, uint32_t> latest_whole;  // attempt and take
   bool complete_seen = false, at_node_seen = false, in_store_seen = false;
   for (const LocalGeneration& generation : newest_first) {
     if (generation.abandoned) {
       keeping.push_back(generation.owed ? Keeping::kPinned : Keeping::kDrop);
       continue;
     }
+    const std::pair taken(generation.generation.attempt, generation.generation.take);
+    const bool is_anew = whole_seen > 0 && taken > latest_whole;
     if (!generation.whole) {
-      const bool useless = generation.hopeless || generation.in_store || whole_seen > 0;
+      const bool useless = generation.hopeless || generation.in_store || (whole_seen > 0 && !is_anew);
       keeping.push_back(useless && !generation.owed ? Keeping::kDrop : Keeping::kPinned);
       continue;
     }
     const uint32_t index = whole_seen++;
+    latest_whole = std::max(latest_whole, taken);
     const bool newest_complete = generation.IsComplete() && !complete_seen;
-    const bool among_newest = index < keep_whole || (!complete_seen && index < keep_above_complete);
+    const bool among_newest =
+        index < keep_whole || (!complete_seen && index < keep_above_complete) || (is_anew && anew_seen++ < 2);
     complete_seen = complete_seen || generation.IsComplete();
     in_store_seen = in_store_seen || generation.in_store;
     // What a node's loss leaves: needed until something newer outlives that, too.

@@ -103,6 +103,8 @@ enum class Keeping : uint8_t {
 // - The newest complete generation stays, however many are newer: a job that dies before all nodes have one of those goes on
 //   from it. So do the two newest whole ones above it, or one beside one that is promised: the other nodes may have stopped
 //   at the one or the other, which nobody has told.
+// - Who begins anew with lower versions than there were has none of them complete at first: the newest two that were taken after
+//   all greater ones stay, and parts of them.
 // - The newest generation at level NODE stays too, however many are newer: they do not survive a node. Unless it or
 //   something newer is in the store.
 // - What is abandoned, and older ones, go.

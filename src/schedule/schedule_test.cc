@@ -185,6 +185,24 @@ TEST(KeepLocal, WhatIsNotWholeGoesWhenOvertaken) {
   EXPECT_EQ(KeepLocal(std::vector{part}, 1), (std::vector{Keeping::kDrop}));
 }
 
+// A job that does not find what it wants to go on from takes lower versions than an earlier attempt has left.
+TEST(KeepLocal, WhoBeginsAnewKeepsWhatIsTaken) {
+  using enum Keeping;
+  const auto in_attempt = [](LocalGeneration generation, uint32_t attempt) {
+    generation.generation.attempt = attempt;
+    return generation;
+  };
+  const LocalGeneration former = in_attempt(Whole(6, false, false), 1);
+  LocalGeneration begun = in_attempt(Whole(2, false, false), 2);
+  begun.whole = false;
+  EXPECT_EQ(KeepLocal(std::vector{former, begun}, 1), (std::vector{kPinned, kPinned}));
+  LocalGeneration unheard = in_attempt(Whole(3, false, false), 2);
+  unheard.at_local = false;
+  EXPECT_EQ(KeepLocal(std::vector{former, unheard, begun}, 1), (std::vector{kPinned, kPinned, kDrop}));
+  LocalGeneration before = in_attempt(Whole(2, false, false), 1);
+  EXPECT_EQ(KeepLocal(std::vector{former, unheard, before}, 1), (std::vector{kPinned, kPinned, kDrop}));
+}
+
 TEST(KeepLocal, TheOnlyCopyOfTheNewestWholeVersionStays) {
   Random random(3);
   for (int round = 0; round < 20000; ++round) {

@@ -15,6 +15,8 @@
 //   rival                         the same job is launched from another PID namespace while this launch lives
 //   kill-agent 0, stop-agent 0, continue-agent 0
 //   lose-node 0                   its agent, its ranks (and with them the launch) and all its local copies
+//   cut-node 0, join-node 0       its agent's connections to other nodes carry nothing
+//   step-clock 0 -3600            the node's clock on the wall steps by so many seconds
 //   delete-pool 0                 the pool's file, under the agent
 //   fail-rank 1 list EIO [2]      that call on the store fails once on that rank, after so many (0) more of them
 //   die-rank 1 20                 the rank's process dies at its 20th call on files from here (simulated only)

@@ -111,7 +111,8 @@ class Player {
   }
 
   void Fault(const Step& step) {
-    const bool about_node = step.verb.ends_with("-node") || step.verb.ends_with("-agent") || step.verb.ends_with("-pool");
+    const bool about_node = step.verb.ends_with("-node") || step.verb.ends_with("-agent") || step.verb.ends_with("-pool") ||
+                            step.verb == "step-clock";
     if (about_node && !IsNode(step.Number(0))) return;
     const bool about_rank = step.verb.ends_with("-rank");
     if (about_rank && (!current_ || current_->frozen)) return;

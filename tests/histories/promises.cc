@@ -47,12 +47,12 @@ void Promises::Fault(const Step& step) {
   last_fault_ = now_;
   const int node = static_cast<int>(step.Number(0));
   const std::string which = step.verb + " " + (step.words.empty() ? "" : step.words[0]);
-  if (step.verb == "stop-agent") {
+  if (step.verb == "stop-agent" || step.verb == "cut-node") {
     silent_.emplace(node, now_);
-    active_.insert(fmt::format("silent {}", node));
-  } else if (step.verb == "continue-agent") {
-    silent_.erase(node);
-    active_.erase(fmt::format("silent {}", node));
+    active_.insert(fmt::format("{} {}", step.verb == "cut-node" ? "cut" : "silent", node));
+  } else if (step.verb == "continue-agent" || step.verb == "join-node") {
+    active_.erase(fmt::format("{} {}", step.verb == "join-node" ? "cut" : "silent", node));
+    if (!active_.contains(fmt::format("silent {}", node)) && !active_.contains(fmt::format("cut {}", node))) silent_.erase(node);
   } else if (step.verb == "power-cut") {
     for (auto& [key, generation] : generations_) generation.is_unsynced = true;
   } else if (step.verb == "fail-rank" || step.verb == "die-rank") {

@@ -7,13 +7,14 @@
 
 namespace kedge::histories {
 
-RankThreads::RankThreads(SimulatedMachine& machine, int ranks, int launch, size_t image_bytes, int first_id,
+RankThreads::RankThreads(SimulatedMachine& machine, const std::vector<int>& places, int launch, size_t image_bytes, int first_id,
                          uint64_t pid_namespace) {
-  for (int number = 0; number < ranks; ++number) {
+  for (int number = 0; number < static_cast<int>(places.size()); ++number) {
     auto rank = std::make_unique<Rank>();
     rank->all = this;
     rank->number = number;
-    rank->process = std::make_unique<SimulatedProcess>(machine, first_id + number, pid_namespace);
+    rank->process =
+        std::make_unique<SimulatedProcess>(machine, first_id + number, places[static_cast<size_t>(number)], pid_namespace);
     rank->calls = std::make_unique<RankCalls>(number, launch, image_bytes);
     ranks_.push_back(std::move(rank));
   }

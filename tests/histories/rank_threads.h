@@ -22,7 +22,9 @@ namespace kedge::histories {
 class RankThreads {
  public:
   // The machine outlives it. Process ids count from `first_id`.
-  RankThreads(SimulatedMachine& machine, int ranks, int launch, size_t image_bytes, int first_id, uint64_t pid_namespace);
+  // Rank r is on node places[r].
+  RankThreads(SimulatedMachine& machine, const std::vector<int>& places, int launch, size_t image_bytes, int first_id,
+              uint64_t pid_namespace);
   ~RankThreads();
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;

@@ -16,6 +16,7 @@
 #include "store/posix_store.h"
 #include "tests/histories/calls_and_errors.h"
 #include "tests/histories/leftovers.h"
+#include "tests/histories/node_faults.h"
 
 namespace kedge::histories {
 namespace {
@@ -106,7 +107,7 @@ std::vector<Answer> RealWorld::TellAll(int launch, const std::string& line) {
 
 std::vector<Answer> RealWorld::TryLaunch(int launch, const std::vector<int>& places, bool rival) {
   const std::string rendezvous = fmt::format("{}/launch-{}", folder_.path(), ++rendezvous_);
-  const std::vector<std::pair<std::string, std::string>> environment = {{"KEDGE_AGENT", programs_ + "/steered_agent"},
+  const std::vector<std::pair<std::string, std::string>> environment = {{"KEDGE_AGENT", programs_ + "/histories_agent"},
                                                                         {os::testing::kSteeringVariable, Steering()}};
   Ranks& ranks = launches_[launch];
   ranks.clear();
@@ -203,6 +204,12 @@ bool RealWorld::Fault(const Step& step) {
     stopped_agents_.erase(stopped);
     return true;
   }
+  if (step.verb == "cut-node") {
+    std::ofstream(CutFile(RunFolder(node)));
+    return true;
+  }
+  if (step.verb == "join-node") return filesystem::remove(CutFile(RunFolder(node)));
+  if (step.verb == "step-clock") return StepClock(node, step.Number(1, 0));
   if (step.verb == "lose-node") {
     LoseNode(node);
     return true;
@@ -216,6 +223,14 @@ bool RealWorld::Fault(const Step& step) {
     return true;
   }
   return false;
+}
+
+bool RealWorld::StepClock(int node, int64_t seconds) const {
+  const std::string path = ClockStepFile(RunFolder(node));
+  int64_t before = 0;
+  std::ifstream(path) >> before;
+  std::ofstream(path) << before + seconds;
+  return true;
 }
 
 bool RealWorld::SignalAgent(int node, int signal) {
@@ -310,6 +325,7 @@ void RealWorld::MendRanks(int launch) {
 
 void RealWorld::Mend() {
   ContinueAgents();
+  for (int node = 0; node < setup_.nodes; ++node) filesystem::remove(CutFile(RunFolder(node)));
   BreakStore("mended");
 }
 

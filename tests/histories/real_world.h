@@ -1,7 +1,6 @@
 // A history with real processes: each rank is one (actor.cc), each virtual node has a real agent, the store and the nodes' run
-// folders lie on /dev/shm, and the faults are real, but for errors of the file system, which are put before it
-// (os/testing/steering.h). Not here: a node that is cut off (an agent that is stopped stands for it) and clocks that step; the
-// simulated world has both.
+// folders lie on /dev/shm, and the faults are real, but for errors of the file system, clocks and cut connections, which are put
+// before it (os/testing/steering.h, node_faults.h).
 //
 // Everything goes with the object.
 #pragma once
@@ -20,7 +19,7 @@ namespace kedge::histories {
 
 class RealWorld final : public World {
  public:
-  // `programs`: the folder of histories_actor and steered_agent.
+  // `programs`: the folder of histories_actor and histories_agent.
   RealWorld(const Setup& setup, std::string programs);
   ~RealWorld() override;
 
@@ -58,6 +57,7 @@ class RealWorld final : public World {
   bool Flip(const Step& step);
   bool FlipParity(int node) const;
   bool SignalAgent(int node, int signal);
+  bool StepClock(int node, int64_t seconds) const;
   void ContinueAgents();
   void LoseNode(int node);
 

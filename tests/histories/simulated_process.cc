@@ -12,11 +12,12 @@ namespace {
 
 thread_local SimulatedProcess* current = nullptr;
 constexpr uint64_t kStartTicks = 1;
+constexpr int64_t kWallTimeNs = 1'700'000'000'000'000'000;  // when the virtual clock began
 
 }  // namespace
 
-SimulatedProcess::SimulatedProcess(SimulatedMachine& machine, int id, uint64_t pid_namespace)
-    : machine_(machine), id_(id), pid_namespace_(pid_namespace), file_system_(machine.disk(), faults_) {
+SimulatedProcess::SimulatedProcess(SimulatedMachine& machine, int id, int node, uint64_t pid_namespace)
+    : machine_(machine), id_(id), node_(node), pid_namespace_(pid_namespace), file_system_(machine.disk(), faults_) {
   machine_.living().insert(id_);
 }
 
@@ -30,6 +31,10 @@ void SimulatedProcess::Enter(SimulatedProcess* process) {
 
 SimulatedProcess* SimulatedProcess::Current() {
   return current;
+}
+
+int64_t SimulatedProcess::WallTimeNs() const {
+  return kWallTimeNs + machine_.NowNs() + machine_.ClockStepOf(node_).count();
 }
 
 void SimulatedProcess::Die() {
@@ -54,6 +59,13 @@ const kedge::Clock& ClockOfThread() asm("__wrap__ZN5kedge11SystemClockEv");
 const kedge::Clock& ClockOfThread() {
   SimulatedProcess* const process = SimulatedProcess::Current();
   return process == nullptr ? RealClock() : process->machine();
+}
+
+int64_t RealWallTimeNs() asm("__real__ZN5kedge10WallTimeNsEv");
+int64_t WallTimeNsOfThread() asm("__wrap__ZN5kedge10WallTimeNsEv");
+int64_t WallTimeNsOfThread() {
+  const SimulatedProcess* const process = SimulatedProcess::Current();
+  return process == nullptr ? RealWallTimeNs() : process->WallTimeNs();
 }
 
 kedge::os::ProcessIdentity RealOwnIdentity() asm("__real__ZN5kedge2os11OwnIdentityEv");

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 
@@ -32,18 +33,25 @@ class SimulatedMachine final : public Clock {
     if (on_passing_) on_passing_();
   }
   std::set<int>& living() { return living_; }  // process ids
+  // The clock on the wall of a node, which may be stepped.
+  void StepClock(int node, Duration by) { clock_steps_[node] += by; }
+  Duration ClockStepOf(int node) const {
+    const auto step = clock_steps_.find(node);
+    return step == clock_steps_.end() ? Duration{} : step->second;
+  }
 
  private:
   os::testing::SimulatedFileSystem disk_;
   int64_t now_ns_ = 1'000'000'000'000;
   std::function<void()> on_passing_;
   std::set<int> living_;
+  std::map<int, Duration> clock_steps_;
 };
 
 class SimulatedProcess {
  public:
   // The machine outlives it. Processes of different namespaces do not see each other.
-  SimulatedProcess(SimulatedMachine& machine, int id, uint64_t pid_namespace);
+  SimulatedProcess(SimulatedMachine& machine, int id, int node, uint64_t pid_namespace);
   ~SimulatedProcess();
   SimulatedProcess(const SimulatedProcess&) = delete;
   SimulatedProcess& operator=(const SimulatedProcess&) = delete;
@@ -60,11 +68,13 @@ class SimulatedProcess {
   // It makes no more calls.
   void Die();
   int id() const { return id_; }
+  int64_t WallTimeNs() const;
   uint64_t pid_namespace() const { return pid_namespace_; }
 
  private:
   SimulatedMachine& machine_;
   const int id_;
+  const int node_;
   const uint64_t pid_namespace_;
   os::testing::FaultPlan faults_;
   os::testing::FaultyFileSystem file_system_;

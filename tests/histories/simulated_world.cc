@@ -51,12 +51,16 @@ void SimulatedWorld::RenewLease() {
   if (!entries.ok()) return;
   uint32_t newest = 0;
   for (const auto& entry : *entries) newest = std::max(newest, layout::ParseNumber(entry.name).value_or(0));
-  if (newest > 0) (void)disk.SetModifiedTime(fmt::format("{}/{}", kStore, layout::AttemptKey(kJob, newest)), disk.NowNs());
+  if (newest == 0) return;
+  // Some file systems stamp with the clock of the node that writes.
+  const int64_t stamp_ns = disk.NowNs() + machine_.ClockStepOf(holder->second.first_node).count();
+  (void)disk.SetModifiedTime(fmt::format("{}/{}", kStore, layout::AttemptKey(kJob, newest)), stamp_ns);
 }
 
 std::vector<Answer> SimulatedWorld::TryLaunch(int launch, const std::vector<int>& places, bool rival) {
   Launched& launched = launches_[launch];
-  launched.ranks = std::make_unique<RankThreads>(machine_, setup_.ranks, launch, kSimulatedImageBytes, next_process_,
+  launched.first_node = places.front();
+  launched.ranks = std::make_unique<RankThreads>(machine_, places, launch, kSimulatedImageBytes, next_process_,
                                                  rival ? static_cast<uint64_t>(launch) : 0);
   next_process_ += setup_.ranks;
   RankThreads& ranks = *launched.ranks;
@@ -136,6 +140,10 @@ bool SimulatedWorld::Fault(const Step& step) {
   if (step.verb == "power-cut") {
     while (!launches_.empty()) Kill(launches_.begin()->first);
     machine_.disk().Crash(++power_cuts_);
+    return true;
+  }
+  if (step.verb == "step-clock") {
+    machine_.StepClock(static_cast<int>(step.Number(0)), std::chrono::seconds(step.Number(1, 0)));
     return true;
   }
   if (step.verb == "settle") {

@@ -44,6 +44,7 @@ class SimulatedWorld final : public World {
   struct Launched {
     std::unique_ptr<RankThreads> ranks;
     bool frozen = false;
+    int first_node = 0;  // rank 0's
   };
 
   std::string Overrides(int node) const;
