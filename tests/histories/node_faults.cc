@@ -1,5 +1,5 @@
-// See node_faults.h. Of a node that is cut off nothing is refused: what it sends waits, and what others send it waits with them, as
-// on a link that carries nothing.
+// See node_faults.h. Of a node that is cut off nothing is refused: what it sends waits, and what others send it waits with them,
+// as on a link that carries nothing.
 #include "tests/histories/node_faults.h"
 
 #include <dlfcn.h>
