@@ -128,8 +128,7 @@ Status Agent::Prepare() {
   (void)stop_watch;
   loop_->AddPeriodic(kHousekeepingPeriod, [this] { Housekeep(); });
   loop_->AddPeriodic(kPresencePeriod, [this] {
-    CheckReachable();
-    tiers_->CheckPresent(/*make_anew=*/!unreachable_);
+    CheckPlaces();
     sessions_->CheckOwners();
     attempt_watch_->Tick();
     straight_parts_->Tick();
@@ -182,6 +181,11 @@ void Agent::Housekeep() {
   shown.flushes_in_flight.store(flush_->in_flight(), std::memory_order_relaxed);
   shown.flush_bytes_pending.store(flush_->queued_bytes(), std::memory_order_relaxed);
   if (!IsIdle()) busy_ns_ = clock().NowNs();
+}
+
+void Agent::CheckPlaces() {
+  CheckReachable();
+  tiers_->CheckPresent(/*make_anew=*/!unreachable_);
 }
 
 // Without its run folder no client and no tool finds this agent, and a client makes another one there. Who is attached goes to

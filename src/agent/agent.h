@@ -146,6 +146,8 @@ class Agent {
   std::map<JobKey, std::unique_ptr<Job>>& jobs() { return jobs_; }
   std::shared_ptr<StoreContext> MakeStore(const StoreId& id, const JobKeys& keys) const;
   Job* FindJob(const StoreId& store_id, const std::string& name);
+  // Whether the run folder and the tiers are where they were; a pool that is gone is made anew.
+  void CheckPlaces();
   // Something else to do before the loop may sleep.
   void Nudge() { nudged_ = true; }
   // Another node needs this one: its idle time begins anew.

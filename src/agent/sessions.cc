@@ -236,6 +236,8 @@ Result<Sessions::Admission> Sessions::Attach(const Hello& hello, int32_t process
                   fmt::format("job {}: attempt {} is over; attempt {} has begun", hello.job, hello.attempt, job->hello.attempt));
   }
   KEDGE_ASSIGN_OR_RETURN(os::ProcessIdentity owner, os::IdentityOf(process_id));
+  // Nobody is given a pool that somebody has deleted.
+  agent_.CheckPlaces();
   Session* session = Find(hello.session_id);
   bool attached_again = false;
   if (session != nullptr && session->owner == owner && session->hello.job == hello.job &&

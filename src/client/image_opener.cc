@@ -119,23 +119,27 @@ Status ImageOpener::AddLocal(const std::string& name, uint32_t rank, bool everyw
   return Status::Ok();
 }
 
-ImageOpener::Found ImageOpener::Candidates(const std::string& name, int64_t at_most, uint32_t rank, bool everywhere,
-                                           const StoredCandidates& stored) {
+ImageOpener::Found ImageOpener::FindOnNodes(const std::string& name, uint32_t rank, bool everywhere) {
   Found found;
-  std::vector<RestoreCandidate>& candidates = found.candidates;
   found.agent = AddLocal(name, rank, everywhere, &found);
-  const size_t local_count = candidates.size();
+  return found;
+}
+
+std::vector<RestoreCandidate> ImageOpener::Merge(const std::string& name, int64_t at_most, uint32_t rank, const Found& on_nodes,
+                                                 const StoredCandidates& stored) const {
+  std::vector<RestoreCandidate> candidates = on_nodes.candidates;
   for (const StoredCandidate& one : stored.candidates) {
     if (one.HasRank(rank)) candidates.push_back(one.candidate);
   }
+  const std::span all(candidates);
   LogDebug("client", "rank {}: versions of '{}' with an image of rank {}: on this node {}; in the store {}", core_->rank(), name,
-           rank, Listed(std::span(candidates).first(local_count)), Listed(std::span(candidates).subspan(local_count)));
-  for (const Status* status : {&std::as_const(found.agent), &stored.status}) {
+           rank, Listed(all.first(on_nodes.candidates.size())), Listed(all.subspan(on_nodes.candidates.size())));
+  for (const Status* status : {&on_nodes.agent, &stored.status}) {
     if (!status->ok()) LogWarning("client", "rank {}: looking for versions of '{}': {}", core_->rank(), name, status->message());
   }
   if (at_most >= 0) std::erase_if(candidates, [&](const RestoreCandidate& candidate) { return candidate.version > at_most; });
   SortCandidates(&candidates);
-  return found;
+  return candidates;
 }
 
 Result<std::unique_ptr<OpenImage>> ImageOpener::Open(const std::string& name, const RestoreCandidate& candidate, uint32_t rank) {

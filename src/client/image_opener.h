@@ -48,13 +48,16 @@ class ImageOpener {
   // What the store has of `name` at or below `at_most` (negative: no limit), of all ranks: one rank asks it for all.
   StoredCandidates Stored(const std::string& name, int64_t at_most);
   struct Found {
-    std::vector<RestoreCandidate> candidates;  // newest first
-    Status agent;                              // why it could not be asked: there may be newer ones
-    std::string lost;                          // what was safe on the nodes and is lost there: the newest, and why; empty: none
+    std::vector<RestoreCandidate> candidates;
+    Status agent;      // why it could not be asked: there may be newer ones
+    std::string lost;  // what was safe on the nodes and is lost there: the newest, and why; empty: none
   };
-  // What this process could restore of `rank`'s images: from the nodes, as far as they are asked
-  // (LocalVersionsRequest::everywhere), or of `stored`.
-  Found Candidates(const std::string& name, int64_t at_most, uint32_t rank, bool everywhere, const StoredCandidates& stored);
+  // What this process could restore of `rank`'s images from the nodes, as far as they are asked
+  // (LocalVersionsRequest::everywhere). The store is to be asked after all nodes: what has left them meanwhile is there.
+  Found FindOnNodes(const std::string& name, uint32_t rank, bool everywhere);
+  // That and what of `stored` it could restore, up to `at_most`: newest first.
+  std::vector<RestoreCandidate> Merge(const std::string& name, int64_t at_most, uint32_t rank, const Found& on_nodes,
+                                      const StoredCandidates& stored) const;
   Result<std::unique_ptr<OpenImage>> Open(const std::string& name, const RestoreCandidate& candidate, uint32_t rank);
   // The copy on this node is bad: opens another, which the agent has from other nodes. kNotFound: there is none.
   Result<std::unique_ptr<OpenImage>> OpenReplaced(const ImageIdentity& identity);

@@ -85,24 +85,21 @@ Result<CandidateRule> Restarter::ShareRule(const std::string& name) {
   return CandidateRule{std::move(restored), core_->job.restart_attempt};
 }
 
-Result<Restarter::Known> Restarter::LookIntoStore(const std::string& name, int64_t at_most) {
-  Known known;
-  KEDGE_ASSIGN_OR_RETURN(known.stored, ShareStored(name, at_most));
-  KEDGE_ASSIGN_OR_RETURN(known.rule, ShareRule(name));
-  return known;
-}
-
-Result<Restarter::Choice> Restarter::Look(const std::string& name, int64_t at_most, bool everywhere, const Known& known) {
-  ImageOpener::Found mine = opener_.Candidates(name, at_most, source_rank(), everywhere || alone(), known.stored);
+Result<Restarter::Choice> Restarter::Look(const std::string& name, int64_t at_most, bool everywhere) {
+  // All ranks' nodes first: a version goes from them to the store, never back, so that none is missed on its way.
+  ImageOpener::Found mine = opener_.FindOnNodes(name, source_rank(), everywhere || alone());
   const Status asked = Agree(mine.agent);
-  std::vector<std::string> all = {EncodeCandidates(mine.candidates, ledger_->TakesOf(name))};
+  KEDGE_ASSIGN_OR_RETURN(const StoredCandidates stored, ShareStored(name, at_most));
+  KEDGE_ASSIGN_OR_RETURN(const CandidateRule rule, ShareRule(name));
+  const std::vector<RestoreCandidate> candidates = opener_.Merge(name, at_most, source_rank(), mine, stored);
+  std::vector<std::string> all = {EncodeCandidates(candidates, ledger_->TakesOf(name))};
   if (!alone()) {
     KEDGE_ASSIGN_OR_RETURN(all, core_->collective.AllGather(all.front()));
   }
-  KEDGE_ASSIGN_OR_RETURN(CommonCandidates common, IntersectCandidates(all, known.rule));
+  KEDGE_ASSIGN_OR_RETURN(CommonCandidates common, IntersectCandidates(all, rule));
   // One may have missed a checkpoint that others began: from here on all count alike again.
   if (!alone()) ledger_->CatchUp(name, common.takes);
-  if (!common.is_newest && !everywhere && !alone()) return Look(name, at_most, true, known);
+  if (!common.is_newest && !everywhere && !alone()) return Look(name, at_most, true);
   const RestoreCandidate* const newest = common.candidates.empty() ? nullptr : &common.candidates.front();
   if (core_->rank() == 0 && !common.abandoned.empty() && (newest == nullptr || common.abandoned.front() > *newest)) {
     LogWarning("client", "'{}': {}", name, Abandoned(common.abandoned.front()));
@@ -111,7 +108,7 @@ Result<Restarter::Choice> Restarter::Look(const std::string& name, int64_t at_mo
   choice.candidates = std::move(common.candidates);
   choice.abandoned = std::move(common.abandoned);
   choice.everywhere = everywhere || alone();
-  choice.store = known.stored.status.ok() ? asked : known.stored.status;
+  choice.store = stored.status.ok() ? asked : stored.status;
   choice.lost = std::move(mine.lost);
   return choice;
 }
@@ -156,8 +153,7 @@ Status Restarter::WhetherLost(const std::string& name, int64_t at_most, const Ch
   if (!choice.store.ok()) return choice.store;
   if (at_most >= 0) {
     // Older versions go as newer ones come: that is no loss.
-    KEDGE_ASSIGN_OR_RETURN(const Known known, LookIntoStore(name, -1));
-    KEDGE_ASSIGN_OR_RETURN(const Choice all, Look(name, -1, choice.everywhere, known));
+    KEDGE_ASSIGN_OR_RETURN(const Choice all, Look(name, -1, choice.everywhere));
     if (!all.candidates.empty() || !all.abandoned.empty()) return none;
   }
   const Status lost = Agree(WhatIsLost(name, choice.lost));
@@ -170,8 +166,7 @@ Status Restarter::WhetherLost(const std::string& name, int64_t at_most, const Ch
 }
 
 Result<int64_t> Restarter::Newest(const std::string& name, int64_t at_most) {
-  KEDGE_ASSIGN_OR_RETURN(const Known known, LookIntoStore(name, at_most));
-  KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, at_most, false, known));
+  KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, at_most, false));
   if (choice.candidates.empty()) return WhetherLost(name, at_most, choice, NoneFound(name, at_most));
   return choice.candidates.front().version;
 }
@@ -253,13 +248,13 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
   BeginCount();
   Status status = NoneFound(name, at_most), failure;
-  KEDGE_ASSIGN_OR_RETURN(const Known known, LookIntoStore(name, at_most));
   Choice choice;
   std::set<RestoreCandidate> tried;
   for (const bool everywhere : {false, true}) {
-    KEDGE_ASSIGN_OR_RETURN(choice, Look(name, at_most, everywhere, known));
+    KEDGE_ASSIGN_OR_RETURN(choice, Look(name, at_most, everywhere));
+    bool has_gone = false;
     for (const RestoreCandidate& candidate : choice.candidates) {
-      if (!tried.insert(candidate).second) continue;
+      if (tried.contains(candidate)) continue;
       status = TryWhole(name, candidate);
       if (status.ok()) {
         if (!alone()) NoteRestored(restored_);
@@ -268,11 +263,15 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
       }
       // The bytes are there, but do not fit: an older version would only hide the mistake.
       if (status.code() == Code::kMismatch || status.code() == Code::kInvalidArgument) return status;
+      // It was there a moment ago: where a node has lost it meanwhile, it is elsewhere, and no reason yet for an older one.
+      has_gone = status.code() == Code::kNotFound && !everywhere;
+      if (has_gone) break;
+      tried.insert(candidate);
       if (status.code() != Code::kNotFound) failure = status;
       LogWarning("client", "rank {}: '{}' version {} cannot be restored; trying the next older one: {}", core_->rank(), name,
                  candidate.version, status.message());
     }
-    if (choice.everywhere || choice.candidates.empty()) break;
+    if ((choice.everywhere && !has_gone) || choice.candidates.empty()) break;
   }
   // What cannot be had is not lost: who hears that there is none begins anew.
   if (!failure.ok()) return failure;
@@ -283,10 +282,10 @@ Status Restarter::Begin(const std::string& name, int64_t version) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
   BeginCount();
   Status status(Code::kNotFound, fmt::format("version {} of '{}' cannot be restored by all ranks", version, name)), failure;
-  KEDGE_ASSIGN_OR_RETURN(const Known known, LookIntoStore(name, version));
   Choice choice;
   for (const bool everywhere : {false, true}) {
-    KEDGE_ASSIGN_OR_RETURN(choice, Look(name, version, everywhere, known));
+    KEDGE_ASSIGN_OR_RETURN(choice, Look(name, version, everywhere));
+    bool has_gone = false;
     if (!choice.abandoned.empty() && choice.abandoned.front().version == version) {
       status = Status(Code::kNotFound, status.message() + ": " + Abandoned(choice.abandoned.front()));
     }
@@ -299,9 +298,10 @@ Status Restarter::Begin(const std::string& name, int64_t version) {
       }
       image_.reset();
       if (status.code() == Code::kMismatch) return status;
-      if (status.code() != Code::kNotFound) failure = status;
+      has_gone = status.code() == Code::kNotFound;
+      if (!has_gone) failure = status;
     }
-    if (choice.everywhere || choice.candidates.empty()) break;
+    if ((choice.everywhere && !has_gone) || choice.candidates.empty()) break;
   }
   return failure.ok() ? WhetherLost(name, version, choice, status) : failure;
 }

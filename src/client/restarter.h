@@ -54,15 +54,11 @@ class Restarter {
     Status store;      // why rank 0 could not look into it, or else some rank not ask its agent
     std::string lost;  // as ImageOpener::Found has it, by this rank's agent
   };
-  // What the store has, and what of it may be chosen, as rank 0 finds it. Collective, unless alone; so is Look.
-  struct Known {
-    StoredCandidates stored;
-    CandidateRule rule;
-  };
-  Result<Known> LookIntoStore(const std::string& name, int64_t at_most);
+  // Collective, unless alone.
+  Result<Choice> Look(const std::string& name, int64_t at_most, bool everywhere);
+  // What the store has, and what may be chosen, as rank 0 finds it. Collective, unless alone.
   Result<StoredCandidates> ShareStored(const std::string& name, int64_t at_most);
   Result<CandidateRule> ShareRule(const std::string& name);
-  Result<Choice> Look(const std::string& name, int64_t at_most, bool everywhere, const Known& known);
   // Nothing was found to restore, which `none` says: whether there was something once (kLost), or that cannot be told.
   // Collective, unless alone.
   Status WhetherLost(const std::string& name, int64_t at_most, const Choice& choice, const Status& none);

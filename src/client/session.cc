@@ -36,10 +36,7 @@ Status Session::Start(Result<std::unique_ptr<Connection>> connection) {
   const bool had_one = connection.ok();
   Status status = had_one ? AttachThrough(std::move(*connection)) : connection.status();
   // A lease may have been waited for meanwhile, and the agent have left.
-  if (had_one && status.code() == Code::kUnavailable) {
-    connection = ConnectToAgent(*core_);
-    status = connection.ok() ? AttachThrough(std::move(*connection)) : connection.status();
-  }
+  if (had_one && status.code() == Code::kUnavailable) status = AttachAnew();
   // Two jobs that want different node settings must not go on as if they had got them.
   if (status.code() == Code::kMismatch || status.code() == Code::kPermission) return status;
   if (!status.ok()) {
@@ -114,9 +111,20 @@ Status Session::AttachThrough(std::shared_ptr<Connection> connection) {
   return Status::Ok();
 }
 
+Status Session::AttachAnew() {
+  auto connection = ConnectToAgent(*core_);
+  return connection.ok() ? AttachThrough(std::move(*connection)) : connection.status();
+}
+
 Status Session::SetMembers(Membership members) {
   members_ = std::move(members);
-  return TellMembers(/*tries_leading_node=*/true);
+  Status told = TellMembers(/*tries_leading_node=*/true);
+  // An agent that has just found its pool gone lets its clients begin anew; the watcher, who would notice, does not run yet.
+  if (told.code() == Code::kUnavailable) {
+    told = AttachAnew();
+    if (told.ok()) told = TellMembers(/*tries_leading_node=*/true);
+  }
+  return told;
 }
 
 Status Session::TellMembers(bool tries_leading_node) {

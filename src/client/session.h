@@ -127,6 +127,8 @@ class Session {
 
  private:
   Status AttachThrough(std::shared_ptr<Connection> connection);
+  // Over a connection of its own, made now.
+  Status AttachAnew();
   Hello MakeHello() const;
   void Adopt(Attachment attachment);
   // Whether `attachment` goes on with the present session's mailbox and slots.

@@ -185,8 +185,10 @@ void Promises::Waited(int launch, int64_t version, kedge_level level, const std:
   const kedge_level meant = level == KEDGE_LEVEL_LAST ? generation->scheduled : level;
   const bool is_owed = GoesTo(level, *generation);
   const auto said_no = std::find_if(answers.begin(), answers.end(), [](const Answer& answer) { return !answer.ok(); });
-  if (said_no != answers.end() && WasWhole(*generation) && QuietSince(generation->captured_at) && is_owed && !life.superseded &&
-      key.launch == launch && !IsBelowAnother(key)) {
+  // A pool that was deleted before may be noticed with it.
+  const bool is_quiet = QuietSince(generation->captured_at) && generation->lost_since_capture.empty();
+  if (said_no != answers.end() && WasWhole(*generation) && is_quiet && is_owed && !life.superseded && key.launch == launch &&
+      !IsBelowAnother(key)) {
     return Break("level-never-reached", fmt::format("rank {}, {}, nothing is broken and all ranks have captured {}: {}",
                                                     said_no - answers.begin(), call, Name(key), Said(*said_no)));
   }
