@@ -112,8 +112,8 @@ class Generator {
   // True: the launch is over with it.
   bool Motif() {
     // Without agents only these mean anything.
-    constexpr int kSimulated[] = {0, 0, 1, 6, 7, 8, 9, 10, 12, 13, 14, 15};
-    switch (real_ ? Below(17) : kSimulated[random_.Below(std::size(kSimulated))]) {
+    constexpr int kSimulated[] = {0, 0, 1, 6, 7, 8, 9, 10, 12, 13, 14, 15, 17};
+    switch (real_ ? Below(19) : kSimulated[random_.Below(std::size(kSimulated))]) {
       case 0: return FailingRank();
       case 1: return BadStore();
       case 2: return StandingAgent();
@@ -129,6 +129,8 @@ class Generator {
       case 12: return FlippedLater();
       case 13:
       case 14: return real_ ? Plain() : DyingRank();
+      case 17: return SteppedClock();
+      case 18: return CutOff();
       default: return Plain();
     }
   }
@@ -300,6 +302,31 @@ class Generator {
     Say("settle");
     if (Chance(0.5)) Wait();
     return Chance(0.5) ? Plain() : false;
+  }
+
+  // Leases and lineage go by attempts, not by what the clocks of nodes say.
+  bool SteppedClock() {
+    Say("step-clock {} {}", Node(), Pick({"-86400", "-30", "-2", "2", "30", "86400"}));
+    return Chance(0.5) ? TakenOverWhileFrozen() : Plain();
+  }
+
+  // Its agent hears from no other node, and none from it; the store it reaches. The job goes on, or elsewhere.
+  bool CutOff() {
+    if (history_.setup.nodes < 2) return Plain();
+    const int node = Node();
+    Checkpoint();
+    MaybeWait();
+    Say("cut-node {}", node);
+    Checkpoint();
+    if (Chance(0.5)) Wait();
+    if (Chance(0.3)) {
+      Say("kill");
+      Launch();
+      Say("restart");
+      Checkpoint();
+    }
+    Say("join-node {}", node);
+    return Plain();
   }
 
   bool DyingRank() {

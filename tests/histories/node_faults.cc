@@ -41,7 +41,10 @@ bool IsCutOff() {
   static std::atomic<int64_t> looked{0};
   static std::atomic<bool> is_cut{false};
   const int64_t now = steady_clock::now().time_since_epoch() / milliseconds(1);
-  if (now - looked.exchange(now) >= kLookPause.count()) is_cut = access(CutFile(RunFolder()).c_str(), F_OK) == 0;
+  if (now - looked >= kLookPause.count()) {
+    looked = now;
+    is_cut = access(CutFile(RunFolder()).c_str(), F_OK) == 0;
+  }
   return is_cut;
 }
 

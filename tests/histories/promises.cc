@@ -403,8 +403,11 @@ void Promises::Ended(int launch, bool drain, const std::vector<Answer>& answers)
     generation.acknowledged = std::max(generation.acknowledged, generation.scheduled);
     life.committed = true;
   }
+  // What only some ranks have taken gets nowhere, and who ends hears that.
+  const bool all_whole = std::all_of(generations_.begin(), generations_.end(),
+                                     [&](const auto& entry) { return entry.first.launch != launch || WasWhole(entry.second); });
   for (size_t rank = 0; rank < answers.size(); ++rank) {
-    if (!answers[rank].ok() && Quiet() && !life.superseded && last_fault_ < 0)
+    if (!answers[rank].ok() && Quiet() && !life.superseded && last_fault_ < 0 && all_whole)
       Break("finalize-failed", fmt::format("rank {} ends, nothing was ever broken: {}", rank, Said(answers[rank])));
   }
 }

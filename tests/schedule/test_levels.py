@@ -28,7 +28,7 @@ from threaded_communicator import ThreadedCommunicator, run_ranks
 
 RANKS = 3
 ELEMENTS = 10_000
-VERSIONS_MAX = 100
+VERSIONS_MAX = 300
 VERSIONS_AFTER_A_CHANGE = 12
 
 CONFIGURED = (15, 30)
