@@ -215,19 +215,21 @@ void Waiters::OnFailure(const Version& version, Level level, const Status& failu
 }
 
 // Of what failed before a drain began, that counts which has not been made good: the newest version of a name that was to reach
-// the level, and has not.
+// the level, and has not; of the present attempt, where each version's last level is meant.
 Status Waiters::FormerFailure(const Job& job, Level wanted) const {
   std::map<std::string, const Version*> newest;
   for (const auto& [generation, version] : job.versions) {
     const bool disagree = version->failure.code() == Code::kMismatch;
-    if (version->skipped || (version->scheduled < wanted && !disagree)) continue;
+    const bool is_present = generation.attempt == job.hello.attempt && job.LineageOf(generation.name).Has(generation);
+    const bool is_meant = wanted == Level::kLast ? is_present : version->scheduled >= wanted;
+    if (version->skipped || (!is_meant && !disagree)) continue;
     const Version*& found = newest[generation.name];
     if (found == nullptr || generation.attempt >= found->generation.attempt) found = version.get();
   }
   for (const auto& [name, version] : newest) {
-    if (agent_.images().LevelOf(*version) >= wanted) continue;
+    if (agent_.images().LevelOf(*version) >= std::min(wanted, version->LastLevel())) continue;
     if (!version->failure.ok() && IsFailed(*version, Level::kStore, wanted)) return version->failure;
-    if (const Status missing = NeverTaken(*version); wanted >= Level::kStore && !missing.ok()) return missing;
+    if (const Status missing = NeverTaken(*version); wanted == Level::kStore && !missing.ok()) return missing;
     if (!version->node_failure.ok() && IsFailed(*version, Level::kNode, wanted)) return version->node_failure;
   }
   return Status::Ok();
@@ -274,7 +276,7 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
   }
   reply.finished = reply.finished || reply.images_pending == 0;
   for (const auto& [key, one] : agent_.jobs()) {
-    const bool is_meant = drain.request.level != Level::kLast && (drain.request.job.empty() || one.get() == job);
+    const bool is_meant = drain.request.job.empty() || one.get() == job;
     if (reply.finished && reply.failure.ok() && is_meant) reply.failure = FormerFailure(*one, drain.request.level);
   }
   if (!reply.finished && now_ns < drain.next_report_ns) return false;

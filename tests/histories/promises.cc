@@ -290,7 +290,8 @@ bool Promises::Survives(const Key& key, const Generation& generation, int64_t at
     if (!MayBeWhole(candidate) || candidate.touched_at <= generation.captured_at) continue;
     const bool in_chain = InChainOf(other, LastBegun(), false) && (at_most < 0 || other.version <= at_most) && other > key;
     if (!in_chain || !WasWhole(candidate) || candidate.flipped_store || candidate.is_void) ++later_not_its_successors;
-    is_replaced_here = is_replaced_here || WasWhole(candidate) || !HasLocalCopies(candidate, places);
+    const bool may_come_itself = HasLocalCopies(candidate, places) && (at_most < 0 || other.version <= at_most);
+    is_replaced_here = is_replaced_here || WasWhole(candidate) || !may_come_itself;
     may_be_replaced_for_nothing = may_be_replaced_for_nothing || candidate.flipped_local || !in_chain;
   }
   if (generation.acknowledged >= KEDGE_LEVEL_STORE && store_bad_since_ < 0 && !generation.flipped_store &&
