@@ -215,13 +215,15 @@ void Waiters::OnFailure(const Version& version, Level level, const Status& failu
 }
 
 // Of what failed before a drain began, that counts which has not been made good: the newest version of a name that was to reach
-// the level, and has not; of the present attempt, where each version's last level is meant.
+// the level, and has not; of an attempt that runs, where each version's last level is meant. What is left of one that has ended
+// is carried as far as it goes.
 Status Waiters::FormerFailure(const Job& job, Level wanted) const {
   std::map<std::string, const Version*> newest;
   for (const auto& [generation, version] : job.versions) {
     const bool disagree = version->failure.code() == Code::kMismatch;
-    const bool is_present = generation.attempt == job.hello.attempt && job.LineageOf(generation.name).Has(generation);
-    const bool is_meant = wanted == Level::kLast ? is_present : version->scheduled >= wanted;
+    const bool runs = agent_.sessions().HasAttempt(job, generation.attempt);
+    const bool is_meant =
+        wanted == Level::kLast ? runs && job.LineageOf(generation.name).Has(generation) : version->scheduled >= wanted;
     if (version->skipped || (!is_meant && !disagree)) continue;
     const Version*& found = newest[generation.name];
     if (found == nullptr || generation.attempt >= found->generation.attempt) found = version.get();

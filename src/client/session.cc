@@ -120,7 +120,7 @@ Status Session::SetMembers(Membership members) {
   members_ = std::move(members);
   Status told = TellMembers(/*tries_leading_node=*/true);
   // An agent that has just found its pool gone lets its clients begin anew; the watcher, who would notice, does not run yet.
-  if (told.code() == Code::kUnavailable) {
+  if (!told.ok() && connection_->WaitForPeerToClose(Duration::zero())) {
     told = AttachAnew();
     if (told.ok()) told = TellMembers(/*tries_leading_node=*/true);
   }

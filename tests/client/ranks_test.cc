@@ -274,8 +274,8 @@ class HalfStraightTest : public RanksTest {
       if (rank == 0) folder_.KillAgent();
       together.arrive_and_wait();
       if (rank == 1) {
-        std::this_thread::sleep_for(
-            std::chrono::milliseconds(20));  // it notices that the agent is gone; no other one is there yet
+        // It notices that the agent is gone; there is no other one yet.
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
         Take(context, &memory, 1, rank, 2);
         EXPECT_GT(Statistics(context).checkpoints_inline, 0u);
       }

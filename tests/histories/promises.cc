@@ -288,9 +288,10 @@ bool Promises::Survives(const Key& key, const Generation& generation, int64_t at
   bool is_replaced_here = false, may_be_replaced_for_nothing = false;
   for (const auto& [other, candidate] : generations_) {
     if (!MayBeWhole(candidate) || candidate.touched_at <= generation.captured_at) continue;
-    const bool in_chain = InChainOf(other, LastBegun(), false) && (at_most < 0 || other.version <= at_most) && other > key;
+    const bool is_asked_for = at_most < 0 || other.version <= at_most;
+    const bool in_chain = InChainOf(other, LastBegun(), false) && is_asked_for && other > key;
     if (!in_chain || !WasWhole(candidate) || candidate.flipped_store || candidate.is_void) ++later_not_its_successors;
-    const bool may_come_itself = HasLocalCopies(candidate, places) && (at_most < 0 || other.version <= at_most);
+    const bool may_come_itself = is_asked_for && HasLocalCopies(candidate, places);
     is_replaced_here = is_replaced_here || WasWhole(candidate) || !may_come_itself;
     may_be_replaced_for_nothing = may_be_replaced_for_nothing || candidate.flipped_local || !in_chain;
   }
