@@ -86,7 +86,8 @@ typedef struct kedge_options {
 /* A bootstrap for processes without MPI. `folder` (made when it is missing, for this user alone) lies on storage that all
  * ranks see, and one launch at a time uses it; what an earlier launch left there does no harm. Collective: returns when
  * all `ranks` have come, or after `timeout_seconds` with KEDGE_ERROR_TIMEOUT and the rank that is missing; no later wait for
- * other ranks is longer either. Give *bootstrap to one kedge_init, which takes it over, also when it fails. */
+ * other ranks is longer either. KEDGE_ERROR_PERMISSION: others may write in the folder, or read it where others may make folders.
+ * Give *bootstrap to one kedge_init, which takes it over, also when it fails. */
 KEDGE_API int kedge_rendezvous(const char* folder, int rank, int ranks, double timeout_seconds, kedge_bootstrap* bootstrap);
 
 /* Makes a context. Collective when `bootstrap` has several ranks; NULL means a single process (rank 0 of 1).
@@ -229,7 +230,9 @@ KEDGE_API int kedge_should_exit(kedge_context* context, int* exit);
 
 /* Waits until all ranks' images of (name, version) are at `level`. name NULL: the newest checkpoint of this context.
  * KEDGE_ERROR_TIMEOUT names who is missing, or the store while that is not where it was; _FAILED_PRECONDITION says why it never
- * gets there; a failed flush returns its own error at once, _CORRUPT when the image has changed on the node since its capture. */
+ * gets there; a failed flush returns its own error at once, _CORRUPT when the image has changed on the node since its capture.
+ * _BUSY: a newer attempt has taken the job over. Each node looks for one every quarter of job.lease; until then levels below
+ * STORE, which the nodes vouch for, are still reported. */
 KEDGE_API int kedge_wait(kedge_context* context, const char* name, int64_t version, kedge_level level, double timeout_seconds);
 /* The level that (name, version) has reached over all ranks now; never waits. An error of its flush is returned. */
 KEDGE_API int kedge_test(kedge_context* context, const char* name, int64_t version, kedge_level* level);
@@ -244,14 +247,16 @@ KEDGE_API int kedge_last_flush_error(kedge_context* context, char* name, size_t 
  * KEDGE_ERROR_NOT_FOUND: there never was one, or only newer ones than `at_most` are left: the application begins at its start.
  * KEDGE_ERROR_LOST: versions were safe on the nodes, at whatever level, and no copy of any is left, nor in the store. Rank 0
  * warns, and the sentence says what is lost and why. To begin anew is not Kedge's to decide: set restart.if_lost to "begin", and
- * NOT_FOUND is returned instead. */
+ * NOT_FOUND is returned instead. The nodes remember their versions, and the store hears of a name's first one moments after it is
+ * safe: where all nodes are gone before that, nobody knows that there was one.
+ * KEDGE_ERROR_BUSY: a newer attempt has taken the job over, which ends this one. */
 KEDGE_API int kedge_newest(kedge_context* context, const char* name, int64_t at_most, int64_t* version);
 
 /* Restores every region of the current group from the newest restorable version at or below `at_most` (negative: no limit);
  * *restored says which (may be NULL). Collective. Each chunk comes from the nearest good copy, verified. Should a rank
  * fail, all ranks go to the next older version, with a message in the log. On error memory is undefined, except for
  * KEDGE_ERROR_MISMATCH (a region has another size, type or shape), KEDGE_ERROR_NOT_FOUND and KEDGE_ERROR_LOST (as kedge_newest
- * has them), which are found before anything is overwritten. */
+ * has them), which are found before anything is overwritten. KEDGE_ERROR_BUSY: a newer attempt has taken the job over. */
 KEDGE_API int kedge_restart(kedge_context* context, const char* name, int64_t at_most, int64_t* restored);
 
 /* The same in parts, of exactly `version`. begin and end are collective; parts are the rank's own. */

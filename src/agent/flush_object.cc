@@ -7,6 +7,7 @@
 #include "base/crc32c.h"
 #include "os/files.h"
 #include "os/private_files.h"
+#include "store/garbage.h"
 #include "store/publish.h"
 
 namespace kedge {
@@ -35,6 +36,13 @@ class AlignedBuffer {
 thread_local AlignedBuffer worker_buffer;
 
 }  // namespace
+
+bool StoreContext::IsSilent(const std::string& job, uint32_t self, uint32_t attempt) {
+  const Result<Catalog> catalog = CatalogFor(self);
+  if (!catalog.ok()) return false;
+  const std::lock_guard lock(watch_mutex_);
+  return kedge::IsSilent(*catalog, job, attempt, &watch_);
+}
 
 Result<Catalog> StoreContext::CatalogFor(uint32_t attempt) {
   KEDGE_RETURN_IF_ERROR(catalog_.Confirm());

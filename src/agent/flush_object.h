@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "format/identity.h"
+#include "store/attempts.h"
 #include "store/catalog.h"
 #include "tier/tier.h"
 
@@ -30,11 +31,15 @@ class StoreContext {
   void AwaitRestored(const RestoredRecord& record) { catalog_.AwaitRestored(record); }
   // The record that is awaited of an attempt; nothing: none is.
   std::optional<AttemptRecord> AwaitedRecordOf(uint32_t attempt) const { return catalog_.AwaitedRecordOf(attempt); }
+  // store/garbage.h; one that works for attempt `self` asks.
+  bool IsSilent(const std::string& job, uint32_t self, uint32_t attempt);
   Store& store() { return *store_; }
 
  private:
   const std::unique_ptr<Store> store_;
   const Catalog catalog_;
+  std::mutex watch_mutex_;
+  LeaseWatch watch_;  // of attempts that have left something
 };
 
 // Where the bytes of a piece are. Keeps the tier's object alive.

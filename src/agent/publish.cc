@@ -302,8 +302,7 @@ void Publish::PublishFiles(Image& image) {
   const Generation& of = image.version->generation;
   FileOrigin origin{of.store_id, of.job, {agent_.settings().node, of.attempt, "agent"}, {}};
   origin.is_silent = [store = image.version->job->store, self = of.attempt, job = of.job](uint32_t attempt) {
-    const auto catalog = store->CatalogFor(self);
-    return catalog.ok() && IsSilent(*catalog, job, attempt);
+    return store->IsSilent(job, self, attempt);
   };
   agent_.Background([publisher = file_publisher_, origin = std::move(origin),
                      record = agent_.images().SourceOf(image.record, 0, image.record_bytes),

@@ -16,6 +16,7 @@
 #include "client/object_stream.h"
 #include "client/rendezvous.h"
 #include "kedge/kedge.h"
+#include "os/private_files.h"
 
 struct kedge_context {
   std::unique_ptr<kedge::client::Context> body;
@@ -125,7 +126,7 @@ int kedge_rendezvous(const char* folder, int rank, int ranks, double timeout_sec
     *bootstrap = kedge_bootstrap{};
     RendezvousOptions options{folder, static_cast<uint32_t>(rank), static_cast<uint32_t>(ranks),
                               kedge::FromSeconds(std::min(timeout_seconds, 1e6))};
-    KEDGE_ASSIGN_OR_RETURN(auto rendezvous, Rendezvous::Open(kedge::os::SystemFileSystem(), std::move(options)));
+    KEDGE_ASSIGN_OR_RETURN(auto rendezvous, Rendezvous::Open(kedge::os::PrivateFileSystem(), std::move(options)));
     *bootstrap = Rendezvous::ToBootstrap(std::move(rendezvous));
     return Status::Ok();
   });

@@ -251,7 +251,8 @@ Status Checkpointer::Finish() {
 void Checkpointer::PublishFilesInline() {
   const Catalog& catalog = *core_->catalog;
   const std::string& job = core_->job.job;
-  const FileOrigin origin{catalog.id(), job, catalog.owner(), [&](uint32_t attempt) { return IsSilent(catalog, job, attempt); }};
+  const FileOrigin origin{catalog.id(), job, catalog.owner(),
+                          [&](uint32_t attempt) { return IsSilent(catalog, job, attempt, &silence_watch_); }};
   for (const RoutedFiles::File& file : files_.files()) {
     const Status status = PublishFileInline(origin, file);
     if (!status.ok())

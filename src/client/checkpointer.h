@@ -18,6 +18,7 @@
 #include "client/routed_files.h"
 #include "client/session.h"
 #include "restore/file_publisher.h"
+#include "store/attempts.h"
 
 namespace kedge::client {
 
@@ -64,6 +65,7 @@ class Checkpointer {
   ImageCapture capture_;
   RoutedFiles files_;
   FilePublisher file_publisher_;
+  LeaseWatch silence_watch_;  // of attempts that left temporaries beside its files
 
   TakenVersion* taken_ = nullptr;  // the image between begin and end
   bool inline_ = false;

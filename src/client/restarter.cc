@@ -14,11 +14,16 @@
 #include "client/object_stream.h"
 #include "os/private_files.h"
 #include "restore/file_publisher.h"
+#include "store/attempts.h"
 #include "store/reached.h"
 #include "store/versions.h"
 
 namespace kedge::client {
 namespace {
+
+// What rank 0 says of the record that it noted; anything else: the store has it not.
+constexpr char kNoted[] = "noted";
+constexpr char kTakenOver[] = "taken over";
 
 Status NoneFound(const std::string& name, int64_t at_most) {
   const std::string bound = at_most >= 0 ? fmt::format(" at or below {}", at_most) : std::string();
@@ -88,7 +93,9 @@ Result<CandidateRule> Restarter::ShareRule(const std::string& name) {
 Result<Restarter::Choice> Restarter::Look(const std::string& name, int64_t at_most, bool everywhere) {
   // All ranks' nodes first: a version goes from them to the store, never back, so that none is missed on its way.
   ImageOpener::Found mine = opener_.FindOnNodes(name, source_rank(), everywhere || alone());
-  const Status asked = Agree(mine.agent);
+  const Status fenced = core_->CheckNotSuperseded();
+  const Status asked = Agree(fenced.ok() ? mine.agent : fenced);
+  if (asked.code() == Code::kBusy) return asked;
   KEDGE_ASSIGN_OR_RETURN(const StoredCandidates stored, ShareStored(name, at_most));
   KEDGE_ASSIGN_OR_RETURN(const CandidateRule rule, ShareRule(name));
   const std::vector<RestoreCandidate> candidates = opener_.Merge(name, at_most, source_rank(), mine, stored);
@@ -113,21 +120,31 @@ Result<Restarter::Choice> Restarter::Look(const std::string& name, int64_t at_mo
   return choice;
 }
 
-void Restarter::NoteRestored(const Generation& generation) {
+Status Restarter::NoteRestored(const Generation& generation) {
   const RestoredRecord record = ledger_->Restored(generation);
   core_->restored.push_back(record);
   Status noted(Code::kUnavailable, "the store has no record of the attempt yet");
   if (core_->rank() == 0) {
-    if (!core_->attempt_unrecorded.load()) noted = core_->catalog->NoteRestored(record);
+    if (!core_->attempt_unrecorded.load()) noted = NoteInStore(record);
+    if (noted.code() == Code::kBusy) core_->superseded.store(true);
     if (!noted.ok()) {
       LogWarning("client", "that attempt {} goes on from {} is noted in the store before its first version gets there: {}",
                  record.attempt, generation.ToString(), noted.message());
     }
   }
-  const auto told = core_->collective.BroadcastFromFirst(noted.ok() ? "noted" : "");
-  const bool is_noted = told.ok() && !told->empty();
+  const auto told = core_->collective.BroadcastFromFirst(noted.ok() ? kNoted : noted.code() == Code::kBusy ? kTakenOver : "");
+  if (told.ok() && *told == kTakenOver) core_->superseded.store(true);
+  KEDGE_RETURN_IF_ERROR(core_->CheckNotSuperseded());
+  const bool is_noted = told.ok() && *told == kNoted;
   if (!is_noted) core_->catalog->AwaitRestored(record);
   session_->TellRestored(record, is_noted);
+  return Status::Ok();
+}
+
+// What a newer attempt goes on from must not depend on where one that it has taken over from went back to meanwhile.
+Status Restarter::NoteInStore(const RestoredRecord& record) const {
+  KEDGE_RETURN_IF_ERROR(CheckNotTakenOver(*core_->catalog, core_->job.job, core_->attempt));
+  return core_->catalog->NoteRestored(record);
 }
 
 Status Restarter::WhatIsLost(const std::string& name, const std::string& lost_on_nodes) const {
@@ -257,7 +274,7 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
       if (tried.contains(candidate)) continue;
       status = TryWhole(name, candidate);
       if (status.ok()) {
-        if (!alone()) NoteRestored(restored_);
+        if (!alone()) KEDGE_RETURN_IF_ERROR(NoteRestored(restored_));
         CountRestart();
         return candidate.version;
       }
@@ -408,7 +425,7 @@ Status Restarter::End(bool success) {
                                                                       "failed",
                                                                       generation.name, generation.version));
   KEDGE_RETURN_IF_ERROR(Agree(mine));
-  if (!alone()) NoteRestored(generation);
+  if (!alone()) KEDGE_RETURN_IF_ERROR(NoteRestored(generation));
   CountRestart();
   return Status::Ok();
 }

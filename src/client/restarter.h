@@ -72,8 +72,10 @@ class Restarter {
   Status Read(const std::vector<DeclaredRegion*>& regions);
   Status ReadOnce(const std::vector<DeclaredRegion*>& regions);
   Status Deserialize(DeclaredRegion* declared, uint32_t region);
-  // The ranks go on from here: noted before anything that follows can be complete. Collective.
-  void NoteRestored(const Generation& generation);
+  // The ranks go on from here: noted before anything that follows can be complete. kBusy: a newer attempt has taken over.
+  // Collective.
+  Status NoteRestored(const Generation& generation);
+  Status NoteInStore(const RestoredRecord& record) const;
   void CountRestored();
   void BeginCount();
   // The restart that began with BeginCount has succeeded on all ranks. Collective.

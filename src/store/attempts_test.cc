@@ -7,6 +7,7 @@
 
 #include "base/testing/manual_clock.h"
 #include "os/testing/simulated_file_system.h"
+#include "store/garbage.h"
 #include "store/posix_store.h"
 #include "store/publish.h"
 #include "store/testing/version_maker.h"
@@ -258,6 +259,9 @@ TEST_F(AttemptsTest, AnAttemptIsSilentWhenAllItsSignsOfLifeWereWatchedForLongEno
   ASSERT_EQ(Acquire(From("b", 20)), 2u);
   ASSERT_TRUE(MarkDraining(catalog_, "job", 1).ok());
   EXPECT_EQ(silence(1), Silence::kBroken) << "taken over from, and still carried to the store";
+  EXPECT_FALSE(IsSilent(catalog_, "job", 1, &watch_));
+  Pass(61);
+  EXPECT_TRUE(IsSilent(catalog_, "job", 1, &watch_)) << "its agents have died";
 }
 
 TEST_F(AttemptsTest, BadRequestsAreRefused) {

@@ -250,12 +250,11 @@ Result<GarbageReport> CollectGarbage(const Catalog& catalog, const GarbageOption
   return collector.TakeReport();
 }
 
-bool IsSilent(const Catalog& catalog, const std::string& job, uint32_t attempt) {
+bool IsSilent(const Catalog& catalog, const std::string& job, uint32_t attempt, LeaseWatch* watch) {
   const Result<AttemptRecord> record = ReadOwnRecord(catalog, layout::AttemptKey(job, attempt), &DecodeAttemptRecord);
   if (!record.ok()) return record.status().code() == Code::kNotFound || record.status().code() == Code::kCorrupt;
-  LeaseWatch watch;
   const AttemptRequest self = RequestOfThisProcess(job, record->lease_seconds, record->ranks);
-  const Result<Silence> silence = SilenceOf(catalog, self, attempt, &watch);
+  const Result<Silence> silence = SilenceOf(catalog, self, attempt, watch);
   return silence.ok() && *silence == Silence::kSilent;
 }
 

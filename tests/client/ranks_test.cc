@@ -326,5 +326,31 @@ TEST_P(RanksTest, EveryRankHearsThatTheJobWasTakenOver) {
       });
 }
 
+// What the newer attempt goes on from does not depend on where the older one goes back to meanwhile.
+TEST_P(RanksTest, AnAttemptThatWasTakenOverRestartsNoMore) {
+  const bool has_agent = GetParam().name == kAgent.name;
+  std::barrier<> together(2);
+  ThreadRanks(2)
+      .ExpectOfFinalize(0, KEDGE_ERROR_BUSY)
+      .Run(Overrides(has_agent ? "schedule.store=0\nkeep.local=2\n" : ""), [&](kedge_context* context, int rank) {
+        std::string memory(kBytes, ' ');
+        Protect(context, &memory);
+        Take(context, &memory, 1, rank, 1);
+        Take(context, &memory, 1, rank, 2);
+        EXPECT_KEDGE_OK(kedge_wait(context, "r", 2, has_agent ? KEDGE_LEVEL_LOCAL : KEDGE_LEVEL_STORE, 60));
+        together.arrive_and_wait();
+        const std::string attempts = folder_.store() + "/jobs/api/attempts/";
+        if (rank == 0) std::filesystem::copy_file(attempts + "1", attempts + "2");
+        together.arrive_and_wait();
+        EXPECT_EQ(kedge_restart(context, "r", 1, nullptr), KEDGE_ERROR_BUSY) << "rank " << rank;
+        EXPECT_EQ(kedge_restart(context, "r", 2, nullptr), KEDGE_ERROR_BUSY) << "rank " << rank;
+        int64_t newest = 0;
+        EXPECT_EQ(kedge_newest(context, "r", -1, &newest), KEDGE_ERROR_BUSY) << "rank " << rank;
+        together.arrive_and_wait();
+      });
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.store()))
+    EXPECT_THAT(entry.path().filename().string(), ::testing::Not(::testing::HasSubstr("restored"))) << entry.path();
+}
+
 }  // namespace
 }  // namespace kedge::testing

@@ -102,6 +102,16 @@ TEST_F(RendezvousTest, NonsenseIsRefused) {
   EXPECT_EQ(kedge_rendezvous(Folder().c_str(), 0, 1, 1, nullptr), KEDGE_ERROR_INVALID_ARGUMENT);
 }
 
+// What the ranks exchange there, a secret among it, is theirs alone.
+TEST_F(RendezvousTest, AFolderThatOthersMayWriteInIsRefused) {
+  std::filesystem::create_directory(Folder());
+  for (const std::string& open : {folder_.path(), Folder()}) std::filesystem::permissions(open, std::filesystem::perms::all);
+  kedge_bootstrap bootstrap{};
+  EXPECT_EQ(kedge_rendezvous(Folder().c_str(), 0, 1, 1, &bootstrap), KEDGE_ERROR_PERMISSION);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("may be written by others"));
+  EXPECT_TRUE(Files().empty());
+}
+
 // A whole job over it: contexts, a checkpoint, a restart by another launch.
 TEST_F(RendezvousTest, AJobRestartsOverIt) {
   const std::string overrides = "store.path=" + folder_.path() + "/store\njob.mode=sync\njob.name=rendezvous\n";

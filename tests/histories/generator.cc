@@ -70,9 +70,11 @@ class Generator {
   void Restart() {
     if (!taken_.empty() && Chance(0.35)) {
       const int64_t at_most = taken_[random_.Below(taken_.size())];
+      if (Chance(0.2)) Say("newest {}", at_most);
       Say("restart {}", at_most);
       version_ = at_most;  // goes on from there, as far as this can tell
     } else {
+      if (Chance(0.2)) Say("newest");
       Say("restart");
     }
   }
@@ -106,7 +108,9 @@ class Generator {
   }
 
   void MaybeWait() {
+    if (Chance(0.15)) Say("test {}", version_);
     if (Chance(0.7)) Wait();
+    if (Chance(0.15)) Say("test {}", version_);
   }
 
   // True: the launch is over with it.
@@ -127,7 +131,7 @@ class Generator {
       case 10: return Rivalled();
       case 11: return GoesOnElsewhere();
       case 12: return FlippedLater();
-      case 13:
+      case 13: return DyingRank();
       case 14: return real_ ? Plain() : DyingRank();
       case 17: return SteppedClock();
       case 18: return CutOff();
@@ -263,6 +267,7 @@ class Generator {
     Checkpoint();
     Wait();
     Say("thaw");
+    if (Chance(0.2)) Say("late restart");
     Say("late checkpoint {}", version_ + 1);
     Say("late wait {} {}", version_ + 1, Pick({"store", "last"}));
     version_ += 1;

@@ -5,13 +5,15 @@
 //   key schedule.store 2
 //   launch [on 0,1]               rank r on the r-th of these nodes; without a list on node r modulo nodes
 //   restart [40]                  of all ranks, at most that version
+//   newest [40]                   of all ranks: which version would that be?
 //   checkpoint 3 [by 0,1] [overwrite] [parts] [file] [abandon]
 //   wait 3 local|node|store|last  of all ranks
+//   test 3                        of all ranks: the level that it has reached
 //   pending                       of all ranks; where all say that nothing is, the newest version is at its last level
 //   end [drain]                   all ranks finalize; without it they are killed when the next launch begins
 //   kill                          all ranks at once
 //   freeze, thaw                  all ranks stop (SIGSTOP) and go on; a launch meanwhile makes the frozen one the late one
-//   late STEP                     a step (checkpoint, wait) of the late launch, after its thaw
+//   late STEP                     a step (checkpoint, wait, test, restart) of the late launch, after its thaw
 //   rival                         the same job is launched from another PID namespace while this launch lives
 //   kill-agent 0, stop-agent 0, continue-agent 0
 //   lose-node 0                   its agent, its ranks (and with them the launch) and all its local copies
@@ -19,7 +21,8 @@
 //   step-clock 0 -3600            the node's clock on the wall steps by so many seconds
 //   delete-pool 0                 the pool's file, under the agent
 //   fail-rank 1 list EIO [2]      that call on the store fails once on that rank, after so many (0) more of them
-//   die-rank 1 20                 the rank's process dies at its 20th call on files from here (simulated only)
+//   die-rank 1 20                 the rank's process dies: at its 20th call on files from here (simulated), or so many times
+//                                 20 us into its next checkpoint (real)
 //   power-cut                     all processes die, and what was not synced is lost (simulated only)
 //   store away|back|full|broken|read-only|mended
 //   flip pool 0 3, flip store 3, flip parity 0

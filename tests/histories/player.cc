@@ -74,6 +74,8 @@ class Player {
     if (step.verb == "restart") return Restart(*running, step.Number(0));
     if (step.verb == "checkpoint") return Checkpoint(*running, step);
     if (step.verb == "wait") return Wait(*running, step);
+    if (step.verb == "test") return Test(*running, step.Number(0));
+    if (step.verb == "newest") return Newest(*running, step.Number(0));
     if (step.verb == "pending") return Pending(*running);
     if (step.late) return;
     if (step.verb == "end") return End(step.Has("drain"));
@@ -164,6 +166,20 @@ class Player {
     const auto answers = world_.Wait(running.launch, step.Number(0), wanted);
     TellAnswers(answers);
     promises_.Waited(running.launch, step.Number(0), wanted, answers);
+    EndIfAnyDied(answers);
+  }
+
+  void Test(Running& running, int64_t version) {
+    const auto answers = world_.Test(running.launch, version);
+    TellAnswers(answers);
+    promises_.Tested(running.launch, version, answers);
+    EndIfAnyDied(answers);
+  }
+
+  void Newest(Running& running, int64_t at_most) {
+    const auto answers = world_.Newest(running.launch, at_most);
+    TellAnswers(answers);
+    promises_.SaidNewest(running.launch, at_most, answers);
     EndIfAnyDied(answers);
   }
 

@@ -213,6 +213,36 @@ void Promises::Waited(int launch, int64_t version, kedge_level level, const std:
   life.committed = life.committed || (key.launch == launch && !life.superseded);
 }
 
+void Promises::Tested(int launch, int64_t version, const std::vector<Answer>& answers) {
+  if (!AllCame(fmt::format("test {}", version), answers)) return;
+  for (const Answer& answer : answers) {
+    if (answer.ok() && answer.version >= KEDGE_LEVEL_LOCAL)
+      Waited(launch, version, static_cast<kedge_level>(answer.version), {answer});
+  }
+}
+
+// What a restart would be held to; which version it is in the end, a bad copy of it may decide.
+void Promises::SaidNewest(int launch, int64_t at_most, const std::vector<Answer>& answers) {
+  if (!AllCame("newest", answers)) return;
+  const Life& life = lives_[launch];
+  const auto must = MustComeBack(at_most, life.places);
+  for (const Answer& answer : answers) {
+    if (answer.died || life.superseded) return;
+    if (answer.ok() && at_most >= 0 && answer.version > at_most) {
+      return Break("newer-than-asked", fmt::format("at most {} was asked for, the newest is {}", at_most, answer.version));
+    }
+    const bool says_none = answer.code == KEDGE_ERROR_NOT_FOUND || answer.code == KEDGE_ERROR_LOST;
+    if (must && (says_none || (answer.ok() && answer.version < must->version))) {
+      return Break("acknowledged-lost", fmt::format("launch {} asks for the newest: {}, version {}; {} is there", launch,
+                                                    Said(answer), answer.version, Name(*must)));
+    }
+    if (!must && answer.code == KEDGE_ERROR_NOT_FOUND && IsRemembered(at_most, life.places)) {
+      return Break("lost-said-not-found",
+                   fmt::format("launch {} asks for the newest and hears that there was no version: {}", launch, Said(answer)));
+    }
+  }
+}
+
 void Promises::NothingPending(int launch) {
   Key key;
   Generation* generation = FindLast(launch, NewestOf(launch), &key);
@@ -335,10 +365,13 @@ bool Promises::IsRemembered(int64_t at_most, const std::vector<int>& places) con
 void Promises::Restarted(int launch, int64_t at_most, const std::vector<Answer>& answers) {
   if (!AllCame("restart", answers)) return;
   Life& life = lives_[launch];
+  const bool any_ok = std::any_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); });
+  if (life.superseded && any_ok && Quiet()) {
+    return Break("superseded-restarts", fmt::format("launch {} restarts; another launch has taken the job over", launch));
+  }
   if (life.superseded) return;
   if (std::any_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.died; })) return;
   const auto must = MustComeBack(at_most, life.places);
-  const bool any_ok = std::any_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); });
   if (!any_ok) {
     const Answer& answer = answers[0];
     if (must) {

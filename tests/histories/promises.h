@@ -47,6 +47,9 @@ class Promises {
   void Captured(int launch, const std::vector<int>& ranks, const std::vector<int>& takings, const CheckpointCall& call,
                 const std::vector<Answer>& answers);
   void Waited(int launch, int64_t version, kedge_level level, const std::vector<Answer>& answers);
+  // As Waited for the level that a rank hears, where it hears one.
+  void Tested(int launch, int64_t version, const std::vector<Answer>& answers);
+  void SaidNewest(int launch, int64_t at_most, const std::vector<Answer>& answers);
   // All ranks said that nothing is pending.
   void NothingPending(int launch);
   void Restarted(int launch, int64_t at_most, const std::vector<Answer>& answers);

@@ -8,8 +8,6 @@
 namespace kedge::histories {
 namespace {
 
-constexpr size_t kFileBytes = 5000;
-
 Answer AnswerOf(int code) {
   Answer answer;
   answer.code = code;
@@ -75,6 +73,20 @@ Answer RankCalls::Restart(int64_t at_most) {
 
 Answer RankCalls::Wait(int64_t version, kedge_level level) {
   return AnswerOf(kedge_wait(context_, kName, version, level, -1));
+}
+
+Answer RankCalls::Test(int64_t version) {
+  kedge_level level = KEDGE_LEVEL_NONE;
+  Answer answer = AnswerOf(kedge_test(context_, kName, version, &level));
+  answer.version = level;
+  return answer;
+}
+
+Answer RankCalls::Newest(int64_t at_most) {
+  int64_t version = -1;
+  Answer answer = AnswerOf(kedge_newest(context_, kName, at_most, &version));
+  answer.version = version;
+  return answer;
 }
 
 Answer RankCalls::Pending() {

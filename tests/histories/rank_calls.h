@@ -10,6 +10,9 @@
 
 namespace kedge::histories {
 
+// Of what a checkpoint routes.
+inline constexpr size_t kFileBytes = 5000;
+
 class RankCalls {
  public:
   RankCalls(int rank, int launch, size_t bytes);
@@ -22,6 +25,8 @@ class RankCalls {
   // `file`: the path that a routed file is to have.
   Answer Checkpoint(const CheckpointCall& call, int taking, const std::string& file);
   Answer Wait(int64_t version, kedge_level level);
+  Answer Test(int64_t version);
+  Answer Newest(int64_t at_most);
   Answer Pending();
   Answer End(bool drain);
 

@@ -17,6 +17,8 @@
 #include "tests/histories/calls_and_errors.h"
 #include "tests/histories/leftovers.h"
 #include "tests/histories/node_faults.h"
+#include "tests/histories/pattern.h"
+#include "tests/histories/rank_calls.h"
 
 namespace kedge::histories {
 namespace {
@@ -30,6 +32,12 @@ constexpr uint64_t kSlotBytes = 1 << 20;
 constexpr seconds kPatience{90};        // of a call: waits of its own end after 20 s
 constexpr seconds kHolderPatience{30};  // until the lease of a frozen launch has run out
 constexpr size_t kRealImageBytes = 20000;
+constexpr std::chrono::microseconds kDeathStep{20};
+constexpr seconds kLeasePatience{10};  // some leases long
+
+std::string FileName(int rank, int64_t version) {
+  return fmt::format("rank-{}-version-{}", rank, version);
+}
 
 std::string ReadAll(const filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -149,16 +157,34 @@ std::vector<Answer> RealWorld::Checkpoint(int launch, const std::vector<int>& ra
   const std::string flags = std::string("-") + (call.overwrite ? "o" : "") + (call.parts ? "p" : "") + (call.file ? "f" : "") +
                             (call.abandon ? "a" : "");
   for (size_t i = 0; i < ranks.size(); ++i) {
-    all[static_cast<size_t>(ranks[i])]->Tell(fmt::format("checkpoint {} {} {} {}/rank-{}-version-{}", call.version, takings[i],
-                                                         flags, UsersFolder(), ranks[i], call.version));
+    all[static_cast<size_t>(ranks[i])]->Tell(fmt::format("checkpoint {} {} {} {}/{}", call.version, takings[i], flags,
+                                                         UsersFolder(), FileName(ranks[i], call.version)));
+  }
+  const auto dies =
+      std::find_if(ranks.begin(), ranks.end(), [&](int rank) { return dying_ && dying_->rank == static_cast<size_t>(rank); });
+  if (dies != ranks.end()) {
+    std::this_thread::sleep_for(dying_->after);
+    all[dying_->rank]->Signal(SIGKILL);
   }
   std::vector<Answer> answers;
-  for (const int rank : ranks) answers.push_back(all[static_cast<size_t>(rank)]->Hear(kPatience));
+  for (auto rank = ranks.begin(); rank != ranks.end(); ++rank) {
+    answers.push_back(all[static_cast<size_t>(*rank)]->Hear(kPatience));
+    if (rank == dies) answers.back().came = answers.back().died = true;
+  }
+  if (dies != ranks.end()) dying_.reset();
   return answers;
 }
 
 std::vector<Answer> RealWorld::Wait(int launch, int64_t version, kedge_level level) {
   return TellAll(launch, fmt::format("wait {} {}", version, static_cast<int>(level)));
+}
+
+std::vector<Answer> RealWorld::Test(int launch, int64_t version) {
+  return TellAll(launch, fmt::format("test {}", version));
+}
+
+std::vector<Answer> RealWorld::Newest(int launch, int64_t at_most) {
+  return TellAll(launch, fmt::format("newest {}", at_most));
 }
 
 std::vector<Answer> RealWorld::Pending(int launch) {
@@ -190,6 +216,7 @@ void RealWorld::Thaw(int launch) {
 bool RealWorld::Fault(const Step& step) {
   const int node = static_cast<int>(step.Number(0));
   if (step.verb == "fail-rank") return FailRank(step);
+  if (step.verb == "die-rank") return DieRank(step);
   if (step.verb == "store") return BreakStore(step.words.empty() ? "" : step.words[0]);
   if (step.verb == "flip") return Flip(step);
   if (step.verb == "kill-agent") {
@@ -264,6 +291,13 @@ bool RealWorld::FailRank(const Step& step) {
   return process.Hear(kPatience).ok();
 }
 
+bool RealWorld::DieRank(const Step& step) {
+  const auto rank = static_cast<size_t>(step.Number(0));
+  if (launches_.empty() || rank >= launches_.rbegin()->second.size()) return false;
+  dying_ = Dying{rank, step.Number(1, 0) * kDeathStep};
+  return true;
+}
+
 bool RealWorld::BreakStore(const std::string& how) {
   const std::string away = Store() + ".away";
   const bool is_away = filesystem::exists(away);
@@ -320,6 +354,7 @@ bool RealWorld::FlipParity(int node) const {
 }
 
 void RealWorld::MendRanks(int launch) {
+  dying_.reset();
   (void)TellAll(launch, "mend");
 }
 
@@ -332,10 +367,24 @@ void RealWorld::Mend() {
 std::vector<std::string> RealWorld::Leftovers() {
   const auto store = MakePosixStore(os::SystemFileSystem(), {.path = Store()});
   std::vector<std::string> found = IncompleteGenerations(*store, kJob, kName);
-  for (const auto& entry : filesystem::directory_iterator(UsersFolder())) {
-    if (!entry.path().filename().string().starts_with("rank-")) found.push_back(entry.path().string());
-  }
+  for (std::string& one : TemporariesAfterCollection(*store, kLeasePatience)) found.push_back(std::move(one));
+  for (std::string& one : BadFiles()) found.push_back(std::move(one));
   return found;
+}
+
+std::vector<std::string> RealWorld::BadFiles() const {
+  std::vector<std::string> bad;
+  for (const auto& entry : filesystem::directory_iterator(UsersFolder())) {
+    const std::string name = entry.path().filename().string();
+    const std::string content = ReadAll(entry.path());
+    std::string problem;
+    const auto tag = ReadContent(content, &problem);
+    const bool is_whole = tag && content.size() == kFileBytes && name == FileName(tag->rank, tag->version);
+    const bool may_be_read = (entry.status().permissions() & filesystem::perms::owner_all) ==
+                             (filesystem::perms::owner_read | filesystem::perms::owner_write);
+    if (!is_whole || !may_be_read) bad.push_back(fmt::format("{} of {} bytes: {}", name, content.size(), problem));
+  }
+  return bad;
 }
 
 std::string RealWorld::Logs() const {

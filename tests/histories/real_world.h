@@ -5,8 +5,10 @@
 // Everything goes with the object.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,6 +30,8 @@ class RealWorld final : public World {
   std::vector<Answer> Checkpoint(int launch, const std::vector<int>& ranks, const std::vector<int>& takings,
                                  const CheckpointCall& call) override;
   std::vector<Answer> Wait(int launch, int64_t version, kedge_level level) override;
+  std::vector<Answer> Test(int launch, int64_t version) override;
+  std::vector<Answer> Newest(int launch, int64_t at_most) override;
   std::vector<Answer> Pending(int launch) override;
   std::vector<Answer> End(int launch, bool drain) override;
   void Kill(int launch) override;
@@ -53,6 +57,9 @@ class RealWorld final : public World {
   std::vector<Answer> TellAll(int launch, const std::string& line);
   std::vector<Answer> HearAll(Ranks& ranks);
   bool FailRank(const Step& step);
+  bool DieRank(const Step& step);
+  // What was published to the users' folder and is no whole file of the rank and version that its name says.
+  std::vector<std::string> BadFiles() const;
   bool BreakStore(const std::string& how);
   bool Flip(const Step& step);
   bool FlipParity(int node) const;
@@ -65,6 +72,11 @@ class RealWorld final : public World {
   const std::string programs_;
   testing::ScenarioFolder folder_;
   std::map<int, Ranks> launches_;
+  struct Dying {
+    size_t rank = 0;
+    std::chrono::microseconds after{0};  // its next checkpoint has begun
+  };
+  std::optional<Dying> dying_;
   std::map<int, int> stopped_agents_;  // node to process id
   int rendezvous_ = 0;
 };

@@ -105,6 +105,14 @@ std::vector<Answer> SimulatedWorld::Wait(int launch, int64_t version, kedge_leve
   return Ranks(launch).DoAll([&](RankCalls& calls, int) { return calls.Wait(version, level); });
 }
 
+std::vector<Answer> SimulatedWorld::Test(int launch, int64_t version) {
+  return Ranks(launch).DoAll([&](RankCalls& calls, int) { return calls.Test(version); });
+}
+
+std::vector<Answer> SimulatedWorld::Newest(int launch, int64_t at_most) {
+  return Ranks(launch).DoAll([&](RankCalls& calls, int) { return calls.Newest(at_most); });
+}
+
 std::vector<Answer> SimulatedWorld::Pending(int launch) {
   return Ranks(launch).DoAll([&](RankCalls& calls, int) { return calls.Pending(); });
 }
@@ -248,7 +256,9 @@ void SimulatedWorld::Mend() {
 
 std::vector<std::string> SimulatedWorld::Leftovers() {
   const auto store = MakePosixStore(machine_.disk(), {.path = kStore});
-  return IncompleteGenerations(*store, kJob, kName);
+  std::vector<std::string> found = IncompleteGenerations(*store, kJob, kName);
+  for (std::string& one : TemporariesAfterCollection(*store, Duration::zero())) found.push_back(std::move(one));
+  return found;
 }
 
 }  // namespace kedge::histories

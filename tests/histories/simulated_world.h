@@ -30,6 +30,8 @@ class SimulatedWorld final : public World {
   std::vector<Answer> Checkpoint(int launch, const std::vector<int>& ranks, const std::vector<int>& takings,
                                  const CheckpointCall& call) override;
   std::vector<Answer> Wait(int launch, int64_t version, kedge_level level) override;
+  std::vector<Answer> Test(int launch, int64_t version) override;
+  std::vector<Answer> Newest(int launch, int64_t at_most) override;
   std::vector<Answer> Pending(int launch) override;
   std::vector<Answer> End(int launch, bool drain) override;
   void Kill(int launch) override;

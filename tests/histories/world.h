@@ -32,7 +32,7 @@ struct Answer {
   bool died = false;  // the rank's process did, in this call
   int code = KEDGE_OK;
   std::string message;
-  int64_t version = -1;        // restart: the version that came back
+  int64_t version = -1;        // restart: the version that came back; newest: that would; test: the level
   std::optional<Tag> content;  // restart: nothing when the memory is no whole image
   bool ok() const { return came && !died && code == KEDGE_OK; }
 };
@@ -57,6 +57,8 @@ class World {
   virtual std::vector<Answer> Checkpoint(int launch, const std::vector<int>& ranks, const std::vector<int>& takings,
                                          const CheckpointCall& call) = 0;
   virtual std::vector<Answer> Wait(int launch, int64_t version, kedge_level level) = 0;
+  virtual std::vector<Answer> Test(int launch, int64_t version) = 0;
+  virtual std::vector<Answer> Newest(int launch, int64_t at_most) = 0;
   virtual std::vector<Answer> Pending(int launch) = 0;
   virtual std::vector<Answer> End(int launch, bool drain) = 0;
   virtual void Kill(int launch) = 0;
