@@ -76,16 +76,25 @@ kedge_region_info Buffer::Info(const char* name) const {
   return info;
 }
 
-bool Buffer::IsAbandoned() const {
-  if (view_.obj == nullptr || Py_REFCNT(view_.obj) > 1) return false;
+namespace {
+
+// Whether `object`, which nobody but the asker refers to, owns its memory, or has it from an object that only it refers to.
+bool HasMemoryAlone(PyObject* object) {
+  const bool may_own = PyByteArray_CheckExact(object) || std::string(Py_TYPE(object)->tp_name) == "numpy.ndarray";
   // A view of something else may be this buffer's alone while that is in use.
-  const bool is_owner = PyByteArray_CheckExact(view_.obj) || std::string(Py_TYPE(view_.obj)->tp_name) == "numpy.ndarray";
-  if (!is_owner) return false;
-  PyObject* base = PyObject_GetAttrString(view_.obj, "base");
+  if (!may_own) return false;
+  PyObject* base = PyObject_GetAttrString(object, "base");
   if (base == nullptr) PyErr_Clear();
-  const bool owns_memory = base == nullptr || base == Py_None;
+  constexpr Py_ssize_t kObjectAndUs = 2;
+  const bool is_alone = base == nullptr || base == Py_None || (Py_REFCNT(base) <= kObjectAndUs && HasMemoryAlone(base));
   Py_XDECREF(base);
-  return owns_memory;
+  return is_alone;
+}
+
+}  // namespace
+
+bool Buffer::IsAbandoned() const {
+  return view_.obj != nullptr && Py_REFCNT(view_.obj) <= 1 && HasMemoryAlone(view_.obj);
 }
 
 }  // namespace kedge::python

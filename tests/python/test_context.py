@@ -176,6 +176,18 @@ def test_an_array_that_the_program_has_left_behind_is_warned_of_once() -> None:
             context.checkpoint("r", 4)
 
 
+def test_a_view_that_alone_keeps_its_array_is_warned_of_too() -> None:
+    grid = np.arange(12.0).reshape(3, 4)[1:]
+    with Context("rebound") as context:
+        context.protect(0, grid, "grid")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            context.checkpoint("r", 1)
+        grid = grid + 1
+        with pytest.warns(RuntimeWarning, match=r"region 0: only Kedge still refers"):
+            context.checkpoint("r", 2)
+
+
 def test_a_loss_is_no_first_launch(run_folder: Path, tmp_path: Path) -> None:
     array = np.zeros(4)
     settings = {"schedule.store": 0}

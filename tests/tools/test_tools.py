@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from kedge import Context, Error, Level
+from threaded_communicator import ThreadedCommunicator, run_ranks
 
 KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
 
@@ -84,6 +86,40 @@ def test_ls(store: Path) -> None:
     text = kedge("ls").stdout
     assert "heat" in text and "complete" in text
     assert kedge_json("ls", "other")["versions"][0]["name"] == "other"
+
+
+def test_ls_shows_what_the_job_has_gone_back_from(store: Path) -> None:
+    temperature, flags = np.asfortranarray(np.zeros((2, 3, 4))), np.zeros(3, dtype=bool)
+    with Context("climate") as context:
+        context.protect(0, temperature, "temperature")
+        context.protect(1, flags, "flags")
+        assert context.restart("heat", at_most=20) == 20
+        context.checkpoint("heat", 25)
+        context.wait("heat", 25, Level.STORE)
+    states = {v["version"]: v["state"] for v in kedge_json("ls", "heat", "--all")["versions"]}
+    assert states == {20: "complete", 25: "complete", 30: "abandoned"}
+    assert "abandoned" in kedge("ls", "heat", "--all").stdout
+
+
+def test_ranks_that_take_different_versions_are_told_of(tmp_path: Path) -> None:
+    together = threading.Barrier(2)
+
+    def take(rank: int, communicator: ThreadedCommunicator) -> None:
+        context, array = Context("apart", communicator=communicator), np.zeros(4)
+        context.protect(0, array, "x")
+        context.checkpoint("c", 10 + rank)
+        together.wait(60)
+        if rank == 0:
+            said = kedge("wait", "--job", "apart", "--timeout", "20s", expect=1).stderr
+            assert all(part in said for part in ("rank 0", "version 10", "rank 1", "version 11"))
+        together.wait(60)
+        with pytest.raises(Error, match="version 1[01]"):
+            context.close(drain=True)
+
+    run_ranks(2, take)
+    assert {v["state"] for v in kedge_json("ls", "--job", "apart", "--all")["versions"]} == {"incomplete"}
+    assert "version 10 on rank 0 and version 11 on rank 1" in kedge("ls", "--job", "apart", "--all").stdout
+    assert "is not complete" in kedge("ls", "--job", "apart").stderr
 
 
 def test_no_store_no_job_no_version(store: Path, tmp_path: Path) -> None:
