@@ -7,7 +7,6 @@
 #include "base/crc32c.h"
 #include "os/files.h"
 #include "os/private_files.h"
-#include "store/garbage.h"
 #include "store/publish.h"
 
 namespace kedge {
@@ -42,6 +41,14 @@ bool StoreContext::IsSilent(const std::string& job, uint32_t self, uint32_t atte
   if (!catalog.ok()) return false;
   const std::lock_guard lock(watch_mutex_);
   return kedge::IsSilent(*catalog, job, attempt, &watch_);
+}
+
+Status StoreContext::ApplyRetention(const std::string& job, const std::string& name, uint32_t self, RetentionOptions options,
+                                    RetentionReport* report) {
+  KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, CatalogFor(self));
+  const std::lock_guard lock(watch_mutex_);
+  options.watch = &watch_;
+  return kedge::ApplyRetention(catalog, job, name, options, report);
 }
 
 Result<Catalog> StoreContext::CatalogFor(uint32_t attempt) {

@@ -13,6 +13,7 @@
 #include "format/identity.h"
 #include "store/attempts.h"
 #include "store/catalog.h"
+#include "store/retention.h"
 #include "tier/tier.h"
 
 namespace kedge {
@@ -31,8 +32,10 @@ class StoreContext {
   void AwaitRestored(const RestoredRecord& record) { catalog_.AwaitRestored(record); }
   // The record that is awaited of an attempt; nothing: none is.
   std::optional<AttemptRecord> AwaitedRecordOf(uint32_t attempt) const { return catalog_.AwaitedRecordOf(attempt); }
-  // store/garbage.h; one that works for attempt `self` asks.
+  // store/attempts.h, store/retention.h; one that works for attempt `self` asks.
   bool IsSilent(const std::string& job, uint32_t self, uint32_t attempt);
+  Status ApplyRetention(const std::string& job, const std::string& name, uint32_t self, RetentionOptions options,
+                        RetentionReport* report);
   Store& store() { return *store_; }
 
  private:

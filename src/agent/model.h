@@ -437,6 +437,7 @@ struct Job {
   std::set<uint32_t> cleaned_attempts;  // whose temporaries of a dead agent were removed
   std::set<std::string> names_reached;  // of which the store was told that there was a version (publish.h)
   std::set<std::string> retention_running;
+  std::set<std::string> retention_waits;  // names with something that may go later
   std::set<std::string> retention_wanted;
 
   // The checkpoint names that have versions on this node.

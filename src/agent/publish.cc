@@ -26,6 +26,8 @@ namespace kedge {
 namespace {
 
 // How long the written images of a node wait for those of ranks from which nothing was heard.
+// Until retention looks again whether somebody works on what an earlier attempt has left incomplete.
+constexpr Duration kRetainAgainPause = std::chrono::seconds(5);
 constexpr Duration kGrace = std::chrono::milliseconds(300);
 constexpr uint32_t kCommitTriesMax = 3;
 
@@ -430,8 +432,7 @@ void Publish::Retain(Job& job, const std::string& name) {
   agent_.Background(
       [store = job.store, attempt = job.hello.attempt, job_name = job.name, name, options] {
         Report report;
-        auto catalog = store->CatalogFor(attempt);
-        report.status = catalog.ok() ? ApplyRetention(*catalog, job_name, name, options, &report.retention) : catalog.status();
+        report.status = store->ApplyRetention(job_name, name, attempt, options, &report.retention);
         os::KillPoint("retention-done");
         return report;
       },
@@ -449,7 +450,14 @@ void Publish::Retain(Job& job, const std::string& name) {
         Job* found = agent_.FindJob(key.first, key.second);
         if (found == nullptr) return;
         found->retention_running.erase(name);
-        if (found->retention_wanted.erase(name) > 0) Retain(*found, name);
+        if (found->retention_wanted.erase(name) > 0) return Retain(*found, name);
+        if (!report.retention.waits || !found->retention_waits.insert(name).second) return;
+        agent_.loop().AddTimer(kRetainAgainPause, [this, key, name] {
+          Job* waiting = agent_.FindJob(key.first, key.second);
+          if (waiting == nullptr) return;
+          waiting->retention_waits.erase(name);
+          Retain(*waiting, name);
+        });
       });
 }
 

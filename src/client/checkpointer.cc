@@ -12,7 +12,6 @@
 #include "client/object_stream.h"
 #include "os/private_files.h"
 #include "schedule/schedule.h"
-#include "store/garbage.h"
 #include "store/retention.h"
 #include "store/versions.h"
 
@@ -240,6 +239,7 @@ Status Checkpointer::Finish() {
       unfinished_.erase(taken->generation.name);
       RetentionOptions options;
       options.keep = core_->job.keys.keep_versions;
+      options.watch = &silence_watch_;
       Status status = ApplyRetention(*core_->catalog, core_->job.job, taken->generation.name, options, nullptr);
       if (!status.ok()) LogWarning("client", "old versions of '{}' stay for now: {}", taken->generation.name, status.message());
     }

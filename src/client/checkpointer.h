@@ -65,7 +65,7 @@ class Checkpointer {
   ImageCapture capture_;
   RoutedFiles files_;
   FilePublisher file_publisher_;
-  LeaseWatch silence_watch_;  // of attempts that left temporaries beside its files
+  LeaseWatch silence_watch_;  // of attempts that have left something
 
   TakenVersion* taken_ = nullptr;  // the image between begin and end
   bool inline_ = false;

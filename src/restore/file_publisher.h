@@ -4,7 +4,7 @@
 // is synced, and renamed there. What is beside the path meanwhile is named NAME.JOB-NODE-ATTEMPT-WRITER.RANDOM.tmp. A publisher
 // that dies leaves it there, and whoever next publishes in that folder for the same job removes it: the successor of that agent
 // or client on its node, or any of a later attempt, which no rank of an earlier one outlives; of another node's agent only
-// once its attempt is silent (store/garbage.h), because it may still carry files of its attempt there.
+// once its attempt is silent (store/attempts.h), because it may still carry files of its attempt there.
 //
 // Used by whoever carries the image to the store: the agent, or a client without one.
 #pragma once

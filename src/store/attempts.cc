@@ -334,6 +334,14 @@ Result<Silence> SilenceOf(const Catalog& catalog, const AttemptRequest& self, ui
   return watch->HasChanged(drain_key) ? Silence::kBroken : Silence::kUnknown;
 }
 
+bool IsSilent(const Catalog& catalog, const std::string& job, uint32_t attempt, LeaseWatch* watch) {
+  const Result<AttemptRecord> record = ReadOwnRecord(catalog, layout::AttemptKey(job, attempt), &DecodeAttemptRecord);
+  if (!record.ok()) return record.status().code() == Code::kNotFound || record.status().code() == Code::kCorrupt;
+  const AttemptRequest self = RequestOfThisProcess(job, record->lease_seconds, record->ranks);
+  const Result<Silence> silence = SilenceOf(catalog, self, attempt, watch);
+  return silence.ok() && *silence == Silence::kSilent;
+}
+
 Result<double> SilentSeconds(const Catalog& catalog, const std::string& job, uint32_t attempt) {
   KEDGE_ASSIGN_OR_RETURN(const double lease_age, catalog.store().AgeSeconds(layout::AttemptKey(job, attempt), catalog.owner()));
   const Result<double> drain_age = catalog.store().AgeSeconds(layout::AttemptDrainKey(job, attempt), catalog.owner());

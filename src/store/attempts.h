@@ -128,6 +128,10 @@ enum class Silence {
 };
 Result<Silence> SilenceOf(const Catalog& catalog, const AttemptRequest& self, uint32_t attempt, LeaseWatch* watch);
 
+// Whether an attempt is silent, as far as `watch` has seen by now: it lasts from one question to the next, because a sign of life
+// must have been watched unchanged for a whole lease. False also when that cannot be told. One without a record is.
+bool IsSilent(const Catalog& catalog, const std::string& job, uint32_t attempt, LeaseWatch* watch);
+
 // Seconds since rank 0 or an agent last gave a sign of life for this attempt, for people and for days (Store::AgeSeconds);
 // kNotFound: no such attempt.
 Result<double> SilentSeconds(const Catalog& catalog, const std::string& job, uint32_t attempt);

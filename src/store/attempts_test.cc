@@ -7,7 +7,6 @@
 
 #include "base/testing/manual_clock.h"
 #include "os/testing/simulated_file_system.h"
-#include "store/garbage.h"
 #include "store/posix_store.h"
 #include "store/publish.h"
 #include "store/testing/version_maker.h"

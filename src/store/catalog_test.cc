@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/testing/manual_clock.h"
 #include "format/name_encoding.h"
 #include "os/files.h"
 #include "os/testing/simulated_file_system.h"
@@ -615,6 +616,28 @@ TEST_F(GoingBackTest, WhatDeadAttemptsLeftIncompleteGoesWithoutGc) {
   Take(At(40, 2));
   ASSERT_TRUE(Retain(2).ok());
   EXPECT_EQ(All(), (std::vector<Generation>{At(40, 2), At(35, 2), At(30, 2)})) << "the attempt of 35 may be at work on it";
+}
+
+// Also where the next attempt completes nothing in the store; but not before nobody works on it.
+TEST_F(GoingBackTest, WhatAnAttemptThatIsOverLeftIncompleteGoesToo) {
+  Launch(1);
+  ASSERT_TRUE(PublishRanks(*catalog_, At(20), 0, 1, options_).ok());
+  Take(At(30));
+  ASSERT_TRUE(PublishRanks(*catalog_, At(35), 0, 1, options_).ok());
+  ASSERT_TRUE(MarkDraining(*catalog_, "job", 1).ok());
+  Launch(2);
+  testing::ManualClock clock;
+  LeaseWatch watch(clock);
+  RetentionOptions options;
+  options.watch = &watch;
+  RetentionReport report;
+  ASSERT_TRUE(ApplyRetention(*catalog_, "job", "wave", options, &report).ok());
+  EXPECT_TRUE(report.waits) << "its agents may carry it";
+  EXPECT_EQ(All(), (std::vector<Generation>{At(35), At(30), At(20)}));
+  clock.Advance(std::chrono::seconds(61));
+  ASSERT_TRUE(ApplyRetention(*catalog_, "job", "wave", options, &report).ok());
+  EXPECT_FALSE(report.waits);
+  EXPECT_EQ(All(), (std::vector<Generation>{At(35), At(30)})) << "35 is above the newest that is complete";
 }
 
 TEST_F(GoingBackTest, AnOriginThatCannotBeReadIsNotTakenForNone) {

@@ -250,14 +250,6 @@ Result<GarbageReport> CollectGarbage(const Catalog& catalog, const GarbageOption
   return collector.TakeReport();
 }
 
-bool IsSilent(const Catalog& catalog, const std::string& job, uint32_t attempt, LeaseWatch* watch) {
-  const Result<AttemptRecord> record = ReadOwnRecord(catalog, layout::AttemptKey(job, attempt), &DecodeAttemptRecord);
-  if (!record.ok()) return record.status().code() == Code::kNotFound || record.status().code() == Code::kCorrupt;
-  const AttemptRequest self = RequestOfThisProcess(job, record->lease_seconds, record->ranks);
-  const Result<Silence> silence = SilenceOf(catalog, self, attempt, watch);
-  return silence.ok() && *silence == Silence::kSilent;
-}
-
 Status RemoveOwnTemporaries(const Catalog& catalog, const std::string& job, const std::set<std::string>& keep) {
   const std::string own = MakeTemporaryTag(catalog.owner());
   const Result<std::vector<Temporary>> temporaries = catalog.store().ListTemporaries(layout::JobFolder(job), catalog.owner());

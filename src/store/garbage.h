@@ -50,10 +50,6 @@ struct GarbageReport {
 // Goes on after errors, which are in the report; fails only when the store cannot be read at all.
 Result<GarbageReport> CollectGarbage(const Catalog& catalog, const GarbageOptions& options);
 
-// Whether an attempt is silent, as far as `watch` has seen by now: it lasts from one question to the next, because a sign of life
-// must have been watched unchanged for a whole lease. False also when that cannot be told. One without a record is.
-bool IsSilent(const Catalog& catalog, const std::string& job, uint32_t attempt, LeaseWatch* watch);
-
 // For an agent that starts in place of a dead one: removes the temporaries of exactly this owner (catalog.owner()) in
 // the job, but for those with a handle in `keep`, which it goes on with (Store::AdoptObject).
 Status RemoveOwnTemporaries(const Catalog& catalog, const std::string& job, const std::set<std::string>& keep);

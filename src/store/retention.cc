@@ -18,8 +18,31 @@ const Generation* NewestOfLineage(const std::vector<VersionInfo>& newest_first) 
   return newest == newest_first.end() ? nullptr : &newest->generation;
 }
 
+// Incomplete, and below what a restart would take: `newest`, or null.
+bool IsLeftIncomplete(const VersionInfo& info, const Generation* newest) {
+  if (info.complete || info.pinned || info.unknown || info.removed || newest == nullptr) return false;
+  return info.abandoned || info.generation.version < newest->version;
+}
+
+// The attempts before the caller's that have left something incomplete and that nobody works for.
+std::set<uint32_t> SilentAttempts(const Catalog& catalog, const std::string& job, const std::vector<VersionInfo>& versions,
+                                  LeaseWatch* watch, bool* others_wait) {
+  std::set<uint32_t> attempts, silent;
+  for (const VersionInfo& info : versions) {
+    if (IsLeftIncomplete(info, NewestOfLineage(versions))) attempts.insert(info.generation.attempt);
+  }
+  for (const uint32_t attempt : attempts) {
+    if (watch == nullptr || attempt >= catalog.owner().attempt) continue;
+    const bool is_silent = IsSilent(catalog, job, attempt, watch);
+    if (is_silent) silent.insert(attempt);
+    *others_wait = *others_wait || !is_silent;
+  }
+  return silent;
+}
+
 // What goes, the oldest first. `versions` is newest first. Pinned ones do not count against `keep`.
-std::vector<const VersionInfo*> Candidates(const std::vector<VersionInfo>& versions, const RetentionOptions& options) {
+std::vector<const VersionInfo*> Candidates(const std::vector<VersionInfo>& versions, const std::set<uint32_t>& silent,
+                                           const RetentionOptions& options) {
   const uint32_t keep = std::max(options.keep, 1U);
   std::vector<const VersionInfo*> candidates;
   std::vector<Moment> kept;
@@ -37,9 +60,9 @@ std::vector<const VersionInfo*> Candidates(const std::vector<VersionInfo>& versi
     if (info.pinned || info.unknown || info.removed) continue;
     const Moment run = MomentOf(info.generation);
     const bool left_behind = info.complete && info.abandoned && run < oldest_kept;
-    // Nobody goes on with it: a later attempt has completed a newer one.
-    const bool left_incomplete = !info.complete && newest != nullptr && run.attempt < newest->attempt &&
-                                 (info.abandoned || info.generation.version < newest->version);
+    // Nobody goes on with it: a later attempt has completed a newer one, or its own has ended.
+    const bool left_incomplete =
+        IsLeftIncomplete(info, newest) && (run.attempt < newest->attempt || silent.contains(run.attempt));
     if (left_behind || left_incomplete) candidates.push_back(&info);
   }
   std::erase_if(candidates, [&](const VersionInfo* info) { return options.in_use.contains(info->generation); });
@@ -183,7 +206,9 @@ Status RemoveRestored(const Catalog& catalog, const std::string& job, const std:
 Status RetainOnce(const Catalog& catalog, const std::string& job, const std::string& name, const RetentionOptions& options,
                   RetentionReport* report) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, job, name));
-  const std::vector<const VersionInfo*> candidates = Candidates(versions, options);
+  report->waits = false;
+  const std::set<uint32_t> silent = SilentAttempts(catalog, job, versions, options.watch, &report->waits);
+  const std::vector<const VersionInfo*> candidates = Candidates(versions, silent, options);
   std::vector<VersionInfo> emptied;  // whose objects may go once nothing refers to them
   for (const VersionInfo& info : versions) {
     if (info.removed && !info.unknown && !options.in_use.contains(info.generation)) emptied.push_back(info);

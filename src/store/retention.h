@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "store/attempts.h"
 #include "store/catalog.h"
 #include "store/versions.h"
 
@@ -33,11 +34,15 @@ struct RetentionOptions {
   uint32_t keep = 2;  // newest complete versions of the name to keep, >= 1; pinned ones are kept besides
   // Generations that may not be touched: what is being flushed, read, or built upon by an image under way.
   std::set<Generation> in_use;
+  // What was seen of other attempts' signs of life, from one call to the next (IsSilent). Null: only what a later attempt has
+  // completed a newer version after counts as left incomplete.
+  LeaseWatch* watch = nullptr;
 };
 
 struct RetentionReport {
   std::vector<Generation> removed;
   std::vector<Generation> emptied;  // no version any more; objects kept for another version
+  bool waits = false;               // for attempts to be silent that have left something incomplete
 };
 
 // Applies `options` to one name: first complete versions beyond `keep`, what is superseded, abandoned or left incomplete, and

@@ -33,7 +33,7 @@ constexpr seconds kPatience{90};        // of a call: waits of its own end after
 constexpr seconds kHolderPatience{30};  // until the lease of a frozen launch has run out
 constexpr size_t kRealImageBytes = 20000;
 constexpr std::chrono::microseconds kDeathStep{20};
-constexpr seconds kLeasePatience{10};  // some leases long
+constexpr seconds kLeasePatience{15};  // some leases long
 
 std::string FileName(int rank, int64_t version) {
   return fmt::format("rank-{}-version-{}", rank, version);
@@ -92,7 +92,7 @@ RealWorld::~RealWorld() {
 
 std::string RealWorld::Overrides(int node, bool rival) const {
   std::string text = fmt::format(
-      "store.path={}\nnode.name=n{}\nnode.run_folder={}{}\npool.size=16MiB\nchunk.size={}B\nchunk.piece=256KiB\nwait.timeout="
+      "store.path={}\nnode.name=n{}\nnode.run_folder={}{}\npool.size=32MiB\nchunk.size={}B\nchunk.piece=256KiB\nwait.timeout="
       "20s\n"
       "job.name={}\nplacement.calibrations={}/calibrations\nprotect.timeout=10s\n"
       "agent.idle_timeout=20s\n",
@@ -366,7 +366,12 @@ void RealWorld::Mend() {
 
 std::vector<std::string> RealWorld::Leftovers() {
   const auto store = MakePosixStore(os::SystemFileSystem(), {.path = Store()});
+  // What an attempt has left incomplete goes when nobody has worked on it for a lease.
   std::vector<std::string> found = IncompleteGenerations(*store, kJob, kName);
+  for (const auto end = steady_clock::now() + kLeasePatience; !found.empty() && steady_clock::now() < end;) {
+    std::this_thread::sleep_for(milliseconds(200));
+    found = IncompleteGenerations(*store, kJob, kName);
+  }
   for (std::string& one : TemporariesAfterCollection(*store, kLeasePatience)) found.push_back(std::move(one));
   for (std::string& one : BadFiles()) found.push_back(std::move(one));
   return found;
