@@ -243,7 +243,8 @@ class Player {
   void GoOn() {
     const int64_t newest = std::max<int64_t>(promises_.NewestOfAll(), 0);
     for (int64_t version = newest + 1; version <= newest + 2 && !promises_.violation(); ++version) {
-      Take(ParseStep(fmt::format("checkpoint {}", version)));
+      for (int lease = 0; lease < 3 && version == newest + 2 && world_.HasFileTemporaries(); ++lease) Take(ParseStep("settle"));
+      Take(ParseStep(fmt::format("checkpoint {} file", version)));
       if (!promises_.violation()) Take(ParseStep(fmt::format("wait {} last", version)));
     }
   }

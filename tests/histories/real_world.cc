@@ -366,14 +366,25 @@ void RealWorld::Mend() {
 
 std::vector<std::string> RealWorld::Leftovers() {
   const auto store = MakePosixStore(os::SystemFileSystem(), {.path = Store()});
-  // What an attempt has left incomplete goes when nobody has worked on it for a lease.
-  std::vector<std::string> found = IncompleteGenerations(*store, kJob, kName);
-  for (const auto end = steady_clock::now() + kLeasePatience; !found.empty() && steady_clock::now() < end;) {
-    std::this_thread::sleep_for(milliseconds(200));
+  // What an attempt has left incomplete goes when nobody has worked on it for a lease; files are published last.
+  const bool publishes = setup_.Number("schedule.store", 1) == 1;
+  std::vector<std::string> found;
+  for (const auto end = steady_clock::now() + kLeasePatience;;) {
     found = IncompleteGenerations(*store, kJob, kName);
+    if (publishes) std::ranges::move(FileTemporaries(), std::back_inserter(found));
+    if (found.empty() || steady_clock::now() >= end) break;
+    std::this_thread::sleep_for(milliseconds(200));
   }
   for (std::string& one : TemporariesAfterCollection(*store, kLeasePatience)) found.push_back(std::move(one));
   for (std::string& one : BadFiles()) found.push_back(std::move(one));
+  return found;
+}
+
+std::vector<std::string> RealWorld::FileTemporaries() const {
+  std::vector<std::string> found;
+  for (const auto& entry : filesystem::directory_iterator(UsersFolder())) {
+    if (entry.path().extension() == ".tmp") found.push_back(entry.path().string());
+  }
   return found;
 }
 
@@ -381,6 +392,7 @@ std::vector<std::string> RealWorld::BadFiles() const {
   std::vector<std::string> bad;
   for (const auto& entry : filesystem::directory_iterator(UsersFolder())) {
     const std::string name = entry.path().filename().string();
+    if (entry.path().extension() == ".tmp") continue;
     const std::string content = ReadAll(entry.path());
     std::string problem;
     const auto tag = ReadContent(content, &problem);

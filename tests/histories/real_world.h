@@ -40,6 +40,7 @@ class RealWorld final : public World {
   bool Fault(const Step& step) override;
   void MendRanks(int launch) override;
   void Mend() override;
+  bool HasFileTemporaries() override { return !FileTemporaries().empty(); }
   std::vector<std::string> Leftovers() override;
 
   // What ranks and agents had to say, for a person.
@@ -60,6 +61,7 @@ class RealWorld final : public World {
   bool DieRank(const Step& step);
   // What was published to the users' folder and is no whole file of the rank and version that its name says.
   std::vector<std::string> BadFiles() const;
+  std::vector<std::string> FileTemporaries() const;
   bool BreakStore(const std::string& how);
   bool Flip(const Step& step);
   bool FlipParity(int node) const;

@@ -70,6 +70,9 @@ class World {
   virtual void MendRanks(int launch) = 0;
   // All that was done to store, agents and nodes is mended; what was lost stays lost.
   virtual void Mend() = 0;
+  // Whether temporaries of dead publishers lie beside the files of users: they go with the next publication but one, which has
+  // watched their attempt for a lease.
+  virtual bool HasFileTemporaries() { return false; }
   // What is left when everything has ended in good order and should not be; empty: nothing.
   virtual std::vector<std::string> Leftovers() = 0;
 };
