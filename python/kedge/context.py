@@ -202,7 +202,8 @@ class Context:
 
         It is captured and restored where it lies: change it in place (``a *= 2``). After ``a = a * 2`` the name means another
         array, and the next checkpoint warns (``RuntimeWarning``) that only Kedge still has the protected one. With ``reinterpret``
-        a restart takes as many bytes that were saved as another type or shape.
+        a restart takes as many bytes that were saved as another type or shape. Structures, and numbers that no C type of
+        ``kedge.h`` is for, are saved as bytes, of which a restart compares the shape only.
 
         Raises:
             BufferError: the array is read-only, not contiguous, not in this machine's byte order, or holds Python objects.

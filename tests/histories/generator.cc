@@ -284,7 +284,8 @@ class Generator {
   // A node's agent stands still (it is out of reach), and the job goes on without it; then it comes back.
   bool GoesOnElsewhere() {
     const Setup& setup = history_.setup;
-    if (setup.nodes < 2) return Plain();
+    const int needed = setup.Protects() ? 3 : 2;  // nobody else is left on one of two that could protect it
+    if (setup.nodes < needed) return Plain();
     Checkpoint();
     Wait();
     const int node = Node();

@@ -43,16 +43,23 @@ void Promises::FaultsEnd() {
   last_fault_ = now_;
 }
 
+void Promises::EndSilence(int node) {
+  if (!active_.contains(fmt::format("silent {}", node)) && !active_.contains(fmt::format("cut {}", node))) silent_.erase(node);
+}
+
 void Promises::Fault(const Step& step) {
   last_fault_ = now_;
   const int node = static_cast<int>(step.Number(0));
   const std::string which = step.verb + " " + (step.words.empty() ? "" : step.words[0]);
+  // One that stood still has a successor.
+  if ((step.verb == "kill-agent" || step.verb == "lose-node") && active_.erase(fmt::format("silent {}", node)) > 0)
+    EndSilence(node);
   if (step.verb == "stop-agent" || step.verb == "cut-node") {
     silent_.emplace(node, now_);
     active_.insert(fmt::format("{} {}", step.verb == "cut-node" ? "cut" : "silent", node));
   } else if (step.verb == "continue-agent" || step.verb == "join-node") {
     active_.erase(fmt::format("{} {}", step.verb == "join-node" ? "cut" : "silent", node));
-    if (!active_.contains(fmt::format("silent {}", node)) && !active_.contains(fmt::format("cut {}", node))) silent_.erase(node);
+    EndSilence(node);
   } else if (step.verb == "power-cut") {
     for (auto& [key, generation] : generations_) generation.is_unsynced = true;
   } else if (step.verb == "fail-rank" || step.verb == "die-rank") {

@@ -97,6 +97,8 @@ class Promises {
 
   void Break(const std::string& kind, const std::string& sentence);
   bool AllCame(const std::string& call, const std::vector<Answer>& answers);
+  // Its agent answers again, unless something else keeps it from that.
+  void EndSilence(int node);
   bool Quiet() const { return active_.empty(); }
   bool QuietSince(int step) const { return active_.empty() && last_fault_ < step; }
   bool WasWhole(const Generation& generation) const { return generation.captured_at >= 0; }
