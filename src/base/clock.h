@@ -1,5 +1,5 @@
-// Time, injected: what waits, paces or measures takes a Clock, so that tests and the placement simulator run the same
-// code in virtual time (rule 10). Wall time is only for records and people; it may jump, and is never subtracted.
+// Time, injected: what paces, measures or decides takes a Clock, so that tests and the placement simulator run the same code in
+// virtual time. Wall time is for records and people; it may jump, and nothing that must be right is computed from it.
 #pragma once
 
 #include <cstdint>

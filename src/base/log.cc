@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kNotRead = -1;
 
-// The library's only global state beside the C API's: a log belongs to the process.
+// Global: a log belongs to the process.
 struct LogState {
   std::atomic<int> level{kNotRead};
   // Where lines go; kNoDescriptor means to the callback.

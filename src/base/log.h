@@ -3,7 +3,7 @@
 //   2026-11-21T05:58:01.250Z warning 4711 agent: tier /ssd is full
 //
 // A line is written with one write(2), so lines of several processes appended to one file never mix. Thread safe.
-// Never stdout. The level is `info` in the agent and tools, `warning` in the library, unless KEDGE_LOG names another.
+// Never stdout. The level is `info` in the agent and `warning` elsewhere, unless KEDGE_LOG names another.
 #pragma once
 
 #include <fmt/core.h>

@@ -123,7 +123,7 @@ class [[nodiscard]] Result {
   if (!result.ok()) return result.status();                           \
   declaration = std::move(result).value()
 
-// An invariant of the agent or a tool: aborts with file, line and text when broken. Stays on in production.
+// An invariant of this code, whatever callers and files hold: aborts with file, line and text when broken. In production, too.
 #define KEDGE_CHECK(condition) ((condition) ? static_cast<void>(0) : ::kedge::CheckFailed(__FILE__, __LINE__, #condition))
 
 namespace kedge {

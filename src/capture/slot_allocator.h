@@ -1,6 +1,6 @@
 // The client's slots: asks the agent for them ahead of need, packs small chunks into an open one, gives back what is unused.
 //
-// Rule 4 of the design: a slot assigned to this process stays its own until it returns it. One open slot takes chunks below
+// A slot assigned to this process stays its own until it returns it. One open slot takes chunks below
 // a piece, going forward; its successor is asked for while there is still room, so that a small checkpoint waits for
 // nobody. Slots for whole chunks are asked for one ahead. Guarded by the context's lock.
 #pragma once

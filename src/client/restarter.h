@@ -1,4 +1,4 @@
-// Restores: the newest version that all ranks can restore, agreed before, confirmed after (rule 7).
+// Restores: the newest version that all ranks can restore, agreed before, confirmed after.
 //
 // Nothing is overwritten before all ranks have found that the image fits what is declared. When a rank fails after that, all
 // ranks go to the next older version, and say so. Guarded by the context's lock; the calls marked collective are made by all

@@ -46,7 +46,7 @@ enum class RecordKind : uint16_t {
 // "image record", for messages.
 const char* RecordKindName(RecordKind kind);
 
-// Written into every record. A reader takes all versions from 1 to this one.
+// Written into every record.
 inline constexpr uint16_t kFormatVersion = 2;
 inline constexpr uint16_t kFormatVersionOldest = 2;  // that is still read
 

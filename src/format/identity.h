@@ -1,4 +1,4 @@
-// Who a piece of data belongs to: store, job, name, version, attempt, take, rank (rule 1 of the design).
+// Who a piece of data belongs to: store, job, name, version, attempt, take, rank.
 //
 // A generation is one taking of a version. `attempt` is agreed by all ranks at init and greater at every launch. `take`
 // counts, from 1, the checkpoints of that name that the attempt has called for: so (attempt, take) says in which order a

@@ -26,7 +26,7 @@ enum class OpenFlags : uint32_t {
   kCreate = 4,      // O_CREAT
   kExclusive = 8,   // O_EXCL: with kCreate, EEXIST when it is there
   kTruncate = 16,   // O_TRUNC
-  kDirect = 32,     // O_DIRECT: buffer, offset and length aligned to FileInfo::direct_alignment
+  kDirect = 32,     // O_DIRECT: buffer, offset and length aligned as the device wants it (direct_io.h)
   kFolder = 64,     // O_DIRECTORY: for Fsync of a folder
   kNoFollow = 128,  // O_NOFOLLOW: ELOOP when the last part is a symbolic link
 };

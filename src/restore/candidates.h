@@ -1,7 +1,7 @@
 // Which generations a restart may choose from: what each rank can restore, and what all ranks have in common.
 //
 // Ranks compare exact generations, never version numbers alone, so that parts of two takings of one version are never put
-// together (rule 1). Pure; the lists come from the store's catalog and the agent, and travel through the bootstrap.
+// together. Pure; the lists come from the store's catalog and the agent, and travel through the bootstrap.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 //   jobs/JOB/job
 //   jobs/JOB/attempts/ATTEMPT, ATTEMPT.ended, ATTEMPT.draining
 //   jobs/JOB/names/NAME/name, reached, restored-ATTEMPT-TAKE
-//   jobs/JOB/names/NAME/VERSION-ATTEMPT-TAKE/{data/rRANK, parts/RANK-COUNT, version, pinned, removed}
+//   jobs/JOB/names/NAME/VERSION-ATTEMPT-TAKE/{data/rRANK, data/rRANK.cCHUNK, parts/RANK-COUNT, version, pinned, removed}
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Publishing: image objects, then a part record, then the version record, each durable before the next (rule 2).
+// Publishing: image objects, then a part record, then the version record, each durable before the next.
 //
 //   PrepareGeneration                  folders, job and name records
 //   Store::CreateObject(layout::ImageKey(...)), WriteAt..., Store::Publish

@@ -50,7 +50,6 @@ void Promises::EndSilence(int node) {
 void Promises::Fault(const Step& step) {
   last_fault_ = now_;
   const int node = static_cast<int>(step.Number(0));
-  const std::string which = step.verb + " " + (step.words.empty() ? "" : step.words[0]);
   // One that stood still has a successor.
   if ((step.verb == "kill-agent" || step.verb == "lose-node") && active_.erase(fmt::format("silent {}", node)) > 0)
     EndSilence(node);
