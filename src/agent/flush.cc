@@ -149,8 +149,6 @@ uint32_t Flush::SendToStore(Version& version) {
   version.scheduled = Level::kStore;
   version.undecided.reset();
   version.skipped = false;
-  // Whoever is here goes: the ranks that the node had, and those that it has taken over.
-  version.node_ranks = std::max<uint32_t>(1, static_cast<uint32_t>(version.images.size()));
   uint32_t owed = 0;
   for (const auto& [rank, image] : version.images) {
     if (image->doomed || !image->ended || image->flush == FlushState::kStored) continue;

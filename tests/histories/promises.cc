@@ -141,7 +141,9 @@ void Promises::Captured(int launch, const std::vector<int>& ranks, const std::ve
       life.began = true;
     }
     if (static_cast<int>(generation.captured.size()) == setup_.ranks && generation.captured_at < 0) generation.captured_at = now_;
-    if (!answers[i].ok() && !answers[i].died && was_quiet && !life.superseded && answers[i].code != KEDGE_ERROR_ALREADY_EXISTS) {
+    // A pool that is found to be gone takes the checkpoint under way with it.
+    if (!answers[i].ok() && !answers[i].died && was_quiet && unnoticed_.empty() && !life.superseded &&
+        answers[i].code != KEDGE_ERROR_ALREADY_EXISTS) {
       Break("checkpoint-failed",
             fmt::format("rank {} takes version {}, nothing is broken: {}", ranks[i], call.version, Said(answers[i])));
     }
