@@ -24,15 +24,18 @@ bool IsLeftIncomplete(const VersionInfo& info, const Generation* newest) {
   return info.abandoned || info.generation.version < newest->version;
 }
 
-// The attempts before the caller's that have left something incomplete and that nobody works for.
+// The attempts before the caller's, from that of the newest complete version on, that have left something incomplete and that
+// nobody works for: what still earlier ones have left goes anyway.
 std::set<uint32_t> SilentAttempts(const Catalog& catalog, const std::string& job, const std::vector<VersionInfo>& versions,
                                   LeaseWatch* watch, bool* others_wait) {
+  const Generation* const newest = NewestOfLineage(versions);
   std::set<uint32_t> attempts, silent;
   for (const VersionInfo& info : versions) {
-    if (IsLeftIncomplete(info, NewestOfLineage(versions))) attempts.insert(info.generation.attempt);
+    const uint32_t attempt = info.generation.attempt;
+    const bool is_asked = watch != nullptr && IsLeftIncomplete(info, newest) && attempt >= newest->attempt;
+    if (is_asked && attempt < catalog.owner().attempt) attempts.insert(attempt);
   }
   for (const uint32_t attempt : attempts) {
-    if (watch == nullptr || attempt >= catalog.owner().attempt) continue;
     const bool is_silent = IsSilent(catalog, job, attempt, watch);
     if (is_silent) silent.insert(attempt);
     *others_wait = *others_wait || !is_silent;

@@ -35,6 +35,11 @@ class RanksTest : public ApiTest {
     }
     return found;
   }
+  // A newer attempt has begun, by what the store says.
+  void TakeOver() const {
+    const std::string attempts = folder_.store() + "/jobs/api/attempts/";
+    std::filesystem::copy_file(attempts + "1", attempts + "2");
+  }
   std::string Pool() const { return folder_.run_folder() + "/pool"; }
 
   static void Protect(kedge_context* context, std::string* memory) {
@@ -313,8 +318,7 @@ TEST_P(RanksTest, EveryRankHearsThatTheJobWasTakenOver) {
         Take(context, &memory, 1, rank, 1);
         EXPECT_KEDGE_OK(kedge_wait(context, "r", 1, level, 60));
         together.arrive_and_wait();
-        const std::string attempts = folder_.store() + "/jobs/api/attempts/";
-        if (rank == 0) std::filesystem::copy_file(attempts + "1", attempts + "2");
+        if (rank == 0) TakeOver();
         int code = KEDGE_OK;
         for (int i = 0; i < 200 && code == KEDGE_OK; ++i) {
           std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -339,8 +343,7 @@ TEST_P(RanksTest, AnAttemptThatWasTakenOverRestartsNoMore) {
         Take(context, &memory, 1, rank, 2);
         EXPECT_KEDGE_OK(kedge_wait(context, "r", 2, has_agent ? KEDGE_LEVEL_LOCAL : KEDGE_LEVEL_STORE, 60));
         together.arrive_and_wait();
-        const std::string attempts = folder_.store() + "/jobs/api/attempts/";
-        if (rank == 0) std::filesystem::copy_file(attempts + "1", attempts + "2");
+        if (rank == 0) TakeOver();
         together.arrive_and_wait();
         EXPECT_EQ(kedge_restart(context, "r", 1, nullptr), KEDGE_ERROR_BUSY) << "rank " << rank;
         EXPECT_EQ(kedge_restart(context, "r", 2, nullptr), KEDGE_ERROR_BUSY) << "rank " << rank;
