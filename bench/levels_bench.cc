@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
 
+#include "base/status.h"
 #include "format/set_records.h"
 #include "levels_model.h"
 #include "measure.h"
@@ -34,10 +36,8 @@ constexpr double kEndTimeoutSeconds = 10;
 // the agents that serve there with it, also after a failure.
 class RunFolder {
  public:
-  explicit RunFolder(std::string path) : path_(std::move(path)) {
-    fs::create_directory(path_);
-    fs::permissions(path_, fs::perms::owner_all);
-  }
+  // Mode 0700, of a name that nobody can have taken beforehand.
+  RunFolder() : path_(fmt::format("/dev/shm/kedge-levels-{}-XXXXXX", getpid())) { KEDGE_CHECK(mkdtemp(path_.data()) != nullptr); }
   ~RunFolder() {
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator(path_, ignored)) EndAgent(entry.path().string());
@@ -136,7 +136,7 @@ int Fail(const char* phase, int code) {
 }
 
 int RunCommand(LevelsOptions options) {
-  const RunFolder folder(fmt::format("/dev/shm/kedge-levels-{}", getpid()));
+  const RunFolder folder;
   options.folder = folder.path();
   Report report;
   report.SetText("scheme", options.scheme);

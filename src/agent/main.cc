@@ -9,6 +9,7 @@
 #include "agent/agent.h"
 #include "base/log.h"
 #include "net/network.h"
+#include "os/private_files.h"
 #include "os/signals.h"
 #include "session/config_keys.h"
 #include "session/connection.h"
@@ -121,7 +122,8 @@ int Main(const std::vector<std::string>& words) {
   static Agent* running = nullptr;
   running = agent->get();
   if (!arguments.foreground) {
-    const Status logged = LogToFile(running->settings().run_folder + "/agent.log");
+    auto log = os::OpenPrivateLog(running->settings().run_folder + "/agent.log");
+    const Status logged = log.ok() ? LogToDescriptor(log->Release()) : log.status();
     if (!logged.ok()) LogWarning("agent", "the log stays on stderr: {}", logged.ToString());
   }
   os::OnTerminationSignals([] { running->RequestStop(); });

@@ -101,19 +101,18 @@ void LogToStderr() {
   State().descriptor.store(STDERR_FILENO);
 }
 
-Status LogToFile(const std::string& path) {
-  const int opened = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
-  if (opened < 0) return Status::FromErrno(errno, "open log " + path);
+Status LogToDescriptor(int descriptor) {
+  if (descriptor < 0) return Status::FromErrno(EBADF, "log to a file");
   LogState& state = State();
   const std::lock_guard lock(state.mutex);
   if (state.file_descriptor < 0) {
-    state.file_descriptor = opened;
+    state.file_descriptor = descriptor;
   } else {
     // Another thread may be writing to the old file right now: replace it under the same number.
-    const int replaced = dup3(opened, state.file_descriptor, O_CLOEXEC);
+    const int replaced = dup3(descriptor, state.file_descriptor, O_CLOEXEC);
     const int error = errno;
-    close(opened);
-    if (replaced < 0) return Status::FromErrno(error, "dup log " + path);
+    close(descriptor);
+    if (replaced < 0) return Status::FromErrno(error, "log to a file");
   }
   state.descriptor.store(state.file_descriptor);
   return Status::Ok();

@@ -35,8 +35,9 @@ LogLevel GetLogLevel();
 
 // Where lines go: one of the three, the last call wins.
 void LogToStderr();
-// Appends; creates the file with mode 0600. On an error the log stays where it was.
-Status LogToFile(const std::string& path);
+// To an open file, which the log owns from now on. It should be open with O_APPEND. On an error the log stays where it was,
+// and the file is closed.
+Status LogToDescriptor(int descriptor);
 // `sink` gets whole lines without the newline; it is called by one thread at a time and must not log.
 void LogToCallback(std::function<void(LogLevel, std::string_view line)> sink);
 

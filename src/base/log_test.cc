@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -77,13 +78,14 @@ TEST_F(LogTest, AppendsWholeLinesFromManyThreads) {
   const int fd = mkstemp(path);
   ASSERT_GE(fd, 0);
   close(fd);
-  ASSERT_TRUE(LogToFile(path).ok());
+  const auto log_to_file = [&path] { return LogToDescriptor(open(path, O_WRONLY | O_APPEND | O_CLOEXEC)); };
+  ASSERT_TRUE(log_to_file().ok());
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([t, &path] {
+    threads.emplace_back([t, &log_to_file] {
       for (int i = 0; i < 200; ++i) {
         LogInfo("x", "thread {} line {} {}", t, i, std::string(500, 'y'));
-        EXPECT_TRUE(t != 0 || i % 50 != 0 || LogToFile(path).ok());  // reopened meanwhile, as after a rotation
+        EXPECT_TRUE(t != 0 || i % 50 != 0 || log_to_file().ok());  // reopened meanwhile, as after a rotation
       }
     });
   }
@@ -99,7 +101,7 @@ TEST_F(LogTest, AppendsWholeLinesFromManyThreads) {
   }
   EXPECT_EQ(seen.size(), 800u);
   std::remove(path);
-  EXPECT_EQ(LogToFile("/nonexistent/folder/log").code(), Code::kNotFound);
+  EXPECT_EQ(LogToDescriptor(-1).errno_value(), EBADF);
 }
 
 TEST_F(LogTest, CallsBackOneThreadAtATime) {

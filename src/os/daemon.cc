@@ -176,7 +176,7 @@ Result<UniqueFd> OpenNull(int flags) {
 
 Result<UniqueFd> OpenLog(const std::string& path) {
   if (path.empty()) return OpenNull(O_WRONLY);
-  KEDGE_ASSIGN_OR_RETURN(const UniqueFd fd, OpenPrivate(path, O_WRONLY | O_CREAT | O_APPEND));
+  KEDGE_ASSIGN_OR_RETURN(const UniqueFd fd, OpenPrivateLog(path));
   return DuplicateHigh(fd.get());
 }
 

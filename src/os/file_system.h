@@ -1,5 +1,6 @@
 // FileSystem: the door to files. Shaped like the system calls (one call each, partial results possible), so that what
 // is tested against the simulated one is what runs: see testing/simulated_file_system.h and testing/faulty_file_system.h.
+// Two functions at the end are more than a call: what they promise can only be kept from one open folder to the next.
 //
 // Most code wants the helpers of files.h, which finish partial results and know the commit rules.
 //
@@ -125,6 +126,16 @@ class FileSystem {
   virtual Result<VolumeInfo> StatVolume(const std::string& path) = 0;
   virtual Status Chmod(const std::string& path, uint32_t mode) = 0;
   virtual Status SetModifiedTime(const std::string& path, int64_t modified_ns) = 0;
+
+  // Removes folder/path and all below it. Ok when nothing is there. Goes on after errors and returns the first. The real one
+  // follows no link below `folder`, whatever others exchange meanwhile: one in the tree goes itself, one on the way to it is
+  // an error. By default it is done with the calls above, by name: those of the private one judge each name.
+  virtual Status RemoveBeneath(const std::string& folder, const std::string& path);
+
+  // kPermission, with the owner and what to do, when somebody may have planted `path` to have us use it: it lies in a folder
+  // in which everybody may write, and belongs neither to this user nor to root nor to that folder's owner; or a link on the
+  // way to it is so. kNotFound when it is not there. By default ok.
+  virtual Status CheckNotPlanted(const std::string& path);
 };
 
 // The real one. Lives for ever.

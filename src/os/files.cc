@@ -39,7 +39,33 @@ bool MeansNoHardLinks(const Status& status) {
   }
 }
 
+Status RemoveByName(FileSystem& fs, const std::string& path) {
+  // Unlink first: a symbolic link must go itself, whatever it points to. Folders answer EISDIR (Linux) or EPERM
+  // (POSIX).
+  const Status unlinked = fs.Unlink(path);
+  if (unlinked.ok() || unlinked.errno_value() == ENOENT) return Status::Ok();
+  if (unlinked.errno_value() != EISDIR && unlinked.errno_value() != EPERM) return unlinked;
+  const auto entries = fs.List(path);
+  if (!entries.ok()) return entries.status().errno_value() == ENOENT ? Status::Ok() : entries.status();
+  Status first;
+  for (const FolderEntry& entry : *entries) {
+    const Status removed = RemoveByName(fs, JoinPath(path, entry.name));
+    if (first.ok()) first = removed;
+  }
+  const Status removed = fs.Rmdir(path);
+  if (first.ok() && removed.errno_value() != ENOENT) first = removed;
+  return first;
+}
+
 }  // namespace
+
+Status FileSystem::RemoveBeneath(const std::string& folder, const std::string& path) {
+  return RemoveByName(*this, JoinPath(folder, path));
+}
+
+Status FileSystem::CheckNotPlanted(const std::string& /*path*/) {
+  return Status::Ok();
+}
 
 std::string JoinPath(std::string_view folder, std::string_view name) {
   while (folder.size() > 1 && folder.back() == '/') folder.remove_suffix(1);
@@ -200,21 +226,7 @@ Status MakeFolders(FileSystem& fs, const std::string& path, uint32_t mode, bool 
 }
 
 Status RemoveTree(FileSystem& fs, const std::string& path) {
-  // Unlink first: a symbolic link must go itself, whatever it points to. Folders answer EISDIR (Linux) or EPERM
-  // (POSIX).
-  const Status unlinked = fs.Unlink(path);
-  if (unlinked.ok() || unlinked.errno_value() == ENOENT) return Status::Ok();
-  if (unlinked.errno_value() != EISDIR && unlinked.errno_value() != EPERM) return unlinked;
-  const auto entries = fs.List(path);
-  if (!entries.ok()) return entries.status().errno_value() == ENOENT ? Status::Ok() : entries.status();
-  Status first;
-  for (const FolderEntry& entry : *entries) {
-    const Status removed = RemoveTree(fs, JoinPath(path, entry.name));
-    if (first.ok()) first = removed;
-  }
-  const Status removed = fs.Rmdir(path);
-  if (first.ok() && removed.errno_value() != ENOENT) first = removed;
-  return first;
+  return fs.RemoveBeneath(ParentPath(path), BaseName(path));
 }
 
 Status UnlinkIfPresent(FileSystem& fs, const std::string& path) {

@@ -61,8 +61,7 @@ Status CreateIfAbsent(FileSystem& fs, const std::string& path, std::string_view 
 // Creates missing folders on the way to `path` and itself, each entry synced into its parent when `durable`.
 Status MakeFolders(FileSystem& fs, const std::string& path, uint32_t mode = 0700, bool durable = true);
 
-// Removes `path` and all below it; symbolic links are removed, not followed. Ok when nothing is there. Goes on after
-// errors and returns the first.
+// FileSystem::RemoveBeneath the folder that `path` lies in, to which links are followed.
 Status RemoveTree(FileSystem& fs, const std::string& path);
 
 // Ok also when nothing is there.

@@ -1,11 +1,13 @@
 // The commit helpers under every kill, crash and fault that the simulated file system can make.
 #include "os/files.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <thread>
@@ -252,6 +254,50 @@ TEST(MakeFolders, IsDurableWhenItSaysSo) {
     fs.Crash(seed);
     ASSERT_TRUE(*Exists(fs, "/a/b/c")) << "seed " << seed;
   }
+}
+
+// Somebody who may write in the folder above exchanges the tree for a link all the while.
+TEST(RemoveTree, FollowsNoLinkThatTakesAFoldersPlace) {
+  constexpr int kRefusedEnough = 100;
+  FileSystem& fs = SystemFileSystem();
+  const TemporaryFolder folder("/dev/shm");
+  const std::string tree = folder / "tree", link = folder / "link", elsewhere = folder / "elsewhere";
+  ASSERT_TRUE(fs.Mkdir(elsewhere).ok());
+  ASSERT_TRUE(WriteFileDurably(fs, elsewhere + "/file", "ours", "t").ok());
+  std::atomic<bool> ends{false};
+  std::thread other([&] {
+    while (!ends) (void)renameat2(AT_FDCWD, tree.c_str(), AT_FDCWD, link.c_str(), RENAME_EXCHANGE);
+  });
+  int refused = 0;
+  for (int i = 0; i < 20000 && refused < kRefusedEnough; ++i) {
+    (void)fs.Mkdir(tree);
+    (void)fs.Open(tree + "/file", OpenFlags::kWrite | OpenFlags::kCreate | OpenFlags::kExclusive);
+    (void)symlink(elsewhere.c_str(), link.c_str());
+    if (!RemoveTree(fs, tree).ok()) ++refused;
+    (void)RemoveTree(fs, tree);
+    (void)RemoveTree(fs, link);
+  }
+  ends = true;
+  other.join();
+  EXPECT_EQ(ReadOr(fs, elsewhere + "/file", "gone"), "ours");
+  EXPECT_GT(refused, 0) << "nothing was exchanged while it was removed";
+}
+
+TEST(RemoveTree, RemovesLinksAndFollowsThoseAboveAlone) {
+  FileSystem& fs = SystemFileSystem();
+  const TemporaryFolder folder;
+  const std::string elsewhere = folder / "elsewhere";
+  ASSERT_TRUE(MakeFolders(fs, elsewhere + "/a/b").ok());
+  ASSERT_TRUE(MakeFolders(fs, folder / "tree/deep").ok());
+  for (const char* name : {"tree/deep/link", "link"}) ASSERT_EQ(symlink(elsewhere.c_str(), (folder / name).c_str()), 0);
+  EXPECT_TRUE(RemoveTree(fs, folder / "tree").ok());
+  EXPECT_FALSE(fs.RemoveBeneath(folder.path(), "link/a/b").ok()) << "a link beneath the folder";
+  EXPECT_TRUE(*Exists(fs, elsewhere + "/a/b"));
+  EXPECT_TRUE(fs.RemoveBeneath(folder / "link", "a/b").ok()) << "a link above";
+  EXPECT_FALSE(*Exists(fs, elsewhere + "/a/b"));
+  EXPECT_TRUE(RemoveTree(fs, folder / "link/a").ok());
+  EXPECT_TRUE(RemoveTree(fs, folder / "link").ok());
+  EXPECT_EQ(fs.List(folder.path())->size(), 1u) << "of the link's target only the link went";
 }
 
 TEST(ReadFile, ReadsFilesThatStatDoesNotMeasure) {

@@ -36,6 +36,12 @@ constexpr uint64_t kResolveBeneath = 0x08;
 
 constexpr int kLinksMax = 40;  // as the kernel's
 
+// What is refused on the way.
+enum class Rule {
+  kPrivate,  // what private_files.h says
+  kPlanted,  // what FileSystem::CheckNotPlanted says
+};
+
 long TakeBeneath(int folder, const char* name, int flags, mode_t mode) {
   const OpenHow how{static_cast<uint64_t>(static_cast<unsigned>(flags)), (flags & O_CREAT) != 0 ? mode : 0,
                     kResolveBeneath | kResolveNoSymlinks | kResolveNoMagicLinks};
@@ -78,7 +84,7 @@ struct Place {
 // One way from "/" to a place.
 class Walk {
  public:
-  explicit Walk(Step step) : step_(step) {}
+  explicit Walk(Step step, Rule rule = Rule::kPrivate) : step_(step), rule_(rule) {}
 
   // `path` is absolute. What is last may be no folder: see `place`.
   Status To(const std::string& path) {
@@ -105,6 +111,11 @@ class Walk {
                               place_.path, geteuid(), place_.Found()));
   }
 
+  Status ToNotPlanted(const std::string& path) {
+    KEDGE_RETURN_IF_ERROR(To(path));
+    return planted_;
+  }
+
   Place& place() { return place_; }
 
  private:
@@ -123,6 +134,7 @@ class Walk {
   Status Begin() {
     UniqueFd root(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!root.valid()) return Failed("open", "/");
+    place_ = {};
     shared_.reset();
     closed_ = false;
     return Judge(std::move(root), "/");
@@ -146,6 +158,7 @@ class Walk {
   Status Judge(UniqueFd fd, std::string path) {
     Place next{std::move(fd), std::move(path), {}};
     if (fstat(next.fd.get(), &next.info) != 0) return Failed("fstat", next.path);
+    if (rule_ == Rule::kPlanted) return Pass(std::move(next));
     if (S_ISLNK(next.info.st_mode)) return Follow(next);
     const bool is_trusted = next.IsOwn() || next.info.st_uid == 0;
     if (S_ISDIR(next.info.st_mode)) {
@@ -162,6 +175,14 @@ class Walk {
     return Status::Ok();
   }
 
+  // A folder counts where the way ends: one above it may be a project's, and is another user's then.
+  Status Pass(Place next) {
+    planted_ = RefusePlanted(next);
+    if (S_ISLNK(next.info.st_mode)) return planted_.ok() ? GoWhere(next) : planted_;
+    place_ = std::move(next);
+    return Status::Ok();
+  }
+
   Status Follow(const Place& link) {
     if (shared_) {
       return Status(Code::kPermission,
@@ -170,6 +191,10 @@ class Walk {
                                 link.path, link.Found(), *shared_));
     }
     if (!link.IsOwn() && link.info.st_uid != 0 && link.info.st_uid != UnmappedUser()) return RefuseOwner(link);
+    return GoWhere(link);
+  }
+
+  Status GoWhere(const Place& link) {
     if (++links_ > kLinksMax) return Status::FromErrno(ELOOP, "open " + link.path);
     std::array<char, 4096> target{};
     const ssize_t bytes = readlinkat(link.fd.get(), "", target.data(), target.size());
@@ -198,12 +223,26 @@ class Walk {
                               found.path, found.Found(), Where()));
   }
 
+  // Ok unless somebody else may have put it where we are. Whoever owns the folder could exchange what is in it anyway.
+  Status RefusePlanted(const Place& found) const {
+    const uid_t owner = found.info.st_uid;
+    const bool is_folders_owner = owner == place_.info.st_uid && owner != UnmappedUser();
+    if ((place_.info.st_mode & S_IWOTH) == 0 || found.IsOwn() || owner == 0 || is_folders_owner) return Status::Ok();
+    return Status(Code::kPermission,
+                  fmt::format("{} {} user {} (mode {:04o}), and lies in {}: it is not used, because that user could change the "
+                              "checkpoints in it. Name a folder of your own, or have that one removed",
+                              found.path, S_ISLNK(found.info.st_mode) ? "is a symbolic link of" : "belongs to", owner,
+                              found.info.st_mode & 07777, Described(place_)));
+  }
+
   const Step step_;
+  const Rule rule_;
   std::deque<std::string> names_;  // still to come
   int links_ = 0;
   Place place_;
   std::optional<std::string> shared_;  // the first folder that others may write in, for people
   bool closed_ = false;                // others do not reach what is here
+  Status planted_;                     // of what was last passed
 };
 
 // The folder that something lies in, and its name there.
@@ -348,10 +387,20 @@ Result<UniqueFd> OpenPrivate(const std::string& path, int flags, uint32_t mode) 
   return OpenFile(BestStep(), path, flags, mode);
 }
 
+Result<UniqueFd> OpenPrivateLog(const std::string& path) {
+  return OpenPrivate(path, O_WRONLY | O_CREAT | O_APPEND);
+}
+
 Result<UniqueFd> OpenClosedFolder(const std::string& path) {
   Walk walk(BestStep());
   KEDGE_RETURN_IF_ERROR(walk.ToClosedFolder(AbsolutePath(path)));
   return std::move(walk.place().fd);
+}
+
+Status CheckNotPlanted(const std::string& path) {
+  Walk walk(BestStep(), Rule::kPlanted);
+  // As it stands: beyond a link ".." is the folder above where that leads.
+  return walk.ToNotPlanted(path.starts_with('/') ? path : JoinPath(AbsolutePath("."), path));
 }
 
 }  // namespace kedge::os

@@ -30,6 +30,8 @@ FileSystem& PrivateFileSystem();
 
 // open(2) with `flags` of fcntl.h: for what needs a descriptor. O_CLOEXEC always.
 Result<UniqueFd> OpenPrivate(const std::string& path, int flags, uint32_t mode = 0600);
+// A log: appended to, created with mode 0600.
+Result<UniqueFd> OpenPrivateLog(const std::string& path);
 // The closed folder at `path`, opened with O_PATH: what is reached through it is what was judged.
 Result<UniqueFd> OpenClosedFolder(const std::string& path);
 
@@ -41,5 +43,8 @@ enum class Step {
 // What this process can do, found out by trying.
 Step BestStep();
 std::unique_ptr<FileSystem> MakePrivateFileSystem(Step step);
+
+// FileSystem::CheckNotPlanted of the real one, for what others may share.
+Status CheckNotPlanted(const std::string& path);
 
 }  // namespace kedge::os

@@ -5,10 +5,42 @@
 
 #include "os/failed_call.h"
 #include "os/file_system.h"
+#include "os/files.h"
+#include "os/private_files.h"
 #include "os/system_file.h"
 
 namespace kedge::os {
 namespace {
+
+UniqueFd OpenFolderIn(int folder, const std::string& name, int flags) {
+  return UniqueFd(Retry([&] { return openat(folder, name.c_str(), flags | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
+}
+
+// `path` in the open folder; `shown` is its whole path, for people.
+Status RemoveIn(int folder, const std::string& path, const std::string& shown) {
+  if (const size_t slash = path.find('/'); slash != std::string::npos) {
+    const UniqueFd next = OpenFolderIn(folder, path.substr(0, slash), O_PATH);
+    if (!next.valid()) return errno == ENOENT ? Status::Ok() : Failed("open a folder on the way to", shown);
+    return RemoveIn(next.get(), path.substr(slash + 1), shown);
+  }
+  // Unlink first: a symbolic link must go itself. Folders answer EISDIR (Linux) or EPERM (POSIX).
+  if (unlinkat(folder, path.c_str(), 0) == 0 || errno == ENOENT) return Status::Ok();
+  const Status unlinked = Failed("unlink", shown);
+  if (unlinked.errno_value() != EISDIR && unlinked.errno_value() != EPERM) return unlinked;
+  const UniqueFd tree = OpenFolderIn(folder, path, O_RDONLY);
+  if (!tree.valid() && errno == ENOTDIR) return unlinked;  // a file that may not go, or what has taken the folder's place
+  if (!tree.valid()) return errno == ENOENT ? Status::Ok() : Failed("open", shown);
+  UniqueFd listed = OpenFolderIn(tree.get(), ".", O_RDONLY);
+  if (!listed.valid()) return Failed("open", shown);
+  KEDGE_ASSIGN_OR_RETURN(const auto entries, ListFolder(std::move(listed), shown));
+  Status first;
+  for (const FolderEntry& entry : entries) {
+    const Status removed = RemoveIn(tree.get(), entry.name, JoinPath(shown, entry.name));
+    if (first.ok()) first = removed;
+  }
+  if (unlinkat(folder, path.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT && first.ok()) first = Failed("rmdir", shown);
+  return first;
+}
 
 class System final : public FileSystem {
  public:
@@ -57,6 +89,14 @@ class System final : public FileSystem {
   Status SetModifiedTime(const std::string& path, int64_t modified_ns) override {
     return Check(utimensat(AT_FDCWD, path.c_str(), ModifiedTime(modified_ns).times, 0), "utimensat", path);
   }
+
+  Status RemoveBeneath(const std::string& folder, const std::string& path) override {
+    const UniqueFd above(Retry([&] { return open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); }));
+    if (!above.valid()) return errno == ENOENT ? Status::Ok() : Failed("open", folder);
+    return RemoveIn(above.get(), path, JoinPath(folder, path));
+  }
+
+  Status CheckNotPlanted(const std::string& path) override { return os::CheckNotPlanted(path); }
 };
 
 }  // namespace

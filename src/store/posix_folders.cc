@@ -30,6 +30,7 @@ Status PosixFolders::Ensure(const std::string& path, bool make) {
   const bool is_root = path.size() <= root_.size();
   if (!is_root) KEDGE_RETURN_IF_ERROR(Ensure(parent, make));
   if (make) KEDGE_RETURN_IF_ERROR(is_root ? MakeRoot() : MakeOne(path));
+  if (is_root) KEDGE_RETURN_IF_ERROR(fs_.CheckNotPlanted(root_));
   info = fs_.Stat(path);
   if (!info.ok()) return info.status();
   if (info->kind != os::FileKind::kFolder) return Status::FromErrno(ENOTDIR, "stat " + path);
@@ -41,6 +42,13 @@ Status PosixFolders::Ensure(const std::string& path, bool make) {
   if (durable_.size() >= kRememberedMax) durable_.clear();  // costs syncs, no more
   durable_[path] = {info->device, info->inode};
   return Status::Ok();
+}
+
+Status PosixFolders::CheckRoot() {
+  if (root_checked_.load(std::memory_order_relaxed)) return Status::Ok();
+  Status checked = fs_.CheckNotPlanted(root_);
+  if (checked.ok()) root_checked_.store(true, std::memory_order_relaxed);
+  return checked.code() == Code::kNotFound ? Status::Ok() : checked;
 }
 
 Status PosixFolders::MakeRoot() {

@@ -4,6 +4,8 @@
 // synced it yet, so that finding one says nothing; each is therefore synced into its parent once by every process that
 // relies on it, and remembered by its inode: a folder that was removed and made anew by others is another one.
 //
+// A root that somebody else may have put where everybody may write is refused, as os::FileSystem::CheckNotPlanted says.
+//
 // The root is made only as long as this process has not seen it. One that was there and is gone was moved or unmounted: what
 // was made in its place would be taken for a store, and be hidden when it comes back.
 #pragma once
@@ -36,6 +38,8 @@ class PosixFolders {
   Status Make(const std::string& path);
   // The same for folders that must be there; kNotFound when one is not.
   Status Require(const std::string& path);
+  // Before something in it is read: whether the root may be trusted. Looks until one was found good; ok when there is none.
+  Status CheckRoot();
   // Something in it was read: it is not made any more.
   void OnRootSeen() { root_seen_.store(true, std::memory_order_relaxed); }
 
@@ -49,6 +53,7 @@ class PosixFolders {
   const uint32_t mode_;
   const RootMaking making_;
   std::atomic<bool> root_seen_{false};
+  std::atomic<bool> root_checked_{false};
   std::mutex mutex_;
   struct Inode {
     uint64_t device;

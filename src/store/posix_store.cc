@@ -203,6 +203,7 @@ Status PosixStore::Replace(const std::string& key, ByteSpan bytes, const Tempora
 
 Result<Buffer> PosixStore::Get(const std::string& key, uint64_t bytes_max) {
   KEDGE_RETURN_IF_ERROR(ValidateKey(key));
+  KEDGE_RETURN_IF_ERROR(folders_.CheckRoot());  // here: whatever a store is used for, a record is read first
   KEDGE_ASSIGN_OR_RETURN(const std::string content, os::ReadFile(fs_, PathOf(key), bytes_max));
   folders_.OnRootSeen();
   const ByteSpan bytes = AsBytes(content);
@@ -260,13 +261,13 @@ Status PosixStore::Remove(const std::string& key) {
 Status PosixStore::RemoveFolder(const std::string& folder, const std::string& /*first*/, const TemporaryOwner& owner) {
   KEDGE_RETURN_IF_ERROR(ValidateKey(folder));
   const std::string path = PathOf(folder);
-  const std::string aside = os::TemporaryPath(path, MakeTemporaryTag(owner));
-  const Status moved = fs_.Rename(path, aside);
+  const std::string aside = os::TemporaryPath(folder, MakeTemporaryTag(owner));
+  const Status moved = fs_.Rename(path, PathOf(aside));
   if (!moved.ok() && moved.errno_value() != ENOENT) return moved;
   // Before anything in it is deleted: a crash must not bring back the folder without a part of it.
   const Status synced = os::SyncFolder(fs_, os::ParentPath(path));
   if (!synced.ok()) return synced.errno_value() == ENOENT ? Status::Ok() : synced;
-  return moved.ok() ? os::RemoveTree(fs_, aside) : Status::Ok();
+  return moved.ok() ? fs_.RemoveBeneath(options_.path, aside) : Status::Ok();
 }
 
 Result<std::vector<Temporary>> PosixStore::ListTemporaries(const std::string& folder, const TemporaryOwner& self) {
@@ -316,8 +317,8 @@ uint64_t PosixStore::TreeBytes(const std::string& path) {
 }
 
 Status PosixStore::RemoveTemporary(const std::string& handle) {
-  KEDGE_ASSIGN_OR_RETURN(const std::string path, PathOfTemporary(handle));
-  return os::RemoveTree(fs_, path);
+  KEDGE_RETURN_IF_ERROR(PathOfTemporary(handle).status());
+  return fs_.RemoveBeneath(options_.path, handle);
 }
 
 // ---- Time and space ----

@@ -2,7 +2,8 @@
 //
 // An object is written to a temporary file beside its place, synced, closed, renamed there, and the folder synced.
 // Records are linked into place (os::CreateIfAbsent). Folders are 0700 and files 0600 unless `mode` says otherwise. The
-// store's clock is the file system's: ages compare the modification times of two files in it.
+// store's clock is the file system's: ages compare the modification times of two files in it. Files are reached by path, since
+// whoever may write in a store may change what is in it; but removal follows no link below the store's folder.
 #pragma once
 
 #include <cstdint>

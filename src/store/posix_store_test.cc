@@ -3,10 +3,13 @@
 #include "store/posix_store.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 
 #include "os/files.h"
+#include "os/testing/other_user.h"
 #include "os/testing/simulated_file_system.h"
 #include "os/testing/temporary_folder.h"
 
@@ -217,6 +220,87 @@ TEST(PosixStoreModes, ArePrivateUnlessAskedOtherwise) {
   };
   EXPECT_EQ(modes("private", 0600, 0700), (std::vector<uint32_t>{0700, 0700, 0600, 0600, 0600}));
   EXPECT_EQ(modes("group", 0660, 0770), (std::vector<uint32_t>{0770, 0770, 0660, 0660, 0660})) << "whatever the umask";
+}
+
+// A root that another user may have made for us.
+class PlantedStoreRoot : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!os::testing::CanPlayAnotherUser()) GTEST_SKIP() << "only root can be several users";
+  }
+  // What writing and reading there say.
+  static std::vector<Status> Use(const std::string& path) {
+    const auto writer = MakePosixStore(os::SystemFileSystem(), {.path = path});
+    const auto reader = MakePosixStore(os::SystemFileSystem(), {.path = path});
+    const Status got = reader->Get("other", 100).status();
+    return {writer->Replace("record", AsBytes("x"), kOwner, Folders::kCreate),
+            got.code() == Code::kNotFound ? Status::Ok() : got};
+  }
+  static void ExpectUsed(const std::string& path) {
+    for (const Status& status : Use(path)) EXPECT_TRUE(status.ok()) << status.ToString();
+    EXPECT_TRUE(os::Exists(os::SystemFileSystem(), path + "/record").value());
+  }
+  static void ExpectRefused(const std::string& path, const std::string& part) {
+    for (const Status& status : Use(path)) {
+      EXPECT_EQ(status.code(), Code::kPermission) << status.ToString();
+      EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+    }
+  }
+  const os::testing::SharedFolder shared_;
+  const os::testing::TemporaryFolder ours_;
+};
+
+TEST_F(PlantedStoreRoot, OfAnotherUserIsRefusedWhereEverybodyMayMakeOne) {
+  const std::string his = shared_ / "store";
+  ASSERT_TRUE(os::testing::AsAnotherUser([&] { return mkdir(his.c_str(), 0777) == 0; }));
+  ASSERT_EQ(symlink(his.c_str(), (ours_ / "link").c_str()), 0);
+  for (const std::string& path : {his, ours_ / "link"}) ExpectRefused(path, his + " belongs to user 65534 (mode 0777)");
+  EXPECT_TRUE(os::SystemFileSystem().List(his)->empty());
+}
+
+TEST_F(PlantedStoreRoot, BehindALinkOfAnotherUserIsRefused) {
+  const std::string his = shared_ / "store";
+  ASSERT_TRUE(os::testing::AsAnotherUser([&] { return symlink(ours_.path().c_str(), his.c_str()) == 0; }));
+  ExpectRefused(his, his + " is a symbolic link of user 65534");
+  EXPECT_TRUE(os::SystemFileSystem().List(ours_.path())->empty());
+  ExpectRefused(his + "/below", his + " is a symbolic link of user 65534");
+}
+
+TEST_F(PlantedStoreRoot, MayBeOfThisUserOrOfWhoeverOwnsTheFolderAbove) {
+  ExpectUsed(shared_ / "ours");
+  ASSERT_EQ(symlink((shared_ / "ours").c_str(), (shared_ / "link").c_str()), 0);
+  ExpectUsed(shared_ / "link");
+  // A project's folder and store: everybody may write there, or its members alone.
+  constexpr uid_t kLeader = 12345;
+  const std::string project = shared_ / "project";
+  for (const std::string& folder : {project, project + "/store"}) {
+    ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+    ASSERT_EQ(chown(folder.c_str(), kLeader, kLeader), 0);
+  }
+  ASSERT_EQ(chmod(project.c_str(), 0777), 0);
+  ExpectUsed(project + "/store");
+  ASSERT_EQ(chmod(project.c_str(), 0770), 0);
+  ASSERT_EQ(chown((project + "/store").c_str(), os::testing::kOtherUser, os::testing::kOtherUser), 0);
+  ExpectUsed(project + "/store");
+  ExpectUsed(project + "/new");
+}
+
+// Whoever may write in a shared store puts a link in the place of a folder: what is removed behind it would not be the store's.
+TEST(PosixStoreRemoval, FollowsNoLinkBelowTheRoot) {
+  const os::testing::TemporaryFolder folder;
+  os::FileSystem& fs = os::SystemFileSystem();
+  const std::string temporary = os::BaseName(os::TemporaryPath("f", "node1-1-agent"));
+  ASSERT_TRUE(os::MakeFolders(fs, folder / ("elsewhere/" + temporary + "/deep")).ok());
+  ASSERT_TRUE(os::MakeFolders(fs, folder / "store").ok());
+  ASSERT_EQ(symlink((folder / "store").c_str(), (folder / "root").c_str()), 0);
+  ASSERT_EQ(symlink((folder / "elsewhere").c_str(), (folder / "store/jobs").c_str()), 0);
+  const auto store = MakePosixStore(fs, {.path = folder / "root"});
+  EXPECT_FALSE(store->RemoveTemporary("jobs/" + temporary).ok());
+  EXPECT_TRUE(os::Exists(fs, folder / ("elsewhere/" + temporary + "/deep")).value());
+  // A root that is a link is meant, and its folders are removed.
+  ASSERT_TRUE(os::MakeFolders(fs, folder / "store/names/1/data").ok());
+  EXPECT_TRUE(store->RemoveFolder("names/1", "", kOwner).ok());
+  EXPECT_TRUE(fs.List(folder / "store/names")->empty());
 }
 
 }  // namespace

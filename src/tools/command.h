@@ -24,7 +24,7 @@ struct Command {
   std::function<std::function<Outcome()>(CLI::App& app)> add;
 };
 
-// One function a file; main.cc lists them.
+// main.cc lists them.
 Command LsCommand();
 Command InspectCommand();
 Command VerifyCommand();

@@ -11,7 +11,9 @@
 #include "os/direct_io.h"
 #include "os/files.h"
 #include "os/machine.h"
+#include "os/private_files.h"
 #include "os/probes.h"
+#include "session/own_folder.h"
 #include "tools/agent_connection.h"
 #include "tools/command.h"
 #include "tools/network_view.h"
@@ -87,25 +89,30 @@ void ExamineKernelFeatures(std::vector<Finding>* findings) {
                        ""});
 }
 
-// A folder that Kedge writes to: there, writable, how fast a sync is, whether O_DIRECT works.
-void ExamineFolder(const std::string& subject, const std::string& path, bool syncs, std::vector<Finding>* findings) {
-  auto& fs = os::SystemFileSystem();
+// A folder that Kedge reaches through `fs`: not refused, writable, how fast a sync is, whether O_DIRECT works.
+void ExamineFolder(const std::string& subject, const std::string& path, os::FileSystem& fs, bool syncs,
+                   std::vector<Finding>* findings) {
   // What does not exist yet will be made: look at the nearest parent that does.
   std::string folder = path;
-  while (!os::Exists(fs, folder).ok() || !*os::Exists(fs, folder)) {
-    if (folder == "/" || folder.empty()) break;
+  Status error = fs.Stat(folder).status();
+  while (error.code() == Code::kNotFound && folder != "/" && !folder.empty()) {
     folder = os::ParentPath(folder);
+    error = fs.Stat(folder).status();
   }
-  const std::string where = folder == path ? path : fmt::format("{} (will be made in {})", path, folder);
-  const auto volume = fs.StatVolume(folder);
-  const auto seconds = os::MeasureSyncSeconds(fs, folder, kSyncBytes, kSyncRounds);
-  if (!volume.ok() || !seconds.ok()) {
-    const Status& error = volume.ok() ? seconds.status() : volume.status();
+  const bool is_there = folder == path;
+  const std::string where = is_there ? path : fmt::format("{} (will be made in {})", path, folder);
+  if (error.ok() && is_there) error = fs.CheckNotPlanted(path);
+  // In a parent that it may share Kedge makes folders only: what it can do there is measured with files all the same.
+  os::FileSystem& measured = is_there ? fs : os::SystemFileSystem();
+  const auto volume = measured.StatVolume(folder);
+  if (error.ok()) error = volume.status();
+  const auto seconds = error.ok() ? os::MeasureSyncSeconds(measured, folder, kSyncBytes, kSyncRounds) : Result<double>(error);
+  if (!seconds.ok()) {
     findings->push_back(
-        {State::kBad, subject, fmt::format("{}: {}", where, error.message()), "name a folder that you may write to"});
+        {State::kBad, subject, fmt::format("{}: {}", where, seconds.status().message()), "name a folder that you may write to"});
     return;
   }
-  const bool direct = os::ProbeDirectIo(fs, folder).direct;
+  const bool direct = os::ProbeDirectIo(measured, folder).direct;
   const bool slow = syncs && *seconds > kSlowSyncSeconds;
   findings->push_back({slow ? State::kNote : State::kOk, subject,
                        fmt::format("{}: {} free, sync of 4 KiB {:.2f} ms, O_DIRECT {}", where,
@@ -191,9 +198,12 @@ Outcome Doctor(const ConfigOptions& options, bool json_wanted, const NetworkChoi
   std::vector<Finding> findings;
   ExamineMachine(&findings);
   ExamineKernelFeatures(&findings);
-  ExamineFolder("store", job.keys.store_path, true, &findings);
-  for (const TierSettings& tier : node.tiers) ExamineFolder("tier " + tier.name, tier.path, false, &findings);
-  if (!job.keys.scratch.empty()) ExamineFolder("job.scratch", job.keys.scratch, false, &findings);
+  ExamineFolder("store", job.keys.store_path, os::SystemFileSystem(), true, &findings);
+  const auto examine_local = [&](const std::string& subject, const std::string& path) {
+    ExamineFolder(subject, OwnFolder(path, node.node), os::PrivateFileSystem(), false, &findings);
+  };
+  for (const TierSettings& tier : node.tiers) examine_local("tier " + tier.name, tier.path);
+  if (!job.keys.scratch.empty()) examine_local("job.scratch", job.keys.scratch);
   ExamineAgent(config, &findings);
   std::optional<MeasureReply> nodes;
   if (network.wanted) KEDGE_RETURN_IF_ERROR(ExamineNetwork(config, node, network, &findings, &nodes));

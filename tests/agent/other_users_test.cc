@@ -8,6 +8,7 @@
 #include "os/testing/other_user.h"
 #include "os/testing/temporary_folder.h"
 #include "tests/agent/agent_client.h"
+#include "tests/support/child_process.h"
 
 namespace kedge::testing {
 namespace {
@@ -43,6 +44,20 @@ TEST_F(OtherUsers, ALogPreparedAsALinkIsNotWritten) {
     return mkdir(run_folder.c_str(), 0777) == 0 && symlink((ours_ / "profile").c_str(), (run_folder + "/agent.log").c_str()) == 0;
   }));
   ExpectRefused(run_folder, run_folder + " belongs to user 65534");
+  EXPECT_FALSE(std::filesystem::exists(ours_ / "profile"));
+}
+
+// A client opens the log before it starts an agent; one that is started by hand opens it itself (kedge agent --log).
+TEST_F(OtherUsers, ALogThatIsALinkIsNotWrittenByAnAgentStartedByHand) {
+  const std::string run_folder = shared_ / "node";
+  tried_.push_back(run_folder);
+  ASSERT_EQ(mkdir(run_folder.c_str(), 0700), 0);
+  ASSERT_EQ(symlink((ours_ / "profile").c_str(), (run_folder + "/agent.log").c_str()), 0);
+  std::vector<std::string> command = AgentCommand(run_folder);
+  std::erase(command, "--foreground");
+  ChildProcess agent(command, {}, scenario_.NewOutput());
+  EXPECT_TRUE(agent.WaitForOutput("agent.log is a symbolic link", std::chrono::seconds(20))) << agent.Output();
+  EXPECT_TRUE(agent.WaitForOutput("serves node", std::chrono::seconds(20))) << "the log stays on stderr";
   EXPECT_FALSE(std::filesystem::exists(ours_ / "profile"));
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -67,4 +68,9 @@ def test_nothing_stays() -> None:
     arguments = [BENCH, "levels", "--nodes", "2", "--launcher", "false", "--bytes", "1MiB"]
     process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert process.wait(60) == 1
-    assert not Path(f"/dev/shm/kedge-levels-{process.pid}").exists()
+    assert not list(Path("/dev/shm").glob(f"kedge-levels-{process.pid}*"))
+
+
+def test_nobody_can_make_its_folder_beforehand() -> None:
+    done = levels("--nodes", "2", "--launcher", "echo", "--bytes", "1MiB")  # shows what it would launch
+    assert re.search(r"--folder /dev/shm/kedge-levels-\d+-\w{6}\s", done.stderr), done.stderr

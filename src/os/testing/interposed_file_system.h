@@ -36,6 +36,7 @@ class InterposedFileSystem final : public FileSystem {
   Result<VolumeInfo> StatVolume(const std::string& path) override;
   Status Chmod(const std::string& path, uint32_t mode) override;
   Status SetModifiedTime(const std::string& path, int64_t modified_ns) override;
+  Status CheckNotPlanted(const std::string& path) override { return wrapped_.CheckNotPlanted(path); }
 
  private:
   FileSystem& wrapped_;
