@@ -17,6 +17,7 @@ from launch import Kill, Launch, Launcher, LaunchError
 
 
 TRIALS_MAX = 5  # for a strike that is aimed at a moment of microseconds and misses it
+TIMED_TRIALS_MAX = 2  # then a checkpoint call is struck as it begins
 AIMS = {"checkpoint": "in checkpoint", "flush": "in the flush", "random": ""}  # how a launch's `hit` begins then
 
 
@@ -71,7 +72,8 @@ def run_campaign(launcher: Launcher, application: Application, ranks: int, strik
         if not launches[-1].killed:
             break
         if not launches[-1].hit.startswith(AIMS[strike.moment]) and trial < TRIALS_MAX:
-            planned.insert(0, (strike, trial + 1, scale * (1 / 4 if was_late(launches[-1]) else 3)))
+            closer = scale * (1 / 4 if was_late(launches[-1]) else 3)
+            planned.insert(0, (strike, trial + 1, closer if trial < TIMED_TRIALS_MAX else 0.0))
     if launches and launches[-1].killed:
         launches.append(launcher.run(application, name, len(launches) + 1))
         say(f"  launch {len(launches)}: {_beginning(launches[-1])}; {_ending(launches[-1])}")

@@ -6,7 +6,7 @@
  * - keeps the word "checkpoint" or "outside" at the head of WITNESS_FOLDER/RANK.where, in a shared mapping that
  * outlives the process, so that it is known after a kill whether it fell into a checkpoint call;
  * - kills the process with SIGKILL, by a kernel timer, WITNESS_KILL="RANK VERSION SECONDS": that many seconds
- *   after the call that checkpoints VERSION began on RANK.
+ *   after the call that checkpoints VERSION began on RANK; 0: as it begins, without a timer.
  * Without WITNESS_FOLDER, or in a process without an MPI rank, it does nothing.
  */
 #define _GNU_SOURCE
@@ -16,6 +16,7 @@
 #include <kedge/kedge.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,7 @@ static int events = -1;    /* descriptor of RANK.jsonl */
 static char* where = NULL; /* mapping of RANK.where */
 static double restart_began = 0;
 static int64_t restart_version = -1;
+static bool is_struck_at_once = false;
 
 static double seconds_of(clockid_t clock) {
   struct timespec now;
@@ -93,6 +95,8 @@ static void arm_kill(int64_t version) {
   double delay = 0;
   if (order == NULL || sscanf(order, "%d %" SCNd64 " %lf", &victim, &victim_version, &delay) != 3) return;
   if (victim != rank || victim_version != version) return;
+  is_struck_at_once = delay == 0;
+  if (is_struck_at_once) return;
   const int64_t call = nanoseconds() + kLeadNanoseconds;
   const int64_t end = call + (int64_t)(delay * 1e9);
   struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
@@ -112,6 +116,7 @@ KEDGE_API int kedge_checkpoint(kedge_context* context, const char* name, int64_t
   arm_kill(version);
   const double began = seconds_of(CLOCK_REALTIME), began_monotonic = seconds_of(CLOCK_MONOTONIC);
   set_where("checkpoint");
+  if (is_struck_at_once) raise(SIGKILL);
   const int status = NEXT(kedge_checkpoint)(context, name, version, flags);
   set_where("outside");
   const double blocked = seconds_of(CLOCK_MONOTONIC) - began_monotonic;

@@ -1,6 +1,7 @@
 #include "buffer.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace kedge::python {
 
@@ -27,11 +28,15 @@ kedge_type TypeOfFormat(const std::string& format, size_t element_bytes) {
 
 const char* WhyNotPlain(const std::string& format) {
   bool in_name = false;
-  for (const char code : format) {
+  for (size_t i = 0; i < format.size(); ++i) {
+    const char code = format[i];
     if (code == ':') in_name = !in_name;
     if (in_name) continue;
     if (code == 'O') return "its elements are Python objects, whose addresses mean nothing to another process";
-    if (code == 'P' || code == '&' || code == 'X') return "its elements are pointers, which mean nothing to another process";
+    // ctypes calls its strings z and Z; before the letter of a number a Z makes that complex.
+    const bool is_complex = i + 1 < format.size() && std::string_view("fdg").find(format[i + 1]) != std::string_view::npos;
+    if (std::string_view("P&Xz").find(code) != std::string_view::npos || (code == 'Z' && !is_complex))
+      return "its elements are pointers, which mean nothing to another process";
     if (code == '>' || code == '!')
       return "its byte order is not this machine's: convert it with astype(dtype.newbyteorder('='))";
   }
@@ -78,10 +83,17 @@ kedge_region_info Buffer::Info(const char* name) const {
 
 namespace {
 
+bool IsNumpyArray(PyObject* object) {
+  for (const PyTypeObject* type = Py_TYPE(object); type != nullptr; type = type->tp_base) {
+    if (std::string_view(type->tp_name) == "numpy.ndarray") return true;
+  }
+  return false;
+}
+
 // Whether `object`, which nobody but the asker refers to, owns its memory, or has it from an object that only it refers to.
 bool HasMemoryAlone(PyObject* object) {
-  const bool may_own = PyByteArray_CheckExact(object) || std::string(Py_TYPE(object)->tp_name) == "numpy.ndarray";
-  // A view of something else may be this buffer's alone while that is in use.
+  const bool may_own = PyByteArray_CheckExact(object) || IsNumpyArray(object);
+  // A view of something else, such as a file's memory, may be this buffer's alone while that is in use.
   if (!may_own) return false;
   PyObject* base = PyObject_GetAttrString(object, "base");
   if (base == nullptr) PyErr_Clear();

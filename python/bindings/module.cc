@@ -122,13 +122,18 @@ class Context {
 
   void Checkpoint(const std::string& name, int64_t version, bool overwrite) {
     kedge_context* context = Live();
-    WarnOfAbandoned();
     Check(Unlocked([&] { return kedge_checkpoint(context, name.c_str(), version, Flags(overwrite)); }));
+    WarnOfAbandoned();
   }
   void CheckpointBegin(const std::string& name, int64_t version, bool overwrite) {
     kedge_context* context = Live();
-    WarnOfAbandoned();
     Check(Unlocked([&] { return kedge_checkpoint_begin(context, name.c_str(), version, Flags(overwrite)); }));
+    try {
+      WarnOfAbandoned();
+    } catch (const nb::python_error&) {
+      Unlocked([&] { return kedge_checkpoint_end(context, 0); });
+      throw;
+    }
   }
   void CheckpointPart(int selection, const std::vector<int>& ids) {
     kedge_context* context = Live();
@@ -307,7 +312,8 @@ class Context {
     return context_;
   }
 
-  // `a = a * 2` leaves the declared array behind: once for each of the current group, before it is captured as it was.
+  // `a = a * 2` leaves the declared array behind: once for each of the current group. A warning may be an error, so the call to
+  // the library comes first: it counts on this rank as on the others.
   void WarnOfAbandoned() {
     for (auto& [key, buffer] : buffers_) {
       if (key.first != group_ || buffer->was_warned_of || !buffer->IsAbandoned()) continue;

@@ -206,9 +206,16 @@ class Context:
         ``kedge.h`` is for, are saved as bytes, of which a restart compares the shape only.
 
         Raises:
-            BufferError: the array is read-only, not contiguous, not in this machine's byte order, or holds Python objects.
+            BufferError: the array is read-only, not contiguous, not in this machine's byte order, or holds Python objects or
+                pointers.
+            TypeError: the array is a masked one, whose buffer lacks the mask.
             kedge.InvalidArgumentError: another region has this name.
         """
+        if isinstance(array, np.ma.MaskedArray):
+            raise TypeError(
+                f"region {region_id} is a {type(array).__name__}, whose buffer lacks the mask: protect its .data and its .mask as two "
+                "regions, or the array that .filled() makes"
+            )
         self._handle.protect(region_id, array, name, reinterpret)
 
     def protect_object(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import pickle
@@ -108,23 +109,37 @@ def test_a_size_that_differs_is_refused_and_nothing_is_overwritten() -> None:
         assert (larger == -1.0).all()
 
 
+class Names(ctypes.Structure):
+    """A structure that leads to memory outside of it."""
+
+    _fields_ = [("count", ctypes.c_int), ("first", ctypes.c_char_p)]
+
+
 @pytest.mark.parametrize(
     ("array", "why"),
     [
         (np.array([{"a": 1}, None], dtype=object), "Python objects"),
         (np.zeros(3, dtype=[("Of", "f8"), ("o", object)]), "Python objects"),
+        ((ctypes.c_char_p * 3)(b"a", b"b"), "pointers"),
+        ((ctypes.c_wchar_p * 3)("a", "b"), "pointers"),
+        ((Names * 2)(), "pointers"),
+        ((ctypes.c_void_p * 3)(), "pointers"),
         (np.zeros(3, dtype=">f8"), "byte order"),
         (np.zeros(3, dtype=[("a", "i4"), ("b", ">i4")]), "byte order"),
     ],
-    ids=["objects", "objects in records", "swapped", "swapped in records"],
+    ids=[
+        "objects", "objects in records", "strings", "wide strings", "strings in structures", "addresses", "swapped",
+        "swapped in records",
+    ],
 )
-def test_what_means_nothing_to_another_process_is_refused(array: np.ndarray[Any, Any], why: str) -> None:
+def test_what_means_nothing_to_another_process_is_refused(array: Any, why: str) -> None:
     with Context("refused") as context, pytest.raises(BufferError, match=why):
         context.protect(0, array)
 
 
 def test_plain_records_come_back() -> None:
-    array = np.array([(1, 2.5), (3, 4.5)], dtype=[("Object", "i4"), ("P>", "f8")])
+    fields = [("Object", "i4"), ("P>", "f8"), ("z", "c8"), ("Z", "c16"), ("long", "G")]
+    array = np.array([(1, 2.5, 1j, 2j, 3j), (3, 4.5, 4j, 5j, 6j)], dtype=fields)
     saved = array.copy()
     with Context("records") as context:
         context.protect(0, array, "records")
@@ -132,6 +147,24 @@ def test_plain_records_come_back() -> None:
         array["Object"] = 0
         context.restart("r")
         np.testing.assert_array_equal(array, saved)
+
+
+class Measured(np.ma.MaskedArray):
+    """A masked array of a program's own."""
+
+
+@pytest.mark.parametrize("kind", [np.ma.MaskedArray, Measured])
+def test_a_masked_array_is_refused_and_comes_back_in_two_regions(kind: Any) -> None:
+    array = np.ma.array([1.0, 2.0, 3.0], mask=[True, False, False]).view(kind)
+    with Context("masked") as context:
+        with pytest.raises(TypeError, match=r"region 0 is a \w+, whose buffer lacks the mask: protect its \.data and its \.mask"):
+            context.protect(0, array)
+        context.protect(0, array.data)
+        context.protect(1, array.mask)
+        context.checkpoint("m", 1)
+        array[0], array[1] = 7.0, np.ma.masked
+        context.restart("m")
+        assert array.data.tolist() == [1.0, 2.0, 3.0] and array.mask.tolist() == [True, False, False]
 
 
 def test_another_type_or_shape_is_refused_unless_asked_for() -> None:
@@ -157,12 +190,13 @@ def test_two_regions_of_one_name_are_refused() -> None:
             context.protect(1, array, "x")
 
 
-def test_an_array_that_the_program_has_left_behind_is_warned_of_once() -> None:
+def test_an_array_that_the_program_has_left_behind_is_warned_of_once(tmp_path: Path) -> None:
     left, kept, base = np.ones(4), np.ones(4), np.ones(8)
     with Context("rebound") as context:
         context.protect(0, left, "left")
         context.protect(1, kept, "kept")
         context.protect(2, base[:4], "a view of what is in use")
+        context.protect(3, np.memmap(tmp_path / "shared", "f8", "w+", shape=4), "a file, which others may have, too")
         context.checkpoint("r", 1)
         left = left * 2
         kept *= 2
@@ -186,6 +220,65 @@ def test_a_view_that_alone_keeps_its_array_is_warned_of_too() -> None:
         grid = grid + 1
         with pytest.warns(RuntimeWarning, match=r"region 0: only Kedge still refers"):
             context.checkpoint("r", 2)
+
+
+class Field(np.ndarray[Any, Any]):
+    """An array of a program's own."""
+
+
+@pytest.mark.parametrize("make", [lambda: np.ones(4).view(Field), lambda: np.rec.array([(1, 2.5)], dtype="i4,f8")])
+def test_an_array_of_a_derived_class_is_warned_of_too(make: Any) -> None:
+    array = make()
+    with Context("rebound") as context:
+        context.protect(0, array)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            context.checkpoint("r", 1)
+        array = array.copy()
+        with pytest.warns(RuntimeWarning, match=r"region 0: only Kedge still refers"):
+            context.checkpoint("r", 2)
+
+
+@pytest.mark.filterwarnings("error")
+def test_where_warnings_are_errors_they_come_after_the_checkpoint() -> None:
+    with Context("rebound") as context:
+        context.protect(0, np.ones(4))
+        with pytest.raises(RuntimeWarning, match="region 0"):
+            context.checkpoint("r", 1)
+        assert context.newest("r") == 1
+        context.protect(1, np.ones(4))
+        with pytest.raises(RuntimeWarning, match="region 1"), context.checkpoint_parts("r", 2):
+            pytest.fail("it has not begun")
+        assert context.newest("r") == 1
+        context.checkpoint("r", 3)
+        assert context.newest("r") == 3
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_a_warning_that_is_an_error_on_one_rank_alone_does_not_part_the_ranks(in_parts: bool) -> None:
+    def take(context: Context, version: int) -> None:
+        if in_parts:
+            with context.checkpoint_parts("r", version) as checkpoint:
+                checkpoint.part()
+        else:
+            context.checkpoint("r", version)
+
+    def run(rank: int, communicator: ThreadedCommunicator) -> None:
+        array = np.full(4, float(rank))
+        with Context("apart", communicator=communicator, settings={"schedule.store": 2}) as context:
+            context.protect(0, array)
+            take(context, 1)
+            if rank == 0:
+                context.protect(1, np.ones(4))
+                with pytest.raises(RuntimeWarning, match="region 1"):
+                    take(context, 2)
+            else:
+                take(context, 2)
+            take(context, 3)
+            context.wait("r", 3, Level.STORE, timeout=20)
+
+    run_ranks(2, run)
 
 
 def test_a_loss_is_no_first_launch(run_folder: Path, tmp_path: Path) -> None:

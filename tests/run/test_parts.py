@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge.run.agents import Agents
 from kedge.run.allocation import parse_slurm_time
 from kedge.run.cli import seconds
 from kedge.run.launchers import Launcher, spread
 from kedge.run.nodes import Health, Nodes, TooFewNodesError, expand_hosts
-from kedge.run.progress import Prospects, has_advanced
+from kedge.run.progress import Generation, Newest, Prospects, has_advanced, newest_of, newest_versions
 from kedge.run.shells import SshShell, VirtualShell, run_on
 from kedge.run.supervisor import Attempt, describe, describe_exit, describe_start
 
@@ -141,9 +143,50 @@ def test_times_of_options() -> None:
     assert [seconds(text) for text in ("90", "1.5s", "10min", "2h")] == [90, 1.5, 600, 7200]
 
 
+def taken(attempt: int, **versions: int) -> Newest:
+    """By one attempt, each as its first one."""
+    return {name: Generation(attempt, 1, version) for name, version in versions.items()}
+
+
 def test_progress_is_a_newer_version_of_any_name() -> None:
-    assert has_advanced(None, {"a": 0}) and has_advanced({"a": 3}, {"a": 3, "b": 0}) and has_advanced({"a": 3}, {"a": 4})
-    assert not has_advanced({"a": 3}, {"a": 3}) and not has_advanced({"a": 3}, {"a": 2}) and not has_advanced({"a": 3}, None)
+    before = taken(1, a=3)
+    assert has_advanced(None, taken(1, a=0)) and has_advanced(before, before | taken(1, b=0)) and has_advanced(before, taken(2, a=4))
+    assert not has_advanced(before, before) and not has_advanced(before, None) and not has_advanced(before, {})
+
+
+def test_who_goes_back_makes_progress_and_who_runs_in_circles_does_not() -> None:
+    before = taken(2, a=50)
+    assert has_advanced(before, taken(3, a=42)) and has_advanced(taken(3, a=42), taken(4, a=44))
+    assert not has_advanced(before, taken(1, a=40)), "it went back, and got no further"
+    assert not has_advanced(before, taken(3, a=50)), "it took the same again"
+
+
+def test_the_newest_is_what_a_restart_finds(tmp_path: Path) -> None:
+    """Kedge is a program here, which says what the store and an agent have."""
+
+    def entry(attempt: int, version: int, state: str, **more: object) -> dict[str, object]:
+        told = {"name": "a", "attempt": attempt, "take": 1, "version": version, "state": state, "complete": True}
+        return told | {"abandoned": state == "abandoned"} | more
+
+    def protected(attempt: int, version: int, state: str = "complete", reached: bool = True) -> dict[str, object]:
+        return entry(attempt, version, state, levels=[{"level": "node", "reached": reached}])
+
+    def newest(stored: list[dict[str, object]], on_nodes: list[dict[str, object]]) -> Newest | None:
+        (tmp_path / "ls").write_text(json.dumps({"versions": stored}))
+        (tmp_path / "status").write_text(json.dumps({"jobs": [{"job": "j", "scheme": "xor", "versions": on_nodes}]}))
+        agents = Agents(VirtualShell(), str(tool), None, start=False)
+        return newest_of(newest_versions(str(tool), "j"), agents.protected(["n"], "j")[1])
+
+    tool = tmp_path / "tool"
+    tool.write_text(f'#!/bin/sh\ncat "{tmp_path}/$1"\n')
+    tool.chmod(0o755)
+    gone_back = [entry(1, 50, "abandoned"), entry(1, 40, "complete")]
+    assert newest([], []) == {}
+    assert newest(gone_back, []) == taken(1, a=40)
+    assert newest([*gone_back, entry(2, 42, "complete")], []) == taken(2, a=42)
+    assert newest([], [protected(1, 50, "abandoned"), protected(1, 40), protected(1, 60, reached=False)]) == taken(1, a=40)
+    assert newest(gone_back, [protected(2, 42)]) == taken(2, a=42)
+    assert newest([entry(2, 42, "complete")], [protected(1, 50)]) == taken(2, a=42), "an agent that has not heard of it"
 
 
 def test_lost_is_what_no_node_can_give() -> None:

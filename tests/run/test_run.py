@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -219,6 +220,45 @@ def test_versions_that_survive_a_node_are_progress(machine: Machine) -> None:
     report, log = machine.finish(run)
     assert report["attempts"][0]["advanced"] and len(report["attempts"]) == 2
     assert_continued(machine, log)
+
+
+GOES_BACK = """
+import os, sys
+import numpy, kedge
+
+rank, ranks = (int(os.environ[f"OMPI_COMM_WORLD_{what}"]) for what in ("RANK", "SIZE"))
+with open(f"launches-{rank}", "a") as launches:
+    launches.write("x")
+launch, level = os.path.getsize(f"launches-{rank}"), kedge.Level[sys.argv[1]]
+array = numpy.zeros(4)
+with kedge.Context(communicator=kedge.Rendezvous(f"launch-{launch}", rank, ranks)) as context:
+    context.protect(0, array)
+    if launch == 2:
+        assert context.restart("sim", at_most=40) == 40
+    for version in {1: (40, 50), 2: (42,)}.get(launch, ()):
+        context.checkpoint("sim", version)
+        context.wait("sim", version, level)
+        if version == 40 and level == kedge.Level.STORE and rank == 0:
+            context.pin("sim", 40)
+sys.exit(1)
+"""
+
+
+@pytest.mark.needs("PYTHON")
+@pytest.mark.parametrize(("level", "keep"), [("STORE", 2), ("STORE", 1), ("NODE", 2)])
+def test_a_job_that_goes_back_makes_progress_from_there(machine: Machine, level: str, keep: int) -> None:
+    """The second attempt goes on from 40, though there is a 50, which goes where one version is kept. The third does nothing."""
+    machine.settings |= {"KEDGE_KEEP_VERSIONS": str(keep), "KEDGE_KEEP_LOCAL": "2"}
+    if level == "NODE":
+        machine.settings |= {"KEDGE_PROTECT_SCHEME": "partner", "KEDGE_SCHEDULE_STORE": "0"}
+    machine.settings["PYTHONPATH"] = str(BUILD / "python")
+    program = machine.folder / "goes-back.py"
+    program.write_text(GOES_BACK)
+    application = ["--ranks=2", "--nodes=2", "--", sys.executable, str(program), level]
+    report, log = machine.run("--launcher=openmpi", "--no-progress=1", *application, expect=1)
+    assert [attempt["advanced"] for attempt in report["attempts"]] == [True, True, False]
+    assert "safe so far: sim 50" in log and "safe so far: sim 42" in log
+    assert report["versions"] == {"sim": 42} and "newest complete: sim 42" in log
 
 
 # The time that the allocation has, or the scheduler's signal.

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from kedge.run.progress import Prospects, Versions
+from kedge.run.progress import Newest, Prospects, newest_among
 from kedge.run.shells import Shell, run_on
 
 _ANSWER_SECONDS = 30.0
@@ -91,14 +91,12 @@ class Agents:
         with ThreadPoolExecutor(_PARALLEL) as pool:
             return any(list(pool.map(ask, nodes)))
 
-    def protected(self, nodes: Iterable[str], job: str) -> tuple[bool, Versions]:
+    def protected(self, nodes: Iterable[str], job: str) -> tuple[bool, Newest]:
         """Whether the job's nodes protect each other, and the newest version of each name that survives the loss of one."""
         entries = self.jobs(nodes, job)
-        newest: Versions = {}
-        for version in (version for entry in entries for version in entry["versions"]):
-            if {"level": "node", "reached": True} in version["levels"]:
-                newest[version["name"]] = max(newest.get(version["name"], -1), version["version"])
-        return any(entry["scheme"] != "none" for entry in entries), newest
+        versions = [version for entry in entries for version in entry["versions"] if not version["abandoned"]]
+        survivors = [version for version in versions if {"level": "node", "reached": True} in version["levels"]]
+        return any(entry["scheme"] != "none" for entry in entries), newest_among(survivors)
 
     def look_ahead(self, nodes: Iterable[str], job: str, patience_seconds: float) -> Prospects | None:
         """What a launch on these nodes would find; None when nobody can say. A spare knows nothing of what the others have."""

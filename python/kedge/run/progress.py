@@ -5,11 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import subprocess
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 _LIST_SECONDS = 120.0
 
 Versions = dict[str, int]
+
+
+class Generation(NamedTuple):
+    """One taking of a version. They compare by when they were taken: after a job has gone back, lower numbers are newer."""
+
+    attempt: int
+    take: int
+    version: int
+
+
+Newest = dict[str, Generation]
 
 
 @dataclasses.dataclass
@@ -29,8 +41,17 @@ class Prospects:
         return Prospects(versions, {entry["name"]: entry["lost"] for entry in names if entry["lost"] and entry["name"] not in versions})
 
 
-def newest_versions(tool: str, job: str) -> Versions | None:
-    """Complete in the store, by checkpoint name; empty before the first. None when the store cannot be read."""
+def newest_among(entries: Iterable[dict[str, Any]]) -> Newest:
+    """By checkpoint name, of versions as `kedge ls --json` and `kedge status --json` list them."""
+    newest: Newest = {}
+    for entry in entries:
+        generation = Generation(entry["attempt"], entry["take"], entry["version"])
+        newest[entry["name"]] = max(newest.get(entry["name"], generation), generation)
+    return newest
+
+
+def newest_versions(tool: str, job: str) -> Newest | None:
+    """Complete in the store, not abandoned, by checkpoint name; empty before the first. None when the store cannot be read."""
     try:
         done = subprocess.run([tool, "ls", "--json", "--job", job], capture_output=True, text=True, timeout=_LIST_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
@@ -39,22 +60,29 @@ def newest_versions(tool: str, job: str) -> Versions | None:
         return {}  # there is no such store or job yet
     if done.returncode != 0:
         return None
-    newest: Versions = {}
-    for entry in json.loads(done.stdout)["versions"]:
-        if entry["complete"]:
-            newest[entry["name"]] = max(newest.get(entry["name"], -1), entry["version"])
-    return newest
+    return newest_among(entry for entry in json.loads(done.stdout)["versions"] if entry["state"] == "complete")
 
 
-def has_advanced(before: Versions | None, after: Versions | None) -> bool:
-    """Whether some name has a newer version. A store that could not be read has shown nothing."""
-    if after is None:
-        return False
-    return any(version > (before or {}).get(name, -1) for name, version in after.items())
+def has_advanced(before: Newest | None, after: Newest | None) -> bool:
+    """Whether some name has a newer version. A store that could not be read has shown nothing.
+
+    A lower number is one, too, when it was taken later: the job has gone back. The same number is none: who takes that in each
+    attempt, and never gets past it, runs in circles.
+    """
+
+    def is_newer(generation: Generation, old: Generation | None) -> bool:
+        return old is None or (generation > old and generation.version != old.version)
+
+    return any(is_newer(generation, (before or {}).get(name)) for name, generation in (after or {}).items())
 
 
-def newest_of(stored: Versions | None, protected: Versions) -> Versions | None:
+def newest_of(stored: Newest | None, protected: Newest) -> Newest | None:
     """Of each name the newer of the two. None when nothing is known at all."""
     if stored is None:
         return protected or None
-    return {name: max(stored.get(name, -1), protected.get(name, -1)) for name in {*stored, *protected}}
+    return {name: max(known[name] for known in (stored, protected) if name in known) for name in {*stored, *protected}}
+
+
+def numbers(newest: Newest | None) -> Versions:
+    """The same for people and reports."""
+    return {name: generation.version for name, generation in (newest or {}).items()}

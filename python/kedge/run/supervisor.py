@@ -26,7 +26,7 @@ from kedge.run.agents import Agents
 from kedge.run.allocation import Allocation
 from kedge.run.launchers import Launcher
 from kedge.run.nodes import Health, Nodes, TooFewNodesError
-from kedge.run.progress import Prospects, Versions, has_advanced, newest_of, newest_versions
+from kedge.run.progress import Newest, Prospects, Versions, has_advanced, newest_of, newest_versions, numbers
 
 _POLL_SECONDS = 0.1
 _ASK_AGAIN_SECONDS = 1.0
@@ -137,7 +137,7 @@ class Supervisor:
             versions = after if after is not None else versions
             idle_attempts = 0 if attempt.advanced else idle_attempts + 1
             self._say(f"attempt {attempt.number} {how} after {attempt.seconds:.0f} s, "
-                      + (f"safe so far: {show(versions)}" if attempt.advanced else "without progress"))
+                      + (f"safe so far: {show(numbers(versions))}" if attempt.advanced else "without progress"))
             if len(self._report.attempts) > self._limits.restarts_max:
                 times = len(self._report.attempts)
                 return self._give_up(f"it failed {'once' if times == 1 else f'{times} times'}; the last attempt {how}")
@@ -150,7 +150,7 @@ class Supervisor:
             if not self._pause(idle_attempts):
                 return self._out_of_time("the time was over between two attempts")
 
-    def _newest(self, nodes: list[str]) -> Versions | None:
+    def _newest(self, nodes: list[str]) -> Newest | None:
         return newest_of(newest_versions(self._tool, self._job), self._agents.protected(nodes, self._job)[1])
 
     def _find_dead(self, known: dict[str, str]) -> dict[str, str]:
@@ -275,7 +275,7 @@ class Supervisor:
     def _give_up(self, reason: str) -> None:
         self._conclude("gave up", reason, ExitCode.GAVE_UP, self._drain(rescue=True))
 
-    def _drain(self, *, rescue: bool) -> Versions | None:
+    def _drain(self, *, rescue: bool) -> Newest | None:
         """What the nodes owe to the store gets there; with `rescue` also what survives on them and was not meant for it.
 
         The newest versions that the store has then; None when it cannot be read.
@@ -293,10 +293,10 @@ class Supervisor:
             self._say(f"not everything of node {node} is in the store: {why}")
         return newest_versions(self._tool, self._job)
 
-    def _conclude(self, outcome: str, reason: str, code: int, stored: Versions | None) -> None:
+    def _conclude(self, outcome: str, reason: str, code: int, stored: Newest | None) -> None:
         report = self._report
         report.outcome, report.reason, report.exit_code = outcome, reason, int(code)
-        report.versions = stored or {}
+        report.versions = numbers(stored)
         self._say(f"{outcome}: {reason}; newest complete: {show(report.versions)}")
 
 
@@ -337,9 +337,9 @@ def describe_start(found: Prospects | None) -> str:
     return "; ".join(filter(None, (there, lost)))
 
 
-def show(versions: Versions | None) -> str:
+def show(versions: Versions) -> str:
     """Newest versions, for people."""
-    return ", ".join(f"{name} {version}" for name, version in sorted((versions or {}).items())) or "none"
+    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or "none"
 
 
 def say_on_stderr(text: str) -> None:
