@@ -86,7 +86,7 @@ typedef struct kedge_options {
 /* A bootstrap for processes without MPI. `folder` (made when it is missing, for this user alone) lies on storage that all
  * ranks see, and one launch at a time uses it; what an earlier launch left there does no harm. Collective: returns when
  * all `ranks` have come, or after `timeout_seconds` with KEDGE_ERROR_TIMEOUT and the rank that is missing; no later wait for
- * other ranks is longer either. KEDGE_ERROR_PERMISSION: others may write in the folder, or read it where others may make folders.
+ * other ranks is longer either. KEDGE_ERROR_PERMISSION: the folder is not this user's alone (mode 0700), nor below one that is.
  * Give *bootstrap to one kedge_init, which takes it over, also when it fails. */
 KEDGE_API int kedge_rendezvous(const char* folder, int rank, int ranks, double timeout_seconds, kedge_bootstrap* bootstrap);
 
@@ -231,8 +231,9 @@ KEDGE_API int kedge_should_exit(kedge_context* context, int* exit);
 /* Waits until all ranks' images of (name, version) are at `level`. name NULL: the newest checkpoint of this context.
  * KEDGE_ERROR_TIMEOUT names who is missing, or the store while that is not where it was; _FAILED_PRECONDITION says why it never
  * gets there; a failed flush returns its own error at once, _CORRUPT when the image has changed on the node since its capture.
- * _BUSY: a newer attempt has taken the job over. Each node looks for one every quarter of job.lease; until then levels below
- * STORE, which the nodes vouch for, are still reported. */
+ * _BUSY: a newer attempt has taken the job over. Before STORE is reported, the node has looked for one within a quarter of a
+ * second. For levels below it, which the nodes vouch for, it looks every quarter of job.lease; until then they are still
+ * reported. */
 KEDGE_API int kedge_wait(kedge_context* context, const char* name, int64_t version, kedge_level level, double timeout_seconds);
 /* The level that (name, version) has reached over all ranks now; never waits. An error of its flush is returned. */
 KEDGE_API int kedge_test(kedge_context* context, const char* name, int64_t version, kedge_level* level);

@@ -168,6 +168,7 @@ void Agent::RequestStop() {
 }
 
 void Agent::Housekeep() {
+  images_->SaveUnsaved();
   waiters_->Tick();
   protect_->Tick();
   assignment_->Pump();

@@ -120,6 +120,7 @@ class Agent {
   int64_t started_ns() const { return started_ns_; }
 
   Assignment& assignment() { return *assignment_; }
+  AttemptWatch& attempt_watch() { return *attempt_watch_; }
   Calls& calls() { return *calls_; }
   Fetch& fetch() { return *fetch_; }
   Windows& windows() { return *windows_; }

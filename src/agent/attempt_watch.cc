@@ -6,30 +6,18 @@
 #include "agent/flush.h"
 #include "agent/images.h"
 #include "agent/sessions.h"
+#include "agent/waiters.h"
 #include "base/log.h"
 #include "store/attempts.h"
-#include "store/layout.h"
-#include "store/record_io.h"
 
 namespace kedge {
 namespace {
 
 constexpr Duration kRetryPause = std::chrono::seconds(1);
 
-// Of a look into the store that succeeded.
-struct Seen {
-  Duration lease{};
-  Status taken_over;  // kBusy: by which attempt
-};
-
-Result<Seen> LookOnce(StoreContext& store, const std::string& job, uint32_t attempt, bool is_carried) {
+Result<AttemptLook> LookOnce(StoreContext& store, const std::string& job, uint32_t attempt, bool is_carried) {
   KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, store.CatalogFor(attempt));
-  if (is_carried) KEDGE_RETURN_IF_ERROR(MarkDraining(catalog, job, attempt));
-  KEDGE_ASSIGN_OR_RETURN(const AttemptRecord record,
-                         ReadOwnRecord(catalog, layout::AttemptKey(job, attempt), &DecodeAttemptRecord));
-  Seen seen{FromSeconds(record.lease_seconds), CheckNotTakenOver(catalog, job, attempt)};
-  if (!seen.taken_over.ok() && seen.taken_over.code() != Code::kBusy) return seen.taken_over;
-  return seen;
+  return LookAfterAttempt(catalog, job, attempt, is_carried);
 }
 
 }  // namespace
@@ -45,6 +33,7 @@ void AttemptWatch::Tick() {
     if (!image->doomed && Flush::IsActive(*image)) watched[{{generation.store_id, generation.job}, generation.attempt}] = true;
   }
   std::erase_if(next_ns_, [&](const auto& entry) { return entry.second != INT64_MAX && !watched.contains(entry.first); });
+  std::erase_if(last_look_, [&](const auto& entry) { return !next_ns_.contains(entry.first); });
   const int64_t now_ns = agent_.clock().NowNs();
   for (const auto& [key, is_carried] : watched) {
     const Job* job = agent_.FindJob(key.first.first, key.first.second);
@@ -54,18 +43,33 @@ void AttemptWatch::Tick() {
 
 void AttemptWatch::Look(const Job& job, const Key& key, bool is_carried) {
   next_ns_[key] = INT64_MAX;
+  const int64_t began_ns = agent_.clock().NowNs();
   agent_.Background([store = job.store, name = job.name, attempt = key.second,
                      is_carried] { return LookOnce(*store, name, attempt, is_carried); },
-                    [this, key, is_carried](const Result<Seen>& seen) {
-                      if (!seen.ok() && is_carried) {
+                    [this, key, is_carried, began_ns](const Result<AttemptLook>& seen) {
+                      const Status& marked = seen.ok() ? seen->marked : seen.status();
+                      if (!marked.ok() && is_carried) {
                         static LogRateLimit limit(std::chrono::seconds(60));
                         LogLimited(limit, LogLevel::kWarning, "agent",
                                    "job {}: the store cannot be told that attempt {} is still carried there: {}",
-                                   key.first.second, key.second, seen.status().ToString());
+                                   key.first.second, key.second, marked.ToString());
                       }
-                      next_ns_[key] = agent_.clock().NowNs() + (seen.ok() ? seen->lease / 4 : kRetryPause).count();
+                      next_ns_[key] = agent_.clock().NowNs() + (marked.ok() ? seen->lease / 4 : kRetryPause).count();
+                      last_look_[key] = {began_ns, seen.ok() ? seen->taken_over : Status::Ok()};
                       if (seen.ok() && !seen->taken_over.ok()) OnTakenOver(key, seen->taken_over);
+                      agent_.waiters().OnLook();
                     });
+}
+
+std::optional<Status> AttemptWatch::TakenOver(const Job& job, uint32_t attempt, int64_t since_ns) {
+  const Key key{{job.store_id, job.name}, attempt};
+  const auto last = last_look_.find(key);
+  if (last != last_look_.end() && (last->second.began_ns >= since_ns || !last->second.taken_over.ok())) {
+    return last->second.taken_over;
+  }
+  int64_t& next_ns = next_ns_[key];
+  if (next_ns != INT64_MAX) Look(job, key, false);
+  return std::nullopt;
 }
 
 void AttemptWatch::OnTakenOver(const Key& key, const Status& why) {

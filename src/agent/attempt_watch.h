@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "agent/model.h"
@@ -24,14 +25,22 @@ class AttemptWatch {
 
   // Once a second or so.
   void Tick();
+  // What a look into the store that began at `since_ns` or later has found: kBusy when a newer attempt has taken over, ok when
+  // none has or the store does not answer. Nothing: there was none; one is under way, and Waiters::OnLook follows it.
+  std::optional<Status> TakenOver(const Job& job, uint32_t attempt, int64_t since_ns);
 
  private:
   using Key = std::pair<JobKey, uint32_t>;  // of an attempt
+  struct LastLook {
+    int64_t began_ns = 0;
+    Status taken_over;
+  };
   void Look(const Job& job, const Key& key, bool is_carried);
   void OnTakenOver(const Key& key, const Status& why);
 
   Agent& agent_;
   std::map<Key, int64_t> next_ns_;  // of attempts that have images on their way, or sessions; INT64_MAX: being looked at
+  std::map<Key, LastLook> last_look_;
 };
 
 }  // namespace kedge

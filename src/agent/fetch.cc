@@ -68,6 +68,17 @@ bool WasSafe(const std::vector<InventoryReply>& replies, const Generation& gener
   });
 }
 
+// Nodes of the job's attempt that have not answered.
+std::vector<std::string> SilentNodes(const Job& job, const std::vector<InventoryReply>& replies) {
+  std::vector<std::string> silent;
+  for (const JobNode& node : job.members.nodes) {
+    const bool answers =
+        std::any_of(replies.begin(), replies.end(), [&](const InventoryReply& reply) { return reply.node == node.name; });
+    if (!answers) silent.push_back(node.name);
+  }
+  return silent;
+}
+
 Status NotHere(const Generation& generation, uint32_t rank) {
   return Status(Code::kNotFound, fmt::format("{} rank {} is not on this node", generation.ToString(), rank));
 }
@@ -96,7 +107,7 @@ void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::fun
   const Reach reach = request.everywhere ? Reach::kJob : Reach::kGroup;
   agent_.inventories().Gather(job, request.name, reach, [this, request, done = std::move(done)](const auto& replies) {
     Job* found = agent_.FindJob(request.store_id, request.job);
-    if (found == nullptr) return done(LocalVersionsReply{agent_.images().LocalVersions(request), {}});
+    if (found == nullptr) return done(LocalVersionsReply{agent_.images().LocalVersions(request), {}, {}});
     // A group that knows of nothing says so: the ranks find out whether others do.
     if (!request.everywhere && !GenerationsIn(*replies).empty() &&
         !agent_.inventories().HasNewest(*found, request.name, *replies)) {
@@ -104,7 +115,8 @@ void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::fun
       of_all.everywhere = true;
       return ListVersions(*found, of_all, done);
     }
-    LocalVersionsReply reply{agent_.images().LocalVersions(request), {}};
+    LocalVersionsReply reply{agent_.images().LocalVersions(request), {}, {}};
+    if (request.everywhere) reply.silent_nodes = SilentNodes(*found, *replies);
     std::set<std::pair<Generation, uint32_t>> listed;
     for (const LocalVersion& local : reply.versions) listed.insert({local.generation, local.rank});
     std::set<uint32_t> wanted;
@@ -393,11 +405,7 @@ void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<v
       work->reply.failure = Status(Code::kNotFound, "the job is not known any more");
       return done(work->reply);
     }
-    for (const JobNode& node : found->members.nodes) {
-      const bool answers =
-          std::any_of(replies->begin(), replies->end(), [&](const InventoryReply& reply) { return reply.node == node.name; });
-      if (!answers) work->reply.silent_nodes.push_back(node.name);
-    }
+    work->reply.silent_nodes = SilentNodes(*found, *replies);
     auto finish = [this, work, request] {
       if (--work->waiting > 0) return;
       Job* drained = request.act && request.to_store ? agent_.FindJob(request.store_id, request.job) : nullptr;

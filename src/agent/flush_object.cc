@@ -51,6 +51,16 @@ Status StoreContext::ApplyRetention(const std::string& job, const std::string& n
   return kedge::ApplyRetention(catalog, job, name, options, report);
 }
 
+Status StoreContext::EnsureMarked(const Catalog& catalog, const std::string& job, uint32_t attempt) {
+  const std::lock_guard lock(marked_mutex_);
+  if (marked_.contains(attempt)) return Status::Ok();
+  const Status marked = MarkDraining(catalog, job, attempt);
+  // An attempt that the store knows nothing of has nobody who could be waited for.
+  if (!marked.ok() && marked.code() != Code::kNotFound) return marked;
+  marked_.insert(attempt);
+  return Status::Ok();
+}
+
 Result<Catalog> StoreContext::CatalogFor(uint32_t attempt) {
   KEDGE_RETURN_IF_ERROR(catalog_.Confirm());
   return catalog_.WithOwner({catalog_.owner().node, attempt, catalog_.owner().writer});
@@ -69,6 +79,7 @@ Result<ObjectWriter*> FlushObject::Writer() {
     auto begin = [&]() -> Result<std::unique_ptr<ObjectWriter>> {
       KEDGE_ASSIGN_OR_RETURN(Catalog catalog, store_->CatalogFor(generation_.attempt));
       KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation_));
+      KEDGE_RETURN_IF_ERROR(store_->EnsureMarked(catalog, generation_.job, generation_.attempt));
       return catalog.store().CreateObject(layout::ImageKey(generation_, rank_), catalog.owner(), expected_bytes_);
     };
     auto writer = begin();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/status.h"
@@ -36,11 +37,16 @@ class StoreContext {
   bool IsSilent(const std::string& job, uint32_t self, uint32_t attempt);
   Status ApplyRetention(const std::string& job, const std::string& name, uint32_t self, RetentionOptions options,
                         RetentionReport* report);
+  // Before anything of the attempt is begun in the store: a sign of life is there (store/attempts.h), so that gc waits for more.
+  // Given once; AttemptWatch goes on.
+  Status EnsureMarked(const Catalog& catalog, const std::string& job, uint32_t attempt);
   Store& store() { return *store_; }
 
  private:
   const std::unique_ptr<Store> store_;
   const Catalog catalog_;
+  std::mutex marked_mutex_;
+  std::set<uint32_t> marked_;  // attempts
   std::mutex watch_mutex_;
   LeaseWatch watch_;  // of attempts that have left something
 };

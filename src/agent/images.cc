@@ -401,21 +401,26 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
   ++agent_.counters().images_captured;
   agent_.counters().bytes_captured += image->image_bytes;
   Version& version = *image->version;
-  Job& job = *version.job;
-  const Generation generation = version.generation;
   if (image->flush != FlushState::kNone) {
     agent_.flush().QueueEnded(*image);
   } else if (!version.undecided && !agent_.protect().IsOwed(version)) {
     OnSettled(*image);
   }
+  OnHeld(version);
+  agent_.takings().OnTaken(identity);
+  os::KillPoint("image-end-done");
+  return Status::Ok();
+}
+
+// Another of its images is held by this node.
+void Images::OnHeld(Version& version) {
+  const Generation generation = version.generation;
+  Job& job = *version.job;
   agent_.protect().Consider(version);
   if (version.IsWhole() && version.node_ranks == version.ranks) agent_.publish().NoteReached(version);
   if (version.IsWhole() && job.hello.keys.skip_queued) SkipQueued(version);
   Reconsider(job, generation.name);
   agent_.waiters().Check(generation);
-  agent_.takings().OnTaken(identity);
-  os::KillPoint("image-end-done");
-  return Status::Ok();
 }
 
 void Images::OnAbort(Session& session, uint64_t serial) {
@@ -439,7 +444,16 @@ void Images::DropUnended(Session& session) {
   while (!session.images.empty()) OnAbort(session, session.images.begin()->first);
 }
 
-void Images::SaveFile(const Image& image) {
+void Images::SaveUnsaved() {
+  for (const uint64_t id : std::exchange(unsaved_, {})) {
+    Image* image = Find(id);
+    if (image == nullptr || image->doomed) continue;
+    SaveFile(*image);
+    if (image->is_saved) OnHeld(*image->version);
+  }
+}
+
+void Images::SaveFile(Image& image) {
   if (!image.ended || image.doomed) return;
   const Version& version = *image.version;
   ImageFile file;
@@ -493,12 +507,13 @@ void Images::SaveFile(const Image& image) {
   file.at_node = version.at_node;
   file.at_local = version.at_local;
   file.files_published = image.files_published;
-  Status saved = WriteImageFile(image.record_path, file);
-  if (!saved.ok()) {
-    // The image is whole and known; only a successor of this agent would not find it.
-    LogError("agent", "the local record of {} rank {} cannot be written: {}", version.generation.ToString(), image.rank,
-             saved.ToString());
-  }
+  const Status saved = WriteImageFile(image.record_path, file);
+  image.is_saved = image.is_saved || saved.ok();
+  if (saved.ok()) return;
+  if (!image.is_saved) unsaved_.insert(image.id);
+  static LogRateLimit limit(std::chrono::seconds(1));
+  LogLimited(limit, LogLevel::kError, "agent", "the local record of {} rank {} cannot be written: {}",
+             version.generation.ToString(), image.rank, saved.ToString());
 }
 
 void Images::OnDamaged(Version& version, uint32_t rank, const Status& why) {

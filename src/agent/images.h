@@ -85,7 +85,9 @@ class Images {
   void OnDamaged(Version& version, uint32_t rank, const Status& why);
   // `image` lets go of whatever held it back from removal (pieces in flight, readers).
   void OnReleased(Image& image);
-  void SaveFile(const Image& image);
+  void SaveFile(Image& image);
+  // What could not be noted in a local record (a full run folder) is tried again; until then no level is reported of it.
+  void SaveUnsaved();
   PieceSource SourceOf(const ImageChunk& chunk, uint64_t offset, uint64_t bytes) const;
 
   // ---- Protection across nodes ----
@@ -132,6 +134,7 @@ class Images {
   Result<std::unique_ptr<Image>> MakeFound(const ImageRecord& record, FoundPlaces places) const;
   // Into the tables, of a version that has none of that rank.
   Image& Put(Version& version, uint32_t rank, std::unique_ptr<Image> image);
+  void OnHeld(Version& version);
   void ReconsiderNow(Job& job, const std::string& name);
   void SkipQueued(Version& newest);
   void SetOwed(Image& image, bool owed);
@@ -151,6 +154,7 @@ class Images {
   Agent& agent_;
   uint64_t last_id_ = 0;
   std::unordered_map<uint64_t, Image*> by_id_;
+  std::set<uint64_t> unsaved_;  // images
   std::set<std::pair<JobKey, std::string>> to_reconsider_;
   struct Gone {
     ImageIdentity identity;

@@ -7,6 +7,7 @@
 #include "agent/agent.h"
 #include "agent/flush.h"
 #include "agent/images.h"
+#include "agent/publish.h"
 #include "agent/sessions.h"
 #include "agent/tiers.h"
 #include "agent/turns.h"
@@ -119,6 +120,8 @@ Status Images::Adopt(const AdoptedImage& adopted) {
     agent_.flush().Start(image);
   }
   SaveFile(image);
+  // Whoever carried it to the store has put its files at their paths, or died before: then they come from here.
+  if (adopted.in_store && image.has_files && job->hello.keys.files_publish) agent_.publish().PublishFiles(image);
   return Status::Ok();
 }
 
@@ -191,6 +194,7 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   image.session_id = file.session_id;
   image.serial = file.serial;
   image.record_path = path;
+  image.is_saved = true;
   image.files_published = file.files_published;
   const bool wanted = version.scheduled >= Level::kStore && !version.skipped;
   // Waiting from here on, so that nobody lets go of it before its flush is begun again (recovery.cc).

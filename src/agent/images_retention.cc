@@ -169,6 +169,8 @@ void Images::ReconsiderNow(Job& job, const std::string& name) {
 }
 
 void Images::SkipQueued(Version& newest) {
+  // One that does not get to the store itself takes no other's place there.
+  if (newest.undecided || newest.scheduled < Level::kStore) return;
   for (auto& [generation, version] : newest.job->versions) {
     if (generation.name != newest.generation.name || !(generation < newest.generation) || version->skipped ||
         version->scheduled < Level::kStore || version->in_store || !version->IsWhole()) {

@@ -96,6 +96,31 @@ FlushState FlushOf(LocalAgent& agent, int64_t version) {
   return found == nullptr ? FlushState::kNone : found->images.begin()->second->flush;
 }
 
+// An image that a successor would not find is at no level, and nothing older goes for it.
+TEST(Images, AnImageCountsOnceItsLocalRecordIsWritten) {
+  LocalAgent agent(4, kSlotBytes);
+  JobKeys keys;
+  keys.schedule_store = 0;
+  Rank rank(agent, 0, keys), other(agent, 1, keys);
+  const auto find = [&](int64_t version) {
+    return agent->images().FindVersion({agent.store_id(), "job", "name", version, 1, 1});
+  };
+  rank.Capture(1);
+  other.Capture(1);
+  ASSERT_TRUE(find(1)->IsWhole());
+  const std::string records = agent->Path("records"), away = agent->Path("away");
+  ASSERT_TRUE(fs().Rename(records, away).ok());
+  rank.Capture(2);
+  other.Capture(2);
+  agent.Turn();
+  ASSERT_NE(find(1), nullptr);
+  EXPECT_FALSE(find(2)->IsWhole());
+  EXPECT_EQ(agent->images().LevelOf(*find(2)), Level::kNone);
+  ASSERT_TRUE(fs().Rename(away, records).ok());
+  EXPECT_TRUE(agent.TurnUntil([&] { return find(2)->IsWhole() && find(1) == nullptr; }));
+  EXPECT_EQ(agent->images().LevelOf(*find(2)), Level::kLocal);
+}
+
 // The levels that a rank's message says are those that the version gets, as far as the configuration goes: whatever else the
 // message says, a level that is off is not reached.
 TEST(Images, AVersionGetsWhatItsRankSaysAndTheKeysAllow) {

@@ -201,6 +201,7 @@ struct Image {
   bool has_files = false;
   bool files_published = false;
   std::string record_path;  // its local record
+  bool is_saved = false;    // that was written: a successor of this agent finds the image
 
   bool pinned = true;  // its chunks count as pinned in their slots
   bool owed = true;    // as retention decided last
@@ -233,7 +234,7 @@ struct Image {
   // Part of it is only in the object under way: it goes with this agent.
   bool IsPassing() const { return HasReleased() && flush != FlushState::kStored; }
   // Whether the node alone can give it back, or the store holds it by now.
-  bool IsHeld() const { return ended && !doomed && !damaged && !IsPassing() && !IsLost(); }
+  bool IsHeld() const { return ended && is_saved && !doomed && !damaged && !IsPassing() && !IsLost(); }
 };
 
 // Of a version: the agent of rank 0 has not said yet which levels it is to reach (turns.h).

@@ -302,9 +302,13 @@ void Publish::PublishFiles(Image& image) {
   for (const ImageChunk& chunk : image.chunks) chunks.push_back(agent_.images().SourceOf(chunk, 0, chunk.bytes));
   ++image.readers;
   const Generation& of = image.version->generation;
-  FileOrigin origin{of.store_id, of.job, {agent_.settings().node, of.attempt, "agent"}, {}};
+  FileOrigin origin{of.store_id, of.job, {agent_.settings().node, of.attempt, "agent"}, {}, MomentOf(of), {}};
   origin.is_silent = [store = image.version->job->store, self = of.attempt, job = of.job](uint32_t attempt) {
     return store->IsSilent(job, self, attempt);
+  };
+  origin.is_taken_over = [store = image.version->job->store, self = of.attempt, job = of.job] {
+    const auto catalog = store->CatalogFor(self);
+    return catalog.ok() && CheckNotTakenOver(*catalog, job, self).code() == Code::kBusy;
   };
   agent_.Background([publisher = file_publisher_, origin = std::move(origin),
                      record = agent_.images().SourceOf(image.record, 0, image.record_bytes),
@@ -339,6 +343,19 @@ void Publish::PublishOwedFiles() {
     if (!is_stored || !image->has_files || image->files_published) continue;
     if (image->version->job->hello.keys.files_publish) PublishFiles(*image);
   }
+}
+
+void Publish::LookForDisagreement(const Version& version, std::function<void()> done) {
+  agent_.Background(
+      [store = version.job->store, generation = version.generation]() -> Status {
+        KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, store->CatalogFor(generation.attempt));
+        return FindDisagreement(catalog, generation);
+      },
+      [this, generation = version.generation, done = std::move(done)](const Status& found) {
+        Version* of = agent_.images().FindVersion(generation);
+        if (of != nullptr && found.code() == Code::kMismatch && of->failure.ok()) of->failure = found;
+        done();
+      });
 }
 
 void Publish::Probe(Version& version) {

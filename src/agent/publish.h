@@ -36,8 +36,13 @@ class Publish {
   void Retain(Job& job, const std::string& name);
   // What a dead predecessor began in the store is removed, then `done`.
   void RemoveLeftovers(Job& job, uint32_t attempt, std::function<void()> done);
-  // Routed files of versions that are in the store, which a dead predecessor had not come to.
+  // The routed files of an image that is in the store, once: where there are none, unless it is of the newest attempt.
+  void PublishFiles(Image& image);
+  // Those of versions that are in the store, which a dead predecessor had not come to.
   void PublishOwedFiles();
+  // Whether ranks of other nodes have taken another version instead (Version::failure), as far as the store can tell by now: for
+  // who ends, where the nodes do not hear each other. `done` comes later.
+  void LookForDisagreement(const Version& version, std::function<void()> done);
 
  private:
   struct Outcome;
@@ -48,7 +53,6 @@ class Publish {
   // What is written of it is published when the store is there again.
   void AwaitStore(Version& version, const Status& why);
   void OnComplete(Version& version);
-  void PublishFiles(Image& image);
 
   Agent& agent_;
   const std::shared_ptr<FilePublisher> file_publisher_;

@@ -256,7 +256,7 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
   if (const auto* versions = std::get_if<LocalVersionsRequest>(&body)) {
     Job* job = agent_.FindJob(versions->store_id, versions->job);
     if (job == nullptr || !job->BringsImages()) {
-      return Reply(id, number, LocalVersionsReply{agent_.images().LocalVersions(*versions), {}});
+      return Reply(id, number, LocalVersionsReply{agent_.images().LocalVersions(*versions), {}, {}});
     }
     return agent_.fetch().ListVersions(*job, *versions,
                                        [this, id, number](const LocalVersionsReply& reply) { Reply(id, number, reply); });

@@ -125,6 +125,7 @@ void WriteVersion(Agent& agent, const Version& version, JsonWriter& json) {
   json.Field("level", LevelName(agent.images().LevelOf(version))).Field("scheduled", LevelName(version.scheduled));
   json.Field("undecided", version.undecided.has_value());
   json.Field("skipped", version.skipped);
+  json.Field("abandoned", !version.job->LineageOf(version.generation.name).Has(version.generation));
   json.Key("levels").BeginArray();
   for (const Level level : {Level::kLocal, Level::kNode, Level::kStore}) {
     const bool reached = level == Level::kLocal  ? version.IsAtLocal()

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "agent/agent.h"
+#include "agent/attempt_watch.h"
 #include "agent/flush.h"
 #include "agent/images.h"
 #include "agent/local_level.h"
@@ -23,6 +24,8 @@ namespace {
 constexpr Duration kWaitLookPause = std::chrono::milliseconds(500);
 constexpr Duration kReportPause = std::chrono::milliseconds(500);
 constexpr size_t kMissingNamedMax = 16;
+// That a version is in the store is said when no newer attempt, which may remove it, was there so long ago or later.
+constexpr Duration kLookAge = std::chrono::milliseconds(250);
 
 // The time may be anything a client wrote.
 int64_t DeadlineNs(int64_t now_ns, Duration timeout) {
@@ -33,11 +36,13 @@ int64_t DeadlineNs(int64_t now_ns, Duration timeout) {
 }  // namespace
 
 void Waiters::AddWait(uint64_t peer, uint64_t number, const WaitRequest& request) {
-  Add(Wait{peer, number, request.generation, request.level, false, DeadlineNs(agent_.clock().NowNs(), request.timeout)});
+  const int64_t now_ns = agent_.clock().NowNs();
+  Add(Wait{peer, number, request.generation, request.level, false, now_ns, DeadlineNs(now_ns, request.timeout)});
 }
 
 void Waiters::AddTest(uint64_t peer, uint64_t number, const TestRequest& request) {
-  Add(Wait{peer, number, request.generation, Level::kLast, true, DeadlineNs(agent_.clock().NowNs(), std::chrono::seconds(10))});
+  const int64_t now_ns = agent_.clock().NowNs();
+  Add(Wait{peer, number, request.generation, Level::kLast, true, now_ns, DeadlineNs(now_ns, std::chrono::seconds(10))});
 }
 
 void Waiters::Add(Wait wait) {
@@ -73,8 +78,8 @@ std::vector<uint32_t> Waiters::MissingRanks(const Version& version, Level level)
   for (uint32_t rank = 0; rank < version.ranks && missing.size() < kMissingNamedMax; ++rank) {
     if (elsewhere.contains(rank)) continue;
     auto image = version.images.find(rank);
-    const bool is_there = image != version.images.end() && image->second->ended &&
-                          (level < Level::kStore || image->second->flush == FlushState::kStored);
+    const bool is_there = image != version.images.end() &&
+                          (level < Level::kStore ? image->second->IsHeld() : image->second->flush == FlushState::kStored);
     if (!is_there) missing.push_back(rank);
   }
   return missing;
@@ -85,6 +90,14 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   reply.level = agent_.images().LevelOf(version);
   reply.scheduled = version.LastLevel();
   const Level target = wait.level == Level::kLast ? std::max(version.LastLevel(), Level::kLocal) : wait.level;
+  if (reply.level >= Level::kStore && (wait.is_test || target >= Level::kStore)) {
+    const auto taken_over = TakenOver(wait);
+    if (!taken_over) return false;
+    if (!taken_over->ok()) {
+      agent_.server().Reply(wait.peer, wait.number, LevelReply{Level::kNone, reply.scheduled, *taken_over, {}});
+      return true;
+    }
+  }
   // Files at their original paths belong to the store level.
   const bool files_due =
       version.in_store && std::any_of(version.images.begin(), version.images.end(), [&](const auto& entry) {
@@ -149,7 +162,24 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   return true;
 }
 
+// Whether the attempt of who asks was taken over from; nothing: that is being looked at.
+std::optional<Status> Waiters::TakenOver(const Wait& wait) const {
+  for (const Session* session : agent_.sessions().all()) {
+    if (session->peer == wait.peer && session->job != nullptr) {
+      return agent_.attempt_watch().TakenOver(*session->job, session->hello.attempt, wait.asked_ns - kLookAge.count());
+    }
+  }
+  return Status::Ok();
+}
+
 bool Waiters::Answer(Wait& wait) {
+  if (wait.stored) {
+    const auto taken_over = TakenOver(wait);
+    if (!taken_over) return false;
+    const Level level = taken_over->ok() ? Level::kStore : Level::kNone;
+    agent_.server().Reply(wait.peer, wait.number, LevelReply{level, Level::kStore, *taken_over, {}});
+    return true;
+  }
   if (Version* version = agent_.images().FindVersion(wait.generation)) return AnswerKnown(wait, *version);
   const int64_t now_ns = agent_.clock().NowNs();
   if ((wait.is_test && wait.looked_up) || (!wait.looking && now_ns >= wait.deadline_ns)) {
@@ -178,14 +208,8 @@ void Waiters::LookUp(Wait& wait) {
                             if (found == waits_.end()) return;
                             found->looking = false;
                             found->looked_up = true;
-                            if (complete) {
-                              LevelReply reply;
-                              reply.level = reply.scheduled = Level::kStore;
-                              agent_.server().Reply(peer, number, reply);
-                              waits_.erase(found);
-                            } else if (Answer(*found)) {
-                              waits_.erase(found);
-                            }
+                            found->stored = complete;
+                            if (Answer(*found)) waits_.erase(found);
                           });
 }
 
@@ -194,6 +218,10 @@ void Waiters::Check(const Generation& generation) {
     const bool answered = wait->generation == generation && Answer(*wait);
     wait = answered ? waits_.erase(wait) : std::next(wait);
   }
+}
+
+void Waiters::OnLook() {
+  waits_.remove_if([this](Wait& wait) { return Answer(wait); });
 }
 
 // Whether a failure at one level means that the version never gets to the other. What does not get to other nodes may get to
@@ -262,6 +290,29 @@ Status Waiters::NeverTaken(const Version& version) const {
                                                missing.size() == 1 ? "has" : "have"));
 }
 
+// Where the nodes do not hear each other, only the store knows that a version will never be complete, because other ranks have
+// taken another one. Of the newest of each name that waits for nobody here.
+void Waiters::AskWhetherRanksDisagree(DrainWait& drain) {
+  drain.has_asked = true;
+  for (const auto& [key, job] : agent_.jobs()) {
+    if (!drain.request.job.empty() && (job->name != drain.request.job || job->store_id != drain.request.store_id)) continue;
+    std::map<std::string, const Version*> newest;
+    for (const auto& [generation, version] : job->versions) newest[generation.name] = version.get();
+    for (const auto& [name, version] : newest) {
+      if (version->in_store || version->scheduled < Level::kStore || version->skipped || !version->failure.ok()) continue;
+      ++drain.asking;
+      agent_.publish().LookForDisagreement(*version, [this, peer = drain.peer, number = drain.number] {
+        const auto asked = std::find_if(drains_.begin(), drains_.end(), [&](const DrainWait& candidate) {
+          return candidate.peer == peer && candidate.number == number;
+        });
+        if (asked == drains_.end()) return;
+        --asked->asking;
+        if (AnswerDrain(*asked)) drains_.erase(asked);
+      });
+    }
+  }
+}
+
 bool Waiters::AnswerDrain(DrainWait& drain) {
   const Job* job = drain.request.job.empty() ? nullptr : agent_.FindJob(drain.request.store_id, drain.request.job);
   DrainReply reply;
@@ -277,6 +328,10 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
     reply.finished = true;
   }
   reply.finished = reply.finished || reply.images_pending == 0;
+  if (reply.finished && now_ns < drain.deadline_ns && drain.request.level >= Level::kStore) {
+    if (!drain.has_asked) AskWhetherRanksDisagree(drain);
+    reply.finished = drain.asking == 0;
+  }
   for (const auto& [key, one] : agent_.jobs()) {
     const bool is_meant = drain.request.job.empty() || one.get() == job;
     if (reply.finished && reply.failure.ok() && is_meant) reply.failure = FormerFailure(*one, drain.request.level);
@@ -288,7 +343,7 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
 }
 
 void Waiters::Tick() {
-  for (auto wait = waits_.begin(); wait != waits_.end();) wait = Answer(*wait) ? waits_.erase(wait) : std::next(wait);
+  OnLook();
   for (auto drain = drains_.begin(); drain != drains_.end();)
     drain = AnswerDrain(*drain) ? drains_.erase(drain) : std::next(drain);
 }

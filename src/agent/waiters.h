@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <list>
+#include <optional>
 
 #include "agent/model.h"
 
@@ -21,6 +22,8 @@ class Waiters {
 
   // Something about that generation has changed.
   void Check(const Generation& generation);
+  // It was looked whether a newer attempt has taken over (attempt_watch.h).
+  void OnLook();
   // The version does not get to `level`, kNode or kStore.
   void OnFailure(const Version& version, Level level, const Status& failure);
   // Timeouts, progress of drains, versions that other nodes finish. A few times a second.
@@ -34,8 +37,10 @@ class Waiters {
     Generation generation;
     Level level;
     bool is_test;  // answered at the first opportunity, whatever the level is
+    int64_t asked_ns;
     int64_t deadline_ns;
-    bool looked_up = false;  // in the store: it is not complete there
+    bool looked_up = false;  // in the store
+    bool stored = false;     // it is complete there, and gone from here
     bool looking = false;
     int64_t next_look_ns = 0;
   };
@@ -47,14 +52,18 @@ class Waiters {
     int64_t next_report_ns;
     uint64_t images_failed = 0;
     Status failure;
+    bool has_asked = false;  // the store, whether ranks disagree
+    size_t asking = 0;       // answers to come
   };
   void Add(Wait wait);
   // Whether it was answered.
   bool Answer(Wait& wait);
   bool AnswerKnown(Wait& wait, Version& version);
+  std::optional<Status> TakenOver(const Wait& wait) const;
   void LookUp(Wait& wait);
   std::vector<uint32_t> MissingRanks(const Version& version, Level level) const;
   bool AnswerDrain(DrainWait& drain);
+  void AskWhetherRanksDisagree(DrainWait& drain);
   bool IsFailed(const Version& version, Level at, Level wanted) const;
   std::string AbsenceOf(const Job* job) const;
   Status FormerFailure(const Job& job, Level wanted) const;

@@ -1,8 +1,8 @@
 // Where the chunks of one image go while it is captured: slots of local tiers handed out by the agent (slot_sink.h), or
 // straight into the store when there is no agent (store_sink.h).
 //
-// Calls come from one thread, in this order: Begin, then for each chunk OpenChunk, any mix of Write, Progress and
-// GrowChunk, CloseChunk; then End. Abort instead of any later call gives everything up. After an error only Abort may follow.
+// Calls come from one thread, in this order: Begin, then for each chunk OpenChunk, any mix of Write, Progress, GrowChunk and
+// ExpectChunk, CloseChunk; then End. Abort instead of any later call gives everything up. After an error only Abort may follow.
 #pragma once
 
 #include <cstddef>

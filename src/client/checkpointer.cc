@@ -233,7 +233,7 @@ Status Checkpointer::Finish() {
     taken->serial = image_session_->sink->serial();
     image_session_.reset();
   } else {
-    if (!files_.empty() && core_->job.keys.files_publish) PublishFilesInline();
+    if (!files_.empty() && core_->job.keys.files_publish) PublishFilesInline(taken->generation);
     if (!store_sink_.outcome().complete) unfinished_[taken->generation.name] = taken->generation;
     if (store_sink_.outcome().complete) {
       unfinished_.erase(taken->generation.name);
@@ -248,11 +248,12 @@ Status Checkpointer::Finish() {
   return Status::Ok();
 }
 
-void Checkpointer::PublishFilesInline() {
+void Checkpointer::PublishFilesInline(const Generation& taken) {
   const Catalog& catalog = *core_->catalog;
   const std::string& job = core_->job.job;
-  const FileOrigin origin{catalog.id(), job, catalog.owner(),
-                          [&](uint32_t attempt) { return IsSilent(catalog, job, attempt, &silence_watch_); }};
+  const FileOrigin origin{catalog.id(),    job,
+                          catalog.owner(), [&](uint32_t attempt) { return IsSilent(catalog, job, attempt, &silence_watch_); },
+                          MomentOf(taken), [&] { return core_->superseded.load(); }};
   for (const RoutedFiles::File& file : files_.files()) {
     const Status status = PublishFileInline(origin, file);
     if (!status.ok())

@@ -54,7 +54,7 @@ class Checkpointer {
   Status CaptureObject(DeclaredRegion* declared);
   Status Finish();
   void CountFinished();
-  void PublishFilesInline();
+  void PublishFilesInline(const Generation& taken);
   Status PublishFileInline(const FileOrigin& origin, const RoutedFiles::File& file);
   void WarnWhenTooBig(uint64_t image_bytes);
 

@@ -1,8 +1,8 @@
 // What the parts of a context share: who this rank is, where its data goes, and the lock around all of it.
 //
-// A context is a Core and the parts that work on it, one concern each: ledger (versions and takes), checkpointer, restarter,
-// levels (wait, test, ...), session (the agent), watcher (the background thread). Calls of the application hold `mutex`;
-// the watcher takes it for moments only.
+// A context is a Core and the parts that work on it, one concern each: ledger (versions and takes), checkpointer, pace (whether
+// one or the exit is due), restarter, levels (wait, test, ...), session (the agent), watcher (the background thread). Calls of
+// the application hold `mutex`; the watcher takes it for moments only.
 #pragma once
 
 #include <atomic>

@@ -2,6 +2,7 @@
 #include "client/image_opener.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +14,7 @@
 #include "client/window_source.h"
 #include "format/envelope.h"
 #include "os/machine.h"
+#include "store/lineage.h"
 #include "store/publish.h"
 #include "store/versions.h"
 
@@ -63,11 +65,15 @@ OpenImage::~OpenImage() {
   if (connection_) (void)connection_->Call<DoneReply>(CloseImageRequest{handle_}, kAgentTimeout);
 }
 
-Status ImageOpener::AddStored(const std::string& name, int64_t at_most, std::vector<StoredCandidate>* candidates) {
-  auto versions = ListVersions(*core_->catalog, core_->job.job, name);
+Status ImageOpener::AddStored(const std::string& name, int64_t at_most, const std::optional<RestoreCandidate>& known,
+                              std::vector<StoredCandidate>* candidates) {
+  // Newer is what has a greater version, and what was taken later: a job may have gone back, or begun anew.
+  auto versions = ListVersions(*core_->catalog, core_->job.job, name, [&](const Generation& generation) {
+    return !known || generation.version >= known->version || MomentOf(generation) > Moment{known->attempt, known->take};
+  });
   if (!versions.ok() && versions.status().code() != Code::kNotFound) return versions.status();
   // None, or a store that is not there any more.
-  if (!versions.ok() || versions->empty()) return core_->catalog->Confirm();
+  if (!versions.ok() || (versions->empty() && !known)) return core_->catalog->Confirm();
   for (const VersionInfo& version : *versions) {
     if (candidates->size() == kStoredCandidatesMax) break;
     if (at_most >= 0 && version.generation.version > at_most) continue;
@@ -88,9 +94,9 @@ Status ImageOpener::AddStored(const std::string& name, int64_t at_most, std::vec
   return Status::Ok();
 }
 
-StoredCandidates ImageOpener::Stored(const std::string& name, int64_t at_most) {
+StoredCandidates ImageOpener::Stored(const std::string& name, int64_t at_most, const std::optional<RestoreCandidate>& known) {
   StoredCandidates stored;
-  stored.status = AddStored(name, at_most, &stored.candidates);
+  stored.status = AddStored(name, at_most, known, &stored.candidates);
   return stored;
 }
 
@@ -116,6 +122,7 @@ Status ImageOpener::AddLocal(const std::string& name, uint32_t rank, bool everyw
     found->lost = fmt::format("{}: {}", lost.generation.ToString(), lost.why);
     break;
   }
+  found->silent = fmt::to_string(fmt::join(reply->silent_nodes, ", "));
   return Status::Ok();
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,12 +46,14 @@ class ImageOpener {
  public:
   ImageOpener(Core* core, Session* session) : core_(core), session_(session) {}
 
-  // What the store has of `name` at or below `at_most` (negative: no limit), of all ranks: one rank asks it for all.
-  StoredCandidates Stored(const std::string& name, int64_t at_most);
+  // What the store has of `name` at or below `at_most` (negative: no limit), of all ranks: one rank asks it for all. Where the
+  // nodes have `known`, that and what may be newer; nothing else is looked at.
+  StoredCandidates Stored(const std::string& name, int64_t at_most, const std::optional<RestoreCandidate>& known);
   struct Found {
     std::vector<RestoreCandidate> candidates;
-    Status agent;      // why it could not be asked: there may be newer ones
-    std::string lost;  // what was safe on the nodes and is lost there: the newest, and why; empty: none
+    Status agent;        // why it could not be asked: there may be newer ones
+    std::string lost;    // what was safe on the nodes and is lost there: the newest, and why; empty: none
+    std::string silent;  // nodes of this attempt that do not answer, as far as all were asked: it may be there still
   };
   // What this process could restore of `rank`'s images from the nodes, as far as they are asked
   // (LocalVersionsRequest::everywhere). The store is to be asked after all nodes: what has left them meanwhile is there.
@@ -63,7 +66,8 @@ class ImageOpener {
   Result<std::unique_ptr<OpenImage>> OpenReplaced(const ImageIdentity& identity);
 
  private:
-  Status AddStored(const std::string& name, int64_t at_most, std::vector<StoredCandidate>* candidates);
+  Status AddStored(const std::string& name, int64_t at_most, const std::optional<RestoreCandidate>& known,
+                   std::vector<StoredCandidate>* candidates);
   Status AddLocal(const std::string& name, uint32_t rank, bool everywhere, Found* found);
   Result<std::unique_ptr<OpenImage>> OpenLocal(const ImageIdentity& identity, bool replace);
   // The node has no room for it: part by part, from where it is.

@@ -5,7 +5,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -24,6 +26,9 @@ namespace {
 // What rank 0 says of the record that it noted; anything else: the store has it not.
 constexpr char kNoted[] = "noted";
 constexpr char kTakenOver[] = "taken over";
+// Where the store fails with an error that may be of a moment.
+constexpr int kNoteTries = 3;
+constexpr Duration kNotePause = std::chrono::milliseconds(100);
 
 Status NoneFound(const std::string& name, int64_t at_most) {
   const std::string bound = at_most >= 0 ? fmt::format(" at or below {}", at_most) : std::string();
@@ -61,11 +66,12 @@ std::string Abandoned(const RestoreCandidate& candidate) {
 Restarter::Restarter(Core* core, Ledger* ledger, Session* session, const std::string& files_folder)
     : core_(core), ledger_(ledger), session_(session), opener_(core, session), files_(os::PrivateFileSystem(), files_folder) {}
 
-Result<StoredCandidates> Restarter::ShareStored(const std::string& name, int64_t at_most) {
-  if (alone()) return opener_.Stored(name, at_most);
+Result<StoredCandidates> Restarter::ShareStored(const std::string& name, int64_t at_most,
+                                                const std::optional<RestoreCandidate>& known) {
+  if (alone()) return opener_.Stored(name, at_most, known);
   std::string mine;
   if (core_->rank() == 0) {
-    StoredCandidates stored = opener_.Stored(name, at_most);
+    StoredCandidates stored = opener_.Stored(name, at_most, known);
     if (!stored.status.ok()) stored.status = Status(stored.status.code(), "rank 0: " + stored.status.message());
     mine = EncodeStored(stored);
   }
@@ -96,8 +102,16 @@ Result<Restarter::Choice> Restarter::Look(const std::string& name, int64_t at_mo
   const Status fenced = core_->CheckNotSuperseded();
   const Status asked = Agree(fenced.ok() ? mine.agent : fenced);
   if (asked.code() == Code::kBusy) return asked;
-  KEDGE_ASSIGN_OR_RETURN(const StoredCandidates stored, ShareStored(name, at_most));
   KEDGE_ASSIGN_OR_RETURN(const CandidateRule rule, ShareRule(name));
+  std::optional<RestoreCandidate> known;
+  if (!everywhere && !alone()) {
+    std::vector<RestoreCandidate> on_nodes = mine.candidates;
+    std::erase_if(on_nodes, [&](const RestoreCandidate& candidate) { return at_most >= 0 && candidate.version > at_most; });
+    SortCandidates(&on_nodes);
+    KEDGE_ASSIGN_OR_RETURN(const auto allowed, IntersectCandidates({EncodeCandidates(on_nodes, 0)}, rule));
+    if (!allowed.candidates.empty()) known = allowed.candidates.front();
+  }
+  KEDGE_ASSIGN_OR_RETURN(const StoredCandidates stored, ShareStored(name, at_most, known));
   const std::vector<RestoreCandidate> candidates = opener_.Merge(name, at_most, source_rank(), mine, stored);
   std::vector<std::string> all = {EncodeCandidates(candidates, ledger_->TakesOf(name))};
   if (!alone()) {
@@ -117,6 +131,7 @@ Result<Restarter::Choice> Restarter::Look(const std::string& name, int64_t at_mo
   choice.everywhere = everywhere || alone();
   choice.store = stored.status.ok() ? asked : stored.status;
   choice.lost = std::move(mine.lost);
+  choice.silent = std::move(mine.silent);
   return choice;
 }
 
@@ -142,26 +157,40 @@ Status Restarter::NoteRestored(const Generation& generation) {
 }
 
 // What a newer attempt goes on from must not depend on where one that it has taken over from went back to meanwhile.
+// One error of the store is no reason not to look.
 Status Restarter::NoteInStore(const RestoredRecord& record) const {
-  KEDGE_RETURN_IF_ERROR(CheckNotTakenOver(*core_->catalog, core_->job.job, core_->attempt));
-  return core_->catalog->NoteRestored(record);
+  Status noted;
+  for (int tries = 0; tries < kNoteTries; ++tries) {
+    if (tries > 0) std::this_thread::sleep_for(kNotePause);
+    noted = CheckNotTakenOver(*core_->catalog, core_->job.job, core_->attempt);
+    if (noted.ok()) noted = core_->catalog->NoteRestored(record);
+    if (noted.code() != Code::kIo) break;
+  }
+  return noted;
 }
 
-Status Restarter::WhatIsLost(const std::string& name, const std::string& lost_on_nodes) const {
+Status Restarter::WhatIsLost(const std::string& name, const Choice& choice) const {
   constexpr char kWhatToDo[] =
       "no copy of any version is left. Begin anew only if you mean to: another job name, or restart.if_lost=begin";
-  if (!lost_on_nodes.empty()) {
-    return Status(Code::kLost, fmt::format("'{}' is lost: {}; the store has none; {}", name, lost_on_nodes, kWhatToDo));
+  const auto unless_silent = [&](const Status& lost) {
+    if (choice.silent.empty()) return lost;
+    return Status(Code::kUnavailable,
+                  fmt::format("'{}' cannot be restored now: nodes {} of this attempt do not answer, and what they "
+                              "hold may be needed; without them: {}",
+                              name, choice.silent, lost.message()));
+  };
+  if (!choice.lost.empty()) {
+    return unless_silent(
+        Status(Code::kLost, fmt::format("'{}' is lost: {}; the store has none; {}", name, choice.lost, kWhatToDo)));
   }
   if (!alone() && core_->rank() != 0) return Status::Ok();
   KEDGE_ASSIGN_OR_RETURN(const auto reached, FindReached(*core_->catalog, core_->job.job, name));
   if (!reached) return Status::Ok();
   const Generation& first = reached->generation;
-  return Status(
-      Code::kLost,
-      fmt::format("'{}' is lost: version {} of attempt {}, and perhaps later ones, were safe on their nodes, and neither "
-                  "the nodes of this attempt nor the store have any; {}",
-                  name, first.version, first.attempt, kWhatToDo));
+  return unless_silent(Status(
+      Code::kLost, fmt::format("'{}' is lost: version {} of attempt {}, and perhaps later ones, were safe on their nodes, and "
+                               "neither the nodes of this attempt nor the store have any; {}",
+                               name, first.version, first.attempt, kWhatToDo)));
 }
 
 Status Restarter::WhetherLost(const std::string& name, int64_t at_most, const Choice& choice, const Status& none) {
@@ -173,7 +202,7 @@ Status Restarter::WhetherLost(const std::string& name, int64_t at_most, const Ch
     KEDGE_ASSIGN_OR_RETURN(const Choice all, Look(name, -1, choice.everywhere));
     if (!all.candidates.empty() || !all.abandoned.empty()) return none;
   }
-  const Status lost = Agree(WhatIsLost(name, choice.lost));
+  const Status lost = Agree(WhatIsLost(name, choice));
   if (lost.ok()) return none;
   const bool begins = lost.code() == Code::kLost && core_->job.begins_if_lost;
   if (core_->rank() == 0 || alone()) {

@@ -1,8 +1,8 @@
 // Restores: the newest version that all ranks can restore, agreed before, confirmed after.
 //
-// Nothing is overwritten before all ranks have found that the image fits what is declared. When a rank fails after that, all
-// ranks go to the next older version, and say so. Guarded by the context's lock; the calls marked collective are made by all
-// ranks, unless another rank's image was chosen with As.
+// A whole restore overwrites nothing before all ranks have found that the image fits what is declared. When a rank fails after
+// that, all ranks go to the next older version, and say so. Part looks at what it restores only. Guarded by the context's lock;
+// the calls marked collective are made by all ranks, unless another rank's image was chosen with As.
 #pragma once
 
 #include <cstdint>
@@ -51,18 +51,20 @@ class Restarter {
     std::vector<RestoreCandidate> candidates;
     std::vector<RestoreCandidate> abandoned;  // the ranks could restore them, but the job has gone back since
     bool everywhere = false;
-    Status store;      // why rank 0 could not look into it, or else some rank not ask its agent
-    std::string lost;  // as ImageOpener::Found has it, by this rank's agent
+    Status store;  // why rank 0 could not look into it, or else some rank not ask its agent
+    // As ImageOpener::Found has them, by this rank's agent.
+    std::string lost;
+    std::string silent;
   };
   // Collective, unless alone.
   Result<Choice> Look(const std::string& name, int64_t at_most, bool everywhere);
-  // What the store has, and what may be chosen, as rank 0 finds it. Collective, unless alone.
-  Result<StoredCandidates> ShareStored(const std::string& name, int64_t at_most);
+  // What the store has (`known` as in ImageOpener::Stored), and what may be chosen, as rank 0 finds it. Collective, unless alone.
+  Result<StoredCandidates> ShareStored(const std::string& name, int64_t at_most, const std::optional<RestoreCandidate>& known);
   Result<CandidateRule> ShareRule(const std::string& name);
   // Nothing was found to restore, which `none` says: whether there was something once (kLost), or that cannot be told.
   // Collective, unless alone.
   Status WhetherLost(const std::string& name, int64_t at_most, const Choice& choice, const Status& none);
-  Status WhatIsLost(const std::string& name, const std::string& lost_on_nodes) const;
+  Status WhatIsLost(const std::string& name, const Choice& choice) const;
   // Collective, unless alone.
   Status TryWhole(const std::string& name, const RestoreCandidate& candidate);
   Status OpenAndCheck(const std::string& name, const RestoreCandidate& candidate, bool check_regions);

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <string_view>
 
 #include "base/random.h"
 #include "os/files.h"
+#include "os/machine.h"
 #include "os/process.h"
 
 namespace kedge::client {
@@ -17,20 +19,31 @@ namespace {
 constexpr size_t kCopyBytes = 1 << 20;
 constexpr int kMakeAgainMax = 100;
 
-// "PID-STARTTICKS-RANDOM": whose folder it is, for RemoveLeftovers.
+// "PID-STARTTICKS-PIDNAMESPACE-RANDOM": whose folder it is, for RemoveLeftovers.
 std::string OwnFolderName() {
   const os::ProcessIdentity self = os::OwnIdentity();
-  return fmt::format("{}-{}-{}", self.process_id, self.start_ticks, Id128::Generate().ToHex().substr(0, 8));
+  return fmt::format("{}-{}-{}-{}", self.process_id, self.start_ticks, os::PidNamespace(),
+                     Id128::Generate().ToHex().substr(0, 8));
 }
 
-bool OwnerIsGone(const std::string& name) {
+// The number at the front of `text`, which loses it and the '-' behind it.
+template <typename T>
+bool TakeNumber(std::string_view* text, T* number) {
+  const char* const end = text->data() + text->size();
+  const auto taken = std::from_chars(text->data(), end, *number);
+  if (taken.ec != std::errc() || taken.ptr == end || *taken.ptr != '-') return false;
+  text->remove_prefix(static_cast<size_t>(taken.ptr + 1 - text->data()));
+  return true;
+}
+
+// Certainly: in another namespace its pid means another process, or none (store/attempts.h).
+bool OwnerIsGone(std::string_view name) {
   os::ProcessIdentity owner;
-  const char* end = name.data() + name.size();
-  const auto pid = std::from_chars(name.data(), end, owner.process_id);
-  if (pid.ec != std::errc() || pid.ptr == end || *pid.ptr != '-') return false;
-  const auto start = std::from_chars(pid.ptr + 1, end, owner.start_ticks);
-  if (start.ec != std::errc() || start.ptr == end || *start.ptr != '-') return false;
-  return !os::IsAlive(owner);
+  uint64_t pid_namespace = 0;
+  if (!TakeNumber(&name, &owner.process_id) || !TakeNumber(&name, &owner.start_ticks) || !TakeNumber(&name, &pid_namespace)) {
+    return false;
+  }
+  return pid_namespace != 0 && pid_namespace == os::PidNamespace() && !os::IsAlive(owner);
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 //
 // At the end of a checkpoint they become regions of kind file in the image, and the local files go. At a restart they are
 // written from the image, verified, and go at its end. They lie in a folder of this process below the job's scratch folder or
-// the node's run folder, which is on tmpfs; what a dead process left there, a later context of the same user removes.
+// the node's run folder, which is on tmpfs; what a dead process left there, a later context of the same user and PID
+// namespace removes.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +42,7 @@ class RoutedFiles {
   Status Capture(ImageCapture* capture);
   void RemoveAll();
 
-  // Removes the folders of processes that are gone.
+  // Removes the folders of processes that this one can see to be gone: those of its own PID namespace.
   void RemoveLeftovers();
 
  private:

@@ -9,8 +9,8 @@
 //   16      8      sequence: counts the frames of one direction of the session, from zero
 //   24      4      payload bytes
 //   28      4      zero
-//   32      n      payload: sealed (FrameKey), with the bytes before it as what is authenticated beside it; clear in the
-//   handshake 32+n    16     tag of the seal (zero in the handshake, whose messages prove themselves)
+//   32      n      payload: sealed (FrameKey) with the bytes before it as associated data; clear in the handshake
+//   32+n    16     tag of the seal (zero in the handshake, whose messages prove themselves)
 //
 // Integers are little endian. Decoding trusts nothing: what is not exactly such a frame is kCorrupt.
 #pragma once

@@ -277,6 +277,25 @@ TEST_F(HostileTest, AForgedRefusalEndsNoHandshake) {
   EXPECT_TRUE(EvilIsConnected());
 }
 
+// The peer has yet to hear of the attempt: longer than a refusal counts as its own.
+TEST_F(HostileTest, AForgedRefusalIsOutweighedByAPeerThatIsNotReadyYet) {
+  RawPeer stranger;
+  const NodeAddress to = nodes_[1]->address();
+  nodes_[1]->Connect({kJob, "evil"});
+  raw_.Accept(to, nodes_.secret(), [&](const Hello& hello) {
+    using enum RefusalReason;
+    stranger.Send(to, RawPeer::Clear(FrameKind::kRefusal, Refusal{hello.initiator_nonce, kWrongSecret, 0, ""}));
+    for (int i = 0; i < 6; ++i) {
+      std::this_thread::sleep_for(100ms);
+      raw_.Send(to, RawPeer::Clear(FrameKind::kRefusal, Refusal{hello.initiator_nonce, kStaleAttempt, 0, ""}));
+    }
+    EXPECT_EQ(StateOf("evil").last_error, "");
+  });
+  const Deadline deadline(SystemClock(), 20s);
+  while (!EvilIsConnected() && !deadline.Passed()) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(EvilIsConnected());
+}
+
 TEST_F(HostileTest, AProofServesOnce) {
   Proof said;
   raw_.Handshake(nodes_[1]->address(), "evil", "n1", nodes_.secret(), [&](const Proof& proof) { said = proof; });

@@ -325,7 +325,8 @@ void Link::OnRefusal(const Refusal& refusal) {
         return Doubt(Status(Code::kPermission, fmt::format("{} refused us: job {} is at attempt {} there, ours is {}", Name(),
                                                            peer_.job, refusal.attempt, membership_->attempt)));
       }
-      // It has not heard of our attempt yet: it will.
+      // It has not heard of our attempt yet: it will. Who says so waits with us, whatever others have said in its name.
+      host_->timers()->Cancel(std::exchange(doubt_timer_, 0));
       last_failure_ = Status(Code::kUnavailable, fmt::format("it is still at attempt {} of job {}, ours is {}", refusal.attempt,
                                                              peer_.job, membership_->attempt));
   }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/crc32c.h"
@@ -18,6 +19,8 @@ namespace {
 constexpr size_t kCopyBytes = 1 << 20;
 // Of the original's name in a temporary's, which may have 255 bytes with tag and number.
 constexpr size_t kNameBytesKept = 100;
+// Whose versions are remembered: more than are on their way at a time.
+constexpr size_t kPathsKept = 4096;
 
 // Files of several jobs may lie in one folder. With a '-' behind it, before the owner's tag.
 std::string JobTag(const FileOrigin& origin) {
@@ -40,6 +43,12 @@ bool IsDead(const FileOrigin& origin, const std::string& tag) {
 
 Status FilePublisher::Publish(const FileOrigin& origin, const std::string& path, uint32_t mode,
                               const std::function<Status(os::File&)>& write) {
+  if (!BeginPath(origin, path)) return Status::Ok();
+  const auto there = origin.is_taken_over() ? os::Exists(fs_, path) : Result<bool>(false);
+  if (!there.ok() || *there) {
+    EndPath(origin, path, false);
+    return there.status();
+  }
   const std::string folder = os::ParentPath(path);
   RemoveLeftovers(origin, folder);
   const std::string temporary = os::TemporaryPath(os::JoinPath(folder, os::BaseName(path).substr(0, kNameBytesKept)),
@@ -49,9 +58,30 @@ Status FilePublisher::Publish(const FileOrigin& origin, const std::string& path,
     in_hand_.insert(temporary);
   }
   Status status = WriteBeside(temporary, path, mode, write);
+  EndPath(origin, path, status.ok());
   const std::lock_guard lock(mutex_);
   in_hand_.erase(temporary);
   return status;
+}
+
+bool FilePublisher::BeginPath(const FileOrigin& origin, const std::string& path) {
+  std::unique_lock lock(mutex_);
+  path_free_.wait(lock, [&] { return !paths_in_hand_.contains(path); });
+  const auto last = published_.find(path);
+  if (last != published_.end() && last->second > origin.taken) return false;
+  paths_in_hand_.insert(path);
+  return true;
+}
+
+void FilePublisher::EndPath(const FileOrigin& origin, const std::string& path, bool is_published) {
+  const std::lock_guard lock(mutex_);
+  paths_in_hand_.erase(path);
+  path_free_.notify_all();
+  if (!is_published) return;
+  published_[path] = origin.taken;
+  if (published_.size() <= kPathsKept) return;
+  published_.erase(std::min_element(published_.begin(), published_.end(),
+                                    [](const auto& one, const auto& other) { return one.second < other.second; }));
 }
 
 void FilePublisher::RemoveLeftovers(const FileOrigin& origin, const std::string& folder) {

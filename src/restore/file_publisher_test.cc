@@ -1,10 +1,14 @@
 // Routed files at their paths: whole or not at all, with their bits, and nothing beside them that a dead publisher left.
 #include "restore/file_publisher.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "os/files.h"
@@ -20,8 +24,14 @@ class FilePublisherTest : public ::testing::Test {
   FilePublisherTest() { EXPECT_TRUE(fs_.Mkdir("/out", 0755).ok()); }
 
   FileOrigin Origin(const TemporaryOwner& owner, const std::string& job = "job") const {
-    return {store_id_, job, owner, [this](uint32_t attempt) { return attempt <= silent_attempts_; }};
+    return {store_id_,
+            job,
+            owner,
+            [this](uint32_t attempt) { return attempt <= silent_attempts_; },
+            {owner.attempt, 1},
+            [this] { return is_taken_over_; }};
   }
+  std::string Content(const std::string& path = "/out/result.h5") { return os::ReadFile(fs_, path, 100).value(); }
   static Status Write(os::File& to, const std::string& text) { return os::WriteAll(to, text.data(), text.size(), 0); }
   Status Publish(FilePublisher& publisher, const FileOrigin& origin, const std::string& path = "/out/result.h5") {
     return publisher.Publish(origin, path, 0640, [](os::File& to) { return Write(to, "content"); });
@@ -45,6 +55,7 @@ class FilePublisherTest : public ::testing::Test {
   SimulatedFileSystem fs_;
   const StoreId store_id_ = StoreId::Generate();
   uint32_t silent_attempts_ = 0;
+  bool is_taken_over_ = false;
   const std::vector<std::string> only_result_ = {"result.h5"};
 };
 
@@ -54,6 +65,53 @@ TEST_F(FilePublisherTest, GivesTheApplicationsBits) {
   EXPECT_EQ(Names(), only_result_);
   EXPECT_EQ(fs_.Stat("/out/result.h5")->mode, 0640u);
   EXPECT_EQ(*os::ReadFile(fs_, "/out/result.h5", 100), "content");
+}
+
+TEST_F(FilePublisherTest, AnOlderVersionsFileReplacesNoLaterOne) {
+  FilePublisher publisher(fs_);
+  const auto publish = [&](uint32_t attempt, uint32_t take) {
+    FileOrigin origin = Origin({"n0", attempt, "agent"});
+    origin.taken = {attempt, take};
+    return publisher.Publish(origin, "/out/result.h5", 0640,
+                             [&](os::File& to) { return Write(to, fmt::format("{}.{}", attempt, take)); });
+  };
+  ASSERT_TRUE(publish(1, 2).ok());
+  ASSERT_TRUE(publish(1, 1).ok());
+  EXPECT_EQ(Content(), "1.2");
+  ASSERT_TRUE(publish(1, 3).ok());
+  EXPECT_EQ(Content(), "1.3");
+  // The job has gone on elsewhere, and that attempt has put its file there.
+  FilePublisher elsewhere(fs_);
+  ASSERT_TRUE(Publish(elsewhere, Origin({"n1", 2, "agent"})).ok());
+  is_taken_over_ = true;
+  ASSERT_TRUE(publish(1, 4).ok());
+  EXPECT_EQ(Content(), "content");
+  ASSERT_TRUE(fs_.Unlink("/out/result.h5").ok());
+  ASSERT_TRUE(publish(1, 4).ok()) << "nobody has put one there";
+  EXPECT_EQ(Content(), "1.4");
+  EXPECT_EQ(Names(), only_result_);
+}
+
+TEST_F(FilePublisherTest, OfTwoAtATimeTheLaterOneStays) {
+  FilePublisher publisher(fs_);
+  std::atomic<bool> writes{false};
+  std::thread older([&] {
+    EXPECT_TRUE(publisher
+                    .Publish(Origin({"n0", 1, "agent"}), "/out/result.h5", 0640,
+                             [&](os::File& to) {
+                               writes = true;
+                               std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                               return Write(to, "older");
+                             })
+                    .ok());
+  });
+  while (!writes) std::this_thread::yield();
+  FileOrigin later = Origin({"n0", 1, "agent"});
+  later.taken = {1, 2};
+  ASSERT_TRUE(publisher.Publish(later, "/out/result.h5", 0640, [](os::File& to) { return Write(to, "later"); }).ok());
+  older.join();
+  EXPECT_EQ(Content(), "later");
+  EXPECT_EQ(Names(), only_result_);
 }
 
 TEST_F(FilePublisherTest, TakesNamesOfAnyLength) {

@@ -61,15 +61,23 @@ std::vector<Keeping> KeepLocal(std::span<const LocalGeneration> newest_first, ui
   const bool any_promised = std::any_of(newest_first.begin(), newest_first.end(),
                                         [](const LocalGeneration& generation) { return generation.promised; });
   const uint32_t keep_above_complete = any_promised ? 1 : 2;
+  std::pair<uint32_t, uint32_t> latest_complete;  // attempt and take
+  for (const LocalGeneration& generation : newest_first) {
+    if (!generation.abandoned && generation.whole && generation.IsComplete()) {
+      latest_complete = std::max(latest_complete, std::pair(generation.generation.attempt, generation.generation.take));
+    }
+  }
   uint32_t whole_seen = 0, anew_seen = 0;
-  std::pair<uint32_t, uint32_t> latest_whole;  // attempt and take
+  std::pair<uint32_t, uint32_t> latest_whole;
   bool complete_seen = false, at_node_seen = false, in_store_seen = false;
   for (const LocalGeneration& generation : newest_first) {
+    const std::pair taken(generation.generation.attempt, generation.generation.take);
     if (generation.abandoned) {
-      keeping.push_back(generation.owed ? Keeping::kPinned : Keeping::kDrop);
+      const bool is_only_copy = generation.whole && generation.IsComplete() && !generation.in_store;
+      const bool may_go = !is_only_copy || latest_complete > taken;
+      keeping.push_back(generation.owed ? Keeping::kPinned : may_go ? Keeping::kDrop : Keeping::kEvictable);
       continue;
     }
-    const std::pair taken(generation.generation.attempt, generation.generation.take);
     const bool is_anew = whole_seen > 0 && taken > latest_whole;
     if (!generation.whole) {
       const bool useless = generation.hopeless || generation.in_store || (whole_seen > 0 && !is_anew);

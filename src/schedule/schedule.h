@@ -107,7 +107,8 @@ enum class Keeping : uint8_t {
 //   all greater ones stay, and parts of them.
 // - The newest generation at level NODE stays too, however many are newer: they do not survive a node. Unless it or
 //   something newer is in the store.
-// - What is abandoned, and older ones, go.
+// - Older ones go. So does what is abandoned, when the store has it or something that was taken after it is complete: until
+//   then a restart by attempt may still want it, and it lies there while nobody wants its room.
 std::vector<Keeping> KeepLocal(std::span<const LocalGeneration> newest_first, uint32_t keep);
 
 }  // namespace kedge

@@ -133,11 +133,24 @@ TEST(KeepLocal, WhatAllNodesHaveStaysUntilTheyHaveANewerOne) {
 }
 
 TEST(KeepLocal, WhatTheJobHasLeftBehindDisplacesNothing) {
-  LocalGeneration abandoned = Whole(5, false, false);
+  LocalGeneration abandoned = Whole(5, false, true);
   abandoned.abandoned = true;
   EXPECT_EQ(KeepLocal(std::vector{abandoned, Whole(2, false, false)}, 1), (std::vector{Keeping::kDrop, Keeping::kPinned}));
   abandoned.owed = true;
   EXPECT_EQ(KeepLocal(std::vector{abandoned, Whole(2, false, false)}, 1), (std::vector{Keeping::kPinned, Keeping::kPinned}));
+}
+
+TEST(KeepLocal, TheOnlyCopyOfWhatWasLeftBehindStaysUntilSomethingLaterIsComplete) {
+  LocalGeneration abandoned = Whole(5, false, false), origin = Whole(2, false, true), later = Whole(3, false, false);
+  abandoned.abandoned = true;
+  abandoned.generation.take = 3;
+  later.generation.take = 4;
+  EXPECT_EQ(KeepLocal(std::vector{abandoned, origin}, 1), (std::vector{Keeping::kEvictable, Keeping::kEvictable}));
+  EXPECT_EQ(KeepLocal(std::vector{abandoned, later, origin}, 1).front(), Keeping::kDrop);
+  later.at_local = false;
+  EXPECT_EQ(KeepLocal(std::vector{abandoned, later, origin}, 1).front(), Keeping::kEvictable) << "other nodes may lack it";
+  abandoned.whole = false;
+  EXPECT_EQ(KeepLocal(std::vector{abandoned, origin}, 1).front(), Keeping::kDrop) << "nobody could restore it";
 }
 
 TEST(KeepLocal, NewestStaysOlderGoes) {

@@ -257,6 +257,7 @@ KEDGE_FIELDS(LocalVersion) {
 KEDGE_FIELDS(LocalVersionsReply) {
   walk.List(m.versions, 16);
   walk.List(m.lost, 15);
+  walk.List(m.silent_nodes, 1);
 }
 KEDGE_FIELDS(OpenImageRequest) {
   Fields(walk, m.generation);

@@ -263,7 +263,8 @@ struct LocalVersion {
 };
 struct LocalVersionsReply {
   std::vector<LocalVersion> versions;
-  std::vector<LostVersion> lost;  // of the ranks of this node, where all nodes were asked; the newest first
+  std::vector<LostVersion> lost;          // of the ranks of this node, where all nodes were asked; the newest first
+  std::vector<std::string> silent_nodes;  // of the attempt, that were asked and do not answer: what they hold is not known
 };
 
 // Where one image lies. Its slots stay as they are until CloseImage or the end of the session. Answer: OpenImageReply.

@@ -262,11 +262,13 @@ Status CheckNotTakenOver(const Catalog& catalog, const std::string& job, uint32_
 }
 
 Status RenewAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt) {
+  KEDGE_RETURN_IF_ERROR(catalog.Confirm());
   KEDGE_RETURN_IF_ERROR(CheckNotTakenOver(catalog, job, attempt));
   return catalog.store().Touch(layout::AttemptKey(job, attempt), catalog.owner());
 }
 
 Status EndAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt) {
+  KEDGE_RETURN_IF_ERROR(catalog.Confirm());
   const AttemptEndRecord record{catalog.id(), job, attempt, WallTimeNs()};
   const Status made =
       catalog.store().PutIfAbsent(layout::AttemptEndKey(job, attempt), Encoded(record), catalog.owner(), Folders::kMustExist);
@@ -280,6 +282,15 @@ Status MarkDraining(const Catalog& catalog, const std::string& job, uint32_t att
   const AttemptDrainRecord record{catalog.id(), job, attempt, WallTimeNs()};
   const Status made = catalog.store().PutIfAbsent(key, Encoded(record), catalog.owner(), Folders::kMustExist);
   return made.code() == Code::kAlreadyExists ? Status::Ok() : made;
+}
+
+Result<AttemptLook> LookAfterAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt, bool gives_sign) {
+  KEDGE_ASSIGN_OR_RETURN(const AttemptRecord record,
+                         ReadOwnRecord(catalog, layout::AttemptKey(job, attempt), &DecodeAttemptRecord));
+  AttemptLook look{FromSeconds(record.lease_seconds), CheckNotTakenOver(catalog, job, attempt), Status::Ok()};
+  if (!look.taken_over.ok() && look.taken_over.code() != Code::kBusy) return look.taken_over;
+  if (gives_sign) look.marked = MarkDraining(catalog, job, attempt);
+  return look;
 }
 
 Result<AttemptHistory> ReadAttemptHistory(const Catalog& catalog, const std::string& job, uint32_t before) {

@@ -95,7 +95,7 @@ uint32_t AttemptBeyond(uint32_t newest);
 Status CheckNotTakenOver(const Catalog& catalog, const std::string& job, uint32_t attempt);
 
 // Renews the lease; to be called every quarter of it. kBusy: a newer attempt has taken over, and this one must stop
-// publishing. Other errors are the store's: the lease goes on until it runs out.
+// publishing. Other errors are the store's, which may be away, or another one by now: the lease goes on until it runs out.
 Status RenewAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt);
 
 // The attempt finished in good order: its lease is free at once. Ok when it had ended already.
@@ -104,6 +104,14 @@ Status EndAttempt(const Catalog& catalog, const std::string& job, uint32_t attem
 // For an agent that still has images of the attempt to carry to the store: a sign of life for gc (garbage.h), to be
 // given every quarter of the lease until nothing is left. It holds up nobody who wants to take over the job.
 Status MarkDraining(const Catalog& catalog, const std::string& job, uint32_t attempt);
+
+// What whoever works for an attempt does every quarter of its lease, but for rank 0.
+struct AttemptLook {
+  Duration lease{};
+  Status taken_over;  // kBusy: by a newer attempt
+  Status marked;  // the sign of life, if one was to be given; a store that this node may only read tells the rest all the same
+};
+Result<AttemptLook> LookAfterAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt, bool gives_sign);
 
 enum class Life {
   kLives,  // as this process sees

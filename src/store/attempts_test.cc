@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <thread>
 
 #include "base/testing/manual_clock.h"
+#include "os/files.h"
 #include "os/testing/simulated_file_system.h"
 #include "store/posix_store.h"
 #include "store/publish.h"
@@ -391,6 +393,43 @@ TEST_F(UnrecordedTest, GivesWayToAnotherOfTheSameNumber) {
   ASSERT_TRUE(RegisterAttempt(catalog_, RecordOf(other, catalog_.id(), 5000), other, &watch_).ok());
   EXPECT_EQ(Register().code(), Code::kBusy);
   EXPECT_EQ(PrepareGeneration(unrecorded_, GenerationOf(5000)).code(), Code::kBusy) << "parts of two would be put together";
+}
+
+TEST_F(AttemptsTest, AStoreThatMayOnlyBeReadTellsWhoHasTakenOver) {
+  ASSERT_EQ(Acquire(From("a", 10)), 1u);
+  ASSERT_TRUE(EndAttempt(catalog_, "job", 1).ok());
+  ASSERT_EQ(Acquire(From("b", 20)), 2u);
+  fs_.faults().Add({.calls = CallsOf(os::testing::Call::kOpen),
+                    .path_contains = ".tmp",
+                    .count = os::testing::kForEver,
+                    .errno_value = EROFS});
+  const auto look = LookAfterAttempt(catalog_, "job", 1, /*gives_sign=*/true);
+  ASSERT_TRUE(look.ok()) << look.status().ToString();
+  EXPECT_EQ(look->taken_over.code(), Code::kBusy);
+  EXPECT_FALSE(look->marked.ok());
+  EXPECT_EQ(look->lease, FromSeconds(60));
+}
+
+// An attempt of the same number begins in the store that lies there now: it is not ours to renew or to end.
+TEST_F(AttemptsTest, ItsSignsOfLifeAndItsEndStayOutOfAnotherStore) {
+  ASSERT_EQ(Acquire(From("a", 10)), 1u);
+  for (const bool other_is_there : {false, true}) {
+    ASSERT_TRUE(fs_.Rename("/store", "/away").ok());
+    ASSERT_TRUE(fs_.Mkdir("/store").ok());
+    const auto other = MakePosixStore(fs_, {.path = "/store"});
+    if (other_is_there) {
+      const Catalog catalog = Catalog::OpenOrCreate(*other, {"node3", 0, "r0"}).value();
+      ASSERT_TRUE(AcquireAttempt(catalog, From("c", 20), &watch_).ok());
+      Age(layout::AttemptKey("job", 1), 30);
+    }
+    const Code code = other_is_there ? Code::kMismatch : Code::kUnavailable;
+    EXPECT_EQ(RenewAttempt(catalog_, "job", 1).code(), code);
+    EXPECT_EQ(EndAttempt(catalog_, "job", 1).code(), code);
+    EXPECT_FALSE(fs_.Stat("/store/" + layout::AttemptEndKey("job", 1)).ok());
+    ASSERT_TRUE(os::RemoveTree(fs_, "/store").ok());
+    ASSERT_TRUE(fs_.Rename("/away", "/store").ok());
+  }
+  EXPECT_TRUE(EndAttempt(catalog_, "job", 1).ok());
 }
 
 TEST_F(UnrecordedTest, LeavesAnotherStoreAlone) {

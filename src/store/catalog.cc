@@ -161,15 +161,23 @@ Status Catalog::CheckRecordOf(const std::string& job, uint32_t attempt) const {
 Status Catalog::NoteRestored(const RestoredRecord& record) const {
   const Generation& origin = record.origin;
   KEDGE_RETURN_IF_ERROR(CheckStoreId(origin.store_id, id_, "restored record"));
-  KEDGE_RETURN_IF_ERROR(EnsureName(origin.job, origin.name));
   const std::string key = layout::RestoredKey(origin.job, origin.name, record.attempt, record.take);
   if (WasEnsured(key)) return Status::Ok();
-  return EnsureRecord(key, Encoded(record), [&]() {
+  KEDGE_RETURN_IF_ERROR(Confirm());
+  KEDGE_RETURN_IF_ERROR(EnsureName(origin.job, origin.name));
+  KEDGE_RETURN_IF_ERROR(EnsureRecord(key, Encoded(record), [&]() {
     const Result<RestoredRecord> there = ReadOwnRecord(*this, key, &DecodeRestoredRecord);
     if (!there.ok() || there->origin == origin) return there.status();
     return Status(Code::kMismatch, fmt::format("{} says that the ranks went on from {}, not from {}", PathInStore(*store_, key),
                                                there->origin.ToString(), origin.ToString()));
-  });
+  }));
+  // Perhaps the store went away meanwhile, and what was written lies where it was.
+  const Status stands = Confirm();
+  if (!stands.ok()) {
+    const std::lock_guard lock(memo_->mutex);
+    memo_->ensured.erase(key);
+  }
+  return stands;
 }
 
 void Catalog::AwaitRestored(const RestoredRecord& record) const {

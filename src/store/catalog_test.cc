@@ -109,6 +109,8 @@ TEST_F(CatalogTest, NothingIsPublishedWhereTheStoreIsNotAnyMore) {
     EXPECT_FALSE(lost.finish.complete);
     EXPECT_EQ(PrepareGeneration(*catalog_, At(version + 100)).code(), code);
     EXPECT_EQ(CommitPart(*catalog_, part).status().code(), code);
+    const RestoredRecord origin{At(version), 1, static_cast<uint32_t>(version) + 1, 0};
+    EXPECT_EQ(catalog_->NoteRestored(origin).code(), code);
     EXPECT_EQ(fs_.Stat("/store").ok(), now != "nothing");
     const auto made = fs_.List("/store");
     EXPECT_EQ(made.ok() ? made->size() : 0u, now == "another store" ? 1u : 0u) << "something was made there";
@@ -267,6 +269,18 @@ TEST_F(CatalogTest, RanksThatTookDifferentVersionsAreNamed) {
     disagreed += is_one ? 1 : 0;
   }
   EXPECT_EQ(disagreed, 2);
+}
+
+TEST_F(CatalogTest, WhatIsNotWantedIsNotLookedAt) {
+  options_.ranks = 1;
+  for (int64_t version = 1; version <= 4; ++version) Take(At(version));
+  fs_.faults().Add({.path_contains = layout::GenerationFolder(At(2)), .count = os::testing::kForEver, .errno_value = EIO});
+  EXPECT_FALSE(ListVersions(*catalog_, "job", "wave").ok());
+  const auto newer = ListVersions(*catalog_, "job", "wave", [](const Generation& generation) { return generation.version >= 3; });
+  ASSERT_TRUE(newer.ok()) << newer.status().ToString();
+  ASSERT_EQ(newer->size(), 2u);
+  EXPECT_EQ(newer->front().generation, At(4));
+  EXPECT_TRUE(newer->front().complete);
 }
 
 TEST_F(CatalogTest, PartsPublishedAgainDifferentlyStillCount) {

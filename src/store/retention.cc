@@ -24,7 +24,7 @@ bool IsLeftIncomplete(const VersionInfo& info, const Generation* newest) {
   return info.abandoned || info.generation.version < newest->version;
 }
 
-// The attempts before the caller's, from that of the newest complete version on, that have left something incomplete and that
+// The attempts up to the caller's, from that of the newest complete version on, that have left something incomplete and that
 // nobody works for: what still earlier ones have left goes anyway.
 std::set<uint32_t> SilentAttempts(const Catalog& catalog, const std::string& job, const std::vector<VersionInfo>& versions,
                                   LeaseWatch* watch, bool* others_wait) {
@@ -33,7 +33,7 @@ std::set<uint32_t> SilentAttempts(const Catalog& catalog, const std::string& job
   for (const VersionInfo& info : versions) {
     const uint32_t attempt = info.generation.attempt;
     const bool is_asked = watch != nullptr && IsLeftIncomplete(info, newest) && attempt >= newest->attempt;
-    if (is_asked && attempt < catalog.owner().attempt) attempts.insert(attempt);
+    if (is_asked && attempt <= catalog.owner().attempt) attempts.insert(attempt);
   }
   for (const uint32_t attempt : attempts) {
     const bool is_silent = IsSilent(catalog, job, attempt, watch);

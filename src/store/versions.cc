@@ -225,7 +225,8 @@ Result<std::vector<RestoredRecord>> ReadRestored(const Catalog& catalog, const s
   return catalog.RestoredIn(job, name, *entries);
 }
 
-Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std::string& job, const std::string& name) {
+Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std::string& job, const std::string& name,
+                                              const std::function<bool(const Generation&)>& is_wanted) {
   KEDGE_RETURN_IF_ERROR(ValidateName(job, "job name"));
   KEDGE_RETURN_IF_ERROR(ValidateName(name, "checkpoint name"));
   std::vector<VersionInfo> versions;
@@ -235,6 +236,7 @@ Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std:
   for (const StoreEntry& entry : *entries) {
     Generation generation{catalog.id(), job, name, 0, 0, 0};
     if (!entry.is_folder || !layout::ParseGenerationFolder(entry.name, &generation)) continue;
+    if (is_wanted && !is_wanted(generation)) continue;
     Result<VersionInfo> info = InspectAlone(catalog, generation);
     if (info.status().code() == Code::kNotFound) continue;  // removed while we looked
     if (!info.ok()) return info.status();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,8 +38,10 @@ struct VersionInfo {
   std::vector<std::string> references;  // generation folders, relative to the job's, that its images need
 };
 
-// All generations of a name, newest first (version, attempt, take).
-Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std::string& job, const std::string& name);
+// All generations of a name, newest first (version, attempt, take); of some: what is not wanted costs nothing, and is not
+// compared with the others.
+Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std::string& job, const std::string& name,
+                                              const std::function<bool(const Generation&)>& is_wanted = {});
 
 // What attempts went on from, of a name. None when there is no such name.
 Result<std::vector<RestoredRecord>> ReadRestored(const Catalog& catalog, const std::string& job, const std::string& name);

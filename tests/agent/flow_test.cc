@@ -109,6 +109,36 @@ TEST(AgentFlow, GarbageCollectionLeavesAloneWhatTheAgentStillWrites) {
   EXPECT_TRUE(WaitFor([&] { return IsOk(CheckStored(scenario.store(), generation, 0, 12 << 20)); }, seconds(30)));
 }
 
+// What the agent has just begun is left alone, too: not only from its next look after the attempt on.
+TEST(AgentFlow, GarbageCollectionLeavesAloneWhatTheAgentHasJustBegun) {
+  ScenarioFolder scenario;
+  AgentClient client(scenario, {.node_keys = {{"flush.rate", "1MiB"}}});
+  const auto store = MakePosixStore(os::SystemFileSystem(), {.path = scenario.store()});
+  const Catalog catalog = Catalog::Open(*store, {"test", 0, "gc"}).value();
+  LeaseWatch watch;
+  ASSERT_TRUE(IsOk(AcquireAttempt(catalog, RequestOfThisProcess("job", /*lease_seconds=*/60, /*ranks=*/1), &watch)));
+  ASSERT_TRUE(IsOk(client.Attach()));
+  std::this_thread::sleep_for(seconds(2));  // the agent has looked after the attempt, and will not for a while
+  const Generation generation = client.GenerationOf("ckpt", 1);
+  ASSERT_TRUE(IsOk(client.Capture(generation, 4 << 20)));
+  ASSERT_TRUE(IsOk(client.Goodbye()));
+  const auto temporaries = [&] {
+    size_t found = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(scenario.store()))
+      found += entry.path().extension() == ".tmp" ? 1 : 0;
+    return found;
+  };
+  ASSERT_TRUE(WaitFor([&] { return temporaries() > 0; }, seconds(10)));
+  ASSERT_TRUE(IsOk(EndAttempt(catalog, "job", 1)));
+  GarbageOptions at_once;
+  at_once.patience = Duration{};
+  const auto report = CollectGarbage(catalog, at_once);
+  ASSERT_TRUE(IsOk(report));
+  for (const GarbageItem& item : report->items) ADD_FAILURE() << "removed: " << item.what << ", " << item.why;
+  ASSERT_TRUE(StoredVersions(scenario.store(), "job", "ckpt").empty()) << "this test shows nothing";
+  EXPECT_TRUE(WaitFor([&] { return IsOk(CheckStored(scenario.store(), generation, 0, 4 << 20)); }, seconds(30)));
+}
+
 TEST(AgentFlow, DirectoryTierTakesWhatThePoolCannot) {
   ScenarioFolder scenario;
   const std::string tier = "[{name=\"disk\", path='" + scenario.path() + "/disk', capacity=\"64MiB\"}]";

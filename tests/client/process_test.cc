@@ -1,5 +1,6 @@
 // What an application may do to a library: fork, exec, threads, several contexts, losing its agent in any call.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -164,6 +165,24 @@ TEST_P(ProcessTest, RoutedFilesEndAtTheirPathsAndComeBack) {
   ASSERT_KEDGE_OK(kedge_route_file(context, original.c_str(), routed, sizeof routed));
   EXPECT_EQ(kedge_checkpoint_end(context, 1), KEDGE_ERROR_NOT_FOUND) << "routed, never written";
   EXPECT_THAT(kedge_error_message(), HasSubstr(original));
+}
+
+// Beside those of this process lie those of a process of this PID namespace that is gone, of one of another namespace, and of one
+// that does not say which.
+TEST_P(ProcessTest, OnlyRoutedFilesOfProcessesThatAreCertainlyGoneAreRemoved) {
+  struct stat pid_namespace {};
+  ASSERT_EQ(stat("/proc/self/ns/pid", &pid_namespace), 0);
+  const std::string files = folder_.run_folder() + "/files/";
+  const std::string gone = files + std::to_string(getpid()) + "-1-" + std::to_string(pid_namespace.st_ino) + "-00000000";
+  const std::string elsewhere = files + std::to_string(getpid()) + "-1-" + std::to_string(pid_namespace.st_ino + 1) + "-00000000";
+  const std::string unknown = files + std::to_string(getpid()) + "-1-00000000";
+  for (const std::string& folder : {gone, elsewhere, unknown}) std::filesystem::create_directories(folder + "/1");
+  for (const std::string& folder : {files, folder_.run_folder() + "/"})
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
+  Open();
+  EXPECT_FALSE(std::filesystem::exists(gone));
+  EXPECT_TRUE(std::filesystem::exists(elsewhere + "/1"));
+  EXPECT_TRUE(std::filesystem::exists(unknown + "/1"));
 }
 
 class AgentLossTest : public ApiTest {};

@@ -330,6 +330,25 @@ TEST_P(RanksTest, EveryRankHearsThatTheJobWasTakenOver) {
       });
 }
 
+// What was safe there a moment ago the newer attempt may have removed: long before this one looks after its lease again.
+TEST_P(RanksTest, WhatIsInTheStoreIsNotSaidToBeThereOnceTheJobWasTakenOver) {
+  std::barrier<> together(2);
+  ThreadRanks(2).ExpectOfFinalize(0, KEDGE_ERROR_BUSY).Run(Overrides(""), [&](kedge_context* context, int rank) {
+    std::string memory(kBytes, ' ');
+    Protect(context, &memory);
+    Take(context, &memory, 1, rank, 1);
+    EXPECT_KEDGE_OK(kedge_wait(context, "r", 1, KEDGE_LEVEL_STORE, 60));
+    together.arrive_and_wait();
+    if (rank == 0) TakeOver();
+    together.arrive_and_wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // what was looked up before that does not count any more
+    kedge_level level = KEDGE_LEVEL_NONE;
+    EXPECT_EQ(kedge_test(context, "r", 1, &level), KEDGE_ERROR_BUSY) << "rank " << rank;
+    EXPECT_EQ(kedge_wait(context, "r", 1, KEDGE_LEVEL_STORE, 60), KEDGE_ERROR_BUSY) << "rank " << rank;
+    together.arrive_and_wait();
+  });
+}
+
 // What the newer attempt goes on from does not depend on where the older one goes back to meanwhile.
 TEST_P(RanksTest, AnAttemptThatWasTakenOverRestartsNoMore) {
   const bool has_agent = GetParam().name == kAgent.name;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "os/testing/steering.h"
 #include "tests/client/api_fixture.h"
@@ -273,6 +274,23 @@ TEST_P(FlushFaultTest, IsReturnedByFinalizeAndTheCopyOnTheNodeStays) {
   EXPECT_THAT(kedge_error_message(), HasSubstr(folder_.store()));
   os::testing::StopSteering(kSteering);
   ExpectRestart(Open(), 2);
+}
+
+// The look for a newer attempt fails once: the restart looks again, and does not go on as if there were none.
+TEST_P(FlushFaultTest, OneErrorHidesNoNewerAttemptFromARestart) {
+  kedge_context* context = Open("keep.local=2\n");
+  for (const int64_t version : {1, 2}) ASSERT_EQ(Take(context, version), KEDGE_OK) << kedge_error_message();
+  const std::string attempts = folder_.store() + "/jobs/api/attempts/";
+  std::filesystem::copy_file(attempts + "1", attempts + "2");
+  FailBelow("/jobs/api/attempts", CallsOf(Call::kList), EIO);
+  std::thread mends([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    os::testing::StopSteering(kSteering);
+  });
+  EXPECT_EQ(kedge_restart(context, "s", 1, nullptr), KEDGE_ERROR_BUSY) << kedge_error_message();
+  mends.join();
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.store()))
+    EXPECT_THAT(entry.path().filename().string(), ::testing::Not(HasSubstr("restored"))) << entry.path();
 }
 
 // Somebody asks again when there is room: `kedge wait` on the node, and the application.

@@ -37,5 +37,22 @@ TEST_F(TakingsTest, RanksOfTwoNodesThatDisagreeAreTold) {
   });
 }
 
+// Without a network only the store knows.
+TEST_F(TakingsTest, RanksThatDisagreeAreToldAtTheEndWhereNodesDoNotHearEachOther) {
+  std::barrier together(2);
+  ThreadRanks(2)
+      .ExpectOfFinalize(1, KEDGE_ERROR_MISMATCH)
+      .Run([&](int rank) { return nodes_.Overrides(rank, "net.provider=nonesuch\n"); },
+           [&](kedge_context* context, int rank) {
+             uint64_t value = 7;
+             EXPECT_KEDGE_OK(kedge_protect(context, 0, &value, 1, sizeof value, nullptr));
+             EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+             EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 20));
+             EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 10 + rank, 0));
+             EXPECT_EQ(kedge_wait(context, "p", 10 + rank, KEDGE_LEVEL_STORE, 3), KEDGE_ERROR_TIMEOUT) << kedge_error_message();
+             together.arrive_and_wait();
+           });
+}
+
 }  // namespace
 }  // namespace kedge::testing

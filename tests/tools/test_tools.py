@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import subprocess
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from kedge import Context, Error, Level
 from threaded_communicator import ThreadedCommunicator, run_ranks
+from waiting import until
 
 KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
 
@@ -99,6 +101,22 @@ def test_ls_shows_what_the_job_has_gone_back_from(store: Path) -> None:
     states = {v["version"]: v["state"] for v in kedge_json("ls", "heat", "--all")["versions"]}
     assert states == {20: "complete", 25: "complete", 30: "abandoned"}
     assert "abandoned" in kedge("ls", "heat", "--all").stdout
+
+
+def test_status_shows_what_the_job_has_gone_back_from(run_folder: Path) -> None:
+    array = np.zeros(4)
+    with Context("back", settings={"schedule.store": 0, "keep.local": 2}) as context:
+        context.protect(0, array)
+        for version in (20, 30):
+            context.checkpoint("b", version)
+            context.wait("b", version, Level.LOCAL)
+
+        def abandoned() -> dict[int, bool]:
+            return {v["version"]: v["abandoned"] for job in kedge_json("status")["jobs"] for v in job["versions"]}
+
+        assert abandoned() == {20: False, 30: False}
+        assert context.restart("b", at_most=20) == 20
+        until(lambda: abandoned() == {20: False, 30: True})
 
 
 def test_ranks_that_take_different_versions_are_told_of(tmp_path: Path) -> None:
@@ -219,6 +237,31 @@ def test_doctor(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     bad = kedge_json("doctor", "--set", f"store.path={tmp_path / 'file' / 'store'}", expect=1)
     assert bad["bad"]
+
+
+def test_doctor_looks_at_a_tier_as_the_agent_will() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
+        os.chmod(shared, 0o1777)
+        own = Path(shared) / f"kedge-{os.geteuid()}-here"
+        settings = ("--set", "node.name=here", "--set", f"tier=[{{name='disk', path='{shared}', capacity='64MiB'}}]")
+
+        def tier(expect: int) -> tuple[str, str]:
+            findings = {finding["subject"]: finding for finding in kedge_json("doctor", *settings, expect=expect)["findings"]}
+            return findings["tier disk"]["state"], findings["tier disk"]["found"]
+
+        state, found = tier(0)
+        assert state == "ok" and f"{own} (will be made in {shared})" in found
+        own.symlink_to("/tmp")
+        state, found = tier(1)
+        assert state == "BAD" and f"{own} is a symbolic link" in found
+        own.unlink()
+        own.mkdir()
+        own.chmod(0o755)
+        state, found = tier(1)
+        assert state == "BAD" and "with mode 0700" in found
+        own.chmod(0o700)
+        state, found = tier(0)
+        assert state == "ok" and "will be made" not in found and not list(own.iterdir())
 
 
 def test_doctor_measures_this_node_where_no_job_is_known(store: Path) -> None:
