@@ -55,6 +55,7 @@ class Generator {
     }
     if (Chance(0.15)) Key("flush.rate", "200KiB");
     if (Chance(0.1)) Key("checkpoint.skip_queued", "true");
+    if (real_ && Chance(0.3)) setup.tier = Pick({"beside", "alone", "scratch"});
   }
 
   void Launch() {
@@ -111,6 +112,13 @@ class Generator {
     if (Chance(0.15)) Say("test {}", version_);
     if (Chance(0.7)) Wait();
     if (Chance(0.15)) Say("test {}", version_);
+  }
+
+  // Where a node's copies lie, or may lie.
+  const char* LocalPlace() {
+    const std::string& tier = history_.setup.tier;
+    if (tier.empty()) return "pool";
+    return tier == "beside" && Chance(0.5) ? "pool" : "tier";
   }
 
   // True: the launch is over with it.
@@ -193,7 +201,7 @@ class Generator {
     const int node = Node();
     Say("stop-agent {}", node);
     Checkpoint();
-    Say("flip pool {} {}", node, version_);
+    Say("flip {} {} {}", LocalPlace(), node, version_);
     Say("continue-agent {}", node);
     Wait();
     return false;
@@ -203,7 +211,7 @@ class Generator {
     if (taken_.empty()) return Plain();
     const int64_t version = taken_[random_.Below(taken_.size())];
     switch (Below(3)) {
-      case 0: Say("flip pool {} {}", Node(), version); break;
+      case 0: Say("flip {} {} {}", LocalPlace(), Node(), version); break;
       case 1: Say("flip store {}", version); break;
       case 2: Say("flip parity {}", Node()); break;
     }

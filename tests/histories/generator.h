@@ -9,7 +9,8 @@
 
 namespace kedge::histories {
 
-// The same for the same seed, everywhere and for ever. `real`: without what only the simulated world has.
+// The same for the same seed, everywhere, until the generator changes: what has been found is kept as a history, not as a seed.
+// `real`: without what only the simulated world has.
 History Generate(uint64_t seed, bool real);
 
 }  // namespace kedge::histories

@@ -1,10 +1,12 @@
-// Histories as tests: those that once showed a fault, each as it was found and shrunk, and fresh ones from seeds, simulated and
-// real. KEDGE_TEST_LONG plays them for hours; KEDGE_TEST_SEED is where seeds begin (1).
+// Histories as tests: those that once showed a fault, each as it was found and shrunk, and those of many seeds, simulated and
+// real. The seeds are the same each time, so that a red run is the fault of a change. KEDGE_TEST_LONG plays fresh ones for hours;
+// KEDGE_TEST_SEED is where seeds begin.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -47,14 +49,27 @@ TEST_P(FoundHistory, KeepsThePromisesNow) {
   EXPECT_FALSE(violation.has_value()) << violation->kind << ": " << violation->sentence << "\n" << course;
 }
 
+constexpr uint64_t kSeedsOfARun = 1'000'000;  // at most: no run meets those of another
+
+bool IsLong() {
+  return std::getenv("KEDGE_TEST_LONG") != nullptr;
+}
+
+uint64_t FirstSeed() {
+  if (const char* seed = std::getenv("KEDGE_TEST_SEED"); seed != nullptr) return std::strtoull(seed, nullptr, 10);
+  return IsLong() ? static_cast<uint64_t>(std::time(nullptr)) * kSeedsOfARun : 1;
+}
+
 void ExpectAllKept(bool real, double seconds, double seconds_long, int processes) {
   SetLogLevel(LogLevel::kOff);
   CampaignOptions options;
   options.real = real;
-  options.seconds = std::getenv("KEDGE_TEST_LONG") != nullptr ? seconds_long : seconds;
+  options.seconds = IsLong() ? seconds_long : seconds;
   options.processes = processes;
   options.shrinks = true;
-  if (const char* seed = std::getenv("KEDGE_TEST_SEED"); seed != nullptr) options.first_seed = std::strtoull(seed, nullptr, 10);
+  options.first_seed = FirstSeed();
+  std::printf("KEDGE_TEST_SEED=%llu\n", static_cast<unsigned long long>(options.first_seed));
+  std::fflush(stdout);
   const CampaignResult result = RunCampaign(options);
   std::printf("%llu %s histories in %.0f s\n", static_cast<unsigned long long>(result.played), real ? "real" : "simulated",
               result.seconds);

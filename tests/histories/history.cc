@@ -15,6 +15,7 @@ const std::set<std::string> kVerbs = {
     "launch",      "restart",   "newest",   "test",       "checkpoint", "wait",     "pending",   "end",       "kill",
     "freeze",      "thaw",      "rival",    "kill-agent", "stop-agent", "flip",     "store",     "lose-node", "continue-agent",
     "delete-pool", "fail-rank", "die-rank", "settle",     "power-cut",  "cut-node", "join-node", "step-clock"};
+const std::set<std::string> kTiers = {"beside", "alone", "scratch"};
 
 }  // namespace
 
@@ -60,6 +61,7 @@ std::string Step::ToString() const {
 
 std::string History::ToString() const {
   std::string text = fmt::format("ranks {}\nnodes {}\n", setup.ranks, setup.nodes);
+  if (!setup.tier.empty()) text += "tier " + setup.tier + "\n";
   for (const auto& [key, value] : setup.keys) text += fmt::format("key {} {}\n", key, value);
   for (const Step& step : steps) text += step.ToString() + "\n";
   return text;
@@ -89,6 +91,8 @@ Result<History> ParseHistory(const std::string& text) {
       history.setup.nodes = static_cast<int>(step.Number(0, 0));
     } else if (step.verb == "key" && step.words.size() == 2) {
       history.setup.keys.emplace_back(step.words[0], step.words[1]);
+    } else if (step.verb == "tier" && step.words.size() == 1 && kTiers.contains(step.words[0])) {
+      history.setup.tier = step.words[0];
     } else if (kVerbs.contains(step.verb)) {
       history.steps.push_back(step);
     } else {

@@ -3,6 +3,8 @@
 //   ranks 2                       the setup: how many ranks, on how many virtual nodes, and keys of the configuration
 //   nodes 2
 //   key schedule.store 2
+//   tier beside|alone|scratch     each node has a directory tier, beside a small pool or alone; or the job has a job.scratch;
+//                                 without the line there is a pool alone (real only)
 //   launch [on 0,1]               rank r on the r-th of these nodes; without a list on node r modulo nodes
 //   restart [40]                  of all ranks, at most that version
 //   newest [40]                   of all ranks: which version would that be?
@@ -25,7 +27,8 @@
 //                                 20 us into its next checkpoint (real)
 //   power-cut                     all processes die, and what was not synced is lost (simulated only)
 //   store away|back|full|broken|read-only|mended
-//   flip pool 0 3, flip store 3, flip parity 0
+//   flip pool 0 3, flip tier 0 3, flip store 3, flip parity 0
+//                                 the copies of version 3 on node 0: in its pool, or in its directory tier or job.scratch
 //   settle                        until the agents have nothing to do
 //   # a comment
 //
@@ -44,6 +47,7 @@ namespace kedge::histories {
 struct Setup {
   int ranks = 1;
   int nodes = 1;
+  std::string tier;  // beside, alone or scratch; empty: nodes have a pool and nothing else
   std::vector<std::pair<std::string, std::string>> keys;
 
   // The key's value, or what it is without one.

@@ -3,6 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "session/connection.h"
 #include "store/catalog.h"
 #include "store/garbage.h"
 #include "store/versions.h"
@@ -12,6 +17,7 @@ namespace kedge::histories {
 namespace {
 
 const TemporaryOwner kChecker{"histories", 0, "checker"};
+constexpr Duration kAnswerPatience = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -46,6 +52,30 @@ std::vector<std::string> IncompleteGenerations(Store& store, const std::string& 
           fmt::format("{} is incomplete ({}), and a newer version is complete", info.generation.ToString(), info.reason));
     }
     is_newer_complete = is_newer_complete || info.complete;
+  }
+  return found;
+}
+
+bool TellAgentToLeave(const std::string& run_folder, bool when_drained) {
+  ConnectOptions options;
+  options.node.run_folder = run_folder;
+  options.start_agent = false;
+  const auto agent = Connection::Connect(options);
+  if (!agent.ok() || !(*agent)->AttachTool(kAnswerPatience).ok()) return false;
+  return (*agent)->Call<DoneReply>(ShutdownRequest{.when_drained = when_drained}, kAnswerPatience).ok();
+}
+
+std::vector<std::string> ProcessesWith(const std::string& text) {
+  std::vector<std::string> found;
+  std::error_code unread;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", unread)) {
+    // One that ends meanwhile is an error of the read, which this passes over.
+    std::ostringstream read;
+    read << std::ifstream(entry.path() / "cmdline").rdbuf();
+    std::string line = read.str();
+    if (line.find(text) == std::string::npos) continue;
+    for (char& letter : line) letter = letter == '\0' || letter == '\n' ? ' ' : letter;
+    found.push_back(fmt::format("process {} is there still: {}", entry.path().filename().string(), line));
   }
   return found;
 }

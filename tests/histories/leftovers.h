@@ -1,4 +1,4 @@
-// What should not be in a store when a job has ended in good order.
+// What should not be there when a job has ended in good order: in its store, and of its processes.
 #pragma once
 
 #include <string>
@@ -15,5 +15,11 @@ std::vector<std::string> IncompleteGenerations(Store& store, const std::string& 
 // Temporaries that are there still after a collection of garbage. Leases of agents that gave signs of life are watched for at
 // most `patience`, which takes its time only where there are any.
 std::vector<std::string> TemporariesAfterCollection(Store& store, Duration patience);
+
+// Tells the agent that serves a run folder to leave: when nothing is pending there, or at once. False: none has heard it.
+bool TellAgentToLeave(const std::string& run_folder, bool when_drained);
+
+// Processes with `text` in their command line, as words for a person.
+std::vector<std::string> ProcessesWith(const std::string& text);
 
 }  // namespace kedge::histories

@@ -194,6 +194,7 @@ class Player {
     const auto answers = world_.End(current_->launch, drain);
     TellAnswers(answers);
     promises_.Ended(current_->launch, drain, answers);
+    is_drained_ = drain && std::all_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); });
     current_.reset();
   }
 
@@ -232,11 +233,20 @@ class Player {
     Take(ParseStep("end drain"));
     if (promises_.violation()) return;
     promises_.LeftOver(world_.Leftovers());
+    if (promises_.violation()) return;
+    const bool all_go_to_store = setup_.Number("schedule.store", 1) == 1;
+    AgentsLeave(!is_drained_ ? Held::kPending : all_go_to_store ? Held::kStored : Held::kDrained);
     if (promises_.violation() || setup_.Number("schedule.store", 1) == 0) return;
     for (int node = 0; node < setup_.nodes; ++node) Take(ParseStep(fmt::format("lose-node {}", node)));
     Take(ParseStep("launch"));
     Take(ParseStep("restart"));
-    if (current_ && !promises_.violation()) Take(ParseStep("end"));
+    if (!current_ || promises_.violation()) return;
+    Take(ParseStep("end"));
+    if (!promises_.violation()) AgentsLeave(Held::kStored);
+  }
+  void AgentsLeave(Held held) {
+    Tell("the agents leave");
+    promises_.LeftOver(world_.LeftByAgents(held));
   }
 
   // Two more versions, so that a level that only every other one gets is seen.
@@ -256,6 +266,7 @@ class Player {
   Promises promises_;
   int launches_ = 0;
   bool rank_is_to_fail_ = false;
+  bool is_drained_ = false;  // the last launch that ended has said so on all ranks
   std::optional<Running> current_;
   std::optional<Running> late_;
 };

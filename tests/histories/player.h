@@ -1,5 +1,5 @@
 // Plays a history on a world and holds what it sees against the promises; then the closing: everything is mended, the job is
-// launched again and goes on, loses all its nodes, and comes back once more.
+// launched again and goes on, loses all its nodes, and comes back once more. After both launches the agents leave.
 #pragma once
 
 #include <atomic>

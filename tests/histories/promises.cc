@@ -193,10 +193,15 @@ void Promises::Waited(int launch, int64_t version, kedge_level level, const std:
   const kedge_level meant = level == KEDGE_LEVEL_LAST ? generation->scheduled : level;
   const bool is_owed = GoesTo(level, *generation);
   const auto said_no = std::find_if(answers.begin(), answers.end(), [](const Answer& answer) { return !answer.ok(); });
+  // A wait of the worlds takes longer than protect.timeout.
+  const bool is_over =
+      std::any_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.code == KEDGE_ERROR_TIMEOUT; });
+  generation->may_be_given_up = generation->may_be_given_up || (!WasWhole(*generation) && is_over);
+  const bool is_given_up = meant == KEDGE_LEVEL_NODE && generation->may_be_given_up;
   // A pool that was deleted before may be noticed with it.
   const bool is_quiet = QuietSince(generation->captured_at) && generation->lost_since_capture.empty();
-  if (said_no != answers.end() && WasWhole(*generation) && is_quiet && is_owed && !life.superseded && key.launch == launch &&
-      !IsBelowAnother(key)) {
+  if (said_no != answers.end() && WasWhole(*generation) && is_quiet && is_owed && !is_given_up && !life.superseded &&
+      key.launch == launch && !IsBelowAnother(key)) {
     return Break("level-never-reached", fmt::format("rank {}, {}, nothing is broken and all ranks have captured {}: {}",
                                                     said_no - answers.begin(), call, Name(key), Said(*said_no)));
   }
@@ -382,6 +387,8 @@ void Promises::Restarted(int launch, int64_t at_most, const std::vector<Answer>&
   const auto must = MustComeBack(at_most, life.places);
   if (!any_ok) {
     const Answer& answer = answers[0];
+    // Of nodes that do not answer nobody can say what they hold; the next restart can.
+    if (answer.code == KEDGE_ERROR_UNAVAILABLE && !silent_.empty()) return;
     if (must) {
       return Break("acknowledged-lost", fmt::format("launch {} restarts: {}; {} was acknowledged at level {} and nothing that "
                                                     "this does not cover has happened",

@@ -13,6 +13,7 @@
 
 #include "format/set_records.h"
 #include "os/testing/steering.h"
+#include "session/own_folder.h"
 #include "store/posix_store.h"
 #include "tests/histories/calls_and_errors.h"
 #include "tests/histories/leftovers.h"
@@ -34,6 +35,7 @@ constexpr seconds kHolderPatience{30};  // until the lease of a frozen launch ha
 constexpr size_t kRealImageBytes = 20000;
 constexpr std::chrono::microseconds kDeathStep{20};
 constexpr seconds kLeasePatience{15};  // some leases long
+constexpr seconds kLeavePatience{15};  // of agents that have nothing to do
 
 std::string FileName(int rank, int64_t version) {
   return fmt::format("rank-{}-version-{}", rank, version);
@@ -72,6 +74,22 @@ std::vector<std::string> FilesBelow(const std::string& folder) {
   return files;
 }
 
+// As FlipImages, in all files below a folder whose path has `part` in it.
+bool FlipImagesBelow(const std::string& folder, const std::string& part, int64_t version) {
+  bool flipped = false;
+  for (const std::string& path : FilesBelow(folder)) {
+    const bool is_meant = path.find(part) != std::string::npos && filesystem::is_regular_file(path);
+    flipped = (is_meant && FlipImages(path, version)) || flipped;
+  }
+  return flipped;
+}
+
+// Where a slot begins: in the one file of a pool, or in a file of its own.
+std::pair<std::string, uint64_t> PlaceOfSlot(const std::string& tier, uint32_t slot) {
+  if (filesystem::is_directory(tier)) return {fmt::format("{}/slot-{:06}", tier, slot), 0};
+  return {tier, slot * kSlotBytes};
+}
+
 }  // namespace
 
 RealWorld::RealWorld(const Setup& setup, std::string programs) : setup_(setup), programs_(std::move(programs)) {
@@ -90,6 +108,19 @@ RealWorld::~RealWorld() {
   }
 }
 
+std::string RealWorld::OwnTierFolder(int node) const {
+  return OwnFolder(TierFolder(/*rival=*/false), "n" + std::to_string(node));
+}
+
+// Beside a tier the pool is so small that some chunks go to the tier.
+std::string RealWorld::TierKeys(bool rival) const {
+  if (setup_.tier.empty()) return "";
+  const std::string folder = TierFolder(rival);
+  if (setup_.tier == "scratch") return "job.scratch=" + folder + "\n";
+  return fmt::format("tier=[{{name=\"disk\", path=\"{}\", capacity=\"32MiB\"}}]\npool.size={}\n", folder,
+                     setup_.tier == "beside" ? "2MiB" : "0");
+}
+
 std::string RealWorld::Overrides(int node, bool rival) const {
   std::string text = fmt::format(
       "store.path={}\nnode.name=n{}\nnode.run_folder={}{}\npool.size=32MiB\nchunk.size={}B\nchunk.piece=256KiB\nwait.timeout="
@@ -97,6 +128,7 @@ std::string RealWorld::Overrides(int node, bool rival) const {
       "job.name={}\nplacement.calibrations={}/calibrations\nprotect.timeout=10s\n"
       "agent.idle_timeout=20s\n",
       Store(), node, RunFolder(node), rival ? "-rival" : "", kSlotBytes, kJob, folder_.path());
+  text += TierKeys(rival);
   for (const auto& [key, value] : setup_.keys) text += key + "=" + value + "\n";
   return text;
 }
@@ -278,6 +310,7 @@ void RealWorld::LoseNode(int node) {
   testing::KillAgentAt(RunFolder(node));
   std::error_code ignored;
   filesystem::remove_all(RunFolder(node), ignored);
+  filesystem::remove_all(OwnTierFolder(node), ignored);
 }
 
 bool RealWorld::FailRank(const Step& step) {
@@ -310,7 +343,7 @@ bool RealWorld::BreakStore(const std::string& how) {
     os::testing::StopSteering(Steering());
     if (!is_away) return true;
     // What was made in its place meanwhile is covered by the mount, so to say.
-    filesystem::remove_all(Store());
+    another_store_stood_ = filesystem::remove_all(Store()) > 0 || another_store_stood_;
     filesystem::rename(away, Store());
     return true;
   }
@@ -327,13 +360,9 @@ bool RealWorld::BreakStore(const std::string& how) {
 bool RealWorld::Flip(const Step& step) {
   const std::string where = step.words.empty() ? "" : step.words[0];
   if (where == "pool") return FlipImages(RunFolder(static_cast<int>(step.Number(1))) + "/pool/pool", step.Number(2));
+  if (where == "tier") return FlipImagesBelow(OwnTierFolder(static_cast<int>(step.Number(1))), "", step.Number(2));
   if (where == "parity") return FlipParity(static_cast<int>(step.Number(1)));
-  if (where != "store") return false;
-  bool flipped = false;
-  for (const std::string& path : FilesBelow(Store())) {
-    if (path.find("/data/") != std::string::npos) flipped = FlipImages(path, step.Number(1)) || flipped;
-  }
-  return flipped;
+  return where == "store" && FlipImagesBelow(Store(), "/data/", step.Number(1));
 }
 
 bool RealWorld::FlipParity(int node) const {
@@ -345,8 +374,8 @@ bool RealWorld::FlipParity(int node) const {
     const auto record = DecodeParityRecord(AsBytes(bytes));
     if (!record.ok()) continue;
     for (const ParitySlot& slot : record->slots) {
-      for (uint64_t at = 0; at < slot.bytes; at += 4096)
-        FlipByte(RunFolder(node) + "/pool/pool", slot.slot * kSlotBytes + slot.offset + at);
+      const auto [path, begin] = PlaceOfSlot(record->tiers.at(slot.tier), slot.slot);
+      for (uint64_t at = 0; at < slot.bytes; at += 4096) FlipByte(path, begin + slot.offset + at);
     }
     flipped = true;
   }
@@ -377,6 +406,48 @@ std::vector<std::string> RealWorld::Leftovers() {
   }
   for (std::string& one : TemporariesAfterCollection(*store, kLeasePatience)) found.push_back(std::move(one));
   for (std::string& one : BadFiles()) found.push_back(std::move(one));
+  return found;
+}
+
+std::vector<std::string> RealWorld::LeftByAgents(Held held) {
+  const bool is_drained = held != Held::kPending && !another_store_stood_;
+  std::vector<int> told;
+  for (int node = 0; node < setup_.nodes; ++node) {
+    if (TellAgentToLeave(RunFolder(node), is_drained)) told.push_back(node);
+  }
+  std::vector<std::string> found;
+  for (const auto end = steady_clock::now() + kLeavePatience;;) {
+    found = ProcessesWith(folder_.memory_folder());
+    if (found.empty() || steady_clock::now() >= end) break;
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  for (const int node : told) {
+    // One that keeps versions keeps its run folder with them.
+    const bool keeps_nothing = (is_drained && held == Held::kStored) || !filesystem::exists(RunFolder(node));
+    for (const std::string& folder : {RunFolder(node), OwnTierFolder(node)}) {
+      if (!keeps_nothing || !filesystem::exists(folder)) continue;
+      found.push_back(fmt::format("the agent has left, and {} is there still: {}", folder, fmt::join(FilesBelow(folder), " ")));
+    }
+  }
+  std::ranges::move(StrayMemory(), std::back_inserter(found));
+  return found;
+}
+
+std::vector<std::string> RealWorld::StrayMemory() const {
+  const filesystem::path own = folder_.memory_folder();
+  std::set<std::string> known = {filesystem::path(Store()).filename()};
+  for (int node = 0; node < setup_.nodes; ++node) {
+    for (const std::string& path : {RunFolder(node), RunFolder(node) + "-rival", ClockStepFile(RunFolder(node))})
+      known.insert(filesystem::path(path).filename());
+  }
+  std::vector<std::string> found;
+  const auto find = [&](const filesystem::path& path) { found.push_back("nobody owns " + path.string()); };
+  for (const auto& entry : filesystem::directory_iterator(own)) {
+    if (!known.contains(entry.path().filename())) find(entry.path());
+  }
+  for (const auto& entry : filesystem::directory_iterator(own.parent_path())) {
+    if (entry.path() != own && entry.path().string().find(own.filename().string()) != std::string::npos) find(entry.path());
+  }
   return found;
 }
 

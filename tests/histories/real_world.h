@@ -1,6 +1,6 @@
 // A history with real processes: each rank is one (actor.cc), each virtual node has a real agent, the store and the nodes' run
-// folders lie on /dev/shm, and the faults are real, but for errors of the file system, clocks and cut connections, which are put
-// before it (os/testing/steering.h, node_faults.h).
+// folders lie on /dev/shm, directory tiers and a job.scratch in the temporary folder, and the faults are real, but for errors of
+// the file system, clocks and cut connections, which are put before it (os/testing/steering.h, node_faults.h).
 //
 // Everything goes with the object.
 #pragma once
@@ -42,6 +42,7 @@ class RealWorld final : public World {
   void Mend() override;
   bool HasFileTemporaries() override { return !FileTemporaries().empty(); }
   std::vector<std::string> Leftovers() override;
+  std::vector<std::string> LeftByAgents(Held held) override;
 
   // What ranks and agents had to say, for a person.
   std::string Logs() const;
@@ -51,6 +52,10 @@ class RealWorld final : public World {
 
   std::string Store() const { return folder_.memory_folder() + "/store"; }
   std::string RunFolder(int node) const { return folder_.memory_folder() + "/n" + std::to_string(node); }
+  // Of all nodes: each has a folder of its own below it.
+  std::string TierFolder(bool rival) const { return folder_.path() + (rival ? "/tier-rival" : "/tier"); }
+  std::string OwnTierFolder(int node) const;
+  std::string TierKeys(bool rival) const;
   std::string Steering() const { return folder_.path() + "/steering"; }
   std::string UsersFolder() const { return folder_.path() + "/results"; }
   std::string Overrides(int node, bool rival) const;
@@ -62,6 +67,8 @@ class RealWorld final : public World {
   // What was published to the users' folder and is no whole file of the rank and version that its name says.
   std::vector<std::string> BadFiles() const;
   std::vector<std::string> FileTemporaries() const;
+  // On /dev/shm, and neither the store's nor a node's.
+  std::vector<std::string> StrayMemory() const;
   bool BreakStore(const std::string& how);
   bool Flip(const Step& step);
   bool FlipParity(int node) const;
@@ -80,6 +87,7 @@ class RealWorld final : public World {
   };
   std::optional<Dying> dying_;
   std::map<int, int> stopped_agents_;  // node to process id
+  bool another_store_stood_ = false;   // where the store was while it was away: what is owed to that one waits for ever
   int rendezvous_ = 0;
 };
 

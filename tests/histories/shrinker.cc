@@ -51,6 +51,11 @@ class Shrinker {
       candidate.setup.keys.erase(candidate.setup.keys.begin() + static_cast<ptrdiff_t>(key));
       if (Try(candidate)) return true;
     }
+    if (!best_.setup.tier.empty()) {
+      History candidate = best_;
+      candidate.setup.tier.clear();
+      if (Try(candidate)) return true;
+    }
     for (const int fewer : {best_.setup.ranks / 2, best_.setup.ranks - 1}) {
       History candidate = best_;
       candidate.setup.ranks = fewer;

@@ -45,6 +45,13 @@ struct CheckpointCall {
   bool abandon = false;
 };
 
+// What agents hold when a job has ended.
+enum class Held {
+  kPending,  // something may be on its way to its level
+  kDrained,  // nothing is, but versions may be on nodes only
+  kStored,   // the store has all of it
+};
+
 class World {
  public:
   virtual ~World() = default;
@@ -75,6 +82,8 @@ class World {
   virtual bool HasFileTemporaries() { return false; }
   // What is left when everything has ended in good order and should not be; empty: nothing.
   virtual std::vector<std::string> Leftovers() = 0;
+  // All agents leave. What is left then of processes, and of files and memory that nobody has a use for any more.
+  virtual std::vector<std::string> LeftByAgents(Held) { return {}; }
 };
 
 }  // namespace kedge::histories
