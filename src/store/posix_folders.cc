@@ -52,8 +52,10 @@ Status PosixFolders::CheckRoot() {
 }
 
 Status PosixFolders::MakeRoot() {
+  // Asked first: another thread may make the root once it was found missing.
+  const bool was_seen = root_seen_.load();
   if (fs_.Stat(root_).status().errno_value() != ENOENT) return Status::Ok();
-  if (making_ == RootMaking::kNever || root_seen_.load(std::memory_order_relaxed)) {
+  if (making_ == RootMaking::kNever || was_seen) {
     return Status::FromErrno(ENOENT, "the store's folder " + root_ + " was moved or unmounted, and is not made anew: stat");
   }
   const std::string parent = os::ParentPath(root_);

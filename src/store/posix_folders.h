@@ -41,7 +41,7 @@ class PosixFolders {
   // Before something in it is read: whether the root may be trusted. Looks until one was found good; ok when there is none.
   Status CheckRoot();
   // Something in it was read: it is not made any more.
-  void OnRootSeen() { root_seen_.store(true, std::memory_order_relaxed); }
+  void OnRootSeen() { root_seen_.store(true); }
 
  private:
   Status Ensure(const std::string& path, bool make);

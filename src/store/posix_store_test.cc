@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <functional>
+#include <utility>
 
 #include "os/files.h"
 #include "os/testing/other_user.h"
@@ -47,6 +49,40 @@ class PosixStoreTest : public ::testing::Test {
   SimulatedFileSystem fs_;
   std::unique_ptr<Store> store_;
 };
+
+// Something else happens when a path was found missing so many times, and the asker does not know it yet.
+class FileSystemWithARace final : public SimulatedFileSystem {
+ public:
+  FileSystemWithARace(std::string path, int looks, std::function<void()> meanwhile)
+      : path_(std::move(path)), looks_(looks), meanwhile_(std::move(meanwhile)) {}
+  Result<os::FileInfo> Stat(const std::string& path) override {
+    Result<os::FileInfo> info = SimulatedFileSystem::Stat(path);
+    if (path == path_ && !info.ok() && --looks_ == 0) meanwhile_();
+    return info;
+  }
+
+ private:
+  const std::string path_;
+  int looks_;
+  const std::function<void()> meanwhile_;
+};
+
+TEST(PosixStoreRoot, ThatAnotherThreadMakesMeanwhileHasNotBeenMovedAway) {
+  bool raced = true;
+  int looks = 0;
+  while (raced) {
+    raced = false;
+    std::unique_ptr<Store> store;
+    FileSystemWithARace fs("/store", ++looks, [&] {
+      raced = true;
+      EXPECT_TRUE(store->PutIfAbsent("other", AsBytes("x"), kOwner, Folders::kCreate).ok());
+    });
+    store = MakePosixStore(fs, {.path = "/store"});
+    const Status made = store->PutIfAbsent("record", AsBytes("x"), kOwner, Folders::kCreate);
+    EXPECT_TRUE(made.ok()) << "found missing " << looks << " times: " << made.ToString();
+  }
+  EXPECT_GT(looks, 2) << "it is looked at before it is made";
+}
 
 TEST_F(PosixStoreTest, AFailedWriteIsRememberedByCommit) {
   const auto writer = Begin("f/object");

@@ -31,7 +31,7 @@ struct SimulatedOptions {
   uint64_t capacity_bytes = uint64_t{1} << 40;
 };
 
-class SimulatedFileSystem final : public FileSystem {
+class SimulatedFileSystem : public FileSystem {
  public:
   explicit SimulatedFileSystem(SimulatedOptions options = {});
   // The same disk, page cache and seed, without open files, rules and counts: to try several crashes of one state.
