@@ -435,8 +435,8 @@ struct Job {
   std::deque<ImageIdentity> takings_told;         // by other nodes, of the present attempt (takings.h)
   JobTuning tuning;
   JobCalls calls;
-  std::set<uint32_t> cleaned_attempts;  // whose temporaries of a dead agent were removed
-  std::set<std::string> names_reached;  // of which the store was told that there was a version (publish.h)
+  std::set<uint32_t> cleaned_attempts;            // whose temporaries of a dead agent were removed
+  std::map<std::string, uint32_t> names_reached;  // of which the store was told that there was a version, by which attempt
   std::set<std::string> retention_running;
   std::set<std::string> retention_waits;  // names with something that may go later
   std::set<std::string> retention_wanted;

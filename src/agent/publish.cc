@@ -414,7 +414,10 @@ void Publish::NoteReached(const Version& version) {
   Job& job = *version.job;
   const JobNode* leading = job.LeadingNode();
   if (leading != nullptr && leading->name != agent_.settings().node) return;
-  if (!job.names_reached.insert(version.generation.name).second) return;
+  const std::string& name = version.generation.name;
+  if (std::exchange(job.names_reached[name], job.hello.attempt) == job.hello.attempt) return;
+  // It may store nothing itself.
+  Retain(job, name);
   agent_.Background(
       [store = job.store, generation = version.generation] {
         auto catalog = store->CatalogFor(generation.attempt);

@@ -52,8 +52,11 @@ void PlayShare(const CampaignOptions& options, int share, int output) {
   for (uint64_t seed = options.first_seed + static_cast<uint64_t>(share); seed <= options.last_seed;
        seed += static_cast<uint64_t>(options.processes)) {
     if (stopping || (options.seconds > 0 && SecondsSince(begin) > options.seconds)) break;
-    const auto violation = PlayFresh(Generate(seed, options.real), options.real, {{}, options.ignored, &stopping});
+    std::string told;
+    const auto tell = [&told](const std::string& text) { told += text + "\n"; };
+    const auto violation = PlayFresh(Generate(seed, options.real), options.real, {tell, options.ignored, &stopping});
     if (stopping) break;
+    if (violation && !options.found_folder.empty()) std::ofstream(fmt::format("{}/{}.log", options.found_folder, seed)) << told;
     const std::string line =
         fmt::format("{} {} {}", seed, violation ? violation->kind : "-", violation ? violation->sentence : "");
     const std::string text = line.substr(0, 2000) + "\n";

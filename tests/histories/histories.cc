@@ -24,7 +24,9 @@ constexpr char kUsage[] =
   --seeds A:B    these seeds (1 and on)
   --seconds N    no history begins later
   --jobs N       so many at a time (1)
-  --shrink       the first of each kind of violation is made small, printed, and kept in FOLDER
+  --shrink       the first of each kind of violation is made small, and printed
+  --found FOLDER what is made small is kept there, and of each seed that breaks a promise, in SEED.log, what was answered and
+                 what ranks and agents had to say
   --ignore KIND  a kind of violation that is passed over
   --replay FILE  one history, with all that is answered
   --show SEED    prints the history of a seed and plays nothing
