@@ -121,6 +121,7 @@ Result<Restarter::Choice> Restarter::Look(const std::string& name, int64_t at_mo
   // One may have missed a checkpoint that others began: from here on all count alike again.
   if (!alone()) ledger_->CatchUp(name, common.takes);
   if (!common.is_newest && !everywhere && !alone()) return Look(name, at_most, true);
+  if (!common.is_newest && !alone()) KEDGE_RETURN_IF_ERROR(Agree(WhatSilentNodesMayHave(name, mine, common)));
   const RestoreCandidate* const newest = common.candidates.empty() ? nullptr : &common.candidates.front();
   if (core_->rank() == 0 && !common.abandoned.empty() && (newest == nullptr || common.abandoned.front() > *newest)) {
     LogWarning("client", "'{}': {}", name, Abandoned(common.abandoned.front()));
@@ -133,6 +134,20 @@ Result<Restarter::Choice> Restarter::Look(const std::string& name, int64_t at_mo
   choice.lost = std::move(mine.lost);
   choice.silent = std::move(mine.silent);
   return choice;
+}
+
+// Going on from an older version would abandon a newer one that is only out of reach.
+Status Restarter::WhatSilentNodesMayHave(const std::string& name, const ImageOpener::Found& mine,
+                                         const CommonCandidates& common) {
+  if (mine.silent.empty()) return Status::Ok();
+  const std::string older =
+      common.candidates.empty()
+          ? "no version"
+          : fmt::format("version {} (at_most = {})", common.candidates.front().version, common.candidates.front().version);
+  return Status(Code::kUnavailable,
+                fmt::format("'{}' cannot be restored now: some ranks have a newer version than all have, and nodes {} of this "
+                            "attempt, which may hold the rest, do not answer; without them {} can be restored",
+                            name, mine.silent, older));
 }
 
 Status Restarter::NoteRestored(const Generation& generation) {

@@ -56,8 +56,9 @@ class Restarter {
     std::string lost;
     std::string silent;
   };
-  // Collective, unless alone.
+  // Collective, unless alone. kUnavailable: nodes of the attempt that do not answer may have what some ranks lack of a newer one.
   Result<Choice> Look(const std::string& name, int64_t at_most, bool everywhere);
+  static Status WhatSilentNodesMayHave(const std::string& name, const ImageOpener::Found& mine, const CommonCandidates& common);
   // What the store has (`known` as in ImageOpener::Stored), and what may be chosen, as rank 0 finds it. Collective, unless alone.
   Result<StoredCandidates> ShareStored(const std::string& name, int64_t at_most, const std::optional<RestoreCandidate>& known);
   Result<CandidateRule> ShareRule(const std::string& name);
