@@ -141,6 +141,7 @@ void Promises::Captured(int launch, const std::vector<int>& ranks, const std::ve
       life.began = true;
     }
     if (static_cast<int>(generation.captured.size()) == setup_.ranks && generation.captured_at < 0) generation.captured_at = now_;
+    generation.may_be_in_store_only = generation.may_be_in_store_only || !Quiet() || last_fault_ >= 0;
     // A pool that is found to be gone takes the checkpoint under way with it.
     if (!answers[i].ok() && !answers[i].died && was_quiet && unnoticed_.empty() && !life.superseded &&
         answers[i].code != KEDGE_ERROR_ALREADY_EXISTS) {
@@ -317,7 +318,10 @@ bool Promises::Unavailable(int node, const std::vector<int>& places) const {
 }
 
 bool Promises::HasLocalCopies(const Generation& generation, const std::vector<int>& places) const {
-  const bool has_some = setup_.Key("job.mode", "async") != "sync" || !generation.flipped_store;
+  // What the store has need not be on the nodes, too: ranks without an agent write there alone, and copies make room.
+  const bool is_kept_here =
+      setup_.Key("job.mode", "async") != "sync" && setup_.tier != "beside" && !generation.may_be_in_store_only;
+  const bool has_some = is_kept_here || !generation.flipped_store;
   return has_some && !generation.flipped_local && !generation.is_unsynced && generation.places == places &&
          std::none_of(generation.places.begin(), generation.places.end(),
                       [&](int node) { return generation.lost_since_capture.contains(node) || Unavailable(node, places); });

@@ -83,9 +83,10 @@ class Promises {
     std::set<int> lost_since_node;
     bool flipped_local = false;
     bool flipped_store = false;
-    bool is_unsynced = false;      // the power went since; what was not in the store may be gone
-    bool is_void = false;          // taken by a launch that another had taken over from
-    bool may_be_given_up = false;  // ranks waited so long for others to take it that its protection may have ended
+    bool is_unsynced = false;           // the power went since; what was not in the store may be gone
+    bool is_void = false;               // taken by a launch that another had taken over from
+    bool may_be_in_store_only = false;  // ranks may have had no agent
+    bool may_be_given_up = false;       // ranks waited so long for others to take it that its protection may have ended
   };
   struct Life {
     std::vector<int> places;
