@@ -1,6 +1,7 @@
 #include "agent/attempt_watch.h"
 
 #include <algorithm>
+#include <set>
 
 #include "agent/agent.h"
 #include "agent/flush.h"
@@ -15,60 +16,77 @@ namespace {
 
 constexpr Duration kRetryPause = std::chrono::seconds(1);
 
-Result<AttemptLook> LookOnce(StoreContext& store, const std::string& job, uint32_t attempt, bool is_carried) {
+Result<AttemptLook> LookOnce(StoreContext& store, const std::string& job, uint32_t attempt, bool gives_sign) {
   KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, store.CatalogFor(attempt));
-  return LookAfterAttempt(catalog, job, attempt, is_carried);
+  return LookAfterAttempt(catalog, job, attempt, gives_sign);
+}
+
+bool IsOnItsWay(const Image& image) {
+  return !image.doomed && Flush::IsActive(image);
+}
+
+std::pair<JobKey, uint32_t> KeyOf(const Generation& generation) {
+  return {{generation.store_id, generation.job}, generation.attempt};
 }
 
 }  // namespace
 
 void AttemptWatch::Tick() {
-  std::map<Key, bool> watched;  // whether images of it are carried
+  std::set<Key> present;
   for (const Session* session : agent_.sessions().all()) {
     if (session->job != nullptr && !session->ended)
-      watched.try_emplace({{session->job->store_id, session->job->name}, session->hello.attempt}, false);
+      present.insert({{session->job->store_id, session->job->name}, session->hello.attempt});
   }
   for (const auto& [id, image] : agent_.images().all()) {
-    const Generation& generation = image->version->generation;
-    if (!image->doomed && Flush::IsActive(*image)) watched[{{generation.store_id, generation.job}, generation.attempt}] = true;
+    if (IsOnItsWay(*image)) present.insert(KeyOf(image->version->generation));
   }
-  std::erase_if(next_ns_, [&](const auto& entry) { return entry.second != INT64_MAX && !watched.contains(entry.first); });
-  std::erase_if(last_look_, [&](const auto& entry) { return !next_ns_.contains(entry.first); });
+  std::erase_if(attempts_, [&](const auto& entry) { return !entry.second.is_looking && !present.contains(entry.first); });
   const int64_t now_ns = agent_.clock().NowNs();
-  for (const auto& [key, is_carried] : watched) {
+  for (const Key& key : present) {
     const Job* job = agent_.FindJob(key.first.first, key.first.second);
-    if (job != nullptr && next_ns_[key] <= now_ns) Look(*job, key, is_carried);
+    const Watched& watched = attempts_[key];
+    if (job != nullptr && !watched.is_looking && watched.due_ns <= now_ns) Look(*job, key);
   }
 }
 
-void AttemptWatch::Look(const Job& job, const Key& key, bool is_carried) {
-  next_ns_[key] = INT64_MAX;
+bool AttemptWatch::IsCarried(const Key& key) const {
+  const auto& images = agent_.images().all();
+  return std::any_of(images.begin(), images.end(), [&](const auto& entry) {
+    return IsOnItsWay(*entry.second) && KeyOf(entry.second->version->generation) == key;
+  });
+}
+
+void AttemptWatch::Look(const Job& job, const Key& key) {
+  Watched& watched = attempts_[key];
+  watched.is_looking = true;
   const int64_t began_ns = agent_.clock().NowNs();
+  const bool is_due = watched.due_ns <= began_ns;
+  const bool gives_sign = is_due && IsCarried(key);
   agent_.Background([store = job.store, name = job.name, attempt = key.second,
-                     is_carried] { return LookOnce(*store, name, attempt, is_carried); },
-                    [this, key, is_carried, began_ns](const Result<AttemptLook>& seen) {
+                     gives_sign] { return LookOnce(*store, name, attempt, gives_sign); },
+                    [this, key, is_due, gives_sign, began_ns](const Result<AttemptLook>& seen) {
+                      Watched& looked = attempts_[key];
                       const Status& marked = seen.ok() ? seen->marked : seen.status();
-                      if (!marked.ok() && is_carried) {
+                      if (!marked.ok() && gives_sign) {
                         static LogRateLimit limit(std::chrono::seconds(60));
                         LogLimited(limit, LogLevel::kWarning, "agent",
                                    "job {}: the store cannot be told that attempt {} is still carried there: {}",
                                    key.first.second, key.second, marked.ToString());
                       }
-                      next_ns_[key] = agent_.clock().NowNs() + (marked.ok() ? seen->lease / 4 : kRetryPause).count();
-                      last_look_[key] = {began_ns, seen.ok() ? seen->taken_over : Status::Ok()};
-                      if (seen.ok() && !seen->taken_over.ok()) OnTakenOver(key, seen->taken_over);
+                      if (is_due) looked.due_ns = agent_.clock().NowNs() + (marked.ok() ? seen->lease / 4 : kRetryPause).count();
+                      looked.is_looking = false;
+                      looked.looked_ns = began_ns;
+                      looked.taken_over = seen.ok() ? seen->taken_over : Status::Ok();
+                      if (!looked.taken_over.ok()) OnTakenOver(key, looked.taken_over);
                       agent_.waiters().OnLook();
                     });
 }
 
 std::optional<Status> AttemptWatch::TakenOver(const Job& job, uint32_t attempt, int64_t since_ns) {
   const Key key{{job.store_id, job.name}, attempt};
-  const auto last = last_look_.find(key);
-  if (last != last_look_.end() && (last->second.began_ns >= since_ns || !last->second.taken_over.ok())) {
-    return last->second.taken_over;
-  }
-  int64_t& next_ns = next_ns_[key];
-  if (next_ns != INT64_MAX) Look(job, key, false);
+  const Watched& watched = attempts_[key];
+  if (!watched.taken_over.ok() || (watched.looked_ns && *watched.looked_ns >= since_ns)) return watched.taken_over;
+  if (!watched.is_looking) Look(job, key);
   return std::nullopt;
 }
 

@@ -31,16 +31,19 @@ class AttemptWatch {
 
  private:
   using Key = std::pair<JobKey, uint32_t>;  // of an attempt
-  struct LastLook {
-    int64_t began_ns = 0;
+  struct Watched {
+    int64_t due_ns = 0;  // when the next sign of life is, and with it a look
+    bool is_looking = false;
+    std::optional<int64_t> looked_ns;  // when the look began that `taken_over` is from
     Status taken_over;
   };
-  void Look(const Job& job, const Key& key, bool is_carried);
+  // A look that is due gives a sign of life, too, if images are carried; any other leaves open when that is due.
+  void Look(const Job& job, const Key& key);
+  bool IsCarried(const Key& key) const;
   void OnTakenOver(const Key& key, const Status& why);
 
   Agent& agent_;
-  std::map<Key, int64_t> next_ns_;  // of attempts that have images on their way, or sessions; INT64_MAX: being looked at
-  std::map<Key, LastLook> last_look_;
+  std::map<Key, Watched> attempts_;  // that have images on their way, or sessions
 };
 
 }  // namespace kedge

@@ -35,6 +35,13 @@ Status NoneFound(const std::string& name, int64_t at_most) {
   return Status(Code::kNotFound, fmt::format("no version of '{}'{} can be restored by all ranks", name, bound));
 }
 
+// Nobody can say what nodes hold that are cut off, or whose agents stand still. `nodes`: their names, as text.
+Status SilentNodes(const std::string& name, const std::string& nodes, const std::string& without) {
+  return Status(Code::kUnavailable, fmt::format("'{}' cannot be restored now: nodes {} of this attempt do not answer, and what "
+                                                "they hold may be needed; without them: {}",
+                                                name, nodes, without));
+}
+
 // Of regions with as many bytes; what one side does not know, it does not contradict.
 bool MeansTheSame(const Region& saved, const Region& wanted) {
   const bool types_known = saved.type != ElementType::kBytes && wanted.type != ElementType::kBytes;
@@ -140,14 +147,10 @@ Result<Restarter::Choice> Restarter::Look(const std::string& name, int64_t at_mo
 Status Restarter::WhatSilentNodesMayHave(const std::string& name, const ImageOpener::Found& mine,
                                          const CommonCandidates& common) {
   if (mine.silent.empty()) return Status::Ok();
-  const std::string older =
-      common.candidates.empty()
-          ? "no version"
-          : fmt::format("version {} (at_most = {})", common.candidates.front().version, common.candidates.front().version);
-  return Status(Code::kUnavailable,
-                fmt::format("'{}' cannot be restored now: some ranks have a newer version than all have, and nodes {} of this "
-                            "attempt, which may hold the rest, do not answer; without them {} can be restored",
-                            name, mine.silent, older));
+  constexpr char kNewer[] = "some ranks have a newer version than all have";
+  if (common.candidates.empty()) return SilentNodes(name, mine.silent, fmt::format("none can be restored: {}", kNewer));
+  const int64_t older = common.candidates.front().version;
+  return SilentNodes(name, mine.silent, fmt::format("version {} can be restored (at_most = {}): {}", older, older, kNewer));
 }
 
 Status Restarter::NoteRestored(const Generation& generation) {
@@ -188,11 +191,7 @@ Status Restarter::WhatIsLost(const std::string& name, const Choice& choice) cons
   constexpr char kWhatToDo[] =
       "no copy of any version is left. Begin anew only if you mean to: another job name, or restart.if_lost=begin";
   const auto unless_silent = [&](const Status& lost) {
-    if (choice.silent.empty()) return lost;
-    return Status(Code::kUnavailable,
-                  fmt::format("'{}' cannot be restored now: nodes {} of this attempt do not answer, and what they "
-                              "hold may be needed; without them: {}",
-                              name, choice.silent, lost.message()));
+    return choice.silent.empty() ? lost : SilentNodes(name, choice.silent, lost.message());
   };
   if (!choice.lost.empty()) {
     return unless_silent(

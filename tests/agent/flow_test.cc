@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 #include <thread>
 
 #include "os/process.h"
 #include "store/attempts.h"
 #include "store/garbage.h"
+#include "store/layout.h"
 #include "store/posix_store.h"
 #include "tests/agent/agent_client.h"
 
@@ -137,6 +139,33 @@ TEST(AgentFlow, GarbageCollectionLeavesAloneWhatTheAgentHasJustBegun) {
   for (const GarbageItem& item : report->items) ADD_FAILURE() << "removed: " << item.what << ", " << item.why;
   ASSERT_TRUE(StoredVersions(scenario.store(), "job", "ckpt").empty()) << "this test shows nothing";
   EXPECT_TRUE(WaitFor([&] { return IsOk(CheckStored(scenario.store(), generation, 0, 4 << 20)); }, seconds(30)));
+}
+
+// Who asks whether something is in the store makes the agent look after the attempt, too: the sign of life is given all the same.
+TEST(AgentFlow, GarbageCollectionLeavesAloneWhatTheAgentStillWritesAlsoWhileSomebodyAsks) {
+  ScenarioFolder scenario;
+  AgentClient client(scenario, {.node_keys = {{"flush.rate", "1MiB"}}});
+  const auto store = MakePosixStore(os::SystemFileSystem(), {.path = scenario.store()});
+  const Catalog catalog = Catalog::Open(*store, {"test", 0, "gc"}).value();
+  LeaseWatch watch;
+  ASSERT_TRUE(IsOk(AcquireAttempt(catalog, RequestOfThisProcess("job", /*lease_seconds=*/8, /*ranks=*/1), &watch)));
+  ASSERT_TRUE(IsOk(client.Attach()));
+  const Generation stored = client.GenerationOf("ckpt", 1);
+  ASSERT_TRUE(IsOk(client.Capture(stored, 1000)));
+  ASSERT_EQ(client.Wait(stored, Level::kStore)->level, Level::kStore);
+  const Generation carried = client.GenerationOf("ckpt", 2);
+  ASSERT_TRUE(IsOk(client.Capture(carried, 12 << 20)));
+  const std::filesystem::path mark = std::filesystem::path(scenario.store()) / layout::AttemptDrainKey("job", 1);
+  std::set<std::filesystem::file_time_type> given;
+  for (int round = 0; round < 20; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));  // before, when it looked last does not count any more
+    ASSERT_EQ(client.Wait(stored, Level::kStore)->level, Level::kStore);
+    std::error_code absent;
+    if (const auto at = std::filesystem::last_write_time(mark, absent); !absent) given.insert(at);
+  }
+  ASSERT_FALSE(IsOk(CheckStored(scenario.store(), carried, 0, 12 << 20))) << "this test shows nothing";
+  EXPECT_GE(given.size(), 3u) << "one every two seconds, a quarter of the lease";
+  EXPECT_TRUE(WaitFor([&] { return IsOk(CheckStored(scenario.store(), carried, 0, 12 << 20)); }, seconds(30)));
 }
 
 TEST(AgentFlow, DirectoryTierTakesWhatThePoolCannot) {
