@@ -22,6 +22,12 @@ std::optional<int64_t> LeastWithin(const std::vector<int64_t>& versions, int64_t
   return least;
 }
 
+// Of the first moment of all itself.
+Moment JustBefore(const Moment& moment) {
+  if (moment.take > 0) return {moment.attempt, moment.take - 1};
+  return moment.attempt > 0 ? Moment{moment.attempt - 1, UINT32_MAX} : moment;
+}
+
 }  // namespace
 
 Lineage::Lineage(const std::vector<RestoredRecord>& restored, const std::vector<Generation>& complete) {
@@ -44,7 +50,7 @@ Lineage::Lineage(const std::vector<RestoredRecord>& restored, const std::vector<
       stretch.last = MomentOf(known.restored->origin);
       stretch.version_max = std::min(stretch.version_max, known.restored->origin.version);
     } else {
-      stretch.last = {moment.attempt, moment.take - 1};
+      stretch.last = JustBefore(moment);
       stretch.version_max = *least;
     }
   }
@@ -54,9 +60,9 @@ Lineage::Lineage(const std::vector<RestoredRecord>& restored, const std::vector<
 
 bool Lineage::Has(const Generation& generation) const {
   const Moment moment = MomentOf(generation);
-  return std::any_of(newest_first_.begin(), newest_first_.end(), [&](const Stretch& stretch) {
-    return moment >= stretch.first && moment <= stretch.last && generation.version <= stretch.version_max;
-  });
+  const auto stretch = std::partition_point(newest_first_.begin(), newest_first_.end(),
+                                            [&](const Stretch& newer) { return newer.first > moment; });
+  return moment <= stretch->last && generation.version <= stretch->version_max;
 }
 
 }  // namespace kedge

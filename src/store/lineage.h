@@ -43,7 +43,7 @@ class Lineage {
     Moment last;
     int64_t version_max = INT64_MAX;
   };
-  std::vector<Stretch> newest_first_;
+  std::vector<Stretch> newest_first_;  // apart from each other; the last one begins with the first moment of all
 };
 
 }  // namespace kedge
