@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/crc32c.h"
@@ -13,6 +14,8 @@ namespace kedge {
 namespace {
 
 constexpr size_t kAlignment = 4096;
+// Copied and summed at a time: what a core's cache still has when the sum reads it again.
+constexpr size_t kCopiedStepBytes = size_t{256} << 10;
 
 // A worker's buffer for pieces that do not lie in memory; grows to the largest piece and goes with the thread.
 class AlignedBuffer {
@@ -51,19 +54,21 @@ Status StoreContext::ApplyRetention(const std::string& job, const std::string& n
   return kedge::ApplyRetention(catalog, job, name, options, report);
 }
 
-Status StoreContext::EnsureMarked(const Catalog& catalog, const std::string& job, uint32_t attempt) {
+Result<Catalog> StoreContext::CatalogFor(uint32_t attempt) {
+  KEDGE_RETURN_IF_ERROR(catalog_.Confirm());
+  return catalog_.WithOwner({catalog_.owner().node, attempt, catalog_.owner().writer});
+}
+
+Result<Catalog> StoreContext::CatalogToWrite(const std::string& job, uint32_t attempt) {
+  KEDGE_ASSIGN_OR_RETURN(Catalog catalog, CatalogFor(attempt));
+  KEDGE_RETURN_IF_ERROR(catalog.CheckRecordOf(job, attempt));
   const std::lock_guard lock(marked_mutex_);
-  if (marked_.contains(attempt)) return Status::Ok();
+  if (marked_.contains(attempt)) return catalog;
   const Status marked = MarkDraining(catalog, job, attempt);
   // An attempt that the store knows nothing of has nobody who could be waited for.
   if (!marked.ok() && marked.code() != Code::kNotFound) return marked;
   marked_.insert(attempt);
-  return Status::Ok();
-}
-
-Result<Catalog> StoreContext::CatalogFor(uint32_t attempt) {
-  KEDGE_RETURN_IF_ERROR(catalog_.Confirm());
-  return catalog_.WithOwner({catalog_.owner().node, attempt, catalog_.owner().writer});
+  return catalog;
 }
 
 Status PieceSource::Read(std::byte* out) const {
@@ -77,9 +82,8 @@ Result<ObjectWriter*> FlushObject::Writer() {
   KEDGE_RETURN_IF_ERROR(failed_);
   if (writer_ == nullptr) {
     auto begin = [&]() -> Result<std::unique_ptr<ObjectWriter>> {
-      KEDGE_ASSIGN_OR_RETURN(Catalog catalog, store_->CatalogFor(generation_.attempt));
+      KEDGE_ASSIGN_OR_RETURN(Catalog catalog, store_->CatalogToWrite(generation_.job, generation_.attempt));
       KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation_));
-      KEDGE_RETURN_IF_ERROR(store_->EnsureMarked(catalog, generation_.job, generation_.attempt));
       return catalog.store().CreateObject(layout::ImageKey(generation_, rank_), catalog.owner(), expected_bytes_);
     };
     auto writer = begin();
@@ -92,23 +96,28 @@ Result<ObjectWriter*> FlushObject::Writer() {
   return writer_.get();
 }
 
-Status FlushObject::WriteBytes(ByteSpan bytes, uint64_t object_offset) {
+Result<uint32_t> FlushObject::WriteBytes(ByteSpan bytes, uint64_t object_offset) {
   KEDGE_ASSIGN_OR_RETURN(ObjectWriter * writer, Writer());
-  KEDGE_RETURN_IF_ERROR(writer->WriteAt(object_offset, bytes));
-  return writer->FlushHint(object_offset, bytes.size(), /*wait=*/false);
+  const size_t step_bytes = writer->is_buffered() ? kCopiedStepBytes : bytes.size();
+  uint32_t crc32c = 0;
+  for (size_t done = 0; done < bytes.size();) {
+    const ByteSpan step = bytes.subspan(done, std::min(step_bytes, bytes.size() - done));
+    KEDGE_RETURN_IF_ERROR(writer->WriteAt(object_offset + done, step));
+    crc32c = crc32c::ChecksumOnly(step.data(), step.size(), crc32c);
+    done += step.size();
+  }
+  KEDGE_RETURN_IF_ERROR(writer->FlushHint(object_offset, bytes.size(), /*wait=*/false));
+  return crc32c;
 }
 
 Result<uint32_t> FlushObject::WritePiece(const PieceSource& source, uint64_t object_offset) {
   if (source.tier != nullptr && source.tier->SlotMemory(source.slot) != nullptr) {
-    const std::byte* const slot = source.tier->SlotMemory(source.slot) + source.offset;
-    KEDGE_RETURN_IF_ERROR(WriteBytes(ByteSpan(slot, source.bytes), object_offset));
-    return crc32c::ChecksumOnly(slot, source.bytes);
+    return WriteBytes(ByteSpan(source.tier->SlotMemory(source.slot) + source.offset, source.bytes), object_offset);
   }
   std::byte* buffer = worker_buffer.OfSize(source.bytes);
   if (buffer == nullptr) return Status(Code::kNoSpace, fmt::format("no memory for a buffer of {} bytes", source.bytes));
   KEDGE_RETURN_IF_ERROR(source.Read(buffer));
-  KEDGE_RETURN_IF_ERROR(WriteBytes(ByteSpan(buffer, source.bytes), object_offset));
-  return crc32c::ChecksumOnly(buffer, source.bytes);
+  return WriteBytes(ByteSpan(buffer, source.bytes), object_offset);
 }
 
 FlushObject::~FlushObject() {

@@ -27,6 +27,9 @@ class StoreContext {
 
   // In the name of this node's agent and `attempt`. kUnavailable: it is not there now; kMismatch: another one is.
   Result<Catalog> CatalogFor(uint32_t attempt);
+  // The same before anything of the attempt is begun in the store: a sign of life is there (store/attempts.h), so that gc leaves
+  // alone what is. Given once; AttemptWatch goes on.
+  Result<Catalog> CatalogToWrite(const std::string& job, uint32_t attempt);
   // Its attempt began without the store (store/catalog.h).
   void Await(const AttemptRecord& record) { catalog_.Await(record); }
   // What an attempt went on from is not noted in the store yet, as far as is known here.
@@ -37,9 +40,6 @@ class StoreContext {
   bool IsSilent(const std::string& job, uint32_t self, uint32_t attempt);
   Status ApplyRetention(const std::string& job, const std::string& name, uint32_t self, RetentionOptions options,
                         RetentionReport* report);
-  // Before anything of the attempt is begun in the store: a sign of life is there (store/attempts.h), so that gc waits for more.
-  // Given once; AttemptWatch goes on.
-  Status EnsureMarked(const Catalog& catalog, const std::string& job, uint32_t attempt);
   Store& store() { return *store_; }
 
  private:
@@ -75,9 +75,9 @@ class FlushObject {
   FlushObject& operator=(const FlushObject&) = delete;
 
   // Also tells the store to begin carrying the piece to the device. The checksum of what was written: what has changed in the
-  // source before the last byte was taken from there is in it.
+  // source before a byte was taken from there is in it.
   Result<uint32_t> WritePiece(const PieceSource& source, uint64_t object_offset);
-  Status WriteBytes(ByteSpan bytes, uint64_t object_offset);
+  Result<uint32_t> WriteBytes(ByteSpan bytes, uint64_t object_offset);
   // Begins the object when no piece has. The writer stays this object's.
   Result<ObjectWriter*> Writer();
   // The object stands in the store now.

@@ -46,7 +46,7 @@ Status WriteRecord(BatchImage& image) {
   if (crc32c::Compute(bytes.data(), bytes.size()) != image.record_crc32c) {
     return Status(Code::kCorrupt, "the image record has changed in its slot since it was captured");
   }
-  return image.object->WriteBytes(bytes, image.entry.record_offset);
+  return image.object->WriteBytes(bytes, image.entry.record_offset).status();
 }
 
 }  // namespace
@@ -420,7 +420,7 @@ void Publish::NoteReached(const Version& version) {
   Retain(job, name);
   agent_.Background(
       [store = job.store, generation = version.generation] {
-        auto catalog = store->CatalogFor(generation.attempt);
+        auto catalog = store->CatalogToWrite(generation.job, generation.attempt);
         return catalog.ok() ? kedge::NoteReached(*catalog, generation) : catalog.status();
       },
       [this, generation = version.generation](Status noted) {

@@ -1,26 +1,17 @@
 #include "store/lineage.h"
 
 #include <algorithm>
-#include <functional>
-#include <map>
-#include <optional>
+#include <utility>
 
 namespace kedge {
 namespace {
 
-struct Known {
-  const RestoredRecord* restored = nullptr;
-  std::vector<int64_t> complete;  // one, unless numbers were given by hand
+// A restart, or a generation that is complete.
+struct Event {
+  Moment moment;
+  int64_t version = INT64_MAX;
+  const Generation* origin = nullptr;  // of a restart
 };
-
-// The least of them that is not above `version_max`.
-std::optional<int64_t> LeastWithin(const std::vector<int64_t>& versions, int64_t version_max) {
-  std::optional<int64_t> least;
-  for (const int64_t version : versions) {
-    if (version <= version_max) least = std::min(least.value_or(version), version);
-  }
-  return least;
-}
 
 // Of the first moment of all itself.
 Moment JustBefore(const Moment& moment) {
@@ -31,28 +22,27 @@ Moment JustBefore(const Moment& moment) {
 }  // namespace
 
 Lineage::Lineage(const std::vector<RestoredRecord>& restored, const std::vector<Generation>& complete) {
-  std::map<Moment, Known, std::greater<>> latest_first;
-  for (const RestoredRecord& record : restored) {
-    const Moment moment{record.attempt, record.take};
+  std::vector<Event> latest_first;
+  latest_first.reserve(restored.size() + complete.size());
+  for (auto record = restored.rbegin(); record != restored.rend(); ++record) {  // of several at one moment the last one counts
+    const Moment moment{record->attempt, record->take};
     // One that leads forwards, which nobody writes, leads nowhere.
-    if (MomentOf(record.origin) < moment) latest_first[moment].restored = &record;
+    if (MomentOf(record->origin) < moment) latest_first.push_back({moment, INT64_MAX, &record->origin});
   }
-  for (const Generation& generation : complete) latest_first[MomentOf(generation)].complete.push_back(generation.version);
+  for (const Generation& generation : complete) latest_first.push_back({MomentOf(generation), generation.version, nullptr});
+  // Of one moment: the restart first, and then the lowest version: more than one only where numbers were given by hand.
+  std::stable_sort(latest_first.begin(), latest_first.end(), [](const Event& a, const Event& b) {
+    if (a.moment != b.moment) return a.moment > b.moment;
+    return std::pair(a.origin == nullptr, a.version) < std::pair(b.origin == nullptr, b.version);
+  });
 
   Stretch stretch{{}, {UINT32_MAX, UINT32_MAX}, INT64_MAX};
-  for (const auto& [moment, known] : latest_first) {
-    if (moment > stretch.last) continue;
-    const std::optional<int64_t> least = LeastWithin(known.complete, stretch.version_max);
-    if (known.restored == nullptr && !least) continue;
-    stretch.first = moment;
+  for (const Event& event : latest_first) {
+    if (event.moment > stretch.last || (event.origin == nullptr && event.version > stretch.version_max)) continue;
+    stretch.first = event.moment;
     newest_first_.push_back(stretch);
-    if (known.restored != nullptr) {
-      stretch.last = MomentOf(known.restored->origin);
-      stretch.version_max = std::min(stretch.version_max, known.restored->origin.version);
-    } else {
-      stretch.last = JustBefore(moment);
-      stretch.version_max = *least;
-    }
+    stretch.last = event.origin != nullptr ? MomentOf(*event.origin) : JustBefore(event.moment);
+    stretch.version_max = std::min(stretch.version_max, event.origin != nullptr ? event.origin->version : event.version);
   }
   stretch.first = Moment{};
   newest_first_.push_back(stretch);

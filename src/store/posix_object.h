@@ -26,6 +26,7 @@ class PosixObjectWriter final : public ObjectWriter {
       : store_(store), fs_(fs), file_(std::move(file)), direct_(std::move(direct)), place_(std::move(place)) {}
 
   Status WriteAt(uint64_t offset, ByteSpan bytes) override;
+  bool is_buffered() const override { return direct_ == nullptr; }
   Status FlushHint(uint64_t offset, uint64_t bytes, bool wait) override;
   Status Commit() override;
   Status Abandon() override;

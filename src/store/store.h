@@ -45,6 +45,8 @@ class ObjectWriter {
   // Writes all of `bytes`. Ranges written by several threads at a time must not overlap. Gaps read as zeros.
   // After an error Commit fails as well.
   virtual Status WriteAt(uint64_t offset, ByteSpan bytes) = 0;
+  // Whether WriteAt copies into memory, a page cache for example, so that small writes cost no more than large ones.
+  virtual bool is_buffered() const = 0;
   // The range has been written and will not be written again: begin to carry it to the device now, so that Commit finds
   // little to do. `wait` also waits for it, which bounds what is dirty. A hint: it makes nothing durable by itself.
   virtual Status FlushHint(uint64_t offset, uint64_t bytes, bool wait) = 0;
