@@ -70,7 +70,7 @@ class MismatchError(Error, ValueError):
 
 
 class BusyError(Error):
-    """The job is held by another live attempt."""
+    """The job is held by another live attempt; or a newer one has taken it over, and this process should end."""
 
 
 class IncompleteError(Error):

@@ -78,7 +78,7 @@ void AttemptWatch::Look(const Job& job, const Key& key) {
                       looked.looked_ns = began_ns;
                       looked.taken_over = seen.ok() ? seen->taken_over : Status::Ok();
                       if (!looked.taken_over.ok()) OnTakenOver(key, looked.taken_over);
-                      agent_.waiters().OnLook();
+                      agent_.waiters().Tick();
                     });
 }
 

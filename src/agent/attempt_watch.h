@@ -26,7 +26,7 @@ class AttemptWatch {
   // Once a second or so.
   void Tick();
   // What a look into the store that began at `since_ns` or later has found: kBusy when a newer attempt has taken over, ok when
-  // none has or the store does not answer. Nothing: there was none; one is under way, and Waiters::OnLook follows it.
+  // none has or the store does not answer. Nothing: there was none; one is under way, and Waiters::Tick follows it.
   std::optional<Status> TakenOver(const Job& job, uint32_t attempt, int64_t since_ns);
 
  private:

@@ -56,7 +56,7 @@ void Waiters::AddDrain(uint64_t peer, uint64_t number, const DrainRequest& reque
     const Job* job = request.job.empty() ? nullptr : agent_.FindJob(request.store_id, request.job);
     if (job != nullptr || request.job.empty()) agent_.flush().TryAgain(job);
   }
-  drains_.push_back(DrainWait{peer, number, request, DeadlineNs(now_ns, request.timeout), now_ns, 0, {}});
+  drains_.push_back(DrainWait{peer, number, request, now_ns, DeadlineNs(now_ns, request.timeout), now_ns, 0, {}});
   if (AnswerDrain(drains_.back())) drains_.pop_back();
 }
 
@@ -91,7 +91,7 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   reply.scheduled = version.LastLevel();
   const Level target = wait.level == Level::kLast ? std::max(version.LastLevel(), Level::kLocal) : wait.level;
   if (reply.level >= Level::kStore && (wait.is_test || target >= Level::kStore)) {
-    const auto taken_over = TakenOver(wait);
+    const auto taken_over = TakenOver(wait.peer, wait.asked_ns);
     if (!taken_over) return false;
     if (!taken_over->ok()) {
       agent_.server().Reply(wait.peer, wait.number, LevelReply{Level::kNone, reply.scheduled, *taken_over, {}});
@@ -163,10 +163,10 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
 }
 
 // Whether the attempt of who asks was taken over from; nothing: that is being looked at.
-std::optional<Status> Waiters::TakenOver(const Wait& wait) const {
+std::optional<Status> Waiters::TakenOver(uint64_t peer, int64_t asked_ns) const {
   for (const Session* session : agent_.sessions().all()) {
-    if (session->peer == wait.peer && session->job != nullptr) {
-      return agent_.attempt_watch().TakenOver(*session->job, session->hello.attempt, wait.asked_ns - kLookAge.count());
+    if (session->peer == peer && session->job != nullptr) {
+      return agent_.attempt_watch().TakenOver(*session->job, session->hello.attempt, asked_ns - kLookAge.count());
     }
   }
   return Status::Ok();
@@ -174,7 +174,7 @@ std::optional<Status> Waiters::TakenOver(const Wait& wait) const {
 
 bool Waiters::Answer(Wait& wait) {
   if (wait.stored) {
-    const auto taken_over = TakenOver(wait);
+    const auto taken_over = TakenOver(wait.peer, wait.asked_ns);
     if (!taken_over) return false;
     const Level level = taken_over->ok() ? Level::kStore : Level::kNone;
     agent_.server().Reply(wait.peer, wait.number, LevelReply{level, Level::kStore, *taken_over, {}});
@@ -220,8 +220,9 @@ void Waiters::Check(const Generation& generation) {
   }
 }
 
-void Waiters::OnLook() {
+void Waiters::Tick() {
   waits_.remove_if([this](Wait& wait) { return Answer(wait); });
+  drains_.remove_if([this](DrainWait& drain) { return AnswerDrain(drain); });
 }
 
 // Whether a failure at one level means that the version never gets to the other. What does not get to other nodes may get to
@@ -336,16 +337,15 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
     const bool is_meant = drain.request.job.empty() || one.get() == job;
     if (reply.finished && reply.failure.ok() && is_meant) reply.failure = FormerFailure(*one, drain.request.level);
   }
+  if (reply.finished && reply.failure.ok() && now_ns < drain.deadline_ns && drain.request.level >= Level::kStore) {
+    const auto taken_over = TakenOver(drain.peer, drain.asked_ns);
+    if (taken_over) reply.failure = *taken_over;
+    reply.finished = taken_over.has_value();
+  }
   if (!reply.finished && now_ns < drain.next_report_ns) return false;
   drain.next_report_ns = now_ns + kReportPause.count();
   agent_.server().Reply(drain.peer, drain.number, reply);
   return reply.finished;
-}
-
-void Waiters::Tick() {
-  OnLook();
-  for (auto drain = drains_.begin(); drain != drains_.end();)
-    drain = AnswerDrain(*drain) ? drains_.erase(drain) : std::next(drain);
 }
 
 }  // namespace kedge

@@ -22,11 +22,10 @@ class Waiters {
 
   // Something about that generation has changed.
   void Check(const Generation& generation);
-  // It was looked whether a newer attempt has taken over (attempt_watch.h).
-  void OnLook();
   // The version does not get to `level`, kNode or kStore.
   void OnFailure(const Version& version, Level level, const Status& failure);
-  // Timeouts, progress of drains, versions that other nodes finish. A few times a second.
+  // Timeouts, progress of drains, versions that other nodes finish. A few times a second, and when it was looked whether a newer
+  // attempt has taken over (attempt_watch.h).
   void Tick();
   size_t waiting() const { return waits_.size() + drains_.size(); }
 
@@ -48,6 +47,7 @@ class Waiters {
     uint64_t peer;
     uint64_t number;
     DrainRequest request;
+    int64_t asked_ns;
     int64_t deadline_ns;
     int64_t next_report_ns;
     uint64_t images_failed = 0;
@@ -59,7 +59,7 @@ class Waiters {
   // Whether it was answered.
   bool Answer(Wait& wait);
   bool AnswerKnown(Wait& wait, Version& version);
-  std::optional<Status> TakenOver(const Wait& wait) const;
+  std::optional<Status> TakenOver(uint64_t peer, int64_t asked_ns) const;
   void LookUp(Wait& wait);
   std::vector<uint32_t> MissingRanks(const Version& version, Level level) const;
   bool AnswerDrain(DrainWait& drain);

@@ -74,7 +74,7 @@ Status Checkpointer::FallBackInline(const Status& why) {
 
 Status Checkpointer::Begin(const std::string& name, int64_t version, bool overwrite) {
   KEDGE_RETURN_IF_ERROR(Start(name, version, overwrite));
-  Status status = OpenImage(0);
+  Status status = core_->Heard(OpenImage(0));
   if (!status.ok()) Abandon();
   return status;
 }
@@ -97,7 +97,7 @@ Status Checkpointer::Whole(const std::string& name, int64_t version, bool overwr
   }
   if (!status.ok()) {
     Abandon();
-    return status;
+    return core_->Heard(status);
   }
   return Finish();
 }
@@ -114,7 +114,7 @@ Status Checkpointer::Part(kedge_selection selection, const int* ids, size_t coun
   }
   if (!status.ok()) Abandon();
   if (status.ok()) ++parts_;
-  return status;
+  return core_->Heard(status);
 }
 
 Status Checkpointer::Gather(kedge_selection selection, const int* ids, size_t count) {
@@ -217,7 +217,7 @@ Status Checkpointer::End(bool success) {
   if (status.ok()) status = capture_.End(WallTimeNs());
   if (!status.ok()) {
     Abandon();
-    return status.WithContext("the checkpoint is abandoned");
+    return core_->Heard(status).WithContext("the checkpoint is abandoned");
   }
   return Finish();
 }

@@ -138,13 +138,17 @@ Status Context::Finalize(bool drain) {
     const std::lock_guard lock(core.mutex);
     checkpointer->Abandon();
     restarter->Abandon();
-    if (drain) status = Drain();
+    if (drain) status = core.Heard(Drain());
     session->Pump();
     checkpointer->CheckAgreement();
     if (auto failure = session->TakeFailure()) {
       status = failure->status.WithContext(fmt::format("the flush of '{}' version {} failed", failure->name, failure->version));
     }
     session->Goodbye();
+    // Of what went to the store without an agent nobody tells the other ranks than the first.
+    if (status.ok() && drain && core.statistics.checkpoints_inline > 0) {
+      (void)core.Heard(CheckNotTakenOver(*core.catalog, core.job.job, core.attempt));
+    }
     if (status.ok()) status = core.CheckNotSuperseded();
   }
   watcher_->Stop();

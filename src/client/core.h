@@ -71,6 +71,12 @@ struct Core {
                                    "' over; this one may not go on");
   }
 
+  // A call's outcome, after which kBusy means that: the catalog says so of whoever works for an older attempt.
+  Status Heard(Status status) {
+    if (status.code() == Code::kBusy) superseded.store(true);
+    return status;
+  }
+
   uint32_t rank() const { return collective.rank(); }
   uint32_t ranks() const { return collective.ranks(); }
   // Sizes that hold where no agent says otherwise.

@@ -117,8 +117,7 @@ Status Levels::Wait(std::unique_lock<std::mutex>& lock, const std::string& name,
       pause = std::min(pause * 2, kPollMax);
     }
     lock.lock();
-    if (status.code() == Code::kBusy) core_->superseded.store(true);
-    if (reached || !status.ok()) return status;
+    if (reached || !status.ok()) return core_->Heard(status);
     if (deadline.Passed()) {
       return Status(Code::kTimeout, fmt::format("'{}' version {} has not reached level {} within {}: it is at {}{}",
                                                 subject.generation.name, subject.generation.version, LevelName(level),
@@ -138,7 +137,7 @@ Result<Level> Levels::Test(const std::string& name, int64_t version) {
   Result<LevelReply> answer = Status(Code::kUnavailable, "no agent");
   if (connection) answer = connection->Call<LevelReply>(TestRequest{subject.generation}, kAnswerTimeout);
   reply = answer.ok() ? std::move(*answer) : AskStore(subject.generation);
-  if (!reply.failure.ok() && reply.failure.code() != Code::kTimeout) return reply.failure;
+  if (!reply.failure.ok() && reply.failure.code() != Code::kTimeout) return core_->Heard(reply.failure);
   return reply.level;
 }
 

@@ -158,8 +158,7 @@ Status Restarter::NoteRestored(const Generation& generation) {
   core_->restored.push_back(record);
   Status noted(Code::kUnavailable, "the store has no record of the attempt yet");
   if (core_->rank() == 0) {
-    if (!core_->attempt_unrecorded.load()) noted = NoteInStore(record);
-    if (noted.code() == Code::kBusy) core_->superseded.store(true);
+    if (!core_->attempt_unrecorded.load()) noted = core_->Heard(NoteInStore(record));
     if (!noted.ok()) {
       LogWarning("client", "that attempt {} goes on from {} is noted in the store before its first version gets there: {}",
                  record.attempt, generation.ToString(), noted.message());

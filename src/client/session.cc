@@ -221,7 +221,7 @@ void Session::AddFailure(TakenVersion* taken, const Status& status) {
     failure.name = taken->generation.name;
     failure.version = taken->generation.version;
     taken->flush_failure = failure.status;
-    if (failure.status.code() == Code::kBusy) core_->superseded.store(true);
+    (void)core_->Heard(failure.status);
   }
   LogError("client", "rank {}: the flush of '{}' version {} failed: {}", core_->rank(), failure.name, failure.version,
            failure.status.message());

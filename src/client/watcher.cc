@@ -102,10 +102,9 @@ void Watcher::RenewLease() {
   if (now < next_renewal_ns_) return;
   next_renewal_ns_ = now + interval;
   if (unrecorded) return RecordAttempt();
-  Status status = RenewAttempt(*core_->catalog, core_->job.job, core_->attempt);
+  const Status status = core_->Heard(RenewAttempt(*core_->catalog, core_->job.job, core_->attempt));
   if (status.ok()) return;
   LogError("client", "rank {}: the lease of job '{}' could not be renewed: {}", core_->rank(), core_->job.job, status.message());
-  if (status.code() == Code::kBusy) core_->superseded.store(true);
 }
 
 void Watcher::RecordAttempt() {

@@ -330,6 +330,37 @@ TEST_P(RanksTest, EveryRankHearsThatTheJobWasTakenOver) {
       });
 }
 
+// Also to ranks that have asked for nothing since.
+TEST_P(RanksTest, TheLastCallSaysThatTheJobWasTakenOver) {
+  std::barrier<> together(2);
+  ThreadRanks(2).ExpectOfFinalize(1, KEDGE_ERROR_BUSY).Run(Overrides(""), [&](kedge_context* context, int rank) {
+    std::string memory(kBytes, ' ');
+    Protect(context, &memory);
+    Take(context, &memory, 1, rank, 1);
+    EXPECT_KEDGE_OK(kedge_wait(context, "r", 1, KEDGE_LEVEL_STORE, 60));
+    together.arrive_and_wait();
+    if (rank == 0) TakeOver();
+    together.arrive_and_wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // what was looked up before that does not count any more
+  });
+}
+
+// A checkpoint that hears of it is enough for all later calls.
+TEST_P(RanksTest, WhatACheckpointHasHeardTheLaterCallsSay) {
+  if (GetParam().name == kAgent.name) return;  // its checkpoints ask nobody
+  std::barrier<> together(2);
+  ThreadRanks(2).ExpectOfFinalize(0, KEDGE_ERROR_BUSY).Run(Overrides(""), [&](kedge_context* context, int rank) {
+    std::string memory(kBytes, ' ');
+    Protect(context, &memory);
+    Take(context, &memory, 1, rank, 1);
+    together.arrive_and_wait();
+    if (rank == 0) TakeOver();
+    together.arrive_and_wait();
+    EXPECT_EQ(kedge_checkpoint(context, "r", 2, 0), KEDGE_ERROR_BUSY) << "rank " << rank;
+    EXPECT_EQ(kedge_checkpoint(context, "r", 3, 0), KEDGE_ERROR_BUSY) << "rank " << rank;
+  });
+}
+
 // What was safe there a moment ago the newer attempt may have removed: long before this one looks after its lease again.
 TEST_P(RanksTest, WhatIsInTheStoreIsNotSaidToBeThereOnceTheJobWasTakenOver) {
   std::barrier<> together(2);
