@@ -2,13 +2,17 @@
 // for job scripts.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "base/byte_size.h"
 #include "base/duration.h"
 #include "base/json_writer.h"
 #include "os/files.h"
+#include "store/lineage.h"
+#include "store/versions.h"
 #include "tools/agent_connection.h"
 #include "tools/command.h"
 
@@ -40,6 +44,19 @@ int Finish(const WaitOptions& options, const DrainReply& reply) {
   return reply.failure.ok() ? kExitOk : kExitBad;
 }
 
+// Ranks that took different versions without an agent: only the store knows. Of the newest version of each name.
+Status DisagreementIn(const Catalog& catalog, const std::string& job) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> names, catalog.Names(job, nullptr));
+  for (const std::string& name : names) {
+    KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, job, name));
+    const auto newest = std::max_element(versions.begin(), versions.end(), [](const VersionInfo& a, const VersionInfo& b) {
+      return MomentOf(a.generation) < MomentOf(b.generation);
+    });
+    if (newest != versions.end() && !newest->complete) KEDGE_RETURN_IF_ERROR(FindDisagreement(catalog, newest->generation));
+  }
+  return Status::Ok();
+}
+
 Outcome Wait(const WaitOptions& options) {
   DrainRequest request;
   for (const Level level : {Level::kLocal, Level::kNode, Level::kStore}) {
@@ -51,12 +68,17 @@ Outcome Wait(const WaitOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const bool exists, os::Exists(os::SystemFileSystem(), node.run_folder));
   DrainReply nothing;
   nothing.finished = true;
-  if (!exists) return Finish(options, nothing);
   if (!options.store.job.empty()) {
-    KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
-    request.store_id = opened.catalog.id();
-    request.job = options.store.job;
+    const Result<OpenedStore> opened = OpenStore(options.store);
+    if (!opened.ok() && (exists || opened.status().code() != Code::kNotFound)) return opened.status();
+    if (opened.ok()) {
+      request.store_id = opened->catalog.id();
+      request.job = options.store.job;
+      const Status disagreement = DisagreementIn(opened->catalog, request.job);
+      if (disagreement.code() == Code::kMismatch) nothing.failure = disagreement;
+    }
   }
+  if (!exists || !nothing.failure.ok()) return Finish(options, nothing);
   // An agent that was killed left its work on the tiers: a new one takes it up.
   KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, true));
   uint64_t most = 0;

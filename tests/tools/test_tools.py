@@ -140,6 +140,30 @@ def test_ranks_that_take_different_versions_are_told_of(tmp_path: Path) -> None:
     assert "is not complete" in kedge("ls", "--job", "apart").stderr
 
 
+def test_ranks_that_take_different_versions_are_told_of_without_an_agent() -> None:
+    together = threading.Barrier(2)
+
+    def take(rank: int, communicator: ThreadedCommunicator) -> None:
+        context, array = Context("astray", communicator=communicator, settings={"job.mode": "sync"}), np.zeros(4)
+        context.protect(0, array, "x")
+        for version in (1, 10 + rank):
+            context.checkpoint("c", version)
+            together.wait(60)
+        if rank == 0:
+            said = kedge("wait", "--job", "astray", "--timeout", "20s", expect=1).stderr
+            assert all(part in said for part in ("rank 0", "version 10", "rank 1", "version 11"))
+        together.wait(60)
+        context.checkpoint("c", 20)  # a later one is whole again
+        together.wait(60)
+        if rank == 0:
+            kedge("wait", "--job", "astray", "--timeout", "20s")
+        together.wait(60)
+        with pytest.raises(Error, match="version 1[01]"):
+            context.close()
+
+    run_ranks(2, take)
+
+
 def test_no_store_no_job_no_version(store: Path, tmp_path: Path) -> None:
     assert "holds no Kedge store" in kedge("ls", "--store", str(tmp_path / "nowhere"), expect=1).stderr
     assert '"nobody"' in kedge("ls", "--job", "nobody", expect=1).stderr
