@@ -122,6 +122,8 @@ Status Catalog::EnsureRecord(const std::string& key, const Buffer& record, Check
     }
   }
   if (!status.ok()) return status;
+  // Perhaps the store went away meanwhile, and what was written lies where it was.
+  KEDGE_RETURN_IF_ERROR(Confirm());
   const std::lock_guard lock(memo_->mutex);
   memo_->ensured.insert(key);
   return status;
@@ -165,19 +167,12 @@ Status Catalog::NoteRestored(const RestoredRecord& record) const {
   if (WasEnsured(key)) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(Confirm());
   KEDGE_RETURN_IF_ERROR(EnsureName(origin.job, origin.name));
-  KEDGE_RETURN_IF_ERROR(EnsureRecord(key, Encoded(record), [&]() {
+  return EnsureRecord(key, Encoded(record), [&]() {
     const Result<RestoredRecord> there = ReadOwnRecord(*this, key, &DecodeRestoredRecord);
     if (!there.ok() || there->origin == origin) return there.status();
     return Status(Code::kMismatch, fmt::format("{} says that the ranks went on from {}, not from {}", PathInStore(*store_, key),
                                                there->origin.ToString(), origin.ToString()));
-  }));
-  // Perhaps the store went away meanwhile, and what was written lies where it was.
-  const Status stands = Confirm();
-  if (!stands.ok()) {
-    const std::lock_guard lock(memo_->mutex);
-    memo_->ensured.erase(key);
-  }
-  return stands;
+  });
 }
 
 void Catalog::AwaitRestored(const RestoredRecord& record) const {

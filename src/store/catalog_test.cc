@@ -143,6 +143,19 @@ TEST_F(CatalogTest, AStoreThatGoesWhileAVersionIsCommittedHasNotGotIt) {
   EXPECT_TRUE(CommitPart(*catalog_, part)->complete);
 }
 
+// It goes between the look whether it is there and the first record of a name, and leaves an empty folder behind.
+TEST_F(CatalogTest, ANameThatWentWhereTheStoreWasIsNotTakenForNoted) {
+  ASSERT_TRUE(fs_.Rename("/store", "/away").ok());
+  ASSERT_TRUE(fs_.Mkdir("/store").ok());
+  EXPECT_EQ(catalog_->EnsureJob("job").code(), Code::kUnavailable);
+  EXPECT_EQ(catalog_->EnsureName("job", "wave").code(), Code::kUnavailable);
+  ASSERT_TRUE(os::RemoveTree(fs_, "/store").ok());
+  ASSERT_TRUE(fs_.Rename("/away", "/store").ok());
+  ASSERT_TRUE(catalog_->EnsureJob("job").ok());
+  ASSERT_TRUE(catalog_->EnsureName("job", "wave").ok());
+  EXPECT_EQ(catalog_->Names("job", nullptr).value(), std::vector<std::string>{"wave"});
+}
+
 TEST_F(CatalogTest, ADamagedStoreRecordIsRefusedNotReplaced) {
   for (const Buffer& bytes : {Buffer{}, Buffer(100)}) {
     ASSERT_TRUE(store_->Replace("kedge-store", bytes, {}, Folders::kMustExist).ok());
