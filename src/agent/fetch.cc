@@ -23,7 +23,6 @@
 #include "redundancy/layout.h"
 #include "redundancy/stream.h"
 #include "store/attempts.h"
-#include "store/lineage.h"
 
 namespace kedge {
 namespace {
@@ -38,33 +37,31 @@ bool ScheduledForStore(const std::vector<InventoryReply>& replies, const Generat
   });
 }
 
-// What a launch would not go on from: what the job's attempts have gone back from.
-std::set<Generation> AbandonedOf(const std::vector<RestoredRecord>& restored,
-                                 const std::map<Generation, redundancy::RestorePlan>& plans) {
-  std::map<std::string, std::vector<Generation>> complete;
-  for (const auto& [generation, plan] : plans) {
-    if (plan.complete()) complete[generation.name].push_back(generation);
-  }
-  std::set<Generation> abandoned;
-  for (const auto& [name, generations] : complete) {
-    std::vector<RestoredRecord> records;
-    for (const RestoredRecord& record : restored) {
-      if (record.origin.name == name) records.push_back(record);
-    }
-    const Lineage lineage(records, generations);
-    for (const Generation& generation : generations) {
-      if (!lineage.Has(generation)) abandoned.insert(generation);
-    }
-  }
-  return abandoned;
-}
-
 // Whether somebody was told that it survives the loss of a node, or more.
 bool WasSafe(const std::vector<InventoryReply>& replies, const Generation& generation) {
   return std::any_of(replies.begin(), replies.end(), [&](const InventoryReply& reply) {
     return std::any_of(reply.images.begin(), reply.images.end(), [&](const HeldImage& image) {
       return image.generation == generation && (image.at_node || image.in_store);
     });
+  });
+}
+
+SurvivingVersion Survivors(const Generation& generation, const redundancy::RestorePlan& plan,
+                           const std::vector<InventoryReply>& replies) {
+  std::vector<uint32_t> given;
+  for (const redundancy::RankPlan& rank : plan.ranks) {
+    if (!rank.sources.empty()) given.push_back(rank.rank);
+  }
+  return {generation, static_cast<uint32_t>(plan.ranks.size()), RunsOf(given), WasSafe(replies, generation), plan.WhatIsLost()};
+}
+
+// Whether the nodes can give an image that none of them has for its own: the only whole one of a lost node.
+bool IsLost(const Generation& generation, const redundancy::RankPlan& rank, const std::vector<InventoryReply>& replies) {
+  if (rank.sources.empty()) return false;
+  if (rank.sources.front().kind == redundancy::SourceKind::kRebuild) return true;
+  return std::none_of(replies.begin(), replies.end(), [&](const InventoryReply& reply) {
+    return std::any_of(reply.images.begin(), reply.images.end(),
+                       [&](const HeldImage& image) { return image.generation == generation && image.rank == rank.rank; });
   });
 }
 
@@ -406,47 +403,29 @@ void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<v
       return done(work->reply);
     }
     work->reply.silent_nodes = SilentNodes(*found, *replies);
+    work->reply.restored = found->restored;
     auto finish = [this, work, request] {
       if (--work->waiting > 0) return;
-      Job* drained = request.act && request.to_store ? agent_.FindJob(request.store_id, request.job) : nullptr;
+      Job* drained = request.to_store ? agent_.FindJob(request.store_id, request.job) : nullptr;
       if (drained == nullptr) return work->done(work->reply);
       agent_.protect().GiveUp(*drained);
-      NoteAttempts(*drained, work->reply.versions, [this, work](const Status& noted) {
+      NoteAttempts(*drained, request.wanted, [this, work, wanted = request.wanted](const Status& noted) {
         if (!noted.ok() && work->reply.failure.ok()) work->reply.failure = noted;
-        for (const Generation& generation : work->reply.versions) {
+        for (const Generation& generation : wanted) {
           Version* version = agent_.images().FindVersion(generation);
           if (version != nullptr) work->reply.images_owed += agent_.flush().SendToStore(*version);
         }
         work->done(work->reply);
       });
     };
-    std::set<std::string> names_done;
-    std::map<Generation, redundancy::RestorePlan> plans;
+    const std::set<Generation> wanted(request.wanted.begin(), request.wanted.end());
     for (const auto& [generation, ranks] : GenerationsIn(*replies)) {
-      plans.emplace(generation, redundancy::PlanRestore(generation, ranks, ToNodeInventories(*replies, generation), false,
-                                                        agent_.settings().node));
-    }
-    std::vector<RestoredRecord> restored = request.restored;
-    restored.insert(restored.end(), found->restored.begin(), found->restored.end());
-    const std::set<Generation> abandoned = AbandonedOf(restored, plans);
-    for (auto entry = plans.rbegin(); entry != plans.rend(); ++entry) {
-      const Generation& generation = entry->first;
-      const redundancy::RestorePlan& plan = entry->second;
-      if (names_done.contains(generation.name) || abandoned.contains(generation)) continue;
-      if (!plan.complete()) {
-        work->reply.lost.push_back({generation, WasSafe(*replies, generation), plan.WhatIsLost()});
-        continue;
-      }
-      names_done.insert(generation.name);
-      work->reply.versions.push_back(generation);
+      const redundancy::RestorePlan plan =
+          redundancy::PlanRestore(generation, ranks, ToNodeInventories(*replies, generation), false, agent_.settings().node);
+      work->reply.versions.push_back(Survivors(generation, plan, *replies));
+      if (!wanted.contains(generation)) continue;
       for (const redundancy::RankPlan& rank : plan.ranks) {
-        const bool is_lost = rank.sources.front().kind == redundancy::SourceKind::kRebuild ||
-                             std::none_of(replies->begin(), replies->end(), [&](const InventoryReply& reply) {
-                               return std::any_of(reply.images.begin(), reply.images.end(), [&](const HeldImage& image) {
-                                 return image.generation == generation && image.rank == rank.rank;
-                               });
-                             });
-        if (!request.act || !is_lost || !FallsToUs(*found, rank.rank, *replies)) continue;
+        if (!IsLost(generation, rank, *replies) || !FallsToUs(*found, rank.rank, *replies)) continue;
         ++work->waiting;
         Bring(*found, generation, rank.rank, {}, [work, finish](const Status& brought) {
           if (brought.ok()) ++work->reply.images_brought;

@@ -50,7 +50,8 @@ class Fetch {
   // Says where it is, for whoever takes it part by part, and brings nothing; errors as above.
   void Find(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
             std::function<void(Result<FoundImage>)> found);
-  // For tools, after the application has died: session/messages.h says what.
+  // For tools, after the application has died: session/messages.h says what. What a launch goes on from is for the tool to
+  // choose, which knows what the store has.
   void RebuildLost(Job& job, const RebuildRequest& request, std::function<void(RebuildReply)> done);
 
  private:

@@ -39,14 +39,6 @@ std::string Listed(std::span<const RestoreCandidate> candidates) {
   return text.empty() ? "none" : text;
 }
 
-std::vector<RankRun> RanksIn(const std::vector<PartRecord>& parts) {
-  std::set<uint32_t> ranks;
-  for (const PartRecord& part : parts) {
-    for (const ImageEntry& image : part.images) ranks.insert(image.rank);
-  }
-  return RunsOf({ranks.begin(), ranks.end()});
-}
-
 Status CheckIdentity(const ImageRecord& record, const ImageIdentity& identity) {
   if (record.identity == identity) return Status::Ok();
   return Status(Code::kCorrupt, fmt::format("expected {}, found {}", identity.ToString(), record.identity.ToString()));

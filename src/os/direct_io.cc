@@ -50,7 +50,8 @@ IoQueue& DirectIo::QueueFor(const File& file) {
 namespace {
 
 Status TryDirectWrite(FileSystem& fs, const std::string& path) {
-  KEDGE_ASSIGN_OR_RETURN(const auto file, fs.Open(path, OpenFlags::kWrite | OpenFlags::kCreate | OpenFlags::kDirect));
+  const OpenFlags flags = OpenFlags::kWrite | OpenFlags::kCreate | OpenFlags::kExclusive | OpenFlags::kDirect;
+  KEDGE_ASSIGN_OR_RETURN(const auto file, fs.Open(path, flags));
   const std::unique_ptr<void, void (*)(void*)> block(std::aligned_alloc(kDirectAlignmentBytes, kDirectAlignmentBytes), std::free);
   if (!block) return Status::FromErrno(ENOMEM, "allocate a block");
   std::memset(block.get(), 0, kDirectAlignmentBytes);

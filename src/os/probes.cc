@@ -55,8 +55,8 @@ class ProbeFile {
   ProbeFile(FileSystem& fs, const std::string& folder)
       : fs_(fs), path_(TemporaryPath(JoinPath(folder, "probe"), std::to_string(getpid()))) {}
   ~ProbeFile() { static_cast<void>(UnlinkIfPresent(fs_, path_)); }
-  Result<std::unique_ptr<File>> Open(OpenFlags extra) {
-    return fs_.Open(path_, OpenFlags::kWrite | OpenFlags::kCreate | extra, 0600);
+  Result<std::unique_ptr<File>> Open() {
+    return fs_.Open(path_, OpenFlags::kWrite | OpenFlags::kCreate | OpenFlags::kExclusive, 0600);
   }
 
  private:
@@ -100,7 +100,7 @@ Result<double> MeasureSyncSeconds(FileSystem& fs, const std::string& folder, siz
   for (int i = 0; i < rounds; ++i) {
     ProbeFile probe(fs, folder);
     const int64_t start = SystemClock().NowNs();
-    KEDGE_ASSIGN_OR_RETURN(const auto file, probe.Open(OpenFlags::kTruncate));
+    KEDGE_ASSIGN_OR_RETURN(const auto file, probe.Open());
     KEDGE_RETURN_IF_ERROR(WriteAll(*file, data.data(), data.size(), 0));
     KEDGE_RETURN_IF_ERROR(file->Fsync());
     KEDGE_RETURN_IF_ERROR(file->Close());

@@ -14,6 +14,8 @@ namespace {
 
 // More than a set record can describe: its parity's length would not fit a number.
 constexpr uint64_t kImageBytesMax = uint64_t{1} << 50;
+// Of the ranks of a version: to fit a line that people read.
+constexpr size_t kLostNamed = 8;
 
 bool HasParity(Scheme scheme) {
   return scheme == Scheme::kXor || scheme == Scheme::kReedSolomon;
@@ -201,9 +203,11 @@ bool RestorePlan::complete() const {
 
 std::string RestorePlan::WhatIsLost() const {
   std::string text;
+  size_t lost = 0;
   for (const RankPlan& plan : ranks) {
-    if (plan.sources.empty()) text += fmt::format("rank {}: {}\n", plan.rank, plan.why_lost);
+    if (plan.sources.empty() && ++lost <= kLostNamed) text += fmt::format("rank {}: {}\n", plan.rank, plan.why_lost);
   }
+  if (lost > kLostNamed) text += fmt::format("and {} more ranks\n", lost - kLostNamed);
   return text;
 }
 

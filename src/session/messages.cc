@@ -205,14 +205,24 @@ KEDGE_FIELDS(LostVersion) {
   walk(m.was_safe), walk(m.why);
 }
 KEDGE_FIELDS(RebuildRequest) {
-  walk(m.store_id), walk(m.job), walk(m.to_store), walk(m.act);
-  walk.List(m.restored, 24);
+  walk(m.store_id), walk(m.job), walk(m.to_store);
+  walk.List(m.wanted, 13);
+}
+KEDGE_FIELDS(RankRun) {
+  walk(m.first), walk(m.stride), walk(m.count);
+  if constexpr (Walk::kReads) walk.decoder().Require(m.stride >= 1, "a run of ranks without a stride");
+}
+KEDGE_FIELDS(SurvivingVersion) {
+  Fields(walk, m.generation);
+  walk(m.ranks);
+  walk.List(m.given, 3);
+  walk(m.was_safe), walk(m.why_lost);
 }
 KEDGE_FIELDS(RebuildReply) {
-  walk.List(m.versions, 13);
+  walk.List(m.versions, 17);
+  walk.List(m.restored, 24);
   walk(m.images_brought), walk(m.images_owed);
   walk.List(m.silent_nodes, 1);
-  walk.List(m.lost, 15);
   walk(m.failure);
 }
 KEDGE_FIELDS(MeasureRequest) {

@@ -151,28 +151,29 @@ struct RestoredRequest {
   bool noted = false;  // it stands in the store; else it is put there before anything that follows
 };
 
-// From a tool, after the application has died: what the nodes have lost of the newest versions that they can still give comes
-// back, the part of it that falls to this node; with `to_store` the node's images of these versions go to the store. Without
-// `act` nothing is done but look. Answer: RebuildReply.
+// From a tool, after the application has died: what the nodes have lost of the versions that are `wanted` comes back, the part of
+// it that falls to this node; with `to_store` the node's images of these versions go to the store, and nobody waits any more
+// for what cannot be protected. Without either nothing is done but look. Answer: RebuildReply.
 struct RebuildRequest {
   StoreId store_id;
   std::string job;
   bool to_store = false;
-  bool act = false;
-  std::vector<RestoredRecord> restored;  // what its attempts went on from, as the store knows: what they abandoned stays as it is
+  std::vector<Generation> wanted;
 };
-// One that the nodes cannot give.
-struct LostVersion {
+// What the nodes have of one generation.
+struct SurvivingVersion {
   Generation generation;
-  bool was_safe = false;  // it was at level NODE or in the store; else it may never have been whole
-  std::string why;
+  uint32_t ranks = 0;
+  std::vector<RankRun> given;  // whose images the nodes can give
+  bool was_safe = false;       // it was at level NODE or in the store; else it may never have been whole
+  std::string why_lost;        // of the other images, one line each
 };
 struct RebuildReply {
-  std::vector<Generation> versions;       // that the nodes can give whole: of each name the newest
+  std::vector<SurvivingVersion> versions;
+  std::vector<RestoredRecord> restored;   // what the job's attempts went on from, as far as this node was told
   uint32_t images_brought = 0;            // to this node
   uint32_t images_owed = 0;               // of this node to the store
   std::vector<std::string> silent_nodes;  // of the attempt, that do not answer
-  std::vector<LostVersion> lost;          // newer ones, the newest first
   Status failure;                         // the first
 };
 
@@ -260,6 +261,12 @@ struct LocalVersion {
   uint32_t rank = 0;
   uint32_t ranks = 0;
   Level level = Level::kNone;  // of the generation, as far as the agent knows
+};
+// One that the nodes cannot give.
+struct LostVersion {
+  Generation generation;
+  bool was_safe = false;  // as of a SurvivingVersion
+  std::string why;
 };
 struct LocalVersionsReply {
   std::vector<LocalVersion> versions;

@@ -314,6 +314,14 @@ Result<std::vector<PartRecord>> ReadParts(const Catalog& catalog, const Generati
   return parts;
 }
 
+std::vector<RankRun> RanksIn(const std::vector<PartRecord>& parts) {
+  std::set<uint32_t> ranks;
+  for (const PartRecord& part : parts) {
+    for (const ImageEntry& image : part.images) ranks.insert(image.rank);
+  }
+  return RunsOf({ranks.begin(), ranks.end()});
+}
+
 Result<Coverage> CoverageOf(const std::vector<PartRecord>& parts) {
   Coverage coverage;
   if (parts.empty()) return coverage;

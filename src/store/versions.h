@@ -67,6 +67,9 @@ Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& j
 Result<std::vector<PartRecord>> ReadParts(const Catalog& catalog, const Generation& generation,
                                           std::vector<std::string>* problems);
 
+// Whose images they have.
+std::vector<RankRun> RanksIn(const std::vector<PartRecord>& parts);
+
 // The version record. kNotFound: not complete.
 Result<VersionRecord> ReadVersionRecord(const Catalog& catalog, const Generation& generation);
 // One of the parts that it names.

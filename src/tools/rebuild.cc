@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <map>
 #include <optional>
 #include <thread>
 
@@ -16,6 +16,7 @@
 #include "store/versions.h"
 #include "tools/agent_connection.h"
 #include "tools/command.h"
+#include "tools/prospects.h"
 
 namespace kedge::tools {
 namespace {
@@ -31,30 +32,31 @@ struct RebuildOptions {
   bool json = false;
 };
 
-std::string TextOf(const LostVersion& lost) {
-  return fmt::format("{}: {}", lost.generation.ToString(), lost.why);
-}
-
-void Print(const RebuildOptions& options, const RebuildReply& reply, const DrainReply* drained) {
+void Print(const RebuildOptions& options, const Prospects& prospects, size_t wanted, const RebuildReply& reply,
+           const DrainReply* drained) {
   const Status failure = !reply.failure.ok() || drained == nullptr ? reply.failure : drained->failure;
+  std::vector<std::string> lost;
+  for (const auto& [name, prospect] : prospects) {
+    for (const LostVersion& one : prospect.lost) lost.push_back(TextOf(one));
+  }
   if (options.json) {
     JsonWriter json;
-    json.BeginObject().Field("versions", reply.versions.size()).Field("images_brought", reply.images_brought);
+    json.BeginObject().Field("versions", wanted).Field("images_brought", reply.images_brought);
     json.Field("images_owed", reply.images_owed).Key("silent_nodes").BeginArray();
     for (const std::string& node : reply.silent_nodes) json.String(node);
     json.EndArray().Key("lost").BeginArray();
-    for (const LostVersion& lost : reply.lost) json.String(TextOf(lost));
+    for (const std::string& one : lost) json.String(one);
     json.EndArray();
     if (drained != nullptr) json.Field("finished", drained->finished && drained->failure.ok());
     json.Field("error", failure.message()).EndObject();
     return PrintJson(json.text());
   }
-  for (const LostVersion& lost : reply.lost) std::fprintf(stderr, "kedge: lost: %s\n", TextOf(lost).c_str());
+  for (const std::string& one : lost) std::fprintf(stderr, "kedge: lost: %s\n", one.c_str());
   if (!reply.silent_nodes.empty()) {
     std::fprintf(stderr, "kedge: no answer from %s\n", fmt::format("{}", fmt::join(reply.silent_nodes, ", ")).c_str());
   }
   if (!failure.ok()) std::fprintf(stderr, "kedge: %s\n", failure.message().c_str());
-  std::printf("%zu versions survive on the nodes; %u images came to this node%s\n", reply.versions.size(), reply.images_brought,
+  std::printf("%zu versions survive on the nodes; %u images came to this node%s\n", wanted, reply.images_brought,
               drained == nullptr      ? ""
               : drained->failure.ok() ? "; this node's part is in the store"
                                       : "; this node's part is not in the store yet");
@@ -70,21 +72,20 @@ Result<RebuildReply> LookAround(Connection& connection, RebuildRequest request, 
   }
 }
 
-Result<RebuildRequest> FromStore(const RebuildOptions& options) {
+struct JobId {
+  StoreId store_id;
+  std::string job;
+  bool has_store = true;  // else it cannot be had
+};
+
+Result<JobId> FromStore(const RebuildOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
-  RebuildRequest request;
-  request.store_id = opened.catalog.id();
-  KEDGE_ASSIGN_OR_RETURN(request.job, SelectJob(opened, options.store));
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> names, opened.catalog.Names(request.job, nullptr));
-  for (const std::string& name : names) {
-    KEDGE_ASSIGN_OR_RETURN(const auto restored, ReadRestored(opened.catalog, request.job, name));
-    request.restored.insert(request.restored.end(), restored.begin(), restored.end());
-  }
-  return request;
+  KEDGE_ASSIGN_OR_RETURN(const std::string job, SelectJob(opened, options.store));
+  return JobId{opened.catalog.id(), job};
 }
 
 // The store cannot be had (`why`): this node's agent knows its id.
-Result<RebuildRequest> FromAgent(const RebuildOptions& options, const Config& config, Connection& agent, const Status& why) {
+Result<JobId> FromAgent(const RebuildOptions& options, const Config& config, Connection& agent, const Status& why) {
   KEDGE_ASSIGN_OR_RETURN(const JobSettings settings, ReadJobSettings(config));
   const std::string& job = options.store.job.empty() ? settings.job : options.store.job;
   const std::string& path = options.store.store.empty() ? settings.keys.store_path : options.store.store;
@@ -92,94 +93,117 @@ Result<RebuildRequest> FromAgent(const RebuildOptions& options, const Config& co
   KEDGE_ASSIGN_OR_RETURN(const KnownJobsReply reply, agent.Call<KnownJobsReply>(known, kLookTimeout));
   if (reply.jobs.size() != 1) return why;
   std::fprintf(stderr, "kedge: warning: the store cannot be had, so only the nodes are looked at: %s\n", why.message().c_str());
-  RebuildRequest request;
-  request.store_id = reply.jobs.front().store_id;
-  request.job = job;
-  return request;
+  return JobId{reply.jobs.front().store_id, job, false};
 }
 
-// What a restart would find of one name.
-struct Prospect {
-  std::optional<int64_t> version;
-  bool on_nodes = false;  // else in the store
-  std::string lost;       // there is none, and there was one: what is known of it
-};
-using Prospects = std::map<std::string, Prospect>;
-
-void AddNodes(const RebuildReply& reply, Prospects* prospects) {
-  for (const Generation& generation : reply.versions) (*prospects)[generation.name] = {generation.version, true, {}};
-  for (const LostVersion& lost : reply.lost) {
-    Prospect& prospect = (*prospects)[lost.generation.name];
-    if (lost.was_safe && prospect.lost.empty()) prospect.lost = TextOf(lost);
-  }
-}
-
-Status AddStore(const Catalog& catalog, const std::string& job, Prospects* prospects) {
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> names, catalog.Names(job, nullptr));
-  for (const std::string& name : names) {
-    Prospect& prospect = (*prospects)[name];
-    const auto stored = NewestAtOrBelow(catalog, job, name, -1);
-    if (!stored.ok() && stored.status().code() != Code::kNotFound) return stored.status();
-    if (stored.ok() && stored->generation.version > prospect.version.value_or(-1)) {
-      prospect.version = stored->generation.version;
-      prospect.on_nodes = false;
+Result<StoredJob> ReadStored(const RebuildOptions& options, const JobId& id) {
+  StoredJob stored;
+  if (!id.has_store) return stored;
+  KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
+  const Catalog& catalog = opened.catalog;
+  KEDGE_ASSIGN_OR_RETURN(stored.names, catalog.Names(id.job, nullptr));
+  for (const std::string& name : stored.names) {
+    KEDGE_ASSIGN_OR_RETURN(const auto restored, ReadRestored(catalog, id.job, name));
+    stored.restored.insert(stored.restored.end(), restored.begin(), restored.end());
+    KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, id.job, name));
+    for (const VersionInfo& version : versions) {
+      if (version.ranks == 0) continue;
+      StoredVersion one{version.generation, version.ranks, {{0, 1, version.ranks}}};
+      if (!version.complete && !version.finishable) {
+        const auto parts = ReadParts(catalog, version.generation, nullptr);
+        one.given = parts.ok() ? RanksIn(*parts) : std::vector<RankRun>();
+      }
+      stored.versions.push_back(std::move(one));
     }
-    if (prospect.version || !prospect.lost.empty()) continue;
-    KEDGE_ASSIGN_OR_RETURN(const auto reached, FindReached(catalog, job, name));
-    if (reached) prospect.lost = fmt::format("{} was safe on its nodes", reached->generation.ToString());
+    KEDGE_ASSIGN_OR_RETURN(const auto reached, FindReached(catalog, id.job, name));
+    if (reached) stored.safe.emplace(name, reached->generation);
   }
-  return Status::Ok();
+  return stored;
 }
 
-void PrintProspects(const RebuildOptions& options, const Prospects& prospects) {
+// `silent_nodes`: of the job, that did not answer; nothing: this node's agent knows nothing of the job, or is not there.
+void PrintProspects(const RebuildOptions& options, const Prospects& prospects,
+                    const std::optional<std::vector<std::string>>& silent_nodes) {
   if (!options.json) {
     if (prospects.empty()) std::printf("nothing is known of it: a launch begins at its start\n");
     for (const auto& [name, prospect] : prospects) {
-      if (prospect.version) {
-        std::printf("%s: %lld, %s\n", name.c_str(), static_cast<long long>(*prospect.version),
-                    prospect.on_nodes ? "on the nodes" : "in the store");
+      if (prospect.generation) {
+        std::printf("%s: %lld, %s\n", name.c_str(), static_cast<long long>(prospect.generation->version),
+                    prospect.on_nodes   ? "on the nodes"
+                    : prospect.in_store ? "in the store"
+                                        : "partly on the nodes, partly in the store");
       } else {
-        std::printf("%s: %s%s\n", name.c_str(), prospect.lost.empty() ? "none" : "lost: ", prospect.lost.c_str());
+        const std::string lost = prospect.WhatWasLost();
+        std::printf("%s: %s%s\n", name.c_str(), lost.empty() ? "none" : "lost: ", lost.c_str());
       }
+    }
+    if (silent_nodes && !silent_nodes->empty()) {
+      std::fprintf(stderr, "kedge: no answer from %s, which may have newer ones\n",
+                   fmt::format("{}", fmt::join(*silent_nodes, ", ")).c_str());
     }
     return;
   }
   JsonWriter json;
-  json.BeginObject().Key("names").BeginArray();
+  json.BeginObject().Field("knows_job", silent_nodes.has_value()).Key("silent_nodes").BeginArray();
+  for (const std::string& node : silent_nodes.value_or(std::vector<std::string>())) json.String(node);
+  json.EndArray().Key("names").BeginArray();
   for (const auto& [name, prospect] : prospects) {
-    json.BeginObject().Field("name", name).Field("version", prospect.version.value_or(-1));
-    json.Field("on_nodes", prospect.on_nodes).Field("lost", prospect.version ? "" : prospect.lost).EndObject();
+    const Generation generation = prospect.generation.value_or(Generation{{}, "", "", -1, 0, 0});
+    json.BeginObject().Field("name", name).Field("version", generation.version);
+    json.Field("attempt", generation.attempt).Field("take", generation.take);
+    json.Field("on_nodes", prospect.on_nodes).Field("in_store", prospect.in_store);
+    json.Field("lost", prospect.WhatWasLost()).EndObject();
   }
   json.EndArray().EndObject();
   PrintJson(json.text());
+}
+
+uint32_t AttemptToRestore(const Config& config) {
+  return static_cast<uint32_t>(config.GetInt64("restart.attempt"));
 }
 
 // Brings nothing: what would a launch go on from?
 Outcome LookAhead(const RebuildOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const Duration patience, ParseDuration(options.patience));
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.store.config.Load());
-  Prospects prospects;
-  Result<RebuildRequest> identified = FromStore(options);
+  Result<JobId> id = FromStore(options);
   KEDGE_ASSIGN_OR_RETURN(const NodeSettings node, ReadNodeSettings(config));
   KEDGE_ASSIGN_OR_RETURN(const bool has_run, os::Exists(os::SystemFileSystem(), node.run_folder));
+  RebuildReply on_nodes;
+  std::optional<std::vector<std::string>> silent_nodes;
   if (has_run) {
     // One that was killed left its images on the tiers: a new one takes them up.
     KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, true));
-    if (!identified.ok()) identified = FromAgent(options, config, *agent.connection, identified.status());
-    if (identified.ok()) {
-      const auto reply = LookAround(*agent.connection, *identified, patience);
+    if (!id.ok()) id = FromAgent(options, config, *agent.connection, id.status());
+    if (id.ok()) {
+      const auto reply = LookAround(*agent.connection, {id->store_id, id->job, false, {}}, patience);
       if (!reply.ok() && reply.status().code() != Code::kNotFound) return reply.status();
-      if (reply.ok()) AddNodes(*reply, &prospects);
+      if (reply.ok()) on_nodes = *reply;
+      if (reply.ok()) silent_nodes = reply->silent_nodes;
     }
   }
-  if (identified.ok()) {
-    const auto store = OpenStore(options.store);
-    if (store.ok()) KEDGE_RETURN_IF_ERROR(AddStore(store->catalog, identified->job, &prospects));
-  } else if (identified.status().code() != Code::kNotFound) {
-    return identified.status();
+  Prospects prospects;
+  if (id.ok()) {
+    // After the nodes: a version goes from them to the store, and none is missed on its way.
+    KEDGE_ASSIGN_OR_RETURN(const StoredJob stored, ReadStored(options, *id));
+    prospects = Foresee(on_nodes, stored, AttemptToRestore(config));
+  } else if (id.status().code() != Code::kNotFound) {
+    return id.status();
   }
-  PrintProspects(options, prospects);
+  PrintProspects(options, prospects, silent_nodes);
   return kExitOk;
+}
+
+// Those of which the nodes have something: the rest is in the store.
+std::vector<Generation> OnNodes(const Prospects& prospects, const RebuildReply& reply) {
+  std::vector<Generation> found;
+  for (const SurvivingVersion& version : reply.versions) {
+    const auto prospect = prospects.find(version.generation.name);
+    if (prospect != prospects.end() && prospect->second.generation == version.generation && !version.given.empty()) {
+      found.push_back(version.generation);
+    }
+  }
+  return found;
 }
 
 Outcome Rebuild(const RebuildOptions& options, bool to_store) {
@@ -187,24 +211,32 @@ Outcome Rebuild(const RebuildOptions& options, bool to_store) {
   KEDGE_ASSIGN_OR_RETURN(const Duration patience, ParseDuration(options.patience));
   KEDGE_ASSIGN_OR_RETURN(const Duration timeout, ParseDuration(options.timeout));
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.store.config.Load());
-  Result<RebuildRequest> identified = FromStore(options);
-  if (to_store) KEDGE_RETURN_IF_ERROR(identified.status());
+  Result<JobId> id = FromStore(options);
+  if (to_store) KEDGE_RETURN_IF_ERROR(id.status());
   // An agent that was killed left its images on the tiers: a new one takes them up.
   KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, true));
-  if (!identified.ok()) identified = FromAgent(options, config, *agent.connection, identified.status());
-  KEDGE_ASSIGN_OR_RETURN(RebuildRequest request, std::move(identified));
+  if (!id.ok()) id = FromAgent(options, config, *agent.connection, id.status());
+  KEDGE_RETURN_IF_ERROR(id.status());
+  RebuildRequest request{id->store_id, id->job, false, {}};
+  KEDGE_ASSIGN_OR_RETURN(RebuildReply reply, LookAround(*agent.connection, request, patience));
+  KEDGE_ASSIGN_OR_RETURN(const StoredJob stored, ReadStored(options, *id));
+  // What goes to the store is the job's, whatever one launch is told to restore.
+  const Prospects prospects = Foresee(reply, stored, to_store ? 0 : AttemptToRestore(config));
+  request.wanted = OnNodes(prospects, reply);
   request.to_store = to_store;
-  KEDGE_RETURN_IF_ERROR(LookAround(*agent.connection, request, patience).status());
-  request.act = true;
-  KEDGE_ASSIGN_OR_RETURN(const RebuildReply reply, agent.connection->Call<RebuildReply>(request, timeout));
+  if (to_store || !request.wanted.empty()) {
+    KEDGE_ASSIGN_OR_RETURN(reply, agent.connection->Call<RebuildReply>(request, timeout));
+  }
   DrainReply drained;
   if (to_store) {
     DrainRequest drain{request.store_id, request.job, Level::kLast, timeout};
     KEDGE_ASSIGN_OR_RETURN(drained, agent.connection->Drain(drain, nullptr));
   }
-  Print(options, reply, to_store ? &drained : nullptr);
+  Print(options, prospects, request.wanted.size(), reply, to_store ? &drained : nullptr);
   if (drained.failure.code() == Code::kTimeout) return kExitTimeout;
-  return reply.failure.ok() && drained.failure.ok() && !reply.versions.empty() ? kExitOk : kExitBad;
+  const bool survives =
+      std::any_of(prospects.begin(), prospects.end(), [](const auto& entry) { return entry.second.generation.has_value(); });
+  return reply.failure.ok() && drained.failure.ok() && survives ? kExitOk : kExitBad;
 }
 
 Command MakeCommand(const char* name, const char* summary, bool to_store, const char* footer) {

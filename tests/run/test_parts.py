@@ -189,11 +189,24 @@ def test_the_newest_is_what_a_restart_finds(tmp_path: Path) -> None:
     assert newest([entry(2, 42, "complete")], [protected(1, 50)]) == taken(2, a=42), "an agent that has not heard of it"
 
 
-def test_lost_is_what_no_node_can_give() -> None:
-    def entry(name: str, version: int, lost: str = "") -> dict[str, object]:
-        return {"name": name, "version": version, "on_nodes": True, "lost": lost}
+def test_what_a_launch_finds_is_what_those_say_who_know() -> None:
+    def entry(name: str, version: int, lost: str = "", attempt: int = 1, take: int = 1) -> dict[str, object]:
+        return {"name": name, "version": version, "attempt": attempt, "take": take, "on_nodes": True, "in_store": False, "lost": lost}
 
-    found = Prospects.of([entry("a", -1, "a spare knows of none"), entry("a", 7), entry("a", 5), entry("b", -1, "two nodes"), entry("c", -1)])
+    def answer(*names: dict[str, object], knows_job: bool = True, silent: tuple[str, ...] = ()) -> dict[str, object]:
+        return {"knows_job": knows_job, "silent_nodes": list(silent), "names": list(names)}
+
+    def versions(*answers: dict[str, object]) -> dict[str, int]:
+        return Prospects.of(list(answers)).versions
+
+    overwritten = answer(entry("a", 5, attempt=2))
+    assert versions(answer(entry("a", 50), knows_job=False), overwritten) == {"a": 5}, "a spare knows only the store"
+    assert versions(answer(entry("a", 50), silent=("n1",)), overwritten) == {"a": 5}, "one that is cut off"
+    assert versions(answer(entry("a", 50), knows_job=False)) == {"a": 50}
+    assert versions(overwritten, answer(entry("a", 50))) == {"a": 5}, "one that has not heard of the later taking"
+
+    lost = entry("b", -1, "two nodes")
+    found = Prospects.of([answer(entry("a", -1, "lost")), answer(entry("a", 7), lost, entry("c", -1)), answer(lost)])
     assert found.versions == {"a": 7} and found.lost == {"b": "two nodes"}
     assert describe_start(found) == "newest found to continue from: a 7; lost, so it begins anew: b"
     assert describe_start(Prospects({}, {})) == "nothing to continue from"

@@ -119,6 +119,46 @@ def test_status_shows_what_the_job_has_gone_back_from(run_folder: Path) -> None:
         until(lambda: abandoned() == {20: False, 30: True})
 
 
+def looked_ahead(*settings: str) -> dict[str, Any]:
+    names = kedge_json("rebuild", "--look", "--job", "ahead", *(part for setting in settings for part in ("--set", setting)))["names"]
+    assert [name["name"] for name in names] == ["h"]
+    return {key: names[0][key] for key in ("version", "attempt", "on_nodes", "in_store")}
+
+
+def test_what_a_launch_goes_on_from_is_foretold(tmp_path: Path) -> None:
+    """A look ahead says of each life of a job what its next launch then restores."""
+    state = np.zeros(1000)
+
+    def life(*versions: int, restores: int = -1, **settings: object) -> None:
+        options = {"job.lease": "1s", "keep.local": 3, "keep.versions": 5, **{key.replace("_", "."): value for key, value in settings.items()}}
+        with Context("ahead", settings=options) as context:
+            context.protect(0, state)
+            if restores >= 0:
+                assert context.restart("h") == restores and state[0] == restores
+            for version in versions:
+                state[:] = version
+                context.checkpoint("h", version, overwrite=True)
+                context.wait("h", version, Level.LOCAL)
+
+    life(49, 50)
+    assert looked_ahead() == {"version": 50, "attempt": 1, "on_nodes": True, "in_store": True}
+    life(5, schedule_store=0)  # begins anew, and only this node knows of it
+    assert looked_ahead() == {"version": 5, "attempt": 2, "on_nodes": True, "in_store": False}
+    assert looked_ahead("restart.attempt=1") == {"version": 50, "attempt": 1, "on_nodes": False, "in_store": True}
+    assert "h: 5, on the nodes" in kedge("rebuild", "--look", "--job", "ahead").stdout
+    life(restores=5)
+    life(restores=50, restart_attempt=1)
+    assert looked_ahead()["version"] == 50, "the job has gone back to it"
+    life(52, restores=50)
+    (tmp_path / "store").rename(tmp_path / "away")
+    life(55, restores=52, store_create="never", schedule_store=0)
+    ahead = looked_ahead()
+    assert (ahead["version"], ahead["on_nodes"], ahead["in_store"]) == (55, True, False)
+    (tmp_path / "away").rename(tmp_path / "store")
+    assert looked_ahead()["version"] == 55
+    life(restores=55)
+
+
 def test_ranks_that_take_different_versions_are_told_of(tmp_path: Path) -> None:
     together = threading.Barrier(2)
 

@@ -103,8 +103,8 @@ class Agents:
         command = [self._tool, "rebuild", "--look", "--json", "--job", job, "--patience", f"{patience_seconds:g}s"]
         with ThreadPoolExecutor(_PARALLEL) as pool:
             answers = list(pool.map(lambda node: run_on(self._shell, node, command, _LOOK_SECONDS), nodes))
-        told = [json.loads(output.splitlines()[-1])["names"] for code, output in answers if code == 0]
-        return Prospects.of([entry for names in told for entry in names]) if told else None
+        told = [json.loads(output.splitlines()[-1]) for code, output in answers if code == 0]
+        return Prospects.of(told) if told else None
 
     def drain(self, nodes: Iterable[str], timeout_seconds: float) -> dict[str, str]:
         """Until everything that the nodes owe to the store is there; what did not get there, and why."""

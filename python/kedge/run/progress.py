@@ -32,13 +32,19 @@ class Prospects:
     lost: dict[str, str]  # of which there were versions and none is left, and what is known of them
 
     @staticmethod
-    def of(names: list[dict[str, Any]]) -> Prospects:
-        """From `kedge rebuild --look --json` on several nodes: lost is what none of them can give."""
-        versions: Versions = {}
-        for entry in names:
-            if entry["version"] >= 0:
-                versions[entry["name"]] = max(versions.get(entry["name"], -1), entry["version"])
-        return Prospects(versions, {entry["name"]: entry["lost"] for entry in names if entry["lost"] and entry["name"] not in versions})
+    def of(answers: list[dict[str, Any]]) -> Prospects:
+        """From `kedge rebuild --look --json` on several nodes. Whoever knows the job has asked all its nodes; a spare knows the store.
+
+        Of those who have reached the most nodes the one counts that has heard of the latest taking; lost is what none of them can give.
+        """
+
+        def rank(answer: dict[str, Any]) -> tuple[bool, int]:
+            return (not answer["knows_job"], len(answer["silent_nodes"]))
+
+        best = min(map(rank, answers))
+        names = [entry for answer in answers if rank(answer) == best for entry in answer["names"]]
+        newest = newest_among(entry for entry in names if entry["version"] >= 0)
+        return Prospects(numbers(newest), {entry["name"]: entry["lost"] for entry in names if entry["lost"] and entry["name"] not in newest})
 
 
 def newest_among(entries: Iterable[dict[str, Any]]) -> Newest:

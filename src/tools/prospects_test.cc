@@ -1,0 +1,119 @@
+// What a launch would go on from, against what a restart does: nodes and store together, by lineage.
+#include "tools/prospects.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace kedge::tools {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Generation At(int64_t version, uint32_t attempt = 1, uint32_t take = 1, const std::string& name = "wave") {
+  return {StoreId{1, 1}, "job", name, version, attempt, take};
+}
+std::vector<RankRun> Ranks(const std::vector<uint32_t>& ranks) {
+  return RunsOf(ranks);
+}
+
+class ProspectsTest : public ::testing::Test {
+ protected:
+  void OnNodes(const Generation& generation, const std::vector<uint32_t>& ranks = {0, 1}, bool was_safe = true) {
+    on_nodes_.versions.push_back({generation, 2, Ranks(ranks), was_safe, ranks.size() < 2 ? "its node n1" : ""});
+  }
+  void InStore(const Generation& generation, const std::vector<uint32_t>& ranks = {0, 1}) {
+    stored_.names = {"wave"};
+    stored_.versions.push_back({generation, 2, Ranks(ranks)});
+  }
+  Prospect Wave(uint32_t attempt = 0) {
+    const Prospects prospects = Foresee(on_nodes_, stored_, attempt);
+    EXPECT_EQ(prospects.size(), 1u);
+    return prospects.contains("wave") ? prospects.at("wave") : Prospect{};
+  }
+
+  RebuildReply on_nodes_;
+  StoredJob stored_;
+};
+
+TEST_F(ProspectsTest, OfNothingNothingIsKnown) {
+  EXPECT_THAT(Foresee(on_nodes_, stored_, 0), IsEmpty());
+  stored_.names = {"wave"};
+  EXPECT_FALSE(Wave().generation.has_value());
+  EXPECT_EQ(Wave().WhatWasLost(), "");
+}
+
+TEST_F(ProspectsTest, TheNewestIsWhereverItIs) {
+  InStore(At(1, 1, 1));
+  OnNodes(At(2, 1, 2));
+  EXPECT_EQ(Wave().generation, At(2, 1, 2));
+  EXPECT_TRUE(Wave().on_nodes && !Wave().in_store);
+  InStore(At(3, 1, 3));
+  EXPECT_EQ(Wave().generation, At(3, 1, 3));
+  EXPECT_TRUE(Wave().in_store && !Wave().on_nodes);
+  OnNodes(At(3, 1, 3));
+  EXPECT_TRUE(Wave().in_store && Wave().on_nodes);
+}
+
+// An attempt that begins anew, and whose versions are on the nodes alone, overwrites what the store has.
+TEST_F(ProspectsTest, AGreaterNumberInTheStoreIsNotTheNewest) {
+  InStore(At(49, 1, 1));
+  InStore(At(50, 1, 2));
+  OnNodes(At(5, 2, 1));
+  EXPECT_EQ(Wave().generation, At(5, 2, 1));
+  EXPECT_EQ(Wave(1).generation, At(50, 1, 2)) << "restart.attempt = 1";
+  EXPECT_EQ(Wave(2).generation, At(5, 2, 1));
+  EXPECT_FALSE(Wave(3).generation.has_value());
+}
+
+// The nodes alone know of it: the store was away.
+TEST_F(ProspectsTest, WhatTheJobHasGoneBackFromIsNotTheNewest) {
+  InStore(At(40, 1, 1));
+  InStore(At(50, 1, 2));
+  on_nodes_.restored = {{At(40, 1, 1), 2, 1, 0}};
+  EXPECT_EQ(Wave().generation, At(40, 1, 1));
+  OnNodes(At(42, 2, 1));
+  EXPECT_EQ(Wave().generation, At(42, 2, 1));
+  std::swap(on_nodes_.restored, stored_.restored);
+  EXPECT_EQ(Wave().generation, At(42, 2, 1));
+}
+
+TEST_F(ProspectsTest, OfAVersionEachRankIsHadFromWhereItIs) {
+  InStore(At(1, 1, 1));
+  InStore(At(2, 1, 2), {0});
+  EXPECT_EQ(Wave().generation, At(1, 1, 1));
+  OnNodes(At(2, 1, 2), {1});
+  EXPECT_EQ(Wave().generation, At(2, 1, 2));
+  EXPECT_FALSE(Wave().on_nodes || Wave().in_store);
+}
+
+TEST_F(ProspectsTest, WhatCannotBeHadIsSaid) {
+  OnNodes(At(2, 1, 2), {0}, false);
+  EXPECT_EQ(Wave().WhatWasLost(), "") << "it may never have been whole";
+  OnNodes(At(1, 1, 1), {0});
+  EXPECT_THAT(Wave().WhatWasLost(), HasSubstr("version 1"));
+  EXPECT_EQ(Wave().lost.size(), 2u);
+  InStore(At(0, 1, 0));
+  EXPECT_EQ(Wave().WhatWasLost(), "") << "there is one";
+  EXPECT_EQ(Wave().lost.size(), 2u);
+}
+
+TEST_F(ProspectsTest, WhatTheNodesDoNotKnowAnyMoreTheStoreWasTold) {
+  stored_.names = {"wave"};
+  stored_.safe.emplace("wave", At(7));
+  EXPECT_THAT(Wave().WhatWasLost(), HasSubstr("was safe on its nodes"));
+  InStore(At(6));
+  EXPECT_EQ(Wave().WhatWasLost(), "");
+}
+
+TEST_F(ProspectsTest, NamesAreApart) {
+  InStore(At(1));
+  OnNodes(At(9, 1, 1, "other"));
+  const Prospects prospects = Foresee(on_nodes_, stored_, 0);
+  ASSERT_EQ(prospects.size(), 2u);
+  EXPECT_EQ(prospects.at("wave").generation, At(1));
+  EXPECT_EQ(prospects.at("other").generation, At(9, 1, 1, "other"));
+}
+
+}  // namespace
+}  // namespace kedge::tools
