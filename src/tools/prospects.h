@@ -21,8 +21,8 @@ struct StoredVersion {
 };
 struct StoredJob {
   std::vector<std::string> names;
-  std::vector<StoredVersion> versions;    // complete or not
-  std::vector<RestoredRecord> restored;   // what its attempts went on from
+  std::vector<StoredVersion> versions;     // complete or not
+  std::vector<RestoredRecord> restored;    // what its attempts went on from
   std::map<std::string, Generation> safe;  // by name: one that was safe once, wherever
 };
 
