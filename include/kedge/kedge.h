@@ -231,6 +231,7 @@ KEDGE_API int kedge_should_exit(kedge_context* context, int* exit);
 /* Waits until all ranks' images of (name, version) are at `level`. name NULL: the newest checkpoint of this context.
  * KEDGE_ERROR_TIMEOUT names who is missing, or the store while that is not where it was; _FAILED_PRECONDITION says why it never
  * gets there; a failed flush returns its own error at once, _CORRUPT when the image has changed on the node since its capture.
+ * _NOT_FOUND: this context has not taken it, and the store has none of that number that the job has not abandoned.
  * _BUSY: a newer attempt has taken the job over. Before STORE is reported, the node has looked for one within a quarter of a
  * second. For levels below it, which the nodes vouch for, it looks every quarter of job.lease; until then they are still
  * reported. */

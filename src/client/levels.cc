@@ -49,13 +49,15 @@ Result<Levels::Subject> Levels::Find(const std::string& name, int64_t version) {
   }
   auto versions = ListVersions(*core_->catalog, core_->job.job, name);
   if (!versions.ok() && versions.status().code() != Code::kNotFound) return versions.status();
+  const char* there = "neither a checkpoint of this context nor in the store";
   if (versions.ok()) {
     for (const VersionInfo& info : *versions) {
-      if (info.generation.version == version) return Subject{info.generation, false, Status::Ok()};
+      if (info.generation.version != version) continue;
+      if (!info.abandoned) return Subject{info.generation, false, Status::Ok()};
+      there = "abandoned: the job went on from an older one, and this context has not taken it again";
     }
   }
-  return Status(Code::kNotFound,
-                fmt::format("'{}' version {} is neither a checkpoint of this context nor in the store", name, version));
+  return Status(Code::kNotFound, fmt::format("'{}' version {} is {}", name, version, there));
 }
 
 LevelReply Levels::AskStore(const Generation& generation) const {

@@ -205,6 +205,21 @@ TEST_P(GoingBackTest, WhatItWentBackFromDoesNotComeBack) {
   EXPECT_EQ(Restart(), 50) << "and so it is what the job goes on from";
 }
 
+// Another rank may have taken that number again: what the store has of it is not what is asked for.
+TEST_P(GoingBackTest, WhatItWentBackFromIsAtNoLevel) {
+  Launch();
+  for (const int version : {30, 40, 50}) Take(version);
+  Launch();
+  ASSERT_EQ(Restart(40), 40);
+  kedge_level level = KEDGE_LEVEL_NONE;
+  EXPECT_KEDGE_OK(kedge_wait(context_, "v", 40, KEDGE_LEVEL_STORE, 10));
+  EXPECT_EQ(kedge_wait(context_, "v", 50, KEDGE_LEVEL_STORE, 10), KEDGE_ERROR_NOT_FOUND);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("abandoned"));
+  EXPECT_EQ(kedge_test(context_, "v", 50, &level), KEDGE_ERROR_NOT_FOUND);
+  Take(50);
+  EXPECT_KEDGE_OK(kedge_wait(context_, "v", 50, KEDGE_LEVEL_STORE, 10));
+}
+
 TEST_P(GoingBackTest, BackAndForthInOneAttempt) {
   Launch();
   for (const int version : {10, 20, 30}) Take(version);
