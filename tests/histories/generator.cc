@@ -76,6 +76,7 @@ class Generator {
       version_ = at_most;  // goes on from there, as far as this can tell
     } else {
       if (Chance(0.2)) Say("newest");
+      if (real_ && Chance(0.3)) Say("look");
       Say("restart");
     }
   }

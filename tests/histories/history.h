@@ -8,6 +8,7 @@
 //   launch [on 0,1]               rank r on the r-th of these nodes; without a list on node r modulo nodes
 //   restart [40]                  of all ranks, at most that version
 //   newest [40]                   of all ranks: which version would that be?
+//   look                          kedge rebuild --look: what a restart right after it brings back (real only)
 //   checkpoint 3 [by 0,1] [overwrite] [parts] [file] [abandon]
 //   wait 3 local|node|store|last  of all ranks
 //   test 3                        of all ranks: the level that it has reached

@@ -78,6 +78,7 @@ class Player {
     if (step.verb == "newest") return Newest(*running, step.Number(0));
     if (step.verb == "pending") return Pending(*running);
     if (step.late) return;
+    if (step.verb == "look") return Look();
     if (step.verb == "end") return End(step.Has("drain"));
     if (step.verb == "kill") return Kill();
     if (step.verb == "freeze") {
@@ -181,6 +182,13 @@ class Player {
     TellAnswers(answers);
     promises_.SaidNewest(running.launch, at_most, answers);
     EndIfAnyDied(answers);
+  }
+
+  void Look() {
+    const std::optional<Answer> answer = world_.Look(current_->places.front());
+    if (!answer) return Tell("    there are no tools");
+    TellAnswers({*answer});
+    promises_.Foretold(*answer);
   }
 
   void Pending(Running& running) {

@@ -50,6 +50,8 @@ class Promises {
   // As Waited for the level that a rank hears, where it hears one.
   void Tested(int launch, int64_t version, const std::vector<Answer>& answers);
   void SaidNewest(int launch, int64_t at_most, const std::vector<Answer>& answers);
+  // A tool said what a restart brings back, which holds for the next step.
+  void Foretold(const Answer& answer);
   // All ranks said that nothing is pending.
   void NothingPending(int launch);
   void Restarted(int launch, int64_t at_most, const std::vector<Answer>& answers);
@@ -117,6 +119,7 @@ class Promises {
   bool Survives(const Key& key, const Generation& generation, int64_t at_most, const std::vector<int>& places) const;
   std::optional<Key> MustComeBack(int64_t at_most, const std::vector<int>& places) const;
   bool IsRemembered(int64_t at_most, const std::vector<int>& places) const;
+  void CompareWithForetold(const Answer& answer);
   bool Unavailable(int node, const std::vector<int>& places) const;
   int LastBegun() const;
   static std::string Name(const Key& key);
@@ -132,6 +135,8 @@ class Promises {
   std::map<int, int> silent_;  // nodes whose agents are stopped or cut off, and since which step
   std::map<Key, Generation> generations_;
   std::map<int, Life> lives_;
+  int foretold_at_ = -2;
+  int64_t foretold_ = -1;  // -1: nothing
   std::optional<Violation> violation_;
 };
 

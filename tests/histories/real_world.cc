@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <thread>
 
 #include "format/set_records.h"
@@ -20,6 +21,7 @@
 #include "tests/histories/node_faults.h"
 #include "tests/histories/pattern.h"
 #include "tests/histories/rank_calls.h"
+#include "tests/support/child_process.h"
 
 namespace kedge::histories {
 namespace {
@@ -221,6 +223,26 @@ std::vector<Answer> RealWorld::Newest(int launch, int64_t at_most) {
 
 std::vector<Answer> RealWorld::Pending(int launch) {
   return TellAll(launch, "pending");
+}
+
+std::optional<Answer> RealWorld::Look(int node) {
+  std::vector<std::string> command = {programs_ + "/../bin/kedge", "rebuild", "--look", "--patience", "1s"};
+  std::istringstream keys(Overrides(node, /*rival=*/false));
+  for (std::string key; std::getline(keys, key);) command.insert(command.end(), {"--set", key});
+  testing::ChildProcess look(command, {}, fmt::format("{}/look-{}", folder_.path(), ++looks_));
+  const auto ended = look.Wait(kPatience);
+  Answer answer;
+  answer.came = ended.has_value();
+  answer.code = ended && ended->exited && ended->exit_code == 0 ? KEDGE_OK : KEDGE_ERROR_INTERNAL;
+  answer.message = look.Output();
+  std::istringstream said(answer.message);
+  for (std::string line; std::getline(said, line);) {
+    const std::string name = std::string(kName) + ": ";
+    int64_t version = -1;
+    // Else "none", or "lost".
+    if (line.starts_with(name) && std::istringstream(line.substr(name.size())) >> version) answer.version = version;
+  }
+  return answer;
 }
 
 std::vector<Answer> RealWorld::End(int launch, bool drain) {

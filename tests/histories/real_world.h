@@ -21,7 +21,7 @@ namespace kedge::histories {
 
 class RealWorld final : public World {
  public:
-  // `programs`: the folder of histories_actor and histories_agent.
+  // `programs`: the folder of histories_actor and histories_agent; beside it is `bin`, with the kedge command.
   RealWorld(const Setup& setup, std::string programs);
   ~RealWorld() override;
 
@@ -33,6 +33,7 @@ class RealWorld final : public World {
   std::vector<Answer> Test(int launch, int64_t version) override;
   std::vector<Answer> Newest(int launch, int64_t at_most) override;
   std::vector<Answer> Pending(int launch) override;
+  std::optional<Answer> Look(int node) override;
   std::vector<Answer> End(int launch, bool drain) override;
   void Kill(int launch) override;
   void Freeze(int launch) override;
@@ -89,6 +90,7 @@ class RealWorld final : public World {
   std::map<int, int> stopped_agents_;  // node to process id
   bool another_store_stood_ = false;   // where the store was while it was away: what is owed to that one waits for ever
   int rendezvous_ = 0;
+  int looks_ = 0;
 };
 
 }  // namespace kedge::histories

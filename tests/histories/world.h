@@ -67,6 +67,8 @@ class World {
   virtual std::vector<Answer> Test(int launch, int64_t version) = 0;
   virtual std::vector<Answer> Newest(int launch, int64_t at_most) = 0;
   virtual std::vector<Answer> Pending(int launch) = 0;
+  // The version that a launch goes on from as `kedge rebuild --look` says on that node; -1: none. Nothing: there are no tools.
+  virtual std::optional<Answer> Look(int) { return std::nullopt; }
   virtual std::vector<Answer> End(int launch, bool drain) = 0;
   virtual void Kill(int launch) = 0;
   virtual void Freeze(int launch) = 0;
