@@ -66,10 +66,12 @@ TEST_P(SchemeTest, NodesWithNextToNoMemoryProtectOnTheirDisks) {
 // The threads of a process that work off what it has queued, by their nice value.
 std::multiset<int> NiceOfWorkers(int pid) {
   std::multiset<int> found;
-  std::error_code ignored;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", ignored)) {
-    std::ifstream stat(task.path() / "stat");
-    const std::string text{std::istreambuf_iterator<char>(stat), {}};
+  std::error_code gone;  // threads end meanwhile
+  std::filesystem::directory_iterator task("/proc/" + std::to_string(pid) + "/task", gone), end;
+  for (; !gone && task != end; task.increment(gone)) {
+    std::ifstream stat(task->path() / "stat");
+    std::string text;
+    std::getline(stat, text);
     if (text.find("(kedge-flush)") == std::string::npos) continue;
     std::istringstream fields(text.substr(text.rfind(')') + 2));  // from the third on
     std::string field;
