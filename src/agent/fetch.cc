@@ -46,13 +46,27 @@ bool WasSafe(const std::vector<InventoryReply>& replies, const Generation& gener
   });
 }
 
-SurvivingVersion Survivors(const Generation& generation, const redundancy::RestorePlan& plan,
+// Whether the node that the rank was on last has its image.
+bool LiesWithItsRank(const Job& job, const redundancy::RankPlan& rank) {
+  const auto& nodes = job.members.nodes;
+  if (nodes.empty()) return true;  // a job on one node
+  const auto home = std::find_if(nodes.begin(), nodes.end(), [&](const JobNode& node) {
+    return std::find(node.ranks.begin(), node.ranks.end(), rank.rank) != node.ranks.end();
+  });
+  return home != nodes.end() && std::any_of(rank.sources.begin(), rank.sources.end(),
+                                            [&](const redundancy::Source& source) { return source.node == home->name; });
+}
+
+SurvivingVersion Survivors(const Job& job, const Generation& generation, const redundancy::RestorePlan& plan,
                            const std::vector<InventoryReply>& replies) {
-  std::vector<uint32_t> given;
+  std::vector<uint32_t> given, at_hand;
   for (const redundancy::RankPlan& rank : plan.ranks) {
-    if (!rank.sources.empty()) given.push_back(rank.rank);
+    if (rank.sources.empty()) continue;
+    given.push_back(rank.rank);
+    if (job.BringsImages() || LiesWithItsRank(job, rank)) at_hand.push_back(rank.rank);
   }
-  return {generation, static_cast<uint32_t>(plan.ranks.size()), RunsOf(given), WasSafe(replies, generation), plan.WhatIsLost()};
+  const auto ranks = static_cast<uint32_t>(plan.ranks.size());
+  return {generation, ranks, RunsOf(given), RunsOf(at_hand), WasSafe(replies, generation), plan.WhatIsLost()};
 }
 
 // Whether the nodes can give an image that none of them has for its own: the only whole one of a lost node.
@@ -422,7 +436,7 @@ void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<v
     for (const auto& [generation, ranks] : GenerationsIn(*replies)) {
       const redundancy::RestorePlan plan =
           redundancy::PlanRestore(generation, ranks, ToNodeInventories(*replies, generation), false, agent_.settings().node);
-      work->reply.versions.push_back(Survivors(generation, plan, *replies));
+      work->reply.versions.push_back(Survivors(*found, generation, plan, *replies));
       if (!wanted.contains(generation)) continue;
       for (const redundancy::RankPlan& rank : plan.ranks) {
         if (!IsLost(generation, rank, *replies) || !FallsToUs(*found, rank.rank, *replies)) continue;

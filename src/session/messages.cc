@@ -216,10 +216,11 @@ KEDGE_FIELDS(SurvivingVersion) {
   Fields(walk, m.generation);
   walk(m.ranks);
   walk.List(m.given, 3);
+  walk.List(m.at_hand, 3);
   walk(m.was_safe), walk(m.why_lost);
 }
 KEDGE_FIELDS(RebuildReply) {
-  walk.List(m.versions, 17);
+  walk.List(m.versions, 18);
   walk.List(m.restored, 24);
   walk(m.images_brought), walk(m.images_owed);
   walk.List(m.silent_nodes, 1);

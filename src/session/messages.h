@@ -164,9 +164,11 @@ struct RebuildRequest {
 struct SurvivingVersion {
   Generation generation;
   uint32_t ranks = 0;
-  std::vector<RankRun> given;  // whose images the nodes can give
-  bool was_safe = false;       // it was at level NODE or in the store; else it may never have been whole
-  std::string why_lost;        // of the other images, one line each
+  std::vector<RankRun> given;    // whose images the nodes can give, to the store for example
+  std::vector<RankRun> at_hand;  // of these, what a restart finds with its ranks where they were last: without protect.scheme
+                                 // the nodes bring each other nothing
+  bool was_safe = false;         // it was at level NODE or in the store; else it may never have been whole
+  std::string why_lost;          // of the other images, one line each
 };
 struct RebuildReply {
   std::vector<SurvivingVersion> versions;

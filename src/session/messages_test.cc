@@ -74,7 +74,7 @@ std::vector<Message> SampleOfEveryKind() {
           HaltReply{{{"job", 3, true}, {"other", 1, false}}},
           RestoredRequest{{SomeGeneration(), 9, 2, 7}, true},
           RebuildRequest{StoreId{1, 1}, "job", true, {SomeGeneration()}},
-          RebuildReply{{{SomeGeneration(), 6, {{0, 2, 2}, {5, 1, 1}}, true, "too few"}},
+          RebuildReply{{{SomeGeneration(), 6, {{0, 2, 2}, {5, 1, 1}}, {{0, 1, 1}}, true, "too few"}},
                        {{SomeGeneration(), 9, 2, 7}},
                        2,
                        3,

@@ -11,6 +11,10 @@
 namespace kedge::tools {
 namespace {
 
+constexpr char kElsewhere[] =
+    "whole, but not on the nodes of its ranks, and without protect.scheme nodes bring each other nothing: kedge drain "
+    "carries it to the store";
+
 bool Covers(const std::vector<RankRun>& runs, uint32_t ranks) {
   uint64_t count = 0;
   for (const RankRun& run : runs) count += run.count;
@@ -20,18 +24,18 @@ bool Covers(const std::vector<RankRun>& runs, uint32_t ranks) {
 // One generation, wherever its images are.
 struct Held {
   uint32_t ranks = 0;
-  const SurvivingVersion* on_nodes = nullptr;
-  const StoredVersion* in_store = nullptr;
+  std::vector<RankRun> on_nodes;
+  std::vector<RankRun> in_store;
+  const SurvivingVersion* told = nullptr;  // by the nodes
 
-  bool OnNodes() const { return on_nodes != nullptr && Covers(on_nodes->given, ranks); }
-  bool InStore() const { return in_store != nullptr && Covers(in_store->given, ranks); }
+  bool OnNodes() const { return Covers(on_nodes, ranks); }
+  bool InStore() const { return Covers(in_store, ranks); }
   bool IsWhole() const {
     if (OnNodes() || InStore()) return true;
-    if (on_nodes == nullptr || in_store == nullptr) return false;
     for (uint32_t rank = 0; rank < ranks; ++rank) {
-      if (!Contains(on_nodes->given, rank) && !Contains(in_store->given, rank)) return false;
+      if (!Contains(on_nodes, rank) && !Contains(in_store, rank)) return false;
     }
-    return true;
+    return ranks > 0;
   }
 };
 
@@ -53,7 +57,9 @@ Prospect ForeseeOne(const Generations& generations, const std::vector<RestoredRe
       prospect.in_store = held.InStore();
       break;
     }
-    if (held.on_nodes != nullptr) prospect.lost.push_back({generation, held.on_nodes->was_safe, held.on_nodes->why_lost});
+    if (held.told == nullptr) continue;
+    const bool is_elsewhere = Covers(held.told->given, held.ranks);
+    prospect.lost.push_back({generation, held.told->was_safe || is_elsewhere, is_elsewhere ? kElsewhere : held.told->why_lost});
   }
   return prospect;
 }
@@ -72,18 +78,19 @@ std::string Prospect::WhatWasLost() const {
   return {};
 }
 
-Prospects Foresee(const RebuildReply& on_nodes, const StoredJob& stored, uint32_t attempt) {
+Prospects Foresee(const RebuildReply& on_nodes, const StoredJob& stored, Asker asker, uint32_t attempt) {
   std::map<std::string, Generations> names;
   for (const std::string& name : stored.names) names[name];
   for (const StoredVersion& version : stored.versions) {
     Held& held = names[version.generation.name][version.generation];
     held.ranks = version.ranks;
-    held.in_store = &version;
+    held.in_store = version.given;
   }
   for (const SurvivingVersion& version : on_nodes.versions) {
     Held& held = names[version.generation.name][version.generation];
     held.ranks = version.ranks;
-    held.on_nodes = &version;
+    held.on_nodes = asker == Asker::kStore ? version.given : version.at_hand;
+    held.told = &version;
   }
   Prospects prospects;
   for (const auto& [name, generations] : names) {

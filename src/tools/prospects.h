@@ -29,7 +29,7 @@ struct StoredJob {
 // Of one name.
 struct Prospect {
   std::optional<Generation> generation;  // nothing: there is none
-  bool on_nodes = false;                 // the nodes have all of it
+  bool on_nodes = false;                 // the nodes give all of it
   bool in_store = false;                 // the store has all of it
   std::vector<LostVersion> lost;         // newer ones that cannot be had, the newest first; some may never have been whole
 
@@ -38,8 +38,13 @@ struct Prospect {
 };
 using Prospects = std::map<std::string, Prospect>;
 
+// Who asks for it.
+enum class Asker {
+  kLaunch,  // ranks, where they were last
+  kStore,   // takes what any node has
+};
 // `attempt`: whose versions may be chosen alone (restart.attempt); 0: the lineage's.
-Prospects Foresee(const RebuildReply& on_nodes, const StoredJob& stored, uint32_t attempt);
+Prospects Foresee(const RebuildReply& on_nodes, const StoredJob& stored, Asker asker, uint32_t attempt);
 
 std::string TextOf(const LostVersion& lost);
 

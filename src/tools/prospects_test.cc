@@ -20,14 +20,15 @@ std::vector<RankRun> Ranks(const std::vector<uint32_t>& ranks) {
 class ProspectsTest : public ::testing::Test {
  protected:
   void OnNodes(const Generation& generation, const std::vector<uint32_t>& ranks = {0, 1}, bool was_safe = true) {
-    on_nodes_.versions.push_back({generation, 2, Ranks(ranks), was_safe, ranks.size() < 2 ? "its node n1" : ""});
+    on_nodes_.versions.push_back({generation, 2, Ranks(ranks), Ranks(ranks), was_safe, ranks.size() < 2 ? "its node n1" : ""});
   }
+  void OnOtherNodes(const Generation& generation) { on_nodes_.versions.push_back({generation, 2, Ranks({0, 1}), {}, false, ""}); }
   void InStore(const Generation& generation, const std::vector<uint32_t>& ranks = {0, 1}) {
     stored_.names = {"wave"};
     stored_.versions.push_back({generation, 2, Ranks(ranks)});
   }
-  Prospect Wave(uint32_t attempt = 0) {
-    const Prospects prospects = Foresee(on_nodes_, stored_, attempt);
+  Prospect Wave(uint32_t attempt = 0, Asker asker = Asker::kLaunch) {
+    const Prospects prospects = Foresee(on_nodes_, stored_, asker, attempt);
     EXPECT_EQ(prospects.size(), 1u);
     return prospects.contains("wave") ? prospects.at("wave") : Prospect{};
   }
@@ -37,7 +38,7 @@ class ProspectsTest : public ::testing::Test {
 };
 
 TEST_F(ProspectsTest, OfNothingNothingIsKnown) {
-  EXPECT_THAT(Foresee(on_nodes_, stored_, 0), IsEmpty());
+  EXPECT_THAT(Foresee(on_nodes_, stored_, Asker::kLaunch, 0), IsEmpty());
   stored_.names = {"wave"};
   EXPECT_FALSE(Wave().generation.has_value());
   EXPECT_EQ(Wave().WhatWasLost(), "");
@@ -87,6 +88,16 @@ TEST_F(ProspectsTest, OfAVersionEachRankIsHadFromWhereItIs) {
   EXPECT_FALSE(Wave().on_nodes || Wave().in_store);
 }
 
+// Without protect.scheme: the ranks have changed their nodes.
+TEST_F(ProspectsTest, WhatLiesOnOtherNodesThanItsRanksIsForTheStoreAlone) {
+  OnOtherNodes(At(2, 1, 2));
+  EXPECT_FALSE(Wave().generation.has_value());
+  EXPECT_THAT(Wave().WhatWasLost(), HasSubstr("not on the nodes of its ranks"));
+  EXPECT_EQ(Wave(0, Asker::kStore).generation, At(2, 1, 2));
+  InStore(At(1, 1, 1));
+  EXPECT_EQ(Wave().generation, At(1, 1, 1));
+}
+
 TEST_F(ProspectsTest, WhatCannotBeHadIsSaid) {
   OnNodes(At(2, 1, 2), {0}, false);
   EXPECT_EQ(Wave().WhatWasLost(), "") << "it may never have been whole";
@@ -109,7 +120,7 @@ TEST_F(ProspectsTest, WhatTheNodesDoNotKnowAnyMoreTheStoreWasTold) {
 TEST_F(ProspectsTest, NamesAreApart) {
   InStore(At(1));
   OnNodes(At(9, 1, 1, "other"));
-  const Prospects prospects = Foresee(on_nodes_, stored_, 0);
+  const Prospects prospects = Foresee(on_nodes_, stored_, Asker::kLaunch, 0);
   ASSERT_EQ(prospects.size(), 2u);
   EXPECT_EQ(prospects.at("wave").generation, At(1));
   EXPECT_EQ(prospects.at("other").generation, At(9, 1, 1, "other"));

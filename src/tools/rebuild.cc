@@ -186,7 +186,7 @@ Outcome LookAhead(const RebuildOptions& options) {
   if (id.ok()) {
     // After the nodes: a version goes from them to the store, and none is missed on its way.
     KEDGE_ASSIGN_OR_RETURN(const StoredJob stored, ReadStored(options, *id));
-    prospects = Foresee(on_nodes, stored, AttemptToRestore(config));
+    prospects = Foresee(on_nodes, stored, Asker::kLaunch, AttemptToRestore(config));
   } else if (id.status().code() != Code::kNotFound) {
     return id.status();
   }
@@ -221,7 +221,8 @@ Outcome Rebuild(const RebuildOptions& options, bool to_store) {
   KEDGE_ASSIGN_OR_RETURN(RebuildReply reply, LookAround(*agent.connection, request, patience));
   KEDGE_ASSIGN_OR_RETURN(const StoredJob stored, ReadStored(options, *id));
   // What goes to the store is the job's, whatever one launch is told to restore.
-  const Prospects prospects = Foresee(reply, stored, to_store ? 0 : AttemptToRestore(config));
+  const Prospects prospects =
+      to_store ? Foresee(reply, stored, Asker::kStore, 0) : Foresee(reply, stored, Asker::kLaunch, AttemptToRestore(config));
   request.wanted = OnNodes(prospects, reply);
   request.to_store = to_store;
   if (to_store || !request.wanted.empty()) {
