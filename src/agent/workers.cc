@@ -1,7 +1,7 @@
 #include "agent/workers.h"
 
 #include <system_error>
-#include <thread>
+#include <utility>
 
 #include "base/log.h"
 #include "os/thread.h"
@@ -11,84 +11,77 @@ namespace {
 constexpr int kNice = 10;
 }
 
-// Threads are detached and share this: the last one out frees it.
-struct Workers::Shared {
-  Shared(uint32_t most, Duration timeout, Priority of) : threads_max(most), idle_timeout(timeout), priority(of) {}
-  const uint32_t threads_max;
-  const Duration idle_timeout;
-  const Priority priority;
-  std::mutex mutex;
-  std::condition_variable work_came;
-  std::condition_variable work_ended;
-  std::deque<std::function<void()>> queue;
-  uint32_t threads = 0;
-  uint32_t idle = 0;
-  uint32_t running = 0;
-  bool stopping = false;
-
-  void Serve() {
-    if (priority == Priority::kLow) {
-      (void)os::SetThreadNice(kNice);
-      (void)os::SetThreadIoClass(os::IoClass::kBestEffortLow);
-    }
-    os::SetThreadName("kedge-flush");
-    std::unique_lock lock(mutex);
-    for (;;) {
-      ++idle;
-      const bool has_work = work_came.wait_for(lock, idle_timeout, [&] { return stopping || !queue.empty(); }) && !stopping;
-      --idle;
-      if (!has_work) break;
-      std::function<void()> work = std::move(queue.front());
-      queue.pop_front();
-      ++running;
-      lock.unlock();
-      work();
-      work = nullptr;  // what it holds goes before it counts as ended
-      lock.lock();
-      --running;
-      work_ended.notify_all();
-    }
-    --threads;
-    work_ended.notify_all();
-  }
-};
-
 Workers::Workers(uint32_t threads_max, Duration idle_timeout, Priority priority)
-    : shared_(std::make_shared<Shared>(threads_max, idle_timeout, priority)) {}
+    : threads_max_(threads_max), idle_timeout_(idle_timeout), priority_(priority) {}
 
 Workers::~Workers() {
-  std::unique_lock lock(shared_->mutex);
-  shared_->stopping = true;
-  shared_->queue.clear();
-  shared_->work_came.notify_all();
-  shared_->work_ended.wait(lock, [&] { return shared_->threads == 0; });
+  std::unique_lock lock(mutex_);
+  stopping_ = true;
+  queue_.clear();
+  work_came_.notify_all();
+  work_ended_.wait(lock, [&] { return threads_.empty(); });
+  JoinEnded(lock);
+}
+
+void Workers::Serve() {
+  if (priority_ == Priority::kLow) {
+    (void)os::SetThreadNice(kNice);
+    (void)os::SetThreadIoClass(os::IoClass::kBestEffortLow);
+  }
+  os::SetThreadName("kedge-flush");
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    ++idle_;
+    const bool has_work = work_came_.wait_for(lock, idle_timeout_, [&] { return stopping_ || !queue_.empty(); }) && !stopping_;
+    --idle_;
+    if (!has_work) break;
+    std::function<void()> work = std::move(queue_.front());
+    queue_.pop_front();
+    ++running_;
+    lock.unlock();
+    work();
+    work = nullptr;  // what it holds goes before it counts as ended
+    lock.lock();
+    --running_;
+    work_ended_.notify_all();
+  }
+  ended_.push_back(std::move(threads_.extract(std::this_thread::get_id()).mapped()));
+  work_ended_.notify_all();
+}
+
+void Workers::JoinEnded(std::unique_lock<std::mutex>& lock) {
+  std::vector<std::thread> ended = std::exchange(ended_, {});
+  lock.unlock();
+  for (std::thread& thread : ended) thread.join();
+  lock.lock();
 }
 
 void Workers::Submit(std::function<void()> work) {
-  std::lock_guard lock(shared_->mutex);
-  shared_->queue.push_back(std::move(work));
-  if (shared_->idle >= shared_->queue.size() || shared_->threads == shared_->threads_max) {
-    shared_->work_came.notify_one();
+  std::unique_lock lock(mutex_);
+  JoinEnded(lock);
+  queue_.push_back(std::move(work));
+  if (idle_ >= queue_.size() || threads_.size() == threads_max_) {
+    work_came_.notify_one();
     return;
   }
-  ++shared_->threads;
   try {
-    std::thread([shared = shared_] { shared->Serve(); }).detach();
+    std::thread thread([this] { Serve(); });
+    const std::thread::id id = thread.get_id();
+    threads_.emplace(id, std::move(thread));
   } catch (const std::system_error& error) {
-    --shared_->threads;
-    KEDGE_CHECK(shared_->threads > 0);  // an agent that can start no thread at all is of no use; its successor may be
+    KEDGE_CHECK(!threads_.empty());  // an agent that can start no thread at all is of no use; its successor may be
     LogWarning("agent", "cannot start another flush worker: {}", error.what());
   }
 }
 
 bool Workers::WaitIdle(Duration timeout) {
-  std::unique_lock lock(shared_->mutex);
-  return shared_->work_ended.wait_for(lock, timeout, [&] { return shared_->running == 0 && shared_->queue.empty(); });
+  std::unique_lock lock(mutex_);
+  return work_ended_.wait_for(lock, timeout, [&] { return running_ == 0 && queue_.empty(); });
 }
 
 uint32_t Workers::threads() const {
-  std::lock_guard lock(shared_->mutex);
-  return shared_->threads;
+  std::lock_guard lock(mutex_);
+  return static_cast<uint32_t>(threads_.size());
 }
 
 }  // namespace kedge

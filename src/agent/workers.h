@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <memory>
+#include <map>
 #include <mutex>
+#include <thread>
+#include <vector>
 
 #include "base/duration.h"
 
@@ -19,7 +21,7 @@ class Workers {
  public:
   enum class Priority { kLow, kAwaited };
   explicit Workers(uint32_t threads_max, Duration idle_timeout = std::chrono::seconds(2), Priority priority = Priority::kLow);
-  // Waits for the work that runs now; what is queued is dropped.
+  // Waits for the work that runs now; what is queued is dropped. No thread is left.
   ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
@@ -31,8 +33,22 @@ class Workers {
   uint32_t threads() const;
 
  private:
-  struct Shared;
-  const std::shared_ptr<Shared> shared_;
+  void Serve();
+  // Of those that have nothing more to do than to end.
+  void JoinEnded(std::unique_lock<std::mutex>& lock);
+
+  const uint32_t threads_max_;
+  const Duration idle_timeout_;
+  const Priority priority_;
+  mutable std::mutex mutex_;
+  std::condition_variable work_came_;
+  std::condition_variable work_ended_;
+  std::deque<std::function<void()>> queue_;
+  std::map<std::thread::id, std::thread> threads_;
+  std::vector<std::thread> ended_;
+  uint32_t idle_ = 0;
+  uint32_t running_ = 0;
+  bool stopping_ = false;
 };
 
 }  // namespace kedge
