@@ -645,6 +645,30 @@ TEST_F(GoingBackTest, WhatDeadAttemptsLeftIncompleteGoesWithoutGc) {
   EXPECT_EQ(All(), (std::vector<Generation>{At(40, 2), At(35, 2), At(30, 2)})) << "the attempt of 35 may be at work on it";
 }
 
+// Below the newest is what comes before it in the order of generations, of an equal number, too.
+TEST_F(GoingBackTest, AnIncompleteTakingOfTheNewestVersionItselfGoesToo) {
+  Launch(1);
+  ASSERT_TRUE(PublishRanks(*catalog_, At(1), 0, 1, options_).ok());
+  Launch(2);  // finds nothing to restart from, and begins anew
+  ASSERT_TRUE(PublishRanks(*catalog_, At(1, 2, 1), 0, 1, options_).ok());
+  Take(At(1, 2, 2));
+  ASSERT_TRUE(PublishRanks(*catalog_, At(1, 2, 3), 0, 1, options_).ok());
+  ASSERT_TRUE(MarkDraining(*catalog_, "job", 2).ok());
+  Launch(3);
+  testing::ManualClock clock;
+  LeaseWatch watch(clock);
+  RetentionOptions options;
+  options.watch = &watch;
+  RetentionReport report;
+  ASSERT_TRUE(ApplyRetention(*catalog_, "job", "wave", options, &report).ok());
+  EXPECT_TRUE(report.waits) << "the second attempt may carry its first taking";
+  EXPECT_EQ(All(), (std::vector<Generation>{At(1, 2, 3), At(1, 2, 2), At(1, 2, 1)}));
+  clock.Advance(std::chrono::seconds(61));
+  ASSERT_TRUE(ApplyRetention(*catalog_, "job", "wave", options, &report).ok());
+  EXPECT_FALSE(report.waits);
+  EXPECT_EQ(All(), (std::vector<Generation>{At(1, 2, 3), At(1, 2, 2)})) << "what is above the newest stays";
+}
+
 // Also where the next attempt completes nothing in the store; but not before nobody works on it.
 TEST_F(GoingBackTest, WhatAnAttemptThatIsOverLeftIncompleteGoesToo) {
   Launch(1);

@@ -18,10 +18,10 @@ const Generation* NewestOfLineage(const std::vector<VersionInfo>& newest_first) 
   return newest == newest_first.end() ? nullptr : &newest->generation;
 }
 
-// Incomplete, and below what a restart would take: `newest`, or null.
+// Incomplete, and below what a restart would take, `newest` (null: nothing): also an earlier taking of that version itself.
 bool IsLeftIncomplete(const VersionInfo& info, const Generation* newest) {
   if (info.complete || info.pinned || info.unknown || info.removed || newest == nullptr) return false;
-  return info.abandoned || info.generation.version < newest->version;
+  return info.abandoned || info.generation < *newest;
 }
 
 // The attempts up to the caller's, from that of the newest complete version on, that have left something incomplete and that

@@ -3,8 +3,8 @@
 // that no torn version is ever seen.
 //
 // What is abandoned (lineage.h) counts for nothing, and goes once as many versions as are kept were taken after it: until
-// then it is all that somebody who went back by mistake can return to. With it goes what attempts that are over have left
-// incomplete.
+// then it is all that somebody who went back by mistake can return to. What attempts that are over have left incomplete goes
+// once it is abandoned, or a greater generation (version, attempt, take) of the lineage is complete.
 //
 // Removal and pinning may meet: both put their mark first ("removed", "pinned") and then look for the other's. A
 // remover that sees a pin takes its mark away; a pinner that sees the mark takes the pin away and reports that the
