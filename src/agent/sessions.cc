@@ -271,8 +271,8 @@ KnownJobsReply Sessions::KnownJobs(const KnownJobsRequest& request) const {
   KnownJobsReply reply;
   for (const auto& [key, job] : agent_.jobs()) {
     if (job->name != request.job || job->hello.keys.store_path != request.store_path) continue;
-    KnownJob& known =
-        reply.jobs.emplace_back(KnownJob{job->store_id, job->hello.attempt, 0, job->hello.unrecorded, job->restored});
+    KnownJob& known = reply.jobs.emplace_back(
+        KnownJob{job->store_id, job->hello.attempt, 0, !job->versions.empty(), job->hello.unrecorded, job->restored});
     for (const auto& [id, session] : sessions_) {
       known.live_ranks += session->job == job.get() && os::IsAlive(session->owner) ? 1 : 0;
     }

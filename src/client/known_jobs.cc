@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -40,6 +41,7 @@ std::string Encode(const Core& core, const std::vector<KnownJob>& known) {
     encoder.U64(job.store_id.low);
     encoder.Varint(job.attempt);
     encoder.Varint(job.live_ranks);
+    encoder.U8(job.has_versions ? 1 : 0);
     encoder.String(job.unrecorded);
     encoder.String(EncodeRestored(job.restored));
   }
@@ -76,18 +78,20 @@ Result<std::vector<KnownJob>> GatherKnownJobs(const Core& core, Result<std::uniq
   for (const std::string& text : all) {
     Decoder decoder(AsBytes(text));
     const bool is_new = agents.emplace(decoder.String(2 * kNameBytesMax)).second;
-    for (size_t jobs = decoder.Count(19); jobs > 0; --jobs) {
+    for (size_t jobs = decoder.Count(20); jobs > 0; --jobs) {
       KnownJob job;
       job.store_id.high = decoder.U64();
       job.store_id.low = decoder.U64();
       job.attempt = decoder.Varint32();
       job.live_ranks = decoder.Varint32();
+      job.has_versions = decoder.U8() != 0;
       job.unrecorded = decoder.String(kAttemptBytesMax);
       KEDGE_ASSIGN_OR_RETURN(job.restored, DecodeRestored(std::string(decoder.String(kRestoredBytesMax))));
       if (!is_new) continue;
       KnownJob& known = merged[job.store_id];
       job.restored.insert(job.restored.end(), known.restored.begin(), known.restored.end());
       job.live_ranks += known.live_ranks;
+      job.has_versions = job.has_versions || known.has_versions;
       if (job.attempt < known.attempt) std::swap(job.attempt, known.attempt), std::swap(job.unrecorded, known.unrecorded);
       known = job;
     }
@@ -98,9 +102,16 @@ Result<std::vector<KnownJob>> GatherKnownJobs(const Core& core, Result<std::uniq
   return known;
 }
 
+std::vector<KnownJob> GoingOn(const std::vector<KnownJob>& known) {
+  std::vector<KnownJob> going_on;
+  std::copy_if(known.begin(), known.end(), std::back_inserter(going_on),
+               [](const KnownJob& job) { return job.has_versions || job.live_ranks > 0 || !job.unrecorded.empty(); });
+  return going_on;
+}
+
 KnownJob KnownIn(const std::vector<KnownJob>& known, const StoreId& store_id) {
   auto found = std::find_if(known.begin(), known.end(), [&](const KnownJob& job) { return job.store_id == store_id; });
-  return found == known.end() ? KnownJob{store_id, 0, 0, {}, {}} : *found;
+  return found == known.end() ? KnownJob{store_id, 0, 0, false, {}, {}} : *found;
 }
 
 }  // namespace kedge::client

@@ -2,6 +2,7 @@
 #include "client/start.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -143,7 +144,7 @@ Status Acquire(const Core& core, const Catalog& catalog, const std::vector<Known
     start->ask_again = true;
     return HeldOnNodes(core, on_nodes);
   }
-  if (!holder) WarnOfOtherStores(core, catalog, known);
+  if (!holder) WarnOfOtherStores(core, catalog, GoingOn(known));
   request.newer_than = on_nodes.attempt;
   // A holder is seen to live or not, or its lease must tell, which takes as long as that is.
   if (holder && (holder->life == Life::kLeased || LooksSilent(catalog, holder->record))) {
@@ -170,6 +171,26 @@ bool IsOutOfReach(const Status& status) {
     case Code::kUnavailable: return true;
     default: return false;
   }
+}
+
+// Where nothing lies at the store's path, though the nodes have something of the job from one that lay there, that one was moved
+// or is not mounted. Another in its place would have the job begin anew, and be in its way when it comes back.
+Status MissedStore(const Core& core, const std::vector<KnownJob>& going_on) {
+  std::vector<std::string> ids;
+  for (const KnownJob& job : going_on) ids.push_back(job.store_id.ToHex());
+  return Status(Code::kUnavailable,
+                fmt::format("nothing lies at {}, where these nodes know job '{}' from the store {}; nothing is made there. Mount "
+                            "that store, or move it back; if it was removed on purpose, end this run and launch once with "
+                            "store.create = \"anew\", which makes another and has the job begin anew",
+                            core.store->description(), core.job.job, fmt::join(ids, " or ")));
+}
+
+Result<Catalog> OpenJobsStore(const Core& core, const std::vector<KnownJob>& known) {
+  const TemporaryOwner owner = OwnerOf(core, 0);
+  const std::vector<KnownJob> going_on = GoingOn(known);
+  if (going_on.empty() || core.job.makes_store_anew) return Catalog::OpenOrCreate(*core.store, owner);
+  Result<Catalog> there = Catalog::OpenDurably(*core.store, owner);
+  return there.status().code() == Code::kNotFound ? MissedStore(core, going_on) : there;
 }
 
 // The nodes know which store it is, and which attempts there were. `why`: what is wrong with the store.
@@ -200,10 +221,10 @@ Status StartWithoutStore(Core* core, const std::vector<KnownJob>& known, const S
 
 // Rank 0's part.
 Status StartJob(Core* core, const std::vector<KnownJob>& known, Start* start) {
-  const auto catalog = Catalog::OpenOrCreate(*core->store, OwnerOf(*core, 0));
+  const auto catalog = OpenJobsStore(*core, known);
   Status status = catalog.ok() ? Acquire(*core, *catalog, known, start) : catalog.status();
   if (IsOutOfReach(status)) {
-    std::vector<KnownJob> candidates = known;
+    std::vector<KnownJob> candidates = GoingOn(known).empty() || catalog.ok() ? known : GoingOn(known);
     if (catalog.ok()) std::erase_if(candidates, [&](const KnownJob& job) { return job.store_id != catalog->id(); });
     status = StartWithoutStore(core, candidates, status, start);
   }

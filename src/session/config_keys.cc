@@ -101,8 +101,9 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add({"store.path", kString, "./kedge-store", kJob, "external storage: a folder"});
   registry.Add({"store.mode", kString, "0700", kJob, "permissions of the store's folders, octal; files lack the x bits"});
   KeySpec create{"store.create", kString, "last", kJob,
-                 "which folders of a missing store are made: the last component, its parents too, or none"};
-  create.choices = {"last", "parents", "never"};
+                 "which folders of a missing store are made: the last component, its parents too, or none; anew: the last "
+                 "component, also where nodes have versions of the job from a store that was there"};
+  create.choices = {"last", "parents", "never", "anew"};
   registry.Add(create);
   registry.Add({"store.direct", kBool, "true", kJob, "write to the store around the page cache, where it can be done"});
   registry.Add(Count("keep.versions", "2", "complete versions of a name that stay in the store", "versions", 1));
@@ -342,6 +343,7 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   keys.store_direct = config.GetBool("store.direct");
   const std::string& create = config.GetString("store.create");
   settings.store_making = create == "parents" ? RootMaking::kParents : create == "never" ? RootMaking::kNever : RootMaking::kLast;
+  settings.makes_store_anew = create == "anew";
   if (!config.GetString("job.scratch").empty()) {
     KEDGE_ASSIGN_OR_RETURN(keys.scratch, PathOf(config, "job.scratch"));
   }

@@ -62,6 +62,7 @@ struct JobSettings {
   Duration lease{};
   Duration wait_timeout{};
   RootMaking store_making = RootMaking::kLast;  // the agent makes no store
+  bool makes_store_anew = false;                // store.create = "anew": also where the nodes know of one that lay there
   bool begins_if_lost = false;                  // restart.if_lost = "begin": what is lost is taken for what never was
   uint32_t restart_attempt = 0;                 // whose versions are restored; 0: those of the job's lineage
   JobKeys keys;

@@ -167,11 +167,11 @@ KEDGE_FIELDS(RestoredRecord) {
   walk(m.attempt), walk(m.take), walk(m.wall_time_ns);
 }
 KEDGE_FIELDS(KnownJob) {
-  walk(m.store_id), walk(m.attempt), walk(m.live_ranks), walk(m.unrecorded);
+  walk(m.store_id), walk(m.attempt), walk(m.live_ranks), walk(m.has_versions), walk(m.unrecorded);
   walk.List(m.restored, 24);
 }
 KEDGE_FIELDS(KnownJobsReply) {
-  walk.List(m.jobs, 19);
+  walk.List(m.jobs, 20);
 }
 KEDGE_FIELDS(TierInfo) {
   walk(m.name), walk(m.key), walk(m.kind), walk(m.path), walk(m.slot_bytes), walk(m.slots);

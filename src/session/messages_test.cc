@@ -88,7 +88,8 @@ std::vector<Message> SampleOfEveryKind() {
                        {{"n2", "192.0.2.7:4711", true, 45'000, uint64_t{3} << 30, Status::Ok()},
                         {"n3", "192.0.2.8:4711", false, 0, 0, Status(Code::kTimeout, "node n3 says nothing")}}},
           KnownJobsRequest{kProtocolVersion, "build", "job", "/store"},
-          KnownJobsReply{{{StoreId{1, 1}, 7, 2, "", {}}, {StoreId{1, 2}, 70000, 0, "record", {{SomeGeneration(), 9, 2, 7}}}}},
+          KnownJobsReply{
+              {{StoreId{1, 1}, 7, 2, true, "", {}}, {StoreId{1, 2}, 70000, 0, false, "record", {{SomeGeneration(), 9, 2, 7}}}}},
           MembersReply{Status(Code::kTimeout, "node n0 does not answer")},
           OpenWindowRequest{SomeGeneration(), 1, true},
           OpenWindowReply{4, 1 << 20, 4096, 8 << 20},

@@ -89,14 +89,17 @@ Status Catalog::Confirm() const {
 }
 
 Result<Catalog> Catalog::OpenOrCreate(Store& store, const TemporaryOwner& owner) {
+  Result<Catalog> there = OpenDurably(store, owner);
+  if (there.status().code() != Code::kNotFound) return there;
+  const StoreRecord record{StoreId::Generate(), WallTimeNs(), ThisHost()};
+  const Status made = store.PutIfAbsent(layout::kStoreKey, Encoded(record), owner, Folders::kCreate);
+  if (made.ok()) return Catalog(store, record.id, owner, std::make_shared<Memo>());
+  if (made.code() != Code::kAlreadyExists) return made.WithContext("cannot make a store at " + store.description());
+  return OpenDurably(store, owner);
+}
+
+Result<Catalog> Catalog::OpenDurably(Store& store, const TemporaryOwner& owner) {
   Result<Catalog> there = Open(store, owner);
-  if (there.status().code() == Code::kNotFound) {
-    const StoreRecord record{StoreId::Generate(), WallTimeNs(), ThisHost()};
-    const Status made = store.PutIfAbsent(layout::kStoreKey, Encoded(record), owner, Folders::kCreate);
-    if (made.ok()) return Catalog(store, record.id, owner, std::make_shared<Memo>());
-    if (made.code() != Code::kAlreadyExists) return made.WithContext("cannot make a store at " + store.description());
-    there = Open(store, owner);
-  }
   if (!there.ok()) return there;
   // Everything written from now on carries this id: it must not be lost with the process that made it.
   const std::string key = layout::kStoreKey;

@@ -25,6 +25,8 @@ class Catalog {
  public:
   // Reads the store record, or makes the store when there is none: of two that race, both end up with the winner's id.
   static Result<Catalog> OpenOrCreate(Store& store, const TemporaryOwner& owner);
+  // The same where it is to be there already: makes nothing, and makes its record durable. kNotFound: no store there.
+  static Result<Catalog> OpenDurably(Store& store, const TemporaryOwner& owner);
   // Never writes. kNotFound: no store there.
   static Result<Catalog> Open(Store& store, const TemporaryOwner& owner);
   // For a store that cannot be reached now and is known from elsewhere: nothing is read.

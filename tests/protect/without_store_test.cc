@@ -21,15 +21,18 @@ class WithoutStore : public ProtectTest {
     if (is_away_) ComeBack();
   }
   std::string AwayPath() const { return nodes_.Store() + ".away"; }
+  // What lies at its path meanwhile.
+  enum class Place { kFile, kNothing, kEmptyFolder };
   // Every call to the store fails, as when its file system is not mounted and its path is something else.
-  void GoAway() {
+  void GoAway(Place place = Place::kFile) {
     std::filesystem::create_directories(nodes_.Store());
     std::filesystem::rename(nodes_.Store(), AwayPath());
-    std::ofstream(nodes_.Store()) << "not a folder";
+    if (place == Place::kFile) std::ofstream(nodes_.Store()) << "not a folder";
+    if (place == Place::kEmptyFolder) std::filesystem::create_directory(nodes_.Store());
     is_away_ = true;
   }
   void ComeBack() {
-    std::filesystem::remove(nodes_.Store());
+    std::filesystem::remove_all(nodes_.Store());
     std::filesystem::rename(AwayPath(), nodes_.Store());
     is_away_ = false;
   }
@@ -192,7 +195,8 @@ TEST_F(WithoutStore, TwoLaunchesDoNotHoldTheJobAtOnce) {
 
 TEST_F(WithoutStore, AnotherStoreInItsPlaceIsSaid) {
   Take({0}, kNoStore, 1, KEDGE_LEVEL_LOCAL);
-  std::filesystem::rename(nodes_.Store(), nodes_.Store() + "-gone");  // in one step: the agent may still write there
+  std::filesystem::rename(nodes_.Store(), AwayPath());  // in one step: the agent may still write there
+  EXPECT_EQ(Init(std::string(kNoStore) + "job.name=other\n"), KEDGE_OK) << kedge_error_message();
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(Init(kNoStore), KEDGE_OK) << kedge_error_message();
   const std::string said = ::testing::internal::GetCapturedStderr();
@@ -200,6 +204,87 @@ TEST_F(WithoutStore, AnotherStoreInItsPlaceIsSaid) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(Init(kNoStore), KEDGE_OK) << kedge_error_message();
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "once is enough";
+}
+
+// Moved away, or unmounted so that its mount folder is left.
+class NothingInItsPlace : public WithoutStore, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void GoAway() { WithoutStore::GoAway(GetParam() == std::string("Nothing") ? Place::kNothing : Place::kEmptyFolder); }
+  void ExpectNothingMade() const {
+    std::error_code missing;
+    const std::filesystem::directory_iterator there(nodes_.Store(), missing);
+    EXPECT_EQ(there, std::filesystem::directory_iterator()) << there->path() << " was made";
+    EXPECT_EQ(!missing, GetParam() == std::string("AnEmptyFolder"));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Every, NothingInItsPlace, ::testing::Values("Nothing", "AnEmptyFolder"),
+                         [](const auto& place) { return std::string(place.param); });
+
+TEST_P(NothingInItsPlace, TheJobGoesOnWithWhatItsNodesHave) {
+  const std::string keys = std::string(kXorOfFour) + kNoStore;
+  Take(all_, keys, 2);
+  GoAway();
+  ::testing::internal::CaptureStderr();
+  ExpectRestart(all_, keys, 2, [](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 3);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 3, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 3, KEDGE_LEVEL_NODE, 60));
+  });
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  for (const std::string part : {"the store cannot be had", "nothing is made", "store.create = \"anew\""}) {
+    const size_t first = said.find(part);
+    EXPECT_NE(first, std::string::npos) << part << " in: " << said;
+    EXPECT_EQ(said.find(part, first + 1), std::string::npos) << "one rank says it, once: " << said;
+  }
+  ExpectNothingMade();
+  nodes_.Lose(1);
+  ExpectRestart(all_, keys, 3);
+  ExpectNothingMade();
+  ComeBack();
+  ExpectRestart(all_, keys, 3);
+}
+
+TEST_P(NothingInItsPlace, VersionsGetToTheStoreWhenItIsBack) {
+  Take({0}, "", 1, KEDGE_LEVEL_LOCAL);
+  GoAway();
+  ExpectRestart({0}, "store.create=parents\n", 1, [&](kedge_context* context, int) {
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
+    EXPECT_EQ(kedge_wait(context, "p", 2, KEDGE_LEVEL_STORE, 1), KEDGE_ERROR_TIMEOUT) << kedge_error_message();
+    ExpectNothingMade();
+    ComeBack();
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_STORE, 60));
+  });
+}
+
+TEST_P(NothingInItsPlace, AnotherStoreIsMadeThereWhenAskedFor) {
+  Take({0}, kNoStore, 1, KEDGE_LEVEL_LOCAL);
+  GoAway();
+  const std::string anew = std::string(kNoStore) + "store.create=anew\n";
+  nodes_.Run({0}, anew, [](kedge_context* context, int) {
+    int64_t version = -1;
+    EXPECT_EQ(kedge_restart(context, "p", -1, &version), KEDGE_ERROR_NOT_FOUND) << "the job begins anew";
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+  });
+  // Now the nodes have something of two stores that lay there.
+  const std::string other = nodes_.Store() + ".other";
+  std::filesystem::rename(nodes_.Store(), other);
+  EXPECT_EQ(Init(kNoStore), KEDGE_ERROR_UNAVAILABLE) << kedge_error_message();
+  EXPECT_THAT(kedge_error_message(), HasSubstr("from 2 stores"));
+  EXPECT_THAT(kedge_error_message(), HasSubstr("store.create"));
+  EXPECT_FALSE(std::filesystem::exists(nodes_.Store()));
+  std::filesystem::rename(other, nodes_.Store());
+  EXPECT_EQ(Init(anew), KEDGE_OK) << kedge_error_message();
+}
+
+TEST_P(NothingInItsPlace, AStoreIsMadeThereForAJobOfWhichTheNodesHaveNothing) {
+  GoAway();
+  EXPECT_EQ(Init(""), KEDGE_OK) << kedge_error_message();
+  std::filesystem::remove_all(nodes_.Store());
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(Init(""), KEDGE_OK) << kedge_error_message();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "an attempt that took nothing leaves nothing to go on from";
+  EXPECT_TRUE(std::filesystem::exists(nodes_.Store()));
 }
 
 }  // namespace
