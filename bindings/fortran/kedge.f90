@@ -28,9 +28,9 @@ module kedge
        kedge_all, kedge_some, kedge_rest, kedge_max_dimensions
   use kedge_c, only: kedge_options, kedge_region_info, kedge_object_callbacks, c_annotate, c_annotation, c_checkpoint, &
        c_checkpoint_begin, c_checkpoint_due, c_checkpoint_end, c_checkpoint_part, c_cleanup, c_clear, c_error_message, c_finalize, &
-       c_get_statistics, c_group, c_init, c_last_flush_error, c_newest, c_pending, c_pin, c_protect, c_protect_object, &
-       c_refuse, c_restart, c_restart_as, c_restart_begin, c_restart_end, c_restart_part, c_route_file, c_saved_region, &
-       c_should_exit, c_status_name, c_test, c_told, c_unprotect, c_version_string, c_wait
+       c_get_statistics, c_group, c_init, c_last_flush_error, c_load_begin, c_newest, c_pending, c_pin, c_protect, &
+       c_protect_object, c_refuse, c_restart, c_restart_as, c_restart_begin, c_restart_end, c_restart_part, c_route_file, &
+       c_saved_region, c_should_exit, c_status_name, c_test, c_told, c_unprotect, c_version_string, c_wait
   implicit none
   private
 
@@ -51,7 +51,7 @@ module kedge
   public :: kedge_route_file, kedge_annotate, kedge_annotation
   public :: kedge_wait, kedge_test, kedge_pending, kedge_last_flush_error
   public :: kedge_newest, kedge_restart, kedge_restart_begin, kedge_restart_part, kedge_restart_end
-  public :: kedge_saved_region, kedge_restart_as, kedge_cleanup, kedge_pin, kedge_get_statistics
+  public :: kedge_load_begin, kedge_saved_region, kedge_restart_as, kedge_cleanup, kedge_pin, kedge_get_statistics
   public :: kedge_fill_options  ! for the module kedge_mpi
 
   ! Call-backs of kedge_protect_object; all return 0 on success.
@@ -127,6 +127,9 @@ module kedge
   end interface
   interface kedge_restart_begin
     module procedure restart_begin_int32, restart_begin_int64
+  end interface
+  interface kedge_load_begin
+    module procedure load_begin_int32, load_begin_int64
   end interface
   interface kedge_pin
     module procedure pin_int32, pin_int64
@@ -599,6 +602,23 @@ contains
     integer, intent(out) :: stat
     call restart_begin_int64(context, name, int(version, int64), stat)
   end subroutine restart_begin_int32
+
+  ! In place of kedge_restart_begin where a version is only read: the job does not go on from it.
+  subroutine load_begin_int64(context, name, version, stat)
+    type(kedge_context), intent(in) :: context
+    character(len=*), intent(in) :: name
+    integer(int64), intent(in) :: version
+    integer, intent(out) :: stat
+    stat = c_told(c_load_begin(context%handle, c_text(name), version))
+  end subroutine load_begin_int64
+
+  subroutine load_begin_int32(context, name, version, stat)
+    type(kedge_context), intent(in) :: context
+    character(len=*), intent(in) :: name
+    integer(int32), intent(in) :: version
+    integer, intent(out) :: stat
+    call load_begin_int64(context, name, int(version, int64), stat)
+  end subroutine load_begin_int32
 
   ! Size, and where asked for shape, type and name, of a saved region, before memory is allocated for it.
   subroutine kedge_saved_region(context, id, bytes, stat, shape, element_type, name)

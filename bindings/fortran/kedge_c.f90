@@ -235,6 +235,13 @@ module kedge_c
       integer(c_int64_t), value :: version
     end function c_restart_begin
 
+    integer(c_int) function c_load_begin(context, name, version) bind(C, name='kedge_load_begin')
+      import :: c_char, c_int, c_int64_t, c_ptr
+      type(c_ptr), value :: context
+      character(kind=c_char), intent(in) :: name(*)
+      integer(c_int64_t), value :: version
+    end function c_load_begin
+
     integer(c_int) function c_saved_region(context, id, bytes, info) bind(C, name='kedge_saved_region')
       import :: c_int, c_ptr, c_size_t, kedge_region_info
       type(c_ptr), value :: context

@@ -152,9 +152,15 @@ KEDGE_API int kedge_restart_begin(kedge_context* context, const char* name, int6
   return NEXT(kedge_restart_begin)(context, name, version);
 }
 
+KEDGE_API int kedge_load_begin(kedge_context* context, const char* name, int64_t version) {
+  restart_version = -1; /* what is only read is no restart */
+  return NEXT(kedge_load_begin)(context, name, version);
+}
+
 KEDGE_API int kedge_restart_end(kedge_context* context, int success) {
   const int status = NEXT(kedge_restart_end)(context, success);
-  if (status == KEDGE_OK && success) note_restart(context, restart_version, seconds_of(CLOCK_MONOTONIC) - restart_began);
+  if (status == KEDGE_OK && success && restart_version >= 0)
+    note_restart(context, restart_version, seconds_of(CLOCK_MONOTONIC) - restart_began);
   return status;
 }
 

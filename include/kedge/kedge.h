@@ -256,13 +256,18 @@ KEDGE_API int kedge_newest(kedge_context* context, const char* name, int64_t at_
 
 /* Restores every region of the current group from the newest restorable version at or below `at_most` (negative: no limit);
  * *restored says which (may be NULL). Collective. Each chunk comes from the nearest good copy, verified. Should a rank
- * fail, all ranks go to the next older version, with a message in the log. On error memory is undefined, except for
+ * fail, all ranks go to the next older version, with a message in the log. The job goes on from what was restored: newer
+ * versions are abandoned from then on. On error memory is undefined, except for
  * KEDGE_ERROR_MISMATCH (a region has another size, type or shape), KEDGE_ERROR_NOT_FOUND and KEDGE_ERROR_LOST (as kedge_newest
  * has them), which are found before anything is overwritten. KEDGE_ERROR_BUSY: a newer attempt has taken the job over. */
 KEDGE_API int kedge_restart(kedge_context* context, const char* name, int64_t at_most, int64_t* restored);
 
-/* The same in parts, of exactly `version`. begin and end are collective; parts are the rank's own. */
+/* The same in parts, of exactly `version`. begin and end are collective; parts are the rank's own. With an end that reports
+ * success on all ranks the job goes on from this version, whatever parts of it were restored. */
 KEDGE_API int kedge_restart_begin(kedge_context* context, const char* name, int64_t version);
+/* In place of kedge_restart_begin where a version is only read, to compare with it or to look into it: kedge_restart_end then
+ * changes nothing, the job does not go on from this version, and no other one is abandoned. */
+KEDGE_API int kedge_load_begin(kedge_context* context, const char* name, int64_t version);
 /* Bytes, element type, shape and name of a saved region before memory is allocated. *bytes is 0 and KEDGE_ERROR_NOT_FOUND
  * returned for an unknown id. `info` may be NULL; info->name points into the context, valid until restart_end. */
 KEDGE_API int kedge_saved_region(kedge_context* context, int id, size_t* bytes, kedge_region_info* info);
@@ -276,7 +281,7 @@ KEDGE_API int kedge_annotation(kedge_context* context, const char* key, void* va
 KEDGE_API int kedge_restart_end(kedge_context* context, int success);
 
 /* Lets one process read another rank's image (a tool, an analysis, fewer ranks): the restart calls that follow read the
- * image of `rank` and are not collective. -1 returns to the context's own rank. */
+ * image of `rank`, are not collective, and the job does not go on from what they read. -1 returns to the context's own rank. */
 KEDGE_API int kedge_restart_as(kedge_context* context, int rank);
 
 /* ---- Housekeeping ----------------------------------------------------------------------------------------------- */

@@ -312,6 +312,10 @@ class Context {
   Expected<void> RestartBegin(const std::string& name, int64_t version) {
     return detail::Check(kedge_restart_begin(get(), name.c_str(), version));
   }
+  // In its place where the version is only read: RestartEnd then changes nothing, and the job does not go on from it.
+  Expected<void> LoadBegin(const std::string& name, int64_t version) {
+    return detail::Check(kedge_load_begin(get(), name.c_str(), version));
+  }
   Expected<SavedRegion> Saved(int id) {
     kedge_region_info info{};
     info.struct_size = sizeof info;

@@ -231,6 +231,10 @@ class Context {
     kedge_context* context = Live();
     Check(Unlocked([&] { return kedge_restart_begin(context, name.c_str(), version); }));
   }
+  void LoadBegin(const std::string& name, int64_t version) {
+    kedge_context* context = Live();
+    Check(Unlocked([&] { return kedge_load_begin(context, name.c_str(), version); }));
+  }
   void RestartPart(int selection, const std::vector<int>& ids) {
     kedge_context* context = Live();
     Check(Unlocked([&] { return kedge_restart_part(context, static_cast<kedge_selection>(selection), ids.data(), ids.size()); }));
@@ -365,6 +369,7 @@ NB_MODULE(_kedge, m) {
       .def("newest", &Context::Newest)
       .def("restart", &Context::Restart)
       .def("restart_begin", &Context::RestartBegin)
+      .def("load_begin", &Context::LoadBegin)
       .def("restart_part", &Context::RestartPart)
       .def("restart_end", &Context::RestartEnd)
       .def("restart_as", &Context::RestartAs)

@@ -186,6 +186,7 @@ class Context:
     ) -> None:
         lines = "\n".join(f"{key}={_setting(value)}" for key, value in (settings or {}).items())
         self._handle = _kedge.Context(job, config_file, lines, communicator)
+        self._group: str | None = None  # that is selected
 
     def __enter__(self) -> Context:
         return self
@@ -251,12 +252,15 @@ class Context:
 
     @contextmanager
     def group(self, name: str) -> Iterator[None]:
-        """Within the block, calls mean the regions of this group instead of the default one."""
+        """Within the block, calls mean the regions of this group; after it those of the one before, or the default one."""
+        outer = self._group
         self._handle.group(name)
+        self._group = name
         try:
             yield
         finally:
-            self._handle.group(None)
+            self._handle.group(outer)
+            self._group = outer
 
     def checkpoint(self, name: str, version: int, *, overwrite: bool = False) -> None:
         """Captures all regions; returns when the arrays may change again. Does not wait for other ranks."""
@@ -328,10 +332,19 @@ class Context:
 
     @contextmanager
     def restart_parts(self, name: str, version: int) -> Iterator[Restart]:
-        """The same in parts, of exactly this version; begin and end are collective."""
+        """The same in parts, of exactly this version; begin and end are collective.
+
+        The job goes on from the version, whatever parts of it were restored; :meth:`load` only reads.
+        """
         self._handle.restart_begin(name, version)
-        try:
+        with self._restart():
             yield Restart(self._handle)
+
+    @contextmanager
+    def _restart(self) -> Iterator[None]:
+        """Ends the restart that has begun."""
+        try:
+            yield
         except BaseException:
             try:
                 self._handle.restart_end(False)
@@ -341,7 +354,9 @@ class Context:
         self._handle.restart_end(True)
 
     def load(self, name: str, version: int, rank: int | None = None) -> dict[int | str, NDArray[Any]]:
-        """Reads a saved image into fresh arrays, by region name (by id where it has none); nothing protected changes.
+        """Reads a saved image into fresh arrays, by region name (by id where it has none).
+
+        Nothing protected changes, and the job does not go on from this version: no newer one is abandoned.
 
         With ``rank`` another rank's image is read, and the call is this process's own; without, it is collective.
         """
@@ -349,20 +364,25 @@ class Context:
         if rank is not None:
             handle.restart_as(rank)
         try:
-            with self.group("kedge.load"), self.restart_parts(name, version) as saved:
-                arrays: dict[int | str, NDArray[Any]] = {}
-                for region in saved.regions.values():
-                    array = region.empty()
-                    handle.protect(region.id, array, region.name, True)  # NumPy lacks some of the types
-                    arrays[region.name if region.name is not None else region.id] = array
-                try:
-                    saved.part()
-                finally:
-                    handle.clear()
-            return arrays
+            with self.group("kedge.load"):
+                handle.load_begin(name, version)
+                with self._restart():
+                    return self._read(Restart(handle))
         finally:
             if rank is not None:
                 handle.restart_as(-1)
+
+    def _read(self, saved: Restart) -> dict[int | str, NDArray[Any]]:
+        arrays: dict[int | str, NDArray[Any]] = {}
+        try:
+            for region in saved.regions.values():
+                array = region.empty()
+                self._handle.protect(region.id, array, region.name, True)  # NumPy lacks some of the types
+                arrays[region.name if region.name is not None else region.id] = array
+            saved.part()
+        finally:
+            self._handle.clear()
+        return arrays
 
     def cleanup(self, name: str | None = None) -> None:
         """Removes this rank's local copies (None: of every name); the store's versions stay."""

@@ -101,6 +101,13 @@ Status CopyText(const std::string& text, char* to, size_t capacity, const char* 
   return Status::Ok();
 }
 
+Status BeginRestart(Context* self, const char* name, int64_t version, Restarter::Purpose purpose) {
+  KEDGE_RETURN_IF_ERROR(CheckName(name));
+  if (version < 0) return Status(Code::kInvalidArgument, "version: expected 0 or more");
+  if (self->checkpointer->active()) return Status(Code::kFailedPrecondition, "a checkpoint has begun and not ended");
+  return self->restarter->Begin(name, version, purpose);
+}
+
 Duration TimeoutOf(const Context& context, double seconds) {
   return seconds < 0 ? context.core.job.wait_timeout : FromSeconds(seconds);
 }
@@ -341,19 +348,18 @@ int kedge_restart(kedge_context* context, const char* name, int64_t at_most, int
     KEDGE_RETURN_IF_ERROR(CheckName(name));
     if (self.checkpointer->active()) return Status(Code::kFailedPrecondition, "a checkpoint has begun and not ended");
     KEDGE_ASSIGN_OR_RETURN(const int64_t version, self.restarter->Whole(name, at_most));
-    self.pace->BeginInterval();
+    if (self.restarter->goes_on()) self.pace->BeginInterval();
     if (restored != nullptr) *restored = version;
     return Status::Ok();
   });
 }
 
 int kedge_restart_begin(kedge_context* context, const char* name, int64_t version) {
-  return Call(context, [&](Context& self, auto&) -> Status {
-    KEDGE_RETURN_IF_ERROR(CheckName(name));
-    if (version < 0) return Status(Code::kInvalidArgument, "version: expected 0 or more");
-    if (self.checkpointer->active()) return Status(Code::kFailedPrecondition, "a checkpoint has begun and not ended");
-    return self.restarter->Begin(name, version);
-  });
+  return Call(context, [&](Context& self, auto&) { return BeginRestart(&self, name, version, Restarter::Purpose::kRestore); });
+}
+
+int kedge_load_begin(kedge_context* context, const char* name, int64_t version) {
+  return Call(context, [&](Context& self, auto&) { return BeginRestart(&self, name, version, Restarter::Purpose::kRead); });
 }
 
 int kedge_saved_region(kedge_context* context, int id, size_t* bytes, kedge_region_info* info) {
@@ -416,8 +422,9 @@ int kedge_annotation(kedge_context* context, const char* key, void* value, size_
 
 int kedge_restart_end(kedge_context* context, int success) {
   return Call(context, [&](Context& self, auto&) -> Status {
+    const bool goes_on = self.restarter->goes_on();
     KEDGE_RETURN_IF_ERROR(self.restarter->End(success != 0));
-    self.pace->BeginInterval();
+    if (goes_on) self.pace->BeginInterval();
     return Status::Ok();
   });
 }

@@ -63,9 +63,9 @@ std::string Meaning(const Region& region) {
 
 std::string Abandoned(const RestoreCandidate& candidate) {
   return fmt::format(
-      "version {} of attempt {} is abandoned, since the job went on from an older one: restart.attempt = {} "
-      "restores it nevertheless",
-      candidate.version, candidate.attempt, candidate.attempt);
+      "version {} of attempt {} is abandoned, since the job went on from an older one: restart.version = {} with "
+      "restart.attempt = {} goes back to it nevertheless",
+      candidate.version, candidate.attempt, candidate.version, candidate.attempt);
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ Result<StoredCandidates> Restarter::ShareStored(const std::string& name, int64_t
   return DecodeStored(told);
 }
 
-Result<CandidateRule> Restarter::ShareRule(const std::string& name) {
+Result<CandidateRule> Restarter::ShareRule(const std::string& name, const Bound& bound) {
   std::string mine;
   if (alone() || core_->rank() == 0) {
     std::vector<RestoredRecord> restored = core_->restored;
@@ -100,18 +100,36 @@ Result<CandidateRule> Restarter::ShareRule(const std::string& name) {
     KEDGE_ASSIGN_OR_RETURN(mine, core_->collective.BroadcastFromFirst(mine));
   }
   KEDGE_ASSIGN_OR_RETURN(std::vector<RestoredRecord> restored, DecodeRestored(mine));
-  return CandidateRule{std::move(restored), core_->job.restart_attempt};
+  CandidateRule rule{std::move(restored), {}};
+  const RestartKeys& keys = core_->job.restart;
+  if (keys.attempt > 0 && bound.Allows(keys.version)) rule.asked = {keys.version, keys.attempt};
+  return rule;
 }
 
-Result<Restarter::Choice> Restarter::Look(const std::string& name, int64_t at_most, bool everywhere) {
+Status Restarter::WhetherAskedIsMissed(const std::string& name, const AskedVersion& asked, const CommonCandidates& common,
+                                       const std::string& silent, const Status& store) const {
+  const std::string which = fmt::format("version {} of attempt {} of '{}', which restart.version and restart.attempt ask for,",
+                                        asked.version, asked.attempt, name);
+  if (common.goes_back && common.candidates.empty()) {
+    return Status(Code::kIncomplete, which + " cannot be restored by all ranks; without these keys the job's newest is");
+  }
+  if (!common.misses_asked) return Status::Ok();
+  KEDGE_RETURN_IF_ERROR(Agree(silent.empty() ? Status::Ok() : SilentNodes(name, silent, which + " is not there")));
+  if (!store.ok()) return Status(store.code(), which + " may be in the store: " + store.message());
+  if (core_->rank() == 0 || alone()) LogWarning("client", "{} is not there: the job's newest is restored", which);
+  return Status::Ok();
+}
+
+Result<Restarter::Choice> Restarter::Look(const std::string& name, const Bound& bound, bool everywhere) {
+  const int64_t at_most = bound.at_most;
   // All ranks' nodes first: a version goes from them to the store, never back, so that none is missed on its way.
   ImageOpener::Found mine = opener_.FindOnNodes(name, source_rank(), everywhere || alone());
   const Status fenced = core_->CheckNotSuperseded();
   const Status asked = Agree(fenced.ok() ? mine.agent : fenced);
   if (asked.code() == Code::kBusy) return asked;
-  KEDGE_ASSIGN_OR_RETURN(const CandidateRule rule, ShareRule(name));
+  KEDGE_ASSIGN_OR_RETURN(const CandidateRule rule, ShareRule(name, bound));
   std::optional<RestoreCandidate> known;
-  if (!everywhere && !alone()) {
+  if (!everywhere && !alone() && !rule.asked.is_set()) {
     std::vector<RestoreCandidate> on_nodes = mine.candidates;
     std::erase_if(on_nodes, [&](const RestoreCandidate& candidate) { return at_most >= 0 && candidate.version > at_most; });
     SortCandidates(&on_nodes);
@@ -127,8 +145,9 @@ Result<Restarter::Choice> Restarter::Look(const std::string& name, int64_t at_mo
   KEDGE_ASSIGN_OR_RETURN(CommonCandidates common, IntersectCandidates(all, rule));
   // One may have missed a checkpoint that others began: from here on all count alike again.
   if (!alone()) ledger_->CatchUp(name, common.takes);
-  if (!common.is_newest && !everywhere && !alone()) return Look(name, at_most, true);
+  if ((!common.is_newest || common.misses_asked) && !everywhere && !alone()) return Look(name, bound, true);
   if (!common.is_newest && !alone()) KEDGE_RETURN_IF_ERROR(Agree(WhatSilentNodesMayHave(name, mine, common)));
+  KEDGE_RETURN_IF_ERROR(WhetherAskedIsMissed(name, rule.asked, common, mine.silent, stored.status));
   const RestoreCandidate* const newest = common.candidates.empty() ? nullptr : &common.candidates.front();
   if (core_->rank() == 0 && !common.abandoned.empty() && (newest == nullptr || common.abandoned.front() > *newest)) {
     LogWarning("client", "'{}': {}", name, Abandoned(common.abandoned.front()));
@@ -212,7 +231,7 @@ Status Restarter::WhetherLost(const std::string& name, int64_t at_most, const Ch
   if (!choice.store.ok()) return choice.store;
   if (at_most >= 0) {
     // Older versions go as newer ones come: that is no loss.
-    KEDGE_ASSIGN_OR_RETURN(const Choice all, Look(name, -1, choice.everywhere));
+    KEDGE_ASSIGN_OR_RETURN(const Choice all, Look(name, {}, choice.everywhere));
     if (!all.candidates.empty() || !all.abandoned.empty()) return none;
   }
   const Status lost = Agree(WhatIsLost(name, choice));
@@ -225,7 +244,7 @@ Status Restarter::WhetherLost(const std::string& name, int64_t at_most, const Ch
 }
 
 Result<int64_t> Restarter::Newest(const std::string& name, int64_t at_most) {
-  KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, at_most, false));
+  KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, {at_most}, false));
   if (choice.candidates.empty()) return WhetherLost(name, at_most, choice, NoneFound(name, at_most));
   return choice.candidates.front().version;
 }
@@ -310,14 +329,14 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
   Choice choice;
   std::set<RestoreCandidate> tried;
   for (const bool everywhere : {false, true}) {
-    KEDGE_ASSIGN_OR_RETURN(choice, Look(name, at_most, everywhere));
+    KEDGE_ASSIGN_OR_RETURN(choice, Look(name, {at_most}, everywhere));
     bool has_gone = false;
     for (const RestoreCandidate& candidate : choice.candidates) {
       if (tried.contains(candidate)) continue;
       status = TryWhole(name, candidate);
       if (status.ok()) {
-        if (!alone()) KEDGE_RETURN_IF_ERROR(NoteRestored(restored_));
-        CountRestart();
+        if (goes_on()) KEDGE_RETURN_IF_ERROR(NoteRestored(restored_));
+        CountRestart(goes_on());
         return candidate.version;
       }
       // The bytes are there, but do not fit: an older version would only hide the mistake.
@@ -337,13 +356,13 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
   return WhetherLost(name, at_most, choice, status);
 }
 
-Status Restarter::Begin(const std::string& name, int64_t version) {
+Status Restarter::Begin(const std::string& name, int64_t version, Purpose purpose) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
   BeginCount();
   Status status(Code::kNotFound, fmt::format("version {} of '{}' cannot be restored by all ranks", version, name)), failure;
   Choice choice;
   for (const bool everywhere : {false, true}) {
-    KEDGE_ASSIGN_OR_RETURN(choice, Look(name, version, everywhere));
+    KEDGE_ASSIGN_OR_RETURN(choice, Look(name, {version, true}, everywhere));
     bool has_gone = false;
     if (!choice.abandoned.empty() && choice.abandoned.front().version == version) {
       status = Status(Code::kNotFound, status.message() + ": " + Abandoned(choice.abandoned.front()));
@@ -353,6 +372,7 @@ Status Restarter::Begin(const std::string& name, int64_t version) {
       status = Agree(OpenAndCheck(name, candidate, /*check_regions=*/false));
       if (status.ok()) {
         ++restart_number_;
+        purpose_ = purpose;
         return status;
       }
       image_.reset();
@@ -459,6 +479,7 @@ Result<std::string> Restarter::RouteFile(const std::string& original) {
 Status Restarter::End(bool success) {
   if (!active()) return Status(Code::kFailedPrecondition, "no restart has begun");
   const Generation generation = image_->record().identity.generation;
+  const bool goes_on = this->goes_on();
   restored_ = generation;
   CountRestored();
   Abandon();
@@ -467,8 +488,8 @@ Status Restarter::End(bool success) {
                                                                       "failed",
                                                                       generation.name, generation.version));
   KEDGE_RETURN_IF_ERROR(Agree(mine));
-  if (!alone()) KEDGE_RETURN_IF_ERROR(NoteRestored(generation));
-  CountRestart();
+  if (goes_on) KEDGE_RETURN_IF_ERROR(NoteRestored(generation));
+  CountRestart(goes_on);
   return Status::Ok();
 }
 
@@ -506,10 +527,10 @@ void Restarter::BeginCount() {
   was_brought_ = false;
 }
 
-void Restarter::CountRestart() {
+void Restarter::CountRestart(bool goes_on) {
   const double seconds = static_cast<double>(SystemClock().NowNs() - began_ns_) * 1e-9;
   core_->statistics.last_restart_seconds = seconds;
-  if (alone()) return;  // to read another rank's image is no restart of the job
+  if (!goes_on) return;  // to read is no restart of the job
   // The failure needed the level that one rank needed: every agent counts it alike, also where its ranks had their copies.
   Level needed = was_brought_ ? Level::kNode : Level::kLocal;
   if (core_->statistics.bytes_restored_store > stored_bytes_before_) needed = Level::kStore;
@@ -522,6 +543,7 @@ void Restarter::CountRestart() {
 
 void Restarter::Abandon() {
   image_.reset();
+  purpose_ = Purpose::kRestore;
   files_.RemoveAll();
 }
 

@@ -158,11 +158,22 @@ int RestartPart(const char* call, int mode, const int* ids, int count) {
 int Begin(const char* call, const char* name, int version, bool checkpoint) {
   if (name == nullptr || std::string_view(name).size() >= VELOC_MAX_NAME) return Fail(call, "the name is missing or too long");
   const std::string group = GroupOf(name);
-  if (Select(group) != KEDGE_OK) return Done(call, KEDGE_ERROR_FAILED_PRECONDITION);
+  const int selected = Select(group);
+  if (!checkpoint) {
+    if (selected != KEDGE_OK) return Done(call, selected);
+    state.group = group;
+    return Done(call, kedge_restart_begin(state.context, name, version));
+  }
+  // Begun also where that cannot be: a call that one rank alone is refused counts there, as it does on the others. The usual loop
+  // takes version v again right after a restart from v.
+  const int result = Done(call, kedge_checkpoint_begin(state.context, name, version, KEDGE_OVERWRITE));
+  if (result != VELOC_SUCCESS) return result;
+  if (selected != KEDGE_OK) {
+    (void)kedge_checkpoint_end(state.context, 0);
+    return Fail(call, "a restart has begun and not ended");
+  }
   state.group = group;
-  // The usual loop takes version v again right after a restart from v.
-  return Done(call, checkpoint ? kedge_checkpoint_begin(state.context, name, version, KEDGE_OVERWRITE)
-                               : kedge_restart_begin(state.context, name, version));
+  return result;
 }
 
 int End(const char* call, int success) {

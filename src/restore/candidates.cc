@@ -135,15 +135,22 @@ Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_
   std::vector<Generation> complete;
   for (const RestoreCandidate& candidate : common) complete.push_back(GenerationOf(candidate));
   const Lineage lineage(rule.restored, complete);
-  const auto is_left_out = [&](const RestoreCandidate& candidate) {
-    return rule.attempt > 0 ? candidate.attempt != rule.attempt : !lineage.Has(GenerationOf(candidate));
-  };
+  std::vector<Generation> there;
+  for (const RestoreCandidate& candidate : all) there.push_back(GenerationOf(candidate));
+  const Eligible eligible(lineage, rule.asked, rule.restored, there);
   CommonCandidates result;
   result.takes = most;
+  result.goes_back = eligible.goes_back();
+  result.misses_asked = eligible.misses_asked();
   for (const RestoreCandidate& candidate : common) {
-    (is_left_out(candidate) ? result.abandoned : result.candidates).push_back(candidate);
+    const Generation generation = GenerationOf(candidate);
+    if (eligible.Has(generation)) {
+      result.candidates.push_back(candidate);
+    } else if (!lineage.Has(generation)) {
+      result.abandoned.push_back(candidate);
+    }
   }
-  std::erase_if(all, is_left_out);
+  std::erase_if(all, [&](const RestoreCandidate& candidate) { return !eligible.Has(GenerationOf(candidate)); });
   // Newer in both ways: what was taken later may make another version the newest.
   const RestoreCandidate* const chosen = result.candidates.empty() ? nullptr : &result.candidates.front();
   result.is_newest = std::all_of(all.begin(), all.end(), [&](const RestoreCandidate& candidate) {

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "format/store_records.h"
+#include "store/eligible.h"
 
 namespace kedge {
 
@@ -33,12 +34,14 @@ struct CommonCandidates {
   std::vector<RestoreCandidate> candidates;  // in every rank's list and allowed by the rule, newest first
   std::vector<RestoreCandidate> abandoned;   // in every rank's list, but not of the lineage
   bool is_newest = true;                     // no rank has a newer one that others lack
+  bool goes_back = false;                    // only the asked-for one may be chosen, of which some rank has something
+  bool misses_asked = false;                 // no rank has the asked-for one, nor has the job gone on from it
   uint32_t takes = 0;                        // the most that a rank has counted
 };
-// Which of them may be chosen: those of the job's lineage (store/lineage.h), or those that one attempt has taken.
+// Which of them may be chosen (store/eligible.h).
 struct CandidateRule {
   std::vector<RestoredRecord> restored;  // of the name
-  uint32_t attempt = 0;                  // 0: the lineage
+  AskedVersion asked;
 };
 // From encoded lists. What the ranks have in common counts as complete. kInternal: one that EncodeCandidates did not make.
 Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_ranks, const CandidateRule& rule);

@@ -61,7 +61,7 @@ RestoredRecord Restored(uint32_t attempt, const RestoreCandidate& origin) {
 
 TEST(Candidates, WhatTheJobWentBackFromIsNotAmongThem) {
   constexpr RestoreCandidate k30{30, 1, 1, 2}, k40{40, 1, 2, 2}, k50{50, 1, 3, 2}, k42{42, 2, 1, 2};
-  const CandidateRule went_back{{Restored(2, k40)}, 0};
+  const CandidateRule went_back{{Restored(2, k40)}, {}};
   const CommonCandidates common = Common({{k30, k40, k50, k42}, {k30, k40, k50, k42}}, went_back);
   EXPECT_THAT(common.candidates, ElementsAre(k42, k40, k30));
   EXPECT_THAT(common.abandoned, ElementsAre(k50));
@@ -69,7 +69,22 @@ TEST(Candidates, WhatTheJobWentBackFromIsNotAmongThem) {
   // A node that comes late with what was abandoned makes nobody look further.
   EXPECT_TRUE(Common({{k40, k50}, {k40}}, went_back).is_newest);
   EXPECT_FALSE(Common({{k40, k42}, {k40}}, went_back).is_newest);
-  EXPECT_THAT(Common({{k30, k40, k50, k42}}, {{Restored(2, k40)}, 1}).candidates, ElementsAre(k50, k40, k30)) << "asked for";
+}
+
+TEST(Candidates, WhatIsAskedForStandsAlone) {
+  constexpr RestoreCandidate k40{40, 1, 2, 2}, k50{50, 1, 3, 2}, k45{45, 1, 4, 2}, k42{42, 2, 1, 2};
+  const CandidateRule rule{{Restored(2, k40)}, {50, 1}};
+  const CommonCandidates common = Common({{k40, k50, k45, k42}, {k40, k50, k45, k42}}, rule);
+  EXPECT_THAT(common.candidates, ElementsAre(k50));
+  EXPECT_THAT(common.abandoned, ElementsAre(k45)) << "the lineage's are not abandoned";
+  EXPECT_TRUE(common.is_newest && common.goes_back && !common.misses_asked);
+  // What some ranks lack is looked for everywhere, and not passed over.
+  const CommonCandidates in_part = Common({{k40, k50, k42}, {k40, k42}}, rule);
+  EXPECT_THAT(in_part.candidates, IsEmpty());
+  EXPECT_TRUE(in_part.goes_back && !in_part.is_newest);
+  const CommonCandidates gone = Common({{k40, k42}, {k40, k42}}, rule);
+  EXPECT_THAT(gone.candidates, ElementsAre(k42, k40));
+  EXPECT_TRUE(!gone.goes_back && gone.misses_asked);
 }
 
 TEST(Candidates, WhatWasTakenLaterIsLookedForEverywhere) {

@@ -96,8 +96,11 @@ void AddJobKeys(ConfigRegistry& registry) {
   KeySpec lease{"job.lease", kDuration, "60s", kJob, "how long a silent holder keeps its job"};
   lease.minimum = 1;
   registry.Add(lease);
-  registry.Add(
-      Count("restart.attempt", "0", "restore this attempt's newest version, abandoned or not; 0: the job's lineage", "", 0));
+  KeySpec version{"restart.version", kInt64, "-1", kJob,
+                  "with restart.attempt: an abandoned version that the job goes back to, once; -1: none"};
+  version.minimum = -1;
+  registry.Add(version);
+  registry.Add(Count("restart.attempt", "0", "the attempt that has taken restart.version; 0: none", "", 0));
   registry.Add({"store.path", kString, "./kedge-store", kJob, "external storage: a folder"});
   registry.Add({"store.mode", kString, "0700", kJob, "permissions of the store's folders, octal; files lack the x bits"});
   KeySpec create{"store.create", kString, "last", kJob,
@@ -325,13 +328,22 @@ Result<NodeSettings> ReadNodeSettings(const Config& config) {
   return settings;
 }
 
+Result<RestartKeys> ReadRestartKeys(const Config& config) {
+  const RestartKeys keys{config.GetInt64("restart.version"), static_cast<uint32_t>(config.GetInt64("restart.attempt"))};
+  if ((keys.version >= 0) == (keys.attempt > 0)) return keys;
+  return Status(Code::kInvalidArgument,
+                fmt::format("restart.version = {} and restart.attempt = {}: expected both or none; kedge ls --all shows versions "
+                            "and attempts",
+                            keys.version, keys.attempt));
+}
+
 Result<JobSettings> ReadJobSettings(const Config& config) {
   JobSettings settings;
   settings.job = config.IsAuto("job.name") ? program_invocation_short_name : config.GetString("job.name");
   KEDGE_RETURN_IF_ERROR(ValidateName(settings.job, "job name"));
   settings.synchronous = config.GetString("job.mode") == "sync";
   settings.lease = config.GetDuration("job.lease");
-  settings.restart_attempt = static_cast<uint32_t>(config.GetInt64("restart.attempt"));
+  KEDGE_ASSIGN_OR_RETURN(settings.restart, ReadRestartKeys(config));
   settings.wait_timeout = config.GetDuration("wait.timeout");
   settings.begins_if_lost = config.GetString("restart.if_lost") == "begin";
   JobKeys& keys = settings.keys;

@@ -56,6 +56,14 @@ struct NodeSettings {
 // kInvalidArgument names the key, what was found and what is allowed.
 Result<NodeSettings> ReadNodeSettings(const Config& config);
 
+// The abandoned version that the job is to go back to; attempt 0: none.
+struct RestartKeys {
+  int64_t version = -1;
+  uint32_t attempt = 0;
+};
+// kInvalidArgument: one of the two alone.
+Result<RestartKeys> ReadRestartKeys(const Config& config);
+
 struct JobSettings {
   std::string job;
   bool synchronous = false;  // job.mode = "sync": every checkpoint goes straight to the store
@@ -64,7 +72,7 @@ struct JobSettings {
   RootMaking store_making = RootMaking::kLast;  // the agent makes no store
   bool makes_store_anew = false;                // store.create = "anew": also where the nodes know of one that lay there
   bool begins_if_lost = false;                  // restart.if_lost = "begin": what is lost is taken for what never was
-  uint32_t restart_attempt = 0;                 // whose versions are restored; 0: those of the job's lineage
+  RestartKeys restart;
   JobKeys keys;
 };
 Result<JobSettings> ReadJobSettings(const Config& config);

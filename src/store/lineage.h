@@ -4,7 +4,7 @@
 // agent may even complete afterwards. So versions are ordered by what the ranks went on from. A name's generations were taken
 // one after the other, in the order of (attempt, take), and a restart between two of them has a record of its origin. Back
 // from the last one, over the origins of restarts, and where there was none to the one before with a lower version, lies the
-// lineage. All else is abandoned: never the newest, never counted, restored only when it is asked for by attempt.
+// lineage. All else is abandoned: never the newest, never counted, restored only when it is asked for (store/eligible.h).
 //
 // - The record of a restart counts at once. A taking without one that is not above those before it (it overwrites) leaves
 //   these behind once it is complete: a launch that begins anew and dies takes nothing away.

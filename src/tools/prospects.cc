@@ -42,26 +42,38 @@ struct Held {
 // Newest first, as a restart tries them.
 using Generations = std::map<Generation, Held, std::greater<>>;
 
-Prospect ForeseeOne(const Generations& generations, const std::vector<RestoredRecord>& restored, uint32_t attempt) {
-  std::vector<Generation> whole;
+Prospect ForeseeOne(const Generations& generations, const std::vector<RestoredRecord>& restored, const AskedVersion& asked) {
+  std::vector<Generation> whole, there;
   for (const auto& [generation, held] : generations) {
     if (held.IsWhole()) whole.push_back(generation);
+    if (!held.on_nodes.empty() || !held.in_store.empty()) there.push_back(generation);
   }
   const Lineage lineage(restored, whole);
+  const Eligible eligible(lineage, asked, restored, there);
   Prospect prospect;
   for (const auto& [generation, held] : generations) {
-    if (attempt > 0 ? generation.attempt != attempt : !lineage.Has(generation)) continue;
+    if (!eligible.Has(generation)) continue;
     if (held.IsWhole()) {
       prospect.generation = generation;
       prospect.on_nodes = held.OnNodes();
       prospect.in_store = held.InStore();
       break;
     }
-    if (held.told == nullptr) continue;
+    if (eligible.goes_back()) prospect.lost.push_back({generation, true, "asked for by restart.version, and not whole"});
+    if (eligible.goes_back() || held.told == nullptr) continue;
     const bool is_elsewhere = Covers(held.told->given, held.ranks);
     prospect.lost.push_back({generation, held.told->was_safe || is_elsewhere, is_elsewhere ? kElsewhere : held.told->why_lost});
   }
   return prospect;
+}
+
+// Where there is none: the newest of those that cannot be had and that were safe.
+std::string WhatWasSafe(const Prospect& prospect) {
+  if (prospect.generation) return {};
+  for (const LostVersion& one : prospect.lost) {
+    if (one.was_safe) return TextOf(one);
+  }
+  return {};
 }
 
 }  // namespace
@@ -78,7 +90,7 @@ std::string Prospect::WhatWasLost() const {
   return {};
 }
 
-Prospects Foresee(const RebuildReply& on_nodes, const StoredJob& stored, Asker asker, uint32_t attempt) {
+Prospects Foresee(const RebuildReply& on_nodes, const StoredJob& stored, Asker asker, const AskedVersion& asked) {
   std::map<std::string, Generations> names;
   for (const std::string& name : stored.names) names[name];
   for (const StoredVersion& version : stored.versions) {
@@ -100,7 +112,7 @@ Prospects Foresee(const RebuildReply& on_nodes, const StoredJob& stored, Asker a
         if (record.origin.name == name) restored.push_back(record);
       }
     }
-    Prospect prospect = ForeseeOne(generations, restored, attempt);
+    Prospect prospect = ForeseeOne(generations, restored, asked);
     const auto safe = stored.safe.find(name);
     if (!prospect.generation && prospect.WhatWasLost().empty() && safe != stored.safe.end()) {
       prospect.lost.push_back({safe->second, true, "was safe on its nodes"});

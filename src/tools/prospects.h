@@ -10,6 +10,7 @@
 
 #include "format/store_records.h"
 #include "session/messages.h"
+#include "store/eligible.h"
 
 namespace kedge::tools {
 
@@ -43,8 +44,8 @@ enum class Asker {
   kLaunch,  // ranks, where they were last
   kStore,   // takes what any node has
 };
-// `attempt`: whose versions may be chosen alone (restart.attempt); 0: the lineage's.
-Prospects Foresee(const RebuildReply& on_nodes, const StoredJob& stored, Asker asker, uint32_t attempt);
+// `asked`: restart.version and restart.attempt.
+Prospects Foresee(const RebuildReply& on_nodes, const StoredJob& stored, Asker asker, const AskedVersion& asked);
 
 std::string TextOf(const LostVersion& lost);
 

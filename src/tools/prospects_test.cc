@@ -27,8 +27,8 @@ class ProspectsTest : public ::testing::Test {
     stored_.names = {"wave"};
     stored_.versions.push_back({generation, 2, Ranks(ranks)});
   }
-  Prospect Wave(uint32_t attempt = 0, Asker asker = Asker::kLaunch) {
-    const Prospects prospects = Foresee(on_nodes_, stored_, asker, attempt);
+  Prospect Wave(const AskedVersion& asked = {}, Asker asker = Asker::kLaunch) {
+    const Prospects prospects = Foresee(on_nodes_, stored_, asker, asked);
     EXPECT_EQ(prospects.size(), 1u);
     return prospects.contains("wave") ? prospects.at("wave") : Prospect{};
   }
@@ -38,7 +38,7 @@ class ProspectsTest : public ::testing::Test {
 };
 
 TEST_F(ProspectsTest, OfNothingNothingIsKnown) {
-  EXPECT_THAT(Foresee(on_nodes_, stored_, Asker::kLaunch, 0), IsEmpty());
+  EXPECT_THAT(Foresee(on_nodes_, stored_, Asker::kLaunch, {}), IsEmpty());
   stored_.names = {"wave"};
   EXPECT_FALSE(Wave().generation.has_value());
   EXPECT_EQ(Wave().WhatWasLost(), "");
@@ -62,9 +62,26 @@ TEST_F(ProspectsTest, AGreaterNumberInTheStoreIsNotTheNewest) {
   InStore(At(50, 1, 2));
   OnNodes(At(5, 2, 1));
   EXPECT_EQ(Wave().generation, At(5, 2, 1));
-  EXPECT_EQ(Wave(1).generation, At(50, 1, 2)) << "restart.attempt = 1";
-  EXPECT_EQ(Wave(2).generation, At(5, 2, 1));
-  EXPECT_FALSE(Wave(3).generation.has_value());
+}
+
+TEST_F(ProspectsTest, AnAbandonedVersionThatIsAskedForComesBackOnce) {
+  InStore(At(49, 1, 1));
+  InStore(At(50, 1, 2));
+  OnNodes(At(5, 2, 1));
+  EXPECT_EQ(Wave({50, 1}).generation, At(50, 1, 2));
+  EXPECT_EQ(Wave({49, 1}).generation, At(49, 1, 1));
+  EXPECT_EQ(Wave({5, 2}).generation, At(5, 2, 1));
+  EXPECT_EQ(Wave({50, 2}).generation, At(5, 2, 1)) << "there is none of that attempt";
+  on_nodes_.restored = {{At(50, 1, 2), 3, 1, 0}};
+  OnNodes(At(60, 3, 1));
+  EXPECT_EQ(Wave({50, 1}).generation, At(60, 3, 1)) << "the job has gone on from it";
+}
+
+TEST_F(ProspectsTest, AnAskedForVersionThatIsNotWholeIsNotPassedOver) {
+  OnNodes(At(50, 1, 2), {0});
+  OnNodes(At(5, 2, 1));
+  EXPECT_FALSE(Wave({50, 1}).generation.has_value());
+  EXPECT_THAT(Wave({50, 1}).WhatWasLost(), HasSubstr("asked for by restart.version"));
 }
 
 // The nodes alone know of it: the store was away.
@@ -93,7 +110,7 @@ TEST_F(ProspectsTest, WhatLiesOnOtherNodesThanItsRanksIsForTheStoreAlone) {
   OnOtherNodes(At(2, 1, 2));
   EXPECT_FALSE(Wave().generation.has_value());
   EXPECT_THAT(Wave().WhatWasLost(), HasSubstr("not on the nodes of its ranks"));
-  EXPECT_EQ(Wave(0, Asker::kStore).generation, At(2, 1, 2));
+  EXPECT_EQ(Wave({}, Asker::kStore).generation, At(2, 1, 2));
   InStore(At(1, 1, 1));
   EXPECT_EQ(Wave().generation, At(1, 1, 1));
 }
@@ -120,7 +137,7 @@ TEST_F(ProspectsTest, WhatTheNodesDoNotKnowAnyMoreTheStoreWasTold) {
 TEST_F(ProspectsTest, NamesAreApart) {
   InStore(At(1));
   OnNodes(At(9, 1, 1, "other"));
-  const Prospects prospects = Foresee(on_nodes_, stored_, Asker::kLaunch, 0);
+  const Prospects prospects = Foresee(on_nodes_, stored_, Asker::kLaunch, {});
   ASSERT_EQ(prospects.size(), 2u);
   EXPECT_EQ(prospects.at("wave").generation, At(1));
   EXPECT_EQ(prospects.at("other").generation, At(9, 1, 1, "other"));

@@ -12,6 +12,7 @@
 #include "base/duration.h"
 #include "base/json_writer.h"
 #include "os/files.h"
+#include "session/config_keys.h"
 #include "store/reached.h"
 #include "store/versions.h"
 #include "tools/agent_connection.h"
@@ -158,8 +159,9 @@ void PrintProspects(const RebuildOptions& options, const Prospects& prospects,
   PrintJson(json.text());
 }
 
-uint32_t AttemptToRestore(const Config& config) {
-  return static_cast<uint32_t>(config.GetInt64("restart.attempt"));
+Result<AskedVersion> Asked(const Config& config) {
+  KEDGE_ASSIGN_OR_RETURN(const RestartKeys keys, ReadRestartKeys(config));
+  return AskedVersion{keys.version, keys.attempt};
 }
 
 // Brings nothing: what would a launch go on from?
@@ -186,7 +188,8 @@ Outcome LookAhead(const RebuildOptions& options) {
   if (id.ok()) {
     // After the nodes: a version goes from them to the store, and none is missed on its way.
     KEDGE_ASSIGN_OR_RETURN(const StoredJob stored, ReadStored(options, *id));
-    prospects = Foresee(on_nodes, stored, Asker::kLaunch, AttemptToRestore(config));
+    KEDGE_ASSIGN_OR_RETURN(const AskedVersion asked, Asked(config));
+    prospects = Foresee(on_nodes, stored, Asker::kLaunch, asked);
   } else if (id.status().code() != Code::kNotFound) {
     return id.status();
   }
@@ -221,8 +224,9 @@ Outcome Rebuild(const RebuildOptions& options, bool to_store) {
   KEDGE_ASSIGN_OR_RETURN(RebuildReply reply, LookAround(*agent.connection, request, patience));
   KEDGE_ASSIGN_OR_RETURN(const StoredJob stored, ReadStored(options, *id));
   // What goes to the store is the job's, whatever one launch is told to restore.
+  KEDGE_ASSIGN_OR_RETURN(const AskedVersion asked, Asked(config));
   const Prospects prospects =
-      to_store ? Foresee(reply, stored, Asker::kStore, 0) : Foresee(reply, stored, Asker::kLaunch, AttemptToRestore(config));
+      to_store ? Foresee(reply, stored, Asker::kStore, {}) : Foresee(reply, stored, Asker::kLaunch, asked);
   request.wanted = OnNodes(prospects, reply);
   request.to_store = to_store;
   if (to_store || !request.wanted.empty()) {

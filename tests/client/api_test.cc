@@ -198,11 +198,84 @@ TEST_P(GoingBackTest, WhatItWentBackFromDoesNotComeBack) {
   EXPECT_EQ(Restart(), 44);
   EXPECT_EQ(Restart(43), 42);
   EXPECT_EQ(kedge_restart_begin(context_, "v", 50), KEDGE_ERROR_NOT_FOUND);
-  EXPECT_THAT(kedge_error_message(), HasSubstr("restart.attempt = 1 restores it"));
-  Launch("restart.attempt=1\n");
-  EXPECT_EQ(Restart(50), 50) << "asked for by its attempt";
+  EXPECT_THAT(kedge_error_message(), HasSubstr("restart.version = 50 with restart.attempt = 1 goes back to it"));
+}
+
+// The launches after the first one have the same environment (kedge run).
+TEST_P(GoingBackTest, AnAbandonedVersionThatIsAskedForComesBackOnce) {
+  constexpr char kAsked[] = "restart.version=50\nrestart.attempt=1\n";
   Launch();
-  EXPECT_EQ(Restart(), 50) << "and so it is what the job goes on from";
+  for (const int version : {30, 40, 50, 55}) Take(version);
+  Launch();
+  ASSERT_EQ(Restart(40), 40);
+  for (const int version : {42, 50, 70}) Take(version);
+  Launch(kAsked);
+  int64_t newest = -1;
+  EXPECT_KEDGE_OK(kedge_newest(context_, "v", -1, &newest));
+  EXPECT_EQ(newest, 50);
+  EXPECT_EQ(Restart(45), 42) << "asked for by the call, which knows better";
+  Launch(kAsked);
+  EXPECT_EQ(Restart(), 50);
+  EXPECT_EQ(kedge_restart_begin(context_, "v", 70), KEDGE_ERROR_NOT_FOUND) << "the job has gone back from that";
+  Take(60);
+  EXPECT_EQ(Restart(), 60) << "in the same launch, too";
+  Launch(kAsked);
+  EXPECT_EQ(Restart(), 60);
+  Take(65);
+  Launch(kAsked);
+  EXPECT_EQ(Restart(), 65);
+  Launch();
+  EXPECT_EQ(Restart(), 65);
+}
+
+TEST_P(GoingBackTest, AVersionThatIsAskedForAndNotThereIsNotWaitedFor) {
+  Launch();
+  for (const int version : {30, 40}) Take(version);
+  Launch("restart.version=41\nrestart.attempt=1\n");
+  EXPECT_EQ(Restart(), 40);
+}
+
+TEST_P(GoingBackTest, AVersionOfNoAttemptAndAnAttemptWithoutAVersionAreRefused) {
+  for (const char* one : {"restart.version=41\n", "restart.attempt=1\n"}) {
+    const std::string overrides = Overrides(one);
+    kedge_options options = KEDGE_OPTIONS_INIT;
+    options.overrides = overrides.c_str();
+    kedge_context* context = nullptr;
+    EXPECT_EQ(kedge_init(&options, nullptr, &context), KEDGE_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(kedge_error_message(), HasSubstr("expected both or none"));
+  }
+}
+
+// To read a version, here or of another rank, is not to go back to it.
+TEST_P(GoingBackTest, WhatIsOnlyReadLeavesAllAsItWas) {
+  Launch();
+  for (const int version : {30, 40, 50}) Take(version);
+  Launch("schedule.interval=1h\n");
+  ASSERT_EQ(Restart(), 50);
+  const auto read = [&](auto begin) {
+    value_ = 50;
+    ASSERT_KEDGE_OK(begin(context_, "v", 30));
+    int seen = 0;
+    ASSERT_KEDGE_OK(kedge_protect(context_, 0, &seen, 1, sizeof seen, nullptr));
+    EXPECT_KEDGE_OK(kedge_restart_part(context_, KEDGE_ALL, nullptr, 0));
+    EXPECT_KEDGE_OK(kedge_restart_end(context_, 1));
+    EXPECT_EQ(seen, 30);
+    ASSERT_KEDGE_OK(kedge_protect(context_, 0, &value_, 1, sizeof value_, nullptr));
+    EXPECT_KEDGE_OK(kedge_wait(context_, "v", 50, KEDGE_LEVEL_STORE, 10));
+    EXPECT_EQ(kedge_checkpoint(context_, "v", 45, 0), KEDGE_ERROR_ALREADY_EXISTS);
+    int64_t newest = -1;
+    EXPECT_KEDGE_OK(kedge_newest(context_, "v", -1, &newest));
+    EXPECT_EQ(newest, 50);
+  };
+  read(kedge_load_begin);
+  ASSERT_KEDGE_OK(kedge_restart_as(context_, 0));
+  read(kedge_restart_begin);
+  ASSERT_KEDGE_OK(kedge_restart_as(context_, -1));
+  Launch();
+  EXPECT_EQ(Restart(), 50);
+  ASSERT_KEDGE_OK(kedge_restart_begin(context_, "v", 30));
+  ASSERT_KEDGE_OK(kedge_restart_end(context_, 1));
+  EXPECT_EQ(Restart(), 30) << "what was not begun to be read is gone on from";
 }
 
 // Another rank may have taken that number again: what the store has of it is not what is asked for.

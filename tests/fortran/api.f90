@@ -192,6 +192,14 @@ contains
     call kedge_restart_end(context, .true., stat)
     call need(stat == kedge_ok, 'restart end')
 
+    step = 0
+    call kedge_load_begin(context, 'parts', 1, stat)
+    call need(stat == kedge_ok, 'load begin')
+    call kedge_restart_part(context, kedge_rest, stat)
+    call need(stat == kedge_ok .and. step == 1, 'what is read')
+    call kedge_restart_end(context, .true., stat)
+    call need(stat == kedge_ok, 'the end of reading')
+
     call kedge_restart_as(context, 0, stat)
     call need(stat == kedge_ok, 'restart as rank 0')
     call kedge_restart_as(context, -1, stat)

@@ -4,6 +4,7 @@
 //                                     untouched memory with "refused" as third argument
 //   ranks_app files CONFIG FOLDER     every rank routes a file of its own
 //   ranks_app missing CONFIG          the last rank has not taken the newest version
+//   ranks_app refused CONFIG          the last rank does not end a checkpoint, and is refused the next one
 //   ranks_app late CONFIG             one rank comes late to what all do together; the others sleep
 //   ranks_app libraries CONFIG        VELOC on all ranks, kedge on a split communicator and on its duplicate, at the same time
 #include <chrono>
@@ -85,6 +86,34 @@ void Missing(const char* config) {
   CHECK(VELOC_Restart_test("m", 0) == 1);
   CHECK(VELOC_Restart("m", 1) == VELOC_SUCCESS);
   CHECK(field == Content(1));
+  CHECK(VELOC_Finalize(0) == VELOC_SUCCESS);
+}
+
+void Refused(const char* config) {
+  CHECK(VELOC_Init(MPI_COMM_WORLD, config) == VELOC_SUCCESS);
+  std::vector<double> field = Content(1);
+  const bool last = world_rank + 1 == world_ranks;
+  CHECK(VELOC_Mem_protect(0, field.data(), field.size(), sizeof(double)) == VELOC_SUCCESS);
+  CHECK(VELOC_Region_protect(1, field.data(), field.size(), sizeof(double), "other") == VELOC_SUCCESS);
+  CHECK(VELOC_Checkpoint_begin("r", 1) == VELOC_SUCCESS);
+  if (!last) CHECK(VELOC_Checkpoint_mem() == VELOC_SUCCESS && VELOC_Checkpoint_end(1) == VELOC_SUCCESS);
+  CHECK(VELOC_Checkpoint("r", 2) == (last ? VELOC_FAILURE : VELOC_SUCCESS));
+  CHECK(VELOC_Checkpoint("other", 1) == (last ? VELOC_FAILURE : VELOC_SUCCESS));
+  // The first one is still under way there, of the regions that it began with.
+  if (last) CHECK(VELOC_Checkpoint_mem() == VELOC_SUCCESS && VELOC_Checkpoint_end(1) == VELOC_SUCCESS);
+  for (const char* name : {"other", "r"}) {
+    CHECK(VELOC_Checkpoint(name, 3) == VELOC_SUCCESS);
+    CHECK(VELOC_Checkpoint_wait() == VELOC_SUCCESS);
+    CHECK(VELOC_Restart_test(name, 0) == 3);
+  }
+  // What is begun within a restart, of other regions, is refused, and counts, too.
+  CHECK(VELOC_Restart_begin("r", 3) == VELOC_SUCCESS);
+  CHECK(VELOC_Recover_mem() == VELOC_SUCCESS);
+  if (last) CHECK(VELOC_Checkpoint_begin("other", 4) == VELOC_FAILURE);
+  CHECK(VELOC_Restart_end(1) == VELOC_SUCCESS);
+  if (!last) CHECK(VELOC_Checkpoint("other", 4) == VELOC_SUCCESS);
+  CHECK(VELOC_Checkpoint("other", 5) == VELOC_SUCCESS);
+  CHECK(VELOC_Checkpoint_wait() == VELOC_SUCCESS);
   CHECK(VELOC_Finalize(0) == VELOC_SUCCESS);
 }
 
@@ -182,6 +211,8 @@ int main(int argc, char** argv) {
     Restore(argv[2], more == "refused");
   else if (what == "missing")
     Missing(argv[2]);
+  else if (what == "refused")
+    Refused(argv[2]);
   else if (what == "late")
     Late(argv[2]);
   else if (what == "files")

@@ -73,6 +73,10 @@ TEST_P(MpiRanksTest, AVersionThatOneRankHasNotTakenDoesNotExist) {
   RunInBothModes(3, "missing");
 }
 
+TEST_P(MpiRanksTest, ARefusedCallCountsAsItDoesOnTheOtherRanks) {
+  RunInBothModes(2, "refused");
+}
+
 TEST_P(MpiRanksTest, WhoWaitsForOtherRanksSleeps) {
   Run(2, {"late", Config("async")});
 }

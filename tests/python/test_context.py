@@ -328,6 +328,44 @@ def test_parts_annotations_and_groups() -> None:
             np.testing.assert_array_equal(array, expected)
 
 
+def test_reading_is_not_going_back() -> None:
+    """A program that compares with an older version, and dies before its next one is complete, has lost nothing."""
+    array, settings = np.zeros(4), {"keep.versions": 9}
+    with Context("compare", settings=settings) as context:
+        context.protect(0, array)
+        for version in (30, 40, 50):
+            array[:] = version
+            context.checkpoint("heat", version)
+    context = Context("compare", settings=settings)
+    context.protect(0, array)
+    assert context.restart("heat") == 50
+    assert (context.load("heat", 30)[0] == 30).all() and (array == 50).all()
+    context.wait("heat", 50, Level.STORE)
+    with pytest.raises(kedge.Error, match="not greater than the newest, 50"):
+        context.checkpoint("heat", 45)
+    context.close(drain=False)
+    with Context("compare", settings=settings) as context:
+        context.protect(0, array)
+        assert context.newest("heat") == 50
+        for rank in (None, 0):
+            assert (context.load("heat", 40, rank=rank)[0] == 40).all()
+        assert context.restart("heat") == 50 and (array == 50).all()
+
+
+def test_a_group_stays_selected_when_a_version_is_read() -> None:
+    outer, inner = np.zeros(4), np.ones(5)
+    with Context("selected") as context:
+        context.protect(0, outer)
+        with context.group("other"):
+            context.protect(0, inner)
+            context.checkpoint("q", 1)
+            assert context.load("q", 1)[0].shape == (5,)
+            context.checkpoint("q", 2)
+        assert context.load("q", 2, rank=0)[0].shape == (5,)
+        context.checkpoint("p", 1)
+        assert context.load("p", 1)[0].shape == (4,)
+
+
 def test_an_exception_inside_the_block_abandons_the_version() -> None:
     array = np.arange(3)
     with Context("abandon") as context:
@@ -394,6 +432,7 @@ def test_several_ranks_through_a_python_communicator() -> None:
         array = np.full(1000 + rank, float(rank))
         with Context("ranks", communicator=communicator) as context:
             take_and_restart(context, array, rank)
+            assert (context.load("r", 1)[0] == rank).all()
             other = context.load("r", 1, rank=(rank + 1) % ranks)[0]
             assert other.shape == (1000 + (rank + 1) % ranks,)
 

@@ -144,12 +144,17 @@ def test_what_a_launch_goes_on_from_is_foretold(tmp_path: Path) -> None:
     assert looked_ahead() == {"version": 50, "attempt": 1, "on_nodes": True, "in_store": True}
     life(5, schedule_store=0)  # begins anew, and only this node knows of it
     assert looked_ahead() == {"version": 5, "attempt": 2, "on_nodes": True, "in_store": False}
-    assert looked_ahead("restart.attempt=1") == {"version": 50, "attempt": 1, "on_nodes": False, "in_store": True}
+    back = {"restart_version": 50, "restart_attempt": 1}
+    set_back = ("restart.version=50", "restart.attempt=1")
+    assert looked_ahead(*set_back) == {"version": 50, "attempt": 1, "on_nodes": False, "in_store": True}
+    assert "expected both or none" in kedge("rebuild", "--look", "--job", "ahead", "--set", "restart.attempt=1", expect=2).stderr
     assert "h: 5, on the nodes" in kedge("rebuild", "--look", "--job", "ahead").stdout
     life(restores=5)
-    life(restores=50, restart_attempt=1)
+    life(restores=50, **back)
     assert looked_ahead()["version"] == 50, "the job has gone back to it"
-    life(52, restores=50)
+    life(52, restores=50, **back)
+    assert looked_ahead(*set_back)["version"] == 52
+    life(restores=52, **back)
     (tmp_path / "store").rename(tmp_path / "away")
     life(55, restores=52, store_create="never", schedule_store=0)
     ahead = looked_ahead()
