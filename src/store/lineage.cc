@@ -13,12 +13,6 @@ struct Event {
   const Generation* origin = nullptr;  // of a restart
 };
 
-// Of the first moment of all itself.
-Moment JustBefore(const Moment& moment) {
-  if (moment.take > 0) return {moment.attempt, moment.take - 1};
-  return moment.attempt > 0 ? Moment{moment.attempt - 1, UINT32_MAX} : moment;
-}
-
 }  // namespace
 
 Lineage::Lineage(const std::vector<RestoredRecord>& restored, const std::vector<Generation>& complete) {
@@ -30,10 +24,11 @@ Lineage::Lineage(const std::vector<RestoredRecord>& restored, const std::vector<
     if (MomentOf(record->origin) < moment) latest_first.push_back({moment, INT64_MAX, &record->origin});
   }
   for (const Generation& generation : complete) latest_first.push_back({MomentOf(generation), generation.version, nullptr});
-  // Of one moment: the restart first, and then the lowest version: more than one only where numbers were given by hand.
+  // Of one moment: what was taken next after the restart, and then the restart. The lowest version first: more than one only
+  // where numbers were given by hand.
   std::stable_sort(latest_first.begin(), latest_first.end(), [](const Event& a, const Event& b) {
     if (a.moment != b.moment) return a.moment > b.moment;
-    return std::pair(a.origin == nullptr, a.version) < std::pair(b.origin == nullptr, b.version);
+    return std::pair(a.origin != nullptr, a.version) < std::pair(b.origin != nullptr, b.version);
   });
 
   Stretch stretch{{}, {UINT32_MAX, UINT32_MAX}, INT64_MAX};
@@ -41,7 +36,7 @@ Lineage::Lineage(const std::vector<RestoredRecord>& restored, const std::vector<
     if (event.moment > stretch.last || (event.origin == nullptr && event.version > stretch.version_max)) continue;
     stretch.first = event.moment;
     newest_first_.push_back(stretch);
-    stretch.last = event.origin != nullptr ? MomentOf(*event.origin) : JustBefore(event.moment);
+    stretch.last = event.origin != nullptr ? MomentOf(*event.origin) : event.moment;
     stretch.version_max = std::min(stretch.version_max, event.origin != nullptr ? event.origin->version : event.version);
   }
   stretch.first = Moment{};

@@ -6,8 +6,8 @@
 // from the last one, over the origins of restarts, and where there was none to the one before with a lower version, lies the
 // lineage. All else is abandoned: never the newest, never counted, restored only when it is asked for (store/eligible.h).
 //
-// - The record of a restart counts at once. A taking without one that is not above those before it (it overwrites) leaves
-//   these behind once it is complete: a launch that begins anew and dies takes nothing away.
+// - The record of a restart counts at once. A taking that is not above those before it (it overwrites), be it the first after a
+//   restart, leaves these behind once it is complete: a launch that begins anew and dies takes nothing away.
 // - What comes late, from before a restart that went elsewhere, is abandoned already.
 #pragma once
 

@@ -68,6 +68,13 @@ TEST(Lineage, WhoBeginsAnewWithoutARestartCountsOnceSomethingIsComplete) {
   EXPECT_EQ(Of({}, {At(1, 1), At(40, 1), At(50, 1), At(1, 2)}), (std::set<Generation>{At(1, 1), At(1, 2)}));
 }
 
+TEST(Lineage, WhatIsTakenRightAfterARestartMayOverwriteItsOrigin) {
+  const std::vector<RestoredRecord> restored = {Restored(2, 1, At(40, 1, 2))};
+  const std::vector<Generation> before = {At(30, 1, 1), At(40, 1, 2)};
+  EXPECT_EQ(Of(restored, before).size(), 2u);
+  EXPECT_EQ(Of(restored, {before[0], before[1], At(35, 2, 1)}), (std::set<Generation>{At(30, 1, 1), At(35, 2, 1)}));
+}
+
 TEST(Lineage, TheVersionsOfAHolderThatLivesOnAreLeftBehind) {
   // The second attempt goes on from 50 without a word; the first, which has lost its lease, takes 60 and 70.
   EXPECT_EQ(Of({}, {At(50, 1), At(55, 2), At(60, 1), At(70, 1)}), (std::set<Generation>{At(50, 1), At(55, 2)}));
@@ -88,14 +95,14 @@ TEST(Lineage, ARecordThatLeadsForwardsIsNone) {
 class History {
  public:
   void Launch() { now_ = {now_.attempt + 1, 1}; }
-  void Take() {
-    const Generation taken = At(tip_ ? tip_->version + 10 : 10, now_.attempt, now_.take++);
-    parents_[taken] = tip_;
-    all_.push_back(taken);
-    tip_ = taken;
-  }
+  void Take() { Take(tip_ ? tip_->version + 10 : 10); }
+  // What is not below it is left behind. No two versions of a short history are of one number.
+  void Overwrite() { Take(tip_->version - 3); }
+  // Counts as the client does (client/ledger.h): at the moment of what is taken next.
   void Restart(const Generation& origin) {
-    restored_.push_back(Restored(now_.attempt, now_.take++, origin));
+    if (restored_before_ == now_) ++now_.take;
+    restored_before_ = now_;
+    restored_.push_back(Restored(now_.attempt, now_.take, origin));
     tip_ = origin;
   }
   std::set<Generation> Truth() const {
@@ -105,9 +112,20 @@ class History {
   }
   const std::vector<Generation>& all() const { return all_; }
   std::set<Generation> Said() const { return Of(restored_, all_); }
+  bool CanOverwrite() const { return tip_ && tip_->version >= 3; }
 
  private:
+  void Take(int64_t version) {
+    const Generation taken = At(version, now_.attempt, now_.take++);
+    std::optional<Generation> parent = tip_;
+    while (parent && parent->version > version) parent = parents_.at(*parent);
+    parents_[taken] = parent;
+    all_.push_back(taken);
+    tip_ = taken;
+  }
+
   Moment now_{1, 1};  // of what comes next
+  Moment restored_before_;
   std::optional<Generation> tip_;
   std::vector<Generation> all_;
   std::vector<RestoredRecord> restored_;
@@ -122,6 +140,11 @@ void PlayAll(const History& history, int steps, uint64_t* played) {
   History taken = history;
   taken.Take();
   PlayAll(taken, steps - 1, played);
+  if (history.CanOverwrite()) {
+    History overwritten = history;
+    overwritten.Overwrite();
+    PlayAll(overwritten, steps - 1, played);
+  }
   for (const Generation& origin : history.all()) {
     for (const bool launches : {false, true}) {
       History restarted = history;
