@@ -529,6 +529,26 @@ class GoingBackTest : public CatalogTest {
     for (const VersionInfo& info : *versions) all.push_back(info.generation);
     return all;
   }
+  // Four more attempts take versions of the name, whole or not, with restarts in between, and some are marked removed.
+  void LiveAtRandom(const std::string& name, Random* random) {
+    std::vector<Generation> whole;
+    for (int launches = 0; launches < 4; ++launches) {
+      Launch(++attempts_);
+      const uint64_t takes = 1 + random->Below(3);
+      for (uint32_t take = 1; take <= takes; ++take) {
+        if (!whole.empty() && random->Below(3) == 0) Restore(attempts_, whole[random->Below(whole.size())], take);
+        const Generation generation = At(static_cast<int64_t>(random->Below(6)), attempts_, take, name);
+        const bool is_whole = random->Below(3) > 0;
+        ASSERT_TRUE(PublishRanks(*catalog_, generation, 0, is_whole ? options_.ranks : 1, options_).ok());
+        if (is_whole) whole.push_back(generation);
+        if (random->Below(6) > 0) continue;
+        const Buffer mark = Encoded(RemovedRecord{generation, 1});
+        ASSERT_TRUE(store_->PutIfAbsent(layout::RemovedKey(generation), mark, {}, Folders::kMustExist).ok());
+      }
+    }
+  }
+
+  uint32_t attempts_ = 0;
 };
 
 TEST_F(GoingBackTest, WhatItWentBackFromIsNeverTheNewest) {
@@ -544,6 +564,44 @@ TEST_F(GoingBackTest, WhatItWentBackFromIsNeverTheNewest) {
   const auto all = ListVersions(*catalog_, "job", "wave").value();
   EXPECT_TRUE(all.front().generation == At(50) && all.front().complete && all.front().abandoned);
   EXPECT_TRUE(CheckVersion(*catalog_, At(50)).ok()) << "whoever names it gets it";
+}
+
+TEST_F(GoingBackTest, TheNewestIsFoundWithoutALookIntoWhatIsOlderOrAbandoned) {
+  Launch(1);
+  for (const int64_t version : {30, 40, 50}) Take(At(version));
+  Launch(2);
+  Restore(2, At(40));
+  Take(At(42, 2));
+  ASSERT_TRUE(PublishRanks(*catalog_, At(44, 2), 0, 1, options_).ok());
+  for (const char* folder : {"/30-1-1", "/40-1-1", "/50-1-1"}) {
+    os::testing::FaultRule unreadable;
+    unreadable.path_contains = folder;
+    unreadable.errno_value = EIO;
+    unreadable.count = os::testing::kForEver;
+    fs_.faults().Add(unreadable);
+  }
+  EXPECT_EQ(CompleteVersions(*catalog_, "job", "wave", -1).status().code(), Code::kIo);
+  const auto newest = NewestAtOrBelow(*catalog_, "job", "wave", -1);
+  ASSERT_TRUE(newest.ok()) << newest.status().ToString();
+  EXPECT_EQ(newest->generation, At(42, 2));
+}
+
+// Whatever came to pass: of those that are complete and of the lineage it is the first.
+TEST_F(GoingBackTest, TheNewestIsTheFirstOfAllThatAreComplete) {
+  Random random(1);
+  for (uint32_t life = 0; life < 300; ++life) {
+    SCOPED_TRACE(life);
+    const std::string name = "wave" + std::to_string(life);
+    LiveAtRandom(name, &random);
+    for (int64_t at_most = -1; at_most < 6; ++at_most) {
+      const auto complete = CompleteVersions(*catalog_, "job", name, at_most);
+      const auto newest = NewestAtOrBelow(*catalog_, "job", name, at_most);
+      ASSERT_TRUE(complete.ok()) << complete.status().ToString();
+      ASSERT_EQ(newest.status().code(), complete->empty() ? Code::kNotFound : Code::kOk) << newest.status().ToString();
+      if (complete->empty()) continue;
+      EXPECT_EQ(newest->generation.ToString(), complete->front().generation.ToString()) << at_most;
+    }
+  }
 }
 
 TEST_F(GoingBackTest, RetentionCountsTheLineageAndRemovesTheRestInItsTime) {

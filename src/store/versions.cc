@@ -16,6 +16,17 @@ namespace {
 
 constexpr uint32_t kMissingRanksListed = 16;
 
+// Those that have a folder among the entries of their name's.
+std::vector<Generation> GenerationsIn(const std::vector<StoreEntry>& entries, const Catalog& catalog, const std::string& job,
+                                      const std::string& name) {
+  std::vector<Generation> generations;
+  for (const StoreEntry& entry : entries) {
+    Generation generation{catalog.id(), job, name, 0, 0, 0};
+    if (entry.is_folder && layout::ParseGenerationFolder(entry.name, &generation)) generations.push_back(std::move(generation));
+  }
+  return generations;
+}
+
 // The names in a folder; none when the folder is not there.
 Result<std::set<std::string>> NamesIn(Store& store, const std::string& folder) {
   std::set<std::string> names;
@@ -233,9 +244,7 @@ Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std:
   const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::NameFolder(job, name));
   if (entries.status().code() == Code::kNotFound) return versions;
   if (!entries.ok()) return entries.status();
-  for (const StoreEntry& entry : *entries) {
-    Generation generation{catalog.id(), job, name, 0, 0, 0};
-    if (!entry.is_folder || !layout::ParseGenerationFolder(entry.name, &generation)) continue;
+  for (const Generation& generation : GenerationsIn(*entries, catalog, job, name)) {
     if (is_wanted && !is_wanted(generation)) continue;
     Result<VersionInfo> info = InspectAlone(catalog, generation);
     if (info.status().code() == Code::kNotFound) continue;  // removed while we looked
@@ -266,9 +275,7 @@ Status FindDisagreement(const Catalog& catalog, const Generation& generation) {
   const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::NameFolder(generation.job, generation.name));
   if (entries.status().code() == Code::kNotFound) return Status::Ok();
   if (!entries.ok()) return entries.status();
-  for (const StoreEntry& entry : *entries) {
-    Generation other{catalog.id(), generation.job, generation.name, 0, 0, 0};
-    if (!entry.is_folder || !layout::ParseGenerationFolder(entry.name, &other)) continue;
+  for (const Generation& other : GenerationsIn(*entries, catalog, generation.job, generation.name)) {
     if (other.version == generation.version || !IsSameTaking(other, generation)) continue;
     const Result<VersionInfo> info = InspectAlone(catalog, generation), found = InspectAlone(catalog, other);
     if (info.ok() && found.ok()) KEDGE_RETURN_IF_ERROR(DisagreementOf(*info, *found));
@@ -285,9 +292,49 @@ Result<std::vector<VersionInfo>> CompleteVersions(const Catalog& catalog, const 
   return versions;
 }
 
+namespace {
+
+// None: nothing. From the latest taking on: none that was taken before one of the lineage is newer and of the lineage, too.
+Result<std::optional<VersionInfo>> FindNewest(const Catalog& catalog, const std::string& job, const std::string& name,
+                                              int64_t at_most) {
+  std::optional<VersionInfo> newest;
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::NameFolder(job, name));
+  if (entries.status().code() == Code::kNotFound) return newest;
+  if (!entries.ok()) return entries.status();
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoredRecord> restored, catalog.RestoredIn(job, name, *entries));
+  // Without those that are complete: these leave behind nothing but greater versions that were taken before them.
+  const Lineage lineage(restored, {});
+  std::vector<Generation> latest_first = GenerationsIn(*entries, catalog, job, name);
+  std::erase_if(latest_first, [&](const Generation& generation) {
+    return !lineage.Has(generation) || (at_most >= 0 && generation.version > at_most);
+  });
+  std::sort(latest_first.begin(), latest_first.end(), [](const Generation& a, const Generation& b) {
+    return std::pair(MomentOf(a), a.version) > std::pair(MomentOf(b), b.version);
+  });
+  for (const Generation& generation : latest_first) {
+    Result<VersionInfo> info = InspectAlone(catalog, generation);
+    if (info.status().code() == Code::kNotFound) continue;  // removed while we looked
+    if (!info.ok()) return info.status();
+    if (info->complete) {
+      newest = std::move(*info);
+      break;
+    }
+    if (!info->doomed) continue;
+    // Whether it counts depends on all others.
+    KEDGE_ASSIGN_OR_RETURN(std::vector<VersionInfo> versions, CompleteVersions(catalog, job, name, at_most));
+    if (!versions.empty()) newest = std::move(versions.front());
+    break;
+  }
+  return newest;
+}
+
+}  // namespace
+
 Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& job, const std::string& name, int64_t at_most) {
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, CompleteVersions(catalog, job, name, at_most));
-  if (!versions.empty()) return versions.front();
+  KEDGE_RETURN_IF_ERROR(ValidateName(job, "job name"));
+  KEDGE_RETURN_IF_ERROR(ValidateName(name, "checkpoint name"));
+  KEDGE_ASSIGN_OR_RETURN(std::optional<VersionInfo> newest, FindNewest(catalog, job, name, at_most));
+  if (newest) return std::move(*newest);
   return Status(Code::kNotFound, fmt::format("{}: no complete version of '{}' of job '{}'{}", catalog.store().description(), name,
                                              job, at_most < 0 ? "" : fmt::format(" at or below {}", at_most)));
 }

@@ -59,7 +59,7 @@ Status FindDisagreement(const Catalog& catalog, const Generation& generation);
 Result<std::vector<VersionInfo>> CompleteVersions(const Catalog& catalog, const std::string& job, const std::string& name,
                                                   int64_t at_most);
 
-// The newest of them. kNotFound: none.
+// The newest of them. kNotFound: none. Looks into the latest takings of the lineage alone, until one is complete.
 Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& job, const std::string& name, int64_t at_most);
 
 // All part records of a generation that are valid and its own, sorted by first rank. Damaged ones are left out, each
