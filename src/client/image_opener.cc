@@ -59,9 +59,10 @@ OpenImage::~OpenImage() {
 
 Status ImageOpener::AddStored(const std::string& name, int64_t at_most, const std::optional<RestoreCandidate>& known,
                               std::vector<StoredCandidate>* candidates) {
-  // Newer is what has a greater version, and what was taken later: a job may have gone back, or begun anew.
+  // Newer is what has a greater version, and what was taken later: a job may have gone back, or begun anew. A rank that lacks
+  // what is known has all ranks look again (CommonCandidates::is_newest), for everything.
   auto versions = ListVersions(*core_->catalog, core_->job.job, name, [&](const Generation& generation) {
-    return !known || generation.version >= known->version || MomentOf(generation) > Moment{known->attempt, known->take};
+    return !known || generation.version > known->version || MomentOf(generation) > Moment{known->attempt, known->take};
   });
   if (!versions.ok() && versions.status().code() != Code::kNotFound) return versions.status();
   // None, or a store that is not there any more.

@@ -46,8 +46,8 @@ class ImageOpener {
  public:
   ImageOpener(Core* core, Session* session) : core_(core), session_(session) {}
 
-  // What the store has of `name` at or below `at_most` (negative: no limit), of all ranks: one rank asks it for all. Where the
-  // nodes have `known`, that and what may be newer; nothing else is looked at.
+  // What the store has of `name` at or below `at_most` (negative: no limit), of all ranks: one rank asks it for all. Where its
+  // node has `known`, only what may be newer: into nothing else is looked.
   StoredCandidates Stored(const std::string& name, int64_t at_most, const std::optional<RestoreCandidate>& known);
   struct Found {
     std::vector<RestoreCandidate> candidates;

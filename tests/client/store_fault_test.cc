@@ -229,6 +229,57 @@ TEST_P(OneRankFaultTest, ACallThatOneRankAloneIsRefusedCounts) {
   ExpectRestart(9, "9");
 }
 
+class NodesFirstTest : public OneRankFaultTest {};
+INSTANTIATE_TEST_SUITE_P(Modes, NodesFirstTest, ::testing::Values(kAgent), ModeName);
+
+// What the nodes have comes back without a look into any generation in the store. Both ranks are in this process.
+TEST_P(NodesFirstTest, ARestartThatTheNodesServeLooksIntoNoGenerationInTheStore) {
+  std::barrier together(2);
+  uint64_t faults = 0;
+  // Takes versions 1 to 3, where there is none; then the newest is asked for and restored, as no generation can be looked into.
+  const auto launch = [&](bool takes, int expected) {
+    ThreadRanks(2).Run(OverridesOf("keep.versions=3\n"), [&](kedge_context* context, int rank) {
+      std::string memory = Content(rank, "0");
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 1, nullptr));
+      for (int64_t version = 1; takes && version <= 3; ++version) {
+        memory.back() = static_cast<char>('0' + version);
+        EXPECT_KEDGE_OK(kedge_checkpoint(context, "s", version, 0));
+        EXPECT_KEDGE_OK(kedge_wait(context, "s", version, KEDGE_LEVEL_STORE, 60));
+      }
+      together.arrive_and_wait();
+      if (rank == 0) {
+        std::vector<os::testing::FaultRule> rules;
+        for (const char* folder : {"/names/s/1-1-1", "/names/s/2-1-2", "/names/s/3-1-3"})
+          rules.push_back({.path_contains = folder, .errno_value = EIO});
+        os::testing::Steer(kSteering, rules);
+        faults = os::testing::SteeredFaults();
+      }
+      together.arrive_and_wait();
+      int64_t version = -1;
+      EXPECT_EQ(kedge_newest(context, "s", -1, &version), expected) << kedge_error_message();
+      EXPECT_EQ(kedge_restart(context, "s", -1, &version), expected) << kedge_error_message();
+      if (expected == KEDGE_OK) {
+        EXPECT_EQ(version, 3);
+        EXPECT_EQ(memory, Content(rank, "3"));
+      }
+      together.arrive_and_wait();
+      if (rank == 0) {
+        faults = os::testing::SteeredFaults() - faults;
+        os::testing::StopSteering(kSteering);
+      }
+      together.arrive_and_wait();
+    });
+  };
+  launch(/*takes=*/true, KEDGE_OK);
+  EXPECT_EQ(faults, 0u);
+  launch(/*takes=*/false, KEDGE_OK);
+  EXPECT_EQ(faults, 0u) << "in another attempt";
+  folder_.KillAgent();
+  std::filesystem::remove_all(folder_.run_folder());
+  launch(/*takes=*/false, KEDGE_ERROR_IO);
+  EXPECT_GT(faults, 0u) << "without the nodes it must";
+}
+
 // Rank 0 looks for all: what another rank sees of the store does not matter where it needs no bytes of it.
 TEST_P(OneRankFaultTest, OnlyRankZeroLooksForVersions) {
   ThreadRanks(2).Run(OverridesOf(), [&](kedge_context* context, int rank) {

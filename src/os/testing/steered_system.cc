@@ -17,10 +17,14 @@ using namespace kedge::os;
 using namespace kedge::os::testing;
 
 // For ever, as what is wrapped.
-FileSystem& Steered(FileSystem& wrapped) {
+FaultPlan& Plan() {
   static auto* const plan = new FaultPlan;
-  static auto* const steering = new Steering(std::getenv(kSteeringVariable), plan);
-  auto* const faulty = new FaultyFileSystem(wrapped, *plan);
+  return *plan;
+}
+
+FileSystem& Steered(FileSystem& wrapped) {
+  static auto* const steering = new Steering(std::getenv(kSteeringVariable), &Plan());
+  auto* const faulty = new FaultyFileSystem(wrapped, Plan());
   return *new InterposedFileSystem(*faulty, [](Call, const std::string&) {
     steering->Look();
     return Interposition::kPass;
@@ -28,6 +32,10 @@ FileSystem& Steered(FileSystem& wrapped) {
 }
 
 }  // namespace
+
+uint64_t kedge::os::testing::SteeredFaults() {
+  return Plan().faults();
+}
 
 FileSystem& SteeredSystemFileSystem() {
   static FileSystem& steered = Steered(RealSystemFileSystem());

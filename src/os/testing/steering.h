@@ -5,6 +5,7 @@
 // it, none does. So a test fills a disk under a running program, and empties it again.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -19,6 +20,9 @@ inline constexpr char kSteeringVariable[] = "KEDGE_TEST_STEERING";
 // Writes the file. Of each rule calls, path_contains (no white space, not empty) and errno_value are taken.
 void Steer(const std::string& steering_path, const std::vector<FaultRule>& rules);
 void StopSteering(const std::string& steering_path);
+
+// The calls of this process, which is steered itself, that were made to fail.
+uint64_t SteeredFaults();
 
 // The steered side. Thread safe.
 class Steering {
