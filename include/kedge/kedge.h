@@ -233,10 +233,12 @@ KEDGE_API int kedge_should_exit(kedge_context* context, int* exit);
  * gets there; a failed flush returns its own error at once, _CORRUPT when the image has changed on the node since its capture.
  * _NOT_FOUND: this context has not taken it, and the store has none of that number that the job has not abandoned.
  * _BUSY: a newer attempt has taken the job over. Before STORE is reported, the node has looked for one within a quarter of a
- * second. For levels below it, which the nodes vouch for, it looks every quarter of job.lease; until then they are still
+ * second: while the store does not tell, STORE is not reported, and the wait ends with KEDGE_ERROR_TIMEOUT and the store's
+ * error. For levels below it, which the nodes vouch for, it looks every quarter of job.lease; until then they are still
  * reported. */
 KEDGE_API int kedge_wait(kedge_context* context, const char* name, int64_t version, kedge_level level, double timeout_seconds);
-/* The level that (name, version) has reached over all ranks now; never waits. An error of its flush is returned. */
+/* The level that (name, version) has reached over all ranks now, as far as that can be told: while the store does not tell
+ * whether it has the version still, what the nodes vouch for. Never waits. An error of its flush is returned. */
 KEDGE_API int kedge_test(kedge_context* context, const char* name, int64_t version, kedge_level* level);
 /* KEDGE_OK when nothing of this rank is pending, KEDGE_ERROR_BUSY while a flush runs or waits. */
 KEDGE_API int kedge_pending(kedge_context* context);

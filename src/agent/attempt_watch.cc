@@ -15,6 +15,8 @@ namespace kedge {
 namespace {
 
 constexpr Duration kRetryPause = std::chrono::seconds(1);
+// While somebody waits for a look to succeed.
+constexpr Duration kAwaitedPause = std::chrono::milliseconds(250);
 
 Result<AttemptLook> LookOnce(StoreContext& store, const std::string& job, uint32_t attempt, bool gives_sign) {
   KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, store.CatalogFor(attempt));
@@ -75,19 +77,27 @@ void AttemptWatch::Look(const Job& job, const Key& key) {
                       }
                       if (is_due) looked.due_ns = agent_.clock().NowNs() + (marked.ok() ? seen->lease / 4 : kRetryPause).count();
                       looked.is_looking = false;
-                      looked.looked_ns = began_ns;
-                      looked.taken_over = seen.ok() ? seen->taken_over : Status::Ok();
-                      if (!looked.taken_over.ok()) OnTakenOver(key, looked.taken_over);
+                      looked.error = seen.status();
+                      looked.failed_ns = seen.ok() ? std::nullopt : std::optional<int64_t>(began_ns);
+                      if (seen.ok()) {
+                        looked.looked_ns = began_ns;
+                        if (looked.taken_over.ok()) looked.taken_over = seen->taken_over;
+                        if (!looked.taken_over.ok()) OnTakenOver(key, looked.taken_over);
+                      } else {
+                        looked.retry_ns = agent_.clock().NowNs() + kAwaitedPause.count();
+                      }
                       agent_.waiters().Tick();
                     });
 }
 
-std::optional<Status> AttemptWatch::TakenOver(const Job& job, uint32_t attempt, int64_t since_ns) {
+AttemptWatch::Found AttemptWatch::TakenOver(const Job& job, uint32_t attempt, int64_t since_ns) {
   const Key key{{job.store_id, job.name}, attempt};
   const Watched& watched = attempts_[key];
-  if (!watched.taken_over.ok() || (watched.looked_ns && *watched.looked_ns >= since_ns)) return watched.taken_over;
-  if (!watched.is_looking) Look(job, key);
-  return std::nullopt;
+  if (!watched.taken_over.ok() || (watched.looked_ns && *watched.looked_ns >= since_ns))
+    return {watched.taken_over, Status::Ok()};
+  const bool has_failed = watched.failed_ns && *watched.failed_ns >= since_ns;
+  if (!watched.is_looking && agent_.clock().NowNs() >= watched.retry_ns) Look(job, key);
+  return {std::nullopt, has_failed ? watched.error : Status::Ok()};
 }
 
 void AttemptWatch::OnTakenOver(const Key& key, const Status& why) {

@@ -25,9 +25,14 @@ class AttemptWatch {
 
   // Once a second or so.
   void Tick();
-  // What a look into the store that began at `since_ns` or later has found: kBusy when a newer attempt has taken over, ok when
-  // none has or the store does not answer. Nothing: there was none; one is under way, and Waiters::Tick follows it.
-  std::optional<Status> TakenOver(const Job& job, uint32_t attempt, int64_t since_ns);
+  // What looks into the store that began at `since_ns` or later have found.
+  struct Found {
+    // kBusy: a newer attempt has taken over; ok: none has. Nothing: no look has told; one is under way, or comes soon, and
+    // Waiters::Tick follows it. One that fails tells nothing: who was taken over may be who cannot see that.
+    std::optional<Status> taken_over;
+    Status error;  // why the last one could not tell; ok: none has failed
+  };
+  Found TakenOver(const Job& job, uint32_t attempt, int64_t since_ns);
 
  private:
   using Key = std::pair<JobKey, uint32_t>;  // of an attempt
@@ -35,7 +40,10 @@ class AttemptWatch {
     int64_t due_ns = 0;  // when the next sign of life is, and with it a look
     bool is_looking = false;
     std::optional<int64_t> looked_ns;  // when the look began that `taken_over` is from
-    Status taken_over;
+    Status taken_over;                 // once it is not ok, it stays so
+    std::optional<int64_t> failed_ns;  // when the look began that could not tell, if that was the last one
+    Status error;                      // of that
+    int64_t retry_ns = 0;              // no look before, unless one is due
   };
   // A look that is due gives a sign of life, too, if images are carried; any other leaves open when that is due.
   void Look(const Job& job, const Key& key);

@@ -52,6 +52,8 @@ class Images {
   // An image that has ended and lies whole on this node; else null.
   const Image* FindWhole(const Generation& generation, uint32_t rank) const;
   Level LevelOf(const Version& version) const;
+  // The same without what the store has: what the nodes alone vouch for.
+  static Level LevelByNodes(const Version& version);
   // Images that are still on their way to `level` (kLast: to any), of one job or (null) of all.
   void CountPending(const Job* job, Level level, uint64_t* images, uint64_t* bytes) const;
   // Images that are being copied right now; one whose writer has paused does not count.

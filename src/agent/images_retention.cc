@@ -37,7 +37,10 @@ bool HasRedundancyIn(const Version& version, const TierUnit* unit) {
 }  // namespace
 
 Level Images::LevelOf(const Version& version) const {
-  if (version.in_store) return Level::kStore;
+  return version.in_store ? Level::kStore : LevelByNodes(version);
+}
+
+Level Images::LevelByNodes(const Version& version) {
   if (version.at_node && version.node_failure.ok()) return Level::kNode;
   return version.IsAtLocal() ? Level::kLocal : Level::kNone;
 }

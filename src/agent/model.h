@@ -435,6 +435,7 @@ struct Job {
   std::deque<ImageIdentity> takings_told;         // by other nodes, of the present attempt (takings.h)
   JobTuning tuning;
   JobCalls calls;
+  uint32_t stored_attempt = 0;                    // the newest of which an image from here got to the store
   std::set<uint32_t> cleaned_attempts;            // whose temporaries of a dead agent were removed
   std::map<std::string, uint32_t> names_reached;  // of which the store was told that there was a version, by which attempt
   std::set<std::string> retention_running;

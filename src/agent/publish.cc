@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,9 @@ namespace {
 constexpr Duration kRetainAgainPause = std::chrono::seconds(5);
 constexpr Duration kGrace = std::chrono::milliseconds(300);
 constexpr uint32_t kCommitTriesMax = 3;
+constexpr uint32_t kLookTriesMax = 4;
+constexpr Duration kLookPause = std::chrono::milliseconds(250);
+constexpr Duration kFilesPause = std::chrono::seconds(1);
 
 struct BatchImage {
   uint64_t id = 0;
@@ -47,6 +51,18 @@ Status WriteRecord(BatchImage& image) {
     return Status(Code::kCorrupt, "the image record has changed in its slot since it was captured");
   }
   return image.object->WriteBytes(bytes, image.entry.record_offset).status();
+}
+
+// On a worker. A look that fails says nothing, and is tried again.
+Result<bool> LookWhetherTakenOver(StoreContext& store, const std::string& job, uint32_t attempt) {
+  Status looked;
+  for (uint32_t tries = 0; tries < kLookTriesMax; ++tries) {
+    if (tries > 0) std::this_thread::sleep_for(kLookPause);
+    const auto catalog = store.CatalogFor(attempt);
+    looked = catalog.ok() ? CheckNotTakenOver(*catalog, job, attempt) : catalog.status();
+    if (looked.ok() || looked.code() == Code::kBusy) return !looked.ok();
+  }
+  return looked;
 }
 
 }  // namespace
@@ -206,6 +222,7 @@ void Publish::OnPublished(const Generation& generation, Outcome outcome) {
       ++agent_.counters().images_stored;
       agent_.flush().SetState(*image, FlushState::kStored);
       agent_.flush().OnStoreThere(*version);
+      job.stored_attempt = std::max(job.stored_attempt, generation.attempt);
       image->object = nullptr;
       if (!image->doomed) agent_.images().SaveFile(*image);
       agent_.tuning().OnStored(*image);
@@ -307,8 +324,7 @@ void Publish::PublishFiles(Image& image) {
     return store->IsSilent(job, self, attempt);
   };
   origin.is_taken_over = [store = image.version->job->store, self = of.attempt, job = of.job] {
-    const auto catalog = store->CatalogFor(self);
-    return catalog.ok() && CheckNotTakenOver(*catalog, job, self).code() == Code::kBusy;
+    return LookWhetherTakenOver(*store, job, self);
   };
   agent_.Background([publisher = file_publisher_, origin = std::move(origin),
                      record = agent_.images().SourceOf(image.record, 0, image.record_bytes),
@@ -317,6 +333,7 @@ void Publish::PublishFiles(Image& image) {
                       Image* found = agent_.images().Find(id);
                       KEDGE_CHECK(found != nullptr);
                       --found->readers;
+                      if (status.code() == Code::kUnavailable && !found->doomed) return PublishFilesLater(*found, status);
                       found->files_published = true;
                       Job& job = *found->version->job;
                       const Generation generation = found->version->generation;
@@ -335,6 +352,17 @@ void Publish::PublishFiles(Image& image) {
                       agent_.images().Reconsider(job, generation.name);
                       agent_.waiters().Check(generation);
                     });
+}
+
+// The store is away, so that nobody can tell whether they would replace a newer attempt's.
+void Publish::PublishFilesLater(const Image& image, const Status& why) {
+  static LogRateLimit limit(std::chrono::seconds(60));
+  LogLimited(limit, LogLevel::kWarning, "agent", "routed files of {} rank {} wait for the store: {}",
+             image.version->generation.ToString(), image.rank, why.ToString());
+  agent_.loop().AddTimer(kFilesPause, [this, id = image.id] {
+    Image* waiting = agent_.images().Find(id);
+    if (waiting != nullptr && !waiting->doomed) PublishFiles(*waiting);
+  });
 }
 
 void Publish::PublishOwedFiles() {

@@ -47,6 +47,7 @@ class Publish {
  private:
   struct Outcome;
   void PublishNow(Version& version);
+  void PublishFilesLater(const Image& image, const Status& why);
   void OnPublished(const Generation& generation, Outcome outcome);
   void RemoveThrough(const Version& version);
   void CommitAgain(const Generation& generation, Outcome outcome);

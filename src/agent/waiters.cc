@@ -26,6 +26,8 @@ constexpr Duration kReportPause = std::chrono::milliseconds(500);
 constexpr size_t kMissingNamedMax = 16;
 // That a version is in the store is said when no newer attempt, which may remove it, was there so long ago or later.
 constexpr Duration kLookAge = std::chrono::milliseconds(250);
+// A store that does not answer is waited for no longer, unless the caller waits longer.
+constexpr Duration kLookPatience = std::chrono::seconds(5);
 
 // The time may be anything a client wrote.
 int64_t DeadlineNs(int64_t now_ns, Duration timeout) {
@@ -90,13 +92,19 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   reply.level = agent_.images().LevelOf(version);
   reply.scheduled = version.LastLevel();
   const Level target = wait.level == Level::kLast ? std::max(version.LastLevel(), Level::kLocal) : wait.level;
-  if (reply.level >= Level::kStore && (wait.is_test || target >= Level::kStore)) {
-    const auto taken_over = TakenOver(wait.peer, wait.asked_ns);
-    if (!taken_over) return false;
-    if (!taken_over->ok()) {
-      agent_.server().Reply(wait.peer, wait.number, LevelReply{Level::kNone, reply.scheduled, *taken_over, {}});
+  const Level by_nodes = agent_.images().LevelByNodes(version);
+  if (reply.level >= Level::kStore && (wait.is_test || target > by_nodes)) {
+    const auto sure = StillHasJob({wait.peer, wait.asked_ns, wait.deadline_ns, wait.is_test});
+    if (!sure) return false;
+    if (sure->code() == Code::kBusy) {
+      agent_.server().Reply(wait.peer, wait.number, LevelReply{Level::kNone, reply.scheduled, *sure, {}});
       return true;
     }
+    if (!sure->ok() && !wait.is_test) {
+      agent_.server().Reply(wait.peer, wait.number, LevelReply{by_nodes, reply.scheduled, *sure, {}});
+      return true;
+    }
+    if (!sure->ok()) reply.level = by_nodes;
   }
   // Files at their original paths belong to the store level.
   const bool files_due =
@@ -162,22 +170,38 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   return true;
 }
 
-// Whether the attempt of who asks was taken over from; nothing: that is being looked at.
-std::optional<Status> Waiters::TakenOver(uint64_t peer, int64_t asked_ns) const {
+const Session* Waiters::SessionOf(uint64_t peer) const {
   for (const Session* session : agent_.sessions().all()) {
-    if (session->peer == peer && session->job != nullptr) {
-      return agent_.attempt_watch().TakenOver(*session->job, session->hello.attempt, asked_ns - kLookAge.count());
-    }
+    if (session->peer == peer && session->job != nullptr) return session;
   }
-  return Status::Ok();
+  return nullptr;
+}
+
+// Whether who asks may be told that the store has something: a newer attempt, which may have removed it, has not taken over. Ok,
+// or kBusy: one has; kTimeout: the store did not tell in time. Nothing: that is being looked at.
+std::optional<Status> Waiters::StillHasJob(const Asked& asked) const {
+  const Session* session = SessionOf(asked.peer);
+  if (session == nullptr) return Status::Ok();  // a tool, which works for no attempt
+  const auto found = agent_.attempt_watch().TakenOver(*session->job, session->hello.attempt, asked.since_ns - kLookAge.count());
+  if (found.taken_over) return found.taken_over;
+  const int64_t now_ns = agent_.clock().NowNs();
+  const bool has_failed = !found.error.ok();
+  const int64_t wanted_ns = asked.at_once ? asked.since_ns : asked.deadline_ns;
+  const int64_t until_ns = has_failed ? wanted_ns : std::max(wanted_ns, asked.since_ns + kLookPatience.count());
+  if (now_ns < until_ns) return std::nullopt;
+  return Status(Code::kTimeout,
+                fmt::format("the store does not tell whether a newer attempt has taken the job over: {}",
+                            has_failed ? found.error.message() : "it has not answered for " + FormatDuration(kLookPatience)));
 }
 
 bool Waiters::Answer(Wait& wait) {
   if (wait.stored) {
-    const auto taken_over = TakenOver(wait.peer, wait.asked_ns);
-    if (!taken_over) return false;
-    const Level level = taken_over->ok() ? Level::kStore : Level::kNone;
-    agent_.server().Reply(wait.peer, wait.number, LevelReply{level, Level::kStore, *taken_over, {}});
+    const auto sure = StillHasJob({wait.peer, wait.asked_ns, wait.deadline_ns, wait.is_test});
+    if (!sure) return false;
+    const Level level = sure->ok() ? Level::kStore : Level::kNone;
+    // No node has a copy that would vouch for another level.
+    const Status failure = wait.is_test && sure->code() == Code::kTimeout ? Status(Code::kUnavailable, sure->message()) : *sure;
+    agent_.server().Reply(wait.peer, wait.number, LevelReply{level, Level::kStore, failure, {}});
     return true;
   }
   if (Version* version = agent_.images().FindVersion(wait.generation)) return AnswerKnown(wait, *version);
@@ -314,6 +338,20 @@ void Waiters::AskWhetherRanksDisagree(DrainWait& drain) {
   }
 }
 
+// Whether the store has got something of the attempt that asks: else nothing is said of it by saying that all is done.
+bool Waiters::HasStored(uint64_t peer) const {
+  const Session* session = SessionOf(peer);
+  if (session == nullptr) return false;
+  const Job& job = *session->job;
+  const uint32_t attempt = session->hello.attempt;
+  return job.stored_attempt >= attempt || std::any_of(job.versions.begin(), job.versions.end(), [attempt](const auto& entry) {
+           const Version& version = *entry.second;
+           const auto is_stored = [](const auto& image) { return image.second->flush == FlushState::kStored; };
+           const bool any_stored = std::any_of(version.images.begin(), version.images.end(), is_stored);
+           return version.generation.attempt == attempt && (version.in_store || any_stored);
+         });
+}
+
 bool Waiters::AnswerDrain(DrainWait& drain) {
   const Job* job = drain.request.job.empty() ? nullptr : agent_.FindJob(drain.request.store_id, drain.request.job);
   DrainReply reply;
@@ -337,10 +375,10 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
     const bool is_meant = drain.request.job.empty() || one.get() == job;
     if (reply.finished && reply.failure.ok() && is_meant) reply.failure = FormerFailure(*one, drain.request.level);
   }
-  if (reply.finished && reply.failure.ok() && now_ns < drain.deadline_ns && drain.request.level >= Level::kStore) {
-    const auto taken_over = TakenOver(drain.peer, drain.asked_ns);
-    if (taken_over) reply.failure = *taken_over;
-    reply.finished = taken_over.has_value();
+  if (reply.finished && reply.failure.ok() && drain.request.level >= Level::kStore && HasStored(drain.peer)) {
+    const auto sure = StillHasJob({drain.peer, drain.asked_ns, drain.deadline_ns, false});
+    if (sure) reply.failure = *sure;
+    reply.finished = sure.has_value();
   }
   if (!reply.finished && now_ns < drain.next_report_ns) return false;
   drain.next_report_ns = now_ns + kReportPause.count();

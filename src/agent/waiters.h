@@ -59,7 +59,15 @@ class Waiters {
   // Whether it was answered.
   bool Answer(Wait& wait);
   bool AnswerKnown(Wait& wait, Version& version);
-  std::optional<Status> TakenOver(uint64_t peer, int64_t asked_ns) const;
+  struct Asked {
+    uint64_t peer;
+    int64_t since_ns;
+    int64_t deadline_ns;
+    bool at_once;  // the first look that fails is answer enough
+  };
+  const Session* SessionOf(uint64_t peer) const;
+  std::optional<Status> StillHasJob(const Asked& asked) const;
+  bool HasStored(uint64_t peer) const;
   void LookUp(Wait& wait);
   std::vector<uint32_t> MissingRanks(const Version& version, Level level) const;
   bool AnswerDrain(DrainWait& drain);

@@ -44,7 +44,8 @@ bool IsDead(const FileOrigin& origin, const std::string& tag) {
 Status FilePublisher::Publish(const FileOrigin& origin, const std::string& path, uint32_t mode,
                               const std::function<Status(os::File&)>& write) {
   if (!BeginPath(origin, path)) return Status::Ok();
-  const auto there = origin.is_taken_over() ? os::Exists(fs_, path) : Result<bool>(false);
+  const auto is_taken_over = origin.is_taken_over();
+  const auto there = is_taken_over.ok() && *is_taken_over ? os::Exists(fs_, path) : is_taken_over;
   if (!there.ok() || *there) {
     EndPath(origin, path, false);
     return there.status();

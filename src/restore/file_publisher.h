@@ -35,7 +35,8 @@ struct FileOrigin {
   TemporaryOwner owner;                             // node, attempt, writer
   std::function<bool(uint32_t attempt)> is_silent;  // whether nobody works for that attempt of the job any more
   Moment taken;                                     // when the version was
-  std::function<bool()> is_taken_over;              // whether a newer attempt has begun, which may have put files there
+  // Whether a newer attempt has begun, which may have put files there. While that cannot be told no file is put anywhere.
+  std::function<Result<bool>()> is_taken_over;
 };
 
 // All threads of a process that publish share one: what is in hand in one of them is no leftover.

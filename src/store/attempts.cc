@@ -258,6 +258,7 @@ Status RegisterEndedAttempt(const Catalog& catalog, const AttemptRecord& record,
 
 Status CheckNotTakenOver(const Catalog& catalog, const std::string& job, uint32_t attempt) {
   KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, job));
+  if (newest == 0) return catalog.Confirm();  // there is no folder either where the store is not any more
   return newest > attempt ? TakenOver(job, attempt, newest) : Status::Ok();
 }
 
@@ -285,11 +286,17 @@ Status MarkDraining(const Catalog& catalog, const std::string& job, uint32_t att
 }
 
 Result<AttemptLook> LookAfterAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt, bool gives_sign) {
-  KEDGE_ASSIGN_OR_RETURN(const AttemptRecord record,
-                         ReadOwnRecord(catalog, layout::AttemptKey(job, attempt), &DecodeAttemptRecord));
-  AttemptLook look{FromSeconds(record.lease_seconds), CheckNotTakenOver(catalog, job, attempt), Status::Ok()};
+  AttemptLook look;
+  look.taken_over = CheckNotTakenOver(catalog, job, attempt);
+  // Of one that began without the store nobody can tell before its record stands there: its number says nothing till then.
+  if (look.taken_over.ok()) look.taken_over = catalog.CheckRecordOf(job, attempt);
   if (!look.taken_over.ok() && look.taken_over.code() != Code::kBusy) return look.taken_over;
-  if (gives_sign) look.marked = MarkDraining(catalog, job, attempt);
+  // The others' records tell; its own one may be gone or damaged.
+  const auto record = ReadOwnRecord(catalog, layout::AttemptKey(job, attempt), &DecodeAttemptRecord);
+  const bool is_settled = record.status().code() == Code::kNotFound || record.status().code() == Code::kCorrupt;
+  if (!record.ok() && !is_settled && look.taken_over.ok()) return record.status();
+  look.lease = FromSeconds(record.ok() ? record->lease_seconds : AttemptRequest().lease_seconds);
+  if (gives_sign) look.marked = record.ok() ? MarkDraining(catalog, job, attempt) : record.status();
   return look;
 }
 

@@ -92,6 +92,7 @@ Status RegisterEndedAttempt(const Catalog& catalog, const AttemptRecord& record,
 uint32_t AttemptBeyond(uint32_t newest);
 
 // kBusy: a newer attempt has taken over; what this one takes is not to be reported safe, and it removes nothing. One listing.
+// Any other error: nobody can tell, which is not to be taken for ok.
 Status CheckNotTakenOver(const Catalog& catalog, const std::string& job, uint32_t attempt);
 
 // Renews the lease; to be called every quarter of it. kBusy: a newer attempt has taken over, and this one must stop

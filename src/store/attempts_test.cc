@@ -337,10 +337,12 @@ class UnrecordedTest : public AttemptsTest {
 TEST_F(UnrecordedTest, PublishesNothingBeforeItsRecordIsThere) {
   ASSERT_TRUE(EndAttempt(catalog_, "job", 1).ok());
   EXPECT_EQ(PrepareGeneration(unrecorded_, GenerationOf(5000)).code(), Code::kUnavailable);
+  EXPECT_EQ(LookAfterAttempt(unrecorded_, "job", 5000, /*gives_sign=*/false).status().code(), Code::kUnavailable);
   EXPECT_EQ(fs_.Stat("/store/" + layout::NamesFolder("job")).status().code(), Code::kNotFound);
   ASSERT_TRUE(Register().ok());
   EXPECT_TRUE(Register().ok()) << "once more: the answer to the first may have been lost";
   EXPECT_TRUE(PrepareGeneration(unrecorded_, GenerationOf(5000)).ok());
+  EXPECT_TRUE(LookAfterAttempt(unrecorded_, "job", 5000, /*gives_sign=*/false).ok());
   EXPECT_EQ(NewestAttempt(catalog_, From("a", 10)).value()->record, record_);
   EXPECT_TRUE(RenewAttempt(unrecorded_, "job", 5000).ok());
 }
@@ -408,6 +410,30 @@ TEST_F(AttemptsTest, AStoreThatMayOnlyBeReadTellsWhoHasTakenOver) {
   EXPECT_EQ(look->taken_over.code(), Code::kBusy);
   EXPECT_FALSE(look->marked.ok());
   EXPECT_EQ(look->lease, FromSeconds(60));
+}
+
+TEST_F(AttemptsTest, WhereNobodyCanLookNoneIsSaidToHaveTakenOverOrNot) {
+  ASSERT_EQ(Acquire(From("a", 10)), 1u);
+  ASSERT_TRUE(EndAttempt(catalog_, "job", 1).ok());
+  ASSERT_TRUE(fs_.Rename("/store", "/away").ok());
+  EXPECT_EQ(CheckNotTakenOver(catalog_, "job", 1).code(), Code::kUnavailable);
+  EXPECT_EQ(LookAfterAttempt(catalog_, "job", 1, /*gives_sign=*/false).status().code(), Code::kUnavailable);
+  ASSERT_TRUE(fs_.Rename("/away", "/store").ok());
+  EXPECT_TRUE(CheckNotTakenOver(catalog_, "job", 1).ok());
+}
+
+TEST_F(AttemptsTest, ItsOwnRecordIsNotWhatTellsWhetherOneWasTakenOver) {
+  ASSERT_EQ(Acquire(From("a", 10)), 1u);
+  ASSERT_TRUE(fs_.Unlink("/store/" + layout::AttemptKey("job", 1)).ok());
+  const auto alone = LookAfterAttempt(catalog_, "job", 1, /*gives_sign=*/true);
+  ASSERT_TRUE(alone.ok()) << alone.status().ToString();
+  EXPECT_TRUE(alone->taken_over.ok());
+  EXPECT_EQ(alone->marked.code(), Code::kNotFound);
+  const AttemptRequest newer = From("b", 20);
+  ASSERT_TRUE(RegisterAttempt(catalog_, RecordOf(newer, catalog_.id(), 2), newer, &watch_).ok());
+  const auto taken_over = LookAfterAttempt(catalog_, "job", 1, /*gives_sign=*/false);
+  ASSERT_TRUE(taken_over.ok()) << taken_over.status().ToString();
+  EXPECT_EQ(taken_over->taken_over.code(), Code::kBusy);
 }
 
 // An attempt of the same number begins in the store that lies there now: it is not ours to renew or to end.

@@ -48,6 +48,8 @@ const Fault kFaults[] = {
 constexpr Mode kTierless{"Tierless", "pool.size=0\n"};
 
 constexpr size_t kBytes = 3000000;
+// What a look for a newer attempt has found does not count any longer.
+constexpr auto kLookIsOld = std::chrono::milliseconds(300);
 
 class StoreFaultTest : public ApiTest {
  protected:
@@ -67,6 +69,11 @@ class StoreFaultTest : public ApiTest {
     rule.path_contains = path;
     rule.errno_value = errno_value;
     os::testing::Steer(kSteering, {rule});
+  }
+  // A newer attempt has begun, by what the store says.
+  void TakeOver() const {
+    const std::string attempts = folder_.store() + "/jobs/api/attempts/";
+    std::filesystem::copy_file(attempts + "1", attempts + "2");
   }
   static std::string Content(int64_t version) { return std::string(kBytes, static_cast<char>('a' + version % 26)); }
   // Takes the version and waits for the store; the first error.
@@ -306,6 +313,21 @@ TEST_P(OneRankFaultTest, OnlyRankZeroLooksForVersions) {
   });
 }
 
+// All is done, and yet nobody can tell whether the store has it still.
+TEST_P(StoreFaultTest, TheLastCallSaysNothingOfTheStoreWithoutALookForANewerAttempt) {
+  const std::string overrides = Overrides("wait.timeout=2s\n");
+  kedge_options options = KEDGE_OPTIONS_INIT;
+  options.overrides = overrides.c_str();
+  kedge_context* context = nullptr;
+  ASSERT_KEDGE_OK(kedge_init(&options, nullptr, &context));
+  EXPECT_EQ(Take(context, 1), KEDGE_OK) << kedge_error_message();
+  TakeOver();
+  FailBelow("/jobs/api/attempts", CallsOf(Call::kList), EIO);
+  std::this_thread::sleep_for(kLookIsOld);
+  EXPECT_NE(kedge_finalize(context, 1), KEDGE_OK);
+  EXPECT_THAT(kedge_error_message(), HasSubstr(std::strerror(EIO)));
+}
+
 class FlushFaultTest : public StoreFaultTest {};
 INSTANTIATE_TEST_SUITE_P(Modes, FlushFaultTest, ::testing::Values(kAgent), ModeName);
 
@@ -331,8 +353,7 @@ TEST_P(FlushFaultTest, IsReturnedByFinalizeAndTheCopyOnTheNodeStays) {
 TEST_P(FlushFaultTest, OneErrorHidesNoNewerAttemptFromARestart) {
   kedge_context* context = Open("keep.local=2\n");
   for (const int64_t version : {1, 2}) ASSERT_EQ(Take(context, version), KEDGE_OK) << kedge_error_message();
-  const std::string attempts = folder_.store() + "/jobs/api/attempts/";
-  std::filesystem::copy_file(attempts + "1", attempts + "2");
+  TakeOver();
   FailBelow("/jobs/api/attempts", CallsOf(Call::kList), EIO);
   std::thread mends([] {
     std::this_thread::sleep_for(std::chrono::milliseconds(60));
@@ -342,6 +363,77 @@ TEST_P(FlushFaultTest, OneErrorHidesNoNewerAttemptFromARestart) {
   mends.join();
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.store()))
     EXPECT_THAT(entry.path().filename().string(), ::testing::Not(HasSubstr("restored"))) << entry.path();
+}
+
+// The node cannot look whether somebody else has the job by now: what the store had may be gone, and nobody says that it is
+// there.
+TEST_P(FlushFaultTest, WhatIsInTheStoreIsNotSaidToBeThereWhenNobodyCanLookForANewerAttempt) {
+  kedge_context* context = Open();
+  ASSERT_EQ(Take(context, 1), KEDGE_OK) << kedge_error_message();
+  TakeOver();
+  FailBelow("/jobs/api/attempts", CallsOf(Call::kList), EIO);
+  std::this_thread::sleep_for(kLookIsOld);
+  EXPECT_EQ(kedge_wait(context, "s", 1, KEDGE_LEVEL_STORE, 1.5), KEDGE_ERROR_TIMEOUT);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("newer attempt"));
+  EXPECT_THAT(kedge_error_message(), HasSubstr(std::strerror(EIO)));
+  EXPECT_EQ(kedge_wait(context, "s", 1, KEDGE_LEVEL_LAST, 0), KEDGE_ERROR_TIMEOUT);
+  kedge_level level = KEDGE_LEVEL_NONE;
+  EXPECT_KEDGE_OK(kedge_test(context, "s", 1, &level));
+  EXPECT_EQ(level, KEDGE_LEVEL_LOCAL);
+  EXPECT_KEDGE_OK(kedge_wait(context, "s", 1, KEDGE_LEVEL_LOCAL, 1));
+  // Gone from the node, nothing vouches for it.
+  EXPECT_KEDGE_OK(kedge_cleanup(context, "s"));
+  EXPECT_EQ(kedge_wait(context, "s", 1, KEDGE_LEVEL_LOCAL, 1), KEDGE_ERROR_TIMEOUT);
+  EXPECT_EQ(kedge_test(context, "s", 1, &level), KEDGE_ERROR_UNAVAILABLE);
+  EXPECT_THAT(kedge_error_message(), HasSubstr(std::strerror(EIO)));
+  os::testing::StopSteering(kSteering);
+  EXPECT_EQ(kedge_wait(context, "s", 1, KEDGE_LEVEL_STORE, 60), KEDGE_ERROR_BUSY) << kedge_error_message();
+}
+
+// It is looked again as long as somebody waits.
+TEST_P(FlushFaultTest, ALookForANewerAttemptThatFailsIsTriedAgain) {
+  kedge_context* context = Open();
+  ASSERT_EQ(Take(context, 1), KEDGE_OK) << kedge_error_message();
+  FailBelow("/jobs/api/attempts", CallsOf(Call::kList), EIO);
+  std::this_thread::sleep_for(kLookIsOld);
+  std::thread mends([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    os::testing::StopSteering(kSteering);
+  });
+  EXPECT_KEDGE_OK(kedge_wait(context, "s", 1, KEDGE_LEVEL_STORE, 60));
+  mends.join();
+  ExpectInStore(context, 1);
+}
+
+// What is to get no further than the nodes does not wait for a store that is away; what was there does.
+TEST_P(FlushFaultTest, AStoreThatIsAwayHoldsUpOnlyWhatItIsToVouchFor) {
+  const std::string away = folder_.store() + ".away";
+  for (const bool has_stored : {false, true}) {
+    SCOPED_TRACE(has_stored);
+    const std::string overrides = Overrides(has_stored ? "job.name=stored\nwait.timeout=2s\n" : "schedule.store=0\n");
+    kedge_options options = KEDGE_OPTIONS_INIT;
+    options.overrides = overrides.c_str();
+    kedge_context* context = nullptr;
+    ASSERT_KEDGE_OK(kedge_init(&options, nullptr, &context));
+    data_ = Content(1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, data_.data(), data_.size(), 1, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "s", has_stored ? 2 : 1, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, nullptr, 0, KEDGE_LEVEL_LAST, 60));
+    std::filesystem::rename(folder_.store(), away);
+    std::this_thread::sleep_for(kLookIsOld);
+    EXPECT_KEDGE_OK(kedge_wait(context, nullptr, 0, KEDGE_LEVEL_LOCAL, 60));
+    if (has_stored) {
+      EXPECT_EQ(kedge_wait(context, nullptr, 0, KEDGE_LEVEL_STORE, 1), KEDGE_ERROR_TIMEOUT);
+      EXPECT_THAT(kedge_error_message(), HasSubstr(folder_.store()));
+    } else {
+      EXPECT_KEDGE_OK(kedge_wait(context, nullptr, 0, KEDGE_LEVEL_LAST, 1));
+    }
+    const auto began = std::chrono::steady_clock::now();
+    EXPECT_EQ(kedge_finalize(context, 1), has_stored ? KEDGE_ERROR_TIMEOUT : KEDGE_OK) << kedge_error_message();
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
+    std::filesystem::rename(away, folder_.store());
+    folder_.KillAgent();
+  }
 }
 
 // Somebody asks again when there is room: `kedge wait` on the node, and the application.
