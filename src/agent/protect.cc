@@ -315,10 +315,11 @@ void Protect::Measure(Version& version, SetProgress& set) {
   const Image& image = *found->second;
   set.measuring = true;
   measuring_->Submit([this, stream = HeldStream::Of(image), offset = image.record_object_offset, bytes = image.record_bytes,
-                      member = std::move(member), identity = set.identity] {
+                      member = std::move(member), identity = set.identity, id = image.id] {
     auto made = MakeMember(stream, offset, bytes, member);
     os::KillPoint("protect-measured");
-    agent_.loop().Post([this, identity, made = std::move(made)] {
+    agent_.loop().Post([this, identity, id, made = std::move(made)] {
+      if (!made.ok()) NoteIfDamaged(id, made.status());
       Version* owner = nullptr;
       SetProgress* found_set = FindSet(identity, &owner);
       if (found_set == nullptr) return;
@@ -330,6 +331,12 @@ void Protect::Measure(Version& version, SetProgress& set) {
       AdvanceSoon(owner->generation);
     });
   });
+}
+
+void Protect::NoteIfDamaged(uint64_t image_id, const Status& read) {
+  Image* image = agent_.images().Find(image_id);
+  if (image == nullptr || image->doomed || read.code() != Code::kCorrupt) return;
+  agent_.images().OnDamaged(*image->version, image->rank, read);
 }
 
 void Protect::Exchange(Version& version, SetProgress& set, uint32_t member) {

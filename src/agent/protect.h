@@ -178,6 +178,8 @@ class Protect {
   // A node has answered so: kIncomplete, it does not take part.
   void OnRefusal(const Version& version, const Status& why);
   void FailSoon(const Generation& generation, const Status& why);
+  // A worker has read an image of this node for one of the sets, and failed.
+  void NoteIfDamaged(uint64_t image_id, const Status& read);
   SetProgress* FindSet(const SetIdentity& identity, Version** version) const;
   std::vector<TierUnit*> TiersOf(const Job& job) const;
 

@@ -37,14 +37,14 @@ void Protect::OnProve(const SetRequest& request, net::Answer answer) {
   const Image* image = is_ours ? agent_.images().FindWhole(request.set.generation, *set->members[request.member]->rank) : nullptr;
   if (image == nullptr) return answer(Status(Code::kNotFound, request.set.ToString() + ": there is no image of it to prove"));
   LogWarning("agent", "{}: another node doubts the image of rank {}, which is read again", request.set.ToString(), image->rank);
-  serving_->Submit([this, identity = request.set, rank = image->rank, stream = HeldStream::Of(*image),
+  serving_->Submit([this, identity = request.set, id = image->id, stream = HeldStream::Of(*image),
                     offset = image->record_object_offset, bytes = image->record_bytes, answer = std::move(answer)] {
     Status proved = ProveImage(stream, offset, bytes);
-    agent_.loop().Post([this, identity, rank, proved, answer] {
+    agent_.loop().Post([this, identity, id, proved, answer] {
       answer(proved.ok() ? Result<Buffer>(Buffer()) : Result<Buffer>(proved));
+      if (!proved.ok()) NoteIfDamaged(id, proved);
       Version* owner = nullptr;
       if (proved.ok() || FindSet(identity, &owner) == nullptr) return;
-      if (proved.code() == Code::kCorrupt) agent_.images().OnDamaged(*owner, rank, proved);
       if (IsOwed(*owner)) Fail(*owner, proved);
     });
   });

@@ -1,0 +1,144 @@
+// A byte of an image flips on its node: before it is protected, before it is flushed, and later. Nobody takes it for what was
+// captured, it costs no older version, and another node's copy takes its place where there is one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "tests/protect/protect_fixture.h"
+
+namespace kedge::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A byte of node 0's image flips after its capture. The image is large enough that its blocks' checksums are those of its
+// capture: nobody reads it before the others do.
+class FlippedTest : public ProtectTest {
+ protected:
+  void TakeOneThatFlips(const std::string& keys) {
+    std::vector<uint64_t> large(2'200'000);
+    Random(7).Fill(large.data(), large.size() * 8);
+    std::atomic<bool> flipped{false};
+    nodes_.Run(all_, keys + kNoStore + "protect.timeout=10min\n", [&](kedge_context* context, int rank) {
+      std::vector<uint64_t> memory = rank == 0 ? large : Content(rank, 1);
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+      // Nothing is read before all are there.
+      for (int i = 0; rank > 1 && !flipped && i < 2000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+      if (rank != 0) return;
+      EXPECT_TRUE(nodes_.FlipInPool(0, large));
+      flipped = true;
+      EXPECT_EQ(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 20), KEDGE_ERROR_CORRUPT);
+      EXPECT_THAT(kedge_error_message(), AllOf(HasSubstr("region 0"), HasSubstr("checksum")));
+    });
+    EXPECT_THAT(nodes_.Log(0), HasSubstr("another node doubts the image of rank 0"));
+    // Those that read none of the flipped blocks hear of it, too.
+    for (const int node : {1, 2, 3}) {
+      for (int i = 0; i < 1000 && nodes_.Log(node).find("has not reached") == std::string::npos; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+      EXPECT_THAT(nodes_.Log(node), AllOf(HasSubstr("checksum"), HasSubstr("has not reached level node"))) << "node " << node;
+    }
+  }
+};
+class FlippedSchemeTest : public FlippedTest, public ::testing::WithParamInterface<Scheme> {};
+INSTANTIATE_TEST_SUITE_P(Schemes, FlippedSchemeTest, ::testing::ValuesIn(kSchemes), NameOf);
+
+TEST_P(FlippedSchemeTest, AByteThatFlipsAfterItsCaptureIsFoundBeforeItIsProtected) {
+  TakeOneThatFlips(GetParam().keys);
+}
+
+TEST_F(FlippedTest, NobodyWaitsForAGroupThatHasGivenUp) {
+  TakeOneThatFlips("protect.scheme=xor\nprotect.group=2\n");
+}
+
+// Images below 16 MiB are read when they are measured: their own node finds the byte, and counts the image no longer.
+class FoundByItsOwnerTest : public ProtectTest, public ::testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Successor, FoundByItsOwnerTest, ::testing::Bool());
+
+TEST_P(FoundByItsOwnerTest, ASmallImageThatFlipsIsAtNoLevelAndCostsNoOlderVersion) {
+  const std::string keys = "protect.scheme=partner\nprotect.group=4\nschedule.node=2\nkeep.local=1\n" + std::string(kNoStore);
+  const std::vector<int> places = {0, 0, 1, 2, 3};
+  std::barrier together(5);
+  const auto has_failed = [&] { return nodes_.Log(0).find("has not reached level node") != std::string::npos; };
+  nodes_.Run(places, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
+    Fill(&memory, rank, 2);
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_LOCAL, 60));
+    together.arrive_and_wait();
+    Fill(&memory, rank, 3);
+    // It flips before its node has all of its images, so before any is measured; the other nodes take the version later.
+    if (rank == 0) {
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 3, 0));
+      EXPECT_TRUE(nodes_.FlipInPool(0, Content(0, 3)));
+    }
+    together.arrive_and_wait();
+    if (rank == 1) {
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 3, 0));
+      for (int i = 0; i < 2000 && !has_failed(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      EXPECT_TRUE(has_failed());
+      if (GetParam()) {
+        EXPECT_TRUE(nodes_.KillAgent(0));
+      }
+    }
+    together.arrive_and_wait();
+    if (rank > 1) {
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 3, 0));
+    }
+    together.arrive_and_wait();
+    if (rank == 0) {
+      EXPECT_EQ(kedge_wait(context, "p", 3, KEDGE_LEVEL_LOCAL, 60), KEDGE_ERROR_CORRUPT) << kedge_error_message();
+      EXPECT_EQ(kedge_wait(context, "p", 3, KEDGE_LEVEL_NODE, 60), KEDGE_ERROR_CORRUPT) << kedge_error_message();
+    }
+    together.arrive_and_wait();
+  });
+  EXPECT_EQ(ExpectRestart(places, keys, 2), 0u);
+}
+
+// It is protected already, and not flushed yet, since the store is away: the flush finds the flipped byte, and goes on from what
+// the other nodes give.
+TEST_F(ProtectTest, ABitThatFlipsBeforeTheFlushIsMadeGoodByTheOtherNodes) {
+  const std::string away = nodes_.Store() + ".away";
+  std::barrier together(4);
+  nodes_.Run(all_, kXorOfFour, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    if (rank == 0) std::filesystem::rename(nodes_.Store(), away);
+    together.arrive_and_wait();
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
+    together.arrive_and_wait();
+    if (rank == 0) {
+      EXPECT_TRUE(nodes_.FlipInPool(2, Content(2, 1)));
+      std::filesystem::rename(away, nodes_.Store());
+    }
+    together.arrive_and_wait();
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 60));
+    EXPECT_KEDGE_OK(kedge_last_flush_error(context, nullptr, 0, nullptr));
+  });
+  EXPECT_NE(nodes_.Log(2).find("is here again"), std::string::npos);
+  for (const int node : all_) nodes_.Lose(node);
+  EXPECT_GT(ExpectRestart(all_, kXorOfFour, 1), 0u);
+}
+
+TEST_F(ProtectTest, AFlippedByteInItsOwnImageSendsARankToTheOtherNodes) {
+  const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\nschedule.node=1000\n") + kNoStore;
+  Take(all_, keys, 1);
+  ASSERT_TRUE(nodes_.FlipInPool(2, Content(2, 1)));
+  // Its own copy is bad: the node's rank gets it from the others' redundancy, not a wrong byte.
+  EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
+}
+
+}  // namespace
+}  // namespace kedge::testing
