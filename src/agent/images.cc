@@ -86,6 +86,10 @@ bool Image::HasReleased() const {
   return std::any_of(chunks.begin(), chunks.end(), [](const ImageChunk& chunk) { return chunk.released; });
 }
 
+bool Image::HasNoOtherCopy() const {
+  return flush == FlushState::kNone && !version->at_node;
+}
+
 bool Image::IsLost() const {
   auto is_lost = [](const ImageChunk& chunk) {
     return (chunk.unit != nullptr && chunk.unit->lost) || (chunk.file_unit != nullptr && chunk.file_unit->lost);
@@ -506,6 +510,7 @@ void Images::SaveFile(Image& image) {
   file.to_node = version.to_node;
   file.at_node = version.at_node;
   file.at_local = version.at_local;
+  file.damaged = image.damaged;
   file.files_published = image.files_published;
   const Status saved = WriteImageFile(image.record_path, file);
   image.is_saved = image.is_saved || saved.ok();
@@ -516,13 +521,18 @@ void Images::SaveFile(Image& image) {
              version.generation.ToString(), image.rank, saved.ToString());
 }
 
+Status DamagedHere(const Image& image) {
+  return Status(Code::kCorrupt, fmt::format("{} rank {}: its bytes here are not those that were captured",
+                                            image.version->generation.ToString(), image.rank));
+}
+
 void Images::OnDamaged(Version& version, uint32_t rank, const Status& why) {
   const auto image = version.images.find(rank);
   if (image == version.images.end() || image->second->damaged) return;
   image->second->damaged = true;
-  // One that is on its way to the store may have another copy.
-  if (image->second->flush == FlushState::kNone && version.failure.ok()) version.failure = why;
+  if (image->second->HasNoOtherCopy() && version.failure.ok()) version.failure = why;
   ++agent_.counters().images_damaged;
+  if (!image->second->doomed) SaveFile(*image->second);
   Reconsider(*version.job, version.generation.name);
 }
 

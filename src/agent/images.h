@@ -34,6 +34,9 @@ struct AdoptedImage {
   bool replace = false;    // in place of one that is here and bad
 };
 
+// What is said of an image that was found damaged.
+Status DamagedHere(const Image& image);
+
 class Images {
  public:
   explicit Images(Agent& agent) : agent_(agent) {}

@@ -196,11 +196,13 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   image.record_path = path;
   image.is_saved = true;
   image.files_published = file.files_published;
+  image.damaged = file.damaged;
   const bool wanted = version.scheduled >= Level::kStore && !version.skipped;
   // Waiting from here on, so that nobody lets go of it before its flush is begun again (recovery.cc).
   const bool stored = file.stored || file.in_store;
   agent_.flush().SetState(image, stored ? FlushState::kStored : wanted ? FlushState::kWaiting : FlushState::kNone);
   image.ForEachSlot([](SlotSpace& space, uint32_t index) { space.AddChunk(index); });
+  if (image.damaged && image.HasNoOtherCopy() && version.failure.ok()) version.failure = DamagedHere(image);
   ++agent_.counters().images_recovered;
   return Status::Ok();
 }

@@ -25,10 +25,14 @@ class Rank {
  public:
   Rank(LocalAgent& agent, uint32_t rank, const JobKeys& keys) : agent_(agent) {
     session_ = &agent.Attach(rank, 2, keys);
+    session_id_ = session_->id;
     to_agent_ = ClientRingProducer(&session_->box().from_client);
     from_agent_ = AgentRingConsumer(&session_->box().from_agent);
   }
-  ~Rank() { agent_->sessions().End(*session_, "the test is over"); }
+  ~Rank() {
+    Session* session = agent_->sessions().Find(session_id_);  // that of the agent's successor, perhaps
+    if (session != nullptr) agent_->sessions().End(*session, "the test is over");
+  }
 
   void RequestSlot() {
     ClientMessage request{};
@@ -86,6 +90,7 @@ class Rank {
 
   LocalAgent& agent_;
   Session* session_ = nullptr;
+  uint32_t session_id_ = 0;
   ClientRingProducer to_agent_;
   AgentRingConsumer from_agent_;
   uint64_t serial_ = 0;
@@ -119,6 +124,36 @@ TEST(Images, AnImageCountsOnceItsLocalRecordIsWritten) {
   ASSERT_TRUE(fs().Rename(away, records).ok());
   EXPECT_TRUE(agent.TurnUntil([&] { return find(2)->IsWhole() && find(1) == nullptr; }));
   EXPECT_EQ(agent->images().LevelOf(*find(2)), Level::kLocal);
+}
+
+// What has been found damaged is no copy for the successor either: nothing older goes for it, and no level is said of it.
+TEST(Images, ADamagedOneIsDamagedForTheSuccessorToo) {
+  LocalAgent agent(6, kSlotBytes);
+  JobKeys keys;
+  keys.schedule_store = 0;
+  Rank rank(agent, 0, keys), other(agent, 1, keys);
+  const auto find = [&](int64_t version) {
+    return agent->images().FindVersion({agent.store_id(), "job", "name", version, 1, 1});
+  };
+  rank.Capture(1);
+  other.Capture(1);
+  rank.Capture(2);
+  agent->images().OnDamaged(*find(2), 0, Status(Code::kCorrupt, "a byte of it has changed"));
+  other.Capture(2);
+  agent.Turn();
+  for (const bool succeeded : {false, true}) {
+    SCOPED_TRACE(succeeded);
+    if (succeeded) agent.Succeed();
+    agent.Turn();
+    ASSERT_NE(find(2), nullptr);
+    EXPECT_TRUE(find(2)->images.at(0)->damaged);
+    EXPECT_FALSE(find(2)->IsWhole());
+    EXPECT_EQ(agent->images().LevelOf(*find(2)), Level::kNone);
+    // Before, it has another failure already: all takings of this test have one number.
+    EXPECT_EQ(find(2)->failure.code(), succeeded ? Code::kCorrupt : Code::kMismatch);
+    ASSERT_NE(find(1), nullptr) << "it is the newest that is whole";
+    EXPECT_EQ(agent->images().LevelOf(*find(1)), Level::kLocal);
+  }
 }
 
 // The levels that a rank's message says are those that the version gets, as far as the configuration goes: whatever else the

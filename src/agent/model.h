@@ -221,6 +221,8 @@ struct Image {
   bool damaged = false;  // its bytes here are not those that were captured
 
   bool HasReleased() const;
+  // As far as is known: it is not at level NODE, and not in the store or on its way there, for which another one is looked for.
+  bool HasNoOtherCopy() const;
   // Part of it lies in a tier that is lost: this agent can still read it, and nobody after it.
   bool IsLost() const;
   // Function(SlotSpace&, slot) for each chunk in a slot, and for the record.

@@ -226,7 +226,11 @@ uint64_t Protect::EstimateRoom(const Version& version, const SetProgress& set) c
 }
 
 void Protect::Consider(Version& version) {
-  if (!IsOwed(version) || !version.IsWhole()) return;
+  if (!IsOwed(version)) return;
+  for (const auto& [rank, image] : version.images) {
+    if (image->damaged && !image->doomed) return FailSoon(version.generation, DamagedHere(*image));
+  }
+  if (!version.IsWhole()) return;
   if (version.protection != nullptr && version.protection->layout->id != version.job->layout->id) version.protection = nullptr;
   if (version.protection == nullptr) {
     Status begun = Begin(version);
