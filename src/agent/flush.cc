@@ -418,7 +418,9 @@ void Flush::Examine(Image& image, const Status& why) {
 void Flush::OnDamaged(Image& image, const Status& why) {
   const Version& version = *image.version;
   agent_.images().OnDamaged(*image.version, image.rank, why);
-  if (!version.at_node) return GiveUp(image, why);
+  // Members of its sets may have their part of it before all groups are done, and it is at level NODE.
+  const bool may_be_elsewhere = version.at_node || (version.to_node && version.job->BringsImages());
+  if (!may_be_elsewhere) return GiveUp(image, why);
   LogError("agent", "{}: its copy here is damaged. Another one is brought from the nodes: {}", version.generation.ToString(),
            why.ToString());
   agent_.fetch().Bring(*version.job, version.generation, image.rank, {.replace = true},

@@ -132,6 +132,47 @@ TEST_F(ProtectTest, ABitThatFlipsBeforeTheFlushIsMadeGoodByTheOtherNodes) {
   EXPECT_GT(ExpectRestart(all_, kXorOfFour, 1), 0u);
 }
 
+// The same before the version is at level NODE: one group has its copies already, and another one waits for a rank.
+TEST_F(ProtectTest, ABitThatFlipsBeforeTheFlushIsMadeGoodByAPartnerThatHasItsCopy) {
+  const std::string keys = "protect.scheme=partner\nprotect.group=2\n";
+  const std::string away = nodes_.Store() + ".away";
+  std::barrier together(4);
+  const auto holds_copy = [&](int node) {
+    for (const auto& entry : std::filesystem::directory_iterator(nodes_.RunFolder(node) + "/sets")) {
+      if (entry.path().extension() != ".set") return true;
+    }
+    return false;
+  };
+  nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    if (rank == 0) std::filesystem::rename(nodes_.Store(), away);
+    together.arrive_and_wait();
+    if (rank != 3) {
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    }
+    if (rank == 0) {
+      // The groups are of nodes 0 and 2, and of 1 and 3.
+      for (int i = 0; i < 2000 && !(holds_copy(0) && holds_copy(2)); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      EXPECT_TRUE(holds_copy(0) && holds_copy(2));
+      EXPECT_TRUE(nodes_.FlipInPool(0, Content(0, 1)));
+      std::filesystem::rename(away, nodes_.Store());
+      for (int i = 0; i < 2000 && nodes_.Log(0).find("Another one is brought") == std::string::npos; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    together.arrive_and_wait();
+    if (rank == 3) {
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    }
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 60));
+    EXPECT_KEDGE_OK(kedge_last_flush_error(context, nullptr, 0, nullptr));
+  });
+  EXPECT_THAT(nodes_.Log(0), HasSubstr("is here again"));
+  for (const int node : all_) nodes_.Lose(node);
+  EXPECT_GT(ExpectRestart(all_, keys, 1), 0u);
+}
+
 TEST_F(ProtectTest, AFlippedByteInItsOwnImageSendsARankToTheOtherNodes) {
   const std::string keys = std::string("protect.scheme=xor\nprotect.group=4\nschedule.node=1000\n") + kNoStore;
   Take(all_, keys, 1);
