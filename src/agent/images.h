@@ -78,6 +78,7 @@ class Images {
   // Now, what is to be looked at soon: before somebody decides for want of room.
   void ReconsiderPending();
   CleanupReply Cleanup(const CleanupRequest& request);
+  PendingReply PendingOf(const PendingRequest& request) const;
   // Makes at least one slot of the unit free by letting go of cached versions; false when that is not possible.
   bool MakeRoom(TierUnit* unit);
   // Makes a slot of the unit free whose chunk is in the object of an image that has not ended; false when there is none.

@@ -302,6 +302,19 @@ CleanupReply Images::Cleanup(const CleanupRequest& request) {
   return reply;
 }
 
+PendingReply Images::PendingOf(const PendingRequest& request) const {
+  PendingReply reply;
+  for (const auto& [id, image] : by_id_) {
+    const Generation& generation = image->version->generation;
+    const bool is_meant = generation.store_id == request.store_id && generation.job == request.job &&
+                          generation.attempt == request.attempt && image->rank == request.rank;
+    if (!is_meant || image->doomed || !IsOwed(*image)) continue;
+    ++reply.images;
+    reply.bytes += image->image_bytes;
+  }
+  return reply;
+}
+
 std::vector<LocalVersion> Images::LocalVersions(const LocalVersionsRequest& request) const {
   std::vector<LocalVersion> found;
   for (const auto& [id, image] : by_id_) {

@@ -276,6 +276,7 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
   }
   if (const auto* measure = std::get_if<MeasureRequest>(&body)) return Measure(id, number, *measure);
   if (const auto* cleanup = std::get_if<CleanupRequest>(&body)) return Reply(id, number, agent_.images().Cleanup(*cleanup));
+  if (const auto* pending = std::get_if<PendingRequest>(&body)) return Reply(id, number, agent_.images().PendingOf(*pending));
   if (const auto* retain = std::get_if<RetainRequest>(&body)) {
     Job* job = agent_.FindJob(retain->store_id, retain->job);
     if (job != nullptr) agent_.publish().Retain(*job, retain->name);

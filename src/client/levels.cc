@@ -146,18 +146,19 @@ Result<Level> Levels::Test(const std::string& name, int64_t version) {
 Status Levels::Pending() {
   session_->Pump();
   const Status busy(Code::kBusy, "a flush of this rank runs or waits");
-  const TakenVersion* newest = ledger_->Newest();
-  if (newest == nullptr || newest->in_store) return session_->HasPending() ? busy : Status::Ok();
-  if (session_->attached() && newest->session == session_->current()->number) {
-    return session_->HasPending() ? busy : Status::Ok();
+  if (session_->HadPending()) {
+    const auto connection = session_->connection();
+    if (!connection) return busy;
+    const auto reply = connection->Call<PendingReply>(
+        PendingRequest{core_->catalog->id(), core_->job.job, core_->attempt, core_->rank()}, kAnswerTimeout);
+    if (!reply.ok() || reply->images > 0) return busy;
+    session_->ForgetFormerPending();
   }
-  // The agent that had it is gone: whether its successor is done with it, only the level tells.
+  const TakenVersion* newest = ledger_->Newest();
+  if (session_->attached() || newest == nullptr || newest->in_store) return session_->HasPending() ? busy : Status::Ok();
+  // The agent that had it is gone, and no other is there: only the store tells.
   if (!newest->flush_failure.ok()) return Status::Ok();
-  const auto connection = session_->connection();
-  if (!connection) return AskStore(newest->generation).level >= Level::kStore ? Status::Ok() : busy;
-  auto reply = connection->Call<LevelReply>(TestRequest{newest->generation}, kAnswerTimeout);
-  if (!reply.ok()) return busy;
-  return reply->level >= reply->scheduled || !reply->failure.ok() ? Status::Ok() : busy;
+  return AskStore(newest->generation).level >= Level::kStore ? Status::Ok() : busy;
 }
 
 Status Levels::Cleanup(const std::string& name) {

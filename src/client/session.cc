@@ -155,6 +155,7 @@ void Session::Adopt(Attachment attachment) {
     attached_->attachment.wake_agent = std::move(attachment.wake_agent);
     attached_->attachment.control = std::move(attachment.control);
   } else {
+    had_pending_ = had_pending_ || HasPending();
     if (attached_) attached_->channel.MarkReplaced();
     auto fresh = std::make_shared<AttachedSession>();
     fresh->number = ++sessions_;

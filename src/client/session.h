@@ -96,8 +96,11 @@ class Session {
   // Bytes of the memory tiers, and how many of them this process has mapped and faulted in.
   std::pair<uint64_t, uint64_t> PoolMapping() const;
 
-  // Whether this rank has images at the agent that are not done.
+  // Whether this rank has images at the agent that are not done: of the present session.
   bool HasPending() const;
+  // Whether a session that another has replaced had any. Its mailbox tells no more; only the agent does.
+  bool HadPending() const { return had_pending_; }
+  void ForgetFormerPending() { had_pending_ = false; }
   // For the next who asks. `taken` null: of nothing that is remembered.
   void AddFailure(TakenVersion* taken, const Status& status);
   // The oldest failure that TakeFailure has not returned yet.
@@ -145,6 +148,7 @@ class Session {
   std::optional<Membership> members_;
   Status leading_node_;
   uint64_t sessions_ = 0;
+  bool had_pending_ = false;
   std::deque<FlushFailure> failures_;
   uint64_t failures_seen_ = 0;
   bool joined_questions_ = false;

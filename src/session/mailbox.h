@@ -18,7 +18,7 @@
 namespace kedge {
 
 inline constexpr uint64_t kMailboxMagic = 0x786f622d6567646bULL;  // "kdge-box"
-inline constexpr uint32_t kProtocolVersion = 15;
+inline constexpr uint32_t kProtocolVersion = 16;
 inline constexpr uint32_t kClientRingEntries = 1024;
 inline constexpr uint32_t kAgentRingEntries = 64;
 inline constexpr uint32_t kAgentTextBytes = 200;

@@ -302,6 +302,12 @@ KEDGE_FIELDS(CleanupRequest) {
 KEDGE_FIELDS(CleanupReply) {
   walk(m.images), walk(m.bytes);
 }
+KEDGE_FIELDS(PendingRequest) {
+  walk(m.store_id), walk(m.job), walk(m.attempt), walk(m.rank);
+}
+KEDGE_FIELDS(PendingReply) {
+  walk(m.images), walk(m.bytes);
+}
 KEDGE_FIELDS(RetainRequest) {
   walk(m.store_id), walk(m.job), walk(m.name);
 }

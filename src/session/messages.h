@@ -330,6 +330,19 @@ struct CleanupReply {
   uint64_t bytes = 0;
 };
 
+// What of a rank's images, of one attempt, is on its way to a level: also those of sessions that the rank had before this one.
+// Answer: PendingReply.
+struct PendingRequest {
+  StoreId store_id;
+  std::string job;
+  uint32_t attempt = 0;
+  uint32_t rank = 0;
+};
+struct PendingReply {
+  uint64_t images = 0;
+  uint64_t bytes = 0;
+};
+
 // Pins or versions in the store changed: apply retention again. Answer: DoneReply.
 struct RetainRequest {
   StoreId store_id;
@@ -392,12 +405,13 @@ struct ErrorReply {
 };
 
 // The order gives the kind's number on the wire: append only.
-using Message = std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
-                             LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest,
-                             CleanupReply, RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest,
-                             ShutdownRequest, DoneReply, ErrorReply, MembersRequest, HaltRequest, HaltReply, RestoredRequest,
-                             RebuildRequest, RebuildReply, MeasureRequest, MeasureReply, KnownJobsRequest, KnownJobsReply,
-                             MembersReply, OpenWindowRequest, OpenWindowReply, ShowRequest, ShowReply>;
+using Message =
+    std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
+                 LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest, CleanupReply,
+                 RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest, ShutdownRequest, DoneReply,
+                 ErrorReply, MembersRequest, HaltRequest, HaltReply, RestoredRequest, RebuildRequest, RebuildReply,
+                 MeasureRequest, MeasureReply, KnownJobsRequest, KnownJobsReply, MembersReply, OpenWindowRequest, OpenWindowReply,
+                 ShowRequest, ShowReply, PendingRequest, PendingReply>;
 
 struct NumberedMessage {
   uint64_t number = 0;  // chosen by who asks, repeated in the answer

@@ -94,7 +94,9 @@ std::vector<Message> SampleOfEveryKind() {
           OpenWindowRequest{SomeGeneration(), 1, true},
           OpenWindowReply{4, 1 << 20, 4096, 8 << 20},
           ShowRequest{4, 1 << 20},
-          ShowReply{1 << 20, 4096}};
+          ShowReply{1 << 20, 4096},
+          PendingRequest{StoreId{1, 1}, "job", 3, 1},
+          PendingReply{2, 1 << 20}};
 }
 
 TEST(Messages, EveryKindSurvivesTheWire) {

@@ -328,6 +328,34 @@ TEST_P(AgentLossTest, FinalizeWaitsForTheSuccessorOfAnAgentThatHasMoreToCarryOn)
   EXPECT_EQ(version, 1) << "the image that the dead agent held is not in the store";
 }
 
+// The pool is deleted: what was captured there goes to the store from what the agent holds open, while the rank goes on in a
+// new session, or, in the gap between the two, without one.
+TEST_P(AgentLossTest, ASessionThatIsReplacedHidesNoFlush) {
+  kedge_context* context = Open("flush.rate=4MiB\nschedule.store=2\n");
+  std::vector<char> data(24 << 20, 'a');
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), 1, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "f", 1, 0));
+  EXPECT_EQ(kedge_pending(context), KEDGE_ERROR_BUSY);
+  const std::string pool = folder_.run_folder() + "/pool/pool";
+  ASSERT_TRUE(std::filesystem::remove(pool));
+  for (int i = 0; i < 1000 && !std::filesystem::exists(pool); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_TRUE(std::filesystem::exists(pool)) << "nobody noticed";
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), 1000, 1, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "f", 2, 0));
+  EXPECT_KEDGE_OK(kedge_wait(context, "f", 2, KEDGE_LEVEL_LOCAL, 60));
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(kedge_pending(context), KEDGE_ERROR_BUSY) << "version 1 is on its way";
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  EXPECT_KEDGE_OK(kedge_wait(context, "f", 1, KEDGE_LEVEL_STORE, 60));
+  int code = KEDGE_ERROR_BUSY;
+  for (int i = 0; i < 100 && code != KEDGE_OK; ++i) {
+    code = kedge_pending(context);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_KEDGE_OK(code);
+}
+
 TEST_P(AgentLossTest, AnAbandonedCheckpointHidesNoFlush) {
   kedge_context* context = Open("flush.rate=8MiB\n");
   std::vector<char> data(12 << 20, 'a');

@@ -304,7 +304,7 @@ class Client {
     const Generation& generation = identity.generation;
     const Duration timeout(input_.ConsumeIntegral<int64_t>());
     Message request = GoodbyeRequest{};
-    switch (input_.ConsumeIntegralInRange(0, 10)) {
+    switch (input_.ConsumeIntegralInRange(0, 11)) {
       case 0: request = WaitRequest{generation, Level::kStore, timeout}; break;
       case 1: request = TestRequest{generation}; break;
       case 2: request = LocalVersionsRequest{generation.store_id, "job", "", false}; break;
@@ -316,6 +316,7 @@ class Client {
       case 8: request = DrainRequest{generation.store_id, "job", Level::kNode, timeout}; break;
       case 9: request = OpenWindowRequest{generation, identity.rank}; break;
       case 10: request = ShowRequest{input_.ConsumeIntegralInRange<uint64_t>(0, 3), generation.take}; break;
+      case 11: request = PendingRequest{generation.store_id, "job", generation.attempt, identity.rank}; break;
     }
     if (input_.ConsumeIntegralInRange(0, 15) == 0) request = GoodbyeRequest{};
     Send(EncodeMessage(++requests_, request));
