@@ -1,7 +1,10 @@
 // Checkpoints without an agent (job.mode=sync): straight into the store, durable on return, restored by a later process.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <string>
 
 #include "tests/support/child_process.h"
 #include "tests/support/scenario_folder.h"
@@ -64,6 +67,35 @@ TEST_F(InlineTest, KilledAtRandomMomentsItAlwaysComesBack) {
     const size_t last = output.rfind("captured ");
     newest = std::stoll(output.substr(last + 9));
   }
+}
+
+// Nobody puts the file of a version at its path once its client is dead. The version has it.
+TEST_F(InlineTest, ARoutedFileOfAClientThatDiesIsInTheVersionAndNotAtItsPath) {
+  const std::string results = folder_.path() + "/results", path = results + "/output.txt";
+  std::filesystem::create_directory(results);
+  const auto published = [&] {
+    std::string content;
+    std::getline(std::ifstream(path), content);
+    return content;
+  };
+  auto first = Start({"steps=1", "parts=1", "file=" + path});
+  ASSERT_TRUE(first.Succeeds(seconds(30)));
+  EXPECT_EQ(published(), "1");
+  environment_["KEDGE_TEST_KILL_POINT"] = "file-written";
+  auto killed = Start({"steps=2", "parts=1", "file=" + path});
+  const auto result = killed.Wait(seconds(30));
+  ASSERT_TRUE(result.has_value() && result->signal == SIGKILL) << killed.Output();
+  EXPECT_EQ(published(), "1");
+  environment_.erase("KEDGE_TEST_KILL_POINT");
+  auto second = Start({"restart_only=1", "file=" + path});
+  ASSERT_TRUE(second.Succeeds(seconds(30)));
+  EXPECT_NE(second.Output().find("restored 2\n"), std::string::npos) << second.Output();
+  EXPECT_NE(second.Output().find("file 2\n"), std::string::npos) << second.Output();
+  EXPECT_EQ(published(), "1") << "it may be newer than what was restored: nobody can tell";
+  auto third = Start({"steps=3", "parts=1", "file=" + path});
+  ASSERT_TRUE(third.Succeeds(seconds(30)));
+  EXPECT_EQ(published(), "3");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(results), {}), 1) << "something half written is left there";
 }
 
 }  // namespace

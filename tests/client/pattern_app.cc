@@ -3,10 +3,11 @@
 //
 //   pattern_app key=value...   steps=10 bytes=100000 regions=3 pause_ms=0 parts=0|1 wait=0|1 drain=0|1 overwrite=0|1
 //                              grow=0|1 (the last region's size changes with the step) restart_only=0|1 name=state
+//                              file=PATH (with parts: routes a file that says the step, and looks at it at a restart)
 //                              salt=0 (part of what is written) expected_salt=SALT (of what is restored)
 //
-// It prints "restored V", "captured V" for each checkpoint, "pool|store BYTES" after a restart, and "finished". Exit code 3:
-// the restored memory is wrong; 4: a call of Kedge failed.
+// It prints "restored V", "file V" of the routed one, "captured V" for each checkpoint, "pool|store BYTES" after a restart, and
+// "finished". Exit code 3: the restored memory is wrong; 4: a call of Kedge failed.
 #include <unistd.h>
 
 #include <cinttypes>
@@ -14,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,6 +42,7 @@ struct Options {
   int64_t salt = 0;
   std::optional<int64_t> expected_salt;
   std::string name = "state";
+  std::string file;
 };
 
 void ParseOptions(int argc, char** argv, Options* options) {
@@ -71,6 +74,8 @@ void ParseOptions(int argc, char** argv, Options* options) {
       options->restart_only = number != 0;
     else if (key == "name")
       options->name = value;
+    else if (key == "file")
+      options->file = value;
     else if (key == "salt")
       options->salt = number;
     else if (key == "expected_salt")
@@ -112,6 +117,7 @@ class Application {
     code = kedge_restart(context_, options_.name.c_str(), step, &step);
     Check(code, "restart");
     Verify(step);
+    if (!options_.file.empty()) ReadRouted(step);
     kedge_statistics statistics;
     statistics.struct_size = sizeof statistics;
     Check(kedge_get_statistics(context_, &statistics), "statistics");
@@ -180,7 +186,22 @@ class Application {
     Check(kedge_checkpoint_part(context_, KEDGE_REST, nullptr, 0), "part");
     for (auto& region : memory_) std::memset(region.data(), 0xee, region.size() * sizeof(uint64_t));
     Check(kedge_annotate(context_, "step", &step, sizeof step), "annotate");
+    if (!options_.file.empty()) std::ofstream(Route()) << step;
     Check(kedge_checkpoint_end(context_, 1), "end");
+  }
+
+  std::string Route() {
+    char routed[4096];
+    Check(kedge_route_file(context_, options_.file.c_str(), routed, sizeof routed), "route_file");
+    return routed;
+  }
+
+  void ReadRouted(int64_t step) {
+    Check(kedge_restart_begin(context_, options_.name.c_str(), step), "restart_begin");
+    std::string content;
+    std::getline(std::ifstream(Route()), content);
+    std::printf("file %s\n", content.c_str());
+    Check(kedge_restart_end(context_, 1), "restart_end");
   }
 
   kedge_context* context_;
