@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <climits>
 #include <cstdlib>
@@ -32,11 +33,11 @@ class VelocTest : public ::testing::TestWithParam<const char*> {
   }
 
   // `more`: lines added to the three that must be there.
-  void WriteConfig(const std::string& more) {
-    std::ofstream(config_) << "scratch = " << folder_.run_folder() << "-scratch\npersistent = " << folder_.store()
-                           << "\nmode = " << GetParam() << "\n"
+  void WriteConfig(const std::string& more, const std::string& mode = GetParam()) {
+    std::ofstream(config_) << "scratch = " << Scratch() << "\npersistent = " << folder_.store() << "\nmode = " << mode << "\n"
                            << more;
   }
+  std::string Scratch() const { return folder_.run_folder() + "-scratch"; }
   int Init() {
     const int result = VELOC_Init(MPI_COMM_WORLD, config_.c_str());
     open_ = result == VELOC_SUCCESS;
@@ -49,7 +50,7 @@ class VelocTest : public ::testing::TestWithParam<const char*> {
   void TearDown() override {
     if (open_) Finalize(0);
     std::error_code ignored;
-    std::filesystem::remove_all(folder_.run_folder() + "-scratch", ignored);
+    std::filesystem::remove_all(Scratch(), ignored);
   }
 
   ScenarioFolder folder_;
@@ -284,6 +285,44 @@ TEST_P(VelocTest, AnIntervalOfMinusOneKeepsVersionsLocal) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.store())) {
     EXPECT_EQ(entry.path().string().find("/data/"), std::string::npos) << entry.path();
   }
+}
+
+// VELOC has one code for both, and a program that hears it begins anew: what is lost is said aloud, a first launch is not.
+TEST_P(VelocTest, WhatIsLostFailsLoudlyAndAFirstLaunchDoesNot) {
+  const auto test = [](int expected) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(VELOC_Restart_test("lost", 0), expected);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  WriteConfig("persistent_interval = -1\n", "async");
+  ASSERT_EQ(Init(), VELOC_SUCCESS);
+  EXPECT_EQ(test(VELOC_FAILURE), "");
+  int value = 4;
+  ASSERT_EQ(VELOC_Mem_protect(0, &value, 1, sizeof value), VELOC_SUCCESS);
+  ASSERT_EQ(VELOC_Checkpoint("lost", 1), VELOC_SUCCESS);
+  ASSERT_EQ(VELOC_Checkpoint_wait(), VELOC_SUCCESS);
+  EXPECT_EQ(test(1), "");
+  const auto noted = [&] {
+    const auto files = std::filesystem::recursive_directory_iterator(folder_.store());
+    return std::any_of(begin(files), end(files), [](const auto& entry) { return entry.path().filename() == "reached"; });
+  };
+  for (int i = 0; i < 1000 && !noted(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_TRUE(noted());
+  ASSERT_EQ(Finalize(0), VELOC_SUCCESS);
+  // The node goes, with all that it has.
+  folder_.KillAgent();
+  std::filesystem::remove_all(folder_.run_folder());
+  std::filesystem::remove_all(Scratch());
+  WriteConfig("");
+  ASSERT_EQ(Init(), VELOC_SUCCESS);
+  ASSERT_EQ(VELOC_Mem_protect(0, &value, 1, sizeof value), VELOC_SUCCESS);
+  const std::string said = test(VELOC_FAILURE);
+  for (const char* text :
+       {" warning ", "'lost' is lost: version 1 of attempt 1", "restart.if_lost=begin", " error ", "veloc: VELOC_Restart_test: "})
+    EXPECT_NE(said.find(text), std::string::npos) << text << " is not in " << said;
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(VELOC_Restart("lost", 1), VELOC_FAILURE);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("'lost' is lost"), std::string::npos);
 }
 
 TEST_P(VelocTest, RoutedFilesEndAtTheirOriginalPaths) {
