@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <future>
 
 #include "agent/assignment.h"
 #include "agent/attempt_watch.h"
@@ -23,6 +22,7 @@
 #include "agent/server.h"
 #include "agent/sessions.h"
 #include "agent/status.h"
+#include "agent/still_stored.h"
 #include "agent/straight_parts.h"
 #include "agent/takings.h"
 #include "agent/throughput.h"
@@ -94,6 +94,7 @@ Status Agent::Prepare() {
   flush_ = std::make_unique<Flush>(*this);
   publish_ = std::make_unique<Publish>(*this);
   attempt_watch_ = std::make_unique<AttemptWatch>(*this);
+  still_stored_ = std::make_unique<StillStored>(*this);
   straight_parts_ = std::make_unique<StraightParts>(*this);
   assignment_ = std::make_unique<Assignment>(*this);
   sessions_ = std::make_unique<Sessions>(*this);
@@ -131,6 +132,7 @@ Status Agent::Prepare() {
     CheckPlaces();
     sessions_->CheckOwners();
     attempt_watch_->Tick();
+    still_stored_->Tick();
     straight_parts_->Tick();
     tuning_->Tick();
     throughput_->Tick();
@@ -242,33 +244,21 @@ std::string Agent::Run() {
     // Who has just come may want to attach; who only looks whether it is there does not keep it.
     server_->AcceptAll();
     if (idle && server_->peers() > 0) continue;
-    return (drained ? "everything is drained" : "it was idle") + CleanUp();
+    const Status stored = still_stored_->ConfirmAll(kStopPatience);
+    images_->CountPending(nullptr, Level::kLast, &images, &bytes);
+    if (images > 0) continue;  // what was stored, and is not in the store any more, goes there again
+    return (drained ? "everything is drained" : "it was idle") + CleanUp(stored);
   }
 }
 
-Status Agent::ConfirmStores() {
-  for (const auto& [key, job] : jobs_) {
-    if (job->versions.empty()) continue;
-    // On a worker: a store may not answer at all.
-    auto confirmed = std::make_shared<std::promise<Status>>();
-    auto answer = confirmed->get_future();
-    workers_->Submit([store = job->store, confirmed] { confirmed->set_value(store->CatalogFor(0).status()); });
-    if (answer.wait_for(kStopPatience) != std::future_status::ready) {
-      return Status(Code::kTimeout, job->store->store().description() + " does not answer");
-    }
-    KEDGE_RETURN_IF_ERROR(answer.get());
-  }
-  return Status::Ok();
-}
-
-std::string Agent::CleanUp() {
+std::string Agent::CleanUp(const Status& stored) {
   (void)workers_->WaitIdle(kStopPatience);
   throughput_->SaveNow();
   if (!server_->IsReachable()) return "; its run folder is gone";
   if (images_->HasOnlyCopies()) return "; versions that are on this node only are kept in " + options_.node.run_folder;
-  if (const Status stands = ConfirmStores(); !stands.ok()) {
-    return fmt::format("; its versions are kept in {}, because a store is not there: {}", options_.node.run_folder,
-                       stands.message());
+  if (!stored.ok()) {
+    return fmt::format("; its versions are kept in {}, because it cannot be told whether a store has them: {}",
+                       options_.node.run_folder, stored.message());
   }
   if (sessions_->Any()) return "; clients are attached, so its files stay";
   metrics_.reset();

@@ -46,6 +46,7 @@ class Protect;
 class Publish;
 class Server;
 class Sessions;
+class StillStored;
 class StraightParts;
 class Takings;
 class Throughput;
@@ -129,6 +130,7 @@ class Agent {
   HeldSets& held_sets() { return *held_sets_; }
   Images& images() { return *images_; }
   LocalLevel& local_level() { return *local_level_; }
+  StillStored& still_stored() { return *still_stored_; }
   StraightParts& straight_parts() { return *straight_parts_; }
   MeasurePeers& measure_peers() { return *measure_peers_; }
   OwnSlots& own_slots() { return *own_slots_; }
@@ -172,10 +174,8 @@ class Agent {
   void Housekeep();
   void CheckReachable();
   bool IsIdle() const;
-  // Whether the stores of the versions that are here are where they were.
-  Status ConfirmStores();
-  // Removes everything that is of no more use; says what stays and why.
-  std::string CleanUp();
+  // Removes everything that is of no more use; says what stays and why. `stored`: whether the stores have what counts as stored.
+  std::string CleanUp(const Status& stored);
 
   AgentOptions options_;
   std::string boot_id_;
@@ -196,6 +196,7 @@ class Agent {
   std::unique_ptr<Flush> flush_;
   std::unique_ptr<Publish> publish_;
   std::unique_ptr<AttemptWatch> attempt_watch_;
+  std::unique_ptr<StillStored> still_stored_;
   std::unique_ptr<StraightParts> straight_parts_;
   std::unique_ptr<Assignment> assignment_;
   std::unique_ptr<Sessions> sessions_;

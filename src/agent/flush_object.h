@@ -41,6 +41,7 @@ class StoreContext {
   Status ApplyRetention(const std::string& job, const std::string& name, uint32_t self, RetentionOptions options,
                         RetentionReport* report);
   Store& store() { return *store_; }
+  uint32_t places() const { return catalog_.places(); }
 
  private:
   const std::unique_ptr<Store> store_;

@@ -22,6 +22,8 @@ struct Catalog::Memo {
   std::map<uint32_t, AttemptRecord> awaited;  // by attempt, records that have not been seen yet
   std::vector<RestoredRecord> awaited_restored;
   std::map<std::string, RestoredRecord> restored;  // by key, those read
+  std::string place;                               // where the store was confirmed last
+  uint32_t places = 0;
 };
 
 namespace {
@@ -81,11 +83,30 @@ Catalog Catalog::Assume(Store& store, const StoreId& id, const TemporaryOwner& o
 }
 
 Status Catalog::Confirm() const {
+  // Before it is read: where the folder is exchanged meanwhile, the next look sees that.
+  const Result<std::string> place = store_->Place();
   const Result<Catalog> there = Open(*store_, owner_);
   if (there.status().code() == Code::kNotFound) return Status(Code::kUnavailable, there.status().message());
-  if (!there.ok() || there->id() == id_) return there.status();
+  if (!there.ok()) return there.status();
+  if (there->id() == id_) {
+    if (place.ok()) NotePlace(*place);
+    return Status::Ok();
+  }
   return Status(Code::kMismatch, fmt::format("the store at {} is {} now; the job's is {}", store_->description(),
                                              there->id().ToHex(), id_.ToHex()));
+}
+
+void Catalog::NotePlace(const std::string& place) const {
+  const std::lock_guard lock(memo_->mutex);
+  if (place == memo_->place) return;
+  if (memo_->places > 0) memo_->ensured.clear();
+  memo_->place = place;
+  ++memo_->places;
+}
+
+uint32_t Catalog::places() const {
+  const std::lock_guard lock(memo_->mutex);
+  return memo_->places;
 }
 
 Result<Catalog> Catalog::OpenOrCreate(Store& store, const TemporaryOwner& owner) {

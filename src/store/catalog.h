@@ -32,8 +32,12 @@ class Catalog {
   // For a store that cannot be reached now and is known from elsewhere: nothing is read.
   static Catalog Assume(Store& store, const StoreId& id, const TemporaryOwner& owner);
 
-  // Whether the store that lies there is this one. kMismatch: another; kUnavailable: none.
+  // Whether the store that lies there is this one. kMismatch: another; kUnavailable: none. It may have come to lie in another
+  // folder (Store::Place): a file system that was mounted anew, or a copy, perhaps an older one. What this process had made sure
+  // of before is then made sure of anew.
   Status Confirm() const;
+  // In how many folders Confirm has found it, one after the other: when that grows, what was in it may not be.
+  uint32_t places() const;
 
   // The same store in another owner's name: when the attempt is known, or for another job.
   Catalog WithOwner(const TemporaryOwner& owner) const;
@@ -73,6 +77,7 @@ class Catalog {
   struct Memo;  // what EnsureX has done, what is awaited, and restored records; shared by copies
   Catalog(Store& store, const StoreId& id, TemporaryOwner owner, std::shared_ptr<Memo> memo);
   bool WasEnsured(const std::string& key) const;
+  void NotePlace(const std::string& place) const;
   // Creates the record, or leaves it to `check` what is there.
   template <typename Check>
   Status EnsureRecord(const std::string& key, const Buffer& record, Check check) const;

@@ -24,6 +24,7 @@ class PosixStore final : public Store {
       : fs_(fs), options_(std::move(options)), folders_(fs, options_.path, options_.folder_mode, options_.making) {}
 
   const std::string& description() const override { return options_.path; }
+  Result<std::string> Place() override;
 
   Result<std::unique_ptr<ObjectWriter>> CreateObject(const std::string& key, const TemporaryOwner& owner,
                                                      uint64_t expected_bytes) override;
@@ -105,6 +106,11 @@ auto PosixStore::WithFolder(const std::string& key, Folders folders, Put put) ->
   if (status.errno_value() != ENOENT) return result;
   KEDGE_RETURN_IF_ERROR(PathForWriting(key, folders).status());
   return put(path);
+}
+
+Result<std::string> PosixStore::Place() {
+  KEDGE_ASSIGN_OR_RETURN(const os::FileInfo info, fs_.Stat(options_.path));
+  return std::to_string(info.device) + ':' + std::to_string(info.inode);
 }
 
 // ---- Objects ----

@@ -109,6 +109,8 @@ class Store {
 
   // For messages: "/path/of/store".
   virtual const std::string& description() const = 0;
+  // Which folder lies there: another text, another folder, or its file system was mounted anew.
+  virtual Result<std::string> Place() = 0;
 
   // ---- Objects ----
   // Starts a new object (missing folders are made). `expected_bytes` 0: unknown; a hint for reserving space.

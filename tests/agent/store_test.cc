@@ -1,10 +1,11 @@
 // A store whose folder goes away while versions are on their way to it: moved, replaced by an empty folder or by another store,
-// and back. Nothing is at level STORE for a folder that no restart will look at.
+// and back, or by an older copy of itself. Nothing is at level STORE for a folder that no restart will look at.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <thread>
 
+#include "store/layout.h"
 #include "tests/agent/agent_client.h"
 
 namespace kedge::testing {
@@ -144,6 +145,91 @@ TEST_F(StoreGone, AfterwardsKeepsTheCopiesOnTheNode) {
   EXPECT_FALSE(files::exists(scenario_.store()));
   EXPECT_FALSE(files::is_empty(scenario_.run_folder() + "/records"));
   BringBack();
+}
+
+// The store fails over to a copy of itself from before: its id is the same.
+class StoreOfBefore : public StoreGone {
+ protected:
+  void Copy() const { files::copy(scenario_.store(), copy_, files::copy_options::recursive); }
+  void FailOver() const {
+    MoveAway();
+    files::rename(copy_, scenario_.store());
+  }
+  void Leave(AgentClient& client) {
+    ASSERT_TRUE(IsOk(client.Goodbye()));
+    client.Disconnect();
+    ASSERT_TRUE(WaitFor([&] { return scenario_.AgentPid() == 0; }, seconds(20)));
+  }
+  std::string PartsOf(const Generation& generation) const {
+    return scenario_.store() + "/jobs/job/names/ckpt/" + std::to_string(generation.version) + "-1-" +
+           std::to_string(generation.take) + "/parts";
+  }
+
+  const std::string copy_ = scenario_.store() + ".copy";
+};
+
+TEST_F(StoreOfBefore, GetsWhatItHasNotGotBeforeTheCopiesOnTheNodeGo) {
+  AgentClient client(scenario_, {.node_keys = {{"agent.idle_timeout", "1s"}}});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  const Generation first = client.GenerationOf("ckpt", 1), second = client.GenerationOf("ckpt", 2);
+  ASSERT_TRUE(IsOk(client.Capture(first, 1000)));
+  ExpectStored(client, first, 1000);
+  Copy();
+  // The job has gone on from it, and noted that in the store.
+  const RestoredRecord restored{first, 1, second.take, 1};
+  ASSERT_TRUE(IsOk(client.connection().Call<DoneReply>(RestoredRequest{restored, true}, seconds(10))));
+  ASSERT_TRUE(IsOk(client.Capture(second, 5 << 20)));
+  ExpectStored(client, second, 5 << 20);
+  FailOver();
+  Leave(client);
+  EXPECT_TRUE(files::exists(scenario_.store() + "/" + layout::RestoredKey("job", "ckpt", 1, second.take)));
+  EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), first, 0, 1000)));
+  EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), second, 0, 5 << 20)));
+  EXPECT_FALSE(files::exists(scenario_.run_folder() + "/records")) << "everything is in the store";
+}
+
+TEST_F(StoreOfBefore, WhereItTakesNothingTheCopiesOnTheNodeStay) {
+  AgentClient client(scenario_, {.node_keys = {{"agent.idle_timeout", "1s"}}});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  Copy();
+  const Generation generation = client.GenerationOf("ckpt", 1);
+  ASSERT_TRUE(IsOk(client.Capture(generation, 1000)));
+  ExpectStored(client, generation, 1000);
+  files::create_directories(copy_ + "/jobs/job/names");
+  files::copy_file(copy_ + "/kedge-store", copy_ + "/jobs/job/names/ckpt");  // no folder can be made there
+  FailOver();
+  Leave(client);
+  EXPECT_FALSE(files::is_empty(scenario_.run_folder() + "/records"));
+}
+
+TEST_F(StoreOfBefore, GetsWhatItHasNotGotWhileTheJobGoesOn) {
+  AgentClient client(scenario_, {.ranks = 2});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  Copy();
+  // Half of a version: the other rank is on another node.
+  const Generation generation = client.GenerationOf("ckpt", 1);
+  ASSERT_TRUE(IsOk(client.Capture(generation, 5 << 20)));
+  const std::string parts = PartsOf(generation);
+  const auto has_part = [&] { return files::exists(parts) && !files::is_empty(parts); };
+  ASSERT_TRUE(WaitFor(has_part, seconds(20)));
+  FailOver();
+  EXPECT_FALSE(has_part());
+  // Whatever the agent has to do with the store makes it see where that lies now.
+  ASSERT_TRUE(IsOk(client.Wait(generation, Level::kStore, seconds(1))));
+  EXPECT_TRUE(WaitFor(has_part, seconds(20)));
+}
+
+TEST_F(StoreOfBefore, IsLookedThroughByTheAgentsSuccessor) {
+  AgentClient client(scenario_, {.node_keys = {{"agent.idle_timeout", "1s"}}});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  Copy();
+  const Generation generation = client.GenerationOf("ckpt", 1);
+  ASSERT_TRUE(IsOk(client.Capture(generation, 1000)));
+  ExpectStored(client, generation, 1000);
+  ASSERT_TRUE(scenario_.KillAgent());
+  FailOver();
+  ASSERT_TRUE(IsOk(client.Attach()));
+  EXPECT_TRUE(WaitFor([&] { return IsOk(CheckStored(scenario_.store(), generation, 0, 1000)); }, seconds(20)));
 }
 
 }  // namespace
