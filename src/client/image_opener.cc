@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "client/second_try.h"
 #include "client/window_source.h"
 #include "format/envelope.h"
 #include "os/machine.h"
@@ -67,9 +68,11 @@ Status ImageOpener::AddStored(const std::string& name, int64_t at_most, const st
   if (!versions.ok() && versions.status().code() != Code::kNotFound) return versions.status();
   // None, or a store that is not there any more.
   if (!versions.ok() || (versions->empty() && !known)) return core_->catalog->Confirm();
+  Status unreadable;  // of one that may be the newest
   for (const VersionInfo& version : *versions) {
     if (candidates->size() == kStoredCandidatesMax) break;
     if (at_most >= 0 && version.generation.version > at_most) continue;
+    if (unreadable.ok() && MayPass(version.unreadable)) unreadable = version.unreadable;
     StoredCandidate stored{CandidateOf(version.generation, version.ranks), {}};
     bool usable = version.complete;
     // Whoever finds all parts finishes the version; a part with a rank's image is a good source for it in any case.
@@ -79,17 +82,21 @@ Status ImageOpener::AddStored(const std::string& name, int64_t at_most, const st
     }
     if (!usable && version.ranks > 0) {
       const auto parts = ReadParts(*core_->catalog, version.generation, nullptr);
+      if (unreadable.ok() && MayPass(parts.status())) unreadable = parts.status();
       if (parts.ok()) stored.ranks = RanksIn(*parts);
       usable = !stored.ranks.empty();
     }
     if (usable) candidates->push_back(std::move(stored));
   }
-  return Status::Ok();
+  return unreadable;
 }
 
 StoredCandidates ImageOpener::Stored(const std::string& name, int64_t at_most, const std::optional<RestoreCandidate>& known) {
   StoredCandidates stored;
-  stored.status = AddStored(name, at_most, known, &stored.candidates);
+  stored.status = TryAgain([&] {
+    stored.candidates.clear();
+    return AddStored(name, at_most, known, &stored.candidates);
+  });
   return stored;
 }
 

@@ -14,6 +14,7 @@
 #include "client/callback.h"
 #include "client/known_jobs.h"
 #include "client/object_stream.h"
+#include "client/second_try.h"
 #include "os/private_files.h"
 #include "restore/file_publisher.h"
 #include "store/attempts.h"
@@ -26,9 +27,6 @@ namespace {
 // What rank 0 says of the record that it noted; anything else: the store has it not.
 constexpr char kNoted[] = "noted";
 constexpr char kTakenOver[] = "taken over";
-// Where the store fails with an error that may be of a moment.
-constexpr int kNoteTries = 3;
-constexpr Duration kNotePause = std::chrono::milliseconds(100);
 
 Status NoneFound(const std::string& name, int64_t at_most) {
   const std::string bound = at_most >= 0 ? fmt::format(" at or below {}", at_most) : std::string();
@@ -90,9 +88,12 @@ Result<CandidateRule> Restarter::ShareRule(const std::string& name, const Bound&
   std::string mine;
   if (alone() || core_->rank() == 0) {
     std::vector<RestoredRecord> restored = core_->restored;
-    auto stored = ReadRestored(*core_->catalog, core_->job.job, name);
     // Without the store the nodes' word holds.
-    if (stored.ok()) restored.insert(restored.end(), stored->begin(), stored->end());
+    (void)TryAgain([&] {
+      auto stored = ReadRestored(*core_->catalog, core_->job.job, name);
+      if (stored.ok()) restored.insert(restored.end(), stored->begin(), stored->end());
+      return stored.status();
+    });
     std::erase_if(restored, [&](const RestoredRecord& record) { return record.origin.name != name; });
     mine = EncodeRestored(restored);
   }
@@ -195,14 +196,10 @@ Status Restarter::NoteRestored(const Generation& generation) {
 // What a newer attempt goes on from must not depend on where one that it has taken over from went back to meanwhile.
 // One error of the store is no reason not to look.
 Status Restarter::NoteInStore(const RestoredRecord& record) const {
-  Status noted;
-  for (int tries = 0; tries < kNoteTries; ++tries) {
-    if (tries > 0) std::this_thread::sleep_for(kNotePause);
-    noted = CheckNotTakenOver(*core_->catalog, core_->job.job, core_->attempt);
-    if (noted.ok()) noted = core_->catalog->NoteRestored(record);
-    if (noted.code() != Code::kIo) break;
-  }
-  return noted;
+  return TryAgain([&] {
+    const Status fenced = CheckNotTakenOver(*core_->catalog, core_->job.job, core_->attempt);
+    return fenced.ok() ? core_->catalog->NoteRestored(record) : fenced;
+  });
 }
 
 Status Restarter::WhatIsLost(const std::string& name, const Choice& choice) const {
@@ -333,7 +330,7 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
     bool has_gone = false;
     for (const RestoreCandidate& candidate : choice.candidates) {
       if (tried.contains(candidate)) continue;
-      status = TryWhole(name, candidate);
+      status = TryAgain([&] { return TryWhole(name, candidate); });
       if (status.ok()) {
         if (goes_on()) KEDGE_RETURN_IF_ERROR(NoteRestored(restored_));
         CountRestart(goes_on());
@@ -369,7 +366,7 @@ Status Restarter::Begin(const std::string& name, int64_t version, Purpose purpos
     }
     for (const RestoreCandidate& candidate : choice.candidates) {
       if (candidate.version != version) break;
-      status = Agree(OpenAndCheck(name, candidate, /*check_regions=*/false));
+      status = TryAgain([&] { return Agree(OpenAndCheck(name, candidate, /*check_regions=*/false)); });
       if (status.ok()) {
         ++restart_number_;
         purpose_ = purpose;

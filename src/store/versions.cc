@@ -56,6 +56,7 @@ bool MarkUnknown(const Status& status, VersionInfo* info) {
   if (!IsUnknown(status)) return false;
   info->unknown = true;
   info->foreign = status.code() == Code::kMismatch;
+  info->unreadable = status;
   info->reason = status.message();
   return true;
 }

@@ -28,6 +28,7 @@ struct VersionInfo {
   bool reprieved = false;   // the newest doomed one while no other version is complete: it counts as complete, not as removed
   bool unknown = false;     // a record could not be read, or is from another store or a newer format: leave it alone
   bool foreign = false;     // unknown, because it is another store's: it does not exist for this one
+  Status unreadable;        // unknown, because of this error
   uint32_t ranks = 0;       // 0: unknown, no part yet
   uint32_t first_rank = 0;  // not complete, `ranks` not 0: that has an image
   uint64_t image_bytes = 0;
