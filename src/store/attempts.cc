@@ -16,18 +16,6 @@ namespace {
 
 constexpr Duration kPollInterval = std::chrono::milliseconds(200);
 
-// The greatest attempt number with a record; 0 when there is none.
-Result<uint32_t> GreatestRecorded(const Catalog& catalog, const std::string& job) {
-  const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::AttemptsFolder(job));
-  if (entries.status().code() == Code::kNotFound) return 0U;
-  if (!entries.ok()) return entries.status();
-  uint32_t greatest = 0;
-  for (const StoreEntry& entry : *entries) {
-    greatest = std::max(greatest, layout::ParseNumber(entry.name).value_or(0));
-  }
-  return greatest;
-}
-
 // The greatest attempt of any generation of the job: a copy from another store may be ahead of the records here.
 Result<uint32_t> GreatestOfGenerations(const Catalog& catalog, const std::string& job) {
   uint32_t greatest = 0;
@@ -128,7 +116,7 @@ Status GivesWay(const AttemptRecord& record, uint32_t newest) {
 
 // Numbers leap, so that two launches may both put theirs: the smaller one ends.
 Result<bool> StaysNewest(const Catalog& catalog, const std::string& job, uint32_t attempt) {
-  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, job));
+  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, catalog.GreatestRecorded(job));
   if (newest <= attempt) return true;
   KEDGE_RETURN_IF_ERROR(EndAttempt(catalog, job, attempt));
   return false;
@@ -169,7 +157,7 @@ AttemptRequest RequestOfThisProcess(std::string job, double lease_seconds, uint3
 }
 
 Result<std::optional<AttemptState>> NewestAttempt(const Catalog& catalog, const AttemptRequest& self) {
-  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, self.job));
+  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, catalog.GreatestRecorded(self.job));
   return StateOf(catalog, self, newest);
 }
 
@@ -181,7 +169,7 @@ Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptReques
   KEDGE_RETURN_IF_ERROR(catalog.EnsureJob(request.job));
   const Deadline deadline(SystemClock(), request.wait);
   for (;;) {
-    KEDGE_ASSIGN_OR_RETURN(const uint32_t recorded, GreatestRecorded(catalog, request.job));
+    KEDGE_ASSIGN_OR_RETURN(const uint32_t recorded, catalog.GreatestRecorded(request.job));
     KEDGE_ASSIGN_OR_RETURN(const std::optional<AttemptState> holder, StateOf(catalog, request, recorded));
     KEDGE_ASSIGN_OR_RETURN(const bool is_free, holder ? IsFree(catalog, *holder, watch) : Result<bool>(true));
     if (!is_free) {
@@ -231,7 +219,7 @@ Status RegisterAttempt(const Catalog& catalog, const AttemptRecord& record, cons
   KEDGE_RETURN_IF_ERROR(catalog.EnsureJob(record.job));
   const auto there = ReadOwnRecord(catalog, layout::AttemptKey(record.job, record.attempt), &DecodeAttemptRecord);
   if (there.ok()) return *there == record ? Status::Ok() : GivesWay(record, record.attempt);
-  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, record.job));
+  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, catalog.GreatestRecorded(record.job));
   if (newest >= record.attempt) return GivesWay(record, newest);
   KEDGE_ASSIGN_OR_RETURN(const std::optional<AttemptState> holder, StateOf(catalog, self, newest));
   KEDGE_ASSIGN_OR_RETURN(const bool is_free, holder ? IsFree(catalog, *holder, watch) : Result<bool>(true));
@@ -257,7 +245,7 @@ Status RegisterEndedAttempt(const Catalog& catalog, const AttemptRecord& record,
 }
 
 Status CheckNotTakenOver(const Catalog& catalog, const std::string& job, uint32_t attempt) {
-  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, job));
+  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, catalog.GreatestRecorded(job));
   if (newest == 0) return catalog.Confirm();  // there is no folder either where the store is not any more
   return newest > attempt ? TakenOver(job, attempt, newest) : Status::Ok();
 }
@@ -336,7 +324,7 @@ Result<Silence> SilenceOf(const Catalog& catalog, const AttemptRequest& self, ui
   const Result<AttemptRecord> record = ReadOwnRecord(catalog, key, &DecodeAttemptRecord);
   if (record.status().code() == Code::kNotFound || record.status().code() == Code::kCorrupt) return Silence::kSilent;
   if (!record.ok()) return record.status();
-  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, GreatestRecorded(catalog, self.job));
+  KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, catalog.GreatestRecorded(self.job));
   if (newest == attempt) {
     AttemptState state;
     state.record = *record;

@@ -378,7 +378,7 @@ TEST_F(UnrecordedTest, GivesWayToANewerOneThatTheStoreKnows) {
   ASSERT_TRUE(EndAttempt(catalog_, "job", 1).ok());
   ASSERT_EQ(Acquire(newer), 6001u);
   EXPECT_EQ(Register().code(), Code::kBusy);
-  EXPECT_EQ(PrepareGeneration(unrecorded_, GenerationOf(5000)).code(), Code::kUnavailable);
+  EXPECT_EQ(PrepareGeneration(unrecorded_, GenerationOf(5000)).code(), Code::kBusy) << "it would wait for ever";
 }
 
 TEST_F(UnrecordedTest, HasBeenNotedBeforeANewerOneCame) {

@@ -164,12 +164,29 @@ std::optional<AttemptRecord> Catalog::AwaitedRecordOf(uint32_t attempt) const {
   return found == memo_->awaited.end() ? std::nullopt : std::optional(found->second);
 }
 
+Result<uint32_t> Catalog::GreatestRecorded(const std::string& job) const {
+  const Result<std::vector<StoreEntry>> entries = store_->List(layout::AttemptsFolder(job));
+  if (entries.status().code() == Code::kNotFound) return 0U;
+  if (!entries.ok()) return entries.status();
+  uint32_t greatest = 0;
+  for (const StoreEntry& entry : *entries) {
+    greatest = std::max(greatest, layout::ParseNumber(entry.name).value_or(0));
+  }
+  return greatest;
+}
+
 Status Catalog::CheckRecordOf(const std::string& job, uint32_t attempt) const {
   const std::optional<AttemptRecord> awaited = AwaitedRecordOf(attempt);
   if (!awaited) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(Confirm());
   const Result<AttemptRecord> there = ReadOwnRecord(*this, layout::AttemptKey(job, attempt), &DecodeAttemptRecord);
   if (there.status().code() == Code::kNotFound) {
+    KEDGE_ASSIGN_OR_RETURN(const uint32_t greatest, GreatestRecorded(job));
+    if (greatest > attempt) {
+      return Status(Code::kBusy, fmt::format("attempt {} of job '{}' began without the store at {}, and is never noted there: "
+                                             "attempt {} has taken the job over",
+                                             attempt, job, store_->description(), greatest));
+    }
     return Status(Code::kUnavailable,
                   fmt::format("attempt {} of job '{}' began without the store at {}, and is not noted there yet", attempt, job,
                               store_->description()));
