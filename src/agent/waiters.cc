@@ -257,11 +257,19 @@ bool Waiters::IsFailed(const Version& version, Level at, Level wanted) const {
   return at == Level::kStore ? !agent_.protect().IsOwed(version) : version.scheduled < Level::kStore || !version.failure.ok();
 }
 
+// Whether the attempt has only gone on from it, and has a newer one there by now: nobody misses its protection.
+bool Waiters::IsOutlived(const Version& version, Level level) const {
+  return version.restored && std::any_of(version.job->versions.begin(), version.job->versions.end(), [&](const auto& entry) {
+           return entry.first.name == version.generation.name && version.generation < entry.first &&
+                  agent_.images().LevelOf(*entry.second) >= level;
+         });
+}
+
 void Waiters::OnFailure(const Version& version, Level level, const Status& failure) {
   const Job& job = *version.job;
   for (DrainWait& drain : drains_) {
     const bool meant = drain.request.job.empty() || (drain.request.job == job.name && drain.request.store_id == job.store_id);
-    if (!meant || !IsFailed(version, level, drain.request.level)) continue;
+    if (!meant || IsOutlived(version, level) || !IsFailed(version, level, drain.request.level)) continue;
     ++drain.images_failed;
     if (drain.failure.ok()) drain.failure = failure;
   }

@@ -72,6 +72,7 @@ class Waiters {
   std::vector<uint32_t> MissingRanks(const Version& version, Level level) const;
   bool AnswerDrain(DrainWait& drain);
   void AskWhetherRanksDisagree(DrainWait& drain);
+  bool IsOutlived(const Version& version, Level level) const;
   bool IsFailed(const Version& version, Level at, Level wanted) const;
   std::string AbsenceOf(const Job* job) const;
   Status FormerFailure(const Job& job, Level wanted) const;
