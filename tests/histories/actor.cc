@@ -70,6 +70,7 @@ Answer Do(RankCalls* calls, const std::string& verb, std::istringstream& words) 
   words >> number >> level;
   if (verb == "wait") return calls->Wait(number, static_cast<kedge_level>(level));
   if (verb == "restart") return calls->Restart(number);
+  if (verb == "read") return calls->Read(number);
   if (verb == "newest") return calls->Newest(number);
   if (verb == "test") return calls->Test(number);
   if (verb == "end") return calls->End(number != 0);

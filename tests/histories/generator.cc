@@ -88,6 +88,7 @@ class Generator {
     for (int i = 0; i < motifs; ++i) {
       if (Motif()) return;  // it has ended this life
     }
+    if (!taken_.empty() && Chance(0.15)) Say("read {}", taken_[random_.Below(taken_.size())]);
     Finish();
   }
 
@@ -125,8 +126,8 @@ class Generator {
   // True: the launch is over with it.
   bool Motif() {
     // Without agents only these mean anything.
-    constexpr int kSimulated[] = {0, 0, 1, 6, 7, 8, 9, 10, 12, 13, 14, 15, 17};
-    switch (real_ ? Below(19) : kSimulated[random_.Below(std::size(kSimulated))]) {
+    constexpr int kSimulated[] = {0, 0, 1, 6, 7, 8, 9, 10, 12, 13, 14, 15, 17, 19, 20};
+    switch (real_ ? Below(22) : kSimulated[random_.Below(std::size(kSimulated))]) {
       case 0: return FailingRank();
       case 1: return BadStore();
       case 2: return StandingAgent();
@@ -144,6 +145,9 @@ class Generator {
       case 14: return real_ ? Plain() : DyingRank();
       case 17: return SteppedClock();
       case 18: return CutOff();
+      case 19: return FailingCall();
+      case 20: return LaunchedWithBadStore();
+      case 21: return StandingRank();
       default: return Plain();
     }
   }
@@ -151,14 +155,90 @@ class Generator {
   bool Plain() {
     for (int i = 1 + Below(3); i > 0; --i) {
       Checkpoint();
+      if (Chance(0.04)) Say("gc");
+      if (Chance(0.04)) Say("read {}", taken_[random_.Below(taken_.size())]);
       MaybeWait();
     }
     return false;
   }
 
-  bool FailingRank() {
+  void FailRank() {
     Say("fail-rank {} {} {}{}", Rank(), Pick({"any", "list", "open", "pwrite", "fsync", "pread"}),
         Pick({"EIO", "ENOSPC", "ESTALE"}), Chance(0.3) ? fmt::format(" {}", Below(6)) : std::string());
+  }
+
+  // One store call of one rank, in a call that is not a checkpoint.
+  bool FailingCall() {
+    Checkpoint();
+    MaybeWait();
+    switch (Below(6)) {
+      case 0:
+        FailRank();
+        Wait();
+        return Plain();
+      case 1:
+        FailRank();
+        Say("newest");
+        return Plain();
+      case 2:
+        FailRank();
+        Say("end{}", Chance(0.7) ? " drain" : "");
+        return true;
+      default:
+        Say("kill");
+        Launch();
+        FailRank();
+        Restart();
+        return Plain();
+    }
+  }
+
+  bool LaunchedWithBadStore() {
+    Checkpoint();
+    MaybeWait();
+    Say("kill");
+    const bool away = real_ && Chance(0.6);  // without agents nobody knows that there was one
+    if (away || Chance(0.5)) {
+      Say("store {}", away ? "away" : Pick({"full", "broken", "read-only"}));
+      Launch();
+      Restart();
+    } else {
+      Launch();
+      Say("store {}", Pick({"full", "broken", "read-only"}));
+      Restart();
+    }
+    for (int i = Below(3); i > 0; --i) Checkpoint();
+    if (Chance(0.2)) Wait();
+    Say("store {}", away ? "back" : "mended");
+    if (Chance(0.3)) {
+      Say("kill");
+      Launch();
+      Say("restart");
+    }
+    return Plain();
+  }
+
+  // A rank stands still, as in a debugger, and its slots are its own all the while.
+  bool StandingRank() {
+    if (history_.setup.ranks < 2) return Plain();
+    const int rank = Rank();
+    std::vector<int> others;
+    for (int other = 0; other < history_.setup.ranks; ++other) {
+      if (other != rank) others.push_back(other);
+    }
+    Checkpoint();
+    Say("stop-rank {}", rank);
+    Checkpoint(fmt::format(" by {}", fmt::join(others, ",")));
+    if (Chance(0.3)) Say("settle");
+    if (Chance(0.2)) Say("kill-agent {}", Node());
+    Say("continue-rank {}", rank);
+    Say("checkpoint {} by {}", version_, rank);
+    MaybeWait();
+    return false;
+  }
+
+  bool FailingRank() {
+    FailRank();
     Checkpoint();
     if (Chance(0.6)) Say("checkpoint {} overwrite", version_);
     MaybeWait();
@@ -172,9 +252,10 @@ class Generator {
       Checkpoint();
       if (Chance(0.3)) Wait();
     }
-    if (Chance(0.2)) Finish();
+    const bool ends = Chance(0.2);
+    if (ends) Finish();
     Say("store {}", away ? "back" : "mended");
-    return Plain();
+    return ends || Plain();
   }
 
   bool StandingAgent() {
@@ -192,6 +273,7 @@ class Generator {
   bool KilledAgent() {
     Checkpoint();
     if (Chance(0.3)) Wait();
+    if (Chance(0.1)) Say("gc");
     Say("kill-agent {}", Node());
     if (Chance(0.5)) Checkpoint();
     MaybeWait();

@@ -28,6 +28,7 @@ std::vector<std::string> TemporariesAfterCollection(Store& store, Duration patie
   if (left.ok() && !left->empty()) {
     GarbageOptions options;
     options.patience = patience;
+    options.orphan_age_seconds = 0;  // of a collection in whose middle the power went
     const auto report = CollectGarbage(*catalog, options);
     if (!report.ok()) return {report.status().ToString()};
     left = store.ListTemporaries("", kChecker);
@@ -36,6 +37,13 @@ std::vector<std::string> TemporariesAfterCollection(Store& store, Duration patie
   std::vector<std::string> found;
   for (const Temporary& one : *left) found.push_back("a temporary that nobody collects: " + one.handle);
   return found;
+}
+
+bool CollectAtLeisure(Store& store, Duration patience) {
+  const auto catalog = Catalog::Open(store, kChecker);
+  GarbageOptions options;
+  options.patience = patience;
+  return catalog.ok() && CollectGarbage(*catalog, options).ok();
 }
 
 std::vector<std::string> IncompleteGenerations(Store& store, const std::string& job, const std::string& name) {

@@ -10,6 +10,8 @@
 namespace kedge::histories {
 
 // Generations that never became complete, below the newest that is.
+// As `kedge gc --yes` does it in the middle of a life; false: the store cannot be read.
+bool CollectAtLeisure(Store& store, Duration patience);
 std::vector<std::string> IncompleteGenerations(Store& store, const std::string& job, const std::string& name);
 
 // Temporaries that are there still after a collection of garbage. Leases of agents that gave signs of life are watched for at

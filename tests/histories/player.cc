@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 namespace kedge::histories {
@@ -66,12 +67,24 @@ class Player {
     Tell(step.ToString());
     auto& running = step.late ? late_ : current_;
     if (step.verb == "launch" || step.verb == "rival") return Launch(step);
+    if (step.verb == "gc" || step.verb == "stop-rank" || step.verb == "continue-rank") return Harmless(step);
     if (step.verb == "settle" || step.verb == "store" || step.verb == "flip" || step.verb.find('-') != std::string::npos) {
       return Fault(step);
     }
     if (step.verb == "thaw") return Thaw();
     if (!running || running->frozen) return Tell("    nobody is there to do it");
+    // Those that the step does not ask may go on standing.
+    if (step.verb != "checkpoint") ContinueRanks(AllRanks());
+    Call(*running, step);
+    if (!std::exchange(rank_is_to_fail_, false)) return;
+    if (current_) world_.MendRanks(current_->launch);
+    promises_.RanksMended();
+  }
+
+  void Call(Running& running_launch, const Step& step) {
+    Running* const running = &running_launch;
     if (step.verb == "restart") return Restart(*running, step.Number(0));
+    if (step.verb == "read") return Read(*running, step.Number(0));
     if (step.verb == "checkpoint") return Checkpoint(*running, step);
     if (step.verb == "wait") return Wait(*running, step);
     if (step.verb == "test") return Test(*running, step.Number(0));
@@ -82,6 +95,7 @@ class Player {
     if (step.verb == "end") return End(step.Has("drain"));
     if (step.verb == "kill") return Kill();
     if (step.verb == "freeze") {
+      standing_.clear();
       world_.Freeze(current_->launch);
       current_->frozen = true;
     }
@@ -119,6 +133,7 @@ class Player {
     if (about_node && !IsNode(step.Number(0))) return;
     const bool about_rank = step.verb.ends_with("-rank");
     if (about_rank && (!current_ || current_->frozen)) return;
+    if (about_rank) ContinueRanks(AllRanks());
     if (step.verb == "lose-node" || step.verb == "power-cut") {
       if (current_) Kill();
       DropLate();
@@ -127,6 +142,22 @@ class Player {
     rank_is_to_fail_ = rank_is_to_fail_ || about_rank;
     if (step.verb == "settle") return promises_.Settled();
     promises_.Fault(step);
+  }
+
+  // What no call may be different for.
+  void Harmless(const Step& step) {
+    const bool about_rank = step.verb.ends_with("-rank");
+    if (about_rank && (!current_ || current_->frozen)) return;
+    if (!world_.Fault(step)) return Tell("    nothing is there to do it to");
+    const int rank = static_cast<int>(step.Number(0));
+    if (step.verb == "stop-rank") standing_.insert(rank);
+    if (step.verb == "continue-rank") standing_.erase(rank);
+  }
+
+  void ContinueRanks(const std::vector<int>& ranks) {
+    for (const int rank : ranks) {
+      if (standing_.erase(rank) > 0) (void)world_.Fault(ParseStep(fmt::format("continue-rank {}", rank)));
+    }
   }
 
   void Restart(Running& running, int64_t at_most) {
@@ -140,6 +171,13 @@ class Player {
     if (ends && current_ && &*current_ == &running) Kill();
   }
 
+  void Read(Running& running, int64_t version) {
+    const auto answers = world_.Read(running.launch, version);
+    TellAnswers(answers);
+    promises_.Read(version, answers);
+    EndIfAnyDied(answers);
+  }
+
   void Checkpoint(Running& running, const Step& step) {
     CheckpointCall call;
     call.version = step.Number(0);
@@ -150,12 +188,13 @@ class Player {
     std::vector<int> ranks = step.List("by");
     std::erase_if(ranks, [&](int rank) { return rank < 0 || rank >= setup_.ranks; });
     if (ranks.empty()) ranks = AllRanks();
+    ContinueRanks(ranks);
     std::vector<int> takings;
     for (const int rank : ranks) takings.push_back(++running.takings[{rank, call.version}]);
     const auto answers = world_.Checkpoint(running.launch, ranks, takings, call);
     TellAnswers(answers);
     promises_.Captured(running.launch, ranks, takings, call, answers);
-    if (!EndIfAnyDied(answers) && std::exchange(rank_is_to_fail_, false)) world_.MendRanks(running.launch);
+    EndIfAnyDied(answers);
   }
 
   void Wait(Running& running, const Step& step) {
@@ -207,6 +246,7 @@ class Player {
   }
 
   void Kill() {
+    standing_.clear();
     world_.Kill(current_->launch);
     current_.reset();
   }
@@ -274,6 +314,7 @@ class Player {
   Promises promises_;
   int launches_ = 0;
   bool rank_is_to_fail_ = false;
+  std::set<int> standing_;   // ranks of the current launch
   bool is_drained_ = false;  // the last launch that ended has said so on all ranks
   std::optional<Running> current_;
   std::optional<Running> late_;

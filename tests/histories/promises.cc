@@ -40,7 +40,11 @@ void Promises::FaultsEnd() {
   silent_.clear();
   unnoticed_.clear();
   store_bad_since_ = -1;
-  last_fault_ = now_;
+  last_fault_ = last_harm_ = now_;
+}
+
+void Promises::RanksMended() {
+  if (active_.erase("rank") > 0) last_fault_ = last_harm_ = now_;
 }
 
 void Promises::EndSilence(int node) {
@@ -49,6 +53,10 @@ void Promises::EndSilence(int node) {
 
 void Promises::Fault(const Step& step) {
   last_fault_ = now_;
+  // What is captured waits until the store is back, or the agent; protection gives up in the end.
+  const bool is_only_wait =
+      step.verb == "store" || (!setup_.Protects() && (step.verb == "stop-agent" || step.verb == "continue-agent"));
+  if (!is_only_wait) last_harm_ = now_;
   const int node = static_cast<int>(step.Number(0));
   // One that stood still has a successor.
   if ((step.verb == "kill-agent" || step.verb == "lose-node") && active_.erase(fmt::format("silent {}", node)) > 0)
@@ -103,11 +111,15 @@ void Promises::Launched(int launch, const std::vector<int>& places, const std::v
   }
   if (!began) {
     const auto failed = std::find_if(answers.begin(), answers.end(), [](const Answer& answer) { return !answer.ok(); });
-    if (!holder_lives && Quiet()) Break("launch-failed", fmt::format("launch {}: {}", launch, Said(*failed)));
+    // One that began without the store has no lease there that could run out.
+    const bool is_held = failed->code == KEDGE_ERROR_BUSY && !lives_.empty() && lives_.rbegin()->second.may_be_unrecorded;
+    if (!holder_lives && Quiet() && !is_held) Break("launch-failed", fmt::format("launch {}: {}", launch, Said(*failed)));
     return;
   }
   for (auto& [number, life] : lives_) life.superseded = true;
   lives_[launch].places = places;
+  lives_[launch].launched_at = now_;
+  lives_[launch].may_be_unrecorded = store_bad_since_ >= 0;
 }
 
 kedge_level Promises::ScheduledAt(int turn) const {
@@ -123,7 +135,6 @@ void Promises::Captured(int launch, const std::vector<int>& ranks, const std::ve
   if (!AllCame(fmt::format("checkpoint {}", call.version), answers)) return;
   Life& life = lives_[launch];
   const bool was_quiet = Quiet();
-  if (active_.erase("rank") > 0) last_fault_ = now_;  // it struck in this call, or never will
   for (size_t i = 0; i < ranks.size(); ++i) {
     const Key key{call.version, launch, takings[i]};
     const bool is_first = !generations_.contains(key);
@@ -200,7 +211,7 @@ void Promises::Waited(int launch, int64_t version, kedge_level level, const std:
   generation->may_be_given_up = generation->may_be_given_up || (!WasWhole(*generation) && is_over);
   const bool is_given_up = meant == KEDGE_LEVEL_NODE && generation->may_be_given_up;
   // A pool that was deleted before may be noticed with it.
-  const bool is_quiet = QuietSince(generation->captured_at) && generation->lost_since_capture.empty();
+  const bool is_quiet = UnharmedSince(generation->captured_at) && generation->lost_since_capture.empty();
   if (said_no != answers.end() && WasWhole(*generation) && is_quiet && is_owed && !is_given_up && !life.superseded &&
       key.launch == launch && !IsBelowAnother(key)) {
     return Break("level-never-reached", fmt::format("rank {}, {}, nothing is broken and all ranks have captured {}: {}",
@@ -321,7 +332,7 @@ bool Promises::HasLocalCopies(const Generation& generation, const std::vector<in
   // What the store has need not be on the nodes, too: ranks without an agent write there alone, and copies make room.
   const bool is_kept_here =
       setup_.Key("job.mode", "async") != "sync" && setup_.tier != "beside" && !generation.may_be_in_store_only;
-  const bool has_some = is_kept_here || !generation.flipped_store;
+  const bool has_some = is_kept_here || (!generation.flipped_store && store_bad_since_ < 0);
   return has_some && !generation.flipped_local && !generation.is_unsynced && generation.places == places &&
          std::none_of(generation.places.begin(), generation.places.end(),
                       [&](int node) { return generation.lost_since_capture.contains(node) || Unavailable(node, places); });
@@ -373,7 +384,9 @@ bool Promises::IsRemembered(int64_t at_most, const std::vector<int>& places) con
     const Generation& generation = entry.second;
     if (!WasWhole(generation) || generation.is_void) return false;
     if (generation.acknowledged >= KEDGE_LEVEL_STORE) return true;
-    return generation.acknowledged >= KEDGE_LEVEL_NODE &&
+    // On other nodes than it was taken on, and without a scheme, nobody asks for it.
+    const bool is_asked_for = setup_.Protects() || generation.places == places;
+    return generation.acknowledged >= (setup_.Protects() ? KEDGE_LEVEL_NODE : KEDGE_LEVEL_LOCAL) && is_asked_for &&
            std::any_of(generation.places.begin(), generation.places.end(),
                        [&](int node) { return !generation.lost_since_capture.contains(node) && !Unavailable(node, places); });
   });
@@ -398,6 +411,37 @@ void Promises::CompareWithForetold(const Answer& answer) {
   if (version == foretold_) return;
   Break("foretold-otherwise", fmt::format("kedge rebuild --look says that a launch goes on from {}, and {} comes back: {}",
                                           foretold_, version, Said(answer)));
+}
+
+std::optional<Promises::Key> Promises::WhatCameBack(const std::vector<Answer>& answers) {
+  std::optional<Key> back;
+  const auto broken = [&](const char* kind, const std::string& sentence) -> std::optional<Key> {
+    Break(kind, sentence);
+    return std::nullopt;
+  };
+  for (size_t rank = 0; rank < answers.size(); ++rank) {
+    const Answer& answer = answers[rank];
+    if (!answer.ok()) return broken("ranks-disagree", fmt::format("rank {} fails where others restart: {}", rank, Said(answer)));
+    if (!answer.content || answer.content->version != answer.version || answer.content->rank != static_cast<int>(rank)) {
+      return broken("wrong-bytes", fmt::format("rank {} restores version {}, and its memory is not that: {}", rank,
+                                               answer.version, answer.message));
+    }
+    const Key key{answer.version, answer.content->launch, answer.content->taking};
+    if (back && key != *back) {
+      return broken("mixed-generations", fmt::format("rank 0 restores {}, rank {} restores {}", Name(*back), rank, Name(key)));
+    }
+    back = key;
+  }
+  const auto found = generations_.find(*back);
+  if (found == generations_.end() || !MayBeWhole(found->second)) {
+    return broken("never-whole", fmt::format("restored is {}, which not all ranks have captured", Name(*back)));
+  }
+  return back;
+}
+
+void Promises::Read(int64_t version, const std::vector<Answer>& answers) {
+  if (!AllCame(fmt::format("read {}", version), answers)) return;
+  if (std::any_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); })) (void)WhatCameBack(answers);
 }
 
 void Promises::Restarted(int launch, int64_t at_most, const std::vector<Answer>& answers) {
@@ -428,24 +472,9 @@ void Promises::Restarted(int launch, int64_t at_most, const std::vector<Answer>&
     if (answer.code == KEDGE_ERROR_NOT_FOUND) life.began = true;
     return;
   }
-  std::optional<Key> back;
-  for (size_t rank = 0; rank < answers.size(); ++rank) {
-    const Answer& answer = answers[rank];
-    if (!answer.ok()) return Break("ranks-disagree", fmt::format("rank {} fails where others restart: {}", rank, Said(answer)));
-    if (!answer.content || answer.content->version != answer.version || answer.content->rank != static_cast<int>(rank)) {
-      return Break("wrong-bytes", fmt::format("rank {} restores version {}, and its memory is not that: {}", rank, answer.version,
-                                              answer.message));
-    }
-    const Key key{answer.version, answer.content->launch, answer.content->taking};
-    if (back && key != *back) {
-      return Break("mixed-generations", fmt::format("rank 0 restores {}, rank {} restores {}", Name(*back), rank, Name(key)));
-    }
-    back = key;
-  }
+  const std::optional<Key> back = WhatCameBack(answers);
+  if (!back) return;
   const auto found = generations_.find(*back);
-  if (found == generations_.end() || !MayBeWhole(found->second)) {
-    return Break("never-whole", fmt::format("restored is {}, which not all ranks have captured", Name(*back)));
-  }
   if (at_most >= 0 && back->version > at_most)
     return Break("newer-than-asked", fmt::format("at most {} was asked for, restored is {}", at_most, Name(*back)));
   if (!MayComeBack(*back, found->second)) {
@@ -483,8 +512,8 @@ void Promises::Ended(int launch, bool drain, const std::vector<Answer>& answers)
   const bool all_whole = std::all_of(generations_.begin(), generations_.end(),
                                      [&](const auto& entry) { return entry.first.launch != launch || WasWhole(entry.second); });
   for (size_t rank = 0; rank < answers.size(); ++rank) {
-    if (!answers[rank].ok() && Quiet() && !life.superseded && last_fault_ < 0 && all_whole)
-      Break("finalize-failed", fmt::format("rank {} ends, nothing was ever broken: {}", rank, Said(answers[rank])));
+    if (!answers[rank].ok() && QuietSince(life.launched_at) && !life.superseded && all_whole)
+      Break("finalize-failed", fmt::format("rank {} ends, nothing was broken since its launch: {}", rank, Said(answers[rank])));
   }
 }
 

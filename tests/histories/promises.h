@@ -42,6 +42,8 @@ class Promises {
   void Settled() { unnoticed_.clear(); }
   // What a step breaks or mends.
   void Fault(const Step& step);
+  // A rank that was to fail or to die has done so in its last call, or does not any more.
+  void RanksMended();
 
   void Launched(int launch, const std::vector<int>& places, const std::vector<Answer>& answers, bool holder_lives, bool rival);
   void Captured(int launch, const std::vector<int>& ranks, const std::vector<int>& takings, const CheckpointCall& call,
@@ -55,6 +57,7 @@ class Promises {
   // All ranks said that nothing is pending.
   void NothingPending(int launch);
   void Restarted(int launch, int64_t at_most, const std::vector<Answer>& answers);
+  void Read(int64_t version, const std::vector<Answer>& answers);
   void Ended(int launch, bool drain, const std::vector<Answer>& answers);
   void LeftOver(const std::vector<std::string>& what);
 
@@ -97,6 +100,8 @@ class Promises {
     bool committed = false;   // something of it was acknowledged
     bool superseded = false;
     int takings_begun = 0;
+    int launched_at = -1;
+    bool may_be_unrecorded = false;  // the store was bad at its launch
   };
 
   void Break(const std::string& kind, const std::string& sentence);
@@ -105,6 +110,8 @@ class Promises {
   void EndSilence(int node);
   bool Quiet() const { return active_.empty(); }
   bool QuietSince(int step) const { return active_.empty() && last_fault_ < step; }
+  // Nothing is broken, and nothing was since but what flushes wait for.
+  bool UnharmedSince(int step) const { return active_.empty() && last_harm_ < step; }
   bool WasWhole(const Generation& generation) const { return generation.captured_at >= 0; }
   bool MayBeWhole(const Generation& generation) const;
   // Whether it was taken where a greater version is, which nobody has abandoned: an overwriting application goes on below it, and
@@ -120,6 +127,8 @@ class Promises {
   std::optional<Key> MustComeBack(int64_t at_most, const std::vector<int>& places) const;
   bool IsRemembered(int64_t at_most, const std::vector<int>& places) const;
   void CompareWithForetold(const Answer& answer);
+  // The one generation that all ranks have in their memory now. Nothing: a promise is broken.
+  std::optional<Key> WhatCameBack(const std::vector<Answer>& answers);
   bool Unavailable(int node, const std::vector<int>& places) const;
   int LastBegun() const;
   static std::string Name(const Key& key);
@@ -129,6 +138,7 @@ class Promises {
   int now_ = 0;
   std::set<std::string> active_;  // faults that have not ended
   int last_fault_ = -1;
+  int last_harm_ = -1;  // of these, but for what ends with itself
   int store_bad_since_ = -1;
   // Nodes whose pool was deleted, until their agents have had the time to see it: what is captured there meanwhile is lost, too.
   std::set<int> unnoticed_;

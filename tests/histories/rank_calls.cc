@@ -53,12 +53,33 @@ Answer RankCalls::Checkpoint(const CheckpointCall& call, int taking, const std::
   return AnswerOf(code);
 }
 
-Answer RankCalls::Restart(int64_t at_most) {
+void RankCalls::Forget() {
   memory_.replace(0, memory_.size(), memory_.size(), ' ');
   small_.replace(0, small_.size(), small_.size(), ' ');
+}
+
+Answer RankCalls::Restart(int64_t at_most) {
+  Forget();
   int64_t version = -1;
   Answer answer = AnswerOf(kedge_restart(context_, kName, at_most, &version));
   answer.version = version;
+  return WithContent(std::move(answer));
+}
+
+Answer RankCalls::Read(int64_t version) {
+  Forget();
+  int code = kedge_load_begin(context_, kName, version);
+  if (code == KEDGE_OK) {
+    code = kedge_restart_part(context_, KEDGE_ALL, nullptr, 0);
+    const int ended = kedge_restart_end(context_, code == KEDGE_OK ? 1 : 0);
+    if (code == KEDGE_OK) code = ended;
+  }
+  Answer answer = AnswerOf(code);
+  answer.version = version;
+  return WithContent(std::move(answer));
+}
+
+Answer RankCalls::WithContent(Answer answer) const {
   if (answer.code != KEDGE_OK) return answer;
   const auto tag = ReadContent(memory_, &answer.message);
   const auto small_tag = ReadContent(small_, &answer.message);

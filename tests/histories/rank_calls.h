@@ -22,6 +22,8 @@ class RankCalls {
   // `bootstrap` null: the only rank.
   Answer Begin(const kedge_bootstrap* bootstrap, const std::string& overrides);
   Answer Restart(int64_t at_most);
+  // Of exactly that version, to look at it.
+  Answer Read(int64_t version);
   // `file`: the path that a routed file is to have.
   Answer Checkpoint(const CheckpointCall& call, int taking, const std::string& file);
   Answer Wait(int64_t version, kedge_level level);
@@ -31,6 +33,9 @@ class RankCalls {
   Answer End(bool drain);
 
  private:
+  void Forget();
+  // And what the memory says of itself, when the call brought something back.
+  Answer WithContent(Answer answer) const;
   void Fill(const Tag& tag);
 
   const int rank_;

@@ -1,14 +1,23 @@
 // See rank_threads.h.
 #include "tests/histories/rank_threads.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
 namespace kedge::histories {
+namespace {
+
+// In virtual time, which passes for one rank after the other; a wait of one ends after 20 s.
+constexpr Duration kRankPatience = std::chrono::seconds(60);
+
+}  // namespace
 
 RankThreads::RankThreads(SimulatedMachine& machine, const std::vector<int>& places, int launch, size_t image_bytes, int first_id,
-                         uint64_t pid_namespace) {
+                         uint64_t pid_namespace)
+    : machine_(machine) {
   for (int number = 0; number < static_cast<int>(places.size()); ++number) {
     auto rank = std::make_unique<Rank>();
     rank->all = this;
@@ -41,6 +50,7 @@ std::vector<Answer> RankThreads::DoAll(const Call& call) {
 }
 
 std::vector<Answer> RankThreads::Do(const std::vector<int>& ranks, const Call& call) {
+  const int64_t begun_ns = machine_.NowNs();
   std::unique_lock lock(mutex_);
   call_ = &call;
   for (const auto& rank : ranks_) rank->state = State::kIdle;
@@ -52,6 +62,10 @@ std::vector<Answer> RankThreads::Do(const std::vector<int>& ranks, const Call& c
     Rank& rank = *ranks_[static_cast<size_t>(number)];
     answers.push_back(rank.answer);
     answers.back().died = rank.process->IsDead();
+    const Duration took(machine_.NowNs() - begun_ns);
+    if (took <= kRankPatience * ranks_.size()) continue;
+    answers.back().came = false;
+    answers.back().message = fmt::format("it took {} s", std::chrono::duration_cast<std::chrono::seconds>(took).count());
   }
   return answers;
 }

@@ -64,6 +64,7 @@ class RankThreads {
   void PassOn();
   void WaitForTurn(Rank* rank, std::unique_lock<std::mutex>& lock);
 
+  SimulatedMachine& machine_;
   std::mutex mutex_;
   std::condition_variable ended_;
   std::vector<std::unique_ptr<Rank>> ranks_;

@@ -36,8 +36,9 @@ constexpr seconds kPatience{90};        // of a call: waits of its own end after
 constexpr seconds kHolderPatience{30};  // until the lease of a frozen launch has run out
 constexpr size_t kRealImageBytes = 20000;
 constexpr std::chrono::microseconds kDeathStep{20};
-constexpr seconds kLeasePatience{15};  // some leases long
-constexpr seconds kLeavePatience{15};  // of agents that have nothing to do
+constexpr seconds kLeasePatience{15};   // some leases long
+constexpr seconds kCollectPatience{4};  // a lease and more
+constexpr seconds kLeavePatience{15};   // of agents that have nothing to do
 
 std::string FileName(int rank, int64_t version) {
   return fmt::format("rank-{}-version-{}", rank, version);
@@ -185,6 +186,10 @@ std::vector<Answer> RealWorld::Restart(int launch, int64_t at_most) {
   return TellAll(launch, fmt::format("restart {}", at_most));
 }
 
+std::vector<Answer> RealWorld::Read(int launch, int64_t version) {
+  return TellAll(launch, fmt::format("read {}", version));
+}
+
 std::vector<Answer> RealWorld::Checkpoint(int launch, const std::vector<int>& ranks, const std::vector<int>& takings,
                                           const CheckpointCall& call) {
   Ranks& all = launches_.at(launch);
@@ -271,6 +276,12 @@ bool RealWorld::Fault(const Step& step) {
   const int node = static_cast<int>(step.Number(0));
   if (step.verb == "fail-rank") return FailRank(step);
   if (step.verb == "die-rank") return DieRank(step);
+  if (step.verb == "stop-rank") return SignalRank(step, SIGSTOP);
+  if (step.verb == "continue-rank") return SignalRank(step, SIGCONT);
+  if (step.verb == "gc") {
+    const auto store = MakePosixStore(os::SystemFileSystem(), {.path = Store()});
+    return CollectAtLeisure(*store, kCollectPatience);
+  }
   if (step.verb == "store") return BreakStore(step.words.empty() ? "" : step.words[0]);
   if (step.verb == "flip") return Flip(step);
   if (step.verb == "kill-agent") {
@@ -350,6 +361,13 @@ bool RealWorld::DieRank(const Step& step) {
   const auto rank = static_cast<size_t>(step.Number(0));
   if (launches_.empty() || rank >= launches_.rbegin()->second.size()) return false;
   dying_ = Dying{rank, step.Number(1, 0) * kDeathStep};
+  return true;
+}
+
+bool RealWorld::SignalRank(const Step& step, int signal) {
+  const auto rank = static_cast<size_t>(step.Number(0));
+  if (launches_.empty() || rank >= launches_.rbegin()->second.size()) return false;
+  launches_.rbegin()->second[rank]->Signal(signal);
   return true;
 }
 
@@ -442,6 +460,8 @@ std::vector<std::string> RealWorld::LeftByAgents(Held held) {
     found = ProcessesWith(folder_.memory_folder());
     if (found.empty() || steady_clock::now() >= end) break;
     std::this_thread::sleep_for(milliseconds(10));
+    // One that a rank was starting when it was killed comes up a moment later.
+    for (int node = 0; node < setup_.nodes; ++node) (void)TellAgentToLeave(RunFolder(node), is_drained);
   }
   for (const int node : told) {
     // One that keeps versions keeps its run folder with them.

@@ -27,6 +27,7 @@ class RealWorld final : public World {
 
   std::vector<Answer> Launch(int launch, const std::vector<int>& places, bool rival) override;
   std::vector<Answer> Restart(int launch, int64_t at_most) override;
+  std::vector<Answer> Read(int launch, int64_t version) override;
   std::vector<Answer> Checkpoint(int launch, const std::vector<int>& ranks, const std::vector<int>& takings,
                                  const CheckpointCall& call) override;
   std::vector<Answer> Wait(int launch, int64_t version, kedge_level level) override;
@@ -65,6 +66,7 @@ class RealWorld final : public World {
   std::vector<Answer> HearAll(Ranks& ranks);
   bool FailRank(const Step& step);
   bool DieRank(const Step& step);
+  bool SignalRank(const Step& step, int signal);
   // What was published to the users' folder and is no whole file of the rank and version that its name says.
   std::vector<std::string> BadFiles() const;
   std::vector<std::string> FileTemporaries() const;

@@ -91,6 +91,10 @@ std::vector<Answer> SimulatedWorld::Restart(int launch, int64_t at_most) {
   return Ranks(launch).DoAll([&](RankCalls& calls, int) { return calls.Restart(at_most); });
 }
 
+std::vector<Answer> SimulatedWorld::Read(int launch, int64_t version) {
+  return Ranks(launch).DoAll([&](RankCalls& calls, int) { return calls.Read(version); });
+}
+
 std::vector<Answer> SimulatedWorld::Checkpoint(int launch, const std::vector<int>& ranks, const std::vector<int>& takings,
                                                const CheckpointCall& call) {
   CheckpointCall plain = call;
@@ -154,6 +158,7 @@ bool SimulatedWorld::Fault(const Step& step) {
     machine_.StepClock(static_cast<int>(step.Number(0)), std::chrono::seconds(step.Number(1, 0)));
     return true;
   }
+  if (step.verb == "gc") return CollectAtLeisure(*MakePosixStore(machine_.disk(), {.path = kStore}), Duration::zero());
   if (step.verb == "settle") {
     machine_.Pass(std::chrono::seconds(1));
     return true;

@@ -60,6 +60,8 @@ class World {
   // namespace of the same host.
   virtual std::vector<Answer> Launch(int launch, const std::vector<int>& places, bool rival) = 0;
   virtual std::vector<Answer> Restart(int launch, int64_t at_most) = 0;
+  // As a restart of exactly that version, but nothing follows from it.
+  virtual std::vector<Answer> Read(int launch, int64_t version) = 0;
   // `takings` goes with `ranks`.
   virtual std::vector<Answer> Checkpoint(int launch, const std::vector<int>& ranks, const std::vector<int>& takings,
                                          const CheckpointCall& call) = 0;
