@@ -1,6 +1,7 @@
 #include "agent/fetch.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -90,6 +91,12 @@ std::vector<std::string> SilentNodes(const Job& job, const std::vector<Inventory
   return silent;
 }
 
+// What the others cannot give is lost only where all have answered.
+std::string HowMissing(const std::vector<std::string>& silent_nodes) {
+  if (silent_nodes.empty()) return "is lost on the nodes";
+  return fmt::format("cannot be had without an answer from {}", fmt::join(silent_nodes, ", "));
+}
+
 Status NotHere(const Generation& generation, uint32_t rank) {
   return Status(Code::kNotFound, fmt::format("{} rank {} is not on this node", generation.ToString(), rank));
 }
@@ -145,7 +152,7 @@ void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::fun
         if (!plan.sources.empty()) {
           reply.versions.push_back({generation, rank, ranks, Level::kNode});
         } else if (request.everywhere) {
-          LogWarning("agent", "{} rank {} is lost on the nodes: {}", generation.ToString(), rank, plan.why_lost);
+          LogWarning("agent", "{} rank {} {}: {}", generation.ToString(), rank, HowMissing(reply.silent_nodes), plan.why_lost);
           reply.lost.push_back({generation, WasSafe(*replies, generation), fmt::format("rank {}: {}", rank, plan.why_lost)});
         }
       }

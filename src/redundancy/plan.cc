@@ -142,9 +142,10 @@ Status TooManyLost(const SetSurvivors& survivors, uint32_t member) {
   }
   return Status(
       Code::kIncomplete,
-      fmt::format("{} ({}, survives {} of {}) cannot give back the image of {}: lost are the images of {} and the parity of {}",
-                  set.identity.ToString(), SchemeName(set.scheme), set.parity, set.members.size(), set.members[member].node,
-                  images.empty() ? "none" : Join(images), parity.empty() ? "none" : Join(parity)));
+      fmt::format(
+          "{} ({}, survives {} of {}) cannot give back the image of {}: missing are the images of {} and the parity of {}",
+          set.identity.ToString(), SchemeName(set.scheme), set.parity, set.members.size(), set.members[member].node,
+          images.empty() ? "none" : Join(images), parity.empty() ? "none" : Join(parity)));
 }
 
 }  // namespace

@@ -83,11 +83,11 @@ std::string TextOf(const LostVersion& lost) {
 }
 
 std::string Prospect::WhatWasLost() const {
-  if (generation) return {};
-  for (const LostVersion& one : lost) {
-    if (one.was_safe) return TextOf(one);
-  }
-  return {};
+  return silent_nodes.empty() ? WhatWasSafe(*this) : std::string();
+}
+
+std::string Prospect::WhatSilentNodesMayHave() const {
+  return silent_nodes.empty() ? std::string() : WhatWasSafe(*this);
 }
 
 Prospects Foresee(const RebuildReply& on_nodes, const StoredJob& stored, Asker asker, const AskedVersion& asked) {
@@ -114,7 +114,8 @@ Prospects Foresee(const RebuildReply& on_nodes, const StoredJob& stored, Asker a
     }
     Prospect prospect = ForeseeOne(generations, restored, asked);
     const auto safe = stored.safe.find(name);
-    if (!prospect.generation && prospect.WhatWasLost().empty() && safe != stored.safe.end()) {
+    prospect.silent_nodes = on_nodes.silent_nodes;
+    if (!prospect.generation && WhatWasSafe(prospect).empty() && safe != stored.safe.end()) {
       prospect.lost.push_back({safe->second, true, "was safe on its nodes"});
     }
     prospects.emplace(name, std::move(prospect));

@@ -29,13 +29,16 @@ struct StoredJob {
 
 // Of one name.
 struct Prospect {
-  std::optional<Generation> generation;  // nothing: there is none
-  bool on_nodes = false;                 // the nodes give all of it
-  bool in_store = false;                 // the store has all of it
-  std::vector<LostVersion> lost;         // newer ones that cannot be had, the newest first; some may never have been whole
+  std::optional<Generation> generation;   // nothing: there is none
+  bool on_nodes = false;                  // the nodes give all of it
+  bool in_store = false;                  // the store has all of it
+  std::vector<LostVersion> lost;          // newer ones that cannot be had, the newest first; some may never have been whole
+  std::vector<std::string> silent_nodes;  // of the job: what they hold is not known, and may be what is missing
 
-  // There is none, and there was one that was safe: what is known of it. Else empty.
+  // There is none, and there was one that was safe: what is known of it. Else empty. Nothing is lost while nodes are silent.
   std::string WhatWasLost() const;
+  // The same while nodes are silent; empty where none is.
+  std::string WhatSilentNodesMayHave() const;
 };
 using Prospects = std::map<std::string, Prospect>;
 

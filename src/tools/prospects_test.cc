@@ -134,6 +134,26 @@ TEST_F(ProspectsTest, WhatTheNodesDoNotKnowAnyMoreTheStoreWasTold) {
   EXPECT_EQ(Wave().WhatWasLost(), "");
 }
 
+TEST_F(ProspectsTest, WhatSilentNodesMayHaveIsNotLost) {
+  OnNodes(At(2, 1, 2), {0}, false);
+  OnNodes(At(1, 1, 1), {0});
+  EXPECT_EQ(Wave().WhatSilentNodesMayHave(), "");
+  on_nodes_.silent_nodes = {"n1"};
+  EXPECT_EQ(Wave().WhatWasLost(), "");
+  EXPECT_THAT(Wave().WhatSilentNodesMayHave(), HasSubstr("version 1"));
+  InStore(At(0, 1, 0));
+  EXPECT_EQ(Wave().WhatSilentNodesMayHave(), "") << "there is one";
+  EXPECT_EQ(Wave().WhatWasLost(), "");
+}
+
+TEST_F(ProspectsTest, SilentNodesMayHaveWhatTheStoreWasTold) {
+  stored_.names = {"wave"};
+  stored_.safe.emplace("wave", At(7));
+  on_nodes_.silent_nodes = {"n1"};
+  EXPECT_EQ(Wave().WhatWasLost(), "");
+  EXPECT_THAT(Wave().WhatSilentNodesMayHave(), HasSubstr("was safe on its nodes"));
+}
+
 TEST_F(ProspectsTest, NamesAreApart) {
   InStore(At(1));
   OnNodes(At(9, 1, 1, "other"));

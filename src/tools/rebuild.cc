@@ -33,12 +33,24 @@ struct RebuildOptions {
   bool json = false;
 };
 
+std::string Names(const std::vector<std::string>& nodes) {
+  return fmt::format("{}", fmt::join(nodes, ", "));
+}
+
+// What is missing is lost only where all have answered.
+std::string NotKnown(const std::vector<std::string>& silent_nodes) {
+  return fmt::format("not known without an answer from {}: ", Names(silent_nodes));
+}
+
 void Print(const RebuildOptions& options, const Prospects& prospects, size_t wanted, const RebuildReply& reply,
            const DrainReply* drained) {
   const Status failure = !reply.failure.ok() || drained == nullptr ? reply.failure : drained->failure;
-  std::vector<std::string> lost;
+  std::vector<std::string> lost, silent_nodes_may_have, for_people;
   for (const auto& [name, prospect] : prospects) {
-    for (const LostVersion& one : prospect.lost) lost.push_back(TextOf(one));
+    for (const LostVersion& one : prospect.lost) {
+      (prospect.silent_nodes.empty() ? lost : silent_nodes_may_have).push_back(TextOf(one));
+      for_people.push_back((prospect.silent_nodes.empty() ? "lost: " : NotKnown(prospect.silent_nodes)) + TextOf(one));
+    }
   }
   if (options.json) {
     JsonWriter json;
@@ -47,14 +59,16 @@ void Print(const RebuildOptions& options, const Prospects& prospects, size_t wan
     for (const std::string& node : reply.silent_nodes) json.String(node);
     json.EndArray().Key("lost").BeginArray();
     for (const std::string& one : lost) json.String(one);
+    json.EndArray().Key("silent_nodes_may_have").BeginArray();
+    for (const std::string& one : silent_nodes_may_have) json.String(one);
     json.EndArray();
     if (drained != nullptr) json.Field("finished", drained->finished && drained->failure.ok());
     json.Field("error", failure.message()).EndObject();
     return PrintJson(json.text());
   }
-  for (const std::string& one : lost) std::fprintf(stderr, "kedge: lost: %s\n", one.c_str());
+  for (const std::string& one : for_people) std::fprintf(stderr, "kedge: %s\n", one.c_str());
   if (!reply.silent_nodes.empty()) {
-    std::fprintf(stderr, "kedge: no answer from %s\n", fmt::format("{}", fmt::join(reply.silent_nodes, ", ")).c_str());
+    std::fprintf(stderr, "kedge: no answer from %s\n", Names(reply.silent_nodes).c_str());
   }
   if (!failure.ok()) std::fprintf(stderr, "kedge: %s\n", failure.message().c_str());
   std::printf("%zu versions survive on the nodes; %u images came to this node%s\n", wanted, reply.images_brought,
@@ -122,38 +136,43 @@ Result<StoredJob> ReadStored(const RebuildOptions& options, const JobId& id) {
   return stored;
 }
 
-// `silent_nodes`: of the job, that did not answer; nothing: this node's agent knows nothing of the job, or is not there.
-void PrintProspects(const RebuildOptions& options, const Prospects& prospects,
+// What a launch would go on from, for people.
+std::string Describe(const Prospect& prospect) {
+  if (prospect.generation) {
+    return fmt::format("{}, {}", prospect.generation->version,
+                       prospect.on_nodes   ? "on the nodes"
+                       : prospect.in_store ? "in the store"
+                                           : "partly on the nodes, partly in the store");
+  }
+  if (const std::string lost = prospect.WhatWasLost(); !lost.empty()) return "lost: " + lost;
+  if (const std::string silent = prospect.WhatSilentNodesMayHave(); !silent.empty()) {
+    return NotKnown(prospect.silent_nodes) + silent;
+  }
+  return "none";
+}
+
+// `node`: this one. `silent_nodes`: of the job, that did not answer; nothing: this node's agent knows nothing of the job, or is
+// not there.
+void PrintProspects(const RebuildOptions& options, const std::string& node, const Prospects& prospects,
                     const std::optional<std::vector<std::string>>& silent_nodes) {
   if (!options.json) {
     if (prospects.empty()) std::printf("nothing is known of it: a launch begins at its start\n");
-    for (const auto& [name, prospect] : prospects) {
-      if (prospect.generation) {
-        std::printf("%s: %lld, %s\n", name.c_str(), static_cast<long long>(prospect.generation->version),
-                    prospect.on_nodes   ? "on the nodes"
-                    : prospect.in_store ? "in the store"
-                                        : "partly on the nodes, partly in the store");
-      } else {
-        const std::string lost = prospect.WhatWasLost();
-        std::printf("%s: %s%s\n", name.c_str(), lost.empty() ? "none" : "lost: ", lost.c_str());
-      }
-    }
+    for (const auto& [name, prospect] : prospects) std::printf("%s: %s\n", name.c_str(), Describe(prospect).c_str());
     if (silent_nodes && !silent_nodes->empty()) {
-      std::fprintf(stderr, "kedge: no answer from %s, which may have newer ones\n",
-                   fmt::format("{}", fmt::join(*silent_nodes, ", ")).c_str());
+      std::fprintf(stderr, "kedge: no answer from %s, which may have newer ones\n", Names(*silent_nodes).c_str());
     }
     return;
   }
   JsonWriter json;
-  json.BeginObject().Field("knows_job", silent_nodes.has_value()).Key("silent_nodes").BeginArray();
-  for (const std::string& node : silent_nodes.value_or(std::vector<std::string>())) json.String(node);
+  json.BeginObject().Field("node", node).Field("knows_job", silent_nodes.has_value()).Key("silent_nodes").BeginArray();
+  for (const std::string& silent : silent_nodes.value_or(std::vector<std::string>())) json.String(silent);
   json.EndArray().Key("names").BeginArray();
   for (const auto& [name, prospect] : prospects) {
     const Generation generation = prospect.generation.value_or(Generation{{}, "", "", -1, 0, 0});
     json.BeginObject().Field("name", name).Field("version", generation.version);
     json.Field("attempt", generation.attempt).Field("take", generation.take);
     json.Field("on_nodes", prospect.on_nodes).Field("in_store", prospect.in_store);
-    json.Field("lost", prospect.WhatWasLost()).EndObject();
+    json.Field("lost", prospect.WhatWasLost()).Field("silent_nodes_may_have", prospect.WhatSilentNodesMayHave()).EndObject();
   }
   json.EndArray().EndObject();
   PrintJson(json.text());
@@ -193,7 +212,7 @@ Outcome LookAhead(const RebuildOptions& options) {
   } else if (id.status().code() != Code::kNotFound) {
     return id.status();
   }
-  PrintProspects(options, prospects, silent_nodes);
+  PrintProspects(options, node.node, prospects, silent_nodes);
   return kExitOk;
 }
 

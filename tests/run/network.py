@@ -78,6 +78,15 @@ class Network:
         self._tell("mend", name)
         self._await(f"link of {name} is mended")
 
+    def part(self) -> None:
+        """The hosts do not reach each other any more; ``kedge run`` reaches them all."""
+        self._tell("part", "")
+        self._await("hosts are parted")
+
+    def join(self) -> None:
+        self._tell("join", "")
+        self._await("hosts are joined")
+
     def _tell(self, what: str, name: str) -> None:
         # Whole or not at all: the script looks for it all the time.
         (self._folder / "new").write_text(name)

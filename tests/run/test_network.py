@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from subprocess import Popen
 from typing import Any
 
 import pytest
@@ -69,4 +70,38 @@ def test_a_link_that_is_cut_for_five_seconds_loses_nobody(machine: Machine, netw
     report, log = machine.finish(run)
     assert report["outcome"] == "finished" and nodes_of(report) == [[first, second], [first, second]], log
     assert "is left out" not in log
+    assert_continued(machine, log, cells=24)
+
+
+def part_after_a_checkpoint(machine: Machine, network: Network, *options: str) -> Popen[str]:
+    """What survives the loss of one node of three, and lies on the nodes alone, when no two of them reach each other any more."""
+    application = ["--launcher=openmpi", "--ranks=3", "--nodes=3", *options, "--", *machine.endless(HEAT, 24)]
+    run = machine.start(*application)
+    machine.end_after(until(lambda: machine.protected(machine.names[0])))
+    network.part()
+    for process in processes_on(machine.names[1]):
+        if name_of(process) == "heat3d":
+            kill(process)
+    return run
+
+
+def test_what_silent_nodes_may_have_is_not_called_lost(machine: Machine, network: Network) -> None:
+    """Not even where the job would begin anew when all is lost: when the nodes reach each other again, it is there."""
+    options = ["--patience=3s", "--if-lost=begin"]
+    report, log = machine.finish(part_after_a_checkpoint(machine, network, *options), expect=5)
+    assert report["outcome"] == "silent nodes" and len(report["attempts"]) == 1, log
+    assert all(name in report["reason"] for name in ("'heat3d'", *machine.names[:3])), report["reason"]
+    assert machine.names[3] not in report["reason"] and "begin" not in report["reason"]
+    assert "waited for: " in log
+    network.join()
+    report, log = machine.run(*options, "--launcher=openmpi", "--ranks=3", "--nodes=3", "--", *machine.endless(HEAT, 24))
+    assert_continued(machine, log, cells=24)
+
+
+def test_silent_nodes_are_waited_for(machine: Machine, network: Network) -> None:
+    run = part_after_a_checkpoint(machine, network, "--patience=60s")
+    until(lambda: "waited for: " in machine.log(run))
+    network.join()
+    report, log = machine.finish(run)
+    assert report["outcome"] == "finished" and nodes_of(report) == [machine.names[:3]] * 2, log
     assert_continued(machine, log, cells=24)

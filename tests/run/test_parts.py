@@ -189,13 +189,18 @@ def test_the_newest_is_what_a_restart_finds(tmp_path: Path) -> None:
     assert newest([entry(2, 42, "complete")], [protected(1, 50)]) == taken(2, a=42), "an agent that has not heard of it"
 
 
+def entry(name: str, version: int, lost: str = "", attempt: int = 1, take: int = 1, silent: str = "") -> dict[str, object]:
+    """Of a checkpoint name, as `kedge rebuild --look --json` lists it."""
+    told = {"name": name, "version": version, "attempt": attempt, "take": take, "on_nodes": True, "in_store": False, "lost": lost}
+    return told | {"silent_nodes_may_have": silent}
+
+
+def answer(*names: dict[str, object], node: str = "n0", knows_job: bool = True, silent: tuple[str, ...] = ()) -> dict[str, object]:
+    """What it says on a node."""
+    return {"node": node, "knows_job": knows_job, "silent_nodes": list(silent), "names": list(names)}
+
+
 def test_what_a_launch_finds_is_what_those_say_who_know() -> None:
-    def entry(name: str, version: int, lost: str = "", attempt: int = 1, take: int = 1) -> dict[str, object]:
-        return {"name": name, "version": version, "attempt": attempt, "take": take, "on_nodes": True, "in_store": False, "lost": lost}
-
-    def answer(*names: dict[str, object], knows_job: bool = True, silent: tuple[str, ...] = ()) -> dict[str, object]:
-        return {"knows_job": knows_job, "silent_nodes": list(silent), "names": list(names)}
-
     def versions(*answers: dict[str, object]) -> dict[str, int]:
         return Prospects.of(list(answers)).versions
 
@@ -210,6 +215,27 @@ def test_what_a_launch_finds_is_what_those_say_who_know() -> None:
     assert found.versions == {"a": 7} and found.lost == {"b": "two nodes"}
     assert describe_start(found) == "newest found to continue from: a 7; lost, so it begins anew: b"
     assert describe_start(Prospects({}, {})) == "nothing to continue from"
+
+
+def test_what_silent_nodes_of_the_launch_may_have_is_unknown() -> None:
+    """And what those may have that it is without, dead or not among its hosts, is lost."""
+
+    def parted(node: str, *silent: str) -> dict[str, object]:
+        return answer(entry("a", -1, silent="two nodes"), node=node, silent=silent)
+
+    found = Prospects.of([parted("n0", "n1", "n2"), parted("n1", "n0", "n2"), answer(node="n3", knows_job=False)])
+    assert (found.unknown, found.lost, found.silent) == ({"a": "two nodes"}, {}, ["n0", "n1"]), "n2 is dead"
+    spare = answer(entry("a", -1, "was safe"), node="n3", knows_job=False)
+    found = Prospects.of([parted("n0", "n1", "n2"), spare])
+    assert (found.unknown, found.lost, found.silent) == ({}, {"a": "two nodes"}, [])
+    found = Prospects.of([parted("n0", "n1", "n2"), spare], ["host1"])
+    assert (found.unknown, found.lost, found.silent) == ({"a": "two nodes"}, {}, ["host1"]), "an agent that stands still"
+    found = Prospects.of([spare], ["host0", "host1"])
+    assert (found.unknown, found.lost, found.silent) == ({"a": "was safe"}, {}, ["host0", "host1"])
+    found = Prospects.of([answer(entry("a", -1, "two nodes")), spare], ["host4"])
+    assert (found.unknown, found.lost, found.silent) == ({}, {"a": "two nodes"}, []), "all nodes of the job have answered"
+    found = Prospects.of([parted("n0", "n1", "n2"), answer(entry("a", 7), node="n1", silent=("n0",)), answer(entry("a", 7), node="n2", silent=("n0",))])
+    assert (found.unknown, found.lost, found.versions) == ({}, {}, {"a": 7}), "without n0 there is one"
 
 
 def test_exit_codes_for_people() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -102,6 +103,22 @@ def test_it_begins_anew_where_it_is_told_to(machine: Machine) -> None:
     assert "'heat3d' is lost" in log and "continuing from step" not in log
     steps, checksum = result(log)
     assert reference(machine, steps) == (steps, checksum)
+
+
+def test_what_nodes_may_have_whose_agents_stand_still_is_not_called_lost(machine: Machine) -> None:
+    """They are left out, and keep what they hold: the next call finds it, with agents that answer."""
+    machine.settings |= {"KEDGE_PROTECT_SCHEME": "xor", "KEDGE_SCHEDULE_STORE": "0"}
+    arguments = ["--launcher=openmpi", "--patience=1s", "--if-lost=begin", "--ranks=3", "--nodes=3", "--nodes-min=1", "--", *machine.endless(HEAT, 32)]
+    run = machine.start(*arguments)
+    machine.end_after(until(lambda: machine.protected(machine.names[0])))
+    for name in machine.names[1:3]:
+        os.kill(machine.ranks_on(name, "kedge-agent")[0], signal.SIGSTOP)
+    kill(machine.ranks_on(machine.names[1], "heat3d")[0])
+    report, log = machine.finish(run, expect=5)
+    assert report["outcome"] == "silent nodes" and len(report["attempts"]) == 1, log
+    assert f"no answer from {machine.names[1]}, {machine.names[2]}, which may have a checkpoint" in report["reason"]
+    _, log = machine.run(*arguments)
+    assert_continued(machine, log)
 
 
 def test_an_application_that_meets_lost_checkpoints_is_told_so(machine: Machine) -> None:

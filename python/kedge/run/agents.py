@@ -98,13 +98,19 @@ class Agents:
         survivors = [version for version in versions if {"level": "node", "reached": True} in version["levels"]]
         return any(entry["scheme"] != "none" for entry in entries), newest_among(survivors)
 
-    def look_ahead(self, nodes: Iterable[str], job: str, patience_seconds: float) -> Prospects | None:
-        """What a launch on these nodes would find; None when nobody can say. A spare knows nothing of what the others have."""
+    def look_ahead(self, nodes: Iterable[str], job: str, patience_seconds: float, mute: Iterable[str] = ()) -> Prospects | None:
+        """What a launch on these nodes would find; None when nobody can say. A spare knows nothing of what the others have.
+
+        `patience_seconds`: so long nodes that do not answer each other are asked again. `mute`: others, of which nobody knows
+        what they hold.
+        """
+        names = list(nodes)
         command = [self._tool, "rebuild", "--look", "--json", "--job", job, "--patience", f"{patience_seconds:g}s"]
         with ThreadPoolExecutor(_PARALLEL) as pool:
-            answers = list(pool.map(lambda node: run_on(self._shell, node, command, _LOOK_SECONDS), nodes))
+            answers = list(pool.map(lambda node: run_on(self._shell, node, command, _LOOK_SECONDS + patience_seconds), names))
         told = [json.loads(output.splitlines()[-1]) for code, output in answers if code == 0]
-        return Prospects.of(told) if told else None
+        without = [node for node, (code, _) in zip(names, answers, strict=True) if code != 0]
+        return Prospects.of(told, [*without, *mute]) if told else None
 
     def drain(self, nodes: Iterable[str], timeout_seconds: float) -> dict[str, str]:
         """Until everything that the nodes owe to the store is there; what did not get there, and why."""

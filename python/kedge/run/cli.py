@@ -26,7 +26,8 @@ are left out, spares take their places, and the next attempt continues from the 
 """
 EPILOG = """\
 Exit codes: 0 the application finished; 1 it was given up, and the reason printed; 2 the call was wrong; 3 too few nodes are
-left; 4 all checkpoints are lost, and it does not begin anew unless told to (--if-lost); 75 the allocation is over and there is a checkpoint to continue from: queue the job again; 76 somebody halted it.
+left; 4 all checkpoints are lost, and it does not begin anew unless told to (--if-lost); 5 nodes that
+may have a checkpoint to continue from do not answer, and nobody else has one; 75 the allocation is over and there is a checkpoint to continue from: queue the job again; 76 somebody halted it.
 Whatever else it ends with than 0 and 2, the newest version that survives on the nodes is in the store first.
 The application has no standard input: a second launch could not read it again.
 """

@@ -18,6 +18,9 @@ from kedge.run.shells import Shell, run_on
 PROBE_SECONDS = 30.0
 _AGAIN_SECONDS = 1.0
 _PARALLEL = 32
+# Exit codes of the tool: the agent is not there, or stands still.
+_NO_AGENT = 3
+_AGENT_IS_MUTE = 4
 # Of sinfo %T, without its suffixes: nothing runs there.
 _SLURM_DEAD = {"down", "fail", "failing", "error", "unknown", "powered_down", "powering_down", "reboot", "no_respond"}
 _SLURM_LEAVING = {"drained", "draining", "maint"}
@@ -58,6 +61,7 @@ class Health:
     def __init__(self, shell: Shell, tool: str, probe: list[str], slurm: bool, patience_seconds: float) -> None:
         """`patience_seconds`: so long a node that is not reached is asked again, because links come back."""
         self._shell, self._tool, self._probe, self._slurm, self._patience_seconds = shell, tool, probe, slurm, patience_seconds
+        self.with_mute_agents: set[str] = set()  # of the dead: their agents stood still, and keep what they hold
 
     def dead_among(self, nodes: Iterable[str]) -> dict[str, str]:
         """The dead ones, and why; each node is asked, all at once."""
@@ -96,9 +100,11 @@ class Health:
         return found
 
     def _why_dead(self, node: str) -> str:
-        # No agent is no dead node: exit code 3 comes from a tool that ran there.
+        # No agent is no dead node: these exit codes come from a tool that ran there.
         code, output = self._ask(node, [self._tool, "status", "--json"])
-        if code not in (0, 3):
+        if code == _AGENT_IS_MUTE:
+            self.with_mute_agents.add(node)
+        if code not in (0, _NO_AGENT):
             return f"it cannot be asked: {_last_line(output)}"
         return self._why_probe_fails(node)
 

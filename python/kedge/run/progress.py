@@ -30,21 +30,41 @@ class Prospects:
 
     versions: Versions
     lost: dict[str, str]  # of which there were versions and none is left, and what is known of them
+    unknown: dict[str, str] = dataclasses.field(default_factory=dict)  # the same, but nodes that do not answer may have one
+    silent: list[str] = dataclasses.field(default_factory=list)  # these nodes
 
     @staticmethod
-    def of(answers: list[dict[str, Any]]) -> Prospects:
-        """From `kedge rebuild --look --json` on several nodes. Whoever knows the job has asked all its nodes; a spare knows the store.
+    def of(answers: list[dict[str, Any]], without_answer: Iterable[str] = ()) -> Prospects:
+        """From `kedge rebuild --look --json` on the nodes of the launch; those `without_answer` could not say it.
 
-        Of those who have reached the most nodes the one counts that has heard of the latest taking; lost is what none of them can give.
+        Whoever knows the job has asked all its nodes; a spare knows the store. Of those who have reached the most nodes the one
+        counts that has heard of the latest taking; lost is what none of them can give. But while nodes of the launch do not reach
+        each other, or are without an answer, they may have it. Any other node counts as gone.
         """
 
         def rank(answer: dict[str, Any]) -> tuple[bool, int]:
             return (not answer["knows_job"], len(answer["silent_nodes"]))
 
-        best = min(map(rank, answers))
-        names = [entry for answer in answers if rank(answer) == best for entry in answer["names"]]
-        newest = newest_among(entry for entry in names if entry["version"] >= 0)
-        return Prospects(numbers(newest), {entry["name"]: entry["lost"] for entry in names if entry["lost"] and entry["name"] not in newest})
+        def silent_to(answer: dict[str, Any]) -> set[str]:
+            # Without an agent that has asked the job's nodes, or with some that it did not reach.
+            has_asked_all = answer["knows_job"] and not answer["silent_nodes"]
+            return set() if has_asked_all else {*without_answer, *reachable.intersection(answer["silent_nodes"])}
+
+        reachable = {answer["node"] for answer in answers}
+        best = [answer for answer in answers if rank(answer) == min(map(rank, answers))]
+        newest = newest_among(entry for answer in best for entry in answer["names"] if entry["version"] >= 0)
+        found = Prospects(numbers(newest), {})
+        silent: set[str] = set()
+        for answer in best:
+            for entry in answer["names"]:
+                missing = entry["lost"] or entry["silent_nodes_may_have"]
+                if not missing or entry["name"] in newest:
+                    continue
+                (found.unknown if silent_to(answer) else found.lost)[entry["name"]] = missing
+                silent |= silent_to(answer)
+        found.lost = {name: why for name, why in found.lost.items() if name not in found.unknown}
+        found.silent = sorted(silent)
+        return found
 
 
 def newest_among(entries: Iterable[dict[str, Any]]) -> Newest:

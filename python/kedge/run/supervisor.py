@@ -42,6 +42,7 @@ class ExitCode(enum.IntEnum):
     USAGE = 2
     TOO_FEW_NODES = 3
     LOST = 4
+    SILENT_NODES = 5
     REQUEUE = 75  # EX_TEMPFAIL: the time was over, and there is a checkpoint to continue from, or nobody can say
     HALTED = 76
 
@@ -121,6 +122,8 @@ class Supervisor:
         while True:
             self._agents.start(self._nodes.in_use)
             found = self._look_ahead()
+            if found and found.unknown:
+                return self._unknown(found)
             if found and found.lost and not self._limits.begin_if_lost:
                 return self._lost(found)
             attempt = self._launch(found)
@@ -167,11 +170,17 @@ class Supervisor:
         self._nodes.bury(dead)
 
     def _look_ahead(self) -> Prospects | None:
-        """What the next launch will find. Before all is given up for lost, nodes that are slow to answer are waited for."""
-        found = self._agents.look_ahead(self._nodes.in_use, self._job, 0.0)
-        if found and found.lost:
-            found = self._agents.look_ahead(self._nodes.in_use, self._job, self._limits.patience)
-        return found
+        """What the next launch will find. Before all is given up for lost, nodes that do not answer are asked again."""
+
+        def look(patience_seconds: float) -> Prospects | None:
+            return self._agents.look_ahead(self._nodes.in_use, self._job, patience_seconds, self._health.with_mute_agents)
+
+        found = look(0.0)
+        if not found or not (found.lost or found.unknown):
+            return found
+        if found.unknown:
+            self._say(f"nodes that may have what the job continues from do not answer, and are waited for: {', '.join(found.silent)}")
+        return look(self._limits.patience) or found
 
     def _launch(self, found: Prospects | None) -> Attempt:
         nodes = list(self._nodes.in_use)
@@ -268,9 +277,15 @@ class Supervisor:
         self._conclude("halted", "somebody asked it to (kedge halt)" + how, ExitCode.HALTED, self._drain(rescue=True))
 
     def _lost(self, found: Prospects) -> None:
-        what = "; ".join(f"'{name}': {why}" for name, why in found.lost.items())
-        reason = f"there is no checkpoint left to continue from, and there were some ({what}); --if-lost=begin begins anew"
+        reason = f"there is no checkpoint left to continue from, and there were some ({show_missing(found.lost)}); --if-lost=begin begins anew"
         self._conclude("lost", reason, ExitCode.LOST, self._drain(rescue=True))
+
+    def _unknown(self, found: Prospects) -> None:
+        reason = (
+            f"no answer from {', '.join(found.silent)}, which may have a checkpoint to continue from; without them there is none "
+            f"({show_missing(found.unknown)}). Nothing is known to be lost: run the job again when they answer"
+        )
+        self._conclude("silent nodes", reason, ExitCode.SILENT_NODES, self._drain(rescue=True))
 
     def _give_up(self, reason: str) -> None:
         self._conclude("gave up", reason, ExitCode.GAVE_UP, self._drain(rescue=True))
@@ -335,6 +350,11 @@ def describe_start(found: Prospects | None) -> str:
     lost = f"lost, so it begins anew: {', '.join(sorted(found.lost))}" if found.lost else ""
     there = f"newest found to continue from: {show(found.versions)}" if found.versions else "" if lost else "nothing to continue from"
     return "; ".join(filter(None, (there, lost)))
+
+
+def show_missing(missing: dict[str, str]) -> str:
+    """What cannot be had by checkpoint name, for people."""
+    return "; ".join(f"'{name}': {why.strip()}" for name, why in missing.items())
 
 
 def show(versions: Versions) -> str:
