@@ -58,8 +58,8 @@ class Catalog {
   std::optional<AttemptRecord> AwaitedRecordOf(uint32_t attempt) const;
   // The greatest attempt number with a record; 0: there is none.
   Result<uint32_t> GreatestRecorded(const std::string& job) const;
-  // Ok at once for every other attempt. kUnavailable: the record is not there yet; kBusy: it never will be, since another attempt's
-  // is, or that of a greater one.
+  // Ok at once for every other attempt. kUnavailable: the record is not there yet; kBusy: it never will be, since another
+  // attempt's is, or that of a greater one.
   Status CheckRecordOf(const std::string& job, uint32_t attempt) const;
 
   // What an attempt went on from (lineage.h), durably; ok when it was noted before.
