@@ -41,7 +41,7 @@ class StillThereTest : public ::testing::Test {
   const std::string copy_ = folder_ / "copy";
   const std::unique_ptr<Store> store_ = MakePosixStore(os::SystemFileSystem(), {.path = path_});
   const Catalog catalog_ = Catalog::OpenOrCreate(*store_, {"node1", 1, "agent"}).value();
-  const MakerOptions options_;
+  const MakerOptions options_{};
 };
 
 TEST_F(StillThereTest, WhatAnOlderCopyHasNotGotIsMissing) {
