@@ -23,6 +23,14 @@ void Collect(const Job& job, std::vector<Seen>* versions, std::vector<Seen>* par
   }
 }
 
+// Something of it was stored by a former agent.
+bool HasRecovered(const Job& job) {
+  return std::any_of(job.versions.begin(), job.versions.end(), [](const auto& version) {
+    const auto& images = version.second->images;
+    return std::any_of(images.begin(), images.end(), [](const auto& image) { return image.second->recovered; });
+  });
+}
+
 // It can be written once more from what lies here.
 bool IsWholeHere(const Image& image) {
   return image.IsHeld() && !image.HasReleased() && image.record.unit != nullptr &&
@@ -53,7 +61,12 @@ void StillStored::Tick() {
   });
   for (const auto& [key, job] : agent_.jobs()) {
     Look& look = looks_[key];
-    if (look.is_under_way || look.places == job->store->places()) continue;
+    const uint32_t places = job->store->places();
+    if (look.is_under_way || look.places == places) continue;
+    if (places == 1 && !HasRecovered(*job)) {  // it is where this agent has stored everything
+      look.places = places;
+      continue;
+    }
     look.is_under_way = true;
     std::vector<Seen> versions, parts;
     Collect(*job, &versions, &parts);

@@ -178,11 +178,12 @@ bool IsOutOfReach(const Status& status) {
 Status MissedStore(const Core& core, const std::vector<KnownJob>& going_on) {
   std::vector<std::string> ids;
   for (const KnownJob& job : going_on) ids.push_back(job.store_id.ToHex());
-  return Status(Code::kUnavailable,
-                fmt::format("nothing lies at {}, where these nodes know job '{}' from the store {}; nothing is made there. Mount "
-                            "that store, or move it back; if it was removed on purpose, end this run and launch once with "
-                            "store.create = \"anew\", which makes another and has the job begin anew",
-                            core.store->description(), core.job.job, fmt::join(ids, " or ")));
+  return Status(
+      Code::kUnavailable,
+      fmt::format("no store lies at {}, where these nodes know job '{}' from the store {}; nothing is made there. Mount "
+                  "that store, or move it back; if it was removed on purpose, end this run and launch once with "
+                  "store.create = \"anew\", which makes another and has the job begin anew",
+                  core.store->description(), core.job.job, fmt::join(ids, " or ")));
 }
 
 Result<Catalog> OpenJobsStore(const Core& core, const std::vector<KnownJob>& known) {

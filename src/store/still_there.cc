@@ -1,6 +1,7 @@
 #include "store/still_there.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <set>
 
 #include "store/lineage.h"
@@ -22,7 +23,9 @@ Result<bool> WasLetGo(const Catalog& catalog, const Generation& generation, cons
 Result<Seen> MissingOf(const Catalog& catalog, const Seen& seen) {
   Seen missing{seen.generation, false, {}};
   const Result<VersionInfo> info = InspectGeneration(catalog, seen.generation);
-  if (!info.ok() && info.status().code() != Code::kNotFound) return info.status();
+  // Something else in the place of a folder is damage, and tells nothing of what was in it.
+  const bool is_told = info.ok() || (info.status().code() == Code::kNotFound && info.status().errno_value() != ENOTDIR);
+  if (!is_told) return info.status();
   if (info.ok() && info->complete) return missing;
   if (info.ok() && info->unknown) return Status(Code::kCorrupt, seen.generation.ToString() + ": " + info->reason);
   KEDGE_ASSIGN_OR_RETURN(const bool was_let_go, WasLetGo(catalog, seen.generation, info));

@@ -78,6 +78,13 @@ TEST_F(StillThereTest, NothingIsMissingOfAStoreThatIsNotThere) {
   EXPECT_EQ(FindMissing(catalog_, {{At(1, 1), true, {0, 1}}}).status().code(), Code::kUnavailable);
 }
 
+TEST_F(StillThereTest, WhatIsInThePlaceOfAFolderTellsNothing) {
+  Take(1, 1);
+  std::filesystem::rename(path_ + "/jobs/job/names", path_ + "/names");
+  std::filesystem::copy_file(path_ + "/kedge-store", path_ + "/jobs/job/names");
+  EXPECT_FALSE(FindMissing(catalog_, {{At(1, 1), true, {0, 1}}}).ok());
+}
+
 TEST_F(StillThereTest, RecordsThatWereMadeInAnotherFolderAreMadeAnew) {
   EXPECT_TRUE(catalog_.Confirm().ok());
   EXPECT_EQ(catalog_.places(), 1u);
