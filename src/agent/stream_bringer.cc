@@ -19,14 +19,13 @@ constexpr Duration kAskMargin = std::chrono::seconds(5);  // for an event loop t
 constexpr Duration kSourceTimeout = std::chrono::seconds(10);
 
 using redundancy::Source;
-using redundancy::SourceKind;
 
 std::string TextOf(const Source& source) {
   switch (source.kind) {
-    case SourceKind::kRebuild: return "rebuilt";
-    case SourceKind::kLocal: return "its copy here";
-    case SourceKind::kStore: return "from the store";
-    case SourceKind::kNode: break;
+    case redundancy::SourceKind::kRebuild: return "rebuilt";
+    case redundancy::SourceKind::kLocal: return "its copy here";
+    case redundancy::SourceKind::kStore: return "from the store";
+    case redundancy::SourceKind::kNode: break;
   }
   return "from node " + source.node;
 }
@@ -38,12 +37,13 @@ Result<std::unique_ptr<StreamBringer>> StreamBringer::Make(PeerLink link, BringF
   Status found = bringer->FindSet();
   if (!found.ok()) {
     // Without its set nothing can be rebuilt; a whole image can still be copied.
-    std::erase_if(bringer->from_.sources, [](const Source& source) { return source.kind == SourceKind::kRebuild; });
+    std::erase_if(bringer->from_.sources, [](const Source& source) { return source.kind == redundancy::SourceKind::kRebuild; });
     KEDGE_RETURN_IF_ERROR(bringer->AskImageRecord());
     return bringer;
   }
   for (const Source& source : bringer->from_.sources) {
-    if (source.kind == SourceKind::kRebuild && bringer->assembler_ == nullptr) bringer->PrepareRebuild(*source.survivors);
+    if (source.kind == redundancy::SourceKind::kRebuild && bringer->assembler_ == nullptr)
+      bringer->PrepareRebuild(*source.survivors);
   }
   return bringer;
 }
@@ -71,11 +71,11 @@ Status StreamBringer::FindSet() {
 Status StreamBringer::AskImageRecord() {
   Status error(Code::kNotFound, "no node has it whole");
   for (const Source& source : from_.sources) {
-    if (source.kind == SourceKind::kStore) {
+    if (source.kind == redundancy::SourceKind::kStore) {
       error = OpenStored();
       if (error.ok()) return error;
     }
-    if (source.kind != SourceKind::kNode) continue;
+    if (source.kind != redundancy::SourceKind::kNode) continue;
     auto answer = link_.Ask(source.node, PeerKind::kDescribe, Encode(DescribeRequest{from_.generation, from_.rank}), kAskTimeout);
     auto reply = answer.ok() ? DecodeDescribeReply(*answer) : Result<DescribeReply>(answer.status());
     if (reply.ok()) {
@@ -152,9 +152,9 @@ void StreamBringer::PrepareRebuild(const redundancy::SetSurvivors& survivors) {
 }
 
 Result<ByteSpan> StreamBringer::ReadWhole(const Source& source, uint64_t offset, uint64_t bytes) {
-  if (source.kind == SourceKind::kNode) return ReadFrom(source.node, offset, bytes);
+  if (source.kind == redundancy::SourceKind::kNode) return ReadFrom(source.node, offset, bytes);
   const std::span<std::byte> block = std::span(block_).first(bytes);
-  if (source.kind == SourceKind::kStore) {
+  if (source.kind == redundancy::SourceKind::kStore) {
     KEDGE_RETURN_IF_ERROR(ReadStored(offset, block));
     return ByteSpan(block);
   }
@@ -215,7 +215,7 @@ Result<ByteSpan> StreamBringer::Rebuild(uint64_t offset, uint64_t bytes) {
 Result<ByteSpan> StreamBringer::Read(uint64_t offset, uint64_t bytes) {
   Status error(Code::kNotFound, "no source is left");
   for (auto source = from_.sources.begin(); source != from_.sources.end();) {
-    const bool rebuild = source->kind == SourceKind::kRebuild;
+    const bool rebuild = source->kind == redundancy::SourceKind::kRebuild;
     Result<ByteSpan> block = rebuild ? Rebuild(offset, bytes) : ReadWhole(*source, offset, bytes);
     const auto wrong = block.ok() && table() != nullptr ? redundancy::FirstWrongBlock(*table(), offset, *block) : std::nullopt;
     if (block.ok() && !wrong.has_value()) {
