@@ -147,7 +147,11 @@ Status Catalog::EnsureRecord(const std::string& key, const Buffer& record, Check
   }
   if (!status.ok()) return status;
   // Perhaps the store went away meanwhile, and what was written lies where it was.
-  KEDGE_RETURN_IF_ERROR(Confirm());
+  if (const Status stands = Confirm(); !stands.ok()) {
+    const Result<Buffer> there = store_->Get(key, kSmallRecordBytesMax);
+    if (there.ok() && *there == record) (void)store_->Remove(key);
+    return stands;
+  }
   const std::lock_guard lock(memo_->mutex);
   memo_->ensured.insert(key);
   return status;

@@ -195,7 +195,10 @@ TEST_F(WithoutStore, TwoLaunchesDoNotHoldTheJobAtOnce) {
 
 TEST_F(WithoutStore, AnotherStoreInItsPlaceIsSaid) {
   Take({0}, kNoStore, 1, KEDGE_LEVEL_LOCAL);
-  std::filesystem::rename(nodes_.Store(), AwayPath());  // in one step: the agent may still write there
+  // The agent has nothing more to write there.
+  const std::string reached = nodes_.Store() + "/jobs/nodes/names/p/reached";
+  for (int i = 0; i < 1000 && !std::filesystem::exists(reached); ++i) std::this_thread::sleep_for(20ms);
+  std::filesystem::rename(nodes_.Store(), AwayPath());
   EXPECT_EQ(Init(std::string(kNoStore) + "job.name=other\n"), KEDGE_OK) << kedge_error_message();
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(Init(kNoStore), KEDGE_OK) << kedge_error_message();
