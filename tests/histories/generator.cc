@@ -86,6 +86,7 @@ class Generator {
     Restart();
     const int motifs = 1 + Below(4);
     for (int i = 0; i < motifs; ++i) {
+      is_undisturbed_ = i == 0;
       if (Motif()) return;  // it has ended this life
     }
     if (!taken_.empty() && Chance(0.15)) Say("read {}", taken_[random_.Below(taken_.size())]);
@@ -197,7 +198,11 @@ class Generator {
     Checkpoint();
     MaybeWait();
     Say("kill");
-    const bool away = real_ && Chance(0.6);  // without agents nobody knows that there was one
+    // Where no node has anything of the job nobody knows that there was a store, and another is made in its place.
+    const Setup& setup = history_.setup;
+    const bool is_kept = real_ && is_undisturbed_ && setup.tier != "beside" && setup.Number("keep.local", 1) > 0;
+    const bool away = is_kept && Chance(0.6);
+    if (is_kept) Say("wait {} local", version_);
     if (away || Chance(0.5)) {
       Say("store {}", away ? "away" : Pick({"full", "broken", "read-only"}));
       Launch();
@@ -451,6 +456,7 @@ class Generator {
   Random random_;
   const bool real_;
   History history_;
+  bool is_undisturbed_ = false;  // nothing was done to the agents since the launch
   int64_t version_ = 0;
   std::vector<int64_t> taken_;
 };
