@@ -156,18 +156,6 @@ TEST_F(CatalogTest, ANameThatWentWhereTheStoreWasIsNotTakenForNoted) {
   EXPECT_EQ(catalog_->Names("job", nullptr).value(), std::vector<std::string>{"wave"});
 }
 
-// The same, and another store lies there by then, which must not take it for a record of its own that is wrong.
-TEST_F(CatalogTest, ARecordThatWentIntoAnotherStoreIsTakenBack) {
-  ASSERT_TRUE(fs_.Rename("/store", "/away").ok());
-  const auto other_store = MakePosixStore(fs_, {.path = "/store"});
-  const Catalog other = Catalog::OpenOrCreate(*other_store, {}).value();
-  EXPECT_EQ(catalog_->EnsureJob("job").code(), Code::kMismatch);
-  const Status ensured = other.EnsureJob("job");
-  EXPECT_TRUE(ensured.ok()) << ensured.ToString();
-  EXPECT_EQ(catalog_->EnsureJob("job").code(), Code::kMismatch);
-  EXPECT_EQ(other.Jobs(nullptr).value(), std::vector<std::string>{"job"}) << "what is its own stays";
-}
-
 TEST_F(CatalogTest, ADamagedStoreRecordIsRefusedNotReplaced) {
   for (const Buffer& bytes : {Buffer{}, Buffer(100)}) {
     ASSERT_TRUE(store_->Replace("kedge-store", bytes, {}, Folders::kMustExist).ok());

@@ -1,4 +1,5 @@
-// The store fails over to an older copy of itself: what was in it is looked up again, and what was made sure of is made anew.
+// The store is exchanged for an older copy of itself: what was in it is looked up again, and what was made sure of is made anew.
+// Or for another store, which gets nothing.
 #include "store/still_there.h"
 
 #include <gtest/gtest.h>
@@ -96,6 +97,18 @@ TEST_F(StillThereTest, RecordsThatWereMadeInAnotherFolderAreMadeAnew) {
   const auto names = catalog_.Names("job", nullptr);
   ASSERT_TRUE(names.ok()) << names.status().ToString();
   EXPECT_EQ(*names, std::vector<std::string>{"wave"});
+}
+
+// It goes before the first record of a job, and another store lies there by then: that must not take it for its own.
+TEST_F(StillThereTest, ARecordThatWentIntoAnotherStoreIsTakenBack) {
+  std::filesystem::rename(path_, path_ + ".away");
+  const auto other_store = MakePosixStore(os::SystemFileSystem(), {.path = path_});
+  const Catalog other = Catalog::OpenOrCreate(*other_store, {}).value();
+  EXPECT_EQ(catalog_.EnsureJob("job").code(), Code::kMismatch);
+  const Status ensured = other.EnsureJob("job");
+  EXPECT_TRUE(ensured.ok()) << ensured.ToString();
+  EXPECT_EQ(catalog_.EnsureJob("job").code(), Code::kMismatch);
+  EXPECT_EQ(other.Jobs(nullptr).value(), std::vector<std::string>{"job"}) << "what is its own stays";
 }
 
 }  // namespace
