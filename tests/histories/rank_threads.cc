@@ -10,8 +10,8 @@
 namespace kedge::histories {
 namespace {
 
-// In virtual time, which passes for one rank after the other; a wait of one ends after 20 s.
-constexpr Duration kRankPatience = std::chrono::seconds(60);
+// In virtual time, which passes for one rank after the other: more than a launch waits for a lease of a minute.
+constexpr Duration kRankPatience = std::chrono::seconds(120);
 
 }  // namespace
 
