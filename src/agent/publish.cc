@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,8 +30,7 @@ namespace {
 constexpr Duration kRetainAgainPause = std::chrono::seconds(5);
 constexpr Duration kGrace = std::chrono::milliseconds(300);
 constexpr uint32_t kCommitTriesMax = 3;
-constexpr uint32_t kLookTriesMax = 4;
-constexpr Duration kLookPause = std::chrono::milliseconds(250);
+constexpr Duration kLookPatience = std::chrono::milliseconds(750);
 constexpr Duration kFilesPause = std::chrono::seconds(1);
 
 struct BatchImage {
@@ -53,15 +51,10 @@ Status WriteRecord(BatchImage& image) {
   return image.object->WriteBytes(bytes, image.entry.record_offset).status();
 }
 
-// On a worker. A look that fails says nothing, and is tried again.
+// On a worker.
 Result<bool> LookWhetherTakenOver(StoreContext& store, const std::string& job, uint32_t attempt) {
-  Status looked;
-  for (uint32_t tries = 0; tries < kLookTriesMax; ++tries) {
-    if (tries > 0) std::this_thread::sleep_for(kLookPause);
-    const auto catalog = store.CatalogFor(attempt);
-    looked = catalog.ok() ? CheckNotTakenOver(*catalog, job, attempt) : catalog.status();
-    if (looked.ok() || looked.code() == Code::kBusy) return !looked.ok();
-  }
+  const Status looked = AwaitCheckNotTakenOver([&] { return store.CatalogFor(attempt); }, job, attempt, kLookPatience);
+  if (looked.ok() || looked.code() == Code::kBusy) return !looked.ok();
   return looked;
 }
 

@@ -19,7 +19,6 @@ namespace kedge::client {
 namespace {
 
 constexpr Duration kDrainRetry = std::chrono::milliseconds(10);
-constexpr Duration kLookPause = std::chrono::milliseconds(250);
 
 Result<Collective> MakeCollective(const kedge_bootstrap* given) {
   if (given == nullptr) return Collective();
@@ -133,19 +132,6 @@ Status Context::Drain() {
   }
 }
 
-// A look that fails does not say that there is none.
-Status Context::AwaitLookForNewerAttempt() const {
-  const Deadline deadline(SystemClock(), core.job.wait_timeout);
-  for (;;) {
-    const Status looked = CheckNotTakenOver(*core.catalog, core.job.job, core.attempt);
-    if (looked.ok() || looked.code() == Code::kBusy) return looked;
-    if (deadline.Passed()) {
-      return looked.WithContext("the store does not tell whether a newer attempt has taken the job over");
-    }
-    std::this_thread::sleep_for(std::min(kLookPause, deadline.Remaining()));
-  }
-}
-
 Status Context::Finalize(bool drain) {
   Status status;
   {
@@ -160,7 +146,10 @@ Status Context::Finalize(bool drain) {
     }
     session->Goodbye();
     // Of what went to the store without an agent nobody tells the other ranks than the first.
-    if (status.ok() && drain && core.statistics.checkpoints_inline > 0) status = core.Heard(AwaitLookForNewerAttempt());
+    if (status.ok() && drain && core.statistics.checkpoints_inline > 0) {
+      status = core.Heard(AwaitCheckNotTakenOver([this] { return Result<Catalog>(*core.catalog); }, core.job.job, core.attempt,
+                                                 core.job.wait_timeout));
+    }
     if (status.ok()) status = core.CheckNotSuperseded();
   }
   watcher_->Stop();

@@ -41,8 +41,6 @@ class Context {
   Status MakeParts();  // collective
   // Until all of this job on this node is at its last level, over as many agents as it takes.
   Status Drain();
-  // kBusy: there is one. Waits for the store to tell, for wait.timeout at most.
-  Status AwaitLookForNewerAttempt() const;
 
   std::unique_ptr<Watcher> watcher_;
 };

@@ -1,5 +1,6 @@
 // An error that may be of a moment is no reason to go on from an older version, or to say that there is none: what a restart
-// asks of the store is asked again, a few times, before the error counts.
+// asks of the store is asked again, a few times, before the error counts. What has run into its time limit has waited for
+// long enough: it is not asked again.
 //
 // Threads: the calling one, which sleeps in between. Where all ranks do it together, they must do it as often: on a status that
 // they have agreed on.
@@ -23,7 +24,7 @@ Status TryAgain(Attempt attempt) {
   constexpr int kTries = 3;
   constexpr auto kPause = std::chrono::milliseconds(100);
   Status status = attempt();
-  for (int tries = 1; tries < kTries && MayPass(status); ++tries) {
+  for (int tries = 1; tries < kTries && MayPass(status) && status.code() != Code::kTimeout; ++tries) {
     std::this_thread::sleep_for(kPause);
     status = attempt();
   }

@@ -186,9 +186,8 @@ Status MissedStore(const Core& core, const std::vector<KnownJob>& going_on) {
                   core.store->description(), core.job.job, fmt::join(ids, " or ")));
 }
 
-Result<Catalog> OpenJobsStore(const Core& core, const std::vector<KnownJob>& known) {
+Result<Catalog> OpenJobsStore(const Core& core, const std::vector<KnownJob>& going_on) {
   const TemporaryOwner owner = OwnerOf(core, 0);
-  const std::vector<KnownJob> going_on = GoingOn(known);
   if (going_on.empty() || core.job.makes_store_anew) return Catalog::OpenOrCreate(*core.store, owner);
   Result<Catalog> there = Catalog::OpenDurably(*core.store, owner);
   return there.status().code() == Code::kNotFound ? MissedStore(core, going_on) : there;
@@ -222,10 +221,11 @@ Status StartWithoutStore(Core* core, const std::vector<KnownJob>& known, const S
 
 // Rank 0's part.
 Status StartJob(Core* core, const std::vector<KnownJob>& known, Start* start) {
-  const auto catalog = OpenJobsStore(*core, known);
+  const std::vector<KnownJob> going_on = GoingOn(known);
+  const auto catalog = OpenJobsStore(*core, going_on);
   Status status = catalog.ok() ? Acquire(*core, *catalog, known, start) : catalog.status();
   if (IsOutOfReach(status)) {
-    std::vector<KnownJob> candidates = GoingOn(known).empty() || catalog.ok() ? known : GoingOn(known);
+    std::vector<KnownJob> candidates = going_on.empty() || catalog.ok() ? known : going_on;
     if (catalog.ok()) std::erase_if(candidates, [&](const KnownJob& job) { return job.store_id != catalog->id(); });
     status = StartWithoutStore(core, candidates, status, start);
   }

@@ -250,6 +250,21 @@ Status CheckNotTakenOver(const Catalog& catalog, const std::string& job, uint32_
   return newest > attempt ? TakenOver(job, attempt, newest) : Status::Ok();
 }
 
+Status AwaitCheckNotTakenOver(const std::function<Result<Catalog>()>& catalog, const std::string& job, uint32_t attempt,
+                              Duration patience) {
+  constexpr Duration kPause = std::chrono::milliseconds(250);
+  const Deadline deadline(SystemClock(), patience);
+  for (;;) {
+    const Result<Catalog> there = catalog();
+    const Status looked = there.ok() ? CheckNotTakenOver(*there, job, attempt) : there.status();
+    if (looked.ok() || looked.code() == Code::kBusy) return looked;
+    if (deadline.Passed()) {
+      return looked.WithContext("the store does not tell whether a newer attempt has taken the job over");
+    }
+    std::this_thread::sleep_for(std::min(kPause, deadline.Remaining()));
+  }
+}
+
 Status RenewAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt) {
   KEDGE_RETURN_IF_ERROR(catalog.Confirm());
   KEDGE_RETURN_IF_ERROR(CheckNotTakenOver(catalog, job, attempt));

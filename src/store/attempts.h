@@ -95,6 +95,11 @@ uint32_t AttemptBeyond(uint32_t newest);
 // Any other error: nobody can tell, which is not to be taken for ok.
 Status CheckNotTakenOver(const Catalog& catalog, const std::string& job, uint32_t attempt);
 
+// The same, asked again every 250 ms for as long as nobody can tell, for at most `patience`. `catalog`: the job's store, had anew
+// each time. Sleeps on the calling thread.
+Status AwaitCheckNotTakenOver(const std::function<Result<Catalog>()>& catalog, const std::string& job, uint32_t attempt,
+                              Duration patience);
+
 // Renews the lease; to be called every quarter of it. kBusy: a newer attempt has taken over, and this one must stop
 // publishing. Other errors are the store's, which may be away, or another one by now: the lease goes on until it runs out.
 Status RenewAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt);
