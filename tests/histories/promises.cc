@@ -122,12 +122,24 @@ void Promises::Launched(int launch, const std::vector<int>& places, const std::v
   lives_[launch].may_be_unrecorded = store_bad_since_ >= 0;
 }
 
-kedge_level Promises::ScheduledAt(int turn) const {
-  if (setup_.Key("job.mode", "async") == "sync") return KEDGE_LEVEL_STORE;
-  const auto is_turn = [&](int64_t every) { return every > 0 && turn % every == 0; };
-  if (is_turn(setup_.Number("schedule.store", 1))) return KEDGE_LEVEL_STORE;
-  if (setup_.Protects() && is_turn(setup_.Number("schedule.node", 1))) return KEDGE_LEVEL_NODE;
-  return KEDGE_LEVEL_LOCAL;
+bool Promises::IsTurn(const char* key, int turn) const {
+  const int64_t every = setup_.Number(key, 1);
+  return every > 0 && turn % every == 0;
+}
+
+void Promises::Schedule(int turn, Generation* generation) const {
+  const bool has_agents = setup_.Key("job.mode", "async") != "sync";
+  generation->is_protected_in_turn = has_agents && setup_.Protects() && IsTurn("schedule.node", turn);
+  if (!has_agents || IsTurn("schedule.store", turn)) {
+    generation->scheduled = KEDGE_LEVEL_STORE;
+  } else {
+    generation->scheduled = generation->is_protected_in_turn ? KEDGE_LEVEL_NODE : KEDGE_LEVEL_LOCAL;
+  }
+}
+
+void Promises::ReachedAll(Generation* generation) {
+  generation->acknowledged = std::max(generation->acknowledged, generation->scheduled);
+  generation->was_at_node = generation->was_at_node || generation->is_protected_in_turn;
 }
 
 void Promises::Captured(int launch, const std::vector<int>& ranks, const std::vector<int>& takings, const CheckpointCall& call,
@@ -141,7 +153,7 @@ void Promises::Captured(int launch, const std::vector<int>& ranks, const std::ve
     Generation& generation = generations_[key];
     if (is_first) {
       generation.places = life.places;
-      generation.scheduled = ScheduledAt(life.takings_begun++);
+      Schedule(life.takings_begun++, &generation);
       generation.lost_since_capture = generation.lost_since_node = unnoticed_;
     }
     if (!call.abandon) generation.may_have.insert(ranks[i]);
@@ -234,7 +246,10 @@ void Promises::Waited(int launch, int64_t version, kedge_level level, const std:
                  fmt::format("{} of launch {} says OK for {}; another launch has taken the job over", call, launch, Name(key)));
   }
   generation->acknowledged = std::max(generation->acknowledged, meant);
-  if (meant == KEDGE_LEVEL_NODE) generation->lost_since_node = unnoticed_;
+  if (meant == KEDGE_LEVEL_NODE) {
+    generation->was_at_node = true;
+    generation->lost_since_node = unnoticed_;
+  }
   life.committed = life.committed || (key.launch == launch && !life.superseded);
 }
 
@@ -281,8 +296,7 @@ void Promises::NothingPending(int launch) {
                     Name(key)));
   }
   // Its flush may also have failed, or another launch's version stand in its place.
-  if (QuietSince(generation->captured_at) && !lives_[launch].superseded && !IsBelowAnother(key))
-    generation->acknowledged = generation->scheduled;
+  if (QuietSince(generation->captured_at) && !lives_[launch].superseded && !IsBelowAnother(key)) ReachedAll(generation);
 }
 
 int64_t Promises::NewestOf(int launch) const {
@@ -357,7 +371,7 @@ bool Promises::Survives(const Key& key, const Generation& generation, int64_t at
       later_not_its_successors < setup_.Number("keep.versions", 2)) {
     return true;
   }
-  if (generation.acknowledged >= KEDGE_LEVEL_NODE && setup_.Protects() && !may_be_replaced_for_nothing) {
+  if (generation.was_at_node && !may_be_replaced_for_nothing) {
     std::set<int> missing = generation.lost_since_node;
     for (const int node : generation.places) {
       if (Unavailable(node, places)) missing.insert(node);
@@ -505,7 +519,7 @@ void Promises::Ended(int launch, bool drain, const std::vector<Answer>& answers)
           "store-level-without-store",
           fmt::format("finalize with drain says OK; the store is away or broken since before {} was captured", Name(key)));
     }
-    generation.acknowledged = std::max(generation.acknowledged, generation.scheduled);
+    ReachedAll(&generation);
     life.committed = true;
   }
   // What only some ranks have taken gets nowhere, and who ends hears that.

@@ -84,7 +84,9 @@ class Promises {
     std::vector<int> places;
     kedge_level acknowledged = KEDGE_LEVEL_NONE;
     kedge_level scheduled = KEDGE_LEVEL_LOCAL;
-    std::set<int> lost_since_capture;  // nodes
+    bool is_protected_in_turn = false;  // level NODE is scheduled for it, perhaps beside STORE
+    bool was_at_node = false;           // acknowledged at NODE: STORE alone says nothing of it, for its turns are others
+    std::set<int> lost_since_capture;   // nodes
     std::set<int> lost_since_node;
     bool flipped_local = false;
     bool flipped_store = false;
@@ -119,7 +121,11 @@ class Promises {
   bool IsBelowAnother(const Key& key) const;
   bool GoesTo(kedge_level level, const Generation& generation) const;
   Generation* FindLast(int launch, int64_t version, Key* key);
-  kedge_level ScheduledAt(int turn) const;
+  // Whether the launch's taking number `turn` is one for what that key schedules.
+  bool IsTurn(const char* key, int turn) const;
+  void Schedule(int turn, Generation* generation) const;
+  // Of it the job has heard that all is done that was scheduled.
+  static void ReachedAll(Generation* generation);
   bool InChainOf(const Key& key, int launch, bool otherwise) const;
   bool MayComeBack(const Key& key, const Generation& generation) const;
   bool HasLocalCopies(const Generation& generation, const std::vector<int>& places) const;
