@@ -165,8 +165,10 @@ void Promises::Captured(int launch, const std::vector<int>& ranks, const std::ve
     }
     if (static_cast<int>(generation.captured.size()) == setup_.ranks && generation.captured_at < 0) generation.captured_at = now_;
     generation.may_be_in_store_only = generation.may_be_in_store_only || !Quiet() || last_fault_ >= 0;
-    // A pool that is found to be gone takes the checkpoint under way with it.
-    if (!answers[i].ok() && !answers[i].died && was_quiet && unnoticed_.empty() && !life.superseded &&
+    // A pool that is found to be gone takes the checkpoint under way with it. A launch that began without the store writes there
+    // itself, without an agent, only once the store has been told of it: some seconds after it is back.
+    const bool is_refused_for_now = life.may_be_unrecorded && answers[i].code == KEDGE_ERROR_UNAVAILABLE;
+    if (!answers[i].ok() && !answers[i].died && was_quiet && unnoticed_.empty() && !life.superseded && !is_refused_for_now &&
         answers[i].code != KEDGE_ERROR_ALREADY_EXISTS) {
       Break("checkpoint-failed",
             fmt::format("rank {} takes version {}, nothing is broken: {}", ranks[i], call.version, Said(answers[i])));
