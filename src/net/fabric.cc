@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "net/frame.h"
 #include "net/network.h"
+#include "os/tcp_ports.h"
 
 namespace kedge::net {
 namespace {
@@ -26,6 +27,7 @@ constexpr size_t kQueueEntries = 1024;
 constexpr size_t kSendingOperationsMax = 128;
 constexpr size_t kServingReceivesMax = 256;
 constexpr size_t kUnusedOperations = 16;
+constexpr int kPortTries = 8;
 
 // Reliable datagrams over connections (ofi_rxm) keep buffers for whatever comes to an endpoint, 4,096 of 16 KiB by default, taken
 // from chunks of 1,024 that are cleared whole: 40 ms of processor time an endpoint, where one chunk of buffers that hold a frame
@@ -78,6 +80,14 @@ Result<Info> GetInfo(const std::string& host, fi_info* hints, const std::string&
   if (code != 0)
     return FabricError(code, fmt::format("fi_getinfo for provider {}{}", provider, host.empty() ? "" : " at " + host));
   return Info(found);
+}
+
+void SetSource(fi_info* info, const std::string& address) {
+  free(info->src_addr);
+  info->src_addr = malloc(address.size());
+  KEDGE_CHECK(info->src_addr != nullptr);
+  std::memcpy(info->src_addr, address.data(), address.size());
+  info->src_addrlen = address.size();
 }
 
 void LimitQueues(fi_info* info, size_t transmits, size_t receives) {
@@ -169,13 +179,8 @@ Result<std::unique_ptr<Fabric>> Fabric::Open(const std::string& provider, const 
   // Providers fill buffers for as many operations as they offer, in thousands; we begin few at a time.
   LimitQueues(fabric->sending_info_.get(), kSendingOperationsMax, kUnusedOperations);
   LimitQueues(fabric->serving_info_.get(), kUnusedOperations, kServingReceivesMax);
-  if (!former.empty()) {
-    fi_info* serving = fabric->serving_info_.get();
-    free(serving->src_addr);
-    serving->src_addr = malloc(former.bytes.size());
-    std::memcpy(serving->src_addr, former.bytes.data(), former.bytes.size());
-    serving->src_addrlen = former.bytes.size();
-  }
+  fabric->opens_former_ = !former.empty();
+  if (fabric->opens_former_) SetSource(fabric->serving_info_.get(), former.bytes);
   fid_fabric* opened = nullptr;
   int code = fi_fabric(info->fabric_attr, &opened, nullptr);
   if (code != 0) return FabricError(code, "fi_fabric " + fabric->provider_);
@@ -221,8 +226,28 @@ Result<std::unique_ptr<Endpoint>> Fabric::OpenEndpoint(fi_info* info) {
   return std::make_unique<Endpoint>(std::move(addresses), std::move(completions), std::move(endpoint), descriptor);
 }
 
+Result<std::unique_ptr<Endpoint>> Fabric::OpenAtLastingPort() {
+  fi_info* info = serving_info_.get();
+  const auto ports = provider_.starts_with("tcp") ? os::LastingPorts() : std::nullopt;
+  if (ports.has_value() && info->src_addr != nullptr) {
+    const std::string any(static_cast<const char*>(info->src_addr), info->src_addrlen);
+    Random random(Id128::Generate().low);
+    for (int tries = 0; tries < kPortTries; ++tries) {
+      const auto port = static_cast<uint16_t>(ports->first + random.Below(ports->last - ports->first + 1));
+      const auto address = os::WithPort(any, port);
+      if (!address.has_value()) break;
+      SetSource(info, *address);
+      auto endpoint = OpenEndpoint(info);
+      if (endpoint.ok()) return endpoint;
+    }
+    SetSource(info, any);
+  }
+  return OpenEndpoint(info);
+}
+
 Result<std::unique_ptr<Endpoint>> Fabric::OpenServing() {
-  KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<Endpoint> endpoint, OpenEndpoint(serving_info_.get()));
+  KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<Endpoint> endpoint,
+                         opens_former_ ? OpenEndpoint(serving_info_.get()) : OpenAtLastingPort());
   char name[kAddressBytesMax];
   size_t bytes = sizeof(name);
   const int code = fi_getname(&endpoint->get()->fid, name, &bytes);

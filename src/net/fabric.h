@@ -96,7 +96,8 @@ class Fabric {
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
 
-  // The endpoint that others reach; its address is then address().
+  // The endpoint that others reach; its address is then address(). Where it listens at a TCP port it takes one that no outgoing
+  // connection gets, so that a successor finds it free.
   Result<std::unique_ptr<Endpoint>> OpenServing();
   // One to send and read from, at an address of its own.
   Result<std::unique_ptr<Endpoint>> OpenSending();
@@ -114,8 +115,10 @@ class Fabric {
  private:
   Fabric() = default;
   Result<std::unique_ptr<Endpoint>> OpenEndpoint(fi_info* info);
+  Result<std::unique_ptr<Endpoint>> OpenAtLastingPort();
 
   std::string provider_;
+  bool opens_former_ = false;
   NodeAddress address_;
   Info serving_info_;
   Info sending_info_;

@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "net/measure.h"
 #include "net/testing/nodes.h"
+#include "os/tcp_ports.h"
 
 namespace kedge::net {
 namespace {
@@ -692,6 +693,17 @@ TEST(NetworkOpen, AnAddressInUseIsNotTaken) {
   options.former_address = first->address();
   const auto second = Network::Open(options);
   EXPECT_EQ(second.status().code(), Code::kUnavailable) << second.status().ToString();
+}
+
+// A successor wants the address back, and a port that the kernel gives to outgoing connections may be taken by then.
+TEST(NetworkOpen, ListensAtAPortThatNoOutgoingConnectionGets) {
+  const auto ports = os::LastingPorts();
+  if (!ports.has_value()) GTEST_SKIP() << "outgoing connections may get any port here";
+  const auto network = OpenNetwork(TestOptions("tcp"));
+  const std::string address = network->address().ToDisplay();
+  const int port = std::stoi(address.substr(address.rfind(':') + 1));
+  EXPECT_GE(port, ports->first) << address;
+  EXPECT_LE(port, ports->last) << address;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ namespace kedge::os {
 namespace {
 
 constexpr std::string_view kTemporarySuffix = ".tmp";
+constexpr size_t kUnknownSize = 4096;
 
 // Writes `content` into a new file, synced and closed. On an error the file is removed.
 Status WriteNewFile(FileSystem& fs, const std::string& path, std::string_view content, uint32_t mode) {
@@ -155,9 +156,10 @@ Result<std::string> ReadFile(FileSystem& fs, const std::string& path, uint64_t b
   if (info.size_bytes > bytes_max) {
     return Status(Code::kCorrupt, fmt::format("{} has {} bytes; at most {} were expected", path, info.size_bytes, bytes_max));
   }
-  // One byte more than stat said: a file that is growing, or whose size stat does not know (/proc), is read too.
+  // One byte more than stat said: a file that is growing is read, too. So is one whose size stat does not know (/proc); some of
+  // those can be read in one piece only.
   std::string content;
-  size_t capacity = static_cast<size_t>(info.size_bytes) + 1;
+  size_t capacity = info.size_bytes == 0 ? kUnknownSize : static_cast<size_t>(info.size_bytes) + 1;
   for (;;) {
     const size_t done = content.size();
     content.resize(capacity);

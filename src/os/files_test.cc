@@ -306,6 +306,10 @@ TEST(ReadFile, ReadsFilesThatStatDoesNotMeasure) {
   EXPECT_GT(content->size(), 100u);
   EXPECT_EQ(ReadFile(SystemFileSystem(), "/proc/self/maps", 10).status().code(), Code::kCorrupt);
   EXPECT_EQ(ReadFile(SystemFileSystem(), "/tmp", 10).status().errno_value(), EISDIR);
+  // Such files say what they say only to who reads from their first byte on.
+  const auto setting = ReadFile(SystemFileSystem(), "/proc/sys/net/ipv4/ip_local_port_range", 256);
+  ASSERT_TRUE(setting.ok());
+  EXPECT_TRUE(setting->ends_with("\n")) << *setting;
 }
 
 TEST(RemoveTree, RemovesSymbolicLinksWithoutFollowing) {

@@ -6,16 +6,21 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <cstddef>
 #include <cstring>
 #include <vector>
 
 #include "base/clock.h"
+#include "os/files.h"
 #include "os/unique_fd.h"
 
 namespace kedge::os {
 namespace {
 
 constexpr size_t kAtOnce = 256;
+constexpr uint32_t kFirstLastingPort = 20000;
+constexpr uint32_t kLastingPortsMin = 1000;
 
 struct Try {
   size_t index = 0;
@@ -46,6 +51,27 @@ bool IsInternetAddress(const std::string& address) {
 }
 
 }  // namespace
+
+std::optional<PortRange> LastingPorts(std::string_view local_port_range) {
+  uint32_t first_local = 0;
+  const char* const end = local_port_range.data() + local_port_range.size();
+  if (std::from_chars(local_port_range.data(), end, first_local).ec != std::errc()) return std::nullopt;
+  if (first_local > UINT16_MAX || first_local < kFirstLastingPort + kLastingPortsMin) return std::nullopt;
+  return PortRange{static_cast<uint16_t>(kFirstLastingPort), static_cast<uint16_t>(first_local - 1)};
+}
+
+std::optional<PortRange> LastingPorts() {
+  const auto text = ReadFile(SystemFileSystem(), "/proc/sys/net/ipv4/ip_local_port_range", 256);
+  return text.ok() ? LastingPorts(*text) : std::nullopt;
+}
+
+std::optional<std::string> WithPort(std::string address, uint16_t port) {
+  if (!IsInternetAddress(address)) return std::nullopt;
+  static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+  const uint16_t in_network_order = htons(port);
+  std::memcpy(address.data() + offsetof(sockaddr_in, sin_port), &in_network_order, sizeof(in_network_order));
+  return address;
+}
 
 void ProbePorts(std::span<const std::string> addresses, Duration timeout,
                 const std::function<void(size_t index, bool listens)>& answered) {

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cstring>
 #include <vector>
 
 #include "os/unique_fd.h"
@@ -40,6 +41,29 @@ TEST(TcpPortsTest, MachinesTellWhetherSomebodyListens) {
              [&](size_t index, bool listens) { (listens ? open : closed).push_back(index); });
   EXPECT_THAT(closed, ElementsAre(1, 3));
   EXPECT_THAT(open, ElementsAre(0));
+}
+
+TEST(TcpPortsTest, LastingOnesAreThoseThatTheKernelGivesToNobody) {
+  const auto usual = LastingPorts("32768\t60999\n");
+  ASSERT_TRUE(usual.has_value());
+  EXPECT_EQ(usual->first, 20000);
+  EXPECT_EQ(usual->last, 32767);
+  EXPECT_FALSE(LastingPorts("1024\t65535\n").has_value());
+  EXPECT_FALSE(LastingPorts("20999 65535").has_value());
+  EXPECT_FALSE(LastingPorts("70000 80000").has_value());
+  EXPECT_FALSE(LastingPorts("").has_value());
+}
+
+TEST(TcpPortsTest, AnAddressGetsAnotherPort) {
+  std::string address;
+  const UniqueFd socket = Bound(false, &address);
+  const auto other = WithPort(address, 4711);
+  ASSERT_TRUE(other.has_value());
+  sockaddr_in name{};
+  std::memcpy(&name, other->data(), sizeof(name));
+  EXPECT_EQ(ntohs(name.sin_port), 4711);
+  EXPECT_EQ(name.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+  EXPECT_FALSE(WithPort("no address", 4711).has_value());
 }
 
 }  // namespace

@@ -200,7 +200,8 @@ class Generator {
     Say("kill");
     // Where no node has anything of the job nobody knows that there was a store, and another is made in its place.
     const Setup& setup = history_.setup;
-    const bool is_kept = real_ && is_undisturbed_ && setup.tier != "beside" && setup.Number("keep.local", 1) > 0;
+    const bool is_kept =
+        real_ && is_undisturbed_ && !has_lost_node_ && setup.tier != "beside" && setup.Number("keep.local", 1) > 0;
     const bool away = is_kept && Chance(0.6);
     if (is_kept) Say("wait {} local", version_);
     if (away || Chance(0.5)) {
@@ -449,6 +450,7 @@ class Generator {
       default:
         Say("kill");
         if (!real_ && Chance(0.5)) return Say("power-cut");
+        has_lost_node_ = true;
         for (int lost = 1 + Below(2); lost > 0; --lost) Say("lose-node {}", Node());
     }
   }
@@ -457,6 +459,7 @@ class Generator {
   const bool real_;
   History history_;
   bool is_undisturbed_ = false;  // nothing was done to the agents since the launch
+  bool has_lost_node_ = false;   // in this life: a launch may find nothing, and take nothing before its numbers are new
   int64_t version_ = 0;
   std::vector<int64_t> taken_;
 };
