@@ -11,7 +11,7 @@ namespace kedge::os {
 namespace {
 
 constexpr std::string_view kTemporarySuffix = ".tmp";
-constexpr size_t kUnknownSize = 4096;
+constexpr size_t kUnmeasuredBytes = 4096;
 
 // Writes `content` into a new file, synced and closed. On an error the file is removed.
 Status WriteNewFile(FileSystem& fs, const std::string& path, std::string_view content, uint32_t mode) {
@@ -159,7 +159,7 @@ Result<std::string> ReadFile(FileSystem& fs, const std::string& path, uint64_t b
   // One byte more than stat said: a file that is growing is read, too. So is one whose size stat does not know (/proc); some of
   // those can be read in one piece only.
   std::string content;
-  size_t capacity = info.size_bytes == 0 ? kUnknownSize : static_cast<size_t>(info.size_bytes) + 1;
+  size_t capacity = info.size_bytes == 0 ? kUnmeasuredBytes : static_cast<size_t>(info.size_bytes) + 1;
   for (;;) {
     const size_t done = content.size();
     content.resize(capacity);
