@@ -151,7 +151,7 @@ uint32_t Flush::SendToStore(Version& version) {
   version.skipped = false;
   uint32_t owed = 0;
   for (const auto& [rank, image] : version.images) {
-    if (image->doomed || !image->ended || image->flush == FlushState::kStored) continue;
+    if (image->doomed || image->flush == FlushState::kStored) continue;
     ++owed;
     if (!IsActive(*image)) Start(*image);
     agent_.images().SaveFile(*image);

@@ -410,6 +410,7 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
   } else if (!version.undecided && !agent_.protect().IsOwed(version)) {
     OnSettled(*image);
   }
+  RescueLost(version);  // its client did not know yet
   OnHeld(version);
   agent_.takings().OnTaken(identity);
   os::KillPoint("image-end-done");
@@ -425,6 +426,14 @@ void Images::OnHeld(Version& version) {
   if (version.IsWhole() && job.hello.keys.skip_queued) SkipQueued(version);
   Reconsider(job, generation.name);
   agent_.waiters().Check(generation);
+}
+
+void Images::RescueLost(Version& version) {
+  if (version.in_store || version.at_node || version.scheduled >= Level::kStore || !version.HasLost()) return;
+  const uint32_t images = agent_.flush().SendToStore(version);
+  if (images == 0) return;
+  LogWarning("agent", "{}: {} of its images here {} to the store, because a tier is lost", version.generation.ToString(), images,
+             images == 1 ? "goes" : "go");
 }
 
 void Images::OnAbort(Session& session, uint64_t serial) {

@@ -84,6 +84,9 @@ class Images {
   // Makes a slot of the unit free whose chunk is in the object of an image that has not ended; false when there is none.
   bool ReleaseFlushed(TierUnit* unit);
 
+  // A version with images in a tier that is lost, and nowhere else, goes to the store while this agent still has them open.
+  void RescueLost(Version& version);
+
   // ---- From flush and publication ----
   // The image reached its last level, or failed for good (image.failure).
   void OnSettled(Image& image);

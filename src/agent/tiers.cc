@@ -248,7 +248,10 @@ void Tiers::Lose(TierUnit* unit, const Status& why) {
   ++agent_.counters().tiers_lost;
   agent_.protect().OnTierLost();
   agent_.held_sets().DropLost();
-  for (const auto& [key, job] : agent_.jobs()) agent_.images().ReconsiderAll(*job);
+  for (const auto& [key, job] : agent_.jobs()) {
+    for (const auto& [generation, version] : job->versions) agent_.images().RescueLost(*version);
+    agent_.images().ReconsiderAll(*job);
+  }
   agent_.sessions().RestartSessionsOf(unit);
 }
 

@@ -208,6 +208,28 @@ TEST(Lost, APoolDeletedUnderTheAgentIsMadeAnew) {
   ExpectWorks(client, scenario, 2);
 }
 
+// Also versions that were to stay on the node, one that ends before its client knows included.
+TEST(Lost, VersionsForTheNodeAloneGoToTheStoreFromADeletedPool) {
+  ScenarioFolder scenario;
+  ClientOptions options;
+  options.keys.schedule_store = 0;
+  AgentClient client(scenario, options);
+  ASSERT_TRUE(IsOk(client.Attach()));
+  const Generation before = client.GenerationOf("ckpt", 1), between = client.GenerationOf("ckpt", 2);
+  ASSERT_TRUE(IsOk(client.Capture(before, 3 << 20)));
+  ASSERT_TRUE(IsOk(client.CaptureButEnd(between, 3 << 20)));
+  ASSERT_TRUE(std::filesystem::remove(scenario.run_folder() + "/pool/pool"));
+  EXPECT_TRUE(client.connection().WaitForPeerToClose(seconds(10))) << "nobody noticed";
+  ASSERT_TRUE(IsOk(client.SendEnd()));
+  ASSERT_TRUE(IsOk(client.Attach()));
+  for (const Generation& generation : {before, between}) {
+    auto reached = client.Wait(generation, Level::kLocal);
+    ASSERT_TRUE(IsOk(reached));
+    EXPECT_TRUE(IsOk(reached->failure)) << generation.ToString();
+    EXPECT_TRUE(IsOk(CheckStored(scenario.store(), generation, 0, 3 << 20)));
+  }
+}
+
 // What lay beyond its new end is lost, and said to be; what had reached the store is there.
 TEST(Lost, APoolCutShortIsMadeAnew) {
   ScenarioFolder scenario;

@@ -340,6 +340,10 @@ TEST_P(AgentLossTest, ASessionThatIsReplacedHidesNoFlush) {
   ASSERT_TRUE(std::filesystem::remove(pool));
   for (int i = 0; i < 1000 && !std::filesystem::exists(pool); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   ASSERT_TRUE(std::filesystem::exists(pool)) << "nobody noticed";
+  // What the session before takes until it is replaced goes to the store, behind version 1.
+  const std::string session = folder_.run_folder() + "/sessions/2";
+  for (int i = 0; i < 1000 && !std::filesystem::exists(session); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_TRUE(std::filesystem::exists(session)) << "it is not replaced";
   ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), 1000, 1, nullptr));
   ASSERT_KEDGE_OK(kedge_checkpoint(context, "f", 2, 0));
   EXPECT_KEDGE_OK(kedge_wait(context, "f", 2, KEDGE_LEVEL_LOCAL, 60));
