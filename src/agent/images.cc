@@ -429,7 +429,9 @@ void Images::OnHeld(Version& version) {
 }
 
 void Images::RescueLost(Version& version) {
-  if (version.in_store || version.at_node || version.scheduled >= Level::kStore || !version.HasLost()) return;
+  // What is on its way to level NODE fails there, and its ranks are told (Protect::OnTierLost).
+  const bool is_elsewhere = version.in_store || version.at_node || version.to_node;
+  if (is_elsewhere || version.scheduled >= Level::kStore || !version.HasLost()) return;
   const uint32_t images = agent_.flush().SendToStore(version);
   if (images == 0) return;
   LogWarning("agent", "{}: {} of its images here {} to the store, because a tier is lost", version.generation.ToString(), images,

@@ -84,7 +84,7 @@ class Images {
   // Makes a slot of the unit free whose chunk is in the object of an image that has not ended; false when there is none.
   bool ReleaseFlushed(TierUnit* unit);
 
-  // A version with images in a tier that is lost, and nowhere else, goes to the store while this agent still has them open.
+  // A version for this node alone with images in a tier that is lost goes to the store while this agent still has them open.
   void RescueLost(Version& version);
 
   // ---- From flush and publication ----
