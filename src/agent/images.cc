@@ -410,7 +410,7 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
   } else if (!version.undecided && !agent_.protect().IsOwed(version)) {
     OnSettled(*image);
   }
-  RescueLost(version);  // its client did not know yet
+  if (session.must_restart) RescueLost(version);  // its client does not know yet that a tier is lost
   OnHeld(version);
   agent_.takings().OnTaken(identity);
   os::KillPoint("image-end-done");
@@ -430,8 +430,8 @@ void Images::OnHeld(Version& version) {
 
 void Images::RescueLost(Version& version) {
   // What is on its way to level NODE fails there, and its ranks are told (Protect::OnTierLost).
-  const bool is_elsewhere = version.in_store || version.at_node || version.to_node;
-  if (is_elsewhere || version.scheduled >= Level::kStore || !version.HasLost()) return;
+  if (version.scheduled >= Level::kStore || version.to_node || version.in_store || version.at_node) return;
+  if (!version.HasLost()) return;
   const uint32_t images = agent_.flush().SendToStore(version);
   if (images == 0) return;
   LogWarning("agent", "{}: {} of its images here {} to the store, because a tier is lost", version.generation.ToString(), images,

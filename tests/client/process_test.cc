@@ -20,6 +20,12 @@ using ::testing::HasSubstr;
 class ProcessTest : public ApiTest {};
 INSTANTIATE_TEST_SUITE_P(Modes, ProcessTest, ::testing::Values(kInline, kAgent), ModeName);
 
+// Whether the file is there within ten seconds.
+bool Appears(const std::string& path) {
+  for (int i = 0; i < 1000 && !std::filesystem::exists(path); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return std::filesystem::exists(path);
+}
+
 int ExitCodeOf(pid_t child) {
   int status = 0;
   waitpid(child, &status, 0);
@@ -202,8 +208,7 @@ TEST_P(AgentLossTest, ARoutedFileHalfPublishedIsPublishedByTheSuccessor) {
   ASSERT_KEDGE_OK(kedge_checkpoint_end(context, 1));
   ASSERT_KEDGE_OK(kedge_wait(context, "files", 1, KEDGE_LEVEL_STORE, 60));
   // Without an agent the client sees in the store that the version is complete, which the file is not part of.
-  for (int i = 0; i < 1000 && !std::filesystem::exists(results + "/output.h5"); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(Appears(results + "/output.h5"));
   std::ifstream published(results + "/output.h5");
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(published), {}), "content");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(results), {}), 1) << "something half written is left there";
@@ -338,12 +343,9 @@ TEST_P(AgentLossTest, ASessionThatIsReplacedHidesNoFlush) {
   EXPECT_EQ(kedge_pending(context), KEDGE_ERROR_BUSY);
   const std::string pool = folder_.run_folder() + "/pool/pool";
   ASSERT_TRUE(std::filesystem::remove(pool));
-  for (int i = 0; i < 1000 && !std::filesystem::exists(pool); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  ASSERT_TRUE(std::filesystem::exists(pool)) << "nobody noticed";
+  ASSERT_TRUE(Appears(pool)) << "nobody noticed";
   // What the session before takes until it is replaced goes to the store, behind version 1.
-  const std::string session = folder_.run_folder() + "/sessions/2";
-  for (int i = 0; i < 1000 && !std::filesystem::exists(session); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  ASSERT_TRUE(std::filesystem::exists(session)) << "it is not replaced";
+  ASSERT_TRUE(Appears(folder_.run_folder() + "/sessions/2")) << "it is not replaced";
   ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), 1000, 1, nullptr));
   ASSERT_KEDGE_OK(kedge_checkpoint(context, "f", 2, 0));
   EXPECT_KEDGE_OK(kedge_wait(context, "f", 2, KEDGE_LEVEL_LOCAL, 60));
