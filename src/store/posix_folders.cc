@@ -29,11 +29,13 @@ Status PosixFolders::Ensure(const std::string& path, bool make) {
   const std::string parent = os::ParentPath(path);
   const bool is_root = path.size() <= root_.size();
   if (!is_root) KEDGE_RETURN_IF_ERROR(Ensure(parent, make));
-  if (make) KEDGE_RETURN_IF_ERROR(is_root ? MakeRoot() : MakeOne(path));
+  // One that was found is not made, should the whole store be moved away now.
+  if (make && !info.ok()) KEDGE_RETURN_IF_ERROR(is_root ? MakeRoot() : MakeOne(path));
   if (is_root) KEDGE_RETURN_IF_ERROR(fs_.CheckNotPlanted(root_));
   info = fs_.Stat(path);
   if (!info.ok()) return info.status();
   if (info->kind != os::FileKind::kFolder) return Status::FromErrno(ENOTDIR, "stat " + path);
+  if (is_root) KEDGE_RETURN_IF_ERROR(CheckSameRoot({info->device, info->inode}));
   // The root's parent may be one that this user cannot open; a store that exists there is taken as it is.
   const Status synced = os::SyncFolder(fs_, parent);
   if (!synced.ok() && !(is_root && synced.code() == Code::kPermission)) return synced;
@@ -51,13 +53,32 @@ Status PosixFolders::CheckRoot() {
   return checked.code() == Code::kNotFound ? Status::Ok() : checked;
 }
 
+std::optional<PosixFolders::Inode> PosixFolders::Root() {
+  const Result<os::FileInfo> info = fs_.Stat(root_);
+  if (!info.ok()) return std::nullopt;
+  return Inode{info->device, info->inode};
+}
+
+void PosixFolders::OnRootRead(const std::optional<Inode>& root) {
+  OnRootSeen();
+  const std::lock_guard lock(mutex_);
+  read_root_ = root;
+}
+
+Status PosixFolders::CheckSameRoot(const Inode& root) {
+  const std::lock_guard lock(mutex_);
+  return !read_root_ || *read_root_ == root ? Status::Ok() : Moved();
+}
+
+Status PosixFolders::Moved() const {
+  return Status::FromErrno(ENOENT, "the store's folder " + root_ + " was moved or unmounted, and is not made anew: stat");
+}
+
 Status PosixFolders::MakeRoot() {
   // Asked first: another thread may make the root once it was found missing.
   const bool was_seen = root_seen_.load();
   if (fs_.Stat(root_).status().errno_value() != ENOENT) return Status::Ok();
-  if (making_ == RootMaking::kNever || was_seen) {
-    return Status::FromErrno(ENOENT, "the store's folder " + root_ + " was moved or unmounted, and is not made anew: stat");
-  }
+  if (making_ == RootMaking::kNever || was_seen) return Moved();
   const std::string parent = os::ParentPath(root_);
   if (making_ == RootMaking::kParents) {
     KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, parent, mode_, /*durable=*/true));

@@ -7,13 +7,15 @@
 // A root that somebody else may have put where everybody may write is refused, as os::FileSystem::CheckNotPlanted says.
 //
 // The root is made only as long as this process has not seen it. One that was there and is gone was moved or unmounted: what
-// was made in its place would be taken for a store, and be hidden when it comes back.
+// was made in its place would be taken for a store, and be hidden when it comes back. For the same reason nothing is made in
+// another folder that lies in the root's place (an unmounted file system leaves one) until a file was read there.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -40,13 +42,25 @@ class PosixFolders {
   Status Require(const std::string& path);
   // Before something in it is read: whether the root may be trusted. Looks until one was found good; ok when there is none.
   Status CheckRoot();
-  // Something in it was read: it is not made any more.
+  struct Inode {
+    uint64_t device;
+    uint64_t inode;
+    friend bool operator==(const Inode&, const Inode&) = default;
+  };
+  // The folder that is the root now, if any. Asked before a file of the root is read, and handed to OnRootRead after.
+  std::optional<Inode> Root();
+  // A file in `root` itself was read: this is the root, and is not made any more.
+  void OnRootRead(const std::optional<Inode>& root);
+  // Something below it was read: it is not made any more.
   void OnRootSeen() { root_seen_.store(true); }
 
  private:
   Status Ensure(const std::string& path, bool make);
   Status MakeRoot();
   Status MakeOne(const std::string& path);
+  // kNotFound (ENOENT) when `root` is another folder than the one in which a file was read.
+  Status CheckSameRoot(const Inode& root);
+  Status Moved() const;
 
   os::FileSystem& fs_;
   const std::string root_;
@@ -55,12 +69,8 @@ class PosixFolders {
   std::atomic<bool> root_seen_{false};
   std::atomic<bool> root_checked_{false};
   std::mutex mutex_;
-  struct Inode {
-    uint64_t device;
-    uint64_t inode;
-    friend bool operator==(const Inode&, const Inode&) = default;
-  };
   std::map<std::string, Inode> durable_;  // guarded by mutex_
+  std::optional<Inode> read_root_;        // guarded by mutex_
 };
 
 }  // namespace kedge

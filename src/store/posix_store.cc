@@ -210,8 +210,11 @@ Status PosixStore::Replace(const std::string& key, ByteSpan bytes, const Tempora
 Result<Buffer> PosixStore::Get(const std::string& key, uint64_t bytes_max) {
   KEDGE_RETURN_IF_ERROR(ValidateKey(key));
   KEDGE_RETURN_IF_ERROR(folders_.CheckRoot());  // here: whatever a store is used for, a record is read first
+  // A file of the root itself tells whether this is still the store (Catalog reads its record there).
+  const bool is_in_root = key.find('/') == std::string::npos;
+  const std::optional<PosixFolders::Inode> root = is_in_root ? folders_.Root() : std::nullopt;
   KEDGE_ASSIGN_OR_RETURN(const std::string content, os::ReadFile(fs_, PathOf(key), bytes_max));
-  folders_.OnRootSeen();
+  is_in_root ? folders_.OnRootRead(root) : folders_.OnRootSeen();
   const ByteSpan bytes = AsBytes(content);
   return Buffer(bytes.begin(), bytes.end());
 }

@@ -240,6 +240,23 @@ TEST(PosixStoreRoot, IsNotMadeAnewAfterItWasSeen) {
   }
 }
 
+// Between the look whether this is the store and what is made for a version.
+TEST(PosixStoreRoot, AnotherFolderInItsPlaceIsLeftAsItIsUntilSomethingWasReadThere) {
+  SimulatedFileSystem fs;
+  const auto store = MakePosixStore(fs, {.path = "/store"});
+  ASSERT_TRUE(store->PutIfAbsent("record", AsBytes("x"), kOwner, Folders::kCreate).ok());
+  ASSERT_TRUE(store->Get("record", 10).ok());
+  ASSERT_TRUE(fs.Rename("/store", "/away").ok());
+  ASSERT_TRUE(fs.Mkdir("/store").ok());
+  EXPECT_EQ(store->PutIfAbsent("folder/key", AsBytes("x"), kOwner, Folders::kCreate).errno_value(), ENOENT);
+  EXPECT_TRUE(fs.List("/store")->empty()) << "it would be taken for the store";
+  // It failed over to a copy.
+  const auto other = MakePosixStore(fs, {.path = "/store"});
+  ASSERT_TRUE(other->PutIfAbsent("record", AsBytes("x"), kOwner, Folders::kCreate).ok());
+  ASSERT_TRUE(store->Get("record", 10).ok());
+  EXPECT_TRUE(store->PutIfAbsent("folder/key", AsBytes("x"), kOwner, Folders::kCreate).ok());
+}
+
 TEST(PosixStoreModes, ArePrivateUnlessAskedOtherwise) {
   const os::testing::TemporaryFolder folder;
   os::FileSystem& fs = os::SystemFileSystem();
