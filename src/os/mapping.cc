@@ -16,6 +16,11 @@
 namespace kedge::os {
 namespace {
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+constexpr size_t kLargePageBytes = size_t{2} << 20;
 // Between two looks at `cancel`: a few milliseconds of zeroing.
 constexpr size_t kPopulatePieceBytes = size_t{8} << 20;
 
@@ -33,10 +38,32 @@ Status PopulatePiece(std::byte* data, size_t bytes, const std::string& path) {
   return Status::Ok();
 }
 
+// Where the file's large pages can be mapped as such: at a multiple of their size.
+void* MapAligned(size_t bytes, int fd) {
+  if (bytes < kLargePageBytes) return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const size_t reserved_bytes = bytes + kLargePageBytes;
+  void* const reserved = mmap(nullptr, reserved_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) return MAP_FAILED;
+  const auto begin = reinterpret_cast<uintptr_t>(reserved);
+  const uintptr_t aligned = (begin + kLargePageBytes - 1) / kLargePageBytes * kLargePageBytes;
+  void* const data = mmap(reinterpret_cast<void*>(aligned), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+  const int failure = errno;
+  if (data == MAP_FAILED) {
+    munmap(reserved, reserved_bytes);
+    errno = failure;
+    return MAP_FAILED;
+  }
+  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t end = aligned + (bytes + page_bytes - 1) / page_bytes * page_bytes;
+  if (aligned > begin) munmap(reserved, aligned - begin);
+  if (end < begin + reserved_bytes) munmap(reinterpret_cast<void*>(end), begin + reserved_bytes - end);
+  return data;
+}
+
 }  // namespace
 
 Result<SharedMapping> SharedMapping::Map(UniqueFd fd, const std::string& path, size_t bytes) {
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  void* data = MapAligned(bytes, fd.get());
   if (data == MAP_FAILED) return Failed("mmap", path);
   // A forked child of the application has no business with the pool, and copying its page tables costs fork time.
   madvise(data, bytes, MADV_DONTFORK);
@@ -130,6 +157,20 @@ Status SharedMapping::Populate(size_t offset, size_t bytes, const std::atomic<bo
     position += piece;
   }
   return Status::Ok();
+}
+
+void SharedMapping::MakeLargePages(size_t offset, size_t bytes) const {
+  KEDGE_CHECK(offset <= bytes_ && bytes <= bytes_ - offset);
+  const size_t begin = (offset + kLargePageBytes - 1) / kLargePageBytes * kLargePageBytes;
+  const size_t end = (offset + bytes) / kLargePageBytes * kLargePageBytes;
+  if (begin >= end) return;
+  // The kernel collapses only what has a page already. A file system without room says so here.
+  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  for (size_t position = begin; position < end; position += kLargePageBytes) {
+    if (madvise(data_ + position, page_bytes, MADV_POPULATE_WRITE) != 0) return;
+  }
+  while (madvise(data_ + begin, end - begin, MADV_COLLAPSE) != 0 && errno == EINTR) {
+  }
 }
 
 Status SharedMapping::PunchHole(size_t offset, size_t bytes) const {

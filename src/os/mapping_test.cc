@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,6 +49,45 @@ TEST_F(Mapping, SharesBytesBetweenMappings) {
   EXPECT_EQ(std::memcmp(first.data(), second.data(), kBytes), 0);
   auto third = SharedMapping::FromDescriptor(UniqueFd(dup(first.descriptor())), path_).value();
   EXPECT_EQ(third.data()[kBytes - 1], std::byte{0x5A});
+}
+
+// Large pages of a file in memory that this process has mapped, in bytes.
+size_t LargePageBytes(const SharedMapping& mapping) {
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  bool is_it = false;
+  while (std::getline(maps, line)) {
+    if (line.find(' ') != std::string::npos && line.find('-') < line.find(' ')) {
+      is_it = std::stoull(line, nullptr, 16) == reinterpret_cast<uintptr_t>(mapping.data());
+    }
+    if (is_it && line.starts_with("ShmemPmdMapped:")) return std::stoull(line.substr(line.find(':') + 1)) << 10;
+  }
+  return 0;
+}
+
+// MADV_COLLAPSE of files in memory came with Linux 6.1.
+bool KernelHasThem() {
+  utsname name{};
+  int major = 0;
+  int minor = 0;
+  return uname(&name) == 0 && std::sscanf(name.release, "%d.%d", &major, &minor) == 2 &&
+         (major > 6 || (major == 6 && minor >= 1)) && std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled").good();
+}
+
+// Where the kernel has them; the content and the space are right in any case.
+TEST_F(Mapping, MakesLargePagesWhereTheyLieWholeInTheRange) {
+  constexpr size_t kLarge = size_t{2} << 20;
+  std::ofstream(path_).close();
+  ASSERT_EQ(truncate(path_.c_str(), 5 * kLarge), 0);
+  auto mapping = SharedMapping::Open(path_, 5 * kLarge).value();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(mapping.data()) % kLarge, 0u);
+  std::memset(mapping.data() + 2 * kLarge, 0x5A, 4096);
+  mapping.MakeLargePages(1, 4 * kLarge);
+  EXPECT_EQ(LargePageBytes(mapping), KernelHasThem() ? 3 * kLarge : 0);
+  EXPECT_EQ(mapping.data()[kLarge], std::byte{0});
+  EXPECT_EQ(mapping.data()[2 * kLarge + 4095], std::byte{0x5A});
+  EXPECT_EQ(mapping.data()[2 * kLarge + 4096], std::byte{0});
+  EXPECT_LE(ResidentPages(mapping), 3 * kLarge / 4096);
 }
 
 TEST_F(Mapping, SurvivesItsMaker) {

@@ -38,6 +38,7 @@ class MemoryTier final : public Tier {
   Status Reserve(uint32_t slot) override {
     KEDGE_RETURN_IF_ERROR(CheckRange(slot, 0, info().slot_bytes));
     if (file_ == nullptr) return Status(Code::kFailedPrecondition, "only the agent reserves space in the pool");
+    mapping_.MakeLargePages(Offset(slot), info().slot_bytes);
     return file_->Fallocate(Offset(slot), info().slot_bytes, true);
   }
   Status Populate(uint32_t slot, uint64_t offset, uint64_t bytes) override {
