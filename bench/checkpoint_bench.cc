@@ -244,9 +244,7 @@ int CheckpointBench::Run() {
   if (kedge_newest(context_, kName, -1, &newest) == KEDGE_OK) version_ = newest;
 
   for (int i = 0; i < options_.warmups; ++i) TakeCheckpoint(false);
-  // An application computes between init and its first checkpoints, and the pool is mapped and faulted in meanwhile; here, the
-  // time that this takes is waited for, and reported apart.
-  report_.Add("pool_ready_seconds", AwaitPool(context_));
+  AwaitMemory();
   for (int i = 0; i < options_.repetitions; ++i) {
     Pause();
     TakeCheckpoint(true);

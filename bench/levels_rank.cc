@@ -160,7 +160,7 @@ void LevelsRank::MeasureReferences() {
 // The same checkpoints without protection: what the blocked time is compared with.
 void LevelsRank::MeasureLocal() {
   kedge_context* context = Init("kedge-bench-local", "protect.scheme=none\n");
-  measures_.Add("pool_ready_seconds", AwaitPool(context));
+  AwaitMemory();
   for (int i = -1; i < options_.repetitions; ++i) {
     FillPattern(rank_, ++version_, &data_);
     const double blocked = TimeTogether(
@@ -175,7 +175,7 @@ void LevelsRank::MeasureLocal() {
 // The last context is left as it is: the job is killed with it.
 void LevelsRank::MeasureProtected() {
   kedge_context* context = Init("kedge-bench-levels", options_.ProtectOverrides());
-  AwaitPool(context);
+  AwaitMemory();
   for (int i = -1; i < options_.repetitions; ++i) {
     FillPattern(rank_, ++version_, &data_);
     MPI_Barrier(MPI_COMM_WORLD);

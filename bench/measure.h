@@ -28,8 +28,8 @@ void Check(int status, const char* what);
 void FillPattern(int rank, int64_t version, std::vector<char>* data);
 bool IsPattern(int rank, int64_t version, const std::vector<char>& data);
 
-// Returns when the pool is mapped and faulted in, as it is behind an application that computes; the seconds that it took.
-double AwaitPool(kedge_context* context);
+// A moment in which an application would compute, and the agent makes the memory that what it has protected will take.
+void AwaitMemory();
 
 // A fixed amount of work that touches no memory.
 double ComputeSeconds(uint64_t steps);

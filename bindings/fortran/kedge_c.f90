@@ -60,7 +60,6 @@ module kedge_c
     integer(c_int64_t) :: flush_failures = 0, corrupt_copies = 0
     real(c_double) :: checkpoint_interval_seconds = 0
     integer(c_int64_t) :: checkpoints_not_due = 0
-    integer(c_int64_t) :: pool_bytes = 0, pool_mapped_bytes = 0
   end type kedge_statistics
 
   interface

@@ -312,8 +312,6 @@ typedef struct kedge_statistics {
   uint64_t corrupt_copies;            /* found and passed over */
   double checkpoint_interval_seconds; /* what kedge_checkpoint_due goes by now; 0: always due */
   uint64_t checkpoints_not_due;       /* how often it said no */
-  uint64_t pool_bytes;                /* the memory tiers that captures go to, and how much of them this process has mapped and */
-  uint64_t pool_mapped_bytes;         /* faulted in: that happens in the background after init, and makes captures faster */
 } kedge_statistics;
 KEDGE_API int kedge_get_statistics(kedge_context* context, kedge_statistics* out);
 

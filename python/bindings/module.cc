@@ -302,8 +302,6 @@ class Context {
     out["corrupt_copies"] = s.corrupt_copies;
     out["checkpoint_interval_seconds"] = s.checkpoint_interval_seconds;
     out["checkpoints_not_due"] = s.checkpoints_not_due;
-    out["pool_bytes"] = s.pool_bytes;
-    out["pool_mapped_bytes"] = s.pool_mapped_bytes;
     return out;
   }
 

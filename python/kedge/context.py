@@ -83,8 +83,6 @@ class Statistics:
     corrupt_copies: int
     checkpoint_interval_seconds: float
     checkpoints_not_due: int
-    pool_bytes: int
-    pool_mapped_bytes: int
 
 
 # NumPy's name for each kedge_type; bfloat16, which NumPy lacks, comes as its bits.

@@ -14,6 +14,7 @@
 #include "agent/inventories.h"
 #include "agent/local_level.h"
 #include "agent/measure_peers.h"
+#include "agent/memory_ledger.h"
 #include "agent/own_slots.h"
 #include "agent/peers.h"
 #include "agent/protect.h"
@@ -67,6 +68,7 @@ Agent::~Agent() {
   // Work in hand uses the modules; what is queued is dropped. Who waits for another node waits no longer without a network.
   if (peers_ != nullptr) peers_->Close();
   if (protect_ != nullptr) protect_->Stop();
+  if (memory_ != nullptr) memory_->Stop();
   workers_.reset();
 }
 
@@ -86,6 +88,7 @@ Status Agent::Prepare() {
   KEDGE_ASSIGN_OR_RETURN(stop_, os::EventFd::Create());
   KEDGE_ASSIGN_OR_RETURN(loop_, os::EventLoop::Create());
   throughput_ = std::make_unique<Throughput>(*this);
+  memory_ = std::make_unique<MemoryLedger>(*this);
   tiers_ = std::make_unique<Tiers>(*this);
   images_ = std::make_unique<Images>(*this);
   local_level_ = std::make_unique<LocalLevel>(*this);
@@ -130,6 +133,8 @@ Status Agent::Prepare() {
   loop_->AddPeriodic(kHousekeepingPeriod, [this] { Housekeep(); });
   loop_->AddPeriodic(kPresencePeriod, [this] {
     CheckPlaces();
+    memory_->Tick();
+    tiers_->CloseUnused();
     sessions_->CheckOwners();
     attempt_watch_->Tick();
     still_stored_->Tick();
@@ -175,6 +180,7 @@ void Agent::Housekeep() {
   protect_->Tick();
   assignment_->Pump();
   calls_->LookAtAll();
+  memory_->LookAtSessions();
   tiers_->UpdateControl();
   ControlBlock& shown = control();
   // Written anew each time: whatever somebody scribbled there does not last.
@@ -255,14 +261,19 @@ std::string Agent::CleanUp(const Status& stored) {
   (void)workers_->WaitIdle(kStopPatience);
   throughput_->SaveNow();
   if (!server_->IsReachable()) return "; its run folder is gone";
-  if (images_->HasOnlyCopies()) return "; versions that are on this node only are kept in " + options_.node.run_folder;
+  if (images_->HasOnlyCopies()) {
+    memory_->ReleaseFree();
+    return "; versions that are on this node only are kept in " + options_.node.run_folder;
+  }
   if (!stored.ok()) {
+    memory_->ReleaseFree();
     return fmt::format("; its versions are kept in {}, because it cannot be told whether a store has them: {}",
                        options_.node.run_folder, stored.message());
   }
   if (sessions_->Any()) return "; clients are attached, so its files stay";
   metrics_.reset();
   peers_->Close();
+  memory_->Stop();
   tiers_->RemoveAll();
   for (const char* name : {"sessions", "records", "jobs", "tiers", "sets", "pool", "address", "agent.log"}) {
     Status removed = os::RemoveTree(fs(), Path(name));

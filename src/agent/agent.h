@@ -40,6 +40,7 @@ class Images;
 class Inventories;
 class LocalLevel;
 class MeasurePeers;
+class MemoryLedger;
 class OwnSlots;
 class Peers;
 class Protect;
@@ -133,6 +134,7 @@ class Agent {
   StillStored& still_stored() { return *still_stored_; }
   StraightParts& straight_parts() { return *straight_parts_; }
   MeasurePeers& measure_peers() { return *measure_peers_; }
+  MemoryLedger& memory() { return *memory_; }
   OwnSlots& own_slots() { return *own_slots_; }
   Peers& peers() { return *peers_; }
   Protect& protect() { return *protect_; }
@@ -188,6 +190,7 @@ class Agent {
   std::unique_ptr<PlacementPolicy> policy_;
   std::map<JobKey, std::unique_ptr<Job>> jobs_;
   std::unique_ptr<Throughput> throughput_;
+  std::unique_ptr<MemoryLedger> memory_;
   std::unique_ptr<Tiers> tiers_;
   std::unique_ptr<Images> images_;
   std::unique_ptr<LocalLevel> local_level_;

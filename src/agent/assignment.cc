@@ -6,6 +6,7 @@
 #include "agent/flush.h"
 #include "agent/images.h"
 #include "agent/local_level.h"
+#include "agent/memory_ledger.h"
 #include "agent/protect.h"
 #include "agent/sessions.h"
 #include "agent/throughput.h"
@@ -23,6 +24,8 @@ constexpr Duration kRecallPause = std::chrono::milliseconds(500);
 constexpr Duration kRedundancyPause = std::chrono::seconds(2);
 // Of one session that wait at a time. A client makes one for each thread that captures; the bound is against broken ones.
 constexpr size_t kRequestsMax = kClientRingEntries;
+// How far an open slot grows while there are others.
+constexpr uint64_t kOpenBytesMax = uint64_t{8} << 20;
 // More than any rank has: sums of it do not overflow.
 constexpr uint64_t kBytesToComeMax = uint64_t{1} << 48;
 
@@ -44,8 +47,44 @@ Status Assignment::Add(Session& session, const ClientMessage& message) {
     request.bytes_to_come = std::min(message.amount, kBytesToComeMax);
     agent_.throughput().OnAsked(session);
   }
-  queue_.Add(request);
+  if (is_full_chunk || !GrowOpen(session, message, request)) queue_.Add(request);
   return Status::Ok();
+}
+
+bool Assignment::GrowOpen(Session& session, const ClientMessage& message, const Request& request) {
+  const SlotRange& range = message.range;
+  if (range.slot_generation == 0 || range.tier >= session.tiers.size() || session.open_grows) return false;
+  TierUnit* unit = session.tiers[range.tier];
+  if (unit->lost || range.slot >= unit->info().slots) return false;
+  const SlotEntry entry = unit->space->Get(range.slot);
+  const uint64_t backed_bytes = unit->space->BackedIn(range.slot);
+  const uint64_t wanted_bytes = message.amount;
+  const bool is_its_own = entry.owner == session.id && entry.generation == range.slot_generation;
+  if (!is_its_own || wanted_bytes <= backed_bytes || wanted_bytes > unit->info().slot_bytes) return false;
+  // Its former chunks go one after the other, and the slot with the last: a small one is free sooner.
+  if (wanted_bytes > kOpenBytesMax && unit->space->free_slots() > unit->info().slots / 4) return false;
+  session.open_grows = true;
+  agent_.memory().Grow(unit, range.slot, std::max(wanted_bytes, 2 * backed_bytes),
+                       [this, id = session.id, unit, range, request](bool grown) {
+                         Session* found = agent_.sessions().Find(id);
+                         if (found == nullptr) return;
+                         found->open_grows = false;
+                         // It may have been returned meanwhile.
+                         if (!grown || unit->space->Get(range.slot).owner != id) {
+                           queue_.Add(request);
+                           return Pump();
+                         }
+                         SlotRange whole = range;
+                         whole.offset = 0;
+                         whole.bytes = unit->space->BackedIn(range.slot);
+                         Answer(*found, request, AssignOutcome::kSlot, whole, Status::Ok());
+                       });
+  return true;
+}
+
+void Assignment::ForgetTier(const TierUnit* unit) {
+  std::erase_if(recalled_ns_,
+                [&](const auto& entry) { return std::find(entry.first.begin(), entry.first.end(), unit) != entry.first.end(); });
 }
 
 void Assignment::Drop(const Session& session) {
@@ -55,6 +94,7 @@ void Assignment::Drop(const Session& session) {
 
 void Assignment::Pump() {
   if (queue_.size() > 0 || agent_.protect().WantsRoom()) agent_.images().ReconsiderPending();
+  agent_.memory().BeginAsking();
   agent_.protect().OnRoom();
   queue_.Pump(agent_.policy());
 }
@@ -104,18 +144,13 @@ NodeLoad Assignment::LoadFor(const Request& request, std::vector<TierLoad>* tier
 
 AssignmentQueue::Outcome Assignment::Assign(const Request& request, size_t tier) {
   Session& session = *Find(request.writer);
-  TierUnit* unit = session.tiers[tier];
-  // A faster one that is still being made ready is worth the moment.
-  const bool faster_comes = std::any_of(session.tiers.begin(), session.tiers.begin() + static_cast<std::ptrdiff_t>(tier),
-                                        [](const TierUnit* earlier) { return earlier->reserving && !earlier->lost; });
-  if (faster_comes) return AssignmentQueue::Outcome::kLater;
-  return AssignIn(session, request, unit) ? AssignmentQueue::Outcome::kAssigned : AssignmentQueue::Outcome::kNoSpace;
+  return AssignIn(session, request, session.tiers[tier]);
 }
 
 AssignmentQueue::Refusal Assignment::NotPlaced(Request& request, const PlaceDecision& decision) {
   using enum AssignmentQueue::Refusal;
   Session& session = *Find(request.writer);
-  if (agent_.tiers().IsReserving(session.tiers)) return kStays;
+  if (agent_.memory().IsMaking(session.tiers)) return kStays;
   // No tier is worth it as they are: a flushed chunk of an image under way makes room where it lies.
   const bool kept = IsKeptFrom(session, request);
   const bool released = std::any_of(session.tiers.begin(), session.tiers.end(), [&](TierUnit* unit) {
@@ -150,31 +185,35 @@ std::optional<AssignmentQueue::Refusal> Assignment::WaitForRedundancy(const Sess
   return AssignmentQueue::Refusal::kAskNow;
 }
 
-bool Assignment::AssignIn(Session& session, const Request& request, TierUnit* unit) {
-  if (!agent_.images().MakeRoom(unit)) return false;
-  const auto slot = unit->space->PickFree(session.id);
-  if (!slot.has_value()) return false;
+AssignmentQueue::Outcome Assignment::AssignIn(Session& session, const Request& request, TierUnit* unit) {
+  using enum AssignmentQueue::Outcome;
+  uint32_t slot = 0;
+  switch (agent_.memory().Find(unit, session.id, request.bytes, &slot)) {
+    case MemoryLedger::Found::kReady: break;
+    case MemoryLedger::Found::kSoon: return kLater;
+    case MemoryLedger::Found::kNone: return kNoSpace;
+  }
   if (unit->info().kind == TierKind::kDirectory) {
-    Status reserved = unit->tier->Reserve(*slot);
+    Status reserved = unit->tier->ReserveAll(slot);
     if (!reserved.ok()) {
       static LogRateLimit limit(std::chrono::seconds(10));
       LogLimited(limit, LogLevel::kWarning, "agent", "tier {}: {}", unit->info().name, reserved.ToString());
-      return false;
+      return kNoSpace;
     }
   }
   SlotRange range{};
   range.tier = static_cast<uint32_t>(std::find(session.tiers.begin(), session.tiers.end(), unit) - session.tiers.begin());
-  range.slot = *slot;
-  range.slot_generation = unit->space->Assign(*slot, session.id);
-  range.bytes = unit->info().slot_bytes;
+  range.slot = slot;
+  range.slot_generation = unit->space->Assign(slot, session.id);
+  range.bytes = unit->space->BackedIn(slot);
   os::KillPoint("slot-assigned");
   if (request.kind == static_cast<uint32_t>(PlaceKind::kFullChunk)) {
-    session.full_slots.insert(SlotId{unit->id, *slot});
+    session.full_slots.insert(SlotId{unit->id, slot});
     agent_.throughput().OnAssigned(session, *unit, range, request);
   }
   ++agent_.counters().places_assigned;
   Answer(session, request, AssignOutcome::kSlot, range, Status::Ok());
-  return true;
+  return kAssigned;
 }
 
 bool Assignment::Recall(const Session& for_whom) {

@@ -2,9 +2,10 @@
 // answers; here is what a place is in the agent, and how it is claimed.
 //
 // First in, first out among sessions that use the same tiers (placement/assignment_queue.h): jobs with a scratch of their own
-// have a queue of their own. Room that comes free is offered to redundancy that waits for it first, and captures leave it some
-// (redundancy_room.h), though none for longer than a moment. When no tier has room, the others are asked once to return what they
-// hold unused, and only then does a chunk go through to the store.
+// have a queue of their own. An open slot is backed a little at first, and grows as it is used. Room that comes free is offered
+// to redundancy that waits for it first, and captures leave it some (redundancy_room.h), though none for longer than a moment.
+// When no tier has room, the others are asked once to return what they hold unused, and only then does a chunk go through to the
+// store.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,8 @@ class Assignment final : private AssignmentQueue::Host {
   // kInvalidArgument: the session has more requests waiting than any client makes.
   Status Add(Session& session, const ClientMessage& message);
   void Drop(const Session& session);
+  // The tier is closed: nobody asks for a place in it any more.
+  void ForgetTier(const TierUnit* unit);
   // Serves what can be served now. To be called when a slot may have become free.
   void Pump();
   // The same in the loop's next turn: serving may let go of cached images, which nobody may do who walks over images.
@@ -51,7 +54,9 @@ class Assignment final : private AssignmentQueue::Host {
   bool IsKeptFrom(const Session& session, const Request& request) const;
   // Redundancy may make room, or leave it: nothing when it is not to be waited for any longer.
   std::optional<AssignmentQueue::Refusal> WaitForRedundancy(const Session& session, const Request& request);
-  bool AssignIn(Session& session, const Request& request, TierUnit* unit);
+  AssignmentQueue::Outcome AssignIn(Session& session, const Request& request, TierUnit* unit);
+  // The session's open slot, which the message names, is backed further instead of its getting another; false: it is not.
+  bool GrowOpen(Session& session, const ClientMessage& message, const Request& request);
   // Asks the users of these tiers to return unused slots; false when that was done a moment ago and has had its time.
   bool Recall(const Session& for_whom);
   void Answer(Session& session, const Request& request, AssignOutcome outcome, const SlotRange& range, const Status& why);

@@ -13,6 +13,7 @@
 #include "agent/held_stream.h"
 #include "agent/images.h"
 #include "agent/inventories.h"
+#include "agent/memory_ledger.h"
 #include "agent/own_slots.h"
 #include "agent/peers.h"
 #include "agent/protect.h"
@@ -286,14 +287,15 @@ void Fetch::Fill(std::shared_ptr<Order> order) {
     order->target.AddRange(stream_offset, *taken);
     return true;
   };
+  // All are asked for, so that the memory of those for which there is none yet is made meanwhile.
+  agent_.memory().BeginAsking();
   bool has_room = true;
   for (const Chunk& chunk : order->record.chunks) {
     OwnRange& range = order->chunks.emplace_back();
-    if (chunk.object == 0 && chunk.bytes > 0) has_room = has_room && take(chunk.bytes, chunk.object_offset, &range);
+    if (chunk.object == 0 && chunk.bytes > 0) has_room = take(chunk.bytes, chunk.object_offset, &range) && has_room;
   }
-  has_room = has_room && take(order->bringer->image_record().size(), stream->record_offset(), &order->record_range);
-  if (!has_room && agent_.tiers().IsReserving(*tiers)) {
-    // A spare's agent has just begun: its slots are on their way.
+  has_room = take(order->bringer->image_record().size(), stream->record_offset(), &order->record_range) && has_room;
+  if (!has_room && agent_.memory().IsMaking(*tiers)) {
     ReleaseRanges(*order);
     agent_.own_slots().Close();
     agent_.loop().AddTimer(kReservePause, [this, order] { Fill(order); });
@@ -306,11 +308,11 @@ void Fetch::Fill(std::shared_ptr<Order> order) {
   }
   LogDebug("agent", "{} rank {} is brought", order->wanted.generation.ToString(), order->wanted.rank);
   agent_.protect().bringers().Submit([this, order, stream = std::move(*stream)] {
-    agent_.tiers().HoldPreparing();
+    agent_.memory().HoldAhead();
     Status status = order->bringer->BringTo(stream, 0, stream.bytes(), [&](uint64_t offset, ByteSpan bytes) {
       return order->target.Write(offset, bytes.size(), bytes.data());
     });
-    agent_.tiers().ReleasePreparing();
+    agent_.memory().ReleaseAhead();
     os::KillPoint("fetch-filled");
     agent_.loop().Post([this, order, status] { Finish(order, status); });
   });

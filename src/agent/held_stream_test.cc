@@ -40,8 +40,8 @@ class HeldStreamTest : public ::testing::Test {
   // Neighbours of unequal lengths, none of them a whole number of blocks, in both tiers.
   std::vector<OwnRange> Ranges() {
     for (uint32_t slot = 0; slot < 4; ++slot) {
-      EXPECT_TRUE(memory_.tier->Reserve(slot).ok());
-      EXPECT_TRUE(files_.tier->Reserve(slot).ok());
+      EXPECT_TRUE(memory_.tier->ReserveAll(slot).ok());
+      EXPECT_TRUE(files_.tier->ReserveAll(slot).ok());
     }
     return {{&memory_, 2, 0, 100, 9999}, {&files_, 1, 0, 8192, 20001}, {&files_, 3, 0, 0, 5}, {&memory_, 0, 0, 7, 30000}};
   }

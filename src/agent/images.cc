@@ -385,6 +385,7 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
   image->record_bytes = message.object_offset;
   image->record_crc32c = announced->record_crc32c;
   image->image_bytes = announced->record.RegionBytes();
+  session.image_bytes = image->image_bytes;
   for (const Region& region : announced->record.regions) image->has_files = image->has_files || region.kind == RegionKind::kFile;
   agent_.flush().SetEnded(*image);
   image->ended_ns = agent_.clock().NowNs();

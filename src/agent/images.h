@@ -61,6 +61,8 @@ class Images {
   void CountPending(const Job* job, Level level, uint64_t* images, uint64_t* bytes) const;
   // Images that are being copied right now; one whose writer has paused does not count.
   uint32_t Capturing() const;
+  // Whether an image has files of the application's in that tier's folder.
+  bool HasFilesIn(const TierUnit& unit) const;
   // Whether a copy here is needed by somebody: it is not in the store, or is owed to it.
   bool HasOnlyCopies() const;
 
@@ -79,8 +81,9 @@ class Images {
   void ReconsiderPending();
   CleanupReply Cleanup(const CleanupRequest& request);
   PendingReply PendingOf(const PendingRequest& request) const;
-  // Makes at least one slot of the unit free by letting go of cached versions; false when that is not possible.
-  bool MakeRoom(TierUnit* unit);
+  // The oldest cached version with a chunk in the unit goes; the newest of its name only with `also_newest`, and when no other
+  // is left. False: there is none.
+  bool EvictOldest(TierUnit* unit, bool also_newest);
   // Makes a slot of the unit free whose chunk is in the object of an image that has not ended; false when there is none.
   bool ReleaseFlushed(TierUnit* unit);
 
@@ -153,7 +156,6 @@ class Images {
   void RemoveNow(Image& image);
   // Its slots and files; the image is in no table any more.
   void FreePlaces(const Image& image);
-  bool EvictOldest(TierUnit* unit);
   bool MayRelease(const Image& image, const ImageChunk& chunk) const;
   void Release(const Image& image, ImageChunk& chunk);
   // Whether it is still on its way to `level`; kLast: to any that its version is scheduled for.

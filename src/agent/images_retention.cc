@@ -88,6 +88,13 @@ uint32_t Images::Capturing() const {
   }));
 }
 
+bool Images::HasFilesIn(const TierUnit& unit) const {
+  return std::any_of(by_id_.begin(), by_id_.end(), [&](const auto& entry) {
+    const std::vector<ImageChunk>& chunks = entry.second->chunks;
+    return std::any_of(chunks.begin(), chunks.end(), [&](const ImageChunk& chunk) { return chunk.file_unit == &unit; });
+  });
+}
+
 bool Images::HasOnlyCopies() const {
   return std::any_of(by_id_.begin(), by_id_.end(), [&](const auto& entry) {
     const Image& image = *entry.second;
@@ -237,8 +244,7 @@ void Images::RemoveNow(Image& image) {
   agent_.assignment().PumpSoon();
 }
 
-// The oldest cached version with a chunk in the unit goes; the newest of its name only when no other is left.
-bool Images::EvictOldest(TierUnit* unit) {
+bool Images::EvictOldest(TierUnit* unit, bool also_newest) {
   Version* victim = nullptr;
   bool victim_is_newest = true;
   int64_t victim_ended_ns = INT64_MAX;
@@ -257,7 +263,7 @@ bool Images::EvictOldest(TierUnit* unit) {
         ended_ns = std::max(ended_ns, image->ended_ns);
       }
       touches_unit = touches_unit || HasRedundancyIn(version, unit);
-      if (!all_cached || !touches_unit) continue;
+      if (!all_cached || !touches_unit || (is_newest && !also_newest)) continue;
       if (std::pair(is_newest, ended_ns) < std::pair(victim_is_newest, victim_ended_ns)) {
         victim = &version;
         victim_is_newest = is_newest;
@@ -271,14 +277,6 @@ bool Images::EvictOldest(TierUnit* unit) {
   for (Image* image : images) {
     ++agent_.counters().images_evicted;
     Doom(*image);
-  }
-  return true;
-}
-
-bool Images::MakeRoom(TierUnit* unit) {
-  while (unit->space->free_slots() == 0) {
-    if (unit->space->evictable_slots() == 0) agent_.own_slots().CloseEvictable(unit);
-    if (unit->space->evictable_slots() == 0 || !EvictOldest(unit)) return false;
   }
   return true;
 }

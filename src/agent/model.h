@@ -86,6 +86,18 @@ struct TierThroughput {
   PlacementCounts judged;
 };
 
+// What the memory ledger keeps of a memory tier (memory_ledger.h).
+struct TierMemory {
+  uint32_t making = 0;        // free slots that are being backed
+  uint32_t awaited = 0;       // of these, those that somebody waits for
+  uint64_t making_bytes = 0;  // on top of what is backed, in these and in slots that grow
+  uint32_t asked = 0;         // of `awaited`, those that somebody was told of in this turn
+  uint64_t wanted_bytes = 0;  // of slots that its sessions will fill, as last looked at
+  int64_t excess_since_ns = 0;
+  int64_t volume_room_bytes = 0;  // of its file system, as last looked at, less what was taken since
+  int64_t refused_until_ns = 0;   // that has refused space a moment ago
+};
+
 // One tier in use, with its accounting. A tier that is lost and made anew is another unit.
 struct TierUnit {
   uint32_t id = 0;
@@ -93,10 +105,11 @@ struct TierUnit {
   std::unique_ptr<SlotSpace> space;
   std::string scratch;  // the job.scratch that it was opened for; empty: the node's
   bool lost = false;
-  bool reserving = false;        // its space is still being reserved in the background
+  int64_t unused_since_ns = 0;   // when somebody had something in it last, as far as it may be closed
   uint32_t flushing_chunks = 0;  // whole ones on their way to the store, which will free their slots
   uint64_t bytes_captured = 0;   // in images that ended here
   TierThroughput throughput;
+  TierMemory memory;
 
   const TierInfo& info() const { return tier->info(); }
 };
@@ -338,12 +351,14 @@ struct Session {
   std::set<uint64_t> pending_serials;             // not at their last level yet
   std::set<uint64_t> gone_serials;                // handed over, and gone with the former agent
   uint64_t last_serial = 0;
+  uint64_t image_bytes = 0;  // of the image that ended last
   uint64_t images_failed = 0;
   CallsSeen checkpoints_seen;
   CallsSeen restarts_local_seen;
   CallsSeen restarts_node_seen;
   CallsSeen restarts_store_seen;
   std::set<SlotId> full_slots;
+  bool open_grows = false;                   // its open slot is being backed further
   std::map<SlotId, Claim> claims;            // of full_slots, by throughput.h
   PlacementCounts placing;                   // of the image under way
   std::map<uint64_t, uint64_t> open_images;  // handle to image id: pinned for a restart

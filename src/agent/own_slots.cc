@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "agent/agent.h"
-#include "agent/images.h"
+#include "agent/assignment.h"
+#include "agent/memory_ledger.h"
 #include "base/log.h"
 #include "format/image_record.h"
 
@@ -34,20 +35,35 @@ void OwnSlots::CloseEvictable(TierUnit* unit) {
   if (open != open_.end() && unit->space->PinnedIn(open->second.slot) == 0) CloseIn(unit);
 }
 
-bool OwnSlots::OpenSlot(TierUnit* unit) {
+bool OwnSlots::OpenSlot(TierUnit* unit, uint64_t bytes) {
   CloseIn(unit);
-  if (!agent_.images().MakeRoom(unit)) return false;
-  const auto slot = unit->space->PickFree(kAgentSlotOwner);
-  if (!slot.has_value()) return false;
+  uint32_t slot = 0;
+  if (agent_.memory().Find(unit, kAgentSlotOwner, bytes, &slot) != MemoryLedger::Found::kReady) return false;
   if (unit->info().kind == TierKind::kDirectory) {
-    Status reserved = unit->tier->Reserve(*slot);
+    Status reserved = unit->tier->ReserveAll(slot);
     if (!reserved.ok()) {
       LogWarning("agent", "tier {}: {}", unit->info().name, reserved.ToString());
       return false;
     }
   }
-  open_[unit] = Open{*slot, unit->space->Assign(*slot, kAgentSlotOwner), 0};
+  open_[unit] = Open{slot, unit->space->Assign(slot, kAgentSlotOwner), 0, false};
   return true;
+}
+
+void OwnSlots::Grow(TierUnit* unit, Open& open, uint64_t bytes) {
+  if (open.grows) return;
+  open.grows = true;
+  const uint64_t doubled_bytes = 2 * unit->space->BackedIn(open.slot);
+  agent_.memory().Grow(
+      unit, open.slot, std::max(bytes, doubled_bytes),
+      [this, unit, slot = open.slot, slot_generation = open.slot_generation](bool grown) {
+        const auto found = open_.find(unit);
+        if (found != open_.end() && found->second.slot == slot && found->second.slot_generation == slot_generation) {
+          found->second.grows = false;
+          if (!grown) CloseIn(unit);
+        }
+        agent_.assignment().Pump();
+      });
 }
 
 std::optional<OwnRange> OwnSlots::Take(const std::vector<TierUnit*>& tiers, uint64_t bytes) {
@@ -56,10 +72,14 @@ std::optional<OwnRange> OwnSlots::Take(const std::vector<TierUnit*>& tiers, uint
     if (unit->lost || bytes > slot_bytes) continue;
     auto open = open_.find(unit);
     if (open == open_.end() || bytes > slot_bytes - open->second.used) {
-      if (!OpenSlot(unit)) continue;
+      if (!OpenSlot(unit, bytes)) continue;
       open = open_.find(unit);
     }
     Open& place = open->second;
+    if (place.used + bytes > unit->space->BackedIn(place.slot)) {
+      Grow(unit, place, place.used + bytes);
+      continue;
+    }
     const OwnRange range{unit, place.slot, place.slot_generation, place.used, bytes};
     place.used = std::min(slot_bytes, place.used + AlignChunkOffset(bytes));
     unit->space->AddChunk(range.slot);
@@ -71,6 +91,7 @@ std::optional<OwnRange> OwnSlots::Take(const std::vector<TierUnit*>& tiers, uint
 
 std::optional<std::vector<OwnRange>> OwnSlots::TakeAll(const std::vector<TierUnit*>& tiers, uint64_t bytes) {
   std::vector<OwnRange> ranges;
+  agent_.memory().BeginAsking();
   while (bytes > 0) {
     // The largest part that fits a slot of any tier: tiers may be cut differently.
     uint64_t part = 0;

@@ -23,7 +23,7 @@ class OwnSlots {
   explicit OwnSlots(Agent& agent) : agent_(agent) {}
 
   // `bytes` (more than 0) in one slot of the first of `tiers` that has room; lets go of cached images for it. Nothing: no room
-  // now, or the slots are smaller.
+  // now, or the slots are smaller. While memory is made for it (MemoryLedger::IsMaking), there is room a moment later.
   std::optional<OwnRange> Take(const std::vector<TierUnit*>& tiers, uint64_t bytes);
   // Ranges that together hold `bytes`, in order: all, or nothing.
   std::optional<std::vector<OwnRange>> TakeAll(const std::vector<TierUnit*>& tiers, uint64_t bytes);
@@ -43,8 +43,10 @@ class OwnSlots {
     uint32_t slot = 0;
     uint64_t slot_generation = 0;
     uint64_t used = 0;
+    bool grows = false;  // it is being backed further
   };
-  bool OpenSlot(TierUnit* unit);
+  bool OpenSlot(TierUnit* unit, uint64_t bytes);
+  void Grow(TierUnit* unit, Open& open, uint64_t bytes);
   void CloseIn(TierUnit* unit);
 
   Agent& agent_;

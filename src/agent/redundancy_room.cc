@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "agent/agent.h"
+#include "agent/memory_ledger.h"
 #include "agent/own_slots.h"
 #include "agent/protect.h"
 #include "agent/tiers.h"
@@ -23,10 +24,10 @@ uint64_t LargestSlot(const std::vector<TierUnit*>& tiers) {
   return largest;
 }
 
-uint64_t FreeBytes(const std::vector<TierUnit*>& tiers) {
+uint64_t FreeBytes(Agent& agent, const std::vector<TierUnit*>& tiers) {
   uint64_t bytes = 0;
   for (const TierUnit* unit : tiers) {
-    bytes += (uint64_t{unit->space->free_slots()} + unit->space->evictable_slots()) * unit->info().slot_bytes;
+    bytes += (uint64_t{agent.memory().FreeSlots(*unit)} + unit->space->evictable_slots()) * unit->info().slot_bytes;
   }
   return bytes;
 }
@@ -110,11 +111,19 @@ uint64_t RedundancyRoom::KeptBytes(const Job& job, const std::vector<TierUnit*>&
   return kept;
 }
 
+uint64_t RedundancyRoom::ExpectedBytes(const Job& job) const {
+  uint64_t bytes = 0;
+  for (const auto& [key, sizes] : newest_) {
+    if (key.first == JobKey(job.store_id, job.name)) bytes += 2 * sizes.redundancy_bytes;
+  }
+  return bytes;
+}
+
 bool RedundancyRoom::IsKeptFrom(const Job& job) const {
   if (newest_.empty()) return false;  // nothing has been protected: asked for each chunk that is placed
   const std::vector<TierUnit*> tiers = TiersOf(job);
   const uint64_t kept = KeptBytes(job, tiers);
-  return kept > 0 && FreeBytes(tiers) < kept + LargestSlot(tiers);
+  return kept > 0 && FreeBytes(agent_, tiers) < kept + LargestSlot(tiers);
 }
 
 bool RedundancyRoom::MayTake(const Version& version, uint64_t bytes) const {
@@ -127,7 +136,8 @@ bool RedundancyRoom::MayTake(const Version& version, uint64_t bytes) const {
   if (older_bytes == 0) return true;
   const std::vector<TierUnit*> tiers = TiersOf(*version.job);
   const uint64_t slot_bytes = LargestSlot(tiers);
-  return FreeBytes(tiers) + agent_.own_slots().LeftIn(tiers) >= RoundUp(bytes, slot_bytes) + RoundUp(older_bytes, slot_bytes);
+  return FreeBytes(agent_, tiers) + agent_.own_slots().LeftIn(tiers) >=
+         RoundUp(bytes, slot_bytes) + RoundUp(older_bytes, slot_bytes);
 }
 
 bool RedundancyRoom::MayComeSoon(const Job& job) const {

@@ -25,6 +25,8 @@ class RedundancyRoom {
 
   // The version's sets have their SetProgress::room_bytes. REQUIRES: version.protection.
   void OnBegun(const Version& version);
+  // Of the newest version of each of its names and the one before, as far as they were protected: what it takes in the long run.
+  uint64_t ExpectedBytes(const Job& job) const;
   // Whether a capture that takes another slot of the job's tiers would take it from redundancy.
   bool IsKeptFrom(const Job& job) const;
   // Whether redundancy of that version may take as much now: an older one of its name comes first.

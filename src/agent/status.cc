@@ -10,6 +10,7 @@
 #include "agent/calls.h"
 #include "agent/flush.h"
 #include "agent/images.h"
+#include "agent/memory_ledger.h"
 #include "agent/peers.h"
 #include "agent/protect.h"
 #include "agent/server.h"
@@ -94,15 +95,26 @@ void WriteTiers(Agent& agent, JsonWriter& json) {
   for (const TierUnit* unit : agent.tiers().units()) {
     const TierInfo& info = unit->info();
     json.BeginObject().Field("name", info.name).Field("kind", TierKindName(info.kind)).Field("path", info.path);
-    json.Field("lost", unit->lost).Field("reserving", unit->reserving).Field("slot_bytes", info.slot_bytes);
-    json.Field("slots", info.slots).Field("usable_slots", unit->space->usable()).Field("free_slots", unit->space->free_slots());
+    json.Field("lost", unit->lost).Field("slot_bytes", info.slot_bytes);
+    json.Field("slots", info.slots).Field("free_slots", unit->space->free_slots());
     json.Field("cached_slots", unit->space->evictable_slots()).Field("occupied_slots", unit->space->occupied_slots());
     json.Field("assigned_slots", unit->space->assigned_slots()).Field("flushing_chunks", unit->flushing_chunks);
     json.Field("captured_bytes", unit->bytes_captured);
+    if (info.kind == TierKind::kMemory) {
+      json.Field("backed_bytes", unit->space->backed_bytes()).Field("spare_bytes", unit->space->spare_bytes());
+      json.Field("making_bytes", unit->memory.making_bytes).Field("wanted_bytes", unit->memory.wanted_bytes);
+    }
     WriteThroughput(*unit, json);
     json.EndObject();
   }
   json.EndArray();
+}
+
+void WriteMemory(Agent& agent, JsonWriter& json) {
+  const MemoryLedger& memory = agent.memory();
+  const MemoryRoom room = memory.Room();
+  json.Key("memory").BeginObject().Field("ceiling_bytes", memory.ceiling_bytes()).Field("backed_bytes", memory.backed_bytes());
+  json.Field("spare_bytes", memory.spare_bytes()).Field("room_bytes", room.bytes).Field("bound", room.bound).EndObject();
 }
 
 void WriteSessions(Agent& agent, JsonWriter& json) {
@@ -157,6 +169,7 @@ std::string StatusJson(Agent& agent) {
   json.Field("up_seconds", 1e-9 * static_cast<double>(agent.clock().NowNs() - agent.started_ns()));
   json.Field("policy", agent.settings().placement_policy);
   if (auto memory = os::OwnMemory(); memory.ok()) json.Field("private_bytes", memory->private_bytes);
+  WriteMemory(agent, json);
   WriteTiers(agent, json);
   WriteSessions(agent, json);
   json.Field("leases", static_cast<uint64_t>(agent.peers().leases()));
@@ -206,10 +219,15 @@ std::string MetricsText(Agent& agent) {
   gauge("flush_bytes_per_second", "Moving average of one flush", agent.throughput().FlushBytesPerSecond());
   gauge("requests_waiting", "Clients' requests that wait for a slot", agent.assignment().waiting());
   gauge("sessions", "Client processes", agent.sessions().all().size());
+  const MemoryLedger& memory = agent.memory();
+  gauge("memory_ceiling_bytes", "What the memory tiers may take together", memory.ceiling_bytes());
+  gauge("memory_backed_bytes", "What they have taken", memory.backed_bytes());
+  gauge("memory_spare_bytes", "Of that, what nobody uses", memory.spare_bytes());
+  gauge("memory_room_bytes", "What they may take on top of it", static_cast<uint64_t>(std::max<int64_t>(0, memory.Room().bytes)));
   using Getter = uint64_t (*)(const TierUnit&);
   const std::vector<std::tuple<const char*, const char*, Getter>> per_tier = {
       {"tier_slots", "Slots of the tier", [](const TierUnit& unit) { return uint64_t{unit.info().slots}; }},
-      {"tier_free_slots", "Slots that can be assigned", [](const TierUnit& unit) { return uint64_t{unit.space->free_slots()}; }},
+      {"tier_free_slots", "Slots that nobody uses", [](const TierUnit& unit) { return uint64_t{unit.space->free_slots()}; }},
       {"tier_cached_slots", "Slots that hold only what may go",
        [](const TierUnit& unit) { return uint64_t{unit.space->evictable_slots()}; }},
       {"tier_occupied_slots", "Slots in use", [](const TierUnit& unit) { return uint64_t{unit.space->occupied_slots()}; }},

@@ -10,6 +10,7 @@
 #include "agent/flush.h"
 #include "agent/held_sets.h"
 #include "agent/images.h"
+#include "agent/memory_ledger.h"
 #include "agent/protect.h"
 #include "agent/sessions.h"
 #include "agent/throughput.h"
@@ -18,7 +19,6 @@
 #include "base/log.h"
 #include "os/files.h"
 #include "os/machine.h"
-#include "os/thread.h"
 #include "session/own_folder.h"
 
 namespace kedge {
@@ -26,9 +26,8 @@ namespace {
 
 constexpr uint32_t kTmpfsMagic = 0x01021994;
 constexpr uint32_t kRamfsMagic = 0x858458f6;
-// At a time: whoever maps memory meanwhile waits for it.
-constexpr uint64_t kPopulateBytes = uint64_t{1} << 20;
-constexpr Duration kHeldPause = std::chrono::milliseconds(5);
+// A scratch of which nobody has anything waits this long for the job's next launch.
+constexpr Duration kCloseAfter = std::chrono::seconds(5);
 
 // The nearest folder on the way to `path` that exists: where its file system can be asked.
 std::string ExistingFolder(std::string path) {
@@ -41,21 +40,6 @@ std::string ExistingFolder(std::string path) {
 }
 
 }  // namespace
-
-// The thread that reserves and faults in one tier.
-struct Tiers::Reservation {
-  std::atomic<bool> cancel{false};
-  std::thread thread;
-  ~Reservation() {
-    cancel = true;
-    if (thread.joinable()) thread.join();
-  }
-};
-
-Tiers::Tiers(Agent& agent) : agent_(agent) {}
-Tiers::~Tiers() {
-  reservations_.clear();
-}
 
 void Tiers::OpenNode() {
   const NodeSettings& settings = agent_.settings();
@@ -145,59 +129,8 @@ Result<TierUnit*> Tiers::Open(const Plan& plan) {
   agent_.throughput().Load(*unit);
   units_.push_back(std::move(unit));
   plans_.push_back(plan);
-  ReserveInBackground(units_.back().get());
+  agent_.memory().OnOpened(units_.back().get(), created.fresh);
   return units_.back().get();
-}
-
-void Tiers::ReserveInBackground(TierUnit* unit) {
-  if (unit->info().kind == TierKind::kDirectory) {
-    // Reserved slot by slot when first assigned: a folder's capacity is a ceiling, not a claim.
-    unit->space->SetUsable(unit->info().slots);
-    return;
-  }
-  unit->reserving = true;
-  auto reservation = std::make_unique<Reservation>();
-  std::atomic<bool>* cancel = &reservation->cancel;
-  reservation->thread = std::thread([this, cancel, id = unit->id, tier = unit->tier] {
-    os::SetThreadName("kedge-reserve");
-    (void)os::SetThreadNice(10);
-    const uint32_t slots = tier->info().slots;
-    uint32_t reserved = 0;
-    Status status;
-    const auto rest = [&] {
-      while (preparing_held_.load() > 0 && !*cancel) std::this_thread::sleep_for(kHeldPause);
-    };
-    while (reserved < slots && !*cancel) {
-      rest();
-      status = tier->Reserve(reserved);
-      if (!status.ok()) break;
-      ++reserved;
-      agent_.loop().Post([this, id, reserved] {
-        TierUnit* found = FindUnit(id);
-        if (found == nullptr || found->lost) return;
-        found->space->SetUsable(std::max(reserved, found->space->usable()));
-        agent_.assignment().Pump();
-      });
-    }
-    agent_.loop().Post([this, id, status, reserved] {
-      TierUnit* found = FindUnit(id);
-      if (found == nullptr) return;
-      found->reserving = false;
-      if (!status.ok()) {
-        LogWarning("agent", "tier {}: only {} of {} slots could be reserved: {}", found->info().name, reserved,
-                   found->info().slots, status.ToString());
-      }
-      agent_.assignment().Pump();
-    });
-    // Fault the pages in, so that a capture copies at memory speed the first time already.
-    for (uint32_t slot = 0; slot < reserved; ++slot) {
-      for (uint64_t offset = 0; offset < tier->info().slot_bytes && !*cancel; offset += kPopulateBytes) {
-        rest();
-        if (!tier->Populate(slot, offset, std::min(kPopulateBytes, tier->info().slot_bytes - offset)).ok()) return;
-      }
-    }
-  });
-  reservations_.push_back(std::move(reservation));
 }
 
 std::vector<TierUnit*> Tiers::units() const {
@@ -220,15 +153,11 @@ TierUnit* Tiers::FindKey(const std::string& key) const {
   return nullptr;
 }
 
-bool Tiers::IsReserving(const std::vector<TierUnit*>& tiers) const {
-  return std::any_of(tiers.begin(), tiers.end(), [](const TierUnit* unit) { return unit->reserving && !unit->lost; });
-}
-
 TierLoad Tiers::LoadOf(const TierUnit& unit, const Session* session) const {
   TierLoad load;
   load.present = !unit.lost;
   load.slots = unit.info().slots;
-  load.free_slots = unit.space->free_slots();
+  load.free_slots = agent_.memory().FreeSlots(unit);
   load.evictable_slots = unit.space->evictable_slots();
   load.writers = session == nullptr ? unit.throughput.claims : Throughput::WritersFor(*session, unit);
   if (unit.throughput.curve.has_value()) load.curve = &*unit.throughput.curve;
@@ -288,14 +217,47 @@ void Tiers::UpdateControl() {
   for (; index < kControlTiersMax; ++index) control.tiers[index].present.store(0, std::memory_order_release);
 }
 
+bool Tiers::IsUsed(const TierUnit& unit) const {
+  const SlotSpace& space = *unit.space;
+  if (space.free_slots() < space.slots() || unit.flushing_chunks > 0 || unit.memory.making > 0) return true;
+  for (const Session* session : agent_.sessions().all()) {
+    if (std::find(session->tiers.begin(), session->tiers.end(), &unit) != session->tiers.end()) return true;
+  }
+  return agent_.images().HasFilesIn(unit);
+}
+
+void Tiers::CloseUnused() {
+  const int64_t now_ns = agent_.clock().NowNs();
+  for (size_t i = 0; i < units_.size();) {
+    TierUnit& unit = *units_[i];
+    const bool may_go = unit.lost || !unit.scratch.empty();
+    if (!may_go || IsUsed(unit)) unit.unused_since_ns = now_ns;
+    if (!may_go || (!unit.lost && now_ns - unit.unused_since_ns < kCloseAfter.count()) || IsUsed(unit)) {
+      ++i;
+      continue;
+    }
+    LogInfo("agent", "tier {} at {} is of no more use, and goes", unit.info().name, unit.info().path);
+    agent_.assignment().ForgetTier(&unit);
+    if (!unit.lost) {
+      Remove(unit);
+      Status forgotten = os::RemoveTree(fs(), agent_.Path("tiers/" + unit.info().name));
+      if (!forgotten.ok()) LogWarning("agent", "{}", forgotten.ToString());
+    }
+    units_.erase(units_.begin() + static_cast<std::ptrdiff_t>(i));
+    plans_.erase(plans_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+void Tiers::Remove(const TierUnit& unit) {
+  Status removed = unit.tier->Remove();
+  // The folder of a pool file; it stays when somebody else's files are in it.
+  if (removed.ok() && unit.info().kind == TierKind::kMemory) (void)fs().Rmdir(os::ParentPath(unit.info().path));
+  if (!removed.ok()) LogWarning("agent", "tier {} could not be removed: {}", unit.info().name, removed.ToString());
+}
+
 void Tiers::RemoveAll() {
-  reservations_.clear();
   for (const auto& unit : units_) {
-    if (unit->lost) continue;
-    Status removed = unit->tier->Remove();
-    // The folder of a pool file; it stays when somebody else's files are in it.
-    if (removed.ok() && unit->info().kind == TierKind::kMemory) (void)fs().Rmdir(os::ParentPath(unit->info().path));
-    if (!removed.ok()) LogWarning("agent", "tier {} could not be removed: {}", unit->info().name, removed.ToString());
+    if (!unit->lost) Remove(*unit);
   }
 }
 

@@ -1,14 +1,12 @@
-// The tiers in use: opened at start and on demand (job.scratch), reserved and faulted in in the background, watched.
+// The tiers in use: opened at start and on demand (job.scratch), watched, and closed when they are of no use any more.
 //
 // What is private of a tier (slot table, how it is cut) lies in the run folder under tiers/NAME; only its slots lie where
 // the tier is. A tier whose pool or folder was deleted is lost: it takes no more chunks, what was captured is still flushed
 // from the open handles, its sessions are told to attach anew, and another one is made in its place.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "agent/model.h"
@@ -21,8 +19,7 @@ class Agent;
 
 class Tiers {
  public:
-  explicit Tiers(Agent& agent);
-  ~Tiers();
+  explicit Tiers(Agent& agent) : agent_(agent) {}
 
   // The tiers that are configured for the node. Those that cannot be made are left out, with an error in the log.
   void OpenNode();
@@ -41,16 +38,10 @@ class Tiers {
   void UpdateControl();
   // Deletes the files of all tiers: nothing in them is of use any more.
   void RemoveAll();
-  // The slots of the tier whose chunks are gone are given out again: something may be assigned.
-  bool IsReserving(const std::vector<TierUnit*>& tiers) const;
-  // While somebody waits for bytes of other nodes, the preparation of others rests: it holds locks of the pool's file
-  // and of this process's memory, at low priority. Each Hold is followed by a Release.
-  void HoldPreparing() { ++preparing_held_; }
-  void ReleasePreparing() { --preparing_held_; }
+  // Closes the scratch of jobs that are over and lost tiers, once nobody has anything there; a scratch with its files.
+  void CloseUnused();
 
  private:
-  struct Reservation;
-  std::atomic<int> preparing_held_{0};
   struct Plan {
     std::string name;
     std::string scratch;
@@ -60,14 +51,14 @@ class Tiers {
   };
   Result<TierUnit*> Open(const Plan& plan);
   Result<TierCut> CutOf(const Plan& plan, const std::string& meta_folder) const;
-  void ReserveInBackground(TierUnit* unit);
+  bool IsUsed(const TierUnit& unit) const;
   void Lose(TierUnit* unit, const Status& why);
+  static void Remove(const TierUnit& unit);
 
   Agent& agent_;
   uint32_t last_id_ = 0;
   std::vector<std::unique_ptr<TierUnit>> units_;
   std::vector<Plan> plans_;  // of units_, by index
-  std::vector<std::unique_ptr<Reservation>> reservations_;
 };
 
 }  // namespace kedge

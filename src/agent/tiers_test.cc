@@ -1,11 +1,9 @@
-// How a tier is made ready in the background, and what it is not made of: other users' folders.
+// What a tier is not made of: other users' folders.
 #include "agent/tiers.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <thread>
 
 #include "agent/testing/local_agent.h"
 #include "os/files.h"
@@ -14,31 +12,6 @@
 
 namespace kedge {
 namespace {
-
-TEST(TiersTest, PreparationRestsWhileSomebodyWaitsForWrites) {
-  constexpr uint32_t kSlots = 16;
-  const os::testing::TemporaryFolder scratch("/dev/shm");
-  testing::LocalAgent agent(kSlots, 64 << 10);
-  JobKeys keys;
-  keys.scratch = scratch.path();
-  agent->tiers().HoldPreparing();
-  agent->tiers().HoldPreparing();
-  const auto tiers = agent->tiers().ForJob(keys);
-  ASSERT_TRUE(tiers.ok()) << tiers.status().ToString();
-  const TierUnit& unit = *tiers->at(0);
-  const auto rests = [&] {
-    for (int i = 0; i < 50; ++i) {
-      agent.Turn();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return unit.reserving && unit.space->usable() == 0;
-  };
-  EXPECT_TRUE(rests());
-  agent->tiers().ReleasePreparing();
-  EXPECT_TRUE(rests()) << "somebody else still waits";
-  agent->tiers().ReleasePreparing();
-  EXPECT_TRUE(agent.TurnUntil([&] { return !unit.reserving && unit.space->usable() == kSlots; }));
-}
 
 // A scratch in which everybody may write; on /dev/shm it is a memory tier, else a directory tier.
 class SharedScratchTest : public ::testing::TestWithParam<const char*> {

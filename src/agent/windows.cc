@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "agent/agent.h"
+#include "agent/memory_ledger.h"
 #include "agent/protect.h"
 #include "agent/server.h"
 #include "agent/sessions.h"
-#include "agent/tiers.h"
 #include "base/log.h"
 #include "os/kill_point.h"
 
@@ -107,9 +107,9 @@ void Windows::Show(uint64_t peer, uint64_t number, Session& session, const ShowR
   }
   window->busy = true;
   agent_.protect().bringers().Submit([this, peer, number, window, offset = request.offset] {
-    agent_.tiers().HoldPreparing();
+    agent_.memory().HoldAhead();
     const Result<ShowReply> shown = window->Show(offset);
-    agent_.tiers().ReleasePreparing();
+    agent_.memory().ReleaseAhead();
     agent_.loop().Post([this, peer, number, window, shown] {
       window->busy = false;
       shown.ok() ? agent_.server().Reply(peer, number, *shown) : agent_.server().Reply(peer, number, ErrorReply{shown.status()});

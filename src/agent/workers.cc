@@ -28,7 +28,7 @@ void Workers::Serve() {
     (void)os::SetThreadNice(kNice);
     (void)os::SetThreadIoClass(os::IoClass::kBestEffortLow);
   }
-  os::SetThreadName("kedge-flush");
+  os::SetThreadName(priority_ == Priority::kLow ? "kedge-flush" : "kedge-serve");
   std::unique_lock lock(mutex_);
   for (;;) {
     ++idle_;

@@ -14,6 +14,8 @@ namespace {
 
 // A capture that needs a slot waits this long for the successor of an agent that died.
 constexpr Duration kAgentReturnTimeout = std::chrono::seconds(15);
+// What is asked for ahead of need: some hundred small checkpoints.
+constexpr uint64_t kOpenAheadBytes = uint64_t{256} << 10;
 constexpr Duration kPauseWithoutAgent = std::chrono::milliseconds(10);
 
 Status AgentIsGone(const AgentChannel& channel) {
@@ -23,6 +25,10 @@ Status AgentIsGone(const AgentChannel& channel) {
 
 HeldSlot Held(const SlotRange& range, PlaceKind kind) {
   return {range.tier, range.slot, range.slot_generation, kind == PlaceKind::kFullChunk};
+}
+
+bool IsSame(const SlotRange& one, const SlotRange& other) {
+  return one.tier == other.tier && one.slot == other.slot && one.slot_generation == other.slot_generation;
 }
 
 // The agent answers Failed where neither tier nor store has room.
@@ -41,6 +47,12 @@ void SlotAllocator::Request(Ahead* ahead, const FullChunk& wanted) {
   message.image_serial = ++last_number_;
   message.range.bytes = wanted.bytes;
   message.amount = wanted.bytes_to_come;
+  ahead->grows = SlotRange{};
+  if (ahead == &open_ahead_ && open_) {
+    message.range = ahead->grows = open_->range;
+    message.range.bytes = wanted.bytes;
+    message.amount = open_->cursor + wanted.bytes;
+  }
   if (channel_->TryPush(message)) ahead->requested = last_number_;
 }
 
@@ -49,18 +61,21 @@ void SlotAllocator::ExpectFull(const FullChunk& chunk) {
 }
 
 void SlotAllocator::ExpectOpen() {
-  if (!open_ || open_->range.bytes - open_->cursor < limits_.piece_bytes) Request(&open_ahead_, {limits_.chunk_bytes});
+  const uint64_t wanted_bytes = std::min(kOpenAheadBytes, limits_.piece_bytes);
+  if (!HasOpen(wanted_bytes)) Request(&open_ahead_, {wanted_bytes});
 }
 
-Result<AgentMessage> SlotAllocator::TakeAnswer(Ahead* ahead, const FullChunk& wanted, const Deadline& deadline) {
+Result<std::optional<AgentMessage>> SlotAllocator::TakeAnswer(Ahead* ahead, const FullChunk& wanted, const Deadline& deadline) {
+  const auto has_grown = [&] { return ahead == &open_ahead_ && HasOpen(wanted.bytes); };
   pump_();
+  if (has_grown()) return std::optional<AgentMessage>();
   // What was refused ahead of time may have room by now: ask again.
   if (ahead->answer && ahead->answer->outcome != AssignOutcome::kSlot) ahead->answer.reset();
   Request(ahead, wanted);
   if (!ahead->answer) {
     const int64_t begin = SystemClock().NowNs();
     std::optional<Deadline> return_of_agent;
-    while (!ahead->answer && !deadline.Passed()) {
+    while (!ahead->answer && !has_grown() && !deadline.Passed()) {
       if (!channel_->lost()) {
         return_of_agent.reset();
         Request(ahead, wanted);  // anew when the ring was full, or the session was attached again
@@ -72,6 +87,7 @@ Result<AgentMessage> SlotAllocator::TakeAnswer(Ahead* ahead, const FullChunk& wa
     }
     waited_ += Duration(SystemClock().NowNs() - begin);
   }
+  if (has_grown()) return std::optional<AgentMessage>();
   if (!ahead->answer) {
     if (channel_->lost()) return AgentIsGone(*channel_);
     return Status(Code::kTimeout,
@@ -80,28 +96,27 @@ Result<AgentMessage> SlotAllocator::TakeAnswer(Ahead* ahead, const FullChunk& wa
   }
   AgentMessage answer = *ahead->answer;
   ahead->answer.reset();
-  return answer;
+  return std::optional(answer);
 }
 
 Result<AssignedPlace> SlotAllocator::TakeOpen(uint64_t bytes, const Deadline& deadline) {
-  if (open_ && open_->range.bytes - open_->cursor < bytes) {
-    filled_.push_back(open_->range);
-    open_.reset();
-  }
   AssignedPlace place;
-  if (!open_) {
-    KEDGE_ASSIGN_OR_RETURN(const AgentMessage answer, TakeAnswer(&open_ahead_, {limits_.chunk_bytes}, deadline));
-    if (answer.outcome == AssignOutcome::kFailed) return FailureOf(answer);
-    if (answer.outcome == AssignOutcome::kThrough) {
+  if (bytes > limits_.chunk_bytes) {
+    return Status(Code::kNoSpace,
+                  fmt::format("{} bytes do not fit a slot of {} bytes; choose a greater chunk.size", bytes, limits_.chunk_bytes));
+  }
+  while (!HasOpen(bytes)) {
+    KEDGE_ASSIGN_OR_RETURN(const std::optional<AgentMessage> answer, TakeAnswer(&open_ahead_, {bytes}, deadline));
+    if (!answer.has_value()) continue;
+    if (answer->outcome == AssignOutcome::kFailed) return FailureOf(*answer);
+    if (answer->outcome == AssignOutcome::kThrough) {
       place.through = true;
       return place;
     }
-    open_ = Slot{answer.range, 0};
+    // One that was asked for ahead may be too small; the agent is asked to back it further then.
+    if (open_) filled_.push_back(open_->range);
+    open_ = Slot{answer->range, 0};
     open_->range.offset = 0;
-  }
-  if (bytes > open_->range.bytes) {
-    return Status(Code::kNoSpace,
-                  fmt::format("{} bytes do not fit a slot of {} bytes; choose a greater chunk.size", bytes, open_->range.bytes));
   }
   place.range = open_->range;
   place.range.offset = open_->cursor;
@@ -112,16 +127,20 @@ Result<AssignedPlace> SlotAllocator::TakeOpen(uint64_t bytes, const Deadline& de
 }
 
 Result<AssignedPlace> SlotAllocator::TakeFull(const FullChunk& chunk, const Deadline& deadline) {
-  KEDGE_ASSIGN_OR_RETURN(const AgentMessage answer, TakeAnswer(&full_ahead_, chunk, deadline));
-  if (answer.outcome == AssignOutcome::kFailed) return FailureOf(answer);
   AssignedPlace place;
-  place.through = answer.outcome == AssignOutcome::kThrough;
-  if (place.through) return place;
-  if (chunk.bytes > answer.range.bytes) {
-    Return(answer.range);
-    return Status(Code::kInternal, fmt::format("the agent assigned a slot of {} bytes for {}", answer.range.bytes, chunk.bytes));
+  for (int tries = 0; tries < 2; ++tries) {
+    KEDGE_ASSIGN_OR_RETURN(const std::optional<AgentMessage> answer, TakeAnswer(&full_ahead_, chunk, deadline));
+    if (answer->outcome == AssignOutcome::kFailed) return FailureOf(*answer);
+    place.through = answer->outcome == AssignOutcome::kThrough;
+    if (place.through) return place;
+    place.range = answer->range;
+    if (chunk.bytes <= answer->range.bytes) break;
+    // It was asked for ahead, for a smaller chunk.
+    Return(answer->range);
   }
-  place.range = answer.range;
+  if (chunk.bytes > place.range.bytes) {
+    return Status(Code::kInternal, fmt::format("the agent assigned a slot of {} bytes for {}", place.range.bytes, chunk.bytes));
+  }
   place.range.offset = 0;
   place.range.bytes = chunk.bytes;
   return place;
@@ -144,15 +163,21 @@ void SlotAllocator::OnMessage(const AgentMessage& message) {
     return;
   }
   if (message.kind != AgentMessageKind::kAssign) return;
+  // The open slot has grown; perhaps it has become full meanwhile, or was returned, or another agent has come since.
+  const bool is_slot = message.outcome == AssignOutcome::kSlot;
+  const bool is_open = is_slot && open_ && IsSame(message.range, open_->range);
+  const bool is_filled = is_slot && std::any_of(filled_.begin(), filled_.end(),
+                                                [&](const SlotRange& filled) { return IsSame(message.range, filled); });
+  if (is_open) open_->range.bytes = std::max(open_->range.bytes, message.range.bytes);
   for (Ahead* ahead : {&open_ahead_, &full_ahead_}) {
     if (ahead->requested != 0 && ahead->requested == message.number) {
       ahead->requested = 0;
-      ahead->answer = message;
+      if (!is_slot || !IsSame(message.range, ahead->grows)) ahead->answer = message;
       return;
     }
   }
   // An answer to a request of before the agent's loss: nobody waits for it.
-  if (message.outcome == AssignOutcome::kSlot) Return(message.range);
+  if (is_slot && !is_open && !is_filled) Return(message.range);
 }
 
 void SlotAllocator::Return(const SlotRange& range) {

@@ -1,8 +1,9 @@
 // The client's slots: asks the agent for them ahead of need, packs small chunks into an open one, gives back what is unused.
 //
 // A slot assigned to this process stays its own until it returns it. One open slot takes chunks below
-// a piece, going forward; its successor is asked for while there is still room, so that a small checkpoint waits for
-// nobody. Slots for whole chunks are asked for one ahead. Guarded by the context's lock.
+// a piece, going forward. It is backed a little at first; while there is still room in it, the agent is asked to back it further,
+// or for its successor, so that a small checkpoint waits for nobody. Slots for whole chunks are asked for one ahead. Guarded by
+// the context's lock.
 #pragma once
 
 #include <cstdint>
@@ -69,18 +70,21 @@ class SlotAllocator {
 
  private:
   struct Slot {
-    SlotRange range{};    // offset 0, bytes: the slot's size
+    SlotRange range{};    // offset 0, bytes: as far as it is backed
     uint64_t cursor = 0;  // bytes used
   };
   // One kind of request: at most one is out, and at most one answer lies ready.
   struct Ahead {
     PlaceKind kind;
     uint64_t requested = 0;  // its number; 0: none is out
+    SlotRange grows{};       // the open slot that it names, to be backed further
     std::optional<AgentMessage> answer;
   };
 
   void Request(Ahead* ahead, const FullChunk& wanted);
-  Result<AgentMessage> TakeAnswer(Ahead* ahead, const FullChunk& wanted, const Deadline& deadline);
+  bool HasOpen(uint64_t bytes) const { return open_ && open_->range.bytes - open_->cursor >= bytes; }
+  // Waits for the answer; nothing: the open slot has grown instead, to hold as much.
+  Result<std::optional<AgentMessage>> TakeAnswer(Ahead* ahead, const FullChunk& wanted, const Deadline& deadline);
   void Return(const SlotRange& range);
   // A moment passes in which the successor of a lost agent may come; false when it has had its time since *until was set, or
   // has come and gave the client another session.
@@ -91,8 +95,8 @@ class SlotAllocator {
   std::function<void()> pump_;
   std::optional<Slot> open_;
   std::vector<SlotRange> filled_;  // for ReturnFilled
-  Ahead open_ahead_{PlaceKind::kOpenSlot, 0, {}};
-  Ahead full_ahead_{PlaceKind::kFullChunk, 0, {}};
+  Ahead open_ahead_{PlaceKind::kOpenSlot, 0, {}, {}};
+  Ahead full_ahead_{PlaceKind::kFullChunk, 0, {}, {}};
   uint64_t last_number_ = 0;
   Duration waited_{};
 };

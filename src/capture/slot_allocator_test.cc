@@ -44,12 +44,12 @@ class SlotAllocatorTest : public ::testing::Test {
     }
     return sent;
   }
-  void Answer(uint64_t number, AssignOutcome outcome, uint32_t slot = 0) {
+  void Answer(uint64_t number, AssignOutcome outcome, uint32_t slot = 0, uint64_t bytes = kSlotBytes) {
     AgentMessage message{};
     message.kind = AgentMessageKind::kAssign;
     message.outcome = outcome;
     message.number = number;
-    message.range = SlotRange{0, slot, 7, 0, kSlotBytes};
+    message.range = SlotRange{0, slot, 7, 0, bytes};
     message.code = static_cast<int32_t>(outcome == AssignOutcome::kFailed ? Code::kNoSpace : Code::kOk);
     std::snprintf(message.text, sizeof message.text, "nothing left");
     ASSERT_TRUE(agent_out_.TryPush(message));
@@ -88,6 +88,53 @@ TEST_F(SlotAllocatorTest, SmallChunksArePackedForward) {
   }
   EXPECT_TRUE(Sent().empty()) << "there is room: nothing is asked for";
   EXPECT_EQ(slots_.TakeWaited(), Duration::zero());
+}
+
+// It is backed a little at first.
+TEST_F(SlotAllocatorTest, TheOpenSlotGrows) {
+  slots_.ExpectOpen();
+  Answer(Sent().at(0).image_serial, AssignOutcome::kSlot, 3, 2 * kChunkAlignment);
+  EXPECT_EQ(slots_.TakeOpen(kChunkAlignment, In(seconds(1)))->range.offset, 0u);
+  const auto sent = Sent();
+  ASSERT_EQ(sent.size(), 1u) << "less than a piece is left";
+  EXPECT_EQ(sent[0].range.slot, 3u);
+  EXPECT_EQ(sent[0].range.slot_generation, 7u);
+  EXPECT_EQ(sent[0].amount, kChunkAlignment + kSlotLimits.piece_bytes) << "as far as it is wanted";
+  Answer(sent[0].image_serial, AssignOutcome::kSlot, 3);
+  const auto place = slots_.TakeOpen(2 * kChunkAlignment, In(seconds(1)));
+  ASSERT_TRUE(place.ok()) << place.status().ToString();
+  EXPECT_EQ(place->range.slot, 3u);
+  EXPECT_EQ(place->range.offset, kChunkAlignment);
+  slots_.ReturnFilled();
+  EXPECT_TRUE(Sent().empty()) << "it is the open one still";
+}
+
+TEST_F(SlotAllocatorTest, ASlotThatGrowsAfterItWasReturnedIsNotUsed) {
+  slots_.ExpectOpen();
+  Answer(Sent().at(0).image_serial, AssignOutcome::kSlot, 3, kChunkAlignment);
+  std::vector<ClientMessage> sent;
+  const auto await = [&](size_t messages) {
+    while (sent.size() < messages) {
+      for (const ClientMessage& message : Sent()) sent.push_back(message);
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  };
+  std::thread agent([&] {
+    await(1);
+    AgentMessage recall{};
+    recall.kind = AgentMessageKind::kRecall;
+    EXPECT_TRUE(agent_out_.TryPush(recall));
+    Answer(sent[0].image_serial, AssignOutcome::kSlot, 3);
+    await(3);
+    Answer(sent[2].image_serial, AssignOutcome::kSlot, 4);
+  });
+  const auto place = slots_.TakeOpen(2 * kChunkAlignment, In(seconds(10)));
+  agent.join();
+  ASSERT_TRUE(place.ok()) << place.status().ToString();
+  EXPECT_EQ(place->range.slot, 4u);
+  EXPECT_EQ(sent[0].range.slot_generation, 7u) << "it is asked for more of that slot";
+  EXPECT_EQ(sent[1].kind, ClientMessageKind::kReturnSlot);
+  EXPECT_EQ(sent[2].range.slot_generation, 0u) << "and then for another one";
 }
 
 TEST_F(SlotAllocatorTest, TheNextSlotIsAskedForAheadAndTheOldOneReturned) {

@@ -103,7 +103,7 @@ Status TierTrial::Prepare(uint32_t writers) {
   const LayoutLimits limits{chunk_bytes, std::min(options_.piece_bytes, chunk_bytes)};
   while (writers_.size() < writers) {
     const auto slot = static_cast<uint32_t>(writers_.size());
-    KEDGE_RETURN_IF_ERROR(tier_.Reserve(slot));
+    KEDGE_RETURN_IF_ERROR(tier_.ReserveAll(slot));
     KEDGE_RETURN_IF_ERROR(tier_.Populate(slot, 0, chunk_bytes));
     writers_.push_back(std::make_unique<Writer>(tier_, slot, limits));
     KEDGE_RETURN_IF_ERROR(writers_.back()->Capture(source_.data(), chunk_bytes));

@@ -46,7 +46,9 @@ class SlowTier final : public Tier {
   Status Read(uint32_t slot, uint64_t offset, void* data, uint64_t bytes) override {
     return tier_->Read(slot, offset, data, bytes);
   }
-  Status Reserve(uint32_t slot) override { return tier_->Reserve(slot); }
+  Status Reserve(uint32_t slot, uint64_t offset, uint64_t bytes) override { return tier_->Reserve(slot, offset, bytes); }
+  Status Release(uint32_t slot) override { return tier_->Release(slot); }
+  Result<uint64_t> SpaceBytes() override { return tier_->SpaceBytes(); }
   Status Populate(uint32_t, uint64_t, uint64_t) override { return Status::Ok(); }
   Status CheckPresent() override { return tier_->CheckPresent(); }
   Status Remove() override { return tier_->Remove(); }

@@ -453,7 +453,6 @@ int kedge_get_statistics(kedge_context* context, kedge_statistics* out) {
     kedge_statistics statistics = self.core.statistics;
     statistics.flush_failures = self.session->failures();
     statistics.checkpoint_interval_seconds = kedge::ToSeconds(self.pace->interval());
-    std::tie(statistics.pool_bytes, statistics.pool_mapped_bytes) = self.session->PoolMapping();
     statistics.struct_size = out->struct_size;
     std::memcpy(static_cast<void*>(out), &statistics, std::min(out->struct_size, sizeof statistics));
     return Status::Ok();

@@ -70,6 +70,14 @@ void RegionGroup::ForgetName(const Region& region) {
   if (!region.name.empty()) id_by_name_.erase(region.name);
 }
 
+uint64_t RegionGroup::bytes() const {
+  uint64_t bytes = 0;
+  for (const DeclaredRegion& region : regions_) {
+    if (region.description.kind == RegionKind::kMemory) bytes += region.description.bytes;
+  }
+  return bytes;
+}
+
 Status RegionGroup::Protect(int id, void* address, size_t count, size_t element_bytes, const kedge_region_info* info) {
   size_t bytes = 0;
   if (element_bytes == 0 || __builtin_mul_overflow(count, element_bytes, &bytes)) {

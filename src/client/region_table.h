@@ -37,6 +37,8 @@ class RegionGroup {
   DeclaredRegion* Find(int id);
   std::list<DeclaredRegion>& regions() { return regions_; }
   size_t size() const { return by_id_.size(); }
+  // Of regions in memory: what an image of the group takes at least.
+  uint64_t bytes() const;
 
  private:
   // Where the region goes, once it is found to be right. kInvalidArgument: another one has its name.

@@ -195,14 +195,6 @@ std::vector<Tier*> Session::Tiers() const {
   return tiers;
 }
 
-std::pair<uint64_t, uint64_t> Session::PoolMapping() const {
-  uint64_t bytes = 0;
-  for (const Tier* tier : Tiers()) {
-    if (tier->info().kind == TierKind::kMemory) bytes += tier->info().slot_bytes * tier->info().slots;
-  }
-  return {bytes, attached_ ? attached_->populated_bytes.load(std::memory_order_relaxed) : 0};
-}
-
 void Session::OnMessage(const AgentMessage& message) {
   if (message.kind == AgentMessageKind::kTakenOver) {
     if (!core_->superseded.exchange(true)) LogError("client", "rank {}: {}", core_->rank(), message.text);
@@ -329,6 +321,10 @@ void Session::ShowCalls() {
 void Session::ShowInterval(int64_t began_ns) {
   interval_began_ns_ = began_ns;
   if (attached_) attached_->channel.mailbox()->interval_began_ns.store(began_ns, std::memory_order_release);
+}
+
+void Session::ShowDeclared() {
+  if (attached_) attached_->channel.mailbox()->declared_bytes.store(core_->regions.current().bytes(), std::memory_order_relaxed);
 }
 
 void Session::ShowLevels() {

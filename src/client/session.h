@@ -34,9 +34,8 @@ struct AttachedSession {
   AgentChannel channel;
   std::unique_ptr<SlotAllocator> slots;
   std::unique_ptr<SlotSink> sink;
-  // The watcher's: by tier and slot, bytes of this process's mapping that are populated, from the slot's start; and their sum.
-  std::vector<std::vector<uint64_t>> populated;
-  std::atomic<uint64_t> populated_bytes{0};
+  // The watcher's: the slot that was assigned last, and how far this process's mapping of it is populated.
+  SlotRange populated{};
 };
 
 struct FlushFailure {
@@ -93,8 +92,6 @@ class Session {
   // For requests on the socket, also after the lock is let go; nullptr when not attached.
   std::shared_ptr<Connection> connection() const { return attached() ? connection_ : nullptr; }
   std::vector<Tier*> Tiers() const;
-  // Bytes of the memory tiers, and how many of them this process has mapped and faulted in.
-  std::pair<uint64_t, uint64_t> PoolMapping() const;
 
   // Whether this rank has images at the agent that are not done: of the present session.
   bool HasPending() const;
@@ -125,6 +122,8 @@ class Session {
   // In the present session's mailbox; nullptr before the first.
   CallQuestion* question(CallQuestionIndex index) const;
   void ShowInterval(int64_t began_ns);
+  // The agent is shown what the selected regions take, to make room for it ahead.
+  void ShowDeclared();
   // The agent is shown the counts of levels that the ranks go by.
   void ShowLevels();
 

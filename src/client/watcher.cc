@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "client/start.h"
-#include "os/private_files.h"
 #include "os/thread.h"
 
 namespace kedge::client {
@@ -63,6 +62,7 @@ void Watcher::Tick() {
     in_call = false;
     session_->Pump();
     if (session_->current()) unused = session_->current()->slots->Unused();
+    session_->ShowDeclared();
   }
   watched_ = session_->watched();
   if (watched_.connection && watched_.connection->WaitForPeerToClose(Duration{})) {
@@ -70,7 +70,7 @@ void Watcher::Tick() {
     return;
   }
   // A call of the application, a restart above all, has better use for the processors.
-  if (!in_call && PopulateSlice(unused)) return;
+  if (!in_call && unused && PopulateSlice(*unused)) return;
   if (watched_.connection) {
     (void)watched_.connection->WaitForPeerToClose(kTick);
   } else {
@@ -126,42 +126,21 @@ void Watcher::RecordAttempt() {
   }
 }
 
-bool Watcher::PopulateSlot(const SlotRange& range) {
-  const auto& tiers = watched_.session->attachment.tiers;
-  if (range.tier >= tiers.size() || range.slot >= tiers[range.tier]->info().slots) return false;
-  Tier& tier = *tiers[range.tier];
-  if (tier.info().kind != TierKind::kMemory) return false;
-  auto& populated = watched_.session->populated;
-  populated.resize(tiers.size());
-  populated[range.tier].resize(tier.info().slots, 0);
-  uint64_t& done = populated[range.tier][range.slot];
-  if (done >= tier.info().slot_bytes) return false;
-  const uint64_t bytes = std::min(kPopulateSliceBytes, tier.info().slot_bytes - done);
-  // What cannot be populated is faulted in on use: slower, never wrong.
-  (void)tier.Populate(range.slot, done, bytes);
-  done += bytes;
-  watched_.session->populated_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  return true;
-}
-
-bool Watcher::PopulateSlice(const std::optional<SlotRange>& first) {
+bool Watcher::PopulateSlice(const SlotRange& range) {
   if (!watched_.session) return false;
-  if (first && PopulateSlot(*first)) return true;
   const auto& tiers = watched_.session->attachment.tiers;
-  for (uint32_t index = 0; index < tiers.size(); ++index) {
-    const TierInfo& info = tiers[index]->info();
-    if (info.kind != TierKind::kMemory) continue;
-    // The space is reserved by the agent; until all of it is, populating would take it out of turn.
-    auto file = os::PrivateFileSystem().Stat(info.path);
-    if (!file.ok() || file->allocated_bytes < info.slot_bytes * info.slots) continue;
-    for (uint32_t slot = 0; slot < info.slots; ++slot) {
-      SlotRange range{};
-      range.tier = index;
-      range.slot = slot;
-      if (PopulateSlot(range)) return true;
-    }
-  }
-  return false;
+  if (range.tier >= tiers.size() || tiers[range.tier]->info().kind != TierKind::kMemory) return false;
+  SlotRange& done = watched_.session->populated;
+  if (done.tier != range.tier || done.slot != range.slot || done.slot_generation != range.slot_generation) done = {};
+  const uint64_t begin = std::max(done.bytes, range.offset);
+  const uint64_t end = range.offset + range.bytes;
+  if (begin >= end) return false;
+  const uint64_t bytes = std::min(kPopulateSliceBytes, end - begin);
+  // What cannot be populated is faulted in on use: slower, never wrong.
+  (void)tiers[range.tier]->Populate(range.slot, begin, bytes);
+  done = range;
+  done.bytes = begin + bytes;
+  return true;
 }
 
 }  // namespace kedge::client

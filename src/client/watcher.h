@@ -36,9 +36,8 @@ class Watcher {
   void RenewLease();
   // Of an attempt that began without the store.
   void RecordAttempt();
-  // One slice, of `first` (a slot that is assigned and unused) before others; false: nothing is left to do for now.
-  bool PopulateSlice(const std::optional<SlotRange>& first);
-  bool PopulateSlot(const SlotRange& range);
+  // One slice of a slot that is assigned and unused; false: nothing is left to do for now.
+  bool PopulateSlice(const SlotRange& range);
   void Sleep(Duration duration);
 
   Core* core_;

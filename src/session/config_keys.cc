@@ -20,9 +20,11 @@ void AddNodeKeys(ConfigRegistry& registry) {
   registry.Add({"node.name", kString, "auto", kNode, "name of this node; KEDGE_NODE wins; auto: the host's name", "", true});
   registry.Add({"node.run_folder", kString, "auto", kNode,
                 "the agent's folder (socket, pool, records); auto: /dev/shm/kedge-UID/NODE", "", true});
-  registry.Add({"pool.size", kBytes, "auto", kNode,
-                "memory tier; auto: least of 1/4 of memory, 1/2 of the free /dev/shm, 1/4 of what the cgroup leaves; 0: none", "",
-                true});
+  registry.Add(
+      {"pool.size", kBytes, "auto", kNode,
+       "most that all memory tiers take together; auto: least of 1/4 of memory, 1/2 of the free /dev/shm, 1/4 of what the "
+       "cgroup leaves; 0: none",
+       "", true});
   registry.Add({"node.failure_domain", kString, "auto", kNode,
                 "the part that fails with this node (a rack, a power supply): protection groups never hold two nodes of one; "
                 "auto: the node by itself; slurm: its lowest switch in SLURM's topology",

@@ -18,7 +18,7 @@
 namespace kedge {
 
 inline constexpr uint64_t kMailboxMagic = 0x786f622d6567646bULL;  // "kdge-box"
-inline constexpr uint32_t kProtocolVersion = 16;
+inline constexpr uint32_t kProtocolVersion = 17;
 inline constexpr uint32_t kClientRingEntries = 1024;
 inline constexpr uint32_t kAgentRingEntries = 64;
 inline constexpr uint32_t kAgentTextBytes = 200;
@@ -156,6 +156,8 @@ struct Mailbox {
 
   // Written by the client: when its present interval between checkpoints began, on the monotonic clock of the node.
   alignas(64) std::atomic<int64_t> interval_began_ns;
+  // Written by the client: bytes of the regions that it has declared, for the agent to make room ahead.
+  std::atomic<uint64_t> declared_bytes;
   // Written by the client: the counts of levels that its versions go by, packed; 0: it has not settled them yet.
   std::atomic<uint64_t> levels_in_force;
   CallQuestion questions[kCallQuestions];

@@ -82,20 +82,23 @@ class DirectoryTier final : public Tier {
     return os::ReadAll(*file, data, bytes, offset);
   }
 
-  Status Reserve(uint32_t slot) override {
-    KEDGE_RETURN_IF_ERROR(CheckRange(slot, 0, info().slot_bytes));
+  Status Reserve(uint32_t slot, uint64_t offset, uint64_t bytes) override {
+    KEDGE_RETURN_IF_ERROR(CheckRange(slot, offset, bytes));
     KEDGE_ASSIGN_OR_RETURN(auto file, OpenSlot(slot, os::OpenFlags::kReadWrite | os::OpenFlags::kCreate));
-    Status reserved = file->Fallocate(0, info().slot_bytes, false);
+    const uint64_t end = offset + bytes;
+    Status reserved = file->Fallocate(0, end, false);
     if (reserved.code() != Code::kUnsupported) return reserved;
     // Without fallocate nothing can be promised; what is free now is the best answer.
     KEDGE_ASSIGN_OR_RETURN(auto slot_file, file->Fstat());
     KEDGE_ASSIGN_OR_RETURN(auto volume, fs_.StatVolume(info().path));
-    if (slot_file.allocated_bytes + volume.available_bytes >= info().slot_bytes) {
-      return slot_file.size_bytes >= info().slot_bytes ? Status::Ok() : file->Ftruncate(info().slot_bytes);
+    if (slot_file.allocated_bytes + volume.available_bytes >= end) {
+      return slot_file.size_bytes >= end ? Status::Ok() : file->Ftruncate(end);
     }
     return Status(Code::kNoSpace, fmt::format("tier {}: {} has {} bytes left; a slot needs {}", info().name, info().path,
-                                              volume.available_bytes, info().slot_bytes));
+                                              volume.available_bytes, end));
   }
+  Status Release(uint32_t slot) override { return CheckRange(slot, 0, info().slot_bytes); }
+  Result<uint64_t> SpaceBytes() override { return uint64_t{0}; }
 
   Status Populate(uint32_t slot, uint64_t offset, uint64_t bytes) override { return CheckRange(slot, offset, bytes); }
 

@@ -35,11 +35,24 @@ class MemoryTier final : public Tier {
     if (bytes > 0) std::memcpy(data, SlotMemory(slot) + offset, bytes);
     return Status::Ok();
   }
-  Status Reserve(uint32_t slot) override {
-    KEDGE_RETURN_IF_ERROR(CheckRange(slot, 0, info().slot_bytes));
+  Status Reserve(uint32_t slot, uint64_t offset, uint64_t bytes) override {
+    KEDGE_RETURN_IF_ERROR(CheckRange(slot, offset, bytes));
     if (file_ == nullptr) return Status(Code::kFailedPrecondition, "only the agent reserves space in the pool");
-    mapping_.MakeLargePages(Offset(slot), info().slot_bytes);
-    return file_->Fallocate(Offset(slot), info().slot_bytes, true);
+    if (bytes == 0) return Status::Ok();
+    mapping_.MakeLargePages(Offset(slot) + offset, bytes);
+    KEDGE_RETURN_IF_ERROR(file_->Fallocate(Offset(slot) + offset, bytes, true));
+    // Pages that are not large are there by now, but not made: whoever writes first would pay for that.
+    return mapping_.Populate(Offset(slot) + offset, bytes);
+  }
+  Status Release(uint32_t slot) override {
+    KEDGE_RETURN_IF_ERROR(CheckRange(slot, 0, info().slot_bytes));
+    if (file_ == nullptr) return Status(Code::kFailedPrecondition, "only the agent gives space of the pool back");
+    return mapping_.PunchHole(Offset(slot), info().slot_bytes);
+  }
+  Result<uint64_t> SpaceBytes() override {
+    if (file_ == nullptr) return Status(Code::kFailedPrecondition, "only the agent looks after the pool's space");
+    KEDGE_ASSIGN_OR_RETURN(const os::FileInfo found, file_->Fstat());
+    return found.allocated_bytes;
   }
   Status Populate(uint32_t slot, uint64_t offset, uint64_t bytes) override {
     KEDGE_RETURN_IF_ERROR(CheckRange(slot, offset, bytes));

@@ -4,11 +4,17 @@
 
 namespace kedge {
 namespace {
-constexpr int kAffinityScanMax = 256;  // free slots looked at for one that the owner had before
+constexpr int kFittingScanMax = 256;  // slots that fit, looked at for one that the owner had before
 }
-
 SlotSpace::SlotSpace(SlotTable table) : table_(std::move(table)), uses_(table_.slots()) {
   for (uint32_t slot = 0; slot < slots(); ++slot) Enter(slot);
+}
+
+template <typename Change>
+void SlotSpace::ChangeBacking(uint32_t slot, Change change) {
+  Leave(slot);
+  change(uses_[slot]);
+  Enter(slot);
 }
 
 void SlotSpace::Leave(uint32_t slot) {
@@ -16,8 +22,11 @@ void SlotSpace::Leave(uint32_t slot) {
   if (IsAssigned(slot)) {
     --assigned_slots_;
   } else if (use.chunks == 0) {
-    --free_slots_all_;
-    free_.erase(slot);
+    --free_slots_;
+    spare_bytes_ -= use.backed_bytes;
+    ready_.erase(slot);
+    bare_.erase(slot);
+    unknown_.erase(slot);
   } else if (use.pinned == 0) {
     --evictable_slots_;
   }
@@ -28,20 +37,12 @@ void SlotSpace::Enter(uint32_t slot) {
   if (IsAssigned(slot)) {
     ++assigned_slots_;
   } else if (use.chunks == 0) {
-    ++free_slots_all_;
-    if (slot < usable_) free_.insert(slot);
+    ++free_slots_;
+    spare_bytes_ += use.backed_bytes;
+    if (!use.held) (use.unknown ? unknown_ : use.backed_bytes > 0 ? ready_ : bare_).insert(slot);
   } else if (use.pinned == 0) {
     ++evictable_slots_;
   }
-}
-
-void SlotSpace::SetUsable(uint32_t usable) {
-  KEDGE_CHECK(usable <= slots());
-  for (uint32_t slot = usable_; slot < usable; ++slot) {
-    if (!IsAssigned(slot) && uses_[slot].chunks == 0) free_.insert(slot);
-  }
-  free_.erase(free_.lower_bound(usable), free_.end());
-  usable_ = usable;
 }
 
 uint32_t SlotSpace::AssignedTo(uint32_t owner) const {
@@ -57,18 +58,59 @@ std::vector<uint32_t> SlotSpace::SlotsOf(uint32_t owner) const {
   return found;
 }
 
-std::optional<uint32_t> SlotSpace::PickFree(uint32_t owner) const {
-  if (free_.empty()) return std::nullopt;
+std::optional<uint32_t> SlotSpace::PickFree(uint32_t owner, uint64_t bytes) const {
+  std::optional<uint32_t> best;
   int looked_at = 0;
-  for (uint32_t slot : free_) {
-    if (uses_[slot].last_owner == owner) return slot;
-    if (++looked_at == kAffinityScanMax) break;
+  for (uint32_t slot : ready_) {
+    const Use& use = uses_[slot];
+    if (use.backed_bytes < bytes) continue;
+    if (use.last_owner == owner) return slot;
+    if (!best.has_value() || use.backed_bytes < uses_[*best].backed_bytes) best = slot;
+    if (++looked_at == kFittingScanMax) break;
   }
-  return *free_.begin();
+  return best;
+}
+
+std::optional<uint32_t> SlotSpace::PickToBack(uint64_t bytes) const {
+  std::optional<uint32_t> best;
+  for (uint32_t slot : ready_) {
+    const uint64_t backed_bytes = uses_[slot].backed_bytes;
+    if (backed_bytes < bytes && (!best.has_value() || backed_bytes > uses_[*best].backed_bytes)) best = slot;
+  }
+  if (!best.has_value() && !bare_.empty()) best = *bare_.begin();
+  return best;
+}
+
+std::optional<uint32_t> SlotSpace::PickToRelease() const {
+  if (!unknown_.empty()) return *unknown_.rbegin();
+  return ready_.empty() ? std::nullopt : std::optional(*ready_.rbegin());
+}
+
+void SlotSpace::SetBacked(uint32_t slot, uint64_t bytes) {
+  ChangeBacking(slot, [&](Use& use) {
+    backed_bytes_ += bytes - use.backed_bytes;
+    use.backed_bytes = bytes;
+    use.unknown = false;
+  });
+}
+
+void SlotSpace::SetUnknown(uint32_t slot, uint64_t bytes) {
+  SetBacked(slot, bytes);
+  ChangeBacking(slot, [](Use& use) { use.unknown = true; });
+}
+
+void SlotSpace::Hold(uint32_t slot) {
+  KEDGE_CHECK(IsFree(slot) && !uses_[slot].held);
+  ChangeBacking(slot, [](Use& use) { use.held = true; });
+}
+
+void SlotSpace::Unhold(uint32_t slot) {
+  KEDGE_CHECK(uses_[slot].held);
+  ChangeBacking(slot, [](Use& use) { use.held = false; });
 }
 
 uint64_t SlotSpace::Assign(uint32_t slot, uint32_t owner) {
-  KEDGE_CHECK(free_.contains(slot) && uses_[slot].chunks == 0);
+  KEDGE_CHECK(IsFree(slot) && !uses_[slot].held);
   Leave(slot);
   // What an earlier agent left in the word (pinned, cached) is over: no chunk refers to the slot.
   if (table_.Get(slot).state != SlotState::kFree) table_.SetState(slot, SlotState::kFree);

@@ -22,7 +22,7 @@ class Slots : public ::testing::Test {
   }
   SlotSpace OpenSpace() {
     SlotSpace space(Open());
-    space.SetUsable(8);
+    for (uint32_t slot = 0; slot < 8; ++slot) space.SetBacked(slot, 4096);
     return space;
   }
   const os::testing::TemporaryFolder folder_{"/dev/shm"};
@@ -67,7 +67,7 @@ TEST_F(Slots, AnotherBootCutOrDamageBeginsAnew) {
 TEST_F(Slots, SharedSlotIsFreeWhenReturnedAndEmpty) {
   SlotSpace space = OpenSpace();
   EXPECT_EQ(space.free_slots(), 8u);
-  uint32_t slot = *space.PickFree(1);
+  uint32_t slot = *space.PickFree(1, 1);
   uint64_t generation = space.Assign(slot, 1);
   space.AddChunk(slot);
   space.AddChunk(slot);
@@ -92,24 +92,57 @@ TEST_F(Slots, SharedSlotIsFreeWhenReturnedAndEmpty) {
 
 TEST_F(Slots, OwnersGetTheSlotsTheyHadBefore) {
   SlotSpace space = OpenSpace();
-  uint32_t first = *space.PickFree(1);
+  uint32_t first = *space.PickFree(1, 1);
   uint64_t first_generation = space.Assign(first, 1);
-  uint32_t second = *space.PickFree(2);
+  uint32_t second = *space.PickFree(2, 1);
   uint64_t second_generation = space.Assign(second, 2);
   space.Return(first, first_generation, 1);
   space.Return(second, second_generation, 2);
-  EXPECT_EQ(space.PickFree(2), second);
-  EXPECT_EQ(space.PickFree(1), first);
+  EXPECT_EQ(space.PickFree(2, 1), second);
+  EXPECT_EQ(space.PickFree(1, 1), first);
 }
 
-TEST_F(Slots, UnusableSlotsAreNotGivenOut) {
+TEST_F(Slots, OnlyWhatIsBackedForItIsGivenOut) {
   SlotSpace space(Open());
-  EXPECT_FALSE(space.PickFree(1).has_value());
-  space.SetUsable(2);
-  EXPECT_EQ(space.free_slots(), 2u);
-  space.Assign(*space.PickFree(1), 1);
-  space.Assign(*space.PickFree(1), 1);
-  EXPECT_FALSE(space.PickFree(1).has_value());
+  EXPECT_EQ(space.free_slots(), 8u);
+  EXPECT_FALSE(space.PickFree(1, 1).has_value());
+  space.SetBacked(3, 100);
+  space.SetBacked(5, 50);
+  EXPECT_EQ(space.PickFree(1, 60), 3u);
+  EXPECT_EQ(space.PickFree(1, 40), 5u) << "the one that is backed least, if that will do";
+  EXPECT_FALSE(space.PickFree(1, 101).has_value());
+  EXPECT_EQ(space.PickToBack(4096), 3u) << "least is missing there";
+  EXPECT_EQ(space.PickToRelease(), 5u);
+  EXPECT_EQ(space.backed_bytes(), 150u);
+  EXPECT_EQ(space.spare_bytes(), 150u);
+  space.Assign(3, 1);
+  EXPECT_EQ(space.backed_bytes(), 150u);
+  EXPECT_EQ(space.spare_bytes(), 50u) << "what nobody uses";
+}
+
+TEST_F(Slots, WhoseBackingChangesIsGivenToNobody) {
+  SlotSpace space(Open(1));
+  space.SetBacked(0, 100);
+  space.Hold(0);
+  EXPECT_EQ(space.free_slots(), 1u);
+  EXPECT_FALSE(space.PickFree(1, 1).has_value());
+  EXPECT_FALSE(space.PickToBack(4096).has_value());
+  EXPECT_FALSE(space.PickToRelease().has_value());
+  space.Unhold(0);
+  EXPECT_EQ(space.PickFree(1, 1), 0u);
+}
+
+TEST_F(Slots, OfWhichNothingIsKnownAreReleasedFirst) {
+  SlotSpace space(Open(2));
+  space.SetUnknown(0, 4096);
+  space.SetUnknown(1, 4096);
+  EXPECT_EQ(space.backed_bytes(), 8192u) << "as if all of them were";
+  EXPECT_FALSE(space.PickFree(1, 1).has_value());
+  EXPECT_FALSE(space.PickToBack(4096).has_value());
+  EXPECT_EQ(space.PickToRelease(), 1u);
+  space.SetBacked(1, 0);
+  EXPECT_EQ(space.PickToBack(4096), 1u);
+  EXPECT_EQ(space.PickToRelease(), 0u);
 }
 
 TEST_F(Slots, RandomUseAgreesWithAModel) {
@@ -129,7 +162,7 @@ TEST_F(Slots, RandomUseAgreesWithAModel) {
       Model& m = model[slot];
       switch (random.Below(7)) {
         case 0:
-          if (auto free = space->PickFree(1 + slot); free.has_value()) {
+          if (auto free = space->PickFree(1 + slot, 1); free.has_value()) {
             Model& f = model[*free];
             ASSERT_TRUE(f.owner == 0 && f.pinned + f.cached == 0) << "a slot in use was given out";
             f.owner = 1 + slot;

@@ -35,8 +35,14 @@ class Tier {
   virtual Status Write(uint32_t slot, uint64_t offset, const void* data, uint64_t bytes) = 0;
   virtual Status Read(uint32_t slot, uint64_t offset, void* data, uint64_t bytes) = 0;
 
-  // Makes sure that the slot's space is there, so that a write to it finds room. kNoSpace when not. Costs the first time.
-  virtual Status Reserve(uint32_t slot) = 0;
+  // Makes sure that the range's space is there, so that a write to it finds room and, in memory, pages that are made. kNoSpace
+  // when not. Costs the first time.
+  virtual Status Reserve(uint32_t slot, uint64_t offset, uint64_t bytes) = 0;
+  Status ReserveAll(uint32_t slot) { return Reserve(slot, 0, info_.slot_bytes); }
+  // Gives the slot's space back, and its content with it. A directory tier keeps it: what it has is a ceiling, not a claim.
+  virtual Status Release(uint32_t slot) = 0;
+  // Bytes of space that the slots have now; of a directory tier 0.
+  virtual Result<uint64_t> SpaceBytes() = 0;
   // Faults `bytes` of the slot into this process's page tables (a memory tier; otherwise nothing), off the blocked path.
   virtual Status Populate(uint32_t slot, uint64_t offset, uint64_t bytes) = 0;
 

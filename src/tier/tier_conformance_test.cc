@@ -63,7 +63,7 @@ TEST_P(TierConformance, BytesComeBackThroughEveryHandle) {
   ASSERT_TRUE(created.ok()) << created.status().ToString();
   EXPECT_TRUE(created->fresh);
   Tier& tier = *created->tier;
-  for (uint32_t slot = 0; slot < info_.slots; ++slot) ASSERT_TRUE(tier.Reserve(slot).ok());
+  for (uint32_t slot = 0; slot < info_.slots; ++slot) ASSERT_TRUE(tier.ReserveAll(slot).ok());
   auto client = Attach(tier);
   ASSERT_TRUE(client.ok()) << client.status().ToString();
   // Aligned, unaligned, whole and empty ranges.
@@ -91,7 +91,7 @@ TEST_P(TierConformance, AlignedBuffersTakeTheDirectPathAndAgreeWithThePlainOne) 
   auto data = RandomBytes(kSlotBytes, 3);
   auto* aligned = static_cast<std::byte*>(std::aligned_alloc(4096, kSlotBytes));
   memcpy(aligned, data.data(), kSlotBytes);
-  EXPECT_TRUE(tier.Reserve(0).ok());
+  EXPECT_TRUE(tier.ReserveAll(0).ok());
   EXPECT_TRUE(tier.Write(0, 0, aligned, kSlotBytes - 100).ok());
   memset(aligned, 0, kSlotBytes);
   EXPECT_TRUE(tier.Read(0, 0, aligned, kSlotBytes - 100).ok());
@@ -108,7 +108,7 @@ TEST_P(TierConformance, LargeRangesAtAnyPlaceComeBackAlsoFromSeveralThreads) {
   for (uint32_t slot = 0; slot < info_.slots; ++slot) {
     threads.emplace_back([&, slot] {
       const auto data = RandomBytes(3 << 20, slot + 1);
-      EXPECT_TRUE(tier.Reserve(slot).ok());
+      EXPECT_TRUE(tier.ReserveAll(slot).ok());
       for (const uint64_t offset : {uint64_t{0}, uint64_t{4096}, uint64_t{12345}, uint64_t{1 << 20}}) {
         for (const size_t shift : {size_t{0}, size_t{1}, size_t{4095}}) {
           const size_t bytes = data.size() - shift - offset % 1000;
@@ -143,7 +143,7 @@ TEST_P(TierConformance, ASuccessorFindsTheSlotsAsTheyWere) {
   {
     auto created = Create();
     ASSERT_TRUE(created.ok());
-    ASSERT_TRUE(created->tier->Reserve(1).ok());
+    ASSERT_TRUE(created->tier->ReserveAll(1).ok());
     ASSERT_TRUE(created->tier->Write(1, 0, data.data(), data.size()).ok());
   }
   auto again = Create();
@@ -160,7 +160,7 @@ TEST_P(TierConformance, AnotherCutBeginsAnew) {
   auto again = Create();
   ASSERT_TRUE(again.ok()) << again.status().ToString();
   EXPECT_TRUE(again->fresh);
-  EXPECT_TRUE(again->tier->Reserve(7).ok());
+  EXPECT_TRUE(again->tier->ReserveAll(7).ok());
 }
 
 TEST_P(TierConformance, BadSizesAreRefused) {
@@ -175,7 +175,7 @@ TEST_P(TierConformance, ALostTierIsNoticedAndWhatWasWrittenStaysReadable) {
   auto created = Create();
   ASSERT_TRUE(created.ok());
   Tier& tier = *created->tier;
-  ASSERT_TRUE(tier.Reserve(0).ok());
+  ASSERT_TRUE(tier.ReserveAll(0).ok());
   ASSERT_TRUE(tier.CheckPresent().ok());
   ASSERT_TRUE(os::RemoveTree(fs(), os::JoinPath(folder_, "t")).ok());
   EXPECT_EQ(tier.CheckPresent().code(), Code::kUnavailable);
@@ -192,7 +192,7 @@ TEST_P(TierConformance, ALostTierIsNoticedAndWhatWasWrittenStaysReadable) {
 TEST_P(TierConformance, RemoveLeavesNoFile) {
   auto created = Create();
   ASSERT_TRUE(created.ok());
-  ASSERT_TRUE(created->tier->Reserve(2).ok());
+  ASSERT_TRUE(created->tier->ReserveAll(2).ok());
   ASSERT_TRUE(created->tier->Remove().ok());
   EXPECT_FALSE(std::filesystem::exists(info_.path));
 }

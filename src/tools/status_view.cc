@@ -25,6 +25,16 @@ std::string Head(const Json& status) {
       FormatByteSize(flush.at("bytes_per_second").get<uint64_t>()), status.at("requests_waiting").get<uint64_t>());
 }
 
+// What the memory tiers have taken, and why they may take no more than so much.
+std::string Memory(const Json& memory) {
+  const auto bytes = [&](const char* key) { return memory.at(key).get<int64_t>(); };
+  const auto size = [](int64_t value) { return FormatByteSize(static_cast<uint64_t>(value)); };
+  const int64_t room = bytes("room_bytes");
+  return fmt::format("memory: {} of at most {}, {} of it spare; {} {} ({})\n", size(bytes("backed_bytes")),
+                     size(bytes("ceiling_bytes")), size(bytes("spare_bytes")), size(room < 0 ? -room : room),
+                     room < 0 ? "to be given back" : "more may be had", memory.at("bound").get<std::string>());
+}
+
 std::string Number(const Json& value) {
   return fmt::format("{}", value.get<uint64_t>());
 }
@@ -130,7 +140,8 @@ std::string Versions(const Json& job, size_t versions_max) {
 Result<std::string> StatusText(const std::string& text, const StatusViewOptions& options) {
   try {
     const Json status = Json::parse(text);
-    std::string view = Head(status) + "\n" + Tiers(status) + Placement(status.at("placement")) + "\n" + Sessions(status);
+    std::string view = Head(status) + Memory(status.at("memory")) + "\n" + Tiers(status) + Placement(status.at("placement")) +
+                       "\n" + Sessions(status);
     if (!options.versions) return view;
     for (const Json& job : status.at("jobs")) {
       view += fmt::format("\njob {} (attempt {}, store {})\n", job.at("job").get<std::string>(),

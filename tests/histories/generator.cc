@@ -56,6 +56,7 @@ class Generator {
     if (Chance(0.15)) Key("flush.rate", "200KiB");
     if (Chance(0.1)) Key("checkpoint.skip_queued", "true");
     if (real_ && Chance(0.3)) setup.tier = Pick({"beside", "alone", "scratch"});
+    if (real_ && setup.tier.empty() && Chance(0.25)) Key("pool.size", Pick({"3MiB", "6MiB", "10MiB"}));
   }
 
   void Launch() {
@@ -201,7 +202,7 @@ class Generator {
     // Where no node has anything of the job nobody knows that there was a store, and another is made in its place.
     const Setup& setup = history_.setup;
     const bool is_kept =
-        real_ && is_undisturbed_ && !has_lost_node_ && setup.tier != "beside" && setup.Number("keep.local", 1) > 0;
+        real_ && is_undisturbed_ && !has_lost_node_ && !setup.HasSmallPools() && setup.Number("keep.local", 1) > 0;
     const bool away = is_kept && Chance(0.6);
     if (is_kept) Say("wait {} local", version_);
     if (away || Chance(0.5)) {

@@ -56,6 +56,8 @@ struct Setup {
   // The key's value, or what it is without one.
   std::string Key(const std::string& name, const std::string& otherwise) const;
   int64_t Number(const std::string& name, int64_t otherwise) const;
+  // Some chunks find no room in the nodes' pools.
+  bool HasSmallPools() const { return tier == "beside" || !Key("pool.size", "").empty(); }
   bool Protects() const { return Key("protect.scheme", "none") != "none"; }
   // How many nodes of a group may be lost at level NODE.
   int LossesSurvived() const;

@@ -347,7 +347,7 @@ bool Promises::Unavailable(int node, const std::vector<int>& places) const {
 bool Promises::HasLocalCopies(const Generation& generation, const std::vector<int>& places) const {
   // What the store has need not be on the nodes, too: ranks without an agent write there alone, and copies make room.
   const bool is_kept_here =
-      setup_.Key("job.mode", "async") != "sync" && setup_.tier != "beside" && !generation.may_be_in_store_only;
+      setup_.Key("job.mode", "async") != "sync" && !setup_.HasSmallPools() && !generation.may_be_in_store_only;
   const bool has_some = is_kept_here || (!generation.flipped_store && store_bad_since_ < 0);
   return has_some && !generation.flipped_local && !generation.is_unsynced && generation.places == places &&
          std::none_of(generation.places.begin(), generation.places.end(),

@@ -45,7 +45,11 @@ void LocalAgent::Start() {
   auto agent = Agent::Start(options_);
   KEDGE_CHECK(agent.ok());
   agent_ = std::move(*agent);
-  KEDGE_CHECK(TurnUntil([&] { return pool().space->usable() == slots_ && !pool().reserving; }));
+  // Its memory is made, as it would be after a while: nobody has to wait for it.
+  for (uint32_t slot = 0; slot < slots_; ++slot) {
+    KEDGE_CHECK(pool().tier->ReserveAll(slot).ok());
+    pool().space->SetBacked(slot, pool().info().slot_bytes);
+  }
 }
 
 void LocalAgent::Succeed() {

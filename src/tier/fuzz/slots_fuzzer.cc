@@ -57,7 +57,7 @@ void CheckCounts(const SlotSpace& space) {
     KEDGE_CHECK(entry.state <= SlotState::kCached && (entry.state == SlotState::kAssigned) == (entry.owner != 0));
     assigned += entry.state == SlotState::kAssigned ? 1 : 0;
   }
-  KEDGE_CHECK(assigned == space.assigned_slots() && space.free_slots() <= space.usable());
+  KEDGE_CHECK(assigned == space.assigned_slots() && space.spare_bytes() <= space.backed_bytes());
   KEDGE_CHECK(space.occupied_slots() + space.evictable_slots() <= kSlots);
 }
 
@@ -67,15 +67,14 @@ void Use(FuzzedDataProvider& input, SlotSpace& space) {
     bool pinned;
   };
   std::vector<Chunk> chunks;
-  space.SetUsable(input.ConsumeIntegralInRange<uint32_t>(0, kSlots));
   while (input.remaining_bytes() > 0) {
     const auto slot = input.ConsumeIntegralInRange<uint32_t>(0, kSlots + 1);  // one more than there are
     const auto owner = input.ConsumeIntegralInRange<uint32_t>(1, kOwners);
     const bool is_slot = slot < kSlots;
     const size_t any = chunks.empty() ? 0 : input.ConsumeIntegralInRange<size_t>(0, chunks.size() - 1);
-    switch (input.ConsumeIntegralInRange(0, 6)) {
+    switch (input.ConsumeIntegralInRange(0, 8)) {
       case 0:
-        if (const auto free = space.PickFree(owner)) space.Assign(*free, owner);
+        if (const auto free = space.PickFree(owner, input.ConsumeIntegral<uint16_t>())) space.Assign(*free, owner);
         break;
       case 1: space.Return(slot, is_slot ? space.Get(slot).generation : 1, owner); break;
       case 2: space.Return(slot, input.ConsumeIntegral<uint64_t>(), owner); break;
@@ -97,7 +96,16 @@ void Use(FuzzedDataProvider& input, SlotSpace& space) {
           chunks.erase(chunks.begin() + static_cast<std::ptrdiff_t>(any));
         }
         break;
-      case 6: space.SetUsable(input.ConsumeIntegralInRange<uint32_t>(0, kSlots)); break;
+      case 6:
+        if (const auto free = space.PickToBack(input.ConsumeIntegral<uint16_t>()))
+          space.SetBacked(*free, input.ConsumeIntegral<uint16_t>());
+        break;
+      case 7:
+        if (const auto free = space.PickToRelease()) space.SetBacked(*free, 0);
+        break;
+      case 8:
+        if (is_slot) space.SetUnknown(slot, input.ConsumeIntegral<uint16_t>());
+        break;
     }
     CheckCounts(space);
   }
