@@ -3,7 +3,7 @@
 //
 // First in, first out among writers that use the same tiers: the head is asked about until it has a place, and nobody is
 // served before it. Writers with other tiers have a queue of their own in effect. What a slot is, and how it is claimed, is
-// the host's: the agent (src/agent/assignment.h), or a simulated node.
+// the host's: the agent (src/agent/space/assignment.h), or a simulated node.
 //
 // Threads: one queue, its host and its policy belong to one thread.
 #pragma once

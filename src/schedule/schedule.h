@@ -64,7 +64,7 @@ struct ScheduleState {
 
 // Of the levels whose turn it is, those that the version gets, and the state after it. The spans are those of the clock on the
 // wall; one node's decides for all, or versions that are taken on both sides of a span's edge would not get the level everywhere
-// (agent/turns.h).
+// (agent/schedule/turns.h).
 ScheduledLevels ScheduleVersion(const ScheduleRule& rule, const ScheduledLevels& due, uint32_t attempt, int64_t wall_time_ns,
                                 ScheduleState* state);
 
@@ -81,7 +81,7 @@ struct LocalGeneration {
   bool in_store = false;   // complete in the store
   bool at_node = false;    // protected across nodes: complete at level NODE
   bool at_local = false;   // known to be whole on all nodes of the job: complete at level LOCAL
-  bool promised = false;   // to the other nodes, which may count on it from now on (agent/local_level.h)
+  bool promised = false;   // to the other nodes, which may count on it from now on (agent/schedule/local_level.h)
   bool abandoned = false;  // the job has gone on from an older one in a later attempt
 
   // Whether all ranks can go on from it, as far as this node knows.

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdio>
 
-#include "agent/tier_cut.h"
+#include "agent/space/tier_cut.h"
 #include "base/byte_size.h"
 #include "base/clock.h"
 #include "capture/tier_trial.h"

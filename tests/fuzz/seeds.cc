@@ -5,9 +5,9 @@
 #include <fstream>
 #include <string>
 
-#include "agent/peer_messages.h"
-#include "agent/record_file.h"
-#include "agent/tier_cut.h"
+#include "agent/peers/peer_messages.h"
+#include "agent/space/tier_cut.h"
+#include "agent/tables/record_file.h"
 #include "base/random.h"
 #include "format/calibration.h"
 #include "format/name_encoding.h"

@@ -1,7 +1,8 @@
 """Holds the sources to the layers: which folder may include what.
 
-`src/LAYERS` lists the layers from the top down, and a folder includes only itself and what stands above it. Headers
-that open a door (to the operating system, to MPI, to the network, to a test framework) are included only by the layer
+`src/LAYERS` lists the layers from the top down, and a folder includes only itself and what stands above it. A layer with a file
+`ROOMS` lists its rooms, the folders in it, in the same way: that holds for their headers, and downward includes of their sources
+are counted. Headers that open a door (to the operating system, to MPI, to the network, to a test framework) are included only by the layer
 that is this door. Run as a program it prints each violation as `file:line: reason` and exits with 1.
 """
 
@@ -42,6 +43,32 @@ def read_layers(root: Path) -> list[str]:
     """The names in `root/src/LAYERS`, top down."""
     lines = (root / "src" / "LAYERS").read_text().splitlines()
     return [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+
+
+def rooms_of(layer: Path) -> list[str]:
+    """The rooms of a layer, top down; none where it has no list of them."""
+    rooms = layer / "ROOMS"
+    return [line.split()[0] for line in rooms.read_text().splitlines() if line.strip() and not line.startswith("#")] if rooms.exists() else []
+
+
+def downward_includes(layer: Path) -> list[tuple[Path, str]]:
+    """Product files of a layer's rooms, each with a header of a lower room that it includes."""
+    rooms = rooms_of(layer)
+    found: list[tuple[Path, str]] = []
+    for index, room in enumerate(rooms):
+        for path in sorted((layer / room).rglob("*")):
+            if path.suffix not in SOURCE_SUFFIXES or is_test_code(path.relative_to(layer)):
+                continue
+            names = [match[2] or match[1] for line in path.read_text().splitlines() if (match := INCLUDE.match(line))]
+            found += [(path, name) for name in names if name.split("/")[0] == layer.name and name.split("/")[1] in rooms[index + 1 :]]
+    return found
+
+
+def crowded_folders(root: Path, most: int) -> list[str]:
+    """Folders below `root/src` with more sources than `most`."""
+    folders = [folder for folder in (root / "src").rglob("*") if folder.is_dir()]
+    sizes = {folder: sum(path.suffix in SOURCE_SUFFIXES for path in folder.iterdir()) for folder in folders}
+    return sorted(folder.relative_to(root).as_posix() for folder, size in sizes.items() if size > most)
 
 
 def is_test_code(path: Path) -> bool:
@@ -87,6 +114,12 @@ def violations(root: Path) -> list[str]:
                 reason = check_include(layers, layer, path.relative_to(root), match[1] or match[2], match[2] is not None)
                 if reason is not None:
                     found.append(f"{path.relative_to(root)}:{number}: {reason}")
+    for folder in folders:
+        rooms = rooms_of(folder)
+        inside = {path.name for path in folder.iterdir() if path.is_dir()} - {"testing", "fuzz"} if rooms else set()
+        found += [f"src/{folder.name}/{name}: is not in ROOMS" for name in sorted(inside - set(rooms))]
+        found += [f'{path.relative_to(root)}: a header includes "{name}" of a lower room'
+                  for path, name in downward_includes(folder) if path.suffix == ".h"]  # fmt: skip
     return found
 
 

@@ -10,7 +10,7 @@
 #include <regex>
 #include <thread>
 
-#include "agent/peer_messages.h"
+#include "agent/peers/peer_messages.h"
 #include "format/set_records.h"
 #include "net/network.h"
 #include "tests/protect/protect_fixture.h"

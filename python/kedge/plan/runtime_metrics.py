@@ -1,6 +1,6 @@
 """What a running job reports: the one place that knows the names in the agent's metrics and status.
 
-Two sources say the same (``src/agent/status_tuning.cc`` writes both): Prometheus text, from the agent's metrics socket,
+Two sources say the same (``src/agent/door/status_tuning.cc`` writes both): Prometheus text, from the agent's metrics socket,
 its loopback port or a file, and the JSON of ``kedge status --json``. Sums and counts grow while a job runs, over the
 ranks of one node; the planner uses their means.
 

@@ -11,11 +11,11 @@
 #include <cstring>
 #include <set>
 
-#include "agent/images.h"
-#include "agent/server.h"
-#include "agent/sessions.h"
+#include "agent/door/server.h"
+#include "agent/door/sessions.h"
+#include "agent/images/images.h"
+#include "agent/space/tiers.h"
 #include "agent/testing/local_agent.h"
-#include "agent/tiers.h"
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "base/status.h"

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "agent/record_file.h"
-#include "agent/tier_cut.h"
+#include "agent/space/tier_cut.h"
+#include "agent/tables/record_file.h"
 #include "base/crc32c.h"
 #include "base/status.h"
 #include "format/testing/sample_records.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <span>
 
-#include "agent/peer_messages.h"
+#include "agent/peers/peer_messages.h"
 #include "base/status.h"
 
 namespace kedge {

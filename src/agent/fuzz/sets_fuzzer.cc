@@ -7,10 +7,10 @@
 #include <fstream>
 #include <string>
 
-#include "agent/held_sets.h"
-#include "agent/own_slots.h"
+#include "agent/protect/held_sets.h"
+#include "agent/space/own_slots.h"
+#include "agent/space/tiers.h"
 #include "agent/testing/local_agent.h"
-#include "agent/tiers.h"
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "base/status.h"

@@ -7,9 +7,9 @@
 #include <thread>
 #include <utility>
 
-#include "agent/flush.h"
-#include "agent/sessions.h"
-#include "agent/tiers.h"
+#include "agent/door/sessions.h"
+#include "agent/flush/flush.h"
+#include "agent/space/tiers.h"
 #include "base/status.h"
 #include "store/catalog.h"
 #include "store/posix_store.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "agent/agent.h"
+#include "agent/daemon/agent.h"
 #include "store/store.h"
 
 namespace kedge::testing {

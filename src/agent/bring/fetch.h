@@ -1,0 +1,84 @@
+// Images that are not on this node: which the nodes together can give, and how one comes here.
+//
+// For a restart the agents of the attempt tell each other what they hold (inventories.h), and redundancy/plan.h says for each
+// rank where it can come from: another node that has it whole, a partner's copy, a rebuild from the survivors of its set. An
+// image that is brought goes straight into slots of this node, block by block, each held against the set's block table where
+// there is one; it is this node's copy from then on, and outlives client and agent as any other. A source that fails, or whose
+// bytes are wrong, is passed over for the next. What an attempt has restarted from the store comes here in the same way, to be
+// protected again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/bring/inventories.h"
+#include "agent/bring/stream_bringer.h"
+#include "agent/peers/peer_messages.h"
+#include "agent/tables/model.h"
+#include "redundancy/plan.h"
+
+namespace kedge {
+
+class Agent;
+
+struct BringOptions {
+  bool replace = false;     // although there is one here: it was found to be bad
+  bool from_store = false;  // when no node has it
+};
+
+// What an image is made of, and what brings it.
+struct FoundImage {
+  ImageRecord record;
+  std::unique_ptr<StreamBringer> bringer;
+};
+
+class Fetch {
+ public:
+  explicit Fetch(Agent& agent) : agent_(agent) {}
+
+  // The images of a job's name that a rank of this node could restart from: within the group where it has all of the newest
+  // version that it knows of, otherwise wherever they are.
+  void ListVersions(Job& job, const LocalVersionsRequest& request, std::function<void(LocalVersionsReply)> done);
+  // Brings the image here unless it is. kNotFound: no node has it, and it cannot be rebuilt; the message says what is lost.
+  void Bring(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
+             std::function<void(Status)> done);
+  // Says where it is, for whoever takes it part by part, and brings nothing; errors as above.
+  void Find(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
+            std::function<void(Result<FoundImage>)> found);
+  // For tools, after the application has died: session/messages.h says what. What a launch goes on from is for the tool to
+  // choose, which knows what the store has.
+  void RebuildLost(Job& job, const RebuildRequest& request, std::function<void(RebuildReply)> done);
+
+ private:
+  struct Order;
+  struct Wanted {
+    Generation generation;
+    uint32_t rank = 0;
+    BringOptions options;
+    std::function<void(Result<FoundImage>)> found = nullptr;  // set: it is not brought
+    Status failure = {};                                      // why the group did not give it
+  };
+  // Among those within reach; what is to be brought is looked for in the group first, then wherever it may be.
+  void SearchWithin(Job& job, const Wanted& wanted, Reach reach);
+  void TakeOwnParts(Order& order);
+  bool FallsToUs(const Job& job, uint32_t rank, const std::vector<InventoryReply>& replies) const;
+  // The records of attempts that began without the store and have ended; their versions cannot get there before.
+  void NoteAttempts(Job& job, const std::vector<Generation>& generations, std::function<void(Status)> done);
+  void Describe(std::shared_ptr<Order> order);
+  void Fill(std::shared_ptr<Order> order);
+  void ReleaseRanges(Order& order);
+  void Finish(const std::shared_ptr<Order>& order, Status status);
+  // All that wait for the image, or who looks for it.
+  void Answer(const Wanted& wanted, const Status& status);
+  Status Adopt(const Order& order);
+
+  Agent& agent_;
+  std::map<std::pair<Generation, uint32_t>, std::vector<std::function<void(Status)>>> bringing_;
+};
+
+}  // namespace kedge

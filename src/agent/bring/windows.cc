@@ -1,0 +1,120 @@
+#include "agent/bring/windows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "agent/daemon/agent.h"
+#include "agent/door/server.h"
+#include "agent/door/sessions.h"
+#include "agent/protect/protect.h"
+#include "agent/space/memory_ledger.h"
+#include "base/log.h"
+#include "os/kill_point.h"
+
+namespace kedge {
+namespace {
+
+// Long enough for reads of other nodes to overlap. It is memory beside the pool, for each rank that restarts so.
+constexpr uint64_t kWindowBytes = 8 * StreamBringer::kPartAlignment;
+// What is read out of order may be small.
+constexpr uint64_t kSinglePartBytes = 2 * StreamBringer::kPartAlignment;
+
+}  // namespace
+
+Result<std::shared_ptr<ImageWindow>> ImageWindow::Make(FoundImage image) {
+  KEDGE_ASSIGN_OR_RETURN(redundancy::ImageStream stream,
+                         redundancy::ImageStream::Make(image.record, image.bringer->image_record().size()));
+  const uint64_t bytes = std::min(kWindowBytes, stream.bytes());
+  KEDGE_ASSIGN_OR_RETURN(os::SharedMapping memory, os::SharedMapping::CreateSealed("kedge-window", bytes));
+  return std::shared_ptr<ImageWindow>(new ImageWindow(std::move(image), std::move(stream), std::move(memory)));
+}
+
+ImageWindow::~ImageWindow() {
+  if (shown_ == 0) return;
+  LogInfo("agent", "{} was shown for want of room, {} bytes: {}", image_.record.identity.ToString(), shown_,
+          image_.bringer->UsedText());
+}
+
+OpenWindowReply ImageWindow::Describe() const {
+  OpenWindowReply reply;
+  reply.record_offset = stream_.record_offset();
+  reply.record_bytes = stream_.bytes() - stream_.record_offset();
+  reply.window_bytes = memory_.bytes();
+  return reply;
+}
+
+Result<ShowReply> ImageWindow::Show(uint64_t offset) {
+  if (offset >= stream_.bytes()) {
+    return Status(Code::kInvalidArgument, fmt::format("byte {} of an image of {} is asked for", offset, stream_.bytes()));
+  }
+  const uint64_t begin = offset / StreamBringer::kPartAlignment * StreamBringer::kPartAlignment;
+  const uint64_t end =
+      std::min({stream_.bytes(), begin + memory_.bytes(), begin == next_ ? UINT64_MAX : begin + kSinglePartBytes});
+  next_ = UINT64_MAX;
+  KEDGE_RETURN_IF_ERROR(image_.bringer->BringTo(stream_, begin, end, [&](uint64_t at, ByteSpan bytes) {
+    std::memcpy(memory_.data() + (at - begin), bytes.data(), bytes.size());
+    return Status::Ok();
+  }));
+  next_ = end;
+  shown_ += end - begin;
+  os::KillPoint("window-shown");
+  return ShowReply{begin, end - begin};
+}
+
+void Windows::Open(uint64_t peer, uint64_t number, Session& session, const OpenWindowRequest& request) {
+  if (std::exchange(session.shown.opening, true)) {
+    return agent_.server().Reply(peer, number, ErrorReply{Status(Code::kBusy, "the session is being shown another image")});
+  }
+  agent_.fetch().Find(
+      *session.job, request.generation, request.rank, {.replace = request.replace},
+      [this, peer, number, id = session.id](Result<FoundImage> found) { OnFound(peer, number, id, std::move(found)); });
+}
+
+void Windows::OnFound(uint64_t peer, uint64_t number, uint32_t session_id, Result<FoundImage> found) {
+  Session* session = agent_.sessions().Find(session_id);
+  if (session == nullptr) return;
+  session->shown = ShownImage{};
+  if (session->peer != peer) return;
+  auto window = found.ok() ? ImageWindow::Make(std::move(*found)) : Result<std::shared_ptr<ImageWindow>>(found.status());
+  if (!window.ok()) return agent_.server().Reply(peer, number, ErrorReply{window.status()});
+  auto descriptor = os::DuplicateDescriptor((*window)->descriptor());
+  if (!descriptor.ok()) return agent_.server().Reply(peer, number, ErrorReply{descriptor.status()});
+  OpenWindowReply reply = (*window)->Describe();
+  reply.image = ++session->last_handle;
+  session->shown = ShownImage{reply.image, std::move(*window)};
+  std::vector<os::UniqueFd> descriptors;
+  descriptors.push_back(std::move(*descriptor));
+  agent_.server().Reply(peer, number, reply, std::move(descriptors));
+}
+
+bool Windows::Close(Session& session, uint64_t handle) {
+  if (session.shown.window == nullptr || session.shown.handle != handle) return false;
+  session.shown.window = nullptr;
+  return true;
+}
+
+void Windows::Show(uint64_t peer, uint64_t number, Session& session, const ShowRequest& request) {
+  const std::shared_ptr<ImageWindow> window = session.shown.window;
+  if (window != nullptr && window->busy) {
+    return agent_.server().Reply(peer, number, ErrorReply{Status(Code::kBusy, "the part before is on its way still")});
+  }
+  if (window == nullptr || session.shown.handle != request.image) {
+    return agent_.server().Reply(peer, number,
+                                 ErrorReply{Status(Code::kInvalidArgument, fmt::format("there is no window {}", request.image))});
+  }
+  window->busy = true;
+  agent_.protect().bringers().Submit([this, peer, number, window, offset = request.offset] {
+    agent_.memory().HoldAhead();
+    const Result<ShowReply> shown = window->Show(offset);
+    agent_.memory().ReleaseAhead();
+    agent_.loop().Post([this, peer, number, window, shown] {
+      window->busy = false;
+      shown.ok() ? agent_.server().Reply(peer, number, *shown) : agent_.server().Reply(peer, number, ErrorReply{shown.status()});
+    });
+  });
+}
+
+}  // namespace kedge

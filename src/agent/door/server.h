@@ -1,0 +1,67 @@
+// The agent's socket: who connects, what they ask, and the answers.
+//
+// A peer is a process of this user (checked by the kernel's credentials). Its first message is Hello or ToolHello; a
+// protocol other than ours is refused with both numbers. Whatever does not decode ends that connection and nothing else.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "agent/tables/model.h"
+#include "os/unix_socket.h"
+
+namespace kedge {
+
+class Agent;
+
+class Server {
+ public:
+  explicit Server(Agent& agent) : agent_(agent) {}
+  ~Server();
+
+  // kBusy: another agent serves this run folder.
+  Status Listen();
+  Status Serve();
+  // Whether clients that go to the run folder still come here.
+  bool IsReachable() const { return listener_->IsReachable(); }
+  // Who is connected at the moment is taken before the agent decides that it is idle.
+  void AcceptAll();
+
+  // Nothing happens when the peer is gone.
+  void Reply(uint64_t peer, uint64_t number, const Message& message, std::vector<os::UniqueFd> descriptors = {});
+  void Disconnect(uint64_t peer);
+  // Its session has ended; the connection stays until the peer closes it.
+  void ForgetSession(uint64_t peer);
+  size_t peers() const { return peers_.size(); }
+
+ private:
+  struct Peer {
+    explicit Peer(os::UnixSocket connected) : socket(std::move(connected)) {}
+    os::UnixSocket socket;
+    os::EventLoop::WatchId watch = 0;
+    int32_t process_id = 0;
+    uint32_t session_id = 0;
+    bool greeted = false;
+  };
+  void OnReady(uint64_t id, os::Readiness ready);
+  void Receive(uint64_t id);
+  void Handle(uint64_t id, const NumberedMessage& message);
+  void HandleGreeting(uint64_t id, const NumberedMessage& message);
+  void HandleSessionRequest(uint64_t id, const NumberedMessage& message);
+  void OpenImage(uint64_t id, uint64_t number, const OpenImageRequest& request);
+  void SetMembers(uint64_t id, uint64_t number, const MembersRequest& request);
+  void Measure(uint64_t id, uint64_t number, const MeasureRequest& request);
+  void ReplyStatus(uint64_t id, uint64_t number, const Status& status);
+  Peer* Find(uint64_t id);
+
+  Agent& agent_;
+  std::optional<os::UnixListener> listener_;
+  os::EventLoop::WatchId listener_watch_ = 0;
+  std::map<uint64_t, std::unique_ptr<Peer>> peers_;
+  uint64_t last_peer_ = 0;
+};
+
+}  // namespace kedge

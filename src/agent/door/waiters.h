@@ -1,0 +1,86 @@
+// Those who wait for a level or for a drain. Every wait ends: reached, failed, or at its timeout with the missing ranks named.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <optional>
+
+#include "agent/tables/model.h"
+
+namespace kedge {
+
+class Agent;
+
+class Waiters {
+ public:
+  explicit Waiters(Agent& agent) : agent_(agent) {}
+
+  void AddWait(uint64_t peer, uint64_t number, const WaitRequest& request);
+  void AddTest(uint64_t peer, uint64_t number, const TestRequest& request);
+  void AddDrain(uint64_t peer, uint64_t number, const DrainRequest& request);
+  void DropPeer(uint64_t peer);
+
+  // Something about that generation has changed.
+  void Check(const Generation& generation);
+  // The version does not get to `level`, kNode or kStore.
+  void OnFailure(const Version& version, Level level, const Status& failure);
+  // Timeouts, progress of drains, versions that other nodes finish. A few times a second, and when it was looked whether a newer
+  // attempt has taken over (attempt_watch.h).
+  void Tick();
+  size_t waiting() const { return waits_.size() + drains_.size(); }
+
+ private:
+  struct Wait {
+    uint64_t peer;
+    uint64_t number;
+    Generation generation;
+    Level level;
+    bool is_test;  // answered at the first opportunity, whatever the level is
+    int64_t asked_ns;
+    int64_t deadline_ns;
+    bool looked_up = false;  // in the store
+    bool stored = false;     // it is complete there, and gone from here
+    bool looking = false;
+    int64_t next_look_ns = 0;
+  };
+  struct DrainWait {
+    uint64_t peer;
+    uint64_t number;
+    DrainRequest request;
+    int64_t asked_ns;
+    int64_t deadline_ns;
+    int64_t next_report_ns;
+    uint64_t images_failed = 0;
+    Status failure;
+    bool has_asked = false;  // the store, whether ranks disagree
+    size_t asking = 0;       // answers to come
+  };
+  void Add(Wait wait);
+  // Whether it was answered.
+  bool Answer(Wait& wait);
+  bool AnswerKnown(Wait& wait, Version& version);
+  struct Asked {
+    uint64_t peer;
+    int64_t since_ns;
+    int64_t deadline_ns;
+    bool at_once;  // the first look that fails is answer enough
+  };
+  const Session* SessionOf(uint64_t peer) const;
+  std::optional<Status> StillHasJob(const Asked& asked) const;
+  bool HasStored(uint64_t peer) const;
+  void LookUp(Wait& wait);
+  std::vector<uint32_t> MissingRanks(const Version& version, Level level) const;
+  bool AnswerDrain(DrainWait& drain);
+  void AskWhetherRanksDisagree(DrainWait& drain);
+  bool IsOutlived(const Version& version, Level level) const;
+  bool IsFailed(const Version& version, Level at, Level wanted) const;
+  std::string AbsenceOf(const Job* job) const;
+  Status FormerFailure(const Job& job, Level wanted) const;
+  Status NeverTaken(const Version& version) const;
+
+  Agent& agent_;
+  std::list<Wait> waits_;
+  std::list<DrainWait> drains_;
+};
+
+}  // namespace kedge

@@ -1,0 +1,110 @@
+#include "agent/flush/attempt_watch.h"
+
+#include <algorithm>
+#include <set>
+
+#include "agent/daemon/agent.h"
+#include "agent/door/sessions.h"
+#include "agent/door/waiters.h"
+#include "agent/flush/flush.h"
+#include "agent/images/images.h"
+#include "base/log.h"
+#include "store/attempts.h"
+
+namespace kedge {
+namespace {
+
+constexpr Duration kRetryPause = std::chrono::seconds(1);
+// While somebody waits for a look to succeed.
+constexpr Duration kAwaitedPause = std::chrono::milliseconds(250);
+
+Result<AttemptLook> LookOnce(StoreContext& store, const std::string& job, uint32_t attempt, bool gives_sign) {
+  KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, store.CatalogFor(attempt));
+  return LookAfterAttempt(catalog, job, attempt, gives_sign);
+}
+
+bool IsOnItsWay(const Image& image) {
+  return !image.doomed && Flush::IsActive(image);
+}
+
+std::pair<JobKey, uint32_t> KeyOf(const Generation& generation) {
+  return {{generation.store_id, generation.job}, generation.attempt};
+}
+
+}  // namespace
+
+void AttemptWatch::Tick() {
+  std::set<Key> present;
+  for (const Session* session : agent_.sessions().all()) {
+    if (session->job != nullptr && !session->ended)
+      present.insert({{session->job->store_id, session->job->name}, session->hello.attempt});
+  }
+  for (const auto& [id, image] : agent_.images().all()) {
+    if (IsOnItsWay(*image)) present.insert(KeyOf(image->version->generation));
+  }
+  std::erase_if(attempts_, [&](const auto& entry) { return !entry.second.is_looking && !present.contains(entry.first); });
+  const int64_t now_ns = agent_.clock().NowNs();
+  for (const Key& key : present) {
+    const Job* job = agent_.FindJob(key.first.first, key.first.second);
+    const Watched& watched = attempts_[key];
+    if (job != nullptr && !watched.is_looking && watched.due_ns <= now_ns) Look(*job, key);
+  }
+}
+
+bool AttemptWatch::IsCarried(const Key& key) const {
+  const auto& images = agent_.images().all();
+  return std::any_of(images.begin(), images.end(), [&](const auto& entry) {
+    return IsOnItsWay(*entry.second) && KeyOf(entry.second->version->generation) == key;
+  });
+}
+
+void AttemptWatch::Look(const Job& job, const Key& key) {
+  Watched& watched = attempts_[key];
+  watched.is_looking = true;
+  const int64_t began_ns = agent_.clock().NowNs();
+  const bool is_due = watched.due_ns <= began_ns;
+  const bool gives_sign = is_due && IsCarried(key);
+  agent_.Background([store = job.store, name = job.name, attempt = key.second,
+                     gives_sign] { return LookOnce(*store, name, attempt, gives_sign); },
+                    [this, key, is_due, gives_sign, began_ns](const Result<AttemptLook>& seen) {
+                      Watched& looked = attempts_[key];
+                      const Status& marked = seen.ok() ? seen->marked : seen.status();
+                      if (!marked.ok() && gives_sign) {
+                        static LogRateLimit limit(std::chrono::seconds(60));
+                        LogLimited(limit, LogLevel::kWarning, "agent",
+                                   "job {}: the store cannot be told that attempt {} is still carried there: {}",
+                                   key.first.second, key.second, marked.ToString());
+                      }
+                      if (is_due) looked.due_ns = agent_.clock().NowNs() + (marked.ok() ? seen->lease / 4 : kRetryPause).count();
+                      looked.is_looking = false;
+                      looked.error = seen.status();
+                      looked.failed_ns = seen.ok() ? std::nullopt : std::optional<int64_t>(began_ns);
+                      if (seen.ok()) {
+                        looked.looked_ns = began_ns;
+                        if (looked.taken_over.ok()) looked.taken_over = seen->taken_over;
+                        if (!looked.taken_over.ok()) OnTakenOver(key, looked.taken_over);
+                      } else {
+                        looked.retry_ns = agent_.clock().NowNs() + kAwaitedPause.count();
+                      }
+                      agent_.waiters().Tick();
+                    });
+}
+
+AttemptWatch::Found AttemptWatch::TakenOver(const Job& job, uint32_t attempt, int64_t since_ns) {
+  const Key key{{job.store_id, job.name}, attempt};
+  const Watched& watched = attempts_[key];
+  if (!watched.taken_over.ok() || (watched.looked_ns && *watched.looked_ns >= since_ns))
+    return {watched.taken_over, Status::Ok()};
+  const bool has_failed = watched.failed_ns && *watched.failed_ns >= since_ns;
+  if (!watched.is_looking && agent_.clock().NowNs() >= watched.retry_ns) Look(job, key);
+  return {std::nullopt, has_failed ? watched.error : Status::Ok()};
+}
+
+void AttemptWatch::OnTakenOver(const Key& key, const Status& why) {
+  const Job* job = agent_.FindJob(key.first.first, key.first.second);
+  for (Session* session : agent_.sessions().all()) {
+    if (session->job == job && session->hello.attempt == key.second) agent_.sessions().SendTakenOver(*session, why);
+  }
+}
+
+}  // namespace kedge

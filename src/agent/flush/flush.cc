@@ -1,0 +1,485 @@
+#include "agent/flush/flush.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "agent/bring/fetch.h"
+#include "agent/daemon/agent.h"
+#include "agent/door/waiters.h"
+#include "agent/flush/publish.h"
+#include "agent/images/images.h"
+#include "agent/peers/held_stream.h"
+#include "agent/space/assignment.h"
+#include "agent/space/throughput.h"
+#include "agent/space/tiers.h"
+#include "base/log.h"
+#include "format/image_record.h"
+#include "os/kill_point.h"
+#include "os/machine.h"
+
+namespace kedge {
+namespace {
+
+constexpr uint32_t kRetriesMax = 3;
+constexpr Duration kFirstRetryPause = std::chrono::milliseconds(100);  // then four times as long each
+constexpr uint32_t kPausesGrownMax = 3;
+constexpr Duration kHeldMax = std::chrono::milliseconds(300);
+
+// kCorrupt: what lies here is not what was captured; the message names region and place. `wrong`: chunks have left their slots,
+// so that what was written is all there is of them, and this place of it is known to be wrong.
+Status ProveHeld(const HeldStream& held, uint64_t record_offset, uint64_t record_bytes, std::optional<ChunkPlace> wrong) {
+  if (!wrong) return ProveImage(held, record_offset, record_bytes);
+  Buffer encoded(record_bytes);
+  KEDGE_RETURN_IF_ERROR(held.Read(record_offset, record_bytes, encoded.data()));
+  KEDGE_ASSIGN_OR_RETURN(const ImageRecord record, DecodeImageRecord(encoded));
+  for (const Extent& extent : record.extents) {
+    if (extent.chunk != wrong->chunk || extent.chunk_offset + extent.bytes <= wrong->begin) continue;
+    return Status(Code::kCorrupt,
+                  fmt::format("{}: region {}, at byte {}: it changed in its slot before it was written",
+                              record.identity.ToString(), record.regions[extent.region].id, extent.region_offset));
+  }
+  return Status(Code::kCorrupt, record.identity.ToString() + ": its chunks are not those of its record");
+}
+
+}  // namespace
+
+Duration RetryPauses::Next(const Status& why) {
+  uint32_t& count = why.code() == Code::kUnavailable ? absences : failures;
+  return kFirstRetryPause * (1 << 2 * std::min(count++, kPausesGrownMax));
+}
+
+Flush::Flush(Agent& agent)
+    : agent_(agent), cpus_(static_cast<uint32_t>(os::UsableCpuCount())), tokens_ns_(agent.clock().NowNs()) {}
+
+bool Flush::IsActive(const Image& image) {
+  switch (image.flush) {
+    case FlushState::kFlushing:
+    case FlushState::kWritten:
+    case FlushState::kPublishing:
+    case FlushState::kWaiting: return true;
+    default: return false;
+  }
+}
+
+void Flush::CountChunk(ImageChunk& chunk, bool is_flushing) {
+  if (chunk.unit == nullptr || chunk.is_flushing == is_flushing) return;
+  chunk.is_flushing = is_flushing;
+  chunk.unit->flushing_chunks += is_flushing ? 1u : -1u;
+}
+
+// Of an image that has not ended only chunks count that may leave their slots before it (images_release.cc), and they are
+// counted when they are whole: the flush of the others may end long after its own writer needs a slot. So may the flush of
+// images that wait for the store.
+void Flush::CountChunks(Image& image) {
+  const bool frees = IsActive(image) && image.version->absence.ok();
+  for (ImageChunk& chunk : image.chunks) CountChunk(chunk, frees && (image.ended || chunk.is_flushing));
+}
+
+void Flush::SetState(Image& image, FlushState state) {
+  image.flush = state;
+  CountChunks(image);
+}
+
+void Flush::SetEnded(Image& image) {
+  KEDGE_CHECK(!image.ended);
+  image.ended = true;
+  CountChunks(image);
+}
+
+void Flush::QueuePieces(Image& image, uint32_t index, bool whole_only) {
+  ImageChunk& chunk = image.chunks[index];
+  if (!chunk.IsLocal() || !chunk.in_own_object) return;
+  const uint64_t piece_bytes = agent_.settings().piece_bytes;
+  while (chunk.queued_bytes < chunk.captured_bytes) {
+    const uint64_t bytes = std::min(piece_bytes, chunk.captured_bytes - chunk.queued_bytes);
+    if (whole_only && bytes < piece_bytes && chunk.captured_bytes < chunk.bytes) break;
+    const uint32_t queue = chunk.unit == nullptr ? 0 : chunk.unit->id;
+    queues_[queue].pieces.push_back({image.id, image.flush_epoch, index, chunk.queued_bytes, bytes, ++last_sequence_});
+    queues_[queue].bytes += bytes;
+    chunk.queued_bytes += bytes;
+    queued_bytes_ += bytes;
+    ++image.pieces_queued;
+  }
+}
+
+Flush::Piece Flush::Take(Queue& queue) {
+  const Piece piece = queue.pieces.front();
+  queue.pieces.pop_front();
+  queue.bytes -= piece.bytes;
+  queued_bytes_ -= piece.bytes;
+  return piece;
+}
+
+uint64_t Flush::QueuedBytesOf(uint32_t unit) const {
+  const auto queue = queues_.find(unit);
+  return queue == queues_.end() ? 0 : queue->second.bytes;
+}
+
+void Flush::QueueCaptured(Image& image, uint32_t chunk) {
+  QueuePieces(image, chunk, true);
+  agent_.Nudge();
+}
+
+void Flush::QueueEnded(Image& image) {
+  KEDGE_CHECK(image.ended);
+  if (image.flush != FlushState::kFlushing) return;  // it waits for its next try, which takes all
+  for (uint32_t i = 0; i < image.chunks.size(); ++i) QueuePieces(image, i, false);
+  CheckWritten(image);
+  agent_.Nudge();
+}
+
+void Flush::Start(Image& image) {
+  SetState(image, FlushState::kFlushing);
+  for (ImageChunk& chunk : image.chunks) {
+    chunk.queued_bytes = chunk.written_bytes = 0;
+    chunk.written.clear();
+    if (image.ended) chunk.captured_bytes = chunk.bytes;
+  }
+  if (image.ended) {
+    QueueEnded(image);
+  } else {
+    for (uint32_t i = 0; i < image.chunks.size(); ++i) QueueCaptured(image, i);
+  }
+}
+
+uint32_t Flush::SendToStore(Version& version) {
+  if (version.in_store) return 0;
+  version.scheduled = Level::kStore;
+  version.undecided.reset();
+  version.skipped = false;
+  uint32_t owed = 0;
+  for (const auto& [rank, image] : version.images) {
+    if (image->doomed || image->flush == FlushState::kStored) continue;
+    ++owed;
+    if (!IsActive(*image)) Start(*image);
+    agent_.images().SaveFile(*image);
+  }
+  return owed;
+}
+
+void Flush::DropObject(Image& image) {
+  ++image.flush_epoch;  // queued pieces of it are passed over
+  image.flush_time = Duration::zero();
+  image.pieces_queued = 0;
+  if (image.object == nullptr) return;
+  // Removing what was begun may block: the last reference goes on a worker.
+  agent_.workers().Submit([object = std::move(image.object)] {});
+  image.object = nullptr;
+}
+
+void Flush::Forget(Image& image) {
+  if (image.flush == FlushState::kPublishing || image.flush == FlushState::kStored) return;
+  DropObject(image);
+  SetState(image, FlushState::kNone);
+}
+
+bool Flush::HasBegun(const Image& image) const {
+  return image.object != nullptr || image.pieces_in_flight > 0;
+}
+
+bool Flush::RateAllows() {
+  const uint64_t rate = agent_.settings().flush_bytes_per_second;
+  if (rate == 0) return true;
+  const int64_t now_ns = agent_.clock().NowNs();
+  // At most a tenth of a second's worth is saved up, so that a pause is not followed by a burst.
+  tokens_ = std::min(tokens_ + static_cast<double>(rate) * 1e-9 * static_cast<double>(now_ns - tokens_ns_), rate * 0.1);
+  tokens_ns_ = now_ns;
+  if (tokens_ >= 0) return true;
+  if (!rate_timer_) {
+    rate_timer_ = true;
+    agent_.loop().AddTimer(FromSeconds(-tokens_ / static_cast<double>(rate)), [this] {
+      rate_timer_ = false;
+      Dispatch();
+    });
+  }
+  return false;
+}
+
+// Flushing takes processors and memory bandwidth from a capture, whose application waits: meanwhile it leaves a processor to each
+// writer. When the writers have all of them it waits, but not while somebody needs a slot that a flush could free, and not for
+// longer than kHeldMax, so that a stream of captures never stops it.
+uint32_t Flush::WorkersNow() {
+  const uint32_t workers = agent_.settings().flush_workers;
+  const uint32_t writers = agent_.images().Capturing();
+  if (writers == 0) {
+    held_since_ns_ = 0;
+    return workers;
+  }
+  if (cpus_ > writers) return std::min(workers, cpus_ - writers);
+  if (agent_.assignment().waiting() > 0)
+    return std::max(1u, std::min(workers, static_cast<uint32_t>(agent_.assignment().waiting())));
+  const int64_t now_ns = agent_.clock().NowNs();
+  if (held_since_ns_ == 0) {
+    held_since_ns_ = now_ns;
+    agent_.loop().AddTimer(kHeldMax, [this] { Dispatch(); });
+  }
+  return now_ns - held_since_ns_ < kHeldMax.count() ? 0 : 1;
+}
+
+NodeLoad Flush::Load(uint64_t average_bytes_per_second) const {
+  NodeLoad load;
+  load.flush_bytes_per_second = average_bytes_per_second;
+  load.flushes_in_flight = in_flight_;
+  const auto measured = static_cast<uint64_t>(meter_.total(agent_.clock().NowNs()));
+  const uint64_t total = measured > 0 ? measured : average_bytes_per_second * std::max(1u, in_flight_);
+  // The meter sees how long pieces take, not how long the rate has them wait before.
+  const uint64_t rate = agent_.settings().flush_bytes_per_second;
+  load.flush_total_bytes_per_second = rate == 0 ? total : std::min(total, rate);
+  return load;
+}
+
+void Flush::Dispatch() {
+  if (queued_bytes_ == 0) return;
+  const uint32_t workers = WorkersNow();
+  while (in_flight_ < workers) {
+    std::vector<FlushCandidate> candidates;
+    std::vector<uint32_t> queue_ids;  // of the candidates
+    const std::vector<TierUnit*> units = agent_.tiers().units();
+    std::vector<TierLoad> loads;
+    for (const TierUnit* unit : units) loads.push_back(agent_.tiers().LoadOf(*unit));
+    for (auto& [id, queue] : queues_) {
+      while (!queue.pieces.empty()) {
+        const Image* image = agent_.images().Find(queue.pieces.front().image_id);
+        if (image != nullptr && image->flush_epoch == queue.pieces.front().epoch && !image->doomed) break;
+        Take(queue);
+      }
+      if (queue.pieces.empty()) continue;
+      FlushCandidate candidate{FlushCandidate::kNoTier, queue.pieces.front().sequence, queue.pieces.front().bytes};
+      for (size_t tier = 0; tier < units.size(); ++tier) {
+        if (units[tier]->id == id) candidate.tier = tier;
+      }
+      candidates.push_back(candidate);
+      queue_ids.push_back(id);
+    }
+    if (candidates.empty() || !RateAllows()) return;
+    NodeLoad load = Load(agent_.throughput().FlushBytesPerSecond());
+    load.tiers = loads;
+    agent_.assignment().AddWaiting(&load);
+    const auto chosen = agent_.policy().NextFlush(load, candidates);
+    if (!chosen.has_value()) return;
+    Piece piece = Take(queues_[queue_ids[*chosen]]);
+    piece.flight = meter_.Begin(piece.bytes, queue_ids[*chosen], agent_.clock().NowNs());
+    SendPiece(*agent_.images().Find(piece.image_id), piece);
+  }
+}
+
+void Flush::SendPiece(Image& image, const Piece& piece) {
+  if (image.object == nullptr) {
+    uint64_t expected_bytes = 0;  // known at the end only
+    if (image.ended) expected_bytes = image.record_object_offset + image.record_bytes;
+    image.object =
+        std::make_shared<FlushObject>(image.version->job->store, image.version->generation, image.rank, expected_bytes);
+  }
+  const ImageChunk& chunk = image.chunks[piece.chunk];
+  PieceSource source = agent_.images().SourceOf(chunk, piece.offset, piece.bytes);
+  const uint64_t object_offset = chunk.object_offset + piece.offset;
+  --image.pieces_queued;
+  ++image.pieces_in_flight;
+  ++in_flight_;
+  if (agent_.settings().flush_bytes_per_second > 0) tokens_ -= static_cast<double>(piece.bytes);
+  struct Outcome {
+    Result<uint32_t> crc32c;
+    Duration took;
+  };
+  agent_.Background(
+      [object = image.object, source = std::move(source), object_offset, &clock = agent_.clock()] {
+        const int64_t begin_ns = clock.NowNs();
+        Result<uint32_t> crc32c = object->WritePiece(source, object_offset);
+        os::KillPoint("piece-written");
+        return Outcome{std::move(crc32c), Duration(clock.NowNs() - begin_ns)};
+      },
+      [this, piece](Outcome outcome) { OnPieceDone(piece, outcome.took, outcome.crc32c); });
+}
+
+void Flush::OnPieceDone(const Piece& piece, Duration took, const Result<uint32_t>& crc32c) {
+  const Status& status = crc32c.status();
+  --in_flight_;
+  // Small pieces measure the file system's latency, not what a chunk would see.
+  meter_.End(piece.flight, status.ok() && piece.bytes >= kPieceBytesMin, agent_.clock().NowNs());
+  if (status.ok()) {
+    agent_.counters().bytes_flushed += piece.bytes;
+  }
+  Image* image = agent_.images().Find(piece.image_id);
+  if (image != nullptr) {
+    if (status.ok()) agent_.throughput().OnPieceFlushed(image->version->job->store_id, piece.bytes, took, in_flight_ + 1);
+    if (image->flush_epoch == piece.epoch) image->flush_time += took;
+    --image->pieces_in_flight;
+    if (status.ok() && image->flush_epoch == piece.epoch) {
+      image->chunks[piece.chunk].written_bytes += piece.bytes;
+      image->chunks[piece.chunk].written.push_back({piece.offset, piece.bytes, *crc32c});
+      OnStoreThere(*image->version);
+    }
+    if (image->doomed) {
+      agent_.images().OnReleased(*image);
+    } else if (image->flush == FlushState::kFlushing) {
+      if (image->flush_epoch == piece.epoch && !status.ok() && image->flush_error.ok()) {
+        image->flush_error = status;
+        DropObject(*image);
+      }
+      if (!image->flush_error.ok()) {
+        if (image->pieces_in_flight == 0) Retry(*image, image->flush_error);
+      } else {
+        CheckWritten(*image);
+      }
+    }
+  }
+  Dispatch();
+  agent_.assignment().Pump();
+}
+
+void Flush::CheckWritten(Image& image) {
+  if (!image.ended || image.flush != FlushState::kFlushing || image.pieces_queued > 0 || image.pieces_in_flight > 0) return;
+  if (image.object == nullptr) {
+    // Nothing of it lies here but its record.
+    image.object = std::make_shared<FlushObject>(image.version->job->store, image.version->generation, image.rank,
+                                                 image.record_object_offset + image.record_bytes);
+  }
+  if (const auto wrong = FirstWrong(image)) {
+    return Retry(image,
+                 Status(Code::kCorrupt, fmt::format("bytes {} to {} of chunk {} are not in the store as they were captured",
+                                                    wrong->begin, wrong->end, wrong->chunk)));
+  }
+  SetState(image, FlushState::kWritten);
+  agent_.publish().OnWritten(image);
+}
+
+std::optional<ChunkPlace> Flush::FirstWrong(const Image& image) {
+  for (uint32_t i = 0; i < image.chunks.size(); ++i) {
+    const ImageChunk& chunk = image.chunks[i];
+    if (!chunk.in_own_object || !(chunk.IsLocal() || chunk.released)) continue;
+    const auto difference = FirstDifference(chunk.captured, chunk.written);
+    if (difference) return ChunkPlace{i, difference->begin, difference->end};
+  }
+  return std::nullopt;
+}
+
+void Flush::OnStoreAbsent(Version& version, const Status& why) {
+  if (version.absence.ok()) {
+    LogWarning("agent", "{} waits for the store: {}", version.generation.ToString(), why.ToString());
+  }
+  SetAbsence(version, why);
+}
+
+void Flush::OnStoreThere(Version& version) {
+  version.absences = RetryPauses();
+  if (!version.absence.ok()) SetAbsence(version, Status::Ok());
+}
+
+void Flush::SetAbsence(Version& version, const Status& why) {
+  version.absence = why;
+  for (const auto& [rank, image] : version.images) CountChunks(*image);
+}
+
+void Flush::Retry(Image& image, Status why) {
+  image.flush_error = Status::Ok();
+  DropObject(image);
+  if (why.code() == Code::kCorrupt) return Examine(image, why);
+  WriteAgain(image, why);
+}
+
+void Flush::WriteAgain(Image& image, const Status& why) {
+  const Duration pause = image.tries.Next(why);
+  const bool is_settled = why.code() == Code::kMismatch || why.code() == Code::kBusy;  // another attempt's word stands
+  const bool final = image.tries.failures > kRetriesMax || is_settled || image.HasReleased();
+  if (final) return GiveUp(image, why);
+  if (why.code() == Code::kUnavailable) {
+    OnStoreAbsent(*image.version, why);
+  } else {
+    OnStoreThere(*image.version);
+    ++agent_.counters().flush_retries;
+    LogWarning("agent", "flush of {} rank {}: {}. It is written again in {}", image.version->generation.ToString(), image.rank,
+               why.ToString(), FormatDuration(pause));
+  }
+  SetState(image, FlushState::kWaiting);
+  agent_.loop().AddTimer(pause, [this, id = image.id] {
+    Image* waiting = agent_.images().Find(id);
+    if (waiting != nullptr && !waiting->doomed && waiting->flush == FlushState::kWaiting) Start(*waiting);
+  });
+}
+
+// Read whole: what was written is wrong, or cannot be read, and it takes more than one piece to tell whether another try helps.
+void Flush::Examine(Image& image, const Status& why) {
+  SetState(image, FlushState::kWaiting);
+  ++image.readers;
+  const auto wrong = image.HasReleased() ? FirstWrong(image) : std::nullopt;
+  agent_.Background([held = HeldStream::Of(image), offset = image.record_object_offset, bytes = image.record_bytes,
+                     wrong] { return ProveHeld(held, offset, bytes, wrong); },
+                    [this, id = image.id, why](const Status& proved) {
+                      Image* found = agent_.images().Find(id);
+                      KEDGE_CHECK(found != nullptr);
+                      --found->readers;
+                      if (found->doomed) return agent_.images().OnReleased(*found);
+                      proved.code() == Code::kCorrupt ? OnDamaged(*found, proved) : WriteAgain(*found, why);
+                    });
+}
+
+void Flush::OnDamaged(Image& image, const Status& why) {
+  const Version& version = *image.version;
+  agent_.images().OnDamaged(*image.version, image.rank, why);
+  // Members of its sets may have their part of it before all groups are done, and it is at level NODE.
+  const bool may_be_elsewhere = version.at_node || (version.to_node && version.job->BringsImages());
+  if (!may_be_elsewhere) return GiveUp(image, why);
+  LogError("agent", "{}: its copy here is damaged. Another one is brought from the nodes: {}", version.generation.ToString(),
+           why.ToString());
+  agent_.fetch().Bring(*version.job, version.generation, image.rank, {.replace = true},
+                       [this, id = image.id, why](const Status& brought) {
+                         Image* bad = agent_.images().Find(id);  // gone when another is in its place
+                         if (bad == nullptr || bad->doomed || bad->flush != FlushState::kWaiting) return;
+                         GiveUp(*bad, brought.ok() ? why : why.WithContext("no other copy: " + brought.message()));
+                       });
+}
+
+void Flush::TryAgain(const Job* job) {
+  for (const auto& [id, image] : agent_.images().all()) {
+    Version& version = *image->version;
+    if (job != nullptr && version.job != job) continue;
+    const bool can = image->flush == FlushState::kFailed && !image->doomed && !image->damaged && !image->HasReleased();
+    if (!can || version.in_store) continue;
+    image->failure = Status::Ok();
+    image->tries = RetryPauses();
+    version.failure = Status::Ok();
+    for (const auto& [rank, other] : version.images) {
+      if (version.failure.ok()) version.failure = other->failure;
+    }
+    Start(*image);
+  }
+}
+
+// The job has gone on without it in a newer attempt that is here, too: nobody waits for it any more, and nothing has failed.
+void Flush::LeaveOut(Image& image, const Status& why) {
+  Version& version = *image.version;
+  LogInfo("agent", "{} rank {} stays out of the store: {}", version.generation.ToString(), image.rank, why.message());
+  version.skipped = true;
+  version.scheduled = version.to_node ? Level::kNode : Level::kLocal;
+  SetState(image, FlushState::kNone);
+  agent_.images().SaveFile(image);
+  agent_.images().OnSettled(image);
+  agent_.waiters().Check(version.generation);
+  agent_.images().Reconsider(*version.job, version.generation.name);
+  // Parts of it may be there by now, which retention has passed over.
+  agent_.publish().Retain(*version.job, version.generation.name);
+}
+
+void Flush::GiveUp(Image& image, const Status& why) {
+  Version& version = *image.version;
+  const Generation generation = version.generation;
+  Job& job = *version.job;
+  if (why.code() == Code::kBusy && generation.attempt < job.hello.attempt) return LeaveOut(image, why);
+  ++agent_.counters().flush_failures;
+  image.failure = why.WithContext(fmt::format("flush of {} rank {}", generation.ToString(), image.rank));
+  if (version.failure.ok()) version.failure = image.failure;
+  LogError("agent", "{}. It is given up after {} tries; {}", image.failure.ToString(), image.tries.failures,
+           image.HasReleased() ? "its slots had been wanted by others, so that no copy is left"
+           : image.damaged     ? "the copy on the node is damaged, too"
+                               : "the copy on the node stays");
+  SetState(image, FlushState::kFailed);
+  agent_.images().OnSettled(image);
+  agent_.publish().Consider(version);
+  agent_.waiters().OnFailure(version, Level::kStore, image.failure);
+  agent_.waiters().Check(generation);
+  agent_.images().Reconsider(job, generation.name);
+}
+
+}  // namespace kedge

@@ -1,0 +1,118 @@
+// Flush: captured pieces to the image's object in the store, in the background.
+//
+// A piece is queued as soon as it is captured; which one goes next is the placement policy's to say (by default in order
+// of arrival). At most flush.workers pieces are under way, and no more bytes than flush.rate allows. A write that fails
+// gives up the whole object: once its pieces are back, the image is written again from the tier under a new temporary
+// name, a bounded number of times with growing pauses; then it has failed, and everybody is told. While the store is not where
+// it was, the image waits for it, for as long as it takes.
+//
+// What is published is what was captured: the checksum of each piece is taken after it was written, from where it lies, so that
+// what changed there before is seen; when the image record is known, all of them are held against its extents. Where they
+// differ, the image is read again. If its bytes here are wrong, another copy is brought from the nodes where there is one, and
+// else it has failed; nobody takes it for a version any more.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+
+#include "agent/tables/model.h"
+#include "model/flush_meter.h"
+#include "placement/policy.h"
+
+namespace kedge {
+
+class Agent;
+
+class Flush {
+ public:
+  explicit Flush(Agent& agent);
+
+  // Whole pieces of the chunk, as far as it is captured. REQUIRES: the image is kFlushing.
+  void QueueCaptured(Image& image, uint32_t chunk);
+  // All that is left of an image that has ended.
+  void QueueEnded(Image& image);
+  // An image that a predecessor left unflushed.
+  void Start(Image& image);
+  // Whatever its turn said: the images of the version that are here go to the store, which may have the others. Returns how many
+  // are to go.
+  uint32_t SendToStore(Version& version);
+  // Takes the image out: it is dropped, or its version skipped.
+  void Forget(Image& image);
+  // Whether any of its bytes have been given to a worker.
+  bool HasBegun(const Image& image) const;
+  // The object of this try is worth nothing: tries again, or gives up.
+  void Retry(Image& image, Status why);
+  // Those of the job (null: of all) that were given up and lie here still, from the beginning: somebody asks for them.
+  void TryAgain(const Job* job);
+  // What its images wait for, and that they do no longer.
+  void OnStoreAbsent(Version& version, const Status& why);
+  void OnStoreThere(Version& version);
+
+  // On its way to the store: its slots will become free by that.
+  static bool IsActive(const Image& image);
+  // Whether the flush of this chunk is counted as one that will free a slot (TierUnit::flushing_chunks).
+  static void CountChunk(ImageChunk& chunk, bool is_flushing);
+  void SetState(Image& image, FlushState state);
+  // All its chunks are known now.
+  void SetEnded(Image& image);
+
+  // Hands pieces to workers as far as allowed.
+  void Dispatch();
+  uint32_t in_flight() const { return in_flight_; }
+  uint64_t queued_bytes() const { return queued_bytes_; }
+  // Of a tier unit.
+  uint64_t QueuedBytesOf(uint32_t unit) const;
+  // What is known of the node's flushes, for a placement policy. `average_bytes_per_second`: AvgFlushBW of the store that
+  // matters.
+  NodeLoad Load(uint64_t average_bytes_per_second) const;
+  const FlushMeter& meter() const { return meter_; }
+
+ private:
+  struct Piece {
+    uint64_t image_id;
+    uint32_t epoch;
+    uint32_t chunk;
+    uint64_t offset;
+    uint64_t bytes;
+    uint64_t sequence;
+    uint64_t flight = 0;  // while it is under way: of the meter
+  };
+  static void CountChunks(Image& image);
+  static void SetAbsence(Version& version, const Status& why);
+  void QueuePieces(Image& image, uint32_t chunk, bool whole_only);
+  void SendPiece(Image& image, const Piece& piece);
+  void OnPieceDone(const Piece& piece, Duration took, const Result<uint32_t>& crc32c);
+  void CheckWritten(Image& image);
+  // The first bytes in the object that are not what was captured.
+  static std::optional<ChunkPlace> FirstWrong(const Image& image);
+  void WriteAgain(Image& image, const Status& why);
+  // What was written is not what was captured: does it lie so here?
+  void Examine(Image& image, const Status& why);
+  void OnDamaged(Image& image, const Status& why);
+  void DropObject(Image& image);
+  void LeaveOut(Image& image, const Status& why);
+  void GiveUp(Image& image, const Status& why);
+  bool RateAllows();
+  uint32_t WorkersNow();
+
+  Agent& agent_;
+  const uint32_t cpus_;
+  struct Queue {
+    std::deque<Piece> pieces;
+    uint64_t bytes = 0;  // of these
+  };
+  Piece Take(Queue& queue);
+  std::map<uint32_t, Queue> queues_;  // by tier unit; 0: routed files
+  uint64_t last_sequence_ = 0;
+  uint64_t queued_bytes_ = 0;
+  uint32_t in_flight_ = 0;
+  double tokens_ = 0;  // bytes that may go now; negative after a piece that was larger
+  int64_t tokens_ns_ = 0;
+  FlushMeter meter_;
+  bool rate_timer_ = false;
+  int64_t held_since_ns_ = 0;  // for the captures under way; 0: it is not
+};
+
+}  // namespace kedge

@@ -1,0 +1,62 @@
+// Publication: written images become a part, parts a version (store/publish.h), old versions go (store/retention.h), and
+// routed files appear at their original paths.
+//
+// The images of a node go together where they can: one folder sync and one part record for all of them. An image does not
+// wait long for one that is not there, for its rank may have published on its own (without an agent) or be dead.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "agent/tables/model.h"
+#include "restore/file_publisher.h"
+#include "store/publish.h"
+
+namespace kedge {
+
+class Agent;
+
+class Publish {
+ public:
+  explicit Publish(Agent& agent);
+
+  void OnWritten(Image& image);
+  // Publishes what is written if nothing more is to be waited for.
+  void Consider(Version& version);
+  void OnVersionGone(Version& version);
+
+  // Finishes the version if all its parts are there by now: those of other nodes come without a word to us.
+  void Probe(Version& version);
+  // Looks a generation up that this node knows nothing of; `done(complete in the store)` on the loop.
+  void Lookup(const StoreId& store_id, const std::string& job, const Generation& generation, std::function<void(bool)> done);
+  // All ranks' images are safe on the nodes: where this node speaks for the job, the store is told so, once for each name and
+  // attempt (store/reached.h), and what earlier attempts have left there incomplete goes. Nobody waits for it.
+  void NoteReached(const Version& version);
+  void Retain(Job& job, const std::string& name);
+  // What a dead predecessor began in the store is removed, then `done`.
+  void RemoveLeftovers(Job& job, uint32_t attempt, std::function<void()> done);
+  // The routed files of an image that is in the store, once: where there are none, unless it is of the newest attempt.
+  void PublishFiles(Image& image);
+  // Those of versions that are in the store, which a dead predecessor had not come to.
+  void PublishOwedFiles();
+  // Whether ranks of other nodes have taken another version instead (Version::failure), as far as the store can tell by now: for
+  // who ends, where the nodes do not hear each other. `done` comes later.
+  void LookForDisagreement(const Version& version, std::function<void()> done);
+
+ private:
+  struct Outcome;
+  void PublishNow(Version& version);
+  void PublishFilesLater(const Image& image, const Status& why);
+  void OnPublished(const Generation& generation, Outcome outcome);
+  void RemoveThrough(const Version& version);
+  void CommitAgain(const Generation& generation, Outcome outcome);
+  // What is written of it is published when the store is there again.
+  void AwaitStore(Version& version, const Status& why);
+  void OnComplete(Version& version);
+
+  Agent& agent_;
+  const std::shared_ptr<FilePublisher> file_publisher_;
+};
+
+}  // namespace kedge

@@ -1,0 +1,146 @@
+#include "agent/flush/still_stored.h"
+
+#include <algorithm>
+#include <future>
+
+#include "agent/daemon/agent.h"
+#include "agent/flush/flush.h"
+#include "agent/flush/publish.h"
+#include "agent/images/images.h"
+#include "base/log.h"
+
+namespace kedge {
+namespace {
+
+// What of the job counts as stored: of versions that are complete there, and of others.
+void Collect(const Job& job, std::vector<Seen>* versions, std::vector<Seen>* parts) {
+  for (const auto& [generation, version] : job.versions) {
+    Seen seen{generation, version->in_store, {}};
+    for (const auto& [rank, image] : version->images) {
+      if (!image->doomed && image->flush == FlushState::kStored) seen.ranks.push_back(rank);
+    }
+    if (version->in_store || !seen.ranks.empty()) (version->in_store ? versions : parts)->push_back(std::move(seen));
+  }
+}
+
+// Something of it was stored by a former agent.
+bool HasRecovered(const Job& job) {
+  return std::any_of(job.versions.begin(), job.versions.end(), [](const auto& version) {
+    const auto& images = version.second->images;
+    return std::any_of(images.begin(), images.end(), [](const auto& image) { return image.second->recovered; });
+  });
+}
+
+// It can be written once more from what lies here.
+bool IsWholeHere(const Image& image) {
+  return image.IsHeld() && !image.HasReleased() && image.record.unit != nullptr &&
+         std::all_of(image.chunks.begin(), image.chunks.end(), [](const ImageChunk& chunk) { return chunk.IsLocal(); });
+}
+
+}  // namespace
+
+StillStored::Answer StillStored::Ask(StoreContext& store, const std::vector<Seen>& versions, const std::vector<Seen>& parts,
+                                     uint32_t places) {
+  Answer answer;
+  const Result<Catalog> catalog = store.CatalogFor(0);
+  answer.places = store.places();
+  if (!catalog.ok()) {
+    answer.missing = catalog.status();
+    return answer;
+  }
+  std::vector<Seen> all = versions;
+  // What is not complete may have been let go of in many ways: it is worth a look only where the folder is seen to be another.
+  if (answer.places > 1 && answer.places != places) all.insert(all.end(), parts.begin(), parts.end());
+  answer.missing = FindMissing(*catalog, all);
+  return answer;
+}
+
+void StillStored::Tick() {
+  std::erase_if(looks_, [&](const auto& entry) {
+    return !entry.second.is_under_way && agent_.FindJob(entry.first.first, entry.first.second) == nullptr;
+  });
+  for (const auto& [key, job] : agent_.jobs()) {
+    Look& look = looks_[key];
+    const uint32_t places = job->store->places();
+    if (look.is_under_way || look.places == places) continue;
+    if (places == 1 && !HasRecovered(*job)) {  // it is where this agent has stored everything
+      look.places = places;
+      continue;
+    }
+    look.is_under_way = true;
+    std::vector<Seen> versions, parts;
+    Collect(*job, &versions, &parts);
+    agent_.Background([store = job->store, versions = std::move(versions), parts = std::move(parts),
+                       places = look.places] { return Ask(*store, versions, parts, places); },
+                      [this, key = key](const Answer& answer) {
+                        looks_[key].is_under_way = false;
+                        Job* found = agent_.FindJob(key.first, key.second);
+                        if (found != nullptr) OnAnswer(*found, answer);
+                      });
+  }
+}
+
+Status StillStored::ConfirmAll(Duration patience) {
+  std::vector<JobKey> keys;
+  for (const auto& [key, job] : agent_.jobs()) {
+    if (!job->versions.empty()) keys.push_back(key);
+  }
+  for (const JobKey& key : keys) {
+    Job* job = agent_.FindJob(key.first, key.second);
+    std::vector<Seen> versions, parts;
+    Collect(*job, &versions, &parts);
+    // On a worker: a store may not answer at all.
+    auto answered = std::make_shared<std::promise<Answer>>();
+    auto answer = answered->get_future();
+    agent_.workers().Submit([store = job->store, versions = std::move(versions), parts = std::move(parts),
+                             places = looks_[key].places,
+                             answered] { answered->set_value(Ask(*store, versions, parts, places)); });
+    if (answer.wait_for(patience) != std::future_status::ready) {
+      return Status(Code::kTimeout, job->store->store().description() + " does not answer");
+    }
+    const Answer given = answer.get();
+    KEDGE_RETURN_IF_ERROR(given.missing.status());
+    OnAnswer(*job, given);
+  }
+  return Status::Ok();
+}
+
+void StillStored::OnAnswer(Job& job, const Answer& answer) {
+  if (!answer.missing.ok()) {  // asked again at the next tick
+    static LogRateLimit limit(std::chrono::seconds(60));
+    return LogLimited(limit, LogLevel::kWarning, "agent", "job {}: whether its store has all that was stored cannot be told: {}",
+                      job.name, answer.missing.status().ToString());
+  }
+  Look& look = looks_[JobKey(job.store_id, job.name)];
+  const uint32_t before = std::exchange(look.places, answer.places);
+  if (answer.places > 1 && before != answer.places) {
+    // Nor may the folder have what attempts went on from, without which its newest version may be an abandoned one.
+    for (const RestoredRecord& record : job.restored) job.store->AwaitRestored(record);
+    job.names_reached.clear();
+  }
+  for (const Seen& missing : *answer.missing) SendAgain(job, missing);
+}
+
+void StillStored::SendAgain(Job& job, const Seen& missing) {
+  Version* version = agent_.images().FindVersion(missing.generation);
+  if (version == nullptr) return;
+  if (missing.complete) version->in_store = false;
+  uint32_t again = 0;
+  for (const auto& [rank, image] : version->images) {
+    const bool is_missing = std::find(missing.ranks.begin(), missing.ranks.end(), rank) != missing.ranks.end();
+    if (is_missing && image->flush == FlushState::kStored && IsWholeHere(*image)) {
+      ++again;
+      version->scheduled = Level::kStore;
+      image->tries = RetryPauses();
+      agent_.flush().Start(*image);
+    }
+    agent_.images().SaveFile(*image);
+  }
+  LogWarning("agent", "{} was in the store at {} and is not there any more: {} of {} images are sent there again",
+             missing.generation.ToString(), job.store->store().description(), again, version->images.size());
+  if (again == 0 && missing.complete) agent_.publish().Probe(*version);  // all parts of it may be there
+  agent_.images().Reconsider(job, missing.generation.name);
+  agent_.Nudge();
+}
+
+}  // namespace kedge

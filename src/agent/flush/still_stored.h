@@ -1,0 +1,46 @@
+// Whether what counts as stored is in the store still. One that failed over to an older copy of itself has the same id, and has
+// not got what was published since.
+//
+// It is looked up again when the store is found in another folder than before (Catalog::places), and before the copies here are
+// deleted because it has them. What is missing there counts as stored no more, and is sent again from here. All on the event
+// loop's thread; the store is asked on workers.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "agent/tables/model.h"
+#include "store/still_there.h"
+
+namespace kedge {
+
+class Agent;
+
+class StillStored {
+ public:
+  explicit StillStored(Agent& agent) : agent_(agent) {}
+
+  // Once a second or so: jobs whose store has come to lie elsewhere.
+  void Tick();
+  // Of all jobs, waiting for the answers: ok when the store has all versions that count as being there. What it has not got is on
+  // its way there when this returns, if it is whole here.
+  Status ConfirmAll(Duration patience);
+
+ private:
+  struct Look {
+    bool is_under_way = false;
+    uint32_t places = 0;  // of the store, when everything was looked up last
+  };
+  struct Answer {
+    uint32_t places = 0;
+    Result<std::vector<Seen>> missing{std::vector<Seen>()};
+  };
+  static Answer Ask(StoreContext& store, const std::vector<Seen>& versions, const std::vector<Seen>& parts, uint32_t places);
+  void OnAnswer(Job& job, const Answer& answer);
+  void SendAgain(Job& job, const Seen& missing);
+
+  Agent& agent_;
+  std::map<JobKey, Look> looks_;
+};
+
+}  // namespace kedge

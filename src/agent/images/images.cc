@@ -1,0 +1,561 @@
+// Capture: what clients say of their images, checked. Retention and restart are in images_retention.cc.
+#include "agent/images/images.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "agent/daemon/agent.h"
+#include "agent/door/sessions.h"
+#include "agent/door/waiters.h"
+#include "agent/flush/flush.h"
+#include "agent/flush/publish.h"
+#include "agent/protect/protect.h"
+#include "agent/schedule/takings.h"
+#include "agent/schedule/turns.h"
+#include "agent/space/throughput.h"
+#include "agent/space/tiers.h"
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "format/image_record.h"
+#include "os/files.h"
+#include "os/kill_point.h"
+
+namespace kedge {
+namespace {
+
+constexpr size_t kChunksMax = 1 << 20;
+// That progress may leave out between what it has named and the next.
+constexpr size_t kChunksSkippedMax = 1 << 12;
+
+Status Refused(std::string why) {
+  return Status(Code::kInvalidArgument, std::move(why));
+}
+
+}  // namespace
+
+std::set<std::string> Job::Names() const {
+  std::set<std::string> names;
+  for (const auto& [generation, version] : versions) names.insert(generation.name);
+  return names;
+}
+
+Lineage Job::LineageOf(const std::string& checkpoint) const {
+  std::vector<RestoredRecord> restarts;
+  for (const RestoredRecord& record : restored) {
+    if (record.origin.name == checkpoint) restarts.push_back(record);
+  }
+  std::vector<Generation> complete;
+  for (const auto& [generation, version] : versions) {
+    if (generation.name == checkpoint && (version->IsComplete() || version->IsAtLocal())) complete.push_back(generation);
+  }
+  return {restarts, complete};
+}
+
+const JobNode* Job::LeadingNode() const {
+  const auto found = std::find_if(members.nodes.begin(), members.nodes.end(), [](const JobNode& node) {
+    return std::find(node.ranks.begin(), node.ranks.end(), 0u) != node.ranks.end();
+  });
+  return found == members.nodes.end() ? nullptr : &*found;
+}
+
+const JobNode* Job::ReachableLeader(uint32_t attempt) const {
+  if (members.attempt != attempt) return nullptr;
+  const bool all =
+      std::all_of(members.nodes.begin(), members.nodes.end(), [](const JobNode& node) { return !node.address.empty(); });
+  return all ? LeadingNode() : nullptr;
+}
+
+bool Job::HasPassedOver(const Generation& generation, uint32_t rank) const {
+  const auto has_image = [&](const Version& version) {
+    const auto image = version.images.find(rank);
+    return image != version.images.end() && image->second->ended;
+  };
+  // What is from an earlier attempt may be on its way here from other nodes.
+  if (generation.attempt != members.attempt) return false;
+  const auto own = versions.find(generation);
+  if (own != versions.end() && own->second->images.contains(rank)) return false;
+  return std::any_of(versions.begin(), versions.end(), [&](const auto& entry) {
+    const Generation& later = entry.first;
+    return later.name == generation.name && later.attempt == generation.attempt && later.take >= generation.take &&
+           later != generation && has_image(*entry.second);
+  });
+}
+
+bool Image::HasReleased() const {
+  return std::any_of(chunks.begin(), chunks.end(), [](const ImageChunk& chunk) { return chunk.released; });
+}
+
+bool Image::HasNoOtherCopy() const {
+  return flush == FlushState::kNone && !version->at_node;
+}
+
+bool Image::IsLost() const {
+  auto is_lost = [](const ImageChunk& chunk) {
+    return (chunk.unit != nullptr && chunk.unit->lost) || (chunk.file_unit != nullptr && chunk.file_unit->lost);
+  };
+  return is_lost(record) || std::any_of(chunks.begin(), chunks.end(), is_lost);
+}
+
+bool HeldObject::IsLost() const {
+  return std::any_of(ranges.begin(), ranges.end(), [](const OwnRange& range) { return range.unit->lost; });
+}
+
+bool Version::HasLost() const {
+  const bool of_images = std::any_of(images.begin(), images.end(), [](const auto& entry) { return entry.second->IsLost(); });
+  return of_images || std::any_of(sets.begin(), sets.end(), [](const auto& set) {
+           const auto& objects = set.second->objects;
+           return std::any_of(objects.begin(), objects.end(), [](const auto& entry) { return entry.second.IsLost(); });
+         });
+}
+
+bool Version::IsWhole() const {
+  return std::count_if(images.begin(), images.end(), [](const auto& entry) { return entry.second->IsHeld(); }) >= node_ranks;
+}
+
+Image* Images::Find(uint64_t id) const {
+  auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+Version* Images::FindVersion(const Generation& generation) const {
+  Job* job = agent_.FindJob(generation.store_id, generation.job);
+  if (job == nullptr) return nullptr;
+  auto found = job->versions.find(generation);
+  return found == job->versions.end() ? nullptr : found->second.get();
+}
+
+Status Images::CheckRange(const Session& session, const SlotRange& range, TierUnit** unit) const {
+  if (range.tier >= session.tiers.size()) return Refused(fmt::format("tier {} of {}", range.tier, session.tiers.size()));
+  *unit = session.tiers[range.tier];
+  const TierInfo& info = (*unit)->info();
+  if (range.slot >= info.slots || range.offset > info.slot_bytes || range.bytes > info.slot_bytes - range.offset) {
+    return Refused(fmt::format("{} bytes at {} of slot {} in tier {}", range.bytes, range.offset, range.slot, info.name));
+  }
+  const SlotEntry entry = (*unit)->space->Get(range.slot);
+  if (entry.state != SlotState::kAssigned || entry.owner != session.id || entry.generation != range.slot_generation) {
+    return Refused(fmt::format("slot {} of tier {} is not assigned to session {} in generation {}", range.slot, info.name,
+                               session.id, range.slot_generation));
+  }
+  return Status::Ok();
+}
+
+Result<Buffer> Images::ReadRange(const Session& session, const SlotRange& range, TierUnit** unit) const {
+  KEDGE_RETURN_IF_ERROR(CheckRange(session, range, unit));
+  Buffer bytes(range.bytes);
+  KEDGE_RETURN_IF_ERROR((*unit)->tier->Read(range.slot, range.offset, bytes.data(), bytes.size()));
+  return bytes;
+}
+
+Status Images::CheckIdentity(const Session& session, const ImageIdentity& identity) const {
+  const Hello& hello = session.hello;
+  const Generation& generation = identity.generation;
+  if (generation.store_id != hello.store_id || generation.job != hello.job || generation.attempt != hello.attempt ||
+      identity.rank != hello.rank || identity.ranks != hello.ranks) {
+    return Refused(fmt::format("image of {} from session {}, which is {} attempt {} rank {} of {}", identity.ToString(),
+                               session.id, hello.job, hello.attempt, hello.rank, hello.ranks));
+  }
+  return Status::Ok();
+}
+
+Version& Images::VersionFor(Job& job, const ImageIdentity& identity, uint32_t node_ranks, uint32_t due_levels) {
+  const Generation& generation = identity.generation;
+  auto& slot = job.versions[generation];
+  if (slot == nullptr) {
+    slot = std::make_unique<Version>();
+    slot->generation = generation;
+    slot->job = &job;
+    slot->ranks = identity.ranks;
+    slot->node_ranks = node_ranks;
+    agent_.turns().Schedule(*slot, DecodeDueLevels(due_levels));
+  }
+  return *slot;
+}
+
+Image& Images::NewImage(Session& session, const ImageIdentity& identity, const ClientMessage& message) {
+  const uint64_t serial = message.image_serial;
+  Version& version = VersionFor(*session.job, identity, session.hello.ranks_on_node, message.chunk);
+  auto& slot = version.images[identity.rank];
+  KEDGE_CHECK(slot == nullptr);
+  slot = std::make_unique<Image>();
+  slot->id = ++last_id_;
+  slot->version = &version;
+  slot->rank = identity.rank;
+  slot->session_id = session.id;
+  slot->serial = serial;
+  slot->progress_ns = agent_.clock().NowNs();
+  slot->flush = version.scheduled >= Level::kStore ? FlushState::kFlushing : FlushState::kNone;
+  by_id_[slot->id] = slot.get();
+  session.images[serial] = slot->id;
+  session.pending_serials.insert(serial);
+  session.last_serial = std::max(session.last_serial, serial);
+  return *slot;
+}
+
+Status Images::OnBegin(Session& session, const ClientMessage& message) {
+  if (session.images.contains(message.image_serial)) return Refused("an image of that number is begun already");
+  TierUnit* unit = nullptr;
+  KEDGE_ASSIGN_OR_RETURN(Buffer bytes, ReadRange(session, message.range, &unit));
+  KEDGE_ASSIGN_OR_RETURN(ImageIdentity identity, DecodeImageIdentity(bytes));
+  KEDGE_RETURN_IF_ERROR(CheckIdentity(session, identity));
+  Version* version = FindVersion(identity.generation);
+  if (version != nullptr && version->images.contains(identity.rank)) return Refused("an image of that rank is there already");
+  NewImage(session, identity, message);
+  return Status::Ok();
+}
+
+Status Images::OnProgress(Session& session, const ClientMessage& message) {
+  auto begun = session.images.find(message.image_serial);
+  Image* image = begun == session.images.end() ? nullptr : Find(begun->second);
+  if (image == nullptr || image->doomed) return Refused("progress of an image that was not begun");
+  TierUnit* unit = nullptr;
+  KEDGE_RETURN_IF_ERROR(CheckRange(session, message.range, &unit));
+  // Not every chunk is told of: not one captured before the image began (small ones), nor one written through, nor what finds the
+  // ring full. The table at the image's end names them all, and is checked against what was said here.
+  if (message.chunk >= kChunksMax) return Refused("more chunks than an image may have");
+  if (message.chunk > image->chunks.size() + kChunksSkippedMax || message.amount > message.range.bytes) {
+    return Refused("progress of an impossible chunk");
+  }
+  if (message.object_offset % kChunkAlignment != 0 || message.object_offset > (uint64_t{1} << 50)) {
+    return Refused("progress at an impossible place of the object");
+  }
+  if (message.chunk >= image->chunks.size()) image->chunks.resize(message.chunk + 1);
+  ImageChunk& chunk = image->chunks[message.chunk];
+  if (chunk.released) return Refused("progress of a chunk that was whole");
+  if (chunk.unit == nullptr) {  // the first that is said of it
+    chunk.unit = unit;
+    chunk.slot = message.range.slot;
+    chunk.slot_generation = message.range.slot_generation;
+    chunk.offset = message.range.offset;
+    chunk.bytes = message.range.bytes;
+    chunk.object_offset = message.object_offset;
+    unit->space->AddChunk(chunk.slot);
+  }
+  if (chunk.unit != unit || chunk.slot != message.range.slot || chunk.slot_generation != message.range.slot_generation ||
+      chunk.offset != message.range.offset || chunk.object_offset != message.object_offset) {
+    return Refused("progress of a chunk that lies elsewhere");
+  }
+  chunk.captured_bytes = std::max(chunk.captured_bytes, message.amount);
+  image->progress_ns = agent_.clock().NowNs();
+  if (image->flush == FlushState::kFlushing) {
+    if (MayRelease(*image, chunk) && image->version->absence.ok()) agent_.flush().CountChunk(chunk, true);
+    agent_.flush().QueueCaptured(*image, message.chunk);
+  }
+  return Status::Ok();
+}
+
+Result<std::string> Images::FilePath(const TierUnit& unit, const std::string& relative) const {
+  // Below "files/", and no way out of it.
+  if (!relative.starts_with("files/") || ("/" + relative + "/").find("/../") != std::string::npos ||
+      relative.find('\0') != std::string::npos) {
+    return Refused(fmt::format("a routed file at \"{}\"", relative));
+  }
+  return os::JoinPath(TierFolder(unit.info()), relative);
+}
+
+Result<Images::Announced> Images::ReadAnnouncement(Session& session, const ClientMessage& message) const {
+  TierUnit* record_unit = nullptr;
+  KEDGE_ASSIGN_OR_RETURN(Buffer bytes, ReadRange(session, message.range, &record_unit));
+  if (message.object_offset > bytes.size()) return Refused("the image record is longer than what was announced");
+  if (crc32c::Compute(bytes.data(), bytes.size()) != message.amount) return Status(Code::kCorrupt, "image record: bad checksum");
+  Announced announced;
+  const ByteSpan record_bytes = ByteSpan(bytes).first(message.object_offset);
+  KEDGE_ASSIGN_OR_RETURN(announced.record, DecodeImageRecord(record_bytes));
+  KEDGE_ASSIGN_OR_RETURN(announced.table, DecodePlacementTable(ByteSpan(bytes).subspan(message.object_offset)));
+  announced.record_crc32c = crc32c::Compute(record_bytes.data(), record_bytes.size());
+  KEDGE_ASSIGN_OR_RETURN(announced.captured, CapturedRuns(announced.record, agent_.settings().piece_bytes));
+  KEDGE_RETURN_IF_ERROR(CheckIdentity(session, announced.record.identity));
+  if (announced.table.identity != announced.record.identity) return Refused("record and placement table are of two images");
+  const auto& placements = announced.table.chunks;
+  if (placements.size() != announced.record.chunks.size()) return Refused("record and placement table differ in chunks");
+  return announced;
+}
+
+Status Images::FindChunks(const Session& session, const Image* begun, Announced* announced) const {
+  const auto& placements = announced->table.chunks;
+  for (size_t i = 0; i < placements.size(); ++i) {
+    const Placement& placement = placements[i];
+    ImageChunk chunk;
+    chunk.bytes = placement.bytes;
+    chunk.offset = placement.offset;
+    chunk.in_own_object = announced->record.chunks[i].object == 0;
+    chunk.object_offset = announced->record.chunks[i].object_offset;
+    if (placement.bytes != announced->record.chunks[i].bytes) return Refused("record and placement table differ in lengths");
+    const ImageChunk* released =
+        begun != nullptr && i < begun->chunks.size() && begun->chunks[i].released ? &begun->chunks[i] : nullptr;
+    if (released != nullptr) {
+      const bool is_same = placement.kind == PlacementKind::kSlot && released->slot == placement.slot &&
+                           released->slot_generation == placement.slot_generation && released->offset == placement.offset &&
+                           released->bytes == placement.bytes && released->object_offset == chunk.object_offset &&
+                           chunk.in_own_object;
+      if (!is_same) return Refused("a chunk that was whole has become another one");
+      chunk = *released;
+    } else if (placement.kind != PlacementKind::kStore) {
+      auto unit = std::find_if(session.tiers.begin(), session.tiers.end(), [&](const TierUnit* candidate) {
+        return candidate->info().key == announced->table.tiers[placement.tier];
+      });
+      if (unit == session.tiers.end()) return Refused("a chunk in a tier that is not the session's");
+      if (placement.kind == PlacementKind::kFile) {
+        KEDGE_ASSIGN_OR_RETURN(chunk.file, FilePath(**unit, announced->table.files[placement.slot]));
+        chunk.file_unit = *unit;
+      } else {
+        chunk.unit = *unit;
+        chunk.slot = placement.slot;
+        chunk.slot_generation = placement.slot_generation;
+        // A chunk that progress has named keeps its slot, also when that has been returned since.
+        const bool is_known = begun != nullptr && i < begun->chunks.size() && begun->chunks[i].unit == chunk.unit &&
+                              begun->chunks[i].slot == chunk.slot && begun->chunks[i].slot_generation == chunk.slot_generation &&
+                              begun->chunks[i].offset == chunk.offset;
+        const auto index = static_cast<uint32_t>(unit - session.tiers.begin());
+        TierUnit* same = nullptr;
+        const SlotRange range{index, chunk.slot, chunk.slot_generation, chunk.offset, chunk.bytes};
+        Status in_bounds = CheckRange(session, range, &same);
+        if (!is_known) KEDGE_RETURN_IF_ERROR(in_bounds.WithContext(fmt::format("chunk {} is not where it was captured", i)));
+        if (chunk.offset > chunk.unit->info().slot_bytes || chunk.bytes > chunk.unit->info().slot_bytes - chunk.offset) {
+          return Refused("a chunk that reaches out of its slot");
+        }
+      }
+    } else if (chunk.in_own_object) {
+      return Refused("a chunk of the image's own object that is not on the node");
+    }
+    announced->chunks.push_back(std::move(chunk));
+  }
+  if (begun != nullptr && begun->chunks.size() > announced->chunks.size()) return Refused("chunks vanished at the image's end");
+  return Status::Ok();
+}
+
+Status Images::OnEnd(Session& session, const ClientMessage& message) {
+  if (session.gone_serials.contains(message.image_serial)) return Status::Ok();  // its client has been told
+  auto begun = session.images.find(message.image_serial);
+  Image* image = begun == session.images.end() ? nullptr : Find(begun->second);
+  auto announced = ReadAnnouncement(session, message);
+  if (image == nullptr && announced.ok()) {
+    const ImageIdentity& identity = announced->record.identity;
+    const Version* version = FindVersion(identity.generation);
+    if (version != nullptr && version->images.contains(identity.rank)) {
+      // A predecessor had it on file already when it died: its entry is read a second time, and its slots are not the session's
+      // any more.
+      session.last_serial = std::max(session.last_serial, message.image_serial);
+      return Status::Ok();
+    }
+  }
+  const Status found = announced.ok() ? FindChunks(session, image, &*announced) : announced.status();
+  if (!found.ok()) {
+    OnAbort(session, message.image_serial);
+    return found;
+  }
+  const ImageIdentity& identity = announced->record.identity;
+  if (image == nullptr) {
+    image = &NewImage(session, identity, message);
+  } else if (image->version->generation != identity.generation) {
+    OnAbort(session, message.image_serial);
+    return Refused("an image ended as another one than it began");
+  }
+  // From here on nothing can be refused any more.
+  for (size_t i = 0; i < announced->chunks.size(); ++i) {
+    ImageChunk& chunk = announced->chunks[i];
+    if (i < image->chunks.size() && image->chunks[i].unit == chunk.unit && image->chunks[i].slot == chunk.slot &&
+        image->chunks[i].slot_generation == chunk.slot_generation && image->chunks[i].offset == chunk.offset &&
+        image->chunks[i].object_offset == chunk.object_offset) {
+      chunk.queued_bytes = image->chunks[i].queued_bytes;
+      chunk.written_bytes = image->chunks[i].written_bytes;
+      chunk.written = std::move(image->chunks[i].written);
+      chunk.is_flushing = image->chunks[i].is_flushing;
+    } else {
+      if (i < image->chunks.size() && image->chunks[i].unit != nullptr) {
+        // What progress said was another place: whatever was flushed from there is worth nothing.
+        agent_.flush().CountChunk(image->chunks[i], false);
+        image->chunks[i].unit->space->RemoveChunk(image->chunks[i].slot, true);
+      }
+      if (chunk.unit != nullptr) chunk.unit->space->AddChunk(chunk.slot);
+    }
+    chunk.captured_bytes = chunk.bytes;
+    chunk.captured = std::move(announced->captured[i]);
+    if (chunk.unit != nullptr) chunk.unit->bytes_captured += chunk.bytes;
+    if (chunk.in_own_object)
+      image->record_object_offset = std::max(image->record_object_offset, AlignChunkOffset(chunk.object_offset + chunk.bytes));
+  }
+  image->chunks = std::move(announced->chunks);
+  image->record.unit = session.tiers[message.range.tier];
+  image->record.slot = message.range.slot;
+  image->record.slot_generation = message.range.slot_generation;
+  image->record.offset = message.range.offset;
+  image->record.bytes = message.range.bytes;
+  image->record.unit->space->AddChunk(image->record.slot);
+  image->record_bytes = message.object_offset;
+  image->record_crc32c = announced->record_crc32c;
+  image->image_bytes = announced->record.RegionBytes();
+  session.image_bytes = image->image_bytes;
+  for (const Region& region : announced->record.regions) image->has_files = image->has_files || region.kind == RegionKind::kFile;
+  agent_.flush().SetEnded(*image);
+  image->ended_ns = agent_.clock().NowNs();
+  image->record_path = agent_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image->id << 48)));
+
+  os::KillPoint("image-end-before-record");
+  SaveFile(*image);
+  os::KillPoint("image-end-after-record");
+  // Slots for whole chunks go back with the image's end.
+  for (const ImageChunk& chunk : image->chunks) {
+    if (chunk.unit != nullptr && session.full_slots.erase(SlotId{chunk.unit->id, chunk.slot}) > 0) {
+      agent_.throughput().Drop(session, SlotId{chunk.unit->id, chunk.slot});
+      chunk.unit->space->Return(chunk.slot, chunk.slot_generation, session.id);
+    }
+  }
+  session.images.erase(message.image_serial);
+  agent_.throughput().OnImageEnd(session, *image);
+  ++agent_.counters().images_captured;
+  agent_.counters().bytes_captured += image->image_bytes;
+  Version& version = *image->version;
+  if (image->flush != FlushState::kNone) {
+    agent_.flush().QueueEnded(*image);
+  } else if (!version.undecided && !agent_.protect().IsOwed(version)) {
+    OnSettled(*image);
+  }
+  if (session.must_restart) RescueLost(version);  // its client does not know yet that a tier is lost
+  OnHeld(version);
+  agent_.takings().OnTaken(identity);
+  os::KillPoint("image-end-done");
+  return Status::Ok();
+}
+
+// Another of its images is held by this node.
+void Images::OnHeld(Version& version) {
+  const Generation generation = version.generation;
+  Job& job = *version.job;
+  agent_.protect().Consider(version);
+  if (version.IsWhole() && version.node_ranks == version.ranks) agent_.publish().NoteReached(version);
+  if (version.IsWhole() && job.hello.keys.skip_queued) SkipQueued(version);
+  Reconsider(job, generation.name);
+  agent_.waiters().Check(generation);
+}
+
+void Images::RescueLost(Version& version) {
+  // What is on its way to level NODE fails there, and its ranks are told (Protect::OnTierLost).
+  if (version.scheduled >= Level::kStore || version.to_node || version.in_store || version.at_node) return;
+  if (!version.HasLost()) return;
+  const uint32_t images = agent_.flush().SendToStore(version);
+  if (images == 0) return;
+  LogWarning("agent", "{}: {} of its images here {} to the store, because a tier is lost", version.generation.ToString(), images,
+             images == 1 ? "goes" : "go");
+}
+
+void Images::OnAbort(Session& session, uint64_t serial) {
+  session.last_serial = std::max(session.last_serial, serial);
+  auto begun = session.images.find(serial);
+  if (begun == session.images.end()) return;
+  Image* image = Find(begun->second);
+  session.images.erase(begun);
+  session.pending_serials.erase(serial);
+  if (image == nullptr) return;
+  for (const ImageChunk& chunk : image->chunks) {
+    if (chunk.unit != nullptr && session.full_slots.erase(SlotId{chunk.unit->id, chunk.slot}) > 0) {
+      agent_.throughput().Drop(session, SlotId{chunk.unit->id, chunk.slot});
+      chunk.unit->space->Return(chunk.slot, chunk.slot_generation, session.id);
+    }
+  }
+  Doom(*image);
+}
+
+void Images::DropUnended(Session& session) {
+  while (!session.images.empty()) OnAbort(session, session.images.begin()->first);
+}
+
+void Images::SaveUnsaved() {
+  for (const uint64_t id : std::exchange(unsaved_, {})) {
+    Image* image = Find(id);
+    if (image == nullptr || image->doomed) continue;
+    SaveFile(*image);
+    if (image->is_saved) OnHeld(*image->version);
+  }
+}
+
+void Images::SaveFile(Image& image) {
+  if (!image.ended || image.doomed) return;
+  const Version& version = *image.version;
+  ImageFile file;
+  file.local.table.identity = ImageIdentity{version.generation, image.rank, version.ranks};
+  auto tier_index = [&](const TierUnit* unit) {
+    auto& tiers = file.local.table.tiers;
+    auto found = std::find(tiers.begin(), tiers.end(), unit->info().key);
+    if (found == tiers.end()) found = tiers.insert(tiers.end(), unit->info().key);
+    return static_cast<uint32_t>(found - tiers.begin());
+  };
+  for (const ImageChunk& chunk : image.chunks) {
+    Placement placement;
+    placement.bytes = chunk.bytes;
+    placement.offset = chunk.offset;
+    placement.kind = PlacementKind::kStore;
+    if (chunk.unit != nullptr) {
+      placement.kind = PlacementKind::kSlot;
+      placement.tier = tier_index(chunk.unit);
+      placement.slot = chunk.slot;
+      placement.slot_generation = chunk.slot_generation;
+    } else if (!chunk.file.empty()) {
+      placement.kind = PlacementKind::kFile;
+      placement.tier = tier_index(chunk.file_unit);
+      placement.slot = static_cast<uint32_t>(file.local.table.files.size());
+      file.local.table.files.push_back(chunk.file.substr(TierFolder(chunk.file_unit->info()).size() + 1));
+    } else {
+      placement.offset = 0;
+    }
+    file.local.table.chunks.push_back(placement);
+  }
+  Placement& record = file.local.image_record;
+  record.tier = tier_index(image.record.unit);
+  record.slot = image.record.slot;
+  record.slot_generation = image.record.slot_generation;
+  record.offset = image.record.offset;
+  record.bytes = image.record.bytes;
+  file.local.image_record_crc32c = image.record_crc32c;
+  file.local.store = version.job->hello.keys.store_path;
+  file.local.wall_time_ns = WallTimeNs();
+  file.record_bytes = image.record_bytes;
+  file.session_id = image.session_id;
+  file.serial = image.serial;
+  file.node_ranks = version.node_ranks;
+  file.scheduled = version.scheduled;
+  file.passing = image.IsPassing();
+  if (version.undecided) file.undecided = version.undecided->due;
+  file.stored = image.flush == FlushState::kStored;
+  file.in_store = version.in_store;
+  file.skipped = version.skipped;
+  file.to_node = version.to_node;
+  file.at_node = version.at_node;
+  file.at_local = version.at_local;
+  file.damaged = image.damaged;
+  file.files_published = image.files_published;
+  const Status saved = WriteImageFile(image.record_path, file);
+  image.is_saved = image.is_saved || saved.ok();
+  if (saved.ok()) return;
+  if (!image.is_saved) unsaved_.insert(image.id);
+  static LogRateLimit limit(std::chrono::seconds(1));
+  LogLimited(limit, LogLevel::kError, "agent", "the local record of {} rank {} cannot be written: {}",
+             version.generation.ToString(), image.rank, saved.ToString());
+}
+
+Status DamagedHere(const Image& image) {
+  return Status(Code::kCorrupt, fmt::format("{} rank {}: its bytes here are not those that were captured",
+                                            image.version->generation.ToString(), image.rank));
+}
+
+void Images::OnDamaged(Version& version, uint32_t rank, const Status& why) {
+  const auto image = version.images.find(rank);
+  if (image == version.images.end() || image->second->damaged) return;
+  image->second->damaged = true;
+  if (image->second->HasNoOtherCopy() && version.failure.ok()) version.failure = why;
+  ++agent_.counters().images_damaged;
+  if (!image->second->doomed) SaveFile(*image->second);
+  Reconsider(*version.job, version.generation.name);
+}
+
+PieceSource Images::SourceOf(const ImageChunk& chunk, uint64_t offset, uint64_t bytes) const {
+  PieceSource source;
+  if (chunk.unit != nullptr) source.tier = chunk.unit->tier;
+  source.slot = chunk.slot;
+  source.file = chunk.file;
+  source.offset = chunk.offset + offset;
+  source.bytes = bytes;
+  return source;
+}
+
+}  // namespace kedge

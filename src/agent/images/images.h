@@ -1,0 +1,178 @@
+// What is where: images from their first mailbox entry to their removal, the versions that they make up, and local retention.
+//
+// An image exists for the agent from ImageBegin (a large one: its pieces are flushed as they come) or ImageEnd on. With
+// ImageEnd, once its local record is on file, it is at level LOCAL and survives client and agent. Everything that a client
+// says is checked against the agent's own tables first: slots must be assigned to that session, ranges lie in them,
+// records have their checksum, and the identity is the session's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "agent/tables/model.h"
+#include "agent/tables/record_file.h"
+#include "format/image_record.h"
+
+namespace kedge {
+
+class Agent;
+
+// An image that lies in slots of the agent's own.
+struct AdoptedImage {
+  const ImageRecord* record = nullptr;
+  uint64_t record_bytes = 0;
+  uint32_t record_crc32c = 0;
+  std::vector<OwnRange> chunks;  // of the record's chunk table; no unit: not on the node
+  OwnRange record_range;
+  bool for_store = false;  // it is owed to the store
+  bool in_store = false;   // the version is complete there
+  bool replace = false;    // in place of one that is here and bad
+};
+
+// What is said of an image that was found damaged.
+Status DamagedHere(const Image& image);
+
+class Images {
+ public:
+  explicit Images(Agent& agent) : agent_(agent) {}
+
+  // ---- From a session's mailbox. An error means that the entry made no sense: it is refused, the session goes on. ----
+  Status OnBegin(Session& session, const ClientMessage& message);
+  Status OnProgress(Session& session, const ClientMessage& message);
+  Status OnEnd(Session& session, const ClientMessage& message);
+  void OnAbort(Session& session, uint64_t serial);
+  // The session is over: what it has begun and not ended is dropped.
+  void DropUnended(Session& session);
+
+  // ---- Lookup ----
+  Image* Find(uint64_t id) const;
+  Version* FindVersion(const Generation& generation) const;
+  // An image that has ended and lies whole on this node; else null.
+  const Image* FindWhole(const Generation& generation, uint32_t rank) const;
+  Level LevelOf(const Version& version) const;
+  // The same without what the store has: what the nodes alone vouch for.
+  static Level LevelByNodes(const Version& version);
+  // Images that are still on their way to `level` (kLast: to any), of one job or (null) of all.
+  void CountPending(const Job* job, Level level, uint64_t* images, uint64_t* bytes) const;
+  // Images that are being copied right now; one whose writer has paused does not count.
+  uint32_t Capturing() const;
+  // Whether an image has files of the application's in that tier's folder.
+  bool HasFilesIn(const TierUnit& unit) const;
+  // Whether a copy here is needed by somebody: it is not in the store, or is owed to it.
+  bool HasOnlyCopies() const;
+
+  // ---- Restart ----
+  std::vector<LocalVersion> LocalVersions(const LocalVersionsRequest& request) const;
+  Result<OpenImageReply> Open(Session& session, const OpenImageRequest& request);
+  Status Close(Session& session, uint64_t handle);
+  void CloseAll(Session& session);
+
+  // ---- Retention ----
+  // Decides again what stays of a name, and carries it out: soon, once for all that happens until then, since a look goes over
+  // all versions of the name. Removes versions, though not while somebody walks over them.
+  void Reconsider(const Job& job, const std::string& name);
+  void ReconsiderAll(const Job& job);
+  // Now, what is to be looked at soon: before somebody decides for want of room.
+  void ReconsiderPending();
+  CleanupReply Cleanup(const CleanupRequest& request);
+  PendingReply PendingOf(const PendingRequest& request) const;
+  // The oldest cached version with a chunk in the unit goes; the newest of its name only with `also_newest`, and when no other
+  // is left. False: there is none.
+  bool EvictOldest(TierUnit* unit, bool also_newest);
+  // Makes a slot of the unit free whose chunk is in the object of an image that has not ended; false when there is none.
+  bool ReleaseFlushed(TierUnit* unit);
+
+  // A version for this node alone with images in a tier that is lost goes to the store while this agent still has them open.
+  void RescueLost(Version& version);
+
+  // ---- From flush and publication ----
+  // The image reached its last level, or failed for good (image.failure).
+  void OnSettled(Image& image);
+  // The bytes of the image here were found to be other ones than were captured.
+  void OnDamaged(Version& version, uint32_t rank, const Status& why);
+  // `image` lets go of whatever held it back from removal (pieces in flight, readers).
+  void OnReleased(Image& image);
+  void SaveFile(Image& image);
+  // What could not be noted in a local record (a full run folder) is tried again; until then no level is reported of it.
+  void SaveUnsaved();
+  PieceSource SourceOf(const ImageChunk& chunk, uint64_t offset, uint64_t bytes) const;
+
+  // ---- Protection across nodes ----
+  // The version has reached level NODE, or will not (version.node_failure).
+  void OnProtected(Version& version);
+  // An image that came from other nodes: its ranges are the image's from here on, unless an error is returned.
+  Status Adopt(const AdoptedImage& adopted);
+
+  // ---- Recovery ----
+  // A predecessor's image; kCorrupt or kNotFound when its chunks are not there any more.
+  Status Recover(const std::string& path, const ImageFile& file);
+  // The images of a session that went with the predecessor though they had been handed over whole (images_release.cc): its
+  // client is told.
+  void TellGone(Session& session);
+
+  const std::unordered_map<uint64_t, Image*>& all() const { return by_id_; }
+
+ private:
+  struct Announced {  // an image as its end announces it, checked
+    ImageRecord record;
+    PlacementTable table;
+    std::vector<ImageChunk> chunks;
+    std::vector<std::vector<SummedRun>> captured;  // by chunk
+    uint32_t record_crc32c = 0;
+  };
+  struct FoundPlaces {
+    std::vector<ImageChunk> chunks;  // of the record's chunk table
+    ImageChunk record;
+    uint64_t record_bytes = 0;
+    uint32_t record_crc32c = 0;
+  };
+  Status CheckRange(const Session& session, const SlotRange& range, TierUnit** unit) const;
+  Result<Buffer> ReadRange(const Session& session, const SlotRange& range, TierUnit** unit) const;
+  Status CheckIdentity(const Session& session, const ImageIdentity& identity) const;
+  Result<Announced> ReadAnnouncement(Session& session, const ClientMessage& message) const;
+  // Its chunks by its table: `begun` is the image as far as progress has told it; nullptr: nothing has.
+  Status FindChunks(const Session& session, const Image* begun, Announced* announced) const;
+  Result<std::string> FilePath(const TierUnit& unit, const std::string& relative) const;
+  Image& NewImage(Session& session, const ImageIdentity& identity, const ClientMessage& message);
+  Version& VersionFor(Job& job, const ImageIdentity& identity, uint32_t node_ranks, uint32_t due_levels);
+  // The one that is known, or a new one with nothing but its identity. REQUIRES: the job is known.
+  Version& VersionOf(Job& job, const ImageIdentity& identity);
+  // An image that this agent did not see captured, from its record and the places of record and chunks; in no table yet.
+  Result<std::unique_ptr<Image>> MakeFound(const ImageRecord& record, FoundPlaces places) const;
+  // Into the tables, of a version that has none of that rank.
+  Image& Put(Version& version, uint32_t rank, std::unique_ptr<Image> image);
+  void OnHeld(Version& version);
+  void ReconsiderNow(Job& job, const std::string& name);
+  void SkipQueued(Version& newest);
+  void SetOwed(Image& image, bool owed);
+  void UpdatePin(Image& image);
+  // Takes the image out of all tables and frees its slots, as soon as nothing reads it.
+  void Doom(Image& image);
+  void RemoveNow(Image& image);
+  // Its slots and files; the image is in no table any more.
+  void FreePlaces(const Image& image);
+  bool MayRelease(const Image& image, const ImageChunk& chunk) const;
+  void Release(const Image& image, ImageChunk& chunk);
+  // Whether it is still on its way to `level`; kLast: to any that its version is scheduled for.
+  bool IsOwed(const Image& image, Level level = Level::kLast) const;
+  bool IsOwedToStore(const Image& image) const;
+
+  Agent& agent_;
+  uint64_t last_id_ = 0;
+  std::unordered_map<uint64_t, Image*> by_id_;
+  std::set<uint64_t> unsaved_;  // images
+  std::set<std::pair<JobKey, std::string>> to_reconsider_;
+  struct Gone {
+    ImageIdentity identity;
+    uint32_t session_id = 0;
+    uint64_t serial = 0;
+  };
+  std::vector<Gone> gone_;  // from Recover to TellGone
+};
+
+}  // namespace kedge

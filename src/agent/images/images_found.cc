@@ -1,0 +1,226 @@
+// Images that nobody captured under this agent: a predecessor's, and those that came from other nodes. See images.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/daemon/agent.h"
+#include "agent/door/sessions.h"
+#include "agent/flush/flush.h"
+#include "agent/flush/publish.h"
+#include "agent/images/images.h"
+#include "agent/schedule/turns.h"
+#include "agent/space/tiers.h"
+#include "base/crc32c.h"
+#include "format/image_record.h"
+#include "os/files.h"
+
+namespace kedge {
+
+Version& Images::VersionOf(Job& job, const ImageIdentity& identity) {
+  auto& version = job.versions[identity.generation];
+  if (version == nullptr) {
+    version = std::make_unique<Version>();
+    version->generation = identity.generation;
+    version->job = &job;
+    version->ranks = identity.ranks;
+    version->scheduled = Level::kLocal;
+  }
+  return *version;
+}
+
+Result<std::unique_ptr<Image>> Images::MakeFound(const ImageRecord& record, FoundPlaces places) const {
+  KEDGE_CHECK(places.chunks.size() == record.chunks.size());
+  KEDGE_ASSIGN_OR_RETURN(auto captured, CapturedRuns(record, agent_.settings().piece_bytes));
+  auto image = std::make_unique<Image>();
+  image->ended = image->recovered = true;
+  image->ended_ns = agent_.clock().NowNs();
+  image->chunks = std::move(places.chunks);
+  for (size_t i = 0; i < record.chunks.size(); ++i) {
+    ImageChunk& chunk = image->chunks[i];
+    chunk.bytes = chunk.captured_bytes = record.chunks[i].bytes;
+    chunk.in_own_object = record.chunks[i].object == 0;
+    chunk.object_offset = record.chunks[i].object_offset;
+    chunk.captured = std::move(captured[i]);
+    if (chunk.in_own_object) {
+      image->record_object_offset = std::max(image->record_object_offset, AlignChunkOffset(chunk.object_offset + chunk.bytes));
+    }
+  }
+  image->record = std::move(places.record);
+  image->record_bytes = places.record_bytes;
+  image->record_crc32c = places.record_crc32c;
+  image->image_bytes = record.RegionBytes();
+  for (const Region& region : record.regions) image->has_files = image->has_files || region.kind == RegionKind::kFile;
+  return image;
+}
+
+Image& Images::Put(Version& version, uint32_t rank, std::unique_ptr<Image> image) {
+  auto& place = version.images[rank];
+  KEDGE_CHECK(place == nullptr);
+  image->id = ++last_id_;
+  image->version = &version;
+  image->rank = rank;
+  by_id_[image->id] = image.get();
+  place = std::move(image);
+  return *place;
+}
+
+Status Images::Adopt(const AdoptedImage& adopted) {
+  const ImageRecord& record = *adopted.record;
+  const ImageIdentity& identity = record.identity;
+  Job* job = agent_.FindJob(identity.generation.store_id, identity.generation.job);
+  if (job == nullptr) return Status(Code::kNotFound, "its job is not known any more");
+  auto in_slot = [](const OwnRange& range) {
+    ImageChunk chunk;
+    chunk.unit = range.unit;
+    chunk.slot = range.slot;
+    chunk.slot_generation = range.slot_generation;
+    chunk.offset = range.offset;
+    return chunk;
+  };
+  FoundPlaces places;
+  for (const OwnRange& range : adopted.chunks) places.chunks.push_back(range.unit != nullptr ? in_slot(range) : ImageChunk());
+  places.record = in_slot(adopted.record_range);
+  places.record.bytes = places.record_bytes = adopted.record_bytes;
+  places.record_crc32c = adopted.record_crc32c;
+  KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<Image> made, MakeFound(record, std::move(places)));
+  bool for_store = adopted.for_store;
+  const bool is_new = FindVersion(identity.generation) == nullptr;
+  Version& version = VersionOf(*job, identity);
+  for (const JobNode& node : job->members.nodes) {
+    if (is_new && node.name == agent_.settings().node)
+      version.node_ranks = std::max<uint32_t>(1, static_cast<uint32_t>(node.ranks.size()));
+  }
+  if (auto here = version.images.find(identity.rank); here != version.images.end()) {
+    const Image& bad = *here->second;
+    if (!adopted.replace && !bad.IsLost()) return Status(Code::kAlreadyExists, "an image of that rank is here already");
+    const bool is_flushed = Flush::IsActive(bad) && !bad.damaged;
+    if (!bad.ended || bad.readers > 0 || bad.pieces_in_flight > 0 || is_flushed) {
+      return Status(Code::kBusy, "the image that is to be replaced is in use");
+    }
+    // Its flush goes on from the other copy, and its client hears of it.
+    for_store = for_store || Flush::IsActive(bad);
+    made->session_id = bad.session_id;
+    made->serial = bad.serial;
+    (void)os::UnlinkIfPresent(fs(), bad.record_path);
+    FreePlaces(bad);
+    by_id_.erase(bad.id);
+    version.images.erase(here);
+  }
+  Image& image = Put(version, identity.rank, std::move(made));
+  image.brought_for_attempt = adopted.in_store ? 0 : job->members.attempt;
+  image.record_path = agent_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image.id << 48)));
+  if (adopted.in_store) {
+    version.in_store = true;
+    version.scheduled = Level::kStore;
+    agent_.flush().SetState(image, FlushState::kStored);
+  } else if (for_store && !version.in_store) {
+    version.scheduled = Level::kStore;
+    version.undecided.reset();
+    agent_.flush().Start(image);
+  }
+  SaveFile(image);
+  // Whoever carried it to the store has put its files at their paths, or died before: then they come from here.
+  if (adopted.in_store && image.has_files && job->hello.keys.files_publish) agent_.publish().PublishFiles(image);
+  return Status::Ok();
+}
+
+Status Images::Recover(const std::string& path, const ImageFile& file) {
+  const PlacementTable& table = file.local.table;
+  const ImageIdentity& identity = table.identity;
+  Job* job = agent_.FindJob(identity.generation.store_id, identity.generation.job);
+  if (job == nullptr) return Status(Code::kNotFound, "its job is not known any more");
+  if (file.passing) {
+    gone_.push_back({identity, file.session_id, file.serial});
+    return Status(Code::kNotFound, "some of its chunks were only in the object that its agent was writing");
+  }
+  auto unit_of = [&](uint32_t index) { return agent_.tiers().FindKey(table.tiers[index]); };
+  auto locate = [&](const Placement& placement, ImageChunk* chunk) -> Status {
+    chunk->bytes = placement.bytes;
+    chunk->offset = placement.offset;
+    if (placement.kind == PlacementKind::kStore) return Status::Ok();
+    TierUnit* unit = unit_of(placement.tier);
+    if (unit == nullptr) return Status(Code::kNotFound, "its tier " + table.tiers[placement.tier] + " is gone");
+    if (placement.kind == PlacementKind::kFile) {
+      chunk->file_unit = unit;
+      KEDGE_ASSIGN_OR_RETURN(chunk->file, FilePath(*unit, table.files[placement.slot]));
+      return Status::Ok();
+    }
+    const uint64_t slot_bytes = unit->info().slot_bytes;
+    if (!unit->space->IsCurrent(placement.slot, placement.slot_generation) || placement.offset > slot_bytes ||
+        placement.bytes > slot_bytes - placement.offset) {
+      return Status(Code::kNotFound,
+                    fmt::format("slot {} of tier {} holds something else by now", placement.slot, unit->info().name));
+    }
+    chunk->unit = unit;
+    chunk->slot = placement.slot;
+    chunk->slot_generation = placement.slot_generation;
+    return Status::Ok();
+  };
+  FoundPlaces places;
+  places.record_bytes = file.record_bytes;
+  places.record_crc32c = file.local.image_record_crc32c;
+  KEDGE_RETURN_IF_ERROR(locate(file.local.image_record, &places.record));
+  if (places.record.unit == nullptr || file.record_bytes > places.record.bytes) return Status(Code::kCorrupt, "no image record");
+  Buffer bytes(file.record_bytes);
+  KEDGE_RETURN_IF_ERROR(places.record.unit->tier->Read(places.record.slot, places.record.offset, bytes.data(), bytes.size()));
+  if (crc32c::Compute(bytes.data(), bytes.size()) != places.record_crc32c) {
+    return Status(Code::kCorrupt, "its image record fails its checksum");
+  }
+  KEDGE_ASSIGN_OR_RETURN(ImageRecord record, DecodeImageRecord(bytes));
+  if (record.identity != identity || record.chunks.size() != table.chunks.size()) {
+    return Status(Code::kCorrupt, "its image record is of another image");
+  }
+  for (size_t i = 0; i < table.chunks.size(); ++i) {
+    if (table.chunks[i].bytes != record.chunks[i].bytes)
+      return Status(Code::kCorrupt, "a chunk has another size than its record says");
+    KEDGE_RETURN_IF_ERROR(locate(table.chunks[i], &places.chunks.emplace_back()));
+  }
+  KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<Image> made, MakeFound(record, std::move(places)));
+  const bool is_new = FindVersion(identity.generation) == nullptr;
+  Version& version = VersionOf(*job, identity);
+  if (version.images.contains(identity.rank)) return Status(Code::kAlreadyExists, "another record of that image is there");
+  if (is_new) {
+    version.node_ranks = file.node_ranks;
+    version.scheduled = file.scheduled;
+    if (file.undecided) agent_.turns().LeaveUndecided(version, *file.undecided);
+  }
+  version.in_store = version.in_store || file.in_store;
+  version.skipped = version.skipped || file.skipped;
+  version.to_node = version.to_node || file.to_node;
+  version.at_node = version.at_node || file.at_node;
+  version.at_local = version.at_local || file.at_local;
+  Image& image = Put(version, identity.rank, std::move(made));
+  image.session_id = file.session_id;
+  image.serial = file.serial;
+  image.record_path = path;
+  image.is_saved = true;
+  image.files_published = file.files_published;
+  image.damaged = file.damaged;
+  const bool wanted = version.scheduled >= Level::kStore && !version.skipped;
+  // Waiting from here on, so that nobody lets go of it before its flush is begun again (recovery.cc).
+  const bool stored = file.stored || file.in_store;
+  agent_.flush().SetState(image, stored ? FlushState::kStored : wanted ? FlushState::kWaiting : FlushState::kNone);
+  image.ForEachSlot([](SlotSpace& space, uint32_t index) { space.AddChunk(index); });
+  if (image.damaged && image.HasNoOtherCopy() && version.failure.ok()) version.failure = DamagedHere(image);
+  ++agent_.counters().images_recovered;
+  return Status::Ok();
+}
+
+void Images::TellGone(Session& session) {
+  std::erase_if(gone_, [&](const Gone& gone) {
+    if (gone.session_id != session.id) return false;
+    const Status why(Code::kIo, fmt::format("{}: the agent died while it wrote the only copy of some of its chunks, whose slots "
+                                            "had been wanted by others",
+                                            gone.identity.ToString()));
+    session.last_serial = std::max(session.last_serial, gone.serial);
+    session.gone_serials.insert(gone.serial);
+    agent_.sessions().SendFailure(session, gone.serial, why);
+    Version* version = FindVersion(gone.identity.generation);
+    if (version != nullptr && version->failure.ok()) version->failure = why;
+    ++agent_.counters().flush_failures;
+    return true;
+  });
+}
+
+}  // namespace kedge

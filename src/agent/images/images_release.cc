@@ -1,0 +1,62 @@
+// Slots that come free before their image ends: so an image greater than all tiers passes through them, a flushed chunk making
+// room for the next ([VeloC] algorithm 2 waits for any flush). See images.h.
+//
+// Only when somebody wants a slot, and only of images that have not ended: an image that is whole on the node stays so until
+// the store has it. From then on the object under way holds the only copy of such a chunk; the image is not at level LOCAL
+// before it is stored (Image::IsHeld), and if its flush fails or its agent dies it is gone, which its client is told; a client
+// that has not ended it takes it again (sessions.cc, AttachAgain).
+#include <algorithm>
+
+#include "agent/daemon/agent.h"
+#include "agent/door/sessions.h"
+#include "agent/flush/flush.h"
+#include "agent/images/images.h"
+#include "agent/space/throughput.h"
+#include "os/kill_point.h"
+
+namespace kedge {
+
+bool Images::MayRelease(const Image& image, const ImageChunk& chunk) const {
+  // What goes to other nodes is read from its slot after the image has ended.
+  if (image.ended || image.doomed || image.version->to_node) return false;
+  // A chunk that is whole is not written any more: its writer has no further use of the slot (session/mailbox.h).
+  if (chunk.unit == nullptr || !chunk.in_own_object || chunk.captured_bytes < chunk.bytes) return false;
+  const Session* session = agent_.sessions().Find(image.session_id);
+  return session != nullptr && session->full_slots.contains(SlotId{chunk.unit->id, chunk.slot});
+}
+
+void Images::Release(const Image& image, ImageChunk& chunk) {
+  Session* session = agent_.sessions().Find(image.session_id);
+  TierUnit& unit = *chunk.unit;
+  Flush::CountChunk(chunk, false);
+  unit.bytes_captured += chunk.bytes;
+  session->full_slots.erase(SlotId{unit.id, chunk.slot});
+  agent_.throughput().OnReleased(*session, unit, chunk.slot);
+  unit.space->Return(chunk.slot, chunk.slot_generation, session->id);
+  unit.space->RemoveChunk(chunk.slot, image.pinned);
+  chunk.unit = nullptr;
+  chunk.released = true;
+  ++agent_.counters().chunks_released;
+  os::KillPoint("chunk-released");
+}
+
+bool Images::ReleaseFlushed(TierUnit* unit) {
+  Image* oldest = nullptr;
+  ImageChunk* first = nullptr;
+  for (const auto& entry : by_id_) {
+    Image* image = entry.second;
+    if (image->ended || image->flush != FlushState::kFlushing || image->object == nullptr || !image->flush_error.ok()) continue;
+    if (oldest != nullptr && oldest->id < image->id) continue;
+    const auto flushed = std::find_if(image->chunks.begin(), image->chunks.end(), [&](const ImageChunk& chunk) {
+      return chunk.unit == unit && chunk.written_bytes == chunk.bytes && MayRelease(*image, chunk);
+    });
+    if (flushed == image->chunks.end()) continue;
+    oldest = image;
+    first = &*flushed;
+  }
+  if (oldest == nullptr) return false;
+  Release(*oldest, *first);
+  return true;
+}
+
+}  // namespace kedge

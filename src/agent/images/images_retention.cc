@@ -1,0 +1,408 @@
+// What stays on the node and what goes, and the pins of those who restart from it. See images.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/bring/windows.h"
+#include "agent/daemon/agent.h"
+#include "agent/door/sessions.h"
+#include "agent/door/waiters.h"
+#include "agent/flush/flush.h"
+#include "agent/flush/publish.h"
+#include "agent/flush/straight_parts.h"
+#include "agent/images/images.h"
+#include "agent/protect/held_sets.h"
+#include "agent/protect/protect.h"
+#include "agent/schedule/local_level.h"
+#include "agent/space/assignment.h"
+#include "agent/space/own_slots.h"
+#include "agent/space/tiers.h"
+#include "base/log.h"
+#include "os/files.h"
+
+namespace kedge {
+namespace {
+
+bool HasRedundancyIn(const Version& version, const TierUnit* unit) {
+  for (const auto& [identity, set] : version.sets) {
+    for (const auto& [member, object] : set->objects) {
+      if (std::any_of(object.ranges.begin(), object.ranges.end(), [&](const OwnRange& range) { return range.unit == unit; }))
+        return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Level Images::LevelOf(const Version& version) const {
+  return version.in_store ? Level::kStore : LevelByNodes(version);
+}
+
+Level Images::LevelByNodes(const Version& version) {
+  if (version.at_node && version.node_failure.ok()) return Level::kNode;
+  return version.IsAtLocal() ? Level::kLocal : Level::kNone;
+}
+
+bool Images::IsOwedToStore(const Image& image) const {
+  switch (image.flush) {
+    case FlushState::kNone:
+    case FlushState::kFailed: return false;
+    // Its files are still to be written to where they belong, which needs the version to be complete.
+    case FlushState::kStored:
+      return image.has_files && !image.files_published && image.version->job->hello.keys.files_publish && image.version->in_store;
+    default: return true;
+  }
+}
+
+bool Images::IsOwed(const Image& image, Level level) const {
+  if (!image.ended) return true;
+  if (image.version->undecided) return level > Level::kLocal;
+  const bool to_store = IsOwedToStore(image), to_node = agent_.protect().IsOwed(*image.version);
+  switch (level) {
+    case Level::kNone:
+    case Level::kLocal: return false;
+    // What comes to the store has survived a node, too.
+    case Level::kNode: return (to_store || to_node) && LevelOf(*image.version) < Level::kNode;
+    case Level::kStore: return to_store;
+    case Level::kLast: break;
+  }
+  return to_store || to_node;
+}
+
+void Images::CountPending(const Job* job, Level level, uint64_t* images, uint64_t* bytes) const {
+  *images = *bytes = 0;
+  for (const auto& [id, image] : by_id_) {
+    if (image->doomed || (job != nullptr && image->version->job != job) || !IsOwed(*image, level)) continue;
+    ++*images;
+    *bytes += image->image_bytes;
+  }
+}
+
+uint32_t Images::Capturing() const {
+  constexpr Duration kPause = std::chrono::milliseconds(50);
+  const int64_t since_ns = agent_.clock().NowNs() - kPause.count();
+  return static_cast<uint32_t>(std::count_if(by_id_.begin(), by_id_.end(), [&](const auto& entry) {
+    return !entry.second->ended && !entry.second->doomed && entry.second->progress_ns > since_ns;
+  }));
+}
+
+bool Images::HasFilesIn(const TierUnit& unit) const {
+  return std::any_of(by_id_.begin(), by_id_.end(), [&](const auto& entry) {
+    const std::vector<ImageChunk>& chunks = entry.second->chunks;
+    return std::any_of(chunks.begin(), chunks.end(), [&](const ImageChunk& chunk) { return chunk.file_unit == &unit; });
+  });
+}
+
+bool Images::HasOnlyCopies() const {
+  return std::any_of(by_id_.begin(), by_id_.end(), [&](const auto& entry) {
+    const Image& image = *entry.second;
+    if (image.doomed || !image.ended) return false;
+    return IsOwed(image) || (image.flush != FlushState::kStored && !image.version->in_store);
+  });
+}
+
+void Images::UpdatePin(Image& image) {
+  const bool pinned = image.owed || image.readers > 0;
+  if (pinned == image.pinned) return;
+  image.pinned = pinned;
+  image.ForEachSlot([&](SlotSpace& space, uint32_t slot) { pinned ? space.Pin(slot) : space.Unpin(slot); });
+  agent_.held_sets().UpdatePins(*image.version);
+  if (!pinned) agent_.assignment().PumpSoon();  // its slots can be had now
+}
+
+void Images::SetOwed(Image& image, bool owed) {
+  image.owed = owed;
+  UpdatePin(image);
+}
+
+void Images::Reconsider(const Job& job, const std::string& name) {
+  const bool is_first = to_reconsider_.empty();
+  to_reconsider_.emplace(JobKey(job.store_id, job.name), name);
+  if (!is_first) return;
+  agent_.loop().Post([this] {
+    ReconsiderPending();
+    agent_.assignment().Pump();  // who waits for room that this has made
+  });
+}
+
+void Images::ReconsiderPending() {
+  for (const auto& [key, name] : std::exchange(to_reconsider_, {})) {
+    Job* job = agent_.FindJob(key.first, key.second);
+    if (job != nullptr) ReconsiderNow(*job, name);
+  }
+}
+
+void Images::ReconsiderAll(const Job& job) {
+  for (const std::string& name : job.Names()) Reconsider(job, name);
+}
+
+void Images::ReconsiderNow(Job& job, const std::string& name) {
+  agent_.local_level().Consider(job, name);
+  const Lineage lineage = job.LineageOf(name);
+  std::vector<Version*> newest_first;
+  std::vector<LocalGeneration> generations;
+  for (auto entry = job.versions.rbegin(); entry != job.versions.rend(); ++entry) {
+    Version& version = *entry->second;
+    if (version.generation.name != name) continue;
+    LocalGeneration generation;
+    generation.generation = version.generation;
+    generation.whole = version.IsWhole();
+    generation.in_store = version.in_store;
+    generation.at_node = version.at_node;
+    generation.at_local = version.IsAtLocal();
+    generation.promised = LocalLevel::IsPromised(version);
+    generation.abandoned = !lineage.Has(version.generation);
+    generation.hopeless =
+        !agent_.sessions().HasAttempt(job, version.generation.attempt) && !agent_.straight_parts().MayHave(version);
+    for (const auto& [rank, image] : version.images) generation.owed = generation.owed || (!image->doomed && IsOwed(*image));
+    newest_first.push_back(&version);
+    generations.push_back(std::move(generation));
+  }
+  const std::vector<Keeping> keeping = KeepLocal(generations, job.hello.keys.keep_local);
+  for (size_t i = 0; i < keeping.size(); ++i) {
+    std::vector<Image*> images;
+    for (const auto& [rank, image] : newest_first[i]->images) images.push_back(image.get());
+    for (Image* image : images) {
+      if (image->doomed) continue;
+      const bool is_lost = image->ended && image->flush == FlushState::kFailed && image->HasReleased();
+      if (keeping[i] == Keeping::kDrop || is_lost) {
+        ++agent_.counters().images_dropped;
+        Doom(*image);
+      } else {
+        SetOwed(*image, keeping[i] == Keeping::kPinned);
+      }
+    }
+  }
+  agent_.Nudge();
+}
+
+void Images::SkipQueued(Version& newest) {
+  // One that does not get to the store itself takes no other's place there.
+  if (newest.undecided || newest.scheduled < Level::kStore) return;
+  for (auto& [generation, version] : newest.job->versions) {
+    if (generation.name != newest.generation.name || !(generation < newest.generation) || version->skipped ||
+        version->scheduled < Level::kStore || version->in_store || !version->IsWhole()) {
+      continue;
+    }
+    const bool untouched = std::all_of(version->images.begin(), version->images.end(), [&](const auto& entry) {
+      return entry.second->flush == FlushState::kFlushing && !agent_.flush().HasBegun(*entry.second);
+    });
+    if (!untouched) continue;
+    version->skipped = true;
+    version->scheduled = version->to_node ? Level::kNode : Level::kLocal;
+    ++agent_.counters().versions_skipped;
+    LogInfo("agent", "{}: its flush is left out for {}", generation.ToString(), newest.generation.version);
+    for (auto& [rank, image] : version->images) {
+      agent_.flush().Forget(*image);
+      SaveFile(*image);
+      OnSettled(*image);
+    }
+  }
+}
+
+void Images::Doom(Image& image) {
+  if (image.doomed) return;
+  image.doomed = true;
+  agent_.flush().Forget(image);
+  // A successor must not find it any more; its slots stay until nothing reads them.
+  if (!image.record_path.empty()) {
+    Status removed = os::UnlinkIfPresent(fs(), image.record_path);
+    if (!removed.ok()) LogError("agent", "local record {} stays: {}", image.record_path, removed.ToString());
+  }
+  OnReleased(image);
+}
+
+void Images::OnReleased(Image& image) {
+  if (!image.doomed || image.readers > 0 || image.pieces_in_flight > 0 || image.flush == FlushState::kPublishing) return;
+  RemoveNow(image);
+}
+
+void Images::FreePlaces(const Image& image) {
+  image.ForEachSlot([&](SlotSpace& space, uint32_t slot) { space.RemoveChunk(slot, image.pinned); });
+  for (const ImageChunk& chunk : image.chunks) {
+    if (!chunk.file.empty()) (void)os::UnlinkIfPresent(fs(), chunk.file);
+  }
+}
+
+void Images::RemoveNow(Image& image) {
+  FreePlaces(image);
+  Version& version = *image.version;
+  Job& job = *version.job;
+  version.went_through = version.went_through || std::any_of(image.chunks.begin(), image.chunks.end(),
+                                                             [](const ImageChunk& chunk) { return !chunk.in_own_object; });
+  by_id_.erase(image.id);
+  version.images.erase(image.rank);
+  if (version.images.empty()) {
+    agent_.publish().OnVersionGone(version);
+    agent_.protect().OnVersionGone(version);
+    agent_.held_sets().DropAll(version);
+    const Generation generation = version.generation;
+    job.versions.erase(generation);
+  }
+  agent_.assignment().PumpSoon();
+}
+
+bool Images::EvictOldest(TierUnit* unit, bool also_newest) {
+  Version* victim = nullptr;
+  bool victim_is_newest = true;
+  int64_t victim_ended_ns = INT64_MAX;
+  for (auto& [key, job] : agent_.jobs()) {
+    std::set<std::string> seen;  // names whose newest whole version came already
+    for (auto entry = job->versions.rbegin(); entry != job->versions.rend(); ++entry) {
+      Version& version = *entry->second;
+      if (!version.IsWhole()) continue;
+      const bool is_newest = seen.insert(version.generation.name).second;
+      bool all_cached = true, touches_unit = false;
+      int64_t ended_ns = 0;
+      for (const auto& [rank, image] : version.images) {
+        all_cached = all_cached && !image->pinned && !image->doomed;
+        touches_unit = touches_unit || image->record.unit == unit;
+        for (const ImageChunk& chunk : image->chunks) touches_unit = touches_unit || chunk.unit == unit;
+        ended_ns = std::max(ended_ns, image->ended_ns);
+      }
+      touches_unit = touches_unit || HasRedundancyIn(version, unit);
+      if (!all_cached || !touches_unit || (is_newest && !also_newest)) continue;
+      if (std::pair(is_newest, ended_ns) < std::pair(victim_is_newest, victim_ended_ns)) {
+        victim = &version;
+        victim_is_newest = is_newest;
+        victim_ended_ns = ended_ns;
+      }
+    }
+  }
+  if (victim == nullptr) return false;
+  std::vector<Image*> images;
+  for (const auto& [rank, image] : victim->images) images.push_back(image.get());
+  for (Image* image : images) {
+    ++agent_.counters().images_evicted;
+    Doom(*image);
+  }
+  return true;
+}
+
+CleanupReply Images::Cleanup(const CleanupRequest& request) {
+  CleanupReply reply;
+  std::vector<Image*> images;
+  for (const auto& [id, image] : by_id_) {
+    const Generation& generation = image->version->generation;
+    if (generation.store_id != request.store_id || generation.job != request.job || image->rank != request.rank) continue;
+    if (!request.name.empty() && generation.name != request.name) continue;
+    // Only what the store has; a copy that is owed or the only one is not a user's to lose by tidying up.
+    if (image->doomed || IsOwed(*image) || !image->version->in_store) continue;
+    images.push_back(image);
+  }
+  for (Image* image : images) {
+    ++reply.images;
+    reply.bytes += image->image_bytes;
+    Doom(*image);
+  }
+  return reply;
+}
+
+PendingReply Images::PendingOf(const PendingRequest& request) const {
+  PendingReply reply;
+  for (const auto& [id, image] : by_id_) {
+    const Generation& generation = image->version->generation;
+    const bool is_meant = generation.store_id == request.store_id && generation.job == request.job &&
+                          generation.attempt == request.attempt && image->rank == request.rank;
+    if (!is_meant || image->doomed || !IsOwed(*image)) continue;
+    ++reply.images;
+    reply.bytes += image->image_bytes;
+  }
+  return reply;
+}
+
+std::vector<LocalVersion> Images::LocalVersions(const LocalVersionsRequest& request) const {
+  std::vector<LocalVersion> found;
+  for (const auto& [id, image] : by_id_) {
+    const Version& version = *image->version;
+    const Generation& generation = version.generation;
+    if (generation.store_id != request.store_id || generation.job != request.job) continue;
+    if (!request.name.empty() && generation.name != request.name) continue;
+    if (!image->IsHeld()) continue;
+    found.push_back({generation, image->rank, version.ranks, LevelOf(version)});
+  }
+  std::sort(found.begin(), found.end(), [](const LocalVersion& a, const LocalVersion& b) {
+    return std::tie(b.generation, a.rank) < std::tie(a.generation, b.rank);
+  });
+  return found;
+}
+
+Result<OpenImageReply> Images::Open(Session& session, const OpenImageRequest& request) {
+  Version* version = FindVersion(request.generation);
+  auto entry = version == nullptr ? decltype(version->images.begin()){} : version->images.find(request.rank);
+  if (version == nullptr || entry == version->images.end() || !entry->second->IsHeld()) {
+    return Status(Code::kNotFound, fmt::format("{} rank {} is not on this node", request.generation.ToString(), request.rank));
+  }
+  Image& image = *entry->second;
+  auto place = [&](const ImageChunk& chunk, SlotRange* range) {
+    *range = SlotRange{kTierNone, 0, 0, 0, chunk.bytes};
+    auto unit = std::find(session.tiers.begin(), session.tiers.end(), chunk.unit);
+    if (chunk.unit == nullptr || unit == session.tiers.end()) return;
+    *range = SlotRange{static_cast<uint32_t>(unit - session.tiers.begin()), chunk.slot, chunk.slot_generation, chunk.offset,
+                       chunk.bytes};
+  };
+  OpenImageReply reply;
+  place(image.record, &reply.record);
+  reply.record.bytes = image.record_bytes;
+  if (reply.record.tier == kTierNone) {
+    return Status(Code::kNotFound, fmt::format("{} rank {} lies in a tier that is not this session's",
+                                               request.generation.ToString(), request.rank));
+  }
+  for (const ImageChunk& chunk : image.chunks) place(chunk, &reply.chunks.emplace_back());
+  reply.was_brought = image.brought_for_attempt == session.hello.attempt;
+  reply.image = ++session.last_handle;
+  session.open_images[reply.image] = image.id;
+  ++image.readers;
+  UpdatePin(image);
+  return reply;
+}
+
+Status Images::Close(Session& session, uint64_t handle) {
+  if (Windows::Close(session, handle)) return Status::Ok();
+  auto opened = session.open_images.find(handle);
+  if (opened == session.open_images.end()) return Status(Code::kInvalidArgument, fmt::format("image {} is not open", handle));
+  Image* image = Find(opened->second);
+  session.open_images.erase(opened);
+  KEDGE_CHECK(image != nullptr && image->readers > 0);
+  --image->readers;
+  UpdatePin(*image);
+  OnReleased(*image);
+  agent_.Nudge();
+  return Status::Ok();
+}
+
+void Images::CloseAll(Session& session) {
+  Windows::Close(session, session.shown.handle);
+  while (!session.open_images.empty()) (void)Close(session, session.open_images.begin()->first);
+}
+
+const Image* Images::FindWhole(const Generation& generation, uint32_t rank) const {
+  const Version* version = FindVersion(generation);
+  if (version == nullptr) return nullptr;
+  auto found = version->images.find(rank);
+  if (found == version->images.end()) return nullptr;
+  const Image& image = *found->second;
+  return image.IsHeld() && !image.HasReleased() ? &image : nullptr;
+}
+
+void Images::OnProtected(Version& version) {
+  for (const auto& [rank, image] : version.images) {
+    if (image->doomed || !image->ended) continue;
+    SaveFile(*image);
+    // One that goes to the store is settled there.
+    if (image->flush == FlushState::kNone) OnSettled(*image);
+  }
+}
+
+void Images::OnSettled(Image& image) {
+  Session* session = agent_.sessions().Find(image.session_id);
+  if (session != nullptr) {
+    session->pending_serials.erase(image.serial);
+    if (!image.failure.ok()) agent_.sessions().SendFailure(*session, image.serial, image.failure);
+    agent_.sessions().PublishCounts(*session);
+  }
+}
+
+}  // namespace kedge

@@ -1,0 +1,41 @@
+// How fast the ways from this node to the other nodes of a job are, for `kedge doctor --net`: what the agents themselves find,
+// over the sessions and with the progress threads that protection uses.
+//
+// First all nodes are asked one small thing, many at once, so that those that are not there cost the time of one call together;
+// then those that answered are measured one at a time (net/measure.h), so that a running job is hindered little. One measurement
+// at a time; it ends early when nobody wants to know any more. The other side, being measured, is net::MeasureServer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "agent/tables/model.h"
+#include "net/measure.h"
+
+namespace kedge {
+
+class Agent;
+
+class MeasurePeers {
+ public:
+  explicit MeasurePeers(Agent& agent) : agent_(agent) {}
+
+  // `done` is called once, here or later on the loop's thread, unless `is_wanted` says meanwhile that it is not.
+  // session/messages.h says what it gets.
+  void Measure(const MeasureRequest& request, std::function<bool()> is_wanted, std::function<void(Result<MeasureReply>)> done);
+
+ private:
+  struct Run;
+  Result<const Job*> Choose(const std::string& name) const;
+  void Reach(const std::shared_ptr<Run>& run);
+  void OnReached(const std::shared_ptr<Run>& run, size_t index, const Status& status);
+  void MeasureNext(const std::shared_ptr<Run>& run);
+  void OnMeasured(const std::shared_ptr<Run>& run, size_t index, const net::PeerFigures& figures);
+
+  Agent& agent_;
+  std::shared_ptr<Run> running_;  // null: none
+};
+
+}  // namespace kedge

@@ -1,0 +1,198 @@
+// Protection across nodes: brings versions to level NODE in the background, at low priority and with bounded memory.
+//
+// The nodes of a job's attempt are laid out in groups (redundancy/layout.h: every agent computes the same). The j-th images of
+// a group's nodes are a set. For each of its sets a node
+//   1. makes the block table of its own image by the checksums of capture,
+//   2. exchanges it with the other members, until it knows the set record, which every member puts on file,
+//   3. makes its part of the redundancy: pulls the blocks it needs from the others, holds each against its table before it is
+//      used, and writes parity (or a copy) into slots of its own; whose block does not fit is asked to prove its image, and a
+//      version with an image that has changed since its capture is given up,
+//   4. tells the others, and waits to hear the same from them.
+// A group whose sets are all done is done, which all nodes hear (protect_groups.cc). When all groups are done the version is at
+// level NODE. Every step may be repeated: a successor begins where the files say that the former agent was. What takes longer
+// than protect.timeout without progress is given up with the names of the nodes that are missing. Bytes that come are progress,
+// here or at a member that is waited for, and so is an older version that gets on: a slow node makes versions late, and is not
+// taken for a dead one. What failed and begins anew gets on when it is further than before. A node that has given a version up,
+// or has no image of it and never will, says so when it is asked: then nobody waits for it.
+//
+// Level NODE of a version from an earlier attempt counts for nothing new: after a restart the restored version is protected again
+// among the nodes that there are now; what of it lies where it should is kept.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/peers/peer_messages.h"
+#include "agent/protect/protect_outcomes.h"
+#include "agent/space/redundancy_room.h"
+#include "agent/tables/model.h"
+#include "agent/tables/workers.h"
+
+namespace kedge {
+
+class Agent;
+struct Making;
+struct MakeNotes;
+
+// One set on its way, as this member sees it.
+struct SetProgress {
+  SetIdentity identity;
+  std::vector<std::optional<SetMember>> members;  // as far as they are known
+  std::vector<bool> done;                         // by member: its redundancy is whole
+  struct Contact {
+    bool asking = false;
+    bool telling_done = false;  // by what it is asked with
+    bool told_done = false;     // it knows that we are done
+    int64_t next_ns = 0;
+    uint64_t mark = 0;  // the greatest that it has told
+    Status error;       // of the last try
+  };
+  std::vector<Contact> contacts;
+  bool measuring = false;          // a worker makes our block table
+  std::shared_ptr<Making> making;  // a worker makes our redundancy
+  uint64_t made_bytes = 0;         // the most that one has written
+  uint64_t turns_waited = 0;       // ticks that went by before one began
+  uint64_t room_bytes = 0;         // that our redundancy has yet to take: an estimate until all members are known
+  bool wants_room = false;         // there was none: to be tried again when some comes free
+  uint32_t failures = 0;
+  int64_t next_try_ns = 0;
+
+  bool IsKnown() const;
+  bool IsDone() const;
+  // Whether the member is to be shown our image now, and asked for its own; or told that we are done.
+  bool IsToAsk(uint32_t self, uint32_t member, int64_t now_ns) const;
+  // Grows for as long as our part of it gets on.
+  uint64_t Mark() const { return made_bytes + turns_waited; }
+  // Looks how far the worker is; whether further than ever.
+  bool GetsOn();
+};
+
+struct Protection {
+  std::shared_ptr<const redundancy::Layout> layout;
+  uint32_t group = 0;
+  uint32_t member = 0;
+  std::vector<SetProgress> sets;
+  std::set<uint32_t> groups_done;
+  std::set<std::string> to_tell;  // nodes that have yet to hear of them
+  std::set<std::string> asking;   // and told by the same message
+  int64_t next_ask_ns = 0;        // about other groups
+  uint32_t times_asked = 0;
+  bool parent_answers = true;             // when it was last asked
+  std::map<std::string, uint64_t> marks;  // by node: the greatest that it has told, asked about other groups
+  int64_t began_ns = 0;
+  int64_t progress_ns = 0;  // of any kind
+  int64_t step_ns = 0;      // of the last step: bytes that come do not count
+
+  void OnStep(int64_t now_ns) { progress_ns = step_ns = now_ns; }
+};
+
+class Protect {
+ public:
+  explicit Protect(Agent& agent);
+  ~Protect();
+
+  // The members of the job's attempt are known: joins its network. kFailedPrecondition: they cannot protect each other.
+  Status OnMembers(Job& job);
+  // Something about the version may let it go on.
+  void Consider(Version& version);
+  // An attempt goes on from this generation, of which a rank of this node has restarted: it is protected anew. An image that
+  // came from the store is brought to this node first.
+  void OnRestored(Job& job, const Generation& generation, uint32_t rank);
+  void OnVersionGone(const Version& version);
+  // What lay in lost tiers is not counted on any more, here or by other nodes: versions on their way with it are given up, and
+  // those that are at level NODE count as such again only after a restart from them.
+  void OnTierLost();
+  // The job's application has ended, and what survives goes to the store: what has not reached level NODE by now is not waited
+  // for any longer, for the nodes that it needs may be dead. Nothing happens while its attempt has a session here.
+  // Lets go of versions: not while somebody walks over them.
+  void GiveUp(const Job& job);
+  // Whether a version that is begun now can be protected.
+  static bool CanProtect(const Job& job) { return job.layout != nullptr; }
+  // Whether the version waits for level NODE.
+  bool IsOwed(const Version& version) const;
+  void Tick();
+  // Some room may have come free: those that wait for it are tried, the oldest first. Lets go of cached images.
+  void OnRoom();
+  bool WantsRoom() const { return wants_room_; }
+  const RedundancyRoom& room() const { return room_; }
+  // kTimeout, naming the nodes (or groups) that the version waits for. REQUIRES: version.protection.
+  Status Missing(const Version& version) const;
+
+  // ---- From other nodes ----
+  Result<ExchangeReply> OnExchange(Job& job, const ExchangeRequest& request);
+  // A member doubts the image of ours in the set. May answer later.
+  void OnProve(const SetRequest& request, net::Answer answer);
+  Result<GroupsReply> OnGroups(Job& job, const GroupsNotice& notice);
+
+  // Whoever reads for other nodes: apart from those who wait for other nodes.
+  Workers& workers() { return *serving_; }
+  // Whoever brings what a restart waits for. Its ranks often spin while they wait, and leave nothing to low priority.
+  Workers& bringers() { return *bringing_; }
+  // As in status: which nodes protect each other; empty without protection.
+  std::string DescribeGroups(const Job& job) const;
+  // Lets workers end; nothing of theirs is taken any more.
+  void Stop();
+
+ private:
+  static constexpr Duration kCallTimeout = std::chrono::seconds(10);
+  static constexpr Duration kRetryPause = std::chrono::milliseconds(500);
+  // A node that is behind may yet take part, though its answer is no.
+  static constexpr Duration kRefusalPause = std::chrono::seconds(2);
+
+  struct Early {
+    SetIdentity set;
+    uint32_t from = 0;
+    bool done = false;
+    SetMember member;
+  };
+  void ProtectAgain(Version& version);
+  Status Begin(Version& version);
+  void Advance(Version& version);
+  void AdvanceSoon(const Generation& generation);
+  void Measure(Version& version, SetProgress& set);
+  void Exchange(Version& version, SetProgress& set, uint32_t member);
+  void Make(Version& version, SetProgress& set);
+  bool TakeKept(Version& version, SetProgress& set);
+  uint64_t EstimateRoom(const Version& version, const SetProgress& set) const;
+  void OnMade(const Generation& generation, const SetIdentity& identity, std::vector<uint32_t> members,
+              std::vector<std::vector<OwnRange>> ranges, Result<std::vector<BlockTable>> tables, const MakeNotes& notes);
+  // Asks the member, once for each time that something of it did not fit.
+  void AskForProof(const Version& version, const SetIdentity& identity, uint32_t member);
+  void OnOwnGroupDone(Version& version);
+  void AddGroups(Version& version, const std::vector<uint32_t>& done);
+  void OnGroupsChanged(Version& version);
+  void TellNodes(Version& version);
+  void AskAboutGroups(Version& version);
+  void AskNode(Version& version, const std::string& node);
+  void Fail(Version& version, const Status& why);
+  // A node has lost its part of a version that is at level NODE: it can be restored, and is not safe from the next loss.
+  void Weaken(Version& version, const Status& why);
+  // To those that may have heard that this node has done its part: all nodes, once the version is at level NODE.
+  void TellGivenUp(const Version& version, const Status& why);
+  // A node has answered so: kIncomplete, it does not take part.
+  void OnRefusal(const Version& version, const Status& why);
+  void FailSoon(const Generation& generation, const Status& why);
+  // A worker has read an image of this node for one of the sets, and failed.
+  void NoteIfDamaged(uint64_t image_id, const Status& read);
+  SetProgress* FindSet(const SetIdentity& identity, Version** version) const;
+  std::vector<TierUnit*> TiersOf(const Job& job) const;
+
+  Agent& agent_;
+  std::unique_ptr<Workers> measuring_;
+  std::unique_ptr<Workers> making_;  // apart from the former: tables do not wait for what slow nodes bring
+  std::unique_ptr<Workers> bringing_;
+  std::unique_ptr<Workers> serving_;
+  std::deque<Early> early_;  // from members that were faster; the oldest go first
+  std::set<Generation> posted_;
+  ProtectOutcomes outcomes_;
+  RedundancyRoom room_;
+  bool wants_room_ = false;  // a set does
+};
+
+}  // namespace kedge

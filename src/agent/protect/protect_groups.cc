@@ -1,0 +1,222 @@
+// How all nodes hear which groups of a version are done. See protect.h.
+//
+// Word goes along a tree that the layout gives: the first member of a group hears for its group, that of the first group for
+// all. So a node has a few ways to others, and says a few things a version, however many groups there are. What is said is which
+// groups are done, as far as the sender knows: to the parent when the own group is, to the children when all are; the answer
+// says the same. Nothing is repeated to a node that missed it: whoever waits asks its parent now and then; while that one does
+// not answer it asks members of the other groups, each time other ones. Once all groups are done the version is at level NODE.
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/daemon/agent.h"
+#include "agent/door/waiters.h"
+#include "agent/flush/publish.h"
+#include "agent/images/images.h"
+#include "agent/peers/peers.h"
+#include "agent/protect/held_sets.h"
+#include "agent/protect/protect.h"
+#include "agent/schedule/tuning.h"
+#include "base/log.h"
+#include "os/kill_point.h"
+#include "redundancy/layout.h"
+
+namespace kedge {
+namespace {
+
+// Null: the node itself hears for all.
+const std::string* ParentOf(const Protection& protection) {
+  const auto& groups = protection.layout->groups;
+  if (protection.member > 0) return &groups[protection.group][0].name;
+  return protection.group > 0 ? &groups[0][0].name : nullptr;
+}
+
+void InsertChildren(const Protection& protection, std::set<std::string>* nodes) {
+  if (protection.member > 0) return;
+  const auto& groups = protection.layout->groups;
+  for (size_t member = 1; member < groups[protection.group].size(); ++member)
+    nodes->insert(groups[protection.group][member].name);
+  for (size_t group = 1; protection.group == 0 && group < groups.size(); ++group) nodes->insert(groups[group][0].name);
+}
+
+uint64_t MarkOf(const Protection& protection, bool with_others) {
+  uint64_t mark = 0;
+  for (const SetProgress& set : protection.sets) {
+    mark += set.Mark();
+    for (const SetProgress::Contact& contact : set.contacts) mark += contact.mark;
+  }
+  // Only for a child: marks that went around in a circle would grow without anything getting on.
+  for (const auto& [node, told] : protection.marks) mark += with_others ? told : 0;
+  return mark;
+}
+
+// As far as this node's files tell: level NODE may have been reached among the nodes of an earlier layout.
+bool IsProtectedIn(const Version& version, uint64_t layout) {
+  return version.at_node && version.node_failure.ok() &&
+         std::any_of(version.sets.begin(), version.sets.end(), [&](const auto& set) { return set.first.layout == layout; });
+}
+
+}  // namespace
+
+void Protect::OnOwnGroupDone(Version& version) {
+  Protection& protection = *version.protection;
+  const int64_t now_ns = agent_.clock().NowNs();
+  LogDebug("agent", "{}: all nodes of group {} are done", version.generation.ToString(), protection.group);
+  protection.groups_done.insert(protection.group);
+  protection.OnStep(now_ns);
+  if (const std::string* parent = ParentOf(protection)) {
+    if (protection.member == 0) protection.to_tell.insert(*parent);
+    protection.next_ask_ns = now_ns + kRetryPause.count();  // it is told before, as a rule
+  }
+  OnGroupsChanged(version);
+}
+
+void Protect::TellNodes(Version& version) {
+  constexpr size_t kAtOnce = 16;
+  Protection& protection = *version.protection;
+  while (!protection.to_tell.empty() && protection.asking.size() < kAtOnce) {
+    const std::string node = *protection.to_tell.begin();
+    protection.to_tell.erase(protection.to_tell.begin());
+    AskNode(version, node);
+  }
+}
+
+void Protect::AskAboutGroups(Version& version) {
+  constexpr int kAtOnce = 8;
+  Protection& protection = *version.protection;
+  const int64_t now_ns = agent_.clock().NowNs();
+  if (now_ns < protection.next_ask_ns) return;
+  protection.next_ask_ns = now_ns + kRetryPause.count();
+  if (const std::string* parent = ParentOf(protection)) {
+    const bool is_silent = !protection.parent_answers || protection.asking.contains(*parent);
+    AskNode(version, *parent);
+    if (!is_silent) return;
+  }
+  const auto& groups = protection.layout->groups;
+  int asked = 0;
+  for (uint32_t group = 0; group < groups.size() && asked < kAtOnce; ++group) {
+    if (protection.groups_done.contains(group)) continue;
+    ++asked;
+    AskNode(version, groups[group][protection.times_asked % groups[group].size()].name);
+  }
+  ++protection.times_asked;
+}
+
+void Protect::AskNode(Version& version, const std::string& node) {
+  Protection& protection = *version.protection;
+  if (!protection.asking.insert(node).second) return;
+  const std::string* parent = ParentOf(protection);
+  const bool is_parent = parent != nullptr && *parent == node;
+  GroupsNotice notice{version.generation, protection.layout->id, is_parent, {}, {}};
+  notice.done.assign(protection.groups_done.begin(), protection.groups_done.end());
+  agent_.peers().Call(*version.job, node, PeerKind::kGroups, Encode(notice), kCallTimeout,
+                      [this, generation = version.generation, layout = notice.layout, node, is_parent](Result<Buffer> answer) {
+                        Version* found = agent_.images().FindVersion(generation);
+                        if (found == nullptr || found->protection == nullptr || found->protection->layout->id != layout) return;
+                        Protection& asked = *found->protection;
+                        asked.asking.erase(node);
+                        auto reply = answer.ok() ? DecodeGroupsReply(*answer) : Result<GroupsReply>(answer.status());
+                        if (is_parent) asked.parent_answers = reply.ok();
+                        TellNodes(*found);
+                        if (!reply.ok()) return OnRefusal(*found, reply.status());
+                        if (uint64_t& mark = asked.marks[node]; reply->mark > mark) {
+                          mark = reply->mark;
+                          asked.progress_ns = agent_.clock().NowNs();
+                        }
+                        AddGroups(*found, reply->done);
+                      });
+}
+
+// Who hears for all groups refuses whoever asks it afterwards.
+void Protect::TellGivenUp(const Version& version, const Status& why) {
+  const auto layout = version.protection != nullptr ? version.protection->layout : version.job->layout;
+  const auto self = layout->Find(agent_.settings().node);
+  std::set<std::string> nodes{layout->groups[0][0].name};
+  for (uint32_t group = 0; group < layout->groups.size(); ++group) {
+    if (!version.at_node && !(self.has_value() && self->group == group)) continue;
+    for (const redundancy::Node& node : layout->groups[group]) nodes.insert(node.name);
+  }
+  nodes.erase(agent_.settings().node);
+  const GroupsNotice notice{version.generation, layout->id, false, {}, why.message().substr(0, kReasonBytesMax)};
+  for (const std::string& node : nodes) {
+    agent_.peers().Call(*version.job, node, PeerKind::kGroups, Encode(notice), kCallTimeout, [](const Result<Buffer>&) {});
+  }
+}
+
+Result<GroupsReply> Protect::OnGroups(Job& job, const GroupsNotice& notice) {
+  GroupsReply reply;
+  if (job.layout == nullptr || job.layout->id != notice.layout) return reply;
+  if (!notice.given_up.empty()) {
+    const Status why(Code::kIncomplete, notice.given_up);
+    const auto version = job.versions.find(notice.generation);
+    const bool is_there = version != job.versions.end() && version->second->at_node;
+    is_there ? Weaken(*version->second, why) : FailSoon(notice.generation, why);
+    return reply;
+  }
+  auto found = job.versions.find(notice.generation);
+  if (found == job.versions.end() || found->second->protection == nullptr) {
+    const Status* outcome = outcomes_.Find(notice.generation, notice.layout);
+    if (outcome != nullptr && !outcome->ok()) return *outcome;
+    if (outcome == nullptr && (found == job.versions.end() || !IsProtectedIn(*found->second, notice.layout))) return reply;
+    reply.done.resize(job.layout->groups.size());
+    std::iota(reply.done.begin(), reply.done.end(), 0);
+    return reply;
+  }
+  Version& version = *found->second;
+  const Protection& protection = *version.protection;
+  if (protection.layout->id != notice.layout) return reply;
+  reply.done.assign(protection.groups_done.begin(), protection.groups_done.end());
+  reply.mark = MarkOf(protection, notice.from_child);
+  AddGroups(version, notice.done);
+  return reply;
+}
+
+void Protect::AddGroups(Version& version, const std::vector<uint32_t>& done) {
+  Protection& protection = *version.protection;
+  const size_t known = protection.groups_done.size();
+  for (const uint32_t group : done) {
+    // Of its own group it is told by its members.
+    if (group < protection.layout->groups.size() && group != protection.group) protection.groups_done.insert(group);
+  }
+  if (protection.groups_done.size() == known) return;
+  protection.OnStep(agent_.clock().NowNs());
+  OnGroupsChanged(version);
+}
+
+void Protect::OnGroupsChanged(Version& version) {
+  Protection& protection = *version.protection;
+  const bool are_all = protection.groups_done.size() == protection.layout->groups.size();
+  if (are_all) {
+    os::KillPoint("protect-groups-done");
+    InsertChildren(protection, &protection.to_tell);
+  }
+  TellNodes(version);
+  if (!are_all) {
+    if (protection.groups_done.contains(protection.group)) AskAboutGroups(version);
+    return;
+  }
+  version.at_node = true;
+  outcomes_.Add(version.generation, protection.layout->id, Status::Ok());
+  agent_.tuning().OnProtected(version);
+  agent_.publish().NoteReached(version);
+  protection.sets.clear();
+  ++agent_.counters().versions_protected;
+  LogInfo("agent", "{} survives the loss of a node: protected in {:.3f} s", version.generation.ToString(),
+          1e-9 * static_cast<double>(agent_.clock().NowNs() - protection.began_ns));
+  // What an earlier layout's nodes held of it is of no more use.
+  std::vector<SetIdentity> former;
+  for (const auto& [identity, set] : version.sets) {
+    if (identity.layout != protection.layout->id) former.push_back(identity);
+  }
+  for (const SetIdentity& identity : former) agent_.held_sets().Drop(version, identity);
+  const Generation generation = version.generation;
+  Job& job = *version.job;
+  agent_.images().OnProtected(version);
+  agent_.images().Reconsider(job, generation.name);
+  agent_.waiters().Check(generation);
+}
+
+}  // namespace kedge

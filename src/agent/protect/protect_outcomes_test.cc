@@ -1,0 +1,36 @@
+#include "agent/protect/protect_outcomes.h"
+
+#include <gtest/gtest.h>
+
+namespace kedge {
+namespace {
+
+Generation GenerationOf(int64_t version) {
+  Generation generation;
+  generation.name = "p";
+  generation.version = version;
+  return generation;
+}
+
+TEST(ProtectOutcomesTest, TheNewestOfALayoutIsFound) {
+  ProtectOutcomes outcomes;
+  EXPECT_EQ(outcomes.Find(GenerationOf(1), 7), nullptr);
+  outcomes.Add(GenerationOf(1), 7, Status(Code::kIncomplete, "node n1: damaged"));
+  outcomes.Add(GenerationOf(1), 8, Status::Ok());
+  ASSERT_NE(outcomes.Find(GenerationOf(1), 7), nullptr);
+  EXPECT_EQ(outcomes.Find(GenerationOf(1), 7)->message(), "node n1: damaged");
+  EXPECT_TRUE(outcomes.Find(GenerationOf(1), 8)->ok());
+  EXPECT_EQ(outcomes.Find(GenerationOf(2), 7), nullptr);
+  outcomes.Add(GenerationOf(1), 7, Status::Ok());
+  EXPECT_TRUE(outcomes.Find(GenerationOf(1), 7)->ok());
+}
+
+TEST(ProtectOutcomesTest, TheOldestIsForgotten) {
+  ProtectOutcomes outcomes;
+  for (int64_t version = 0; version <= 4096; ++version) outcomes.Add(GenerationOf(version), 7, Status::Ok());
+  EXPECT_EQ(outcomes.Find(GenerationOf(0), 7), nullptr);
+  EXPECT_NE(outcomes.Find(GenerationOf(1), 7), nullptr);
+}
+
+}  // namespace
+}  // namespace kedge

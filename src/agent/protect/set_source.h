@@ -1,0 +1,87 @@
+// Blocks of a set from where they are: this node's slots, or other nodes, for encoding and rebuilding (redundancy/assemble.h).
+//
+// Reads of other nodes go out together and are waited for together; blocks that are expected are on their way meanwhile, as many
+// as buffers allow (read_plan.h). Blocks are used where they arrive, in the network's buffers, of which a source has at most
+// kBuffersMax at a time: there are as many for every worker, so that none waits for another's. One thread at a time.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/peers/held_stream.h"
+#include "agent/peers/peers.h"
+#include "agent/peers/read_plan.h"
+#include "agent/peers/remote_object.h"
+#include "redundancy/assemble.h"
+
+namespace kedge {
+
+class SetSource final : public redundancy::BlockSource {
+ public:
+  static constexpr size_t kBuffersMax = 24;
+  // Where a member's stream, or object, can be read.
+  struct Place {
+    std::optional<HeldStream> here;
+    std::string node;  // else there; empty: nowhere
+  };
+  SetSource(PeerLink link, SetRecord set, Duration timeout);
+
+  void SetStream(uint32_t member, Place place) { streams_[member] = std::move(place); }
+  void SetObject(uint32_t member, Place place) { objects_[member] = std::move(place); }
+  // Nodes that have failed to answer are asked no more.
+  bool Has(uint32_t member, bool parity) override;
+  void ReadBlocks(std::span<Read> reads) override;
+  void Expect(const redundancy::BlockRef& block, uint32_t bytes) override;
+  // Gives leases and buffers back, and expects nothing any more.
+  void LetGo();
+  // How far ahead is best expected what comes: the reads for it go out as buffers allow.
+  static constexpr uint64_t kAheadBytes = 3 * kBlockBytesMax;
+
+ private:
+  using Key = std::pair<uint32_t, bool>;  // member, of its parity object
+  Place& PlaceOf(const redundancy::BlockRef& block);
+  // REQUIRES: its place is a node.
+  RemoteObject& RemoteOf(const redundancy::BlockRef& block);
+  void ReadHere(const HeldStream& held, Read& read) const;
+  void Arrive(Read& read, bool keep);
+  // Sends what is expected as far as there are buffers.
+  void BeginPlanned();
+  void GiveUp(const std::string& node);
+
+  const PeerLink link_;
+  const SetRecord set_;
+  const Duration timeout_;
+  std::vector<Place> streams_;
+  std::vector<Place> objects_;
+  std::map<Key, std::unique_ptr<RemoteObject>> remote_;
+  std::vector<ArrivedBytes> arrived_;  // what the last reads' views are of
+  ReadPlan plan_{kBuffersMax};
+};
+
+// How far a worker is with the redundancy of a set, for whoever looks on. The worker holds it weakly, and ends where nobody looks
+// on any more.
+struct Making {
+  std::atomic<bool> begun{false};  // else it waits for its turn
+  std::atomic<uint64_t> bytes{0};  // written so far
+};
+
+// What becomes of the making of one set's redundancy, beside the tables.
+struct MakeNotes {
+  std::weak_ptr<Making> making;
+  std::set<uint32_t> doubted;  // members with a block that does not fit its table
+};
+
+// Makes a member's parity object into `object`, run by run; the table of what was written. Blocking. kUnavailable: a node does
+// not answer, or nobody wants it any more.
+Result<BlockTable> MakeParity(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object,
+                              MakeNotes* notes);
+// Copies a member's stream into `object`, each block held against the set's table; the rest as MakeParity. Blocking.
+Result<BlockTable> MakeCopy(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object, MakeNotes* notes);
+
+}  // namespace kedge

@@ -1,0 +1,257 @@
+#include "agent/schedule/local_level.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "agent/daemon/agent.h"
+#include "agent/door/waiters.h"
+#include "agent/flush/publish.h"
+#include "agent/images/images.h"
+#include "agent/peers/peers.h"
+#include "base/log.h"
+#include "os/kill_point.h"
+
+namespace kedge {
+namespace {
+
+constexpr Duration kAnswerTimeout = std::chrono::seconds(5);
+constexpr Duration kAskPause = std::chrono::seconds(2);  // for word that was lost
+constexpr Duration kRetryPause = std::chrono::milliseconds(500);
+constexpr Duration kSoon = std::chrono::seconds(3);
+constexpr size_t kMissingNamedMax = 16;
+
+// Null: the job is on one node, or its nodes do not know each other.
+const JobNode* LeaderOf(const Job& job) {
+  return job.members.nodes.size() < 2 ? nullptr : job.ReachableLeader(job.members.attempt);
+}
+
+// Of the present attempt; null: none is known.
+const Version* NewestComplete(const Job& job, const std::string& name) {
+  const Version* newest = nullptr;
+  for (const auto& [generation, version] : job.versions) {
+    if (generation.name == name && generation.attempt == job.members.attempt && version->IsComplete()) newest = version.get();
+  }
+  return newest;
+}
+
+std::vector<std::string> NodesWithout(const Job& job, const LocalPromises& promises, const Generation& generation) {
+  std::vector<std::string> missing;
+  for (const JobNode& node : job.members.nodes) {
+    const auto promised = promises.by_node.find(node.name);
+    const bool is_there = promised != promises.by_node.end() && promised->second == generation;
+    if (!is_there && missing.size() < kMissingNamedMax) missing.push_back(node.name);
+  }
+  return missing;
+}
+
+}  // namespace
+
+LocalPromises& LocalLevel::PromisesOf(Job& job, const std::string& name) {
+  LocalPromises& promises = job.promises[name];
+  if (promises.attempt != job.members.attempt) {
+    promises = LocalPromises();
+    promises.attempt = job.members.attempt;
+  }
+  return promises;
+}
+
+bool LocalLevel::IsPromised(const Version& version) {
+  const auto promises = version.job->promises.find(version.generation.name);
+  return promises != version.job->promises.end() && promises->second.own == version.generation;
+}
+
+bool LocalLevel::IsPassedBy(const Version& version) {
+  const auto promises = version.job->promises.find(version.generation.name);
+  return promises != version.job->promises.end() && promises->second.attempt == version.generation.attempt &&
+         promises->second.oldest.has_value() && version.generation < *promises->second.oldest && !version.IsComplete();
+}
+
+bool LocalLevel::MayComeSoon(const Job& job) const {
+  const int64_t since_ns = agent_.clock().NowNs() - kSoon.count();
+  return std::any_of(job.promises.begin(), job.promises.end(),
+                     [&](const auto& entry) { return entry.second.own.has_value() && entry.second.promised_ns > since_ns; });
+}
+
+std::string LocalLevel::Missing(const Version& version) const {
+  const Job& job = *version.job;
+  const JobNode* leader = LeaderOf(job);
+  if (leader == nullptr) return "the agents of the job's nodes do not know each other, so none knows what the others have";
+  if (!IsPromised(version)) return "an older version has yet to get there, or to be passed by";
+  const LocalPromises& promises = job.promises.at(version.generation.name);
+  if (!promises.error.ok()) return fmt::format("node {} does not answer: {}", leader->name, promises.error.message());
+  std::vector<std::string> missing;
+  for (const JobNode& node : job.members.nodes) {
+    if (std::find(promises.missing.begin(), promises.missing.end(), node.name) == promises.missing.end()) continue;
+    const auto named = std::min<size_t>(node.ranks.size(), kMissingNamedMax);
+    missing.push_back(fmt::format("node {} (ranks {})", node.name,
+                                  fmt::join(node.ranks.begin(), node.ranks.begin() + static_cast<std::ptrdiff_t>(named), ", ")));
+  }
+  return fmt::format("missing: {}",
+                     missing.empty() ? "node " + leader->name + "'s answer" : fmt::format("{}", fmt::join(missing, ", ")));
+}
+
+void LocalLevel::Consider(Job& job, const std::string& name) {
+  if (LeaderOf(job) == nullptr) return;
+  LocalPromises& promises = PromisesOf(job, name);
+  if (promises.own.has_value()) {
+    const Version* version = agent_.images().FindVersion(*promises.own);
+    const bool is_held = version != nullptr && version->IsWhole();
+    if (is_held && !version->IsComplete()) return;
+    if (!is_held) Withdraw(job, *promises.own);
+    promises.own.reset();
+  }
+  const Version* oldest = nullptr;
+  for (const auto& [generation, version] : job.versions) {
+    if (generation.name != name || generation.attempt != promises.attempt) continue;
+    if (version->IsComplete()) {
+      oldest = nullptr;
+    } else if (oldest == nullptr && version->IsWhole() && !IsPassedBy(*version)) {
+      oldest = version.get();
+    }
+  }
+  if (oldest == nullptr) return;
+  promises.own = oldest->generation;
+  promises.promised_ns = agent_.clock().NowNs();
+  promises.missing.clear();
+  promises.error = Status::Ok();
+  Ask(job, name);
+}
+
+void LocalLevel::OnRestored(Job& job, const Generation& generation) {
+  SetComplete(job, generation);
+}
+
+// What it was made of is gone, which no promise could keep.
+void LocalLevel::Withdraw(Job& job, const Generation& generation) {
+  Send(job, {generation, agent_.settings().node, false}, [](const Result<LocalReply>&) {});
+}
+
+void LocalLevel::Send(Job& job, const LocalPromise& promise, std::function<void(const Result<LocalReply>&)> done) {
+  const JobNode* leader = LeaderOf(job);
+  if (leader != nullptr && leader->name != agent_.settings().node) {
+    agent_.peers().Call(job, leader->name, PeerKind::kPromise, Encode(promise), kAnswerTimeout,
+                        [done = std::move(done)](const Result<Buffer>& answer) {
+                          done(answer.ok() ? DecodeLocalReply(*answer) : Result<LocalReply>(answer.status()));
+                        });
+    return;
+  }
+  agent_.loop().Post([this, promise, done = std::move(done)] {
+    Job* found = agent_.FindJob(promise.generation.store_id, promise.generation.job);
+    if (found != nullptr) done(OnPromise(*found, promise));
+  });
+}
+
+void LocalLevel::Ask(Job& job, const std::string& name) {
+  LocalPromises& promises = PromisesOf(job, name);
+  promises.ask_again = promises.asking;
+  if (promises.asking || !promises.own.has_value()) return;
+  promises.asking = true;
+  Send(job, {*promises.own, agent_.settings().node, true},
+       [this, key = KeyOf(job, name), asked = *promises.own](const Result<LocalReply>& answer) { OnAnswer(key, asked, answer); });
+}
+
+void LocalLevel::AskLater(const Job& job, const std::string& name, Duration pause) {
+  agent_.loop().AddTimer(pause, [this, key = KeyOf(job, name), asked = job.promises.at(name).own] {
+    Job* found = agent_.FindJob(key.first.first, key.first.second);
+    if (found != nullptr && PromisesOf(*found, key.second).own == asked) Ask(*found, key.second);
+  });
+}
+
+void LocalLevel::OnAnswer(const Key& key, const Generation& asked, const Result<LocalReply>& answer) {
+  const std::string& name = key.second;
+  Job* job = agent_.FindJob(key.first.first, key.first.second);
+  if (job == nullptr || asked.attempt != job->members.attempt) return;
+  LocalPromises& promises = PromisesOf(*job, name);
+  promises.asking = false;
+  if (promises.own != asked) return Ask(*job, name);
+  promises.error = answer.status();
+  if (!answer.ok()) return AskLater(*job, name, kRetryPause);
+  if (answer->complete) return SetComplete(*job, asked);
+  if (answer->needed.has_value()) {
+    LogDebug("agent", "{} is passed by: another node has {}", asked.ToString(), answer->needed->version);
+    promises.own.reset();
+    promises.oldest = answer->needed;
+    return OnChange(*job, name);
+  }
+  promises.missing = answer->missing;
+  promises.ask_again ? Ask(*job, name) : AskLater(*job, name, kAskPause);
+}
+
+void LocalLevel::SetComplete(Job& job, const Generation& generation) {
+  Version* version = agent_.images().FindVersion(generation);
+  if (version != nullptr && !version->at_local) {
+    version->at_local = true;
+    for (const auto& [rank, image] : version->images) agent_.images().SaveFile(*image);
+    os::KillPoint("local-complete");
+  }
+  if (version != nullptr) agent_.publish().NoteReached(*version);
+  LocalPromises& promises = PromisesOf(job, generation.name);
+  if (promises.own == generation) promises.own.reset();
+  OnChange(job, generation.name);
+}
+
+void LocalLevel::OnChange(Job& job, const std::string& name) {
+  agent_.images().Reconsider(job, name);
+  for (const auto& [generation, version] : job.versions) {
+    if (generation.name == name) agent_.waiters().Check(generation);
+  }
+}
+
+Result<LocalReply> LocalLevel::OnPromise(Job& job, const LocalPromise& promise) {
+  const Generation& generation = promise.generation;
+  const JobNode* leader = LeaderOf(job);
+  const auto& nodes = job.members.nodes;
+  const bool is_member = std::any_of(nodes.begin(), nodes.end(), [&](const JobNode& node) { return node.name == promise.node; });
+  if (leader == nullptr || leader->name != agent_.settings().node || generation.attempt != job.members.attempt || !is_member) {
+    return Status(Code::kMismatch, fmt::format("{}: node {} does not lead node {} in that attempt", generation.ToString(),
+                                               agent_.settings().node, promise.node));
+  }
+  LocalPromises& promises = PromisesOf(job, generation.name);
+  promises.by_node.erase(promise.node);
+  if (!promise.held) return LocalReply{};
+  const auto is_complete = [&] {
+    const Version* version = agent_.images().FindVersion(generation);
+    return version != nullptr && version->IsComplete();
+  };
+  if (is_complete()) return LocalReply{.complete = true};
+  if (const Version* newest = NewestComplete(job, generation.name); newest != nullptr && generation < newest->generation) {
+    return LocalReply{.needed = newest->generation};
+  }
+  promises.by_node[promise.node] = generation;
+  Settle(job, generation.name, promise.node);
+  if (is_complete()) return LocalReply{.complete = true};
+  if (!promises.by_node.contains(promise.node)) return LocalReply{.needed = promises.newest};
+  return LocalReply{.missing = NodesWithout(job, promises, generation)};
+}
+
+void LocalLevel::Settle(Job& job, const std::string& name, const std::string& asking) {
+  LocalPromises& promises = PromisesOf(job, name);
+  promises.newest = promises.by_node.begin()->second;
+  for (const auto& [node, generation] : promises.by_node) promises.newest = std::max(*promises.newest, generation);
+  const LocalNews news{*promises.newest, NodesWithout(job, promises, *promises.newest).empty()};
+  // On file before anybody is told: a successor that did not know would wait for promises that nobody makes again.
+  if (news.complete) SetComplete(job, news.generation);
+  for (auto entry = promises.by_node.begin(); entry != promises.by_node.end();) {
+    const auto& [node, generation] = *entry;
+    const bool is_settled = news.complete || generation < news.generation;
+    if (is_settled && node != asking && node != agent_.settings().node) {
+      // What does not arrive is asked for.
+      agent_.peers().Call(job, node, PeerKind::kPromiseNews, Encode(news), kAnswerTimeout, [](const Result<Buffer>&) {});
+    } else if (is_settled && node != asking && !news.complete) {
+      Ask(job, name);
+    }
+    entry = is_settled ? promises.by_node.erase(entry) : std::next(entry);
+  }
+}
+
+void LocalLevel::OnNews(Job& job, const LocalNews& news) {
+  if (news.generation.attempt != job.members.attempt) return;
+  if (news.complete) return SetComplete(job, news.generation);
+  Ask(job, news.generation.name);
+}
+
+}  // namespace kedge

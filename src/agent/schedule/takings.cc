@@ -1,0 +1,125 @@
+#include "agent/schedule/takings.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/daemon/agent.h"
+#include "agent/door/sessions.h"
+#include "agent/door/waiters.h"
+#include "agent/images/images.h"
+#include "agent/peers/peers.h"
+#include "base/log.h"
+#include "store/versions.h"
+
+namespace kedge {
+namespace {
+
+constexpr Duration kTellTimeout = std::chrono::seconds(5);
+constexpr uint32_t kTellTriesMax = 3;
+constexpr size_t kTakingsKept = 256;  // of a job, as other nodes told
+
+bool IsSameTaking(const Generation& a, const Generation& b) {
+  return a.name == b.name && a.attempt == b.attempt && a.take == b.take;
+}
+
+bool Contradicts(const ImageIdentity& a, const ImageIdentity& b) {
+  return IsSameTaking(a.generation, b.generation) && a.generation.version != b.generation.version && a.rank != b.rank;
+}
+
+std::optional<ImageIdentity> FindContradiction(const Job& job, const ImageIdentity& taking) {
+  for (const auto& [generation, version] : job.versions) {
+    for (const auto& [rank, image] : version->images) {
+      const ImageIdentity here{generation, rank, version->ranks};
+      if (Contradicts(taking, here)) return here;
+    }
+  }
+  const auto told = std::find_if(job.takings_told.begin(), job.takings_told.end(),
+                                 [&](const ImageIdentity& one) { return Contradicts(taking, one); });
+  return told == job.takings_told.end() ? std::nullopt : std::optional(*told);
+}
+
+}  // namespace
+
+void Takings::OnTaken(const ImageIdentity& taking) {
+  agent_.loop().Post([this, taking] {
+    Job* job = agent_.FindJob(taking.generation.store_id, taking.generation.job);
+    const Version* version = agent_.images().FindVersion(taking.generation);
+    if (job == nullptr || version == nullptr) return;
+    const bool is_news = version->images.size() == 1;
+    Compare(*job, taking, is_news);
+    const JobNode* leading = job->LeadingNode();
+    if (is_news && leading != nullptr && !IsLeading(*job)) Tell(*job, leading->name, taking);
+  });
+}
+
+void Takings::OnTold(Job& job, const ImageIdentity& taking) {
+  auto& told = job.takings_told;
+  const uint32_t attempt = taking.generation.attempt;
+  std::erase_if(told, [&](const ImageIdentity& one) { return one.generation.attempt < attempt; });
+  const bool is_known =
+      std::any_of(told.begin(), told.end(), [&](const ImageIdentity& one) { return one.generation == taking.generation; });
+  if (is_known || attempt != job.hello.attempt) return;
+  Compare(job, taking, /*is_news=*/true);
+  told.push_back(taking);
+  if (told.size() > kTakingsKept) told.pop_front();
+}
+
+void Takings::Compare(Job& job, const ImageIdentity& taking, bool is_news) {
+  const std::optional<ImageIdentity> other = FindContradiction(job, taking);
+  if (!other) return;
+  const Status why = Disagreement(taking.generation, taking.rank, other->generation, other->rank);
+  std::vector<Generation> concerned;
+  for (const auto& [generation, version] : job.versions) {
+    if (IsSameTaking(generation, taking.generation)) concerned.push_back(generation);
+  }
+  for (const Generation& generation : concerned) Fail(job, generation, why);
+  if (!is_news || !IsLeading(job)) return;
+  for (const JobNode& node : job.members.nodes) {
+    if (node.name == agent_.settings().node) continue;
+    Tell(job, node.name, taking);
+    Tell(job, node.name, *other);
+  }
+}
+
+void Takings::Fail(Job& job, const Generation& generation, const Status& why) {
+  Version* version = agent_.images().FindVersion(generation);
+  if (version == nullptr) return;
+  if (version->failure.code() != Code::kMismatch) {
+    LogError("agent", "job {}: {}", job.name, why.message());
+    version->failure = why;
+    agent_.waiters().OnFailure(*version, Level::kStore, why);
+  }
+  for (const auto& [rank, image] : version->images) {
+    if (!image->ended || image->doomed || image->is_disagreed) continue;
+    image->is_disagreed = true;
+    Session* session = agent_.sessions().Find(image->session_id);
+    if (session == nullptr) continue;
+    agent_.sessions().SendFailure(*session, image->serial, why);
+    agent_.sessions().PublishCounts(*session);
+  }
+  agent_.waiters().Check(generation);
+}
+
+bool Takings::IsLeading(const Job& job) const {
+  const JobNode* leading = job.LeadingNode();
+  return leading != nullptr && leading->name == agent_.settings().node;
+}
+
+void Takings::Tell(const Job& job, const std::string& node, const ImageIdentity& taking, uint32_t tries) {
+  if (!agent_.peers().is_open() || job.members.attempt != taking.generation.attempt) return;
+  Buffer body;
+  EncodeImageIdentity(taking, &body);
+  agent_.peers().Call(
+      job, node, PeerKind::kTaken, std::move(body), kTellTimeout, [this, node, taking, tries](const Result<Buffer>& answer) {
+        const Job* found = agent_.FindJob(taking.generation.store_id, taking.generation.job);
+        if (answer.ok() || found == nullptr) return;
+        if (tries < kTellTriesMax) return Tell(*found, node, taking, tries + 1);
+        LogWarning("agent", "node {} does not hear of {}, so that it cannot tell whether its ranks took the same: {}", node,
+                   taking.ToString(), answer.status().ToString());
+      });
+}
+
+}  // namespace kedge

@@ -1,0 +1,257 @@
+#include "agent/space/assignment.h"
+
+#include <algorithm>
+
+#include "agent/daemon/agent.h"
+#include "agent/door/sessions.h"
+#include "agent/flush/flush.h"
+#include "agent/images/images.h"
+#include "agent/protect/protect.h"
+#include "agent/schedule/local_level.h"
+#include "agent/space/memory_ledger.h"
+#include "agent/space/throughput.h"
+#include "agent/space/tiers.h"
+#include "base/log.h"
+#include "os/kill_point.h"
+
+namespace kedge {
+namespace {
+
+// How long a recall may take before it counts as answered, and how long it then counts.
+constexpr Duration kRecallAnswer = std::chrono::milliseconds(50);
+constexpr Duration kRecallPause = std::chrono::milliseconds(500);
+// How long a capture waits for redundancy to make room, or leaves it what there is, before it goes through to the store.
+constexpr Duration kRedundancyPause = std::chrono::seconds(2);
+// Of one session that wait at a time. A client makes one for each thread that captures; the bound is against broken ones.
+constexpr size_t kRequestsMax = kClientRingEntries;
+// How far an open slot grows while there are others.
+constexpr uint64_t kOpenBytesMax = uint64_t{8} << 20;
+// More than any rank has: sums of it do not overflow.
+constexpr uint64_t kBytesToComeMax = uint64_t{1} << 48;
+
+}  // namespace
+
+Assignment::Assignment(Agent& agent) : agent_(agent), queue_(*this, agent.clock()) {}
+
+Status Assignment::Add(Session& session, const ClientMessage& message) {
+  if (queue_.CountOf(session.id) >= kRequestsMax) {
+    return Status(Code::kInvalidArgument, "too many requests for a place at a time");
+  }
+  const bool is_full_chunk = message.chunk == static_cast<uint32_t>(PlaceKind::kFullChunk);
+  Request request;
+  request.writer = session.id;
+  request.number = message.image_serial;
+  request.kind = static_cast<uint32_t>(is_full_chunk ? PlaceKind::kFullChunk : PlaceKind::kOpenSlot);
+  request.bytes = message.range.bytes;
+  if (is_full_chunk) {
+    request.bytes_to_come = std::min(message.amount, kBytesToComeMax);
+    agent_.throughput().OnAsked(session);
+  }
+  if (is_full_chunk || !GrowOpen(session, message, request)) queue_.Add(request);
+  return Status::Ok();
+}
+
+bool Assignment::GrowOpen(Session& session, const ClientMessage& message, const Request& request) {
+  const SlotRange& range = message.range;
+  if (range.slot_generation == 0 || range.tier >= session.tiers.size() || session.open_grows) return false;
+  TierUnit* unit = session.tiers[range.tier];
+  if (unit->lost || range.slot >= unit->info().slots) return false;
+  const SlotEntry entry = unit->space->Get(range.slot);
+  const uint64_t backed_bytes = unit->space->BackedIn(range.slot);
+  const uint64_t wanted_bytes = message.amount;
+  const bool is_its_own = entry.owner == session.id && entry.generation == range.slot_generation;
+  if (!is_its_own || wanted_bytes <= backed_bytes || wanted_bytes > unit->info().slot_bytes) return false;
+  // Its former chunks go one after the other, and the slot with the last: a small one is free sooner.
+  if (wanted_bytes > kOpenBytesMax && unit->space->free_slots() > unit->info().slots / 4) return false;
+  session.open_grows = true;
+  agent_.memory().Grow(unit, range.slot, std::max(wanted_bytes, 2 * backed_bytes),
+                       [this, id = session.id, unit, range, request](bool grown) {
+                         Session* found = agent_.sessions().Find(id);
+                         if (found == nullptr) return;
+                         found->open_grows = false;
+                         // It may have been returned meanwhile.
+                         if (!grown || unit->space->Get(range.slot).owner != id) {
+                           queue_.Add(request);
+                           return Pump();
+                         }
+                         SlotRange whole = range;
+                         whole.offset = 0;
+                         whole.bytes = unit->space->BackedIn(range.slot);
+                         Answer(*found, request, AssignOutcome::kSlot, whole, Status::Ok());
+                       });
+  return true;
+}
+
+void Assignment::ForgetTier(const TierUnit* unit) {
+  std::erase_if(recalled_ns_,
+                [&](const auto& entry) { return std::find(entry.first.begin(), entry.first.end(), unit) != entry.first.end(); });
+}
+
+void Assignment::Drop(const Session& session) {
+  queue_.Drop(session.id);
+  std::erase_if(recalled_ns_, [&](const auto& entry) { return entry.first == session.tiers; });
+}
+
+void Assignment::Pump() {
+  if (queue_.size() > 0 || agent_.protect().WantsRoom()) agent_.images().ReconsiderPending();
+  agent_.memory().BeginAsking();
+  agent_.protect().OnRoom();
+  queue_.Pump(agent_.policy());
+}
+
+void Assignment::PumpSoon() {
+  if (pump_posted_ || (queue_.size() == 0 && !agent_.protect().WantsRoom())) return;
+  pump_posted_ = true;
+  agent_.loop().Post([this] {
+    pump_posted_ = false;
+    Pump();
+  });
+}
+
+void Assignment::AskAgain(Duration after) {
+  const int64_t due_ns = agent_.clock().NowNs() + after.count();
+  if (ask_again_ns_ != 0 && ask_again_ns_ <= due_ns) return;
+  ask_again_ns_ = due_ns;
+  agent_.loop().AddTimer(after, [this, due_ns] {
+    if (ask_again_ns_ != due_ns) return;  // an earlier one was asked for meanwhile
+    ask_again_ns_ = 0;
+    Pump();
+  });
+}
+
+Session* Assignment::Find(uint64_t writer) const {
+  return agent_.sessions().Find(static_cast<uint32_t>(writer));
+}
+
+bool Assignment::IsThere(uint64_t writer) {
+  return Find(writer) != nullptr;
+}
+
+bool Assignment::SameTiers(uint64_t writer, uint64_t other) {
+  const Session* one = Find(writer);
+  const Session* two = Find(other);
+  return one != nullptr && two != nullptr && one->tiers == two->tiers;
+}
+
+NodeLoad Assignment::LoadFor(const Request& request, std::vector<TierLoad>* tiers) {
+  const Session& session = *Find(request.writer);
+  for (const TierUnit* unit : session.tiers) tiers->push_back(agent_.tiers().LoadOf(*unit, &session));
+  if (IsKeptFrom(session, request)) {
+    for (TierLoad& tier : *tiers) tier.free_slots = tier.evictable_slots = 0;
+  }
+  return agent_.flush().Load(agent_.throughput().FlushBytesPerSecond(session.job->store_id));
+}
+
+AssignmentQueue::Outcome Assignment::Assign(const Request& request, size_t tier) {
+  Session& session = *Find(request.writer);
+  return AssignIn(session, request, session.tiers[tier]);
+}
+
+AssignmentQueue::Refusal Assignment::NotPlaced(Request& request, const PlaceDecision& decision) {
+  using enum AssignmentQueue::Refusal;
+  Session& session = *Find(request.writer);
+  if (agent_.memory().IsMaking(session.tiers)) return kStays;
+  // No tier is worth it as they are: a flushed chunk of an image under way makes room where it lies.
+  const bool kept = IsKeptFrom(session, request);
+  const bool released = std::any_of(session.tiers.begin(), session.tiers.end(), [&](TierUnit* unit) {
+    return (kept || !agent_.tiers().LoadOf(*unit).HasRoom()) && agent_.images().ReleaseFlushed(unit);
+  });
+  if (released) return kAskNow;
+  if (!request.waited) {
+    request.waited = true;
+    ++agent_.counters().places_waited;
+  }
+  const bool recalling = Recall(session);
+  if (decision.kind == PlaceDecision::Kind::kWait || recalling) return kStays;
+  if (const auto refusal = WaitForRedundancy(session, request); refusal.has_value()) return *refusal;
+  ++agent_.counters().places_through;
+  agent_.throughput().OnThrough(session);
+  Answer(session, request, AssignOutcome::kThrough, SlotRange{}, Status::Ok());
+  return kAnswered;
+}
+
+bool Assignment::IsKeptFrom(const Session& session, const Request& request) const {
+  return favoured_ != std::pair(request.writer, request.number) && agent_.protect().room().IsKeptFrom(*session.job);
+}
+
+std::optional<AssignmentQueue::Refusal> Assignment::WaitForRedundancy(const Session& session, const Request& request) {
+  const int64_t left_ns = request.head_since_ns + kRedundancyPause.count() - agent_.clock().NowNs();
+  if (left_ns > 0 && (agent_.protect().room().MayComeSoon(*session.job) || agent_.local_level().MayComeSoon(*session.job))) {
+    AskAgain(Duration(left_ns));
+    return AssignmentQueue::Refusal::kStays;
+  }
+  if (!IsKeptFrom(session, request)) return std::nullopt;
+  favoured_ = {request.writer, request.number};
+  return AssignmentQueue::Refusal::kAskNow;
+}
+
+AssignmentQueue::Outcome Assignment::AssignIn(Session& session, const Request& request, TierUnit* unit) {
+  using enum AssignmentQueue::Outcome;
+  uint32_t slot = 0;
+  switch (agent_.memory().Find(unit, session.id, request.bytes, &slot)) {
+    case MemoryLedger::Found::kReady: break;
+    case MemoryLedger::Found::kSoon: return kLater;
+    case MemoryLedger::Found::kNone: return kNoSpace;
+  }
+  if (unit->info().kind == TierKind::kDirectory) {
+    Status reserved = unit->tier->ReserveAll(slot);
+    if (!reserved.ok()) {
+      static LogRateLimit limit(std::chrono::seconds(10));
+      LogLimited(limit, LogLevel::kWarning, "agent", "tier {}: {}", unit->info().name, reserved.ToString());
+      return kNoSpace;
+    }
+  }
+  SlotRange range{};
+  range.tier = static_cast<uint32_t>(std::find(session.tiers.begin(), session.tiers.end(), unit) - session.tiers.begin());
+  range.slot = slot;
+  range.slot_generation = unit->space->Assign(slot, session.id);
+  range.bytes = unit->space->BackedIn(slot);
+  os::KillPoint("slot-assigned");
+  if (request.kind == static_cast<uint32_t>(PlaceKind::kFullChunk)) {
+    session.full_slots.insert(SlotId{unit->id, slot});
+    agent_.throughput().OnAssigned(session, *unit, range, request);
+  }
+  ++agent_.counters().places_assigned;
+  Answer(session, request, AssignOutcome::kSlot, range, Status::Ok());
+  return kAssigned;
+}
+
+bool Assignment::Recall(const Session& for_whom) {
+  const int64_t now_ns = agent_.clock().NowNs();
+  const auto asked = recalled_ns_.find(for_whom.tiers);
+  if (asked != recalled_ns_.end() && now_ns - asked->second < kRecallAnswer.count()) return true;
+  if (asked != recalled_ns_.end() && now_ns - asked->second < kRecallPause.count()) return false;
+  bool anyone = false;
+  for (Session* session : agent_.sessions().all()) {
+    const bool shares = std::any_of(session->tiers.begin(), session->tiers.end(), [&](const TierUnit* unit) {
+      return std::find(for_whom.tiers.begin(), for_whom.tiers.end(), unit) != for_whom.tiers.end() &&
+             unit->space->AssignedTo(session->id) > 0;
+    });
+    if (!shares || session->id == for_whom.id) continue;
+    AgentMessage message{};
+    message.kind = AgentMessageKind::kRecall;
+    agent_.sessions().Send(*session, message);
+    anyone = true;
+  }
+  if (!anyone) return false;
+  recalled_ns_[for_whom.tiers] = now_ns;
+  ++agent_.counters().recalls;
+  agent_.loop().AddTimer(kRecallAnswer, [this] { Pump(); });
+  return true;
+}
+
+void Assignment::Answer(Session& session, const Request& request, AssignOutcome outcome, const SlotRange& range,
+                        const Status& why) {
+  if (request.waited) agent_.throughput().OnWaited(session, Duration(agent_.clock().NowNs() - request.since_ns));
+  AgentMessage message{};
+  message.kind = AgentMessageKind::kAssign;
+  message.outcome = outcome;
+  message.number = request.number;
+  message.range = range;
+  message.code = static_cast<int32_t>(why.code());
+  message.errno_value = why.errno_value();
+  why.message().copy(message.text, sizeof(message.text) - 1);
+  agent_.sessions().Send(session, message);
+}
+
+}  // namespace kedge

@@ -1,0 +1,133 @@
+#include "agent/space/own_slots.h"
+
+#include <algorithm>
+
+#include "agent/daemon/agent.h"
+#include "agent/space/assignment.h"
+#include "agent/space/memory_ledger.h"
+#include "base/log.h"
+#include "format/image_record.h"
+
+namespace kedge {
+
+void OwnSlots::CloseIn(TierUnit* unit) {
+  auto found = open_.find(unit);
+  if (found == open_.end()) return;
+  unit->space->Return(found->second.slot, found->second.slot_generation, kAgentSlotOwner);
+  open_.erase(found);
+}
+
+void OwnSlots::Close() {
+  while (!open_.empty()) CloseIn(open_.begin()->first);
+}
+
+uint64_t OwnSlots::LeftIn(const std::vector<TierUnit*>& tiers) const {
+  uint64_t bytes = 0;
+  for (TierUnit* unit : tiers) {
+    const auto open = open_.find(unit);
+    if (open != open_.end()) bytes += unit->info().slot_bytes - open->second.used;
+  }
+  return bytes;
+}
+
+void OwnSlots::CloseEvictable(TierUnit* unit) {
+  const auto open = open_.find(unit);
+  if (open != open_.end() && unit->space->PinnedIn(open->second.slot) == 0) CloseIn(unit);
+}
+
+bool OwnSlots::OpenSlot(TierUnit* unit, uint64_t bytes) {
+  CloseIn(unit);
+  uint32_t slot = 0;
+  if (agent_.memory().Find(unit, kAgentSlotOwner, bytes, &slot) != MemoryLedger::Found::kReady) return false;
+  if (unit->info().kind == TierKind::kDirectory) {
+    Status reserved = unit->tier->ReserveAll(slot);
+    if (!reserved.ok()) {
+      LogWarning("agent", "tier {}: {}", unit->info().name, reserved.ToString());
+      return false;
+    }
+  }
+  open_[unit] = Open{slot, unit->space->Assign(slot, kAgentSlotOwner), 0, false};
+  return true;
+}
+
+void OwnSlots::Grow(TierUnit* unit, Open& open, uint64_t bytes) {
+  if (open.grows) return;
+  open.grows = true;
+  const uint64_t doubled_bytes = 2 * unit->space->BackedIn(open.slot);
+  agent_.memory().Grow(
+      unit, open.slot, std::max(bytes, doubled_bytes),
+      [this, unit, slot = open.slot, slot_generation = open.slot_generation](bool grown) {
+        const auto found = open_.find(unit);
+        if (found != open_.end() && found->second.slot == slot && found->second.slot_generation == slot_generation) {
+          found->second.grows = false;
+          if (!grown) CloseIn(unit);
+        }
+        agent_.assignment().Pump();
+      });
+}
+
+std::optional<OwnRange> OwnSlots::Take(const std::vector<TierUnit*>& tiers, uint64_t bytes) {
+  for (TierUnit* unit : tiers) {
+    const uint64_t slot_bytes = unit->info().slot_bytes;
+    if (unit->lost || bytes > slot_bytes) continue;
+    auto open = open_.find(unit);
+    if (open == open_.end() || bytes > slot_bytes - open->second.used) {
+      if (!OpenSlot(unit, bytes)) continue;
+      open = open_.find(unit);
+    }
+    Open& place = open->second;
+    if (place.used + bytes > unit->space->BackedIn(place.slot)) {
+      Grow(unit, place, place.used + bytes);
+      continue;
+    }
+    const OwnRange range{unit, place.slot, place.slot_generation, place.used, bytes};
+    place.used = std::min(slot_bytes, place.used + AlignChunkOffset(bytes));
+    unit->space->AddChunk(range.slot);
+    if (slot_bytes - place.used < kChunkAlignment) CloseIn(unit);
+    return range;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::vector<OwnRange>> OwnSlots::TakeAll(const std::vector<TierUnit*>& tiers, uint64_t bytes) {
+  std::vector<OwnRange> ranges;
+  agent_.memory().BeginAsking();
+  while (bytes > 0) {
+    // The largest part that fits a slot of any tier: tiers may be cut differently.
+    uint64_t part = 0;
+    for (const TierUnit* unit : tiers) part = std::max(part, unit->lost ? 0 : std::min(bytes, unit->info().slot_bytes));
+    auto range = part == 0 ? std::nullopt : Take(tiers, part);
+    for (const TierUnit* unit : tiers) {
+      if (!range.has_value() && !unit->lost) range = Take(tiers, std::min(bytes, unit->info().slot_bytes));
+    }
+    if (!range.has_value()) {
+      ReleaseAll(ranges);
+      return std::nullopt;
+    }
+    bytes -= range->bytes;
+    ranges.push_back(*range);
+  }
+  return ranges;
+}
+
+bool OwnSlots::Claim(const OwnRange& range) {
+  if (range.unit == nullptr || range.slot >= range.unit->info().slots || range.offset > range.unit->info().slot_bytes ||
+      range.bytes > range.unit->info().slot_bytes - range.offset ||
+      !range.unit->space->IsCurrent(range.slot, range.slot_generation)) {
+    return false;
+  }
+  range.unit->space->AddChunk(range.slot);
+  return true;
+}
+
+void OwnSlots::Release(const OwnRange& range, bool pinned) {
+  range.unit->space->RemoveChunk(range.slot, pinned);
+  const auto open = open_.find(range.unit);
+  if (open != open_.end() && open->second.slot == range.slot && range.unit->space->ChunksIn(range.slot) == 0) CloseIn(range.unit);
+}
+
+void OwnSlots::ReleaseAll(const std::vector<OwnRange>& ranges, bool pinned) {
+  for (const OwnRange& range : ranges) Release(range, pinned);
+}
+
+}  // namespace kedge

@@ -1,0 +1,53 @@
+// Room for redundancy in tiers that captures fill: a fair place for it beside them.
+//
+// An image that is owed level NODE keeps its slots until its redundancy lies on this node and on others, and so does the version
+// before it. Captures that take every slot that comes free would leave both waiting for each other. So captures leave room for
+// the redundancy of the oldest version of each name that has none yet (where small versions share slots, of the oldest that fill
+// one), twice while no version of that name is protected whose room the next could inherit; and newer versions leave it to the
+// oldest. Tiers that could not hold two protected versions keep nothing back: what would be lost by that is the capture.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/tables/model.h"
+
+namespace kedge {
+
+class Agent;
+
+class RedundancyRoom {
+ public:
+  explicit RedundancyRoom(Agent& agent) : agent_(agent) {}
+
+  // The version's sets have their SetProgress::room_bytes. REQUIRES: version.protection.
+  void OnBegun(const Version& version);
+  // Of the newest version of each of its names and the one before, as far as they were protected: what it takes in the long run.
+  uint64_t ExpectedBytes(const Job& job) const;
+  // Whether a capture that takes another slot of the job's tiers would take it from redundancy.
+  bool IsKeptFrom(const Job& job) const;
+  // Whether redundancy of that version may take as much now: an older one of its name comes first.
+  bool MayTake(const Version& version, uint64_t bytes) const;
+  // Whether protection that gets on in the job's tiers may make room, so that it is worth while to wait for it.
+  bool MayComeSoon(const Job& job) const;
+
+ private:
+  struct Sizes {
+    uint64_t redundancy_bytes = 0;
+    uint64_t image_bytes = 0;  // of all ranks of the node
+    uint64_t largest_image_bytes = 0;
+  };
+  std::vector<TierUnit*> TiersOf(const Job& job) const;
+  // Of a version that is owed level NODE: still to be taken.
+  uint64_t Wanted(const Version& version) const;
+  uint64_t KeptBytes(const Job& job, const std::vector<TierUnit*>& tiers) const;
+
+  Agent& agent_;
+  // Of the newest version of a name that was begun: what one that is still being captured will need.
+  std::map<std::pair<JobKey, std::string>, Sizes> newest_;
+};
+
+}  // namespace kedge

@@ -1,0 +1,478 @@
+// What the agent knows: tiers, sessions, jobs, versions, images. Plain data; the modules beside it hold the rules.
+//
+// All of it belongs to the event loop's thread. Workers get copies or shared objects (Tier, StoreContext, FlushObject),
+// never a pointer into these tables. Objects are found again by id, because they may be gone when an answer comes.
+//
+//   Job (store id, name) ── Version (one generation) ── Image (one rank) ── chunks in slots of TierUnits
+//   Session (one client process) ── slots assigned to it, images it has begun
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "agent/tables/flush_object.h"
+#include "agent/tables/summed_runs.h"
+#include "format/node_records.h"
+#include "format/set_records.h"
+#include "model/learned_curve.h"
+#include "model/throughput_curve.h"
+#include "os/event_loop.h"
+#include "os/file_system.h"
+#include "os/private_files.h"
+#include "os/process.h"
+#include "schedule/interval_advice.h"
+#include "schedule/schedule.h"
+#include "session/call_agreement.h"
+#include "session/mailbox_file.h"
+#include "session/messages.h"
+#include "session/ring.h"
+#include "store/attempts.h"
+#include "store/lineage.h"
+#include "tier/slot_space.h"
+#include "tier/tier.h"
+
+namespace kedge {
+
+struct Image;
+struct Version;
+struct Job;
+class ImageWindow;
+struct Protection;
+namespace redundancy {
+struct Layout;
+}
+
+// Where the agent's own files are: run folder, tiers, scratch.
+inline os::FileSystem& fs() {
+  return os::PrivateFileSystem();
+}
+
+// Where chunks went, what that cost, and how well it was predicted: of one image, a version, a tier, or all (throughput.h).
+struct PlacementCounts {
+  std::map<std::string, uint64_t> chunks;  // by tier; "store": written through for want of room
+  uint64_t waits = 0;                      // requests for a place that had to wait
+  double wait_seconds = 0;
+  // Of chunks whose throughput was predicted and observed; sums over chunks, of one writer's bytes per second.
+  uint64_t judged = 0;
+  double predicted = 0;
+  double observed = 0;
+  double error = 0;  // |predicted - observed| / observed
+
+  void Add(const PlacementCounts& other);
+};
+
+// A tier's speed, and who uses it now (throughput.h).
+struct TierThroughput {
+  std::string kind;  // of the device's calibration; empty: nothing is kept of it
+  std::string device;
+  std::optional<ThroughputCurve> curve;  // nothing: not known yet
+  bool is_measured = false;              // the curve is a calibration's, else learned
+  LearnedCurve learned;
+  uint64_t fitted = 0;         // observations of `learned` that are in the curve
+  uint64_t saved = 0;          // and that are on file
+  uint32_t claims = 0;         // Sw: chunks that have a place here and are not written yet
+  uint64_t bytes_to_come = 0;  // that their writers will ask for after them, and have not asked for yet
+  uint32_t writing = 0;        // of these, being written
+  double writing_seconds = 0;  // integral of `writing` over time, up to writing_ns
+  int64_t writing_ns = 0;
+  PlacementCounts judged;
+};
+
+// What the memory ledger keeps of a memory tier (memory_ledger.h).
+struct TierMemory {
+  uint32_t making = 0;        // free slots that are being backed
+  uint32_t awaited = 0;       // of these, those that somebody waits for
+  uint64_t making_bytes = 0;  // on top of what is backed, in these and in slots that grow
+  uint32_t asked = 0;         // of `awaited`, those that somebody was told of in this turn
+  uint64_t wanted_bytes = 0;  // of slots that its sessions will fill, as last looked at
+  int64_t excess_since_ns = 0;
+  int64_t volume_room_bytes = 0;  // of its file system, as last looked at, less what was taken since
+  int64_t refused_until_ns = 0;   // that has refused space a moment ago
+};
+
+// One tier in use, with its accounting. A tier that is lost and made anew is another unit.
+struct TierUnit {
+  uint32_t id = 0;
+  std::shared_ptr<Tier> tier;
+  std::unique_ptr<SlotSpace> space;
+  std::string scratch;  // the job.scratch that it was opened for; empty: the node's
+  bool lost = false;
+  int64_t unused_since_ns = 0;   // when somebody had something in it last, as far as it may be closed
+  uint32_t flushing_chunks = 0;  // whole ones on their way to the store, which will free their slots
+  uint64_t bytes_captured = 0;   // in images that ended here
+  TierThroughput throughput;
+  TierMemory memory;
+
+  const TierInfo& info() const { return tier->info(); }
+};
+
+// Bytes of an image's chunk.
+struct ChunkPlace {
+  uint32_t chunk = 0;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+
+struct ImageChunk {
+  TierUnit* unit = nullptr;  // null: not in a slot (in the store already, or a file)
+  uint32_t slot = 0;
+  uint64_t slot_generation = 0;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  std::string file;               // a routed file on the node, its whole path
+  TierUnit* file_unit = nullptr;  // the tier in whose folder it lies
+  // Where it goes in the image's object; `in_own_object` false: it lies in another object of the store already.
+  bool in_own_object = true;
+  uint64_t object_offset = 0;
+  uint64_t captured_bytes = 0;
+  uint64_t queued_bytes = 0;        // handed to the flush so far
+  uint64_t written_bytes = 0;       // of these, those in the image's object
+  std::vector<SummedRun> written;   // as they went there, in any order
+  std::vector<SummedRun> captured;  // by the image record, once that is known
+  bool is_flushing = false;         // counted in unit->flushing_chunks
+  // Its slot was wanted by somebody else (images_release.cc): the object under way holds the only copy until it is stored.
+  // `unit` is null; slot, generation and offset tell where it was.
+  bool released = false;
+
+  bool IsLocal() const { return unit != nullptr || !file.empty(); }
+};
+
+// Who owns the slots that the agent takes for itself (own_slots.h): no session has that number.
+inline constexpr uint32_t kAgentSlotOwner = kSlotOwnersMax;
+
+// A part of such a slot.
+struct OwnRange {
+  TierUnit* unit = nullptr;
+  uint32_t slot = 0;
+  uint64_t slot_generation = 0;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+// Redundancy of a set that lies here: this node's parity, or a copy of another member's stream.
+struct HeldObject {
+  ParityRecord record;
+  std::vector<OwnRange> ranges;
+  bool pinned = true;  // as an image of its version on this node is
+
+  bool IsLost() const;
+};
+
+// A set of protected images that this node is a member of (held_sets.h).
+struct HeldSet {
+  uint64_t number = 0;  // of its files
+  SetRecord record;
+  Buffer encoded;
+  uint32_t crc32c = 0;                     // of `encoded`
+  std::map<uint32_t, HeldObject> objects;  // by member
+};
+
+// How long to wait before something that has failed is tried again.
+struct RetryPauses {
+  uint32_t failures = 0;  // but for the next
+  uint32_t absences = 0;  // of these, those for which nothing but time is needed: the store was not there
+
+  // After `why`: four times as long each, up to a few seconds where only time is needed.
+  Duration Next(const Status& why);
+};
+
+enum class FlushState : uint8_t {
+  kNone,      // not owed to the store
+  kFlushing,  // pieces are queued or under way, or it is not captured yet
+  kWritten,   // all pieces are in the object; to be published
+  kPublishing,
+  kStored,   // its object and part record are durable
+  kWaiting,  // failed, to be tried again
+  kFailed,   // given up; `failure` says why
+};
+
+struct Image {
+  uint64_t id = 0;
+  Version* version = nullptr;
+  uint32_t rank = 0;
+  uint32_t session_id = 0;  // who captured it; the session may be gone
+  uint64_t serial = 0;
+  bool ended = false;
+  bool recovered = false;            // captured before this agent began
+  uint32_t brought_for_attempt = 0;  // it came from other nodes then; 0: captured here
+  int64_t progress_ns = 0;           // when its client was last heard of it
+  int64_t ended_ns = 0;
+  std::vector<ImageChunk> chunks;  // of the chunk table, as far as they are known
+  ImageChunk record;               // image record and placement table
+  uint64_t record_bytes = 0;       // of the image record alone
+  uint32_t record_crc32c = 0;      // of the image record alone
+  uint64_t record_object_offset = 0;
+  uint64_t image_bytes = 0;
+  bool has_files = false;
+  bool files_published = false;
+  std::string record_path;  // its local record
+  bool is_saved = false;    // that was written: a successor of this agent finds the image
+
+  bool pinned = true;  // its chunks count as pinned in their slots
+  bool owed = true;    // as retention decided last
+  uint32_t readers = 0;
+  bool doomed = false;        // to be removed as soon as nobody reads it
+  bool is_disagreed = false;  // its rank was told that another has taken another version (takings.h)
+
+  FlushState flush = FlushState::kNone;
+  Duration flush_time{};  // of the present object's pieces, one after the other
+  std::shared_ptr<FlushObject> object;
+  uint32_t flush_epoch = 0;  // counts the objects begun; answers of an earlier one are passed over
+  uint32_t pieces_queued = 0;
+  uint32_t pieces_in_flight = 0;
+  RetryPauses tries;
+  Status flush_error;    // of the present try: acted upon when its pieces have come back
+  Status failure;        // for good
+  bool damaged = false;  // its bytes here are not those that were captured
+
+  bool HasReleased() const;
+  // As far as is known: it is not at level NODE, and not in the store or on its way there, for which another one is looked for.
+  bool HasNoOtherCopy() const;
+  // Part of it lies in a tier that is lost: this agent can still read it, and nobody after it.
+  bool IsLost() const;
+  // Function(SlotSpace&, slot) for each chunk in a slot, and for the record.
+  template <typename Function>
+  void ForEachSlot(Function function) const {
+    for (const ImageChunk& chunk : chunks) {
+      if (chunk.unit != nullptr) function(*chunk.unit->space, chunk.slot);
+    }
+    if (record.unit != nullptr) function(*record.unit->space, record.slot);
+  }
+  // Part of it is only in the object under way: it goes with this agent.
+  bool IsPassing() const { return HasReleased() && flush != FlushState::kStored; }
+  // Whether the node alone can give it back, or the store holds it by now.
+  bool IsHeld() const { return ended && is_saved && !doomed && !damaged && !IsPassing() && !IsLost(); }
+};
+
+// Of a version: the agent of rank 0 has not said yet which levels it is to reach (turns.h).
+struct Undecided {
+  ScheduledLevels due;  // by count
+  std::string node;     // whose agent is asked
+  int64_t since_ns = 0;
+  int64_t heard_ns = 0;  // when it answered last, or it was asked first
+  Duration pause{};      // before it is asked again
+};
+
+using DecidedTurns = std::deque<std::pair<Generation, ScheduledLevels>>;
+
+// One generation on this node.
+struct Version {
+  Generation generation;
+  Job* job = nullptr;
+  uint32_t ranks = 1;
+  uint32_t node_ranks = 1;
+  Level scheduled = Level::kNone;                     // the last level that it is to reach
+  bool to_node = false;                               // level NODE is among those
+  std::optional<Undecided> undecided;                 // else `scheduled` is what it is to reach
+  std::map<uint32_t, std::unique_ptr<Image>> images;  // by rank
+  bool in_store = false;                              // complete there
+  bool at_node = false;                               // protected: every group has its redundancy
+  bool at_local = false;                              // all ranks were heard to hold it (local_level.h)
+  bool skipped = false;                               // its flush was left out for a newer one
+  bool restored = false;                              // an attempt has restarted from it, and goes on from there
+  std::map<SetIdentity, std::unique_ptr<HeldSet>> sets;
+  std::shared_ptr<Protection> protection;  // while it is on its way to level NODE (protect.h)
+  Status node_failure;                     // why it does not get there, or is there no longer as safely
+  bool probing = false;                    // a look into the store is under way
+  bool went_through = false;               // images that are gone had chunks in the store for want of room here
+  Status failure;                          // the first of its images
+  Status absence;                          // while its flush waits for the store: why that is not there
+  RetryPauses absences;                    // of its publication
+  PlacementCounts placement;               // of its images that ended with this agent
+  std::vector<uint32_t> missing_in_store;
+  os::EventLoop::TimerId grace_timer = 0;
+
+  // An image of each rank of the node is held.
+  bool IsWhole() const;
+  // Something of it lies in a lost tier.
+  bool HasLost() const;
+  // The same of all nodes, as far as this one knows.
+  bool IsAtLocal() const { return (at_local || node_ranks >= ranks) && IsWhole(); }
+  // Whether all ranks can go on from it, or could before something was lost.
+  bool IsComplete() const { return at_local || at_node || in_store; }
+  // The last level that it is to reach, or may be while that is undecided.
+  Level LastLevel() const { return undecided.has_value() ? Level::kStore : scheduled; }
+};
+
+// Slots that a session got for one chunk, as opposed to open ones.
+struct SlotId {
+  uint32_t unit = 0;
+  uint32_t slot = 0;
+  friend auto operator<=>(const SlotId&, const SlotId&) = default;
+};
+
+// A chunk of a session that has a place and is not written yet.
+struct Claim {
+  uint64_t number = 0;  // in order of assignment
+  uint64_t slot_generation = 0;
+  uint64_t bytes = 0;
+  uint64_t bytes_to_come = 0;  // of its image after it, as its request said; 0 once the next request says so
+  bool writing = false;        // the oldest of its session: being written since
+  int64_t since_ns = 0;
+  double writing_seconds = 0;  // of the tier then
+};
+
+// What has been taken of a CallTotals of the mailbox.
+struct CallsSeen {
+  uint64_t calls = 0;
+  uint64_t nanoseconds = 0;
+};
+
+// An image that is not here, as one session is shown it (windows.h).
+struct ShownImage {
+  uint64_t handle = 0;
+  std::shared_ptr<ImageWindow> window;
+  bool opening = false;  // another is looked for
+};
+
+struct Session {
+  uint32_t id = 0;
+  Hello hello;
+  os::ProcessIdentity owner;
+  Job* job = nullptr;
+  std::vector<TierUnit*> tiers;  // SlotRange::tier is an index here
+  os::SharedMapping mailbox;
+  ClientRingConsumer from_client;
+  AgentRingProducer to_client;
+  std::deque<AgentMessage> unsent;                // for a full ring
+  uint64_t peer = 0;                              // the connection; 0: its owner lives, but is not connected
+  bool must_restart = false;                      // cannot be attached again: its owner gets a new session
+  bool broken = false;                            // its mailbox makes no sense: nothing more is read from it
+  bool ended = false;                             // being taken apart
+  std::unordered_map<uint64_t, uint64_t> images;  // serial to image id, begun and not ended
+  std::set<uint64_t> pending_serials;             // not at their last level yet
+  std::set<uint64_t> gone_serials;                // handed over, and gone with the former agent
+  uint64_t last_serial = 0;
+  uint64_t image_bytes = 0;  // of the image that ended last
+  uint64_t images_failed = 0;
+  CallsSeen checkpoints_seen;
+  CallsSeen restarts_local_seen;
+  CallsSeen restarts_node_seen;
+  CallsSeen restarts_store_seen;
+  std::set<SlotId> full_slots;
+  bool open_grows = false;                   // its open slot is being backed further
+  std::map<SlotId, Claim> claims;            // of full_slots, by throughput.h
+  PlacementCounts placing;                   // of the image under way
+  std::map<uint64_t, uint64_t> open_images;  // handle to image id: pinned for a restart
+  uint64_t last_handle = 0;
+  ShownImage shown;
+  os::UniqueFd pidfd;
+  os::EventLoop::WatchId pidfd_watch = 0;
+
+  Mailbox& box() const { return *MailboxOf(mailbox); }
+};
+
+// What is measured of a job, and the advice that follows (tuning.h).
+struct JobTuning {
+  JobMeasurement measured;  // but for failures and time, which are made up of what follows
+  AttemptHistory history;   // of the attempts before history_attempt
+  uint32_t history_attempt = 0;
+  bool history_known = false;         // it has come from the store
+  double attempt_seconds = 0;         // of history_attempt, as far as this node has seen it
+  std::set<uint32_t> node_restarts;   // attempts that began with images from other nodes, and with nothing from the store
+  std::set<uint32_t> store_restarts;  // attempts that began with bytes from the store
+  std::optional<IntervalAdvice> advice;
+  Status no_advice;    // why there is none, or no newer one
+  LevelCounts levels;  // that the ranks showed last
+  // Since those changed: versions, and whether one of them was to reach the highest of the job's levels.
+  uint32_t versions_since_change = 0;
+  bool had_highest_since_change = false;
+  bool changed = false;    // since the advice was asked for
+  bool advising = false;   // a worker is at it
+  int64_t advised_ns = 0;  // 0: never
+};
+
+// The attempt is to end cleanly: kedge_should_exit.
+struct JobHalt {
+  HaltWhen when = HaltWhen::kNextCheckpoint;
+  uint64_t checkpoints = 0;  // that rank 0 had taken by then
+};
+
+// The newest decision of a leader, on its way to the other nodes: nothing new is proposed before they all have it.
+struct CallRound {
+  CallTicket ticket = 0;
+  bool yes = false;
+  LevelCounts levels;  // with a yes: what the ranks go by from then on
+  std::set<std::string> untold;
+  std::set<std::string> telling;  // of these, those that are being told
+  int64_t not_before_ns = 0;      // when the next proposal may be made: a node has not answered
+};
+
+// What its ranks are told at a call number (calls.h), of the newest attempt.
+struct JobCalls {
+  CallLeader leaders[kCallQuestions];
+  CallRound rounds[kCallQuestions];
+  // As in the mailboxes of this node's ranks.
+  CallTicket held[kCallQuestions] = {};
+  uint64_t decision[kCallQuestions] = {};
+  LevelCounts levels[kCallQuestions] = {};
+  int64_t due_interval_began_ns = 0;  // of the interval that the newest "a checkpoint is due" ended
+  std::optional<JobHalt> halt;
+  uint32_t halts = 0;        // how often somebody asked for one
+  bool exit_wanted = false;  // its halt is due: the ranks are being told
+};
+
+// Of a checkpoint name in one attempt: what this node has promised the others, and, as the leader, what they have promised
+// (local_level.h).
+struct LocalPromises {
+  uint32_t attempt = 0;
+  std::optional<Generation> own;
+  std::optional<Generation> oldest;  // nothing before it is promised any more: another node has passed it by
+  int64_t promised_ns = 0;
+  bool asking = false;               // the leader, what has become of it
+  bool ask_again = false;            // it has news
+  std::vector<std::string> missing;  // nodes that have yet to promise the same, as it said last
+  Status error;                      // of the last question
+  std::map<std::string, Generation> by_node;
+  std::optional<Generation> newest;  // of these
+};
+
+struct Job {
+  StoreId store_id;
+  std::string name;
+  Hello hello;  // the newest one
+  Membership members;
+  std::vector<JobNode> guests;                       // nodes of former attempts that are not among them, and answer
+  std::shared_ptr<const redundancy::Layout> layout;  // null: its nodes do not protect each other
+  std::shared_ptr<StoreContext> store;
+  std::map<Generation, std::unique_ptr<Version>> versions;
+  std::vector<RestoredRecord> restored;           // what its attempts went on from, the newest last
+  std::map<std::string, ScheduleState> schedule;  // by checkpoint name
+  // What was decided by intervals, oldest first: for other nodes that ask late (turns.h).
+  DecidedTurns turns;
+  std::map<std::string, LocalPromises> promises;  // by checkpoint name
+  std::deque<ImageIdentity> takings_told;         // by other nodes, of the present attempt (takings.h)
+  JobTuning tuning;
+  JobCalls calls;
+  uint32_t stored_attempt = 0;                    // the newest of which an image from here got to the store
+  std::set<uint32_t> cleaned_attempts;            // whose temporaries of a dead agent were removed
+  std::map<std::string, uint32_t> names_reached;  // of which the store was told that there was a version, by which attempt
+  std::set<std::string> retention_running;
+  std::set<std::string> retention_waits;  // names with something that may go later
+  std::set<std::string> retention_wanted;
+
+  // The checkpoint names that have versions on this node.
+  std::set<std::string> Names() const;
+  // Whether the rank's images of later versions came here while that one's did not: it went straight to the store, or is gone.
+  bool HasPassedOver(const Generation& generation, uint32_t rank) const;
+  // That of rank 0, whose agent speaks for the job; null: the nodes are not known.
+  const JobNode* LeadingNode() const;
+  // The same, when it leads that attempt and all its nodes can be reached by each other; else null.
+  const JobNode* ReachableLeader(uint32_t attempt) const;
+  // Of a checkpoint name, as far as this node knows of restarts and of versions that are complete.
+  Lineage LineageOf(const std::string& checkpoint) const;
+  // Whether what this node lacks is asked of other nodes.
+  bool BringsImages() const { return !members.nodes.empty() && hello.keys.Protects(); }
+};
+
+using JobKey = std::pair<StoreId, std::string>;
+
+}  // namespace kedge
