@@ -22,7 +22,7 @@ void AddNodeKeys(ConfigRegistry& registry) {
                 "the agent's folder (socket, pool, records); auto: /dev/shm/kedge-UID/NODE", "", true});
   registry.Add(
       {"pool.size", kBytes, "auto", kNode,
-       "most that all memory tiers take together; auto: least of 1/4 of memory, 1/2 of the free /dev/shm, 1/4 of what the "
+       "most that all memory tiers take together; auto: least of 1/4 of memory, 1/2 of the free /dev/shm, 1/2 of what the "
        "cgroup leaves; 0: none",
        "", true});
   registry.Add({"node.failure_domain", kString, "auto", kNode,

@@ -45,7 +45,7 @@ void ExamineMachine(std::vector<Finding>* findings) {
   if (cgroup.has_value()) {
     findings->push_back({State::kNote, "cgroup memory limit",
                          fmt::format("{}, {} left", FormatByteSize(cgroup->limit_bytes), FormatByteSize(cgroup->LeftBytes())),
-                         "the pool counts against it; it takes a quarter of what is left unless pool.size says otherwise"});
+                         "the pool counts against it, up to half of what is left unless pool.size says otherwise"});
   }
   const auto shm = os::SystemFileSystem().StatVolume("/dev/shm");
   if (!shm.ok()) {

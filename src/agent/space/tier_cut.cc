@@ -14,7 +14,7 @@ constexpr uint32_t kWantedSlots = 16;
 }
 
 uint64_t DefaultPoolBytes(uint64_t memory_bytes, uint64_t free_bytes, uint64_t cgroup_left_bytes) {
-  return std::min({memory_bytes / 4, free_bytes / 2, cgroup_left_bytes / 4});
+  return std::min({memory_bytes / 4, free_bytes / 2, cgroup_left_bytes / 2});
 }
 
 TierCut CutTier(uint64_t capacity_bytes, std::optional<uint64_t> chunk_bytes) {

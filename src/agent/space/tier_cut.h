@@ -17,7 +17,7 @@ struct TierCut {
 };
 
 // The default size of the pool: the least of a quarter of memory, half of what is free in the
-// memory file system, and a quarter of what the cgroup leaves.
+// memory file system, and half of what the cgroup leaves.
 uint64_t DefaultPoolBytes(uint64_t memory_bytes, uint64_t free_bytes, uint64_t cgroup_left_bytes);
 
 // Slots of `chunk_bytes` when given; otherwise of 64 MiB, halved until 16 fit, down to 1 MiB. No slot when not one
