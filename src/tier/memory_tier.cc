@@ -38,10 +38,12 @@ class MemoryTier final : public Tier {
   Status Reserve(uint32_t slot, uint64_t offset, uint64_t bytes) override {
     KEDGE_RETURN_IF_ERROR(CheckRange(slot, offset, bytes));
     if (file_ == nullptr) return Status(Code::kFailedPrecondition, "only the agent reserves space in the pool");
-    if (bytes == 0) return Status::Ok();
+    return bytes == 0 ? Status::Ok() : file_->Fallocate(Offset(slot) + offset, bytes, true);
+  }
+  Status Prepare(uint32_t slot, uint64_t offset, uint64_t bytes) override {
+    KEDGE_RETURN_IF_ERROR(CheckRange(slot, offset, bytes));
     mapping_.MakeLargePages(Offset(slot) + offset, bytes);
-    KEDGE_RETURN_IF_ERROR(file_->Fallocate(Offset(slot) + offset, bytes, true));
-    // Pages that are not large are there by now, but not made: whoever writes first would pay for that.
+    KEDGE_RETURN_IF_ERROR(Reserve(slot, offset, bytes));
     return mapping_.Populate(Offset(slot) + offset, bytes);
   }
   Status Release(uint32_t slot) override {

@@ -35,9 +35,11 @@ class Tier {
   virtual Status Write(uint32_t slot, uint64_t offset, const void* data, uint64_t bytes) = 0;
   virtual Status Read(uint32_t slot, uint64_t offset, void* data, uint64_t bytes) = 0;
 
-  // Makes sure that the range's space is there, so that a write to it finds room and, in memory, pages that are made. kNoSpace
-  // when not. Costs the first time.
+  // Makes sure that the range's space is there, so that a write to it finds room. kNoSpace when not. Costs the first time.
   virtual Status Reserve(uint32_t slot, uint64_t offset, uint64_t bytes) = 0;
+  // The same, and makes its pages in memory, large ones where they are to be had: whoever writes there first then does not pay
+  // for them. Content stays.
+  virtual Status Prepare(uint32_t slot, uint64_t offset, uint64_t bytes) { return Reserve(slot, offset, bytes); }
   Status ReserveAll(uint32_t slot) { return Reserve(slot, 0, info_.slot_bytes); }
   // Gives the slot's space back, and its content with it. A directory tier keeps it: what it has is a ceiling, not a claim.
   virtual Status Release(uint32_t slot) = 0;

@@ -22,6 +22,8 @@ namespace {
 constexpr uint64_t kUnitBytes = uint64_t{2} << 20;
 // What is made ahead is made in parts, between which it may rest.
 constexpr uint64_t kAheadPartBytes = uint64_t{16} << 20;
+// From here on, a slot that somebody waits for is only reserved.
+constexpr uint64_t kHurriedBytesMin = uint64_t{8} << 20;
 constexpr Duration kHeldPause = std::chrono::milliseconds(5);
 // How long something must be of no use before it goes back: with a session, whose next version may need it, and without.
 constexpr Duration kIdleWithSessions = std::chrono::seconds(30);
@@ -188,19 +190,50 @@ bool MemoryLedger::MakeOne(TierUnit* unit, uint64_t bytes, Urgency urgency) {
   if (urgency == Urgency::kAwaited) ++unit->memory.awaited;
   unit->memory.making_bytes += to - from;
   Workers& workers = urgency == Urgency::kAwaited ? awaited_ : ahead_;
-  workers.Submit([this, urgency, id = unit->id, tier = unit->tier, slot = *slot, from, to] {
-    Status status;
-    const uint64_t part_bytes = urgency == Urgency::kAhead ? kAheadPartBytes : to - from;
-    for (uint64_t offset = from; offset < to && status.ok() && !stopping_; offset += part_bytes) {
-      while (urgency == Urgency::kAhead && ahead_held_.load() > 0 && !stopping_) std::this_thread::sleep_for(kHeldPause);
-      status = tier->Reserve(slot, offset, std::min(part_bytes, to - offset));
-    }
+  // Who waits makes the pages itself, in the copy, sooner than this could.
+  const bool hurries = urgency == Urgency::kAwaited && to - from > kHurriedBytesMin;
+  if (hurries) unit->memory.hurried.insert(*slot);
+  workers.Submit([this, urgency, hurries, id = unit->id, tier = unit->tier, slot = *slot, from, to] {
+    Status status = hurries                        ? tier->Reserve(slot, from, to - from)
+                    : urgency == Urgency::kAwaited ? tier->Prepare(slot, from, to - from)
+                                                   : PrepareAhead(*tier, slot, from, to);
     // What was made of it in vain would be nobody's.
     if (!status.ok()) (void)tier->Release(slot);
     if (stopping_) return;
     agent_.loop().Post([this, urgency, id, slot, from, to, status] { OnMade(urgency, id, slot, from, to, status); });
   });
   return true;
+}
+
+Status MemoryLedger::PrepareAhead(Tier& tier, uint32_t slot, uint64_t from, uint64_t to) const {
+  Status status;
+  for (uint64_t offset = from; offset < to && status.ok() && !stopping_; offset += kAheadPartBytes) {
+    while (ahead_held_.load() > 0 && !stopping_) std::this_thread::sleep_for(kHeldPause);
+    status = tier.Prepare(slot, offset, std::min(kAheadPartBytes, to - offset));
+  }
+  return status;
+}
+
+void MemoryLedger::PrepareHurried(TierUnit* unit) {
+  for (const uint32_t slot : std::set<uint32_t>(unit->memory.hurried)) {
+    const bool is_free = unit->space->Get(slot).state != SlotState::kAssigned && unit->space->ChunksIn(slot) == 0;
+    if (!is_free || unit->space->IsHeld(slot)) continue;
+    unit->memory.hurried.erase(slot);
+    if (unit->space->BackedIn(slot) == 0 || unit->space->IsUnknown(slot) || stopping_) continue;
+    unit->space->Hold(slot);
+    ahead_.Submit([this, id = unit->id, tier = unit->tier, slot, bytes = unit->space->BackedIn(slot)] {
+      (void)PrepareAhead(*tier, slot, 0, bytes);  // its space is there; slower pages will do
+      if (stopping_) return;
+      agent_.loop().Post([this, id, slot] {
+        TierUnit* found = agent_.tiers().FindUnit(id);
+        if (found == nullptr) return;
+        found->space->Unhold(slot);
+        agent_.assignment().Pump();
+        PrepareHurried(found);
+      });
+    });
+    return;  // one at a time: the others can be given out meanwhile
+  }
 }
 
 void MemoryLedger::OnMade(Urgency urgency, uint32_t unit_id, uint32_t slot, uint64_t from, uint64_t to, const Status& status) {
@@ -221,6 +254,15 @@ void MemoryLedger::OnMade(Urgency urgency, uint32_t unit_id, uint32_t slot, uint
   agent_.assignment().Pump();
 }
 
+void MemoryLedger::Expect(TierUnit* unit, uint64_t bytes) {
+  if (!IsMemory(*unit) || unit->lost) return;
+  const uint64_t slot_bytes = unit->info().slot_bytes;
+  for (;;) {
+    const uint64_t coming_bytes = unit->space->spare_bytes() + unit->memory.making_bytes;
+    if (coming_bytes >= bytes || !MakeOne(unit, std::min(slot_bytes, bytes - coming_bytes), Urgency::kAhead)) return;
+  }
+}
+
 void MemoryLedger::Grow(TierUnit* unit, uint32_t slot, uint64_t bytes, std::function<void(bool)> done) {
   const uint64_t from = unit->space->BackedIn(slot);
   const uint64_t to = RoundedFor(*unit, bytes);
@@ -232,7 +274,7 @@ void MemoryLedger::Grow(TierUnit* unit, uint32_t slot, uint64_t bytes, std::func
   const uint64_t generation = unit->space->Get(slot).generation;
   unit->memory.making_bytes += to - from;
   awaited_.Submit([this, id = unit->id, tier = unit->tier, slot, generation, from, to, done = std::move(done)]() mutable {
-    const Status status = tier->Reserve(slot, from, to - from);
+    const Status status = tier->Prepare(slot, from, to - from);
     if (stopping_) return;
     agent_.loop().Post([this, id, slot, generation, from, to, status, done = std::move(done)] {
       TierUnit* found = agent_.tiers().FindUnit(id);
@@ -404,6 +446,7 @@ void MemoryLedger::Tick() {
       if (!next.has_value() || !unit->space->IsUnknown(*next) || !ReleaseOne(unit, Urgency::kAwaited)) break;
     }
     Balance(unit);
+    PrepareHurried(unit);
   }
   GiveBackUnderPressure();
 }

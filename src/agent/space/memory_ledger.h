@@ -3,9 +3,9 @@
 // `pool.size` is a ceiling over all memory tiers, the node's and all jobs' scratch, and never an amount taken. What is backed
 // follows what is protected: the sizes of the images that the sessions show or have taken, `keep.local` and one in flight of
 // each, and the redundancy of the newest versions. Their slots are made ahead, in the background. Who needs more than that
-// waits while it is made. What nobody needs goes back after some seconds, at once when the machine, the cgroup or the file
-// system gets short (memory_limits.h); then cached images go, too. Above what is wanted, a cached image that is not the newest
-// of its name goes before anything new is made.
+// waits while its space is reserved. What nobody needs goes back after some seconds, at once when the machine, the cgroup or the
+// file system gets short (memory_limits.h); then cached images go, too. Above what is wanted, a cached image that is not the
+// newest of its name goes before anything new is made.
 //
 // The slots of a directory tier are on a device; nothing of this applies to them.
 //
@@ -42,6 +42,8 @@ class MemoryLedger {
   // begins anew with BeginAsking: a slot that is being made is then meant for the first who asks.
   Found Find(TierUnit* unit, uint32_t owner, uint64_t bytes, uint32_t* slot);
   void BeginAsking();
+  // Somebody will ask for as much in full slots: what of it is neither spare nor being made is made ahead.
+  void Expect(TierUnit* unit, uint64_t bytes);
   // Backs a slot in use for `bytes`; `done` is called in a later turn of the loop, unless the tier is gone by then.
   void Grow(TierUnit* unit, uint32_t slot, uint64_t bytes, std::function<void(bool)> done);
   // Free slots that may be given out, as far as there is memory for them.
@@ -82,6 +84,9 @@ class MemoryLedger {
   void ReturnRoom(TierUnit* unit, uint64_t bytes);
   // Backs a free slot; false: no room, or no such slot.
   bool MakeOne(TierUnit* unit, uint64_t bytes, Urgency urgency);
+  Status PrepareAhead(Tier& tier, uint32_t slot, uint64_t from, uint64_t to) const;
+  // Makes the pages of a slot that was only reserved, once it is free.
+  void PrepareHurried(TierUnit* unit);
   void OnMade(Urgency urgency, uint32_t unit_id, uint32_t slot, uint64_t from, uint64_t to, const Status& status);
   // Gives the space of one free slot back, of that tier or any; false: none has any.
   bool ReleaseOne(TierUnit* unit, Urgency urgency);
