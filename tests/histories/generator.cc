@@ -56,7 +56,6 @@ class Generator {
     if (Chance(0.15)) Key("flush.rate", "200KiB");
     if (Chance(0.1)) Key("checkpoint.skip_queued", "true");
     if (real_ && Chance(0.3)) setup.tier = Pick({"beside", "alone", "scratch"});
-    if (real_ && setup.tier.empty() && Chance(0.25)) Key("pool.size", Pick({"3MiB", "6MiB", "10MiB"}));
   }
 
   void Launch() {

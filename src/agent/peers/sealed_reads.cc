@@ -8,7 +8,7 @@ namespace kedge {
 namespace {
 
 // From its answer until a block is read. A reader that is later asks again.
-constexpr Duration kLeaseDuration = std::chrono::seconds(30);
+constexpr Duration kSealedLeaseDuration = std::chrono::seconds(30);
 
 }  // namespace
 
@@ -40,13 +40,14 @@ void SealedReads::Begin(const net::Peer& reader) {
 
 void SealedReads::Lend(const net::Peer& reader, std::shared_ptr<Buffer> block, const Result<net::BlockSeal>& seal,
                        const net::Answer& answer) {
-  const auto memory = !seal.ok() ? Result<net::RemoteMemory>(seal.status())
-                                 : network_->Lease(reader.job, *block, kLeaseDuration, [weak = weak_from_this(), reader, block] {
-                                     const auto self = weak.lock();
-                                     if (self == nullptr) return;
-                                     --self->leases_;
-                                     self->OnEnded(reader);
-                                   });
+  const auto memory = !seal.ok()
+                          ? Result<net::RemoteMemory>(seal.status())
+                          : network_->Lease(reader.job, *block, kSealedLeaseDuration, [weak = weak_from_this(), reader, block] {
+                              const auto self = weak.lock();
+                              if (self == nullptr) return;
+                              --self->leases_;
+                              self->OnEnded(reader);
+                            });
   if (!memory.ok()) {
     answer(memory.status());
     return OnEnded(reader);

@@ -21,7 +21,7 @@ namespace {
 constexpr Duration kAnswerTimeout = std::chrono::seconds(5);
 constexpr Duration kAskPause = std::chrono::seconds(2);  // for word that was lost
 constexpr Duration kRetryPause = std::chrono::milliseconds(500);
-constexpr Duration kSoon = std::chrono::seconds(3);
+constexpr Duration kToldSoon = std::chrono::seconds(3);
 constexpr size_t kMissingNamedMax = 16;
 
 // Null: the job is on one node, or its nodes do not know each other.
@@ -71,7 +71,7 @@ bool LocalLevel::IsPassedBy(const Version& version) {
 }
 
 bool LocalLevel::MayComeSoon(const Job& job) const {
-  const int64_t since_ns = agent_.clock().NowNs() - kSoon.count();
+  const int64_t since_ns = agent_.clock().NowNs() - kToldSoon.count();
   return std::any_of(job.promises.begin(), job.promises.end(),
                      [&](const auto& entry) { return entry.second.own.has_value() && entry.second.promised_ns > since_ns; });
 }
