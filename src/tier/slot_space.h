@@ -52,6 +52,8 @@ class SlotSpace {
   void Pin(uint32_t slot);    // and back
   void RemoveChunk(uint32_t slot, bool pinned);
 
+  // Nobody uses it, held or not.
+  bool IsFree(uint32_t slot) const { return !IsAssigned(slot) && uses_[slot].chunks == 0; }
   uint32_t ChunksIn(uint32_t slot) const { return uses_[slot].chunks; }
   uint32_t PinnedIn(uint32_t slot) const { return uses_[slot].pinned; }
 
@@ -90,7 +92,6 @@ class SlotSpace {
   void Enter(uint32_t slot);
   template <typename Change>
   void ChangeBacking(uint32_t slot, Change change);
-  bool IsFree(uint32_t slot) const { return !IsAssigned(slot) && uses_[slot].chunks == 0; }
   bool IsAssigned(uint32_t slot) const { return table_.Get(slot).state == SlotState::kAssigned; }
 
   SlotTable table_;

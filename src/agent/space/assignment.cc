@@ -187,7 +187,7 @@ std::optional<AssignmentQueue::Refusal> Assignment::WaitForRedundancy(const Sess
 
 AssignmentQueue::Outcome Assignment::AssignIn(Session& session, const Request& request, TierUnit* unit) {
   using enum AssignmentQueue::Outcome;
-  agent_.memory().Expect(unit, request.bytes + request.bytes_to_come);
+  agent_.memory().Expect(unit, request.bytes_to_come);
   uint32_t slot = 0;
   switch (agent_.memory().Find(unit, session.id, request.bytes, &slot)) {
     case MemoryLedger::Found::kReady: break;

@@ -216,8 +216,7 @@ Status MemoryLedger::PrepareAhead(Tier& tier, uint32_t slot, uint64_t from, uint
 
 void MemoryLedger::PrepareHurried(TierUnit* unit) {
   for (const uint32_t slot : std::set<uint32_t>(unit->memory.hurried)) {
-    const bool is_free = unit->space->Get(slot).state != SlotState::kAssigned && unit->space->ChunksIn(slot) == 0;
-    if (!is_free || unit->space->IsHeld(slot)) continue;
+    if (!unit->space->IsFree(slot) || unit->space->IsHeld(slot)) continue;
     unit->memory.hurried.erase(slot);
     if (unit->space->BackedIn(slot) == 0 || unit->space->IsUnknown(slot) || stopping_) continue;
     unit->space->Hold(slot);
@@ -390,8 +389,7 @@ void MemoryLedger::Balance(TierUnit* unit) {
   std::multiset<uint64_t> used, spare;
   for (uint32_t slot = 0; slot < space.slots(); ++slot) {
     if (space.BackedIn(slot) == 0 || space.IsHeld(slot)) continue;
-    const bool is_free = space.Get(slot).state != SlotState::kAssigned && space.ChunksIn(slot) == 0;
-    (is_free ? spare : used).insert(space.BackedIn(slot));
+    (space.IsFree(slot) ? spare : used).insert(space.BackedIn(slot));
   }
   uint32_t making = unit->memory.making;
   for (const uint64_t bytes : wanted.slots) {
@@ -464,8 +462,7 @@ void MemoryLedger::ReleaseFree() {
   (void)ahead_.WaitIdle(kStopPatience);
   for (TierUnit* unit : MemoryUnits()) {
     for (uint32_t slot = 0; slot < unit->space->slots(); ++slot) {
-      const bool is_free = unit->space->Get(slot).state != SlotState::kAssigned && unit->space->ChunksIn(slot) == 0;
-      if (is_free) (void)unit->tier->Release(slot);
+      if (unit->space->IsFree(slot)) (void)unit->tier->Release(slot);
     }
   }
 }
