@@ -41,7 +41,7 @@ class Node:
         while True:
             while (agent := self.agent()) is not None:
                 _stop(agent, patience_seconds=5)
-            for folder in (self.folder, self.memory_folder):
+            for folder in (self.memory_folder, self.folder):
                 shutil.rmtree(folder, ignore_errors=True)
             if not (self.folder.exists() or self.memory_folder.exists()) or time.monotonic() > end:
                 return
