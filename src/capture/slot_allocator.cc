@@ -14,9 +14,13 @@ namespace {
 
 // A capture that needs a slot waits this long for the successor of an agent that died.
 constexpr Duration kAgentReturnTimeout = std::chrono::seconds(15);
-// What is asked for ahead of need: some hundred small checkpoints.
+// What is asked for ahead of need at least, and at most: as much as the small checkpoints that the mailbox holds.
 constexpr uint64_t kOpenAheadBytes = uint64_t{256} << 10;
+constexpr uint64_t kOpenAheadBytesMax = uint64_t{8} << 20;
+// What an open slot that is in use is backed for.
+constexpr uint64_t kOpenBytesMin = uint64_t{4} << 20;
 constexpr Duration kPauseWithoutAgent = std::chrono::milliseconds(10);
+constexpr Duration kPauseWhileRingIsFull = std::chrono::microseconds(200);
 
 Status AgentIsGone(const AgentChannel& channel) {
   return Status(Code::kUnavailable, channel.replaced() ? "the agent is gone, and its successor does not have what this image had"
@@ -51,7 +55,7 @@ void SlotAllocator::Request(Ahead* ahead, const FullChunk& wanted) {
   if (ahead == &open_ahead_ && open_) {
     message.range = ahead->grows = open_->range;
     message.range.bytes = wanted.bytes;
-    message.amount = open_->cursor + wanted.bytes;
+    message.amount = std::max(open_->cursor + wanted.bytes, open_->range.bytes + 1);
   }
   if (channel_->TryPush(message)) ahead->requested = last_number_;
 }
@@ -62,7 +66,13 @@ void SlotAllocator::ExpectFull(const FullChunk& chunk) {
 
 void SlotAllocator::ExpectOpen() {
   const uint64_t wanted_bytes = std::min(kOpenAheadBytes, limits_.piece_bytes);
-  if (!HasOpen(wanted_bytes)) Request(&open_ahead_, {wanted_bytes});
+  uint64_t enough_bytes = wanted_bytes;
+  if (open_) {
+    // The request lies behind all that is in the mailbox, and this client goes on meanwhile.
+    const bool is_small = open_->range.bytes < std::min(kOpenBytesMin, limits_.chunk_bytes);
+    enough_bytes = std::max(enough_bytes, is_small ? open_->range.bytes : std::min(open_->range.bytes / 2, kOpenAheadBytesMax));
+  }
+  if (!HasOpen(enough_bytes)) Request(&open_ahead_, {wanted_bytes});
 }
 
 Result<std::optional<AgentMessage>> SlotAllocator::TakeAnswer(Ahead* ahead, const FullChunk& wanted, const Deadline& deadline) {
@@ -79,7 +89,10 @@ Result<std::optional<AgentMessage>> SlotAllocator::TakeAnswer(Ahead* ahead, cons
       if (!channel_->lost()) {
         return_of_agent.reset();
         Request(ahead, wanted);  // anew when the ring was full, or the session was attached again
-        channel_->WaitForMessage(deadline.Remaining());
+        // Nobody tells when the ring has room.
+        const bool is_asked = ahead->requested != 0;
+        channel_->WaitForMessage(is_asked ? deadline.Remaining()
+                                          : std::min<Duration>(deadline.Remaining(), kPauseWhileRingIsFull));
       } else if (!AwaitAgent(&return_of_agent)) {
         break;
       }

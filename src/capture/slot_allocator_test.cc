@@ -139,9 +139,11 @@ TEST_F(SlotAllocatorTest, ASlotThatGrowsAfterItWasReturnedIsNotUsed) {
 
 TEST_F(SlotAllocatorTest, TheNextSlotIsAskedForAheadAndTheOldOneReturned) {
   OpenSlot(1);
-  ASSERT_TRUE(slots_.TakeOpen(kSlotBytes - kChunkAlignment, In(seconds(1))).ok());
+  ASSERT_TRUE(slots_.TakeOpen(kSlotBytes / 2, In(seconds(1))).ok());
+  EXPECT_TRUE(Sent().empty());
+  ASSERT_TRUE(slots_.TakeOpen(kSlotBytes / 2 - kChunkAlignment, In(seconds(1))).ok());
   const auto sent = Sent();
-  ASSERT_EQ(sent.size(), 1u) << "less than a piece is left";
+  ASSERT_EQ(sent.size(), 1u) << "less than half is left";
   EXPECT_EQ(sent[0].kind, ClientMessageKind::kRequestPlace);
   slots_.ExpectOpen();
   EXPECT_TRUE(Sent().empty()) << "once";
@@ -172,6 +174,25 @@ TEST_F(SlotAllocatorTest, TheLastPlaceGrowsWhileThereIsRoom) {
   SlotRange second = next->range;
   EXPECT_FALSE(slots_.GrowOpen(&second, kSlotBytes));
   EXPECT_EQ(second.bytes, 10u);
+}
+
+TEST_F(SlotAllocatorTest, AFullMailboxDelaysTheRequestOnly) {
+  while (channel_.TryPush(ClientMessage{})) {
+  }
+  std::thread agent([&] {
+    std::this_thread::sleep_for(milliseconds(20));  // the client waits by now
+    for (bool answered = false; !answered; std::this_thread::sleep_for(milliseconds(1))) {
+      for (const ClientMessage& message : Sent()) {
+        if (message.kind != ClientMessageKind::kRequestPlace) continue;
+        Answer(message.image_serial, AssignOutcome::kSlot, 3);
+        answered = true;
+      }
+    }
+  });
+  const auto place = slots_.TakeOpen(100, In(seconds(10)));
+  EXPECT_TRUE(place.ok()) << place.status().ToString();
+  if (!place.ok()) slots_.ExpectOpen();
+  agent.join();
 }
 
 TEST_F(SlotAllocatorTest, WaitsForItsSlotAndSaysHowLong) {

@@ -10,10 +10,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "base/clock.h"
 #include "os/failed_call.h"
 #include "os/files.h"
 #include "os/system_file.h"
@@ -247,15 +250,66 @@ class Walk {
 
 // The folder that something lies in, and its name there.
 struct Entry {
-  Place folder;
+  std::shared_ptr<const Place> folder;
   std::string name;
 };
 
-Result<UniqueFd> OpenFile(Step step, const std::string& path, int flags, uint32_t mode) {
+// The closed folder that was walked to last: most files are made, renamed and removed in one folder, many times a second. For a
+// moment it counts as walked to while the same folder, with the same owner and mode, is at its path.
+class LastFolder {
+ public:
+  Result<std::shared_ptr<const Place>> Closed(Step step, const std::string& path) {
+    if (auto known = Known(path)) return known;
+    const int64_t now_ns = SystemClock().NowNs();
+    Walk walk(step);
+    KEDGE_RETURN_IF_ERROR(walk.ToClosedFolder(path));
+    auto place = std::make_shared<const Place>(std::move(walk.place()));
+    const std::lock_guard lock(mutex_);
+    path_ = path;
+    user_ = geteuid();
+    place_ = place;
+    walked_ns_ = now_ns;
+    return place;
+  }
+
+  // Null: it is to be walked to.
+  std::shared_ptr<const Place> Known(const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    const bool is_known = path == path_ && geteuid() == user_ && SystemClock().NowNs() - walked_ns_ < kValid.count();
+    return is_known && place_ != nullptr && IsStillThere() ? place_ : nullptr;
+  }
+
+ private:
+  static constexpr Duration kValid = std::chrono::milliseconds(500);
+
+  bool IsStillThere() const {
+    struct stat found {};
+    const struct stat& walked = place_->info;
+    return stat(path_.c_str(), &found) == 0 && found.st_dev == walked.st_dev && found.st_ino == walked.st_ino &&
+           found.st_uid == walked.st_uid && found.st_mode == walked.st_mode;
+  }
+
+  std::mutex mutex_;
+  std::string path_;
+  uid_t user_ = 0;
+  std::shared_ptr<const Place> place_;
+  int64_t walked_ns_ = 0;
+};
+
+LastFolder& TheLastFolder() {
+  static LastFolder folder;
+  return folder;
+}
+
+Result<Entry> ClosedEntry(Step step, const std::string& path) {
   const std::string absolute = AbsolutePath(path);
-  Walk walk(step);
-  KEDGE_RETURN_IF_ERROR(walk.ToClosedFolder(ParentPath(absolute)));
-  UniqueFd fd = TakeStep(step, walk.place().fd.get(), BaseName(absolute), flags | O_NOCTTY, static_cast<mode_t>(mode));
+  KEDGE_ASSIGN_OR_RETURN(auto folder, TheLastFolder().Closed(step, ParentPath(absolute)));
+  return Entry{std::move(folder), BaseName(absolute)};
+}
+
+Result<UniqueFd> OpenFile(Step step, const std::string& path, int flags, uint32_t mode) {
+  KEDGE_ASSIGN_OR_RETURN(const Entry entry, ClosedEntry(step, path));
+  UniqueFd fd = TakeStep(step, entry.folder->fd.get(), entry.name, flags | O_NOCTTY, static_cast<mode_t>(mode));
   if (!fd.valid() && errno == ELOOP) {
     return Status(Code::kPermission, path + " is a symbolic link, which nothing of Kedge's is: remove it");
   }
@@ -279,15 +333,15 @@ class PrivateFiles final : public FileSystem {
   }
 
   Status Rename(const std::string& from, const std::string& to) override {
-    KEDGE_ASSIGN_OR_RETURN(const Entry source, ClosedEntry(from));
-    KEDGE_ASSIGN_OR_RETURN(const Entry target, ClosedEntry(to));
-    const int done = renameat(source.folder.fd.get(), source.name.c_str(), target.folder.fd.get(), target.name.c_str());
+    KEDGE_ASSIGN_OR_RETURN(const Entry source, ClosedEntry(step_, from));
+    KEDGE_ASSIGN_OR_RETURN(const Entry target, ClosedEntry(step_, to));
+    const int done = renameat(source.folder->fd.get(), source.name.c_str(), target.folder->fd.get(), target.name.c_str());
     return Check(done, "rename", from + " to " + to);
   }
   Status Link(const std::string& from, const std::string& to) override {
-    KEDGE_ASSIGN_OR_RETURN(const Entry source, ClosedEntry(from));
-    KEDGE_ASSIGN_OR_RETURN(const Entry target, ClosedEntry(to));
-    const int done = linkat(source.folder.fd.get(), source.name.c_str(), target.folder.fd.get(), target.name.c_str(), 0);
+    KEDGE_ASSIGN_OR_RETURN(const Entry source, ClosedEntry(step_, from));
+    KEDGE_ASSIGN_OR_RETURN(const Entry target, ClosedEntry(step_, to));
+    const int done = linkat(source.folder->fd.get(), source.name.c_str(), target.folder->fd.get(), target.name.c_str(), 0);
     return Check(done, "link", from + " to " + to);
   }
   Status Unlink(const std::string& path) override { return Remove(path, 0, "unlink"); }
@@ -295,7 +349,7 @@ class PrivateFiles final : public FileSystem {
 
   Status Mkdir(const std::string& path, uint32_t mode) override {
     KEDGE_ASSIGN_OR_RETURN(const Entry entry, EntryOf(path));
-    return Check(mkdirat(entry.folder.fd.get(), entry.name.c_str(), static_cast<mode_t>(mode)), "mkdir", path);
+    return Check(mkdirat(entry.folder->fd.get(), entry.name.c_str(), static_cast<mode_t>(mode)), "mkdir", path);
   }
 
   Result<std::vector<FolderEntry>> List(const std::string& path) override {
@@ -323,8 +377,8 @@ class PrivateFiles final : public FileSystem {
   }
 
   Status SetModifiedTime(const std::string& path, int64_t modified_ns) override {
-    KEDGE_ASSIGN_OR_RETURN(const Entry entry, ClosedEntry(path));
-    const int done = utimensat(entry.folder.fd.get(), entry.name.c_str(), ModifiedTime(modified_ns).times, AT_SYMLINK_NOFOLLOW);
+    KEDGE_ASSIGN_OR_RETURN(const Entry entry, ClosedEntry(step_, path));
+    const int done = utimensat(entry.folder->fd.get(), entry.name.c_str(), ModifiedTime(modified_ns).times, AT_SYMLINK_NOFOLLOW);
     return Check(done, "utimensat", path);
   }
 
@@ -338,25 +392,22 @@ class PrivateFiles final : public FileSystem {
     const std::string absolute = AbsolutePath(path);
     Walk walk(step_);
     KEDGE_RETURN_IF_ERROR(walk.ToFolder(ParentPath(absolute)));
-    return Entry{std::move(walk.place()), BaseName(absolute)};
-  }
-  Result<Entry> ClosedEntry(const std::string& path) const {
-    const std::string absolute = AbsolutePath(path);
-    Walk walk(step_);
-    KEDGE_RETURN_IF_ERROR(walk.ToClosedFolder(ParentPath(absolute)));
-    return Entry{std::move(walk.place()), BaseName(absolute)};
+    return Entry{std::make_shared<const Place>(std::move(walk.place())), BaseName(absolute)};
   }
   Result<UniqueFd> OpenFolder(const std::string& path) const {
+    const std::string absolute = AbsolutePath(path);
+    const std::shared_ptr<const Place> known = TheLastFolder().Known(absolute);
     Walk walk(step_);
-    KEDGE_RETURN_IF_ERROR(walk.ToFolder(AbsolutePath(path)));
-    UniqueFd folder = TakeStep(step_, walk.place().fd.get(), ".", O_RDONLY | O_DIRECTORY);
+    if (known == nullptr) KEDGE_RETURN_IF_ERROR(walk.ToFolder(absolute));
+    const int at = known != nullptr ? known->fd.get() : walk.place().fd.get();
+    UniqueFd folder = TakeStep(step_, at, ".", O_RDONLY | O_DIRECTORY);
     if (!folder.valid()) return Failed("open", path);
     return folder;
   }
   // Whatever has the name goes itself, also a link; a folder only when it is empty.
   Status Remove(const std::string& path, int flags, const char* call) const {
     KEDGE_ASSIGN_OR_RETURN(const Entry entry, EntryOf(path));
-    return Check(unlinkat(entry.folder.fd.get(), entry.name.c_str(), flags), call, path);
+    return Check(unlinkat(entry.folder->fd.get(), entry.name.c_str(), flags), call, path);
   }
 
   const Step step_;

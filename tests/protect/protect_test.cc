@@ -423,6 +423,9 @@ TEST_F(ProtectTest, NobodyWaitsForAnImageThatWentStraightToTheStore) {
       EXPECT_EQ(level, KEDGE_LEVEL_STORE);
     } else {
       EXPECT_THAT(kedge_error_message(), HasSubstr("node n0 has no image of rank 0"));
+      // Also when the node has let go of it since.
+      EXPECT_EQ(kedge_wait(context, "p", inline_version, KEDGE_LEVEL_NODE, 60), KEDGE_ERROR_UNAVAILABLE);
+      EXPECT_THAT(kedge_error_message(), HasSubstr("node n0 has no image of rank 0"));
     }
   });
 }

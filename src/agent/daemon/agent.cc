@@ -208,12 +208,10 @@ void Agent::CheckReachable() {
 }
 
 bool Agent::IsIdle() const {
-  uint64_t images = 0, bytes = 0;
-  images_->CountPending(nullptr, Level::kLast, &images, &bytes);
+  if (sessions_->Any()) return false;
   const bool retaining =
       std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return !job.second->retention_running.empty(); });
-  return images == 0 && !sessions_->Any() && waiters_->waiting() == 0 && flush_->in_flight() == 0 && !retaining &&
-         peers_->leases() == 0;
+  return waiters_->waiting() == 0 && flush_->in_flight() == 0 && !retaining && peers_->leases() == 0 && !images_->HasPending();
 }
 
 std::string Agent::Run() {
@@ -240,19 +238,16 @@ std::string Agent::Run() {
       throughput_->SaveNow();
       return finished ? "it was told to stop" : "it was told to stop; what its workers had in hand is left to a successor";
     }
-    uint64_t images = 0, bytes = 0;
-    images_->CountPending(nullptr, Level::kLast, &images, &bytes);
-    const bool finished = images == 0 && flush_->in_flight() == 0;
+    const bool finished = (unreachable_ || leave_when_drained_) && flush_->in_flight() == 0 && !images_->HasPending();
     if (unreachable_ && finished && waiters_->waiting() == 0) return "nobody can reach it: its run folder is gone";
     const bool drained = leave_when_drained_ && finished;
-    const bool idle = !leave_when_drained_ && IsIdle() && clock().NowNs() - busy_ns_ >= options_.node.idle_timeout.count();
+    const bool idle = !leave_when_drained_ && clock().NowNs() - busy_ns_ >= options_.node.idle_timeout.count() && IsIdle();
     if (!drained && !idle) continue;
     // Who has just come may want to attach; who only looks whether it is there does not keep it.
     server_->AcceptAll();
     if (idle && server_->peers() > 0) continue;
     const Status stored = still_stored_->ConfirmAll(kStopPatience);
-    images_->CountPending(nullptr, Level::kLast, &images, &bytes);
-    if (images > 0) continue;  // what was stored, and is not in the store any more, goes there again
+    if (images_->HasPending()) continue;  // what was stored, and is not in the store any more, goes there again
     return (drained ? "everything is drained" : "it was idle") + CleanUp(stored);
   }
 }

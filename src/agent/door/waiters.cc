@@ -206,6 +206,14 @@ bool Waiters::Answer(Wait& wait) {
   }
   if (Version* version = agent_.images().FindVersion(wait.generation)) return AnswerKnown(wait, *version);
   const int64_t now_ns = agent_.clock().NowNs();
+  if (wait.level == Level::kNode && wait.looked_up && !wait.is_test) {
+    LevelReply reply;
+    reply.failure = agent_.protect().FormerFailure(wait.generation);
+    if (!reply.failure.ok()) {
+      agent_.server().Reply(wait.peer, wait.number, reply);
+      return true;
+    }
+  }
   if ((wait.is_test && wait.looked_up) || (!wait.looking && now_ns >= wait.deadline_ns)) {
     LevelReply reply;
     if (!wait.is_test) {

@@ -34,6 +34,24 @@ Status Refused(std::string why) {
 
 }  // namespace
 
+Version& Job::AddVersion(const ImageIdentity& identity) {
+  const Generation& generation = identity.generation;
+  auto& version = versions[generation];
+  if (version == nullptr) {
+    version = std::make_unique<Version>();
+    version->generation = generation;
+    version->job = this;
+    version->ranks = identity.ranks;
+    taken.emplace(generation.name, generation.attempt, generation.take, generation.version);
+  }
+  return *version;
+}
+
+void Job::RemoveVersion(const Generation& generation) {
+  taken.erase({generation.name, generation.attempt, generation.take, generation.version});
+  versions.erase(generation);
+}
+
 std::set<std::string> Job::Names() const {
   std::set<std::string> names;
   for (const auto& [generation, version] : versions) names.insert(generation.name);
@@ -159,17 +177,13 @@ Status Images::CheckIdentity(const Session& session, const ImageIdentity& identi
 }
 
 Version& Images::VersionFor(Job& job, const ImageIdentity& identity, uint32_t node_ranks, uint32_t due_levels) {
-  const Generation& generation = identity.generation;
-  auto& slot = job.versions[generation];
-  if (slot == nullptr) {
-    slot = std::make_unique<Version>();
-    slot->generation = generation;
-    slot->job = &job;
-    slot->ranks = identity.ranks;
-    slot->node_ranks = node_ranks;
-    agent_.turns().Schedule(*slot, DecodeDueLevels(due_levels));
+  const bool is_new = !job.versions.contains(identity.generation);
+  Version& version = job.AddVersion(identity);
+  if (is_new) {
+    version.node_ranks = node_ranks;
+    agent_.turns().Schedule(version, DecodeDueLevels(due_levels));
   }
-  return *slot;
+  return version;
 }
 
 Image& Images::NewImage(Session& session, const ImageIdentity& identity, const ClientMessage& message) {

@@ -59,6 +59,8 @@ class Images {
   static Level LevelByNodes(const Version& version);
   // Images that are still on their way to `level` (kLast: to any), of one job or (null) of all.
   void CountPending(const Job* job, Level level, uint64_t* images, uint64_t* bytes) const;
+  // Whether there are any. Stops at the first.
+  bool HasPending() const;
   // Images that are being copied right now; one whose writer has paused does not count.
   uint32_t Capturing() const;
   // Whether an image has files of the application's in that tier's folder.

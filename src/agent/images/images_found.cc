@@ -18,15 +18,10 @@
 namespace kedge {
 
 Version& Images::VersionOf(Job& job, const ImageIdentity& identity) {
-  auto& version = job.versions[identity.generation];
-  if (version == nullptr) {
-    version = std::make_unique<Version>();
-    version->generation = identity.generation;
-    version->job = &job;
-    version->ranks = identity.ranks;
-    version->scheduled = Level::kLocal;
-  }
-  return *version;
+  const bool is_new = !job.versions.contains(identity.generation);
+  Version& version = job.AddVersion(identity);
+  if (is_new) version.scheduled = Level::kLocal;
+  return version;
 }
 
 Result<std::unique_ptr<Image>> Images::MakeFound(const ImageRecord& record, FoundPlaces places) const {

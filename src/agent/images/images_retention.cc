@@ -83,9 +83,20 @@ void Images::CountPending(const Job* job, Level level, uint64_t* images, uint64_
 uint32_t Images::Capturing() const {
   constexpr Duration kPause = std::chrono::milliseconds(50);
   const int64_t since_ns = agent_.clock().NowNs() - kPause.count();
-  return static_cast<uint32_t>(std::count_if(by_id_.begin(), by_id_.end(), [&](const auto& entry) {
-    return !entry.second->ended && !entry.second->doomed && entry.second->progress_ns > since_ns;
-  }));
+  uint32_t capturing = 0;
+  for (const Session* session : agent_.sessions().all()) {
+    for (const auto& [serial, id] : session->images) {
+      const auto found = by_id_.find(id);
+      const Image* image = found == by_id_.end() ? nullptr : found->second;
+      if (image != nullptr && !image->ended && !image->doomed && image->progress_ns > since_ns) ++capturing;
+    }
+  }
+  return capturing;
+}
+
+bool Images::HasPending() const {
+  return std::any_of(by_id_.begin(), by_id_.end(),
+                     [&](const auto& entry) { return !entry.second->doomed && IsOwed(*entry.second); });
 }
 
 bool Images::HasFilesIn(const TierUnit& unit) const {
@@ -239,7 +250,7 @@ void Images::RemoveNow(Image& image) {
     agent_.protect().OnVersionGone(version);
     agent_.held_sets().DropAll(version);
     const Generation generation = version.generation;
-    job.versions.erase(generation);
+    job.RemoveVersion(generation);
   }
   agent_.assignment().PumpSoon();
 }

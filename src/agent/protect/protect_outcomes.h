@@ -1,4 +1,4 @@
-// What became of the newest versions' protection: for nodes that ask about one that this node has let go of since.
+// What became of the newest versions' protection: for nodes, and ranks, that ask about one that this node has let go of since.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,16 @@ class ProtectOutcomes {
   const Status* Find(const Generation& generation, uint64_t layout) const {
     const auto found = outcomes_.find({generation, layout});
     return found == outcomes_.end() ? nullptr : &found->second;
+  }
+  // Why the version is not at level NODE; Ok: nothing is known, or it is, among some nodes.
+  Status FailureOf(const Generation& generation) const {
+    Status failure;
+    for (auto found = outcomes_.lower_bound({generation, 0}); found != outcomes_.end() && found->first.first == generation;
+         ++found) {
+      if (found->second.ok()) return Status::Ok();
+      failure = found->second;
+    }
+    return failure;
   }
 
  private:

@@ -26,6 +26,10 @@ namespace {
 constexpr size_t kNodesNamedMax = 16;
 constexpr size_t kGroupsNamedMax = 4;
 
+Status NodeFailure(const Generation& generation, const Status& why) {
+  return why.WithContext(generation.ToString() + " has not reached level node");
+}
+
 }  // namespace
 
 bool SetProgress::GetsOn() {
@@ -106,8 +110,7 @@ void Protect::Fail(Version& version, const Status& why) {
   const bool names_node = why.code() == Code::kIncomplete;
   const Status told =
       names_node ? why : Status(Code::kIncomplete, fmt::format("node {}: {}", agent_.settings().node, why.message()));
-  version.node_failure = (names_node ? Status(Code::kUnavailable, why.message()) : why)
-                             .WithContext(generation.ToString() + " has not reached level node");
+  version.node_failure = NodeFailure(generation, names_node ? Status(Code::kUnavailable, why.message()) : why);
   // It may have begun among the nodes of a former layout.
   const auto& layout = version.protection != nullptr ? version.protection->layout : job.layout;
   if (layout != nullptr) outcomes_.Add(generation, layout->id, told);
@@ -115,8 +118,13 @@ void Protect::Fail(Version& version, const Status& why) {
   LogError("agent", "{}", version.node_failure.ToString());
   agent_.images().OnProtected(version);
   agent_.waiters().OnFailure(version, Level::kNode, version.node_failure);
-  agent_.images().Reconsider(job, generation.name);
   agent_.waiters().Check(generation);
+  agent_.images().Reconsider(job, generation.name);  // which may let go of it
+}
+
+Status Protect::FormerFailure(const Generation& generation) const {
+  const Status why = outcomes_.FailureOf(generation);
+  return why.ok() ? why : NodeFailure(generation, Status(Code::kUnavailable, why.message()));
 }
 
 Status Protect::Missing(const Version& version) const {

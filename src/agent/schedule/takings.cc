@@ -29,10 +29,24 @@ bool Contradicts(const ImageIdentity& a, const ImageIdentity& b) {
   return IsSameTaking(a.generation, b.generation) && a.generation.version != b.generation.version && a.rank != b.rank;
 }
 
+// Of one taking, with whatever version number.
+std::vector<Generation> SameTakings(const Job& job, const Generation& taking) {
+  std::vector<Generation> found;
+  auto entry = job.taken.lower_bound({taking.name, taking.attempt, taking.take, INT64_MIN});
+  for (; entry != job.taken.end(); ++entry) {
+    const auto& [name, attempt, take, version] = *entry;
+    if (name != taking.name || attempt != taking.attempt || take != taking.take) break;
+    found.push_back(taking);
+    found.back().version = version;
+  }
+  return found;
+}
+
 std::optional<ImageIdentity> FindContradiction(const Job& job, const ImageIdentity& taking) {
-  for (const auto& [generation, version] : job.versions) {
-    for (const auto& [rank, image] : version->images) {
-      const ImageIdentity here{generation, rank, version->ranks};
+  for (const Generation& generation : SameTakings(job, taking.generation)) {
+    const Version& version = *job.versions.at(generation);
+    for (const auto& [rank, image] : version.images) {
+      const ImageIdentity here{generation, rank, version.ranks};
       if (Contradicts(taking, here)) return here;
     }
   }
@@ -71,11 +85,7 @@ void Takings::Compare(Job& job, const ImageIdentity& taking, bool is_news) {
   const std::optional<ImageIdentity> other = FindContradiction(job, taking);
   if (!other) return;
   const Status why = Disagreement(taking.generation, taking.rank, other->generation, other->rank);
-  std::vector<Generation> concerned;
-  for (const auto& [generation, version] : job.versions) {
-    if (IsSameTaking(generation, taking.generation)) concerned.push_back(generation);
-  }
-  for (const Generation& generation : concerned) Fail(job, generation, why);
+  for (const Generation& generation : SameTakings(job, taking.generation)) Fail(job, generation, why);
   if (!is_news || !IsLeading(job)) return;
   for (const JobNode& node : job.members.nodes) {
     if (node.name == agent_.settings().node) continue;

@@ -26,6 +26,9 @@ constexpr Duration kRedundancyPause = std::chrono::seconds(2);
 constexpr size_t kRequestsMax = kClientRingEntries;
 // How far an open slot grows while there are others.
 constexpr uint64_t kOpenBytesMax = uint64_t{8} << 20;
+// One that is used up within this time grows further: what its client asks for lies behind all that it has put into its mailbox,
+// and that is served while the client goes on.
+constexpr Duration kFastUse = std::chrono::seconds(1);
 // More than any rank has: sums of it do not overflow.
 constexpr uint64_t kBytesToComeMax = uint64_t{1} << 48;
 
@@ -51,18 +54,26 @@ Status Assignment::Add(Session& session, const ClientMessage& message) {
   return Status::Ok();
 }
 
-bool Assignment::GrowOpen(Session& session, const ClientMessage& message, const Request& request) {
+bool Assignment::GrowOpen(Session& session, const ClientMessage& message, Request& request) {
   const SlotRange& range = message.range;
   if (range.slot_generation == 0 || range.tier >= session.tiers.size() || session.open_grows) return false;
   TierUnit* unit = session.tiers[range.tier];
   if (unit->lost || range.slot >= unit->info().slots) return false;
   const SlotEntry entry = unit->space->Get(range.slot);
-  const uint64_t backed_bytes = unit->space->BackedIn(range.slot);
+  const uint64_t slot_bytes = unit->info().slot_bytes, backed_bytes = unit->space->BackedIn(range.slot);
   const uint64_t wanted_bytes = message.amount;
   const bool is_its_own = entry.owner == session.id && entry.generation == range.slot_generation;
-  if (!is_its_own || wanted_bytes <= backed_bytes || wanted_bytes > unit->info().slot_bytes) return false;
+  if (!is_its_own || wanted_bytes <= backed_bytes) return false;
+  const bool is_fast = agent_.clock().NowNs() - session.open_since_ns < kFastUse.count();
+  const bool has_others = unit->space->free_slots() > unit->info().slots / 4;
   // Its former chunks go one after the other, and the slot with the last: a small one is free sooner.
-  if (wanted_bytes > kOpenBytesMax && unit->space->free_slots() > unit->info().slots / 4) return false;
+  const bool is_large = wanted_bytes > kOpenBytesMax && has_others && !is_fast;
+  if (wanted_bytes > slot_bytes || is_large) {
+    // The next one will be used up as fast.
+    const uint64_t next_bytes = std::min(backed_bytes, is_fast ? slot_bytes : kOpenBytesMax);
+    if (agent_.memory().FreeSlots(*unit) > 1) request.bytes = std::max(request.bytes, next_bytes);
+    return false;
+  }
   session.open_grows = true;
   agent_.memory().Grow(unit, range.slot, std::max(wanted_bytes, 2 * backed_bytes),
                        [this, id = session.id, unit, range, request](bool grown) {
@@ -243,6 +254,7 @@ bool Assignment::Recall(const Session& for_whom) {
 
 void Assignment::Answer(Session& session, const Request& request, AssignOutcome outcome, const SlotRange& range,
                         const Status& why) {
+  if (request.kind == static_cast<uint32_t>(PlaceKind::kOpenSlot)) session.open_since_ns = agent_.clock().NowNs();
   if (request.waited) agent_.throughput().OnWaited(session, Duration(agent_.clock().NowNs() - request.since_ns));
   AgentMessage message{};
   message.kind = AgentMessageKind::kAssign;

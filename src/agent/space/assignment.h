@@ -55,8 +55,9 @@ class Assignment final : private AssignmentQueue::Host {
   // Redundancy may make room, or leave it: nothing when it is not to be waited for any longer.
   std::optional<AssignmentQueue::Refusal> WaitForRedundancy(const Session& session, const Request& request);
   AssignmentQueue::Outcome AssignIn(Session& session, const Request& request, TierUnit* unit);
-  // The session's open slot, which the message names, is backed further instead of its getting another; false: it is not.
-  bool GrowOpen(Session& session, const ClientMessage& message, const Request& request);
+  // The session's open slot, which the message names, is backed further instead of its getting another; false: it is not, and
+  // the other is to be as large, where there is plenty.
+  bool GrowOpen(Session& session, const ClientMessage& message, Request& request);
   // Asks the users of these tiers to return unused slots; false when that was done a moment ago and has had its time.
   bool Recall(const Session& for_whom);
   void Answer(Session& session, const Request& request, AssignOutcome outcome, const SlotRange& range, const Status& why);

@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -360,6 +361,7 @@ struct Session {
   CallsSeen restarts_store_seen;
   std::set<SlotId> full_slots;
   bool open_grows = false;                   // its open slot is being backed further
+  int64_t open_since_ns = 0;                 // when it got its open slot, or that was backed further
   std::map<SlotId, Claim> claims;            // of full_slots, by throughput.h
   PlacementCounts placing;                   // of the image under way
   std::map<uint64_t, uint64_t> open_images;  // handle to image id: pinned for a restart
@@ -444,7 +446,9 @@ struct Job {
   std::vector<JobNode> guests;                       // nodes of former attempts that are not among them, and answer
   std::shared_ptr<const redundancy::Layout> layout;  // null: its nodes do not protect each other
   std::shared_ptr<StoreContext> store;
-  std::map<Generation, std::unique_ptr<Version>> versions;
+  std::map<Generation, std::unique_ptr<Version>> versions;  // AddVersion and RemoveVersion change it
+  // The same by name, attempt, take, version: of one take there should be one version (takings.h).
+  std::set<std::tuple<std::string, uint32_t, uint32_t, int64_t>> taken;
   std::vector<RestoredRecord> restored;           // what its attempts went on from, the newest last
   std::map<std::string, ScheduleState> schedule;  // by checkpoint name
   // What was decided by intervals, oldest first: for other nodes that ask late (turns.h).
@@ -460,6 +464,9 @@ struct Job {
   std::set<std::string> retention_waits;  // names with something that may go later
   std::set<std::string> retention_wanted;
 
+  // Has it already, or makes one without images.
+  Version& AddVersion(const ImageIdentity& identity);
+  void RemoveVersion(const Generation& generation);
   // The checkpoint names that have versions on this node.
   std::set<std::string> Names() const;
   // Whether the rank's images of later versions came here while that one's did not: it went straight to the store, or is gone.
