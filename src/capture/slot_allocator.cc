@@ -14,11 +14,12 @@ namespace {
 
 // A capture that needs a slot waits this long for the successor of an agent that died.
 constexpr Duration kAgentReturnTimeout = std::chrono::seconds(15);
-// What is asked for ahead of need at least, and at most: as much as the small checkpoints that the mailbox holds.
+// What is asked for ahead of need: some small checkpoints; as many as the mailbox holds, when they come fast.
 constexpr uint64_t kOpenAheadBytes = uint64_t{256} << 10;
 constexpr uint64_t kOpenAheadBytesMax = uint64_t{8} << 20;
-// What an open slot that is in use is backed for.
-constexpr uint64_t kOpenBytesMin = uint64_t{4} << 20;
+// They come fast when half of an open slot is used up within this time; and this is small.
+constexpr Duration kFastUse = std::chrono::milliseconds(50);
+constexpr uint64_t kSmallBytesMax = uint64_t{64} << 10;
 constexpr Duration kPauseWithoutAgent = std::chrono::milliseconds(10);
 constexpr Duration kPauseWhileRingIsFull = std::chrono::microseconds(200);
 
@@ -64,13 +65,13 @@ void SlotAllocator::ExpectFull(const FullChunk& chunk) {
   Request(&full_ahead_, chunk);
 }
 
-void SlotAllocator::ExpectOpen() {
+void SlotAllocator::ExpectOpen(uint64_t last_bytes) {
   const uint64_t wanted_bytes = std::min(kOpenAheadBytes, limits_.piece_bytes);
   uint64_t enough_bytes = wanted_bytes;
-  if (open_) {
-    // The request lies behind all that is in the mailbox, and this client goes on meanwhile.
-    const bool is_small = open_->range.bytes < std::min(kOpenBytesMin, limits_.chunk_bytes);
-    enough_bytes = std::max(enough_bytes, is_small ? open_->range.bytes : std::min(open_->range.bytes / 2, kOpenAheadBytesMax));
+  // The request lies behind all that is in the mailbox, and this client goes on meanwhile.
+  const bool is_half_used = open_ && last_bytes <= kSmallBytesMax && !HasOpen(open_->range.bytes / 2);
+  if (is_half_used && SystemClock().NowNs() - open_->used_since_ns < kFastUse.count()) {
+    enough_bytes = std::max(enough_bytes, std::min(open_->range.bytes / 2, kOpenAheadBytesMax));
   }
   if (!HasOpen(enough_bytes)) Request(&open_ahead_, {wanted_bytes});
 }
@@ -128,14 +129,15 @@ Result<AssignedPlace> SlotAllocator::TakeOpen(uint64_t bytes, const Deadline& de
     }
     // One that was asked for ahead may be too small; the agent is asked to back it further then.
     if (open_) filled_.push_back(open_->range);
-    open_ = Slot{answer->range, 0};
+    open_ = Slot{answer->range, 0, 0};
     open_->range.offset = 0;
   }
+  if (open_->cursor == 0) open_->used_since_ns = SystemClock().NowNs();
   place.range = open_->range;
   place.range.offset = open_->cursor;
   place.range.bytes = bytes;
   open_->cursor = std::min(AlignChunkOffset(open_->cursor + bytes), open_->range.bytes);
-  ExpectOpen();
+  ExpectOpen(bytes);
   return place;
 }
 
@@ -181,7 +183,10 @@ void SlotAllocator::OnMessage(const AgentMessage& message) {
   const bool is_open = is_slot && open_ && IsSame(message.range, open_->range);
   const bool is_filled = is_slot && std::any_of(filled_.begin(), filled_.end(),
                                                 [&](const SlotRange& filled) { return IsSame(message.range, filled); });
-  if (is_open) open_->range.bytes = std::max(open_->range.bytes, message.range.bytes);
+  if (is_open) {
+    open_->range.bytes = std::max(open_->range.bytes, message.range.bytes);
+    open_->used_since_ns = SystemClock().NowNs();
+  }
   for (Ahead* ahead : {&open_ahead_, &full_ahead_}) {
     if (ahead->requested != 0 && ahead->requested == message.number) {
       ahead->requested = 0;

@@ -43,8 +43,8 @@ class SlotAllocator {
   Result<AssignedPlace> TakeFull(const FullChunk& chunk, const Deadline& deadline);
   // Asks for the slot that the next TakeFull will want, once.
   void ExpectFull(const FullChunk& chunk);
-  // Asks for the open slot that the next TakeOpen will want when the present one gets short, once.
-  void ExpectOpen();
+  // Asks for the open slot that the next TakeOpen will want when the present one gets short, once. `last_bytes`: of the last one.
+  void ExpectOpen(uint64_t last_bytes = 0);
   // Whether the place that TakeOpen returned last may become `extra_bytes` longer; if so, *place is.
   bool GrowOpen(SlotRange* place, uint64_t extra_bytes);
 
@@ -70,8 +70,9 @@ class SlotAllocator {
 
  private:
   struct Slot {
-    SlotRange range{};    // offset 0, bytes: as far as it is backed
-    uint64_t cursor = 0;  // bytes used
+    SlotRange range{};          // offset 0, bytes: as far as it is backed
+    uint64_t cursor = 0;        // bytes used
+    int64_t used_since_ns = 0;  // or since it was backed further
   };
   // One kind of request: at most one is out, and at most one answer lies ready.
   struct Ahead {

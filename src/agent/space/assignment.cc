@@ -28,7 +28,7 @@ constexpr size_t kRequestsMax = kClientRingEntries;
 constexpr uint64_t kOpenBytesMax = uint64_t{8} << 20;
 // One that is used up within this time grows further: what its client asks for lies behind all that it has put into its mailbox,
 // and that is served while the client goes on.
-constexpr Duration kFastUse = std::chrono::seconds(1);
+constexpr Duration kFastUse = std::chrono::milliseconds(200);
 // More than any rank has: sums of it do not overflow.
 constexpr uint64_t kBytesToComeMax = uint64_t{1} << 48;
 
@@ -70,8 +70,7 @@ bool Assignment::GrowOpen(Session& session, const ClientMessage& message, Reques
   const bool is_large = wanted_bytes > kOpenBytesMax && has_others && !is_fast;
   if (wanted_bytes > slot_bytes || is_large) {
     // The next one will be used up as fast.
-    const uint64_t next_bytes = std::min(backed_bytes, is_fast ? slot_bytes : kOpenBytesMax);
-    if (agent_.memory().FreeSlots(*unit) > 1) request.bytes = std::max(request.bytes, next_bytes);
+    if (is_fast && agent_.memory().FreeSlots(*unit) > 1) request.bytes = std::max(request.bytes, backed_bytes);
     return false;
   }
   session.open_grows = true;

@@ -27,6 +27,7 @@ namespace {
 constexpr uint32_t kTmpfsMagic = 0x01021994;
 constexpr uint32_t kRamfsMagic = 0x858458f6;
 // A scratch of which nobody has anything waits this long for the job's next launch.
+constexpr Duration kCloseSoon = std::chrono::milliseconds(50);
 constexpr Duration kCloseAfter = std::chrono::seconds(5);
 
 // The nearest folder on the way to `path` that exists: where its file system can be asked.
@@ -73,6 +74,11 @@ Result<std::vector<TierUnit*>> Tiers::ForJob(const JobKeys& keys) {
     plan.capacity_bytes = agent_.settings().pool_bytes;
   }
   KEDGE_ASSIGN_OR_RETURN(TierUnit * unit, Open(plan));
+  // Where one job follows another, the former one's scratch may be gone by now: its memory is not to be held beside this one's.
+  agent_.loop().Post([this] {
+    agent_.CheckPlaces();
+    agent_.loop().AddTimer(kCloseSoon, [this] { CloseUnused(); });
+  });
   return std::vector<TierUnit*>{unit};
 }
 
