@@ -17,8 +17,8 @@ constexpr Duration kAgentReturnTimeout = std::chrono::seconds(15);
 // What is asked for ahead of need: some small checkpoints; as many as the mailbox holds, when they come fast.
 constexpr uint64_t kOpenAheadBytes = uint64_t{256} << 10;
 constexpr uint64_t kOpenAheadBytesMax = uint64_t{8} << 20;
-// They come fast when half of an open slot is used up within this time; and this is small.
-constexpr Duration kFastUse = std::chrono::milliseconds(50);
+// They come fast when half of an open slot is used up at this rate; and this is small.
+constexpr double kFastBytesPerSecond = 64.0 * (1 << 20);
 constexpr uint64_t kSmallBytesMax = uint64_t{64} << 10;
 constexpr Duration kPauseWithoutAgent = std::chrono::milliseconds(10);
 constexpr Duration kPauseWhileRingIsFull = std::chrono::microseconds(200);
@@ -69,9 +69,10 @@ void SlotAllocator::ExpectOpen(uint64_t last_bytes) {
   const uint64_t wanted_bytes = std::min(kOpenAheadBytes, limits_.piece_bytes);
   uint64_t enough_bytes = wanted_bytes;
   // The request lies behind all that is in the mailbox, and this client goes on meanwhile.
-  const bool is_half_used = open_ && last_bytes <= kSmallBytesMax && !HasOpen(open_->range.bytes / 2);
-  if (is_half_used && SystemClock().NowNs() - open_->used_since_ns < kFastUse.count()) {
-    enough_bytes = std::max(enough_bytes, std::min(open_->range.bytes / 2, kOpenAheadBytesMax));
+  const uint64_t half_bytes = open_ ? open_->range.bytes / 2 : 0;
+  const bool is_half_used = open_ && last_bytes <= kSmallBytesMax && !HasOpen(half_bytes);
+  if (is_half_used && half_bytes > kFastBytesPerSecond * ToSeconds(Duration(SystemClock().NowNs() - open_->used_since_ns))) {
+    enough_bytes = std::max(enough_bytes, std::min(half_bytes, kOpenAheadBytesMax));
   }
   if (!HasOpen(enough_bytes)) Request(&open_ahead_, {wanted_bytes});
 }
