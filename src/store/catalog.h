@@ -1,4 +1,4 @@
-// The catalog: the commit rule on top of any store (docs/architecture.md, "Store"). This header holds what the rest of
+// The catalog: the commit rule on top of any store (docs/internals.md, "Store"). This header holds what the rest of
 // it shares; attempts.h, publish.h, versions.h, retention.h, garbage.h, verify.h and copy.h hold the operations, one
 // concern each. What is true is in the store alone, and any number of processes may run any of them at a time.
 //

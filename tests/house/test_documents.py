@@ -18,7 +18,7 @@ from test_manners import ROOT, tracked_files
 
 DOCUMENTS = ROOT / "docs"
 # Pages that keep to the rules for readers: a table of contents, and lines that end by LINE_CHARACTERS_MAX.
-READABLE_PAGES = ["failures.md", "failures-tests.md", "performance.md"]
+READABLE_PAGES = ["architecture.md", "internals.md", "failures.md", "failures-tests.md", "performance.md"]
 LINE_CHARACTERS_MAX = 120
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

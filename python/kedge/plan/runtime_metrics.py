@@ -88,7 +88,7 @@ class JobMeasurement:
 
 
 def default_socket() -> Path:
-    """The metrics socket of this user's agent on this node (docs/architecture.md)."""
+    """The metrics socket of this user's agent on this node (docs/internals.md)."""
     folder = os.environ.get("KEDGE_NODE_RUN_FOLDER")
     if folder and folder != "auto":
         return Path(folder) / "metrics.sock"

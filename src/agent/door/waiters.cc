@@ -195,6 +195,12 @@ std::optional<Status> Waiters::StillHasJob(const Asked& asked) const {
 }
 
 bool Waiters::Answer(Wait& wait) {
+  const Session* session = SessionOf(wait.peer);
+  const Status known = session == nullptr ? Status::Ok() : agent_.attempt_watch().Known(*session->job, session->hello.attempt);
+  if (!known.ok()) {
+    agent_.server().Reply(wait.peer, wait.number, LevelReply{Level::kNone, Level::kStore, known, {}});
+    return true;
+  }
   if (wait.stored) {
     const auto sure = StillHasJob({wait.peer, wait.asked_ns, wait.deadline_ns, wait.is_test});
     if (!sure) return false;
@@ -267,10 +273,12 @@ bool Waiters::IsFailed(const Version& version, Level at, Level wanted) const {
 
 // Whether the attempt has only gone on from it, and has a newer one there by now: nobody misses its protection.
 bool Waiters::IsOutlived(const Version& version, Level level) const {
-  return version.restored && std::any_of(version.job->versions.begin(), version.job->versions.end(), [&](const auto& entry) {
-           return entry.first.name == version.generation.name && version.generation < entry.first &&
-                  agent_.images().LevelOf(*entry.second) >= level;
-         });
+  if (!version.restored) return false;
+  if (level == Level::kNode && agent_.protect().IsOutlived(version)) return true;  // the newer one may be gone from here, too
+  return std::any_of(version.job->versions.begin(), version.job->versions.end(), [&](const auto& entry) {
+    return entry.first.name == version.generation.name && version.generation < entry.first &&
+           agent_.images().LevelOf(*entry.second) >= level;
+  });
 }
 
 void Waiters::OnFailure(const Version& version, Level level, const Status& failure) {

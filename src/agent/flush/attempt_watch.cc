@@ -100,6 +100,19 @@ AttemptWatch::Found AttemptWatch::TakenOver(const Job& job, uint32_t attempt, in
   return {std::nullopt, has_failed ? watched.error : Status::Ok()};
 }
 
+Status AttemptWatch::Known(const Job& job, uint32_t attempt) const {
+  const auto found = attempts_.find(Key{{job.store_id, job.name}, attempt});
+  return found == attempts_.end() ? Status::Ok() : found->second.taken_over;
+}
+
+void AttemptWatch::NoteTakenOver(const Job& job, uint32_t attempt, const Status& why) {
+  const Key key{{job.store_id, job.name}, attempt};
+  Watched& watched = attempts_[key];
+  if (!watched.taken_over.ok()) return;
+  watched.taken_over = why;
+  OnTakenOver(key, why);
+}
+
 void AttemptWatch::OnTakenOver(const Key& key, const Status& why) {
   const Job* job = agent_.FindJob(key.first.first, key.first.second);
   for (Session* session : agent_.sessions().all()) {

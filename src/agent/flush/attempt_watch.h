@@ -33,6 +33,10 @@ class AttemptWatch {
     Status error;  // why the last one could not tell; ok: none has failed
   };
   Found TakenOver(const Job& job, uint32_t attempt, int64_t since_ns);
+  // The same as far as it is known, without a look: kBusy, or ok.
+  Status Known(const Job& job, uint32_t attempt) const;
+  // Whoever was to publish something of the attempt has found that one has taken over.
+  void NoteTakenOver(const Job& job, uint32_t attempt, const Status& why);
 
  private:
   using Key = std::pair<JobKey, uint32_t>;  // of an attempt

@@ -8,6 +8,7 @@
 #include "agent/bring/fetch.h"
 #include "agent/daemon/agent.h"
 #include "agent/door/waiters.h"
+#include "agent/flush/attempt_watch.h"
 #include "agent/flush/publish.h"
 #include "agent/images/images.h"
 #include "agent/peers/held_stream.h"
@@ -447,7 +448,8 @@ void Flush::TryAgain(const Job* job) {
   }
 }
 
-// The job has gone on without it in a newer attempt that is here, too: nobody waits for it any more, and nothing has failed.
+// The job has gone on without it in a newer attempt that is here, too: nothing has failed. Who waits for it all the same is told
+// of that attempt.
 void Flush::LeaveOut(Image& image, const Status& why) {
   Version& version = *image.version;
   LogInfo("agent", "{} rank {} stays out of the store: {}", version.generation.ToString(), image.rank, why.message());
@@ -466,7 +468,10 @@ void Flush::GiveUp(Image& image, const Status& why) {
   Version& version = *image.version;
   const Generation generation = version.generation;
   Job& job = *version.job;
-  if (why.code() == Code::kBusy && generation.attempt < job.hello.attempt) return LeaveOut(image, why);
+  if (why.code() == Code::kBusy) agent_.attempt_watch().NoteTakenOver(job, generation.attempt, why);
+  // The store has newer ones, and has let go of this one.
+  const bool is_removed = why.code() == Code::kNotFound;
+  if ((why.code() == Code::kBusy || is_removed) && generation.attempt < job.hello.attempt) return LeaveOut(image, why);
   ++agent_.counters().flush_failures;
   image.failure = why.WithContext(fmt::format("flush of {} rank {}", generation.ToString(), image.rank));
   if (version.failure.ok()) version.failure = image.failure;

@@ -169,6 +169,7 @@ class Images {
   std::unordered_map<uint64_t, Image*> by_id_;
   std::set<uint64_t> unsaved_;  // images
   std::set<std::pair<JobKey, std::string>> to_reconsider_;
+  Duration reconsidering_took_{};  // the last time
   struct Gone {
     ImageIdentity identity;
     uint32_t session_id = 0;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "agent/bring/windows.h"
@@ -23,6 +24,10 @@
 
 namespace kedge {
 namespace {
+
+// With very many versions, going over them takes no more than a quarter of the loop's time.
+constexpr Duration kReconsiderAtOnce = std::chrono::milliseconds(1);
+constexpr Duration kReconsiderPauseMax = std::chrono::milliseconds(20);
 
 bool HasRedundancyIn(const Version& version, const TierUnit* unit) {
   for (const auto& [identity, set] : version.sets) {
@@ -132,17 +137,25 @@ void Images::Reconsider(const Job& job, const std::string& name) {
   const bool is_first = to_reconsider_.empty();
   to_reconsider_.emplace(JobKey(job.store_id, job.name), name);
   if (!is_first) return;
-  agent_.loop().Post([this] {
+  const auto reconsider = [this] {
     ReconsiderPending();
     agent_.assignment().Pump();  // who waits for room that this has made
-  });
+  };
+  if (reconsidering_took_ < kReconsiderAtOnce) {
+    agent_.loop().Post(reconsider);
+  } else {
+    agent_.loop().AddTimer(std::min(3 * reconsidering_took_, kReconsiderPauseMax), reconsider);
+  }
 }
 
 void Images::ReconsiderPending() {
+  if (to_reconsider_.empty()) return;
+  const int64_t begin_ns = agent_.clock().NowNs();
   for (const auto& [key, name] : std::exchange(to_reconsider_, {})) {
     Job* job = agent_.FindJob(key.first, key.second);
     if (job != nullptr) ReconsiderNow(*job, name);
   }
+  reconsidering_took_ = Duration(agent_.clock().NowNs() - begin_ns);
 }
 
 void Images::ReconsiderAll(const Job& job) {

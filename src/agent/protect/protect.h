@@ -112,6 +112,8 @@ class Protect {
   // for any longer, for the nodes that it needs may be dead. Nothing happens while its attempt has a session here.
   // Lets go of versions: not while somebody walks over them.
   void GiveUp(const Job& job);
+  // Whether a newer version of the name was at level NODE, as far as is remembered.
+  bool IsOutlived(const Version& version) const { return outcomes_.IsOutlived(version.generation); }
   // Why a version that this node has let go of is not at level NODE; Ok: nothing is known of that.
   Status FormerFailure(const Generation& generation) const;
   // Whether a version that is begun now can be protected.

@@ -37,6 +37,15 @@ class ProtectOutcomes {
     }
     return failure;
   }
+  // Whether a newer version of the name was at level NODE.
+  bool IsOutlived(const Generation& generation) const {
+    for (auto found = outcomes_.upper_bound({generation, UINT64_MAX}); found != outcomes_.end(); ++found) {
+      const Generation& newer = found->first.first;
+      if (newer.store_id != generation.store_id || newer.job != generation.job || newer.name != generation.name) return false;
+      if (found->second.ok()) return true;
+    }
+    return false;
+  }
 
  private:
   static constexpr size_t kMax = 4096;

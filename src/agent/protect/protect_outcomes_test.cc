@@ -25,6 +25,28 @@ TEST(ProtectOutcomesTest, TheNewestOfALayoutIsFound) {
   EXPECT_TRUE(outcomes.Find(GenerationOf(1), 7)->ok());
 }
 
+TEST(ProtectOutcomesTest, AFailureCountsWhereNoLayoutHasTheVersion) {
+  ProtectOutcomes outcomes;
+  EXPECT_TRUE(outcomes.FailureOf(GenerationOf(1)).ok());
+  outcomes.Add(GenerationOf(1), 7, Status(Code::kIncomplete, "node n1: damaged"));
+  EXPECT_EQ(outcomes.FailureOf(GenerationOf(1)).message(), "node n1: damaged");
+  EXPECT_TRUE(outcomes.FailureOf(GenerationOf(2)).ok());
+  outcomes.Add(GenerationOf(1), 8, Status::Ok());
+  EXPECT_TRUE(outcomes.FailureOf(GenerationOf(1)).ok());
+}
+
+TEST(ProtectOutcomesTest, ANewerVersionOfTheNameOutlivesIt) {
+  ProtectOutcomes outcomes;
+  Generation other = GenerationOf(9);
+  other.name = "q";
+  outcomes.Add(other, 7, Status::Ok());
+  outcomes.Add(GenerationOf(3), 7, Status::Ok());
+  outcomes.Add(GenerationOf(4), 7, Status(Code::kIncomplete, "node n1: damaged"));
+  EXPECT_TRUE(outcomes.IsOutlived(GenerationOf(2)));
+  EXPECT_FALSE(outcomes.IsOutlived(GenerationOf(3))) << "the newer one has failed";
+  EXPECT_FALSE(outcomes.IsOutlived(GenerationOf(5))) << "the newer one has another name";
+}
+
 TEST(ProtectOutcomesTest, TheOldestIsForgotten) {
   ProtectOutcomes outcomes;
   for (int64_t version = 0; version <= 4096; ++version) outcomes.Add(GenerationOf(version), 7, Status::Ok());
