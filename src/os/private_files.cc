@@ -274,19 +274,27 @@ class LastFolder {
 
   // Null: it is to be walked to.
   std::shared_ptr<const Place> Known(const std::string& path) {
-    const std::lock_guard lock(mutex_);
-    const bool is_known = path == path_ && geteuid() == user_ && SystemClock().NowNs() - walked_ns_ < kValid.count();
-    return is_known && place_ != nullptr && IsStillThere() ? place_ : nullptr;
+    std::shared_ptr<const Place> known;
+    {
+      const std::lock_guard lock(mutex_);
+      if (SystemClock().NowNs() - walked_ns_ >= kValid.count()) place_ = nullptr;
+      if (path == path_ && geteuid() == user_) known = place_;
+    }
+    return known != nullptr && IsStillThere(*known, path) ? known : nullptr;
   }
 
  private:
   static constexpr Duration kValid = std::chrono::milliseconds(500);
 
-  bool IsStillThere() const {
-    struct stat found {};
-    const struct stat& walked = place_->info;
-    return stat(path_.c_str(), &found) == 0 && found.st_dev == walked.st_dev && found.st_ino == walked.st_ino &&
-           found.st_uid == walked.st_uid && found.st_mode == walked.st_mode;
+  static bool IsSame(const struct stat& one, const struct stat& other) {
+    return one.st_dev == other.st_dev && one.st_ino == other.st_ino && one.st_uid == other.st_uid && one.st_mode == other.st_mode;
+  }
+  // At its path, and behind its descriptor: an application may close what is not its own.
+  static bool IsStillThere(const Place& place, const std::string& path) {
+    struct stat at_path {
+    }, open{};
+    return stat(path.c_str(), &at_path) == 0 && IsSame(at_path, place.info) && fstat(place.fd.get(), &open) == 0 &&
+           IsSame(open, place.info);
   }
 
   std::mutex mutex_;
@@ -297,7 +305,7 @@ class LastFolder {
 };
 
 LastFolder& TheLastFolder() {
-  static LastFolder folder;
+  static LastFolder& folder = *new LastFolder;  // for threads that are at work when the process exits
   return folder;
 }
 

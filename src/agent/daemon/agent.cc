@@ -256,6 +256,7 @@ std::string Agent::CleanUp(const Status& stored) {
   (void)workers_->WaitIdle(kStopPatience);
   throughput_->SaveNow();
   if (!server_->IsReachable()) return "; its run folder is gone";
+  images_->ReconsiderPending();
   if (images_->HasOnlyCopies()) {
     memory_->ReleaseFree();
     return "; versions that are on this node only are kept in " + options_.node.run_folder;

@@ -274,9 +274,10 @@ bool Waiters::IsFailed(const Version& version, Level at, Level wanted) const {
 // Whether the attempt has only gone on from it, and has a newer one there by now: nobody misses its protection.
 bool Waiters::IsOutlived(const Version& version, Level level) const {
   if (!version.restored) return false;
-  if (level == Level::kNode && agent_.protect().IsOutlived(version)) return true;  // the newer one may be gone from here, too
+  const Lineage lineage = version.job->LineageOf(version.generation.name);
+  if (level == Level::kNode && agent_.protect().IsOutlived(version, lineage)) return true;  // that may be gone from here by now
   return std::any_of(version.job->versions.begin(), version.job->versions.end(), [&](const auto& entry) {
-    return entry.first.name == version.generation.name && version.generation < entry.first &&
+    return entry.first.name == version.generation.name && version.generation < entry.first && lineage.Has(entry.first) &&
            agent_.images().LevelOf(*entry.second) >= level;
   });
 }

@@ -25,7 +25,7 @@
 namespace kedge {
 namespace {
 
-// With very many versions, going over them takes no more than a quarter of the loop's time.
+// With very many versions, going over them is to leave the loop time for other things.
 constexpr Duration kReconsiderAtOnce = std::chrono::milliseconds(1);
 constexpr Duration kReconsiderPauseMax = std::chrono::milliseconds(20);
 

@@ -113,7 +113,9 @@ class Protect {
   // Lets go of versions: not while somebody walks over them.
   void GiveUp(const Job& job);
   // Whether a newer version of the name was at level NODE, as far as is remembered.
-  bool IsOutlived(const Version& version) const { return outcomes_.IsOutlived(version.generation); }
+  bool IsOutlived(const Version& version, const Lineage& lineage) const {
+    return outcomes_.IsOutlived(version.generation, lineage);
+  }
   // Why a version that this node has let go of is not at level NODE; Ok: nothing is known of that.
   Status FormerFailure(const Generation& generation) const;
   // Whether a version that is begun now can be protected.

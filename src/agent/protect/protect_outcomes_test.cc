@@ -9,6 +9,8 @@ Generation GenerationOf(int64_t version) {
   Generation generation;
   generation.name = "p";
   generation.version = version;
+  generation.attempt = 1;
+  generation.take = static_cast<uint32_t>(version);
   return generation;
 }
 
@@ -33,6 +35,8 @@ TEST(ProtectOutcomesTest, AFailureCountsWhereNoLayoutHasTheVersion) {
   EXPECT_TRUE(outcomes.FailureOf(GenerationOf(2)).ok());
   outcomes.Add(GenerationOf(1), 8, Status::Ok());
   EXPECT_TRUE(outcomes.FailureOf(GenerationOf(1)).ok());
+  outcomes.Add(GenerationOf(2), 7, Status(Code::kIncomplete, "node n1: damaged"), /*to_store=*/true);
+  EXPECT_TRUE(outcomes.FailureOf(GenerationOf(2)).ok()) << "it may get to the store";
 }
 
 TEST(ProtectOutcomesTest, ANewerVersionOfTheNameOutlivesIt) {
@@ -42,9 +46,14 @@ TEST(ProtectOutcomesTest, ANewerVersionOfTheNameOutlivesIt) {
   outcomes.Add(other, 7, Status::Ok());
   outcomes.Add(GenerationOf(3), 7, Status::Ok());
   outcomes.Add(GenerationOf(4), 7, Status(Code::kIncomplete, "node n1: damaged"));
-  EXPECT_TRUE(outcomes.IsOutlived(GenerationOf(2)));
-  EXPECT_FALSE(outcomes.IsOutlived(GenerationOf(3))) << "the newer one has failed";
-  EXPECT_FALSE(outcomes.IsOutlived(GenerationOf(5))) << "the newer one has another name";
+  const Lineage whole({}, {});
+  EXPECT_TRUE(outcomes.IsOutlived(GenerationOf(2), whole));
+  EXPECT_FALSE(outcomes.IsOutlived(GenerationOf(3), whole)) << "the newer one has failed";
+  EXPECT_FALSE(outcomes.IsOutlived(GenerationOf(5), whole)) << "the newer one has another name";
+  RestoredRecord back;
+  back.attempt = 2;
+  back.origin = GenerationOf(2);
+  EXPECT_FALSE(outcomes.IsOutlived(GenerationOf(2), Lineage({back}, {}))) << "the job went back to it";
 }
 
 TEST(ProtectOutcomesTest, TheOldestIsForgotten) {

@@ -85,7 +85,8 @@ void Protect::Weaken(Version& version, const Status& why) {
   if (!version.node_failure.ok()) return;
   version.node_failure = Status(Code::kUnavailable, why.message())
                              .WithContext(version.generation.ToString() + " would not survive the loss of a node any more");
-  if (version.job->layout != nullptr) outcomes_.Add(version.generation, version.job->layout->id, why);
+  if (version.job->layout != nullptr)
+    outcomes_.Add(version.generation, version.job->layout->id, why, version.scheduled >= Level::kStore);
   LogWarning("agent", "{}", version.node_failure.ToString());
   agent_.waiters().Check(version.generation);
 }
@@ -113,7 +114,7 @@ void Protect::Fail(Version& version, const Status& why) {
   version.node_failure = NodeFailure(generation, names_node ? Status(Code::kUnavailable, why.message()) : why);
   // It may have begun among the nodes of a former layout.
   const auto& layout = version.protection != nullptr ? version.protection->layout : job.layout;
-  if (layout != nullptr) outcomes_.Add(generation, layout->id, told);
+  if (layout != nullptr) outcomes_.Add(generation, layout->id, told, version.scheduled >= Level::kStore);
   version.protection = nullptr;
   LogError("agent", "{}", version.node_failure.ToString());
   agent_.images().OnProtected(version);

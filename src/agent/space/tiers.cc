@@ -27,8 +27,9 @@ namespace {
 constexpr uint32_t kTmpfsMagic = 0x01021994;
 constexpr uint32_t kRamfsMagic = 0x858458f6;
 // A scratch of which nobody has anything waits this long for the job's next launch.
-constexpr Duration kCloseSoon = std::chrono::milliseconds(50);
 constexpr Duration kCloseAfter = std::chrono::seconds(5);
+// What a lost tier held has been let go of by then.
+constexpr Duration kCloseSoon = std::chrono::milliseconds(50);
 
 // The nearest folder on the way to `path` that exists: where its file system can be asked.
 std::string ExistingFolder(std::string path) {
@@ -130,6 +131,7 @@ Result<TierUnit*> Tiers::Open(const Plan& plan) {
   unit->tier = std::move(created.tier);
   unit->space = std::make_unique<SlotSpace>(std::move(table));
   unit->scratch = plan.scratch;
+  unit->unused_since_ns = agent_.clock().NowNs();
   LogInfo("agent", "tier {}: {} at {}, {} slots of {}{}", plan.name, TierKindName(plan.kind), plan.path, cut.slots,
           FormatByteSize(cut.slot_bytes), fresh_table ? "" : ", taken over");
   agent_.throughput().Load(*unit);
