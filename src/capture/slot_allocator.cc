@@ -17,8 +17,7 @@ constexpr Duration kAgentReturnTimeout = std::chrono::seconds(15);
 // What is asked for ahead of need: some small checkpoints; as many as the mailbox holds, when they come fast.
 constexpr uint64_t kOpenAheadBytes = uint64_t{256} << 10;
 constexpr uint64_t kOpenAheadBytesMax = uint64_t{8} << 20;
-// They come fast when half of an open slot is used up at this rate; and this is small.
-constexpr double kFastBytesPerSecond = 64.0 * (1 << 20);
+// This is small.
 constexpr uint64_t kSmallBytesMax = uint64_t{64} << 10;
 constexpr Duration kPauseWithoutAgent = std::chrono::milliseconds(10);
 constexpr Duration kPauseWhileRingIsFull = std::chrono::microseconds(200);
@@ -71,7 +70,7 @@ void SlotAllocator::ExpectOpen(uint64_t last_bytes) {
   // The request lies behind all that is in the mailbox, and this client goes on meanwhile.
   const uint64_t half_bytes = open_ ? open_->range.bytes / 2 : 0;
   const bool is_half_used = open_ && last_bytes <= kSmallBytesMax && !HasOpen(half_bytes);
-  if (is_half_used && half_bytes > kFastBytesPerSecond * ToSeconds(Duration(SystemClock().NowNs() - open_->used_since_ns))) {
+  if (is_half_used && half_bytes > kFastOpenBytesPerSecond * ToSeconds(Duration(SystemClock().NowNs() - open_->used_since_ns))) {
     enough_bytes = std::max(enough_bytes, std::min(half_bytes, kOpenAheadBytesMax));
   }
   if (!HasOpen(enough_bytes)) Request(&open_ahead_, {wanted_bytes});
@@ -130,7 +129,7 @@ Result<AssignedPlace> SlotAllocator::TakeOpen(uint64_t bytes, const Deadline& de
     }
     // One that was asked for ahead may be too small; the agent is asked to back it further then.
     if (open_) filled_.push_back(open_->range);
-    open_ = Slot{answer->range, 0, 0};
+    open_ = Slot{answer->range};
     open_->range.offset = 0;
   }
   if (open_->cursor == 0) open_->used_since_ns = SystemClock().NowNs();

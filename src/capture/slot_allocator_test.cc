@@ -191,7 +191,7 @@ TEST_F(SlotAllocatorTest, AFullMailboxDelaysTheRequestOnly) {
   });
   const auto place = slots_.TakeOpen(100, In(seconds(10)));
   EXPECT_TRUE(place.ok()) << place.status().ToString();
-  if (!place.ok()) slots_.ExpectOpen();
+  if (!place.ok()) slots_.ExpectOpen();  // the agent waits for a request
   agent.join();
 }
 

@@ -291,8 +291,8 @@ class LastFolder {
   }
   // At its path, and behind its descriptor: an application may close what is not its own.
   static bool IsStillThere(const Place& place, const std::string& path) {
-    struct stat at_path {
-    }, open{};
+    struct stat at_path {};
+    struct stat open {};
     return stat(path.c_str(), &at_path) == 0 && IsSame(at_path, place.info) && fstat(place.fd.get(), &open) == 0 &&
            IsSame(open, place.info);
   }
@@ -396,19 +396,20 @@ class PrivateFiles final : public FileSystem {
     KEDGE_RETURN_IF_ERROR(walk.To(AbsolutePath(path)));
     return std::move(walk.place());
   }
+  Result<std::shared_ptr<const Place>> FolderAt(const std::string& absolute) const {
+    if (auto known = TheLastFolder().Known(absolute)) return known;
+    Walk walk(step_);
+    KEDGE_RETURN_IF_ERROR(walk.ToFolder(absolute));
+    return std::make_shared<const Place>(std::move(walk.place()));
+  }
   Result<Entry> EntryOf(const std::string& path) const {
     const std::string absolute = AbsolutePath(path);
-    Walk walk(step_);
-    KEDGE_RETURN_IF_ERROR(walk.ToFolder(ParentPath(absolute)));
-    return Entry{std::make_shared<const Place>(std::move(walk.place())), BaseName(absolute)};
+    KEDGE_ASSIGN_OR_RETURN(auto folder, FolderAt(ParentPath(absolute)));
+    return Entry{std::move(folder), BaseName(absolute)};
   }
   Result<UniqueFd> OpenFolder(const std::string& path) const {
-    const std::string absolute = AbsolutePath(path);
-    const std::shared_ptr<const Place> known = TheLastFolder().Known(absolute);
-    Walk walk(step_);
-    if (known == nullptr) KEDGE_RETURN_IF_ERROR(walk.ToFolder(absolute));
-    const int at = known != nullptr ? known->fd.get() : walk.place().fd.get();
-    UniqueFd folder = TakeStep(step_, at, ".", O_RDONLY | O_DIRECTORY);
+    KEDGE_ASSIGN_OR_RETURN(const auto at, FolderAt(AbsolutePath(path)));
+    UniqueFd folder = TakeStep(step_, at->fd.get(), ".", O_RDONLY | O_DIRECTORY);
     if (!folder.valid()) return Failed("open", path);
     return folder;
   }

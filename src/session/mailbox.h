@@ -22,6 +22,9 @@ inline constexpr uint32_t kProtocolVersion = 17;
 inline constexpr uint32_t kClientRingEntries = 1024;
 inline constexpr uint32_t kAgentRingEntries = 64;
 inline constexpr uint32_t kAgentTextBytes = 200;
+// An open slot that is used up at this rate is asked for early, and grows far: the request lies behind all that the client has
+// put into its mailbox, and that is served while it goes on.
+inline constexpr double kFastOpenBytesPerSecond = 64.0 * (1 << 20);
 
 // Bytes inside a slot of a memory tier, or of a directory tier's slot file.
 struct SlotRange {

@@ -96,10 +96,6 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   if (reply.level >= Level::kStore && (wait.is_test || target > by_nodes)) {
     const auto sure = StillHasJob({wait.peer, wait.asked_ns, wait.deadline_ns, wait.is_test});
     if (!sure) return false;
-    if (sure->code() == Code::kBusy) {
-      agent_.server().Reply(wait.peer, wait.number, LevelReply{Level::kNone, reply.scheduled, *sure, {}});
-      return true;
-    }
     if (!sure->ok() && !wait.is_test) {
       agent_.server().Reply(wait.peer, wait.number, LevelReply{by_nodes, reply.scheduled, *sure, {}});
       return true;
@@ -274,12 +270,10 @@ bool Waiters::IsFailed(const Version& version, Level at, Level wanted) const {
 // Whether the attempt has only gone on from it, and has a newer one there by now: nobody misses its protection.
 bool Waiters::IsOutlived(const Version& version, Level level) const {
   if (!version.restored) return false;
-  const Lineage lineage = version.job->LineageOf(version.generation.name);
-  if (level == Level::kNode && agent_.protect().IsOutlived(version, lineage)) return true;  // that may be gone from here by now
-  return std::any_of(version.job->versions.begin(), version.job->versions.end(), [&](const auto& entry) {
-    return entry.first.name == version.generation.name && version.generation < entry.first && lineage.Has(entry.first) &&
-           agent_.images().LevelOf(*entry.second) >= level;
-  });
+  // That may be gone from here by now.
+  const Job& job = *version.job;
+  if (level == Level::kNode && agent_.protect().IsOutlived(version, job.LineageOf(version.generation.name))) return true;
+  return job.HasNewer(version.generation, [&](const Version& newer) { return agent_.images().LevelOf(newer) >= level; });
 }
 
 void Waiters::OnFailure(const Version& version, Level level, const Status& failure) {

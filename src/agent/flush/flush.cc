@@ -448,22 +448,9 @@ void Flush::TryAgain(const Job* job) {
   }
 }
 
-// The store has let go of a version for a newer one.
-bool Flush::HasNewerStored(const Version& version) {
-  const Lineage lineage = version.job->LineageOf(version.generation.name);
-  return std::any_of(version.job->versions.begin(), version.job->versions.end(), [&](const auto& entry) {
-    return entry.first.name == version.generation.name && version.generation < entry.first && entry.second->in_store &&
-           lineage.Has(entry.first);
-  });
-}
-
-// The job has gone on without it in a newer attempt that is here, too: nothing has failed. Who waits for it all the same is told
-// of that attempt.
+// The job has gone on without it in a newer attempt that is here, too: nothing has failed.
 void Flush::LeaveOut(Image& image, const Status& why) {
   Version& version = *image.version;
-  const Job& job = *version.job;
-  const Status newer(Code::kBusy, fmt::format("job '{}': a newer attempt goes on, {}", job.name, job.hello.attempt));
-  agent_.attempt_watch().NoteTakenOver(job, version.generation.attempt, newer);
   LogInfo("agent", "{} rank {} stays out of the store: {}", version.generation.ToString(), image.rank, why.message());
   version.skipped = true;
   version.scheduled = version.to_node ? Level::kNode : Level::kLocal;
@@ -480,10 +467,17 @@ void Flush::GiveUp(Image& image, const Status& why) {
   Version& version = *image.version;
   const Generation generation = version.generation;
   Job& job = *version.job;
-  const bool is_taken_over = why.code() == Code::kBusy;
-  if (is_taken_over) agent_.attempt_watch().NoteTakenOver(job, generation.attempt, why);
-  const bool is_left_out = is_taken_over || (why.code() == Code::kNotFound && HasNewerStored(version));
-  if (is_left_out && generation.attempt < job.hello.attempt) return LeaveOut(image, why);
+  const bool is_older = generation.attempt < job.hello.attempt;
+  // The store has let go of it for a newer one: that attempt has taken over, too.
+  if (is_older && why.code() == Code::kNotFound &&
+      job.HasNewer(generation, [](const Version& newer) { return newer.in_store; })) {
+    return GiveUp(image, Status(Code::kBusy,
+                                fmt::format("attempt {} of job '{}' goes on: {}", job.hello.attempt, job.name, why.message())));
+  }
+  if (why.code() == Code::kBusy) {
+    agent_.attempt_watch().NoteTakenOver(job, generation.attempt, why);
+    if (is_older) return LeaveOut(image, why);
+  }
   ++agent_.counters().flush_failures;
   image.failure = why.WithContext(fmt::format("flush of {} rank {}", generation.ToString(), image.rank));
   if (version.failure.ok()) version.failure = image.failure;

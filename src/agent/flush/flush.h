@@ -92,7 +92,6 @@ class Flush {
   void Examine(Image& image, const Status& why);
   void OnDamaged(Image& image, const Status& why);
   void DropObject(Image& image);
-  static bool HasNewerStored(const Version& version);
   void LeaveOut(Image& image, const Status& why);
   void GiveUp(Image& image, const Status& why);
   bool RateAllows();

@@ -34,17 +34,16 @@ Status Refused(std::string why) {
 
 }  // namespace
 
-Version& Job::AddVersion(const ImageIdentity& identity) {
+std::pair<Version*, bool> Job::AddVersion(const ImageIdentity& identity) {
   const Generation& generation = identity.generation;
   auto& version = versions[generation];
-  if (version == nullptr) {
-    version = std::make_unique<Version>();
-    version->generation = generation;
-    version->job = this;
-    version->ranks = identity.ranks;
-    taken.emplace(generation.name, generation.attempt, generation.take, generation.version);
-  }
-  return *version;
+  if (version != nullptr) return {version.get(), false};
+  version = std::make_unique<Version>();
+  version->generation = generation;
+  version->job = this;
+  version->ranks = identity.ranks;
+  taken.emplace(generation.name, generation.attempt, generation.take, generation.version);
+  return {version.get(), true};
 }
 
 void Job::RemoveVersion(const Generation& generation) {
@@ -177,13 +176,12 @@ Status Images::CheckIdentity(const Session& session, const ImageIdentity& identi
 }
 
 Version& Images::VersionFor(Job& job, const ImageIdentity& identity, uint32_t node_ranks, uint32_t due_levels) {
-  const bool is_new = !job.versions.contains(identity.generation);
-  Version& version = job.AddVersion(identity);
+  const auto [version, is_new] = job.AddVersion(identity);
   if (is_new) {
-    version.node_ranks = node_ranks;
-    agent_.turns().Schedule(version, DecodeDueLevels(due_levels));
+    version->node_ranks = node_ranks;
+    agent_.turns().Schedule(*version, DecodeDueLevels(due_levels));
   }
-  return version;
+  return *version;
 }
 
 Image& Images::NewImage(Session& session, const ImageIdentity& identity, const ClientMessage& message) {

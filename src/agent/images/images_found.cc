@@ -18,10 +18,9 @@
 namespace kedge {
 
 Version& Images::VersionOf(Job& job, const ImageIdentity& identity) {
-  const bool is_new = !job.versions.contains(identity.generation);
-  Version& version = job.AddVersion(identity);
-  if (is_new) version.scheduled = Level::kLocal;
-  return version;
+  const auto [version, is_new] = job.AddVersion(identity);
+  if (is_new) version->scheduled = Level::kLocal;
+  return *version;
 }
 
 Result<std::unique_ptr<Image>> Images::MakeFound(const ImageRecord& record, FoundPlaces places) const {

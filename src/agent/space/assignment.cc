@@ -26,9 +26,6 @@ constexpr Duration kRedundancyPause = std::chrono::seconds(2);
 constexpr size_t kRequestsMax = kClientRingEntries;
 // How far an open slot grows while there are others.
 constexpr uint64_t kOpenBytesMax = uint64_t{8} << 20;
-// One that is used up at this rate grows further: what its client asks for lies behind all that it has put into its mailbox, and
-// that is served while the client goes on.
-constexpr double kFastBytesPerSecond = 64.0 * (1 << 20);
 // More than any rank has: sums of it do not overflow.
 constexpr uint64_t kBytesToComeMax = uint64_t{1} << 48;
 
@@ -65,7 +62,7 @@ bool Assignment::GrowOpen(Session& session, const ClientMessage& message, Reques
   const bool is_its_own = entry.owner == session.id && entry.generation == range.slot_generation;
   if (!is_its_own || wanted_bytes <= backed_bytes) return false;
   const Duration in_use(agent_.clock().NowNs() - session.open_since_ns);
-  const bool is_fast = static_cast<double>(backed_bytes) > kFastBytesPerSecond * ToSeconds(in_use);
+  const bool is_fast = static_cast<double>(backed_bytes) > kFastOpenBytesPerSecond * ToSeconds(in_use);
   const bool has_others = unit->space->free_slots() > unit->info().slots / 4;
   // Its former chunks go one after the other, and the slot with the last: a small one is free sooner.
   const bool is_large = wanted_bytes > kOpenBytesMax && has_others && !is_fast;

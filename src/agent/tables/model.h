@@ -7,6 +7,7 @@
 //   Session (one client process) ── slots assigned to it, images it has begun
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -17,6 +18,7 @@
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "agent/tables/flush_object.h"
@@ -464,8 +466,8 @@ struct Job {
   std::set<std::string> retention_waits;  // names with something that may go later
   std::set<std::string> retention_wanted;
 
-  // Has it already, or makes one without images.
-  Version& AddVersion(const ImageIdentity& identity);
+  // The version, without images when it is new (true).
+  std::pair<Version*, bool> AddVersion(const ImageIdentity& identity);
   void RemoveVersion(const Generation& generation);
   // The checkpoint names that have versions on this node.
   std::set<std::string> Names() const;
@@ -477,6 +479,15 @@ struct Job {
   const JobNode* ReachableLeader(uint32_t attempt) const;
   // Of a checkpoint name, as far as this node knows of restarts and of versions that are complete.
   Lineage LineageOf(const std::string& checkpoint) const;
+  // Whether a newer version of the name, of its lineage, is like that.
+  template <typename Predicate>
+  bool HasNewer(const Generation& generation, Predicate is_such) const {
+    const Lineage lineage = LineageOf(generation.name);
+    return std::any_of(versions.begin(), versions.end(), [&](const auto& entry) {
+      const auto& [newer, version] = entry;
+      return newer.name == generation.name && generation < newer && lineage.Has(newer) && is_such(*version);
+    });
+  }
   // Whether what this node lacks is asked of other nodes.
   bool BringsImages() const { return !members.nodes.empty() && hello.keys.Protects(); }
 };
