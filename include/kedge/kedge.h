@@ -249,11 +249,11 @@ KEDGE_API int kedge_last_flush_error(kedge_context* context, char* name, size_t 
 
 /* The newest version of `name` at or below `at_most` (negative: no limit) that every rank can restore. Collective.
  * KEDGE_ERROR_NOT_FOUND: there never was one, or only newer ones than `at_most` are left: the application begins at its start.
- * KEDGE_ERROR_LOST: versions were safe on the nodes, at whatever level, and no copy of any is left, nor in the store. Rank 0
- * warns, and the sentence says what is lost and why. To begin anew is not Kedge's to decide: set restart.if_lost to "begin", and
- * NOT_FOUND is returned instead. The nodes remember their versions, and the store hears of a name's first one moments after it is
- * safe: where all nodes are gone before that, nobody knows that there was one.
- * KEDGE_ERROR_BUSY: a newer attempt has taken the job over, which ends this one. */
+ * KEDGE_ERROR_LOST: versions were safe on the nodes, at whatever level, and no copy of any is left, nor in the store; without
+ * protect.scheme, none on the ranks' own nodes. Rank 0 warns, and the sentence says what is lost and why. To begin anew is not
+ * Kedge's to decide: set restart.if_lost to "begin", and NOT_FOUND is returned instead. The nodes remember their versions, and
+ * the store hears of a name's first one moments after it is safe: where all nodes are gone before that, nobody knows that there
+ * was one. KEDGE_ERROR_BUSY: a newer attempt has taken the job over, which ends this one. */
 KEDGE_API int kedge_newest(kedge_context* context, const char* name, int64_t at_most, int64_t* version);
 
 /* Restores every region of the current group from the newest restorable version at or below `at_most` (negative: no limit);

@@ -203,14 +203,19 @@ Status Restarter::NoteInStore(const RestoredRecord& record) const {
 }
 
 Status Restarter::WhatIsLost(const std::string& name, const Choice& choice) const {
-  constexpr char kWhatToDo[] =
-      "no copy of any version is left. Begin anew only if you mean to: another job name, or restart.if_lost=begin";
+  // Without a scheme nobody has asked the other ranks' nodes.
+  const bool may_be_elsewhere = !core_->protects && core_->ranks_on_node < core_->ranks();
+  const std::string what_to_do = fmt::format(
+      "{}. Begin anew only if you mean to: another job name, or restart.if_lost=begin",
+      may_be_elsewhere ? "nodes bring each other nothing without protect.scheme: what other nodes have comes back when the "
+                         "ranks are launched there again, or when kedge wait has ended"
+                       : "no copy of any version is left");
   const auto unless_silent = [&](const Status& lost) {
     return choice.silent.empty() ? lost : SilentNodes(name, choice.silent, lost.message());
   };
   if (!choice.lost.empty()) {
     return unless_silent(
-        Status(Code::kLost, fmt::format("'{}' is lost: {}; the store has none; {}", name, choice.lost, kWhatToDo)));
+        Status(Code::kLost, fmt::format("'{}' is lost: {}; the store has none; {}", name, choice.lost, what_to_do)));
   }
   if (!alone() && core_->rank() != 0) return Status::Ok();
   KEDGE_ASSIGN_OR_RETURN(const auto reached, FindReached(*core_->catalog, core_->job.job, name));
@@ -218,8 +223,9 @@ Status Restarter::WhatIsLost(const std::string& name, const Choice& choice) cons
   const Generation& first = reached->generation;
   return unless_silent(Status(
       Code::kLost, fmt::format("'{}' is lost: version {} of attempt {}, and perhaps later ones, were safe on their nodes, and "
-                               "neither the nodes of this attempt nor the store have any; {}",
-                               name, first.version, first.attempt, kWhatToDo)));
+                               "neither the {} nor the store have any; {}",
+                               name, first.version, first.attempt,
+                               may_be_elsewhere ? "ranks' own nodes" : "nodes of this attempt", what_to_do)));
 }
 
 Status Restarter::WhetherLost(const std::string& name, int64_t at_most, const Choice& choice, const Status& none) {

@@ -418,13 +418,18 @@ void Promises::Foretold(const Answer& answer) {
 }
 
 // A copy that is bad, or a pool that nobody has missed yet, makes an older one come back.
-void Promises::CompareWithForetold(const Answer& answer) {
+void Promises::CompareWithForetold(const Answer& answer, const std::vector<int>& places) {
   const bool says_none = answer.code == KEDGE_ERROR_NOT_FOUND || answer.code == KEDGE_ERROR_LOST;
   const bool any_is_bad = std::any_of(generations_.begin(), generations_.end(),
                                       [](const auto& entry) { return entry.second.flipped_local || entry.second.flipped_store; });
   if (foretold_at_ + 1 != now_ || !Quiet() || !unnoticed_.empty() || any_is_bad || !(answer.ok() || says_none)) return;
   const int64_t version = answer.ok() ? answer.version : -1;
   if (version == foretold_) return;
+  // Flushes go on meanwhile: of what lies on other nodes than its ranks', a launch has what the store has by then.
+  const bool may_have_come = std::any_of(generations_.begin(), generations_.end(), [&](const auto& entry) {
+    return entry.first.version == version && version > foretold_ && entry.second.places != places;
+  });
+  if (may_have_come && !setup_.Protects()) return;
   Break("foretold-otherwise", fmt::format("kedge rebuild --look says that a launch goes on from {}, and {} comes back: {}",
                                           foretold_, version, Said(answer)));
 }
@@ -463,7 +468,7 @@ void Promises::Read(int64_t version, const std::vector<Answer>& answers) {
 void Promises::Restarted(int launch, int64_t at_most, const std::vector<Answer>& answers) {
   if (!AllCame("restart", answers)) return;
   Life& life = lives_[launch];
-  if (at_most < 0 && !life.superseded && !answers[0].died) CompareWithForetold(answers[0]);
+  if (at_most < 0 && !life.superseded && !answers[0].died) CompareWithForetold(answers[0], life.places);
   const bool any_ok = std::any_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); });
   if (life.superseded && any_ok && Quiet()) {
     return Break("superseded-restarts", fmt::format("launch {} restarts; another launch has taken the job over", launch));

@@ -132,7 +132,7 @@ class Promises {
   bool Survives(const Key& key, const Generation& generation, int64_t at_most, const std::vector<int>& places) const;
   std::optional<Key> MustComeBack(int64_t at_most, const std::vector<int>& places) const;
   bool IsRemembered(int64_t at_most, const std::vector<int>& places) const;
-  void CompareWithForetold(const Answer& answer);
+  void CompareWithForetold(const Answer& answer, const std::vector<int>& places);
   // The one generation that all ranks have in their memory now. Nothing: a promise is broken.
   std::optional<Key> WhatCameBack(const std::vector<Answer>& answers);
   bool Unavailable(int node, const std::vector<int>& places) const;

@@ -190,6 +190,18 @@ TEST_F(ProtectTest, RanksThatMoveFindTheirImages) {
   EXPECT_EQ(ExpectRestart({3, 2, 1, 0}, keys, 1), 0u);
 }
 
+// Nodes bring each other nothing then. What the others have is not said to be gone: with the ranks back it is there.
+TEST_F(ProtectTest, WithoutASchemeRanksThatMoveHearWhereTheirImagesMayBe) {
+  Take({0, 1}, kNoStore, 1, KEDGE_LEVEL_LOCAL);
+  nodes_.Run({1, 0}, kNoStore, [](kedge_context* context, int /*rank*/) {
+    int64_t version = -1;
+    EXPECT_EQ(kedge_restart(context, "p", -1, &version), KEDGE_ERROR_LOST);
+    EXPECT_THAT(kedge_error_message(), ::testing::HasSubstr("nothing without protect.scheme"));
+    EXPECT_THAT(kedge_error_message(), ::testing::Not(::testing::HasSubstr("no copy of any version is left")));
+  });
+  ExpectRestart({0, 1}, kNoStore, 1);
+}
+
 TEST_F(ProtectTest, ARestartAsksWithinTheGroupOnly) {
   const std::string keys = std::string("protect.scheme=partner\nprotect.group=2\n") + kNoStore;
   Take(all_, keys, 1);
