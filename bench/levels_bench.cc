@@ -20,7 +20,7 @@
 #include "levels_model.h"
 #include "measure.h"
 #include "measures_file.h"
-#include "os/process.h"
+#include "os/process/process.h"
 #include "report.h"
 
 extern char** environ;

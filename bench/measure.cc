@@ -10,7 +10,7 @@
 #include <fstream>
 #include <thread>
 
-#include "os/unix_socket.h"
+#include "os/sockets/unix_socket.h"
 
 namespace kedge::bench {
 namespace {

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <thread>
 
-#include "os/futex.h"
-#include "os/kill_point.h"
+#include "os/memory/futex.h"
+#include "os/process/kill_point.h"
 
 namespace kedge {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "os/event_fd.h"
+#include "os/events/event_fd.h"
 #include "session/ring.h"
 
 namespace kedge {

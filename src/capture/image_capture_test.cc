@@ -13,7 +13,7 @@
 #include "os/testing/simulated_file_system.h"
 #include "redundancy/geometry.h"
 #include "redundancy/stream.h"
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 #include "store/verify.h"
 #include "store/versions.h"
 

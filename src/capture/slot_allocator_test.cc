@@ -8,7 +8,7 @@
 
 #include "capture/slot_sink.h"
 #include "format/image_record.h"
-#include "os/event_fd.h"
+#include "os/events/event_fd.h"
 #include "os/testing/temporary_folder.h"
 #include "tier/tier.h"
 

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "format/image_record.h"
-#include "os/kill_point.h"
+#include "os/process/kill_point.h"
 #include "store/layout.h"
 #include "store/publish.h"
 

@@ -16,7 +16,7 @@
 #include "client/object_stream.h"
 #include "client/rendezvous.h"
 #include "kedge/kedge.h"
-#include "os/private_files.h"
+#include "os/files/private_files.h"
 
 struct kedge_context {
   std::unique_ptr<kedge::client::Context> body;

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "client/callback.h"
 #include "client/object_stream.h"
-#include "os/private_files.h"
+#include "os/files/private_files.h"
 #include "schedule/schedule.h"
 #include "store/retention.h"
 #include "store/versions.h"

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "client/newest_stored.h"
 #include "client/start.h"
-#include "os/files.h"
+#include "os/files/files.h"
 #include "session/own_folder.h"
 #include "store/attempts.h"
 

@@ -14,7 +14,7 @@
 #include "client/second_try.h"
 #include "client/window_source.h"
 #include "format/envelope.h"
-#include "os/machine.h"
+#include "os/machine/machine.h"
 #include "store/lineage.h"
 #include "store/publish.h"
 #include "store/versions.h"

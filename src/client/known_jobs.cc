@@ -10,7 +10,7 @@
 
 #include "format/envelope.h"
 #include "format/wire.h"
-#include "os/machine.h"
+#include "os/machine/machine.h"
 #include "store/record_io.h"
 
 namespace kedge::client {

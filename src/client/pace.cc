@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "format/wire.h"
-#include "os/futex.h"
+#include "os/memory/futex.h"
 #include "schedule/schedule.h"
 
 namespace kedge::client {

@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/random.h"
-#include "os/files.h"
+#include "os/files/files.h"
 
 namespace kedge::client {
 namespace {

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "kedge/kedge.h"
-#include "os/file_system.h"
+#include "os/files/file_system.h"
 
 namespace kedge::client {
 

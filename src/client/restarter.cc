@@ -15,7 +15,7 @@
 #include "client/known_jobs.h"
 #include "client/object_stream.h"
 #include "client/second_try.h"
-#include "os/private_files.h"
+#include "os/files/private_files.h"
 #include "restore/file_publisher.h"
 #include "store/attempts.h"
 #include "store/reached.h"

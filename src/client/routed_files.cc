@@ -9,9 +9,9 @@
 #include <string_view>
 
 #include "base/random.h"
-#include "os/files.h"
-#include "os/machine.h"
-#include "os/process.h"
+#include "os/files/files.h"
+#include "os/machine/machine.h"
+#include "os/process/process.h"
 
 namespace kedge::client {
 namespace {

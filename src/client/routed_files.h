@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "capture/image_capture.h"
-#include "os/file_system.h"
+#include "os/files/file_system.h"
 
 namespace kedge::client {
 

@@ -15,10 +15,10 @@
 #include "base/log.h"
 #include "client/known_jobs.h"
 #include "format/wire.h"
-#include "os/machine.h"
+#include "os/machine/machine.h"
 #include "store/attempts.h"
 #include "store/layout.h"
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 #include "store/record_io.h"
 
 namespace kedge::client {

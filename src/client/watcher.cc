@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "client/start.h"
-#include "os/thread.h"
+#include "os/process/thread.h"
 
 namespace kedge::client {
 namespace {

@@ -19,8 +19,8 @@
 #include "base/log.h"
 #include "kedge/kedge_mpi.h"
 #include "mpi/veloc_config.h"
-#include "os/file_system.h"
-#include "os/files.h"
+#include "os/files/file_system.h"
+#include "os/files/files.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "os/socket_address.h"
-#include "os/tcp_ports.h"
+#include "os/sockets/socket_address.h"
+#include "os/sockets/tcp_ports.h"
 
 namespace kedge::net {
 namespace {

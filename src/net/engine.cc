@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "os/poll_set.h"
-#include "os/thread.h"
+#include "os/events/poll_set.h"
+#include "os/process/thread.h"
 
 namespace kedge::net {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "net/engine.h"
-#include "os/poll_set.h"
+#include "os/events/poll_set.h"
 
 namespace kedge::net {
 namespace {

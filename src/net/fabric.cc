@@ -14,7 +14,7 @@
 #include "base/random.h"
 #include "net/frame.h"
 #include "net/network.h"
-#include "os/tcp_ports.h"
+#include "os/sockets/tcp_ports.h"
 
 namespace kedge::net {
 namespace {

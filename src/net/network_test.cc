@@ -13,7 +13,7 @@
 #include "base/random.h"
 #include "net/measure.h"
 #include "net/testing/nodes.h"
-#include "os/tcp_ports.h"
+#include "os/sockets/tcp_ports.h"
 
 namespace kedge::net {
 namespace {

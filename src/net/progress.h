@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "os/event_fd.h"
+#include "os/events/event_fd.h"
 
 namespace kedge::net {
 

@@ -8,9 +8,9 @@
 
 #include "base/crc32c.h"
 #include "base/log.h"
-#include "os/file_mode.h"
-#include "os/files.h"
-#include "os/kill_point.h"
+#include "os/files/file_mode.h"
+#include "os/files/files.h"
+#include "os/process/kill_point.h"
 #include "store/temporary_tag.h"
 
 namespace kedge {

@@ -21,7 +21,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "os/file_system.h"
+#include "os/files/file_system.h"
 #include "restore/image_reader.h"
 #include "store/lineage.h"
 #include "store/store.h"

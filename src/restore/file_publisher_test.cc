@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "os/files.h"
+#include "os/files/files.h"
 #include "os/testing/simulated_file_system.h"
 
 namespace kedge {

@@ -8,7 +8,7 @@
 
 #include "base/crc32c.h"
 #include "base/log.h"
-#include "os/thread.h"
+#include "os/process/thread.h"
 
 namespace kedge {
 namespace {

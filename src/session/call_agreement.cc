@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "os/futex.h"
-#include "os/kill_point.h"
+#include "os/memory/futex.h"
+#include "os/process/kill_point.h"
 
 namespace kedge {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "os/futex.h"
+#include "os/memory/futex.h"
 
 namespace kedge {
 namespace {

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "os/files.h"
-#include "os/machine.h"
+#include "os/files/files.h"
+#include "os/machine/machine.h"
 
 namespace kedge {
 namespace {

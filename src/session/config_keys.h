@@ -13,7 +13,7 @@
 
 #include "base/config.h"
 #include "session/messages.h"
-#include "store/posix_folders.h"
+#include "store/posix/posix_folders.h"
 
 namespace kedge {
 

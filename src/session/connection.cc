@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "os/machine.h"
-#include "os/private_files.h"
+#include "os/files/private_files.h"
+#include "os/machine/machine.h"
 #include "session/mailbox_file.h"
 
 namespace kedge {

@@ -15,9 +15,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "os/event_fd.h"
-#include "os/mapping.h"
-#include "os/unix_socket.h"
+#include "os/events/event_fd.h"
+#include "os/memory/mapping.h"
+#include "os/sockets/unix_socket.h"
 #include "session/config_keys.h"
 #include "session/mailbox.h"
 #include "session/messages.h"

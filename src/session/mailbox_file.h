@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/status.h"
-#include "os/mapping.h"
-#include "os/process.h"
+#include "os/memory/mapping.h"
+#include "os/process/process.h"
 #include "session/mailbox.h"
 
 namespace kedge {

@@ -1,6 +1,6 @@
 // Messages on the agent's socket: everything that is not on the path of a checkpoint (that is mailbox.h).
 //
-// A frame of the socket (os/unix_socket.h) is one message: kind, the number of the request it is or answers, fields. The
+// A frame of the socket (os/sockets/unix_socket.h) is one message: kind, the number of the request it is or answers, fields. The
 // client asks, the agent answers each request with one message of the kind stated here, or with ErrorReply; answers to
 // different requests may come in any order (a wait is answered late). Only Drain is answered several times: progress, then
 // the end. Nothing comes unasked. Decoding trusts nothing; both sides are of one build family (kProtocolVersion), so the

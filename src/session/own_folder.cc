@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "os/files.h"
-#include "os/machine.h"
+#include "os/files/files.h"
+#include "os/machine/machine.h"
 
 namespace kedge {
 

@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "os/files.h"
-#include "os/machine.h"
-#include "os/private_files.h"
-#include "os/process.h"
+#include "os/files/files.h"
+#include "os/files/private_files.h"
+#include "os/machine/machine.h"
+#include "os/process/process.h"
 #include "session/connection.h"
 
 namespace kedge {

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "os/machine.h"
-#include "os/process.h"
+#include "os/machine/machine.h"
+#include "os/process/process.h"
 #include "store/record_io.h"
 
 namespace kedge {

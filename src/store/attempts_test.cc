@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "base/testing/manual_clock.h"
-#include "os/files.h"
+#include "os/files/files.h"
 #include "os/testing/simulated_file_system.h"
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 #include "store/publish.h"
 #include "store/testing/version_maker.h"
 

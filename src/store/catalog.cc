@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "format/name_encoding.h"
-#include "os/machine.h"
+#include "os/machine/machine.h"
 #include "store/record_io.h"
 
 namespace kedge {

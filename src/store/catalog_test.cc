@@ -6,11 +6,11 @@
 
 #include "base/testing/manual_clock.h"
 #include "format/name_encoding.h"
-#include "os/files.h"
+#include "os/files/files.h"
 #include "os/testing/simulated_file_system.h"
 #include "store/attempts.h"
 #include "store/garbage.h"
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 #include "store/reached.h"
 #include "store/record_io.h"
 #include "store/retention.h"

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "base/testing/manual_clock.h"
-#include "os/files.h"
+#include "os/files/files.h"
 #include "os/testing/simulated_file_system.h"
 #include "store/attempts.h"
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 #include "store/testing/version_maker.h"
 #include "store/versions.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/crc32c.h"
-#include "os/files.h"
+#include "os/files/files.h"
 #include "store/attempts.h"
 #include "store/record_io.h"
 #include "store/versions.h"

@@ -12,7 +12,7 @@
 #include "os/testing/simulated_file_system.h"
 #include "store/attempts.h"
 #include "store/garbage.h"
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 #include "store/record_io.h"
 #include "store/testing/ledger.h"
 #include "store/testing/version_maker.h"

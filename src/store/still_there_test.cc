@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "os/testing/temporary_folder.h"
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 #include "store/retention.h"
 #include "store/testing/version_maker.h"
 #include "store/versions.h"

@@ -9,7 +9,7 @@
 
 #include "os/testing/simulated_file_system.h"
 #include "os/testing/temporary_folder.h"
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 #include "store/store.h"
 
 namespace kedge {

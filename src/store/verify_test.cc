@@ -7,7 +7,7 @@
 
 #include "os/testing/simulated_file_system.h"
 #include "store/copy.h"
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 #include "store/testing/version_maker.h"
 #include "store/versions.h"
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/crc32c.h"
-#include "os/files.h"
-#include "os/machine.h"
-#include "os/storage_device.h"
+#include "os/files/files.h"
+#include "os/machine/machine.h"
+#include "os/machine/storage_device.h"
 
 namespace kedge {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "format/calibration.h"
 #include "model/throughput_curve.h"
-#include "os/file_system.h"
+#include "os/files/file_system.h"
 #include "tier/tier_info.h"
 
 namespace kedge {

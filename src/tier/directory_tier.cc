@@ -2,8 +2,8 @@
 //
 // Large ranges go around the page cache (O_DIRECT) where the file system allows it: the bytes are read once more, by the flush or
 // a restart, and must not push the application's own pages out. They go as several requests in flight through io_uring, or one
-// after the other where there is none (os/direct_io.h): from the caller's memory where that is aligned, as captures' is, else
-// through registered buffers. Small ranges are written plainly.
+// after the other where there is none (os/files/direct_io.h): from the caller's memory where that is aligned, as captures' is,
+// else through registered buffers. Small ranges are written plainly.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "os/files.h"
+#include "os/files/files.h"
 #include "tier/tier.h"
 
 namespace kedge {

@@ -8,9 +8,9 @@
 #include <cstring>
 #include <utility>
 
-#include "os/files.h"
-#include "os/mapping.h"
-#include "os/private_files.h"
+#include "os/files/files.h"
+#include "os/files/private_files.h"
+#include "os/memory/mapping.h"
 #include "tier/tier.h"
 
 namespace kedge {

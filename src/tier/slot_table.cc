@@ -6,9 +6,9 @@
 #include <new>
 
 #include "base/crc32c.h"
-#include "os/file_system.h"
-#include "os/files.h"
-#include "os/private_files.h"
+#include "os/files/file_system.h"
+#include "os/files/files.h"
+#include "os/files/private_files.h"
 
 namespace kedge {
 namespace {

@@ -14,7 +14,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "os/mapping.h"
+#include "os/memory/mapping.h"
 
 namespace kedge {
 

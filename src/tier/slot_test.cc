@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "base/random.h"
-#include "os/files.h"
+#include "os/files/files.h"
 #include "os/testing/temporary_folder.h"
 #include "tier/slot_space.h"
 

@@ -14,9 +14,9 @@
 #include <string>
 
 #include "base/status.h"
-#include "os/direct_io.h"
-#include "os/file_system.h"
-#include "os/unique_fd.h"
+#include "os/files/direct_io.h"
+#include "os/files/file_system.h"
+#include "os/files/unique_fd.h"
 #include "tier/tier_info.h"
 
 namespace kedge {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "os/files.h"
-#include "os/private_files.h"
+#include "os/files/files.h"
+#include "os/files/private_files.h"
 #include "os/testing/temporary_folder.h"
 #include "tier/tier.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/duration.h"
-#include "os/process.h"
+#include "os/process/process.h"
 #include "session/connection.h"
 #include "tools/agent_connection.h"
 #include "tools/command.h"

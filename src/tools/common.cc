@@ -9,11 +9,11 @@
 
 #include "base/byte_size.h"
 #include "base/clock.h"
-#include "os/machine.h"
-#include "os/terminal.h"
+#include "os/machine/machine.h"
+#include "os/process/terminal.h"
 #include "session/config_keys.h"
 #include "store/layout.h"
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 
 namespace kedge::tools {
 

@@ -8,7 +8,7 @@
 #include "base/byte_size.h"
 #include "base/crc32c.h"
 #include "base/json_writer.h"
-#include "os/files.h"
+#include "os/files/files.h"
 #include "tools/command.h"
 #include "tools/common.h"
 #include "tools/npy.h"

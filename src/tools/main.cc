@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "os/files.h"
-#include "os/process.h"
+#include "os/files/files.h"
+#include "os/process/process.h"
 #include "session/connection.h"
 #include "tools/command.h"
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/json_writer.h"
-#include "os/files.h"
+#include "os/files/files.h"
 #include "session/config_keys.h"
 #include "store/reached.h"
 #include "store/versions.h"

@@ -1,7 +1,7 @@
 // kedge top: the agent's status, drawn again and again until q.
 #include <cstdio>
 
-#include "os/terminal.h"
+#include "os/process/terminal.h"
 #include "tools/agent_connection.h"
 #include "tools/command.h"
 #include "tools/status_view.h"

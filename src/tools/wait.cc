@@ -10,7 +10,7 @@
 #include "base/byte_size.h"
 #include "base/duration.h"
 #include "base/json_writer.h"
-#include "os/files.h"
+#include "os/files/files.h"
 #include "store/lineage.h"
 #include "store/versions.h"
 #include "tools/agent_connection.h"

@@ -11,9 +11,9 @@
 #include "base/crc32c.h"
 #include "format/image_record.h"
 #include "format/node_records.h"
-#include "os/futex.h"
+#include "os/memory/futex.h"
 #include "schedule/schedule.h"
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 #include "store/publish.h"
 #include "store/versions.h"
 

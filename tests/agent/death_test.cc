@@ -6,7 +6,7 @@
 #include <fstream>
 #include <thread>
 
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 #include "store/testing/version_maker.h"
 #include "tests/agent/agent_client.h"
 #include "tests/support/child_process.h"

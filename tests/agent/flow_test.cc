@@ -6,11 +6,11 @@
 #include <set>
 #include <thread>
 
-#include "os/process.h"
+#include "os/process/process.h"
 #include "store/attempts.h"
 #include "store/garbage.h"
 #include "store/layout.h"
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 #include "tests/agent/agent_client.h"
 
 namespace kedge::testing {

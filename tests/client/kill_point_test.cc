@@ -17,7 +17,7 @@ using std::chrono::seconds;
 const std::string kApp = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "pattern_app";
 
 struct Point {
-  const char* name;  // of src/os/kill_point.h, and which pass
+  const char* name;  // of src/os/process/kill_point.h, and which pass
   const char* bytes;
   enum { kNot, kHandedOver, kEither } state;  // of the version being captured: whether the agent has it
 };

@@ -13,8 +13,8 @@
 #include <optional>
 #include <thread>
 
-#include "os/files.h"
-#include "os/unix_socket.h"
+#include "os/files/files.h"
+#include "os/sockets/unix_socket.h"
 #include "session/messages.h"
 #include "tests/client/api_fixture.h"
 

@@ -15,7 +15,7 @@
 #include "format/set_records.h"
 #include "os/testing/steering.h"
 #include "session/own_folder.h"
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 #include "tests/histories/calls_and_errors.h"
 #include "tests/histories/leftovers.h"
 #include "tests/histories/node_faults.h"

@@ -1,11 +1,11 @@
-// See simulated_process.h. The names are what the linker's --wrap calls the functions of base/clock.h, os/file_system.h,
-// os/process.h, os/machine.h and of the C library.
+// See simulated_process.h. The names are what the linker's --wrap calls the functions of base/clock.h, os/files/file_system.h,
+// os/process/process.h, os/machine/machine.h and of the C library.
 #include "tests/histories/simulated_process.h"
 
 #include <time.h>
 
-#include "os/machine.h"
-#include "os/process.h"
+#include "os/machine/machine.h"
+#include "os/process/process.h"
 
 namespace kedge::histories {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "os/file_system.h"
+#include "os/files/file_system.h"
 #include "os/testing/fault_plan.h"
 #include "os/testing/faulty_file_system.h"
 #include "os/testing/simulated_file_system.h"

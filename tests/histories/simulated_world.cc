@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "os/files.h"
+#include "os/files/files.h"
 #include "store/layout.h"
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 #include "tests/histories/calls_and_errors.h"
 #include "tests/histories/leftovers.h"
 

@@ -21,7 +21,7 @@
 #include "agent/space/tiers.h"
 #include "base/crc32c.h"
 #include "base/log.h"
-#include "os/kill_point.h"
+#include "os/process/kill_point.h"
 #include "redundancy/layout.h"
 #include "redundancy/stream.h"
 #include "store/attempts.h"

@@ -7,7 +7,7 @@
 
 #include "base/crc32c.h"
 #include "base/log.h"
-#include "os/kill_point.h"
+#include "os/process/kill_point.h"
 #include "redundancy/block_table.h"
 #include "store/versions.h"
 

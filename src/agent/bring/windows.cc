@@ -12,7 +12,7 @@
 #include "agent/protect/protect.h"
 #include "agent/space/memory_ledger.h"
 #include "base/log.h"
-#include "os/kill_point.h"
+#include "os/process/kill_point.h"
 
 namespace kedge {
 namespace {

@@ -11,7 +11,7 @@
 #include "agent/bring/fetch.h"
 #include "agent/tables/model.h"
 #include "base/status.h"
-#include "os/mapping.h"
+#include "os/memory/mapping.h"
 #include "redundancy/stream.h"
 #include "session/messages.h"
 

@@ -33,11 +33,11 @@
 #include "agent/space/throughput.h"
 #include "agent/space/tiers.h"
 #include "base/log.h"
-#include "os/files.h"
-#include "os/machine.h"
-#include "os/text_server.h"
+#include "os/files/files.h"
+#include "os/machine/machine.h"
+#include "os/sockets/text_server.h"
 #include "session/connection.h"
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 
 namespace kedge {
 namespace {

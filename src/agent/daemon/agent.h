@@ -20,8 +20,8 @@
 #include "agent/tables/model.h"
 #include "agent/tables/workers.h"
 #include "base/clock.h"
-#include "os/event_fd.h"
-#include "os/event_loop.h"
+#include "os/events/event_fd.h"
+#include "os/events/event_loop.h"
 #include "placement/policy.h"
 #include "session/config_keys.h"
 

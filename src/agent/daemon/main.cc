@@ -9,8 +9,8 @@
 #include "agent/daemon/agent.h"
 #include "base/log.h"
 #include "net/network.h"
-#include "os/private_files.h"
-#include "os/signals.h"
+#include "os/files/private_files.h"
+#include "os/process/signals.h"
 #include "session/config_keys.h"
 #include "session/connection.h"
 

@@ -18,7 +18,7 @@
 #include "agent/space/tiers.h"
 #include "agent/tables/record_file.h"
 #include "base/log.h"
-#include "os/files.h"
+#include "os/files/files.h"
 
 namespace kedge {
 namespace {

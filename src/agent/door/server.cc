@@ -16,7 +16,7 @@
 #include "agent/schedule/calls.h"
 #include "agent/schedule/local_level.h"
 #include "base/log.h"
-#include "os/machine.h"
+#include "os/machine/machine.h"
 #include "session/connection.h"
 
 namespace kedge {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "agent/tables/model.h"
-#include "os/unix_socket.h"
+#include "os/sockets/unix_socket.h"
 
 namespace kedge {
 

@@ -16,8 +16,8 @@
 #include "agent/space/tiers.h"
 #include "base/log.h"
 #include "format/store_records.h"
-#include "os/files.h"
-#include "os/futex.h"
+#include "os/files/files.h"
+#include "os/memory/futex.h"
 #include "session/connection.h"
 
 namespace kedge {

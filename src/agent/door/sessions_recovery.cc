@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "format/envelope.h"
 #include "format/name_encoding.h"
-#include "os/files.h"
+#include "os/files/files.h"
 
 namespace kedge {
 namespace {

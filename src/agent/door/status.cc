@@ -20,7 +20,7 @@
 #include "agent/space/throughput.h"
 #include "agent/space/tiers.h"
 #include "base/json_writer.h"
-#include "os/machine.h"
+#include "os/machine/machine.h"
 #include "session/connection.h"
 
 namespace kedge {

@@ -4,7 +4,7 @@
 
 #include "base/crc32c.h"
 #include "format/image_record.h"
-#include "os/files.h"
+#include "os/files/files.h"
 
 namespace kedge {
 namespace {

@@ -17,8 +17,8 @@
 #include "agent/space/tiers.h"
 #include "base/log.h"
 #include "format/image_record.h"
-#include "os/kill_point.h"
-#include "os/machine.h"
+#include "os/machine/machine.h"
+#include "os/process/kill_point.h"
 
 namespace kedge {
 namespace {

@@ -16,7 +16,7 @@
 #include "agent/space/throughput.h"
 #include "base/crc32c.h"
 #include "base/log.h"
-#include "os/kill_point.h"
+#include "os/process/kill_point.h"
 #include "store/garbage.h"
 #include "store/reached.h"
 #include "store/retention.h"

@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "format/image_record.h"
-#include "os/unix_socket.h"
+#include "os/sockets/unix_socket.h"
 #include "session/connection.h"
 
 namespace kedge {

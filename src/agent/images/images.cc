@@ -18,8 +18,8 @@
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "format/image_record.h"
-#include "os/files.h"
-#include "os/kill_point.h"
+#include "os/files/files.h"
+#include "os/process/kill_point.h"
 
 namespace kedge {
 namespace {

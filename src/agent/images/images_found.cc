@@ -13,7 +13,7 @@
 #include "agent/space/tiers.h"
 #include "base/crc32c.h"
 #include "format/image_record.h"
-#include "os/files.h"
+#include "os/files/files.h"
 
 namespace kedge {
 

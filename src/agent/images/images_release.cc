@@ -12,7 +12,7 @@
 #include "agent/flush/flush.h"
 #include "agent/images/images.h"
 #include "agent/space/throughput.h"
-#include "os/kill_point.h"
+#include "os/process/kill_point.h"
 
 namespace kedge {
 

@@ -20,7 +20,7 @@
 #include "agent/space/own_slots.h"
 #include "agent/space/tiers.h"
 #include "base/log.h"
-#include "os/files.h"
+#include "os/files/files.h"
 
 namespace kedge {
 namespace {

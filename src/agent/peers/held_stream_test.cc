@@ -9,7 +9,7 @@
 
 #include "agent/tables/model.h"
 #include "base/random.h"
-#include "os/files.h"
+#include "os/files/files.h"
 #include "redundancy/block_table.h"
 
 namespace kedge {

@@ -17,8 +17,8 @@
 #include "agent/schedule/turns.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "os/files.h"
-#include "os/kill_point.h"
+#include "os/files/files.h"
+#include "os/process/kill_point.h"
 
 namespace kedge {
 namespace {

@@ -10,7 +10,7 @@
 #include "agent/space/tiers.h"
 #include "base/crc32c.h"
 #include "base/log.h"
-#include "os/files.h"
+#include "os/files/files.h"
 
 namespace kedge {
 namespace {

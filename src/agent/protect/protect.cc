@@ -17,7 +17,7 @@
 #include "agent/space/own_slots.h"
 #include "agent/space/tiers.h"
 #include "base/log.h"
-#include "os/kill_point.h"
+#include "os/process/kill_point.h"
 #include "redundancy/geometry.h"
 #include "redundancy/layout.h"
 

@@ -21,7 +21,7 @@
 #include "agent/protect/protect.h"
 #include "agent/schedule/tuning.h"
 #include "base/log.h"
-#include "os/kill_point.h"
+#include "os/process/kill_point.h"
 #include "redundancy/layout.h"
 
 namespace kedge {

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-#include "os/kill_point.h"
+#include "os/process/kill_point.h"
 #include "redundancy/block_table.h"
 
 namespace kedge {

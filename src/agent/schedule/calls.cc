@@ -8,7 +8,7 @@
 #include "agent/peers/peers.h"
 #include "agent/schedule/tuning.h"
 #include "base/log.h"
-#include "os/kill_point.h"
+#include "os/process/kill_point.h"
 #include "schedule/schedule.h"
 
 namespace kedge {

@@ -13,7 +13,7 @@
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "base/log.h"
-#include "os/kill_point.h"
+#include "os/process/kill_point.h"
 
 namespace kedge {
 namespace {

@@ -12,7 +12,7 @@
 #include "agent/space/throughput.h"
 #include "agent/space/tiers.h"
 #include "base/log.h"
-#include "os/kill_point.h"
+#include "os/process/kill_point.h"
 
 namespace kedge {
 namespace {

@@ -9,7 +9,7 @@
 #include "agent/door/sessions.h"
 #include "agent/space/tiers.h"
 #include "agent/testing/local_agent.h"
-#include "os/files.h"
+#include "os/files/files.h"
 #include "os/testing/temporary_folder.h"
 
 namespace kedge {

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "base/status.h"
-#include "os/file_system.h"
-#include "os/machine.h"
+#include "os/files/file_system.h"
+#include "os/machine/machine.h"
 
 namespace kedge {
 

@@ -6,7 +6,7 @@
 #include "agent/daemon/agent.h"
 #include "agent/space/tiers.h"
 #include "base/log.h"
-#include "os/machine.h"
+#include "os/machine/machine.h"
 #include "tier/calibration_folder.h"
 
 namespace kedge {

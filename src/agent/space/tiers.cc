@@ -17,8 +17,8 @@
 #include "base/byte_size.h"
 #include "base/crc32c.h"
 #include "base/log.h"
-#include "os/files.h"
-#include "os/machine.h"
+#include "os/files/files.h"
+#include "os/machine/machine.h"
 #include "session/own_folder.h"
 
 namespace kedge {

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "agent/testing/local_agent.h"
-#include "os/files.h"
+#include "os/files/files.h"
 #include "os/testing/other_user.h"
 #include "os/testing/temporary_folder.h"
 

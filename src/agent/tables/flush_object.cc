@@ -6,8 +6,8 @@
 #include <cstdlib>
 
 #include "base/crc32c.h"
-#include "os/files.h"
-#include "os/private_files.h"
+#include "os/files/files.h"
+#include "os/files/private_files.h"
 #include "store/publish.h"
 
 namespace kedge {

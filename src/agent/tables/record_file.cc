@@ -3,8 +3,8 @@
 #include <iterator>
 
 #include "base/crc32c.h"
-#include "os/files.h"
-#include "os/private_files.h"
+#include "os/files/files.h"
+#include "os/files/private_files.h"
 
 namespace kedge {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "os/thread.h"
+#include "os/process/thread.h"
 
 namespace kedge {
 namespace {

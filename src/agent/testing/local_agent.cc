@@ -12,7 +12,7 @@
 #include "agent/space/tiers.h"
 #include "base/status.h"
 #include "store/catalog.h"
-#include "store/posix_store.h"
+#include "store/posix/posix_store.h"
 
 namespace kedge::testing {
 namespace {

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 
 #include "base/status.h"
-#include "os/unix_socket.h"
+#include "os/sockets/unix_socket.h"
 
 namespace kedge::os {
 namespace {

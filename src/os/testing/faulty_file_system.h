@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "os/file_system.h"
+#include "os/files/file_system.h"
 #include "os/testing/fault_plan.h"
 
 namespace kedge::os::testing {

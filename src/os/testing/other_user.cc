@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "base/status.h"
-#include "os/files.h"
+#include "os/files/files.h"
 
 namespace kedge::os::testing {
 

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "os/file_system.h"
+#include "os/files/file_system.h"
 
 namespace kedge::os::testing {
 

@@ -20,7 +20,7 @@
 #include <unordered_map>
 
 #include "base/random.h"
-#include "os/file_system.h"
+#include "os/files/file_system.h"
 #include "os/testing/fault_plan.h"
 #include "os/testing/simulated_disk.h"
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "os/files.h"
+#include "os/files/files.h"
 
 namespace kedge::os::testing {
 namespace {

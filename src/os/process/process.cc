@@ -1,0 +1,134 @@
+#include "os/process/process.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "os/files/files.h"
+
+namespace kedge::os {
+namespace {
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+
+struct ProcessStat {
+  char state = '?';
+  uint32_t threads = 0;
+  uint64_t start_ticks = 0;
+};
+
+Result<ProcessStat> ReadStat(pid_t process_id) {
+  KEDGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(SystemFileSystem(), fmt::format("/proc/{}/stat", process_id), 65536));
+  // The second field is the program's name in parentheses and may itself contain spaces and parentheses.
+  const size_t name_end = text.rfind(')');
+  std::string_view rest = name_end == std::string::npos ? std::string_view() : std::string_view(text).substr(name_end + 1);
+  ProcessStat stat;
+  for (int field = 3; field <= 22; ++field) {
+    if (rest.empty() || rest.front() != ' ')
+      return Status(Code::kInternal, fmt::format("/proc/{}/stat has an unknown form", process_id));
+    rest.remove_prefix(1);
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    if (field == 3 && !word.empty()) stat.state = word.front();
+    if (field == 20) std::from_chars(word.data(), word.data() + word.size(), stat.threads);
+    if (field == 22) std::from_chars(word.data(), word.data() + word.size(), stat.start_ticks);
+    rest.remove_prefix(word.size());
+  }
+  return stat;
+}
+
+}  // namespace
+
+Result<ProcessIdentity> IdentityOf(pid_t process_id) {
+  const auto stat = ReadStat(process_id);
+  if (stat.ok()) return ProcessIdentity{process_id, stat->start_ticks};
+  const int error = stat.status().errno_value();
+  if (error == ENOENT || error == ESRCH) return Status(Code::kNotFound, fmt::format("no process {}", process_id));
+  return stat.status();
+}
+
+ProcessIdentity OwnIdentity() {
+  const auto identity = IdentityOf(getpid());
+  KEDGE_CHECK(identity.ok());
+  return *identity;
+}
+
+bool IsAlive(const ProcessIdentity& process) {
+  const auto stat = ReadStat(process.process_id);
+  if (!stat.ok()) {
+    const int error = stat.status().errno_value();
+    // Anything but "no such process" must not be taken for a death.
+    return error != ENOENT && error != ESRCH;
+  }
+  if (stat->start_ticks != process.start_ticks || stat->state == 'X') return false;
+  // A first thread that has ended is a zombie also while others of the process run, or are about to close its files.
+  return stat->state != 'Z' || stat->threads > 1;
+}
+
+Result<UniqueFd> OpenPidfd(const ProcessIdentity& process) {
+  UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, process.process_id, 0)));
+  if (!fd.valid()) {
+    if (errno == ESRCH) return Status(Code::kNotFound, fmt::format("no process {}", process.process_id));
+    return Status::FromErrno(errno, fmt::format("pidfd_open {}", process.process_id));
+  }
+  // The id may have been reused before the open; after it, the descriptor stays with the one process.
+  if (!IsAlive(process)) return Status(Code::kNotFound, fmt::format("process {} has ended", process.process_id));
+  return fd;
+}
+
+Status ReplaceProcess(const std::string& program, char** arguments) {
+  execvp(program.c_str(), arguments);
+  return Status::FromErrno(errno, "run " + program);
+}
+
+Status SendSignal(const ProcessIdentity& process, int signal) {
+  auto fd = OpenPidfd(process);
+  if (fd.status().code() == Code::kUnsupported) {
+    if (!IsAlive(process)) return Status(Code::kNotFound, fmt::format("process {} has ended", process.process_id));
+    if (kill(process.process_id, signal) == 0) return Status::Ok();
+    return Status::FromErrno(errno, fmt::format("kill {}", process.process_id));
+  }
+  if (!fd.ok()) return fd.status();
+  if (syscall(SYS_pidfd_send_signal, fd->get(), signal, nullptr, 0) == 0) return Status::Ok();
+  if (errno == ESRCH) return Status(Code::kNotFound, fmt::format("process {} has ended", process.process_id));
+  return Status::FromErrno(errno, fmt::format("signal process {}", process.process_id));
+}
+
+Result<std::string> ProgramFolder() {
+  char path[4096];
+  const ssize_t bytes = readlink("/proc/self/exe", path, sizeof path);
+  if (bytes < 0) return Status::FromErrno(errno, "readlink /proc/self/exe");
+  return ParentPath(std::string_view(path, static_cast<size_t>(bytes)));
+}
+
+// Not dladdr: it gives the path as the loader was told it, which may be relative to a folder since left.
+Result<std::string> LibraryFolder() {
+  KEDGE_ASSIGN_OR_RETURN(const std::string maps, ReadFile(SystemFileSystem(), "/proc/self/maps", uint64_t{256} << 20));
+  const auto address = reinterpret_cast<uintptr_t>(&LibraryFolder);
+  for (std::string_view rest = maps; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+    const auto first = std::from_chars(line.data(), line.data() + line.size(), begin, 16);
+    if (first.ec != std::errc() || first.ptr == line.data() + line.size()) continue;
+    std::from_chars(first.ptr + 1, line.data() + line.size(), end, 16);
+    const size_t slash = line.find('/');
+    if (address >= begin && address < end && slash != std::string_view::npos) return ParentPath(line.substr(slash));
+  }
+  return Status(Code::kInternal, "/proc/self/maps does not name the file of this library");
+}
+
+}  // namespace kedge::os

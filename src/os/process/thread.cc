@@ -1,0 +1,56 @@
+#include "os/process/thread.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <system_error>
+#include <utility>
+
+namespace kedge::os {
+
+Result<std::thread> StartThread(const std::string& name, std::function<void()> body) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  Result<std::thread> thread = Status(Code::kUnavailable, "no thread for " + name);
+  try {
+    thread = std::thread([name, body = std::move(body)] {
+      SetThreadName(name);
+      body();
+    });
+  } catch (const std::system_error&) {
+    // What the status says.
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+Status SetThreadNice(int nice) {
+  // On Linux the priority of PRIO_PROCESS belongs to the thread; 0 is the calling one.
+  if (setpriority(PRIO_PROCESS, 0, nice) != 0) return Status::FromErrno(errno, "setpriority");
+  return Status::Ok();
+}
+
+Status SetThreadIoClass(IoClass io_class) {
+  // linux/ioprio.h: class in the upper three bits of sixteen, level below. who 1 is a process or thread.
+  constexpr int kWhoProcess = 1;
+  int value = 0;
+  switch (io_class) {
+    case IoClass::kNormal: value = 0; break;
+    case IoClass::kBestEffortLow: value = (2 << 13) | 7; break;
+    case IoClass::kIdle: value = 3 << 13; break;
+  }
+  if (syscall(SYS_ioprio_set, kWhoProcess, 0, value) != 0) return Status::FromErrno(errno, "ioprio_set");
+  return Status::Ok();
+}
+
+void SetThreadName(const std::string& name) {
+  pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+}
+
+}  // namespace kedge::os

@@ -1,0 +1,114 @@
+#include "store/posix/posix_object.h"
+
+#include "os/files/direct_io.h"
+#include "os/files/files.h"
+
+namespace kedge {
+
+namespace {
+
+bool IsAligned(uint64_t number) {
+  return number % os::kDirectAlignmentBytes == 0;
+}
+
+}  // namespace
+
+Status PosixObjectWriter::Remember(const Status& status) {
+  if (status.ok()) return status;
+  const std::lock_guard lock(mutex_);
+  if (failure_.ok()) failure_ = status;
+  return status;
+}
+
+Status PosixObjectWriter::WriteAt(uint64_t offset, ByteSpan bytes) {
+  if (direct_ != nullptr && IsAligned(offset) && IsAligned(reinterpret_cast<uintptr_t>(bytes.data()))) {
+    // Whole blocks; a short write of O_DIRECT ends on one, too.
+    const size_t whole = bytes.size() / os::kDirectAlignmentBytes * os::kDirectAlignmentBytes;
+    const Status written = os::WriteAll(*direct_, bytes.data(), whole, offset);
+    // A file system may open a file with O_DIRECT and ask for a greater alignment, or refuse each write.
+    if (written.code() != Code::kInvalidArgument) {
+      KEDGE_RETURN_IF_ERROR(Remember(written));
+      bytes = bytes.subspan(whole);
+      offset += whole;
+    }
+  }
+  return Remember(os::WriteAll(*file_, bytes.data(), bytes.size(), offset));
+}
+
+Status PosixObjectWriter::CloseFiles() {
+  const Status direct_closed = direct_ != nullptr ? direct_->Close() : Status::Ok();
+  const Status closed = file_->Close();
+  return closed.ok() ? direct_closed : closed;
+}
+
+Status PosixObjectWriter::FlushHint(uint64_t offset, uint64_t bytes, bool wait) {
+  const Status status = file_->SyncFileRange(offset, bytes, wait ? os::SyncRange::kStartAndWait : os::SyncRange::kStart);
+  // Where the file system cannot, fsync does it all. Any other error is one of write-back, and the bytes may be lost.
+  if (status.code() == Code::kUnsupported || status.code() == Code::kInvalidArgument) return Status::Ok();
+  return Remember(status);
+}
+
+Status PosixObjectWriter::SyncAndClose() {
+  Status status;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return Status(Code::kFailedPrecondition, "object " + place_.key + " is closed already");
+    closed_ = true;
+    status = failure_;
+  }
+  if (status.ok()) status = file_->Fsync();
+  const Status closed = CloseFiles();
+  if (status.ok()) status = closed;
+  if (!status.ok()) static_cast<void>(os::UnlinkIfPresent(fs_, place_.temporary_path));
+  return status;
+}
+
+Status PosixObjectWriter::MoveIntoPlace() {
+  const Status renamed = fs_.Rename(place_.temporary_path, place_.path);
+  if (!renamed.ok()) static_cast<void>(os::UnlinkIfPresent(fs_, place_.temporary_path));
+  return renamed;
+}
+
+void PosixObjectWriter::TakeBack() {
+  static_cast<void>(os::UnlinkIfPresent(fs_, place_.path));
+}
+
+Status PosixObjectWriter::Commit() {
+  ObjectWriter* const self = this;
+  return store_.Publish(std::span(&self, 1)).front();
+}
+
+Status PosixObjectWriter::Abandon() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!closed_) static_cast<void>(CloseFiles());  // what it says about bytes that are given up does not matter
+    closed_ = true;
+  }
+  return os::UnlinkIfPresent(fs_, place_.temporary_path);
+}
+
+Status PosixObjectContributor::WriteAt(uint64_t offset, ByteSpan bytes) {
+  const Status status = os::WriteAll(*file_, bytes.data(), bytes.size(), offset);
+  if (!status.ok()) {
+    const std::lock_guard lock(mutex_);
+    if (failure_.ok()) failure_ = status;
+  }
+  return status;
+}
+
+Status PosixObjectContributor::Finish() {
+  Status status;
+  {
+    const std::lock_guard lock(mutex_);
+    status = failure_;
+  }
+  if (status.ok()) status = file_->Fsync();
+  const Status closed = file_->Close();
+  return status.ok() ? closed : status;
+}
+
+Status PosixObjectReader::ReadAt(uint64_t offset, std::span<std::byte> out) {
+  return os::ReadAll(*file_, out.data(), out.size(), offset);
+}
+
+}  // namespace kedge

@@ -1,0 +1,392 @@
+#include "store/posix/posix_store.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <set>
+
+#include "os/files/files.h"
+#include "store/posix/posix_folders.h"
+#include "store/posix/posix_object.h"
+#include "store/temporary_tag.h"
+
+namespace kedge {
+
+namespace {
+
+constexpr uint32_t kPrivateFileMode = 0600;
+constexpr double kNsPerSecond = 1e9;
+constexpr uint64_t kDirectBytesMin = uint64_t{16} << 20;  // smaller ones are sooner taken by the page cache
+
+class PosixStore final : public Store {
+ public:
+  PosixStore(os::FileSystem& fs, PosixStoreOptions options)
+      : fs_(fs), options_(std::move(options)), folders_(fs, options_.path, options_.folder_mode, options_.making) {}
+
+  const std::string& description() const override { return options_.path; }
+  Result<std::string> Place() override;
+
+  Result<std::unique_ptr<ObjectWriter>> CreateObject(const std::string& key, const TemporaryOwner& owner,
+                                                     uint64_t expected_bytes) override;
+  Result<std::unique_ptr<ObjectWriter>> AdoptObject(const std::string& key, const std::string& handle) override;
+  Result<std::unique_ptr<ObjectContributor>> JoinObject(const std::string& handle) override;
+  std::vector<Status> Publish(std::span<ObjectWriter* const> writers) override;
+  Result<std::unique_ptr<ObjectReader>> OpenObject(const std::string& key) override;
+
+  Status PutIfAbsent(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) override;
+  Status Replace(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) override;
+  Result<Buffer> Get(const std::string& key, uint64_t bytes_max) override;
+  Status EnsureDurable(std::span<const std::string> keys) override;
+
+  Status MakeFolder(const std::string& folder) override;
+  Result<std::vector<StoreEntry>> List(const std::string& folder) override;
+
+  Status Remove(const std::string& key) override;
+  Status RemoveFolder(const std::string& folder, const std::string& first, const TemporaryOwner& owner) override;
+  Result<std::vector<Temporary>> ListTemporaries(const std::string& folder, const TemporaryOwner& self) override;
+  Status RemoveTemporary(const std::string& handle) override;
+
+  Status Touch(const std::string& key, const TemporaryOwner& owner) override;
+  Result<int64_t> Stamp(const std::string& key) override;
+  Result<double> AgeSeconds(const std::string& key, const TemporaryOwner& owner) override;
+  Result<StoreSpace> Space() override;
+
+ private:
+  std::string PathOf(const std::string& key) const { return key.empty() ? options_.path : os::JoinPath(options_.path, key); }
+  // The key's path, its folder made or required, durable either way.
+  Result<std::string> PathForWriting(const std::string& key, Folders folders);
+  Result<std::string> PathOfTemporary(const std::string& handle) const;
+  Status FixMode(const std::string& path) const {
+    // The umask takes bits away that a shared store asks for.
+    return options_.file_mode == kPrivateFileMode ? Status::Ok() : fs_.Chmod(path, options_.file_mode);
+  }
+  // Runs `put` on the key's path; when the folder goes between the two, it is looked for (and made) once more.
+  template <typename Put>
+  auto WithFolder(const std::string& key, Folders folders, Put put) -> decltype(put(std::string()));
+  // `expected_bytes` 0: unknown.
+  std::unique_ptr<ObjectWriter> MakeWriter(std::unique_ptr<os::File> file, PosixObjectWriter::Place place,
+                                           uint64_t expected_bytes);
+  // The time of a file just written in `folder`.
+  Result<int64_t> NowNs(const std::string& folder, const TemporaryOwner& owner);
+  Status CollectTemporaries(const std::string& path, const std::string& key, int64_t now_ns, std::vector<Temporary>* found);
+  uint64_t TreeBytes(const std::string& path);
+
+  os::FileSystem& fs_;
+  const PosixStoreOptions options_;
+  PosixFolders folders_;
+};
+
+Result<std::string> PosixStore::PathForWriting(const std::string& key, Folders folders) {
+  KEDGE_RETURN_IF_ERROR(ValidateKey(key));
+  std::string path = PathOf(key);
+  const std::string folder = os::ParentPath(path);
+  KEDGE_RETURN_IF_ERROR(folders == Folders::kCreate ? folders_.Make(folder) : folders_.Require(folder));
+  return path;
+}
+
+Result<std::string> PosixStore::PathOfTemporary(const std::string& handle) const {
+  KEDGE_RETURN_IF_ERROR(ValidateKey(handle));
+  if (!os::IsTemporaryName(os::BaseName(handle))) {
+    return Status(Code::kInvalidArgument, "'" + handle + "' does not name a temporary object");
+  }
+  return PathOf(handle);
+}
+
+template <typename Put>
+auto PosixStore::WithFolder(const std::string& key, Folders folders, Put put) -> decltype(put(std::string())) {
+  KEDGE_ASSIGN_OR_RETURN(const std::string path, PathForWriting(key, folders));
+  auto result = put(path);
+  const auto& status = [&]() -> const Status& {
+    if constexpr (std::is_same_v<decltype(result), Status>) {
+      return result;
+    } else {
+      return result.status();
+    }
+  }();
+  if (status.errno_value() != ENOENT) return result;
+  KEDGE_RETURN_IF_ERROR(PathForWriting(key, folders).status());
+  return put(path);
+}
+
+Result<std::string> PosixStore::Place() {
+  KEDGE_ASSIGN_OR_RETURN(const os::FileInfo info, fs_.Stat(options_.path));
+  return std::to_string(info.device) + ':' + std::to_string(info.inode);
+}
+
+// ---- Objects ----
+
+Result<std::unique_ptr<ObjectWriter>> PosixStore::CreateObject(const std::string& key, const TemporaryOwner& owner,
+                                                               uint64_t expected_bytes) {
+  using Made = Result<std::unique_ptr<ObjectWriter>>;
+  return WithFolder(key, Folders::kCreate, [&](const std::string& path) -> Made {
+    const std::string temporary = os::TemporaryPath(path, MakeTemporaryTag(owner));
+    const auto flags = os::OpenFlags::kReadWrite | os::OpenFlags::kCreate | os::OpenFlags::kExclusive;
+    KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<os::File> file, fs_.Open(temporary, flags, options_.file_mode));
+    if (Status status = FixMode(temporary); !status.ok()) {
+      static_cast<void>(fs_.Unlink(temporary));
+      return status;
+    }
+    const std::string handle = os::JoinPath(os::ParentPath(key), os::BaseName(temporary));
+    return Made(MakeWriter(std::move(file), {key, path, handle, temporary}, expected_bytes));
+  });
+}
+
+std::unique_ptr<ObjectWriter> PosixStore::MakeWriter(std::unique_ptr<os::File> file, PosixObjectWriter::Place place,
+                                                     uint64_t expected_bytes) {
+  std::unique_ptr<os::File> direct;
+  if (options_.direct && (expected_bytes == 0 || expected_bytes >= kDirectBytesMin)) {
+    Result<std::unique_ptr<os::File>> opened = fs_.Open(place.temporary_path, os::OpenFlags::kWrite | os::OpenFlags::kDirect);
+    // Where the file system has none, everything goes through the page cache.
+    if (opened.ok()) direct = std::move(*opened);
+  }
+  return std::make_unique<PosixObjectWriter>(*this, fs_, std::move(file), std::move(direct), std::move(place));
+}
+
+Result<std::unique_ptr<ObjectWriter>> PosixStore::AdoptObject(const std::string& key, const std::string& handle) {
+  KEDGE_ASSIGN_OR_RETURN(const std::string temporary, PathOfTemporary(handle));
+  if (os::ParentPath(handle) != os::ParentPath(key)) {
+    return Status(Code::kInvalidArgument, "temporary '" + handle + "' does not lie beside '" + key + "'");
+  }
+  KEDGE_ASSIGN_OR_RETURN(const std::string path, PathForWriting(key, Folders::kMustExist));
+  const auto flags = os::OpenFlags::kReadWrite | os::OpenFlags::kNoFollow;
+  KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<os::File> file, fs_.Open(temporary, flags));
+  return MakeWriter(std::move(file), {key, path, handle, temporary}, 0);
+}
+
+Result<std::unique_ptr<ObjectContributor>> PosixStore::JoinObject(const std::string& handle) {
+  KEDGE_ASSIGN_OR_RETURN(const std::string temporary, PathOfTemporary(handle));
+  const auto flags = os::OpenFlags::kReadWrite | os::OpenFlags::kNoFollow;
+  KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<os::File> file, fs_.Open(temporary, flags));
+  return std::unique_ptr<ObjectContributor>(std::make_unique<PosixObjectContributor>(std::move(file)));
+}
+
+std::vector<Status> PosixStore::Publish(std::span<ObjectWriter* const> writers) {
+  std::vector<Status> statuses(writers.size());
+  std::map<std::string, Status> folders;  // of those that are in place: what syncing them said
+  for (size_t i = 0; i < writers.size(); ++i) {
+    auto* const writer = dynamic_cast<PosixObjectWriter*>(writers[i]);
+    statuses[i] = writer != nullptr ? writer->SyncAndClose()
+                                    : Status(Code::kInternal, writers[i]->key() + " is an object of another store");
+  }
+  for (size_t i = 0; i < writers.size(); ++i) {
+    auto* const writer = static_cast<PosixObjectWriter*>(writers[i]);
+    if (statuses[i].ok()) statuses[i] = writer->MoveIntoPlace();
+    if (statuses[i].ok()) folders.emplace(os::ParentPath(writer->path()), Status::Ok());
+  }
+  for (auto& [folder, status] : folders) status = os::SyncFolder(fs_, folder);
+  for (size_t i = 0; i < writers.size(); ++i) {
+    auto* const writer = static_cast<PosixObjectWriter*>(writers[i]);
+    if (!statuses[i].ok()) continue;
+    statuses[i] = folders.at(os::ParentPath(writer->path()));
+    if (!statuses[i].ok()) writer->TakeBack();
+  }
+  return statuses;
+}
+
+Result<std::unique_ptr<ObjectReader>> PosixStore::OpenObject(const std::string& key) {
+  KEDGE_RETURN_IF_ERROR(ValidateKey(key));
+  KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<os::File> file, fs_.Open(PathOf(key), os::OpenFlags::kRead));
+  KEDGE_ASSIGN_OR_RETURN(const os::FileInfo info, file->Fstat());
+  if (info.kind != os::FileKind::kFile) return Status::FromErrno(EISDIR, "open " + PathOf(key));
+  return std::unique_ptr<ObjectReader>(std::make_unique<PosixObjectReader>(std::move(file), info.size_bytes));
+}
+
+// ---- Records ----
+
+Status PosixStore::PutIfAbsent(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) {
+  return WithFolder(key, folders, [&](const std::string& path) {
+    const Status status = os::CreateIfAbsent(fs_, path, AsText(bytes), MakeTemporaryTag(owner), options_.file_mode);
+    return status.ok() ? FixMode(path) : status;
+  });
+}
+
+Status PosixStore::Replace(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) {
+  return WithFolder(key, folders, [&](const std::string& path) {
+    const Status status = os::WriteFileDurably(fs_, path, AsText(bytes), MakeTemporaryTag(owner), options_.file_mode);
+    return status.ok() ? FixMode(path) : status;
+  });
+}
+
+Result<Buffer> PosixStore::Get(const std::string& key, uint64_t bytes_max) {
+  KEDGE_RETURN_IF_ERROR(ValidateKey(key));
+  KEDGE_RETURN_IF_ERROR(folders_.CheckRoot());  // here: whatever a store is used for, a record is read first
+  // A file of the root itself tells whether this is still the store (Catalog reads its record there).
+  const bool is_in_root = key.find('/') == std::string::npos;
+  const std::optional<PosixFolders::Inode> root = is_in_root ? folders_.Root() : std::nullopt;
+  KEDGE_ASSIGN_OR_RETURN(const std::string content, os::ReadFile(fs_, PathOf(key), bytes_max));
+  is_in_root ? folders_.OnRootRead(root) : folders_.OnRootSeen();
+  const ByteSpan bytes = AsBytes(content);
+  return Buffer(bytes.begin(), bytes.end());
+}
+
+Status PosixStore::EnsureDurable(std::span<const std::string> keys) {
+  std::set<std::string> folders;
+  for (const std::string& key : keys) {
+    KEDGE_RETURN_IF_ERROR(ValidateKey(key));
+    const std::string path = PathOf(key);
+    folders.insert(os::ParentPath(path));
+    KEDGE_ASSIGN_OR_RETURN(const std::unique_ptr<os::File> file, fs_.Open(path, os::OpenFlags::kRead));
+    KEDGE_RETURN_IF_ERROR(file->Fsync());
+    KEDGE_RETURN_IF_ERROR(file->Close());
+  }
+  for (const std::string& folder : folders) {
+    KEDGE_RETURN_IF_ERROR(folders_.Require(folder));
+    KEDGE_RETURN_IF_ERROR(os::SyncFolder(fs_, folder));
+  }
+  return Status::Ok();
+}
+
+// ---- Folders ----
+
+Status PosixStore::MakeFolder(const std::string& folder) {
+  KEDGE_RETURN_IF_ERROR(ValidateKey(folder));
+  return folders_.Make(PathOf(folder));
+}
+
+Result<std::vector<StoreEntry>> PosixStore::List(const std::string& folder) {
+  if (!folder.empty()) KEDGE_RETURN_IF_ERROR(ValidateKey(folder));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<os::FolderEntry> found, fs_.List(PathOf(folder)));
+  std::vector<StoreEntry> entries;
+  for (const os::FolderEntry& entry : found) {
+    if (os::IsTemporaryName(entry.name)) continue;
+    entries.push_back({entry.name, entry.kind == os::FileKind::kFolder});
+  }
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return entries;
+}
+
+// ---- Removal ----
+
+Status PosixStore::Remove(const std::string& key) {
+  KEDGE_RETURN_IF_ERROR(ValidateKey(key));
+  const std::string path = PathOf(key);
+  const Status removed = fs_.Unlink(path);
+  if (!removed.ok() && removed.errno_value() != ENOENT) return removed;
+  // Also when it was gone: whoever removed it may not have synced yet.
+  const Status synced = os::SyncFolder(fs_, os::ParentPath(path));
+  return synced.errno_value() == ENOENT ? Status::Ok() : synced;
+}
+
+Status PosixStore::RemoveFolder(const std::string& folder, const std::string& /*first*/, const TemporaryOwner& owner) {
+  KEDGE_RETURN_IF_ERROR(ValidateKey(folder));
+  const std::string path = PathOf(folder);
+  const std::string aside = os::TemporaryPath(folder, MakeTemporaryTag(owner));
+  const Status moved = fs_.Rename(path, PathOf(aside));
+  if (!moved.ok() && moved.errno_value() != ENOENT) return moved;
+  // Before anything in it is deleted: a crash must not bring back the folder without a part of it.
+  const Status synced = os::SyncFolder(fs_, os::ParentPath(path));
+  if (!synced.ok()) return synced.errno_value() == ENOENT ? Status::Ok() : synced;
+  return moved.ok() ? fs_.RemoveBeneath(options_.path, aside) : Status::Ok();
+}
+
+Result<std::vector<Temporary>> PosixStore::ListTemporaries(const std::string& folder, const TemporaryOwner& self) {
+  if (!folder.empty()) KEDGE_RETURN_IF_ERROR(ValidateKey(folder));
+  const std::string path = PathOf(folder);
+  KEDGE_ASSIGN_OR_RETURN(const int64_t now_ns, NowNs(path, self));
+  std::vector<Temporary> found;
+  KEDGE_RETURN_IF_ERROR(CollectTemporaries(path, folder, now_ns, &found));
+  return found;
+}
+
+Status PosixStore::CollectTemporaries(const std::string& path, const std::string& key, int64_t now_ns,
+                                      std::vector<Temporary>* found) {
+  const Result<std::vector<os::FolderEntry>> entries = fs_.List(path);
+  if (!entries.ok()) return entries.status().errno_value() == ENOENT ? Status::Ok() : entries.status();
+  for (const os::FolderEntry& entry : *entries) {
+    const std::string entry_path = os::JoinPath(path, entry.name);
+    const std::string entry_key = key.empty() ? entry.name : os::JoinPath(key, entry.name);
+    std::string tag;
+    if (os::IsTemporaryName(entry.name, &tag)) {
+      const Result<os::FileInfo> info = fs_.Stat(entry_path);
+      const std::optional<TemporaryOwner> owner = ParseTemporaryTag(tag);
+      if (!info.ok() || !owner) continue;  // gone meanwhile, or not one of ours
+      const uint64_t bytes = entry.kind == os::FileKind::kFolder ? TreeBytes(entry_path) : info->size_bytes;
+      const double age_seconds = static_cast<double>(now_ns - info->modified_ns) / kNsPerSecond;
+      found->push_back({entry_key, *owner, tag, bytes, std::max(age_seconds, 0.0)});
+    } else if (entry.kind == os::FileKind::kFolder) {
+      KEDGE_RETURN_IF_ERROR(CollectTemporaries(entry_path, entry_key, now_ns, found));
+    }
+  }
+  return Status::Ok();
+}
+
+uint64_t PosixStore::TreeBytes(const std::string& path) {
+  const Result<std::vector<os::FolderEntry>> entries = fs_.List(path);
+  if (!entries.ok()) return 0;
+  uint64_t bytes = 0;
+  for (const os::FolderEntry& entry : *entries) {
+    const std::string entry_path = os::JoinPath(path, entry.name);
+    if (entry.kind == os::FileKind::kFolder) {
+      bytes += TreeBytes(entry_path);
+    } else if (const Result<os::FileInfo> info = fs_.Stat(entry_path); info.ok()) {
+      bytes += info->size_bytes;
+    }
+  }
+  return bytes;
+}
+
+Status PosixStore::RemoveTemporary(const std::string& handle) {
+  KEDGE_RETURN_IF_ERROR(PathOfTemporary(handle).status());
+  return fs_.RemoveBeneath(options_.path, handle);
+}
+
+// ---- Time and space ----
+
+Result<int64_t> PosixStore::NowNs(const std::string& folder, const TemporaryOwner& owner) {
+  const std::string path = os::TemporaryPath(os::JoinPath(folder, "clock"), MakeTemporaryTag(owner));
+  const auto flags = os::OpenFlags::kWrite | os::OpenFlags::kCreate | os::OpenFlags::kExclusive;
+  KEDGE_ASSIGN_OR_RETURN(const std::unique_ptr<os::File> file, fs_.Open(path, flags, options_.file_mode));
+  // Written, not only created: network file systems may give a new file the client's time.
+  Status status = os::WriteAll(*file, "t", 1, 0);
+  const Status closed = file->Close();
+  if (status.ok()) status = closed;
+  const Result<os::FileInfo> info = fs_.Stat(path);
+  static_cast<void>(os::UnlinkIfPresent(fs_, path));
+  KEDGE_RETURN_IF_ERROR(status);
+  if (!info.ok()) return info.status();
+  return info->modified_ns;
+}
+
+Status PosixStore::Touch(const std::string& key, const TemporaryOwner& owner) {
+  KEDGE_RETURN_IF_ERROR(ValidateKey(key));
+  const std::string path = PathOf(key);
+  KEDGE_ASSIGN_OR_RETURN(const int64_t now_ns, NowNs(os::ParentPath(path), owner));
+  KEDGE_ASSIGN_OR_RETURN(const os::FileInfo info, fs_.Stat(path));
+  // A clock that was set back must not hide the touch. A second: some file systems keep no less.
+  return fs_.SetModifiedTime(path, now_ns > info.modified_ns ? now_ns : info.modified_ns + static_cast<int64_t>(kNsPerSecond));
+}
+
+Result<int64_t> PosixStore::Stamp(const std::string& key) {
+  KEDGE_RETURN_IF_ERROR(ValidateKey(key));
+  KEDGE_ASSIGN_OR_RETURN(const os::FileInfo info, fs_.Stat(PathOf(key)));
+  return info.modified_ns;
+}
+
+Result<double> PosixStore::AgeSeconds(const std::string& key, const TemporaryOwner& owner) {
+  KEDGE_RETURN_IF_ERROR(ValidateKey(key));
+  const std::string path = PathOf(key);
+  KEDGE_ASSIGN_OR_RETURN(const os::FileInfo info, fs_.Stat(path));
+  KEDGE_ASSIGN_OR_RETURN(const int64_t now_ns, NowNs(os::ParentPath(path), owner));
+  return std::max(static_cast<double>(now_ns - info.modified_ns) / kNsPerSecond, 0.0);
+}
+
+Result<StoreSpace> PosixStore::Space() {
+  // The folder may not be there yet; what is above it is on the same device then.
+  std::string path = options_.path;
+  Result<os::VolumeInfo> volume = fs_.StatVolume(path);
+  while (!volume.ok() && volume.status().code() == Code::kNotFound && os::ParentPath(path) != path) {
+    path = os::ParentPath(path);
+    volume = fs_.StatVolume(path);
+  }
+  if (!volume.ok()) return volume.status();
+  return StoreSpace{volume->total_bytes, volume->available_bytes};
+}
+
+}  // namespace
+
+std::unique_ptr<Store> MakePosixStore(os::FileSystem& file_system, PosixStoreOptions options) {
+  while (options.path.size() > 1 && options.path.back() == '/') options.path.pop_back();
+  return std::make_unique<PosixStore>(file_system, std::move(options));
+}
+
+}  // namespace kedge

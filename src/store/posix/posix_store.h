@@ -1,0 +1,31 @@
+// A directory as a store: a parallel file system, NFS, or a local disk.
+//
+// An object is written to a temporary file beside its place, synced, closed, renamed there, and the folder synced.
+// Records are linked into place (os::CreateIfAbsent). Folders are 0700 and files 0600 unless `mode` says otherwise. The
+// store's clock is the file system's: ages compare the modification times of two files in it. Files are reached by path, since
+// whoever may write in a store may change what is in it; but removal follows no link below the store's folder.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "os/files/file_system.h"
+#include "store/posix/posix_folders.h"
+#include "store/store.h"
+
+namespace kedge {
+
+struct PosixStoreOptions {
+  std::string path;
+  uint32_t file_mode = 0600;
+  uint32_t folder_mode = 0700;
+  bool direct = false;                    // O_DIRECT where the file system has it; else, and for what is unaligned, buffered
+  RootMaking making = RootMaking::kLast;  // at the first write
+};
+
+// `file_system` must outlive the store.
+std::unique_ptr<Store> MakePosixStore(os::FileSystem& file_system, PosixStoreOptions options);
+
+}  // namespace kedge
