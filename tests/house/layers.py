@@ -1,8 +1,7 @@
 """Holds the sources to the layers: which folder may include what.
 
 `src/LAYERS` lists the layers from the top down, and a folder includes only itself and what stands above it. A layer with a file
-`ROOMS` lists its rooms, the folders in it, in the same way: that holds for their headers, and downward includes of their sources
-are counted. Headers that open a door (to the operating system, to MPI, to the network, to a test framework) are included only by the layer
+`ROOMS` lists its rooms, the folders in it, in the same way. Headers that open a door (to the operating system, to MPI, to the network, to a test framework) are included only by the layer
 that is this door. Run as a program it prints each violation as `file:line: reason` and exits with 1.
 """
 
@@ -118,8 +117,7 @@ def violations(root: Path) -> list[str]:
         rooms = rooms_of(folder)
         inside = {path.name for path in folder.iterdir() if path.is_dir()} - {"testing", "fuzz"} if rooms else set()
         found += [f"src/{folder.name}/{name}: is not in ROOMS" for name in sorted(inside - set(rooms))]
-        found += [f'{path.relative_to(root)}: a header includes "{name}" of a lower room'
-                  for path, name in downward_includes(folder) if path.suffix == ".h"]  # fmt: skip
+        found += [f'{path.relative_to(root)}: includes "{name}" of a lower room' for path, name in downward_includes(folder)]
     return found
 
 

@@ -13,19 +13,7 @@ def test_the_layers_hold() -> None:
     assert layers.violations(ROOT) == []
 
 
-# What is still to be turned round in the agent's rooms; less is better, more is refused.
-AGENT_DOWNWARD_INCLUDES = 109
 SOURCES_IN_A_FOLDER = 45
-
-
-def test_sources_of_os_keep_to_the_order_of_its_rooms() -> None:
-    assert layers.downward_includes(ROOT / "src" / "os") == []
-
-
-def test_sources_of_the_agent_do_not_reach_further_down_than_before() -> None:
-    found = layers.downward_includes(ROOT / "src" / "agent")
-    assert len(found) <= AGENT_DOWNWARD_INCLUDES, "turn the new one round: the lower room subscribes, or is handed an interface"
-    assert len(found) == AGENT_DOWNWARD_INCLUDES, "well done: set AGENT_DOWNWARD_INCLUDES to it"
 
 
 def test_no_folder_is_crowded() -> None:
@@ -34,14 +22,14 @@ def test_no_folder_is_crowded() -> None:
 
 def test_rooms_are_held_to_their_order(tmp_path: Path) -> None:
     make_tree(tmp_path, "src/agent/ROOMS", "# top down\nabove  first\nbelow  second\n")
-    make_tree(tmp_path, "src/agent/above/a.cc", '#include "agent/below/b.h"\n')
     make_tree(tmp_path, "src/agent/above/a_test.cc", '#include "agent/below/b.h"\n')
     make_tree(tmp_path, "src/agent/below/b.h", '#include "agent/above/a.h"\n')
     assert layers.violations(tmp_path) == []
-    assert [path.name for path, _ in layers.downward_includes(tmp_path / "src" / "agent")] == ["a.cc"]
+    make_tree(tmp_path, "src/agent/above/a.cc", '#include "agent/below/b.h"\n')
     make_tree(tmp_path, "src/agent/above/a.h", '#include "agent/below/b.h"\n')
     make_tree(tmp_path, "src/agent/stray/c.h", "")
-    assert [found.split(":")[0] for found in layers.violations(tmp_path)] == ["src/agent/stray", "src/agent/above/a.h"]
+    found = [violation.split(":")[0] for violation in layers.violations(tmp_path)]
+    assert found == ["src/agent/stray", "src/agent/above/a.cc", "src/agent/above/a.h"]
 
 
 def test_the_list_names_the_foundation_first() -> None:

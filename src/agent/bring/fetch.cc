@@ -8,17 +8,16 @@
 #include <set>
 
 #include "agent/bring/inventories.h"
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
 #include "agent/flush/flush.h"
+#include "agent/images/held_stream.h"
 #include "agent/images/images.h"
-#include "agent/peers/held_stream.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/protect.h"
 #include "agent/space/assignment.h"
 #include "agent/space/memory_ledger.h"
 #include "agent/space/own_slots.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/agent_core.h"
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "os/process/kill_point.h"
@@ -124,23 +123,22 @@ struct Fetch::Order {
 
 void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::function<void(LocalVersionsReply)> done) {
   const Reach reach = request.everywhere ? Reach::kJob : Reach::kGroup;
-  agent_.inventories().Gather(job, request.name, reach, [this, request, done = std::move(done)](const auto& replies) {
-    Job* found = agent_.FindJob(request.store_id, request.job);
-    if (found == nullptr) return done(LocalVersionsReply{agent_.images().LocalVersions(request), {}, {}});
+  inventories_.Gather(job, request.name, reach, [this, request, done = std::move(done)](const auto& replies) {
+    Job* found = core_.FindJob(request.store_id, request.job);
+    if (found == nullptr) return done(LocalVersionsReply{images_.LocalVersions(request), {}, {}});
     // A group that knows of nothing says so: the ranks find out whether others do.
-    if (!request.everywhere && !GenerationsIn(*replies).empty() &&
-        !agent_.inventories().HasNewest(*found, request.name, *replies)) {
+    if (!request.everywhere && !GenerationsIn(*replies).empty() && !inventories_.HasNewest(*found, request.name, *replies)) {
       LocalVersionsRequest of_all = request;
       of_all.everywhere = true;
       return ListVersions(*found, of_all, done);
     }
-    LocalVersionsReply reply{agent_.images().LocalVersions(request), {}, {}};
+    LocalVersionsReply reply{images_.LocalVersions(request), {}, {}};
     if (request.everywhere) reply.silent_nodes = SilentNodes(*found, *replies);
     std::set<std::pair<Generation, uint32_t>> listed;
     for (const LocalVersion& local : reply.versions) listed.insert({local.generation, local.rank});
     std::set<uint32_t> wanted;
     for (const JobNode& node : found->members.nodes) {
-      if (node.name == agent_.settings().node) wanted.insert(node.ranks.begin(), node.ranks.end());
+      if (node.name == core_.settings().node) wanted.insert(node.ranks.begin(), node.ranks.end());
     }
     const auto generations = GenerationsIn(*replies);
     for (auto entry = generations.rbegin(); entry != generations.rend(); ++entry) {
@@ -149,7 +147,7 @@ void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::fun
       for (const uint32_t rank : wanted) {
         if (rank >= ranks || listed.contains({generation, rank})) continue;
         const redundancy::RankPlan plan =
-            redundancy::PlanRank(generation, ranks, rank, inventories, false, agent_.settings().node);
+            redundancy::PlanRank(generation, ranks, rank, inventories, false, core_.settings().node);
         if (!plan.sources.empty()) {
           reply.versions.push_back({generation, rank, ranks, Level::kNode});
         } else if (request.everywhere) {
@@ -164,8 +162,8 @@ void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::fun
 
 void Fetch::Bring(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
                   std::function<void(Status)> done) {
-  if (!options.replace && agent_.images().FindWhole(generation, rank) != nullptr) return done(Status::Ok());
-  if (!agent_.peers().is_open()) {
+  if (!options.replace && images_.FindWhole(generation, rank) != nullptr) return done(Status::Ok());
+  if (!peers_.is_open()) {
     return done(NotHere(generation, rank));
   }
   auto& waiting = bringing_[{generation, rank}];
@@ -176,23 +174,23 @@ void Fetch::Bring(Job& job, const Generation& generation, uint32_t rank, const B
 
 void Fetch::Find(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
                  std::function<void(Result<FoundImage>)> found) {
-  if (!agent_.peers().is_open()) return found(NotHere(generation, rank));
+  if (!peers_.is_open()) return found(NotHere(generation, rank));
   SearchWithin(job, {generation, rank, options, std::move(found)}, Reach::kJob);
 }
 
 void Fetch::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {
-  agent_.inventories().Gather(job, wanted.generation.name, reach, [this, wanted, reach](const auto& gathered) {
+  inventories_.Gather(job, wanted.generation.name, reach, [this, wanted, reach](const auto& gathered) {
     const Generation& generation = wanted.generation;
     const uint32_t rank = wanted.rank;
     const BringOptions& options = wanted.options;
-    Job* found = agent_.FindJob(generation.store_id, generation.job);
+    Job* found = core_.FindJob(generation.store_id, generation.job);
     if (found == nullptr) return Answer(wanted, Status(Code::kNotFound, "its job is not known any more"));
     auto replies = std::make_shared<std::vector<InventoryReply>>(*gathered);
     if (options.replace) {
       std::erase_if(replies->front().images,
                     [&](const HeldImage& image) { return image.generation == generation && image.rank == rank; });
     }
-    auto order = std::make_shared<Order>(agent_.peers().LinkFor(*found));
+    auto order = std::make_shared<Order>(peers_.LinkFor(*found));
     order->wanted = wanted;
     order->reach = reach;
     const auto generations = GenerationsIn(*replies);
@@ -204,7 +202,7 @@ void Fetch::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {
     order->for_store = ScheduledForStore(*replies, generation);
     order->in_store = options.from_store && !order->for_store;
     redundancy::RankPlan plan = redundancy::PlanRank(generation, order->ranks, rank, ToNodeInventories(*replies, generation),
-                                                     options.from_store, agent_.settings().node);
+                                                     options.from_store, core_.settings().node);
     if (options.from_store) order->from.store = found->store;
     if (plan.sources.empty()) {
       return Finish(order,
@@ -213,13 +211,13 @@ void Fetch::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {
     order->from.sources = std::move(plan.sources);
     order->from.generation = generation;
     order->from.rank = rank;
-    order->from.self = agent_.settings().node;
+    order->from.self = core_.settings().node;
     for (const InventoryReply& reply : *replies) {
       for (const HeldSetInfo& info : reply.sets) {
         if (info.set.identity.generation != generation) continue;
         const bool has_rank = std::any_of(info.set.members.begin(), info.set.members.end(),
                                           [&](const auto& member) { return member.rank == rank; });
-        if (has_rank && reply.node != agent_.settings().node)
+        if (has_rank && reply.node != core_.settings().node)
           order->from.set_nodes.push_back({reply.node, info.set.identity, info.set.record_crc32c});
       }
     }
@@ -230,7 +228,7 @@ void Fetch::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {
 
 // What lies here of the sets that the rank is in.
 void Fetch::TakeOwnParts(Order& order) {
-  const Version* version = agent_.images().FindVersion(order.wanted.generation);
+  const Version* version = images_.FindVersion(order.wanted.generation);
   if (version == nullptr) return;
   for (const auto& [identity, held] : version->sets) {
     const auto& members = held->record.members;
@@ -240,7 +238,7 @@ void Fetch::TakeOwnParts(Order& order) {
     order.from.set = held->record;
     for (uint32_t member = 0; member < members.size(); ++member) {
       const Image* image =
-          members[member].rank.has_value() ? agent_.images().FindWhole(order.wanted.generation, *members[member].rank) : nullptr;
+          members[member].rank.has_value() ? images_.FindWhole(order.wanted.generation, *members[member].rank) : nullptr;
       if (image != nullptr && members[member].rank != order.wanted.rank) order.from.own_streams[member] = HeldStream::Of(*image);
     }
     for (const auto& [member, object] : held->objects) {
@@ -253,7 +251,7 @@ void Fetch::TakeOwnParts(Order& order) {
 // On a worker: what the image is made of.
 void Fetch::Describe(std::shared_ptr<Order> order) {
   LogDebug("agent", "{} rank {} is asked for", order->wanted.generation.ToString(), order->wanted.rank);
-  agent_.protect().bringers().Submit([this, order] {
+  core_.bringers().Submit([this, order] {
     auto bringer = StreamBringer::Make(order->link, order->from);
     Status status = bringer.status();
     if (bringer.ok()) {
@@ -266,7 +264,7 @@ void Fetch::Describe(std::shared_ptr<Order> order) {
         (order->record.identity.generation != order->wanted.generation || order->record.identity.rank != order->wanted.rank)) {
       status = Status(Code::kCorrupt, "the image record is another image's: " + order->record.identity.ToString());
     }
-    agent_.loop().Post([this, order, status] {
+    core_.loop().Post([this, order, status] {
       const bool brings = status.ok() && order->wanted.found == nullptr;
       brings ? Fill(order) : Finish(order, status);
     });
@@ -274,55 +272,55 @@ void Fetch::Describe(std::shared_ptr<Order> order) {
 }
 
 void Fetch::Fill(std::shared_ptr<Order> order) {
-  Job* job = agent_.FindJob(order->wanted.generation.store_id, order->wanted.generation.job);
+  Job* job = core_.FindJob(order->wanted.generation.store_id, order->wanted.generation.job);
   auto tiers = job == nullptr ? Result<std::vector<TierUnit*>>(Status(Code::kNotFound, "the job is gone"))
-                              : agent_.tiers().ForJob(job->hello.keys);
+                              : tiers_.ForJob(job->hello.keys);
   if (!tiers.ok()) return Finish(order, tiers.status());
   auto stream = redundancy::ImageStream::Make(order->record, order->bringer->image_record().size());
   if (!stream.ok()) return Finish(order, stream.status());
   auto take = [&](uint64_t bytes, uint64_t stream_offset, OwnRange* range) {
-    auto taken = agent_.own_slots().Take(*tiers, bytes);
+    auto taken = own_slots_.Take(*tiers, bytes);
     if (!taken.has_value()) return false;
     *range = *taken;
     order->target.AddRange(stream_offset, *taken);
     return true;
   };
   // All are asked for, so that the memory of those for which there is none yet is made meanwhile.
-  agent_.memory().BeginAsking();
+  memory_.BeginAsking();
   bool has_room = true;
   for (const Chunk& chunk : order->record.chunks) {
     OwnRange& range = order->chunks.emplace_back();
     if (chunk.object == 0 && chunk.bytes > 0) has_room = take(chunk.bytes, chunk.object_offset, &range) && has_room;
   }
   has_room = take(order->bringer->image_record().size(), stream->record_offset(), &order->record_range) && has_room;
-  if (!has_room && agent_.memory().IsMaking(*tiers)) {
+  if (!has_room && memory_.IsMaking(*tiers)) {
     ReleaseRanges(*order);
-    agent_.own_slots().Close();
-    agent_.loop().AddTimer(kReservePause, [this, order] { Fill(order); });
+    own_slots_.Close();
+    core_.loop().AddTimer(kReservePause, [this, order] { Fill(order); });
     return;
   }
   if (!has_room) {
     return Finish(
-        order, Status(Code::kNoSpace, fmt::format("the tiers of node {} have no room for {} of {} bytes", agent_.settings().node,
+        order, Status(Code::kNoSpace, fmt::format("the tiers of node {} have no room for {} of {} bytes", core_.settings().node,
                                                   order->record.identity.ToString(), stream->bytes())));
   }
   LogDebug("agent", "{} rank {} is brought", order->wanted.generation.ToString(), order->wanted.rank);
-  agent_.protect().bringers().Submit([this, order, stream = std::move(*stream)] {
-    agent_.memory().HoldAhead();
+  core_.bringers().Submit([this, order, stream = std::move(*stream)] {
+    memory_.HoldAhead();
     Status status = order->bringer->BringTo(stream, 0, stream.bytes(), [&](uint64_t offset, ByteSpan bytes) {
       return order->target.Write(offset, bytes.size(), bytes.data());
     });
-    agent_.memory().ReleaseAhead();
+    memory_.ReleaseAhead();
     os::KillPoint("fetch-filled");
-    agent_.loop().Post([this, order, status] { Finish(order, status); });
+    core_.loop().Post([this, order, status] { Finish(order, status); });
   });
 }
 
 void Fetch::ReleaseRanges(Order& order) {
   for (const OwnRange& range : order.chunks) {
-    if (range.unit != nullptr) agent_.own_slots().Release(range);
+    if (range.unit != nullptr) own_slots_.Release(range);
   }
-  if (order.record_range.unit != nullptr) agent_.own_slots().Release(order.record_range);
+  if (order.record_range.unit != nullptr) own_slots_.Release(order.record_range);
   order.chunks.clear();
   order.record_range = OwnRange{};
   order.target = HeldStream();
@@ -336,9 +334,9 @@ void Fetch::Finish(const std::shared_ptr<Order>& order, Status status) {
   if (status.ok()) status = Adopt(*order);
   if (!status.ok()) {
     ReleaseRanges(*order);
-    Job* job = agent_.FindJob(order->wanted.generation.store_id, order->wanted.generation.job);
+    Job* job = core_.FindJob(order->wanted.generation.store_id, order->wanted.generation.job);
     if (order->reach == Reach::kGroup && status.code() != Code::kNoSpace && job != nullptr) {
-      agent_.own_slots().Close();
+      own_slots_.Close();
       Wanted wider = order->wanted;
       wider.failure = status;
       return SearchWithin(*job, wider, Reach::kJob);
@@ -348,8 +346,8 @@ void Fetch::Finish(const std::shared_ptr<Order>& order, Status status) {
     LogWarning("agent", "{} rank {} cannot be brought here: {}", order->wanted.generation.ToString(), order->wanted.rank,
                status.ToString());
   }
-  agent_.own_slots().Close();
-  agent_.assignment().PumpSoon();
+  own_slots_.Close();
+  assignment_.PumpSoon();
   Answer(order->wanted, status);
 }
 
@@ -370,8 +368,8 @@ Status Fetch::Adopt(const Order& order) {
   adopted.for_store = order.for_store;
   adopted.in_store = order.in_store && order.bringer->used_store();
   adopted.replace = order.wanted.options.replace;
-  KEDGE_RETURN_IF_ERROR(agent_.images().Adopt(adopted));
-  ++agent_.counters().images_brought;
+  KEDGE_RETURN_IF_ERROR(images_.Adopt(adopted));
+  ++core_.counters().images_brought;
   LogInfo("agent", "{} rank {} is here again: {}", order.wanted.generation.ToString(), order.wanted.rank,
           order.bringer->UsedText());
   return Status::Ok();
@@ -386,7 +384,7 @@ bool Fetch::FallsToUs(const Job& job, uint32_t rank, const std::vector<Inventory
     const std::string& node = group[(position->member + step) % group.size()].name;
     const bool answers =
         std::any_of(replies.begin(), replies.end(), [&](const InventoryReply& reply) { return reply.node == node; });
-    if (answers) return node == agent_.settings().node;
+    if (answers) return node == core_.settings().node;
   }
   return true;
 }
@@ -395,10 +393,10 @@ void Fetch::NoteAttempts(Job& job, const std::vector<Generation>& generations, s
   std::map<uint32_t, AttemptRecord> awaited;
   for (const Generation& generation : generations) {
     const auto record = job.store->AwaitedRecordOf(generation.attempt);
-    if (record && !agent_.sessions().HasAttempt(job, generation.attempt)) awaited.emplace(generation.attempt, *record);
+    if (record && !core_.sessions().HasAttempt(job, generation.attempt)) awaited.emplace(generation.attempt, *record);
   }
   if (awaited.empty()) return done(Status::Ok());
-  agent_.protect().bringers().Submit([this, store = job.store, awaited = std::move(awaited), done = std::move(done)] {
+  core_.bringers().Submit([this, store = job.store, awaited = std::move(awaited), done = std::move(done)] {
     Status failure;
     for (const auto& [attempt, record] : awaited) {
       const auto catalog = store->CatalogFor(attempt);
@@ -407,12 +405,12 @@ void Fetch::NoteAttempts(Job& job, const std::vector<Generation>& generations, s
           catalog.ok() ? RegisterEndedAttempt(*catalog, record, &watch, LeasePatience(record.lease_seconds)) : catalog.status();
       if (failure.ok()) failure = noted;
     }
-    agent_.loop().Post([done, failure] { done(failure); });
+    core_.loop().Post([done, failure] { done(failure); });
   });
 }
 
 void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<void(RebuildReply)> done) {
-  agent_.inventories().Gather(job, "", Reach::kJob, [this, request, done = std::move(done)](const auto& replies) {
+  inventories_.Gather(job, "", Reach::kJob, [this, request, done = std::move(done)](const auto& replies) {
     struct Work {
       RebuildReply reply;
       size_t waiting = 1;
@@ -420,7 +418,7 @@ void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<v
     };
     auto work = std::make_shared<Work>();
     work->done = done;
-    Job* found = agent_.FindJob(request.store_id, request.job);
+    Job* found = core_.FindJob(request.store_id, request.job);
     if (found == nullptr) {
       work->reply.failure = Status(Code::kNotFound, "the job is not known any more");
       return done(work->reply);
@@ -429,14 +427,14 @@ void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<v
     work->reply.restored = found->restored;
     auto finish = [this, work, request] {
       if (--work->waiting > 0) return;
-      Job* drained = request.to_store ? agent_.FindJob(request.store_id, request.job) : nullptr;
+      Job* drained = request.to_store ? core_.FindJob(request.store_id, request.job) : nullptr;
       if (drained == nullptr) return work->done(work->reply);
-      agent_.protect().GiveUp(*drained);
+      protect_.GiveUp(*drained);
       NoteAttempts(*drained, request.wanted, [this, work, wanted = request.wanted](const Status& noted) {
         if (!noted.ok() && work->reply.failure.ok()) work->reply.failure = noted;
         for (const Generation& generation : wanted) {
-          Version* version = agent_.images().FindVersion(generation);
-          if (version != nullptr) work->reply.images_owed += agent_.flush().SendToStore(*version);
+          Version* version = images_.FindVersion(generation);
+          if (version != nullptr) work->reply.images_owed += flush_.SendToStore(*version);
         }
         work->done(work->reply);
       });
@@ -444,7 +442,7 @@ void Fetch::RebuildLost(Job& job, const RebuildRequest& request, std::function<v
     const std::set<Generation> wanted(request.wanted.begin(), request.wanted.end());
     for (const auto& [generation, ranks] : GenerationsIn(*replies)) {
       const redundancy::RestorePlan plan =
-          redundancy::PlanRestore(generation, ranks, ToNodeInventories(*replies, generation), false, agent_.settings().node);
+          redundancy::PlanRestore(generation, ranks, ToNodeInventories(*replies, generation), false, core_.settings().node);
       work->reply.versions.push_back(Survivors(*found, generation, plan, *replies));
       if (!wanted.contains(generation)) continue;
       for (const redundancy::RankPlan& rank : plan.ranks) {

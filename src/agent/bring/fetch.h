@@ -24,12 +24,15 @@
 
 namespace kedge {
 
-class Agent;
-
-struct BringOptions {
-  bool replace = false;     // although there is one here: it was found to be bad
-  bool from_store = false;  // when no node has it
-};
+class AgentCore;
+class Assignment;
+class Flush;
+class Images;
+class MemoryLedger;
+class OwnSlots;
+class Peers;
+class Protect;
+class Tiers;
 
 // What an image is made of, and what brings it.
 struct FoundImage {
@@ -39,7 +42,18 @@ struct FoundImage {
 
 class Fetch {
  public:
-  explicit Fetch(Agent& agent) : agent_(agent) {}
+  Fetch(AgentCore& core, Assignment& assignment, Inventories& inventories, Flush& flush, Images& images, MemoryLedger& memory,
+        OwnSlots& own_slots, Peers& peers, Protect& protect, Tiers& tiers)
+      : core_(core),
+        assignment_(assignment),
+        inventories_(inventories),
+        flush_(flush),
+        images_(images),
+        memory_(memory),
+        own_slots_(own_slots),
+        peers_(peers),
+        protect_(protect),
+        tiers_(tiers) {}
 
   // The images of a job's name that a rank of this node could restart from: within the group where it has all of the newest
   // version that it knows of, otherwise wherever they are.
@@ -77,7 +91,16 @@ class Fetch {
   void Answer(const Wanted& wanted, const Status& status);
   Status Adopt(const Order& order);
 
-  Agent& agent_;
+  AgentCore& core_;
+  Assignment& assignment_;
+  Inventories& inventories_;
+  Flush& flush_;
+  Images& images_;
+  MemoryLedger& memory_;
+  OwnSlots& own_slots_;
+  Peers& peers_;
+  Protect& protect_;
+  Tiers& tiers_;
   std::map<std::pair<Generation, uint32_t>, std::vector<std::function<void(Status)>>> bringing_;
 };
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/daemon/agent.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "redundancy/layout.h"
 
@@ -68,27 +68,15 @@ std::map<Generation, uint32_t> GenerationsIn(const std::vector<InventoryReply>& 
   return generations;
 }
 
-std::vector<std::string> MembersWithin(const Job& job, const std::string& self, Reach reach) {
-  std::vector<std::string> names;
-  const auto position = job.layout == nullptr || reach == Reach::kJob ? std::nullopt : job.layout->Find(self);
-  if (position.has_value()) {
-    for (const redundancy::Node& node : job.layout->groups[position->group]) names.push_back(node.name);
-  } else {
-    for (const JobNode& node : job.members.nodes) names.push_back(node.name);
-  }
-  std::erase(names, self);
-  return names;
-}
-
 InventoryReply Inventories::Own(const Job& job, const std::string& name) const {
   InventoryReply reply;
-  reply.node = agent_.settings().node;
+  reply.node = core_.settings().node;
   for (const JobNode& guest : job.guests) reply.guests.push_back({guest.name, guest.address});
-  reply.is_inviting = agent_.peers().IsInviting(job);
+  reply.is_inviting = peers_.IsInviting(job);
   for (const auto& [generation, version] : job.versions) {
     if (!name.empty() && generation.name != name) continue;
     for (const auto& [rank, image] : version->images) {
-      if (agent_.images().FindWhole(generation, rank) == nullptr) continue;
+      if (images_.FindWhole(generation, rank) == nullptr) continue;
       reply.images.push_back(
           {generation, rank, version->ranks, version->scheduled, version->to_node, version->at_node, version->in_store});
     }
@@ -105,7 +93,7 @@ InventoryReply Inventories::Own(const Job& job, const std::string& name) const {
 
 void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::function<void(Gathered)> done) {
   const Key key{JobKey(job.store_id, job.name), name, reach};
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   // What is known of all nodes serves for some, and of all names for one.
   for (const Key& wider : {Key{key.job, name, Reach::kJob}, Key{key.job, "", Reach::kJob}, key}) {
     auto known = known_.find(wider);
@@ -124,13 +112,13 @@ void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::fu
   gathering.replies->push_back(Own(job, name));
   gathering.began_ns = now_ns;
   gathering.done.push_back(std::move(done));
-  std::vector<std::string> others = MembersWithin(job, agent_.settings().node, reach);
+  std::vector<std::string> others = MembersWithin(job, core_.settings().node, reach);
   for (const JobNode& guest : job.guests) {
-    if (guest.name != agent_.settings().node) others.push_back(guest.name);
+    if (guest.name != core_.settings().node) others.push_back(guest.name);
   }
-  if (others.empty() || !agent_.peers().is_open()) {
+  if (others.empty() || !peers_.is_open()) {
     gathering.waiting = 1;
-    agent_.loop().Post([this, key, number] { OnAnswer(key, number, Status(Code::kUnavailable, "no other nodes")); });
+    core_.loop().Post([this, key, number] { OnAnswer(key, number, Status(Code::kUnavailable, "no other nodes")); });
     return;
   }
   gathering.waiting = others.size();
@@ -139,10 +127,9 @@ void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::fu
 }
 
 void Inventories::Ask(const Job& job, const std::string& node, const Key& key, uint64_t number) {
-  ++agent_.counters().inventories_asked;
-  agent_.peers().Call(job, node, PeerKind::kInventory, Encode(InventoryRequest{job.store_id, job.name, key.name}),
-                      kInventoryTimeout,
-                      [this, key, number](Result<Buffer> answer) { OnAnswer(key, number, std::move(answer)); });
+  ++core_.counters().inventories_asked;
+  peers_.Call(job, node, PeerKind::kInventory, Encode(InventoryRequest{job.store_id, job.name, key.name}), kInventoryTimeout,
+              [this, key, number](Result<Buffer> answer) { OnAnswer(key, number, std::move(answer)); });
 }
 
 void Inventories::Forget(const Job& job) {
@@ -162,8 +149,8 @@ void Inventories::OnAnswer(const Key& key, uint64_t number, Result<Buffer> answe
   auto reply = answer.ok() ? DecodeInventoryReply(*answer) : Result<InventoryReply>(answer.status());
   if (reply.ok()) {
     // Nodes of former attempts that only some know of are asked, too.
-    if (Job* job = agent_.FindJob(key.job.first, key.job.second)) {
-      for (const std::string& guest : agent_.peers().Learn(*job, reply->guests)) {
+    if (Job* job = core_.FindJob(key.job.first, key.job.second)) {
+      for (const std::string& guest : peers_.Learn(*job, reply->guests)) {
         ++gathering->waiting;
         gathering->asked.insert(guest);
         Ask(*job, guest, key, number);
@@ -178,25 +165,25 @@ void Inventories::OnAnswer(const Key& key, uint64_t number, Result<Buffer> answe
 
 void Inventories::Conclude(const Key& key, uint64_t number) {
   Gathering* gathering = FindGathering(key, number);
-  const Job* job = agent_.FindJob(key.job.first, key.job.second);
+  const Job* job = core_.FindJob(key.job.first, key.job.second);
   if (job != nullptr && MoreMayCome(*job, key, *gathering)) {
-    agent_.loop().AddTimer(kGuestsPause, [this, key, number] { LookAgain(key, number); });
+    core_.loop().AddTimer(kGuestsPause, [this, key, number] { LookAgain(key, number); });
     return;
   }
   LogDebug("agent", "job {}: the inventories of {} nodes are here after {}", key.job.second, gathering->replies->size(),
-           FormatDuration(Duration(agent_.clock().NowNs() - gathering->began_ns)));
+           FormatDuration(Duration(core_.clock().NowNs() - gathering->began_ns)));
   const Gathering finished = std::move(*gathering);
   gatherings_.erase(key);
-  known_[key] = Known{finished.replies, agent_.clock().NowNs()};
+  known_[key] = Known{finished.replies, core_.clock().NowNs()};
   for (const auto& done : finished.done) done(finished.replies);
 }
 
 // Whether it is worth while to wait for nodes that are being invited, by this node or another.
 bool Inventories::MoreMayCome(const Job& job, const Key& key, const Gathering& gathering) const {
-  if (agent_.clock().NowNs() - gathering.began_ns > kGuestsTimeout.count()) return false;
+  if (core_.clock().NowNs() - gathering.began_ns > kGuestsTimeout.count()) return false;
   const bool new_guest = std::any_of(job.guests.begin(), job.guests.end(),
                                      [&](const JobNode& guest) { return !gathering.asked.contains(guest.name); });
-  const bool is_inviting = agent_.peers().IsInviting(job) || new_guest ||
+  const bool is_inviting = peers_.IsInviting(job) || new_guest ||
                            std::any_of(gathering.replies->begin() + 1, gathering.replies->end(),
                                        [](const InventoryReply& reply) { return reply.is_inviting; });
   return is_inviting && !HasNewest(job, key.name, *gathering.replies);
@@ -207,14 +194,14 @@ bool Inventories::HasNewest(const Job& job, const std::string& of_name, const st
   for (const auto& [generation, ranks] : GenerationsIn(replies)) newest[generation.name] = {generation, ranks};
   std::set<uint32_t> own_ranks;
   for (const JobNode& node : job.members.nodes) {
-    if (node.name == agent_.settings().node) own_ranks.insert(node.ranks.begin(), node.ranks.end());
+    if (node.name == core_.settings().node) own_ranks.insert(node.ranks.begin(), node.ranks.end());
   }
   for (const auto& [name, version] : newest) {
     const auto& [generation, ranks] = version;
     const auto inventories = ToNodeInventories(replies, generation);
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       if (!of_name.empty() && !own_ranks.contains(rank)) continue;
-      if (redundancy::PlanRank(generation, ranks, rank, inventories, false, agent_.settings().node).sources.empty()) return false;
+      if (redundancy::PlanRank(generation, ranks, rank, inventories, false, core_.settings().node).sources.empty()) return false;
     }
   }
   return !newest.empty();
@@ -222,7 +209,7 @@ bool Inventories::HasNewest(const Job& job, const std::string& of_name, const st
 
 void Inventories::LookAgain(const Key& key, uint64_t number) {
   Gathering* gathering = FindGathering(key, number);
-  Job* job = agent_.FindJob(key.job.first, key.job.second);
+  Job* job = core_.FindJob(key.job.first, key.job.second);
   if (gathering == nullptr) return;
   if (job == nullptr) return Conclude(key, number);
   std::vector<std::string> to_ask;

@@ -14,12 +14,15 @@
 #include <vector>
 
 #include "agent/peers/peer_messages.h"
+#include "agent/tables/members.h"
 #include "agent/tables/model.h"
 #include "redundancy/plan.h"
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Images;
+class Peers;
 
 // What the answers say of one generation, for redundancy/plan.h.
 std::vector<redundancy::NodeInventory> ToNodeInventories(const std::vector<InventoryReply>& replies,
@@ -27,17 +30,9 @@ std::vector<redundancy::NodeInventory> ToNodeInventories(const std::vector<Inven
 // The generations that any node knows, with their ranks.
 std::map<Generation, uint32_t> GenerationsIn(const std::vector<InventoryReply>& replies);
 
-enum class Reach {
-  kGroup,  // the nodes that protect each other with this one
-  kJob,    // all nodes
-};
-
-// Of the attempt, without `self`. A node that is in no group has all of them within its reach.
-std::vector<std::string> MembersWithin(const Job& job, const std::string& self, Reach reach);
-
 class Inventories {
  public:
-  explicit Inventories(Agent& agent) : agent_(agent) {}
+  Inventories(AgentCore& core, Images& images, Peers& peers) : core_(core), images_(images), peers_(peers) {}
 
   // What this node holds of a job; an empty name: of all names.
   InventoryReply Own(const Job& job, const std::string& name) const;
@@ -80,7 +75,9 @@ class Inventories {
   bool MoreMayCome(const Job& job, const Key& key, const Gathering& gathering) const;
   void LookAgain(const Key& key, uint64_t number);
 
-  Agent& agent_;
+  AgentCore& core_;
+  Images& images_;
+  Peers& peers_;
   std::map<Key, std::map<uint64_t, Gathering>> gatherings_;
   std::map<Key, Known> known_;
   uint64_t last_number_ = 0;

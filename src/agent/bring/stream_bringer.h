@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/peers/held_stream.h"
+#include "agent/images/held_stream.h"
 #include "agent/peers/peers.h"
 #include "agent/peers/remote_object.h"
 #include "agent/protect/set_source.h"

@@ -6,11 +6,8 @@
 #include <cstring>
 #include <utility>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/server.h"
-#include "agent/door/sessions.h"
-#include "agent/protect/protect.h"
 #include "agent/space/memory_ledger.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "os/process/kill_point.h"
 
@@ -64,55 +61,47 @@ Result<ShowReply> ImageWindow::Show(uint64_t offset) {
   return ShowReply{begin, end - begin};
 }
 
-void Windows::Open(uint64_t peer, uint64_t number, Session& session, const OpenWindowRequest& request) {
+void Windows::Open(Session& session, const OpenWindowRequest& request, const Opened& opened) {
   if (std::exchange(session.shown.opening, true)) {
-    return agent_.server().Reply(peer, number, ErrorReply{Status(Code::kBusy, "the session is being shown another image")});
+    return opened(Status(Code::kBusy, "the session is being shown another image"), {});
   }
-  agent_.fetch().Find(
-      *session.job, request.generation, request.rank, {.replace = request.replace},
-      [this, peer, number, id = session.id](Result<FoundImage> found) { OnFound(peer, number, id, std::move(found)); });
+  fetch_.Find(*session.job, request.generation, request.rank, {.replace = request.replace},
+              [this, peer = session.peer, id = session.id, opened](Result<FoundImage> found) {
+                OnFound(peer, id, std::move(found), opened);
+              });
 }
 
-void Windows::OnFound(uint64_t peer, uint64_t number, uint32_t session_id, Result<FoundImage> found) {
-  Session* session = agent_.sessions().Find(session_id);
+void Windows::OnFound(uint64_t peer, uint32_t session_id, Result<FoundImage> found, const Opened& opened) {
+  Session* session = core_.sessions().Find(session_id);
   if (session == nullptr) return;
   session->shown = ShownImage{};
   if (session->peer != peer) return;
   auto window = found.ok() ? ImageWindow::Make(std::move(*found)) : Result<std::shared_ptr<ImageWindow>>(found.status());
-  if (!window.ok()) return agent_.server().Reply(peer, number, ErrorReply{window.status()});
+  if (!window.ok()) return opened(window.status(), {});
   auto descriptor = os::DuplicateDescriptor((*window)->descriptor());
-  if (!descriptor.ok()) return agent_.server().Reply(peer, number, ErrorReply{descriptor.status()});
+  if (!descriptor.ok()) return opened(descriptor.status(), {});
   OpenWindowReply reply = (*window)->Describe();
   reply.image = ++session->last_handle;
   session->shown = ShownImage{reply.image, std::move(*window)};
   std::vector<os::UniqueFd> descriptors;
   descriptors.push_back(std::move(*descriptor));
-  agent_.server().Reply(peer, number, reply, std::move(descriptors));
+  opened(reply, std::move(descriptors));
 }
 
-bool Windows::Close(Session& session, uint64_t handle) {
-  if (session.shown.window == nullptr || session.shown.handle != handle) return false;
-  session.shown.window = nullptr;
-  return true;
-}
-
-void Windows::Show(uint64_t peer, uint64_t number, Session& session, const ShowRequest& request) {
+void Windows::Show(const Session& session, const ShowRequest& request, const Shown& shown) {
   const std::shared_ptr<ImageWindow> window = session.shown.window;
-  if (window != nullptr && window->busy) {
-    return agent_.server().Reply(peer, number, ErrorReply{Status(Code::kBusy, "the part before is on its way still")});
-  }
+  if (window != nullptr && window->busy) return shown(Status(Code::kBusy, "the part before is on its way still"));
   if (window == nullptr || session.shown.handle != request.image) {
-    return agent_.server().Reply(peer, number,
-                                 ErrorReply{Status(Code::kInvalidArgument, fmt::format("there is no window {}", request.image))});
+    return shown(Status(Code::kInvalidArgument, fmt::format("there is no window {}", request.image)));
   }
   window->busy = true;
-  agent_.protect().bringers().Submit([this, peer, number, window, offset = request.offset] {
-    agent_.memory().HoldAhead();
-    const Result<ShowReply> shown = window->Show(offset);
-    agent_.memory().ReleaseAhead();
-    agent_.loop().Post([this, peer, number, window, shown] {
+  core_.bringers().Submit([this, window, offset = request.offset, shown] {
+    memory_.HoldAhead();
+    const Result<ShowReply> part = window->Show(offset);
+    memory_.ReleaseAhead();
+    core_.loop().Post([window, part, shown] {
       window->busy = false;
-      shown.ok() ? agent_.server().Reply(peer, number, *shown) : agent_.server().Reply(peer, number, ErrorReply{shown.status()});
+      shown(part);
     });
   });
 }

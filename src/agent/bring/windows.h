@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "agent/bring/fetch.h"
 #include "agent/tables/model.h"
@@ -17,7 +19,8 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class MemoryLedger;
 
 class ImageWindow {
  public:
@@ -45,20 +48,21 @@ class ImageWindow {
 
 class Windows {
  public:
-  explicit Windows(Agent& agent) : agent_(agent) {}
+  Windows(AgentCore& core, Fetch& fetch, MemoryLedger& memory) : core_(core), fetch_(fetch), memory_(memory) {}
 
-  // A window of the session, in the place of the one that it has. Answered through the server: OpenWindowReply with the window's
-  // descriptor; kNotFound: the image is lost; kBusy: another is looked for.
-  void Open(uint64_t peer, uint64_t number, Session& session, const OpenWindowRequest& request);
-  // ShowReply.
-  void Show(uint64_t peer, uint64_t number, Session& session, const ShowRequest& request);
-  // Whether that was the session's window.
-  static bool Close(Session& session, uint64_t handle);
+  // A window of the session, in the place of the one that it has, with its descriptor. kNotFound: the image is lost; kBusy:
+  // another is looked for. Nobody is answered whose session has ended, or has another connection by then.
+  using Opened = std::function<void(const Result<OpenWindowReply>&, std::vector<os::UniqueFd>)>;
+  void Open(Session& session, const OpenWindowRequest& request, const Opened& opened);
+  using Shown = std::function<void(const Result<ShowReply>&)>;
+  void Show(const Session& session, const ShowRequest& request, const Shown& shown);
 
  private:
-  void OnFound(uint64_t peer, uint64_t number, uint32_t session_id, Result<FoundImage> found);
+  void OnFound(uint64_t peer, uint32_t session_id, Result<FoundImage> found, const Opened& opened);
 
-  Agent& agent_;
+  AgentCore& core_;
+  Fetch& fetch_;
+  MemoryLedger& memory_;
 };
 
 }  // namespace kedge

@@ -1,5 +1,6 @@
-// The agent of one node and user: owns every table, runs the event loop, ties the modules together.
+// The agent of one node and user: wires the rooms together, runs the event loop, and is seen by none of them.
 //
+// Each module is handed the modules that it uses, by reference; some use each other, so that no constructor uses them yet.
 // One thread, the loop's, runs all modules and takes no lock; Workers block on devices and post their results back. The
 // state can be rebuilt at any instruction from the slot tables, the mailboxes, the local records and the store
 // (recovery.h), so being killed is an ordinary way to end.
@@ -8,93 +9,42 @@
 //   images ─ captured pieces ─► flush ─ written images ─► publish ─ levels ─► images (retention), waiters
 #pragma once
 
-#include <atomic>
-#include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
-#include <utility>
-#include <vector>
 
-#include "agent/tables/model.h"
-#include "agent/tables/workers.h"
-#include "base/clock.h"
+#include "agent/bring/fetch.h"
+#include "agent/bring/inventories.h"
+#include "agent/bring/windows.h"
+#include "agent/door/peer_server.h"
+#include "agent/door/server.h"
+#include "agent/door/sessions.h"
+#include "agent/door/waiters.h"
+#include "agent/flush/attempt_watch.h"
+#include "agent/flush/flush.h"
+#include "agent/flush/publish.h"
+#include "agent/flush/still_stored.h"
+#include "agent/flush/straight_parts.h"
+#include "agent/images/images.h"
+#include "agent/peers/measure_peers.h"
+#include "agent/peers/peers.h"
+#include "agent/protect/held_sets.h"
+#include "agent/protect/protect.h"
+#include "agent/schedule/calls.h"
+#include "agent/schedule/local_level.h"
+#include "agent/schedule/takings.h"
+#include "agent/schedule/tuning.h"
+#include "agent/schedule/turns.h"
+#include "agent/space/assignment.h"
+#include "agent/space/memory_ledger.h"
+#include "agent/space/own_slots.h"
+#include "agent/space/redundancy_room.h"
+#include "agent/space/throughput.h"
+#include "agent/space/tiers.h"
+#include "agent/tables/agent_core.h"
 #include "os/events/event_fd.h"
-#include "os/events/event_loop.h"
-#include "placement/policy.h"
-#include "session/config_keys.h"
+#include "os/sockets/text_server.h"
 
 namespace kedge {
-
-namespace os {
-class TextServer;
-}
-class Assignment;
-class AttemptWatch;
-class Calls;
-class Fetch;
-class Flush;
-class HeldSets;
-class Images;
-class Inventories;
-class LocalLevel;
-class MeasurePeers;
-class MemoryLedger;
-class OwnSlots;
-class Peers;
-class Protect;
-class Publish;
-class Server;
-class Sessions;
-class StillStored;
-class StraightParts;
-class Takings;
-class Throughput;
-class Tiers;
-class Tuning;
-class Turns;
-class Waiters;
-class Windows;
-
-// Counted since this agent started; status and metrics print them.
-struct AgentCounters {
-  uint64_t images_captured = 0;
-  uint64_t bytes_captured = 0;
-  uint64_t images_stored = 0;
-  uint64_t bytes_flushed = 0;
-  uint64_t flush_retries = 0;
-  uint64_t flush_failures = 0;
-  uint64_t versions_completed = 0;
-  uint64_t versions_skipped = 0;
-  uint64_t versions_removed = 0;
-  uint64_t places_assigned = 0;
-  uint64_t places_through = 0;
-  uint64_t places_waited = 0;
-  uint64_t chunks_released = 0;
-  uint64_t recalls = 0;
-  uint64_t images_evicted = 0;
-  uint64_t versions_protected = 0;
-  uint64_t protect_failures = 0;
-  uint64_t images_brought = 0;
-  uint64_t inventories_asked = 0;
-  uint64_t parts_leased = 0;
-  uint64_t blocks_sealed = 0;
-  uint64_t images_dropped = 0;
-  uint64_t messages_refused = 0;  // entries of a mailbox that made no sense
-  uint64_t sessions_broken = 0;
-  uint64_t tiers_lost = 0;
-  uint64_t images_recovered = 0;
-  uint64_t images_damaged = 0;
-  uint64_t retention_failures = 0;
-  uint64_t file_publish_failures = 0;
-};
-
-struct AgentOptions {
-  NodeSettings node;
-  // As in Hello: what was set explicitly, to compare with what jobs ask for.
-  std::vector<std::pair<std::string, std::string>> node_keys;
-};
 
 class Agent {
  public:
@@ -105,123 +55,91 @@ class Agent {
   // Until it has been idle for agent.idle_timeout, is told to leave, or RequestStop. Returns what to say about it.
   std::string Run();
   // Only writes a descriptor: may be called from a signal handler. The agent leaves its state for a successor.
-  void RequestStop();
+  void RequestStop() { stop_.Signal(); }
 
-  // ---- For the modules ----
-  const NodeSettings& settings() const { return options_.node; }
-  const AgentOptions& options() const { return options_; }
-  os::EventLoop& loop() { return *loop_; }
-  const Clock& clock() const { return SystemClock(); }
-  Workers& workers() { return *workers_; }
-  PlacementPolicy& policy() { return *policy_; }
-  ControlBlock& control() { return *ControlOf(control_); }
-  const os::SharedMapping& control_mapping() const { return control_; }
-  const os::EventFd& wake() const { return wake_; }
-  AgentCounters& counters() { return counters_; }
-  const std::string& boot_id() const { return boot_id_; }
-  int64_t started_ns() const { return started_ns_; }
-
-  Assignment& assignment() { return *assignment_; }
-  AttemptWatch& attempt_watch() { return *attempt_watch_; }
-  Calls& calls() { return *calls_; }
-  Fetch& fetch() { return *fetch_; }
-  Windows& windows() { return *windows_; }
-  Inventories& inventories() { return *inventories_; }
-  Flush& flush() { return *flush_; }
-  HeldSets& held_sets() { return *held_sets_; }
-  Images& images() { return *images_; }
-  LocalLevel& local_level() { return *local_level_; }
-  StillStored& still_stored() { return *still_stored_; }
-  StraightParts& straight_parts() { return *straight_parts_; }
-  MeasurePeers& measure_peers() { return *measure_peers_; }
-  MemoryLedger& memory() { return *memory_; }
-  OwnSlots& own_slots() { return *own_slots_; }
-  Peers& peers() { return *peers_; }
-  Protect& protect() { return *protect_; }
-  Publish& publish() { return *publish_; }
-  Server& server() { return *server_; }
-  Sessions& sessions() { return *sessions_; }
-  Takings& takings() { return *takings_; }
-  Throughput& throughput() { return *throughput_; }
-  Tiers& tiers() { return *tiers_; }
-  Tuning& tuning() { return *tuning_; }
-  Turns& turns() { return *turns_; }
-  Waiters& waiters() { return *waiters_; }
-
-  std::map<JobKey, std::unique_ptr<Job>>& jobs() { return jobs_; }
-  std::shared_ptr<StoreContext> MakeStore(const StoreId& id, const JobKeys& keys) const;
-  Job* FindJob(const StoreId& store_id, const std::string& name);
-  // Whether the run folder and the tiers are where they were; a pool that is gone is made anew.
-  void CheckPlaces();
-  // Something else to do before the loop may sleep.
-  void Nudge() { nudged_ = true; }
-  // Another node needs this one: its idle time begins anew.
-  void Touch() { busy_ns_ = clock().NowNs(); }
-  // Leave: at once, or when nothing is pending any more.
-  void Leave(bool when_drained) { (when_drained ? leave_when_drained_ : leave_now_) = true; }
-  // Runs `work` on a worker and `done` with its result here, unless the agent has gone by then.
-  template <typename Work, typename Done>
-  void Background(Work work, Done done) {
-    workers_->Submit([this, work = std::move(work), done = std::move(done)]() mutable {
-      auto result = work();
-      loop_->Post([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
-    });
-  }
-
-  std::string Path(const std::string& relative) const { return options_.node.run_folder + "/" + relative; }
+  // ---- For the daemon's own room, and tests ----
+  AgentCore& core() { return *core_; }
+  Assignment& assignment() { return assignment_; }
+  AttemptWatch& attempt_watch() { return attempt_watch_; }
+  Calls& calls() { return calls_; }
+  Fetch& fetch() { return fetch_; }
+  Flush& flush() { return flush_; }
+  HeldSets& held_sets() { return held_sets_; }
+  Images& images() { return images_; }
+  Inventories& inventories() { return inventories_; }
+  LocalLevel& local_level() { return local_level_; }
+  MeasurePeers& measure_peers() { return measure_peers_; }
+  MemoryLedger& memory() { return memory_; }
+  OwnSlots& own_slots() { return own_slots_; }
+  PeerServer& peer_server() { return peer_server_; }
+  Peers& peers() { return peers_; }
+  Protect& protect() { return protect_; }
+  Publish& publish() { return publish_; }
+  RedundancyRoom& redundancy_room() { return redundancy_room_; }
+  Server& server() { return server_; }
+  Sessions& sessions() { return sessions_; }
+  StillStored& still_stored() { return still_stored_; }
+  StraightParts& straight_parts() { return straight_parts_; }
+  Takings& takings() { return takings_; }
+  Throughput& throughput() { return throughput_; }
+  Tiers& tiers() { return tiers_; }
+  Tuning& tuning() { return tuning_; }
+  Turns& turns() { return turns_; }
+  Waiters& waiters() { return waiters_; }
+  Windows& windows() { return windows_; }
 
  private:
-  explicit Agent(AgentOptions options);
+  explicit Agent(std::unique_ptr<AgentCore> core);
   Status Prepare();
+  // Who hears of what (AgentEvents).
+  void Subscribe();
   void Housekeep();
+  // Whether the run folder and the tiers are where they were; a pool that is gone is made anew.
+  void CheckPlaces();
   void CheckReachable();
-  bool IsIdle() const;
+  void OnTierLost(TierUnit* unit);
+  bool IsIdle();
+  // At once, or when nothing is pending any more.
+  void Leave(bool when_drained) { (when_drained ? leave_when_drained_ : leave_now_) = true; }
+  DaemonCalls CallsOfServer();
   // Removes everything that is of no more use; says what stays and why. `stored`: whether the stores have what counts as stored.
   std::string CleanUp(const Status& stored);
 
-  AgentOptions options_;
-  std::string boot_id_;
-  int64_t started_ns_ = 0;
-  AgentCounters counters_;
-  os::EventFd wake_;
-  os::EventFd stop_;
-  std::unique_ptr<os::EventLoop> loop_;
-  os::SharedMapping control_;
-  std::unique_ptr<PlacementPolicy> policy_;
-  std::map<JobKey, std::unique_ptr<Job>> jobs_;
-  std::unique_ptr<Throughput> throughput_;
-  std::unique_ptr<MemoryLedger> memory_;
-  std::unique_ptr<Tiers> tiers_;
-  std::unique_ptr<Images> images_;
-  std::unique_ptr<LocalLevel> local_level_;
-  std::unique_ptr<OwnSlots> own_slots_;
-  std::unique_ptr<HeldSets> held_sets_;
-  std::unique_ptr<Flush> flush_;
-  std::unique_ptr<Publish> publish_;
-  std::unique_ptr<AttemptWatch> attempt_watch_;
-  std::unique_ptr<StillStored> still_stored_;
-  std::unique_ptr<StraightParts> straight_parts_;
-  std::unique_ptr<Assignment> assignment_;
-  std::unique_ptr<Sessions> sessions_;
-  std::unique_ptr<Tuning> tuning_;
-  std::unique_ptr<Takings> takings_;
-  std::unique_ptr<Turns> turns_;
-  std::unique_ptr<Calls> calls_;
-  std::unique_ptr<Waiters> waiters_;
-  std::unique_ptr<Inventories> inventories_;
-  std::unique_ptr<Fetch> fetch_;
-  std::unique_ptr<Windows> windows_;
-  std::unique_ptr<Peers> peers_;
-  std::unique_ptr<MeasurePeers> measure_peers_;
-  std::unique_ptr<Protect> protect_;
-  std::unique_ptr<Server> server_;
+  const std::unique_ptr<AgentCore> core_;
+  Throughput throughput_{*core_, tiers_};
+  MemoryLedger memory_{*core_, assignment_, images_, own_slots_, redundancy_room_, tiers_};
+  Tiers tiers_{*core_, assignment_, flush_, images_, memory_, throughput_};
+  OwnSlots own_slots_{*core_, assignment_, memory_};
+  RedundancyRoom redundancy_room_{*core_, memory_, own_slots_, tiers_};
+  Assignment assignment_{*core_, flush_, images_, memory_, redundancy_room_, throughput_, tiers_};
+  Images images_{*core_, assignment_, flush_, throughput_, tiers_};
+  Flush flush_{*core_, assignment_, attempt_watch_, images_, publish_, throughput_, tiers_};
+  Publish publish_{*core_, flush_, images_, throughput_};
+  AttemptWatch attempt_watch_{*core_, images_};
+  StillStored still_stored_{*core_, flush_, images_, publish_};
+  StraightParts straight_parts_{*core_, flush_, images_};
+  Peers peers_{*core_};
+  MeasurePeers measure_peers_{*core_, peers_};
+  LocalLevel local_level_{*core_, images_, peers_, publish_};
+  Tuning tuning_{*core_};
+  Takings takings_{*core_, images_, peers_};
+  Turns turns_{*core_, flush_, images_, peers_, tuning_};
+  Calls calls_{*core_, peers_, tuning_};
+  HeldSets held_sets_{*core_, images_, own_slots_, tiers_};
+  Protect protect_{*core_, assignment_, held_sets_, images_, own_slots_, peers_, publish_, redundancy_room_, tiers_, tuning_};
+  Inventories inventories_{*core_, images_, peers_};
+  Fetch fetch_{*core_, assignment_, inventories_, flush_, images_, memory_, own_slots_, peers_, protect_, tiers_};
+  Windows windows_{*core_, fetch_, memory_};
+  Sessions sessions_{*core_, assignment_, calls_, images_, peers_, protect_, server_, throughput_, tiers_, tuning_};
+  Waiters waiters_{*core_, attempt_watch_, flush_, images_, local_level_, protect_, publish_, server_};
+  PeerServer peer_server_{*core_, calls_, held_sets_, images_, inventories_, local_level_, peers_, protect_, takings_, turns_};
+  Server server_{*core_,         CallsOfServer(), calls_,   fetch_,   windows_,  images_, local_level_,
+                 measure_peers_, peers_,          protect_, publish_, sessions_, waiters_};
   std::unique_ptr<os::TextServer> metrics_;
-  std::unique_ptr<Workers> workers_;  // last: its end waits for work that uses the others
-  bool nudged_ = false;
+  os::EventFd stop_;
   bool leave_now_ = false;
   bool leave_when_drained_ = false;
   bool unreachable_ = false;  // the run folder was removed, or is another agent's by now
-  int64_t busy_ns_ = 0;       // when it was last not idle
 };
 
 }  // namespace kedge

@@ -122,12 +122,13 @@ int Main(const std::vector<std::string>& words) {
   static Agent* running = nullptr;
   running = agent->get();
   if (!arguments.foreground) {
-    auto log = os::OpenPrivateLog(running->settings().run_folder + "/agent.log");
+    auto log = os::OpenPrivateLog(running->core().settings().run_folder + "/agent.log");
     const Status logged = log.ok() ? LogToDescriptor(log->Release()) : log.status();
     if (!logged.ok()) LogWarning("agent", "the log stays on stderr: {}", logged.ToString());
   }
   os::OnTerminationSignals([] { running->RequestStop(); });
-  LogInfo("agent", "kedge-agent {} serves node {} in {}", BuildName(), running->settings().node, running->settings().run_folder);
+  LogInfo("agent", "kedge-agent {} serves node {} in {}", BuildName(), running->core().settings().node,
+          running->core().settings().run_folder);
   const std::string why = running->Run();
   os::OnTerminationSignals(nullptr);
   LogInfo("agent", "leaves: {}", why);

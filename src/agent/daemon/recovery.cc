@@ -24,10 +24,10 @@ namespace kedge {
 namespace {
 
 void RecoverImages(Agent& agent) {
-  auto entries = fs().List(agent.Path("records"));
+  auto entries = fs().List(agent.core().Path("records"));
   if (!entries.ok()) return;
   for (const auto& entry : *entries) {
-    const std::string path = agent.Path("records/" + entry.name);
+    const std::string path = agent.core().Path("records/" + entry.name);
     Status recovered;
     if (!os::IsTemporaryName(entry.name)) {
       auto file = ReadImageFile(path);
@@ -42,7 +42,7 @@ void RecoverImages(Agent& agent) {
 // Who had a way to the former agent believes in it until it has said nothing for too long: what goes there comes to this one,
 // which knows nothing of it. Who asks and is asked besides the group's own is the leading node.
 void GreetNodes(Agent& agent, const Job& job) {
-  const std::string& self = agent.settings().node;
+  const std::string& self = agent.core().settings().node;
   const JobNode* leading = job.LeadingNode();
   if (leading == nullptr || !agent.peers().is_open()) return;
   for (const JobNode& node : job.members.nodes) {
@@ -53,7 +53,7 @@ void GreetNodes(Agent& agent, const Job& job) {
 
 // What is owed to other nodes depends on who they are.
 void RejoinNetwork(Agent& agent) {
-  for (auto& [key, job] : agent.jobs()) {
+  for (auto& [key, job] : agent.core().jobs()) {
     Status joined = agent.protect().OnMembers(*job);
     if (!joined.ok()) LogWarning("agent", "job {}: its nodes do not know each other: {}", job->name, joined.ToString());
     GreetNodes(agent, *job);
@@ -98,7 +98,7 @@ void RecoverState(Agent& agent) {
   agent.turns().Recover();
   uint32_t freed = 0;
   for (TierUnit* unit : agent.tiers().units()) freed += unit->space->FreeUnreferenced();
-  for (auto& [key, job] : agent.jobs()) {
+  for (auto& [key, job] : agent.core().jobs()) {
     agent.images().ReconsiderAll(*job);
     // A version may have become complete, and the former agent died before the older ones went.
     for (const std::string& name : job->Names()) agent.publish().Retain(*job, name);
@@ -109,9 +109,9 @@ void RecoverState(Agent& agent) {
     }
   }
   agent.sessions().ForgetIdleJobs();
-  if (agent.counters().images_recovered > 0 || freed > 0) {
+  if (agent.core().counters().images_recovered > 0 || freed > 0) {
     LogInfo("agent", "taken over from a former agent: {} images; {} slots of it were of no more use",
-            agent.counters().images_recovered, freed);
+            agent.core().counters().images_recovered, freed);
   }
 }
 

@@ -4,9 +4,7 @@
 
 #include "agent/bring/fetch.h"
 #include "agent/bring/windows.h"
-#include "agent/daemon/agent.h"
 #include "agent/door/sessions.h"
-#include "agent/door/status.h"
 #include "agent/door/waiters.h"
 #include "agent/flush/publish.h"
 #include "agent/images/images.h"
@@ -15,6 +13,7 @@
 #include "agent/protect/protect.h"
 #include "agent/schedule/calls.h"
 #include "agent/schedule/local_level.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "os/machine/machine.h"
 #include "session/connection.h"
@@ -34,28 +33,34 @@ Status WrongProtocol(uint32_t theirs, const std::string& build) {
 }  // namespace
 
 Server::~Server() {
-  for (auto& [id, peer] : peers_) agent_.loop().Unwatch(peer->watch);
-  if (listener_watch_ != 0) agent_.loop().Unwatch(listener_watch_);
+  Close();
+}
+
+void Server::Close() {
+  for (auto& [id, client] : clients_) core_.loop().Unwatch(client->watch);
+  clients_.clear();
+  if (listener_watch_ != 0) core_.loop().Unwatch(std::exchange(listener_watch_, 0));
+  listener_.reset();
 }
 
 Status Server::Listen() {
   os::SocketLimits limits;
   limits.message_bytes_max = kMessageBytesMax;
   limits.descriptors_max = 3 + kControlTiersMax;
-  KEDGE_ASSIGN_OR_RETURN(os::UnixListener listener, os::UnixListener::Listen(agent_.settings().SocketPath(), limits));
+  KEDGE_ASSIGN_OR_RETURN(os::UnixListener listener, os::UnixListener::Listen(core_.settings().SocketPath(), limits));
   listener_.emplace(std::move(listener));
   return Status::Ok();
 }
 
 Status Server::Serve() {
-  KEDGE_ASSIGN_OR_RETURN(listener_watch_, agent_.loop().Watch(listener_->descriptor(), os::EventLoop::Interest::kRead,
-                                                              [this](os::Readiness) { AcceptAll(); }));
+  KEDGE_ASSIGN_OR_RETURN(listener_watch_, core_.loop().Watch(listener_->descriptor(), os::EventLoop::Interest::kRead,
+                                                             [this](os::Readiness) { AcceptAll(); }));
   return Status::Ok();
 }
 
-Server::Peer* Server::Find(uint64_t id) {
-  auto found = peers_.find(id);
-  return found == peers_.end() ? nullptr : found->second.get();
+Server::Client* Server::Find(uint64_t id) {
+  auto found = clients_.find(id);
+  return found == clients_.end() ? nullptr : found->second.get();
 }
 
 void Server::AcceptAll() {
@@ -68,42 +73,42 @@ void Server::AcceptAll() {
     }
     if (!accepted->has_value()) return;
     auto credentials = (*accepted)->Peer();
-    if (!credentials.ok() || credentials->user_id != os::EffectiveUser() || peers_.size() >= kPeersMax) {
+    if (!credentials.ok() || credentials->user_id != os::EffectiveUser() || clients_.size() >= kPeersMax) {
       LogWarning("agent", "a connection is refused: {}",
-                 !credentials.ok()            ? credentials.status().ToString()
-                 : peers_.size() >= kPeersMax ? "too many"
-                                              : fmt::format("it is user {}'s", credentials->user_id));
+                 !credentials.ok()              ? credentials.status().ToString()
+                 : clients_.size() >= kPeersMax ? "too many"
+                                                : fmt::format("it is user {}'s", credentials->user_id));
       continue;
     }
     const uint64_t id = ++last_peer_;
-    auto peer = std::make_unique<Peer>(std::move(**accepted));
-    peer->process_id = credentials->process_id;
-    auto watch = agent_.loop().Watch(peer->socket.descriptor(), os::EventLoop::Interest::kRead,
-                                     [this, id](os::Readiness ready) { OnReady(id, ready); });
+    auto client = std::make_unique<Client>(std::move(**accepted));
+    client->process_id = credentials->process_id;
+    auto watch = core_.loop().Watch(client->socket.descriptor(), os::EventLoop::Interest::kRead,
+                                    [this, id](os::Readiness ready) { OnReady(id, ready); });
     if (!watch.ok()) continue;
-    peer->watch = *watch;
-    peers_[id] = std::move(peer);
+    client->watch = *watch;
+    clients_[id] = std::move(client);
   }
 }
 
 void Server::OnReady(uint64_t id, os::Readiness ready) {
-  Peer* peer = Find(id);
-  if (peer == nullptr) return;
+  Client* client = Find(id);
+  if (client == nullptr) return;
   if (ready.writable) {
-    if (!peer->socket.Flush().ok()) return Disconnect(id);
-    if (!peer->socket.has_unsent()) (void)agent_.loop().ChangeInterest(peer->watch, os::EventLoop::Interest::kRead);
+    if (!client->socket.Flush().ok()) return Disconnect(id);
+    if (!client->socket.has_unsent()) (void)core_.loop().ChangeInterest(client->watch, os::EventLoop::Interest::kRead);
   }
   if (ready.readable || ready.hung_up) Receive(id);
 }
 
 void Server::Receive(uint64_t id) {
-  while (Peer* peer = Find(id)) {
-    auto frame = peer->socket.TryReceive();
+  while (Client* client = Find(id)) {
+    auto frame = client->socket.TryReceive();
     if (!frame.ok()) return Disconnect(id);
     if (!frame->has_value()) return;
     auto message = DecodeMessage(AsBytes((*frame)->body));
     if (!message.ok()) {
-      LogWarning("agent", "process {} sent what is no message: {}", peer->process_id, message.status().ToString());
+      LogWarning("agent", "process {} sent what is no message: {}", client->process_id, message.status().ToString());
       return Disconnect(id);
     }
     Handle(id, *message);
@@ -111,30 +116,30 @@ void Server::Receive(uint64_t id) {
 }
 
 void Server::Disconnect(uint64_t id) {
-  auto found = peers_.find(id);
-  if (found == peers_.end()) return;
-  const std::unique_ptr<Peer> peer = std::move(found->second);
-  peers_.erase(found);
-  agent_.loop().Unwatch(peer->watch);
-  agent_.waiters().DropPeer(id);
-  if (peer->session_id != 0) agent_.sessions().Detach(peer->session_id);
+  auto found = clients_.find(id);
+  if (found == clients_.end()) return;
+  const std::unique_ptr<Client> client = std::move(found->second);
+  clients_.erase(found);
+  core_.loop().Unwatch(client->watch);
+  waiters_.DropPeer(id);
+  if (client->session_id != 0) sessions_.Detach(client->session_id);
 }
 
 void Server::ForgetSession(uint64_t id) {
-  if (Peer* peer = Find(id)) peer->session_id = 0;
+  if (Client* client = Find(id)) client->session_id = 0;
 }
 
 void Server::Reply(uint64_t id, uint64_t number, const Message& message, std::vector<os::UniqueFd> descriptors) {
-  Peer* peer = Find(id);
-  if (peer == nullptr) return;
+  Client* client = Find(id);
+  if (client == nullptr) return;
   const Buffer frame = EncodeMessage(number, message);
-  Status queued = peer->socket.Queue(AsText(frame), std::move(descriptors));
+  Status queued = client->socket.Queue(AsText(frame), std::move(descriptors));
   if (!queued.ok()) {
     // Not now: whoever asked is in the middle of using the peer.
-    agent_.loop().Post([this, id] { Disconnect(id); });
+    core_.loop().Post([this, id] { Disconnect(id); });
     return;
   }
-  if (peer->socket.has_unsent()) (void)agent_.loop().ChangeInterest(peer->watch, os::EventLoop::Interest::kReadWrite);
+  if (client->socket.has_unsent()) (void)core_.loop().ChangeInterest(client->watch, os::EventLoop::Interest::kReadWrite);
 }
 
 void Server::ReplyStatus(uint64_t id, uint64_t number, const Status& status) {
@@ -146,42 +151,42 @@ void Server::ReplyStatus(uint64_t id, uint64_t number, const Status& status) {
 }
 
 void Server::HandleGreeting(uint64_t id, const NumberedMessage& message) {
-  Peer* peer = Find(id);
+  Client* client = Find(id);
   if (const auto* tool = std::get_if<ToolHello>(&message.message)) {
     if (tool->protocol != kProtocolVersion) return ReplyStatus(id, message.number, WrongProtocol(tool->protocol, tool->build));
-    peer->greeted = true;
-    return Reply(id, message.number, ToolWelcome{BuildName(), agent_.settings().node, agent_.control().agent_pid});
+    client->greeted = true;
+    return Reply(id, message.number, ToolWelcome{BuildName(), core_.settings().node, core_.control().agent_pid});
   }
   if (const auto* known = std::get_if<KnownJobsRequest>(&message.message)) {
     if (known->protocol != kProtocolVersion) return ReplyStatus(id, message.number, WrongProtocol(known->protocol, known->build));
-    return Reply(id, message.number, agent_.sessions().KnownJobs(*known));
+    return Reply(id, message.number, sessions_.KnownJobs(*known));
   }
   const auto* hello = std::get_if<Hello>(&message.message);
   if (hello == nullptr) {
     return ReplyStatus(id, message.number, Status(Code::kFailedPrecondition, "the first message must be a Hello"));
   }
   if (hello->protocol != kProtocolVersion) return ReplyStatus(id, message.number, WrongProtocol(hello->protocol, hello->build));
-  auto admission = agent_.sessions().Attach(*hello, peer->process_id, id);
+  auto admission = sessions_.Attach(*hello, client->process_id, id);
   if (!admission.ok()) {
-    LogWarning("agent", "process {} is refused: {}", peer->process_id, admission.status().ToString());
+    LogWarning("agent", "process {} is refused: {}", client->process_id, admission.status().ToString());
     return ReplyStatus(id, message.number, admission.status());
   }
-  peer->greeted = true;
-  peer->session_id = admission->session_id;
+  client->greeted = true;
+  client->session_id = admission->session_id;
   Reply(id, message.number, admission->welcome, std::move(admission->descriptors));
 }
 
 void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
-  Session* session = agent_.sessions().Find(Find(id)->session_id);
+  Session* session = core_.sessions().Find(Find(id)->session_id);
   if (session == nullptr) {
     return ReplyStatus(id, message.number, Status(Code::kFailedPrecondition, "this needs a session, and there is none"));
   }
   if (const auto* open = std::get_if<OpenImageRequest>(&message.message)) return OpenImage(id, message.number, *open);
   if (const auto* restored = std::get_if<RestoredRequest>(&message.message)) {
-    const Status known = agent_.sessions().NoteRestored(*session, *restored);
+    const Status known = sessions_.NoteRestored(*session, *restored);
     if (known.ok()) {
-      agent_.local_level().OnRestored(*session->job, restored->record.origin);
-      agent_.protect().OnRestored(*session->job, restored->record.origin, session->hello.rank);
+      local_level_.OnRestored(*session->job, restored->record.origin);
+      protect_.OnRestored(*session->job, restored->record.origin, session->hello.rank);
     }
     return ReplyStatus(id, message.number, known);
   }
@@ -189,53 +194,57 @@ void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
     return SetMembers(id, message.number, *members);
   }
   if (const auto* open = std::get_if<OpenWindowRequest>(&message.message)) {
-    return agent_.windows().Open(id, message.number, *session, *open);
+    return windows_.Open(
+        *session, *open, [this, id, number = message.number](const auto& reply, std::vector<os::UniqueFd> descriptors) {
+          reply.ok() ? Reply(id, number, *reply, std::move(descriptors)) : ReplyStatus(id, number, reply.status());
+        });
   }
   if (const auto* show = std::get_if<ShowRequest>(&message.message)) {
-    return agent_.windows().Show(id, message.number, *session, *show);
+    return windows_.Show(*session, *show, [this, id, number = message.number](const auto& reply) {
+      reply.ok() ? Reply(id, number, *reply) : ReplyStatus(id, number, reply.status());
+    });
   }
   if (const auto* close = std::get_if<CloseImageRequest>(&message.message)) {
-    return ReplyStatus(id, message.number, agent_.images().Close(*session, close->image));
+    return ReplyStatus(id, message.number, images_.Close(*session, close->image));
   }
-  agent_.sessions().End(*session, "goodbye");
+  sessions_.End(*session, "goodbye");
   ReplyStatus(id, message.number, Status::Ok());
 }
 
 // Where the leading node is not reached, the ranks must know before they rely on it.
 void Server::SetMembers(uint64_t id, uint64_t number, const MembersRequest& request) {
-  Session* session = agent_.sessions().Find(Find(id)->session_id);
-  const Status joined = agent_.sessions().SetMembers(*session, request.members);
+  Session* session = core_.sessions().Find(Find(id)->session_id);
+  const Status joined = sessions_.SetMembers(*session, request.members);
   const JobNode* leading = session->job->LeadingNode();
   if (!joined.ok()) return ReplyStatus(id, number, joined);
-  const bool is_tried = request.tries_leading_node && leading != nullptr && leading->name != agent_.settings().node;
+  const bool is_tried = request.tries_leading_node && leading != nullptr && leading->name != core_.settings().node;
   if (!is_tried) return Reply(id, number, MembersReply{});
-  agent_.peers().Call(*session->job, leading->name, PeerKind::kEcho, {}, kReachTimeout,
-                      [this, id, number](const Result<Buffer>& echo) { Reply(id, number, MembersReply{echo.status()}); });
+  peers_.Call(*session->job, leading->name, PeerKind::kEcho, {}, kReachTimeout,
+              [this, id, number](const Result<Buffer>& echo) { Reply(id, number, MembersReply{echo.status()}); });
 }
 
 // From this node, or brought here from the others first.
 void Server::OpenImage(uint64_t id, uint64_t number, const OpenImageRequest& request) {
-  Session* session = agent_.sessions().Find(Find(id)->session_id);
+  Session* session = core_.sessions().Find(Find(id)->session_id);
   if (!request.replace) {
-    auto reply = agent_.images().Open(*session, request);
+    auto reply = images_.Open(*session, request);
     if (reply.ok()) return Reply(id, number, *reply);
     if (reply.status().code() != Code::kNotFound || !session->job->BringsImages()) return ReplyStatus(id, number, reply.status());
   }
   const BringOptions options{.replace = request.replace};
-  agent_.fetch().Bring(*session->job, request.generation, request.rank, options,
-                       [this, id, number, request](const Status& brought) {
-                         const Peer* peer = Find(id);
-                         Session* found = peer == nullptr ? nullptr : agent_.sessions().Find(peer->session_id);
-                         if (found == nullptr) return;
-                         if (!brought.ok()) return ReplyStatus(id, number, brought);
-                         auto opened = agent_.images().Open(*found, request);
-                         if (!opened.ok()) return ReplyStatus(id, number, opened.status());
-                         Reply(id, number, *opened);
-                       });
+  fetch_.Bring(*session->job, request.generation, request.rank, options, [this, id, number, request](const Status& brought) {
+    const Client* client = Find(id);
+    Session* found = client == nullptr ? nullptr : core_.sessions().Find(client->session_id);
+    if (found == nullptr) return;
+    if (!brought.ok()) return ReplyStatus(id, number, brought);
+    auto opened = images_.Open(*found, request);
+    if (!opened.ok()) return ReplyStatus(id, number, opened.status());
+    Reply(id, number, *opened);
+  });
 }
 
 void Server::Measure(uint64_t id, uint64_t number, const MeasureRequest& request) {
-  agent_.measure_peers().Measure(
+  measure_peers_.Measure(
       request, [this, id] { return Find(id) != nullptr; },
       [this, id, number](const Result<MeasureReply>& reply) {
         if (!reply.ok()) return ReplyStatus(id, number, reply.status());
@@ -248,44 +257,43 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
   const uint64_t number = message.number;
   const Message& body = message.message;
   // What came through the mailbox before this question is part of the answer.
-  agent_.sessions().DrainAll();
+  sessions_.DrainAll();
   if (Find(id) == nullptr) return;
-  if (const auto* wait = std::get_if<WaitRequest>(&body)) return agent_.waiters().AddWait(id, number, *wait);
-  if (const auto* test = std::get_if<TestRequest>(&body)) return agent_.waiters().AddTest(id, number, *test);
-  if (const auto* drain = std::get_if<DrainRequest>(&body)) return agent_.waiters().AddDrain(id, number, *drain);
+  if (const auto* wait = std::get_if<WaitRequest>(&body)) return waiters_.AddWait(id, number, *wait);
+  if (const auto* test = std::get_if<TestRequest>(&body)) return waiters_.AddTest(id, number, *test);
+  if (const auto* drain = std::get_if<DrainRequest>(&body)) return waiters_.AddDrain(id, number, *drain);
   if (const auto* versions = std::get_if<LocalVersionsRequest>(&body)) {
-    Job* job = agent_.FindJob(versions->store_id, versions->job);
+    Job* job = core_.FindJob(versions->store_id, versions->job);
     if (job == nullptr || !job->BringsImages()) {
-      return Reply(id, number, LocalVersionsReply{agent_.images().LocalVersions(*versions), {}, {}});
+      return Reply(id, number, LocalVersionsReply{images_.LocalVersions(*versions), {}, {}});
     }
-    return agent_.fetch().ListVersions(*job, *versions,
-                                       [this, id, number](const LocalVersionsReply& reply) { Reply(id, number, reply); });
+    return fetch_.ListVersions(*job, *versions,
+                               [this, id, number](const LocalVersionsReply& reply) { Reply(id, number, reply); });
   }
   if (const auto* rebuild = std::get_if<RebuildRequest>(&body)) {
-    Job* job = agent_.FindJob(rebuild->store_id, rebuild->job);
+    Job* job = core_.FindJob(rebuild->store_id, rebuild->job);
     if (job == nullptr) {
       return ReplyStatus(id, number,
                          Status(Code::kNotFound, fmt::format("the agent of node {} knows nothing of job {}",
-                                                             agent_.settings().node, rebuild->job)));
+                                                             core_.settings().node, rebuild->job)));
     }
-    return agent_.fetch().RebuildLost(*job, *rebuild,
-                                      [this, id, number](const RebuildReply& reply) { Reply(id, number, reply); });
+    return fetch_.RebuildLost(*job, *rebuild, [this, id, number](const RebuildReply& reply) { Reply(id, number, reply); });
   }
   if (const auto* known = std::get_if<KnownJobsRequest>(&body)) {
-    return Reply(id, number, agent_.sessions().KnownJobs(*known));
+    return Reply(id, number, sessions_.KnownJobs(*known));
   }
   if (const auto* measure = std::get_if<MeasureRequest>(&body)) return Measure(id, number, *measure);
-  if (const auto* cleanup = std::get_if<CleanupRequest>(&body)) return Reply(id, number, agent_.images().Cleanup(*cleanup));
-  if (const auto* pending = std::get_if<PendingRequest>(&body)) return Reply(id, number, agent_.images().PendingOf(*pending));
+  if (const auto* cleanup = std::get_if<CleanupRequest>(&body)) return Reply(id, number, images_.Cleanup(*cleanup));
+  if (const auto* pending = std::get_if<PendingRequest>(&body)) return Reply(id, number, images_.PendingOf(*pending));
   if (const auto* retain = std::get_if<RetainRequest>(&body)) {
-    Job* job = agent_.FindJob(retain->store_id, retain->job);
-    if (job != nullptr) agent_.publish().Retain(*job, retain->name);
+    Job* job = core_.FindJob(retain->store_id, retain->job);
+    if (job != nullptr) publish_.Retain(*job, retain->name);
     return ReplyStatus(id, number, Status::Ok());
   }
-  if (std::holds_alternative<StatusRequest>(body)) return Reply(id, number, StatusReply{StatusJson(agent_)});
-  if (const auto* halt = std::get_if<HaltRequest>(&body)) return Reply(id, number, HaltReply{agent_.calls().Halt(*halt)});
+  if (std::holds_alternative<StatusRequest>(body)) return Reply(id, number, StatusReply{daemon_.status()});
+  if (const auto* halt = std::get_if<HaltRequest>(&body)) return Reply(id, number, HaltReply{calls_.Halt(*halt)});
   if (const auto* shutdown = std::get_if<ShutdownRequest>(&body)) {
-    agent_.Leave(shutdown->when_drained);
+    daemon_.leave(shutdown->when_drained);
     return ReplyStatus(id, number, Status::Ok());
   }
   if (std::holds_alternative<OpenImageRequest>(body) || std::holds_alternative<CloseImageRequest>(body) ||

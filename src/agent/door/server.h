@@ -5,9 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/tables/model.h"
@@ -15,11 +18,43 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Calls;
+class Fetch;
+class Images;
+class LocalLevel;
+class MeasurePeers;
+class Peers;
+class Protect;
+class Publish;
+class Sessions;
+class Waiters;
+class Windows;
+
+// What only the daemon can do.
+struct DaemonCalls {
+  std::function<std::string()> status;           // JSON
+  std::function<void(bool when_drained)> leave;  // at once, or when nothing is pending any more
+};
 
 class Server {
  public:
-  explicit Server(Agent& agent) : agent_(agent) {}
+  Server(AgentCore& core, DaemonCalls daemon, Calls& calls, Fetch& fetch, Windows& windows, Images& images,
+         LocalLevel& local_level, MeasurePeers& measure_peers, Peers& peers, Protect& protect, Publish& publish,
+         Sessions& sessions, Waiters& waiters)
+      : core_(core),
+        daemon_(std::move(daemon)),
+        calls_(calls),
+        fetch_(fetch),
+        windows_(windows),
+        images_(images),
+        local_level_(local_level),
+        measure_peers_(measure_peers),
+        peers_(peers),
+        protect_(protect),
+        publish_(publish),
+        sessions_(sessions),
+        waiters_(waiters) {}
   ~Server();
 
   // kBusy: another agent serves this run folder.
@@ -27,6 +62,8 @@ class Server {
   Status Serve();
   // Whether clients that go to the run folder still come here.
   bool IsReachable() const { return listener_->IsReachable(); }
+  // Who is connected is disconnected; the socket and its lock go.
+  void Close();
   // Who is connected at the moment is taken before the agent decides that it is idle.
   void AcceptAll();
 
@@ -35,11 +72,11 @@ class Server {
   void Disconnect(uint64_t peer);
   // Its session has ended; the connection stays until the peer closes it.
   void ForgetSession(uint64_t peer);
-  size_t peers() const { return peers_.size(); }
+  size_t clients() const { return clients_.size(); }
 
  private:
-  struct Peer {
-    explicit Peer(os::UnixSocket connected) : socket(std::move(connected)) {}
+  struct Client {
+    explicit Client(os::UnixSocket connected) : socket(std::move(connected)) {}
     os::UnixSocket socket;
     os::EventLoop::WatchId watch = 0;
     int32_t process_id = 0;
@@ -55,12 +92,24 @@ class Server {
   void SetMembers(uint64_t id, uint64_t number, const MembersRequest& request);
   void Measure(uint64_t id, uint64_t number, const MeasureRequest& request);
   void ReplyStatus(uint64_t id, uint64_t number, const Status& status);
-  Peer* Find(uint64_t id);
+  Client* Find(uint64_t id);
 
-  Agent& agent_;
+  AgentCore& core_;
+  const DaemonCalls daemon_;
+  Calls& calls_;
+  Fetch& fetch_;
+  Windows& windows_;
+  Images& images_;
+  LocalLevel& local_level_;
+  MeasurePeers& measure_peers_;
+  Peers& peers_;
+  Protect& protect_;
+  Publish& publish_;
+  Sessions& sessions_;
+  Waiters& waiters_;
   std::optional<os::UnixListener> listener_;
   os::EventLoop::WatchId listener_watch_ = 0;
-  std::map<uint64_t, std::unique_ptr<Peer>> peers_;
+  std::map<uint64_t, std::unique_ptr<Client>> clients_;
   uint64_t last_peer_ = 0;
 };
 

@@ -12,15 +12,35 @@
 #include <string>
 #include <vector>
 
-#include "agent/tables/model.h"
+#include "agent/tables/agent_core.h"
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Assignment;
+class Calls;
+class Images;
+class Peers;
+class Protect;
+class Server;
+class Throughput;
+class Tiers;
+class Tuning;
 
 class Sessions {
  public:
-  explicit Sessions(Agent& agent) : agent_(agent) {}
+  Sessions(AgentCore& core, Assignment& assignment, Calls& calls, Images& images, Peers& peers, Protect& protect, Server& server,
+           Throughput& throughput, Tiers& tiers, Tuning& tuning)
+      : core_(core),
+        assignment_(assignment),
+        calls_(calls),
+        images_(images),
+        peers_(peers),
+        protect_(protect),
+        server_(server),
+        throughput_(throughput),
+        tiers_(tiers),
+        tuning_(tuning) {}
   ~Sessions();
 
   // A connected client's Hello; `peer` is its connection. On success the Welcome and the descriptors that go with it.
@@ -35,23 +55,11 @@ class Sessions {
   // Finishes what is in the mailbox, frees its slots, removes it.
   void End(Session& session, const char* why);
 
-  Session* Find(uint32_t id) const;
-  std::vector<Session*> all() const;
-  // Whether a process of that attempt of the job may still hand something over.
-  bool HasAttempt(const Job& job, uint32_t attempt) const;
   // Jobs of that name and store path, whichever store that is.
   KnownJobsReply KnownJobs(const KnownJobsRequest& request) const;
-  // Whether any owner lives.
-  bool Any() const { return !sessions_.empty(); }
 
   // Takes what has come through the mailboxes; whether there was anything.
   bool DrainAll();
-  void Send(Session& session, const AgentMessage& message);
-  // That an image which was handed over will not get where it was to go; counts it.
-  void SendFailure(Session& session, uint64_t serial, const Status& why);
-  // That its attempt was taken over: its calls say so.
-  void SendTakenOver(Session& session, const Status& why);
-  void PublishCounts(Session& session);
   // A tier of theirs is lost: they are disconnected, and get new sessions when they come back.
   void RestartSessionsOf(const TierUnit* unit);
   // The same for all of them.
@@ -93,8 +101,16 @@ class Sessions {
   std::string JobPath(const Job& job) const;
   std::string MailboxPath(uint32_t id) const;
 
-  Agent& agent_;
-  std::map<uint32_t, std::unique_ptr<Session>> sessions_;
+  AgentCore& core_;
+  Assignment& assignment_;
+  Calls& calls_;
+  Images& images_;
+  Peers& peers_;
+  Protect& protect_;
+  Server& server_;
+  Throughput& throughput_;
+  Tiers& tiers_;
+  Tuning& tuning_;
   uint32_t last_id_ = 0;
 };
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "agent/daemon/agent.h"
 #include "agent/door/sessions.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
@@ -11,6 +10,7 @@
 #include "agent/schedule/tuning.h"
 #include "agent/schedule/turns.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/agent_core.h"
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "format/envelope.h"
@@ -60,7 +60,7 @@ Status Sessions::SaveSession(const Session& session) const {
 }
 
 std::string Sessions::JobPath(const Job& job) const {
-  return agent_.Path(fmt::format("jobs/{}-{}", job.store_id.ToHex(), EncodeName(job.name)));
+  return core_.Path(fmt::format("jobs/{}-{}", job.store_id.ToHex(), EncodeName(job.name)));
 }
 
 void Sessions::SaveJob(const Job& job) {
@@ -132,15 +132,15 @@ void Sessions::RecoverJob(const std::string& path) {
   job.restored = std::move(restored);
   for (const RestoredRecord& record : job.restored) job.store->AwaitRestored(record);
   // Its tier, so that what lies there is found.
-  auto tiers = agent_.tiers().ForJob(hello->keys);
+  auto tiers = tiers_.ForJob(hello->keys);
   if (!tiers.ok()) LogWarning("agent", "the tier of job {} cannot be opened: {}", job.name, tiers.status().ToString());
 }
 
 void Sessions::RecoverJobs() {
-  auto entries = fs().List(agent_.Path("jobs"));
+  auto entries = fs().List(core_.Path("jobs"));
   if (!entries.ok()) return;
   for (const auto& entry : *entries) {
-    if (!os::IsTemporaryName(entry.name)) RecoverJob(agent_.Path("jobs/" + entry.name));
+    if (!os::IsTemporaryName(entry.name)) RecoverJob(core_.Path("jobs/" + entry.name));
   }
 }
 
@@ -160,7 +160,7 @@ void Sessions::RecoverSession(uint32_t id) {
   session->owner.start_ticks = decoder.U64();
   bool all_tiers = true;
   for (size_t tiers = decoder.Count(1); tiers > 0; --tiers) {
-    TierUnit* unit = agent_.tiers().FindKey(std::string(decoder.String(kTierKeyBytesMax)));
+    TierUnit* unit = tiers_.FindKey(std::string(decoder.String(kTierKeyBytesMax)));
     if (unit == nullptr) {
       all_tiers = false;
     } else {
@@ -180,21 +180,21 @@ void Sessions::RecoverSession(uint32_t id) {
   // Without its tiers its entries cannot be understood: tiers are named by their place in the list.
   session->must_restart = session->broken = !all_tiers;
   // Images of it that are not through yet count as pending, as they did before.
-  for (const auto& [image_id, image] : agent_.images().all()) {
+  for (const auto& [image_id, image] : images_.all()) {
     if (image->session_id != id) continue;
     session->last_serial = std::max(session->last_serial, image->serial);
     if (image->flush == FlushState::kWaiting || image->version->undecided) session->pending_serials.insert(image->serial);
   }
-  agent_.images().TellGone(*session);
-  sessions_[id] = std::move(session);
+  images_.TellGone(*session);
+  core_.sessions().Add(std::move(session));
 }
 
 void Sessions::RecoverSessions() {
-  auto entries = fs().List(agent_.Path("sessions"));
+  auto entries = fs().List(core_.Path("sessions"));
   if (!entries.ok()) return;
   std::vector<uint32_t> ids;
   for (const auto& entry : *entries) {
-    const std::string path = agent_.Path("sessions/" + entry.name);
+    const std::string path = core_.Path("sessions/" + entry.name);
     if (os::IsTemporaryName(entry.name)) {
       (void)os::UnlinkIfPresent(fs(), path);
       continue;
@@ -211,7 +211,7 @@ void Sessions::RecoverSessions() {
 
 void Sessions::EndDeadSessions() {
   std::vector<Session*> dead;
-  for (Session* session : all()) {
+  for (Session* session : core_.sessions().all()) {
     if (os::IsAlive(session->owner)) {
       WatchOwner(*session);
     } else {
@@ -225,10 +225,10 @@ void Sessions::EndDeadSessions() {
   }
   for (Session* session : dead) End(*session, "its process ended while no agent ran");
   // Slots of sessions that are no more.
-  for (TierUnit* unit : agent_.tiers().units()) {
+  for (TierUnit* unit : tiers_.units()) {
     for (uint32_t slot = 0; slot < unit->info().slots; ++slot) {
       const SlotEntry entry = unit->space->Get(slot);
-      if (entry.state == SlotState::kAssigned && Find(entry.owner) == nullptr) {
+      if (entry.state == SlotState::kAssigned && core_.sessions().Find(entry.owner) == nullptr) {
         unit->space->Return(slot, entry.generation, entry.owner);
       }
     }
@@ -236,17 +236,18 @@ void Sessions::EndDeadSessions() {
 }
 
 void Sessions::ForgetIdleJobs() {
-  for (auto entry = agent_.jobs().begin(); entry != agent_.jobs().end();) {
+  for (auto entry = core_.jobs().begin(); entry != core_.jobs().end();) {
     Job& job = *entry->second;
+    const std::vector<Session*> sessions = core_.sessions().all();
     const bool has_session =
-        std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& item) { return item.second->job == &job; });
+        std::any_of(sessions.begin(), sessions.end(), [&](const Session* session) { return session->job == &job; });
     if (has_session || !job.versions.empty() || !job.retention_running.empty()) {
       ++entry;
       continue;
     }
-    agent_.peers().Leave(job);
+    peers_.Leave(job);
     (void)os::UnlinkIfPresent(fs(), JobPath(job));
-    entry = agent_.jobs().erase(entry);
+    entry = core_.jobs().erase(entry);
   }
 }
 

@@ -8,15 +8,14 @@
 #include <set>
 #include <string>
 
-#include "agent/daemon/agent.h"
 #include "agent/door/server.h"
-#include "agent/door/sessions.h"
 #include "agent/flush/attempt_watch.h"
 #include "agent/flush/flush.h"
 #include "agent/flush/publish.h"
 #include "agent/images/images.h"
 #include "agent/protect/protect.h"
 #include "agent/schedule/local_level.h"
+#include "agent/tables/agent_core.h"
 
 namespace kedge {
 namespace {
@@ -38,12 +37,12 @@ int64_t DeadlineNs(int64_t now_ns, Duration timeout) {
 }  // namespace
 
 void Waiters::AddWait(uint64_t peer, uint64_t number, const WaitRequest& request) {
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   Add(Wait{peer, number, request.generation, request.level, false, now_ns, DeadlineNs(now_ns, request.timeout)});
 }
 
 void Waiters::AddTest(uint64_t peer, uint64_t number, const TestRequest& request) {
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   Add(Wait{peer, number, request.generation, Level::kLast, true, now_ns, DeadlineNs(now_ns, std::chrono::seconds(10))});
 }
 
@@ -53,10 +52,10 @@ void Waiters::Add(Wait wait) {
 }
 
 void Waiters::AddDrain(uint64_t peer, uint64_t number, const DrainRequest& request) {
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   if (request.level >= Level::kStore) {
-    const Job* job = request.job.empty() ? nullptr : agent_.FindJob(request.store_id, request.job);
-    if (job != nullptr || request.job.empty()) agent_.flush().TryAgain(job);
+    const Job* job = request.job.empty() ? nullptr : core_.FindJob(request.store_id, request.job);
+    if (job != nullptr || request.job.empty()) flush_.TryAgain(job);
   }
   drains_.push_back(DrainWait{peer, number, request, now_ns, DeadlineNs(now_ns, request.timeout), now_ns, 0, {}});
   if (AnswerDrain(drains_.back())) drains_.pop_back();
@@ -74,7 +73,7 @@ std::vector<uint32_t> Waiters::MissingRanks(const Version& version, Level level)
   std::set<uint32_t> elsewhere;
   const Membership& members = version.job->members;
   for (const JobNode& node : members.nodes) {
-    const bool is_other = members.attempt == version.generation.attempt && node.name != agent_.settings().node;
+    const bool is_other = members.attempt == version.generation.attempt && node.name != core_.settings().node;
     if (is_other && level < Level::kStore) elsewhere.insert(node.ranks.begin(), node.ranks.end());
   }
   for (uint32_t rank = 0; rank < version.ranks && missing.size() < kMissingNamedMax; ++rank) {
@@ -89,15 +88,15 @@ std::vector<uint32_t> Waiters::MissingRanks(const Version& version, Level level)
 
 bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   LevelReply reply;
-  reply.level = agent_.images().LevelOf(version);
+  reply.level = images_.LevelOf(version);
   reply.scheduled = version.LastLevel();
   const Level target = wait.level == Level::kLast ? std::max(version.LastLevel(), Level::kLocal) : wait.level;
-  const Level by_nodes = agent_.images().LevelByNodes(version);
+  const Level by_nodes = images_.LevelByNodes(version);
   if (reply.level >= Level::kStore && (wait.is_test || target > by_nodes)) {
     const auto sure = StillHasJob({wait.peer, wait.asked_ns, wait.deadline_ns, wait.is_test});
     if (!sure) return false;
     if (!sure->ok() && !wait.is_test) {
-      agent_.server().Reply(wait.peer, wait.number, LevelReply{by_nodes, reply.scheduled, *sure, {}});
+      server_.Reply(wait.peer, wait.number, LevelReply{by_nodes, reply.scheduled, *sure, {}});
       return true;
     }
     if (!sure->ok()) reply.level = by_nodes;
@@ -132,14 +131,14 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
                fmt::format("{} is passed by: another node has a newer one, and has let go of it", version.generation.ToString()));
   }
   if (!wait.is_test && !reached && !failed && !node_failed && !never && !passed_by) {
-    const int64_t now_ns = agent_.clock().NowNs();
+    const int64_t now_ns = core_.clock().NowNs();
     if (now_ns < wait.deadline_ns) {
       // Other nodes finish it without a word to this one; then it has every level.
       const bool is_stored = std::any_of(version.images.begin(), version.images.end(),
                                          [](const auto& entry) { return entry.second->flush == FlushState::kStored; });
       if (is_stored && now_ns >= wait.next_look_ns) {
         wait.next_look_ns = now_ns + kWaitLookPause.count();
-        agent_.publish().Probe(version);
+        publish_.Probe(version);
       }
       return false;
     }
@@ -150,11 +149,11 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
                            reply.missing_ranks.size() == 1 ? "is rank" : "are ranks", fmt::join(reply.missing_ranks, ", ")));
     if (target == Level::kLocal && version.IsWhole()) {
       reply.missing_ranks.clear();
-      reply.failure = Status(Code::kTimeout, agent_.local_level().Missing(version));
+      reply.failure = Status(Code::kTimeout, local_level_.Missing(version));
     }
     if (target == Level::kNode && version.protection != nullptr) {
       reply.missing_ranks.clear();
-      reply.failure = agent_.protect().Missing(version);
+      reply.failure = protect_.Missing(version);
     }
     if (target >= Level::kStore && !version.absence.ok()) {
       reply.missing_ranks.clear();
@@ -162,12 +161,12 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
                              fmt::format("{} waits for the store: {}", version.generation.ToString(), version.absence.message()));
     }
   }
-  agent_.server().Reply(wait.peer, wait.number, reply);
+  server_.Reply(wait.peer, wait.number, reply);
   return true;
 }
 
 const Session* Waiters::SessionOf(uint64_t peer) const {
-  for (const Session* session : agent_.sessions().all()) {
+  for (const Session* session : core_.sessions().all()) {
     if (session->peer == peer && session->job != nullptr) return session;
   }
   return nullptr;
@@ -178,9 +177,9 @@ const Session* Waiters::SessionOf(uint64_t peer) const {
 std::optional<Status> Waiters::StillHasJob(const Asked& asked) const {
   const Session* session = SessionOf(asked.peer);
   if (session == nullptr) return Status::Ok();  // a tool, which works for no attempt
-  const auto found = agent_.attempt_watch().TakenOver(*session->job, session->hello.attempt, asked.since_ns - kLookAge.count());
+  const auto found = attempt_watch_.TakenOver(*session->job, session->hello.attempt, asked.since_ns - kLookAge.count());
   if (found.taken_over) return found.taken_over;
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   const bool has_failed = !found.error.ok();
   const int64_t wanted_ns = asked.at_once ? asked.since_ns : asked.deadline_ns;
   const int64_t until_ns = has_failed ? wanted_ns : std::max(wanted_ns, asked.since_ns + kLookPatience.count());
@@ -192,9 +191,9 @@ std::optional<Status> Waiters::StillHasJob(const Asked& asked) const {
 
 bool Waiters::Answer(Wait& wait) {
   const Session* session = SessionOf(wait.peer);
-  const Status known = session == nullptr ? Status::Ok() : agent_.attempt_watch().Known(*session->job, session->hello.attempt);
+  const Status known = session == nullptr ? Status::Ok() : attempt_watch_.Known(*session->job, session->hello.attempt);
   if (!known.ok()) {
-    agent_.server().Reply(wait.peer, wait.number, LevelReply{Level::kNone, Level::kStore, known, {}});
+    server_.Reply(wait.peer, wait.number, LevelReply{Level::kNone, Level::kStore, known, {}});
     return true;
   }
   if (wait.stored) {
@@ -203,16 +202,16 @@ bool Waiters::Answer(Wait& wait) {
     const Level level = sure->ok() ? Level::kStore : Level::kNone;
     // No node has a copy that would vouch for another level.
     const Status failure = wait.is_test && sure->code() == Code::kTimeout ? Status(Code::kUnavailable, sure->message()) : *sure;
-    agent_.server().Reply(wait.peer, wait.number, LevelReply{level, Level::kStore, failure, {}});
+    server_.Reply(wait.peer, wait.number, LevelReply{level, Level::kStore, failure, {}});
     return true;
   }
-  if (Version* version = agent_.images().FindVersion(wait.generation)) return AnswerKnown(wait, *version);
-  const int64_t now_ns = agent_.clock().NowNs();
+  if (Version* version = images_.FindVersion(wait.generation)) return AnswerKnown(wait, *version);
+  const int64_t now_ns = core_.clock().NowNs();
   if (wait.level == Level::kNode && wait.looked_up && !wait.is_test) {
     LevelReply reply;
-    reply.failure = agent_.protect().FormerFailure(wait.generation);
+    reply.failure = protect_.FormerFailure(wait.generation);
     if (!reply.failure.ok()) {
-      agent_.server().Reply(wait.peer, wait.number, reply);
+      server_.Reply(wait.peer, wait.number, reply);
       return true;
     }
   }
@@ -223,7 +222,7 @@ bool Waiters::Answer(Wait& wait) {
           Code::kTimeout,
           fmt::format("{} has not been captured on this node, and is not complete in the store", wait.generation.ToString()));
     }
-    agent_.server().Reply(wait.peer, wait.number, reply);
+    server_.Reply(wait.peer, wait.number, reply);
     return true;
   }
   if (!wait.looking && now_ns >= wait.next_look_ns) LookUp(wait);
@@ -233,18 +232,18 @@ bool Waiters::Answer(Wait& wait) {
 // A generation that is not on the node: gone from here since, or never handed over (captured without the agent).
 void Waiters::LookUp(Wait& wait) {
   wait.looking = true;
-  wait.next_look_ns = agent_.clock().NowNs() + kWaitLookPause.count();
-  agent_.publish().Lookup(wait.generation.store_id, wait.generation.job, wait.generation,
-                          [this, peer = wait.peer, number = wait.number](bool complete) {
-                            auto found = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& candidate) {
-                              return candidate.peer == peer && candidate.number == number;
-                            });
-                            if (found == waits_.end()) return;
-                            found->looking = false;
-                            found->looked_up = true;
-                            found->stored = complete;
-                            if (Answer(*found)) waits_.erase(found);
-                          });
+  wait.next_look_ns = core_.clock().NowNs() + kWaitLookPause.count();
+  publish_.Lookup(wait.generation.store_id, wait.generation.job, wait.generation,
+                  [this, peer = wait.peer, number = wait.number](bool complete) {
+                    auto found = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& candidate) {
+                      return candidate.peer == peer && candidate.number == number;
+                    });
+                    if (found == waits_.end()) return;
+                    found->looking = false;
+                    found->looked_up = true;
+                    found->stored = complete;
+                    if (Answer(*found)) waits_.erase(found);
+                  });
 }
 
 void Waiters::Check(const Generation& generation) {
@@ -263,8 +262,8 @@ void Waiters::Tick() {
 // the store, which is more, and what does not get to the store may get to other nodes.
 bool Waiters::IsFailed(const Version& version, Level at, Level wanted) const {
   if (wanted != Level::kNode) return wanted == at || wanted == Level::kLast;
-  if (agent_.images().LevelOf(version) >= Level::kNode) return false;
-  return at == Level::kStore ? !agent_.protect().IsOwed(version) : version.scheduled < Level::kStore || !version.failure.ok();
+  if (images_.LevelOf(version) >= Level::kNode) return false;
+  return at == Level::kStore ? !version.IsOwedToNodes() : version.scheduled < Level::kStore || !version.failure.ok();
 }
 
 // Whether the attempt has only gone on from it, and has a newer one there by now: nobody misses its protection.
@@ -272,8 +271,8 @@ bool Waiters::IsOutlived(const Version& version, Level level) const {
   if (!version.restored) return false;
   // That may be gone from here by now.
   const Job& job = *version.job;
-  if (level == Level::kNode && agent_.protect().IsOutlived(version, job.LineageOf(version.generation.name))) return true;
-  return job.HasNewer(version.generation, [&](const Version& newer) { return agent_.images().LevelOf(newer) >= level; });
+  if (level == Level::kNode && protect_.IsOutlived(version, job.LineageOf(version.generation.name))) return true;
+  return job.HasNewer(version.generation, [&](const Version& newer) { return images_.LevelOf(newer) >= level; });
 }
 
 void Waiters::OnFailure(const Version& version, Level level, const Status& failure) {
@@ -293,7 +292,7 @@ Status Waiters::FormerFailure(const Job& job, Level wanted) const {
   std::map<std::string, const Version*> newest;
   for (const auto& [generation, version] : job.versions) {
     const bool disagree = version->failure.code() == Code::kMismatch;
-    const bool runs = agent_.sessions().HasAttempt(job, generation.attempt);
+    const bool runs = core_.sessions().HasAttempt(job, generation.attempt);
     const bool is_meant =
         wanted == Level::kLast ? runs && job.LineageOf(generation.name).Has(generation) : version->scheduled >= wanted;
     if (version->skipped || (!is_meant && !disagree)) continue;
@@ -301,7 +300,7 @@ Status Waiters::FormerFailure(const Job& job, Level wanted) const {
     if (found == nullptr || generation.attempt >= found->generation.attempt) found = version.get();
   }
   for (const auto& [name, version] : newest) {
-    if (agent_.images().LevelOf(*version) >= std::min(wanted, version->LastLevel())) continue;
+    if (images_.LevelOf(*version) >= std::min(wanted, version->LastLevel())) continue;
     if (!version->failure.ok() && IsFailed(*version, Level::kStore, wanted)) return version->failure;
     if (const Status missing = NeverTaken(*version); wanted == Level::kStore && !missing.ok()) return missing;
     if (!version->node_failure.ok() && IsFailed(*version, Level::kNode, wanted)) return version->node_failure;
@@ -311,7 +310,7 @@ Status Waiters::FormerFailure(const Job& job, Level wanted) const {
 
 // Of the job, or (null) of any: what its images wait for.
 std::string Waiters::AbsenceOf(const Job* job) const {
-  for (const auto& [key, one] : agent_.jobs()) {
+  for (const auto& [key, one] : core_.jobs()) {
     if (job != nullptr && one.get() != job) continue;
     for (const auto& [generation, version] : one->versions) {
       if (!version->absence.ok()) return "; they wait for the store: " + version->absence.message();
@@ -323,7 +322,7 @@ std::string Waiters::AbsenceOf(const Job* job) const {
 // Of a version whose attempt is over here: ranks of this node that have no image of it will never have one.
 Status Waiters::NeverTaken(const Version& version) const {
   const bool is_missing = version.images.size() < version.node_ranks && version.scheduled >= Level::kStore && !version.in_store;
-  if (!is_missing || agent_.sessions().HasAttempt(*version.job, version.generation.attempt)) return Status::Ok();
+  if (!is_missing || core_.sessions().HasAttempt(*version.job, version.generation.attempt)) return Status::Ok();
   const Status incomplete(Code::kIncomplete, fmt::format("{} is incomplete: {} of the {} ranks of this node have not taken it",
                                                          version.generation.ToString(),
                                                          version.node_ranks - version.images.size(), version.node_ranks));
@@ -338,14 +337,14 @@ Status Waiters::NeverTaken(const Version& version) const {
 // taken another one. Of the newest of each name that waits for nobody here.
 void Waiters::AskWhetherRanksDisagree(DrainWait& drain) {
   drain.has_asked = true;
-  for (const auto& [key, job] : agent_.jobs()) {
+  for (const auto& [key, job] : core_.jobs()) {
     if (!drain.request.job.empty() && (job->name != drain.request.job || job->store_id != drain.request.store_id)) continue;
     std::map<std::string, const Version*> newest;
     for (const auto& [generation, version] : job->versions) newest[generation.name] = version.get();
     for (const auto& [name, version] : newest) {
       if (version->in_store || version->scheduled < Level::kStore || version->skipped || !version->failure.ok()) continue;
       ++drain.asking;
-      agent_.publish().LookForDisagreement(*version, [this, peer = drain.peer, number = drain.number] {
+      publish_.LookForDisagreement(*version, [this, peer = drain.peer, number = drain.number] {
         const auto asked = std::find_if(drains_.begin(), drains_.end(), [&](const DrainWait& candidate) {
           return candidate.peer == peer && candidate.number == number;
         });
@@ -372,14 +371,14 @@ bool Waiters::HasStored(uint64_t peer) const {
 }
 
 bool Waiters::AnswerDrain(DrainWait& drain) {
-  const Job* job = drain.request.job.empty() ? nullptr : agent_.FindJob(drain.request.store_id, drain.request.job);
+  const Job* job = drain.request.job.empty() ? nullptr : core_.FindJob(drain.request.store_id, drain.request.job);
   DrainReply reply;
   if (job != nullptr || drain.request.job.empty()) {
-    agent_.images().CountPending(job, drain.request.level, &reply.images_pending, &reply.bytes_pending);
+    images_.CountPending(job, drain.request.level, &reply.images_pending, &reply.bytes_pending);
   }
   reply.images_failed = drain.images_failed;
   reply.failure = drain.failure;
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   if (reply.images_pending > 0 && now_ns >= drain.deadline_ns) {
     reply.failure = Status(Code::kTimeout, fmt::format("{} images ({} bytes) are still on their way{}", reply.images_pending,
                                                        reply.bytes_pending, AbsenceOf(job)));
@@ -390,7 +389,7 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
     if (!drain.has_asked) AskWhetherRanksDisagree(drain);
     reply.finished = drain.asking == 0;
   }
-  for (const auto& [key, one] : agent_.jobs()) {
+  for (const auto& [key, one] : core_.jobs()) {
     const bool is_meant = drain.request.job.empty() || one.get() == job;
     if (reply.finished && reply.failure.ok() && is_meant) reply.failure = FormerFailure(*one, drain.request.level);
   }
@@ -401,7 +400,7 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
   }
   if (!reply.finished && now_ns < drain.next_report_ns) return false;
   drain.next_report_ns = now_ns + kReportPause.count();
-  agent_.server().Reply(drain.peer, drain.number, reply);
+  server_.Reply(drain.peer, drain.number, reply);
   return reply.finished;
 }
 

@@ -9,11 +9,27 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class AttemptWatch;
+class Flush;
+class Images;
+class LocalLevel;
+class Protect;
+class Publish;
+class Server;
 
 class Waiters {
  public:
-  explicit Waiters(Agent& agent) : agent_(agent) {}
+  Waiters(AgentCore& core, AttemptWatch& attempt_watch, Flush& flush, Images& images, LocalLevel& local_level, Protect& protect,
+          Publish& publish, Server& server)
+      : core_(core),
+        attempt_watch_(attempt_watch),
+        flush_(flush),
+        images_(images),
+        local_level_(local_level),
+        protect_(protect),
+        publish_(publish),
+        server_(server) {}
 
   void AddWait(uint64_t peer, uint64_t number, const WaitRequest& request);
   void AddTest(uint64_t peer, uint64_t number, const TestRequest& request);
@@ -78,7 +94,14 @@ class Waiters {
   Status FormerFailure(const Job& job, Level wanted) const;
   Status NeverTaken(const Version& version) const;
 
-  Agent& agent_;
+  AgentCore& core_;
+  AttemptWatch& attempt_watch_;
+  Flush& flush_;
+  Images& images_;
+  LocalLevel& local_level_;
+  Protect& protect_;
+  Publish& publish_;
+  Server& server_;
   std::list<Wait> waits_;
   std::list<DrainWait> drains_;
 };

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
-#include "agent/door/waiters.h"
 #include "agent/flush/flush.h"
 #include "agent/images/images.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "store/attempts.h"
 
@@ -24,7 +22,7 @@ Result<AttemptLook> LookOnce(StoreContext& store, const std::string& job, uint32
 }
 
 bool IsOnItsWay(const Image& image) {
-  return !image.doomed && Flush::IsActive(image);
+  return !image.doomed && image.IsOnItsWay();
 }
 
 std::pair<JobKey, uint32_t> KeyOf(const Generation& generation) {
@@ -35,24 +33,24 @@ std::pair<JobKey, uint32_t> KeyOf(const Generation& generation) {
 
 void AttemptWatch::Tick() {
   std::set<Key> present;
-  for (const Session* session : agent_.sessions().all()) {
+  for (const Session* session : core_.sessions().all()) {
     if (session->job != nullptr && !session->ended)
       present.insert({{session->job->store_id, session->job->name}, session->hello.attempt});
   }
-  for (const auto& [id, image] : agent_.images().all()) {
+  for (const auto& [id, image] : images_.all()) {
     if (IsOnItsWay(*image)) present.insert(KeyOf(image->version->generation));
   }
   std::erase_if(attempts_, [&](const auto& entry) { return !entry.second.is_looking && !present.contains(entry.first); });
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   for (const Key& key : present) {
-    const Job* job = agent_.FindJob(key.first.first, key.first.second);
+    const Job* job = core_.FindJob(key.first.first, key.first.second);
     const Watched& watched = attempts_[key];
     if (job != nullptr && !watched.is_looking && watched.due_ns <= now_ns) Look(*job, key);
   }
 }
 
 bool AttemptWatch::IsCarried(const Key& key) const {
-  const auto& images = agent_.images().all();
+  const auto& images = images_.all();
   return std::any_of(images.begin(), images.end(), [&](const auto& entry) {
     return IsOnItsWay(*entry.second) && KeyOf(entry.second->version->generation) == key;
   });
@@ -61,33 +59,33 @@ bool AttemptWatch::IsCarried(const Key& key) const {
 void AttemptWatch::Look(const Job& job, const Key& key) {
   Watched& watched = attempts_[key];
   watched.is_looking = true;
-  const int64_t began_ns = agent_.clock().NowNs();
+  const int64_t began_ns = core_.clock().NowNs();
   const bool is_due = watched.due_ns <= began_ns;
   const bool gives_sign = is_due && IsCarried(key);
-  agent_.Background([store = job.store, name = job.name, attempt = key.second,
-                     gives_sign] { return LookOnce(*store, name, attempt, gives_sign); },
-                    [this, key, is_due, gives_sign, began_ns](const Result<AttemptLook>& seen) {
-                      Watched& looked = attempts_[key];
-                      const Status& marked = seen.ok() ? seen->marked : seen.status();
-                      if (!marked.ok() && gives_sign) {
-                        static LogRateLimit limit(std::chrono::seconds(60));
-                        LogLimited(limit, LogLevel::kWarning, "agent",
-                                   "job {}: the store cannot be told that attempt {} is still carried there: {}",
-                                   key.first.second, key.second, marked.ToString());
-                      }
-                      if (is_due) looked.due_ns = agent_.clock().NowNs() + (marked.ok() ? seen->lease / 4 : kRetryPause).count();
-                      looked.is_looking = false;
-                      looked.error = seen.status();
-                      looked.failed_ns = seen.ok() ? std::nullopt : std::optional<int64_t>(began_ns);
-                      if (seen.ok()) {
-                        looked.looked_ns = began_ns;
-                        if (looked.taken_over.ok()) looked.taken_over = seen->taken_over;
-                        if (!looked.taken_over.ok()) OnTakenOver(key, looked.taken_over);
-                      } else {
-                        looked.retry_ns = agent_.clock().NowNs() + kAwaitedPause.count();
-                      }
-                      agent_.waiters().Tick();
-                    });
+  core_.Background([store = job.store, name = job.name, attempt = key.second,
+                    gives_sign] { return LookOnce(*store, name, attempt, gives_sign); },
+                   [this, key, is_due, gives_sign, began_ns](const Result<AttemptLook>& seen) {
+                     Watched& looked = attempts_[key];
+                     const Status& marked = seen.ok() ? seen->marked : seen.status();
+                     if (!marked.ok() && gives_sign) {
+                       static LogRateLimit limit(std::chrono::seconds(60));
+                       LogLimited(limit, LogLevel::kWarning, "agent",
+                                  "job {}: the store cannot be told that attempt {} is still carried there: {}", key.first.second,
+                                  key.second, marked.ToString());
+                     }
+                     if (is_due) looked.due_ns = core_.clock().NowNs() + (marked.ok() ? seen->lease / 4 : kRetryPause).count();
+                     looked.is_looking = false;
+                     looked.error = seen.status();
+                     looked.failed_ns = seen.ok() ? std::nullopt : std::optional<int64_t>(began_ns);
+                     if (seen.ok()) {
+                       looked.looked_ns = began_ns;
+                       if (looked.taken_over.ok()) looked.taken_over = seen->taken_over;
+                       if (!looked.taken_over.ok()) OnTakenOver(key, looked.taken_over);
+                     } else {
+                       looked.retry_ns = core_.clock().NowNs() + kAwaitedPause.count();
+                     }
+                     core_.events().attempts_looked_at();
+                   });
 }
 
 AttemptWatch::Found AttemptWatch::TakenOver(const Job& job, uint32_t attempt, int64_t since_ns) {
@@ -96,7 +94,7 @@ AttemptWatch::Found AttemptWatch::TakenOver(const Job& job, uint32_t attempt, in
   if (!watched.taken_over.ok() || (watched.looked_ns && *watched.looked_ns >= since_ns))
     return {watched.taken_over, Status::Ok()};
   const bool has_failed = watched.failed_ns && *watched.failed_ns >= since_ns;
-  if (!watched.is_looking && agent_.clock().NowNs() >= watched.retry_ns) Look(job, key);
+  if (!watched.is_looking && core_.clock().NowNs() >= watched.retry_ns) Look(job, key);
   return {std::nullopt, has_failed ? watched.error : Status::Ok()};
 }
 
@@ -114,9 +112,9 @@ void AttemptWatch::NoteTakenOver(const Job& job, uint32_t attempt, const Status&
 }
 
 void AttemptWatch::OnTakenOver(const Key& key, const Status& why) {
-  const Job* job = agent_.FindJob(key.first.first, key.first.second);
-  for (Session* session : agent_.sessions().all()) {
-    if (session->job == job && session->hello.attempt == key.second) agent_.sessions().SendTakenOver(*session, why);
+  const Job* job = core_.FindJob(key.first.first, key.first.second);
+  for (Session* session : core_.sessions().all()) {
+    if (session->job == job && session->hello.attempt == key.second) core_.sessions().SendTakenOver(*session, why);
   }
 }
 

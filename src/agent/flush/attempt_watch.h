@@ -17,11 +17,12 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Images;
 
 class AttemptWatch {
  public:
-  explicit AttemptWatch(Agent& agent) : agent_(agent) {}
+  AttemptWatch(AgentCore& core, Images& images) : core_(core), images_(images) {}
 
   // Once a second or so.
   void Tick();
@@ -54,7 +55,8 @@ class AttemptWatch {
   bool IsCarried(const Key& key) const;
   void OnTakenOver(const Key& key, const Status& why);
 
-  Agent& agent_;
+  AgentCore& core_;
+  Images& images_;
   std::map<Key, Watched> attempts_;  // that have images on their way, or sessions
 };
 

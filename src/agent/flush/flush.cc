@@ -5,16 +5,14 @@
 #include <algorithm>
 #include <vector>
 
-#include "agent/bring/fetch.h"
-#include "agent/daemon/agent.h"
-#include "agent/door/waiters.h"
 #include "agent/flush/attempt_watch.h"
 #include "agent/flush/publish.h"
+#include "agent/images/held_stream.h"
 #include "agent/images/images.h"
-#include "agent/peers/held_stream.h"
 #include "agent/space/assignment.h"
 #include "agent/space/throughput.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "format/image_record.h"
 #include "os/machine/machine.h"
@@ -51,31 +49,24 @@ Duration RetryPauses::Next(const Status& why) {
   return kFirstRetryPause * (1 << 2 * std::min(count++, kPausesGrownMax));
 }
 
-Flush::Flush(Agent& agent)
-    : agent_(agent), cpus_(static_cast<uint32_t>(os::UsableCpuCount())), tokens_ns_(agent.clock().NowNs()) {}
-
-bool Flush::IsActive(const Image& image) {
-  switch (image.flush) {
-    case FlushState::kFlushing:
-    case FlushState::kWritten:
-    case FlushState::kPublishing:
-    case FlushState::kWaiting: return true;
-    default: return false;
-  }
-}
-
-void Flush::CountChunk(ImageChunk& chunk, bool is_flushing) {
-  if (chunk.unit == nullptr || chunk.is_flushing == is_flushing) return;
-  chunk.is_flushing = is_flushing;
-  chunk.unit->flushing_chunks += is_flushing ? 1u : -1u;
-}
+Flush::Flush(AgentCore& core, Assignment& assignment, AttemptWatch& attempt_watch, Images& images, Publish& publish,
+             Throughput& throughput, Tiers& tiers)
+    : core_(core),
+      assignment_(assignment),
+      attempt_watch_(attempt_watch),
+      images_(images),
+      publish_(publish),
+      throughput_(throughput),
+      tiers_(tiers),
+      cpus_(static_cast<uint32_t>(os::UsableCpuCount())),
+      tokens_ns_(core.clock().NowNs()) {}
 
 // Of an image that has not ended only chunks count that may leave their slots before it (images_release.cc), and they are
 // counted when they are whole: the flush of the others may end long after its own writer needs a slot. So may the flush of
 // images that wait for the store.
 void Flush::CountChunks(Image& image) {
-  const bool frees = IsActive(image) && image.version->absence.ok();
-  for (ImageChunk& chunk : image.chunks) CountChunk(chunk, frees && (image.ended || chunk.is_flushing));
+  const bool frees = image.IsOnItsWay() && image.version->absence.ok();
+  for (ImageChunk& chunk : image.chunks) chunk.CountAsFlushing(frees && (image.ended || chunk.is_flushing));
 }
 
 void Flush::SetState(Image& image, FlushState state) {
@@ -92,7 +83,7 @@ void Flush::SetEnded(Image& image) {
 void Flush::QueuePieces(Image& image, uint32_t index, bool whole_only) {
   ImageChunk& chunk = image.chunks[index];
   if (!chunk.IsLocal() || !chunk.in_own_object) return;
-  const uint64_t piece_bytes = agent_.settings().piece_bytes;
+  const uint64_t piece_bytes = core_.settings().piece_bytes;
   while (chunk.queued_bytes < chunk.captured_bytes) {
     const uint64_t bytes = std::min(piece_bytes, chunk.captured_bytes - chunk.queued_bytes);
     if (whole_only && bytes < piece_bytes && chunk.captured_bytes < chunk.bytes) break;
@@ -120,7 +111,7 @@ uint64_t Flush::QueuedBytesOf(uint32_t unit) const {
 
 void Flush::QueueCaptured(Image& image, uint32_t chunk) {
   QueuePieces(image, chunk, true);
-  agent_.Nudge();
+  core_.Nudge();
 }
 
 void Flush::QueueEnded(Image& image) {
@@ -128,7 +119,7 @@ void Flush::QueueEnded(Image& image) {
   if (image.flush != FlushState::kFlushing) return;  // it waits for its next try, which takes all
   for (uint32_t i = 0; i < image.chunks.size(); ++i) QueuePieces(image, i, false);
   CheckWritten(image);
-  agent_.Nudge();
+  core_.Nudge();
 }
 
 void Flush::Start(Image& image) {
@@ -154,8 +145,8 @@ uint32_t Flush::SendToStore(Version& version) {
   for (const auto& [rank, image] : version.images) {
     if (image->doomed || image->flush == FlushState::kStored) continue;
     ++owed;
-    if (!IsActive(*image)) Start(*image);
-    agent_.images().SaveFile(*image);
+    if (!image->IsOnItsWay()) Start(*image);
+    images_.SaveFile(*image);
   }
   return owed;
 }
@@ -166,7 +157,7 @@ void Flush::DropObject(Image& image) {
   image.pieces_queued = 0;
   if (image.object == nullptr) return;
   // Removing what was begun may block: the last reference goes on a worker.
-  agent_.workers().Submit([object = std::move(image.object)] {});
+  core_.workers().Submit([object = std::move(image.object)] {});
   image.object = nullptr;
 }
 
@@ -181,16 +172,16 @@ bool Flush::HasBegun(const Image& image) const {
 }
 
 bool Flush::RateAllows() {
-  const uint64_t rate = agent_.settings().flush_bytes_per_second;
+  const uint64_t rate = core_.settings().flush_bytes_per_second;
   if (rate == 0) return true;
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   // At most a tenth of a second's worth is saved up, so that a pause is not followed by a burst.
   tokens_ = std::min(tokens_ + static_cast<double>(rate) * 1e-9 * static_cast<double>(now_ns - tokens_ns_), rate * 0.1);
   tokens_ns_ = now_ns;
   if (tokens_ >= 0) return true;
   if (!rate_timer_) {
     rate_timer_ = true;
-    agent_.loop().AddTimer(FromSeconds(-tokens_ / static_cast<double>(rate)), [this] {
+    core_.loop().AddTimer(FromSeconds(-tokens_ / static_cast<double>(rate)), [this] {
       rate_timer_ = false;
       Dispatch();
     });
@@ -202,19 +193,18 @@ bool Flush::RateAllows() {
 // writer. When the writers have all of them it waits, but not while somebody needs a slot that a flush could free, and not for
 // longer than kHeldMax, so that a stream of captures never stops it.
 uint32_t Flush::WorkersNow() {
-  const uint32_t workers = agent_.settings().flush_workers;
-  const uint32_t writers = agent_.images().Capturing();
+  const uint32_t workers = core_.settings().flush_workers;
+  const uint32_t writers = images_.Capturing();
   if (writers == 0) {
     held_since_ns_ = 0;
     return workers;
   }
   if (cpus_ > writers) return std::min(workers, cpus_ - writers);
-  if (agent_.assignment().waiting() > 0)
-    return std::max(1u, std::min(workers, static_cast<uint32_t>(agent_.assignment().waiting())));
-  const int64_t now_ns = agent_.clock().NowNs();
+  if (assignment_.waiting() > 0) return std::max(1u, std::min(workers, static_cast<uint32_t>(assignment_.waiting())));
+  const int64_t now_ns = core_.clock().NowNs();
   if (held_since_ns_ == 0) {
     held_since_ns_ = now_ns;
-    agent_.loop().AddTimer(kHeldMax, [this] { Dispatch(); });
+    core_.loop().AddTimer(kHeldMax, [this] { Dispatch(); });
   }
   return now_ns - held_since_ns_ < kHeldMax.count() ? 0 : 1;
 }
@@ -223,10 +213,10 @@ NodeLoad Flush::Load(uint64_t average_bytes_per_second) const {
   NodeLoad load;
   load.flush_bytes_per_second = average_bytes_per_second;
   load.flushes_in_flight = in_flight_;
-  const auto measured = static_cast<uint64_t>(meter_.total(agent_.clock().NowNs()));
+  const auto measured = static_cast<uint64_t>(meter_.total(core_.clock().NowNs()));
   const uint64_t total = measured > 0 ? measured : average_bytes_per_second * std::max(1u, in_flight_);
   // The meter sees how long pieces take, not how long the rate has them wait before.
-  const uint64_t rate = agent_.settings().flush_bytes_per_second;
+  const uint64_t rate = core_.settings().flush_bytes_per_second;
   load.flush_total_bytes_per_second = rate == 0 ? total : std::min(total, rate);
   return load;
 }
@@ -237,12 +227,12 @@ void Flush::Dispatch() {
   while (in_flight_ < workers) {
     std::vector<FlushCandidate> candidates;
     std::vector<uint32_t> queue_ids;  // of the candidates
-    const std::vector<TierUnit*> units = agent_.tiers().units();
+    const std::vector<TierUnit*> units = tiers_.units();
     std::vector<TierLoad> loads;
-    for (const TierUnit* unit : units) loads.push_back(agent_.tiers().LoadOf(*unit));
+    for (const TierUnit* unit : units) loads.push_back(tiers_.LoadOf(*unit));
     for (auto& [id, queue] : queues_) {
       while (!queue.pieces.empty()) {
-        const Image* image = agent_.images().Find(queue.pieces.front().image_id);
+        const Image* image = images_.Find(queue.pieces.front().image_id);
         if (image != nullptr && image->flush_epoch == queue.pieces.front().epoch && !image->doomed) break;
         Take(queue);
       }
@@ -255,14 +245,14 @@ void Flush::Dispatch() {
       queue_ids.push_back(id);
     }
     if (candidates.empty() || !RateAllows()) return;
-    NodeLoad load = Load(agent_.throughput().FlushBytesPerSecond());
+    NodeLoad load = Load(throughput_.FlushBytesPerSecond());
     load.tiers = loads;
-    agent_.assignment().AddWaiting(&load);
-    const auto chosen = agent_.policy().NextFlush(load, candidates);
+    assignment_.AddWaiting(&load);
+    const auto chosen = core_.policy().NextFlush(load, candidates);
     if (!chosen.has_value()) return;
     Piece piece = Take(queues_[queue_ids[*chosen]]);
-    piece.flight = meter_.Begin(piece.bytes, queue_ids[*chosen], agent_.clock().NowNs());
-    SendPiece(*agent_.images().Find(piece.image_id), piece);
+    piece.flight = meter_.Begin(piece.bytes, queue_ids[*chosen], core_.clock().NowNs());
+    SendPiece(*images_.Find(piece.image_id), piece);
   }
 }
 
@@ -274,18 +264,18 @@ void Flush::SendPiece(Image& image, const Piece& piece) {
         std::make_shared<FlushObject>(image.version->job->store, image.version->generation, image.rank, expected_bytes);
   }
   const ImageChunk& chunk = image.chunks[piece.chunk];
-  PieceSource source = agent_.images().SourceOf(chunk, piece.offset, piece.bytes);
+  PieceSource source = images_.SourceOf(chunk, piece.offset, piece.bytes);
   const uint64_t object_offset = chunk.object_offset + piece.offset;
   --image.pieces_queued;
   ++image.pieces_in_flight;
   ++in_flight_;
-  if (agent_.settings().flush_bytes_per_second > 0) tokens_ -= static_cast<double>(piece.bytes);
+  if (core_.settings().flush_bytes_per_second > 0) tokens_ -= static_cast<double>(piece.bytes);
   struct Outcome {
     Result<uint32_t> crc32c;
     Duration took;
   };
-  agent_.Background(
-      [object = image.object, source = std::move(source), object_offset, &clock = agent_.clock()] {
+  core_.Background(
+      [object = image.object, source = std::move(source), object_offset, &clock = core_.clock()] {
         const int64_t begin_ns = clock.NowNs();
         Result<uint32_t> crc32c = object->WritePiece(source, object_offset);
         os::KillPoint("piece-written");
@@ -298,13 +288,13 @@ void Flush::OnPieceDone(const Piece& piece, Duration took, const Result<uint32_t
   const Status& status = crc32c.status();
   --in_flight_;
   // Small pieces measure the file system's latency, not what a chunk would see.
-  meter_.End(piece.flight, status.ok() && piece.bytes >= kPieceBytesMin, agent_.clock().NowNs());
+  meter_.End(piece.flight, status.ok() && piece.bytes >= kPieceBytesMin, core_.clock().NowNs());
   if (status.ok()) {
-    agent_.counters().bytes_flushed += piece.bytes;
+    core_.counters().bytes_flushed += piece.bytes;
   }
-  Image* image = agent_.images().Find(piece.image_id);
+  Image* image = images_.Find(piece.image_id);
   if (image != nullptr) {
-    if (status.ok()) agent_.throughput().OnPieceFlushed(image->version->job->store_id, piece.bytes, took, in_flight_ + 1);
+    if (status.ok()) throughput_.OnPieceFlushed(image->version->job->store_id, piece.bytes, took, in_flight_ + 1);
     if (image->flush_epoch == piece.epoch) image->flush_time += took;
     --image->pieces_in_flight;
     if (status.ok() && image->flush_epoch == piece.epoch) {
@@ -313,7 +303,7 @@ void Flush::OnPieceDone(const Piece& piece, Duration took, const Result<uint32_t
       OnStoreThere(*image->version);
     }
     if (image->doomed) {
-      agent_.images().OnReleased(*image);
+      images_.OnReleased(*image);
     } else if (image->flush == FlushState::kFlushing) {
       if (image->flush_epoch == piece.epoch && !status.ok() && image->flush_error.ok()) {
         image->flush_error = status;
@@ -327,7 +317,7 @@ void Flush::OnPieceDone(const Piece& piece, Duration took, const Result<uint32_t
     }
   }
   Dispatch();
-  agent_.assignment().Pump();
+  assignment_.Pump();
 }
 
 void Flush::CheckWritten(Image& image) {
@@ -343,7 +333,7 @@ void Flush::CheckWritten(Image& image) {
                                                     wrong->begin, wrong->end, wrong->chunk)));
   }
   SetState(image, FlushState::kWritten);
-  agent_.publish().OnWritten(image);
+  publish_.OnWritten(image);
 }
 
 std::optional<ChunkPlace> Flush::FirstWrong(const Image& image) {
@@ -389,13 +379,13 @@ void Flush::WriteAgain(Image& image, const Status& why) {
     OnStoreAbsent(*image.version, why);
   } else {
     OnStoreThere(*image.version);
-    ++agent_.counters().flush_retries;
+    ++core_.counters().flush_retries;
     LogWarning("agent", "flush of {} rank {}: {}. It is written again in {}", image.version->generation.ToString(), image.rank,
                why.ToString(), FormatDuration(pause));
   }
   SetState(image, FlushState::kWaiting);
-  agent_.loop().AddTimer(pause, [this, id = image.id] {
-    Image* waiting = agent_.images().Find(id);
+  core_.loop().AddTimer(pause, [this, id = image.id] {
+    Image* waiting = images_.Find(id);
     if (waiting != nullptr && !waiting->doomed && waiting->flush == FlushState::kWaiting) Start(*waiting);
   });
 }
@@ -405,35 +395,35 @@ void Flush::Examine(Image& image, const Status& why) {
   SetState(image, FlushState::kWaiting);
   ++image.readers;
   const auto wrong = image.HasReleased() ? FirstWrong(image) : std::nullopt;
-  agent_.Background([held = HeldStream::Of(image), offset = image.record_object_offset, bytes = image.record_bytes,
-                     wrong] { return ProveHeld(held, offset, bytes, wrong); },
-                    [this, id = image.id, why](const Status& proved) {
-                      Image* found = agent_.images().Find(id);
-                      KEDGE_CHECK(found != nullptr);
-                      --found->readers;
-                      if (found->doomed) return agent_.images().OnReleased(*found);
-                      proved.code() == Code::kCorrupt ? OnDamaged(*found, proved) : WriteAgain(*found, why);
-                    });
+  core_.Background([held = HeldStream::Of(image), offset = image.record_object_offset, bytes = image.record_bytes,
+                    wrong] { return ProveHeld(held, offset, bytes, wrong); },
+                   [this, id = image.id, why](const Status& proved) {
+                     Image* found = images_.Find(id);
+                     KEDGE_CHECK(found != nullptr);
+                     --found->readers;
+                     if (found->doomed) return images_.OnReleased(*found);
+                     proved.code() == Code::kCorrupt ? OnDamaged(*found, proved) : WriteAgain(*found, why);
+                   });
 }
 
 void Flush::OnDamaged(Image& image, const Status& why) {
   const Version& version = *image.version;
-  agent_.images().OnDamaged(*image.version, image.rank, why);
+  images_.OnDamaged(*image.version, image.rank, why);
   // Members of its sets may have their part of it before all groups are done, and it is at level NODE.
   const bool may_be_elsewhere = version.at_node || (version.to_node && version.job->BringsImages());
   if (!may_be_elsewhere) return GiveUp(image, why);
   LogError("agent", "{}: its copy here is damaged. Another one is brought from the nodes: {}", version.generation.ToString(),
            why.ToString());
-  agent_.fetch().Bring(*version.job, version.generation, image.rank, {.replace = true},
-                       [this, id = image.id, why](const Status& brought) {
-                         Image* bad = agent_.images().Find(id);  // gone when another is in its place
-                         if (bad == nullptr || bad->doomed || bad->flush != FlushState::kWaiting) return;
-                         GiveUp(*bad, brought.ok() ? why : why.WithContext("no other copy: " + brought.message()));
-                       });
+  core_.events().image_missed(*version.job, version.generation, image.rank, {.replace = true},
+                              [this, id = image.id, why](const Status& brought) {
+                                Image* bad = images_.Find(id);  // gone when another is in its place
+                                if (bad == nullptr || bad->doomed || bad->flush != FlushState::kWaiting) return;
+                                GiveUp(*bad, brought.ok() ? why : why.WithContext("no other copy: " + brought.message()));
+                              });
 }
 
 void Flush::TryAgain(const Job* job) {
-  for (const auto& [id, image] : agent_.images().all()) {
+  for (const auto& [id, image] : images_.all()) {
     Version& version = *image->version;
     if (job != nullptr && version.job != job) continue;
     const bool can = image->flush == FlushState::kFailed && !image->doomed && !image->damaged && !image->HasReleased();
@@ -455,12 +445,12 @@ void Flush::LeaveOut(Image& image, const Status& why) {
   version.skipped = true;
   version.scheduled = version.to_node ? Level::kNode : Level::kLocal;
   SetState(image, FlushState::kNone);
-  agent_.images().SaveFile(image);
-  agent_.images().OnSettled(image);
-  agent_.waiters().Check(version.generation);
-  agent_.images().Reconsider(*version.job, version.generation.name);
+  images_.SaveFile(image);
+  images_.OnSettled(image);
+  core_.events().version_changed(version.generation);
+  images_.Reconsider(*version.job, version.generation.name);
   // Parts of it may be there by now, which retention has passed over.
-  agent_.publish().Retain(*version.job, version.generation.name);
+  publish_.Retain(*version.job, version.generation.name);
 }
 
 void Flush::GiveUp(Image& image, const Status& why) {
@@ -475,10 +465,10 @@ void Flush::GiveUp(Image& image, const Status& why) {
                                 fmt::format("attempt {} of job '{}' goes on: {}", job.hello.attempt, job.name, why.message())));
   }
   if (why.code() == Code::kBusy) {
-    agent_.attempt_watch().NoteTakenOver(job, generation.attempt, why);
+    attempt_watch_.NoteTakenOver(job, generation.attempt, why);
     if (is_older) return LeaveOut(image, why);
   }
-  ++agent_.counters().flush_failures;
+  ++core_.counters().flush_failures;
   image.failure = why.WithContext(fmt::format("flush of {} rank {}", generation.ToString(), image.rank));
   if (version.failure.ok()) version.failure = image.failure;
   LogError("agent", "{}. It is given up after {} tries; {}", image.failure.ToString(), image.tries.failures,
@@ -486,11 +476,11 @@ void Flush::GiveUp(Image& image, const Status& why) {
            : image.damaged     ? "the copy on the node is damaged, too"
                                : "the copy on the node stays");
   SetState(image, FlushState::kFailed);
-  agent_.images().OnSettled(image);
-  agent_.publish().Consider(version);
-  agent_.waiters().OnFailure(version, Level::kStore, image.failure);
-  agent_.waiters().Check(generation);
-  agent_.images().Reconsider(job, generation.name);
+  images_.OnSettled(image);
+  publish_.Consider(version);
+  core_.events().version_failed(version, Level::kStore, image.failure);
+  core_.events().version_changed(generation);
+  images_.Reconsider(job, generation.name);
 }
 
 }  // namespace kedge

@@ -17,31 +17,32 @@
 #include <map>
 #include <optional>
 
+#include "agent/images/image_flusher.h"
+#include "agent/space/flush_load.h"
 #include "agent/tables/model.h"
-#include "model/flush_meter.h"
 #include "placement/policy.h"
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Assignment;
+class AttemptWatch;
+class Images;
+class Publish;
+class Throughput;
+class Tiers;
 
-class Flush {
+class Flush : public FlushLoad, public ImageFlusher {
  public:
-  explicit Flush(Agent& agent);
+  Flush(AgentCore& core, Assignment& assignment, AttemptWatch& attempt_watch, Images& images, Publish& publish,
+        Throughput& throughput, Tiers& tiers);
 
-  // Whole pieces of the chunk, as far as it is captured. REQUIRES: the image is kFlushing.
-  void QueueCaptured(Image& image, uint32_t chunk);
-  // All that is left of an image that has ended.
-  void QueueEnded(Image& image);
-  // An image that a predecessor left unflushed.
-  void Start(Image& image);
-  // Whatever its turn said: the images of the version that are here go to the store, which may have the others. Returns how many
-  // are to go.
-  uint32_t SendToStore(Version& version);
-  // Takes the image out: it is dropped, or its version skipped.
-  void Forget(Image& image);
-  // Whether any of its bytes have been given to a worker.
-  bool HasBegun(const Image& image) const;
+  void QueueCaptured(Image& image, uint32_t chunk) override;
+  void QueueEnded(Image& image) override;
+  void Start(Image& image) override;
+  uint32_t SendToStore(Version& version) override;
+  void Forget(Image& image) override;
+  bool HasBegun(const Image& image) const override;
   // The object of this try is worth nothing: tries again, or gives up.
   void Retry(Image& image, Status why);
   // Those of the job (null: of all) that were given up and lie here still, from the beginning: somebody asks for them.
@@ -50,24 +51,16 @@ class Flush {
   void OnStoreAbsent(Version& version, const Status& why);
   void OnStoreThere(Version& version);
 
-  // On its way to the store: its slots will become free by that.
-  static bool IsActive(const Image& image);
-  // Whether the flush of this chunk is counted as one that will free a slot (TierUnit::flushing_chunks).
-  static void CountChunk(ImageChunk& chunk, bool is_flushing);
-  void SetState(Image& image, FlushState state);
-  // All its chunks are known now.
-  void SetEnded(Image& image);
+  void SetState(Image& image, FlushState state) override;
+  void SetEnded(Image& image) override;
 
   // Hands pieces to workers as far as allowed.
   void Dispatch();
   uint32_t in_flight() const { return in_flight_; }
   uint64_t queued_bytes() const { return queued_bytes_; }
-  // Of a tier unit.
-  uint64_t QueuedBytesOf(uint32_t unit) const;
-  // What is known of the node's flushes, for a placement policy. `average_bytes_per_second`: AvgFlushBW of the store that
-  // matters.
-  NodeLoad Load(uint64_t average_bytes_per_second) const;
-  const FlushMeter& meter() const { return meter_; }
+  uint64_t QueuedBytesOf(uint32_t unit) const override;
+  NodeLoad Load(uint64_t average_bytes_per_second) const override;
+  const FlushMeter& meter() const override { return meter_; }
 
  private:
   struct Piece {
@@ -97,7 +90,13 @@ class Flush {
   bool RateAllows();
   uint32_t WorkersNow();
 
-  Agent& agent_;
+  AgentCore& core_;
+  Assignment& assignment_;
+  AttemptWatch& attempt_watch_;
+  Images& images_;
+  Publish& publish_;
+  Throughput& throughput_;
+  Tiers& tiers_;
   const uint32_t cpus_;
   struct Queue {
     std::deque<Piece> pieces;

@@ -6,14 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
-#include "agent/door/waiters.h"
 #include "agent/flush/file_publisher.h"
 #include "agent/flush/flush.h"
 #include "agent/images/images.h"
-#include "agent/schedule/tuning.h"
 #include "agent/space/throughput.h"
+#include "agent/tables/agent_core.h"
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "os/process/kill_point.h"
@@ -70,28 +67,33 @@ struct Publish::Outcome {
   Duration syncing{};  // of all its objects
 };
 
-Publish::Publish(Agent& agent) : agent_(agent), file_publisher_(std::make_shared<FilePublisher>(os::SystemFileSystem())) {}
+Publish::Publish(AgentCore& core, Flush& flush, Images& images, Throughput& throughput)
+    : core_(core),
+      flush_(flush),
+      images_(images),
+      throughput_(throughput),
+      file_publisher_(std::make_shared<FilePublisher>(os::SystemFileSystem())) {}
 
 void Publish::OnWritten(Image& image) {
   Consider(*image.version);
 }
 
 void Publish::OnVersionGone(Version& version) {
-  if (version.grace_timer != 0) agent_.loop().CancelTimer(version.grace_timer);
+  if (version.grace_timer != 0) core_.loop().CancelTimer(version.grace_timer);
   // What was to stay on the nodes leaves nothing in the store either. While other nodes can still bring it back, they may need
   // it.
   if (version.went_through && version.scheduled < Level::kStore && !version.in_store && !version.at_node) RemoveThrough(version);
 }
 
 void Publish::RemoveThrough(const Version& version) {
-  agent_.Background(
+  core_.Background(
       [store = version.job->store, attempt = version.job->hello.attempt, generation = version.generation] {
         auto catalog = store->CatalogFor(attempt);
         return catalog.ok() ? RemoveVersion(*catalog, generation, {}) : catalog.status();
       },
       [this, generation = version.generation](Status status) {
         if (status.ok() || status.code() == Code::kNotFound) return;  // another node was first
-        ++agent_.counters().retention_failures;
+        ++core_.counters().retention_failures;
         LogWarning("agent", "{}: chunks that were written through stay in the store: {}", generation.ToString(),
                    status.ToString());
       });
@@ -104,7 +106,7 @@ void Publish::Consider(Version& version) {
     ++heard_of;
     if (image->flush == FlushState::kWritten) {
       ++written;
-    } else if (Flush::IsActive(*image)) {
+    } else if (image->IsOnItsWay()) {
       return;  // it will be considered again when that one is through
     }
   }
@@ -113,19 +115,19 @@ void Publish::Consider(Version& version) {
     if (heard_of >= version.node_ranks) PublishNow(version);
     return;
   }
-  version.grace_timer = agent_.loop().AddTimer(kGrace, [this, generation = version.generation] {
-    Version* found = agent_.images().FindVersion(generation);
+  version.grace_timer = core_.loop().AddTimer(kGrace, [this, generation = version.generation] {
+    Version* found = images_.FindVersion(generation);
     if (found == nullptr) return;
     found->grace_timer = 0;
     for (const auto& [rank, image] : found->images) {
-      if (!image->doomed && image->flush != FlushState::kWritten && Flush::IsActive(*image)) return;
+      if (!image->doomed && image->flush != FlushState::kWritten && image->IsOnItsWay()) return;
     }
     PublishNow(*found);
   });
 }
 
 void Publish::PublishNow(Version& version) {
-  if (version.grace_timer != 0) agent_.loop().CancelTimer(version.grace_timer);
+  if (version.grace_timer != 0) core_.loop().CancelTimer(version.grace_timer);
   version.grace_timer = 0;
   std::vector<BatchImage> batch;
   for (const auto& [rank, image] : version.images) {
@@ -133,7 +135,7 @@ void Publish::PublishNow(Version& version) {
     BatchImage member;
     member.id = image->id;
     member.object = image->object;
-    member.record = agent_.images().SourceOf(image->record, 0, image->record_bytes);
+    member.record = images_.SourceOf(image->record, 0, image->record_bytes);
     member.record_crc32c = image->record_crc32c;
     member.entry = {rank,
                     layout::ImageObject(rank),
@@ -142,12 +144,12 @@ void Publish::PublishNow(Version& version) {
                     image->record_crc32c,
                     image->image_bytes};
     batch.push_back(std::move(member));
-    agent_.flush().SetState(*image, FlushState::kPublishing);
+    flush_.SetState(*image, FlushState::kPublishing);
   }
   if (batch.empty()) return;
-  agent_.Background(
+  core_.Background(
       [batch = std::move(batch), store = version.job->store, generation = version.generation, ranks = version.ranks,
-       &clock = agent_.clock()]() mutable {
+       &clock = core_.clock()]() mutable {
         Outcome outcome;
         PartRecord part{generation, ranks, {}, {}};
         std::vector<ObjectWriter*> writers;
@@ -188,7 +190,7 @@ void Publish::PublishNow(Version& version) {
 }
 
 void Publish::OnPublished(const Generation& generation, Outcome outcome) {
-  Version* version = agent_.images().FindVersion(generation);
+  Version* version = images_.FindVersion(generation);
   if (version == nullptr) return;
   Job& job = *version->job;
   const Code commit = outcome.commit.code();
@@ -208,63 +210,63 @@ void Publish::OnPublished(const Generation& generation, Outcome outcome) {
   uint64_t stored_bytes = 0;
   Duration writing{};
   for (const auto& [id, status] : outcome.images) {
-    Image* image = agent_.images().Find(id);
+    Image* image = images_.Find(id);
     if (image == nullptr) continue;
     KEDGE_CHECK(image->flush == FlushState::kPublishing);
     if (status.ok()) {
-      ++agent_.counters().images_stored;
-      agent_.flush().SetState(*image, FlushState::kStored);
-      agent_.flush().OnStoreThere(*version);
+      ++core_.counters().images_stored;
+      flush_.SetState(*image, FlushState::kStored);
+      flush_.OnStoreThere(*version);
       job.stored_attempt = std::max(job.stored_attempt, generation.attempt);
       image->object = nullptr;
-      if (!image->doomed) agent_.images().SaveFile(*image);
-      agent_.tuning().OnStored(*image);
+      if (!image->doomed) images_.SaveFile(*image);
+      core_.events().image_stored(*image);
       stored_bytes += image->image_bytes;
       writing += image->flush_time;
       stored.push_back(id);
     } else if (image->doomed) {
-      agent_.flush().SetState(*image, FlushState::kNone);
+      flush_.SetState(*image, FlushState::kNone);
       stored.push_back(id);
     } else if (status.code() == Code::kUnavailable) {
       // What is written may be all that there is of it, and the store may come back with it.
-      agent_.flush().SetState(*image, FlushState::kWritten);
+      flush_.SetState(*image, FlushState::kWritten);
       absent = status;
     } else {
-      agent_.flush().Retry(*image, status);
-      version = agent_.images().FindVersion(generation);  // giving up may have removed it
+      flush_.Retry(*image, status);
+      version = images_.FindVersion(generation);  // giving up may have removed it
       if (version == nullptr) return;
     }
   }
   if (!outcome.again) {
-    agent_.throughput().OnImageStored(job.store_id, stored_bytes, writing, outcome.syncing);
+    throughput_.OnImageStored(job.store_id, stored_bytes, writing, outcome.syncing);
   }
   os::KillPoint("publish-saved");
   if (completed) OnComplete(*version);
   for (uint64_t id : stored) {
-    Image* image = agent_.images().Find(id);
+    Image* image = images_.Find(id);
     if (image == nullptr) continue;
     if (image->doomed) {
-      agent_.images().OnReleased(*image);
+      images_.OnReleased(*image);
     } else if (!image->has_files || !job.hello.keys.files_publish) {
-      agent_.images().OnSettled(*image);
+      images_.OnSettled(*image);
     }
   }
   // An image that was written meanwhile has waited for these.
-  version = agent_.images().FindVersion(generation);
+  version = images_.FindVersion(generation);
   if (version != nullptr) absent.ok() ? Consider(*version) : AwaitStore(*version, absent);
   // What comes late, of an attempt that is over, may lie incomplete behind a newer version: retention has passed it over.
   if (!stored.empty() && !outcome.finish.complete && generation.attempt < job.hello.attempt) Retain(job, generation.name);
-  agent_.images().Reconsider(job, generation.name);
-  agent_.waiters().Check(generation);
-  agent_.Nudge();
+  images_.Reconsider(job, generation.name);
+  core_.events().version_changed(generation);
+  core_.Nudge();
 }
 
 void Publish::AwaitStore(Version& version, const Status& why) {
   const Duration pause = version.absences.Next(why);
-  agent_.flush().OnStoreAbsent(version, why);
-  if (version.grace_timer != 0) agent_.loop().CancelTimer(version.grace_timer);
-  version.grace_timer = agent_.loop().AddTimer(pause, [this, generation = version.generation] {
-    Version* found = agent_.images().FindVersion(generation);
+  flush_.OnStoreAbsent(version, why);
+  if (version.grace_timer != 0) core_.loop().CancelTimer(version.grace_timer);
+  version.grace_timer = core_.loop().AddTimer(pause, [this, generation = version.generation] {
+    Version* found = images_.FindVersion(generation);
     if (found == nullptr) return;
     found->grace_timer = 0;
     PublishNow(*found);
@@ -273,18 +275,18 @@ void Publish::AwaitStore(Version& version, const Status& why) {
 
 // The objects stand in the store; only what makes them count is still missing.
 void Publish::CommitAgain(const Generation& generation, Outcome outcome) {
-  Version* version = agent_.images().FindVersion(generation);
+  Version* version = images_.FindVersion(generation);
   const Duration pause = outcome.commits.Next(outcome.commit);
   if (outcome.commit.code() == Code::kUnavailable) {
-    agent_.flush().OnStoreAbsent(*version, outcome.commit);
+    flush_.OnStoreAbsent(*version, outcome.commit);
   } else {
-    ++agent_.counters().flush_retries;
+    ++core_.counters().flush_retries;
     LogWarning("agent", "{}: its part cannot be committed: {}. It is tried again", generation.ToString(),
                outcome.commit.ToString());
   }
   outcome.again = true;
-  agent_.loop().AddTimer(pause, [this, generation, store = version->job->store, outcome = std::move(outcome)] {
-    agent_.Background(
+  core_.loop().AddTimer(pause, [this, generation, store = version->job->store, outcome = std::move(outcome)] {
+    core_.Background(
         [generation, store, outcome]() mutable {
           auto catalog = store->CatalogFor(generation.attempt);
           auto finish = catalog.ok() ? CommitPart(*catalog, outcome.published) : Result<FinishOutcome>(catalog.status());
@@ -297,11 +299,11 @@ void Publish::CommitAgain(const Generation& generation, Outcome outcome) {
 }
 
 void Publish::OnComplete(Version& version) {
-  ++agent_.counters().versions_completed;
+  ++core_.counters().versions_completed;
   LogInfo("agent", "{} is complete in the store", version.generation.ToString());
   for (const auto& [rank, image] : version.images) {
     if (image->doomed || !image->ended) continue;
-    agent_.images().SaveFile(*image);
+    images_.SaveFile(*image);
     if (image->has_files && !image->files_published && version.job->hello.keys.files_publish) PublishFiles(*image);
   }
   Retain(*version.job, version.generation.name);
@@ -309,42 +311,41 @@ void Publish::OnComplete(Version& version) {
 
 void Publish::PublishFiles(Image& image) {
   std::vector<PieceSource> chunks;
-  for (const ImageChunk& chunk : image.chunks) chunks.push_back(agent_.images().SourceOf(chunk, 0, chunk.bytes));
+  for (const ImageChunk& chunk : image.chunks) chunks.push_back(images_.SourceOf(chunk, 0, chunk.bytes));
   ++image.readers;
   const Generation& of = image.version->generation;
-  FileOrigin origin{of.store_id, of.job, {agent_.settings().node, of.attempt, "agent"}, {}, MomentOf(of), {}};
+  FileOrigin origin{of.store_id, of.job, {core_.settings().node, of.attempt, "agent"}, {}, MomentOf(of), {}};
   origin.is_silent = [store = image.version->job->store, self = of.attempt, job = of.job](uint32_t attempt) {
     return store->IsSilent(job, self, attempt);
   };
   origin.is_taken_over = [store = image.version->job->store, self = of.attempt, job = of.job] {
     return LookWhetherTakenOver(*store, job, self);
   };
-  agent_.Background([publisher = file_publisher_, origin = std::move(origin),
-                     record = agent_.images().SourceOf(image.record, 0, image.record_bytes),
-                     chunks = std::move(chunks)] { return PublishRoutedFiles(*publisher, origin, record, chunks); },
-                    [this, id = image.id](Status status) {
-                      Image* found = agent_.images().Find(id);
-                      KEDGE_CHECK(found != nullptr);
-                      --found->readers;
-                      if (status.code() == Code::kUnavailable && !found->doomed) return PublishFilesLater(*found, status);
-                      found->files_published = true;
-                      Job& job = *found->version->job;
-                      const Generation generation = found->version->generation;
-                      if (!status.ok()) {
-                        ++agent_.counters().file_publish_failures;
-                        found->failure =
-                            status.WithContext(fmt::format("routed files of {} rank {}", generation.ToString(), found->rank));
-                        if (found->version->failure.ok()) found->version->failure = found->failure;
-                        LogError("agent", "{}", found->failure.ToString());
-                      }
-                      if (!found->doomed) {
-                        agent_.images().SaveFile(*found);
-                        agent_.images().OnSettled(*found);
-                      }
-                      agent_.images().OnReleased(*found);
-                      agent_.images().Reconsider(job, generation.name);
-                      agent_.waiters().Check(generation);
-                    });
+  core_.Background(
+      [publisher = file_publisher_, origin = std::move(origin), record = images_.SourceOf(image.record, 0, image.record_bytes),
+       chunks = std::move(chunks)] { return PublishRoutedFiles(*publisher, origin, record, chunks); },
+      [this, id = image.id](Status status) {
+        Image* found = images_.Find(id);
+        KEDGE_CHECK(found != nullptr);
+        --found->readers;
+        if (status.code() == Code::kUnavailable && !found->doomed) return PublishFilesLater(*found, status);
+        found->files_published = true;
+        Job& job = *found->version->job;
+        const Generation generation = found->version->generation;
+        if (!status.ok()) {
+          ++core_.counters().file_publish_failures;
+          found->failure = status.WithContext(fmt::format("routed files of {} rank {}", generation.ToString(), found->rank));
+          if (found->version->failure.ok()) found->version->failure = found->failure;
+          LogError("agent", "{}", found->failure.ToString());
+        }
+        if (!found->doomed) {
+          images_.SaveFile(*found);
+          images_.OnSettled(*found);
+        }
+        images_.OnReleased(*found);
+        images_.Reconsider(job, generation.name);
+        core_.events().version_changed(generation);
+      });
 }
 
 // The store is away, so that nobody can tell whether they would replace a newer attempt's.
@@ -352,14 +353,14 @@ void Publish::PublishFilesLater(const Image& image, const Status& why) {
   static LogRateLimit limit(std::chrono::seconds(60));
   LogLimited(limit, LogLevel::kWarning, "agent", "routed files of {} rank {} wait for the store: {}",
              image.version->generation.ToString(), image.rank, why.ToString());
-  agent_.loop().AddTimer(kFilesPause, [this, id = image.id] {
-    Image* waiting = agent_.images().Find(id);
+  core_.loop().AddTimer(kFilesPause, [this, id = image.id] {
+    Image* waiting = images_.Find(id);
     if (waiting != nullptr && !waiting->doomed) PublishFiles(*waiting);
   });
 }
 
 void Publish::PublishOwedFiles() {
-  for (const auto& [id, image] : agent_.images().all()) {
+  for (const auto& [id, image] : images_.all()) {
     const bool is_stored = image->flush == FlushState::kStored && image->version->in_store;
     if (!is_stored || !image->has_files || image->files_published) continue;
     if (image->version->job->hello.keys.files_publish) PublishFiles(*image);
@@ -367,13 +368,13 @@ void Publish::PublishOwedFiles() {
 }
 
 void Publish::LookForDisagreement(const Version& version, std::function<void()> done) {
-  agent_.Background(
+  core_.Background(
       [store = version.job->store, generation = version.generation]() -> Status {
         KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, store->CatalogFor(generation.attempt));
         return FindDisagreement(catalog, generation);
       },
       [this, generation = version.generation, done = std::move(done)](const Status& found) {
-        Version* of = agent_.images().FindVersion(generation);
+        Version* of = images_.FindVersion(generation);
         if (of != nullptr && found.code() == Code::kMismatch && of->failure.ok()) of->failure = found;
         done();
       });
@@ -386,7 +387,7 @@ void Publish::Probe(Version& version) {
     bool complete = false;
     std::vector<uint32_t> missing_ranks;
   };
-  agent_.Background(
+  core_.Background(
       [store = version.job->store, generation = version.generation]() -> Result<Look> {
         KEDGE_ASSIGN_OR_RETURN(Catalog catalog, store->CatalogFor(generation.attempt));
         KEDGE_ASSIGN_OR_RETURN(FinishOutcome finish, FinishVersion(catalog, generation));
@@ -395,33 +396,33 @@ void Publish::Probe(Version& version) {
         return Look{info.complete, info.missing_ranks};
       },
       [this, generation = version.generation](Result<Look> outcome) {
-        Version* found = agent_.images().FindVersion(generation);
+        Version* found = images_.FindVersion(generation);
         if (found == nullptr) return;
         found->probing = false;
         if (outcome.status().code() == Code::kBusy && found->failure.ok()) {
           // Another node's images would have made it complete, but a newer attempt has gone on from elsewhere.
           found->failure = outcome.status();
-          agent_.waiters().OnFailure(*found, Level::kStore, found->failure);
+          core_.events().version_failed(*found, Level::kStore, found->failure);
         }
         if (!outcome.ok()) return;
         found->missing_in_store = outcome->missing_ranks;
         if (outcome->complete && !found->in_store) {
           found->in_store = true;
           OnComplete(*found);
-          agent_.images().Reconsider(*found->job, generation.name);
+          images_.Reconsider(*found->job, generation.name);
         }
-        agent_.waiters().Check(generation);
+        core_.events().version_changed(generation);
       });
 }
 
 void Publish::Lookup(const StoreId& store_id, const std::string& job_name, const Generation& generation,
                      std::function<void(bool)> done) {
-  Job* job = agent_.FindJob(store_id, job_name);
+  Job* job = core_.FindJob(store_id, job_name);
   if (job == nullptr) {
-    agent_.loop().Post([done = std::move(done)] { done(false); });
+    core_.loop().Post([done = std::move(done)] { done(false); });
     return;
   }
-  agent_.Background(
+  core_.Background(
       [store = job->store, generation]() {
         auto catalog = store->CatalogFor(generation.attempt);
         if (!catalog.ok()) return false;
@@ -434,12 +435,12 @@ void Publish::Lookup(const StoreId& store_id, const std::string& job_name, const
 void Publish::NoteReached(const Version& version) {
   Job& job = *version.job;
   const JobNode* leading = job.LeadingNode();
-  if (leading != nullptr && leading->name != agent_.settings().node) return;
+  if (leading != nullptr && leading->name != core_.settings().node) return;
   const std::string& name = version.generation.name;
   if (std::exchange(job.names_reached[name], job.hello.attempt) == job.hello.attempt) return;
   // It may store nothing itself.
   Retain(job, name);
-  agent_.Background(
+  core_.Background(
       [store = job.store, generation = version.generation] {
         auto catalog = store->CatalogToWrite(generation.job, generation.attempt);
         return catalog.ok() ? kedge::NoteReached(*catalog, generation) : catalog.status();
@@ -448,7 +449,7 @@ void Publish::NoteReached(const Version& version) {
         if (noted.ok()) return;
         LogWarning("agent", "the store cannot be told that there are versions of {}, should the nodes lose them: {}",
                    generation.name, noted.ToString());
-        Job* found = agent_.FindJob(generation.store_id, generation.job);
+        Job* found = core_.FindJob(generation.store_id, generation.job);
         if (found != nullptr) found->names_reached.erase(generation.name);  // the next version tries it again
       });
 }
@@ -463,14 +464,14 @@ void Publish::Retain(Job& job, const std::string& name) {
   options.keep = std::max(job.hello.keys.keep_versions, 1u);
   for (const auto& [generation, version] : job.versions) {
     const bool busy = std::any_of(version->images.begin(), version->images.end(),
-                                  [](const auto& entry) { return Flush::IsActive(*entry.second) || entry.second->readers > 0; });
+                                  [](const auto& entry) { return entry.second->IsOnItsWay() || entry.second->readers > 0; });
     if (busy) options.in_use.insert(generation);
   }
   struct Report {
     Status status;
     RetentionReport retention;
   };
-  agent_.Background(
+  core_.Background(
       [store = job.store, attempt = job.hello.attempt, job_name = job.name, name, options] {
         Report report;
         report.status = store->ApplyRetention(job_name, name, attempt, options, &report.retention);
@@ -478,23 +479,23 @@ void Publish::Retain(Job& job, const std::string& name) {
         return report;
       },
       [this, key = JobKey(job.store_id, job.name), name](Report report) {
-        agent_.counters().versions_removed += report.retention.removed.size();
+        core_.counters().versions_removed += report.retention.removed.size();
         for (const Generation& removed : report.retention.removed) {
           LogInfo("agent", "{} is removed from the store: newer ones are kept", removed.ToString());
         }
         if (report.status.code() == Code::kBusy) {
           LogInfo("agent", "retention of {}/{} is left to the newer attempt: {}", key.second, name, report.status.message());
         } else if (!report.status.ok()) {
-          ++agent_.counters().retention_failures;
+          ++core_.counters().retention_failures;
           LogWarning("agent", "retention of {}/{}: {}", key.second, name, report.status.ToString());
         }
-        Job* found = agent_.FindJob(key.first, key.second);
+        Job* found = core_.FindJob(key.first, key.second);
         if (found == nullptr) return;
         found->retention_running.erase(name);
         if (found->retention_wanted.erase(name) > 0) return Retain(*found, name);
         if (!report.retention.waits || !found->retention_waits.insert(name).second) return;
-        agent_.loop().AddTimer(kRetainAgainPause, [this, key, name] {
-          Job* waiting = agent_.FindJob(key.first, key.second);
+        core_.loop().AddTimer(kRetainAgainPause, [this, key, name] {
+          Job* waiting = core_.FindJob(key.first, key.second);
           if (waiting == nullptr) return;
           waiting->retention_waits.erase(name);
           Retain(*waiting, name);
@@ -503,7 +504,7 @@ void Publish::Retain(Job& job, const std::string& name) {
 }
 
 void Publish::RemoveLeftovers(Job& job, uint32_t attempt, std::function<void()> done) {
-  agent_.Background(
+  core_.Background(
       [store = job.store, attempt, name = job.name] {
         auto catalog = store->CatalogFor(attempt);
         return catalog.ok() ? RemoveOwnTemporaries(*catalog, name, {}) : catalog.status();

@@ -15,11 +15,14 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Flush;
+class Images;
+class Throughput;
 
 class Publish {
  public:
-  explicit Publish(Agent& agent);
+  Publish(AgentCore& core, Flush& flush, Images& images, Throughput& throughput);
 
   void OnWritten(Image& image);
   // Publishes what is written if nothing more is to be waited for.
@@ -55,7 +58,10 @@ class Publish {
   void AwaitStore(Version& version, const Status& why);
   void OnComplete(Version& version);
 
-  Agent& agent_;
+  AgentCore& core_;
+  Flush& flush_;
+  Images& images_;
+  Throughput& throughput_;
   const std::shared_ptr<FilePublisher> file_publisher_;
 };
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <future>
 
-#include "agent/daemon/agent.h"
 #include "agent/flush/flush.h"
 #include "agent/flush/publish.h"
 #include "agent/images/images.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 
 namespace kedge {
@@ -57,9 +57,9 @@ StillStored::Answer StillStored::Ask(StoreContext& store, const std::vector<Seen
 
 void StillStored::Tick() {
   std::erase_if(looks_, [&](const auto& entry) {
-    return !entry.second.is_under_way && agent_.FindJob(entry.first.first, entry.first.second) == nullptr;
+    return !entry.second.is_under_way && core_.FindJob(entry.first.first, entry.first.second) == nullptr;
   });
-  for (const auto& [key, job] : agent_.jobs()) {
+  for (const auto& [key, job] : core_.jobs()) {
     Look& look = looks_[key];
     const uint32_t places = job->store->places();
     if (look.is_under_way || look.places == places) continue;
@@ -70,31 +70,31 @@ void StillStored::Tick() {
     look.is_under_way = true;
     std::vector<Seen> versions, parts;
     Collect(*job, &versions, &parts);
-    agent_.Background([store = job->store, versions = std::move(versions), parts = std::move(parts),
-                       places = look.places] { return Ask(*store, versions, parts, places); },
-                      [this, key = key](const Answer& answer) {
-                        looks_[key].is_under_way = false;
-                        Job* found = agent_.FindJob(key.first, key.second);
-                        if (found != nullptr) OnAnswer(*found, answer);
-                      });
+    core_.Background([store = job->store, versions = std::move(versions), parts = std::move(parts),
+                      places = look.places] { return Ask(*store, versions, parts, places); },
+                     [this, key = key](const Answer& answer) {
+                       looks_[key].is_under_way = false;
+                       Job* found = core_.FindJob(key.first, key.second);
+                       if (found != nullptr) OnAnswer(*found, answer);
+                     });
   }
 }
 
 Status StillStored::ConfirmAll(Duration patience) {
   std::vector<JobKey> keys;
-  for (const auto& [key, job] : agent_.jobs()) {
+  for (const auto& [key, job] : core_.jobs()) {
     if (!job->versions.empty()) keys.push_back(key);
   }
   for (const JobKey& key : keys) {
-    Job* job = agent_.FindJob(key.first, key.second);
+    Job* job = core_.FindJob(key.first, key.second);
     std::vector<Seen> versions, parts;
     Collect(*job, &versions, &parts);
     // On a worker: a store may not answer at all.
     auto answered = std::make_shared<std::promise<Answer>>();
     auto answer = answered->get_future();
-    agent_.workers().Submit([store = job->store, versions = std::move(versions), parts = std::move(parts),
-                             places = looks_[key].places,
-                             answered] { answered->set_value(Ask(*store, versions, parts, places)); });
+    core_.workers().Submit([store = job->store, versions = std::move(versions), parts = std::move(parts),
+                            places = looks_[key].places,
+                            answered] { answered->set_value(Ask(*store, versions, parts, places)); });
     if (answer.wait_for(patience) != std::future_status::ready) {
       return Status(Code::kTimeout, job->store->store().description() + " does not answer");
     }
@@ -122,7 +122,7 @@ void StillStored::OnAnswer(Job& job, const Answer& answer) {
 }
 
 void StillStored::SendAgain(Job& job, const Seen& missing) {
-  Version* version = agent_.images().FindVersion(missing.generation);
+  Version* version = images_.FindVersion(missing.generation);
   if (version == nullptr) return;
   if (missing.complete) version->in_store = false;
   uint32_t again = 0;
@@ -132,15 +132,15 @@ void StillStored::SendAgain(Job& job, const Seen& missing) {
       ++again;
       version->scheduled = Level::kStore;
       image->tries = RetryPauses();
-      agent_.flush().Start(*image);
+      flush_.Start(*image);
     }
-    agent_.images().SaveFile(*image);
+    images_.SaveFile(*image);
   }
   LogWarning("agent", "{} was in the store at {} and is not there any more: {} of {} images are sent there again",
              missing.generation.ToString(), job.store->store().description(), again, version->images.size());
-  if (again == 0 && missing.complete) agent_.publish().Probe(*version);  // all parts of it may be there
-  agent_.images().Reconsider(job, missing.generation.name);
-  agent_.Nudge();
+  if (again == 0 && missing.complete) publish_.Probe(*version);  // all parts of it may be there
+  images_.Reconsider(job, missing.generation.name);
+  core_.Nudge();
 }
 
 }  // namespace kedge

@@ -14,11 +14,15 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Flush;
+class Images;
+class Publish;
 
 class StillStored {
  public:
-  explicit StillStored(Agent& agent) : agent_(agent) {}
+  StillStored(AgentCore& core, Flush& flush, Images& images, Publish& publish)
+      : core_(core), flush_(flush), images_(images), publish_(publish) {}
 
   // Once a second or so: jobs whose store has come to lie elsewhere.
   void Tick();
@@ -39,7 +43,10 @@ class StillStored {
   void OnAnswer(Job& job, const Answer& answer);
   void SendAgain(Job& job, const Seen& missing);
 
-  Agent& agent_;
+  AgentCore& core_;
+  Flush& flush_;
+  Images& images_;
+  Publish& publish_;
   std::map<JobKey, Look> looks_;
 };
 

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
 #include "agent/flush/flush.h"
 #include "agent/images/images.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "store/versions.h"
 
@@ -27,11 +26,11 @@ bool IsStranded(const Version& version) {
 
 void StraightParts::Tick() {
   std::erase_if(looks_, [&](const auto& entry) {
-    const Version* version = agent_.images().FindVersion(entry.first);
+    const Version* version = images_.FindVersion(entry.first);
     return !entry.second.is_under_way && (version == nullptr || !IsStranded(*version));
   });
-  const int64_t now_ns = agent_.clock().NowNs();
-  for (const auto& [key, job] : agent_.jobs()) {
+  const int64_t now_ns = core_.clock().NowNs();
+  for (const auto& [key, job] : core_.jobs()) {
     for (const auto& [generation, version] : job->versions) {
       if (!IsStranded(*version)) continue;
       const auto [entry, is_new] = looks_.try_emplace(generation);
@@ -46,7 +45,7 @@ bool StraightParts::MayHave(const Version& version) {
   if (!IsStranded(version)) return false;
   Look& look = looks_[version.generation];
   if (look.found_none) return false;
-  if (agent_.clock().NowNs() >= look.next_ns || look.pause == Duration{}) Begin(version, &look);
+  if (core_.clock().NowNs() >= look.next_ns || look.pause == Duration{}) Begin(version, &look);
   return true;
 }
 
@@ -54,9 +53,9 @@ void StraightParts::Begin(const Version& version, Look* look) {
   if (look->is_under_way) return;
   look->is_under_way = true;
   look->pause = std::clamp<Duration>(2 * look->pause, kPauseMin, kPauseMax);
-  look->next_ns = agent_.clock().NowNs() + look->pause.count();
-  const bool has_ended = !agent_.sessions().HasAttempt(*version.job, version.generation.attempt);
-  agent_.Background(
+  look->next_ns = core_.clock().NowNs() + look->pause.count();
+  const bool has_ended = !core_.sessions().HasAttempt(*version.job, version.generation.attempt);
+  core_.Background(
       [store = version.job->store, generation = version.generation]() -> Result<bool> {
         KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, store->CatalogFor(generation.attempt));
         const auto info = InspectGeneration(catalog, generation);
@@ -67,15 +66,15 @@ void StraightParts::Begin(const Version& version, Look* look) {
       [this, generation = version.generation, has_ended](const Result<bool>& has_parts) {
         Look& answered = looks_[generation];
         answered.is_under_way = false;
-        Version* found = agent_.images().FindVersion(generation);
+        Version* found = images_.FindVersion(generation);
         if (found == nullptr || !has_parts.ok() || !IsStranded(*found)) return;
         if (*has_parts) {
           LogInfo("agent", "{}: ranks without an agent have written it to the store, so its images here go there, too",
                   generation.ToString());
-          agent_.flush().SendToStore(*found);
+          flush_.SendToStore(*found);
         }
         answered.found_none = has_ended && !*has_parts;
-        agent_.images().Reconsider(*found->job, generation.name);
+        images_.Reconsider(*found->job, generation.name);
       });
 }
 

@@ -13,11 +13,13 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Flush;
+class Images;
 
 class StraightParts {
  public:
-  explicit StraightParts(Agent& agent) : agent_(agent) {}
+  StraightParts(AgentCore& core, Flush& flush, Images& images) : core_(core), flush_(flush), images_(images) {}
 
   // Once a second or so.
   void Tick();
@@ -34,7 +36,9 @@ class StraightParts {
   };
   void Begin(const Version& version, Look* look);
 
-  Agent& agent_;
+  AgentCore& core_;
+  Flush& flush_;
+  Images& images_;
   std::map<Generation, Look> looks_;
 };
 

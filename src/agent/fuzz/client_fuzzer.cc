@@ -96,7 +96,7 @@ class Client {
 
  private:
   static os::UnixSocket Connect(LocalAgent& agent) {
-    auto socket = os::UnixSocket::Connect(agent->settings().SocketPath(), kPatience);
+    auto socket = os::UnixSocket::Connect(agent->core().settings().SocketPath(), kPatience);
     KEDGE_CHECK(socket.ok());
     return std::move(*socket);
   }

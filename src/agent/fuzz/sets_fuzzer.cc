@@ -40,7 +40,7 @@ struct Scene {
     made->ranks = set.identity.ranks;
     version = made.get();
     job->versions[generation] = std::move(made);
-    agent->jobs()[{generation.store_id, generation.job}] = std::move(job);
+    agent->core().jobs()[{generation.store_id, generation.job}] = std::move(job);
     ranges = *agent->own_slots().TakeAll({&agent.pool()}, kTaken * kSlotBytes);
     agent->own_slots().Close();
   }

@@ -5,16 +5,10 @@
 
 #include <algorithm>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
-#include "agent/door/waiters.h"
-#include "agent/flush/flush.h"
-#include "agent/flush/publish.h"
-#include "agent/protect/protect.h"
-#include "agent/schedule/takings.h"
-#include "agent/schedule/turns.h"
+#include "agent/images/image_flusher.h"
 #include "agent/space/throughput.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/agent_core.h"
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "format/image_record.h"
@@ -34,109 +28,13 @@ Status Refused(std::string why) {
 
 }  // namespace
 
-std::pair<Version*, bool> Job::AddVersion(const ImageIdentity& identity) {
-  const Generation& generation = identity.generation;
-  auto& version = versions[generation];
-  if (version != nullptr) return {version.get(), false};
-  version = std::make_unique<Version>();
-  version->generation = generation;
-  version->job = this;
-  version->ranks = identity.ranks;
-  taken.emplace(generation.name, generation.attempt, generation.take, generation.version);
-  return {version.get(), true};
-}
-
-void Job::RemoveVersion(const Generation& generation) {
-  taken.erase({generation.name, generation.attempt, generation.take, generation.version});
-  versions.erase(generation);
-}
-
-std::set<std::string> Job::Names() const {
-  std::set<std::string> names;
-  for (const auto& [generation, version] : versions) names.insert(generation.name);
-  return names;
-}
-
-Lineage Job::LineageOf(const std::string& checkpoint) const {
-  std::vector<RestoredRecord> restarts;
-  for (const RestoredRecord& record : restored) {
-    if (record.origin.name == checkpoint) restarts.push_back(record);
-  }
-  std::vector<Generation> complete;
-  for (const auto& [generation, version] : versions) {
-    if (generation.name == checkpoint && (version->IsComplete() || version->IsAtLocal())) complete.push_back(generation);
-  }
-  return {restarts, complete};
-}
-
-const JobNode* Job::LeadingNode() const {
-  const auto found = std::find_if(members.nodes.begin(), members.nodes.end(), [](const JobNode& node) {
-    return std::find(node.ranks.begin(), node.ranks.end(), 0u) != node.ranks.end();
-  });
-  return found == members.nodes.end() ? nullptr : &*found;
-}
-
-const JobNode* Job::ReachableLeader(uint32_t attempt) const {
-  if (members.attempt != attempt) return nullptr;
-  const bool all =
-      std::all_of(members.nodes.begin(), members.nodes.end(), [](const JobNode& node) { return !node.address.empty(); });
-  return all ? LeadingNode() : nullptr;
-}
-
-bool Job::HasPassedOver(const Generation& generation, uint32_t rank) const {
-  const auto has_image = [&](const Version& version) {
-    const auto image = version.images.find(rank);
-    return image != version.images.end() && image->second->ended;
-  };
-  // What is from an earlier attempt may be on its way here from other nodes.
-  if (generation.attempt != members.attempt) return false;
-  const auto own = versions.find(generation);
-  if (own != versions.end() && own->second->images.contains(rank)) return false;
-  return std::any_of(versions.begin(), versions.end(), [&](const auto& entry) {
-    const Generation& later = entry.first;
-    return later.name == generation.name && later.attempt == generation.attempt && later.take >= generation.take &&
-           later != generation && has_image(*entry.second);
-  });
-}
-
-bool Image::HasReleased() const {
-  return std::any_of(chunks.begin(), chunks.end(), [](const ImageChunk& chunk) { return chunk.released; });
-}
-
-bool Image::HasNoOtherCopy() const {
-  return flush == FlushState::kNone && !version->at_node;
-}
-
-bool Image::IsLost() const {
-  auto is_lost = [](const ImageChunk& chunk) {
-    return (chunk.unit != nullptr && chunk.unit->lost) || (chunk.file_unit != nullptr && chunk.file_unit->lost);
-  };
-  return is_lost(record) || std::any_of(chunks.begin(), chunks.end(), is_lost);
-}
-
-bool HeldObject::IsLost() const {
-  return std::any_of(ranges.begin(), ranges.end(), [](const OwnRange& range) { return range.unit->lost; });
-}
-
-bool Version::HasLost() const {
-  const bool of_images = std::any_of(images.begin(), images.end(), [](const auto& entry) { return entry.second->IsLost(); });
-  return of_images || std::any_of(sets.begin(), sets.end(), [](const auto& set) {
-           const auto& objects = set.second->objects;
-           return std::any_of(objects.begin(), objects.end(), [](const auto& entry) { return entry.second.IsLost(); });
-         });
-}
-
-bool Version::IsWhole() const {
-  return std::count_if(images.begin(), images.end(), [](const auto& entry) { return entry.second->IsHeld(); }) >= node_ranks;
-}
-
 Image* Images::Find(uint64_t id) const {
   auto found = by_id_.find(id);
   return found == by_id_.end() ? nullptr : found->second;
 }
 
 Version* Images::FindVersion(const Generation& generation) const {
-  Job* job = agent_.FindJob(generation.store_id, generation.job);
+  Job* job = core_.FindJob(generation.store_id, generation.job);
   if (job == nullptr) return nullptr;
   auto found = job->versions.find(generation);
   return found == job->versions.end() ? nullptr : found->second.get();
@@ -179,7 +77,7 @@ Version& Images::VersionFor(Job& job, const ImageIdentity& identity, uint32_t no
   const auto [version, is_new] = job.AddVersion(identity);
   if (is_new) {
     version->node_ranks = node_ranks;
-    agent_.turns().Schedule(*version, DecodeDueLevels(due_levels));
+    core_.events().version_begun(*version, DecodeDueLevels(due_levels));
   }
   return *version;
 }
@@ -195,7 +93,7 @@ Image& Images::NewImage(Session& session, const ImageIdentity& identity, const C
   slot->rank = identity.rank;
   slot->session_id = session.id;
   slot->serial = serial;
-  slot->progress_ns = agent_.clock().NowNs();
+  slot->progress_ns = core_.clock().NowNs();
   slot->flush = version.scheduled >= Level::kStore ? FlushState::kFlushing : FlushState::kNone;
   by_id_[slot->id] = slot.get();
   session.images[serial] = slot->id;
@@ -248,10 +146,10 @@ Status Images::OnProgress(Session& session, const ClientMessage& message) {
     return Refused("progress of a chunk that lies elsewhere");
   }
   chunk.captured_bytes = std::max(chunk.captured_bytes, message.amount);
-  image->progress_ns = agent_.clock().NowNs();
+  image->progress_ns = core_.clock().NowNs();
   if (image->flush == FlushState::kFlushing) {
-    if (MayRelease(*image, chunk) && image->version->absence.ok()) agent_.flush().CountChunk(chunk, true);
-    agent_.flush().QueueCaptured(*image, message.chunk);
+    if (MayRelease(*image, chunk) && image->version->absence.ok()) chunk.CountAsFlushing(true);
+    flush_.QueueCaptured(*image, message.chunk);
   }
   return Status::Ok();
 }
@@ -275,7 +173,7 @@ Result<Images::Announced> Images::ReadAnnouncement(Session& session, const Clien
   KEDGE_ASSIGN_OR_RETURN(announced.record, DecodeImageRecord(record_bytes));
   KEDGE_ASSIGN_OR_RETURN(announced.table, DecodePlacementTable(ByteSpan(bytes).subspan(message.object_offset)));
   announced.record_crc32c = crc32c::Compute(record_bytes.data(), record_bytes.size());
-  KEDGE_ASSIGN_OR_RETURN(announced.captured, CapturedRuns(announced.record, agent_.settings().piece_bytes));
+  KEDGE_ASSIGN_OR_RETURN(announced.captured, CapturedRuns(announced.record, core_.settings().piece_bytes));
   KEDGE_RETURN_IF_ERROR(CheckIdentity(session, announced.record.identity));
   if (announced.table.identity != announced.record.identity) return Refused("record and placement table are of two images");
   const auto& placements = announced.table.chunks;
@@ -376,7 +274,7 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
     } else {
       if (i < image->chunks.size() && image->chunks[i].unit != nullptr) {
         // What progress said was another place: whatever was flushed from there is worth nothing.
-        agent_.flush().CountChunk(image->chunks[i], false);
+        image->chunks[i].CountAsFlushing(false);
         image->chunks[i].unit->space->RemoveChunk(image->chunks[i].slot, true);
       }
       if (chunk.unit != nullptr) chunk.unit->space->AddChunk(chunk.slot);
@@ -399,9 +297,9 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
   image->image_bytes = announced->record.RegionBytes();
   session.image_bytes = image->image_bytes;
   for (const Region& region : announced->record.regions) image->has_files = image->has_files || region.kind == RegionKind::kFile;
-  agent_.flush().SetEnded(*image);
-  image->ended_ns = agent_.clock().NowNs();
-  image->record_path = agent_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image->id << 48)));
+  flush_.SetEnded(*image);
+  image->ended_ns = core_.clock().NowNs();
+  image->record_path = core_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image->id << 48)));
 
   os::KillPoint("image-end-before-record");
   SaveFile(*image);
@@ -409,23 +307,23 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
   // Slots for whole chunks go back with the image's end.
   for (const ImageChunk& chunk : image->chunks) {
     if (chunk.unit != nullptr && session.full_slots.erase(SlotId{chunk.unit->id, chunk.slot}) > 0) {
-      agent_.throughput().Drop(session, SlotId{chunk.unit->id, chunk.slot});
+      throughput_.Drop(session, SlotId{chunk.unit->id, chunk.slot});
       chunk.unit->space->Return(chunk.slot, chunk.slot_generation, session.id);
     }
   }
   session.images.erase(message.image_serial);
-  agent_.throughput().OnImageEnd(session, *image);
-  ++agent_.counters().images_captured;
-  agent_.counters().bytes_captured += image->image_bytes;
+  throughput_.OnImageEnd(session, *image);
+  ++core_.counters().images_captured;
+  core_.counters().bytes_captured += image->image_bytes;
   Version& version = *image->version;
   if (image->flush != FlushState::kNone) {
-    agent_.flush().QueueEnded(*image);
-  } else if (!version.undecided && !agent_.protect().IsOwed(version)) {
+    flush_.QueueEnded(*image);
+  } else if (!version.undecided && !version.IsOwedToNodes()) {
     OnSettled(*image);
   }
   if (session.must_restart) RescueLost(version);  // its client does not know yet that a tier is lost
   OnHeld(version);
-  agent_.takings().OnTaken(identity);
+  core_.events().image_captured(identity);
   os::KillPoint("image-end-done");
   return Status::Ok();
 }
@@ -434,18 +332,18 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
 void Images::OnHeld(Version& version) {
   const Generation generation = version.generation;
   Job& job = *version.job;
-  agent_.protect().Consider(version);
-  if (version.IsWhole() && version.node_ranks == version.ranks) agent_.publish().NoteReached(version);
+  core_.events().protection_due(version);
+  if (version.IsWhole() && version.node_ranks == version.ranks) core_.events().version_whole(version);
   if (version.IsWhole() && job.hello.keys.skip_queued) SkipQueued(version);
   Reconsider(job, generation.name);
-  agent_.waiters().Check(generation);
+  core_.events().version_changed(generation);
 }
 
 void Images::RescueLost(Version& version) {
   // What is on its way to level NODE fails there, and its ranks are told (Protect::OnTierLost).
   if (version.scheduled >= Level::kStore || version.to_node || version.in_store || version.at_node) return;
   if (!version.HasLost()) return;
-  const uint32_t images = agent_.flush().SendToStore(version);
+  const uint32_t images = flush_.SendToStore(version);
   if (images == 0) return;
   LogWarning("agent", "{}: {} of its images here {} to the store, because a tier is lost", version.generation.ToString(), images,
              images == 1 ? "goes" : "go");
@@ -461,7 +359,7 @@ void Images::OnAbort(Session& session, uint64_t serial) {
   if (image == nullptr) return;
   for (const ImageChunk& chunk : image->chunks) {
     if (chunk.unit != nullptr && session.full_slots.erase(SlotId{chunk.unit->id, chunk.slot}) > 0) {
-      agent_.throughput().Drop(session, SlotId{chunk.unit->id, chunk.slot});
+      throughput_.Drop(session, SlotId{chunk.unit->id, chunk.slot});
       chunk.unit->space->Return(chunk.slot, chunk.slot_generation, session.id);
     }
   }
@@ -555,7 +453,7 @@ void Images::OnDamaged(Version& version, uint32_t rank, const Status& why) {
   if (image == version.images.end() || image->second->damaged) return;
   image->second->damaged = true;
   if (image->second->HasNoOtherCopy() && version.failure.ok()) version.failure = why;
-  ++agent_.counters().images_damaged;
+  ++core_.counters().images_damaged;
   if (!image->second->doomed) SaveFile(*image->second);
   Reconsider(*version.job, version.generation.name);
 }

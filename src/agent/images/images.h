@@ -14,13 +14,18 @@
 #include <utility>
 #include <vector>
 
+#include "agent/space/room_giver.h"
 #include "agent/tables/model.h"
 #include "agent/tables/record_file.h"
 #include "format/image_record.h"
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Assignment;
+class ImageFlusher;
+class Throughput;
+class Tiers;
 
 // An image that lies in slots of the agent's own.
 struct AdoptedImage {
@@ -37,9 +42,10 @@ struct AdoptedImage {
 // What is said of an image that was found damaged.
 Status DamagedHere(const Image& image);
 
-class Images {
+class Images : public RoomGiver {
  public:
-  explicit Images(Agent& agent) : agent_(agent) {}
+  Images(AgentCore& core, Assignment& assignment, ImageFlusher& flush, Throughput& throughput, Tiers& tiers)
+      : core_(core), assignment_(assignment), flush_(flush), throughput_(throughput), tiers_(tiers) {}
 
   // ---- From a session's mailbox. An error means that the entry made no sense: it is refused, the session goes on. ----
   Status OnBegin(Session& session, const ClientMessage& message);
@@ -63,8 +69,7 @@ class Images {
   bool HasPending() const;
   // Images that are being copied right now; one whose writer has paused does not count.
   uint32_t Capturing() const;
-  // Whether an image has files of the application's in that tier's folder.
-  bool HasFilesIn(const TierUnit& unit) const;
+  bool HasFilesIn(const TierUnit& unit) const override;
   // Whether a copy here is needed by somebody: it is not in the store, or is owed to it.
   bool HasOnlyCopies() const;
 
@@ -79,15 +84,11 @@ class Images {
   // all versions of the name. Removes versions, though not while somebody walks over them.
   void Reconsider(const Job& job, const std::string& name);
   void ReconsiderAll(const Job& job);
-  // Now, what is to be looked at soon: before somebody decides for want of room.
-  void ReconsiderPending();
+  void ReconsiderPending() override;
   CleanupReply Cleanup(const CleanupRequest& request);
   PendingReply PendingOf(const PendingRequest& request) const;
-  // The oldest cached version with a chunk in the unit goes; the newest of its name only with `also_newest`, and when no other
-  // is left. False: there is none.
-  bool EvictOldest(TierUnit* unit, bool also_newest);
-  // Makes a slot of the unit free whose chunk is in the object of an image that has not ended; false when there is none.
-  bool ReleaseFlushed(TierUnit* unit);
+  bool EvictOldest(TierUnit* unit, bool also_newest) override;
+  bool ReleaseFlushed(TierUnit* unit) override;
 
   // A version for this node alone with images in a tier that is lost goes to the store while this agent still has them open.
   void RescueLost(Version& version);
@@ -164,7 +165,11 @@ class Images {
   bool IsOwed(const Image& image, Level level = Level::kLast) const;
   bool IsOwedToStore(const Image& image) const;
 
-  Agent& agent_;
+  AgentCore& core_;
+  Assignment& assignment_;
+  ImageFlusher& flush_;
+  Throughput& throughput_;
+  Tiers& tiers_;
   uint64_t last_id_ = 0;
   std::unordered_map<uint64_t, Image*> by_id_;
   std::set<uint64_t> unsaved_;  // images

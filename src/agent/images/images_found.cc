@@ -4,13 +4,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
-#include "agent/flush/flush.h"
-#include "agent/flush/publish.h"
+#include "agent/images/image_flusher.h"
 #include "agent/images/images.h"
-#include "agent/schedule/turns.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/agent_core.h"
 #include "base/crc32c.h"
 #include "format/image_record.h"
 #include "os/files/files.h"
@@ -25,10 +22,10 @@ Version& Images::VersionOf(Job& job, const ImageIdentity& identity) {
 
 Result<std::unique_ptr<Image>> Images::MakeFound(const ImageRecord& record, FoundPlaces places) const {
   KEDGE_CHECK(places.chunks.size() == record.chunks.size());
-  KEDGE_ASSIGN_OR_RETURN(auto captured, CapturedRuns(record, agent_.settings().piece_bytes));
+  KEDGE_ASSIGN_OR_RETURN(auto captured, CapturedRuns(record, core_.settings().piece_bytes));
   auto image = std::make_unique<Image>();
   image->ended = image->recovered = true;
-  image->ended_ns = agent_.clock().NowNs();
+  image->ended_ns = core_.clock().NowNs();
   image->chunks = std::move(places.chunks);
   for (size_t i = 0; i < record.chunks.size(); ++i) {
     ImageChunk& chunk = image->chunks[i];
@@ -62,7 +59,7 @@ Image& Images::Put(Version& version, uint32_t rank, std::unique_ptr<Image> image
 Status Images::Adopt(const AdoptedImage& adopted) {
   const ImageRecord& record = *adopted.record;
   const ImageIdentity& identity = record.identity;
-  Job* job = agent_.FindJob(identity.generation.store_id, identity.generation.job);
+  Job* job = core_.FindJob(identity.generation.store_id, identity.generation.job);
   if (job == nullptr) return Status(Code::kNotFound, "its job is not known any more");
   auto in_slot = [](const OwnRange& range) {
     ImageChunk chunk;
@@ -82,18 +79,18 @@ Status Images::Adopt(const AdoptedImage& adopted) {
   const bool is_new = FindVersion(identity.generation) == nullptr;
   Version& version = VersionOf(*job, identity);
   for (const JobNode& node : job->members.nodes) {
-    if (is_new && node.name == agent_.settings().node)
+    if (is_new && node.name == core_.settings().node)
       version.node_ranks = std::max<uint32_t>(1, static_cast<uint32_t>(node.ranks.size()));
   }
   if (auto here = version.images.find(identity.rank); here != version.images.end()) {
     const Image& bad = *here->second;
     if (!adopted.replace && !bad.IsLost()) return Status(Code::kAlreadyExists, "an image of that rank is here already");
-    const bool is_flushed = Flush::IsActive(bad) && !bad.damaged;
+    const bool is_flushed = bad.IsOnItsWay() && !bad.damaged;
     if (!bad.ended || bad.readers > 0 || bad.pieces_in_flight > 0 || is_flushed) {
       return Status(Code::kBusy, "the image that is to be replaced is in use");
     }
     // Its flush goes on from the other copy, and its client hears of it.
-    for_store = for_store || Flush::IsActive(bad);
+    for_store = for_store || bad.IsOnItsWay();
     made->session_id = bad.session_id;
     made->serial = bad.serial;
     (void)os::UnlinkIfPresent(fs(), bad.record_path);
@@ -103,32 +100,32 @@ Status Images::Adopt(const AdoptedImage& adopted) {
   }
   Image& image = Put(version, identity.rank, std::move(made));
   image.brought_for_attempt = adopted.in_store ? 0 : job->members.attempt;
-  image.record_path = agent_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image.id << 48)));
+  image.record_path = core_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image.id << 48)));
   if (adopted.in_store) {
     version.in_store = true;
     version.scheduled = Level::kStore;
-    agent_.flush().SetState(image, FlushState::kStored);
+    flush_.SetState(image, FlushState::kStored);
   } else if (for_store && !version.in_store) {
     version.scheduled = Level::kStore;
     version.undecided.reset();
-    agent_.flush().Start(image);
+    flush_.Start(image);
   }
   SaveFile(image);
   // Whoever carried it to the store has put its files at their paths, or died before: then they come from here.
-  if (adopted.in_store && image.has_files && job->hello.keys.files_publish) agent_.publish().PublishFiles(image);
+  if (adopted.in_store && image.has_files && job->hello.keys.files_publish) core_.events().files_due(image);
   return Status::Ok();
 }
 
 Status Images::Recover(const std::string& path, const ImageFile& file) {
   const PlacementTable& table = file.local.table;
   const ImageIdentity& identity = table.identity;
-  Job* job = agent_.FindJob(identity.generation.store_id, identity.generation.job);
+  Job* job = core_.FindJob(identity.generation.store_id, identity.generation.job);
   if (job == nullptr) return Status(Code::kNotFound, "its job is not known any more");
   if (file.passing) {
     gone_.push_back({identity, file.session_id, file.serial});
     return Status(Code::kNotFound, "some of its chunks were only in the object that its agent was writing");
   }
-  auto unit_of = [&](uint32_t index) { return agent_.tiers().FindKey(table.tiers[index]); };
+  auto unit_of = [&](uint32_t index) { return tiers_.FindKey(table.tiers[index]); };
   auto locate = [&](const Placement& placement, ImageChunk* chunk) -> Status {
     chunk->bytes = placement.bytes;
     chunk->offset = placement.offset;
@@ -177,7 +174,7 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   if (is_new) {
     version.node_ranks = file.node_ranks;
     version.scheduled = file.scheduled;
-    if (file.undecided) agent_.turns().LeaveUndecided(version, *file.undecided);
+    if (file.undecided) core_.events().version_left_undecided(version, *file.undecided);
   }
   version.in_store = version.in_store || file.in_store;
   version.skipped = version.skipped || file.skipped;
@@ -194,10 +191,10 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   const bool wanted = version.scheduled >= Level::kStore && !version.skipped;
   // Waiting from here on, so that nobody lets go of it before its flush is begun again (recovery.cc).
   const bool stored = file.stored || file.in_store;
-  agent_.flush().SetState(image, stored ? FlushState::kStored : wanted ? FlushState::kWaiting : FlushState::kNone);
+  flush_.SetState(image, stored ? FlushState::kStored : wanted ? FlushState::kWaiting : FlushState::kNone);
   image.ForEachSlot([](SlotSpace& space, uint32_t index) { space.AddChunk(index); });
   if (image.damaged && image.HasNoOtherCopy() && version.failure.ok()) version.failure = DamagedHere(image);
-  ++agent_.counters().images_recovered;
+  ++core_.counters().images_recovered;
   return Status::Ok();
 }
 
@@ -209,10 +206,10 @@ void Images::TellGone(Session& session) {
                                             gone.identity.ToString()));
     session.last_serial = std::max(session.last_serial, gone.serial);
     session.gone_serials.insert(gone.serial);
-    agent_.sessions().SendFailure(session, gone.serial, why);
+    core_.sessions().SendFailure(session, gone.serial, why);
     Version* version = FindVersion(gone.identity.generation);
     if (version != nullptr && version->failure.ok()) version->failure = why;
-    ++agent_.counters().flush_failures;
+    ++core_.counters().flush_failures;
     return true;
   });
 }

@@ -7,11 +7,9 @@
 // that has not ended it takes it again (sessions.cc, AttachAgain).
 #include <algorithm>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
-#include "agent/flush/flush.h"
 #include "agent/images/images.h"
 #include "agent/space/throughput.h"
+#include "agent/tables/agent_core.h"
 #include "os/process/kill_point.h"
 
 namespace kedge {
@@ -21,22 +19,22 @@ bool Images::MayRelease(const Image& image, const ImageChunk& chunk) const {
   if (image.ended || image.doomed || image.version->to_node) return false;
   // A chunk that is whole is not written any more: its writer has no further use of the slot (session/mailbox.h).
   if (chunk.unit == nullptr || !chunk.in_own_object || chunk.captured_bytes < chunk.bytes) return false;
-  const Session* session = agent_.sessions().Find(image.session_id);
+  const Session* session = core_.sessions().Find(image.session_id);
   return session != nullptr && session->full_slots.contains(SlotId{chunk.unit->id, chunk.slot});
 }
 
 void Images::Release(const Image& image, ImageChunk& chunk) {
-  Session* session = agent_.sessions().Find(image.session_id);
+  Session* session = core_.sessions().Find(image.session_id);
   TierUnit& unit = *chunk.unit;
-  Flush::CountChunk(chunk, false);
+  chunk.CountAsFlushing(false);
   unit.bytes_captured += chunk.bytes;
   session->full_slots.erase(SlotId{unit.id, chunk.slot});
-  agent_.throughput().OnReleased(*session, unit, chunk.slot);
+  throughput_.OnReleased(*session, unit, chunk.slot);
   unit.space->Return(chunk.slot, chunk.slot_generation, session->id);
   unit.space->RemoveChunk(chunk.slot, image.pinned);
   chunk.unit = nullptr;
   chunk.released = true;
-  ++agent_.counters().chunks_released;
+  ++core_.counters().chunks_released;
   os::KillPoint("chunk-released");
 }
 

@@ -5,20 +5,12 @@
 #include <chrono>
 #include <utility>
 
-#include "agent/bring/windows.h"
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
-#include "agent/door/waiters.h"
-#include "agent/flush/flush.h"
-#include "agent/flush/publish.h"
-#include "agent/flush/straight_parts.h"
+#include "agent/images/image_flusher.h"
 #include "agent/images/images.h"
-#include "agent/protect/held_sets.h"
-#include "agent/protect/protect.h"
-#include "agent/schedule/local_level.h"
 #include "agent/space/assignment.h"
 #include "agent/space/own_slots.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "os/files/files.h"
 
@@ -64,7 +56,7 @@ bool Images::IsOwedToStore(const Image& image) const {
 bool Images::IsOwed(const Image& image, Level level) const {
   if (!image.ended) return true;
   if (image.version->undecided) return level > Level::kLocal;
-  const bool to_store = IsOwedToStore(image), to_node = agent_.protect().IsOwed(*image.version);
+  const bool to_store = IsOwedToStore(image), to_node = image.version->IsOwedToNodes();
   switch (level) {
     case Level::kNone:
     case Level::kLocal: return false;
@@ -87,9 +79,9 @@ void Images::CountPending(const Job* job, Level level, uint64_t* images, uint64_
 
 uint32_t Images::Capturing() const {
   constexpr Duration kPause = std::chrono::milliseconds(50);
-  const int64_t since_ns = agent_.clock().NowNs() - kPause.count();
+  const int64_t since_ns = core_.clock().NowNs() - kPause.count();
   uint32_t capturing = 0;
-  for (const Session* session : agent_.sessions().all()) {
+  for (const Session* session : core_.sessions().all()) {
     for (const auto& [serial, id] : session->images) {
       const auto found = by_id_.find(id);
       const Image* image = found == by_id_.end() ? nullptr : found->second;
@@ -124,8 +116,8 @@ void Images::UpdatePin(Image& image) {
   if (pinned == image.pinned) return;
   image.pinned = pinned;
   image.ForEachSlot([&](SlotSpace& space, uint32_t slot) { pinned ? space.Pin(slot) : space.Unpin(slot); });
-  agent_.held_sets().UpdatePins(*image.version);
-  if (!pinned) agent_.assignment().PumpSoon();  // its slots can be had now
+  core_.events().pins_changed(*image.version);
+  if (!pinned) assignment_.PumpSoon();  // its slots can be had now
 }
 
 void Images::SetOwed(Image& image, bool owed) {
@@ -139,23 +131,23 @@ void Images::Reconsider(const Job& job, const std::string& name) {
   if (!is_first) return;
   const auto reconsider = [this] {
     ReconsiderPending();
-    agent_.assignment().Pump();  // who waits for room that this has made
+    assignment_.Pump();  // who waits for room that this has made
   };
   if (reconsidering_took_ < kReconsiderAtOnce) {
-    agent_.loop().Post(reconsider);
+    core_.loop().Post(reconsider);
   } else {
-    agent_.loop().AddTimer(std::min(3 * reconsidering_took_, kReconsiderPauseMax), reconsider);
+    core_.loop().AddTimer(std::min(3 * reconsidering_took_, kReconsiderPauseMax), reconsider);
   }
 }
 
 void Images::ReconsiderPending() {
   if (to_reconsider_.empty()) return;
-  const int64_t begin_ns = agent_.clock().NowNs();
+  const int64_t begin_ns = core_.clock().NowNs();
   for (const auto& [key, name] : std::exchange(to_reconsider_, {})) {
-    Job* job = agent_.FindJob(key.first, key.second);
+    Job* job = core_.FindJob(key.first, key.second);
     if (job != nullptr) ReconsiderNow(*job, name);
   }
-  reconsidering_took_ = Duration(agent_.clock().NowNs() - begin_ns);
+  reconsidering_took_ = Duration(core_.clock().NowNs() - begin_ns);
 }
 
 void Images::ReconsiderAll(const Job& job) {
@@ -163,7 +155,7 @@ void Images::ReconsiderAll(const Job& job) {
 }
 
 void Images::ReconsiderNow(Job& job, const std::string& name) {
-  agent_.local_level().Consider(job, name);
+  core_.events().retention_begins(job, name);
   const Lineage lineage = job.LineageOf(name);
   std::vector<Version*> newest_first;
   std::vector<LocalGeneration> generations;
@@ -176,10 +168,10 @@ void Images::ReconsiderNow(Job& job, const std::string& name) {
     generation.in_store = version.in_store;
     generation.at_node = version.at_node;
     generation.at_local = version.IsAtLocal();
-    generation.promised = LocalLevel::IsPromised(version);
+    generation.promised = version.IsPromised();
     generation.abandoned = !lineage.Has(version.generation);
     generation.hopeless =
-        !agent_.sessions().HasAttempt(job, version.generation.attempt) && !agent_.straight_parts().MayHave(version);
+        !core_.sessions().HasAttempt(job, version.generation.attempt) && !core_.events().may_be_in_store(version);
     for (const auto& [rank, image] : version.images) generation.owed = generation.owed || (!image->doomed && IsOwed(*image));
     newest_first.push_back(&version);
     generations.push_back(std::move(generation));
@@ -192,14 +184,14 @@ void Images::ReconsiderNow(Job& job, const std::string& name) {
       if (image->doomed) continue;
       const bool is_lost = image->ended && image->flush == FlushState::kFailed && image->HasReleased();
       if (keeping[i] == Keeping::kDrop || is_lost) {
-        ++agent_.counters().images_dropped;
+        ++core_.counters().images_dropped;
         Doom(*image);
       } else {
         SetOwed(*image, keeping[i] == Keeping::kPinned);
       }
     }
   }
-  agent_.Nudge();
+  core_.Nudge();
 }
 
 void Images::SkipQueued(Version& newest) {
@@ -211,15 +203,15 @@ void Images::SkipQueued(Version& newest) {
       continue;
     }
     const bool untouched = std::all_of(version->images.begin(), version->images.end(), [&](const auto& entry) {
-      return entry.second->flush == FlushState::kFlushing && !agent_.flush().HasBegun(*entry.second);
+      return entry.second->flush == FlushState::kFlushing && !flush_.HasBegun(*entry.second);
     });
     if (!untouched) continue;
     version->skipped = true;
     version->scheduled = version->to_node ? Level::kNode : Level::kLocal;
-    ++agent_.counters().versions_skipped;
+    ++core_.counters().versions_skipped;
     LogInfo("agent", "{}: its flush is left out for {}", generation.ToString(), newest.generation.version);
     for (auto& [rank, image] : version->images) {
-      agent_.flush().Forget(*image);
+      flush_.Forget(*image);
       SaveFile(*image);
       OnSettled(*image);
     }
@@ -229,7 +221,7 @@ void Images::SkipQueued(Version& newest) {
 void Images::Doom(Image& image) {
   if (image.doomed) return;
   image.doomed = true;
-  agent_.flush().Forget(image);
+  flush_.Forget(image);
   // A successor must not find it any more; its slots stay until nothing reads them.
   if (!image.record_path.empty()) {
     Status removed = os::UnlinkIfPresent(fs(), image.record_path);
@@ -259,20 +251,18 @@ void Images::RemoveNow(Image& image) {
   by_id_.erase(image.id);
   version.images.erase(image.rank);
   if (version.images.empty()) {
-    agent_.publish().OnVersionGone(version);
-    agent_.protect().OnVersionGone(version);
-    agent_.held_sets().DropAll(version);
+    core_.events().version_gone(version);
     const Generation generation = version.generation;
     job.RemoveVersion(generation);
   }
-  agent_.assignment().PumpSoon();
+  assignment_.PumpSoon();
 }
 
 bool Images::EvictOldest(TierUnit* unit, bool also_newest) {
   Version* victim = nullptr;
   bool victim_is_newest = true;
   int64_t victim_ended_ns = INT64_MAX;
-  for (auto& [key, job] : agent_.jobs()) {
+  for (auto& [key, job] : core_.jobs()) {
     std::set<std::string> seen;  // names whose newest whole version came already
     for (auto entry = job->versions.rbegin(); entry != job->versions.rend(); ++entry) {
       Version& version = *entry->second;
@@ -299,7 +289,7 @@ bool Images::EvictOldest(TierUnit* unit, bool also_newest) {
   std::vector<Image*> images;
   for (const auto& [rank, image] : victim->images) images.push_back(image.get());
   for (Image* image : images) {
-    ++agent_.counters().images_evicted;
+    ++core_.counters().images_evicted;
     Doom(*image);
   }
   return true;
@@ -384,7 +374,7 @@ Result<OpenImageReply> Images::Open(Session& session, const OpenImageRequest& re
 }
 
 Status Images::Close(Session& session, uint64_t handle) {
-  if (Windows::Close(session, handle)) return Status::Ok();
+  if (session.CloseWindow(handle)) return Status::Ok();
   auto opened = session.open_images.find(handle);
   if (opened == session.open_images.end()) return Status(Code::kInvalidArgument, fmt::format("image {} is not open", handle));
   Image* image = Find(opened->second);
@@ -393,12 +383,12 @@ Status Images::Close(Session& session, uint64_t handle) {
   --image->readers;
   UpdatePin(*image);
   OnReleased(*image);
-  agent_.Nudge();
+  core_.Nudge();
   return Status::Ok();
 }
 
 void Images::CloseAll(Session& session) {
-  Windows::Close(session, session.shown.handle);
+  session.CloseWindow(session.shown.handle);
   while (!session.open_images.empty()) (void)Close(session, session.open_images.begin()->first);
 }
 
@@ -421,11 +411,11 @@ void Images::OnProtected(Version& version) {
 }
 
 void Images::OnSettled(Image& image) {
-  Session* session = agent_.sessions().Find(image.session_id);
+  Session* session = core_.sessions().Find(image.session_id);
   if (session != nullptr) {
     session->pending_serials.erase(image.serial);
-    if (!image.failure.ok()) agent_.sessions().SendFailure(*session, image.serial, image.failure);
-    agent_.sessions().PublishCounts(*session);
+    if (!image.failure.ok()) core_.sessions().SendFailure(*session, image.serial, image.failure);
+    core_.sessions().PublishCounts(*session);
   }
 }
 

@@ -30,7 +30,7 @@ class Rank {
     from_agent_ = AgentRingConsumer(&session_->box().from_agent);
   }
   ~Rank() {
-    Session* session = agent_->sessions().Find(session_id_);  // that of the agent's successor, perhaps
+    Session* session = agent_->core().sessions().Find(session_id_);  // that of the agent's successor, perhaps
     if (session != nullptr) agent_->sessions().End(*session, "the test is over");
   }
 
@@ -113,7 +113,7 @@ TEST(Images, AnImageCountsOnceItsLocalRecordIsWritten) {
   rank.Capture(1);
   other.Capture(1);
   ASSERT_TRUE(find(1)->IsWhole());
-  const std::string records = agent->Path("records"), away = agent->Path("away");
+  const std::string records = agent->core().Path("records"), away = agent->core().Path("away");
   ASSERT_TRUE(fs().Rename(records, away).ok());
   rank.Capture(2);
   other.Capture(2);
@@ -190,7 +190,8 @@ TEST(Images, RoomIsMadeAfterAWalkOverVersionsAndNotInIt) {
   first.Capture(1);
   second.Capture(1);
   ASSERT_TRUE(agent.TurnUntil([&] { return FlushOf(agent, 1) == FlushState::kPublishing; }));
-  ASSERT_TRUE(agent->workers().WaitIdle(std::chrono::seconds(20)));  // version 1 is in the store; the loop does not know yet
+  ASSERT_TRUE(
+      agent->core().workers().WaitIdle(std::chrono::seconds(20)));  // version 1 is in the store; the loop does not know yet
   first.Capture(2);
   first.Capture(3);
   const SlotRange last = second.TakeSlot();
@@ -200,7 +201,7 @@ TEST(Images, RoomIsMadeAfterAWalkOverVersionsAndNotInIt) {
   agent->sessions().DrainAll();
   ASSERT_EQ(agent->assignment().waiting(), 2u);
   second.PushImage(3, last);
-  ASSERT_TRUE(agent->loop().RunOnce(Duration::zero()).ok());
+  ASSERT_TRUE(agent->core().loop().RunOnce(Duration::zero()).ok());
   agent->sessions().DrainAll();
   EXPECT_TRUE(agent.TurnUntil([&] { return agent->assignment().waiting() == 0; }));
   EXPECT_EQ(agent->images().FindVersion({agent.store_id(), "job", "name", 2, 1, 1}), nullptr);
@@ -231,7 +232,7 @@ TEST(Images, ACachedVersionMakesRoomAtOnce) {
   agent->sessions().DrainAll();
   ASSERT_EQ(agent->assignment().waiting(), 1u);
   ASSERT_TRUE(agent.TurnUntil([&] { return FlushOf(agent, 1) == FlushState::kPublishing; }));
-  ASSERT_TRUE(agent->workers().WaitIdle(std::chrono::seconds(20)));
+  ASSERT_TRUE(agent->core().workers().WaitIdle(std::chrono::seconds(20)));
   agent.Turn();  // hears of it
   agent.Turn();
   EXPECT_EQ(agent->assignment().waiting(), 0u);

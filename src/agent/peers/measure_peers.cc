@@ -8,10 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "agent/bring/inventories.h"
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
 #include "agent/peers/peers.h"
+#include "agent/tables/agent_core.h"
+#include "agent/tables/members.h"
 
 namespace kedge {
 namespace {
@@ -47,17 +46,17 @@ struct MeasurePeers::Run {
 
 // Several of one name lie in different stores: the one that runs is meant.
 Result<const Job*> MeasurePeers::Choose(const std::string& name) const {
-  const std::string& self = agent_.settings().node;
+  const std::string& self = core_.settings().node;
   std::set<const Job*> running;
-  for (const Session* session : agent_.sessions().all()) running.insert(session->job);
+  for (const Session* session : core_.sessions().all()) running.insert(session->job);
   std::set<std::string> names;
   const Job* chosen = nullptr;
-  for (const auto& [key, job] : agent_.jobs()) {
+  for (const auto& [key, job] : core_.jobs()) {
     if ((!name.empty() && job->name != name) || !HasOtherNodes(*job, self)) continue;
     names.insert(job->name);
     if (chosen == nullptr || running.contains(job.get())) chosen = job.get();
   }
-  if (chosen == nullptr || !agent_.peers().is_open()) {
+  if (chosen == nullptr || !peers_.is_open()) {
     return Status(Code::kNotFound, fmt::format("the agent of node {} knows no job{} whose nodes know each other", self,
                                                name.empty() ? "" : " " + name));
   }
@@ -75,17 +74,17 @@ void MeasurePeers::Measure(const MeasureRequest& request, std::function<bool()> 
   if (!chosen.ok()) return done(chosen.status());
   if (running_ != nullptr) {
     return done(Status(Code::kBusy, fmt::format("the agent of node {} is measuring for somebody else; ask again in a moment",
-                                                agent_.settings().node)));
+                                                core_.settings().node)));
   }
   const Job& job = **chosen;
   auto run = std::make_shared<Run>();
   run->is_wanted = std::move(is_wanted);
   run->done = std::move(done);
-  run->end_ns = agent_.clock().NowNs() + std::clamp(request.timeout, Duration::zero(), kTimeMax).count();
-  run->reply.node = agent_.settings().node;
+  run->end_ns = core_.clock().NowNs() + std::clamp(request.timeout, Duration::zero(), kTimeMax).count();
+  run->reply.node = core_.settings().node;
   run->reply.job = job.name;
   run->reply.attempt = job.members.attempt;
-  run->reply.provider = agent_.peers().network()->address().provider;
+  run->reply.provider = peers_.network()->address().provider;
   const auto reach = request.all_nodes ? kedge::Reach::kJob : kedge::Reach::kGroup;
   for (const std::string& node : MembersWithin(job, run->reply.node, reach)) {
     run->peers.push_back(Peers::PeerOf(job, node));
@@ -102,8 +101,8 @@ void MeasurePeers::Reach(const std::shared_ptr<Run>& run) {
   while (run->asked < run->peers.size() && run->under_way < kReachedAtOnce) {
     const size_t index = run->asked++;
     ++run->under_way;
-    agent_.peers().network()->Call(run->peers[index], kMeasureKinds.echo, {}, run->bounds.request_timeout,
-                                   [this, run, index](const Result<Buffer>& reply) { OnReached(run, index, reply.status()); });
+    peers_.network()->Call(run->peers[index], kMeasureKinds.echo, {}, run->bounds.request_timeout,
+                           [this, run, index](const Result<Buffer>& reply) { OnReached(run, index, reply.status()); });
   }
 }
 
@@ -116,7 +115,7 @@ void MeasurePeers::OnReached(const std::shared_ptr<Run>& run, size_t index, cons
 }
 
 void MeasurePeers::MeasureNext(const std::shared_ptr<Run>& run) {
-  const bool is_late = agent_.clock().NowNs() >= run->end_ns;
+  const bool is_late = core_.clock().NowNs() >= run->end_ns;
   for (; run->measured < run->peers.size(); ++run->measured) {
     MeasuredNode& node = run->reply.nodes[run->measured];
     if (!node.is_reached) continue;
@@ -130,10 +129,10 @@ void MeasurePeers::MeasureNext(const std::shared_ptr<Run>& run) {
     return;
   }
   const size_t index = run->measured++;
-  net::MeasurePeer(agent_.peers().network(), run->peers[index], kMeasureKinds, run->bounds,
+  net::MeasurePeer(peers_.network(), run->peers[index], kMeasureKinds, run->bounds,
                    [this, run, index](const net::PeerFigures& figures) {
                      // Not here: it may be the network's thread.
-                     agent_.loop().Post([this, run, index, figures] { OnMeasured(run, index, figures); });
+                     core_.loop().Post([this, run, index, figures] { OnMeasured(run, index, figures); });
                    });
 }
 
@@ -142,7 +141,7 @@ void MeasurePeers::OnMeasured(const std::shared_ptr<Run>& run, size_t index, con
   node.round_trip_ns = static_cast<uint64_t>(figures.round_trip_seconds * 1e9);
   node.read_bytes_per_second = static_cast<uint64_t>(figures.read_bytes_per_second);
   node.failure = figures.failure;
-  if (agent_.peers().is_open()) MeasureNext(run);
+  if (peers_.is_open()) MeasureNext(run);
 }
 
 }  // namespace kedge

@@ -16,11 +16,12 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Peers;
 
 class MeasurePeers {
  public:
-  explicit MeasurePeers(Agent& agent) : agent_(agent) {}
+  MeasurePeers(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {}
 
   // `done` is called once, here or later on the loop's thread, unless `is_wanted` says meanwhile that it is not.
   // session/messages.h says what it gets.
@@ -34,7 +35,8 @@ class MeasurePeers {
   void MeasureNext(const std::shared_ptr<Run>& run);
   void OnMeasured(const std::shared_ptr<Run>& run, size_t index, const net::PeerFigures& figures);
 
-  Agent& agent_;
+  AgentCore& core_;
+  Peers& peers_;
   std::shared_ptr<Run> running_;  // null: none
 };
 

@@ -17,16 +17,14 @@
 #include <utility>
 #include <vector>
 
-#include "agent/peers/held_stream.h"
 #include "agent/peers/peer_messages.h"
-#include "agent/peers/sealed_reads.h"
 #include "agent/tables/model.h"
 #include "net/measure.h"
 #include "net/network.h"
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
 
 // An answer that is under way, for a thread that waits for it. Copies are of the same answer.
 template <typename T>
@@ -110,9 +108,7 @@ class PeerLink {
 
 class Peers {
  public:
-  using Answer = net::Answer;
-
-  explicit Peers(Agent& agent) : agent_(agent) {}
+  explicit Peers(AgentCore& core) : core_(core) {}
   ~Peers();
 
   // Opens the network unless it is open.
@@ -142,42 +138,13 @@ class Peers {
             std::function<void(Result<Buffer>)> done);
   // REQUIRES: is_open().
   PeerLink LinkFor(const Job& job) const;
-  // As the network names a node of the job.
+  // As the network names a job, and a node of it.
+  static std::string NetworkName(const StoreId& store_id, const std::string& job);
   static net::Peer PeerOf(const Job& job, const std::string& node);
-  // Of memory here that other nodes may be reading right now.
-  size_t leases() const;
   // Null while not open.
   net::Network* network() const { return network_.get(); }
 
  private:
-  template <typename Request>
-  void Serve(PeerKind kind, Result<Request> (*decode)(ByteSpan), void (Peers::*handle)(Job&, const Request&, Answer));
-  // For what depends on who asks.
-  template <typename Request, typename Handle>
-  void ServePeer(PeerKind kind, Result<Request> (*decode)(ByteSpan), Handle handle);
-  void ServeAll();
-  // The job in whose name that peer was admitted, if it speaks of no other.
-  Job* JobOf(const net::Peer& peer, const StoreId& store_id, const std::string& name) const;
-  void OnExchange(Job& job, const ExchangeRequest& request, Answer answer);
-  void OnGroups(Job& job, const GroupsNotice& notice, Answer answer);
-  void OnInventory(Job& job, const InventoryRequest& request, Answer answer);
-  void OnDescribe(Job& job, const DescribeRequest& request, Answer answer);
-  void OnSetRecord(Job& job, const SetRequest& request, Answer answer);
-  void OnObjectTable(Job& job, const SetRequest& request, Answer answer);
-  void OnRead(Job& job, const ReadRequest& request, Answer answer);
-  void OnReadSealed(const net::Peer& peer, const ReadRequest& request, Answer answer);
-  void OnLease(Job& job, const ReadRequest& request, Answer answer);
-  void OnInvite(Job& job, const Invitation& invitation, Answer answer);
-  void OnCallHold(Job& job, const CallHold& call, Answer answer);
-  void OnCallDecision(Job& job, const CallDecision& decision, Answer answer);
-  void OnProve(Job& job, const SetRequest& request, Answer answer);
-  void OnTurn(Job& job, const TurnRequest& request, Answer answer);
-  void OnPromise(Job& job, const LocalPromise& promise, Answer answer);
-  void OnPromiseNews(Job& job, const LocalNews& news, Answer answer);
-  void OnTaken(Job& job, const ImageIdentity& taking, Answer answer);
-  HeldStream StreamOf(const ReadRequest& request) const;
-  // kNotFound: it does not have these bytes.
-  Result<HeldStream> StreamWith(const ReadRequest& request) const;
   // Nodes that an attempt leaves out, and that have yet to answer.
   struct Inviting {
     uint64_t number = 0;
@@ -188,13 +155,10 @@ class Peers {
   void OnInvited(const JobKey& key, uint64_t number, const JobNode& node, bool answered);
   void InviteNode(const JobKey& key, uint64_t number, const JobNode& node, const Buffer& invitation);
 
-  Agent& agent_;
+  AgentCore& core_;
   std::unique_ptr<net::Network> network_;
   std::map<JobKey, Inviting> inviting_;
   uint64_t last_invitation_ = 0;
-  size_t leases_ = 0;
-  std::shared_ptr<net::MeasureServer> measured_;
-  std::shared_ptr<SealedReads> sealed_;
 };
 
 }  // namespace kedge

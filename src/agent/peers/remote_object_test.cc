@@ -7,6 +7,8 @@
 #include <atomic>
 #include <thread>
 
+#include "agent/peers/sealed_reads.h"
+#include "agent/tables/workers.h"
 #include "base/random.h"
 #include "net/testing/nodes.h"
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "agent/daemon/agent.h"
 #include "agent/images/images.h"
 #include "agent/space/own_slots.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/agent_core.h"
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "os/files/files.h"
@@ -27,11 +27,11 @@ uint64_t BytesOf(const std::vector<OwnRange>& ranges) {
 }  // namespace
 
 std::string HeldSets::PathOf(uint64_t number) const {
-  return agent_.Path(fmt::format("sets/{}", number));
+  return core_.Path(fmt::format("sets/{}", number));
 }
 
 HeldSet* HeldSets::Find(const SetIdentity& identity) const {
-  Version* version = agent_.images().FindVersion(identity.generation);
+  Version* version = images_.FindVersion(identity.generation);
   if (version == nullptr) return nullptr;
   auto found = version->sets.find(identity);
   return found == version->sets.end() ? nullptr : found->second.get();
@@ -45,7 +45,7 @@ HeldObject* HeldSets::FindObject(const SetIdentity& identity, uint32_t member) c
 }
 
 HeldObject* HeldSets::FindCopy(const Generation& generation, uint32_t rank, const Buffer** image_record) const {
-  Version* version = agent_.images().FindVersion(generation);
+  Version* version = images_.FindVersion(generation);
   if (version == nullptr) return nullptr;
   for (auto& [identity, set] : version->sets) {
     if (set->record.scheme != Scheme::kPartner) continue;
@@ -101,18 +101,18 @@ Status HeldSets::KeepObject(HeldSet& set, uint32_t member, BlockTable blocks, st
     saved = os::WriteFileDurably(fs(), fmt::format("{}.{}", PathOf(set.number), member), AsText(encoded), "agent");
   }
   if (!saved.ok()) {
-    agent_.own_slots().ReleaseAll(object.ranges);
+    own_slots_.ReleaseAll(object.ranges);
     return saved;
   }
   // The file of an older one is replaced by now.
   if (auto former = set.objects.find(member); former != set.objects.end()) ReleaseObject(former->second);
   set.objects[member] = std::move(object);
-  if (Version* version = agent_.images().FindVersion(set.record.identity.generation)) UpdatePins(*version);
+  if (Version* version = images_.FindVersion(set.record.identity.generation)) UpdatePins(*version);
   return Status::Ok();
 }
 
 void HeldSets::ReleaseObject(const HeldObject& object) {
-  agent_.own_slots().ReleaseAll(object.ranges, object.pinned);
+  own_slots_.ReleaseAll(object.ranges, object.pinned);
 }
 
 void HeldSets::UpdatePins(Version& version) {
@@ -154,7 +154,7 @@ void HeldSets::DropAll(Version& version) {
 }
 
 void HeldSets::DropLost() {
-  for (const auto& [key, job] : agent_.jobs()) {
+  for (const auto& [key, job] : core_.jobs()) {
     for (const auto& [generation, version] : job->versions) {
       for (const auto& [identity, set] : version->sets) {
         std::vector<uint32_t> lost;
@@ -168,7 +168,7 @@ void HeldSets::DropLost() {
 }
 
 void HeldSets::RecoverObject(HeldSet& set, const std::string& name) {
-  const std::string path = agent_.Path("sets/" + name);
+  const std::string path = core_.Path("sets/" + name);
   auto recover = [&]() -> Status {
     KEDGE_ASSIGN_OR_RETURN(const std::string bytes, os::ReadFile(fs(), path, kSetFileBytesMax));
     KEDGE_ASSIGN_OR_RETURN(ParityRecord record, DecodeParityRecord(AsBytes(bytes)));
@@ -178,16 +178,15 @@ void HeldSets::RecoverObject(HeldSet& set, const std::string& name) {
     }
     std::vector<OwnRange> ranges;
     for (const ParitySlot& slot : record.slots) {
-      const OwnRange range{agent_.tiers().FindKey(record.tiers[slot.tier]), slot.slot, slot.slot_generation, slot.offset,
-                           slot.bytes};
-      if (!agent_.own_slots().Claim(range)) {
-        agent_.own_slots().ReleaseAll(ranges);
+      const OwnRange range{tiers_.FindKey(record.tiers[slot.tier]), slot.slot, slot.slot_generation, slot.offset, slot.bytes};
+      if (!own_slots_.Claim(range)) {
+        own_slots_.ReleaseAll(ranges);
         return Status(Code::kNotFound, "its slots hold something else by now");
       }
       ranges.push_back(range);
     }
     if (BytesOf(ranges) != record.blocks.bytes) {
-      agent_.own_slots().ReleaseAll(ranges);
+      own_slots_.ReleaseAll(ranges);
       return Status(Code::kCorrupt, "its slots are not of its length");
     }
     set.objects[record.member] = HeldObject{std::move(record), std::move(ranges)};
@@ -200,10 +199,10 @@ void HeldSets::RecoverObject(HeldSet& set, const std::string& name) {
 }
 
 void HeldSets::RecoverSet(const std::string& name) {
-  const std::string path = agent_.Path("sets/" + name);
+  const std::string path = core_.Path("sets/" + name);
   auto bytes = os::ReadFile(fs(), path, kSetFileBytesMax);
   auto record = bytes.ok() ? DecodeSetRecord(AsBytes(*bytes)) : Result<SetRecord>(bytes.status());
-  Version* version = record.ok() ? agent_.images().FindVersion(record->identity.generation) : nullptr;
+  Version* version = record.ok() ? images_.FindVersion(record->identity.generation) : nullptr;
   if (version == nullptr) {
     if (!record.ok()) LogWarning("agent", "{} is passed over: {}", path, record.status().ToString());
     (void)os::UnlinkIfPresent(fs(), path);
@@ -219,7 +218,7 @@ void HeldSets::RecoverSet(const std::string& name) {
 }
 
 void HeldSets::Recover() {
-  auto entries = fs().List(agent_.Path("sets"));
+  auto entries = fs().List(core_.Path("sets"));
   if (!entries.ok()) return;
   auto number_of = [](const std::string& name) {
     const size_t end = name.find('.');
@@ -231,7 +230,7 @@ void HeldSets::Recover() {
     if (number_of(entry.name) != 0 && entry.name.ends_with(kSetSuffix)) RecoverSet(entry.name);
   }
   std::map<uint64_t, HeldSet*> by_number;
-  for (auto& [key, job] : agent_.jobs()) {
+  for (auto& [key, job] : core_.jobs()) {
     for (auto& [generation, version] : job->versions) {
       for (auto& [identity, set] : version->sets) by_number[set->number] = set.get();
     }
@@ -242,10 +241,10 @@ void HeldSets::Recover() {
     if (set != by_number.end() && !os::IsTemporaryName(entry.name)) {
       RecoverObject(*set->second, entry.name);
     } else {
-      (void)os::UnlinkIfPresent(fs(), agent_.Path("sets/" + entry.name));
+      (void)os::UnlinkIfPresent(fs(), core_.Path("sets/" + entry.name));
     }
   }
-  for (auto& [key, job] : agent_.jobs()) {
+  for (auto& [key, job] : core_.jobs()) {
     for (auto& [generation, version] : job->versions) UpdatePins(*version);
   }
 }

@@ -15,11 +15,15 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Images;
+class OwnSlots;
+class Tiers;
 
 class HeldSets {
  public:
-  explicit HeldSets(Agent& agent) : agent_(agent) {}
+  HeldSets(AgentCore& core, Images& images, OwnSlots& own_slots, Tiers& tiers)
+      : core_(core), images_(images), own_slots_(own_slots), tiers_(tiers) {}
 
   // Null when it is not here.
   HeldSet* Find(const SetIdentity& identity) const;
@@ -48,7 +52,10 @@ class HeldSets {
   void RecoverObject(HeldSet& set, const std::string& name);
   std::string PathOf(uint64_t number) const;
 
-  Agent& agent_;
+  AgentCore& core_;
+  Images& images_;
+  OwnSlots& own_slots_;
+  Tiers& tiers_;
   uint64_t last_number_ = 0;
 };
 

@@ -6,9 +6,6 @@
 #include <numeric>
 #include <utility>
 
-#include "agent/bring/fetch.h"
-#include "agent/bring/inventories.h"
-#include "agent/daemon/agent.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
@@ -16,6 +13,7 @@
 #include "agent/space/assignment.h"
 #include "agent/space/own_slots.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "os/process/kill_point.h"
 #include "redundancy/geometry.h"
@@ -32,9 +30,6 @@ constexpr Duration kRetryPauseMax = std::chrono::seconds(5);
 constexpr size_t kEarlyMax = 4096;
 constexpr uint32_t kMeasurers = 1;
 constexpr uint32_t kMakers = 2;
-constexpr uint32_t kBringers = 2;
-constexpr Duration kBringersIdle = std::chrono::seconds(2);
-constexpr uint32_t kServers = 2;
 
 Scheme SchemeOf(ProtectScheme scheme) {
   return static_cast<Scheme>(scheme);
@@ -65,29 +60,20 @@ Result<SetMember> MakeMember(const HeldStream& stream, uint64_t record_offset, u
 
 }  // namespace
 
-bool SetProgress::IsKnown() const {
-  return std::all_of(members.begin(), members.end(), [](const auto& member) { return member.has_value(); });
-}
-
-bool SetProgress::IsToAsk(uint32_t self, uint32_t member, int64_t now_ns) const {
-  const Contact& contact = contacts[member];
-  const bool is_open = !members[member].has_value() || !done[member] || (done[self] && !contact.told_done);
-  if (member == self || !is_open) return false;
-  // That we are done does not wait for the answer to what was asked before: once all are done nobody tells it any more.
-  return contact.asking ? done[self] && !contact.telling_done : now_ns >= contact.next_ns;
-}
-
-bool SetProgress::IsDone() const {
-  return std::all_of(done.begin(), done.end(), [](bool one) { return one; });
-}
-
-Protect::Protect(Agent& agent)
-    : agent_(agent),
+Protect::Protect(AgentCore& core, Assignment& assignment, HeldSets& held_sets, Images& images, OwnSlots& own_slots, Peers& peers,
+                 Publish& publish, RedundancyRoom& room, Tiers& tiers, Tuning& tuning)
+    : core_(core),
+      assignment_(assignment),
+      held_sets_(held_sets),
+      images_(images),
+      own_slots_(own_slots),
+      peers_(peers),
+      publish_(publish),
+      room_(room),
+      tiers_(tiers),
+      tuning_(tuning),
       measuring_(std::make_unique<Workers>(kMeasurers)),
-      making_(std::make_unique<Workers>(kMakers)),
-      bringing_(std::make_unique<Workers>(kBringers, kBringersIdle, Workers::Priority::kAwaited)),
-      serving_(std::make_unique<Workers>(kServers)),
-      room_(agent) {}
+      making_(std::make_unique<Workers>(kMakers)) {}
 
 Protect::~Protect() {
   Stop();
@@ -96,21 +82,19 @@ Protect::~Protect() {
 void Protect::Stop() {
   measuring_.reset();
   making_.reset();
-  bringing_.reset();
-  serving_.reset();
 }
 
 std::vector<TierUnit*> Protect::TiersOf(const Job& job) const {
-  auto tiers = agent_.tiers().ForJob(job.hello.keys);
+  auto tiers = tiers_.ForJob(job.hello.keys);
   return tiers.ok() ? *tiers : std::vector<TierUnit*>{};
 }
 
 Status Protect::OnMembers(Job& job) {
   const JobKeys& keys = job.hello.keys;
   job.layout = nullptr;
-  agent_.inventories().Forget(job);
+  core_.events().members_changed(job);
   if (job.members.nodes.empty()) return Status::Ok();
-  KEDGE_RETURN_IF_ERROR(agent_.peers().Join(job));
+  KEDGE_RETURN_IF_ERROR(peers_.Join(job));
   std::vector<redundancy::Node> nodes;
   for (const JobNode& node : job.members.nodes) {
     if (node.address.empty()) {
@@ -127,10 +111,10 @@ Status Protect::OnMembers(Job& job) {
   KEDGE_ASSIGN_OR_RETURN(redundancy::Layout layout, redundancy::MakeLayout(std::move(nodes), options));
   job.layout = std::make_shared<const redundancy::Layout>(std::move(layout));
   // Whom this node will talk to first, at a restart and for every version.
-  const auto position = job.layout->Find(agent_.settings().node);
+  const auto position = job.layout->Find(core_.settings().node);
   if (!position.has_value()) return Status::Ok();
   for (const redundancy::Node& node : job.layout->groups[position->group]) {
-    if (node.name != agent_.settings().node) agent_.peers().Connect(job, node.name);
+    if (node.name != core_.settings().node) peers_.Connect(job, node.name);
   }
   return Status::Ok();
 }
@@ -139,13 +123,8 @@ std::string Protect::DescribeGroups(const Job& job) const {
   return job.layout == nullptr ? std::string() : redundancy::Describe(*job.layout);
 }
 
-bool Protect::IsOwed(const Version& version) const {
-  if (!version.to_node || version.at_node || !version.node_failure.ok() || version.job->layout == nullptr) return false;
-  return version.generation.attempt == version.job->members.attempt || version.restored;
-}
-
 SetProgress* Protect::FindSet(const SetIdentity& identity, Version** version) const {
-  *version = agent_.images().FindVersion(identity.generation);
+  *version = images_.FindVersion(identity.generation);
   if (*version == nullptr || (*version)->protection == nullptr) return nullptr;
   for (SetProgress& set : (*version)->protection->sets) {
     if (set.identity == identity) return &set;
@@ -173,13 +152,13 @@ bool Protect::TakeKept(Version& version, SetProgress& set) {
 
 Status Protect::Begin(Version& version) {
   const auto layout = version.job->layout;
-  const auto position = layout->Find(agent_.settings().node);
+  const auto position = layout->Find(core_.settings().node);
   if (!position.has_value()) return Status(Code::kFailedPrecondition, "this node is in no group");
   auto protection = std::make_shared<Protection>();
   protection->layout = layout;
   protection->group = position->group;
   protection->member = position->member;
-  protection->began_ns = agent_.clock().NowNs();
+  protection->began_ns = core_.clock().NowNs();
   protection->OnStep(protection->began_ns);
   const size_t members = layout->groups[position->group].size();
   for (uint32_t index = 0; index < layout->SetCount(position->group); ++index) {
@@ -191,7 +170,7 @@ Status Protect::Begin(Version& version) {
     const auto rank = layout->RankAt(position->group, position->member, index);
     auto image = rank.has_value() ? version.images.find(*rank) : version.images.end();
     if (rank.has_value() && (image == version.images.end() || !image->second->ended || image->second->doomed)) {
-      return Status(Code::kIncomplete, fmt::format("rank {}'s image is not on node {}", *rank, agent_.settings().node));
+      return Status(Code::kIncomplete, fmt::format("rank {}'s image is not on node {}", *rank, core_.settings().node));
     }
     protection->sets.push_back(std::move(set));
   }
@@ -226,7 +205,7 @@ uint64_t Protect::EstimateRoom(const Version& version, const SetProgress& set) c
 }
 
 void Protect::Consider(Version& version) {
-  if (!IsOwed(version)) return;
+  if (!version.IsOwedToNodes()) return;
   for (const auto& [rank, image] : version.images) {
     if (image->damaged && !image->doomed) return FailSoon(version.generation, DamagedHere(*image));
   }
@@ -243,8 +222,8 @@ void Protect::OnRestored(Job& job, const Generation& generation, uint32_t rank) 
   if (job.layout == nullptr || job.hello.keys.schedule_node == 0) return;
   BringOptions options;
   options.from_store = true;
-  agent_.fetch().Bring(job, generation, rank, options, [this, generation, rank](const Status& brought) {
-    if (Version* version = agent_.images().FindVersion(generation)) return ProtectAgain(*version);
+  core_.events().image_missed(job, generation, rank, options, [this, generation, rank](const Status& brought) {
+    if (Version* version = images_.FindVersion(generation)) return ProtectAgain(*version);
     LogWarning("agent", "{}, which rank {} has restarted from, is not protected again: {}", generation.ToString(), rank,
                brought.ToString());
   });
@@ -255,7 +234,7 @@ void Protect::ProtectAgain(Version& version) {
   if (version.restored) return Consider(version);  // another rank's image has come
   version.restored = version.to_node = true;
   for (const JobNode& node : version.job->members.nodes) {
-    if (node.name == agent_.settings().node) version.node_ranks = static_cast<uint32_t>(node.ranks.size());
+    if (node.name == core_.settings().node) version.node_ranks = static_cast<uint32_t>(node.ranks.size());
   }
   version.scheduled = std::max(version.scheduled, Level::kNode);
   version.at_node = false;
@@ -270,17 +249,17 @@ void Protect::OnVersionGone(const Version& version) {
 
 void Protect::AdvanceSoon(const Generation& generation) {
   if (!posted_.insert(generation).second) return;
-  agent_.loop().Post([this, generation] {
+  core_.loop().Post([this, generation] {
     posted_.erase(generation);
-    Version* version = agent_.images().FindVersion(generation);
-    if (version != nullptr && version->protection != nullptr && IsOwed(*version)) Advance(*version);
+    Version* version = images_.FindVersion(generation);
+    if (version != nullptr && version->protection != nullptr && version->IsOwedToNodes()) Advance(*version);
   });
 }
 
 void Protect::Advance(Version& version) {
   Protection& protection = *version.protection;
   const uint32_t self = protection.member;
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   bool all_done = true;
   for (SetProgress& set : protection.sets) {
     if (!set.members[self].has_value()) Measure(version, set);
@@ -300,7 +279,7 @@ void Protect::Advance(Version& version) {
 
 // Our image's stream, measured once.
 void Protect::Measure(Version& version, SetProgress& set) {
-  if (set.measuring || agent_.clock().NowNs() < set.next_try_ns) return;
+  if (set.measuring || core_.clock().NowNs() < set.next_try_ns) return;
   const Protection& protection = *version.protection;
   const redundancy::Node& node = protection.layout->groups[protection.group][protection.member];
   SetMember member;
@@ -322,14 +301,14 @@ void Protect::Measure(Version& version, SetProgress& set) {
                       member = std::move(member), identity = set.identity, id = image.id] {
     auto made = MakeMember(stream, offset, bytes, member);
     os::KillPoint("protect-measured");
-    agent_.loop().Post([this, identity, id, made = std::move(made)] {
+    core_.loop().Post([this, identity, id, made = std::move(made)] {
       if (!made.ok()) NoteIfDamaged(id, made.status());
       Version* owner = nullptr;
       SetProgress* found_set = FindSet(identity, &owner);
       if (found_set == nullptr) return;
       found_set->measuring = false;
       if (!made.ok()) return Fail(*owner, made.status());
-      owner->protection->OnStep(agent_.clock().NowNs());
+      owner->protection->OnStep(core_.clock().NowNs());
       LogDebug("agent", "{} is measured", identity.ToString());
       found_set->members[owner->protection->member] = *made;
       AdvanceSoon(owner->generation);
@@ -338,9 +317,9 @@ void Protect::Measure(Version& version, SetProgress& set) {
 }
 
 void Protect::NoteIfDamaged(uint64_t image_id, const Status& read) {
-  Image* image = agent_.images().Find(image_id);
+  Image* image = images_.Find(image_id);
   if (image == nullptr || image->doomed || read.code() != Code::kCorrupt) return;
-  agent_.images().OnDamaged(*image->version, image->rank, read);
+  images_.OnDamaged(*image->version, image->rank, read);
 }
 
 void Protect::Exchange(Version& version, SetProgress& set, uint32_t member) {
@@ -349,37 +328,37 @@ void Protect::Exchange(Version& version, SetProgress& set, uint32_t member) {
   contact.asking = true;
   contact.telling_done = set.done[protection.member];
   ExchangeRequest request{set.identity, protection.member, set.done[protection.member], *set.members[protection.member]};
-  agent_.peers().Call(
-      *version.job, protection.layout->groups[protection.group][member].name, PeerKind::kExchange, Encode(request), kCallTimeout,
-      [this, identity = set.identity, member, told_done = request.done](Result<Buffer> answer) {
-        Version* owner = nullptr;
-        SetProgress* found = FindSet(identity, &owner);
-        if (found == nullptr || member >= found->contacts.size()) return;
-        SetProgress::Contact& asked = found->contacts[member];
-        asked.asking = false;
-        auto reply = answer.ok() ? DecodeExchangeReply(*answer, identity.ranks) : Result<ExchangeReply>(answer.status());
-        asked.error = reply.status();
-        // Often enough to hear of a slow member in time that it gets on.
-        const Duration ask_pause = std::clamp<Duration>(owner->job->hello.keys.protect_timeout / 4, kAskPauseMin, kAskPauseMax);
-        asked.next_ns = agent_.clock().NowNs() + (reply.ok() ? ask_pause : kRetryPause).count();
-        if (!reply.ok()) return OnRefusal(*owner, reply.status());
-        asked.told_done = told_done;
-        if (reply->mark > asked.mark) {
-          asked.mark = reply->mark;
-          owner->protection->progress_ns = agent_.clock().NowNs();
-        }
-        if (reply->theirs.has_value() && !found->members[member].has_value()) {
-          found->members[member] = std::move(*reply->theirs);
-          owner->protection->OnStep(agent_.clock().NowNs());
-        }
-        if (reply->done && !found->done[member]) {
-          found->done[member] = true;
-          owner->protection->OnStep(agent_.clock().NowNs());
-        }
-        // What has come since is told at once.
-        if (found->done[owner->protection->member] && !asked.telling_done) asked.next_ns = 0;
-        AdvanceSoon(owner->generation);
-      });
+  peers_.Call(*version.job, protection.layout->groups[protection.group][member].name, PeerKind::kExchange, Encode(request),
+              kCallTimeout, [this, identity = set.identity, member, told_done = request.done](Result<Buffer> answer) {
+                Version* owner = nullptr;
+                SetProgress* found = FindSet(identity, &owner);
+                if (found == nullptr || member >= found->contacts.size()) return;
+                SetProgress::Contact& asked = found->contacts[member];
+                asked.asking = false;
+                auto reply = answer.ok() ? DecodeExchangeReply(*answer, identity.ranks) : Result<ExchangeReply>(answer.status());
+                asked.error = reply.status();
+                // Often enough to hear of a slow member in time that it gets on.
+                const Duration ask_pause =
+                    std::clamp<Duration>(owner->job->hello.keys.protect_timeout / 4, kAskPauseMin, kAskPauseMax);
+                asked.next_ns = core_.clock().NowNs() + (reply.ok() ? ask_pause : kRetryPause).count();
+                if (!reply.ok()) return OnRefusal(*owner, reply.status());
+                asked.told_done = told_done;
+                if (reply->mark > asked.mark) {
+                  asked.mark = reply->mark;
+                  owner->protection->progress_ns = core_.clock().NowNs();
+                }
+                if (reply->theirs.has_value() && !found->members[member].has_value()) {
+                  found->members[member] = std::move(*reply->theirs);
+                  owner->protection->OnStep(core_.clock().NowNs());
+                }
+                if (reply->done && !found->done[member]) {
+                  found->done[member] = true;
+                  owner->protection->OnStep(core_.clock().NowNs());
+                }
+                // What has come since is told at once.
+                if (found->done[owner->protection->member] && !asked.telling_done) asked.next_ns = 0;
+                AdvanceSoon(owner->generation);
+              });
 }
 
 Result<ExchangeReply> Protect::OnExchange(Job& job, const ExchangeRequest& request) {
@@ -387,9 +366,9 @@ Result<ExchangeReply> Protect::OnExchange(Job& job, const ExchangeRequest& reque
   const SetIdentity& identity = request.set;
   if (layout == nullptr || layout->id != identity.layout) {
     return Status(Code::kMismatch,
-                  fmt::format("{}: node {} knows another layout of the job", identity.ToString(), agent_.settings().node));
+                  fmt::format("{}: node {} knows another layout of the job", identity.ToString(), core_.settings().node));
   }
-  const auto self = layout->Find(agent_.settings().node);
+  const auto self = layout->Find(core_.settings().node);
   const bool sane = self.has_value() && self->group == identity.group && request.from < layout->groups[identity.group].size() &&
                     request.from != self->member && identity.index < layout->SetCount(identity.group) &&
                     layout->groups[identity.group][request.from].name == request.mine.node &&
@@ -401,7 +380,7 @@ Result<ExchangeReply> Protect::OnExchange(Job& job, const ExchangeRequest& reque
     if (!set->members[request.from].has_value() || (request.done && !set->done[request.from])) {
       set->members[request.from] = request.mine;
       set->done[request.from] = set->done[request.from] || request.done;
-      version->protection->OnStep(agent_.clock().NowNs());
+      version->protection->OnStep(core_.clock().NowNs());
       AdvanceSoon(version->generation);
     }
     reply.theirs = set->members[self->member];
@@ -410,7 +389,7 @@ Result<ExchangeReply> Protect::OnExchange(Job& job, const ExchangeRequest& reque
     return reply;
   }
   // Done here already; or given up; or not begun.
-  const HeldSet* held = agent_.held_sets().Find(identity);
+  const HeldSet* held = held_sets_.Find(identity);
   if (held != nullptr && version != nullptr && version->at_node && version->node_failure.ok()) {
     reply.theirs = held->record.members[self->member];
     reply.done = true;
@@ -424,7 +403,7 @@ Result<ExchangeReply> Protect::OnExchange(Job& job, const ExchangeRequest& reque
   const auto rank = layout->RankAt(self->group, self->member, identity.index);
   if (rank.has_value() && job.HasPassedOver(identity.generation, *rank)) {
     return Status(Code::kIncomplete,
-                  fmt::format("node {} has no image of rank {}, and has later ones", agent_.settings().node, *rank));
+                  fmt::format("node {} has no image of rank {}, and has later ones", core_.settings().node, *rank));
   }
   std::erase_if(early_, [&](const Early& early) { return early.set == identity && early.from == request.from; });
   early_.push_back({identity, request.from, request.done, request.mine});
@@ -441,7 +420,7 @@ void Protect::Make(Version& version, SetProgress& set) {
   record.scheme = layout.scheme;
   record.parity = layout.parity;
   for (const auto& member : set.members) record.members.push_back(*member);
-  auto kept = agent_.held_sets().Keep(version, record);
+  auto kept = held_sets_.Keep(version, record);
   if (!kept.ok()) return FailSoon(version.generation, kept.status());
   std::vector<uint32_t> members;
   std::vector<uint64_t> lengths;
@@ -461,26 +440,27 @@ void Protect::Make(Version& version, SetProgress& set) {
   std::vector<std::vector<OwnRange>> ranges;
   std::vector<HeldStream> objects;
   for (const uint64_t bytes : lengths) {
-    auto taken = may_take ? agent_.own_slots().TakeAll(TiersOf(*version.job), bytes) : std::nullopt;
+    auto taken = may_take ? own_slots_.TakeAll(TiersOf(*version.job), bytes) : std::nullopt;
     if (!taken.has_value()) {
-      for (const auto& object : ranges) agent_.own_slots().ReleaseAll(object);
+      for (const auto& object : ranges) own_slots_.ReleaseAll(object);
       // It is tried again when room comes free; what does not come in time is overdue.
-      set.next_try_ns = agent_.clock().NowNs() + kRetryPause.count();
+      set.next_try_ns = core_.clock().NowNs() + kRetryPause.count();
       set.contacts[self].error = Status(Code::kNoSpace, fmt::format("no room for {} bytes of redundancy", bytes));
-      set.wants_room = wants_room_ = true;
+      set.wants_room = true;
+      room_.Want();
       return;
     }
     objects.push_back(HeldStream::Of(*taken));
     ranges.push_back(std::move(*taken));
   }
-  auto source = std::make_shared<SetSource>(agent_.peers().LinkFor(*version.job), record, kReadTimeout);
+  auto source = std::make_shared<SetSource>(peers_.LinkFor(*version.job), record, kReadTimeout);
   for (uint32_t member = 0; member < record.members.size(); ++member) {
     if (!record.members[member].rank.has_value()) continue;
     SetSource::Place place{std::nullopt, record.members[member].node};
     if (member == self) {
-      const Image* own = agent_.images().FindWhole(version.generation, *record.members[member].rank);
+      const Image* own = images_.FindWhole(version.generation, *record.members[member].rank);
       if (own == nullptr) {
-        for (const auto& object : ranges) agent_.own_slots().ReleaseAll(object);
+        for (const auto& object : ranges) own_slots_.ReleaseAll(object);
         return FailSoon(version.generation, Status(Code::kIncomplete, "an image of this node is gone"));
       }
       place = {HeldStream::Of(*own), ""};
@@ -493,7 +473,7 @@ void Protect::Make(Version& version, SetProgress& set) {
   making_->Submit([this, record = std::move(record), self, members, objects = std::move(objects), ranges = std::move(ranges),
                    source, notes = MakeNotes{set.making, {}}]() mutable {
     auto tables = MakeObjects(record, self, members, objects, *source, &notes);
-    agent_.loop().Post(
+    core_.loop().Post(
         [this, identity = record.identity, members, ranges, notes = std::move(notes), tables = std::move(tables)]() mutable {
           OnMade(identity.generation, identity, members, std::move(ranges), std::move(tables), notes);
         });
@@ -501,11 +481,11 @@ void Protect::Make(Version& version, SetProgress& set) {
 }
 
 void Protect::OnRoom() {
-  if (!std::exchange(wants_room_, false) || making_ == nullptr) return;
+  if (!room_.TakeWant() || making_ == nullptr) return;
   std::vector<SetIdentity> waiting;  // in order of age
-  for (const auto& [key, job] : agent_.jobs()) {
+  for (const auto& [key, job] : core_.jobs()) {
     for (const auto& [generation, version] : job->versions) {
-      if (version->protection == nullptr || !IsOwed(*version)) continue;
+      if (version->protection == nullptr || !version->IsOwedToNodes()) continue;
       for (const SetProgress& set : version->protection->sets) {
         if (set.wants_room) waiting.push_back(set.identity);
       }
@@ -523,17 +503,17 @@ void Protect::OnMade(const Generation& generation, const SetIdentity& identity, 
   Version* version = nullptr;
   SetProgress* set = FindSet(identity, &version);
   if (set != nullptr && (set->making == nullptr || set->making != notes.making.lock())) set = nullptr;  // it was begun anew
-  HeldSet* held = agent_.held_sets().Find(identity);
+  HeldSet* held = held_sets_.Find(identity);
   const bool wanted = set != nullptr && held != nullptr && tables.ok();
   for (size_t i = 0; i < members.size(); ++i) {
     if (!wanted) {
-      agent_.own_slots().ReleaseAll(ranges[i]);
+      own_slots_.ReleaseAll(ranges[i]);
       continue;
     }
-    Status kept = agent_.held_sets().KeepObject(*held, members[i], std::move((*tables)[i]), std::move(ranges[i]));
+    Status kept = held_sets_.KeepObject(*held, members[i], std::move((*tables)[i]), std::move(ranges[i]));
     if (!kept.ok()) tables = kept;
   }
-  agent_.assignment().PumpSoon();
+  assignment_.PumpSoon();
   if (set == nullptr) return;
   (void)set->GetsOn();
   set->making = nullptr;
@@ -542,14 +522,14 @@ void Protect::OnMade(const Generation& generation, const SetIdentity& identity, 
     set->room_bytes = EstimateRoom(*version, *set);
     // What hindered it may pass; if not, it is overdue some time.
     const Duration pause = std::min<Duration>(kRetryPause * (1 << std::min(set->failures++, 4u)), kRetryPauseMax);
-    set->next_try_ns = agent_.clock().NowNs() + pause.count();
+    set->next_try_ns = core_.clock().NowNs() + pause.count();
     LogWarning("agent", "redundancy of {}: {}. It is tried again", identity.ToString(), tables.status().ToString());
     for (const uint32_t member : notes.doubted) AskForProof(*version, identity, member);
     return;
   }
   os::KillPoint("protect-kept");
   LogDebug("agent", "{} is made and kept", identity.ToString());
-  version->protection->OnStep(agent_.clock().NowNs());
+  version->protection->OnStep(core_.clock().NowNs());
   set->done[version->protection->member] = true;
   for (SetProgress::Contact& contact : set->contacts) contact.next_ns = 0;
   AdvanceSoon(generation);

@@ -32,69 +32,26 @@
 #include "agent/protect/protect_outcomes.h"
 #include "agent/space/redundancy_room.h"
 #include "agent/tables/model.h"
+#include "agent/tables/protection.h"
 #include "agent/tables/workers.h"
 
 namespace kedge {
 
-class Agent;
-struct Making;
+class AgentCore;
+class Assignment;
+class HeldSets;
+class Images;
+class OwnSlots;
+class Peers;
+class Publish;
+class Tiers;
+class Tuning;
 struct MakeNotes;
-
-// One set on its way, as this member sees it.
-struct SetProgress {
-  SetIdentity identity;
-  std::vector<std::optional<SetMember>> members;  // as far as they are known
-  std::vector<bool> done;                         // by member: its redundancy is whole
-  struct Contact {
-    bool asking = false;
-    bool telling_done = false;  // by what it is asked with
-    bool told_done = false;     // it knows that we are done
-    int64_t next_ns = 0;
-    uint64_t mark = 0;  // the greatest that it has told
-    Status error;       // of the last try
-  };
-  std::vector<Contact> contacts;
-  bool measuring = false;          // a worker makes our block table
-  std::shared_ptr<Making> making;  // a worker makes our redundancy
-  uint64_t made_bytes = 0;         // the most that one has written
-  uint64_t turns_waited = 0;       // ticks that went by before one began
-  uint64_t room_bytes = 0;         // that our redundancy has yet to take: an estimate until all members are known
-  bool wants_room = false;         // there was none: to be tried again when some comes free
-  uint32_t failures = 0;
-  int64_t next_try_ns = 0;
-
-  bool IsKnown() const;
-  bool IsDone() const;
-  // Whether the member is to be shown our image now, and asked for its own; or told that we are done.
-  bool IsToAsk(uint32_t self, uint32_t member, int64_t now_ns) const;
-  // Grows for as long as our part of it gets on.
-  uint64_t Mark() const { return made_bytes + turns_waited; }
-  // Looks how far the worker is; whether further than ever.
-  bool GetsOn();
-};
-
-struct Protection {
-  std::shared_ptr<const redundancy::Layout> layout;
-  uint32_t group = 0;
-  uint32_t member = 0;
-  std::vector<SetProgress> sets;
-  std::set<uint32_t> groups_done;
-  std::set<std::string> to_tell;  // nodes that have yet to hear of them
-  std::set<std::string> asking;   // and told by the same message
-  int64_t next_ask_ns = 0;        // about other groups
-  uint32_t times_asked = 0;
-  bool parent_answers = true;             // when it was last asked
-  std::map<std::string, uint64_t> marks;  // by node: the greatest that it has told, asked about other groups
-  int64_t began_ns = 0;
-  int64_t progress_ns = 0;  // of any kind
-  int64_t step_ns = 0;      // of the last step: bytes that come do not count
-
-  void OnStep(int64_t now_ns) { progress_ns = step_ns = now_ns; }
-};
 
 class Protect {
  public:
-  explicit Protect(Agent& agent);
+  Protect(AgentCore& core, Assignment& assignment, HeldSets& held_sets, Images& images, OwnSlots& own_slots, Peers& peers,
+          Publish& publish, RedundancyRoom& room, Tiers& tiers, Tuning& tuning);
   ~Protect();
 
   // The members of the job's attempt are known: joins its network. kFailedPrecondition: they cannot protect each other.
@@ -118,15 +75,9 @@ class Protect {
   }
   // Why a version that this node has let go of is not at level NODE; Ok: nothing is known of that.
   Status FormerFailure(const Generation& generation) const;
-  // Whether a version that is begun now can be protected.
-  static bool CanProtect(const Job& job) { return job.layout != nullptr; }
-  // Whether the version waits for level NODE.
-  bool IsOwed(const Version& version) const;
   void Tick();
   // Some room may have come free: those that wait for it are tried, the oldest first. Lets go of cached images.
   void OnRoom();
-  bool WantsRoom() const { return wants_room_; }
-  const RedundancyRoom& room() const { return room_; }
   // kTimeout, naming the nodes (or groups) that the version waits for. REQUIRES: version.protection.
   Status Missing(const Version& version) const;
 
@@ -136,10 +87,6 @@ class Protect {
   void OnProve(const SetRequest& request, net::Answer answer);
   Result<GroupsReply> OnGroups(Job& job, const GroupsNotice& notice);
 
-  // Whoever reads for other nodes: apart from those who wait for other nodes.
-  Workers& workers() { return *serving_; }
-  // Whoever brings what a restart waits for. Its ranks often spin while they wait, and leave nothing to low priority.
-  Workers& bringers() { return *bringing_; }
   // As in status: which nodes protect each other; empty without protection.
   std::string DescribeGroups(const Job& job) const;
   // Lets workers end; nothing of theirs is taken any more.
@@ -189,16 +136,21 @@ class Protect {
   SetProgress* FindSet(const SetIdentity& identity, Version** version) const;
   std::vector<TierUnit*> TiersOf(const Job& job) const;
 
-  Agent& agent_;
+  AgentCore& core_;
+  Assignment& assignment_;
+  HeldSets& held_sets_;
+  Images& images_;
+  OwnSlots& own_slots_;
+  Peers& peers_;
+  Publish& publish_;
+  RedundancyRoom& room_;
+  Tiers& tiers_;
+  Tuning& tuning_;
   std::unique_ptr<Workers> measuring_;
   std::unique_ptr<Workers> making_;  // apart from the former: tables do not wait for what slow nodes bring
-  std::unique_ptr<Workers> bringing_;
-  std::unique_ptr<Workers> serving_;
-  std::deque<Early> early_;  // from members that were faster; the oldest go first
+  std::deque<Early> early_;          // from members that were faster; the oldest go first
   std::set<Generation> posted_;
   ProtectOutcomes outcomes_;
-  RedundancyRoom room_;
-  bool wants_room_ = false;  // a set does
 };
 
 }  // namespace kedge

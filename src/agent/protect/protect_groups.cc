@@ -12,14 +12,13 @@
 #include <utility>
 #include <vector>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/waiters.h"
 #include "agent/flush/publish.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
 #include "agent/protect/protect.h"
 #include "agent/schedule/tuning.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "os/process/kill_point.h"
 #include "redundancy/layout.h"
@@ -63,7 +62,7 @@ bool IsProtectedIn(const Version& version, uint64_t layout) {
 
 void Protect::OnOwnGroupDone(Version& version) {
   Protection& protection = *version.protection;
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   LogDebug("agent", "{}: all nodes of group {} are done", version.generation.ToString(), protection.group);
   protection.groups_done.insert(protection.group);
   protection.OnStep(now_ns);
@@ -87,7 +86,7 @@ void Protect::TellNodes(Version& version) {
 void Protect::AskAboutGroups(Version& version) {
   constexpr int kAtOnce = 8;
   Protection& protection = *version.protection;
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   if (now_ns < protection.next_ask_ns) return;
   protection.next_ask_ns = now_ns + kRetryPause.count();
   if (const std::string* parent = ParentOf(protection)) {
@@ -112,37 +111,37 @@ void Protect::AskNode(Version& version, const std::string& node) {
   const bool is_parent = parent != nullptr && *parent == node;
   GroupsNotice notice{version.generation, protection.layout->id, is_parent, {}, {}};
   notice.done.assign(protection.groups_done.begin(), protection.groups_done.end());
-  agent_.peers().Call(*version.job, node, PeerKind::kGroups, Encode(notice), kCallTimeout,
-                      [this, generation = version.generation, layout = notice.layout, node, is_parent](Result<Buffer> answer) {
-                        Version* found = agent_.images().FindVersion(generation);
-                        if (found == nullptr || found->protection == nullptr || found->protection->layout->id != layout) return;
-                        Protection& asked = *found->protection;
-                        asked.asking.erase(node);
-                        auto reply = answer.ok() ? DecodeGroupsReply(*answer) : Result<GroupsReply>(answer.status());
-                        if (is_parent) asked.parent_answers = reply.ok();
-                        TellNodes(*found);
-                        if (!reply.ok()) return OnRefusal(*found, reply.status());
-                        if (uint64_t& mark = asked.marks[node]; reply->mark > mark) {
-                          mark = reply->mark;
-                          asked.progress_ns = agent_.clock().NowNs();
-                        }
-                        AddGroups(*found, reply->done);
-                      });
+  peers_.Call(*version.job, node, PeerKind::kGroups, Encode(notice), kCallTimeout,
+              [this, generation = version.generation, layout = notice.layout, node, is_parent](Result<Buffer> answer) {
+                Version* found = images_.FindVersion(generation);
+                if (found == nullptr || found->protection == nullptr || found->protection->layout->id != layout) return;
+                Protection& asked = *found->protection;
+                asked.asking.erase(node);
+                auto reply = answer.ok() ? DecodeGroupsReply(*answer) : Result<GroupsReply>(answer.status());
+                if (is_parent) asked.parent_answers = reply.ok();
+                TellNodes(*found);
+                if (!reply.ok()) return OnRefusal(*found, reply.status());
+                if (uint64_t& mark = asked.marks[node]; reply->mark > mark) {
+                  mark = reply->mark;
+                  asked.progress_ns = core_.clock().NowNs();
+                }
+                AddGroups(*found, reply->done);
+              });
 }
 
 // Who hears for all groups refuses whoever asks it afterwards.
 void Protect::TellGivenUp(const Version& version, const Status& why) {
   const auto layout = version.protection != nullptr ? version.protection->layout : version.job->layout;
-  const auto self = layout->Find(agent_.settings().node);
+  const auto self = layout->Find(core_.settings().node);
   std::set<std::string> nodes{layout->groups[0][0].name};
   for (uint32_t group = 0; group < layout->groups.size(); ++group) {
     if (!version.at_node && !(self.has_value() && self->group == group)) continue;
     for (const redundancy::Node& node : layout->groups[group]) nodes.insert(node.name);
   }
-  nodes.erase(agent_.settings().node);
+  nodes.erase(core_.settings().node);
   const GroupsNotice notice{version.generation, layout->id, false, {}, why.message().substr(0, kReasonBytesMax)};
   for (const std::string& node : nodes) {
-    agent_.peers().Call(*version.job, node, PeerKind::kGroups, Encode(notice), kCallTimeout, [](const Result<Buffer>&) {});
+    peers_.Call(*version.job, node, PeerKind::kGroups, Encode(notice), kCallTimeout, [](const Result<Buffer>&) {});
   }
 }
 
@@ -182,7 +181,7 @@ void Protect::AddGroups(Version& version, const std::vector<uint32_t>& done) {
     if (group < protection.layout->groups.size() && group != protection.group) protection.groups_done.insert(group);
   }
   if (protection.groups_done.size() == known) return;
-  protection.OnStep(agent_.clock().NowNs());
+  protection.OnStep(core_.clock().NowNs());
   OnGroupsChanged(version);
 }
 
@@ -200,23 +199,23 @@ void Protect::OnGroupsChanged(Version& version) {
   }
   version.at_node = true;
   outcomes_.Add(version.generation, protection.layout->id, Status::Ok());
-  agent_.tuning().OnProtected(version);
-  agent_.publish().NoteReached(version);
+  tuning_.OnProtected(version);
+  publish_.NoteReached(version);
   protection.sets.clear();
-  ++agent_.counters().versions_protected;
+  ++core_.counters().versions_protected;
   LogInfo("agent", "{} survives the loss of a node: protected in {:.3f} s", version.generation.ToString(),
-          1e-9 * static_cast<double>(agent_.clock().NowNs() - protection.began_ns));
+          1e-9 * static_cast<double>(core_.clock().NowNs() - protection.began_ns));
   // What an earlier layout's nodes held of it is of no more use.
   std::vector<SetIdentity> former;
   for (const auto& [identity, set] : version.sets) {
     if (identity.layout != protection.layout->id) former.push_back(identity);
   }
-  for (const SetIdentity& identity : former) agent_.held_sets().Drop(version, identity);
+  for (const SetIdentity& identity : former) held_sets_.Drop(version, identity);
   const Generation generation = version.generation;
   Job& job = *version.job;
-  agent_.images().OnProtected(version);
-  agent_.images().Reconsider(job, generation.name);
-  agent_.waiters().Check(generation);
+  images_.OnProtected(version);
+  images_.Reconsider(job, generation.name);
+  core_.events().version_changed(generation);
 }
 
 }  // namespace kedge

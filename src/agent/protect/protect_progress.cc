@@ -11,12 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
-#include "agent/door/waiters.h"
 #include "agent/images/images.h"
 #include "agent/protect/protect.h"
 #include "agent/protect/set_source.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "redundancy/layout.h"
 
@@ -47,34 +45,34 @@ bool SetProgress::GetsOn() {
 
 // Failing lets go of versions: not while somebody walks over them.
 void Protect::FailSoon(const Generation& generation, const Status& why) {
-  agent_.loop().Post([this, generation, why] {
-    Version* version = agent_.images().FindVersion(generation);
-    if (version != nullptr && IsOwed(*version)) Fail(*version, why);
+  core_.loop().Post([this, generation, why] {
+    Version* version = images_.FindVersion(generation);
+    if (version != nullptr && version->IsOwedToNodes()) Fail(*version, why);
   });
 }
 
 void Protect::OnRefusal(const Version& version, const Status& why) {
   if (why.code() != Code::kIncomplete || version.protection == nullptr) return;
-  if (agent_.clock().NowNs() - version.protection->began_ns < kRefusalPause.count()) return;
+  if (core_.clock().NowNs() - version.protection->began_ns < kRefusalPause.count()) return;
   FailSoon(version.generation, why);
 }
 
 void Protect::OnTierLost() {
   std::vector<Generation> lost;
-  for (const auto& [key, job] : agent_.jobs()) {
+  for (const auto& [key, job] : core_.jobs()) {
     for (const auto& [generation, version] : job->versions) {
       if (job->layout != nullptr && version->HasLost()) lost.push_back(generation);
     }
   }
-  agent_.loop().Post([this, lost] {
+  core_.loop().Post([this, lost] {
     for (const Generation& generation : lost) {
-      Version* version = agent_.images().FindVersion(generation);
+      Version* version = images_.FindVersion(generation);
       if (version == nullptr || version->job->layout == nullptr) continue;
-      const Status why(Code::kIncomplete, fmt::format("node {} has lost the tier that its part was in", agent_.settings().node));
+      const Status why(Code::kIncomplete, fmt::format("node {} has lost the tier that its part was in", core_.settings().node));
       if (version->protection != nullptr || version->at_node) TellGivenUp(*version, why);
       if (version->at_node) {
         Weaken(*version, why);
-      } else if (IsOwed(*version)) {
+      } else if (version->IsOwedToNodes()) {
         Fail(*version, why);
       }
     }
@@ -88,39 +86,40 @@ void Protect::Weaken(Version& version, const Status& why) {
   if (version.job->layout != nullptr)
     outcomes_.Add(version.generation, version.job->layout->id, why, version.scheduled >= Level::kStore);
   LogWarning("agent", "{}", version.node_failure.ToString());
-  agent_.waiters().Check(version.generation);
+  core_.events().version_changed(version.generation);
 }
 
 void Protect::GiveUp(const Job& job) {
-  if (agent_.sessions().HasAttempt(job, job.members.attempt)) return;
+  if (core_.sessions().HasAttempt(job, job.members.attempt)) return;
   std::vector<Generation> owed;
   for (const auto& [generation, version] : job.versions) {
-    if (IsOwed(*version)) owed.push_back(generation);
+    if (version->IsOwedToNodes()) owed.push_back(generation);
   }
   for (const Generation& generation : owed) {
-    Version* version = agent_.images().FindVersion(generation);
-    if (version != nullptr && IsOwed(*version)) Fail(*version, Status(Code::kUnavailable, "its job has ended and is drained"));
+    Version* version = images_.FindVersion(generation);
+    if (version != nullptr && version->IsOwedToNodes())
+      Fail(*version, Status(Code::kUnavailable, "its job has ended and is drained"));
   }
 }
 
 void Protect::Fail(Version& version, const Status& why) {
   const Generation generation = version.generation;
   Job& job = *version.job;
-  ++agent_.counters().protect_failures;
+  ++core_.counters().protect_failures;
   // What is incomplete says where, and is passed on as it is.
   const bool names_node = why.code() == Code::kIncomplete;
   const Status told =
-      names_node ? why : Status(Code::kIncomplete, fmt::format("node {}: {}", agent_.settings().node, why.message()));
+      names_node ? why : Status(Code::kIncomplete, fmt::format("node {}: {}", core_.settings().node, why.message()));
   version.node_failure = NodeFailure(generation, names_node ? Status(Code::kUnavailable, why.message()) : why);
   // It may have begun among the nodes of a former layout.
   const auto& layout = version.protection != nullptr ? version.protection->layout : job.layout;
   if (layout != nullptr) outcomes_.Add(generation, layout->id, told, version.scheduled >= Level::kStore);
   version.protection = nullptr;
   LogError("agent", "{}", version.node_failure.ToString());
-  agent_.images().OnProtected(version);
-  agent_.waiters().OnFailure(version, Level::kNode, version.node_failure);
-  agent_.waiters().Check(generation);
-  agent_.images().Reconsider(job, generation.name);  // which may let go of it
+  images_.OnProtected(version);
+  core_.events().version_failed(version, Level::kNode, version.node_failure);
+  core_.events().version_changed(generation);
+  images_.Reconsider(job, generation.name);  // which may let go of it
 }
 
 Status Protect::FormerFailure(const Generation& generation) const {
@@ -154,14 +153,14 @@ Status Protect::Missing(const Version& version) const {
 }
 
 void Protect::Tick() {
-  const int64_t now_ns = agent_.clock().NowNs();
-  for (auto& [key, job] : agent_.jobs()) {
+  const int64_t now_ns = core_.clock().NowNs();
+  for (auto& [key, job] : core_.jobs()) {
     std::vector<Generation> overdue;
     // Of versions of a name that come first: the others wait for workers, and for room, that these have.
     int64_t older_ns = 0;
     std::string name;
     for (auto& [generation, version] : job->versions) {
-      if (version->protection == nullptr || !IsOwed(*version)) continue;
+      if (version->protection == nullptr || !version->IsOwedToNodes()) continue;
       Protection& protection = *version->protection;
       for (SetProgress& set : protection.sets) {
         if (set.GetsOn()) protection.progress_ns = now_ns;
@@ -176,7 +175,7 @@ void Protect::Tick() {
       }
     }
     for (const Generation& generation : overdue) {
-      Version* version = agent_.images().FindVersion(generation);
+      Version* version = images_.FindVersion(generation);
       if (version == nullptr || version->protection == nullptr) continue;
       Fail(*version, Status(Code::kUnavailable, Missing(*version).message()));
     }

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
 #include "agent/peers/peers.h"
 #include "agent/schedule/tuning.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "os/process/kill_point.h"
 #include "schedule/schedule.h"
@@ -57,14 +56,14 @@ const char* HaltName(HaltWhen when) {
 
 std::vector<Session*> Calls::RanksOf(const Job& job, bool* are_all) const {
   std::vector<Session*> ranks;
-  for (Session* session : agent_.sessions().all()) {
+  for (Session* session : core_.sessions().all()) {
     const bool counts = session->job == &job && session->hello.attempt == job.hello.attempt && !session->ended;
     if (counts && !session->broken) ranks.push_back(session);
   }
   size_t expected = job.hello.ranks;
   if (job.members.attempt == job.hello.attempt) {
     for (const JobNode& node : job.members.nodes) {
-      if (node.name == agent_.settings().node) expected = node.ranks.size();
+      if (node.name == core_.settings().node) expected = node.ranks.size();
     }
   }
   *are_all = ranks.size() == expected;
@@ -75,7 +74,7 @@ std::vector<std::string> Calls::OtherNodes(const Job& job) const {
   std::vector<std::string> others;
   if (job.members.attempt != job.hello.attempt) return others;
   for (const JobNode& node : job.members.nodes) {
-    if (node.name != agent_.settings().node && !node.ranks.empty()) others.push_back(node.name);
+    if (node.name != core_.settings().node && !node.ranks.empty()) others.push_back(node.name);
   }
   return others;
 }
@@ -92,18 +91,18 @@ void Calls::OnAttached(Session& session, bool attached_again) {
 }
 
 void Calls::LookAtAll() {
-  for (auto& [key, job] : agent_.jobs()) Look(*job);
+  for (auto& [key, job] : core_.jobs()) Look(*job);
 }
 
 void Calls::LookSoon() {
-  LookAgainAt(agent_.clock().NowNs() + kSoon.count());
+  LookAgainAt(core_.clock().NowNs() + kSoon.count());
 }
 
 void Calls::LookAgainAt(int64_t at_ns) {
-  const int64_t now = agent_.clock().NowNs();
+  const int64_t now = core_.clock().NowNs();
   if (look_ns_ > now && look_ns_ <= at_ns) return;
   look_ns_ = at_ns;
-  agent_.loop().AddTimer(Duration(at_ns - now), [this, at_ns] {
+  core_.loop().AddTimer(Duration(at_ns - now), [this, at_ns] {
     if (look_ns_ == at_ns) look_ns_ = 0;
     LookAtAll();
   });
@@ -121,8 +120,8 @@ bool Calls::IsCheckpointDue(const Job& job, const Session& first) {
   const Duration interval = CheckpointInterval(first.hello.keys, Tuning::ToldInterval(job));
   // Always due, as the ranks know themselves; or rank 0 has not said when it began.
   if (interval <= Duration::zero() || began <= 0) return false;
-  const int64_t left_ns = interval.count() - (agent_.clock().NowNs() - began);
-  if (left_ns > 0 && left_ns < kTimerHorizon.count()) LookAgainAt(agent_.clock().NowNs() + left_ns);
+  const int64_t left_ns = interval.count() - (core_.clock().NowNs() - began);
+  if (left_ns > 0 && left_ns < kTimerHorizon.count()) LookAgainAt(core_.clock().NowNs() + left_ns);
   return left_ns <= 0;
 }
 
@@ -145,7 +144,7 @@ void Calls::Look(Job& job) {
   const bool checkpoint = IsCheckpointDue(job, *first), exit = IsExitDue(job, *first);
   const uint32_t halt = IsCheckpointWanted(job, *first) ? job.calls.halts : 0;
   first->box().questions[kCheckpointDue].wanted.store(halt, std::memory_order_relaxed);
-  first->box().told_levels.store(Packed(agent_.tuning().LevelsToTell(job)), std::memory_order_relaxed);
+  first->box().told_levels.store(Packed(tuning_.LevelsToTell(job)), std::memory_order_relaxed);
   first->box().questions[kShouldExit].wanted.store(exit ? job.calls.halts : 0, std::memory_order_relaxed);
   job.calls.exit_wanted = job.calls.exit_wanted || exit;
   if (!are_all) return;
@@ -162,7 +161,7 @@ void Calls::Propose(Job& job, CallQuestionIndex index, const std::vector<Session
   const std::vector<std::string> others = OtherNodes(job);
   CallLeader& leader = job.calls.leaders[index];
   const CallRound& round = job.calls.rounds[index];
-  if (leader.open() || !round.untold.empty() || agent_.clock().NowNs() < round.not_before_ns) return;
+  if (leader.open() || !round.untold.empty() || core_.clock().NowNs() < round.not_before_ns) return;
   for (int tries = 0; tries < kTriesInOneLook; ++tries) {
     const uint64_t newest_call = LookAtCalls(questions).newest_call;
     if (newest_call == 0) return;  // not all have joined, or they ask each other
@@ -182,12 +181,11 @@ void Calls::Propose(Job& job, CallQuestionIndex index, const std::vector<Session
 void Calls::AskOthers(Job& job, CallQuestionIndex index, CallTicket ticket, const std::vector<std::string>& nodes) {
   const CallHold call{job.store_id, job.name, job.hello.attempt, index, ticket};
   for (const std::string& node : nodes) {
-    agent_.peers().Call(
-        job, node, PeerKind::kCallHold, Encode(call), kVoteTimeout, [this, call, index](const Result<Buffer>& answer) {
-          Job* found = agent_.FindJob(call.store_id, call.job);
-          if (found == nullptr || found->hello.attempt != call.attempt) return;
-          OnVote(*found, index, call.ticket, answer.ok() ? DecodeCallVote(*answer) : Result<CallVote>(answer.status()));
-        });
+    peers_.Call(job, node, PeerKind::kCallHold, Encode(call), kVoteTimeout, [this, call, index](const Result<Buffer>& answer) {
+      Job* found = core_.FindJob(call.store_id, call.job);
+      if (found == nullptr || found->hello.attempt != call.attempt) return;
+      OnVote(*found, index, call.ticket, answer.ok() ? DecodeCallVote(*answer) : Result<CallVote>(answer.status()));
+    });
   }
 }
 
@@ -197,16 +195,16 @@ void Calls::OnVote(Job& job, CallQuestionIndex index, CallTicket ticket, const R
   if (!vote.ok()) {
     LogWarning("agent", "job {}: a node is not asked at which call its ranks are: {}", job.name, vote.status().ToString());
     const Duration pause = vote.status().code() == Code::kUnavailable ? kGonePause : kSilencePause;
-    job.calls.rounds[index].not_before_ns = agent_.clock().NowNs() + pause.count();
+    job.calls.rounds[index].not_before_ns = core_.clock().NowNs() + pause.count();
   } else if (!vote->accepted && vote->newest_call < CallOf(ticket)) {
-    job.calls.rounds[index].not_before_ns = agent_.clock().NowNs() + kRefusalPause.count();
+    job.calls.rounds[index].not_before_ns = core_.clock().NowNs() + kRefusalPause.count();
   }
   const std::optional<bool> decision = leader.OnVote(ticket, vote.ok() ? *vote : CallVote{});
   if (decision.has_value()) Decide(job, index, {ticket, *decision, LevelsWith(job, index)}, OtherNodes(job));
 }
 
 LevelCounts Calls::LevelsWith(Job& job, CallQuestionIndex index) const {
-  return index == kCheckpointDue ? agent_.tuning().LevelsToTell(job) : LevelCounts{};
+  return index == kCheckpointDue ? tuning_.LevelsToTell(job) : LevelCounts{};
 }
 
 // Our own ranks first: what a mailbox says, a successor tells the others.
@@ -232,17 +230,17 @@ void Calls::Tell(Job& job, CallQuestionIndex index) {
   const CallDecision decision{{job.store_id, job.name, job.hello.attempt, index, round.ticket}, round.yes, round.levels};
   for (const std::string& node : round.untold) {
     if (!round.telling.insert(node).second) continue;
-    agent_.peers().Call(job, node, PeerKind::kCallDecision, Encode(decision), kVoteTimeout,
-                        [this, decision, index, node](const Result<Buffer>& answer) {
-                          Job* found = agent_.FindJob(decision.call.store_id, decision.call.job);
-                          if (found == nullptr || found->hello.attempt != decision.call.attempt) return;
-                          CallRound& told = found->calls.rounds[index];
-                          told.telling.erase(node);
-                          // Whoever missed it is told again at the next look.
-                          if (!answer.ok() || told.ticket != decision.call.ticket) return;
-                          told.untold.erase(node);
-                          if (told.untold.empty()) LookSoon();
-                        });
+    peers_.Call(job, node, PeerKind::kCallDecision, Encode(decision), kVoteTimeout,
+                [this, decision, index, node](const Result<Buffer>& answer) {
+                  Job* found = core_.FindJob(decision.call.store_id, decision.call.job);
+                  if (found == nullptr || found->hello.attempt != decision.call.attempt) return;
+                  CallRound& told = found->calls.rounds[index];
+                  told.telling.erase(node);
+                  // Whoever missed it is told again at the next look.
+                  if (!answer.ok() || told.ticket != decision.call.ticket) return;
+                  told.untold.erase(node);
+                  if (told.untold.empty()) LookSoon();
+                });
   }
 }
 
@@ -275,9 +273,9 @@ void Calls::OnDecision(Job& job, const CallDecision& decision) {
 
 std::vector<HaltedJob> Calls::Halt(const HaltRequest& request) {
   std::vector<HaltedJob> halted;
-  for (auto& [key, job] : agent_.jobs()) {
+  for (auto& [key, job] : core_.jobs()) {
     if (!request.job.empty() && request.job != job->name) continue;
-    if (!agent_.sessions().HasAttempt(*job, job->hello.attempt)) continue;
+    if (!core_.sessions().HasAttempt(*job, job->hello.attempt)) continue;
     bool are_all = false;
     const Session* first = FirstOf(RanksOf(*job, &are_all));
     job->calls.halt.reset();
@@ -289,7 +287,7 @@ std::vector<HaltedJob> Calls::Halt(const HaltRequest& request) {
     }
     LogInfo("agent", "job {}, attempt {}, is to halt {}", job->name, job->hello.attempt, HaltName(request.when));
     halted.push_back({job->name, job->hello.attempt, first != nullptr});
-    agent_.sessions().SaveJob(*job);
+    core_.events().job_changed(*job);
     Look(*job);
   }
   return halted;
@@ -324,7 +322,7 @@ void Calls::RecoverQuestion(Job& job, CallQuestionIndex index, const std::vector
 }
 
 void Calls::Recover() {
-  for (auto& [key, job] : agent_.jobs()) {
+  for (auto& [key, job] : core_.jobs()) {
     bool are_all = false;
     const std::vector<Session*> ranks = RanksOf(*job, &are_all);
     if (const Session* first = FirstOf(ranks)) job->calls.due_interval_began_ns = first->box().interval_began_ns.load();

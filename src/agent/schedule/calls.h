@@ -19,11 +19,13 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Peers;
+class Tuning;
 
 class Calls {
  public:
-  explicit Calls(Agent& agent) : agent_(agent) {}
+  Calls(AgentCore& core, Peers& peers, Tuning& tuning) : core_(core), peers_(peers), tuning_(tuning) {}
 
   // Before the client learns of its mailbox: it finds there what holds.
   void OnAttached(Session& session, bool attached_again);
@@ -69,7 +71,9 @@ class Calls {
   void RecoverQuestion(Job& job, CallQuestionIndex index, const std::vector<Session*>& ranks);
   void LookAgainAt(int64_t at_ns);
 
-  Agent& agent_;
+  AgentCore& core_;
+  Peers& peers_;
+  Tuning& tuning_;
   int64_t look_ns_ = 0;  // of the earliest timer that is set; 0: none
 };
 

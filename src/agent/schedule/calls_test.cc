@@ -45,7 +45,7 @@ class Ranks {
   }
   // Its process has lost its mailbox, and begins anew with the agent.
   void JoinAgain(size_t index) {
-    Session& session = *agent_->sessions().Find(ids_[index]);
+    Session& session = *agent_->core().sessions().Find(ids_[index]);
     const uint32_t rank = session.hello.rank;
     agent_->sessions().End(session, "it begins anew");
     Join(rank);
@@ -55,15 +55,15 @@ class Ranks {
   // The nodes of the job have told each other who they are: this one has some of the ranks, another one the others.
   void LiveOn(const std::vector<uint32_t>& here, const std::vector<uint32_t>& there) {
     JobNode own, other;
-    own.name = agent_->settings().node;
+    own.name = agent_->core().settings().node;
     own.ranks = here;
     other.name = "other";
     other.ranks = there;
     job().members = {1, of_, "a secret", {own, other}};
     agent_->sessions().SaveJob(job());
   }
-  CallQuestion* question(size_t index) { return &agent_->sessions().Find(ids_[index])->box().questions[kCheckpointDue]; }
-  Job& job() { return *agent_->sessions().Find(ids_[0])->job; }
+  CallQuestion* question(size_t index) { return &agent_->core().sessions().Find(ids_[index])->box().questions[kCheckpointDue]; }
+  Job& job() { return *agent_->core().sessions().Find(ids_[0])->job; }
 
   // As an agent that is killed when all are held, and the first of them knows the decision.
   void TellTheFirstOnly(const LevelCounts& told) {

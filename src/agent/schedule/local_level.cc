@@ -7,11 +7,10 @@
 #include <functional>
 #include <vector>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/waiters.h"
 #include "agent/flush/publish.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "os/process/kill_point.h"
 
@@ -21,7 +20,6 @@ namespace {
 constexpr Duration kAnswerTimeout = std::chrono::seconds(5);
 constexpr Duration kAskPause = std::chrono::seconds(2);  // for word that was lost
 constexpr Duration kRetryPause = std::chrono::milliseconds(500);
-constexpr Duration kToldSoon = std::chrono::seconds(3);
 constexpr size_t kMissingNamedMax = 16;
 
 // Null: the job is on one node, or its nodes do not know each other.
@@ -59,28 +57,17 @@ LocalPromises& LocalLevel::PromisesOf(Job& job, const std::string& name) {
   return promises;
 }
 
-bool LocalLevel::IsPromised(const Version& version) {
-  const auto promises = version.job->promises.find(version.generation.name);
-  return promises != version.job->promises.end() && promises->second.own == version.generation;
-}
-
 bool LocalLevel::IsPassedBy(const Version& version) {
   const auto promises = version.job->promises.find(version.generation.name);
   return promises != version.job->promises.end() && promises->second.attempt == version.generation.attempt &&
          promises->second.oldest.has_value() && version.generation < *promises->second.oldest && !version.IsComplete();
 }
 
-bool LocalLevel::MayComeSoon(const Job& job) const {
-  const int64_t since_ns = agent_.clock().NowNs() - kToldSoon.count();
-  return std::any_of(job.promises.begin(), job.promises.end(),
-                     [&](const auto& entry) { return entry.second.own.has_value() && entry.second.promised_ns > since_ns; });
-}
-
 std::string LocalLevel::Missing(const Version& version) const {
   const Job& job = *version.job;
   const JobNode* leader = LeaderOf(job);
   if (leader == nullptr) return "the agents of the job's nodes do not know each other, so none knows what the others have";
-  if (!IsPromised(version)) return "an older version has yet to get there, or to be passed by";
+  if (!version.IsPromised()) return "an older version has yet to get there, or to be passed by";
   const LocalPromises& promises = job.promises.at(version.generation.name);
   if (!promises.error.ok()) return fmt::format("node {} does not answer: {}", leader->name, promises.error.message());
   std::vector<std::string> missing;
@@ -98,7 +85,7 @@ void LocalLevel::Consider(Job& job, const std::string& name) {
   if (LeaderOf(job) == nullptr) return;
   LocalPromises& promises = PromisesOf(job, name);
   if (promises.own.has_value()) {
-    const Version* version = agent_.images().FindVersion(*promises.own);
+    const Version* version = images_.FindVersion(*promises.own);
     const bool is_held = version != nullptr && version->IsWhole();
     if (is_held && !version->IsComplete()) return;
     if (!is_held) Withdraw(job, *promises.own);
@@ -115,7 +102,7 @@ void LocalLevel::Consider(Job& job, const std::string& name) {
   }
   if (oldest == nullptr) return;
   promises.own = oldest->generation;
-  promises.promised_ns = agent_.clock().NowNs();
+  promises.promised_ns = core_.clock().NowNs();
   promises.missing.clear();
   promises.error = Status::Ok();
   Ask(job, name);
@@ -127,20 +114,20 @@ void LocalLevel::OnRestored(Job& job, const Generation& generation) {
 
 // What it was made of is gone, which no promise could keep.
 void LocalLevel::Withdraw(Job& job, const Generation& generation) {
-  Send(job, {generation, agent_.settings().node, false}, [](const Result<LocalReply>&) {});
+  Send(job, {generation, core_.settings().node, false}, [](const Result<LocalReply>&) {});
 }
 
 void LocalLevel::Send(Job& job, const LocalPromise& promise, std::function<void(const Result<LocalReply>&)> done) {
   const JobNode* leader = LeaderOf(job);
-  if (leader != nullptr && leader->name != agent_.settings().node) {
-    agent_.peers().Call(job, leader->name, PeerKind::kPromise, Encode(promise), kAnswerTimeout,
-                        [done = std::move(done)](const Result<Buffer>& answer) {
-                          done(answer.ok() ? DecodeLocalReply(*answer) : Result<LocalReply>(answer.status()));
-                        });
+  if (leader != nullptr && leader->name != core_.settings().node) {
+    peers_.Call(job, leader->name, PeerKind::kPromise, Encode(promise), kAnswerTimeout,
+                [done = std::move(done)](const Result<Buffer>& answer) {
+                  done(answer.ok() ? DecodeLocalReply(*answer) : Result<LocalReply>(answer.status()));
+                });
     return;
   }
-  agent_.loop().Post([this, promise, done = std::move(done)] {
-    Job* found = agent_.FindJob(promise.generation.store_id, promise.generation.job);
+  core_.loop().Post([this, promise, done = std::move(done)] {
+    Job* found = core_.FindJob(promise.generation.store_id, promise.generation.job);
     if (found != nullptr) done(OnPromise(*found, promise));
   });
 }
@@ -150,20 +137,20 @@ void LocalLevel::Ask(Job& job, const std::string& name) {
   promises.ask_again = promises.asking;
   if (promises.asking || !promises.own.has_value()) return;
   promises.asking = true;
-  Send(job, {*promises.own, agent_.settings().node, true},
+  Send(job, {*promises.own, core_.settings().node, true},
        [this, key = KeyOf(job, name), asked = *promises.own](const Result<LocalReply>& answer) { OnAnswer(key, asked, answer); });
 }
 
 void LocalLevel::AskLater(const Job& job, const std::string& name, Duration pause) {
-  agent_.loop().AddTimer(pause, [this, key = KeyOf(job, name), asked = job.promises.at(name).own] {
-    Job* found = agent_.FindJob(key.first.first, key.first.second);
+  core_.loop().AddTimer(pause, [this, key = KeyOf(job, name), asked = job.promises.at(name).own] {
+    Job* found = core_.FindJob(key.first.first, key.first.second);
     if (found != nullptr && PromisesOf(*found, key.second).own == asked) Ask(*found, key.second);
   });
 }
 
 void LocalLevel::OnAnswer(const Key& key, const Generation& asked, const Result<LocalReply>& answer) {
   const std::string& name = key.second;
-  Job* job = agent_.FindJob(key.first.first, key.first.second);
+  Job* job = core_.FindJob(key.first.first, key.first.second);
   if (job == nullptr || asked.attempt != job->members.attempt) return;
   LocalPromises& promises = PromisesOf(*job, name);
   promises.asking = false;
@@ -182,22 +169,22 @@ void LocalLevel::OnAnswer(const Key& key, const Generation& asked, const Result<
 }
 
 void LocalLevel::SetComplete(Job& job, const Generation& generation) {
-  Version* version = agent_.images().FindVersion(generation);
+  Version* version = images_.FindVersion(generation);
   if (version != nullptr && !version->at_local) {
     version->at_local = true;
-    for (const auto& [rank, image] : version->images) agent_.images().SaveFile(*image);
+    for (const auto& [rank, image] : version->images) images_.SaveFile(*image);
     os::KillPoint("local-complete");
   }
-  if (version != nullptr) agent_.publish().NoteReached(*version);
+  if (version != nullptr) publish_.NoteReached(*version);
   LocalPromises& promises = PromisesOf(job, generation.name);
   if (promises.own == generation) promises.own.reset();
   OnChange(job, generation.name);
 }
 
 void LocalLevel::OnChange(Job& job, const std::string& name) {
-  agent_.images().Reconsider(job, name);
+  images_.Reconsider(job, name);
   for (const auto& [generation, version] : job.versions) {
-    if (generation.name == name) agent_.waiters().Check(generation);
+    if (generation.name == name) core_.events().version_changed(generation);
   }
 }
 
@@ -206,15 +193,15 @@ Result<LocalReply> LocalLevel::OnPromise(Job& job, const LocalPromise& promise) 
   const JobNode* leader = LeaderOf(job);
   const auto& nodes = job.members.nodes;
   const bool is_member = std::any_of(nodes.begin(), nodes.end(), [&](const JobNode& node) { return node.name == promise.node; });
-  if (leader == nullptr || leader->name != agent_.settings().node || generation.attempt != job.members.attempt || !is_member) {
+  if (leader == nullptr || leader->name != core_.settings().node || generation.attempt != job.members.attempt || !is_member) {
     return Status(Code::kMismatch, fmt::format("{}: node {} does not lead node {} in that attempt", generation.ToString(),
-                                               agent_.settings().node, promise.node));
+                                               core_.settings().node, promise.node));
   }
   LocalPromises& promises = PromisesOf(job, generation.name);
   promises.by_node.erase(promise.node);
   if (!promise.held) return LocalReply{};
   const auto is_complete = [&] {
-    const Version* version = agent_.images().FindVersion(generation);
+    const Version* version = images_.FindVersion(generation);
     return version != nullptr && version->IsComplete();
   };
   if (is_complete()) return LocalReply{.complete = true};
@@ -238,9 +225,9 @@ void LocalLevel::Settle(Job& job, const std::string& name, const std::string& as
   for (auto entry = promises.by_node.begin(); entry != promises.by_node.end();) {
     const auto& [node, generation] = *entry;
     const bool is_settled = news.complete || generation < news.generation;
-    if (is_settled && node != asking && node != agent_.settings().node) {
+    if (is_settled && node != asking && node != core_.settings().node) {
       // What does not arrive is asked for.
-      agent_.peers().Call(job, node, PeerKind::kPromiseNews, Encode(news), kAnswerTimeout, [](const Result<Buffer>&) {});
+      peers_.Call(job, node, PeerKind::kPromiseNews, Encode(news), kAnswerTimeout, [](const Result<Buffer>&) {});
     } else if (is_settled && node != asking && !news.complete) {
       Ask(job, name);
     }

@@ -25,22 +25,23 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Images;
+class Peers;
+class Publish;
 
 class LocalLevel {
  public:
-  explicit LocalLevel(Agent& agent) : agent_(agent) {}
+  LocalLevel(AgentCore& core, Images& images, Peers& peers, Publish& publish)
+      : core_(core), images_(images), peers_(peers), publish_(publish) {}
 
   // Something about the versions of the name, or about the job's nodes, may have changed. Lets go of none.
   void Consider(Job& job, const std::string& name);
   // The job goes on from this generation, which all its ranks have restored.
   void OnRestored(Job& job, const Generation& generation);
 
-  static bool IsPromised(const Version& version);
   // Whether another node does not have the version, and has a newer one: it does not become complete any more.
   static bool IsPassedBy(const Version& version);
-  // Whether an older version of the job may soon be of no more use: a newer one has just been promised.
-  bool MayComeSoon(const Job& job) const;
   // What is waited for until the version is complete, for people.
   std::string Missing(const Version& version) const;
 
@@ -65,7 +66,10 @@ class LocalLevel {
   // The name's versions are looked at again, and those who wait for them.
   void OnChange(Job& job, const std::string& name);
 
-  Agent& agent_;
+  AgentCore& core_;
+  Images& images_;
+  Peers& peers_;
+  Publish& publish_;
 };
 
 }  // namespace kedge

@@ -6,11 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
-#include "agent/door/waiters.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "store/versions.h"
 
@@ -58,9 +56,9 @@ std::optional<ImageIdentity> FindContradiction(const Job& job, const ImageIdenti
 }  // namespace
 
 void Takings::OnTaken(const ImageIdentity& taking) {
-  agent_.loop().Post([this, taking] {
-    Job* job = agent_.FindJob(taking.generation.store_id, taking.generation.job);
-    const Version* version = agent_.images().FindVersion(taking.generation);
+  core_.loop().Post([this, taking] {
+    Job* job = core_.FindJob(taking.generation.store_id, taking.generation.job);
+    const Version* version = images_.FindVersion(taking.generation);
     if (job == nullptr || version == nullptr) return;
     const bool is_news = version->images.size() == 1;
     Compare(*job, taking, is_news);
@@ -88,48 +86,48 @@ void Takings::Compare(Job& job, const ImageIdentity& taking, bool is_news) {
   for (const Generation& generation : SameTakings(job, taking.generation)) Fail(job, generation, why);
   if (!is_news || !IsLeading(job)) return;
   for (const JobNode& node : job.members.nodes) {
-    if (node.name == agent_.settings().node) continue;
+    if (node.name == core_.settings().node) continue;
     Tell(job, node.name, taking);
     Tell(job, node.name, *other);
   }
 }
 
 void Takings::Fail(Job& job, const Generation& generation, const Status& why) {
-  Version* version = agent_.images().FindVersion(generation);
+  Version* version = images_.FindVersion(generation);
   if (version == nullptr) return;
   if (version->failure.code() != Code::kMismatch) {
     LogError("agent", "job {}: {}", job.name, why.message());
     version->failure = why;
-    agent_.waiters().OnFailure(*version, Level::kStore, why);
+    core_.events().version_failed(*version, Level::kStore, why);
   }
   for (const auto& [rank, image] : version->images) {
     if (!image->ended || image->doomed || image->is_disagreed) continue;
     image->is_disagreed = true;
-    Session* session = agent_.sessions().Find(image->session_id);
+    Session* session = core_.sessions().Find(image->session_id);
     if (session == nullptr) continue;
-    agent_.sessions().SendFailure(*session, image->serial, why);
-    agent_.sessions().PublishCounts(*session);
+    core_.sessions().SendFailure(*session, image->serial, why);
+    core_.sessions().PublishCounts(*session);
   }
-  agent_.waiters().Check(generation);
+  core_.events().version_changed(generation);
 }
 
 bool Takings::IsLeading(const Job& job) const {
   const JobNode* leading = job.LeadingNode();
-  return leading != nullptr && leading->name == agent_.settings().node;
+  return leading != nullptr && leading->name == core_.settings().node;
 }
 
 void Takings::Tell(const Job& job, const std::string& node, const ImageIdentity& taking, uint32_t tries) {
-  if (!agent_.peers().is_open() || job.members.attempt != taking.generation.attempt) return;
+  if (!peers_.is_open() || job.members.attempt != taking.generation.attempt) return;
   Buffer body;
   EncodeImageIdentity(taking, &body);
-  agent_.peers().Call(
-      job, node, PeerKind::kTaken, std::move(body), kTellTimeout, [this, node, taking, tries](const Result<Buffer>& answer) {
-        const Job* found = agent_.FindJob(taking.generation.store_id, taking.generation.job);
-        if (answer.ok() || found == nullptr) return;
-        if (tries < kTellTriesMax) return Tell(*found, node, taking, tries + 1);
-        LogWarning("agent", "node {} does not hear of {}, so that it cannot tell whether its ranks took the same: {}", node,
-                   taking.ToString(), answer.status().ToString());
-      });
+  peers_.Call(job, node, PeerKind::kTaken, std::move(body), kTellTimeout,
+              [this, node, taking, tries](const Result<Buffer>& answer) {
+                const Job* found = core_.FindJob(taking.generation.store_id, taking.generation.job);
+                if (answer.ok() || found == nullptr) return;
+                if (tries < kTellTriesMax) return Tell(*found, node, taking, tries + 1);
+                LogWarning("agent", "node {} does not hear of {}, so that it cannot tell whether its ranks took the same: {}",
+                           node, taking.ToString(), answer.status().ToString());
+              });
 }
 
 }  // namespace kedge

@@ -13,11 +13,13 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Images;
+class Peers;
 
 class Takings {
  public:
-  explicit Takings(Agent& agent) : agent_(agent) {}
+  Takings(AgentCore& core, Images& images, Peers& peers) : core_(core), images_(images), peers_(peers) {}
 
   // An image of a rank of this node is whole. Acted upon a moment later.
   void OnTaken(const ImageIdentity& taking);
@@ -31,7 +33,9 @@ class Takings {
   bool IsLeading(const Job& job) const;
   void Tell(const Job& job, const std::string& node, const ImageIdentity& taking, uint32_t tries = 1);
 
-  Agent& agent_;
+  AgentCore& core_;
+  Images& images_;
+  Peers& peers_;
 };
 
 }  // namespace kedge

@@ -4,9 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
-#include "agent/protect/protect.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 
 namespace kedge {
@@ -65,13 +63,13 @@ void Tuning::ReadHistory(Job& job) {
   tuning.history_attempt = job.hello.attempt;
   tuning.history_known = false;
   tuning.attempt_seconds = 0;
-  agent_.Background(
+  core_.Background(
       [store = job.store, name = job.name, attempt = job.hello.attempt]() -> Result<AttemptHistory> {
         KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, store->CatalogFor(attempt));
         return ReadAttemptHistory(catalog, name, attempt);
       },
       [this, key = JobKey(job.store_id, job.name), attempt = job.hello.attempt](Result<AttemptHistory> history) {
-        Job* found = agent_.FindJob(key.first, key.second);
+        Job* found = core_.FindJob(key.first, key.second);
         if (found == nullptr || found->tuning.history_attempt != attempt) return;
         if (!history.ok()) {
           LogWarning("agent", "how often job {} has died is not known: {}", key.second, history.status().ToString());
@@ -112,7 +110,7 @@ void Tuning::OnStored(const Image& image) {
   // When a predecessor's image was captured is not known.
   if (image.recovered) return;
   JobTuning& tuning = image.version->job->tuning;
-  tuning.measured.background.Add(1e-9 * static_cast<double>(agent_.clock().NowNs() - image.ended_ns));
+  tuning.measured.background.Add(1e-9 * static_cast<double>(core_.clock().NowNs() - image.ended_ns));
   tuning.changed = true;
 }
 
@@ -122,19 +120,19 @@ void Tuning::OnProtected(const Version& version) {
   JobTuning& tuning = version.job->tuning;
   for (const auto& [rank, image] : version.images) {
     if (image->recovered || !image->ended || image->doomed) continue;
-    tuning.measured.protection.Add(1e-9 * static_cast<double>(agent_.clock().NowNs() - image->ended_ns));
+    tuning.measured.protection.Add(1e-9 * static_cast<double>(core_.clock().NowNs() - image->ended_ns));
     tuning.changed = true;
   }
 }
 
 void Tuning::Tick() {
-  const int64_t now = agent_.clock().NowNs();
+  const int64_t now = core_.clock().NowNs();
   const double passed = ticked_ns_ == 0 ? 0 : 1e-9 * static_cast<double>(now - ticked_ns_);
   ticked_ns_ = now;
-  for (Session* session : agent_.sessions().all()) Collect(*session);
-  for (auto& [key, job] : agent_.jobs()) {
+  for (Session* session : core_.sessions().all()) Collect(*session);
+  for (auto& [key, job] : core_.jobs()) {
     JobTuning& tuning = job->tuning;
-    if (!agent_.sessions().HasAttempt(*job, job->hello.attempt)) continue;
+    if (!core_.sessions().HasAttempt(*job, job->hello.attempt)) continue;
     NoteLevels(*job);
     tuning.attempt_seconds += passed;
     if (tuning.changed && !tuning.advising && (tuning.advised_ns == 0 || now - tuning.advised_ns >= kAdvicePeriodNs))
@@ -143,7 +141,7 @@ void Tuning::Tick() {
 }
 
 JobMeasurement Tuning::Measured(const Job& job) {
-  for (Session* session : agent_.sessions().all()) {
+  for (Session* session : core_.sessions().all()) {
     if (session->job == &job) Collect(*session);
   }
   const JobTuning& tuning = job.tuning;
@@ -170,30 +168,30 @@ void Tuning::Advise(Job& job) {
   const JobMeasurement measured = Measured(job);
   tuning.changed = false;
   tuning.advising = true;
-  agent_.Background([measured, rule] { return AdviseInterval(measured, rule); },
-                    [this, key = JobKey(job.store_id, job.name)](Result<IntervalAdvice> advice) {
-                      Job* found = agent_.FindJob(key.first, key.second);
-                      if (found == nullptr) return;
-                      JobTuning& told = found->tuning;
-                      told.advising = false;
-                      told.no_advice = advice.status();
-                      if (!advice.ok()) return;
-                      told.advice = *advice;
-                      told.advised_ns = agent_.clock().NowNs();
-                      Tell(*found);
-                      agent_.sessions().SaveJob(*found);
-                    });
+  core_.Background([measured, rule] { return AdviseInterval(measured, rule); },
+                   [this, key = JobKey(job.store_id, job.name)](Result<IntervalAdvice> advice) {
+                     Job* found = core_.FindJob(key.first, key.second);
+                     if (found == nullptr) return;
+                     JobTuning& told = found->tuning;
+                     told.advising = false;
+                     told.no_advice = advice.status();
+                     if (!advice.ok()) return;
+                     told.advice = *advice;
+                     told.advised_ns = core_.clock().NowNs();
+                     Tell(*found);
+                     core_.events().job_changed(*found);
+                   });
 }
 
 LevelCounts Tuning::LevelsInForce(const Job& job) {
   LevelCounts levels = ChangedLevels(ConfiguredLevels(job.hello.keys), job.tuning.levels);
-  if (!Protect::CanProtect(job)) levels.node_every = 0;
+  if (!job.CanProtect()) levels.node_every = 0;
   return levels;
 }
 
 void Tuning::NoteLevels(Job& job) {
   LevelCounts shown;
-  for (const Session* session : agent_.sessions().all()) {
+  for (const Session* session : core_.sessions().all()) {
     const bool counts = session->job == &job && session->hello.attempt == job.hello.attempt;
     if (!counts || session->ended || session->broken) continue;
     const LevelCounts levels = UnpackedLevels(session->box().levels_in_force.load(std::memory_order_relaxed));
@@ -206,7 +204,7 @@ void Tuning::NoteLevels(Job& job) {
   tuning.had_highest_since_change = false;
   tuning.changed = true;
   Tell(job);
-  agent_.sessions().SaveJob(job);
+  core_.events().job_changed(job);
 }
 
 void Tuning::OnScheduled(const Version& version) {
@@ -239,13 +237,13 @@ Duration Tuning::ToldInterval(const Job& job) {
 
 void Tuning::Tell(Job& job) {
   const int64_t interval_ns = ToldInterval(job).count();
-  for (Session* session : agent_.sessions().all()) {
+  for (Session* session : core_.sessions().all()) {
     if (session->job == &job) session->box().checkpoint_interval_ns.store(interval_ns, std::memory_order_relaxed);
   }
 }
 
 bool Tuning::Decides(const Job& job) const {
-  const std::vector<Session*> sessions = agent_.sessions().all();
+  const std::vector<Session*> sessions = core_.sessions().all();
   return std::any_of(sessions.begin(), sessions.end(), [&](const Session* session) {
     return session->job == &job && session->hello.attempt == job.hello.attempt && session->hello.rank == 0;
   });

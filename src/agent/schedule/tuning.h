@@ -20,11 +20,11 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
 
 class Tuning {
  public:
-  explicit Tuning(Agent& agent) : agent_(agent) {}
+  explicit Tuning(AgentCore& core) : core_(core) {}
 
   // A client has attached: it is told what holds, and a new attempt's past is looked up.
   void OnAttached(Session& session);
@@ -64,7 +64,7 @@ class Tuning {
   // What the ranks show now.
   void NoteLevels(Job& job);
 
-  Agent& agent_;
+  AgentCore& core_;
   int64_t ticked_ns_ = 0;
 };
 

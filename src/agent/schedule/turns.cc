@@ -4,14 +4,11 @@
 #include <chrono>
 #include <vector>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
-#include "agent/door/waiters.h"
 #include "agent/flush/flush.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
-#include "agent/protect/protect.h"
 #include "agent/schedule/tuning.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "schedule/schedule.h"
 #include "store/versions.h"
@@ -31,7 +28,7 @@ constexpr size_t kDecisionsKept = 64;
 ScheduleRule RuleOf(const Job& job) {
   const JobKeys& keys = job.hello.keys;
   ScheduleRule rule{{false, {}}, {keys.schedule_store > 0, keys.schedule_store_interval}};
-  if (keys.Protects() && Protect::CanProtect(job)) rule.node = {true, keys.schedule_node_interval};
+  if (keys.Protects() && job.CanProtect()) rule.node = {true, keys.schedule_node_interval};
   return rule;
 }
 
@@ -52,7 +49,7 @@ const ScheduledLevels* FindTurn(const Job& job, const Generation& generation) {
 void Turns::Schedule(Version& version, const ScheduledLevels& due) {
   const Job& job = *version.job;
   const JobNode* deciding = job.ReachableLeader(version.generation.attempt);
-  const bool is_asked = deciding != nullptr && deciding->name != agent_.settings().node && agent_.peers().is_open();
+  const bool is_asked = deciding != nullptr && deciding->name != core_.settings().node && peers_.is_open();
   if (!is_asked || !IsLimited(RuleOf(job), due)) return SetLevels(version, ByOwnClock(version, due));
   version.scheduled = Level::kLocal;
   LeaveUndecided(version, due);
@@ -60,7 +57,7 @@ void Turns::Schedule(Version& version, const ScheduledLevels& due) {
 }
 
 void Turns::LeaveUndecided(Version& version, const ScheduledLevels& due) const {
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   const JobNode* deciding = version.job->ReachableLeader(version.generation.attempt);
   version.undecided = Undecided{due, deciding == nullptr ? std::string() : deciding->name, now_ns, now_ns, kPauseMin};
 }
@@ -84,33 +81,33 @@ void Turns::Remember(Job& job, const Generation& generation, const ScheduledLeve
   if (FindTurn(job, generation) != nullptr) return;
   job.turns.emplace_back(generation, levels);
   if (job.turns.size() > kDecisionsKept) job.turns.pop_front();
-  agent_.sessions().SaveJob(job);
+  core_.events().job_changed(job);
 }
 
 void Turns::SetLevels(Version& version, const ScheduledLevels& levels) {
   version.scheduled = levels.Last();
   version.to_node = levels.node;
-  agent_.tuning().OnScheduled(version);
+  tuning_.OnScheduled(version);
 }
 
 TurnReply Turns::OnAsked(const Job& job, const TurnRequest& request) {
   const Generation& generation = request.generation;
   if (const ScheduledLevels* decided = FindTurn(job, generation)) return {true, *decided};
-  const Version* version = agent_.images().FindVersion(generation);
+  const Version* version = images_.FindVersion(generation);
   if (version != nullptr && !version->undecided) return {true, {version->to_node, version->scheduled >= Level::kStore}};
   // Ranks are a little apart as a rule.
   if (request.is_late) {
-    const bool is_over = !agent_.sessions().HasAttempt(job, generation.attempt);
+    const bool is_over = !core_.sessions().HasAttempt(job, generation.attempt);
     LookIntoStore(job, generation, is_over || job.HasPassedOver(generation, 0));
   }
   return {};
 }
 
 void Turns::LookIntoStore(const Job& job, const Generation& generation, bool is_passed) {
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   std::erase_if(looked_ns_, [&](const auto& look) { return now_ns - look.second > kLookPause.count(); });
   if (!looked_ns_.emplace(generation, now_ns).second) return;
-  agent_.Background(
+  core_.Background(
       [store = job.store, generation] {
         auto catalog = store->CatalogFor(generation.attempt);
         auto info = catalog.ok() ? InspectGeneration(*catalog, generation) : Result<VersionInfo>(catalog.status());
@@ -118,7 +115,7 @@ void Turns::LookIntoStore(const Job& job, const Generation& generation, bool is_
         return std::find(info->missing_ranks.begin(), info->missing_ranks.end(), 0u) == info->missing_ranks.end();
       },
       [this, generation, is_passed](bool has_gone_there) {
-        Job* found = agent_.FindJob(generation.store_id, generation.job);
+        Job* found = core_.FindJob(generation.store_id, generation.job);
         if (found != nullptr && (is_passed || has_gone_there)) Remember(*found, generation, {false, has_gone_there});
       });
 }
@@ -127,32 +124,31 @@ void Turns::Ask(const Version& version) {
   const Generation& generation = version.generation;
   const Undecided& undecided = *version.undecided;
   if (undecided.node.empty()) {
-    agent_.loop().Post(
-        [this, generation] { OnAnswer(generation, Status(Code::kNotFound, "the nodes know each other no more")); });
+    core_.loop().Post([this, generation] { OnAnswer(generation, Status(Code::kNotFound, "the nodes know each other no more")); });
     return;
   }
-  const TurnRequest request{generation, agent_.clock().NowNs() - undecided.since_ns > kLate.count()};
-  agent_.peers().Call(*version.job, undecided.node, PeerKind::kTurn, Encode(request), kAnswerTimeout,
-                      [this, generation](const Result<Buffer>& answer) {
-                        OnAnswer(generation, answer.ok() ? DecodeTurnReply(*answer) : Result<TurnReply>(answer.status()));
-                      });
+  const TurnRequest request{generation, core_.clock().NowNs() - undecided.since_ns > kLate.count()};
+  peers_.Call(*version.job, undecided.node, PeerKind::kTurn, Encode(request), kAnswerTimeout,
+              [this, generation](const Result<Buffer>& answer) {
+                OnAnswer(generation, answer.ok() ? DecodeTurnReply(*answer) : Result<TurnReply>(answer.status()));
+              });
 }
 
 void Turns::OnAnswer(const Generation& generation, const Result<TurnReply>& answer) {
-  Version* version = agent_.images().FindVersion(generation);
+  Version* version = images_.FindVersion(generation);
   if (version == nullptr || !version->undecided) return;
   if (answer.ok() && answer->decided) return Decide(*version, answer->levels);
   Undecided& undecided = *version->undecided;
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   if (answer.ok()) undecided.heard_ns = now_ns;
   if (now_ns - undecided.heard_ns > kSilenceMax.count()) {
-    if (!agent_.sessions().HasAttempt(*version->job, generation.attempt)) return Decide(*version, {});
+    if (!core_.sessions().HasAttempt(*version->job, generation.attempt)) return Decide(*version, {});
     LogWarning("agent", "{}: the agent of rank 0 does not say which levels it is to reach, so this node's clock does: {}",
                generation.ToString(), answer.status().ToString());
     return Decide(*version, ByOwnClock(*version, undecided.due));
   }
-  agent_.loop().AddTimer(undecided.pause, [this, generation] {
-    const Version* waiting = agent_.images().FindVersion(generation);
+  core_.loop().AddTimer(undecided.pause, [this, generation] {
+    const Version* waiting = images_.FindVersion(generation);
     if (waiting != nullptr && waiting->undecided) Ask(*waiting);
   });
   undecided.pause = std::min(undecided.pause * 2, kPauseMax);
@@ -168,18 +164,18 @@ void Turns::Decide(Version& version, const ScheduledLevels& levels) {
     if (!image->doomed) images.push_back(image.get());
   }
   for (Image* image : images) {
-    if (levels.store && image->flush == FlushState::kNone) agent_.flush().Start(*image);
-    agent_.images().SaveFile(*image);
-    if (!levels.store && image->ended && !agent_.protect().IsOwed(version)) agent_.images().OnSettled(*image);
+    if (levels.store && image->flush == FlushState::kNone) flush_.Start(*image);
+    images_.SaveFile(*image);
+    if (!levels.store && image->ended && !version.IsOwedToNodes()) images_.OnSettled(*image);
   }
-  agent_.protect().Consider(version);
-  agent_.images().Reconsider(job, generation.name);
-  agent_.waiters().Check(generation);
-  agent_.Nudge();
+  core_.events().protection_due(version);
+  images_.Reconsider(job, generation.name);
+  core_.events().version_changed(generation);
+  core_.Nudge();
 }
 
 void Turns::Recover() {
-  for (const auto& [key, job] : agent_.jobs()) {
+  for (const auto& [key, job] : core_.jobs()) {
     for (const auto& [generation, version] : job->versions) {
       if (version->undecided) Ask(*version);
     }

@@ -18,11 +18,16 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Flush;
+class Images;
+class Peers;
+class Tuning;
 
 class Turns {
  public:
-  explicit Turns(Agent& agent) : agent_(agent) {}
+  Turns(AgentCore& core, Flush& flush, Images& images, Peers& peers, Tuning& tuning)
+      : core_(core), flush_(flush), images_(images), peers_(peers), tuning_(tuning) {}
 
   // A new version, whose turn it is by count for the levels in `due`.
   void Schedule(Version& version, const ScheduledLevels& due);
@@ -48,7 +53,11 @@ class Turns {
   // Whether rank 0 has gone there itself; unless it was looked for a moment ago.
   void LookIntoStore(const Job& job, const Generation& generation, bool is_passed);
 
-  Agent& agent_;
+  AgentCore& core_;
+  Flush& flush_;
+  Images& images_;
+  Peers& peers_;
+  Tuning& tuning_;
   std::map<Generation, int64_t> looked_ns_;  // when the store was looked into last
 };
 

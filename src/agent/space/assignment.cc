@@ -2,15 +2,13 @@
 
 #include <algorithm>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
-#include "agent/flush/flush.h"
-#include "agent/images/images.h"
-#include "agent/protect/protect.h"
-#include "agent/schedule/local_level.h"
+#include "agent/space/flush_load.h"
 #include "agent/space/memory_ledger.h"
+#include "agent/space/redundancy_room.h"
+#include "agent/space/room_giver.h"
 #include "agent/space/throughput.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "os/process/kill_point.h"
 
@@ -29,9 +27,27 @@ constexpr uint64_t kOpenBytesMax = uint64_t{8} << 20;
 // More than any rank has: sums of it do not overflow.
 constexpr uint64_t kBytesToComeMax = uint64_t{1} << 48;
 
+constexpr Duration kToldSoon = std::chrono::seconds(3);
+
+// Whether its nodes were told of late what this one holds: what is whole on all of them by that makes room here.
+bool IsPromisedOfLate(const Job& job, int64_t now_ns) {
+  const int64_t since_ns = now_ns - kToldSoon.count();
+  return std::any_of(job.promises.begin(), job.promises.end(),
+                     [&](const auto& entry) { return entry.second.own.has_value() && entry.second.promised_ns > since_ns; });
+}
+
 }  // namespace
 
-Assignment::Assignment(Agent& agent) : agent_(agent), queue_(*this, agent.clock()) {}
+Assignment::Assignment(AgentCore& core, FlushLoad& flush, RoomGiver& images, MemoryLedger& memory, RedundancyRoom& room,
+                       Throughput& throughput, Tiers& tiers)
+    : core_(core),
+      flush_(flush),
+      images_(images),
+      memory_(memory),
+      room_(room),
+      throughput_(throughput),
+      tiers_(tiers),
+      queue_(*this, core.clock()) {}
 
 Status Assignment::Add(Session& session, const ClientMessage& message) {
   if (queue_.CountOf(session.id) >= kRequestsMax) {
@@ -45,7 +61,7 @@ Status Assignment::Add(Session& session, const ClientMessage& message) {
   request.bytes = message.range.bytes;
   if (is_full_chunk) {
     request.bytes_to_come = std::min(message.amount, kBytesToComeMax);
-    agent_.throughput().OnAsked(session);
+    throughput_.OnAsked(session);
   }
   if (is_full_chunk || !GrowOpen(session, message, request)) queue_.Add(request);
   return Status::Ok();
@@ -61,32 +77,32 @@ bool Assignment::GrowOpen(Session& session, const ClientMessage& message, Reques
   const uint64_t wanted_bytes = message.amount;
   const bool is_its_own = entry.owner == session.id && entry.generation == range.slot_generation;
   if (!is_its_own || wanted_bytes <= backed_bytes) return false;
-  const Duration in_use(agent_.clock().NowNs() - session.open_since_ns);
+  const Duration in_use(core_.clock().NowNs() - session.open_since_ns);
   const bool is_fast = static_cast<double>(backed_bytes) > kFastOpenBytesPerSecond * ToSeconds(in_use);
   const bool has_others = unit->space->free_slots() > unit->info().slots / 4;
   // Its former chunks go one after the other, and the slot with the last: a small one is free sooner.
   const bool is_large = wanted_bytes > kOpenBytesMax && has_others && !is_fast;
   if (wanted_bytes > slot_bytes || is_large) {
     // The next one will be used up as fast.
-    if (is_fast && agent_.memory().FreeSlots(*unit) > 1) request.bytes = std::max(request.bytes, backed_bytes);
+    if (is_fast && memory_.FreeSlots(*unit) > 1) request.bytes = std::max(request.bytes, backed_bytes);
     return false;
   }
   session.open_grows = true;
-  agent_.memory().Grow(unit, range.slot, std::max(wanted_bytes, 2 * backed_bytes),
-                       [this, id = session.id, unit, range, request](bool grown) {
-                         Session* found = agent_.sessions().Find(id);
-                         if (found == nullptr) return;
-                         found->open_grows = false;
-                         // It may have been returned meanwhile.
-                         if (!grown || unit->space->Get(range.slot).owner != id) {
-                           queue_.Add(request);
-                           return Pump();
-                         }
-                         SlotRange whole = range;
-                         whole.offset = 0;
-                         whole.bytes = unit->space->BackedIn(range.slot);
-                         Answer(*found, request, AssignOutcome::kSlot, whole, Status::Ok());
-                       });
+  memory_.Grow(unit, range.slot, std::max(wanted_bytes, 2 * backed_bytes),
+               [this, id = session.id, unit, range, request](bool grown) {
+                 Session* found = core_.sessions().Find(id);
+                 if (found == nullptr) return;
+                 found->open_grows = false;
+                 // It may have been returned meanwhile.
+                 if (!grown || unit->space->Get(range.slot).owner != id) {
+                   queue_.Add(request);
+                   return Pump();
+                 }
+                 SlotRange whole = range;
+                 whole.offset = 0;
+                 whole.bytes = unit->space->BackedIn(range.slot);
+                 Answer(*found, request, AssignOutcome::kSlot, whole, Status::Ok());
+               });
   return true;
 }
 
@@ -101,26 +117,26 @@ void Assignment::Drop(const Session& session) {
 }
 
 void Assignment::Pump() {
-  if (queue_.size() > 0 || agent_.protect().WantsRoom()) agent_.images().ReconsiderPending();
-  agent_.memory().BeginAsking();
-  agent_.protect().OnRoom();
-  queue_.Pump(agent_.policy());
+  if (queue_.size() > 0 || room_.wants()) images_.ReconsiderPending();
+  memory_.BeginAsking();
+  core_.events().room_came();
+  queue_.Pump(core_.policy());
 }
 
 void Assignment::PumpSoon() {
-  if (pump_posted_ || (queue_.size() == 0 && !agent_.protect().WantsRoom())) return;
+  if (pump_posted_ || (queue_.size() == 0 && !room_.wants())) return;
   pump_posted_ = true;
-  agent_.loop().Post([this] {
+  core_.loop().Post([this] {
     pump_posted_ = false;
     Pump();
   });
 }
 
 void Assignment::AskAgain(Duration after) {
-  const int64_t due_ns = agent_.clock().NowNs() + after.count();
+  const int64_t due_ns = core_.clock().NowNs() + after.count();
   if (ask_again_ns_ != 0 && ask_again_ns_ <= due_ns) return;
   ask_again_ns_ = due_ns;
-  agent_.loop().AddTimer(after, [this, due_ns] {
+  core_.loop().AddTimer(after, [this, due_ns] {
     if (ask_again_ns_ != due_ns) return;  // an earlier one was asked for meanwhile
     ask_again_ns_ = 0;
     Pump();
@@ -128,7 +144,7 @@ void Assignment::AskAgain(Duration after) {
 }
 
 Session* Assignment::Find(uint64_t writer) const {
-  return agent_.sessions().Find(static_cast<uint32_t>(writer));
+  return core_.sessions().Find(static_cast<uint32_t>(writer));
 }
 
 bool Assignment::IsThere(uint64_t writer) {
@@ -143,11 +159,11 @@ bool Assignment::SameTiers(uint64_t writer, uint64_t other) {
 
 NodeLoad Assignment::LoadFor(const Request& request, std::vector<TierLoad>* tiers) {
   const Session& session = *Find(request.writer);
-  for (const TierUnit* unit : session.tiers) tiers->push_back(agent_.tiers().LoadOf(*unit, &session));
+  for (const TierUnit* unit : session.tiers) tiers->push_back(tiers_.LoadOf(*unit, &session));
   if (IsKeptFrom(session, request)) {
     for (TierLoad& tier : *tiers) tier.free_slots = tier.evictable_slots = 0;
   }
-  return agent_.flush().Load(agent_.throughput().FlushBytesPerSecond(session.job->store_id));
+  return flush_.Load(throughput_.FlushBytesPerSecond(session.job->store_id));
 }
 
 AssignmentQueue::Outcome Assignment::Assign(const Request& request, size_t tier) {
@@ -158,33 +174,33 @@ AssignmentQueue::Outcome Assignment::Assign(const Request& request, size_t tier)
 AssignmentQueue::Refusal Assignment::NotPlaced(Request& request, const PlaceDecision& decision) {
   using enum AssignmentQueue::Refusal;
   Session& session = *Find(request.writer);
-  if (agent_.memory().IsMaking(session.tiers)) return kStays;
+  if (memory_.IsMaking(session.tiers)) return kStays;
   // No tier is worth it as they are: a flushed chunk of an image under way makes room where it lies.
   const bool kept = IsKeptFrom(session, request);
   const bool released = std::any_of(session.tiers.begin(), session.tiers.end(), [&](TierUnit* unit) {
-    return (kept || !agent_.tiers().LoadOf(*unit).HasRoom()) && agent_.images().ReleaseFlushed(unit);
+    return (kept || !tiers_.LoadOf(*unit).HasRoom()) && images_.ReleaseFlushed(unit);
   });
   if (released) return kAskNow;
   if (!request.waited) {
     request.waited = true;
-    ++agent_.counters().places_waited;
+    ++core_.counters().places_waited;
   }
   const bool recalling = Recall(session);
   if (decision.kind == PlaceDecision::Kind::kWait || recalling) return kStays;
   if (const auto refusal = WaitForRedundancy(session, request); refusal.has_value()) return *refusal;
-  ++agent_.counters().places_through;
-  agent_.throughput().OnThrough(session);
+  ++core_.counters().places_through;
+  throughput_.OnThrough(session);
   Answer(session, request, AssignOutcome::kThrough, SlotRange{}, Status::Ok());
   return kAnswered;
 }
 
 bool Assignment::IsKeptFrom(const Session& session, const Request& request) const {
-  return favoured_ != std::pair(request.writer, request.number) && agent_.protect().room().IsKeptFrom(*session.job);
+  return favoured_ != std::pair(request.writer, request.number) && room_.IsKeptFrom(*session.job);
 }
 
 std::optional<AssignmentQueue::Refusal> Assignment::WaitForRedundancy(const Session& session, const Request& request) {
-  const int64_t left_ns = request.head_since_ns + kRedundancyPause.count() - agent_.clock().NowNs();
-  if (left_ns > 0 && (agent_.protect().room().MayComeSoon(*session.job) || agent_.local_level().MayComeSoon(*session.job))) {
+  const int64_t left_ns = request.head_since_ns + kRedundancyPause.count() - core_.clock().NowNs();
+  if (left_ns > 0 && (room_.MayComeSoon(*session.job) || IsPromisedOfLate(*session.job, core_.clock().NowNs()))) {
     AskAgain(Duration(left_ns));
     return AssignmentQueue::Refusal::kStays;
   }
@@ -195,9 +211,9 @@ std::optional<AssignmentQueue::Refusal> Assignment::WaitForRedundancy(const Sess
 
 AssignmentQueue::Outcome Assignment::AssignIn(Session& session, const Request& request, TierUnit* unit) {
   using enum AssignmentQueue::Outcome;
-  agent_.memory().Expect(unit, request.bytes_to_come);
+  memory_.Expect(unit, request.bytes_to_come);
   uint32_t slot = 0;
-  switch (agent_.memory().Find(unit, session.id, request.bytes, &slot)) {
+  switch (memory_.Find(unit, session.id, request.bytes, &slot)) {
     case MemoryLedger::Found::kReady: break;
     case MemoryLedger::Found::kSoon: return kLater;
     case MemoryLedger::Found::kNone: return kNoSpace;
@@ -218,20 +234,20 @@ AssignmentQueue::Outcome Assignment::AssignIn(Session& session, const Request& r
   os::KillPoint("slot-assigned");
   if (request.kind == static_cast<uint32_t>(PlaceKind::kFullChunk)) {
     session.full_slots.insert(SlotId{unit->id, slot});
-    agent_.throughput().OnAssigned(session, *unit, range, request);
+    throughput_.OnAssigned(session, *unit, range, request);
   }
-  ++agent_.counters().places_assigned;
+  ++core_.counters().places_assigned;
   Answer(session, request, AssignOutcome::kSlot, range, Status::Ok());
   return kAssigned;
 }
 
 bool Assignment::Recall(const Session& for_whom) {
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   const auto asked = recalled_ns_.find(for_whom.tiers);
   if (asked != recalled_ns_.end() && now_ns - asked->second < kRecallAnswer.count()) return true;
   if (asked != recalled_ns_.end() && now_ns - asked->second < kRecallPause.count()) return false;
   bool anyone = false;
-  for (Session* session : agent_.sessions().all()) {
+  for (Session* session : core_.sessions().all()) {
     const bool shares = std::any_of(session->tiers.begin(), session->tiers.end(), [&](const TierUnit* unit) {
       return std::find(for_whom.tiers.begin(), for_whom.tiers.end(), unit) != for_whom.tiers.end() &&
              unit->space->AssignedTo(session->id) > 0;
@@ -239,20 +255,20 @@ bool Assignment::Recall(const Session& for_whom) {
     if (!shares || session->id == for_whom.id) continue;
     AgentMessage message{};
     message.kind = AgentMessageKind::kRecall;
-    agent_.sessions().Send(*session, message);
+    core_.sessions().Send(*session, message);
     anyone = true;
   }
   if (!anyone) return false;
   recalled_ns_[for_whom.tiers] = now_ns;
-  ++agent_.counters().recalls;
-  agent_.loop().AddTimer(kRecallAnswer, [this] { Pump(); });
+  ++core_.counters().recalls;
+  core_.loop().AddTimer(kRecallAnswer, [this] { Pump(); });
   return true;
 }
 
 void Assignment::Answer(Session& session, const Request& request, AssignOutcome outcome, const SlotRange& range,
                         const Status& why) {
-  if (request.kind == static_cast<uint32_t>(PlaceKind::kOpenSlot)) session.open_since_ns = agent_.clock().NowNs();
-  if (request.waited) agent_.throughput().OnWaited(session, Duration(agent_.clock().NowNs() - request.since_ns));
+  if (request.kind == static_cast<uint32_t>(PlaceKind::kOpenSlot)) session.open_since_ns = core_.clock().NowNs();
+  if (request.waited) throughput_.OnWaited(session, Duration(core_.clock().NowNs() - request.since_ns));
   AgentMessage message{};
   message.kind = AgentMessageKind::kAssign;
   message.outcome = outcome;
@@ -261,7 +277,7 @@ void Assignment::Answer(Session& session, const Request& request, AssignOutcome 
   message.code = static_cast<int32_t>(why.code());
   message.errno_value = why.errno_value();
   why.message().copy(message.text, sizeof(message.text) - 1);
-  agent_.sessions().Send(session, message);
+  core_.sessions().Send(session, message);
 }
 
 }  // namespace kedge

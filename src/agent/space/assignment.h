@@ -19,11 +19,18 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class FlushLoad;
+class RoomGiver;
+class MemoryLedger;
+class RedundancyRoom;
+class Throughput;
+class Tiers;
 
 class Assignment final : private AssignmentQueue::Host {
  public:
-  explicit Assignment(Agent& agent);
+  Assignment(AgentCore& core, FlushLoad& flush, RoomGiver& images, MemoryLedger& memory, RedundancyRoom& room,
+             Throughput& throughput, Tiers& tiers);
 
   // kInvalidArgument: the session has more requests waiting than any client makes.
   Status Add(Session& session, const ClientMessage& message);
@@ -62,7 +69,13 @@ class Assignment final : private AssignmentQueue::Host {
   bool Recall(const Session& for_whom);
   void Answer(Session& session, const Request& request, AssignOutcome outcome, const SlotRange& range, const Status& why);
 
-  Agent& agent_;
+  AgentCore& core_;
+  FlushLoad& flush_;
+  RoomGiver& images_;
+  MemoryLedger& memory_;
+  RedundancyRoom& room_;
+  Throughput& throughput_;
+  Tiers& tiers_;
   AssignmentQueue queue_;
   bool pump_posted_ = false;
   int64_t ask_again_ns_ = 0;                               // when it is to be asked again anyway; 0: not

@@ -5,13 +5,12 @@
 #include <thread>
 #include <utility>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
-#include "agent/images/images.h"
-#include "agent/protect/protect.h"
 #include "agent/space/assignment.h"
 #include "agent/space/own_slots.h"
+#include "agent/space/redundancy_room.h"
+#include "agent/space/room_giver.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "os/files/files.h"
 
@@ -44,8 +43,14 @@ bool IsMemory(const TierUnit& unit) {
 
 }  // namespace
 
-MemoryLedger::MemoryLedger(Agent& agent)
-    : agent_(agent),
+MemoryLedger::MemoryLedger(AgentCore& core, Assignment& assignment, RoomGiver& images, OwnSlots& own_slots, RedundancyRoom& room,
+                           Tiers& tiers)
+    : core_(core),
+      assignment_(assignment),
+      images_(images),
+      own_slots_(own_slots),
+      room_(room),
+      tiers_(tiers),
       awaited_(1, std::chrono::seconds(2), Workers::Priority::kAwaited),
       ahead_(1, std::chrono::seconds(2), Workers::Priority::kLow) {}
 
@@ -76,7 +81,7 @@ void MemoryLedger::Look() {
 }
 
 std::vector<TierUnit*> MemoryLedger::MemoryUnits() const {
-  std::vector<TierUnit*> units = agent_.tiers().units();
+  std::vector<TierUnit*> units = tiers_.units();
   std::erase_if(units, [](const TierUnit* unit) { return !IsMemory(*unit); });
   return units;
 }
@@ -114,7 +119,7 @@ MemoryRoom MemoryLedger::Room() const {
 
 MemoryRoom MemoryLedger::RoomIn(const TierUnit& unit) const {
   const MemoryRoom room = Room();
-  const int64_t volume_bytes = agent_.clock().NowNs() < unit.memory.refused_until_ns ? 0 : unit.memory.volume_room_bytes;
+  const int64_t volume_bytes = core_.clock().NowNs() < unit.memory.refused_until_ns ? 0 : unit.memory.volume_room_bytes;
   return room.bytes <= volume_bytes ? room : MemoryRoom{volume_bytes, "the memory file system"};
 }
 
@@ -165,7 +170,7 @@ MemoryLedger::Found MemoryLedger::Find(TierUnit* unit, uint32_t owner, uint64_t 
     if (const auto candidate = space.PickToBack(bytes); candidate.has_value()) {
       const uint64_t more_bytes = bytes - space.BackedIn(*candidate);
       const bool beyond = space.backed_bytes() + unit->memory.making_bytes + more_bytes > unit->memory.wanted_bytes;
-      if (beyond && agent_.images().EvictOldest(unit, /*also_newest=*/false)) continue;
+      if (beyond && images_.EvictOldest(unit, /*also_newest=*/false)) continue;
       if (MakeOne(unit, bytes, Urgency::kAwaited)) {
         ++unit->memory.asked;
         return Found::kSoon;
@@ -173,8 +178,8 @@ MemoryLedger::Found MemoryLedger::Find(TierUnit* unit, uint32_t owner, uint64_t 
     }
     // Space that others have spare, or that lies in slots too small for this.
     if (space.free_slots() > 0 && (releasing_ > 0 || ReleaseAny())) return Found::kSoon;
-    if (space.evictable_slots() == 0) agent_.own_slots().CloseEvictable(unit);
-    if (space.evictable_slots() == 0 || !agent_.images().EvictOldest(unit, /*also_newest=*/true)) return Found::kNone;
+    if (space.evictable_slots() == 0) own_slots_.CloseEvictable(unit);
+    if (space.evictable_slots() == 0 || !images_.EvictOldest(unit, /*also_newest=*/true)) return Found::kNone;
   }
 }
 
@@ -200,7 +205,7 @@ bool MemoryLedger::MakeOne(TierUnit* unit, uint64_t bytes, Urgency urgency) {
     // What was made of it in vain would be nobody's.
     if (!status.ok()) (void)tier->Release(slot);
     if (stopping_) return;
-    agent_.loop().Post([this, urgency, id, slot, from, to, status] { OnMade(urgency, id, slot, from, to, status); });
+    core_.loop().Post([this, urgency, id, slot, from, to, status] { OnMade(urgency, id, slot, from, to, status); });
   });
   return true;
 }
@@ -223,11 +228,11 @@ void MemoryLedger::PrepareHurried(TierUnit* unit) {
     ahead_.Submit([this, id = unit->id, tier = unit->tier, slot, bytes = unit->space->BackedIn(slot)] {
       (void)PrepareAhead(*tier, slot, 0, bytes);  // its space is there; slower pages will do
       if (stopping_) return;
-      agent_.loop().Post([this, id, slot] {
-        TierUnit* found = agent_.tiers().FindUnit(id);
+      core_.loop().Post([this, id, slot] {
+        TierUnit* found = tiers_.FindUnit(id);
         if (found == nullptr) return;
         found->space->Unhold(slot);
-        agent_.assignment().Pump();
+        assignment_.Pump();
         PrepareHurried(found);
       });
     });
@@ -236,7 +241,7 @@ void MemoryLedger::PrepareHurried(TierUnit* unit) {
 }
 
 void MemoryLedger::OnMade(Urgency urgency, uint32_t unit_id, uint32_t slot, uint64_t from, uint64_t to, const Status& status) {
-  TierUnit* unit = agent_.tiers().FindUnit(unit_id);
+  TierUnit* unit = tiers_.FindUnit(unit_id);
   if (unit == nullptr) return;
   --unit->memory.making;
   if (urgency == Urgency::kAwaited) --unit->memory.awaited;
@@ -244,13 +249,13 @@ void MemoryLedger::OnMade(Urgency urgency, uint32_t unit_id, uint32_t slot, uint
   unit->space->Unhold(slot);
   unit->space->SetBacked(slot, status.ok() ? to : 0);
   if (!status.ok()) {
-    unit->memory.refused_until_ns = agent_.clock().NowNs() + kRefusedPause.count();
+    unit->memory.refused_until_ns = core_.clock().NowNs() + kRefusedPause.count();
     static LogRateLimit limit(std::chrono::seconds(10));
     LogLimited(limit, LogLevel::kWarning, "agent", "tier {}: no memory for another slot: {}", unit->info().name,
                status.ToString());
-    agent_.CheckPlaces();  // the file may have been cut short
+    core_.events().places_doubted();  // the file may have been cut short
   }
-  agent_.assignment().Pump();
+  assignment_.Pump();
 }
 
 void MemoryLedger::Expect(TierUnit* unit, uint64_t bytes) {
@@ -267,7 +272,7 @@ void MemoryLedger::Grow(TierUnit* unit, uint32_t slot, uint64_t bytes, std::func
   const uint64_t to = RoundedFor(*unit, bytes);
   const bool may = !unit->lost && to > from && !stopping_ && !unit->space->IsUnknown(slot) && TakeRoom(unit, to - from);
   if (!may) {
-    agent_.loop().Post([done = std::move(done), enough = to <= from] { done(enough); });
+    core_.loop().Post([done = std::move(done), enough = to <= from] { done(enough); });
     return;
   }
   const uint64_t generation = unit->space->Get(slot).generation;
@@ -275,8 +280,8 @@ void MemoryLedger::Grow(TierUnit* unit, uint32_t slot, uint64_t bytes, std::func
   awaited_.Submit([this, id = unit->id, tier = unit->tier, slot, generation, from, to, done = std::move(done)]() mutable {
     const Status status = tier->Prepare(slot, from, to - from);
     if (stopping_) return;
-    agent_.loop().Post([this, id, slot, generation, from, to, status, done = std::move(done)] {
-      TierUnit* found = agent_.tiers().FindUnit(id);
+    core_.loop().Post([this, id, slot, generation, from, to, status, done = std::move(done)] {
+      TierUnit* found = tiers_.FindUnit(id);
       if (found == nullptr) return;
       found->memory.making_bytes -= to - from;
       // It may have gone to somebody else, or nobody, meanwhile: what was made is counted all the same.
@@ -301,9 +306,9 @@ bool MemoryLedger::ReleaseOne(TierUnit* unit, Urgency urgency) {
   workers.Submit([this, id = unit->id, tier = unit->tier, slot = *slot] {
     const Status status = tier->Release(slot);
     if (stopping_) return;
-    agent_.loop().Post([this, id, slot, status] {
+    core_.loop().Post([this, id, slot, status] {
       --releasing_;
-      TierUnit* found = agent_.tiers().FindUnit(id);
+      TierUnit* found = tiers_.FindUnit(id);
       if (found == nullptr) return;
       found->space->Unhold(slot);
       if (status.ok()) {
@@ -312,7 +317,7 @@ bool MemoryLedger::ReleaseOne(TierUnit* unit, Urgency urgency) {
       } else {
         LogWarning("agent", "tier {}: the space of slot {} stays: {}", found->info().name, slot, status.ToString());
       }
-      if (releasing_ == 0) agent_.assignment().Pump();
+      if (releasing_ == 0) assignment_.Pump();
     });
   });
   return true;
@@ -353,9 +358,9 @@ MemoryLedger::Wanted MemoryLedger::WantedIn(const TierUnit& unit) const {
       if (!want(slot_bytes)) return;
     }
     // What is less than a piece shares the session's open slot.
-    if (bytes >= std::min(agent_.settings().piece_bytes, slot_bytes)) (void)want(RoundedFor(unit, bytes));
+    if (bytes >= std::min(core_.settings().piece_bytes, slot_bytes)) (void)want(RoundedFor(unit, bytes));
   };
-  for (const Session* session : agent_.sessions().all()) {
+  for (const Session* session : core_.sessions().all()) {
     const auto first = std::find_if(session->tiers.begin(), session->tiers.end(),
                                     [](const TierUnit* tier) { return !tier->lost && IsMemory(*tier); });
     if (session->ended || first == session->tiers.end() || *first != &unit) continue;
@@ -364,9 +369,9 @@ MemoryLedger::Wanted MemoryLedger::WantedIn(const TierUnit& unit) const {
     for (uint64_t i = 0; i <= std::min(kept, kKeptAheadMax); ++i) want_image(image_bytes);
     wanted.bytes = std::min(ceiling, wanted.bytes + (kept + 1) * image_bytes);
   }
-  for (const auto& [key, job] : agent_.jobs()) {
+  for (const auto& [key, job] : core_.jobs()) {
     if (job->hello.keys.scratch == unit.scratch && job->layout != nullptr) {
-      const uint64_t redundancy_bytes = agent_.protect().room().ExpectedBytes(*job);
+      const uint64_t redundancy_bytes = room_.ExpectedBytes(*job);
       want_image(redundancy_bytes);
       wanted.bytes = std::min(ceiling, wanted.bytes + redundancy_bytes);
     }
@@ -378,7 +383,7 @@ MemoryLedger::Wanted MemoryLedger::WantedIn(const TierUnit& unit) const {
 
 void MemoryLedger::Balance(TierUnit* unit) {
   SlotSpace& space = *unit->space;
-  const std::vector<Session*> sessions = agent_.sessions().all();
+  const std::vector<Session*> sessions = core_.sessions().all();
   const bool is_alone = std::none_of(sessions.begin(), sessions.end(), [&](const Session* session) {
     return std::find(session->tiers.begin(), session->tiers.end(), unit) != session->tiers.end();
   });
@@ -403,7 +408,7 @@ void MemoryLedger::Balance(TierUnit* unit) {
       break;
     }
   }
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   const auto has_too_many = [&] {
     return space.evictable_slots() > 0 && space.backed_bytes() - space.spare_bytes() > wanted.bytes;
   };
@@ -416,7 +421,7 @@ void MemoryLedger::Balance(TierUnit* unit) {
   for (size_t i = 0; i < spare.size() && ReleaseOne(unit, Urgency::kAhead); ++i) {
   }
   // Evicted slots are spare from now on, and go as such.
-  while (has_too_many() && agent_.images().EvictOldest(unit, /*also_newest=*/unit->lost)) {
+  while (has_too_many() && images_.EvictOldest(unit, /*also_newest=*/unit->lost)) {
   }
 }
 
@@ -426,7 +431,7 @@ void MemoryLedger::GiveBackUnderPressure() {
       return -std::min(room_bytes_, unit->memory.volume_room_bytes) - static_cast<int64_t>(unit->space->spare_bytes());
     };
     if (std::min(room_bytes_, unit->memory.volume_room_bytes) >= 0) continue;
-    while (missing() > 0 && unit->space->evictable_slots() > 0 && agent_.images().EvictOldest(unit, /*also_newest=*/true)) {
+    while (missing() > 0 && unit->space->evictable_slots() > 0 && images_.EvictOldest(unit, /*also_newest=*/true)) {
     }
     while (ReleaseOne(unit, Urgency::kAwaited)) {
     }
@@ -451,7 +456,7 @@ void MemoryLedger::Tick() {
 
 void MemoryLedger::LookAtSessions() {
   uint64_t bytes = 0;
-  for (const Session* session : agent_.sessions().all()) bytes += ImageBytesOf(*session);
+  for (const Session* session : core_.sessions().all()) bytes += ImageBytesOf(*session);
   if (std::exchange(shown_bytes_, bytes) == bytes) return;
   for (TierUnit* unit : MemoryUnits()) Balance(unit);
 }

@@ -23,11 +23,17 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Assignment;
+class RoomGiver;
+class OwnSlots;
+class RedundancyRoom;
+class Tiers;
 
 class MemoryLedger {
  public:
-  explicit MemoryLedger(Agent& agent);
+  MemoryLedger(AgentCore& core, Assignment& assignment, RoomGiver& images, OwnSlots& own_slots, RedundancyRoom& room,
+               Tiers& tiers);
   ~MemoryLedger() { Stop(); }
 
   // A new tier; `fresh`: nothing of a predecessor's is in it.
@@ -96,7 +102,12 @@ class MemoryLedger {
   void Balance(TierUnit* unit);
   void GiveBackUnderPressure();
 
-  Agent& agent_;
+  AgentCore& core_;
+  Assignment& assignment_;
+  RoomGiver& images_;
+  OwnSlots& own_slots_;
+  RedundancyRoom& room_;
+  Tiers& tiers_;
   int64_t room_bytes_ = 0;  // of the machine, as last looked at, less what was taken since
   const char* room_bound_ = "";
   uint64_t shown_bytes_ = 0;  // by all sessions, as last looked at

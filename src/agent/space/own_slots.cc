@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "agent/daemon/agent.h"
 #include "agent/space/assignment.h"
 #include "agent/space/memory_ledger.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "format/image_record.h"
 
@@ -38,7 +38,7 @@ void OwnSlots::CloseEvictable(TierUnit* unit) {
 bool OwnSlots::OpenSlot(TierUnit* unit, uint64_t bytes) {
   CloseIn(unit);
   uint32_t slot = 0;
-  if (agent_.memory().Find(unit, kAgentSlotOwner, bytes, &slot) != MemoryLedger::Found::kReady) return false;
+  if (memory_.Find(unit, kAgentSlotOwner, bytes, &slot) != MemoryLedger::Found::kReady) return false;
   if (unit->info().kind == TierKind::kDirectory) {
     Status reserved = unit->tier->ReserveAll(slot);
     if (!reserved.ok()) {
@@ -54,16 +54,15 @@ void OwnSlots::Grow(TierUnit* unit, Open& open, uint64_t bytes) {
   if (open.grows) return;
   open.grows = true;
   const uint64_t doubled_bytes = 2 * unit->space->BackedIn(open.slot);
-  agent_.memory().Grow(
-      unit, open.slot, std::max(bytes, doubled_bytes),
-      [this, unit, slot = open.slot, slot_generation = open.slot_generation](bool grown) {
-        const auto found = open_.find(unit);
-        if (found != open_.end() && found->second.slot == slot && found->second.slot_generation == slot_generation) {
-          found->second.grows = false;
-          if (!grown) CloseIn(unit);
-        }
-        agent_.assignment().Pump();
-      });
+  memory_.Grow(unit, open.slot, std::max(bytes, doubled_bytes),
+               [this, unit, slot = open.slot, slot_generation = open.slot_generation](bool grown) {
+                 const auto found = open_.find(unit);
+                 if (found != open_.end() && found->second.slot == slot && found->second.slot_generation == slot_generation) {
+                   found->second.grows = false;
+                   if (!grown) CloseIn(unit);
+                 }
+                 assignment_.Pump();
+               });
 }
 
 std::optional<OwnRange> OwnSlots::Take(const std::vector<TierUnit*>& tiers, uint64_t bytes) {
@@ -91,7 +90,7 @@ std::optional<OwnRange> OwnSlots::Take(const std::vector<TierUnit*>& tiers, uint
 
 std::optional<std::vector<OwnRange>> OwnSlots::TakeAll(const std::vector<TierUnit*>& tiers, uint64_t bytes) {
   std::vector<OwnRange> ranges;
-  agent_.memory().BeginAsking();
+  memory_.BeginAsking();
   while (bytes > 0) {
     // The largest part that fits a slot of any tier: tiers may be cut differently.
     uint64_t part = 0;

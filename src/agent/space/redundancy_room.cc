@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "agent/daemon/agent.h"
-#include "agent/protect/protect.h"
 #include "agent/space/memory_ledger.h"
 #include "agent/space/own_slots.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/agent_core.h"
+#include "agent/tables/protection.h"
 
 namespace kedge {
 namespace {
@@ -24,10 +24,10 @@ uint64_t LargestSlot(const std::vector<TierUnit*>& tiers) {
   return largest;
 }
 
-uint64_t FreeBytes(Agent& agent, const std::vector<TierUnit*>& tiers) {
+uint64_t FreeBytes(const MemoryLedger& memory, const std::vector<TierUnit*>& tiers) {
   uint64_t bytes = 0;
   for (const TierUnit* unit : tiers) {
-    bytes += (uint64_t{agent.memory().FreeSlots(*unit)} + unit->space->evictable_slots()) * unit->info().slot_bytes;
+    bytes += (uint64_t{memory.FreeSlots(*unit)} + unit->space->evictable_slots()) * unit->info().slot_bytes;
   }
   return bytes;
 }
@@ -57,7 +57,7 @@ void RedundancyRoom::OnBegun(const Version& version) {
 
 std::vector<TierUnit*> RedundancyRoom::TiersOf(const Job& job) const {
   std::vector<TierUnit*> tiers;
-  for (TierUnit* unit : agent_.tiers().units()) {
+  for (TierUnit* unit : tiers_.units()) {
     if (!unit->lost && unit->scratch == job.hello.keys.scratch) tiers.push_back(unit);
   }
   return tiers;
@@ -75,8 +75,8 @@ uint64_t RedundancyRoom::KeptBytes(const Job& job, const std::vector<TierUnit*>&
   const uint64_t slot_bytes = LargestSlot(tiers);
   uint64_t kept = 0;
   // In slots that redundancy has begun to fill.
-  uint64_t begun_bytes = agent_.own_slots().LeftIn(tiers);
-  for (const auto& [key, other] : agent_.jobs()) {
+  uint64_t begun_bytes = own_slots_.LeftIn(tiers);
+  for (const auto& [key, other] : core_.jobs()) {
     if (other->layout == nullptr || !ShareTiers(*other, job)) continue;
     // Versions of a name stand together, the oldest first.
     for (auto entry = other->versions.begin(); entry != other->versions.end();) {
@@ -88,12 +88,12 @@ uint64_t RedundancyRoom::KeptBytes(const Job& job, const std::vector<TierUnit*>&
       for (; entry != other->versions.end() && entry->first.name == name; ++entry) {
         const Version& version = *entry->second;
         has_protected = has_protected || (version.at_node && !version.sets.empty());
-        if (newest == newest_.end() || covered_bytes >= slot_bytes || !agent_.protect().IsOwed(version)) continue;
+        if (newest == newest_.end() || covered_bytes >= slot_bytes || !version.IsOwedToNodes()) continue;
         const uint64_t more = Wanted(version);
         if (more == 0) continue;  // it has its redundancy, and waits for other nodes'
         wanted += more;
         const uint64_t image_bytes = std::max<uint64_t>(newest->second.largest_image_bytes, 1);
-        covered_bytes += image_bytes < agent_.settings().piece_bytes ? image_bytes : slot_bytes;
+        covered_bytes += image_bytes < core_.settings().piece_bytes ? image_bytes : slot_bytes;
         ++versions;
       }
       if (wanted == 0 || newest == newest_.end()) continue;
@@ -123,7 +123,7 @@ bool RedundancyRoom::IsKeptFrom(const Job& job) const {
   if (newest_.empty()) return false;  // nothing has been protected: asked for each chunk that is placed
   const std::vector<TierUnit*> tiers = TiersOf(job);
   const uint64_t kept = KeptBytes(job, tiers);
-  return kept > 0 && FreeBytes(agent_, tiers) < kept + LargestSlot(tiers);
+  return kept > 0 && FreeBytes(memory_, tiers) < kept + LargestSlot(tiers);
 }
 
 bool RedundancyRoom::MayTake(const Version& version, uint64_t bytes) const {
@@ -131,22 +131,21 @@ bool RedundancyRoom::MayTake(const Version& version, uint64_t bytes) const {
   for (const auto& [generation, older] : version.job->versions) {
     if (generation.name != version.generation.name) continue;
     if (!(generation < version.generation) || older_bytes > 0) break;
-    if (agent_.protect().IsOwed(*older)) older_bytes = Wanted(*older);
+    if (older->IsOwedToNodes()) older_bytes = Wanted(*older);
   }
   if (older_bytes == 0) return true;
   const std::vector<TierUnit*> tiers = TiersOf(*version.job);
   const uint64_t slot_bytes = LargestSlot(tiers);
-  return FreeBytes(agent_, tiers) + agent_.own_slots().LeftIn(tiers) >=
-         RoundUp(bytes, slot_bytes) + RoundUp(older_bytes, slot_bytes);
+  return FreeBytes(memory_, tiers) + own_slots_.LeftIn(tiers) >= RoundUp(bytes, slot_bytes) + RoundUp(older_bytes, slot_bytes);
 }
 
 bool RedundancyRoom::MayComeSoon(const Job& job) const {
-  const int64_t since_ns = agent_.clock().NowNs() - kGetsOn.count();
-  for (const auto& [key, other] : agent_.jobs()) {
+  const int64_t since_ns = core_.clock().NowNs() - kGetsOn.count();
+  for (const auto& [key, other] : core_.jobs()) {
     if (!ShareTiers(*other, job)) continue;
     const bool gets_on = std::any_of(other->versions.begin(), other->versions.end(), [&](const auto& entry) {
       const Version& version = *entry.second;
-      return version.protection != nullptr && version.protection->step_ns > since_ns && agent_.protect().IsOwed(version);
+      return version.protection != nullptr && version.protection->step_ns > since_ns && version.IsOwedToNodes();
     });
     if (gets_on) return true;
   }

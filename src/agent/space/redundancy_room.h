@@ -17,11 +17,15 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class MemoryLedger;
+class OwnSlots;
+class Tiers;
 
 class RedundancyRoom {
  public:
-  explicit RedundancyRoom(Agent& agent) : agent_(agent) {}
+  RedundancyRoom(AgentCore& core, MemoryLedger& memory, OwnSlots& own_slots, Tiers& tiers)
+      : core_(core), memory_(memory), own_slots_(own_slots), tiers_(tiers) {}
 
   // The version's sets have their SetProgress::room_bytes. REQUIRES: version.protection.
   void OnBegun(const Version& version);
@@ -33,6 +37,10 @@ class RedundancyRoom {
   bool MayTake(const Version& version, uint64_t bytes) const;
   // Whether protection that gets on in the job's tiers may make room, so that it is worth while to wait for it.
   bool MayComeSoon(const Job& job) const;
+  // A set waits for room: it is told when some may have come free (AgentEvents::room_came).
+  void Want() { wants_ = true; }
+  bool wants() const { return wants_; }
+  bool TakeWant() { return std::exchange(wants_, false); }
 
  private:
   struct Sizes {
@@ -45,9 +53,13 @@ class RedundancyRoom {
   uint64_t Wanted(const Version& version) const;
   uint64_t KeptBytes(const Job& job, const std::vector<TierUnit*>& tiers) const;
 
-  Agent& agent_;
+  AgentCore& core_;
+  MemoryLedger& memory_;
+  OwnSlots& own_slots_;
+  Tiers& tiers_;
   // Of the newest version of a name that was begun: what one that is still being captured will need.
   std::map<std::pair<JobKey, std::string>, Sizes> newest_;
+  bool wants_ = false;
 };
 
 }  // namespace kedge

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "agent/daemon/agent.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "os/machine/machine.h"
 #include "tier/calibration_folder.h"
@@ -82,7 +82,7 @@ void PlacementCounts::Add(const PlacementCounts& other) {
 }
 
 void Throughput::Load(TierUnit& unit) const {
-  const std::string& folder = agent_.settings().calibration_folder;
+  const std::string& folder = core_.settings().calibration_folder;
   if (folder.empty()) return;
   TierThroughput& of = unit.throughput;
   const CalibrationKey key = CalibrationKeyOf(unit.info().kind, unit.info().path);
@@ -130,7 +130,7 @@ void Throughput::Begin(Session& session) {
   TierUnit* unit = UnitOf(session, oldest->first.unit);
   KEDGE_CHECK(unit != nullptr);
   TierThroughput& of = unit->throughput;
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   Advance(of, now_ns);
   ++of.writing;
   oldest->second.writing = true;
@@ -165,7 +165,7 @@ void Throughput::Drop(Session& session, const SlotId& slot) {
     --of.claims;
     of.bytes_to_come -= claim->second.bytes_to_come;
     if (claim->second.writing) {
-      Advance(of, agent_.clock().NowNs());
+      Advance(of, core_.clock().NowNs());
       --of.writing;
     }
   }
@@ -184,7 +184,7 @@ Status Throughput::OnChunkWritten(Session& session, const ClientMessage& message
   const auto claim = session.claims.find(slot);
   if (claim == session.claims.end() || claim->second.slot_generation != message.range.slot_generation) return Status::Ok();
   const Claim was = claim->second;
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   Advance(unit.throughput, now_ns);
   const double elapsed = 1e-9 * static_cast<double>(now_ns - was.since_ns);
   const double writers = elapsed > 0 ? (unit.throughput.writing_seconds - was.writing_seconds) / elapsed : 1;
@@ -246,10 +246,10 @@ void Throughput::OnImageEnd(Session& session, Image& image) {
 
 void Throughput::LoadStore(const StoreId& id) {
   const auto [store, is_new] = stores_.try_emplace(id);
-  const std::string folder = agent_.settings().calibration_folder;
+  const std::string folder = core_.settings().calibration_folder;
   if (!is_new || folder.empty()) return;
-  agent_.Background(
-      [folder, id, piece_bytes = agent_.settings().piece_bytes] {
+  core_.Background(
+      [folder, id, piece_bytes = core_.settings().piece_bytes] {
         return LoadCalibration(fs(), folder, StoreKeyOf(id), CalibrationOrigin::kLearned, piece_bytes);
       },
       [this, id](const Result<Calibration>& found) {
@@ -261,7 +261,7 @@ void Throughput::LoadStore(const StoreId& id) {
 
 void Throughput::Add(const StoreId& id, uint64_t bytes, Duration took) {
   StoreSpeed& speed = stores_[id];
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   speed.average->Add(bytes, now_ns - took.count(), now_ns);
   ++speed.added;
   last_store_ = id;
@@ -270,7 +270,7 @@ void Throughput::Add(const StoreId& id, uint64_t bytes, Duration took) {
 void Throughput::OnPieceFlushed(const StoreId& id, uint64_t bytes, Duration took, uint32_t in_flight) {
   // Small pieces measure the file system's latency, not what a chunk would see.
   if (bytes < kPieceBytesMin) return;
-  const uint64_t rate = agent_.settings().flush_bytes_per_second;
+  const uint64_t rate = core_.settings().flush_bytes_per_second;
   if (rate > 0)
     took = std::max(took, FromSeconds(static_cast<double>(bytes) * std::max(in_flight, 1u) / static_cast<double>(rate)));
   Add(id, bytes, took);
@@ -298,7 +298,7 @@ std::vector<std::pair<StoreId, uint64_t>> Throughput::StoreSpeeds() const {
 }
 
 void Throughput::Publish() const {
-  ControlBlock& control = agent_.control();
+  ControlBlock& control = core_.control();
   control.flush_bytes_per_second.store(FlushBytesPerSecond(), std::memory_order_relaxed);
   size_t index = 0;
   for (const auto& [id, bytes_per_second] : StoreSpeeds()) {
@@ -312,7 +312,7 @@ void Throughput::Publish() const {
 
 std::vector<Calibration> Throughput::TakeUnsaved(uint64_t observations_min) {
   std::vector<Calibration> unsaved;
-  for (TierUnit* unit : agent_.tiers().units()) {
+  for (TierUnit* unit : tiers_.units()) {
     TierThroughput& of = unit->throughput;
     if (of.is_measured || of.device.empty() || of.learned.observations() < of.saved + observations_min) continue;
     of.saved = of.learned.observations();
@@ -327,7 +327,7 @@ std::vector<Calibration> Throughput::TakeUnsaved(uint64_t observations_min) {
     learned.origin = CalibrationOrigin::kLearned;
     learned.kind = kStoreKind;
     learned.device = StoreKeyOf(id).device;
-    learned.chunk_bytes = agent_.settings().piece_bytes;
+    learned.chunk_bytes = core_.settings().piece_bytes;
     learned.kernel = os::KernelRelease();
     learned.wall_time_ns = WallTimeNs();
     const auto rounds = static_cast<uint32_t>(std::min<uint64_t>(speed.added, UINT32_MAX));
@@ -338,22 +338,22 @@ std::vector<Calibration> Throughput::TakeUnsaved(uint64_t observations_min) {
 }
 
 void Throughput::Tick() {
-  for (TierUnit* unit : agent_.tiers().units()) {
+  for (TierUnit* unit : tiers_.units()) {
     TierThroughput& of = unit->throughput;
     if (of.is_measured || of.fitted == of.learned.observations()) continue;
     of.fitted = of.learned.observations();
     if (auto curve = of.learned.Curve()) of.curve = std::move(curve);
   }
-  const std::string& folder = agent_.settings().calibration_folder;
-  const int64_t now_ns = agent_.clock().NowNs();
+  const std::string& folder = core_.settings().calibration_folder;
+  const int64_t now_ns = core_.clock().NowNs();
   if (folder.empty() || now_ns - saved_ns_ < kSavePeriod.count()) return;
   saved_ns_ = now_ns;
   auto unsaved = TakeUnsaved(kSaveObservations);
-  if (!unsaved.empty()) agent_.workers().Submit([folder, unsaved = std::move(unsaved)] { SaveAll(folder, unsaved); });
+  if (!unsaved.empty()) core_.workers().Submit([folder, unsaved = std::move(unsaved)] { SaveAll(folder, unsaved); });
 }
 
 void Throughput::SaveNow() {
-  if (!agent_.settings().calibration_folder.empty()) SaveAll(agent_.settings().calibration_folder, TakeUnsaved(1));
+  if (!core_.settings().calibration_folder.empty()) SaveAll(core_.settings().calibration_folder, TakeUnsaved(1));
 }
 
 }  // namespace kedge

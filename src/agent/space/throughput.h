@@ -26,11 +26,12 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Tiers;
 
 class Throughput {
  public:
-  explicit Throughput(Agent& agent) : agent_(agent) {}
+  Throughput(AgentCore& core, Tiers& tiers) : core_(core), tiers_(tiers) {}
 
   // ---- Tiers ----
   // Looks for a calibration of the tier's device, at its opening.
@@ -84,7 +85,8 @@ class Throughput {
   void Add(const StoreId& id, uint64_t bytes, Duration took);
   std::vector<Calibration> TakeUnsaved(uint64_t observations_min);
 
-  Agent& agent_;
+  AgentCore& core_;
+  Tiers& tiers_;
   PlacementCounts totals_;
   std::map<StoreId, StoreSpeed> stores_;
   StoreId last_store_{};

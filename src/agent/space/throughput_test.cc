@@ -5,8 +5,8 @@
 
 #include <cstdlib>
 
+#include "agent/daemon/status.h"
 #include "agent/door/sessions.h"
-#include "agent/door/status.h"
 #include "agent/space/assignment.h"
 #include "agent/space/tiers.h"
 #include "agent/testing/local_agent.h"
@@ -167,7 +167,7 @@ TEST(Throughput, AnUncalibratedTierIsLearnedAndWhatWasLearnedIsKeptForTheNextAge
     agent->throughput().Tick();
     EXPECT_LT(PredictedOf(agent), kMeasuredSlotBytes * 0.75e3);
     EXPECT_EQ(agent->throughput().totals().judged, 40u);
-    ASSERT_TRUE(agent->workers().WaitIdle(std::chrono::seconds(20))) << "what the tick has given to a worker to save";
+    ASSERT_TRUE(agent->core().workers().WaitIdle(std::chrono::seconds(20))) << "what the tick has given to a worker to save";
     agent->throughput().SaveNow();
   }
   LocalAgent next(4, kMeasuredSlotBytes, folder / "calibrations");
@@ -220,7 +220,7 @@ TEST(Throughput, NonsenseIsRefusedAndTeachesNothing) {
   SlotRange wrong = slot;
   wrong.tier = 9;
   writer.Written(wrong, kMillisecond);
-  EXPECT_EQ(agent->counters().messages_refused, 1u);
+  EXPECT_EQ(agent->core().counters().messages_refused, 1u);
   other.Written(slot, kMillisecond);
   EXPECT_EQ(agent.pool().throughput.claims, 1u) << "another session's slot";
   writer.Written(slot, 0);
@@ -249,7 +249,7 @@ TEST(Throughput, AFlushIsAveragedForEachStore) {
     EXPECT_LT(throughput.FlushBytesPerSecond(fast), uint64_t{150} << 20);
     throughput.Publish();
     std::map<uint64_t, uint64_t> shown;
-    for (const ControlStore& store : agent->control().stores) shown[store.id_high] = store.flush_bytes_per_second;
+    for (const ControlStore& store : agent->core().control().stores) shown[store.id_high] = store.flush_bytes_per_second;
     EXPECT_EQ(shown[fast.high], throughput.FlushBytesPerSecond(fast));
     EXPECT_EQ(shown[slow.high], throughput.FlushBytesPerSecond(slow));
     throughput.SaveNow();

@@ -5,15 +5,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "agent/daemon/agent.h"
-#include "agent/door/sessions.h"
-#include "agent/flush/flush.h"
-#include "agent/images/images.h"
-#include "agent/protect/held_sets.h"
-#include "agent/protect/protect.h"
 #include "agent/space/assignment.h"
+#include "agent/space/flush_load.h"
 #include "agent/space/memory_ledger.h"
+#include "agent/space/room_giver.h"
 #include "agent/space/throughput.h"
+#include "agent/tables/agent_core.h"
 #include "base/byte_size.h"
 #include "base/crc32c.h"
 #include "base/log.h"
@@ -44,9 +41,9 @@ std::string ExistingFolder(std::string path) {
 }  // namespace
 
 void Tiers::OpenNode() {
-  const NodeSettings& settings = agent_.settings();
+  const NodeSettings& settings = core_.settings();
   if (!settings.pool_bytes.has_value() || *settings.pool_bytes > 0) {
-    auto pool = Open({"pool", "", TierKind::kMemory, agent_.Path("pool/pool"), settings.pool_bytes});
+    auto pool = Open({"pool", "", TierKind::kMemory, core_.Path("pool/pool"), settings.pool_bytes});
     if (!pool.ok()) LogError("agent", "the pool cannot be used: {}", pool.status().ToString());
   }
   for (const TierSettings& tier : settings.tiers) {
@@ -69,16 +66,16 @@ Result<std::vector<TierUnit*>> Tiers::ForJob(const JobKeys& keys) {
   plan.name = fmt::format("scratch-{:08x}", crc32c::Compute(keys.scratch.data(), keys.scratch.size()));
   plan.scratch = keys.scratch;
   plan.kind = volume.type == kTmpfsMagic || volume.type == kRamfsMagic ? TierKind::kMemory : TierKind::kDirectory;
-  plan.path = OwnFolder(keys.scratch, agent_.settings().node);
+  plan.path = OwnFolder(keys.scratch, core_.settings().node);
   if (plan.kind == TierKind::kMemory) {
     plan.path += "/pool";
-    plan.capacity_bytes = agent_.settings().pool_bytes;
+    plan.capacity_bytes = core_.settings().pool_bytes;
   }
   KEDGE_ASSIGN_OR_RETURN(TierUnit * unit, Open(plan));
   // Where one job follows another, the former one's scratch may be gone by now: its memory is not to be held beside this one's.
-  agent_.loop().Post([this] {
-    agent_.CheckPlaces();
-    agent_.loop().AddTimer(kCloseSoon, [this] { CloseUnused(); });
+  core_.loop().Post([this] {
+    core_.events().places_doubted();
+    core_.loop().AddTimer(kCloseSoon, [this] { CloseUnused(); });
   });
   return std::vector<TierUnit*>{unit};
 }
@@ -92,7 +89,7 @@ Result<TierCut> Tiers::CutOf(const Plan& plan, const std::string& meta_folder) c
     const bool is_there =
         pool.ok() && (plan.kind == TierKind::kDirectory || pool->size_bytes == found->slot_bytes * found->slots);
     const bool is_wanted = !plan.capacity_bytes.has_value() || *plan.capacity_bytes / found->slot_bytes == found->slots;
-    const auto& chunk = agent_.settings().chunk_bytes;
+    const auto& chunk = core_.settings().chunk_bytes;
     if (is_there && is_wanted && (!chunk.has_value() || *chunk == found->slot_bytes)) return *found;
   }
   KEDGE_ASSIGN_OR_RETURN(os::VolumeInfo volume, fs().StatVolume(ExistingFolder(plan.path)));
@@ -107,7 +104,7 @@ Result<TierCut> Tiers::CutOf(const Plan& plan, const std::string& meta_folder) c
     capacity =
         DefaultPoolBytes(memory.total_bytes, volume.available_bytes, cgroup.has_value() ? cgroup->LeftBytes() : UINT64_MAX);
   }
-  TierCut cut = CutTier(capacity, agent_.settings().chunk_bytes);
+  TierCut cut = CutTier(capacity, core_.settings().chunk_bytes);
   if (cut.slots == 0) {
     return Status(Code::kNoSpace, fmt::format("{} has room for {}, less than one chunk of {}", plan.path,
                                               FormatByteSize(capacity), FormatByteSize(cut.slot_bytes)));
@@ -116,7 +113,7 @@ Result<TierCut> Tiers::CutOf(const Plan& plan, const std::string& meta_folder) c
 }
 
 Result<TierUnit*> Tiers::Open(const Plan& plan) {
-  const std::string meta_folder = agent_.Path("tiers/" + plan.name);
+  const std::string meta_folder = core_.Path("tiers/" + plan.name);
   KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs(), meta_folder, 0700, false));
   KEDGE_ASSIGN_OR_RETURN(TierCut cut, CutOf(plan, meta_folder));
   TierInfo info{plan.name, plan.path, plan.kind, plan.path, cut.slot_bytes, cut.slots};
@@ -124,20 +121,20 @@ Result<TierUnit*> Tiers::Open(const Plan& plan) {
                          plan.kind == TierKind::kMemory ? CreateMemoryTier(fs(), info) : CreateDirectoryTier(fs(), info));
   bool fresh_table = false;
   KEDGE_ASSIGN_OR_RETURN(SlotTable table, SlotTable::Open(os::JoinPath(meta_folder, "slots"), cut.slots, cut.slot_bytes,
-                                                          agent_.boot_id(), created.fresh, &fresh_table));
+                                                          core_.boot_id(), created.fresh, &fresh_table));
   KEDGE_RETURN_IF_ERROR(os::WriteFileDurably(fs(), os::JoinPath(meta_folder, "layout"), FormatTierCut(cut), "agent"));
   auto unit = std::make_unique<TierUnit>();
   unit->id = ++last_id_;
   unit->tier = std::move(created.tier);
   unit->space = std::make_unique<SlotSpace>(std::move(table));
   unit->scratch = plan.scratch;
-  unit->unused_since_ns = agent_.clock().NowNs();
+  unit->unused_since_ns = core_.clock().NowNs();
   LogInfo("agent", "tier {}: {} at {}, {} slots of {}{}", plan.name, TierKindName(plan.kind), plan.path, cut.slots,
           FormatByteSize(cut.slot_bytes), fresh_table ? "" : ", taken over");
-  agent_.throughput().Load(*unit);
+  throughput_.Load(*unit);
   units_.push_back(std::move(unit));
   plans_.push_back(plan);
-  agent_.memory().OnOpened(units_.back().get(), created.fresh);
+  memory_.OnOpened(units_.back().get(), created.fresh);
   return units_.back().get();
 }
 
@@ -165,15 +162,15 @@ TierLoad Tiers::LoadOf(const TierUnit& unit, const Session* session) const {
   TierLoad load;
   load.present = !unit.lost;
   load.slots = unit.info().slots;
-  load.free_slots = agent_.memory().FreeSlots(unit);
+  load.free_slots = memory_.FreeSlots(unit);
   load.evictable_slots = unit.space->evictable_slots();
   load.writers = session == nullptr ? unit.throughput.claims : Throughput::WritersFor(*session, unit);
   if (unit.throughput.curve.has_value()) load.curve = &*unit.throughput.curve;
   load.flushing_chunks = unit.flushing_chunks;
-  load.flushes_in_flight = agent_.flush().meter().InFlightOf(unit.id);
-  load.next_flush_seconds = agent_.flush().meter().SecondsToNextEndOf(unit.id, agent_.clock().NowNs());
+  load.flushes_in_flight = flush_.meter().InFlightOf(unit.id);
+  load.next_flush_seconds = flush_.meter().SecondsToNextEndOf(unit.id, core_.clock().NowNs());
   load.slot_bytes = unit.info().slot_bytes;
-  load.backlog_bytes = agent_.flush().QueuedBytesOf(unit.id);
+  load.backlog_bytes = flush_.QueuedBytesOf(unit.id);
   load.bytes_to_come = unit.throughput.bytes_to_come;
   return load;
 }
@@ -182,14 +179,8 @@ void Tiers::Lose(TierUnit* unit, const Status& why) {
   LogError("agent", "tier lost: {}. What was captured there and is not in the store yet is flushed from what is still open",
            why.message());
   unit->lost = true;
-  ++agent_.counters().tiers_lost;
-  agent_.protect().OnTierLost();
-  agent_.held_sets().DropLost();
-  for (const auto& [key, job] : agent_.jobs()) {
-    for (const auto& [generation, version] : job->versions) agent_.images().RescueLost(*version);
-    agent_.images().ReconsiderAll(*job);
-  }
-  agent_.sessions().RestartSessionsOf(unit);
+  ++core_.counters().tiers_lost;
+  core_.events().tier_lost(unit);
 }
 
 void Tiers::CheckPresent(bool make_anew) {
@@ -208,7 +199,7 @@ void Tiers::CheckPresent(bool make_anew) {
 }
 
 void Tiers::UpdateControl() {
-  ControlBlock& control = agent_.control();
+  ControlBlock& control = core_.control();
   uint32_t index = 0;
   for (const auto& unit : units_) {
     if (unit->lost || index == kControlTiersMax) continue;
@@ -228,14 +219,14 @@ void Tiers::UpdateControl() {
 bool Tiers::IsUsed(const TierUnit& unit) const {
   const SlotSpace& space = *unit.space;
   if (space.free_slots() < space.slots() || unit.flushing_chunks > 0 || unit.memory.making > 0) return true;
-  for (const Session* session : agent_.sessions().all()) {
+  for (const Session* session : core_.sessions().all()) {
     if (std::find(session->tiers.begin(), session->tiers.end(), &unit) != session->tiers.end()) return true;
   }
-  return agent_.images().HasFilesIn(unit);
+  return images_.HasFilesIn(unit);
 }
 
 void Tiers::CloseUnused() {
-  const int64_t now_ns = agent_.clock().NowNs();
+  const int64_t now_ns = core_.clock().NowNs();
   for (size_t i = 0; i < units_.size();) {
     TierUnit& unit = *units_[i];
     const bool may_go = unit.lost || !unit.scratch.empty();
@@ -245,10 +236,10 @@ void Tiers::CloseUnused() {
       continue;
     }
     LogInfo("agent", "tier {} at {} is of no more use, and goes", unit.info().name, unit.info().path);
-    agent_.assignment().ForgetTier(&unit);
+    assignment_.ForgetTier(&unit);
     if (!unit.lost) {
       Remove(unit);
-      Status forgotten = os::RemoveTree(fs(), agent_.Path("tiers/" + unit.info().name));
+      Status forgotten = os::RemoveTree(fs(), core_.Path("tiers/" + unit.info().name));
       if (!forgotten.ok()) LogWarning("agent", "{}", forgotten.ToString());
     }
     units_.erase(units_.begin() + static_cast<std::ptrdiff_t>(i));

@@ -15,11 +15,18 @@
 
 namespace kedge {
 
-class Agent;
+class AgentCore;
+class Assignment;
+class FlushLoad;
+class RoomGiver;
+class MemoryLedger;
+class Throughput;
 
 class Tiers {
  public:
-  explicit Tiers(Agent& agent) : agent_(agent) {}
+  Tiers(AgentCore& core, Assignment& assignment, FlushLoad& flush, RoomGiver& images, MemoryLedger& memory,
+        Throughput& throughput)
+      : core_(core), assignment_(assignment), flush_(flush), images_(images), memory_(memory), throughput_(throughput) {}
 
   // The tiers that are configured for the node. Those that cannot be made are left out, with an error in the log.
   void OpenNode();
@@ -55,7 +62,12 @@ class Tiers {
   void Lose(TierUnit* unit, const Status& why);
   static void Remove(const TierUnit& unit);
 
-  Agent& agent_;
+  AgentCore& core_;
+  Assignment& assignment_;
+  FlushLoad& flush_;
+  RoomGiver& images_;
+  MemoryLedger& memory_;
+  Throughput& throughput_;
   uint32_t last_id_ = 0;
   std::vector<std::unique_ptr<TierUnit>> units_;
   std::vector<Plan> plans_;  // of units_, by index

@@ -147,6 +147,8 @@ struct ImageChunk {
   bool released = false;
 
   bool IsLocal() const { return unit != nullptr || !file.empty(); }
+  // Whether its flush is one that will free a slot (TierUnit::flushing_chunks).
+  void CountAsFlushing(bool is_one);
 };
 
 // Who owns the slots that the agent takes for itself (own_slots.h): no session has that number.
@@ -237,6 +239,8 @@ struct Image {
   Status failure;        // for good
   bool damaged = false;  // its bytes here are not those that were captured
 
+  // To the store: its slots will become free by that.
+  bool IsOnItsWay() const;
   bool HasReleased() const;
   // As far as is known: it is not at level NODE, and not in the store or on its way there, for which another one is looked for.
   bool HasNoOtherCopy() const;
@@ -302,6 +306,10 @@ struct Version {
   bool IsAtLocal() const { return (at_local || node_ranks >= ranks) && IsWhole(); }
   // Whether all ranks can go on from it, or could before something was lost.
   bool IsComplete() const { return at_local || at_node || in_store; }
+  // This node has told the others that it holds it (local_level.h), and has told nothing later.
+  bool IsPromised() const;
+  // Whether it waits for level NODE.
+  bool IsOwedToNodes() const;
   // The last level that it is to reach, or may be while that is undecided.
   Level LastLevel() const { return undecided.has_value() ? Level::kStore : scheduled; }
 };
@@ -369,6 +377,8 @@ struct Session {
   std::map<uint64_t, uint64_t> open_images;  // handle to image id: pinned for a restart
   uint64_t last_handle = 0;
   ShownImage shown;
+  // Whether that was the window which it is shown an image in; it is no more.
+  bool CloseWindow(uint64_t handle);
   os::UniqueFd pidfd;
   os::EventLoop::WatchId pidfd_watch = 0;
 
@@ -488,10 +498,17 @@ struct Job {
       return newer.name == generation.name && generation < newer && lineage.Has(newer) && is_such(*version);
     });
   }
+  // Whether a version that is begun now can be protected.
+  bool CanProtect() const { return layout != nullptr; }
   // Whether what this node lacks is asked of other nodes.
   bool BringsImages() const { return !members.nodes.empty() && hello.keys.Protects(); }
 };
 
 using JobKey = std::pair<StoreId, std::string>;
+
+struct BringOptions {
+  bool replace = false;     // although there is one here: it was found to be bad
+  bool from_store = false;  // when no node has it
+};
 
 }  // namespace kedge

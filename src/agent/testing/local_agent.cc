@@ -78,13 +78,13 @@ Session& LocalAgent::Attach(uint32_t rank, uint32_t ranks, JobKeys keys) {
   hello.keys.store_path = store_path();
   auto admission = agent_->sessions().Attach(hello, getpid(), 1000 + rank);
   KEDGE_CHECK(admission.ok());
-  return *agent_->sessions().Find(admission->session_id);
+  return *agent_->core().sessions().Find(admission->session_id);
 }
 
 void LocalAgent::Turn() {
   agent_->sessions().DrainAll();
   agent_->flush().Dispatch();
-  KEDGE_CHECK(agent_->loop().RunOnce(Duration::zero()).ok());
+  KEDGE_CHECK(agent_->core().loop().RunOnce(Duration::zero()).ok());
 }
 
 bool LocalAgent::TurnUntil(const std::function<bool()>& condition) {

@@ -1,4 +1,4 @@
-#include "agent/door/status.h"
+#include "agent/daemon/status.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "agent/daemon/agent.h"
+#include "agent/daemon/status_throughput.h"
+#include "agent/daemon/status_tuning.h"
 #include "agent/door/server.h"
 #include "agent/door/sessions.h"
-#include "agent/door/status_throughput.h"
-#include "agent/door/status_tuning.h"
 #include "agent/flush/flush.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
@@ -33,7 +33,7 @@ struct NamedCounter {
 };
 
 std::vector<NamedCounter> Counters(Agent& agent) {
-  const AgentCounters& c = agent.counters();
+  const AgentCounters& c = agent.core().counters();
   const net::Network* network = agent.peers().network();
   const net::NetworkCounters n = network == nullptr ? net::NetworkCounters{} : network->Counters();
   return {
@@ -119,7 +119,7 @@ void WriteMemory(Agent& agent, JsonWriter& json) {
 
 void WriteSessions(Agent& agent, JsonWriter& json) {
   json.Key("sessions").BeginArray();
-  for (const Session* session : agent.sessions().all()) {
+  for (const Session* session : agent.core().sessions().all()) {
     uint64_t slots = 0;
     for (const TierUnit* unit : session->tiers) slots += unit->space->AssignedTo(session->id);
     json.BeginObject().Field("id", session->id).Field("job", session->hello.job).Field("attempt", session->hello.attempt);
@@ -164,25 +164,25 @@ void WriteVersion(Agent& agent, const Version& version, JsonWriter& json) {
 
 std::string StatusJson(Agent& agent) {
   JsonWriter json;
-  json.BeginObject().Field("node", agent.settings().node).Field("build", BuildName());
-  json.Field("pid", os::OwnIdentity().process_id).Field("run_folder", agent.settings().run_folder);
-  json.Field("up_seconds", 1e-9 * static_cast<double>(agent.clock().NowNs() - agent.started_ns()));
-  json.Field("policy", agent.settings().placement_policy);
+  json.BeginObject().Field("node", agent.core().settings().node).Field("build", BuildName());
+  json.Field("pid", os::OwnIdentity().process_id).Field("run_folder", agent.core().settings().run_folder);
+  json.Field("up_seconds", 1e-9 * static_cast<double>(agent.core().clock().NowNs() - agent.core().started_ns()));
+  json.Field("policy", agent.core().settings().placement_policy);
   if (auto memory = os::OwnMemory(); memory.ok()) json.Field("private_bytes", memory->private_bytes);
   WriteMemory(agent, json);
   WriteTiers(agent, json);
   WriteSessions(agent, json);
-  json.Field("leases", static_cast<uint64_t>(agent.peers().leases()));
+  json.Field("leases", static_cast<uint64_t>(agent.peer_server().leases()));
   json.Field("requests_waiting", static_cast<uint64_t>(agent.assignment().waiting()));
   uint64_t images = 0, bytes = 0;
   agent.images().CountPending(nullptr, Level::kLast, &images, &bytes);
   WritePlacement(agent.throughput().totals(), json);
   json.Key("flush").BeginObject().Field("images_pending", images).Field("bytes_pending", bytes);
   json.Field("bytes_queued", agent.flush().queued_bytes()).Field("in_flight", agent.flush().in_flight());
-  json.Field("workers", agent.workers().threads()).Field("bytes_per_second", agent.throughput().FlushBytesPerSecond());
-  json.Field("rate_limit", agent.settings().flush_bytes_per_second).EndObject();
+  json.Field("workers", agent.core().workers().threads()).Field("bytes_per_second", agent.throughput().FlushBytesPerSecond());
+  json.Field("rate_limit", agent.core().settings().flush_bytes_per_second).EndObject();
   json.Key("jobs").BeginArray();
-  for (const auto& [key, job] : agent.jobs()) {
+  for (const auto& [key, job] : agent.core().jobs()) {
     json.BeginObject()
         .Field("job", job->name)
         .Field("store", job->hello.keys.store_path)
@@ -218,7 +218,7 @@ std::string MetricsText(Agent& agent) {
   gauge("flushes_in_flight", "Pieces being written to stores", agent.flush().in_flight());
   gauge("flush_bytes_per_second", "Moving average of one flush", agent.throughput().FlushBytesPerSecond());
   gauge("requests_waiting", "Clients' requests that wait for a slot", agent.assignment().waiting());
-  gauge("sessions", "Client processes", agent.sessions().all().size());
+  gauge("sessions", "Client processes", agent.core().sessions().all().size());
   const MemoryLedger& memory = agent.memory();
   gauge("memory_ceiling_bytes", "What the memory tiers may take together", memory.ceiling_bytes());
   gauge("memory_backed_bytes", "What they have taken", memory.backed_bytes());

@@ -1,4 +1,4 @@
-#include "agent/peers/held_stream.h"
+#include "agent/images/held_stream.h"
 
 #include <gtest/gtest.h>
 

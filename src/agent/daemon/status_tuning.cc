@@ -1,4 +1,4 @@
-#include "agent/door/status_tuning.h"
+#include "agent/daemon/status_tuning.h"
 
 #include <fmt/format.h>
 
@@ -124,7 +124,7 @@ std::string TuningMetrics(Agent& agent) {
                   "The best interval for what was measured and the present schedule of levels");
   Family proposed_node("proposed_node_every", "gauge", "The best schedule_node_every for what was measured");
   Family proposed_store("proposed_store_every", "gauge", "The best schedule_store_every for what was measured");
-  for (const auto& [key, job] : agent.jobs()) {
+  for (const auto& [key, job] : agent.core().jobs()) {
     const JobMeasurement measured = agent.tuning().Measured(*job);
     const std::string labels = fmt::format("job=\"{}\",store_id=\"{}\"", LabelValue(job->name), job->store_id.ToHex());
     blocked.Add(labels, measured.blocked);

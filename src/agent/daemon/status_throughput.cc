@@ -1,4 +1,4 @@
-#include "agent/door/status_throughput.h"
+#include "agent/daemon/status_throughput.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,292 @@
+#include "agent/door/peer_server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "agent/bring/inventories.h"
+#include "agent/images/images.h"
+#include "agent/peers/peers.h"
+#include "agent/protect/held_sets.h"
+#include "agent/protect/protect.h"
+#include "agent/schedule/calls.h"
+#include "agent/schedule/local_level.h"
+#include "agent/schedule/takings.h"
+#include "agent/schedule/turns.h"
+#include "agent/tables/agent_core.h"
+#include "agent/tables/members.h"
+#include "base/log.h"
+#include "os/process/kill_point.h"
+
+namespace kedge {
+namespace {
+
+constexpr Duration kLeaseDuration = std::chrono::seconds(60);
+constexpr Duration kGoodbyeTime = std::chrono::milliseconds(100);
+
+const Generation& GenerationOf(const ExchangeRequest& request) {
+  return request.set.generation;
+}
+const Generation& GenerationOf(const GroupsNotice& notice) {
+  return notice.generation;
+}
+const Generation& GenerationOf(const DescribeRequest& request) {
+  return request.generation;
+}
+const Generation& GenerationOf(const TurnRequest& request) {
+  return request.generation;
+}
+const Generation& GenerationOf(const LocalPromise& promise) {
+  return promise.generation;
+}
+const Generation& GenerationOf(const LocalNews& news) {
+  return news.generation;
+}
+const Generation& GenerationOf(const ImageIdentity& taking) {
+  return taking.generation;
+}
+const Generation& GenerationOf(const SetRequest& request) {
+  return request.set.generation;
+}
+const Generation& GenerationOf(const ReadRequest& request) {
+  return request.of_object ? request.set.generation : request.generation;
+}
+template <typename Request>
+Generation GenerationOf(const Request& request) {
+  Generation generation;
+  generation.store_id = request.store_id;
+  generation.job = request.job;
+  return generation;
+}
+Generation GenerationOf(const CallDecision& decision) {
+  return GenerationOf(decision.call);
+}
+
+}  // namespace
+
+void PeerServer::Stop() {
+  measured_.reset();
+  sealed_.reset();
+  leases_ = 0;
+}
+
+size_t PeerServer::leases() const {
+  return leases_ + (measured_ == nullptr ? 0 : measured_->leases()) + (sealed_ == nullptr ? 0 : sealed_->leases());
+}
+
+Job* PeerServer::JobOf(const net::Peer& peer, const StoreId& store_id, const std::string& name) const {
+  return peer.job == Peers::NetworkName(store_id, name) ? core_.FindJob(store_id, name) : nullptr;
+}
+
+template <typename Request>
+void PeerServer::On(PeerKind kind, Result<Request> (*decode)(ByteSpan),
+                    void (PeerServer::*handle)(Job&, const Request&, Answer)) {
+  OnFrom<Request>(kind, decode, [this, handle](Job& job, const net::Peer&, const Request& request, Answer answer) {
+    (this->*handle)(job, request, std::move(answer));
+  });
+}
+
+template <typename Request, typename Handle>
+void PeerServer::OnFrom(PeerKind kind, Result<Request> (*decode)(ByteSpan), Handle handle) {
+  peers_.network()->Serve(
+      static_cast<uint16_t>(kind), [this, decode, handle](const net::Peer& peer, ByteSpan body, Answer answer) {
+        auto request = decode(body);
+        if (!request.ok()) return answer(request.status());
+        core_.Touch();
+        const Generation& generation = GenerationOf(*request);
+        Job* job = JobOf(peer, generation.store_id, generation.job);
+        if (job == nullptr)
+          return answer(Status(Code::kNotFound, fmt::format("node {} knows no such job", core_.settings().node)));
+        handle(*job, peer, *request, std::move(answer));
+      });
+}
+
+void PeerServer::Serve() {
+  On<ExchangeRequest>(PeerKind::kExchange, DecodeExchangeRequest, &PeerServer::OnExchange);
+  On<GroupsNotice>(PeerKind::kGroups, DecodeGroupsNotice, &PeerServer::OnGroups);
+  On<InventoryRequest>(PeerKind::kInventory, DecodeInventoryRequest, &PeerServer::OnInventory);
+  On<DescribeRequest>(PeerKind::kDescribe, DecodeDescribeRequest, &PeerServer::OnDescribe);
+  On<SetRequest>(PeerKind::kSetRecord, DecodeSetRequest, &PeerServer::OnSetRecord);
+  On<SetRequest>(PeerKind::kObjectTable, DecodeSetRequest, &PeerServer::OnObjectTable);
+  On<ReadRequest>(PeerKind::kRead, DecodeReadRequest, &PeerServer::OnRead);
+  On<ReadRequest>(PeerKind::kLease, DecodeReadRequest, &PeerServer::OnLease);
+  On<Invitation>(PeerKind::kInvite, DecodeInvitation, &PeerServer::OnInvite);
+  On<CallHold>(PeerKind::kCallHold, DecodeCallHold, &PeerServer::OnCallHold);
+  On<CallDecision>(PeerKind::kCallDecision, DecodeCallDecision, &PeerServer::OnCallDecision);
+  On<SetRequest>(PeerKind::kProve, DecodeSetRequest, &PeerServer::OnProve);
+  On<TurnRequest>(PeerKind::kTurn, DecodeTurnRequest, &PeerServer::OnTurn);
+  On<LocalPromise>(PeerKind::kPromise, DecodeLocalPromise, &PeerServer::OnPromise);
+  On<LocalNews>(PeerKind::kPromiseNews, DecodeLocalNews, &PeerServer::OnPromiseNews);
+  On<ImageIdentity>(PeerKind::kTaken, DecodeImageIdentity, &PeerServer::OnTaken);
+  OnFrom<ReadRequest>(PeerKind::kReadSealed, DecodeReadRequest,
+                      [this](Job&, const net::Peer& peer, const ReadRequest& request, Answer answer) {
+                        OnReadSealed(peer, request, std::move(answer));
+                      });
+  sealed_ = std::make_shared<SealedReads>(peers_.network(), &core_.servers(),
+                                          [this](std::function<void()> work) { core_.loop().Post(std::move(work)); });
+  measured_ = net::MeasureServer::Serve(peers_.network(), kMeasureKinds, [this] { core_.Touch(); });
+}
+
+void PeerServer::OnExchange(Job& job, const ExchangeRequest& request, Answer answer) {
+  auto reply = protect_.OnExchange(job, request);
+  if (!reply.ok()) return answer(reply.status());
+  answer(Encode(*reply));
+}
+
+void PeerServer::OnGroups(Job& job, const GroupsNotice& notice, Answer answer) {
+  auto reply = protect_.OnGroups(job, notice);
+  if (!reply.ok()) return answer(reply.status());
+  answer(Encode(*reply));
+}
+
+void PeerServer::OnInventory(Job& job, const InventoryRequest& request, Answer answer) {
+  answer(Encode(inventories_.Own(job, request.name)));
+}
+
+void PeerServer::OnDescribe(Job&, const DescribeRequest& request, Answer answer) {
+  const Image* image = images_.FindWhole(request.generation, request.rank);
+  const Buffer* record = nullptr;
+  if (const HeldObject* copy = image == nullptr ? held_sets_.FindCopy(request.generation, request.rank, &record) : nullptr) {
+    return answer(Encode(DescribeReply{*record, copy->record.blocks.bytes}));
+  }
+  if (image == nullptr) {
+    return answer(Status(Code::kNotFound, fmt::format("{} rank {} is not on node {}", request.generation.ToString(), request.rank,
+                                                      core_.settings().node)));
+  }
+  const HeldStream stream = HeldStream::Of(*image);
+  DescribeReply reply;
+  reply.stream_bytes = stream.bytes();
+  reply.image_record.resize(image->record_bytes);
+  Status read = stream.Read(image->record_object_offset, image->record_bytes, reply.image_record.data());
+  if (!read.ok()) return answer(read);
+  answer(Encode(reply));
+}
+
+void PeerServer::OnSetRecord(Job&, const SetRequest& request, Answer answer) {
+  const HeldSet* set = held_sets_.Find(request.set);
+  if (set == nullptr) return answer(Status(Code::kNotFound, request.set.ToString() + " is not known"));
+  answer(set->encoded);
+}
+
+void PeerServer::OnObjectTable(Job&, const SetRequest& request, Answer answer) {
+  const HeldObject* object = held_sets_.FindObject(request.set, request.member);
+  if (object == nullptr) {
+    return answer(Status(Code::kNotFound, fmt::format("{}: nothing for member {} here", request.set.ToString(), request.member)));
+  }
+  answer(Encode(object->record.blocks));
+}
+
+void PeerServer::OnProve(Job&, const SetRequest& request, Answer answer) {
+  protect_.OnProve(request, std::move(answer));
+}
+
+HeldStream PeerServer::StreamOf(const ReadRequest& request) const {
+  if (request.of_object) {
+    const HeldObject* object = held_sets_.FindObject(request.set, request.member);
+    return object == nullptr ? HeldStream() : HeldStream::Of(object->ranges);
+  }
+  if (const Image* image = images_.FindWhole(request.generation, request.rank)) return HeldStream::Of(*image);
+  const Buffer* record = nullptr;
+  const HeldObject* copy = held_sets_.FindCopy(request.generation, request.rank, &record);
+  return copy == nullptr ? HeldStream() : HeldStream::Of(copy->ranges);
+}
+
+// The memory stays mapped as long as the lease; what is let go of meanwhile may hold something else, so readers compare
+// checksums.
+void PeerServer::OnLease(Job& job, const ReadRequest& request, Answer answer) {
+  LeaseReply reply;
+  reply.sealed = core_.settings().net_encrypt;
+  os::KillPoint("serve-lease");
+  if (reply.sealed) return answer(Encode(reply));
+  for (const HeldStream::MemoryPart& part : StreamOf(request).InMemory()) {
+    auto memory = peers_.network()->Lease(Peers::NetworkName(job.store_id, job.name), part.memory, kLeaseDuration,
+                                          [this, tier = part.tier] { --leases_; });
+    if (!memory.ok()) continue;
+    ++leases_;
+    ++core_.counters().parts_leased;
+    reply.parts.push_back({part.offset, *memory});
+  }
+  answer(Encode(reply));
+}
+
+Result<HeldStream> PeerServer::StreamWith(const ReadRequest& request) const {
+  HeldStream stream = StreamOf(request);
+  if (request.offset > stream.bytes() || request.bytes > stream.bytes() - request.offset) {
+    return Status(Code::kNotFound,
+                  fmt::format("{} bytes at {} are not on node {}", request.bytes, request.offset, core_.settings().node));
+  }
+  return stream;
+}
+
+void PeerServer::OnReadSealed(const net::Peer& peer, const ReadRequest& request, Answer answer) {
+  auto stream = StreamWith(request);
+  if (!stream.ok()) return answer(stream.status());
+  if (request.bytes == 0) return answer(Status(Code::kInvalidArgument, "no bytes to read"));
+  const auto read = [stream = std::move(*stream), offset = request.offset, bytes = request.bytes](std::byte* out) {
+    return stream.Read(offset, bytes, out);
+  };
+  ++core_.counters().blocks_sealed;
+  sealed_->Ask(peer, request.bytes, read, std::move(answer));
+}
+
+void PeerServer::OnRead(Job&, const ReadRequest& request, Answer answer) {
+  auto stream = StreamWith(request);
+  if (!stream.ok()) return answer(stream.status());
+  // What is let go of meanwhile may hold something else: the reader compares checksums.
+  core_.servers().Submit(
+      [stream = std::move(*stream), offset = request.offset, bytes = request.bytes, answer = std::move(answer)] {
+        Buffer out(bytes);
+        Status read = stream.Read(offset, bytes, out.data());
+        answer(read.ok() ? Result<Buffer>(std::move(out)) : Result<Buffer>(read));
+      });
+}
+
+void PeerServer::OnInvite(Job& job, const Invitation& invitation, Answer answer) {
+  const Membership& members = invitation.members;
+  if (members.attempt <= job.members.attempt || IsAmong(members.nodes, core_.settings().node)) {
+    return answer(Status(Code::kMismatch, "the invitation is not to a later attempt without this node"));
+  }
+  answer(Buffer());
+  LogInfo("agent", "job {} goes on in attempt {} without this node, which serves what it holds", job.name, members.attempt);
+  // After the answer, which goes out in the name of the attempt that ends here.
+  core_.loop().AddTimer(kGoodbyeTime, [this, store_id = job.store_id, name = job.name, members] {
+    Job* found = core_.FindJob(store_id, name);
+    if (found == nullptr || members.attempt <= found->members.attempt) return;
+    found->members = members;
+    found->guests.clear();
+    core_.events().job_changed(*found);
+    Status joined = protect_.OnMembers(*found);
+    if (!joined.ok()) LogWarning("agent", "job {}: {}", name, joined.ToString());
+  });
+}
+
+void PeerServer::OnCallHold(Job& job, const CallHold& call, Answer answer) {
+  answer(Encode(calls_.OnHold(job, call)));
+}
+
+void PeerServer::OnTurn(Job& job, const TurnRequest& request, Answer answer) {
+  answer(Encode(turns_.OnAsked(job, request)));
+}
+
+void PeerServer::OnPromise(Job& job, const LocalPromise& promise, Answer answer) {
+  auto reply = local_level_.OnPromise(job, promise);
+  if (!reply.ok()) return answer(reply.status());
+  answer(Encode(*reply));
+}
+
+void PeerServer::OnPromiseNews(Job& job, const LocalNews& news, Answer answer) {
+  local_level_.OnNews(job, news);
+  answer(Buffer());
+}
+
+void PeerServer::OnTaken(Job& job, const ImageIdentity& taking, Answer answer) {
+  takings_.OnTold(job, taking);
+  answer(Buffer());
+}
+
+void PeerServer::OnCallDecision(Job& job, const CallDecision& decision, Answer answer) {
+  calls_.OnDecision(job, decision);
+  answer(Buffer());
+}
+
+}  // namespace kedge

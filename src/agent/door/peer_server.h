@@ -1,0 +1,97 @@
+// What other nodes' agents ask of this one: decoded, checked against the job in whose name they were admitted, and answered.
+//
+// On the event loop's thread, but for reads, which workers do.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "agent/images/held_stream.h"
+#include "agent/peers/peer_messages.h"
+#include "agent/peers/sealed_reads.h"
+#include "agent/tables/model.h"
+#include "net/measure.h"
+#include "net/network.h"
+
+namespace kedge {
+
+class AgentCore;
+class Calls;
+class HeldSets;
+class Images;
+class Inventories;
+class LocalLevel;
+class Peers;
+class Protect;
+class Takings;
+class Turns;
+
+class PeerServer {
+ public:
+  using Answer = net::Answer;
+
+  PeerServer(AgentCore& core, Calls& calls, HeldSets& held_sets, Images& images, Inventories& inventories,
+             LocalLevel& local_level, Peers& peers, Protect& protect, Takings& takings, Turns& turns)
+      : core_(core),
+        calls_(calls),
+        held_sets_(held_sets),
+        images_(images),
+        inventories_(inventories),
+        local_level_(local_level),
+        peers_(peers),
+        protect_(protect),
+        takings_(takings),
+        turns_(turns) {}
+
+  // Answers whatever comes. REQUIRES: the peers' network is open.
+  void Serve();
+  // The network is gone.
+  void Stop();
+  // Of memory here that other nodes may be reading right now.
+  size_t leases() const;
+
+ private:
+  template <typename Request>
+  void On(PeerKind kind, Result<Request> (*decode)(ByteSpan), void (PeerServer::*handle)(Job&, const Request&, Answer));
+  // For what depends on who asks.
+  template <typename Request, typename Handle>
+  void OnFrom(PeerKind kind, Result<Request> (*decode)(ByteSpan), Handle handle);
+  // The job in whose name that peer was admitted, if it speaks of no other.
+  Job* JobOf(const net::Peer& peer, const StoreId& store_id, const std::string& name) const;
+  void OnExchange(Job& job, const ExchangeRequest& request, Answer answer);
+  void OnGroups(Job& job, const GroupsNotice& notice, Answer answer);
+  void OnInventory(Job& job, const InventoryRequest& request, Answer answer);
+  void OnDescribe(Job& job, const DescribeRequest& request, Answer answer);
+  void OnSetRecord(Job& job, const SetRequest& request, Answer answer);
+  void OnObjectTable(Job& job, const SetRequest& request, Answer answer);
+  void OnRead(Job& job, const ReadRequest& request, Answer answer);
+  void OnReadSealed(const net::Peer& peer, const ReadRequest& request, Answer answer);
+  void OnLease(Job& job, const ReadRequest& request, Answer answer);
+  void OnInvite(Job& job, const Invitation& invitation, Answer answer);
+  void OnCallHold(Job& job, const CallHold& call, Answer answer);
+  void OnCallDecision(Job& job, const CallDecision& decision, Answer answer);
+  void OnProve(Job& job, const SetRequest& request, Answer answer);
+  void OnTurn(Job& job, const TurnRequest& request, Answer answer);
+  void OnPromise(Job& job, const LocalPromise& promise, Answer answer);
+  void OnPromiseNews(Job& job, const LocalNews& news, Answer answer);
+  void OnTaken(Job& job, const ImageIdentity& taking, Answer answer);
+  HeldStream StreamOf(const ReadRequest& request) const;
+  // kNotFound: it does not have these bytes.
+  Result<HeldStream> StreamWith(const ReadRequest& request) const;
+
+  AgentCore& core_;
+  Calls& calls_;
+  HeldSets& held_sets_;
+  Images& images_;
+  Inventories& inventories_;
+  LocalLevel& local_level_;
+  Peers& peers_;
+  Protect& protect_;
+  Takings& takings_;
+  Turns& turns_;
+  size_t leases_ = 0;
+  std::shared_ptr<net::MeasureServer> measured_;
+  std::shared_ptr<SealedReads> sealed_;
+};
+
+}  // namespace kedge

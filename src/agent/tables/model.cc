@@ -1,0 +1,135 @@
+#include "agent/tables/model.h"
+
+#include <algorithm>
+
+namespace kedge {
+
+std::pair<Version*, bool> Job::AddVersion(const ImageIdentity& identity) {
+  const Generation& generation = identity.generation;
+  auto& version = versions[generation];
+  if (version != nullptr) return {version.get(), false};
+  version = std::make_unique<Version>();
+  version->generation = generation;
+  version->job = this;
+  version->ranks = identity.ranks;
+  taken.emplace(generation.name, generation.attempt, generation.take, generation.version);
+  return {version.get(), true};
+}
+
+void Job::RemoveVersion(const Generation& generation) {
+  taken.erase({generation.name, generation.attempt, generation.take, generation.version});
+  versions.erase(generation);
+}
+
+std::set<std::string> Job::Names() const {
+  std::set<std::string> names;
+  for (const auto& [generation, version] : versions) names.insert(generation.name);
+  return names;
+}
+
+Lineage Job::LineageOf(const std::string& checkpoint) const {
+  std::vector<RestoredRecord> restarts;
+  for (const RestoredRecord& record : restored) {
+    if (record.origin.name == checkpoint) restarts.push_back(record);
+  }
+  std::vector<Generation> complete;
+  for (const auto& [generation, version] : versions) {
+    if (generation.name == checkpoint && (version->IsComplete() || version->IsAtLocal())) complete.push_back(generation);
+  }
+  return {restarts, complete};
+}
+
+const JobNode* Job::LeadingNode() const {
+  const auto found = std::find_if(members.nodes.begin(), members.nodes.end(), [](const JobNode& node) {
+    return std::find(node.ranks.begin(), node.ranks.end(), 0u) != node.ranks.end();
+  });
+  return found == members.nodes.end() ? nullptr : &*found;
+}
+
+const JobNode* Job::ReachableLeader(uint32_t attempt) const {
+  if (members.attempt != attempt) return nullptr;
+  const bool all =
+      std::all_of(members.nodes.begin(), members.nodes.end(), [](const JobNode& node) { return !node.address.empty(); });
+  return all ? LeadingNode() : nullptr;
+}
+
+bool Job::HasPassedOver(const Generation& generation, uint32_t rank) const {
+  const auto has_image = [&](const Version& version) {
+    const auto image = version.images.find(rank);
+    return image != version.images.end() && image->second->ended;
+  };
+  // What is from an earlier attempt may be on its way here from other nodes.
+  if (generation.attempt != members.attempt) return false;
+  const auto own = versions.find(generation);
+  if (own != versions.end() && own->second->images.contains(rank)) return false;
+  return std::any_of(versions.begin(), versions.end(), [&](const auto& entry) {
+    const Generation& later = entry.first;
+    return later.name == generation.name && later.attempt == generation.attempt && later.take >= generation.take &&
+           later != generation && has_image(*entry.second);
+  });
+}
+
+void ImageChunk::CountAsFlushing(bool is_one) {
+  if (unit == nullptr || is_flushing == is_one) return;
+  is_flushing = is_one;
+  unit->flushing_chunks += is_one ? 1u : -1u;
+}
+
+bool Image::IsOnItsWay() const {
+  switch (flush) {
+    case FlushState::kFlushing:
+    case FlushState::kWritten:
+    case FlushState::kPublishing:
+    case FlushState::kWaiting: return true;
+    default: return false;
+  }
+}
+
+bool Image::HasReleased() const {
+  return std::any_of(chunks.begin(), chunks.end(), [](const ImageChunk& chunk) { return chunk.released; });
+}
+
+bool Image::HasNoOtherCopy() const {
+  return flush == FlushState::kNone && !version->at_node;
+}
+
+bool Image::IsLost() const {
+  auto is_lost = [](const ImageChunk& chunk) {
+    return (chunk.unit != nullptr && chunk.unit->lost) || (chunk.file_unit != nullptr && chunk.file_unit->lost);
+  };
+  return is_lost(record) || std::any_of(chunks.begin(), chunks.end(), is_lost);
+}
+
+bool HeldObject::IsLost() const {
+  return std::any_of(ranges.begin(), ranges.end(), [](const OwnRange& range) { return range.unit->lost; });
+}
+
+bool Version::HasLost() const {
+  const bool of_images = std::any_of(images.begin(), images.end(), [](const auto& entry) { return entry.second->IsLost(); });
+  return of_images || std::any_of(sets.begin(), sets.end(), [](const auto& set) {
+           const auto& objects = set.second->objects;
+           return std::any_of(objects.begin(), objects.end(), [](const auto& entry) { return entry.second.IsLost(); });
+         });
+}
+
+bool Version::IsWhole() const {
+  return std::count_if(images.begin(), images.end(), [](const auto& entry) { return entry.second->IsHeld(); }) >= node_ranks;
+}
+
+bool Version::IsPromised() const {
+  const auto promises = job->promises.find(generation.name);
+  return promises != job->promises.end() && promises->second.own == generation;
+}
+
+bool Version::IsOwedToNodes() const {
+  if (!to_node || at_node || !node_failure.ok() || job->layout == nullptr) return false;
+  return generation.attempt == job->members.attempt || restored;
+}
+
+bool Session::CloseWindow(uint64_t handle) {
+  if (shown.window == nullptr || shown.handle != handle) return false;
+  shown.window = nullptr;
+  return true;
+}
+
+}  // namespace kedge
