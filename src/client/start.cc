@@ -48,6 +48,8 @@ Status ReadOverrides(std::string_view lines, ConfigSources* sources) {
 }
 
 constexpr Duration kAskAgainPause = std::chrono::milliseconds(200);
+// In seconds: file systems round the times of files.
+constexpr double kClockSlack = 2;
 
 // What rank 0 tells the others.
 struct Start {
@@ -130,10 +132,10 @@ void NoteFormer(const Catalog& catalog, const KnownJob& on_nodes, LeaseWatch* wa
   if (!noted.ok()) LogWarning("client", "versions of attempt {} do not get to the store: {}", former->attempt, noted.message());
 }
 
-// A hint, by the store's clock: whether its lease is worth watching.
+// A hint, by the store's clock: whether its lease is worth watching. It is also where a clock was set back, and tells nothing.
 bool LooksSilent(const Catalog& catalog, const AttemptRecord& holder) {
   const auto age = catalog.store().AgeSeconds(layout::AttemptKey(holder.job, holder.attempt), catalog.owner());
-  return age.ok() && *age > holder.lease_seconds;
+  return age.ok() && (*age > holder.lease_seconds || *age < -kClockSlack);
 }
 
 Status Acquire(const Core& core, const Catalog& catalog, const std::vector<KnownJob>& known, Start* start) {

@@ -173,7 +173,8 @@ Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptReques
     KEDGE_ASSIGN_OR_RETURN(const std::optional<AttemptState> holder, StateOf(catalog, request, recorded));
     KEDGE_ASSIGN_OR_RETURN(const bool is_free, holder ? IsFree(catalog, *holder, watch) : Result<bool>(true));
     if (!is_free) {
-      if (deadline.Passed()) return HeldBy(*holder);
+      const bool gives_signs = holder->life == Life::kLives && watch->HasChanged(layout::AttemptKey(request.job, recorded));
+      if (gives_signs || deadline.Passed()) return HeldBy(*holder);
       std::this_thread::sleep_for(std::min(kPollInterval, deadline.Remaining()));
       continue;
     }
@@ -326,7 +327,7 @@ Result<AttemptHistory> ReadAttemptHistory(const Catalog& catalog, const std::str
       seconds = 1e-9 * static_cast<double>(end->wall_time_ns - record->wall_time_ns);
     } else {
       KEDGE_ASSIGN_OR_RETURN(const double silent, catalog.store().AgeSeconds(layout::AttemptKey(job, attempt), catalog.owner()));
-      seconds = 1e-9 * static_cast<double>(WallTimeNs() - record->wall_time_ns) - silent;
+      seconds = 1e-9 * static_cast<double>(WallTimeNs() - record->wall_time_ns) - std::max(silent, 0.0);
       history.failed.push_back(attempt);
     }
     history.seconds += std::max(0.0, seconds);
@@ -366,9 +367,8 @@ bool IsSilent(const Catalog& catalog, const std::string& job, uint32_t attempt, 
 Result<double> SilentSeconds(const Catalog& catalog, const std::string& job, uint32_t attempt) {
   KEDGE_ASSIGN_OR_RETURN(const double lease_age, catalog.store().AgeSeconds(layout::AttemptKey(job, attempt), catalog.owner()));
   const Result<double> drain_age = catalog.store().AgeSeconds(layout::AttemptDrainKey(job, attempt), catalog.owner());
-  if (drain_age.ok()) return std::min(lease_age, *drain_age);
-  if (drain_age.status().code() != Code::kNotFound) return drain_age.status();
-  return lease_age;
+  if (!drain_age.ok() && drain_age.status().code() != Code::kNotFound) return drain_age.status();
+  return std::max(drain_age.ok() ? std::min(lease_age, *drain_age) : lease_age, 0.0);
 }
 
 }  // namespace kedge

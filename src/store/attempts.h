@@ -74,7 +74,8 @@ AttemptRecord RecordOf(const AttemptRequest& request, const StoreId& store_id, u
 // Acquires the job: creates its record if need be, and the record of the next attempt, durably. Called by rank 0 alone.
 // The new attempt's number is greater than that of any attempt or generation of the job in the store.
 // kBusy: another attempt holds it; the message names host, pid, what is known of it, and what to do. `watch`: what this
-// process has seen of the holder's lease before, for at most `request.wait` more.
+// process has seen of the holder's lease before, for at most `request.wait` more; less where a holder that is seen to live
+// renews it.
 Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptRequest& request, LeaseWatch* watch);
 
 // An attempt that began while the store could not be reached, its number chosen so that nobody else's is the same

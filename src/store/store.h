@@ -162,7 +162,8 @@ class Store {
   // have made it.
   virtual Result<int64_t> Stamp(const std::string& key) = 0;
   // Seconds since it was created or touched, by the store's clock: no other clock is asked. Where a file system stamps with
-  // its clients' clocks, they are compared: good for people and for days, never to tell whether somebody lives.
+  // its clients' clocks, they are compared: good for people and for days, never to tell whether somebody lives. Negative: in the
+  // future, where a clock was set back since.
   virtual Result<double> AgeSeconds(const std::string& key, const TemporaryOwner& owner) = 0;
   virtual Result<StoreSpace> Space() = 0;
 };

@@ -272,6 +272,26 @@ Status Disagreement(const Generation& one, uint32_t rank, const Generation& othe
                   in_order ? other.version : one.version, in_order ? other_rank : rank));
 }
 
+Status DisagreementAmong(const std::vector<VersionInfo>& versions) {
+  Moment complete;
+  for (const VersionInfo& info : versions) {
+    if (info.complete) complete = std::max(complete, MomentOf(info.generation));
+  }
+  Status latest;
+  Moment latest_moment = complete;
+  for (size_t i = 0; i < versions.size(); ++i) {
+    if (!(latest_moment < MomentOf(versions[i].generation))) continue;
+    for (size_t j = 0; j < versions.size(); ++j) {
+      const Status status = DisagreementOf(versions[i], versions[j]);
+      if (status.ok()) continue;
+      latest = status;
+      latest_moment = MomentOf(versions[i].generation);
+      break;
+    }
+  }
+  return latest;
+}
+
 Status FindDisagreement(const Catalog& catalog, const Generation& generation) {
   const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::NameFolder(generation.job, generation.name));
   if (entries.status().code() == Code::kNotFound) return Status::Ok();

@@ -53,6 +53,9 @@ Result<VersionInfo> InspectGeneration(const Catalog& catalog, const Generation& 
 // Two ranks took different versions as their checkpoint of the same number (Generation::take) of the same attempt: kMismatch,
 // which names both.
 Status Disagreement(const Generation& one, uint32_t rank, const Generation& other, uint32_t other_rank);
+// Whether that happened to any of a name's versions (as ListVersions has them) that were taken after its newest complete one: the
+// latest is named.
+Status DisagreementAmong(const std::vector<VersionInfo>& versions);
 // Whether that happened to a generation that is not complete. Costs one listing while it did not.
 Status FindDisagreement(const Catalog& catalog, const Generation& generation);
 

@@ -40,9 +40,14 @@ void WarnOfIncomplete(const std::string& job, const std::vector<VersionInfo>& ne
   for (const VersionInfo& info : newest_first) {
     if (!info.removed && (newest == nullptr || info.generation.attempt > newest->generation.attempt)) newest = &info;
   }
-  if (newest == nullptr || newest->complete || newest->unknown) return;
-  std::fprintf(stderr, "kedge: warning: job %s: '%s' version %lld is not complete: %s\n", job.c_str(),
-               newest->generation.name.c_str(), static_cast<long long>(newest->generation.version), newest->reason.c_str());
+  const bool is_incomplete = newest != nullptr && !newest->complete && !newest->unknown;
+  if (is_incomplete) {
+    std::fprintf(stderr, "kedge: warning: job %s: '%s' version %lld is not complete: %s\n", job.c_str(),
+                 newest->generation.name.c_str(), static_cast<long long>(newest->generation.version), newest->reason.c_str());
+  }
+  const Status disagreement = DisagreementAmong(newest_first);
+  if (disagreement.ok() || (is_incomplete && newest->reason == disagreement.message())) return;
+  std::fprintf(stderr, "kedge: warning: job %s: %s\n", job.c_str(), disagreement.message().c_str());
 }
 
 Outcome Ls(const LsOptions& options) {

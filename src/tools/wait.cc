@@ -11,7 +11,6 @@
 #include "base/duration.h"
 #include "base/json_writer.h"
 #include "os/files/files.h"
-#include "store/lineage.h"
 #include "store/versions.h"
 #include "tools/agent_connection.h"
 #include "tools/command.h"
@@ -44,15 +43,12 @@ int Finish(const WaitOptions& options, const DrainReply& reply) {
   return reply.failure.ok() ? kExitOk : kExitBad;
 }
 
-// Ranks that took different versions without an agent: only the store knows. Of the newest version of each name.
+// Ranks that took different versions: without an agent only the store knows.
 Status DisagreementIn(const Catalog& catalog, const std::string& job) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> names, catalog.Names(job, nullptr));
   for (const std::string& name : names) {
     KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, job, name));
-    const auto newest = std::max_element(versions.begin(), versions.end(), [](const VersionInfo& a, const VersionInfo& b) {
-      return MomentOf(a.generation) < MomentOf(b.generation);
-    });
-    if (newest != versions.end() && !newest->complete) KEDGE_RETURN_IF_ERROR(FindDisagreement(catalog, newest->generation));
+    KEDGE_RETURN_IF_ERROR(DisagreementAmong(versions));
   }
   return Status::Ok();
 }

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -58,6 +59,26 @@ TEST_P(ProcessTest, AForkedChildIsRefusedAndTheParentGoesOn) {
   value = 0;
   ASSERT_KEDGE_OK(kedge_restart(context, "f", -1, nullptr));
   EXPECT_EQ(value, 6);
+}
+
+// Its machine shows that it lives, and its record's time says nothing: a clock was set back since.
+TEST_P(ProcessTest, AHolderThatHangsIsTakenOverWhateverTheTimeOfItsRecordSays) {
+  const pid_t holder = fork();
+  if (holder == 0) {
+    Open("job.lease=1s\n");
+    raise(SIGSTOP);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(holder, &status, WUNTRACED), holder);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.store())) {
+    if (entry.is_regular_file() && entry.path().parent_path().filename() == "attempts") {
+      std::filesystem::last_write_time(entry.path(), std::filesystem::file_time_type::clock::now() + std::chrono::hours(24));
+    }
+  }
+  Open("job.lease=1s\n");
+  kill(holder, SIGKILL);
+  waitpid(holder, &status, 0);
 }
 
 TEST_P(ProcessTest, DescriptorsDoNotPassAnExec) {

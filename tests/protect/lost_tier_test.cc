@@ -5,6 +5,7 @@
 #include <barrier>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -17,12 +18,16 @@ using std::chrono::milliseconds;
 
 class LostTierTest : public ProtectTest, public ::testing::WithParamInterface<Scheme> {
  protected:
+  void RemovePool(int node) const { std::filesystem::remove(nodes_.RunFolder(node) + "/pool/pool"); }
   void LosePool(int node) const {
-    std::filesystem::remove(nodes_.RunFolder(node) + "/pool/pool");
+    RemovePool(node);
     for (int i = 0; i < 100 && nodes_.Log(node).find("tier lost") == std::string::npos; ++i)
       std::this_thread::sleep_for(milliseconds(100));
     EXPECT_THAT(nodes_.Log(node), ::testing::HasSubstr("tier lost"));
   }
+  // Version 2 waits for node 3 when node 0 loses its pool by `lose`; whether it was said to be at its level, it is there when as
+  // many nodes are lost as the scheme survives.
+  void LoseWhileOneIsWaitedFor(const std::function<void()>& lose);
 };
 INSTANTIATE_TEST_SUITE_P(Schemes, LostTierTest, ::testing::ValuesIn(kSchemes), NameOf);
 
@@ -38,8 +43,7 @@ TEST_P(LostTierTest, WhatAFormerProtectionHadThereIsMadeAnew) {
   ExpectRestart(all_, keys, 1);
 }
 
-// One node of the group keeps the version from its level, and meanwhile another one loses what it has told that it holds.
-TEST_P(LostTierTest, ALevelThatIsNotReachedYetIsNotReachedWithIt) {
+void LostTierTest::LoseWhileOneIsWaitedFor(const std::function<void()>& lose) {
   const std::string keys = std::string(GetParam().keys) + kNoStore;
   Take(all_, keys, 1);
   std::barrier<> together(4);
@@ -63,7 +67,7 @@ TEST_P(LostTierTest, ALevelThatIsNotReachedYetIsNotReachedWithIt) {
     }
     std::this_thread::sleep_for(milliseconds(500));
     together.arrive_and_wait();
-    if (rank == 0) LosePool(0);
+    if (rank == 0) lose();
     together.arrive_and_wait();
     if (rank == 3) kill(agent, SIGCONT);
     if (kedge_wait(context, "p", 2, KEDGE_LEVEL_NODE, 30) == KEDGE_OK) is_declared = true;
@@ -79,6 +83,16 @@ TEST_P(LostTierTest, ALevelThatIsNotReachedYetIsNotReachedWithIt) {
       EXPECT_EQ(version, 2) << "it was said to survive a node: " << code;
     }
   });
+}
+
+// One node of the group keeps the version from its level, and meanwhile another one loses what it has told that it holds.
+TEST_P(LostTierTest, ALevelThatIsNotReachedYetIsNotReachedWithIt) {
+  LoseWhileOneIsWaitedFor([&] { LosePool(0); });
+}
+
+// Its agent looks once a second; it must have looked when it says that it has done its part.
+TEST_P(LostTierTest, NorWithWhatWasLostAMomentAgo) {
+  LoseWhileOneIsWaitedFor([&] { RemovePool(0); });
 }
 
 // The application has been told so before: asked again, every rank hears that it holds no longer, and the next version gets

@@ -172,12 +172,14 @@ def test_ranks_that_take_different_versions_are_told_of(tmp_path: Path) -> None:
         context.protect(0, array, "x")
         context.checkpoint("c", 10 + rank)
         together.wait(60)
-        if rank == 0:
-            said = kedge("wait", "--job", "apart", "--timeout", "20s", expect=1).stderr
-            assert all(part in said for part in ("rank 0", "version 10", "rank 1", "version 11"))
-        together.wait(60)
         with pytest.raises(Error, match="version 1[01]"):
             context.close(drain=True)
+        together.wait(60)
+        # The job has ended, and its agent knows it still.
+        if rank == 0:
+            for job in (["--job", "apart"], []):
+                said = kedge("wait", *job, "--timeout", "20s", expect=1).stderr
+                assert all(part in said for part in ("rank 0", "version 10", "rank 1", "version 11"))
 
     run_ranks(2, take)
     assert {v["state"] for v in kedge_json("ls", "--job", "apart", "--all")["versions"]} == {"incomplete"}
@@ -205,6 +207,32 @@ def test_ranks_that_take_different_versions_are_told_of_without_an_agent() -> No
         together.wait(60)
         with pytest.raises(Error, match="version 1[01]"):
             context.close()
+
+    run_ranks(2, take)
+
+
+def test_ranks_that_are_one_call_apart_are_told_of() -> None:
+    together = threading.Barrier(2)
+
+    def take(rank: int, communicator: ThreadedCommunicator) -> None:
+        context, array = Context("onebehind", communicator=communicator), np.zeros(4)
+        context.protect(0, array, "x")
+        context.checkpoint("c", 5)
+        context.wait("c", 5)
+        if rank == 0:
+            context.checkpoint("c", 10)
+        for version in (20, 30):
+            together.wait(60)
+            context.checkpoint("c", version)
+        together.wait(60)
+        with pytest.raises(Error, match="same versions in the same order"):
+            context.wait("c", 30, timeout=2.0)
+        if rank == 0:
+            assert "same versions in the same order" in kedge("wait", "--job", "onebehind", "--timeout", "20s", expect=1).stderr
+            assert "same versions in the same order" in kedge("ls", "--job", "onebehind").stderr
+        together.wait(60)
+        with pytest.raises(Error, match="same versions in the same order"):
+            context.close(drain=True)
 
     run_ranks(2, take)
 

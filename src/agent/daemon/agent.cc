@@ -58,7 +58,10 @@ void Agent::Subscribe() {
   events.pins_changed = [this](Version& version) { held_sets_.UpdatePins(version); };
   events.room_came = [this] { protect_.OnRoom(); };
   events.version_whole = [this](const Version& version) { publish_.NoteReached(version); };
-  events.version_changed = [this](const Generation& generation) { waiters_.Check(generation); };
+  events.version_changed = [this](const Generation& generation) {
+    takings_.OnChanged(generation);
+    waiters_.Check(generation);
+  };
   events.version_failed = [this](const Version& version, Level level, const Status& failure) {
     waiters_.OnFailure(version, level, failure);
   };

@@ -73,6 +73,7 @@ Job& Sessions::JobFor(const Hello& hello) {
   if (is_new) throughput_.LoadStore(job.store_id);
   if (newer_attempt) {
     job.calls = JobCalls();
+    job.disagreements.clear();
     images_.ReconsiderAll(job);
   }
   return job;

@@ -241,7 +241,9 @@ void Sessions::ForgetIdleJobs() {
     const std::vector<Session*> sessions = core_.sessions().all();
     const bool has_session =
         std::any_of(sessions.begin(), sessions.end(), [&](const Session* session) { return session->job == &job; });
-    if (has_session || !job.versions.empty() || !job.retention_running.empty()) {
+    if (has_session) job.left_ns = core_.clock().NowNs();
+    if (core_.clock().NowNs() - job.left_ns >= core_.settings().idle_timeout.count()) job.disagreements.clear();
+    if (has_session || !job.versions.empty() || !job.retention_running.empty() || !job.disagreements.empty()) {
       ++entry;
       continue;
     }

@@ -155,6 +155,8 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
       reply.missing_ranks.clear();
       reply.failure = protect_.Missing(version);
     }
+    const auto disagreed = version.job->disagreements.find(version.generation.name);
+    if (disagreed != version.job->disagreements.end()) reply.failure = disagreed->second.why;
     if (target >= Level::kStore && !version.absence.ok()) {
       reply.missing_ranks.clear();
       reply.failure = Status(Code::kTimeout,
@@ -289,6 +291,7 @@ void Waiters::OnFailure(const Version& version, Level level, const Status& failu
 // the level, and has not; of an attempt that runs, where each version's last level is meant. What is left of one that has ended
 // is carried as far as it goes.
 Status Waiters::FormerFailure(const Job& job, Level wanted) const {
+  if (!job.disagreements.empty()) return job.disagreements.begin()->second.why;
   std::map<std::string, const Version*> newest;
   for (const auto& [generation, version] : job.versions) {
     const bool disagree = version->failure.code() == Code::kMismatch;

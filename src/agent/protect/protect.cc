@@ -527,6 +527,7 @@ void Protect::OnMade(const Generation& generation, const SetIdentity& identity, 
     for (const uint32_t member : notes.doubted) AskForProof(*version, identity, member);
     return;
   }
+  if (HasJustLost(*version)) return;
   os::KillPoint("protect-kept");
   LogDebug("agent", "{} is made and kept", identity.ToString());
   version->protection->OnStep(core_.clock().NowNs());

@@ -126,6 +126,8 @@ class Protect {
   void Fail(Version& version, const Status& why);
   // A node has lost its part of a version that is at level NODE: it can be restored, and is not safe from the next loss.
   void Weaken(Version& version, const Status& why);
+  // Looks before this node says that it holds what it is to hold. True: it is given up soon (OnTierLost).
+  bool HasJustLost(const Version& version);
   // To those that may have heard that this node has done its part: all nodes, once the version is at level NODE.
   void TellGivenUp(const Version& version, const Status& why);
   // A node has answered so: kIncomplete, it does not take part.

@@ -188,6 +188,7 @@ void Protect::AddGroups(Version& version, const std::vector<uint32_t>& done) {
 void Protect::OnGroupsChanged(Version& version) {
   Protection& protection = *version.protection;
   const bool are_all = protection.groups_done.size() == protection.layout->groups.size();
+  if (are_all && HasJustLost(version)) return;
   if (are_all) {
     os::KillPoint("protect-groups-done");
     InsertChildren(protection, &protection.to_tell);

@@ -79,6 +79,11 @@ void Protect::OnTierLost() {
   });
 }
 
+bool Protect::HasJustLost(const Version& version) {
+  core_.events().places_doubted();
+  return version.HasLost();
+}
+
 void Protect::Weaken(Version& version, const Status& why) {
   if (!version.node_failure.ok()) return;
   version.node_failure = Status(Code::kUnavailable, why.message())

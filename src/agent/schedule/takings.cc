@@ -67,6 +67,15 @@ void Takings::OnTaken(const ImageIdentity& taking) {
   });
 }
 
+void Takings::OnChanged(const Generation& generation) {
+  Job* job = core_.FindJob(generation.store_id, generation.job);
+  if (job == nullptr) return;
+  const auto known = job->disagreements.find(generation.name);
+  if (known == job->disagreements.end() || !(known->second.at < MomentOf(generation))) return;
+  const Version* version = images_.FindVersion(generation);
+  if (version != nullptr && (version->IsComplete() || version->IsAtLocal())) job->disagreements.erase(known);
+}
+
 void Takings::OnTold(Job& job, const ImageIdentity& taking) {
   auto& told = job.takings_told;
   const uint32_t attempt = taking.generation.attempt;
@@ -83,6 +92,9 @@ void Takings::Compare(Job& job, const ImageIdentity& taking, bool is_news) {
   const std::optional<ImageIdentity> other = FindContradiction(job, taking);
   if (!other) return;
   const Status why = Disagreement(taking.generation, taking.rank, other->generation, other->rank);
+  if (taking.generation.attempt == job.hello.attempt) {
+    job.disagreements[taking.generation.name] = {MomentOf(taking.generation), why};
+  }
   for (const Generation& generation : SameTakings(job, taking.generation)) Fail(job, generation, why);
   if (!is_news || !IsLeading(job)) return;
   for (const JobNode& node : job.members.nodes) {

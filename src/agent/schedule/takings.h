@@ -23,6 +23,8 @@ class Takings {
 
   // An image of a rank of this node is whole. Acted upon a moment later.
   void OnTaken(const ImageIdentity& taking);
+  // That a version is complete ends what was said of earlier ones.
+  void OnChanged(const Generation& generation);
   // Another node says so of one of its own, or knows of it.
   void OnTold(Job& job, const ImageIdentity& taking);
 

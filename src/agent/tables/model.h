@@ -450,6 +450,12 @@ struct LocalPromises {
   std::optional<Generation> newest;  // of these
 };
 
+// Its ranks took different versions, and none is complete since (takings.h).
+struct KnownDisagreement {
+  Moment at;
+  Status why;
+};
+
 struct Job {
   StoreId store_id;
   std::string name;
@@ -467,6 +473,9 @@ struct Job {
   DecidedTurns turns;
   std::map<std::string, LocalPromises> promises;  // by checkpoint name
   std::deque<ImageIdentity> takings_told;         // by other nodes, of the present attempt (takings.h)
+  // By checkpoint name, of the present attempt; for a while after its sessions have ended, too.
+  std::map<std::string, KnownDisagreement> disagreements;
+  int64_t left_ns = 0;  // when it had a session last
   JobTuning tuning;
   JobCalls calls;
   uint32_t stored_attempt = 0;                    // the newest of which an image from here got to the store

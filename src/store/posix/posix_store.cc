@@ -367,7 +367,7 @@ Result<double> PosixStore::AgeSeconds(const std::string& key, const TemporaryOwn
   const std::string path = PathOf(key);
   KEDGE_ASSIGN_OR_RETURN(const os::FileInfo info, fs_.Stat(path));
   KEDGE_ASSIGN_OR_RETURN(const int64_t now_ns, NowNs(os::ParentPath(path), owner));
-  return std::max(static_cast<double>(now_ns - info.modified_ns) / kNsPerSecond, 0.0);
+  return static_cast<double>(now_ns - info.modified_ns) / kNsPerSecond;
 }
 
 Result<StoreSpace> PosixStore::Space() {
