@@ -258,7 +258,8 @@ Command CalibrateCommand() {
             options->config.AddTo(app);
             app.footer(
                 "Run it once for each kind of node, while nothing else uses its tiers. Agents read the result when they start;\n"
-                "a tier without one is learned from checkpoints.");
+                "a tier without one is learned from checkpoints.\n"
+                "Examples:\n  kedge calibrate\n  kedge calibrate --show");
             return [options] { return Calibrate(*options); };
           }};
 }

@@ -73,7 +73,8 @@ Command ConfigCommand() {
         app.add_flag("--docs", options->docs, "also what each key means, and whether it belongs to the node or the job");
         app.add_flag("--json", options->json, "print JSON");
         app.footer(
-            "Every key can be set in the file ([section] key = value), by KEDGE_SECTION_KEY in the environment, or with --set.");
+            "Every key can be set in the file ([section] key = value), by KEDGE_SECTION_KEY in the environment, or with --set.\n"
+            "Examples:\n  kedge config --docs\n  kedge config --set keep.versions=3");
         return [options] { return ShowConfig(*options); };
       }};
 }

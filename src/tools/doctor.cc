@@ -243,7 +243,8 @@ Command DoctorCommand() {
             app.add_flag("--json", *json, "print JSON");
             app.footer(
                 "Exit code 1 when something would keep Kedge from working. Writes and removes a few small files where the store "
-                "and the tiers are.");
+                "and the tiers are.\n"
+                "Examples:\n  kedge doctor\n  kedge doctor --net --all-nodes");
             return [options, json, net] { return Doctor(*options, *json, *net); };
           }};
 }

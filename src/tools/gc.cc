@@ -78,7 +78,8 @@ Command GcCommand() {
             app.add_flag("--json", options->json, "print JSON");
             app.footer(
                 "Versions whose parts are all there are finished first: a whole version is never garbage.\n"
-                "Complete versions are never removed here; retention is `keep.versions`.");
+                "Complete versions are never removed here; retention is `keep.versions`.\n"
+                "Examples:\n  kedge gc\n  kedge gc --job climate --yes");
             return [options] { return Gc(*options); };
           }};
 }

@@ -79,7 +79,8 @@ Command HaltCommand() {
         app.add_flag("--json", options->json, "print JSON");
         app.footer(
             "The application must ask kedge_should_exit. Without an option it ends after the next checkpoint that it takes by\n"
-            "itself. Exit codes: 0 told; 1 no such job runs here; 3 no agent runs here.");
+            "itself. Exit codes: 0 told; 1 no such job runs here; 3 no agent runs here.\n"
+            "Examples:\n  kedge halt climate --now\n  kedge halt climate --cancel");
         return [options] { return Halt(*options); };
       }};
 }

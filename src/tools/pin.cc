@@ -43,6 +43,7 @@ std::function<std::function<Outcome()>(CLI::App&)> AddWith(bool pinned) {
     options->store.AddTo(app);
     app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name("NAME[@VERSION]");
     app.add_flag("--json", options->json, "print JSON");
+    app.footer(pinned ? "Example:\n  kedge pin heat@120" : "Example:\n  kedge unpin heat@120");
     return [options, pinned] { return SetPin(*options, pinned); };
   };
 }

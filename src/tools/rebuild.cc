@@ -106,7 +106,12 @@ Result<JobId> FromAgent(const RebuildOptions& options, const Config& config, Con
   const std::string& path = options.store.store.empty() ? settings.keys.store_path : options.store.store;
   const KnownJobsRequest known{kProtocolVersion, BuildName(), job, path};
   KEDGE_ASSIGN_OR_RETURN(const KnownJobsReply reply, agent.Call<KnownJobsReply>(known, kLookTimeout));
-  if (reply.jobs.size() != 1) return why;
+  if (reply.jobs.size() > 1) {
+    return Status(Code::kUnavailable, fmt::format("this node knows job {} of {} stores that lay at {}, and which one is meant "
+                                                  "cannot be told: {}",
+                                                  job, reply.jobs.size(), path, why.message()));
+  }
+  if (reply.jobs.empty()) return why;
   std::fprintf(stderr, "kedge: warning: the store cannot be had, so only the nodes are looked at: %s\n", why.message().c_str());
   return JobId{reply.jobs.front().store_id, job, false};
 }
@@ -285,15 +290,18 @@ Command MakeCommand(const char* name, const char* summary, bool to_store, const 
 Command RebuildCommand() {
   return MakeCommand("rebuild", "bring back to this node its part of what other nodes have lost", false,
                      "Run it on every node that is left, at about the same time, after the application has died.\n"
-                     "Exit codes: 0 done; 1 nothing survives, or an image could not be had; 4 the time was over.");
+                     "Exit codes: 0 done; 1 nothing survives, or an image could not be had; 4 the time was over.\n"
+                     "Examples:\n  kedge rebuild --look --job climate\n"
+                     "  srun --overlap --ntasks-per-node=1 kedge rebuild --job climate");
 }
 
 Command DrainCommand() {
   return MakeCommand(
       "drain", "carry what survives on the nodes to the store, without the application", true,
-      "For a job script's epilogue: srun --ntasks-per-node=1 kedge drain --job NAME.\n"
+      "For a job script's epilogue, on every node that is left.\n"
       "Exit codes: 0 this node's part is in the store; 1 nothing survives, or a part could not be had or stored; 4 the "
-      "time was over.");
+      "time was over.\n"
+      "Example:\n  srun --overlap --ntasks-per-node=1 kedge drain --job climate");
 }
 
 }  // namespace kedge::tools

@@ -31,7 +31,9 @@ Command StatusCommand() {
             auto groups = std::make_shared<bool>(false);
             app.add_flag("--json", *json, "print JSON");
             app.add_flag("--groups", *groups, "print which nodes protect each other, by job");
-            app.footer("Exit code 3 when no agent runs for the node; KEDGE_NODE or --set node.name=... chooses another node.");
+            app.footer(
+                "Exit code 3 when no agent runs for the node; KEDGE_NODE or --set node.name=... chooses another node.\n"
+                "Examples:\n  kedge status\n  kedge status --groups");
             return [options, json, groups] { return ShowStatus(*options, *json, *groups); };
           }};
 }

@@ -48,7 +48,9 @@ Command TopCommand() {
                 ->check(CLI::Range(0.1, 3600.0));
             app.add_flag("--once", options->once, "look once and leave");
             app.add_flag("--json", options->json, "one line of JSON a look, as `kedge status --json`");
-            app.footer("Where standard output is no terminal, each look follows the one before.");
+            app.footer(
+                "Where standard output is no terminal, each look follows the one before.\n"
+                "Examples:\n  kedge top\n  kedge top --once --json");
             return [options] { return Top(*options); };
           }};
 }

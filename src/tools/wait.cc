@@ -105,7 +105,8 @@ Command WaitCommand() {
             app.footer(
                 "For the end of a job script. Exit codes: 0 everything is there; 1 something failed; 4 the time was over.\n"
                 "A version that is not scheduled for the LEVEL is not waited for.\n"
-                "When the agent was killed, a new one is started and goes on from the tiers.");
+                "When the agent was killed, a new one is started and goes on from the tiers.\n"
+                "Examples:\n  srun --overlap --ntasks-per-node=1 kedge wait --timeout 30min\n  kedge wait --level node");
             return [options] { return Wait(*options); };
           }};
 }

@@ -331,7 +331,7 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> No
             main([name, "--help"])
         assert ended.value.code == 0
         help_text = capsys.readouterr().out
-        assert "--json" in help_text and len(help_text) > 400
+        assert "--json" in help_text and len(help_text) > 400 and f"\nexample:\n  kedge plan {name} " in help_text
     with pytest.raises(SystemExit):
         main(["--help"])
     overview = capsys.readouterr().out

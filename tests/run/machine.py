@@ -128,10 +128,14 @@ class Machine:
 
     def protected(self, node: str) -> list[int]:
         """The versions of its agent that survive the loss of a node."""
+        return self.reached(node, "node")
+
+    def reached(self, node: str, level: str) -> list[int]:
+        """The versions of its agent that are at this level."""
         command = [KEDGE, "status", "--json", "--set", f"node.name={node}"]
         done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=60)
         versions = [version for job in json.loads(done.stdout)["jobs"] for version in job["versions"]] if done.returncode == 0 else []
-        return [entry["version"] for entry in versions if {"level": "node", "reached": True} in entry["levels"]]
+        return [entry["version"] for entry in versions if {"level": level, "reached": True} in entry["levels"]]
 
     def endless(self, program: Path, cells: int) -> list[str]:
         """heat3d, which goes on until an attempt begins after end_after()."""
@@ -151,6 +155,10 @@ class Machine:
     def lose(self, node: str) -> None:
         """The node is gone: its processes, its memory; and the health probe sees it."""
         (self.folder / f"dead.{node}").touch()
+        self.reboot(node)
+
+    def reboot(self, node: str) -> None:
+        """Its processes and its memory are gone, and the node is there."""
         for process in processes_with([f"KEDGE_NODE={node}".encode()]):
             kill(process)
         shutil.rmtree(self.run_folders / node, ignore_errors=True)

@@ -238,6 +238,66 @@ def test_what_silent_nodes_of_the_launch_may_have_is_unknown() -> None:
     assert (found.unknown, found.lost, found.versions) == ({}, {}, {"a": 7}), "without n0 there is one"
 
 
+def test_what_nodes_of_the_launch_had_that_come_back_empty_is_lost() -> None:
+    """Those that know the job do not reach their agents, which have never heard of it: who asks them gets an answer."""
+    left = answer(entry("a", -1, silent="two nodes"), node="n0", silent=("n1", "n2"))
+    empty = [answer(entry("a", -1, "was safe"), node=node, knows_job=False) for node in ("n1", "n2")]
+    found = Prospects.of([left, *empty])
+    assert (found.unknown, found.lost, found.silent) == ({}, {"a": "two nodes"}, [])
+    found = Prospects.of([left, empty[0]], ["n2"])
+    assert (found.unknown, found.lost, found.silent) == ({"a": "two nodes"}, {}, ["n2"]), "the agent of n2 stands still"
+    cut_off = answer(entry("a", -1, silent="two nodes"), node="n2", silent=("n0", "n1"))
+    found = Prospects.of([left, empty[0], cut_off])
+    assert (found.unknown, found.lost, found.silent) == ({"a": "two nodes"}, {}, ["n0", "n2"])
+    found = Prospects.of([answer(entry("a", -1, "was safe"), node=node, knows_job=False) for node in ("n0", "n1")])
+    assert (found.unknown, found.lost, found.silent) == ({}, {"a": "was safe"}, []), "all of them"
+
+
+def test_why_a_node_has_not_carried_all_to_the_store_is_what_the_tool_says(tmp_path: Path) -> None:
+    """Kedge is a program here. Its summary, and what it warns of, are no reasons."""
+    tool = tmp_path / "tool"
+    tool.write_text(f'#!/bin/sh\ncat "{tmp_path}/said" >&2; echo 0 versions survive; exit 1\n')
+    tool.chmod(0o755)
+
+    def why(*said: str) -> dict[str, str]:
+        (tmp_path / "said").write_text("".join(f"{line}\n" for line in said))
+        return Agents(VirtualShell(), str(tool), None, start=False).rescue(["n"], "j", 10.0)
+
+    lost = ["kedge: lost: j/a version 60: rank 1: two nodes", "rank 2: two nodes"]
+    assert why("kedge: warning: slow", *lost) == {"n": "lost: j/a version 60: rank 1: two nodes"}
+    assert why(*lost, "kedge: no answer from b") == {"n": "lost: j/a version 60: rank 1: two nodes; no answer from b"}
+    assert why("srun: error: no such node") == {"n": "0 versions survive"}, "the last line where the tool says nothing of its own"
+
+
+@pytest.mark.parametrize("planted", ["a link", "a pipe", "of another user"])
+def test_a_log_that_others_have_prepared_is_not_written(tmp_path: Path, planted: str) -> None:
+    log, victim = tmp_path / "agents.log", tmp_path / "victim"
+    victim.write_text("mine\n")
+    if planted == "a link":
+        log.symlink_to(victim)
+    elif planted == "a pipe":
+        os.mkfifo(log)
+    else:
+        log.write_text("")
+        if os.getuid() != 0:
+            pytest.skip("only root gives a file away")
+        os.chown(log, 65534, 65534)
+    with pytest.raises(ValueError, match=r"--agent-log .*agents\.log"):
+        Agents(VirtualShell(), "true", log)
+    assert victim.read_text() == "mine\n"
+
+
+def test_the_log_of_the_agents_is_made_for_this_user_alone_and_goes_on(tmp_path: Path) -> None:
+    log, tool = tmp_path / "agents.log", tmp_path / "tool"
+    tool.write_text('#!/bin/sh\ntest "$1" = agent && echo an agent of $KEDGE_NODE || echo {}\n')
+    tool.chmod(0o755)
+    for node in ("a", "b"):
+        agents = Agents(VirtualShell(), str(tool), log)
+        agents.start([node])
+        agents.end()
+    assert log.read_text() == "an agent of a\nan agent of b\n" and log.stat().st_mode & 0o777 == 0o600
+
+
 def test_exit_codes_for_people() -> None:
     assert describe_exit(-9) == "SIGKILL" and describe_exit(1) == "exit code 1"
     # A shell's way to say SIGKILL; mpirun's way to say that there is no such program is in that range, too.

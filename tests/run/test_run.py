@@ -105,6 +105,26 @@ def test_it_begins_anew_where_it_is_told_to(machine: Machine) -> None:
     assert reference(machine, steps) == (steps, checksum)
 
 
+@pytest.mark.parametrize("scheme", ["xor", "none"])
+def test_what_nodes_had_that_come_back_empty_is_lost(machine: Machine, scheme: str) -> None:
+    """They have lost their memory, as after a reboot, and are nodes of the next launch: their agents answer, and know nothing."""
+    machine.settings |= {"KEDGE_PROTECT_SCHEME": scheme, "KEDGE_SCHEDULE_STORE": "0"}
+    nodes = machine.names[: 3 if scheme == "xor" else 2]
+    arguments = ["--launcher=openmpi", "--patience=1s", "--restarts=0", f"--ranks={len(nodes)}", f"--nodes={len(nodes)}"]
+    run = machine.start(*arguments, "--", *machine.endless(HEAT, 32))
+    machine.end_after(until(lambda: machine.reached(nodes[0], "node" if scheme == "xor" else "local")))
+    for name in nodes[1:]:
+        machine.reboot(name)
+    _, log = machine.finish(run, expect=1)
+    if scheme == "xor":
+        assert "safe until then: heat3d " in log, "before its nodes were gone"
+        assert re.search(f"not everything of node {nodes[0]} is in the store: .*no answer from {nodes[1]}, {nodes[2]}", log), log
+    report, log = machine.run(*arguments, "--", *machine.endless(HEAT, 32), expect=4)
+    assert report["outcome"] == "lost" and "'heat3d'" in report["reason"] and not report["attempts"], log
+    report, log = machine.run(*arguments, "--if-lost=begin", "--", *machine.endless(HEAT, 32))
+    assert report["outcome"] == "finished" and "lost, so it begins anew: heat3d" in log and "continuing from step" not in log
+
+
 def test_what_nodes_may_have_whose_agents_stand_still_is_not_called_lost(machine: Machine) -> None:
     """They are left out, and keep what they hold: the next call finds it, with agents that answer."""
     machine.settings |= {"KEDGE_PROTECT_SCHEME": "xor", "KEDGE_SCHEDULE_STORE": "0"}
@@ -274,7 +294,7 @@ def test_a_job_that_goes_back_makes_progress_from_there(machine: Machine, level:
     application = ["--ranks=2", "--nodes=2", "--", sys.executable, str(program), level]
     report, log = machine.run("--launcher=openmpi", "--no-progress=1", *application, expect=1)
     assert [attempt["advanced"] for attempt in report["attempts"]] == [True, True, False]
-    assert "safe so far: sim 50" in log and "safe so far: sim 42" in log
+    assert "safe until then: sim 50" in log and "safe until then: sim 42" in log
     assert report["versions"] == {"sim": 42} and "newest complete: sim 42" in log
 
 
@@ -361,5 +381,7 @@ def test_wrong_calls_are_refused(machine: Machine) -> None:
     assert "less than one a node" in refuse("--hosts=a,b", "--ranks=1", "--", "true")
     assert "is no time" in refuse("--hosts=a", "--until=soon", "--", "true")
     assert "is no whole number" in refuse("--hosts=a", "--restarts=-1", "--", "true")
+    (machine.folder / "log").symlink_to(machine.folder / "other")
+    assert "--agent-log log: " in refuse("--hosts=a", "--agent-log=log", "--", "true") and not (machine.folder / "other").exists()
     machine.settings["KEDGE_POOL_SIZE"] = "large"
     assert "pool.size" in refuse("--hosts=a", "--job=named", "--", "true"), "and no node is called dead for it"

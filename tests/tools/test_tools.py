@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -70,9 +72,11 @@ def flip(path: Path, offset: int) -> None:
 
 def test_help_lists_every_command_with_examples() -> None:
     listing = kedge("--help").stdout
-    for command in "ls inspect verify export copy gc pin unpin status top wait config doctor agent calibrate".split():
+    for command in "ls inspect verify export copy gc pin unpin status top wait rebuild drain config doctor agent halt calibrate run".split():
         assert f"\n  {command} " in listing
-        assert command in kedge(command, "--help").stdout
+        text = kedge(command, "--help").stdout
+        assert re.search(rf"^Examples?:\n  (srun [a-z0-9= -]+)?kedge {command}\b", text, re.MULTILINE), text
+        assert command == "agent" or "--json" in text
     assert "no kedge-no-such-command" in kedge("no-such-command", expect=2).stderr
     assert "tsubame2" in kedge("plan", "advise", "--list").stdout
     simulated = kedge_json("plan", "simulate", "tsubame2", "--transitions", "1200000", "--processes", "2")  # with processes of its own
@@ -302,6 +306,18 @@ def test_pin_outlives_retention(store: Path) -> None:
     versions = [v["version"] for v in kedge_json("ls", "heat")["versions"]]
     assert 20 in versions and 30 not in versions and versions[0] == 60
     kedge("unpin", "heat@20")
+
+
+def test_a_look_ahead_says_nothing_of_a_job_that_two_stores_had_at_the_path_of_one_that_is_gone(tmp_path: Path) -> None:
+    """It does not say that this node knows nothing of the job: who believes that may begin anew."""
+    settings, array = {"schedule.store": 0, "job.lease": "1s"}, np.zeros(4)
+    for create in ("last", "anew"):
+        with Context("twice", settings=settings | {"store.create": create}) as context:
+            context.protect(0, array)
+            context.checkpoint("h", 1)
+            context.wait("h", 1, Level.LOCAL)
+        shutil.rmtree(tmp_path / "store")
+    assert "knows job twice of 2 stores" in kedge("rebuild", "--look", "--job", "twice", "--json", expect=3).stderr
 
 
 def test_gc_shows_then_removes(store: Path) -> None:

@@ -7,15 +7,17 @@ then ends at once. An agent that ended is started again before the next launch; 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from kedge.run.progress import Newest, Prospects, newest_among
 from kedge.run.shells import Shell, run_on
@@ -32,8 +34,12 @@ class Agents:
     """Starts, asks and ends the agents of nodes."""
 
     def __init__(self, shell: Shell, tool: str, log: Path | None, *, start: bool = True) -> None:
-        """`start` false: the application's ranks start their agents themselves; here they are only asked."""
-        self._shell, self._tool, self._log, self._starts = shell, tool, log, start
+        """`start` false: the application's ranks start their agents themselves; here they are only asked.
+
+        ValueError: nothing is written to such a log (open_log()).
+        """
+        self._shell, self._tool, self._starts = shell, tool, start
+        self._log = open_log(log) if log is not None and start else None
         self._steps: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, nodes: Iterable[str]) -> None:
@@ -48,13 +54,11 @@ class Agents:
             list(pool.map(self._await_answer, names))
 
     def _start_one(self, node: str) -> subprocess.Popen[bytes]:
-        with contextlib.ExitStack() as stack:
-            output: Any = subprocess.DEVNULL if self._log is None else stack.enter_context(self._log.open("ab"))
-            command = [self._tool, "agent", *([] if self._log else ["--log"])]
-            return subprocess.Popen(
-                self._shell.step(node, command), env=self._shell.environment(node), stdin=subprocess.PIPE,
-                stdout=output, stderr=subprocess.STDOUT, bufsize=0, start_new_session=True,
-            )
+        command = [self._tool, "agent", *([] if self._log else ["--log"])]
+        return subprocess.Popen(
+            self._shell.step(node, command), env=self._shell.environment(node), stdin=subprocess.PIPE,
+            stdout=self._log or subprocess.DEVNULL, stderr=subprocess.STDOUT, bufsize=0, start_new_session=True,
+        )
 
     def _await_answer(self, node: str) -> None:
         end = time.monotonic() + _START_SECONDS
@@ -121,12 +125,12 @@ class Agents:
         return self._on_all(nodes, ["drain", "--job", job, "--patience", f"{_PATIENCE_SECONDS}s"], timeout_seconds)
 
     def _on_all(self, nodes: Iterable[str], arguments: list[str], timeout_seconds: float) -> dict[str, str]:
-        """Runs a command of Kedge with a time on all nodes; the last line of those that failed."""
+        """Runs a command of Kedge with a time on all nodes; why those failed that did."""
         command = [self._tool, *arguments, "--timeout", f"{max(1, int(timeout_seconds))}s"]
 
         def run(node: str) -> str:
             code, output = run_on(self._shell, node, command, timeout_seconds + _ANSWER_SECONDS)
-            return "" if code == 0 else (output.strip().splitlines() or ["no answer"])[-1]
+            return "" if code == 0 else why_it_failed(output)
 
         names = list(nodes)
         with ThreadPoolExecutor(_PARALLEL) as pool:
@@ -149,6 +153,30 @@ class Agents:
             if step.poll() is None:
                 _end(step, 0.0)
         self._steps.clear()
+        if self._log is not None:
+            self._log.close()
+
+
+def open_log(path: Path) -> IO[bytes]:
+    """For more to be written at its end. ValueError: it cannot be had, or others may have prepared it, where they may write."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        log = os.open(path, flags, 0o600)
+    except OSError as error:
+        why = "it is a symbolic link, and none is followed" if error.errno == errno.ELOOP else error.strerror
+        raise ValueError(f"--agent-log {path}: {why}") from None
+    found = os.fstat(log)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid not in (0, os.geteuid()):
+        os.close(log)
+        raise ValueError(f"--agent-log {path}: it is no regular file of this user or of root (mode {found.st_mode:o}, owner {found.st_uid})")
+    return open(log, "ab", buffering=0)
+
+
+def why_it_failed(output: str) -> str:
+    """What a command of Kedge has said was wrong, in a line; the last line where it did not get to say it."""
+    lines = output.strip().splitlines()
+    told = [line.removeprefix("kedge: ") for line in lines if line.startswith("kedge: ") and not line.startswith("kedge: warning: ")]
+    return "; ".join(told) or (lines or ["no answer"])[-1]
 
 
 def _end(process: subprocess.Popen[bytes], patience_seconds: float) -> None:

@@ -30,6 +30,9 @@ left; 4 all checkpoints are lost, and it does not begin anew unless told to (--i
 may have a checkpoint to continue from do not answer, and nobody else has one; 75 the allocation is over and there is a checkpoint to continue from: queue the job again; 76 somebody halted it.
 Whatever else it ends with than 0 and 2, the newest version that survives on the nodes is in the store first.
 The application has no standard input: a second launch could not read it again.
+Examples:
+  kedge run --nodes 16 --ranks 64 -- ./app
+  kedge run --hosts hosts.txt --nodes 8 --ranks 64 --probe true -- ./app
 """
 _UNITS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 

@@ -38,8 +38,9 @@ class Prospects:
         """From `kedge rebuild --look --json` on the nodes of the launch; those `without_answer` could not say it.
 
         Whoever knows the job has asked all its nodes; a spare knows the store. Of those who have reached the most nodes the one
-        counts that has heard of the latest taking; lost is what none of them can give. But while nodes of the launch do not reach
-        each other, or are without an answer, they may have it. Any other node counts as gone.
+        counts that has heard of the latest taking; lost is what none of them can give. But while nodes of the launch that know the
+        job do not reach each other, or nodes are without an answer, they may have it. Any other node counts as gone: also one
+        whose agent knows nothing of the job, because it has come back empty. The others do not reach that agent either.
         """
 
         def rank(answer: dict[str, Any]) -> tuple[bool, int]:
@@ -50,7 +51,7 @@ class Prospects:
             has_asked_all = answer["knows_job"] and not answer["silent_nodes"]
             return set() if has_asked_all else {*without_answer, *reachable.intersection(answer["silent_nodes"])}
 
-        reachable = {answer["node"] for answer in answers}
+        reachable = {answer["node"] for answer in answers if answer["knows_job"]}
         best = [answer for answer in answers if rank(answer) == min(map(rank, answers))]
         newest = newest_among(entry for answer in best for entry in answer["names"] if entry["version"] >= 0)
         found = Prospects(numbers(newest), {})

@@ -139,8 +139,9 @@ class Supervisor:
             attempt.advanced = has_advanced(versions, after)
             versions = after if after is not None else versions
             idle_attempts = 0 if attempt.advanced else idle_attempts + 1
+            # Some of it may be gone with the nodes that died: the look ahead tells what is left.
             self._say(f"attempt {attempt.number} {how} after {attempt.seconds:.0f} s, "
-                      + (f"safe so far: {show(numbers(versions))}" if attempt.advanced else "without progress"))
+                      + (f"safe until then: {show(numbers(versions))}" if attempt.advanced else "without progress"))
             if len(self._report.attempts) > self._limits.restarts_max:
                 times = len(self._report.attempts)
                 return self._give_up(f"it failed {'once' if times == 1 else f'{times} times'}; the last attempt {how}")

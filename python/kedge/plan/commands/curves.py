@@ -24,6 +24,7 @@ def add(subparsers: cli.Subparsers) -> None:
         "curves",
         help="draw the calibration of a node's tiers",
         description=DESCRIPTION,
+        epilog="example:\n  kedge plan curves tiers.json tiers.png",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("numbers", metavar="NUMBERS", help="JSON of kedge calibrate")

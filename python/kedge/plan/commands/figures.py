@@ -36,6 +36,7 @@ def add(subparsers: cli.Subparsers) -> None:
         "figures",
         help="the literature's figures, computed anew",
         description=DESCRIPTION,
+        epilog="example:\n  kedge plan figures --output figures",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("key", nargs="*", metavar="KEY", help="figures to compute (default: all; see --list)")

@@ -37,6 +37,7 @@ def add(subparsers: cli.Subparsers) -> None:
         "fit",
         help="failure rates and their distribution from a log of failures",
         description=DESCRIPTION,
+        epilog="example:\n  kedge plan fit failures.csv --nodes 1024 --levels xor:1,pfs",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("failures", metavar="FAILURES", help="log of failures")

@@ -49,6 +49,7 @@ def add(subparsers: cli.Subparsers) -> None:
         "simulate",
         help="simulate a system, with any failures and placement",
         description=DESCRIPTION,
+        epilog="example:\n  kedge plan simulate tsubame2 --transitions 1200000",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     cli.add_system_argument(parser)
