@@ -35,6 +35,7 @@ std::string Missing(const LevelReply& reply) {
 
 Result<Levels::Subject> Levels::Find(const std::string& name, int64_t version) {
   session_->Pump();
+  KEDGE_RETURN_IF_ERROR(core_->CheckNotSuperseded());
   TakenVersion* taken = name.empty() ? ledger_->Newest() : ledger_->Find(name, version);
   if (taken != nullptr) {
     if (!taken->captured) {
@@ -65,8 +66,9 @@ LevelReply Levels::AskStore(const Generation& generation) const {
   reply.scheduled = Level::kStore;
   auto info = InspectGeneration(*core_->catalog, generation);
   if (!info.ok()) {
-    // Not there yet, or there no more: only the former is a matter of time.
-    if (info.status().code() != Code::kNotFound) reply.failure = info.status();
+    // Not there yet, or removed by those who have taken over: only the former is a matter of time.
+    const bool is_absent = info.status().code() == Code::kNotFound;
+    reply.failure = is_absent ? CheckNotTakenOver(*core_->catalog, generation.job, core_->attempt) : info.status();
     return reply;
   }
   if (!info->complete && info->finishable) {

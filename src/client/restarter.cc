@@ -202,7 +202,25 @@ Status Restarter::NoteInStore(const RestoredRecord& record) const {
   });
 }
 
+// Of the newest version that was safe: which ranks' images are gone, by whoever knows it, and the first one's word why.
+Result<Restarter::Loss> Restarter::GatherLoss(const Choice& choice) const {
+  std::vector<std::string> all = {choice.lost + '\n' + choice.silent};
+  if (!alone()) {
+    KEDGE_ASSIGN_OR_RETURN(all, core_->collective.AllGather(all.front()));
+  }
+  Loss loss;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const size_t end = all[rank].find('\n');
+    const std::string lost = all[rank].substr(0, end), silent = all[rank].substr(end + 1);
+    if (!lost.empty()) loss.ranks.push_back(alone() ? source_rank() : static_cast<uint32_t>(rank));
+    if (loss.what.empty()) loss.what = lost;
+    if (loss.silent.empty()) loss.silent = silent;
+  }
+  return loss;
+}
+
 Status Restarter::WhatIsLost(const std::string& name, const Choice& choice) const {
+  KEDGE_ASSIGN_OR_RETURN(const Loss loss, GatherLoss(choice));
   // Without a scheme nobody has asked the other ranks' nodes.
   const bool may_be_elsewhere = !core_->protects && core_->ranks_on_node < core_->ranks();
   const std::string what_to_do = fmt::format(
@@ -211,21 +229,29 @@ Status Restarter::WhatIsLost(const std::string& name, const Choice& choice) cons
                          "ranks are launched there again, or when kedge wait has ended"
                        : "no copy of any version is left");
   const auto unless_silent = [&](const Status& lost) {
-    return choice.silent.empty() ? lost : SilentNodes(name, choice.silent, lost.message());
+    return loss.silent.empty() ? lost : SilentNodes(name, loss.silent, lost.message());
   };
-  if (!choice.lost.empty()) {
-    return unless_silent(
-        Status(Code::kLost, fmt::format("'{}' is lost: {}; the store has none; {}", name, choice.lost, what_to_do)));
+  if (!loss.what.empty()) {
+    const bool is_one = loss.ranks.size() == 1;
+    return unless_silent(Status(
+        Code::kLost, fmt::format("'{}' is lost: the image{} of rank{} {}: {}; the store has none; {}", name, is_one ? "" : "s",
+                                 is_one ? "" : "s", fmt::join(loss.ranks, ", "), loss.what, what_to_do)));
   }
-  if (!alone() && core_->rank() != 0) return Status::Ok();
-  KEDGE_ASSIGN_OR_RETURN(const auto reached, FindReached(*core_->catalog, core_->job.job, name));
-  if (!reached) return Status::Ok();
-  const Generation& first = reached->generation;
-  return unless_silent(Status(
-      Code::kLost, fmt::format("'{}' is lost: version {} of attempt {}, and perhaps later ones, were safe on their nodes, and "
-                               "neither the {} nor the store have any; {}",
-                               name, first.version, first.attempt,
-                               may_be_elsewhere ? "ranks' own nodes" : "nodes of this attempt", what_to_do)));
+  Status noted;
+  if (alone() || core_->rank() == 0) {
+    const auto reached = FindReached(*core_->catalog, core_->job.job, name);
+    noted = reached.status();
+    if (reached.ok() && reached->has_value()) {
+      const Generation& first = (*reached)->generation;
+      noted = unless_silent(
+          Status(Code::kLost,
+                 fmt::format("'{}' is lost: version {} of attempt {}, and perhaps later ones, were safe on their nodes, and "
+                             "neither the {} nor the store have any; {}",
+                             name, first.version, first.attempt, may_be_elsewhere ? "ranks' own nodes" : "nodes of this attempt",
+                             what_to_do)));
+    }
+  }
+  return Agree(noted);
 }
 
 Status Restarter::WhetherLost(const std::string& name, int64_t at_most, const Choice& choice, const Status& none) {
@@ -237,7 +263,7 @@ Status Restarter::WhetherLost(const std::string& name, int64_t at_most, const Ch
     KEDGE_ASSIGN_OR_RETURN(const Choice all, Look(name, {}, choice.everywhere));
     if (!all.candidates.empty() || !all.abandoned.empty()) return none;
   }
-  const Status lost = Agree(WhatIsLost(name, choice));
+  const Status lost = WhatIsLost(name, choice);
   if (lost.ok()) return none;
   const bool begins = lost.code() == Code::kLost && core_->job.begins_if_lost;
   if (core_->rank() == 0 || alone()) {

@@ -79,6 +79,13 @@ class Restarter {
   // Nothing was found to restore, which `none` says: whether there was something once (kLost), or that cannot be told.
   // Collective, unless alone.
   Status WhetherLost(const std::string& name, int64_t at_most, const Choice& choice, const Status& none);
+  // The same for all ranks, as WhatIsLost.
+  struct Loss {
+    std::vector<uint32_t> ranks;
+    std::string what;    // empty: no agent knows of a loss
+    std::string silent;  // nodes that some agent had no answer from
+  };
+  Result<Loss> GatherLoss(const Choice& choice) const;
   Status WhatIsLost(const std::string& name, const Choice& choice) const;
   // Collective, unless alone.
   Status TryWhole(const std::string& name, const RestoreCandidate& candidate);

@@ -358,6 +358,26 @@ TEST_P(RanksTest, WhatACheckpointHasHeardTheLaterCallsSay) {
     together.arrive_and_wait();
     EXPECT_EQ(kedge_checkpoint(context, "r", 2, 0), KEDGE_ERROR_BUSY) << "rank " << rank;
     EXPECT_EQ(kedge_checkpoint(context, "r", 3, 0), KEDGE_ERROR_BUSY) << "rank " << rank;
+    kedge_level level = KEDGE_LEVEL_NONE;
+    EXPECT_EQ(kedge_test(context, "r", 3, &level), KEDGE_ERROR_BUSY) << "rank " << rank;
+    EXPECT_EQ(kedge_wait(context, "r", 3, KEDGE_LEVEL_STORE, 60), KEDGE_ERROR_BUSY) << "rank " << rank;
+  });
+}
+
+// What was removed is not only late.
+TEST_P(RanksTest, WhatTheNewerAttemptHasRemovedIsNotWaitedFor) {
+  std::barrier<> together(2);
+  ThreadRanks(2).ExpectOfFinalize(0, KEDGE_ERROR_BUSY).Run(Overrides("job.mode=sync\n"), [&](kedge_context* context, int rank) {
+    std::string memory(kBytes, ' ');
+    Protect(context, &memory);
+    Take(context, &memory, 1, rank, 1);
+    together.arrive_and_wait();
+    if (rank == 0) TakeOver();
+    if (rank == 0) std::filesystem::remove_all(folder_.store() + "/jobs/api/names/r");
+    together.arrive_and_wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // what was looked up before that does not count any more
+    EXPECT_EQ(kedge_wait(context, "r", 1, KEDGE_LEVEL_STORE, 3), KEDGE_ERROR_BUSY) << "rank " << rank;
+    together.arrive_and_wait();
   });
 }
 

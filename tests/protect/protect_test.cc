@@ -2,6 +2,8 @@
 //
 // Each test runs a job of rank threads over virtual nodes, waits for level NODE, takes nodes away (agents killed, tiers
 // deleted), and launches the job again on the nodes that are left or that are new under the old names.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -142,12 +144,23 @@ TEST_P(SchemeTest, OneMoreNeedsTheStore) {
   EXPECT_GT(ExpectRestart(all_, keys, 1), 0u);
 }
 
+// Rank 0's node has lost nothing, and says what the others have.
 TEST_P(SchemeTest, OneMoreSaysWhatIsLost) {
   Take(all_, Keys(), 1);
-  for (int node = 0; node <= GetParam().losses; ++node) nodes_.Lose(node);
-  ExpectRestart(all_, Keys(), -1);
-  EXPECT_THAT(nodes_.Log(0), HasSubstr("rank 0 is lost on the nodes"));
-  EXPECT_THAT(nodes_.Log(0), HasSubstr("n0"));
+  std::vector<int> lost;
+  for (int node = 1; node <= GetParam().losses + 1; ++node) lost.push_back(node);
+  for (const int node : lost) nodes_.Lose(node);
+  nodes_.Run(all_, Keys(), [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 0);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_EQ(kedge_restart(context, "p", -1, nullptr), KEDGE_ERROR_LOST);
+    // The copies of rank 2 are not among them.
+    const bool has_copies = GetParam().name == std::string("Partner");
+    const std::string images = has_copies ? "the image of rank 1" : fmt::format("the images of ranks {}", fmt::join(lost, ", "));
+    EXPECT_THAT(kedge_error_message(), HasSubstr(images)) << "rank " << rank;
+    EXPECT_THAT(kedge_error_message(), HasSubstr("version 1")) << "rank " << rank;
+  });
+  EXPECT_THAT(nodes_.Log(1), HasSubstr("rank 1 is lost on the nodes"));
 }
 
 TEST_F(ProtectTest, ANodeWithSeveralRanks) {
