@@ -120,6 +120,22 @@ void ExamineFolder(const std::string& subject, const std::string& path, os::File
                        slow ? "syncs are slow here: every version needs a few, whatever its size" : ""});
 }
 
+// Jobs make the store, but for what is missing on the way to it: that may be a file system which is not mounted.
+void ExamineStore(const JobSettings& job, std::vector<Finding>* findings) {
+  os::FileSystem& fs = os::SystemFileSystem();
+  const std::string& path = job.keys.store_path;
+  const auto is_missing = [&](const std::string& one) { return fs.Stat(one).status().code() == Code::kNotFound; };
+  const std::string parent = os::ParentPath(path);
+  const bool may_make = job.store_making != RootMaking::kNever;
+  if (is_missing(path) && (!may_make || (job.store_making == RootMaking::kLast && is_missing(parent)))) {
+    findings->push_back({State::kBad, "store", may_make ? parent + ": is not there" : path + ": is not there",
+                         may_make ? "mount it or make it; with store.create = \"parents\" jobs make all of it"
+                                  : "make it, or let jobs make it (store.create)"});
+    return;
+  }
+  ExamineFolder("store", path, fs, true, findings);
+}
+
 void ExamineAgent(const Config& config, std::vector<Finding>* findings) {
   const auto agent = ConnectToAgent(config, false);
   const auto node = ReadNodeSettings(config);
@@ -198,7 +214,7 @@ Outcome Doctor(const ConfigOptions& options, bool json_wanted, const NetworkChoi
   std::vector<Finding> findings;
   ExamineMachine(&findings);
   ExamineKernelFeatures(&findings);
-  ExamineFolder("store", job.keys.store_path, os::SystemFileSystem(), true, &findings);
+  ExamineStore(job, &findings);
   const auto examine_local = [&](const std::string& subject, const std::string& path) {
     ExamineFolder(subject, OwnFolder(path, node.node), os::PrivateFileSystem(), false, &findings);
   };

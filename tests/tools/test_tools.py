@@ -350,6 +350,12 @@ def test_doctor(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     bad = kedge_json("doctor", "--set", f"store.path={tmp_path / 'file' / 'store'}", expect=1)
     assert bad["bad"]
+    # As a job that finds no parent there, and makes none unasked.
+    deep = f"store.path={tmp_path / 'unmounted' / 'store'}"
+    found = {f["subject"]: f for f in kedge_json("doctor", "--set", deep, expect=1)["findings"]}["store"]
+    assert found["state"] == "BAD" and str(tmp_path / "unmounted") in found["found"] and "store.create" in found["advice"]
+    kedge("doctor", "--set", deep, "--set", "store.create=parents")
+    assert not (tmp_path / "unmounted").exists()
 
 
 def test_doctor_looks_at_a_tier_as_the_agent_will() -> None:
