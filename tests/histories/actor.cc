@@ -69,7 +69,7 @@ Answer Do(RankCalls* calls, const std::string& verb, std::istringstream& words) 
   int level = 0;
   words >> number >> level;
   if (verb == "wait") return calls->Wait(number, static_cast<kedge_level>(level));
-  if (verb == "restart") return calls->Restart(number);
+  if (verb == "restart" || verb == "restart-parts") return calls->Restart(number, verb == "restart-parts");
   if (verb == "read") return calls->Read(number);
   if (verb == "newest") return calls->Newest(number);
   if (verb == "test") return calls->Test(number);

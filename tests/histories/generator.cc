@@ -41,9 +41,10 @@ class Generator {
 
   void MakeSetup() {
     Setup& setup = history_.setup;
-    constexpr int kRanks[] = {1, 2, 2, 2, 3, 4, 4, 6, 8};
+    constexpr int kRanks[] = {1, 2, 2, 2, 3, 4, 4, 5, 6, 7, 8};
     setup.ranks = kRanks[random_.Below(std::size(kRanks))];
     setup.nodes = 1 + Below(std::min(setup.ranks, 4));
+    if (setup.nodes == setup.ranks && Chance(0.3)) ++setup.nodes;  // a spare
     Key("job.lease", "3s");
     if (Chance(0.4)) Key("keep.versions", Pick({"1", "1", "3"}));
     if (Chance(0.2)) Key("keep.local", Pick({"0", "2"}));
@@ -72,12 +73,12 @@ class Generator {
     if (!taken_.empty() && Chance(0.35)) {
       const int64_t at_most = taken_[random_.Below(taken_.size())];
       if (Chance(0.2)) Say("newest {}", at_most);
-      Say("restart {}", at_most);
+      Say("restart {}{}", at_most, Chance(0.15) ? " parts" : "");
       version_ = at_most;  // goes on from there, as far as this can tell
     } else {
       if (Chance(0.2)) Say("newest");
       if (real_ && Chance(0.3)) Say("look");
-      Say("restart");
+      Say("restart{}", Chance(0.15) ? " parts" : "");
     }
   }
 
@@ -298,8 +299,14 @@ class Generator {
 
   bool FlippedLater() {
     if (taken_.empty()) return Plain();
-    const int64_t version = taken_[random_.Below(taken_.size())];
-    switch (Below(3)) {
+    const Setup& setup = history_.setup;
+    const bool has_parity = setup.Protects() && setup.Number("schedule.node", 1) == 1;
+    if (Chance(0.5)) {
+      Checkpoint();
+      Say("wait {} {}", version_, has_parity ? "node" : "local");
+    }
+    const int64_t version = Chance(0.5) ? taken_.back() : taken_[random_.Below(taken_.size())];
+    switch (Below(has_parity ? 3 : 2)) {
       case 0: Say("flip {} {} {}", LocalPlace(), Node(), version); break;
       case 1: Say("flip store {}", version); break;
       case 2: Say("flip parity {}", Node()); break;

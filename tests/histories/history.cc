@@ -42,7 +42,8 @@ bool Step::Has(const std::string& word) const {
 }
 
 int64_t Step::Number(size_t n, int64_t otherwise) const {
-  return n < words.size() ? std::atoll(words[n].c_str()) : otherwise;
+  const bool is_number = n < words.size() && words[n].find_first_not_of("-0123456789") == std::string::npos;
+  return is_number ? std::atoll(words[n].c_str()) : otherwise;
 }
 
 std::vector<int> Step::List(const std::string& before) const {

@@ -6,7 +6,7 @@
 //   tier beside|alone|scratch     each node has a directory tier, beside a small pool or alone; or the job has a job.scratch;
 //                                 without the line there is a pool alone (real only)
 //   launch [on 0,1]               rank r on the r-th of these nodes; without a list on node r modulo nodes
-//   restart [40]                  of all ranks, at most that version
+//   restart [40] [parts]          of all ranks, at most that version; region by region
 //   read 30                       of all ranks: into memory, without going on from it
 //   newest [40]                   of all ranks: which version would that be?
 //   look                          kedge rebuild --look: what a restart right after it brings back (real only)

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -10,6 +11,7 @@
 #include "session/connection.h"
 #include "store/catalog.h"
 #include "store/garbage.h"
+#include "store/lineage.h"
 #include "store/versions.h"
 
 namespace kedge::histories {
@@ -46,20 +48,30 @@ bool CollectAtLeisure(Store& store, Duration patience) {
   return catalog.ok() && CollectGarbage(*catalog, options).ok();
 }
 
-std::vector<std::string> IncompleteGenerations(Store& store, const std::string& job, const std::string& name) {
+std::vector<std::string> UnwantedGenerations(Store& store, const std::string& job, const std::string& name, size_t keep) {
   const auto catalog = Catalog::Open(store, kChecker);
   if (!catalog.ok()) return {"the store cannot be opened: " + catalog.status().ToString()};
   const auto versions = ListVersions(*catalog, job, name);
   if (versions.status().code() == Code::kNotFound) return {};  // nothing was to go there
   if (!versions.ok()) return {versions.status().ToString()};
   std::vector<std::string> found;
-  bool is_newer_complete = false;
+  const auto counts = [](const VersionInfo& info) { return info.complete && !info.abandoned && !info.superseded; };
+  size_t newer_complete = 0;
   for (const VersionInfo& info : *versions) {
-    if (!info.complete && !info.removed && is_newer_complete) {
+    const auto taken_later = static_cast<size_t>(std::count_if(versions->begin(), versions->end(), [&](const VersionInfo& other) {
+      return counts(other) && MomentOf(info.generation) < MomentOf(other.generation);
+    }));
+    if (info.removed || info.pinned) continue;
+    if (!info.complete && newer_complete > 0) {
       found.push_back(
           fmt::format("{} is incomplete ({}), and a newer version is complete", info.generation.ToString(), info.reason));
+    } else if (counts(info) && newer_complete >= keep) {
+      found.push_back(fmt::format("{} is there, and {} newer versions are complete", info.generation.ToString(), newer_complete));
+    } else if (info.complete && !counts(info) && taken_later >= keep) {
+      found.push_back(fmt::format("{} is there, abandoned or superseded, and {} later versions are complete",
+                                  info.generation.ToString(), taken_later));
     }
-    is_newer_complete = is_newer_complete || info.complete;
+    newer_complete += counts(info) ? 1 : 0;
   }
   return found;
 }

@@ -1,6 +1,7 @@
 // What should not be there when a job has ended in good order: in its store, and of its processes.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -9,10 +10,12 @@
 
 namespace kedge::histories {
 
-// Generations that never became complete, below the newest that is.
 // As `kedge gc --yes` does it in the middle of a life; false: the store cannot be read.
 bool CollectAtLeisure(Store& store, Duration patience);
-std::vector<std::string> IncompleteGenerations(Store& store, const std::string& job, const std::string& name);
+
+// Generations that never became complete, below the newest that is; complete ones beyond the newest `keep`; and abandoned ones
+// that as many were taken after.
+std::vector<std::string> UnwantedGenerations(Store& store, const std::string& job, const std::string& name, size_t keep);
 
 // Temporaries that are there still after a collection of garbage. Leases of agents that gave signs of life are watched for at
 // most `patience`, which takes its time only where there are any.

@@ -83,7 +83,7 @@ class Player {
 
   void Call(Running& running_launch, const Step& step) {
     Running* const running = &running_launch;
-    if (step.verb == "restart") return Restart(*running, step.Number(0));
+    if (step.verb == "restart") return Restart(*running, step);
     if (step.verb == "read") return Read(*running, step.Number(0));
     if (step.verb == "checkpoint") return Checkpoint(*running, step);
     if (step.verb == "wait") return Wait(*running, step);
@@ -160,10 +160,12 @@ class Player {
     }
   }
 
-  void Restart(Running& running, int64_t at_most) {
-    const auto answers = world_.Restart(running.launch, at_most);
+  void Restart(Running& running, const Step& step) {
+    const int64_t at_most = step.Number(0);
+    const bool in_parts = step.Has("parts");
+    const auto answers = world_.Restart(running.launch, at_most, in_parts);
     TellAnswers(answers);
-    promises_.Restarted(running.launch, at_most, answers);
+    promises_.Restarted(running.launch, at_most, in_parts, answers);
     if (EndIfAnyDied(answers)) return;
     // An application that hears of an error, other than that there is nothing, ends.
     const bool ends = std::any_of(answers.begin(), answers.end(),
@@ -174,7 +176,7 @@ class Player {
   void Read(Running& running, int64_t version) {
     const auto answers = world_.Read(running.launch, version);
     TellAnswers(answers);
-    promises_.Read(version, answers);
+    promises_.Read(running.launch, version, answers);
     EndIfAnyDied(answers);
   }
 

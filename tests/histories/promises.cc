@@ -35,6 +35,14 @@ bool Promises::AllCame(const std::string& call, const std::vector<Answer>& answe
   return !violation_;
 }
 
+std::set<int> Promises::UnnoticedSince(int step) const {
+  std::set<int> nodes;
+  for (const auto& [node, since] : unnoticed_) {
+    if (since >= step) nodes.insert(node);
+  }
+  return nodes;
+}
+
 void Promises::FaultsEnd() {
   active_.clear();
   silent_.clear();
@@ -81,7 +89,7 @@ void Promises::Fault(const Step& step) {
       if (store_bad_since_ < 0) store_bad_since_ = now_;
     }
   } else if (step.verb == "lose-node" || step.verb == "delete-pool") {
-    if (step.verb == "delete-pool") unnoticed_.insert(node);
+    if (step.verb == "delete-pool") unnoticed_.insert_or_assign(node, now_);
     for (auto& [key, generation] : generations_) {
       generation.lost_since_capture.insert(node);
       generation.lost_since_node.insert(node);
@@ -154,7 +162,7 @@ void Promises::Captured(int launch, const std::vector<int>& ranks, const std::ve
     if (is_first) {
       generation.places = life.places;
       Schedule(life.takings_begun++, &generation);
-      generation.lost_since_capture = generation.lost_since_node = unnoticed_;
+      generation.lost_since_capture = generation.lost_since_node = UnnoticedSince(0);
     }
     if (!call.abandon) generation.may_have.insert(ranks[i]);
     generation.touched_at = now_;
@@ -250,7 +258,7 @@ void Promises::Waited(int launch, int64_t version, kedge_level level, const std:
   generation->acknowledged = std::max(generation->acknowledged, meant);
   if (meant == KEDGE_LEVEL_NODE) {
     generation->was_at_node = true;
-    generation->lost_since_node = unnoticed_;
+    generation->lost_since_node = UnnoticedSince(generation->captured_at);
   }
   life.committed = life.committed || (key.launch == launch && !life.superseded);
 }
@@ -282,7 +290,21 @@ void Promises::SaidNewest(int launch, int64_t at_most, const std::vector<Answer>
       return Break("lost-said-not-found",
                    fmt::format("launch {} asks for the newest and hears that there was no version: {}", launch, Said(answer)));
     }
+    if (!answer.ok()) CheckWhyNone("asks for the newest", launch, answer);
   }
+}
+
+// There is none to restore, as far as is promised.
+void Promises::CheckWhyNone(const char* call, int launch, const Answer& answer) {
+  const bool was_any =
+      std::any_of(generations_.begin(), generations_.end(), [&](const auto& entry) { return MayBeWhole(entry.second); });
+  if (answer.code == KEDGE_ERROR_LOST && !was_any) {
+    return Break("never-was-said-lost",
+                 fmt::format("launch {} {}: {}; no version was ever taken by all ranks", launch, call, Said(answer)));
+  }
+  const bool says_none = answer.code == KEDGE_ERROR_NOT_FOUND || answer.code == KEDGE_ERROR_LOST;
+  if (!says_none && last_fault_ < 0)
+    Break("restart-failed", fmt::format("launch {} {}, nothing was ever broken: {}", launch, call, Said(answer)));
 }
 
 void Promises::NothingPending(int launch) {
@@ -460,12 +482,22 @@ std::optional<Promises::Key> Promises::WhatCameBack(const std::vector<Answer>& a
   return back;
 }
 
-void Promises::Read(int64_t version, const std::vector<Answer>& answers) {
+void Promises::Read(int launch, int64_t version, const std::vector<Answer>& answers) {
   if (!AllCame(fmt::format("read {}", version), answers)) return;
-  if (std::any_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); })) (void)WhatCameBack(answers);
+  if (std::any_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); })) {
+    (void)WhatCameBack(answers);
+    return;
+  }
+  const Life& life = lives_[launch];
+  const bool any_died = std::any_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.died; });
+  const auto must = MustComeBack(version, life.places);
+  if (!any_died && !life.superseded && Quiet() && must && must->version == version) {
+    Break("read-failed",
+          fmt::format("launch {} reads version {}, which is there as {}: {}", launch, version, Name(*must), Said(answers[0])));
+  }
 }
 
-void Promises::Restarted(int launch, int64_t at_most, const std::vector<Answer>& answers) {
+void Promises::Restarted(int launch, int64_t at_most, bool in_parts, const std::vector<Answer>& answers) {
   if (!AllCame("restart", answers)) return;
   Life& life = lives_[launch];
   if (at_most < 0 && !life.superseded && !answers[0].died) CompareWithForetold(answers[0], life.places);
@@ -480,6 +512,9 @@ void Promises::Restarted(int launch, int64_t at_most, const std::vector<Answer>&
     const Answer& answer = answers[0];
     // Of nodes that do not answer nobody can say what they hold; the next restart can.
     if (answer.code == KEDGE_ERROR_UNAVAILABLE && !silent_.empty()) return;
+    // One that begins at a version goes back to no older one.
+    const bool says_none = answer.code == KEDGE_ERROR_NOT_FOUND || answer.code == KEDGE_ERROR_LOST;
+    if (in_parts && !says_none && last_fault_ >= 0) return;
     if (must) {
       return Break("acknowledged-lost", fmt::format("launch {} restarts: {}; {} was acknowledged at level {} and nothing that "
                                                     "this does not cover has happened",
@@ -490,6 +525,7 @@ void Promises::Restarted(int launch, int64_t at_most, const std::vector<Answer>&
       return Break("lost-said-not-found",
                    fmt::format("launch {} restarts and hears that there was no version: {}", launch, Said(answer)));
     }
+    CheckWhyNone("restarts", launch, answer);
     if (answer.code == KEDGE_ERROR_NOT_FOUND) life.began = true;
     return;
   }

@@ -56,8 +56,8 @@ class Promises {
   void Foretold(const Answer& answer);
   // All ranks said that nothing is pending.
   void NothingPending(int launch);
-  void Restarted(int launch, int64_t at_most, const std::vector<Answer>& answers);
-  void Read(int64_t version, const std::vector<Answer>& answers);
+  void Restarted(int launch, int64_t at_most, bool in_parts, const std::vector<Answer>& answers);
+  void Read(int launch, int64_t version, const std::vector<Answer>& answers);
   void Ended(int launch, bool drain, const std::vector<Answer>& answers);
   void LeftOver(const std::vector<std::string>& what);
 
@@ -132,6 +132,8 @@ class Promises {
   bool Survives(const Key& key, const Generation& generation, int64_t at_most, const std::vector<int>& places) const;
   std::optional<Key> MustComeBack(int64_t at_most, const std::vector<int>& places) const;
   bool IsRemembered(int64_t at_most, const std::vector<int>& places) const;
+  void CheckWhyNone(const char* call, int launch, const Answer& answer);
+  std::set<int> UnnoticedSince(int step) const;
   void CompareWithForetold(const Answer& answer, const std::vector<int>& places);
   // The one generation that all ranks have in their memory now. Nothing: a promise is broken.
   std::optional<Key> WhatCameBack(const std::vector<Answer>& answers);
@@ -146,8 +148,9 @@ class Promises {
   int last_fault_ = -1;
   int last_harm_ = -1;  // of these, but for what ends with itself
   int store_bad_since_ = -1;
-  // Nodes whose pool was deleted, until their agents have had the time to see it: what is captured there meanwhile is lost, too.
-  std::set<int> unnoticed_;
+  // Nodes whose pool was deleted, and at which step, until their agents have had the time to see it: what is captured there
+  // meanwhile is lost, too. They look before they say that they have done their part of level NODE.
+  std::map<int, int> unnoticed_;
   std::map<int, int> silent_;  // nodes whose agents are stopped or cut off, and since which step
   std::map<Key, Generation> generations_;
   std::map<int, Life> lives_;

@@ -58,10 +58,26 @@ void RankCalls::Forget() {
   small_.replace(0, small_.size(), small_.size(), ' ');
 }
 
-Answer RankCalls::Restart(int64_t at_most) {
+// What is said to be the newest may go for a newer one before the restart begins.
+int RankCalls::RestartInParts(int64_t at_most, int64_t* version) {
+  int code = KEDGE_ERROR_NOT_FOUND;
+  for (int tries = 0; tries < 3 && code == KEDGE_ERROR_NOT_FOUND; ++tries) {
+    code = kedge_newest(context_, kName, at_most, version);
+    if (code != KEDGE_OK) return code;
+    code = kedge_restart_begin(context_, kName, *version);
+  }
+  if (code != KEDGE_OK) return code;
+  const int small = 1;
+  code = kedge_restart_part(context_, KEDGE_SOME, &small, 1);
+  if (code == KEDGE_OK) code = kedge_restart_part(context_, KEDGE_REST, nullptr, 0);
+  const int ended = kedge_restart_end(context_, code == KEDGE_OK ? 1 : 0);
+  return code == KEDGE_OK ? ended : code;
+}
+
+Answer RankCalls::Restart(int64_t at_most, bool in_parts) {
   Forget();
   int64_t version = -1;
-  Answer answer = AnswerOf(kedge_restart(context_, kName, at_most, &version));
+  Answer answer = AnswerOf(in_parts ? RestartInParts(at_most, &version) : kedge_restart(context_, kName, at_most, &version));
   answer.version = version;
   return WithContent(std::move(answer));
 }

@@ -21,7 +21,8 @@ class RankCalls {
 
   // `bootstrap` null: the only rank.
   Answer Begin(const kedge_bootstrap* bootstrap, const std::string& overrides);
-  Answer Restart(int64_t at_most);
+  // `in_parts`: region by region, of the version that is said to be the newest.
+  Answer Restart(int64_t at_most, bool in_parts);
   // Of exactly that version, to look at it.
   Answer Read(int64_t version);
   // `file`: the path that a routed file is to have.
@@ -34,6 +35,7 @@ class RankCalls {
 
  private:
   void Forget();
+  int RestartInParts(int64_t at_most, int64_t* version);
   // And what the memory says of itself, when the call brought something back.
   Answer WithContent(Answer answer) const;
   void Fill(const Tag& tag);

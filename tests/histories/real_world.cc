@@ -182,8 +182,8 @@ std::vector<Answer> RealWorld::Launch(int launch, const std::vector<int>& places
   }
 }
 
-std::vector<Answer> RealWorld::Restart(int launch, int64_t at_most) {
-  return TellAll(launch, fmt::format("restart {}", at_most));
+std::vector<Answer> RealWorld::Restart(int launch, int64_t at_most, bool in_parts) {
+  return TellAll(launch, fmt::format("{} {}", in_parts ? "restart-parts" : "restart", at_most));
 }
 
 std::vector<Answer> RealWorld::Read(int launch, int64_t version) {
@@ -439,7 +439,7 @@ std::vector<std::string> RealWorld::Leftovers() {
   const bool publishes = setup_.Number("schedule.store", 1) == 1;
   std::vector<std::string> found;
   for (const auto end = steady_clock::now() + kLeasePatience;;) {
-    found = IncompleteGenerations(*store, kJob, kName);
+    found = UnwantedGenerations(*store, kJob, kName, static_cast<size_t>(setup_.Number("keep.versions", 2)));
     if (publishes) std::ranges::move(FileTemporaries(), std::back_inserter(found));
     if (found.empty() || steady_clock::now() >= end) break;
     std::this_thread::sleep_for(milliseconds(200));

@@ -26,6 +26,12 @@ constexpr Duration kLaunchPause = std::chrono::seconds(1);
 
 SimulatedWorld::SimulatedWorld(const Setup& setup) : setup_(setup), machine_(1) {
   machine_.OnPassing([this] { RenewLease(); });
+  // Without them nobody is on this machine, and no process is seen to be dead or alive.
+  auto& disk = machine_.disk();
+  for (const char* path : {"/proc/sys/kernel/random/boot_id", "/etc/machine-id"}) {
+    KEDGE_CHECK(os::MakeFolders(disk, os::ParentPath(path), 0755, false).ok());
+    KEDGE_CHECK(os::WriteFileDurably(disk, path, "0123456789abcdef0123456789abcdef\n", "world").ok());
+  }
 }
 
 SimulatedWorld::~SimulatedWorld() {
@@ -87,8 +93,8 @@ std::vector<Answer> SimulatedWorld::Launch(int launch, const std::vector<int>& p
   }
 }
 
-std::vector<Answer> SimulatedWorld::Restart(int launch, int64_t at_most) {
-  return Ranks(launch).DoAll([&](RankCalls& calls, int) { return calls.Restart(at_most); });
+std::vector<Answer> SimulatedWorld::Restart(int launch, int64_t at_most, bool in_parts) {
+  return Ranks(launch).DoAll([&](RankCalls& calls, int) { return calls.Restart(at_most, in_parts); });
 }
 
 std::vector<Answer> SimulatedWorld::Read(int launch, int64_t version) {
@@ -261,7 +267,8 @@ void SimulatedWorld::Mend() {
 
 std::vector<std::string> SimulatedWorld::Leftovers() {
   const auto store = MakePosixStore(machine_.disk(), {.path = kStore});
-  std::vector<std::string> found = IncompleteGenerations(*store, kJob, kName);
+  std::vector<std::string> found =
+      UnwantedGenerations(*store, kJob, kName, static_cast<size_t>(setup_.Number("keep.versions", 2)));
   for (std::string& one : TemporariesAfterCollection(*store, Duration::zero())) found.push_back(std::move(one));
   return found;
 }

@@ -26,7 +26,7 @@ class SimulatedWorld final : public World {
   ~SimulatedWorld() override;
 
   std::vector<Answer> Launch(int launch, const std::vector<int>& places, bool rival) override;
-  std::vector<Answer> Restart(int launch, int64_t at_most) override;
+  std::vector<Answer> Restart(int launch, int64_t at_most, bool in_parts) override;
   std::vector<Answer> Read(int launch, int64_t version) override;
   std::vector<Answer> Checkpoint(int launch, const std::vector<int>& ranks, const std::vector<int>& takings,
                                  const CheckpointCall& call) override;

@@ -59,7 +59,7 @@ class World {
   // Rank r starts on node places[r]. One answer a rank; a launch that fails has left no process. `rival`: from another PID
   // namespace of the same host.
   virtual std::vector<Answer> Launch(int launch, const std::vector<int>& places, bool rival) = 0;
-  virtual std::vector<Answer> Restart(int launch, int64_t at_most) = 0;
+  virtual std::vector<Answer> Restart(int launch, int64_t at_most, bool in_parts) = 0;
   // As a restart of exactly that version, but nothing follows from it.
   virtual std::vector<Answer> Read(int launch, int64_t version) = 0;
   // `takings` goes with `ranks`.
