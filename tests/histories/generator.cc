@@ -30,6 +30,7 @@ class Generator {
   }
   int Below(int bound) { return static_cast<int>(random_.Below(static_cast<uint64_t>(std::max(bound, 1)))); }
   bool Chance(double probability) { return random_.Chance(probability); }
+  int UsedNodes() const { return std::min(history_.setup.ranks, history_.setup.nodes); }  // by most launches
   int Node() { return Below(history_.setup.nodes); }
   int Rank() { return Below(history_.setup.ranks); }
 
@@ -49,8 +50,8 @@ class Generator {
     if (Chance(0.4)) Key("keep.versions", Pick({"1", "1", "3"}));
     if (Chance(0.2)) Key("keep.local", Pick({"0", "2"}));
     if (Chance(0.5)) Key("schedule.store", Pick({"2", "2", "3", "100", "0"}));
-    if (real_ && setup.nodes > 1 && Chance(0.35)) {
-      Key("protect.scheme", setup.nodes > 2 ? Pick({"partner", "xor", "rs"}) : Pick({"partner", "xor"}));
+    if (real_ && UsedNodes() > 1 && Chance(0.35)) {
+      Key("protect.scheme", UsedNodes() > 2 ? Pick({"partner", "xor", "rs"}) : Pick({"partner", "xor"}));
       if (setup.Key("protect.scheme", "") == "rs") Key("protect.losses", "1");
       if (Chance(0.3)) Key("schedule.node", Pick({"2", "3"}));
     }
@@ -389,7 +390,7 @@ class Generator {
   bool GoesOnElsewhere() {
     const Setup& setup = history_.setup;
     const int needed = setup.Protects() ? 3 : 2;  // nobody else is left on one of two that could protect it
-    if (setup.nodes < needed) return Plain();
+    if (UsedNodes() < needed) return Plain();
     Checkpoint();
     Wait();
     const int node = Node();

@@ -16,7 +16,7 @@
 namespace kedge {
 namespace {
 
-constexpr Duration kAnswerTimeout = std::chrono::seconds(2);
+constexpr Duration kTurnTimeout = std::chrono::seconds(2);
 constexpr Duration kPauseMin = std::chrono::milliseconds(10);  // before the same is asked again; then twice as long each
 constexpr Duration kPauseMax = std::chrono::milliseconds(500);
 constexpr Duration kLate = std::chrono::seconds(1);
@@ -128,7 +128,7 @@ void Turns::Ask(const Version& version) {
     return;
   }
   const TurnRequest request{generation, core_.clock().NowNs() - undecided.since_ns > kLate.count()};
-  peers_.Call(*version.job, undecided.node, PeerKind::kTurn, Encode(request), kAnswerTimeout,
+  peers_.Call(*version.job, undecided.node, PeerKind::kTurn, Encode(request), kTurnTimeout,
               [this, generation](const Result<Buffer>& answer) {
                 OnAnswer(generation, answer.ok() ? DecodeTurnReply(*answer) : Result<TurnReply>(answer.status()));
               });
