@@ -365,13 +365,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
     for (Client* client : {&first, &second}) {
       client->Leave();
       Sessions& sessions = (*agent)->sessions();
-      if (Session* session = sessions.Find(client->session_id())) sessions.End(*session, "the input is over");
+      const SessionTable& table = (*agent)->core().sessions();
+      if (Session* session = table.Find(client->session_id())) sessions.End(*session, "the input is over");
     }
-    KEDGE_CHECK(agent->TurnUntil([&] { return (*agent)->server().peers() == 0; }));
+    KEDGE_CHECK(agent->TurnUntil([&] { return (*agent)->server().clients() == 0; }));
   }
   CheckSlots(*agent);
   // What they left behind belongs to this input alone.
   (*agent)->sessions().ForgetIdleJobs();
-  if (!(*agent)->images().all().empty() || !(*agent)->jobs().empty()) agent.reset();
+  if (!(*agent)->images().all().empty() || !(*agent)->core().jobs().empty()) agent.reset();
   return 0;
 }

@@ -88,7 +88,7 @@ void Write(const std::filesystem::path& path, ByteSpan bytes) {
 }
 
 void Recover(Scene& scene, FuzzedDataProvider& input) {
-  const std::filesystem::path folder = scene.agent->Path("sets");
+  const std::filesystem::path folder = scene.agent->core().Path("sets");
   Buffer set;
   KEDGE_CHECK(EncodeSetRecord(testing::SampleSetRecord(), &set).ok());
   for (int files = 0; files < 6 && input.remaining_bytes() > 0; ++files) {
