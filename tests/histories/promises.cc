@@ -256,7 +256,8 @@ void Promises::Waited(int launch, int64_t version, kedge_level level, const std:
                  fmt::format("{} of launch {} says OK for {}; another launch has taken the job over", call, launch, Name(key)));
   }
   generation->acknowledged = std::max(generation->acknowledged, meant);
-  if (meant == KEDGE_LEVEL_NODE) {
+  // What is in the store is at every level.
+  if (meant == KEDGE_LEVEL_NODE && generation->scheduled < KEDGE_LEVEL_STORE) {
     generation->was_at_node = true;
     generation->lost_since_node = UnnoticedSince(generation->captured_at);
   }
