@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "agent/bring/inventories.h"
 #include "agent/images/images.h"
@@ -24,42 +25,33 @@ namespace {
 constexpr Duration kLeaseDuration = std::chrono::seconds(60);
 constexpr Duration kGoodbyeTime = std::chrono::milliseconds(100);
 
-const Generation& GenerationOf(const ExchangeRequest& request) {
-  return request.set.generation;
-}
-const Generation& GenerationOf(const GroupsNotice& notice) {
-  return notice.generation;
-}
-const Generation& GenerationOf(const DescribeRequest& request) {
-  return request.generation;
-}
-const Generation& GenerationOf(const TurnRequest& request) {
-  return request.generation;
-}
-const Generation& GenerationOf(const LocalPromise& promise) {
-  return promise.generation;
-}
-const Generation& GenerationOf(const LocalNews& news) {
-  return news.generation;
-}
-const Generation& GenerationOf(const ImageIdentity& taking) {
-  return taking.generation;
-}
-const Generation& GenerationOf(const SetRequest& request) {
-  return request.set.generation;
-}
 const Generation& GenerationOf(const ReadRequest& request) {
   return request.of_object ? request.set.generation : request.generation;
 }
+// What is asked for of a whole job has its name alone.
 template <typename Request>
-Generation GenerationOf(const Request& request) {
-  Generation generation;
-  generation.store_id = request.store_id;
-  generation.job = request.job;
-  return generation;
+decltype(auto) GenerationOf(const Request& request) {
+  if constexpr (requires { request.generation; }) {
+    return (request.generation);
+  } else if constexpr (requires { request.set; }) {
+    return (request.set.generation);
+  } else if constexpr (requires { request.call; }) {
+    return GenerationOf(request.call);
+  } else {
+    Generation generation;
+    generation.store_id = request.store_id;
+    generation.job = request.job;
+    return generation;
+  }
 }
-Generation GenerationOf(const CallDecision& decision) {
-  return GenerationOf(decision.call);
+
+template <typename Reply>
+Result<Buffer> Encoded(const Reply& reply) {
+  return Encode(reply);
+}
+template <typename Reply>
+Result<Buffer> Encoded(const Result<Reply>& reply) {
+  return reply.ok() ? Result<Buffer>(Encode(*reply)) : Result<Buffer>(reply.status());
 }
 
 }  // namespace
@@ -87,6 +79,18 @@ void PeerServer::On(PeerKind kind, Result<Request> (*decode)(ByteSpan),
 }
 
 template <typename Request, typename Handle>
+void PeerServer::Reply(PeerKind kind, Result<Request> (*decode)(ByteSpan), Handle handle) {
+  OnFrom<Request>(kind, decode, [handle](Job& job, const net::Peer&, const Request& request, const Answer& answer) {
+    if constexpr (std::is_void_v<decltype(handle(job, request))>) {
+      handle(job, request);
+      answer(Buffer());
+    } else {
+      answer(Encoded(handle(job, request)));
+    }
+  });
+}
+
+template <typename Request, typename Handle>
 void PeerServer::OnFrom(PeerKind kind, Result<Request> (*decode)(ByteSpan), Handle handle) {
   peers_.network()->Serve(
       static_cast<uint16_t>(kind), [this, decode, handle](const net::Peer& peer, ByteSpan body, Answer answer) {
@@ -102,22 +106,30 @@ void PeerServer::OnFrom(PeerKind kind, Result<Request> (*decode)(ByteSpan), Hand
 }
 
 void PeerServer::Serve() {
-  On<ExchangeRequest>(PeerKind::kExchange, DecodeExchangeRequest, &PeerServer::OnExchange);
-  On<GroupsNotice>(PeerKind::kGroups, DecodeGroupsNotice, &PeerServer::OnGroups);
-  On<InventoryRequest>(PeerKind::kInventory, DecodeInventoryRequest, &PeerServer::OnInventory);
+  Reply<ExchangeRequest>(PeerKind::kExchange, DecodeExchangeRequest,
+                         [this](Job& job, const auto& request) { return protect_.OnExchange(job, request); });
+  Reply<GroupsNotice>(PeerKind::kGroups, DecodeGroupsNotice,
+                      [this](Job& job, const auto& notice) { return protect_.OnGroups(job, notice); });
+  Reply<InventoryRequest>(PeerKind::kInventory, DecodeInventoryRequest,
+                          [this](Job& job, const auto& request) { return inventories_.Own(job, request.name); });
   On<DescribeRequest>(PeerKind::kDescribe, DecodeDescribeRequest, &PeerServer::OnDescribe);
   On<SetRequest>(PeerKind::kSetRecord, DecodeSetRequest, &PeerServer::OnSetRecord);
   On<SetRequest>(PeerKind::kObjectTable, DecodeSetRequest, &PeerServer::OnObjectTable);
   On<ReadRequest>(PeerKind::kRead, DecodeReadRequest, &PeerServer::OnRead);
   On<ReadRequest>(PeerKind::kLease, DecodeReadRequest, &PeerServer::OnLease);
   On<Invitation>(PeerKind::kInvite, DecodeInvitation, &PeerServer::OnInvite);
-  On<CallHold>(PeerKind::kCallHold, DecodeCallHold, &PeerServer::OnCallHold);
-  On<CallDecision>(PeerKind::kCallDecision, DecodeCallDecision, &PeerServer::OnCallDecision);
+  Reply<CallHold>(PeerKind::kCallHold, DecodeCallHold, [this](Job& job, const auto& call) { return calls_.OnHold(job, call); });
+  Reply<CallDecision>(PeerKind::kCallDecision, DecodeCallDecision,
+                      [this](Job& job, const auto& decision) { calls_.OnDecision(job, decision); });
   On<SetRequest>(PeerKind::kProve, DecodeSetRequest, &PeerServer::OnProve);
-  On<TurnRequest>(PeerKind::kTurn, DecodeTurnRequest, &PeerServer::OnTurn);
-  On<LocalPromise>(PeerKind::kPromise, DecodeLocalPromise, &PeerServer::OnPromise);
-  On<LocalNews>(PeerKind::kPromiseNews, DecodeLocalNews, &PeerServer::OnPromiseNews);
-  On<ImageIdentity>(PeerKind::kTaken, DecodeImageIdentity, &PeerServer::OnTaken);
+  Reply<TurnRequest>(PeerKind::kTurn, DecodeTurnRequest,
+                     [this](Job& job, const auto& request) { return turns_.OnAsked(job, request); });
+  Reply<LocalPromise>(PeerKind::kPromise, DecodeLocalPromise,
+                      [this](Job& job, const auto& promise) { return local_level_.OnPromise(job, promise); });
+  Reply<LocalNews>(PeerKind::kPromiseNews, DecodeLocalNews,
+                   [this](Job& job, const auto& news) { local_level_.OnNews(job, news); });
+  Reply<ImageIdentity>(PeerKind::kTaken, DecodeImageIdentity,
+                       [this](Job& job, const auto& taking) { takings_.OnTold(job, taking); });
   OnFrom<ReadRequest>(PeerKind::kReadSealed, DecodeReadRequest,
                       [this](Job&, const net::Peer& peer, const ReadRequest& request, Answer answer) {
                         OnReadSealed(peer, request, std::move(answer));
@@ -125,22 +137,6 @@ void PeerServer::Serve() {
   sealed_ = std::make_shared<SealedReads>(peers_.network(), &core_.servers(),
                                           [this](std::function<void()> work) { core_.loop().Post(std::move(work)); });
   measured_ = net::MeasureServer::Serve(peers_.network(), kMeasureKinds, [this] { core_.Touch(); });
-}
-
-void PeerServer::OnExchange(Job& job, const ExchangeRequest& request, Answer answer) {
-  auto reply = protect_.OnExchange(job, request);
-  if (!reply.ok()) return answer(reply.status());
-  answer(Encode(*reply));
-}
-
-void PeerServer::OnGroups(Job& job, const GroupsNotice& notice, Answer answer) {
-  auto reply = protect_.OnGroups(job, notice);
-  if (!reply.ok()) return answer(reply.status());
-  answer(Encode(*reply));
-}
-
-void PeerServer::OnInventory(Job& job, const InventoryRequest& request, Answer answer) {
-  answer(Encode(inventories_.Own(job, request.name)));
 }
 
 void PeerServer::OnDescribe(Job&, const DescribeRequest& request, Answer answer) {
@@ -258,35 +254,6 @@ void PeerServer::OnInvite(Job& job, const Invitation& invitation, Answer answer)
     Status joined = protect_.OnMembers(*found);
     if (!joined.ok()) LogWarning("agent", "job {}: {}", name, joined.ToString());
   });
-}
-
-void PeerServer::OnCallHold(Job& job, const CallHold& call, Answer answer) {
-  answer(Encode(calls_.OnHold(job, call)));
-}
-
-void PeerServer::OnTurn(Job& job, const TurnRequest& request, Answer answer) {
-  answer(Encode(turns_.OnAsked(job, request)));
-}
-
-void PeerServer::OnPromise(Job& job, const LocalPromise& promise, Answer answer) {
-  auto reply = local_level_.OnPromise(job, promise);
-  if (!reply.ok()) return answer(reply.status());
-  answer(Encode(*reply));
-}
-
-void PeerServer::OnPromiseNews(Job& job, const LocalNews& news, Answer answer) {
-  local_level_.OnNews(job, news);
-  answer(Buffer());
-}
-
-void PeerServer::OnTaken(Job& job, const ImageIdentity& taking, Answer answer) {
-  takings_.OnTold(job, taking);
-  answer(Buffer());
-}
-
-void PeerServer::OnCallDecision(Job& job, const CallDecision& decision, Answer answer) {
-  calls_.OnDecision(job, decision);
-  answer(Buffer());
 }
 
 }  // namespace kedge

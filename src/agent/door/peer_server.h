@@ -53,14 +53,14 @@ class PeerServer {
  private:
   template <typename Request>
   void On(PeerKind kind, Result<Request> (*decode)(ByteSpan), void (PeerServer::*handle)(Job&, const Request&, Answer));
+  // Answers with what `handle` (of the job and the request) returns: a reply, a Result with one, or nothing.
+  template <typename Request, typename Handle>
+  void Reply(PeerKind kind, Result<Request> (*decode)(ByteSpan), Handle handle);
   // For what depends on who asks.
   template <typename Request, typename Handle>
   void OnFrom(PeerKind kind, Result<Request> (*decode)(ByteSpan), Handle handle);
   // The job in whose name that peer was admitted, if it speaks of no other.
   Job* JobOf(const net::Peer& peer, const StoreId& store_id, const std::string& name) const;
-  void OnExchange(Job& job, const ExchangeRequest& request, Answer answer);
-  void OnGroups(Job& job, const GroupsNotice& notice, Answer answer);
-  void OnInventory(Job& job, const InventoryRequest& request, Answer answer);
   void OnDescribe(Job& job, const DescribeRequest& request, Answer answer);
   void OnSetRecord(Job& job, const SetRequest& request, Answer answer);
   void OnObjectTable(Job& job, const SetRequest& request, Answer answer);
@@ -68,13 +68,7 @@ class PeerServer {
   void OnReadSealed(const net::Peer& peer, const ReadRequest& request, Answer answer);
   void OnLease(Job& job, const ReadRequest& request, Answer answer);
   void OnInvite(Job& job, const Invitation& invitation, Answer answer);
-  void OnCallHold(Job& job, const CallHold& call, Answer answer);
-  void OnCallDecision(Job& job, const CallDecision& decision, Answer answer);
   void OnProve(Job& job, const SetRequest& request, Answer answer);
-  void OnTurn(Job& job, const TurnRequest& request, Answer answer);
-  void OnPromise(Job& job, const LocalPromise& promise, Answer answer);
-  void OnPromiseNews(Job& job, const LocalNews& news, Answer answer);
-  void OnTaken(Job& job, const ImageIdentity& taking, Answer answer);
   HeldStream StreamOf(const ReadRequest& request) const;
   // kNotFound: it does not have these bytes.
   Result<HeldStream> StreamWith(const ReadRequest& request) const;

@@ -370,9 +370,7 @@ void Sessions::RestartAll() {
 
 bool Sessions::DrainAll() {
   bool any = false;
-  std::vector<uint32_t> ids;
-  for (const Session* session : core_.sessions().all()) ids.push_back(session->id);
-  for (uint32_t id : ids) {
+  for (const uint32_t id : core_.sessions().ids()) {
     Session* session = core_.sessions().Find(id);
     any = (session != nullptr && Drain(*session)) || any;
   }

@@ -236,9 +236,9 @@ void Sessions::EndDeadSessions() {
 }
 
 void Sessions::ForgetIdleJobs() {
+  const std::vector<Session*> sessions = core_.sessions().all();
   for (auto entry = core_.jobs().begin(); entry != core_.jobs().end();) {
     Job& job = *entry->second;
-    const std::vector<Session*> sessions = core_.sessions().all();
     const bool has_session =
         std::any_of(sessions.begin(), sessions.end(), [&](const Session* session) { return session->job == &job; });
     if (has_session) job.left_ns = core_.clock().NowNs();

@@ -30,6 +30,12 @@ std::vector<Session*> SessionTable::all() const {
   return all;
 }
 
+std::vector<uint32_t> SessionTable::ids() const {
+  std::vector<uint32_t> ids;
+  for (const auto& [id, session] : sessions_) ids.push_back(id);
+  return ids;
+}
+
 bool SessionTable::HasAttempt(const Job& job, uint32_t attempt) const {
   return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
     return entry.second->job == &job && entry.second->hello.attempt == attempt && !entry.second->ended;

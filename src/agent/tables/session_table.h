@@ -15,6 +15,7 @@ class SessionTable {
  public:
   Session* Find(uint32_t id) const;
   std::vector<Session*> all() const;
+  std::vector<uint32_t> ids() const;  // for who ends sessions on the way
   bool empty() const { return sessions_.empty(); }
   // Whether a process of that attempt of the job may still hand something over.
   bool HasAttempt(const Job& job, uint32_t attempt) const;
