@@ -102,33 +102,34 @@ StoredCandidates ImageOpener::Stored(const std::string& name, int64_t at_most, c
 
 Status ImageOpener::AddLocal(const std::string& name, uint32_t rank, bool everywhere, Found* found) {
   session_->Pump();
-  const auto connection = session_->connection();
-  if (!connection) return Status::Ok();
+  // Without an agent ever, the store has what there is.
+  if (!session_->current()) return Status::Ok();
   LocalVersionsRequest request;
   request.store_id = core_->catalog->id();
   request.job = core_->job.job;
   request.name = name;
   request.everywhere = everywhere;
-  auto reply = connection->Call<LocalVersionsReply>(request, kAgentTimeout);
-  if (!reply.ok()) return reply.status();
-  for (const LocalVersion& local : reply->versions) {
+  const auto ask = [&](const auto& agent) { return agent->template Call<LocalVersionsReply>(request, kAgentTimeout); };
+  KEDGE_ASSIGN_OR_RETURN(const LocalVersionsReply reply, session_->AskAgent(ask));
+  for (const LocalVersion& local : reply.versions) {
     const Generation& generation = local.generation;
     if (local.rank != rank || generation.store_id != request.store_id || generation.job != request.job || generation.name != name)
       continue;
     found->candidates.push_back(CandidateOf(generation, local.ranks));
   }
-  for (const LostVersion& lost : reply->lost) {
+  for (const LostVersion& lost : reply.lost) {
     if (!lost.was_safe || lost.generation.name != name) continue;
     found->lost = fmt::format("{}: {}", lost.generation.ToString(), lost.why);
     break;
   }
-  found->silent = fmt::to_string(fmt::join(reply->silent_nodes, ", "));
+  found->silent = fmt::to_string(fmt::join(reply.silent_nodes, ", "));
   return Status::Ok();
 }
 
 ImageOpener::Found ImageOpener::FindOnNodes(const std::string& name, uint32_t rank, bool everywhere) {
   Found found;
   found.agent = AddLocal(name, rank, everywhere, &found);
+  if (!found.agent.ok()) found.silent = core_->node.node;
   return found;
 }
 
@@ -155,11 +156,6 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::Open(const std::string& name, co
   identity.rank = rank;
   identity.ranks = candidate.ranks;
   auto local = OpenLocal(identity, /*replace=*/false);
-  if (local.status().code() == Code::kUnavailable && core_->protects) {
-    // The agent died over it: its successor goes on with what it finds.
-    session_->AwaitAgent();
-    local = OpenLocal(identity, /*replace=*/false);
-  }
   const Status no_room = local.status().code() == Code::kNoSpace ? local.status() : Status::Ok();
   if (!no_room.ok()) local = OpenShown(identity, /*replace=*/false);
   if (local.ok()) return local;
@@ -181,12 +177,15 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::OpenReplaced(const ImageIdentity
 }
 
 Result<std::unique_ptr<OpenImage>> ImageOpener::OpenLocal(const ImageIdentity& identity, bool replace) {
-  const auto connection = session_->connection();
-  if (!connection) return Status(Code::kNotFound, "no agent");
+  if (!session_->current()) return Status(Code::kNotFound, "no agent");
   // One that is not on the node comes whole from the others first.
   const Duration timeout = core_->protects ? std::max(kAgentTimeout, core_->job.wait_timeout) : kAgentTimeout;
-  KEDGE_ASSIGN_OR_RETURN(const OpenImageReply reply, connection->Call<OpenImageReply>(
-                                                         OpenImageRequest{identity.generation, identity.rank, replace}, timeout));
+  const OpenImageRequest request{identity.generation, identity.rank, replace};
+  std::shared_ptr<Connection> connection;
+  KEDGE_ASSIGN_OR_RETURN(const OpenImageReply reply, session_->AskAgent([&](const auto& agent) {
+    connection = agent;
+    return agent->template Call<OpenImageReply>(request, timeout);
+  }));
   // From here on the pins end with `open`, or with the close that a failure sends.
   auto open = std::make_unique<OpenImage>(session_->current(), connection, reply.image, nullptr, reply.was_brought);
   const std::vector<Tier*> tiers = session_->Tiers();

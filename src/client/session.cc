@@ -120,7 +120,7 @@ Status Session::SetMembers(Membership members) {
   members_ = std::move(members);
   Status told = TellMembers(/*tries_leading_node=*/true);
   // An agent that has just found its pool gone lets its clients begin anew; the watcher, who would notice, does not run yet.
-  if (!told.ok() && connection_->WaitForPeerToClose(Duration::zero())) {
+  if (!told.ok() && connection_->IsGone()) {
     told = AttachAnew();
     if (told.ok()) told = TellMembers(/*tries_leading_node=*/true);
   }
@@ -246,7 +246,7 @@ void Session::Pump() {
 
 bool Session::AwaitAgent() {
   // Who saw a call fail comes here before the watcher has seen the end of the connection.
-  if (attached() && connection_->WaitForPeerToClose(Duration::zero())) ReportLoss(watched());
+  if (attached() && connection_->IsGone()) ReportLoss(watched());
   const Deadline deadline(SystemClock(), kAgentReturnTimeout);
   while (!attached() && !deadline.Passed()) {
     std::this_thread::sleep_for(kAgentPoll);

@@ -81,6 +81,20 @@ class Session {
 
   // Until an agent is attached: the successor of one that died, say. Gives up after 15 s; whether there is one then.
   bool AwaitAgent();
+  // What `ask`, given a shared_ptr<Connection>, returns of the agent; where it dies over it or is gone, of its successor, which
+  // is waited for. kUnavailable: none came, or there never was one.
+  template <typename Ask>
+  auto AskAgent(Ask ask) -> decltype(ask(std::shared_ptr<Connection>())) {
+    constexpr int kAgentsMax = 3;
+    Status status(Code::kUnavailable, "no agent");
+    for (int agents = 0; agents < kAgentsMax && attached_ && AwaitAgent(); ++agents) {
+      const auto asked = connection_;
+      auto answer = ask(asked);
+      if (answer.ok() || !asked->IsGone()) return answer;
+      status = answer.status();
+    }
+    return status;
+  }
 
   // Ends the session in good order.
   void Goodbye();

@@ -65,7 +65,7 @@ void Watcher::Tick() {
     session_->ShowDeclared();
   }
   watched_ = session_->watched();
-  if (watched_.connection && watched_.connection->WaitForPeerToClose(Duration{})) {
+  if (watched_.connection && watched_.connection->IsGone()) {
     session_->ReportLoss(watched_);
     return;
   }

@@ -14,10 +14,6 @@ namespace {
 constexpr int kAgentsMax = 3;
 constexpr Duration kCloseTimeout = std::chrono::seconds(30);
 
-bool IsGone(const Connection& connection) {
-  return connection.WaitForPeerToClose(Duration::zero());
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ImageView>> ImageView::Open(Session* session, const ImageIdentity& identity, bool replace,
@@ -34,21 +30,14 @@ ImageView::~ImageView() {
 
 Status ImageView::OpenWindow() {
   connection_ = nullptr;
-  Status status(Code::kUnavailable, "no agent");
-  for (int agents = 0; agents < kAgentsMax; ++agents) {
-    if (agents > 0 && !session_->AwaitAgent()) break;
-    const auto connection = session_->connection();
-    if (!connection) continue;
-    auto opened = connection->OpenWindow(OpenWindowRequest{identity_.generation, identity_.rank, replace_}, timeout_);
-    if (opened.ok()) {
-      window_ = std::move(*opened);
-      connection_ = connection;
-      return Status::Ok();
-    }
-    status = opened.status();
-    if (!IsGone(*connection)) break;
-  }
-  return status;
+  const OpenWindowRequest request{identity_.generation, identity_.rank, replace_};
+  std::shared_ptr<Connection> connection;
+  KEDGE_ASSIGN_OR_RETURN(window_, session_->AskAgent([&](const auto& agent) {
+    connection = agent;
+    return agent->OpenWindow(request, timeout_);
+  }));
+  connection_ = std::move(connection);
+  return Status::Ok();
 }
 
 Status ImageView::Show(uint64_t offset) {
@@ -66,7 +55,7 @@ Status ImageView::Show(uint64_t offset) {
       return Status::Ok();
     }
     status = shown.status();
-    if (!IsGone(*connection_)) return status;
+    if (!connection_->IsGone()) return status;
     LogWarning("client", "{}: {}; the next agent is asked for it", identity_.ToString(), status.message());
     lost_ = OpenWindow();
     // It was there a moment ago.

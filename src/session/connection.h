@@ -74,6 +74,7 @@ class Connection {
 
   // Waits at most `timeout` for the agent's end; true when it is gone.
   bool WaitForPeerToClose(Duration timeout) const { return socket_.WaitForPeerToClose(timeout); }
+  bool IsGone() const { return WaitForPeerToClose(Duration::zero()); }
 
  private:
   explicit Connection(os::UnixSocket socket) : socket_(std::move(socket)) {}

@@ -265,6 +265,27 @@ TEST_P(AgentLossTest, EveryCallSurvivesTheAgent) {
   EXPECT_EQ(version, 3);
 }
 
+// However far its loss and its successor have got by then: a caller that hears of no version begins anew.
+TEST_P(AgentLossTest, WhatOnlyTheNodeHasIsHeardOfFromTheSuccessor) {
+  kedge_context* context = Open("schedule.store=0\n");
+  int value = 5;
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, &value, 1, sizeof value, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "n", 1, 0));
+  ASSERT_KEDGE_OK(kedge_wait(context, "n", 1, KEDGE_LEVEL_LOCAL, 60));
+  for (const int pause_ms : {0, 5, 40, 300}) {
+    ASSERT_TRUE(folder_.KillAgent());
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
+    int64_t version = 0;
+    EXPECT_KEDGE_OK(kedge_newest(context, "n", -1, &version));
+    EXPECT_EQ(version, 1);
+    ASSERT_TRUE(folder_.KillAgent());
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
+    value = 0;
+    EXPECT_KEDGE_OK(kedge_restart(context, "n", -1, nullptr));
+    EXPECT_EQ(value, 5);
+  }
+}
+
 // However far its loss and its successor have got by then: what lies in the pool is not given up.
 TEST_P(AgentLossTest, AnEndIsHeardByTheSuccessor) {
   kedge_context* context = Open();

@@ -85,8 +85,8 @@ bool TellAgentToLeave(const std::string& run_folder, bool when_drained) {
   return (*agent)->Call<DoneReply>(ShutdownRequest{.when_drained = when_drained}, kAnswerPatience).ok();
 }
 
-std::vector<std::string> ProcessesWith(const std::string& text) {
-  std::vector<std::string> found;
+std::map<int, std::string> ProcessesWith(const std::string& text) {
+  std::map<int, std::string> found;
   std::error_code unread;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", unread)) {
     // One that ends meanwhile is an error of the read, which this passes over.
@@ -95,7 +95,7 @@ std::vector<std::string> ProcessesWith(const std::string& text) {
     std::string line = read.str();
     if (line.find(text) == std::string::npos) continue;
     for (char& letter : line) letter = letter == '\0' || letter == '\n' ? ' ' : letter;
-    found.push_back(fmt::format("process {} is there still: {}", entry.path().filename().string(), line));
+    found.emplace(std::stoi(entry.path().filename().string()), line);
   }
   return found;
 }

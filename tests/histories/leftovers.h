@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ std::vector<std::string> TemporariesAfterCollection(Store& store, Duration patie
 // Tells the agent that serves a run folder to leave: when nothing is pending there, or at once. False: none has heard it.
 bool TellAgentToLeave(const std::string& run_folder, bool when_drained);
 
-// Processes with `text` in their command line, as words for a person.
-std::vector<std::string> ProcessesWith(const std::string& text);
+// Processes with `text` in their command line, which is told with them.
+std::map<int, std::string> ProcessesWith(const std::string& text);
 
 }  // namespace kedge::histories

@@ -101,12 +101,11 @@ RealWorld::RealWorld(const Setup& setup, std::string programs) : setup_(setup), 
 
 RealWorld::~RealWorld() {
   launches_.clear();
-  // One that was being started meanwhile comes up a moment later.
-  for (int round = 0; round < 3; ++round) {
-    for (int node = 0; node < setup_.nodes; ++node) {
-      while (testing::KillAgentAt(RunFolder(node))) {
-      }
-    }
+  // Agents, those that the ranks were starting included.
+  const auto end = steady_clock::now() + kLeavePatience;
+  for (auto left = ProcessesWith(folder_.memory_folder()); !left.empty() && steady_clock::now() < end;
+       left = ProcessesWith(folder_.memory_folder())) {
+    for (const auto& [pid, line] : left) kill(pid, SIGKILL);
     std::this_thread::sleep_for(milliseconds(3));
   }
 }
@@ -457,7 +456,10 @@ std::vector<std::string> RealWorld::LeftByAgents(Held held) {
   }
   std::vector<std::string> found;
   for (const auto end = steady_clock::now() + kLeavePatience;;) {
-    found = ProcessesWith(folder_.memory_folder());
+    found.clear();
+    for (const auto& [pid, line] : ProcessesWith(folder_.memory_folder())) {
+      found.push_back(fmt::format("process {} is there still: {}", pid, line));
+    }
     if (found.empty() || steady_clock::now() >= end) break;
     std::this_thread::sleep_for(milliseconds(10));
     // One that a rank was starting when it was killed comes up a moment later.

@@ -294,11 +294,10 @@ Status Waiters::FormerFailure(const Job& job, Level wanted) const {
   if (!job.disagreements.empty()) return job.disagreements.begin()->second.why;
   std::map<std::string, const Version*> newest;
   for (const auto& [generation, version] : job.versions) {
-    const bool disagree = version->failure.code() == Code::kMismatch;
     const bool runs = core_.sessions().HasAttempt(job, generation.attempt);
     const bool is_meant =
         wanted == Level::kLast ? runs && job.LineageOf(generation.name).Has(generation) : version->scheduled >= wanted;
-    if (version->skipped || (!is_meant && !disagree)) continue;
+    if (version->skipped || !is_meant) continue;
     const Version*& found = newest[generation.name];
     if (found == nullptr || generation.attempt >= found->generation.attempt) found = version.get();
   }

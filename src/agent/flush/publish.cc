@@ -375,7 +375,10 @@ void Publish::LookForDisagreement(const Version& version, std::function<void()> 
       },
       [this, generation = version.generation, done = std::move(done)](const Status& found) {
         Version* of = images_.FindVersion(generation);
-        if (of != nullptr && found.code() == Code::kMismatch && of->failure.ok()) of->failure = found;
+        if (of != nullptr && found.code() == Code::kMismatch && of->failure.ok()) {
+          of->failure = found;
+          of->job->NoteDisagreement(generation, found);
+        }
         done();
       });
 }

@@ -92,9 +92,7 @@ void Takings::Compare(Job& job, const ImageIdentity& taking, bool is_news) {
   const std::optional<ImageIdentity> other = FindContradiction(job, taking);
   if (!other) return;
   const Status why = Disagreement(taking.generation, taking.rank, other->generation, other->rank);
-  if (taking.generation.attempt == job.hello.attempt) {
-    job.disagreements[taking.generation.name] = {MomentOf(taking.generation), why};
-  }
+  job.NoteDisagreement(taking.generation, why);
   for (const Generation& generation : SameTakings(job, taking.generation)) Fail(job, generation, why);
   if (!is_news || !IsLeading(job)) return;
   for (const JobNode& node : job.members.nodes) {

@@ -21,6 +21,10 @@ void Job::RemoveVersion(const Generation& generation) {
   versions.erase(generation);
 }
 
+void Job::NoteDisagreement(const Generation& generation, const Status& why) {
+  if (generation.attempt == hello.attempt) disagreements[generation.name] = {MomentOf(generation), why};
+}
+
 std::set<std::string> Job::Names() const {
   std::set<std::string> names;
   for (const auto& [generation, version] : versions) names.insert(generation.name);

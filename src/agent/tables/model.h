@@ -488,6 +488,8 @@ struct Job {
   // The version, without images when it is new (true).
   std::pair<Version*, bool> AddVersion(const ImageIdentity& identity);
   void RemoveVersion(const Generation& generation);
+  // Of the present attempt; what is said of older ones is passed over.
+  void NoteDisagreement(const Generation& generation, const Status& why);
   // The checkpoint names that have versions on this node.
   std::set<std::string> Names() const;
   // Whether the rank's images of later versions came here while that one's did not: it went straight to the store, or is gone.
