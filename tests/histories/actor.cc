@@ -1,6 +1,6 @@
 // One rank of a history with real processes: does what it is told on its standard input, a line a call, and answers each on its
-// standard output with "CODE VERSION RANK VERSION LAUNCH TAKING MESSAGE", where the four in the middle are what the memory
-// says of itself, or -1.
+// standard output with "CODE VERSION RANK VERSION LAUNCH TAKING PARTIAL MESSAGE", where the four in the middle are what the
+// memory says of itself, or -1.
 //
 //   histories_actor RENDEZVOUS RANK RANKS LAUNCH BYTES OVERRIDES
 #include <cstdlib>
@@ -18,7 +18,7 @@ void Say(Answer answer) {
   for (char& letter : answer.message) letter = letter == '\n' ? ' ' : letter;
   const Tag tag = answer.content.value_or(Tag{});
   std::cout << answer.code << ' ' << answer.version << ' ' << tag.rank << ' ' << tag.version << ' ' << tag.launch << ' '
-            << tag.taking << ' ' << answer.message << std::endl;
+            << tag.taking << ' ' << answer.partial << ' ' << answer.message << std::endl;
 }
 
 Answer Begin(RankCalls* calls, const char* rendezvous, int rank, int ranks, const char* overrides) {
@@ -41,7 +41,7 @@ Answer Fail(std::istringstream& words) {
   return {};
 }
 
-// VERSION TAKING FLAGS FILE: o overwrite, p in parts, f with a routed file, a abandoned.
+// VERSION TAKING FLAGS FILE: o overwrite, p in parts, s of some regions, f with a routed file, a abandoned.
 Answer Checkpoint(RankCalls* calls, std::istringstream& words) {
   CheckpointCall call;
   int taking = 0;
@@ -50,6 +50,7 @@ Answer Checkpoint(RankCalls* calls, std::istringstream& words) {
   const auto has = [&](char flag) { return flags.find(flag) != std::string::npos; };
   call.overwrite = has('o');
   call.parts = has('p');
+  call.some = has('s');
   call.file = has('f');
   call.abandon = has('a');
   return calls->Checkpoint(call, taking, file);

@@ -99,6 +99,7 @@ class Generator {
     version_ += 1 + Below(3);
     std::string more;
     if (Chance(0.1)) more += " parts";
+    if (how.empty() && Chance(0.1)) more += " some";  // of the same regions on all ranks
     if (Chance(0.1)) more += " file";
     Say("checkpoint {}{}{}", version_, how, more);
     taken_.push_back(version_);
@@ -130,7 +131,7 @@ class Generator {
   bool Motif() {
     // Without agents only these mean anything.
     constexpr int kSimulated[] = {0, 0, 1, 6, 7, 8, 9, 10, 12, 13, 14, 15, 17, 19, 20};
-    switch (real_ ? Below(22) : kSimulated[random_.Below(std::size(kSimulated))]) {
+    switch (real_ ? Below(23) : kSimulated[random_.Below(std::size(kSimulated))]) {
       case 0: return FailingRank();
       case 1: return BadStore();
       case 2: return StandingAgent();
@@ -151,6 +152,7 @@ class Generator {
       case 19: return FailingCall();
       case 20: return LaunchedWithBadStore();
       case 21: return StandingRank();
+      case 22: return DyingNode();
       default: return Plain();
     }
   }
@@ -444,6 +446,15 @@ class Generator {
     Say("die-rank {} {}", Rank(), Below(120));
     Checkpoint();
     if (Chance(0.5)) Checkpoint();
+    return true;
+  }
+
+  bool DyingNode() {
+    Checkpoint();
+    MaybeWait();
+    has_lost_node_ = true;
+    Say("die-node {} {}", Node(), Below(120));
+    Checkpoint();
     return true;
   }
 

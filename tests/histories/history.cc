@@ -15,7 +15,7 @@ const std::set<std::string> kVerbs = {
     "launch",   "restart",   "newest",         "look",        "test",          "checkpoint", "wait",       "pending",
     "end",      "kill",      "freeze",         "thaw",        "rival",         "kill-agent", "stop-agent", "flip",
     "store",    "lose-node", "continue-agent", "delete-pool", "fail-rank",     "die-rank",   "settle",     "power-cut",
-    "cut-node", "join-node", "step-clock",     "stop-rank",   "continue-rank", "gc",         "read"};
+    "cut-node", "join-node", "step-clock",     "stop-rank",   "continue-rank", "gc",         "read",       "die-node"};
 const std::set<std::string> kTiers = {"beside", "alone", "scratch"};
 
 }  // namespace

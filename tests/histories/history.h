@@ -10,7 +10,8 @@
 //   read 30                       of all ranks: into memory, without going on from it
 //   newest [40]                   of all ranks: which version would that be?
 //   look                          kedge rebuild --look: what a restart right after it brings back (real only)
-//   checkpoint 3 [by 0,1] [overwrite] [parts] [file] [abandon]
+//   checkpoint 3 [by 0,1] [overwrite] [parts] [some] [file] [abandon]
+//                                 region by region; of some regions only; with a routed file; ended without a version
 //   wait 3 local|node|store|last  of all ranks
 //   test 3                        of all ranks: the level that it has reached
 //   pending                       of all ranks; where all say that nothing is, the newest version is at its last level
@@ -24,13 +25,17 @@
 //   cut-node 0, join-node 0       its agent's connections to other nodes carry nothing
 //   step-clock 0 -3600            the node's clock on the wall steps by so many seconds
 //   delete-pool 0                 the pool's file, under the agent
-//   fail-rank 1 list EIO [2]      that call on the store fails once on that rank, after so many (0) more of them, in the next
-//   call die-rank 1 20                 the rank's process dies: at its 20th call on files from here (simulated), or so many times
-//                                 20 us into its next checkpoint (real)
-//   stop-rank 1, continue-rank 1  the rank's process stands still; it goes on at the latest when it is to do something (real
-//   only) gc                            kedge gc --yes power-cut                     all processes die, and what was not synced
-//   is lost (simulated only) store away|back|full|broken|read-only|mended flip pool 0 3, flip tier 0 3, flip store 3, flip parity
-//   0
+//   fail-rank 1 list EIO [2]      that call on the store fails once on that rank, after so many (0) more of them,
+//                                 in the next call
+//   die-rank 1 20                 the rank's process dies: at its 20th call on files from here (simulated),
+//                                 or so many times 20 us into its next checkpoint (real)
+//   die-node 0 20                 as lose-node, so many times 20 us into the next checkpoint (real only)
+//   stop-rank 1, continue-rank 1  the rank's process stands still; it goes on at the latest when it is to do something
+//                                 (real only)
+//   gc                            kedge gc --yes
+//   power-cut                     all processes die, and what was not synced is lost (simulated only)
+//   store away|back|full|broken|read-only|mended
+//   flip pool 0 3, flip tier 0 3, flip store 3, flip parity 0
 //                                 the copies of version 3 on node 0: in its pool, or in its directory tier or job.scratch
 //   settle                        until the agents have nothing to do
 //   # a comment

@@ -131,7 +131,7 @@ class Player {
     const bool about_node = step.verb.ends_with("-node") || step.verb.ends_with("-agent") || step.verb.ends_with("-pool") ||
                             step.verb == "step-clock";
     if (about_node && !IsNode(step.Number(0))) return;
-    const bool about_rank = step.verb.ends_with("-rank");
+    const bool about_rank = step.verb.ends_with("-rank") || step.verb == "die-node";
     if (about_rank && (!current_ || current_->frozen)) return;
     if (about_rank) ContinueRanks(AllRanks());
     if (step.verb == "lose-node" || step.verb == "power-cut") {
@@ -185,6 +185,7 @@ class Player {
     call.version = step.Number(0);
     call.overwrite = step.Has("overwrite");
     call.parts = step.Has("parts");
+    call.some = step.Has("some");
     call.file = step.Has("file");
     call.abandon = step.Has("abandon");
     std::vector<int> ranks = step.List("by");

@@ -88,7 +88,8 @@ void Promises::Fault(const Step& step) {
       active_.insert("store");
       if (store_bad_since_ < 0) store_bad_since_ = now_;
     }
-  } else if (step.verb == "lose-node" || step.verb == "delete-pool") {
+  } else if (step.verb == "lose-node" || step.verb == "die-node" || step.verb == "delete-pool") {
+    if (step.verb == "die-node") active_.insert("rank");
     if (step.verb == "delete-pool") unnoticed_.insert_or_assign(node, now_);
     for (auto& [key, generation] : generations_) {
       generation.lost_since_capture.insert(node);
@@ -166,6 +167,7 @@ void Promises::Captured(int launch, const std::vector<int>& ranks, const std::ve
     }
     if (!call.abandon) generation.may_have.insert(ranks[i]);
     generation.touched_at = now_;
+    generation.is_partial = call.some;
     if (answers[i].ok() && !call.abandon) {
       generation.captured.insert(ranks[i]);
       generation.is_void = generation.is_void || life.superseded;
@@ -479,6 +481,11 @@ std::optional<Promises::Key> Promises::WhatCameBack(const std::vector<Answer>& a
   const auto found = generations_.find(*back);
   if (found == generations_.end() || !MayBeWhole(found->second)) {
     return broken("never-whole", fmt::format("restored is {}, which not all ranks have captured", Name(*back)));
+  }
+  for (const Answer& answer : answers) {
+    if (answer.partial == found->second.is_partial) continue;
+    return broken("wrong-regions", fmt::format("{} is of {} regions, restored are {}", Name(*back),
+                                               found->second.is_partial ? "some" : "all", answer.partial ? "some" : "all"));
   }
   return back;
 }

@@ -92,6 +92,7 @@ class Promises {
     bool flipped_store = false;
     bool is_unsynced = false;           // the power went since; what was not in the store may be gone
     bool is_void = false;               // taken by a launch that another had taken over from
+    bool is_partial = false;            // of some regions
     bool may_be_in_store_only = false;  // ranks may have had no agent
     bool may_be_given_up = false;       // ranks waited so long for others to take it that its protection may have ended
   };

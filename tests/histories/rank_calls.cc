@@ -39,11 +39,12 @@ Answer RankCalls::Checkpoint(const CheckpointCall& call, int taking, const std::
   const Tag tag{rank_, call.version, launch_, taking};
   Fill(tag);
   const unsigned how = call.overwrite ? KEDGE_OVERWRITE : 0;
-  if (!call.parts && !call.file && !call.abandon) return AnswerOf(kedge_checkpoint(context_, kName, call.version, how));
+  if (!call.parts && !call.some && !call.file && !call.abandon)
+    return AnswerOf(kedge_checkpoint(context_, kName, call.version, how));
   int code = kedge_checkpoint_begin(context_, kName, call.version, how);
   const int first = 0;
-  if (code == KEDGE_OK && call.parts) code = kedge_checkpoint_part(context_, KEDGE_SOME, &first, 1);
-  if (code == KEDGE_OK) code = kedge_checkpoint_part(context_, KEDGE_REST, nullptr, 0);
+  if (code == KEDGE_OK && (call.parts || call.some)) code = kedge_checkpoint_part(context_, KEDGE_SOME, &first, 1);
+  if (code == KEDGE_OK && !call.some) code = kedge_checkpoint_part(context_, KEDGE_REST, nullptr, 0);
   if (code == KEDGE_OK && call.file) {
     char routed[4096];
     code = kedge_route_file(context_, file.c_str(), routed, sizeof routed);
@@ -54,6 +55,7 @@ Answer RankCalls::Checkpoint(const CheckpointCall& call, int taking, const std::
 }
 
 void RankCalls::Forget() {
+  has_small_ = true;
   memory_.replace(0, memory_.size(), memory_.size(), ' ');
   small_.replace(0, small_.size(), small_.size(), ' ');
 }
@@ -66,10 +68,15 @@ int RankCalls::RestartInParts(int64_t at_most, int64_t* version) {
     if (code != KEDGE_OK) return code;
     code = kedge_restart_begin(context_, kName, *version);
   }
-  if (code != KEDGE_OK) return code;
-  const int small = 1;
-  code = kedge_restart_part(context_, KEDGE_SOME, &small, 1);
-  if (code == KEDGE_OK) code = kedge_restart_part(context_, KEDGE_REST, nullptr, 0);
+  return code == KEDGE_OK ? RestoreSaved() : code;
+}
+
+int RankCalls::RestoreSaved() {
+  int ids[2];
+  size_t count = 0;
+  int code = kedge_saved_ids(context_, ids, 2, &count);
+  has_small_ = count == 2;
+  for (size_t i = count; i > 0 && code == KEDGE_OK; --i) code = kedge_restart_part(context_, KEDGE_SOME, &ids[i - 1], 1);
   const int ended = kedge_restart_end(context_, code == KEDGE_OK ? 1 : 0);
   return code == KEDGE_OK ? ended : code;
 }
@@ -77,7 +84,18 @@ int RankCalls::RestartInParts(int64_t at_most, int64_t* version) {
 Answer RankCalls::Restart(int64_t at_most, bool in_parts) {
   Forget();
   int64_t version = -1;
-  Answer answer = AnswerOf(in_parts ? RestartInParts(at_most, &version) : kedge_restart(context_, kName, at_most, &version));
+  int code = in_parts ? RestartInParts(at_most, &version) : kedge_restart(context_, kName, at_most, &version);
+  if (!in_parts && code == KEDGE_ERROR_MISMATCH) {
+    // Past newer ones that cannot be read, as the whole restart has come to it.
+    code = RestartInParts(at_most, &version);
+    for (int64_t older = version; code == KEDGE_ERROR_CORRUPT && older > 0;) {
+      const int found = RestartInParts(older - 1, &older);
+      if (found == KEDGE_ERROR_NOT_FOUND) break;  // among those that can be read
+      code = found;
+      version = older;
+    }
+  }
+  Answer answer = AnswerOf(code);
   answer.version = version;
   return WithContent(std::move(answer));
 }
@@ -85,11 +103,7 @@ Answer RankCalls::Restart(int64_t at_most, bool in_parts) {
 Answer RankCalls::Read(int64_t version) {
   Forget();
   int code = kedge_load_begin(context_, kName, version);
-  if (code == KEDGE_OK) {
-    code = kedge_restart_part(context_, KEDGE_ALL, nullptr, 0);
-    const int ended = kedge_restart_end(context_, code == KEDGE_OK ? 1 : 0);
-    if (code == KEDGE_OK) code = ended;
-  }
+  if (code == KEDGE_OK) code = RestoreSaved();
   Answer answer = AnswerOf(code);
   answer.version = version;
   return WithContent(std::move(answer));
@@ -97,8 +111,9 @@ Answer RankCalls::Read(int64_t version) {
 
 Answer RankCalls::WithContent(Answer answer) const {
   if (answer.code != KEDGE_OK) return answer;
+  answer.partial = !has_small_;
   const auto tag = ReadContent(memory_, &answer.message);
-  const auto small_tag = ReadContent(small_, &answer.message);
+  const auto small_tag = has_small_ ? ReadContent(small_, &answer.message) : tag;
   if (!tag || !small_tag) return answer;
   if (PatternOf(*tag) == PatternOf(*small_tag)) {
     answer.content = tag;

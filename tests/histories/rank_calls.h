@@ -21,7 +21,8 @@ class RankCalls {
 
   // `bootstrap` null: the only rank.
   Answer Begin(const kedge_bootstrap* bootstrap, const std::string& overrides);
-  // `in_parts`: region by region, of the version that is said to be the newest.
+  // `in_parts`: region by region, of the version that is said to be the newest. A version of some regions only is restored
+  // like that in any case.
   Answer Restart(int64_t at_most, bool in_parts);
   // Of exactly that version, to look at it.
   Answer Read(int64_t version);
@@ -36,6 +37,8 @@ class RankCalls {
  private:
   void Forget();
   int RestartInParts(int64_t at_most, int64_t* version);
+  // The regions that the version has which a restart has begun with, one by one, and the restart's end.
+  int RestoreSaved();
   // And what the memory says of itself, when the call brought something back.
   Answer WithContent(Answer answer) const;
   void Fill(const Tag& tag);
@@ -43,6 +46,7 @@ class RankCalls {
   const int rank_;
   const int launch_;
   kedge_context* context_ = nullptr;
+  bool has_small_ = true;  // what was restored last has that region
   std::string small_;
   std::string memory_;
 };

@@ -20,7 +20,7 @@ Answer ParseAnswer(const std::string& line) {
   Answer answer;
   Tag tag;
   std::istringstream words(line);
-  words >> answer.code >> answer.version >> tag.rank >> tag.version >> tag.launch >> tag.taking;
+  words >> answer.code >> answer.version >> tag.rank >> tag.version >> tag.launch >> tag.taking >> answer.partial;
   std::getline(words >> std::ws, answer.message);
   if (tag.rank >= 0) answer.content = tag;
   return answer;

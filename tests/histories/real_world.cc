@@ -153,6 +153,7 @@ std::vector<Answer> RealWorld::TryLaunch(int launch, const std::vector<int>& pla
                                                                         {os::testing::kSteeringVariable, Steering()}};
   Ranks& ranks = launches_[launch];
   ranks.clear();
+  places_[launch] = places;
   for (size_t rank = 0; rank < places.size(); ++rank) {
     std::vector<std::string> command;
     if (rival) command = {"unshare", "--pid", "--fork", "--mount-proc", "--kill-child"};
@@ -192,24 +193,24 @@ std::vector<Answer> RealWorld::Read(int launch, int64_t version) {
 std::vector<Answer> RealWorld::Checkpoint(int launch, const std::vector<int>& ranks, const std::vector<int>& takings,
                                           const CheckpointCall& call) {
   Ranks& all = launches_.at(launch);
-  const std::string flags = std::string("-") + (call.overwrite ? "o" : "") + (call.parts ? "p" : "") + (call.file ? "f" : "") +
-                            (call.abandon ? "a" : "");
+  const std::string flags = std::string("-") + (call.overwrite ? "o" : "") + (call.parts ? "p" : "") + (call.some ? "s" : "") +
+                            (call.file ? "f" : "") + (call.abandon ? "a" : "");
   for (size_t i = 0; i < ranks.size(); ++i) {
     all[static_cast<size_t>(ranks[i])]->Tell(fmt::format("checkpoint {} {} {} {}/{}", call.version, takings[i], flags,
                                                          UsersFolder(), FileName(ranks[i], call.version)));
   }
-  const auto dies =
-      std::find_if(ranks.begin(), ranks.end(), [&](int rank) { return dying_ && dying_->rank == static_cast<size_t>(rank); });
-  if (dies != ranks.end()) {
+  const bool any_dies = dying_ && std::ranges::any_of(ranks, [&](int rank) { return dying_->ranks.contains(rank); });
+  if (any_dies) {
     std::this_thread::sleep_for(dying_->after);
-    all[dying_->rank]->Signal(SIGKILL);
+    for (const int rank : dying_->ranks) all[static_cast<size_t>(rank)]->Signal(SIGKILL);
+    if (dying_->node) LoseNode(*dying_->node);
   }
   std::vector<Answer> answers;
-  for (auto rank = ranks.begin(); rank != ranks.end(); ++rank) {
-    answers.push_back(all[static_cast<size_t>(*rank)]->Hear(kPatience));
-    if (rank == dies) answers.back().came = answers.back().died = true;
+  for (const int rank : ranks) {
+    answers.push_back(all[static_cast<size_t>(rank)]->Hear(kPatience));
+    if (any_dies && dying_->ranks.contains(rank)) answers.back().came = answers.back().died = true;
   }
-  if (dies != ranks.end()) dying_.reset();
+  if (any_dies) dying_.reset();
   return answers;
 }
 
@@ -274,7 +275,7 @@ void RealWorld::Thaw(int launch) {
 bool RealWorld::Fault(const Step& step) {
   const int node = static_cast<int>(step.Number(0));
   if (step.verb == "fail-rank") return FailRank(step);
-  if (step.verb == "die-rank") return DieRank(step);
+  if (step.verb == "die-rank" || step.verb == "die-node") return Die(step);
   if (step.verb == "stop-rank") return SignalRank(step, SIGSTOP);
   if (step.verb == "continue-rank") return SignalRank(step, SIGCONT);
   if (step.verb == "gc") {
@@ -356,10 +357,17 @@ bool RealWorld::FailRank(const Step& step) {
   return process.Hear(kPatience).ok();
 }
 
-bool RealWorld::DieRank(const Step& step) {
-  const auto rank = static_cast<size_t>(step.Number(0));
-  if (launches_.empty() || rank >= launches_.rbegin()->second.size()) return false;
-  dying_ = Dying{rank, step.Number(1, 0) * kDeathStep};
+bool RealWorld::Die(const Step& step) {
+  if (launches_.empty()) return false;
+  const int number = static_cast<int>(step.Number(0));
+  Dying dying{{}, {}, step.Number(1, 0) * kDeathStep};
+  if (step.verb == "die-node") dying.node = number;
+  const std::vector<int>& places = places_.at(launches_.rbegin()->first);
+  for (size_t rank = 0; rank < places.size(); ++rank) {
+    if ((dying.node ? places[rank] : static_cast<int>(rank)) == number) dying.ranks.insert(static_cast<int>(rank));
+  }
+  if (dying.ranks.empty()) return false;
+  dying_ = std::move(dying);
   return true;
 }
 

@@ -65,7 +65,7 @@ class RealWorld final : public World {
   std::vector<Answer> TellAll(int launch, const std::string& line);
   std::vector<Answer> HearAll(Ranks& ranks);
   bool FailRank(const Step& step);
-  bool DieRank(const Step& step);
+  bool Die(const Step& step);
   bool SignalRank(const Step& step, int signal);
   // What was published to the users' folder and is no whole file of the rank and version that its name says.
   std::vector<std::string> BadFiles() const;
@@ -84,9 +84,11 @@ class RealWorld final : public World {
   const std::string programs_;
   testing::ScenarioFolder folder_;
   std::map<int, Ranks> launches_;
+  std::map<int, std::vector<int>> places_;  // of their ranks
   struct Dying {
-    size_t rank = 0;
-    std::chrono::microseconds after{0};  // its next checkpoint has begun
+    std::set<int> ranks;
+    std::optional<int> node;             // which is lost with them
+    std::chrono::microseconds after{0};  // their next checkpoint has begun
   };
   std::optional<Dying> dying_;
   std::map<int, int> stopped_agents_;  // node to process id

@@ -34,6 +34,7 @@ struct Answer {
   std::string message;
   int64_t version = -1;        // restart: the version that came back; newest: that would; test: the level
   std::optional<Tag> content;  // restart: nothing when the memory is no whole image
+  bool partial = false;        // restart: the version has some regions only
   bool ok() const { return came && !died && code == KEDGE_OK; }
 };
 
@@ -41,6 +42,7 @@ struct CheckpointCall {
   int64_t version = 0;
   bool overwrite = false;
   bool parts = false;
+  bool some = false;
   bool file = false;
   bool abandon = false;
 };
