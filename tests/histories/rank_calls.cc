@@ -77,24 +77,32 @@ int RankCalls::RestoreSaved() {
   int code = kedge_saved_ids(context_, ids, 2, &count);
   has_small_ = count == 2;
   for (size_t i = count; i > 0 && code == KEDGE_OK; --i) code = kedge_restart_part(context_, KEDGE_SOME, &ids[i - 1], 1);
-  const int ended = kedge_restart_end(context_, code == KEDGE_OK ? 1 : 0);
-  return code == KEDGE_OK ? ended : code;
+  // What one rank fails in, all hear here.
+  return kedge_restart_end(context_, code == KEDGE_OK ? 1 : 0);
+}
+
+// As a whole restart: what fails once is tried again, and what cannot be read is passed over.
+int RankCalls::RestartPartial(int64_t at_most, int64_t* version) {
+  int failure = KEDGE_OK;
+  for (int64_t bound = at_most;; bound = *version - 1) {
+    int code = KEDGE_OK;
+    for (int tries = 0; tries < 3; ++tries) {
+      code = RestartInParts(bound, version);
+      if (code == KEDGE_OK || code == KEDGE_ERROR_NOT_FOUND || code == KEDGE_ERROR_LOST || code == KEDGE_ERROR_BUSY) break;
+    }
+    if (code == KEDGE_OK || code == KEDGE_ERROR_BUSY) return code;
+    const bool is_none = code == KEDGE_ERROR_NOT_FOUND || code == KEDGE_ERROR_LOST;
+    if (is_none) return failure == KEDGE_OK ? code : failure;
+    failure = code;
+    if (*version <= 0) return failure;
+  }
 }
 
 Answer RankCalls::Restart(int64_t at_most, bool in_parts) {
   Forget();
   int64_t version = -1;
   int code = in_parts ? RestartInParts(at_most, &version) : kedge_restart(context_, kName, at_most, &version);
-  if (!in_parts && code == KEDGE_ERROR_MISMATCH) {
-    // Past newer ones that cannot be read, as the whole restart has come to it.
-    code = RestartInParts(at_most, &version);
-    for (int64_t older = version; code == KEDGE_ERROR_CORRUPT && older > 0;) {
-      const int found = RestartInParts(older - 1, &older);
-      if (found == KEDGE_ERROR_NOT_FOUND) break;  // among those that can be read
-      code = found;
-      version = older;
-    }
-  }
+  if (!in_parts && code == KEDGE_ERROR_MISMATCH) code = RestartPartial(at_most, &version);
   Answer answer = AnswerOf(code);
   answer.version = version;
   return WithContent(std::move(answer));

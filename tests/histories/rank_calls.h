@@ -37,6 +37,7 @@ class RankCalls {
  private:
   void Forget();
   int RestartInParts(int64_t at_most, int64_t* version);
+  int RestartPartial(int64_t at_most, int64_t* version);
   // The regions that the version has which a restart has begun with, one by one, and the restart's end.
   int RestoreSaved();
   // And what the memory says of itself, when the call brought something back.
