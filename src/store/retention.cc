@@ -43,9 +43,10 @@ std::set<uint32_t> SilentAttempts(const Catalog& catalog, const std::string& job
   return silent;
 }
 
-// What goes, the oldest first. `versions` is newest first. Pinned ones do not count against `keep`.
+// What goes, the oldest first. `versions` is newest first. Pinned ones do not count against `keep`. `others_wait`: some would
+// go, and are in use.
 std::vector<const VersionInfo*> Candidates(const std::vector<VersionInfo>& versions, const std::set<uint32_t>& silent,
-                                           const RetentionOptions& options) {
+                                           const RetentionOptions& options, bool* others_wait) {
   const uint32_t keep = std::max(options.keep, 1U);
   std::vector<const VersionInfo*> candidates;
   std::vector<Moment> kept;
@@ -68,7 +69,9 @@ std::vector<const VersionInfo*> Candidates(const std::vector<VersionInfo>& versi
         IsLeftIncomplete(info, newest) && (run.attempt < newest->attempt || silent.contains(run.attempt));
     if (left_behind || left_incomplete) candidates.push_back(&info);
   }
-  std::erase_if(candidates, [&](const VersionInfo* info) { return options.in_use.contains(info->generation); });
+  const size_t in_use =
+      std::erase_if(candidates, [&](const VersionInfo* info) { return options.in_use.contains(info->generation); });
+  *others_wait = *others_wait || in_use > 0;
   std::sort(candidates.begin(), candidates.end(),
             [](const VersionInfo* a, const VersionInfo* b) { return a->generation < b->generation; });
   return candidates;
@@ -211,7 +214,7 @@ Status RetainOnce(const Catalog& catalog, const std::string& job, const std::str
   KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, job, name));
   report->waits = false;
   const std::set<uint32_t> silent = SilentAttempts(catalog, job, versions, options.watch, &report->waits);
-  const std::vector<const VersionInfo*> candidates = Candidates(versions, silent, options);
+  const std::vector<const VersionInfo*> candidates = Candidates(versions, silent, options, &report->waits);
   std::vector<VersionInfo> emptied;  // whose objects may go once nothing refers to them
   for (const VersionInfo& info : versions) {
     if (info.removed && !info.unknown && !options.in_use.contains(info.generation)) emptied.push_back(info);

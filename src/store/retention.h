@@ -42,7 +42,7 @@ struct RetentionOptions {
 struct RetentionReport {
   std::vector<Generation> removed;
   std::vector<Generation> emptied;  // no version any more; objects kept for another version
-  bool waits = false;               // for attempts to be silent that have left something incomplete
+  bool waits = false;               // for attempts to be silent that have left something incomplete, or for what is in use
 };
 
 // Applies `options` to one name: first complete versions beyond `keep`, what is superseded, abandoned or left incomplete, and

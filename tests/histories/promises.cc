@@ -125,7 +125,12 @@ void Promises::Launched(int launch, const std::vector<int>& places, const std::v
     if (!holder_lives && Quiet() && !is_held) Break("launch-failed", fmt::format("launch {}: {}", launch, Said(*failed)));
     return;
   }
-  for (auto& [number, life] : lives_) life.superseded = true;
+  for (auto& [number, life] : lives_) {
+    const bool is_known = std::ranges::any_of(
+        places, [&](int node) { return std::find(life.places.begin(), life.places.end(), node) != life.places.end(); });
+    if (!life.superseded && life.may_be_unrecorded && !is_known) life.stands_beside = true;
+    life.superseded = true;
+  }
   lives_[launch].places = places;
   lives_[launch].launched_at = now_;
   lives_[launch].may_be_unrecorded = store_bad_since_ >= 0;
@@ -170,7 +175,7 @@ void Promises::Captured(int launch, const std::vector<int>& ranks, const std::ve
     generation.is_partial = call.some;
     if (answers[i].ok() && !call.abandon) {
       generation.captured.insert(ranks[i]);
-      generation.is_void = generation.is_void || life.superseded;
+      generation.is_void = generation.is_void || (life.superseded && !life.stands_beside);
       life.began = true;
     }
     if (static_cast<int>(generation.captured.size()) == setup_.ranks && generation.captured_at < 0) generation.captured_at = now_;
@@ -358,11 +363,26 @@ bool Promises::InChainOf(const Key& key, int launch, bool otherwise) const {
 
 bool Promises::MayComeBack(const Key& key, const Generation& generation) const {
   if (generation.is_void) return false;
+  if (lives_.at(key.launch).stands_beside) return true;
+  const int committed = LastCommitted();
+  return key.launch >= committed || InChainOf(key, committed, true) || InChainOf(key, LastBegun(), true);
+}
+
+int Promises::LastCommitted() const {
   int committed = 0;
   for (const auto& [launch, life] : lives_) {
     if (life.committed) committed = launch;
   }
-  return key.launch >= committed || InChainOf(key, committed, true) || InChainOf(key, LastBegun(), true);
+  return committed;
+}
+
+bool Promises::AnyKnowsOfLast(const std::vector<int>& places) const {
+  return std::ranges::any_of(generations_, [&](const auto& entry) {
+    const auto& [key, generation] = entry;
+    return key.launch == LastCommitted() && std::ranges::any_of(generation.places, [&](int node) {
+             return !generation.lost_since_capture.contains(node) && !Unavailable(node, places);
+           });
+  });
 }
 
 bool Promises::Unavailable(int node, const std::vector<int>& places) const {
@@ -542,11 +562,13 @@ void Promises::Restarted(int launch, int64_t at_most, bool in_parts, const std::
   const auto found = generations_.find(*back);
   if (at_most >= 0 && back->version > at_most)
     return Break("newer-than-asked", fmt::format("at most {} was asked for, restored is {}", at_most, Name(*back)));
-  if (!MayComeBack(*back, found->second)) {
+  // That the job went on from an older one elsewhere, the store alone knows.
+  const bool is_told = store_bad_since_ < 0 || AnyKnowsOfLast(life.places);
+  if (is_told && !MayComeBack(*back, found->second)) {
     return Break("abandoned-came-back", fmt::format("restored is {}, which the job has abandoned{}", Name(*back),
                                                     must ? "; its newest is " + Name(*must) : std::string()));
   }
-  if (must && *back < *must) {
+  if (must && *back < *must && !lives_.at(back->launch).stands_beside) {
     return Break(
         "acknowledged-lost",
         fmt::format("launch {} restores {}; {} was acknowledged at level {}, and nothing that this does not cover has "

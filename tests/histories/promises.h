@@ -105,6 +105,9 @@ class Promises {
     int takings_begun = 0;
     int launched_at = -1;
     bool may_be_unrecorded = false;  // the store was bad at its launch
+    // A launch that has taken over from it on other nodes may not have known of it: neither knows that it is to end, and which
+    // one the job goes on from their numbers decide.
+    bool stands_beside = false;
   };
 
   void Break(const std::string& kind, const std::string& sentence);
@@ -129,6 +132,9 @@ class Promises {
   static void ReachedAll(Generation* generation);
   bool InChainOf(const Key& key, int launch, bool otherwise) const;
   bool MayComeBack(const Key& key, const Generation& generation) const;
+  // Whether one of these nodes was of the launch that was last acknowledged something, and is still as it was.
+  bool AnyKnowsOfLast(const std::vector<int>& places) const;
+  int LastCommitted() const;
   bool HasLocalCopies(const Generation& generation, const std::vector<int>& places) const;
   bool Survives(const Key& key, const Generation& generation, int64_t at_most, const std::vector<int>& places) const;
   std::optional<Key> MustComeBack(int64_t at_most, const std::vector<int>& places) const;

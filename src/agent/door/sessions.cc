@@ -24,7 +24,6 @@ namespace {
 
 // Entries taken from one mailbox before the next one has its turn.
 constexpr int kEntriesInTurn = 256;
-constexpr size_t kRestoredKept = 64;  // of all names of a job
 
 }  // namespace
 
@@ -282,12 +281,7 @@ Status Sessions::NoteRestored(const Session& session, const RestoredRequest& req
     return Status(Code::kInvalidArgument, fmt::format("job {}: attempt {} has not restarted from {}", job.name,
                                                       session.hello.attempt, record.origin.ToString()));
   }
-  const bool is_known = std::any_of(job.restored.begin(), job.restored.end(), [&](const RestoredRecord& known) {
-    return known.origin == record.origin && known.attempt == record.attempt && known.take == record.take;
-  });
-  if (is_known) return Status::Ok();  // by another rank of this node
-  job.restored.push_back(record);
-  if (job.restored.size() > kRestoredKept) job.restored.erase(job.restored.begin());
+  if (!job.LearnRestored(record)) return Status::Ok();  // by another rank of this node
   if (!request.noted) job.store->AwaitRestored(record);
   SaveJob(job);
   return Status::Ok();

@@ -8,6 +8,7 @@
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "store/attempts.h"
+#include "store/versions.h"
 
 namespace kedge {
 namespace {
@@ -116,6 +117,30 @@ void AttemptWatch::OnTakenOver(const Key& key, const Status& why) {
   for (Session* session : core_.sessions().all()) {
     if (session->job == job && session->hello.attempt == key.second) core_.sessions().SendTakenOver(*session, why);
   }
+  if (job != nullptr) LearnRestarts(*job);
+}
+
+void AttemptWatch::LearnRestarts(const Job& job) {
+  using Restarts = Result<std::vector<RestoredRecord>>;
+  core_.Background(
+      [store = job.store, name = job.name, checkpoints = job.Names()]() -> Restarts {
+        KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, store->CatalogFor(0));
+        std::vector<RestoredRecord> all;
+        for (const std::string& checkpoint : checkpoints) {
+          KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoredRecord> restored, ReadRestored(catalog, name, checkpoint));
+          all.insert(all.end(), restored.begin(), restored.end());
+        }
+        return all;
+      },
+      [this, key = JobKey(job.store_id, job.name)](const Restarts& restarts) {
+        Job* found = core_.FindJob(key.first, key.second);
+        if (found == nullptr || !restarts.ok()) return;
+        bool is_news = false;
+        for (const RestoredRecord& record : *restarts) is_news = found->LearnRestored(record) || is_news;
+        if (!is_news) return;
+        core_.events().job_changed(*found);
+        images_.ReconsiderAll(*found);
+      });
 }
 
 }  // namespace kedge

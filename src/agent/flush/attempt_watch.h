@@ -3,7 +3,8 @@
 // - signs of life for attempts whose images this agent still carries to the store: without them `kedge gc` takes what it writes
 //   for what a dead process left, one lease after the application's end;
 // - whether a newer attempt has taken over one that has sessions here. Rank 0 learns that when it renews its lease; the ranks of
-//   every node, also where rank 0 has died, hear it from their agent, and their calls say so.
+//   every node, also where rank 0 has died, hear it from their agent, and their calls say so. What the newer one went on from the
+//   agent learns then, too: its node may be none of the job's any more, and what it has of abandoned versions goes.
 //
 // What fails is tried again soon.
 #pragma once
@@ -54,6 +55,8 @@ class AttemptWatch {
   void Look(const Job& job, const Key& key);
   bool IsCarried(const Key& key) const;
   void OnTakenOver(const Key& key, const Status& why);
+  // What the store says that attempts of the job went on from.
+  void LearnRestarts(const Job& job);
 
   AgentCore& core_;
   Images& images_;

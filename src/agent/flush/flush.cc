@@ -458,9 +458,10 @@ void Flush::GiveUp(Image& image, const Status& why) {
   const Generation generation = version.generation;
   Job& job = *version.job;
   const bool is_older = generation.attempt < job.hello.attempt;
-  // The store has let go of it for a newer one: that attempt has taken over, too.
-  if (is_older && why.code() == Code::kNotFound &&
-      job.HasNewer(generation, [](const Version& newer) { return newer.in_store; })) {
+  // The store has let go of it for a newer one, which may have left this node by now: that attempt has taken over, too.
+  const auto is_stored = [](const Version& newer) { return newer.in_store; };
+  const bool is_outlived = job.stored_attempt > generation.attempt || job.HasNewer(generation, is_stored);
+  if (is_older && why.code() == Code::kNotFound && is_outlived) {
     return GiveUp(image, Status(Code::kBusy,
                                 fmt::format("attempt {} of job '{}' goes on: {}", job.hello.attempt, job.name, why.message())));
   }

@@ -1,8 +1,12 @@
 #include "agent/tables/model.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kedge {
+namespace {
+constexpr size_t kRestoredKept = 64;  // of all names of a job
+}
 
 std::pair<Version*, bool> Job::AddVersion(const ImageIdentity& identity) {
   const Generation& generation = identity.generation;
@@ -19,6 +23,19 @@ std::pair<Version*, bool> Job::AddVersion(const ImageIdentity& identity) {
 void Job::RemoveVersion(const Generation& generation) {
   taken.erase({generation.name, generation.attempt, generation.take, generation.version});
   versions.erase(generation);
+}
+
+bool Job::LearnRestored(const RestoredRecord& record) {
+  const bool is_known = std::any_of(restored.begin(), restored.end(), [&](const RestoredRecord& known) {
+    return known.origin == record.origin && known.attempt == record.attempt && known.take == record.take;
+  });
+  if (is_known) return false;
+  const auto is_before = [](const RestoredRecord& one, const RestoredRecord& other) {
+    return std::pair(one.attempt, one.take) < std::pair(other.attempt, other.take);
+  };
+  restored.insert(std::upper_bound(restored.begin(), restored.end(), record, is_before), record);
+  if (restored.size() > kRestoredKept) restored.erase(restored.begin());
+  return true;
 }
 
 void Job::NoteDisagreement(const Generation& generation, const Status& why) {

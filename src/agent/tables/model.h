@@ -488,6 +488,8 @@ struct Job {
   // The version, without images when it is new (true).
   std::pair<Version*, bool> AddVersion(const ImageIdentity& identity);
   void RemoveVersion(const Generation& generation);
+  // That one of its attempts went on from there; whether that is news. The newest are kept.
+  bool LearnRestored(const RestoredRecord& record);
   // Of the present attempt; what is said of older ones is passed over.
   void NoteDisagreement(const Generation& generation, const Status& why);
   // The checkpoint names that have versions on this node.
