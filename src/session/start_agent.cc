@@ -1,5 +1,6 @@
-// Connect: to the running agent, or to one that is started here. Several clients may start one at a time; the agents race
-// for their run folder's lock, the losers leave, and every client ends up with the winner.
+// Connect: to the running agent, or to one that is started here. Of a node's ranks one starts it: that which has the lock of the
+// agent's log. Should several start one all the same, the agents race for their run folder's lock, the losers leave, and every
+// client ends up with the winner.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +21,13 @@ namespace {
 constexpr Duration kConnectTimeout = std::chrono::seconds(5);
 constexpr Duration kWinnerComesUp = std::chrono::milliseconds(500);
 constexpr int kStartsMax = 4;
+// How long another process is left to start it.
+constexpr Duration kOtherStarts = std::chrono::seconds(2);
 constexpr size_t kLogTailBytes = 600;
+
+std::string LogPath(const NodeSettings& node) {
+  return node.run_folder + "/agent.log";
+}
 
 // The end of the agent's log, for an error message.
 std::string LogTail(const std::string& path) {
@@ -46,7 +53,6 @@ Result<os::UnixSocket> ConnectToOwn(const std::string& path) {
 
 Result<os::ProcessIdentity> StartAgent(const ConnectOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(std::string program, FindAgentProgram());
-  KEDGE_RETURN_IF_ERROR(os::MakeFolders(os::PrivateFileSystem(), options.node.run_folder, 0700, false));
   os::DaemonOptions daemon;
   daemon.program = program;
   daemon.arguments = {"--configured", "--set", "node.name=" + options.node.node, "--set",
@@ -58,9 +64,41 @@ Result<os::ProcessIdentity> StartAgent(const ConnectOptions& options) {
   }
   // What a launcher left in our environment is about our process: an agent that seemed to be a rank would confuse it.
   daemon.unset = {"OMPI_*", "PMIX_*", "PMI_*", "MPI_*", "MPICH_*", "HYDI_*", "HYDRA_*", "ORTE_*", "PRTE_*", "LD_PRELOAD"};
-  daemon.log_path = options.node.run_folder + "/agent.log";
+  daemon.log_path = LogPath(options.node);
   return os::SpawnDaemon(daemon);
 }
+
+// Between looks, longer each time.
+class Pauses {
+ public:
+  void Pause() {
+    std::this_thread::sleep_for(next_);
+    next_ = std::min<Duration>(next_ * 2, std::chrono::milliseconds(20));
+  }
+
+ private:
+  Duration next_ = std::chrono::milliseconds(1);
+};
+
+// Which of the processes that want an agent starts it.
+class StartTurn {
+ public:
+  explicit StartTurn(const NodeSettings& node) : path_(LogPath(node)) {}
+
+  // Whether it is this one: until its end. Where the log cannot be locked, all are.
+  bool Take() {
+    auto log = os::PrivateFileSystem().Open(path_, os::OpenFlags::kReadWrite | os::OpenFlags::kCreate);
+    if (!log.ok()) return true;
+    const Result<bool> locked = (*log)->TryLock(/*exclusive=*/true);
+    if (locked.ok() && !*locked) return false;
+    log_ = std::move(*log);
+    return true;
+  }
+
+ private:
+  const std::string path_;
+  std::unique_ptr<os::File> log_;
+};
 
 }  // namespace
 
@@ -80,34 +118,43 @@ Result<std::string> FindAgentProgram() {
 
 Result<std::unique_ptr<Connection>> Connection::Connect(const ConnectOptions& options) {
   const Deadline deadline(SystemClock(), options.timeout);
-  const std::string path = options.node.SocketPath();
-  auto socket = ConnectToOwn(path);
-  if (socket.ok()) return std::unique_ptr<Connection>(new Connection(std::move(*socket)));
-  if (socket.status().code() != Code::kUnavailable || !options.start_agent) return socket.status();
+  const auto connect = [&options]() -> Result<std::unique_ptr<Connection>> {
+    KEDGE_ASSIGN_OR_RETURN(os::UnixSocket socket, ConnectToOwn(options.node.SocketPath()));
+    return std::unique_ptr<Connection>(new Connection(std::move(socket)));
+  };
+  const auto is_there = [](const auto& connection) { return connection.status().code() != Code::kUnavailable; };
+  auto connection = connect();
+  if (is_there(connection) || !options.start_agent) return connection;
+
+  KEDGE_RETURN_IF_ERROR(os::MakeFolders(os::PrivateFileSystem(), options.node.run_folder, 0700, false));
+  Pauses pauses;
+  StartTurn turn(options.node);
+  for (const Deadline others(SystemClock(), kOtherStarts); !turn.Take() && !others.Passed(); pauses.Pause()) {
+    connection = connect();
+    if (is_there(connection)) return connection;
+  }
+  // That of the process whose turn it was before.
+  connection = connect();
+  if (is_there(connection)) return connection;
 
   KEDGE_ASSIGN_OR_RETURN(os::ProcessIdentity started, StartAgent(options));
   int starts = 1;
-  Duration pause = std::chrono::milliseconds(1);
   // The one that we started may leave because another one won the race; that one needs a moment to listen, and it may die.
   std::optional<Deadline> grace;
-  for (;;) {
-    socket = ConnectToOwn(path);
-    if (socket.ok()) return std::unique_ptr<Connection>(new Connection(std::move(*socket)));
-    if (socket.status().code() != Code::kUnavailable) return socket.status();
+  for (;; pauses.Pause()) {
+    connection = connect();
+    if (is_there(connection)) return connection;
     if (!grace.has_value() && !os::IsAlive(started)) grace.emplace(SystemClock(), kWinnerComesUp);
-    if (grace.has_value() && grace->Passed() && starts < kStartsMax && !deadline.Passed()) {
+    const bool is_over = grace.has_value() && grace->Passed();
+    if (is_over && starts < kStartsMax && !deadline.Passed()) {
       KEDGE_ASSIGN_OR_RETURN(started, StartAgent(options));
       ++starts;
       grace.reset();
-      continue;
+    } else if (is_over || deadline.Passed()) {
+      return Status(Code::kUnavailable,
+                    fmt::format("the agent of node {} did not come up ({}); the end of {}: {}", options.node.node,
+                                connection.status().message(), LogPath(options.node), LogTail(LogPath(options.node))));
     }
-    if (deadline.Passed() || (grace.has_value() && grace->Passed())) {
-      return Status(Code::kUnavailable, fmt::format("the agent of node {} did not come up ({}); the end of {}/agent.log: {}",
-                                                    options.node.node, socket.status().message(), options.node.run_folder,
-                                                    LogTail(options.node.run_folder + "/agent.log")));
-    }
-    std::this_thread::sleep_for(pause);
-    pause = std::min<Duration>(pause * 2, std::chrono::milliseconds(20));
   }
 }
 

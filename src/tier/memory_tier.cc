@@ -56,6 +56,7 @@ class MemoryTier final : public Tier {
     KEDGE_ASSIGN_OR_RETURN(const os::FileInfo found, file_->Fstat());
     return found.allocated_bytes;
   }
+  uint64_t WrittenBytes(uint32_t slot) override { return mapping_.WrittenBytes(Offset(slot), info().slot_bytes); }
   Status Populate(uint32_t slot, uint64_t offset, uint64_t bytes) override {
     KEDGE_RETURN_IF_ERROR(CheckRange(slot, offset, bytes));
     return mapping_.Populate(Offset(slot) + offset, bytes);

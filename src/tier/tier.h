@@ -45,6 +45,8 @@ class Tier {
   virtual Status Release(uint32_t slot) = 0;
   // Bytes of space that the slots have now; of a directory tier 0.
   virtual Result<uint64_t> SpaceBytes() = 0;
+  // Of these, what has been written in the slot, as far as that can be told. More may be reserved.
+  virtual uint64_t WrittenBytes(uint32_t) { return 0; }
   // Faults `bytes` of the slot into this process's page tables (a memory tier; otherwise nothing), off the blocked path.
   virtual Status Populate(uint32_t slot, uint64_t offset, uint64_t bytes) = 0;
 

@@ -80,7 +80,7 @@ Result<std::vector<TrialPlace>> PlacesOf(const NodeSettings& settings, const std
 }
 
 uint64_t ChunkBytesOf(const NodeSettings& settings, const TrialPlace& place) {
-  return CutTier(place.capacity_bytes, settings.chunk_bytes).slot_bytes;
+  return CutTier(place.kind, place.capacity_bytes, settings.chunk_bytes).slot_bytes;
 }
 
 // What is on file for the place: what was measured, else what agents have learned.

@@ -118,6 +118,24 @@ TEST_P(ProcessTest, ContextsOnSeveralThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Each has a slot of its own for what is small, which is backed in part only.
+TEST_P(ProcessTest, MoreContextsThanThePoolHasFullSlots) {
+  std::vector<kedge_context*> contexts;
+  int value = 1;
+  for (int i = 0; i < 12; ++i) {
+    contexts.push_back(Open("job.name=many" + std::to_string(i) + "\nchunk.size=16MiB\nschedule.store=0\nwait.timeout=5s\n"));
+    ASSERT_KEDGE_OK(kedge_protect(contexts.back(), 0, &value, 1, sizeof value, nullptr));
+  }
+  for (kedge_context* context : contexts) {
+    ASSERT_KEDGE_OK(kedge_checkpoint(context, "m", 1, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "m", 1, KEDGE_LEVEL_LOCAL, 5));
+  }
+  for (kedge_context* context : contexts) {
+    EXPECT_EQ(Statistics(context).checkpoints_inline, GetParam().name == std::string("Agent") ? 0u : 1u);
+    Close(context, 0);
+  }
+}
+
 TEST_P(ProcessTest, OneContextFromSeveralThreads) {
   kedge_context* context = Open();
   std::vector<int> data(1000, 1);
@@ -344,6 +362,25 @@ TEST_P(AgentLossTest, TwoDeathsWhileOneCallWaitsForASlot) {
   EXPECT_EQ(Statistics(context).checkpoints_inline, 0u) << "no slot was had before the timeout";
   EXPECT_GT(Statistics(context).slot_wait_seconds, 1.0) << "it did not wait, and this test shows nothing";
   EXPECT_KEDGE_OK(kedge_wait(context, "w", 2, KEDGE_LEVEL_STORE, 60));
+}
+
+// The ranks of a node come at once.
+TEST_P(AgentLossTest, OneOfManyProcessesStartsTheAgent) {
+  const std::string starts = folder_.path() + "/starts", program = folder_.path() + "/agent";
+  const std::string agent = std::filesystem::read_symlink("/proc/self/exe").parent_path().string() + "/../bin/kedge-agent";
+  std::ofstream(program) << "#!/bin/sh\necho started >> " << starts << "\nexec " << agent << " \"$@\"\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  std::vector<pid_t> children;
+  for (int i = 0; i < 8; ++i) {
+    children.push_back(fork());
+    if (children.back() != 0) continue;
+    setenv("KEDGE_AGENT", program.c_str(), 1);
+    kedge_context* context = Open("job.name=one" + std::to_string(i) + "\n");
+    _exit(context != nullptr && Statistics(context).checkpoints_inline == 0 && kedge_finalize(context, 0) == KEDGE_OK ? 0 : 1);
+  }
+  for (const pid_t child : children) EXPECT_EQ(ExitCodeOf(child), 0);
+  std::ifstream lines(starts);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(lines), {}), "started\n");
 }
 
 TEST_P(AgentLossTest, WithoutAnyAgentItIsSynchronous) {

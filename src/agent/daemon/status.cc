@@ -96,7 +96,7 @@ void WriteTiers(Agent& agent, JsonWriter& json) {
     const TierInfo& info = unit->info();
     json.BeginObject().Field("name", info.name).Field("kind", TierKindName(info.kind)).Field("path", info.path);
     json.Field("lost", unit->lost).Field("slot_bytes", info.slot_bytes);
-    json.Field("slots", info.slots).Field("free_slots", unit->space->free_slots());
+    json.Field("slots", unit->full_slots).Field("free_slots", unit->FreeFullSlots());
     json.Field("cached_slots", unit->space->evictable_slots()).Field("occupied_slots", unit->space->occupied_slots());
     json.Field("assigned_slots", unit->space->assigned_slots()).Field("flushing_chunks", unit->flushing_chunks);
     json.Field("captured_bytes", unit->bytes_captured);
@@ -226,8 +226,8 @@ std::string MetricsText(Agent& agent) {
   gauge("memory_room_bytes", "What they may take on top of it", static_cast<uint64_t>(std::max<int64_t>(0, memory.Room().bytes)));
   using Getter = uint64_t (*)(const TierUnit&);
   const std::vector<std::tuple<const char*, const char*, Getter>> per_tier = {
-      {"tier_slots", "Slots of the tier", [](const TierUnit& unit) { return uint64_t{unit.info().slots}; }},
-      {"tier_free_slots", "Slots that nobody uses", [](const TierUnit& unit) { return uint64_t{unit.space->free_slots()}; }},
+      {"tier_slots", "Slots of the tier", [](const TierUnit& unit) { return uint64_t{unit.full_slots}; }},
+      {"tier_free_slots", "Slots that nobody uses", [](const TierUnit& unit) { return uint64_t{unit.FreeFullSlots()}; }},
       {"tier_cached_slots", "Slots that hold only what may go",
        [](const TierUnit& unit) { return uint64_t{unit.space->evictable_slots()}; }},
       {"tier_occupied_slots", "Slots in use", [](const TierUnit& unit) { return uint64_t{unit.space->occupied_slots()}; }},

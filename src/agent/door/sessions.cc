@@ -183,7 +183,7 @@ Result<Sessions::Admission> Sessions::Admit(Session& session, bool attached_agai
     const TierInfo& info = unit->info();
     welcome.tiers.push_back(info);
     welcome.chunk_bytes = std::min(welcome.chunk_bytes, info.slot_bytes);
-    welcome.capacity_bytes += info.slot_bytes * info.slots;
+    welcome.capacity_bytes += unit->capacity_bytes();
     if (info.kind != TierKind::kMemory) continue;
     KEDGE_ASSIGN_OR_RETURN(os::UniqueFd pool, os::DuplicateDescriptor(unit->tier->descriptor()));
     admission.descriptors.push_back(std::move(pool));

@@ -79,7 +79,7 @@ bool Assignment::GrowOpen(Session& session, const ClientMessage& message, Reques
   if (!is_its_own || wanted_bytes <= backed_bytes) return false;
   const Duration in_use(core_.clock().NowNs() - session.open_since_ns);
   const bool is_fast = static_cast<double>(backed_bytes) > kFastOpenBytesPerSecond * ToSeconds(in_use);
-  const bool has_others = unit->space->free_slots() > unit->info().slots / 4;
+  const bool has_others = memory_.FreeSlots(*unit) > unit->full_slots / 4;
   // Its former chunks go one after the other, and the slot with the last: a small one is free sooner.
   const bool is_large = wanted_bytes > kOpenBytesMax && has_others && !is_fast;
   if (wanted_bytes > slot_bytes || is_large) {

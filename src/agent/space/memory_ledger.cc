@@ -59,11 +59,26 @@ void MemoryLedger::OnOpened(TierUnit* unit, bool fresh) {
     for (uint32_t slot = 0; slot < unit->info().slots; ++slot) unit->space->SetBacked(slot, unit->info().slot_bytes);
     return;
   }
-  const auto space_bytes = unit->tier->SpaceBytes();
-  if (!fresh && (!space_bytes.ok() || *space_bytes > 0)) {
-    for (uint32_t slot = 0; slot < unit->info().slots; ++slot) unit->space->SetUnknown(slot, unit->info().slot_bytes);
-  }
+  if (!fresh) TakeOver(*unit);
   Look();
+}
+
+void MemoryLedger::TakeOver(const TierUnit& unit) {
+  const uint64_t slot_bytes = unit.info().slot_bytes;
+  const Result<uint64_t> space_bytes = unit.tier->SpaceBytes();
+  uint64_t left_bytes = space_bytes.ok() ? *space_bytes : unit.capacity_bytes();
+  if (left_bytes == 0) return;
+  std::vector<uint64_t> bytes_in(unit.info().slots);
+  for (uint32_t slot = 0; slot < unit.info().slots; ++slot) {
+    bytes_in[slot] = std::min(left_bytes, unit.tier->WrittenBytes(slot));
+    left_bytes -= bytes_in[slot];
+  }
+  // What was reserved, and not written, is somewhere.
+  for (uint32_t slot = 0; slot < unit.info().slots; ++slot) {
+    const uint64_t more_bytes = std::min(left_bytes, slot_bytes - bytes_in[slot]);
+    left_bytes -= more_bytes;
+    unit.space->SetUnknown(slot, bytes_in[slot] + more_bytes);
+  }
 }
 
 void MemoryLedger::Look() {
@@ -90,7 +105,7 @@ uint64_t MemoryLedger::ceiling_bytes() const {
   uint64_t node_bytes = 0, scratch_bytes = 0;
   for (const TierUnit* unit : MemoryUnits()) {
     if (unit->lost) continue;
-    const uint64_t bytes = unit->info().slot_bytes * unit->info().slots;
+    const uint64_t bytes = unit->capacity_bytes();
     if (unit->scratch.empty()) {
       node_bytes += bytes;
     } else {
@@ -175,9 +190,13 @@ MemoryLedger::Found MemoryLedger::Find(TierUnit* unit, uint32_t owner, uint64_t 
         ++unit->memory.asked;
         return Found::kSoon;
       }
+      // Space that others have spare, or that lies in slots too small for this, as far as it is enough: else two that take each
+      // other's would go on for ever.
+      const bool is_enough = RoomIn(*unit).bytes + static_cast<int64_t>(spare_bytes()) >= static_cast<int64_t>(bytes);
+      if (releasing_ > 0 || (is_enough && ReleaseAny())) return Found::kSoon;
+    } else if (space.free_slots() > 0 && (releasing_ > 0 || ReleaseAny())) {
+      return Found::kSoon;  // of a predecessor's, of which nothing is known before
     }
-    // Space that others have spare, or that lies in slots too small for this.
-    if (space.free_slots() > 0 && (releasing_ > 0 || ReleaseAny())) return Found::kSoon;
     if (space.evictable_slots() == 0) own_slots_.CloseEvictable(unit);
     if (space.evictable_slots() == 0 || !images_.EvictOldest(unit, /*also_newest=*/true)) return Found::kNone;
   }

@@ -78,6 +78,8 @@ class MemoryLedger {
  private:
   enum class Urgency { kAwaited, kAhead };
   std::vector<TierUnit*> MemoryUnits() const;
+  // Counts what a predecessor has left, by the slots in which it is most likely to be.
+  static void TakeOver(const TierUnit& unit);
   // What the sessions of a tier, and the redundancy of their jobs, will take of it.
   struct Wanted {
     uint64_t bytes = 0;           // in the long run

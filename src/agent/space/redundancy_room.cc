@@ -71,7 +71,7 @@ uint64_t RedundancyRoom::Wanted(const Version& version) const {
 
 uint64_t RedundancyRoom::KeptBytes(const Job& job, const std::vector<TierUnit*>& tiers) const {
   uint64_t all_bytes = 0;
-  for (const TierUnit* unit : tiers) all_bytes += unit->info().slots * unit->info().slot_bytes;
+  for (const TierUnit* unit : tiers) all_bytes += unit->capacity_bytes();
   const uint64_t slot_bytes = LargestSlot(tiers);
   uint64_t kept = 0;
   // In slots that redundancy has begun to fill.

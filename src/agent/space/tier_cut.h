@@ -1,6 +1,9 @@
 // How a tier is cut into slots: computed for a new one, and kept on file (tiers/NAME/layout in the run folder) so that
-// a successor agent cuts it alike. The file is text, "slot_bytes BYTES slots COUNT", and is believed only as far as a
-// tier can be cut at all.
+// a successor agent cuts it alike. The file is text, "slot_bytes BYTES slots COUNT full COUNT", and is believed only as far
+// as a tier can be cut at all.
+//
+// A memory tier has more slots than its capacity backs as a whole: each session has one that is backed a little, for its small
+// chunks and image records, and the last chunk of an image seldom fills its own.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +11,14 @@
 #include <string>
 #include <string_view>
 
+#include "tier/tier_info.h"
+
 namespace kedge {
 
 struct TierCut {
   uint64_t slot_bytes = 0;
   uint32_t slots = 0;
+  uint32_t full_slots = 0;  // that the capacity backs as a whole
   friend bool operator==(const TierCut&, const TierCut&) = default;
 };
 
@@ -22,7 +28,7 @@ uint64_t DefaultPoolBytes(uint64_t memory_bytes, uint64_t free_bytes, uint64_t c
 
 // Slots of `chunk_bytes` when given; otherwise of 64 MiB, halved until 16 fit, down to 1 MiB. No slot when not one
 // fits.
-TierCut CutTier(uint64_t capacity_bytes, std::optional<uint64_t> chunk_bytes);
+TierCut CutTier(TierKind kind, uint64_t capacity_bytes, std::optional<uint64_t> chunk_bytes);
 
 // The content of the layout file, and back; nothing unless it is exactly what FormatTierCut makes of a possible cut.
 std::string FormatTierCut(const TierCut& cut);

@@ -88,7 +88,7 @@ Result<TierCut> Tiers::CutOf(const Plan& plan, const std::string& meta_folder) c
     auto pool = fs().Stat(plan.path);
     const bool is_there =
         pool.ok() && (plan.kind == TierKind::kDirectory || pool->size_bytes == found->slot_bytes * found->slots);
-    const bool is_wanted = !plan.capacity_bytes.has_value() || *plan.capacity_bytes / found->slot_bytes == found->slots;
+    const bool is_wanted = !plan.capacity_bytes.has_value() || *plan.capacity_bytes / found->slot_bytes == found->full_slots;
     const auto& chunk = core_.settings().chunk_bytes;
     if (is_there && is_wanted && (!chunk.has_value() || *chunk == found->slot_bytes)) return *found;
   }
@@ -104,7 +104,7 @@ Result<TierCut> Tiers::CutOf(const Plan& plan, const std::string& meta_folder) c
     capacity =
         DefaultPoolBytes(memory.total_bytes, volume.available_bytes, cgroup.has_value() ? cgroup->LeftBytes() : UINT64_MAX);
   }
-  TierCut cut = CutTier(capacity, core_.settings().chunk_bytes);
+  TierCut cut = CutTier(plan.kind, capacity, core_.settings().chunk_bytes);
   if (cut.slots == 0) {
     return Status(Code::kNoSpace, fmt::format("{} has room for {}, less than one chunk of {}", plan.path,
                                               FormatByteSize(capacity), FormatByteSize(cut.slot_bytes)));
@@ -127,9 +127,10 @@ Result<TierUnit*> Tiers::Open(const Plan& plan) {
   unit->id = ++last_id_;
   unit->tier = std::move(created.tier);
   unit->space = std::make_unique<SlotSpace>(std::move(table));
+  unit->full_slots = cut.full_slots;
   unit->scratch = plan.scratch;
   unit->unused_since_ns = core_.clock().NowNs();
-  LogInfo("agent", "tier {}: {} at {}, {} slots of {}{}", plan.name, TierKindName(plan.kind), plan.path, cut.slots,
+  LogInfo("agent", "tier {}: {} at {}, {} slots of {}{}", plan.name, TierKindName(plan.kind), plan.path, cut.full_slots,
           FormatByteSize(cut.slot_bytes), fresh_table ? "" : ", taken over");
   throughput_.Load(*unit);
   units_.push_back(std::move(unit));
@@ -161,7 +162,7 @@ TierUnit* Tiers::FindKey(const std::string& key) const {
 TierLoad Tiers::LoadOf(const TierUnit& unit, const Session* session) const {
   TierLoad load;
   load.present = !unit.lost;
-  load.slots = unit.info().slots;
+  load.slots = unit.full_slots;
   load.free_slots = memory_.FreeSlots(unit);
   load.evictable_slots = unit.space->evictable_slots();
   load.writers = session == nullptr ? unit.throughput.claims : Throughput::WritersFor(*session, unit);
@@ -208,7 +209,7 @@ void Tiers::UpdateControl() {
     std::strncpy(shown.name, unit->info().name.c_str(), sizeof(shown.name) - 1);
     shown.writers.store(unit->throughput.claims, std::memory_order_relaxed);
     shown.chunks.store(space.occupied_slots(), std::memory_order_relaxed);
-    shown.slots.store(unit->info().slots, std::memory_order_relaxed);
+    shown.slots.store(unit->full_slots, std::memory_order_relaxed);
     shown.slot_bytes.store(unit->info().slot_bytes, std::memory_order_relaxed);
     shown.bytes_written.store(unit->bytes_captured, std::memory_order_relaxed);
     shown.present.store(1, std::memory_order_release);

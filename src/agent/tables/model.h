@@ -107,7 +107,8 @@ struct TierUnit {
   uint32_t id = 0;
   std::shared_ptr<Tier> tier;
   std::unique_ptr<SlotSpace> space;
-  std::string scratch;  // the job.scratch that it was opened for; empty: the node's
+  uint32_t full_slots = 0;  // as many slots as its capacity backs as a whole (space/tier_cut.h)
+  std::string scratch;      // the job.scratch that it was opened for; empty: the node's
   bool lost = false;
   int64_t unused_since_ns = 0;   // when somebody had something in it last, as far as it may be closed
   uint32_t flushing_chunks = 0;  // whole ones on their way to the store, which will free their slots
@@ -116,6 +117,9 @@ struct TierUnit {
   TierMemory memory;
 
   const TierInfo& info() const { return tier->info(); }
+  uint64_t capacity_bytes() const { return info().slot_bytes * full_slots; }
+  // Of these, as people count them: as if each slot in use took a full one.
+  uint32_t FreeFullSlots() const { return full_slots - std::min(full_slots, space->slots() - space->free_slots()); }
 };
 
 // Bytes of an image's chunk.

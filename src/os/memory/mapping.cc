@@ -173,6 +173,20 @@ void SharedMapping::MakeLargePages(size_t offset, size_t bytes) const {
   }
 }
 
+uint64_t SharedMapping::WrittenBytes(size_t offset, size_t bytes) const {
+  KEDGE_CHECK(offset <= bytes_ && bytes <= bytes_ - offset);
+  const auto end = static_cast<off_t>(offset + bytes);
+  uint64_t written = 0;
+  for (auto at = static_cast<off_t>(offset); at < end;) {
+    const off_t data = lseek(fd_.get(), at, SEEK_DATA);
+    if (data < 0 || data >= end) break;
+    const off_t hole = lseek(fd_.get(), data, SEEK_HOLE);
+    at = hole < 0 ? end : std::min(hole, end);
+    written += static_cast<uint64_t>(at - data);
+  }
+  return written;
+}
+
 Status SharedMapping::PunchHole(size_t offset, size_t bytes) const {
   KEDGE_CHECK(offset <= bytes_ && bytes <= bytes_ - offset);
   const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;

@@ -51,6 +51,9 @@ class SharedMapping {
   // memory has none for stays as it is: whoever needs the space reserves it afterwards all the same.
   void MakeLargePages(size_t offset, size_t bytes) const;
 
+  // Of the range, what has been written since its space was made, as far as the file system tells (SEEK_DATA).
+  uint64_t WrittenBytes(size_t offset, size_t bytes) const;
+
   // Gives the pages back to the kernel; the range reads as zeros afterwards. The space is no longer reserved.
   Status PunchHole(size_t offset, size_t bytes) const;
 

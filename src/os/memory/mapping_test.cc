@@ -139,6 +139,9 @@ TEST_F(Mapping, PopulatesWithoutDisturbing) {
   EXPECT_EQ(std::memcmp(mapping.data() + 4096 * 5 + 100, "content", 7), 0);
   ASSERT_TRUE(mapping.PunchHole(0, kBytes).ok());
   EXPECT_EQ(mapping.data()[4096 * 5 + 100], std::byte{0});
+  mapping.data()[4096 * 5 + 100] = mapping.data()[4096 * 8] = std::byte{1};
+  EXPECT_EQ(mapping.WrittenBytes(0, kBytes), 2u * 4096);
+  EXPECT_EQ(mapping.WrittenBytes(4096, 4096 * 5), 4096u);
 }
 
 TEST_F(Mapping, StopsPopulatingWhenCancelled) {
