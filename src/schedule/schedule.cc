@@ -64,14 +64,14 @@ std::vector<Keeping> KeepLocal(std::span<const LocalGeneration> newest_first, ui
   std::pair<uint32_t, uint32_t> latest_complete;  // attempt and take
   for (const LocalGeneration& generation : newest_first) {
     if (!generation.abandoned && generation.whole && generation.IsComplete()) {
-      latest_complete = std::max(latest_complete, std::pair(generation.generation.attempt, generation.generation.take));
+      latest_complete = std::max(latest_complete, std::pair(generation.attempt, generation.take));
     }
   }
   uint32_t whole_seen = 0, anew_seen = 0;
   std::pair<uint32_t, uint32_t> latest_whole;
   bool complete_seen = false, at_node_seen = false, in_store_seen = false;
   for (const LocalGeneration& generation : newest_first) {
-    const std::pair taken(generation.generation.attempt, generation.generation.take);
+    const std::pair taken(generation.attempt, generation.take);
     if (generation.abandoned) {
       const bool is_only_copy = generation.whole && generation.IsComplete() && !generation.in_store;
       const bool may_go = !is_only_copy || latest_complete > taken;

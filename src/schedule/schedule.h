@@ -74,7 +74,8 @@ Duration CheckpointInterval(const JobKeys& keys, Duration told);
 
 // One generation on the node, as retention sees it.
 struct LocalGeneration {
-  Generation generation;
+  uint32_t attempt = 0;    // in which it was taken, and as
+  uint32_t take = 0;       // which of its checkpoints
   bool whole = false;      // an image of every rank of this node is there
   bool hopeless = false;   // not whole, and never will be: its attempt is over
   bool owed = false;       // its flush or protection is due, under way, or will be tried again

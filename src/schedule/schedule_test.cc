@@ -100,9 +100,9 @@ TEST(ScheduleVersion, ANodeThatJoinsLateDecidesAsTheOthersDo) {
   }
 }
 
-// Of a job on one node.
-LocalGeneration Whole(int64_t version, bool owed, bool in_store) {
-  LocalGeneration generation{Generation{StoreId{1, 1}, "j", "n", version, 1, 1}, true, false, owed, in_store};
+// Of a job on one node. The version is for the reader: their order says it.
+LocalGeneration Whole(int64_t, bool owed, bool in_store) {
+  LocalGeneration generation{1, 1, true, false, owed, in_store};
   generation.at_local = true;
   return generation;
 }
@@ -143,8 +143,8 @@ TEST(KeepLocal, WhatTheJobHasLeftBehindDisplacesNothing) {
 TEST(KeepLocal, TheOnlyCopyOfWhatWasLeftBehindStaysUntilSomethingLaterIsComplete) {
   LocalGeneration abandoned = Whole(5, false, false), origin = Whole(2, false, true), later = Whole(3, false, false);
   abandoned.abandoned = true;
-  abandoned.generation.take = 3;
-  later.generation.take = 4;
+  abandoned.take = 3;
+  later.take = 4;
   EXPECT_EQ(KeepLocal(std::vector{abandoned, origin}, 1), (std::vector{Keeping::kEvictable, Keeping::kEvictable}));
   EXPECT_EQ(KeepLocal(std::vector{abandoned, later, origin}, 1).front(), Keeping::kDrop);
   later.at_local = false;
@@ -168,7 +168,6 @@ TEST(KeepLocal, TheNewestOneThatOutlivesANodeStays) {
   LocalGeneration at_node = Whole(2, false, false);
   at_node.at_node = true;
   LocalGeneration older = at_node;
-  older.generation.version = 1;
   EXPECT_EQ(KeepLocal(std::vector{Whole(3, false, false), at_node, older}, 1),
             (std::vector{Keeping::kPinned, Keeping::kPinned, Keeping::kDrop}));
   EXPECT_EQ(KeepLocal(std::vector{Whole(3, false, true), at_node}, 1), (std::vector{Keeping::kEvictable, Keeping::kDrop}))
@@ -202,7 +201,7 @@ TEST(KeepLocal, WhatIsNotWholeGoesWhenOvertaken) {
 TEST(KeepLocal, WhoBeginsAnewKeepsWhatIsTaken) {
   using enum Keeping;
   const auto in_attempt = [](LocalGeneration generation, uint32_t attempt) {
-    generation.generation.attempt = attempt;
+    generation.attempt = attempt;
     return generation;
   };
   const LocalGeneration former = in_attempt(Whole(6, false, false), 1);

@@ -13,9 +13,28 @@ struct Event {
   const Generation* origin = nullptr;  // of a restart
 };
 
+// Of one moment: what was taken next after the restart, and then the restart. The lowest version first: more than one only
+// where numbers were given by hand.
+bool IsLater(const Event& a, const Event& b) {
+  if (a.moment != b.moment) return a.moment > b.moment;
+  return std::pair(a.origin != nullptr, a.version) < std::pair(b.origin != nullptr, b.version);
+}
+
 }  // namespace
 
 Lineage::Lineage(const std::vector<RestoredRecord>& restored, const std::vector<Generation>& complete) {
+  std::vector<Taken> taken;
+  for (const Generation& generation : complete) taken.push_back({MomentOf(generation), generation.version});
+  Follow(restored, taken);
+}
+
+Lineage Lineage::Of(const std::vector<RestoredRecord>& restored, const std::vector<Taken>& complete) {
+  Lineage lineage;
+  lineage.Follow(restored, complete);
+  return lineage;
+}
+
+void Lineage::Follow(const std::vector<RestoredRecord>& restored, const std::vector<Taken>& complete) {
   std::vector<Event> latest_first;
   latest_first.reserve(restored.size() + complete.size());
   for (auto record = restored.rbegin(); record != restored.rend(); ++record) {  // of several at one moment the last one counts
@@ -23,13 +42,13 @@ Lineage::Lineage(const std::vector<RestoredRecord>& restored, const std::vector<
     // One that leads forwards, which nobody writes, leads nowhere.
     if (MomentOf(record->origin) < moment) latest_first.push_back({moment, INT64_MAX, &record->origin});
   }
-  for (const Generation& generation : complete) latest_first.push_back({MomentOf(generation), generation.version, nullptr});
-  // Of one moment: what was taken next after the restart, and then the restart. The lowest version first: more than one only
-  // where numbers were given by hand.
-  std::stable_sort(latest_first.begin(), latest_first.end(), [](const Event& a, const Event& b) {
-    if (a.moment != b.moment) return a.moment > b.moment;
-    return std::pair(a.origin != nullptr, a.version) < std::pair(b.origin != nullptr, b.version);
-  });
+  const auto restarts_end = static_cast<ptrdiff_t>(latest_first.size());
+  for (const Taken& taken : complete) latest_first.push_back({taken.moment, taken.version, nullptr});
+  // There may be thousands, in order as a rule, and few restarts.
+  const auto middle = latest_first.begin() + restarts_end;
+  std::stable_sort(latest_first.begin(), middle, IsLater);
+  if (!std::is_sorted(middle, latest_first.end(), IsLater)) std::stable_sort(middle, latest_first.end(), IsLater);
+  std::inplace_merge(latest_first.begin(), middle, latest_first.end(), IsLater);
 
   Stretch stretch{{}, {UINT32_MAX, UINT32_MAX}, INT64_MAX};
   for (const Event& event : latest_first) {

@@ -29,14 +29,25 @@ inline Moment MomentOf(const Generation& generation) {
   return {generation.attempt, generation.take};
 }
 
+// Of one name: what was taken when.
+struct Taken {
+  Moment moment;
+  int64_t version = 0;
+};
+
 class Lineage {
  public:
   // Of one name: its restarts, and the generations that are complete, both in any order.
   Lineage(const std::vector<RestoredRecord>& restored, const std::vector<Generation>& complete);
+  // The same; the latest first costs least.
+  static Lineage Of(const std::vector<RestoredRecord>& restored, const std::vector<Taken>& complete);
   // Also of one that is not complete, or was not there.
   bool Has(const Generation& generation) const;
 
  private:
+  Lineage() = default;
+  void Follow(const std::vector<RestoredRecord>& restored, const std::vector<Taken>& complete);
+
   // What was taken from `first` to `last` belongs to the lineage, up to that version.
   struct Stretch {
     Moment first;

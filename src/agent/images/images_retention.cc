@@ -163,7 +163,8 @@ void Images::ReconsiderNow(Job& job, const std::string& name) {
     Version& version = *entry->second;
     if (version.generation.name != name) continue;
     LocalGeneration generation;
-    generation.generation = version.generation;
+    generation.attempt = version.generation.attempt;
+    generation.take = version.generation.take;
     generation.whole = version.IsWhole();
     generation.in_store = version.in_store;
     generation.at_node = version.at_node;
@@ -174,22 +175,25 @@ void Images::ReconsiderNow(Job& job, const std::string& name) {
         !core_.sessions().HasAttempt(job, version.generation.attempt) && !core_.events().may_be_in_store(version);
     for (const auto& [rank, image] : version.images) generation.owed = generation.owed || (!image->doomed && IsOwed(*image));
     newest_first.push_back(&version);
-    generations.push_back(std::move(generation));
+    generations.push_back(generation);
   }
   const std::vector<Keeping> keeping = KeepLocal(generations, job.hello.keys.keep_local);
+  std::vector<Image*> dropped;
   for (size_t i = 0; i < keeping.size(); ++i) {
-    std::vector<Image*> images;
-    for (const auto& [rank, image] : newest_first[i]->images) images.push_back(image.get());
-    for (Image* image : images) {
+    for (const auto& [rank, image] : newest_first[i]->images) {
       if (image->doomed) continue;
       const bool is_lost = image->ended && image->flush == FlushState::kFailed && image->HasReleased();
       if (keeping[i] == Keeping::kDrop || is_lost) {
-        ++core_.counters().images_dropped;
-        Doom(*image);
+        dropped.push_back(image.get());
       } else {
         SetOwed(*image, keeping[i] == Keeping::kPinned);
       }
     }
+  }
+  // Their versions may go with them.
+  for (Image* image : dropped) {
+    ++core_.counters().images_dropped;
+    Doom(*image);
   }
   core_.Nudge();
 }

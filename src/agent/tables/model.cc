@@ -53,11 +53,13 @@ Lineage Job::LineageOf(const std::string& checkpoint) const {
   for (const RestoredRecord& record : restored) {
     if (record.origin.name == checkpoint) restarts.push_back(record);
   }
-  std::vector<Generation> complete;
-  for (const auto& [generation, version] : versions) {
-    if (generation.name == checkpoint && (version->IsComplete() || version->IsAtLocal())) complete.push_back(generation);
+  std::vector<Taken> complete;
+  for (auto entry = versions.rbegin(); entry != versions.rend(); ++entry) {
+    const auto& [generation, version] = *entry;
+    const bool is_complete = generation.name == checkpoint && (version->IsComplete() || version->IsAtLocal());
+    if (is_complete) complete.push_back({MomentOf(generation), generation.version});
   }
-  return {restarts, complete};
+  return Lineage::Of(restarts, complete);
 }
 
 const JobNode* Job::LeadingNode() const {
