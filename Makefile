@@ -1,6 +1,6 @@
 # The commands of this project; `make` lists them. The work is done by CMake and by the programs under scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test check test-long test-asan test-tsan fuzz bench figures format lint install clean
+.PHONY: help setup configure build run test check test-long test-asan test-tsan fuzz bench figures format lint install clean
 MAKEFLAGS += --no-print-directory
 
 JOBS ?= $(shell nproc)
@@ -17,11 +17,14 @@ help:  ## show this list
 setup:  ## install what is missing: Debian packages (root or sudo) and the Python environment .venv
 	@scripts/setup
 
-build:  ## compile everything into build/
-	@cmake --preset dev >/dev/null
+build: configure  ## compile everything into build/
 	@cmake --build build -j $(JOBS)
 
-run: setup build  ## set up, build, and run the main job: an MPI application that is killed and comes back
+configure:
+	@cmake --preset dev >/dev/null
+
+run: setup configure  ## set up, build what it takes, and run the main job: an MPI application that is killed and comes back
+	@cmake --build build -j $(JOBS) --target main-job
 	@examples/run
 
 test: setup build  ## set up, build, and pass all tests, the quick ones under sanitizers and a short fuzz before the others
