@@ -61,8 +61,9 @@ class SlotSpace {
   uint64_t BackedIn(uint32_t slot) const { return uses_[slot].backed_bytes; }
   void SetBacked(uint32_t slot, uint64_t bytes);
   uint64_t backed_bytes() const { return backed_bytes_; }
-  // Of these, in free slots.
+  // Of these, in free slots; and how many free slots that are not held have any.
   uint64_t spare_bytes() const { return spare_bytes_; }
+  uint32_t spare_slots() const { return static_cast<uint32_t>(ready_.size()); }
   // Its backing is being changed by another thread: it is free, and not given out. REQUIRES: it is free / it is held.
   void Hold(uint32_t slot);
   void Unhold(uint32_t slot);

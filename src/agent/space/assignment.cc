@@ -159,7 +159,11 @@ bool Assignment::SameTiers(uint64_t writer, uint64_t other) {
 
 NodeLoad Assignment::LoadFor(const Request& request, std::vector<TierLoad>* tiers) {
   const Session& session = *Find(request.writer);
-  for (const TierUnit* unit : session.tiers) tiers->push_back(tiers_.LoadOf(*unit, &session));
+  const bool is_open = request.kind == static_cast<uint32_t>(PlaceKind::kOpenSlot);
+  for (const TierUnit* unit : session.tiers) {
+    tiers->push_back(tiers_.LoadOf(*unit, &session));
+    if (is_open && !unit->lost && !tiers->back().HasRoom() && memory_.HasPart(*unit, request.bytes)) tiers->back().free_slots = 1;
+  }
   if (IsKeptFrom(session, request)) {
     for (TierLoad& tier : *tiers) tier.free_slots = tier.evictable_slots = 0;
   }
@@ -213,7 +217,9 @@ AssignmentQueue::Outcome Assignment::AssignIn(Session& session, const Request& r
   using enum AssignmentQueue::Outcome;
   memory_.Expect(unit, request.bytes_to_come);
   uint32_t slot = 0;
-  switch (memory_.Find(unit, session.id, request.bytes, &slot)) {
+  const bool is_open = request.kind == static_cast<uint32_t>(PlaceKind::kOpenSlot);
+  const auto use = is_open ? MemoryLedger::Use::kPart : MemoryLedger::Use::kWhole;
+  switch (memory_.Find(unit, session.id, request.bytes, use, &slot)) {
     case MemoryLedger::Found::kReady: break;
     case MemoryLedger::Found::kSoon: return kLater;
     case MemoryLedger::Found::kNone: return kNoSpace;

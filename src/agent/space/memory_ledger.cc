@@ -152,12 +152,18 @@ void MemoryLedger::ReturnRoom(TierUnit* unit, uint64_t bytes) {
 
 uint32_t MemoryLedger::FreeSlots(const TierUnit& unit) const {
   const SlotSpace& space = *unit.space;
-  if (!IsMemory(unit) || space.free_slots() == 0) return space.free_slots();
+  const uint32_t free_slots = unit.FreeFullSlots();
+  if (!IsMemory(unit) || free_slots == 0) return free_slots;
   const auto room_bytes = static_cast<uint64_t>(std::max<int64_t>(0, RoomIn(unit).bytes));
   // The spare of other tiers is given back when it is wanted here.
   const uint64_t slots = (spare_bytes() + room_bytes) / unit.info().slot_bytes;
   const bool has_any = space.spare_bytes() > 0 || unit.memory.making > 0;
-  return static_cast<uint32_t>(std::min<uint64_t>(space.free_slots(), std::max<uint64_t>(slots, has_any ? 1 : 0)));
+  return static_cast<uint32_t>(std::min<uint64_t>(free_slots, std::max<uint64_t>(slots, has_any ? 1 : 0)));
+}
+
+bool MemoryLedger::HasPart(const TierUnit& unit, uint64_t bytes) const {
+  const auto room_bytes = static_cast<uint64_t>(std::max<int64_t>(0, RoomIn(unit).bytes));
+  return IsMemory(unit) && unit.space->free_slots() > 0 && spare_bytes() + room_bytes >= RoundedFor(unit, bytes);
 }
 
 bool MemoryLedger::IsMaking(const std::vector<TierUnit*>& tiers) const {
@@ -169,45 +175,50 @@ void MemoryLedger::BeginAsking() {
   for (TierUnit* unit : MemoryUnits()) unit->memory.asked = 0;
 }
 
-MemoryLedger::Found MemoryLedger::Find(TierUnit* unit, uint32_t owner, uint64_t bytes, uint32_t* slot) {
+MemoryLedger::Found MemoryLedger::Find(TierUnit* unit, uint32_t owner, uint64_t bytes, Use use, uint32_t* slot) {
   SlotSpace& space = *unit->space;
   bytes = RoundedFor(*unit, bytes);
   for (;;) {
-    if (const auto ready = space.PickFree(owner, bytes); ready.has_value()) {
-      *slot = *ready;
-      return Found::kReady;
+    const bool has_free = use == Use::kPart ? space.free_slots() > 0 : unit->FreeFullSlots() > 0;
+    if (has_free) {
+      if (const auto ready = space.PickFree(owner, bytes); ready.has_value()) {
+        *slot = *ready;
+        return Found::kReady;
+      }
     }
     if (unit->lost) return Found::kNone;
-    if (unit->memory.asked < unit->memory.awaited) {
-      ++unit->memory.asked;
-      return Found::kSoon;
-    }
-    if (const auto candidate = space.PickToBack(bytes); candidate.has_value()) {
-      const uint64_t more_bytes = bytes - space.BackedIn(*candidate);
-      const bool beyond = space.backed_bytes() + unit->memory.making_bytes + more_bytes > unit->memory.wanted_bytes;
-      if (beyond && images_.EvictOldest(unit, /*also_newest=*/false)) continue;
-      if (MakeOne(unit, bytes, Urgency::kAwaited)) {
+    if (has_free) {
+      if (unit->memory.asked < unit->memory.awaited) {
         ++unit->memory.asked;
         return Found::kSoon;
       }
+      if (const auto candidate = space.PickToBack(bytes); candidate.has_value()) {
+        const uint64_t more_bytes = bytes - space.BackedIn(*candidate);
+        const bool beyond = space.backed_bytes() + unit->memory.making_bytes + more_bytes > unit->memory.wanted_bytes;
+        if (beyond && images_.EvictOldest(unit, /*also_newest=*/false)) continue;
+        if (MakeOne(unit, bytes, use, Urgency::kAwaited)) {
+          ++unit->memory.asked;
+          return Found::kSoon;
+        }
+      }
       // Space that others have spare, or that lies in slots too small for this, as far as it is enough: else two that take each
-      // other's would go on for ever.
+      // other's would go on for ever. Of what a predecessor left nothing is known before it is given back.
       const bool is_enough = RoomIn(*unit).bytes + static_cast<int64_t>(spare_bytes()) >= static_cast<int64_t>(bytes);
       if (releasing_ > 0 || (is_enough && ReleaseAny())) return Found::kSoon;
-    } else if (space.free_slots() > 0 && (releasing_ > 0 || ReleaseAny())) {
-      return Found::kSoon;  // of a predecessor's, of which nothing is known before
     }
     if (space.evictable_slots() == 0) own_slots_.CloseEvictable(unit);
     if (space.evictable_slots() == 0 || !images_.EvictOldest(unit, /*also_newest=*/true)) return Found::kNone;
   }
 }
 
-bool MemoryLedger::MakeOne(TierUnit* unit, uint64_t bytes, Urgency urgency) {
+bool MemoryLedger::MakeOne(TierUnit* unit, uint64_t bytes, Use use, Urgency urgency) {
   SlotSpace& space = *unit->space;
   const uint64_t to = RoundedFor(*unit, bytes);
   const auto slot = space.PickToBack(to);
   if (!slot.has_value() || stopping_) return false;
   const uint64_t from = space.BackedIn(*slot);
+  const bool is_one_more = from == 0 && space.spare_slots() + unit->memory.making >= unit->FreeFullSlots();
+  if (use == Use::kWhole && is_one_more) return false;
   if (!TakeRoom(unit, to - from)) return false;
   space.Hold(*slot);
   ++unit->memory.making;
@@ -282,7 +293,7 @@ void MemoryLedger::Expect(TierUnit* unit, uint64_t bytes) {
   const uint64_t slot_bytes = unit->info().slot_bytes;
   for (;;) {
     const uint64_t coming_bytes = unit->space->spare_bytes() + unit->memory.making_bytes;
-    if (coming_bytes >= bytes || !MakeOne(unit, std::min(slot_bytes, bytes - coming_bytes), Urgency::kAhead)) return;
+    if (coming_bytes >= bytes || !MakeOne(unit, std::min(slot_bytes, bytes - coming_bytes), Use::kWhole, Urgency::kAhead)) return;
   }
 }
 
@@ -423,7 +434,7 @@ void MemoryLedger::Balance(TierUnit* unit) {
       spare.erase(ready);
     } else if (making > 0) {
       --making;
-    } else if (!MakeOne(unit, bytes, Urgency::kAhead)) {
+    } else if (!MakeOne(unit, bytes, Use::kWhole, Urgency::kAhead)) {
       break;
     }
   }

@@ -44,9 +44,11 @@ class MemoryLedger {
     kSoon,  // it is being made: Assignment::Pump follows
     kNone,
   };
+  // What a slot is for: as many are in use as can be backed whole, but for those that hold a session's small chunks.
+  enum class Use { kWhole, kPart };
   // A free slot for `owner`, backed for `bytes` at least. Lets go of cached images for it. Whoever asks for several, or again,
   // begins anew with BeginAsking: a slot that is being made is then meant for the first who asks.
-  Found Find(TierUnit* unit, uint32_t owner, uint64_t bytes, uint32_t* slot);
+  Found Find(TierUnit* unit, uint32_t owner, uint64_t bytes, Use use, uint32_t* slot);
   void BeginAsking();
   // Somebody will ask for as much in full slots: what of it is neither spare nor being made is made ahead.
   void Expect(TierUnit* unit, uint64_t bytes);
@@ -54,6 +56,8 @@ class MemoryLedger {
   void Grow(TierUnit* unit, uint32_t slot, uint64_t bytes, std::function<void(bool)> done);
   // Free slots that may be given out, as far as there is memory for them.
   uint32_t FreeSlots(const TierUnit& unit) const;
+  // Whether one may be given out that is backed for so much, and no further for now.
+  bool HasPart(const TierUnit& unit, uint64_t bytes) const;
   bool IsMaking(const std::vector<TierUnit*>& tiers) const;
 
   // Each second: looks at the machine, makes what is wanted, gives back what is not.
@@ -91,7 +95,7 @@ class MemoryLedger {
   bool TakeRoom(TierUnit* unit, uint64_t bytes);
   void ReturnRoom(TierUnit* unit, uint64_t bytes);
   // Backs a free slot; false: no room, or no such slot.
-  bool MakeOne(TierUnit* unit, uint64_t bytes, Urgency urgency);
+  bool MakeOne(TierUnit* unit, uint64_t bytes, Use use, Urgency urgency);
   Status PrepareAhead(Tier& tier, uint32_t slot, uint64_t from, uint64_t to) const;
   // Makes the pages of a slot that was only reserved, once it is free.
   void PrepareHurried(TierUnit* unit);

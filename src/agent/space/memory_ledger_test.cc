@@ -36,7 +36,7 @@ class MemoryLedgerTest : public ::testing::Test {
   }
   LedgerFound Ask(TierUnit& unit, uint64_t bytes = kLedgerSlotBytes, uint32_t* slot = nullptr) {
     uint32_t ignored = 0;
-    return memory().Find(&unit, kLedgerOwner, bytes, slot == nullptr ? &ignored : slot);
+    return memory().Find(&unit, kLedgerOwner, bytes, MemoryLedger::Use::kWhole, slot == nullptr ? &ignored : slot);
   }
   // Asks as somebody does who waits, until there is one.
   uint32_t Get(TierUnit& unit) {

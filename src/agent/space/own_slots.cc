@@ -38,7 +38,7 @@ void OwnSlots::CloseEvictable(TierUnit* unit) {
 bool OwnSlots::OpenSlot(TierUnit* unit, uint64_t bytes) {
   CloseIn(unit);
   uint32_t slot = 0;
-  if (memory_.Find(unit, kAgentSlotOwner, bytes, &slot) != MemoryLedger::Found::kReady) return false;
+  if (memory_.Find(unit, kAgentSlotOwner, bytes, MemoryLedger::Use::kWhole, &slot) != MemoryLedger::Found::kReady) return false;
   if (unit->info().kind == TierKind::kDirectory) {
     Status reserved = unit->tier->ReserveAll(slot);
     if (!reserved.ok()) {
