@@ -242,6 +242,7 @@ AssignmentQueue::Outcome Assignment::AssignIn(Session& session, const Request& r
     session.full_slots.insert(SlotId{unit->id, slot});
     throughput_.OnAssigned(session, *unit, range, request);
   }
+  if (is_open) session.open_since_ns = core_.clock().NowNs();
   ++core_.counters().places_assigned;
   Answer(session, request, AssignOutcome::kSlot, range, Status::Ok());
   return kAssigned;
@@ -273,7 +274,6 @@ bool Assignment::Recall(const Session& for_whom) {
 
 void Assignment::Answer(Session& session, const Request& request, AssignOutcome outcome, const SlotRange& range,
                         const Status& why) {
-  if (request.kind == static_cast<uint32_t>(PlaceKind::kOpenSlot)) session.open_since_ns = core_.clock().NowNs();
   if (request.waited) throughput_.OnWaited(session, Duration(core_.clock().NowNs() - request.since_ns));
   AgentMessage message{};
   message.kind = AgentMessageKind::kAssign;

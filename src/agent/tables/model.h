@@ -375,7 +375,7 @@ struct Session {
   CallsSeen restarts_store_seen;
   std::set<SlotId> full_slots;
   bool open_grows = false;                   // its open slot is being backed further
-  int64_t open_since_ns = 0;                 // when it got its open slot, or that was backed further
+  int64_t open_since_ns = 0;                 // when it got its open slot
   std::map<SlotId, Claim> claims;            // of full_slots, by throughput.h
   PlacementCounts placing;                   // of the image under way
   std::map<uint64_t, uint64_t> open_images;  // handle to image id: pinned for a restart
