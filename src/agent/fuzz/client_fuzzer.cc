@@ -45,7 +45,7 @@ void CheckSlots(LocalAgent& agent) {
   KEDGE_CHECK(space.assigned_slots() == 0);
   KEDGE_CHECK(agent.pool().throughput.claims == 0 && agent.pool().throughput.bytes_to_come == 0);
   KEDGE_CHECK(space.occupied_slots() + space.evictable_slots() == used.size());
-  KEDGE_CHECK(space.free_slots() == kSlots - used.size());
+  KEDGE_CHECK(space.free_slots() == space.slots() - used.size());
 }
 
 // One connection with its session, driven by the input.
@@ -128,8 +128,8 @@ class Client {
   SlotRange AnyRange() {
     SlotRange range{};
     range.tier = input_.ConsumeIntegralInRange<uint32_t>(0, 1);
-    range.slot = input_.ConsumeIntegralInRange<uint32_t>(0, kSlots);
-    const bool right = range.slot < kSlots && input_.ConsumeBool();
+    range.slot = input_.ConsumeIntegralInRange<uint32_t>(0, pool().slots());
+    const bool right = range.slot < pool().slots() && input_.ConsumeBool();
     range.slot_generation = right ? pool().Get(range.slot).generation : Number();
     range.offset = input_.ConsumeBool() ? Number() / 8 * 8 : 0;
     range.bytes = Number();

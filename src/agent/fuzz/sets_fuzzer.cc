@@ -113,7 +113,8 @@ void Recover(Scene& scene, FuzzedDataProvider& input) {
     for (const auto& [member, object] : held->objects) {
       uint64_t bytes = 0;
       for (const OwnRange& range : object.ranges) {
-        KEDGE_CHECK(range.slot < kSlots && range.offset <= kSlotBytes && range.bytes <= kSlotBytes - range.offset);
+        KEDGE_CHECK(range.slot < range.unit->info().slots && range.offset <= kSlotBytes &&
+                    range.bytes <= kSlotBytes - range.offset);
         bytes += range.bytes;
       }
       KEDGE_CHECK(member < held->record.members.size() && bytes == object.record.blocks.bytes);
@@ -135,6 +136,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   }
   FuzzedDataProvider input(data, bytes);
   Recover(*scene, input);
-  KEDGE_CHECK(scene->agent.pool().space->free_slots() == kSlots - kTaken);
+  KEDGE_CHECK(scene->agent.pool().space->free_slots() == scene->agent.pool().info().slots - kTaken);
   return 0;
 }
