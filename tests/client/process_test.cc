@@ -311,6 +311,8 @@ TEST_P(AgentLossTest, AnEndIsHeardByTheSuccessor) {
   ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), 1, nullptr));
   int64_t version = 0;
   for (const int pause_ms : {0, 2, 5, 10, 20, 40, 80, 300}) {
+    // The version before may have got to the store without it.
+    for (int i = 0; i < 1000 && folder_.AgentPid() == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     ASSERT_KEDGE_OK(kedge_checkpoint_begin(context, "l", ++version, 0));
     ASSERT_KEDGE_OK(kedge_checkpoint_part(context, KEDGE_ALL, nullptr, 0));
     ASSERT_TRUE(folder_.KillAgent());
