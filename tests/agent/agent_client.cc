@@ -178,7 +178,7 @@ Result<AgentMessage> AgentClient::NextMessage(Duration timeout) {
       return message;
     }
     if (deadline.Passed()) return Status(Code::kTimeout, "no message from the agent");
-    if (connection_->WaitForPeerToClose(Duration::zero())) return Status(Code::kUnavailable, "the agent is gone");
+    if (connection_->IsGone()) return Status(Code::kUnavailable, "the agent is gone");
     os::FutexWait(&mailbox().client_wake, word, std::min<Duration>(deadline.Remaining(), std::chrono::milliseconds(100)));
   }
 }

@@ -377,9 +377,10 @@ int Promises::LastCommitted() const {
 }
 
 bool Promises::AnyKnowsOfLast(const std::vector<int>& places) const {
+  const int committed = LastCommitted();
   return std::ranges::any_of(generations_, [&](const auto& entry) {
     const auto& [key, generation] = entry;
-    return key.launch == LastCommitted() && std::ranges::any_of(generation.places, [&](int node) {
+    return key.launch == committed && std::ranges::any_of(generation.places, [&](int node) {
              return !generation.lost_since_capture.contains(node) && !Unavailable(node, places);
            });
   });

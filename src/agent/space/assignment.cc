@@ -29,6 +29,10 @@ constexpr uint64_t kBytesToComeMax = uint64_t{1} << 48;
 
 constexpr Duration kToldSoon = std::chrono::seconds(3);
 
+bool IsForOpenSlot(const AssignmentQueue::Request& request) {
+  return request.kind == static_cast<uint32_t>(PlaceKind::kOpenSlot);
+}
+
 // Whether its nodes were told of late what this one holds: what is whole on all of them by that makes room here.
 bool IsPromisedOfLate(const Job& job, int64_t now_ns) {
   const int64_t since_ns = now_ns - kToldSoon.count();
@@ -159,7 +163,7 @@ bool Assignment::SameTiers(uint64_t writer, uint64_t other) {
 
 NodeLoad Assignment::LoadFor(const Request& request, std::vector<TierLoad>* tiers) {
   const Session& session = *Find(request.writer);
-  const bool is_open = request.kind == static_cast<uint32_t>(PlaceKind::kOpenSlot);
+  const bool is_open = IsForOpenSlot(request);
   for (const TierUnit* unit : session.tiers) {
     tiers->push_back(tiers_.LoadOf(*unit, &session));
     if (is_open && !unit->lost && !tiers->back().HasRoom() && memory_.HasPart(*unit, request.bytes)) tiers->back().free_slots = 1;
@@ -217,7 +221,7 @@ AssignmentQueue::Outcome Assignment::AssignIn(Session& session, const Request& r
   using enum AssignmentQueue::Outcome;
   memory_.Expect(unit, request.bytes_to_come);
   uint32_t slot = 0;
-  const bool is_open = request.kind == static_cast<uint32_t>(PlaceKind::kOpenSlot);
+  const bool is_open = IsForOpenSlot(request);
   const auto use = is_open ? MemoryLedger::Use::kPart : MemoryLedger::Use::kWhole;
   switch (memory_.Find(unit, session.id, request.bytes, use, &slot)) {
     case MemoryLedger::Found::kReady: break;

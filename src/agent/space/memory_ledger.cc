@@ -69,7 +69,7 @@ void MemoryLedger::TakeOver(const TierUnit& unit) {
   uint64_t left_bytes = space_bytes.ok() ? *space_bytes : unit.capacity_bytes();
   if (left_bytes == 0) return;
   std::vector<uint64_t> bytes_in(unit.info().slots);
-  for (uint32_t slot = 0; slot < unit.info().slots; ++slot) {
+  for (uint32_t slot = 0; slot < unit.info().slots && left_bytes > 0; ++slot) {
     bytes_in[slot] = std::min(left_bytes, unit.tier->WrittenBytes(slot));
     left_bytes -= bytes_in[slot];
   }

@@ -33,6 +33,7 @@ bool Job::LearnRestored(const RestoredRecord& record) {
   const auto is_before = [](const RestoredRecord& one, const RestoredRecord& other) {
     return std::pair(one.attempt, one.take) < std::pair(other.attempt, other.take);
   };
+  if (restored.size() == kRestoredKept && is_before(record, restored.front())) return false;
   restored.insert(std::upper_bound(restored.begin(), restored.end(), record, is_before), record);
   if (restored.size() > kRestoredKept) restored.erase(restored.begin());
   return true;

@@ -118,7 +118,7 @@ struct TierUnit {
 
   const TierInfo& info() const { return tier->info(); }
   uint64_t capacity_bytes() const { return info().slot_bytes * full_slots; }
-  // Of these, as people count them: as if each slot in use took a full one.
+  // Of these, those that are left: each slot in use counts as one, however far it is backed.
   uint32_t FreeFullSlots() const { return full_slots - std::min(full_slots, space->slots() - space->free_slots()); }
 };
 
