@@ -286,7 +286,8 @@ class Player {
     promises_.LeftOver(world_.Leftovers());
     if (promises_.violation()) return;
     const bool all_go_to_store = setup_.Number("schedule.store", 1) == 1;
-    AgentsLeave(!is_drained_ ? Held::kPending : all_go_to_store ? Held::kStored : Held::kDrained);
+    const bool is_pending = !is_drained_ || promises_.MayWaitForDrain();
+    AgentsLeave(is_pending ? Held::kPending : all_go_to_store ? Held::kStored : Held::kDrained);
     if (promises_.violation() || setup_.Number("schedule.store", 1) == 0) return;
     for (int node = 0; node < setup_.nodes; ++node) Take(ParseStep(fmt::format("lose-node {}", node)));
     Take(ParseStep("launch"));

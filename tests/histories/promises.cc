@@ -136,6 +136,10 @@ void Promises::Launched(int launch, const std::vector<int>& places, const std::v
   lives_[launch].may_be_unrecorded = store_bad_since_ >= 0;
 }
 
+bool Promises::MayWaitForDrain() const {
+  return std::ranges::any_of(lives_, [](const auto& life) { return life.second.stands_beside && life.second.takings_begun > 0; });
+}
+
 bool Promises::IsTurn(const char* key, int turn) const {
   const int64_t every = setup_.Number(key, 1);
   return every > 0 && turn % every == 0;

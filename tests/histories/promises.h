@@ -67,6 +67,8 @@ class Promises {
   int64_t NewestOf(int launch) const;
   // The greatest version that any launch has captured; -1: none.
   int64_t NewestOfAll() const { return generations_.empty() ? -1 : generations_.rbegin()->first.version; }
+  // Whether agents may hold what an attempt has taken that the store never heard of: it waits there for `kedge drain`.
+  bool MayWaitForDrain() const;
 
  private:
   // By version first: that is what "newest" means to an application.
