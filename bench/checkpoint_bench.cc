@@ -222,7 +222,7 @@ void CheckpointBench::Print() {
   report_.SetNumber("bytes_total", static_cast<double>(data_.size()) * ranks_);
   report_.SetNumber("repetitions", options_.repetitions);
   report_.SetNumber("interval_seconds", options_.interval_seconds);
-  if (rank_ == 0) std::printf("%s\n", options_.table ? report_.Table().c_str() : report_.Json().c_str());
+  if (rank_ == 0) std::printf("%s\n", options_.table ? report_.Table().c_str() : report_.JsonText().c_str());
   std::fflush(stdout);
 }
 

@@ -159,7 +159,7 @@ int RunCommand(LevelsOptions options) {
     if (!ReadMeasures(folder.path() + "/restore", &report)) return Fail("restore", code);
   }
   AddModel(options, &report);
-  std::printf("%s\n", report.Json().c_str());
+  std::printf("%s\n", report.JsonText().c_str());
   return code == 0 ? 0 : 1;
 }
 

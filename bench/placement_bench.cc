@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "arguments.h"
-#include "base/json_writer.h"
+#include "base/json.h"
 #include "modelled/model_accuracy.h"
 #include "modelled/runner.h"
 #include "modelled/wall_clock_run.h"
@@ -14,21 +15,17 @@
 namespace kedge::bench {
 namespace {
 
-std::string Json(const PlacementResult& result) {
-  JsonWriter json(2);
-  json.BeginObject();
-  json.Field("policy", result.policy);
-  json.Field("local_seconds", result.local_seconds);
-  json.Field("flush_seconds", result.flush_seconds);
-  json.Field("bound_seconds", result.bound_seconds);
-  json.Key("chunks").BeginObject();
-  for (const auto& [tier, chunks] : result.chunks) json.Field(tier, chunks);
-  json.EndObject();
-  json.Field("waits", result.waits);
-  json.Field("wait_seconds", result.wait_seconds);
-  json.Field("model_error_mean", result.model_error_mean);
-  json.EndObject();
-  return json.text();
+Json ResultJson(const PlacementResult& result) {
+  Json chunks;
+  for (const auto& [tier, count] : result.chunks) chunks[tier] = count;
+  return {{"policy", result.policy},
+          {"local_seconds", result.local_seconds},
+          {"flush_seconds", result.flush_seconds},
+          {"bound_seconds", result.bound_seconds},
+          {"chunks", std::move(chunks)},
+          {"waits", result.waits},
+          {"wait_seconds", result.wait_seconds},
+          {"model_error_mean", result.model_error_mean}};
 }
 
 int PrintModel(const Scenario& scenario, const std::string& tier) {
@@ -37,14 +34,13 @@ int PrintModel(const Scenario& scenario, const std::string& tier) {
     std::fprintf(stderr, "kedge-bench placement: --model: %s\n", accuracy.status().message().c_str());
     return 1;
   }
-  JsonWriter json(0);
-  json.BeginObject().Field("tier", tier).Field("samples", accuracy->samples);
-  json.Key("rows").BeginArray();
+  Json rows = Json::array();
   for (const ModelAccuracy::Row& row : accuracy->rows) {
-    json.BeginObject().Field("writers", row.writers).Field("predicted", row.predicted).Field("actual", row.actual).EndObject();
+    rows.push_back({{"writers", row.writers}, {"predicted", row.predicted}, {"actual", row.actual}});
   }
-  json.EndArray().Field("error_mean", accuracy->error_mean).EndObject();
-  std::printf("%s\n", json.text().c_str());
+  const Json json{
+      {"tier", tier}, {"samples", accuracy->samples}, {"rows", std::move(rows)}, {"error_mean", accuracy->error_mean}};
+  std::puts(ToText(json).c_str());
   return 0;
 }
 
@@ -77,7 +73,7 @@ int RunPlacementBench(int argc, char** argv) {
                  path.c_str(), threads, kWallClockThreadsMax);
     return 1;
   }
-  std::printf("%s\n", Json(RunScenario(*scenario, policy)).c_str());
+  std::puts(ToText(ResultJson(RunScenario(*scenario, policy)), 2).c_str());
   return 0;
 }
 

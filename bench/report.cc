@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
-#include "base/json_writer.h"
+#include "base/json.h"
 
 namespace kedge::bench {
 
@@ -26,32 +27,21 @@ double Report::Median(const std::string& key) const {
   return values == series_.end() || values->second.empty() ? -1 : Quantile(values->second, 0.5);
 }
 
-std::string Report::Json() const {
-  JsonWriter json;
-  json.BeginObject();
-  for (const auto& [key, value] : texts_) json.Field(key, value);
-  for (const auto& [key, value] : flags_) json.Field(key, value);
+std::string Report::JsonText() const {
+  Json json;
+  for (const auto& [key, value] : texts_) json[key] = value;
+  for (const auto& [key, value] : flags_) json[key] = value;
   for (const auto& [key, value] : numbers_) {
-    if (value == std::floor(value) && std::fabs(value) < 9e15) {
-      json.Field(key, static_cast<long long>(value));
-    } else {
-      json.Field(key, value);
-    }
+    const bool is_whole = value == std::floor(value) && std::fabs(value) < 9e15;
+    json[key] = is_whole ? Json(static_cast<int64_t>(value)) : Json(value);
   }
   for (const std::string& key : order_) {
     const auto& values = series_.at(key);
-    json.Key(key).BeginArray();
-    for (const double value : values) json.Double(value);
-    json.EndArray();
-    if (values.empty()) {
-      json.Key(key + "_median").Null();
-    } else {
-      json.Field(key + "_median", Quantile(values, 0.5));
-      json.Field(key + "_p99", Quantile(values, 0.99));
-    }
+    json[key] = values;
+    json[key + "_median"] = values.empty() ? Json() : Json(Quantile(values, 0.5));
+    if (!values.empty()) json[key + "_p99"] = Quantile(values, 0.99);
   }
-  json.EndObject();
-  return json.text();
+  return ToText(json);
 }
 
 std::string Report::Table() const {

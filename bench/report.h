@@ -21,7 +21,7 @@ class Report {
   void Add(const std::string& key, double seconds);
 
   // {"ranks": ..., "blocked_seconds": [...], "blocked_seconds_median": ..., "blocked_seconds_p99": ...}
-  std::string Json() const;
+  std::string JsonText() const;
   // Rows of median, p99 and, for series of seconds where `bytes_total` is set, GB/s.
   std::string Table() const;
 

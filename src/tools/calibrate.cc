@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "agent/space/tier_cut.h"
 #include "base/byte_size.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "capture/tier_trial.h"
 #include "os/files/files.h"
 #include "os/files/private_files.h"
@@ -226,13 +228,13 @@ Outcome Calibrate(const CalibrateOptions& options) {
   if (!options.show) KEDGE_RETURN_IF_ERROR(MeasureAll(settings, places, options));
   std::vector<CalibratedTier> tiers;
   for (const TrialPlace& place : places) tiers.push_back(Look(settings, place));
-  const std::string json = CalibrationJson(settings.calibration_folder, tiers);
+  const Json json = CalibrationJson(settings.calibration_folder, tiers);
   if (options.json) {
     PrintJson(json);
   } else {
     for (const CalibratedTier& tier : tiers) std::printf("%s\n", CalibrationText(tier, kPlotWidth).c_str());
   }
-  if (!options.png.empty()) KEDGE_RETURN_IF_ERROR(Draw(options.png, json));
+  if (!options.png.empty()) KEDGE_RETURN_IF_ERROR(Draw(options.png, ToText(json)));
   const bool all =
       std::all_of(tiers.begin(), tiers.end(), [](const CalibratedTier& tier) { return tier.calibration.has_value(); });
   return all ? kExitOk : kExitBad;

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/byte_size.h"
 #include "base/clock.h"
-#include "base/json_writer.h"
 #include "model/throughput_curve.h"
 #include "tier/calibration_folder.h"
 #include "tools/common.h"
@@ -53,16 +53,27 @@ std::string Plot(const ThroughputCurve& curve, size_t width) {
   return text;
 }
 
-void WriteCurve(const Calibration& calibration, JsonWriter& json) {
-  json.Key("curve").BeginArray();
-  if (const auto curve = CurveOf(calibration); curve.ok()) {
-    const uint32_t last = curve->samples().back().writers;
-    const uint32_t step = std::max(1u, last / kCurvePointsMax);
-    for (uint32_t writers = 1; writers <= last; writers += step) {
-      json.BeginObject().Field("writers", writers).Field("bytes_per_second", curve->Total(writers)).EndObject();
-    }
+Json SamplesJson(const Calibration& calibration) {
+  Json samples = Json::array();
+  for (const CalibrationSample& sample : calibration.samples) {
+    samples.push_back({{"writers", sample.writers},
+                       {"bytes_per_second", sample.bytes_per_second},
+                       {"rounds", sample.rounds},
+                       {"spread", 1e-3 * sample.spread_permille}});
   }
-  json.EndArray();
+  return samples;
+}
+
+Json CurveJson(const Calibration& calibration) {
+  Json points = Json::array();
+  const auto curve = CurveOf(calibration);
+  if (!curve.ok()) return points;
+  const uint32_t last = curve->samples().back().writers;
+  const uint32_t step = std::max(1u, last / kCurvePointsMax);
+  for (uint32_t writers = 1; writers <= last; writers += step) {
+    points.push_back({{"writers", writers}, {"bytes_per_second", curve->Total(writers)}});
+  }
+  return points;
 }
 
 }  // namespace
@@ -85,31 +96,28 @@ std::string CalibrationText(const CalibratedTier& tier, size_t width) {
   return text;
 }
 
-std::string CalibrationJson(const std::string& folder, const std::vector<CalibratedTier>& tiers) {
-  JsonWriter json;
-  json.BeginObject().Field("folder", folder).Key("tiers").BeginArray();
+Json CalibrationJson(const std::string& folder, const std::vector<CalibratedTier>& tiers) {
+  Json views = Json::array();
   for (const CalibratedTier& tier : tiers) {
-    json.BeginObject().Field("name", tier.name).Field("kind", TierKindName(tier.kind)).Field("path", tier.folder);
-    json.Field("device", tier.device).Field("calibrated", tier.calibration.has_value());
+    Json& view = views.emplace_back(Json{{"name", tier.name},
+                                         {"kind", TierKindName(tier.kind)},
+                                         {"path", tier.folder},
+                                         {"device", tier.device},
+                                         {"calibrated", tier.calibration.has_value()}});
     if (!tier.calibration.has_value()) {
-      json.Field("reason", tier.why_none).EndObject();
+      view["reason"] = tier.why_none;
       continue;
     }
     const Calibration& calibration = *tier.calibration;
-    json.Field("origin", CalibrationOriginName(calibration.origin)).Field("date", FormatWallTime(calibration.wall_time_ns));
-    json.Field("chunk_bytes", calibration.chunk_bytes).Field("kernel", calibration.kernel);
-    json.Field("file", CalibrationPath(folder, {calibration.kind, calibration.device}, calibration.origin));
-    json.Key("samples").BeginArray();
-    for (const CalibrationSample& sample : calibration.samples) {
-      json.BeginObject().Field("writers", sample.writers).Field("bytes_per_second", sample.bytes_per_second);
-      json.Field("rounds", sample.rounds).Field("spread", 1e-3 * sample.spread_permille).EndObject();
-    }
-    json.EndArray();
-    WriteCurve(calibration, json);
-    json.EndObject();
+    view["origin"] = CalibrationOriginName(calibration.origin);
+    view["date"] = FormatWallTime(calibration.wall_time_ns);
+    view["chunk_bytes"] = calibration.chunk_bytes;
+    view["kernel"] = calibration.kernel;
+    view["file"] = CalibrationPath(folder, {calibration.kind, calibration.device}, calibration.origin);
+    view["samples"] = SamplesJson(calibration);
+    view["curve"] = CurveJson(calibration);
   }
-  json.EndArray().EndObject();
-  return json.text();
+  return {{"folder", folder}, {"tiers", std::move(views)}};
 }
 
 }  // namespace kedge::tools

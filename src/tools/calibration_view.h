@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "format/calibration.h"
 #include "tier/tier_info.h"
 
@@ -23,6 +24,6 @@ struct CalibratedTier {
 // The table of samples, and, `width` characters wide, the plot.
 std::string CalibrationText(const CalibratedTier& tier, size_t width);
 // {"folder", "tiers": [{"name", ..., "samples": [...], "curve": [...]}]}; python/kedge/plan/commands/curves.py reads it.
-std::string CalibrationJson(const std::string& folder, const std::vector<CalibratedTier>& tiers);
+Json CalibrationJson(const std::string& folder, const std::vector<CalibratedTier>& tiers);
 
 }  // namespace kedge::tools

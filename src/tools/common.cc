@@ -196,8 +196,8 @@ void ProgressLine::Update(uint64_t done, uint64_t total) {
                FormatByteSize(static_cast<uint64_t>(rate)).c_str());
 }
 
-void PrintJson(const std::string& json) {
-  std::printf("%s\n", json.c_str());
+void PrintJson(const Json& json) {
+  std::puts(ToText(json).c_str());
 }
 
 std::string ShapeText(const std::vector<int64_t>& shape) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "store/catalog.h"
 #include "store/store.h"
@@ -89,7 +90,7 @@ class ProgressLine {
 };
 
 // JSON on one line to stdout.
-void PrintJson(const std::string& json);
+void PrintJson(const Json& json);
 std::string ShapeText(const std::vector<int64_t>& shape);
 
 }  // namespace kedge::tools

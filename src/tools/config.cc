@@ -2,8 +2,9 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
-#include "base/json_writer.h"
+#include "base/json.h"
 #include "session/config_keys.h"
 #include "tools/command.h"
 #include "tools/common.h"
@@ -17,46 +18,45 @@ struct ConfigToolOptions {
   bool json = false;
 };
 
-// What stands in each [[NAME]] of the file: one row or object a key, with its default.
-void AddTableLists(JsonWriter* json, Table* table) {
+// What stands in each [[NAME]] of the file: a row in the table and an object in the array for each key, with its default.
+Json AddTableLists(Table* table) {
   const ConfigRegistry registry = KedgeConfigRegistry();
-  json->Key("tables").BeginArray();
+  Json keys = Json::array();
   for (const auto& [name, list] : registry.table_lists()) {
     for (const KeySpec& key : list.keys) {
-      json->BeginObject().Field("key", name + "." + key.name).Field("default", key.default_text).Field("required", key.required);
-      json->Field("doc", key.doc).EndObject();
+      keys.push_back(
+          {{"key", name + "." + key.name}, {"default", key.default_text}, {"required", key.required}, {"doc", key.doc}});
       const std::string value = key.required ? "(must be given)" : key.default_text;
       table->AddRow(
           {name + "." + key.name, value, "each [[" + name + "]]", list.scope == KeyScope::kNode ? "node" : "job", key.doc});
     }
   }
-  json->EndArray();
+  return keys;
 }
 
 Outcome ShowConfig(const ConfigToolOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.config.Load());
-  JsonWriter json;
-  json.BeginObject().Field("file", config.file()).Key("keys").BeginArray();
+  Json keys = Json::array();
   Table table(options.docs ? std::vector<std::string>{"KEY", "VALUE", "FROM", "OF THE", "MEANING"}
                            : std::vector<std::string>{"KEY", "VALUE", "FROM"});
   for (const ConfigEntry& entry : config.Entries()) {
     const char* scope = entry.scope == KeyScope::kNode ? "node" : "job";
     const std::string value = entry.unit.empty() ? entry.value_text : entry.value_text + " " + entry.unit;
-    json.BeginObject()
-        .Field("key", entry.key)
-        .Field("value", entry.value_text)
-        .Field("unit", entry.unit)
-        .Field("origin", entry.origin.text);
-    json.Field("scope", scope).Field("doc", entry.doc).Field("variable", ConfigRegistry::VariableOf(entry.key)).EndObject();
+    keys.push_back({{"key", entry.key},
+                    {"value", entry.value_text},
+                    {"unit", entry.unit},
+                    {"origin", entry.origin.text},
+                    {"scope", scope},
+                    {"doc", entry.doc},
+                    {"variable", ConfigRegistry::VariableOf(entry.key)}});
     std::vector<std::string> row{entry.key, value, entry.origin.text};
     if (options.docs) row.insert(row.end(), {scope, entry.doc});
     table.AddRow(std::move(row));
   }
-  json.EndArray();
-  if (options.docs) AddTableLists(&json, &table);
-  json.EndObject();
+  Json json{{"file", config.file()}, {"keys", std::move(keys)}};
+  if (options.docs) json["tables"] = AddTableLists(&table);
   if (options.json) {
-    PrintJson(json.text());
+    PrintJson(json);
   } else {
     std::printf("file: %s\n%s", config.file().empty() ? "none" : config.file().c_str(), table.Text().c_str());
   }

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
-#include "base/json_writer.h"
 #include "tools/command.h"
 #include "tools/common.h"
 
@@ -34,13 +34,12 @@ Outcome Copy(const CopyToolOptions& options) {
     KEDGE_RETURN_IF_ERROR(CopyVersion(opened.catalog, info.generation, target.catalog, copy));
   }
   if (options.json) {
-    JsonWriter json;
-    json.BeginObject().Field("job", job).Field("name", info.generation.name).Field("version", info.generation.version);
-    json.Field("target", options.target)
-        .Field("target_store_id", target.catalog.id().ToHex())
-        .Field("bytes", info.image_bytes)
-        .EndObject();
-    PrintJson(json.text());
+    PrintJson({{"job", job},
+               {"name", info.generation.name},
+               {"version", info.generation.version},
+               {"target", options.target},
+               {"target_store_id", target.catalog.id().ToHex()},
+               {"bytes", info.image_bytes}});
   } else {
     std::printf("copied %s to %s\n", info.generation.ToString().c_str(), options.target.c_str());
   }

@@ -2,11 +2,12 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include <optional>
 
 #include "base/byte_size.h"
-#include "base/json_writer.h"
+#include "base/json.h"
 #include "net/measure.h"
 #include "os/files/direct_io.h"
 #include "os/files/files.h"
@@ -224,21 +225,21 @@ Outcome Doctor(const ConfigOptions& options, bool json_wanted, const NetworkChoi
   std::optional<MeasureReply> nodes;
   if (network.wanted) KEDGE_RETURN_IF_ERROR(ExamineNetwork(config, node, network, &findings, &nodes));
 
-  JsonWriter json;
-  json.BeginObject().Key("findings").BeginArray();
+  Json json{{"findings", Json::array()}};
   bool bad = false;
   for (const Finding& finding : findings) {
     bad = bad || finding.state == State::kBad;
-    json.BeginObject().Field("state", StateName(finding.state)).Field("subject", finding.subject).Field("found", finding.found);
-    json.Field("advice", finding.advice).EndObject();
+    json["findings"].push_back({{"state", StateName(finding.state)},
+                                {"subject", finding.subject},
+                                {"found", finding.found},
+                                {"advice", finding.advice}});
     if (json_wanted) continue;
     std::printf("%-5s %-20s %s\n", StateName(finding.state), finding.subject.c_str(), finding.found.c_str());
     if (!finding.advice.empty()) std::printf("%-26s -> %s\n", "", finding.advice.c_str());
   }
-  json.EndArray();
-  if (nodes.has_value()) WriteNetwork(*nodes, json);
-  json.Field("bad", bad).EndObject();
-  if (json_wanted) PrintJson(json.text());
+  if (nodes.has_value()) json["network"] = NetworkJson(*nodes);
+  json["bad"] = bad;
+  if (json_wanted) PrintJson(json);
   if (!json_wanted && nodes.has_value()) std::printf("\n%s", NetworkText(*nodes).c_str());
   return bad ? kExitBad : kExitOk;
 }

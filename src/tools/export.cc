@@ -3,11 +3,12 @@
 
 #include <cctype>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/byte_size.h"
 #include "base/crc32c.h"
-#include "base/json_writer.h"
+#include "base/json.h"
 #include "os/files/files.h"
 #include "tools/command.h"
 #include "tools/common.h"
@@ -93,13 +94,7 @@ Outcome Export(const ExportOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const std::string job, SelectJob(opened, options.store));
   KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, ResolveVersion(opened, job, options.spec));
   KEDGE_RETURN_IF_ERROR(os::MakeFolders(os::SystemFileSystem(), options.folder, 0777, false));
-  JsonWriter json;
-  json.BeginObject()
-      .Field("job", job)
-      .Field("name", info.generation.name)
-      .Field("version", info.generation.version)
-      .Key("files")
-      .BeginArray();
+  Json files = Json::array();
   std::set<std::string> names;
   const auto first = static_cast<uint32_t>(options.all_ranks ? 0 : options.rank);
   const uint32_t end = options.all_ranks ? info.ranks : first + 1;
@@ -113,12 +108,7 @@ Outcome Export(const ExportOptions& options) {
       if (!names.insert(stem).second) names.insert(stem += fmt::format("-{}", region.id));
       const std::string path = fmt::format("{}/{}{}", options.folder, stem, options.raw ? ".raw" : ".npy");
       KEDGE_RETURN_IF_ERROR(WriteRegion(opened, *image, i, path, options));
-      json.BeginObject()
-          .Field("path", path)
-          .Field("rank", rank)
-          .Field("region", region.id)
-          .Field("bytes", region.bytes)
-          .EndObject();
+      files.push_back({{"path", path}, {"rank", rank}, {"region", region.id}, {"bytes", region.bytes}});
       if (!options.json)
         std::printf("%s  %s %s, %s\n", path.c_str(), ElementTypeName(region.type), ShapeText(region.shape).c_str(),
                     FormatByteSize(region.bytes).c_str());
@@ -126,11 +116,12 @@ Outcome Export(const ExportOptions& options) {
         std::fprintf(stderr, "kedge: note: %s holds bfloat16 as its bits (uint16), which NumPy has no type for\n", path.c_str());
     }
   }
-  json.EndArray().EndObject();
   if (names.empty())
     return Status(Code::kNotFound,
                   fmt::format("no region of {} matches; `kedge inspect` lists them", info.generation.ToString()));
-  if (options.json) PrintJson(json.text());
+  if (options.json) {
+    PrintJson({{"job", job}, {"name", info.generation.name}, {"version", info.generation.version}, {"files", std::move(files)}});
+  }
   return kExitOk;
 }
 

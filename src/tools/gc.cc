@@ -2,9 +2,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "base/byte_size.h"
-#include "base/json_writer.h"
+#include "base/json.h"
 #include "store/garbage.h"
 #include "tools/command.h"
 #include "tools/common.h"
@@ -29,24 +30,19 @@ Outcome Gc(const GcOptions& options) {
   garbage.incomplete_age_seconds = options.incomplete_age_seconds;
   KEDGE_ASSIGN_OR_RETURN(const GarbageReport report, CollectGarbage(opened.catalog, garbage));
   uint64_t bytes = 0;
-  JsonWriter json;
-  json.BeginObject().Field("store", opened.path).Field("removed", options.yes).Key("items").BeginArray();
+  Json items = Json::array();
   Table table({"KIND", "WHAT", "BYTES", "WHY"}, {false, false, true, false});
   for (const GarbageItem& item : report.items) {
     bytes += item.bytes;
-    json.BeginObject()
-        .Field("kind", KindName(item.kind))
-        .Field("what", item.what)
-        .Field("why", item.why)
-        .Field("bytes", item.bytes)
-        .EndObject();
+    items.push_back({{"kind", KindName(item.kind)}, {"what", item.what}, {"why", item.why}, {"bytes", item.bytes}});
     table.AddRow({KindName(item.kind), item.what, FormatByteSize(item.bytes), item.why});
   }
-  json.EndArray().Key("problems").BeginArray();
-  for (const std::string& problem : report.problems) json.String(problem);
-  json.EndArray().Field("bytes", bytes).EndObject();
   if (options.json) {
-    PrintJson(json.text());
+    PrintJson({{"store", opened.path},
+               {"removed", options.yes},
+               {"items", std::move(items)},
+               {"problems", report.problems},
+               {"bytes", bytes}});
   } else {
     if (!report.items.empty()) std::fputs(table.Text().c_str(), stdout);
     for (const std::string& problem : report.problems) std::fprintf(stderr, "kedge: problem: %s\n", problem.c_str());

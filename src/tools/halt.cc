@@ -1,9 +1,10 @@
 // kedge halt: a running job ends cleanly, after a checkpoint, as kedge_should_exit tells its ranks.
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/json_writer.h"
+#include "base/json.h"
 #include "tools/agent_connection.h"
 #include "tools/command.h"
 #include "tools/common.h"
@@ -36,14 +37,11 @@ const char* Sentence(HaltWhen when) {
 
 void Print(const HaltOptions& options, const HaltReply& reply) {
   if (options.json) {
-    JsonWriter json;
-    json.BeginObject().Key("jobs").BeginArray();
+    Json jobs = Json::array();
     for (const HaltedJob& job : reply.jobs) {
-      json.BeginObject().Field("job", job.job).Field("attempt", job.attempt).Field("has_rank_0", job.has_rank_0).EndObject();
+      jobs.push_back({{"job", job.job}, {"attempt", job.attempt}, {"has_rank_0", job.has_rank_0}});
     }
-    json.EndArray().EndObject();
-    PrintJson(json.text());
-    return;
+    return PrintJson({{"jobs", std::move(jobs)}});
   }
   for (const HaltedJob& job : reply.jobs) {
     std::printf("%s (attempt %u) %s\n", job.job.c_str(), job.attempt, Sentence(options.When()));

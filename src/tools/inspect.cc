@@ -2,10 +2,11 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "base/byte_size.h"
 #include "base/clock.h"
-#include "base/json_writer.h"
+#include "base/json.h"
 #include "tools/command.h"
 #include "tools/common.h"
 
@@ -79,72 +80,72 @@ void PrintImage(const StoredImage& image, const InspectOptions& options) {
   }
 }
 
-void WriteInts(const char* key, const std::vector<int64_t>& values, JsonWriter* json) {
-  json->Key(key).BeginArray();
-  for (const int64_t value : values) json->Int(value);
-  json->EndArray();
-}
-
-void WriteJson(const StoredImage& image, JsonWriter* json) {
+Json ImageJson(const StoredImage& image) {
   const ImageRecord& record = image.record;
-  json->BeginObject().Field("rank", image.entry.rank).Field("object", image.object_key).Field("group", record.group);
-  json->Field("bytes", record.RegionBytes()).Field("wall_time_ns", record.wall_time_ns);
-  json->Key("regions").BeginArray();
+  Json regions = Json::array(), chunks = Json::array(), extents = Json::array(), annotations = Json::object();
   for (const Region& region : record.regions) {
-    json->BeginObject().Field("id", region.id).Field("name", region.name).Field("kind", KindName(region.kind));
-    json->Field("type", ElementTypeName(region.type)).Field("element_bytes", region.element_bytes).Field("bytes", region.bytes);
-    json->Field("column_major", region.column_major);
-    WriteInts("shape", region.shape, json);
-    WriteInts("global_shape", region.global_shape, json);
-    WriteInts("global_offset", region.global_offset, json);
-    json->EndObject();
+    regions.push_back({{"id", region.id},
+                       {"name", region.name},
+                       {"kind", KindName(region.kind)},
+                       {"type", ElementTypeName(region.type)},
+                       {"element_bytes", region.element_bytes},
+                       {"bytes", region.bytes},
+                       {"column_major", region.column_major},
+                       {"shape", region.shape},
+                       {"global_shape", region.global_shape},
+                       {"global_offset", region.global_offset}});
   }
-  json->EndArray().Key("chunks").BeginArray();
   for (const Chunk& chunk : record.chunks) {
-    json->BeginObject()
-        .Field("object", ChunkObjectKey(image, chunk))
-        .Field("offset", chunk.object_offset)
-        .Field("bytes", chunk.bytes)
-        .EndObject();
+    chunks.push_back({{"object", ChunkObjectKey(image, chunk)}, {"offset", chunk.object_offset}, {"bytes", chunk.bytes}});
   }
-  json->EndArray().Key("extents").BeginArray();
   for (const Extent& extent : record.extents) {
-    json->BeginObject().Field("region", record.regions[extent.region].id).Field("region_offset", extent.region_offset);
-    json->Field("bytes", extent.bytes).Field("chunk", extent.chunk).Field("chunk_offset", extent.chunk_offset);
-    json->Field("crc32c", fmt::format("{:08x}", extent.crc32c)).EndObject();
+    extents.push_back({{"region", record.regions[extent.region].id},
+                       {"region_offset", extent.region_offset},
+                       {"bytes", extent.bytes},
+                       {"chunk", extent.chunk},
+                       {"chunk_offset", extent.chunk_offset},
+                       {"crc32c", fmt::format("{:08x}", extent.crc32c)}});
   }
-  json->EndArray().Key("annotations").BeginObject();
-  for (const Annotation& annotation : record.annotations) json->Field(annotation.key, annotation.value);
-  json->EndObject().EndObject();
+  for (const Annotation& annotation : record.annotations) annotations[annotation.key] = annotation.value;
+  return {{"rank", image.entry.rank},      {"object", image.object_key},          {"group", record.group},
+          {"bytes", record.RegionBytes()}, {"wall_time_ns", record.wall_time_ns}, {"regions", std::move(regions)},
+          {"chunks", std::move(chunks)},   {"extents", std::move(extents)},       {"annotations", std::move(annotations)}};
 }
 
 Outcome Inspect(const InspectOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
   KEDGE_ASSIGN_OR_RETURN(const std::string job, SelectJob(opened, options.store));
   KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, ResolveVersion(opened, job, options.spec));
-  JsonWriter json;
-  json.BeginObject().Field("job", job).Field("name", info.generation.name).Field("version", info.generation.version);
-  json.Field("attempt", info.generation.attempt).Field("take", info.generation.take).Field("complete", info.complete);
-  json.Field("ranks", info.ranks).Field("bytes", info.image_bytes).Field("pinned", info.pinned).Key("images").BeginArray();
   if (!options.json) {
     std::printf("%s: %s, %u ranks, %s, %s\n", info.generation.ToString().c_str(),
                 info.complete ? fmt::format("complete since {}", FormatWallTime(info.wall_time_ns)).c_str()
                               : ("incomplete: " + info.reason).c_str(),
                 info.ranks, FormatByteSize(info.image_bytes).c_str(), info.pinned ? "pinned" : "not pinned");
   }
+  Json images = Json::array();
   const auto first = static_cast<uint32_t>(options.all_ranks ? 0 : options.rank);
   const uint32_t end = options.all_ranks ? info.ranks : first + 1;
   for (uint32_t rank = first; rank < end; ++rank) {
     auto image = ReadImage(opened.catalog, info.generation, rank);
     if (!image.ok()) return image.status().WithContext(fmt::format("rank {} (of {})", rank, info.ranks));
     if (options.json) {
-      WriteJson(*image, &json);
+      images.push_back(ImageJson(*image));
     } else {
       PrintImage(*image, options);
     }
   }
-  json.EndArray().EndObject();
-  if (options.json) PrintJson(json.text());
+  if (options.json) {
+    PrintJson({{"job", job},
+               {"name", info.generation.name},
+               {"version", info.generation.version},
+               {"attempt", info.generation.attempt},
+               {"take", info.generation.take},
+               {"complete", info.complete},
+               {"ranks", info.ranks},
+               {"bytes", info.image_bytes},
+               {"pinned", info.pinned},
+               {"images", std::move(images)}});
+  }
   return kExitOk;
 }
 

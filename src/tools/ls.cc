@@ -2,9 +2,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "base/byte_size.h"
-#include "base/json_writer.h"
+#include "base/json.h"
 #include "tools/command.h"
 #include "tools/common.h"
 
@@ -23,15 +24,22 @@ std::string StateText(const VersionInfo& info) {
   return info.finishable ? "finishable" : "incomplete";
 }
 
-void WriteJson(const std::string& job, const std::string& name, const VersionInfo& info, JsonWriter* json) {
-  json->BeginObject();
-  json->Field("job", job).Field("name", name).Field("version", info.generation.version);
-  json->Field("attempt", info.generation.attempt).Field("take", info.generation.take);
-  json->Field("state", StateText(info)).Field("complete", info.complete).Field("pinned", info.pinned);
-  json->Field("level", info.complete ? "store" : "none").Field("ranks", info.ranks).Field("bytes", info.image_bytes);
-  json->Field("wall_time_ns", info.wall_time_ns).Field("missing_ranks_count", info.missing_count);
-  if (!info.reason.empty()) json->Field("reason", info.reason);
-  json->EndObject();
+Json VersionJson(const std::string& job, const std::string& name, const VersionInfo& info) {
+  Json json{{"job", job},
+            {"name", name},
+            {"version", info.generation.version},
+            {"attempt", info.generation.attempt},
+            {"take", info.generation.take},
+            {"state", StateText(info)},
+            {"complete", info.complete},
+            {"pinned", info.pinned},
+            {"level", info.complete ? "store" : "none"},
+            {"ranks", info.ranks},
+            {"bytes", info.image_bytes},
+            {"wall_time_ns", info.wall_time_ns},
+            {"missing_ranks_count", info.missing_count}};
+  if (!info.reason.empty()) json["reason"] = info.reason;
+  return json;
 }
 
 // The newest is not complete: it may be on its way, or have been taken by some ranks only.
@@ -53,12 +61,9 @@ void WarnOfIncomplete(const std::string& job, const std::vector<VersionInfo>& ne
 Outcome Ls(const LsOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
   KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, SelectJobs(opened, options.store));
-  JsonWriter json;
-  json.BeginObject().Field("store", opened.path).Field("store_id", opened.catalog.id().ToHex());
-  json.Key("versions").BeginArray();
+  Json shown = Json::array();
   Table table({"JOB", "NAME", "VERSION", "STATE", "RANKS", "BYTES", "AGE", "ATTEMPT", ""},
               {false, false, true, false, true, true, true, true, false});
-  size_t shown = 0;
   for (const std::string& job : jobs) {
     std::vector<std::string> skipped;
     KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> names, opened.catalog.Names(job, &skipped));
@@ -69,18 +74,16 @@ Outcome Ls(const LsOptions& options) {
       WarnOfIncomplete(job, versions);
       for (const VersionInfo& info : versions) {
         if (!options.all && (!info.complete || info.superseded)) continue;
-        ++shown;
-        WriteJson(job, name, info, &json);
+        shown.push_back(VersionJson(job, name, info));
         table.AddRow({job, name, fmt::format("{}", info.generation.version), StateText(info), fmt::format("{}", info.ranks),
                       FormatByteSize(info.image_bytes), FormatAge(info.wall_time_ns),
                       fmt::format("{}.{}", info.generation.attempt, info.generation.take), info.pinned ? "pinned" : info.reason});
       }
     }
   }
-  json.EndArray().EndObject();
   if (options.json) {
-    PrintJson(json.text());
-  } else if (shown > 0) {
+    PrintJson({{"store", opened.path}, {"store_id", opened.catalog.id().ToHex()}, {"versions", std::move(shown)}});
+  } else if (!shown.empty()) {
     std::fputs(table.Text().c_str(), stdout);
   } else {
     std::fprintf(stderr, "kedge: no %sversions in %s\n", options.all ? "" : "complete ", opened.path.c_str());

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "base/byte_size.h"
 #include "tools/common.h"
@@ -93,17 +93,22 @@ std::string NetworkText(const MeasureReply& reply) {
   return fmt::format("job {} (attempt {}), from node {}\n{}", reply.job, reply.attempt, reply.node, table.Text());
 }
 
-void WriteNetwork(const MeasureReply& reply, JsonWriter& json) {
-  json.Key("network").BeginObject().Field("node", reply.node).Field("job", reply.job).Field("attempt", reply.attempt);
-  json.Field("provider", reply.provider).Key("nodes").BeginArray();
+Json NetworkJson(const MeasureReply& reply) {
+  Json nodes = Json::array();
   for (const MeasuredNode& node : reply.nodes) {
-    json.BeginObject().Field("node", node.node).Field("address", node.address).Field("connected", node.is_reached);
-    // Not a number becomes null.
-    json.Field("round_trip_seconds", node.round_trip_ns > 0 ? static_cast<double>(node.round_trip_ns) * 1e-9 : NAN);
-    json.Field("read_bytes_per_second", node.read_bytes_per_second > 0 ? static_cast<double>(node.read_bytes_per_second) : NAN);
-    json.Field("error", node.failure.message()).EndObject();
+    nodes.push_back(
+        {{"node", node.node},
+         {"address", node.address},
+         {"connected", node.is_reached},
+         {"round_trip_seconds", node.round_trip_ns > 0 ? Json(static_cast<double>(node.round_trip_ns) * 1e-9) : Json()},
+         {"read_bytes_per_second", node.read_bytes_per_second > 0 ? Json(node.read_bytes_per_second) : Json()},
+         {"error", node.failure.message()}});
   }
-  json.EndArray().EndObject();
+  return {{"node", reply.node},
+          {"job", reply.job},
+          {"attempt", reply.attempt},
+          {"provider", reply.provider},
+          {"nodes", std::move(nodes)}};
 }
 
 }  // namespace kedge::tools

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json_writer.h"
+#include "base/json.h"
 #include "session/messages.h"
 #include "tools/finding.h"
 
@@ -15,7 +15,7 @@ namespace kedge::tools {
 std::vector<Finding> NetworkFindings(const MeasureReply& reply);
 // A line and a table, a node a row.
 std::string NetworkText(const MeasureReply& reply);
-// The field "network".
-void WriteNetwork(const MeasureReply& reply, JsonWriter& json);
+// {"node", "job", "attempt", "provider", "nodes": [...]}; null: what could not be measured.
+Json NetworkJson(const MeasureReply& reply);
 
 }  // namespace kedge::tools

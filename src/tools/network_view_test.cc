@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 namespace kedge::tools {
 namespace {
 
@@ -36,11 +38,7 @@ TEST(NetworkView, ANodeThatIsNotReachedIsBadAndNamed) {
   EXPECT_EQ(findings[1].found, "no reply");
   EXPECT_FALSE(findings[1].advice.empty());
   EXPECT_THAT(NetworkText(reply), HasSubstr("no: no reply"));
-  JsonWriter json;
-  json.BeginObject();
-  WriteNetwork(reply, json);
-  json.EndObject();
-  EXPECT_THAT(json.text(),
+  EXPECT_THAT(ToText(NetworkJson(reply)),
               HasSubstr(R"("connected":false,"round_trip_seconds":null,"read_bytes_per_second":null,"error":"no reply")"));
 }
 

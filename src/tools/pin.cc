@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
-#include "base/json_writer.h"
 #include "store/retention.h"
 #include "tools/command.h"
 #include "tools/common.h"
@@ -23,14 +23,7 @@ Outcome SetPin(const PinOptions& options, bool pinned) {
   KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, ResolveVersion(opened, job, options.spec));
   KEDGE_RETURN_IF_ERROR(pinned ? PinVersion(opened.catalog, info.generation) : UnpinVersion(opened.catalog, info.generation));
   if (options.json) {
-    JsonWriter json;
-    json.BeginObject()
-        .Field("job", job)
-        .Field("name", info.generation.name)
-        .Field("version", info.generation.version)
-        .Field("pinned", pinned)
-        .EndObject();
-    PrintJson(json.text());
+    PrintJson({{"job", job}, {"name", info.generation.name}, {"version", info.generation.version}, {"pinned", pinned}});
   } else {
     std::printf("%s is %s\n", info.generation.ToString().c_str(), pinned ? "pinned" : "no longer pinned");
   }

@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/duration.h"
-#include "base/json_writer.h"
+#include "base/json.h"
 #include "os/files/files.h"
 #include "session/config_keys.h"
 #include "store/reached.h"
@@ -53,18 +54,15 @@ void Print(const RebuildOptions& options, const Prospects& prospects, size_t wan
     }
   }
   if (options.json) {
-    JsonWriter json;
-    json.BeginObject().Field("versions", wanted).Field("images_brought", reply.images_brought);
-    json.Field("images_owed", reply.images_owed).Key("silent_nodes").BeginArray();
-    for (const std::string& node : reply.silent_nodes) json.String(node);
-    json.EndArray().Key("lost").BeginArray();
-    for (const std::string& one : lost) json.String(one);
-    json.EndArray().Key("silent_nodes_may_have").BeginArray();
-    for (const std::string& one : silent_nodes_may_have) json.String(one);
-    json.EndArray();
-    if (drained != nullptr) json.Field("finished", drained->finished && drained->failure.ok());
-    json.Field("error", failure.message()).EndObject();
-    return PrintJson(json.text());
+    Json json{{"versions", wanted},
+              {"images_brought", reply.images_brought},
+              {"images_owed", reply.images_owed},
+              {"silent_nodes", reply.silent_nodes},
+              {"lost", lost},
+              {"silent_nodes_may_have", silent_nodes_may_have}};
+    if (drained != nullptr) json["finished"] = drained->finished && drained->failure.ok();
+    json["error"] = failure.message();
+    return PrintJson(json);
   }
   for (const std::string& one : for_people) std::fprintf(stderr, "kedge: %s\n", one.c_str());
   if (!reply.silent_nodes.empty()) {
@@ -168,19 +166,22 @@ void PrintProspects(const RebuildOptions& options, const std::string& node, cons
     }
     return;
   }
-  JsonWriter json;
-  json.BeginObject().Field("node", node).Field("knows_job", silent_nodes.has_value()).Key("silent_nodes").BeginArray();
-  for (const std::string& silent : silent_nodes.value_or(std::vector<std::string>())) json.String(silent);
-  json.EndArray().Key("names").BeginArray();
+  Json names = Json::array();
   for (const auto& [name, prospect] : prospects) {
     const Generation generation = prospect.generation.value_or(Generation{{}, "", "", -1, 0, 0});
-    json.BeginObject().Field("name", name).Field("version", generation.version);
-    json.Field("attempt", generation.attempt).Field("take", generation.take);
-    json.Field("on_nodes", prospect.on_nodes).Field("in_store", prospect.in_store);
-    json.Field("lost", prospect.WhatWasLost()).Field("silent_nodes_may_have", prospect.WhatSilentNodesMayHave()).EndObject();
+    names.push_back({{"name", name},
+                     {"version", generation.version},
+                     {"attempt", generation.attempt},
+                     {"take", generation.take},
+                     {"on_nodes", prospect.on_nodes},
+                     {"in_store", prospect.in_store},
+                     {"lost", prospect.WhatWasLost()},
+                     {"silent_nodes_may_have", prospect.WhatSilentNodesMayHave()}});
   }
-  json.EndArray().EndObject();
-  PrintJson(json.text());
+  PrintJson({{"node", node},
+             {"knows_job", silent_nodes.has_value()},
+             {"silent_nodes", silent_nodes.value_or(std::vector<std::string>())},
+             {"names", std::move(names)}});
 }
 
 Result<AskedVersion> Asked(const Config& config) {

@@ -13,7 +13,7 @@ Outcome ShowStatus(const ConfigOptions& options, bool json, bool groups) {
   KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, false));
   KEDGE_ASSIGN_OR_RETURN(const StatusReply reply, agent.connection->Call<StatusReply>(StatusRequest{}, kAnswerTimeout));
   if (json) {
-    PrintJson(reply.json);
+    std::puts(reply.json.c_str());
     return kExitOk;
   }
   KEDGE_ASSIGN_OR_RETURN(const std::string text, groups ? GroupsText(reply.json) : StatusText(reply.json, {}));

@@ -6,12 +6,11 @@
 
 #include "base/byte_size.h"
 #include "base/duration.h"
+#include "base/json.h"
 #include "tools/common.h"
 
 namespace kedge::tools {
 namespace {
-
-using Json = nlohmann::json;
 
 std::string Head(const Json& status) {
   const Json& flush = status.at("flush");

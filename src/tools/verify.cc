@@ -2,9 +2,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "base/byte_size.h"
-#include "base/json_writer.h"
+#include "base/json.h"
 #include "store/verify.h"
 #include "tools/command.h"
 #include "tools/common.h"
@@ -41,8 +42,7 @@ Result<std::vector<Generation>> Select(const OpenedStore& opened, const VerifyTo
 Outcome Verify(const VerifyToolOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
   KEDGE_ASSIGN_OR_RETURN(const std::vector<Generation> selected, Select(opened, options));
-  JsonWriter json;
-  json.BeginObject().Field("store", opened.path).Key("versions").BeginArray();
+  Json versions = Json::array();
   size_t bad = 0;
   uint64_t bytes = 0;
   for (const Generation& generation : selected) {
@@ -56,23 +56,30 @@ Outcome Verify(const VerifyToolOptions& options) {
     const bool good = report.ok() && report->problems.empty();
     bad += good ? 0 : 1;
     bytes += report.ok() ? report->bytes : 0;
-    json.BeginObject().Field("job", generation.job).Field("name", generation.name).Field("version", generation.version);
-    json.Field("good", good).Field("bytes", report.ok() ? report->bytes : 0).Key("problems").BeginArray();
-    if (!report.ok()) json.BeginObject().Field("what", report.status().ToString()).EndObject();
+    Json problems = Json::array();
+    if (!report.ok()) problems.push_back(Json{{"what", report.status().ToString()}});
     if (!options.json)
       std::printf("%-4s %s%s\n", good ? "ok" : "BAD", generation.ToString().c_str(),
                   report.ok() ? "" : (": " + report.status().ToString()).c_str());
     if (report.ok()) {
       for (const VerifyProblem& problem : report->problems) {
-        json.BeginObject().Field("rank", problem.rank).Field("what", problem.what).EndObject();
+        problems.push_back({{"rank", problem.rank}, {"what", problem.what}});
         if (!options.json) std::printf("     rank %u: %s\n", problem.rank, problem.what.c_str());
       }
     }
-    json.EndArray().EndObject();
+    versions.push_back({{"job", generation.job},
+                        {"name", generation.name},
+                        {"version", generation.version},
+                        {"good", good},
+                        {"bytes", report.ok() ? report->bytes : 0},
+                        {"problems", std::move(problems)}});
   }
-  json.EndArray().Field("verified", selected.size()).Field("bad", bad).Field("bytes", bytes).EndObject();
   if (options.json) {
-    PrintJson(json.text());
+    PrintJson({{"store", opened.path},
+               {"versions", std::move(versions)},
+               {"verified", selected.size()},
+               {"bad", bad},
+               {"bytes", bytes}});
   } else {
     std::printf("%s read, %s, %zu bad\n", Counted(selected.size(), "version").c_str(), FormatByteSize(bytes).c_str(), bad);
   }

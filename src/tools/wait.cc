@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/byte_size.h"
 #include "base/duration.h"
-#include "base/json_writer.h"
 #include "os/files/files.h"
 #include "store/versions.h"
 #include "tools/agent_connection.h"
@@ -28,11 +28,11 @@ struct WaitOptions {
 int Finish(const WaitOptions& options, const DrainReply& reply) {
   const bool timed_out = reply.failure.code() == Code::kTimeout;
   if (options.json) {
-    JsonWriter json;
-    json.BeginObject().Field("finished", reply.finished && reply.failure.ok()).Field("images_pending", reply.images_pending);
-    json.Field("bytes_pending", reply.bytes_pending).Field("images_failed", reply.images_failed);
-    json.Field("error", reply.failure.message()).EndObject();
-    PrintJson(json.text());
+    PrintJson({{"finished", reply.finished && reply.failure.ok()},
+               {"images_pending", reply.images_pending},
+               {"bytes_pending", reply.bytes_pending},
+               {"images_failed", reply.images_failed},
+               {"error", reply.failure.message()}});
   } else if (!reply.failure.ok()) {
     std::fprintf(stderr, "kedge: %s\n", reply.failure.message().c_str());
   } else {

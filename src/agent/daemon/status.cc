@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,7 @@
 #include "agent/space/memory_ledger.h"
 #include "agent/space/throughput.h"
 #include "agent/space/tiers.h"
-#include "base/json_writer.h"
+#include "base/json.h"
 #include "os/machine/machine.h"
 #include "session/connection.h"
 
@@ -90,116 +91,149 @@ const char* FlushStateName(FlushState state) {
   return "unknown";
 }
 
-void WriteTiers(Agent& agent, JsonWriter& json) {
-  json.Key("tiers").BeginArray();
-  for (const TierUnit* unit : agent.tiers().units()) {
-    const TierInfo& info = unit->info();
-    json.BeginObject().Field("name", info.name).Field("kind", TierKindName(info.kind)).Field("path", info.path);
-    json.Field("lost", unit->lost).Field("slot_bytes", info.slot_bytes);
-    json.Field("slots", unit->full_slots).Field("free_slots", unit->FreeFullSlots());
-    json.Field("cached_slots", unit->space->evictable_slots()).Field("occupied_slots", unit->space->occupied_slots());
-    json.Field("assigned_slots", unit->space->assigned_slots()).Field("flushing_chunks", unit->flushing_chunks);
-    json.Field("captured_bytes", unit->bytes_captured);
-    if (info.kind == TierKind::kMemory) {
-      json.Field("backed_bytes", unit->space->backed_bytes()).Field("spare_bytes", unit->space->spare_bytes());
-      json.Field("making_bytes", unit->memory.making_bytes).Field("wanted_bytes", unit->memory.wanted_bytes);
-    }
-    WriteThroughput(*unit, json);
-    json.EndObject();
+Json TierJson(const TierUnit& unit) {
+  const TierInfo& info = unit.info();
+  Json json{{"name", info.name},
+            {"kind", TierKindName(info.kind)},
+            {"path", info.path},
+            {"lost", unit.lost},
+            {"slot_bytes", info.slot_bytes},
+            {"slots", unit.full_slots},
+            {"free_slots", unit.FreeFullSlots()},
+            {"cached_slots", unit.space->evictable_slots()},
+            {"occupied_slots", unit.space->occupied_slots()},
+            {"assigned_slots", unit.space->assigned_slots()},
+            {"flushing_chunks", unit.flushing_chunks},
+            {"captured_bytes", unit.bytes_captured}};
+  if (info.kind == TierKind::kMemory) {
+    json.update({{"backed_bytes", unit.space->backed_bytes()},
+                 {"spare_bytes", unit.space->spare_bytes()},
+                 {"making_bytes", unit.memory.making_bytes},
+                 {"wanted_bytes", unit.memory.wanted_bytes}});
   }
-  json.EndArray();
+  json.update(ThroughputJson(unit));
+  return json;
 }
 
-void WriteMemory(Agent& agent, JsonWriter& json) {
+Json MemoryJson(Agent& agent) {
   const MemoryLedger& memory = agent.memory();
   const MemoryRoom room = memory.Room();
-  json.Key("memory").BeginObject().Field("ceiling_bytes", memory.ceiling_bytes()).Field("backed_bytes", memory.backed_bytes());
-  json.Field("spare_bytes", memory.spare_bytes()).Field("room_bytes", room.bytes).Field("bound", room.bound).EndObject();
+  return {{"ceiling_bytes", memory.ceiling_bytes()},
+          {"backed_bytes", memory.backed_bytes()},
+          {"spare_bytes", memory.spare_bytes()},
+          {"room_bytes", room.bytes},
+          {"bound", room.bound}};
 }
 
-void WriteSessions(Agent& agent, JsonWriter& json) {
-  json.Key("sessions").BeginArray();
-  for (const Session* session : agent.core().sessions().all()) {
-    uint64_t slots = 0;
-    for (const TierUnit* unit : session->tiers) slots += unit->space->AssignedTo(session->id);
-    json.BeginObject().Field("id", session->id).Field("job", session->hello.job).Field("attempt", session->hello.attempt);
-    json.Field("rank", session->hello.rank).Field("ranks", session->hello.ranks).Field("pid", session->owner.process_id);
-    json.Field("attached", session->peer != 0).Field("slots", slots);
-    json.Field("images_pending", static_cast<uint64_t>(session->pending_serials.size()));
-    json.Field("images_failed", session->images_failed).EndObject();
-  }
-  json.EndArray();
+Json SessionJson(const Session& session) {
+  uint64_t slots = 0;
+  for (const TierUnit* unit : session.tiers) slots += unit->space->AssignedTo(session.id);
+  return {{"id", session.id},
+          {"job", session.hello.job},
+          {"attempt", session.hello.attempt},
+          {"rank", session.hello.rank},
+          {"ranks", session.hello.ranks},
+          {"pid", session.owner.process_id},
+          {"attached", session.peer != 0},
+          {"slots", slots},
+          {"images_pending", session.pending_serials.size()},
+          {"images_failed", session.images_failed}};
 }
 
-void WriteVersion(Agent& agent, const Version& version, JsonWriter& json) {
-  json.BeginObject().Field("name", version.generation.name).Field("version", version.generation.version);
-  json.Field("attempt", version.generation.attempt).Field("take", version.generation.take);
-  json.Field("level", LevelName(agent.images().LevelOf(version))).Field("scheduled", LevelName(version.scheduled));
-  json.Field("undecided", version.undecided.has_value());
-  json.Field("skipped", version.skipped);
-  json.Field("abandoned", !version.job->LineageOf(version.generation.name).Has(version.generation));
-  json.Key("levels").BeginArray();
+// Those that the version has reached or is to reach.
+Json LevelsJson(const Version& version) {
+  Json levels = Json::array();
   for (const Level level : {Level::kLocal, Level::kNode, Level::kStore}) {
     const bool reached = level == Level::kLocal  ? version.IsAtLocal()
                          : level == Level::kNode ? version.at_node
                                                  : version.in_store;
     const bool wanted = level == Level::kLocal || (level == Level::kNode ? version.to_node : version.scheduled >= Level::kStore);
-    if (!reached && !wanted) continue;
-    json.BeginObject().Field("level", LevelName(level)).Field("reached", reached).EndObject();
+    if (reached || wanted) levels.push_back({{"level", LevelName(level)}, {"reached", reached}});
   }
-  json.EndArray();
-  if (!version.node_failure.ok()) json.Field("node_failure", version.node_failure.ToString());
-  if (!version.failure.ok()) json.Field("failure", version.failure.ToString());
-  if (!version.absence.ok()) json.Field("waits_for", version.absence.ToString());
-  WritePlacement(version.placement, json);
-  json.Key("images").BeginArray();
+  return levels;
+}
+
+Json VersionJson(Agent& agent, const Version& version) {
+  Json json{{"name", version.generation.name},
+            {"version", version.generation.version},
+            {"attempt", version.generation.attempt},
+            {"take", version.generation.take},
+            {"level", LevelName(agent.images().LevelOf(version))},
+            {"scheduled", LevelName(version.scheduled)},
+            {"undecided", version.undecided.has_value()},
+            {"skipped", version.skipped},
+            {"abandoned", !version.job->LineageOf(version.generation.name).Has(version.generation)},
+            {"levels", LevelsJson(version)}};
+  if (!version.node_failure.ok()) json["node_failure"] = version.node_failure.ToString();
+  if (!version.failure.ok()) json["failure"] = version.failure.ToString();
+  if (!version.absence.ok()) json["waits_for"] = version.absence.ToString();
+  json["placement"] = PlacementJson(version.placement);
+  json["images"] = Json::array();
   for (const auto& [rank, image] : version.images) {
-    json.BeginObject().Field("rank", rank).Field("bytes", image->image_bytes).Field("captured", image->ended);
-    json.Field("flush", FlushStateName(image->flush)).Field("pinned", image->pinned).Field("readers", image->readers).EndObject();
+    json["images"].push_back({{"rank", rank},
+                              {"bytes", image->image_bytes},
+                              {"captured", image->ended},
+                              {"flush", FlushStateName(image->flush)},
+                              {"pinned", image->pinned},
+                              {"readers", image->readers}});
   }
-  json.EndArray().EndObject();
+  return json;
+}
+
+Json FlushJson(Agent& agent) {
+  uint64_t images = 0, bytes = 0;
+  agent.images().CountPending(nullptr, Level::kLast, &images, &bytes);
+  return {{"images_pending", images},
+          {"bytes_pending", bytes},
+          {"bytes_queued", agent.flush().queued_bytes()},
+          {"in_flight", agent.flush().in_flight()},
+          {"workers", agent.core().workers().threads()},
+          {"bytes_per_second", agent.throughput().FlushBytesPerSecond()},
+          {"rate_limit", agent.core().settings().flush_bytes_per_second}};
+}
+
+Json JobJson(Agent& agent, const Job& job) {
+  Json json{{"job", job.name},
+            {"store", job.hello.keys.store_path},
+            {"store_id", job.store_id.ToHex()},
+            {"attempt", job.hello.attempt},
+            {"halting", job.calls.halt.has_value()},
+            {"told_to_exit", Calls::IsExitTold(job)},
+            {"flush_bytes_per_second", agent.throughput().FlushBytesPerSecond(job.store_id)}};
+  json.update(TuningJson(agent, job));
+  json["scheme"] = ProtectSchemeName(job.hello.keys.protect_scheme);
+  json["groups"] = agent.protect().DescribeGroups(job);
+  json["versions"] = Json::array();
+  for (auto entry = job.versions.rbegin(); entry != job.versions.rend(); ++entry) {
+    json["versions"].push_back(VersionJson(agent, *entry->second));
+  }
+  return json;
 }
 
 }  // namespace
 
 std::string StatusJson(Agent& agent) {
-  JsonWriter json;
-  json.BeginObject().Field("node", agent.core().settings().node).Field("build", BuildName());
-  json.Field("pid", os::OwnIdentity().process_id).Field("run_folder", agent.core().settings().run_folder);
-  json.Field("up_seconds", 1e-9 * static_cast<double>(agent.core().clock().NowNs() - agent.core().started_ns()));
-  json.Field("policy", agent.core().settings().placement_policy);
-  if (auto memory = os::OwnMemory(); memory.ok()) json.Field("private_bytes", memory->private_bytes);
-  WriteMemory(agent, json);
-  WriteTiers(agent, json);
-  WriteSessions(agent, json);
-  json.Field("leases", static_cast<uint64_t>(agent.peer_server().leases()));
-  json.Field("requests_waiting", static_cast<uint64_t>(agent.assignment().waiting()));
-  uint64_t images = 0, bytes = 0;
-  agent.images().CountPending(nullptr, Level::kLast, &images, &bytes);
-  WritePlacement(agent.throughput().totals(), json);
-  json.Key("flush").BeginObject().Field("images_pending", images).Field("bytes_pending", bytes);
-  json.Field("bytes_queued", agent.flush().queued_bytes()).Field("in_flight", agent.flush().in_flight());
-  json.Field("workers", agent.core().workers().threads()).Field("bytes_per_second", agent.throughput().FlushBytesPerSecond());
-  json.Field("rate_limit", agent.core().settings().flush_bytes_per_second).EndObject();
-  json.Key("jobs").BeginArray();
-  for (const auto& [key, job] : agent.core().jobs()) {
-    json.BeginObject()
-        .Field("job", job->name)
-        .Field("store", job->hello.keys.store_path)
-        .Field("store_id", job->store_id.ToHex());
-    json.Field("attempt", job->hello.attempt);
-    json.Field("halting", job->calls.halt.has_value()).Field("told_to_exit", Calls::IsExitTold(*job));
-    json.Field("flush_bytes_per_second", agent.throughput().FlushBytesPerSecond(job->store_id));
-    WriteTuning(agent, *job, json);
-    json.Field("scheme", ProtectSchemeName(job->hello.keys.protect_scheme)).Field("groups", agent.protect().DescribeGroups(*job));
-    json.Key("versions").BeginArray();
-    for (auto entry = job->versions.rbegin(); entry != job->versions.rend(); ++entry) WriteVersion(agent, *entry->second, json);
-    json.EndArray().EndObject();
-  }
-  json.EndArray().Key("counters").BeginObject();
-  for (const NamedCounter& counter : Counters(agent)) json.Field(counter.name, counter.value);
-  json.EndObject().EndObject();
-  return json.text();
+  const NodeSettings& settings = agent.core().settings();
+  Json json{{"node", settings.node},
+            {"build", BuildName()},
+            {"pid", os::OwnIdentity().process_id},
+            {"run_folder", settings.run_folder},
+            {"up_seconds", 1e-9 * static_cast<double>(agent.core().clock().NowNs() - agent.core().started_ns())},
+            {"policy", settings.placement_policy}};
+  if (auto memory = os::OwnMemory(); memory.ok()) json["private_bytes"] = memory->private_bytes;
+  json["memory"] = MemoryJson(agent);
+  json["tiers"] = Json::array();
+  for (const TierUnit* unit : agent.tiers().units()) json["tiers"].push_back(TierJson(*unit));
+  json["sessions"] = Json::array();
+  for (const Session* session : agent.core().sessions().all()) json["sessions"].push_back(SessionJson(*session));
+  json["leases"] = agent.peer_server().leases();
+  json["requests_waiting"] = agent.assignment().waiting();
+  json["placement"] = PlacementJson(agent.throughput().totals());
+  json["flush"] = FlushJson(agent);
+  json["jobs"] = Json::array();
+  for (const auto& [key, job] : agent.core().jobs()) json["jobs"].push_back(JobJson(agent, *job));
+  for (const NamedCounter& counter : Counters(agent)) json["counters"][counter.name] = counter.value;
+  return ToText(json);
 }
 
 std::string MetricsText(Agent& agent) {

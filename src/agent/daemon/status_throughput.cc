@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "agent/daemon/agent.h"
 #include "agent/space/throughput.h"
 #include "agent/space/tiers.h"
@@ -9,19 +11,13 @@
 namespace kedge {
 namespace {
 
-double Mean(double sum, uint64_t count) {
-  return count == 0 ? 0 : sum / static_cast<double>(count);
-}
-
 // Means of what was judged; null where nothing was.
-void WriteJudged(const PlacementCounts& counts, JsonWriter& json) {
-  json.Field("judged_chunks", counts.judged);
-  json.Key("predicted_bytes_per_second");
-  counts.judged > 0 ? json.Double(Mean(counts.predicted, counts.judged)) : json.Null();
-  json.Key("observed_bytes_per_second");
-  counts.judged > 0 ? json.Double(Mean(counts.observed, counts.judged)) : json.Null();
-  json.Key("model_error");
-  counts.judged > 0 ? json.Double(Mean(counts.error, counts.judged)) : json.Null();
+Json JudgedJson(const PlacementCounts& counts) {
+  const auto mean = [&](double sum) { return counts.judged > 0 ? Json(sum / static_cast<double>(counts.judged)) : Json(); };
+  return {{"judged_chunks", counts.judged},
+          {"predicted_bytes_per_second", mean(counts.predicted)},
+          {"observed_bytes_per_second", mean(counts.observed)},
+          {"model_error", mean(counts.error)}};
 }
 
 const char* SourceOf(const TierThroughput& of) {
@@ -31,23 +27,23 @@ const char* SourceOf(const TierThroughput& of) {
 
 }  // namespace
 
-void WritePlacement(const PlacementCounts& counts, JsonWriter& json) {
-  json.Key("placement").BeginObject().Key("chunks").BeginObject();
-  for (const auto& [tier, count] : counts.chunks) json.Field(tier, count);
-  json.EndObject().Field("waits", counts.waits).Field("wait_seconds", counts.wait_seconds);
-  WriteJudged(counts, json);
-  json.EndObject();
+Json PlacementJson(const PlacementCounts& counts) {
+  Json json{{"chunks", counts.chunks}, {"waits", counts.waits}, {"wait_seconds", counts.wait_seconds}};
+  json.update(JudgedJson(counts));
+  return json;
 }
 
-void WriteThroughput(const TierUnit& unit, JsonWriter& json) {
+Json ThroughputJson(const TierUnit& unit) {
   const TierThroughput& of = unit.throughput;
-  json.Field("writers", of.claims).Field("calibration", SourceOf(of)).Field("device", of.device);
-  json.Key("next_writer_bytes_per_second");
-  of.curve.has_value() ? json.Double(of.curve->PerWriter(of.claims + 1)) : json.Null();
-  json.Key("best_writers");
-  of.curve.has_value() ? json.Uint(of.curve->best_writers()) : json.Null();
-  json.Field("learned_chunks", of.learned.observations());
-  WriteJudged(of.judged, json);
+  const bool is_known = of.curve.has_value();
+  Json json{{"writers", of.claims},
+            {"calibration", SourceOf(of)},
+            {"device", of.device},
+            {"next_writer_bytes_per_second", is_known ? Json(of.curve->PerWriter(of.claims + 1)) : Json()},
+            {"best_writers", is_known ? Json(of.curve->best_writers()) : Json()},
+            {"learned_chunks", of.learned.observations()}};
+  json.update(JudgedJson(of.judged));
+  return json;
 }
 
 std::string ThroughputMetrics(Agent& agent) {

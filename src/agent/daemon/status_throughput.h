@@ -4,16 +4,16 @@
 #include <string>
 
 #include "agent/tables/model.h"
-#include "base/json_writer.h"
+#include "base/json.h"
 
 namespace kedge {
 
 class Agent;
 
-// The key "placement" and its object: chunks by tier, waits, predicted and observed throughput.
-void WritePlacement(const PlacementCounts& counts, JsonWriter& json);
+// The object under "placement": chunks by tier, waits, predicted and observed throughput.
+Json PlacementJson(const PlacementCounts& counts);
 // Fields of a tier's object: where its predictions come from, what they say now, and how well they held.
-void WriteThroughput(const TierUnit& unit, JsonWriter& json);
+Json ThroughputJson(const TierUnit& unit);
 std::string ThroughputMetrics(Agent& agent);
 
 }  // namespace kedge

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -36,8 +37,30 @@ double EffectiveIntervalSeconds(const Job& job) {
   return ToSeconds(told > Duration::zero() ? told : job.hello.keys.schedule_interval);
 }
 
-void WriteMean(const char* key, const ObservedSeconds& observed, JsonWriter& json) {
-  json.Key(key).BeginObject().Field("sum", observed.sum).Field("count", observed.count).EndObject();
+Json SumJson(const ObservedSeconds& observed) {
+  return {{"sum", observed.sum}, {"count", observed.count}};
+}
+
+Json ScheduleJson(Agent& agent, const Job& job) {
+  const JobKeys& keys = job.hello.keys;
+  const LevelCounts levels = Tuning::LevelsInForce(job), configured = ConfiguredLevels(keys);
+  Json json{{"interval_seconds", EffectiveIntervalSeconds(job)},
+            {"configured_interval_seconds", ToSeconds(keys.schedule_interval)},
+            {"node_every", levels.node_every},
+            {"store_every", levels.store_every},
+            {"configured_node_every", configured.node_every},
+            {"configured_store_every", configured.store_every},
+            {"adapt", keys.schedule_adapt},
+            {"adapt_levels", keys.schedule_adapt_levels},
+            {"decides", agent.tuning().Decides(job)},
+            {"proposal", nullptr}};
+  if (const auto& advice = job.tuning.advice) {
+    json["proposal"] = {{"interval_seconds", advice->interval_seconds},           {"efficiency", advice->efficiency},
+                        {"best_interval_seconds", advice->best_interval_seconds}, {"best_node_every", advice->best_node_every},
+                        {"best_store_every", advice->best_store_every},           {"best_efficiency", advice->best_efficiency}};
+  }
+  if (!job.tuning.no_advice.ok()) json["no_proposal"] = job.tuning.no_advice.message();
+  return json;
 }
 
 // A job name may hold any byte but NUL; Prometheus escapes three of them.
@@ -80,35 +103,17 @@ class Family {
 
 }  // namespace
 
-void WriteTuning(Agent& agent, const Job& job, JsonWriter& json) {
+Json TuningJson(Agent& agent, const Job& job) {
   const JobMeasurement measured = agent.tuning().Measured(job);
-  json.Field("observed_seconds", measured.observed_seconds);
-  WriteMean("blocked", measured.blocked, json);
-  json.Key("levels").BeginObject();
+  Json levels;
   for (const LevelView& level : Levels(measured)) {
-    json.Key(level.name).BeginObject();
-    WriteMean("reached", level.reached, json);
-    WriteMean("restarts", level.restarts, json);
-    json.Field("failures", level.failures).EndObject();
+    levels[level.name] = {
+        {"reached", SumJson(level.reached)}, {"restarts", SumJson(level.restarts)}, {"failures", level.failures}};
   }
-  json.EndObject();
-  const JobKeys& keys = job.hello.keys;
-  json.Key("schedule").BeginObject().Field("interval_seconds", EffectiveIntervalSeconds(job));
-  json.Field("configured_interval_seconds", ToSeconds(keys.schedule_interval));
-  const LevelCounts levels = Tuning::LevelsInForce(job), configured = ConfiguredLevels(keys);
-  json.Field("node_every", levels.node_every).Field("store_every", levels.store_every);
-  json.Field("configured_node_every", configured.node_every).Field("configured_store_every", configured.store_every);
-  json.Field("adapt", keys.schedule_adapt).Field("adapt_levels", keys.schedule_adapt_levels);
-  json.Field("decides", agent.tuning().Decides(job)).Key("proposal");
-  if (const auto& advice = job.tuning.advice) {
-    json.BeginObject().Field("interval_seconds", advice->interval_seconds).Field("efficiency", advice->efficiency);
-    json.Field("best_interval_seconds", advice->best_interval_seconds).Field("best_node_every", advice->best_node_every);
-    json.Field("best_store_every", advice->best_store_every).Field("best_efficiency", advice->best_efficiency).EndObject();
-  } else {
-    json.Null();
-  }
-  if (!job.tuning.no_advice.ok()) json.Field("no_proposal", job.tuning.no_advice.message());
-  json.EndObject();
+  return {{"observed_seconds", measured.observed_seconds},
+          {"blocked", SumJson(measured.blocked)},
+          {"levels", std::move(levels)},
+          {"schedule", ScheduleJson(agent, job)}};
 }
 
 std::string TuningMetrics(Agent& agent) {

@@ -5,14 +5,14 @@
 #include <string>
 
 #include "agent/tables/model.h"
-#include "base/json_writer.h"
+#include "base/json.h"
 
 namespace kedge {
 
 class Agent;
 
 // Fields of the job's object: "observed_seconds", "blocked", "levels", "schedule".
-void WriteTuning(Agent& agent, const Job& job, JsonWriter& json);
+Json TuningJson(Agent& agent, const Job& job);
 // Metrics labelled with job and store id.
 std::string TuningMetrics(Agent& agent);
 
