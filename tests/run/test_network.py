@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from heat import HEAT, assert_continued
 from machine import Machine, kill, name_of
 from network import Network, why_not_permitted
 from sshd import processes_on
-from test_run import HEAT, assert_continued
 from waiting import until
 
 _WHY_NOT = why_not_permitted()

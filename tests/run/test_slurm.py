@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cluster import Cluster
+from heat import HEAT_MPICH, assert_continued
 from machine import KEDGE, Machine
-from test_run import HEAT_MPICH, assert_continued
 from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from heat import HEAT, HEAT_MPICH, assert_continued
 from machine import Machine, name_of
 from sshd import SshHosts, processes_on
-from test_run import HEAT, HEAT_MPICH, assert_continued
 from waiting import until
 
 pytestmark = pytest.mark.needs("MPI")
