@@ -295,12 +295,4 @@ Result<IntervalOptimum> BestInterval(const IntervalSystem& system, const std::ve
   return search.Polish(search.BestInterval(counts, 0));
 }
 
-Result<IntervalOptimum> BestScheduleNear(const IntervalSystem& system, const IntervalSchedule& near) {
-  // Checks the values; an interval that has become too short is no error here.
-  const Result<double> known = ExpectedPeriodSeconds(system, near);
-  if (!known.ok() && known.status().code() != Code::kFailedPrecondition) return known.status();
-  Search search(system);
-  return search.Polish(search.Improve(search.BestInterval(near.counts, near.interval_seconds)));
-}
-
 }  // namespace kedge

@@ -24,8 +24,4 @@ Result<IntervalOptimum> BestSchedule(const IntervalSystem& system);
 // The best interval for given counts. kInvalidArgument as CheckIntervalSystem, and for the wrong number of counts.
 Result<IntervalOptimum> BestInterval(const IntervalSystem& system, const std::vector<int>& counts);
 
-// The best of all, searched for from a schedule known to be good for a similar system: for tuning while a job runs.
-// kInvalidArgument also when `near` has the wrong number of counts or values out of range.
-Result<IntervalOptimum> BestScheduleNear(const IntervalSystem& system, const IntervalSchedule& near);
-
 }  // namespace kedge

@@ -72,25 +72,6 @@ TEST(IntervalOptimum, AgreesWithThePythonModelWithinTwoPercent) {
   EXPECT_GE(compared, 50);
 }
 
-TEST(IntervalOptimum, FromNearbyFindsWhatTheFullSearchFinds) {
-  const IntervalSystem before = TwoLevels();
-  IntervalSystem after = before;
-  after.levels[0].failure_rate_per_second *= 3;
-  after.levels[1].latency_seconds = 700;
-  const Result<IntervalOptimum> start = BestSchedule(before);
-  ASSERT_TRUE(start.ok());
-  const Result<IntervalOptimum> near = BestScheduleNear(after, start->schedule);
-  const Result<IntervalOptimum> full = BestSchedule(after);
-  ASSERT_TRUE(near.ok() && full.ok());
-  EXPECT_NEAR(near->efficiency, full->efficiency, 1e-4);
-}
-
-TEST(IntervalOptimum, StartsAlsoFromAScheduleThatNoLongerFits) {
-  const Result<IntervalOptimum> best = BestScheduleNear(TwoLevels(), {5, {1}});
-  ASSERT_TRUE(best.ok()) << best.status().ToString();
-  EXPECT_GT(best->efficiency, 0.8);
-}
-
 TEST(IntervalOptimum, ForTheBestCountsTheBestIntervalIsFound) {
   for (const Json& entry : Vectors()) {
     const IntervalSystem system = SystemOf(entry);
@@ -160,7 +141,6 @@ TEST(IntervalModel, BadInputIsNamed) {
   EXPECT_EQ(ExpectedPeriodSeconds(good, {100, {-1}}).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(ExpectedPeriodSeconds(good, {0, {1}}).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(ExpectedPeriodSeconds(good, {1e3, {2'000'000'000}}).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(BestScheduleNear(good, {100, {}}).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(BestInterval(good, {}).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(BestInterval(good, {-1}).status().code(), Code::kInvalidArgument);
 }
