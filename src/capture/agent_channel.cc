@@ -49,7 +49,6 @@ bool AgentChannel::Poll(AgentMessage* message) {
     case RingPeek::kBroken: MarkLost(); return false;
     case RingPeek::kMessage: break;
   }
-  message->text[kAgentTextBytes - 1] = '\0';
   from_agent_.Advance();
   return true;
 }

@@ -35,29 +35,18 @@ bool IsSame(const SlotRange& one, const SlotRange& other) {
   return one.tier == other.tier && one.slot == other.slot && one.slot_generation == other.slot_generation;
 }
 
-// The agent answers Failed where neither tier nor store has room.
-Status FailureOf(const AgentMessage& message) {
-  const auto code = static_cast<Code>(message.code);
-  return Status(code == Code::kOk ? Code::kNoSpace : code, message.text);
-}
-
 }  // namespace
 
 void SlotAllocator::Request(Ahead* ahead, const FullChunk& wanted) {
   if (ahead->requested != 0 || ahead->answer) return;
-  ClientMessage message{};
-  message.kind = ClientMessageKind::kRequestPlace;
-  message.chunk = static_cast<uint32_t>(ahead->kind);
-  message.image_serial = ++last_number_;
-  message.range.bytes = wanted.bytes;
-  message.amount = wanted.bytes_to_come;
-  ahead->grows = SlotRange{};
+  RequestPlace request{
+      .place = ahead->kind, .number = ++last_number_, .bytes = wanted.bytes, .bytes_to_come = wanted.bytes_to_come};
   if (ahead == &open_ahead_ && open_) {
-    message.range = ahead->grows = open_->range;
-    message.range.bytes = wanted.bytes;
-    message.amount = std::max(open_->cursor + wanted.bytes, open_->range.bytes + 1);
+    request.grow = open_->range;
+    request.grow.bytes = std::max(open_->cursor + wanted.bytes, open_->range.bytes + 1);
   }
-  if (channel_->TryPush(message)) ahead->requested = last_number_;
+  ahead->grows = request.grow;
+  if (channel_->TryPush(request)) ahead->requested = last_number_;
 }
 
 void SlotAllocator::ExpectFull(const FullChunk& chunk) {
@@ -76,10 +65,10 @@ void SlotAllocator::ExpectOpen(uint64_t last_bytes) {
   if (!HasOpen(enough_bytes)) Request(&open_ahead_, {wanted_bytes});
 }
 
-Result<std::optional<AgentMessage>> SlotAllocator::TakeAnswer(Ahead* ahead, const FullChunk& wanted, const Deadline& deadline) {
+Result<std::optional<AssignPlace>> SlotAllocator::TakeAnswer(Ahead* ahead, const FullChunk& wanted, const Deadline& deadline) {
   const auto has_grown = [&] { return ahead == &open_ahead_ && HasOpen(wanted.bytes); };
   pump_();
-  if (has_grown()) return std::optional<AgentMessage>();
+  if (has_grown()) return std::optional<AssignPlace>();
   // What was refused ahead of time may have room by now: ask again.
   if (ahead->answer && ahead->answer->outcome != AssignOutcome::kSlot) ahead->answer.reset();
   Request(ahead, wanted);
@@ -101,14 +90,14 @@ Result<std::optional<AgentMessage>> SlotAllocator::TakeAnswer(Ahead* ahead, cons
     }
     waited_ += Duration(SystemClock().NowNs() - begin);
   }
-  if (has_grown()) return std::optional<AgentMessage>();
+  if (has_grown()) return std::optional<AssignPlace>();
   if (!ahead->answer) {
     if (channel_->lost()) return AgentIsGone(*channel_);
     return Status(Code::kTimeout,
                   "the agent has not assigned a slot: its tiers are full, and the flush that would free "
                   "one has not ended");
   }
-  AgentMessage answer = *ahead->answer;
+  const AssignPlace answer = *ahead->answer;
   ahead->answer.reset();
   return std::optional(answer);
 }
@@ -120,9 +109,8 @@ Result<AssignedPlace> SlotAllocator::TakeOpen(uint64_t bytes, const Deadline& de
                   fmt::format("{} bytes do not fit a slot of {} bytes; choose a greater chunk.size", bytes, limits_.chunk_bytes));
   }
   while (!HasOpen(bytes)) {
-    KEDGE_ASSIGN_OR_RETURN(const std::optional<AgentMessage> answer, TakeAnswer(&open_ahead_, {bytes}, deadline));
+    KEDGE_ASSIGN_OR_RETURN(const std::optional<AssignPlace> answer, TakeAnswer(&open_ahead_, {bytes}, deadline));
     if (!answer.has_value()) continue;
-    if (answer->outcome == AssignOutcome::kFailed) return FailureOf(*answer);
     if (answer->outcome == AssignOutcome::kThrough) {
       place.through = true;
       return place;
@@ -144,8 +132,7 @@ Result<AssignedPlace> SlotAllocator::TakeOpen(uint64_t bytes, const Deadline& de
 Result<AssignedPlace> SlotAllocator::TakeFull(const FullChunk& chunk, const Deadline& deadline) {
   AssignedPlace place;
   for (int tries = 0; tries < 2; ++tries) {
-    KEDGE_ASSIGN_OR_RETURN(const std::optional<AgentMessage> answer, TakeAnswer(&full_ahead_, chunk, deadline));
-    if (answer->outcome == AssignOutcome::kFailed) return FailureOf(*answer);
+    KEDGE_ASSIGN_OR_RETURN(const std::optional<AssignPlace> answer, TakeAnswer(&full_ahead_, chunk, deadline));
     place.through = answer->outcome == AssignOutcome::kThrough;
     if (place.through) return place;
     place.range = answer->range;
@@ -172,38 +159,30 @@ bool SlotAllocator::GrowOpen(SlotRange* place, uint64_t extra_bytes) {
   return true;
 }
 
-void SlotAllocator::OnMessage(const AgentMessage& message) {
-  if (message.kind == AgentMessageKind::kRecall) {
-    ReturnUnused();
-    return;
-  }
-  if (message.kind != AgentMessageKind::kAssign) return;
+void SlotAllocator::OnAssigned(const AssignPlace& assigned) {
   // The open slot has grown; perhaps it has become full meanwhile, or was returned, or another agent has come since.
-  const bool is_slot = message.outcome == AssignOutcome::kSlot;
-  const bool is_open = is_slot && open_ && IsSame(message.range, open_->range);
+  const bool is_slot = assigned.outcome == AssignOutcome::kSlot;
+  const bool is_open = is_slot && open_ && IsSame(assigned.range, open_->range);
   const bool is_filled = is_slot && std::any_of(filled_.begin(), filled_.end(),
-                                                [&](const SlotRange& filled) { return IsSame(message.range, filled); });
+                                                [&](const SlotRange& filled) { return IsSame(assigned.range, filled); });
   if (is_open) {
-    open_->range.bytes = std::max(open_->range.bytes, message.range.bytes);
+    open_->range.bytes = std::max(open_->range.bytes, assigned.range.bytes);
     open_->used_since_ns = SystemClock().NowNs();
   }
   for (Ahead* ahead : {&open_ahead_, &full_ahead_}) {
-    if (ahead->requested != 0 && ahead->requested == message.number) {
+    if (ahead->requested != 0 && ahead->requested == assigned.number) {
       ahead->requested = 0;
-      if (!is_slot || !IsSame(message.range, ahead->grows)) ahead->answer = message;
+      if (!is_slot || !IsSame(assigned.range, ahead->grows)) ahead->answer = assigned;
       return;
     }
   }
   // An answer to a request of before the agent's loss: nobody waits for it.
-  if (is_slot && !is_open && !is_filled) Return(message.range);
+  if (is_slot && !is_open && !is_filled) Return(assigned.range);
 }
 
 void SlotAllocator::Return(const SlotRange& range) {
-  ClientMessage message{};
-  message.kind = ClientMessageKind::kReturnSlot;
-  message.range = range;
   // A lost return frees the slot late, with the session; it never harms what lies in it.
-  (void)channel_->Push(message, Deadline(SystemClock(), std::chrono::seconds(10)));
+  (void)channel_->Push(ReturnSlot{.slot = range}, Deadline(SystemClock(), std::chrono::seconds(10)));
 }
 
 bool SlotAllocator::AwaitAgent(std::optional<Deadline>* until) const {

@@ -33,7 +33,8 @@ struct FullChunk {
 
 class SlotAllocator {
  public:
-  // `pump` handles every message that has come, and gives those of assignment to OnMessage; the channel is its source.
+  // `pump` handles every message that has come, with OnAssigned and ReturnUnused where it is about slots; the channel is its
+  // source.
   SlotAllocator(AgentChannel* channel, LayoutLimits limits, std::function<void()> pump)
       : channel_(channel), limits_(limits), pump_(std::move(pump)) {}
 
@@ -55,9 +56,9 @@ class SlotAllocator {
   // agent learns of those chunks with the image's end.
   void ReturnFilled();
 
-  // kAssign and kRecall.
-  void OnMessage(const AgentMessage& message);
-  // Gives back what is assigned and unused.
+  // The agent has assigned a place.
+  void OnAssigned(const AssignPlace& assigned);
+  // Gives back what is assigned and unused; the agent may ask for it.
   void ReturnUnused();
 
   // The slots of this session that a new agent must know of: open, assigned ahead. Requests that nobody answered are
@@ -79,13 +80,13 @@ class SlotAllocator {
     PlaceKind kind;
     uint64_t requested = 0;  // its number; 0: none is out
     SlotRange grows{};       // the open slot that it names, to be backed further
-    std::optional<AgentMessage> answer;
+    std::optional<AssignPlace> answer;
   };
 
   void Request(Ahead* ahead, const FullChunk& wanted);
   bool HasOpen(uint64_t bytes) const { return open_ && open_->range.bytes - open_->cursor >= bytes; }
   // Waits for the answer; nothing: the open slot has grown instead, to hold as much.
-  Result<std::optional<AgentMessage>> TakeAnswer(Ahead* ahead, const FullChunk& wanted, const Deadline& deadline);
+  Result<std::optional<AssignPlace>> TakeAnswer(Ahead* ahead, const FullChunk& wanted, const Deadline& deadline);
   void Return(const SlotRange& range);
   // A moment passes in which the successor of a lost agent may come; false when it has had its time since *until was set, or
   // has come and gave the client another session.

@@ -32,7 +32,13 @@ class SlotAllocatorTest : public ::testing::Test {
 
   void Pump() {
     AgentMessage message;
-    while (channel_.Poll(&message)) slots_.OnMessage(message);
+    while (channel_.Poll(&message)) {
+      if (message.kind() == AgentMessageKind::kRecallSlots) {
+        slots_.ReturnUnused();
+      } else {
+        slots_.OnAssigned(message.As<AssignPlace>());
+      }
+    }
   }
   // What the client has sent since the last call.
   std::vector<ClientMessage> Sent() {
@@ -44,26 +50,24 @@ class SlotAllocatorTest : public ::testing::Test {
     }
     return sent;
   }
-  void Answer(uint64_t number, AssignOutcome outcome, uint32_t slot = 0, uint64_t bytes = kSlotBytes) {
-    AgentMessage message{};
-    message.kind = AgentMessageKind::kAssign;
-    message.outcome = outcome;
-    message.number = number;
-    message.range = SlotRange{0, slot, 7, 0, bytes};
-    message.code = static_cast<int32_t>(outcome == AssignOutcome::kFailed ? Code::kNoSpace : Code::kOk);
-    std::snprintf(message.text, sizeof message.text, "nothing left");
-    ASSERT_TRUE(agent_out_.TryPush(message));
+  // The request that is all of it.
+  RequestPlace Asked() {
+    const auto sent = Sent();
+    EXPECT_EQ(sent.size(), 1u);
+    return sent.at(0).As<RequestPlace>();
+  }
+  void Answer(const RequestPlace& asked, AssignOutcome outcome, uint32_t slot = 0, uint64_t bytes = kSlotBytes) {
+    const SlotRange range{0, slot, 7, 0, bytes};
+    ASSERT_TRUE(agent_out_.TryPush(AssignPlace{.outcome = outcome, .number = asked.number, .range = range}));
     ++mailbox_->client_wake;
   }
   Deadline In(Duration duration) const { return Deadline(SystemClock(), duration); }
   // Asks for an open slot ahead, and gets `slot`.
   void OpenSlot(uint32_t slot) {
     slots_.ExpectOpen();
-    const auto sent = Sent();
-    ASSERT_EQ(sent.size(), 1u);
-    ASSERT_EQ(sent[0].kind, ClientMessageKind::kRequestPlace);
-    ASSERT_EQ(sent[0].chunk, static_cast<uint32_t>(PlaceKind::kOpenSlot));
-    Answer(sent[0].image_serial, AssignOutcome::kSlot, slot);
+    const RequestPlace asked = Asked();
+    ASSERT_EQ(asked.place, PlaceKind::kOpenSlot);
+    Answer(asked, AssignOutcome::kSlot, slot);
   }
 
   std::unique_ptr<Mailbox> mailbox_;
@@ -93,14 +97,15 @@ TEST_F(SlotAllocatorTest, SmallChunksArePackedForward) {
 // It is backed a little at first.
 TEST_F(SlotAllocatorTest, TheOpenSlotGrows) {
   slots_.ExpectOpen();
-  Answer(Sent().at(0).image_serial, AssignOutcome::kSlot, 3, 2 * kChunkAlignment);
+  Answer(Asked(), AssignOutcome::kSlot, 3, 2 * kChunkAlignment);
   EXPECT_EQ(slots_.TakeOpen(kChunkAlignment, In(seconds(1)))->range.offset, 0u);
   const auto sent = Sent();
   ASSERT_EQ(sent.size(), 1u) << "less than a piece is left";
-  EXPECT_EQ(sent[0].range.slot, 3u);
-  EXPECT_EQ(sent[0].range.slot_generation, 7u);
-  EXPECT_EQ(sent[0].amount, kChunkAlignment + kSlotLimits.piece_bytes) << "as far as it is wanted";
-  Answer(sent[0].image_serial, AssignOutcome::kSlot, 3);
+  const auto asked = sent[0].As<RequestPlace>();
+  EXPECT_EQ(asked.grow.slot, 3u);
+  EXPECT_EQ(asked.grow.slot_generation, 7u);
+  EXPECT_EQ(asked.grow.bytes, kChunkAlignment + kSlotLimits.piece_bytes) << "as far as it is wanted";
+  Answer(asked, AssignOutcome::kSlot, 3);
   const auto place = slots_.TakeOpen(2 * kChunkAlignment, In(seconds(1)));
   ASSERT_TRUE(place.ok()) << place.status().ToString();
   EXPECT_EQ(place->range.slot, 3u);
@@ -111,7 +116,7 @@ TEST_F(SlotAllocatorTest, TheOpenSlotGrows) {
 
 TEST_F(SlotAllocatorTest, ASlotThatGrowsAfterItWasReturnedIsNotUsed) {
   slots_.ExpectOpen();
-  Answer(Sent().at(0).image_serial, AssignOutcome::kSlot, 3, kChunkAlignment);
+  Answer(Asked(), AssignOutcome::kSlot, 3, kChunkAlignment);
   std::vector<ClientMessage> sent;
   const auto await = [&](size_t messages) {
     while (sent.size() < messages) {
@@ -121,20 +126,18 @@ TEST_F(SlotAllocatorTest, ASlotThatGrowsAfterItWasReturnedIsNotUsed) {
   };
   std::thread agent([&] {
     await(1);
-    AgentMessage recall{};
-    recall.kind = AgentMessageKind::kRecall;
-    EXPECT_TRUE(agent_out_.TryPush(recall));
-    Answer(sent[0].image_serial, AssignOutcome::kSlot, 3);
+    EXPECT_TRUE(agent_out_.TryPush(RecallSlots{}));
+    Answer(sent[0].As<RequestPlace>(), AssignOutcome::kSlot, 3);
     await(3);
-    Answer(sent[2].image_serial, AssignOutcome::kSlot, 4);
+    Answer(sent[2].As<RequestPlace>(), AssignOutcome::kSlot, 4);
   });
   const auto place = slots_.TakeOpen(2 * kChunkAlignment, In(seconds(10)));
   agent.join();
   ASSERT_TRUE(place.ok()) << place.status().ToString();
   EXPECT_EQ(place->range.slot, 4u);
-  EXPECT_EQ(sent[0].range.slot_generation, 7u) << "it is asked for more of that slot";
-  EXPECT_EQ(sent[1].kind, ClientMessageKind::kReturnSlot);
-  EXPECT_EQ(sent[2].range.slot_generation, 0u) << "and then for another one";
+  EXPECT_EQ(sent[0].As<RequestPlace>().grow.slot_generation, 7u) << "it is asked for more of that slot";
+  EXPECT_EQ(sent[1].kind(), ClientMessageKind::kReturnSlot);
+  EXPECT_EQ(sent[2].As<RequestPlace>().grow.slot_generation, 0u) << "and then for another one";
 }
 
 TEST_F(SlotAllocatorTest, TheNextSlotIsAskedForAheadAndTheOldOneReturned) {
@@ -144,10 +147,9 @@ TEST_F(SlotAllocatorTest, TheNextSlotIsAskedForAheadAndTheOldOneReturned) {
   ASSERT_TRUE(slots_.TakeOpen(kSlotBytes / 2 - kChunkAlignment, In(seconds(1))).ok());
   const auto sent = Sent();
   ASSERT_EQ(sent.size(), 1u) << "less than half is left";
-  EXPECT_EQ(sent[0].kind, ClientMessageKind::kRequestPlace);
   slots_.ExpectOpen();
   EXPECT_TRUE(Sent().empty()) << "once";
-  Answer(sent[0].image_serial, AssignOutcome::kSlot, 2);
+  Answer(sent[0].As<RequestPlace>(), AssignOutcome::kSlot, 2);
   const auto place = slots_.TakeOpen(2 * kChunkAlignment, In(seconds(1)));
   ASSERT_TRUE(place.ok());
   EXPECT_EQ(place->range.slot, 2u);
@@ -156,8 +158,7 @@ TEST_F(SlotAllocatorTest, TheNextSlotIsAskedForAheadAndTheOldOneReturned) {
   slots_.ReturnFilled();
   const auto returned = Sent();
   ASSERT_EQ(returned.size(), 1u);
-  EXPECT_EQ(returned[0].kind, ClientMessageKind::kReturnSlot);
-  EXPECT_EQ(returned[0].range.slot, 1u);
+  EXPECT_EQ(returned[0].As<ReturnSlot>().slot.slot, 1u);
 }
 
 TEST_F(SlotAllocatorTest, TheLastPlaceGrowsWhileThereIsRoom) {
@@ -183,8 +184,8 @@ TEST_F(SlotAllocatorTest, AFullMailboxDelaysTheRequestOnly) {
     std::this_thread::sleep_for(milliseconds(20));  // the client waits by now
     for (bool answered = false; !answered; std::this_thread::sleep_for(milliseconds(1))) {
       for (const ClientMessage& message : Sent()) {
-        if (message.kind != ClientMessageKind::kRequestPlace) continue;
-        Answer(message.image_serial, AssignOutcome::kSlot, 3);
+        if (message.kind() != ClientMessageKind::kRequestPlace) continue;
+        Answer(message.As<RequestPlace>(), AssignOutcome::kSlot, 3);
         answered = true;
       }
     }
@@ -198,11 +199,10 @@ TEST_F(SlotAllocatorTest, AFullMailboxDelaysTheRequestOnly) {
 TEST_F(SlotAllocatorTest, WaitsForItsSlotAndSaysHowLong) {
   std::thread agent([this] {
     std::this_thread::sleep_for(milliseconds(30));
-    const auto sent = Sent();
-    ASSERT_EQ(sent.size(), 1u);
-    EXPECT_EQ(sent[0].chunk, static_cast<uint32_t>(PlaceKind::kFullChunk));
-    EXPECT_EQ(sent[0].range.bytes, 5000u);
-    Answer(sent[0].image_serial, AssignOutcome::kSlot, 9);
+    const RequestPlace asked = Asked();
+    EXPECT_EQ(asked.place, PlaceKind::kFullChunk);
+    EXPECT_EQ(asked.bytes, 5000u);
+    Answer(asked, AssignOutcome::kSlot, 9);
   });
   const auto place = slots_.TakeFull({5000}, In(seconds(20)));
   agent.join();
@@ -214,52 +214,36 @@ TEST_F(SlotAllocatorTest, WaitsForItsSlotAndSaysHowLong) {
 
 TEST_F(SlotAllocatorTest, ARequestSaysWhatIsToCome) {
   slots_.ExpectFull({10, 7000});
-  const auto sent = Sent();
-  ASSERT_EQ(sent.size(), 1u);
-  EXPECT_EQ(sent[0].range.bytes, 10u);
-  EXPECT_EQ(sent[0].amount, 7000u);
+  const RequestPlace asked = Asked();
+  EXPECT_EQ(asked.bytes, 10u);
+  EXPECT_EQ(asked.bytes_to_come, 7000u);
 }
 
-TEST_F(SlotAllocatorTest, ThroughFailureAndTimeout) {
+TEST_F(SlotAllocatorTest, ThroughAndTimeout) {
   slots_.ExpectFull({10});
-  Answer(Sent().at(0).image_serial, AssignOutcome::kFailed);
+  Answer(Asked(), AssignOutcome::kThrough);
   // Refused ahead of time: asked again, since there may be room by now.
   EXPECT_EQ(slots_.TakeFull({10}, In(milliseconds(20))).status().code(), Code::kTimeout);
-  const auto sent = Sent();
-  ASSERT_EQ(sent.size(), 1u);
+  const RequestPlace asked = Asked();
   std::thread agent([&] {
     std::this_thread::sleep_for(milliseconds(20));
-    Answer(sent[0].image_serial, AssignOutcome::kThrough);
+    Answer(asked, AssignOutcome::kThrough);
   });
-  auto place = slots_.TakeFull({10}, In(seconds(20)));
+  const auto place = slots_.TakeFull({10}, In(seconds(20)));
   agent.join();
   ASSERT_TRUE(place.ok());
   EXPECT_TRUE(place->through);
-  std::thread refusing([&] {
-    std::vector<ClientMessage> again;
-    while ((again = Sent()).empty()) std::this_thread::sleep_for(milliseconds(1));
-    Answer(again[0].image_serial, AssignOutcome::kFailed);
-  });
-  place = slots_.TakeFull({10}, In(seconds(20)));
-  refusing.join();
-  EXPECT_EQ(place.status().code(), Code::kNoSpace);
-  EXPECT_EQ(place.status().message(), "nothing left");
 }
 
 TEST_F(SlotAllocatorTest, ARecallGivesBackWhatIsUnused) {
   OpenSlot(1);
   slots_.ExpectFull({10});
-  Answer(Sent().at(0).image_serial, AssignOutcome::kSlot, 2);
+  Answer(Asked(), AssignOutcome::kSlot, 2);
   Pump();
-  AgentMessage recall{};
-  recall.kind = AgentMessageKind::kRecall;
-  ASSERT_TRUE(agent_out_.TryPush(recall));
+  ASSERT_TRUE(agent_out_.TryPush(RecallSlots{}));
   Pump();
   std::vector<uint32_t> returned;
-  for (const ClientMessage& message : Sent()) {
-    EXPECT_EQ(message.kind, ClientMessageKind::kReturnSlot);
-    returned.push_back(message.range.slot);
-  }
+  for (const ClientMessage& message : Sent()) returned.push_back(message.As<ReturnSlot>().slot.slot);
   EXPECT_THAT(returned, ::testing::UnorderedElementsAre(1u, 2u));
   EXPECT_TRUE(slots_.HeldAfterAgentLoss().empty());
 }
@@ -268,7 +252,7 @@ TEST_F(SlotAllocatorTest, AfterALossTheHeldSlotsAreNamedAndRequestsForgotten) {
   OpenSlot(4);
   ASSERT_TRUE(slots_.TakeOpen(100, In(seconds(1))).ok());
   slots_.ExpectFull({10});
-  const uint64_t lost_request = Sent().at(0).image_serial;
+  const RequestPlace lost_request = Asked();
   const auto held = slots_.HeldAfterAgentLoss();
   ASSERT_EQ(held.size(), 1u);
   EXPECT_EQ(held[0].slot, 4u);
@@ -280,8 +264,7 @@ TEST_F(SlotAllocatorTest, AfterALossTheHeldSlotsAreNamedAndRequestsForgotten) {
   Pump();
   const auto returned = Sent();
   ASSERT_EQ(returned.size(), 1u);
-  EXPECT_EQ(returned[0].kind, ClientMessageKind::kReturnSlot);
-  EXPECT_EQ(returned[0].range.slot, 8u);
+  EXPECT_EQ(returned[0].As<ReturnSlot>().slot.slot, 8u);
 }
 
 TEST_F(SlotAllocatorTest, AChunkGreaterThanASlotIsRefused) {
@@ -328,26 +311,24 @@ TEST_F(SlotSinkTest, SaysHowMuchOfItsImageIsToComeAndWhatWasWritten) {
   for (const uint64_t bytes : {kSlotBytes, kSlotBytes, kRest}) {
     SCOPED_TRACE(to_come);
     sink_->ExpectChunk(bytes);
-    const auto asked = Sent();
-    ASSERT_EQ(asked.size(), 1u);
-    EXPECT_EQ(asked[0].kind, ClientMessageKind::kRequestPlace);
+    const RequestPlace asked = Asked();
     to_come -= bytes;
-    EXPECT_EQ(asked[0].amount, to_come);
-    Answer(asked[0].image_serial, AssignOutcome::kSlot, 1 + static_cast<uint32_t>(record.chunks.size()));
+    EXPECT_EQ(asked.bytes_to_come, to_come);
+    Answer(asked, AssignOutcome::kSlot, 1 + static_cast<uint32_t>(record.chunks.size()));
     ASSERT_TRUE(sink_->OpenChunk(static_cast<uint32_t>(record.chunks.size()), bytes).ok());
     std::this_thread::sleep_for(milliseconds(2));
     ASSERT_TRUE(sink_->CloseChunk(bytes, &record).ok());
     const auto sent = Sent();
     ASSERT_FALSE(sent.empty());
-    EXPECT_EQ(sent.back().kind, ClientMessageKind::kChunkWritten);
-    EXPECT_EQ(sent.back().range.bytes, bytes);
-    EXPECT_GE(sent.back().amount, 2'000'000u) << "nanoseconds";
+    const auto written = sent.back().As<ChunkWritten>();
+    EXPECT_EQ(written.range.bytes, bytes);
+    EXPECT_GE(written.took_ns, 2'000'000u);
   }
   EXPECT_EQ(to_come, 0u);
   // An image of unknown size has nothing known to come.
   ASSERT_TRUE(sink_->Begin(ImageIdentity{}, 0).ok());
   sink_->ExpectChunk(kSlotBytes);
-  EXPECT_EQ(Sent().at(0).amount, 0u);
+  EXPECT_EQ(Asked().bytes_to_come, 0u);
 }
 
 // A successor frees what it is not told of; so it is told also of a slot that was assigned and is not written yet.
@@ -368,7 +349,7 @@ TEST_F(SlotSinkTest, HoldsItsSlotsFromTheirAssignmentToTheImagesEnd) {
   std::vector<uint32_t> expected;
   for (uint32_t chunk = 0; chunk < 2; ++chunk) {
     sink_->ExpectChunk(kSlotBytes);
-    Answer(Sent().at(0).image_serial, AssignOutcome::kSlot, 3 + chunk);
+    Answer(Asked(), AssignOutcome::kSlot, 3 + chunk);
     ASSERT_TRUE(sink_->OpenChunk(chunk, kSlotBytes).ok());
     expected.push_back(3 + chunk);
     EXPECT_EQ(held(), expected) << "open";

@@ -20,13 +20,6 @@ constexpr uint32_t kRingReserve = kClientRingEntries / 8;
 
 }  // namespace
 
-ClientMessage SlotSink::MessageOf(ClientMessageKind kind) const {
-  ClientMessage message{};
-  message.kind = kind;
-  message.image_serial = serial_;
-  return message;
-}
-
 Status SlotSink::Begin(const ImageIdentity& identity, uint64_t announced_bytes) {
   identity_ = identity;
   ++serial_;
@@ -101,13 +94,9 @@ Status SlotSink::Write(uint64_t offset, const std::byte* data, uint64_t bytes) {
 
 void SlotSink::Progress(uint64_t bytes) {
   if (!announced_ || through_ || context_.channel->Room() < kRingReserve) return;
-  ClientMessage message = MessageOf(ClientMessageKind::kProgress);
-  message.chunk = chunk_;
-  message.range = place_;
-  message.object_offset = object_offset_;
-  message.amount = bytes;
   os::KillPoint("client-progress-before");
-  (void)context_.channel->TryPush(message);
+  (void)context_.channel->TryPush(ChunkProgress{
+      .chunk = chunk_, .image_serial = serial_, .range = place_, .object_offset = object_offset_, .captured_bytes = bytes});
   os::KillPoint("client-progress-after");
 }
 
@@ -136,11 +125,8 @@ Status SlotSink::CloseChunk(uint64_t bytes, ImageRecord* record) {
 
 void SlotSink::ReportWritten() {
   if (context_.channel->Room() < kRingReserve) return;
-  ClientMessage message = MessageOf(ClientMessageKind::kChunkWritten);
-  message.chunk = chunk_;
-  message.range = place_;
-  message.amount = static_cast<uint64_t>(SystemClock().NowNs() - chunk_begin_ns_);
-  (void)context_.channel->TryPush(message);
+  const auto took_ns = static_cast<uint64_t>(SystemClock().NowNs() - chunk_begin_ns_);
+  (void)context_.channel->TryPush(ChunkWritten{.range = place_, .took_ns = took_ns});
 }
 
 Result<SlotRange> SlotSink::StoreInOpenSlot(ByteSpan bytes) {
@@ -161,12 +147,10 @@ Status SlotSink::Announce() {
   if (announced_) return Status::Ok();
   buffer_.clear();
   EncodeImageIdentity(identity_, &buffer_);
-  ClientMessage message = MessageOf(ClientMessageKind::kImageBegin);
-  KEDGE_ASSIGN_OR_RETURN(message.range, StoreInOpenSlot(buffer_));
-  message.chunk = due_levels_;
-  message.amount = announced_bytes_;
+  KEDGE_ASSIGN_OR_RETURN(const SlotRange identity, StoreInOpenSlot(buffer_));
+  const ImageBegin begin{.due_levels = due_levels_, .image_serial = serial_, .identity = identity};
   os::KillPoint("client-begin-before");
-  KEDGE_RETURN_IF_ERROR(context_.slots->Send(message, WaitDeadline()));
+  KEDGE_RETURN_IF_ERROR(context_.slots->Send(begin, WaitDeadline()));
   os::KillPoint("client-begin-after");
   announced_ = true;
   return Status::Ok();
@@ -177,13 +161,14 @@ Status SlotSink::End(const ImageRecord& record) {
   KEDGE_RETURN_IF_ERROR(EncodeImageRecord(record, &buffer_));
   const uint64_t record_bytes = buffer_.size();
   KEDGE_RETURN_IF_ERROR(EncodePlacementTable(placement_, &buffer_));
-  ClientMessage message = MessageOf(ClientMessageKind::kImageEnd);
-  KEDGE_ASSIGN_OR_RETURN(message.range, StoreInOpenSlot(buffer_));
-  message.chunk = due_levels_;
-  message.object_offset = record_bytes;
-  message.amount = crc32c::Compute(buffer_.data(), buffer_.size());
+  KEDGE_ASSIGN_OR_RETURN(const SlotRange range, StoreInOpenSlot(buffer_));
+  const ImageEnd end{.due_levels = due_levels_,
+                     .image_serial = serial_,
+                     .range = range,
+                     .record_bytes = record_bytes,
+                     .crc32c = crc32c::Compute(buffer_.data(), buffer_.size())};
   os::KillPoint("client-end-before");
-  KEDGE_RETURN_IF_ERROR(context_.slots->Send(message, WaitDeadline()));
+  KEDGE_RETURN_IF_ERROR(context_.slots->Send(end, WaitDeadline()));
   os::KillPoint("client-end-after");
   context_.slots->ReturnFilled();
   os::KillPoint("client-end-returned");
@@ -198,14 +183,10 @@ void SlotSink::Abort() {
   through_.reset();
   placement_.chunks.clear();
   // Slots for whole chunks go back with an image's end; this one has none (session/mailbox.h).
-  ClientMessage back = MessageOf(ClientMessageKind::kReturnSlot);
-  for (const SlotRange& range : full_slots_) {
-    back.range = range;
-    (void)context_.channel->TryPush(back);
-  }
+  for (const SlotRange& range : full_slots_) (void)context_.channel->TryPush(ReturnSlot{.slot = range});
   full_slots_.clear();
   // Lost with the agent at worst: its successor drops images that never ended.
-  (void)context_.channel->TryPush(MessageOf(ClientMessageKind::kImageAbort));
+  (void)context_.channel->TryPush(ImageAbort{.image_serial = serial_});
   context_.slots->ReturnFilled();
 }
 

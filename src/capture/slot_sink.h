@@ -74,7 +74,6 @@ class SlotSink final : public ImageSink {
   // Tells the agent that the open chunk, in a slot of its own, is whole, and how long that took.
   void ReportWritten();
   Result<ChunkTarget> OpenThrough(uint32_t chunk, uint64_t bytes);
-  ClientMessage MessageOf(ClientMessageKind kind) const;
 
   const SlotSinkContext context_;
   ImageIdentity identity_;

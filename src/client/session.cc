@@ -196,14 +196,20 @@ std::vector<Tier*> Session::Tiers() const {
 }
 
 void Session::OnMessage(const AgentMessage& message) {
-  if (message.kind == AgentMessageKind::kTakenOver) {
-    if (!core_->superseded.exchange(true)) LogError("client", "rank {}: {}", core_->rank(), message.text);
-    return;
+  switch (message.kind()) {
+    case AgentMessageKind::kAssignPlace: return attached_->slots->OnAssigned(message.As<AssignPlace>());
+    case AgentMessageKind::kRecallSlots: return attached_->slots->ReturnUnused();
+    case AgentMessageKind::kFlushFailed: {
+      const auto failed = message.As<FlushFailed>();
+      const Code code = failed.code == Code::kOk ? Code::kIo : failed.code;
+      return AddFailure(ledger_->FindSerial(attached_->number, failed.image_serial),
+                        Status(code, std::string(failed.text.view())));
+    }
+    case AgentMessageKind::kTakenOver:
+      if (!core_->superseded.exchange(true)) {
+        LogError("client", "rank {}: {}", core_->rank(), message.As<TakenOver>().text.view());
+      }
   }
-  if (message.kind != AgentMessageKind::kFlushFailed) return attached_->slots->OnMessage(message);
-  Status status(static_cast<Code>(message.code), message.text);
-  if (status.code() == Code::kOk) status = Status(Code::kIo, message.text);
-  AddFailure(ledger_->FindSerial(attached_->number, message.number), status);
 }
 
 void Session::AddFailure(TakenVersion* taken, const Status& status) {

@@ -12,16 +12,21 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
 #include <type_traits>
+
+#include "base/status.h"
 
 namespace kedge {
 
 inline constexpr uint64_t kMailboxMagic = 0x786f622d6567646bULL;  // "kdge-box"
-inline constexpr uint32_t kProtocolVersion = 17;
+inline constexpr uint32_t kProtocolVersion = 18;
 inline constexpr uint32_t kClientRingEntries = 1024;
 inline constexpr uint32_t kAgentRingEntries = 64;
-inline constexpr uint32_t kAgentTextBytes = 200;
 // An open slot that is used up at this rate is asked for early, and grows far: the request lies behind all that the client has
 // put into its mailbox, and that is served while it goes on.
 inline constexpr double kFastOpenBytesPerSecond = 64.0 * (1 << 20);
@@ -30,23 +35,71 @@ inline constexpr double kFastOpenBytesPerSecond = 64.0 * (1 << 20);
 struct SlotRange {
   uint32_t tier;             // index into the session's tier list (Welcome)
   uint32_t slot;             // below the tier's slot count
-  uint64_t slot_generation;  // as given in Assign: tells a slot from its earlier uses
+  uint64_t slot_generation;  // as given in AssignPlace: tells a slot from its earlier uses
   uint64_t offset;           // within the slot
   uint64_t bytes;
 };
 
-enum class ClientMessageKind : uint32_t {
-  kRequestPlace = 1,  // wants a slot for a chunk (`amount`: bytes that its image will ask for after it), or the next open slot
-  kImageBegin = 2,    // an image of at least a piece is about to be captured: `range` holds its encoded Generation
-  kProgress = 3,      // the first `amount` bytes of the chunk at `range` are there. With all of them the client is done with
-                      // a slot for a full chunk: once it is flushed, the agent may give it to others before the image ends
-  kImageEnd = 4,      // the image is captured: `range` is its image record followed by its placement table. In its object
-                      // the record stands after the last chunk, at the next multiple of 4 KiB
-  kImageAbort = 5,    // the image is given up. Slots that no kProgress of it named are returned by kReturnSlot
-  kReturnSlot = 6,    // the client will write no more into the slot at `range`
-  kChunkWritten = 7,  // the whole chunk at `range`, in a slot of its own, is there: `amount` is the nanoseconds that it took.
-                      // May be left out: the end of the image says so too
+// What may be in an entry of a ring: each of the structs below begins with its kind.
+template <typename Content, typename Kind, size_t kBytes>
+concept RingContent = std::is_same_v<decltype(Content::kind), Kind> && std::is_trivially_copyable_v<Content> &&
+                      (offsetof(Content, kind) == 0) &&
+                      (sizeof(Content) <= kBytes);
+
+// An entry: one of these structs, and zeros up to its size. Whoever shares the ring may have written anything there, so it is
+// bytes, and a struct is copied in and out.
+template <typename Kind, size_t kBytes>
+class RingEntry {
+ public:
+  RingEntry() = default;
+  template <RingContent<Kind, kBytes> Content>
+  RingEntry(const Content& content) {  // NOLINT(google-explicit-constructor): TryPush(ImageAbort{...})
+    std::memcpy(bytes_, &content, sizeof(Content));
+    std::memset(bytes_ + sizeof(Content), 0, kBytes - sizeof(Content));
+  }
+
+  // Perhaps none that there is.
+  Kind kind() const {
+    Kind value{};
+    std::memcpy(&value, bytes_, sizeof value);
+    return value;
+  }
+  // REQUIRES: Content is the struct of kind().
+  template <RingContent<Kind, kBytes> Content>
+  Content As() const {
+    Content content;
+    KEDGE_CHECK(content.kind == kind());
+    std::memcpy(&content, bytes_, sizeof content);
+    return content;
+  }
+
+ private:
+  alignas(8) std::byte bytes_[kBytes];
 };
+
+// Text in an entry: as much of it as fits, and no longer than that whatever lies there.
+class RingText {
+ public:
+  RingText() = default;
+  explicit RingText(const std::string& text) { text.copy(bytes_, sizeof bytes_); }
+  std::string_view view() const { return {bytes_, strnlen(bytes_, sizeof bytes_)}; }
+
+ private:
+  char bytes_[200] = {};
+};
+
+// ---- Entries from the client ----
+
+enum class ClientMessageKind : uint32_t {
+  kRequestPlace = 1,
+  kImageBegin = 2,
+  kChunkProgress = 3,
+  kImageEnd = 4,
+  kImageAbort = 5,
+  kReturnSlot = 6,
+  kChunkWritten = 7,
+};
+using ClientMessage = RingEntry<ClientMessageKind, 64>;
 
 enum class PlaceKind : uint32_t {
   kOpenSlot = 1,   // a slot into which the client packs small chunks, going forward, until it returns it
@@ -56,39 +109,107 @@ enum class PlaceKind : uint32_t {
 // The levels that are a version's turn by the counts that its ranks go by (level_counts.h), or-ed; others mean nothing.
 enum DueLevels : uint32_t { kDueNode = 1, kDueStore = 2 };
 
-struct ClientMessage {
-  ClientMessageKind kind;
-  uint32_t chunk;          // kProgress: index in the image's chunk table. kRequestPlace: PlaceKind. kImageBegin, kImageEnd:
-                           // DueLevels, alike on all ranks
-  uint64_t image_serial;   // the session's count of begun images, from 1; kRequestPlace: the request's own number
-  SlotRange range;         // kRequestPlace: range.bytes is the wanted size
-  uint64_t object_offset;  // kProgress: where the chunk lies in the image object. kImageEnd: bytes of the image record
-  uint64_t amount;         // kProgress: bytes captured so far. kImageBegin: announced bytes. kImageEnd: CRC32C of the range
+// Wants a slot for a chunk, or the next open slot. Answer: AssignPlace.
+struct RequestPlace {
+  ClientMessageKind kind = ClientMessageKind::kRequestPlace;
+  PlaceKind place{};
+  uint64_t number = 0;  // of the request, for its answer
+  uint64_t bytes = 0;
+  uint64_t bytes_to_come = 0;  // of a full chunk: that its image will ask for after it
+  SlotRange grow{};            // for an open slot: the one in use, as far as it is to be backed instead; slot_generation 0: none
 };
-static_assert(sizeof(ClientMessage) == 64 && std::is_trivially_copyable_v<ClientMessage>);
+
+// An image of at least a piece is about to be captured.
+struct ImageBegin {
+  ClientMessageKind kind = ClientMessageKind::kImageBegin;
+  uint32_t due_levels = 0;    // DueLevels, alike on all ranks
+  uint64_t image_serial = 0;  // the session's count of begun images, from 1
+  SlotRange identity{};       // the encoded ImageIdentity
+};
+
+// The first bytes of a chunk are there. With all of them the client is done with a slot for a full chunk: once it is flushed,
+// the agent may give it to others before the image ends.
+struct ChunkProgress {
+  ClientMessageKind kind = ClientMessageKind::kChunkProgress;
+  uint32_t chunk = 0;  // index in the image's chunk table
+  uint64_t image_serial = 0;
+  SlotRange range{};           // the whole chunk
+  uint64_t object_offset = 0;  // where it lies in the image object
+  uint64_t captured_bytes = 0;
+};
+
+// The image is captured. In its object the record stands after the last chunk, at the next multiple of 4 KiB.
+struct ImageEnd {
+  ClientMessageKind kind = ClientMessageKind::kImageEnd;
+  uint32_t due_levels = 0;  // as of ImageBegin
+  uint64_t image_serial = 0;
+  SlotRange range{};  // its image record, followed by its placement table
+  uint64_t record_bytes = 0;
+  uint32_t crc32c = 0;  // of the range
+};
+
+// The image is given up. Slots that no ChunkProgress of it named are returned by ReturnSlot.
+struct ImageAbort {
+  ClientMessageKind kind = ClientMessageKind::kImageAbort;
+  uint64_t image_serial = 0;
+};
+
+// The client will write no more into a slot.
+struct ReturnSlot {
+  ClientMessageKind kind = ClientMessageKind::kReturnSlot;
+  SlotRange slot{};  // any part of it
+};
+
+// A whole chunk, in a slot of its own, is there. May be left out: the end of the image says so too.
+struct ChunkWritten {
+  ClientMessageKind kind = ClientMessageKind::kChunkWritten;
+  SlotRange range{};
+  uint64_t took_ns = 0;
+};
+
+// ---- Entries from the agent ----
 
 enum class AgentMessageKind : uint32_t {
-  kAssign = 1,       // answers kRequestPlace
-  kFlushFailed = 2,  // the image will not reach a level it was owed; code, errno_value and text say why
-  kRecall = 3,       // others wait for room: return every slot that no checkpoint call in progress needs, open ones too
-  kTakenOver = 4,    // a newer attempt has taken the job over; text says which
+  kAssignPlace = 1,
+  kFlushFailed = 2,
+  kRecallSlots = 3,
+  kTakenOver = 4,
 };
+using AgentMessage = RingEntry<AgentMessageKind, 256>;
 
 enum class AssignOutcome : uint32_t {
-  kSlot = 1,     // range.tier, slot, slot_generation, bytes (the slot's size)
+  kSlot = 1,
   kThrough = 2,  // no tier has or will have room: write this chunk to the store, as an object of its own
-  kFailed = 3,   // neither: code and text say why
 };
 
-struct AgentMessage {
-  AgentMessageKind kind;
-  AssignOutcome outcome;
-  uint64_t number;  // kAssign: the request's number; kFlushFailed: image_serial
-  SlotRange range;
-  int32_t code;  // kedge::Code
-  int32_t errno_value;
-  char text[kAgentTextBytes];  // NUL-terminated
+// Answers RequestPlace.
+struct AssignPlace {
+  AgentMessageKind kind = AgentMessageKind::kAssignPlace;
+  AssignOutcome outcome{};
+  uint64_t number = 0;  // of the request
+  SlotRange range{};    // the slot, as far as it is backed; of kSlot alone
 };
+
+// An image will not reach a level that it was owed.
+struct FlushFailed {
+  AgentMessageKind kind = AgentMessageKind::kFlushFailed;
+  Code code = Code::kOk;
+  uint64_t image_serial = 0;
+  RingText text;  // says why
+};
+
+// Others wait for room: return every slot that no checkpoint call in progress needs, open ones too.
+struct RecallSlots {
+  AgentMessageKind kind = AgentMessageKind::kRecallSlots;
+};
+
+// A newer attempt has taken the job over.
+struct TakenOver {
+  AgentMessageKind kind = AgentMessageKind::kTakenOver;
+  RingText text;  // says which
+};
+
+static_assert(sizeof(ClientMessage) == 64 && std::is_trivially_copyable_v<ClientMessage>);
 static_assert(sizeof(AgentMessage) == 256 && std::is_trivially_copyable_v<AgentMessage>);
 
 template <typename Message, uint32_t kEntries>

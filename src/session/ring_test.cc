@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "base/random.h"
@@ -14,11 +16,28 @@ namespace {
 using TestRing = Ring<ClientMessage, kClientRingEntries>;
 
 ClientMessage Numbered(uint64_t number) {
-  ClientMessage message{};
-  message.kind = ClientMessageKind::kProgress;
-  message.image_serial = number;
-  message.amount = ~number;
-  return message;
+  return ChunkProgress{.image_serial = number, .captured_bytes = ~number};
+}
+
+TEST(RingEntry, HoldsOneOfItsStructs) {
+  ClientMessage message = ImageEnd{.due_levels = kDueStore, .image_serial = 5, .record_bytes = 6, .crc32c = 7};
+  ASSERT_EQ(message.kind(), ClientMessageKind::kImageEnd);
+  const auto end = message.As<ImageEnd>();
+  EXPECT_EQ(end.due_levels, kDueStore);
+  EXPECT_EQ(end.image_serial, 5u);
+  EXPECT_EQ(end.record_bytes, 6u);
+  EXPECT_EQ(end.crc32c, 7u);
+  std::memset(static_cast<void*>(&message), 0xff, sizeof message);
+  EXPECT_EQ(message.kind(), static_cast<ClientMessageKind>(UINT32_MAX)) << "whatever lies there";
+}
+
+TEST(RingEntry, TextIsCutAndEndsWithItsField) {
+  EXPECT_EQ(RingText("no space").view(), "no space");
+  const std::string longer(1000, 'x');
+  EXPECT_TRUE(longer.starts_with(RingText(longer).view()));
+  RingText text;
+  std::memset(static_cast<void*>(&text), 'y', sizeof text);
+  EXPECT_EQ(text.view(), std::string(sizeof text, 'y'));
 }
 
 TEST(Ring, DeliversInOrderAndRefusesWhenFull) {
@@ -31,7 +50,7 @@ TEST(Ring, DeliversInOrderAndRefusesWhenFull) {
   EXPECT_FALSE(producer.TryPush(Numbered(0)));
   for (uint64_t i = 0; i < kClientRingEntries; ++i) {
     ASSERT_EQ(consumer.Peek(&message), RingPeek::kMessage);
-    EXPECT_EQ(message.image_serial, i);
+    EXPECT_EQ(message.As<ChunkProgress>().image_serial, i);
     consumer.Advance();
   }
   EXPECT_EQ(consumer.Peek(&message), RingPeek::kEmpty);
@@ -49,7 +68,7 @@ TEST(Ring, PeekLeavesTheEntryForASuccessor) {
   }
   ClientRingConsumer successor(ring.get());
   ASSERT_EQ(successor.Peek(&message), RingPeek::kMessage);
-  EXPECT_EQ(message.image_serial, 7u);
+  EXPECT_EQ(message.As<ChunkProgress>().image_serial, 7u);
   successor.Advance();
   EXPECT_EQ(successor.Peek(&message), RingPeek::kEmpty);
 }
@@ -105,7 +124,8 @@ TEST(Ring, ThreadsSeeWholeMessages) {
       std::this_thread::yield();
       continue;
     }
-    wrong += message.image_serial != i || message.amount != ~i;
+    const auto progress = message.As<ChunkProgress>();
+    wrong += progress.image_serial != i || progress.captured_bytes != ~i;
     consumer.Advance();
     ++i;
   }

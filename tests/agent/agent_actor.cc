@@ -42,7 +42,8 @@ Status Act(AgentClient& client, const std::vector<std::string>& words) {
   if (verb == "goodbye") return client.Goodbye();
   if (verb == "hold") {
     for (int64_t i = 0; i < number; ++i) {
-      KEDGE_ASSIGN_OR_RETURN(AgentMessage answer, client.Request(PlaceKind::kFullChunk, client.attachment().welcome.chunk_bytes));
+      KEDGE_ASSIGN_OR_RETURN(const AssignPlace answer,
+                             client.Request(PlaceKind::kFullChunk, client.attachment().welcome.chunk_bytes));
       if (answer.outcome != AssignOutcome::kSlot) return Status(Code::kNoSpace, "no slot");
     }
     return Status::Ok();

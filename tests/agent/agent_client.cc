@@ -183,39 +183,34 @@ Result<AgentMessage> AgentClient::NextMessage(Duration timeout) {
   }
 }
 
-Result<AgentMessage> AgentClient::Request(PlaceKind kind, uint64_t bytes, Duration timeout) {
-  ClientMessage message{};
-  message.kind = ClientMessageKind::kRequestPlace;
-  message.chunk = static_cast<uint32_t>(kind);
-  message.image_serial = ++last_request_;
-  message.range.bytes = bytes;
-  Push(message);
+Result<AssignPlace> AgentClient::Request(PlaceKind place, uint64_t bytes, Duration timeout) {
+  Push(RequestPlace{.place = place, .number = ++last_request_, .bytes = bytes});
   const Deadline deadline(SystemClock(), timeout);
   for (;;) {
-    KEDGE_ASSIGN_OR_RETURN(AgentMessage answer, NextMessage(deadline.Remaining()));
-    if (answer.kind == AgentMessageKind::kAssign && answer.number == last_request_) return answer;
-    if (answer.kind == AgentMessageKind::kAssign && answer.outcome == AssignOutcome::kSlot) {
-      Return(answer.range);
-    } else {
-      notices_.push_back(answer);
+    KEDGE_ASSIGN_OR_RETURN(const AgentMessage message, NextMessage(deadline.Remaining()));
+    if (message.kind() != AgentMessageKind::kAssignPlace) {
+      notices_.push_back(message);
+      continue;
     }
+    const auto answer = message.As<AssignPlace>();
+    if (answer.number == last_request_) return answer;
+    if (answer.outcome == AssignOutcome::kSlot) Return(answer.range);
   }
 }
 
-Result<AgentMessage> AgentClient::NextNotice(Duration timeout) {
-  if (!notices_.empty()) {
-    AgentMessage notice = notices_.front();
-    notices_.erase(notices_.begin());
-    return notice;
+Result<FlushFailed> AgentClient::NextFailure(Duration timeout) {
+  if (notices_.empty()) {
+    KEDGE_ASSIGN_OR_RETURN(const AgentMessage message, NextMessage(timeout));
+    notices_.push_back(message);
   }
-  return NextMessage(timeout);
+  const AgentMessage notice = notices_.front();
+  notices_.erase(notices_.begin());
+  if (notice.kind() != AgentMessageKind::kFlushFailed) return Status(Code::kMismatch, "the agent says something else");
+  return notice.As<FlushFailed>();
 }
 
 void AgentClient::Return(const SlotRange& range) {
-  ClientMessage message{};
-  message.kind = ClientMessageKind::kReturnSlot;
-  message.range = range;
-  Push(message);
+  Push(ReturnSlot{.slot = range});
   if (range.tier == open_.tier && range.slot == open_.slot && range.slot_generation == open_.slot_generation) open_ = SlotRange{};
 }
 
@@ -226,7 +221,7 @@ Status AgentClient::WriteSlot(const SlotRange& range, const void* data) {
 Result<SlotRange> AgentClient::TakeOpen(uint64_t bytes) {
   if (open_.slot_generation == 0 || open_.bytes < bytes) {
     if (open_.slot_generation != 0) Return(open_);
-    KEDGE_ASSIGN_OR_RETURN(AgentMessage answer, Request(PlaceKind::kOpenSlot, attachment_.welcome.chunk_bytes));
+    KEDGE_ASSIGN_OR_RETURN(const AssignPlace answer, Request(PlaceKind::kOpenSlot, attachment_.welcome.chunk_bytes));
     if (answer.outcome != AssignOutcome::kSlot) return Status(Code::kNoSpace, "no open slot");
     open_ = answer.range;
     open_.offset = 0;
@@ -262,14 +257,9 @@ Status AgentClient::CaptureButEnd(const Generation& generation, size_t bytes) {
   if (large) {
     Buffer identity;
     EncodeImageIdentity(record.identity, &identity);
-    ClientMessage begin{};
-    begin.kind = ClientMessageKind::kImageBegin;
-    begin.image_serial = serial;
-    begin.chunk = DueLevelsOf(generation.name);
-    KEDGE_ASSIGN_OR_RETURN(begin.range, TakeOpen(identity.size()));
-    KEDGE_RETURN_IF_ERROR(WriteSlot(begin.range, identity.data()));
-    begin.amount = bytes;
-    Push(begin);
+    KEDGE_ASSIGN_OR_RETURN(const SlotRange range, TakeOpen(identity.size()));
+    KEDGE_RETURN_IF_ERROR(WriteSlot(range, identity.data()));
+    Push(ImageBegin{.due_levels = DueLevelsOf(generation.name), .image_serial = serial, .identity = range});
   }
   uint64_t object_offset = 0;
   for (uint64_t at = 0; at < bytes; at += chunk_bytes) {
@@ -279,8 +269,7 @@ Status AgentClient::CaptureButEnd(const Generation& generation, size_t bytes) {
     SlotRange range{};
     bool through = false;
     if (size >= piece_bytes) {
-      KEDGE_ASSIGN_OR_RETURN(AgentMessage answer, Request(PlaceKind::kFullChunk, size));
-      if (answer.outcome == AssignOutcome::kFailed) return Status(Code::kNoSpace, answer.text);
+      KEDGE_ASSIGN_OR_RETURN(const AssignPlace answer, Request(PlaceKind::kFullChunk, size));
       through = answer.outcome == AssignOutcome::kThrough;
       range = answer.range;
       range.offset = 0;
@@ -324,14 +313,11 @@ Status AgentClient::CaptureButEnd(const Generation& generation, size_t bytes) {
       part.bytes = length;
       KEDGE_RETURN_IF_ERROR(WriteSlot(part, data.data() + at + piece));
       if (!large) continue;
-      ClientMessage progress{};
-      progress.kind = ClientMessageKind::kProgress;
-      progress.image_serial = serial;
-      progress.chunk = extent.chunk;
-      progress.range = range;
-      progress.object_offset = object_offset;
-      progress.amount = piece + length;
-      Push(progress);
+      Push(ChunkProgress{.chunk = extent.chunk,
+                         .image_serial = serial,
+                         .range = range,
+                         .object_offset = object_offset,
+                         .captured_bytes = piece + length});
     }
     if (!through) object_offset = AlignUp(object_offset + size);
     record.chunks.push_back(chunk);
@@ -339,23 +325,16 @@ Status AgentClient::CaptureButEnd(const Generation& generation, size_t bytes) {
   }
   Buffer encoded;
   KEDGE_RETURN_IF_ERROR(EncodeImageRecord(record, &encoded));
-  end_ = ClientMessage{};
-  end_.kind = ClientMessageKind::kImageEnd;
-  end_.image_serial = serial;
-  end_.chunk = DueLevelsOf(generation.name);
+  end_ = ImageEnd{.due_levels = DueLevelsOf(generation.name), .image_serial = serial, .record_bytes = encoded.size()};
   ++turns_[generation.name];
-  end_.object_offset = encoded.size();
   KEDGE_RETURN_IF_ERROR(EncodePlacementTable(table, &encoded));
-  end_.amount = crc32c::Compute(encoded.data(), encoded.size());
+  end_.crc32c = crc32c::Compute(encoded.data(), encoded.size());
   KEDGE_ASSIGN_OR_RETURN(end_.range, TakeOpen(encoded.size()));
   return WriteSlot(end_.range, encoded.data());
 }
 
 void AgentClient::Abort() {
-  ClientMessage message{};
-  message.kind = ClientMessageKind::kImageAbort;
-  message.image_serial = serial_;
-  Push(message);
+  Push(ImageAbort{.image_serial = serial_});
 }
 
 Status AgentClient::SendEnd() {

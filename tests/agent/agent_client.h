@@ -83,9 +83,9 @@ class AgentClient {
 
   void Push(const ClientMessage& message);
   // Pushes a request and waits for its answer.
-  Result<AgentMessage> Request(PlaceKind kind, uint64_t bytes, Duration timeout = std::chrono::seconds(20));
-  // The next message of the agent that is no answer to a request.
-  Result<AgentMessage> NextNotice(Duration timeout);
+  Result<AssignPlace> Request(PlaceKind place, uint64_t bytes, Duration timeout = std::chrono::seconds(20));
+  // The next message of the agent that is no answer to a request: a flush that failed.
+  Result<FlushFailed> NextFailure(Duration timeout);
   void Return(const SlotRange& range);
 
   Result<LevelReply> Wait(const Generation& generation, Level level, Duration timeout = std::chrono::seconds(30));
@@ -120,7 +120,7 @@ class AgentClient {
   uint64_t last_request_ = 0;
   uint64_t chunks_through_ = 0;
   std::optional<size_t> flip_at_;
-  ClientMessage end_{};
+  ImageEnd end_;
   std::unique_ptr<Store> store_;
 };
 

@@ -61,10 +61,9 @@ TEST_F(Damage, OfASmallImageIsFoundByTheFlushAndOlderVersionsStay) {
   ASSERT_TRUE(IsOk(client.SendEnd()));
   ExpectCorrupt(client, bad, "region 1, bytes 0 to 3000");
   // Its client hears of it without asking.
-  const auto notice = client.NextNotice(seconds(10));
-  ASSERT_TRUE(IsOk(notice));
-  EXPECT_EQ(notice->kind, AgentMessageKind::kFlushFailed);
-  EXPECT_EQ(static_cast<Code>(notice->code), Code::kCorrupt);
+  const auto failed = client.NextFailure(seconds(10));
+  ASSERT_TRUE(IsOk(failed));
+  EXPECT_EQ(failed->code, Code::kCorrupt);
   EXPECT_EQ(StoredVersions(scenario_.store(), "job", "ckpt"), std::vector<int64_t>{1});
   EXPECT_TRUE(IsOk(client.CheckLocal(client.GenerationOf("ckpt", 1), 1000)));
   TakeSound(client, 3);
@@ -144,11 +143,10 @@ TEST_F(Damage, OfAChunkThatHasLeftItsSlotIsFoundAtTheEnd) {
   const Generation bad = client.GenerationOf("ckpt", 2);
   constexpr size_t kBytes = 8 << 20;
   ASSERT_TRUE(IsOk(client.Capture(bad, kBytes)));
-  const auto notice = client.NextNotice(seconds(30));
-  ASSERT_TRUE(IsOk(notice));
-  EXPECT_EQ(notice->kind, AgentMessageKind::kFlushFailed);
-  EXPECT_EQ(static_cast<Code>(notice->code), Code::kCorrupt);
-  EXPECT_NE(std::string(notice->text).find("flush of job/ckpt version 2"), std::string::npos) << notice->text;
+  const auto failed = client.NextFailure(seconds(30));
+  ASSERT_TRUE(IsOk(failed));
+  EXPECT_EQ(failed->code, Code::kCorrupt);
+  EXPECT_NE(failed->text.view().find("flush of job/ckpt version 2"), std::string::npos) << failed->text.view();
   EXPECT_EQ(StoredVersions(scenario_.store(), "job", "ckpt"), std::vector<int64_t>{1});
 }
 

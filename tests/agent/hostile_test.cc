@@ -30,6 +30,42 @@ void ExpectWorks(AgentClient& client, const ScenarioFolder& scenario, int64_t ve
   EXPECT_TRUE(IsOk(CheckStored(scenario.store(), generation, client.hello().rank, bytes)));
 }
 
+// Of any kind that there is, or of none. Half of its fields are small enough to make sense.
+ClientMessage AnyEntry(Random& random) {
+  const auto below = [&](uint64_t bound) { return random.Chance(0.5) ? random.Below(bound) : random.Next(); };
+  const auto word = static_cast<uint32_t>(below(4));
+  const uint64_t serial = below(8);
+  const SlotRange range{static_cast<uint32_t>(below(1)), static_cast<uint32_t>(below(20)), below(4), below(1 << 20),
+                        below(1 << 20)};
+  switch (static_cast<ClientMessageKind>(random.Below(9))) {
+    case ClientMessageKind::kRequestPlace:
+      return RequestPlace{.place = static_cast<PlaceKind>(word),
+                          .number = serial,
+                          .bytes = below(1 << 20),
+                          .bytes_to_come = random.Next(),
+                          .grow = range};
+    case ClientMessageKind::kImageBegin: return ImageBegin{.due_levels = word, .image_serial = serial, .identity = range};
+    case ClientMessageKind::kChunkProgress:
+      return ChunkProgress{.chunk = word,
+                           .image_serial = serial,
+                           .range = range,
+                           .object_offset = below(1 << 20),
+                           .captured_bytes = below(1 << 20)};
+    case ClientMessageKind::kImageEnd:
+      return ImageEnd{.due_levels = word,
+                      .image_serial = serial,
+                      .range = range,
+                      .record_bytes = below(1 << 20),
+                      .crc32c = static_cast<uint32_t>(random.Next())};
+    case ClientMessageKind::kImageAbort: return ImageAbort{.image_serial = serial};
+    case ClientMessageKind::kReturnSlot: return ReturnSlot{.slot = range};
+    case ClientMessageKind::kChunkWritten: return ChunkWritten{.range = range, .took_ns = random.Next()};
+  }
+  ClientMessage message;
+  random.Fill(&message, sizeof message);
+  return message;
+}
+
 class Hostile : public ::testing::Test {
  protected:
   Hostile() : victim_(scenario_, {.job = "victim"}), attacker_(scenario_, {}) {
@@ -50,17 +86,7 @@ class Hostile : public ::testing::Test {
 TEST_F(Hostile, RandomEntriesAreRefused) {
   Random random(99);
   for (int round = 0; round < 20000; ++round) {
-    ClientMessage message;
-    random.Fill(&message, sizeof message);
-    message.kind = static_cast<ClientMessageKind>(random.Below(9));
-    if (random.Chance(0.5)) message.range.tier = 0;
-    if (random.Chance(0.5)) message.range.slot = static_cast<uint32_t>(random.Below(20));
-    if (random.Chance(0.5)) message.range.slot_generation = random.Below(4);
-    if (random.Chance(0.3)) message.range.offset = random.Below(1 << 20);
-    if (random.Chance(0.3)) message.range.bytes = random.Below(1 << 20);
-    if (random.Chance(0.5)) message.image_serial = random.Below(8);
-    if (random.Chance(0.5)) message.chunk = static_cast<uint32_t>(random.Below(4));
-    attacker_.Push(message);
+    attacker_.Push(AnyEntry(random));
   }
   // What it was assigned by some of these requests is its own until it leaves.
   static_cast<void>(attacker_.Goodbye());
@@ -167,13 +193,8 @@ TEST(Requests, WithoutEndAreRefusedWhileNoneCanBeServed) {
   ASSERT_TRUE(IsOk(attacker.Attach()));
   // Its flush takes longer than this test, and room that it will make is waited for.
   ASSERT_TRUE(IsOk(victim.Capture(victim.GenerationOf("ckpt", 1), 3 << 20)));
-  ClientMessage message{};
-  message.kind = ClientMessageKind::kRequestPlace;
-  message.chunk = static_cast<uint32_t>(PlaceKind::kFullChunk);
-  message.range.bytes = 1 << 20;
-  for (uint32_t i = 0; i < 3 * kClientRingEntries; ++i) {
-    message.image_serial = i + 1;
-    attacker.Push(message);
+  for (uint64_t number = 1; number <= 3 * kClientRingEntries; ++number) {
+    attacker.Push(RequestPlace{.place = PlaceKind::kFullChunk, .number = number, .bytes = 1 << 20});
   }
   auto status = victim.AgentStatus();
   ASSERT_TRUE(IsOk(status));
@@ -279,11 +300,10 @@ TEST(BrokenStore, AFlushThatFailsIsSaidEverywhereAndTheNextOneWorks) {
   ASSERT_TRUE(IsOk(failed));
   EXPECT_FALSE(failed->failure.ok());
   EXPECT_NE(failed->failure.message().find("jobs"), std::string::npos) << failed->failure.ToString();
-  auto notice = client.NextNotice(seconds(10));
-  ASSERT_TRUE(IsOk(notice));
-  EXPECT_EQ(notice->kind, AgentMessageKind::kFlushFailed);
-  EXPECT_EQ(notice->number, client.serial());
-  EXPECT_NE(notice->code, 0);
+  const auto told = client.NextFailure(seconds(10));
+  ASSERT_TRUE(IsOk(told));
+  EXPECT_EQ(told->image_serial, client.serial());
+  EXPECT_NE(told->code, Code::kOk);
   EXPECT_TRUE(WaitFor([&] { return client.mailbox().images_failed.load() == 1; }, seconds(5)));
   EXPECT_TRUE(IsOk(client.CheckLocal(generation, 2 << 20))) << "the copy on the node stays";
   auto now = client.Test(generation);

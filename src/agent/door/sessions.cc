@@ -390,7 +390,7 @@ bool Sessions::Drain(Session& session) {
     }
     if (peek == RingPeek::kEmpty) break;
     any = true;
-    if (!session.must_restart || message.kind == ClientMessageKind::kImageEnd) Handle(session, message);
+    if (!session.must_restart || message.kind() == ClientMessageKind::kImageEnd) Handle(session, message);
     session.from_client.Advance();
   }
   if (any) assignment_.Pump();
@@ -399,28 +399,20 @@ bool Sessions::Drain(Session& session) {
 
 void Sessions::Handle(Session& session, const ClientMessage& message) {
   Status status;
-  switch (message.kind) {
+  switch (message.kind()) {
     case ClientMessageKind::kRequestPlace:
       // From before the agent began to serve it: the client asks again when it attaches.
-      if (session.peer != 0) status = assignment_.Add(session, message);
+      if (session.peer != 0) status = assignment_.Add(session, message.As<RequestPlace>());
       break;
-    case ClientMessageKind::kImageBegin: status = images_.OnBegin(session, message); break;
-    case ClientMessageKind::kProgress: status = images_.OnProgress(session, message); break;
+    case ClientMessageKind::kImageBegin: status = images_.OnBegin(session, message.As<ImageBegin>()); break;
+    case ClientMessageKind::kChunkProgress: status = images_.OnProgress(session, message.As<ChunkProgress>()); break;
     case ClientMessageKind::kImageEnd:
-      status = images_.OnEnd(session, message);
+      status = images_.OnEnd(session, message.As<ImageEnd>());
       calls_.LookSoon();
       break;
-    case ClientMessageKind::kImageAbort: images_.OnAbort(session, message.image_serial); break;
-    case ClientMessageKind::kReturnSlot:
-      if (message.range.tier < session.tiers.size()) {
-        TierUnit* unit = session.tiers[message.range.tier];
-        if (unit->space->Return(message.range.slot, message.range.slot_generation, session.id)) {
-          session.full_slots.erase(SlotId{unit->id, message.range.slot});
-          throughput_.Drop(session, SlotId{unit->id, message.range.slot});
-        }
-      }
-      break;
-    case ClientMessageKind::kChunkWritten: status = throughput_.OnChunkWritten(session, message); break;
+    case ClientMessageKind::kImageAbort: images_.OnAbort(session, message.As<ImageAbort>().image_serial); break;
+    case ClientMessageKind::kReturnSlot: OnReturn(session, message.As<ReturnSlot>().slot); break;
+    case ClientMessageKind::kChunkWritten: status = throughput_.OnChunkWritten(session, message.As<ChunkWritten>()); break;
     default: status = Status(Code::kInvalidArgument, "an entry of no known kind"); break;
   }
   core_.sessions().PublishCounts(session);
@@ -428,11 +420,19 @@ void Sessions::Handle(Session& session, const ClientMessage& message) {
   ++core_.counters().messages_refused;
   static LogRateLimit limit(std::chrono::seconds(1));
   LogLimited(limit, LogLevel::kWarning, "agent", "session {} (job {}, rank {}): entry of kind {} refused: {}", session.id,
-             session.hello.job, session.hello.rank, static_cast<uint32_t>(message.kind), status.ToString());
-  if (message.kind == ClientMessageKind::kImageEnd) {
-    core_.sessions().SendFailure(session, message.image_serial, status);
+             session.hello.job, session.hello.rank, static_cast<uint32_t>(message.kind()), status.ToString());
+  if (message.kind() == ClientMessageKind::kImageEnd) {
+    core_.sessions().SendFailure(session, message.As<ImageEnd>().image_serial, status);
     core_.sessions().PublishCounts(session);
   }
+}
+
+void Sessions::OnReturn(Session& session, const SlotRange& slot) {
+  if (slot.tier >= session.tiers.size()) return;
+  TierUnit* unit = session.tiers[slot.tier];
+  if (!unit->space->Return(slot.slot, slot.slot_generation, session.id)) return;
+  session.full_slots.erase(SlotId{unit->id, slot.slot});
+  throughput_.Drop(session, SlotId{unit->id, slot.slot});
 }
 
 }  // namespace kedge

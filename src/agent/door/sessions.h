@@ -92,6 +92,7 @@ class Sessions {
   void WatchOwner(Session& session);
   bool Drain(Session& session);
   void Handle(Session& session, const ClientMessage& message);
+  void OnReturn(Session& session, const SlotRange& slot);
   void FreeSlots(Session& session);
   void OnOwnerDeath(uint32_t session_id);
   Result<Admission> Admit(Session& session, bool attached_again);

@@ -83,7 +83,7 @@ class Client {
   void Act() {
     switch (input_.ConsumeIntegralInRange(0, 8)) {
       case 0: Push(AnyEntry()); break;
-      case 1: RequestPlace(); break;
+      case 1: AskForPlace(); break;
       case 2:
       case 3: CaptureImage(); break;
       case 4: ScribbleOverSlot(); break;
@@ -136,23 +136,35 @@ class Client {
     return range;
   }
   ClientMessage AnyEntry() {
-    ClientMessage message{};
-    message.kind = static_cast<ClientMessageKind>(input_.ConsumeIntegralInRange<uint32_t>(0, 8));
-    message.chunk = static_cast<uint32_t>(Number());
-    message.image_serial = input_.ConsumeIntegralInRange<uint64_t>(0, 5);
-    message.range = AnyRange();
-    message.object_offset = Number();
-    message.amount = Number();
-    return message;
+    const auto kind = static_cast<ClientMessageKind>(input_.ConsumeIntegralInRange<uint32_t>(0, 8));
+    const auto word = static_cast<uint32_t>(Number());
+    const auto serial = input_.ConsumeIntegralInRange<uint64_t>(0, 5);
+    const SlotRange range = AnyRange();
+    switch (kind) {
+      case ClientMessageKind::kRequestPlace:
+        return RequestPlace{
+            .place = static_cast<PlaceKind>(word), .number = serial, .bytes = Number(), .bytes_to_come = Number(), .grow = range};
+      case ClientMessageKind::kImageBegin: return ImageBegin{.due_levels = word, .image_serial = serial, .identity = range};
+      case ClientMessageKind::kChunkProgress:
+        return ChunkProgress{
+            .chunk = word, .image_serial = serial, .range = range, .object_offset = Number(), .captured_bytes = Number()};
+      case ClientMessageKind::kImageEnd:
+        return ImageEnd{.due_levels = word,
+                        .image_serial = serial,
+                        .range = range,
+                        .record_bytes = Number(),
+                        .crc32c = static_cast<uint32_t>(Number())};
+      case ClientMessageKind::kImageAbort: return ImageAbort{.image_serial = serial};
+      case ClientMessageKind::kReturnSlot: return ReturnSlot{.slot = range};
+      case ClientMessageKind::kChunkWritten: return ChunkWritten{.range = range, .took_ns = Number()};
+    }
+    return ImageAbort{.kind = kind, .image_serial = serial};
   }
-  void RequestPlace() {
-    ClientMessage message{};
-    message.kind = ClientMessageKind::kRequestPlace;
-    message.chunk = input_.ConsumeIntegralInRange<uint32_t>(0, 3);
-    message.image_serial = ++requests_;
-    message.range.bytes = input_.ConsumeBool() ? kChunkBytes : Number();
-    message.amount = Number();
-    Push(message);
+  void AskForPlace() {
+    Push(RequestPlace{.place = static_cast<PlaceKind>(input_.ConsumeIntegralInRange<uint32_t>(0, 3)),
+                      .number = ++requests_,
+                      .bytes = input_.ConsumeBool() ? kChunkBytes : Number(),
+                      .bytes_to_come = Number()});
     agent_.Turn();
   }
   // A slot that this session owns, if any.
@@ -181,18 +193,14 @@ class Client {
   // Begin, progress and end of an image whose record and tables decode; what they say is the input's.
   void CaptureImage() {
     const auto slot = OwnSlot();
-    if (!slot) return RequestPlace();
+    if (!slot) return AskForPlace();
     const ImageIdentity identity = AnyIdentity();
     const uint64_t serial = input_.ConsumeBool() ? ++serials_ : input_.ConsumeIntegralInRange<uint64_t>(0, 5);
     if (input_.ConsumeBool()) {
       Buffer encoded;
       EncodeImageIdentity(identity, &encoded);
-      ClientMessage begin{};
-      begin.kind = ClientMessageKind::kImageBegin;
-      begin.image_serial = serial;
-      begin.chunk = DueLevelsOf(serial);
-      begin.range = Place(*slot, 0, encoded);
-      Push(begin);
+      const SlotRange range = Place(*slot, 0, encoded);
+      Push(ImageBegin{.due_levels = DueLevelsOf(serial), .image_serial = serial, .identity = range});
       if (input_.ConsumeBool()) agent_.Turn();
     }
     ImageRecord record;
@@ -208,20 +216,18 @@ class Client {
     if (!EncodeImageRecord(record, &encoded).ok() || !EncodePlacementTable(table, &encoded_table).ok()) return;
     const uint64_t record_bytes = encoded.size();
     encoded.insert(encoded.end(), encoded_table.begin(), encoded_table.end());
-    ClientMessage end{};
-    end.kind = input_.ConsumeIntegralInRange(0, 7) == 0 ? ClientMessageKind::kImageAbort : ClientMessageKind::kImageEnd;
-    end.image_serial = serial;
-    end.chunk = DueLevelsOf(serial);
-    end.range = Place(*slot, input_.ConsumeIntegralInRange<uint64_t>(0, kChunkBytes), encoded);
-    end.object_offset = record_bytes;
-    end.amount = crc32c::Compute(encoded.data(), encoded.size());
-    Push(end);
-    if (input_.ConsumeBool()) {
-      ClientMessage give_back{};
-      give_back.kind = ClientMessageKind::kReturnSlot;
-      give_back.range = *slot;
-      Push(give_back);
+    const bool is_given_up = input_.ConsumeIntegralInRange(0, 7) == 0;
+    const SlotRange range = Place(*slot, input_.ConsumeIntegralInRange<uint64_t>(0, kChunkBytes), encoded);
+    if (is_given_up) {
+      Push(ImageAbort{.image_serial = serial});
+    } else {
+      Push(ImageEnd{.due_levels = DueLevelsOf(serial),
+                    .image_serial = serial,
+                    .range = range,
+                    .record_bytes = record_bytes,
+                    .crc32c = crc32c::Compute(encoded.data(), encoded.size())});
     }
+    if (input_.ConsumeBool()) Push(ReturnSlot{.slot = *slot});
   }
   // All that there are in turn, with bits that mean nothing.
   uint32_t DueLevelsOf(uint64_t serial) const { return static_cast<uint32_t>(serial) ^ (session_id_ << 2); }
@@ -233,20 +239,12 @@ class Client {
       range.bytes = std::max<uint64_t>(1, std::min<uint64_t>(Number(), kChunkBytes));
       const auto index = static_cast<uint32_t>(record->chunks.size());
       if (input_.ConsumeBool()) {
-        ClientMessage progress{};
-        progress.kind = ClientMessageKind::kProgress;
-        progress.image_serial = serial;
-        progress.chunk = input_.ConsumeIntegralInRange(0, 7) == 0 ? static_cast<uint32_t>(Number()) : index;
-        progress.range = range;
-        progress.object_offset = object_offset;
-        progress.amount = input_.ConsumeBool() ? range.bytes : Number();
-        Push(progress);
-        if (input_.ConsumeBool()) {
-          ClientMessage written = progress;
-          written.kind = ClientMessageKind::kChunkWritten;
-          written.amount = Number();
-          Push(written);
-        }
+        Push(ChunkProgress{.chunk = input_.ConsumeIntegralInRange(0, 7) == 0 ? static_cast<uint32_t>(Number()) : index,
+                           .image_serial = serial,
+                           .range = range,
+                           .object_offset = object_offset,
+                           .captured_bytes = input_.ConsumeBool() ? range.bytes : Number()});
+        if (input_.ConsumeBool()) Push(ChunkWritten{.range = range, .took_ns = Number()});
         if (input_.ConsumeBool()) agent_.Turn();
         // The table at the end says something else.
         if (input_.ConsumeIntegralInRange(0, 3) == 0) range.bytes = 1 + range.bytes / 2;

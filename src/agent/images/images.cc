@@ -82,9 +82,8 @@ Version& Images::VersionFor(Job& job, const ImageIdentity& identity, uint32_t no
   return *version;
 }
 
-Image& Images::NewImage(Session& session, const ImageIdentity& identity, const ClientMessage& message) {
-  const uint64_t serial = message.image_serial;
-  Version& version = VersionFor(*session.job, identity, session.hello.ranks_on_node, message.chunk);
+Image& Images::NewImage(Session& session, const ImageIdentity& identity, uint64_t serial, uint32_t due_levels) {
+  Version& version = VersionFor(*session.job, identity, session.hello.ranks_on_node, due_levels);
   auto& slot = version.images[identity.rank];
   KEDGE_CHECK(slot == nullptr);
   slot = std::make_unique<Image>();
@@ -102,54 +101,54 @@ Image& Images::NewImage(Session& session, const ImageIdentity& identity, const C
   return *slot;
 }
 
-Status Images::OnBegin(Session& session, const ClientMessage& message) {
-  if (session.images.contains(message.image_serial)) return Refused("an image of that number is begun already");
+Status Images::OnBegin(Session& session, const ImageBegin& begin) {
+  if (session.images.contains(begin.image_serial)) return Refused("an image of that number is begun already");
   TierUnit* unit = nullptr;
-  KEDGE_ASSIGN_OR_RETURN(Buffer bytes, ReadRange(session, message.range, &unit));
+  KEDGE_ASSIGN_OR_RETURN(Buffer bytes, ReadRange(session, begin.identity, &unit));
   KEDGE_ASSIGN_OR_RETURN(ImageIdentity identity, DecodeImageIdentity(bytes));
   KEDGE_RETURN_IF_ERROR(CheckIdentity(session, identity));
   Version* version = FindVersion(identity.generation);
   if (version != nullptr && version->images.contains(identity.rank)) return Refused("an image of that rank is there already");
-  NewImage(session, identity, message);
+  NewImage(session, identity, begin.image_serial, begin.due_levels);
   return Status::Ok();
 }
 
-Status Images::OnProgress(Session& session, const ClientMessage& message) {
-  auto begun = session.images.find(message.image_serial);
+Status Images::OnProgress(Session& session, const ChunkProgress& progress) {
+  auto begun = session.images.find(progress.image_serial);
   Image* image = begun == session.images.end() ? nullptr : Find(begun->second);
   if (image == nullptr || image->doomed) return Refused("progress of an image that was not begun");
   TierUnit* unit = nullptr;
-  KEDGE_RETURN_IF_ERROR(CheckRange(session, message.range, &unit));
+  KEDGE_RETURN_IF_ERROR(CheckRange(session, progress.range, &unit));
   // Not every chunk is told of: not one captured before the image began (small ones), nor one written through, nor what finds the
   // ring full. The table at the image's end names them all, and is checked against what was said here.
-  if (message.chunk >= kChunksMax) return Refused("more chunks than an image may have");
-  if (message.chunk > image->chunks.size() + kChunksSkippedMax || message.amount > message.range.bytes) {
+  if (progress.chunk >= kChunksMax) return Refused("more chunks than an image may have");
+  if (progress.chunk > image->chunks.size() + kChunksSkippedMax || progress.captured_bytes > progress.range.bytes) {
     return Refused("progress of an impossible chunk");
   }
-  if (message.object_offset % kChunkAlignment != 0 || message.object_offset > (uint64_t{1} << 50)) {
+  if (progress.object_offset % kChunkAlignment != 0 || progress.object_offset > (uint64_t{1} << 50)) {
     return Refused("progress at an impossible place of the object");
   }
-  if (message.chunk >= image->chunks.size()) image->chunks.resize(message.chunk + 1);
-  ImageChunk& chunk = image->chunks[message.chunk];
+  if (progress.chunk >= image->chunks.size()) image->chunks.resize(progress.chunk + 1);
+  ImageChunk& chunk = image->chunks[progress.chunk];
   if (chunk.released) return Refused("progress of a chunk that was whole");
   if (chunk.unit == nullptr) {  // the first that is said of it
     chunk.unit = unit;
-    chunk.slot = message.range.slot;
-    chunk.slot_generation = message.range.slot_generation;
-    chunk.offset = message.range.offset;
-    chunk.bytes = message.range.bytes;
-    chunk.object_offset = message.object_offset;
+    chunk.slot = progress.range.slot;
+    chunk.slot_generation = progress.range.slot_generation;
+    chunk.offset = progress.range.offset;
+    chunk.bytes = progress.range.bytes;
+    chunk.object_offset = progress.object_offset;
     unit->space->AddChunk(chunk.slot);
   }
-  if (chunk.unit != unit || chunk.slot != message.range.slot || chunk.slot_generation != message.range.slot_generation ||
-      chunk.offset != message.range.offset || chunk.object_offset != message.object_offset) {
+  if (chunk.unit != unit || chunk.slot != progress.range.slot || chunk.slot_generation != progress.range.slot_generation ||
+      chunk.offset != progress.range.offset || chunk.object_offset != progress.object_offset) {
     return Refused("progress of a chunk that lies elsewhere");
   }
-  chunk.captured_bytes = std::max(chunk.captured_bytes, message.amount);
+  chunk.captured_bytes = std::max(chunk.captured_bytes, progress.captured_bytes);
   image->progress_ns = core_.clock().NowNs();
   if (image->flush == FlushState::kFlushing) {
     if (MayRelease(*image, chunk) && image->version->absence.ok()) chunk.CountAsFlushing(true);
-    flush_.QueueCaptured(*image, message.chunk);
+    flush_.QueueCaptured(*image, progress.chunk);
   }
   return Status::Ok();
 }
@@ -163,15 +162,15 @@ Result<std::string> Images::FilePath(const TierUnit& unit, const std::string& re
   return os::JoinPath(TierFolder(unit.info()), relative);
 }
 
-Result<Images::Announced> Images::ReadAnnouncement(Session& session, const ClientMessage& message) const {
+Result<Images::Announced> Images::ReadAnnouncement(const Session& session, const ImageEnd& end) const {
   TierUnit* record_unit = nullptr;
-  KEDGE_ASSIGN_OR_RETURN(Buffer bytes, ReadRange(session, message.range, &record_unit));
-  if (message.object_offset > bytes.size()) return Refused("the image record is longer than what was announced");
-  if (crc32c::Compute(bytes.data(), bytes.size()) != message.amount) return Status(Code::kCorrupt, "image record: bad checksum");
+  KEDGE_ASSIGN_OR_RETURN(Buffer bytes, ReadRange(session, end.range, &record_unit));
+  if (end.record_bytes > bytes.size()) return Refused("the image record is longer than what was announced");
+  if (crc32c::Compute(bytes.data(), bytes.size()) != end.crc32c) return Status(Code::kCorrupt, "image record: bad checksum");
   Announced announced;
-  const ByteSpan record_bytes = ByteSpan(bytes).first(message.object_offset);
+  const ByteSpan record_bytes = ByteSpan(bytes).first(end.record_bytes);
   KEDGE_ASSIGN_OR_RETURN(announced.record, DecodeImageRecord(record_bytes));
-  KEDGE_ASSIGN_OR_RETURN(announced.table, DecodePlacementTable(ByteSpan(bytes).subspan(message.object_offset)));
+  KEDGE_ASSIGN_OR_RETURN(announced.table, DecodePlacementTable(ByteSpan(bytes).subspan(end.record_bytes)));
   announced.record_crc32c = crc32c::Compute(record_bytes.data(), record_bytes.size());
   KEDGE_ASSIGN_OR_RETURN(announced.captured, CapturedRuns(announced.record, core_.settings().piece_bytes));
   KEDGE_RETURN_IF_ERROR(CheckIdentity(session, announced.record.identity));
@@ -234,31 +233,31 @@ Status Images::FindChunks(const Session& session, const Image* begun, Announced*
   return Status::Ok();
 }
 
-Status Images::OnEnd(Session& session, const ClientMessage& message) {
-  if (session.gone_serials.contains(message.image_serial)) return Status::Ok();  // its client has been told
-  auto begun = session.images.find(message.image_serial);
+Status Images::OnEnd(Session& session, const ImageEnd& end) {
+  if (session.gone_serials.contains(end.image_serial)) return Status::Ok();  // its client has been told
+  auto begun = session.images.find(end.image_serial);
   Image* image = begun == session.images.end() ? nullptr : Find(begun->second);
-  auto announced = ReadAnnouncement(session, message);
+  auto announced = ReadAnnouncement(session, end);
   if (image == nullptr && announced.ok()) {
     const ImageIdentity& identity = announced->record.identity;
     const Version* version = FindVersion(identity.generation);
     if (version != nullptr && version->images.contains(identity.rank)) {
       // A predecessor had it on file already when it died: its entry is read a second time, and its slots are not the session's
       // any more.
-      session.last_serial = std::max(session.last_serial, message.image_serial);
+      session.last_serial = std::max(session.last_serial, end.image_serial);
       return Status::Ok();
     }
   }
   const Status found = announced.ok() ? FindChunks(session, image, &*announced) : announced.status();
   if (!found.ok()) {
-    OnAbort(session, message.image_serial);
+    OnAbort(session, end.image_serial);
     return found;
   }
   const ImageIdentity& identity = announced->record.identity;
   if (image == nullptr) {
-    image = &NewImage(session, identity, message);
+    image = &NewImage(session, identity, end.image_serial, end.due_levels);
   } else if (image->version->generation != identity.generation) {
-    OnAbort(session, message.image_serial);
+    OnAbort(session, end.image_serial);
     return Refused("an image ended as another one than it began");
   }
   // From here on nothing can be refused any more.
@@ -286,13 +285,13 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
       image->record_object_offset = std::max(image->record_object_offset, AlignChunkOffset(chunk.object_offset + chunk.bytes));
   }
   image->chunks = std::move(announced->chunks);
-  image->record.unit = session.tiers[message.range.tier];
-  image->record.slot = message.range.slot;
-  image->record.slot_generation = message.range.slot_generation;
-  image->record.offset = message.range.offset;
-  image->record.bytes = message.range.bytes;
+  image->record.unit = session.tiers[end.range.tier];
+  image->record.slot = end.range.slot;
+  image->record.slot_generation = end.range.slot_generation;
+  image->record.offset = end.range.offset;
+  image->record.bytes = end.range.bytes;
   image->record.unit->space->AddChunk(image->record.slot);
-  image->record_bytes = message.object_offset;
+  image->record_bytes = end.record_bytes;
   image->record_crc32c = announced->record_crc32c;
   image->image_bytes = announced->record.RegionBytes();
   session.image_bytes = image->image_bytes;
@@ -311,7 +310,7 @@ Status Images::OnEnd(Session& session, const ClientMessage& message) {
       chunk.unit->space->Return(chunk.slot, chunk.slot_generation, session.id);
     }
   }
-  session.images.erase(message.image_serial);
+  session.images.erase(end.image_serial);
   throughput_.OnImageEnd(session, *image);
   ++core_.counters().images_captured;
   core_.counters().bytes_captured += image->image_bytes;

@@ -48,9 +48,9 @@ class Images : public RoomGiver {
       : core_(core), assignment_(assignment), flush_(flush), throughput_(throughput), tiers_(tiers) {}
 
   // ---- From a session's mailbox. An error means that the entry made no sense: it is refused, the session goes on. ----
-  Status OnBegin(Session& session, const ClientMessage& message);
-  Status OnProgress(Session& session, const ClientMessage& message);
-  Status OnEnd(Session& session, const ClientMessage& message);
+  Status OnBegin(Session& session, const ImageBegin& begin);
+  Status OnProgress(Session& session, const ChunkProgress& progress);
+  Status OnEnd(Session& session, const ImageEnd& end);
   void OnAbort(Session& session, uint64_t serial);
   // The session is over: what it has begun and not ended is dropped.
   void DropUnended(Session& session);
@@ -137,11 +137,11 @@ class Images : public RoomGiver {
   Status CheckRange(const Session& session, const SlotRange& range, TierUnit** unit) const;
   Result<Buffer> ReadRange(const Session& session, const SlotRange& range, TierUnit** unit) const;
   Status CheckIdentity(const Session& session, const ImageIdentity& identity) const;
-  Result<Announced> ReadAnnouncement(Session& session, const ClientMessage& message) const;
+  Result<Announced> ReadAnnouncement(const Session& session, const ImageEnd& end) const;
   // Its chunks by its table: `begun` is the image as far as progress has told it; nullptr: nothing has.
   Status FindChunks(const Session& session, const Image* begun, Announced* announced) const;
   Result<std::string> FilePath(const TierUnit& unit, const std::string& relative) const;
-  Image& NewImage(Session& session, const ImageIdentity& identity, const ClientMessage& message);
+  Image& NewImage(Session& session, const ImageIdentity& identity, uint64_t serial, uint32_t due_levels);
   Version& VersionFor(Job& job, const ImageIdentity& identity, uint32_t node_ranks, uint32_t due_levels);
   // The one that is known, or a new one with nothing but its identity. REQUIRES: the job is known.
   Version& VersionOf(Job& job, const ImageIdentity& identity);

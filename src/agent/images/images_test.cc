@@ -34,21 +34,15 @@ class Rank {
     if (session != nullptr) agent_->sessions().End(*session, "the test is over");
   }
 
-  void RequestSlot() {
-    ClientMessage request{};
-    request.kind = ClientMessageKind::kRequestPlace;
-    request.chunk = static_cast<uint32_t>(PlaceKind::kFullChunk);
-    request.range.bytes = kSlotBytes;
-    Push(request);
-  }
+  void RequestSlot() { Push(RequestPlace{.place = PlaceKind::kFullChunk, .bytes = kSlotBytes}); }
   // Requests a slot, and takes what is assigned; no slot when there is none.
   SlotRange TakeSlot() {
     RequestSlot();
     agent_->sessions().DrainAll();
-    AgentMessage answer{};
-    if (from_agent_.Peek(&answer) != RingPeek::kMessage) return SlotRange{};
+    AgentMessage message{};
+    if (from_agent_.Peek(&message) != RingPeek::kMessage) return SlotRange{};
     from_agent_.Advance();
-    return answer.outcome == AssignOutcome::kSlot ? answer.range : SlotRange{};
+    return message.kind() == AgentMessageKind::kAssignPlace ? message.As<AssignPlace>().range : SlotRange{};
   }
   // Announces the end of an image in `slot` and gives the slot back, for the agent to read when it next looks.
   void PushImage(int64_t version, SlotRange slot, std::optional<uint32_t> due_levels = std::nullopt) {
@@ -63,19 +57,14 @@ class Rank {
     std::memcpy(agent_.pool().tier->SlotMemory(slot.slot), bytes.data(), bytes.size());
     slot.offset = 0;
     slot.bytes = bytes.size();
-    ClientMessage end{};
-    end.kind = ClientMessageKind::kImageEnd;
     const auto turn = static_cast<uint32_t>(version) - 1;  // in the attempt
-    end.chunk = due_levels.value_or(EncodeDueLevels(LevelsByCount(ConfiguredLevels(session_->hello.keys), turn)));
-    end.image_serial = ++serial_;
-    end.range = slot;
-    end.object_offset = record_bytes;
-    end.amount = crc32c::Compute(bytes.data(), bytes.size());
-    Push(end);
-    ClientMessage give_back{};
-    give_back.kind = ClientMessageKind::kReturnSlot;
-    give_back.range = slot;
-    Push(give_back);
+    const uint32_t counted_levels = EncodeDueLevels(LevelsByCount(ConfiguredLevels(session_->hello.keys), turn));
+    Push(ImageEnd{.due_levels = due_levels.value_or(counted_levels),
+                  .image_serial = ++serial_,
+                  .range = slot,
+                  .record_bytes = record_bytes,
+                  .crc32c = crc32c::Compute(bytes.data(), bytes.size())});
+    Push(ReturnSlot{.slot = slot});
   }
   // `due_levels`: what the message says, else what the configured counts make of it.
   void Capture(int64_t version, std::optional<uint32_t> due_levels = std::nullopt) {

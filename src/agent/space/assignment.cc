@@ -53,32 +53,31 @@ Assignment::Assignment(AgentCore& core, FlushLoad& flush, RoomGiver& images, Mem
       tiers_(tiers),
       queue_(*this, core.clock()) {}
 
-Status Assignment::Add(Session& session, const ClientMessage& message) {
+Status Assignment::Add(Session& session, const RequestPlace& asked) {
   if (queue_.CountOf(session.id) >= kRequestsMax) {
     return Status(Code::kInvalidArgument, "too many requests for a place at a time");
   }
-  const bool is_full_chunk = message.chunk == static_cast<uint32_t>(PlaceKind::kFullChunk);
+  const bool is_full_chunk = asked.place == PlaceKind::kFullChunk;
   Request request;
   request.writer = session.id;
-  request.number = message.image_serial;
+  request.number = asked.number;
   request.kind = static_cast<uint32_t>(is_full_chunk ? PlaceKind::kFullChunk : PlaceKind::kOpenSlot);
-  request.bytes = message.range.bytes;
+  request.bytes = asked.bytes;
   if (is_full_chunk) {
-    request.bytes_to_come = std::min(message.amount, kBytesToComeMax);
+    request.bytes_to_come = std::min(asked.bytes_to_come, kBytesToComeMax);
     throughput_.OnAsked(session);
   }
-  if (is_full_chunk || !GrowOpen(session, message, request)) queue_.Add(request);
+  if (is_full_chunk || !GrowOpen(session, asked.grow, request)) queue_.Add(request);
   return Status::Ok();
 }
 
-bool Assignment::GrowOpen(Session& session, const ClientMessage& message, Request& request) {
-  const SlotRange& range = message.range;
+bool Assignment::GrowOpen(Session& session, const SlotRange& range, Request& request) {
   if (range.slot_generation == 0 || range.tier >= session.tiers.size() || session.open_grows) return false;
   TierUnit* unit = session.tiers[range.tier];
   if (unit->lost || range.slot >= unit->info().slots) return false;
   const SlotEntry entry = unit->space->Get(range.slot);
   const uint64_t slot_bytes = unit->info().slot_bytes, backed_bytes = unit->space->BackedIn(range.slot);
-  const uint64_t wanted_bytes = message.amount;
+  const uint64_t wanted_bytes = range.bytes;
   const bool is_its_own = entry.owner == session.id && entry.generation == range.slot_generation;
   if (!is_its_own || wanted_bytes <= backed_bytes) return false;
   const Duration in_use(core_.clock().NowNs() - session.open_since_ns);
@@ -105,7 +104,7 @@ bool Assignment::GrowOpen(Session& session, const ClientMessage& message, Reques
                  SlotRange whole = range;
                  whole.offset = 0;
                  whole.bytes = unit->space->BackedIn(range.slot);
-                 Answer(*found, request, AssignOutcome::kSlot, whole, Status::Ok());
+                 Answer(*found, request, AssignOutcome::kSlot, whole);
                });
   return true;
 }
@@ -198,7 +197,7 @@ AssignmentQueue::Refusal Assignment::NotPlaced(Request& request, const PlaceDeci
   if (const auto refusal = WaitForRedundancy(session, request); refusal.has_value()) return *refusal;
   ++core_.counters().places_through;
   throughput_.OnThrough(session);
-  Answer(session, request, AssignOutcome::kThrough, SlotRange{}, Status::Ok());
+  Answer(session, request, AssignOutcome::kThrough, SlotRange{});
   return kAnswered;
 }
 
@@ -248,7 +247,7 @@ AssignmentQueue::Outcome Assignment::AssignIn(Session& session, const Request& r
   }
   if (is_open) session.open_since_ns = core_.clock().NowNs();
   ++core_.counters().places_assigned;
-  Answer(session, request, AssignOutcome::kSlot, range, Status::Ok());
+  Answer(session, request, AssignOutcome::kSlot, range);
   return kAssigned;
 }
 
@@ -264,9 +263,7 @@ bool Assignment::Recall(const Session& for_whom) {
              unit->space->AssignedTo(session->id) > 0;
     });
     if (!shares || session->id == for_whom.id) continue;
-    AgentMessage message{};
-    message.kind = AgentMessageKind::kRecall;
-    core_.sessions().Send(*session, message);
+    core_.sessions().Send(*session, RecallSlots{});
     anyone = true;
   }
   if (!anyone) return false;
@@ -276,18 +273,9 @@ bool Assignment::Recall(const Session& for_whom) {
   return true;
 }
 
-void Assignment::Answer(Session& session, const Request& request, AssignOutcome outcome, const SlotRange& range,
-                        const Status& why) {
+void Assignment::Answer(Session& session, const Request& request, AssignOutcome outcome, const SlotRange& range) {
   if (request.waited) throughput_.OnWaited(session, Duration(core_.clock().NowNs() - request.since_ns));
-  AgentMessage message{};
-  message.kind = AgentMessageKind::kAssign;
-  message.outcome = outcome;
-  message.number = request.number;
-  message.range = range;
-  message.code = static_cast<int32_t>(why.code());
-  message.errno_value = why.errno_value();
-  why.message().copy(message.text, sizeof(message.text) - 1);
-  core_.sessions().Send(session, message);
+  core_.sessions().Send(session, AssignPlace{.outcome = outcome, .number = request.number, .range = range});
 }
 
 }  // namespace kedge

@@ -33,7 +33,7 @@ class Assignment final : private AssignmentQueue::Host {
              Throughput& throughput, Tiers& tiers);
 
   // kInvalidArgument: the session has more requests waiting than any client makes.
-  Status Add(Session& session, const ClientMessage& message);
+  Status Add(Session& session, const RequestPlace& asked);
   void Drop(const Session& session);
   // The tier is closed: nobody asks for a place in it any more.
   void ForgetTier(const TierUnit* unit);
@@ -62,12 +62,12 @@ class Assignment final : private AssignmentQueue::Host {
   // Redundancy may make room, or leave it: nothing when it is not to be waited for any longer.
   std::optional<AssignmentQueue::Refusal> WaitForRedundancy(const Session& session, const Request& request);
   AssignmentQueue::Outcome AssignIn(Session& session, const Request& request, TierUnit* unit);
-  // The session's open slot, which the message names, is backed further instead of its getting another; false: it is not, and
+  // The session's open slot, named by `range`, is backed as far as that instead of its getting another; false: it is not, and
   // the other is to be as large, where there is plenty.
-  bool GrowOpen(Session& session, const ClientMessage& message, Request& request);
+  bool GrowOpen(Session& session, const SlotRange& range, Request& request);
   // Asks the users of these tiers to return unused slots; false when that was done a moment ago and has had its time.
   bool Recall(const Session& for_whom);
-  void Answer(Session& session, const Request& request, AssignOutcome outcome, const SlotRange& range, const Status& why);
+  void Answer(Session& session, const Request& request, AssignOutcome outcome, const SlotRange& range);
 
   AgentCore& core_;
   FlushLoad& flush_;

@@ -177,12 +177,12 @@ void Throughput::DropAll(Session& session) {
   while (!session.claims.empty()) Drop(session, session.claims.rbegin()->first);
 }
 
-Status Throughput::OnChunkWritten(Session& session, const ClientMessage& message) {
-  if (message.range.tier >= session.tiers.size()) return Status(Code::kInvalidArgument, "a chunk written to no tier");
-  TierUnit& unit = *session.tiers[message.range.tier];
-  const SlotId slot{unit.id, message.range.slot};
+Status Throughput::OnChunkWritten(Session& session, const ChunkWritten& written) {
+  if (written.range.tier >= session.tiers.size()) return Status(Code::kInvalidArgument, "a chunk written to no tier");
+  TierUnit& unit = *session.tiers[written.range.tier];
+  const SlotId slot{unit.id, written.range.slot};
   const auto claim = session.claims.find(slot);
-  if (claim == session.claims.end() || claim->second.slot_generation != message.range.slot_generation) return Status::Ok();
+  if (claim == session.claims.end() || claim->second.slot_generation != written.range.slot_generation) return Status::Ok();
   const Claim was = claim->second;
   const int64_t now_ns = core_.clock().NowNs();
   Advance(unit.throughput, now_ns);
@@ -190,9 +190,9 @@ Status Throughput::OnChunkWritten(Session& session, const ClientMessage& message
   const double writers = elapsed > 0 ? (unit.throughput.writing_seconds - was.writing_seconds) / elapsed : 1;
   Drop(session, slot);
   // One that was said to wait for another cannot be judged; a short one measures the latency of its messages.
-  const bool counts = was.writing && message.amount > 0 && message.amount <= static_cast<uint64_t>(kChunkTimeMax.count()) &&
+  const bool counts = was.writing && written.took_ns > 0 && written.took_ns <= static_cast<uint64_t>(kChunkTimeMax.count()) &&
                       was.bytes >= unit.info().slot_bytes / 2;
-  if (counts) Judge(session, unit, std::max(writers, 1.0), was.bytes, 1e-9 * static_cast<double>(message.amount));
+  if (counts) Judge(session, unit, std::max(writers, 1.0), was.bytes, 1e-9 * static_cast<double>(written.took_ns));
   return Status::Ok();
 }
 

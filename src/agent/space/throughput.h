@@ -44,8 +44,8 @@ class Throughput {
   // The slot holds no chunk that is to be written: returned, given up, or its image has ended.
   void Drop(Session& session, const SlotId& slot);
   void DropAll(Session& session);
-  // kChunkWritten. Of a chunk that is not known as claimed (its agent died since) nothing is learned.
-  Status OnChunkWritten(Session& session, const ClientMessage& message);
+  // Of a chunk that is not known as claimed (its agent died since) nothing is learned.
+  Status OnChunkWritten(Session& session, const ChunkWritten& written);
 
   // ---- Places ----
   void OnWaited(Session& session, Duration waited);

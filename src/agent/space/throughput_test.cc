@@ -35,31 +35,18 @@ class Writer {
   void End() { agent_->sessions().End(*std::exchange(session_, nullptr), "the test is over"); }
 
   SlotRange Take(uint64_t bytes_to_come = 0) {
-    ClientMessage request{};
-    request.kind = ClientMessageKind::kRequestPlace;
-    request.chunk = static_cast<uint32_t>(PlaceKind::kFullChunk);
-    request.range.bytes = kMeasuredSlotBytes;
-    request.amount = bytes_to_come;
-    Push(request);
-    AgentMessage answer{};
-    KEDGE_CHECK(from_agent_.Peek(&answer) == RingPeek::kMessage);
+    Push(RequestPlace{.place = PlaceKind::kFullChunk, .bytes = kMeasuredSlotBytes, .bytes_to_come = bytes_to_come});
+    AgentMessage message{};
+    KEDGE_CHECK(from_agent_.Peek(&message) == RingPeek::kMessage);
     from_agent_.Advance();
+    const auto answer = message.As<AssignPlace>();
     KEDGE_CHECK(answer.outcome == AssignOutcome::kSlot);
     return answer.range;
   }
   void Written(const SlotRange& slot, int64_t took_ns) {
-    ClientMessage message{};
-    message.kind = ClientMessageKind::kChunkWritten;
-    message.range = slot;
-    message.amount = static_cast<uint64_t>(took_ns);
-    Push(message);
+    Push(ChunkWritten{.range = slot, .took_ns = static_cast<uint64_t>(took_ns)});
   }
-  void Return(const SlotRange& slot) {
-    ClientMessage message{};
-    message.kind = ClientMessageKind::kReturnSlot;
-    message.range = slot;
-    Push(message);
-  }
+  void Return(const SlotRange& slot) { Push(ReturnSlot{.slot = slot}); }
   // Takes, writes and returns `chunks` slots, one after the other.
   void Write(int chunks, int64_t took_ns) {
     for (int i = 0; i < chunks; ++i) {

@@ -6,18 +6,6 @@
 #include "os/memory/futex.h"
 
 namespace kedge {
-namespace {
-
-AgentMessage MessageOf(AgentMessageKind kind, const Status& why) {
-  AgentMessage message{};
-  message.kind = kind;
-  message.code = static_cast<int32_t>(why.code());
-  message.errno_value = why.errno_value();
-  why.message().copy(message.text, sizeof(message.text) - 1);
-  return message;
-}
-
-}  // namespace
 
 Session* SessionTable::Find(uint32_t id) const {
   auto found = sessions_.find(id);
@@ -49,13 +37,11 @@ void SessionTable::Add(std::unique_ptr<Session> session) {
 
 void SessionTable::SendFailure(Session& session, uint64_t serial, const Status& why) {
   ++session.images_failed;
-  AgentMessage message = MessageOf(AgentMessageKind::kFlushFailed, why);
-  message.number = serial;
-  Send(session, message);
+  Send(session, FlushFailed{.code = why.code(), .image_serial = serial, .text = RingText(why.message())});
 }
 
 void SessionTable::SendTakenOver(Session& session, const Status& why) {
-  Send(session, MessageOf(AgentMessageKind::kTakenOver, why));
+  Send(session, TakenOver{.text = RingText(why.message())});
 }
 
 void SessionTable::Send(Session& session, const AgentMessage& message) {
