@@ -49,6 +49,26 @@ std::string Encode(const Core& core, const std::vector<KnownJob>& known) {
   return std::string(AsText(buffer));
 }
 
+// Every node has heard of a restart from ranks of its own, each of which has noted its own time.
+bool IsSameRestart(const RestoredRecord& one, const RestoredRecord& other) {
+  return one.attempt == other.attempt && one.take == other.take && one.origin == other.origin;
+}
+
+// What one node knows to what others do.
+void Add(KnownJob job, KnownJob* known) {
+  known->store_id = job.store_id;
+  known->live_ranks += job.live_ranks;
+  known->has_versions = known->has_versions || job.has_versions;
+  if (job.attempt >= known->attempt) {
+    known->attempt = job.attempt;
+    known->unrecorded = std::move(job.unrecorded);
+  }
+  for (RestoredRecord& record : job.restored) {
+    const auto is_same = [&](const RestoredRecord& other) { return IsSameRestart(record, other); };
+    if (std::none_of(known->restored.begin(), known->restored.end(), is_same)) known->restored.push_back(std::move(record));
+  }
+}
+
 }  // namespace
 
 std::string EncodeRestored(const std::vector<RestoredRecord>& records) {
@@ -89,11 +109,7 @@ Result<std::vector<KnownJob>> GatherKnownJobs(const Core& core, Result<std::uniq
       KEDGE_ASSIGN_OR_RETURN(job.restored, DecodeRestored(std::string(decoder.String(kRestoredBytesMax))));
       if (!is_new) continue;
       KnownJob& known = merged[job.store_id];
-      job.restored.insert(job.restored.end(), known.restored.begin(), known.restored.end());
-      job.live_ranks += known.live_ranks;
-      job.has_versions = job.has_versions || known.has_versions;
-      if (job.attempt < known.attempt) std::swap(job.attempt, known.attempt), std::swap(job.unrecorded, known.unrecorded);
-      known = job;
+      Add(std::move(job), &known);
     }
     KEDGE_RETURN_IF_ERROR(decoder.Finish("what a rank's agent knows of the job"));
   }

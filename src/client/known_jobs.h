@@ -12,8 +12,8 @@
 
 namespace kedge::client {
 
-// Collective. Of all nodes together, one entry for each store. `agent`: this rank's, if it has one; one that does not answer as
-// it should knows nothing, and its status takes the connection's place.
+// Collective. Of all nodes together, one entry for each store, and each restart once. `agent`: this rank's, if it has one; one
+// that does not answer as it should knows nothing, and its status takes the connection's place.
 Result<std::vector<KnownJob>> GatherKnownJobs(const Core& core, Result<std::unique_ptr<Connection>>* agent);
 
 // Those of which the nodes have more than a number: versions, live ranks, or an attempt that the store was not told of.

@@ -18,25 +18,34 @@ T CopySized(const T& given) {
   return copy;
 }
 
+// What stands in a caller's enum: a program in C may put any number there, which C++ must not read as the enum.
+template <typename Enum>
+int NumberIn(const Enum& given) {
+  int number = 0;
+  static_assert(sizeof number == sizeof given);
+  std::memcpy(&number, &given, sizeof number);
+  return number;
+}
+
 bool AnyNonZero(const int64_t* values, int count) {
   return std::any_of(values, values + count, [](int64_t value) { return value != 0; });
 }
 
 Status ApplyInfo(int id, const kedge_region_info& given, Region* region) {
   const kedge_region_info info = CopySized(given);
-  if (info.memory == KEDGE_MEMORY_DEVICE) {
+  const int memory = NumberIn(info.memory), type = NumberIn(info.type);
+  if (memory == KEDGE_MEMORY_DEVICE) {
     return Status(Code::kUnsupported, fmt::format("region {}: device memory is not supported; copy it to host memory first", id));
   }
-  if (info.memory != KEDGE_MEMORY_HOST || info.type < KEDGE_TYPE_BYTES || info.type > KEDGE_TYPE_BOOL) {
-    return Status(Code::kInvalidArgument, fmt::format("region {}: unknown memory kind {} or element type {}", id,
-                                                      static_cast<int>(info.memory), static_cast<int>(info.type)));
+  if (memory != KEDGE_MEMORY_HOST || type < KEDGE_TYPE_BYTES || type > KEDGE_TYPE_BOOL) {
+    return Status(Code::kInvalidArgument, fmt::format("region {}: unknown memory kind {} or element type {}", id, memory, type));
   }
   if (info.dimensions < 0 || info.dimensions > KEDGE_MAX_DIMENSIONS) {
     return Status(Code::kInvalidArgument,
                   fmt::format("region {}: {} dimensions; allowed are 0 to {}", id, info.dimensions, KEDGE_MAX_DIMENSIONS));
   }
   if (info.name != nullptr) region->name = info.name;
-  region->type = static_cast<ElementType>(info.type);
+  region->type = static_cast<ElementType>(type);
   region->column_major = info.column_major != 0;
   region->shape.assign(info.shape, info.shape + info.dimensions);
   if (AnyNonZero(info.global_shape, info.dimensions)) {

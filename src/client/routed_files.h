@@ -37,7 +37,7 @@ class RoutedFiles {
   bool empty() const { return files_.empty(); }
   const std::vector<File>& files() const { return files_; }
 
-  // Reads what the application wrote into the image, one region a file, and removes the local files.
+  // Reads what the application wrote into the image, one region a file. The local files stay until RemoveAll.
   // kNotFound: a routed file was never written.
   Status Capture(ImageCapture* capture);
   void RemoveAll();

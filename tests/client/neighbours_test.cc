@@ -7,13 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <filesystem>
-#include <functional>
 #include <optional>
-#include <thread>
 
-#include "os/files/files.h"
+#include "client/testing/fake_agent.h"
 #include "os/sockets/unix_socket.h"
 #include "session/messages.h"
 #include "tests/client/api_fixture.h"
@@ -21,7 +18,7 @@
 namespace kedge::testing {
 namespace {
 
-using std::chrono::milliseconds;
+using client::testing::FakeAgent;
 using ::testing::HasSubstr;
 
 class NeighbourTest : public ApiTest {
@@ -69,45 +66,6 @@ TEST_P(NeighbourTest, AnotherUsersAgentIsRefused) {
   close(ready[0]);
   close(ready[1]);
 }
-
-// Stands where an agent would, and answers the first message of each connection by `answer(number)`; "": it closes.
-class FakeAgent {
- public:
-  FakeAgent(const std::string& socket_path, std::function<std::string(uint64_t number)> answer) {
-    EXPECT_TRUE(os::MakeFolders(os::SystemFileSystem(), os::ParentPath(socket_path), 0700, false).ok());
-    auto listener = os::UnixListener::Listen(socket_path);
-    EXPECT_TRUE(listener.ok()) << listener.status().ToString();
-    if (!listener.ok()) return;
-    thread_ = std::thread([this, listener = std::move(*listener), answer = std::move(answer)]() mutable {
-      std::vector<os::UnixSocket> answered;
-      while (!stop_) {
-        auto accepted = listener.Accept();
-        if (!accepted.ok() || !accepted->has_value()) {
-          std::this_thread::sleep_for(milliseconds(2));
-          continue;
-        }
-        auto hello = (*accepted)->Receive(std::chrono::seconds(5));
-        if (!hello.ok()) continue;
-        const auto message = DecodeMessage(AsBytes(hello->body));
-        ++asked_;
-        const std::string text = answer(message.ok() ? message->number : 0);
-        if (text.empty()) continue;
-        (void)(*accepted)->Send(text, {}, std::chrono::seconds(5));
-        answered.push_back(std::move(**accepted));
-      }
-    });
-  }
-  ~FakeAgent() {
-    stop_ = true;
-    if (thread_.joinable()) thread_.join();
-  }
-  int asked() const { return asked_; }
-
- private:
-  std::atomic<bool> stop_{false};
-  std::atomic<int> asked_{0};
-  std::thread thread_;
-};
 
 TEST_P(NeighbourTest, AnAgentOfAnotherProtocolIsRefused) {
   FakeAgent agent(Socket(), [](uint64_t number) {
