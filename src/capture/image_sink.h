@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "capture/layout.h"
+#include "capture/chunking.h"
 #include "format/image_record.h"
 
 namespace kedge {

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "capture/agent_channel.h"
-#include "capture/layout.h"
+#include "capture/chunking.h"
 #include "session/messages.h"
 
 namespace kedge {

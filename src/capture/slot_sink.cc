@@ -9,7 +9,7 @@
 #include "base/crc32c.h"
 #include "format/image_record.h"
 #include "os/process/kill_point.h"
-#include "store/layout.h"
+#include "store/keys.h"
 #include "store/publish.h"
 
 namespace kedge {
@@ -69,7 +69,7 @@ Result<ChunkTarget> SlotSink::OpenChunk(uint32_t chunk, uint64_t bytes) {
 
 Result<ChunkTarget> SlotSink::OpenThrough(uint32_t chunk, uint64_t bytes) {
   KEDGE_RETURN_IF_ERROR(PrepareGeneration(*context_.catalog, identity_.generation));
-  const std::string key = layout::ChunkKey(identity_.generation, identity_.rank, chunk);
+  const std::string key = keys::ChunkKey(identity_.generation, identity_.rank, chunk);
   KEDGE_ASSIGN_OR_RETURN(through_, context_.catalog->store().CreateObject(key, context_.catalog->owner(), bytes));
   place_ = SlotRange{};
   place_.bytes = bytes;
@@ -105,7 +105,7 @@ Status SlotSink::CloseChunk(uint64_t bytes, ImageRecord* record) {
   placement.bytes = bytes;
   if (through_) {
     KEDGE_RETURN_IF_ERROR(through_->Commit());
-    record->objects.push_back(layout::RelativeToJob(identity_.generation.job, through_->key()));
+    record->objects.push_back(keys::RelativeToJob(identity_.generation.job, through_->key()));
     record->chunks.push_back(Chunk{static_cast<uint32_t>(record->objects.size()), 0, bytes});
     placement.kind = PlacementKind::kStore;
     captured_.through += bytes;

@@ -4,7 +4,7 @@
 #include "base/crc32c.h"
 #include "format/image_record.h"
 #include "store/attempts.h"
-#include "store/layout.h"
+#include "store/keys.h"
 
 namespace kedge {
 
@@ -13,7 +13,7 @@ Status StoreSink::Begin(const ImageIdentity& identity, uint64_t announced_bytes)
   object_offset_ = 0;
   writer_.reset();
   KEDGE_RETURN_IF_ERROR(PrepareGeneration(*catalog_, identity.generation));
-  const std::string key = layout::ImageKey(identity.generation, identity.rank);
+  const std::string key = keys::ImageKey(identity.generation, identity.rank);
   KEDGE_ASSIGN_OR_RETURN(writer_, catalog_->store().CreateObject(key, catalog_->owner(), announced_bytes));
   return Status::Ok();
 }
@@ -51,7 +51,7 @@ Status StoreSink::End(const ImageRecord& record) {
   part.ranks = identity_.ranks;
   ImageEntry& entry = part.images.emplace_back();
   entry.rank = identity_.rank;
-  entry.object = layout::ImageObject(identity_.rank);
+  entry.object = keys::ImageObject(identity_.rank);
   entry.record_offset = object_offset_;
   entry.record_bytes = buffer_.size();
   entry.record_crc32c = crc32c::Compute(buffer_.data(), buffer_.size());

@@ -14,7 +14,7 @@
 
 #include "base/config.h"
 #include "base/status.h"
-#include "capture/layout.h"
+#include "capture/chunking.h"
 #include "client/collective.h"
 #include "client/region_table.h"
 #include "kedge/kedge.h"

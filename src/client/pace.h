@@ -2,9 +2,10 @@
 // the same call number.
 //
 // Where one agent serves all ranks, or the agents of all nodes know each other, they agree on a call number when rank 0's wants
-// a yes (agent/schedule/calls.h): a call is two accesses to shared memory, and waits for nobody but a decision under way.
-// Elsewhere each call is a broadcast of what rank 0 finds: its clock, and what its agent wants. Which of the two holds is settled
-// at init, alike for all ranks. The interval is the agent's when it has one (schedule.adapt), else rank 0's configured one.
+// a yes (agent/schedule/call_questions.h): a call is two accesses to shared memory, and waits for nobody but a decision under
+// way. Elsewhere each call is a broadcast of what rank 0 finds: its clock, and what its agent wants. Which of the two holds is
+// settled at init, alike for all ranks. The interval is the agent's when it has one (schedule.adapt), else rank 0's configured
+// one.
 //
 // The counts of levels (session/level_counts.h) begin as rank 0's agent wants them, else as rank 0 has them configured, and
 // change only with a "due": the agents' decision carries what holds from that call on, or rank 0's broadcast what its agent has

@@ -17,7 +17,7 @@
 #include "format/wire.h"
 #include "os/machine/machine.h"
 #include "store/attempts.h"
-#include "store/layout.h"
+#include "store/keys.h"
 #include "store/posix/posix_store.h"
 #include "store/record_io.h"
 
@@ -134,7 +134,7 @@ void NoteFormer(const Catalog& catalog, const KnownJob& on_nodes, LeaseWatch* wa
 
 // A hint, by the store's clock: whether its lease is worth watching. It is also where a clock was set back, and tells nothing.
 bool LooksSilent(const Catalog& catalog, const AttemptRecord& holder) {
-  const auto age = catalog.store().AgeSeconds(layout::AttemptKey(holder.job, holder.attempt), catalog.owner());
+  const auto age = catalog.store().AgeSeconds(keys::AttemptKey(holder.job, holder.attempt), catalog.owner());
   return age.ok() && (*age > holder.lease_seconds || *age < -kClockSlack);
 }
 

@@ -62,7 +62,7 @@ class StoredTest : public ::testing::Test {
     const AttemptRecord record = RecordOf(RequestOfThisProcess("job", 60, 2), catalog().id(), 2);
     ASSERT_TRUE(catalog().EnsureJob("job").ok());
     ASSERT_TRUE(
-        catalog().store().PutIfAbsent(layout::AttemptKey("job", 2), Encoded(record), catalog().owner(), Folders::kCreate).ok());
+        catalog().store().PutIfAbsent(keys::AttemptKey("job", 2), Encoded(record), catalog().owner(), Folders::kCreate).ok());
   }
   void Fail(const std::string& path, uint64_t count = os::testing::kForEver) {
     fs_.faults().Add({.calls = CallsOf(Call::kOpen, Call::kPread), .path_contains = path, .count = count, .errno_value = EIO});
@@ -132,7 +132,7 @@ TEST_F(LevelsTest, OtherThreadsGetOnDuringAWait) {
 // Whoever published the last part died before the version record.
 TEST_F(LevelsTest, AWaitFinishesWhatOnlyLacksItsRecord) {
   const Generation generation = Store(3);
-  ASSERT_TRUE(catalog().store().Remove(layout::VersionKey(generation)).ok());
+  ASSERT_TRUE(catalog().store().Remove(keys::VersionKey(generation)).ok());
   Taken(3);
   EXPECT_TRUE(Wait(3).ok());
   EXPECT_TRUE(InspectGeneration(catalog(), generation)->complete);
@@ -213,7 +213,7 @@ TEST_F(OpenerTest, WhatTheStoreHasOfAVersionIsACandidateForThoseRanks) {
   EXPECT_THAT(Stored(), IsEmpty());
   Store(3);
   StoreRank(1, 4);
-  ASSERT_TRUE(catalog().store().Remove(layout::VersionKey(Store(5))).ok());
+  ASSERT_TRUE(catalog().store().Remove(keys::VersionKey(Store(5))).ok());
   EXPECT_THAT(Stored(), ElementsAre(5, 4, 3));
   EXPECT_TRUE(InspectGeneration(catalog(), At(5))->complete) << "who finds all parts finishes it";
   EXPECT_THAT(Stored(/*at_most=*/4), ElementsAre(4, 3));
@@ -230,14 +230,14 @@ TEST_F(OpenerTest, WhatTheStoreHasOfAVersionIsACandidateForThoseRanks) {
 TEST_F(OpenerTest, AnErrorOfAMomentHidesNoVersion) {
   Store(3);
   Store(4);
-  Fail(layout::VersionKey(At(4)), /*count=*/1);
+  Fail(keys::VersionKey(At(4)), /*count=*/1);
   EXPECT_THAT(Stored(), ElementsAre(4, 3));
 }
 
 TEST_F(OpenerTest, AVersionThatCannotBeReadIsSaidBesideWhatCanBeHad) {
   Store(3);
   Store(4);
-  Fail(layout::GenerationFolder(At(4)));
+  Fail(keys::GenerationFolder(At(4)));
   const StoredCandidates stored = opener_.Stored("wave", -1, {});
   EXPECT_EQ(stored.status.code(), Code::kIo);
   ASSERT_EQ(stored.candidates.size(), 1u);
@@ -263,7 +263,7 @@ TEST_F(OpenerTest, OnlyTheVeryImageIsOpened) {
   EXPECT_EQ(opener_.Open("wave", Candidate(7), 1).status().code(), Code::kNotFound);
   EXPECT_EQ(opener_.Open("wave", Candidate(3), 2).status().code(), Code::kNotFound);
   EXPECT_EQ(opener_.Open("wave", Candidate(3, /*ranks=*/3), 1).status().code(), Code::kCorrupt);
-  ASSERT_TRUE(fs_.Unlink("/store/" + layout::ImageKey(At(3), 1)).ok());
+  ASSERT_TRUE(fs_.Unlink("/store/" + keys::ImageKey(At(3), 1)).ok());
   EXPECT_EQ(opener_.Open("wave", Candidate(3), 1).status().code(), Code::kNotFound);
 }
 
@@ -311,7 +311,7 @@ TEST_F(ObjectStreamTest, WhoAsksForMoreThanThereIsHasFailedForGood) {
 
 TEST_F(ObjectStreamTest, OfABadExtentNoByteIsSeen) {
   const Extent extent = image_->record().extents[1];
-  const auto file = fs_.Open("/store/" + layout::ImageKey(At(3), 0), os::OpenFlags::kReadWrite).value();
+  const auto file = fs_.Open("/store/" + keys::ImageKey(At(3), 0), os::OpenFlags::kReadWrite).value();
   const uint64_t last = image_->record().chunks[extent.chunk].object_offset + extent.chunk_offset + extent.bytes - 1;
   char byte = 0;
   ASSERT_TRUE(file->Pread(&byte, 1, last).ok());
@@ -336,7 +336,7 @@ class LeaseTest : public StoredTest {
     for (int i = 0; i < 5000 && !condition(); ++i) std::this_thread::sleep_for(milliseconds(1));
     return condition();
   }
-  int64_t Stamp() const { return catalog().store().Stamp(layout::AttemptKey("job", 1)).value(); }
+  int64_t Stamp() const { return catalog().store().Stamp(keys::AttemptKey("job", 1)).value(); }
 
   Watcher watcher_{core_.get(), &session_};
 };

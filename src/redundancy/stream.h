@@ -2,7 +2,7 @@
 //
 // The stream is the image's object as a store would have it: its own chunks at their object offsets, gaps as zeros, then
 // the image record at the next multiple of 4 KiB. Chunks that lie in other objects (in the store, in another version) are
-// not in it. Where extents lie in one block each, as capture cuts them in larger images (capture/layout.h), its block table
+// not in it. Where extents lie in one block each, as capture cuts them in larger images (capture/chunking.h), its block table
 // follows from their checksums, and the bytes are not read again: whoever reads a block for protection holds it against the
 // table, that is, against its checksum of capture. The rest is read, and in the same pass every extent is held against its
 // checksum, by combining: the parts of an extent, cut where blocks end, must give together the extent's checksum. Either way a

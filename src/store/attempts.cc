@@ -19,15 +19,15 @@ constexpr Duration kPollInterval = std::chrono::milliseconds(200);
 // The greatest attempt of any generation of the job: a copy from another store may be ahead of the records here.
 Result<uint32_t> GreatestOfGenerations(const Catalog& catalog, const std::string& job) {
   uint32_t greatest = 0;
-  const Result<std::vector<StoreEntry>> names = catalog.store().List(layout::NamesFolder(job));
+  const Result<std::vector<StoreEntry>> names = catalog.store().List(keys::NamesFolder(job));
   if (names.status().code() == Code::kNotFound) return greatest;
   if (!names.ok()) return names.status();
   for (const StoreEntry& name : *names) {
     if (!name.is_folder) continue;
-    KEDGE_ASSIGN_OR_RETURN(const auto generations, catalog.store().List(layout::NamesFolder(job) + '/' + name.name));
+    KEDGE_ASSIGN_OR_RETURN(const auto generations, catalog.store().List(keys::NamesFolder(job) + '/' + name.name));
     for (const StoreEntry& entry : generations) {
       Generation generation;
-      if (layout::ParseGenerationFolder(entry.name, &generation)) greatest = std::max(greatest, generation.attempt);
+      if (keys::ParseGenerationFolder(entry.name, &generation)) greatest = std::max(greatest, generation.attempt);
     }
   }
   return greatest;
@@ -48,7 +48,7 @@ bool IsSeenFrom(const AttemptRequest& self, const AttemptRecord& holder) {
 Status Judge(const Catalog& catalog, const AttemptRequest& self, AttemptState* state) {
   const AttemptRecord& holder = state->record;
   const Result<AttemptEndRecord> end =
-      ReadOwnRecord(catalog, layout::AttemptEndKey(holder.job, holder.attempt), &DecodeAttemptEndRecord);
+      ReadOwnRecord(catalog, keys::AttemptEndKey(holder.job, holder.attempt), &DecodeAttemptEndRecord);
   if (!end.ok() && end.status().code() != Code::kNotFound && end.status().code() != Code::kCorrupt) return end.status();
   if (end.ok()) {
     state->life = Life::kDead;
@@ -71,7 +71,7 @@ Result<bool> IsFree(const Catalog& catalog, const AttemptState& holder, LeaseWat
   if (holder.life == Life::kDead) return true;
   // One that is seen to live may be stopped, or hang: it holds the job as long as it gives signs of life, too.
   KEDGE_ASSIGN_OR_RETURN(const Duration unchanged,
-                         watch->Unchanged(catalog, layout::AttemptKey(holder.record.job, holder.record.attempt)));
+                         watch->Unchanged(catalog, keys::AttemptKey(holder.record.job, holder.record.attempt)));
   return unchanged >= FromSeconds(holder.record.lease_seconds);
 }
 
@@ -86,7 +86,7 @@ Status HeldBy(const AttemptState& state) {
 Result<std::optional<AttemptState>> StateOf(const Catalog& catalog, const AttemptRequest& self, uint32_t attempt) {
   if (attempt == 0) return std::optional<AttemptState>();
   AttemptState state;
-  const Result<AttemptRecord> record = ReadOwnRecord(catalog, layout::AttemptKey(self.job, attempt), &DecodeAttemptRecord);
+  const Result<AttemptRecord> record = ReadOwnRecord(catalog, keys::AttemptKey(self.job, attempt), &DecodeAttemptRecord);
   if (record.status().code() == Code::kCorrupt) {
     state.record.store_id = catalog.id();
     state.record.job = self.job;
@@ -173,7 +173,7 @@ Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptReques
     KEDGE_ASSIGN_OR_RETURN(const std::optional<AttemptState> holder, StateOf(catalog, request, recorded));
     KEDGE_ASSIGN_OR_RETURN(const bool is_free, holder ? IsFree(catalog, *holder, watch) : Result<bool>(true));
     if (!is_free) {
-      const bool gives_signs = holder->life == Life::kLives && watch->HasChanged(layout::AttemptKey(request.job, recorded));
+      const bool gives_signs = holder->life == Life::kLives && watch->HasChanged(keys::AttemptKey(request.job, recorded));
       if (gives_signs || deadline.Passed()) return HeldBy(*holder);
       std::this_thread::sleep_for(std::min(kPollInterval, deadline.Remaining()));
       continue;
@@ -184,7 +184,7 @@ Result<AttemptRecord> AcquireAttempt(const Catalog& catalog, const AttemptReques
       return Status(Code::kUnsupported, "job '" + request.job + "' has used up its attempt numbers");
     }
     const AttemptRecord record = RecordOf(request, catalog.id(), newest + 1);
-    const Status made = catalog.store().PutIfAbsent(layout::AttemptKey(request.job, record.attempt), Encoded(record),
+    const Status made = catalog.store().PutIfAbsent(keys::AttemptKey(request.job, record.attempt), Encoded(record),
                                                     catalog.owner(), Folders::kCreate);
     // Somebody was faster; look at them.
     if (made.code() == Code::kAlreadyExists) continue;
@@ -218,15 +218,15 @@ uint32_t AttemptBeyond(uint32_t newest) {
 Status RegisterAttempt(const Catalog& catalog, const AttemptRecord& record, const AttemptRequest& self, LeaseWatch* watch) {
   KEDGE_RETURN_IF_ERROR(catalog.Confirm());
   KEDGE_RETURN_IF_ERROR(catalog.EnsureJob(record.job));
-  const auto there = ReadOwnRecord(catalog, layout::AttemptKey(record.job, record.attempt), &DecodeAttemptRecord);
+  const auto there = ReadOwnRecord(catalog, keys::AttemptKey(record.job, record.attempt), &DecodeAttemptRecord);
   if (there.ok()) return *there == record ? Status::Ok() : GivesWay(record, record.attempt);
   KEDGE_ASSIGN_OR_RETURN(const uint32_t newest, catalog.GreatestRecorded(record.job));
   if (newest >= record.attempt) return GivesWay(record, newest);
   KEDGE_ASSIGN_OR_RETURN(const std::optional<AttemptState> holder, StateOf(catalog, self, newest));
   KEDGE_ASSIGN_OR_RETURN(const bool is_free, holder ? IsFree(catalog, *holder, watch) : Result<bool>(true));
   if (!is_free) return Status(Code::kUnavailable, HeldBy(*holder).message());
-  const Status made = catalog.store().PutIfAbsent(layout::AttemptKey(record.job, record.attempt), Encoded(record),
-                                                  catalog.owner(), Folders::kCreate);
+  const Status made = catalog.store().PutIfAbsent(keys::AttemptKey(record.job, record.attempt), Encoded(record), catalog.owner(),
+                                                  Folders::kCreate);
   // By another node, perhaps.
   if (made.code() == Code::kAlreadyExists) return RegisterAttempt(catalog, record, self, watch);
   KEDGE_RETURN_IF_ERROR(made);
@@ -269,19 +269,19 @@ Status AwaitCheckNotTakenOver(const std::function<Result<Catalog>()>& catalog, c
 Status RenewAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt) {
   KEDGE_RETURN_IF_ERROR(catalog.Confirm());
   KEDGE_RETURN_IF_ERROR(CheckNotTakenOver(catalog, job, attempt));
-  return catalog.store().Touch(layout::AttemptKey(job, attempt), catalog.owner());
+  return catalog.store().Touch(keys::AttemptKey(job, attempt), catalog.owner());
 }
 
 Status EndAttempt(const Catalog& catalog, const std::string& job, uint32_t attempt) {
   KEDGE_RETURN_IF_ERROR(catalog.Confirm());
   const AttemptEndRecord record{catalog.id(), job, attempt, WallTimeNs()};
   const Status made =
-      catalog.store().PutIfAbsent(layout::AttemptEndKey(job, attempt), Encoded(record), catalog.owner(), Folders::kMustExist);
+      catalog.store().PutIfAbsent(keys::AttemptEndKey(job, attempt), Encoded(record), catalog.owner(), Folders::kMustExist);
   return made.code() == Code::kAlreadyExists ? Status::Ok() : made;
 }
 
 Status MarkDraining(const Catalog& catalog, const std::string& job, uint32_t attempt) {
-  const std::string key = layout::AttemptDrainKey(job, attempt);
+  const std::string key = keys::AttemptDrainKey(job, attempt);
   const Status touched = catalog.store().Touch(key, catalog.owner());
   if (touched.code() != Code::kNotFound) return touched;
   const AttemptDrainRecord record{catalog.id(), job, attempt, WallTimeNs()};
@@ -296,7 +296,7 @@ Result<AttemptLook> LookAfterAttempt(const Catalog& catalog, const std::string& 
   if (look.taken_over.ok()) look.taken_over = catalog.CheckRecordOf(job, attempt);
   if (!look.taken_over.ok() && look.taken_over.code() != Code::kBusy) return look.taken_over;
   // The others' records tell; its own one may be gone or damaged.
-  const auto record = ReadOwnRecord(catalog, layout::AttemptKey(job, attempt), &DecodeAttemptRecord);
+  const auto record = ReadOwnRecord(catalog, keys::AttemptKey(job, attempt), &DecodeAttemptRecord);
   const bool is_settled = record.status().code() == Code::kNotFound || record.status().code() == Code::kCorrupt;
   if (!record.ok() && !is_settled && look.taken_over.ok()) return record.status();
   look.lease = FromSeconds(record.ok() ? record->lease_seconds : AttemptRequest().lease_seconds);
@@ -306,27 +306,27 @@ Result<AttemptLook> LookAfterAttempt(const Catalog& catalog, const std::string& 
 
 Result<AttemptHistory> ReadAttemptHistory(const Catalog& catalog, const std::string& job, uint32_t before) {
   AttemptHistory history;
-  const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::AttemptsFolder(job));
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::AttemptsFolder(job));
   if (entries.status().code() == Code::kNotFound) return history;
   if (!entries.ok()) return entries.status();
   std::vector<uint32_t> attempts;
   for (const StoreEntry& entry : *entries) {
-    const std::optional<uint32_t> attempt = layout::ParseNumber(entry.name);
+    const std::optional<uint32_t> attempt = keys::ParseNumber(entry.name);
     if (attempt && *attempt < before) attempts.push_back(*attempt);
   }
   std::sort(attempts.begin(), attempts.end());
   if (attempts.size() > kHistoryAttemptsMax) attempts.erase(attempts.begin(), attempts.end() - kHistoryAttemptsMax);
   for (const uint32_t attempt : attempts) {
-    const auto record = ReadOwnRecord(catalog, layout::AttemptKey(job, attempt), &DecodeAttemptRecord);
+    const auto record = ReadOwnRecord(catalog, keys::AttemptKey(job, attempt), &DecodeAttemptRecord);
     if (IsUnknown(record.status())) return record.status();
     if (!record.ok()) continue;
-    const auto end = ReadOwnRecord(catalog, layout::AttemptEndKey(job, attempt), &DecodeAttemptEndRecord);
+    const auto end = ReadOwnRecord(catalog, keys::AttemptEndKey(job, attempt), &DecodeAttemptEndRecord);
     if (IsUnknown(end.status())) return end.status();
     double seconds = 0;
     if (end.ok()) {
       seconds = 1e-9 * static_cast<double>(end->wall_time_ns - record->wall_time_ns);
     } else {
-      KEDGE_ASSIGN_OR_RETURN(const double silent, catalog.store().AgeSeconds(layout::AttemptKey(job, attempt), catalog.owner()));
+      KEDGE_ASSIGN_OR_RETURN(const double silent, catalog.store().AgeSeconds(keys::AttemptKey(job, attempt), catalog.owner()));
       seconds = 1e-9 * static_cast<double>(WallTimeNs() - record->wall_time_ns) - std::max(silent, 0.0);
       history.failed.push_back(attempt);
     }
@@ -336,7 +336,7 @@ Result<AttemptHistory> ReadAttemptHistory(const Catalog& catalog, const std::str
 }
 
 Result<Silence> SilenceOf(const Catalog& catalog, const AttemptRequest& self, uint32_t attempt, LeaseWatch* watch) {
-  const std::string key = layout::AttemptKey(self.job, attempt);
+  const std::string key = keys::AttemptKey(self.job, attempt);
   const Result<AttemptRecord> record = ReadOwnRecord(catalog, key, &DecodeAttemptRecord);
   if (record.status().code() == Code::kNotFound || record.status().code() == Code::kCorrupt) return Silence::kSilent;
   if (!record.ok()) return record.status();
@@ -348,7 +348,7 @@ Result<Silence> SilenceOf(const Catalog& catalog, const AttemptRequest& self, ui
     KEDGE_ASSIGN_OR_RETURN(const bool is_free, IsFree(catalog, state, watch));
     if (!is_free) return state.life == Life::kLives || watch->HasChanged(key) ? Silence::kBroken : Silence::kUnknown;
   }
-  const std::string drain_key = layout::AttemptDrainKey(self.job, attempt);
+  const std::string drain_key = keys::AttemptDrainKey(self.job, attempt);
   const Result<Duration> unchanged = watch->Unchanged(catalog, drain_key);
   if (unchanged.status().code() == Code::kNotFound) return Silence::kSilent;
   if (!unchanged.ok()) return unchanged.status();
@@ -357,7 +357,7 @@ Result<Silence> SilenceOf(const Catalog& catalog, const AttemptRequest& self, ui
 }
 
 bool IsSilent(const Catalog& catalog, const std::string& job, uint32_t attempt, LeaseWatch* watch) {
-  const Result<AttemptRecord> record = ReadOwnRecord(catalog, layout::AttemptKey(job, attempt), &DecodeAttemptRecord);
+  const Result<AttemptRecord> record = ReadOwnRecord(catalog, keys::AttemptKey(job, attempt), &DecodeAttemptRecord);
   if (!record.ok()) return record.status().code() == Code::kNotFound || record.status().code() == Code::kCorrupt;
   const AttemptRequest self = RequestOfThisProcess(job, record->lease_seconds, record->ranks);
   const Result<Silence> silence = SilenceOf(catalog, self, attempt, watch);
@@ -365,8 +365,8 @@ bool IsSilent(const Catalog& catalog, const std::string& job, uint32_t attempt, 
 }
 
 Result<double> SilentSeconds(const Catalog& catalog, const std::string& job, uint32_t attempt) {
-  KEDGE_ASSIGN_OR_RETURN(const double lease_age, catalog.store().AgeSeconds(layout::AttemptKey(job, attempt), catalog.owner()));
-  const Result<double> drain_age = catalog.store().AgeSeconds(layout::AttemptDrainKey(job, attempt), catalog.owner());
+  KEDGE_ASSIGN_OR_RETURN(const double lease_age, catalog.store().AgeSeconds(keys::AttemptKey(job, attempt), catalog.owner()));
+  const Result<double> drain_age = catalog.store().AgeSeconds(keys::AttemptDrainKey(job, attempt), catalog.owner());
   if (!drain_age.ok() && drain_age.status().code() != Code::kNotFound) return drain_age.status();
   return std::max(drain_age.ok() ? std::min(lease_age, *drain_age) : lease_age, 0.0);
 }

@@ -139,7 +139,7 @@ TEST_F(AttemptsTest, ClocksOfOtherMachinesDoNotMatter) {
   ASSERT_EQ(Acquire(From("a", 10)), 1u);
   // Lustre and GPFS stamp with the clock of the client that writes: that of a is an hour behind, then an hour ahead.
   for (const double behind : {3600.0, -3600.0}) {
-    Age(layout::AttemptKey("job", 1), behind);
+    Age(keys::AttemptKey("job", 1), behind);
     EXPECT_EQ(TryAcquire(From("b", 20)).status().code(), Code::kBusy) << behind;
     Pass(59);
     EXPECT_EQ(TryAcquire(From("b", 20)).status().code(), Code::kBusy) << behind;
@@ -150,7 +150,7 @@ TEST_F(AttemptsTest, ClocksOfOtherMachinesDoNotMatter) {
 
 TEST_F(AttemptsTest, ARenewalIsSeenAlsoWhenTheClockWasSetBack) {
   ASSERT_EQ(Acquire(From("a", 10)), 1u);
-  Age(layout::AttemptKey("job", 1), -7200);
+  Age(keys::AttemptKey("job", 1), -7200);
   EXPECT_EQ(TryAcquire(From("b", 20)).status().code(), Code::kBusy);
   for (int i = 0; i < 5; ++i) {
     Pass(30);
@@ -213,7 +213,7 @@ TEST_F(AttemptsTest, NumbersExceedThoseOfGenerationsThere) {
 
 TEST_F(AttemptsTest, ATornRecordHoldsNothing) {
   ASSERT_TRUE(catalog_.EnsureJob("job").ok());
-  ASSERT_TRUE(store_->PutIfAbsent(layout::AttemptKey("job", 1), {}, {}, Folders::kCreate).ok());
+  ASSERT_TRUE(store_->PutIfAbsent(keys::AttemptKey("job", 1), {}, {}, Folders::kCreate).ok());
   EXPECT_EQ(Acquire(From("a", 10)), 2u);
 }
 
@@ -221,18 +221,18 @@ TEST_F(AttemptsTest, AForeignRecordIsRefused) {
   ASSERT_TRUE(catalog_.EnsureJob("job").ok());
   Buffer foreign;
   Encode(AttemptRecord{{.high = 1, .low = 1}, "job", 1, "x", "y", "z", 1, 1, 1, 60, 1, 1}, &foreign);
-  ASSERT_TRUE(store_->PutIfAbsent(layout::AttemptKey("job", 1), foreign, {}, Folders::kCreate).ok());
+  ASSERT_TRUE(store_->PutIfAbsent(keys::AttemptKey("job", 1), foreign, {}, Folders::kCreate).ok());
   EXPECT_EQ(TryAcquire(From("a", 10)).status().code(), Code::kMismatch);
 }
 
 TEST_F(AttemptsTest, AgentsThatDrainGiveSignsOfLifeAndHoldUpNobody) {
   EXPECT_EQ(SilentSeconds(catalog_, "job", 1).status().code(), Code::kNotFound);
   ASSERT_EQ(Acquire(From("a", 10)), 1u);
-  Age(layout::AttemptKey("job", 1), 1000);
+  Age(keys::AttemptKey("job", 1), 1000);
   EXPECT_NEAR(SilentSeconds(catalog_, "job", 1).value(), 1000, 1);
   ASSERT_TRUE(MarkDraining(catalog_, "job", 1).ok());
   EXPECT_LT(SilentSeconds(catalog_, "job", 1).value(), 1);
-  Age(layout::AttemptDrainKey("job", 1), 500);
+  Age(keys::AttemptDrainKey("job", 1), 500);
   EXPECT_NEAR(SilentSeconds(catalog_, "job", 1).value(), 500, 1);
   ASSERT_TRUE(MarkDraining(catalog_, "job", 1).ok());
   EXPECT_LT(SilentSeconds(catalog_, "job", 1).value(), 1);
@@ -338,7 +338,7 @@ TEST_F(UnrecordedTest, PublishesNothingBeforeItsRecordIsThere) {
   ASSERT_TRUE(EndAttempt(catalog_, "job", 1).ok());
   EXPECT_EQ(PrepareGeneration(unrecorded_, GenerationOf(5000)).code(), Code::kUnavailable);
   EXPECT_EQ(LookAfterAttempt(unrecorded_, "job", 5000, /*gives_sign=*/false).status().code(), Code::kUnavailable);
-  EXPECT_EQ(fs_.Stat("/store/" + layout::NamesFolder("job")).status().code(), Code::kNotFound);
+  EXPECT_EQ(fs_.Stat("/store/" + keys::NamesFolder("job")).status().code(), Code::kNotFound);
   ASSERT_TRUE(Register().ok());
   EXPECT_TRUE(Register().ok()) << "once more: the answer to the first may have been lost";
   EXPECT_TRUE(PrepareGeneration(unrecorded_, GenerationOf(5000)).ok());
@@ -424,7 +424,7 @@ TEST_F(AttemptsTest, WhereNobodyCanLookNoneIsSaidToHaveTakenOverOrNot) {
 
 TEST_F(AttemptsTest, ItsOwnRecordIsNotWhatTellsWhetherOneWasTakenOver) {
   ASSERT_EQ(Acquire(From("a", 10)), 1u);
-  ASSERT_TRUE(fs_.Unlink("/store/" + layout::AttemptKey("job", 1)).ok());
+  ASSERT_TRUE(fs_.Unlink("/store/" + keys::AttemptKey("job", 1)).ok());
   const auto alone = LookAfterAttempt(catalog_, "job", 1, /*gives_sign=*/true);
   ASSERT_TRUE(alone.ok()) << alone.status().ToString();
   EXPECT_TRUE(alone->taken_over.ok());
@@ -446,12 +446,12 @@ TEST_F(AttemptsTest, ItsSignsOfLifeAndItsEndStayOutOfAnotherStore) {
     if (other_is_there) {
       const Catalog catalog = Catalog::OpenOrCreate(*other, {"node3", 0, "r0"}).value();
       ASSERT_TRUE(AcquireAttempt(catalog, From("c", 20), &watch_).ok());
-      Age(layout::AttemptKey("job", 1), 30);
+      Age(keys::AttemptKey("job", 1), 30);
     }
     const Code code = other_is_there ? Code::kMismatch : Code::kUnavailable;
     EXPECT_EQ(RenewAttempt(catalog_, "job", 1).code(), code);
     EXPECT_EQ(EndAttempt(catalog_, "job", 1).code(), code);
-    EXPECT_FALSE(fs_.Stat("/store/" + layout::AttemptEndKey("job", 1)).ok());
+    EXPECT_FALSE(fs_.Stat("/store/" + keys::AttemptEndKey("job", 1)).ok());
     ASSERT_TRUE(os::RemoveTree(fs_, "/store").ok());
     ASSERT_TRUE(fs_.Rename("/away", "/store").ok());
   }
@@ -459,7 +459,7 @@ TEST_F(AttemptsTest, ItsSignsOfLifeAndItsEndStayOutOfAnotherStore) {
 }
 
 TEST_F(UnrecordedTest, LeavesAnotherStoreAlone) {
-  ASSERT_TRUE(fs_.Unlink("/store/" + std::string(layout::kStoreKey)).ok());
+  ASSERT_TRUE(fs_.Unlink("/store/" + std::string(keys::kStoreKey)).ok());
   EXPECT_EQ(Register().code(), Code::kUnavailable) << "no store is there";
   ASSERT_TRUE(Catalog::OpenOrCreate(*store_, {"node3", 0, "r0"}).ok());
   EXPECT_EQ(Register().code(), Code::kMismatch);

@@ -70,9 +70,9 @@ Catalog Catalog::WithOwner(const TemporaryOwner& owner) const {
 }
 
 Result<Catalog> Catalog::Open(Store& store, const TemporaryOwner& owner) {
-  const Result<StoreRecord> record = ReadRecord(store, layout::kStoreKey, &DecodeStoreRecord);
+  const Result<StoreRecord> record = ReadRecord(store, keys::kStoreKey, &DecodeStoreRecord);
   if (record.status().code() == Code::kNotFound) {
-    return Status(Code::kNotFound, store.description() + " is no store of Kedge: it has no file " + layout::kStoreKey);
+    return Status(Code::kNotFound, store.description() + " is no store of Kedge: it has no file " + keys::kStoreKey);
   }
   if (!record.ok()) return record.status();
   return Catalog(store, record->id, owner, std::make_shared<Memo>());
@@ -113,7 +113,7 @@ Result<Catalog> Catalog::OpenOrCreate(Store& store, const TemporaryOwner& owner)
   Result<Catalog> there = OpenDurably(store, owner);
   if (there.status().code() != Code::kNotFound) return there;
   const StoreRecord record{StoreId::Generate(), WallTimeNs(), ThisHost()};
-  const Status made = store.PutIfAbsent(layout::kStoreKey, Encoded(record), owner, Folders::kCreate);
+  const Status made = store.PutIfAbsent(keys::kStoreKey, Encoded(record), owner, Folders::kCreate);
   if (made.ok()) return Catalog(store, record.id, owner, std::make_shared<Memo>());
   if (made.code() != Code::kAlreadyExists) return made.WithContext("cannot make a store at " + store.description());
   return OpenDurably(store, owner);
@@ -123,7 +123,7 @@ Result<Catalog> Catalog::OpenDurably(Store& store, const TemporaryOwner& owner) 
   Result<Catalog> there = Open(store, owner);
   if (!there.ok()) return there;
   // Everything written from now on carries this id: it must not be lost with the process that made it.
-  const std::string key = layout::kStoreKey;
+  const std::string key = keys::kStoreKey;
   KEDGE_RETURN_IF_ERROR(store.EnsureDurable(std::span(&key, 1)));
   return there;
 }
@@ -169,12 +169,12 @@ std::optional<AttemptRecord> Catalog::AwaitedRecordOf(uint32_t attempt) const {
 }
 
 Result<uint32_t> Catalog::GreatestRecorded(const std::string& job) const {
-  const Result<std::vector<StoreEntry>> entries = store_->List(layout::AttemptsFolder(job));
+  const Result<std::vector<StoreEntry>> entries = store_->List(keys::AttemptsFolder(job));
   if (entries.status().code() == Code::kNotFound) return 0U;
   if (!entries.ok()) return entries.status();
   uint32_t greatest = 0;
   for (const StoreEntry& entry : *entries) {
-    greatest = std::max(greatest, layout::ParseNumber(entry.name).value_or(0));
+    greatest = std::max(greatest, keys::ParseNumber(entry.name).value_or(0));
   }
   return greatest;
 }
@@ -183,7 +183,7 @@ Status Catalog::CheckRecordOf(const std::string& job, uint32_t attempt) const {
   const std::optional<AttemptRecord> awaited = AwaitedRecordOf(attempt);
   if (!awaited) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(Confirm());
-  const Result<AttemptRecord> there = ReadOwnRecord(*this, layout::AttemptKey(job, attempt), &DecodeAttemptRecord);
+  const Result<AttemptRecord> there = ReadOwnRecord(*this, keys::AttemptKey(job, attempt), &DecodeAttemptRecord);
   if (there.status().code() == Code::kNotFound) {
     KEDGE_ASSIGN_OR_RETURN(const uint32_t greatest, GreatestRecorded(job));
     if (greatest > attempt) {
@@ -208,7 +208,7 @@ Status Catalog::CheckRecordOf(const std::string& job, uint32_t attempt) const {
 Status Catalog::NoteRestored(const RestoredRecord& record) const {
   const Generation& origin = record.origin;
   KEDGE_RETURN_IF_ERROR(CheckStoreId(origin.store_id, id_, "restored record"));
-  const std::string key = layout::RestoredKey(origin.job, origin.name, record.attempt, record.take);
+  const std::string key = keys::RestoredKey(origin.job, origin.name, record.attempt, record.take);
   if (WasEnsured(key)) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(Confirm());
   KEDGE_RETURN_IF_ERROR(EnsureName(origin.job, origin.name));
@@ -244,8 +244,8 @@ Result<std::vector<RestoredRecord>> Catalog::RestoredIn(const std::string& job, 
                                                         const std::vector<StoreEntry>& entries) const {
   std::vector<RestoredRecord> restored;
   for (const StoreEntry& entry : entries) {
-    if (entry.is_folder || !layout::IsRestoredName(entry.name)) continue;
-    const std::string key = layout::NameFolder(job, name) + '/' + entry.name;
+    if (entry.is_folder || !keys::IsRestoredName(entry.name)) continue;
+    const std::string key = keys::NameFolder(job, name) + '/' + entry.name;
     {
       const std::lock_guard lock(memo_->mutex);
       if (const auto known = memo_->restored.find(key); known != memo_->restored.end()) {
@@ -257,7 +257,7 @@ Result<std::vector<RestoredRecord>> Catalog::RestoredIn(const std::string& job, 
     const Code code = record.status().code();
     if (code == Code::kNotFound || code == Code::kCorrupt || code == Code::kMismatch) continue;
     if (!record.ok()) return record.status();
-    if (layout::RestoredKey(record->origin.job, record->origin.name, record->attempt, record->take) != key) continue;
+    if (keys::RestoredKey(record->origin.job, record->origin.name, record->attempt, record->take) != key) continue;
     restored.push_back(*record);
     const std::lock_guard lock(memo_->mutex);
     memo_->restored.emplace(key, *record);
@@ -267,7 +267,7 @@ Result<std::vector<RestoredRecord>> Catalog::RestoredIn(const std::string& job, 
 
 Status Catalog::EnsureJob(const std::string& job) const {
   KEDGE_RETURN_IF_ERROR(ValidateName(job, "job name"));
-  const std::string key = layout::JobKey(job);
+  const std::string key = keys::JobKey(job);
   if (WasEnsured(key)) return Status::Ok();
   return EnsureRecord(key, Encoded(JobRecord{id_, job, WallTimeNs()}), [&]() {
     const Result<JobRecord> record = ReadOwnRecord(*this, key, &DecodeJobRecord);
@@ -280,7 +280,7 @@ Status Catalog::EnsureJob(const std::string& job) const {
 Status Catalog::EnsureName(const std::string& job, const std::string& name) const {
   KEDGE_RETURN_IF_ERROR(ValidateName(name, "checkpoint name"));
   KEDGE_RETURN_IF_ERROR(EnsureJob(job));
-  const std::string key = layout::NameKey(job, name);
+  const std::string key = keys::NameKey(job, name);
   if (WasEnsured(key)) return Status::Ok();
   return EnsureRecord(key, Encoded(NameRecord{id_, job, name, WallTimeNs()}), [&]() {
     const Result<NameRecord> record = ReadOwnRecord(*this, key, &DecodeNameRecord);
@@ -291,14 +291,14 @@ Status Catalog::EnsureName(const std::string& job, const std::string& name) cons
 }
 
 Result<std::vector<std::string>> Catalog::Jobs(std::vector<std::string>* skipped) const {
-  const auto key_of = [](const std::string& folder) { return std::string(layout::kJobsFolder) + '/' + folder + "/job"; };
+  const auto key_of = [](const std::string& folder) { return std::string(keys::kJobsFolder) + '/' + folder + "/job"; };
   return RealNames(
-      *this, layout::kJobsFolder, &DecodeJobRecord, key_of, [](const JobRecord& record) { return record.job; }, skipped);
+      *this, keys::kJobsFolder, &DecodeJobRecord, key_of, [](const JobRecord& record) { return record.job; }, skipped);
 }
 
 Result<std::vector<std::string>> Catalog::Names(const std::string& job, std::vector<std::string>* skipped) const {
   KEDGE_RETURN_IF_ERROR(ValidateName(job, "job name"));
-  const std::string folder = layout::NamesFolder(job);
+  const std::string folder = keys::NamesFolder(job);
   const auto key_of = [&folder](const std::string& component) { return folder + '/' + component + "/name"; };
   return RealNames(
       *this, folder, &DecodeNameRecord, key_of, [](const NameRecord& record) { return record.name; }, skipped);

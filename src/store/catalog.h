@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 #include "format/store_records.h"
-#include "store/layout.h"
+#include "store/keys.h"
 #include "store/store.h"
 
 namespace kedge {

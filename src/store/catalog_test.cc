@@ -89,7 +89,7 @@ TEST_F(CatalogTest, NothingIsPublishedWhereTheStoreIsNotAnyMore) {
     ASSERT_TRUE(PrepareGeneration(*catalog_, begun).ok());
     Buffer object;
     const ImageRecord image = testing::MakeImage({begun, 0, 1}, options_, &object);
-    auto writer = store_->CreateObject(layout::ImageKey(begun, 0), catalog_->owner(), object.size()).value();
+    auto writer = store_->CreateObject(keys::ImageKey(begun, 0), catalog_->owner(), object.size()).value();
     PartRecord part{begun, 1, std::vector<ImageEntry>(1), {}};
     ASSERT_TRUE(testing::WriteImage(*writer, image, object, &part.images.front()).ok());
 
@@ -132,7 +132,7 @@ TEST_F(CatalogTest, AStoreThatGoesWhileAVersionIsCommittedHasNotGotIt) {
   ASSERT_TRUE(PrepareGeneration(*catalog_, At(1)).ok());
   Buffer object;
   const ImageRecord image = testing::MakeImage({At(1), 0, 1}, options_, &object);
-  auto writer = store_->CreateObject(layout::ImageKey(At(1), 0), catalog_->owner(), object.size()).value();
+  auto writer = store_->CreateObject(keys::ImageKey(At(1), 0), catalog_->owner(), object.size()).value();
   PartRecord part{At(1), 1, std::vector<ImageEntry>(1), {}};
   ASSERT_TRUE(testing::WriteImage(*writer, image, object, &part.images.front()).ok());
   ASSERT_TRUE(writer->Commit().ok());
@@ -198,9 +198,9 @@ TEST_F(CatalogTest, RealNamesComeBackWhateverTheyAre) {
 TEST_F(CatalogTest, AFolderOfAnotherNameIsRefused) {
   ASSERT_TRUE(catalog_->EnsureJob("job").ok());
   // As a collision of hashes would: the folder of "other" holds the record of "job".
-  ASSERT_TRUE(store_->MakeFolder(layout::JobFolder("other")).ok());
-  const Buffer record = store_->Get(layout::JobKey("job"), 1000).value();
-  ASSERT_TRUE(store_->Replace(layout::JobKey("other"), record, {}, Folders::kMustExist).ok());
+  ASSERT_TRUE(store_->MakeFolder(keys::JobFolder("other")).ok());
+  const Buffer record = store_->Get(keys::JobKey("job"), 1000).value();
+  ASSERT_TRUE(store_->Replace(keys::JobKey("other"), record, {}, Folders::kMustExist).ok());
   const Status status = catalog_->EnsureJob("other");
   EXPECT_EQ(status.code(), Code::kMismatch) << status.ToString();
   std::vector<std::string> skipped;
@@ -287,7 +287,7 @@ TEST_F(CatalogTest, RanksThatTookDifferentVersionsAreNamed) {
 TEST_F(CatalogTest, WhatIsNotWantedIsNotLookedAt) {
   options_.ranks = 1;
   for (int64_t version = 1; version <= 4; ++version) Take(At(version));
-  fs_.faults().Add({.path_contains = layout::GenerationFolder(At(2)), .count = os::testing::kForEver, .errno_value = EIO});
+  fs_.faults().Add({.path_contains = keys::GenerationFolder(At(2)), .count = os::testing::kForEver, .errno_value = EIO});
   EXPECT_FALSE(ListVersions(*catalog_, "job", "wave").ok());
   const auto newer = ListVersions(*catalog_, "job", "wave", [](const Generation& generation) { return generation.version >= 3; });
   ASSERT_TRUE(newer.ok()) << newer.status().ToString();
@@ -328,7 +328,7 @@ TEST_F(CatalogTest, PartsThatBreakTheRulesAreRefused) {
 
 TEST_F(CatalogTest, PartsWithoutTheirObjectsDoNotMakeAVersion) {
   ASSERT_TRUE(PublishRanks(*catalog_, At(1), 0, 1, options_).ok());
-  ASSERT_TRUE(store_->Remove(layout::ImageKey(At(1), 0)).ok());
+  ASSERT_TRUE(store_->Remove(keys::ImageKey(At(1), 0)).ok());
   EXPECT_EQ(PublishRanks(*catalog_, At(1), 1, 1, options_).status().code(), Code::kNotFound);
   EXPECT_FALSE(Inspect(At(1)).complete);
 }
@@ -337,15 +337,15 @@ TEST_F(CatalogTest, WhatWasRemovedDoesNotComeBackInPart) {
   options_ = {.ranks = 1, .ranks_per_part = 1};
   Take(At(1));
   const PartRecord part = ReadParts(*catalog_, At(1), nullptr)->front();
-  ASSERT_TRUE(store_->RemoveFolder(layout::GenerationFolder(At(1)), layout::VersionKey(At(1)), {}).ok());
+  ASSERT_TRUE(store_->RemoveFolder(keys::GenerationFolder(At(1)), keys::VersionKey(At(1)), {}).ok());
   EXPECT_EQ(PublishPart(*catalog_, part).code(), Code::kNotFound);
   EXPECT_EQ(FinishVersion(*catalog_, At(1)).status().code(), Code::kNotFound);
-  EXPECT_EQ(store_->List(layout::GenerationFolder(At(1))).status().code(), Code::kNotFound);
+  EXPECT_EQ(store_->List(keys::GenerationFolder(At(1))).status().code(), Code::kNotFound);
 }
 
 TEST_F(CatalogTest, DamagedVersionRecordsAreMadeAnewFromTheParts) {
   Take(At(1));
-  const std::string key = layout::VersionKey(At(1));
+  const std::string key = keys::VersionKey(At(1));
   Buffer damaged = store_->Get(key, 10000).value();
   damaged[50] ^= std::byte{1};
   for (const Buffer& bytes : {Buffer{}, Buffer(damaged.begin(), damaged.begin() + 30), damaged}) {
@@ -361,13 +361,13 @@ TEST_F(CatalogTest, DamagedVersionRecordsAreMadeAnewFromTheParts) {
 
 TEST_F(CatalogTest, DamagedPartsMakeTheVersionIncompleteAndCanBePublishedAgain) {
   Take(At(1));
-  const std::string key = layout::PartKey(At(1), 0, 1);
+  const std::string key = keys::PartKey(At(1), 0, 1);
   Buffer damaged = store_->Get(key, 10000).value();
   damaged.back() ^= std::byte{1};
   ASSERT_TRUE(Overwrite(key, damaged).ok());
   EXPECT_EQ(ReadImage(*catalog_, At(1), 0).status().code(), Code::kCorrupt);
   EXPECT_TRUE(ReadImage(*catalog_, At(1), 1).ok());
-  ASSERT_TRUE(store_->Remove(layout::VersionKey(At(1))).ok());
+  ASSERT_TRUE(store_->Remove(keys::VersionKey(At(1))).ok());
   EXPECT_FALSE(Inspect(At(1)).finishable);
   EXPECT_TRUE(PublishRanks(*catalog_, At(1), 0, 1, options_).value().complete);
   EXPECT_TRUE(CheckVersion(*catalog_, At(1)).ok());
@@ -375,7 +375,7 @@ TEST_F(CatalogTest, DamagedPartsMakeTheVersionIncompleteAndCanBePublishedAgain) 
 
 TEST_F(CatalogTest, AMissingPartMakesTheVersionIncomplete) {
   Take(At(1));
-  ASSERT_TRUE(store_->Remove(layout::PartKey(At(1), 1, 1)).ok());
+  ASSERT_TRUE(store_->Remove(keys::PartKey(At(1), 1, 1)).ok());
   const VersionInfo info = Inspect(At(1));
   EXPECT_FALSE(info.complete);
   EXPECT_NE(info.reason.find("1-1 is gone"), std::string::npos) << info.reason;
@@ -391,7 +391,7 @@ TEST_F(CatalogTest, ForeignAndNewerRecordsAreLeftAlone) {
   Generation foreign = At(1);
   foreign.store_id = other.id();
   ASSERT_TRUE(TakeVersion(other, foreign, options_).ok());
-  ASSERT_TRUE(Overwrite(layout::VersionKey(At(1)), other_store->Get(layout::VersionKey(foreign), 10000).value()).ok());
+  ASSERT_TRUE(Overwrite(keys::VersionKey(At(1)), other_store->Get(keys::VersionKey(foreign), 10000).value()).ok());
   VersionInfo info = Inspect(At(1));
   EXPECT_FALSE(info.complete);
   EXPECT_TRUE(info.unknown && info.foreign);
@@ -399,16 +399,16 @@ TEST_F(CatalogTest, ForeignAndNewerRecordsAreLeftAlone) {
   EXPECT_TRUE(Retain(1).ok()) << "what is foreign does not exist here";
   EXPECT_EQ(RemoveVersion(*catalog_, At(1), {}).code(), Code::kUnsupported);
   EXPECT_EQ(Complete(), std::vector<int64_t>{3});
-  EXPECT_TRUE(store_->List(layout::GenerationFolder(At(1))).ok()) << "but is not removed";
+  EXPECT_TRUE(store_->List(keys::GenerationFolder(At(1))).ok()) << "but is not removed";
 }
 
 TEST_F(CatalogTest, AnImageSaysWhatIsWrongWithIt) {
   Take(At(1));
-  const std::string key = layout::ImageKey(At(1), 0);
+  const std::string key = keys::ImageKey(At(1), 0);
   const StoredImage image = ReadImage(*catalog_, At(1), 0).value();
   const auto rewrite = [&](size_t cut, std::optional<size_t> flip) {
     Buffer bytes(image.entry.record_offset + image.entry.record_bytes);
-    ASSERT_TRUE(store_->OpenObject(layout::ImageKey(At(1), 1)).value()->ReadAt(0, std::span(bytes).first(10)).ok());
+    ASSERT_TRUE(store_->OpenObject(keys::ImageKey(At(1), 1)).value()->ReadAt(0, std::span(bytes).first(10)).ok());
     ASSERT_TRUE(store_->OpenObject(key).value()->ReadAt(0, bytes).ok());
     if (flip) bytes[*flip] ^= std::byte{4};
     const auto writer = store_->CreateObject(key, {}, 0);
@@ -505,7 +505,7 @@ TEST_F(CatalogTest, ObjectsStayWhileAnotherVersionRefersToThem) {
   ASSERT_TRUE(Retain(1, &(report = {})).ok());
   EXPECT_EQ(Complete(), std::vector<int64_t>{3});
   EXPECT_EQ(report.removed, (std::vector<Generation>{At(2), At(1)})) << "what refers goes first";
-  EXPECT_EQ(store_->List(layout::GenerationFolder(At(1))).status().code(), Code::kNotFound);
+  EXPECT_EQ(store_->List(keys::GenerationFolder(At(1))).status().code(), Code::kNotFound);
 }
 
 // A job that goes back: what is of its lineage, and what it has left behind.
@@ -516,7 +516,7 @@ class GoingBackTest : public CatalogTest {
     ASSERT_TRUE(catalog_->EnsureJob("job").ok());
     AttemptRequest request = RequestOfThisProcess("job", 60, options_.ranks);
     const Buffer record = Encoded(RecordOf(request, catalog_->id(), attempt));
-    ASSERT_TRUE(store_->PutIfAbsent(layout::AttemptKey("job", attempt), record, {}, Folders::kCreate).ok());
+    ASSERT_TRUE(store_->PutIfAbsent(keys::AttemptKey("job", attempt), record, {}, Folders::kCreate).ok());
     catalog_ = catalog_->WithOwner({"node1", attempt, "agent"});
   }
   void Restore(uint32_t attempt, const Generation& origin, uint32_t take = 1) {
@@ -543,7 +543,7 @@ class GoingBackTest : public CatalogTest {
         if (is_whole) whole.push_back(generation);
         if (random->Below(6) > 0) continue;
         const Buffer mark = Encoded(RemovedRecord{generation, 1});
-        ASSERT_TRUE(store_->PutIfAbsent(layout::RemovedKey(generation), mark, {}, Folders::kMustExist).ok());
+        ASSERT_TRUE(store_->PutIfAbsent(keys::RemovedKey(generation), mark, {}, Folders::kMustExist).ok());
       }
     }
   }
@@ -616,7 +616,7 @@ TEST_F(GoingBackTest, RetentionCountsTheLineageAndRemovesTheRestInItsTime) {
   ASSERT_TRUE(Retain(2).ok());
   EXPECT_EQ(All(), (std::vector<Generation>{At(44, 2), At(42, 2)}));
   // An agent that comes back late, and that looked before there was a second attempt.
-  ASSERT_TRUE(store_->Remove(layout::AttemptKey("job", 2)).ok());
+  ASSERT_TRUE(store_->Remove(keys::AttemptKey("job", 2)).ok());
   Take(At(50));
   Launch(2);
   EXPECT_EQ(Complete(), (std::vector<int64_t>{44, 42}));
@@ -754,7 +754,7 @@ TEST_F(GoingBackTest, AnOriginThatCannotBeReadIsNotTakenForNone) {
   for (const int64_t version : {30, 40, 50}) Take(At(version));
   Launch(2);
   Restore(2, At(40));
-  const std::string key = layout::RestoredKey("job", "wave", 2, 1);
+  const std::string key = keys::RestoredKey("job", "wave", 2, 1);
   os::testing::FaultRule unreadable;
   unreadable.calls = os::testing::CallsOf(os::testing::Call::kPread);
   unreadable.path_contains = "restored-2-1";
@@ -789,8 +789,8 @@ TEST_F(GoingBackTest, OriginsThatSayNothingAnyMoreGo) {
     ASSERT_TRUE(Retain(2).ok());
   }
   size_t restored = 0;
-  for (const StoreEntry& entry : store_->List(layout::NameFolder("job", "wave")).value()) {
-    if (layout::IsRestoredName(entry.name)) ++restored;
+  for (const StoreEntry& entry : store_->List(keys::NameFolder("job", "wave")).value()) {
+    if (keys::IsRestoredName(entry.name)) ++restored;
   }
   EXPECT_EQ(restored, 16u);
   EXPECT_EQ(Complete(), (std::vector<int64_t>{38, 37}));

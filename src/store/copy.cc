@@ -63,11 +63,11 @@ Status Copier::CopyImages(const Generation& generation, const VersionRecord& ver
 
 Status Copier::CopyImage(const PartRecord& part, const ImageEntry& entry) {
   KEDGE_ASSIGN_OR_RETURN(const StoredImage image, ReadImage(source_, part, entry));
-  const std::string key = layout::ImageKey(part_.generation, entry.rank);
+  const std::string key = keys::ImageKey(part_.generation, entry.rank);
   KEDGE_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectWriter> writer,
                          target_.store().CreateObject(key, target_.owner(), entry.image_bytes));
   ImageEntry copied = entry;
-  copied.object = layout::ImageObject(entry.rank);
+  copied.object = keys::ImageObject(entry.rank);
   if (Status written = WriteImage(*writer, image, &copied); !written.ok()) {
     static_cast<void>(writer->Abandon());
     return written;

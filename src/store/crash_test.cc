@@ -148,7 +148,7 @@ Status CheckStore(os::FileSystem& fs, const Ledger& ledger) {
 Status CheckNothingIsLeft(SimulatedFileSystem& fs, Ledger& ledger) {
   const std::unique_ptr<Store> store = MakePosixStore(fs, {.path = kRoot});
   KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, Catalog::Open(*store, {"login", 0, "gc"}));
-  const std::string attempts = std::string(kRoot) + '/' + layout::AttemptsFolder("job");
+  const std::string attempts = std::string(kRoot) + '/' + keys::AttemptsFolder("job");
   KEDGE_ASSIGN_OR_RETURN(const auto entries, fs.List(attempts));
   for (const auto& entry : entries) {
     KEDGE_RETURN_IF_ERROR(fs.SetModifiedTime(attempts + '/' + entry.name, -1'000'000'000'000));

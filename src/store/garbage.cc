@@ -54,7 +54,7 @@ class Collector {
 
 Result<Collector::Quiet> Collector::LookAt(const std::string& job, uint32_t attempt) {
   const Result<double> seconds = SilentSeconds(catalog_, job, attempt);
-  const Result<AttemptRecord> record = ReadOwnRecord(catalog_, layout::AttemptKey(job, attempt), &DecodeAttemptRecord);
+  const Result<AttemptRecord> record = ReadOwnRecord(catalog_, keys::AttemptKey(job, attempt), &DecodeAttemptRecord);
   if (seconds.status().code() == Code::kNotFound || record.status().code() == Code::kCorrupt) {
     // No record, as for a generation copied here: nobody is at work. Its own age cannot be told, so it counts as old.
     return Quiet{true, options_.incomplete_age_seconds + options_.orphan_age_seconds};
@@ -77,7 +77,7 @@ Collector::Quiet Collector::QuietOf(const std::string& job, uint32_t attempt) {
 
 void Collector::CollectJob(const std::string& job) {
   quiet_.clear();
-  const Result<std::vector<Temporary>> temporaries = catalog_.store().ListTemporaries(layout::JobFolder(job), catalog_.owner());
+  const Result<std::vector<Temporary>> temporaries = catalog_.store().ListTemporaries(keys::JobFolder(job), catalog_.owner());
   if (temporaries.ok()) {
     for (const Temporary& temporary : *temporaries) CollectTemporary(job, temporary);
   } else {
@@ -175,7 +175,7 @@ void Collector::RemoveAs(GarbageItem::Kind kind, const VersionInfo& info, const 
 
 void Collector::CollectRoot() {
   // Not below: that of jobs is judged by their attempts.
-  for (const char* folder : {"", layout::kJobsFolder}) {
+  for (const char* folder : {"", keys::kJobsFolder}) {
     const Result<std::vector<Temporary>> temporaries = catalog_.store().ListTemporaries(folder, catalog_.owner());
     if (!temporaries.ok()) {
       Problem(temporaries.status());
@@ -252,7 +252,7 @@ Result<GarbageReport> CollectGarbage(const Catalog& catalog, const GarbageOption
 
 Status RemoveOwnTemporaries(const Catalog& catalog, const std::string& job, const std::set<std::string>& keep) {
   const std::string own = MakeTemporaryTag(catalog.owner());
-  const Result<std::vector<Temporary>> temporaries = catalog.store().ListTemporaries(layout::JobFolder(job), catalog.owner());
+  const Result<std::vector<Temporary>> temporaries = catalog.store().ListTemporaries(keys::JobFolder(job), catalog.owner());
   if (temporaries.status().code() == Code::kNotFound) return Status::Ok();
   if (!temporaries.ok()) return temporaries.status();
   Status first;

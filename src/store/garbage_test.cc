@@ -32,7 +32,7 @@ class GarbageTest : public ::testing::Test {
     // On a machine of its own each, so that their leases must tell.
     request.machine_id = std::to_string(attempt_);
     LeaseWatch watch(clock_);
-    EXPECT_TRUE(attempt_ == 0 || watch.Unchanged(catalog_, layout::AttemptKey("job", attempt_)).ok());
+    EXPECT_TRUE(attempt_ == 0 || watch.Unchanged(catalog_, keys::AttemptKey("job", attempt_)).ok());
     Pass(61);
     const auto record = AcquireAttempt(catalog_, request, &watch);
     ASSERT_TRUE(record.ok()) << record.status().ToString();
@@ -81,7 +81,7 @@ class GarbageTest : public ::testing::Test {
 TEST_F(GarbageTest, NothingOfALiveAttemptIsGarbage) {
   ASSERT_TRUE(TakeVersion(catalog_, At(1, 1), options_).ok());
   ASSERT_TRUE(PublishRanks(catalog_, At(2, 1), 0, 1, options_).ok());
-  const auto writer = store_->CreateObject(layout::ImageKey(At(2, 1), 1), {"node1", 1, "agent"}, 0);
+  const auto writer = store_->CreateObject(keys::ImageKey(At(2, 1), 1), {"node1", 1, "agent"}, 0);
   ASSERT_TRUE(writer.ok());
   EXPECT_TRUE(Collect().empty());
   EXPECT_TRUE((*writer)->Commit().ok());
@@ -91,10 +91,10 @@ TEST_F(GarbageTest, OfASilentAttemptWhatIsNeedlessGoes) {
   ASSERT_TRUE(TakeVersion(catalog_, At(2, 1), options_).ok());
   ASSERT_TRUE(PublishRanks(catalog_, At(1, 1), 0, 1, options_).ok());
   ASSERT_TRUE(PublishRanks(catalog_, At(3, 1), 0, 1, options_).ok());
-  const auto writer = store_->CreateObject(layout::ImageKey(At(3, 1), 1), {"node1", 1, "agent"}, 0);
+  const auto writer = store_->CreateObject(keys::ImageKey(At(3, 1), 1), {"node1", 1, "agent"}, 0);
   ASSERT_TRUE(writer.ok());
   ASSERT_TRUE((*writer)->WriteAt(0, AsBytes("12345")).ok());
-  Age(layout::AttemptKey("job", 1), 1000);
+  Age(keys::AttemptKey("job", 1), 1000);
   EXPECT_TRUE(Collect().empty()) << "however old it looks: clocks differ";
   Pass(61);
   const std::vector<std::string> expected = {"temporary " + (*writer)->handle(), "incomplete " + At(1, 1).ToString()};
@@ -104,7 +104,7 @@ TEST_F(GarbageTest, OfASilentAttemptWhatIsNeedlessGoes) {
   EXPECT_FALSE(IsThere(At(1, 1)));
   EXPECT_TRUE(IsThere(At(3, 1))) << "newer than all that is complete: a node may still hold the rest of it";
   EXPECT_TRUE(Collect().empty());
-  Age(layout::AttemptKey("job", 1), 86400);
+  Age(keys::AttemptKey("job", 1), 86400);
   EXPECT_TRUE(Collect().empty());
   Pass(61);
   EXPECT_EQ(Collect(), std::vector<std::string>{"incomplete " + At(3, 1).ToString()});
@@ -126,9 +126,9 @@ TEST_F(GarbageTest, WhatAgentsStillCarryIsNotDisturbed) {
 
 TEST_F(GarbageTest, WhatIsWholeIsFinishedNotRemoved) {
   ASSERT_TRUE(TakeVersion(catalog_, At(1, 1), options_).ok());
-  ASSERT_TRUE(store_->Remove(layout::VersionKey(At(1, 1))).ok());
+  ASSERT_TRUE(store_->Remove(keys::VersionKey(At(1, 1))).ok());
   ASSERT_TRUE(TakeVersion(catalog_, At(2, 1), options_).ok());
-  Age(layout::AttemptKey("job", 1), 100000);
+  Age(keys::AttemptKey("job", 1), 100000);
   EXPECT_EQ(Collect(true), std::vector<std::string>{"finished " + At(1, 1).ToString()});
   EXPECT_FALSE(InspectGeneration(catalog_, At(1, 1))->complete);
   EXPECT_EQ(Collect(), std::vector<std::string>{"finished " + At(1, 1).ToString()});
@@ -158,7 +158,7 @@ TEST_F(GarbageTest, ASuccessorRemovesExactlyItsPredecessorsTemporaries) {
   std::vector<std::unique_ptr<ObjectWriter>> writers;
   for (const TemporaryOwner& owner :
        {self, self, TemporaryOwner{"node1", 1, "r0"}, TemporaryOwner{"node1", 2, "agent"}, TemporaryOwner{"node2", 1, "agent"}}) {
-    writers.push_back(store_->CreateObject(layout::ImageKey(At(1, 1), 0), owner, 0).value());
+    writers.push_back(store_->CreateObject(keys::ImageKey(At(1, 1), 0), owner, 0).value());
   }
   ASSERT_TRUE(RemoveOwnTemporaries(catalog_, "job", {writers[1]->handle()}).ok());
   EXPECT_FALSE(writers[0]->Commit().ok());

@@ -29,7 +29,7 @@ Status CheckObjects(const Catalog& catalog, const Generation& generation, const 
   std::set<std::string> objects;
   for (const PartRecord& part : parts) {
     for (const ImageEntry& image : part.images) {
-      const std::string key = layout::GenerationFolder(generation) + '/' + image.object;
+      const std::string key = keys::GenerationFolder(generation) + '/' + image.object;
       const std::string folder = os::ParentPath(key);
       if (listed_folders.insert(folder).second) {
         const Result<std::vector<StoreEntry>> entries = catalog.store().List(folder);
@@ -80,15 +80,15 @@ struct Announced {
 };
 Result<Announced> AnnouncedImages(const Catalog& catalog, const Generation& generation) {
   Announced announced;
-  const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::PartsFolder(generation));
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::PartsFolder(generation));
   if (entries.status().code() == Code::kNotFound) return Gone(catalog, generation);
   if (!entries.ok()) return entries.status();
   for (const StoreEntry& entry : *entries) {
-    const std::optional<layout::PartNumbers> numbers = layout::ParsePartName(entry.name);
+    const std::optional<keys::PartNumbers> numbers = keys::ParsePartName(entry.name);
     if (!numbers) continue;
     announced.images += numbers->images;
     if (announced.ranks > 0) continue;
-    const std::string key = layout::PartKey(generation, numbers->first_rank, numbers->images);
+    const std::string key = keys::PartKey(generation, numbers->first_rank, numbers->images);
     const Result<PartRecord> part = ReadOwnRecord(catalog, key, &DecodePartRecord);
     if (part.ok()) announced.ranks = part->ranks;
   }
@@ -97,7 +97,7 @@ Result<Announced> AnnouncedImages(const Catalog& catalog, const Generation& gene
 
 // Creates the version record, or finds the one of somebody who was faster.
 Status PutVersion(const Catalog& catalog, const VersionRecord& version, bool* created) {
-  const std::string key = layout::VersionKey(version.generation);
+  const std::string key = keys::VersionKey(version.generation);
   const Buffer bytes = Encoded(version);
   Status status = catalog.store().PutIfAbsent(key, bytes, catalog.owner(), Folders::kMustExist);
   *created = status.ok();
@@ -141,7 +141,7 @@ Status PrepareGeneration(const Catalog& catalog, const Generation& generation) {
   KEDGE_RETURN_IF_ERROR(catalog.EnsureName(generation.job, generation.name));
   // What its attempt went on from stands there before anything of it can be complete.
   KEDGE_RETURN_IF_ERROR(catalog.NoteAwaitedRestored(generation.job, generation.name));
-  return catalog.store().MakeFolder(layout::PartsFolder(generation));
+  return catalog.store().MakeFolder(keys::PartsFolder(generation));
 }
 
 Status PublishPart(const Catalog& catalog, const PartRecord& part) {
@@ -149,7 +149,7 @@ Status PublishPart(const Catalog& catalog, const PartRecord& part) {
   KEDGE_RETURN_IF_ERROR(CheckStoreId(part.generation.store_id, catalog.id(), "part record"));
   PartRecord remaining = part;
   while (!remaining.images.empty()) {
-    const std::string key = layout::PartKey(part.generation, remaining.images.front().rank, remaining.images.size());
+    const std::string key = keys::PartKey(part.generation, remaining.images.front().rank, remaining.images.size());
     Status status = catalog.store().PutIfAbsent(key, Encoded(remaining), catalog.owner(), Folders::kMustExist);
     if (status.ok()) return status;
     if (status.code() == Code::kNotFound) return Gone(catalog, part.generation);
@@ -186,7 +186,7 @@ Result<FinishOutcome> FinishVersion(const Catalog& catalog, const Generation& ge
   if (info.removed) return Gone(catalog, generation);
   if (info.unknown) return Status(Code::kUnsupported, info.reason);
   if (info.complete) {
-    const std::string key = layout::VersionKey(generation);
+    const std::string key = keys::VersionKey(generation);
     KEDGE_RETURN_IF_ERROR(catalog.store().EnsureDurable(std::span(&key, 1)));
     outcome.complete = true;
     return outcome;
@@ -199,7 +199,7 @@ Result<FinishOutcome> FinishVersion(const Catalog& catalog, const Generation& ge
   // The other nodes' records are seen, but perhaps not durable yet; a version must not be complete before they are.
   std::vector<std::string> keys;
   for (const PartRecord& part : parts) {
-    keys.push_back(layout::PartKey(generation, part.images.front().rank, part.images.size()));
+    keys.push_back(keys::PartKey(generation, part.images.front().rank, part.images.size()));
   }
   KEDGE_RETURN_IF_ERROR(catalog.store().EnsureDurable(keys));
   KEDGE_RETURN_IF_ERROR(CheckNotAbandoned(catalog, generation));

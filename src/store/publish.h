@@ -1,7 +1,7 @@
 // Publishing: image objects, then a part record, then the version record, each durable before the next.
 //
 //   PrepareGeneration                  folders, job and name records
-//   Store::CreateObject(layout::ImageKey(...)), WriteAt..., Store::Publish
+//   Store::CreateObject(keys::ImageKey(...)), WriteAt..., Store::Publish
 //   PublishPart                        these ranks' images are in the store
 //   FinishVersion                      all n ranks are: complete from here on
 //

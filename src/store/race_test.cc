@@ -323,14 +323,14 @@ TEST(Race, ARemoverThatHasLookedMeetsOthers) {
     Actor maker(fs, "node0", &ledger);
     ASSERT_TRUE(maker.Open().ok());
     for (int64_t version = 1; version <= 2; ++version) ASSERT_TRUE(maker.Take(version).ok());
-    const std::string removed_path = "/store/" + layout::GenerationFolder(maker.At(removed));
+    const std::string removed_path = "/store/" + keys::GenerationFolder(maker.At(removed));
     const Generation other = maker.At(3 - removed);
     int met = 0;
     InterposedFileSystem slow_fs(fs, [&](Call call, const std::string& path) {
       if (call != Call::kRename || path != removed_path) return Interposition::kPass;
       ++met;
       EXPECT_TRUE(
-          maker.store->PutIfAbsent(layout::RemovedKey(other), Encoded(RemovedRecord{other, 1}), maker.owner, Folders::kMustExist)
+          maker.store->PutIfAbsent(keys::RemovedKey(other), Encoded(RemovedRecord{other, 1}), maker.owner, Folders::kMustExist)
               .ok());
       EXPECT_TRUE(maker.Retain(1).ok());
       EXPECT_TRUE(maker.CollectAll().ok());
@@ -434,7 +434,7 @@ TEST(Race, FinishingMeetsRemoval) {
     KEDGE_RETURN_IF_ERROR(actor.Take(1));
     actor.ledger->AllowRemoval("grid", 0);
     KEDGE_RETURN_IF_ERROR(actor.Take(2));
-    return actor.store->Remove(layout::VersionKey(actor.At(1)));
+    return actor.store->Remove(keys::VersionKey(actor.At(1)));
   };
   scenario.first = [](Actor& actor) { return FinishVersion(*actor.catalog, actor.At(1)).status(); };
   scenario.second = [](Actor& actor) {
@@ -455,7 +455,7 @@ TEST(Race, APinBetweenTheLookAndTheRemoval) {
   Actor first(fs, "node1", &ledger);
   ASSERT_TRUE(first.Open().ok());
   for (int64_t version = 1; version <= 2; ++version) ASSERT_TRUE(first.Take(version).ok());
-  const std::string generation_path = "/store/" + layout::GenerationFolder(first.At(1));
+  const std::string generation_path = "/store/" + keys::GenerationFolder(first.At(1));
 
   std::promise<void> remover_is_at_removal;
   std::promise<void> pinner_is_done;

@@ -9,13 +9,13 @@ Status NoteReached(const Catalog& catalog, const Generation& generation) {
   KEDGE_RETURN_IF_ERROR(catalog.CheckRecordOf(generation.job, generation.attempt));
   KEDGE_RETURN_IF_ERROR(catalog.EnsureName(generation.job, generation.name));
   const Status noted =
-      catalog.store().PutIfAbsent(layout::ReachedKey(generation.job, generation.name),
+      catalog.store().PutIfAbsent(keys::ReachedKey(generation.job, generation.name),
                                   Encoded(ReachedRecord{generation, WallTimeNs()}), catalog.owner(), Folders::kMustExist);
   return noted.code() == Code::kAlreadyExists ? Status::Ok() : noted;
 }
 
 Result<std::optional<ReachedRecord>> FindReached(const Catalog& catalog, const std::string& job, const std::string& name) {
-  const auto record = ReadOwnRecord(catalog, layout::ReachedKey(job, name), &DecodeReachedRecord);
+  const auto record = ReadOwnRecord(catalog, keys::ReachedKey(job, name), &DecodeReachedRecord);
   if (record.status().code() == Code::kNotFound) return std::optional<ReachedRecord>();
   if (!record.ok()) return record.status();
   return std::optional(*record);

@@ -84,7 +84,7 @@ Status EnsureKeptAreDurable(const Catalog& catalog, const std::vector<VersionInf
   std::vector<std::string> keys;
   for (const VersionInfo& info : versions) {
     const bool goes = std::find(candidates.begin(), candidates.end(), &info) != candidates.end();
-    if (info.complete && !info.abandoned && !goes) keys.push_back(layout::VersionKey(info.generation));
+    if (info.complete && !info.abandoned && !goes) keys.push_back(keys::VersionKey(info.generation));
   }
   return catalog.store().EnsureDurable(keys);
 }
@@ -122,7 +122,7 @@ Result<bool> AnotherIsComplete(const Catalog& catalog, const Generation& generat
 
 // With the mark set: whether something stands against removing it. kRemoved: nothing.
 Result<Removal> LookAgain(const Catalog& catalog, const VersionInfo& info) {
-  KEDGE_ASSIGN_OR_RETURN(const bool pinned, IsThere(catalog, layout::PinKey(info.generation)));
+  KEDGE_ASSIGN_OR_RETURN(const bool pinned, IsThere(catalog, keys::PinKey(info.generation)));
   if (pinned) return Removal::kPinned;
   if (!info.complete && !info.doomed) return Removal::kRemoved;
   KEDGE_ASSIGN_OR_RETURN(const bool another, AnotherIsComplete(catalog, info.generation));
@@ -133,9 +133,9 @@ Result<Removal> LookAgain(const Catalog& catalog, const VersionInfo& info) {
 
 Result<References> References::Read(const Catalog& catalog, const std::string& job) {
   References references;
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> folders, catalog.store().List(layout::NamesFolder(job)));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> folders, catalog.store().List(keys::NamesFolder(job)));
   for (const StoreEntry& folder : folders) {
-    const std::string key = layout::NamesFolder(job) + '/' + folder.name + "/name";
+    const std::string key = keys::NamesFolder(job) + '/' + folder.name + "/name";
     const Result<NameRecord> name = ReadOwnRecord(catalog, key, &DecodeNameRecord);
     // Nothing lies in a folder without a record, and what is another store's does not refer to this one.
     if (name.status().code() == Code::kNotFound || name.status().code() == Code::kMismatch) continue;
@@ -151,7 +151,7 @@ Result<References> References::Read(const Catalog& catalog, const std::string& j
 }
 
 bool References::ReferTo(const Generation& generation) const {
-  const std::string folder = layout::RelativeToJob(generation.job, layout::GenerationFolder(generation));
+  const std::string folder = keys::RelativeToJob(generation.job, keys::GenerationFolder(generation));
   return std::any_of(by_generation_.begin(), by_generation_.end(), [&](const auto& entry) {
     return entry.first != generation && std::binary_search(entry.second.begin(), entry.second.end(), folder);
   });
@@ -163,23 +163,23 @@ Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info
   if (needed && info.removed && !info.doomed) return Removal::kEmptied;
   if (info.complete || info.doomed || needed) {
     bool own = false;
-    const Status marked = PutMark(catalog, layout::RemovedKey(generation), RemovedRecord{generation, WallTimeNs()}, &own);
+    const Status marked = PutMark(catalog, keys::RemovedKey(generation), RemovedRecord{generation, WallTimeNs()}, &own);
     if (marked.code() == Code::kNotFound) return Removal::kRemoved;  // by another process
     KEDGE_RETURN_IF_ERROR(marked);
     const Result<Removal> removal = LookAgain(catalog, info);
     if (!removal.ok() || *removal != Removal::kRemoved) {
       // Another's mark stays: it may have looked already, and be removing what this one would then rely on.
-      if (own) KEDGE_RETURN_IF_ERROR(catalog.store().Remove(layout::RemovedKey(generation)));
+      if (own) KEDGE_RETURN_IF_ERROR(catalog.store().Remove(keys::RemovedKey(generation)));
       return removal;
     }
   }
   if (needed) {
     // In reverse order of publication; the mark makes it no version already.
-    KEDGE_RETURN_IF_ERROR(catalog.store().Remove(layout::VersionKey(generation)));
-    KEDGE_RETURN_IF_ERROR(catalog.store().RemoveFolder(layout::PartsFolder(generation), {}, catalog.owner()));
+    KEDGE_RETURN_IF_ERROR(catalog.store().Remove(keys::VersionKey(generation)));
+    KEDGE_RETURN_IF_ERROR(catalog.store().RemoveFolder(keys::PartsFolder(generation), {}, catalog.owner()));
   } else {
     KEDGE_RETURN_IF_ERROR(
-        catalog.store().RemoveFolder(layout::GenerationFolder(generation), layout::VersionKey(generation), catalog.owner()));
+        catalog.store().RemoveFolder(keys::GenerationFolder(generation), keys::VersionKey(generation), catalog.owner()));
   }
   references->Forget(generation);
   return needed ? Removal::kEmptied : Removal::kRemoved;
@@ -191,7 +191,7 @@ namespace {
 constexpr size_t kRestoredKept = 16;
 
 Status RemoveRestored(const Catalog& catalog, const std::string& job, const std::string& name) {
-  const std::string folder = layout::NameFolder(job, name);
+  const std::string folder = keys::NameFolder(job, name);
   KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, catalog.store().List(folder));
   KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoredRecord> restored, catalog.RestoredIn(job, name, entries));
   std::set<Moment> runs;
@@ -199,11 +199,10 @@ Status RemoveRestored(const Catalog& catalog, const std::string& job, const std:
   Moment oldest{UINT32_MAX, UINT32_MAX};
   for (const StoreEntry& entry : entries) {
     Generation generation;
-    if (entry.is_folder && layout::ParseGenerationFolder(entry.name, &generation))
-      oldest = std::min(oldest, MomentOf(generation));
+    if (entry.is_folder && keys::ParseGenerationFolder(entry.name, &generation)) oldest = std::min(oldest, MomentOf(generation));
   }
   for (size_t left = runs.size(); left > kRestoredKept && *runs.begin() <= oldest; --left) {
-    KEDGE_RETURN_IF_ERROR(catalog.store().Remove(layout::RestoredKey(job, name, runs.begin()->attempt, runs.begin()->take)));
+    KEDGE_RETURN_IF_ERROR(catalog.store().Remove(keys::RestoredKey(job, name, runs.begin()->attempt, runs.begin()->take)));
     runs.erase(runs.begin());
   }
   return Status::Ok();
@@ -286,11 +285,11 @@ Status PinVersion(const Catalog& catalog, const Generation& generation) {
   if (!info.complete) {
     return Status(Code::kFailedPrecondition, generation.ToString() + " is not complete: " + info.reason);
   }
-  const std::string key = layout::PinKey(generation);
+  const std::string key = keys::PinKey(generation);
   bool own = false;
   KEDGE_RETURN_IF_ERROR(PutMark(catalog, key, PinRecord{generation, WallTimeNs()}, &own));
   if (info.pinned) return Status::Ok();
-  KEDGE_ASSIGN_OR_RETURN(const bool removed, IsThere(catalog, layout::RemovedKey(generation)));
+  KEDGE_ASSIGN_OR_RETURN(const bool removed, IsThere(catalog, keys::RemovedKey(generation)));
   if (!removed) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(catalog.store().Remove(key));
   return Status(Code::kNotFound, generation.ToString() + " is being removed");
@@ -298,7 +297,7 @@ Status PinVersion(const Catalog& catalog, const Generation& generation) {
 
 Status UnpinVersion(const Catalog& catalog, const Generation& generation) {
   KEDGE_RETURN_IF_ERROR(InspectGeneration(catalog, generation).status());
-  return catalog.store().Remove(layout::PinKey(generation));
+  return catalog.store().Remove(keys::PinKey(generation));
 }
 
 }  // namespace kedge

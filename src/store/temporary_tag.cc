@@ -1,7 +1,7 @@
 #include "store/temporary_tag.h"
 
 #include "format/name_encoding.h"
-#include "store/layout.h"
+#include "store/keys.h"
 
 namespace kedge {
 
@@ -54,7 +54,7 @@ std::optional<TemporaryOwner> ParseTemporaryTag(std::string_view tag) {
   const size_t first = tag.find('-');
   const size_t second = first == std::string_view::npos ? first : tag.find('-', first + 1);
   if (second == std::string_view::npos) return std::nullopt;
-  const std::optional<uint32_t> attempt = layout::ParseNumber(tag.substr(first + 1, second - first - 1));
+  const std::optional<uint32_t> attempt = keys::ParseNumber(tag.substr(first + 1, second - first - 1));
   if (!attempt) return std::nullopt;
   return TemporaryOwner{Unescape(tag.substr(0, first)), *attempt, Unescape(tag.substr(second + 1))};
 }

@@ -76,7 +76,7 @@ TEST_F(VerifyTest, AGoodVersionHasNoProblems) {
 }
 
 TEST_F(VerifyTest, EveryFlippedByteIsFound) {
-  const std::string key = layout::ImageKey(generation_, 1);
+  const std::string key = keys::ImageKey(generation_, 1);
   const StoredImage image = ReadImage(catalog_, generation_, 1).value();
   const Buffer good = Read(key);
   for (size_t at = 0; at < good.size(); at += at < 64 ? 1 : 41) {
@@ -101,7 +101,7 @@ TEST_F(VerifyTest, EveryFlippedByteIsFound) {
 }
 
 TEST_F(VerifyTest, TruncatedAndMissingObjectsAreProblems) {
-  const std::string key = layout::ImageKey(generation_, 2);
+  const std::string key = keys::ImageKey(generation_, 2);
   const Buffer good = Read(key);
   Write(key, ByteSpan(good).first(100));
   EXPECT_EQ(VerifyVersion(catalog_, generation_, {}).value().problems.size(), 1u);
@@ -109,7 +109,7 @@ TEST_F(VerifyTest, TruncatedAndMissingObjectsAreProblems) {
   const auto report = VerifyVersion(catalog_, generation_, {});
   ASSERT_EQ(report->problems.size(), 1u);
   EXPECT_EQ(report->problems[0].rank, 2u);
-  ASSERT_TRUE(store_->Remove(layout::PartKey(generation_, 2, 1)).ok());
+  ASSERT_TRUE(store_->Remove(keys::PartKey(generation_, 2, 1)).ok());
   EXPECT_EQ(VerifyVersion(catalog_, generation_, {}).status().code(), Code::kIncomplete);
 }
 
@@ -171,7 +171,7 @@ TEST_F(VerifyTest, AStoppedCopyLeavesNothing) {
   options.progress = [](const VerifyProgress& progress) { return progress.bytes_done < 6000; };
   EXPECT_EQ(CopyVersion(catalog_, generation_, target_, options).code(), Code::kTimeout);
   EXPECT_TRUE(target_store_->ListTemporaries("", {}).value().empty());
-  EXPECT_TRUE(target_store_->List(layout::GenerationFolder(Copied()) + "/data").value().empty());
+  EXPECT_TRUE(target_store_->List(keys::GenerationFolder(Copied()) + "/data").value().empty());
 }
 
 }  // namespace

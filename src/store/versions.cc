@@ -22,7 +22,7 @@ std::vector<Generation> GenerationsIn(const std::vector<StoreEntry>& entries, co
   std::vector<Generation> generations;
   for (const StoreEntry& entry : entries) {
     Generation generation{catalog.id(), job, name, 0, 0, 0};
-    if (entry.is_folder && layout::ParseGenerationFolder(entry.name, &generation)) generations.push_back(std::move(generation));
+    if (entry.is_folder && keys::ParseGenerationFolder(entry.name, &generation)) generations.push_back(std::move(generation));
   }
   return generations;
 }
@@ -46,7 +46,7 @@ void AddReferences(const std::vector<std::string>& from, std::vector<std::string
 // Whether the version record's parts are there. Their content is checked when it is read.
 std::string MissingParts(const VersionRecord& version, const std::set<std::string>& parts) {
   for (const PartEntry& part : version.parts) {
-    const std::string name = layout::PartName(part.first_rank, part.images);
+    const std::string name = keys::PartName(part.first_rank, part.images);
     if (!parts.contains(name)) return fmt::format("its part record {} is gone", name);
   }
   return {};
@@ -157,7 +157,7 @@ void ExplainDisagreements(std::vector<VersionInfo>* versions) {
 
 Status CheckPart(const Catalog& catalog, const Generation& generation, const std::string& key, const PartRecord& part,
                  const std::string& component) {
-  if (part.generation != generation || layout::PartName(part.images.front().rank, part.images.size()) != component) {
+  if (part.generation != generation || keys::PartName(part.images.front().rank, part.images.size()) != component) {
     return Status(Code::kCorrupt,
                   PathInStore(catalog.store(), key) + ": is the part record of " + part.generation.ToString() + ", misplaced");
   }
@@ -167,7 +167,7 @@ Status CheckPart(const Catalog& catalog, const Generation& generation, const std
 }  // namespace
 
 Result<VersionRecord> ReadVersionRecord(const Catalog& catalog, const Generation& generation) {
-  const std::string key = layout::VersionKey(generation);
+  const std::string key = keys::VersionKey(generation);
   Result<VersionRecord> version = ReadOwnRecord(catalog, key, &DecodeVersionRecord);
   if (version.ok() && version->generation != generation) {
     return Status(Code::kCorrupt, PathInStore(catalog.store(), key) + ": is the version record of " +
@@ -182,7 +182,7 @@ namespace {
 Result<VersionInfo> InspectAlone(const Catalog& catalog, const Generation& generation) {
   VersionInfo info;
   info.generation = generation;
-  const std::string folder = layout::GenerationFolder(generation);
+  const std::string folder = keys::GenerationFolder(generation);
   const Result<std::vector<StoreEntry>> entries = catalog.store().List(folder);
   if (!entries.ok()) return entries.status();
   for (const StoreEntry& entry : *entries) {
@@ -196,7 +196,7 @@ Result<VersionInfo> InspectAlone(const Catalog& catalog, const Generation& gener
     return info;
   }
   if (version.ok()) {
-    KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> parts, NamesIn(catalog.store(), layout::PartsFolder(generation)));
+    KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> parts, NamesIn(catalog.store(), keys::PartsFolder(generation)));
     info.reason = MissingParts(*version, parts);
     const bool whole = info.reason.empty();
     info.complete = whole && !info.removed;
@@ -231,7 +231,7 @@ Result<VersionInfo> InspectGeneration(const Catalog& catalog, const Generation& 
 }
 
 Result<std::vector<RestoredRecord>> ReadRestored(const Catalog& catalog, const std::string& job, const std::string& name) {
-  const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::NameFolder(job, name));
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::NameFolder(job, name));
   if (entries.status().code() == Code::kNotFound) return std::vector<RestoredRecord>();
   if (!entries.ok()) return entries.status();
   return catalog.RestoredIn(job, name, *entries);
@@ -242,7 +242,7 @@ Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std:
   KEDGE_RETURN_IF_ERROR(ValidateName(job, "job name"));
   KEDGE_RETURN_IF_ERROR(ValidateName(name, "checkpoint name"));
   std::vector<VersionInfo> versions;
-  const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::NameFolder(job, name));
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::NameFolder(job, name));
   if (entries.status().code() == Code::kNotFound) return versions;
   if (!entries.ok()) return entries.status();
   for (const Generation& generation : GenerationsIn(*entries, catalog, job, name)) {
@@ -293,7 +293,7 @@ Status DisagreementAmong(const std::vector<VersionInfo>& versions) {
 }
 
 Status FindDisagreement(const Catalog& catalog, const Generation& generation) {
-  const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::NameFolder(generation.job, generation.name));
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::NameFolder(generation.job, generation.name));
   if (entries.status().code() == Code::kNotFound) return Status::Ok();
   if (!entries.ok()) return entries.status();
   for (const Generation& other : GenerationsIn(*entries, catalog, generation.job, generation.name)) {
@@ -319,7 +319,7 @@ namespace {
 Result<std::optional<VersionInfo>> FindNewest(const Catalog& catalog, const std::string& job, const std::string& name,
                                               int64_t at_most) {
   std::optional<VersionInfo> newest;
-  const Result<std::vector<StoreEntry>> entries = catalog.store().List(layout::NameFolder(job, name));
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::NameFolder(job, name));
   if (entries.status().code() == Code::kNotFound) return newest;
   if (!entries.ok()) return entries.status();
   KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoredRecord> restored, catalog.RestoredIn(job, name, *entries));
@@ -363,11 +363,11 @@ Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& j
 Result<std::vector<PartRecord>> ReadParts(const Catalog& catalog, const Generation& generation,
                                           std::vector<std::string>* problems) {
   std::vector<PartRecord> parts;
-  KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> names, NamesIn(catalog.store(), layout::PartsFolder(generation)));
+  KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> names, NamesIn(catalog.store(), keys::PartsFolder(generation)));
   for (const std::string& name : names) {
-    const std::optional<layout::PartNumbers> numbers = layout::ParsePartName(name);
+    const std::optional<keys::PartNumbers> numbers = keys::ParsePartName(name);
     if (!numbers) continue;
-    const std::string key = layout::PartKey(generation, numbers->first_rank, numbers->images);
+    const std::string key = keys::PartKey(generation, numbers->first_rank, numbers->images);
     Result<PartRecord> part = ReadOwnRecord(catalog, key, &DecodePartRecord);
     Status status = part.ok() ? CheckPart(catalog, generation, key, *part, name) : part.status();
     if (IsUnknown(status)) return status;
@@ -410,7 +410,7 @@ Result<Coverage> CoverageOf(const std::vector<PartRecord>& parts) {
 }
 
 Result<PartRecord> ReadPart(const Catalog& catalog, const Generation& generation, const PartEntry& entry) {
-  const std::string key = layout::PartKey(generation, entry.first_rank, entry.images);
+  const std::string key = keys::PartKey(generation, entry.first_rank, entry.images);
   KEDGE_ASSIGN_OR_RETURN(const Buffer bytes, catalog.store().Get(key, kSmallRecordBytesMax));
   const std::string path = PathInStore(catalog.store(), key);
   if (crc32c::Compute(bytes.data(), bytes.size()) != entry.record_crc32c) {
@@ -418,7 +418,7 @@ Result<PartRecord> ReadPart(const Catalog& catalog, const Generation& generation
   }
   Result<PartRecord> part = DecodePartRecord(bytes);
   if (!part.ok()) return part.status().WithContext(path);
-  KEDGE_RETURN_IF_ERROR(CheckPart(catalog, generation, key, *part, layout::PartName(entry.first_rank, entry.images)));
+  KEDGE_RETURN_IF_ERROR(CheckPart(catalog, generation, key, *part, keys::PartName(entry.first_rank, entry.images)));
   return part;
 }
 
@@ -449,7 +449,7 @@ Result<StoredImage> ReadPublishedImage(const Catalog& catalog, const Generation&
 Result<StoredImage> ReadImage(const Catalog& catalog, const PartRecord& part, const ImageEntry& entry) {
   StoredImage image;
   image.entry = entry;
-  image.object_key = layout::GenerationFolder(part.generation) + '/' + entry.object;
+  image.object_key = keys::GenerationFolder(part.generation) + '/' + entry.object;
   const std::string path = PathInStore(catalog.store(), image.object_key);
   const auto corrupt = [&path](const std::string& why) { return Status(Code::kCorrupt, path + ": " + why); };
 
@@ -480,7 +480,7 @@ Result<StoredImage> ReadImage(const Catalog& catalog, const PartRecord& part, co
 
 std::string ChunkObjectKey(const StoredImage& image, const Chunk& chunk) {
   if (chunk.object == 0) return image.object_key;
-  return layout::JobFolder(image.record.identity.generation.job) + '/' + image.record.objects[chunk.object - 1];
+  return keys::JobFolder(image.record.identity.generation.job) + '/' + image.record.objects[chunk.object - 1];
 }
 
 }  // namespace kedge

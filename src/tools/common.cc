@@ -12,7 +12,7 @@
 #include "os/machine/machine.h"
 #include "os/process/terminal.h"
 #include "session/config_keys.h"
-#include "store/layout.h"
+#include "store/keys.h"
 #include "store/posix/posix_store.h"
 
 namespace kedge::tools {
@@ -113,7 +113,7 @@ Result<VersionInfo> ResolveVersion(const OpenedStore& opened, const std::string&
   const size_t dot = spec.find('.', at);
   const std::string digits = spec.substr(at + 1, dot == std::string::npos ? dot : dot - at - 1);
   const std::string attempt_digits = dot == std::string::npos ? "0" : spec.substr(dot + 1);
-  const std::optional<uint32_t> attempt = layout::ParseNumber(attempt_digits);
+  const std::optional<uint32_t> attempt = keys::ParseNumber(attempt_digits);
   if (!attempt || digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) {
     return Status(Code::kInvalidArgument, fmt::format("\"{}\": expected {}", spec, kVersionSpecHelp));
   }

@@ -283,11 +283,11 @@ Status AgentClient::CaptureButEnd(const Generation& generation, size_t bytes) {
       ++chunks_through_;
       KEDGE_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Open(*store_, {"test", hello_.attempt, fmt::format("r{}", hello_.rank)}));
       KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation));
-      const std::string key = layout::ChunkKey(generation, hello_.rank, static_cast<uint32_t>(record.chunks.size()));
+      const std::string key = keys::ChunkKey(generation, hello_.rank, static_cast<uint32_t>(record.chunks.size()));
       KEDGE_ASSIGN_OR_RETURN(auto writer, store_->CreateObject(key, catalog.owner(), size));
       KEDGE_RETURN_IF_ERROR(writer->WriteAt(0, ByteSpan(data).subspan(at, size)));
       KEDGE_RETURN_IF_ERROR(writer->Commit());
-      record.objects.push_back(layout::RelativeToJob(generation.job, key));
+      record.objects.push_back(keys::RelativeToJob(generation.job, key));
       chunk.object = static_cast<uint32_t>(record.objects.size());
       placement.kind = PlacementKind::kStore;
     } else {

@@ -9,7 +9,7 @@
 #include "os/process/process.h"
 #include "store/attempts.h"
 #include "store/garbage.h"
-#include "store/layout.h"
+#include "store/keys.h"
 #include "store/posix/posix_store.h"
 #include "tests/agent/agent_client.h"
 
@@ -155,7 +155,7 @@ TEST(AgentFlow, GarbageCollectionLeavesAloneWhatTheAgentStillWritesAlsoWhileSome
   ASSERT_EQ(client.Wait(stored, Level::kStore)->level, Level::kStore);
   const Generation carried = client.GenerationOf("ckpt", 2);
   ASSERT_TRUE(IsOk(client.Capture(carried, 12 << 20)));
-  const std::filesystem::path mark = std::filesystem::path(scenario.store()) / layout::AttemptDrainKey("job", 1);
+  const std::filesystem::path mark = std::filesystem::path(scenario.store()) / keys::AttemptDrainKey("job", 1);
   std::set<std::filesystem::file_time_type> given;
   for (int round = 0; round < 20; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(400));  // before, when it looked last does not count any more

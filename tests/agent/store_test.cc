@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "store/layout.h"
+#include "store/keys.h"
 #include "tests/agent/agent_client.h"
 
 namespace kedge::testing {
@@ -182,7 +182,7 @@ TEST_F(StoreOfBefore, GetsWhatItHasNotGotBeforeTheCopiesOnTheNodeGo) {
   ExpectStored(client, second, 5 << 20);
   FailOver();
   Leave(client);
-  EXPECT_TRUE(files::exists(scenario_.store() + "/" + layout::RestoredKey("job", "ckpt", 1, second.take)));
+  EXPECT_TRUE(files::exists(scenario_.store() + "/" + keys::RestoredKey("job", "ckpt", 1, second.take)));
   EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), first, 0, 1000)));
   EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), second, 0, 5 << 20)));
   EXPECT_FALSE(files::exists(scenario_.run_folder() + "/records")) << "everything is in the store";

@@ -14,7 +14,7 @@
 #include "format/testing/sample_records.h"
 #include "session/config_keys.h"
 #include "session/messages.h"
-#include "store/layout.h"
+#include "store/keys.h"
 #include "store/temporary_tag.h"
 
 namespace kedge {
@@ -99,10 +99,10 @@ void AddNames(Seeds& seeds) {
   }
   seeds.Add("format_name_fuzzer", "long", EncodeName(std::string(400, 'x')));
   const Generation generation = testing::SampleIdentity().generation;
-  const std::string folder = layout::GenerationFolder(generation);
+  const std::string folder = keys::GenerationFolder(generation);
   seeds.Add("store_keys_fuzzer", "generation", folder.substr(folder.rfind('/') + 1));
-  seeds.Add("store_keys_fuzzer", "part", layout::PartName(3, 4));
-  seeds.Add("store_keys_fuzzer", "object", layout::RelativeToJob(generation.job, layout::ImageKey(generation, 2)));
+  seeds.Add("store_keys_fuzzer", "part", keys::PartName(3, 4));
+  seeds.Add("store_keys_fuzzer", "object", keys::RelativeToJob(generation.job, keys::ImageKey(generation, 2)));
   seeds.Add("store_keys_fuzzer", "temporary", MakeTemporaryTag({"node-1.cluster", 7, "agent"}));
 }
 

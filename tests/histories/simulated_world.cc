@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "os/files/files.h"
-#include "store/layout.h"
+#include "store/keys.h"
 #include "store/posix/posix_store.h"
 #include "tests/histories/calls_and_errors.h"
 #include "tests/histories/leftovers.h"
@@ -52,15 +52,15 @@ void SimulatedWorld::RenewLease() {
   const auto holder = launches_.find(holder_);
   if (holder == launches_.end() || holder->second.frozen) return;
   auto& disk = machine_.disk();
-  const std::string folder = fmt::format("{}/{}", kStore, layout::AttemptsFolder(kJob));
+  const std::string folder = fmt::format("{}/{}", kStore, keys::AttemptsFolder(kJob));
   const auto entries = disk.List(folder);
   if (!entries.ok()) return;
   uint32_t newest = 0;
-  for (const auto& entry : *entries) newest = std::max(newest, layout::ParseNumber(entry.name).value_or(0));
+  for (const auto& entry : *entries) newest = std::max(newest, keys::ParseNumber(entry.name).value_or(0));
   if (newest == 0) return;
   // Some file systems stamp with the clock of the node that writes.
   const int64_t stamp_ns = disk.NowNs() + machine_.ClockStepOf(holder->second.first_node).count();
-  (void)disk.SetModifiedTime(fmt::format("{}/{}", kStore, layout::AttemptKey(kJob, newest)), stamp_ns);
+  (void)disk.SetModifiedTime(fmt::format("{}/{}", kStore, keys::AttemptKey(kJob, newest)), stamp_ns);
 }
 
 std::vector<Answer> SimulatedWorld::TryLaunch(int launch, const std::vector<int>& places, bool rival) {
@@ -230,7 +230,7 @@ bool SimulatedWorld::BreakStore(const std::string& how) {
 
 bool SimulatedWorld::FlipInStore(int64_t version) {
   auto& disk = machine_.disk();
-  const std::string names = fmt::format("{}/{}", kStore, layout::NamesFolder(kJob));
+  const std::string names = fmt::format("{}/{}", kStore, keys::NamesFolder(kJob));
   const std::string text = fmt::format(" version {} launch ", version);
   bool flipped = false;
   const std::function<void(const std::string&)> look = [&](const std::string& folder) {

@@ -53,11 +53,11 @@ void Agent::Subscribe() {
                                std::function<void(Status)> done) {
     fetch_.Bring(job, generation, rank, options, std::move(done));
   };
-  events.files_due = [this](Image& image) { publish_.PublishFiles(image); };
+  events.files_due = [this](Image& image) { publisher_.PublishFiles(image); };
   events.protection_due = [this](Version& version) { protect_.Consider(version); };
   events.pins_changed = [this](Version& version) { held_sets_.UpdatePins(version); };
   events.room_came = [this] { protect_.OnRoom(); };
-  events.version_whole = [this](const Version& version) { publish_.NoteReached(version); };
+  events.version_whole = [this](const Version& version) { publisher_.NoteReached(version); };
   events.version_changed = [this](const Generation& generation) {
     takings_.OnChanged(generation);
     waiters_.Check(generation);
@@ -66,7 +66,7 @@ void Agent::Subscribe() {
     waiters_.OnFailure(version, level, failure);
   };
   events.version_gone = [this](Version& version) {
-    publish_.OnVersionGone(version);
+    publisher_.OnVersionGone(version);
     protect_.OnVersionGone(version);
     held_sets_.DropAll(version);
   };
@@ -144,7 +144,7 @@ void Agent::Housekeep() {
   waiters_.Tick();
   protect_.Tick();
   assignment_.Pump();
-  calls_.LookAtAll();
+  call_questions_.LookAtAll();
   memory_.LookAtSessions();
   tiers_.UpdateControl();
   ControlBlock& shown = core_->control();

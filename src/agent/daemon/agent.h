@@ -21,7 +21,7 @@
 #include "agent/door/waiters.h"
 #include "agent/flush/attempt_watch.h"
 #include "agent/flush/flush.h"
-#include "agent/flush/publish.h"
+#include "agent/flush/publisher.h"
 #include "agent/flush/still_stored.h"
 #include "agent/flush/straight_parts.h"
 #include "agent/images/images.h"
@@ -29,7 +29,7 @@
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
 #include "agent/protect/protect.h"
-#include "agent/schedule/calls.h"
+#include "agent/schedule/call_questions.h"
 #include "agent/schedule/local_level.h"
 #include "agent/schedule/takings.h"
 #include "agent/schedule/tuning.h"
@@ -61,7 +61,7 @@ class Agent {
   AgentCore& core() { return *core_; }
   Assignment& assignment() { return assignment_; }
   AttemptWatch& attempt_watch() { return attempt_watch_; }
-  Calls& calls() { return calls_; }
+  CallQuestions& call_questions() { return call_questions_; }
   Fetch& fetch() { return fetch_; }
   Flush& flush() { return flush_; }
   HeldSets& held_sets() { return held_sets_; }
@@ -74,7 +74,7 @@ class Agent {
   PeerServer& peer_server() { return peer_server_; }
   Peers& peers() { return peers_; }
   Protect& protect() { return protect_; }
-  Publish& publish() { return publish_; }
+  Publisher& publisher() { return publisher_; }
   RedundancyRoom& redundancy_room() { return redundancy_room_; }
   Server& server() { return server_; }
   Sessions& sessions() { return sessions_; }
@@ -113,28 +113,29 @@ class Agent {
   RedundancyRoom redundancy_room_{*core_, memory_, own_slots_, tiers_};
   Assignment assignment_{*core_, flush_, images_, memory_, redundancy_room_, throughput_, tiers_};
   Images images_{*core_, assignment_, flush_, throughput_, tiers_};
-  Flush flush_{*core_, assignment_, attempt_watch_, images_, publish_, throughput_, tiers_};
-  Publish publish_{*core_, flush_, images_, throughput_};
+  Flush flush_{*core_, assignment_, attempt_watch_, images_, publisher_, throughput_, tiers_};
+  Publisher publisher_{*core_, flush_, images_, throughput_};
   AttemptWatch attempt_watch_{*core_, images_};
-  StillStored still_stored_{*core_, flush_, images_, publish_};
+  StillStored still_stored_{*core_, flush_, images_, publisher_};
   StraightParts straight_parts_{*core_, flush_, images_};
   Peers peers_{*core_};
   MeasurePeers measure_peers_{*core_, peers_};
-  LocalLevel local_level_{*core_, images_, peers_, publish_};
+  LocalLevel local_level_{*core_, images_, peers_, publisher_};
   Tuning tuning_{*core_};
   Takings takings_{*core_, images_, peers_};
   Turns turns_{*core_, flush_, images_, peers_, tuning_};
-  Calls calls_{*core_, peers_, tuning_};
+  CallQuestions call_questions_{*core_, peers_, tuning_};
   HeldSets held_sets_{*core_, images_, own_slots_, tiers_};
-  Protect protect_{*core_, assignment_, held_sets_, images_, own_slots_, peers_, publish_, redundancy_room_, tiers_, tuning_};
+  Protect protect_{*core_, assignment_, held_sets_, images_, own_slots_, peers_, publisher_, redundancy_room_, tiers_, tuning_};
   Inventories inventories_{*core_, images_, peers_};
   Fetch fetch_{*core_, assignment_, inventories_, flush_, images_, memory_, own_slots_, peers_, protect_, tiers_};
   Windows windows_{*core_, fetch_, memory_};
-  Sessions sessions_{*core_, assignment_, calls_, images_, peers_, protect_, server_, throughput_, tiers_, tuning_};
-  Waiters waiters_{*core_, attempt_watch_, flush_, images_, local_level_, protect_, publish_, server_};
-  PeerServer peer_server_{*core_, calls_, held_sets_, images_, inventories_, local_level_, peers_, protect_, takings_, turns_};
-  Server server_{*core_,         CallsOfServer(), calls_,   fetch_,   windows_,  images_, local_level_,
-                 measure_peers_, peers_,          protect_, publish_, sessions_, waiters_};
+  Sessions sessions_{*core_, assignment_, call_questions_, images_, peers_, protect_, server_, throughput_, tiers_, tuning_};
+  Waiters waiters_{*core_, attempt_watch_, flush_, images_, local_level_, protect_, publisher_, server_};
+  PeerServer peer_server_{*core_,       call_questions_, held_sets_, images_,  inventories_,
+                          local_level_, peers_,          protect_,   takings_, turns_};
+  Server server_{*core_,         CallsOfServer(), call_questions_, fetch_,     windows_,  images_, local_level_,
+                 measure_peers_, peers_,          protect_,        publisher_, sessions_, waiters_};
   std::unique_ptr<os::TextServer> metrics_;
   os::EventFd stop_;
   bool leave_now_ = false;

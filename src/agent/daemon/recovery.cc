@@ -8,12 +8,12 @@
 #include "agent/daemon/agent.h"
 #include "agent/door/sessions.h"
 #include "agent/flush/flush.h"
-#include "agent/flush/publish.h"
+#include "agent/flush/publisher.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
 #include "agent/protect/protect.h"
-#include "agent/schedule/calls.h"
+#include "agent/schedule/call_questions.h"
 #include "agent/schedule/turns.h"
 #include "agent/space/tiers.h"
 #include "agent/tables/record_file.h"
@@ -73,7 +73,7 @@ void FlushAgain(Agent& agent) {
     }
   }
   for (auto& [key, ids] : owed) {
-    agent.publish().RemoveLeftovers(*key.first, key.second, [&agent, ids = std::move(ids)] {
+    agent.publisher().RemoveLeftovers(*key.first, key.second, [&agent, ids = std::move(ids)] {
       for (uint64_t id : ids) {
         Image* image = agent.images().Find(id);
         if (image != nullptr && !image->doomed && image->flush == FlushState::kWaiting) agent.flush().Start(*image);
@@ -91,17 +91,17 @@ void RecoverState(Agent& agent) {
   RejoinNetwork(agent);
   agent.sessions().RecoverSessions();
   FlushAgain(agent);
-  agent.publish().PublishOwedFiles();
+  agent.publisher().PublishOwedFiles();
   // Only now that all sessions are known: what one rank left is of use as long as another's mailbox may hold the rest.
   agent.sessions().EndDeadSessions();
-  agent.calls().Recover();
+  agent.call_questions().Recover();
   agent.turns().Recover();
   uint32_t freed = 0;
   for (TierUnit* unit : agent.tiers().units()) freed += unit->space->FreeUnreferenced();
   for (auto& [key, job] : agent.core().jobs()) {
     agent.images().ReconsiderAll(*job);
     // A version may have become complete, and the former agent died before the older ones went.
-    for (const std::string& name : job->Names()) agent.publish().Retain(*job, name);
+    for (const std::string& name : job->Names()) agent.publisher().Retain(*job, name);
     std::vector<Generation> generations;
     for (const auto& [generation, version] : job->versions) generations.push_back(generation);
     for (const Generation& generation : generations) {

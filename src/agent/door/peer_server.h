@@ -16,7 +16,7 @@
 namespace kedge {
 
 class AgentCore;
-class Calls;
+class CallQuestions;
 class HeldSets;
 class Images;
 class Inventories;
@@ -30,10 +30,10 @@ class PeerServer {
  public:
   using Answer = net::Answer;
 
-  PeerServer(AgentCore& core, Calls& calls, HeldSets& held_sets, Images& images, Inventories& inventories,
+  PeerServer(AgentCore& core, CallQuestions& call_questions, HeldSets& held_sets, Images& images, Inventories& inventories,
              LocalLevel& local_level, Peers& peers, Protect& protect, Takings& takings, Turns& turns)
       : core_(core),
-        calls_(calls),
+        call_questions_(call_questions),
         held_sets_(held_sets),
         images_(images),
         inventories_(inventories),
@@ -74,7 +74,7 @@ class PeerServer {
   Result<HeldStream> StreamWith(const ReadRequest& request) const;
 
   AgentCore& core_;
-  Calls& calls_;
+  CallQuestions& call_questions_;
   HeldSets& held_sets_;
   Images& images_;
   Inventories& inventories_;

@@ -6,12 +6,12 @@
 #include "agent/bring/windows.h"
 #include "agent/door/sessions.h"
 #include "agent/door/waiters.h"
-#include "agent/flush/publish.h"
+#include "agent/flush/publisher.h"
 #include "agent/images/images.h"
 #include "agent/peers/measure_peers.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/protect.h"
-#include "agent/schedule/calls.h"
+#include "agent/schedule/call_questions.h"
 #include "agent/schedule/local_level.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
@@ -287,11 +287,11 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
   if (const auto* pending = std::get_if<PendingRequest>(&body)) return Reply(id, number, images_.PendingOf(*pending));
   if (const auto* retain = std::get_if<RetainRequest>(&body)) {
     Job* job = core_.FindJob(retain->store_id, retain->job);
-    if (job != nullptr) publish_.Retain(*job, retain->name);
+    if (job != nullptr) publisher_.Retain(*job, retain->name);
     return ReplyStatus(id, number, Status::Ok());
   }
   if (std::holds_alternative<StatusRequest>(body)) return Reply(id, number, StatusReply{daemon_.status()});
-  if (const auto* halt = std::get_if<HaltRequest>(&body)) return Reply(id, number, HaltReply{calls_.Halt(*halt)});
+  if (const auto* halt = std::get_if<HaltRequest>(&body)) return Reply(id, number, HaltReply{call_questions_.Halt(*halt)});
   if (const auto* shutdown = std::get_if<ShutdownRequest>(&body)) {
     daemon_.leave(shutdown->when_drained);
     return ReplyStatus(id, number, Status::Ok());

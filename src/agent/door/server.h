@@ -19,14 +19,14 @@
 namespace kedge {
 
 class AgentCore;
-class Calls;
+class CallQuestions;
 class Fetch;
 class Images;
 class LocalLevel;
 class MeasurePeers;
 class Peers;
 class Protect;
-class Publish;
+class Publisher;
 class Sessions;
 class Waiters;
 class Windows;
@@ -39,12 +39,12 @@ struct DaemonCalls {
 
 class Server {
  public:
-  Server(AgentCore& core, DaemonCalls daemon, Calls& calls, Fetch& fetch, Windows& windows, Images& images,
-         LocalLevel& local_level, MeasurePeers& measure_peers, Peers& peers, Protect& protect, Publish& publish,
+  Server(AgentCore& core, DaemonCalls daemon, CallQuestions& call_questions, Fetch& fetch, Windows& windows, Images& images,
+         LocalLevel& local_level, MeasurePeers& measure_peers, Peers& peers, Protect& protect, Publisher& publisher,
          Sessions& sessions, Waiters& waiters)
       : core_(core),
         daemon_(std::move(daemon)),
-        calls_(calls),
+        call_questions_(call_questions),
         fetch_(fetch),
         windows_(windows),
         images_(images),
@@ -52,7 +52,7 @@ class Server {
         measure_peers_(measure_peers),
         peers_(peers),
         protect_(protect),
-        publish_(publish),
+        publisher_(publisher),
         sessions_(sessions),
         waiters_(waiters) {}
   ~Server();
@@ -96,7 +96,7 @@ class Server {
 
   AgentCore& core_;
   const DaemonCalls daemon_;
-  Calls& calls_;
+  CallQuestions& call_questions_;
   Fetch& fetch_;
   Windows& windows_;
   Images& images_;
@@ -104,7 +104,7 @@ class Server {
   MeasurePeers& measure_peers_;
   Peers& peers_;
   Protect& protect_;
-  Publish& publish_;
+  Publisher& publisher_;
   Sessions& sessions_;
   Waiters& waiters_;
   std::optional<os::UnixListener> listener_;

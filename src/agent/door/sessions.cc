@@ -8,7 +8,7 @@
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/protect.h"
-#include "agent/schedule/calls.h"
+#include "agent/schedule/call_questions.h"
 #include "agent/schedule/tuning.h"
 #include "agent/space/assignment.h"
 #include "agent/space/throughput.h"
@@ -234,7 +234,7 @@ Result<Sessions::Admission> Sessions::Attach(const Hello& hello, int32_t process
   LogInfo("agent", "session {}: job {} rank {} of {}, attempt {}, process {}{}", session->id, hello.job, hello.rank, hello.ranks,
           hello.attempt, process_id, attached_again ? ", attached again" : "");
   tuning_.OnAttached(*session);
-  calls_.OnAttached(*session, attached_again);
+  call_questions_.OnAttached(*session, attached_again);
   auto admission = Admit(*session, attached_again);
   assignment_.Pump();
   return admission;
@@ -408,7 +408,7 @@ void Sessions::Handle(Session& session, const ClientMessage& message) {
     case ClientMessageKind::kChunkProgress: status = images_.OnProgress(session, message.As<ChunkProgress>()); break;
     case ClientMessageKind::kImageEnd:
       status = images_.OnEnd(session, message.As<ImageEnd>());
-      calls_.LookSoon();
+      call_questions_.LookSoon();
       break;
     case ClientMessageKind::kImageAbort: images_.OnAbort(session, message.As<ImageAbort>().image_serial); break;
     case ClientMessageKind::kReturnSlot: OnReturn(session, message.As<ReturnSlot>().slot); break;

@@ -18,7 +18,7 @@ namespace kedge {
 
 class AgentCore;
 class Assignment;
-class Calls;
+class CallQuestions;
 class Images;
 class Peers;
 class Protect;
@@ -29,11 +29,11 @@ class Tuning;
 
 class Sessions {
  public:
-  Sessions(AgentCore& core, Assignment& assignment, Calls& calls, Images& images, Peers& peers, Protect& protect, Server& server,
-           Throughput& throughput, Tiers& tiers, Tuning& tuning)
+  Sessions(AgentCore& core, Assignment& assignment, CallQuestions& call_questions, Images& images, Peers& peers, Protect& protect,
+           Server& server, Throughput& throughput, Tiers& tiers, Tuning& tuning)
       : core_(core),
         assignment_(assignment),
-        calls_(calls),
+        call_questions_(call_questions),
         images_(images),
         peers_(peers),
         protect_(protect),
@@ -104,7 +104,7 @@ class Sessions {
 
   AgentCore& core_;
   Assignment& assignment_;
-  Calls& calls_;
+  CallQuestions& call_questions_;
   Images& images_;
   Peers& peers_;
   Protect& protect_;

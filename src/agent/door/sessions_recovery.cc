@@ -6,7 +6,7 @@
 #include "agent/door/sessions.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
-#include "agent/schedule/calls.h"
+#include "agent/schedule/call_questions.h"
 #include "agent/schedule/tuning.h"
 #include "agent/schedule/turns.h"
 #include "agent/space/tiers.h"
@@ -80,7 +80,7 @@ void Sessions::SaveJob(const Job& job) {
     const Buffer members = EncodeMembership(job.members);
     encoder.Varint(members.size());
     encoder.Raw(members);
-    Calls::Save(job.calls, encoder);
+    CallQuestions::Save(job.calls, encoder);
     Turns::Save(job.turns, encoder);
     encoder.Varint(job.restored.size());
     for (const RestoredRecord& record : job.restored) {
@@ -110,7 +110,7 @@ void Sessions::RecoverJob(const std::string& path) {
   Tuning::Load(decoder, &tuning);
   auto members = DecodeMembership(decoder.Raw(decoder.VarintAtMost(bytes->size())));
   JobCalls calls;
-  Calls::Load(decoder, &calls);
+  CallQuestions::Load(decoder, &calls);
   DecidedTurns turns;
   Turns::Load(decoder, hello.ok() ? *hello : Hello(), &turns);
   std::vector<RestoredRecord> restored;

@@ -11,7 +11,7 @@
 #include "agent/door/server.h"
 #include "agent/flush/attempt_watch.h"
 #include "agent/flush/flush.h"
-#include "agent/flush/publish.h"
+#include "agent/flush/publisher.h"
 #include "agent/images/images.h"
 #include "agent/protect/protect.h"
 #include "agent/schedule/local_level.h"
@@ -138,7 +138,7 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
                                          [](const auto& entry) { return entry.second->flush == FlushState::kStored; });
       if (is_stored && now_ns >= wait.next_look_ns) {
         wait.next_look_ns = now_ns + kWaitLookPause.count();
-        publish_.Probe(version);
+        publisher_.Probe(version);
       }
       return false;
     }
@@ -235,17 +235,17 @@ bool Waiters::Answer(Wait& wait) {
 void Waiters::LookUp(Wait& wait) {
   wait.looking = true;
   wait.next_look_ns = core_.clock().NowNs() + kWaitLookPause.count();
-  publish_.Lookup(wait.generation.store_id, wait.generation.job, wait.generation,
-                  [this, peer = wait.peer, number = wait.number](bool complete) {
-                    auto found = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& candidate) {
-                      return candidate.peer == peer && candidate.number == number;
+  publisher_.Lookup(wait.generation.store_id, wait.generation.job, wait.generation,
+                    [this, peer = wait.peer, number = wait.number](bool complete) {
+                      auto found = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& candidate) {
+                        return candidate.peer == peer && candidate.number == number;
+                      });
+                      if (found == waits_.end()) return;
+                      found->looking = false;
+                      found->looked_up = true;
+                      found->stored = complete;
+                      if (Answer(*found)) waits_.erase(found);
                     });
-                    if (found == waits_.end()) return;
-                    found->looking = false;
-                    found->looked_up = true;
-                    found->stored = complete;
-                    if (Answer(*found)) waits_.erase(found);
-                  });
 }
 
 void Waiters::Check(const Generation& generation) {
@@ -346,7 +346,7 @@ void Waiters::AskWhetherRanksDisagree(DrainWait& drain) {
     for (const auto& [name, version] : newest) {
       if (version->in_store || version->scheduled < Level::kStore || version->skipped || !version->failure.ok()) continue;
       ++drain.asking;
-      publish_.LookForDisagreement(*version, [this, peer = drain.peer, number = drain.number] {
+      publisher_.LookForDisagreement(*version, [this, peer = drain.peer, number = drain.number] {
         const auto asked = std::find_if(drains_.begin(), drains_.end(), [&](const DrainWait& candidate) {
           return candidate.peer == peer && candidate.number == number;
         });

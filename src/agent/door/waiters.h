@@ -15,20 +15,20 @@ class Flush;
 class Images;
 class LocalLevel;
 class Protect;
-class Publish;
+class Publisher;
 class Server;
 
 class Waiters {
  public:
   Waiters(AgentCore& core, AttemptWatch& attempt_watch, Flush& flush, Images& images, LocalLevel& local_level, Protect& protect,
-          Publish& publish, Server& server)
+          Publisher& publisher, Server& server)
       : core_(core),
         attempt_watch_(attempt_watch),
         flush_(flush),
         images_(images),
         local_level_(local_level),
         protect_(protect),
-        publish_(publish),
+        publisher_(publisher),
         server_(server) {}
 
   void AddWait(uint64_t peer, uint64_t number, const WaitRequest& request);
@@ -100,7 +100,7 @@ class Waiters {
   Images& images_;
   LocalLevel& local_level_;
   Protect& protect_;
-  Publish& publish_;
+  Publisher& publisher_;
   Server& server_;
   std::list<Wait> waits_;
   std::list<DrainWait> drains_;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "agent/flush/attempt_watch.h"
-#include "agent/flush/publish.h"
+#include "agent/flush/publisher.h"
 #include "agent/images/held_stream.h"
 #include "agent/images/images.h"
 #include "agent/space/assignment.h"
@@ -49,13 +49,13 @@ Duration RetryPauses::Next(const Status& why) {
   return kFirstRetryPause * (1 << 2 * std::min(count++, kPausesGrownMax));
 }
 
-Flush::Flush(AgentCore& core, Assignment& assignment, AttemptWatch& attempt_watch, Images& images, Publish& publish,
+Flush::Flush(AgentCore& core, Assignment& assignment, AttemptWatch& attempt_watch, Images& images, Publisher& publisher,
              Throughput& throughput, Tiers& tiers)
     : core_(core),
       assignment_(assignment),
       attempt_watch_(attempt_watch),
       images_(images),
-      publish_(publish),
+      publisher_(publisher),
       throughput_(throughput),
       tiers_(tiers),
       cpus_(static_cast<uint32_t>(os::UsableCpuCount())),
@@ -333,7 +333,7 @@ void Flush::CheckWritten(Image& image) {
                                                     wrong->begin, wrong->end, wrong->chunk)));
   }
   SetState(image, FlushState::kWritten);
-  publish_.OnWritten(image);
+  publisher_.OnWritten(image);
 }
 
 std::optional<ChunkPlace> Flush::FirstWrong(const Image& image) {
@@ -450,7 +450,7 @@ void Flush::LeaveOut(Image& image, const Status& why) {
   core_.events().version_changed(version.generation);
   images_.Reconsider(*version.job, version.generation.name);
   // Parts of it may be there by now, which retention has passed over.
-  publish_.Retain(*version.job, version.generation.name);
+  publisher_.Retain(*version.job, version.generation.name);
 }
 
 void Flush::GiveUp(Image& image, const Status& why) {
@@ -478,7 +478,7 @@ void Flush::GiveUp(Image& image, const Status& why) {
                                : "the copy on the node stays");
   SetState(image, FlushState::kFailed);
   images_.OnSettled(image);
-  publish_.Consider(version);
+  publisher_.Consider(version);
   core_.events().version_failed(version, Level::kStore, image.failure);
   core_.events().version_changed(generation);
   images_.Reconsider(job, generation.name);

@@ -28,13 +28,13 @@ class AgentCore;
 class Assignment;
 class AttemptWatch;
 class Images;
-class Publish;
+class Publisher;
 class Throughput;
 class Tiers;
 
 class Flush : public FlushLoad, public ImageFlusher {
  public:
-  Flush(AgentCore& core, Assignment& assignment, AttemptWatch& attempt_watch, Images& images, Publish& publish,
+  Flush(AgentCore& core, Assignment& assignment, AttemptWatch& attempt_watch, Images& images, Publisher& publisher,
         Throughput& throughput, Tiers& tiers);
 
   void QueueCaptured(Image& image, uint32_t chunk) override;
@@ -94,7 +94,7 @@ class Flush : public FlushLoad, public ImageFlusher {
   Assignment& assignment_;
   AttemptWatch& attempt_watch_;
   Images& images_;
-  Publish& publish_;
+  Publisher& publisher_;
   Throughput& throughput_;
   Tiers& tiers_;
   const uint32_t cpus_;

@@ -4,7 +4,7 @@
 #include <future>
 
 #include "agent/flush/flush.h"
-#include "agent/flush/publish.h"
+#include "agent/flush/publisher.h"
 #include "agent/images/images.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
@@ -138,7 +138,7 @@ void StillStored::SendAgain(Job& job, const Seen& missing) {
   }
   LogWarning("agent", "{} was in the store at {} and is not there any more: {} of {} images are sent there again",
              missing.generation.ToString(), job.store->store().description(), again, version->images.size());
-  if (again == 0 && missing.complete) publish_.Probe(*version);  // all parts of it may be there
+  if (again == 0 && missing.complete) publisher_.Probe(*version);  // all parts of it may be there
   images_.Reconsider(job, missing.generation.name);
   core_.Nudge();
 }

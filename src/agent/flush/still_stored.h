@@ -17,12 +17,12 @@ namespace kedge {
 class AgentCore;
 class Flush;
 class Images;
-class Publish;
+class Publisher;
 
 class StillStored {
  public:
-  StillStored(AgentCore& core, Flush& flush, Images& images, Publish& publish)
-      : core_(core), flush_(flush), images_(images), publish_(publish) {}
+  StillStored(AgentCore& core, Flush& flush, Images& images, Publisher& publisher)
+      : core_(core), flush_(flush), images_(images), publisher_(publisher) {}
 
   // Once a second or so: jobs whose store has come to lie elsewhere.
   void Tick();
@@ -46,7 +46,7 @@ class StillStored {
   AgentCore& core_;
   Flush& flush_;
   Images& images_;
-  Publish& publish_;
+  Publisher& publisher_;
   std::map<JobKey, Look> looks_;
 };
 

@@ -61,14 +61,14 @@ Result<SetMember> MakeMember(const HeldStream& stream, uint64_t record_offset, u
 }  // namespace
 
 Protect::Protect(AgentCore& core, Assignment& assignment, HeldSets& held_sets, Images& images, OwnSlots& own_slots, Peers& peers,
-                 Publish& publish, RedundancyRoom& room, Tiers& tiers, Tuning& tuning)
+                 Publisher& publisher, RedundancyRoom& room, Tiers& tiers, Tuning& tuning)
     : core_(core),
       assignment_(assignment),
       held_sets_(held_sets),
       images_(images),
       own_slots_(own_slots),
       peers_(peers),
-      publish_(publish),
+      publisher_(publisher),
       room_(room),
       tiers_(tiers),
       tuning_(tuning),

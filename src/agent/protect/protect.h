@@ -43,7 +43,7 @@ class HeldSets;
 class Images;
 class OwnSlots;
 class Peers;
-class Publish;
+class Publisher;
 class Tiers;
 class Tuning;
 struct MakeNotes;
@@ -51,7 +51,7 @@ struct MakeNotes;
 class Protect {
  public:
   Protect(AgentCore& core, Assignment& assignment, HeldSets& held_sets, Images& images, OwnSlots& own_slots, Peers& peers,
-          Publish& publish, RedundancyRoom& room, Tiers& tiers, Tuning& tuning);
+          Publisher& publisher, RedundancyRoom& room, Tiers& tiers, Tuning& tuning);
   ~Protect();
 
   // The members of the job's attempt are known: joins its network. kFailedPrecondition: they cannot protect each other.
@@ -144,7 +144,7 @@ class Protect {
   Images& images_;
   OwnSlots& own_slots_;
   Peers& peers_;
-  Publish& publish_;
+  Publisher& publisher_;
   RedundancyRoom& room_;
   Tiers& tiers_;
   Tuning& tuning_;

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/flush/publish.h"
+#include "agent/flush/publisher.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
@@ -201,7 +201,7 @@ void Protect::OnGroupsChanged(Version& version) {
   version.at_node = true;
   outcomes_.Add(version.generation, protection.layout->id, Status::Ok());
   tuning_.OnProtected(version);
-  publish_.NoteReached(version);
+  publisher_.NoteReached(version);
   protection.sets.clear();
   ++core_.counters().versions_protected;
   LogInfo("agent", "{} survives the loss of a node: protected in {:.3f} s", version.generation.ToString(),

@@ -28,12 +28,12 @@ namespace kedge {
 class AgentCore;
 class Images;
 class Peers;
-class Publish;
+class Publisher;
 
 class LocalLevel {
  public:
-  LocalLevel(AgentCore& core, Images& images, Peers& peers, Publish& publish)
-      : core_(core), images_(images), peers_(peers), publish_(publish) {}
+  LocalLevel(AgentCore& core, Images& images, Peers& peers, Publisher& publisher)
+      : core_(core), images_(images), peers_(peers), publisher_(publisher) {}
 
   // Something about the versions of the name, or about the job's nodes, may have changed. Lets go of none.
   void Consider(Job& job, const std::string& name);
@@ -69,7 +69,7 @@ class LocalLevel {
   AgentCore& core_;
   Images& images_;
   Peers& peers_;
-  Publish& publish_;
+  Publisher& publisher_;
 };
 
 }  // namespace kedge

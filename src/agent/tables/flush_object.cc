@@ -84,7 +84,7 @@ Result<ObjectWriter*> FlushObject::Writer() {
     auto begin = [&]() -> Result<std::unique_ptr<ObjectWriter>> {
       KEDGE_ASSIGN_OR_RETURN(Catalog catalog, store_->CatalogToWrite(generation_.job, generation_.attempt));
       KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation_));
-      return catalog.store().CreateObject(layout::ImageKey(generation_, rank_), catalog.owner(), expected_bytes_);
+      return catalog.store().CreateObject(keys::ImageKey(generation_, rank_), catalog.owner(), expected_bytes_);
     };
     auto writer = begin();
     if (!writer.ok()) {

@@ -2,7 +2,7 @@
 // been written, so that no folder has a second name.
 #include "base/status.h"
 #include "format/wire.h"
-#include "store/layout.h"
+#include "store/keys.h"
 #include "store/temporary_tag.h"
 
 namespace kedge {
@@ -10,14 +10,14 @@ namespace {
 
 void Check(std::string_view name) {
   Generation generation{StoreId{1, 2}, "job", "name", 1, 1, 1};
-  if (layout::ParseGenerationFolder(name, &generation)) {
+  if (keys::ParseGenerationFolder(name, &generation)) {
     KEDGE_CHECK(Validate(generation).ok());
-    const std::string folder = layout::GenerationFolder(generation);
+    const std::string folder = keys::GenerationFolder(generation);
     KEDGE_CHECK(std::string_view(folder).substr(folder.rfind('/') + 1) == name);
   }
-  if (const auto part = layout::ParsePartName(name)) KEDGE_CHECK(layout::PartName(part->first_rank, part->images) == name);
-  if (const auto number = layout::ParseNumber(name)) KEDGE_CHECK(std::to_string(*number) == name);
-  if (const auto folder = layout::GenerationOfObject(name)) KEDGE_CHECK(name.substr(0, folder->size()) == *folder);
+  if (const auto part = keys::ParsePartName(name)) KEDGE_CHECK(keys::PartName(part->first_rank, part->images) == name);
+  if (const auto number = keys::ParseNumber(name)) KEDGE_CHECK(std::to_string(*number) == name);
+  if (const auto folder = keys::GenerationOfObject(name)) KEDGE_CHECK(name.substr(0, folder->size()) == *folder);
 
   static_cast<void>(ParseTemporaryTag(name));
   const TemporaryOwner owner{std::string(name), 7, std::string(name.substr(name.size() / 2))};

@@ -48,8 +48,8 @@ void LayOut(const MakerOptions& options, ImageRecord* image) {
 ImageIdentity ContentOf(const ImageRecord& record, const Chunk& chunk) {
   ImageIdentity identity = record.identity;
   if (chunk.object == 0) return identity;
-  const std::string folder = layout::GenerationOfObject(record.objects[chunk.object - 1]).value_or("");
-  KEDGE_CHECK(layout::ParseGenerationFolder(folder.substr(folder.rfind('/') + 1), &identity.generation));
+  const std::string folder = keys::GenerationOfObject(record.objects[chunk.object - 1]).value_or("");
+  KEDGE_CHECK(keys::ParseGenerationFolder(folder.substr(folder.rfind('/') + 1), &identity.generation));
   return identity;
 }
 
@@ -104,7 +104,7 @@ ImageRecord MakeImage(const ImageIdentity& identity, const MakerOptions& options
 Status WriteImage(ObjectWriter& writer, const ImageRecord& image, ByteSpan object, ImageEntry* entry) {
   Buffer record;
   KEDGE_RETURN_IF_ERROR(EncodeImageRecord(image, &record));
-  *entry = {image.identity.rank, layout::ImageObject(image.identity.rank),      object.size(),
+  *entry = {image.identity.rank, keys::ImageObject(image.identity.rank),        object.size(),
             record.size(),       crc32c::Compute(record.data(), record.size()), image.RegionBytes()};
   if (!object.empty()) {
     KEDGE_RETURN_IF_ERROR(writer.WriteAt(0, object));
@@ -125,7 +125,7 @@ Result<FinishOutcome> PublishRanks(const Catalog& catalog, const Generation& gen
   for (uint32_t rank = first; rank < first + count && status.ok(); ++rank) {
     Buffer object;
     const ImageRecord image = MakeImage({generation, rank, options.ranks}, options, &object);
-    auto writer = catalog.store().CreateObject(layout::ImageKey(generation, rank), catalog.owner(), object.size());
+    auto writer = catalog.store().CreateObject(keys::ImageKey(generation, rank), catalog.owner(), object.size());
     status = writer.status();
     if (!status.ok()) break;
     writers.push_back(std::move(*writer));
@@ -156,16 +156,16 @@ Status TakeOnTop(const Catalog& catalog, const Generation& generation, const Gen
   KEDGE_ASSIGN_OR_RETURN(const StoredImage below, ReadImage(catalog, base, 0));
   ImageRecord image = below.record;
   image.identity = {generation, 0, 1};
-  image.objects = {layout::RelativeToJob(generation.job, below.object_key)};
+  image.objects = {keys::RelativeToJob(generation.job, below.object_key)};
   for (Chunk& chunk : image.chunks) chunk.object = 1;
   PartRecord part;
   part.generation = generation;
   part.ranks = 1;
   part.images.resize(1);
-  part.references = {*layout::GenerationOfObject(image.objects.front())};
+  part.references = {*keys::GenerationOfObject(image.objects.front())};
   KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation));
   KEDGE_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectWriter> writer,
-                         catalog.store().CreateObject(layout::ImageKey(generation, 0), catalog.owner(), 0));
+                         catalog.store().CreateObject(keys::ImageKey(generation, 0), catalog.owner(), 0));
   if (Status written = WriteImage(*writer, image, {}, &part.images.front()); !written.ok()) {
     static_cast<void>(writer->Abandon());
     return written;

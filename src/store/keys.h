@@ -14,7 +14,7 @@
 
 #include "format/identity.h"
 
-namespace kedge::layout {
+namespace kedge::keys {
 
 inline constexpr char kStoreKey[] = "kedge-store";
 inline constexpr char kJobsFolder[] = "jobs";
@@ -59,4 +59,4 @@ struct PartNumbers {
 std::optional<PartNumbers> ParsePartName(std::string_view component);
 std::optional<uint32_t> ParseNumber(std::string_view text);
 
-}  // namespace kedge::layout
+}  // namespace kedge::keys

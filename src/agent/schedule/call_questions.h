@@ -23,9 +23,9 @@ class AgentCore;
 class Peers;
 class Tuning;
 
-class Calls {
+class CallQuestions {
  public:
-  Calls(AgentCore& core, Peers& peers, Tuning& tuning) : core_(core), peers_(peers), tuning_(tuning) {}
+  CallQuestions(AgentCore& core, Peers& peers, Tuning& tuning) : core_(core), peers_(peers), tuning_(tuning) {}
 
   // Before the client learns of its mailbox: it finds there what holds.
   void OnAttached(Session& session, bool attached_again);

@@ -20,9 +20,9 @@ class Flush;
 class Images;
 class Throughput;
 
-class Publish {
+class Publisher {
  public:
-  Publish(AgentCore& core, Flush& flush, Images& images, Throughput& throughput);
+  Publisher(AgentCore& core, Flush& flush, Images& images, Throughput& throughput);
 
   void OnWritten(Image& image);
   // Publishes what is written if nothing more is to be waited for.

@@ -1,4 +1,4 @@
-#include "agent/flush/file_publisher.h"
+#include "agent/flush/routed_publication.h"
 
 #include <fmt/format.h>
 

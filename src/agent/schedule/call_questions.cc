@@ -1,4 +1,4 @@
-#include "agent/schedule/calls.h"
+#include "agent/schedule/call_questions.h"
 
 #include <algorithm>
 #include <chrono>
@@ -54,7 +54,7 @@ const char* HaltName(HaltWhen when) {
 
 }  // namespace
 
-std::vector<Session*> Calls::RanksOf(const Job& job, bool* are_all) const {
+std::vector<Session*> CallQuestions::RanksOf(const Job& job, bool* are_all) const {
   std::vector<Session*> ranks;
   for (Session* session : core_.sessions().all()) {
     const bool counts = session->job == &job && session->hello.attempt == job.hello.attempt && !session->ended;
@@ -70,7 +70,7 @@ std::vector<Session*> Calls::RanksOf(const Job& job, bool* are_all) const {
   return ranks;
 }
 
-std::vector<std::string> Calls::OtherNodes(const Job& job) const {
+std::vector<std::string> CallQuestions::OtherNodes(const Job& job) const {
   std::vector<std::string> others;
   if (job.members.attempt != job.hello.attempt) return others;
   for (const JobNode& node : job.members.nodes) {
@@ -79,7 +79,7 @@ std::vector<std::string> Calls::OtherNodes(const Job& job) const {
   return others;
 }
 
-void Calls::OnAttached(Session& session, bool attached_again) {
+void CallQuestions::OnAttached(Session& session, bool attached_again) {
   JobCalls& calls = session.job->calls;
   if (attached_again || session.hello.attempt != session.job->hello.attempt) return;
   for (uint32_t index = 0; index < kCallQuestions; ++index) {
@@ -90,15 +90,15 @@ void Calls::OnAttached(Session& session, bool attached_again) {
   if (session.hello.rank == 0 && calls.halt) calls.halt->checkpoints = 0;
 }
 
-void Calls::LookAtAll() {
+void CallQuestions::LookAtAll() {
   for (auto& [key, job] : core_.jobs()) Look(*job);
 }
 
-void Calls::LookSoon() {
+void CallQuestions::LookSoon() {
   LookAgainAt(core_.clock().NowNs() + kSoon.count());
 }
 
-void Calls::LookAgainAt(int64_t at_ns) {
+void CallQuestions::LookAgainAt(int64_t at_ns) {
   const int64_t now = core_.clock().NowNs();
   if (look_ns_ > now && look_ns_ <= at_ns) return;
   look_ns_ = at_ns;
@@ -108,7 +108,7 @@ void Calls::LookAgainAt(int64_t at_ns) {
   });
 }
 
-bool Calls::IsCheckpointDue(const Job& job, const Session& first) {
+bool CallQuestions::IsCheckpointDue(const Job& job, const Session& first) {
   const Mailbox& box = first.box();
   const JobCalls& calls = job.calls;
   const uint64_t newest_call = box.questions[kCheckpointDue].calls.load(std::memory_order_acquire);
@@ -125,17 +125,17 @@ bool Calls::IsCheckpointDue(const Job& job, const Session& first) {
   return left_ns <= 0;
 }
 
-bool Calls::IsCheckpointWanted(const Job& job, const Session& first) {
+bool CallQuestions::IsCheckpointWanted(const Job& job, const Session& first) {
   return job.calls.halt && job.calls.halt->when == HaltWhen::kNow && !IsExitDue(job, first);
 }
 
-bool Calls::IsExitDue(const Job& job, const Session& first) {
+bool CallQuestions::IsExitDue(const Job& job, const Session& first) {
   const auto& halt = job.calls.halt;
   if (!halt) return false;
   return halt->when == HaltWhen::kAtOnce || first.box().checkpoints.calls.load(std::memory_order_acquire) > halt->checkpoints;
 }
 
-void Calls::Look(Job& job) {
+void CallQuestions::Look(Job& job) {
   bool are_all = false;
   const std::vector<Session*> ranks = RanksOf(job, &are_all);
   const Session* first = FirstOf(ranks);
@@ -156,7 +156,7 @@ void Calls::Look(Job& job) {
   if (exit && !IsYes(job.calls.decision[kShouldExit])) Propose(job, kShouldExit, ranks);
 }
 
-void Calls::Propose(Job& job, CallQuestionIndex index, const std::vector<Session*>& ranks) {
+void CallQuestions::Propose(Job& job, CallQuestionIndex index, const std::vector<Session*>& ranks) {
   const std::vector<CallQuestion*> questions = QuestionsOf(ranks, index);
   const std::vector<std::string> others = OtherNodes(job);
   CallLeader& leader = job.calls.leaders[index];
@@ -178,7 +178,7 @@ void Calls::Propose(Job& job, CallQuestionIndex index, const std::vector<Session
   }
 }
 
-void Calls::AskOthers(Job& job, CallQuestionIndex index, CallTicket ticket, const std::vector<std::string>& nodes) {
+void CallQuestions::AskOthers(Job& job, CallQuestionIndex index, CallTicket ticket, const std::vector<std::string>& nodes) {
   const CallHold call{job.store_id, job.name, job.hello.attempt, index, ticket};
   for (const std::string& node : nodes) {
     peers_.Call(job, node, PeerKind::kCallHold, Encode(call), kVoteTimeout, [this, call, index](const Result<Buffer>& answer) {
@@ -189,7 +189,7 @@ void Calls::AskOthers(Job& job, CallQuestionIndex index, CallTicket ticket, cons
   }
 }
 
-void Calls::OnVote(Job& job, CallQuestionIndex index, CallTicket ticket, const Result<CallVote>& vote) {
+void CallQuestions::OnVote(Job& job, CallQuestionIndex index, CallTicket ticket, const Result<CallVote>& vote) {
   CallLeader& leader = job.calls.leaders[index];
   if (!leader.open() || leader.ticket() != ticket) return;
   if (!vote.ok()) {
@@ -203,12 +203,12 @@ void Calls::OnVote(Job& job, CallQuestionIndex index, CallTicket ticket, const R
   if (decision.has_value()) Decide(job, index, {ticket, *decision, LevelsWith(job, index)}, OtherNodes(job));
 }
 
-LevelCounts Calls::LevelsWith(Job& job, CallQuestionIndex index) const {
+LevelCounts CallQuestions::LevelsWith(Job& job, CallQuestionIndex index) const {
   return index == kCheckpointDue ? tuning_.LevelsToTell(job) : LevelCounts{};
 }
 
 // Our own ranks first: what a mailbox says, a successor tells the others.
-void Calls::Decide(Job& job, CallQuestionIndex index, const Decision& decision, const std::vector<std::string>& nodes) {
+void CallQuestions::Decide(Job& job, CallQuestionIndex index, const Decision& decision, const std::vector<std::string>& nodes) {
   bool are_all = false;
   const std::vector<CallQuestion*> questions = QuestionsOf(RanksOf(job, &are_all), index);
   DecideCall(questions, decision.ticket, decision.yes, decision.levels);
@@ -225,7 +225,7 @@ void Calls::Decide(Job& job, CallQuestionIndex index, const Decision& decision, 
   Tell(job, index);
 }
 
-void Calls::Tell(Job& job, CallQuestionIndex index) {
+void CallQuestions::Tell(Job& job, CallQuestionIndex index) {
   CallRound& round = job.calls.rounds[index];
   const CallDecision decision{{job.store_id, job.name, job.hello.attempt, index, round.ticket}, round.yes, round.levels};
   for (const std::string& node : round.untold) {
@@ -244,7 +244,7 @@ void Calls::Tell(Job& job, CallQuestionIndex index) {
   }
 }
 
-CallVote Calls::OnHold(Job& job, const CallHold& call) {
+CallVote CallQuestions::OnHold(Job& job, const CallHold& call) {
   bool are_all = false;
   const std::vector<Session*> ranks = RanksOf(job, &are_all);
   const bool known =
@@ -257,7 +257,7 @@ CallVote Calls::OnHold(Job& job, const CallHold& call) {
   return vote;
 }
 
-void Calls::OnDecision(Job& job, const CallDecision& decision) {
+void CallQuestions::OnDecision(Job& job, const CallDecision& decision) {
   const uint32_t question = decision.call.question;
   if (decision.call.attempt != job.hello.attempt) return;
   bool are_all = false;
@@ -271,7 +271,7 @@ void Calls::OnDecision(Job& job, const CallDecision& decision) {
   calls.decision[question] = std::max(calls.decision[question], decision.call.ticket * 2 + (decision.yes ? 1 : 0));
 }
 
-std::vector<HaltedJob> Calls::Halt(const HaltRequest& request) {
+std::vector<HaltedJob> CallQuestions::Halt(const HaltRequest& request) {
   std::vector<HaltedJob> halted;
   for (auto& [key, job] : core_.jobs()) {
     if (!request.job.empty() && request.job != job->name) continue;
@@ -293,11 +293,11 @@ std::vector<HaltedJob> Calls::Halt(const HaltRequest& request) {
   return halted;
 }
 
-bool Calls::IsExitTold(const Job& job) {
+bool CallQuestions::IsExitTold(const Job& job) {
   return job.calls.exit_wanted || IsYes(job.calls.decision[kShouldExit]);
 }
 
-void Calls::RecoverQuestion(Job& job, CallQuestionIndex index, const std::vector<Session*>& ranks) {
+void CallQuestions::RecoverQuestion(Job& job, CallQuestionIndex index, const std::vector<Session*>& ranks) {
   const std::vector<CallQuestion*> questions = QuestionsOf(ranks, index);
   const uint64_t newest_call = LookAtCalls(questions).newest_call;
   if (newest_call == 0) return;
@@ -321,7 +321,7 @@ void Calls::RecoverQuestion(Job& job, CallQuestionIndex index, const std::vector
   if (held != 0) Decide(job, index, {held, decision / 2 == held && IsYes(decision), levels}, others);
 }
 
-void Calls::Recover() {
+void CallQuestions::Recover() {
   for (auto& [key, job] : core_.jobs()) {
     bool are_all = false;
     const std::vector<Session*> ranks = RanksOf(*job, &are_all);
@@ -331,13 +331,13 @@ void Calls::Recover() {
   }
 }
 
-void Calls::Save(const JobCalls& calls, Encoder& encoder) {
+void CallQuestions::Save(const JobCalls& calls, Encoder& encoder) {
   encoder.U8(static_cast<uint8_t>(calls.halt ? calls.halt->when : HaltWhen::kNever));
   encoder.Varint(calls.halt ? calls.halt->checkpoints : 0);
   encoder.Varint(calls.halts);
 }
 
-void Calls::Load(Decoder& decoder, JobCalls* calls) {
+void CallQuestions::Load(Decoder& decoder, JobCalls* calls) {
   const uint8_t when = decoder.U8();
   const uint64_t checkpoints = decoder.Varint();
   calls->halts = decoder.Varint32();

@@ -1,5 +1,5 @@
 // See layout.h.
-#include "capture/layout.h"
+#include "capture/chunking.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "agent/flush/publish.h"
+#include "agent/flush/publisher.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "agent/flush/file_publisher.h"
 #include "agent/flush/flush.h"
+#include "agent/flush/routed_publication.h"
 #include "agent/images/images.h"
 #include "agent/space/throughput.h"
 #include "agent/tables/agent_core.h"
@@ -57,7 +57,7 @@ Result<bool> LookWhetherTakenOver(StoreContext& store, const std::string& job, u
 
 }  // namespace
 
-struct Publish::Outcome {
+struct Publisher::Outcome {
   std::vector<std::pair<uint64_t, Status>> images;
   Status commit;         // of part and version record
   PartRecord published;  // to be committed again when that failed
@@ -67,25 +67,25 @@ struct Publish::Outcome {
   Duration syncing{};  // of all its objects
 };
 
-Publish::Publish(AgentCore& core, Flush& flush, Images& images, Throughput& throughput)
+Publisher::Publisher(AgentCore& core, Flush& flush, Images& images, Throughput& throughput)
     : core_(core),
       flush_(flush),
       images_(images),
       throughput_(throughput),
       file_publisher_(std::make_shared<FilePublisher>(os::SystemFileSystem())) {}
 
-void Publish::OnWritten(Image& image) {
+void Publisher::OnWritten(Image& image) {
   Consider(*image.version);
 }
 
-void Publish::OnVersionGone(Version& version) {
+void Publisher::OnVersionGone(Version& version) {
   if (version.grace_timer != 0) core_.loop().CancelTimer(version.grace_timer);
   // What was to stay on the nodes leaves nothing in the store either. While other nodes can still bring it back, they may need
   // it.
   if (version.went_through && version.scheduled < Level::kStore && !version.in_store && !version.at_node) RemoveThrough(version);
 }
 
-void Publish::RemoveThrough(const Version& version) {
+void Publisher::RemoveThrough(const Version& version) {
   core_.Background(
       [store = version.job->store, attempt = version.job->hello.attempt, generation = version.generation] {
         auto catalog = store->CatalogFor(attempt);
@@ -99,7 +99,7 @@ void Publish::RemoveThrough(const Version& version) {
       });
 }
 
-void Publish::Consider(Version& version) {
+void Publisher::Consider(Version& version) {
   uint32_t written = 0, heard_of = 0;
   for (const auto& [rank, image] : version.images) {
     if (image->doomed) continue;
@@ -126,7 +126,7 @@ void Publish::Consider(Version& version) {
   });
 }
 
-void Publish::PublishNow(Version& version) {
+void Publisher::PublishNow(Version& version) {
   if (version.grace_timer != 0) core_.loop().CancelTimer(version.grace_timer);
   version.grace_timer = 0;
   std::vector<BatchImage> batch;
@@ -138,7 +138,7 @@ void Publish::PublishNow(Version& version) {
     member.record = images_.SourceOf(image->record, 0, image->record_bytes);
     member.record_crc32c = image->record_crc32c;
     member.entry = {rank,
-                    layout::ImageObject(rank),
+                    keys::ImageObject(rank),
                     image->record_object_offset,
                     image->record_bytes,
                     image->record_crc32c,
@@ -189,7 +189,7 @@ void Publish::PublishNow(Version& version) {
       [this, generation = version.generation](Outcome outcome) { OnPublished(generation, std::move(outcome)); });
 }
 
-void Publish::OnPublished(const Generation& generation, Outcome outcome) {
+void Publisher::OnPublished(const Generation& generation, Outcome outcome) {
   Version* version = images_.FindVersion(generation);
   if (version == nullptr) return;
   Job& job = *version->job;
@@ -261,7 +261,7 @@ void Publish::OnPublished(const Generation& generation, Outcome outcome) {
   core_.Nudge();
 }
 
-void Publish::AwaitStore(Version& version, const Status& why) {
+void Publisher::AwaitStore(Version& version, const Status& why) {
   const Duration pause = version.absences.Next(why);
   flush_.OnStoreAbsent(version, why);
   if (version.grace_timer != 0) core_.loop().CancelTimer(version.grace_timer);
@@ -274,7 +274,7 @@ void Publish::AwaitStore(Version& version, const Status& why) {
 }
 
 // The objects stand in the store; only what makes them count is still missing.
-void Publish::CommitAgain(const Generation& generation, Outcome outcome) {
+void Publisher::CommitAgain(const Generation& generation, Outcome outcome) {
   Version* version = images_.FindVersion(generation);
   const Duration pause = outcome.commits.Next(outcome.commit);
   if (outcome.commit.code() == Code::kUnavailable) {
@@ -298,7 +298,7 @@ void Publish::CommitAgain(const Generation& generation, Outcome outcome) {
   });
 }
 
-void Publish::OnComplete(Version& version) {
+void Publisher::OnComplete(Version& version) {
   ++core_.counters().versions_completed;
   LogInfo("agent", "{} is complete in the store", version.generation.ToString());
   for (const auto& [rank, image] : version.images) {
@@ -309,7 +309,7 @@ void Publish::OnComplete(Version& version) {
   Retain(*version.job, version.generation.name);
 }
 
-void Publish::PublishFiles(Image& image) {
+void Publisher::PublishFiles(Image& image) {
   std::vector<PieceSource> chunks;
   for (const ImageChunk& chunk : image.chunks) chunks.push_back(images_.SourceOf(chunk, 0, chunk.bytes));
   ++image.readers;
@@ -349,7 +349,7 @@ void Publish::PublishFiles(Image& image) {
 }
 
 // The store is away, so that nobody can tell whether they would replace a newer attempt's.
-void Publish::PublishFilesLater(const Image& image, const Status& why) {
+void Publisher::PublishFilesLater(const Image& image, const Status& why) {
   static LogRateLimit limit(std::chrono::seconds(60));
   LogLimited(limit, LogLevel::kWarning, "agent", "routed files of {} rank {} wait for the store: {}",
              image.version->generation.ToString(), image.rank, why.ToString());
@@ -359,7 +359,7 @@ void Publish::PublishFilesLater(const Image& image, const Status& why) {
   });
 }
 
-void Publish::PublishOwedFiles() {
+void Publisher::PublishOwedFiles() {
   for (const auto& [id, image] : images_.all()) {
     const bool is_stored = image->flush == FlushState::kStored && image->version->in_store;
     if (!is_stored || !image->has_files || image->files_published) continue;
@@ -367,7 +367,7 @@ void Publish::PublishOwedFiles() {
   }
 }
 
-void Publish::LookForDisagreement(const Version& version, std::function<void()> done) {
+void Publisher::LookForDisagreement(const Version& version, std::function<void()> done) {
   core_.Background(
       [store = version.job->store, generation = version.generation]() -> Status {
         KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, store->CatalogFor(generation.attempt));
@@ -383,7 +383,7 @@ void Publish::LookForDisagreement(const Version& version, std::function<void()> 
       });
 }
 
-void Publish::Probe(Version& version) {
+void Publisher::Probe(Version& version) {
   if (version.probing || version.in_store) return;
   version.probing = true;
   struct Look {
@@ -418,8 +418,8 @@ void Publish::Probe(Version& version) {
       });
 }
 
-void Publish::Lookup(const StoreId& store_id, const std::string& job_name, const Generation& generation,
-                     std::function<void(bool)> done) {
+void Publisher::Lookup(const StoreId& store_id, const std::string& job_name, const Generation& generation,
+                       std::function<void(bool)> done) {
   Job* job = core_.FindJob(store_id, job_name);
   if (job == nullptr) {
     core_.loop().Post([done = std::move(done)] { done(false); });
@@ -435,7 +435,7 @@ void Publish::Lookup(const StoreId& store_id, const std::string& job_name, const
       std::move(done));
 }
 
-void Publish::NoteReached(const Version& version) {
+void Publisher::NoteReached(const Version& version) {
   Job& job = *version.job;
   const JobNode* leading = job.LeadingNode();
   if (leading != nullptr && leading->name != core_.settings().node) return;
@@ -457,7 +457,7 @@ void Publish::NoteReached(const Version& version) {
       });
 }
 
-void Publish::Retain(Job& job, const std::string& name) {
+void Publisher::Retain(Job& job, const std::string& name) {
   if (job.retention_running.contains(name)) {
     job.retention_wanted.insert(name);
     return;
@@ -506,7 +506,7 @@ void Publish::Retain(Job& job, const std::string& name) {
       });
 }
 
-void Publish::RemoveLeftovers(Job& job, uint32_t attempt, std::function<void()> done) {
+void Publisher::RemoveLeftovers(Job& job, uint32_t attempt, std::function<void()> done) {
   core_.Background(
       [store = job.store, attempt, name = job.name] {
         auto catalog = store->CatalogFor(attempt);

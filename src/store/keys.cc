@@ -1,10 +1,10 @@
-#include "store/layout.h"
+#include "store/keys.h"
 
 #include <charconv>
 
 #include "format/name_encoding.h"
 
-namespace kedge::layout {
+namespace kedge::keys {
 
 namespace {
 constexpr char kRestoredPrefix[] = "restored-";
@@ -135,4 +135,4 @@ bool ParseGenerationFolder(std::string_view component, Generation* generation) {
   return true;
 }
 
-}  // namespace kedge::layout
+}  // namespace kedge::keys

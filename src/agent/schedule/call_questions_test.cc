@@ -1,7 +1,7 @@
 // The counts of levels that come with a "due", and who must not lose them: a successor whose predecessor had told one rank and
 // not the others, a rank that begins in a new mailbox, an attempt after the agent was another one. Mailboxes and files are real;
 // the test is the ranks' process.
-#include "agent/schedule/calls.h"
+#include "agent/schedule/call_questions.h"
 
 #include <gtest/gtest.h>
 
@@ -86,7 +86,7 @@ LevelCounts ToldAtTheCall(CallQuestion* question) {
   return told;
 }
 
-TEST(Calls, ASuccessorTellsEveryRankTheCountsThatOneWasTold) {
+TEST(CallQuestions, ASuccessorTellsEveryRankTheCountsThatOneWasTold) {
   LocalAgent agent(1, kCallsSlotBytes);
   Ranks ranks(agent, {0, 1}, 2);
   ranks.TellTheFirstOnly(kTold);
@@ -95,7 +95,7 @@ TEST(Calls, ASuccessorTellsEveryRankTheCountsThatOneWasTold) {
   EXPECT_EQ(ToldAtTheCall(ranks.question(1)), kTold);
 }
 
-TEST(Calls, ASuccessorTellsTheOtherNodesTheCountsThatARankWasTold) {
+TEST(CallQuestions, ASuccessorTellsTheOtherNodesTheCountsThatARankWasTold) {
   LocalAgent agent(1, kCallsSlotBytes);
   Ranks ranks(agent, {0, 1}, 3);
   ranks.LiveOn({0, 1}, {2});
@@ -108,7 +108,7 @@ TEST(Calls, ASuccessorTellsTheOtherNodesTheCountsThatARankWasTold) {
   EXPECT_TRUE(round.untold.contains("other"));
 }
 
-TEST(Calls, ASuccessorAtANodeWithoutRank0KeepsTheCountsForAMailboxToCome) {
+TEST(CallQuestions, ASuccessorAtANodeWithoutRank0KeepsTheCountsForAMailboxToCome) {
   LocalAgent agent(1, kCallsSlotBytes);
   Ranks ranks(agent, {1, 2}, 3);
   ranks.LiveOn({1, 2}, {0});
@@ -120,7 +120,7 @@ TEST(Calls, ASuccessorAtANodeWithoutRank0KeepsTheCountsForAMailboxToCome) {
 
 // The rank that showed what holds is gone, and with it its mailbox, and the other one has not settled it yet: the job's file
 // knows.
-TEST(Calls, ARankBeginsWithTheCountsThatHeldAlsoWithAnotherAgent) {
+TEST(CallQuestions, ARankBeginsWithTheCountsThatHeldAlsoWithAnotherAgent) {
   LocalAgent agent(1, kCallsSlotBytes);
   agent.Attach(1, 2, Keys(/*adapt_levels=*/true));
   Session& first = agent.Attach(0, 2, Keys(/*adapt_levels=*/true));
@@ -132,7 +132,7 @@ TEST(Calls, ARankBeginsWithTheCountsThatHeldAlsoWithAnotherAgent) {
   EXPECT_EQ(UnpackedLevels(agent.Attach(0, 2, Keys(/*adapt_levels=*/true)).box().told_levels), kTold);
 }
 
-TEST(Calls, WithoutTheKeyNothingIsSaidOfCounts) {
+TEST(CallQuestions, WithoutTheKeyNothingIsSaidOfCounts) {
   LocalAgent agent(1, kCallsSlotBytes);
   Session& session = agent.Attach(0, 1, Keys(/*adapt_levels=*/false));
   session.box().levels_in_force = Packed(kTold);

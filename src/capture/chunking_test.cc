@@ -1,5 +1,5 @@
 // The cutting of images into chunks and extents: the stated rules, on hand-made and on random region sizes.
-#include "capture/layout.h"
+#include "capture/chunking.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
