@@ -17,11 +17,9 @@
 namespace kedge {
 namespace {
 
-// With very many versions, going over them takes milliseconds. It gets a twentieth of the loop's time then: the checkpoints that
-// pile up behind it cost their callers more than slots that come back a little later.
+// With very many versions, going over them is to leave the loop time for other things.
 constexpr Duration kReconsiderAtOnce = std::chrono::milliseconds(1);
-constexpr int kReconsiderPauses = 20;  // times what the last time took
-constexpr Duration kReconsiderPauseMax = std::chrono::milliseconds(200);
+constexpr Duration kReconsiderPauseMax = std::chrono::milliseconds(20);
 
 bool HasRedundancyIn(const Version& version, const TierUnit* unit) {
   for (const auto& [identity, set] : version.sets) {
@@ -138,7 +136,7 @@ void Images::Reconsider(const Job& job, const std::string& name) {
   if (reconsidering_took_ < kReconsiderAtOnce) {
     core_.loop().Post(reconsider);
   } else {
-    core_.loop().AddTimer(std::min(kReconsiderPauses * reconsidering_took_, kReconsiderPauseMax), reconsider);
+    core_.loop().AddTimer(std::min(3 * reconsidering_took_, kReconsiderPauseMax), reconsider);
   }
 }
 
