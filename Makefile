@@ -4,7 +4,8 @@
 MAKEFLAGS += --no-print-directory
 
 JOBS ?= $(shell nproc)
-TEST_JOBS ?= 3
+# Tests wait more than they compute.
+TEST_JOBS ?= 8
 FUZZ_SECONDS ?= 60
 FUZZ_SECONDS_QUICK ?= 5
 FUZZ_SECONDS_LONG ?= 600
