@@ -93,6 +93,14 @@ std::pair<std::string, uint64_t> PlaceOfSlot(const std::string& tier, uint32_t s
   return {tier, slot * kSlotBytes};
 }
 
+// What a command is to follow. unshare's --mount-proc would do where "/" is a mount point, which it is not after a chroot.
+std::vector<std::string> InAnotherPidNamespace() {
+  std::vector<std::string> words = {"unshare", "--pid", "--fork", "--kill-child", "--mount", "--propagation", "unchanged"};
+  if (geteuid() != 0) words.insert(words.end(), {"--user", "--map-root-user"});
+  words.insert(words.end(), {"sh", "-c", R"(mount --make-private /proc && mount -t proc proc /proc && exec "$@")", "sh"});
+  return words;
+}
+
 }  // namespace
 
 RealWorld::RealWorld(const Setup& setup, std::string programs) : setup_(setup), programs_(std::move(programs)) {
@@ -156,8 +164,7 @@ std::vector<Answer> RealWorld::TryLaunch(int launch, const std::vector<int>& pla
   places_[launch] = places;
   for (size_t rank = 0; rank < places.size(); ++rank) {
     std::vector<std::string> command;
-    if (rival) command = {"unshare", "--pid", "--fork", "--mount-proc", "--kill-child"};
-    if (rival && geteuid() != 0) command.insert(command.end(), {"--user", "--map-root-user"});
+    if (rival) command = InAnotherPidNamespace();
     for (const std::string& word :
          {programs_ + "/histories_actor", rendezvous, std::to_string(rank), std::to_string(places.size()), std::to_string(launch),
           std::to_string(kRealImageBytes), Overrides(places[rank], rival)}) {
