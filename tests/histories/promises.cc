@@ -580,6 +580,11 @@ void Promises::Restarted(int launch, int64_t at_most, bool in_parts, const std::
                     "happened",
                     launch, Name(*back), Name(*must), LevelName(std::max(KEDGE_LEVEL_LOCAL, generations_[*must].acknowledged))));
   }
+  // Ranks that died in the call that took it had handed it over.
+  if (!WasWhole(found->second)) {
+    found->second.captured = found->second.may_have;
+    found->second.captured_at = now_;
+  }
   life.base = back;
   life.began = true;
 }

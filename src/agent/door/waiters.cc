@@ -282,6 +282,9 @@ void Waiters::OnFailure(const Version& version, Level level, const Status& failu
   for (DrainWait& drain : drains_) {
     const bool meant = drain.request.job.empty() || (drain.request.job == job.name && drain.request.store_id == job.store_id);
     if (!meant || IsOutlived(version, level) || !IsFailed(version, level, drain.request.level)) continue;
+    // The job has gone on without it: nobody waits for it who waits for what his own attempt has taken.
+    const bool is_abandoned = !job.LineageOf(version.generation.name).Has(version.generation);
+    if (is_abandoned && drain.request.level == Level::kLast) continue;
     ++drain.images_failed;
     if (drain.failure.ok()) drain.failure = failure;
   }
