@@ -162,7 +162,7 @@ Json VersionJson(Agent& agent, const Version& version) {
             {"scheduled", LevelName(version.scheduled)},
             {"undecided", version.undecided.has_value()},
             {"skipped", version.skipped},
-            {"abandoned", !version.job->LineageOf(version.generation.name).Has(version.generation)},
+            {"abandoned", version.IsAbandoned()},
             {"levels", LevelsJson(version)}};
   if (!version.node_failure.ok()) json["node_failure"] = version.node_failure.ToString();
   if (!version.failure.ok()) json["failure"] = version.failure.ToString();

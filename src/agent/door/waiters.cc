@@ -282,9 +282,8 @@ void Waiters::OnFailure(const Version& version, Level level, const Status& failu
   for (DrainWait& drain : drains_) {
     const bool meant = drain.request.job.empty() || (drain.request.job == job.name && drain.request.store_id == job.store_id);
     if (!meant || IsOutlived(version, level) || !IsFailed(version, level, drain.request.level)) continue;
-    // The job has gone on without it: nobody waits for it who waits for what his own attempt has taken.
-    const bool is_abandoned = !job.LineageOf(version.generation.name).Has(version.generation);
-    if (is_abandoned && drain.request.level == Level::kLast) continue;
+    // Who waits for the last level of what his attempt has taken does not miss it.
+    if (drain.request.level == Level::kLast && version.IsAbandoned()) continue;
     ++drain.images_failed;
     if (drain.failure.ok()) drain.failure = failure;
   }
@@ -298,8 +297,7 @@ Status Waiters::FormerFailure(const Job& job, Level wanted) const {
   std::map<std::string, const Version*> newest;
   for (const auto& [generation, version] : job.versions) {
     const bool runs = core_.sessions().HasAttempt(job, generation.attempt);
-    const bool is_meant =
-        wanted == Level::kLast ? runs && job.LineageOf(generation.name).Has(generation) : version->scheduled >= wanted;
+    const bool is_meant = wanted == Level::kLast ? runs && !version->IsAbandoned() : version->scheduled >= wanted;
     if (version->skipped || !is_meant) continue;
     const Version*& found = newest[generation.name];
     if (found == nullptr || generation.attempt >= found->generation.attempt) found = version.get();

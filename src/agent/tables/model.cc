@@ -145,6 +145,10 @@ bool Version::IsPromised() const {
   return promises != job->promises.end() && promises->second.own == generation;
 }
 
+bool Version::IsAbandoned() const {
+  return !job->LineageOf(generation.name).Has(generation);
+}
+
 bool Version::IsOwedToNodes() const {
   if (!to_node || at_node || !node_failure.ok() || job->layout == nullptr) return false;
   return generation.attempt == job->members.attempt || restored;

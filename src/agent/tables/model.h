@@ -312,6 +312,8 @@ struct Version {
   bool IsComplete() const { return at_local || at_node || in_store; }
   // This node has told the others that it holds it (local_level.h), and has told nothing later.
   bool IsPromised() const;
+  // The job has gone on without it (store/lineage.h).
+  bool IsAbandoned() const;
   // Whether it waits for level NODE.
   bool IsOwedToNodes() const;
   // The last level that it is to reach, or may be while that is undecided.
