@@ -341,6 +341,7 @@ void Sessions::End(Session& session, const char* why) {
   (void)os::UnlinkIfPresent(fs(), MailboxPath(session.id) + ".hello");
   if (session.peer != 0) server_.ForgetSession(session.peer);
   Job& job = *session.job;
+  job.left_ns = core_.clock().NowNs();
   core_.sessions().Remove(session.id);
   images_.ReconsiderAll(job);
   assignment_.Pump();

@@ -241,8 +241,8 @@ void Sessions::ForgetIdleJobs() {
     Job& job = *entry->second;
     const bool has_session =
         std::any_of(sessions.begin(), sessions.end(), [&](const Session* session) { return session->job == &job; });
-    if (has_session) job.left_ns = core_.clock().NowNs();
-    if (core_.clock().NowNs() - job.left_ns >= core_.settings().idle_timeout.count()) job.disagreements.clear();
+    const bool left_long_ago = core_.clock().NowNs() - job.left_ns >= core_.settings().idle_timeout.count();
+    if (!has_session && left_long_ago) job.disagreements.clear();
     if (has_session || !job.versions.empty() || !job.retention_running.empty() || !job.disagreements.empty()) {
       ++entry;
       continue;

@@ -481,7 +481,7 @@ struct Job {
   std::deque<ImageIdentity> takings_told;         // by other nodes, of the present attempt (takings.h)
   // By checkpoint name, of the present attempt; for a while after its sessions have ended, too.
   std::map<std::string, KnownDisagreement> disagreements;
-  int64_t left_ns = 0;  // when it had a session last
+  int64_t left_ns = 0;  // when a session of it ended last
   JobTuning tuning;
   JobCalls calls;
   uint32_t stored_attempt = 0;                    // the newest of which an image from here got to the store
