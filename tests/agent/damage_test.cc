@@ -134,6 +134,35 @@ TEST_F(Damage, UnderADeadAgentIsFoundByItsSuccessor) {
   ExpectCorrupt(client, bad, "region 1, bytes 1048576 to 1310720");
 }
 
+// Of an attempt that is over: the job goes on from an older version, and what its own attempt took gets to the store.
+TEST_F(Damage, OfAnAbandonedVersionIsNoFailureOfADrain) {
+  AgentClient former(scenario_, {}), client(scenario_, {.attempt = 2});
+  ASSERT_TRUE(IsOk(former.Attach()));
+  TakeSound(former, 1);
+  MoveStoreAway();
+  const Generation bad = former.GenerationOf("ckpt", 2);
+  ASSERT_TRUE(IsOk(former.Capture(bad, 3000)));
+  Flip(bad, 3000, 1000);
+  ASSERT_TRUE(IsOk(former.Goodbye()));
+
+  ASSERT_TRUE(IsOk(client.Attach()));
+  const RestoredRecord restored{former.GenerationOf("ckpt", 1), 2, 1, 1};
+  ASSERT_TRUE(IsOk(client.connection().Call<DoneReply>(RestoredRequest{restored, true}, seconds(10))));
+  const Generation own = client.GenerationOf("ckpt", 3, 2);
+  ASSERT_TRUE(IsOk(client.Capture(own, 1000)));
+  // Both wait for the store, and the damage shows while the drain waits for them.
+  bool is_back = false;
+  const auto drained = client.connection().Drain({{}, {}, Level::kLast, seconds(30)}, [&](const DrainReply& progress) {
+    EXPECT_TRUE(is_back || progress.images_pending == 2) << progress.images_pending;
+    if (!is_back) BringStoreBack();
+    is_back = true;
+  });
+  ASSERT_TRUE(IsOk(drained));
+  EXPECT_TRUE(is_back);
+  EXPECT_TRUE(IsOk(drained->failure));
+  EXPECT_EQ(StoredVersions(scenario_.store(), "job", "ckpt"), (std::vector<int64_t>{1, 3}));
+}
+
 // Chunks of an image greater than the pool leave it before their record comes, which alone tells what they were.
 TEST_F(Damage, OfAChunkThatHasLeftItsSlotIsFoundAtTheEnd) {
   AgentClient client(scenario_, {.node_keys = {{"pool.size", "4MiB"}}});

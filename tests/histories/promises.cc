@@ -583,7 +583,7 @@ void Promises::Restarted(int launch, int64_t at_most, bool in_parts, const std::
   // Ranks that died in the call that took it had handed it over.
   if (!WasWhole(found->second)) {
     found->second.captured = found->second.may_have;
-    found->second.captured_at = now_;
+    found->second.captured_at = found->second.touched_at;
   }
   life.base = back;
   life.began = true;
