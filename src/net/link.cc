@@ -81,13 +81,19 @@ Link::Session Link::MakeSession(const Transcript& transcript, bool we_began) con
 // --- connecting ---------------------------------------------------------------------------------------------------------------
 
 void Link::Connect() {
-  if (Up() || hello_) return;
+  if (Up()) return;
+  // Of those who wait for it the first has the whole time, also when it is tried for nobody's sake before.
+  const bool is_first = calls_.size() + read_queue_.size() == 1;
+  if (!hello_ || is_first) {
+    host_->timers()->Cancel(connect_timer_);
+    connect_timer_ = host_->timers()->Add(After(host_->options().connect_timeout), [this] { OnConnectTimeout(); });
+  }
+  if (hello_) return;
   last_failure_ = Status::Ok();
   reopen_pause_ = kReopenPauseMin;
   hello_pause_ = kHelloPauseMin;
   hello_ = Hello{membership_->job, membership_->attempt, membership_->self, peer_.node, GenerateNonce(), {}};
   hello_->proof = Prove(membership_->secret, MakeTranscript(*hello_, {}), ProofOf::kHello);
-  connect_timer_ = host_->timers()->Add(After(host_->options().connect_timeout), [this] { OnConnectTimeout(); });
   SendHello();
 }
 
@@ -130,10 +136,7 @@ void Link::OnConnectTimeout() {
 }
 
 void Link::OnChannelFailure(const Status& why) {
-  if (Up()) {
-    Fail(Status(Code::kUnavailable, fmt::format("lost {}: {}", Name(), why.message())));
-    return;
-  }
+  if (Up()) return Lose(Status(Code::kUnavailable, fmt::format("lost {}: {}", Name(), why.message())));
   CloseChannel();
   if (session_) host_->SessionEnded(session_->number);
   session_.reset();
@@ -197,6 +200,11 @@ void Link::Fail(const Status& why) {
   });
   if (was_up) LogInfo("net", "job {}: {}", peer_.job, why.message());
   FailWaiting(why);
+}
+
+void Link::Lose(const Status& why) {
+  Fail(why);
+  Connect();
 }
 
 void Link::FailWaiting(const Status& why) {
@@ -365,8 +373,7 @@ void Link::Beat() {
   if (!Up()) return;
   const Duration silence(SystemClock().NowNs() - heard_ns_);
   if (silence > host_->options().silence_timeout) {
-    Fail(Status(Code::kTimeout, fmt::format("lost {}: it has said nothing for {}", Name(), FormatDuration(silence))));
-    return;
+    return Lose(Status(Code::kTimeout, fmt::format("lost {}: it has said nothing for {}", Name(), FormatDuration(silence))));
   }
   QueueControl(FrameKind::kPing, Empty{});
   beat_timer_ = host_->timers()->Add(After(host_->options().heartbeat_interval), [this] { Beat(); });

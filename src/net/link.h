@@ -125,6 +125,8 @@ class Link {
 
   // Ends the session and all that waits, with `why`.
   void Fail(const Status& why);
+  // The same for a session that the peer may take for a standing one: by a new one it hears that this is over.
+  void Lose(const Status& why);
   // Sends a last word if a session stands, and takes nothing more.
   void SayBye();
   bool HasUnsentBye() const;

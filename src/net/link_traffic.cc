@@ -162,8 +162,7 @@ void Link::OnFrame(const Frame& frame) {
   std::array<std::byte, kPayloadBytesMax> opened;
   if (!session_->receive_key.Open(sequence, frame.head, frame.payload, frame.tag, opened.data())) return refuse();
   if (sequence > session_->receive_sequence) {
-    Fail(Status(Code::kUnavailable, fmt::format("lost {}: a frame of it is missing", Name())));
-    return;
+    return Lose(Status(Code::kUnavailable, fmt::format("lost {}: a frame of it is missing", Name())));
   }
   ++session_->receive_sequence;
   heard_ns_ = SystemClock().NowNs();
@@ -342,7 +341,7 @@ void Link::OnReadDone(const Channel::DoneRead& done) {
                      fmt::format("reading from {}: {}; the memory's lease may have ended", Name(), done.status.message()));
   host_->DeliverRead([done = std::move(read.request.done), error] { done(error); });
   // Providers end the connection with it, now or with the next operation: begin anew.
-  Fail(Status(Code::kUnavailable, fmt::format("lost {}: a read failed: {}", Name(), done.status.message())));
+  Lose(Status(Code::kUnavailable, fmt::format("lost {}: a read failed: {}", Name(), done.status.message())));
 }
 
 Timers::Id Link::AddReadTimer(uint64_t token, int64_t since_ns, Duration timeout) {
@@ -374,7 +373,7 @@ void Link::OnReadTimeout(uint64_t token) {
   host_->DeliverRead([done = std::move(node.mapped().request.done), late] { done(late); });
   host_->Count([](NetworkCounters* counters) { ++counters->reads_failed; });
   late_buffers_.push_back(node.mapped().buffer);
-  Fail(late);
+  Lose(late);
 }
 
 }  // namespace kedge::net

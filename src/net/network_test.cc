@@ -480,6 +480,33 @@ TEST_P(NetworkTest, WhatWaitsWhenAPeerLeavesFails) {
   kept[0](Bytes("too late, and without effect"));
 }
 
+// The way over which it was lost is no way to say so: a new session does.
+TEST_P(NetworkTest, WhatWaitsForAPeerThatHasLostTheSessionFails) {
+  const auto memory = RandomBytes(4096, 1);
+  Nodes nodes(2, options_);
+  std::vector<Answer> kept;
+  std::promise<void> asked;
+  nodes[0]->Serve(2, [&](const Peer&, ByteSpan, const Answer& answer) {
+    kept.push_back(answer);
+    asked.set_value();
+  });
+  std::promise<void> ended;
+  const auto lease = nodes[1]->Lease(kJob, memory, 60s, [&] { ended.set_value(); });
+  ASSERT_TRUE(lease.ok());
+  ASSERT_TRUE(Fetch(nodes[0], nodes.peer(1), *lease, 0, 4096).ok());
+  std::promise<Result<Buffer>> reply;
+  nodes[1]->Call(nodes.peer(0), 2, {}, 60s, [&](Result<Buffer> got) { reply.set_value(std::move(got)); });
+  ASSERT_EQ(asked.get_future().wait_for(20s), std::future_status::ready);
+  nodes[1]->EndLease(lease->lease);
+  ASSERT_EQ(ended.get_future().wait_for(20s), std::future_status::ready);
+  ASSERT_EQ(Fetch(nodes[0], nodes.peer(1), *lease, 0, 4096, 5s).status().code(), Code::kUnavailable);
+  auto future = reply.get_future();
+  ASSERT_EQ(future.wait_for(5s), std::future_status::ready);
+  EXPECT_EQ(future.get().status().code(), Code::kUnavailable);
+  EXPECT_TRUE(Ask(nodes[1], nodes.peer(0), 1, Bytes("x")).ok());
+  kept[0](Bytes("too late, and without effect"));
+}
+
 TEST_P(NetworkTest, AWrongSecretGetsNothing) {
   Nodes nodes(2, options_);
   std::atomic<int> served{0};

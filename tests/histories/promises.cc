@@ -423,7 +423,10 @@ bool Promises::Survives(const Key& key, const Generation& generation, int64_t at
       later_not_its_successors < setup_.Number("keep.versions", 2)) {
     return true;
   }
-  if (generation.was_at_node && !may_be_replaced_for_nothing) {
+  // What the store has makes room on the nodes where there is little of it, and its level NODE goes with it.
+  const bool is_store_alone =
+      setup_.HasSmallPools() && generation.scheduled >= KEDGE_LEVEL_STORE && (store_bad_since_ >= 0 || generation.flipped_store);
+  if (generation.was_at_node && !may_be_replaced_for_nothing && !is_store_alone) {
     std::set<int> missing = generation.lost_since_node;
     for (const int node : generation.places) {
       if (Unavailable(node, places)) missing.insert(node);

@@ -38,6 +38,14 @@ bool ScheduledForStore(const std::vector<InventoryReply>& replies, const Generat
   });
 }
 
+// Whether a node knows that it is complete in the store.
+bool IsInStore(const std::vector<InventoryReply>& replies, const Generation& generation) {
+  return std::any_of(replies.begin(), replies.end(), [&](const InventoryReply& reply) {
+    return std::any_of(reply.images.begin(), reply.images.end(),
+                       [&](const HeldImage& image) { return image.generation == generation && image.in_store; });
+  });
+}
+
 // Whether somebody was told that it survives the loss of a node, or more.
 bool WasSafe(const std::vector<InventoryReply>& replies, const Generation& generation) {
   return std::any_of(replies.begin(), replies.end(), [&](const InventoryReply& reply) {
@@ -112,6 +120,7 @@ struct Fetch::Order {
   PeerLink link;
   bool for_store = false;
   bool in_store = false;
+  bool may_be_from_store = false;
   Reach reach = Reach::kJob;  // whom the sources are among
   BringFrom from;
   std::unique_ptr<StreamBringer> bringer;
@@ -200,7 +209,8 @@ void Fetch::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {
     }
     order->ranks = known == generations.end() ? found->hello.ranks : known->second;
     order->for_store = ScheduledForStore(*replies, generation);
-    order->in_store = options.from_store && !order->for_store;
+    order->in_store = IsInStore(*replies, generation);
+    order->may_be_from_store = options.from_store && !order->for_store;
     redundancy::RankPlan plan = redundancy::PlanRank(generation, order->ranks, rank, ToNodeInventories(*replies, generation),
                                                      options.from_store, core_.settings().node);
     if (options.from_store) order->from.store = found->store;
@@ -366,7 +376,8 @@ Status Fetch::Adopt(const Order& order) {
   adopted.chunks = order.chunks;
   adopted.record_range = order.record_range;
   adopted.for_store = order.for_store;
-  adopted.in_store = order.in_store && order.bringer->used_store();
+  adopted.from_store = order.may_be_from_store && order.bringer->used_store();
+  adopted.in_store = order.in_store || adopted.from_store;
   adopted.replace = order.wanted.options.replace;
   KEDGE_RETURN_IF_ERROR(images_.Adopt(adopted));
   ++core_.counters().images_brought;

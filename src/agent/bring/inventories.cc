@@ -16,6 +16,7 @@ namespace {
 
 // How long nodes that do not answer are waited for, and how long an answer counts.
 constexpr Duration kInventoryTimeout = std::chrono::seconds(5);
+constexpr Duration kSecondAnswerTimeout = std::chrono::seconds(1);
 constexpr Duration kInventoryAge = std::chrono::seconds(2);
 // Nodes that are being invited: how long they are waited for, and how often is looked for them.
 constexpr Duration kGuestsTimeout = std::chrono::seconds(2);
@@ -128,8 +129,20 @@ void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::fu
 
 void Inventories::Ask(const Job& job, const std::string& node, const Key& key, uint64_t number) {
   ++core_.counters().inventories_asked;
-  peers_.Call(job, node, PeerKind::kInventory, Encode(InventoryRequest{job.store_id, job.name, key.name}), kInventoryTimeout,
-              [this, key, number](Result<Buffer> answer) { OnAnswer(key, number, std::move(answer)); });
+  const Gathering* gathering = FindGathering(key, number);
+  const int64_t left_ns = gathering->began_ns + kInventoryTimeout.count() - core_.clock().NowNs();
+  const Duration timeout(std::max<int64_t>(left_ns, Duration(kSecondAnswerTimeout).count()));
+  peers_.Call(job, node, PeerKind::kInventory, Encode(InventoryRequest{job.store_id, job.name, key.name}), timeout,
+              [this, node, key, number](Result<Buffer> answer) {
+                // The connection ended, which may have been one of the attempt before: the question went with it.
+                Gathering* asking = FindGathering(key, number);
+                const Job* of = core_.FindJob(key.job.first, key.job.second);
+                const bool ended = answer.status().code() == Code::kUnavailable;
+                if (ended && asking != nullptr && of != nullptr && asking->asked_again.insert(node).second) {
+                  return Ask(*of, node, key, number);
+                }
+                OnAnswer(key, number, std::move(answer));
+              });
 }
 
 void Inventories::Forget(const Job& job) {

@@ -52,6 +52,7 @@ class Inventories {
   struct Gathering {
     std::shared_ptr<std::vector<InventoryReply>> replies;  // this node's own first
     std::set<std::string> asked;
+    std::set<std::string> asked_again;  // whose connection ended before they answered
     size_t waiting = 0;
     int64_t began_ns = 0;
     std::vector<std::function<void(Gathered)>> done;

@@ -34,9 +34,10 @@ struct AdoptedImage {
   uint32_t record_crc32c = 0;
   std::vector<OwnRange> chunks;  // of the record's chunk table; no unit: not on the node
   OwnRange record_range;
-  bool for_store = false;  // it is owed to the store
-  bool in_store = false;   // the version is complete there
-  bool replace = false;    // in place of one that is here and bad
+  bool for_store = false;   // it is owed to the store
+  bool in_store = false;    // the version is complete there
+  bool from_store = false;  // and it came from there, at least in part
+  bool replace = false;     // in place of one that is here and bad
 };
 
 // What is said of an image that was found damaged.
@@ -151,6 +152,8 @@ class Images : public RoomGiver {
   Image& Put(Version& version, uint32_t rank, std::unique_ptr<Image> image);
   void OnHeld(Version& version);
   void ReconsiderNow(Job& job, const std::string& name);
+  // The newest version of the name that this node's ranks could all go on from; null: there is none.
+  const Version* NewestComplete(const Job& job, const std::string& name) const;
   void SkipQueued(Version& newest);
   void SetOwed(Image& image, bool owed);
   void UpdatePin(Image& image);

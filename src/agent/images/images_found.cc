@@ -99,12 +99,13 @@ Status Images::Adopt(const AdoptedImage& adopted) {
     version.images.erase(here);
   }
   Image& image = Put(version, identity.rank, std::move(made));
-  image.brought_for_attempt = adopted.in_store ? 0 : job->members.attempt;
+  image.brought_for_attempt = adopted.from_store ? 0 : job->members.attempt;
   image.record_path = core_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image.id << 48)));
   if (adopted.in_store) {
     version.in_store = true;
     version.scheduled = Level::kStore;
     flush_.SetState(image, FlushState::kStored);
+    image.files_published = !adopted.from_store;  // by the node that has it
   } else if (for_store && !version.in_store) {
     version.scheduled = Level::kStore;
     version.undecided.reset();
@@ -112,7 +113,7 @@ Status Images::Adopt(const AdoptedImage& adopted) {
   }
   SaveFile(image);
   // Whoever carried it to the store has put its files at their paths, or died before: then they come from here.
-  if (adopted.in_store && image.has_files && job->hello.keys.files_publish) core_.events().files_due(image);
+  if (adopted.from_store && image.has_files && job->hello.keys.files_publish) core_.events().files_due(image);
   return Status::Ok();
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "agent/images/image_flusher.h"
@@ -262,16 +264,25 @@ void Images::RemoveNow(Image& image) {
   assignment_.PumpSoon();
 }
 
+const Version* Images::NewestComplete(const Job& job, const std::string& name) const {
+  const Lineage lineage = job.LineageOf(name);
+  for (auto entry = job.versions.rbegin(); entry != job.versions.rend(); ++entry) {
+    const Version& version = *entry->second;
+    const bool is_such = version.generation.name == name && version.IsWhole() && LevelOf(version) >= Level::kLocal;
+    if (is_such && lineage.Has(version.generation)) return &version;
+  }
+  return nullptr;
+}
+
 bool Images::EvictOldest(TierUnit* unit, bool also_newest) {
   Version* victim = nullptr;
   bool victim_is_newest = true;
   int64_t victim_ended_ns = INT64_MAX;
   for (auto& [key, job] : core_.jobs()) {
-    std::set<std::string> seen;  // names whose newest whole version came already
-    for (auto entry = job->versions.rbegin(); entry != job->versions.rend(); ++entry) {
-      Version& version = *entry->second;
+    std::map<std::string, const Version*> newest;
+    for (auto& [generation, held] : job->versions) {
+      Version& version = *held;
       if (!version.IsWhole()) continue;
-      const bool is_newest = seen.insert(version.generation.name).second;
       bool all_cached = true, touches_unit = false;
       int64_t ended_ns = 0;
       for (const auto& [rank, image] : version.images) {
@@ -281,7 +292,11 @@ bool Images::EvictOldest(TierUnit* unit, bool also_newest) {
         ended_ns = std::max(ended_ns, image->ended_ns);
       }
       touches_unit = touches_unit || HasRedundancyIn(version, unit);
-      if (!all_cached || !touches_unit || (is_newest && !also_newest)) continue;
+      if (!all_cached || !touches_unit) continue;
+      const auto [known, is_first] = newest.try_emplace(generation.name);
+      if (is_first) known->second = NewestComplete(*job, generation.name);
+      const bool is_newest = known->second == &version;
+      if (is_newest && !also_newest) continue;
       if (std::pair(is_newest, ended_ns) < std::pair(victim_is_newest, victim_ended_ns)) {
         victim = &version;
         victim_is_newest = is_newest;

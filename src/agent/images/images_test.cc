@@ -227,5 +227,25 @@ TEST(Images, ACachedVersionMakesRoomAtOnce) {
   EXPECT_EQ(agent->assignment().waiting(), 0u);
 }
 
+// One that the ranks of this node have taken alone is no newer one to go on from: until others have it, the one before goes last.
+TEST(Images, TheNewestCompleteVersionIsTheLastToMakeRoom) {
+  LocalAgent agent(4, kSlotBytes);
+  Rank rank(agent, 0, {}), other(agent, 1, {});
+  const auto find = [&](int64_t version) {
+    return agent->images().FindVersion({agent.store_id(), "job", "name", version, 1, 1});
+  };
+  rank.Capture(1);
+  other.Capture(1);
+  ASSERT_TRUE(agent.TurnUntil([&] { return find(1)->in_store; }));
+  rank.Capture(2);
+  find(2)->node_ranks = 1;  // the other rank is on another node, and has yet to take it
+  ASSERT_TRUE(find(2)->IsWhole());
+  ASSERT_LT(agent->images().LevelOf(*find(2)), Level::kLocal);
+  EXPECT_FALSE(agent->images().EvictOldest(&agent.pool(), /*also_newest=*/false));
+  EXPECT_NE(find(1), nullptr);
+  EXPECT_TRUE(agent->images().EvictOldest(&agent.pool(), /*also_newest=*/true));
+  EXPECT_EQ(find(1), nullptr);
+}
+
 }  // namespace
 }  // namespace kedge

@@ -8,8 +8,8 @@ namespace kedge {
 class RoomGiver {
  public:
   virtual ~RoomGiver() = default;
-  // The oldest cached version with a chunk in the unit goes; the newest of its name only with `also_newest`, and when no other
-  // is left. False: there is none.
+  // The oldest cached version with a chunk in the unit goes; the newest complete one of a name only with `also_newest`, and when
+  // no other is left. False: there is none.
   virtual bool EvictOldest(TierUnit* unit, bool also_newest) = 0;
   // Makes a slot of the unit free whose chunk is in the object of an image that has not ended; false when there is none.
   virtual bool ReleaseFlushed(TierUnit* unit) = 0;
