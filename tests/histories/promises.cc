@@ -355,7 +355,9 @@ int Promises::LastBegun() const {
 // without a restart, so that nobody can say.
 bool Promises::InChainOf(const Key& key, int launch, bool otherwise) const {
   std::optional<Key> limit;
-  while (launch > 0) {
+  // Two launches that stand beside each other may have restored a version of each other's.
+  std::set<int> passed;
+  while (launch > 0 && passed.insert(launch).second) {
     if (key.launch == launch) return !limit || key <= *limit;
     const Life& life = lives_.at(launch);
     if (!life.base) return otherwise;
