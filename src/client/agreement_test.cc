@@ -206,6 +206,20 @@ TEST_F(RendezvousExchange, WhatAllHaveReadGoes) {
   EXPECT_THAT(Files(), UnorderedElementsAre("hello.1", "launch", "ready.1", "begin", "3.1", "3.all"));
 }
 
+TEST_F(RendezvousExchange, BroadcastsAloneDoNotFillTheFolder) {
+  const auto ranks = OpenTwo(seconds(10));
+  const auto broadcast = [&](size_t rank) {
+    for (int i = 0; i < 350; ++i) {
+      const std::string text = std::to_string(1000 + i);
+      EXPECT_EQ(ranks[rank]->Broadcast(rank == 0 ? text : "", 0, 4).value(), text);
+    }
+  };
+  auto other = std::async(std::launch::async, [&] { broadcast(1); });
+  broadcast(0);
+  other.get();
+  EXPECT_LT(Files().size(), 150u);
+}
+
 // Whichever comes first: rank 0 takes an earlier launch's rank 1 for this one's, or rank 1 finds another launch's words.
 TEST_F(RendezvousExchange, WhatAnEarlierLaunchLeftIsSeenThrough) {
   const std::string old_nonce(32, 'a');

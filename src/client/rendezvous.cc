@@ -18,6 +18,7 @@ namespace {
 constexpr Duration kPauseMin = std::chrono::milliseconds(1);
 constexpr Duration kPauseMax = std::chrono::milliseconds(50);
 constexpr size_t kNonceBytes = 32;  // as hexadecimal digits
+constexpr uint64_t kBroadcastsKept = 100;
 constexpr size_t kPartBytesMax = size_t{1} << 30;
 constexpr char kLaunch[] = "launch";
 constexpr char kTag[] = "rendezvous";
@@ -128,7 +129,8 @@ Status Rendezvous::Attend() {
 
 Result<std::string> Rendezvous::AllGather(std::string_view mine) {
   const Deadline deadline(SystemClock(), options_.timeout);
-  const std::string base = os::JoinPath(launch_folder_, fmt::format("{}.", ++number_));
+  gathered_ = ++number_;
+  const std::string base = os::JoinPath(launch_folder_, fmt::format("{}.", number_));
   if (options_.rank != 0) {
     KEDGE_RETURN_IF_ERROR(Write(base + fmt::format("{}", options_.rank), mine));
     KEDGE_ASSIGN_OR_RETURN(std::string all, Await(base + "all", kPartBytesMax, 0, deadline));
@@ -148,6 +150,7 @@ Result<std::string> Rendezvous::AllGather(std::string_view mine) {
 }
 
 Result<std::string> Rendezvous::Broadcast(std::string_view mine, uint32_t root, size_t bytes) {
+  if (number_ - gathered_ >= kBroadcastsKept) KEDGE_RETURN_IF_ERROR(AllGather({}).status());
   const Deadline deadline(SystemClock(), options_.timeout);
   const std::string path = os::JoinPath(launch_folder_, fmt::format("{}.all", ++number_));
   if (options_.rank == root) {

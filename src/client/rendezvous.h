@@ -5,7 +5,8 @@
 // told from what is meant: its nonces are none of now, and when a rank's hello changes rank 0 makes another launch of it. After
 // that each exchange is numbered: in an allgather every rank writes N.R, and rank 0 puts them together in N.all, which all read,
 // so that the folder sees ranks, not ranks squared, of files read; a broadcast is its root's N.all. Whoever has read the N.all of
-// an allgather knows that all ranks are done with what came before it; rank 0 removes that. Files appear whole (rename).
+// an allgather knows that all ranks are done with what came before it; rank 0 removes that, and after many broadcasts without one
+// there is one more, for that alone. Files appear whole (rename).
 //
 // One thread at a time. Every wait ends, and is logged with who is missing.
 #pragma once
@@ -54,8 +55,9 @@ class Rendezvous {
   os::FileSystem& fs_;
   const RendezvousOptions options_;
   std::string launch_folder_;
-  uint64_t number_ = 0;   // of the newest exchange
-  uint64_t removed_ = 1;  // exchanges below it have left nothing
+  uint64_t number_ = 0;    // of the newest exchange
+  uint64_t removed_ = 1;   // exchanges below it have left nothing
+  uint64_t gathered_ = 0;  // the newest allgather
 };
 
 }  // namespace kedge::client
