@@ -473,8 +473,8 @@ contains
     call test_int64(context, name, int(version, int64), level, stat)
   end subroutine test_int32
 
-  ! Whether schedule.interval has passed since the last checkpoint ended; always, without one. Alike on all ranks, which call
-  ! it in the same order.
+  ! Whether schedule.interval has passed since the last checkpoint ended; always, without one. Collective, and alike on
+  ! all ranks.
   subroutine kedge_checkpoint_due(context, due, stat)
     type(kedge_context), intent(in) :: context
     logical, intent(out) :: due
@@ -485,7 +485,7 @@ contains
     due = answer /= 0
   end subroutine kedge_checkpoint_due
 
-  ! Whether the job has been asked to end (kedge halt). In the same way alike on all ranks.
+  ! Whether the job has been asked to end (kedge halt). Collective, and alike on all ranks.
   subroutine kedge_should_exit(context, should_exit, stat)
     type(kedge_context), intent(in) :: context
     logical, intent(out) :: should_exit

@@ -213,19 +213,22 @@ KEDGE_API int kedge_route_file(kedge_context* context, const char* original, cha
 KEDGE_API int kedge_annotate(kedge_context* context, const char* key, const void* value, size_t bytes);
 KEDGE_API int kedge_checkpoint_end(kedge_context* context, int success);
 
-/* For a loop that asks every step: *due is 1 when `schedule.interval` has passed since the last checkpoint or restart ended
- * (of whatever name, on rank 0), or `kedge halt --now` wants one; from then on until a checkpoint is begun; always where no
- * interval is configured. With `schedule.adapt` the interval is the one that the agent finds best for what it measures; with
- * `schedule.adapt_levels` a yes may also change how many versions are protected across nodes and go to the store.
+/* Collective, as its neighbour below. For a loop that asks every step: *due is 1 when `schedule.interval` has passed since the
+ * last checkpoint or restart ended (of whatever name, on rank 0), or `kedge halt --now` wants one; from then on until a
+ * checkpoint is begun; always where no interval is configured. With `schedule.adapt` the interval is the one that the agent finds
+ * best for what it measures; with `schedule.adapt_levels` a yes may also change how many versions are protected across nodes and
+ * go to the store.
  *
- * All ranks make these calls in the same order and get the same answer at the same call. Where one agent serves all ranks,
- * or with protect.scheme, nobody waits for another rank: a call is well under a microsecond, without a system call or a file, and
- * waits only when the agents are just deciding on it (KEDGE_ERROR_TIMEOUT after wait.timeout). Elsewhere each call is one
- * broadcast from rank 0. */
+ * All ranks make these calls in the same order, and get the same answer at the same call. Some of them are one broadcast from
+ * rank 0, in which whoever comes before rank 0 waits for it: about every ten milliseconds, at each call where these come more
+ * seldom, and at least every 32nd call; less often only where broadcasts are slow (through files, say), and would take more
+ * than a fiftieth of the time. All others answer what the last one brought, well under a microsecond, without a system call, a
+ * file, or a wait for another rank. A context of one rank waits for nobody. KEDGE_ERROR_UNAVAILABLE: the bootstrap's broadcast
+ * has failed; each later call says so at once. */
 KEDGE_API int kedge_checkpoint_due(kedge_context* context, int* due);
-/* The same for the question whether to end: *exit is 1, once and for ever, when somebody has asked the job to halt (kedge halt,
- * kedge run at the end of its allocation). The application then calls kedge_finalize with drain, and ends; what it has computed
- * since its last checkpoint is computed again by the next run, unless it takes one more. */
+/* Collective, and the same for the question whether to end: *exit is 1, once and for ever, when somebody has asked the job to
+ * halt (kedge halt, kedge run at the end of its allocation). The application then calls kedge_finalize with drain, and ends; what
+ * it has computed since its last checkpoint is computed again by the next run, unless it takes one more. */
 KEDGE_API int kedge_should_exit(kedge_context* context, int* exit);
 
 /* Waits until all ranks' images of (name, version) are at `level`. name NULL: the newest checkpoint of this context.

@@ -269,13 +269,13 @@ class Context {
       return Error(code, kedge_error_message());
     return std::string(routed.c_str());
   }
-  // Whether it is time for one, by schedule.interval; alike on all ranks, which call it in the same order.
+  // Whether it is time for one, by schedule.interval. Collective, and alike on all ranks.
   Expected<bool> CheckpointDue() {
     int due = 0;
     if (int code = kedge_checkpoint_due(get(), &due)) return Error(code, kedge_error_message());
     return due != 0;
   }
-  // Whether the job has been asked to end; in the same way alike on all ranks.
+  // Whether the job has been asked to end. Collective, and alike on all ranks.
   Expected<bool> ShouldExit() {
     int exit = 0;
     if (int code = kedge_should_exit(get(), &exit)) return Error(code, kedge_error_message());

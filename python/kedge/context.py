@@ -278,12 +278,12 @@ class Context:
     def checkpoint_due(self) -> bool:
         """Whether ``schedule.interval`` has passed since the last checkpoint; always, without one.
 
-        Alike on all ranks, which call it in the same order.
+        Collective, and alike on all ranks.
         """
         return self._handle.checkpoint_due()
 
     def should_exit(self) -> bool:
-        """Whether the job has been asked to end (``kedge halt``); alike on all ranks, which call it in the same order."""
+        """Whether the job has been asked to end (``kedge halt``). Collective, and alike on all ranks."""
         return self._handle.should_exit()
 
     def wait(self, name: str | None = None, version: int = -1, level: Level = Level.LAST, timeout: float | None = None) -> None:

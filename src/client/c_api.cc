@@ -63,7 +63,7 @@ class BlockedTime {
     statistics_->last_blocked_seconds += seconds;
     if (statistics_->checkpoints == checkpoints_) return;
     context_->session->CountCheckpoint(statistics_->last_blocked_seconds);
-    context_->pace->BeginInterval();
+    context_->pace->OnCheckpointEnd();
   }
   BlockedTime(const BlockedTime&) = delete;
   BlockedTime& operator=(const BlockedTime&) = delete;
@@ -218,7 +218,7 @@ int kedge_checkpoint(kedge_context* context, const char* name, int64_t version, 
   return Call(context, [&](Context& self, auto&) -> Status {
     KEDGE_RETURN_IF_ERROR(CheckName(name));
     const BlockedTime blocked(&self, true);
-    self.pace->OnCheckpoint();
+    self.pace->OnCheckpointBegin();
     return self.checkpointer->Whole(name, version, (flags & KEDGE_OVERWRITE) != 0);
   });
 }
@@ -227,7 +227,7 @@ int kedge_checkpoint_begin(kedge_context* context, const char* name, int64_t ver
   return Call(context, [&](Context& self, auto&) -> Status {
     KEDGE_RETURN_IF_ERROR(CheckName(name));
     const BlockedTime blocked(&self, true);
-    self.pace->OnCheckpoint();
+    self.pace->OnCheckpointBegin();
     return self.checkpointer->Begin(name, version, (flags & KEDGE_OVERWRITE) != 0);
   });
 }
@@ -348,7 +348,7 @@ int kedge_restart(kedge_context* context, const char* name, int64_t at_most, int
     KEDGE_RETURN_IF_ERROR(CheckName(name));
     if (self.checkpointer->active()) return Status(Code::kFailedPrecondition, "a checkpoint has begun and not ended");
     KEDGE_ASSIGN_OR_RETURN(const int64_t version, self.restarter->Whole(name, at_most));
-    if (self.restarter->goes_on()) self.pace->BeginInterval();
+    if (self.restarter->goes_on()) self.pace->OnRestart();
     if (restored != nullptr) *restored = version;
     return Status::Ok();
   });
@@ -424,7 +424,7 @@ int kedge_restart_end(kedge_context* context, int success) {
   return Call(context, [&](Context& self, auto&) -> Status {
     const bool goes_on = self.restarter->goes_on();
     KEDGE_RETURN_IF_ERROR(self.restarter->End(success != 0));
-    if (goes_on) self.pace->BeginInterval();
+    if (goes_on) self.pace->OnRestart();
     return Status::Ok();
   });
 }

@@ -77,7 +77,7 @@ Result<std::string> Collective::BroadcastFromFirst(const std::string& mine) cons
   return text;
 }
 
-Result<std::array<uint64_t, 2>> Collective::BroadcastFromFirst(std::array<uint64_t, 2> mine) const {
+Result<Collective::Words> Collective::BroadcastFromFirst(Words mine) const {
   if (ranks_ == 1) return mine;
   if (int code = bootstrap_.broadcast(bootstrap_.user, mine.data(), sizeof mine, 0)) return BootstrapFailed("broadcast", code);
   return mine;

@@ -31,8 +31,9 @@ class Collective {
   Result<std::vector<std::string>> AllGather(const std::string& mine) const;
   // Rank 0's bytes.
   Result<std::string> BroadcastFromFirst(const std::string& mine) const;
-  // Rank 0's two words, in one broadcast.
-  Result<std::array<uint64_t, 2>> BroadcastFromFirst(std::array<uint64_t, 2> mine) const;
+  // Rank 0's words, in one broadcast.
+  using Words = std::array<uint64_t, 3>;
+  Result<Words> BroadcastFromFirst(Words mine) const;
   Status Barrier() const;
 
   // Ok when `mine` is ok on all ranks. Otherwise the same status everywhere: that of the lowest rank with the most telling

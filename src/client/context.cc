@@ -72,21 +72,11 @@ Status Context::ShareMembers() {
   const auto& attached = session->current();
   auto members = GatherMembers(core, attached ? &attached->attachment.welcome : nullptr);
   KEDGE_RETURN_IF_ERROR(members.status());
-  const bool is_first_of_node = std::any_of(members->nodes.begin(), members->nodes.end(),
-                                            [&](const JobNode& node) { return node.ranks.front() == core.rank(); });
-  Status status = session->SetMembers(std::move(*members));
-  const Status& reached = session->leading_node();
-  // Once a node.
-  if (!reached.ok() && is_first_of_node) {
-    LogWarning("client", "rank {}: this node's agent does not reach that of rank 0's node; rank 0 is asked instead: {}",
-               core.rank(), reached.message());
-  }
-  core.nodes_joined = status.ok() && session->attached() && reached.ok();
-  return UnlessRequired(core.collective.Agree(status));
+  return UnlessRequired(core.collective.Agree(session->SetMembers(std::move(*members))));
 }
 
 // Nodes that cannot protect each other are an error, or a warning where the configuration allows it; without knowing each other
-// they go by their own clocks where an interval says which versions go to the store, and their ranks ask each other (pace.h).
+// they go by their own clocks where an interval says which versions go to the store.
 Status Context::UnlessRequired(Status status) const {
   const bool protects = core.job.keys.Protects();
   const bool is_forgiven = !protects || (status.code() == Code::kFailedPrecondition && !core.job.keys.protect_required);
@@ -97,7 +87,7 @@ Status Context::UnlessRequired(Status status) const {
   } else if (core.job.keys.HasStoreInterval()) {
     LogWarning("client", "each node's clock says which versions go to the store: {}", status.message());
   } else {
-    LogInfo("client", "whether a checkpoint is due is asked of rank 0 at each call: {}", status.message());
+    LogInfo("client", "no node hears which versions are whole on the others: {}", status.message());
   }
   return Status::Ok();
 }

@@ -52,8 +52,7 @@ struct Core {
   std::vector<RestoredRecord> restored;
   // Rank 0's word for all: whether the nodes protect each other, and the secret of this attempt's agents.
   bool protects = false;
-  bool joins_nodes = false;   // the agents of its nodes are told of each other
-  bool nodes_joined = false;  // this node's agent knows those of the others, and reaches that of rank 0's
+  bool joins_nodes = false;  // the agents of its nodes are told of each other
   std::string secret;
   // The job was taken over by a newer attempt: nothing may be published any more.
   std::atomic<bool> superseded{false};

@@ -1,90 +1,64 @@
 // See pace.h.
 #include "client/pace.h"
 
-#include <fmt/format.h>
-
-#include <array>
-#include <chrono>
+#include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
-#include "format/wire.h"
-#include "os/memory/futex.h"
 #include "schedule/schedule.h"
 
 namespace kedge::client {
 namespace {
 
-// A lost wake-up, or an agent that dies while we wait, costs this much and no more.
-constexpr Duration kWaitSlice = std::chrono::milliseconds(50);
-
-// What ranks tell each other at init.
-struct Introduction {
-  bool may_go_by_calls = false;
-  bool is_always_due = false;
-  LevelCounts levels;
-
-  std::string Encode() const {
-    Buffer buffer;
-    Encoder encoder(buffer);
-    encoder.U8(may_go_by_calls ? 1 : 0);
-    encoder.U8(is_always_due ? 1 : 0);
-    encoder.U64(Packed(levels));
-    encoder.Finish();
-    return {reinterpret_cast<const char*>(buffer.data()), buffer.size()};
-  }
-  static Result<Introduction> Decode(const std::string& text) {
-    Decoder decoder(AsBytes(text));
-    Introduction told;
-    told.may_go_by_calls = decoder.U8() != 0;
-    told.is_always_due = decoder.U8() != 0;
-    told.levels = UnpackedLevels(decoder.U64());
-    KEDGE_RETURN_IF_ERROR(decoder.Finish("how a rank asks"));
-    return told;
-  }
-};
+// The shortest of these is what a broadcast takes; the first may have waited for somebody.
+constexpr int kTimedBroadcasts = 3;
 
 }  // namespace
 
-Pace::Pace(Core* core, Session* session) : core_(core), session_(session) {
-  BeginInterval();
-}
-
 Status Pace::Start() {
-  const bool agents_agree = core_->ranks_on_node == core_->ranks() || core_->nodes_joined;
   core_->levels = ConfiguredLevels(core_->job.keys);
-  const Introduction mine{session_->attached() && agents_agree, interval() == Duration::zero(),
-                          ChangedLevels(core_->levels, session_->told_levels())};
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> all, core_->collective.AllGather(mine.Encode()));
-  by_calls_ = true;
-  for (uint32_t rank = 0; rank < all.size(); ++rank) {
-    KEDGE_ASSIGN_OR_RETURN(const Introduction told, Introduction::Decode(all[rank]));
-    by_calls_ = by_calls_ && told.may_go_by_calls;
-    if (rank != 0) continue;
-    always_due_ = told.is_always_due;
-    GoBy(told.levels);
-  }
-  if (by_calls_) session_->JoinQuestions();
+  // As a "due" says it that is always so.
+  const Told mine{interval() == Duration::zero(), false, 0, ChangedLevels(core_->levels, session_->told_levels())};
+  KEDGE_ASSIGN_OR_RETURN(const auto words, core_->collective.BroadcastFromFirst(mine.Words()));
+  const Told told = Told::Of(words);
+  always_due_ = told.due;
+  GoBy(told.levels);
+  KEDGE_ASSIGN_OR_RETURN(const Duration cost, BroadcastCost());
+  spacing_ = CallSpacing(cost);
   // What init took is no computation.
   BeginInterval();
   return Status::Ok();
 }
 
+// That of most ranks: the first one has sent it long before the others have it, and one may have had bad luck.
+Result<Duration> Pace::BroadcastCost() const {
+  int64_t mine = INT64_MAX;
+  for (int i = 0; i < kTimedBroadcasts; ++i) {
+    const int64_t begin_ns = SystemClock().NowNs();
+    KEDGE_RETURN_IF_ERROR(core_->collective.BroadcastFromFirst(Collective::Words{}).status());
+    mine = std::min(mine, SystemClock().NowNs() - begin_ns);
+  }
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> all, core_->collective.AllGather(std::to_string(mine)));
+  std::vector<int64_t> costs;
+  for (const std::string& cost : all) costs.push_back(std::strtoll(cost.c_str(), nullptr, 10));
+  std::sort(costs.begin(), costs.end());
+  return Duration(costs[costs.size() / 2]);
+}
+
 void Pace::BeginInterval() {
   due_ = false;
-  obeyed_halt_ = WantedBy(kCheckpointDue);
   began_ns_ = SystemClock().NowNs();
-  session_->ShowInterval(began_ns_);
+}
+
+void Pace::OnCheckpointEnd() {
+  BeginInterval();
+  checkpoint_ended_ns_ = began_ns_;
 }
 
 Duration Pace::interval() const {
   return CheckpointInterval(core_->job.keys, session_->told_interval());
-}
-
-uint32_t Pace::WantedBy(CallQuestionIndex index) const {
-  const CallQuestion* question = session_->question(index);
-  return question == nullptr ? 0 : question->wanted.load(std::memory_order_relaxed);
 }
 
 void Pace::GoBy(const LevelCounts& told) {
@@ -92,66 +66,51 @@ void Pace::GoBy(const LevelCounts& told) {
   session_->ShowLevels();
 }
 
-Result<Pace::Answer> Pace::Ask(CallQuestionIndex index, bool mine, std::unique_lock<std::mutex>& lock) {
-  if (!by_calls_) return AskFirst(index, mine, lock);
-  LevelCounts levels;
-  const CallAnswer answer = session_->BeginCall(index, &levels);
-  if (answer != CallAnswer::kUndecided) return Answer{answer == CallAnswer::kYes, levels};
-  return AwaitDecision(index, lock);
+Pace::Told Pace::Decide() {
+  const int64_t now_ns = SystemClock().NowNs();
+  const Halt halt = session_->told_halt();
+  Told told;
+  told.due = !always_due_ && (due_ || now_ns - began_ns_ >= interval().count() || halt.WantsCheckpoint(checkpoint_ended_ns_));
+  told.exit = halt.WantsExit(checkpoint_ended_ns_);
+  if (told.due) told.levels = session_->told_levels();
+  // One rank alone reaches nobody else, and so looks at each call.
+  told.ahead = core_->ranks() == 1 ? 1 : spacing_.Next(now_ns);
+  return told;
 }
 
-Result<Pace::Answer> Pace::AskFirst(CallQuestionIndex index, bool mine, std::unique_lock<std::mutex>& lock) {
-  const uint32_t halt = WantedBy(index);
-  // The agent may not have seen yet that the checkpoint has been taken.
-  const bool wanted = mine || (halt != 0 && (index != kCheckpointDue || halt != obeyed_halt_));
-  const LevelCounts levels = session_->told_levels();
+Status Pace::Ask(std::unique_lock<std::mutex>& lock) {
+  if (ahead_ > 1) {
+    --ahead_;
+    return Status::Ok();
+  }
+  const Told mine = core_->rank() == 0 ? Decide() : Told();
+  if (core_->ranks() == 1) return Hear(mine);
+  KEDGE_RETURN_IF_ERROR(broken_);
   // Rank 0 may be late; what others want of this rank meanwhile is answered.
   lock.unlock();
-  const auto answer = core_->collective.BroadcastFromFirst(std::array<uint64_t, 2>{wanted ? 1u : 0u, Packed(levels)});
+  const auto words = core_->collective.BroadcastFromFirst(mine.Words());
   lock.lock();
-  KEDGE_RETURN_IF_ERROR(answer.status());
-  return Answer{(*answer)[0] != 0, UnpackedLevels((*answer)[1])};
+  return broken_ = words.ok() ? Hear(Told::Of(*words)) : words.status();
 }
 
-Result<Pace::Answer> Pace::AwaitDecision(CallQuestionIndex index, std::unique_lock<std::mutex>& lock) {
-  const Deadline deadline(SystemClock(), core_->job.wait_timeout);
-  for (;;) {
-    // The mailbox is another one after an agent that lost it; this one stays mapped as long as it is looked at.
-    const std::shared_ptr<AttachedSession> session = session_->current();
-    CallQuestion* question = session_->question(index);
-    question->waiting.store(1, std::memory_order_seq_cst);
-    const uint32_t seen = question->decided.load(std::memory_order_seq_cst);
-    LevelCounts levels;
-    const CallAnswer answer = session_->AnswerCall(index, &levels);
-    const bool late = deadline.Passed();
-    if (answer != CallAnswer::kUndecided || late) question->waiting.store(0, std::memory_order_relaxed);
-    if (answer != CallAnswer::kUndecided) return Answer{answer == CallAnswer::kYes, levels};
-    if (late) {
-      return Status(Code::kTimeout, fmt::format("rank {}: the agent of node {} has held this call and not decided it",
-                                                core_->rank(), core_->node.node));
-    }
-    lock.unlock();
-    (void)os::FutexWait(&question->decided, seen, kWaitSlice);
-    lock.lock();
-    session_->Pump();
-  }
+Status Pace::Hear(const Told& told) {
+  if (told.ahead == 0) return Status(Code::kUnavailable, "the bootstrap's broadcast did not bring what rank 0 has sent");
+  ahead_ = told.ahead;
+  due_ = told.due;
+  if (due_) GoBy(told.levels);
+  if (told.exit) exit_ = true, session_->ShowExit();
+  return Status::Ok();
 }
 
 Result<bool> Pace::IsDue(std::unique_lock<std::mutex>& lock) {
-  if (always_due_ || due_) return true;
-  const bool mine = by_calls_ || SystemClock().NowNs() - began_ns_ >= interval().count();
-  KEDGE_ASSIGN_OR_RETURN(const Answer answer, Ask(kCheckpointDue, mine, lock));
-  due_ = answer.yes;
-  if (due_) GoBy(answer.levels);
+  if (always_due_) return true;
+  KEDGE_RETURN_IF_ERROR(Ask(lock));
   if (!due_) ++core_->statistics.checkpoints_not_due;
   return due_;
 }
 
 Result<bool> Pace::ShouldExit(std::unique_lock<std::mutex>& lock) {
-  if (!exit_) {
-    KEDGE_ASSIGN_OR_RETURN(const Answer answer, Ask(kShouldExit, false, lock));
-    exit_ = answer.yes;
-  }
+  if (!exit_) KEDGE_RETURN_IF_ERROR(Ask(lock));
   return exit_;
 }
 

@@ -1,18 +1,19 @@
 // What the application asks at every step: whether a checkpoint is due, whether it should exit. All ranks get the same answer at
-// the same call number.
+// the same call.
 //
-// Where one agent serves all ranks, or the agents of all nodes know each other, they agree on a call number when rank 0's wants
-// a yes (agent/schedule/call_questions.h): a call is two accesses to shared memory, and waits for nobody but a decision under
-// way. Elsewhere each call is a broadcast of what rank 0 finds: its clock, and what its agent wants. Which of the two holds is
-// settled at init, alike for all ranks. The interval is the agent's when it has one (schedule.adapt), else rank 0's configured
-// one.
+// Rank 0 tells the others, in a broadcast that also says after how many more calls they hear of it again
+// (schedule/call_spacing.h): all ranks go by the same number, because it comes from the same broadcast. Between two of them a
+// call looks at nothing but what the last one brought. Both questions are counted and answered together. Rank 0 goes by its
+// clock, and by what its agent has written into its mailbox: the interval where schedule.adapt lets the agent choose it, a halt
+// (session/halt.h), and the counts of levels.
 //
-// The counts of levels (session/level_counts.h) begin as rank 0's agent wants them, else as rank 0 has them configured, and
-// change only with a "due": the agents' decision carries what holds from that call on, or rank 0's broadcast what its agent has
-// told it. So no two ranks take a version by different counts.
+// The counts (session/level_counts.h) begin as rank 0's agent wants them, else as rank 0 has them configured, and change only
+// with a "due", whose broadcast carries them. So no two ranks take a version by different counts.
 //
-// A yes stays: "due" until a checkpoint is begun or a restart has ended, "exit" for ever. Ranks make these calls in the same
-// order, so that the ones that need no agreement are the same everywhere, and are not counted. Guarded by the context's lock.
+// A yes stays: "due" until a checkpoint is begun or a restart has ended, "exit" for ever. A call is counted whatever is known
+// already, so that ranks stay in step also when one of them has failed to begin its checkpoint; not counted are those whose
+// answer is settled for ever, which is settled for all ranks. A rank whose broadcast has failed does not know when it would hear
+// again, and waits for nobody any more: each later call fails the same way. Guarded by the context's lock.
 #pragma once
 
 #include <cstdint>
@@ -21,47 +22,58 @@
 #include "base/status.h"
 #include "client/core.h"
 #include "client/session.h"
+#include "schedule/call_spacing.h"
 
 namespace kedge::client {
 
 class Pace {
  public:
   // Both outlive the pace.
-  Pace(Core* core, Session* session);
+  Pace(Core* core, Session* session) : core_(core), session_(session) {}
 
-  // Settles how the ranks agree; the first interval begins. Collective, once, at the end of init.
+  // The ranks hear what they begin with; the first interval begins. Collective, once, at the end of init.
   Status Start();
 
-  // A checkpoint or a restart has ended just now.
-  void BeginInterval();
-  // A checkpoint begins; whether it succeeds or not, it has been due no longer.
-  void OnCheckpoint() { due_ = false; }
-  // Made by all ranks in the same order; `lock`, the context's, is let go while it waits. Fails when the ranks cannot be
-  // reached, or the agent does not decide within wait.timeout.
+  void OnRestart() { BeginInterval(); }
+  // Whether the checkpoint succeeds or not, it has been due no longer.
+  void OnCheckpointBegin() { due_ = false; }
+  void OnCheckpointEnd();
+  // Collective; `lock`, the context's, is let go while it waits. Fails when the ranks cannot be reached, and from then on.
   Result<bool> IsDue(std::unique_lock<std::mutex>& lock);
   Result<bool> ShouldExit(std::unique_lock<std::mutex>& lock);
   // Zero: none.
   Duration interval() const;
 
  private:
-  // What all ranks are told at a call.
-  struct Answer {
-    bool yes = false;
-    LevelCounts levels;  // that hold from then on; none: those that hold already
+  // What all ranks hear of rank 0.
+  struct Told {
+    bool due = false;
+    bool exit = false;
+    uint64_t ahead = 0;  // calls until they hear of it again; 1: at the next
+    LevelCounts levels;  // with a "due": those that hold from then on; none: those that hold already
+
+    Collective::Words Words() const { return {(due ? 1u : 0u) | (exit ? 2u : 0u), ahead, Packed(levels)}; }
+    static Told Of(const Collective::Words& words) {
+      return {(words[0] & 1) != 0, (words[0] & 2) != 0, words[1], UnpackedLevels(words[2])};
+    }
   };
-  Result<Answer> Ask(CallQuestionIndex index, bool mine, std::unique_lock<std::mutex>& lock);
-  Result<Answer> AskFirst(CallQuestionIndex index, bool mine, std::unique_lock<std::mutex>& lock);
-  Result<Answer> AwaitDecision(CallQuestionIndex index, std::unique_lock<std::mutex>& lock);
+  // Counts a call, and hears of rank 0 when it is one of those where that is heard.
+  Status Ask(std::unique_lock<std::mutex>& lock);
+  // Rank 0's word.
+  Told Decide();
+  Status Hear(const Told& told);
+  void BeginInterval();
   void GoBy(const LevelCounts& told);
-  // The halt that wants a yes of this rank; 0: none.
-  uint32_t WantedBy(CallQuestionIndex index) const;
+  Result<Duration> BroadcastCost() const;
 
   Core* core_;
   Session* session_;
-  int64_t began_ns_ = 0;
-  bool always_due_ = false;  // rank 0 has no interval
-  bool by_calls_ = false;
-  uint32_t obeyed_halt_ = 0;  // the newest one that wanted a checkpoint, and was there when one ended
+  CallSpacing spacing_{Duration::zero()};
+  uint64_t ahead_ = 1;               // calls until the next broadcast
+  Status broken_;                    // why the ranks cannot be reached any more
+  int64_t began_ns_ = 0;             // of the present interval
+  int64_t checkpoint_ended_ns_ = 0;  // of the newest one; 0: none yet
+  bool always_due_ = false;          // rank 0 has no interval
   bool due_ = false;
   bool exit_ = false;
 };

@@ -118,20 +118,18 @@ Status Session::AttachAnew() {
 
 Status Session::SetMembers(Membership members) {
   members_ = std::move(members);
-  Status told = TellMembers(/*tries_leading_node=*/true);
+  Status told = TellMembers();
   // An agent that has just found its pool gone lets its clients begin anew; the watcher, who would notice, does not run yet.
   if (!told.ok() && connection_->IsGone()) {
     told = AttachAnew();
-    if (told.ok()) told = TellMembers(/*tries_leading_node=*/true);
+    if (told.ok()) told = TellMembers();
   }
   return told;
 }
 
-Status Session::TellMembers(bool tries_leading_node) {
+Status Session::TellMembers() {
   if (!members_ || !attached()) return Status::Ok();
-  const auto reply = connection_->Call<MembersReply>(MembersRequest{*members_, tries_leading_node}, kAttachTimeout);
-  if (reply.ok() && tries_leading_node) leading_node_ = reply->leading_node;
-  return reply.status();
+  return connection_->Call<DoneReply>(MembersRequest{*members_}, kAttachTimeout).status();
 }
 
 void Session::TellRestored(const RestoredRecord& record, bool noted) {
@@ -175,7 +173,7 @@ void Session::Adopt(Attachment attachment) {
     context.wait_timeout = core_->job.wait_timeout;
     fresh->sink = std::make_unique<SlotSink>(std::move(context));
     attached_ = std::move(fresh);
-    ShowCalls();
+    ShowTold();
   }
   Attachment& files = attached_->attachment;
   {
@@ -246,7 +244,7 @@ void Session::Pump() {
     return;
   }
   LogWarning("client", "rank {}: attached to an agent again; checkpoints are asynchronous", core_->rank());
-  status = TellMembers(/*tries_leading_node=*/false);
+  status = TellMembers();
   if (!status.ok()) LogWarning("client", "rank {}: the nodes do not know each other: {}", core_->rank(), status.message());
 }
 
@@ -308,25 +306,16 @@ LevelCounts Session::told_levels() const {
   return UnpackedLevels(attached_->channel.mailbox()->told_levels.load(std::memory_order_relaxed));
 }
 
-void Session::JoinQuestions() {
-  joined_questions_ = true;
-  ShowCalls();
+Halt Session::told_halt() const {
+  if (!attached_) return {};
+  return UnpackedHalt(attached_->channel.mailbox()->halt.load(std::memory_order_relaxed));
 }
 
-void Session::ShowCalls() {
+void Session::ShowTold() {
   if (!attached_) return;
   Mailbox* box = MailboxOf(attached_->attachment.mailbox);
-  box->interval_began_ns.store(interval_began_ns_, std::memory_order_release);
   if (shows_levels_) box->levels_in_force.store(Packed(core_->levels), std::memory_order_relaxed);
-  if (!joined_questions_) return;
-  for (uint32_t index = 0; index < kCallQuestions; ++index) {
-    JoinQuestion(&box->questions[index], newest_call_[index], answered_call_[index]);
-  }
-}
-
-void Session::ShowInterval(int64_t began_ns) {
-  interval_began_ns_ = began_ns;
-  if (attached_) attached_->channel.mailbox()->interval_began_ns.store(began_ns, std::memory_order_release);
+  if (shows_exit_) box->told_to_exit.store(1, std::memory_order_relaxed);
 }
 
 void Session::ShowDeclared() {
@@ -335,23 +324,12 @@ void Session::ShowDeclared() {
 
 void Session::ShowLevels() {
   shows_levels_ = true;
-  if (attached_) attached_->channel.mailbox()->levels_in_force.store(Packed(core_->levels), std::memory_order_relaxed);
+  ShowTold();
 }
 
-CallQuestion* Session::question(CallQuestionIndex index) const {
-  return attached_ ? &attached_->channel.mailbox()->questions[index] : nullptr;
-}
-
-CallAnswer Session::BeginCall(CallQuestionIndex index, LevelCounts* told) {
-  const CallAnswer answer = kedge::BeginCall(question(index), ++newest_call_[index], told);
-  if (answer != CallAnswer::kUndecided) answered_call_[index] = newest_call_[index];
-  return answer;
-}
-
-CallAnswer Session::AnswerCall(CallQuestionIndex index, LevelCounts* told) {
-  const CallAnswer answer = AnswerOf(question(index), newest_call_[index], told);
-  if (answer != CallAnswer::kUndecided) answered_call_[index] = newest_call_[index];
-  return answer;
+void Session::ShowExit() {
+  shows_exit_ = true;
+  ShowTold();
 }
 
 std::optional<FlushFailure> Session::TakeFailure() {

@@ -21,8 +21,8 @@
 #include "capture/slot_sink.h"
 #include "client/core.h"
 #include "client/ledger.h"
-#include "session/call_agreement.h"
 #include "session/connection.h"
+#include "session/halt.h"
 #include "session/level_counts.h"
 
 namespace kedge::client {
@@ -58,8 +58,6 @@ class Session {
   // Tells the agent who is in the attempt, and every later agent of this session. kFailedPrecondition: these nodes cannot
   // protect each other.
   Status SetMembers(Membership members);
-  // Why this node's agent did not reach that of rank 0's node when it was told first.
-  const Status& leading_node() const { return leading_node_; }
   // The ranks go on from this generation.
   void TellRestored(const RestoredRecord& record, bool noted);
   // Takes what the agent has sent, and attaches through a connection that was offered.
@@ -125,21 +123,14 @@ class Session {
   Duration told_interval() const;
   // The counts of levels that the agent says; none: it says nothing.
   LevelCounts told_levels() const;
+  // What the agent has been asked to tell the ranks: to end.
+  Halt told_halt() const;
 
-  // The questions that ranks answer alike at the same call number (session/call_agreement.h): counted here, and shown in
-  // the mailbox of the session that goes on at the time.
-  void JoinQuestions();
-  // Begins the next call of a question and returns its answer as far as it is known; answered the same way as long as it is not.
-  // `told`: the counts of levels that came with a yes.
-  CallAnswer BeginCall(CallQuestionIndex index, LevelCounts* told);
-  CallAnswer AnswerCall(CallQuestionIndex index, LevelCounts* told);
-  // In the present session's mailbox; nullptr before the first.
-  CallQuestion* question(CallQuestionIndex index) const;
-  void ShowInterval(int64_t began_ns);
   // The agent is shown what the selected regions take, to make room for it ahead.
   void ShowDeclared();
-  // The agent is shown the counts of levels that the ranks go by.
+  // The agent is shown the counts of levels that the ranks go by, and that they have been told to exit; every later one, too.
   void ShowLevels();
+  void ShowExit();
 
  private:
   Status AttachThrough(std::shared_ptr<Connection> connection);
@@ -149,26 +140,22 @@ class Session {
   void Adopt(Attachment attachment);
   // Whether `attachment` goes on with the present session's mailbox and slots.
   bool Continues(const Attachment& attachment) const;
-  void ShowCalls();
+  void ShowTold();
   void OnMessage(const AgentMessage& message);
 
-  Status TellMembers(bool tries_leading_node);
+  Status TellMembers();
 
   Core* core_;
   Ledger* ledger_;
   std::shared_ptr<Connection> connection_;
   std::shared_ptr<AttachedSession> attached_;
   std::optional<Membership> members_;
-  Status leading_node_;
   uint64_t sessions_ = 0;
   bool had_pending_ = false;
   std::deque<FlushFailure> failures_;
   uint64_t failures_seen_ = 0;
-  bool joined_questions_ = false;
-  uint64_t newest_call_[kCallQuestions] = {kCallJoined, kCallJoined};
-  uint64_t answered_call_[kCallQuestions] = {};
-  int64_t interval_began_ns_ = 0;
   bool shows_levels_ = false;
+  bool shows_exit_ = false;
   std::atomic<bool> wants_agent_{false};
   mutable std::mutex watcher_mutex_;  // guards what is shared with the watcher:
   std::shared_ptr<Connection> offered_;

@@ -70,11 +70,11 @@ TEST(Frame, RefusesWhatIsCutShortOrTooLong) {
 
 TEST(Frame, AnotherProtocolIsNamedWithOurs) {
   Buffer bytes = Written({FrameKind::kHello, 0, 0}, {}, nullptr);
-  bytes[4] = std::byte{2};
+  bytes[4] = std::byte{kNetProtocol - 1};
   const Status refused = DecodeFrame(bytes).status();
   EXPECT_EQ(refused.code(), Code::kUnsupported);
-  EXPECT_NE(refused.message().find("protocol 2 "), std::string::npos) << refused.message();
-  EXPECT_NE(refused.message().find("where 3 is"), std::string::npos) << refused.message();
+  EXPECT_NE(refused.message().find("protocol 3 "), std::string::npos) << refused.message();
+  EXPECT_NE(refused.message().find("where 4 is"), std::string::npos) << refused.message();
 }
 
 TEST(Frame, AHandshakeBelongsToNoSession) {

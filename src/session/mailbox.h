@@ -24,7 +24,7 @@
 namespace kedge {
 
 inline constexpr uint64_t kMailboxMagic = 0x786f622d6567646bULL;  // "kdge-box"
-inline constexpr uint32_t kProtocolVersion = 18;
+inline constexpr uint32_t kProtocolVersion = 19;
 inline constexpr uint32_t kClientRingEntries = 1024;
 inline constexpr uint32_t kAgentRingEntries = 64;
 // An open slot that is used up at this rate is asked for early, and grows far: the request lies behind all that the client has
@@ -224,28 +224,6 @@ struct CallTotals {
   std::atomic<uint64_t> nanoseconds;
 };
 
-// A question that all ranks of the job answer alike at their n-th call: call_agreement.h.
-struct CallQuestion {
-  // Written by the client: the number of the newest call that it has begun, and that it has answered; 0: it has not joined.
-  alignas(64) std::atomic<uint64_t> calls;
-  std::atomic<uint64_t> answered;
-  // Non-zero while it waits for a decision (a hint that saves the agent a system call).
-  std::atomic<uint32_t> waiting;
-  // Written by the agent: the ticket (call number and try) at whose call ranks wait for its decision, and the newest decision
-  // (its ticket times 2, plus 1 for yes); 0: none yet.
-  alignas(64) std::atomic<uint64_t> held;
-  std::atomic<uint64_t> decision;
-  // With a yes to kCheckpointDue, written before it: the counts that hold from this call on, packed (level_counts.h); 0: those
-  // that hold already.
-  std::atomic<uint64_t> levels;
-  // A futex: the agent adds one with every decision.
-  std::atomic<uint32_t> decided;
-  // Non-zero while a halt wants the answer yes, its number: what rank 0 goes by where ranks of several agents ask each other.
-  std::atomic<uint32_t> wanted;
-};
-
-enum CallQuestionIndex : uint32_t { kCheckpointDue = 0, kShouldExit = 1, kCallQuestions = 2 };
-
 struct Mailbox {
   // Set by the agent when it makes the file, constant after.
   uint64_t magic;
@@ -264,8 +242,10 @@ struct Mailbox {
   // What the agent found best for kedge_checkpoint_due, nanoseconds; 0: it says nothing, and the configured interval holds.
   std::atomic<int64_t> checkpoint_interval_ns;
   // The counts of levels, packed (level_counts.h), that the agent wants the job to go by; 0: it says nothing. What rank 0 goes by
-  // at init, and where ranks of several agents ask each other.
+  // at init, and tells with a "due".
   std::atomic<uint64_t> told_levels;
+  // What `kedge halt` has asked of this attempt, packed (halt.h); rank 0 goes by it.
+  std::atomic<uint64_t> halt;
   // Non-zero while the client sleeps on client_wake (a hint that saves the agent a system call).
   alignas(64) std::atomic<uint32_t> client_sleeping;
 
@@ -278,13 +258,12 @@ struct Mailbox {
   CallTotals restarts_node;
   CallTotals restarts_store;
 
-  // Written by the client: when its present interval between checkpoints began, on the monotonic clock of the node.
-  alignas(64) std::atomic<int64_t> interval_began_ns;
   // Written by the client: bytes of the regions that it has declared, for the agent to make room ahead.
-  std::atomic<uint64_t> declared_bytes;
+  alignas(64) std::atomic<uint64_t> declared_bytes;
   // Written by the client: the counts of levels that its versions go by, packed; 0: it has not settled them yet.
   std::atomic<uint64_t> levels_in_force;
-  CallQuestion questions[kCallQuestions];
+  // Written by the client: non-zero once its ranks have been told to exit.
+  std::atomic<uint32_t> told_to_exit;
 
   Ring<ClientMessage, kClientRingEntries> from_client;
   Ring<AgentMessage, kAgentRingEntries> from_agent;

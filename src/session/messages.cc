@@ -192,10 +192,6 @@ KEDGE_FIELDS(Membership) {
 }
 KEDGE_FIELDS(MembersRequest) {
   Fields(walk, m.members);
-  walk(m.tries_leading_node);
-}
-KEDGE_FIELDS(MembersReply) {
-  walk(m.leading_node);
 }
 KEDGE_FIELDS(std::string) {
   walk(m);

@@ -18,6 +18,7 @@
 #include "format/identity.h"
 #include "format/store_records.h"
 #include "format/wire.h"
+#include "session/halt.h"
 #include "session/mailbox.h"
 #include "tier/tier_info.h"
 
@@ -136,13 +137,9 @@ struct Membership {
 
   friend bool operator==(const Membership&, const Membership&) = default;
 };
-// From a session. Answer: MembersReply; kFailedPrecondition: these nodes cannot protect each other.
+// From a session. Answer: DoneReply; kFailedPrecondition: these nodes cannot protect each other.
 struct MembersRequest {
   Membership members;
-  bool tries_leading_node = false;  // the answer comes when the agent of rank 0's node has been reached, or some seconds are over
-};
-struct MembersReply {
-  Status leading_node;  // why that is not reached; ok: it is, or was not tried
 };
 
 // The ranks have restarted and go on from there. From a session. Answer: DoneReply.
@@ -380,12 +377,6 @@ struct ShutdownRequest {
 };
 
 // From tools: the attempt that runs now is to end cleanly, as kedge_should_exit tells it. Answer: HaltReply.
-enum class HaltWhen : uint8_t {
-  kNextCheckpoint = 0,  // after the next checkpoint that it takes by itself
-  kNow = 1,             // the same, and kedge_checkpoint_due asks for it now
-  kAtOnce = 2,          // without waiting for a checkpoint
-  kNever = 3,           // takes it back, unless the ranks have been told
-};
 struct HaltRequest {
   std::string job;  // empty: all that run
   HaltWhen when = HaltWhen::kNextCheckpoint;
@@ -405,13 +396,12 @@ struct ErrorReply {
 };
 
 // The order gives the kind's number on the wire: append only.
-using Message =
-    std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
-                 LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest, CleanupReply,
-                 RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest, ShutdownRequest, DoneReply,
-                 ErrorReply, MembersRequest, HaltRequest, HaltReply, RestoredRequest, RebuildRequest, RebuildReply,
-                 MeasureRequest, MeasureReply, KnownJobsRequest, KnownJobsReply, MembersReply, OpenWindowRequest, OpenWindowReply,
-                 ShowRequest, ShowReply, PendingRequest, PendingReply>;
+using Message = std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
+                             LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest,
+                             CleanupReply, RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest,
+                             ShutdownRequest, DoneReply, ErrorReply, MembersRequest, HaltRequest, HaltReply, RestoredRequest,
+                             RebuildRequest, RebuildReply, MeasureRequest, MeasureReply, KnownJobsRequest, KnownJobsReply,
+                             OpenWindowRequest, OpenWindowReply, ShowRequest, ShowReply, PendingRequest, PendingReply>;
 
 struct NumberedMessage {
   uint64_t number = 0;  // chosen by who asks, repeated in the answer

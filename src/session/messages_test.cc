@@ -69,7 +69,7 @@ std::vector<Message> SampleOfEveryKind() {
           ShutdownRequest{false},
           DoneReply{},
           ErrorReply{Status(kCodeLast, "gone")},
-          MembersRequest{{3, 4, "secret", {{"n1", "rack1", "127.0.0.1:7000", {0, 1}}, {"n2", "rack2", "", {2, 3}}}}, true},
+          MembersRequest{{3, 4, "secret", {{"n1", "rack1", "127.0.0.1:7000", {0, 1}}, {"n2", "rack2", "", {2, 3}}}}},
           HaltRequest{"job", HaltWhen::kNow},
           HaltReply{{{"job", 3, true}, {"other", 1, false}}},
           RestoredRequest{{SomeGeneration(), 9, 2, 7}, true},
@@ -90,7 +90,6 @@ std::vector<Message> SampleOfEveryKind() {
           KnownJobsRequest{kProtocolVersion, "build", "job", "/store"},
           KnownJobsReply{
               {{StoreId{1, 1}, 7, 2, true, "", {}}, {StoreId{1, 2}, 70000, 0, false, "record", {{SomeGeneration(), 9, 2, 7}}}}},
-          MembersReply{Status(Code::kTimeout, "node n0 does not answer")},
           OpenWindowRequest{SomeGeneration(), 1, true},
           OpenWindowReply{4, 1 << 20, 4096, 8 << 20},
           ShowRequest{4, 1 << 20},

@@ -1,6 +1,6 @@
 // kedge_checkpoint_due and kedge_should_exit when nothing is due: they are asked at every step of the application, so they touch
-// no file, send nothing, and on no number of nodes ask another rank. The one system call that they may make is the wait for the
-// context's own lock.
+// no file and send nothing, on any number of nodes, but for the bootstrap's broadcasts. The system calls that they may make are
+// those of a lock: of the context, and of the bootstrap of threads.
 #include <gtest/gtest.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -35,8 +35,8 @@ bool TrapSystemCalls() {
   action.sa_sigaction = OnTrap;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGSYS, &action, nullptr);
-  const std::vector<int> allowed = {SYS_rt_sigreturn, SYS_exit,  SYS_exit_group,    SYS_munmap,
-                                    SYS_madvise,      SYS_futex, SYS_rt_sigprocmask};
+  const std::vector<int> allowed = {SYS_rt_sigreturn, SYS_exit,  SYS_exit_group,     SYS_munmap,
+                                    SYS_madvise,      SYS_futex, SYS_rt_sigprocmask, SYS_sched_yield};
   std::vector<sock_filter> program = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   for (size_t i = 0; i < allowed.size(); ++i) {
     const auto to_allow = static_cast<uint8_t>(allowed.size() - i);

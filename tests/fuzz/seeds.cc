@@ -82,15 +82,11 @@ void AddPeerMessages(Seeds& seeds) {
   add(9, Encode(read));
   add(10, Encode(LeaseReply{{{4096, {1, 2, 3, 4096, 60000}}}, false}));
   add(11, Encode(record.members[0].blocks));
-  const CallHold hold{generation.store_id, generation.job, 2, 1, CallTicket{9} << kCallTryBits};
-  add(12, Encode(hold));
-  add(13, Encode(CallVote{true, 8}));
-  add(14, Encode(CallDecision{hold, true}));
-  add(18, Encode(LocalPromise{generation, "n1", true}));
-  add(19, Encode(LocalReply{false, generation, {"n1", "n2"}}));
-  add(20, Encode(LocalNews{generation, true}));
-  add(21, Encode(SealedReply{{1, 2, 3, 4096, 60000}, {}}));
-  add(15, Encode(Invitation{generation.store_id, generation.job, {2, 2, "secret", {{"n1", "rack", "address", {0, 1}}}}}));
+  add(15, Encode(LocalPromise{generation, "n1", true}));
+  add(16, Encode(LocalReply{false, generation, {"n1", "n2"}}));
+  add(17, Encode(LocalNews{generation, true}));
+  add(18, Encode(SealedReply{{1, 2, 3, 4096, 60000}, {}}));
+  add(12, Encode(Invitation{generation.store_id, generation.job, {2, 2, "secret", {{"n1", "rack", "address", {0, 1}}}}}));
 }
 
 void AddNames(Seeds& seeds) {

@@ -190,8 +190,8 @@ def test_counts_change_on_all_nodes_between_the_same_versions(run_folder: Path, 
     assert_alike(again)
 
 
-def test_counts_change_where_ranks_ask_each_other(run_folder: Path, other: Path) -> None:
-    """The nodes do not reach each other: rank 0's broadcast carries the counts, and no level of all nodes is known."""
+def test_counts_change_where_nodes_do_not_reach_each_other(run_folder: Path, other: Path) -> None:
+    """What rank 0 tells carries the counts all the same; no level of all nodes is known."""
     run = Run(other, {"net.interface": "203.0.113.1"}, has_changed, waits=False)
     assert_alike(run)
     assert run.counts[-1][0] == 0 and 1 <= run.counts[-1][1] < CONFIGURED[1]
@@ -213,7 +213,7 @@ def test_without_the_key_counts_stay_as_they_are(run_folder: Path, other: Path) 
 
 
 def test_an_agent_killed_as_it_tells_new_counts_leaves_no_two(run_folder: Path, other: Path) -> None:
-    """One rank of the leader's node has been told, nobody else: the successor tells the same to the others."""
+    """One rank of rank 0's node finds them, its neighbour does not: all go by what rank 0 tells, and the successor by what they show."""
     environment = os.environ | {"KEDGE_TEST_KILL_POINT": "agent-levels-changed:1", "KEDGE_FLUSH_RATE": str(SETTINGS["flush.rate"])}
     agent = subprocess.Popen([KEDGE, "agent"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

@@ -144,7 +144,6 @@ void Agent::Housekeep() {
   waiters_.Tick();
   protect_.Tick();
   assignment_.Pump();
-  call_questions_.LookAtAll();
   memory_.LookAtSessions();
   tiers_.UpdateControl();
   ControlBlock& shown = core_->control();

@@ -29,7 +29,7 @@
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
 #include "agent/protect/protect.h"
-#include "agent/schedule/call_questions.h"
+#include "agent/schedule/halts.h"
 #include "agent/schedule/local_level.h"
 #include "agent/schedule/takings.h"
 #include "agent/schedule/tuning.h"
@@ -61,9 +61,9 @@ class Agent {
   AgentCore& core() { return *core_; }
   Assignment& assignment() { return assignment_; }
   AttemptWatch& attempt_watch() { return attempt_watch_; }
-  CallQuestions& call_questions() { return call_questions_; }
   Fetch& fetch() { return fetch_; }
   Flush& flush() { return flush_; }
+  Halts& halts() { return halts_; }
   HeldSets& held_sets() { return held_sets_; }
   Images& images() { return images_; }
   Inventories& inventories() { return inventories_; }
@@ -124,18 +124,17 @@ class Agent {
   Tuning tuning_{*core_};
   Takings takings_{*core_, images_, peers_};
   Turns turns_{*core_, flush_, images_, peers_, tuning_};
-  CallQuestions call_questions_{*core_, peers_, tuning_};
+  Halts halts_{*core_};
   HeldSets held_sets_{*core_, images_, own_slots_, tiers_};
   Protect protect_{*core_, assignment_, held_sets_, images_, own_slots_, peers_, publisher_, redundancy_room_, tiers_, tuning_};
   Inventories inventories_{*core_, images_, peers_};
   Fetch fetch_{*core_, assignment_, inventories_, flush_, images_, memory_, own_slots_, peers_, protect_, tiers_};
   Windows windows_{*core_, fetch_, memory_};
-  Sessions sessions_{*core_, assignment_, call_questions_, images_, peers_, protect_, server_, throughput_, tiers_, tuning_};
+  Sessions sessions_{*core_, assignment_, images_, peers_, protect_, server_, throughput_, tiers_, tuning_};
   Waiters waiters_{*core_, attempt_watch_, flush_, images_, local_level_, protect_, publisher_, server_};
-  PeerServer peer_server_{*core_,       call_questions_, held_sets_, images_,  inventories_,
-                          local_level_, peers_,          protect_,   takings_, turns_};
-  Server server_{*core_,         CallsOfServer(), call_questions_, fetch_,     windows_,  images_, local_level_,
-                 measure_peers_, peers_,          protect_,        publisher_, sessions_, waiters_};
+  PeerServer peer_server_{*core_, held_sets_, images_, inventories_, local_level_, peers_, protect_, takings_, turns_};
+  Server server_{*core_,       CallsOfServer(), fetch_,   halts_,     windows_,  images_,
+                 local_level_, measure_peers_,  protect_, publisher_, sessions_, waiters_};
   std::unique_ptr<os::TextServer> metrics_;
   os::EventFd stop_;
   bool leave_now_ = false;

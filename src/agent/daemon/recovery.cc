@@ -13,7 +13,6 @@
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
 #include "agent/protect/protect.h"
-#include "agent/schedule/call_questions.h"
 #include "agent/schedule/turns.h"
 #include "agent/space/tiers.h"
 #include "agent/tables/record_file.h"
@@ -94,7 +93,6 @@ void RecoverState(Agent& agent) {
   agent.publisher().PublishOwedFiles();
   // Only now that all sessions are known: what one rank left is of use as long as another's mailbox may hold the rest.
   agent.sessions().EndDeadSessions();
-  agent.call_questions().Recover();
   agent.turns().Recover();
   uint32_t freed = 0;
   for (TierUnit* unit : agent.tiers().units()) freed += unit->space->FreeUnreferenced();

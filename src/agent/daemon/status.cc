@@ -15,7 +15,7 @@
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/protect.h"
-#include "agent/schedule/call_questions.h"
+#include "agent/schedule/halts.h"
 #include "agent/space/assignment.h"
 #include "agent/space/memory_ledger.h"
 #include "agent/space/throughput.h"
@@ -197,8 +197,8 @@ Json JobJson(Agent& agent, const Job& job) {
             {"store", job.hello.keys.store_path},
             {"store_id", job.store_id.ToHex()},
             {"attempt", job.hello.attempt},
-            {"halting", job.calls.halt.has_value()},
-            {"told_to_exit", CallQuestions::IsExitTold(job)},
+            {"halting", job.halt.asked()},
+            {"told_to_exit", agent.halts().IsExitTold(job)},
             {"flush_bytes_per_second", agent.throughput().FlushBytesPerSecond(job.store_id)}};
   json.update(TuningJson(agent, job));
   json["scheme"] = ProtectSchemeName(job.hello.keys.protect_scheme);

@@ -10,7 +10,6 @@
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
 #include "agent/protect/protect.h"
-#include "agent/schedule/call_questions.h"
 #include "agent/schedule/local_level.h"
 #include "agent/schedule/takings.h"
 #include "agent/schedule/turns.h"
@@ -118,10 +117,6 @@ void PeerServer::Serve() {
   On<ReadRequest>(PeerKind::kRead, DecodeReadRequest, &PeerServer::OnRead);
   On<ReadRequest>(PeerKind::kLease, DecodeReadRequest, &PeerServer::OnLease);
   On<Invitation>(PeerKind::kInvite, DecodeInvitation, &PeerServer::OnInvite);
-  Reply<CallHold>(PeerKind::kCallHold, DecodeCallHold,
-                  [this](Job& job, const auto& call) { return call_questions_.OnHold(job, call); });
-  Reply<CallDecision>(PeerKind::kCallDecision, DecodeCallDecision,
-                      [this](Job& job, const auto& decision) { call_questions_.OnDecision(job, decision); });
   On<SetRequest>(PeerKind::kProve, DecodeSetRequest, &PeerServer::OnProve);
   Reply<TurnRequest>(PeerKind::kTurn, DecodeTurnRequest,
                      [this](Job& job, const auto& request) { return turns_.OnAsked(job, request); });

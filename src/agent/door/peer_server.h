@@ -16,7 +16,6 @@
 namespace kedge {
 
 class AgentCore;
-class CallQuestions;
 class HeldSets;
 class Images;
 class Inventories;
@@ -30,10 +29,9 @@ class PeerServer {
  public:
   using Answer = net::Answer;
 
-  PeerServer(AgentCore& core, CallQuestions& call_questions, HeldSets& held_sets, Images& images, Inventories& inventories,
-             LocalLevel& local_level, Peers& peers, Protect& protect, Takings& takings, Turns& turns)
+  PeerServer(AgentCore& core, HeldSets& held_sets, Images& images, Inventories& inventories, LocalLevel& local_level,
+             Peers& peers, Protect& protect, Takings& takings, Turns& turns)
       : core_(core),
-        call_questions_(call_questions),
         held_sets_(held_sets),
         images_(images),
         inventories_(inventories),
@@ -74,7 +72,6 @@ class PeerServer {
   Result<HeldStream> StreamWith(const ReadRequest& request) const;
 
   AgentCore& core_;
-  CallQuestions& call_questions_;
   HeldSets& held_sets_;
   Images& images_;
   Inventories& inventories_;

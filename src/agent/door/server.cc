@@ -9,9 +9,8 @@
 #include "agent/flush/publisher.h"
 #include "agent/images/images.h"
 #include "agent/peers/measure_peers.h"
-#include "agent/peers/peers.h"
 #include "agent/protect/protect.h"
-#include "agent/schedule/call_questions.h"
+#include "agent/schedule/halts.h"
 #include "agent/schedule/local_level.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
@@ -22,7 +21,6 @@ namespace kedge {
 namespace {
 
 constexpr size_t kPeersMax = 65536;
-constexpr Duration kReachTimeout = std::chrono::seconds(5);
 
 Status WrongProtocol(uint32_t theirs, const std::string& build) {
   return Status(Code::kMismatch, fmt::format("you speak protocol {} (build {}), this agent {} (build {}); let the running agent "
@@ -191,7 +189,7 @@ void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
     return ReplyStatus(id, message.number, known);
   }
   if (const auto* members = std::get_if<MembersRequest>(&message.message)) {
-    return SetMembers(id, message.number, *members);
+    return ReplyStatus(id, message.number, sessions_.SetMembers(*session, members->members));
   }
   if (const auto* open = std::get_if<OpenWindowRequest>(&message.message)) {
     return windows_.Open(
@@ -209,18 +207,6 @@ void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
   }
   sessions_.End(*session, "goodbye");
   ReplyStatus(id, message.number, Status::Ok());
-}
-
-// Where the leading node is not reached, the ranks must know before they rely on it.
-void Server::SetMembers(uint64_t id, uint64_t number, const MembersRequest& request) {
-  Session* session = core_.sessions().Find(Find(id)->session_id);
-  const Status joined = sessions_.SetMembers(*session, request.members);
-  const JobNode* leading = session->job->LeadingNode();
-  if (!joined.ok()) return ReplyStatus(id, number, joined);
-  const bool is_tried = request.tries_leading_node && leading != nullptr && leading->name != core_.settings().node;
-  if (!is_tried) return Reply(id, number, MembersReply{});
-  peers_.Call(*session->job, leading->name, PeerKind::kEcho, {}, kReachTimeout,
-              [this, id, number](const Result<Buffer>& echo) { Reply(id, number, MembersReply{echo.status()}); });
 }
 
 // From this node, or brought here from the others first.
@@ -291,7 +277,7 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
     return ReplyStatus(id, number, Status::Ok());
   }
   if (std::holds_alternative<StatusRequest>(body)) return Reply(id, number, StatusReply{daemon_.status()});
-  if (const auto* halt = std::get_if<HaltRequest>(&body)) return Reply(id, number, HaltReply{call_questions_.Halt(*halt)});
+  if (const auto* halt = std::get_if<HaltRequest>(&body)) return Reply(id, number, HaltReply{halts_.Halt(*halt)});
   if (const auto* shutdown = std::get_if<ShutdownRequest>(&body)) {
     daemon_.leave(shutdown->when_drained);
     return ReplyStatus(id, number, Status::Ok());

@@ -19,12 +19,11 @@
 namespace kedge {
 
 class AgentCore;
-class CallQuestions;
 class Fetch;
+class Halts;
 class Images;
 class LocalLevel;
 class MeasurePeers;
-class Peers;
 class Protect;
 class Publisher;
 class Sessions;
@@ -39,18 +38,17 @@ struct DaemonCalls {
 
 class Server {
  public:
-  Server(AgentCore& core, DaemonCalls daemon, CallQuestions& call_questions, Fetch& fetch, Windows& windows, Images& images,
-         LocalLevel& local_level, MeasurePeers& measure_peers, Peers& peers, Protect& protect, Publisher& publisher,
-         Sessions& sessions, Waiters& waiters)
+  Server(AgentCore& core, DaemonCalls daemon, Fetch& fetch, Halts& halts, Windows& windows, Images& images,
+         LocalLevel& local_level, MeasurePeers& measure_peers, Protect& protect, Publisher& publisher, Sessions& sessions,
+         Waiters& waiters)
       : core_(core),
         daemon_(std::move(daemon)),
-        call_questions_(call_questions),
         fetch_(fetch),
+        halts_(halts),
         windows_(windows),
         images_(images),
         local_level_(local_level),
         measure_peers_(measure_peers),
-        peers_(peers),
         protect_(protect),
         publisher_(publisher),
         sessions_(sessions),
@@ -89,20 +87,18 @@ class Server {
   void HandleGreeting(uint64_t id, const NumberedMessage& message);
   void HandleSessionRequest(uint64_t id, const NumberedMessage& message);
   void OpenImage(uint64_t id, uint64_t number, const OpenImageRequest& request);
-  void SetMembers(uint64_t id, uint64_t number, const MembersRequest& request);
   void Measure(uint64_t id, uint64_t number, const MeasureRequest& request);
   void ReplyStatus(uint64_t id, uint64_t number, const Status& status);
   Client* Find(uint64_t id);
 
   AgentCore& core_;
   const DaemonCalls daemon_;
-  CallQuestions& call_questions_;
   Fetch& fetch_;
+  Halts& halts_;
   Windows& windows_;
   Images& images_;
   LocalLevel& local_level_;
   MeasurePeers& measure_peers_;
-  Peers& peers_;
   Protect& protect_;
   Publisher& publisher_;
   Sessions& sessions_;

@@ -8,7 +8,7 @@
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/protect.h"
-#include "agent/schedule/call_questions.h"
+#include "agent/schedule/halts.h"
 #include "agent/schedule/tuning.h"
 #include "agent/space/assignment.h"
 #include "agent/space/throughput.h"
@@ -71,7 +71,8 @@ Job& Sessions::JobFor(const Hello& hello) {
   }
   if (is_new) throughput_.LoadStore(job.store_id);
   if (newer_attempt) {
-    job.calls = JobCalls();
+    job.halt = Halt();
+    job.told_to_exit = false;
     job.disagreements.clear();
     images_.ReconsiderAll(job);
   }
@@ -234,7 +235,7 @@ Result<Sessions::Admission> Sessions::Attach(const Hello& hello, int32_t process
   LogInfo("agent", "session {}: job {} rank {} of {}, attempt {}, process {}{}", session->id, hello.job, hello.rank, hello.ranks,
           hello.attempt, process_id, attached_again ? ", attached again" : "");
   tuning_.OnAttached(*session);
-  call_questions_.OnAttached(*session, attached_again);
+  Halts::OnAttached(*session);
   auto admission = Admit(*session, attached_again);
   assignment_.Pump();
   return admission;
@@ -330,6 +331,7 @@ void Sessions::End(Session& session, const char* why) {
   while (Drain(session)) {
   }
   tuning_.Collect(session);
+  Halts::OnEnd(session);
   session.ended = true;
   LogInfo("agent", "session {} of job {} rank {} ends: {}", session.id, session.hello.job, session.hello.rank, why);
   assignment_.Drop(session);
@@ -407,10 +409,7 @@ void Sessions::Handle(Session& session, const ClientMessage& message) {
       break;
     case ClientMessageKind::kImageBegin: status = images_.OnBegin(session, message.As<ImageBegin>()); break;
     case ClientMessageKind::kChunkProgress: status = images_.OnProgress(session, message.As<ChunkProgress>()); break;
-    case ClientMessageKind::kImageEnd:
-      status = images_.OnEnd(session, message.As<ImageEnd>());
-      call_questions_.LookSoon();
-      break;
+    case ClientMessageKind::kImageEnd: status = images_.OnEnd(session, message.As<ImageEnd>()); break;
     case ClientMessageKind::kImageAbort: images_.OnAbort(session, message.As<ImageAbort>().image_serial); break;
     case ClientMessageKind::kReturnSlot: OnReturn(session, message.As<ReturnSlot>().slot); break;
     case ClientMessageKind::kChunkWritten: status = throughput_.OnChunkWritten(session, message.As<ChunkWritten>()); break;

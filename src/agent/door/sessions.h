@@ -18,7 +18,6 @@ namespace kedge {
 
 class AgentCore;
 class Assignment;
-class CallQuestions;
 class Images;
 class Peers;
 class Protect;
@@ -29,11 +28,10 @@ class Tuning;
 
 class Sessions {
  public:
-  Sessions(AgentCore& core, Assignment& assignment, CallQuestions& call_questions, Images& images, Peers& peers, Protect& protect,
-           Server& server, Throughput& throughput, Tiers& tiers, Tuning& tuning)
+  Sessions(AgentCore& core, Assignment& assignment, Images& images, Peers& peers, Protect& protect, Server& server,
+           Throughput& throughput, Tiers& tiers, Tuning& tuning)
       : core_(core),
         assignment_(assignment),
-        call_questions_(call_questions),
         images_(images),
         peers_(peers),
         protect_(protect),
@@ -104,7 +102,6 @@ class Sessions {
 
   AgentCore& core_;
   Assignment& assignment_;
-  CallQuestions& call_questions_;
   Images& images_;
   Peers& peers_;
   Protect& protect_;

@@ -6,7 +6,7 @@
 #include "agent/door/sessions.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
-#include "agent/schedule/call_questions.h"
+#include "agent/schedule/halts.h"
 #include "agent/schedule/tuning.h"
 #include "agent/schedule/turns.h"
 #include "agent/space/tiers.h"
@@ -80,7 +80,7 @@ void Sessions::SaveJob(const Job& job) {
     const Buffer members = EncodeMembership(job.members);
     encoder.Varint(members.size());
     encoder.Raw(members);
-    CallQuestions::Save(job.calls, encoder);
+    Halts::Save(job.halt, encoder);
     Turns::Save(job.turns, encoder);
     encoder.Varint(job.restored.size());
     for (const RestoredRecord& record : job.restored) {
@@ -109,8 +109,8 @@ void Sessions::RecoverJob(const std::string& path) {
   JobTuning tuning;
   Tuning::Load(decoder, &tuning);
   auto members = DecodeMembership(decoder.Raw(decoder.VarintAtMost(bytes->size())));
-  JobCalls calls;
-  CallQuestions::Load(decoder, &calls);
+  Halt halt;
+  Halts::Load(decoder, &halt);
   DecidedTurns turns;
   Turns::Load(decoder, hello.ok() ? *hello : Hello(), &turns);
   std::vector<RestoredRecord> restored;
@@ -127,7 +127,7 @@ void Sessions::RecoverJob(const std::string& path) {
   job.members = std::move(*members);
   job.schedule = std::move(schedule);
   job.tuning = std::move(tuning);
-  job.calls = std::move(calls);
+  job.halt = halt;
   job.turns = std::move(turns);
   job.restored = std::move(restored);
   for (const RestoredRecord& record : job.restored) job.store->AwaitRestored(record);

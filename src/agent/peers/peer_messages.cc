@@ -66,22 +66,6 @@ void Get(Decoder& decoder, HeldImage* image) {
   image->at_node = (flags & 4) != 0;
 }
 
-void Put(Encoder& encoder, const CallHold& call) {
-  Put(encoder, call.store_id);
-  encoder.String(call.job);
-  encoder.Varint(call.attempt);
-  encoder.Varint(call.question);
-  encoder.U64(call.ticket);
-}
-
-void Get(Decoder& decoder, CallHold* call) {
-  call->store_id = GetStoreId(decoder);
-  call->job = decoder.String(kNameBytesMax);
-  call->attempt = decoder.Varint32();
-  call->question = static_cast<uint32_t>(decoder.VarintAtMost(kCallQuestions - 1));
-  call->ticket = decoder.U64();
-}
-
 void Put(Encoder& encoder, const redundancy::SetSummary& set) {
   Put(encoder, set.identity);
   encoder.U8(static_cast<uint8_t>(set.scheme));
@@ -487,46 +471,6 @@ Result<LocalNews> DecodeLocalNews(ByteSpan body) {
   return Whole<LocalNews>(body, "news of a promise", [](Decoder& d, LocalNews& m) {
     Get(d, &m.generation);
     m.complete = GetFlag(d);
-  });
-}
-
-Buffer Encode(const CallHold& m) {
-  return Written([&](Encoder& e) { Put(e, m); });
-}
-
-Result<CallHold> DecodeCallHold(ByteSpan body) {
-  return Whole<CallHold>(body, "hold at a call", [](Decoder& d, CallHold& m) { Get(d, &m); });
-}
-
-Buffer Encode(const CallVote& m) {
-  return Written([&](Encoder& e) {
-    e.U8(m.accepted ? 1 : 0);
-    e.Varint(m.newest_call);
-  });
-}
-
-Result<CallVote> DecodeCallVote(ByteSpan body) {
-  return Whole<CallVote>(body, "vote on a call", [](Decoder& d, CallVote& m) {
-    m.accepted = GetFlag(d);
-    m.newest_call = d.Varint();
-  });
-}
-
-Buffer Encode(const CallDecision& m) {
-  return Written([&](Encoder& e) {
-    Put(e, m.call);
-    e.U8(m.yes ? 1 : 0);
-    e.Varint(m.levels.node_every);
-    e.Varint(m.levels.store_every);
-  });
-}
-
-Result<CallDecision> DecodeCallDecision(ByteSpan body) {
-  return Whole<CallDecision>(body, "decision on a call", [](Decoder& d, CallDecision& m) {
-    Get(d, &m.call);
-    m.yes = GetFlag(d);
-    m.levels.node_every = static_cast<uint32_t>(d.VarintAtMost(kLevelEveryMax));
-    m.levels.store_every = static_cast<uint32_t>(d.VarintAtMost(kLevelEveryMax));
   });
 }
 

@@ -19,7 +19,6 @@
 #include "net/network.h"
 #include "redundancy/plan.h"
 #include "schedule/schedule.h"
-#include "session/call_agreement.h"
 #include "session/messages.h"
 
 namespace kedge {
@@ -34,8 +33,6 @@ enum class PeerKind : uint16_t {
   kRead,
   kLease,
   kInvite,
-  kCallHold,
-  kCallDecision,
   kProve,
   kEcho,  // this and the next are those by which a node lets itself be measured (net/measure.h)
   kMeasureLease,
@@ -165,21 +162,6 @@ struct Invitation {
   Membership members;
 };
 
-// The leader of an agreement (calls.h) wants the node's ranks held at a call, and is answered with its vote; or tells what has
-// been decided, and is answered empty.
-struct CallHold {
-  StoreId store_id;
-  std::string job;
-  uint32_t attempt = 0;
-  uint32_t question = 0;  // CallQuestionIndex
-  CallTicket ticket = 0;
-};
-struct CallDecision {
-  CallHold call;
-  bool yes = false;
-  LevelCounts levels;  // with a yes: what the ranks go by from then on
-};
-
 // Which levels a version is to reach (turns.h).
 struct TurnRequest {
   Generation generation;
@@ -222,9 +204,6 @@ Result<TurnRequest> DecodeTurnRequest(ByteSpan body);
 Result<TurnReply> DecodeTurnReply(ByteSpan body);
 
 Buffer Encode(const Invitation& message);
-Buffer Encode(const CallHold& message);
-Buffer Encode(const CallVote& message);
-Buffer Encode(const CallDecision& message);
 Buffer Encode(const LeaseReply& message);
 Buffer Encode(const SealedReply& message);
 Buffer Encode(const ExchangeRequest& message);
@@ -253,9 +232,6 @@ Result<ReadRequest> DecodeReadRequest(ByteSpan body);
 Result<LeaseReply> DecodeLeaseReply(ByteSpan body);
 Result<SealedReply> DecodeSealedReply(ByteSpan body);
 Result<Invitation> DecodeInvitation(ByteSpan body);
-Result<CallHold> DecodeCallHold(ByteSpan body);
-Result<CallVote> DecodeCallVote(ByteSpan body);
-Result<CallDecision> DecodeCallDecision(ByteSpan body);
 Result<BlockTable> DecodeBlockTable(ByteSpan body);
 
 }  // namespace kedge

@@ -6,6 +6,7 @@
 
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
+#include "os/process/kill_point.h"
 
 namespace kedge {
 namespace {
@@ -53,8 +54,7 @@ void Load(Decoder& decoder, ObservedSeconds* observed) {
 
 void Tuning::OnAttached(Session& session) {
   Job& job = *session.job;
-  session.box().checkpoint_interval_ns.store(ToldInterval(job).count(), std::memory_order_relaxed);
-  session.box().told_levels.store(Packed(LevelsToTell(job)), std::memory_order_relaxed);
+  Tell(job);
   if (session.hello.rank == 0 && session.hello.attempt > job.tuning.history_attempt) ReadHistory(job);
 }
 
@@ -134,6 +134,7 @@ void Tuning::Tick() {
     JobTuning& tuning = job->tuning;
     if (!core_.sessions().HasAttempt(*job, job->hello.attempt)) continue;
     NoteLevels(*job);
+    Tell(*job);
     tuning.attempt_seconds += passed;
     if (tuning.changed && !tuning.advising && (tuning.advised_ns == 0 || now - tuning.advised_ns >= kAdvicePeriodNs))
       Advise(*job);
@@ -213,6 +214,7 @@ void Tuning::OnScheduled(const Version& version) {
   const Level highest = LevelsInForce(job).store_every > 0 ? Level::kStore : Level::kNode;
   ++job.tuning.versions_since_change;
   if (version.scheduled >= highest) job.tuning.had_highest_since_change = true;
+  Tell(job);
 }
 
 LevelCounts Tuning::LevelsToTell(Job& job) {
@@ -237,8 +239,12 @@ Duration Tuning::ToldInterval(const Job& job) {
 
 void Tuning::Tell(Job& job) {
   const int64_t interval_ns = ToldInterval(job).count();
+  const uint64_t levels = Packed(LevelsToTell(job));
   for (Session* session : core_.sessions().all()) {
-    if (session->job == &job) session->box().checkpoint_interval_ns.store(interval_ns, std::memory_order_relaxed);
+    if (session->job != &job) continue;
+    session->box().checkpoint_interval_ns.store(interval_ns, std::memory_order_relaxed);
+    const uint64_t before = session->box().told_levels.exchange(levels, std::memory_order_relaxed);
+    if (before != 0 && before != levels) os::KillPoint("agent-levels-changed");
   }
 }
 

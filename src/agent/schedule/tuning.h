@@ -7,7 +7,7 @@
 // only the agent of rank 0's node reads the attempts, and only what it says counts. A successor goes on with what lies
 // in the job's file.
 //
-// With schedule.adapt_levels the counts of levels change too, with a "due" (calls.h, client/pace.h): to the best ones, where they
+// With schedule.adapt_levels the counts of levels change too, with a "due" (client/pace.h): to the best ones, where they
 // are worth it (WorthwhileLevels), once the present ones have seen two versions and one of these was to reach the job's highest
 // level. So they do not flip to and fro, and a job gets versions into the store however often they change.
 #pragma once

@@ -71,7 +71,7 @@ ScheduledLevels Turns::ByOwnClock(Version& version, const ScheduledLevels& due) 
   const bool is_limited = IsLimited(rule, due);
   ScheduledLevels wanted = due;
   // The last one before the job ends, or one of the last: whoever goes on may go on elsewhere.
-  if (job.calls.halt) wanted.store = true, rule.store.interval = {};
+  if (job.halt.asked()) wanted.store = true, rule.store.interval = {};
   const ScheduledLevels levels = ScheduleVersion(rule, wanted, generation.attempt, WallTimeNs(), &job.schedule[generation.name]);
   if (is_limited) Remember(job, generation, levels);
   return levels;

@@ -33,7 +33,7 @@
 #include "os/process/process.h"
 #include "schedule/interval_advice.h"
 #include "schedule/schedule.h"
-#include "session/call_agreement.h"
+#include "session/halt.h"
 #include "session/mailbox_file.h"
 #include "session/messages.h"
 #include "session/ring.h"
@@ -411,36 +411,6 @@ struct JobTuning {
   int64_t advised_ns = 0;  // 0: never
 };
 
-// The attempt is to end cleanly: kedge_should_exit.
-struct JobHalt {
-  HaltWhen when = HaltWhen::kNextCheckpoint;
-  uint64_t checkpoints = 0;  // that rank 0 had taken by then
-};
-
-// The newest decision of a leader, on its way to the other nodes: nothing new is proposed before they all have it.
-struct CallRound {
-  CallTicket ticket = 0;
-  bool yes = false;
-  LevelCounts levels;  // with a yes: what the ranks go by from then on
-  std::set<std::string> untold;
-  std::set<std::string> telling;  // of these, those that are being told
-  int64_t not_before_ns = 0;      // when the next proposal may be made: a node has not answered
-};
-
-// What its ranks are told at a call number (calls.h), of the newest attempt.
-struct JobCalls {
-  CallLeader leaders[kCallQuestions];
-  CallRound rounds[kCallQuestions];
-  // As in the mailboxes of this node's ranks.
-  CallTicket held[kCallQuestions] = {};
-  uint64_t decision[kCallQuestions] = {};
-  LevelCounts levels[kCallQuestions] = {};
-  int64_t due_interval_began_ns = 0;  // of the interval that the newest "a checkpoint is due" ended
-  std::optional<JobHalt> halt;
-  uint32_t halts = 0;        // how often somebody asked for one
-  bool exit_wanted = false;  // its halt is due: the ranks are being told
-};
-
 // Of a checkpoint name in one attempt: what this node has promised the others, and, as the leader, what they have promised
 // (local_level.h).
 struct LocalPromises {
@@ -483,7 +453,8 @@ struct Job {
   std::map<std::string, KnownDisagreement> disagreements;
   int64_t left_ns = 0;  // when a session of it ended last
   JobTuning tuning;
-  JobCalls calls;
+  Halt halt;                                      // of the newest attempt, as the next field
+  bool told_to_exit = false;                      // by a session that has ended
   uint32_t stored_attempt = 0;                    // the newest of which an image from here got to the store
   std::set<uint32_t> cleaned_attempts;            // whose temporaries of a dead agent were removed
   std::map<std::string, uint32_t> names_reached;  // of which the store was told that there was a version, by which attempt
