@@ -163,6 +163,26 @@ TEST_F(Damage, OfAnAbandonedVersionIsNoFailureOfADrain) {
   EXPECT_EQ(StoredVersions(scenario_.store(), "job", "ckpt"), (std::vector<int64_t>{1, 3}));
 }
 
+TEST_F(Damage, IsToldByADrainThoughANewerVersionIsForTheNodeAlone) {
+  JobKeys keys;
+  keys.schedule_store = 2;
+  AgentClient client(scenario_, {.keys = keys});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  const Generation bad = client.GenerationOf("ckpt", 1), newer = client.GenerationOf("ckpt", 2);
+  ASSERT_TRUE(IsOk(client.CaptureButEnd(bad, 3000)));
+  Flip(bad, 3000, 1000);
+  ASSERT_TRUE(IsOk(client.SendEnd()));
+  ASSERT_TRUE(IsOk(client.NextFailure(seconds(10))));
+  ASSERT_TRUE(IsOk(client.Capture(newer, 1000)));
+  const auto local = client.Wait(newer, Level::kLast);
+  ASSERT_TRUE(IsOk(local));
+  ASSERT_EQ(local->level, Level::kLocal);
+  const auto drained = client.connection().Drain({{}, {}, Level::kLast, seconds(30)}, nullptr);
+  ASSERT_TRUE(IsOk(drained));
+  EXPECT_EQ(drained->failure.code(), Code::kCorrupt) << drained->failure.ToString();
+  EXPECT_TRUE(StoredVersions(scenario_.store(), "job", "ckpt").empty());
+}
+
 // Chunks of an image greater than the pool leave it before their record comes, which alone tells what they were.
 TEST_F(Damage, OfAChunkThatHasLeftItsSlotIsFoundAtTheEnd) {
   AgentClient client(scenario_, {.node_keys = {{"pool.size", "4MiB"}}});

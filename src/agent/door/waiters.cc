@@ -289,21 +289,27 @@ void Waiters::OnFailure(const Version& version, Level level, const Status& failu
   }
 }
 
-// Of what failed before a drain began, that counts which has not been made good: the newest version of a name that was to reach
-// the level, and has not; of an attempt that runs, where each version's last level is meant. What is left of one that has ended
-// is carried as far as it goes.
+// Of what failed before a drain began, that counts which has not been made good: no newer version of the name was to get as far;
+// of an attempt that runs, where each version's last level is meant. What is left of one that has ended is carried as far as it
+// goes.
 Status Waiters::FormerFailure(const Job& job, Level wanted) const {
   if (!job.disagreements.empty()) return job.disagreements.begin()->second.why;
-  std::map<std::string, const Version*> newest;
+  const auto target = [&](const Version& version) { return wanted == Level::kLast ? version.LastLevel() : wanted; };
+  std::map<std::pair<std::string, Level>, const Version*> newest;
   for (const auto& [generation, version] : job.versions) {
     const bool runs = core_.sessions().HasAttempt(job, generation.attempt);
     const bool is_meant = wanted == Level::kLast ? runs && !version->IsAbandoned() : version->scheduled >= wanted;
     if (version->skipped || !is_meant) continue;
-    const Version*& found = newest[generation.name];
+    const Version*& found = newest[{generation.name, target(*version)}];
     if (found == nullptr || generation.attempt >= found->generation.attempt) found = version.get();
   }
-  for (const auto& [name, version] : newest) {
-    if (images_.LevelOf(*version) >= std::min(wanted, version->LastLevel())) continue;
+  for (const auto& [key, version] : newest) {
+    const auto makes_good = [&, version = version](const auto& other) {
+      return other.first.first == version->generation.name && other.first.second > target(*version) &&
+             version->generation < other.second->generation;
+    };
+    if (std::any_of(newest.begin(), newest.end(), makes_good)) continue;
+    if (images_.LevelOf(*version) >= target(*version)) continue;
     if (!version->failure.ok() && IsFailed(*version, Level::kStore, wanted)) return version->failure;
     if (const Status missing = NeverTaken(*version); wanted == Level::kStore && !missing.ok()) return missing;
     if (!version->node_failure.ok() && IsFailed(*version, Level::kNode, wanted)) return version->node_failure;

@@ -98,10 +98,14 @@ Status Images::Adopt(const AdoptedImage& adopted) {
     by_id_.erase(bad.id);
     version.images.erase(here);
   }
+  // Where images from here are on their way there, it is heard when they are.
+  const bool hears_itself = std::any_of(version.images.begin(), version.images.end(),
+                                        [](const auto& entry) { return entry.second->flush != FlushState::kNone; });
+  const bool in_store = adopted.from_store || (adopted.in_store && (version.in_store || !hears_itself));
   Image& image = Put(version, identity.rank, std::move(made));
   image.brought_for_attempt = adopted.from_store ? 0 : job->members.attempt;
   image.record_path = core_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image.id << 48)));
-  if (adopted.in_store) {
+  if (in_store) {
     version.in_store = true;
     version.scheduled = Level::kStore;
     flush_.SetState(image, FlushState::kStored);
