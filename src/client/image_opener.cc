@@ -17,6 +17,7 @@
 #include "os/machine/machine.h"
 #include "store/lineage.h"
 #include "store/publish.h"
+#include "store/retention.h"
 #include "store/versions.h"
 
 namespace kedge::client {
@@ -59,18 +60,21 @@ OpenImage::~OpenImage() {
 }
 
 Status ImageOpener::AddStored(const std::string& name, int64_t at_most, const std::optional<RestoreCandidate>& known,
-                              std::vector<StoredCandidate>* candidates) {
+                              StoredCandidates* found) {
   // Newer is what has a greater version, and what was taken later: a job may have gone back, or begun anew. A rank that lacks
   // what is known has all ranks look again (CommonCandidates::is_newest), for everything.
   auto versions = ListVersions(*core_->catalog, core_->job.job, name, [&](const Generation& generation) {
     return !known || generation.version > known->version || MomentOf(generation) > Moment{known->attempt, known->take};
   });
   if (!versions.ok() && versions.status().code() != Code::kNotFound) return versions.status();
+  const auto withdrawn = ReadWithdrawn(*core_->catalog, core_->job.job, name);
+  if (!withdrawn.ok()) return withdrawn.status();
+  for (const Generation& generation : *withdrawn) found->withdrawn.push_back(CandidateOf(generation, 0));
   // None, or a store that is not there any more.
   if (!versions.ok() || (versions->empty() && !known)) return core_->catalog->Confirm();
   Status unreadable;  // of one that may be the newest
   for (const VersionInfo& version : *versions) {
-    if (candidates->size() == kStoredCandidatesMax) break;
+    if (found->candidates.size() == kStoredCandidatesMax) break;
     if (at_most >= 0 && version.generation.version > at_most) continue;
     if (unreadable.ok() && MayPass(version.unreadable)) unreadable = version.unreadable;
     StoredCandidate stored{CandidateOf(version.generation, version.ranks), {}};
@@ -86,7 +90,7 @@ Status ImageOpener::AddStored(const std::string& name, int64_t at_most, const st
       if (parts.ok()) stored.ranks = RanksIn(*parts);
       usable = !stored.ranks.empty();
     }
-    if (usable) candidates->push_back(std::move(stored));
+    if (usable) found->candidates.push_back(std::move(stored));
   }
   return unreadable;
 }
@@ -94,8 +98,8 @@ Status ImageOpener::AddStored(const std::string& name, int64_t at_most, const st
 StoredCandidates ImageOpener::Stored(const std::string& name, int64_t at_most, const std::optional<RestoreCandidate>& known) {
   StoredCandidates stored;
   stored.status = TryAgain([&] {
-    stored.candidates.clear();
-    return AddStored(name, at_most, known, &stored.candidates);
+    stored = StoredCandidates();
+    return AddStored(name, at_most, known, &stored);
   });
   return stored;
 }

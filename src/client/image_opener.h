@@ -67,7 +67,7 @@ class ImageOpener {
 
  private:
   Status AddStored(const std::string& name, int64_t at_most, const std::optional<RestoreCandidate>& known,
-                   std::vector<StoredCandidate>* candidates);
+                   StoredCandidates* found);
   Status AddLocal(const std::string& name, uint32_t rank, bool everywhere, Found* found);
   Result<std::unique_ptr<OpenImage>> OpenLocal(const ImageIdentity& identity, bool replace);
   // The node has no room for it: part by part, from where it is.

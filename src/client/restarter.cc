@@ -101,7 +101,7 @@ Result<CandidateRule> Restarter::ShareRule(const std::string& name, const Bound&
     KEDGE_ASSIGN_OR_RETURN(mine, core_->collective.BroadcastFromFirst(mine));
   }
   KEDGE_ASSIGN_OR_RETURN(std::vector<RestoredRecord> restored, DecodeRestored(mine));
-  CandidateRule rule{std::move(restored), {}};
+  CandidateRule rule{std::move(restored), {}, {}};
   const RestartKeys& keys = core_->job.restart;
   if (keys.attempt > 0 && bound.Allows(keys.version)) rule.asked = {keys.version, keys.attempt};
   return rule;
@@ -128,7 +128,7 @@ Result<Restarter::Choice> Restarter::Look(const std::string& name, const Bound& 
   const Status fenced = core_->CheckNotSuperseded();
   const Status asked = Agree(fenced.ok() ? mine.agent : fenced);
   if (asked.code() == Code::kBusy) return asked;
-  KEDGE_ASSIGN_OR_RETURN(const CandidateRule rule, ShareRule(name, bound));
+  KEDGE_ASSIGN_OR_RETURN(CandidateRule rule, ShareRule(name, bound));
   std::optional<RestoreCandidate> known;
   if (!everywhere && !alone() && !rule.asked.is_set()) {
     std::vector<RestoreCandidate> on_nodes = mine.candidates;
@@ -138,6 +138,9 @@ Result<Restarter::Choice> Restarter::Look(const std::string& name, const Bound& 
     if (!allowed.candidates.empty()) known = allowed.candidates.front();
   }
   KEDGE_ASSIGN_OR_RETURN(const StoredCandidates stored, ShareStored(name, at_most, known));
+  // What the nodes know as the newest may be among them: then older ones count, that the store was not asked for.
+  if (!stored.withdrawn.empty() && !everywhere && !alone()) return Look(name, bound, true);
+  rule.withdrawn = stored.withdrawn;
   const std::vector<RestoreCandidate> candidates = opener_.Merge(name, at_most, source_rank(), mine, stored);
   std::vector<std::string> all = {EncodeCandidates(candidates, ledger_->TakesOf(name))};
   if (!alone()) {

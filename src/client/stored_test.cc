@@ -16,6 +16,7 @@
 #include "os/testing/simulated_file_system.h"
 #include "store/attempts.h"
 #include "store/record_io.h"
+#include "store/retention.h"
 #include "store/testing/version_maker.h"
 
 namespace kedge::client {
@@ -225,6 +226,17 @@ TEST_F(OpenerTest, WhatTheStoreHasOfAVersionIsACandidateForThoseRanks) {
   const StoredCandidates stored = opener_.Stored("wave", -1, {});
   EXPECT_THAT(VersionsOf(opener_.Merge("wave", -1, 0, on_nodes, stored)), ElementsAre(9, 5, 3)) << "each once";
   EXPECT_THAT(VersionsOf(opener_.Merge("wave", 8, 1, on_nodes, stored)), ElementsAre(5, 4, 3));
+}
+
+TEST_F(OpenerTest, WhatSomebodyHasRemovedIsToldOfAlsoWhereNothingElseIsLookedInto) {
+  Store(3);
+  Store(4);
+  ASSERT_TRUE(WithdrawVersion(catalog(), At(4)).ok());
+  EXPECT_THAT(Stored(), ElementsAre(3));
+  const StoredCandidates stored = opener_.Stored("wave", -1, Candidate(4));
+  ASSERT_EQ(stored.withdrawn.size(), 1u);
+  EXPECT_EQ(stored.withdrawn.front().version, 4);
+  EXPECT_THAT(stored.candidates, IsEmpty());
 }
 
 TEST_F(OpenerTest, AnErrorOfAMomentHidesNoVersion) {

@@ -73,6 +73,8 @@ std::string EncodeStored(const StoredCandidates& stored) {
       encoder.Varint(run.count);
     }
   }
+  encoder.Varint(stored.withdrawn.size());
+  for (const RestoreCandidate& one : stored.withdrawn) EncodeFields(encoder, one);
   encoder.Finish();
   return std::string(AsText(buffer));
 }
@@ -94,6 +96,8 @@ Result<StoredCandidates> DecodeStored(const std::string& text) {
       decoder.Require(run.stride >= 1, "a run of ranks without a stride");
     }
   }
+  stored.withdrawn.resize(decoder.Count(4));
+  for (RestoreCandidate& one : stored.withdrawn) one = DecodeFields(decoder);
   KEDGE_RETURN_IF_ERROR(Finish(decoder, "rank 0's list of what the store has"));
   return stored;
 }
@@ -112,6 +116,12 @@ Moment MomentOf(const RestoreCandidate& candidate) {
   return {candidate.attempt, candidate.take};
 }
 
+bool IsAmong(const std::vector<RestoreCandidate>& withdrawn, const RestoreCandidate& candidate) {
+  return std::any_of(withdrawn.begin(), withdrawn.end(), [&](const RestoreCandidate& one) {
+    return one.version == candidate.version && MomentOf(one) == MomentOf(candidate);
+  });
+}
+
 }  // namespace
 
 Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_ranks, const CandidateRule& rule) {
@@ -122,6 +132,7 @@ Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_
     KEDGE_ASSIGN_OR_RETURN(std::vector<RestoreCandidate> candidates, Decode(of_ranks[rank], &takes));
     most = std::max(most, takes);
     SortCandidates(&candidates);
+    std::erase_if(candidates, [&](const RestoreCandidate& candidate) { return IsAmong(rule.withdrawn, candidate); });
     all.insert(all.end(), candidates.begin(), candidates.end());
     if (rank == 0) {
       common = std::move(candidates);

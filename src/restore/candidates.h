@@ -42,6 +42,7 @@ struct CommonCandidates {
 struct CandidateRule {
   std::vector<RestoredRecord> restored;  // of the name
   AskedVersion asked;
+  std::vector<RestoreCandidate> withdrawn;  // never chosen, nor waited for; ranks are not compared
 };
 // From encoded lists. What the ranks have in common counts as complete. kInternal: one that EncodeCandidates did not make.
 Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_ranks, const CandidateRule& rule);
@@ -54,7 +55,9 @@ struct StoredCandidate {
 };
 struct StoredCandidates {
   std::vector<StoredCandidate> candidates;  // at most kStoredCandidatesMax, newest first
-  Status status;                            // why the store could not be looked into: there may be newer ones
+  std::vector<RestoreCandidate>
+      withdrawn;  // somebody has removed them (store/retention.h): whoever has them must not go on from them
+  Status status;  // why the store could not be looked into: there may be newer ones
 };
 inline constexpr size_t kStoredCandidatesMax = 4096;
 

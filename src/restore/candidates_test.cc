@@ -61,7 +61,7 @@ RestoredRecord Restored(uint32_t attempt, const RestoreCandidate& origin) {
 
 TEST(Candidates, WhatTheJobWentBackFromIsNotAmongThem) {
   constexpr RestoreCandidate k30{30, 1, 1, 2}, k40{40, 1, 2, 2}, k50{50, 1, 3, 2}, k42{42, 2, 1, 2};
-  const CandidateRule went_back{{Restored(2, k40)}, {}};
+  const CandidateRule went_back{{Restored(2, k40)}, {}, {}};
   const CommonCandidates common = Common({{k30, k40, k50, k42}, {k30, k40, k50, k42}}, went_back);
   EXPECT_THAT(common.candidates, ElementsAre(k42, k40, k30));
   EXPECT_THAT(common.abandoned, ElementsAre(k50));
@@ -71,9 +71,21 @@ TEST(Candidates, WhatTheJobWentBackFromIsNotAmongThem) {
   EXPECT_FALSE(Common({{k40, k42}, {k40}}, went_back).is_newest);
 }
 
+TEST(Candidates, WhatSomebodyHasRemovedIsNeitherChosenNorLookedFor) {
+  const CandidateRule rule{{}, {}, {{kNew.version, kNew.attempt, kNew.take, 0}}};
+  const CommonCandidates common = Common({{kNew, kOld}, {kNew, kOld}}, rule);
+  EXPECT_THAT(common.candidates, ElementsAre(kOld));
+  EXPECT_THAT(common.abandoned, IsEmpty());
+  EXPECT_TRUE(Common({{kNew, kOld}, {kOld}}, rule).is_newest);
+  EXPECT_THAT(Common({{kRetaken, kTaken}, {kRetaken, kTaken}}, {{}, {}, {kRetaken}}).candidates, ElementsAre(kTaken));
+  StoredCandidates stored;
+  stored.withdrawn = {kNew, kTaken};
+  EXPECT_EQ(DecodeStored(EncodeStored(stored))->withdrawn, stored.withdrawn);
+}
+
 TEST(Candidates, WhatIsAskedForStandsAlone) {
   constexpr RestoreCandidate k40{40, 1, 2, 2}, k50{50, 1, 3, 2}, k45{45, 1, 4, 2}, k42{42, 2, 1, 2};
-  const CandidateRule rule{{Restored(2, k40)}, {50, 1}};
+  const CandidateRule rule{{Restored(2, k40)}, {50, 1}, {}};
   const CommonCandidates common = Common({{k40, k50, k45, k42}, {k40, k50, k45, k42}}, rule);
   EXPECT_THAT(common.candidates, ElementsAre(k50));
   EXPECT_THAT(common.abandoned, ElementsAre(k45)) << "the lineage's are not abandoned";

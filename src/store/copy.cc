@@ -115,6 +115,18 @@ Status Copier::WriteImage(ObjectWriter& writer, const StoredImage& image, ImageE
   return writer.WriteAt(end, bytes);
 }
 
+// Who copies a version to where it was removed wants it back.
+Status LiftMark(const Catalog& target, const Generation& generation) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, target.store().List(keys::GenerationFolder(generation)));
+  if (entries.size() == 1) {
+    KEDGE_RETURN_IF_ERROR(target.store().Remove(keys::WithdrawnKey(generation)));
+    return target.store().Remove(keys::RemovedKey(generation));
+  }
+  return Status(Code::kBusy,
+                target.store().description() + ": " + generation.ToString() +
+                    " was removed, and its objects are still there: other versions need them, or kedge gc frees them");
+}
+
 }  // namespace
 
 Status CopyVersion(const Catalog& source, const Generation& generation, const Catalog& target, const CopyOptions& options) {
@@ -128,6 +140,7 @@ Status CopyVersion(const Catalog& source, const Generation& generation, const Ca
   if (copied.ok() && copied->complete) {
     return Status(Code::kAlreadyExists, target.store().description() + ": " + there.ToString() + " is there already");
   }
+  if (copied.ok() && copied->removed) KEDGE_RETURN_IF_ERROR(LiftMark(target, there));
   KEDGE_ASSIGN_OR_RETURN(const VersionRecord version, ReadVersionRecord(source, generation));
   return Copier(source, target, options).CopyAll(generation, version);
 }

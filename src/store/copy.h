@@ -14,7 +14,8 @@ struct CopyOptions {
 };
 
 // Job, name, version, attempt and take stay the same. kAlreadyExists: the version is complete there. kCorrupt: a byte
-// of the source is bad, named; nothing becomes visible in the target then.
+// of the source is bad, named; nothing becomes visible in the target then. kBusy: it was removed from the target, and its objects
+// are there still.
 Status CopyVersion(const Catalog& source, const Generation& generation, const Catalog& target, const CopyOptions& options);
 
 }  // namespace kedge

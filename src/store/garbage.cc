@@ -39,9 +39,12 @@ class Collector {
   Quiet QuietOf(const std::string& job, uint32_t attempt);
   Result<Quiet> LookAt(const std::string& job, uint32_t attempt);
   void CollectName(const std::string& job, const std::string& name);
-  void Consider(const VersionInfo& info, int64_t newest_complete, References* references);
+  void Consider(const VersionInfo& info, const std::vector<VersionInfo>& versions, int64_t newest_complete,
+                References* references);
   void CollectTemporary(const std::string& job, const Temporary& temporary);
-  void RemoveAs(GarbageItem::Kind kind, const VersionInfo& info, const std::string& why, References* references);
+  void FreeWithdrawn(const VersionInfo& info, References* references);
+  void RemoveAs(GarbageItem::Kind kind, const VersionInfo& info, const std::string& why, References* references,
+                const RemovalOptions& options = {});
   void Finish(const VersionInfo& info);
 
   const Catalog& catalog_;
@@ -129,7 +132,7 @@ void Collector::CollectName(const std::string& job, const std::string& name) {
     return info.complete && !info.abandoned && !info.reprieved;
   });
   for (const VersionInfo& info : *versions) {
-    if (one_stands || !info.doomed) Consider(info, newest_complete, &*references);
+    if (one_stands || !info.doomed) Consider(info, *versions, newest_complete, &*references);
   }
 }
 
@@ -143,9 +146,22 @@ void Collector::Finish(const VersionInfo& info) {
       {GarbageItem::Kind::kFinished, info.generation.ToString(), "all its images are there", info.image_bytes});
 }
 
-void Collector::Consider(const VersionInfo& info, int64_t newest_complete, References* references) {
+// Of a withdrawal that did not come to its end: the mark stays.
+void Collector::FreeWithdrawn(const VersionInfo& info, References* references) {
+  const Result<std::vector<StoreEntry>> entries = catalog_.store().List(keys::GenerationFolder(info.generation));
+  if (entries.status().code() == Code::kNotFound) return;
+  if (!entries.ok()) return Problem(entries.status());
+  if (entries->size() > 1) {
+    RemoveAs(GarbageItem::Kind::kEmptied, info, "it was withdrawn, and its removal was not finished", references,
+             {.keep_mark = true});
+  }
+}
+
+void Collector::Consider(const VersionInfo& info, const std::vector<VersionInfo>& versions, int64_t newest_complete,
+                         References* references) {
   if (info.unknown) return Problem(Status(Code::kUnsupported, info.generation.ToString() + ": " + info.reason));
   if (info.pinned || (info.finishable && !info.abandoned)) return;
+  if (IsWithdrawn(info, versions)) return FreeWithdrawn(info, references);
   if (info.removed) return RemoveAs(GarbageItem::Kind::kEmptied, info, "nothing refers to it any more", references);
   if (info.complete) {
     if (!info.superseded) return;
@@ -159,14 +175,15 @@ void Collector::Consider(const VersionInfo& info, int64_t newest_complete, Refer
            fmt::format("{}; its attempt has been silent for {:.0f} s", info.reason, quiet.seconds), references);
 }
 
-void Collector::RemoveAs(GarbageItem::Kind kind, const VersionInfo& info, const std::string& why, References* references) {
+void Collector::RemoveAs(GarbageItem::Kind kind, const VersionInfo& info, const std::string& why, References* references,
+                         const RemovalOptions& options) {
   const Generation& generation = info.generation;
   if (references->ReferTo(generation)) return;  // its objects are needed
   if (!options_.dry_run && kind == GarbageItem::Kind::kSuperseded) {
     const Status removed = RemoveVersion(catalog_, generation, {});
     if (!removed.ok()) return Problem(removed);
   } else if (!options_.dry_run) {
-    const Result<Removal> removal = RemoveGeneration(catalog_, info, references);
+    const Result<Removal> removal = RemoveGeneration(catalog_, info, references, options);
     if (!removal.ok()) return Problem(removal.status());
     if (*removal != Removal::kRemoved) return;
   }

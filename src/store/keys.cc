@@ -8,11 +8,16 @@ namespace kedge::keys {
 
 namespace {
 constexpr char kRestoredPrefix[] = "restored-";
+constexpr std::string_view kWithdrawnPrefix = "withdrawn-";
 
 std::string Join(std::string folder, std::string_view component) {
   folder += '/';
   folder += component;
   return folder;
+}
+
+std::string NumbersOf(const Generation& generation) {
+  return std::to_string(generation.version) + '-' + std::to_string(generation.attempt) + '-' + std::to_string(generation.take);
 }
 }  // namespace
 
@@ -55,9 +60,13 @@ std::string ReachedKey(std::string_view job, std::string_view name) {
 }
 
 std::string GenerationFolder(const Generation& generation) {
-  return Join(
-      NameFolder(generation.job, generation.name),
-      std::to_string(generation.version) + '-' + std::to_string(generation.attempt) + '-' + std::to_string(generation.take));
+  return Join(NameFolder(generation.job, generation.name), NumbersOf(generation));
+}
+std::string WithdrawnKey(const Generation& generation) {
+  return Join(NameFolder(generation.job, generation.name), std::string(kWithdrawnPrefix) + NumbersOf(generation));
+}
+std::string ObjectsFolder(const Generation& generation) {
+  return Join(GenerationFolder(generation), "data");
 }
 std::string PartsFolder(const Generation& generation) {
   return Join(GenerationFolder(generation), "parts");
@@ -133,6 +142,10 @@ bool ParseGenerationFolder(std::string_view component, Generation* generation) {
   generation->attempt = *attempt;
   generation->take = *take;
   return true;
+}
+
+bool ParseWithdrawnName(std::string_view component, Generation* generation) {
+  return component.starts_with(kWithdrawnPrefix) && ParseGenerationFolder(component.substr(kWithdrawnPrefix.size()), generation);
 }
 
 }  // namespace kedge::keys

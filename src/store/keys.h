@@ -3,7 +3,7 @@
 //   kedge-store
 //   jobs/JOB/job
 //   jobs/JOB/attempts/ATTEMPT, ATTEMPT.ended, ATTEMPT.draining
-//   jobs/JOB/names/NAME/name, reached, restored-ATTEMPT-TAKE
+//   jobs/JOB/names/NAME/name, reached, restored-ATTEMPT-TAKE, withdrawn-VERSION-ATTEMPT-TAKE
 //   jobs/JOB/names/NAME/VERSION-ATTEMPT-TAKE/{data/rRANK, data/rRANK.cCHUNK, parts/RANK-COUNT, version, pinned, removed}
 #pragma once
 
@@ -29,8 +29,11 @@ std::string NamesFolder(std::string_view job);
 std::string NameFolder(std::string_view job, std::string_view name);
 std::string NameKey(std::string_view job, std::string_view name);
 std::string RestoredKey(std::string_view job, std::string_view name, uint32_t attempt, uint32_t take);
+// Beside the generations, so that a listing tells of it.
+std::string WithdrawnKey(const Generation& generation);
 std::string ReachedKey(std::string_view job, std::string_view name);
 std::string GenerationFolder(const Generation& generation);
+std::string ObjectsFolder(const Generation& generation);
 std::string PartsFolder(const Generation& generation);
 // Named by the first rank in it and the number of its images.
 std::string PartName(uint32_t first_rank, size_t images);
@@ -50,6 +53,8 @@ std::optional<std::string> GenerationOfObject(std::string_view relative_key);
 
 // The version, attempt and take that a folder's name gives; store id, job and name stay as they are.
 bool ParseGenerationFolder(std::string_view component, Generation* generation);
+// The same for the name of such a mark.
+bool ParseWithdrawnName(std::string_view component, Generation* generation);
 // Whether it names a restored record.
 bool IsRestoredName(std::string_view component);
 struct PartNumbers {

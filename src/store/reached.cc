@@ -14,6 +14,10 @@ Status NoteReached(const Catalog& catalog, const Generation& generation) {
   return noted.code() == Code::kAlreadyExists ? Status::Ok() : noted;
 }
 
+Status ForgetReached(const Catalog& catalog, const std::string& job, const std::string& name) {
+  return catalog.store().Remove(keys::ReachedKey(job, name));
+}
+
 Result<std::optional<ReachedRecord>> FindReached(const Catalog& catalog, const std::string& job, const std::string& name) {
   const auto record = ReadOwnRecord(catalog, keys::ReachedKey(job, name), &DecodeReachedRecord);
   if (record.status().code() == Code::kNotFound) return std::optional<ReachedRecord>();

@@ -16,6 +16,9 @@ namespace kedge {
 // This generation is whole on all nodes, or safer. Ok also when another one was noted before.
 Status NoteReached(const Catalog& catalog, const Generation& generation);
 
+// Somebody has removed all that there was of the name: that none is there is no loss.
+Status ForgetReached(const Catalog& catalog, const std::string& job, const std::string& name);
+
 // What was noted; nothing: no version of the name ever was safe.
 Result<std::optional<ReachedRecord>> FindReached(const Catalog& catalog, const std::string& job, const std::string& name);
 

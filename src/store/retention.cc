@@ -121,10 +121,10 @@ Result<bool> AnotherIsComplete(const Catalog& catalog, const Generation& generat
 }
 
 // With the mark set: whether something stands against removing it. kRemoved: nothing.
-Result<Removal> LookAgain(const Catalog& catalog, const VersionInfo& info) {
+Result<Removal> LookAgain(const Catalog& catalog, const VersionInfo& info, bool also_last) {
   KEDGE_ASSIGN_OR_RETURN(const bool pinned, IsThere(catalog, keys::PinKey(info.generation)));
   if (pinned) return Removal::kPinned;
-  if (!info.complete && !info.doomed) return Removal::kRemoved;
+  if (also_last || (!info.complete && !info.doomed)) return Removal::kRemoved;
   KEDGE_ASSIGN_OR_RETURN(const bool another, AnotherIsComplete(catalog, info.generation));
   return another ? Removal::kRemoved : Removal::kLast;
 }
@@ -157,27 +157,35 @@ bool References::ReferTo(const Generation& generation) const {
   });
 }
 
-Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info, References* references) {
+Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info, References* references,
+                                 const RemovalOptions& options) {
   const Generation& generation = info.generation;
   const bool needed = references->ReferTo(generation);
   if (needed && info.removed && !info.doomed) return Removal::kEmptied;
-  if (info.complete || info.doomed || needed) {
+  if (info.complete || info.doomed || needed || options.keep_mark) {
     bool own = false;
     const Status marked = PutMark(catalog, keys::RemovedKey(generation), RemovedRecord{generation, WallTimeNs()}, &own);
     if (marked.code() == Code::kNotFound) return Removal::kRemoved;  // by another process
     KEDGE_RETURN_IF_ERROR(marked);
-    const Result<Removal> removal = LookAgain(catalog, info);
+    const Result<Removal> removal = LookAgain(catalog, info, options.also_last);
     if (!removal.ok() || *removal != Removal::kRemoved) {
       // Another's mark stays: it may have looked already, and be removing what this one would then rely on.
       if (own) KEDGE_RETURN_IF_ERROR(catalog.store().Remove(keys::RemovedKey(generation)));
       return removal;
     }
   }
-  if (needed) {
+  if (options.keep_mark) {
+    bool ignored = false;
+    const RemovedRecord mark{generation, WallTimeNs()};
+    KEDGE_RETURN_IF_ERROR(PutMark(catalog, keys::WithdrawnKey(generation), mark, &ignored));
+  }
+  if (needed || options.keep_mark) {
     // In reverse order of publication; the mark makes it no version already.
     KEDGE_RETURN_IF_ERROR(catalog.store().Remove(keys::VersionKey(generation)));
     KEDGE_RETURN_IF_ERROR(catalog.store().RemoveFolder(keys::PartsFolder(generation), {}, catalog.owner()));
+    if (!needed) KEDGE_RETURN_IF_ERROR(catalog.store().RemoveFolder(keys::ObjectsFolder(generation), {}, catalog.owner()));
   } else {
+    if (info.removed) KEDGE_RETURN_IF_ERROR(catalog.store().Remove(keys::WithdrawnKey(generation)));
     KEDGE_RETURN_IF_ERROR(
         catalog.store().RemoveFolder(keys::GenerationFolder(generation), keys::VersionKey(generation), catalog.owner()));
   }
@@ -216,13 +224,14 @@ Status RetainOnce(const Catalog& catalog, const std::string& job, const std::str
   const std::vector<const VersionInfo*> candidates = Candidates(versions, silent, options, &report->waits);
   std::vector<VersionInfo> emptied;  // whose objects may go once nothing refers to them
   for (const VersionInfo& info : versions) {
-    if (info.removed && !info.unknown && !options.in_use.contains(info.generation)) emptied.push_back(info);
+    const bool may_go = info.removed && !info.unknown && !IsWithdrawn(info, versions);
+    if (may_go && !options.in_use.contains(info.generation)) emptied.push_back(info);
   }
   if (candidates.empty() && emptied.empty()) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(EnsureKeptAreDurable(catalog, versions, candidates));
   KEDGE_ASSIGN_OR_RETURN(References references, References::Read(catalog, job));
   for (const VersionInfo* info : candidates) {
-    KEDGE_ASSIGN_OR_RETURN(const Removal removal, RemoveGeneration(catalog, *info, &references));
+    KEDGE_ASSIGN_OR_RETURN(const Removal removal, RemoveGeneration(catalog, *info, &references, {}));
     if (removal == Removal::kRemoved) report->removed.push_back(info->generation);
     if (removal != Removal::kEmptied) continue;
     report->emptied.push_back(info->generation);
@@ -232,7 +241,7 @@ Status RetainOnce(const Catalog& catalog, const std::string& job, const std::str
   }
   // After all records that could refer to them.
   for (const VersionInfo& info : emptied) {
-    KEDGE_ASSIGN_OR_RETURN(const Removal removal, RemoveGeneration(catalog, info, &references));
+    KEDGE_ASSIGN_OR_RETURN(const Removal removal, RemoveGeneration(catalog, info, &references, {}));
     if (removal == Removal::kRemoved) report->removed.push_back(info.generation);
   }
   return RemoveRestored(catalog, job, name);
@@ -259,25 +268,68 @@ Status ApplyRetention(const Catalog& catalog, const std::string& job, const std:
   return status;
 }
 
-Status RemoveVersion(const Catalog& catalog, const Generation& generation, const RetentionOptions& options) {
-  KEDGE_RETURN_IF_ERROR(CheckMayRemove(catalog, generation.job));
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, generation.job, generation.name));
+namespace {
+
+// Where one may be removed that is not in use.
+Result<const VersionInfo*> FindRemovable(const std::vector<VersionInfo>& versions, const Generation& generation) {
   const auto found =
       std::find_if(versions.begin(), versions.end(), [&](const VersionInfo& info) { return info.generation == generation; });
   if (found == versions.end()) return Status(Code::kNotFound, generation.ToString() + " is not in the store");
   if (found->unknown) return Status(Code::kUnsupported, generation.ToString() + ": " + found->reason);
   if (found->pinned) return Status(Code::kBusy, generation.ToString() + " is pinned: unpin it first");
+  return &*found;
+}
+
+Status JustPinned(const Generation& generation) {
+  return Status(Code::kBusy, generation.ToString() + " has just been pinned");
+}
+
+}  // namespace
+
+Status RemoveVersion(const Catalog& catalog, const Generation& generation, const RetentionOptions& options) {
+  KEDGE_RETURN_IF_ERROR(CheckMayRemove(catalog, generation.job));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, generation.job, generation.name));
+  KEDGE_ASSIGN_OR_RETURN(const VersionInfo* const found, FindRemovable(versions, generation));
   if (options.in_use.contains(generation)) return Status(Code::kBusy, generation.ToString() + " is in use");
   if (found->complete) {
     KEDGE_ASSIGN_OR_RETURN(const bool another, AnotherIsComplete(catalog, generation));
     if (!another) return LastOne(generation);
-    KEDGE_RETURN_IF_ERROR(EnsureKeptAreDurable(catalog, versions, {&*found}));
+    KEDGE_RETURN_IF_ERROR(EnsureKeptAreDurable(catalog, versions, {found}));
   }
   KEDGE_ASSIGN_OR_RETURN(References references, References::Read(catalog, generation.job));
-  KEDGE_ASSIGN_OR_RETURN(const Removal removal, RemoveGeneration(catalog, *found, &references));
-  if (removal == Removal::kPinned) return Status(Code::kBusy, generation.ToString() + " has just been pinned");
+  KEDGE_ASSIGN_OR_RETURN(const Removal removal, RemoveGeneration(catalog, *found, &references, {}));
+  if (removal == Removal::kPinned) return JustPinned(generation);
   if (removal == Removal::kLast) return LastOne(generation);
   return Status::Ok();
+}
+
+Result<Removal> WithdrawVersion(const Catalog& catalog, const Generation& generation) {
+  KEDGE_RETURN_IF_ERROR(CheckMayRemove(catalog, generation.job));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, generation.job, generation.name));
+  KEDGE_ASSIGN_OR_RETURN(const VersionInfo* const found, FindRemovable(versions, generation));
+  KEDGE_ASSIGN_OR_RETURN(References references, References::Read(catalog, generation.job));
+  // Where one that was taken later stands, that one tells all who hold copies that this one was let go of.
+  const bool keep_mark = !IsDisplaced(*found, versions);
+  if (!keep_mark) KEDGE_RETURN_IF_ERROR(EnsureKeptAreDurable(catalog, versions, {found}));
+  KEDGE_ASSIGN_OR_RETURN(const Removal removal,
+                         RemoveGeneration(catalog, *found, &references, {.keep_mark = keep_mark, .also_last = true}));
+  if (removal == Removal::kPinned) return JustPinned(generation);
+  return removal;
+}
+
+Result<std::vector<Generation>> ReadWithdrawn(const Catalog& catalog, const std::string& job, const std::string& name) {
+  std::vector<Generation> withdrawn;
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::NameFolder(job, name));
+  if (entries.status().code() == Code::kNotFound) return withdrawn;
+  if (!entries.ok()) return entries.status();
+  for (const StoreEntry& entry : *entries) {
+    Generation generation{catalog.id(), job, name, 0, 0, 0};
+    if (!keys::ParseWithdrawnName(entry.name, &generation)) continue;
+    const Result<VersionInfo> info = InspectGeneration(catalog, generation);
+    if (!info.ok() && info.status().code() != Code::kNotFound) return info.status();
+    if (info.ok() && info->removed) withdrawn.push_back(generation);
+  }
+  return withdrawn;
 }
 
 Status PinVersion(const Catalog& catalog, const Generation& generation) {

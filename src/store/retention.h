@@ -15,6 +15,11 @@
 //
 // Space is freed by reachability: while another version has chunks in an older one's objects, the
 // older one is marked removed and loses its records (it is no version any more), but not its objects.
+//
+// What somebody withdraws (kedge rm) goes although nothing newer has taken its place, and nodes may hold copies of it. Its mark
+// stays until something of the lineage that was taken later is complete (IsWithdrawn): it tells agents that they need not send
+// it again, and whoever publishes it all the same that it has been removed. Restarts must not go on from it: a second mark, in
+// the folder of the name, tells them, which look into no generation's folder where the nodes have all that they need.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +44,8 @@ struct RetentionOptions {
   LeaseWatch* watch = nullptr;
 };
 
+enum class Removal { kRemoved, kEmptied, kPinned, kLast };
+
 struct RetentionReport {
   std::vector<Generation> removed;
   std::vector<Generation> emptied;  // no version any more; objects kept for another version
@@ -55,6 +62,14 @@ Status ApplyRetention(const Catalog& catalog, const std::string& job, const std:
 // Removes one generation, whether complete or not. kBusy: pinned, or in use. kFailedPrecondition: the last complete
 // version of its name's lineage, or taken over from as above. kUnsupported: its records are not understood.
 Status RemoveVersion(const Catalog& catalog, const Generation& generation, const RetentionOptions& options);
+
+// Removes one generation because somebody wants it to be gone, the last complete one, too: the mark, then the version record, the
+// parts, the objects, which stay where others need them (kEmptied). It asks nobody whether the job goes on from it. kBusy:
+// pinned. kUnsupported: its records are not understood. kNotFound: nothing of it is there.
+Result<Removal> WithdrawVersion(const Catalog& catalog, const Generation& generation);
+
+// Those of a name that are withdrawn: one listing, and a look at each.
+Result<std::vector<Generation>> ReadWithdrawn(const Catalog& catalog, const std::string& job, const std::string& name);
 
 // Keeps a complete version for ever, or lets go. kFailedPrecondition: not complete. kNotFound: removed meanwhile.
 Status PinVersion(const Catalog& catalog, const Generation& generation);
@@ -75,7 +90,11 @@ class References {
 
 // Removes one generation and forgets it in `references`, or empties it where they still need it. Asks nothing else but
 // whether it has been pinned or become the last complete one; for retention and gc.
-enum class Removal { kRemoved, kEmptied, kPinned, kLast };
-Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info, References* references);
+struct RemovalOptions {
+  bool keep_mark = false;  // all but the mark goes: for what is withdrawn
+  bool also_last = false;
+};
+Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info, References* references,
+                                 const RemovalOptions& options);
 
 }  // namespace kedge

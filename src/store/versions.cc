@@ -262,6 +262,17 @@ Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std:
   return versions;
 }
 
+bool IsDisplaced(const VersionInfo& info, const std::vector<VersionInfo>& versions) {
+  const auto order = [](const Generation& generation) { return std::pair(MomentOf(generation), generation.version); };
+  return std::any_of(versions.begin(), versions.end(), [&](const VersionInfo& other) {
+    return other.complete && !other.abandoned && order(other.generation) > order(info.generation);
+  });
+}
+
+bool IsWithdrawn(const VersionInfo& info, const std::vector<VersionInfo>& versions) {
+  return info.removed && !info.unknown && !IsDisplaced(info, versions);
+}
+
 Status Disagreement(const Generation& one, uint32_t rank, const Generation& other, uint32_t other_rank) {
   const bool in_order = rank < other_rank;
   return Status(

@@ -44,6 +44,11 @@ struct VersionInfo {
 Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std::string& job, const std::string& name,
                                               const std::function<bool(const Generation&)>& is_wanted = {});
 
+// Whether one of the name's `versions` that was taken later is complete, and of the lineage.
+bool IsDisplaced(const VersionInfo& info, const std::vector<VersionInfo>& versions);
+// Whether its mark is all that tells that it was removed (retention.h, WithdrawVersion). Nodes may still hold copies of it.
+bool IsWithdrawn(const VersionInfo& info, const std::vector<VersionInfo>& versions);
+
 // What attempts went on from, of a name. None when there is no such name.
 Result<std::vector<RestoredRecord>> ReadRestored(const Catalog& catalog, const std::string& job, const std::string& name);
 

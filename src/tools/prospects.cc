@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -99,6 +100,8 @@ Prospects Foresee(const RebuildReply& on_nodes, const StoredJob& stored, Asker a
     held.in_store = version.given;
   }
   for (const SurvivingVersion& version : on_nodes.versions) {
+    const auto& withdrawn = stored.withdrawn;
+    if (std::find(withdrawn.begin(), withdrawn.end(), version.generation) != withdrawn.end()) continue;
     Held& held = names[version.generation.name][version.generation];
     held.ranks = version.ranks;
     held.on_nodes = asker == Asker::kStore ? version.given : version.at_hand;

@@ -24,6 +24,7 @@ struct StoredJob {
   std::vector<std::string> names;
   std::vector<StoredVersion> versions;     // complete or not
   std::vector<RestoredRecord> restored;    // what its attempts went on from
+  std::vector<Generation> withdrawn;       // somebody has removed them: they are not gone on from, whoever has them
   std::map<std::string, Generation> safe;  // by name: one that was safe once, wherever
 };
 

@@ -154,6 +154,19 @@ TEST_F(ProspectsTest, SilentNodesMayHaveWhatTheStoreWasTold) {
   EXPECT_THAT(Wave().WhatSilentNodesMayHave(), HasSubstr("was safe on its nodes"));
 }
 
+TEST_F(ProspectsTest, WhatSomebodyHasRemovedIsNotGoneOnFromNorLost) {
+  InStore(At(1, 1, 1));
+  OnNodes(At(2, 1, 2));
+  stored_.withdrawn = {At(2, 1, 2)};
+  EXPECT_EQ(Wave().generation, At(1, 1, 1));
+  EXPECT_EQ(Wave({}, Asker::kStore).generation, At(1, 1, 1)) << "nor carried to the store";
+  stored_.versions.clear();
+  on_nodes_.versions.clear();
+  OnNodes(At(2, 1, 2), {0});
+  EXPECT_FALSE(Wave().generation.has_value());
+  EXPECT_EQ(Wave().WhatWasLost(), "");
+}
+
 TEST_F(ProspectsTest, NamesAreApart) {
   InStore(At(1));
   OnNodes(At(9, 1, 1, "other"));

@@ -125,6 +125,10 @@ Result<StoredJob> ReadStored(const RebuildOptions& options, const JobId& id) {
     stored.restored.insert(stored.restored.end(), restored.begin(), restored.end());
     KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, id.job, name));
     for (const VersionInfo& version : versions) {
+      if (IsWithdrawn(version, versions)) {
+        stored.withdrawn.push_back(version.generation);
+        continue;
+      }
       if (version.ranks == 0) continue;
       StoredVersion one{version.generation, version.ranks, {{0, 1, version.ranks}}};
       if (!version.complete && !version.finishable) {
