@@ -12,12 +12,15 @@
 #include "os/machine/machine.h"
 #include "os/process/terminal.h"
 #include "session/config_keys.h"
-#include "store/keys.h"
 #include "store/posix/posix_store.h"
 
 namespace kedge::tools {
 
-const char* const kVersionSpecHelp = "NAME or NAME@VERSION[.ATTEMPT] of a checkpoint; without a version the newest complete one";
+const char* const kVersionSpecHelp =
+    "JOB/NAME@VERSION[.ATTEMPT] of a checkpoint; without a version the newest complete one, without a job the only one that has "
+    "the "
+    "name";
+const char* const kVersionSpecForm = "[JOB/]NAME[@VERSION]";
 
 void ConfigOptions::AddTo(CLI::App& app) {
   app.add_option("--config", file, "TOML file instead of the usual places")->type_name("FILE");
@@ -39,9 +42,9 @@ Result<Config> ConfigOptions::Load() const {
   return config;
 }
 
-void StoreOptions::AddTo(CLI::App& app) {
+void StoreOptions::AddTo(CLI::App& app, JobBy job_by) {
   app.add_option("--store", store, "the store's folder (default: store.path of the configuration)")->type_name("FOLDER");
-  app.add_option("--job", job, "only this job")->type_name("NAME");
+  app.add_option(job_by == JobBy::kPositional ? "--job,job" : "--job", job, "only this job")->type_name("NAME");
   config.AddTo(app);
 }
 
@@ -106,32 +109,58 @@ Result<std::string> SelectJob(const OpenedStore& opened, const StoreOptions& opt
                 fmt::format("{} has several jobs; name one with --job: {}", opened.path, fmt::join(jobs, ", ")));
 }
 
-Result<VersionInfo> ResolveVersion(const OpenedStore& opened, const std::string& job, const std::string& spec) {
-  const size_t at = spec.rfind('@');
-  const std::string name = spec.substr(0, at);
-  if (at == std::string::npos) return NewestAtOrBelow(opened.catalog, job, name, -1);
-  const size_t dot = spec.find('.', at);
-  const std::string digits = spec.substr(at + 1, dot == std::string::npos ? dot : dot - at - 1);
-  const std::string attempt_digits = dot == std::string::npos ? "0" : spec.substr(dot + 1);
-  const std::optional<uint32_t> attempt = keys::ParseNumber(attempt_digits);
-  if (!attempt || digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) {
-    return Status(Code::kInvalidArgument, fmt::format("\"{}\": expected {}", spec, kVersionSpecHelp));
+Result<std::vector<Target>> SelectTargets(const OpenedStore& opened, const StoreOptions& options, const std::string& text,
+                                          TargetForm form) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, SelectJobs(opened, options));
+  JobNames names;
+  for (const std::string& job : jobs) {
+    KEDGE_ASSIGN_OR_RETURN(names[job], opened.catalog.Names(job, nullptr));
   }
-  const int64_t version = std::stoll(digits);
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(opened.catalog, job, name));
+  KEDGE_ASSIGN_OR_RETURN(std::vector<Target> found, FindTargets(text, names, form));
+  if (!found.empty()) return found;
+  const std::string what = options.job.empty() ? opened.path : fmt::format("job \"{}\" in {}", options.job, opened.path);
+  return Status(Code::kNotFound,
+                fmt::format("{} has nothing that is called \"{}\"; `kedge ls --all` lists what there is", what, text));
+}
+
+Result<Target> SelectTarget(const OpenedStore& opened, const StoreOptions& options, const std::string& text, TargetForm form) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<Target> found, SelectTargets(opened, options, text, form));
+  if (found.size() == 1) return found.front();
+  std::vector<Target> standing;
+  for (const Target& target : found) {
+    KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(opened.catalog, target.job, target.name));
+    const bool stands = std::any_of(versions.begin(), versions.end(), [](const VersionInfo& info) { return !info.removed; });
+    if (stands) standing.push_back(target);
+  }
+  if (standing.size() == 1) return standing.front();
+  std::vector<std::string> texts;
+  for (const Target& target : found) texts.push_back(target.ToString());
+  return Status(Code::kInvalidArgument,
+                fmt::format("\"{}\" may mean several: {}; name one with its job", text, fmt::join(texts, ", ")));
+}
+
+Result<VersionInfo> ResolveVersion(const OpenedStore& opened, const Target& target) {
+  if (!target.version) return NewestAtOrBelow(opened.catalog, target.job, target.name, -1);
+  const auto& [version, attempt] = *target.version;
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(opened.catalog, target.job, target.name));
   const auto rank = [](const VersionInfo& info) { return std::pair(info.complete, !info.abandoned); };
   const VersionInfo* found = nullptr;
   for (const VersionInfo& info : versions) {
-    if (info.generation.version != version || (*attempt > 0 && info.generation.attempt != *attempt)) continue;
+    if (info.removed || info.generation.version != version || (attempt > 0 && info.generation.attempt != attempt)) continue;
     if (found == nullptr || rank(info) > rank(*found)) found = &info;
   }
-  if (found != nullptr && found->complete && found->abandoned && *attempt == 0) {
-    return Status(Code::kNotFound, fmt::format("{} is abandoned, since the job went on from an older one: {}@{}.{} names it",
-                                               found->generation.ToString(), name, version, found->generation.attempt));
+  if (found != nullptr && found->complete && found->abandoned && attempt == 0) {
+    return Status(Code::kNotFound, fmt::format("{} is abandoned, since the job went on from an older one: {}.{} names it",
+                                               found->generation.ToString(), target.ToString(), found->generation.attempt));
   }
   if (found != nullptr) return *found;
-  return Status(Code::kNotFound, fmt::format("job \"{}\" has no version {} of \"{}\" in {}; `kedge ls` lists them", job, version,
-                                             name, opened.path));
+  return Status(Code::kNotFound, fmt::format("job \"{}\" has no version {} of \"{}\" in {}; `kedge ls` lists them", target.job,
+                                             version, target.name, opened.path));
+}
+
+Result<VersionInfo> SelectVersion(const OpenedStore& opened, const StoreOptions& options, const std::string& text) {
+  KEDGE_ASSIGN_OR_RETURN(const Target target, SelectTarget(opened, options, text, TargetForm::kName));
+  return ResolveVersion(opened, target);
 }
 
 Table::Table(std::vector<std::string> header, std::vector<bool> right) : right_(std::move(right)) {

@@ -13,6 +13,7 @@
 #include "store/catalog.h"
 #include "store/store.h"
 #include "store/versions.h"
+#include "tools/target.h"
 
 namespace kedge::tools {
 
@@ -32,7 +33,9 @@ struct StoreOptions {
   std::string store;
   std::string job;
 
-  void AddTo(CLI::App& app);
+  // `job`: how the job is named; kPositional: also by the first word.
+  enum class JobBy { kOption, kPositional };
+  void AddTo(CLI::App& app, JobBy job_by = JobBy::kOption);
 };
 
 // A store opened for reading (nothing is created) in a tool's name.
@@ -51,9 +54,18 @@ Result<std::vector<std::string>> SelectJobs(const OpenedStore& opened, const Sto
 // The only job, or the one named; kInvalidArgument lists them where there are several.
 Result<std::string> SelectJob(const OpenedStore& opened, const StoreOptions& options);
 
-// NAME[@VERSION]; the version absent means the newest complete one. Resolves against the store.
-Result<VersionInfo> ResolveVersion(const OpenedStore& opened, const std::string& job, const std::string& spec);
+// All that a text may mean (target.h), of the jobs that the options mean. kNotFound: nothing is called so.
+Result<std::vector<Target>> SelectTargets(const OpenedStore& opened, const StoreOptions& options, const std::string& text,
+                                          TargetForm form);
+// The one that it means: of several, the only one of which a version is there. kInvalidArgument lists them where it is not clear.
+Result<Target> SelectTarget(const OpenedStore& opened, const StoreOptions& options, const std::string& text, TargetForm form);
+
+// The version that is meant; where none is named, the newest complete one.
+Result<VersionInfo> ResolveVersion(const OpenedStore& opened, const Target& target);
+// Both: of a text that names a version.
+Result<VersionInfo> SelectVersion(const OpenedStore& opened, const StoreOptions& options, const std::string& text);
 extern const char* const kVersionSpecHelp;
+extern const char* const kVersionSpecForm;
 
 // Aligned columns; the widths fit the content. Numbers go right when `right` says so for the column.
 class Table {

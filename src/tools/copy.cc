@@ -21,8 +21,7 @@ struct CopyToolOptions {
 
 Outcome Copy(const CopyToolOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
-  KEDGE_ASSIGN_OR_RETURN(const std::string job, SelectJob(opened, options.store));
-  KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, ResolveVersion(opened, job, options.spec));
+  KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, SelectVersion(opened, options.store, options.spec));
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore target, OpenOrCreateStoreAt(options.target));
   CopyOptions copy;
   {
@@ -34,7 +33,7 @@ Outcome Copy(const CopyToolOptions& options) {
     KEDGE_RETURN_IF_ERROR(CopyVersion(opened.catalog, info.generation, target.catalog, copy));
   }
   if (options.json) {
-    PrintJson({{"job", job},
+    PrintJson({{"job", info.generation.job},
                {"name", info.generation.name},
                {"version", info.generation.version},
                {"target", options.target},
@@ -52,7 +51,7 @@ Command CopyCommand() {
   return {"copy", "copy a version to another store, verified on the way", [](CLI::App& app) {
             auto options = std::make_shared<CopyToolOptions>();
             options->store.AddTo(app);
-            app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name("NAME[@VERSION]");
+            app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name(kVersionSpecForm);
             app.add_option("target", options->target, "folder of the other store; made when it is not there")
                 ->required()
                 ->type_name("FOLDER");

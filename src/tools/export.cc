@@ -91,8 +91,7 @@ Status WriteRegion(const OpenedStore& opened, const StoredImage& image, size_t r
 
 Outcome Export(const ExportOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
-  KEDGE_ASSIGN_OR_RETURN(const std::string job, SelectJob(opened, options.store));
-  KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, ResolveVersion(opened, job, options.spec));
+  KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, SelectVersion(opened, options.store, options.spec));
   KEDGE_RETURN_IF_ERROR(os::MakeFolders(os::SystemFileSystem(), options.folder, 0777, false));
   Json files = Json::array();
   std::set<std::string> names;
@@ -120,7 +119,10 @@ Outcome Export(const ExportOptions& options) {
     return Status(Code::kNotFound,
                   fmt::format("no region of {} matches; `kedge inspect` lists them", info.generation.ToString()));
   if (options.json) {
-    PrintJson({{"job", job}, {"name", info.generation.name}, {"version", info.generation.version}, {"files", std::move(files)}});
+    PrintJson({{"job", info.generation.job},
+               {"name", info.generation.name},
+               {"version", info.generation.version},
+               {"files", std::move(files)}});
   }
   return kExitOk;
 }
@@ -132,7 +134,7 @@ Command ExportCommand() {
       "export", "write regions of a version as .npy files, or raw", [](CLI::App& app) {
         auto options = std::make_shared<ExportOptions>();
         options->store.AddTo(app);
-        app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name("NAME[@VERSION]");
+        app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name(kVersionSpecForm);
         app.add_option("--region", options->regions, "only these regions, by name or id")->type_name("REGION");
         auto* rank =
             app.add_option("--rank", options->rank, "this rank's image")->capture_default_str()->check(CLI::NonNegativeNumber);

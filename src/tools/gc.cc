@@ -63,7 +63,7 @@ Outcome Gc(const GcOptions& options) {
 Command GcCommand() {
   return {"gc", "show, and with --yes remove, what no attempt will finish and no version needs", [](CLI::App& app) {
             auto options = std::make_shared<GcOptions>();
-            options->store.AddTo(app);
+            options->store.AddTo(app, StoreOptions::JobBy::kPositional);
             app.add_flag("--yes", options->yes, "do it; without, only show");
             app.add_option("--incomplete-age", options->incomplete_age_seconds,
                            "seconds of silence after which an incomplete version newer than the newest complete one goes")
@@ -75,7 +75,7 @@ Command GcCommand() {
             app.footer(
                 "Versions whose parts are all there are finished first: a whole version is never garbage.\n"
                 "Complete versions are never removed here; retention is `keep.versions`.\n"
-                "Examples:\n  kedge gc\n  kedge gc --job climate --yes");
+                "Examples:\n  kedge gc\n  kedge gc climate --yes");
             return [options] { return Gc(*options); };
           }};
 }

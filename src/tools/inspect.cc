@@ -114,8 +114,7 @@ Json ImageJson(const StoredImage& image) {
 
 Outcome Inspect(const InspectOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
-  KEDGE_ASSIGN_OR_RETURN(const std::string job, SelectJob(opened, options.store));
-  KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, ResolveVersion(opened, job, options.spec));
+  KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, SelectVersion(opened, options.store, options.spec));
   if (!options.json) {
     std::printf("%s: %s, %u ranks, %s, %s\n", info.generation.ToString().c_str(),
                 info.complete ? fmt::format("complete since {}", FormatWallTime(info.wall_time_ns)).c_str()
@@ -135,7 +134,7 @@ Outcome Inspect(const InspectOptions& options) {
     }
   }
   if (options.json) {
-    PrintJson({{"job", job},
+    PrintJson({{"job", info.generation.job},
                {"name", info.generation.name},
                {"version", info.generation.version},
                {"attempt", info.generation.attempt},
@@ -156,14 +155,14 @@ Command InspectCommand() {
       "inspect", "show what a version holds: regions, types, shapes, chunks, checksums", [](CLI::App& app) {
         auto options = std::make_shared<InspectOptions>();
         options->store.AddTo(app);
-        app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name("NAME[@VERSION]");
+        app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name(kVersionSpecForm);
         auto* rank =
             app.add_option("--rank", options->rank, "this rank's image")->capture_default_str()->check(CLI::NonNegativeNumber);
         app.add_flag("--all-ranks", options->all_ranks, "every rank's image")->excludes(rank);
         app.add_flag("--chunks", options->chunks, "also the chunks and the objects they lie in");
         app.add_flag("--extents", options->extents, "also every extent with its checksum");
         app.add_flag("--json", options->json, "print JSON, with chunks and extents");
-        app.footer("Examples:\n  kedge inspect heat\n  kedge inspect heat@120 --rank 3 --chunks");
+        app.footer("Examples:\n  kedge inspect heat\n  kedge inspect climate/heat@120 --rank 3 --chunks");
         return [options] { return Inspect(*options); };
       }};
 }

@@ -14,12 +14,13 @@ namespace {
 
 struct LsOptions {
   StoreOptions store;
-  std::string name;
+  std::string target;
   bool all = false;
   bool json = false;
 };
 
 std::string StateText(const VersionInfo& info) {
+  if (info.removed) return "removed";
   if (info.complete) return info.abandoned ? "abandoned" : info.superseded ? "superseded" : "complete";
   return info.finishable ? "finishable" : "incomplete";
 }
@@ -58,21 +59,39 @@ void WarnOfIncomplete(const std::string& job, const std::vector<VersionInfo>& ne
   std::fprintf(stderr, "kedge: warning: job %s: %s\n", job.c_str(), disagreement.message().c_str());
 }
 
+// Everything, or what the text means: a name may be one of several jobs.
+Result<std::vector<Target>> Select(const OpenedStore& opened, const LsOptions& options) {
+  if (!options.target.empty()) return SelectTargets(opened, options.store, options.target, TargetForm::kAny);
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, SelectJobs(opened, options.store));
+  std::vector<Target> targets;
+  for (const std::string& job : jobs) targets.push_back({job, {}, {}});
+  return targets;
+}
+
+bool IsMeant(const Target& target, const Generation& generation) {
+  if (!target.version) return true;
+  return generation.version == target.version->version &&
+         (target.version->attempt == 0 || generation.attempt == target.version->attempt);
+}
+
 Outcome Ls(const LsOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, SelectJobs(opened, options.store));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<Target> targets, Select(opened, options));
   Json shown = Json::array();
   Table table({"JOB", "NAME", "VERSION", "STATE", "RANKS", "BYTES", "AGE", "ATTEMPT", ""},
               {false, false, true, false, true, true, true, true, false});
-  for (const std::string& job : jobs) {
-    std::vector<std::string> skipped;
-    KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> names, opened.catalog.Names(job, &skipped));
+  for (const Target& target : targets) {
+    const std::string& job = target.job;
+    std::vector<std::string> skipped, names = {target.name};
+    if (target.name.empty()) {
+      KEDGE_ASSIGN_OR_RETURN(names, opened.catalog.Names(job, &skipped));
+    }
     for (const std::string& sentence : skipped) std::fprintf(stderr, "kedge: warning: passed over: %s\n", sentence.c_str());
     for (const std::string& name : names) {
-      if (!options.name.empty() && options.name != name) continue;
       KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(opened.catalog, job, name));
       WarnOfIncomplete(job, versions);
       for (const VersionInfo& info : versions) {
+        if (!IsMeant(target, info.generation)) continue;
         if (!options.all && (!info.complete || info.superseded)) continue;
         shown.push_back(VersionJson(job, name, info));
         table.AddRow({job, name, fmt::format("{}", info.generation.version), StateText(info), fmt::format("{}", info.ranks),
@@ -98,10 +117,11 @@ Command LsCommand() {
           [](CLI::App& app) {
             auto options = std::make_shared<LsOptions>();
             options->store.AddTo(app);
-            app.add_option("name", options->name, "only checkpoints of this name");
-            app.add_flag("-a,--all", options->all, "also versions that are incomplete or superseded, with the reason");
+            app.add_option("target", options->target, "only this: JOB, NAME, JOB/NAME or JOB/NAME@VERSION")
+                ->type_name("[JOB/]NAME[@VERSION]");
+            app.add_flag("-a,--all", options->all, "also versions that are incomplete, superseded or removed, with the reason");
             app.add_flag("--json", options->json, "print JSON");
-            app.footer("Examples:\n  kedge ls\n  kedge ls --store /scratch/me/kedge --job climate --all");
+            app.footer("Examples:\n  kedge ls\n  kedge ls climate/heat --all\n  kedge ls --store /scratch/me/kedge climate");
             return [options] { return Ls(*options); };
           }};
 }

@@ -19,11 +19,11 @@ struct PinOptions {
 
 Outcome SetPin(const PinOptions& options, bool pinned) {
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
-  KEDGE_ASSIGN_OR_RETURN(const std::string job, SelectJob(opened, options.store));
-  KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, ResolveVersion(opened, job, options.spec));
+  KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, SelectVersion(opened, options.store, options.spec));
   KEDGE_RETURN_IF_ERROR(pinned ? PinVersion(opened.catalog, info.generation) : UnpinVersion(opened.catalog, info.generation));
   if (options.json) {
-    PrintJson({{"job", job}, {"name", info.generation.name}, {"version", info.generation.version}, {"pinned", pinned}});
+    PrintJson(
+        {{"job", info.generation.job}, {"name", info.generation.name}, {"version", info.generation.version}, {"pinned", pinned}});
   } else {
     std::printf("%s is %s\n", info.generation.ToString().c_str(), pinned ? "pinned" : "no longer pinned");
   }
@@ -34,7 +34,7 @@ std::function<std::function<Outcome()>(CLI::App&)> AddWith(bool pinned) {
   return [pinned](CLI::App& app) {
     auto options = std::make_shared<PinOptions>();
     options->store.AddTo(app);
-    app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name("NAME[@VERSION]");
+    app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name(kVersionSpecForm);
     app.add_flag("--json", options->json, "print JSON");
     app.footer(pinned ? "Example:\n  kedge pin heat@120" : "Example:\n  kedge unpin heat@120");
     return [options, pinned] { return SetPin(*options, pinned); };

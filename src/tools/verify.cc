@@ -19,16 +19,21 @@ struct VerifyToolOptions {
   bool json = false;
 };
 
-// All complete versions of the selected jobs, or the one that is named.
+// All complete versions of the jobs that are meant, or the one that is named.
 Result<std::vector<Generation>> Select(const OpenedStore& opened, const VerifyToolOptions& options) {
   std::vector<Generation> selected;
+  std::vector<std::string> jobs;
   if (!options.spec.empty()) {
-    KEDGE_ASSIGN_OR_RETURN(const std::string job, SelectJob(opened, options.store));
-    KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, ResolveVersion(opened, job, options.spec));
-    selected.push_back(info.generation);
-    return selected;
+    KEDGE_ASSIGN_OR_RETURN(const Target target, SelectTarget(opened, options.store, options.spec, TargetForm::kAny));
+    if (!target.name.empty()) {
+      KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, ResolveVersion(opened, target));
+      selected.push_back(info.generation);
+      return selected;
+    }
+    jobs = {target.job};
+  } else {
+    KEDGE_ASSIGN_OR_RETURN(jobs, SelectJobs(opened, options.store));
   }
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, SelectJobs(opened, options.store));
   for (const std::string& job : jobs) {
     KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> names, opened.catalog.Names(job, nullptr));
     for (const std::string& name : names) {
@@ -92,10 +97,11 @@ Command VerifyCommand() {
   return {"verify", "read every byte of one version, or of all, and compare every checksum", [](CLI::App& app) {
             auto options = std::make_shared<VerifyToolOptions>();
             options->store.AddTo(app);
-            app.add_option("version", options->spec, std::string(kVersionSpecHelp) + " (default: all complete versions)")
-                ->type_name("NAME[@VERSION]");
+            app.add_option("version", options->spec,
+                           std::string(kVersionSpecHelp) + "; of a JOB, or by default: all complete ones")
+                ->type_name(kVersionSpecForm);
             app.add_flag("--json", options->json, "print JSON");
-            app.footer("Exit code 1 when anything is bad.\nExamples:\n  kedge verify\n  kedge verify heat@120 --json");
+            app.footer("Exit code 1 when anything is bad.\nExamples:\n  kedge verify\n  kedge verify climate/heat@120 --json");
             return [options] { return Verify(*options); };
           }};
 }

@@ -97,7 +97,7 @@ Outcome Wait(const WaitOptions& options) {
 Command WaitCommand() {
   return {"wait", "wait until everything handed to this node's agent is durable", [](CLI::App& app) {
             auto options = std::make_shared<WaitOptions>();
-            options->store.AddTo(app);
+            options->store.AddTo(app, StoreOptions::JobBy::kPositional);
             app.add_option("--level", options->level, "local, node or store: no further than this (default: as far as scheduled)")
                 ->check(CLI::IsMember({"local", "node", "store"}));
             app.add_option("--timeout", options->timeout, "at most this long: 90s, 10min")->capture_default_str();

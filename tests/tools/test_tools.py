@@ -18,41 +18,11 @@ import numpy as np
 import pytest
 
 from kedge import Context, Error, Level
+from program import KEDGE, kedge, kedge_json
 from threaded_communicator import ThreadedCommunicator, run_ranks
 from waiting import until
 
-KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
-
 pytestmark = pytest.mark.usefixtures("run_folder")
-
-
-def kedge(*arguments: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
-    """Runs the command; the exit code must be `expect`."""
-    done = subprocess.run([KEDGE, *arguments], capture_output=True, text=True, timeout=120)
-    assert done.returncode == expect, f"kedge {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}"
-    return done
-
-
-def kedge_json(*arguments: str, expect: int = 0) -> Any:
-    return json.loads(kedge(*arguments, "--json", expect=expect).stdout)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    """A store with three versions of "heat" (two are kept) and one of "other"."""
-    temperature = np.asfortranarray(np.arange(24.0).reshape(2, 3, 4))
-    flags = np.array([True, False, True])
-    with Context("climate", settings={"job.lease": "1s"}) as context:
-        context.protect(0, temperature, "temperature")
-        context.protect(1, flags, "flags")
-        for version in (10, 20, 30):
-            temperature[0, 0, 0] = version
-            with context.checkpoint_parts("heat", version) as checkpoint:
-                checkpoint.part()
-                checkpoint.annotate("step", str(version))
-            context.wait("heat", version, Level.STORE)
-        context.checkpoint("other", 1)
-    return tmp_path / "store"
 
 
 def image_object(store: Path, version: int) -> Path:
@@ -92,6 +62,34 @@ def test_ls(store: Path) -> None:
     text = kedge("ls").stdout
     assert "heat" in text and "complete" in text
     assert kedge_json("ls", "other")["versions"][0]["name"] == "other"
+
+
+def test_every_command_takes_job_name_and_version_in_one_word(store: Path, tmp_path: Path) -> None:
+    state = np.zeros(4)
+    with Context("ocean") as context:
+        context.protect(0, state, "x")
+        for name, version in (("heat", 5), ("deep", 7)):
+            context.checkpoint(name, version)
+            context.wait(name, version, Level.STORE)
+
+    def listed(*arguments: str) -> list[str]:
+        return [f"{v['job']}/{v['name']}@{v['version']}" for v in kedge_json("ls", *arguments)["versions"]]
+
+    assert listed("climate/heat") == ["climate/heat@30", "climate/heat@20"] and listed("climate/heat@20") == ["climate/heat@20"]
+    assert listed("heat") == ["climate/heat@30", "climate/heat@20", "ocean/heat@5"], "a name of several jobs"
+    assert listed("ocean") == ["ocean/deep@7", "ocean/heat@5"] and listed("heat", "--job", "ocean") == ["ocean/heat@5"]
+    assert "nosuch" in kedge("ls", "nosuch", expect=1).stderr
+    assert kedge_json("inspect", "deep")["job"] == "ocean", "the only job that has the name"
+    assert kedge_json("inspect", "climate/heat@20")["version"] == 20
+    ambiguous = kedge("inspect", "heat", expect=2).stderr
+    assert "climate/heat" in ambiguous and "ocean/heat" in ambiguous
+    assert kedge_json("inspect", "heat", "--job", "ocean")["version"] == 5, "the old way"
+    assert [v["job"] for v in kedge_json("verify", "ocean")["versions"]] == ["ocean", "ocean"]
+    assert kedge_json("verify", "ocean/deep@7")["verified"] == 1
+    assert kedge_json("export", "ocean/deep@7", "-o", str(tmp_path / "out"))["job"] == "ocean"
+    assert kedge_json("pin", "ocean/deep@7")["pinned"] and not kedge_json("unpin", "ocean/deep@7")["pinned"]
+    assert kedge_json("copy", "ocean/deep@7", str(tmp_path / "archive"))["job"] == "ocean"
+    assert kedge_json("wait", "ocean")["finished"] and not kedge_json("gc", "ocean")["items"]
 
 
 def test_ls_shows_what_the_job_has_gone_back_from(store: Path) -> None:

@@ -1,0 +1,61 @@
+#include "tools/target.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "store/keys.h"
+
+namespace kedge::tools {
+namespace {
+
+// VERSION[.ATTEMPT]
+std::optional<TargetVersion> ParseVersion(const std::string& text) {
+  const size_t dot = text.find('.');
+  const std::string digits = text.substr(0, dot);
+  const std::optional<uint32_t> attempt = keys::ParseNumber(dot == std::string::npos ? "0" : text.substr(dot + 1));
+  const bool is_number = !digits.empty() && digits.size() <= 18 && digits.find_first_not_of("0123456789") == std::string::npos;
+  if (!attempt || !is_number) return std::nullopt;
+  return TargetVersion{std::stoll(digits), *attempt};
+}
+
+// Of one job: NAME[@VERSION[.ATTEMPT]]. `is_wrong`: a name of it stands before an '@' that no version follows.
+std::optional<Target> FindInJob(const std::string& job, const std::vector<std::string>& names, const std::string& text,
+                                bool* is_wrong) {
+  const auto is_name = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  if (is_name(text)) return Target{job, text, {}};
+  const size_t at = text.rfind('@');
+  if (at == std::string::npos || !is_name(text.substr(0, at))) return std::nullopt;
+  const std::optional<TargetVersion> version = ParseVersion(text.substr(at + 1));
+  if (!version) *is_wrong = true;
+  return version ? std::optional(Target{job, text.substr(0, at), version}) : std::nullopt;
+}
+
+}  // namespace
+
+std::string Target::ToString() const {
+  if (name.empty()) return job;
+  if (!version) return job + '/' + name;
+  const std::string attempt = version->attempt == 0 ? "" : fmt::format(".{}", version->attempt);
+  return fmt::format("{}/{}@{}{}", job, name, version->version, attempt);
+}
+
+Result<std::vector<Target>> FindTargets(const std::string& text, const JobNames& jobs, TargetForm form) {
+  std::vector<Target> found;
+  bool is_wrong = false;
+  const auto add = [&](std::optional<Target> target) {
+    if (target) found.push_back(*std::move(target));
+  };
+  for (const auto& [job, names] : jobs) {
+    if (form != TargetForm::kFromJob) add(FindInJob(job, names, text, &is_wrong));
+    if (form != TargetForm::kName && text == job) add(Target{job, {}, {}});
+    if (text.starts_with(job + '/')) add(FindInJob(job, names, text.substr(job.size() + 1), &is_wrong));
+  }
+  if (found.empty() && is_wrong) {
+    return Status(Code::kInvalidArgument, fmt::format("\"{}\": expected VERSION or VERSION.ATTEMPT after the '@'", text));
+  }
+  return found;
+}
+
+}  // namespace kedge::tools
