@@ -31,6 +31,7 @@ Command VerifyCommand();
 Command ExportCommand();
 Command CopyCommand();
 Command GcCommand();
+Command RmCommand();
 Command PinCommand();
 Command UnpinCommand();
 Command StatusCommand();
