@@ -32,6 +32,7 @@ Command ExportCommand();
 Command CopyCommand();
 Command GcCommand();
 Command RmCommand();
+Command CleanCommand();
 Command PinCommand();
 Command UnpinCommand();
 Command StatusCommand();

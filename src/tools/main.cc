@@ -16,9 +16,9 @@ namespace {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {
-      LsCommand(),     InspectCommand(), VerifyCommand(), ExportCommand(), CopyCommand(),      GcCommand(),      RmCommand(),
-      PinCommand(),    UnpinCommand(),   StatusCommand(), TopCommand(),    WaitCommand(),      RebuildCommand(), DrainCommand(),
-      ConfigCommand(), DoctorCommand(),  AgentCommand(),  HaltCommand(),   CalibrateCommand(),
+      LsCommand(),    InspectCommand(), VerifyCommand(), ExportCommand(), CopyCommand(), GcCommand(),        RmCommand(),
+      CleanCommand(), PinCommand(),     UnpinCommand(),  StatusCommand(), TopCommand(),  WaitCommand(),      RebuildCommand(),
+      DrainCommand(), ConfigCommand(),  DoctorCommand(), AgentCommand(),  HaltCommand(), CalibrateCommand(),
   };
   return commands;
 }

@@ -275,7 +275,7 @@ Command RmCommand() {
         app.add_flag("--json", options->json, "print JSON");
         app.footer(
             "Copies on nodes stay there until their agents let go of them. They do not come back to the store, and no restart\n"
-            "goes on from them. Versions that were never in the store are not touched.\n"
+            "goes on from them. Versions that were never in the store are not touched: kedge clean frees nodes.\n"
             "Examples:\n  kedge rm climate/heat@120\n  kedge rm climate --dry-run\n  kedge rm climate --yes");
         return [options] { return Rm(*options); };
       }};

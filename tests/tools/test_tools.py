@@ -42,7 +42,7 @@ def flip(path: Path, offset: int) -> None:
 
 def test_help_lists_every_command_with_examples() -> None:
     listing = kedge("--help").stdout
-    for command in "ls inspect verify export copy gc rm pin unpin status top wait rebuild drain config doctor agent halt calibrate run".split():
+    for command in "ls inspect verify export copy gc rm clean pin unpin status top wait rebuild drain config doctor agent halt calibrate run".split():
         assert f"\n  {command} " in listing
         text = kedge(command, "--help").stdout
         assert re.search(rf"^Examples?:\n  (srun [a-z0-9= -]+)?kedge {command}\b", text, re.MULTILINE), text

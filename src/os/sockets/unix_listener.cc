@@ -9,6 +9,7 @@
 
 #include "os/files/files.h"
 #include "os/files/private_files.h"
+#include "os/sockets/socket_lock.h"
 #include "os/sockets/unix_address.h"
 #include "os/sockets/unix_socket.h"
 
@@ -78,6 +79,22 @@ UnixListener::~UnixListener() {
   if (!OwnsLockFile()) return;
   (void)PrivateFileSystem().Unlink(path_);
   (void)PrivateFileSystem().Unlink(path_ + ".lock");
+}
+
+Result<SocketLock> SocketLock::Take(const std::string& path) {
+  KEDGE_RETURN_IF_ERROR(CheckFolder(ParentPath(path)));
+  const bool was_there = PrivateFileSystem().Stat(path + ".lock").ok();
+  KEDGE_ASSIGN_OR_RETURN(UniqueFd lock, TakeLock(path + ".lock"));
+  return SocketLock(std::move(lock), path, was_there);
+}
+
+SocketLock::~SocketLock() {
+  if (lock_.valid() && !was_there_ && IsNameOf(path_ + ".lock", lock_.get())) (void)PrivateFileSystem().Unlink(path_ + ".lock");
+}
+
+Status SocketLock::RemoveSocket() {
+  KEDGE_RETURN_IF_ERROR(UnlinkIfPresent(PrivateFileSystem(), path_));
+  return UnlinkIfPresent(PrivateFileSystem(), path_ + ".lock");
 }
 
 Result<std::optional<UnixSocket>> UnixListener::Accept() {

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -18,6 +19,7 @@
 
 #include "base/random.h"
 #include "os/files/files.h"
+#include "os/sockets/socket_lock.h"
 #include "os/testing/temporary_folder.h"
 
 namespace kedge::os {
@@ -318,6 +320,33 @@ TEST_F(UnixSocketTest, RefusesMessagesOverTheLimit) {
   EXPECT_EQ(left.Send("x", {0, 1}, 1s).code(), Code::kInvalidArgument);
   EXPECT_TRUE(left.Send(std::string(10, 'x'), {2}, 1s).ok()) << "the connection is unharmed";
   EXPECT_EQ(right.Receive(1s)->body.size(), 10u);
+}
+
+TEST(SocketLock, KeepsListenersAway) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "run/agent.sock";
+  {
+    const auto listener = UnixListener::Listen(path);
+    ASSERT_TRUE(listener.ok()) << listener.status().ToString();
+    EXPECT_EQ(SocketLock::Take(path).status().code(), Code::kBusy);
+  }
+  {
+    const auto lock = SocketLock::Take(path);
+    ASSERT_TRUE(lock.ok()) << lock.status().ToString();
+    EXPECT_EQ(UnixListener::Listen(path).status().code(), Code::kBusy);
+    EXPECT_EQ(SocketLock::Take(path).status().code(), Code::kBusy);
+  }
+  EXPECT_FALSE(Exists(SystemFileSystem(), path + ".lock").value()) << "it was not there before";
+  for (const char* name : {"", ".lock"}) std::ofstream(path + name) << "left by a process that was killed";
+  for (const char* name : {"", ".lock"}) ASSERT_EQ(chmod((path + name).c_str(), 0600), 0);
+  {
+    auto lock = SocketLock::Take(path);
+    ASSERT_TRUE(lock.ok()) << lock.status().ToString();
+  }
+  EXPECT_TRUE(Exists(SystemFileSystem(), path + ".lock").value()) << "it only looked";
+  EXPECT_TRUE(SocketLock::Take(path)->RemoveSocket().ok());
+  EXPECT_TRUE(SystemFileSystem().List(folder / "run")->empty());
+  EXPECT_TRUE(UnixListener::Listen(path).ok());
 }
 
 }  // namespace

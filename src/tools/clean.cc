@@ -1,0 +1,180 @@
+// kedge clean: frees what agents that are gone have left of this user on this machine: pools, run folders, tiers, scratches.
+//
+// What a live agent or process uses is not touched: the agent's lock tells, and is held meanwhile. Nor is an only copy, unless
+// that is what was asked for.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/byte_size.h"
+#include "base/json.h"
+#include "os/files/files.h"
+#include "os/files/private_files.h"
+#include "os/machine/machine.h"
+#include "os/sockets/socket_lock.h"
+#include "session/config_keys.h"
+#include "tools/command.h"
+#include "tools/common.h"
+#include "tools/leftovers.h"
+
+namespace kedge::tools {
+namespace {
+
+struct CleanOptions {
+  ConfigOptions config;
+  std::string job;
+  std::string node;
+  bool dry_run = false;
+  bool discard_only_copies = false;
+  bool json = false;
+};
+
+enum class State { kFreed, kInUse, kStays, kOnlyCopies, kFailed };
+
+const char* StateName(State state) {
+  switch (state) {
+    case State::kFreed: return "freed";
+    case State::kInUse: return "in use";
+    case State::kStays: return "stays";
+    case State::kOnlyCopies: return "only copies";
+    case State::kFailed: return "failed";
+  }
+  return "";
+}
+
+struct Cleaned {
+  std::string node;
+  std::string run_folder;
+  State state = State::kFreed;
+  std::string why;
+  Leftovers left;
+  std::vector<std::string> only_copies;
+};
+
+// The run folders of this user's nodes on this machine: those that are called so by default, and the configured one.
+Result<std::vector<Cleaned>> FindNodes(const CleanOptions& options, const NodeSettings& settings) {
+  const std::string nodes = fmt::format("/dev/shm/kedge-{}", os::EffectiveUser());
+  std::vector<Cleaned> found;
+  const auto add = [&](const std::string& node, const std::string& run_folder) {
+    if (!options.node.empty() && options.node != node) return;
+    found.push_back({node, run_folder, {}, {}, {}, {}});
+  };
+  const auto entries = os::PrivateFileSystem().List(nodes);
+  if (!entries.ok() && entries.status().code() != Code::kNotFound) return entries.status();
+  if (entries.ok()) {
+    for (const os::FolderEntry& entry : *entries) {
+      if (entry.kind == os::FileKind::kFolder) add(entry.name, os::JoinPath(nodes, entry.name));
+    }
+  }
+  const bool is_default = os::ParentPath(settings.run_folder) == nodes;
+  if (!is_default && os::PrivateFileSystem().Stat(settings.run_folder).ok()) add(settings.node, settings.run_folder);
+  return found;
+}
+
+void Decide(const CleanOptions& options, Cleaned* cleaned) {
+  const Leftovers& left = cleaned->left;
+  const auto conclude = [&](State state, std::string why) { std::tie(cleaned->state, cleaned->why) = std::pair(state, why); };
+  if (!left.owners.empty()) {
+    return conclude(State::kInUse, fmt::format("{} still uses it, without an agent", fmt::join(left.owners, ", ")));
+  }
+  if (!options.job.empty() && left.jobs.size() > 1) {
+    return conclude(State::kStays,
+                    fmt::format("it has something of several jobs, {}: --node frees all of it", fmt::join(left.jobs, ", ")));
+  }
+  for (const auto& [generation, why] : OnlyHere(left)) {
+    cleaned->only_copies.push_back(fmt::format("{}: {}", generation.ToString(), why));
+  }
+  cleaned->only_copies.insert(cleaned->only_copies.end(), left.unread.begin(), left.unread.end());
+  if (cleaned->only_copies.empty() || options.discard_only_copies) return;
+  conclude(State::kOnlyCopies, fmt::format("kedge wait or kedge drain with --set node.name={} carries them to the store, "
+                                           "--discard-only-copies loses them",
+                                           cleaned->node));
+}
+
+// Whether it concerns what is asked for.
+bool Clean(const CleanOptions& options, const std::vector<std::string>& tiers, Cleaned* cleaned) {
+  const auto fail = [&](const Status& status) {
+    cleaned->state = status.code() == Code::kBusy ? State::kInUse : State::kFailed;
+    cleaned->why = status.code() == Code::kBusy ? "a live agent serves it: kedge agent --stop lets it leave" : status.message();
+    // What a live agent has it says itself: it is told of where no job was named.
+    return status.code() != Code::kBusy || options.job.empty();
+  };
+  Result<os::SocketLock> lock = os::SocketLock::Take(os::JoinPath(cleaned->run_folder, "agent.sock"));
+  if (!lock.ok()) return fail(lock.status());
+  Result<Leftovers> left = ReadLeftovers(cleaned->node, cleaned->run_folder, tiers);
+  if (!left.ok()) return fail(left.status());
+  cleaned->left = *std::move(left);
+  if (!options.job.empty() && !cleaned->left.jobs.contains(options.job)) return false;
+  Decide(options, cleaned);
+  if (cleaned->state != State::kFreed || options.dry_run) return true;
+  Status removed = RemoveLeftovers(cleaned->run_folder, cleaned->left);
+  if (removed.ok()) removed = lock->RemoveSocket();
+  if (!removed.ok()) return fail(removed);
+  // It stays when somebody has put something there.
+  (void)os::PrivateFileSystem().Rmdir(cleaned->run_folder);
+  return true;
+}
+
+void Print(const CleanOptions& options, const std::vector<Cleaned>& nodes) {
+  uint64_t bytes = 0;
+  Json shown = Json::array();
+  for (const Cleaned& one : nodes) {
+    if (one.state == State::kFreed) bytes += one.left.bytes;
+    shown.push_back({{"node", one.node},
+                     {"run_folder", one.run_folder},
+                     {"state", StateName(one.state)},
+                     {"why", one.why},
+                     {"jobs", one.left.jobs},
+                     {"folders", one.left.folders},
+                     {"only_copies", one.only_copies},
+                     {"bytes", one.left.bytes}});
+    if (options.json) continue;
+    std::printf("%s (%s): %s%s%s\n", one.node.c_str(), one.run_folder.c_str(),
+                one.state == State::kFreed && options.dry_run ? "would be freed" : StateName(one.state),
+                one.state == State::kFreed ? (", " + FormatByteSize(one.left.bytes)).c_str() : "",
+                one.why.empty() ? "" : (": " + one.why).c_str());
+    for (const std::string& only : one.only_copies) std::printf("  %s\n", only.c_str());
+  }
+  if (options.json) {
+    return PrintJson({{"freed", !options.dry_run}, {"nodes", std::move(shown)}, {"bytes", bytes}});
+  }
+  if (nodes.empty()) std::puts("nothing is left here");
+}
+
+Outcome RunClean(const CleanOptions& options) {
+  KEDGE_ASSIGN_OR_RETURN(const Config config, options.config.Load());
+  KEDGE_ASSIGN_OR_RETURN(const NodeSettings settings, ReadNodeSettings(config));
+  std::vector<std::string> tiers;
+  for (const TierSettings& tier : settings.tiers) tiers.push_back(tier.path);
+  KEDGE_ASSIGN_OR_RETURN(std::vector<Cleaned> nodes, FindNodes(options, settings));
+  std::erase_if(nodes, [&](Cleaned& node) { return !Clean(options, tiers, &node); });
+  Print(options, nodes);
+  const bool is_bad = std::any_of(nodes.begin(), nodes.end(),
+                                  [](const Cleaned& one) { return one.state != State::kFreed && one.state != State::kInUse; });
+  return is_bad ? kExitBad : kExitOk;
+}
+
+}  // namespace
+
+Command CleanCommand() {
+  return {"clean", "free what agents that are gone have left on this machine", [](CLI::App& app) {
+            auto options = std::make_shared<CleanOptions>();
+            options->config.AddTo(app);
+            app.add_option("--job,job", options->job, "only nodes that hold nothing but this job's")->type_name("NAME");
+            app.add_option("--node", options->node, "only this node's")->type_name("NAME");
+            app.add_flag("--dry-run", options->dry_run, "only show what would be freed");
+            app.add_flag("--discard-only-copies", options->discard_only_copies, "also versions that no store has: they are lost");
+            app.add_flag("--json", options->json, "print JSON");
+            app.footer(
+                "Frees this user's pools, run folders, tiers and scratches. What a live agent or process uses stays, and so do "
+                "nodes\n"
+                "with a version that is not known to be in its store. Exit code 1 when something stays for that reason.\n"
+                "Examples:\n  kedge clean --dry-run\n  kedge clean climate\n  kedge clean --node n1 --discard-only-copies");
+            return [options] { return RunClean(*options); };
+          }};
+}
+
+}  // namespace kedge::tools
