@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from heat import HEAT, HEAT_MPICH, assert_continued, endless_heat, heat, reference
-from machine import KEDGE, Machine, kill, result
+from machine import KEDGE, Machine, kill, processes_with, result
 from waiting import until
 
 pytestmark = pytest.mark.needs("MPI")
@@ -20,6 +20,29 @@ def test_an_application_that_finishes(machine: Machine) -> None:
     assert report["versions"] == {"heat3d": 300} and len(report["attempts"]) == 1
     assert report["attempts"][0]["nodes"] == machine.names[:2] and not report["not_drained"]
     assert result(log) == reference(machine, 300)
+
+
+def test_a_finished_run_leaves_nothing_but_its_store(machine: Machine) -> None:
+    machine.settings["KEDGE_PROTECT_SCHEME"] = "partner"  # nodes hold each other's images, too
+    report, log = machine.run("--launcher=openmpi", *heat(300, 100))
+    assert report["versions"] == {"heat3d": 300} and "leaves its files there" not in log
+    assert not [name for name in machine.names if (machine.run_folders / name).exists()]
+    assert not [path for path in Path("/dev/shm").rglob("*") if any(name in path.name for name in machine.names)]
+    assert not processes_with([f"MACHINE_OF_TEST={machine.folder.name}".encode()])
+    assert {path.name for path in machine.folder.iterdir() if path.suffix != ".log"} == {"store"}
+    assert machine.versions()[0] == 300
+
+
+def test_a_run_whose_last_version_is_on_its_nodes_only_leaves_it_there(machine: Machine) -> None:
+    machine.settings |= {"KEDGE_SCHEDULE_STORE": "0", "KEDGE_PROTECT_SCHEME": "partner"}
+    machine.run("--launcher=openmpi", *heat(300, 100))
+    for name in machine.names[:2]:
+        assert (machine.run_folders / name / "records").exists(), "nothing else has it"
+        clean = [KEDGE, "clean", "--node", name]
+        said = subprocess.run(clean, env=machine.environment(), capture_output=True, text=True, timeout=60)
+        assert said.returncode == 1 and "version 300" in said.stdout and (machine.run_folders / name / "records").exists()
+        subprocess.run([*clean, "--discard-only-copies"], env=machine.environment(), check=True, capture_output=True, timeout=60)
+        assert not (machine.run_folders / name).exists()
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ _ANSWER_SECONDS = 30.0
 _START_SECONDS = 30.0
 _LOOK_SECONDS = 120.0
 _END_SECONDS = 10.0
+_DETACH_SECONDS = 5.0  # for an agent to see that the application's ranks have ended
 _PATIENCE_SECONDS = 5  # for nodes that do not answer though they were not found dead
 _PARALLEL = 32
 
@@ -135,6 +136,23 @@ class Agents:
         names = list(nodes)
         with ThreadPoolExecutor(_PARALLEL) as pool:
             return {node: why for node, why in zip(names, pool.map(run, names), strict=True) if why}
+
+    def leave(self, nodes: Iterable[str]) -> dict[str, str]:
+        """Agents that are held here end, with all that they have on their nodes; why those stay that did not. Nothing goes that is
+        in no store, and an agent that somebody else has started stays."""
+
+        def ask(node: str) -> str:
+            end = time.monotonic() + _DETACH_SECONDS
+            while (told := self.status(node)) and told["sessions"]:
+                if time.monotonic() > end:
+                    return "processes still use its agent"
+                time.sleep(0.1)
+            code, output = run_on(self._shell, node, [self._tool, "agent", "--stop"], _ANSWER_SECONDS)
+            return "" if code == 0 else why_it_failed(output)
+
+        names = [node for node in nodes if node in self._steps and self._steps[node].poll() is None]
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            return {node: why for node, why in zip(names, pool.map(ask, names), strict=True) if why}
 
     def forget(self, nodes: Iterable[str]) -> None:
         """Of dead nodes: nothing more is expected of their steps."""

@@ -266,6 +266,9 @@ class Supervisor:
         stored = self._drain(rescue=False)
         if self._report.not_drained:
             return self._conclude("finished", "the application finished, but not all is in the store", ExitCode.GAVE_UP, stored)
+        # Nobody continues from what lies on the nodes, and nobody is left to free it.
+        for node, why in self._agents.leave(self._nodes.in_use).items():
+            self._say(f"the agent of node {node} leaves its files there: {why}")
         self._conclude("finished", "the application finished", ExitCode.FINISHED, stored)
 
     def _out_of_time(self, reason: str) -> None:
