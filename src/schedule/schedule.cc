@@ -54,14 +54,15 @@ Duration CheckpointInterval(const JobKeys& keys, Duration told) {
   return keys.schedule_interval;
 }
 
-std::vector<Keeping> KeepLocal(std::span<const LocalGeneration> newest_first, uint32_t keep) {
+std::vector<Keeping> KeepLocal(std::span<const LocalGeneration> newest_first, uint32_t keep,
+                               std::pair<uint32_t, uint32_t> stored) {
   std::vector<Keeping> keeping;
   keeping.reserve(newest_first.size());
   const uint32_t keep_whole = std::max(keep, 1u);
   const bool any_promised = std::any_of(newest_first.begin(), newest_first.end(),
                                         [](const LocalGeneration& generation) { return generation.promised; });
   const uint32_t keep_above_complete = any_promised ? 1 : 2;
-  std::pair<uint32_t, uint32_t> latest_complete;  // attempt and take
+  std::pair<uint32_t, uint32_t> latest_complete = stored;  // attempt and take
   for (const LocalGeneration& generation : newest_first) {
     if (!generation.abandoned && generation.whole && generation.IsComplete()) {
       latest_complete = std::max(latest_complete, std::pair(generation.attempt, generation.take));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/duration.h"
@@ -108,8 +109,10 @@ enum class Keeping : uint8_t {
 //   all greater ones stay, and parts of them.
 // - The newest generation at level NODE stays too, however many are newer: they do not survive a node. Unless it or
 //   something newer is in the store.
-// - Older ones go. So does what is abandoned, when the store has it or something that was taken after it is complete: until
-//   then a restart by attempt may still want it, and it lies there while nobody wants its room.
-std::vector<Keeping> KeepLocal(std::span<const LocalGeneration> newest_first, uint32_t keep);
+// - Older ones go. So does what is abandoned, when the store has it or something that was taken after it is complete, here or in
+//   the store (`stored`: attempt and take of the newest): until then a restart by attempt may still want it, and it lies there
+//   while nobody wants its room.
+std::vector<Keeping> KeepLocal(std::span<const LocalGeneration> newest_first, uint32_t keep,
+                               std::pair<uint32_t, uint32_t> stored = {});
 
 }  // namespace kedge

@@ -149,6 +149,8 @@ TEST(KeepLocal, TheOnlyCopyOfWhatWasLeftBehindStaysUntilSomethingLaterIsComplete
   EXPECT_EQ(KeepLocal(std::vector{abandoned, later, origin}, 1).front(), Keeping::kDrop);
   later.at_local = false;
   EXPECT_EQ(KeepLocal(std::vector{abandoned, later, origin}, 1).front(), Keeping::kEvictable) << "other nodes may lack it";
+  EXPECT_EQ(KeepLocal(std::vector{abandoned, origin}, 1, {1, 3}).front(), Keeping::kEvictable);
+  EXPECT_EQ(KeepLocal(std::vector{abandoned, origin}, 1, {2, 1}).front(), Keeping::kDrop) << "the store has it";
   abandoned.whole = false;
   EXPECT_EQ(KeepLocal(std::vector{abandoned, origin}, 1).front(), Keeping::kDrop) << "nobody could restore it";
 }

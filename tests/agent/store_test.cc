@@ -232,5 +232,37 @@ TEST_F(StoreOfBefore, IsLookedThroughByTheAgentsSuccessor) {
   EXPECT_TRUE(WaitFor([&] { return IsOk(CheckStored(scenario_.store(), generation, 0, 1000)); }, seconds(20)));
 }
 
+// A job that goes on on other nodes, from an older version than this node has.
+class JobElsewhere : public StoreOfBefore {};
+
+TEST_F(JobElsewhere, LeavesNothingHereOfWhatItHasAbandoned) {
+  JobKeys keys;
+  keys.schedule_store = 2;
+  AgentClient client(scenario_, {.keys = keys, .node_keys = {{"agent.idle_timeout", "1s"}}});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  const Generation first = client.GenerationOf("ckpt", 1), left = client.GenerationOf("ckpt", 2);
+  ASSERT_TRUE(IsOk(client.Capture(first, 1000)));
+  ExpectStored(client, first, 1000);
+  ASSERT_TRUE(IsOk(client.Capture(left, 1000)));
+  const auto local = client.Wait(left, Level::kLast);
+  ASSERT_TRUE(IsOk(local));
+  ASSERT_EQ(local->level, Level::kLocal);
+
+  ScenarioFolder elsewhere;
+  keys.store_path = scenario_.store();
+  AgentClient other(elsewhere, {.attempt = 2, .keys = keys});
+  ASSERT_TRUE(IsOk(other.Attach()));
+  const RestoredRecord restored{first, 2, 1, 1};
+  ASSERT_TRUE(IsOk(other.connection().Call<DoneReply>(RestoredRequest{restored, false}, seconds(10))));
+  const Generation next = other.GenerationOf("ckpt", 3, 1);
+  ASSERT_TRUE(IsOk(other.Capture(next, 1000)));
+  ExpectStored(other, next, 1000);
+  ASSERT_TRUE(IsOk(other.Goodbye()));
+
+  Leave(client);
+  EXPECT_FALSE(files::exists(scenario_.run_folder() + "/records")) << "nobody will restore it";
+  EXPECT_EQ(StoredVersions(scenario_.store(), "job", "ckpt"), (std::vector<int64_t>{1, 3}));
+}
+
 }  // namespace
 }  // namespace kedge::testing

@@ -8,6 +8,7 @@
 #include "agent/images/images.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
+#include "store/versions.h"
 
 namespace kedge {
 namespace {
@@ -39,8 +40,15 @@ bool IsWholeHere(const Image& image) {
 
 }  // namespace
 
-StillStored::Answer StillStored::Ask(StoreContext& store, const std::vector<Seen>& versions, const std::vector<Seen>& parts,
-                                     uint32_t places) {
+StillStored::Question StillStored::QuestionOf(const Job& job) const {
+  Question question{job.name, job.Names(), {}, {}, 0};
+  const auto look = looks_.find(JobKey(job.store_id, job.name));
+  if (look != looks_.end()) question.places = look->second.places;
+  Collect(job, &question.versions, &question.parts);
+  return question;
+}
+
+StillStored::Answer StillStored::Ask(StoreContext& store, const Question& question) {
   Answer answer;
   const Result<Catalog> catalog = store.CatalogFor(0);
   answer.places = store.places();
@@ -48,9 +56,17 @@ StillStored::Answer StillStored::Ask(StoreContext& store, const std::vector<Seen
     answer.missing = catalog.status();
     return answer;
   }
-  std::vector<Seen> all = versions;
+  for (const std::string& name : question.names) {
+    const auto restored = ReadRestored(*catalog, question.job, name);
+    const auto newest = NewestAtOrBelow(*catalog, question.job, name, -1);
+    if (restored.ok()) answer.restored.insert(answer.restored.end(), restored->begin(), restored->end());
+    if (newest.ok()) answer.newest.push_back(newest->generation);
+  }
+  std::vector<Seen> all = question.versions;
   // What is not complete may have been let go of in many ways: it is worth a look only where the folder is seen to be another.
-  if (answer.places > 1 && answer.places != places) all.insert(all.end(), parts.begin(), parts.end());
+  if (answer.places > 1 && answer.places != question.places) {
+    all.insert(all.end(), question.parts.begin(), question.parts.end());
+  }
   answer.missing = FindMissing(*catalog, all);
   return answer;
 }
@@ -68,10 +84,7 @@ void StillStored::Tick() {
       continue;
     }
     look.is_under_way = true;
-    std::vector<Seen> versions, parts;
-    Collect(*job, &versions, &parts);
-    core_.Background([store = job->store, versions = std::move(versions), parts = std::move(parts),
-                      places = look.places] { return Ask(*store, versions, parts, places); },
+    core_.Background([store = job->store, question = QuestionOf(*job)] { return Ask(*store, question); },
                      [this, key = key](const Answer& answer) {
                        looks_[key].is_under_way = false;
                        Job* found = core_.FindJob(key.first, key.second);
@@ -87,14 +100,11 @@ Status StillStored::ConfirmAll(Duration patience) {
   }
   for (const JobKey& key : keys) {
     Job* job = core_.FindJob(key.first, key.second);
-    std::vector<Seen> versions, parts;
-    Collect(*job, &versions, &parts);
     // On a worker: a store may not answer at all.
     auto answered = std::make_shared<std::promise<Answer>>();
     auto answer = answered->get_future();
-    core_.workers().Submit([store = job->store, versions = std::move(versions), parts = std::move(parts),
-                            places = looks_[key].places,
-                            answered] { answered->set_value(Ask(*store, versions, parts, places)); });
+    core_.workers().Submit(
+        [store = job->store, question = QuestionOf(*job), answered] { answered->set_value(Ask(*store, question)); });
     if (answer.wait_for(patience) != std::future_status::ready) {
       return Status(Code::kTimeout, job->store->store().description() + " does not answer");
     }
@@ -119,6 +129,11 @@ void StillStored::OnAnswer(Job& job, const Answer& answer) {
     job.names_reached.clear();
   }
   for (const Seen& missing : *answer.missing) SendAgain(job, missing);
+  for (const Generation& newest : answer.newest) job.stored_newest[newest.name] = MomentOf(newest);
+  bool is_news = false;
+  for (const RestoredRecord& record : answer.restored) is_news = job.LearnRestored(record) || is_news;
+  if (is_news) core_.events().job_changed(job);
+  images_.ReconsiderAll(job);
 }
 
 void StillStored::SendAgain(Job& job, const Seen& missing) {

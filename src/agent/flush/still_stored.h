@@ -2,11 +2,14 @@
 // not got what was published since.
 //
 // It is looked up again when the store is found in another folder than before (Catalog::places), and before the copies here are
-// deleted because it has them. What is missing there counts as stored no more, and is sent again from here. All on the event
-// loop's thread; the store is asked on workers.
+// deleted because it has them. What is missing there counts as stored no more, and is sent again from here. What the store has
+// that is not from here is heard of, too: which versions the job has abandoned, and gone on from, when this node had left it. All
+// on the event loop's thread; the store is asked on workers.
 #pragma once
 
 #include <map>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "agent/tables/model.h"
@@ -35,11 +38,20 @@ class StillStored {
     bool is_under_way = false;
     uint32_t places = 0;  // of the store, when everything was looked up last
   };
+  struct Question {
+    std::string job;
+    std::set<std::string> names;
+    std::vector<Seen> versions, parts;  // what counts as stored: complete, and not
+    uint32_t places = 0;
+  };
   struct Answer {
     uint32_t places = 0;
     Result<std::vector<Seen>> missing{std::vector<Seen>()};
+    std::vector<RestoredRecord> restored;
+    std::vector<Generation> newest;  // complete, of each name
   };
-  static Answer Ask(StoreContext& store, const std::vector<Seen>& versions, const std::vector<Seen>& parts, uint32_t places);
+  static Answer Ask(StoreContext& store, const Question& question);
+  Question QuestionOf(const Job& job) const;
   void OnAnswer(Job& job, const Answer& answer);
   void SendAgain(Job& job, const Seen& missing);
 

@@ -179,7 +179,9 @@ void Images::ReconsiderNow(Job& job, const std::string& name) {
     newest_first.push_back(&version);
     generations.push_back(generation);
   }
-  const std::vector<Keeping> keeping = KeepLocal(generations, job.hello.keys.keep_local);
+  const auto stored = job.stored_newest.find(name);
+  const Moment newest = stored == job.stored_newest.end() ? Moment() : stored->second;
+  const std::vector<Keeping> keeping = KeepLocal(generations, job.hello.keys.keep_local, {newest.attempt, newest.take});
   std::vector<Image*> dropped;
   for (size_t i = 0; i < keeping.size(); ++i) {
     for (const auto& [rank, image] : newest_first[i]->images) {

@@ -457,6 +457,7 @@ struct Job {
   bool told_to_exit = false;                      // by a session that has ended
   uint32_t stored_attempt = 0;                    // the newest of which an image from here got to the store
   std::set<uint32_t> cleaned_attempts;            // whose temporaries of a dead agent were removed
+  std::map<std::string, Moment> stored_newest;    // by checkpoint name: complete in the store, as last looked up there
   std::map<std::string, uint32_t> names_reached;  // of which the store was told that there was a version, by which attempt
   std::set<std::string> retention_running;
   std::set<std::string> retention_waits;  // names with something that may go later
