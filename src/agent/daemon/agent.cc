@@ -66,6 +66,7 @@ void Agent::Subscribe() {
     waiters_.OnFailure(version, level, failure);
   };
   events.version_gone = [this](Version& version) {
+    waiters_.OnVersionGone(version);
     publisher_.OnVersionGone(version);
     protect_.OnVersionGone(version);
     held_sets_.DropAll(version);

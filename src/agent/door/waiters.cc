@@ -248,7 +248,21 @@ void Waiters::LookUp(Wait& wait) {
                     });
 }
 
+void Waiters::OnVersionGone(const Version& version) {
+  const Generation& generation = version.generation;
+  const bool is_missed = !version.failure.ok() && version.scheduled >= Level::kStore && !version.in_store && !version.skipped;
+  const auto is_stored = [](const Version& newer) { return newer.in_store; };
+  if (!is_missed || version.job->HasNewer(generation, is_stored)) return;
+  GoneFailure& gone = gone_failures_[{JobKey(generation.store_id, generation.job), generation.name}];
+  if (gone.why.ok() || gone.generation < generation) gone = {generation, version.failure};
+}
+
 void Waiters::Check(const Generation& generation) {
+  const auto gone = gone_failures_.find({JobKey(generation.store_id, generation.job), generation.name});
+  if (gone != gone_failures_.end() && !(generation < gone->second.generation)) {
+    const Version* version = images_.FindVersion(generation);
+    if (version != nullptr && version->in_store) gone_failures_.erase(gone);
+  }
   for (auto wait = waits_.begin(); wait != waits_.end();) {
     const bool answered = wait->generation == generation && Answer(*wait);
     wait = answered ? waits_.erase(wait) : std::next(wait);
@@ -256,6 +270,10 @@ void Waiters::Check(const Generation& generation) {
 }
 
 void Waiters::Tick() {
+  std::erase_if(gone_failures_, [this](const auto& entry) {
+    const Job* job = core_.FindJob(entry.first.first.first, entry.first.first.second);
+    return job == nullptr || !core_.sessions().HasAttempt(*job, entry.second.generation.attempt);
+  });
   waits_.remove_if([this](Wait& wait) { return Answer(wait); });
   drains_.remove_if([this](DrainWait& drain) { return AnswerDrain(drain); });
 }
@@ -313,6 +331,13 @@ Status Waiters::FormerFailure(const Job& job, Level wanted) const {
     if (!version->failure.ok() && IsFailed(*version, Level::kStore, wanted)) return version->failure;
     if (const Status missing = NeverTaken(*version); wanted == Level::kStore && !missing.ok()) return missing;
     if (!version->node_failure.ok() && IsFailed(*version, Level::kNode, wanted)) return version->node_failure;
+  }
+  for (const auto& [key, gone] : gone_failures_) {
+    const bool is_missed = wanted == Level::kLast && key.first == JobKey(job.store_id, job.name) &&
+                           core_.sessions().HasAttempt(job, gone.generation.attempt) &&
+                           job.LineageOf(key.second).Has(gone.generation);
+    const auto is_to_get_there = [](const Version& newer) { return newer.LastLevel() >= Level::kStore; };
+    if (is_missed && !job.HasNewer(gone.generation, is_to_get_there)) return gone.why;
   }
   return Status::Ok();
 }

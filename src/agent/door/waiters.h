@@ -3,7 +3,10 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "agent/tables/model.h"
 
@@ -40,6 +43,8 @@ class Waiters {
   void Check(const Generation& generation);
   // The version does not get to `level`, kNode or kStore.
   void OnFailure(const Version& version, Level level, const Status& failure);
+  // Nothing of it lies here any more.
+  void OnVersionGone(const Version& version);
   // Timeouts, progress of drains, versions that other nodes finish. A few times a second, and when it was looked whether a newer
   // attempt has taken over (attempt_watch.h).
   void Tick();
@@ -75,6 +80,11 @@ class Waiters {
   // Whether it was answered.
   bool Answer(Wait& wait);
   bool AnswerKnown(Wait& wait, Version& version);
+  // A version that did not get to the store, and has made room for newer ones since. Who ends hears of it all the same.
+  struct GoneFailure {
+    Generation generation;
+    Status why;
+  };
   struct Asked {
     uint64_t peer;
     int64_t since_ns;
@@ -104,6 +114,7 @@ class Waiters {
   Server& server_;
   std::list<Wait> waits_;
   std::list<DrainWait> drains_;
+  std::map<std::pair<JobKey, std::string>, GoneFailure> gone_failures_;  // by checkpoint name: the newest
 };
 
 }  // namespace kedge
