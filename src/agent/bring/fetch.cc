@@ -30,29 +30,27 @@ namespace {
 
 constexpr Duration kReservePause = std::chrono::milliseconds(5);
 
-bool ScheduledForStore(const std::vector<InventoryReply>& replies, const Generation& generation) {
+// Whether some node holds an image of the generation of which that is true.
+template <typename Predicate>
+bool AnyHeld(const std::vector<InventoryReply>& replies, const Generation& generation, Predicate is_such) {
   return std::any_of(replies.begin(), replies.end(), [&](const InventoryReply& reply) {
-    return std::any_of(reply.images.begin(), reply.images.end(), [&](const HeldImage& image) {
-      return image.generation == generation && image.scheduled >= Level::kStore && !image.in_store;
-    });
+    return std::any_of(reply.images.begin(), reply.images.end(),
+                       [&](const HeldImage& image) { return image.generation == generation && is_such(image); });
   });
+}
+
+bool ScheduledForStore(const std::vector<InventoryReply>& replies, const Generation& generation) {
+  return AnyHeld(replies, generation, [](const HeldImage& image) { return image.scheduled >= Level::kStore && !image.in_store; });
 }
 
 // Whether a node knows that it is complete in the store.
 bool IsInStore(const std::vector<InventoryReply>& replies, const Generation& generation) {
-  return std::any_of(replies.begin(), replies.end(), [&](const InventoryReply& reply) {
-    return std::any_of(reply.images.begin(), reply.images.end(),
-                       [&](const HeldImage& image) { return image.generation == generation && image.in_store; });
-  });
+  return AnyHeld(replies, generation, [](const HeldImage& image) { return image.in_store; });
 }
 
 // Whether somebody was told that it survives the loss of a node, or more.
 bool WasSafe(const std::vector<InventoryReply>& replies, const Generation& generation) {
-  return std::any_of(replies.begin(), replies.end(), [&](const InventoryReply& reply) {
-    return std::any_of(reply.images.begin(), reply.images.end(), [&](const HeldImage& image) {
-      return image.generation == generation && (image.at_node || image.in_store);
-    });
-  });
+  return AnyHeld(replies, generation, [](const HeldImage& image) { return image.at_node || image.in_store; });
 }
 
 // Whether the node that the rank was on last has its image.

@@ -134,12 +134,7 @@ void AttemptWatch::LearnRestarts(const Job& job) {
       },
       [this, key = JobKey(job.store_id, job.name)](const Restarts& restarts) {
         Job* found = core_.FindJob(key.first, key.second);
-        if (found == nullptr || !restarts.ok()) return;
-        bool is_news = false;
-        for (const RestoredRecord& record : *restarts) is_news = found->LearnRestored(record) || is_news;
-        if (!is_news) return;
-        core_.events().job_changed(*found);
-        images_.ReconsiderAll(*found);
+        if (found != nullptr && restarts.ok()) images_.LearnRestarts(*found, *restarts);
       });
 }
 

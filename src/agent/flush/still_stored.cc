@@ -130,9 +130,7 @@ void StillStored::OnAnswer(Job& job, const Answer& answer) {
   }
   for (const Seen& missing : *answer.missing) SendAgain(job, missing);
   for (const Generation& newest : answer.newest) job.stored_newest[newest.name] = MomentOf(newest);
-  bool is_news = false;
-  for (const RestoredRecord& record : answer.restored) is_news = job.LearnRestored(record) || is_news;
-  if (is_news) core_.events().job_changed(job);
+  images_.LearnRestarts(job, answer.restored);
   images_.ReconsiderAll(job);
 }
 

@@ -86,6 +86,8 @@ class Images : public RoomGiver {
   void Reconsider(const Job& job, const std::string& name);
   void ReconsiderAll(const Job& job);
   void ReconsiderPending() override;
+  // What its attempts went on from, as the store says: what the job has abandoned need not stay.
+  void LearnRestarts(Job& job, const std::vector<RestoredRecord>& restarts);
   CleanupReply Cleanup(const CleanupRequest& request);
   PendingReply PendingOf(const PendingRequest& request) const;
   bool EvictOldest(TierUnit* unit, bool also_newest) override;

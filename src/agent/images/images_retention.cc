@@ -156,6 +156,14 @@ void Images::ReconsiderAll(const Job& job) {
   for (const std::string& name : job.Names()) Reconsider(job, name);
 }
 
+void Images::LearnRestarts(Job& job, const std::vector<RestoredRecord>& restarts) {
+  bool is_news = false;
+  for (const RestoredRecord& record : restarts) is_news = job.LearnRestored(record) || is_news;
+  if (!is_news) return;
+  core_.events().job_changed(job);
+  ReconsiderAll(job);
+}
+
 void Images::ReconsiderNow(Job& job, const std::string& name) {
   core_.events().retention_begins(job, name);
   const Lineage lineage = job.LineageOf(name);
