@@ -47,7 +47,7 @@ struct Core {
   uint32_t attempt = 0;
   // The attempt began without the store, which has no record of it so far as is known here; rank 0 puts it there.
   std::atomic<bool> attempt_unrecorded{false};
-  AttemptRecord attempt_record;  // of such an attempt
+  AttemptRecord attempt_record;  // of an attempt that began so
   // What the job's attempts went on from, as far as the nodes knew at init, and this attempt's own; the same on all ranks.
   std::vector<RestoredRecord> restored;
   // Rank 0's word for all: whether the nodes protect each other, and the secret of this attempt's agents.

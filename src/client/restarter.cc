@@ -177,7 +177,8 @@ Status Restarter::WhatSilentNodesMayHave(const std::string& name, const ImageOpe
 }
 
 Status Restarter::NoteRestored(const Generation& generation) {
-  const RestoredRecord record = ledger_->Restored(generation);
+  RestoredRecord record = ledger_->Restored(generation);
+  record.beside = core_->attempt_record.beside;
   core_->restored.push_back(record);
   Status noted(Code::kUnavailable, "the store has no record of the attempt yet");
   if (core_->rank() == 0) {

@@ -195,6 +195,12 @@ Result<Catalog> OpenJobsStore(const Core& core, const std::vector<KnownJob>& goi
   return there.status().code() == Code::kNotFound ? MissedStore(core, going_on) : there;
 }
 
+// The attempts that one without the store cannot know of: those that have had it since, elsewhere. `known`: of its nodes.
+AttemptRange Beside(const KnownJob& known, uint32_t attempt) {
+  const auto former = DecodeAttemptRecord(AsBytes(known.unrecorded));
+  return former.ok() && former->beside.first > 0 ? former->beside : AttemptRange{known.attempt + 1, attempt};
+}
+
 // The nodes know which store it is, and which attempts there were. `why`: what is wrong with the store.
 Status StartWithoutStore(Core* core, const std::vector<KnownJob>& known, const Status& why, Start* start) {
   if (known.empty()) return why;
@@ -213,7 +219,9 @@ Status StartWithoutStore(Core* core, const std::vector<KnownJob>& known, const S
   start->attempt = AttemptBeyond(job.attempt);
   if (start->attempt == UINT32_MAX)
     return Status(Code::kUnsupported, "job '" + core->job.job + "' has used up its attempt numbers");
-  start->unrecorded = AsText(Encoded(RecordOf(OwnRequest(*core), job.store_id, start->attempt)));
+  AttemptRecord record = RecordOf(OwnRequest(*core), job.store_id, start->attempt);
+  record.beside = Beside(job, start->attempt);
+  start->unrecorded = AsText(Encoded(record));
   LogWarning("client",
              "the store cannot be had, so job '{}' goes on as attempt {} with what its nodes have; until the store is there no "
              "version gets to it: {}",

@@ -29,6 +29,20 @@ uint32_t DecodeAttempt(Decoder& decoder) {
   return attempt;
 }
 
+void EncodeFields(Encoder& encoder, const AttemptRange& range) {
+  encoder.Varint(range.first);
+  encoder.Varint(range.end);
+}
+
+// One of `attempt`.
+AttemptRange DecodeRange(Decoder& decoder, uint32_t attempt) {
+  AttemptRange range;
+  range.first = decoder.Varint32();
+  range.end = decoder.Varint32();
+  decoder.Require(range.first <= range.end && range.end <= attempt, "attempts beside it are not before it");
+  return range;
+}
+
 ImageEntry DecodeImageEntry(Decoder& decoder) {
   ImageEntry entry;
   entry.rank = decoder.Varint32();
@@ -228,6 +242,7 @@ void Encode(const AttemptRecord& attempt, Buffer* out) {
   encoder.F64(attempt.lease_seconds);
   encoder.I64(attempt.wall_time_ns);
   encoder.Varint(attempt.ranks);
+  EncodeFields(encoder, attempt.beside);
   record.Finish();
 }
 
@@ -245,6 +260,7 @@ Result<AttemptRecord> DecodeAttemptRecord(ByteSpan bytes) {
     attempt->lease_seconds = decoder.F64();
     attempt->wall_time_ns = decoder.I64();
     attempt->ranks = DecodeRanks(decoder);
+    attempt->beside = DecodeRange(decoder, attempt->attempt);
     // Written so that NaN fails too.
     decoder.Require(attempt->lease_seconds > 0 && attempt->lease_seconds < 1e9, "the lease is out of range");
   });
@@ -361,6 +377,7 @@ void Encode(const RestoredRecord& restored, Buffer* out) {
   record.encoder().Varint(restored.attempt);
   record.encoder().Varint(restored.take);
   record.encoder().I64(restored.wall_time_ns);
+  EncodeFields(record.encoder(), restored.beside);
   record.Finish();
 }
 
@@ -370,6 +387,7 @@ Result<RestoredRecord> DecodeRestoredRecord(ByteSpan bytes) {
     restored->attempt = decoder.Varint32();
     restored->take = decoder.Varint32();
     restored->wall_time_ns = decoder.I64();
+    restored->beside = DecodeRange(decoder, restored->attempt);
     decoder.Require(restored->take >= 1 &&
                         std::pair(restored->attempt, restored->take) > std::pair(restored->origin.attempt, restored->origin.take),
                     "it goes on from what came later");

@@ -42,6 +42,14 @@ struct NameRecord {
   friend bool operator==(const NameRecord&, const NameRecord&) = default;
 };
 
+// The attempts from `first` on that are before `end`; none when they are equal.
+struct AttemptRange {
+  uint32_t first = 0;
+  uint32_t end = 0;
+  bool Has(uint32_t attempt) const { return attempt >= first && attempt < end; }
+  friend bool operator==(const AttemptRange&, const AttemptRange&) = default;
+};
+
 // One launch of a job: who holds it. The file's modification time is its lease: a holder that lives changes it again and again.
 struct AttemptRecord {
   StoreId store_id;
@@ -55,7 +63,8 @@ struct AttemptRecord {
   uint64_t process_start_time = 0;  // as in /proc/PID/stat: tells a reused pid
   double lease_seconds = 0;         // > 0
   int64_t wall_time_ns = 0;
-  uint32_t ranks = 0;  // 1 to kRanksMax
+  uint32_t ranks = 0;     // 1 to kRanksMax
+  AttemptRange beside{};  // it began without the store, and cannot have known of these; before itself
   friend bool operator==(const AttemptRecord&, const AttemptRecord&) = default;
 };
 
@@ -84,6 +93,7 @@ struct RestoredRecord {
   uint32_t attempt = 0;  // (attempt, take) > (origin.attempt, origin.take)
   uint32_t take = 0;
   int64_t wall_time_ns = 0;
+  AttemptRange beside{};  // of the attempt
   friend bool operator==(const RestoredRecord&, const RestoredRecord&) = default;
 };
 

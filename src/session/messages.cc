@@ -165,6 +165,7 @@ KEDGE_FIELDS(KnownJobsRequest) {
 KEDGE_FIELDS(RestoredRecord) {
   Fields(walk, m.origin);
   walk(m.attempt), walk(m.take), walk(m.wall_time_ns);
+  walk(m.beside.first), walk(m.beside.end);
 }
 KEDGE_FIELDS(KnownJob) {
   walk(m.store_id), walk(m.attempt), walk(m.live_ranks), walk(m.has_versions), walk(m.unrecorded);

@@ -20,6 +20,13 @@ bool IsLater(const Event& a, const Event& b) {
   return std::pair(a.origin != nullptr, a.version) < std::pair(b.origin != nullptr, b.version);
 }
 
+// Nothing has come of the restart, but of attempts that its own could not know of.
+bool IsOutdone(const RestoredRecord& record, const std::vector<Taken>& complete) {
+  if (record.beside.first == record.beside.end) return false;
+  return std::ranges::any_of(complete, [&](const Taken& taken) { return record.beside.Has(taken.moment.attempt); }) &&
+         std::ranges::none_of(complete, [&](const Taken& taken) { return taken.moment.attempt >= record.attempt; });
+}
+
 }  // namespace
 
 Lineage::Lineage(const std::vector<RestoredRecord>& restored, const std::vector<Generation>& complete) {
@@ -40,7 +47,8 @@ void Lineage::Follow(const std::vector<RestoredRecord>& restored, const std::vec
   for (auto record = restored.rbegin(); record != restored.rend(); ++record) {  // of several at one moment the last one counts
     const Moment moment{record->attempt, record->take};
     // One that leads forwards, which nobody writes, leads nowhere.
-    if (MomentOf(record->origin) < moment) latest_first.push_back({moment, INT64_MAX, &record->origin});
+    if (MomentOf(record->origin) >= moment || IsOutdone(*record, complete)) continue;
+    latest_first.push_back({moment, INT64_MAX, &record->origin});
   }
   const auto restarts_end = static_cast<ptrdiff_t>(latest_first.size());
   for (const Taken& taken : complete) latest_first.push_back({taken.moment, taken.version, nullptr});

@@ -9,6 +9,8 @@
 // - The record of a restart counts at once. A taking that is not above those before it (it overwrites), be it the first after a
 //   restart, leaves these behind once it is complete: a launch that begins anew and dies takes nothing away.
 // - What comes late, from before a restart that went elsewhere, is abandoned already.
+// - A restart of an attempt that began without the store abandons nothing of those that it could not know of
+//   (AttemptRecord::beside), unless something of it, or of one after it, is complete: then the numbers decide.
 #pragma once
 
 #include <compare>

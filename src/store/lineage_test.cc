@@ -91,6 +91,21 @@ TEST(Lineage, ARecordThatLeadsForwardsIsNone) {
   EXPECT_EQ(Of({Restored(1, 1, At(30, 1))}, {At(30, 1), At(40, 1)}).size(), 2u);
 }
 
+TEST(Lineage, WhoCouldNotKnowOfOthersAbandonsNothingOfThem) {
+  // 900 began without the store, which had the first attempt; the second one took 60 elsewhere. 901 knew of 900.
+  const auto beside = [](uint32_t attempt, const Generation& origin) {
+    RestoredRecord record = Restored(attempt, 1, origin);
+    record.beside = {2, 900};
+    return record;
+  };
+  const std::vector<Generation> elsewhere = {At(40, 1), At(50, 1), At(60, 2)};
+  const std::vector<RestoredRecord> restored = {beside(900, At(40, 1)), beside(901, At(40, 1)), Restored(2, 1, At(50, 1))};
+  EXPECT_EQ(Of(restored, elsewhere).size(), 3u);
+  EXPECT_EQ(Of(restored, {At(40, 1), At(50, 1)}), (std::set<Generation>{At(40, 1)})) << "which they knew";
+  EXPECT_EQ(Of(restored, {At(40, 1), At(50, 1), At(60, 2), At(42, 901)}), (std::set<Generation>{At(40, 1), At(42, 901)}));
+  EXPECT_EQ(Of({restored[1]}, {At(40, 1), At(50, 900)}), (std::set<Generation>{At(40, 1)}));
+}
+
 // Plays histories of launches, checkpoints and restarts, and remembers who came from whom.
 class History {
  public:

@@ -68,6 +68,7 @@ class Generator {
         places += fmt::format("{}{}", rank == 0 ? " on " : ",", (rank + shift) % history_.setup.nodes);
     }
     Say("launch{}", places);
+    places_ = places;
   }
 
   void Restart() {
@@ -207,10 +208,15 @@ class Generator {
     const bool is_kept =
         real_ && is_undisturbed_ && !has_lost_node_ && !setup.HasSmallPools() && setup.Number("keep.local", 1) > 0;
     const bool away = is_kept && Chance(0.6);
+    const bool may_share_no_node = setup.ranks == 1 && setup.nodes > 1;
     if (is_kept) Say("wait {} local", version_);
     if (away || Chance(0.5)) {
       Say("store {}", away ? "away" : Pick({"full", "broken", "read-only"}));
-      Launch();
+      if (away && may_share_no_node) {
+        Say("launch{}", places_);
+      } else {
+        Launch();
+      }
       Restart();
     } else {
       Launch();
@@ -477,6 +483,7 @@ class Generator {
   Random random_;
   const bool real_;
   History history_;
+  std::string places_;           // of the last launch, as it was said
   bool is_undisturbed_ = false;  // nothing was done to the agents since the launch
   bool has_lost_node_ = false;   // in this life: a launch may find nothing, and take nothing before its numbers are new
   int64_t version_ = 0;

@@ -119,6 +119,21 @@ TEST_F(WithoutStore, VersionsGetToItWhenItIsBack) {
   EXPECT_GT(ExpectRestart(all_, kXorOfFour, 3), 0u);
 }
 
+TEST_F(WithoutStore, WhoTakesNothingThereAbandonsNothingThatOthersTakeMeanwhile) {
+  Take({0}, "", 1, KEDGE_LEVEL_STORE);
+  GoAway();
+  for (int launch = 0; launch < 2; ++launch) ExpectRestart({0}, "", 1);
+  ComeBack();
+  ExpectRestart({1}, "", 1, [](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 2);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_STORE, 60));
+  });
+  ExpectRestart({0}, "", 2);
+  ExpectRestart({1}, "", 2);
+}
+
 TEST_F(WithoutStore, WhatANodeHadIsRebuilt) {
   const std::string keys = std::string(kXorOfFour) + kNoStore;
   Take(all_, keys, 1);

@@ -142,7 +142,8 @@ AttemptRecord SampleAttemptRecord() {
           123456,
           60.0,
           kWallTimeNs,
-          4};
+          4,
+          {2, 3}};
 }
 
 AttemptEndRecord SampleAttemptEndRecord() {
@@ -173,7 +174,7 @@ RemovedRecord SampleRemovedRecord() {
   return {SampleIdentity().generation, kWallTimeNs};
 }
 RestoredRecord SampleRestoredRecord() {
-  return {SampleIdentity().generation, SampleIdentity().generation.attempt + 1, 1, kWallTimeNs};
+  return {SampleIdentity().generation, SampleIdentity().generation.attempt + 1, 1, kWallTimeNs, {3, 5}};
 }
 
 ReachedRecord SampleReachedRecord() {
