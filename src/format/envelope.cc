@@ -43,6 +43,8 @@ const char* RecordKindName(RecordKind kind) {
     case RecordKind::kParity: return "parity record";
     case RecordKind::kRestored: return "restored record";
     case RecordKind::kReached: return "reached record";
+    case RecordKind::kBlockMap: return "block map";
+    case RecordKind::kBase: return "base record";
   }
   return "record of an unknown kind";
 }

@@ -42,6 +42,8 @@ enum class RecordKind : uint16_t {
   kParity = 16,
   kRestored = 17,
   kReached = 18,
+  kBlockMap = 19,
+  kBase = 20,
 };
 // "image record", for messages.
 const char* RecordKindName(RecordKind kind);

@@ -135,7 +135,6 @@ TEST(ImageRecords, BrokenOnesAreNotWritten) {
   EXPECT_TRUE(refuses([](ImageRecord& image) { image.extents[1].chunk_offset = 200; }));
   EXPECT_TRUE(refuses([](ImageRecord& image) { image.extents[1].chunk = 9; }));
   EXPECT_TRUE(refuses([](ImageRecord& image) { image.chunks[0].object = 2; }));
-  EXPECT_TRUE(refuses([](ImageRecord& image) { image.content_hashes.pop_back(); }));
   EXPECT_TRUE(refuses([](ImageRecord& image) { image.regions[0].shape = {4, 2}; }));
   EXPECT_TRUE(refuses([](ImageRecord& image) { image.regions[0].global_shape.pop_back(); }));
   EXPECT_TRUE(refuses([](ImageRecord& image) { image.identity.rank = 4; }));
@@ -170,7 +169,6 @@ TEST(ImageRecords, ManyRegions) {
   EXPECT_TRUE(*decoded == image);
 
   ImageRecord small = testing::SampleImage();
-  small.content_hashes.clear();
   small.regions.resize(3);
   small.extents.pop_back();
   Buffer small_bytes;

@@ -11,8 +11,6 @@ namespace {
 // Bits of a region's flags byte.
 constexpr uint8_t kColumnMajor = 1;
 constexpr uint8_t kGlobal = 2;
-// Bits of the image's flags byte.
-constexpr uint8_t kContentHashes = 1;
 
 // The least bytes that one of each can take, for bounding allocations.
 constexpr size_t kRegionBytesMin = 9;
@@ -71,9 +69,6 @@ const char* ImageFault(const ImageRecord& image) {
   }
   for (const Chunk& chunk : image.chunks) {
     if (!ChunkIsValid(chunk, image.objects.size())) return "chunk outside its object";
-  }
-  if (!image.content_hashes.empty() && image.content_hashes.size() != image.extents.size()) {
-    return "content hashes and extents differ in number";
   }
   for (const Annotation& annotation : image.annotations) {
     if (annotation.key.empty() || annotation.key.size() > kAnnotationKeyBytesMax) {
@@ -262,7 +257,7 @@ Status EncodeImageRecord(const ImageRecord& image, Buffer* out) {
   EncodeFields(encoder, image.identity);
   encoder.String(image.group);
   encoder.I64(image.wall_time_ns);
-  encoder.U8(image.content_hashes.empty() ? 0 : kContentHashes);
+  encoder.U8(0);  // flags
   encoder.Varint(image.regions.size());
   for (const Region& region : image.regions) EncodeRegion(encoder, region);
   encoder.Varint(image.objects.size());
@@ -276,7 +271,6 @@ Status EncodeImageRecord(const ImageRecord& image, Buffer* out) {
   encoder.Varint(image.extents.size());
   Cursor cursor;
   for (const Extent& extent : image.extents) EncodeExtent(encoder, extent, &cursor);
-  for (const ContentHash& hash : image.content_hashes) encoder.Raw(hash);
   encoder.Varint(image.annotations.size());
   for (const Annotation& annotation : image.annotations) {
     encoder.String(annotation.key);
@@ -293,21 +287,12 @@ Result<ImageRecord> DecodeImageRecord(ByteSpan bytes) {
   DecodeFields(decoder, record.store_id, &image.identity);
   image.group = decoder.String(kNameBytesMax);
   image.wall_time_ns = decoder.I64();
-  const uint8_t flags = decoder.U8();
-  decoder.Require((flags & ~kContentHashes) == 0, "unknown flags");
+  decoder.Require(decoder.U8() == 0, "unknown flags");
   const size_t regions = decoder.Count(kRegionBytesMin);
   image.regions.resize(regions);
   for (size_t i = 0; i < regions && decoder.ok(); ++i) DecodeRegion(decoder, &image.regions[i]);
   DecodeChunks(decoder, &image);
   if (decoder.ok()) DecodeExtents(decoder, &image);
-  if ((flags & kContentHashes) != 0 && decoder.ok()) {
-    decoder.Require(!image.extents.empty(), "content hashes without extents");
-    const ByteSpan hashes = decoder.Raw(image.extents.size() * sizeof(ContentHash));
-    if (decoder.ok()) {
-      image.content_hashes.resize(image.extents.size());
-      std::memcpy(image.content_hashes.data(), hashes.data(), hashes.size());
-    }
-  }
   DecodeAnnotations(decoder, &image);
   KEDGE_RETURN_IF_ERROR(decoder.Finish(RecordKindName(record.kind)));
   return image;

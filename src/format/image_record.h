@@ -6,7 +6,6 @@
 // index and no region offset, and a record that decodes covers every byte of every region exactly once.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -100,8 +99,6 @@ struct Extent {
   friend bool operator==(const Extent&, const Extent&) = default;
 };
 
-using ContentHash = std::array<std::byte, 16>;
-
 struct Annotation {
   std::string key;    // 1 to kAnnotationKeyBytesMax bytes
   std::string value;  // any bytes
@@ -113,12 +110,11 @@ struct ImageRecord {
   std::string group;  // the named group of regions; empty: the default group
   int64_t wall_time_ns = 0;
   std::vector<Region> regions;
-  // Keys, relative to the job's folder in the store, of objects other than the image's own that hold chunks: chunks
-  // written through as objects of their own, those of another version (incremental), shared ones (deduplication).
+  // Keys, relative to the job's folder in the store, of objects other than the image's own that hold whole chunks: those that
+  // were written through. Of blocks that lie in another version's object the block map tells (block_map.h).
   std::vector<std::string> objects;
   std::vector<Chunk> chunks;
   std::vector<Extent> extents;
-  std::vector<ContentHash> content_hashes;  // empty, or one for each extent
   std::vector<Annotation> annotations;
 
   // The sum of the regions.

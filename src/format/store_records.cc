@@ -9,7 +9,7 @@ namespace kedge {
 
 namespace {
 
-constexpr size_t kImageEntryBytesMin = 9;
+constexpr size_t kImageEntryBytesMin = 10;
 constexpr size_t kPartEntryBytesMin = 10;
 constexpr size_t kRankRunBytesMin = 3;
 
@@ -52,6 +52,8 @@ ImageEntry DecodeImageEntry(Decoder& decoder) {
   entry.record_bytes = decoder.VarintAtMost(kRecordBytesMax);
   entry.record_crc32c = decoder.U32();
   entry.image_bytes = decoder.Varint();
+  entry.map_bytes = decoder.VarintAtMost(kRecordBytesMax);
+  if (entry.map_bytes > 0) entry.map_crc32c = decoder.U32();
   return entry;
 }
 
@@ -295,6 +297,8 @@ void Encode(const PartRecord& part, Buffer* out) {
     encoder.Varint(image.record_bytes);
     encoder.U32(image.record_crc32c);
     encoder.Varint(image.image_bytes);
+    encoder.Varint(image.map_bytes);
+    if (image.map_bytes > 0) encoder.U32(image.map_crc32c);
   }
   EncodeReferences(encoder, part.references);
   record.Finish();
@@ -400,6 +404,21 @@ void Encode(const ReachedRecord& reached, Buffer* out) {
 
 Result<ReachedRecord> DecodeReachedRecord(ByteSpan bytes) {
   return Decode<ReachedRecord>(bytes, RecordKind::kReached, DecodeGenerationMark<ReachedRecord>);
+}
+
+void Encode(const BaseRecord& base, Buffer* out) {
+  RecordEncoder record(RecordKind::kBase, base.generation.store_id, out);
+  EncodeFields(record.encoder(), base.generation);
+  record.encoder().I64(base.wall_time_ns);
+  EncodeReferences(record.encoder(), base.references);
+  record.Finish();
+}
+
+Result<BaseRecord> DecodeBaseRecord(ByteSpan bytes) {
+  return Decode<BaseRecord>(bytes, RecordKind::kBase, [](Decoder& decoder, const StoreId& id, BaseRecord* base) {
+    DecodeGenerationMark(decoder, id, base);
+    base->references = DecodeReferences(decoder);
+  });
 }
 
 }  // namespace kedge

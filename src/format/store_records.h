@@ -105,6 +105,9 @@ struct ImageEntry {
   uint64_t record_bytes = 0;
   uint32_t record_crc32c = 0;  // of the whole image record, envelope included
   uint64_t image_bytes = 0;    // the sum of its regions, for people
+  // Of the block map (block_map.h) behind the image record; 0: the chunks lie in the object where the image record says.
+  uint64_t map_bytes = 0;
+  uint32_t map_crc32c = 0;  // of the whole block map, envelope included
   friend bool operator==(const ImageEntry&, const ImageEntry&) = default;
 };
 
@@ -173,6 +176,15 @@ struct ReachedRecord {
   friend bool operator==(const ReachedRecord&, const ReachedRecord&) = default;
 };
 
+// "bases/VERSION-ATTEMPT-TAKE" in a generation, named after another one of its name: images of the generation that are under way
+// may come to lie partly in the objects of the other one, and of those that it refers to.
+struct BaseRecord {
+  Generation generation;
+  int64_t wall_time_ns = 0;
+  std::vector<std::string> references;  // as in a part record: the base's folder, and its own references
+  friend bool operator==(const BaseRecord&, const BaseRecord&) = default;
+};
+
 void Encode(const StoreRecord& record, Buffer* out);
 void Encode(const JobRecord& record, Buffer* out);
 void Encode(const NameRecord& record, Buffer* out);
@@ -185,6 +197,7 @@ void Encode(const AttemptDrainRecord& record, Buffer* out);
 void Encode(const RemovedRecord& record, Buffer* out);
 void Encode(const RestoredRecord& record, Buffer* out);
 void Encode(const ReachedRecord& record, Buffer* out);
+void Encode(const BaseRecord& record, Buffer* out);
 
 Result<StoreRecord> DecodeStoreRecord(ByteSpan record);
 Result<JobRecord> DecodeJobRecord(ByteSpan record);
@@ -198,5 +211,6 @@ Result<AttemptDrainRecord> DecodeAttemptDrainRecord(ByteSpan record);
 Result<RemovedRecord> DecodeRemovedRecord(ByteSpan record);
 Result<RestoredRecord> DecodeRestoredRecord(ByteSpan record);
 Result<ReachedRecord> DecodeReachedRecord(ByteSpan record);
+Result<BaseRecord> DecodeBaseRecord(ByteSpan record);
 
 }  // namespace kedge

@@ -6,7 +6,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   using namespace kedge;
   if (bytes == 0) return 0;
-  constexpr uint16_t kKinds = static_cast<uint16_t>(RecordKind::kReached);
+  constexpr uint16_t kKinds = static_cast<uint16_t>(RecordKind::kBase);
   const auto kind = static_cast<RecordKind>(1 + data[0] % kKinds);
   const ByteSpan input = std::as_bytes(std::span(data, bytes));
   const Status enclosed = testing::DecodeAndEncodeAgain(kind, testing::Enclose(kind, input.subspan(1)));

@@ -86,14 +86,12 @@ ImageRecord SampleImage() {
   file.bytes = 20;
   file.file_mode = 0640;
   image.regions = {grid, empty, object, file};
-  image.objects = {"names/heat%2F%C3%BC/41-3-1/data/r2"};
+  image.objects = {"names/heat%2F%C3%BC/41-3-1/data/r2.c1"};
   image.chunks = {{0, 0, 320}, {1, 4096, 48}};
   image.extents = {{0, 0, 48, 1, 0, 0x11111111},
                    {2, 0, 256, 0, 0, 0x22222222},
                    {2, 256, 44, 0, 256, 0x33333333},
                    {3, 0, 20, 0, 300, 0x44444444}};
-  image.content_hashes.resize(4);
-  for (size_t i = 0; i < 4; ++i) image.content_hashes[i].fill(static_cast<std::byte>(0xa0 + i));
   image.annotations = {{"step", "1000"}, {"empty", ""}};
   return image;
 }
@@ -154,7 +152,7 @@ PartRecord SamplePartRecord() {
   PartRecord part;
   part.generation = SampleIdentity().generation;
   part.ranks = 4;
-  part.images = {{2, "data/r2", 4096, 401, 0x0badcafe, 368}, {3, "data/r3", 8192, 77, 0xfeedface, 0}};
+  part.images = {{2, "data/r2", 4096, 401, 0x0badcafe, 368}, {3, "data/r3", 8192, 77, 0xfeedface, 0, 200, 0x0defaced}};
   part.references = {"names/heat%2F%C3%BC/41-3-1"};
   return part;
 }
@@ -179,6 +177,21 @@ RestoredRecord SampleRestoredRecord() {
 
 ReachedRecord SampleReachedRecord() {
   return {SampleIdentity().generation, kWallTimeNs};
+}
+
+BlockMap SampleBlockMap() {
+  BlockMap map;
+  map.identity = SampleIdentity();
+  map.block_bytes = 16384;
+  map.objects = {{"names/heat%2F%C3%BC/41-3-1/data/r2", 1 << 20}};
+  map.runs = {{kSharedBlocks, 2, 65536}, {kZeroBlocks, 300, 0}, {kOwnBlocks, 1, 0}};
+  map.fingerprints.resize(3);
+  for (size_t i = 0; i < 3; ++i) map.fingerprints[i].fill(static_cast<std::byte>(0xa0 + i));
+  return map;
+}
+
+BaseRecord SampleBaseRecord() {
+  return {SampleIdentity().generation, kWallTimeNs, {"names/heat%2F%C3%BC/40-3-1", "names/heat%2F%C3%BC/41-3-1"}};
 }
 
 SetRecord SampleSetRecord() {
@@ -222,6 +235,8 @@ Status DecodeAndEncodeAgain(RecordKind kind, ByteSpan bytes) {
     case RecordKind::kParity: return Again(DecodeParityRecord(bytes), bytes);
     case RecordKind::kRestored: return Again(DecodeRestoredRecord(bytes), bytes);
     case RecordKind::kReached: return Again(DecodeReachedRecord(bytes), bytes);
+    case RecordKind::kBlockMap: return Again(DecodeBlockMap(bytes), bytes);
+    case RecordKind::kBase: return Again(DecodeBaseRecord(bytes), bytes);
   }
   return Status(Code::kInvalidArgument, "no such kind");
 }
@@ -270,6 +285,8 @@ std::vector<Sample> AllSamples() {
   add("parity", RecordKind::kParity, SampleParityRecord());
   add("restored", RecordKind::kRestored, SampleRestoredRecord());
   add("reached", RecordKind::kReached, SampleReachedRecord());
+  add("block-map", RecordKind::kBlockMap, SampleBlockMap());
+  add("base", RecordKind::kBase, SampleBaseRecord());
   return samples;
 }
 

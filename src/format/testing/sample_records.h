@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "format/block_map.h"
 #include "format/envelope.h"
 #include "format/image_record.h"
 #include "format/node_records.h"
@@ -33,6 +34,9 @@ AttemptDrainRecord SampleAttemptDrainRecord();
 RemovedRecord SampleRemovedRecord();
 RestoredRecord SampleRestoredRecord();
 ReachedRecord SampleReachedRecord();
+// Blocks of all three kinds.
+BlockMap SampleBlockMap();
+BaseRecord SampleBaseRecord();
 // Three members under Reed-Solomon (2 of 3), one of them without a rank.
 SetRecord SampleSetRecord();
 ParityRecord SampleParityRecord();

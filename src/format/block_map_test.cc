@@ -1,0 +1,89 @@
+// Blocks of an image: every byte of every chunk of its own is in exactly one, and each is found again.
+#include "format/block_map.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "base/random.h"
+#include "format/testing/sample_records.h"
+
+namespace kedge {
+namespace {
+
+ImageRecord RandomImage(Random& random) {
+  ImageRecord image;
+  uint64_t end = 0;
+  for (uint64_t chunks = random.Below(6); chunks > 0; --chunks) {
+    end = AlignChunkOffset(end + random.Below(3) * kChunkAlignment);
+    const bool is_own = random.Below(4) > 0;
+    image.chunks.push_back({is_own ? 0U : 1U, is_own ? end : 0, 1 + random.Below(100'000)});
+    if (is_own) end += image.chunks.back().bytes;
+  }
+  return image;
+}
+
+TEST(BlockLayout, HasEachByteOfTheImagesOwnChunksOnce) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random(seed);
+    const ImageRecord image = RandomImage(random);
+    const uint32_t block_bytes = kMapBlockBytesMin << random.Below(4);
+    const BlockLayout layout(image, block_bytes);
+    uint64_t block = 0;
+    for (const Chunk& chunk : image.chunks) {
+      if (chunk.object != 0) continue;
+      for (uint64_t at = 0; at < chunk.bytes; at += block_bytes, ++block) {
+        ASSERT_LT(block, layout.blocks());
+        const BlockLayout::Block found = layout.At(block);
+        EXPECT_EQ(found.stream_offset, chunk.object_offset + at);
+        EXPECT_EQ(found.bytes, std::min<uint64_t>(block_bytes, chunk.bytes - at));
+        const auto within = static_cast<uint32_t>(random.Below(found.bytes));
+        const BlockLayout::Place place = layout.Find(found.stream_offset + within);
+        EXPECT_EQ(place.block, block);
+        EXPECT_EQ(place.within, within);
+        EXPECT_EQ(place.left, chunk.bytes - at - within);
+      }
+    }
+    EXPECT_EQ(block, layout.blocks());
+  }
+}
+
+TEST(BlockLayout, TellsGapsBetweenChunks) {
+  ImageRecord image;
+  image.chunks = {{0, 4096, 10}, {0, 12288, 10}};
+  const BlockLayout layout(image, 4096);
+  const auto expect_gap = [&](uint64_t offset, uint64_t left) {
+    EXPECT_FALSE(layout.Find(offset).block.has_value()) << offset;
+    EXPECT_EQ(layout.Find(offset).left, left) << offset;
+  };
+  expect_gap(0, 4096);
+  expect_gap(4106, 12288 - 4106);
+  expect_gap(12298, UINT64_MAX);
+  EXPECT_EQ(layout.Find(12297).block, 1U);
+}
+
+TEST(BlockMaps, ThatPromiseWhatCannotBeAreRefused) {
+  const auto refused = [](const std::function<void(BlockMap&)>& breakage) {
+    BlockMap map = testing::SampleBlockMap();
+    breakage(map);
+    Buffer bytes;
+    Encode(map, &bytes);
+    return DecodeBlockMap(bytes).status().code() == Code::kCorrupt;
+  };
+  EXPECT_FALSE(refused([](BlockMap&) {}));
+  EXPECT_TRUE(refused([](BlockMap& map) { map.block_bytes = 2048; }));
+  EXPECT_TRUE(refused([](BlockMap& map) { map.block_bytes = 2 * kMapBlockBytesMax; }));
+  EXPECT_TRUE(refused([](BlockMap& map) { map.runs[0].object = 3; })) << "there is one object";
+  EXPECT_TRUE(refused([](BlockMap& map) { map.runs[0].offset = 1; }));
+  EXPECT_TRUE(refused([](BlockMap& map) { map.runs[1].offset = 4096; })) << "zeros lie nowhere";
+  EXPECT_TRUE(refused([](BlockMap& map) { map.runs[1].blocks = 0; }));
+  EXPECT_TRUE(refused([](BlockMap& map) { map.runs[1].blocks = uint64_t{1} << 41; }));
+  EXPECT_TRUE(refused([](BlockMap& map) { map.fingerprints.pop_back(); }));
+  EXPECT_TRUE(refused([](BlockMap& map) { map.objects[0].key.clear(); }));
+}
+
+}  // namespace
+}  // namespace kedge
