@@ -5,6 +5,8 @@
 
 #include <span>
 
+#include "store/image_object.h"
+
 namespace kedge {
 
 Result<std::unique_ptr<SlotSource>> SlotSource::Make(const ImageRecord& record, std::vector<Tier*> tiers,
@@ -67,7 +69,7 @@ Result<StoreSource::Place> StoreSource::PlaceOf(uint32_t chunk) {
   const std::string key = ChunkObjectKey(image_, chunks[chunk]);
   std::unique_ptr<ObjectReader>& reader = readers_[key];
   if (!reader) {
-    KEDGE_ASSIGN_OR_RETURN(reader, catalog_->store().OpenObject(key));
+    KEDGE_ASSIGN_OR_RETURN(reader, OpenChunkObject(*catalog_, image_, chunks[chunk]));
   }
   return Place{reader.get(), chunks[chunk].object_offset};
 }

@@ -9,7 +9,9 @@
 #include "os/files/files.h"
 #include "os/testing/simulated_file_system.h"
 #include "store/attempts.h"
+#include "store/base_version.h"
 #include "store/garbage.h"
+#include "store/image_object.h"
 #include "store/posix/posix_store.h"
 #include "store/reached.h"
 #include "store/record_io.h"
@@ -478,14 +480,14 @@ TEST_F(CatalogTest, RemovingOneVersionRefusesWhatMustStay) {
   EXPECT_EQ(Complete(), std::vector<int64_t>{2});
 }
 
-// Version 2's only image has its one chunk in version 1's object.
+// Version 2's only image has its one block in version 1's object.
 TEST_F(CatalogTest, ObjectsStayWhileAnotherVersionRefersToThem) {
   options_ = {.ranks = 1, .ranks_per_part = 1, .region_bytes = {3000}};
   Take(At(1));
   const auto bytes_of = [&](int64_t version) {
     const StoredImage image = ReadImage(*catalog_, At(version), 0).value();
     Buffer bytes(100);
-    const auto object = store_->OpenObject(ChunkObjectKey(image, image.record.chunks[0]));
+    const auto object = OpenChunkObject(*catalog_, image, image.record.chunks[0]);
     EXPECT_TRUE(object.ok() && (*object)->ReadAt(image.record.chunks[0].object_offset, bytes).ok());
     return bytes;
   };

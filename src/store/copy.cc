@@ -68,6 +68,7 @@ Status Copier::CopyImage(const PartRecord& part, const ImageEntry& entry) {
                          target_.store().CreateObject(key, target_.owner(), entry.image_bytes));
   ImageEntry copied = entry;
   copied.object = keys::ImageObject(entry.rank);
+  copied.map_bytes = 0;
   if (Status written = WriteImage(*writer, image, &copied); !written.ok()) {
     static_cast<void>(writer->Abandon());
     return written;

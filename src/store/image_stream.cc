@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/crc32c.h"
+#include "store/image_object.h"
 #include "store/record_io.h"
 
 namespace kedge {
@@ -82,7 +83,7 @@ Status StreamImage(const Catalog& catalog, const StoredImage& image, const Image
     const std::string path = PathInStore(catalog.store(), key);
     std::unique_ptr<ObjectReader>& object = objects[key];
     if (object == nullptr) {
-      Result<std::unique_ptr<ObjectReader>> opened = catalog.store().OpenObject(key);
+      Result<std::unique_ptr<ObjectReader>> opened = OpenChunkObject(catalog, image, chunk);
       if (!opened.ok()) {
         options.problem(fmt::format("chunk {}: {}", c, opened.status().ToString()));
         continue;

@@ -86,6 +86,13 @@ std::string PinKey(const Generation& generation) {
 std::string RemovedKey(const Generation& generation) {
   return Join(GenerationFolder(generation), "removed");
 }
+std::string BasesFolder(const Generation& generation) {
+  return Join(GenerationFolder(generation), "bases");
+}
+std::string BaseKey(const Generation& generation, const Generation& base) {
+  const std::string folder = GenerationFolder(base);
+  return Join(BasesFolder(generation), folder.substr(folder.rfind('/') + 1));
+}
 std::string ImageObject(uint32_t rank) {
   return "data/r" + std::to_string(rank);
 }

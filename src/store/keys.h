@@ -4,7 +4,8 @@
 //   jobs/JOB/job
 //   jobs/JOB/attempts/ATTEMPT, ATTEMPT.ended, ATTEMPT.draining
 //   jobs/JOB/names/NAME/name, reached, restored-ATTEMPT-TAKE, withdrawn-VERSION-ATTEMPT-TAKE
-//   jobs/JOB/names/NAME/VERSION-ATTEMPT-TAKE/{data/rRANK, data/rRANK.cCHUNK, parts/RANK-COUNT, version, pinned, removed}
+//   jobs/JOB/names/NAME/VERSION-ATTEMPT-TAKE/{data/rRANK, data/rRANK.cCHUNK, parts/RANK-COUNT,
+//                                             bases/VERSION-ATTEMPT-TAKE, version, pinned, removed}
 #pragma once
 
 #include <cstdint>
@@ -41,6 +42,9 @@ std::string PartKey(const Generation& generation, uint32_t first_rank, size_t im
 std::string VersionKey(const Generation& generation);
 std::string PinKey(const Generation& generation);
 std::string RemovedKey(const Generation& generation);
+std::string BasesFolder(const Generation& generation);
+// Named after the base, which is of the same name.
+std::string BaseKey(const Generation& generation, const Generation& base);
 // The image object of a rank; in part records it is named relative to the generation's folder.
 std::string ImageObject(uint32_t rank);  // "data/r3"
 std::string ImageKey(const Generation& generation, uint32_t rank);

@@ -22,12 +22,19 @@ Status Gone(const Catalog& catalog, const Generation& generation) {
   return Status(Code::kNotFound, catalog.store().description() + ": " + generation.ToString() + " has been removed");
 }
 
-// Whether the objects that the parts name are there. They were published whole before the parts were, but the
-// generation may have been removed and its folder made anew since.
+// Whether the objects that the parts name are there, and the generations in whose objects some of their blocks lie. They were
+// published whole before the parts were, but the generation may have been removed and its folder made anew since, or the store
+// have become an older copy of itself.
 Status CheckObjects(const Catalog& catalog, const Generation& generation, const std::vector<PartRecord>& parts) {
   std::set<std::string> listed_folders;
   std::set<std::string> objects;
   for (const PartRecord& part : parts) {
+    for (const std::string& reference : part.references) {
+      const std::string folder = keys::JobFolder(generation.job) + '/' + reference + "/data";
+      if (!listed_folders.insert(folder).second) continue;
+      const Status listed = catalog.store().List(folder).status();
+      if (!listed.ok()) return listed.WithContext(generation.ToString() + " refers to " + reference);
+    }
     for (const ImageEntry& image : part.images) {
       const std::string key = keys::GenerationFolder(generation) + '/' + image.object;
       const std::string folder = os::ParentPath(key);

@@ -347,27 +347,88 @@ TEST(Race, ARemoverThatHasLookedMeetsOthers) {
   }
 }
 
-TEST(Race, RetentionMeetsAVersionOnTopOfAnOldOne) {
+const MakerOptions kOneRank{.ranks = 1, .ranks_per_part = 1, .region_bytes = {700, 9}, .chunk_bytes = 512, .piece_bytes = 300};
+
+Status TakeAlone(Actor& actor, int64_t version) {
+  KEDGE_RETURN_IF_ERROR(testing::TakeVersion(*actor.catalog, actor.At(version), kOneRank));
+  actor.ledger->Acknowledge(actor.At(version));
+  return Status::Ok();
+}
+
+Status TakeSharing(Actor& actor, int64_t version) {
+  KEDGE_RETURN_IF_ERROR(testing::TakeSharing(*actor.catalog, actor.At(version), kOneRank));
+  actor.ledger->Acknowledge(actor.At(version));
+  return Status::Ok();
+}
+
+// A version is taken on top of another, while that one, and what it refers to, is let go of by `remove`.
+void RunSharing(const std::function<Status(Actor&)>& before, int64_t taken, const std::function<Status(Actor&)>& remove) {
+  Scenario scenario;
+  scenario.before = before;
+  scenario.first = [&](Actor& actor) { return TakeSharing(actor, taken); };
+  scenario.second = [&](Actor& actor) {
+    KEDGE_RETURN_IF_ERROR(TakeAlone(actor, taken + 1));
+    return remove(actor);
+  };
+  scenario.after = [&](Actor& reader, const Status& first) {
+    // Once it was complete, it may have gone itself. The ledger has read it if it is there.
+    const bool has_gone = InspectGeneration(*reader.catalog, reader.At(taken)).status().code() == Code::kNotFound;
+    const bool is_collected = first.message().find("has been removed") != std::string::npos;
+    EXPECT_TRUE(has_gone || is_collected || (first.ok() && IsComplete(reader, taken))) << first.ToString();
+    if (is_collected) return;
+    // What was kept for its sake goes with it.
+    EXPECT_TRUE(reader.Retain(1).ok());
+    EXPECT_EQ(ListGenerations(*reader.catalog, "job", "grid").value(), std::vector<Generation>{reader.At(taken + 1)});
+  };
+  RunAll(scenario);
+}
+
+TEST(Race, RetentionMeetsAVersionOnItsBase) {
+  RunSharing([](Actor& actor) { return TakeAlone(actor, 1); }, 2, [](Actor& actor) { return actor.Retain(1); });
+}
+
+TEST(Race, ATakingOnItsBaseMeetsRemovalByHand) {
+  RunSharing([](Actor& actor) { return TakeAlone(actor, 1); }, 2,
+             [](Actor& actor) {
+               actor.ledger->AllowRemoval("grid", 1);
+               return RemoveVersion(*actor.catalog, actor.At(1), {});
+             });
+}
+
+// The other way round: who removes has looked who refers to the version, and then one is taken on top of it.
+TEST(Race, RemovalByHandMeetsATakingOnThatBase) {
   Scenario scenario;
   scenario.before = [](Actor& actor) {
-    for (int64_t version = 1; version <= 2; ++version) KEDGE_RETURN_IF_ERROR(actor.Take(version));
-    return Status::Ok();
+    KEDGE_RETURN_IF_ERROR(TakeAlone(actor, 1));
+    // Not acknowledged: it may go.
+    return testing::TakeVersion(*actor.catalog, actor.At(2), kOneRank);
   };
-  // Whoever builds on a version holds it (RetentionOptions::in_use) until its own part is published.
   scenario.first = [](Actor& actor) {
-    KEDGE_RETURN_IF_ERROR(testing::TakeOnTop(*actor.catalog, actor.At(3), actor.At(2)));
-    actor.ledger->Acknowledge(actor.At(3));
-    return actor.Retain(1);
+    const Status removed = RemoveVersion(*actor.catalog, actor.At(2), {});
+    return removed.code() == Code::kNotFound ? Status::Ok() : removed;
   };
-  scenario.second = [](Actor& actor) {
-    actor.ledger->AllowRemoval("grid", 1);
-    return ApplyRetention(*actor.catalog, "job", "grid", {1, {actor.At(2)}}, nullptr);
-  };
+  scenario.second = [](Actor& actor) { return TakeSharing(actor, 3); };
   scenario.after = [](Actor& reader, const Status& first) {
     EXPECT_TRUE(first.ok()) << first.ToString();
     EXPECT_TRUE(testing::CheckVersion(*reader.catalog, reader.At(3)).ok());
+    EXPECT_FALSE(IsComplete(reader, 2));
   };
   RunAll(scenario);
+}
+
+// The base is itself on top of one that is no version any more, and whose objects are there for its sake alone.
+TEST(Race, RetentionMeetsAVersionWhoseBaseRefersToAnother) {
+  const auto before = [](Actor& actor) {
+    KEDGE_RETURN_IF_ERROR(TakeAlone(actor, 1));
+    KEDGE_RETURN_IF_ERROR(TakeSharing(actor, 2));
+    KEDGE_RETURN_IF_ERROR(actor.Retain(1));
+    return Status::Ok();
+  };
+  RunSharing(before, 3, [](Actor& actor) { return actor.Retain(1); });
+  RunSharing(before, 3, [](Actor& actor) {
+    KEDGE_RETURN_IF_ERROR(actor.Retain(1));
+    return actor.CollectAll();
+  });
 }
 
 TEST(Race, OfTwoLaunchesOneGetsTheJob) {

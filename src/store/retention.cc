@@ -140,14 +140,30 @@ Result<References> References::Read(const Catalog& catalog, const std::string& j
     // Nothing lies in a folder without a record, and what is another store's does not refer to this one.
     if (name.status().code() == Code::kNotFound || name.status().code() == Code::kMismatch) continue;
     if (!name.ok()) return name.status();
-    KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, job, name->name));
-    for (const VersionInfo& info : versions) {
-      if (info.foreign) continue;
-      if (info.unknown) return Status(Code::kUnsupported, info.generation.ToString() + ": " + info.reason);
-      if (!info.references.empty()) references.by_generation_[info.generation] = info.references;
-    }
+    KEDGE_RETURN_IF_ERROR(references.ReadName(catalog, job, name->name));
   }
   return references;
+}
+
+// What a generation may refer to is older than itself. From the oldest to the newest, until no other has come: one that was not
+// there yet has found its base unmarked since (base_version.h), so that the base was still seen with all that it refers to.
+Status References::ReadName(const Catalog& catalog, const std::string& job, const std::string& name) {
+  std::set<Generation> seen;
+  for (bool is_new = true; is_new;) {
+    is_new = false;
+    KEDGE_ASSIGN_OR_RETURN(const std::vector<Generation> oldest_first, ListGenerations(catalog, job, name));
+    for (const Generation& generation : oldest_first) {
+      if (!seen.insert(generation).second) continue;
+      is_new = true;
+      const Result<VersionInfo> info = InspectGeneration(catalog, generation);
+      if (info.status().code() == Code::kNotFound) continue;  // removed while we looked
+      if (!info.ok()) return info.status();
+      if (info->foreign) continue;
+      if (info->unknown) return Status(Code::kUnsupported, generation.ToString() + ": " + info->reason);
+      if (!info->references.empty()) by_generation_[generation] = info->references;
+    }
+  }
+  return Status::Ok();
 }
 
 bool References::ReferTo(const Generation& generation) const {
@@ -160,7 +176,7 @@ bool References::ReferTo(const Generation& generation) const {
 Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info, References* references,
                                  const RemovalOptions& options) {
   const Generation& generation = info.generation;
-  const bool needed = references->ReferTo(generation);
+  bool needed = references->ReferTo(generation);
   if (needed && info.removed && !info.doomed) return Removal::kEmptied;
   if (info.complete || info.doomed || needed || options.keep_mark) {
     bool own = false;
@@ -173,6 +189,9 @@ Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info
       if (own) KEDGE_RETURN_IF_ERROR(catalog.store().Remove(keys::RemovedKey(generation)));
       return removal;
     }
+    // Before the mark stood there, an image under way may have taken it for its base.
+    KEDGE_ASSIGN_OR_RETURN(*references, References::Read(catalog, generation.job));
+    needed = references->ReferTo(generation);
   }
   if (options.keep_mark) {
     bool ignored = false;

@@ -13,8 +13,9 @@
 // way. Nobody takes another's mark away, dead or alive. Should removers die between mark and look until every version
 // bears one, the newest still counts (VersionInfo::reprieved), and all stay until a newer version is complete.
 //
-// Space is freed by reachability: while another version has chunks in an older one's objects, the
-// older one is marked removed and loses its records (it is no version any more), but not its objects.
+// Space is freed by reachability: while another version has blocks in an older one's objects, the older one is marked removed
+// and loses its records (it is no version any more), but not its objects. Images under way say before what they may come to
+// refer to (base_version.h), so that removers look for references after they have put their mark.
 //
 // What somebody withdraws (kedge rm) goes although nothing newer has taken its place, and nodes may hold copies of it. Its mark
 // stays until something of the lineage that was taken later is complete (IsWithdrawn): it tells agents that they need not send
@@ -37,7 +38,7 @@ namespace kedge {
 
 struct RetentionOptions {
   uint32_t keep = 2;  // newest complete versions of the name to keep, >= 1; pinned ones are kept besides
-  // Generations that may not be touched: what is being flushed, read, or built upon by an image under way.
+  // Generations that may not be touched: what is being flushed or read.
   std::set<Generation> in_use;
   // What was seen of other attempts' signs of life, from one call to the next (IsSilent). Null: only what a later attempt has
   // completed a newer version after counts as left incomplete.
@@ -75,7 +76,7 @@ Result<std::vector<Generation>> ReadWithdrawn(const Catalog& catalog, const std:
 Status PinVersion(const Catalog& catalog, const Generation& generation);
 Status UnpinVersion(const Catalog& catalog, const Generation& generation);
 
-// Which generation of a job has chunks in which others' objects.
+// Which generation of a job has chunks or blocks in which others' objects, or may come to have.
 class References {
  public:
   // Of all generations of the job. kUnsupported: one of them is not understood, and may refer to anything.
@@ -85,6 +86,8 @@ class References {
   void Forget(const Generation& removed) { by_generation_.erase(removed); }
 
  private:
+  Status ReadName(const Catalog& catalog, const std::string& job, const std::string& name);
+
   std::map<Generation, std::vector<std::string>> by_generation_;  // only of those that refer to any
 };
 

@@ -134,7 +134,7 @@ TEST_F(VerifyTest, ACopyIsAVersionOfItsOwn) {
 }
 
 TEST_F(VerifyTest, ACopyBringsAlongWhatLiesElsewhere) {
-  // Version 8 of rank 0 has its chunks in version 7's object.
+  // Version 8 of rank 0 has its blocks in version 7's object.
   options_ = {.ranks = 1, .ranks_per_part = 1};
   Generation on_top = generation_;
   on_top.version = 8;
@@ -149,7 +149,7 @@ TEST_F(VerifyTest, ACopyBringsAlongWhatLiesElsewhere) {
   Generation copied = on_top;
   copied.store_id = target_.id();
   EXPECT_TRUE(VerifyVersion(target_, copied, {}).value().problems.empty());
-  EXPECT_TRUE(ReadImage(target_, copied, 0)->record.objects.empty());
+  EXPECT_FALSE(ReadImage(target_, copied, 0)->map.has_value());
   EXPECT_TRUE(ReadVersionRecord(target_, copied)->references.empty());
   EXPECT_EQ(VerifyVersion(target_, copied, {}).value().bytes, 5077u);
 }

@@ -61,12 +61,32 @@ bool MarkUnknown(const Status& status, VersionInfo* info) {
   return true;
 }
 
+// What images under way may refer to. Of a damaged record its name alone is taken: FinishVersion looks whether all is there.
+Status AddBases(const Catalog& catalog, VersionInfo* info) {
+  KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> names, NamesIn(catalog.store(), keys::BasesFolder(info->generation)));
+  for (const std::string& name : names) {
+    const std::string key = keys::BasesFolder(info->generation) + '/' + name;
+    const Result<BaseRecord> base = ReadOwnRecord(catalog, key, &DecodeBaseRecord);
+    if (base.status().code() == Code::kNotFound) continue;  // removed while we looked
+    if (IsUnknown(base.status())) return base.status();
+    Generation named = info->generation;
+    if (keys::ParseGenerationFolder(name, &named)) {
+      AddReferences({keys::RelativeToJob(named.job, keys::GenerationFolder(named))}, &info->references);
+    }
+    if (base.ok()) AddReferences(base->references, &info->references);
+  }
+  return Status::Ok();
+}
+
 // Fills in what the parts say of a generation without a usable version record.
 Status JudgeParts(const Catalog& catalog, VersionInfo* info) {
   std::vector<std::string> problems;
   const Result<std::vector<PartRecord>> parts = ReadParts(catalog, info->generation, &problems);
   if (MarkUnknown(parts.status(), info)) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(parts.status());
+  const Status bases = AddBases(catalog, info);
+  if (MarkUnknown(bases, info)) return Status::Ok();
+  KEDGE_RETURN_IF_ERROR(bases);
   for (const PartRecord& part : *parts) {
     AddReferences(part.references, &info->references);
     for (const ImageEntry& image : part.images) info->image_bytes += image.image_bytes;
@@ -228,6 +248,15 @@ Result<VersionInfo> InspectGeneration(const Catalog& catalog, const Generation& 
     if (other.generation == generation) return other;
   }
   return info;
+}
+
+Result<std::vector<Generation>> ListGenerations(const Catalog& catalog, const std::string& job, const std::string& name) {
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::NameFolder(job, name));
+  if (entries.status().code() == Code::kNotFound) return std::vector<Generation>();
+  if (!entries.ok()) return entries.status();
+  std::vector<Generation> generations = GenerationsIn(*entries, catalog, job, name);
+  std::sort(generations.begin(), generations.end());
+  return generations;
 }
 
 Result<std::vector<RestoredRecord>> ReadRestored(const Catalog& catalog, const std::string& job, const std::string& name) {
@@ -457,6 +486,35 @@ Result<StoredImage> ReadPublishedImage(const Catalog& catalog, const Generation&
                 fmt::format("{}: {} has no part with rank {}", catalog.store().description(), generation.ToString(), rank));
 }
 
+namespace {
+
+// The block map behind the image record, which is read already.
+Status ReadMap(ObjectReader& object, StoredImage* image) {
+  const ImageEntry& entry = image->entry;
+  const uint64_t map_offset = entry.record_offset + entry.record_bytes;
+  if (entry.map_bytes > object.size_bytes() - map_offset) return Status(Code::kCorrupt, "ends before its block map does");
+  Buffer bytes(entry.map_bytes);
+  KEDGE_RETURN_IF_ERROR(object.ReadAt(map_offset, bytes));
+  if (crc32c::Compute(bytes.data(), bytes.size()) != entry.map_crc32c) {
+    return Status(Code::kCorrupt, "its block map is not the one that was published");
+  }
+  KEDGE_ASSIGN_OR_RETURN(image->map, DecodeBlockMap(bytes));
+  const BlockLayout layout(image->record, image->map->block_bytes);
+  uint64_t blocks = 0;
+  for (const BlockRun& run : image->map->runs) {
+    blocks += run.blocks;
+    if (run.object != kOwnBlocks || blocks > layout.blocks()) continue;
+    const uint64_t end = run.offset + (run.blocks - 1) * layout.block_bytes() + layout.At(blocks - 1).bytes;
+    if (end > entry.record_offset) return Status(Code::kCorrupt, fmt::format("a block should end at {}", end));
+  }
+  if (blocks != layout.blocks() || image->map->identity != image->record.identity) {
+    return Status(Code::kCorrupt, "its block map is that of " + image->map->identity.ToString());
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
 Result<StoredImage> ReadImage(const Catalog& catalog, const PartRecord& part, const ImageEntry& entry) {
   StoredImage image;
   image.entry = entry;
@@ -480,12 +538,17 @@ Result<StoredImage> ReadImage(const Catalog& catalog, const PartRecord& part, co
   if (record->identity != ImageIdentity{part.generation, entry.rank, part.ranks}) {
     return corrupt("holds the image of " + record->identity.ToString());
   }
-  for (const Chunk& chunk : record->chunks) {
+  image.record = std::move(*record);
+  if (entry.map_bytes > 0) {
+    const Status mapped = ReadMap(*object, &image);
+    if (!mapped.ok()) return mapped.WithContext(path);
+    return image;
+  }
+  for (const Chunk& chunk : image.record.chunks) {
     if (chunk.object == 0 && chunk.object_offset + chunk.bytes > object_bytes) {
       return corrupt(fmt::format("has {} bytes; a chunk should end at {}", object_bytes, chunk.object_offset + chunk.bytes));
     }
   }
-  image.record = std::move(*record);
   return image;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "format/block_map.h"
 #include "format/image_record.h"
 #include "format/store_records.h"
 #include "store/catalog.h"
@@ -35,8 +36,9 @@ struct VersionInfo {
   int64_t wall_time_ns = 0;             // of completion; 0 when not whole
   std::vector<uint32_t> missing_ranks;  // not complete: the first few without an image
   uint32_t missing_count = 0;
-  std::string reason;                   // not complete: why, for people
-  std::vector<std::string> references;  // generation folders, relative to the job's, that its images need
+  std::string reason;  // not complete: why, for people
+  // Generation folders, relative to the job's, that its images need; not complete: or may come to need (base_version.h).
+  std::vector<std::string> references;
 };
 
 // All generations of a name, newest first (version, attempt, take); of some: what is not wanted costs nothing, and is not
@@ -48,6 +50,9 @@ Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std:
 bool IsDisplaced(const VersionInfo& info, const std::vector<VersionInfo>& versions);
 // Whether its mark is all that tells that it was removed (retention.h, WithdrawVersion). Nodes may still hold copies of it.
 bool IsWithdrawn(const VersionInfo& info, const std::vector<VersionInfo>& versions);
+
+// The generations of a name that have a folder, oldest first. None when there is no such name.
+Result<std::vector<Generation>> ListGenerations(const Catalog& catalog, const std::string& job, const std::string& name);
 
 // What attempts went on from, of a name. None when there is no such name.
 Result<std::vector<RestoredRecord>> ReadRestored(const Catalog& catalog, const std::string& job, const std::string& name);
@@ -99,10 +104,11 @@ struct StoredImage {
   std::string object_key;  // whole key: for Store::OpenObject
   ImageEntry entry;
   ImageRecord record;
+  std::optional<BlockMap> map;  // nothing: its own chunks lie whole in its object
 };
 
-// Reads it through the version and part records and checks it: checksum, identity, and that its chunks lie inside its
-// object. kNotFound: the version is not complete or has no such rank, or the object is gone.
+// Reads it through the version and part records and checks it: checksum, identity, and that its chunks or blocks lie inside
+// its object. image_object.h reads them. kNotFound: the version is not complete or has no such rank, or the object is gone.
 Result<StoredImage> ReadImage(const Catalog& catalog, const Generation& generation, uint32_t rank);
 // The same from whichever part has it, be the version complete or not. kNotFound: none.
 Result<StoredImage> ReadPublishedImage(const Catalog& catalog, const Generation& generation, uint32_t rank);

@@ -10,6 +10,7 @@
 #include "base/crc32c.h"
 #include "base/json.h"
 #include "os/files/files.h"
+#include "store/image_object.h"
 #include "tools/command.h"
 #include "tools/common.h"
 #include "tools/npy.h"
@@ -73,7 +74,7 @@ Status WriteRegion(const OpenedStore& opened, const StoredImage& image, size_t r
     const Chunk& chunk = image.record.chunks[extent.chunk];
     const std::string key = ChunkObjectKey(image, chunk);
     if (key != open_key) {
-      KEDGE_ASSIGN_OR_RETURN(reader, opened.store->OpenObject(key));
+      KEDGE_ASSIGN_OR_RETURN(reader, OpenChunkObject(opened.catalog, image, chunk));
       open_key = key;
     }
     buffer.resize(extent.bytes);

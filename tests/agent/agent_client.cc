@@ -13,6 +13,7 @@
 #include "format/node_records.h"
 #include "os/memory/futex.h"
 #include "schedule/schedule.h"
+#include "store/image_object.h"
 #include "store/posix/posix_store.h"
 #include "store/publish.h"
 #include "store/versions.h"
@@ -70,7 +71,7 @@ Status CheckStored(const std::string& store_path, const Generation& generation, 
   if (image.record.RegionBytes() != bytes) return Status(Code::kCorrupt, "another size");
   for (const Extent& extent : image.record.extents) {
     const Chunk& chunk = image.record.chunks[extent.chunk];
-    KEDGE_ASSIGN_OR_RETURN(auto object, store->OpenObject(ChunkObjectKey(image, chunk)));
+    KEDGE_ASSIGN_OR_RETURN(auto object, OpenChunkObject(catalog, image, chunk));
     KEDGE_RETURN_IF_ERROR(
         object->ReadAt(chunk.object_offset + extent.chunk_offset, std::span(found).subspan(extent.region_offset, extent.bytes)));
   }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "os/process/kill_point.h"
 #include "redundancy/block_table.h"
+#include "store/image_object.h"
 #include "store/versions.h"
 
 namespace kedge {
@@ -92,14 +93,14 @@ Status StreamBringer::OpenStored() {
   if (stored_ != nullptr) return Status::Ok();
   KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, from_.store->CatalogFor(from_.generation.attempt));
   KEDGE_ASSIGN_OR_RETURN(const StoredImage image, ReadImage(catalog, from_.generation, from_.rank));
-  KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<ObjectReader> reader, catalog.store().OpenObject(image.object_key));
+  KEDGE_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectReader> object, catalog.store().OpenObject(image.object_key));
   Buffer record(image.entry.record_bytes);
-  KEDGE_RETURN_IF_ERROR(reader->ReadAt(image.entry.record_offset, record));
+  KEDGE_RETURN_IF_ERROR(object->ReadAt(image.entry.record_offset, record));
   if (crc32c::Compute(record.data(), record.size()) != image.entry.record_crc32c) {
     return Status(Code::kCorrupt, image.object_key + ": the image record fails its checksum");
   }
   if (image_record_.empty()) image_record_ = std::move(record);
-  stored_ = std::move(reader);
+  KEDGE_ASSIGN_OR_RETURN(stored_, OpenChunkObject(catalog, image, Chunk{}));
   return Status::Ok();
 }
 

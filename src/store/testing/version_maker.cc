@@ -6,6 +6,8 @@
 
 #include "base/crc32c.h"
 #include "format/image_record.h"
+#include "store/base_version.h"
+#include "store/image_object.h"
 #include "store/versions.h"
 
 namespace kedge::testing {
@@ -44,11 +46,11 @@ void LayOut(const MakerOptions& options, ImageRecord* image) {
   }
 }
 
-// Whose content a chunk holds: its own image's, or that of the version on top of which it was taken.
-ImageIdentity ContentOf(const ImageRecord& record, const Chunk& chunk) {
-  ImageIdentity identity = record.identity;
-  if (chunk.object == 0) return identity;
-  const std::string folder = keys::GenerationOfObject(record.objects[chunk.object - 1]).value_or("");
+// Whose content the image holds: its own, or that of the version on top of which it was taken.
+ImageIdentity ContentOf(const StoredImage& image) {
+  ImageIdentity identity = image.record.identity;
+  if (!image.map || image.map->objects.empty()) return identity;
+  const std::string folder = keys::GenerationOfObject(image.map->objects.front().key).value_or("");
   KEDGE_CHECK(keys::ParseGenerationFolder(folder.substr(folder.rfind('/') + 1), &identity.generation));
   return identity;
 }
@@ -57,11 +59,10 @@ Status CheckImage(const Catalog& catalog, const StoredImage& image) {
   const ImageRecord& record = image.record;
   for (const Extent& extent : record.extents) {
     const Chunk& chunk = record.chunks[extent.chunk];
-    const std::string key = ChunkObjectKey(image, chunk);
-    KEDGE_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectReader> object, catalog.store().OpenObject(key));
+    KEDGE_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectReader> object, OpenChunkObject(catalog, image, chunk));
     Buffer bytes(extent.bytes);
     KEDGE_RETURN_IF_ERROR(object->ReadAt(chunk.object_offset + extent.chunk_offset, bytes));
-    const uint64_t seed = SeedOf(ContentOf(record, chunk), extent.region);
+    const uint64_t seed = SeedOf(ContentOf(image), extent.region);
     for (uint64_t i = 0; i < extent.bytes; ++i) {
       if (bytes[i] == ByteOf(seed, extent.region_offset + i)) continue;
       return Status(Code::kCorrupt, fmt::format("{}: region {}, byte {} is wrong", record.identity.ToString(), extent.region,
@@ -152,29 +153,74 @@ Status TakeVersion(const Catalog& catalog, const Generation& generation, const M
   return Status::Ok();
 }
 
-Status TakeOnTop(const Catalog& catalog, const Generation& generation, const Generation& base) {
-  KEDGE_ASSIGN_OR_RETURN(const StoredImage below, ReadImage(catalog, base, 0));
+namespace {
+
+// All blocks of `below` where they lie, for an image that has the same.
+BlockMap MapOnTop(const StoredImage& below, const ImageIdentity& identity) {
+  if (below.map) {
+    BlockMap map = *below.map;
+    KEDGE_CHECK(std::all_of(map.runs.begin(), map.runs.end(), [](const BlockRun& run) { return run.object == kSharedBlocks; }));
+    map.identity = identity;
+    return map;
+  }
+  BlockMap map;
+  map.identity = identity;
+  map.objects = {{keys::RelativeToJob(identity.generation.job, below.object_key), below.entry.record_offset}};
+  const BlockLayout layout(below.record, map.block_bytes);
+  map.fingerprints.resize(layout.blocks());
+  for (uint64_t block = 0; block < layout.blocks(); ++block) {
+    map.runs.push_back({kSharedBlocks, 1, layout.At(block).stream_offset});
+  }
+  return map;
+}
+
+Status TakeOnTop(const Catalog& catalog, const Generation& generation, const StoredImage& below) {
   ImageRecord image = below.record;
   image.identity = {generation, 0, 1};
-  image.objects = {keys::RelativeToJob(generation.job, below.object_key)};
-  for (Chunk& chunk : image.chunks) chunk.object = 1;
+  const BlockMap map = MapOnTop(below, image.identity);
+  Buffer encoded;
+  Encode(map, &encoded);
   PartRecord part;
   part.generation = generation;
   part.ranks = 1;
   part.images.resize(1);
-  part.references = {*keys::GenerationOfObject(image.objects.front())};
-  KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation));
+  part.references = {*keys::GenerationOfObject(map.objects.front().key)};
   KEDGE_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectWriter> writer,
                          catalog.store().CreateObject(keys::ImageKey(generation, 0), catalog.owner(), 0));
-  if (Status written = WriteImage(*writer, image, {}, &part.images.front()); !written.ok()) {
+  ImageEntry& entry = part.images.front();
+  Status written = WriteImage(*writer, image, {}, &entry);
+  if (written.ok()) written = writer->WriteAt(entry.record_offset + entry.record_bytes, encoded);
+  if (!written.ok()) {
     static_cast<void>(writer->Abandon());
     return written;
   }
+  entry.map_bytes = encoded.size();
+  entry.map_crc32c = crc32c::Compute(encoded.data(), encoded.size());
   ObjectWriter* const pointer = writer.get();
   const PublishOutcome outcome = PublishImages(catalog, std::span(&pointer, 1), part);
   KEDGE_RETURN_IF_ERROR(outcome.images.front());
   KEDGE_RETURN_IF_ERROR(outcome.commit);
   return outcome.finish.complete ? Status::Ok() : Status(Code::kIncomplete, generation.ToString() + " is not complete");
+}
+
+}  // namespace
+
+Status TakeOnTop(const Catalog& catalog, const Generation& generation, const Generation& base) {
+  KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation));
+  KEDGE_ASSIGN_OR_RETURN(const StoredImage below, ReadImage(catalog, base, 0));
+  return TakeOnTop(catalog, generation, below);
+}
+
+Status TakeSharing(const Catalog& catalog, const Generation& generation, const MakerOptions& options) {
+  KEDGE_CHECK(options.ranks == 1);
+  KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation));
+  KEDGE_ASSIGN_OR_RETURN(const std::optional<Generation> base, ClaimBase(catalog, generation));
+  if (!base) return TakeVersion(catalog, generation, options);
+  const Result<StoredImage> below = ReadImage(catalog, *base, 0);
+  // Its objects stay, but it may be no version any more by now.
+  if (below.status().code() == Code::kNotFound) return TakeVersion(catalog, generation, options);
+  KEDGE_RETURN_IF_ERROR(below.status());
+  return TakeOnTop(catalog, generation, *below);
 }
 
 Status CheckVersion(const Catalog& catalog, const Generation& generation) {

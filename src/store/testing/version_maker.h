@@ -40,9 +40,11 @@ Result<FinishOutcome> PublishRanks(const Catalog& catalog, const Generation& gen
 // All ranks, part by part. Ok when the version is complete.
 Status TakeVersion(const Catalog& catalog, const Generation& generation, const MakerOptions& options);
 
-// A version of one rank whose only new bytes are its record: its chunks lie in rank 0's object of `base`, which must be
-// there, and its content is that of `base`.
+// A version of one rank whose only new bytes are its records: its blocks lie in rank 0's object of `base`, which must be there,
+// or where those of `base` lie, and its content is that of `base`.
 Status TakeOnTop(const Catalog& catalog, const Generation& generation, const Generation& base);
+// As an agent takes a version of one rank: on top of the base that it has claimed (base_version.h), or whole when there is none.
+Status TakeSharing(const Catalog& catalog, const Generation& generation, const MakerOptions& options);
 
 // Reads every rank of a complete version and compares every byte of every region.
 Status CheckVersion(const Catalog& catalog, const Generation& generation);

@@ -1,0 +1,26 @@
+// The object in which a chunk of a stored image lies, as though the chunk lay there where the image record says.
+//
+// Where the image has a block map (format/block_map.h), its own object holds only some blocks: the others are zeros, or lie in
+// other images' objects. Who reads chunks need not know.
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "store/versions.h"
+
+namespace kedge {
+
+// Its offsets are those of chunk.object_offset; of chunks with one ChunkObjectKey it is one object. The store of `catalog` must
+// outlive it. Thread safe. What others hold is opened with the first byte that is read there.
+Result<std::unique_ptr<ObjectReader>> OpenChunkObject(const Catalog& catalog, const StoredImage& image, const Chunk& chunk);
+
+// Of an image: where its bytes are.
+struct StoredBytes {
+  uint64_t own = 0;     // in its own object, without records
+  uint64_t shared = 0;  // in other images' objects
+  uint64_t zeros = 0;   // nowhere
+};
+StoredBytes StoredBytesOf(const StoredImage& image);
+
+}  // namespace kedge
