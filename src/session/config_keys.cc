@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
 
+#include "format/block_map.h"
 #include "os/files/files.h"
 #include "os/machine/machine.h"
 
@@ -148,6 +150,16 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add(Mtbf("schedule.mtbf_node", "240h",
                     "assumed time between failures that other nodes' copies answer, where protect.scheme makes some"));
   registry.Add(Mtbf("schedule.mtbf_store", "240h", "assumed time between failures that need the store, until some are observed"));
+  KeySpec incremental{
+      "reduce.incremental", kString, "auto", kJob,
+      "blocks that the version before has are not written to the store again: on, off, or auto, by what it saves"};
+  incremental.choices = {"auto", "on", "off"};
+  registry.Add(incremental);
+  KeySpec block{"reduce.block", kBytes, "64KiB", kJob,
+                "size of the blocks that are compared with the version before: a power of two"};
+  block.minimum = kMapBlockBytesMin;
+  block.maximum = kMapBlockBytesMax;
+  registry.Add(block);
   registry.Add({"checkpoint.skip_queued", kBool, "false", kJob,
                 "a version that still waits for its flush is left out when a newer one is captured"});
   registry.Add({"files.publish", kBool, "true", kJob, "routed files also stand at their original paths once in the store"});
@@ -384,6 +396,14 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   keys.schedule_mtbf_node = config.GetDuration("schedule.mtbf_node");
   keys.schedule_mtbf_store = config.GetDuration("schedule.mtbf_store");
   keys.skip_queued = config.GetBool("checkpoint.skip_queued");
+  const std::string& incremental = config.GetString("reduce.incremental");
+  keys.reduce_incremental = incremental == "on"    ? Incremental::kOn
+                            : incremental == "off" ? Incremental::kOff
+                                                   : Incremental::kAuto;
+  keys.reduce_block_bytes = static_cast<uint32_t>(config.GetBytes("reduce.block"));
+  if (!std::has_single_bit(keys.reduce_block_bytes)) {
+    return BadKey(config, "reduce.block", config.TextOf("reduce.block"), "a power of two");
+  }
   keys.files_publish = config.GetBool("files.publish");
   return settings;
 }

@@ -1,7 +1,10 @@
 // One list of fields for each message, walked by a writer and by a reader, so that the two cannot disagree.
 #include "session/messages.h"
 
+#include <bit>
 #include <type_traits>
+
+#include "format/block_map.h"
 
 namespace kedge {
 namespace {
@@ -85,6 +88,11 @@ class FieldReader {
     decoder_.Require(byte <= static_cast<uint8_t>(ProtectScheme::kReedSolomon), "no such scheme");
     value = static_cast<ProtectScheme>(byte);
   }
+  void operator()(Incremental& value) {
+    uint8_t byte = decoder_.U8();
+    decoder_.Require(byte <= static_cast<uint8_t>(Incremental::kAuto), "no such way to be incremental");
+    value = static_cast<Incremental>(byte);
+  }
   void operator()(HaltWhen& value) {
     uint8_t byte = decoder_.U8();
     decoder_.Require(byte <= static_cast<uint8_t>(HaltWhen::kNever), "no such time to halt");
@@ -138,9 +146,14 @@ KEDGE_FIELDS(JobKeys) {
   walk(m.keep_local), walk(m.schedule_store), walk(m.schedule_store_interval), walk(m.schedule_interval);
   walk(m.schedule_adapt), walk(m.schedule_adapt_levels), walk(m.schedule_mtbf_local), walk(m.schedule_mtbf_node),
       walk(m.schedule_mtbf_store);
-  walk(m.skip_queued), walk(m.files_publish);
+  walk(m.skip_queued), walk(m.files_publish), walk(m.reduce_incremental), walk(m.reduce_block_bytes);
   walk(m.schedule_node), walk(m.schedule_node_interval), walk(m.protect_scheme), walk(m.protect_group);
   walk(m.protect_losses), walk(m.protect_copies), walk(m.protect_timeout), walk(m.protect_required);
+  if constexpr (Walk::kReads) {
+    walk.decoder().Require(std::has_single_bit(m.reduce_block_bytes) && m.reduce_block_bytes >= kMapBlockBytesMin &&
+                               m.reduce_block_bytes <= kMapBlockBytesMax,
+                           "no size of blocks");
+  }
 }
 KEDGE_FIELDS(Hello) {
   walk(m.protocol), walk(m.build);

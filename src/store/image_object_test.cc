@@ -81,7 +81,7 @@ class ImageObjectTest : public ::testing::Test {
   }
 
   void PublishRecords(const ImageRecord& record, Buffer object) {
-    ImageEntry entry{0, keys::ImageObject(0), object.size(), 0, 0, record.RegionBytes()};
+    ImageEntry entry{0, keys::ReducedImageObject(0), object.size(), 0, 0, record.RegionBytes()};
     ASSERT_TRUE(EncodeImageRecord(record, &object).ok());
     entry.record_bytes = object.size() - entry.record_offset;
     entry.record_crc32c = crc32c::Compute(&object[entry.record_offset], entry.record_bytes);
@@ -90,7 +90,7 @@ class ImageObjectTest : public ::testing::Test {
     entry.map_bytes = object.size() - map_offset;
     entry.map_crc32c = crc32c::Compute(&object[map_offset], entry.map_bytes);
     ASSERT_TRUE(PrepareGeneration(catalog_, generation_).ok());
-    Write(keys::ImageKey(generation_, 0), object);
+    Write(keys::GenerationFolder(generation_) + '/' + entry.object, object);
     ASSERT_TRUE(CommitPart(catalog_, {generation_, 1, {entry}, {"names/grid/0-1-1"}}).value().complete);
   }
 
@@ -179,6 +179,21 @@ TEST_F(ImageObjectTest, AMapThatIsNotTheImagesIsCorrupt) {
   object.resize(object.size() - 1);
   Write(image.object_key, object);
   EXPECT_EQ(ReadImage(catalog_, generation_, 0).status().code(), Code::kCorrupt);
+}
+
+// By an agent whose predecessor died before it knew that it had published: what stands there is not touched.
+TEST_F(ImageObjectTest, WrittenOnceMoreItStaysWhatItWas) {
+  Publish(7);
+  const StoredImage first = ReadImage(catalog_, generation_, 0).value();
+  const Buffer first_stream = stream_;
+  Publish(8);
+  EXPECT_EQ(ReadImage(catalog_, generation_, 0)->object_key, first.object_key);
+  EXPECT_TRUE(VerifyVersion(catalog_, generation_, {})->problems.empty());
+  EXPECT_EQ(store_->List(keys::GenerationFolder(generation_) + "/data")->size(), 1u) << "nobody needs the second one";
+  Buffer found(first_stream.size());
+  ASSERT_TRUE(OpenChunkObject(catalog_, first, first.record.chunks[0]).value()->ReadAt(0, found).ok());
+  EXPECT_TRUE(
+      std::equal(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(first.record.chunks[0].bytes), first_stream.begin()));
 }
 
 TEST_F(ImageObjectTest, IsNotCompleteWithoutWhatItRefersTo) {

@@ -1,7 +1,10 @@
 #include "store/keys.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 
+#include "base/random.h"
 #include "format/name_encoding.h"
 
 namespace kedge::keys {
@@ -98,6 +101,9 @@ std::string ImageObject(uint32_t rank) {
 }
 std::string ImageKey(const Generation& generation, uint32_t rank) {
   return Join(GenerationFolder(generation), ImageObject(rank));
+}
+std::string ReducedImageObject(uint32_t rank) {
+  return fmt::format("{}.b{:016x}", ImageObject(rank), Id128::Generate().low);
 }
 std::string ChunkKey(const Generation& generation, uint32_t rank, uint32_t chunk) {
   return ImageKey(generation, rank) + ".c" + std::to_string(chunk);

@@ -173,10 +173,16 @@ Status PublishPart(const Catalog& catalog, const PartRecord& part) {
                                 there->generation.ToString(), there->ranks, part.generation.ToString(), part.ranks));
     }
     KEDGE_RETURN_IF_ERROR(catalog.store().EnsureDurable(std::span(&key, 1)));
-    std::erase_if(remaining.images, [&there](const ImageEntry& image) {
-      return std::any_of(there->images.begin(), there->images.end(),
-                         [&image](const ImageEntry& other) { return other.rank == image.rank; });
-    });
+    for (const ImageEntry& covered : there->images) {
+      const auto image = std::find_if(remaining.images.begin(), remaining.images.end(),
+                                      [&covered](const ImageEntry& one) { return one.rank == covered.rank; });
+      if (image == remaining.images.end()) continue;
+      // Written once more under a name of its own: nobody will ever refer to that.
+      if (image->map_bytes > 0 && image->object != covered.object) {
+        KEDGE_RETURN_IF_ERROR(catalog.store().Remove(keys::GenerationFolder(part.generation) + '/' + image->object));
+      }
+      remaining.images.erase(image);
+    }
   }
   return Status::Ok();
 }

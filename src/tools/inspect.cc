@@ -7,6 +7,7 @@
 #include "base/byte_size.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "store/image_object.h"
 #include "tools/command.h"
 #include "tools/common.h"
 
@@ -53,6 +54,12 @@ void PrintImage(const StoredImage& image, const InspectOptions& options) {
   std::printf("\nrank %u: %s in %s, %s; object %s\n", image.entry.rank, FormatByteSize(record.RegionBytes()).c_str(),
               Counted(record.regions.size(), "region").c_str(), Counted(record.chunks.size(), "chunk").c_str(),
               image.object_key.c_str());
+  if (image.map) {
+    const StoredBytes bytes = StoredBytesOf(image);
+    std::printf("of these %s in that object, %s in those of %s, %s zeros\n", FormatByteSize(bytes.own).c_str(),
+                FormatByteSize(bytes.shared).c_str(), Counted(image.map->objects.size(), "other image").c_str(),
+                FormatByteSize(bytes.zeros).c_str());
+  }
   Table regions({"ID", "NAME", "KIND", "TYPE", "SHAPE", "BYTES"}, {true, false, false, false, false, true});
   for (const Region& region : record.regions) {
     regions.AddRow({fmt::format("{}", region.id), region.name.empty() ? "-" : region.name, KindName(region.kind),
@@ -68,6 +75,9 @@ void PrintImage(const StoredImage& image, const InspectOptions& options) {
                      fmt::format("{}", record.chunks[i].object_offset), fmt::format("{}", record.chunks[i].bytes)});
     }
     std::fputs(chunks.Text().c_str(), stdout);
+    if (image.map) {
+      for (const SharedObject& object : image.map->objects) std::printf("shares blocks with %s\n", object.key.c_str());
+    }
   }
   if (options.extents) {
     Table extents({"REGION", "AT", "BYTES", "CHUNK", "AT", "CRC32C"}, {true, true, true, true, true, false});
@@ -107,9 +117,24 @@ Json ImageJson(const StoredImage& image) {
                        {"crc32c", fmt::format("{:08x}", extent.crc32c)}});
   }
   for (const Annotation& annotation : record.annotations) annotations[annotation.key] = annotation.value;
-  return {{"rank", image.entry.rank},      {"object", image.object_key},          {"group", record.group},
-          {"bytes", record.RegionBytes()}, {"wall_time_ns", record.wall_time_ns}, {"regions", std::move(regions)},
-          {"chunks", std::move(chunks)},   {"extents", std::move(extents)},       {"annotations", std::move(annotations)}};
+  Json shared_objects = Json::array();
+  if (image.map) {
+    for (const SharedObject& object : image.map->objects) shared_objects.push_back(object.key);
+  }
+  const StoredBytes stored = StoredBytesOf(image);
+  return {{"rank", image.entry.rank},
+          {"object", image.object_key},
+          {"group", record.group},
+          {"bytes", record.RegionBytes()},
+          {"wall_time_ns", record.wall_time_ns},
+          {"regions", std::move(regions)},
+          {"chunks", std::move(chunks)},
+          {"extents", std::move(extents)},
+          {"annotations", std::move(annotations)},
+          {"own_bytes", stored.own},
+          {"shared_bytes", stored.shared},
+          {"zero_bytes", stored.zeros},
+          {"shared_objects", std::move(shared_objects)}};
 }
 
 Outcome Inspect(const InspectOptions& options) {

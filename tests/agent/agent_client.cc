@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/crc32c.h"
+#include "format/block_map.h"
 #include "format/image_record.h"
 #include "format/node_records.h"
 #include "os/memory/futex.h"
@@ -57,7 +58,11 @@ StoreId MakeStoreOf(const std::string& path) {
 std::vector<std::byte> PatternOf(const Generation& generation, uint32_t rank, size_t bytes) {
   std::vector<std::byte> data(bytes);
   const auto version = static_cast<uint64_t>(generation.version);
-  Random(MixSeed(MixSeed(version, generation.attempt), MixSeed(generation.take, rank))).Fill(data.data(), bytes);
+  const uint64_t own = MixSeed(MixSeed(version, generation.attempt), MixSeed(generation.take, rank));
+  for (size_t at = 0, block = 0; at < bytes; at += kMapBlockBytesMin, ++block) {
+    const uint64_t seed = MixSeed(block % 4 == 0 ? own : rank, block);
+    Random(seed).Fill(&data[at], std::min<size_t>(kMapBlockBytesMin, bytes - at));
+  }
   return data;
 }
 

@@ -38,7 +38,7 @@ std::vector<std::string> AgentCommand(const std::string& run_folder, const std::
 
 // The store of the scenario, made when it is not there; its id.
 StoreId MakeStoreOf(const std::string& path);
-// The bytes that test images of a generation and rank consist of.
+// The bytes that test images of a generation and rank consist of: three blocks of four are those of all versions of the rank.
 std::vector<std::byte> PatternOf(const Generation& generation, uint32_t rank, size_t bytes);
 // Ok when the store holds that image, complete and with exactly those bytes.
 Status CheckStored(const std::string& store_path, const Generation& generation, uint32_t rank, size_t bytes);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <thread>
 
+#include "store/keys.h"
 #include "store/posix/posix_store.h"
 #include "store/testing/version_maker.h"
 #include "tests/agent/agent_client.h"
@@ -79,6 +80,55 @@ Result<Generation> TakeVersion(AgentClient& client, int64_t version, size_t byte
   }
   return last;
 }
+
+class AgentKilledWhileVersionsShare : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(AgentKilledWhileVersionsShare, ItsSuccessorGoesOn) {
+  constexpr size_t kSharedBytes = 3 << 20;
+  ScenarioFolder scenario;
+  MakeStoreOf(scenario.store());
+  ChildProcess doomed(AgentCommand(scenario.run_folder()), {{"KEDGE_TEST_KILL_POINT", GetParam()}}, scenario.NewOutput());
+  ASSERT_TRUE(WaitFor([&] { return scenario.AgentPid() != 0; }, seconds(20))) << doomed.Output();
+  JobKeys keys;
+  keys.reduce_incremental = Incremental::kOn;
+  keys.reduce_block_bytes = 4096;
+  AgentClient client(scenario, {.keys = keys});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  std::vector<Generation> taken;
+  for (int64_t version = 1; version <= 5; ++version) {
+    auto generation = TakeVersion(client, version, kSharedBytes);
+    ASSERT_TRUE(IsOk(generation)) << doomed.Output();
+    taken.push_back(*generation);
+    EXPECT_TRUE(IsOk(CheckStored(scenario.store(), *generation, 0, kSharedBytes)));
+  }
+  auto result = doomed.Wait(seconds(10));
+  ASSERT_TRUE(result.has_value()) << "the point was never passed";
+  EXPECT_EQ(result->signal, SIGKILL);
+  if (client.connection().WaitForPeerToClose(milliseconds(0))) {
+    ASSERT_TRUE(IsOk(client.Attach()));
+  }
+  EXPECT_TRUE(WaitFor(
+      [&] {
+        return StoredVersions(scenario.store(), "job", "ckpt") == std::vector<int64_t>{4, 5};
+      },
+      seconds(10)));
+  for (const size_t i : {3, 4}) {
+    EXPECT_TRUE(IsOk(CheckStored(scenario.store(), taken[i], 0, kSharedBytes)));
+    const std::filesystem::path data = scenario.store() + "/" + keys::GenerationFolder(taken[i]) + "/data";
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(data), std::filesystem::directory_iterator()), 1);
+  }
+  ASSERT_TRUE(IsOk(client.Goodbye()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Points, AgentKilledWhileVersionsShare,
+                         ::testing::Values("flush-base-claimed:2", "flush-base-claimed:4", "piece-written:20",
+                                           "publish-records-written:3", "publish-done:3", "publish-saved:3", "retention-done:3",
+                                           "retention-done:4"),
+                         [](const auto& point) {
+                           std::string name = point.param;
+                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+                           return name;
+                         });
 
 class AgentKilledAt : public ::testing::TestWithParam<std::string> {};
 

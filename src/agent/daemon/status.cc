@@ -42,6 +42,7 @@ std::vector<NamedCounter> Counters(Agent& agent) {
       {"captured_bytes", c.bytes_captured, "Bytes of these images"},
       {"images_stored", c.images_stored, "Images published in a store"},
       {"flushed_bytes", c.bytes_flushed, "Bytes written to stores"},
+      {"saved_bytes", c.bytes_saved, "Bytes of flushed images that needed no writing: zeros, and what a version before has"},
       {"flush_retries", c.flush_retries, "Images written again after a failed flush"},
       {"flush_failures", c.flush_failures, "Images whose flush was given up"},
       {"versions_completed", c.versions_completed, "Versions that became complete in a store"},

@@ -25,6 +25,8 @@ constexpr uint32_t kRetriesMax = 3;
 constexpr Duration kFirstRetryPause = std::chrono::milliseconds(100);  // then four times as long each
 constexpr uint32_t kPausesGrownMax = 3;
 constexpr Duration kHeldMax = std::chrono::milliseconds(300);
+// Of an image with fewer blocks the look for a base and the block map cost as much as they save.
+constexpr uint64_t kReducedBlocksMin = 16;
 
 // kCorrupt: what lies here is not what was captured; the message names region and place. `wrong`: chunks have left their slots,
 // so that what was written is all there is of them, and this place of it is known to be wrong.
@@ -256,41 +258,58 @@ void Flush::Dispatch() {
   }
 }
 
+uint32_t Flush::BlockBytesFor(const Image& image) {
+  Job& job = *image.version->job;
+  const JobKeys& keys = job.hello.keys;
+  // Blocks begin where pieces do.
+  const uint64_t piece_bytes = core_.settings().piece_bytes;
+  const auto block_bytes = static_cast<uint32_t>(std::min<uint64_t>(keys.reduce_block_bytes, piece_bytes & -piece_bytes));
+  if (keys.reduce_incremental == Incremental::kOff) return 0;
+  if (keys.reduce_incremental == Incremental::kOn) return block_bytes;
+  if (image.ended && image.image_bytes < kReducedBlocksMin * block_bytes) return 0;
+  return job.worth[{image.version->generation.name, image.rank}].Asks() ? block_bytes : 0;
+}
+
+std::shared_ptr<FlushObject> Flush::MakeObject(const Image& image) {
+  uint64_t expected_bytes = 0;  // known at the end only
+  if (image.ended) expected_bytes = image.record_object_offset + image.record_bytes;
+  return std::make_shared<FlushObject>(image.version->job->store, image.version->generation, image.rank, expected_bytes,
+                                       BlockBytesFor(image));
+}
+
 void Flush::SendPiece(Image& image, const Piece& piece) {
-  if (image.object == nullptr) {
-    uint64_t expected_bytes = 0;  // known at the end only
-    if (image.ended) expected_bytes = image.record_object_offset + image.record_bytes;
-    image.object =
-        std::make_shared<FlushObject>(image.version->job->store, image.version->generation, image.rank, expected_bytes);
-  }
+  if (image.object == nullptr) image.object = MakeObject(image);
   const ImageChunk& chunk = image.chunks[piece.chunk];
   PieceSource source = images_.SourceOf(chunk, piece.offset, piece.bytes);
-  const uint64_t object_offset = chunk.object_offset + piece.offset;
+  const uint64_t stream_offset = chunk.object_offset + piece.offset;
   --image.pieces_queued;
   ++image.pieces_in_flight;
   ++in_flight_;
   if (core_.settings().flush_bytes_per_second > 0) tokens_ -= static_cast<double>(piece.bytes);
   struct Outcome {
-    Result<uint32_t> crc32c;
+    Result<PieceWritten> written;
     Duration took;
   };
   core_.Background(
-      [object = image.object, source = std::move(source), object_offset, &clock = core_.clock()] {
+      [object = image.object, source = std::move(source), stream_offset, &clock = core_.clock()] {
         const int64_t begin_ns = clock.NowNs();
-        Result<uint32_t> crc32c = object->WritePiece(source, object_offset);
+        Result<PieceWritten> written = object->WritePiece(source, stream_offset);
         os::KillPoint("piece-written");
-        return Outcome{std::move(crc32c), Duration(clock.NowNs() - begin_ns)};
+        return Outcome{std::move(written), Duration(clock.NowNs() - begin_ns)};
       },
-      [this, piece](Outcome outcome) { OnPieceDone(piece, outcome.took, outcome.crc32c); });
+      [this, piece](Outcome outcome) { OnPieceDone(piece, outcome.took, outcome.written); });
 }
 
-void Flush::OnPieceDone(const Piece& piece, Duration took, const Result<uint32_t>& crc32c) {
-  const Status& status = crc32c.status();
+void Flush::OnPieceDone(const Piece& piece, Duration took, const Result<PieceWritten>& written) {
+  const Status& status = written.status();
   --in_flight_;
   // Small pieces measure the file system's latency, not what a chunk would see.
   meter_.End(piece.flight, status.ok() && piece.bytes >= kPieceBytesMin, core_.clock().NowNs());
   if (status.ok()) {
-    core_.counters().bytes_flushed += piece.bytes;
+    const uint64_t saved_bytes = piece.bytes - written->bytes;
+    core_.counters().bytes_flushed += written->bytes;
+    core_.counters().bytes_saved += saved_bytes;
+    if (core_.settings().flush_bytes_per_second > 0) tokens_ += static_cast<double>(saved_bytes);
   }
   Image* image = images_.Find(piece.image_id);
   if (image != nullptr) {
@@ -299,7 +318,7 @@ void Flush::OnPieceDone(const Piece& piece, Duration took, const Result<uint32_t
     --image->pieces_in_flight;
     if (status.ok() && image->flush_epoch == piece.epoch) {
       image->chunks[piece.chunk].written_bytes += piece.bytes;
-      image->chunks[piece.chunk].written.push_back({piece.offset, piece.bytes, *crc32c});
+      image->chunks[piece.chunk].written.push_back({piece.offset, piece.bytes, written->crc32c});
       OnStoreThere(*image->version);
     }
     if (image->doomed) {
@@ -324,8 +343,7 @@ void Flush::CheckWritten(Image& image) {
   if (!image.ended || image.flush != FlushState::kFlushing || image.pieces_queued > 0 || image.pieces_in_flight > 0) return;
   if (image.object == nullptr) {
     // Nothing of it lies here but its record.
-    image.object = std::make_shared<FlushObject>(image.version->job->store, image.version->generation, image.rank,
-                                                 image.record_object_offset + image.record_bytes);
+    image.object = MakeObject(image);
   }
   if (const auto wrong = FirstWrong(image)) {
     return Retry(image,

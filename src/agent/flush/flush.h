@@ -76,7 +76,10 @@ class Flush : public FlushLoad, public ImageFlusher {
   static void SetAbsence(Version& version, const Status& why);
   void QueuePieces(Image& image, uint32_t chunk, bool whole_only);
   void SendPiece(Image& image, const Piece& piece);
-  void OnPieceDone(const Piece& piece, Duration took, const Result<uint32_t>& crc32c);
+  std::shared_ptr<FlushObject> MakeObject(const Image& image);
+  // Of the blocks that the image is to be compared with the version before by; 0: it is not.
+  uint32_t BlockBytesFor(const Image& image);
+  void OnPieceDone(const Piece& piece, Duration took, const Result<PieceWritten>& written);
   void CheckWritten(Image& image);
   // The first bytes in the object that are not what was captured.
   static std::optional<ChunkPlace> FirstWrong(const Image& image);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -39,13 +41,13 @@ struct BatchImage {
 };
 
 // The image record, as it was checked when it came, to its place in the object.
-Status WriteRecord(BatchImage& image) {
+Status WriteRecord(BatchImage& image, std::set<std::string>* references) {
   Buffer bytes(image.record.bytes);
   KEDGE_RETURN_IF_ERROR(image.record.Read(bytes.data()));
   if (crc32c::Compute(bytes.data(), bytes.size()) != image.record_crc32c) {
     return Status(Code::kCorrupt, "the image record has changed in its slot since it was captured");
   }
-  return image.object->WriteBytes(bytes, image.entry.record_offset).status();
+  return image.object->WriteRecords(bytes, &image.entry, references);
 }
 
 // On a worker.
@@ -154,8 +156,9 @@ void Publisher::PublishNow(Version& version) {
         PartRecord part{generation, ranks, {}, {}};
         std::vector<ObjectWriter*> writers;
         std::vector<size_t> members;
+        std::set<std::string> references;
         for (size_t i = 0; i < batch.size(); ++i) {
-          outcome.images.emplace_back(batch[i].id, WriteRecord(batch[i]));
+          outcome.images.emplace_back(batch[i].id, WriteRecord(batch[i], &references));
           if (!outcome.images[i].second.ok()) continue;
           auto writer = batch[i].object->Writer();
           if (!writer.ok()) {
@@ -166,6 +169,7 @@ void Publisher::PublishNow(Version& version) {
           part.images.push_back(batch[i].entry);
           members.push_back(i);
         }
+        part.references.assign(references.begin(), references.end());
         os::KillPoint("publish-records-written");
         if (writers.empty()) return outcome;
         auto catalog = store->CatalogFor(generation.attempt);
@@ -217,6 +221,9 @@ void Publisher::OnPublished(const Generation& generation, Outcome outcome) {
       ++core_.counters().images_stored;
       flush_.SetState(*image, FlushState::kStored);
       flush_.OnStoreThere(*version);
+      if (const auto reduced = image->object->reduced()) {
+        job.worth[{generation.name, image->rank}].Note(reduced->bytes, reduced->saved_bytes, reduced->had_base);
+      }
       job.stored_attempt = std::max(job.stored_attempt, generation.attempt);
       image->object = nullptr;
       if (!image->doomed) images_.SaveFile(*image);

@@ -32,6 +32,7 @@ struct AgentCounters {
   uint64_t bytes_captured = 0;
   uint64_t images_stored = 0;
   uint64_t bytes_flushed = 0;
+  uint64_t bytes_saved = 0;
   uint64_t flush_retries = 0;
   uint64_t flush_failures = 0;
   uint64_t versions_completed = 0;

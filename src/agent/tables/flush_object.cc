@@ -6,9 +6,14 @@
 #include <cstdlib>
 
 #include "base/crc32c.h"
+#include "base/log.h"
+#include "format/image_record.h"
 #include "os/files/files.h"
 #include "os/files/private_files.h"
+#include "os/process/kill_point.h"
+#include "store/base_version.h"
 #include "store/publish.h"
+#include "store/versions.h"
 
 namespace kedge {
 namespace {
@@ -36,6 +41,20 @@ class AlignedBuffer {
   size_t bytes_ = 0;
 };
 thread_local AlignedBuffer worker_buffer;
+
+constexpr size_t kClaimsMax = 16;
+
+// Takes the checksum on behind `crc32c`.
+Status WriteAndSum(ObjectWriter& writer, ByteSpan bytes, uint64_t offset, uint32_t* crc32c) {
+  const size_t step_bytes = writer.is_buffered() ? kCopiedStepBytes : bytes.size();
+  for (size_t done = 0; done < bytes.size();) {
+    const ByteSpan step = bytes.subspan(done, std::min(step_bytes, bytes.size() - done));
+    KEDGE_RETURN_IF_ERROR(writer.WriteAt(offset + done, step));
+    *crc32c = crc32c::ChecksumOnly(step.data(), step.size(), *crc32c);
+    done += step.size();
+  }
+  return Status::Ok();
+}
 
 }  // namespace
 
@@ -77,47 +96,134 @@ Status PieceSource::Read(std::byte* out) const {
   return os::ReadAll(*opened, out, bytes, offset);
 }
 
+Result<std::optional<Generation>> StoreContext::Claim(const Catalog& catalog, const Generation& generation) {
+  // The images of a node ask for it at about the same time: one looks, and the others wait for it.
+  const std::lock_guard lock(claims_mutex_);
+  const auto claimed = claims_.find(generation);
+  const uint32_t places = catalog.places();
+  if (claimed != claims_.end() && claimed->second.places == places) return claimed->second.base;
+  KEDGE_ASSIGN_OR_RETURN(std::optional<Generation> base, ClaimBase(catalog, generation));
+  if (claims_.size() >= kClaimsMax) claims_.clear();
+  claims_[generation] = {places, base};
+  return base;
+}
+
+std::shared_ptr<const reduce::BaseImage> StoreContext::BaseFor(const Catalog& catalog, const Generation& generation,
+                                                               uint32_t rank, uint32_t block_bytes) {
+  const auto look = [&]() -> Result<std::shared_ptr<const reduce::BaseImage>> {
+    KEDGE_ASSIGN_OR_RETURN(const std::optional<Generation> claimed, Claim(catalog, generation));
+    if (!claimed) return std::shared_ptr<const reduce::BaseImage>();
+    KEDGE_ASSIGN_OR_RETURN(const StoredImage image, ReadImage(catalog, *claimed, rank));
+    if (!image.map || image.map->block_bytes != block_bytes) return std::shared_ptr<const reduce::BaseImage>();
+    const std::string key = keys::RelativeToJob(generation.job, image.object_key);
+    KEDGE_ASSIGN_OR_RETURN(reduce::BaseImage base, reduce::BaseImage::Make(image.record, *image.map, key, {}));
+    return std::make_shared<const reduce::BaseImage>(std::move(base));
+  };
+  const auto found = look();
+  if (found.ok()) return *found;
+  // Its objects are kept, but it may be no version any more by now, or have had fewer ranks.
+  if (found.status().code() != Code::kNotFound) {
+    LogWarning("agent", "{} rank {} is written whole: {}", generation.ToString(), rank, found.status().ToString());
+  }
+  return nullptr;
+}
+
+Status FlushObject::Begin() {
+  KEDGE_ASSIGN_OR_RETURN(Catalog catalog, store_->CatalogToWrite(generation_.job, generation_.attempt));
+  KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation_));
+  std::shared_ptr<const reduce::BaseImage> base;
+  if (block_bytes_ > 0) base = store_->BaseFor(catalog, generation_, rank_, block_bytes_);
+  os::KillPoint("flush-base-claimed");
+  // How much of it is to be written is not known where some of it may be there already.
+  const uint64_t expected_bytes = base == nullptr ? expected_bytes_ : 0;
+  object_ = block_bytes_ > 0 ? keys::ReducedImageObject(rank_) : keys::ImageObject(rank_);
+  const std::string key = keys::GenerationFolder(generation_) + '/' + object_;
+  KEDGE_ASSIGN_OR_RETURN(writer_, catalog.store().CreateObject(key, catalog.owner(), expected_bytes));
+  if (block_bytes_ == 0) return Status::Ok();
+  reduced_.had_base = base != nullptr;
+  reduction_.emplace(block_bytes_, std::move(base));
+  return Status::Ok();
+}
+
 Result<ObjectWriter*> FlushObject::Writer() {
   std::lock_guard lock(mutex_);
   KEDGE_RETURN_IF_ERROR(failed_);
   if (writer_ == nullptr) {
-    auto begin = [&]() -> Result<std::unique_ptr<ObjectWriter>> {
-      KEDGE_ASSIGN_OR_RETURN(Catalog catalog, store_->CatalogToWrite(generation_.job, generation_.attempt));
-      KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation_));
-      return catalog.store().CreateObject(keys::ImageKey(generation_, rank_), catalog.owner(), expected_bytes_);
-    };
-    auto writer = begin();
-    if (!writer.ok()) {
-      failed_ = writer.status();
-      return failed_;
-    }
-    writer_ = std::move(*writer);
+    failed_ = Begin();
+    KEDGE_RETURN_IF_ERROR(failed_);
   }
   return writer_.get();
 }
 
-Result<uint32_t> FlushObject::WriteBytes(ByteSpan bytes, uint64_t object_offset) {
+Result<PieceWritten> FlushObject::Write(ByteSpan bytes, uint64_t stream_offset) {
   KEDGE_ASSIGN_OR_RETURN(ObjectWriter * writer, Writer());
-  const size_t step_bytes = writer->is_buffered() ? kCopiedStepBytes : bytes.size();
-  uint32_t crc32c = 0;
-  for (size_t done = 0; done < bytes.size();) {
-    const ByteSpan step = bytes.subspan(done, std::min(step_bytes, bytes.size() - done));
-    KEDGE_RETURN_IF_ERROR(writer->WriteAt(object_offset + done, step));
-    crc32c = crc32c::ChecksumOnly(step.data(), step.size(), crc32c);
-    done += step.size();
-  }
-  KEDGE_RETURN_IF_ERROR(writer->FlushHint(object_offset, bytes.size(), /*wait=*/false));
-  return crc32c;
+  if (block_bytes_ > 0) return WriteReduced(*writer, bytes, stream_offset);
+  PieceWritten written{0, bytes.size()};
+  KEDGE_RETURN_IF_ERROR(WriteAndSum(*writer, bytes, stream_offset, &written.crc32c));
+  KEDGE_RETURN_IF_ERROR(writer->FlushHint(stream_offset, bytes.size(), /*wait=*/false));
+  return written;
 }
 
-Result<uint32_t> FlushObject::WritePiece(const PieceSource& source, uint64_t object_offset) {
+Result<PieceWritten> FlushObject::WriteReduced(ObjectWriter& writer, ByteSpan bytes, uint64_t stream_offset) {
+  reduce::ReducedPiece piece = reduce::ReducePiece(bytes, stream_offset, block_bytes_, reduction_->base());
+  uint64_t room = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    room = reduction_->TakeRoom(piece);
+  }
+  PieceWritten written;
+  // Runs of blocks, new ones and others in turn; what is not written is summed all the same.
+  for (size_t at = 0, i = 0; i < piece.blocks.size();) {
+    const reduce::BlockPlace& first = piece.blocks[i].place;
+    size_t run_bytes = 0;
+    for (; i < piece.blocks.size() && (piece.blocks[i].place.object == kOwnBlocks) == (first.object == kOwnBlocks); ++i) {
+      run_bytes += piece.blocks[i].bytes;
+    }
+    const ByteSpan run = bytes.subspan(at, run_bytes);
+    if (first.object == kOwnBlocks) {
+      KEDGE_RETURN_IF_ERROR(WriteAndSum(writer, run, room + first.offset, &written.crc32c));
+      written.bytes += run_bytes;
+    } else {
+      written.crc32c = crc32c::ChecksumOnly(run.data(), run.size(), written.crc32c);
+    }
+    at += run_bytes;
+  }
+  if (written.bytes > 0) KEDGE_RETURN_IF_ERROR(writer.FlushHint(room, piece.new_bytes, /*wait=*/false));
+  const std::lock_guard lock(mutex_);
+  reduced_.bytes += bytes.size();
+  reduced_.saved_bytes += bytes.size() - written.bytes;
+  reduction_->Add(stream_offset, std::move(piece), room);
+  return written;
+}
+
+Result<PieceWritten> FlushObject::WritePiece(const PieceSource& source, uint64_t stream_offset) {
   if (source.tier != nullptr && source.tier->SlotMemory(source.slot) != nullptr) {
-    return WriteBytes(ByteSpan(source.tier->SlotMemory(source.slot) + source.offset, source.bytes), object_offset);
+    return Write(ByteSpan(source.tier->SlotMemory(source.slot) + source.offset, source.bytes), stream_offset);
   }
   std::byte* buffer = worker_buffer.OfSize(source.bytes);
   if (buffer == nullptr) return Status(Code::kNoSpace, fmt::format("no memory for a buffer of {} bytes", source.bytes));
   KEDGE_RETURN_IF_ERROR(source.Read(buffer));
-  return WriteBytes(ByteSpan(buffer, source.bytes), object_offset);
+  return Write(ByteSpan(buffer, source.bytes), stream_offset);
+}
+
+Status FlushObject::WriteRecords(ByteSpan record, ImageEntry* entry, std::set<std::string>* references) {
+  KEDGE_ASSIGN_OR_RETURN(ObjectWriter * writer, Writer());
+  Buffer records(record.begin(), record.end());
+  if (block_bytes_ > 0) {
+    KEDGE_ASSIGN_OR_RETURN(const ImageRecord image, DecodeImageRecord(record));
+    const std::lock_guard lock(mutex_);
+    KEDGE_ASSIGN_OR_RETURN(const BlockMap map, reduction_->Finish(image));
+    Encode(map, &records);
+    entry->object = object_;
+    entry->record_offset = reduction_->end();
+    entry->map_bytes = records.size() - record.size();
+    entry->map_crc32c = crc32c::Compute(&records[record.size()], entry->map_bytes);
+    for (const SharedObject& object : map.objects) {
+      references->insert(keys::GenerationOfObject(object.key).value_or(object.key));
+    }
+  }
+  KEDGE_RETURN_IF_ERROR(writer->WriteAt(entry->record_offset, records));
+  return writer->FlushHint(entry->record_offset, records.size(), /*wait=*/false);
 }
 
 FlushObject::~FlushObject() {
@@ -127,6 +233,11 @@ FlushObject::~FlushObject() {
 void FlushObject::MarkPublished() {
   std::lock_guard lock(mutex_);
   published_ = true;
+}
+
+std::optional<Reduced> FlushObject::reduced() {
+  std::lock_guard lock(mutex_);
+  return block_bytes_ > 0 ? std::optional<Reduced>(reduced_) : std::nullopt;
 }
 
 }  // namespace kedge

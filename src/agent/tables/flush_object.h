@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,6 +13,9 @@
 
 #include "base/status.h"
 #include "format/identity.h"
+#include "format/store_records.h"
+#include "reduce/base_image.h"
+#include "reduce/image_reduction.h"
 #include "store/attempts.h"
 #include "store/catalog.h"
 #include "store/retention.h"
@@ -36,6 +40,10 @@ class StoreContext {
   void AwaitRestored(const RestoredRecord& record) { catalog_.AwaitRestored(record); }
   // The record that is awaited of an attempt; nothing: none is.
   std::optional<AttemptRecord> AwaitedRecordOf(uint32_t attempt) const { return catalog_.AwaitedRecordOf(attempt); }
+  // What an image of the generation may share with the version before it; null: nothing. Claims the base for all images of the
+  // generation once (store/base_version.h). An error on the way is logged: the image is written whole.
+  std::shared_ptr<const reduce::BaseImage> BaseFor(const Catalog& catalog, const Generation& generation, uint32_t rank,
+                                                   uint32_t block_bytes);
   // store/attempts.h, store/retention.h; one that works for attempt `self` asks.
   bool IsSilent(const std::string& job, uint32_t self, uint32_t attempt);
   Status ApplyRetention(const std::string& job, const std::string& name, uint32_t self, RetentionOptions options,
@@ -44,10 +52,18 @@ class StoreContext {
   uint32_t places() const { return catalog_.places(); }
 
  private:
+  Result<std::optional<Generation>> Claim(const Catalog& catalog, const Generation& generation);
+
   const std::unique_ptr<Store> store_;
   const Catalog catalog_;
   std::mutex marked_mutex_;
   std::set<uint32_t> marked_;  // attempts
+  struct Claimed {
+    uint32_t places = 0;  // of the store, when it was claimed
+    std::optional<Generation> base;
+  };
+  std::mutex claims_mutex_;
+  std::map<Generation, Claimed> claims_;  // of the generations flushed last
   std::mutex watch_mutex_;
   LeaseWatch watch_;  // of attempts that have left something
 };
@@ -64,33 +80,65 @@ struct PieceSource {
   Status Read(std::byte* out) const;
 };
 
+// Of a piece that is in the store.
+struct PieceWritten {
+  uint32_t crc32c =
+      0;  // of what was there to be written: what has changed in the source before a byte was taken from there is in it
+  uint64_t bytes = 0;  // that were written: the others are zeros, or equal to what is there
+};
+
+// What came of the reduction of an image.
+struct Reduced {
+  uint64_t bytes = 0;  // of its pieces
+  uint64_t saved_bytes = 0;
+  bool had_base = false;
+};
+
 // The object of one image, begun by the first piece that is written. Whoever lets go of it last removes what was begun,
 // unless it was published; so pieces that are still being written hold it.
 class FlushObject {
  public:
-  FlushObject(std::shared_ptr<StoreContext> store, Generation generation, uint32_t rank, uint64_t expected_bytes)
-      : store_(std::move(store)), generation_(std::move(generation)), rank_(rank), expected_bytes_(expected_bytes) {}
+  // `block_bytes` 0: the image lies in it as it was captured. Else only blocks that are not zeros and that the version before
+  // does not have, and a block map behind the image record. Pieces then begin at multiples of it in their chunks.
+  FlushObject(std::shared_ptr<StoreContext> store, Generation generation, uint32_t rank, uint64_t expected_bytes,
+              uint32_t block_bytes)
+      : store_(std::move(store)),
+        generation_(std::move(generation)),
+        rank_(rank),
+        expected_bytes_(expected_bytes),
+        block_bytes_(block_bytes) {}
 
   ~FlushObject();
   FlushObject(const FlushObject&) = delete;
   FlushObject& operator=(const FlushObject&) = delete;
 
-  // Also tells the store to begin carrying the piece to the device. The checksum of what was written: what has changed in the
-  // source before a byte was taken from there is in it.
-  Result<uint32_t> WritePiece(const PieceSource& source, uint64_t object_offset);
-  Result<uint32_t> WriteBytes(ByteSpan bytes, uint64_t object_offset);
+  // A piece of a chunk, or all of it; `stream_offset`: where the image record says that it lies. Also tells the store to begin
+  // carrying the piece to the device.
+  Result<PieceWritten> WritePiece(const PieceSource& source, uint64_t stream_offset);
+  // Behind all pieces, `record` and what belongs to it; `entry` is told where, and `references` what the image refers to.
+  Status WriteRecords(ByteSpan record, ImageEntry* entry, std::set<std::string>* references);
   // Begins the object when no piece has. The writer stays this object's.
   Result<ObjectWriter*> Writer();
   // The object stands in the store now.
   void MarkPublished();
+  // Nothing: it was not to be reduced.
+  std::optional<Reduced> reduced();
 
  private:
+  Status Begin();
+  Result<PieceWritten> Write(ByteSpan bytes, uint64_t stream_offset);
+  Result<PieceWritten> WriteReduced(ObjectWriter& writer, ByteSpan bytes, uint64_t stream_offset);
+
   const std::shared_ptr<StoreContext> store_;
   const Generation generation_;
   const uint32_t rank_;
   const uint64_t expected_bytes_;
+  const uint32_t block_bytes_;
+  std::string object_;  // relative to the generation's folder; known with the writer
   std::mutex mutex_;
   std::unique_ptr<ObjectWriter> writer_;
+  std::optional<reduce::ImageReduction> reduction_;  // begun with the writer
+  Reduced reduced_;
   bool published_ = false;
   Status failed_;
 };

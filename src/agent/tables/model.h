@@ -31,6 +31,7 @@
 #include "os/files/file_system.h"
 #include "os/files/private_files.h"
 #include "os/process/process.h"
+#include "reduce/worth.h"
 #include "schedule/interval_advice.h"
 #include "schedule/schedule.h"
 #include "session/halt.h"
@@ -453,11 +454,13 @@ struct Job {
   std::map<std::string, KnownDisagreement> disagreements;
   int64_t left_ns = 0;  // when a session of it ended last
   JobTuning tuning;
-  Halt halt;                                      // of the newest attempt, as the next field
-  bool told_to_exit = false;                      // by a session that has ended
-  uint32_t stored_attempt = 0;                    // the newest of which an image from here got to the store
-  std::set<uint32_t> cleaned_attempts;            // whose temporaries of a dead agent were removed
-  std::map<std::string, Moment> stored_newest;    // by checkpoint name: complete in the store, as last looked up there
+  Halt halt;                                    // of the newest attempt, as the next field
+  bool told_to_exit = false;                    // by a session that has ended
+  uint32_t stored_attempt = 0;                  // the newest of which an image from here got to the store
+  std::set<uint32_t> cleaned_attempts;          // whose temporaries of a dead agent were removed
+  std::map<std::string, Moment> stored_newest;  // by checkpoint name: complete in the store, as last looked up there
+  // By checkpoint name and rank: whether looking for blocks that the store has already pays, where the job leaves that open.
+  std::map<std::pair<std::string, uint32_t>, reduce::Worth> worth;
   std::map<std::string, uint32_t> names_reached;  // of which the store was told that there was a version, by which attempt
   std::set<std::string> retention_running;
   std::set<std::string> retention_waits;  // names with something that may go later

@@ -1,0 +1,149 @@
+// What versions share in the store: an agent writes the blocks that are new, and everything is read as it was captured.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <numeric>
+
+#include "store/garbage.h"
+#include "store/image_object.h"
+#include "store/posix/posix_store.h"
+#include "store/publish.h"
+#include "store/retention.h"
+#include "store/verify.h"
+#include "store/versions.h"
+#include "tests/agent/agent_client.h"
+
+namespace kedge::testing {
+namespace {
+
+using std::chrono::seconds;
+namespace files = std::filesystem;
+
+constexpr size_t kReducedBytes = (3 << 20) + 5000;
+
+JobKeys KeysWith(Incremental incremental) {
+  JobKeys keys;
+  keys.reduce_incremental = incremental;
+  keys.reduce_block_bytes = 4096;
+  return keys;
+}
+
+class ReducedFlush : public ::testing::Test {
+ protected:
+  void Take(AgentClient& client, int64_t version) {
+    const Generation generation = client.GenerationOf("ckpt", version);
+    ASSERT_TRUE(IsOk(client.Capture(generation, kReducedBytes)));
+    const auto stored = client.Wait(generation, Level::kStore);
+    ASSERT_TRUE(IsOk(stored));
+    ASSERT_TRUE(IsOk(stored->failure));
+    ASSERT_TRUE(IsOk(CheckStored(scenario_.store(), generation, 0, kReducedBytes)));
+  }
+  StoredBytes BytesOf(const Generation& generation) { return StoredBytesOf(ReadImage(catalog(), generation, 0).value()); }
+  // Of all objects and records there.
+  uint64_t BytesInStore() const {
+    uint64_t bytes = 0;
+    for (const auto& entry : files::recursive_directory_iterator(scenario_.store())) {
+      if (entry.is_regular_file()) bytes += entry.file_size();
+    }
+    return bytes;
+  }
+  const Catalog& catalog() {
+    if (!catalog_) catalog_ = Catalog::OpenOrCreate(*store_, {"test", 0, "test"}).value();
+    return *catalog_;
+  }
+
+  ScenarioFolder scenario_;
+  const std::unique_ptr<Store> store_ = MakePosixStore(os::SystemFileSystem(), {scenario_.store(), 0600, 0700, false});
+  std::optional<Catalog> catalog_;
+};
+
+TEST_F(ReducedFlush, WritesWhatTheVersionBeforeHasNot) {
+  AgentClient client(scenario_, {.keys = KeysWith(Incremental::kOn)});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  for (int64_t version = 1; version <= 20; ++version) {
+    Take(client, version);
+    if (HasFatalFailure()) return;
+    const StoredBytes bytes = BytesOf(client.GenerationOf("ckpt", version));
+    EXPECT_EQ(bytes.own + bytes.shared + bytes.zeros, kReducedBytes);
+    if (version == 1) {
+      EXPECT_EQ(bytes.own, kReducedBytes);
+    } else {
+      // Three blocks of four are those of the version before.
+      EXPECT_LT(bytes.own, kReducedBytes * 3 / 10) << version;
+    }
+    const auto info = InspectGeneration(catalog(), client.GenerationOf("ckpt", version));
+    EXPECT_LE(info->references.size(), 8u);
+  }
+  // Two versions, what they need, and no more.
+  EXPECT_TRUE(WaitFor([&] { return BytesInStore() < 2 * kReducedBytes; }, seconds(10))) << BytesInStore();
+  const std::string status = client.AgentStatus().value();
+  EXPECT_NE(status.find("\"saved_bytes\""), std::string::npos) << status;
+  for (const int64_t version : {19, 20}) {
+    EXPECT_TRUE(VerifyVersion(catalog(), client.GenerationOf("ckpt", version), {})->problems.empty());
+  }
+  EXPECT_TRUE(CollectGarbage(catalog(), {})->problems.empty());
+  EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), client.GenerationOf("ckpt", 20), 0, kReducedBytes)));
+}
+
+TEST_F(ReducedFlush, OffWritesAll) {
+  AgentClient client(scenario_, {.keys = KeysWith(Incremental::kOff)});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  for (int64_t version = 1; version <= 2; ++version) Take(client, version);
+  EXPECT_FALSE(ReadImage(catalog(), client.GenerationOf("ckpt", 2), 0)->map.has_value());
+}
+
+// What it needs to know is in the store: an agent that has just begun, and a later launch, share as well.
+TEST_F(ReducedFlush, IsGoneOnWithByAnotherAgentAndAnotherLaunch) {
+  for (uint32_t attempt = 1; attempt <= 3; ++attempt) {
+    AgentClient client(scenario_,
+                       {.attempt = attempt, .keys = KeysWith(Incremental::kOn), .node_keys = {{"agent.idle_timeout", "1s"}}});
+    ASSERT_TRUE(IsOk(client.Attach()));
+    const Generation generation = client.GenerationOf("ckpt", attempt, 1);
+    ASSERT_TRUE(IsOk(client.Capture(generation, kReducedBytes)));
+    ASSERT_TRUE(IsOk(client.Wait(generation, Level::kStore)->failure));
+    EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), generation, 0, kReducedBytes)));
+    EXPECT_EQ(BytesOf(generation).shared > 0, attempt > 1);
+    ASSERT_TRUE(IsOk(client.Goodbye()));
+    client.Disconnect();
+    ASSERT_TRUE(WaitFor([&] { return scenario_.AgentPid() == 0; }, seconds(20)));
+  }
+}
+
+// Its base goes by hand while it is on its way: its objects stay as long as it needs them.
+TEST_F(ReducedFlush, KeepsItsBaseFromRemovalByHand) {
+  JobKeys keys = KeysWith(Incremental::kOn);
+  keys.keep_versions = 10;
+  AgentClient client(scenario_, {.keys = keys});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  for (int64_t version = 1; version <= 2; ++version) Take(client, version);
+  const Generation base = client.GenerationOf("ckpt", 2), next = client.GenerationOf("ckpt", 3);
+  ASSERT_TRUE(IsOk(client.CaptureButEnd(next, kReducedBytes)));
+  const std::string bases = scenario_.store() + "/" + keys::BasesFolder(next);
+  ASSERT_TRUE(WaitFor([&] { return files::exists(bases); }, seconds(20)));
+  ASSERT_TRUE(IsOk(RemoveVersion(catalog(), base, {})));
+  ASSERT_TRUE(IsOk(client.SendEnd()));
+  ASSERT_TRUE(IsOk(client.Wait(next, Level::kStore)->failure));
+  EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), next, 0, kReducedBytes)));
+  EXPECT_GT(BytesOf(next).shared, 0u);
+}
+
+// The store comes back as it was before the base was there: what refers to it does not count, and is written again.
+TEST_F(ReducedFlush, WritesAgainWhatAnOlderCopyOfTheStoreLacks) {
+  AgentClient client(scenario_, {.keys = KeysWith(Incremental::kOn)});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  Take(client, 1);
+  const std::string copy = scenario_.store() + ".copy";
+  files::copy(scenario_.store(), copy, files::copy_options::recursive);
+  Take(client, 2);
+  const Generation next = client.GenerationOf("ckpt", 3);
+  ASSERT_TRUE(IsOk(client.CaptureButEnd(next, kReducedBytes)));
+  ASSERT_TRUE(WaitFor([&] { return files::exists(scenario_.store() + "/" + keys::BasesFolder(next)); }, seconds(20)));
+  files::rename(scenario_.store(), scenario_.store() + ".away");
+  files::rename(copy, scenario_.store());
+  ASSERT_TRUE(IsOk(client.SendEnd()));
+  ASSERT_TRUE(IsOk(client.Wait(next, Level::kStore)->failure));
+  EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), next, 0, kReducedBytes)));
+}
+
+}  // namespace
+}  // namespace kedge::testing
