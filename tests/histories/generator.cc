@@ -55,6 +55,10 @@ class Generator {
       if (setup.Key("protect.scheme", "") == "rs") Key("protect.losses", "1");
       if (Chance(0.3)) Key("schedule.node", Pick({"2", "3"}));
     }
+    if (real_ && Chance(0.5)) {
+      Key("reduce.incremental", Pick({"on", "on", "on", "off"}));
+      Key("reduce.block", "4KiB");
+    }
     if (Chance(0.15)) Key("flush.rate", "200KiB");
     if (Chance(0.1)) Key("checkpoint.skip_queued", "true");
     if (real_ && Chance(0.3)) setup.tier = Pick({"beside", "alone", "scratch"});

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <iterator>
 
 namespace kedge::histories {
 
@@ -15,9 +16,11 @@ std::string PatternOf(const Tag& tag) {
 
 std::string ContentOf(const Tag& tag, size_t bytes) {
   std::string content;
-  const std::string pattern = PatternOf(tag);
+  const std::string of_image = PatternOf(tag);
+  const std::string by_block[] = {of_image, fmt::format("rank {} always ", tag.rank), of_image,
+                                  fmt::format("rank {} in launch {} ", tag.rank, tag.launch)};
   for (size_t line = 0; content.size() < bytes; ++line) {
-    std::string text = pattern + fmt::format("line {}", line);
+    std::string text = by_block[line / kBlockLines % std::size(by_block)] + fmt::format("line {}", line);
     text.resize(kLineBytes - 1, '.');
     content += text + "\n";
   }

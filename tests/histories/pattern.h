@@ -1,5 +1,6 @@
-// What a rank writes into its memory: lines that each name the image and their own number, so that a test can find them in a
-// pool or an object, and any mixture of two images shows.
+// What a rank writes into its memory: lines with their own number, so that any mixture of two images shows. Most name the image,
+// so that a test can find them in a pool or an object. Those of some blocks are equal in all images of a rank, or of a rank and a
+// launch: versions may share them in the store.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,9 @@
 namespace kedge::histories {
 
 inline constexpr size_t kLineBytes = 64;
+inline constexpr size_t kBlockLines = 64;  // what reduce.block is set to
 
-// What every line of the image begins with.
+// What the lines of the image begin with that name it; the first is one.
 std::string PatternOf(const Tag& tag);
 // `bytes` of it.
 std::string ContentOf(const Tag& tag, size_t bytes);

@@ -1,0 +1,101 @@
+"""Versions that share blocks in the store: every tool and every restart reads them whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kedge import Context, Level
+
+KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
+SETTINGS: dict[str, Any] = {"job.lease": "1s", "keep.versions": 3, "reduce.incremental": "on", "reduce.block": "4KiB"}
+BLOCK = 4096
+BLOCKS = 300
+
+pytestmark = pytest.mark.usefixtures("run_folder")
+
+
+def kedge(*arguments: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([KEDGE, *arguments], capture_output=True, text=True, timeout=120)
+    assert done.returncode == expect, f"kedge {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done
+
+
+def kedge_json(*arguments: str, expect: int = 0) -> Any:
+    return json.loads(kedge(*arguments, "--json", expect=expect).stdout)
+
+
+def image(version: int) -> dict[str, Any]:
+    inspected: dict[str, Any] = kedge_json("inspect", f"field@{version}")["images"][0]
+    return inspected
+
+
+@pytest.fixture
+def contents(tmp_path: Path) -> dict[int, np.ndarray[Any, Any]]:
+    """Seven versions, of which the newest three are kept, each with some blocks changed and a tenth of zeros; what each holds."""
+    generator = np.random.default_rng(1)
+    field = generator.integers(0, 256, BLOCKS * BLOCK, dtype=np.uint8)
+    field[: BLOCKS // 10 * BLOCK] = 0
+    taken = {}
+    with Context("share", settings=SETTINGS) as context:
+        context.protect(0, field, "field")
+        for version in range(1, 8):
+            for block in generator.choice(np.arange(BLOCKS // 10, BLOCKS), 20, replace=False):
+                field[block * BLOCK + int(generator.integers(BLOCK))] += 1
+            context.checkpoint("field", version)
+            context.wait("field", version, Level.STORE)
+            taken[version] = field.copy()
+    return taken
+
+
+def test_what_is_shared_is_shown_and_verified(contents: dict[int, np.ndarray[Any, Any]], tmp_path: Path) -> None:
+    assert [v["version"] for v in kedge_json("ls", "field")["versions"]] == [7, 6, 5]
+    for version in (5, 6, 7):
+        shown = image(version)
+        assert shown["own_bytes"] + shown["shared_bytes"] + shown["zero_bytes"] == shown["bytes"] == BLOCKS * BLOCK
+        assert shown["zero_bytes"] == BLOCKS // 10 * BLOCK
+        assert shown["own_bytes"] < BLOCKS * BLOCK / 2 and 1 <= len(shown["shared_objects"]) <= 8
+    assert "in those of" in kedge("inspect", "field@7").stdout
+    assert "shares blocks with names/field/" in kedge("inspect", "field@7", "--chunks").stdout
+    assert kedge_json("verify")["bad"] == 0
+    saved = sum(path.stat().st_size for path in (tmp_path / "store").rglob("*") if path.is_file())
+    assert saved < 3 * BLOCKS * BLOCK
+
+
+def test_export_copy_and_gc(contents: dict[int, np.ndarray[Any, Any]], tmp_path: Path) -> None:
+    kedge("gc", "--yes", "--incomplete-age", "0")
+    archive = tmp_path / "archive"
+    for version in (5, 7):
+        kedge("export", f"field@{version}", "-o", str(tmp_path / f"out{version}"))
+        assert np.array_equal(np.load(tmp_path / f"out{version}" / "field.npy"), contents[version])
+        kedge("copy", f"field@{version}", str(archive))
+    kedge("verify", "--store", str(archive))
+    copied = kedge_json("inspect", "field@7", "--store", str(archive))["images"][0]
+    assert not copied["shared_objects"] and copied["own_bytes"] == BLOCKS * BLOCK
+
+
+def test_a_restart_from_the_store_is_exact(contents: dict[int, np.ndarray[Any, Any]]) -> None:
+    for version in (7, 5):
+        field = np.zeros(BLOCKS * BLOCK, dtype=np.uint8)
+        with Context("share", settings=SETTINGS | {"job.mode": "sync"}) as context:
+            context.protect(0, field, "field")
+            assert context.restart("field", at_most=version) == version
+            assert np.array_equal(field, contents[version])
+
+
+def test_a_bad_block_is_bad_in_all_that_share_it(contents: dict[int, np.ndarray[Any, Any]], tmp_path: Path) -> None:
+    shared = tmp_path / "store" / "jobs" / "share" / image(7)["shared_objects"][0]
+    data = bytearray(shared.read_bytes())
+    for at in range(100, len(data), BLOCK):
+        data[at] ^= 1
+    shared.chmod(0o600)
+    shared.write_bytes(data)
+    report = kedge_json("verify", expect=1)
+    bad = {version["version"] for version in report["versions"] if not version["good"]}
+    assert 7 in bad and len(bad) > 1
