@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "store/image_object.h"
+#include "store/sharing/image_object.h"
 
 namespace kedge {
 

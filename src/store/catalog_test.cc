@@ -9,13 +9,12 @@
 #include "os/files/files.h"
 #include "os/testing/simulated_file_system.h"
 #include "store/attempts.h"
-#include "store/base_version.h"
 #include "store/garbage.h"
-#include "store/image_object.h"
 #include "store/posix/posix_store.h"
 #include "store/reached.h"
 #include "store/record_io.h"
 #include "store/retention.h"
+#include "store/sharing/image_object.h"
 #include "store/testing/version_maker.h"
 #include "store/versions.h"
 
@@ -487,8 +486,7 @@ TEST_F(CatalogTest, ObjectsStayWhileAnotherVersionRefersToThem) {
   const auto bytes_of = [&](int64_t version) {
     const StoredImage image = ReadImage(*catalog_, At(version), 0).value();
     Buffer bytes(100);
-    const auto object = OpenChunkObject(*catalog_, image, image.record.chunks[0]);
-    EXPECT_TRUE(object.ok() && (*object)->ReadAt(image.record.chunks[0].object_offset, bytes).ok());
+    EXPECT_TRUE(OpenChunkObject(*catalog_, image, image.record.chunks[0]).value()->ReadAt(0, bytes).ok());
     return bytes;
   };
   const Buffer first = bytes_of(1);

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "base/crc32c.h"
-#include "store/image_object.h"
 #include "store/record_io.h"
+#include "store/sharing/image_object.h"
 
 namespace kedge {
 

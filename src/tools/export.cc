@@ -10,7 +10,7 @@
 #include "base/crc32c.h"
 #include "base/json.h"
 #include "os/files/files.h"
-#include "store/image_object.h"
+#include "store/sharing/image_object.h"
 #include "tools/command.h"
 #include "tools/common.h"
 #include "tools/npy.h"

@@ -7,7 +7,7 @@
 #include "base/byte_size.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "store/image_object.h"
+#include "store/sharing/image_object.h"
 #include "tools/command.h"
 #include "tools/common.h"
 

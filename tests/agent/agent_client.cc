@@ -14,9 +14,9 @@
 #include "format/node_records.h"
 #include "os/memory/futex.h"
 #include "schedule/schedule.h"
-#include "store/image_object.h"
 #include "store/posix/posix_store.h"
 #include "store/publish.h"
+#include "store/sharing/image_object.h"
 #include "store/versions.h"
 
 namespace kedge::testing {

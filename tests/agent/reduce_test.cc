@@ -5,10 +5,10 @@
 #include <numeric>
 
 #include "store/garbage.h"
-#include "store/image_object.h"
 #include "store/posix/posix_store.h"
 #include "store/publish.h"
 #include "store/retention.h"
+#include "store/sharing/image_object.h"
 #include "store/verify.h"
 #include "store/versions.h"
 #include "tests/agent/agent_client.h"

@@ -47,7 +47,7 @@ def contents(tmp_path: Path) -> dict[int, np.ndarray[Any, Any]]:
         context.protect(0, field, "field")
         for version in range(1, 8):
             for block in generator.choice(np.arange(BLOCKS // 10, BLOCKS), 20, replace=False):
-                field[block * BLOCK + int(generator.integers(BLOCK))] += 1
+                field[block * BLOCK + int(generator.integers(BLOCK))] ^= 1
             context.checkpoint("field", version)
             context.wait("field", version, Level.STORE)
             taken[version] = field.copy()

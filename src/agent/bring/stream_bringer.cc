@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "os/process/kill_point.h"
 #include "redundancy/block_table.h"
-#include "store/image_object.h"
+#include "store/sharing/image_object.h"
 #include "store/versions.h"
 
 namespace kedge {

@@ -11,8 +11,8 @@
 #include "os/files/files.h"
 #include "os/files/private_files.h"
 #include "os/process/kill_point.h"
-#include "store/base_version.h"
 #include "store/publish.h"
+#include "store/sharing/base_version.h"
 #include "store/versions.h"
 
 namespace kedge {

@@ -41,7 +41,7 @@ class StoreContext {
   // The record that is awaited of an attempt; nothing: none is.
   std::optional<AttemptRecord> AwaitedRecordOf(uint32_t attempt) const { return catalog_.AwaitedRecordOf(attempt); }
   // What an image of the generation may share with the version before it; null: nothing. Claims the base for all images of the
-  // generation once (store/base_version.h). An error on the way is logged: the image is written whole.
+  // generation once (store/sharing/base_version.h). An error on the way is logged: the image is written whole.
   std::shared_ptr<const reduce::BaseImage> BaseFor(const Catalog& catalog, const Generation& generation, uint32_t rank,
                                                    uint32_t block_bytes);
   // store/attempts.h, store/retention.h; one that works for attempt `self` asks.

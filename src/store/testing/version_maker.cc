@@ -6,8 +6,8 @@
 
 #include "base/crc32c.h"
 #include "format/image_record.h"
-#include "store/base_version.h"
-#include "store/image_object.h"
+#include "store/sharing/base_version.h"
+#include "store/sharing/image_object.h"
 #include "store/versions.h"
 
 namespace kedge::testing {

@@ -1,4 +1,4 @@
-#include "store/image_object.h"
+#include "store/sharing/image_object.h"
 
 #include <fmt/format.h>
 

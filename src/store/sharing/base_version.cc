@@ -1,4 +1,4 @@
-#include "store/base_version.h"
+#include "store/sharing/base_version.h"
 
 #include <algorithm>
 
