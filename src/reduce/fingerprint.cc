@@ -6,9 +6,20 @@
 
 namespace kedge::reduce {
 
+#if defined(__x86_64__)
+void FingerprintWithAvx2(const void* block, size_t bytes, void* fingerprint);  // fingerprint_avx2.cc
+#endif
+
 Fingerprint FingerprintOf(ByteSpan block) {
-  const XXH128_hash_t hash = XXH3_128bits(block.data(), block.size());
   Fingerprint fingerprint;
+#if defined(__x86_64__)
+  static const bool has_avx2 = __builtin_cpu_supports("avx2");
+  if (has_avx2) {
+    FingerprintWithAvx2(block.data(), block.size(), fingerprint.data());
+    return fingerprint;
+  }
+#endif
+  const XXH128_hash_t hash = XXH3_128bits(block.data(), block.size());
   static_assert(sizeof(hash) == sizeof(fingerprint));
   std::memcpy(fingerprint.data(), &hash, sizeof(hash));
   return fingerprint;

@@ -1,6 +1,7 @@
 // Whatever a program changes between two versions, what is read through the block map is what was captured.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cstring>
@@ -272,6 +273,16 @@ TEST(Fingerprint, TellsBlocksApart) {
   }
   EXPECT_EQ(FingerprintOf(block), whole);
   EXPECT_NE(FingerprintOf(ByteSpan(block).first(block.size() - 1)), whole);
+}
+
+// What lies in stores was written by processors of any kind.
+TEST(Fingerprint, IsTheSameOnEveryProcessor) {
+  Random random(8);
+  for (size_t bytes = 0; bytes < 3 * kBlock; bytes += 1 + random.Below(200)) {
+    const Buffer block = RandomBytes(random, bytes);
+    const XXH128_hash_t hash = XXH3_128bits(block.data(), block.size());
+    ASSERT_EQ(std::memcmp(FingerprintOf(block).data(), &hash, sizeof(hash)), 0) << bytes;
+  }
 }
 
 TEST(Fingerprint, ZerosAreToldFromAllElse) {
