@@ -569,7 +569,7 @@ TEST_P(PassingThroughTest, PartsCannotBeTakenAgain) {
 // It had been handed over whole. Whether the agent had taken it from the mailbox when it died makes no difference.
 TEST_P(AgentLossTest, AnEndedImageThatWentWithTheAgentIsReported) {
   for (const int pause_ms : {0, 200}) {
-    const std::string overrides = Overrides("pool.size=16MiB\nflush.rate=12MiB\n");
+    const std::string overrides = Overrides("pool.size=16MiB\nflush.rate=12MiB\nreduce.incremental=off\n");
     kedge_options options = KEDGE_OPTIONS_INIT;
     options.overrides = overrides.c_str();
     kedge_context* context = nullptr;
