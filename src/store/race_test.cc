@@ -4,10 +4,12 @@
 // One switch between two processes finds most ordering mistakes, and a failure names the call at which it happens.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 #include <future>
 #include <thread>
 
+#include "base/crc32c.h"
 #include "os/testing/interposed_file_system.h"
 #include "os/testing/simulated_file_system.h"
 #include "store/attempts.h"
@@ -412,6 +414,67 @@ TEST(Race, RemovalByHandMeetsATakingOnThatBase) {
     EXPECT_TRUE(first.ok()) << first.ToString();
     EXPECT_TRUE(testing::CheckVersion(*reader.catalog, reader.At(3)).ok());
     EXPECT_FALSE(IsComplete(reader, 2));
+  };
+  RunAll(scenario);
+}
+
+// Of the base of one under way, and of one that another is about to take for its base: the only one there, so that no retention
+// would let go of it.
+Scenario WithdrawalBesideATakingOnIt() {
+  Scenario scenario;
+  // Not acknowledged: it may go.
+  scenario.before = [](Actor& actor) { return testing::TakeVersion(*actor.catalog, actor.At(1), kOneRank); };
+  scenario.after = [](Actor& reader, const Status& first) {
+    EXPECT_TRUE(first.ok()) << first.ToString();
+    EXPECT_FALSE(IsComplete(reader, 1));
+    EXPECT_TRUE(testing::CheckVersion(*reader.catalog, reader.At(2)).ok());
+    // Once nothing needs it any more, nothing is left of it.
+    EXPECT_TRUE(TakeAlone(reader, 3).ok());
+    EXPECT_TRUE(reader.Retain(1).ok());
+    EXPECT_EQ(ListGenerations(*reader.catalog, "job", "grid").value(), std::vector<Generation>{reader.At(3)});
+  };
+  return scenario;
+}
+
+Status WithdrawTheBase(Actor& actor) {
+  return WithdrawVersion(*actor.catalog, actor.At(1)).status();
+}
+
+TEST(Race, ATakingOnItsBaseMeetsItsWithdrawal) {
+  Scenario scenario = WithdrawalBesideATakingOnIt();
+  scenario.first = [](Actor& actor) { return TakeSharing(actor, 2); };
+  scenario.second = WithdrawTheBase;
+  RunAll(scenario);
+}
+
+TEST(Race, AWithdrawalMeetsATakingOnThatBase) {
+  Scenario scenario = WithdrawalBesideATakingOnIt();
+  scenario.first = WithdrawTheBase;
+  scenario.second = [](Actor& actor) { return TakeSharing(actor, 2); };
+  RunAll(scenario);
+}
+
+// A later Kedge takes version 3, which may refer to any.
+Status PutNewerRecord(Actor& actor) {
+  KEDGE_ASSIGN_OR_RETURN(Buffer bytes, actor.store->Get(keys::VersionKey(actor.At(1)), kSmallRecordBytesMax));
+  const std::span payload = std::span(bytes).first(bytes.size() - sizeof(uint32_t));
+  bytes[10] = std::byte{99};
+  const uint32_t crc32c = crc32c::Compute(payload.data(), payload.size());
+  std::memcpy(&bytes[payload.size()], &crc32c, sizeof(crc32c));
+  return actor.store->PutIfAbsent(keys::VersionKey(actor.At(3)), bytes, actor.owner, Folders::kCreate);
+}
+
+TEST(Race, AWithdrawalMeetsWhatItDoesNotUnderstand) {
+  Scenario scenario;
+  scenario.before = [](Actor& actor) {
+    KEDGE_RETURN_IF_ERROR(TakeAlone(actor, 1));
+    return testing::TakeVersion(*actor.catalog, actor.At(2), kOneRank);
+  };
+  scenario.first = [](Actor& actor) { return WithdrawVersion(*actor.catalog, actor.At(2)).status(); };
+  scenario.second = PutNewerRecord;
+  scenario.after = [](Actor& reader, const Status& first) {
+    EXPECT_TRUE(first.ok() || first.code() == Code::kUnsupported) << first.ToString();
+    EXPECT_EQ(IsComplete(reader, 2), !first.ok()) << "it takes its mark away where it does not go on";
   };
   RunAll(scenario);
 }

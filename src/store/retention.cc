@@ -120,13 +120,17 @@ Result<bool> AnotherIsComplete(const Catalog& catalog, const Generation& generat
   });
 }
 
-// With the mark set: whether something stands against removing it. kRemoved: nothing.
-Result<Removal> LookAgain(const Catalog& catalog, const VersionInfo& info, bool also_last) {
+// With the mark set: whether something stands against removing it. kRemoved: nothing, and `references` are of now.
+Result<Removal> LookAgain(const Catalog& catalog, const VersionInfo& info, bool also_last, References* references) {
   KEDGE_ASSIGN_OR_RETURN(const bool pinned, IsThere(catalog, keys::PinKey(info.generation)));
   if (pinned) return Removal::kPinned;
-  if (also_last || (!info.complete && !info.doomed)) return Removal::kRemoved;
-  KEDGE_ASSIGN_OR_RETURN(const bool another, AnotherIsComplete(catalog, info.generation));
-  return another ? Removal::kRemoved : Removal::kLast;
+  if (!also_last && (info.complete || info.doomed)) {
+    KEDGE_ASSIGN_OR_RETURN(const bool another, AnotherIsComplete(catalog, info.generation));
+    if (!another) return Removal::kLast;
+  }
+  // Before the mark stood there, an image under way may have taken it for its base.
+  KEDGE_ASSIGN_OR_RETURN(*references, References::Read(catalog, info.generation.job));
+  return Removal::kRemoved;
 }
 
 }  // namespace
@@ -183,14 +187,12 @@ Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info
     const Status marked = PutMark(catalog, keys::RemovedKey(generation), RemovedRecord{generation, WallTimeNs()}, &own);
     if (marked.code() == Code::kNotFound) return Removal::kRemoved;  // by another process
     KEDGE_RETURN_IF_ERROR(marked);
-    const Result<Removal> removal = LookAgain(catalog, info, options.also_last);
+    const Result<Removal> removal = LookAgain(catalog, info, options.also_last, references);
     if (!removal.ok() || *removal != Removal::kRemoved) {
       // Another's mark stays: it may have looked already, and be removing what this one would then rely on.
       if (own) KEDGE_RETURN_IF_ERROR(catalog.store().Remove(keys::RemovedKey(generation)));
       return removal;
     }
-    // Before the mark stood there, an image under way may have taken it for its base.
-    KEDGE_ASSIGN_OR_RETURN(*references, References::Read(catalog, generation.job));
     needed = references->ReferTo(generation);
   }
   if (options.keep_mark) {
@@ -202,6 +204,7 @@ Result<Removal> RemoveGeneration(const Catalog& catalog, const VersionInfo& info
     // In reverse order of publication; the mark makes it no version already.
     KEDGE_RETURN_IF_ERROR(catalog.store().Remove(keys::VersionKey(generation)));
     KEDGE_RETURN_IF_ERROR(catalog.store().RemoveFolder(keys::PartsFolder(generation), {}, catalog.owner()));
+    KEDGE_RETURN_IF_ERROR(catalog.store().RemoveFolder(keys::BasesFolder(generation), {}, catalog.owner()));
     if (!needed) KEDGE_RETURN_IF_ERROR(catalog.store().RemoveFolder(keys::ObjectsFolder(generation), {}, catalog.owner()));
   } else {
     if (info.removed) KEDGE_RETURN_IF_ERROR(catalog.store().Remove(keys::WithdrawnKey(generation)));

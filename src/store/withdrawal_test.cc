@@ -1,13 +1,16 @@
 // What somebody withdraws: it goes though nothing newer has come, also where the remover dies; and it does not come back.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <set>
 
 #include "os/testing/simulated_file_system.h"
 #include "store/copy.h"
 #include "store/garbage.h"
 #include "store/posix/posix_store.h"
+#include "store/publish.h"
 #include "store/retention.h"
+#include "store/sharing/base_version.h"
 #include "store/still_there.h"
 #include "store/testing/version_maker.h"
 #include "store/versions.h"
@@ -31,6 +34,11 @@ struct World {
     return {catalog->id(), "job", name, version, 1, take == 0 ? static_cast<uint32_t>(version) : take};
   }
   Status Take(int64_t version, uint32_t take = 0) { return TakeVersion(*catalog, At(version, take), options); }
+  // The base that an image of the version takes, as its agent begins to write it.
+  std::optional<Generation> Claim(int64_t version) {
+    EXPECT_TRUE(PrepareGeneration(*catalog, At(version)).ok());
+    return ClaimBase(*catalog, At(version)).value();
+  }
   std::vector<VersionInfo> All() const {
     const auto versions = ListVersions(*catalog, "job", "wave");
     EXPECT_TRUE(versions.ok()) << versions.status().ToString();
@@ -50,10 +58,10 @@ struct World {
     for (const StoreEntry& entry : *entries) names.insert(entry.name);
     return names;
   }
-  // No attempt has a record, so that nobody is at work.
-  GarbageReport Collect() {
+  // No attempt has a record, so that nobody is at work. What is incomplete goes, too, where orphans may be older than 0.
+  GarbageReport Collect(double orphan_age_seconds = -1) {
     GarbageOptions garbage;
-    garbage.orphan_age_seconds = -1;
+    garbage.orphan_age_seconds = orphan_age_seconds;
     garbage.incomplete_age_seconds = 0;
     const auto report = CollectGarbage(*catalog, garbage);
     EXPECT_TRUE(report.ok() && report->problems.empty());
@@ -163,6 +171,45 @@ TEST_F(WithdrawalTest, ObjectsStayWhileAnotherVersionRefersToThem) {
   EXPECT_TRUE(world_.store->OpenObject(keys::ImageKey(world_.At(1), 0)).ok());
   ASSERT_TRUE(world_.Withdraw(world_.At(2)).ok());
   EXPECT_TRUE(world_.Complete().empty());
+  world_.Collect();
+  for (const int64_t version : {1, 2}) EXPECT_EQ(world_.FilesOf(world_.At(version)), std::set<std::string>{"removed"});
+}
+
+// Its records go, and what was read of it before is still there.
+TEST_F(WithdrawalTest, ObjectsStayWhileAnImageUnderWayHasClaimedThemAsItsBase) {
+  world_.options = {.ranks = 1, .ranks_per_part = 1, .region_bytes = {3000}};
+  ASSERT_TRUE(world_.Take(1).ok());
+  ASSERT_EQ(world_.Claim(2), world_.At(1));
+  const StoredImage base = ReadImage(*world_.catalog, world_.At(1), 0).value();
+  EXPECT_EQ(WithdrawVersion(*world_.catalog, world_.At(1)).value(), Removal::kEmptied);
+  EXPECT_TRUE(world_.Complete().empty());
+  EXPECT_EQ(WithdrawVersion(*world_.catalog, world_.At(1)).value(), Removal::kEmptied) << "again";
+  EXPECT_EQ(world_.FilesOf(world_.At(1)), (std::set<std::string>{"data", "removed"}));
+  ASSERT_TRUE(testing::TakeOnTop(*world_.catalog, world_.At(2), base).ok());
+  EXPECT_EQ(world_.Complete(), std::vector<int64_t>{2});
+  EXPECT_TRUE(CheckVersion(*world_.catalog, world_.At(2)).ok());
+  ASSERT_TRUE(world_.Withdraw(world_.At(2)).ok());
+  world_.Collect();
+  for (const int64_t version : {1, 2}) EXPECT_EQ(world_.FilesOf(world_.At(version)), std::set<std::string>{"removed"});
+}
+
+// One that nobody goes on with keeps its base until gc takes it.
+TEST_F(WithdrawalTest, ObjectsGoWithTheImageUnderWayThatHasClaimedThem) {
+  ASSERT_TRUE(world_.Take(1).ok());
+  ASSERT_EQ(world_.Claim(2), world_.At(1));
+  ASSERT_TRUE(world_.Withdraw(world_.At(1)).ok());
+  world_.Collect(1);
+  EXPECT_EQ(world_.FilesOf(world_.At(1)), std::set<std::string>{"removed"});
+  EXPECT_TRUE(world_.FilesOf(world_.At(2)).empty());
+}
+
+TEST_F(WithdrawalTest, OneUnderWayLetsGoOfItsBase) {
+  ASSERT_TRUE(world_.Take(1).ok());
+  ASSERT_EQ(world_.Claim(2), world_.At(1));
+  ASSERT_TRUE(world_.Withdraw(world_.At(2)).ok());
+  EXPECT_EQ(world_.FilesOf(world_.At(2)), std::set<std::string>{"removed"});
+  ASSERT_EQ(world_.Claim(2), world_.At(1)) << "its agent has not heard of it";
+  EXPECT_EQ(WithdrawVersion(*world_.catalog, world_.At(1)).value(), Removal::kRemoved);
   world_.Collect();
   for (const int64_t version : {1, 2}) EXPECT_EQ(world_.FilesOf(world_.At(version)), std::set<std::string>{"removed"});
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <numeric>
 
 #include "store/garbage.h"
@@ -37,6 +38,23 @@ class ReducedFlush : public ::testing::Test {
     ASSERT_TRUE(IsOk(stored));
     ASSERT_TRUE(IsOk(stored->failure));
     ASSERT_TRUE(IsOk(CheckStored(scenario_.store(), generation, 0, kReducedBytes)));
+  }
+  // One more than so many, while the newest of those is removed.
+  void TakeWhileItsBaseGoes(int64_t versions, const std::function<Status(const Generation&)>& remove) {
+    JobKeys keys = KeysWith(Incremental::kOn);
+    keys.keep_versions = 10;
+    AgentClient client(scenario_, {.keys = keys});
+    ASSERT_TRUE(IsOk(client.Attach()));
+    for (int64_t version = 1; version <= versions; ++version) Take(client, version);
+    const Generation base = client.GenerationOf("ckpt", versions), next = client.GenerationOf("ckpt", versions + 1);
+    ASSERT_TRUE(IsOk(client.CaptureButEnd(next, kReducedBytes)));
+    const std::string bases = scenario_.store() + "/" + keys::BasesFolder(next);
+    ASSERT_TRUE(WaitFor([&] { return files::exists(bases); }, seconds(20)));
+    ASSERT_TRUE(IsOk(remove(base)));
+    ASSERT_TRUE(IsOk(client.SendEnd()));
+    ASSERT_TRUE(IsOk(client.Wait(next, Level::kStore)->failure));
+    EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), next, 0, kReducedBytes)));
+    EXPECT_GT(BytesOf(next).shared, 0u);
   }
   StoredBytes BytesOf(const Generation& generation) { return StoredBytesOf(ReadImage(catalog(), generation, 0).value()); }
   // Of all objects and records there.
@@ -111,20 +129,12 @@ TEST_F(ReducedFlush, IsGoneOnWithByAnotherAgentAndAnotherLaunch) {
 
 // Its base goes by hand while it is on its way: its objects stay as long as it needs them.
 TEST_F(ReducedFlush, KeepsItsBaseFromRemovalByHand) {
-  JobKeys keys = KeysWith(Incremental::kOn);
-  keys.keep_versions = 10;
-  AgentClient client(scenario_, {.keys = keys});
-  ASSERT_TRUE(IsOk(client.Attach()));
-  for (int64_t version = 1; version <= 2; ++version) Take(client, version);
-  const Generation base = client.GenerationOf("ckpt", 2), next = client.GenerationOf("ckpt", 3);
-  ASSERT_TRUE(IsOk(client.CaptureButEnd(next, kReducedBytes)));
-  const std::string bases = scenario_.store() + "/" + keys::BasesFolder(next);
-  ASSERT_TRUE(WaitFor([&] { return files::exists(bases); }, seconds(20)));
-  ASSERT_TRUE(IsOk(RemoveVersion(catalog(), base, {})));
-  ASSERT_TRUE(IsOk(client.SendEnd()));
-  ASSERT_TRUE(IsOk(client.Wait(next, Level::kStore)->failure));
-  EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), next, 0, kReducedBytes)));
-  EXPECT_GT(BytesOf(next).shared, 0u);
+  TakeWhileItsBaseGoes(2, [&](const Generation& base) { return RemoveVersion(catalog(), base, {}); });
+}
+
+// The only one there.
+TEST_F(ReducedFlush, KeepsItsBaseFromItsWithdrawal) {
+  TakeWhileItsBaseGoes(1, [&](const Generation& base) { return WithdrawVersion(catalog(), base).status(); });
 }
 
 // The store comes back as it was before the base was there: what refers to it does not count, and is written again.

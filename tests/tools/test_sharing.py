@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +9,13 @@ import numpy as np
 import pytest
 
 from kedge import Context, Level
+from program import kedge, kedge_json
 
-KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
 SETTINGS: dict[str, Any] = {"job.lease": "1s", "keep.versions": 3, "reduce.incremental": "on", "reduce.block": "4KiB"}
 BLOCK = 4096
 BLOCKS = 300
 
 pytestmark = pytest.mark.usefixtures("run_folder")
-
-
-def kedge(*arguments: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([KEDGE, *arguments], capture_output=True, text=True, timeout=120)
-    assert done.returncode == expect, f"kedge {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}"
-    return done
-
-
-def kedge_json(*arguments: str, expect: int = 0) -> Any:
-    return json.loads(kedge(*arguments, "--json", expect=expect).stdout)
 
 
 def image(version: int) -> dict[str, Any]:
@@ -78,6 +65,20 @@ def test_export_copy_and_gc(contents: dict[int, np.ndarray[Any, Any]], tmp_path:
     kedge("verify", "--store", str(archive))
     copied = kedge_json("inspect", "field@7", "--store", str(archive))["images"][0]
     assert not copied["shared_objects"] and copied["own_bytes"] == BLOCKS * BLOCK
+
+
+def test_what_others_share_stays_when_it_is_removed(contents: dict[int, np.ndarray[Any, Any]], tmp_path: Path) -> None:
+    assert any("/field/6-" in shared for shared in image(7)["shared_objects"])
+    for version in (5, 6):
+        kedge("rm", f"share/field@{version}", "--yes")
+    assert [v["version"] for v in kedge_json("ls", "share/field")["versions"]] == [7]
+    kedge("gc", "--yes", "--incomplete-age", "0")
+    kedge("verify")
+    kedge("export", "share/field@7", "-o", str(tmp_path / "out"))
+    assert np.array_equal(np.load(tmp_path / "out" / "field.npy"), contents[7])
+    kedge("rm", "share", "--yes")
+    kedge("gc", "--yes", "--incomplete-age", "0")
+    assert not list((tmp_path / "store").rglob("data"))
 
 
 def test_a_restart_from_the_store_is_exact(contents: dict[int, np.ndarray[Any, Any]]) -> None:

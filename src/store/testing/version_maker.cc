@@ -8,7 +8,6 @@
 #include "format/image_record.h"
 #include "store/sharing/base_version.h"
 #include "store/sharing/image_object.h"
-#include "store/versions.h"
 
 namespace kedge::testing {
 
@@ -174,6 +173,8 @@ BlockMap MapOnTop(const StoredImage& below, const ImageIdentity& identity) {
   return map;
 }
 
+}  // namespace
+
 Status TakeOnTop(const Catalog& catalog, const Generation& generation, const StoredImage& below) {
   ImageRecord image = below.record;
   image.identity = {generation, 0, 1};
@@ -202,8 +203,6 @@ Status TakeOnTop(const Catalog& catalog, const Generation& generation, const Sto
   KEDGE_RETURN_IF_ERROR(outcome.commit);
   return outcome.finish.complete ? Status::Ok() : Status(Code::kIncomplete, generation.ToString() + " is not complete");
 }
-
-}  // namespace
 
 Status TakeOnTop(const Catalog& catalog, const Generation& generation, const Generation& base) {
   KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation));

@@ -11,6 +11,7 @@
 #include "format/image_record.h"
 #include "store/catalog.h"
 #include "store/publish.h"
+#include "store/versions.h"
 
 namespace kedge::testing {
 
@@ -43,6 +44,8 @@ Status TakeVersion(const Catalog& catalog, const Generation& generation, const M
 // A version of one rank whose only new bytes are its records: its blocks lie in rank 0's object of `base`, which must be there,
 // or where those of `base` lie, and its content is that of `base`.
 Status TakeOnTop(const Catalog& catalog, const Generation& generation, const Generation& base);
+// The same on the image that was read before. REQUIRES: PrepareGeneration.
+Status TakeOnTop(const Catalog& catalog, const Generation& generation, const StoredImage& below);
 // As an agent takes a version of one rank: on top of the base that it has claimed (base_version.h), or whole when there is none.
 Status TakeSharing(const Catalog& catalog, const Generation& generation, const MakerOptions& options);
 
