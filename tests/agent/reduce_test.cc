@@ -137,6 +137,22 @@ TEST_F(ReducedFlush, KeepsItsBaseFromItsWithdrawal) {
   TakeWhileItsBaseGoes(1, [&](const Generation& base) { return WithdrawVersion(catalog(), base).status(); });
 }
 
+// Removed by somebody with its base record, it is written again, and nobody must take its base away meanwhile.
+TEST_F(ReducedFlush, ClaimsItsBaseOnceMoreWhereItsFolderHasGone) {
+  AgentClient client(scenario_, {.keys = KeysWith(Incremental::kOn)});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  Take(client, 1);
+  const Generation base = client.GenerationOf("ckpt", 1), next = client.GenerationOf("ckpt", 2);
+  ASSERT_TRUE(IsOk(client.CaptureButEnd(next, kReducedBytes)));
+  const std::string record = scenario_.store() + "/" + keys::BaseKey(next, base);
+  ASSERT_TRUE(WaitFor([&] { return files::exists(record); }, seconds(20)));
+  files::remove_all(scenario_.store() + "/" + keys::GenerationFolder(next));
+  ASSERT_TRUE(IsOk(client.SendEnd()));
+  ASSERT_TRUE(IsOk(client.Wait(next, Level::kStore)->failure));
+  EXPECT_GT(BytesOf(next).shared, 0u);
+  EXPECT_TRUE(files::exists(record));
+}
+
 // The store comes back as it was before the base was there: what refers to it does not count, and is written again.
 TEST_F(ReducedFlush, WritesAgainWhatAnOlderCopyOfTheStoreLacks) {
   AgentClient client(scenario_, {.keys = KeysWith(Incremental::kOn)});

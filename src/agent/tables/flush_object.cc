@@ -101,7 +101,11 @@ Result<std::optional<Generation>> StoreContext::Claim(const Catalog& catalog, co
   const std::lock_guard lock(claims_mutex_);
   const auto claimed = claims_.find(generation);
   const uint32_t places = catalog.places();
-  if (claimed != claims_.end() && claimed->second.places == places) return claimed->second.base;
+  if (claimed != claims_.end() && claimed->second.places == places) {
+    const std::optional<Generation>& base = claimed->second.base;
+    // With the generation's folder somebody has removed its base record, too, while its images were under way.
+    if (!base || catalog.store().Get(keys::BaseKey(generation, *base), kSmallRecordBytesMax).ok()) return base;
+  }
   KEDGE_ASSIGN_OR_RETURN(std::optional<Generation> base, ClaimBase(catalog, generation));
   if (claims_.size() >= kClaimsMax) claims_.clear();
   claims_[generation] = {places, base};
