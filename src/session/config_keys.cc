@@ -151,9 +151,9 @@ void AddJobKeys(ConfigRegistry& registry) {
                     "assumed time between failures that other nodes' copies answer, where protect.scheme makes some"));
   registry.Add(Mtbf("schedule.mtbf_store", "240h", "assumed time between failures that need the store, until some are observed"));
   KeySpec incremental{
-      "reduce.incremental", kString, "auto", kJob,
-      "blocks that the version before has are not written to the store again: on, off, or auto, by what it saves"};
-  incremental.choices = {"auto", "on", "off"};
+      "reduce.incremental", kString, "off", kJob,
+      "blocks that the version before has are not written to the store again: off, on, or auto, by what it saves"};
+  incremental.choices = {"off", "auto", "on"};
   registry.Add(incremental);
   KeySpec block{"reduce.block", kBytes, "64KiB", kJob,
                 "size of the blocks that are compared with the version before: a power of two"};

@@ -57,7 +57,7 @@ struct JobKeys {
   Duration schedule_mtbf_node{};
   Duration schedule_mtbf_store{};
   bool skip_queued = false;
-  Incremental reduce_incremental = Incremental::kAuto;
+  Incremental reduce_incremental = Incremental::kOff;
   uint32_t reduce_block_bytes = 64 << 10;  // a power of two, kMapBlockBytesMin to kMapBlockBytesMax
   bool files_publish = true;
   ProtectScheme protect_scheme = ProtectScheme::kNone;

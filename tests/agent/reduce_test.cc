@@ -31,13 +31,13 @@ JobKeys KeysWith(Incremental incremental) {
 
 class ReducedFlush : public ::testing::Test {
  protected:
-  void Take(AgentClient& client, int64_t version) {
-    const Generation generation = client.GenerationOf("ckpt", version);
-    ASSERT_TRUE(IsOk(client.Capture(generation, kReducedBytes)));
+  void Take(AgentClient& client, int64_t version, const std::string& name = "ckpt", size_t bytes = kReducedBytes) {
+    const Generation generation = client.GenerationOf(name, version);
+    ASSERT_TRUE(IsOk(client.Capture(generation, bytes)));
     const auto stored = client.Wait(generation, Level::kStore);
     ASSERT_TRUE(IsOk(stored));
     ASSERT_TRUE(IsOk(stored->failure));
-    ASSERT_TRUE(IsOk(CheckStored(scenario_.store(), generation, 0, kReducedBytes)));
+    ASSERT_TRUE(IsOk(CheckStored(scenario_.store(), generation, 0, bytes)));
   }
   // One more than so many, while the newest of those is removed.
   void TakeWhileItsBaseGoes(int64_t versions, const std::function<Status(const Generation&)>& remove) {
@@ -108,6 +108,17 @@ TEST_F(ReducedFlush, OffWritesAll) {
   ASSERT_TRUE(IsOk(client.Attach()));
   for (int64_t version = 1; version <= 2; ++version) Take(client, version);
   EXPECT_FALSE(ReadImage(catalog(), client.GenerationOf("ckpt", 2), 0)->map.has_value());
+}
+
+TEST_F(ReducedFlush, AutoPassesOverSmallImages) {
+  AgentClient client(scenario_, {.keys = KeysWith(Incremental::kAuto)});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  for (int64_t version = 1; version <= 2; ++version) {
+    Take(client, version);
+    Take(client, version, "small", 60'000);
+  }
+  EXPECT_GT(BytesOf(client.GenerationOf("ckpt", 2)).shared, 0u);
+  EXPECT_FALSE(ReadImage(catalog(), client.GenerationOf("small", 2), 0)->map.has_value());
 }
 
 // What it needs to know is in the store: an agent that has just begun, and a later launch, share as well.

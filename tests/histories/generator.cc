@@ -56,7 +56,7 @@ class Generator {
       if (Chance(0.3)) Key("schedule.node", Pick({"2", "3"}));
     }
     if (real_ && Chance(0.5)) {
-      Key("reduce.incremental", Pick({"on", "on", "on", "off"}));
+      Key("reduce.incremental", Pick({"on", "on", "on", "auto"}));
       Key("reduce.block", "4KiB");
     }
     if (Chance(0.15)) Key("flush.rate", "200KiB");
