@@ -172,7 +172,7 @@ RemovedRecord SampleRemovedRecord() {
   return {SampleIdentity().generation, kWallTimeNs};
 }
 RestoredRecord SampleRestoredRecord() {
-  return {SampleIdentity().generation, SampleIdentity().generation.attempt + 1, 1, kWallTimeNs, {3, 5}};
+  return {SampleIdentity().generation, SampleIdentity().generation.attempt + 1, 1, kWallTimeNs, {2, 4}};
 }
 
 ReachedRecord SampleReachedRecord() {
