@@ -289,7 +289,11 @@ def test_a_log_that_others_have_prepared_is_not_written(tmp_path: Path, planted:
 
 def test_the_log_of_the_agents_is_made_for_this_user_alone_and_goes_on(tmp_path: Path) -> None:
     log, tool = tmp_path / "agents.log", tmp_path / "tool"
-    tool.write_text('#!/bin/sh\ntest "$1" = agent && echo an agent of $KEDGE_NODE || echo {}\n')
+    # An agent answers only once it has written.
+    tool.write_text(
+        f'#!/bin/sh\ncd {tmp_path}\nif test "$1" = agent; then echo an agent of $KEDGE_NODE; touch $KEDGE_NODE; '
+        "else test -e $KEDGE_NODE && echo {}; fi\n"
+    )
     tool.chmod(0o755)
     for node in ("a", "b"):
         agents = Agents(VirtualShell(), str(tool), log)
