@@ -12,7 +12,7 @@
 
 namespace kedge::os::testing {
 
-class FaultyFileSystem final : public FileSystem {
+class FaultyFileSystem : public FileSystem {
  public:
   // Both outlive it and its files.
   FaultyFileSystem(FileSystem& wrapped, FaultPlan& plan) : wrapped_(wrapped), plan_(plan) {}
