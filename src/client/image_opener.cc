@@ -120,6 +120,7 @@ Status ImageOpener::AddLocal(const std::string& name, uint32_t rank, bool everyw
     if (local.rank != rank || generation.store_id != request.store_id || generation.job != request.job || generation.name != name)
       continue;
     found->candidates.push_back(CandidateOf(generation, local.ranks));
+    if (local.level >= Level::kLocal) found->safe.push_back(found->candidates.back());
   }
   for (const LostVersion& lost : reply.lost) {
     if (!lost.was_safe || lost.generation.name != name) continue;

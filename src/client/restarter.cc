@@ -163,6 +163,10 @@ Result<Restarter::Choice> Restarter::Look(const std::string& name, const Bound& 
   choice.store = stored.status.ok() ? asked : stored.status;
   choice.lost = std::move(mine.lost);
   choice.silent = std::move(mine.silent);
+  SortCandidates(&mine.safe);
+  for (const RestoreCandidate& safe : mine.safe) {
+    if (!choice.safe && !rule.IsWithdrawn(safe)) choice.safe = safe;
+  }
   return choice;
 }
 
@@ -208,17 +212,20 @@ Status Restarter::NoteInStore(const RestoredRecord& record) const {
 
 // Of the newest version that was safe: which ranks' images are gone, by whoever knows it, and the first one's word why.
 Result<Restarter::Loss> Restarter::GatherLoss(const Choice& choice) const {
-  std::vector<std::string> all = {choice.lost + '\n' + choice.silent};
+  const std::string safe =
+      choice.safe ? fmt::format("version {} of attempt {}", choice.safe->version, choice.safe->attempt) : std::string();
+  std::vector<std::string> all = {fmt::format("{}\n{}\n{}", choice.lost, choice.silent, safe)};
   if (!alone()) {
     KEDGE_ASSIGN_OR_RETURN(all, core_->collective.AllGather(all.front()));
   }
   Loss loss;
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    const size_t end = all[rank].find('\n');
-    const std::string lost = all[rank].substr(0, end), silent = all[rank].substr(end + 1);
+    const size_t end = all[rank].find('\n'), last = all[rank].rfind('\n');
+    const std::string lost = all[rank].substr(0, end), silent = all[rank].substr(end + 1, last - end - 1);
     if (!lost.empty()) loss.ranks.push_back(alone() ? source_rank() : static_cast<uint32_t>(rank));
     if (loss.what.empty()) loss.what = lost;
     if (loss.silent.empty()) loss.silent = silent;
+    if (loss.safe.empty()) loss.safe = all[rank].substr(last + 1);
   }
   return loss;
 }
@@ -241,18 +248,21 @@ Status Restarter::WhatIsLost(const std::string& name, const Choice& choice) cons
         Code::kLost, fmt::format("'{}' is lost: the image{} of rank{} {}: {}; the store has none; {}", name, is_one ? "" : "s",
                                  is_one ? "" : "s", fmt::join(loss.ranks, ", "), loss.what, what_to_do)));
   }
+  const auto was_safe = [&](const std::string& which) {
+    return unless_silent(Status(
+        Code::kLost, fmt::format("'{}' is lost: {}, and perhaps later ones, were safe on their nodes, and neither the {} nor the "
+                                 "store have any; {}",
+                                 name, which, may_be_elsewhere ? "ranks' own nodes" : "nodes of this attempt", what_to_do)));
+  };
+  // The node of rank 0 may have been lost before the store was told.
+  if (!loss.safe.empty()) return was_safe(loss.safe);
   Status noted;
   if (alone() || core_->rank() == 0) {
     const auto reached = FindReached(*core_->catalog, core_->job.job, name);
     noted = reached.status();
     if (reached.ok() && reached->has_value()) {
       const Generation& first = (*reached)->generation;
-      noted = unless_silent(
-          Status(Code::kLost,
-                 fmt::format("'{}' is lost: version {} of attempt {}, and perhaps later ones, were safe on their nodes, and "
-                             "neither the {} nor the store have any; {}",
-                             name, first.version, first.attempt, may_be_elsewhere ? "ranks' own nodes" : "nodes of this attempt",
-                             what_to_do)));
+      noted = was_safe(fmt::format("version {} of attempt {}", first.version, first.attempt));
     }
   }
   return Agree(noted);

@@ -65,6 +65,7 @@ class Restarter {
     // As ImageOpener::Found has them, by this rank's agent.
     std::string lost;
     std::string silent;
+    std::optional<RestoreCandidate> safe;  // the newest that nobody has withdrawn
   };
   // Collective, unless alone. kUnavailable: nodes of the attempt that do not answer may have what some ranks lack of a newer one.
   Result<Choice> Look(const std::string& name, const Bound& bound, bool everywhere);
@@ -84,6 +85,7 @@ class Restarter {
     std::vector<uint32_t> ranks;
     std::string what;    // empty: no agent knows of a loss
     std::string silent;  // nodes that some agent had no answer from
+    std::string safe;    // which version some node has in part, as it knows; empty: none
   };
   Result<Loss> GatherLoss(const Choice& choice) const;
   Status WhatIsLost(const std::string& name, const Choice& choice) const;

@@ -116,13 +116,13 @@ Moment MomentOf(const RestoreCandidate& candidate) {
   return {candidate.attempt, candidate.take};
 }
 
-bool IsAmong(const std::vector<RestoreCandidate>& withdrawn, const RestoreCandidate& candidate) {
+}  // namespace
+
+bool CandidateRule::IsWithdrawn(const RestoreCandidate& candidate) const {
   return std::any_of(withdrawn.begin(), withdrawn.end(), [&](const RestoreCandidate& one) {
     return one.version == candidate.version && MomentOf(one) == MomentOf(candidate);
   });
 }
-
-}  // namespace
 
 Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_ranks, const CandidateRule& rule) {
   std::vector<RestoreCandidate> common, all;
@@ -132,7 +132,7 @@ Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_
     KEDGE_ASSIGN_OR_RETURN(std::vector<RestoreCandidate> candidates, Decode(of_ranks[rank], &takes));
     most = std::max(most, takes);
     SortCandidates(&candidates);
-    std::erase_if(candidates, [&](const RestoreCandidate& candidate) { return IsAmong(rule.withdrawn, candidate); });
+    std::erase_if(candidates, [&](const RestoreCandidate& candidate) { return rule.IsWithdrawn(candidate); });
     all.insert(all.end(), candidates.begin(), candidates.end());
     if (rank == 0) {
       common = std::move(candidates);

@@ -43,6 +43,7 @@ struct CandidateRule {
   std::vector<RestoredRecord> restored;  // of the name
   AskedVersion asked;
   std::vector<RestoreCandidate> withdrawn;  // never chosen, nor waited for; ranks are not compared
+  bool IsWithdrawn(const RestoreCandidate& candidate) const;
 };
 // From encoded lists. What the ranks have in common counts as complete. kInternal: one that EncodeCandidates did not make.
 Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_ranks, const CandidateRule& rule);

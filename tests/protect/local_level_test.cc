@@ -203,6 +203,16 @@ TEST_F(LocalLevelTest, TheLeadersSuccessorTellsTheOthers) {
 }
 
 // Two of its images do not fit into a pool: the newer one goes through to the store, chunk by chunk, and the older one stays.
+TEST_F(LocalLevelTest, ANodeThatHasItsPartOfWhatAllHadKnowsThatItIsLost) {
+  Take({0, 1}, kNoStore, 1, KEDGE_LEVEL_LOCAL);
+  // As though the node of rank 0 had been lost before it told the store.
+  const std::string told = nodes_.Store() + "/jobs/nodes/names/p/reached";
+  for (int i = 0; i < 1000 && !std::filesystem::exists(told); ++i) std::this_thread::sleep_for(milliseconds(10));
+  ASSERT_TRUE(std::filesystem::remove(told));
+  nodes_.Lose(0);
+  ExpectRestart({0, 1}, kNoStore, -1);
+}
+
 TEST_F(LocalLevelTest, APoolWithRoomForOneVersionKeepsTheOneThatAllHave) {
   constexpr char kSmall[] = "schedule.store=0\npool.size=24MiB\n";
   constexpr size_t kWords = 2 << 20;  // 16 MiB
