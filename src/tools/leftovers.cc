@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "agent/tables/record_file.h"
+#include "agent/tables/run_folder.h"
 #include "format/set_records.h"
 #include "os/files/files.h"
 #include "os/files/private_files.h"
@@ -23,9 +24,6 @@ namespace {
 
 constexpr uint64_t kFileBytesMax = 256 << 20;
 constexpr char kSetSuffix[] = ".set";
-// In the order in which they go: what says what the others are worth goes last.
-constexpr const char* kOwnEntries[] = {"pool", "tiers",   "sessions",     "sets",     "records",
-                                       "jobs", "address", "metrics.sock", "agent.log"};
 
 os::FileSystem& fs() {
   return os::PrivateFileSystem();
@@ -64,7 +62,7 @@ class Reader {
     for (const std::string& name : NamesIn(Path("sessions"))) {
       if (name.find('.') == std::string::npos) ReadMailbox(Path("sessions/" + name));
     }
-    for (const char* name : kOwnEntries) left_.bytes += BytesIn(Path(name));
+    for (const char* name : kRunFolderEntries) left_.bytes += BytesIn(Path(name));
     for (const std::string& folder : left_.folders) left_.bytes += BytesIn(folder);
     return std::move(left_);
   }
@@ -185,7 +183,7 @@ std::map<Generation, std::string> OnlyHere(const Leftovers& left) {
 
 Status RemoveLeftovers(const std::string& run_folder, const Leftovers& left) {
   for (const std::string& folder : left.folders) KEDGE_RETURN_IF_ERROR(os::RemoveTree(fs(), folder));
-  for (const char* name : kOwnEntries) KEDGE_RETURN_IF_ERROR(os::RemoveTree(fs(), os::JoinPath(run_folder, name)));
+  for (const char* name : kRunFolderEntries) KEDGE_RETURN_IF_ERROR(os::RemoveTree(fs(), os::JoinPath(run_folder, name)));
   return Status::Ok();
 }
 

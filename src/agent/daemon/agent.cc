@@ -6,6 +6,7 @@
 
 #include "agent/daemon/recovery.h"
 #include "agent/daemon/status.h"
+#include "agent/tables/run_folder.h"
 #include "base/log.h"
 #include "os/files/files.h"
 #include "session/connection.h"
@@ -237,7 +238,7 @@ std::string Agent::CleanUp(const Status& stored) {
   peers_.Close();
   memory_.Stop();
   tiers_.RemoveAll();
-  for (const char* name : {"sessions", "records", "jobs", "tiers", "sets", "pool", "address", "agent.log"}) {
+  for (const char* name : kRunFolderEntries) {
     Status removed = os::RemoveTree(fs(), core_->Path(name));
     if (!removed.ok()) LogWarning("agent", "{}", removed.ToString());
   }
