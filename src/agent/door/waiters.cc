@@ -253,12 +253,12 @@ void Waiters::OnVersionGone(const Version& version) {
   const bool is_missed = !version.failure.ok() && version.scheduled >= Level::kStore && !version.in_store && !version.skipped;
   const auto is_stored = [](const Version& newer) { return newer.in_store; };
   if (!is_missed || version.job->HasNewer(generation, is_stored)) return;
-  GoneFailure& gone = gone_failures_[{JobKey(generation.store_id, generation.job), generation.name}];
+  GoneFailure& gone = gone_failures_[NameKeyOf(generation)];
   if (gone.why.ok() || gone.generation < generation) gone = {generation, version.failure};
 }
 
 void Waiters::Check(const Generation& generation) {
-  const auto gone = gone_failures_.find({JobKey(generation.store_id, generation.job), generation.name});
+  const auto gone = gone_failures_.find(NameKeyOf(generation));
   if (gone != gone_failures_.end() && !(generation < gone->second.generation)) {
     const Version* version = images_.FindVersion(generation);
     if (version != nullptr && version->in_store) gone_failures_.erase(gone);

@@ -114,7 +114,7 @@ class Waiters {
   Server& server_;
   std::list<Wait> waits_;
   std::list<DrainWait> drains_;
-  std::map<std::pair<JobKey, std::string>, GoneFailure> gone_failures_;  // by checkpoint name: the newest
+  std::map<NameKey, GoneFailure> gone_failures_;  // the newest of each name
 };
 
 }  // namespace kedge

@@ -138,25 +138,25 @@ void LocalLevel::Ask(Job& job, const std::string& name) {
   if (promises.asking || !promises.own.has_value()) return;
   promises.asking = true;
   Send(job, {*promises.own, core_.settings().node, true},
-       [this, key = KeyOf(job, name), asked = *promises.own](const Result<LocalReply>& answer) { OnAnswer(key, asked, answer); });
+       [this, asked = *promises.own](const Result<LocalReply>& answer) { OnAnswer(asked, answer); });
 }
 
-void LocalLevel::AskLater(const Job& job, const std::string& name, Duration pause) {
-  core_.loop().AddTimer(pause, [this, key = KeyOf(job, name), asked = job.promises.at(name).own] {
-    Job* found = core_.FindJob(key.first.first, key.first.second);
-    if (found != nullptr && PromisesOf(*found, key.second).own == asked) Ask(*found, key.second);
+void LocalLevel::AskLater(const Generation& asked, Duration pause) {
+  core_.loop().AddTimer(pause, [this, asked] {
+    Job* found = core_.FindJob(asked.store_id, asked.job);
+    if (found != nullptr && PromisesOf(*found, asked.name).own == asked) Ask(*found, asked.name);
   });
 }
 
-void LocalLevel::OnAnswer(const Key& key, const Generation& asked, const Result<LocalReply>& answer) {
-  const std::string& name = key.second;
-  Job* job = core_.FindJob(key.first.first, key.first.second);
+void LocalLevel::OnAnswer(const Generation& asked, const Result<LocalReply>& answer) {
+  const std::string& name = asked.name;
+  Job* job = core_.FindJob(asked.store_id, asked.job);
   if (job == nullptr || asked.attempt != job->members.attempt) return;
   LocalPromises& promises = PromisesOf(*job, name);
   promises.asking = false;
   if (promises.own != asked) return Ask(*job, name);
   promises.error = answer.status();
-  if (!answer.ok()) return AskLater(*job, name, kRetryPause);
+  if (!answer.ok()) return AskLater(asked, kRetryPause);
   if (answer->complete) return SetComplete(*job, asked);
   if (answer->needed.has_value()) {
     LogDebug("agent", "{} is passed by: another node has {}", asked.ToString(), answer->needed->version);
@@ -165,7 +165,7 @@ void LocalLevel::OnAnswer(const Key& key, const Generation& asked, const Result<
     return OnChange(*job, name);
   }
   promises.missing = answer->missing;
-  promises.ask_again ? Ask(*job, name) : AskLater(*job, name, kAskPause);
+  promises.ask_again ? Ask(*job, name) : AskLater(asked, kAskPause);
 }
 
 void LocalLevel::SetComplete(Job& job, const Generation& generation) {

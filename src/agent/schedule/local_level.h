@@ -18,7 +18,6 @@
 
 #include <functional>
 #include <string>
-#include <utility>
 
 #include "agent/peers/peer_messages.h"
 #include "agent/tables/model.h"
@@ -50,16 +49,14 @@ class LocalLevel {
   void OnNews(Job& job, const LocalNews& news);
 
  private:
-  using Key = std::pair<JobKey, std::string>;  // of a job and a checkpoint name
-  static Key KeyOf(const Job& job, const std::string& name) { return {JobKey(job.store_id, job.name), name}; }
   // Of the present attempt.
   static LocalPromises& PromisesOf(Job& job, const std::string& name);
   void Withdraw(Job& job, const Generation& generation);
   void Ask(Job& job, const std::string& name);
-  void AskLater(const Job& job, const std::string& name, Duration pause);
+  void AskLater(const Generation& asked, Duration pause);
   // To the leader, which may be this node.
   void Send(Job& job, const LocalPromise& promise, std::function<void(const Result<LocalReply>&)> done);
-  void OnAnswer(const Key& key, const Generation& asked, const Result<LocalReply>& answer);
+  void OnAnswer(const Generation& asked, const Result<LocalReply>& answer);
   void SetComplete(Job& job, const Generation& generation);
   // As the leader: decides as far as it can, and tells all nodes that it concerns but `asking`.
   void Settle(Job& job, const std::string& name, const std::string& asking);

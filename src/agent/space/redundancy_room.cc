@@ -52,7 +52,7 @@ void RedundancyRoom::OnBegun(const Version& version) {
     sizes.image_bytes += image_bytes;
     sizes.largest_image_bytes = std::max(sizes.largest_image_bytes, image_bytes);
   }
-  newest_[{JobKey(version.job->store_id, version.job->name), version.generation.name}] = sizes;
+  newest_[NameKeyOf(version.generation)] = sizes;
 }
 
 std::vector<TierUnit*> RedundancyRoom::TiersOf(const Job& job) const {
@@ -65,7 +65,7 @@ std::vector<TierUnit*> RedundancyRoom::TiersOf(const Job& job) const {
 
 uint64_t RedundancyRoom::Wanted(const Version& version) const {
   if (version.protection != nullptr) return YetToTake(*version.protection);
-  const auto newest = newest_.find({JobKey(version.job->store_id, version.job->name), version.generation.name});
+  const auto newest = newest_.find(NameKeyOf(version.generation));
   return newest == newest_.end() ? 0 : newest->second.redundancy_bytes;
 }
 

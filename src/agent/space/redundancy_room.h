@@ -58,7 +58,7 @@ class RedundancyRoom {
   OwnSlots& own_slots_;
   Tiers& tiers_;
   // Of the newest version of a name that was begun: what one that is still being captured will need.
-  std::map<std::pair<JobKey, std::string>, Sizes> newest_;
+  std::map<NameKey, Sizes> newest_;
   bool wants_ = false;
 };
 

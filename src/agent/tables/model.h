@@ -499,6 +499,10 @@ struct Job {
 };
 
 using JobKey = std::pair<StoreId, std::string>;
+using NameKey = std::pair<JobKey, std::string>;  // of a checkpoint name of a job
+inline NameKey NameKeyOf(const Generation& generation) {
+  return {JobKey(generation.store_id, generation.job), generation.name};
+}
 
 struct BringOptions {
   bool replace = false;     // although there is one here: it was found to be bad
