@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "os/testing/simulated_file_system.h"
 #include "os/testing/temporary_folder.h"
 #include "store/posix/posix_store.h"
 #include "store/retention.h"
@@ -109,6 +110,29 @@ TEST_F(StillThereTest, ARecordThatWentIntoAnotherStoreIsTakenBack) {
   EXPECT_TRUE(ensured.ok()) << ensured.ToString();
   EXPECT_EQ(catalog_.EnsureJob("job").code(), Code::kMismatch);
   EXPECT_EQ(other.Jobs(nullptr).value(), std::vector<std::string>{"job"}) << "what is its own stays";
+}
+
+// Beside what is missing: what attempts went on from, and the newest version.
+TEST(NewestStored, WhoAsksForItIsToldOfRestartsWithoutAnotherListing) {
+  os::testing::SimulatedFileSystem fs;
+  const auto store = MakePosixStore(fs, {.path = "/store"});
+  const Catalog catalog = Catalog::OpenOrCreate(*store, {"node1", 1, "agent"}).value();
+  const Generation first{catalog.id(), "job", "wave", 40, 1, 1}, second{catalog.id(), "job", "wave", 50, 1, 2};
+  for (const Generation& generation : {first, second}) ASSERT_TRUE(TakeVersion(catalog, generation, {}).ok());
+  ASSERT_TRUE(catalog.NoteRestored({first, 2, 1, 1}).ok());
+  const auto lists = [&] { return fs.faults().calls(os::testing::Call::kList); };
+  uint64_t before = lists();
+  ASSERT_TRUE(NewestAtOrBelow(catalog, "job", "wave", -1).ok());
+  const uint64_t needed = lists() - before;
+  before = lists();
+  std::vector<RestoredRecord> restored;
+  EXPECT_EQ(NewestAtOrBelow(catalog, "job", "wave", -1, &restored)->generation, first);
+  EXPECT_EQ(lists() - before, needed);
+  ASSERT_EQ(restored.size(), 1u);
+  EXPECT_EQ(restored[0].origin, first);
+  restored.clear();
+  EXPECT_EQ(NewestAtOrBelow(catalog, "job", "wave", 5, &restored).status().code(), Code::kNotFound);
+  EXPECT_EQ(restored.size(), 1u) << "there is no such version, and yet the job went on from one";
 }
 
 }  // namespace

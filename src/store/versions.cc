@@ -357,12 +357,13 @@ namespace {
 
 // None: nothing. From the latest taking on: none that was taken before one of the lineage is newer and of the lineage, too.
 Result<std::optional<VersionInfo>> FindNewest(const Catalog& catalog, const std::string& job, const std::string& name,
-                                              int64_t at_most) {
+                                              int64_t at_most, std::vector<RestoredRecord>* told) {
   std::optional<VersionInfo> newest;
   const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::NameFolder(job, name));
   if (entries.status().code() == Code::kNotFound) return newest;
   if (!entries.ok()) return entries.status();
   KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoredRecord> restored, catalog.RestoredIn(job, name, *entries));
+  if (told != nullptr) *told = restored;
   // Without those that are complete: these leave behind nothing but greater versions that were taken before them.
   const Lineage lineage(restored, {});
   std::vector<Generation> latest_first = GenerationsIn(*entries, catalog, job, name);
@@ -391,10 +392,11 @@ Result<std::optional<VersionInfo>> FindNewest(const Catalog& catalog, const std:
 
 }  // namespace
 
-Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& job, const std::string& name, int64_t at_most) {
+Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& job, const std::string& name, int64_t at_most,
+                                    std::vector<RestoredRecord>* restored) {
   KEDGE_RETURN_IF_ERROR(ValidateName(job, "job name"));
   KEDGE_RETURN_IF_ERROR(ValidateName(name, "checkpoint name"));
-  KEDGE_ASSIGN_OR_RETURN(std::optional<VersionInfo> newest, FindNewest(catalog, job, name, at_most));
+  KEDGE_ASSIGN_OR_RETURN(std::optional<VersionInfo> newest, FindNewest(catalog, job, name, at_most, restored));
   if (newest) return std::move(*newest);
   return Status(Code::kNotFound, fmt::format("{}: no complete version of '{}' of job '{}'{}", catalog.store().description(), name,
                                              job, at_most < 0 ? "" : fmt::format(" at or below {}", at_most)));

@@ -73,8 +73,10 @@ Status FindDisagreement(const Catalog& catalog, const Generation& generation);
 Result<std::vector<VersionInfo>> CompleteVersions(const Catalog& catalog, const std::string& job, const std::string& name,
                                                   int64_t at_most);
 
-// The newest of them. kNotFound: none. Looks into the latest takings of the lineage alone, until one is complete.
-Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& job, const std::string& name, int64_t at_most);
+// The newest of them. kNotFound: none. Looks into the latest takings of the lineage alone, until one is complete. `restored`
+// (may be null) gets what attempts went on from, as ReadRestored has it, whether there is a version or not.
+Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& job, const std::string& name, int64_t at_most,
+                                    std::vector<RestoredRecord>* restored = nullptr);
 
 // All part records of a generation that are valid and its own, sorted by first rank. Damaged ones are left out, each
 // with a sentence in `problems` (may be null). Fails when one cannot be read at all, or is from a newer format.

@@ -57,9 +57,9 @@ StillStored::Answer StillStored::Ask(StoreContext& store, const Question& questi
     return answer;
   }
   for (const std::string& name : question.names) {
-    const auto restored = ReadRestored(*catalog, question.job, name);
-    const auto newest = NewestAtOrBelow(*catalog, question.job, name, -1);
-    if (restored.ok()) answer.restored.insert(answer.restored.end(), restored->begin(), restored->end());
+    std::vector<RestoredRecord> restored;
+    const auto newest = NewestAtOrBelow(*catalog, question.job, name, -1, &restored);
+    answer.restored.insert(answer.restored.end(), restored.begin(), restored.end());
     if (newest.ok()) answer.newest.push_back(newest->generation);
   }
   std::vector<Seen> all = question.versions;
