@@ -12,6 +12,7 @@
 #include <fstream>
 #include <thread>
 
+#include "session/testing/any_entry.h"
 #include "tests/agent/agent_client.h"
 #include "tests/support/child_process.h"
 
@@ -30,41 +31,19 @@ void ExpectWorks(AgentClient& client, const ScenarioFolder& scenario, int64_t ve
   EXPECT_TRUE(IsOk(CheckStored(scenario.store(), generation, client.hello().rank, bytes)));
 }
 
-// Of any kind that there is, or of none. Half of its fields are small enough to make sense.
-ClientMessage AnyEntry(Random& random) {
-  const auto below = [&](uint64_t bound) { return random.Chance(0.5) ? random.Below(bound) : random.Next(); };
-  const auto word = static_cast<uint32_t>(below(4));
-  const uint64_t serial = below(8);
-  const SlotRange range{static_cast<uint32_t>(below(1)), static_cast<uint32_t>(below(20)), below(4), below(1 << 20),
-                        below(1 << 20)};
-  switch (static_cast<ClientMessageKind>(random.Below(9))) {
-    case ClientMessageKind::kRequestPlace:
-      return RequestPlace{.place = static_cast<PlaceKind>(word),
-                          .number = serial,
-                          .bytes = below(1 << 20),
-                          .bytes_to_come = random.Next(),
-                          .grow = range};
-    case ClientMessageKind::kImageBegin: return ImageBegin{.due_levels = word, .image_serial = serial, .identity = range};
-    case ClientMessageKind::kChunkProgress:
-      return ChunkProgress{.chunk = word,
-                           .image_serial = serial,
-                           .range = range,
-                           .object_offset = below(1 << 20),
-                           .captured_bytes = below(1 << 20)};
-    case ClientMessageKind::kImageEnd:
-      return ImageEnd{.due_levels = word,
-                      .image_serial = serial,
-                      .range = range,
-                      .record_bytes = below(1 << 20),
-                      .crc32c = static_cast<uint32_t>(random.Next())};
-    case ClientMessageKind::kImageAbort: return ImageAbort{.image_serial = serial};
-    case ClientMessageKind::kReturnSlot: return ReturnSlot{.slot = range};
-    case ClientMessageKind::kChunkWritten: return ChunkWritten{.range = range, .took_ns = random.Next()};
+// Half of what it gives is small enough to make sense.
+class RandomSource : public EntrySource {
+ public:
+  explicit RandomSource(uint64_t seed) : random_(seed) {}
+  uint64_t Below(uint64_t bound) override { return random_.Chance(0.5) ? random_.Below(bound) : random_.Next(); }
+  uint64_t Number() override { return Below(1 << 20); }
+  SlotRange Range() override {
+    return {static_cast<uint32_t>(Below(1)), static_cast<uint32_t>(Below(20)), Below(4), Number(), Number()};
   }
-  ClientMessage message;
-  random.Fill(&message, sizeof message);
-  return message;
-}
+
+ private:
+  Random random_;
+};
 
 class Hostile : public ::testing::Test {
  protected:
@@ -84,9 +63,9 @@ class Hostile : public ::testing::Test {
 };
 
 TEST_F(Hostile, RandomEntriesAreRefused) {
-  Random random(99);
+  RandomSource source(99);
   for (int round = 0; round < 20000; ++round) {
-    attacker_.Push(AnyEntry(random));
+    attacker_.Push(AnyEntry(source));
   }
   // What it was assigned by some of these requests is its own until it leaves.
   static_cast<void>(attacker_.Goodbye());

@@ -22,6 +22,7 @@
 #include "format/image_record.h"
 #include "os/sockets/unix_socket.h"
 #include "session/connection.h"
+#include "session/testing/any_entry.h"
 
 namespace kedge {
 namespace {
@@ -49,7 +50,7 @@ void CheckSlots(LocalAgent& agent) {
 }
 
 // One connection with its session, driven by the input.
-class Client {
+class Client : private testing::EntrySource {
  public:
   Client(LocalAgent& agent, FuzzedDataProvider& input, const JobKeys& keys, uint32_t rank, uint32_t ranks_on_node)
       : agent_(agent), input_(input), socket_(Connect(agent)) {
@@ -82,7 +83,7 @@ class Client {
 
   void Act() {
     switch (input_.ConsumeIntegralInRange(0, 8)) {
-      case 0: Push(AnyEntry()); break;
+      case 0: Push(testing::AnyEntry(*this)); break;
       case 1: AskForPlace(); break;
       case 2:
       case 3: CaptureImage(); break;
@@ -117,15 +118,18 @@ class Client {
     return reply;
   }
 
-  // A number that is mostly small.
-  uint64_t Number() {
+  uint64_t Below(uint64_t bound) override {
+    return input_.ConsumeIntegralInRange(0, 7) == 0 ? Number() : input_.ConsumeIntegralInRange<uint64_t>(0, bound - 1);
+  }
+  // Mostly small.
+  uint64_t Number() override {
     switch (input_.ConsumeIntegralInRange(0, 3)) {
       case 0: return input_.ConsumeIntegral<uint64_t>();
       case 1: return kChunkBytes - 4096 + input_.ConsumeIntegralInRange<uint64_t>(0, 8192);
       default: return input_.ConsumeIntegral<uint8_t>();
     }
   }
-  SlotRange AnyRange() {
+  SlotRange Range() override {
     SlotRange range{};
     range.tier = input_.ConsumeIntegralInRange<uint32_t>(0, 1);
     range.slot = input_.ConsumeIntegralInRange<uint32_t>(0, pool().slots());
@@ -134,31 +138,6 @@ class Client {
     range.offset = input_.ConsumeBool() ? Number() / 8 * 8 : 0;
     range.bytes = Number();
     return range;
-  }
-  ClientMessage AnyEntry() {
-    const auto kind = static_cast<ClientMessageKind>(input_.ConsumeIntegralInRange<uint32_t>(0, 8));
-    const auto word = static_cast<uint32_t>(Number());
-    const auto serial = input_.ConsumeIntegralInRange<uint64_t>(0, 5);
-    const SlotRange range = AnyRange();
-    switch (kind) {
-      case ClientMessageKind::kRequestPlace:
-        return RequestPlace{
-            .place = static_cast<PlaceKind>(word), .number = serial, .bytes = Number(), .bytes_to_come = Number(), .grow = range};
-      case ClientMessageKind::kImageBegin: return ImageBegin{.due_levels = word, .image_serial = serial, .identity = range};
-      case ClientMessageKind::kChunkProgress:
-        return ChunkProgress{
-            .chunk = word, .image_serial = serial, .range = range, .object_offset = Number(), .captured_bytes = Number()};
-      case ClientMessageKind::kImageEnd:
-        return ImageEnd{.due_levels = word,
-                        .image_serial = serial,
-                        .range = range,
-                        .record_bytes = Number(),
-                        .crc32c = static_cast<uint32_t>(Number())};
-      case ClientMessageKind::kImageAbort: return ImageAbort{.image_serial = serial};
-      case ClientMessageKind::kReturnSlot: return ReturnSlot{.slot = range};
-      case ClientMessageKind::kChunkWritten: return ChunkWritten{.range = range, .took_ns = Number()};
-    }
-    return ImageAbort{.kind = kind, .image_serial = serial};
   }
   void AskForPlace() {
     Push(RequestPlace{.place = static_cast<PlaceKind>(input_.ConsumeIntegralInRange<uint32_t>(0, 3)),
@@ -235,7 +214,7 @@ class Client {
     uint64_t object_offset = 0;
     for (int chunks = input_.ConsumeIntegralInRange(0, 3); chunks > 0; --chunks) {
       const auto own = OwnSlot();
-      SlotRange range = own && input_.ConsumeIntegralInRange(0, 3) > 0 ? *own : AnyRange();
+      SlotRange range = own && input_.ConsumeIntegralInRange(0, 3) > 0 ? *own : Range();
       range.bytes = std::max<uint64_t>(1, std::min<uint64_t>(Number(), kChunkBytes));
       const auto index = static_cast<uint32_t>(record->chunks.size());
       if (input_.ConsumeBool()) {
