@@ -58,7 +58,10 @@ void Agent::Subscribe() {
   events.protection_due = [this](Version& version) { protect_.Consider(version); };
   events.pins_changed = [this](Version& version) { held_sets_.UpdatePins(version); };
   events.room_came = [this] { protect_.OnRoom(); };
-  events.version_whole = [this](const Version& version) { publisher_.NoteReached(version); };
+  events.level_reached = [this](const Version& version, Level level) {
+    if (level == Level::kNode) tuning_.OnProtected(version);
+    publisher_.NoteReached(version);
+  };
   events.version_changed = [this](const Generation& generation) {
     takings_.OnChanged(generation);
     waiters_.Check(generation);

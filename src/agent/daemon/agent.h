@@ -120,13 +120,13 @@ class Agent {
   StraightParts straight_parts_{*core_, flush_, images_};
   Peers peers_{*core_};
   MeasurePeers measure_peers_{*core_, peers_};
-  LocalLevel local_level_{*core_, images_, peers_, publisher_};
+  LocalLevel local_level_{*core_, images_, peers_};
   Tuning tuning_{*core_};
   Takings takings_{*core_, images_, peers_};
   Turns turns_{*core_, flush_, images_, peers_, tuning_};
   Halts halts_{*core_};
   HeldSets held_sets_{*core_, images_, own_slots_, tiers_};
-  Protect protect_{*core_, assignment_, held_sets_, images_, own_slots_, peers_, publisher_, redundancy_room_, tiers_, tuning_};
+  Protect protect_{*core_, assignment_, held_sets_, images_, own_slots_, peers_, redundancy_room_, tiers_};
   Inventories inventories_{*core_, images_, peers_};
   Fetch fetch_{*core_, assignment_, inventories_, flush_, images_, memory_, own_slots_, peers_, protect_, tiers_};
   Windows windows_{*core_, fetch_, memory_};

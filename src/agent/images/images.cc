@@ -332,7 +332,7 @@ void Images::OnHeld(Version& version) {
   const Generation generation = version.generation;
   Job& job = *version.job;
   core_.events().protection_due(version);
-  if (version.IsWhole() && version.node_ranks == version.ranks) core_.events().version_whole(version);
+  if (version.IsWhole() && version.node_ranks == version.ranks) core_.events().level_reached(version, Level::kLocal);
   if (version.IsWhole() && job.hello.keys.skip_queued) SkipQueued(version);
   Reconsider(job, generation.name);
   core_.events().version_changed(generation);

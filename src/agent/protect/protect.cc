@@ -61,17 +61,15 @@ Result<SetMember> MakeMember(const HeldStream& stream, uint64_t record_offset, u
 }  // namespace
 
 Protect::Protect(AgentCore& core, Assignment& assignment, HeldSets& held_sets, Images& images, OwnSlots& own_slots, Peers& peers,
-                 Publisher& publisher, RedundancyRoom& room, Tiers& tiers, Tuning& tuning)
+                 RedundancyRoom& room, Tiers& tiers)
     : core_(core),
       assignment_(assignment),
       held_sets_(held_sets),
       images_(images),
       own_slots_(own_slots),
       peers_(peers),
-      publisher_(publisher),
       room_(room),
       tiers_(tiers),
-      tuning_(tuning),
       measuring_(std::make_unique<Workers>(kMeasurers)),
       making_(std::make_unique<Workers>(kMakers)) {}
 

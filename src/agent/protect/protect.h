@@ -43,15 +43,13 @@ class HeldSets;
 class Images;
 class OwnSlots;
 class Peers;
-class Publisher;
 class Tiers;
-class Tuning;
 struct MakeNotes;
 
 class Protect {
  public:
   Protect(AgentCore& core, Assignment& assignment, HeldSets& held_sets, Images& images, OwnSlots& own_slots, Peers& peers,
-          Publisher& publisher, RedundancyRoom& room, Tiers& tiers, Tuning& tuning);
+          RedundancyRoom& room, Tiers& tiers);
   ~Protect();
 
   // The members of the job's attempt are known: joins its network. kFailedPrecondition: they cannot protect each other.
@@ -144,10 +142,8 @@ class Protect {
   Images& images_;
   OwnSlots& own_slots_;
   Peers& peers_;
-  Publisher& publisher_;
   RedundancyRoom& room_;
   Tiers& tiers_;
-  Tuning& tuning_;
   std::unique_ptr<Workers> measuring_;
   std::unique_ptr<Workers> making_;  // apart from the former: tables do not wait for what slow nodes bring
   std::deque<Early> early_;          // from members that were faster; the oldest go first

@@ -12,12 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "agent/flush/publisher.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
 #include "agent/protect/protect.h"
-#include "agent/schedule/tuning.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "os/process/kill_point.h"
@@ -200,8 +198,7 @@ void Protect::OnGroupsChanged(Version& version) {
   }
   version.at_node = true;
   outcomes_.Add(version.generation, protection.layout->id, Status::Ok());
-  tuning_.OnProtected(version);
-  publisher_.NoteReached(version);
+  core_.events().level_reached(version, Level::kNode);
   protection.sets.clear();
   ++core_.counters().versions_protected;
   LogInfo("agent", "{} survives the loss of a node: protected in {:.3f} s", version.generation.ToString(),

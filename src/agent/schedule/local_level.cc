@@ -7,7 +7,6 @@
 #include <functional>
 #include <vector>
 
-#include "agent/flush/publisher.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/tables/agent_core.h"
@@ -175,7 +174,7 @@ void LocalLevel::SetComplete(Job& job, const Generation& generation) {
     for (const auto& [rank, image] : version->images) images_.SaveFile(*image);
     os::KillPoint("local-complete");
   }
-  if (version != nullptr) publisher_.NoteReached(*version);
+  if (version != nullptr) core_.events().level_reached(*version, Level::kLocal);
   LocalPromises& promises = PromisesOf(job, generation.name);
   if (promises.own == generation) promises.own.reset();
   OnChange(job, generation.name);

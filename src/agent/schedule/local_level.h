@@ -27,12 +27,10 @@ namespace kedge {
 class AgentCore;
 class Images;
 class Peers;
-class Publisher;
 
 class LocalLevel {
  public:
-  LocalLevel(AgentCore& core, Images& images, Peers& peers, Publisher& publisher)
-      : core_(core), images_(images), peers_(peers), publisher_(publisher) {}
+  LocalLevel(AgentCore& core, Images& images, Peers& peers) : core_(core), images_(images), peers_(peers) {}
 
   // Something about the versions of the name, or about the job's nodes, may have changed. Lets go of none.
   void Consider(Job& job, const std::string& name);
@@ -66,7 +64,6 @@ class LocalLevel {
   AgentCore& core_;
   Images& images_;
   Peers& peers_;
-  Publisher& publisher_;
 };
 
 }  // namespace kedge

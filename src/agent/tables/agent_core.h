@@ -88,8 +88,8 @@ struct AgentEvents {
   std::function<void(Version&, const ScheduledLevels&)> version_begun;
   // A predecessor had not decided yet which levels are due for it.
   std::function<void(Version&, const ScheduledLevels&)> version_left_undecided;
-  // All ranks of all its nodes are captured, as far as this node needs to know.
-  std::function<void(const Version&)> version_whole;
+  // The nodes hold the images of all ranks at that level, kLocal or kNode. Of kLocal it may be said again.
+  std::function<void(const Version&, Level)> level_reached;
   // Its last image went from here.
   std::function<void(Version&)> version_gone;
   // It is about to be decided anew which of the name's versions stay.
