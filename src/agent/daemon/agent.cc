@@ -79,6 +79,10 @@ void Agent::Subscribe() {
   events.may_be_in_store = [this](const Version& version) { return straight_parts_.MayHave(version); };
   events.attempts_looked_at = [this] { waiters_.Tick(); };
   events.job_changed = [this](const Job& job) { sessions_.SaveJob(job); };
+  events.job_restored = [this](Job& job, const Generation& generation, uint32_t rank) {
+    local_level_.OnRestored(job, generation);
+    protect_.OnRestored(job, generation, rank);
+  };
   events.members_changed = [this](const Job& job) { inventories_.Forget(job); };
   events.network_opened = [this] { peer_server_.Serve(); };
   events.network_closed = [this] { peer_server_.Stop(); };

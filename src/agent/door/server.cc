@@ -9,9 +9,7 @@
 #include "agent/flush/publisher.h"
 #include "agent/images/images.h"
 #include "agent/peers/measure_peers.h"
-#include "agent/protect/protect.h"
 #include "agent/schedule/halts.h"
-#include "agent/schedule/local_level.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "os/machine/machine.h"
@@ -181,12 +179,7 @@ void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
   }
   if (const auto* open = std::get_if<OpenImageRequest>(&message.message)) return OpenImage(id, message.number, *open);
   if (const auto* restored = std::get_if<RestoredRequest>(&message.message)) {
-    const Status known = sessions_.NoteRestored(*session, *restored);
-    if (known.ok()) {
-      local_level_.OnRestored(*session->job, restored->record.origin);
-      protect_.OnRestored(*session->job, restored->record.origin, session->hello.rank);
-    }
-    return ReplyStatus(id, message.number, known);
+    return ReplyStatus(id, message.number, sessions_.NoteRestored(*session, *restored));
   }
   if (const auto* members = std::get_if<MembersRequest>(&message.message)) {
     return ReplyStatus(id, message.number, sessions_.SetMembers(*session, members->members));

@@ -22,9 +22,7 @@ class AgentCore;
 class Fetch;
 class Halts;
 class Images;
-class LocalLevel;
 class MeasurePeers;
-class Protect;
 class Publisher;
 class Sessions;
 class Waiters;
@@ -39,17 +37,14 @@ struct DaemonCalls {
 class Server {
  public:
   Server(AgentCore& core, DaemonCalls daemon, Fetch& fetch, Halts& halts, Windows& windows, Images& images,
-         LocalLevel& local_level, MeasurePeers& measure_peers, Protect& protect, Publisher& publisher, Sessions& sessions,
-         Waiters& waiters)
+         MeasurePeers& measure_peers, Publisher& publisher, Sessions& sessions, Waiters& waiters)
       : core_(core),
         daemon_(std::move(daemon)),
         fetch_(fetch),
         halts_(halts),
         windows_(windows),
         images_(images),
-        local_level_(local_level),
         measure_peers_(measure_peers),
-        protect_(protect),
         publisher_(publisher),
         sessions_(sessions),
         waiters_(waiters) {}
@@ -97,9 +92,7 @@ class Server {
   Halts& halts_;
   Windows& windows_;
   Images& images_;
-  LocalLevel& local_level_;
   MeasurePeers& measure_peers_;
-  Protect& protect_;
   Publisher& publisher_;
   Sessions& sessions_;
   Waiters& waiters_;

@@ -282,9 +282,11 @@ Status Sessions::NoteRestored(const Session& session, const RestoredRequest& req
     return Status(Code::kInvalidArgument, fmt::format("job {}: attempt {} has not restarted from {}", job.name,
                                                       session.hello.attempt, record.origin.ToString()));
   }
-  if (!job.LearnRestored(record)) return Status::Ok();  // by another rank of this node
-  if (!request.noted) job.store->AwaitRestored(record);
-  SaveJob(job);
+  if (job.LearnRestored(record)) {  // not yet by another rank of this node
+    if (!request.noted) job.store->AwaitRestored(record);
+    SaveJob(job);
+  }
+  core_.events().job_restored(job, record.origin, session.hello.rank);
   return Status::Ok();
 }
 

@@ -79,6 +79,8 @@ struct AgentEvents {
   std::function<void(TierUnit*)> tier_lost;
   // A job has other nodes now, or more of them are known.
   std::function<void(const Job&)> members_changed;
+  // An attempt goes on from this generation, of which a rank of this node has restarted.
+  std::function<void(Job&, const Generation&, uint32_t rank)> job_restored;
   // Other nodes can be heard from here on.
   std::function<void()> network_opened;
   std::function<void()> network_closed;
