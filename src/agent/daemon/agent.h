@@ -109,7 +109,7 @@ class Agent {
   Throughput throughput_{*core_, tiers_};
   MemoryLedger memory_{*core_, assignment_, images_, own_slots_, redundancy_room_, tiers_};
   Tiers tiers_{*core_, assignment_, flush_, images_, memory_, throughput_};
-  OwnSlots own_slots_{*core_, assignment_, memory_};
+  OwnSlots own_slots_{assignment_, memory_};
   RedundancyRoom redundancy_room_{*core_, memory_, own_slots_, tiers_};
   Assignment assignment_{*core_, flush_, images_, memory_, redundancy_room_, throughput_, tiers_};
   Images images_{*core_, assignment_, flush_, throughput_, tiers_};

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <future>
 
-#include "agent/flush/flush.h"
 #include "agent/flush/publisher.h"
+#include "agent/images/image_flusher.h"
 #include "agent/images/images.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"

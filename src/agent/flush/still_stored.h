@@ -18,13 +18,13 @@
 namespace kedge {
 
 class AgentCore;
-class Flush;
+class ImageFlusher;
 class Images;
 class Publisher;
 
 class StillStored {
  public:
-  StillStored(AgentCore& core, Flush& flush, Images& images, Publisher& publisher)
+  StillStored(AgentCore& core, ImageFlusher& flush, Images& images, Publisher& publisher)
       : core_(core), flush_(flush), images_(images), publisher_(publisher) {}
 
   // Once a second or so: jobs whose store has come to lie elsewhere.
@@ -56,7 +56,7 @@ class StillStored {
   void SendAgain(Job& job, const Seen& missing);
 
   AgentCore& core_;
-  Flush& flush_;
+  ImageFlusher& flush_;
   Images& images_;
   Publisher& publisher_;
   std::map<JobKey, Look> looks_;

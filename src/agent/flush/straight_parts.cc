@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "agent/flush/flush.h"
+#include "agent/images/image_flusher.h"
 #include "agent/images/images.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"

@@ -14,12 +14,12 @@
 namespace kedge {
 
 class AgentCore;
-class Flush;
+class ImageFlusher;
 class Images;
 
 class StraightParts {
  public:
-  StraightParts(AgentCore& core, Flush& flush, Images& images) : core_(core), flush_(flush), images_(images) {}
+  StraightParts(AgentCore& core, ImageFlusher& flush, Images& images) : core_(core), flush_(flush), images_(images) {}
 
   // Once a second or so.
   void Tick();
@@ -37,7 +37,7 @@ class StraightParts {
   void Begin(const Version& version, Look* look);
 
   AgentCore& core_;
-  Flush& flush_;
+  ImageFlusher& flush_;
   Images& images_;
   std::map<Generation, Look> looks_;
 };

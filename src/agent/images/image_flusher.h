@@ -1,4 +1,4 @@
-// What images ask of whoever carries them to the store (flush/flush.h).
+// What images, and those who decide about them, ask of whoever carries them to the store (flush/flush.h).
 #pragma once
 
 #include <cstdint>

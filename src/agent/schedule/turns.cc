@@ -4,7 +4,7 @@
 #include <chrono>
 #include <vector>
 
-#include "agent/flush/flush.h"
+#include "agent/images/image_flusher.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/schedule/tuning.h"

@@ -19,14 +19,14 @@
 namespace kedge {
 
 class AgentCore;
-class Flush;
+class ImageFlusher;
 class Images;
 class Peers;
 class Tuning;
 
 class Turns {
  public:
-  Turns(AgentCore& core, Flush& flush, Images& images, Peers& peers, Tuning& tuning)
+  Turns(AgentCore& core, ImageFlusher& flush, Images& images, Peers& peers, Tuning& tuning)
       : core_(core), flush_(flush), images_(images), peers_(peers), tuning_(tuning) {}
 
   // A new version, whose turn it is by count for the levels in `due`.
@@ -54,7 +54,7 @@ class Turns {
   void LookIntoStore(const Job& job, const Generation& generation, bool is_passed);
 
   AgentCore& core_;
-  Flush& flush_;
+  ImageFlusher& flush_;
   Images& images_;
   Peers& peers_;
   Tuning& tuning_;

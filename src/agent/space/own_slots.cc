@@ -4,7 +4,6 @@
 
 #include "agent/space/assignment.h"
 #include "agent/space/memory_ledger.h"
-#include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "format/image_record.h"
 

@@ -16,14 +16,12 @@
 
 namespace kedge {
 
-class AgentCore;
 class Assignment;
 class MemoryLedger;
 
 class OwnSlots {
  public:
-  OwnSlots(AgentCore& core, Assignment& assignment, MemoryLedger& memory)
-      : core_(core), assignment_(assignment), memory_(memory) {}
+  OwnSlots(Assignment& assignment, MemoryLedger& memory) : assignment_(assignment), memory_(memory) {}
 
   // `bytes` (more than 0) in one slot of the first of `tiers` that has room; lets go of cached images for it. Nothing: no room
   // now, or the slots are smaller. While memory is made for it (MemoryLedger::IsMaking), there is room a moment later.
@@ -52,7 +50,6 @@ class OwnSlots {
   void Grow(TierUnit* unit, Open& open, uint64_t bytes);
   void CloseIn(TierUnit* unit);
 
-  AgentCore& core_;
   Assignment& assignment_;
   MemoryLedger& memory_;
   std::map<TierUnit*, Open> open_;
