@@ -26,12 +26,10 @@ namespace kedge {
 
 class AgentCore;
 class Assignment;
-class Flush;
 class Images;
 class MemoryLedger;
 class OwnSlots;
 class Peers;
-class Protect;
 class Tiers;
 
 // What an image is made of, and what brings it.
@@ -42,17 +40,15 @@ struct FoundImage {
 
 class Fetch {
  public:
-  Fetch(AgentCore& core, Assignment& assignment, Inventories& inventories, Flush& flush, Images& images, MemoryLedger& memory,
-        OwnSlots& own_slots, Peers& peers, Protect& protect, Tiers& tiers)
+  Fetch(AgentCore& core, Assignment& assignment, Inventories& inventories, Images& images, MemoryLedger& memory,
+        OwnSlots& own_slots, Peers& peers, Tiers& tiers)
       : core_(core),
         assignment_(assignment),
         inventories_(inventories),
-        flush_(flush),
         images_(images),
         memory_(memory),
         own_slots_(own_slots),
         peers_(peers),
-        protect_(protect),
         tiers_(tiers) {}
 
   // The images of a job's name that a rank of this node could restart from: within the group where it has all of the newest
@@ -64,9 +60,6 @@ class Fetch {
   // Says where it is, for whoever takes it part by part, and brings nothing; errors as above.
   void Find(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
             std::function<void(Result<FoundImage>)> found);
-  // For tools, after the application has died: session/messages.h says what. What a launch goes on from is for the tool to
-  // choose, which knows what the store has.
-  void RebuildLost(Job& job, const RebuildRequest& request, std::function<void(RebuildReply)> done);
 
  private:
   struct Order;
@@ -80,9 +73,6 @@ class Fetch {
   // Among those within reach; what is to be brought is looked for in the group first, then wherever it may be.
   void SearchWithin(Job& job, const Wanted& wanted, Reach reach);
   void TakeOwnParts(Order& order);
-  bool FallsToUs(const Job& job, uint32_t rank, const std::vector<InventoryReply>& replies) const;
-  // The records of attempts that began without the store and have ended; their versions cannot get there before.
-  void NoteAttempts(Job& job, const std::vector<Generation>& generations, std::function<void(Status)> done);
   void Describe(std::shared_ptr<Order> order);
   void Fill(std::shared_ptr<Order> order);
   void ReleaseRanges(Order& order);
@@ -94,12 +84,10 @@ class Fetch {
   AgentCore& core_;
   Assignment& assignment_;
   Inventories& inventories_;
-  Flush& flush_;
   Images& images_;
   MemoryLedger& memory_;
   OwnSlots& own_slots_;
   Peers& peers_;
-  Protect& protect_;
   Tiers& tiers_;
   std::map<std::pair<Generation, uint32_t>, std::vector<std::function<void(Status)>>> bringing_;
 };

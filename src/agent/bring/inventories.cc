@@ -69,6 +69,20 @@ std::map<Generation, uint32_t> GenerationsIn(const std::vector<InventoryReply>& 
   return generations;
 }
 
+bool WasSafe(const std::vector<InventoryReply>& replies, const Generation& generation) {
+  return AnyHeld(replies, generation, [](const HeldImage& image) { return image.at_node || image.in_store; });
+}
+
+std::vector<std::string> SilentNodes(const Job& job, const std::vector<InventoryReply>& replies) {
+  std::vector<std::string> silent;
+  for (const JobNode& node : job.members.nodes) {
+    const bool answers =
+        std::any_of(replies.begin(), replies.end(), [&](const InventoryReply& reply) { return reply.node == node.name; });
+    if (!answers) silent.push_back(node.name);
+  }
+  return silent;
+}
+
 InventoryReply Inventories::Own(const Job& job, const std::string& name) const {
   InventoryReply reply;
   reply.node = core_.settings().node;

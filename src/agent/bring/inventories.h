@@ -4,6 +4,7 @@
 // asks everybody waits until there is a way to everybody: a new node opens its own to all others first.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -29,6 +30,18 @@ std::vector<redundancy::NodeInventory> ToNodeInventories(const std::vector<Inven
                                                          const Generation& generation);
 // The generations that any node knows, with their ranks.
 std::map<Generation, uint32_t> GenerationsIn(const std::vector<InventoryReply>& replies);
+// Whether some node holds an image of the generation of which that is true.
+template <typename Predicate>
+bool AnyHeld(const std::vector<InventoryReply>& replies, const Generation& generation, Predicate is_such) {
+  return std::any_of(replies.begin(), replies.end(), [&](const InventoryReply& reply) {
+    return std::any_of(reply.images.begin(), reply.images.end(),
+                       [&](const HeldImage& image) { return image.generation == generation && is_such(image); });
+  });
+}
+// Whether somebody was told that it survives the loss of a node, or more.
+bool WasSafe(const std::vector<InventoryReply>& replies, const Generation& generation);
+// Nodes of the job's attempt that have not answered.
+std::vector<std::string> SilentNodes(const Job& job, const std::vector<InventoryReply>& replies);
 
 class Inventories {
  public:

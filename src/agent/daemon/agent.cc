@@ -83,6 +83,7 @@ void Agent::Subscribe() {
     local_level_.OnRestored(job, generation);
     protect_.OnRestored(job, generation, rank);
   };
+  events.job_drained = [this](const Job& job) { protect_.OnDrained(job); };
   events.members_changed = [this](const Job& job) { inventories_.Forget(job); };
   events.network_opened = [this] { peer_server_.Serve(); };
   events.network_closed = [this] { peer_server_.Stop(); };

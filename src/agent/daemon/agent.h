@@ -14,6 +14,7 @@
 
 #include "agent/bring/fetch.h"
 #include "agent/bring/inventories.h"
+#include "agent/bring/rebuilder.h"
 #include "agent/bring/windows.h"
 #include "agent/door/peer_server.h"
 #include "agent/door/server.h"
@@ -128,12 +129,14 @@ class Agent {
   HeldSets held_sets_{*core_, images_, own_slots_, tiers_};
   Protect protect_{*core_, assignment_, held_sets_, images_, own_slots_, peers_, redundancy_room_, tiers_};
   Inventories inventories_{*core_, images_, peers_};
-  Fetch fetch_{*core_, assignment_, inventories_, flush_, images_, memory_, own_slots_, peers_, protect_, tiers_};
+  Fetch fetch_{*core_, assignment_, inventories_, images_, memory_, own_slots_, peers_, tiers_};
+  Rebuilder rebuilder_{*core_, fetch_, flush_, images_, inventories_};
   Windows windows_{*core_, fetch_, memory_};
   Sessions sessions_{*core_, assignment_, images_, peers_, protect_, server_, throughput_, tiers_, tuning_};
   Waiters waiters_{*core_, attempt_watch_, flush_, images_, local_level_, protect_, publisher_, server_};
   PeerServer peer_server_{*core_, held_sets_, images_, inventories_, local_level_, peers_, protect_, takings_, turns_};
-  Server server_{*core_, CallsOfServer(), fetch_, halts_, windows_, images_, measure_peers_, publisher_, sessions_, waiters_};
+  Server server_{*core_,         CallsOfServer(), fetch_,     halts_,    windows_, images_,
+                 measure_peers_, publisher_,      rebuilder_, sessions_, waiters_};
   std::unique_ptr<os::TextServer> metrics_;
   os::EventFd stop_;
   bool leave_now_ = false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "agent/bring/fetch.h"
+#include "agent/bring/rebuilder.h"
 #include "agent/bring/windows.h"
 #include "agent/door/sessions.h"
 #include "agent/door/waiters.h"
@@ -256,7 +257,7 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
                          Status(Code::kNotFound, fmt::format("the agent of node {} knows nothing of job {}",
                                                              core_.settings().node, rebuild->job)));
     }
-    return fetch_.RebuildLost(*job, *rebuild, [this, id, number](const RebuildReply& reply) { Reply(id, number, reply); });
+    return rebuilder_.Rebuild(*job, *rebuild, [this, id, number](const RebuildReply& reply) { Reply(id, number, reply); });
   }
   if (const auto* known = std::get_if<KnownJobsRequest>(&body)) {
     return Reply(id, number, sessions_.KnownJobs(*known));

@@ -24,6 +24,7 @@ class Halts;
 class Images;
 class MeasurePeers;
 class Publisher;
+class Rebuilder;
 class Sessions;
 class Waiters;
 class Windows;
@@ -37,7 +38,7 @@ struct DaemonCalls {
 class Server {
  public:
   Server(AgentCore& core, DaemonCalls daemon, Fetch& fetch, Halts& halts, Windows& windows, Images& images,
-         MeasurePeers& measure_peers, Publisher& publisher, Sessions& sessions, Waiters& waiters)
+         MeasurePeers& measure_peers, Publisher& publisher, Rebuilder& rebuilder, Sessions& sessions, Waiters& waiters)
       : core_(core),
         daemon_(std::move(daemon)),
         fetch_(fetch),
@@ -46,6 +47,7 @@ class Server {
         images_(images),
         measure_peers_(measure_peers),
         publisher_(publisher),
+        rebuilder_(rebuilder),
         sessions_(sessions),
         waiters_(waiters) {}
   ~Server();
@@ -94,6 +96,7 @@ class Server {
   Images& images_;
   MeasurePeers& measure_peers_;
   Publisher& publisher_;
+  Rebuilder& rebuilder_;
   Sessions& sessions_;
   Waiters& waiters_;
   std::optional<os::UnixListener> listener_;

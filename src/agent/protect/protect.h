@@ -66,7 +66,7 @@ class Protect {
   // The job's application has ended, and what survives goes to the store: what has not reached level NODE by now is not waited
   // for any longer, for the nodes that it needs may be dead. Nothing happens while its attempt has a session here.
   // Lets go of versions: not while somebody walks over them.
-  void GiveUp(const Job& job);
+  void OnDrained(const Job& job);
   // Whether a newer version of the name was at level NODE, as far as is remembered.
   bool IsOutlived(const Version& version, const Lineage& lineage) const {
     return outcomes_.IsOutlived(version.generation, lineage);

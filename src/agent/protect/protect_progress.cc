@@ -94,7 +94,7 @@ void Protect::Weaken(Version& version, const Status& why) {
   core_.events().version_changed(version.generation);
 }
 
-void Protect::GiveUp(const Job& job) {
+void Protect::OnDrained(const Job& job) {
   if (core_.sessions().HasAttempt(job, job.members.attempt)) return;
   std::vector<Generation> owed;
   for (const auto& [generation, version] : job.versions) {

@@ -81,6 +81,8 @@ struct AgentEvents {
   std::function<void(const Job&)> members_changed;
   // An attempt goes on from this generation, of which a rank of this node has restarted.
   std::function<void(Job&, const Generation&, uint32_t rank)> job_restored;
+  // The job's application has ended, and what survives goes to the store.
+  std::function<void(const Job&)> job_drained;
   // Other nodes can be heard from here on.
   std::function<void()> network_opened;
   std::function<void()> network_closed;
