@@ -19,14 +19,14 @@
 #include <set>
 #include <thread>
 
-#include "client/collective.h"
-#include "client/known_jobs.h"
-#include "client/ledger.h"
-#include "client/newest_stored.h"
-#include "client/pace.h"
-#include "client/rendezvous.h"
-#include "client/session.h"
-#include "client/start.h"
+#include "client/checkpoint/pace.h"
+#include "client/core/ledger.h"
+#include "client/init/known_jobs.h"
+#include "client/init/newest_stored.h"
+#include "client/init/start.h"
+#include "client/ranks/collective.h"
+#include "client/ranks/rendezvous.h"
+#include "client/session/session.h"
 #include "client/testing/core.h"
 #include "client/testing/fake_agent.h"
 #include "client/testing/ranks.h"

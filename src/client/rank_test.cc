@@ -13,11 +13,11 @@
 #include <thread>
 
 #include "capture/store_sink.h"
-#include "client/error_message.h"
-#include "client/ledger.h"
-#include "client/region_table.h"
-#include "client/routed_files.h"
-#include "client/second_try.h"
+#include "client/api/error_message.h"
+#include "client/core/ledger.h"
+#include "client/regions/region_table.h"
+#include "client/regions/routed_files.h"
+#include "client/restart/second_try.h"
 #include "client/testing/core.h"
 #include "os/files/files.h"
 #include "os/testing/interposed_file_system.h"

@@ -8,11 +8,11 @@
 #include <thread>
 #include <tuple>
 
-#include "client/image_opener.h"
-#include "client/levels.h"
-#include "client/object_stream.h"
+#include "client/checkpoint/levels.h"
+#include "client/regions/object_stream.h"
+#include "client/restart/image_opener.h"
+#include "client/session/watcher.h"
 #include "client/testing/core.h"
-#include "client/watcher.h"
 #include "os/testing/simulated_file_system.h"
 #include "store/attempts.h"
 #include "store/record_io.h"

@@ -27,7 +27,7 @@ struct RestoreCandidate {
 // Sorted, newest first, each once.
 void SortCandidates(std::vector<RestoreCandidate>* candidates);
 
-// Of one rank, and how many checkpoints of the name it has counted in its attempt (client/ledger.h).
+// Of one rank, and how many checkpoints of the name it has counted in its attempt (client/core/ledger.h).
 std::string EncodeCandidates(const std::vector<RestoreCandidate>& candidates, uint32_t takes);
 
 struct CommonCandidates {

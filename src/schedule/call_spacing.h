@@ -1,10 +1,10 @@
 // How many calls of a question pass from one broadcast of its answer to the next.
 //
-// The ranks know the next one from the last one alone (client/pace.h), so that it is a number of calls, fixed ahead of time; the
-// one who broadcasts chooses it by how fast the calls came since the last time. Between two broadcasts lie about kPeriod, so that
-// an answer is no older. They lie no more than kAheadMax calls apart even so: a program that goes over to longer steps is to hear
-// soon, and cannot be reached before. Only broadcasts that would take more than a fiftieth of the time, as those through files
-// do, lie further apart. The distance at most doubles at a time, and shrinks at once.
+// The ranks know the next one from the last one alone (client/checkpoint/pace.h), so that it is a number of calls, fixed ahead of
+// time; the one who broadcasts chooses it by how fast the calls came since the last time. Between two broadcasts lie about
+// kPeriod, so that an answer is no older. They lie no more than kAheadMax calls apart even so: a program that goes over to longer
+// steps is to hear soon, and cannot be reached before. Only broadcasts that would take more than a fiftieth of the time, as those
+// through files do, lie further apart. The distance at most doubles at a time, and shrinks at once.
 #pragma once
 
 #include <chrono>

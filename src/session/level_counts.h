@@ -1,7 +1,7 @@
 // Every how many versions of a name get a level above local: the counts that a job goes by.
 //
-// They begin as the configured ones and travel with the ranks, which change them all at the same call (client/pace.h): what a
-// version is to reach follows from the rank that takes it, and from nothing that an agent would have to remember.
+// They begin as the configured ones and travel with the ranks, which change them all at the same call (client/checkpoint/pace.h):
+// what a version is to reach follows from the rank that takes it, and from nothing that an agent would have to remember.
 #pragma once
 
 #include <cstdint>

@@ -113,7 +113,7 @@ class History {
   void Take() { Take(tip_ ? tip_->version + 10 : 10); }
   // What is not below it is left behind. No two versions of a short history are of one number.
   void Overwrite() { Take(tip_->version - 3); }
-  // Counts as the client does (client/ledger.h): at the moment of what is taken next.
+  // Counts as the client does (client/core/ledger.h): at the moment of what is taken next.
   void Restart(const Generation& origin) {
     if (restored_before_ == now_) ++now_.take;
     restored_before_ = now_;

@@ -1,8 +1,8 @@
 // Attempts that somebody wants to end: `kedge halt`.
 //
 // What is asked lies in the job's file, for a successor, and in the mailboxes of the job's ranks, where rank 0 finds it; it tells
-// the others what follows (client/pace.h). A halt belongs to one attempt. Ranks that have been told to exit show that, and it is
-// remembered when they are gone.
+// the others what follows (client/checkpoint/pace.h). A halt belongs to one attempt. Ranks that have been told to exit show that,
+// and it is remembered when they are gone.
 #pragma once
 
 #include <vector>

@@ -1,15 +1,14 @@
 // What is measured of each job, the interval between checkpoints that follows from it, and telling the job.
 //
-// Clients add up their calls in their mailboxes, the agent times protection and flushes, and the store's attempt records say
-// how often the job has died and how long it ran. From these, a worker computes the best interval
-// (schedule/interval_advice.h), at most every kAdvicePeriod. It is shown by status and metrics; with schedule.adapt it
-// is written into the mailboxes, where kedge_checkpoint_due finds it. Rank 0 decides for its job (client/pace.h), so
-// only the agent of rank 0's node reads the attempts, and only what it says counts. A successor goes on with what lies
-// in the job's file.
+// Clients add up their calls in their mailboxes, the agent times protection and flushes, and the store's attempt records say how
+// often the job has died and how long it ran. From these, a worker computes the best interval (schedule/interval_advice.h), at
+// most every kAdvicePeriod. It is shown by status and metrics; with schedule.adapt it is written into the mailboxes, where
+// kedge_checkpoint_due finds it. Rank 0 decides for its job (client/checkpoint/pace.h), so only the agent of rank 0's node reads
+// the attempts, and only what it says counts. A successor goes on with what lies in the job's file.
 //
-// With schedule.adapt_levels the counts of levels change too, with a "due" (client/pace.h): to the best ones, where they
-// are worth it (WorthwhileLevels), once the present ones have seen two versions and one of these was to reach the job's highest
-// level. So they do not flip to and fro, and a job gets versions into the store however often they change.
+// With schedule.adapt_levels the counts of levels change too, with a "due" (client/checkpoint/pace.h): to the best ones, where
+// they are worth it (WorthwhileLevels), once the present ones have seen two versions and one of these was to reach the job's
+// highest level. So they do not flip to and fro, and a job gets versions into the store however often they change.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "client/core.h"
+#include "client/core/core.h"
 #include "store/posix/posix_store.h"
 
 namespace kedge::client::testing {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "client/collective.h"
-#include "client/rendezvous.h"
+#include "client/ranks/collective.h"
+#include "client/ranks/rendezvous.h"
 #include "os/files/private_files.h"
 #include "os/testing/temporary_folder.h"
 

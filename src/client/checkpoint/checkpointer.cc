@@ -1,0 +1,318 @@
+// See checkpointer.h.
+#include "client/checkpoint/checkpointer.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "base/byte_size.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "client/core/callback.h"
+#include "client/regions/object_stream.h"
+#include "os/files/private_files.h"
+#include "schedule/schedule.h"
+#include "store/retention.h"
+#include "store/versions.h"
+
+namespace kedge::client {
+namespace {
+
+// Errors after which the store itself is tried: the tiers cannot take the image, and it may have room.
+bool InlineMayHelp(Code code) {
+  return code == Code::kUnavailable || code == Code::kNoSpace || code == Code::kTimeout || code == Code::kIo;
+}
+
+}  // namespace
+
+Checkpointer::Checkpointer(Core* core, Ledger* ledger, Session* session, const std::string& files_folder)
+    : core_(core),
+      ledger_(ledger),
+      session_(session),
+      store_sink_(&*core->catalog, core->InlineLimits()),
+      files_(os::PrivateFileSystem(), files_folder),
+      file_publisher_(*core->file_system) {}
+
+Status Checkpointer::Start(const std::string& name, int64_t version, bool overwrite) {
+  // Nothing that may fail on one rank alone comes before (ledger.h).
+  ledger_->Count(name);
+  if (active()) {
+    return Status(Code::kFailedPrecondition, fmt::format("checkpoint '{}' version {} has begun and not ended",
+                                                         taken_->generation.name, taken_->generation.version));
+  }
+  KEDGE_RETURN_IF_ERROR(core_->CheckNotSuperseded());
+  session_->Pump();
+  CheckAgreement();
+  KEDGE_ASSIGN_OR_RETURN(taken_, ledger_->Begin(name, version, overwrite));
+  ++image_number_;
+  parts_ = 0;
+  return Status::Ok();
+}
+
+Status Checkpointer::OpenImage(uint64_t announced_bytes) {
+  const ImageIdentity identity{taken_->generation, core_->rank(), core_->ranks()};
+  inline_ = !session_->attached();
+  image_session_ = inline_ ? nullptr : session_->current();
+  ImageSink* sink = &store_sink_;
+  if (image_session_) {
+    image_session_->sink->SetDueLevels(EncodeDueLevels(LevelsByCount(core_->levels, taken_->generation.take - 1)));
+    sink = image_session_->sink.get();
+  }
+  WarnWhenTooBig(announced_bytes);
+  return capture_.Begin(sink, identity, core_->regions.current_name(), announced_bytes);
+}
+
+Status Checkpointer::FallBackInline(const Status& why) {
+  LogWarning("client", "rank {}: '{}' version {} goes straight to the store, because no local tier takes it: {}", core_->rank(),
+             taken_->generation.name, taken_->generation.version, why.message());
+  capture_.Abort();
+  inline_ = true;
+  image_session_.reset();
+  const ImageIdentity identity{taken_->generation, core_->rank(), core_->ranks()};
+  return capture_.Begin(&store_sink_, identity, core_->regions.current_name(), 0);
+}
+
+Status Checkpointer::Begin(const std::string& name, int64_t version, bool overwrite) {
+  KEDGE_RETURN_IF_ERROR(Start(name, version, overwrite));
+  Status status = core_->Heard(OpenImage(0));
+  if (!status.ok()) Abandon();
+  return status;
+}
+
+Status Checkpointer::Whole(const std::string& name, int64_t version, bool overwrite) {
+  KEDGE_RETURN_IF_ERROR(Start(name, version, overwrite));
+  Status status = Gather(KEDGE_ALL, nullptr, 0);
+  if (status.ok()) {
+    uint64_t bytes = 0;
+    for (uint64_t region : gathered_bytes_) bytes += region;
+    status = OpenImage(bytes);
+  }
+  if (status.ok()) status = CapturePart();
+  if (status.ok()) status = capture_.End(WallTimeNs());
+  // The application waits, so its memory is as it was: the image can be taken once more.
+  if (!status.ok() && !inline_ && InlineMayHelp(status.code())) {
+    status = FallBackInline(status);
+    if (status.ok()) status = CapturePart();
+    if (status.ok()) status = capture_.End(WallTimeNs());
+  }
+  if (!status.ok()) {
+    Abandon();
+    return core_->Heard(status);
+  }
+  return Finish();
+}
+
+Status Checkpointer::Part(kedge_selection selection, const int* ids, size_t count) {
+  if (!active()) return Status(Code::kFailedPrecondition, "no checkpoint has begun");
+  // A wrong selection is the caller's slip: nothing was captured, and the checkpoint may go on.
+  KEDGE_RETURN_IF_ERROR(Gather(selection, ids, count));
+  Status status = CapturePart();
+  // Memory that an earlier part has captured may have changed since: only a first part can be taken again.
+  if (!status.ok() && !inline_ && parts_ == 0 && InlineMayHelp(status.code())) {
+    status = FallBackInline(status);
+    if (status.ok()) status = CapturePart();
+  }
+  if (!status.ok()) Abandon();
+  if (status.ok()) ++parts_;
+  return core_->Heard(status);
+}
+
+Status Checkpointer::Gather(kedge_selection selection, const int* ids, size_t count) {
+  gathered_.clear();
+  gathered_bytes_.clear();
+  Status status = Select(selection, ids, count);
+  if (!status.ok()) {
+    for (DeclaredRegion* declared : gathered_) declared->taken_by = 0;
+  }
+  return status;
+}
+
+Status Checkpointer::Select(kedge_selection selection, const int* ids, size_t count) {
+  RegionGroup& group = core_->regions.current();
+  if (selection == KEDGE_SOME) {
+    for (size_t i = 0; i < count; ++i) {
+      DeclaredRegion* declared = group.Find(ids[i]);
+      if (declared == nullptr) return Status(Code::kNotFound, fmt::format("region {} is not protected in this group", ids[i]));
+      KEDGE_RETURN_IF_ERROR(Take(declared));
+    }
+    return Status::Ok();
+  }
+  for (DeclaredRegion& declared : group.regions()) {
+    if (selection == KEDGE_REST && declared.taken_by == image_number_) continue;
+    KEDGE_RETURN_IF_ERROR(Take(&declared));
+  }
+  return Status::Ok();
+}
+
+Status Checkpointer::Take(DeclaredRegion* declared) {
+  Region& region = declared->description;
+  if (declared->taken_by == image_number_) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("region {} is in this checkpoint already; KEDGE_REST takes what is not", region.id));
+  }
+  if (region.kind == RegionKind::kObject) {
+    size_t bytes = 0;
+    const CallbackScope scope(core_);
+    if (int code = declared->object.size(declared->object.user, &bytes)) {
+      return Status(Code::kFailedPrecondition, fmt::format("object {}: its size call-back returned {}", region.id, code));
+    }
+    region.bytes = bytes;
+  }
+  declared->taken_by = image_number_;
+  gathered_.push_back(declared);
+  gathered_bytes_.push_back(region.bytes);
+  return Status::Ok();
+}
+
+Status Checkpointer::CapturePart() {
+  KEDGE_RETURN_IF_ERROR(capture_.BeginPart(gathered_bytes_));
+  for (DeclaredRegion* declared : gathered_) {
+    if (declared->description.kind == RegionKind::kObject) {
+      KEDGE_RETURN_IF_ERROR(CaptureObject(declared));
+    } else {
+      KEDGE_RETURN_IF_ERROR(capture_.AddRegion(declared->description, declared->address));
+    }
+  }
+  return Status::Ok();
+}
+
+Status Checkpointer::CaptureObject(DeclaredRegion* declared) {
+  KEDGE_RETURN_IF_ERROR(capture_.OpenRegion(declared->description));
+  kedge_writer writer{&capture_, Status::Ok()};
+  int code = 0;
+  {
+    const CallbackScope scope(core_);
+    code = declared->object.serialize(declared->object.user, &writer);
+  }
+  KEDGE_RETURN_IF_ERROR(writer.status);
+  if (code != 0) {
+    return Status(Code::kFailedPrecondition,
+                  fmt::format("object {}: its serialize call-back returned {}", declared->description.id, code));
+  }
+  return capture_.CloseRegion();
+}
+
+Result<std::string> Checkpointer::RouteFile(const std::string& original) {
+  if (!active()) return Status(Code::kFailedPrecondition, "no checkpoint has begun");
+  return files_.Route(original);
+}
+
+Status Checkpointer::Annotate(std::string_view key, std::string_view value) {
+  if (!active()) return Status(Code::kFailedPrecondition, "no checkpoint has begun");
+  if (key.empty() || key.size() > kAnnotationKeyBytesMax) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("annotation key of {} bytes: expected 1 to {}", key.size(), kAnnotationKeyBytesMax));
+  }
+  capture_.Annotate(key, value);
+  return Status::Ok();
+}
+
+Status Checkpointer::End(bool success) {
+  if (!active()) return Status(Code::kFailedPrecondition, "no checkpoint has begun");
+  if (!success) {
+    Abandon();
+    return Status::Ok();
+  }
+  Status status = files_.empty() ? Status::Ok() : files_.Capture(&capture_);
+  if (status.ok()) status = capture_.End(WallTimeNs());
+  if (!status.ok()) {
+    Abandon();
+    return core_->Heard(status).WithContext("the checkpoint is abandoned");
+  }
+  return Finish();
+}
+
+Status Checkpointer::Finish() {
+  TakenVersion* const taken = taken_;
+  taken_ = nullptr;
+  CountFinished();
+  ledger_->Captured(taken);
+  taken->in_store = inline_;
+  if (image_session_) {
+    taken->session = image_session_->number;
+    taken->serial = image_session_->sink->serial();
+    image_session_.reset();
+  } else {
+    if (!files_.empty() && core_->job.keys.files_publish) PublishFilesInline(taken->generation);
+    if (!store_sink_.outcome().complete) unfinished_[taken->generation.name] = taken->generation;
+    if (store_sink_.outcome().complete) {
+      unfinished_.erase(taken->generation.name);
+      RetentionOptions options;
+      options.keep = core_->job.keys.keep_versions;
+      options.watch = &silence_watch_;
+      Status status = ApplyRetention(*core_->catalog, core_->job.job, taken->generation.name, options, nullptr);
+      if (!status.ok()) LogWarning("client", "old versions of '{}' stay for now: {}", taken->generation.name, status.message());
+    }
+  }
+  files_.RemoveAll();
+  return Status::Ok();
+}
+
+void Checkpointer::PublishFilesInline(const Generation& taken) {
+  const Catalog& catalog = *core_->catalog;
+  const std::string& job = core_->job.job;
+  const FileOrigin origin{catalog.id(),    job,
+                          catalog.owner(), [&](uint32_t attempt) { return IsSilent(catalog, job, attempt, &silence_watch_); },
+                          MomentOf(taken), [&] { return core_->superseded.load(); }};
+  for (const RoutedFiles::File& file : files_.files()) {
+    const Status status = PublishFileInline(origin, file);
+    if (!status.ok())
+      LogError("client", "routed file '{}' is in the checkpoint, but not at its path: {}", file.original, status.message());
+  }
+}
+
+Status Checkpointer::PublishFileInline(const FileOrigin& origin, const RoutedFiles::File& file) {
+  KEDGE_ASSIGN_OR_RETURN(const auto from, os::PrivateFileSystem().Open(file.routed, os::OpenFlags::kRead));
+  return file_publisher_.Publish(origin, file.original, file.mode, [&](os::File& to) { return CopyFile(*from, to); });
+}
+
+void Checkpointer::CountFinished() {
+  kedge_statistics& statistics = core_->statistics;
+  ++statistics.checkpoints;
+  const uint64_t bytes = capture_.bytes_captured();
+  statistics.bytes_captured += bytes;
+  if (inline_) {
+    ++statistics.checkpoints_inline;
+    statistics.bytes_through += bytes;
+    return;
+  }
+  const CapturedBytes& captured = image_session_->sink->captured();
+  statistics.bytes_pool += captured.memory;
+  statistics.bytes_directory += captured.directory;
+  statistics.bytes_through += captured.through;
+  statistics.slot_wait_seconds += ToSeconds(image_session_->slots->TakeWaited());
+}
+
+void Checkpointer::WarnWhenTooBig(uint64_t image_bytes) {
+  if (warned_of_size_ || image_bytes == 0 || !image_session_) return;
+  warned_of_size_ = true;
+  const uint64_t capacity = image_session_->attachment.welcome.capacity_bytes;
+  const uint64_t versions = core_->job.keys.keep_local + 1;
+  const uint64_t needed = image_bytes * core_->ranks_on_node * versions;
+  if (needed <= capacity) return;
+  LogWarning("client",
+             "rank {}: {} versions of {} by {} ranks need {} on the node, whose tiers have {}: checkpoints will wait for "
+             "flushes. Give the node more room (pool.size, a [[tier]]), or keep fewer versions there (keep.local)",
+             core_->rank(), versions, FormatByteSize(image_bytes), core_->ranks_on_node, FormatByteSize(needed),
+             FormatByteSize(capacity));
+}
+
+void Checkpointer::CheckAgreement() {
+  for (auto unfinished = unfinished_.begin(); unfinished != unfinished_.end();) {
+    const Generation& generation = unfinished->second;
+    const Status status = FindDisagreement(*core_->catalog, generation);
+    const bool disagree = status.code() == Code::kMismatch;
+    TakenVersion* const taken = ledger_->Find(generation.name, generation.version);
+    if (disagree) session_->AddFailure(taken != nullptr && taken->generation == generation ? taken : nullptr, status);
+    unfinished = disagree ? unfinished_.erase(unfinished) : std::next(unfinished);
+  }
+}
+
+void Checkpointer::Abandon() {
+  capture_.Abort();
+  files_.RemoveAll();
+  image_session_.reset();
+  taken_ = nullptr;
+}
+
+}  // namespace kedge::client

@@ -1,0 +1,81 @@
+// Takes checkpoints: whole, or begin, parts, end; through the agent's slots, or inline into the store without an agent.
+//
+// Guarded by the context's lock. The state between begin and end is one image; any error ends it, and the next checkpoint
+// starts afresh.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "capture/image_capture.h"
+#include "capture/store_sink.h"
+#include "client/core/core.h"
+#include "client/core/ledger.h"
+#include "client/regions/routed_files.h"
+#include "client/session/session.h"
+#include "restore/file_publisher.h"
+#include "store/attempts.h"
+
+namespace kedge::client {
+
+class Checkpointer {
+ public:
+  // All outlive the checkpointer. `files_folder`: where routed files lie.
+  Checkpointer(Core* core, Ledger* ledger, Session* session, const std::string& files_folder);
+
+  Status Whole(const std::string& name, int64_t version, bool overwrite);
+  Status Begin(const std::string& name, int64_t version, bool overwrite);
+  Status Part(kedge_selection selection, const int* ids, size_t count);
+  Result<std::string> RouteFile(const std::string& original);
+  Status Annotate(std::string_view key, std::string_view value);
+  Status End(bool success);
+
+  bool active() const { return taken_ != nullptr; }
+  RoutedFiles& files() { return files_; }
+  // Gives up the image between begin and end, if any.
+  void Abandon();
+  // Whether other ranks agree that the versions that went to the store inline are what was taken; else a failure of the session.
+  void CheckAgreement();
+
+ private:
+  Status Start(const std::string& name, int64_t version, bool overwrite);
+  // Chooses the sink and begins the image there.
+  Status OpenImage(uint64_t announced_bytes);
+  Status FallBackInline(const Status& why);
+  // Fills gathered_ with the selected regions; on an error none of them counts as taken.
+  Status Gather(kedge_selection selection, const int* ids, size_t count);
+  Status Select(kedge_selection selection, const int* ids, size_t count);
+  Status Take(DeclaredRegion* declared);
+  Status CapturePart();
+  Status CaptureObject(DeclaredRegion* declared);
+  Status Finish();
+  void CountFinished();
+  void PublishFilesInline(const Generation& taken);
+  Status PublishFileInline(const FileOrigin& origin, const RoutedFiles::File& file);
+  void WarnWhenTooBig(uint64_t image_bytes);
+
+  Core* core_;
+  Ledger* ledger_;
+  Session* session_;
+  StoreSink store_sink_;
+  ImageCapture capture_;
+  RoutedFiles files_;
+  FilePublisher file_publisher_;
+  LeaseWatch silence_watch_;  // of attempts that have left something
+
+  TakenVersion* taken_ = nullptr;  // the image between begin and end
+  bool inline_ = false;
+  std::shared_ptr<AttachedSession> image_session_;  // where the image goes, unless inline: alive until it ends
+  uint64_t image_number_ = 0;                       // counts images: marks the regions that each has taken
+  uint64_t parts_ = 0;                              // captured into the present sink
+  std::vector<DeclaredRegion*> gathered_;
+  std::vector<uint64_t> gathered_bytes_;
+  bool warned_of_size_ = false;
+  std::map<std::string, Generation> unfinished_;  // the newest inline one of each name, not seen complete
+};
+
+}  // namespace kedge::client

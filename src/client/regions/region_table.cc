@@ -1,0 +1,168 @@
+// See region_table.h.
+#include "client/regions/region_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+namespace kedge::client {
+namespace {
+
+// The caller's struct as far as its program knows it, the rest zero: programs built against older headers work.
+template <typename T>
+T CopySized(const T& given) {
+  T copy{};
+  std::memcpy(static_cast<void*>(&copy), static_cast<const void*>(&given), std::min(given.struct_size, sizeof(T)));
+  return copy;
+}
+
+// What stands in a caller's enum: a program in C may put any number there, which C++ must not read as the enum.
+template <typename Enum>
+int NumberIn(const Enum& given) {
+  int number = 0;
+  static_assert(sizeof number == sizeof given);
+  std::memcpy(&number, &given, sizeof number);
+  return number;
+}
+
+bool AnyNonZero(const int64_t* values, int count) {
+  return std::any_of(values, values + count, [](int64_t value) { return value != 0; });
+}
+
+Status ApplyInfo(int id, const kedge_region_info& given, Region* region) {
+  const kedge_region_info info = CopySized(given);
+  const int memory = NumberIn(info.memory), type = NumberIn(info.type);
+  if (memory == KEDGE_MEMORY_DEVICE) {
+    return Status(Code::kUnsupported, fmt::format("region {}: device memory is not supported; copy it to host memory first", id));
+  }
+  if (memory != KEDGE_MEMORY_HOST || type < KEDGE_TYPE_BYTES || type > KEDGE_TYPE_BOOL) {
+    return Status(Code::kInvalidArgument, fmt::format("region {}: unknown memory kind {} or element type {}", id, memory, type));
+  }
+  if (info.dimensions < 0 || info.dimensions > KEDGE_MAX_DIMENSIONS) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("region {}: {} dimensions; allowed are 0 to {}", id, info.dimensions, KEDGE_MAX_DIMENSIONS));
+  }
+  if (info.name != nullptr) region->name = info.name;
+  region->type = static_cast<ElementType>(type);
+  region->column_major = info.column_major != 0;
+  region->shape.assign(info.shape, info.shape + info.dimensions);
+  if (AnyNonZero(info.global_shape, info.dimensions)) {
+    region->global_shape.assign(info.global_shape, info.global_shape + info.dimensions);
+    region->global_offset.assign(info.global_offset, info.global_offset + info.dimensions);
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<DeclaredRegion*> RegionGroup::Place(const Region& region) {
+  KEDGE_RETURN_IF_ERROR(ValidateRegion(region));
+  const auto same_name = id_by_name_.find(region.name);
+  if (same_name != id_by_name_.end() && same_name->second != region.id) {
+    return Status(Code::kInvalidArgument, fmt::format("region {}: region {} is called '{}' already: give each a name of its own",
+                                                      region.id, same_name->second, region.name));
+  }
+  const auto found = by_id_.find(region.id);
+  if (found == by_id_.end()) {
+    regions_.emplace_back();
+    by_id_[region.id] = std::prev(regions_.end());
+  } else {
+    ForgetName(found->second->description);
+  }
+  if (!region.name.empty()) id_by_name_[region.name] = region.id;
+  return &*by_id_[region.id];
+}
+
+void RegionGroup::ForgetName(const Region& region) {
+  if (!region.name.empty()) id_by_name_.erase(region.name);
+}
+
+uint64_t RegionGroup::bytes() const {
+  uint64_t bytes = 0;
+  for (const DeclaredRegion& region : regions_) {
+    if (region.description.kind == RegionKind::kMemory) bytes += region.description.bytes;
+  }
+  return bytes;
+}
+
+Status RegionGroup::Protect(int id, void* address, size_t count, size_t element_bytes, const kedge_region_info* info) {
+  size_t bytes = 0;
+  if (element_bytes == 0 || __builtin_mul_overflow(count, element_bytes, &bytes)) {
+    return Status(Code::kInvalidArgument, fmt::format("region {}: {} elements of {} bytes: expected elements of at least 1 byte "
+                                                      "that fit the address space",
+                                                      id, count, element_bytes));
+  }
+  if (address == nullptr && bytes > 0) {
+    return Status(Code::kInvalidArgument, fmt::format("region {}: the address is null, yet it has {} bytes", id, bytes));
+  }
+  Region region;
+  region.id = id;
+  region.element_bytes = element_bytes;
+  region.bytes = bytes;
+  if (info != nullptr) KEDGE_RETURN_IF_ERROR(ApplyInfo(id, *info, &region));
+  KEDGE_ASSIGN_OR_RETURN(DeclaredRegion* const declared, Place(region));
+  declared->description = std::move(region);
+  declared->address = address;
+  declared->object = kedge_object{};
+  declared->reinterpret = info != nullptr && CopySized(*info).reinterpret != 0;
+  return Status::Ok();
+}
+
+Status RegionGroup::ProtectObject(int id, const char* name, const kedge_object& object) {
+  const kedge_object copy = CopySized(object);
+  if (copy.size == nullptr || copy.serialize == nullptr || copy.deserialize == nullptr) {
+    return Status(Code::kInvalidArgument, fmt::format("object {}: size, serialize and deserialize must all be set", id));
+  }
+  Region region;
+  region.id = id;
+  region.kind = RegionKind::kObject;
+  if (name != nullptr) region.name = name;
+  KEDGE_ASSIGN_OR_RETURN(DeclaredRegion* const declared, Place(region));
+  declared->description = std::move(region);
+  declared->address = nullptr;
+  declared->object = copy;
+  return Status::Ok();
+}
+
+Status RegionGroup::Unprotect(int id) {
+  const auto found = by_id_.find(id);
+  if (found == by_id_.end()) return Status(Code::kNotFound, fmt::format("region {} is not protected in this group", id));
+  ForgetName(found->second->description);
+  regions_.erase(found->second);
+  by_id_.erase(found);
+  return Status::Ok();
+}
+
+void RegionGroup::Clear() {
+  regions_.clear();
+  by_id_.clear();
+  id_by_name_.clear();
+}
+
+DeclaredRegion* RegionGroup::Find(int id) {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : &*found->second;
+}
+
+void RegionTable::Select(const std::string& name) {
+  current_ = &groups_[name];
+  current_name_ = name;
+}
+
+void FillRegionInfo(const Region& region, kedge_region_info* info) {
+  kedge_region_info full{};
+  full.struct_size = info->struct_size;
+  full.name = region.name.empty() ? nullptr : region.name.c_str();
+  full.type = static_cast<kedge_type>(region.type);
+  full.memory = static_cast<kedge_memory>(region.memory);
+  full.column_major = region.column_major ? 1 : 0;
+  full.dimensions = static_cast<int>(region.shape.size());
+  std::copy(region.shape.begin(), region.shape.end(), full.shape);
+  std::copy(region.global_shape.begin(), region.global_shape.end(), full.global_shape);
+  std::copy(region.global_offset.begin(), region.global_offset.end(), full.global_offset);
+  std::memcpy(static_cast<void*>(info), &full, std::min(info->struct_size, sizeof full));
+}
+
+}  // namespace kedge::client

@@ -1,0 +1,593 @@
+// See restarter.h.
+#include "client/restart/restarter.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "client/core/callback.h"
+#include "client/init/known_jobs.h"
+#include "client/regions/object_stream.h"
+#include "client/restart/second_try.h"
+#include "os/files/private_files.h"
+#include "restore/file_publisher.h"
+#include "store/attempts.h"
+#include "store/reached.h"
+#include "store/versions.h"
+
+namespace kedge::client {
+namespace {
+
+// What rank 0 says of the record that it noted; anything else: the store has it not.
+constexpr char kNoted[] = "noted";
+constexpr char kTakenOver[] = "taken over";
+
+Status NoneFound(const std::string& name, int64_t at_most) {
+  const std::string bound = at_most >= 0 ? fmt::format(" at or below {}", at_most) : std::string();
+  return Status(Code::kNotFound, fmt::format("no version of '{}'{} can be restored by all ranks", name, bound));
+}
+
+// Nobody can say what nodes hold that are cut off, or whose agents stand still. `nodes`: their names, as text.
+Status SilentNodes(const std::string& name, const std::string& nodes, const std::string& without) {
+  return Status(Code::kUnavailable, fmt::format("'{}' cannot be restored now: nodes {} of this attempt do not answer, and what "
+                                                "they hold may be needed; without them: {}",
+                                                name, nodes, without));
+}
+
+// Of regions with as many bytes; what one side does not know, it does not contradict.
+bool MeansTheSame(const Region& saved, const Region& wanted) {
+  const bool types_known = saved.type != ElementType::kBytes && wanted.type != ElementType::kBytes;
+  if (types_known && saved.type != wanted.type) return false;
+  if (saved.shape.empty() || wanted.shape.empty()) return true;
+  if (saved.shape != wanted.shape) return false;
+  // With one dimension there is no order.
+  const auto long_dimensions = std::count_if(saved.shape.begin(), saved.shape.end(), [](int64_t extent) { return extent > 1; });
+  return long_dimensions < 2 || saved.column_major == wanted.column_major;
+}
+
+// "float64 of shape 3 x 4, column-major"
+std::string Meaning(const Region& region) {
+  std::string text = ElementTypeName(region.type);
+  if (!region.shape.empty()) text += fmt::format(" of shape {}", fmt::join(region.shape, " x "));
+  if (region.shape.size() > 1) text += region.column_major ? ", column-major" : ", row-major";
+  return text;
+}
+
+std::string Abandoned(const RestoreCandidate& candidate) {
+  return fmt::format(
+      "version {} of attempt {} is abandoned, since the job went on from an older one: restart.version = {} with "
+      "restart.attempt = {} goes back to it nevertheless",
+      candidate.version, candidate.attempt, candidate.version, candidate.attempt);
+}
+
+}  // namespace
+
+Restarter::Restarter(Core* core, Ledger* ledger, Session* session, const std::string& files_folder)
+    : core_(core), ledger_(ledger), session_(session), opener_(core, session), files_(os::PrivateFileSystem(), files_folder) {}
+
+Result<StoredCandidates> Restarter::ShareStored(const std::string& name, int64_t at_most,
+                                                const std::optional<RestoreCandidate>& known) {
+  if (alone()) return opener_.Stored(name, at_most, known);
+  std::string mine;
+  if (core_->rank() == 0) {
+    StoredCandidates stored = opener_.Stored(name, at_most, known);
+    if (!stored.status.ok()) stored.status = Status(stored.status.code(), "rank 0: " + stored.status.message());
+    mine = EncodeStored(stored);
+  }
+  KEDGE_ASSIGN_OR_RETURN(const std::string told, core_->collective.BroadcastFromFirst(mine));
+  return DecodeStored(told);
+}
+
+Result<CandidateRule> Restarter::ShareRule(const std::string& name, const Bound& bound) {
+  std::string mine;
+  if (alone() || core_->rank() == 0) {
+    std::vector<RestoredRecord> restored = core_->restored;
+    // Without the store the nodes' word holds.
+    (void)TryAgain([&] {
+      auto stored = ReadRestored(*core_->catalog, core_->job.job, name);
+      if (stored.ok()) restored.insert(restored.end(), stored->begin(), stored->end());
+      return stored.status();
+    });
+    std::erase_if(restored, [&](const RestoredRecord& record) { return record.origin.name != name; });
+    mine = EncodeRestored(restored);
+  }
+  if (!alone()) {
+    KEDGE_ASSIGN_OR_RETURN(mine, core_->collective.BroadcastFromFirst(mine));
+  }
+  KEDGE_ASSIGN_OR_RETURN(std::vector<RestoredRecord> restored, DecodeRestored(mine));
+  CandidateRule rule{std::move(restored), {}, {}};
+  const RestartKeys& keys = core_->job.restart;
+  if (keys.attempt > 0 && bound.Allows(keys.version)) rule.asked = {keys.version, keys.attempt};
+  return rule;
+}
+
+Status Restarter::WhetherAskedIsMissed(const std::string& name, const AskedVersion& asked, const CommonCandidates& common,
+                                       const std::string& silent, const Status& store) const {
+  const std::string which = fmt::format("version {} of attempt {} of '{}', which restart.version and restart.attempt ask for,",
+                                        asked.version, asked.attempt, name);
+  if (common.goes_back && common.candidates.empty()) {
+    return Status(Code::kIncomplete, which + " cannot be restored by all ranks; without these keys the job's newest is");
+  }
+  if (!common.misses_asked) return Status::Ok();
+  KEDGE_RETURN_IF_ERROR(Agree(silent.empty() ? Status::Ok() : SilentNodes(name, silent, which + " is not there")));
+  if (!store.ok()) return Status(store.code(), which + " may be in the store: " + store.message());
+  if (core_->rank() == 0 || alone()) LogWarning("client", "{} is not there: the job's newest is restored", which);
+  return Status::Ok();
+}
+
+Result<Restarter::Choice> Restarter::Look(const std::string& name, const Bound& bound, bool everywhere) {
+  const int64_t at_most = bound.at_most;
+  // All ranks' nodes first: a version goes from them to the store, never back, so that none is missed on its way.
+  ImageOpener::Found mine = opener_.FindOnNodes(name, source_rank(), everywhere || alone());
+  const Status fenced = core_->CheckNotSuperseded();
+  const Status asked = Agree(fenced.ok() ? mine.agent : fenced);
+  if (asked.code() == Code::kBusy) return asked;
+  KEDGE_ASSIGN_OR_RETURN(CandidateRule rule, ShareRule(name, bound));
+  std::optional<RestoreCandidate> known;
+  if (!everywhere && !alone() && !rule.asked.is_set()) {
+    std::vector<RestoreCandidate> on_nodes = mine.candidates;
+    std::erase_if(on_nodes, [&](const RestoreCandidate& candidate) { return at_most >= 0 && candidate.version > at_most; });
+    SortCandidates(&on_nodes);
+    KEDGE_ASSIGN_OR_RETURN(const auto allowed, IntersectCandidates({EncodeCandidates(on_nodes, 0)}, rule));
+    if (!allowed.candidates.empty()) known = allowed.candidates.front();
+  }
+  KEDGE_ASSIGN_OR_RETURN(const StoredCandidates stored, ShareStored(name, at_most, known));
+  // What the nodes know as the newest may be among them: then older ones count, that the store was not asked for.
+  if (!stored.withdrawn.empty() && !everywhere && !alone()) return Look(name, bound, true);
+  rule.withdrawn = stored.withdrawn;
+  const std::vector<RestoreCandidate> candidates = opener_.Merge(name, at_most, source_rank(), mine, stored);
+  std::vector<std::string> all = {EncodeCandidates(candidates, ledger_->TakesOf(name))};
+  if (!alone()) {
+    KEDGE_ASSIGN_OR_RETURN(all, core_->collective.AllGather(all.front()));
+  }
+  KEDGE_ASSIGN_OR_RETURN(CommonCandidates common, IntersectCandidates(all, rule));
+  // One may have missed a checkpoint that others began: from here on all count alike again.
+  if (!alone()) ledger_->CatchUp(name, common.takes);
+  if ((!common.is_newest || common.misses_asked) && !everywhere && !alone()) return Look(name, bound, true);
+  if (!common.is_newest && !alone()) KEDGE_RETURN_IF_ERROR(Agree(WhatSilentNodesMayHave(name, mine, common)));
+  KEDGE_RETURN_IF_ERROR(WhetherAskedIsMissed(name, rule.asked, common, mine.silent, stored.status));
+  const RestoreCandidate* const newest = common.candidates.empty() ? nullptr : &common.candidates.front();
+  if (core_->rank() == 0 && !common.abandoned.empty() && (newest == nullptr || common.abandoned.front() > *newest)) {
+    LogWarning("client", "'{}': {}", name, Abandoned(common.abandoned.front()));
+  }
+  Choice choice;
+  choice.candidates = std::move(common.candidates);
+  choice.abandoned = std::move(common.abandoned);
+  choice.everywhere = everywhere || alone();
+  choice.store = stored.status.ok() ? asked : stored.status;
+  choice.lost = std::move(mine.lost);
+  choice.silent = std::move(mine.silent);
+  SortCandidates(&mine.safe);
+  for (const RestoreCandidate& safe : mine.safe) {
+    if (!choice.safe && !rule.IsWithdrawn(safe)) choice.safe = safe;
+  }
+  return choice;
+}
+
+// Going on from an older version would abandon a newer one that is only out of reach.
+Status Restarter::WhatSilentNodesMayHave(const std::string& name, const ImageOpener::Found& mine,
+                                         const CommonCandidates& common) {
+  if (mine.silent.empty()) return Status::Ok();
+  constexpr char kNewer[] = "some ranks have a newer version than all have";
+  if (common.candidates.empty()) return SilentNodes(name, mine.silent, fmt::format("none can be restored: {}", kNewer));
+  const int64_t older = common.candidates.front().version;
+  return SilentNodes(name, mine.silent, fmt::format("version {} can be restored (at_most = {}): {}", older, older, kNewer));
+}
+
+Status Restarter::NoteRestored(const Generation& generation) {
+  RestoredRecord record = ledger_->Restored(generation);
+  record.beside = core_->attempt_record.beside;
+  core_->restored.push_back(record);
+  Status noted(Code::kUnavailable, "the store has no record of the attempt yet");
+  if (core_->rank() == 0) {
+    if (!core_->attempt_unrecorded.load()) noted = core_->Heard(NoteInStore(record));
+    if (!noted.ok()) {
+      LogWarning("client", "that attempt {} goes on from {} is noted in the store before its first version gets there: {}",
+                 record.attempt, generation.ToString(), noted.message());
+    }
+  }
+  const auto told = core_->collective.BroadcastFromFirst(noted.ok() ? kNoted : noted.code() == Code::kBusy ? kTakenOver : "");
+  if (told.ok() && *told == kTakenOver) core_->superseded.store(true);
+  KEDGE_RETURN_IF_ERROR(core_->CheckNotSuperseded());
+  const bool is_noted = told.ok() && *told == kNoted;
+  if (!is_noted) core_->catalog->AwaitRestored(record);
+  session_->TellRestored(record, is_noted);
+  return Status::Ok();
+}
+
+// What a newer attempt goes on from must not depend on where one that it has taken over from went back to meanwhile.
+// One error of the store is no reason not to look.
+Status Restarter::NoteInStore(const RestoredRecord& record) const {
+  return TryAgain([&] {
+    const Status fenced = CheckNotTakenOver(*core_->catalog, core_->job.job, core_->attempt);
+    return fenced.ok() ? core_->catalog->NoteRestored(record) : fenced;
+  });
+}
+
+// Of the newest version that was safe: which ranks' images are gone, by whoever knows it, and the first one's word why.
+Result<Restarter::Loss> Restarter::GatherLoss(const Choice& choice) const {
+  const std::string safe =
+      choice.safe ? fmt::format("version {} of attempt {}", choice.safe->version, choice.safe->attempt) : std::string();
+  std::vector<std::string> all = {fmt::format("{}\n{}\n{}", choice.lost, choice.silent, safe)};
+  if (!alone()) {
+    KEDGE_ASSIGN_OR_RETURN(all, core_->collective.AllGather(all.front()));
+  }
+  Loss loss;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const size_t end = all[rank].find('\n'), last = all[rank].rfind('\n');
+    const std::string lost = all[rank].substr(0, end), silent = all[rank].substr(end + 1, last - end - 1);
+    if (!lost.empty()) loss.ranks.push_back(alone() ? source_rank() : static_cast<uint32_t>(rank));
+    if (loss.what.empty()) loss.what = lost;
+    if (loss.silent.empty()) loss.silent = silent;
+    if (loss.safe.empty()) loss.safe = all[rank].substr(last + 1);
+  }
+  return loss;
+}
+
+Status Restarter::WhatIsLost(const std::string& name, const Choice& choice) const {
+  KEDGE_ASSIGN_OR_RETURN(const Loss loss, GatherLoss(choice));
+  // Without a scheme nobody has asked the other ranks' nodes.
+  const bool may_be_elsewhere = !core_->protects && core_->ranks_on_node < core_->ranks();
+  const std::string what_to_do = fmt::format(
+      "{}. Begin anew only if you mean to: another job name, or restart.if_lost=begin",
+      may_be_elsewhere ? "nodes bring each other nothing without protect.scheme: what other nodes have comes back when the "
+                         "ranks are launched there again, or when kedge wait has ended"
+                       : "no copy of any version is left");
+  const auto unless_silent = [&](const Status& lost) {
+    return loss.silent.empty() ? lost : SilentNodes(name, loss.silent, lost.message());
+  };
+  if (!loss.what.empty()) {
+    const bool is_one = loss.ranks.size() == 1;
+    return unless_silent(Status(
+        Code::kLost, fmt::format("'{}' is lost: the image{} of rank{} {}: {}; the store has none; {}", name, is_one ? "" : "s",
+                                 is_one ? "" : "s", fmt::join(loss.ranks, ", "), loss.what, what_to_do)));
+  }
+  const auto was_safe = [&](const std::string& which) {
+    return unless_silent(Status(
+        Code::kLost, fmt::format("'{}' is lost: {}, and perhaps later ones, were safe on their nodes, and neither the {} nor the "
+                                 "store have any; {}",
+                                 name, which, may_be_elsewhere ? "ranks' own nodes" : "nodes of this attempt", what_to_do)));
+  };
+  // The node of rank 0 may have been lost before the store was told.
+  if (!loss.safe.empty()) return was_safe(loss.safe);
+  Status noted;
+  if (alone() || core_->rank() == 0) {
+    const auto reached = FindReached(*core_->catalog, core_->job.job, name);
+    noted = reached.status();
+    if (reached.ok() && reached->has_value()) {
+      const Generation& first = (*reached)->generation;
+      noted = was_safe(fmt::format("version {} of attempt {}", first.version, first.attempt));
+    }
+  }
+  return Agree(noted);
+}
+
+Status Restarter::WhetherLost(const std::string& name, int64_t at_most, const Choice& choice, const Status& none) {
+  if (none.code() != Code::kNotFound) return none;
+  // Who cannot look everywhere does not know that there is none: a caller that hears of no version begins anew.
+  if (!choice.store.ok()) return choice.store;
+  if (at_most >= 0) {
+    // Older versions go as newer ones come: that is no loss.
+    KEDGE_ASSIGN_OR_RETURN(const Choice all, Look(name, {}, choice.everywhere));
+    if (!all.candidates.empty() || !all.abandoned.empty()) return none;
+  }
+  const Status lost = WhatIsLost(name, choice);
+  if (lost.ok()) return none;
+  const bool begins = lost.code() == Code::kLost && core_->job.begins_if_lost;
+  if (core_->rank() == 0 || alone()) {
+    LogWarning("client", "{}{}", lost.message(), begins ? " (restart.if_lost=begin: so it is taken for a first launch)" : "");
+  }
+  return begins ? none : lost;
+}
+
+Result<int64_t> Restarter::Newest(const std::string& name, int64_t at_most) {
+  KEDGE_ASSIGN_OR_RETURN(const Choice choice, Look(name, {at_most}, false));
+  if (choice.candidates.empty()) return WhetherLost(name, at_most, choice, NoneFound(name, at_most));
+  return choice.candidates.front().version;
+}
+
+Status Restarter::CheckRanks(const RestoreCandidate& candidate) const {
+  if (alone()) {
+    if (source_rank() < candidate.ranks) return Status::Ok();
+    return Status(Code::kMismatch,
+                  fmt::format("the checkpoint was taken by {} ranks; there is no rank {}", candidate.ranks, source_rank()));
+  }
+  if (candidate.ranks == core_->ranks()) return Status::Ok();
+  return Status(Code::kMismatch,
+                fmt::format("version {} was taken by {} ranks, and this job has {}: run it with {}, or read single "
+                            "images with kedge_restart_as",
+                            candidate.version, candidate.ranks, core_->ranks(), candidate.ranks));
+}
+
+Status Restarter::CheckRegion(const DeclaredRegion& declared) const {
+  const Region& wanted = declared.description;
+  const int found = image_->reader().FindRegion(wanted.id);
+  if (found < 0) {
+    return Status(Code::kMismatch, fmt::format("region {} is not in the checkpoint, which holds {} regions of group '{}'",
+                                               wanted.id, image_->record().regions.size(), image_->record().group));
+  }
+  const Region& saved = image_->record().regions[static_cast<size_t>(found)];
+  if (saved.kind != wanted.kind) {
+    return Status(Code::kMismatch, fmt::format("region {} was saved as {}", wanted.id,
+                                               saved.kind == RegionKind::kObject ? "an object" : "plain memory"));
+  }
+  if (wanted.kind == RegionKind::kMemory && saved.bytes != wanted.bytes) {
+    return Status(Code::kMismatch,
+                  fmt::format("region {} was saved with {} bytes, and {} are protected: ask kedge_saved_region and "
+                              "protect that size",
+                              wanted.id, saved.bytes, wanted.bytes));
+  }
+  if (!declared.reinterpret && !MeansTheSame(saved, wanted)) {
+    return Status(Code::kMismatch,
+                  fmt::format("region {} was saved as {}, and {} is protected: protect what kedge_saved_region says, or set "
+                              "`reinterpret` to take the bytes as they are",
+                              wanted.id, Meaning(saved), Meaning(wanted)));
+  }
+  return Status::Ok();
+}
+
+Status Restarter::CheckAll() {
+  for (const DeclaredRegion& declared : core_->regions.current().regions()) {
+    KEDGE_RETURN_IF_ERROR(CheckRegion(declared));
+  }
+  for (const Region& saved : image_->record().regions) {
+    if (saved.kind == RegionKind::kFile) continue;
+    if (core_->regions.current().Find(saved.id) == nullptr) {
+      LogWarning("client", "rank {}: region {} of {} bytes is in the checkpoint, but not protected: it is left out",
+                 core_->rank(), saved.id, saved.bytes);
+    }
+  }
+  return Status::Ok();
+}
+
+Status Restarter::OpenAndCheck(const std::string& name, const RestoreCandidate& candidate, bool check_regions) {
+  KEDGE_RETURN_IF_ERROR(CheckRanks(candidate));
+  KEDGE_ASSIGN_OR_RETURN(image_, opener_.Open(name, candidate, source_rank()));
+  return check_regions ? CheckAll() : Status::Ok();
+}
+
+Status Restarter::TryWhole(const std::string& name, const RestoreCandidate& candidate) {
+  Status status = Agree(OpenAndCheck(name, candidate, /*check_regions=*/true));
+  if (status.ok()) {
+    std::vector<DeclaredRegion*> regions;
+    for (DeclaredRegion& declared : core_->regions.current().regions()) regions.push_back(&declared);
+    status = Agree(Read(regions));
+  }
+  CountRestored();
+  if (image_) restored_ = image_->record().identity.generation;
+  image_.reset();
+  return status;
+}
+
+Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
+  if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
+  BeginCount();
+  Status status = NoneFound(name, at_most), failure;
+  Choice choice;
+  std::set<RestoreCandidate> tried;
+  for (const bool everywhere : {false, true}) {
+    KEDGE_ASSIGN_OR_RETURN(choice, Look(name, {at_most}, everywhere));
+    bool has_gone = false;
+    for (const RestoreCandidate& candidate : choice.candidates) {
+      if (tried.contains(candidate)) continue;
+      status = TryAgain([&] { return TryWhole(name, candidate); });
+      if (status.ok()) {
+        if (goes_on()) KEDGE_RETURN_IF_ERROR(NoteRestored(restored_));
+        CountRestart(goes_on());
+        return candidate.version;
+      }
+      // The bytes are there, but do not fit: an older version would only hide the mistake.
+      if (status.code() == Code::kMismatch || status.code() == Code::kInvalidArgument) return status;
+      // It was there a moment ago: where a node has lost it meanwhile, it is elsewhere, and no reason yet for an older one.
+      has_gone = status.code() == Code::kNotFound && !everywhere;
+      if (has_gone) break;
+      tried.insert(candidate);
+      if (status.code() != Code::kNotFound) failure = status;
+      LogWarning("client", "rank {}: '{}' version {} cannot be restored; trying the next older one: {}", core_->rank(), name,
+                 candidate.version, status.message());
+    }
+    if ((choice.everywhere && !has_gone) || choice.candidates.empty()) break;
+  }
+  // What cannot be had is not lost: who hears that there is none begins anew.
+  if (!failure.ok()) return failure;
+  return WhetherLost(name, at_most, choice, status);
+}
+
+Status Restarter::Begin(const std::string& name, int64_t version, Purpose purpose) {
+  if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
+  BeginCount();
+  Status status(Code::kNotFound, fmt::format("version {} of '{}' cannot be restored by all ranks", version, name)), failure;
+  Choice choice;
+  for (const bool everywhere : {false, true}) {
+    KEDGE_ASSIGN_OR_RETURN(choice, Look(name, {version, true}, everywhere));
+    bool has_gone = false;
+    if (!choice.abandoned.empty() && choice.abandoned.front().version == version) {
+      status = Status(Code::kNotFound, status.message() + ": " + Abandoned(choice.abandoned.front()));
+    }
+    for (const RestoreCandidate& candidate : choice.candidates) {
+      if (candidate.version != version) break;
+      status = TryAgain([&] { return Agree(OpenAndCheck(name, candidate, /*check_regions=*/false)); });
+      if (status.ok()) {
+        ++restart_number_;
+        purpose_ = purpose;
+        return status;
+      }
+      image_.reset();
+      if (status.code() == Code::kMismatch) return status;
+      has_gone = status.code() == Code::kNotFound;
+      if (!has_gone) failure = status;
+    }
+    if ((choice.everywhere && !has_gone) || choice.candidates.empty()) break;
+  }
+  return failure.ok() ? WhetherLost(name, version, choice, status) : failure;
+}
+
+Status Restarter::Part(kedge_selection selection, const int* ids, size_t count) {
+  if (!active()) return Status(Code::kFailedPrecondition, "no restart has begun");
+  std::vector<DeclaredRegion*> regions;
+  RegionGroup& group = core_->regions.current();
+  if (selection == KEDGE_SOME) {
+    for (size_t i = 0; i < count; ++i) {
+      DeclaredRegion* declared = group.Find(ids[i]);
+      if (declared == nullptr) return Status(Code::kNotFound, fmt::format("region {} is not protected in this group", ids[i]));
+      regions.push_back(declared);
+    }
+  } else {
+    for (DeclaredRegion& declared : group.regions()) {
+      if (selection == KEDGE_ALL || declared.taken_by != restart_number_) regions.push_back(&declared);
+    }
+  }
+  for (const DeclaredRegion* declared : regions) KEDGE_RETURN_IF_ERROR(CheckRegion(*declared));
+  KEDGE_RETURN_IF_ERROR(Read(regions));
+  for (DeclaredRegion* declared : regions) declared->taken_by = restart_number_;
+  return Status::Ok();
+}
+
+Status Restarter::Read(const std::vector<DeclaredRegion*>& regions) {
+  Status status = ReadOnce(regions);
+  const Code code = status.code();
+  const bool bad_copy = code == Code::kCorrupt || code == Code::kIo || code == Code::kNotFound || code == Code::kTimeout ||
+                        code == Code::kUnavailable;
+  if (!bad_copy || !core_->protects || !image_->is_local()) return status;
+  // Neither this node nor the store has it right; other nodes may have it, or what it takes to rebuild it.
+  LogWarning("client", "rank {}: {}; a copy is asked for from other nodes", core_->rank(), status.message());
+  const ImageRecord record = image_->record();
+  const ImageIdentity& identity = record.identity;
+  CountRestored();
+  image_.reset();  // its slots are let go, so that they can be replaced
+  auto replaced = opener_.OpenReplaced(identity);
+  if (!replaced.ok()) {
+    LogWarning("client", "rank {}: {}", core_->rank(), replaced.status().message());
+    // What was there is opened again: the restart is still to be ended, by all ranks.
+    const RestoreCandidate same{identity.generation.version, identity.generation.attempt, identity.generation.take,
+                                identity.ranks};
+    replaced = opener_.Open(identity.generation.name, same, identity.rank);
+    image_ = replaced.ok()
+                 ? std::move(*replaced)
+                 : std::make_unique<OpenImage>(
+                       nullptr, nullptr, 0, std::make_unique<ImageReader>(record, std::vector<std::unique_ptr<ChunkSource>>{}));
+    return status;
+  }
+  image_ = std::move(*replaced);
+  return ReadOnce(regions);
+}
+
+Status Restarter::ReadOnce(const std::vector<DeclaredRegion*>& regions) {
+  std::vector<RegionTarget> targets;
+  for (DeclaredRegion* declared : regions) {
+    if (declared->description.kind == RegionKind::kObject) continue;
+    const auto region = static_cast<uint32_t>(image_->reader().FindRegion(declared->description.id));
+    targets.push_back({region, static_cast<std::byte*>(declared->address)});
+  }
+  KEDGE_RETURN_IF_ERROR(image_->reader().ReadRegions(targets));
+  for (DeclaredRegion* declared : regions) {
+    if (declared->description.kind != RegionKind::kObject) continue;
+    KEDGE_RETURN_IF_ERROR(Deserialize(declared, static_cast<uint32_t>(image_->reader().FindRegion(declared->description.id))));
+  }
+  return Status::Ok();
+}
+
+Status Restarter::Deserialize(DeclaredRegion* declared, uint32_t region) {
+  kedge_reader reader;
+  reader.image = &image_->reader();
+  std::tie(reader.next_extent, reader.last_extent) = image_->reader().ExtentsOf(region);
+  reader.bytes_left = image_->record().regions[region].bytes;
+  int code = 0;
+  {
+    const CallbackScope scope(core_);
+    code = declared->object.deserialize(declared->object.user, &reader, reader.bytes_left);
+  }
+  KEDGE_RETURN_IF_ERROR(reader.status);
+  if (code == 0) return Status::Ok();
+  return Status(Code::kFailedPrecondition,
+                fmt::format("object {}: its deserialize call-back returned {}", declared->description.id, code));
+}
+
+Result<std::string> Restarter::RouteFile(const std::string& original) {
+  if (!active()) return Status(Code::kFailedPrecondition, "no restart has begun");
+  KEDGE_ASSIGN_OR_RETURN(const std::string routed, files_.Route(original));
+  const int region = image_->reader().FindFile(files_.OriginalOf(routed));
+  if (region < 0)
+    return Status(Code::kNotFound, fmt::format("'{}' is not among the files of the checkpoint", files_.OriginalOf(routed)));
+  KEDGE_RETURN_IF_ERROR(WriteFileRegion(os::PrivateFileSystem(), image_->reader(), static_cast<uint32_t>(region), routed));
+  return routed;
+}
+
+Status Restarter::End(bool success) {
+  if (!active()) return Status(Code::kFailedPrecondition, "no restart has begun");
+  const Generation generation = image_->record().identity.generation;
+  const bool goes_on = this->goes_on();
+  restored_ = generation;
+  CountRestored();
+  Abandon();
+  const Status mine = success ? Status::Ok()
+                              : Status(Code::kIncomplete, fmt::format("reported that the restart of '{}' version {} "
+                                                                      "failed",
+                                                                      generation.name, generation.version));
+  KEDGE_RETURN_IF_ERROR(Agree(mine));
+  if (goes_on) KEDGE_RETURN_IF_ERROR(NoteRestored(generation));
+  CountRestart(goes_on);
+  return Status::Ok();
+}
+
+Status Restarter::As(int rank) {
+  if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
+  if (rank < -1) return Status(Code::kInvalidArgument, fmt::format("rank {}: expected a rank, or -1 for this one's own", rank));
+  as_rank_ = rank;
+  return Status::Ok();
+}
+
+Result<const ImageRecord*> Restarter::Record() const {
+  if (!active()) return Status(Code::kFailedPrecondition, "no restart has begun");
+  return &image_->record();
+}
+
+const Region* Restarter::FindSaved(int id) const {
+  const int region = image_->reader().FindRegion(id);
+  return region < 0 ? nullptr : &image_->record().regions[static_cast<size_t>(region)];
+}
+
+void Restarter::CountRestored() {
+  if (!image_) return;
+  was_brought_ = was_brought_ || image_->was_brought();
+  const RestoredBytes restored = image_->reader().restored();
+  kedge_statistics& statistics = core_->statistics;
+  statistics.bytes_restored_pool += restored.memory;
+  statistics.bytes_restored_directory += restored.directory;
+  statistics.bytes_restored_store += restored.store;
+  statistics.corrupt_copies += restored.corrupt_copies;
+}
+
+void Restarter::BeginCount() {
+  began_ns_ = SystemClock().NowNs();
+  stored_bytes_before_ = core_->statistics.bytes_restored_store;
+  was_brought_ = false;
+}
+
+void Restarter::CountRestart(bool goes_on) {
+  const double seconds = static_cast<double>(SystemClock().NowNs() - began_ns_) * 1e-9;
+  core_->statistics.last_restart_seconds = seconds;
+  if (!goes_on) return;  // to read is no restart of the job
+  // The failure needed the level that one rank needed: every agent counts it alike, also where its ranks had their copies.
+  Level needed = was_brought_ ? Level::kNode : Level::kLocal;
+  if (core_->statistics.bytes_restored_store > stored_bytes_before_) needed = Level::kStore;
+  const auto all = core_->collective.AllGather(std::string(1, static_cast<char>(needed)));
+  if (all.ok()) {
+    for (const std::string& one : *all) needed = std::max(needed, one.empty() ? needed : static_cast<Level>(one[0]));
+  }
+  session_->CountRestart(seconds, needed);
+}
+
+void Restarter::Abandon() {
+  image_.reset();
+  purpose_ = Purpose::kRestore;
+  files_.RemoveAll();
+}
+
+}  // namespace kedge::client
