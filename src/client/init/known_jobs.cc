@@ -8,10 +8,9 @@
 #include <set>
 #include <utility>
 
-#include "format/envelope.h"
+#include "client/core/told_restarts.h"
 #include "format/wire.h"
 #include "os/machine/machine.h"
-#include "store/record_io.h"
 
 namespace kedge::client {
 namespace {
@@ -70,26 +69,6 @@ void Add(KnownJob job, KnownJob* known) {
 }
 
 }  // namespace
-
-std::string EncodeRestored(const std::vector<RestoredRecord>& records) {
-  Buffer buffer;
-  Encoder encoder(buffer);
-  encoder.Varint(records.size());
-  for (const RestoredRecord& record : records) encoder.String(AsText(Encoded(record)));
-  encoder.Finish();
-  return std::string(AsText(buffer));
-}
-
-Result<std::vector<RestoredRecord>> DecodeRestored(const std::string& text) {
-  Decoder decoder(AsBytes(text));
-  std::vector<RestoredRecord> records;
-  for (size_t count = decoder.Count(kEnvelopeBytes); count > 0 && decoder.ok(); --count) {
-    KEDGE_ASSIGN_OR_RETURN(RestoredRecord record, DecodeRestoredRecord(AsBytes(decoder.String(text.size()))));
-    records.push_back(std::move(record));
-  }
-  KEDGE_RETURN_IF_ERROR(decoder.Finish("what the nodes know of restarts"));
-  return records;
-}
 
 Result<std::vector<KnownJob>> GatherKnownJobs(const Core& core, Result<std::unique_ptr<Connection>>* agent) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> all, core.collective.AllGather(Encode(core, Ask(core, agent))));

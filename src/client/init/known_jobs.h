@@ -22,8 +22,4 @@ std::vector<KnownJob> GoingOn(const std::vector<KnownJob>& known);
 // The entry of that store; one with attempt 0 when there is none.
 KnownJob KnownIn(const std::vector<KnownJob>& known, const StoreId& store_id);
 
-// For the ranks to tell each other.
-std::string EncodeRestored(const std::vector<RestoredRecord>& records);
-Result<std::vector<RestoredRecord>> DecodeRestored(const std::string& text);
-
 }  // namespace kedge::client

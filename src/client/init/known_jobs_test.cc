@@ -20,7 +20,6 @@ namespace {
 using os::testing::SimulatedFileSystem;
 using ::testing::Each;
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using testing::kOtherStore;
 using testing::kStore;
 using testing::NodesTest;
@@ -84,17 +83,6 @@ TEST(KnownJobs, WhatGoesOnIsMoreThanANumber) {
   EXPECT_THAT(going_on, ElementsAre(2, 3, 4));
   EXPECT_EQ(KnownIn({number, ranks}, ranks.store_id).live_ranks, 1u);
   EXPECT_EQ(KnownIn({number, ranks}, versions.store_id).attempt, 0u);
-}
-
-TEST(KnownJobs, RestartsThatAreCutShortAreNotBelieved) {
-  const std::vector<RestoredRecord> records = {RestartBefore(2, 1, 7), RestartBefore(3, 2, 8)};
-  const std::string text = EncodeRestored(records);
-  EXPECT_EQ(DecodeRestored(text).value(), records);
-  EXPECT_THAT(DecodeRestored(EncodeRestored({})).value(), IsEmpty());
-  for (size_t length = 0; length < text.size(); ++length) {
-    EXPECT_FALSE(DecodeRestored(text.substr(0, length)).ok()) << length;
-  }
-  EXPECT_FALSE(DecodeRestored(text + "x").ok());
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "client/core/told_restarts.h"
 #include "client/init/known_jobs.h"
 #include "format/wire.h"
 #include "os/machine/machine.h"

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "client/core/callback.h"
-#include "client/init/known_jobs.h"
+#include "client/core/told_restarts.h"
 #include "client/regions/object_stream.h"
 #include "client/restart/second_try.h"
 #include "os/files/private_files.h"
