@@ -280,7 +280,7 @@ std::shared_ptr<FlushObject> Flush::MakeObject(const Image& image) {
 void Flush::SendPiece(Image& image, const Piece& piece) {
   if (image.object == nullptr) image.object = MakeObject(image);
   const ImageChunk& chunk = image.chunks[piece.chunk];
-  PieceSource source = images_.SourceOf(chunk, piece.offset, piece.bytes);
+  PieceSource source = chunk.Source(piece.offset, piece.bytes);
   const uint64_t stream_offset = chunk.object_offset + piece.offset;
   --image.pieces_queued;
   ++image.pieces_in_flight;

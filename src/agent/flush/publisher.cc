@@ -137,7 +137,7 @@ void Publisher::PublishNow(Version& version) {
     BatchImage member;
     member.id = image->id;
     member.object = image->object;
-    member.record = images_.SourceOf(image->record, 0, image->record_bytes);
+    member.record = image->record.Source(0, image->record_bytes);
     member.record_crc32c = image->record_crc32c;
     member.entry = {rank,
                     keys::ImageObject(rank),
@@ -318,7 +318,7 @@ void Publisher::OnComplete(Version& version) {
 
 void Publisher::PublishFiles(Image& image) {
   std::vector<PieceSource> chunks;
-  for (const ImageChunk& chunk : image.chunks) chunks.push_back(images_.SourceOf(chunk, 0, chunk.bytes));
+  for (const ImageChunk& chunk : image.chunks) chunks.push_back(chunk.Source(0, chunk.bytes));
   ++image.readers;
   const Generation& of = image.version->generation;
   FileOrigin origin{of.store_id, of.job, {core_.settings().node, of.attempt, "agent"}, {}, MomentOf(of), {}};
@@ -328,31 +328,31 @@ void Publisher::PublishFiles(Image& image) {
   origin.is_taken_over = [store = image.version->job->store, self = of.attempt, job = of.job] {
     return LookWhetherTakenOver(*store, job, self);
   };
-  core_.Background(
-      [publisher = file_publisher_, origin = std::move(origin), record = images_.SourceOf(image.record, 0, image.record_bytes),
-       chunks = std::move(chunks)] { return PublishRoutedFiles(*publisher, origin, record, chunks); },
-      [this, id = image.id](Status status) {
-        Image* found = images_.Find(id);
-        KEDGE_CHECK(found != nullptr);
-        --found->readers;
-        if (status.code() == Code::kUnavailable && !found->doomed) return PublishFilesLater(*found, status);
-        found->files_published = true;
-        Job& job = *found->version->job;
-        const Generation generation = found->version->generation;
-        if (!status.ok()) {
-          ++core_.counters().file_publish_failures;
-          found->failure = status.WithContext(fmt::format("routed files of {} rank {}", generation.ToString(), found->rank));
-          if (found->version->failure.ok()) found->version->failure = found->failure;
-          LogError("agent", "{}", found->failure.ToString());
-        }
-        if (!found->doomed) {
-          images_.SaveFile(*found);
-          images_.OnSettled(*found);
-        }
-        images_.OnReleased(*found);
-        images_.Reconsider(job, generation.name);
-        core_.events().version_changed(generation);
-      });
+  core_.Background([publisher = file_publisher_, origin = std::move(origin), record = image.record.Source(0, image.record_bytes),
+                    chunks = std::move(chunks)] { return PublishRoutedFiles(*publisher, origin, record, chunks); },
+                   [this, id = image.id](Status status) {
+                     Image* found = images_.Find(id);
+                     KEDGE_CHECK(found != nullptr);
+                     --found->readers;
+                     if (status.code() == Code::kUnavailable && !found->doomed) return PublishFilesLater(*found, status);
+                     found->files_published = true;
+                     Job& job = *found->version->job;
+                     const Generation generation = found->version->generation;
+                     if (!status.ok()) {
+                       ++core_.counters().file_publish_failures;
+                       found->failure =
+                           status.WithContext(fmt::format("routed files of {} rank {}", generation.ToString(), found->rank));
+                       if (found->version->failure.ok()) found->version->failure = found->failure;
+                       LogError("agent", "{}", found->failure.ToString());
+                     }
+                     if (!found->doomed) {
+                       images_.SaveFile(*found);
+                       images_.OnSettled(*found);
+                     }
+                     images_.OnReleased(*found);
+                     images_.Reconsider(job, generation.name);
+                     core_.events().version_changed(generation);
+                   });
 }
 
 // The store is away, so that nobody can tell whether they would replace a newer attempt's.

@@ -55,19 +55,10 @@ void HeldStream::Add(uint64_t offset, PieceSource source) {
 
 HeldStream HeldStream::Of(const Image& image) {
   HeldStream stream;
-  auto source_of = [](const ImageChunk& chunk, uint64_t bytes) {
-    PieceSource source;
-    if (chunk.unit != nullptr) source.tier = chunk.unit->tier;
-    source.slot = chunk.slot;
-    source.file = chunk.file;
-    source.offset = chunk.offset;
-    source.bytes = bytes;
-    return source;
-  };
   for (const ImageChunk& chunk : image.chunks) {
-    if (chunk.in_own_object && chunk.IsLocal()) stream.Add(chunk.object_offset, source_of(chunk, chunk.bytes));
+    if (chunk.in_own_object && chunk.IsLocal()) stream.Add(chunk.object_offset, chunk.Source(0, chunk.bytes));
   }
-  stream.Add(image.record_object_offset, source_of(image.record, image.record_bytes));
+  stream.Add(image.record_object_offset, image.record.Source(0, image.record_bytes));
   return stream;
 }
 

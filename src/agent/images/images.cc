@@ -84,21 +84,15 @@ Version& Images::VersionFor(Job& job, const ImageIdentity& identity, uint32_t no
 
 Image& Images::NewImage(Session& session, const ImageIdentity& identity, uint64_t serial, uint32_t due_levels) {
   Version& version = VersionFor(*session.job, identity, session.hello.ranks_on_node, due_levels);
-  auto& slot = version.images[identity.rank];
-  KEDGE_CHECK(slot == nullptr);
-  slot = std::make_unique<Image>();
-  slot->id = ++last_id_;
-  slot->version = &version;
-  slot->rank = identity.rank;
-  slot->session_id = session.id;
-  slot->serial = serial;
-  slot->progress_ns = core_.clock().NowNs();
-  slot->flush = version.scheduled >= Level::kStore ? FlushState::kFlushing : FlushState::kNone;
-  by_id_[slot->id] = slot.get();
-  session.images[serial] = slot->id;
+  Image& image = Put(version, identity.rank, std::make_unique<Image>());
+  image.session_id = session.id;
+  image.serial = serial;
+  image.progress_ns = core_.clock().NowNs();
+  image.flush = version.scheduled >= Level::kStore ? FlushState::kFlushing : FlushState::kNone;
+  session.images[serial] = image.id;
   session.pending_serials.insert(serial);
   session.last_serial = std::max(session.last_serial, serial);
-  return *slot;
+  return image;
 }
 
 Status Images::OnBegin(Session& session, const ImageBegin& begin) {
@@ -281,8 +275,6 @@ Status Images::OnEnd(Session& session, const ImageEnd& end) {
     chunk.captured_bytes = chunk.bytes;
     chunk.captured = std::move(announced->captured[i]);
     if (chunk.unit != nullptr) chunk.unit->bytes_captured += chunk.bytes;
-    if (chunk.in_own_object)
-      image->record_object_offset = std::max(image->record_object_offset, AlignChunkOffset(chunk.object_offset + chunk.bytes));
   }
   image->chunks = std::move(announced->chunks);
   image->record.unit = session.tiers[end.range.tier];
@@ -293,23 +285,16 @@ Status Images::OnEnd(Session& session, const ImageEnd& end) {
   image->record.unit->space->AddChunk(image->record.slot);
   image->record_bytes = end.record_bytes;
   image->record_crc32c = announced->record_crc32c;
-  image->image_bytes = announced->record.RegionBytes();
+  image->Describe(announced->record);
   session.image_bytes = image->image_bytes;
-  for (const Region& region : announced->record.regions) image->has_files = image->has_files || region.kind == RegionKind::kFile;
   flush_.SetEnded(*image);
   image->ended_ns = core_.clock().NowNs();
-  image->record_path = core_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image->id << 48)));
+  image->record_path = NewRecordPath(*image);
 
   os::KillPoint("image-end-before-record");
   SaveFile(*image);
   os::KillPoint("image-end-after-record");
-  // Slots for whole chunks go back with the image's end.
-  for (const ImageChunk& chunk : image->chunks) {
-    if (chunk.unit != nullptr && session.full_slots.erase(SlotId{chunk.unit->id, chunk.slot}) > 0) {
-      throughput_.Drop(session, SlotId{chunk.unit->id, chunk.slot});
-      chunk.unit->space->Return(chunk.slot, chunk.slot_generation, session.id);
-    }
-  }
+  ReturnFullSlots(session, *image);
   session.images.erase(end.image_serial);
   throughput_.OnImageEnd(session, *image);
   ++core_.counters().images_captured;
@@ -325,6 +310,14 @@ Status Images::OnEnd(Session& session, const ImageEnd& end) {
   core_.events().image_captured(identity);
   os::KillPoint("image-end-done");
   return Status::Ok();
+}
+
+void Images::ReturnFullSlots(Session& session, const Image& image) {
+  for (const ImageChunk& chunk : image.chunks) {
+    if (chunk.unit == nullptr || session.full_slots.erase(SlotId{chunk.unit->id, chunk.slot}) == 0) continue;
+    throughput_.Drop(session, SlotId{chunk.unit->id, chunk.slot});
+    chunk.unit->space->Return(chunk.slot, chunk.slot_generation, session.id);
+  }
 }
 
 // Another of its images is held by this node.
@@ -356,12 +349,7 @@ void Images::OnAbort(Session& session, uint64_t serial) {
   session.images.erase(begun);
   session.pending_serials.erase(serial);
   if (image == nullptr) return;
-  for (const ImageChunk& chunk : image->chunks) {
-    if (chunk.unit != nullptr && session.full_slots.erase(SlotId{chunk.unit->id, chunk.slot}) > 0) {
-      throughput_.Drop(session, SlotId{chunk.unit->id, chunk.slot});
-      chunk.unit->space->Return(chunk.slot, chunk.slot_generation, session.id);
-    }
-  }
+  ReturnFullSlots(session, *image);
   Doom(*image);
 }
 
@@ -389,32 +377,19 @@ void Images::SaveFile(Image& image) {
     if (found == tiers.end()) found = tiers.insert(tiers.end(), unit->info().key);
     return static_cast<uint32_t>(found - tiers.begin());
   };
-  for (const ImageChunk& chunk : image.chunks) {
-    Placement placement;
-    placement.bytes = chunk.bytes;
-    placement.offset = chunk.offset;
-    placement.kind = PlacementKind::kStore;
+  auto place_of = [&](const ImageChunk& chunk) {
     if (chunk.unit != nullptr) {
-      placement.kind = PlacementKind::kSlot;
-      placement.tier = tier_index(chunk.unit);
-      placement.slot = chunk.slot;
-      placement.slot_generation = chunk.slot_generation;
-    } else if (!chunk.file.empty()) {
-      placement.kind = PlacementKind::kFile;
-      placement.tier = tier_index(chunk.file_unit);
-      placement.slot = static_cast<uint32_t>(file.local.table.files.size());
-      file.local.table.files.push_back(chunk.file.substr(TierFolder(chunk.file_unit->info()).size() + 1));
-    } else {
-      placement.offset = 0;
+      return Placement{PlacementKind::kSlot,  tier_index(chunk.unit), chunk.slot,
+                       chunk.slot_generation, chunk.offset,           chunk.bytes};
     }
-    file.local.table.chunks.push_back(placement);
-  }
-  Placement& record = file.local.image_record;
-  record.tier = tier_index(image.record.unit);
-  record.slot = image.record.slot;
-  record.slot_generation = image.record.slot_generation;
-  record.offset = image.record.offset;
-  record.bytes = image.record.bytes;
+    if (chunk.file.empty()) return Placement{PlacementKind::kStore, 0, 0, 0, 0, chunk.bytes};
+    auto& files = file.local.table.files;
+    files.push_back(chunk.file.substr(TierFolder(chunk.file_unit->info()).size() + 1));
+    const auto index = static_cast<uint32_t>(files.size() - 1);
+    return Placement{PlacementKind::kFile, tier_index(chunk.file_unit), index, 0, chunk.offset, chunk.bytes};
+  };
+  for (const ImageChunk& chunk : image.chunks) file.local.table.chunks.push_back(place_of(chunk));
+  file.local.image_record = place_of(image.record);
   file.local.image_record_crc32c = image.record_crc32c;
   file.local.store = version.job->hello.keys.store_path;
   file.local.wall_time_ns = WallTimeNs();
@@ -455,16 +430,6 @@ void Images::OnDamaged(Version& version, uint32_t rank, const Status& why) {
   ++core_.counters().images_damaged;
   if (!image->second->doomed) SaveFile(*image->second);
   Reconsider(*version.job, version.generation.name);
-}
-
-PieceSource Images::SourceOf(const ImageChunk& chunk, uint64_t offset, uint64_t bytes) const {
-  PieceSource source;
-  if (chunk.unit != nullptr) source.tier = chunk.unit->tier;
-  source.slot = chunk.slot;
-  source.file = chunk.file;
-  source.offset = chunk.offset + offset;
-  source.bytes = bytes;
-  return source;
 }
 
 }  // namespace kedge

@@ -106,7 +106,6 @@ class Images : public RoomGiver {
   void SaveFile(Image& image);
   // What could not be noted in a local record (a full run folder) is tried again; until then no level is reported of it.
   void SaveUnsaved();
-  PieceSource SourceOf(const ImageChunk& chunk, uint64_t offset, uint64_t bytes) const;
 
   // ---- Protection across nodes ----
   // The version has reached level NODE, or will not (version.node_failure).
@@ -152,6 +151,10 @@ class Images : public RoomGiver {
   Result<std::unique_ptr<Image>> MakeFound(const ImageRecord& record, FoundPlaces places) const;
   // Into the tables, of a version that has none of that rank.
   Image& Put(Version& version, uint32_t rank, std::unique_ptr<Image> image);
+  // A local record's, which no other has had.
+  std::string NewRecordPath(const Image& image) const;
+  // Slots for whole chunks go back with the image's end.
+  void ReturnFullSlots(Session& session, const Image& image);
   void OnHeld(Version& version);
   void ReconsiderNow(Job& job, const std::string& name);
   // The newest version of the name that this node's ranks could all go on from; null: there is none.

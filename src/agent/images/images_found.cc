@@ -33,16 +33,16 @@ Result<std::unique_ptr<Image>> Images::MakeFound(const ImageRecord& record, Foun
     chunk.in_own_object = record.chunks[i].object == 0;
     chunk.object_offset = record.chunks[i].object_offset;
     chunk.captured = std::move(captured[i]);
-    if (chunk.in_own_object) {
-      image->record_object_offset = std::max(image->record_object_offset, AlignChunkOffset(chunk.object_offset + chunk.bytes));
-    }
   }
   image->record = std::move(places.record);
   image->record_bytes = places.record_bytes;
   image->record_crc32c = places.record_crc32c;
-  image->image_bytes = record.RegionBytes();
-  for (const Region& region : record.regions) image->has_files = image->has_files || region.kind == RegionKind::kFile;
+  image->Describe(record);
   return image;
+}
+
+std::string Images::NewRecordPath(const Image& image) const {
+  return core_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image.id << 48)));
 }
 
 Image& Images::Put(Version& version, uint32_t rank, std::unique_ptr<Image> image) {
@@ -104,7 +104,7 @@ Status Images::Adopt(const AdoptedImage& adopted) {
   const bool in_store = adopted.from_store || (adopted.in_store && (version.in_store || !hears_itself));
   Image& image = Put(version, identity.rank, std::move(made));
   image.brought_for_attempt = adopted.from_store ? 0 : job->members.attempt;
-  image.record_path = core_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image.id << 48)));
+  image.record_path = NewRecordPath(image);
   if (in_store) {
     version.in_store = true;
     version.scheduled = Level::kStore;

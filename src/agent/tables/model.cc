@@ -99,6 +99,26 @@ void ImageChunk::CountAsFlushing(bool is_one) {
   unit->flushing_chunks += is_one ? 1u : -1u;
 }
 
+PieceSource ImageChunk::Source(uint64_t at, uint64_t source_bytes) const {
+  PieceSource source;
+  if (unit != nullptr) source.tier = unit->tier;
+  source.slot = slot;
+  source.file = file;
+  source.offset = offset + at;
+  source.bytes = source_bytes;
+  return source;
+}
+
+void Image::Describe(const ImageRecord& by) {
+  for (const ImageChunk& chunk : chunks) {
+    if (chunk.in_own_object)
+      record_object_offset = std::max(record_object_offset, AlignChunkOffset(chunk.object_offset + chunk.bytes));
+  }
+  image_bytes = by.RegionBytes();
+  has_files =
+      std::any_of(by.regions.begin(), by.regions.end(), [](const Region& region) { return region.kind == RegionKind::kFile; });
+}
+
 bool Image::IsOnItsWay() const {
   switch (flush) {
     case FlushState::kFlushing:

@@ -23,6 +23,7 @@
 
 #include "agent/tables/flush_object.h"
 #include "agent/tables/summed_runs.h"
+#include "format/image_record.h"
 #include "format/node_records.h"
 #include "format/set_records.h"
 #include "model/learned_curve.h"
@@ -152,6 +153,8 @@ struct ImageChunk {
   bool released = false;
 
   bool IsLocal() const { return unit != nullptr || !file.empty(); }
+  // Where a worker reads so many bytes of it, from its byte `at` on.
+  PieceSource Source(uint64_t at, uint64_t source_bytes) const;
   // Whether its flush is one that will free a slot (TierUnit::flushing_chunks).
   void CountAsFlushing(bool is_one);
 };
@@ -244,6 +247,8 @@ struct Image {
   Status failure;        // for good
   bool damaged = false;  // its bytes here are not those that were captured
 
+  // What follows from its record, once `chunks` are all there.
+  void Describe(const ImageRecord& by);
   // To the store: its slots will become free by that.
   bool IsOnItsWay() const;
   bool HasReleased() const;
@@ -457,7 +462,6 @@ struct Job {
   Halt halt;                                    // of the newest attempt, as the next field
   bool told_to_exit = false;                    // by a session that has ended
   uint32_t stored_attempt = 0;                  // the newest of which an image from here got to the store
-  std::set<uint32_t> cleaned_attempts;          // whose temporaries of a dead agent were removed
   std::map<std::string, Moment> stored_newest;  // by checkpoint name: complete in the store, as last looked up there
   // By checkpoint name and rank: whether looking for blocks that the store has already pays, where the job leaves that open.
   std::map<std::pair<std::string, uint32_t>, reduce::Worth> worth;
