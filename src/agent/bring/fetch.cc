@@ -128,7 +128,7 @@ void Fetch::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {
     const Generation& generation = wanted.generation;
     const uint32_t rank = wanted.rank;
     const BringOptions& options = wanted.options;
-    Job* found = core_.FindJob(generation.store_id, generation.job);
+    Job* found = core_.FindJobOf(generation);
     if (found == nullptr) return Answer(wanted, Status(Code::kNotFound, "its job is not known any more"));
     auto replies = std::make_shared<std::vector<InventoryReply>>(*gathered);
     if (options.replace) {
@@ -218,7 +218,7 @@ void Fetch::Describe(std::shared_ptr<Order> order) {
 }
 
 void Fetch::Fill(std::shared_ptr<Order> order) {
-  Job* job = core_.FindJob(order->wanted.generation.store_id, order->wanted.generation.job);
+  Job* job = core_.FindJobOf(order->wanted.generation);
   auto tiers = job == nullptr ? Result<std::vector<TierUnit*>>(Status(Code::kNotFound, "the job is gone"))
                               : tiers_.ForJob(job->hello.keys);
   if (!tiers.ok()) return Finish(order, tiers.status());
@@ -280,7 +280,7 @@ void Fetch::Finish(const std::shared_ptr<Order>& order, Status status) {
   if (status.ok()) status = Adopt(*order);
   if (!status.ok()) {
     ReleaseRanges(*order);
-    Job* job = core_.FindJob(order->wanted.generation.store_id, order->wanted.generation.job);
+    Job* job = core_.FindJobOf(order->wanted.generation);
     if (order->reach == Reach::kGroup && status.code() != Code::kNoSpace && job != nullptr) {
       own_slots_.Close();
       Wanted wider = order->wanted;

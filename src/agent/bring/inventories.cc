@@ -107,7 +107,7 @@ InventoryReply Inventories::Own(const Job& job, const std::string& name) const {
 }
 
 void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::function<void(Gathered)> done) {
-  const Key key{JobKey(job.store_id, job.name), name, reach};
+  const Key key{job.key(), name, reach};
   const int64_t now_ns = core_.clock().NowNs();
   // What is known of all nodes serves for some, and of all names for one.
   for (const Key& wider : {Key{key.job, name, Reach::kJob}, Key{key.job, "", Reach::kJob}, key}) {
@@ -150,7 +150,7 @@ void Inventories::Ask(const Job& job, const std::string& node, const Key& key, u
               [this, node, key, number](Result<Buffer> answer) {
                 // The connection ended, which may have been one of the attempt before: the question went with it.
                 Gathering* asking = FindGathering(key, number);
-                const Job* of = core_.FindJob(key.job.first, key.job.second);
+                const Job* of = core_.FindJob(key.job);
                 const bool ended = answer.status().code() == Code::kUnavailable;
                 if (ended && asking != nullptr && of != nullptr && asking->asked_again.insert(node).second) {
                   return Ask(*of, node, key, number);
@@ -160,7 +160,7 @@ void Inventories::Ask(const Job& job, const std::string& node, const Key& key, u
 }
 
 void Inventories::Forget(const Job& job) {
-  std::erase_if(known_, [&](const auto& entry) { return entry.first.job == JobKey(job.store_id, job.name); });
+  std::erase_if(known_, [&](const auto& entry) { return entry.first.job == job.key(); });
 }
 
 Inventories::Gathering* Inventories::FindGathering(const Key& key, uint64_t number) {
@@ -176,7 +176,7 @@ void Inventories::OnAnswer(const Key& key, uint64_t number, Result<Buffer> answe
   auto reply = answer.ok() ? DecodeInventoryReply(*answer) : Result<InventoryReply>(answer.status());
   if (reply.ok()) {
     // Nodes of former attempts that only some know of are asked, too.
-    if (Job* job = core_.FindJob(key.job.first, key.job.second)) {
+    if (Job* job = core_.FindJob(key.job)) {
       for (const std::string& guest : peers_.Learn(*job, reply->guests)) {
         ++gathering->waiting;
         gathering->asked.insert(guest);
@@ -192,7 +192,7 @@ void Inventories::OnAnswer(const Key& key, uint64_t number, Result<Buffer> answe
 
 void Inventories::Conclude(const Key& key, uint64_t number) {
   Gathering* gathering = FindGathering(key, number);
-  const Job* job = core_.FindJob(key.job.first, key.job.second);
+  const Job* job = core_.FindJob(key.job);
   if (job != nullptr && MoreMayCome(*job, key, *gathering)) {
     core_.loop().AddTimer(kGuestsPause, [this, key, number] { LookAgain(key, number); });
     return;
@@ -236,7 +236,7 @@ bool Inventories::HasNewest(const Job& job, const std::string& of_name, const st
 
 void Inventories::LookAgain(const Key& key, uint64_t number) {
   Gathering* gathering = FindGathering(key, number);
-  Job* job = core_.FindJob(key.job.first, key.job.second);
+  Job* job = core_.FindJob(key.job);
   if (gathering == nullptr) return;
   if (job == nullptr) return Conclude(key, number);
   std::vector<std::string> to_ask;

@@ -65,8 +65,8 @@ size_t PeerServer::leases() const {
   return leases_ + (measured_ == nullptr ? 0 : measured_->leases()) + (sealed_ == nullptr ? 0 : sealed_->leases());
 }
 
-Job* PeerServer::JobOf(const net::Peer& peer, const StoreId& store_id, const std::string& name) const {
-  return peer.job == Peers::NetworkName(store_id, name) ? core_.FindJob(store_id, name) : nullptr;
+Job* PeerServer::JobOf(const net::Peer& peer, const Generation& generation) const {
+  return peer.job == Peers::NetworkName(generation.store_id, generation.job) ? core_.FindJobOf(generation) : nullptr;
 }
 
 template <typename Request>
@@ -96,8 +96,7 @@ void PeerServer::OnFrom(PeerKind kind, Result<Request> (*decode)(ByteSpan), Hand
         auto request = decode(body);
         if (!request.ok()) return answer(request.status());
         core_.Touch();
-        const Generation& generation = GenerationOf(*request);
-        Job* job = JobOf(peer, generation.store_id, generation.job);
+        Job* job = JobOf(peer, GenerationOf(*request));
         if (job == nullptr)
           return answer(Status(Code::kNotFound, fmt::format("node {} knows no such job", core_.settings().node)));
         handle(*job, peer, *request, std::move(answer));
@@ -241,14 +240,14 @@ void PeerServer::OnInvite(Job& job, const Invitation& invitation, Answer answer)
   answer(Buffer());
   LogInfo("agent", "job {} goes on in attempt {} without this node, which serves what it holds", job.name, members.attempt);
   // After the answer, which goes out in the name of the attempt that ends here.
-  core_.loop().AddTimer(kGoodbyeTime, [this, store_id = job.store_id, name = job.name, members] {
-    Job* found = core_.FindJob(store_id, name);
+  core_.loop().AddTimer(kGoodbyeTime, [this, key = job.key(), members] {
+    Job* found = core_.FindJob(key);
     if (found == nullptr || members.attempt <= found->members.attempt) return;
     found->members = members;
     found->guests.clear();
     core_.events().job_changed(*found);
     Status joined = protect_.OnMembers(*found);
-    if (!joined.ok()) LogWarning("agent", "job {}: {}", name, joined.ToString());
+    if (!joined.ok()) LogWarning("agent", "job {}: {}", found->name, joined.ToString());
   });
 }
 

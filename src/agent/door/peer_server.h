@@ -58,7 +58,7 @@ class PeerServer {
   template <typename Request, typename Handle>
   void OnFrom(PeerKind kind, Result<Request> (*decode)(ByteSpan), Handle handle);
   // The job in whose name that peer was admitted, if it speaks of no other.
-  Job* JobOf(const net::Peer& peer, const StoreId& store_id, const std::string& name) const;
+  Job* JobOf(const net::Peer& peer, const Generation& generation) const;
   void OnDescribe(Job& job, const DescribeRequest& request, Answer answer);
   void OnSetRecord(Job& job, const SetRequest& request, Answer answer);
   void OnObjectTable(Job& job, const SetRequest& request, Answer answer);

@@ -235,17 +235,15 @@ bool Waiters::Answer(Wait& wait) {
 void Waiters::LookUp(Wait& wait) {
   wait.looking = true;
   wait.next_look_ns = core_.clock().NowNs() + kWaitLookPause.count();
-  publisher_.Lookup(wait.generation.store_id, wait.generation.job, wait.generation,
-                    [this, peer = wait.peer, number = wait.number](bool complete) {
-                      auto found = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& candidate) {
-                        return candidate.peer == peer && candidate.number == number;
-                      });
-                      if (found == waits_.end()) return;
-                      found->looking = false;
-                      found->looked_up = true;
-                      found->stored = complete;
-                      if (Answer(*found)) waits_.erase(found);
-                    });
+  publisher_.Lookup(wait.generation, [this, peer = wait.peer, number = wait.number](bool complete) {
+    auto found = std::find_if(waits_.begin(), waits_.end(),
+                              [&](const Wait& candidate) { return candidate.peer == peer && candidate.number == number; });
+    if (found == waits_.end()) return;
+    found->looking = false;
+    found->looked_up = true;
+    found->stored = complete;
+    if (Answer(*found)) waits_.erase(found);
+  });
 }
 
 void Waiters::OnVersionGone(const Version& version) {
@@ -271,7 +269,7 @@ void Waiters::Check(const Generation& generation) {
 
 void Waiters::Tick() {
   std::erase_if(gone_failures_, [this](const auto& entry) {
-    const Job* job = core_.FindJob(entry.first.first.first, entry.first.first.second);
+    const Job* job = core_.FindJob(entry.first.first);
     return job == nullptr || !core_.sessions().HasAttempt(*job, entry.second.generation.attempt);
   });
   waits_.remove_if([this](Wait& wait) { return Answer(wait); });
@@ -333,7 +331,7 @@ Status Waiters::FormerFailure(const Job& job, Level wanted) const {
     if (!version->node_failure.ok() && IsFailed(*version, Level::kNode, wanted)) return version->node_failure;
   }
   for (const auto& [key, gone] : gone_failures_) {
-    const bool is_missed = wanted == Level::kLast && key.first == JobKey(job.store_id, job.name) &&
+    const bool is_missed = wanted == Level::kLast && key.first == job.key() &&
                            core_.sessions().HasAttempt(job, gone.generation.attempt) &&
                            job.LineageOf(key.second).Has(gone.generation);
     const auto is_to_get_there = [](const Version& newer) { return newer.LastLevel() >= Level::kStore; };

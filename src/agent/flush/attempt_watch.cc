@@ -27,7 +27,7 @@ bool IsOnItsWay(const Image& image) {
 }
 
 std::pair<JobKey, uint32_t> KeyOf(const Generation& generation) {
-  return {{generation.store_id, generation.job}, generation.attempt};
+  return {JobKeyOf(generation), generation.attempt};
 }
 
 }  // namespace
@@ -35,8 +35,7 @@ std::pair<JobKey, uint32_t> KeyOf(const Generation& generation) {
 void AttemptWatch::Tick() {
   std::set<Key> present;
   for (const Session* session : core_.sessions().all()) {
-    if (session->job != nullptr && !session->ended)
-      present.insert({{session->job->store_id, session->job->name}, session->hello.attempt});
+    if (session->job != nullptr && !session->ended) present.insert({session->job->key(), session->hello.attempt});
   }
   for (const auto& [id, image] : images_.all()) {
     if (IsOnItsWay(*image)) present.insert(KeyOf(image->version->generation));
@@ -44,7 +43,7 @@ void AttemptWatch::Tick() {
   std::erase_if(attempts_, [&](const auto& entry) { return !entry.second.is_looking && !present.contains(entry.first); });
   const int64_t now_ns = core_.clock().NowNs();
   for (const Key& key : present) {
-    const Job* job = core_.FindJob(key.first.first, key.first.second);
+    const Job* job = core_.FindJob(key.first);
     const Watched& watched = attempts_[key];
     if (job != nullptr && !watched.is_looking && watched.due_ns <= now_ns) Look(*job, key);
   }
@@ -90,7 +89,7 @@ void AttemptWatch::Look(const Job& job, const Key& key) {
 }
 
 AttemptWatch::Found AttemptWatch::TakenOver(const Job& job, uint32_t attempt, int64_t since_ns) {
-  const Key key{{job.store_id, job.name}, attempt};
+  const Key key{job.key(), attempt};
   const Watched& watched = attempts_[key];
   if (!watched.taken_over.ok() || (watched.looked_ns && *watched.looked_ns >= since_ns))
     return {watched.taken_over, Status::Ok()};
@@ -100,12 +99,12 @@ AttemptWatch::Found AttemptWatch::TakenOver(const Job& job, uint32_t attempt, in
 }
 
 Status AttemptWatch::Known(const Job& job, uint32_t attempt) const {
-  const auto found = attempts_.find(Key{{job.store_id, job.name}, attempt});
+  const auto found = attempts_.find({job.key(), attempt});
   return found == attempts_.end() ? Status::Ok() : found->second.taken_over;
 }
 
 void AttemptWatch::NoteTakenOver(const Job& job, uint32_t attempt, const Status& why) {
-  const Key key{{job.store_id, job.name}, attempt};
+  const Key key{job.key(), attempt};
   Watched& watched = attempts_[key];
   if (!watched.taken_over.ok()) return;
   watched.taken_over = why;
@@ -113,7 +112,7 @@ void AttemptWatch::NoteTakenOver(const Job& job, uint32_t attempt, const Status&
 }
 
 void AttemptWatch::OnTakenOver(const Key& key, const Status& why) {
-  const Job* job = core_.FindJob(key.first.first, key.first.second);
+  const Job* job = core_.FindJob(key.first);
   for (Session* session : core_.sessions().all()) {
     if (session->job == job && session->hello.attempt == key.second) core_.sessions().SendTakenOver(*session, why);
   }
@@ -132,8 +131,8 @@ void AttemptWatch::LearnRestarts(const Job& job) {
         }
         return all;
       },
-      [this, key = JobKey(job.store_id, job.name)](const Restarts& restarts) {
-        Job* found = core_.FindJob(key.first, key.second);
+      [this, key = job.key()](const Restarts& restarts) {
+        Job* found = core_.FindJob(key);
         if (found != nullptr && restarts.ok()) images_.LearnRestarts(*found, *restarts);
       });
 }

@@ -425,9 +425,8 @@ void Publisher::Probe(Version& version) {
       });
 }
 
-void Publisher::Lookup(const StoreId& store_id, const std::string& job_name, const Generation& generation,
-                       std::function<void(bool)> done) {
-  Job* job = core_.FindJob(store_id, job_name);
+void Publisher::Lookup(const Generation& generation, std::function<void(bool)> done) {
+  Job* job = core_.FindJobOf(generation);
   if (job == nullptr) {
     core_.loop().Post([done = std::move(done)] { done(false); });
     return;
@@ -459,7 +458,7 @@ void Publisher::NoteReached(const Version& version) {
         if (noted.ok()) return;
         LogWarning("agent", "the store cannot be told that there are versions of {}, should the nodes lose them: {}",
                    generation.name, noted.ToString());
-        Job* found = core_.FindJob(generation.store_id, generation.job);
+        Job* found = core_.FindJobOf(generation);
         if (found != nullptr) found->names_reached.erase(generation.name);  // the next version tries it again
       });
 }
@@ -488,7 +487,7 @@ void Publisher::Retain(Job& job, const std::string& name) {
         os::KillPoint("retention-done");
         return report;
       },
-      [this, key = JobKey(job.store_id, job.name), name](Report report) {
+      [this, key = job.key(), name](Report report) {
         core_.counters().versions_removed += report.retention.removed.size();
         for (const Generation& removed : report.retention.removed) {
           LogInfo("agent", "{} is removed from the store: newer ones are kept", removed.ToString());
@@ -499,13 +498,13 @@ void Publisher::Retain(Job& job, const std::string& name) {
           ++core_.counters().retention_failures;
           LogWarning("agent", "retention of {}/{}: {}", key.second, name, report.status.ToString());
         }
-        Job* found = core_.FindJob(key.first, key.second);
+        Job* found = core_.FindJob(key);
         if (found == nullptr) return;
         found->retention_running.erase(name);
         if (found->retention_wanted.erase(name) > 0) return Retain(*found, name);
         if (!report.retention.waits || !found->retention_waits.insert(name).second) return;
         core_.loop().AddTimer(kRetainAgainPause, [this, key, name] {
-          Job* waiting = core_.FindJob(key.first, key.second);
+          Job* waiting = core_.FindJob(key);
           if (waiting == nullptr) return;
           waiting->retention_waits.erase(name);
           Retain(*waiting, name);

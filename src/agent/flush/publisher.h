@@ -32,7 +32,7 @@ class Publisher {
   // Finishes the version if all its parts are there by now: those of other nodes come without a word to us.
   void Probe(Version& version);
   // Looks a generation up that this node knows nothing of; `done(complete in the store)` on the loop.
-  void Lookup(const StoreId& store_id, const std::string& job, const Generation& generation, std::function<void(bool)> done);
+  void Lookup(const Generation& generation, std::function<void(bool)> done);
   // All ranks' images are safe on the nodes: where this node speaks for the job, the store is told so, once for each name and
   // attempt (store/reached.h), and what earlier attempts have left there incomplete goes. Nobody waits for it.
   void NoteReached(const Version& version);

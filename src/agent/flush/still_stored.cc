@@ -42,7 +42,7 @@ bool IsWholeHere(const Image& image) {
 
 StillStored::Question StillStored::QuestionOf(const Job& job) const {
   Question question{job.name, job.Names(), {}, {}, 0};
-  const auto look = looks_.find(JobKey(job.store_id, job.name));
+  const auto look = looks_.find(job.key());
   if (look != looks_.end()) question.places = look->second.places;
   Collect(job, &question.versions, &question.parts);
   return question;
@@ -72,9 +72,7 @@ StillStored::Answer StillStored::Ask(StoreContext& store, const Question& questi
 }
 
 void StillStored::Tick() {
-  std::erase_if(looks_, [&](const auto& entry) {
-    return !entry.second.is_under_way && core_.FindJob(entry.first.first, entry.first.second) == nullptr;
-  });
+  std::erase_if(looks_, [&](const auto& entry) { return !entry.second.is_under_way && core_.FindJob(entry.first) == nullptr; });
   for (const auto& [key, job] : core_.jobs()) {
     Look& look = looks_[key];
     const uint32_t places = job->store->places();
@@ -87,7 +85,7 @@ void StillStored::Tick() {
     core_.Background([store = job->store, question = QuestionOf(*job)] { return Ask(*store, question); },
                      [this, key = key](const Answer& answer) {
                        looks_[key].is_under_way = false;
-                       Job* found = core_.FindJob(key.first, key.second);
+                       Job* found = core_.FindJob(key);
                        if (found != nullptr) OnAnswer(*found, answer);
                      });
   }
@@ -99,7 +97,7 @@ Status StillStored::ConfirmAll(Duration patience) {
     if (!job->versions.empty()) keys.push_back(key);
   }
   for (const JobKey& key : keys) {
-    Job* job = core_.FindJob(key.first, key.second);
+    Job* job = core_.FindJob(key);
     // On a worker: a store may not answer at all.
     auto answered = std::make_shared<std::promise<Answer>>();
     auto answer = answered->get_future();
@@ -121,7 +119,7 @@ void StillStored::OnAnswer(Job& job, const Answer& answer) {
     return LogLimited(limit, LogLevel::kWarning, "agent", "job {}: whether its store has all that was stored cannot be told: {}",
                       job.name, answer.missing.status().ToString());
   }
-  Look& look = looks_[JobKey(job.store_id, job.name)];
+  Look& look = looks_[job.key()];
   const uint32_t before = std::exchange(look.places, answer.places);
   if (answer.places > 1 && before != answer.places) {
     // Nor may the folder have what attempts went on from, without which its newest version may be an abandoned one.

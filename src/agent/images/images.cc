@@ -34,7 +34,7 @@ Image* Images::Find(uint64_t id) const {
 }
 
 Version* Images::FindVersion(const Generation& generation) const {
-  Job* job = core_.FindJob(generation.store_id, generation.job);
+  Job* job = core_.FindJobOf(generation);
   if (job == nullptr) return nullptr;
   auto found = job->versions.find(generation);
   return found == job->versions.end() ? nullptr : found->second.get();

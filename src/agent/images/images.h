@@ -11,7 +11,6 @@
 #include <set>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "agent/space/room_giver.h"
@@ -181,7 +180,7 @@ class Images : public RoomGiver {
   uint64_t last_id_ = 0;
   std::unordered_map<uint64_t, Image*> by_id_;
   std::set<uint64_t> unsaved_;  // images
-  std::set<std::pair<JobKey, std::string>> to_reconsider_;
+  std::set<NameKey> to_reconsider_;
   Duration reconsidering_took_{};  // the last time
   struct Gone {
     ImageIdentity identity;

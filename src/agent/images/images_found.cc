@@ -59,7 +59,7 @@ Image& Images::Put(Version& version, uint32_t rank, std::unique_ptr<Image> image
 Status Images::Adopt(const AdoptedImage& adopted) {
   const ImageRecord& record = *adopted.record;
   const ImageIdentity& identity = record.identity;
-  Job* job = core_.FindJob(identity.generation.store_id, identity.generation.job);
+  Job* job = core_.FindJobOf(identity.generation);
   if (job == nullptr) return Status(Code::kNotFound, "its job is not known any more");
   auto in_slot = [](const OwnRange& range) {
     ImageChunk chunk;
@@ -124,7 +124,7 @@ Status Images::Adopt(const AdoptedImage& adopted) {
 Status Images::Recover(const std::string& path, const ImageFile& file) {
   const PlacementTable& table = file.local.table;
   const ImageIdentity& identity = table.identity;
-  Job* job = core_.FindJob(identity.generation.store_id, identity.generation.job);
+  Job* job = core_.FindJobOf(identity.generation);
   if (job == nullptr) return Status(Code::kNotFound, "its job is not known any more");
   if (file.passing) {
     gone_.push_back({identity, file.session_id, file.serial});

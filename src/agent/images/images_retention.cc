@@ -129,7 +129,7 @@ void Images::SetOwed(Image& image, bool owed) {
 
 void Images::Reconsider(const Job& job, const std::string& name) {
   const bool is_first = to_reconsider_.empty();
-  to_reconsider_.emplace(JobKey(job.store_id, job.name), name);
+  to_reconsider_.emplace(job.key(), name);
   if (!is_first) return;
   const auto reconsider = [this] {
     ReconsiderPending();
@@ -146,7 +146,7 @@ void Images::ReconsiderPending() {
   if (to_reconsider_.empty()) return;
   const int64_t begin_ns = core_.clock().NowNs();
   for (const auto& [key, name] : std::exchange(to_reconsider_, {})) {
-    Job* job = core_.FindJob(key.first, key.second);
+    Job* job = core_.FindJob(key);
     if (job != nullptr) ReconsiderNow(*job, name);
   }
   reconsidering_took_ = Duration(core_.clock().NowNs() - begin_ns);

@@ -125,7 +125,7 @@ Result<net::Membership> Peers::MembershipOf(const Job& job) const {
 Status Peers::Join(const Job& job) {
   KEDGE_RETURN_IF_ERROR(Open());
   KEDGE_ASSIGN_OR_RETURN(net::Membership membership, MembershipOf(job));
-  const auto inviting = inviting_.find(JobKey(job.store_id, job.name));
+  const auto inviting = inviting_.find(job.key());
   if (inviting != inviting_.end() && inviting->second.former->attempt < membership.attempt) {
     membership.former = inviting->second.former;
   }
@@ -137,11 +137,11 @@ void Peers::Connect(const Job& job, const std::string& node) {
 }
 
 bool Peers::IsInviting(const Job& job) const {
-  return inviting_.contains(JobKey(job.store_id, job.name));
+  return inviting_.contains(job.key());
 }
 
 void Peers::Invite(Job& job, const Membership& members) {
-  const JobKey key(job.store_id, job.name);
+  const JobKey key = job.key();
   inviting_.erase(key);
   std::vector<JobNode> left_out;
   for (const auto* nodes : {&job.members.nodes, &job.guests}) {
@@ -183,7 +183,7 @@ void Peers::Invite(Job& job, const Membership& members) {
 
 void Peers::InviteNode(const JobKey& key, uint64_t number, const JobNode& node, const Buffer& invitation) {
   const auto inviting = inviting_.find(key);
-  const Job* job = core_.FindJob(key.first, key.second);
+  const Job* job = core_.FindJob(key);
   if (job == nullptr || inviting == inviting_.end() || inviting->second.number != number) return;
   Call(*job, node.name, PeerKind::kInvite, invitation, kInviteTimeout,
        [this, key, number, node](const Result<Buffer>& answer) { OnInvited(key, number, node, answer.ok()); });
@@ -195,7 +195,7 @@ void Peers::OnInvited(const JobKey& key, uint64_t number, const JobNode& node, b
   if (inviting->second.waiting.erase(node.name) == 0) return;
   const bool is_last = inviting->second.waiting.empty();
   if (is_last) inviting_.erase(inviting);
-  Job* job = core_.FindJob(key.first, key.second);
+  Job* job = core_.FindJob(key);
   if (job == nullptr) return;
   if (answered && !IsAmong(job->guests, node.name) && !IsAmong(job->members.nodes, node.name)) job->guests.push_back(node);
   if (!answered) {

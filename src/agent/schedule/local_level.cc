@@ -126,7 +126,7 @@ void LocalLevel::Send(Job& job, const LocalPromise& promise, std::function<void(
     return;
   }
   core_.loop().Post([this, promise, done = std::move(done)] {
-    Job* found = core_.FindJob(promise.generation.store_id, promise.generation.job);
+    Job* found = core_.FindJobOf(promise.generation);
     if (found != nullptr) done(OnPromise(*found, promise));
   });
 }
@@ -142,14 +142,14 @@ void LocalLevel::Ask(Job& job, const std::string& name) {
 
 void LocalLevel::AskLater(const Generation& asked, Duration pause) {
   core_.loop().AddTimer(pause, [this, asked] {
-    Job* found = core_.FindJob(asked.store_id, asked.job);
+    Job* found = core_.FindJobOf(asked);
     if (found != nullptr && PromisesOf(*found, asked.name).own == asked) Ask(*found, asked.name);
   });
 }
 
 void LocalLevel::OnAnswer(const Generation& asked, const Result<LocalReply>& answer) {
   const std::string& name = asked.name;
-  Job* job = core_.FindJob(asked.store_id, asked.job);
+  Job* job = core_.FindJobOf(asked);
   if (job == nullptr || asked.attempt != job->members.attempt) return;
   LocalPromises& promises = PromisesOf(*job, name);
   promises.asking = false;

@@ -57,7 +57,7 @@ std::optional<ImageIdentity> FindContradiction(const Job& job, const ImageIdenti
 
 void Takings::OnTaken(const ImageIdentity& taking) {
   core_.loop().Post([this, taking] {
-    Job* job = core_.FindJob(taking.generation.store_id, taking.generation.job);
+    Job* job = core_.FindJobOf(taking.generation);
     const Version* version = images_.FindVersion(taking.generation);
     if (job == nullptr || version == nullptr) return;
     const bool is_news = version->images.size() == 1;
@@ -68,7 +68,7 @@ void Takings::OnTaken(const ImageIdentity& taking) {
 }
 
 void Takings::OnChanged(const Generation& generation) {
-  Job* job = core_.FindJob(generation.store_id, generation.job);
+  Job* job = core_.FindJobOf(generation);
   if (job == nullptr) return;
   const auto known = job->disagreements.find(generation.name);
   if (known == job->disagreements.end() || !(known->second.at < MomentOf(generation))) return;
@@ -132,7 +132,7 @@ void Takings::Tell(const Job& job, const std::string& node, const ImageIdentity&
   EncodeImageIdentity(taking, &body);
   peers_.Call(job, node, PeerKind::kTaken, std::move(body), kTellTimeout,
               [this, node, taking, tries](const Result<Buffer>& answer) {
-                const Job* found = core_.FindJob(taking.generation.store_id, taking.generation.job);
+                const Job* found = core_.FindJobOf(taking.generation);
                 if (answer.ok() || found == nullptr) return;
                 if (tries < kTellTriesMax) return Tell(*found, node, taking, tries + 1);
                 LogWarning("agent", "node {} does not hear of {}, so that it cannot tell whether its ranks took the same: {}",

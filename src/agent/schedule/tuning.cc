@@ -68,8 +68,8 @@ void Tuning::ReadHistory(Job& job) {
         KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, store->CatalogFor(attempt));
         return ReadAttemptHistory(catalog, name, attempt);
       },
-      [this, key = JobKey(job.store_id, job.name), attempt = job.hello.attempt](Result<AttemptHistory> history) {
-        Job* found = core_.FindJob(key.first, key.second);
+      [this, key = job.key(), attempt = job.hello.attempt](Result<AttemptHistory> history) {
+        Job* found = core_.FindJob(key);
         if (found == nullptr || found->tuning.history_attempt != attempt) return;
         if (!history.ok()) {
           LogWarning("agent", "how often job {} has died is not known: {}", key.second, history.status().ToString());
@@ -170,8 +170,8 @@ void Tuning::Advise(Job& job) {
   tuning.changed = false;
   tuning.advising = true;
   core_.Background([measured, rule] { return AdviseInterval(measured, rule); },
-                   [this, key = JobKey(job.store_id, job.name)](Result<IntervalAdvice> advice) {
-                     Job* found = core_.FindJob(key.first, key.second);
+                   [this, key = job.key()](Result<IntervalAdvice> advice) {
+                     Job* found = core_.FindJob(key);
                      if (found == nullptr) return;
                      JobTuning& told = found->tuning;
                      told.advising = false;

@@ -115,7 +115,7 @@ void Turns::LookIntoStore(const Job& job, const Generation& generation, bool is_
         return std::find(info->missing_ranks.begin(), info->missing_ranks.end(), 0u) == info->missing_ranks.end();
       },
       [this, generation, is_passed](bool has_gone_there) {
-        Job* found = core_.FindJob(generation.store_id, generation.job);
+        Job* found = core_.FindJobOf(generation);
         if (found != nullptr && (is_passed || has_gone_there)) Remember(*found, generation, {false, has_gone_there});
       });
 }

@@ -114,7 +114,7 @@ uint64_t RedundancyRoom::KeptBytes(const Job& job, const std::vector<TierUnit*>&
 uint64_t RedundancyRoom::ExpectedBytes(const Job& job) const {
   uint64_t bytes = 0;
   for (const auto& [key, sizes] : newest_) {
-    if (key.first == JobKey(job.store_id, job.name)) bytes += 2 * sizes.redundancy_bytes;
+    if (key.first == job.key()) bytes += 2 * sizes.redundancy_bytes;
   }
   return bytes;
 }

@@ -51,8 +51,8 @@ Status AgentCore::OpenControl() {
   return Status::Ok();
 }
 
-Job* AgentCore::FindJob(const StoreId& store_id, const std::string& name) {
-  auto found = jobs_.find(JobKey(store_id, name));
+Job* AgentCore::FindJob(const JobKey& key) {
+  auto found = jobs_.find(key);
   return found == jobs_.end() ? nullptr : found->second.get();
 }
 

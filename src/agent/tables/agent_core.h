@@ -138,7 +138,9 @@ class AgentCore {
   std::string Path(const std::string& relative) const { return options_.node.run_folder + "/" + relative; }
 
   std::map<JobKey, std::unique_ptr<Job>>& jobs() { return jobs_; }
-  Job* FindJob(const StoreId& store_id, const std::string& name);
+  Job* FindJob(const JobKey& key);
+  Job* FindJob(const StoreId& store_id, const std::string& name) { return FindJob(JobKey(store_id, name)); }
+  Job* FindJobOf(const Generation& generation) { return FindJob(JobKeyOf(generation)); }
   std::shared_ptr<StoreContext> MakeStore(const StoreId& id, const JobKeys& keys) const;
   SessionTable& sessions() { return sessions_; }
   AgentEvents& events() { return events_; }

@@ -438,6 +438,15 @@ struct KnownDisagreement {
   Status why;
 };
 
+using JobKey = std::pair<StoreId, std::string>;
+using NameKey = std::pair<JobKey, std::string>;  // of a checkpoint name of a job
+inline JobKey JobKeyOf(const Generation& generation) {
+  return {generation.store_id, generation.job};
+}
+inline NameKey NameKeyOf(const Generation& generation) {
+  return {JobKeyOf(generation), generation.name};
+}
+
 struct Job {
   StoreId store_id;
   std::string name;
@@ -470,6 +479,7 @@ struct Job {
   std::set<std::string> retention_waits;  // names with something that may go later
   std::set<std::string> retention_wanted;
 
+  JobKey key() const { return {store_id, name}; }
   // The version, without images when it is new (true).
   std::pair<Version*, bool> AddVersion(const ImageIdentity& identity);
   void RemoveVersion(const Generation& generation);
@@ -501,12 +511,6 @@ struct Job {
   // Whether what this node lacks is asked of other nodes.
   bool BringsImages() const { return !members.nodes.empty() && hello.keys.Protects(); }
 };
-
-using JobKey = std::pair<StoreId, std::string>;
-using NameKey = std::pair<JobKey, std::string>;  // of a checkpoint name of a job
-inline NameKey NameKeyOf(const Generation& generation) {
-  return {JobKey(generation.store_id, generation.job), generation.name};
-}
 
 struct BringOptions {
   bool replace = false;     // although there is one here: it was found to be bad
