@@ -61,33 +61,22 @@ class Agent {
   // ---- For the daemon's own room, and tests ----
   AgentCore& core() { return *core_; }
   Assignment& assignment() { return assignment_; }
-  AttemptWatch& attempt_watch() { return attempt_watch_; }
-  Fetch& fetch() { return fetch_; }
   Flush& flush() { return flush_; }
   Halts& halts() { return halts_; }
   HeldSets& held_sets() { return held_sets_; }
   Images& images() { return images_; }
-  Inventories& inventories() { return inventories_; }
-  LocalLevel& local_level() { return local_level_; }
-  MeasurePeers& measure_peers() { return measure_peers_; }
   MemoryLedger& memory() { return memory_; }
   OwnSlots& own_slots() { return own_slots_; }
   PeerServer& peer_server() { return peer_server_; }
   Peers& peers() { return peers_; }
   Protect& protect() { return protect_; }
   Publisher& publisher() { return publisher_; }
-  RedundancyRoom& redundancy_room() { return redundancy_room_; }
   Server& server() { return server_; }
   Sessions& sessions() { return sessions_; }
-  StillStored& still_stored() { return still_stored_; }
-  StraightParts& straight_parts() { return straight_parts_; }
-  Takings& takings() { return takings_; }
   Throughput& throughput() { return throughput_; }
   Tiers& tiers() { return tiers_; }
   Tuning& tuning() { return tuning_; }
   Turns& turns() { return turns_; }
-  Waiters& waiters() { return waiters_; }
-  Windows& windows() { return windows_; }
 
  private:
   explicit Agent(std::unique_ptr<AgentCore> core);

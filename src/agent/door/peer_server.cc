@@ -116,7 +116,9 @@ void PeerServer::Serve() {
   On<ReadRequest>(PeerKind::kRead, DecodeReadRequest, &PeerServer::OnRead);
   On<ReadRequest>(PeerKind::kLease, DecodeReadRequest, &PeerServer::OnLease);
   On<Invitation>(PeerKind::kInvite, DecodeInvitation, &PeerServer::OnInvite);
-  On<SetRequest>(PeerKind::kProve, DecodeSetRequest, &PeerServer::OnProve);
+  OnFrom<SetRequest>(
+      PeerKind::kProve, DecodeSetRequest,
+      [this](Job&, const net::Peer&, const SetRequest& request, Answer answer) { protect_.OnProve(request, std::move(answer)); });
   Reply<TurnRequest>(PeerKind::kTurn, DecodeTurnRequest,
                      [this](Job& job, const auto& request) { return turns_.OnAsked(job, request); });
   Reply<LocalPromise>(PeerKind::kPromise, DecodeLocalPromise,
@@ -165,10 +167,6 @@ void PeerServer::OnObjectTable(Job&, const SetRequest& request, Answer answer) {
     return answer(Status(Code::kNotFound, fmt::format("{}: nothing for member {} here", request.set.ToString(), request.member)));
   }
   answer(Encode(object->record.blocks));
-}
-
-void PeerServer::OnProve(Job&, const SetRequest& request, Answer answer) {
-  protect_.OnProve(request, std::move(answer));
 }
 
 HeldStream PeerServer::StreamOf(const ReadRequest& request) const {

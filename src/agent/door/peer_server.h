@@ -66,7 +66,6 @@ class PeerServer {
   void OnReadSealed(const net::Peer& peer, const ReadRequest& request, Answer answer);
   void OnLease(Job& job, const ReadRequest& request, Answer answer);
   void OnInvite(Job& job, const Invitation& invitation, Answer answer);
-  void OnProve(Job& job, const SetRequest& request, Answer answer);
   HeldStream StreamOf(const ReadRequest& request) const;
   // kNotFound: it does not have these bytes.
   Result<HeldStream> StreamWith(const ReadRequest& request) const;

@@ -9,7 +9,6 @@
 #include "agent/space/throughput.h"
 #include "agent/space/tiers.h"
 #include "agent/tables/agent_core.h"
-#include "base/log.h"
 #include "os/process/kill_point.h"
 
 namespace kedge {
@@ -226,14 +225,6 @@ AssignmentQueue::Outcome Assignment::AssignIn(Session& session, const Request& r
     case MemoryLedger::Found::kReady: break;
     case MemoryLedger::Found::kSoon: return kLater;
     case MemoryLedger::Found::kNone: return kNoSpace;
-  }
-  if (unit->info().kind == TierKind::kDirectory) {
-    Status reserved = unit->tier->ReserveAll(slot);
-    if (!reserved.ok()) {
-      static LogRateLimit limit(std::chrono::seconds(10));
-      LogLimited(limit, LogLevel::kWarning, "agent", "tier {}: {}", unit->info().name, reserved.ToString());
-      return kNoSpace;
-    }
   }
   SlotRange range{};
   range.tier = static_cast<uint32_t>(std::find(session.tiers.begin(), session.tiers.end(), unit) - session.tiers.begin());

@@ -41,6 +41,15 @@ bool IsMemory(const TierUnit& unit) {
   return unit.info().kind == TierKind::kMemory;
 }
 
+// Of a directory tier, whose file system may be full of what others put there.
+bool IsReserved(const TierUnit& unit, uint32_t slot) {
+  const Status reserved = IsMemory(unit) ? Status::Ok() : unit.tier->ReserveAll(slot);
+  if (reserved.ok()) return true;
+  static LogRateLimit limit(std::chrono::seconds(10));
+  LogLimited(limit, LogLevel::kWarning, "agent", "tier {}: {}", unit.info().name, reserved.ToString());
+  return false;
+}
+
 }  // namespace
 
 MemoryLedger::MemoryLedger(AgentCore& core, Assignment& assignment, RoomGiver& images, OwnSlots& own_slots, RedundancyRoom& room,
@@ -183,7 +192,7 @@ MemoryLedger::Found MemoryLedger::Find(TierUnit* unit, uint32_t owner, uint64_t 
     if (has_free) {
       if (const auto ready = space.PickFree(owner, bytes); ready.has_value()) {
         *slot = *ready;
-        return Found::kReady;
+        return IsReserved(*unit, *slot) ? Found::kReady : Found::kNone;
       }
     }
     if (unit->lost) return Found::kNone;

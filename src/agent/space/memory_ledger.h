@@ -46,8 +46,9 @@ class MemoryLedger {
   };
   // What a slot is for: as many are in use as can be backed whole, but for those that hold a session's small chunks.
   enum class Use { kWhole, kPart };
-  // A free slot for `owner`, backed for `bytes` at least. Lets go of cached images for it. Whoever asks for several, or again,
-  // begins anew with BeginAsking: a slot that is being made is then meant for the first who asks.
+  // A free slot for `owner`, backed for `bytes` at least, or reserved as a whole in a folder. Lets go of cached images for it.
+  // Whoever asks for several, or again, begins anew with BeginAsking: a slot that is being made is then meant for the first who
+  // asks.
   Found Find(TierUnit* unit, uint32_t owner, uint64_t bytes, Use use, uint32_t* slot);
   void BeginAsking();
   // Somebody will ask for as much in full slots: what of it is neither spare nor being made is made ahead.

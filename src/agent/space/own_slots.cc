@@ -4,7 +4,6 @@
 
 #include "agent/space/assignment.h"
 #include "agent/space/memory_ledger.h"
-#include "base/log.h"
 #include "format/image_record.h"
 
 namespace kedge {
@@ -38,13 +37,6 @@ bool OwnSlots::OpenSlot(TierUnit* unit, uint64_t bytes) {
   CloseIn(unit);
   uint32_t slot = 0;
   if (memory_.Find(unit, kAgentSlotOwner, bytes, MemoryLedger::Use::kWhole, &slot) != MemoryLedger::Found::kReady) return false;
-  if (unit->info().kind == TierKind::kDirectory) {
-    Status reserved = unit->tier->ReserveAll(slot);
-    if (!reserved.ok()) {
-      LogWarning("agent", "tier {}: {}", unit->info().name, reserved.ToString());
-      return false;
-    }
-  }
   open_[unit] = Open{slot, unit->space->Assign(slot, kAgentSlotOwner), 0, false};
   return true;
 }

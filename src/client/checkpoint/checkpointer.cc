@@ -120,28 +120,12 @@ Status Checkpointer::Part(kedge_selection selection, const int* ids, size_t coun
 Status Checkpointer::Gather(kedge_selection selection, const int* ids, size_t count) {
   gathered_.clear();
   gathered_bytes_.clear();
-  Status status = Select(selection, ids, count);
+  Status status = core_->regions.current().ForEachSelected(selection, ids, count, image_number_,
+                                                           [this](DeclaredRegion* declared) { return Take(declared); });
   if (!status.ok()) {
     for (DeclaredRegion* declared : gathered_) declared->taken_by = 0;
   }
   return status;
-}
-
-Status Checkpointer::Select(kedge_selection selection, const int* ids, size_t count) {
-  RegionGroup& group = core_->regions.current();
-  if (selection == KEDGE_SOME) {
-    for (size_t i = 0; i < count; ++i) {
-      DeclaredRegion* declared = group.Find(ids[i]);
-      if (declared == nullptr) return Status(Code::kNotFound, fmt::format("region {} is not protected in this group", ids[i]));
-      KEDGE_RETURN_IF_ERROR(Take(declared));
-    }
-    return Status::Ok();
-  }
-  for (DeclaredRegion& declared : group.regions()) {
-    if (selection == KEDGE_REST && declared.taken_by == image_number_) continue;
-    KEDGE_RETURN_IF_ERROR(Take(&declared));
-  }
-  return Status::Ok();
 }
 
 Status Checkpointer::Take(DeclaredRegion* declared) {

@@ -48,7 +48,6 @@ class Checkpointer {
   Status FallBackInline(const Status& why);
   // Fills gathered_ with the selected regions; on an error none of them counts as taken.
   Status Gather(kedge_selection selection, const int* ids, size_t count);
-  Status Select(kedge_selection selection, const int* ids, size_t count);
   Status Take(DeclaredRegion* declared);
   Status CapturePart();
   Status CaptureObject(DeclaredRegion* declared);

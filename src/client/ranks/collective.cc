@@ -83,12 +83,6 @@ Result<Collective::Words> Collective::BroadcastFromFirst(Words mine) const {
   return mine;
 }
 
-Status Collective::Barrier() const {
-  if (ranks_ == 1) return Status::Ok();
-  if (int code = bootstrap_.barrier(bootstrap_.user)) return BootstrapFailed("barrier", code);
-  return Status::Ok();
-}
-
 Status Collective::Agree(const Status& mine) const {
   if (ranks_ == 1) return mine;
   std::string packed;

@@ -34,7 +34,6 @@ class Collective {
   // Rank 0's words, in one broadcast.
   using Words = std::array<uint64_t, 3>;
   Result<Words> BroadcastFromFirst(Words mine) const;
-  Status Barrier() const;
 
   // Ok when `mine` is ok on all ranks. Otherwise the same status everywhere: that of the lowest rank with the most telling
   // error, its message beginning with "rank N: ".

@@ -146,6 +146,21 @@ DeclaredRegion* RegionGroup::Find(int id) {
   return found == by_id_.end() ? nullptr : &*found->second;
 }
 
+Status RegionGroup::ForEachSelected(kedge_selection selection, const int* ids, size_t count, uint64_t number,
+                                    const std::function<Status(DeclaredRegion*)>& take) {
+  for (size_t i = 0; selection == KEDGE_SOME && i < count; ++i) {
+    DeclaredRegion* declared = Find(ids[i]);
+    if (declared == nullptr) return Status(Code::kNotFound, fmt::format("region {} is not protected in this group", ids[i]));
+    KEDGE_RETURN_IF_ERROR(take(declared));
+  }
+  if (selection == KEDGE_SOME) return Status::Ok();
+  for (DeclaredRegion& declared : regions_) {
+    if (selection == KEDGE_REST && declared.taken_by == number) continue;
+    KEDGE_RETURN_IF_ERROR(take(&declared));
+  }
+  return Status::Ok();
+}
+
 void RegionTable::Select(const std::string& name) {
   current_ = &groups_[name];
   current_name_ = name;

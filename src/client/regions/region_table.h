@@ -4,7 +4,9 @@
 // id again replaces it in its place in the order. Not thread safe: the context's lock guards it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <string>
@@ -35,6 +37,10 @@ class RegionGroup {
   void Clear();
 
   DeclaredRegion* Find(int id);
+  // Calls `take` with each region that a call of the application selects, in its order, until one is refused; of KEDGE_REST with
+  // those that `number` has not taken (DeclaredRegion::taken_by). kNotFound: an id that is not declared.
+  Status ForEachSelected(kedge_selection selection, const int* ids, size_t count, uint64_t number,
+                         const std::function<Status(DeclaredRegion*)>& take);
   std::list<DeclaredRegion>& regions() { return regions_; }
   size_t size() const { return by_id_.size(); }
   // Of regions in memory: what an image of the group takes at least.

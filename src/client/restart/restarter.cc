@@ -431,18 +431,11 @@ Status Restarter::Begin(const std::string& name, int64_t version, Purpose purpos
 Status Restarter::Part(kedge_selection selection, const int* ids, size_t count) {
   if (!active()) return Status(Code::kFailedPrecondition, "no restart has begun");
   std::vector<DeclaredRegion*> regions;
-  RegionGroup& group = core_->regions.current();
-  if (selection == KEDGE_SOME) {
-    for (size_t i = 0; i < count; ++i) {
-      DeclaredRegion* declared = group.Find(ids[i]);
-      if (declared == nullptr) return Status(Code::kNotFound, fmt::format("region {} is not protected in this group", ids[i]));
-      regions.push_back(declared);
-    }
-  } else {
-    for (DeclaredRegion& declared : group.regions()) {
-      if (selection == KEDGE_ALL || declared.taken_by != restart_number_) regions.push_back(&declared);
-    }
-  }
+  KEDGE_RETURN_IF_ERROR(
+      core_->regions.current().ForEachSelected(selection, ids, count, restart_number_, [&](DeclaredRegion* declared) {
+        regions.push_back(declared);
+        return Status::Ok();
+      }));
   for (const DeclaredRegion* declared : regions) KEDGE_RETURN_IF_ERROR(CheckRegion(*declared));
   KEDGE_RETURN_IF_ERROR(Read(regions));
   for (DeclaredRegion* declared : regions) declared->taken_by = restart_number_;

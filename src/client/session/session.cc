@@ -100,10 +100,7 @@ Hello Session::MakeHello() const {
 
 Status Session::AttachThrough(std::shared_ptr<Connection> connection) {
   // What the old agent had sent is taken first: the handshake says that nothing is left in the ring.
-  if (attached_) {
-    AgentMessage message;
-    while (attached_->channel.Poll(&message)) OnMessage(message);
-  }
+  TakeMessages();
   auto attachment = connection->Attach(MakeHello(), kAttachTimeout);
   if (!attachment.ok()) return attachment.status();
   connection_ = std::move(connection);
@@ -226,11 +223,14 @@ void Session::AddFailure(TakenVersion* taken, const Status& status) {
   if (failures_.size() > kFailuresKept) failures_.pop_front();
 }
 
+void Session::TakeMessages() {
+  if (!attached_) return;
+  AgentMessage message;
+  while (attached_->channel.Poll(&message)) OnMessage(message);
+}
+
 void Session::Pump() {
-  if (attached_) {
-    AgentMessage message;
-    while (attached_->channel.Poll(&message)) OnMessage(message);
-  }
+  TakeMessages();
   if (!WantsAgent()) return;
   std::shared_ptr<Connection> offered;
   {

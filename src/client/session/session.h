@@ -141,8 +141,8 @@ class Session {
   // Whether `attachment` goes on with the present session's mailbox and slots.
   bool Continues(const Attachment& attachment) const;
   void ShowTold();
+  void TakeMessages();
   void OnMessage(const AgentMessage& message);
-
   Status TellMembers();
 
   Core* core_;
