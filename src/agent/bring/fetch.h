@@ -12,15 +12,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "agent/bring/inventories.h"
 #include "agent/bring/stream_bringer.h"
-#include "agent/peers/peer_messages.h"
 #include "agent/tables/model.h"
-#include "redundancy/plan.h"
 
 namespace kedge {
 

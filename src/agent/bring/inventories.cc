@@ -5,11 +5,8 @@
 
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
-#include "agent/protect/held_sets.h"
-#include "agent/space/tiers.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
-#include "redundancy/layout.h"
 
 namespace kedge {
 namespace {

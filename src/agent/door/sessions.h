@@ -6,9 +6,6 @@
 // back: a session whose owner lives is kept, connected or not, until the owner attaches again or dies.
 #pragma once
 
-#include <functional>
-#include <map>
-#include <memory>
 #include <string>
 #include <vector>
 

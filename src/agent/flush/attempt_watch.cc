@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "agent/flush/flush.h"
 #include "agent/images/images.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"

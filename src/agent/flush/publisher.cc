@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "os/process/kill_point.h"
 #include "store/garbage.h"
+#include "store/publish.h"
 #include "store/reached.h"
 #include "store/retention.h"
 #include "store/versions.h"

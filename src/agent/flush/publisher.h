@@ -11,7 +11,6 @@
 
 #include "agent/tables/model.h"
 #include "restore/file_publisher.h"
-#include "store/publish.h"
 
 namespace kedge {
 

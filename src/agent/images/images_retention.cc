@@ -10,7 +10,6 @@
 #include "agent/images/image_flusher.h"
 #include "agent/images/images.h"
 #include "agent/space/assignment.h"
-#include "agent/space/own_slots.h"
 #include "agent/space/tiers.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"

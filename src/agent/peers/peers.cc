@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "os/files/files.h"
-#include "os/process/kill_point.h"
 
 namespace kedge {
 namespace {

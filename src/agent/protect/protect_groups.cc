@@ -9,7 +9,6 @@
 #include <numeric>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "agent/images/images.h"

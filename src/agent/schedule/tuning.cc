@@ -1,7 +1,6 @@
 #include "agent/schedule/tuning.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "agent/tables/agent_core.h"

@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 
-#include "base/status.h"
 #include "os/files/file_system.h"
 #include "os/machine/machine.h"
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "os/files/files.h"
 #include "os/machine/machine.h"
 #include "os/process/process.h"
 #include "store/posix/posix_store.h"

@@ -8,7 +8,6 @@
 #include <new>
 #include <optional>
 #include <string>
-#include <tuple>
 
 #include "base/clock.h"
 #include "client/api/context.h"

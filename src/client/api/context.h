@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 
 #include "base/status.h"
 #include "client/checkpoint/checkpointer.h"

@@ -12,7 +12,6 @@
 #include "client/checkpoint/levels.h"
 #include "client/testing/stored.h"
 #include "os/testing/simulated_file_system.h"
-#include "store/attempts.h"
 #include "store/keys.h"
 #include "store/retention.h"
 #include "store/versions.h"

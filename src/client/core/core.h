@@ -12,7 +12,6 @@
 #include <string>
 #include <thread>
 
-#include "base/config.h"
 #include "base/status.h"
 #include "capture/chunking.h"
 #include "client/ranks/collective.h"

@@ -1,7 +1,6 @@
 // See newest_stored.h.
 #include "client/init/newest_stored.h"
 
-#include <algorithm>
 #include <chrono>
 #include <vector>
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <memory>
 #include <string_view>
 
 #include "base/random.h"

@@ -5,9 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <set>
-#include <thread>
 
 #include "base/clock.h"
 #include "base/log.h"

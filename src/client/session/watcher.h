@@ -7,11 +7,8 @@
 #pragma once
 
 #include <condition_variable>
-#include <memory>
 #include <mutex>
-#include <optional>
 #include <thread>
-#include <vector>
 
 #include "base/status.h"
 #include "client/core/core.h"
