@@ -341,8 +341,7 @@ void Sessions::End(Session& session, const char* why) {
   images_.CloseAll(session);
   FreeSlots(session);
   if (session.pidfd_watch != 0) core_.loop().Unwatch(session.pidfd_watch);
-  (void)os::UnlinkIfPresent(fs(), MailboxPath(session.id));
-  (void)os::UnlinkIfPresent(fs(), MailboxPath(session.id) + ".hello");
+  RemoveFiles(session.id);
   if (session.peer != 0) server_.ForgetSession(session.peer);
   Job& job = *session.job;
   job.left_ns = core_.clock().NowNs();

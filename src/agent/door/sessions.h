@@ -92,6 +92,7 @@ class Sessions {
   void OnOwnerDeath(uint32_t session_id);
   Result<Admission> Admit(Session& session, bool attached_again);
   Status SaveSession(const Session& session) const;
+  void RemoveFiles(uint32_t id) const;
   void RecoverSession(uint32_t id);
   void RecoverJob(const std::string& path);
   std::string JobPath(const Job& job) const;

@@ -59,6 +59,11 @@ Status Sessions::SaveSession(const Session& session) const {
   });
 }
 
+void Sessions::RemoveFiles(uint32_t id) const {
+  (void)os::UnlinkIfPresent(fs(), MailboxPath(id));
+  (void)os::UnlinkIfPresent(fs(), MailboxPath(id) + kHelloSuffix);
+}
+
 std::string Sessions::JobPath(const Job& job) const {
   return core_.Path(fmt::format("jobs/{}-{}", job.store_id.ToHex(), EncodeName(job.name)));
 }
@@ -148,8 +153,7 @@ void Sessions::RecoverSession(uint32_t id) {
   const std::string path = MailboxPath(id);
   auto discard = [&](const std::string& why) {
     LogWarning("agent", "session {} of the former agent is passed over: {}", id, why);
-    (void)os::UnlinkIfPresent(fs(), path);
-    (void)os::UnlinkIfPresent(fs(), path + kHelloSuffix);
+    RemoveFiles(id);
   };
   auto bytes = LoadChecked(path + kHelloSuffix);
   if (!bytes.ok()) return discard(bytes.status().ToString());

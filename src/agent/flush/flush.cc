@@ -460,8 +460,7 @@ void Flush::TryAgain(const Job* job) {
 void Flush::LeaveOut(Image& image, const Status& why) {
   Version& version = *image.version;
   LogInfo("agent", "{} rank {} stays out of the store: {}", version.generation.ToString(), image.rank, why.message());
-  version.skipped = true;
-  version.scheduled = version.to_node ? Level::kNode : Level::kLocal;
+  version.Skip();
   SetState(image, FlushState::kNone);
   images_.SaveFile(image);
   images_.OnSettled(image);

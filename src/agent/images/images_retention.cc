@@ -221,8 +221,7 @@ void Images::SkipQueued(Version& newest) {
       return entry.second->flush == FlushState::kFlushing && !flush_.HasBegun(*entry.second);
     });
     if (!untouched) continue;
-    version->skipped = true;
-    version->scheduled = version->to_node ? Level::kNode : Level::kLocal;
+    version->Skip();
     ++core_.counters().versions_skipped;
     LogInfo("agent", "{}: its flush is left out for {}", generation.ToString(), newest.generation.version);
     for (auto& [rank, image] : version->images) {

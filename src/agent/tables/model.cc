@@ -174,6 +174,11 @@ bool Version::IsOwedToNodes() const {
   return generation.attempt == job->members.attempt || restored;
 }
 
+void Version::Skip() {
+  skipped = true;
+  scheduled = to_node ? Level::kNode : Level::kLocal;
+}
+
 bool Session::CloseWindow(uint64_t handle) {
   if (shown.window == nullptr || shown.handle != handle) return false;
   shown.window = nullptr;

@@ -322,6 +322,8 @@ struct Version {
   bool IsAbandoned() const;
   // Whether it waits for level NODE.
   bool IsOwedToNodes() const;
+  // Its flush is left out.
+  void Skip();
   // The last level that it is to reach, or may be while that is undecided.
   Level LastLevel() const { return undecided.has_value() ? Level::kStore : scheduled; }
 };
