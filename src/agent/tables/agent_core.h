@@ -1,5 +1,5 @@
 // What all modules of the agent share: the node's settings, the loop and the workers, the tables of jobs and sessions, the
-// counters, and the events by which a room tells those below it what has happened.
+// counters, and the events by which a room tells others what has happened.
 //
 // Used on the loop's thread, except settings() and what a comment says.
 #pragma once
@@ -66,7 +66,8 @@ struct AgentOptions {
   std::vector<std::pair<std::string, std::string>> node_keys;
 };
 
-// What rooms tell those below them. Each is called at once, on the loop's thread; the daemon says who listens, before the first.
+// What rooms tell those below them, which they may not include, and those above that they have no other use for. Each is called
+// at once, on the loop's thread; the daemon says who listens, before the first.
 struct AgentEvents {
   std::function<void(const Generation&)> version_changed;
   // The version does not get to that level, kNode or kStore.
