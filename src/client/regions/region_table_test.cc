@@ -67,6 +67,31 @@ TEST_F(RegionGroupTest, AnIdIsOneRegionsOrObjectsAndKeepsItsPlace) {
   EXPECT_THAT(Ids(), ElementsAre(7, 5));
 }
 
+TEST_F(RegionGroupTest, ASelectionIsWalkedInItsOrderUntilOneIsRefused) {
+  for (const int id : {7, 3, 5}) ASSERT_TRUE(group_.Protect(id, memory_, 4, 8, nullptr).ok());
+  group_.Find(3)->taken_by = 9;
+  std::vector<int> walked;
+  int refused = 0;
+  const auto walk = [&](kedge_selection selection, const std::vector<int>& ids) {
+    walked.clear();
+    return group_.ForEachSelected(selection, ids.data(), ids.size(), /*number=*/9, [&](DeclaredRegion* declared) {
+      walked.push_back(declared->description.id);
+      return declared->description.id == refused ? Status(Code::kIo, "this one") : Status::Ok();
+    });
+  };
+  EXPECT_TRUE(walk(KEDGE_ALL, {}).ok());
+  EXPECT_THAT(walked, ElementsAre(7, 3, 5));
+  EXPECT_TRUE(walk(KEDGE_REST, {}).ok());
+  EXPECT_THAT(walked, ElementsAre(7, 5));
+  EXPECT_TRUE(walk(KEDGE_SOME, {5, 3}).ok());
+  EXPECT_THAT(walked, ElementsAre(5, 3)) << "also what was taken already: whoever takes it says so";
+  EXPECT_EQ(walk(KEDGE_SOME, {5, 4, 7}).code(), Code::kNotFound);
+  EXPECT_THAT(walked, ElementsAre(5));
+  refused = 3;
+  EXPECT_EQ(walk(KEDGE_ALL, {}).code(), Code::kIo);
+  EXPECT_THAT(walked, ElementsAre(7, 3));
+}
+
 TEST_F(RegionGroupTest, ANameIsOneRegionsUntilItLetsGo) {
   ASSERT_EQ(Protect(1, Named("u")), Code::kOk);
   EXPECT_EQ(Protect(2, Named("u")), Code::kInvalidArgument);

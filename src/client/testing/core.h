@@ -15,6 +15,7 @@ inline std::unique_ptr<Core> MakeCore(os::FileSystem& file_system, Collective co
   auto core = std::make_unique<Core>(os::ForkGuard::Create().value());
   core->collective = std::move(collective);
   core->node.node = "node1";
+  core->node.piece_bytes = 8 << 20;
   core->job.job = "job";
   core->job.lease = std::chrono::seconds(60);
   core->job.wait_timeout = std::chrono::seconds(10);
