@@ -294,10 +294,6 @@ Status CountRanksOnNode(Core* core) {
   return Status::Ok();
 }
 
-}  // namespace
-
-namespace {
-
 std::string EncodeNode(const Welcome* welcome, const Core& core) {
   Buffer buffer;
   Encoder encoder(buffer);
