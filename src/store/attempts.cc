@@ -19,10 +19,8 @@ constexpr Duration kPollInterval = std::chrono::milliseconds(200);
 // The greatest attempt of any generation of the job: a copy from another store may be ahead of the records here.
 Result<uint32_t> GreatestOfGenerations(const Catalog& catalog, const std::string& job) {
   uint32_t greatest = 0;
-  const Result<std::vector<StoreEntry>> names = catalog.store().List(keys::NamesFolder(job));
-  if (names.status().code() == Code::kNotFound) return greatest;
-  if (!names.ok()) return names.status();
-  for (const StoreEntry& name : *names) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> names, ListIfThere(catalog.store(), keys::NamesFolder(job)));
+  for (const StoreEntry& name : names) {
     if (!name.is_folder) continue;
     KEDGE_ASSIGN_OR_RETURN(const auto generations, catalog.store().List(keys::NamesFolder(job) + '/' + name.name));
     for (const StoreEntry& entry : generations) {
@@ -306,11 +304,9 @@ Result<AttemptLook> LookAfterAttempt(const Catalog& catalog, const std::string& 
 
 Result<AttemptHistory> ReadAttemptHistory(const Catalog& catalog, const std::string& job, uint32_t before) {
   AttemptHistory history;
-  const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::AttemptsFolder(job));
-  if (entries.status().code() == Code::kNotFound) return history;
-  if (!entries.ok()) return entries.status();
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, ListIfThere(catalog.store(), keys::AttemptsFolder(job)));
   std::vector<uint32_t> attempts;
-  for (const StoreEntry& entry : *entries) {
+  for (const StoreEntry& entry : entries) {
     const std::optional<uint32_t> attempt = keys::ParseNumber(entry.name);
     if (attempt && *attempt < before) attempts.push_back(*attempt);
   }

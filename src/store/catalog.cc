@@ -37,10 +37,8 @@ template <typename T, typename Key, typename Name>
 Result<std::vector<std::string>> RealNames(const Catalog& catalog, const std::string& folder, Result<T> (*decode)(ByteSpan),
                                            Key key_of, Name name_of, std::vector<std::string>* skipped) {
   std::vector<std::string> names;
-  const Result<std::vector<StoreEntry>> entries = catalog.store().List(folder);
-  if (entries.status().code() == Code::kNotFound) return names;
-  if (!entries.ok()) return entries.status();
-  for (const StoreEntry& entry : *entries) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, ListIfThere(catalog.store(), folder));
+  for (const StoreEntry& entry : entries) {
     if (!entry.is_folder) continue;
     const Result<T> record = ReadOwnRecord(catalog, key_of(entry.name), decode);
     Status status = record.status();
@@ -169,11 +167,9 @@ std::optional<AttemptRecord> Catalog::AwaitedRecordOf(uint32_t attempt) const {
 }
 
 Result<uint32_t> Catalog::GreatestRecorded(const std::string& job) const {
-  const Result<std::vector<StoreEntry>> entries = store_->List(keys::AttemptsFolder(job));
-  if (entries.status().code() == Code::kNotFound) return 0U;
-  if (!entries.ok()) return entries.status();
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, ListIfThere(*store_, keys::AttemptsFolder(job)));
   uint32_t greatest = 0;
-  for (const StoreEntry& entry : *entries) {
+  for (const StoreEntry& entry : entries) {
     greatest = std::max(greatest, keys::ParseNumber(entry.name).value_or(0));
   }
   return greatest;

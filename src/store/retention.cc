@@ -341,10 +341,8 @@ Result<Removal> WithdrawVersion(const Catalog& catalog, const Generation& genera
 
 Result<std::vector<Generation>> ReadWithdrawn(const Catalog& catalog, const std::string& job, const std::string& name) {
   std::vector<Generation> withdrawn;
-  const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::NameFolder(job, name));
-  if (entries.status().code() == Code::kNotFound) return withdrawn;
-  if (!entries.ok()) return entries.status();
-  for (const StoreEntry& entry : *entries) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, ListIfThere(catalog.store(), keys::NameFolder(job, name)));
+  for (const StoreEntry& entry : entries) {
     Generation generation{catalog.id(), job, name, 0, 0, 0};
     if (!keys::ParseWithdrawnName(entry.name, &generation)) continue;
     const Result<VersionInfo> info = InspectGeneration(catalog, generation);

@@ -8,6 +8,12 @@ namespace {
 constexpr size_t kComponentBytesMax = 255;
 }  // namespace
 
+Result<std::vector<StoreEntry>> ListIfThere(Store& store, const std::string& folder) {
+  Result<std::vector<StoreEntry>> entries = store.List(folder);
+  if (entries.status().code() == Code::kNotFound) return std::vector<StoreEntry>();
+  return entries;
+}
+
 Status ValidateKey(std::string_view key) {
   const auto bad = [key](const char* why) {
     return Status(Code::kInvalidArgument, "store key '" + std::string(key) + "': " + why);

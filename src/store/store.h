@@ -168,6 +168,9 @@ class Store {
   virtual Result<StoreSpace> Space() = 0;
 };
 
+// Store::List; nothing when there is no such folder.
+Result<std::vector<StoreEntry>> ListIfThere(Store& store, const std::string& folder);
+
 // kInvalidArgument when `key` breaks the rule at the top.
 Status ValidateKey(std::string_view key);
 

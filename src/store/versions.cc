@@ -30,10 +30,8 @@ std::vector<Generation> GenerationsIn(const std::vector<StoreEntry>& entries, co
 // The names in a folder; none when the folder is not there.
 Result<std::set<std::string>> NamesIn(Store& store, const std::string& folder) {
   std::set<std::string> names;
-  const Result<std::vector<StoreEntry>> entries = store.List(folder);
-  if (entries.status().code() == Code::kNotFound) return names;
-  if (!entries.ok()) return entries.status();
-  for (const StoreEntry& entry : *entries) names.insert(entry.name);
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, ListIfThere(store, folder));
+  for (const StoreEntry& entry : entries) names.insert(entry.name);
   return names;
 }
 
@@ -251,19 +249,15 @@ Result<VersionInfo> InspectGeneration(const Catalog& catalog, const Generation& 
 }
 
 Result<std::vector<Generation>> ListGenerations(const Catalog& catalog, const std::string& job, const std::string& name) {
-  const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::NameFolder(job, name));
-  if (entries.status().code() == Code::kNotFound) return std::vector<Generation>();
-  if (!entries.ok()) return entries.status();
-  std::vector<Generation> generations = GenerationsIn(*entries, catalog, job, name);
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, ListIfThere(catalog.store(), keys::NameFolder(job, name)));
+  std::vector<Generation> generations = GenerationsIn(entries, catalog, job, name);
   std::sort(generations.begin(), generations.end());
   return generations;
 }
 
 Result<std::vector<RestoredRecord>> ReadRestored(const Catalog& catalog, const std::string& job, const std::string& name) {
-  const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::NameFolder(job, name));
-  if (entries.status().code() == Code::kNotFound) return std::vector<RestoredRecord>();
-  if (!entries.ok()) return entries.status();
-  return catalog.RestoredIn(job, name, *entries);
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, ListIfThere(catalog.store(), keys::NameFolder(job, name)));
+  return catalog.RestoredIn(job, name, entries);
 }
 
 Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std::string& job, const std::string& name,
@@ -271,10 +265,8 @@ Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std:
   KEDGE_RETURN_IF_ERROR(ValidateName(job, "job name"));
   KEDGE_RETURN_IF_ERROR(ValidateName(name, "checkpoint name"));
   std::vector<VersionInfo> versions;
-  const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::NameFolder(job, name));
-  if (entries.status().code() == Code::kNotFound) return versions;
-  if (!entries.ok()) return entries.status();
-  for (const Generation& generation : GenerationsIn(*entries, catalog, job, name)) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, ListIfThere(catalog.store(), keys::NameFolder(job, name)));
+  for (const Generation& generation : GenerationsIn(entries, catalog, job, name)) {
     if (is_wanted && !is_wanted(generation)) continue;
     Result<VersionInfo> info = InspectAlone(catalog, generation);
     if (info.status().code() == Code::kNotFound) continue;  // removed while we looked
@@ -283,7 +275,7 @@ Result<std::vector<VersionInfo>> ListVersions(const Catalog& catalog, const std:
   }
   std::sort(versions.begin(), versions.end(),
             [](const VersionInfo& a, const VersionInfo& b) { return a.generation > b.generation; });
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoredRecord> restored, catalog.RestoredIn(job, name, *entries));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoredRecord> restored, catalog.RestoredIn(job, name, entries));
   MarkAbandoned(restored, &versions);
   Reprieve(&versions);
   MarkSuperseded(&versions);
@@ -333,10 +325,9 @@ Status DisagreementAmong(const std::vector<VersionInfo>& versions) {
 }
 
 Status FindDisagreement(const Catalog& catalog, const Generation& generation) {
-  const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::NameFolder(generation.job, generation.name));
-  if (entries.status().code() == Code::kNotFound) return Status::Ok();
-  if (!entries.ok()) return entries.status();
-  for (const Generation& other : GenerationsIn(*entries, catalog, generation.job, generation.name)) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries,
+                         ListIfThere(catalog.store(), keys::NameFolder(generation.job, generation.name)));
+  for (const Generation& other : GenerationsIn(entries, catalog, generation.job, generation.name)) {
     if (other.version == generation.version || !IsSameTaking(other, generation)) continue;
     const Result<VersionInfo> info = InspectAlone(catalog, generation), found = InspectAlone(catalog, other);
     if (info.ok() && found.ok()) KEDGE_RETURN_IF_ERROR(DisagreementOf(*info, *found));
@@ -359,14 +350,12 @@ namespace {
 Result<std::optional<VersionInfo>> FindNewest(const Catalog& catalog, const std::string& job, const std::string& name,
                                               int64_t at_most, std::vector<RestoredRecord>* told) {
   std::optional<VersionInfo> newest;
-  const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::NameFolder(job, name));
-  if (entries.status().code() == Code::kNotFound) return newest;
-  if (!entries.ok()) return entries.status();
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoredRecord> restored, catalog.RestoredIn(job, name, *entries));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, ListIfThere(catalog.store(), keys::NameFolder(job, name)));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoredRecord> restored, catalog.RestoredIn(job, name, entries));
   if (told != nullptr) *told = restored;
   // Without those that are complete: these leave behind nothing but greater versions that were taken before them.
   const Lineage lineage(restored, {});
-  std::vector<Generation> latest_first = GenerationsIn(*entries, catalog, job, name);
+  std::vector<Generation> latest_first = GenerationsIn(entries, catalog, job, name);
   std::erase_if(latest_first, [&](const Generation& generation) {
     return !lineage.Has(generation) || (at_most >= 0 && generation.version > at_most);
   });

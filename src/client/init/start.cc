@@ -199,7 +199,7 @@ Result<Catalog> OpenJobsStore(const Core& core, const std::vector<KnownJob>& goi
 // The attempts that one without the store cannot know of: those that have had it since, elsewhere. `known`: of its nodes.
 AttemptRange Beside(const KnownJob& known, uint32_t attempt) {
   const auto former = DecodeAttemptRecord(AsBytes(known.unrecorded));
-  return former.ok() && former->beside.first > 0 ? former->beside : AttemptRange{known.attempt + 1, attempt};
+  return former.ok() ? former->beside : AttemptRange{known.attempt + 1, attempt};
 }
 
 // The nodes know which store it is, and which attempts there were. `why`: what is wrong with the store.

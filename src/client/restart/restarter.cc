@@ -13,6 +13,7 @@
 #include "client/core/told_restarts.h"
 #include "client/regions/object_stream.h"
 #include "client/restart/second_try.h"
+#include "format/wire.h"
 #include "os/files/private_files.h"
 #include "restore/file_publisher.h"
 #include "store/attempts.h"
@@ -212,18 +213,25 @@ Status Restarter::NoteInStore(const RestoredRecord& record) const {
 Result<Restarter::Loss> Restarter::GatherLoss(const Choice& choice) const {
   const std::string safe =
       choice.safe ? fmt::format("version {} of attempt {}", choice.safe->version, choice.safe->attempt) : std::string();
-  std::vector<std::string> all = {fmt::format("{}\n{}\n{}", choice.lost, choice.silent, safe)};
+  Buffer buffer;
+  Encoder encoder(buffer);
+  encoder.String(choice.lost), encoder.String(choice.silent), encoder.String(safe);
+  encoder.Finish();
+  std::vector<std::string> all = {std::string(AsText(buffer))};
   if (!alone()) {
     KEDGE_ASSIGN_OR_RETURN(all, core_->collective.AllGather(all.front()));
   }
   Loss loss;
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    const size_t end = all[rank].find('\n'), last = all[rank].rfind('\n');
-    const std::string lost = all[rank].substr(0, end), silent = all[rank].substr(end + 1, last - end - 1);
+    const size_t bytes_max = all[rank].size();
+    Decoder decoder(AsBytes(all[rank]));
+    const std::string_view lost = decoder.String(bytes_max), silent = decoder.String(bytes_max),
+                           is_safe = decoder.String(bytes_max);
+    KEDGE_RETURN_IF_ERROR(decoder.Finish("what a rank knows of a loss"));
     if (!lost.empty()) loss.ranks.push_back(alone() ? source_rank() : static_cast<uint32_t>(rank));
     if (loss.what.empty()) loss.what = lost;
     if (loss.silent.empty()) loss.silent = silent;
-    if (loss.safe.empty()) loss.safe = all[rank].substr(last + 1);
+    if (loss.safe.empty()) loss.safe = is_safe;
   }
   return loss;
 }
