@@ -69,6 +69,14 @@ class LocalLevelTest : public ProtectTest {
     });
   }
 
+  // Version 1, which all ranks have, as though the node of rank 0 had not got round to telling the store.
+  void TakeUntold() {
+    Take({0, 1}, kNoStore, 1, KEDGE_LEVEL_LOCAL);
+    const std::string told = nodes_.Store() + "/jobs/nodes/names/p/reached";
+    for (int i = 0; i < 1000 && !std::filesystem::exists(told); ++i) std::this_thread::sleep_for(milliseconds(10));
+    ASSERT_TRUE(std::filesystem::remove(told));
+  }
+
   std::barrier<> together_;
 };
 
@@ -204,13 +212,14 @@ TEST_F(LocalLevelTest, TheLeadersSuccessorTellsTheOthers) {
 
 // Two of its images do not fit into a pool: the newer one goes through to the store, chunk by chunk, and the older one stays.
 TEST_F(LocalLevelTest, ANodeThatHasItsPartOfWhatAllHadKnowsThatItIsLost) {
-  Take({0, 1}, kNoStore, 1, KEDGE_LEVEL_LOCAL);
-  // As though the node of rank 0 had been lost before it told the store.
-  const std::string told = nodes_.Store() + "/jobs/nodes/names/p/reached";
-  for (int i = 0; i < 1000 && !std::filesystem::exists(told); ++i) std::this_thread::sleep_for(milliseconds(10));
-  ASSERT_TRUE(std::filesystem::remove(told));
+  TakeUntold();
   nodes_.Lose(0);
   ExpectRestart({0, 1}, kNoStore, -1);
+}
+
+TEST_F(LocalLevelTest, ANodeThatHasAnotherRanksPartKnowsItToo) {
+  TakeUntold();
+  ExpectRestart({1, 0}, kNoStore, -1);
 }
 
 TEST_F(LocalLevelTest, APoolWithRoomForOneVersionKeepsTheOneThatAllHave) {

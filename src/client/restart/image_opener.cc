@@ -116,10 +116,10 @@ Status ImageOpener::AddLocal(const std::string& name, uint32_t rank, bool everyw
   KEDGE_ASSIGN_OR_RETURN(const LocalVersionsReply reply, session_->AskAgent(ask));
   for (const LocalVersion& local : reply.versions) {
     const Generation& generation = local.generation;
-    if (local.rank != rank || generation.store_id != request.store_id || generation.job != request.job || generation.name != name)
-      continue;
-    found->candidates.push_back(CandidateOf(generation, local.ranks));
-    if (local.level >= Level::kLocal) found->safe.push_back(found->candidates.back());
+    if (generation.store_id != request.store_id || generation.job != request.job || generation.name != name) continue;
+    const RestoreCandidate candidate = CandidateOf(generation, local.ranks);
+    if (local.level >= Level::kLocal) found->safe.push_back(candidate);
+    if (local.rank == rank) found->candidates.push_back(candidate);
   }
   for (const LostVersion& lost : reply.lost) {
     if (!lost.was_safe || lost.generation.name != name) continue;

@@ -51,7 +51,7 @@ class ImageOpener {
   StoredCandidates Stored(const std::string& name, int64_t at_most, const std::optional<RestoreCandidate>& known);
   struct Found {
     std::vector<RestoreCandidate> candidates;
-    std::vector<RestoreCandidate> safe;  // those of which the agent knows that all ranks had captured them
+    std::vector<RestoreCandidate> safe;  // that all ranks had captured, as the agent knows that has an image of any rank
     Status agent;                        // why it could not be asked: there may be newer ones
     std::string lost;                    // what was safe on the nodes and is lost there: the newest, and why; empty: none
     std::string silent;  // nodes of this attempt that do not answer, as far as all were asked: it may be there still
