@@ -10,6 +10,12 @@
 #include "session/mailbox_file.h"
 
 namespace kedge {
+namespace {
+
+// So often the silence that a caller bears is the time that it waits for an agent that says that it is at it.
+constexpr int kPatience = 6;
+
+}  // namespace
 
 Status Connection::Send(const Message& request, uint64_t* number, Duration timeout) {
   *number = ++last_number_;
@@ -33,10 +39,14 @@ Result<Message> Connection::Receive(uint64_t number, const Deadline& deadline, s
 
 Result<Message> Connection::CallAny(const Message& request, Duration timeout, std::vector<os::UniqueFd>* descriptors) {
   std::lock_guard lock(mutex_);
-  const Deadline deadline(SystemClock(), timeout);
+  const Deadline last(SystemClock(), timeout * kPatience);
   uint64_t number = 0;
   KEDGE_RETURN_IF_ERROR(Send(request, &number, timeout));
-  return Receive(number, deadline, descriptors);
+  for (;;) {
+    const Deadline silence(SystemClock(), std::min(timeout, last.Remaining()));
+    KEDGE_ASSIGN_OR_RETURN(Message reply, Receive(number, silence, descriptors));
+    if (!std::holds_alternative<PatienceReply>(reply)) return reply;
+  }
 }
 
 Result<DrainReply> Connection::Drain(const DrainRequest& request, const std::function<void(const DrainReply&)>& progress) {

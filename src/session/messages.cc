@@ -351,6 +351,8 @@ template <typename Walk>
 void Fields(Walk&, const GoodbyeRequest&) {}
 template <typename Walk>
 void Fields(Walk&, const DoneReply&) {}
+template <typename Walk>
+void Fields(Walk&, const PatienceReply&) {}
 
 #undef KEDGE_FIELDS
 

@@ -396,17 +396,20 @@ struct HaltReply {
 };
 
 struct DoneReply {};
+// The answer takes the agent longer than usual; it comes with the same number. Said every other second meanwhile.
+struct PatienceReply {};
 struct ErrorReply {
   Status status;
 };
 
 // The order gives the kind's number on the wire: append only.
-using Message = std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
-                             LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest,
-                             CleanupReply, RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest,
-                             ShutdownRequest, DoneReply, ErrorReply, MembersRequest, HaltRequest, HaltReply, RestoredRequest,
-                             RebuildRequest, RebuildReply, MeasureRequest, MeasureReply, KnownJobsRequest, KnownJobsReply,
-                             OpenWindowRequest, OpenWindowReply, ShowRequest, ShowReply, PendingRequest, PendingReply>;
+using Message =
+    std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
+                 LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest, CleanupReply,
+                 RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest, ShutdownRequest, DoneReply,
+                 ErrorReply, MembersRequest, HaltRequest, HaltReply, RestoredRequest, RebuildRequest, RebuildReply,
+                 MeasureRequest, MeasureReply, KnownJobsRequest, KnownJobsReply, OpenWindowRequest, OpenWindowReply, ShowRequest,
+                 ShowReply, PendingRequest, PendingReply, PatienceReply>;
 
 struct NumberedMessage {
   uint64_t number = 0;  // chosen by who asks, repeated in the answer

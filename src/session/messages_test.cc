@@ -95,7 +95,8 @@ std::vector<Message> SampleOfEveryKind() {
           ShowRequest{4, 1 << 20},
           ShowReply{1 << 20, 4096},
           PendingRequest{StoreId{1, 1}, "job", 3, 1},
-          PendingReply{2, 1 << 20}};
+          PendingReply{2, 1 << 20},
+          PatienceReply{}};
 }
 
 TEST(Messages, EveryKindSurvivesTheWire) {

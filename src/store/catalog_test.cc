@@ -677,6 +677,26 @@ TEST_F(GoingBackTest, AVersionThatIsAbandonedIsNotPublishedAnyMore) {
   EXPECT_EQ(Complete(), (std::vector<int64_t>{40, 35, 30}));
 }
 
+TEST_F(GoingBackTest, WhatComesTooLateLeavesNothingBehind) {
+  Launch(1);
+  for (const int64_t version : {30, 40}) Take(At(version));
+  const Catalog late = *catalog_;
+  Launch(2);
+  Restore(2, At(40));
+  EXPECT_EQ(PublishRanks(late, At(45), 0, 1, options_).status().code(), Code::kBusy);
+  EXPECT_FALSE(Inspect(At(45)).removed) << "nothing has taken its place, and the next retention finds it";
+  Take(At(50, 2));
+  ASSERT_TRUE(ApplyRetention(*catalog_, "job", "wave", {3, {}}, nullptr).ok());
+  // That retention was the last.
+  EXPECT_EQ(PublishRanks(late, At(46), 0, 1, options_).status().code(), Code::kBusy);
+  EXPECT_EQ(PublishRanks(late, At(60), 0, 2, options_).status().code(), Code::kBusy) << "all parts, but abandoned";
+  ASSERT_TRUE(PublishRanks(late, At(35), 0, 1, options_).ok()) << "it is of the lineage";
+  EXPECT_TRUE(PublishRanks(late, At(36), 0, 2, options_)->complete);
+  std::vector<int64_t> left;
+  for (const Generation& generation : ListGenerations(*catalog_, "job", "wave").value()) left.push_back(generation.version);
+  EXPECT_EQ(left, (std::vector<int64_t>{30, 36, 40, 50}));
+}
+
 TEST_F(GoingBackTest, WhoWasTakenOverFromRemovesNothing) {
   Launch(1);
   for (const int64_t version : {30, 40, 50}) Take(At(version));

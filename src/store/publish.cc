@@ -10,6 +10,7 @@
 #include "os/files/files.h"
 #include "store/attempts.h"
 #include "store/record_io.h"
+#include "store/retention.h"
 #include "store/versions.h"
 
 namespace kedge {
@@ -225,9 +226,10 @@ Result<FinishOutcome> FinishVersion(const Catalog& catalog, const Generation& ge
 
 Result<FinishOutcome> CommitPart(const Catalog& catalog, const PartRecord& part) {
   KEDGE_RETURN_IF_ERROR(PublishPart(catalog, part));
-  KEDGE_ASSIGN_OR_RETURN(const FinishOutcome outcome, FinishVersion(catalog, part.generation));
+  const Result<FinishOutcome> outcome = FinishVersion(catalog, part.generation);
+  if (!outcome.ok() && outcome.status().code() != Code::kBusy) return outcome;
   // Whoever completes the version has looked; the others learn it here.
-  if (!outcome.complete) KEDGE_RETURN_IF_ERROR(CheckNotAbandoned(catalog, part.generation));
+  if (!outcome.ok() || !outcome->complete) KEDGE_RETURN_IF_ERROR(LeaveNothingBehind(catalog, part.generation));
   KEDGE_RETURN_IF_ERROR(catalog.Confirm());
   return outcome;
 }

@@ -24,6 +24,10 @@ bool IsLeftIncomplete(const VersionInfo& info, const Generation* newest) {
   return info.abandoned || info.generation < *newest;
 }
 
+bool IsLeftByLaterAttempt(const VersionInfo& info, const Generation* newest) {
+  return IsLeftIncomplete(info, newest) && info.generation.attempt < newest->attempt;
+}
+
 // The attempts up to the caller's, from that of the newest complete version on, that have left something incomplete and that
 // nobody works for: what still earlier ones have left goes anyway.
 std::set<uint32_t> SilentAttempts(const Catalog& catalog, const std::string& job, const std::vector<VersionInfo>& versions,
@@ -66,7 +70,7 @@ std::vector<const VersionInfo*> Candidates(const std::vector<VersionInfo>& versi
     const bool left_behind = info.complete && info.abandoned && run < oldest_kept;
     // Nobody goes on with it: a later attempt has completed a newer one, or its own has ended.
     const bool left_incomplete =
-        IsLeftIncomplete(info, newest) && (run.attempt < newest->attempt || silent.contains(run.attempt));
+        IsLeftByLaterAttempt(info, newest) || (IsLeftIncomplete(info, newest) && silent.contains(run.attempt));
     if (left_behind || left_incomplete) candidates.push_back(&info);
   }
   const size_t in_use =
@@ -288,6 +292,20 @@ Status ApplyRetention(const Catalog& catalog, const std::string& job, const std:
     status = RetainOnce(catalog, job, name, options, report);
   }
   return status;
+}
+
+Status LeaveNothingBehind(const Catalog& catalog, const Generation& generation) {
+  const Status taken_over = CheckNotTakenOver(catalog, generation.job, generation.attempt);
+  if (taken_over.code() != Code::kBusy) return taken_over;
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, generation.job, generation.name));
+  const auto found =
+      std::find_if(versions.begin(), versions.end(), [&](const VersionInfo& info) { return info.generation == generation; });
+  if (found == versions.end()) return Status::Ok();
+  if (IsLeftByLaterAttempt(*found, NewestOfLineage(versions))) {
+    KEDGE_ASSIGN_OR_RETURN(References references, References::Read(catalog, generation.job));
+    KEDGE_RETURN_IF_ERROR(RemoveGeneration(catalog, *found, &references, {}).status());
+  }
+  return found->abandoned ? taken_over.WithContext(generation.ToString() + " is abandoned") : Status::Ok();
 }
 
 namespace {

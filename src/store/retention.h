@@ -60,6 +60,11 @@ struct RetentionReport {
 Status ApplyRetention(const Catalog& catalog, const std::string& job, const std::string& name, const RetentionOptions& options,
                       RetentionReport* report);
 
+// For whoever has just published something of a generation that is not complete yet, in the name of its attempt. Where a newer
+// attempt has completed what takes the place of it, the retention that went with that may have passed already, and nobody looks
+// again: it is removed at once. kBusy: it is abandoned.
+Status LeaveNothingBehind(const Catalog& catalog, const Generation& generation);
+
 // Removes one generation, whether complete or not. kBusy: pinned, or in use. kFailedPrecondition: the last complete
 // version of its name's lineage, or taken over from as above. kUnsupported: its records are not understood.
 Status RemoveVersion(const Catalog& catalog, const Generation& generation, const RetentionOptions& options);

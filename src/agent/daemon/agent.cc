@@ -144,8 +144,8 @@ Status Agent::Prepare() {
   if (!metrics.ok()) LogWarning("agent", "metrics are not served everywhere: {}", metrics.ToString());
   core_->Touch();
   KEDGE_RETURN_IF_ERROR(server_.Serve());
-  // The first use of a network takes up to half a second: a spare has it behind it when a job comes.
-  if (settings.awaits_protection) core_->loop().Post([this] { peers_.OpenAhead(); });
+  // A spare has the first use of the network behind it when a job comes.
+  if (settings.awaits_protection) peers_.OpenThen([] {});
   return Status::Ok();
 }
 

@@ -124,8 +124,8 @@ class Agent {
   Sessions sessions_{*core_, assignment_, images_, peers_, protect_, server_, throughput_, tiers_, tuning_};
   Waiters waiters_{*core_, attempt_watch_, flush_, images_, local_level_, protect_, publisher_, server_};
   PeerServer peer_server_{*core_, held_sets_, images_, inventories_, local_level_, peers_, protect_, takings_, turns_};
-  Server server_{*core_,         CallsOfServer(), fetch_,     halts_,    windows_, images_,
-                 measure_peers_, publisher_,      rebuilder_, sessions_, waiters_};
+  Server server_{*core_,         CallsOfServer(), fetch_,     halts_,     windows_,  images_,
+                 measure_peers_, peers_,          publisher_, rebuilder_, sessions_, waiters_};
   std::unique_ptr<os::TextServer> metrics_;
   os::EventFd stop_;
   bool leave_now_ = false;

@@ -10,6 +10,7 @@
 #include "agent/flush/publisher.h"
 #include "agent/images/images.h"
 #include "agent/peers/measure_peers.h"
+#include "agent/peers/peers.h"
 #include "agent/schedule/halts.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
@@ -20,6 +21,7 @@ namespace kedge {
 namespace {
 
 constexpr size_t kPeersMax = 65536;
+constexpr Duration kPatiencePeriod = std::chrono::seconds(2);
 
 Status WrongProtocol(uint32_t theirs, const std::string& build) {
   return Status(Code::kMismatch, fmt::format("you speak protocol {} (build {}), this agent {} (build {}); let the running agent "
@@ -163,14 +165,28 @@ void Server::HandleGreeting(uint64_t id, const NumberedMessage& message) {
     return ReplyStatus(id, message.number, Status(Code::kFailedPrecondition, "the first message must be a Hello"));
   }
   if (hello->protocol != kProtocolVersion) return ReplyStatus(id, message.number, WrongProtocol(hello->protocol, hello->build));
-  auto admission = sessions_.Attach(*hello, client->process_id, id);
+  if (!hello->NeedsPeers()) return Admit(id, message.number, *hello);
+  // On a busy machine it takes seconds until the network is open.
+  const auto patience =
+      core_.loop().AddPeriodic(kPatiencePeriod, [this, id, number = message.number] { Reply(id, number, PatienceReply{}); });
+  peers_.OpenThen([this, id, number = message.number, hello = *hello, patience] {
+    core_.loop().CancelTimer(patience);
+    Admit(id, number, hello);
+  });
+}
+
+void Server::Admit(uint64_t id, uint64_t number, const Hello& hello) {
+  Client* client = Find(id);
+  if (client == nullptr) return;
+  if (client->greeted) return ReplyStatus(id, number, Status(Code::kFailedPrecondition, "there was a Hello before"));
+  auto admission = sessions_.Attach(hello, client->process_id, id);
   if (!admission.ok()) {
     LogWarning("agent", "process {} is refused: {}", client->process_id, admission.status().ToString());
-    return ReplyStatus(id, message.number, admission.status());
+    return ReplyStatus(id, number, admission.status());
   }
   client->greeted = true;
   client->session_id = admission->session_id;
-  Reply(id, message.number, admission->welcome, std::move(admission->descriptors));
+  Reply(id, number, admission->welcome, std::move(admission->descriptors));
 }
 
 void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {

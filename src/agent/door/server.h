@@ -23,6 +23,7 @@ class Fetch;
 class Halts;
 class Images;
 class MeasurePeers;
+class Peers;
 class Publisher;
 class Rebuilder;
 class Sessions;
@@ -38,7 +39,8 @@ struct DaemonCalls {
 class Server {
  public:
   Server(AgentCore& core, DaemonCalls daemon, Fetch& fetch, Halts& halts, Windows& windows, Images& images,
-         MeasurePeers& measure_peers, Publisher& publisher, Rebuilder& rebuilder, Sessions& sessions, Waiters& waiters)
+         MeasurePeers& measure_peers, Peers& peers, Publisher& publisher, Rebuilder& rebuilder, Sessions& sessions,
+         Waiters& waiters)
       : core_(core),
         daemon_(std::move(daemon)),
         fetch_(fetch),
@@ -46,6 +48,7 @@ class Server {
         windows_(windows),
         images_(images),
         measure_peers_(measure_peers),
+        peers_(peers),
         publisher_(publisher),
         rebuilder_(rebuilder),
         sessions_(sessions),
@@ -82,6 +85,7 @@ class Server {
   void Receive(uint64_t id);
   void Handle(uint64_t id, const NumberedMessage& message);
   void HandleGreeting(uint64_t id, const NumberedMessage& message);
+  void Admit(uint64_t id, uint64_t number, const Hello& hello);
   void HandleSessionRequest(uint64_t id, const NumberedMessage& message);
   void OpenImage(uint64_t id, uint64_t number, const OpenImageRequest& request);
   void Measure(uint64_t id, uint64_t number, const MeasureRequest& request);
@@ -95,6 +99,7 @@ class Server {
   Windows& windows_;
   Images& images_;
   MeasurePeers& measure_peers_;
+  Peers& peers_;
   Publisher& publisher_;
   Rebuilder& rebuilder_;
   Sessions& sessions_;

@@ -168,11 +168,7 @@ Result<Sessions::Admission> Sessions::Admit(Session& session, bool attached_agai
   welcome.attached_again = attached_again;
   welcome.node = core_.settings().node;
   welcome.failure_domain = core_.settings().failure_domain;
-  if (session.hello.NeedsPeers()) {
-    Status opened = peers_.Open();
-    if (!opened.ok()) LogError("agent", "no network between nodes: {}", opened.ToString());
-    welcome.address = peers_.address();
-  }
+  if (session.hello.NeedsPeers()) welcome.address = peers_.address();
   welcome.chunk_bytes = core_.settings().chunk_bytes.value_or(kChunkBytesDefault);
   KEDGE_ASSIGN_OR_RETURN(os::UniqueFd mailbox, os::DuplicateDescriptor(session.mailbox.descriptor()));
   KEDGE_ASSIGN_OR_RETURN(os::UniqueFd wake, os::DuplicateDescriptor(core_.wake().descriptor()));

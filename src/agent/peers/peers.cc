@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "os/files/files.h"
+#include "os/process/thread.h"
 
 namespace kedge {
 namespace {
@@ -21,6 +22,16 @@ constexpr Duration kProbeTimeout = std::chrono::milliseconds(500);
 constexpr size_t kGuestsMax = 4096;
 constexpr size_t kReadBuffers = 112;
 constexpr size_t kEndpointsAhead = 8;  // as many as a usual group has peers, and one
+
+// Where the former agent was, or elsewhere. Any thread.
+Result<std::unique_ptr<net::Network>> OpenNetwork(net::NetworkOptions options) {
+  auto network = net::Network::Open(options);
+  if (network.ok() || options.former_address.empty()) return network;
+  LogWarning("agent", "the former address cannot be had again, so other nodes do not find this one until the next launch: {}",
+             network.status().ToString());
+  options.former_address = net::NodeAddress{};
+  return net::Network::Open(options);
+}
 
 }  // namespace
 
@@ -62,6 +73,8 @@ Peers::~Peers() {
 }
 
 void Peers::Close() {
+  awaiting_.clear();
+  if (opener_.joinable()) (void)TakeOpened();
   inviting_.clear();
   if (network_ == nullptr) return;
   network_->Close();
@@ -69,9 +82,7 @@ void Peers::Close() {
   core_.events().network_closed();
 }
 
-Status Peers::Open() {
-  if (network_ != nullptr) return Status::Ok();
-  const std::string path = core_.Path("address");
+net::NetworkOptions Peers::Options() const {
   net::NetworkOptions options;
   options.provider = core_.settings().net_provider;
   options.interface_address = core_.settings().net_interface;
@@ -79,25 +90,50 @@ Status Peers::Open() {
   options.read_buffers = kReadBuffers;
   options.endpoints_ahead = kEndpointsAhead;
   options.executor = [this](std::function<void()> work) { core_.loop().Post(std::move(work)); };
-  auto former = os::ReadFile(fs(), path, kAddressFileBytesMax);
+  auto former = os::ReadFile(fs(), core_.Path("address"), kAddressFileBytesMax);
   if (former.ok()) options.former_address = net::NodeAddress::FromText(*former).value_or(net::NodeAddress{});
-  auto network = net::Network::Open(options);
-  if (!network.ok() && !options.former_address.empty()) {
-    LogWarning("agent", "the former address cannot be had again, so other nodes do not find this one until the next launch: {}",
-               network.status().ToString());
-    options.former_address = net::NodeAddress{};
-    network = net::Network::Open(options);
-  }
-  if (!network.ok()) return network.status();
-  network_ = std::move(*network);
-  core_.events().network_opened();
-  LogInfo("agent", "other nodes reach this one at {}", network_->address().ToDisplay());
-  return os::WriteFileDurably(fs(), path, network_->address().ToText(), "agent");
+  return options;
 }
 
-void Peers::OpenAhead() {
-  const Status opened = Open();
-  if (!opened.ok()) LogWarning("agent", "no network between nodes: {}", opened.ToString());
+void Peers::OpenThen(std::function<void()> done) {
+  if (network_ != nullptr) return done();
+  awaiting_.push_back(std::move(done));
+  if (opener_.joinable()) return;
+  auto opener = os::StartThread("kedge-network", [this, options = Options()] {
+    opened_ = OpenNetwork(options);
+    core_.loop().Post([this] {
+      if (opener_.joinable()) (void)TakeOpened();
+    });
+  });
+  if (opener.ok()) {
+    opener_ = std::move(*opener);
+  } else {
+    (void)Adopt(OpenNetwork(Options()));
+  }
+}
+
+// Of the loop's thread, which needs the network now.
+Status Peers::Open() {
+  if (network_ != nullptr) return Status::Ok();
+  return opener_.joinable() ? TakeOpened() : Adopt(OpenNetwork(Options()));
+}
+
+Status Peers::TakeOpened() {
+  opener_.join();
+  return Adopt(std::move(opened_));
+}
+
+Status Peers::Adopt(Result<std::unique_ptr<net::Network>> opened) {
+  Status status = opened.status();
+  if (opened.ok()) {
+    network_ = std::move(*opened);
+    core_.events().network_opened();
+    LogInfo("agent", "other nodes reach this one at {}", network_->address().ToDisplay());
+    status = os::WriteFileDurably(fs(), core_.Path("address"), network_->address().ToText(), "agent");
+  }
+  if (!status.ok()) LogError("agent", "no network between nodes: {}", status.ToString());
+  for (const auto& done : std::exchange(awaiting_, {})) done();
+  return status;
 }
 
 std::string Peers::address() const {

@@ -14,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -111,10 +112,9 @@ class Peers {
   explicit Peers(AgentCore& core) : core_(core) {}
   ~Peers();
 
-  // Opens the network unless it is open.
-  Status Open();
-  // Before any job asks for it; without success the first that does is told why.
-  void OpenAhead();
+  // Opens the network unless it is open: `done` when that is over, at once or later on the loop. The first use of libfabric takes
+  // a tenth of a second of processor time, so that happens on a thread of its own.
+  void OpenThen(std::function<void()> done);
   bool is_open() const { return network_ != nullptr; }
   // As NodeAddress::ToText; empty when not open.
   std::string address() const;
@@ -151,12 +151,19 @@ class Peers {
     std::shared_ptr<const net::Membership> former;
     std::set<std::string> waiting;
   };
+  Status Open();
+  Status TakeOpened();
+  Status Adopt(Result<std::unique_ptr<net::Network>> opened);
+  net::NetworkOptions Options() const;
   Result<net::Membership> MembershipOf(const Job& job) const;
   void OnInvited(const JobKey& key, uint64_t number, const JobNode& node, bool answered);
   void InviteNode(const JobKey& key, uint64_t number, const JobNode& node, const Buffer& invitation);
 
   AgentCore& core_;
   std::unique_ptr<net::Network> network_;
+  std::thread opener_;
+  Result<std::unique_ptr<net::Network>> opened_ = Status(Code::kUnavailable, "not opened");  // by the opener
+  std::vector<std::function<void()>> awaiting_;                                              // its end
   std::map<JobKey, Inviting> inviting_;
   uint64_t last_invitation_ = 0;
 };
