@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 TEST(Connection, WhoIsToldToBePatientIsSoForAWhileOnly) {
-  const testing::TemporaryFolder folder;
+  const os::testing::TemporaryFolder folder;
   ConnectOptions options;
   options.node.run_folder = folder.path();
   options.start_agent = false;

@@ -15,10 +15,9 @@ using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
 TEST(SlowNetwork, ARankWaitsForItAndNobodyElseDoes) {
-  const ScenarioFolder scenario;
-  const ChildProcess agent(AgentCommand(scenario.run_folder()),
-                           {{"FI_PROVIDER_PATH", KEDGE_TEST_PROVIDERS}, {"KEDGE_TEST_SLOW_PROVIDER_MS", "4000"}},
-                           scenario.NewOutput());
+  ScenarioFolder scenario;
+  ChildProcess agent(AgentCommand(scenario.run_folder()),
+                     {{"FI_PROVIDER_PATH", KEDGE_TEST_PROVIDERS}, {"KEDGE_TEST_SLOW_PROVIDER_MS", "4000"}}, scenario.NewOutput());
   ASSERT_TRUE(WaitFor([&] { return AgentPidAt(scenario.run_folder()) == agent.pid(); }, seconds(20)));
   const auto connect = [&] {
     ConnectOptions options;
@@ -26,11 +25,12 @@ TEST(SlowNetwork, ARankWaitsForItAndNobodyElseDoes) {
     options.start_agent = false;
     return Connection::Connect(options).value();
   };
-  const AgentClient rank(scenario, {.ranks = 2});
-  ASSERT_TRUE(rank.hello().NeedsPeers());
+  Hello hello = AgentClient(scenario, {.ranks = 2}).hello();
+  hello.ranks_on_node = 1;
+  ASSERT_TRUE(hello.NeedsPeers());
 
   const auto begin = Clock::now();
-  auto attached = std::async(std::launch::async, [&] { return connect()->Attach(rank.hello(), seconds(3)); });
+  auto attached = std::async(std::launch::async, [&] { return connect()->Attach(hello, seconds(3)); });
   std::this_thread::sleep_for(milliseconds(200));
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(IsOk(connect()->AttachTool(seconds(1))));
   EXPECT_LT(Clock::now() - begin, milliseconds(2500)) << "tools wait for the network";
