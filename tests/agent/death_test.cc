@@ -232,6 +232,25 @@ TEST(AgentDeath, ASuccessorFinishesWhatDeadClientsHandedOver) {
   EXPECT_TRUE(IsOk(CheckStored(scenario.store(), Generation{other.hello().store_id, "job", "ckpt", 1, 1, 1}, 0, 3000)));
 }
 
+// What becomes of an image is told to the session that captured it, and to none that has its number later.
+TEST(AgentDeath, ASuccessorsSessionsAreNoneOfThoseThatHaveLeftImages) {
+  ScenarioFolder scenario;
+  JobKeys keys;
+  keys.schedule_store = 0;
+  AgentClient first(scenario, {.keys = keys});
+  ASSERT_TRUE(IsOk(first.Attach()));
+  const Generation generation = first.GenerationOf("ckpt", 1);
+  ASSERT_TRUE(IsOk(first.Capture(generation, 3000)));
+  ASSERT_TRUE(IsOk(first.Wait(generation, Level::kLocal)));
+  const uint32_t session = first.attachment().welcome.session_id;
+  ASSERT_TRUE(IsOk(first.Goodbye()));
+  ASSERT_TRUE(scenario.KillAgent());
+  AgentClient second(scenario, {.attempt = 2, .keys = keys});
+  ASSERT_TRUE(IsOk(second.Attach()));
+  EXPECT_NE(second.attachment().welcome.session_id, session);
+  EXPECT_TRUE(IsOk(second.CheckLocal(generation, 3000)));
+}
+
 TEST(ClientDeath, WhatEndedIsKeptAndWhatDidNotIsDropped) {
   ScenarioFolder scenario;
   ChildProcess actor({kActor, scenario.run_folder(), scenario.store(), "0", "1", "capture:1:3000000", "half:2:3000000", "pause"},

@@ -209,6 +209,8 @@ void Sessions::RecoverSessions() {
     if (is_number && std::stoul(number) <= kSlotOwnersMax && std::stoul(number) > 0)
       ids.push_back(static_cast<uint32_t>(std::stoul(number)));
   }
+  // Whose images are here may have ended: what becomes of these is nothing to a session that begins now.
+  last_id_ = images_.LastSession();
   for (uint32_t id : ids) last_id_ = std::max(last_id_, id);
   for (uint32_t id : ids) RecoverSession(id);
 }

@@ -118,6 +118,8 @@ class Images : public RoomGiver {
   // The images of a session that went with the predecessor though they had been handed over whole (images_release.cc): its
   // client is told.
   void TellGone(Session& session);
+  // The greatest number of a session that has captured what was recovered; 0: none has.
+  uint32_t LastSession() const;
 
   const std::unordered_map<uint64_t, Image*>& all() const { return by_id_; }
 

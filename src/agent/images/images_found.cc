@@ -203,6 +203,13 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   return Status::Ok();
 }
 
+uint32_t Images::LastSession() const {
+  uint32_t last = 0;
+  for (const auto& [id, image] : by_id_) last = std::max(last, image->session_id);
+  for (const Gone& gone : gone_) last = std::max(last, gone.session_id);
+  return last;
+}
+
 void Images::TellGone(Session& session) {
   std::erase_if(gone_, [&](const Gone& gone) {
     if (gone.session_id != session.id) return false;
