@@ -14,6 +14,7 @@
 #include "os/files/private_files.h"
 #include "os/machine/machine.h"
 #include "os/machine/probes.h"
+#include "os/memory/write_tracking.h"
 #include "session/own_folder.h"
 #include "tools/agent_connection.h"
 #include "tools/command.h"
@@ -76,14 +77,10 @@ void ExamineKernelFeatures(std::vector<Finding>* findings) {
   }
   const uint64_t locked = os::LockedMemoryLimitBytes();
   findings->push_back({State::kOk, "locked memory limit", locked == UINT64_MAX ? "none" : FormatByteSize(locked), ""});
-  const os::UserfaultfdSupport faults = os::ProbeUserfaultfd();
-  findings->push_back(
-      {faults.write_protect ? State::kOk : State::kNote, "userfaultfd",
-       !faults.available       ? faults.reason
-       : !faults.write_protect ? "without write protection"
-       : faults.asynchronous   ? "with asynchronous write protection"
-                               : "with write protection",
-       faults.write_protect ? "" : "page tracking will not be available (sysctl vm.unprivileged_userfaultfd=1 allows it)"});
+  const Status tracking = os::WriteTracking::Create().status();
+  findings->push_back({tracking.ok() ? State::kOk : State::kNote, "page tracking",
+                       tracking.ok() ? "the kernel tells which pages were written" : tracking.message(),
+                       tracking.ok() ? "" : "nothing is lost: pages are compared by their content"});
   findings->push_back({State::kOk, "huge pages",
                        fmt::format("anonymous: {}, /dev/shm: {}, hugetlb: {}", os::TransparentHugePages(),
                                    os::SharedMemoryHugePages(), os::HugetlbPagesTotal()),

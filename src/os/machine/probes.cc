@@ -1,41 +1,18 @@
 #include "os/machine/probes.h"
 
-#include <fcntl.h>
-#include <linux/userfaultfd.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "base/clock.h"
 #include "os/files/files.h"
-#include "os/files/unique_fd.h"
-
-// Newer than Debian 12's headers.
-#ifndef UFFD_FEATURE_WP_ASYNC
-#define UFFD_FEATURE_WP_ASYNC (1 << 15)
-#endif
-#ifndef UFFD_USER_MODE_ONLY
-#define UFFD_USER_MODE_ONLY 1
-#endif
 
 namespace kedge::os {
 namespace {
-
-bool HasUserfaultfdFeature(uint64_t feature) {
-  const UniqueFd fd(static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY)));
-  uffdio_api api{};
-  api.api = UFFD_API;
-  api.features = feature;
-  return fd.get() >= 0 && ioctl(fd.get(), UFFDIO_API, &api) == 0;
-}
 
 std::string ReadWhole(const char* path) {
   const auto content = ReadFile(SystemFileSystem(), path, 4096);
@@ -65,18 +42,6 @@ class ProbeFile {
 };
 
 }  // namespace
-
-UserfaultfdSupport ProbeUserfaultfd() {
-  UserfaultfdSupport support;
-  support.available = HasUserfaultfdFeature(0);
-  if (!support.available) {
-    support.reason = std::strerror(errno);
-    return support;
-  }
-  support.write_protect = HasUserfaultfdFeature(UFFD_FEATURE_PAGEFAULT_FLAG_WP);
-  support.asynchronous = support.write_protect && HasUserfaultfdFeature(UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_ASYNC);
-  return support;
-}
 
 std::string TransparentHugePages() {
   return Chosen(ReadWhole("/sys/kernel/mm/transparent_hugepage/enabled"));

@@ -9,15 +9,6 @@
 
 namespace kedge::os {
 
-// userfaultfd with write protection of anonymous memory; `asynchronous`: also without a handler (Linux 6.7).
-struct UserfaultfdSupport {
-  bool available = false;
-  bool write_protect = false;
-  bool asynchronous = false;
-  std::string reason;  // when not available
-};
-UserfaultfdSupport ProbeUserfaultfd();
-
 // The chosen word of /sys/kernel/mm/transparent_hugepage/{enabled,shmem_enabled}: "always", "madvise", "never"; "" unknown.
 std::string TransparentHugePages();
 std::string SharedMemoryHugePages();
