@@ -6,7 +6,7 @@ if(NOT fmt_FOUND)
   kedge_missing(fmt libfmt-dev)
 endif()
 foreach(library ISAL:libisal:libisal-dev URING:liburing:liburing-dev XXHASH:libxxhash:libxxhash-dev
-        FABRIC:libfabric:libfabric-dev CRYPTO:libcrypto:libssl-dev)
+        FABRIC:libfabric:libfabric-dev CRYPTO:libcrypto:libssl-dev BLOSC:blosc:libblosc-dev)
   string(REPLACE ":" ";" library ${library})
   list(GET library 0 prefix)
   list(GET library 1 module)

@@ -32,6 +32,7 @@ class Kedge(CMakePackage):
     depends_on("ninja", type="build")
     depends_on("pkgconfig", type="build")
 
+    depends_on("c-blosc@1.21:")
     depends_on("fmt@9:")
     depends_on("isa-l@2.30:")
     depends_on("libfabric@1.17:")

@@ -22,6 +22,8 @@ namespace kedge {
 
 inline constexpr uint32_t kMapBlockBytesMin = 4096;
 inline constexpr uint32_t kMapBlockBytesMax = 1 << 20;
+// What a compressed block has at most beyond the bytes of the block: two headers (reduce/stored_block.h).
+inline constexpr uint32_t kStoredBlockOverheadBytes = 32;
 
 // XXH3, 128 bits, of a block: blocks with equal fingerprints are taken for equal.
 using Fingerprint = std::array<std::byte, 16>;

@@ -26,6 +26,7 @@ DOORS: list[tuple[str, set[str], str]] = [
     (r"rdma/.*", {"net"}, "libfabric"),
     (r"openssl/.*", {"net"}, "libcrypto"),
     (r"curl/.*", {"store"}, "libcurl"),
+    (r"blosc\.h", {"reduce"}, "c-blosc"),
     (r"toml\+\+/.*|toml\.hpp", {"base"}, "toml++"),
     (r"CLI/.*", {"tools"}, "CLI11"),
 ]

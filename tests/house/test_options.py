@@ -59,6 +59,7 @@ def test_the_options_of_the_recipes_exist() -> None:
 
 def test_the_recipe_depends_on_each_library_of_the_build() -> None:
     names = {
+        "libblosc-dev": "c-blosc",
         "libfmt-dev": "fmt",
         "libisal-dev": "isa-l",
         "liburing-dev": "liburing",

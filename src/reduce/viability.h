@@ -1,0 +1,40 @@
+// Whether compressing pays on the way to a level: the rule of [Ibtesham] for a write.
+//
+// Ibtesham, Arnold, Bridges, Ferreira, Brightwell, "On the viability of compression for reducing the overheads of
+// checkpoint/restart-based fault tolerance" (ICPP 2012): with the saved fraction a, the compression's speed s and the
+// bandwidth v to the level, a byte takes 1/s + (1-a)/v with it and 1/v without; so it pays where a * s > v.
+//
+// The saved fraction is the piece's own, by a trial of it. The speed is what compressing took of late, by the wall's clock: where
+// processors are busy it falls by itself. Where they are so busy that the compressor has waited for one, it does not pay at all,
+// since the application waits then, too. After so many refusals what is remembered is forgotten, and the next trial's speed
+// stands: it may have become better meanwhile.
+#pragma once
+
+#include <cstdint>
+
+#include "base/duration.h"
+
+namespace kedge::reduce {
+
+class Viability {
+ public:
+  // What was compressed, and how long it took: by the wall's clock, and of a processor.
+  struct Sample {
+    uint64_t bytes = 0;
+    Duration wall{};
+    Duration processor{};
+  };
+
+  // Of the next piece: `saved_fraction` and `trial` are of the trial. 0 for the level's bandwidth: it is not known, and the
+  // answer is no. Counts the refusals.
+  bool Pays(double saved_fraction, const Sample& trial, double level_bytes_per_second);
+  // A piece was compressed.
+  void Note(const Sample& sample);
+
+ private:
+  double bytes_per_second_ = 0;  // 0: nothing is known
+  bool is_busy_ = false;         // a compressor had to wait for a processor
+  uint32_t refusals_ = 0;        // in a row
+};
+
+}  // namespace kedge::reduce
