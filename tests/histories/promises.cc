@@ -238,9 +238,10 @@ void Promises::Waited(int launch, int64_t version, kedge_level level, const std:
   const kedge_level meant = level == KEDGE_LEVEL_LAST ? generation->scheduled : level;
   const bool is_owed = GoesTo(level, *generation);
   const auto said_no = std::find_if(answers.begin(), answers.end(), [](const Answer& answer) { return !answer.ok(); });
-  // A wait of the worlds takes longer than protect.timeout.
-  const bool is_over =
-      std::any_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.code == KEDGE_ERROR_TIMEOUT; });
+  // A wait of the worlds takes longer than protect.timeout: it runs out, or hears that the nodes have given up.
+  const bool is_over = std::any_of(answers.begin(), answers.end(), [](const Answer& answer) {
+    return answer.code == KEDGE_ERROR_TIMEOUT || answer.code == KEDGE_ERROR_UNAVAILABLE;
+  });
   generation->may_be_given_up = generation->may_be_given_up || (!WasWhole(*generation) && is_over);
   const bool is_given_up = meant == KEDGE_LEVEL_NODE && generation->may_be_given_up;
   // A pool that was deleted before may be noticed with it.

@@ -116,6 +116,12 @@ TEST_P(LostTierTest, ALevelThatWasReachedIsNotSaidAgain) {
     EXPECT_EQ(code, KEDGE_ERROR_UNAVAILABLE) << "rank " << rank;
     EXPECT_THAT(kedge_error_message(), ::testing::HasSubstr("has lost the tier")) << "rank " << rank;
     together.arrive_and_wait();
+    // Nor by the successor of another node's agent, which has its own part still.
+    if (rank == 1) kill(AgentPidAt(nodes_.RunFolder(1)), SIGKILL);
+    together.arrive_and_wait();
+    EXPECT_EQ(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60), KEDGE_ERROR_UNAVAILABLE) << "rank " << rank;
+    EXPECT_THAT(kedge_error_message(), ::testing::HasSubstr("would not survive")) << "rank " << rank;
+    together.arrive_and_wait();
     Fill(&memory, rank, 2);
     EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
     EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_NODE, 60)) << "rank " << rank;

@@ -406,6 +406,7 @@ void Images::SaveFile(Image& image) {
   file.to_node = version.to_node;
   file.at_node = version.at_node;
   file.at_local = version.at_local;
+  file.weakened = version.at_node && !version.node_failure.ok();
   file.damaged = image.damaged;
   file.files_published = image.files_published;
   const Status saved = WriteImageFile(image.record_path, file);

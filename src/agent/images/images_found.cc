@@ -186,6 +186,7 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   version.to_node = version.to_node || file.to_node;
   version.at_node = version.at_node || file.at_node;
   version.at_local = version.at_local || file.at_local;
+  if (file.weakened && version.node_failure.ok()) version.Weaken("a node has lost its part, as the agent before this one knew");
   Image& image = Put(version, identity.rank, std::move(made));
   image.session_id = file.session_id;
   image.serial = file.serial;

@@ -86,8 +86,10 @@ bool Protect::HasJustLost(const Version& version) {
 
 void Protect::Weaken(Version& version, const Status& why) {
   if (!version.node_failure.ok()) return;
-  version.node_failure = Status(Code::kUnavailable, why.message())
-                             .WithContext(version.generation.ToString() + " would not survive the loss of a node any more");
+  version.Weaken(why.message());
+  for (const auto& [rank, image] : version.images) {
+    if (image->ended && !image->doomed) images_.SaveFile(*image);
+  }
   if (version.job->layout != nullptr)
     outcomes_.Add(version.generation, version.job->layout->id, why, version.scheduled >= Level::kStore);
   LogWarning("agent", "{}", version.node_failure.ToString());

@@ -169,6 +169,11 @@ bool Version::IsAbandoned() const {
   return !job->LineageOf(generation.name).Has(generation);
 }
 
+void Version::Weaken(const std::string& why) {
+  node_failure =
+      Status(Code::kUnavailable, why).WithContext(generation.ToString() + " would not survive the loss of a node any more");
+}
+
 bool Version::IsOwedToNodes() const {
   if (!to_node || at_node || !node_failure.ok() || job->layout == nullptr) return false;
   return generation.attempt == job->members.attempt || restored;

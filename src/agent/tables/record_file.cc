@@ -13,7 +13,7 @@ namespace {
 constexpr bool ImageFile::*kFlags[] = {&ImageFile::stored,   &ImageFile::in_store,       &ImageFile::skipped,
                                        &ImageFile::to_node,  &ImageFile::at_node,        &ImageFile::passing,
                                        &ImageFile::at_local, &ImageFile::files_published};
-constexpr uint8_t kUndecided = 4, kDamaged = 8;  // beside DueLevels
+constexpr uint8_t kUndecided = 4, kDamaged = 8, kWeakened = 16;  // beside DueLevels
 constexpr uint64_t kRecordFileBytesMax = 256 << 20;
 }  // namespace
 
@@ -32,7 +32,7 @@ Result<Buffer> EncodeImageFile(const ImageFile& file) {
   for (size_t bit = 0; bit < std::size(kFlags); ++bit) flags |= (file.*kFlags[bit] ? 1u : 0u) << bit;
   encoder.U8(static_cast<uint8_t>(flags));
   const uint32_t undecided = file.undecided ? EncodeDueLevels(*file.undecided) | kUndecided : 0;
-  encoder.U8(static_cast<uint8_t>(undecided | (file.damaged ? kDamaged : 0)));
+  encoder.U8(static_cast<uint8_t>(undecided | (file.damaged ? kDamaged : 0) | (file.weakened ? kWeakened : 0)));
   encoder.Varint(local.size());
   encoder.Raw(local);
   const auto written = encoder.Written(0);
@@ -61,7 +61,8 @@ Result<ImageFile> DecodeImageFile(ByteSpan bytes) {
   for (size_t bit = 0; bit < std::size(kFlags); ++bit) file.*kFlags[bit] = (flags >> bit & 1) != 0;
   const uint8_t more = decoder.U8();
   file.damaged = (more & kDamaged) != 0;
-  const uint32_t undecided = more & ~uint32_t{kDamaged};
+  file.weakened = (more & kWeakened) != 0;
+  const uint32_t undecided = more & ~uint32_t{kDamaged | kWeakened};
   decoder.Require(undecided == 0 || (undecided & ~(kDueNode | kDueStore)) == kUndecided, "no such flag");
   if ((undecided & kUndecided) != 0) file.undecided = DecodeDueLevels(undecided);
   const ByteSpan local = decoder.Raw(decoder.VarintAtMost(body.size()));

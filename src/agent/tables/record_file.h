@@ -29,6 +29,7 @@ struct ImageFile {
   bool to_node = false;          // level NODE is among those that its version is to reach
   bool at_node = false;          // its version has reached it
   bool at_local = false;         // level LOCAL, over all nodes
+  bool weakened = false;         // a node of those that made it survive their loss has lost its part since
   bool damaged = false;          // its bytes here are not those that were captured
   bool files_published = false;  // its routed files are at their paths, or could not be put there
 };
