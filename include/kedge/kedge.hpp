@@ -187,7 +187,7 @@ class Context {
   Context(Context&&) noexcept = default;
   Context& operator=(Context&&) noexcept = default;
 
-  // Ends the context; `drain` waits until everything is at its last level and returns the first flush that failed.
+  // Ends the context; `drain` waits until everything is at its last level and returns the first flush that failed for good.
   Expected<void> Finalize(bool drain = true) { return detail::Check(kedge_finalize(context_.release(), drain ? 1 : 0)); }
   // For the functions of kedge.h that have no member here; stays this object's.
   kedge_context* get() const { return context_.get(); }

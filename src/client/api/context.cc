@@ -131,8 +131,12 @@ Status Context::Finalize(bool drain) {
     if (drain) status = core.Heard(Drain());
     session->Pump();
     checkpointer->CheckAgreement();
-    if (auto failure = session->TakeFailure()) {
+    while (const auto failure = session->TakeFailure()) {
+      // A wait may have made it good since, for which it was tried again.
+      const auto level = levels->Test(failure->name, failure->version);
+      if (level.ok() && *level >= Level::kStore) continue;
       status = failure->status.WithContext(fmt::format("the flush of '{}' version {} failed", failure->name, failure->version));
+      break;
     }
     session->Goodbye();
     // Of what went to the store without an agent nobody tells the other ranks than the first.
