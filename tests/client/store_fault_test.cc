@@ -303,6 +303,13 @@ TEST_P(OneRankFaultTest, OnlyRankZeroLooksForVersions) {
     EXPECT_KEDGE_OK(kedge_newest(context, "s", -1, &newest));
     EXPECT_EQ(newest, 1);
     together.arrive_and_wait();
+    if (rank == 1) FailBelow(OtherPath(), CallsOf(Call::kList), EIO);
+    together.arrive_and_wait();
+    std::string memory(Content(rank, "1").size(), ' ');
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 1, nullptr));
+    EXPECT_KEDGE_OK(kedge_restart(context, "s", -1, nullptr)) << "its bytes it reads without a listing";
+    EXPECT_EQ(memory, Content(rank, "1"));
+    together.arrive_and_wait();
     if (rank == 1) FailBelow(folder_.store(), os::testing::kEveryCall, EIO);
     together.arrive_and_wait();
     EXPECT_EQ(kedge_newest(context, "s", -1, &newest), KEDGE_ERROR_IO);

@@ -29,7 +29,7 @@ Status PopulatePiece(std::byte* data, size_t bytes, const std::string& path) {
     if (errno == EINTR || errno == EAGAIN) continue;
     if (errno != EINVAL) return Failed("madvise(MADV_POPULATE_WRITE)", path);
     // An old kernel. A read maps a page of a shared file for writing too; writing would race with its users.
-    const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t page_bytes = PageBytes();
     for (size_t offset = 0; offset < bytes; offset += page_bytes) {
       static_cast<void>(*static_cast<const volatile std::byte*>(data + offset));
     }
@@ -53,7 +53,7 @@ void* MapAligned(size_t bytes, int fd) {
     errno = failure;
     return MAP_FAILED;
   }
-  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t page_bytes = PageBytes();
   const uintptr_t end = aligned + (bytes + page_bytes - 1) / page_bytes * page_bytes;
   if (aligned > begin) munmap(reserved, aligned - begin);
   if (end < begin + reserved_bytes) munmap(reinterpret_cast<void*>(end), begin + reserved_bytes - end);
@@ -61,6 +61,10 @@ void* MapAligned(size_t bytes, int fd) {
 }
 
 }  // namespace
+
+size_t PageBytes() {
+  return static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
 
 Result<SharedMapping> SharedMapping::Map(UniqueFd fd, const std::string& path, size_t bytes) {
   void* data = MapAligned(bytes, fd.get());
@@ -147,7 +151,7 @@ void SharedMapping::Unmap() {
 
 Status SharedMapping::Populate(size_t offset, size_t bytes, const std::atomic<bool>* cancel) const {
   KEDGE_CHECK(offset <= bytes_ && bytes <= bytes_ - offset);
-  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t page_bytes = PageBytes();
   const size_t end = offset + bytes;
   size_t position = offset / page_bytes * page_bytes;
   while (position < end) {
@@ -165,7 +169,7 @@ void SharedMapping::MakeLargePages(size_t offset, size_t bytes) const {
   const size_t end = (offset + bytes) / kLargePageBytes * kLargePageBytes;
   if (begin >= end) return;
   // The kernel collapses only what has a page already. A file system without room says so here.
-  const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t page_bytes = PageBytes();
   for (size_t position = begin; position < end; position += kLargePageBytes) {
     if (madvise(data_ + position, page_bytes, MADV_POPULATE_WRITE) != 0) return;
   }

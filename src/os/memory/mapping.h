@@ -17,6 +17,9 @@
 
 namespace kedge::os {
 
+// The processor's smallest unit of mapping.
+size_t PageBytes();
+
 // Movable owner of one mapping of a whole file. Distinct threads may use the bytes; the object itself is not locked.
 class SharedMapping {
  public:

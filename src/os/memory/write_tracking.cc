@@ -19,6 +19,7 @@
 
 #include "os/files/failed_call.h"
 #include "os/files/files.h"
+#include "os/memory/mapping.h"
 
 namespace kedge::os {
 namespace {
@@ -52,10 +53,6 @@ constexpr uint64_t kRefuseUntracked = 1 << 1;                  // PM_SCAN_CHECK_
 constexpr uint64_t kIsWritten = 1 << 1;                        // PAGE_IS_WRITTEN
 
 constexpr size_t kRangesInScan = 512;
-
-uint64_t PageBytes() {
-  return static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-}
 
 uint64_t AddressOf(const void* data) {
   return reinterpret_cast<uintptr_t>(data);

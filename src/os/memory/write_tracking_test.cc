@@ -24,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "os/memory/mapping.h"
 #include "os/testing/temporary_folder.h"
 
 namespace kedge::os {
@@ -57,7 +58,7 @@ class Memory {
   void Fill(int value) { std::memset(data_, value, bytes_); }
 
  private:
-  const size_t page_bytes_ = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t page_bytes_ = PageBytes();
   size_t bytes_;
   std::byte* data_;
 };

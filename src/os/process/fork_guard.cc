@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "os/memory/mapping.h"
+
 namespace kedge::os {
 namespace {
 
@@ -15,10 +17,6 @@ struct Page {
   volatile bool wiped_on_fork;
   pid_t owner;
 };
-
-size_t PageBytes() {
-  return static_cast<size_t>(sysconf(_SC_PAGESIZE));
-}
 
 }  // namespace
 

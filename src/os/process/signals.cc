@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "os/memory/mapping.h"
+
 namespace kedge::os {
 namespace {
 
@@ -22,7 +24,7 @@ void Forward(int) {
 // Zeros in place of the page that its file does not reach any more.
 void ReplacePage(int signal, siginfo_t* info, void*) {
   const int saved_errno = errno;
-  const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto page_bytes = static_cast<uintptr_t>(PageBytes());
   const uintptr_t page = reinterpret_cast<uintptr_t>(info->si_addr) / page_bytes * page_bytes;
   const bool replaced = info->si_code == BUS_ADRERR && page != 0 &&
                         mmap(reinterpret_cast<void*>(page), page_bytes, PROT_READ | PROT_WRITE,
