@@ -24,7 +24,7 @@
 namespace kedge {
 
 inline constexpr uint64_t kMailboxMagic = 0x786f622d6567646bULL;  // "kdge-box"
-inline constexpr uint32_t kProtocolVersion = 22;
+inline constexpr uint32_t kProtocolVersion = 23;
 inline constexpr uint32_t kClientRingEntries = 1024;
 inline constexpr uint32_t kAgentRingEntries = 64;
 // An open slot that is used up at this rate is asked for early, and grows far: the request lies behind all that the client has
@@ -143,9 +143,11 @@ struct ImageEnd {
   ClientMessageKind kind = ClientMessageKind::kImageEnd;
   uint32_t due_levels = 0;  // as of ImageBegin
   uint64_t image_serial = 0;
-  SlotRange range{};  // its image record, followed by its placement table
+  SlotRange range{};  // its image record, followed by its placement table and (gap_table_bytes > 0) its gap table
   uint64_t record_bytes = 0;
   uint32_t crc32c = 0;  // of the range
+  // With a gap table, perhaps an empty one, the next image may leave out what this one has: see Mailbox::base_serial.
+  uint32_t gap_table_bytes = 0;
 };
 
 // The image is given up. Slots that no ChunkProgress of it named are returned by ReturnSlot.
@@ -267,6 +269,14 @@ struct Mailbox {
 
   Ring<ClientMessage, kClientRingEntries> from_client;
   Ring<AgentMessage, kAgentRingEntries> from_agent;
+
+  // The image that the next one may leave gaps for (gap_table.h), and how both sides agree on it without a message. The agent
+  // writes `base_serial` once an image with a gap table is taken and lies whole in slots of this node. A client that wants to
+  // build on it writes `building_on` first, and looks again: only if `base_serial` still says so it does. An agent that wants to
+  // let go of the image writes 0 first, and looks at `building_on`: if that says so the image stays, and `base_serial` comes
+  // back. Both are sequentially consistent. `building_on` stays until the next image begins: its end lies in the ring meanwhile.
+  alignas(64) std::atomic<uint64_t> base_serial;
+  alignas(64) std::atomic<uint64_t> building_on;
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 

@@ -253,7 +253,7 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
   const uint64_t number = message.number;
   const Message& body = message.message;
   // What came through the mailbox before this question is part of the answer.
-  sessions_.DrainAll();
+  sessions_.DrainAll(/*may_wait=*/true);
   if (Find(id) == nullptr) return;
   if (const auto* wait = std::get_if<WaitRequest>(&body)) return waiters_.AddWait(id, number, *wait);
   if (const auto* test = std::get_if<TestRequest>(&body)) return waiters_.AddTest(id, number, *test);

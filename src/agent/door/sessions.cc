@@ -128,7 +128,7 @@ void Sessions::CheckOwners() {
 
 Status Sessions::AttachAgain(Session& session, const Hello& hello) {
   // Everything that was handed over is taken; requests of before are forgotten.
-  while (Drain(session)) {
+  while (Drain(session, /*may_wait=*/true)) {
   }
   if (core_.sessions().Find(hello.session_id) != &session || session.ended) return Status(Code::kNotFound, "the session broke");
   assignment_.Drop(session);
@@ -326,7 +326,7 @@ void Sessions::FreeSlots(Session& session) {
 
 void Sessions::End(Session& session, const char* why) {
   if (session.ended) return;
-  while (Drain(session)) {
+  while (Drain(session, /*may_wait=*/true)) {
   }
   tuning_.Collect(session);
   Halts::OnEnd(session);
@@ -362,16 +362,16 @@ void Sessions::RestartAll() {
   for (Session* session : core_.sessions().all()) Restart(*session);
 }
 
-bool Sessions::DrainAll() {
+bool Sessions::DrainAll(bool may_wait) {
   bool any = false;
   for (const uint32_t id : core_.sessions().ids()) {
     Session* session = core_.sessions().Find(id);
-    any = (session != nullptr && Drain(*session)) || any;
+    any = (session != nullptr && Drain(*session, may_wait)) || any;
   }
   return any;
 }
 
-bool Sessions::Drain(Session& session) {
+bool Sessions::Drain(Session& session, bool may_wait) {
   if (session.ended || session.broken) return false;
   while (!session.unsent.empty() && session.to_client.TryPush(session.unsent.front())) session.unsent.pop_front();
   const uint32_t id = session.id;
@@ -389,6 +389,7 @@ bool Sessions::Drain(Session& session) {
       return false;
     }
     if (peek == RingPeek::kEmpty) break;
+    if (message.kind() == ClientMessageKind::kImageEnd && !images_.IsFilled(session, message.As<ImageEnd>(), may_wait)) break;
     any = true;
     if (!session.must_restart || message.kind() == ClientMessageKind::kImageEnd) Handle(session, message);
     session.from_client.Advance();

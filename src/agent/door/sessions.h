@@ -53,8 +53,9 @@ class Sessions {
   // Jobs of that name and store path, whichever store that is.
   KnownJobsReply KnownJobs(const KnownJobsRequest& request) const;
 
-  // Takes what has come through the mailboxes; whether there was anything.
-  bool DrainAll();
+  // Takes what has come through the mailboxes; whether there was anything. `may_wait`: also images whose gaps are being filled
+  // (Images::IsFilled), else what lies behind them is for later.
+  bool DrainAll(bool may_wait = false);
   // A tier of theirs is lost: they are disconnected, and get new sessions when they come back.
   void RestartSessionsOf(const TierUnit* unit);
   // The same for all of them.
@@ -85,7 +86,7 @@ class Sessions {
   Result<Session*> Create(const Hello& hello, const os::ProcessIdentity& owner);
   Status AttachAgain(Session& session, const Hello& hello);
   void WatchOwner(Session& session);
-  bool Drain(Session& session);
+  bool Drain(Session& session, bool may_wait = false);
   void Handle(Session& session, const ClientMessage& message);
   void OnReturn(Session& session, const SlotRange& slot);
   void FreeSlots(Session& session);

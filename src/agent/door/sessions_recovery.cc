@@ -190,6 +190,7 @@ void Sessions::RecoverSession(uint32_t id) {
     if (image->flush == FlushState::kWaiting || image->version->undecided) session->pending_serials.insert(image->serial);
   }
   images_.TellGone(*session);
+  images_.RecoverBase(*session);
   core_.sessions().Add(std::move(session));
 }
 
@@ -224,9 +225,10 @@ void Sessions::EndDeadSessions() {
       dead.push_back(session);
     }
   }
-  // Every mailbox is read before anybody ends: an image that all ranks have handed over is whole.
-  for (Session* session : dead) {
-    while (Drain(*session)) {
+  // Every mailbox is read before anybody ends: an image that all ranks have handed over is whole. Those of the living, too: what
+  // their images leave out is here now, and may not be once somebody wants its slots.
+  for (Session* session : core_.sessions().all()) {
+    while (Drain(*session, /*may_wait=*/true)) {
     }
   }
   for (Session* session : dead) End(*session, "its process ended while no agent ran");

@@ -164,7 +164,13 @@ Result<Images::Announced> Images::ReadAnnouncement(const Session& session, const
   Announced announced;
   const ByteSpan record_bytes = ByteSpan(bytes).first(end.record_bytes);
   KEDGE_ASSIGN_OR_RETURN(announced.record, DecodeImageRecord(record_bytes));
-  KEDGE_ASSIGN_OR_RETURN(announced.table, DecodePlacementTable(ByteSpan(bytes).subspan(end.record_bytes)));
+  ByteSpan tables = ByteSpan(bytes).subspan(end.record_bytes);
+  if (end.gap_table_bytes > tables.size()) return Refused("the gap table is longer than what was announced");
+  if (end.gap_table_bytes > 0) {
+    KEDGE_ASSIGN_OR_RETURN(announced.gaps, DecodeGapTable(tables.last(end.gap_table_bytes)));
+  }
+  tables = tables.first(tables.size() - end.gap_table_bytes);
+  KEDGE_ASSIGN_OR_RETURN(announced.table, DecodePlacementTable(tables));
   announced.record_crc32c = crc32c::Compute(record_bytes.data(), record_bytes.size());
   KEDGE_ASSIGN_OR_RETURN(announced.captured, CapturedRuns(announced.record, core_.settings().piece_bytes));
   KEDGE_RETURN_IF_ERROR(CheckIdentity(session, announced.record.identity));
@@ -228,6 +234,7 @@ Status Images::FindChunks(const Session& session, const Image* begun, Announced*
 }
 
 Status Images::OnEnd(Session& session, const ImageEnd& end) {
+  const Status filled = EndFill(session);
   if (session.gone_serials.contains(end.image_serial)) return Status::Ok();  // its client has been told
   auto begun = session.images.find(end.image_serial);
   Image* image = begun == session.images.end() ? nullptr : Find(begun->second);
@@ -242,7 +249,8 @@ Status Images::OnEnd(Session& session, const ImageEnd& end) {
       return Status::Ok();
     }
   }
-  const Status found = announced.ok() ? FindChunks(session, image, &*announced) : announced.status();
+  Status found = announced.ok() ? FindChunks(session, image, &*announced) : announced.status();
+  if (found.ok()) found = filled;
   if (!found.ok()) {
     OnAbort(session, end.image_serial);
     return found;
@@ -305,6 +313,7 @@ Status Images::OnEnd(Session& session, const ImageEnd& end) {
   } else if (!version.undecided && !version.IsOwedToNodes()) {
     OnSettled(*image);
   }
+  if (end.gap_table_bytes > 0) BecomeBase(session, *image);
   if (session.must_restart) RescueLost(version);  // its client does not know yet that a tier is lost
   OnHeld(version);
   core_.events().image_captured(identity);
@@ -354,6 +363,7 @@ void Images::OnAbort(Session& session, uint64_t serial) {
 }
 
 void Images::DropUnended(Session& session) {
+  (void)EndFill(session);
   while (!session.images.empty()) OnAbort(session, session.images.begin()->first);
 }
 
@@ -427,6 +437,7 @@ void Images::OnDamaged(Version& version, uint32_t rank, const Status& why) {
   const auto image = version.images.find(rank);
   if (image == version.images.end() || image->second->damaged) return;
   image->second->damaged = true;
+  (void)MayGo(*image->second);  // nothing more is built on it
   if (image->second->HasNoOtherCopy() && version.failure.ok()) version.failure = why;
   ++core_.counters().images_damaged;
   if (!image->second->doomed) SaveFile(*image->second);

@@ -17,6 +17,7 @@
 #include "agent/tables/model.h"
 #include "agent/tables/record_file.h"
 #include "format/image_record.h"
+#include "session/gap_table.h"
 
 namespace kedge {
 
@@ -52,6 +53,11 @@ class Images : public RoomGiver {
   Status OnProgress(Session& session, const ChunkProgress& progress);
   Status OnEnd(Session& session, const ImageEnd& end);
   void OnAbort(Session& session, uint64_t serial);
+  // Whether OnEnd can take it now: what its slots lack is there, or will never be. Else that is being copied, and the loop turns
+  // when it is done; `may_wait`: for the end of that. Again for the same entry until it is true.
+  bool IsFilled(Session& session, const ImageEnd& end, bool may_wait);
+  // After a predecessor: what its mailbox says is the session's base is kept as that, if it was found.
+  void RecoverBase(Session& session);
   // The session is over: what it has begun and not ended is dropped.
   void DropUnended(Session& session);
 
@@ -130,6 +136,7 @@ class Images : public RoomGiver {
     std::vector<ImageChunk> chunks;
     std::vector<std::vector<SummedRun>> captured;  // by chunk
     uint32_t record_crc32c = 0;
+    GapTable gaps;
   };
   struct FoundPlaces {
     std::vector<ImageChunk> chunks;  // of the record's chunk table
@@ -154,6 +161,23 @@ class Images : public RoomGiver {
   Image& Put(Version& version, uint32_t rank, std::unique_ptr<Image> image);
   // A local record's, which no other has had.
   std::string NewRecordPath(const Image& image) const;
+  // A range of bytes from one slot to another.
+  struct GapCopy {
+    std::shared_ptr<Tier> from, to;
+    uint32_t from_slot = 0, to_slot = 0;
+    uint64_t from_offset = 0, to_offset = 0;
+    uint64_t bytes = 0;
+  };
+  // Fills in `fill`, where there is something to do.
+  Status BeginFill(Session& session, const ImageEnd& end, GapFill* fill);
+  // What is to be copied for it, from `base`. kInvalidArgument: a gap that is not in both.
+  static Result<std::vector<GapCopy>> PlanFill(const Announced& announced, const Image& base);
+  static Status CopyGaps(const std::vector<GapCopy>& copies);
+  // The fill's outcome, ok where there were no gaps; its base is let go of.
+  Status EndFill(Session& session);
+  void BecomeBase(Session& session, const Image& image);
+  // False: its session builds an image on it right now. Else it is its session's base no more.
+  bool MayGo(const Image& image) const;
   // Slots for whole chunks go back with the image's end.
   void ReturnFullSlots(Session& session, const Image& image);
   void OnHeld(Version& version);

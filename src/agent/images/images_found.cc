@@ -86,7 +86,7 @@ Status Images::Adopt(const AdoptedImage& adopted) {
     const Image& bad = *here->second;
     if (!adopted.replace && !bad.IsLost()) return Status(Code::kAlreadyExists, "an image of that rank is here already");
     const bool is_flushed = bad.IsOnItsWay() && !bad.damaged;
-    if (!bad.ended || bad.readers > 0 || bad.pieces_in_flight > 0 || is_flushed) {
+    if (!bad.ended || bad.readers > 0 || bad.pieces_in_flight > 0 || is_flushed || !MayGo(bad)) {
       return Status(Code::kBusy, "the image that is to be replaced is in use");
     }
     // Its flush goes on from the other copy, and its client hears of it.

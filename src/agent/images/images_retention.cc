@@ -194,7 +194,8 @@ void Images::ReconsiderNow(Job& job, const std::string& name) {
     for (const auto& [rank, image] : newest_first[i]->images) {
       if (image->doomed) continue;
       const bool is_lost = image->ended && image->flush == FlushState::kFailed && image->HasReleased();
-      if (keeping[i] == Keeping::kDrop || is_lost) {
+      // One that an image is being built on goes when that has ended: it is looked at again then.
+      if ((keeping[i] == Keeping::kDrop || is_lost) && MayGo(*image)) {
         dropped.push_back(image.get());
       } else {
         SetOwed(*image, keeping[i] == Keeping::kPinned);
@@ -315,6 +316,7 @@ bool Images::EvictOldest(TierUnit* unit, bool also_newest) {
   if (victim == nullptr) return false;
   std::vector<Image*> images;
   for (const auto& [rank, image] : victim->images) images.push_back(image.get());
+  if (!std::all_of(images.begin(), images.end(), [this](const Image* image) { return MayGo(*image); })) return false;
   for (Image* image : images) {
     ++core_.counters().images_evicted;
     Doom(*image);
@@ -330,7 +332,7 @@ CleanupReply Images::Cleanup(const CleanupRequest& request) {
     if (generation.store_id != request.store_id || generation.job != request.job || image->rank != request.rank) continue;
     if (!request.name.empty() && generation.name != request.name) continue;
     // Only what the store has; a copy that is owed or the only one is not a user's to lose by tidying up.
-    if (image->doomed || IsOwed(*image) || !image->version->in_store) continue;
+    if (image->doomed || IsOwed(*image) || !image->version->in_store || !MayGo(*image)) continue;
     images.push_back(image);
   }
   for (Image* image : images) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -361,6 +362,13 @@ struct ShownImage {
   bool opening = false;  // another is looked for
 };
 
+// An image whose gaps are being filled from its session's base; its ImageEnd stays in the mailbox meanwhile (images_gaps.cc).
+struct GapFill {
+  uint64_t base = 0;          // an image that is read from; 0: none
+  std::function<void()> run;  // does it, unless somebody has begun: on any thread
+  std::shared_future<Status> filled;
+};
+
 struct Session {
   uint32_t id = 0;
   Hello hello;
@@ -397,6 +405,8 @@ struct Session {
   bool CloseWindow(uint64_t handle);
   os::UniqueFd pidfd;
   os::EventLoop::WatchId pidfd_watch = 0;
+  uint64_t base_image = 0;  // that the next one may build on (Mailbox::base_serial); 0: none
+  std::optional<GapFill> fill;
 
   Mailbox& box() const { return *MailboxOf(mailbox); }
 };
