@@ -28,7 +28,7 @@ Status ImageCapture::Begin(ImageSink* sink, const ImageIdentity& identity, std::
   planned_.clear();
   next_planned_ = 0;
   chunk_open_ = region_open_ = extent_open_ = false;
-  bytes_captured_ = object_offset_ = 0;
+  bytes_captured_ = bytes_left_out_ = object_offset_ = 0;
   cut_bytes_ = ExtentCutBytes(announced_bytes);
   return sink_->Begin(identity, announced_bytes);
 }
@@ -55,6 +55,29 @@ Status ImageCapture::AddRegion(const Region& region, const void* data) {
   return CloseRegion();
 }
 
+size_t BaseRegion(const ImageBase& base, const Region& region) {
+  const auto& regions = base.record.regions;
+  const auto found = std::find_if(regions.begin(), regions.end(), [&](const Region& candidate) {
+    return candidate.id == region.id && candidate.kind == RegionKind::kMemory && candidate.bytes == region.bytes;
+  });
+  return static_cast<size_t>(found - regions.begin());
+}
+
+Status ImageCapture::AddChangedRegion(const Region& region, const void* data, std::span<const ChangedRange> changed) {
+  KEDGE_RETURN_IF_ERROR(OpenRegion(region));
+  if (const ImageBase* base = sink_->base()) {
+    const size_t before = BaseRegion(*base, region);
+    const auto& extents = base->record.extents;
+    const auto first =
+        std::partition_point(extents.begin(), extents.end(), [&](const Extent& extent) { return extent.region < before; });
+    compares_ = before < base->record.regions.size();
+    base_extent_ = static_cast<size_t>(first - extents.begin());
+    changed_ = changed;
+  }
+  KEDGE_RETURN_IF_ERROR(Append(data, region.bytes));
+  return CloseRegion();
+}
+
 Region* ImageCapture::NextRegion() {
   if (regions_ == record_.regions.size()) record_.regions.emplace_back();
   return &record_.regions[regions_++];
@@ -63,7 +86,7 @@ Region* ImageCapture::NextRegion() {
 Status ImageCapture::OpenRegion(const Region& region) {
   *NextRegion() = region;
   region_open_ = true;
-  extent_open_ = false;
+  extent_open_ = compares_ = false;
   region_left_ = region.bytes;
   return Status::Ok();
 }
@@ -94,7 +117,9 @@ Status ImageCapture::Append(const void* data, uint64_t bytes) {
       extent_open_ = true;
     }
     Extent& extent = record_.extents.back();
-    extent.crc32c = CopyIntoChunk(source, portion, extent.crc32c, of_bytes);
+    const Extent* const before = compares_ && extent.bytes == 0 ? BaseExtent(portion) : nullptr;
+    extent.crc32c =
+        before != nullptr ? CopyChanged(source, portion, *before) : CopyIntoChunk(source, portion, extent.crc32c, of_bytes);
     extent.bytes += portion;
     source += portion;
     bytes -= portion;
@@ -111,6 +136,48 @@ uint32_t ImageCapture::CopyIntoChunk(const std::byte* data, uint64_t bytes, uint
   std::byte* to = target_.memory != nullptr ? target_.memory + chunk_used_ : bounce_.get() + (chunk_used_ - piece_start_);
   chunk_used_ += bytes;
   return crc32c::CopyAndChecksum(to, data, bytes, crc, of_bytes);
+}
+
+const Extent* ImageCapture::BaseExtent(uint64_t bytes) {
+  const ImageBase& base = *sink_->base();
+  const Extent& wanted = record_.extents.back();
+  const auto& extents = base.record.extents;
+  while (base_extent_ < extents.size() && extents[base_extent_].region_offset < wanted.region_offset) ++base_extent_;
+  if (target_.memory == nullptr || base_extent_ == extents.size()) return nullptr;
+  const Extent& before = extents[base_extent_];
+  const bool is_there = base.record.regions[before.region].id == record_.regions[wanted.region].id &&
+                        before.region_offset == wanted.region_offset && before.bytes == bytes && before.chunk == wanted.chunk &&
+                        before.chunk_offset == wanted.chunk_offset && base.chunks[before.chunk] != nullptr;
+  return is_there ? &before : nullptr;
+}
+
+void ImageCapture::LeaveOut(uint64_t chunk_offset, uint64_t bytes) {
+  if (bytes == 0) return;
+  sink_->LeaveOut(chunk_offset, bytes);
+  bytes_left_out_ += bytes;
+}
+
+// Of two texts of equal length the checksums differ by what is linear in the difference of the texts; where that is but a run of
+// bytes, it is the difference of the checksums of the run, moved over the bytes behind it.
+uint32_t ImageCapture::CopyChanged(const std::byte* data, uint64_t bytes, const Extent& before) {
+  const std::byte* const was = sink_->base()->chunks[before.chunk] + before.chunk_offset;
+  std::byte* const to = target_.memory + chunk_used_;
+  const uint64_t begin = before.region_offset, end = begin + bytes;
+  uint32_t crc = before.crc32c;
+  uint64_t position = begin;
+  while (!changed_.empty() && changed_.front().offset + changed_.front().bytes <= begin) changed_ = changed_.subspan(1);
+  for (const ChangedRange& range : changed_) {
+    if (range.offset >= end) break;
+    const uint64_t from = std::max(range.offset, begin), until = std::min(range.offset + range.bytes, end);
+    LeaveOut(chunk_used_ + (position - begin), from - position);
+    const uint32_t old_crc = crc32c::Compute(was + (from - begin), until - from);
+    const uint32_t new_crc = crc32c::CopyAndChecksum(to + (from - begin), data + (from - begin), until - from);
+    crc ^= crc32c::Combine(old_crc ^ new_crc, 0, end - until);
+    position = until;
+  }
+  LeaveOut(chunk_used_ + (position - begin), end - position);
+  chunk_used_ += bytes;
+  return crc;
 }
 
 // Once for each chunk.

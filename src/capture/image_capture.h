@@ -4,6 +4,9 @@
 // verified wherever it goes from here. Targets in memory get it directly; others through a bounce buffer of one piece. The record
 // and all buffers are kept from one checkpoint to the next, so that a checkpoint like the one before allocates nothing.
 //
+// What is known not to have changed since the sink's base is neither read nor copied: the sink is told of a gap, and the checksum
+// of an extent with gaps follows from the base's and from the changed bytes, old and new.
+//
 // One thread at a time. After an error call Abort; the object is then ready for another Begin.
 #pragma once
 
@@ -19,6 +22,14 @@
 
 namespace kedge {
 
+// Bytes of a region that may have changed.
+struct ChangedRange {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;  // > 0
+
+  friend bool operator==(const ChangedRange&, const ChangedRange&) = default;
+};
+
 class ImageCapture {
  public:
   // `sink` must outlive the image. `announced_bytes`: as ImageSink::Begin.
@@ -27,6 +38,9 @@ class ImageCapture {
   Status BeginPart(std::span<const uint64_t> region_bytes);
   // `data` is read before the call returns; it may be null when the region is empty.
   Status AddRegion(const Region& region, const void* data);
+  // The same, where all but `changed` (ascending, not overlapping) is as the sink's base has it in the region of that id. What
+  // lies elsewhere there, or is not in memory, is copied whole.
+  Status AddChangedRegion(const Region& region, const void* data, std::span<const ChangedRange> changed);
   // The same for bytes that come in portions: exactly region.bytes of them between OpenRegion and CloseRegion.
   Status OpenRegion(const Region& region);
   Status Append(const void* data, uint64_t bytes);
@@ -39,6 +53,8 @@ class ImageCapture {
   bool active() const { return sink_ != nullptr; }
   // Of the image since Begin.
   uint64_t bytes_captured() const { return bytes_captured_; }
+  // Of these, left out.
+  uint64_t bytes_left_out() const { return bytes_left_out_; }
   const ImageRecord& record() const { return record_; }
 
  private:
@@ -55,6 +71,12 @@ class ImageCapture {
   uint64_t BytesToCut() const;
   // `of_bytes` are copied together.
   uint32_t CopyIntoChunk(const std::byte* data, uint64_t bytes, uint32_t crc, uint64_t of_bytes);
+  // The base's extent at the place of the one that begins with the next byte and has so many; nullptr: there is none in memory.
+  const Extent* BaseExtent(uint64_t bytes);
+  // So many bytes of the open chunk are the base's.
+  void LeaveOut(uint64_t chunk_offset, uint64_t bytes);
+  // Of an extent, what has changed of it; its checksum.
+  uint32_t CopyChanged(const std::byte* data, uint64_t bytes, const Extent& before);
   Region* NextRegion();
 
   ImageSink* sink_ = nullptr;
@@ -79,7 +101,12 @@ class ImageCapture {
   bool region_open_ = false;
   bool extent_open_ = false;
   uint64_t region_left_ = 0;
+  // Of a region of which parts may be left out:
+  std::span<const ChangedRange> changed_;  // those behind what is captured
+  size_t base_extent_ = 0;                 // of base()->record.extents, the next that may fit
+  bool compares_ = false;
   uint64_t bytes_captured_ = 0;
+  uint64_t bytes_left_out_ = 0;
 };
 
 }  // namespace kedge

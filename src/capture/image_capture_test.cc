@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstring>
 #include <map>
+#include <memory>
 
 #include "base/crc32c.h"
 #include "base/random.h"
@@ -110,6 +113,134 @@ class OrderSink final : public ImageSink {
  private:
   std::vector<std::byte> memory_;
 };
+
+// Slots in memory of which the images build on each other, and the agent that fills in what they leave out.
+class BuildingSink final : public ImageSink {
+ public:
+  const LayoutLimits& limits() const override { return kLimits; }
+  Status Begin(const ImageIdentity&, uint64_t) override {
+    chunks_.clear();
+    gaps.clear();
+    return Status::Ok();
+  }
+  Result<ChunkTarget> OpenChunk(uint32_t, uint64_t) override {
+    chunks_.push_back(std::make_unique<std::byte[]>(kLimits.chunk_bytes));
+    std::memset(chunks_.back().get(), 0xEE, kLimits.chunk_bytes);
+    return ChunkTarget{chunks_.back().get()};
+  }
+  void ExpectChunk(uint64_t) override {}
+  bool GrowChunk(uint64_t) override { return false; }
+  Status Write(uint64_t, const std::byte*, uint64_t) override { return Status(Code::kInternal, "it has memory"); }
+  void Progress(uint64_t) override {}
+  const ImageBase* base() const override { return has_base ? &base_ : nullptr; }
+  void LeaveOut(uint64_t offset, uint64_t bytes) override {
+    const auto chunk = static_cast<uint32_t>(chunks_.size() - 1);
+    gaps.push_back({chunk, offset, bytes});
+    std::memcpy(chunks_[chunk].get() + offset, base_.chunks[chunk] + offset, bytes);
+  }
+  Status CloseChunk(uint64_t bytes, ImageRecord* record) override {
+    record->chunks.push_back(Chunk{0, object_offset_, bytes});
+    object_offset_ = AlignChunkOffset(object_offset_ + bytes);
+    return Status::Ok();
+  }
+  Status End(const ImageRecord& record) override {
+    object_offset_ = 0;
+    base_.record = record;
+    base_.chunks.clear();
+    for (const auto& chunk : chunks_) base_.chunks.push_back(chunk.get());
+    base_memory_ = std::move(chunks_);
+    has_base = true;
+    return Status::Ok();
+  }
+  void Abort() override {}
+
+  // A region of the image that ended last, every extent checked.
+  std::string Region(uint32_t region) const {
+    std::string bytes;
+    for (const Extent& extent : base_.record.extents) {
+      if (extent.region != region) continue;
+      const std::byte* const from = base_.chunks[extent.chunk] + extent.chunk_offset;
+      EXPECT_EQ(crc32c::Compute(from, extent.bytes), extent.crc32c) << "at " << extent.region_offset;
+      bytes.append(reinterpret_cast<const char*>(from), extent.bytes);
+    }
+    return bytes;
+  }
+  // A chunk of it is in memory no longer.
+  void Unmap(size_t chunk) { base_.chunks[chunk] = nullptr; }
+
+  bool has_base = false;
+  std::vector<std::array<uint64_t, 3>> gaps;  // chunk, offset, bytes
+
+ private:
+  std::vector<std::unique_ptr<std::byte[]>> chunks_, base_memory_;
+  ImageBase base_;
+  uint64_t object_offset_ = 0;
+};
+
+// Bytes that are said not to have changed are never read: those given are other ones than the base's there.
+TEST_F(ImageCaptureTest, WhatHasNotChangedComesFromTheBaseWithTheRightChecksums) {
+  Random random(7);
+  BuildingSink sink;
+  const std::vector<uint64_t> sizes = {100, 200'001, 8192, 150'000};
+  std::vector<std::string> expected;
+  for (const uint64_t size : sizes) expected.push_back(Content(size, size));
+  uint64_t all_bytes = 0;
+  for (const uint64_t size : sizes) all_bytes += size;
+  for (int image = 0; image < 60; ++image) {
+    SCOPED_TRACE(image);
+    ASSERT_TRUE(capture_.Begin(&sink, identity_, "", all_bytes).ok());
+    ASSERT_TRUE(capture_.BeginPart(sizes).ok());
+    const bool builds = sink.has_base;
+    uint64_t changed_bytes = 0;
+    for (size_t region = 0; region < sizes.size(); ++region) {
+      std::vector<ChangedRange> changed;
+      std::string given = builds ? Content(1000 + static_cast<uint64_t>(image), sizes[region]) : expected[region];
+      // From nothing over single bytes to all of it.
+      for (uint64_t at = random.Below(sizes[region]); builds && at < sizes[region];) {
+        const uint64_t bytes = std::min(1 + random.Below(random.Below(4) == 0 ? 30'000 : 5), sizes[region] - at);
+        changed.push_back({at, bytes});
+        changed_bytes += bytes;
+        std::copy_n(given.data() + at, bytes, expected[region].data() + at);
+        at += bytes + 1 + random.Below(20'000);
+      }
+      ASSERT_TRUE(capture_.AddChangedRegion(RegionOf(static_cast<int>(region), sizes[region]), given.data(), changed).ok());
+    }
+    ASSERT_TRUE(capture_.End(0).ok());
+    EXPECT_EQ(capture_.bytes_captured(), all_bytes);
+    EXPECT_EQ(capture_.bytes_left_out(), builds ? all_bytes - changed_bytes : 0);
+    for (size_t region = 0; region < sizes.size(); ++region) {
+      EXPECT_EQ(sink.Region(static_cast<uint32_t>(region)), expected[region]);
+    }
+  }
+}
+
+// What the base has elsewhere, or otherwise, or not in memory, is copied whole.
+TEST_F(ImageCaptureTest, AnotherLayoutThanTheBasesIsCapturedWhole) {
+  const auto capture = [&](BuildingSink& sink, const std::vector<std::pair<int, std::string>>& regions) {
+    std::vector<uint64_t> sizes;
+    for (const auto& [id, content] : regions) sizes.push_back(content.size());
+    EXPECT_TRUE(capture_.Begin(&sink, identity_, "", 0).ok());
+    EXPECT_TRUE(capture_.BeginPart(sizes).ok());
+    for (const auto& [id, content] : regions) {
+      EXPECT_TRUE(capture_.AddChangedRegion(RegionOf(id, content.size()), content.data(), {}).ok());
+    }
+    EXPECT_TRUE(capture_.End(0).ok());
+    for (uint32_t i = 0; i < regions.size(); ++i) EXPECT_EQ(sink.Region(i), regions[i].second);
+    return capture_.bytes_left_out();
+  };
+  const std::string first = Content(1, 40'000), second = Content(2, 70'000), third = Content(3, 500);
+  BuildingSink sink;
+  EXPECT_EQ(capture(sink, {{1, first}, {2, second}}), 0u) << "there is no base";
+  EXPECT_EQ(capture(sink, {{1, first}, {2, second}}), 110'000u);
+  EXPECT_EQ(capture(sink, {{2, second}, {1, first}}), 0u) << "they lie elsewhere";
+  EXPECT_EQ(capture(sink, {{2, second}, {3, first}}), 70'000u) << "another region";
+  EXPECT_EQ(capture(sink, {{4, third}, {2, second}, {3, first}}), 0u) << "a region more before them";
+  EXPECT_EQ(capture(sink, {{4, third}, {2, second}, {3, first + "x"}}), 70'500u) << "a region that has grown";
+  sink.Unmap(1);
+  EXPECT_LT(capture(sink, {{4, third}, {2, second}, {3, first + "x"}}), 110'501u - 8192u) << "a chunk that is not in memory";
+  sink.has_base = false;
+  EXPECT_EQ(capture(sink, {{4, third}, {2, second}}), 0u);
+}
 
 TEST_F(ImageCaptureTest, TheNextPlaceIsAskedForAheadButIsNotHeldForTheTimeOfASlowChunk) {
   const std::string content = Content(1, 80 << 10);

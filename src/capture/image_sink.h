@@ -7,12 +7,22 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/status.h"
 #include "capture/chunking.h"
 #include "format/image_record.h"
 
 namespace kedge {
+
+// An image that was captured before, as far as the next one can be compared with it, and leave out what it has.
+struct ImageBase {
+  ImageRecord record;
+  std::vector<const std::byte*> chunks;  // of the record's chunk table, mapped; nullptr: not in memory
+};
+
+// Index of the memory region of that id and size in the base's record; its number of regions: there is none.
+size_t BaseRegion(const ImageBase& base, const Region& region);
 
 struct ChunkTarget {
   // Where the chunk's bytes go, mapped and writable; nullptr when they go through Write.
@@ -36,6 +46,11 @@ class ImageSink {
   virtual Status Write(uint64_t offset, const std::byte* data, uint64_t bytes) = 0;
   // The first `bytes` of the open chunk are there and will not change.
   virtual void Progress(uint64_t bytes) = 0;
+  // The image before this one, of which bytes may be left out (LeaveOut); nullptr: none. From Begin on, until the image ends.
+  virtual const ImageBase* base() const { return nullptr; }
+  // So many bytes of the open chunk are not there, since the base's chunk of the same number has them at the same place. They
+  // come in order. REQUIRES: the target has memory, and base().
+  virtual void LeaveOut(uint64_t /*offset*/, uint64_t /*bytes*/) {}
   // The open chunk is whole: appends it to record->chunks, and to record->objects where it lies in an object of its own.
   virtual Status CloseChunk(uint64_t bytes, ImageRecord* record) = 0;
   // The image is whole; on return it is captured. The record is complete and stays the caller's.

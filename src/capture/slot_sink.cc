@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/crc32c.h"
@@ -33,7 +34,30 @@ Status SlotSink::Begin(const ImageIdentity& identity, uint64_t announced_bytes) 
   through_.reset();
   object_offset_ = 0;
   captured_ = CapturedBytes{};
+  chunk_memory_.clear();
+  builds_on_base_ = builds_ && ClaimBase();
+  gaps_.base_serial = builds_on_base_ ? base_serial_ : 0;
+  gaps_.gaps.clear();
   return Status::Ok();
+}
+
+bool SlotSink::ClaimBase() {
+  Mailbox* const box = context_.channel->mailbox();
+  const auto is_kept = [&] { return box->base_serial.load(std::memory_order_seq_cst) == base_serial_; };
+  // Else what `building_on` names may be waited for by an image that the agent has not taken yet.
+  if (base_serial_ == 0 || !is_kept()) return false;
+  box->building_on.store(base_serial_, std::memory_order_seq_cst);
+  return is_kept();
+}
+
+void SlotSink::LeaveOut(uint64_t offset, uint64_t bytes) {
+  chunk_has_gaps_ = true;
+  auto& gaps = gaps_.gaps;
+  if (!gaps.empty() && gaps.back().chunk == chunk_ && gaps.back().offset + gaps.back().bytes == offset) {
+    gaps.back().bytes += bytes;
+  } else {
+    gaps.push_back(Gap{chunk_, offset, bytes});
+  }
 }
 
 Result<Tier*> SlotSink::TierOf(const SlotRange& range) const {
@@ -52,6 +76,7 @@ FullChunk SlotSink::FullChunkAfter(uint64_t before_bytes, uint64_t bytes) const 
 Result<ChunkTarget> SlotSink::OpenChunk(uint32_t chunk, uint64_t bytes) {
   chunk_ = chunk;
   chunk_begin_ns_ = 0;
+  chunk_has_gaps_ = false;
   through_.reset();
   auto place = IsSmall(bytes) ? context_.slots->TakeOpen(bytes, WaitDeadline())
                               : context_.slots->TakeFull(FullChunkAfter(opened_bytes_, bytes), WaitDeadline());
@@ -93,7 +118,7 @@ Status SlotSink::Write(uint64_t offset, const std::byte* data, uint64_t bytes) {
 }
 
 void SlotSink::Progress(uint64_t bytes) {
-  if (!announced_ || through_ || context_.channel->Room() < kRingReserve) return;
+  if (!announced_ || through_ || chunk_has_gaps_ || context_.channel->Room() < kRingReserve) return;
   os::KillPoint("client-progress-before");
   (void)context_.channel->TryPush(ChunkProgress{
       .chunk = chunk_, .image_serial = serial_, .range = place_, .object_offset = object_offset_, .captured_bytes = bytes});
@@ -103,6 +128,8 @@ void SlotSink::Progress(uint64_t bytes) {
 Status SlotSink::CloseChunk(uint64_t bytes, ImageRecord* record) {
   Placement& placement = placement_.chunks.emplace_back();
   placement.bytes = bytes;
+  const std::byte* const slot = through_ ? nullptr : tier_->SlotMemory(place_.slot);
+  chunk_memory_.push_back(slot == nullptr ? nullptr : slot + place_.offset);
   if (through_) {
     KEDGE_RETURN_IF_ERROR(through_->Commit());
     record->objects.push_back(keys::RelativeToJob(identity_.generation.job, through_->key()));
@@ -119,7 +146,7 @@ Status SlotSink::CloseChunk(uint64_t bytes, ImageRecord* record) {
   record->chunks.push_back(Chunk{0, object_offset_, bytes});
   object_offset_ = AlignChunkOffset(object_offset_ + bytes);
   (tier_->info().kind == TierKind::kMemory ? captured_.memory : captured_.directory) += bytes;
-  if (chunk_begin_ns_ != 0) ReportWritten();
+  if (chunk_begin_ns_ != 0 && !chunk_has_gaps_) ReportWritten();
   return Status::Ok();
 }
 
@@ -161,21 +188,31 @@ Status SlotSink::End(const ImageRecord& record) {
   KEDGE_RETURN_IF_ERROR(EncodeImageRecord(record, &buffer_));
   const uint64_t record_bytes = buffer_.size();
   KEDGE_RETURN_IF_ERROR(EncodePlacementTable(placement_, &buffer_));
+  const uint64_t tables_bytes = buffer_.size();
+  if (builds_) EncodeGapTable(gaps_, &buffer_);
   KEDGE_ASSIGN_OR_RETURN(const SlotRange range, StoreInOpenSlot(buffer_));
   const ImageEnd end{.due_levels = due_levels_,
                      .image_serial = serial_,
                      .range = range,
                      .record_bytes = record_bytes,
-                     .crc32c = crc32c::Compute(buffer_.data(), buffer_.size())};
+                     .crc32c = crc32c::Compute(buffer_.data(), buffer_.size()),
+                     .gap_table_bytes = static_cast<uint32_t>(buffer_.size() - tables_bytes)};
   os::KillPoint("client-end-before");
   KEDGE_RETURN_IF_ERROR(context_.slots->Send(end, WaitDeadline()));
   os::KillPoint("client-end-after");
   context_.slots->ReturnFilled();
   os::KillPoint("client-end-returned");
   ended_serial_ = serial_;
+  if (builds_) BecomeBase(record);
   placement_.chunks.clear();
   full_slots_.clear();
   return Status::Ok();
+}
+
+void SlotSink::BecomeBase(const ImageRecord& record) {
+  base_.record = record;
+  base_.chunks = chunk_memory_;
+  base_serial_ = serial_;
 }
 
 void SlotSink::Abort() {
@@ -187,6 +224,7 @@ void SlotSink::Abort() {
   full_slots_.clear();
   // Lost with the agent at worst: its successor drops images that never ended.
   (void)context_.channel->TryPush(ImageAbort{.image_serial = serial_});
+  if (std::exchange(builds_on_base_, false)) context_.channel->mailbox()->building_on.store(0, std::memory_order_seq_cst);
   context_.slots->ReturnFilled();
 }
 

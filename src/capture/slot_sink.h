@@ -4,6 +4,9 @@
 // how far they are, so that it flushes while the capture goes on. The image record, followed by the placement table, comes
 // last, and ImageEnd makes the image the agent's: from then on the application may change its memory, or die.
 // A chunk for which no tier has room goes to the store as an object of its own.
+//
+// Where images build on each other (SetBuilds) the last one is the base of the next, as long as the agent keeps it: what the next
+// one leaves out the agent fills in (session/gap_table.h). The flush of a chunk with gaps begins when the image has ended.
 #pragma once
 
 #include <memory>
@@ -12,6 +15,7 @@
 #include "capture/image_sink.h"
 #include "capture/slot_allocator.h"
 #include "format/node_records.h"
+#include "session/gap_table.h"
 #include "store/catalog.h"
 #include "tier/tier.h"
 
@@ -46,12 +50,18 @@ class SlotSink final : public ImageSink {
   bool GrowChunk(uint64_t extra_bytes) override;
   Status Write(uint64_t offset, const std::byte* data, uint64_t bytes) override;
   void Progress(uint64_t bytes) override;
+  const ImageBase* base() const override { return builds_on_base_ ? &base_ : nullptr; }
+  void LeaveOut(uint64_t offset, uint64_t bytes) override;
   Status CloseChunk(uint64_t bytes, ImageRecord* record) override;
   Status End(const ImageRecord& record) override;
   void Abort() override;
 
   // Of the next image: the levels that are its version's turn, DueLevels of session/mailbox.h.
   void SetDueLevels(uint32_t due_levels) { due_levels_ = due_levels; }
+  // Of the next image: whether it may leave out what the one before has, and the one after what it has.
+  void SetBuilds(bool builds) { builds_ = builds; }
+  // The image that the one under way builds on; 0: none.
+  uint64_t base_serial() const { return builds_on_base_ ? base_serial_ : 0; }
   // Images begun in this session so far.
   uint64_t serial() const { return serial_; }
   // The last one of these that was handed to the agent; 0: none was.
@@ -68,6 +78,9 @@ class SlotSink final : public ImageSink {
   Result<Tier*> TierOf(const SlotRange& range) const;
   // What the agent is told of a chunk of the image that comes after `before_bytes` of it.
   FullChunk FullChunkAfter(uint64_t before_bytes, uint64_t bytes) const;
+  // Whether the agent keeps the base until this image has ended (session/mailbox.h).
+  bool ClaimBase();
+  void BecomeBase(const ImageRecord& record);
   // Tells the agent once, ahead of the first progress, which image this is.
   Status Announce();
   Result<SlotRange> StoreInOpenSlot(ByteSpan bytes);
@@ -92,6 +105,13 @@ class SlotSink final : public ImageSink {
   int64_t chunk_begin_ns_ = 0;             // when the open chunk, in a slot of its own, got its place; 0: another one
   uint64_t object_offset_ = 0;
   CapturedBytes captured_;
+  bool builds_ = false;
+  bool builds_on_base_ = false;
+  bool chunk_has_gaps_ = false;  // the open one
+  GapTable gaps_;                // of this image
+  ImageBase base_;               // the last one that ended and others may build on
+  uint64_t base_serial_ = 0;
+  std::vector<const std::byte*> chunk_memory_;  // of this image
   Buffer buffer_;
 };
 
