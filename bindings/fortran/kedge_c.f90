@@ -40,6 +40,7 @@ module kedge_c
     integer(c_int64_t) :: shape(kedge_max_dimensions) = 0, global_shape(kedge_max_dimensions) = 0, &
          global_offset(kedge_max_dimensions) = 0
     integer(c_int) :: reinterpret = 0
+    integer(c_int) :: device_written = 0
   end type kedge_region_info
 
   type, bind(C) :: kedge_object_callbacks
@@ -59,7 +60,7 @@ module kedge_c
     real(c_double) :: last_restart_seconds = 0
     integer(c_int64_t) :: flush_failures = 0, corrupt_copies = 0
     real(c_double) :: checkpoint_interval_seconds = 0
-    integer(c_int64_t) :: checkpoints_not_due = 0
+    integer(c_int64_t) :: checkpoints_not_due = 0, bytes_unchanged = 0
   end type kedge_statistics
 
   interface

@@ -144,7 +144,8 @@ typedef struct kedge_region_info {
   int64_t shape[KEDGE_MAX_DIMENSIONS];
   int64_t global_shape[KEDGE_MAX_DIMENSIONS]; /* all 0: not part of a global array */
   int64_t global_offset[KEDGE_MAX_DIMENSIONS];
-  int reinterpret; /* 1: a restart takes as many bytes that were saved as another type or shape; not stored */
+  int reinterpret;    /* 1: a restart takes as many bytes that were saved as another type or shape; not stored */
+  int device_written; /* 1: a device writes there without the processor (RDMA, GPU): its changes are not tracked; not stored */
 } kedge_region_info;
 
 /* Declares `count` elements of `element_bytes` at `address` as region `id` (any int). The memory stays the caller's and
@@ -315,6 +316,7 @@ typedef struct kedge_statistics {
   uint64_t corrupt_copies;            /* found and passed over */
   double checkpoint_interval_seconds; /* what kedge_checkpoint_due goes by now; 0: always due */
   uint64_t checkpoints_not_due;       /* how often it said no */
+  uint64_t bytes_unchanged;           /* of bytes_captured: neither read nor copied by the call (capture.track) */
 } kedge_statistics;
 KEDGE_API int kedge_get_statistics(kedge_context* context, kedge_statistics* out);
 

@@ -116,7 +116,8 @@ struct RegionOptions {
   std::string name = {};
   std::vector<int64_t> shape = {};  // empty: one dimension
   bool column_major = false;
-  bool reinterpret = false;  // a restart takes as many bytes of another type or shape
+  bool reinterpret = false;     // a restart takes as many bytes of another type or shape
+  bool device_written = false;  // a device writes there without the processor: its changes are not tracked
 };
 
 // A saved region, before memory for it is there.
@@ -205,6 +206,7 @@ class Context {
     info.type = detail::TypeOf<T>();
     info.column_major = options.column_major ? 1 : 0;
     info.reinterpret = options.reinterpret ? 1 : 0;
+    info.device_written = options.device_written ? 1 : 0;
     if (options.shape.size() > KEDGE_MAX_DIMENSIONS) return Error(KEDGE_ERROR_INVALID_ARGUMENT, "too many dimensions");
     info.dimensions = static_cast<int>(options.shape.size());
     for (size_t i = 0; i < options.shape.size(); ++i) info.shape[i] = options.shape[i];

@@ -74,6 +74,7 @@ class Statistics:
     bytes_pool: int
     bytes_directory: int
     bytes_through: int
+    bytes_unchanged: int
     slot_wait_seconds: float
     bytes_restored_pool: int
     bytes_restored_directory: int

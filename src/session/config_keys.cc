@@ -150,6 +150,11 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add(Mtbf("schedule.mtbf_node", "240h",
                     "assumed time between failures that other nodes' copies answer, where protect.scheme makes some"));
   registry.Add(Mtbf("schedule.mtbf_store", "240h", "assumed time between failures that need the store, until some are observed"));
+  KeySpec track{
+      "capture.track", kString, "off", kJob,
+      "pages that were not written since the image before are not read by a checkpoint: off, on, or auto, by what it saves"};
+  track.choices = {"off", "auto", "on"};
+  registry.Add(track);
   KeySpec incremental{
       "reduce.incremental", kString, "off", kJob,
       "blocks that the version before has are not written to the store again: off, on, or auto, by what it saves"};
@@ -359,6 +364,8 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   settings.lease = config.GetDuration("job.lease");
   KEDGE_ASSIGN_OR_RETURN(settings.restart, ReadRestartKeys(config));
   settings.wait_timeout = config.GetDuration("wait.timeout");
+  const std::string& track = config.GetString("capture.track");
+  settings.tracking = track == "on" ? Tracking::kOn : track == "auto" ? Tracking::kAuto : Tracking::kOff;
   settings.begins_if_lost = config.GetString("restart.if_lost") == "begin";
   JobKeys& keys = settings.keys;
   KEDGE_ASSIGN_OR_RETURN(keys.store_path, PathOf(config, "store.path"));

@@ -3,11 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "base/byte_size.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "capture/base_sample.h"
 #include "client/core/callback.h"
 #include "client/regions/object_stream.h"
 #include "os/files/private_files.h"
@@ -30,6 +32,7 @@ Checkpointer::Checkpointer(Core* core, Ledger* ledger, Session* session, const s
       ledger_(ledger),
       session_(session),
       store_sink_(&*core->catalog, core->InlineLimits()),
+      tracker_(core->job.tracking),
       files_(os::PrivateFileSystem(), files_folder),
       file_publisher_(*core->file_system) {}
 
@@ -56,8 +59,12 @@ Status Checkpointer::OpenImage(uint64_t announced_bytes) {
   ImageSink* sink = &store_sink_;
   if (image_session_) {
     image_session_->sink->SetDueLevels(EncodeDueLevels(LevelsByCount(core_->levels, taken_->generation.take - 1)));
+    // The base stays while the next image is captured: only where there is room for both.
+    const bool builds = tracker_.Available() && Fits(std::max(announced_bytes, core_->regions.current().bytes()));
+    image_session_->sink->SetBuilds(builds);
     sink = image_session_->sink.get();
   }
+  if (tracker_.Available()) tracker_.Begin();
   WarnWhenTooBig(announced_bytes);
   return capture_.Begin(sink, identity, core_->regions.current_name(), announced_bytes);
 }
@@ -154,10 +161,23 @@ Status Checkpointer::CapturePart() {
     if (declared->description.kind == RegionKind::kObject) {
       KEDGE_RETURN_IF_ERROR(CaptureObject(declared));
     } else {
-      KEDGE_RETURN_IF_ERROR(capture_.AddRegion(declared->description, declared->address));
+      KEDGE_RETURN_IF_ERROR(CaptureMemory(*declared));
     }
   }
   return Status::Ok();
+}
+
+Status Checkpointer::CaptureMemory(const DeclaredRegion& declared) {
+  const Region& region = declared.description;
+  const ImageBase* base = inline_ ? nullptr : image_session_->sink->base();
+  const ImageMark mark = base == nullptr ? ImageMark{} : ImageMark{image_session_->number, image_session_->sink->base_serial()};
+  const auto* changed = tracker_.Take(declared, mark);
+  if (changed != nullptr && !AgreesWithBase(*base, region, declared.address, *changed, image_number_)) {
+    tracker_.Distrust(declared);
+    changed = nullptr;
+  }
+  if (changed != nullptr) return capture_.AddChangedRegion(region, declared.address, *changed);
+  return capture_.AddRegion(region, declared.address);
 }
 
 Status Checkpointer::CaptureObject(DeclaredRegion* declared) {
@@ -215,6 +235,7 @@ Status Checkpointer::Finish() {
   if (image_session_) {
     taken->session = image_session_->number;
     taken->serial = image_session_->sink->serial();
+    tracker_.Captured({taken->session, taken->serial});
     image_session_.reset();
   } else {
     if (!files_.empty() && core_->job.keys.files_publish) PublishFilesInline(taken->generation);
@@ -255,6 +276,7 @@ void Checkpointer::CountFinished() {
   ++statistics.checkpoints;
   const uint64_t bytes = capture_.bytes_captured();
   statistics.bytes_captured += bytes;
+  statistics.bytes_unchanged += capture_.bytes_left_out();
   if (inline_) {
     ++statistics.checkpoints_inline;
     statistics.bytes_through += bytes;
@@ -267,13 +289,18 @@ void Checkpointer::CountFinished() {
   statistics.slot_wait_seconds += ToSeconds(image_session_->slots->TakeWaited());
 }
 
+bool Checkpointer::Fits(uint64_t image_bytes) const {
+  const uint64_t versions = core_->job.keys.keep_local + 1;
+  return image_bytes * core_->ranks_on_node * versions <= image_session_->attachment.welcome.capacity_bytes;
+}
+
 void Checkpointer::WarnWhenTooBig(uint64_t image_bytes) {
   if (warned_of_size_ || image_bytes == 0 || !image_session_) return;
   warned_of_size_ = true;
+  if (Fits(image_bytes)) return;
   const uint64_t capacity = image_session_->attachment.welcome.capacity_bytes;
   const uint64_t versions = core_->job.keys.keep_local + 1;
   const uint64_t needed = image_bytes * core_->ranks_on_node * versions;
-  if (needed <= capacity) return;
   LogWarning("client",
              "rank {}: {} versions of {} by {} ranks need {} on the node, whose tiers have {}: checkpoints will wait for "
              "flushes. Give the node more room (pool.size, a [[tier]]), or keep fewer versions there (keep.local)",

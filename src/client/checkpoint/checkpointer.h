@@ -15,6 +15,7 @@
 #include "capture/store_sink.h"
 #include "client/core/core.h"
 #include "client/core/ledger.h"
+#include "client/regions/change_tracker.h"
 #include "client/regions/routed_files.h"
 #include "client/session/session.h"
 #include "restore/file_publisher.h"
@@ -50,6 +51,9 @@ class Checkpointer {
   Status Gather(kedge_selection selection, const int* ids, size_t count);
   Status Take(DeclaredRegion* declared);
   Status CapturePart();
+  Status CaptureMemory(const DeclaredRegion& declared);
+  // Whether the node's tiers take as many versions of such an image as stay there, and one more.
+  bool Fits(uint64_t image_bytes) const;
   Status CaptureObject(DeclaredRegion* declared);
   Status Finish();
   void CountFinished();
@@ -62,6 +66,7 @@ class Checkpointer {
   Session* session_;
   StoreSink store_sink_;
   ImageCapture capture_;
+  ChangeTracker tracker_;
   RoutedFiles files_;
   FilePublisher file_publisher_;
   LeaseWatch silence_watch_;  // of attempts that have left something

@@ -106,6 +106,7 @@ Status RegionGroup::Protect(int id, void* address, size_t count, size_t element_
   declared->address = address;
   declared->object = kedge_object{};
   declared->reinterpret = info != nullptr && CopySized(*info).reinterpret != 0;
+  declared->device_written = info != nullptr && CopySized(*info).device_written != 0;
   return Status::Ok();
 }
 

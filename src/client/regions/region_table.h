@@ -19,10 +19,11 @@
 namespace kedge::client {
 
 struct DeclaredRegion {
-  Region description;        // kMemory: complete. kObject: bytes are asked for at each checkpoint
-  void* address = nullptr;   // kMemory; the caller's
-  kedge_object object{};     // kObject
-  bool reinterpret = false;  // kMemory: whatever was saved as other elements of as many bytes fits, too
+  Region description;           // kMemory: complete. kObject: bytes are asked for at each checkpoint
+  void* address = nullptr;      // kMemory; the caller's
+  kedge_object object{};        // kObject
+  bool reinterpret = false;     // kMemory: whatever was saved as other elements of as many bytes fits, too
+  bool device_written = false;  // kMemory: devices write there unseen by the processor
   // The image (by its number in this context) or restart that has taken this region already: each takes it once.
   uint64_t taken_by = 0;
 };
