@@ -12,6 +12,8 @@ namespace {
 
 constexpr size_t kSharedObjectBytesMin = 2;
 constexpr size_t kRunBytesMin = 3;
+// Beside the block size: runs say whether they are compressed.
+constexpr uint8_t kHasCompressed = 0x80;
 // More than any image has, and far from what overflows in units of bytes.
 constexpr uint64_t kBlocksMax = uint64_t{1} << 40;
 
@@ -23,16 +25,31 @@ SharedObject DecodeSharedObject(Decoder& decoder) {
   return object;
 }
 
-BlockRun DecodeRun(Decoder& decoder, size_t objects) {
+BlockRun DecodeRun(Decoder& decoder, size_t objects, bool may_be_compressed) {
   BlockRun run;
   run.object = decoder.Varint32();
   run.blocks = decoder.VarintAtMost(kBlocksMax);
   run.offset = decoder.VarintAtMost(uint64_t{1} << 62);
+  if (may_be_compressed) {
+    const uint8_t is_compressed = decoder.U8();
+    decoder.Require(is_compressed <= 1 && (is_compressed == 0 || run.object != kZeroBlocks), "compressed in an unknown way");
+    run.is_compressed = is_compressed == 1;
+  }
   decoder.Require(run.object < kSharedBlocks || run.object - kSharedBlocks < objects, "blocks in an unknown object");
   decoder.Require(run.blocks > 0, "a run without blocks");
-  decoder.Require(run.offset % kChunkAlignment == 0 && (run.object != kZeroBlocks || run.offset == 0),
+  decoder.Require((run.is_compressed || run.offset % kChunkAlignment == 0) && (run.object != kZeroBlocks || run.offset == 0),
                   "blocks at an impossible offset");
   return run;
+}
+
+std::vector<uint32_t> DecodeStoredBytes(Decoder& decoder, uint64_t blocks, uint32_t block_bytes) {
+  std::vector<uint32_t> stored_bytes;
+  for (uint64_t i = 0; i < blocks && decoder.ok(); ++i) {
+    stored_bytes.push_back(decoder.Varint32());
+    decoder.Require(stored_bytes.back() > 0 && stored_bytes.back() <= block_bytes + kStoredBlockOverheadBytes,
+                    "an impossible size of a compressed block");
+  }
+  return stored_bytes;
 }
 
 }  // namespace
@@ -41,7 +58,8 @@ void Encode(const BlockMap& map, Buffer* out) {
   RecordEncoder record(RecordKind::kBlockMap, map.identity.generation.store_id, out);
   Encoder& encoder = record.encoder();
   EncodeFields(encoder, map.identity);
-  encoder.U8(static_cast<uint8_t>(std::countr_zero(map.block_bytes)));
+  const bool has_compressed = !map.stored_bytes.empty();
+  encoder.U8(static_cast<uint8_t>(std::countr_zero(map.block_bytes) | (has_compressed ? kHasCompressed : 0)));
   encoder.Varint(map.objects.size());
   for (const SharedObject& object : map.objects) {
     encoder.String(object.key);
@@ -52,7 +70,9 @@ void Encode(const BlockMap& map, Buffer* out) {
     encoder.Varint(run.object);
     encoder.Varint(run.blocks);
     encoder.Varint(run.offset);
+    if (has_compressed) encoder.U8(run.is_compressed ? 1 : 0);
   }
+  for (const uint32_t bytes : map.stored_bytes) encoder.Varint(bytes);
   for (const Fingerprint& fingerprint : map.fingerprints) encoder.Raw(fingerprint);
   record.Finish();
 }
@@ -62,20 +82,25 @@ Result<BlockMap> DecodeBlockMap(ByteSpan bytes) {
   Decoder decoder(record.payload);
   BlockMap map;
   DecodeFields(decoder, record.store_id, &map.identity);
-  const uint8_t log2_bytes = decoder.U8();
+  const uint8_t size_byte = decoder.U8();
+  const bool has_compressed = (size_byte & kHasCompressed) != 0;
+  const uint8_t log2_bytes = size_byte & ~kHasCompressed;
   decoder.Require(log2_bytes >= std::countr_zero(kMapBlockBytesMin) && log2_bytes <= std::countr_zero(kMapBlockBytesMax),
                   "an impossible block size");
   if (decoder.ok()) map.block_bytes = 1U << log2_bytes;
   const size_t objects = decoder.Count(kSharedObjectBytesMin);
   for (size_t i = 0; i < objects && decoder.ok(); ++i) map.objects.push_back(DecodeSharedObject(decoder));
   const size_t runs = decoder.Count(kRunBytesMin);
-  uint64_t blocks = 0, fingerprints = 0;
+  uint64_t blocks = 0, fingerprints = 0, compressed = 0;
   for (size_t i = 0; i < runs && decoder.ok(); ++i) {
-    const BlockRun& run = map.runs.emplace_back(DecodeRun(decoder, objects));
+    const BlockRun& run = map.runs.emplace_back(DecodeRun(decoder, objects, has_compressed));
     blocks += run.blocks;
+    if (run.is_compressed) compressed += run.blocks;
     if (run.object != kZeroBlocks) fingerprints += run.blocks;
     decoder.Require(blocks <= kBlocksMax, "too many blocks");
   }
+  decoder.Require(has_compressed == (compressed > 0), "nothing compressed where something should be");
+  map.stored_bytes = DecodeStoredBytes(decoder, compressed, map.block_bytes);
   if (decoder.ok()) {
     const ByteSpan raw = decoder.Raw(fingerprints * sizeof(Fingerprint));
     if (decoder.ok()) {

@@ -1,7 +1,8 @@
 // The block map: where the bytes of an image's chunks lie when its object in the store does not hold them one after the other.
 //
 // Each chunk of the image's own is cut into blocks from its beginning, the last one short. A block is all zeros, and lies
-// nowhere; or it lies in the image's own object; or it is equal to one that lies in another image's object. The image record
+// nowhere; or it lies in the image's own object; or it is equal to one that lies in another image's object. Where it lies it may
+// be compressed (reduce/stored_block.h), and then takes as many bytes there as the map says. The image record
 // says of chunks and extents what it says on every level: the map stands between it and the objects, and nobody but who opens
 // an object knows of it. It lies behind the image record.
 #pragma once
@@ -41,11 +42,12 @@ struct SharedObject {
   friend bool operator==(const SharedObject&, const SharedObject&) = default;
 };
 
-// Blocks that follow each other in the image and in an object. Only the last one may be a short one.
+// Blocks that follow each other in the image and in an object. Unless they are compressed, only the last may be a short one.
 struct BlockRun {
   uint32_t object = kZeroBlocks;
-  uint64_t blocks = 0;  // >= 1
-  uint64_t offset = 0;  // in the object, of the first; a multiple of kChunkAlignment. Of zeros: 0
+  uint64_t blocks = 0;         // >= 1
+  uint64_t offset = 0;         // in the object, of the first; a multiple of kChunkAlignment, unless compressed. Of zeros: 0
+  bool is_compressed = false;  // then each lies behind the one before, without a gap
 
   friend bool operator==(const BlockRun&, const BlockRun&) = default;
 };
@@ -55,6 +57,7 @@ struct BlockMap {
   uint32_t block_bytes = kMapBlockBytesMin;  // a power of two
   std::vector<SharedObject> objects;
   std::vector<BlockRun> runs;             // all blocks of the image, in order
+  std::vector<uint32_t> stored_bytes;     // of those that are compressed, in order
   std::vector<Fingerprint> fingerprints;  // of those that are not zeros, in order
 
   friend bool operator==(const BlockMap&, const BlockMap&) = default;

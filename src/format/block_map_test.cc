@@ -85,5 +85,29 @@ TEST(BlockMaps, ThatPromiseWhatCannotBeAreRefused) {
   EXPECT_TRUE(refused([](BlockMap& map) { map.objects[0].key.clear(); }));
 }
 
+TEST(BlockMaps, SayWhatCompressedBlocksTake) {
+  BlockMap map = testing::SampleBlockMap();
+  map.runs[0].is_compressed = true;
+  map.runs[0].offset = 4097;
+  map.stored_bytes = {1, map.block_bytes + kStoredBlockOverheadBytes};
+  const auto decoded = [](const BlockMap& of) {
+    Buffer bytes;
+    Encode(of, &bytes);
+    return DecodeBlockMap(bytes);
+  };
+  EXPECT_EQ(decoded(map).value(), map);
+  const auto refused = [&](const std::function<void(BlockMap&)>& breakage) {
+    BlockMap broken = map;
+    breakage(broken);
+    return decoded(broken).status().code() == Code::kCorrupt;
+  };
+  EXPECT_TRUE(refused([](BlockMap& broken) { broken.stored_bytes[0] = 0; }));
+  EXPECT_TRUE(refused([](BlockMap& broken) { ++broken.stored_bytes[1]; })) << "more than any block takes";
+  EXPECT_TRUE(refused([](BlockMap& broken) { broken.stored_bytes.pop_back(); }));
+  EXPECT_TRUE(refused([](BlockMap& broken) { broken.stored_bytes.push_back(1); }));
+  EXPECT_TRUE(refused([](BlockMap& broken) { broken.runs[1].is_compressed = true; })) << "zeros lie nowhere";
+  EXPECT_TRUE(refused([](BlockMap& broken) { broken.runs[0].is_compressed = false; })) << "none is";
+}
+
 }  // namespace
 }  // namespace kedge

@@ -15,8 +15,8 @@ struct Candidate {
   uint64_t live_bytes = 0;
 };
 
-uint64_t RoomOf(uint32_t block_bytes) {
-  return AlignChunkOffset(block_bytes);
+uint64_t RoomOf(uint32_t block_bytes, const BlockPlace& place) {
+  return place.stored_bytes > 0 ? place.stored_bytes : AlignChunkOffset(block_bytes);
 }
 
 }  // namespace
@@ -35,14 +35,17 @@ Result<BaseImage> BaseImage::Make(const ImageRecord& record, const BlockMap& map
   base.blocks_.resize(blocks);
   size_t at = 0;
   auto fingerprint = map.fingerprints.begin();
+  auto stored_bytes = map.stored_bytes.begin();
   for (const BlockRun& run : map.runs) {
+    uint64_t offset = run.offset;
     for (uint64_t i = 0; i < run.blocks; ++i) {
       Block& block = base.blocks_[at];
       block.bytes = base.layout_.At(at++).bytes;
       if (run.object == kZeroBlocks) continue;
       block.fingerprint = *fingerprint++;
-      block.place = {run.object, run.offset + i * map.block_bytes};
-      live_bytes[run.object] += RoomOf(block.bytes);
+      block.place = {run.object, offset, run.is_compressed ? *stored_bytes++ : 0};
+      offset += run.is_compressed ? block.place.stored_bytes : map.block_bytes;
+      live_bytes[run.object] += RoomOf(block.bytes, block.place);
     }
   }
   std::vector<Candidate> candidates;

@@ -27,6 +27,7 @@ struct SharingLimits {
 struct BlockPlace {
   uint32_t object = kZeroBlocks;
   uint64_t offset = 0;
+  uint32_t stored_bytes = 0;  // that it takes there, compressed; 0: it lies there as it is
 
   friend bool operator==(const BlockPlace&, const BlockPlace&) = default;
 };

@@ -8,7 +8,7 @@ namespace kedge::reduce {
 
 namespace {
 
-constexpr size_t kSampleBytesMax = size_t{16} << 10;
+constexpr size_t kSampleBytesMax = size_t{8} << 10;
 // A slow way takes twice as long on the way to the store or back: it must save this part of what is left.
 constexpr uint64_t kSlowWayShare = 8;
 

@@ -19,7 +19,7 @@ struct CodecTrial {
   uint64_t tried_bytes = 0;   // that were compressed, all ways together: with the time that it took, a speed
 };
 
-// Of each sample what begins it, up to 16 KiB, is tried. Samples begin where elements do. A slower way counts as the best only
+// Of each sample what begins it, up to 8 KiB, is tried. Samples begin where elements do. A slower way counts as the best only
 // where it saves a good deal more. kNoSpace: there is no memory.
 Result<CodecTrial> TryCodecs(const std::vector<ByteSpan>& samples);
 

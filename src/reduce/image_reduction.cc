@@ -10,19 +10,29 @@ namespace kedge::reduce {
 
 namespace {
 
-// Appends the block to the last run, or begins a new one.
-void AddToRuns(const BlockPlace& place, uint32_t block_bytes, bool is_after_short, std::vector<BlockRun>* runs) {
-  if (!runs->empty()) {
-    BlockRun& last = runs->back();
-    const bool follows =
-        place.object == kZeroBlocks || (!is_after_short && place.offset == last.offset + last.blocks * block_bytes);
-    if (last.object == place.object && follows) {
-      ++last.blocks;
-      return;
+// Blocks that follow each other in the image and in an object become runs.
+class RunCollector {
+ public:
+  explicit RunCollector(BlockMap* map) : map_(*map) {}
+
+  void Add(const BlockPlace& place, uint32_t bytes) {
+    const bool is_compressed = place.stored_bytes > 0;
+    const bool follows = !map_.runs.empty() && map_.runs.back().object == place.object &&
+                         map_.runs.back().is_compressed == is_compressed && (place.object == kZeroBlocks || place.offset == end_);
+    if (follows) {
+      ++map_.runs.back().blocks;
+    } else {
+      map_.runs.push_back({place.object, 1, place.offset, is_compressed});
     }
+    if (is_compressed) map_.stored_bytes.push_back(place.stored_bytes);
+    // Nothing follows a short one that is not compressed.
+    end_ = is_compressed ? place.offset + place.stored_bytes : bytes == map_.block_bytes ? place.offset + bytes : UINT64_MAX;
   }
-  runs->push_back({place.object, 1, place.offset});
-}
+
+ private:
+  BlockMap& map_;
+  uint64_t end_ = 0;  // of the last block
+};
 
 }  // namespace
 
@@ -47,16 +57,27 @@ ReducedPiece ReducePiece(ByteSpan piece, uint64_t stream_offset, uint32_t block_
   return reduced;
 }
 
-uint64_t ImageReduction::TakeRoom(const ReducedPiece& piece) {
+Result<size_t> CompressNew(ByteSpan bytes, const CodecSettings& settings, std::span<ReducedBlock> blocks,
+                           std::span<std::byte> out) {
+  size_t used = 0, at = 0;
+  for (ReducedBlock& block : blocks) {
+    const ByteSpan content = bytes.subspan(at, block.bytes);
+    at += block.bytes;
+    if (block.place.object != kOwnBlocks) continue;
+    KEDGE_ASSIGN_OR_RETURN(const size_t stored, StoreBlock(content, settings, out.subspan(used)));
+    block.place = {kOwnBlocks, used, static_cast<uint32_t>(stored)};
+    used += stored;
+  }
+  return used;
+}
+
+uint64_t ImageReduction::TakeRoom(uint64_t bytes) {
   const uint64_t room = end_;
-  end_ += piece.new_bytes;
+  end_ += AlignChunkOffset(bytes);
   return room;
 }
 
-void ImageReduction::Add(uint64_t stream_offset, ReducedPiece piece, uint64_t room_offset) {
-  for (ReducedBlock& block : piece.blocks) {
-    if (block.place.object == kOwnBlocks) block.place.offset += room_offset;
-  }
+void ImageReduction::Add(uint64_t stream_offset, ReducedPiece piece) {
   pieces_[stream_offset] = std::move(piece.blocks);
 }
 
@@ -67,7 +88,7 @@ Result<BlockMap> ImageReduction::Finish(const ImageRecord& record) const {
   const BlockLayout layout(record, block_bytes_);
   std::vector<uint32_t> renamed(base_ == nullptr ? 0 : base_->objects().size(), kZeroBlocks);
   uint64_t number = 0;
-  bool is_after_short = false;
+  RunCollector runs(&map);
   for (const auto& [piece_offset, blocks] : pieces_) {
     uint64_t stream_offset = piece_offset;
     for (const ReducedBlock& block : blocks) {
@@ -86,9 +107,8 @@ Result<BlockMap> ImageReduction::Finish(const ImageRecord& record) const {
         }
         place.object = name;
       }
-      AddToRuns(place, block_bytes_, is_after_short, &map.runs);
+      runs.Add(place, block.bytes);
       if (place.object != kZeroBlocks) map.fingerprints.push_back(block.fingerprint);
-      is_after_short = block.bytes < block_bytes_;
       stream_offset += block.bytes;
       ++number;
     }

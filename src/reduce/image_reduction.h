@@ -7,16 +7,18 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "format/block_map.h"
 #include "reduce/base_image.h"
+#include "reduce/stored_block.h"
 
 namespace kedge::reduce {
 
 struct ReducedBlock {
   uint32_t bytes = 0;
-  BlockPlace place;  // of a new block: kOwnBlocks, and where it goes from the begin of its piece's room
+  BlockPlace place;  // of a new block: kOwnBlocks, and where it goes from the begin of its room
   Fingerprint fingerprint{};
 };
 
@@ -28,6 +30,12 @@ struct ReducedPiece {
 // The blocks of `piece`, which lies at `stream_offset`. `base` may be null: then every block that is not zeros is new.
 ReducedPiece ReducePiece(ByteSpan piece, uint64_t stream_offset, uint32_t block_bytes, const BaseImage* base);
 
+// Compresses the new ones of the `blocks`, which lie in `bytes` one after the other, into `out`, where each has its place from
+// then on; how much was used. REQUIRES: `out` has room for them and kStoredBlockOverheadBytes for each. kNoSpace: there is no
+// memory.
+Result<size_t> CompressNew(ByteSpan bytes, const CodecSettings& settings, std::span<ReducedBlock> blocks,
+                           std::span<std::byte> out);
+
 // Not thread safe.
 class ImageReduction {
  public:
@@ -38,10 +46,10 @@ class ImageReduction {
   uint32_t block_bytes() const { return block_bytes_; }
   const BaseImage* base() const { return base_.get(); }
 
-  // A place in the object for what is new in the piece, behind all that was given out before.
-  uint64_t TakeRoom(const ReducedPiece& piece);
-  // The piece is written at that place, or has nothing new.
-  void Add(uint64_t stream_offset, ReducedPiece piece, uint64_t room_offset);
+  // A place in the object for so many bytes that are new, behind all that was given out before. A multiple of kChunkAlignment.
+  uint64_t TakeRoom(uint64_t bytes);
+  // The piece is written, and the places of its new blocks are those in the object.
+  void Add(uint64_t stream_offset, ReducedPiece piece);
   // The end of all rooms.
   uint64_t end() const { return end_; }
 

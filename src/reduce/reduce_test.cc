@@ -12,6 +12,7 @@
 #include "reduce/base_image.h"
 #include "reduce/fingerprint.h"
 #include "reduce/image_reduction.h"
+#include "reduce/stored_block.h"
 
 namespace kedge::reduce {
 namespace {
@@ -46,7 +47,8 @@ struct Stored {
 };
 
 // In pieces of `piece_bytes`, in a random order.
-Stored Write(const Captured& captured, const Stored* before, size_t piece_bytes, Random& random, Objects* objects) {
+Stored Write(const Captured& captured, const Stored* before, size_t piece_bytes, Random& random, Objects* objects,
+             bool compress = false) {
   Stored stored{captured, fmt::format("v{}", captured.record.identity.generation.version), {}};
   std::shared_ptr<const BaseImage> base;
   if (before != nullptr) {
@@ -64,14 +66,24 @@ Stored Write(const Captured& captured, const Stored* before, size_t piece_bytes,
     const ByteSpan piece = content.subspan(at, std::min(piece_bytes, content.size() - at));
     const uint64_t stream_offset = captured.record.chunks[chunk].object_offset + at;
     ReducedPiece reduced = ReducePiece(piece, stream_offset, kBlock, base.get());
-    const uint64_t room = reduction.TakeRoom(reduced);
+    Buffer compressed(piece.size() + reduced.blocks.size() * kStoredBlockOverheadBytes);
+    const bool is_compressed = compress && random.Chance(0.5);
+    if (is_compressed) {
+      compressed.resize(CompressNew(piece, {}, reduced.blocks, compressed).value());
+      reduced.new_bytes = compressed.size();
+    }
+    const uint64_t room = reduction.TakeRoom(reduced.new_bytes);
     object.resize(reduction.end());
     size_t from = 0;
-    for (const ReducedBlock& block : reduced.blocks) {
-      if (block.place.object == kOwnBlocks) std::memcpy(&object[room + block.place.offset], piece.data() + from, block.bytes);
+    for (ReducedBlock& block : reduced.blocks) {
+      if (block.place.object == kOwnBlocks) {
+        const std::byte* const lies = is_compressed ? &compressed[block.place.offset] : piece.data() + from;
+        block.place.offset += room;
+        std::memcpy(&object[block.place.offset], lies, is_compressed ? block.place.stored_bytes : block.bytes);
+      }
       from += block.bytes;
     }
-    reduction.Add(stream_offset, std::move(reduced), room);
+    reduction.Add(stream_offset, std::move(reduced));
   }
   stored.map = reduction.Finish(captured.record).value();
   Buffer encoded;
@@ -84,7 +96,9 @@ Stored Write(const Captured& captured, const Stored* before, size_t piece_bytes,
 void ExpectReadable(const Stored& stored, const Objects& objects) {
   const BlockLayout layout(stored.captured.record, kBlock);
   uint64_t block = 0;
+  auto stored_bytes = stored.map.stored_bytes.begin();
   for (const BlockRun& run : stored.map.runs) {
+    uint64_t offset = run.offset;
     for (uint64_t i = 0; i < run.blocks; ++i, ++block) {
       const BlockLayout::Block place = layout.At(block);
       Buffer expected(place.bytes);
@@ -96,10 +110,16 @@ void ExpectReadable(const Stored& stored, const Objects& objects) {
       Buffer found(place.bytes);
       if (run.object != kZeroBlocks) {
         const std::string& key = run.object == kOwnBlocks ? stored.key : stored.map.objects[run.object - kSharedBlocks].key;
-        const uint64_t offset = run.offset + i * kBlock;
+        const uint64_t bytes = run.is_compressed ? *stored_bytes++ : place.bytes;
         ASSERT_TRUE(objects.contains(key)) << key;
-        ASSERT_LE(offset + place.bytes, objects.at(key).size());
-        std::memcpy(found.data(), &objects.at(key)[offset], place.bytes);
+        ASSERT_LE(offset + bytes, objects.at(key).size());
+        const ByteSpan lies = ByteSpan(objects.at(key)).subspan(offset, bytes);
+        if (run.is_compressed) {
+          ASSERT_TRUE(LoadBlock(lies, found).ok());
+        } else {
+          std::copy(lies.begin(), lies.end(), found.begin());
+        }
+        offset += run.is_compressed ? bytes : kBlock;
       }
       ASSERT_TRUE(found == expected) << "block " << block;
     }
@@ -144,12 +164,13 @@ TEST(Reduction, VersionsAreReadAsTheyWereCaptured) {
       contents.push_back(RandomBytes(random, 1 + random.Below(40 * kBlock)));
     }
     const size_t piece_bytes = kBlock << random.Below(4);
+    const bool compress = seed % 2 == 1;
     Objects objects;
     std::vector<Stored> versions;
     for (int64_t version = 0; version < 25; ++version) {
       SCOPED_TRACE(fmt::format("version {}", version));
       versions.push_back(
-          Write(Capture(version, contents), version == 0 ? nullptr : &versions.back(), piece_bytes, random, &objects));
+          Write(Capture(version, contents), version == 0 ? nullptr : &versions.back(), piece_bytes, random, &objects, compress));
       ExpectReadable(versions.back(), objects);
       if (::testing::Test::HasFatalFailure()) return;
       const BlockMap& map = versions.back().map;
@@ -158,7 +179,11 @@ TEST(Reduction, VersionsAreReadAsTheyWereCaptured) {
       uint64_t room = 0, kept = 0;
       for (const Buffer& content : contents) room += AlignChunkOffset(content.size());
       for (const SharedObject& object : map.objects) {
-        EXPECT_EQ(object.bytes, objects.at(object.key).size());
+        // Between pieces that are compressed there are gaps.
+        EXPECT_LE(object.bytes, objects.at(object.key).size());
+        if (!compress) {
+          EXPECT_EQ(object.bytes, objects.at(object.key).size());
+        }
         kept += object.bytes;
       }
       if (version > 0) {
@@ -166,6 +191,7 @@ TEST(Reduction, VersionsAreReadAsTheyWereCaptured) {
         for (const Buffer& content : versions[versions.size() - 2].captured.contents) before += AlignChunkOffset(content.size());
         EXPECT_LE(kept, 2 * before);
       }
+      if (compress) room += room / kBlock * kStoredBlockOverheadBytes + (room / piece_bytes + contents.size()) * kChunkAlignment;
       EXPECT_LE(objects.at(versions.back().key).size(), room);
       Mutate(random, &contents);
     }
@@ -239,8 +265,7 @@ TEST(Reduction, OfOtherBlocksThanTheImagesIsRefused) {
   const ByteSpan content = captured.contents[0];
   const auto add = [&](uint64_t at, uint64_t bytes) {
     ReducedPiece piece = ReducePiece(content.subspan(at, bytes), at, kBlock, nullptr);
-    const uint64_t room = reduction.TakeRoom(piece);
-    reduction.Add(at, std::move(piece), room);
+    reduction.Add(at, std::move(piece));
   };
   add(0, kBlock);
   EXPECT_EQ(reduction.Finish(captured.record).status().code(), Code::kInternal) << "two are missing";

@@ -160,8 +160,12 @@ void AddJobKeys(ConfigRegistry& registry) {
       "blocks that the version before has are not written to the store again: off, on, or auto, by what it saves"};
   incremental.choices = {"off", "auto", "on"};
   registry.Add(incremental);
+  KeySpec compress{"reduce.compress", kString, "off", kJob,
+                   "blocks are compressed on their way to the store: off, on, or auto, where that is faster"};
+  compress.choices = {"off", "auto", "on"};
+  registry.Add(compress);
   KeySpec block{"reduce.block", kBytes, "64KiB", kJob,
-                "size of the blocks that are compared with the version before: a power of two"};
+                "size of the blocks that are compared with the version before, or compressed: a power of two"};
   block.minimum = kMapBlockBytesMin;
   block.maximum = kMapBlockBytesMax;
   registry.Add(block);
@@ -175,6 +179,10 @@ void AddJobKeys(ConfigRegistry& registry) {
   KeySpec timeout{"wait.timeout", kDuration, "600s", kJob, "bound of waits for which the caller gives none"};
   timeout.minimum = 0.001;
   registry.Add(timeout);
+}
+
+Reduce ReduceOf(const std::string& value) {
+  return value == "on" ? Reduce::kOn : value == "off" ? Reduce::kOff : Reduce::kAuto;
 }
 
 Status BadKey(const Config& config, const char* key, const std::string& found, const char* allowed) {
@@ -403,10 +411,8 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   keys.schedule_mtbf_node = config.GetDuration("schedule.mtbf_node");
   keys.schedule_mtbf_store = config.GetDuration("schedule.mtbf_store");
   keys.skip_queued = config.GetBool("checkpoint.skip_queued");
-  const std::string& incremental = config.GetString("reduce.incremental");
-  keys.reduce_incremental = incremental == "on"    ? Incremental::kOn
-                            : incremental == "off" ? Incremental::kOff
-                                                   : Incremental::kAuto;
+  keys.reduce_incremental = ReduceOf(config.GetString("reduce.incremental"));
+  keys.reduce_compress = ReduceOf(config.GetString("reduce.compress"));
   keys.reduce_block_bytes = static_cast<uint32_t>(config.GetBytes("reduce.block"));
   if (!std::has_single_bit(keys.reduce_block_bytes)) {
     return BadKey(config, "reduce.block", config.TextOf("reduce.block"), "a power of two");

@@ -492,10 +492,14 @@ Status ReadMap(ObjectReader& object, StoredImage* image) {
   KEDGE_ASSIGN_OR_RETURN(image->map, DecodeBlockMap(bytes));
   const BlockLayout layout(image->record, image->map->block_bytes);
   uint64_t blocks = 0;
+  auto stored_bytes = image->map->stored_bytes.begin();
   for (const BlockRun& run : image->map->runs) {
     blocks += run.blocks;
+    uint64_t compressed_bytes = 0;
+    for (uint64_t i = 0; run.is_compressed && i < run.blocks; ++i) compressed_bytes += *stored_bytes++;
     if (run.object != kOwnBlocks || blocks > layout.blocks()) continue;
-    const uint64_t end = run.offset + (run.blocks - 1) * layout.block_bytes() + layout.At(blocks - 1).bytes;
+    const uint64_t plain_bytes = (run.blocks - 1) * layout.block_bytes() + layout.At(blocks - 1).bytes;
+    const uint64_t end = run.offset + (run.is_compressed ? compressed_bytes : plain_bytes);
     if (end > entry.record_offset) return Status(Code::kCorrupt, fmt::format("a block should end at {}", end));
   }
   if (blocks != layout.blocks() || image->map->identity != image->record.identity) {

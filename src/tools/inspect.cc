@@ -56,9 +56,11 @@ void PrintImage(const StoredImage& image, const InspectOptions& options) {
               image.object_key.c_str());
   if (image.map) {
     const StoredBytes bytes = StoredBytesOf(image);
-    std::printf("of these %s in that object, %s in those of %s, %s zeros\n", FormatByteSize(bytes.own).c_str(),
-                FormatByteSize(bytes.shared).c_str(), Counted(image.map->objects.size(), "other image").c_str(),
-                FormatByteSize(bytes.zeros).c_str());
+    const std::string compressed =
+        bytes.stored < bytes.own ? fmt::format(" (compressed: {})", FormatByteSize(bytes.stored)) : std::string();
+    std::printf("of these %s in that object%s, %s in those of %s, %s zeros\n", FormatByteSize(bytes.own).c_str(),
+                compressed.c_str(), FormatByteSize(bytes.shared).c_str(),
+                Counted(image.map->objects.size(), "other image").c_str(), FormatByteSize(bytes.zeros).c_str());
   }
   Table regions({"ID", "NAME", "KIND", "TYPE", "SHAPE", "BYTES"}, {true, false, false, false, false, true});
   for (const Region& region : record.regions) {
@@ -132,6 +134,7 @@ Json ImageJson(const StoredImage& image) {
           {"extents", std::move(extents)},
           {"annotations", std::move(annotations)},
           {"own_bytes", stored.own},
+          {"stored_bytes", stored.stored},
           {"shared_bytes", stored.shared},
           {"zero_bytes", stored.zeros},
           {"shared_objects", std::move(shared_objects)}};

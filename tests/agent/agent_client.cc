@@ -61,7 +61,10 @@ std::vector<std::byte> PatternOf(const Generation& generation, uint32_t rank, si
   const uint64_t own = MixSeed(MixSeed(version, generation.attempt), MixSeed(generation.take, rank));
   for (size_t at = 0, block = 0; at < bytes; at += kMapBlockBytesMin, ++block) {
     const uint64_t seed = MixSeed(block % 4 == 0 ? own : rank, block);
-    Random(seed).Fill(&data[at], std::min<size_t>(kMapBlockBytesMin, bytes - at));
+    const size_t end = std::min<size_t>(at + kMapBlockBytesMin, bytes);
+    Random(seed).Fill(&data[at], end - at);
+    // As the upper bytes of numbers: it can be compressed.
+    for (size_t number = at; number + 8 <= end; number += 8) data[number + 6] = data[number + 7] = std::byte{0};
   }
   return data;
 }

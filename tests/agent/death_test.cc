@@ -81,17 +81,21 @@ Result<Generation> TakeVersion(AgentClient& client, int64_t version, size_t byte
   return last;
 }
 
-class AgentKilledWhileVersionsShare : public ::testing::TestWithParam<std::string> {};
+class AgentKilledWhileVersionsShare : public ::testing::TestWithParam<std::string> {
+ protected:
+  static void ExpectItsSuccessorGoesOn(Reduce compress);
+};
 
-TEST_P(AgentKilledWhileVersionsShare, ItsSuccessorGoesOn) {
+void AgentKilledWhileVersionsShare::ExpectItsSuccessorGoesOn(Reduce compress) {
   constexpr size_t kSharedBytes = 3 << 20;
   ScenarioFolder scenario;
   MakeStoreOf(scenario.store());
   ChildProcess doomed(AgentCommand(scenario.run_folder()), {{"KEDGE_TEST_KILL_POINT", GetParam()}}, scenario.NewOutput());
   ASSERT_TRUE(WaitFor([&] { return scenario.AgentPid() != 0; }, seconds(20))) << doomed.Output();
   JobKeys keys;
-  keys.reduce_incremental = Incremental::kOn;
+  keys.reduce_incremental = Reduce::kOn;
   keys.reduce_block_bytes = 4096;
+  keys.reduce_compress = compress;
   AgentClient client(scenario, {.keys = keys});
   ASSERT_TRUE(IsOk(client.Attach()));
   std::vector<Generation> taken;
@@ -118,6 +122,14 @@ TEST_P(AgentKilledWhileVersionsShare, ItsSuccessorGoesOn) {
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(data), std::filesystem::directory_iterator()), 1);
   }
   ASSERT_TRUE(IsOk(client.Goodbye()));
+}
+
+TEST_P(AgentKilledWhileVersionsShare, ItsSuccessorGoesOn) {
+  ExpectItsSuccessorGoesOn(Reduce::kOff);
+}
+
+TEST_P(AgentKilledWhileVersionsShare, ItsSuccessorGoesOnWhereBlocksAreCompressed) {
+  ExpectItsSuccessorGoesOn(Reduce::kOn);
 }
 
 INSTANTIATE_TEST_SUITE_P(Points, AgentKilledWhileVersionsShare,

@@ -22,9 +22,10 @@ namespace files = std::filesystem;
 
 constexpr size_t kReducedBytes = (3 << 20) + 5000;
 
-JobKeys KeysWith(Incremental incremental) {
+JobKeys KeysWith(Reduce incremental, Reduce compress = Reduce::kOff) {
   JobKeys keys;
   keys.reduce_incremental = incremental;
+  keys.reduce_compress = compress;
   keys.reduce_block_bytes = 4096;
   return keys;
 }
@@ -46,7 +47,7 @@ class ReducedFlush : public ::testing::Test {
   }
   // One more than so many, while the newest of those is removed.
   void TakeWhileItsBaseGoes(int64_t versions, const std::function<Status(const Generation&)>& remove) {
-    JobKeys keys = KeysWith(Incremental::kOn);
+    JobKeys keys = KeysWith(Reduce::kOn);
     keys.keep_versions = 10;
     AgentClient client(scenario_, {.keys = keys});
     ASSERT_TRUE(IsOk(client.Attach()));
@@ -84,7 +85,7 @@ class ReducedFlush : public ::testing::Test {
 };
 
 TEST_F(ReducedFlush, WritesWhatTheVersionBeforeHasNot) {
-  AgentClient client(scenario_, {.keys = KeysWith(Incremental::kOn)});
+  AgentClient client(scenario_, {.keys = KeysWith(Reduce::kOn)});
   ASSERT_TRUE(IsOk(client.Attach()));
   for (int64_t version = 1; version <= 20; ++version) {
     Take(client, version);
@@ -112,14 +113,14 @@ TEST_F(ReducedFlush, WritesWhatTheVersionBeforeHasNot) {
 }
 
 TEST_F(ReducedFlush, OffWritesAll) {
-  AgentClient client(scenario_, {.keys = KeysWith(Incremental::kOff)});
+  AgentClient client(scenario_, {.keys = KeysWith(Reduce::kOff)});
   ASSERT_TRUE(IsOk(client.Attach()));
   for (int64_t version = 1; version <= 2; ++version) Take(client, version);
   EXPECT_FALSE(ReadImage(catalog(), client.GenerationOf("ckpt", 2), 0)->map.has_value());
 }
 
 TEST_F(ReducedFlush, AutoPassesOverSmallImages) {
-  AgentClient client(scenario_, {.keys = KeysWith(Incremental::kAuto)});
+  AgentClient client(scenario_, {.keys = KeysWith(Reduce::kAuto)});
   ASSERT_TRUE(IsOk(client.Attach()));
   for (int64_t version = 1; version <= 2; ++version) {
     Take(client, version);
@@ -133,7 +134,7 @@ TEST_F(ReducedFlush, AutoPassesOverSmallImages) {
 TEST_F(ReducedFlush, IsGoneOnWithByAnotherAgentAndAnotherLaunch) {
   for (uint32_t attempt = 1; attempt <= 3; ++attempt) {
     AgentClient client(scenario_,
-                       {.attempt = attempt, .keys = KeysWith(Incremental::kOn), .node_keys = {{"agent.idle_timeout", "1s"}}});
+                       {.attempt = attempt, .keys = KeysWith(Reduce::kOn), .node_keys = {{"agent.idle_timeout", "1s"}}});
     ASSERT_TRUE(IsOk(client.Attach()));
     const Generation generation = client.GenerationOf("ckpt", attempt, 1);
     ASSERT_TRUE(IsOk(client.Capture(generation, kReducedBytes)));
@@ -158,7 +159,7 @@ TEST_F(ReducedFlush, KeepsItsBaseFromItsWithdrawal) {
 
 // Removed by somebody with its base record, it is written again, and nobody must take its base away meanwhile.
 TEST_F(ReducedFlush, ClaimsItsBaseOnceMoreWhereItsFolderHasGone) {
-  AgentClient client(scenario_, {.keys = KeysWith(Incremental::kOn)});
+  AgentClient client(scenario_, {.keys = KeysWith(Reduce::kOn)});
   ASSERT_TRUE(IsOk(client.Attach()));
   Take(client, 1);
   const Generation base = client.GenerationOf("ckpt", 1), next = client.GenerationOf("ckpt", 2);
@@ -175,7 +176,7 @@ TEST_F(ReducedFlush, ClaimsItsBaseOnceMoreWhereItsFolderHasGone) {
 
 // The store comes back as it was before the base was there: what refers to it does not count, and is written again.
 TEST_F(ReducedFlush, WritesAgainWhatAnOlderCopyOfTheStoreLacks) {
-  AgentClient client(scenario_, {.keys = KeysWith(Incremental::kOn)});
+  AgentClient client(scenario_, {.keys = KeysWith(Reduce::kOn)});
   ASSERT_TRUE(IsOk(client.Attach()));
   Take(client, 1);
   const std::string copy = scenario_.store() + ".copy";
@@ -189,6 +190,84 @@ TEST_F(ReducedFlush, WritesAgainWhatAnOlderCopyOfTheStoreLacks) {
   ASSERT_TRUE(IsOk(client.SendEnd()));
   ASSERT_TRUE(IsOk(client.Wait(next, Level::kStore)->failure));
   EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), next, 0, kReducedBytes)));
+}
+
+TEST_F(ReducedFlush, WritesCompressedBlocks) {
+  AgentClient client(scenario_, {.keys = KeysWith(Reduce::kOff, Reduce::kOn)});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  for (int64_t version = 1; version <= 3; ++version) {
+    Take(client, version);
+    if (HasFatalFailure()) return;
+    const StoredBytes bytes = BytesOf(client.GenerationOf("ckpt", version));
+    EXPECT_EQ(bytes.own, kReducedBytes) << "nothing is shared";
+    EXPECT_LT(bytes.stored, kReducedBytes * 85 / 100) << "a quarter of its bytes are zero";
+    EXPECT_TRUE(VerifyVersion(catalog(), client.GenerationOf("ckpt", version), {})->problems.empty());
+  }
+  EXPECT_TRUE(WaitFor([&] { return BytesInStore() < 2 * kReducedBytes * 9 / 10; }, seconds(10))) << BytesInStore();
+}
+
+TEST_F(ReducedFlush, SharesCompressedBlocks) {
+  JobKeys keys = KeysWith(Reduce::kOn, Reduce::kOn);
+  AgentClient client(scenario_, {.keys = keys});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  for (int64_t version = 1; version <= 12; ++version) {
+    Take(client, version);
+    if (HasFatalFailure()) return;
+    const StoredBytes bytes = BytesOf(client.GenerationOf("ckpt", version));
+    EXPECT_EQ(bytes.own + bytes.shared + bytes.zeros, kReducedBytes);
+    EXPECT_LT(bytes.stored, bytes.own * 85 / 100);
+    if (version > 1) {
+      EXPECT_LT(bytes.own, kReducedBytes * 3 / 10) << version;
+    }
+  }
+  EXPECT_TRUE(WaitFor([&] { return BytesInStore() < 2 * kReducedBytes * 9 / 10; }, seconds(10))) << BytesInStore();
+  EXPECT_TRUE(CollectGarbage(catalog(), {})->problems.empty());
+  EXPECT_TRUE(VerifyVersion(catalog(), client.GenerationOf("ckpt", 12), {})->problems.empty());
+}
+
+// What does not shrink is written as it is.
+TEST_F(ReducedFlush, CompressesNothingThatDoesNotShrink) {
+  AgentClient client(scenario_, {.keys = KeysWith(Reduce::kOff, Reduce::kOn)});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  Take(client, 1, "tiny", 5);
+  EXPECT_EQ(BytesOf(client.GenerationOf("tiny", 1)).stored, 5u);
+}
+
+// Not where processors are busy, which nobody here knows: sooner or later they are not.
+TEST_F(ReducedFlush, AutoCompressesForASlowStore) {
+  AgentClient client(
+      scenario_, {.keys = KeysWith(Reduce::kOff, Reduce::kAuto), .node_keys = {{"flush.rate", "16MiB"}, {"flush.workers", "1"}}});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  bool compressed = false;
+  for (int64_t version = 1; version <= 60 && !compressed; ++version) {
+    Take(client, version);
+    if (HasFatalFailure()) return;
+    const StoredBytes bytes = BytesOf(client.GenerationOf("ckpt", version));
+    compressed = bytes.stored < bytes.own;
+  }
+  EXPECT_TRUE(compressed);
+}
+
+// Found where it lies, named, and told from a version that is whole.
+TEST_F(ReducedFlush, ABitThatFlipsInACompressedBlockIsNamed) {
+  AgentClient client(scenario_, {.keys = KeysWith(Reduce::kOff, Reduce::kOn)});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  for (int64_t version = 1; version <= 2; ++version) Take(client, version);
+  const Generation bad = client.GenerationOf("ckpt", 2);
+  const StoredImage image = ReadImage(catalog(), bad, 0).value();
+  const auto run =
+      std::find_if(image.map->runs.begin(), image.map->runs.end(), [](const BlockRun& r) { return r.is_compressed; });
+  ASSERT_NE(run, image.map->runs.end());
+  const std::string path = scenario_.store() + "/" + image.object_key;
+  files::permissions(path, files::perms::owner_all);
+  FlipBit(path, run->offset + 60);
+  const VerifyReport report = VerifyVersion(catalog(), bad, {}).value();
+  ASSERT_FALSE(report.problems.empty());
+  EXPECT_NE(report.problems.front().what.find(image.object_key), std::string::npos) << report.problems.front().what;
+  EXPECT_NE(report.problems.front().what.find("compressed block"), std::string::npos) << report.problems.front().what;
+  EXPECT_EQ(CheckStored(scenario_.store(), bad, 0, kReducedBytes).code(), Code::kCorrupt);
+  EXPECT_TRUE(VerifyVersion(catalog(), client.GenerationOf("ckpt", 1), {})->problems.empty());
+  EXPECT_TRUE(IsOk(client.CheckLocal(bad, kReducedBytes)));
 }
 
 }  // namespace

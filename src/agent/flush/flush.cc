@@ -156,6 +156,7 @@ uint32_t Flush::SendToStore(Version& version) {
 void Flush::DropObject(Image& image) {
   ++image.flush_epoch;  // queued pieces of it are passed over
   image.flush_time = Duration::zero();
+  image.flush_written = PieceWritten{};
   image.pieces_queued = 0;
   if (image.object == nullptr) return;
   // Removing what was begun may block: the last reference goes on a worker.
@@ -258,23 +259,33 @@ void Flush::Dispatch() {
   }
 }
 
-uint32_t Flush::BlockBytesFor(const Image& image) {
+Reduction Flush::ReductionFor(const Image& image) {
   Job& job = *image.version->job;
   const JobKeys& keys = job.hello.keys;
+  if (keys.reduce_incremental == Reduce::kOff && keys.reduce_compress == Reduce::kOff) return {};
+  Job::Reducing& known = job.reducing[{image.version->generation.name, image.rank}];
   // Blocks begin where pieces do.
   const uint64_t piece_bytes = core_.settings().piece_bytes;
   const auto block_bytes = static_cast<uint32_t>(std::min<uint64_t>(keys.reduce_block_bytes, piece_bytes & -piece_bytes));
-  if (keys.reduce_incremental == Incremental::kOff) return 0;
-  if (keys.reduce_incremental == Incremental::kOn) return block_bytes;
-  if (image.ended && image.image_bytes < kReducedBlocksMin * block_bytes) return 0;
-  return job.worth[{image.version->generation.name, image.rank}].Asks() ? block_bytes : 0;
+  const bool is_small = image.ended && image.image_bytes < kReducedBlocksMin * block_bytes;
+  const auto is_wanted = [&](Reduce key, reduce::Worth& worth) {
+    return key == Reduce::kOn || (key == Reduce::kAuto && !is_small && worth.Asks());
+  };
+  Reduction reduction;
+  reduction.shares = is_wanted(keys.reduce_incremental, known.sharing);
+  if (is_wanted(keys.reduce_compress, known.compressing)) reduction.compress = keys.reduce_compress;
+  if (!reduction.shares && reduction.compress == Reduce::kOff) return {};
+  reduction.block_bytes = block_bytes;
+  reduction.store_bytes_per_second = throughput_.WrittenBytesPerSecond(job.store_id);
+  reduction.viability = known.viability;
+  return reduction;
 }
 
 std::shared_ptr<FlushObject> Flush::MakeObject(const Image& image) {
   uint64_t expected_bytes = 0;  // known at the end only
   if (image.ended) expected_bytes = image.record_object_offset + image.record_bytes;
   return std::make_shared<FlushObject>(image.version->job->store, image.version->generation, image.rank, expected_bytes,
-                                       BlockBytesFor(image));
+                                       ReductionFor(image));
 }
 
 void Flush::SendPiece(Image& image, const Piece& piece) {
@@ -313,11 +324,16 @@ void Flush::OnPieceDone(const Piece& piece, Duration took, const Result<PieceWri
   }
   Image* image = images_.Find(piece.image_id);
   if (image != nullptr) {
-    if (status.ok()) throughput_.OnPieceFlushed(image->version->job->store_id, piece.bytes, took, in_flight_ + 1);
+    if (status.ok()) {
+      throughput_.OnPieceFlushed(image->version->job->store_id, piece.bytes, took, in_flight_ + 1);
+      throughput_.OnPieceWritten(image->version->job->store_id, written->bytes, written->writing, in_flight_ + 1);
+    }
     if (image->flush_epoch == piece.epoch) image->flush_time += took;
     --image->pieces_in_flight;
     if (status.ok() && image->flush_epoch == piece.epoch) {
       image->chunks[piece.chunk].written_bytes += piece.bytes;
+      image->flush_written.bytes += written->bytes;
+      image->flush_written.writing += written->writing;
       image->chunks[piece.chunk].written.push_back({piece.offset, piece.bytes, written->crc32c});
       OnStoreThere(*image->version);
     }

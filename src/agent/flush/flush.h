@@ -77,8 +77,7 @@ class Flush : public FlushLoad, public ImageFlusher {
   void QueuePieces(Image& image, uint32_t chunk, bool whole_only);
   void SendPiece(Image& image, const Piece& piece);
   std::shared_ptr<FlushObject> MakeObject(const Image& image);
-  // Of the blocks that the image is to be compared with the version before by; 0: it is not.
-  uint32_t BlockBytesFor(const Image& image);
+  Reduction ReductionFor(const Image& image);
   void OnPieceDone(const Piece& piece, Duration took, const Result<PieceWritten>& written);
   void CheckWritten(Image& image);
   // The first bytes in the object that are not what was captured.

@@ -214,6 +214,7 @@ void Publisher::OnPublished(const Generation& generation, Outcome outcome) {
   Status absent;
   uint64_t stored_bytes = 0;
   Duration writing{};
+  PieceWritten written;  // of all
   for (const auto& [id, status] : outcome.images) {
     Image* image = images_.Find(id);
     if (image == nullptr) continue;
@@ -223,7 +224,12 @@ void Publisher::OnPublished(const Generation& generation, Outcome outcome) {
       flush_.SetState(*image, FlushState::kStored);
       flush_.OnStoreThere(*version);
       if (const auto reduced = image->object->reduced()) {
-        job.worth[{generation.name, image->rank}].Note(reduced->bytes, reduced->saved_bytes, reduced->had_base);
+        Job::Reducing& known = job.reducing[{generation.name, image->rank}];
+        if (reduced->as.shares) known.sharing.Note(reduced->bytes, reduced->saved_bytes, reduced->had_base);
+        if (reduced->as.compress != Reduce::kOff) {
+          known.compressing.Note(reduced->bytes - reduced->saved_bytes, reduced->shrunk_bytes, /*had_base=*/true);
+          known.viability = reduced->as.viability;
+        }
       }
       job.stored_attempt = std::max(job.stored_attempt, generation.attempt);
       image->object = nullptr;
@@ -231,6 +237,8 @@ void Publisher::OnPublished(const Generation& generation, Outcome outcome) {
       core_.events().image_stored(*image);
       stored_bytes += image->image_bytes;
       writing += image->flush_time;
+      written.bytes += image->flush_written.bytes;
+      written.writing += image->flush_written.writing;
       stored.push_back(id);
     } else if (image->doomed) {
       flush_.SetState(*image, FlushState::kNone);
@@ -247,6 +255,7 @@ void Publisher::OnPublished(const Generation& generation, Outcome outcome) {
   }
   if (!outcome.again) {
     throughput_.OnImageStored(job.store_id, stored_bytes, writing, outcome.syncing);
+    throughput_.OnImageWritten(job.store_id, written.bytes, written.writing, outcome.syncing);
   }
   os::KillPoint("publish-saved");
   if (completed) OnComplete(*version);

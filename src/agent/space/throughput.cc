@@ -267,13 +267,34 @@ void Throughput::Add(const StoreId& id, uint64_t bytes, Duration took) {
   last_store_ = id;
 }
 
+Duration Throughput::Paced(uint64_t bytes, Duration took, uint32_t in_flight) const {
+  const uint64_t rate = core_.settings().flush_bytes_per_second;
+  if (rate == 0) return took;
+  return std::max(took, FromSeconds(static_cast<double>(bytes) * std::max(in_flight, 1u) / static_cast<double>(rate)));
+}
+
 void Throughput::OnPieceFlushed(const StoreId& id, uint64_t bytes, Duration took, uint32_t in_flight) {
   // Small pieces measure the file system's latency, not what a chunk would see.
+  if (bytes >= kPieceBytesMin) Add(id, bytes, Paced(bytes, took, in_flight));
+}
+
+void Throughput::OnPieceWritten(const StoreId& id, uint64_t bytes, Duration writing, uint32_t in_flight) {
   if (bytes < kPieceBytesMin) return;
-  const uint64_t rate = core_.settings().flush_bytes_per_second;
-  if (rate > 0)
-    took = std::max(took, FromSeconds(static_cast<double>(bytes) * std::max(in_flight, 1u) / static_cast<double>(rate)));
-  Add(id, bytes, took);
+  const int64_t now_ns = core_.clock().NowNs();
+  stores_[id].written.Add(bytes, now_ns - Paced(bytes, writing, in_flight).count(), now_ns);
+}
+
+void Throughput::OnImageWritten(const StoreId& id, uint64_t bytes, Duration writing, Duration syncing) {
+  if (bytes < kSyncedBytesMin) return;
+  const int64_t now_ns = core_.clock().NowNs();
+  stores_[id].written.Add(bytes, now_ns - (writing + syncing).count(), now_ns);
+}
+
+double Throughput::WrittenBytesPerSecond(const StoreId& id) const {
+  const auto store = stores_.find(id);
+  const double known = store == stores_.end() ? 0 : store->second.written.bytes_per_second();
+  const auto rate = static_cast<double>(core_.settings().flush_bytes_per_second);
+  return rate > 0 && (known <= 0 || known > rate) ? rate : known;
 }
 
 void Throughput::OnImageStored(const StoreId& id, uint64_t bytes, Duration writing, Duration syncing) {

@@ -10,6 +10,10 @@
 //   with the time that it may take; an image counts once more when it is synced, with its pieces' time and the sync's: a store
 //   behind a page cache shows its speed only then.
 //
+// - What the store itself takes is kept beside it: the bytes that are written of a piece, in the time that writing them takes.
+// Where
+//   images are reduced, the two differ. Whether compressing pays is asked of this one.
+//
 // What was learned is written to the folder of calibrations now and then and at the end, by a worker; what was measured never.
 #pragma once
 
@@ -61,8 +65,12 @@ class Throughput {
   void LoadStore(const StoreId& id);
   void OnPieceFlushed(const StoreId& id, uint64_t bytes, Duration took, uint32_t in_flight);
   void OnImageStored(const StoreId& id, uint64_t bytes, Duration writing, Duration syncing);
+  // Of these, what the store has taken, and how long that took it.
+  void OnPieceWritten(const StoreId& id, uint64_t bytes, Duration writing, uint32_t in_flight);
+  void OnImageWritten(const StoreId& id, uint64_t bytes, Duration writing, Duration syncing);
   // 0: nothing is known yet.
   uint64_t FlushBytesPerSecond(const StoreId& id) const;
+  double WrittenBytesPerSecond(const StoreId& id) const;
   // Of the store that was flushed to last.
   uint64_t FlushBytesPerSecond() const;
   std::vector<std::pair<StoreId, uint64_t>> StoreSpeeds() const;
@@ -77,12 +85,15 @@ class Throughput {
  private:
   struct StoreSpeed {
     std::optional<MovingAverage> average{std::in_place};
+    MovingAverage written;
     uint64_t added = 0;
     uint64_t saved = 0;
   };
   void Begin(Session& session);
   void Judge(Session& session, TierUnit& unit, double writers, uint64_t bytes, double seconds);
   void Add(const StoreId& id, uint64_t bytes, Duration took);
+  // At least as long as flush.rate has so many flushes take.
+  Duration Paced(uint64_t bytes, Duration took, uint32_t in_flight) const;
   std::vector<Calibration> TakeUnsaved(uint64_t observations_min);
 
   AgentCore& core_;

@@ -248,6 +248,23 @@ TEST(Throughput, AFlushIsAveragedForEachStore) {
       << "defined before its first flush";
 }
 
+TEST(Throughput, WhatTheStoreTakesIsKeptWithoutWhatReducingTook) {
+  LocalAgent agent(4, kMeasuredSlotBytes);
+  Throughput& throughput = agent->throughput();
+  const StoreId store{5, 6};
+  EXPECT_EQ(throughput.WrittenBytesPerSecond(store), 0);
+  for (int i = 0; i < 4; ++i) {
+    throughput.OnPieceFlushed(store, 8 << 20, std::chrono::milliseconds(20), 1);
+    throughput.OnPieceWritten(store, 4 << 20, std::chrono::milliseconds(4), 1);
+    throughput.OnPieceWritten(store, 100, std::chrono::seconds(1), 1);  // too small to count
+  }
+  EXPECT_NEAR(throughput.WrittenBytesPerSecond(store), 1000.0 * (1 << 20), 1e6);
+  throughput.OnImageWritten(store, 400 << 20, std::chrono::milliseconds(400), std::chrono::milliseconds(3600));
+  EXPECT_LT(throughput.WrittenBytesPerSecond(store), 150.0 * (1 << 20));
+  LocalAgent limited(4, kMeasuredSlotBytes, "", uint64_t{100} << 20);
+  EXPECT_EQ(limited->throughput().WrittenBytesPerSecond(store), 100.0 * (1 << 20)) << "known before anything was written";
+}
+
 TEST(Throughput, UnderARateLimitAFlushIsAsSlowAsItMayBe) {
   LocalAgent agent(4, kMeasuredSlotBytes, "", uint64_t{100} << 20);
   const StoreId store{5, 6};

@@ -4,13 +4,18 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <vector>
 
+#include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "format/image_record.h"
 #include "os/files/files.h"
 #include "os/files/private_files.h"
 #include "os/process/kill_point.h"
+#include "os/process/thread.h"
+#include "reduce/codec_trial.h"
 #include "store/publish.h"
 #include "store/sharing/base_version.h"
 #include "store/versions.h"
@@ -41,6 +46,15 @@ class AlignedBuffer {
   size_t bytes_ = 0;
 };
 thread_local AlignedBuffer worker_buffer;
+// Compressed at a time: as much as a device takes well in one write, and no more memory than that for each worker.
+constexpr size_t kCompressedStepBytes = size_t{4} << 20;
+// All blocks of a step have at least kMapBlockBytesMin, but for the last one of their chunk.
+constexpr size_t kCompressedBufferBytes =
+    kCompressedStepBytes + (kCompressedStepBytes / kMapBlockBytesMin + 1) * kStoredBlockOverheadBytes;
+thread_local AlignedBuffer compressed_buffer;
+constexpr size_t kSamplesMax = 4;
+// Of a piece that shrinks by less, where the job asks for compression whatever it costs, the blocks are read faster as they are.
+constexpr double kSavedFractionMin = 1.0 / 32;
 
 constexpr size_t kClaimsMax = 16;
 
@@ -55,6 +69,32 @@ Status WriteAndSum(ObjectWriter& writer, ByteSpan bytes, uint64_t offset, uint32
   }
   return Status::Ok();
 }
+
+// Some of the blocks that are to be written.
+std::vector<ByteSpan> SamplesOf(ByteSpan bytes, const reduce::ReducedPiece& piece) {
+  std::vector<ByteSpan> blocks;
+  size_t at = 0;
+  for (const reduce::ReducedBlock& block : piece.blocks) {
+    if (block.place.object == kOwnBlocks) blocks.push_back(bytes.subspan(at, block.bytes));
+    at += block.bytes;
+  }
+  if (blocks.size() <= kSamplesMax) return blocks;
+  for (size_t i = 0; i < kSamplesMax; ++i) blocks[i] = blocks[i * blocks.size() / kSamplesMax];
+  blocks.resize(kSamplesMax);
+  return blocks;
+}
+
+// What the calling thread does from now on, by both clocks.
+class Stopwatch {
+ public:
+  reduce::Viability::Sample Took(uint64_t bytes) const {
+    return {bytes, Duration(SystemClock().NowNs() - begin_ns_), os::ThreadProcessorTime() - processor_};
+  }
+
+ private:
+  const int64_t begin_ns_ = SystemClock().NowNs();
+  const Duration processor_ = os::ThreadProcessorTime();
+};
 
 }  // namespace
 
@@ -136,10 +176,10 @@ Status FlushObject::Begin() {
   KEDGE_ASSIGN_OR_RETURN(Catalog catalog, store_->CatalogToWrite(generation_.job, generation_.attempt));
   KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation_));
   std::shared_ptr<const reduce::BaseImage> base;
-  if (block_bytes_ > 0) base = store_->BaseFor(catalog, generation_, rank_, block_bytes_);
+  if (reduced_.as.shares) base = store_->BaseFor(catalog, generation_, rank_, block_bytes_);
   os::KillPoint("flush-base-claimed");
-  // How much of it is to be written is not known where some of it may be there already.
-  const uint64_t expected_bytes = base == nullptr ? expected_bytes_ : 0;
+  // How much of it is to be written is not known where some of it may be there already, or becomes smaller.
+  const uint64_t expected_bytes = base == nullptr && reduced_.as.compress == Reduce::kOff ? expected_bytes_ : 0;
   object_ = block_bytes_ > 0 ? keys::ReducedImageObject(rank_) : keys::ImageObject(rank_);
   const std::string key = keys::GenerationFolder(generation_) + '/' + object_;
   KEDGE_ASSIGN_OR_RETURN(writer_, catalog.store().CreateObject(key, catalog.owner(), expected_bytes));
@@ -162,42 +202,120 @@ Result<ObjectWriter*> FlushObject::Writer() {
 Result<PieceWritten> FlushObject::Write(ByteSpan bytes, uint64_t stream_offset) {
   KEDGE_ASSIGN_OR_RETURN(ObjectWriter * writer, Writer());
   if (block_bytes_ > 0) return WriteReduced(*writer, bytes, stream_offset);
-  PieceWritten written{0, bytes.size()};
+  PieceWritten written{.bytes = bytes.size()};
+  const Stopwatch writing;
   KEDGE_RETURN_IF_ERROR(WriteAndSum(*writer, bytes, stream_offset, &written.crc32c));
   KEDGE_RETURN_IF_ERROR(writer->FlushHint(stream_offset, bytes.size(), /*wait=*/false));
+  written.writing = writing.Took(bytes.size()).wall;
   return written;
+}
+
+Result<std::optional<reduce::CodecSettings>> FlushObject::SettingsFor(ByteSpan bytes, const reduce::ReducedPiece& piece) {
+  const std::optional<reduce::CodecSettings> none;
+  if (reduced_.as.compress == Reduce::kOff || piece.new_bytes == 0) return none;
+  const Stopwatch trying;
+  KEDGE_ASSIGN_OR_RETURN(const reduce::CodecTrial trial, reduce::TryCodecs(SamplesOf(bytes, piece)));
+  const reduce::Viability::Sample tried = trying.Took(trial.tried_bytes);
+  if (trial.saved_fraction < kSavedFractionMin) return none;
+  if (reduced_.as.compress == Reduce::kOn) return std::optional(trial.settings);
+  const std::lock_guard lock(mutex_);
+  const bool pays = reduced_.as.viability.Pays(trial.saved_fraction, tried, reduced_.as.store_bytes_per_second);
+  return pays ? std::optional(trial.settings) : none;
 }
 
 Result<PieceWritten> FlushObject::WriteReduced(ObjectWriter& writer, ByteSpan bytes, uint64_t stream_offset) {
   reduce::ReducedPiece piece = reduce::ReducePiece(bytes, stream_offset, block_bytes_, reduction_->base());
+  KEDGE_ASSIGN_OR_RETURN(const std::optional<reduce::CodecSettings> settings, SettingsFor(bytes, piece));
+  uint64_t new_bytes = 0;
+  for (const reduce::ReducedBlock& block : piece.blocks) new_bytes += block.place.object == kOwnBlocks ? block.bytes : 0;
+  PieceWritten written;
+  if (settings) {
+    KEDGE_RETURN_IF_ERROR(WriteCompressed(writer, bytes, *settings, &piece, &written));
+  } else {
+    KEDGE_RETURN_IF_ERROR(WriteNew(writer, bytes, &piece, &written));
+  }
+  // Compressed blocks that do not shrink may take more than they have.
+  written.bytes = std::min(written.bytes, new_bytes);
+  const std::lock_guard lock(mutex_);
+  reduced_.bytes += bytes.size();
+  reduced_.saved_bytes += bytes.size() - new_bytes;
+  reduced_.shrunk_bytes += new_bytes - written.bytes;
+  reduction_->Add(stream_offset, std::move(piece));
+  return written;
+}
+
+// As they are: runs of blocks, new ones and others in turn; what is not written is summed all the same.
+Status FlushObject::WriteNew(ObjectWriter& writer, ByteSpan bytes, reduce::ReducedPiece* piece, PieceWritten* written) {
   uint64_t room = 0;
   {
     const std::lock_guard lock(mutex_);
-    room = reduction_->TakeRoom(piece);
+    room = reduction_->TakeRoom(piece->new_bytes);
   }
-  PieceWritten written;
-  // Runs of blocks, new ones and others in turn; what is not written is summed all the same.
-  for (size_t at = 0, i = 0; i < piece.blocks.size();) {
-    const reduce::BlockPlace& first = piece.blocks[i].place;
+  const Stopwatch writing;
+  for (size_t at = 0, i = 0; i < piece->blocks.size();) {
+    const reduce::BlockPlace first = piece->blocks[i].place;
     size_t run_bytes = 0;
-    for (; i < piece.blocks.size() && (piece.blocks[i].place.object == kOwnBlocks) == (first.object == kOwnBlocks); ++i) {
-      run_bytes += piece.blocks[i].bytes;
+    for (; i < piece->blocks.size() && (piece->blocks[i].place.object == kOwnBlocks) == (first.object == kOwnBlocks); ++i) {
+      run_bytes += piece->blocks[i].bytes;
+      if (first.object == kOwnBlocks) piece->blocks[i].place.offset += room;
     }
     const ByteSpan run = bytes.subspan(at, run_bytes);
     if (first.object == kOwnBlocks) {
-      KEDGE_RETURN_IF_ERROR(WriteAndSum(writer, run, room + first.offset, &written.crc32c));
-      written.bytes += run_bytes;
+      KEDGE_RETURN_IF_ERROR(WriteAndSum(writer, run, room + first.offset, &written->crc32c));
+      written->bytes += run_bytes;
     } else {
-      written.crc32c = crc32c::ChecksumOnly(run.data(), run.size(), written.crc32c);
+      written->crc32c = crc32c::ChecksumOnly(run.data(), run.size(), written->crc32c);
     }
     at += run_bytes;
   }
-  if (written.bytes > 0) KEDGE_RETURN_IF_ERROR(writer.FlushHint(room, piece.new_bytes, /*wait=*/false));
-  const std::lock_guard lock(mutex_);
-  reduced_.bytes += bytes.size();
-  reduced_.saved_bytes += bytes.size() - written.bytes;
-  reduction_->Add(stream_offset, std::move(piece), room);
-  return written;
+  if (written->bytes > 0) KEDGE_RETURN_IF_ERROR(writer.FlushHint(room, piece->new_bytes, /*wait=*/false));
+  written->writing = writing.Took(written->bytes).wall;
+  return Status::Ok();
+}
+
+Status FlushObject::WriteCompressed(ObjectWriter& writer, ByteSpan bytes, const reduce::CodecSettings& settings,
+                                    reduce::ReducedPiece* piece, PieceWritten* written) {
+  std::byte* const buffer = compressed_buffer.OfSize(kCompressedBufferBytes);
+  if (buffer == nullptr) return Status(Code::kNoSpace, fmt::format("no memory for a buffer of {} bytes", kCompressedBufferBytes));
+  const std::span<reduce::ReducedBlock> blocks = piece->blocks;
+  for (size_t at = 0, i = 0; i < blocks.size();) {
+    size_t count = 0, step_bytes = 0, new_bytes = 0;
+    for (; i + count < blocks.size(); ++count) {
+      const reduce::ReducedBlock& block = blocks[i + count];
+      const bool is_new = block.place.object == kOwnBlocks;
+      if (is_new && new_bytes + block.bytes > kCompressedStepBytes) break;
+      new_bytes += is_new ? block.bytes : 0;
+      step_bytes += block.bytes;
+    }
+    const ByteSpan step = bytes.subspan(at, step_bytes);
+    const std::span<reduce::ReducedBlock> step_blocks = blocks.subspan(i, count);
+    const Stopwatch compressing;
+    KEDGE_ASSIGN_OR_RETURN(const size_t used,
+                           reduce::CompressNew(step, settings, step_blocks, std::span(buffer, kCompressedBufferBytes)));
+    const reduce::Viability::Sample compressed = compressing.Took(new_bytes);
+    // After it was compressed: what has changed before is in the sum.
+    written->crc32c = crc32c::ChecksumOnly(step.data(), step.size(), written->crc32c);
+    at += step_bytes;
+    i += count;
+    if (used == 0) continue;
+    const size_t rounded = AlignChunkOffset(used);
+    std::memset(buffer + used, 0, rounded - used);
+    uint64_t room = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      room = reduction_->TakeRoom(rounded);
+      reduced_.as.viability.Note(compressed);
+    }
+    for (reduce::ReducedBlock& block : step_blocks) {
+      if (block.place.object == kOwnBlocks) block.place.offset += room;
+    }
+    const Stopwatch writing;
+    KEDGE_RETURN_IF_ERROR(writer.WriteAt(room, ByteSpan(buffer, rounded)));
+    KEDGE_RETURN_IF_ERROR(writer.FlushHint(room, rounded, /*wait=*/false));
+    written->writing += writing.Took(rounded).wall;
+    written->bytes += rounded;
+  }
+  return Status::Ok();
 }
 
 Result<PieceWritten> FlushObject::WritePiece(const PieceSource& source, uint64_t stream_offset) {

@@ -16,6 +16,8 @@
 #include "format/store_records.h"
 #include "reduce/base_image.h"
 #include "reduce/image_reduction.h"
+#include "reduce/viability.h"
+#include "session/messages.h"
 #include "store/attempts.h"
 #include "store/catalog.h"
 #include "store/retention.h"
@@ -84,13 +86,26 @@ struct PieceSource {
 struct PieceWritten {
   uint32_t crc32c =
       0;  // of what was there to be written: what has changed in the source before a byte was taken from there is in it
-  uint64_t bytes = 0;  // that were written: the others are zeros, or equal to what is there
+  uint64_t bytes = 0;  // that were written: the others are zeros, equal to what is there, or saved by compression
+  Duration writing{};  // what the store's part of it took
 };
 
-// What came of the reduction of an image.
+// How an image is reduced on its way.
+struct Reduction {
+  uint32_t block_bytes = 0;  // 0: it is not. Pieces begin at multiples of it in their chunks
+  bool shares = false;       // with the version before
+  Reduce compress = Reduce::kOff;
+  // kAuto: what the store is known to take of one flush (0: nothing is), and what compressing took of late.
+  double store_bytes_per_second = 0;
+  reduce::Viability viability{};
+};
+
+// What came of it.
 struct Reduced {
-  uint64_t bytes = 0;  // of its pieces
-  uint64_t saved_bytes = 0;
+  Reduction as;               // as it was told, with what is known by now of compressing
+  uint64_t bytes = 0;         // of its pieces
+  uint64_t saved_bytes = 0;   // of these, blocks that were not written
+  uint64_t shrunk_bytes = 0;  // that compression saved of the others
   bool had_base = false;
 };
 
@@ -98,15 +113,16 @@ struct Reduced {
 // unless it was published; so pieces that are still being written hold it.
 class FlushObject {
  public:
-  // `block_bytes` 0: the image lies in it as it was captured. Else only blocks that are not zeros and that the version before
-  // does not have, and a block map behind the image record. Pieces then begin at multiples of it in their chunks.
+  // Not reduced, the image lies in it as it was captured. Else only blocks that are not zeros and that the version before does
+  // not have, compressed where that pays, and a block map behind the image record.
   FlushObject(std::shared_ptr<StoreContext> store, Generation generation, uint32_t rank, uint64_t expected_bytes,
-              uint32_t block_bytes)
+              const Reduction& reduction)
       : store_(std::move(store)),
         generation_(std::move(generation)),
         rank_(rank),
         expected_bytes_(expected_bytes),
-        block_bytes_(block_bytes) {}
+        block_bytes_(reduction.block_bytes),
+        reduced_{.as = reduction} {}
 
   ~FlushObject();
   FlushObject(const FlushObject&) = delete;
@@ -128,6 +144,11 @@ class FlushObject {
   Status Begin();
   Result<PieceWritten> Write(ByteSpan bytes, uint64_t stream_offset);
   Result<PieceWritten> WriteReduced(ObjectWriter& writer, ByteSpan bytes, uint64_t stream_offset);
+  Status WriteNew(ObjectWriter& writer, ByteSpan bytes, reduce::ReducedPiece* piece, PieceWritten* written);
+  Status WriteCompressed(ObjectWriter& writer, ByteSpan bytes, const reduce::CodecSettings& settings, reduce::ReducedPiece* piece,
+                         PieceWritten* written);
+  // Nothing: its new blocks are to be written as they are.
+  Result<std::optional<reduce::CodecSettings>> SettingsFor(ByteSpan bytes, const reduce::ReducedPiece& piece);
 
   const std::shared_ptr<StoreContext> store_;
   const Generation generation_;

@@ -238,7 +238,8 @@ struct Image {
   bool is_disagreed = false;  // its rank was told that another has taken another version (takings.h)
 
   FlushState flush = FlushState::kNone;
-  Duration flush_time{};  // of the present object's pieces, one after the other
+  Duration flush_time{};       // of the present object's pieces, one after the other
+  PieceWritten flush_written;  // of these, what the store has taken and how long that took
   std::shared_ptr<FlushObject> object;
   uint32_t flush_epoch = 0;  // counts the objects begun; answers of an earlier one are passed over
   uint32_t pieces_queued = 0;
@@ -486,8 +487,13 @@ struct Job {
   bool told_to_exit = false;                    // by a session that has ended
   uint32_t stored_attempt = 0;                  // the newest of which an image from here got to the store
   std::map<std::string, Moment> stored_newest;  // by checkpoint name: complete in the store, as last looked up there
-  // By checkpoint name and rank: whether looking for blocks that the store has already pays, where the job leaves that open.
-  std::map<std::pair<std::string, uint32_t>, reduce::Worth> worth;
+  // By checkpoint name and rank: what is known of reducing it, where the job leaves open whether it is.
+  struct Reducing {
+    reduce::Worth sharing;      // looking for blocks that the store has already
+    reduce::Worth compressing;  // looking for pieces that are written faster when they are compressed
+    reduce::Viability viability;
+  };
+  std::map<std::pair<std::string, uint32_t>, Reducing> reducing;
   std::map<std::string, uint32_t> names_reached;  // of which the store was told that there was a version, by which attempt
   std::set<std::string> retention_running;
   std::set<std::string> retention_waits;  // names with something that may go later

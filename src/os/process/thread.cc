@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <ctime>
 #include <system_error>
 #include <utility>
 
@@ -47,6 +48,12 @@ Status SetThreadIoClass(IoClass io_class) {
   }
   if (syscall(SYS_ioprio_set, kWhoProcess, 0, value) != 0) return Status::FromErrno(errno, "ioprio_set");
   return Status::Ok();
+}
+
+Duration ThreadProcessorTime() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
 void SetThreadName(const std::string& name) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "base/duration.h"
 #include "base/status.h"
 
 namespace kedge::os {
@@ -20,6 +21,8 @@ enum class IoClass { kNormal, kBestEffortLow, kIdle };
 Status SetThreadNice(int nice);
 // ioprio_set for this thread. Counts only with I/O schedulers that know it (bfq).
 Status SetThreadIoClass(IoClass io_class);
+// What the calling thread has had of processors since it began.
+Duration ThreadProcessorTime();
 // At most 15 characters are kept.
 void SetThreadName(const std::string& name);
 

@@ -1,7 +1,7 @@
 // The object in which a chunk of a stored image lies, as though the chunk lay there where the image record says.
 //
 // Where the image has a block map (format/block_map.h), its own object holds only some blocks: the others are zeros, or lie in
-// other images' objects. Who reads chunks need not know.
+// other images' objects; and where they lie they may be compressed. Who reads chunks need not know.
 #pragma once
 
 #include <memory>
@@ -20,6 +20,7 @@ struct StoredBytes {
   uint64_t own = 0;     // in its own object, without records
   uint64_t shared = 0;  // in other images' objects
   uint64_t zeros = 0;   // nowhere
+  uint64_t stored = 0;  // what its own take there: less where they are compressed
 };
 StoredBytes StoredBytesOf(const StoredImage& image);
 

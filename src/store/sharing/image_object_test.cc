@@ -11,6 +11,7 @@
 #include "base/crc32c.h"
 #include "base/random.h"
 #include "os/testing/simulated_file_system.h"
+#include "reduce/stored_block.h"
 #include "store/posix/posix_store.h"
 #include "store/publish.h"
 #include "store/verify.h"
@@ -54,14 +55,26 @@ class ImageObjectTest : public ::testing::Test {
     for (uint64_t block = 0; block < layout.blocks(); ++block) {
       const BlockLayout::Block place = layout.At(block);
       std::byte* const bytes = &stream_[place.stream_offset];
-      switch (random.Below(3)) {
+      switch (random.Below(4)) {
         case 0: map_.runs.push_back({kZeroBlocks, 1, 0}); continue;
         case 1:
+          own.resize(AlignChunkOffset(own.size()));
           map_.runs.push_back({kOwnBlocks, 1, own.size()});
           random.Fill(bytes, place.bytes);
           own.resize(own.size() + kBlock);
           std::memcpy(&own[own.size() - kBlock], bytes, place.bytes);
           break;
+        case 2: {
+          // One behind the other where they can be.
+          if (map_.runs.empty() || !map_.runs.back().is_compressed) map_.runs.push_back({kOwnBlocks, 0, own.size(), true});
+          ++map_.runs.back().blocks;
+          random.Fill(bytes, place.bytes / 2);
+          Buffer stored(place.bytes + kStoredBlockOverheadBytes);
+          map_.stored_bytes.push_back(
+              static_cast<uint32_t>(reduce::StoreBlock(ByteSpan(bytes, place.bytes), {}, stored).value()));
+          own.insert(own.end(), stored.begin(), stored.begin() + map_.stored_bytes.back());
+          break;
+        }
         default: {
           const uint64_t at = random.Below(30) * kBlock;
           map_.runs.push_back({kSharedBlocks, 1, at});
@@ -77,6 +90,7 @@ class ImageObjectTest : public ::testing::Test {
       record.regions.back().bytes = of.bytes;
       record.extents.push_back({chunk, 0, of.bytes, chunk, 0, crc32c::Compute(&stream_[of.object_offset], of.bytes)});
     }
+    own.resize(AlignChunkOffset(own.size()));
     PublishRecords(record, own);
   }
 
@@ -139,6 +153,21 @@ TEST_F(ImageObjectTest, WhatIsDamagedElsewhereIsTold) {
   EXPECT_NE(report.problems.front().what.find(map_.objects[0].key), std::string::npos) << report.problems.front().what;
 }
 
+TEST_F(ImageObjectTest, ABitThatFlipsInACompressedBlockIsTold) {
+  Publish(4);
+  const StoredImage image = ReadImage(catalog_, generation_, 0).value();
+  const auto run = std::find_if(map_.runs.begin(), map_.runs.end(), [](const BlockRun& one) { return one.is_compressed; });
+  ASSERT_NE(run, map_.runs.end());
+  Buffer object(store_->OpenObject(image.object_key).value()->size_bytes());
+  ASSERT_TRUE(store_->OpenObject(image.object_key).value()->ReadAt(0, object).ok());
+  object[run->offset + map_.stored_bytes.front() - 1] ^= std::byte{1};
+  Write(image.object_key, object);
+  const VerifyReport report = VerifyVersion(catalog_, generation_, {}).value();
+  ASSERT_FALSE(report.problems.empty());
+  EXPECT_NE(report.problems.front().what.find(fmt::format("{} at {}", image.object_key, run->offset)), std::string::npos)
+      << report.problems.front().what;
+}
+
 TEST_F(ImageObjectTest, AMapThatIsNotTheImagesIsCorrupt) {
   const auto status_of = [&](const std::function<void()>& breakage) {
     ++generation_.version;
@@ -160,6 +189,14 @@ TEST_F(ImageObjectTest, AMapThatIsNotTheImagesIsCorrupt) {
   };
   EXPECT_EQ(status_of([] {}), Code::kOk);
   EXPECT_EQ(status_of([&] { map_.runs[0].offset = kBlock; }), Code::kCorrupt) << "ends behind the object";
+  const auto compressed_until = [&](uint64_t end) {
+    return [&, end] {
+      map_.runs = {{kOwnBlocks, 3, end - 300, true}};
+      map_.stored_bytes = {100, 100, 100};
+    };
+  };
+  EXPECT_EQ(status_of(compressed_until(3 * kBlock)), Code::kOk);
+  EXPECT_EQ(status_of(compressed_until(3 * kBlock + 1)), Code::kCorrupt) << "the last one ends behind it";
   EXPECT_EQ(status_of([&] { map_.runs.push_back({kZeroBlocks, 1, 0}); }), Code::kCorrupt) << "more blocks than it has";
   EXPECT_EQ(status_of([&] {
               map_.runs = {{kOwnBlocks, 2, 0}};
