@@ -59,6 +59,7 @@ class Generator {
       Key("reduce.incremental", Pick({"on", "on", "on", "auto"}));
       Key("reduce.block", "4KiB");
     }
+    if (real_ && Chance(0.3)) Key("reduce.compress", Pick({"on", "on", "auto"}));
     if (Chance(0.15)) Key("flush.rate", "200KiB");
     if (Chance(0.1)) Key("checkpoint.skip_queued", "true");
     if (real_ && Chance(0.3)) setup.tier = Pick({"beside", "alone", "scratch"});

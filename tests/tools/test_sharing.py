@@ -23,14 +23,20 @@ def image(version: int) -> dict[str, Any]:
     return inspected
 
 
+@pytest.fixture(params=["off", "on"])
+def compress(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def contents(tmp_path: Path) -> dict[int, np.ndarray[Any, Any]]:
+def contents(tmp_path: Path, compress: str) -> dict[int, np.ndarray[Any, Any]]:
     """Seven versions, of which the newest three are kept, each with some blocks changed and a tenth of zeros; what each holds."""
     generator = np.random.default_rng(1)
     field = generator.integers(0, 256, BLOCKS * BLOCK, dtype=np.uint8)
+    field[3::4] = 7
     field[: BLOCKS // 10 * BLOCK] = 0
     taken = {}
-    with Context("share", settings=SETTINGS) as context:
+    with Context("share", settings=SETTINGS | {"reduce.compress": compress}) as context:
         context.protect(0, field, "field")
         for version in range(1, 8):
             for block in generator.choice(np.arange(BLOCKS // 10, BLOCKS), 20, replace=False):
@@ -41,14 +47,16 @@ def contents(tmp_path: Path) -> dict[int, np.ndarray[Any, Any]]:
     return taken
 
 
-def test_what_is_shared_is_shown_and_verified(contents: dict[int, np.ndarray[Any, Any]], tmp_path: Path) -> None:
+def test_what_is_shared_is_shown_and_verified(contents: dict[int, np.ndarray[Any, Any]], tmp_path: Path, compress: str) -> None:
     assert [v["version"] for v in kedge_json("ls", "field")["versions"]] == [7, 6, 5]
     for version in (5, 6, 7):
         shown = image(version)
         assert shown["own_bytes"] + shown["shared_bytes"] + shown["zero_bytes"] == shown["bytes"] == BLOCKS * BLOCK
         assert shown["zero_bytes"] == BLOCKS // 10 * BLOCK
         assert shown["own_bytes"] < BLOCKS * BLOCK / 2 and 1 <= len(shown["shared_objects"]) <= 8
-    assert "in those of" in kedge("inspect", "field@7").stdout
+        assert (shown["stored_bytes"] < 0.9 * shown["own_bytes"]) == (compress == "on")
+    text = kedge("inspect", "field@7").stdout
+    assert "in those of" in text and ("(compressed: " in text) == (compress == "on")
     assert "shares blocks with names/field/" in kedge("inspect", "field@7", "--chunks").stdout
     assert kedge_json("verify")["bad"] == 0
     saved = sum(path.stat().st_size for path in (tmp_path / "store").rglob("*") if path.is_file())
