@@ -89,6 +89,12 @@ KeySpec Mtbf(const char* name, const char* text, const char* doc) {
   return spec;
 }
 
+KeySpec FeatureKey(const char* name, const char* what) {
+  KeySpec key{name, kString, "off", kJob, what};
+  key.choices = {"off", "auto", "on"};
+  return key;
+}
+
 void AddJobKeys(ConfigRegistry& registry) {
   registry.Add(
       {"job.name", kString, "auto", kJob, "the name that the job's checkpoints have; auto: the program's name", "", true});
@@ -150,20 +156,14 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add(Mtbf("schedule.mtbf_node", "240h",
                     "assumed time between failures that other nodes' copies answer, where protect.scheme makes some"));
   registry.Add(Mtbf("schedule.mtbf_store", "240h", "assumed time between failures that need the store, until some are observed"));
-  KeySpec track{
-      "capture.track", kString, "off", kJob,
-      "pages that were not written since the image before are not read by a checkpoint: off, on, or auto, by what it saves"};
-  track.choices = {"off", "auto", "on"};
-  registry.Add(track);
-  KeySpec incremental{
-      "reduce.incremental", kString, "off", kJob,
-      "blocks that the version before has are not written to the store again: off, on, or auto, by what it saves"};
-  incremental.choices = {"off", "auto", "on"};
-  registry.Add(incremental);
-  KeySpec compress{"reduce.compress", kString, "off", kJob,
-                   "blocks are compressed on their way to the store: off, on, or auto, where that is faster"};
-  compress.choices = {"off", "auto", "on"};
-  registry.Add(compress);
+  registry.Add(FeatureKey(
+      "capture.track",
+      "pages that were not written since the image before are not read by a checkpoint: off, on, or auto, by what it saves"));
+  registry.Add(
+      FeatureKey("reduce.incremental",
+                 "blocks that the version before has are not written to the store again: off, on, or auto, by what it saves"));
+  registry.Add(
+      FeatureKey("reduce.compress", "blocks are compressed on their way to the store: off, on, or auto, where that is faster"));
   KeySpec block{"reduce.block", kBytes, "64KiB", kJob,
                 "size of the blocks that are compared with the version before, or compressed: a power of two"};
   block.minimum = kMapBlockBytesMin;
@@ -181,8 +181,8 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add(timeout);
 }
 
-Reduce ReduceOf(const std::string& value) {
-  return value == "on" ? Reduce::kOn : value == "off" ? Reduce::kOff : Reduce::kAuto;
+Feature FeatureOf(const std::string& value) {
+  return value == "on" ? Feature::kOn : value == "off" ? Feature::kOff : Feature::kAuto;
 }
 
 Status BadKey(const Config& config, const char* key, const std::string& found, const char* allowed) {
@@ -372,8 +372,7 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   settings.lease = config.GetDuration("job.lease");
   KEDGE_ASSIGN_OR_RETURN(settings.restart, ReadRestartKeys(config));
   settings.wait_timeout = config.GetDuration("wait.timeout");
-  const std::string& track = config.GetString("capture.track");
-  settings.tracking = track == "on" ? Tracking::kOn : track == "auto" ? Tracking::kAuto : Tracking::kOff;
+  settings.tracking = FeatureOf(config.GetString("capture.track"));
   settings.begins_if_lost = config.GetString("restart.if_lost") == "begin";
   JobKeys& keys = settings.keys;
   KEDGE_ASSIGN_OR_RETURN(keys.store_path, PathOf(config, "store.path"));
@@ -411,8 +410,8 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   keys.schedule_mtbf_node = config.GetDuration("schedule.mtbf_node");
   keys.schedule_mtbf_store = config.GetDuration("schedule.mtbf_store");
   keys.skip_queued = config.GetBool("checkpoint.skip_queued");
-  keys.reduce_incremental = ReduceOf(config.GetString("reduce.incremental"));
-  keys.reduce_compress = ReduceOf(config.GetString("reduce.compress"));
+  keys.reduce_incremental = FeatureOf(config.GetString("reduce.incremental"));
+  keys.reduce_compress = FeatureOf(config.GetString("reduce.compress"));
   keys.reduce_block_bytes = static_cast<uint32_t>(config.GetBytes("reduce.block"));
   if (!std::has_single_bit(keys.reduce_block_bytes)) {
     return BadKey(config, "reduce.block", config.TextOf("reduce.block"), "a power of two");

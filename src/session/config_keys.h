@@ -64,9 +64,6 @@ struct RestartKeys {
 // kInvalidArgument: one of the two alone.
 Result<RestartKeys> ReadRestartKeys(const Config& config);
 
-// Whether regions are tracked for their changes from image to image.
-enum class Tracking : uint8_t { kOff, kAuto, kOn };
-
 struct JobSettings {
   std::string job;
   bool synchronous = false;  // job.mode = "sync": every checkpoint goes straight to the store
@@ -76,7 +73,7 @@ struct JobSettings {
   bool makes_store_anew = false;                // store.create = "anew": also where the nodes know of one that lay there
   bool begins_if_lost = false;                  // restart.if_lost = "begin": what is lost is taken for what never was
   RestartKeys restart;
-  Tracking tracking = Tracking::kOff;
+  Feature tracking = Feature::kOff;  // of regions, for their changes from image to image
   JobKeys keys;
 };
 Result<JobSettings> ReadJobSettings(const Config& config);

@@ -88,10 +88,10 @@ class FieldReader {
     decoder_.Require(byte <= static_cast<uint8_t>(ProtectScheme::kReedSolomon), "no such scheme");
     value = static_cast<ProtectScheme>(byte);
   }
-  void operator()(Reduce& value) {
+  void operator()(Feature& value) {
     uint8_t byte = decoder_.U8();
-    decoder_.Require(byte <= static_cast<uint8_t>(Reduce::kAuto), "no such way to reduce");
-    value = static_cast<Reduce>(byte);
+    decoder_.Require(byte <= static_cast<uint8_t>(Feature::kAuto), "neither off, on nor auto");
+    value = static_cast<Feature>(byte);
   }
   void operator()(HaltWhen& value) {
     uint8_t byte = decoder_.U8();

@@ -35,8 +35,8 @@ const char* LevelName(Level level);
 enum class ProtectScheme : uint8_t { kNone = 0, kPartner = 1, kXor = 2, kReedSolomon = 3 };
 const char* ProtectSchemeName(ProtectScheme scheme);
 
-// Whether blocks on their way to the store are looked at for what the job asks; kAuto: while it pays.
-enum class Reduce : uint8_t { kOff = 0, kOn = 1, kAuto = 2 };
+// Whether something that saves work is tried; kAuto: while it pays.
+enum class Feature : uint8_t { kOff = 0, kOn = 1, kAuto = 2 };
 
 // What a job asks of its agent. The newest Hello of a job is what holds for it on the node.
 struct JobKeys {
@@ -57,9 +57,9 @@ struct JobKeys {
   Duration schedule_mtbf_node{};
   Duration schedule_mtbf_store{};
   bool skip_queued = false;
-  Reduce reduce_incremental = Reduce::kOff;  // blocks that the version before has are not written once more
-  Reduce reduce_compress = Reduce::kOff;     // the others are compressed
-  uint32_t reduce_block_bytes = 64 << 10;    // a power of two, kMapBlockBytesMin to kMapBlockBytesMax
+  Feature reduce_incremental = Feature::kOff;  // blocks that the version before has are not written once more
+  Feature reduce_compress = Feature::kOff;     // the others are compressed
+  uint32_t reduce_block_bytes = 64 << 10;      // a power of two, kMapBlockBytesMin to kMapBlockBytesMax
   bool files_publish = true;
   ProtectScheme protect_scheme = ProtectScheme::kNone;
   uint32_t protect_group = 0;                           // nodes of a group; 0: chosen

@@ -169,12 +169,10 @@ TEST_F(GarbageTest, ASuccessorRemovesExactlyItsPredecessorsTemporaries) {
 TEST_F(GarbageTest, WhatIsNotUnderstoodStopsRemovalAndIsTold) {
   ASSERT_TRUE(TakeVersion(catalog_, At(1, 1, 1), options_).ok());
   ASSERT_TRUE(TakeVersion(catalog_, At(1, 1, 2), options_).ok());
-  os::testing::FaultRule unreadable;
-  unreadable.calls = os::testing::CallsOf(os::testing::Call::kPread);
-  unreadable.path_contains = "1-1-2/version";
-  unreadable.errno_value = EIO;
-  unreadable.count = os::testing::kForEver;
-  fs_.faults().Add(unreadable);
+  fs_.faults().Add({.calls = os::testing::CallsOf(os::testing::Call::kPread),
+                    .path_contains = "1-1-2/version",
+                    .count = os::testing::kForEver,
+                    .errno_value = EIO});
   EXPECT_TRUE(Collect().empty());
   EXPECT_FALSE(problems_.empty());
   fs_.faults().Clear();

@@ -54,6 +54,17 @@ class GoingBackTest : public CatalogTest {
     }
   }
 
+  // Applied by somebody who watches the leases of others.
+  bool RetentionWaits() {
+    RetentionOptions options;
+    options.watch = &watch_;
+    RetentionReport report;
+    EXPECT_TRUE(ApplyRetention(*catalog_, "job", "wave", options, &report).ok());
+    return report.waits;
+  }
+
+  testing::ManualClock clock_;
+  LeaseWatch watch_{clock_};
   uint32_t attempts_ = 0;
 };
 
@@ -80,11 +91,7 @@ TEST_F(GoingBackTest, TheNewestIsFoundWithoutALookIntoWhatIsOlderOrAbandoned) {
   Take(At(42, 2));
   ASSERT_TRUE(PublishRanks(*catalog_, At(44, 2), 0, 1, options_).ok());
   for (const char* folder : {"/30-1-1", "/40-1-1", "/50-1-1"}) {
-    os::testing::FaultRule unreadable;
-    unreadable.path_contains = folder;
-    unreadable.errno_value = EIO;
-    unreadable.count = os::testing::kForEver;
-    fs_.faults().Add(unreadable);
+    fs_.faults().Add({.path_contains = folder, .count = os::testing::kForEver, .errno_value = EIO});
   }
   EXPECT_EQ(CompleteVersions(*catalog_, "job", "wave", -1).status().code(), Code::kIo);
   const auto newest = NewestAtOrBelow(*catalog_, "job", "wave", -1);
@@ -239,17 +246,10 @@ TEST_F(GoingBackTest, AnIncompleteTakingOfTheNewestVersionItselfGoesToo) {
   ASSERT_TRUE(PublishRanks(*catalog_, At(1, 2, 3), 0, 1, options_).ok());
   ASSERT_TRUE(MarkDraining(*catalog_, "job", 2).ok());
   Launch(3);
-  testing::ManualClock clock;
-  LeaseWatch watch(clock);
-  RetentionOptions options;
-  options.watch = &watch;
-  RetentionReport report;
-  ASSERT_TRUE(ApplyRetention(*catalog_, "job", "wave", options, &report).ok());
-  EXPECT_TRUE(report.waits) << "the second attempt may carry its first taking";
+  EXPECT_TRUE(RetentionWaits()) << "the second attempt may carry its first taking";
   EXPECT_EQ(All(), (std::vector<Generation>{At(1, 2, 3), At(1, 2, 2), At(1, 2, 1)}));
-  clock.Advance(std::chrono::seconds(61));
-  ASSERT_TRUE(ApplyRetention(*catalog_, "job", "wave", options, &report).ok());
-  EXPECT_FALSE(report.waits);
+  clock_.Advance(std::chrono::seconds(61));
+  EXPECT_FALSE(RetentionWaits());
   EXPECT_EQ(All(), (std::vector<Generation>{At(1, 2, 3), At(1, 2, 2)})) << "what is above the newest stays";
 }
 
@@ -261,17 +261,10 @@ TEST_F(GoingBackTest, WhatAnAttemptThatIsOverLeftIncompleteGoesToo) {
   ASSERT_TRUE(PublishRanks(*catalog_, At(35), 0, 1, options_).ok());
   ASSERT_TRUE(MarkDraining(*catalog_, "job", 1).ok());
   Launch(2);
-  testing::ManualClock clock;
-  LeaseWatch watch(clock);
-  RetentionOptions options;
-  options.watch = &watch;
-  RetentionReport report;
-  ASSERT_TRUE(ApplyRetention(*catalog_, "job", "wave", options, &report).ok());
-  EXPECT_TRUE(report.waits) << "its agents may carry it";
+  EXPECT_TRUE(RetentionWaits()) << "its agents may carry it";
   EXPECT_EQ(All(), (std::vector<Generation>{At(35), At(30), At(20)}));
-  clock.Advance(std::chrono::seconds(61));
-  ASSERT_TRUE(ApplyRetention(*catalog_, "job", "wave", options, &report).ok());
-  EXPECT_FALSE(report.waits);
+  clock_.Advance(std::chrono::seconds(61));
+  EXPECT_FALSE(RetentionWaits());
   EXPECT_EQ(All(), (std::vector<Generation>{At(35), At(30)})) << "35 is above the newest that is complete";
 }
 
@@ -281,12 +274,10 @@ TEST_F(GoingBackTest, AnOriginThatCannotBeReadIsNotTakenForNone) {
   Launch(2);
   Restore(2, At(40));
   const std::string key = keys::RestoredKey("job", "wave", 2, 1);
-  os::testing::FaultRule unreadable;
-  unreadable.calls = os::testing::CallsOf(os::testing::Call::kPread);
-  unreadable.path_contains = "restored-2-1";
-  unreadable.errno_value = EIO;
-  unreadable.count = os::testing::kForEver;
-  fs_.faults().Add(unreadable);
+  fs_.faults().Add({.calls = os::testing::CallsOf(os::testing::Call::kPread),
+                    .path_contains = "restored-2-1",
+                    .count = os::testing::kForEver,
+                    .errno_value = EIO});
   const Catalog reader = Catalog::Open(*store_, {"node2", 3, "r0"}).value();
   EXPECT_EQ(NewestAtOrBelow(reader, "job", "wave", -1).status().code(), Code::kIo);
   EXPECT_EQ(ApplyRetention(reader, "job", "wave", {1, {}}, nullptr).code(), Code::kIo);

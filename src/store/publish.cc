@@ -118,16 +118,6 @@ Status PutVersion(const Catalog& catalog, const VersionRecord& version, bool* cr
   return catalog.store().Replace(key, bytes, catalog.owner(), Folders::kMustExist);
 }
 
-// What an earlier attempt has taken may be what the present one goes on from; what is above that is not for anybody.
-Status CheckNotAbandoned(const Catalog& catalog, const Generation& generation) {
-  const Status newest = CheckNotTakenOver(catalog, generation.job, generation.attempt);
-  if (newest.code() != Code::kBusy) return newest;
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, generation.job, generation.name));
-  const bool abandoned = std::any_of(versions.begin(), versions.end(),
-                                     [&](const VersionInfo& info) { return info.generation == generation && info.abandoned; });
-  return abandoned ? newest.WithContext(generation.ToString() + " is abandoned") : Status::Ok();
-}
-
 Status ValidatePart(const PartRecord& part) {
   KEDGE_RETURN_IF_ERROR(Validate(part.generation));
   const auto not_increasing = [](const ImageEntry& a, const ImageEntry& b) { return a.rank >= b.rank; };

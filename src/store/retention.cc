@@ -294,18 +294,35 @@ Status ApplyRetention(const Catalog& catalog, const std::string& job, const std:
   return status;
 }
 
+namespace {
+
+// kBusy: as CheckNotAbandoned. `versions`: of the name, where a newer attempt has begun; else none.
+Status CheckNotAbandoned(const Catalog& catalog, const Generation& generation, std::vector<VersionInfo>* versions) {
+  const Status newest = CheckNotTakenOver(catalog, generation.job, generation.attempt);
+  if (newest.code() != Code::kBusy) return newest;
+  KEDGE_ASSIGN_OR_RETURN(*versions, ListVersions(catalog, generation.job, generation.name));
+  const bool abandoned = std::any_of(versions->begin(), versions->end(),
+                                     [&](const VersionInfo& info) { return info.generation == generation && info.abandoned; });
+  return abandoned ? newest.WithContext(generation.ToString() + " is abandoned") : Status::Ok();
+}
+
+}  // namespace
+
+Status CheckNotAbandoned(const Catalog& catalog, const Generation& generation) {
+  std::vector<VersionInfo> versions;
+  return CheckNotAbandoned(catalog, generation, &versions);
+}
+
 Status LeaveNothingBehind(const Catalog& catalog, const Generation& generation) {
-  const Status taken_over = CheckNotTakenOver(catalog, generation.job, generation.attempt);
-  if (taken_over.code() != Code::kBusy) return taken_over;
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, generation.job, generation.name));
+  std::vector<VersionInfo> versions;
+  Status goes_on = CheckNotAbandoned(catalog, generation, &versions);
   const auto found =
       std::find_if(versions.begin(), versions.end(), [&](const VersionInfo& info) { return info.generation == generation; });
-  if (found == versions.end()) return Status::Ok();
-  if (IsLeftByLaterAttempt(*found, NewestOfLineage(versions))) {
+  if (found != versions.end() && IsLeftByLaterAttempt(*found, NewestOfLineage(versions))) {
     KEDGE_ASSIGN_OR_RETURN(References references, References::Read(catalog, generation.job));
     KEDGE_RETURN_IF_ERROR(RemoveGeneration(catalog, *found, &references, {}).status());
   }
-  return found->abandoned ? taken_over.WithContext(generation.ToString() + " is abandoned") : Status::Ok();
+  return goes_on;
 }
 
 namespace {

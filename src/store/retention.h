@@ -60,6 +60,10 @@ struct RetentionReport {
 Status ApplyRetention(const Catalog& catalog, const std::string& job, const std::string& name, const RetentionOptions& options,
                       RetentionReport* report);
 
+// Whether a newer attempt goes on from elsewhere (kBusy). What an earlier one has taken may be what it goes on from; what is
+// above that is not for anybody.
+Status CheckNotAbandoned(const Catalog& catalog, const Generation& generation);
+
 // For whoever has just published something of a generation that is not complete yet, in the name of its attempt. Where a newer
 // attempt has completed what takes the place of it, the retention that went with that may have passed already, and nobody looks
 // again: it is removed at once. kBusy: it is abandoned.

@@ -83,17 +83,17 @@ Result<Generation> TakeVersion(AgentClient& client, int64_t version, size_t byte
 
 class AgentKilledWhileVersionsShare : public ::testing::TestWithParam<std::string> {
  protected:
-  static void ExpectItsSuccessorGoesOn(Reduce compress);
+  static void ExpectItsSuccessorGoesOn(Feature compress);
 };
 
-void AgentKilledWhileVersionsShare::ExpectItsSuccessorGoesOn(Reduce compress) {
+void AgentKilledWhileVersionsShare::ExpectItsSuccessorGoesOn(Feature compress) {
   constexpr size_t kSharedBytes = 3 << 20;
   ScenarioFolder scenario;
   MakeStoreOf(scenario.store());
   ChildProcess doomed(AgentCommand(scenario.run_folder()), {{"KEDGE_TEST_KILL_POINT", GetParam()}}, scenario.NewOutput());
   ASSERT_TRUE(WaitFor([&] { return scenario.AgentPid() != 0; }, seconds(20))) << doomed.Output();
   JobKeys keys;
-  keys.reduce_incremental = Reduce::kOn;
+  keys.reduce_incremental = Feature::kOn;
   keys.reduce_block_bytes = 4096;
   keys.reduce_compress = compress;
   AgentClient client(scenario, {.keys = keys});
@@ -125,11 +125,11 @@ void AgentKilledWhileVersionsShare::ExpectItsSuccessorGoesOn(Reduce compress) {
 }
 
 TEST_P(AgentKilledWhileVersionsShare, ItsSuccessorGoesOn) {
-  ExpectItsSuccessorGoesOn(Reduce::kOff);
+  ExpectItsSuccessorGoesOn(Feature::kOff);
 }
 
 TEST_P(AgentKilledWhileVersionsShare, ItsSuccessorGoesOnWhereBlocksAreCompressed) {
-  ExpectItsSuccessorGoesOn(Reduce::kOn);
+  ExpectItsSuccessorGoesOn(Feature::kOn);
 }
 
 INSTANTIATE_TEST_SUITE_P(Points, AgentKilledWhileVersionsShare,

@@ -22,7 +22,7 @@ namespace files = std::filesystem;
 
 constexpr size_t kReducedBytes = (3 << 20) + 5000;
 
-JobKeys KeysWith(Reduce incremental, Reduce compress = Reduce::kOff) {
+JobKeys KeysWith(Feature incremental, Feature compress = Feature::kOff) {
   JobKeys keys;
   keys.reduce_incremental = incremental;
   keys.reduce_compress = compress;
@@ -47,7 +47,7 @@ class ReducedFlush : public ::testing::Test {
   }
   // One more than so many, while the newest of those is removed.
   void TakeWhileItsBaseGoes(int64_t versions, const std::function<Status(const Generation&)>& remove) {
-    JobKeys keys = KeysWith(Reduce::kOn);
+    JobKeys keys = KeysWith(Feature::kOn);
     keys.keep_versions = 10;
     AgentClient client(scenario_, {.keys = keys});
     ASSERT_TRUE(IsOk(client.Attach()));
@@ -85,7 +85,7 @@ class ReducedFlush : public ::testing::Test {
 };
 
 TEST_F(ReducedFlush, WritesWhatTheVersionBeforeHasNot) {
-  AgentClient client(scenario_, {.keys = KeysWith(Reduce::kOn)});
+  AgentClient client(scenario_, {.keys = KeysWith(Feature::kOn)});
   ASSERT_TRUE(IsOk(client.Attach()));
   for (int64_t version = 1; version <= 20; ++version) {
     Take(client, version);
@@ -113,14 +113,14 @@ TEST_F(ReducedFlush, WritesWhatTheVersionBeforeHasNot) {
 }
 
 TEST_F(ReducedFlush, OffWritesAll) {
-  AgentClient client(scenario_, {.keys = KeysWith(Reduce::kOff)});
+  AgentClient client(scenario_, {.keys = KeysWith(Feature::kOff)});
   ASSERT_TRUE(IsOk(client.Attach()));
   for (int64_t version = 1; version <= 2; ++version) Take(client, version);
   EXPECT_FALSE(ReadImage(catalog(), client.GenerationOf("ckpt", 2), 0)->map.has_value());
 }
 
 TEST_F(ReducedFlush, AutoPassesOverSmallImages) {
-  AgentClient client(scenario_, {.keys = KeysWith(Reduce::kAuto)});
+  AgentClient client(scenario_, {.keys = KeysWith(Feature::kAuto)});
   ASSERT_TRUE(IsOk(client.Attach()));
   for (int64_t version = 1; version <= 2; ++version) {
     Take(client, version);
@@ -134,7 +134,7 @@ TEST_F(ReducedFlush, AutoPassesOverSmallImages) {
 TEST_F(ReducedFlush, IsGoneOnWithByAnotherAgentAndAnotherLaunch) {
   for (uint32_t attempt = 1; attempt <= 3; ++attempt) {
     AgentClient client(scenario_,
-                       {.attempt = attempt, .keys = KeysWith(Reduce::kOn), .node_keys = {{"agent.idle_timeout", "1s"}}});
+                       {.attempt = attempt, .keys = KeysWith(Feature::kOn), .node_keys = {{"agent.idle_timeout", "1s"}}});
     ASSERT_TRUE(IsOk(client.Attach()));
     const Generation generation = client.GenerationOf("ckpt", attempt, 1);
     ASSERT_TRUE(IsOk(client.Capture(generation, kReducedBytes)));
@@ -159,7 +159,7 @@ TEST_F(ReducedFlush, KeepsItsBaseFromItsWithdrawal) {
 
 // Removed by somebody with its base record, it is written again, and nobody must take its base away meanwhile.
 TEST_F(ReducedFlush, ClaimsItsBaseOnceMoreWhereItsFolderHasGone) {
-  AgentClient client(scenario_, {.keys = KeysWith(Reduce::kOn)});
+  AgentClient client(scenario_, {.keys = KeysWith(Feature::kOn)});
   ASSERT_TRUE(IsOk(client.Attach()));
   Take(client, 1);
   const Generation base = client.GenerationOf("ckpt", 1), next = client.GenerationOf("ckpt", 2);
@@ -176,7 +176,7 @@ TEST_F(ReducedFlush, ClaimsItsBaseOnceMoreWhereItsFolderHasGone) {
 
 // The store comes back as it was before the base was there: what refers to it does not count, and is written again.
 TEST_F(ReducedFlush, WritesAgainWhatAnOlderCopyOfTheStoreLacks) {
-  AgentClient client(scenario_, {.keys = KeysWith(Reduce::kOn)});
+  AgentClient client(scenario_, {.keys = KeysWith(Feature::kOn)});
   ASSERT_TRUE(IsOk(client.Attach()));
   Take(client, 1);
   const std::string copy = scenario_.store() + ".copy";
@@ -193,7 +193,7 @@ TEST_F(ReducedFlush, WritesAgainWhatAnOlderCopyOfTheStoreLacks) {
 }
 
 TEST_F(ReducedFlush, WritesCompressedBlocks) {
-  AgentClient client(scenario_, {.keys = KeysWith(Reduce::kOff, Reduce::kOn)});
+  AgentClient client(scenario_, {.keys = KeysWith(Feature::kOff, Feature::kOn)});
   ASSERT_TRUE(IsOk(client.Attach()));
   for (int64_t version = 1; version <= 3; ++version) {
     Take(client, version);
@@ -207,7 +207,7 @@ TEST_F(ReducedFlush, WritesCompressedBlocks) {
 }
 
 TEST_F(ReducedFlush, SharesCompressedBlocks) {
-  JobKeys keys = KeysWith(Reduce::kOn, Reduce::kOn);
+  JobKeys keys = KeysWith(Feature::kOn, Feature::kOn);
   AgentClient client(scenario_, {.keys = keys});
   ASSERT_TRUE(IsOk(client.Attach()));
   for (int64_t version = 1; version <= 12; ++version) {
@@ -227,7 +227,7 @@ TEST_F(ReducedFlush, SharesCompressedBlocks) {
 
 // What does not shrink is written as it is.
 TEST_F(ReducedFlush, CompressesNothingThatDoesNotShrink) {
-  AgentClient client(scenario_, {.keys = KeysWith(Reduce::kOff, Reduce::kOn)});
+  AgentClient client(scenario_, {.keys = KeysWith(Feature::kOff, Feature::kOn)});
   ASSERT_TRUE(IsOk(client.Attach()));
   Take(client, 1, "tiny", 5);
   EXPECT_EQ(BytesOf(client.GenerationOf("tiny", 1)).stored, 5u);
@@ -235,8 +235,8 @@ TEST_F(ReducedFlush, CompressesNothingThatDoesNotShrink) {
 
 // Not where processors are busy, which nobody here knows: sooner or later they are not.
 TEST_F(ReducedFlush, AutoCompressesForASlowStore) {
-  AgentClient client(
-      scenario_, {.keys = KeysWith(Reduce::kOff, Reduce::kAuto), .node_keys = {{"flush.rate", "16MiB"}, {"flush.workers", "1"}}});
+  AgentClient client(scenario_, {.keys = KeysWith(Feature::kOff, Feature::kAuto),
+                                 .node_keys = {{"flush.rate", "16MiB"}, {"flush.workers", "1"}}});
   ASSERT_TRUE(IsOk(client.Attach()));
   bool compressed = false;
   for (int64_t version = 1; version <= 60 && !compressed; ++version) {
@@ -250,7 +250,7 @@ TEST_F(ReducedFlush, AutoCompressesForASlowStore) {
 
 // Found where it lies, named, and told from a version that is whole.
 TEST_F(ReducedFlush, ABitThatFlipsInACompressedBlockIsNamed) {
-  AgentClient client(scenario_, {.keys = KeysWith(Reduce::kOff, Reduce::kOn)});
+  AgentClient client(scenario_, {.keys = KeysWith(Feature::kOff, Feature::kOn)});
   ASSERT_TRUE(IsOk(client.Attach()));
   for (int64_t version = 1; version <= 2; ++version) Take(client, version);
   const Generation bad = client.GenerationOf("ckpt", 2);

@@ -262,19 +262,19 @@ void Flush::Dispatch() {
 Reduction Flush::ReductionFor(const Image& image) {
   Job& job = *image.version->job;
   const JobKeys& keys = job.hello.keys;
-  if (keys.reduce_incremental == Reduce::kOff && keys.reduce_compress == Reduce::kOff) return {};
+  if (keys.reduce_incremental == Feature::kOff && keys.reduce_compress == Feature::kOff) return {};
   Job::Reducing& known = job.reducing[{image.version->generation.name, image.rank}];
   // Blocks begin where pieces do.
   const uint64_t piece_bytes = core_.settings().piece_bytes;
   const auto block_bytes = static_cast<uint32_t>(std::min<uint64_t>(keys.reduce_block_bytes, piece_bytes & -piece_bytes));
   const bool is_small = image.ended && image.image_bytes < kReducedBlocksMin * block_bytes;
-  const auto is_wanted = [&](Reduce key, reduce::Worth& worth) {
-    return key == Reduce::kOn || (key == Reduce::kAuto && !is_small && worth.Asks());
+  const auto is_wanted = [&](Feature key, reduce::Worth& worth) {
+    return key == Feature::kOn || (key == Feature::kAuto && !is_small && worth.Asks());
   };
   Reduction reduction;
   reduction.shares = is_wanted(keys.reduce_incremental, known.sharing);
   if (is_wanted(keys.reduce_compress, known.compressing)) reduction.compress = keys.reduce_compress;
-  if (!reduction.shares && reduction.compress == Reduce::kOff) return {};
+  if (!reduction.shares && reduction.compress == Feature::kOff) return {};
   reduction.block_bytes = block_bytes;
   reduction.store_bytes_per_second = throughput_.WrittenBytesPerSecond(job.store_id);
   reduction.viability = known.viability;

@@ -226,7 +226,7 @@ void Publisher::OnPublished(const Generation& generation, Outcome outcome) {
       if (const auto reduced = image->object->reduced()) {
         Job::Reducing& known = job.reducing[{generation.name, image->rank}];
         if (reduced->as.shares) known.sharing.Note(reduced->bytes, reduced->saved_bytes, reduced->had_base);
-        if (reduced->as.compress != Reduce::kOff) {
+        if (reduced->as.compress != Feature::kOff) {
           known.compressing.Note(reduced->bytes - reduced->saved_bytes, reduced->shrunk_bytes, /*had_base=*/true);
           known.viability = reduced->as.viability;
         }

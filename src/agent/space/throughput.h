@@ -10,9 +10,8 @@
 //   with the time that it may take; an image counts once more when it is synced, with its pieces' time and the sync's: a store
 //   behind a page cache shows its speed only then.
 //
-// - What the store itself takes is kept beside it: the bytes that are written of a piece, in the time that writing them takes.
-// Where
-//   images are reduced, the two differ. Whether compressing pays is asked of this one.
+// - What the store itself takes is kept beside it: the bytes that are written of a piece, in the time that writing them
+//   takes. Where images are reduced, the two differ. Whether compressing pays is asked of this one.
 //
 // What was learned is written to the folder of calibrations now and then and at the end, by a worker; what was measured never.
 #pragma once

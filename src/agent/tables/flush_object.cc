@@ -87,9 +87,8 @@ std::vector<ByteSpan> SamplesOf(ByteSpan bytes, const reduce::ReducedPiece& piec
 // What the calling thread does from now on, by both clocks.
 class Stopwatch {
  public:
-  reduce::Viability::Sample Took(uint64_t bytes) const {
-    return {bytes, Duration(SystemClock().NowNs() - begin_ns_), os::ThreadProcessorTime() - processor_};
-  }
+  Duration Wall() const { return Duration(SystemClock().NowNs() - begin_ns_); }
+  reduce::Viability::Sample Took(uint64_t bytes) const { return {bytes, Wall(), os::ThreadProcessorTime() - processor_}; }
 
  private:
   const int64_t begin_ns_ = SystemClock().NowNs();
@@ -179,7 +178,7 @@ Status FlushObject::Begin() {
   if (reduced_.as.shares) base = store_->BaseFor(catalog, generation_, rank_, block_bytes_);
   os::KillPoint("flush-base-claimed");
   // How much of it is to be written is not known where some of it may be there already, or becomes smaller.
-  const uint64_t expected_bytes = base == nullptr && reduced_.as.compress == Reduce::kOff ? expected_bytes_ : 0;
+  const uint64_t expected_bytes = base == nullptr && reduced_.as.compress == Feature::kOff ? expected_bytes_ : 0;
   object_ = block_bytes_ > 0 ? keys::ReducedImageObject(rank_) : keys::ImageObject(rank_);
   const std::string key = keys::GenerationFolder(generation_) + '/' + object_;
   KEDGE_ASSIGN_OR_RETURN(writer_, catalog.store().CreateObject(key, catalog.owner(), expected_bytes));
@@ -206,18 +205,18 @@ Result<PieceWritten> FlushObject::Write(ByteSpan bytes, uint64_t stream_offset) 
   const Stopwatch writing;
   KEDGE_RETURN_IF_ERROR(WriteAndSum(*writer, bytes, stream_offset, &written.crc32c));
   KEDGE_RETURN_IF_ERROR(writer->FlushHint(stream_offset, bytes.size(), /*wait=*/false));
-  written.writing = writing.Took(bytes.size()).wall;
+  written.writing = writing.Wall();
   return written;
 }
 
 Result<std::optional<reduce::CodecSettings>> FlushObject::SettingsFor(ByteSpan bytes, const reduce::ReducedPiece& piece) {
   const std::optional<reduce::CodecSettings> none;
-  if (reduced_.as.compress == Reduce::kOff || piece.new_bytes == 0) return none;
+  if (reduced_.as.compress == Feature::kOff || piece.new_bytes == 0) return none;
   const Stopwatch trying;
   KEDGE_ASSIGN_OR_RETURN(const reduce::CodecTrial trial, reduce::TryCodecs(SamplesOf(bytes, piece)));
   const reduce::Viability::Sample tried = trying.Took(trial.tried_bytes);
   if (trial.saved_fraction < kSavedFractionMin) return none;
-  if (reduced_.as.compress == Reduce::kOn) return std::optional(trial.settings);
+  if (reduced_.as.compress == Feature::kOn) return std::optional(trial.settings);
   const std::lock_guard lock(mutex_);
   const bool pays = reduced_.as.viability.Pays(trial.saved_fraction, tried, reduced_.as.store_bytes_per_second);
   return pays ? std::optional(trial.settings) : none;
@@ -269,7 +268,7 @@ Status FlushObject::WriteNew(ObjectWriter& writer, ByteSpan bytes, reduce::Reduc
     at += run_bytes;
   }
   if (written->bytes > 0) KEDGE_RETURN_IF_ERROR(writer.FlushHint(room, piece->new_bytes, /*wait=*/false));
-  written->writing = writing.Took(written->bytes).wall;
+  written->writing = writing.Wall();
   return Status::Ok();
 }
 
@@ -312,7 +311,7 @@ Status FlushObject::WriteCompressed(ObjectWriter& writer, ByteSpan bytes, const 
     const Stopwatch writing;
     KEDGE_RETURN_IF_ERROR(writer.WriteAt(room, ByteSpan(buffer, rounded)));
     KEDGE_RETURN_IF_ERROR(writer.FlushHint(room, rounded, /*wait=*/false));
-    written->writing += writing.Took(rounded).wall;
+    written->writing += writing.Wall();
     written->bytes += rounded;
   }
   return Status::Ok();

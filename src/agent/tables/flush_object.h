@@ -94,7 +94,7 @@ struct PieceWritten {
 struct Reduction {
   uint32_t block_bytes = 0;  // 0: it is not. Pieces begin at multiples of it in their chunks
   bool shares = false;       // with the version before
-  Reduce compress = Reduce::kOff;
+  Feature compress = Feature::kOff;
   // kAuto: what the store is known to take of one flush (0: nothing is), and what compressing took of late.
   double store_bytes_per_second = 0;
   reduce::Viability viability{};

@@ -322,9 +322,9 @@ struct Version {
   bool IsPromised() const;
   // The job has gone on without it (store/lineage.h).
   bool IsAbandoned() const;
-  // Whether it waits for level NODE.
   // It was at level NODE, and would not survive the loss of a node any more.
   void Weaken(const std::string& why);
+  // Whether it waits for level NODE.
   bool IsOwedToNodes() const;
   // Its flush is left out.
   void Skip();

@@ -289,23 +289,23 @@ void Checkpointer::CountFinished() {
   statistics.slot_wait_seconds += ToSeconds(image_session_->slots->TakeWaited());
 }
 
+uint64_t Checkpointer::NeededOnNode(uint64_t image_bytes) const {
+  return image_bytes * core_->ranks_on_node * VersionsOnNode();
+}
+
 bool Checkpointer::Fits(uint64_t image_bytes) const {
-  const uint64_t versions = core_->job.keys.keep_local + 1;
-  return image_bytes * core_->ranks_on_node * versions <= image_session_->attachment.welcome.capacity_bytes;
+  return NeededOnNode(image_bytes) <= image_session_->attachment.welcome.capacity_bytes;
 }
 
 void Checkpointer::WarnWhenTooBig(uint64_t image_bytes) {
   if (warned_of_size_ || image_bytes == 0 || !image_session_) return;
   warned_of_size_ = true;
   if (Fits(image_bytes)) return;
-  const uint64_t capacity = image_session_->attachment.welcome.capacity_bytes;
-  const uint64_t versions = core_->job.keys.keep_local + 1;
-  const uint64_t needed = image_bytes * core_->ranks_on_node * versions;
   LogWarning("client",
              "rank {}: {} versions of {} by {} ranks need {} on the node, whose tiers have {}: checkpoints will wait for "
              "flushes. Give the node more room (pool.size, a [[tier]]), or keep fewer versions there (keep.local)",
-             core_->rank(), versions, FormatByteSize(image_bytes), core_->ranks_on_node, FormatByteSize(needed),
-             FormatByteSize(capacity));
+             core_->rank(), VersionsOnNode(), FormatByteSize(image_bytes), core_->ranks_on_node,
+             FormatByteSize(NeededOnNode(image_bytes)), FormatByteSize(image_session_->attachment.welcome.capacity_bytes));
 }
 
 void Checkpointer::CheckAgreement() {

@@ -52,7 +52,10 @@ class Checkpointer {
   Status Take(DeclaredRegion* declared);
   Status CapturePart();
   Status CaptureMemory(const DeclaredRegion& declared);
-  // Whether the node's tiers take as many versions of such an image as stay there, and one more.
+  // As many as stay on the node, and the next one.
+  uint64_t VersionsOnNode() const { return uint64_t{core_->job.keys.keep_local} + 1; }
+  // By such images of all its ranks.
+  uint64_t NeededOnNode(uint64_t image_bytes) const;
   bool Fits(uint64_t image_bytes) const;
   Status CaptureObject(DeclaredRegion* declared);
   Status Finish();

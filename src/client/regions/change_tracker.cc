@@ -42,12 +42,12 @@ void Merge(const std::vector<os::MemoryRange>& written, const std::byte* begin, 
 }  // namespace
 
 bool ChangeTracker::Available() {
-  if (tracking_ != Tracking::kOff && !std::exchange(tried_, true)) {
+  if (tracking_ != Feature::kOff && !std::exchange(tried_, true)) {
     auto created = os::WriteTracking::Create();
     if (created.ok()) {
       writes_.emplace(std::move(*created));
     } else {
-      LogAt(tracking_ == Tracking::kOn ? LogLevel::kWarning : LogLevel::kInfo, "client",
+      LogAt(tracking_ == Feature::kOn ? LogLevel::kWarning : LogLevel::kInfo, "client",
             "capture.track: {}; regions are taken whole", created.status().message());
     }
   }
@@ -92,7 +92,7 @@ const std::vector<ChangedRange>* ChangeTracker::Take(const DeclaredRegion& regio
   tracked.taken = images_;
   if (tracked.id != region.description.id) tracked.since = {};
   tracked.id = region.description.id;
-  if (tracked.is_refused || (tracking_ == Tracking::kAuto && tracked.worth.Pauses())) return nullptr;
+  if (tracked.is_refused || (tracking_ == Feature::kAuto && tracked.worth.Pauses())) return nullptr;
   if (!tracked.is_tracked && !Track(region, &tracked)) return nullptr;
   std::vector<os::MemoryRange> written;
   const int64_t begin_ns = SystemClock().NowNs();
@@ -108,7 +108,7 @@ const std::vector<ChangedRange>* ChangeTracker::Take(const DeclaredRegion& regio
   }
   Merge(written, static_cast<const std::byte*>(region.address), &tracked.changed);
   if (base.serial == 0 || tracked.since != base) return nullptr;
-  if (tracking_ == Tracking::kAuto && !tracked.worth.Observe(bytes, BytesOf(tracked.changed), scan_seconds)) {
+  if (tracking_ == Feature::kAuto && !tracked.worth.Observe(bytes, BytesOf(tracked.changed), scan_seconds)) {
     LogInfo("client", "region {}: so much of it changes that it is not tracked for a while", region.description.id);
     writes_->Untrack(region.address);
     tracked.is_tracked = false;

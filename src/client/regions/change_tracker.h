@@ -29,7 +29,7 @@ struct ImageMark {
 
 class ChangeTracker {
  public:
-  explicit ChangeTracker(Tracking tracking) : tracking_(tracking) {}
+  explicit ChangeTracker(Feature tracking) : tracking_(tracking) {}
 
   // Whether this process can track at all. Tries it the first time, and says in the log why not.
   bool Available();
@@ -57,7 +57,7 @@ class ChangeTracker {
   bool Track(const DeclaredRegion& region, Tracked* tracked);
   void Refuse(const DeclaredRegion& region, Tracked* tracked);
 
-  const Tracking tracking_;
+  const Feature tracking_;
   bool tried_ = false;
   std::optional<os::WriteTracking> writes_;
   uint64_t images_ = 0;

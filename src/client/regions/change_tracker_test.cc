@@ -49,7 +49,7 @@ class ChangeTrackerTest : public ::testing::Test {
   }
   static ChangedRange Pages(size_t first, size_t count = 1) { return {first * kWatchedPage, count * kWatchedPage}; }
 
-  ChangeTracker tracker_{Tracking::kOn};
+  ChangeTracker tracker_{Feature::kOn};
   DeclaredRegion first_, second_;
 };
 
@@ -162,7 +162,7 @@ TEST_F(ChangeTrackerTest, ARegionThatImagesDoWithoutIsTrackedNoLonger) {
 }
 
 TEST(ChangeTracker, GoesOffByItselfWhereMostIsWritten) {
-  ChangeTracker tracker(Tracking::kAuto);
+  ChangeTracker tracker(Feature::kAuto);
   if (!tracker.Available()) GTEST_SKIP() << "this machine cannot tell which pages were written";
   DeclaredRegion region;
   region.description.bytes = kWatchedBytes;

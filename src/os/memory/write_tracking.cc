@@ -11,14 +11,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "os/files/failed_call.h"
-#include "os/files/files.h"
+#include "os/memory/address_space.h"
 #include "os/memory/mapping.h"
 
 namespace kedge::os {
@@ -71,53 +68,23 @@ Status Lacks(const char* what) {
   return Status(Code::kUnsupported, fmt::format("pages that were written cannot be told: {} ({})", what, std::strerror(errno)));
 }
 
-// A line of /proc/self/maps: "5590a000-5590c000 rw-p 00000000 00:00 0 [heap]".
-struct Mapped {
-  uint64_t begin = 0;
-  uint64_t end = 0;
-  std::string_view permissions;
-  std::string_view inode;
-};
-
-std::string_view NextWord(std::string_view* line) {
-  line->remove_prefix(std::min(line->find_first_not_of(' '), line->size()));
-  const std::string_view word = line->substr(0, line->find(' '));
-  line->remove_prefix(word.size());
-  return word;
-}
-
-bool ReadMapped(std::string_view line, Mapped* mapped) {
-  const std::string_view range = NextWord(&line);
-  const size_t dash = range.find('-');
-  if (dash == std::string_view::npos) return false;
-  std::from_chars(range.data(), range.data() + dash, mapped->begin, 16);
-  std::from_chars(range.data() + dash + 1, range.data() + range.size(), mapped->end, 16);
-  mapped->permissions = NextWord(&line);
-  NextWord(&line);  // offset
-  NextWord(&line);  // device
-  mapped->inode = NextWord(&line);
-  return !mapped->inode.empty();
-}
-
 // Whether nobody but this process's processor writes there. The kernel would track a file's pages, but only this process's
 // writes to them.
 Status CheckPrivate(uint64_t begin, uint64_t end) {
-  KEDGE_ASSIGN_OR_RETURN(const std::string maps, ReadFile(SystemFileSystem(), "/proc/self/maps", uint64_t{256} << 20));
   uint64_t position = begin;
-  for (std::string_view rest = maps; !rest.empty() && position < end;) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    Mapped mapped;
-    if (!ReadMapped(line, &mapped) || mapped.end <= position) continue;
-    if (mapped.begin > position) break;
-    const bool is_private = mapped.permissions.starts_with("rw") && mapped.permissions.ends_with("p") && mapped.inode == "0";
-    if (!is_private) {
-      return Status(
-          Code::kUnsupported,
-          fmt::format("memory at {:#x} is shared, of a file, or read-only; only private anonymous memory can be tracked",
-                      position));
-    }
+  bool is_private = true;
+  KEDGE_RETURN_IF_ERROR(ForEachMapped([&](const Mapped& mapped) {
+    if (mapped.end <= position) return true;
+    if (mapped.begin > position) return false;
+    is_private = mapped.permissions.starts_with("rw") && mapped.permissions.ends_with("p") && mapped.inode == "0";
+    if (!is_private) return false;
     position = mapped.end;
+    return position < end;
+  }));
+  if (!is_private) {
+    return Status(Code::kUnsupported,
+                  fmt::format("memory at {:#x} is shared, of a file, or read-only; only private anonymous memory can be tracked",
+                              position));
   }
   if (position >= end) return Status::Ok();
   return Status(Code::kInvalidArgument, fmt::format("nothing is mapped at {:#x}", position));

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "os/files/files.h"
+#include "os/memory/address_space.h"
 
 namespace kedge::os {
 namespace {
@@ -115,19 +116,14 @@ Result<std::string> ProgramFolder() {
 
 // Not dladdr: it gives the path as the loader was told it, which may be relative to a folder since left.
 Result<std::string> LibraryFolder() {
-  KEDGE_ASSIGN_OR_RETURN(const std::string maps, ReadFile(SystemFileSystem(), "/proc/self/maps", uint64_t{256} << 20));
   const auto address = reinterpret_cast<uintptr_t>(&LibraryFolder);
-  for (std::string_view rest = maps; !rest.empty();) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    uintptr_t begin = 0;
-    uintptr_t end = 0;
-    const auto first = std::from_chars(line.data(), line.data() + line.size(), begin, 16);
-    if (first.ec != std::errc() || first.ptr == line.data() + line.size()) continue;
-    std::from_chars(first.ptr + 1, line.data() + line.size(), end, 16);
-    const size_t slash = line.find('/');
-    if (address >= begin && address < end && slash != std::string_view::npos) return ParentPath(line.substr(slash));
-  }
+  std::string folder;
+  KEDGE_RETURN_IF_ERROR(ForEachMapped([&](const Mapped& mapped) {
+    const bool is_here = address >= mapped.begin && address < mapped.end && mapped.path.starts_with('/');
+    if (is_here) folder = ParentPath(mapped.path);
+    return !is_here;
+  }));
+  if (!folder.empty()) return folder;
   return Status(Code::kInternal, "/proc/self/maps does not name the file of this library");
 }
 
