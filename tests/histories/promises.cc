@@ -613,11 +613,12 @@ void Promises::Ended(int launch, bool drain, const std::vector<Answer>& answers)
     ReachedAll(&generation);
     life.committed = true;
   }
-  // What only some ranks have taken gets nowhere, and who ends hears that.
-  const bool all_whole = std::all_of(generations_.begin(), generations_.end(),
-                                     [&](const auto& entry) { return entry.first.launch != launch || WasWhole(entry.second); });
+  // What only some ranks have taken gets nowhere, and nodes give up what others take much later; who ends hears that.
+  const bool all_in_time = std::all_of(generations_.begin(), generations_.end(), [&](const auto& entry) {
+    return entry.first.launch != launch || (WasWhole(entry.second) && !entry.second.may_be_given_up);
+  });
   for (size_t rank = 0; rank < answers.size(); ++rank) {
-    if (!answers[rank].ok() && QuietSince(life.launched_at) && !life.superseded && all_whole)
+    if (!answers[rank].ok() && QuietSince(life.launched_at) && !life.superseded && all_in_time)
       Break("finalize-failed", fmt::format("rank {} ends, nothing was broken since its launch: {}", rank, Said(answers[rank])));
   }
 }
