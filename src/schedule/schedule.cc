@@ -88,6 +88,7 @@ std::vector<Keeping> KeepLocal(std::span<const LocalGeneration> newest_first, ui
     const uint32_t index = whole_seen++;
     latest_whole = std::max(latest_whole, taken);
     const bool newest_complete = generation.IsComplete() && !complete_seen;
+    const bool may_be_where_others_stopped = !complete_seen && index < 2;
     const bool among_newest =
         index < keep_whole || (!complete_seen && index < keep_above_complete) || (is_anew && anew_seen++ < 2);
     complete_seen = complete_seen || generation.IsComplete();
@@ -101,7 +102,7 @@ std::vector<Keeping> KeepLocal(std::span<const LocalGeneration> newest_first, ui
       // keep 0 still lets a version lie while nobody wants its room.
       keeping.push_back(generation.in_store ? Keeping::kEvictable : Keeping::kPinned);
     } else {
-      keeping.push_back(Keeping::kDrop);
+      keeping.push_back(may_be_where_others_stopped ? Keeping::kEvictable : Keeping::kDrop);
     }
   }
   return keeping;

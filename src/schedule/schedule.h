@@ -103,8 +103,8 @@ enum class Keeping : uint8_t {
 // - Of whole generations the newest `keep` (at least one) stay while there is room: evictable when in the store, pinned when
 //   the node's copy is the only one.
 // - The newest complete generation stays, however many are newer: a job that dies before all nodes have one of those goes on
-//   from it. So do the two newest whole ones above it, or one beside one that is promised: the other nodes may have stopped
-//   at the one or the other, which nobody has told.
+//   from it. So do the two newest whole ones above it: the other nodes may have stopped at the one or the other, which nobody
+//   has told. Beside one that is promised the second of them stays while there is room.
 // - Who begins anew with lower versions than there were has none of them complete at first: the newest two that were taken after
 //   all greater ones stay, and parts of them.
 // - The newest generation at level NODE stays too, however many are newer: they do not survive a node. Unless it or
