@@ -193,6 +193,18 @@ TEST_F(FaultTest, WhatCameFromTheStoreIsProtectedAgain) {
   EXPECT_EQ(ExpectRestart(all_, kXorOfFour, 1), 0u);
 }
 
+// Their images come from the store one by one, and of those that were there before some nodes have as many as they have ranks.
+TEST_F(FaultTest, RanksThatSwapTheirNodesAreProtectedAgain) {
+  Take({0, 0, 1, 1, 2, 2, 3, 3}, kXorOfFour, 1, KEDGE_LEVEL_STORE);
+  for (const int node : {2, 3}) nodes_.Lose(node);
+  const std::vector<int> moved = {2, 2, 3, 3, 0, 0, 1, 1};
+  ExpectRestart(moved, kXorOfFour, 1, [&](kedge_context*, int rank) {
+    EXPECT_TRUE(rank >= 4 || LogSays(moved[static_cast<size_t>(rank)], "survives the loss of a node")) << "rank " << rank;
+  });
+  nodes_.Lose(0);
+  EXPECT_EQ(ExpectRestart(moved, kXorOfFour, 1), 0u);
+}
+
 // Five nodes, of which one is a spare at first: the job moves from node 3 to it.
 class MovedTest : public FaultTest {
  protected:

@@ -80,19 +80,6 @@ std::vector<NamedCounter> Counters(Agent& agent) {
   };
 }
 
-const char* FlushStateName(FlushState state) {
-  switch (state) {
-    case FlushState::kNone: return "none";
-    case FlushState::kFlushing: return "flushing";
-    case FlushState::kWritten: return "written";
-    case FlushState::kPublishing: return "publishing";
-    case FlushState::kStored: return "stored";
-    case FlushState::kWaiting: return "waiting";
-    case FlushState::kFailed: return "failed";
-  }
-  return "unknown";
-}
-
 Json TierJson(const TierUnit& unit) {
   const TierInfo& info = unit.info();
   Json json{{"name", info.name},

@@ -412,8 +412,9 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
   reply.failure = drain.failure;
   const int64_t now_ns = core_.clock().NowNs();
   if (reply.images_pending > 0 && now_ns >= drain.deadline_ns) {
-    reply.failure = Status(Code::kTimeout, fmt::format("{} images ({} bytes) are still on their way{}", reply.images_pending,
-                                                       reply.bytes_pending, AbsenceOf(job)));
+    reply.failure =
+        Status(Code::kTimeout, fmt::format("{} images ({} bytes) are still on their way: {}{}", reply.images_pending,
+                                           reply.bytes_pending, images_.NamePending(job, drain.request.level), AbsenceOf(job)));
     reply.finished = true;
   }
   reply.finished = reply.finished || reply.images_pending == 0;

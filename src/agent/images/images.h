@@ -71,6 +71,8 @@ class Images : public RoomGiver {
   static Level LevelByNodes(const Version& version);
   // Images that are still on their way to `level` (kLast: to any), of one job or (null) of all.
   void CountPending(const Job* job, Level level, uint64_t* images, uint64_t* bytes) const;
+  // The first of them, and how far the flush of each is, for people.
+  std::string NamePending(const Job* job, Level level) const;
   // Whether there are any. Stops at the first.
   bool HasPending() const;
   // Images that are being copied right now; one whose writer has paused does not count.

@@ -1,11 +1,13 @@
 // What stays on the node and what goes, and the pins of those who restart from it. See images.h.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "agent/images/image_flusher.h"
 #include "agent/images/images.h"
@@ -76,6 +78,24 @@ void Images::CountPending(const Job* job, Level level, uint64_t* images, uint64_
     ++*images;
     *bytes += image->image_bytes;
   }
+}
+
+std::string Images::NamePending(const Job* job, Level level) const {
+  constexpr size_t kNamedMax = 4;
+  std::vector<std::string> named;
+  for (const auto& [id, image] : by_id_) {
+    if (image->doomed || (job != nullptr && image->version->job != job) || !IsOwed(*image, level)) continue;
+    if (named.size() == kNamedMax) {
+      named.emplace_back("...");
+      break;
+    }
+    const char* what = !image->ended               ? "not captured to its end"
+                       : image->version->undecided ? "its levels are not decided"
+                       : IsOwedToStore(*image)     ? FlushStateName(image->flush)
+                                                   : "not at level node";
+    named.push_back(fmt::format("{} rank {} ({})", image->version->generation.ToString(), image->rank, what));
+  }
+  return fmt::format("{}", fmt::join(named, ", "));
 }
 
 uint32_t Images::Capturing() const {

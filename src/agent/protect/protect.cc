@@ -148,10 +148,25 @@ bool Protect::TakeKept(Version& version, SetProgress& set) {
   return true;
 }
 
+std::optional<uint32_t> Protect::MissingRank(const Version& version) const {
+  const redundancy::Layout& layout = *version.job->layout;
+  const auto position = layout.Find(core_.settings().node);
+  for (uint32_t index = 0; position && index < layout.SetCount(position->group); ++index) {
+    const auto rank = layout.RankAt(position->group, position->member, index);
+    if (!rank) continue;
+    const auto image = version.images.find(*rank);
+    if (image == version.images.end() || !image->second->ended || image->second->doomed) return rank;
+  }
+  return std::nullopt;
+}
+
 Status Protect::Begin(Version& version) {
   const auto layout = version.job->layout;
   const auto position = layout->Find(core_.settings().node);
   if (!position.has_value()) return Status(Code::kFailedPrecondition, "this node is in no group");
+  if (const auto missing = MissingRank(version)) {
+    return Status(Code::kIncomplete, fmt::format("rank {}'s image is not on node {}", *missing, core_.settings().node));
+  }
   auto protection = std::make_shared<Protection>();
   protection->layout = layout;
   protection->group = position->group;
@@ -165,11 +180,6 @@ Status Protect::Begin(Version& version) {
     set.members.resize(members);
     set.done.resize(members, false);
     set.contacts.resize(members);
-    const auto rank = layout->RankAt(position->group, position->member, index);
-    auto image = rank.has_value() ? version.images.find(*rank) : version.images.end();
-    if (rank.has_value() && (image == version.images.end() || !image->second->ended || image->second->doomed)) {
-      return Status(Code::kIncomplete, fmt::format("rank {}'s image is not on node {}", *rank, core_.settings().node));
-    }
     protection->sets.push_back(std::move(set));
   }
   version.protection = std::move(protection);
@@ -207,7 +217,8 @@ void Protect::Consider(Version& version) {
   for (const auto& [rank, image] : version.images) {
     if (image->damaged && !image->doomed) return FailSoon(version.generation, DamagedHere(*image));
   }
-  if (!version.IsWhole()) return;
+  // What the job has gone on from comes here image by image, and others of the version may lie here from before.
+  if (version.restored ? MissingRank(version).has_value() : !version.IsWhole()) return;
   if (version.protection != nullptr && version.protection->layout->id != version.job->layout->id) version.protection = nullptr;
   if (version.protection == nullptr) {
     Status begun = Begin(version);
@@ -221,10 +232,26 @@ void Protect::OnRestored(Job& job, const Generation& generation, uint32_t rank) 
   BringOptions options;
   options.from_store = true;
   core_.events().image_missed(job, generation, rank, options, [this, generation, rank](const Status& brought) {
-    if (Version* version = images_.FindVersion(generation)) return ProtectAgain(*version);
+    Version* version = images_.FindVersion(generation);
+    if (images_.FindWhole(generation, rank) != nullptr) return ProtectAgain(*version);
     LogWarning("agent", "{}, which rank {} has restarted from, is not protected again: {}", generation.ToString(), rank,
                brought.ToString());
+    // The images of the node's other ranks do not wait for it.
+    const Status why(Code::kIncomplete,
+                     fmt::format("rank {}'s image does not come to node {}: {}", rank, core_.settings().node, brought.message()));
+    if (version != nullptr && version->restored) return FailSoon(generation, why);
+    if (const Job* found = core_.FindJobOf(generation)) AgainOf(*found, generation).failure = why;
   });
+}
+
+Protect::Again& Protect::AgainOf(const Job& job, const Generation& generation) {
+  Again& again = again_[generation];
+  if (again.attempt == job.members.attempt) return again;
+  again = {job.members.attempt, core_.clock().NowNs(), Status::Ok()};
+  std::erase_if(again_, [&](const auto& entry) {
+    return entry.first.store_id == job.store_id && entry.first.job == job.name && entry.second.attempt != again.attempt;
+  });
+  return again;
 }
 
 void Protect::ProtectAgain(Version& version) {
@@ -236,8 +263,9 @@ void Protect::ProtectAgain(Version& version) {
   }
   version.scheduled = std::max(version.scheduled, Level::kNode);
   version.at_node = false;
-  version.node_failure = Status::Ok();
   version.protection = nullptr;
+  const Status& failure = AgainOf(*version.job, version.generation).failure;
+  version.node_failure = failure.ok() ? failure : NodeFailure(version.generation, failure);
   Consider(version);
 }
 

@@ -100,7 +100,16 @@ class Protect {
     bool done = false;
     SetMember member;
   };
+  // A version that the present attempt has restarted from.
+  struct Again {
+    uint32_t attempt = 0;
+    int64_t since_ns = 0;
+    Status failure;  // it is not tried a second time, though all that this node had of the version has gone since
+  };
+  Again& AgainOf(const Job& job, const Generation& generation);
   void ProtectAgain(Version& version);
+  // A rank of this node whose image is not here; nothing: all are, or the node is in no group.
+  std::optional<uint32_t> MissingRank(const Version& version) const;
   Status Begin(Version& version);
   void Advance(Version& version);
   void AdvanceSoon(const Generation& generation);
@@ -120,6 +129,7 @@ class Protect {
   void AskAboutGroups(Version& version);
   void AskNode(Version& version, const std::string& node);
   void Fail(Version& version, const Status& why);
+  static Status NodeFailure(const Generation& generation, const Status& why);
   // A node has lost its part of a version that is at level NODE: it can be restored, and is not safe from the next loss.
   void Weaken(Version& version, const Status& why);
   // Looks before this node says that it holds what it is to hold. True: it is given up soon (OnTierLost).
@@ -146,6 +156,7 @@ class Protect {
   std::unique_ptr<Workers> making_;  // apart from the former: tables do not wait for what slow nodes bring
   std::deque<Early> early_;          // from members that were faster; the oldest go first
   std::set<Generation> posted_;
+  std::map<Generation, Again> again_;  // of the jobs' present attempts
   ProtectOutcomes outcomes_;
 };
 

@@ -24,10 +24,6 @@ namespace {
 constexpr size_t kNodesNamedMax = 16;
 constexpr size_t kGroupsNamedMax = 4;
 
-Status NodeFailure(const Generation& generation, const Status& why) {
-  return why.WithContext(generation.ToString() + " has not reached level node");
-}
-
 }  // namespace
 
 bool SetProgress::GetsOn() {
@@ -118,6 +114,7 @@ void Protect::Fail(Version& version, const Status& why) {
   const Status told =
       names_node ? why : Status(Code::kIncomplete, fmt::format("node {}: {}", core_.settings().node, why.message()));
   version.node_failure = NodeFailure(generation, names_node ? Status(Code::kUnavailable, why.message()) : why);
+  if (version.restored) AgainOf(job, generation).failure = told;
   // It may have begun among the nodes of a former layout.
   const auto& layout = version.protection != nullptr ? version.protection->layout : job.layout;
   if (layout != nullptr) outcomes_.Add(generation, layout->id, told, version.scheduled >= Level::kStore);
@@ -127,6 +124,10 @@ void Protect::Fail(Version& version, const Status& why) {
   core_.events().version_failed(version, Level::kNode, version.node_failure);
   core_.events().version_changed(generation);
   images_.Reconsider(job, generation.name);  // which may let go of it
+}
+
+Status Protect::NodeFailure(const Generation& generation, const Status& why) {
+  return why.WithContext(generation.ToString() + " has not reached level node");
 }
 
 Status Protect::FormerFailure(const Generation& generation) const {
@@ -167,6 +168,9 @@ void Protect::Tick() {
     int64_t older_ns = 0;
     std::string name;
     for (auto& [generation, version] : job->versions) {
+      if (version->restored && version->protection == nullptr && version->IsOwedToNodes()) {
+        if (now_ns - AgainOf(*job, generation).since_ns > job->hello.keys.protect_timeout.count()) overdue.push_back(generation);
+      }
       if (version->protection == nullptr || !version->IsOwedToNodes()) continue;
       Protection& protection = *version->protection;
       for (SetProgress& set : protection.sets) {
@@ -183,8 +187,9 @@ void Protect::Tick() {
     }
     for (const Generation& generation : overdue) {
       Version* version = images_.FindVersion(generation);
-      if (version == nullptr || version->protection == nullptr) continue;
-      Fail(*version, Status(Code::kUnavailable, Missing(*version).message()));
+      if (version == nullptr) continue;
+      Fail(*version, Status(Code::kUnavailable,
+                            version->protection == nullptr ? "its images are not here again" : Missing(*version).message()));
     }
   }
 }

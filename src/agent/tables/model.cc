@@ -156,6 +156,19 @@ bool Version::HasLost() const {
          });
 }
 
+const char* FlushStateName(FlushState state) {
+  switch (state) {
+    case FlushState::kNone: return "none";
+    case FlushState::kFlushing: return "flushing";
+    case FlushState::kWritten: return "written";
+    case FlushState::kPublishing: return "publishing";
+    case FlushState::kStored: return "stored";
+    case FlushState::kWaiting: return "waiting";
+    case FlushState::kFailed: return "failed";
+  }
+  return "unknown";
+}
+
 bool Version::IsWhole() const {
   return std::count_if(images.begin(), images.end(), [](const auto& entry) { return entry.second->IsHeld(); }) >= node_ranks;
 }

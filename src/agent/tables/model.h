@@ -208,6 +208,8 @@ enum class FlushState : uint8_t {
   kWaiting,  // failed, to be tried again
   kFailed,   // given up; `failure` says why
 };
+// For people: "flushing".
+const char* FlushStateName(FlushState state);
 
 struct Image {
   uint64_t id = 0;
