@@ -71,12 +71,19 @@ Result<StoreSource::Place> StoreSource::PlaceOf(uint32_t chunk) {
   if (!reader) {
     KEDGE_ASSIGN_OR_RETURN(reader, OpenChunkObject(*catalog_, image_, chunks[chunk]));
   }
-  return Place{reader.get(), chunks[chunk].object_offset};
+  const bool is_compressed = chunks[chunk].object == 0 && image_.map && !image_.map->stored_bytes.empty();
+  return Place{reader.get(), chunks[chunk].object_offset, is_compressed};
 }
 
 Status StoreSource::Read(uint32_t chunk, uint64_t offset, void* to, uint64_t bytes) {
   KEDGE_ASSIGN_OR_RETURN(const Place place, PlaceOf(chunk));
   return place.reader->ReadAt(place.offset + offset, {static_cast<std::byte*>(to), bytes});
+}
+
+// What keeps it from being read is said when it is.
+bool StoreSource::Decompresses(uint32_t chunk) {
+  const auto place = PlaceOf(chunk);
+  return place.ok() && place->is_compressed;
 }
 
 std::string StoreSource::Describe(uint32_t chunk) const {

@@ -32,6 +32,8 @@ class ChunkSource {
   // The chunk's bytes in this process's memory; nullptr: use Read.
   virtual const std::byte* Memory(uint32_t chunk) const = 0;
   virtual Status Read(uint32_t chunk, uint64_t offset, void* to, uint64_t bytes) = 0;
+  // Reading the chunk costs processor time rather than the device's: several threads at once are faster.
+  virtual bool Decompresses(uint32_t) { return false; }
   // For messages: "pool slot 3", "/store/jobs/...".
   virtual std::string Describe(uint32_t chunk) const = 0;
 };
@@ -70,12 +72,14 @@ class StoreSource final : public ChunkSource {
   SourceKind KindOf(uint32_t) const override { return SourceKind::kStore; }
   const std::byte* Memory(uint32_t) const override { return nullptr; }
   Status Read(uint32_t chunk, uint64_t offset, void* to, uint64_t bytes) override;
+  bool Decompresses(uint32_t chunk) override;
   std::string Describe(uint32_t chunk) const override;
 
  private:
   struct Place {
     ObjectReader* reader = nullptr;
     uint64_t offset = 0;
+    bool is_compressed = false;  // some of it may be
   };
   Result<Place> PlaceOf(uint32_t chunk);
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <thread>
 
 #include "base/crc32c.h"
@@ -17,13 +18,39 @@ namespace {
 constexpr uint64_t kDeviceReadBytes = 512 << 10;
 // Below this a thread costs more than it brings.
 constexpr uint64_t kBytesPerThreadMin = 8 << 20;
+constexpr uint64_t kDecompressedBytesPerThreadMin = 2 << 20;
+
+// Does `step` for each of the numbers below `steps`, by so many threads, each in order, and none after one has failed: its error.
+Status InParallel(size_t steps, size_t threads, const std::function<Status(size_t)>& step) {
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  Status first_error;
+  const auto run = [&] {
+    for (size_t i = next++; i < steps; i = next++) {
+      Status status = step(i);
+      if (status.ok()) continue;
+      const std::lock_guard lock(mutex);
+      if (first_error.ok()) first_error = std::move(status);
+      next = steps;
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (size_t i = 1; i < threads; ++i) {
+    auto helper = os::StartThread("kedge-read", run);
+    if (!helper.ok()) break;  // fewer threads do the same work
+    helpers.push_back(std::move(*helper));
+  }
+  run();
+  for (std::thread& helper : helpers) helper.join();
+  return first_error;
+}
 
 }  // namespace
 
-ImageReader::ImageReader(ImageRecord record, std::vector<std::unique_ptr<ChunkSource>> sources, size_t memory_threads)
+ImageReader::ImageReader(ImageRecord record, std::vector<std::unique_ptr<ChunkSource>> sources, size_t threads)
     : record_(std::move(record)),
       sources_(std::move(sources)),
-      memory_threads_(std::max<size_t>(memory_threads, 1)),
+      threads_(std::max<size_t>(threads, 1)),
       first_extent_(record_.regions.size() + 1, 0) {
   for (const Extent& extent : record_.extents) ++first_extent_[extent.region + 1];
   for (size_t region = 1; region < first_extent_.size(); ++region) first_extent_[region] += first_extent_[region - 1];
@@ -57,14 +84,29 @@ Status ImageReader::ReadFrom(ChunkSource& source, const Extent& extent, std::byt
   if (const std::byte* memory = source.Memory(extent.chunk)) {
     found = crc32c::CopyAndChecksum(to, memory + extent.chunk_offset, extent.bytes, 0, record_.regions[extent.region].bytes);
   } else {
-    for (uint64_t done = 0; done < extent.bytes; done += kDeviceReadBytes) {
-      const uint64_t bytes = std::min(kDeviceReadBytes, extent.bytes - done);
-      KEDGE_RETURN_IF_ERROR(source.Read(extent.chunk, extent.chunk_offset + done, to + done, bytes));
-      found = crc32c::Extend(found, to + done, bytes);
-    }
+    KEDGE_ASSIGN_OR_RETURN(found, ReadDevice(source, extent, to));
   }
   if (found == extent.crc32c) return Status::Ok();
   return Status(Code::kCorrupt, fmt::format("checksum {:08x} expected, {:08x} found", extent.crc32c, found));
+}
+
+Result<uint32_t> ImageReader::ReadDevice(ChunkSource& source, const Extent& extent, std::byte* to) {
+  // Where blocks of the chunk begin, parts begin: none is decompressed twice.
+  const uint64_t begin = extent.chunk_offset, end = begin + extent.bytes, first = begin / kDeviceReadBytes;
+  const auto begin_of = [&](size_t part) { return std::clamp((first + part) * kDeviceReadBytes, begin, end); };
+  std::vector<uint32_t> sums(extent.bytes == 0 ? 0 : (end - 1) / kDeviceReadBytes - first + 1);
+  const size_t threads =
+      source.Decompresses(extent.chunk) ? std::clamp<size_t>(extent.bytes / kDecompressedBytesPerThreadMin, 1, threads_) : 1;
+  KEDGE_RETURN_IF_ERROR(InParallel(sums.size(), threads, [&](size_t part) {
+    const uint64_t offset = begin_of(part), bytes = begin_of(part + 1) - offset;
+    std::byte* const here = to + (offset - begin);
+    const Status status = source.Read(extent.chunk, offset, here, bytes);
+    if (status.ok()) sums[part] = crc32c::Compute(here, bytes);
+    return status;
+  }));
+  uint32_t all = 0;
+  for (size_t part = 0; part < sums.size(); ++part) all = crc32c::Combine(all, sums[part], begin_of(part + 1) - begin_of(part));
+  return all;
 }
 
 Status ImageReader::ReadExtent(uint32_t index, std::byte* to) {
@@ -99,27 +141,7 @@ bool ImageReader::InMemory(const Extent& extent) const {
 }
 
 Status ImageReader::RunWork(const std::vector<Work>& work, size_t threads) {
-  std::atomic<size_t> next{0};
-  std::mutex mutex;
-  Status first_error;
-  const auto run = [&] {
-    for (size_t i = next++; i < work.size(); i = next++) {
-      Status status = ReadExtent(work[i].extent, work[i].to);
-      if (status.ok()) continue;
-      const std::lock_guard lock(mutex);
-      if (first_error.ok()) first_error = std::move(status);
-      next = work.size();
-    }
-  };
-  std::vector<std::thread> helpers;
-  for (size_t i = 1; i < threads; ++i) {
-    auto helper = os::StartThread("kedge-read", run);
-    if (!helper.ok()) break;  // fewer threads do the same work
-    helpers.push_back(std::move(*helper));
-  }
-  run();
-  for (std::thread& helper : helpers) helper.join();
-  return first_error;
+  return InParallel(work.size(), threads, [&](size_t i) { return ReadExtent(work[i].extent, work[i].to); });
 }
 
 Status ImageReader::ReadRegions(const std::vector<RegionTarget>& targets) {
@@ -135,7 +157,7 @@ Status ImageReader::ReadRegions(const std::vector<RegionTarget>& targets) {
       if (in_memory) memory_bytes += extent.bytes;
     }
   }
-  KEDGE_RETURN_IF_ERROR(RunWork(from_memory, std::clamp<size_t>(memory_bytes / kBytesPerThreadMin, 1, memory_threads_)));
+  KEDGE_RETURN_IF_ERROR(RunWork(from_memory, std::clamp<size_t>(memory_bytes / kBytesPerThreadMin, 1, threads_)));
   // One sequential reader: the kernel reads ahead while it checks. Two that take turns were a quarter slower, four at a time
   // took half as long again (docs/performance.md).
   return RunWork(from_devices, 1);

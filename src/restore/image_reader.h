@@ -2,7 +2,8 @@
 //
 // Sources are tried in the order given. A copy whose checksum is wrong, or that cannot be read, is counted, logged and passed
 // over; the next source is tried for the same extent. From mapped memory the copy and the check are one pass; from devices
-// they are read in order, one after the other. A wrong byte is never reported as success.
+// they are read in order, one after the other, and parts of an extent at once where they are decompressed. A wrong byte is never
+// reported as success.
 #pragma once
 
 #include <atomic>
@@ -35,8 +36,9 @@ struct RegionTarget {
 
 class ImageReader {
  public:
-  // Sources nearest first; at least one has each chunk, or reading it fails. Up to `memory_threads` copy from mapped memory.
-  ImageReader(ImageRecord record, std::vector<std::unique_ptr<ChunkSource>> sources, size_t memory_threads = 1);
+  // Sources nearest first; at least one has each chunk, or reading it fails. Up to `threads` copy from mapped memory, or
+  // decompress.
+  ImageReader(ImageRecord record, std::vector<std::unique_ptr<ChunkSource>> sources, size_t threads = 1);
 
   const ImageRecord& record() const { return record_; }
   // The index of a region (or object) by its id, or of a routed file by its path; -1: not in the image.
@@ -59,13 +61,15 @@ class ImageReader {
     std::byte* to;
   };
   Status ReadFrom(ChunkSource& source, const Extent& extent, std::byte* to);
+  // The checksum of what was read.
+  Result<uint32_t> ReadDevice(ChunkSource& source, const Extent& extent, std::byte* to);
   bool InMemory(const Extent& extent) const;
   Status RunWork(const std::vector<Work>& work, size_t threads);
   void Count(SourceKind kind, uint64_t bytes);
 
   const ImageRecord record_;
   const std::vector<std::unique_ptr<ChunkSource>> sources_;
-  const size_t memory_threads_;
+  const size_t threads_;
   std::vector<uint32_t> first_extent_;           // by region, and one more
   std::unordered_map<int32_t, uint32_t> by_id_;  // regions and objects
   std::atomic<uint64_t> memory_bytes_{0};
