@@ -1,11 +1,11 @@
 // What capture.track gives and takes: blocked time of a checkpoint, and the application's time between two, plain and tracked, of
 // memory of which a part of the pages is written in each step.
 //
-//   tracking_bench [MiB=1024] [percent=1] [versions=15] [huge=0|1]
+//   tracking_bench [MiB=1024] [percent=1] [versions=15] [huge=0|1] [auto=0|1] [skip=2]
 //
 // A step reads all of the memory and writes one word to that part of its pages, spread evenly at random. Versions go to the
 // node's pool alone. Plain and tracked each have a context and a pool of their own, on the same memory; medians of all but the
-// first two versions.
+// first `skip` versions. auto=1 measures capture.track = auto, which decides in the first sixteen whether it tracks.
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kedge/kedge.h"
@@ -27,7 +28,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPageBytes = 4096;
-constexpr size_t kWarmUp = 2;
+constexpr size_t kPausedBytesPerMillisecond = size_t{3} << 20;
 
 void Check(int code, const char* call) {
   if (code == KEDGE_OK) return;
@@ -86,7 +87,7 @@ class Application {
   std::mt19937_64 random_{1};
 };
 
-Figures Measure(Application& application, const std::string& folder, const char* track, int versions) {
+Figures Measure(Application& application, const std::string& folder, const char* track, int versions, int skip) {
   const std::string overrides = "store.path=" + folder + "/store-" + track + "\nnode.run_folder=" + folder + "/run-" + track +
                                 "\njob.name=bench\nschedule.store=0\ncapture.track=" + track +
                                 "\npool.size=" + std::to_string(4 * (application.bytes() >> 20)) + "MiB\nagent.idle_timeout=5s\n";
@@ -108,8 +109,8 @@ Figures Measure(Application& application, const std::string& folder, const char*
     Check(kedge_checkpoint(context, "state", version, 0), "kedge_checkpoint");
     figures.blocked.push_back(SecondsSince(begin));
     figures.blocked_cpu.push_back(CpuSeconds() - cpu_begin);
-    // The agent has completed the image before the next one begins, as with any real interval.
-    Check(kedge_wait(context, "state", version, KEDGE_LEVEL_LOCAL, 60), "kedge_wait");
+    // The agent completes the image before the next one begins, as with any real interval.
+    std::this_thread::sleep_for(application.bytes() / kPausedBytesPerMillisecond * std::chrono::milliseconds(1));
   }
   kedge_statistics statistics{};
   statistics.struct_size = sizeof statistics;
@@ -117,7 +118,7 @@ Figures Measure(Application& application, const std::string& folder, const char*
   figures.unchanged = static_cast<double>(statistics.bytes_unchanged) / static_cast<double>(statistics.bytes_captured);
   Check(kedge_finalize(context, 0), "kedge_finalize");
   for (auto* values : {&figures.blocked, &figures.blocked_cpu, &figures.step, &figures.step_cpu}) {
-    values->erase(values->begin(), values->begin() + kWarmUp);
+    values->erase(values->begin(), values->begin() + skip);
   }
   return figures;
 }
@@ -140,12 +141,14 @@ void Print(const char* what, const std::vector<double>& plain, const std::vector
 int main(int argc, char** argv) {
   const auto bytes = static_cast<size_t>(Argument(argc, argv, "MiB", 1024)) << 20;
   const double part = Argument(argc, argv, "percent", 1) / 100;
-  const int versions = std::max(static_cast<int>(Argument(argc, argv, "versions", 15)), static_cast<int>(kWarmUp) + 1);
+  const int skip = std::max(static_cast<int>(Argument(argc, argv, "skip", 2)), 0);
+  const int versions = std::max(static_cast<int>(Argument(argc, argv, "versions", 15)), skip + 1);
+  const char* const track = Argument(argc, argv, "auto", 0) != 0 ? "auto" : "on";
   Application application(bytes, part, Argument(argc, argv, "huge", 0) != 0);
   const std::string folder = "/dev/shm/kedge-tracking-bench-" + std::to_string(getpid());
   std::filesystem::create_directory(folder);
-  const Figures plain = Measure(application, folder, "off", versions);
-  const Figures tracked = Measure(application, folder, "on", versions);
+  const Figures plain = Measure(application, folder, "off", versions, skip);
+  const Figures tracked = Measure(application, folder, track, versions, skip);
   Print("blocked", plain.blocked, tracked.blocked);
   Print("blocked, processor time", plain.blocked_cpu, tracked.blocked_cpu);
   Print("step", plain.step, tracked.step);

@@ -57,14 +57,15 @@ Status Checkpointer::OpenImage(uint64_t announced_bytes) {
   inline_ = !session_->attached();
   image_session_ = inline_ ? nullptr : session_->current();
   ImageSink* sink = &store_sink_;
+  if (tracker_.Available()) tracker_.Begin();
   if (image_session_) {
     image_session_->sink->SetDueLevels(EncodeDueLevels(LevelsByCount(core_->levels, taken_->generation.take - 1)));
     // The base stays while the next image is captured: only where there is room for both.
-    const bool builds = tracker_.Available() && Fits(std::max(announced_bytes, core_->regions.current().bytes()));
+    const bool builds =
+        tracker_.Available() && tracker_.Tracks() && Fits(std::max(announced_bytes, core_->regions.current().bytes()));
     image_session_->sink->SetBuilds(builds);
     sink = image_session_->sink.get();
   }
-  if (tracker_.Available()) tracker_.Begin();
   WarnWhenTooBig(announced_bytes);
   return capture_.Begin(sink, identity, core_->regions.current_name(), announced_bytes);
 }

@@ -54,8 +54,27 @@ bool ChangeTracker::Available() {
   return writes_.has_value();
 }
 
+void ChangeTracker::ObserveStep() {
+  const int64_t ended_ns = std::exchange(ended_ns_, 0);
+  if (tracking_ != Feature::kAuto || ended_ns == 0) return;
+  const bool tracked = pace_.Tracks();
+  pace_.Observe(static_cast<double>(SystemClock().NowNs() - ended_ns) * 1e-9);
+  if (pace_.Tracks() || !tracked) return;
+  for (auto& [address, region] : regions_) {
+    writes_->Untrack(address);
+    region.is_tracked = false;
+    region.since = {};
+    region.changed.clear();
+  }
+}
+
+bool ChangeTracker::Pauses(Tracked* tracked) {
+  return tracking_ == Feature::kAuto && (!pace_.Tracks() || tracked->worth.Pauses());
+}
+
 void ChangeTracker::Begin() {
   ++images_;
+  ObserveStep();
   std::erase_if(regions_, [this](const auto& entry) {
     const bool is_absent = entry.second.taken + kImagesWithout < images_;
     if (is_absent) writes_->Untrack(entry.first);
@@ -92,7 +111,7 @@ const std::vector<ChangedRange>* ChangeTracker::Take(const DeclaredRegion& regio
   tracked.taken = images_;
   if (tracked.id != region.description.id) tracked.since = {};
   tracked.id = region.description.id;
-  if (tracked.is_refused || (tracking_ == Feature::kAuto && tracked.worth.Pauses())) return nullptr;
+  if (tracked.is_refused || Pauses(&tracked)) return nullptr;
   if (!tracked.is_tracked && !Track(region, &tracked)) return nullptr;
   std::vector<os::MemoryRange> written;
   const int64_t begin_ns = SystemClock().NowNs();
@@ -127,6 +146,7 @@ void ChangeTracker::Distrust(const DeclaredRegion& region) {
 }
 
 void ChangeTracker::Captured(const ImageMark& image) {
+  ended_ns_ = SystemClock().NowNs();
   for (auto& [address, tracked] : regions_) {
     if (tracked.taken != images_ || !tracked.is_tracked) continue;
     tracked.since = image;

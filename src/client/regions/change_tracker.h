@@ -13,6 +13,7 @@
 
 #include "capture/image_capture.h"
 #include "client/regions/region_table.h"
+#include "client/regions/tracking_pace.h"
 #include "client/regions/tracking_worth.h"
 #include "os/memory/write_tracking.h"
 #include "session/config_keys.h"
@@ -35,6 +36,8 @@ class ChangeTracker {
   bool Available();
   // An image begins. Regions that the last images have not had are tracked no longer: their memory may be another's by now.
   void Begin();
+  // Whether the next image may build on the one that has begun.
+  bool Tracks() const { return tracking_ == Feature::kOn || pace_.Tracks(); }
   // The region is about to be captured: what has changed of it since `base`, for as long as the next call; nullptr: not known.
   const std::vector<ChangedRange>* Take(const DeclaredRegion& region, const ImageMark& base);
   // Its memory has changed unseen: it is not tracked any more.
@@ -55,12 +58,16 @@ class ChangeTracker {
   };
 
   bool Track(const DeclaredRegion& region, Tracked* tracked);
+  bool Pauses(Tracked* tracked);
+  void ObserveStep();
   void Refuse(const DeclaredRegion& region, Tracked* tracked);
 
   const Feature tracking_;
   bool tried_ = false;
   std::optional<os::WriteTracking> writes_;
   uint64_t images_ = 0;
+  TrackingPace pace_;
+  int64_t ended_ns_ = 0;                    // the image before; 0: it has not ended
   std::map<const void*, Tracked> regions_;  // by address
 };
 
