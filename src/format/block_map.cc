@@ -54,6 +54,19 @@ std::vector<uint32_t> DecodeStoredBytes(Decoder& decoder, uint64_t blocks, uint3
 
 }  // namespace
 
+std::vector<BlockPlace> PlacesOf(const BlockMap& map) {
+  std::vector<BlockPlace> places;
+  auto stored_bytes = map.stored_bytes.begin();
+  for (const BlockRun& run : map.runs) {
+    uint64_t offset = run.offset;
+    for (uint64_t i = 0; i < run.blocks; ++i) {
+      const BlockPlace& place = places.emplace_back(BlockPlace{run.object, offset, run.is_compressed ? *stored_bytes++ : 0});
+      if (run.object != kZeroBlocks) offset += run.is_compressed ? place.stored_bytes : map.block_bytes;
+    }
+  }
+  return places;
+}
+
 void Encode(const BlockMap& map, Buffer* out) {
   RecordEncoder record(RecordKind::kBlockMap, map.identity.generation.store_id, out);
   Encoder& encoder = record.encoder();

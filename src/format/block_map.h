@@ -52,6 +52,15 @@ struct BlockRun {
   friend bool operator==(const BlockRun&, const BlockRun&) = default;
 };
 
+// Where a block lies: BlockRun::object with its place there.
+struct BlockPlace {
+  uint32_t object = kZeroBlocks;
+  uint64_t offset = 0;
+  uint32_t stored_bytes = 0;  // that it takes there, compressed; 0: it lies there as it is
+
+  friend bool operator==(const BlockPlace&, const BlockPlace&) = default;
+};
+
 struct BlockMap {
   ImageIdentity identity;
   uint32_t block_bytes = kMapBlockBytesMin;  // a power of two
@@ -62,6 +71,9 @@ struct BlockMap {
 
   friend bool operator==(const BlockMap&, const BlockMap&) = default;
 };
+
+// Of all blocks, in order. Several may lie in one place.
+std::vector<BlockPlace> PlacesOf(const BlockMap& map);
 
 void Encode(const BlockMap& map, Buffer* out);
 // What is returned is consistent in itself; whether it is of an image as its record describes it, its blocks must be counted

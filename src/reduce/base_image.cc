@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <set>
+#include <utility>
 
 namespace kedge::reduce {
 
@@ -26,27 +27,24 @@ Result<BaseImage> BaseImage::Make(const ImageRecord& record, const BlockMap& map
   BaseImage base;
   base.layout_ = BlockLayout(record, map.block_bytes);
   uint64_t blocks = 0;
-  for (const BlockRun& run : map.runs) blocks += run.blocks;
+  for (const BlockRun& run : map.runs) blocks += run.blocks;  // counted before room is made for so many
   if (blocks != base.layout_.blocks() || map.identity != record.identity || blocks > UINT32_MAX) {
     return Status(Code::kCorrupt, fmt::format("{}: its block map has {} blocks, its chunks {}", record.identity.ToString(),
                                               blocks, base.layout_.blocks()));
   }
   std::vector<uint64_t> live_bytes(kSharedBlocks + map.objects.size());
   base.blocks_.resize(blocks);
-  size_t at = 0;
+  std::set<std::pair<uint32_t, uint64_t>> counted;
+  const std::vector<BlockPlace> places = PlacesOf(map);
   auto fingerprint = map.fingerprints.begin();
-  auto stored_bytes = map.stored_bytes.begin();
-  for (const BlockRun& run : map.runs) {
-    uint64_t offset = run.offset;
-    for (uint64_t i = 0; i < run.blocks; ++i) {
-      Block& block = base.blocks_[at];
-      block.bytes = base.layout_.At(at++).bytes;
-      if (run.object == kZeroBlocks) continue;
-      block.fingerprint = *fingerprint++;
-      block.place = {run.object, offset, run.is_compressed ? *stored_bytes++ : 0};
-      offset += run.is_compressed ? block.place.stored_bytes : map.block_bytes;
-      live_bytes[run.object] += RoomOf(block.bytes, block.place);
-    }
+  for (size_t i = 0; i < blocks; ++i) {
+    Block& block = base.blocks_[i];
+    block.bytes = base.layout_.At(i).bytes;
+    block.place = places[i];
+    if (block.place.object == kZeroBlocks) continue;
+    block.fingerprint = *fingerprint++;
+    const bool is_first = counted.emplace(block.place.object, block.place.offset).second;
+    if (is_first) live_bytes[block.place.object] += RoomOf(block.bytes, block.place);
   }
   std::vector<Candidate> candidates;
   for (uint32_t object = kOwnBlocks; object < live_bytes.size(); ++object) {

@@ -23,15 +23,6 @@ struct SharingLimits {
   double live_min = 0.5;  // the part of an object's blocks that the base still has
 };
 
-// Where a block lies: BlockRun::object with its place there.
-struct BlockPlace {
-  uint32_t object = kZeroBlocks;
-  uint64_t offset = 0;
-  uint32_t stored_bytes = 0;  // that it takes there, compressed; 0: it lies there as it is
-
-  friend bool operator==(const BlockPlace&, const BlockPlace&) = default;
-};
-
 // Immutable: threads share it.
 class BaseImage {
  public:

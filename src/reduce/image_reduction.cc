@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "reduce/fingerprint.h"
 
@@ -36,7 +37,8 @@ class RunCollector {
 
 }  // namespace
 
-ReducedPiece ReducePiece(ByteSpan piece, uint64_t stream_offset, uint32_t block_bytes, const BaseImage* base) {
+ReducedPiece ReducePiece(ByteSpan piece, uint64_t stream_offset, uint32_t block_bytes, const BaseImage* base,
+                         FirstBlocks* firsts) {
   ReducedPiece reduced;
   reduced.blocks.reserve((piece.size() + block_bytes - 1) / block_bytes);
   for (size_t at = 0; at < piece.size(); at += block_bytes) {
@@ -51,8 +53,12 @@ ReducedPiece ReducePiece(ByteSpan piece, uint64_t stream_offset, uint32_t block_
         continue;
       }
     }
+    if (firsts != nullptr) {
+      const uint64_t first = firsts->FirstOf(block.fingerprint, {stream_offset + at, block.bytes});
+      if (first != stream_offset + at) block.copy_of = first;
+    }
     block.place = {kOwnBlocks, reduced.new_bytes};
-    reduced.new_bytes += AlignChunkOffset(block.bytes);
+    if (block.IsNew()) reduced.new_bytes += AlignChunkOffset(block.bytes);
   }
   return reduced;
 }
@@ -63,7 +69,7 @@ Result<size_t> CompressNew(ByteSpan bytes, const CodecSettings& settings, std::s
   for (ReducedBlock& block : blocks) {
     const ByteSpan content = bytes.subspan(at, block.bytes);
     at += block.bytes;
-    if (block.place.object != kOwnBlocks) continue;
+    if (!block.IsNew()) continue;
     KEDGE_ASSIGN_OR_RETURN(const size_t stored, StoreBlock(content, settings, out.subspan(used)));
     block.place = {kOwnBlocks, used, static_cast<uint32_t>(stored)};
     used += stored;
@@ -79,6 +85,14 @@ uint64_t ImageReduction::TakeRoom(uint64_t bytes) {
 
 void ImageReduction::Add(uint64_t stream_offset, ReducedPiece piece) {
   pieces_[stream_offset] = std::move(piece.blocks);
+}
+
+const ReducedBlock* ImageReduction::Find(uint64_t stream_offset) const {
+  const auto after = pieces_.upper_bound(stream_offset);
+  if (after == pieces_.begin()) return nullptr;
+  const auto& [begin, blocks] = *std::prev(after);
+  const uint64_t index = (stream_offset - begin) / block_bytes_;
+  return index < blocks.size() ? &blocks[index] : nullptr;
 }
 
 Result<BlockMap> ImageReduction::Finish(const ImageRecord& record) const {
@@ -98,7 +112,12 @@ Result<BlockMap> ImageReduction::Finish(const ImageRecord& record) const {
         return Status(Code::kInternal, fmt::format("{}: {} bytes at {} are not its block {}", record.identity.ToString(),
                                                    block.bytes, stream_offset, number));
       }
-      BlockPlace place = block.place;
+      const ReducedBlock* const lies = block.copy_of ? Find(*block.copy_of) : &block;
+      if (lies == nullptr || !(lies == &block || (lies->IsNew() && lies->fingerprint == block.fingerprint))) {
+        return Status(Code::kInternal, fmt::format("{}: {} bytes at {} are no copy of those at {} any more",
+                                                   record.identity.ToString(), block.bytes, stream_offset, *block.copy_of));
+      }
+      BlockPlace place = lies->place;
       if (place.object >= kSharedBlocks) {
         uint32_t& name = renamed[place.object - kSharedBlocks];
         if (name == kZeroBlocks) {

@@ -48,13 +48,14 @@ struct Stored {
 
 // In pieces of `piece_bytes`, in a random order.
 Stored Write(const Captured& captured, const Stored* before, size_t piece_bytes, Random& random, Objects* objects,
-             bool compress = false) {
+             bool compress = false, bool deduplicate = false) {
   Stored stored{captured, fmt::format("v{}", captured.record.identity.generation.version), {}};
   std::shared_ptr<const BaseImage> base;
   if (before != nullptr) {
     base = std::make_shared<BaseImage>(BaseImage::Make(before->captured.record, before->map, before->key, {}).value());
   }
   ImageReduction reduction(kBlock, base);
+  FirstBlocks firsts;
   std::vector<std::pair<size_t, size_t>> pieces;  // chunk and offset
   for (size_t chunk = 0; chunk < captured.contents.size(); ++chunk) {
     for (size_t at = 0; at < captured.contents[chunk].size(); at += piece_bytes) pieces.emplace_back(chunk, at);
@@ -65,7 +66,7 @@ Stored Write(const Captured& captured, const Stored* before, size_t piece_bytes,
     const ByteSpan content = captured.contents[chunk];
     const ByteSpan piece = content.subspan(at, std::min(piece_bytes, content.size() - at));
     const uint64_t stream_offset = captured.record.chunks[chunk].object_offset + at;
-    ReducedPiece reduced = ReducePiece(piece, stream_offset, kBlock, base.get());
+    ReducedPiece reduced = ReducePiece(piece, stream_offset, kBlock, base.get(), deduplicate ? &firsts : nullptr);
     Buffer compressed(piece.size() + reduced.blocks.size() * kStoredBlockOverheadBytes);
     const bool is_compressed = compress && random.Chance(0.5);
     if (is_compressed) {
@@ -76,7 +77,7 @@ Stored Write(const Captured& captured, const Stored* before, size_t piece_bytes,
     object.resize(reduction.end());
     size_t from = 0;
     for (ReducedBlock& block : reduced.blocks) {
-      if (block.place.object == kOwnBlocks) {
+      if (block.IsNew()) {
         const std::byte* const lies = is_compressed ? &compressed[block.place.offset] : piece.data() + from;
         block.place.offset += room;
         std::memcpy(&object[block.place.offset], lies, is_compressed ? block.place.stored_bytes : block.bytes);
@@ -164,13 +165,13 @@ TEST(Reduction, VersionsAreReadAsTheyWereCaptured) {
       contents.push_back(RandomBytes(random, 1 + random.Below(40 * kBlock)));
     }
     const size_t piece_bytes = kBlock << random.Below(4);
-    const bool compress = seed % 2 == 1;
+    const bool compress = seed % 2 == 1, deduplicate = seed % 3 == 1;
     Objects objects;
     std::vector<Stored> versions;
     for (int64_t version = 0; version < 25; ++version) {
       SCOPED_TRACE(fmt::format("version {}", version));
-      versions.push_back(
-          Write(Capture(version, contents), version == 0 ? nullptr : &versions.back(), piece_bytes, random, &objects, compress));
+      const Stored* const base = version == 0 ? nullptr : &versions.back();
+      versions.push_back(Write(Capture(version, contents), base, piece_bytes, random, &objects, compress, deduplicate));
       ExpectReadable(versions.back(), objects);
       if (::testing::Test::HasFatalFailure()) return;
       const BlockMap& map = versions.back().map;
@@ -258,13 +259,55 @@ TEST(Reduction, AnObjectThatIsMostlyUnusedIsLeft) {
   ExpectReadable(third, objects);
 }
 
+TEST(Reduction, EqualBlocksOfAnImageLieInOnePlace) {
+  Random random(7);
+  const Buffer a = RandomBytes(random, kBlock), b = RandomBytes(random, kBlock), end = RandomBytes(random, 10);
+  std::vector<Buffer> contents(2);
+  for (const Buffer* block : {&a, &b, &a, &a, &b, &end}) contents[0].insert(contents[0].end(), block->begin(), block->end());
+  for (const Buffer* block : {&b, &a, &end}) contents[1].insert(contents[1].end(), block->begin(), block->end());
+  Objects objects;
+  const Stored first =
+      Write(Capture(1, contents), nullptr, 2 * kBlock, random, &objects, /*compress=*/false, /*deduplicate=*/true);
+  EXPECT_EQ(objects.at("v1").size(), 3 * kBlock);
+  ExpectReadable(first, objects);
+  // Of the next version they are in the object before, which has each of them once.
+  contents[0].resize(3 * kBlock);
+  const Stored second =
+      Write(Capture(2, contents), &first, 2 * kBlock, random, &objects, /*compress=*/false, /*deduplicate=*/true);
+  EXPECT_TRUE(objects.at("v2").empty());
+  ASSERT_EQ(second.map.objects.size(), 1u);
+  EXPECT_EQ(second.map.objects.front(), (SharedObject{"v1", 3 * kBlock}));
+  ExpectReadable(second, objects);
+}
+
+// A piece whose write has failed is written again, perhaps with another content: what was a copy of it is none any more.
+TEST(Reduction, ACopyOfWhatHasChangedIsRefused) {
+  Random random(8);
+  Buffer content = RandomBytes(random, kBlock);
+  content.insert(content.end(), content.begin(), content.end());
+  const Captured captured = Capture(1, {content});
+  ImageReduction reduction(kBlock, nullptr);
+  FirstBlocks firsts;
+  const auto add = [&](uint64_t at) {
+    reduction.Add(at, ReducePiece(ByteSpan(content).subspan(at, kBlock), at, kBlock, nullptr, &firsts));
+  };
+  add(kBlock);
+  add(0);
+  EXPECT_TRUE(reduction.Finish(captured.record).ok());
+  add(kBlock);
+  EXPECT_TRUE(reduction.Finish(captured.record).ok()) << "the first one again, as it was";
+  content[kBlock] ^= std::byte{1};
+  add(kBlock);
+  EXPECT_EQ(reduction.Finish(captured.record).status().code(), Code::kInternal);
+}
+
 TEST(Reduction, OfOtherBlocksThanTheImagesIsRefused) {
   Random random(5);
   const Captured captured = Capture(1, {RandomBytes(random, 3 * kBlock)});
   ImageReduction reduction(kBlock, nullptr);
   const ByteSpan content = captured.contents[0];
   const auto add = [&](uint64_t at, uint64_t bytes) {
-    ReducedPiece piece = ReducePiece(content.subspan(at, bytes), at, kBlock, nullptr);
+    ReducedPiece piece = ReducePiece(content.subspan(at, bytes), at, kBlock, nullptr, nullptr);
     reduction.Add(at, std::move(piece));
   };
   add(0, kBlock);

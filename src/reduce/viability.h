@@ -5,9 +5,9 @@
 // bandwidth v to the level, a byte takes 1/s + (1-a)/v with it and 1/v without; so it pays where a * s > v.
 //
 // The saved fraction is the piece's own, by a trial of it. The speed is what compressing took of late, by the wall's clock: where
-// processors are busy it falls by itself. Where they are so busy that the compressor has waited for one, it does not pay at all,
-// since the application waits then, too. After so many refusals what is remembered is forgotten, and the next trial's speed
-// stands: it may have become better meanwhile.
+// processors are busy it falls by itself. Where they are so busy that compressors wait for one most of the time, it does not pay
+// at all, since the application waits then, too. A refusal forgets what is remembered, so that the next trial alone decides; and
+// the more of them come in a row, the fewer pieces are tried, so that what does not pay costs next to nothing.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +25,22 @@ class Viability {
     Duration processor{};
   };
 
-  // Of the next piece: `saved_fraction` and `trial` are of the trial. 0 for the level's bandwidth: it is not known, and the
-  // answer is no. Counts the refusals.
+  // Once for each piece: whether a trial of it is worth its time.
+  bool Tries();
+  // Of that piece; `saved_fraction` and `trial` are of the trial. 0 for the level's bandwidth: it is not known, and the answer is
+  // no.
   bool Pays(double saved_fraction, const Sample& trial, double level_bytes_per_second);
   // A piece was compressed.
   void Note(const Sample& sample);
 
+  static constexpr uint32_t kPauseMax = 32;  // pieces
+
  private:
-  double bytes_per_second_ = 0;  // 0: nothing is known
-  bool is_busy_ = false;         // a compressor had to wait for a processor
-  uint32_t refusals_ = 0;        // in a row
+  // Averages; 0: nothing is known.
+  double bytes_per_second_ = 0;
+  double processor_share_ = 0;
+  uint32_t pause_left_ = 0;
+  uint32_t next_pause_ = 1;
 };
 
 }  // namespace kedge::reduce

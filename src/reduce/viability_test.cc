@@ -43,22 +43,39 @@ TEST(Viability, WhatCompressingTookCountsMoreThanTheTrial) {
 
 TEST(Viability, LeavesBusyProcessorsAlone) {
   Viability viability;
+  for (int i = 0; i < 3; ++i) viability.Note(At(1000));
   viability.Note(At(1000, 0.3));
+  EXPECT_TRUE(viability.Pays(0.5, At(1000), 1e6)) << "one compressor that has waited says little";
+  for (int i = 0; i < 3; ++i) viability.Note(At(1000, 0.3));
   EXPECT_FALSE(viability.Pays(0.5, At(1000), 1e6)) << "however slow the level is";
-  viability.Note(At(1000, 0.9));
-  EXPECT_TRUE(viability.Pays(0.5, At(1000), 1e6));
+  EXPECT_TRUE(viability.Pays(0.5, At(1000), 1e6)) << "what was remembered is forgotten";
+  EXPECT_FALSE(Viability().Pays(0.5, At(1000, 0.3), 1e6)) << "the trial itself has waited";
 }
 
-TEST(Viability, ForgetsAfterManyRefusals) {
-  for (const Viability::Sample& sample : {At(10), At(1000, 0.1)}) {
-    Viability viability;
-    viability.Note(sample);
-    int refusals = 0;
-    while (!viability.Pays(0.5, At(1000), 300e6) && refusals < 1000) ++refusals;
-    EXPECT_EQ(refusals, 32);
-    viability.Note(At(1000));
-    EXPECT_TRUE(viability.Pays(0.5, At(10), 300e6));
+// So many pieces of 200 are tried where none of them pays.
+int TriedInVain(Viability* viability) {
+  int tried = 0;
+  for (int piece = 0; piece < 200; ++piece) {
+    if (!viability->Tries()) continue;
+    ++tried;
+    EXPECT_FALSE(viability->Pays(0.5, At(1000), 600e6));
   }
+  return tried;
+}
+
+TEST(Viability, TriesLessAndLessOfWhatDoesNotPay) {
+  Viability viability;
+  const int tried = TriedInVain(&viability);
+  EXPECT_GE(tried, 200 / (Viability::kPauseMax + 1));
+  EXPECT_LE(tried, 11) << "after 0, 1, 2, 4, 8, 16 others, and after 32 from then on";
+  while (!viability.Tries()) {
+  }
+  EXPECT_TRUE(viability.Pays(0.5, At(1000), 400e6)) << "the level has become slower";
+  for (int piece = 0; piece < 100; ++piece) {
+    EXPECT_TRUE(viability.Tries());
+    EXPECT_TRUE(viability.Pays(0.5, At(1000), 400e6));
+  }
+  EXPECT_EQ(TriedInVain(&viability), tried) << "the pauses are short again";
 }
 
 }  // namespace

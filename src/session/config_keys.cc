@@ -21,7 +21,7 @@ using enum KeyScope;
 void AddNodeKeys(ConfigRegistry& registry) {
   registry.Add({"node.name", kString, "auto", kNode, "name of this node; KEDGE_NODE wins; auto: the host's name", "", true});
   registry.Add({"node.run_folder", kString, "auto", kNode,
-                "the agent's folder (socket, pool, records); auto: /dev/shm/kedge-UID/NODE", "", true});
+                "the agent's folder (socket, pool, records); %n: the node's name; auto: /dev/shm/kedge-UID/NODE", "", true});
   registry.Add(
       {"pool.size", kBytes, "auto", kNode,
        "most that all memory tiers take together; auto: least of 1/4 of memory, 1/2 of the free /dev/shm, 1/2 of what the "
@@ -162,6 +162,10 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add(
       FeatureKey("reduce.incremental",
                  "blocks that the version before has are not written to the store again: off, on, or auto, by what it saves"));
+  KeySpec deduplicate{"reduce.deduplicate", kString, "off", kJob,
+                      "blocks that a rank's image has several times are written to the store once: off, or rank"};
+  deduplicate.choices = {"off", "rank"};
+  registry.Add(deduplicate);
   registry.Add(
       FeatureKey("reduce.compress", "blocks are compressed on their way to the store: off, on, or auto, where that is faster"));
   KeySpec block{"reduce.block", kBytes, "64KiB", kJob,
@@ -271,6 +275,13 @@ Result<std::string> PathOf(const Config& config, const char* key) {
   return os::AbsolutePath(path);
 }
 
+Result<std::string> RunFolder(const Config& config, const std::string& node) {
+  constexpr std::string_view kNode = "%n";
+  KEDGE_ASSIGN_OR_RETURN(std::string path, PathOf(config, "node.run_folder"));
+  for (size_t at = 0; (at = path.find(kNode, at)) != std::string::npos; at += node.size()) path.replace(at, kNode.size(), node);
+  return path;
+}
+
 Result<std::string> TierPath(const ConfigTable& table) {
   const std::string& path = table.GetString("path");
   if (!IsPath(path)) {
@@ -306,7 +317,7 @@ Result<NodeSettings> ReadNodeSettings(const Config& config) {
   KEDGE_ASSIGN_OR_RETURN(settings.failure_domain, FailureDomain(config, settings.node));
   settings.run_folder = fmt::format("/dev/shm/kedge-{}/{}", os::EffectiveUser(), settings.node);
   if (!config.IsAuto("node.run_folder")) {
-    KEDGE_ASSIGN_OR_RETURN(settings.run_folder, PathOf(config, "node.run_folder"));
+    KEDGE_ASSIGN_OR_RETURN(settings.run_folder, RunFolder(config, settings.node));
   }
   if (!config.IsAuto("pool.size")) settings.pool_bytes = config.GetBytes("pool.size");
   if (!config.IsAuto("chunk.size")) {
@@ -411,6 +422,7 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   keys.schedule_mtbf_store = config.GetDuration("schedule.mtbf_store");
   keys.skip_queued = config.GetBool("checkpoint.skip_queued");
   keys.reduce_incremental = FeatureOf(config.GetString("reduce.incremental"));
+  keys.reduce_deduplicate = config.GetString("reduce.deduplicate") == "rank";
   keys.reduce_compress = FeatureOf(config.GetString("reduce.compress"));
   keys.reduce_block_bytes = static_cast<uint32_t>(config.GetBytes("reduce.block"));
   if (!std::has_single_bit(keys.reduce_block_bytes)) {
@@ -423,7 +435,8 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
 Result<std::vector<std::pair<std::string, std::string>>> ExplicitNodeKeys(const Config& config) {
   Config absolute = config;
   if (!config.IsAuto("node.run_folder")) {
-    KEDGE_ASSIGN_OR_RETURN(const std::string path, PathOf(config, "node.run_folder"));
+    KEDGE_ASSIGN_OR_RETURN(const std::string node, NodeName(config));
+    KEDGE_ASSIGN_OR_RETURN(const std::string path, RunFolder(config, node));
     KEDGE_RETURN_IF_ERROR(absolute.Set("node.run_folder", path, config.OriginOf("node.run_folder")));
   }
   if (!config.IsAuto("placement.calibrations")) {

@@ -35,6 +35,13 @@ TEST(ConfigKeys, DefaultsAreSensible) {
   EXPECT_TRUE(keys->empty());
 }
 
+TEST(ConfigKeys, EachNodeHasARunFolderOfItsOwn) {
+  auto config = Load({{"node.name", "n7"}, {"node.run_folder", "/run/%n/kedge-%n"}});
+  EXPECT_EQ(ReadNodeSettings(*config)->run_folder, "/run/n7/kedge-n7");
+  const auto keys = ExplicitNodeKeys(*config).value();
+  EXPECT_TRUE(std::ranges::count(keys, std::pair<std::string, std::string>("node.run_folder", "/run/n7/kedge-n7")));
+}
+
 TEST(ConfigKeys, TheFailureDomainIsTheLowestSwitchThatSlurmTells) {
   const auto domain = [](const char* address, const char* pattern) {
     setenv("SLURM_TOPOLOGY_ADDR", address, 1);

@@ -146,7 +146,8 @@ KEDGE_FIELDS(JobKeys) {
   walk(m.keep_local), walk(m.schedule_store), walk(m.schedule_store_interval), walk(m.schedule_interval);
   walk(m.schedule_adapt), walk(m.schedule_adapt_levels), walk(m.schedule_mtbf_local), walk(m.schedule_mtbf_node),
       walk(m.schedule_mtbf_store);
-  walk(m.skip_queued), walk(m.files_publish), walk(m.reduce_incremental), walk(m.reduce_compress), walk(m.reduce_block_bytes);
+  walk(m.skip_queued), walk(m.files_publish), walk(m.reduce_incremental), walk(m.reduce_deduplicate), walk(m.reduce_compress),
+      walk(m.reduce_block_bytes);
   walk(m.schedule_node), walk(m.schedule_node_interval), walk(m.protect_scheme), walk(m.protect_group);
   walk(m.protect_losses), walk(m.protect_copies), walk(m.protect_timeout), walk(m.protect_required);
   if constexpr (Walk::kReads) {

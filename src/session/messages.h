@@ -58,6 +58,7 @@ struct JobKeys {
   Duration schedule_mtbf_store{};
   bool skip_queued = false;
   Feature reduce_incremental = Feature::kOff;  // blocks that the version before has are not written once more
+  bool reduce_deduplicate = false;             // nor those that the image has once already
   Feature reduce_compress = Feature::kOff;     // the others are compressed
   uint32_t reduce_block_bytes = 64 << 10;      // a power of two, kMapBlockBytesMin to kMapBlockBytesMax
   bool files_publish = true;

@@ -58,9 +58,10 @@ void PrintImage(const StoredImage& image, const InspectOptions& options) {
     const StoredBytes bytes = StoredBytesOf(image);
     const std::string compressed =
         bytes.stored < bytes.own ? fmt::format(" (compressed: {})", FormatByteSize(bytes.stored)) : std::string();
-    std::printf("of these %s in that object%s, %s in those of %s, %s zeros\n", FormatByteSize(bytes.own).c_str(),
+    const std::string copies = bytes.copies > 0 ? fmt::format(", {} copies", FormatByteSize(bytes.copies)) : std::string();
+    std::printf("of these %s in that object%s, %s in those of %s%s, %s zeros\n", FormatByteSize(bytes.own).c_str(),
                 compressed.c_str(), FormatByteSize(bytes.shared).c_str(),
-                Counted(image.map->objects.size(), "other image").c_str(), FormatByteSize(bytes.zeros).c_str());
+                Counted(image.map->objects.size(), "other image").c_str(), copies.c_str(), FormatByteSize(bytes.zeros).c_str());
   }
   Table regions({"ID", "NAME", "KIND", "TYPE", "SHAPE", "BYTES"}, {true, false, false, false, false, true});
   for (const Region& region : record.regions) {
@@ -124,20 +125,11 @@ Json ImageJson(const StoredImage& image) {
     for (const SharedObject& object : image.map->objects) shared_objects.push_back(object.key);
   }
   const StoredBytes stored = StoredBytesOf(image);
-  return {{"rank", image.entry.rank},
-          {"object", image.object_key},
-          {"group", record.group},
-          {"bytes", record.RegionBytes()},
-          {"wall_time_ns", record.wall_time_ns},
-          {"regions", std::move(regions)},
-          {"chunks", std::move(chunks)},
-          {"extents", std::move(extents)},
-          {"annotations", std::move(annotations)},
-          {"own_bytes", stored.own},
-          {"stored_bytes", stored.stored},
-          {"shared_bytes", stored.shared},
-          {"zero_bytes", stored.zeros},
-          {"shared_objects", std::move(shared_objects)}};
+  return {{"rank", image.entry.rank},      {"object", image.object_key},          {"group", record.group},
+          {"bytes", record.RegionBytes()}, {"wall_time_ns", record.wall_time_ns}, {"regions", std::move(regions)},
+          {"chunks", std::move(chunks)},   {"extents", std::move(extents)},       {"annotations", std::move(annotations)},
+          {"own_bytes", stored.own},       {"stored_bytes", stored.stored},       {"shared_bytes", stored.shared},
+          {"copied_bytes", stored.copies}, {"zero_bytes", stored.zeros},          {"shared_objects", std::move(shared_objects)}};
 }
 
 Outcome Inspect(const InspectOptions& options) {

@@ -108,3 +108,45 @@ def test_a_bad_block_is_bad_in_all_that_share_it(contents: dict[int, np.ndarray[
     report = kedge_json("verify", expect=1)
     bad = {version["version"] for version in report["versions"] if not version["good"]}
     assert 7 in bad and len(bad) > 1
+
+
+@pytest.mark.parametrize("compress", ["off", "on"])
+def test_blocks_that_an_image_has_several_times_are_stored_once(tmp_path: Path, compress: str) -> None:
+    generator = np.random.default_rng(2)
+    halves = generator.integers(0, 256, (5, BLOCK), dtype=np.uint8) // 16
+    field = np.concatenate([halves[i % 5] for i in range(BLOCKS)])
+    settings = {"job.lease": "1s", "reduce.deduplicate": "rank", "reduce.block": "4KiB", "reduce.compress": compress}
+    with Context("share", settings=settings) as context:
+        context.protect(0, field, "field")
+        context.checkpoint("field", 1)
+        context.wait("field", 1, Level.STORE)
+    shown = image(1)
+    assert shown["own_bytes"] == 5 * BLOCK and shown["copied_bytes"] == (BLOCKS - 5) * BLOCK
+    assert "1.15 MiB copies" in kedge("inspect", "field@1").stdout
+    assert kedge_json("verify")["bad"] == 0
+    kedge("export", "field@1", "-o", str(tmp_path / "out"))
+    assert np.array_equal(np.load(tmp_path / "out" / "field.npy"), field)
+    back = np.zeros_like(field)
+    with Context("share", settings=settings | {"job.mode": "sync"}) as context:
+        context.protect(0, back, "field")
+        assert context.restart("field") == 1
+    assert np.array_equal(back, field)
+
+
+def test_a_large_compressed_image_comes_back_from_the_store(tmp_path: Path) -> None:
+    """Parts of it are decompressed at once, and none of them begins where a region does."""
+    generator = np.random.default_rng(3)
+    few, field = np.arange(3, dtype=np.uint8), np.cumsum(generator.normal(size=2_000_000))
+    settings = {"job.lease": "1s", "reduce.compress": "on", "reduce.block": "4KiB"}
+    with Context("share", settings=settings) as context:
+        context.protect(0, few, "few")
+        context.protect(1, field, "field")
+        context.checkpoint("field", 1)
+        context.wait("field", 1, Level.STORE)
+    assert image(1)["stored_bytes"] < 0.95 * field.nbytes
+    back, few_back = np.zeros_like(field), np.zeros_like(few)
+    with Context("share", settings=settings | {"job.mode": "sync"}) as context:
+        context.protect(0, few_back, "few")
+        context.protect(1, back, "field")
+        assert context.restart("field") == 1
+    assert np.array_equal(back, field) and np.array_equal(few_back, few)

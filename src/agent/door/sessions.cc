@@ -1,6 +1,7 @@
 #include "agent/door/sessions.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -260,10 +261,17 @@ Status Sessions::CheckMembers(const Session& session, const Membership& members)
     sane = sane && !node.name.empty() && names.insert(node.name).second;
     for (const uint32_t rank : node.ranks) sane = sane && rank < members.ranks && ranks.insert(rank).second;
   }
-  if (!sane || ranks.size() != members.ranks || !names.contains(core_.settings().node)) {
+  if (!sane || ranks.size() != members.ranks) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("job {}: the list of {} nodes is not one of attempt {} with {} ranks, this node among them",
-                              job.name, members.nodes.size(), session.hello.attempt, session.hello.ranks));
+                  fmt::format("job {}: the list of {} nodes is not one of attempt {} with {} ranks", job.name,
+                              members.nodes.size(), session.hello.attempt, session.hello.ranks));
+  }
+  if (!names.contains(core_.settings().node)) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("job {}: the agent in {} serves node {}, which is none of the job's nodes ({}): each node needs a run "
+                    "folder of its own; %n in node.run_folder stands for the node's name",
+                    job.name, core_.settings().run_folder, core_.settings().node, fmt::join(names, ", ")));
   }
   if (members.attempt < job.members.attempt) {
     return Status(Code::kMismatch, fmt::format("job {}: attempt {} has begun", job.name, job.members.attempt));

@@ -262,7 +262,7 @@ void Flush::Dispatch() {
 Reduction Flush::ReductionFor(const Image& image) {
   Job& job = *image.version->job;
   const JobKeys& keys = job.hello.keys;
-  if (keys.reduce_incremental == Feature::kOff && keys.reduce_compress == Feature::kOff) return {};
+  if (keys.reduce_incremental == Feature::kOff && keys.reduce_compress == Feature::kOff && !keys.reduce_deduplicate) return {};
   Job::Reducing& known = job.reducing[{image.version->generation.name, image.rank}];
   // Blocks begin where pieces do.
   const uint64_t piece_bytes = core_.settings().piece_bytes;
@@ -274,7 +274,8 @@ Reduction Flush::ReductionFor(const Image& image) {
   Reduction reduction;
   reduction.shares = is_wanted(keys.reduce_incremental, known.sharing);
   if (is_wanted(keys.reduce_compress, known.compressing)) reduction.compress = keys.reduce_compress;
-  if (!reduction.shares && reduction.compress == Feature::kOff) return {};
+  reduction.deduplicates = keys.reduce_deduplicate;
+  if (!reduction.shares && !reduction.deduplicates && reduction.compress == Feature::kOff) return {};
   reduction.block_bytes = block_bytes;
   reduction.store_bytes_per_second = throughput_.WrittenBytesPerSecond(job.store_id);
   reduction.viability = known.viability;

@@ -75,7 +75,7 @@ std::vector<ByteSpan> SamplesOf(ByteSpan bytes, const reduce::ReducedPiece& piec
   std::vector<ByteSpan> blocks;
   size_t at = 0;
   for (const reduce::ReducedBlock& block : piece.blocks) {
-    if (block.place.object == kOwnBlocks) blocks.push_back(bytes.subspan(at, block.bytes));
+    if (block.IsNew()) blocks.push_back(bytes.subspan(at, block.bytes));
     at += block.bytes;
   }
   if (blocks.size() <= kSamplesMax) return blocks;
@@ -212,21 +212,28 @@ Result<PieceWritten> FlushObject::Write(ByteSpan bytes, uint64_t stream_offset) 
 Result<std::optional<reduce::CodecSettings>> FlushObject::SettingsFor(ByteSpan bytes, const reduce::ReducedPiece& piece) {
   const std::optional<reduce::CodecSettings> none;
   if (reduced_.as.compress == Feature::kOff || piece.new_bytes == 0) return none;
+  if (reduced_.as.compress == Feature::kAuto) {
+    const std::lock_guard lock(mutex_);
+    if (!reduced_.as.viability.Tries()) return none;
+  }
   const Stopwatch trying;
   KEDGE_ASSIGN_OR_RETURN(const reduce::CodecTrial trial, reduce::TryCodecs(SamplesOf(bytes, piece)));
   const reduce::Viability::Sample tried = trying.Took(trial.tried_bytes);
-  if (trial.saved_fraction < kSavedFractionMin) return none;
-  if (reduced_.as.compress == Feature::kOn) return std::optional(trial.settings);
-  const std::lock_guard lock(mutex_);
-  const bool pays = reduced_.as.viability.Pays(trial.saved_fraction, tried, reduced_.as.store_bytes_per_second);
+  const double saved_fraction = trial.saved_fraction < kSavedFractionMin ? 0 : trial.saved_fraction;
+  bool pays = saved_fraction > 0;
+  if (reduced_.as.compress == Feature::kAuto) {
+    const std::lock_guard lock(mutex_);
+    pays = reduced_.as.viability.Pays(saved_fraction, tried, reduced_.as.store_bytes_per_second);
+  }
   return pays ? std::optional(trial.settings) : none;
 }
 
 Result<PieceWritten> FlushObject::WriteReduced(ObjectWriter& writer, ByteSpan bytes, uint64_t stream_offset) {
-  reduce::ReducedPiece piece = reduce::ReducePiece(bytes, stream_offset, block_bytes_, reduction_->base());
+  reduce::ReducedPiece piece =
+      reduce::ReducePiece(bytes, stream_offset, block_bytes_, reduction_->base(), reduced_.as.deduplicates ? &firsts_ : nullptr);
   KEDGE_ASSIGN_OR_RETURN(const std::optional<reduce::CodecSettings> settings, SettingsFor(bytes, piece));
   uint64_t new_bytes = 0;
-  for (const reduce::ReducedBlock& block : piece.blocks) new_bytes += block.place.object == kOwnBlocks ? block.bytes : 0;
+  for (const reduce::ReducedBlock& block : piece.blocks) new_bytes += block.IsNew() ? block.bytes : 0;
   PieceWritten written;
   if (settings) {
     KEDGE_RETURN_IF_ERROR(WriteCompressed(writer, bytes, *settings, &piece, &written));
@@ -252,15 +259,16 @@ Status FlushObject::WriteNew(ObjectWriter& writer, ByteSpan bytes, reduce::Reduc
   }
   const Stopwatch writing;
   for (size_t at = 0, i = 0; i < piece->blocks.size();) {
-    const reduce::BlockPlace first = piece->blocks[i].place;
+    const bool is_new = piece->blocks[i].IsNew();
+    const uint64_t offset = room + piece->blocks[i].place.offset;
     size_t run_bytes = 0;
-    for (; i < piece->blocks.size() && (piece->blocks[i].place.object == kOwnBlocks) == (first.object == kOwnBlocks); ++i) {
+    for (; i < piece->blocks.size() && piece->blocks[i].IsNew() == is_new; ++i) {
       run_bytes += piece->blocks[i].bytes;
-      if (first.object == kOwnBlocks) piece->blocks[i].place.offset += room;
+      if (is_new) piece->blocks[i].place.offset += room;
     }
     const ByteSpan run = bytes.subspan(at, run_bytes);
-    if (first.object == kOwnBlocks) {
-      KEDGE_RETURN_IF_ERROR(WriteAndSum(writer, run, room + first.offset, &written->crc32c));
+    if (is_new) {
+      KEDGE_RETURN_IF_ERROR(WriteAndSum(writer, run, offset, &written->crc32c));
       written->bytes += run_bytes;
     } else {
       written->crc32c = crc32c::ChecksumOnly(run.data(), run.size(), written->crc32c);
@@ -281,7 +289,7 @@ Status FlushObject::WriteCompressed(ObjectWriter& writer, ByteSpan bytes, const 
     size_t count = 0, step_bytes = 0, new_bytes = 0;
     for (; i + count < blocks.size(); ++count) {
       const reduce::ReducedBlock& block = blocks[i + count];
-      const bool is_new = block.place.object == kOwnBlocks;
+      const bool is_new = block.IsNew();
       if (is_new && new_bytes + block.bytes > kCompressedStepBytes) break;
       new_bytes += is_new ? block.bytes : 0;
       step_bytes += block.bytes;
@@ -306,7 +314,7 @@ Status FlushObject::WriteCompressed(ObjectWriter& writer, ByteSpan bytes, const 
       reduced_.as.viability.Note(compressed);
     }
     for (reduce::ReducedBlock& block : step_blocks) {
-      if (block.place.object == kOwnBlocks) block.place.offset += room;
+      if (block.IsNew()) block.place.offset += room;
     }
     const Stopwatch writing;
     KEDGE_RETURN_IF_ERROR(writer.WriteAt(room, ByteSpan(buffer, rounded)));

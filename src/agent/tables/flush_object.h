@@ -94,6 +94,7 @@ struct PieceWritten {
 struct Reduction {
   uint32_t block_bytes = 0;  // 0: it is not. Pieces begin at multiples of it in their chunks
   bool shares = false;       // with the version before
+  bool deduplicates = false;
   Feature compress = Feature::kOff;
   // kAuto: what the store is known to take of one flush (0: nothing is), and what compressing took of late.
   double store_bytes_per_second = 0;
@@ -113,8 +114,9 @@ struct Reduced {
 // unless it was published; so pieces that are still being written hold it.
 class FlushObject {
  public:
-  // Not reduced, the image lies in it as it was captured. Else only blocks that are not zeros and that the version before does
-  // not have, compressed where that pays, and a block map behind the image record.
+  // Not reduced, the image lies in it as it was captured. Else only blocks that are not zeros and that neither the version before
+  // nor the image itself has already, as far as `reduction` says so, compressed where that pays; and a block map behind the image
+  // record.
   FlushObject(std::shared_ptr<StoreContext> store, Generation generation, uint32_t rank, uint64_t expected_bytes,
               const Reduction& reduction)
       : store_(std::move(store)),
@@ -159,6 +161,7 @@ class FlushObject {
   std::mutex mutex_;
   std::unique_ptr<ObjectWriter> writer_;
   std::optional<reduce::ImageReduction> reduction_;  // begun with the writer
+  reduce::FirstBlocks firsts_;
   Reduced reduced_;
   bool published_ = false;
   Status failed_;

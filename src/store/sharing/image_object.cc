@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reduce/stored_block.h"
@@ -179,15 +181,17 @@ StoredBytes StoredBytesOf(const StoredImage& image) {
     return bytes;
   }
   const BlockLayout layout(image.record, image.map->block_bytes);
-  uint64_t block = 0;
-  auto stored_bytes = image.map->stored_bytes.begin();
-  for (const BlockRun& run : image.map->runs) {
-    uint64_t& of_kind = run.object == kZeroBlocks ? bytes.zeros : run.object == kOwnBlocks ? bytes.own : bytes.shared;
-    for (uint64_t i = 0; i < run.blocks; ++i) {
-      const uint32_t block_bytes = layout.At(block++).bytes;
-      const uint32_t taken = run.is_compressed ? *stored_bytes++ : block_bytes;
-      of_kind += block_bytes;
-      if (run.object == kOwnBlocks) bytes.stored += taken;
+  std::set<std::pair<uint32_t, uint64_t>> known;
+  uint64_t number = 0;
+  for (const BlockPlace& place : PlacesOf(*image.map)) {
+    const uint32_t block_bytes = layout.At(number++).bytes;
+    if (place.object == kZeroBlocks) {
+      bytes.zeros += block_bytes;
+    } else if (!known.emplace(place.object, place.offset).second) {
+      bytes.copies += block_bytes;
+    } else {
+      (place.object == kOwnBlocks ? bytes.own : bytes.shared) += block_bytes;
+      if (place.object == kOwnBlocks) bytes.stored += place.stored_bytes > 0 ? place.stored_bytes : block_bytes;
     }
   }
   return bytes;

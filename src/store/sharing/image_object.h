@@ -20,6 +20,7 @@ struct StoredBytes {
   uint64_t own = 0;     // in its own object, without records
   uint64_t shared = 0;  // in other images' objects
   uint64_t zeros = 0;   // nowhere
+  uint64_t copies = 0;  // where an earlier block of the image lies
   uint64_t stored = 0;  // what its own take there: less where they are compressed
 };
 StoredBytes StoredBytesOf(const StoredImage& image);

@@ -137,7 +137,7 @@ TEST_F(ImageObjectTest, AnyRangeIsReadRight) {
     EXPECT_TRUE(report.problems.empty()) << report.problems.front().what;
     EXPECT_EQ(report.bytes, image->record.RegionBytes());
     const StoredBytes bytes = StoredBytesOf(*image);
-    EXPECT_EQ(bytes.own + bytes.shared + bytes.zeros, image->record.RegionBytes());
+    EXPECT_EQ(bytes.own + bytes.shared + bytes.zeros + bytes.copies, image->record.RegionBytes());
   }
 }
 
