@@ -14,7 +14,7 @@ namespace {
 
 class Generator {
  public:
-  Generator(uint64_t seed, bool real) : random_(MixSeed(seed, 1)), real_(real) {}
+  Generator(uint64_t seed, bool real) : random_(MixSeed(seed, 1)), later_(MixSeed(seed, 2)), real_(real) {}
 
   History Make() {
     MakeSetup();
@@ -63,6 +63,13 @@ class Generator {
     if (Chance(0.15)) Key("flush.rate", "200KiB");
     if (Chance(0.1)) Key("checkpoint.skip_queued", "true");
     if (real_ && Chance(0.3)) setup.tier = Pick({"beside", "alone", "scratch"});
+    if (real_ && later_.Chance(0.25)) {
+      Key("reduce.deduplicate", "rank");
+      if (setup.Key("reduce.block", "").empty()) Key("reduce.block", "4KiB");
+    }
+    // Its memory is large: it needs room on the nodes, and a way to the store.
+    const bool is_roomy = setup.tier.empty() && setup.Key("flush.rate", "").empty();
+    if (real_ && is_roomy && later_.Chance(0.2)) Key("capture.track", later_.Chance(0.8) ? "on" : "auto");
   }
 
   void Launch() {
@@ -486,6 +493,7 @@ class Generator {
   }
 
   Random random_;
+  Random later_;  // for what came later: other histories of a seed stay as they were
   const bool real_;
   History history_;
   std::string places_;           // of the last launch, as it was said

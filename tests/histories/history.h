@@ -63,6 +63,8 @@ struct Setup {
   int64_t Number(const std::string& name, int64_t otherwise) const;
   // Some chunks find no room in the nodes' pools.
   bool HasSmallPools() const { return tier == "beside" || !Key("pool.size", "").empty(); }
+  // Ranks have memory whose writes are tracked.
+  bool Tracks() const { return Key("capture.track", "off") != "off"; }
   bool Protects() const { return Key("protect.scheme", "none") != "none"; }
   // How many nodes of a group may be lost at level NODE.
   int LossesSurvived() const;

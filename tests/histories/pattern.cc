@@ -17,10 +17,12 @@ std::string PatternOf(const Tag& tag) {
 std::string ContentOf(const Tag& tag, size_t bytes) {
   std::string content;
   const std::string of_image = PatternOf(tag);
+  constexpr size_t kAlways = 1;
   const std::string by_block[] = {of_image, fmt::format("rank {} always ", tag.rank), of_image,
                                   fmt::format("rank {} in launch {} ", tag.rank, tag.launch)};
   for (size_t line = 0; content.size() < bytes; ++line) {
-    std::string text = by_block[line / kBlockLines % std::size(by_block)] + fmt::format("line {}", line);
+    const size_t kind = line / kBlockLines % std::size(by_block);
+    std::string text = by_block[kind] + fmt::format("line {}", kind == kAlways ? line % kBlockLines : line);
     text.resize(kLineBytes - 1, '.');
     content += text + "\n";
   }
@@ -28,11 +30,20 @@ std::string ContentOf(const Tag& tag, size_t bytes) {
   return content;
 }
 
-std::optional<Tag> ReadContent(const std::string& memory, std::string* problem) {
+void WriteContent(const Tag& tag, std::span<char> memory) {
+  const std::string content = ContentOf(tag, memory.size());
+  for (size_t at = 0; at < content.size(); at += kLineBytes) {
+    const std::string_view line = std::string_view(content).substr(at, kLineBytes);
+    if (std::string_view(&memory[at], line.size()) != line) std::ranges::copy(line, &memory[at]);
+  }
+}
+
+std::optional<Tag> ReadContent(std::string_view memory, std::string* problem) {
   Tag tag;
-  if (std::sscanf(memory.c_str(), "rank %d version %" SCNd64 " launch %d taking %d ", &tag.rank, &tag.version, &tag.launch,
+  const std::string begin(memory.substr(0, kLineBytes));
+  if (std::sscanf(begin.c_str(), "rank %d version %" SCNd64 " launch %d taking %d ", &tag.rank, &tag.version, &tag.launch,
                   &tag.taking) != 4) {
-    *problem = "it begins with \"" + memory.substr(0, 40) + "\"";
+    *problem = "it begins with \"" + begin.substr(0, 40) + "\"";
     return std::nullopt;
   }
   const std::string expected = ContentOf(tag, memory.size());

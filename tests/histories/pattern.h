@@ -1,11 +1,13 @@
 // What a rank writes into its memory: lines with their own number, so that any mixture of two images shows. Most name the image,
 // so that a test can find them in a pool or an object. Those of some blocks are equal in all images of a rank, or of a rank and a
-// launch: versions may share them in the store.
+// launch: versions may share them in the store; and the former are equal to each other.
 #pragma once
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "tests/histories/world.h"
 
@@ -18,7 +20,9 @@ inline constexpr size_t kBlockLines = 64;  // what reduce.block is set to
 std::string PatternOf(const Tag& tag);
 // `bytes` of it.
 std::string ContentOf(const Tag& tag, size_t bytes);
+// Makes the memory that content. Lines that are as they should be are not written: their pages stay as they were.
+void WriteContent(const Tag& tag, std::span<char> memory);
 // The image that the memory is, whole; nothing: it is none, and `problem` says where it stops being one.
-std::optional<Tag> ReadContent(const std::string& memory, std::string* problem);
+std::optional<Tag> ReadContent(std::string_view memory, std::string* problem);
 
 }  // namespace kedge::histories

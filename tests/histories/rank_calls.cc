@@ -1,12 +1,17 @@
 // See rank_calls.h.
 #include "tests/histories/rank_calls.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <fstream>
+#include <string_view>
 
 #include "tests/histories/pattern.h"
 
 namespace kedge::histories {
 namespace {
+
+constexpr size_t kPageBytes = 4096;
 
 Answer AnswerOf(int code) {
   Answer answer;
@@ -18,7 +23,13 @@ Answer AnswerOf(int code) {
 }  // namespace
 
 RankCalls::RankCalls(int rank, int launch, size_t bytes)
-    : rank_(rank), launch_(launch), small_(kLineBytes, ' '), memory_(bytes, ' ') {}
+    : rank_(rank),
+      launch_(launch),
+      small_(kLineBytes, ' '),
+      pages_(static_cast<char*>(std::aligned_alloc(kPageBytes, (bytes + kPageBytes - 1) / kPageBytes * kPageBytes)), std::free),
+      memory_(pages_.get(), bytes) {
+  Forget();
+}
 
 Answer RankCalls::Begin(const kedge_bootstrap* bootstrap, const std::string& overrides) {
   kedge_options options = KEDGE_OPTIONS_INIT;
@@ -31,8 +42,8 @@ Answer RankCalls::Begin(const kedge_bootstrap* bootstrap, const std::string& ove
 
 // In place: the addresses are protected.
 void RankCalls::Fill(const Tag& tag) {
-  memory_.replace(0, memory_.size(), ContentOf(tag, memory_.size()));
-  small_.replace(0, small_.size(), ContentOf(tag, small_.size()));
+  WriteContent(tag, memory_);
+  WriteContent(tag, small_);
 }
 
 Answer RankCalls::Checkpoint(const CheckpointCall& call, int taking, const std::string& file) {
@@ -56,8 +67,8 @@ Answer RankCalls::Checkpoint(const CheckpointCall& call, int taking, const std::
 
 void RankCalls::Forget() {
   has_small_ = true;
-  memory_.replace(0, memory_.size(), memory_.size(), ' ');
-  small_.replace(0, small_.size(), small_.size(), ' ');
+  std::ranges::fill(memory_, ' ');
+  std::ranges::fill(small_, ' ');
 }
 
 // What is said to be the newest may go for a newer one before the restart begins.
@@ -120,7 +131,7 @@ Answer RankCalls::Read(int64_t version) {
 Answer RankCalls::WithContent(Answer answer) const {
   if (answer.code != KEDGE_OK) return answer;
   answer.partial = !has_small_;
-  const auto tag = ReadContent(memory_, &answer.message);
+  const auto tag = ReadContent({memory_.data(), memory_.size()}, &answer.message);
   const auto small_tag = has_small_ ? ReadContent(small_, &answer.message) : tag;
   if (!tag || !small_tag) return answer;
   if (PatternOf(*tag) == PatternOf(*small_tag)) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <span>
 #include <string>
 
 #include "kedge/kedge.h"
@@ -49,7 +51,9 @@ class RankCalls {
   kedge_context* context_ = nullptr;
   bool has_small_ = true;  // what was restored last has that region
   std::string small_;
-  std::string memory_;
+  // As an application has it whose arrays are large: it begins with a page.
+  const std::unique_ptr<char, void (*)(void*)> pages_;
+  const std::span<char> memory_;
 };
 
 }  // namespace kedge::histories

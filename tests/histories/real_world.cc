@@ -35,6 +35,8 @@ constexpr uint64_t kSlotBytes = 1 << 20;
 constexpr seconds kPatience{90};        // of a call: waits of its own end after 20 s
 constexpr seconds kHolderPatience{30};  // until the lease of a frozen launch has run out
 constexpr size_t kRealImageBytes = 20000;
+// Of less, writes are not tracked (capture.track).
+constexpr size_t kTrackedImageBytes = (size_t{2} << 20) + 20000;
 constexpr std::chrono::microseconds kDeathStep{20};
 constexpr seconds kLeasePatience{15};   // some leases long
 constexpr seconds kCollectPatience{4};  // a lease and more
@@ -122,6 +124,10 @@ std::string RealWorld::OwnTierFolder(int node) const {
   return OwnFolder(TierFolder(/*rival=*/false), "n" + std::to_string(node));
 }
 
+size_t RealWorld::ImageBytes() const {
+  return setup_.Tracks() ? kTrackedImageBytes : kRealImageBytes;
+}
+
 // Beside a tier the pool is so small that some chunks go to the tier.
 std::string RealWorld::TierKeys(bool rival) const {
   if (setup_.tier.empty()) return "";
@@ -133,11 +139,11 @@ std::string RealWorld::TierKeys(bool rival) const {
 
 std::string RealWorld::Overrides(int node, bool rival) const {
   std::string text = fmt::format(
-      "store.path={}\nnode.name=n{}\nnode.run_folder={}{}\npool.size=32MiB\nchunk.size={}B\nchunk.piece=256KiB\nwait.timeout="
+      "store.path={}\nnode.name=n{}\nnode.run_folder={}{}\npool.size={}MiB\nchunk.size={}B\nchunk.piece=256KiB\nwait.timeout="
       "20s\n"
       "job.name={}\nplacement.calibrations={}/calibrations\nprotect.timeout=10s\n"
       "agent.idle_timeout=20s\n",
-      Store(), node, RunFolder(node), rival ? "-rival" : "", kSlotBytes, kJob, folder_.path());
+      Store(), node, RunFolder(node), rival ? "-rival" : "", setup_.Tracks() ? 128 : 32, kSlotBytes, kJob, folder_.path());
   text += TierKeys(rival);
   for (const auto& [key, value] : setup_.keys) text += key + "=" + value + "\n";
   return text;
@@ -167,7 +173,7 @@ std::vector<Answer> RealWorld::TryLaunch(int launch, const std::vector<int>& pla
     if (rival) command = InAnotherPidNamespace();
     for (const std::string& word :
          {programs_ + "/histories_actor", rendezvous, std::to_string(rank), std::to_string(places.size()), std::to_string(launch),
-          std::to_string(kRealImageBytes), Overrides(places[rank], rival)}) {
+          std::to_string(ImageBytes()), Overrides(places[rank], rival)}) {
       command.push_back(word);
     }
     ranks.push_back(std::make_unique<RankProcess>(command, environment, fmt::format("{}/rank-{}", folder_.path(), rank)));
