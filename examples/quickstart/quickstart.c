@@ -7,8 +7,8 @@ int main(int argc, char** argv) {
   int step = 0;
   kedge_context* kedge;
   if (kedge_mpi_init(MPI_COMM_WORLD, NULL, &kedge) != KEDGE_OK) return puts(kedge_error_message()), 1;
-  kedge_protect(kedge, 0, &step, 1, sizeof step, NULL);
-  kedge_protect(kedge, 1, field, 1000, sizeof *field, NULL);
+  KEDGE_PROTECT(kedge, 0, &step, 1);
+  KEDGE_PROTECT(kedge, 1, field, 1000);
   int status = kedge_restart(kedge, "quickstart", -1, NULL);
   if (status == KEDGE_OK) printf("continuing from step %d\n", step);
   if (status != KEDGE_OK && status != KEDGE_ERROR_NOT_FOUND) return puts(kedge_error_message()), 1;

@@ -153,6 +153,38 @@ typedef struct kedge_region_info {
  * count == 0 is a valid, empty region. `info` may be NULL. No two regions of a group have the same name. */
 KEDGE_API int kedge_protect(kedge_context* context, int id, void* address, size_t count, size_t element_bytes,
                             const kedge_region_info* info);
+
+/* The same where the compiler knows the elements (C11; kedge.hpp does so in C++): KEDGE_PROTECT(context, 1, field, 1000) also
+ * records their type, which tools show and a restart compares. `pointer` is a pointer or an array, evaluated once; elements that
+ * are no numbers are KEDGE_TYPE_BYTES. */
+#if !defined(__cplusplus) && defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+/* clang-format off */
+#define KEDGE_TYPE_OF(pointer)                                                                                       \
+  _Generic(&*(pointer),                                                                                              \
+      float*: KEDGE_TYPE_FLOAT32, double*: KEDGE_TYPE_FLOAT64,                                                        \
+      float _Complex*: KEDGE_TYPE_COMPLEX64, double _Complex*: KEDGE_TYPE_COMPLEX128, _Bool*: KEDGE_TYPE_BOOL,        \
+      char*: (char)-1 < 0 ? KEDGE_TYPE_INT8 : KEDGE_TYPE_UINT8,                                                       \
+      signed char*: KEDGE_TYPE_INT8, unsigned char*: KEDGE_TYPE_UINT8,                                                \
+      short*: KEDGE_TYPE_INT16, unsigned short*: KEDGE_TYPE_UINT16,                                                   \
+      int*: KEDGE_TYPE_INT32, unsigned*: KEDGE_TYPE_UINT32,                                                           \
+      long*: sizeof(long) == 8 ? KEDGE_TYPE_INT64 : KEDGE_TYPE_INT32,                                                 \
+      unsigned long*: sizeof(long) == 8 ? KEDGE_TYPE_UINT64 : KEDGE_TYPE_UINT32,                                      \
+      long long*: KEDGE_TYPE_INT64, unsigned long long*: KEDGE_TYPE_UINT64,                                           \
+      default: KEDGE_TYPE_BYTES)
+/* clang-format on */
+#define KEDGE_PROTECT(context, id, pointer, count) \
+  kedge_protect_elements_((context), (id), (pointer), (count), sizeof *(pointer), KEDGE_TYPE_OF(pointer))
+static inline int kedge_protect_elements_(kedge_context* context, int id, void* address, size_t count, size_t element_bytes,
+                                          kedge_type type) {
+  kedge_region_info info = {0};
+  info.struct_size = sizeof info;
+  info.type = type;
+  info.dimensions = 1;
+  info.shape[0] = (int64_t)count;
+  return kedge_protect(context, id, address, count, element_bytes, &info);
+}
+#endif
+
 KEDGE_API int kedge_unprotect(kedge_context* context, int id);
 /* Forgets all regions of the current group. */
 KEDGE_API int kedge_clear(kedge_context* context);

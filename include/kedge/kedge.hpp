@@ -1,8 +1,9 @@
-// Kedge for C++20: kedge.h with lifetimes, spans and results. Header only; link -lkedge (and -lkedge-mpi for kedge_mpi.h).
+// Kedge for C++17 and later: kedge.h with lifetimes, spans and results. Header only; link -lkedge (and -lkedge-mpi for
+// kedge_mpi.h).
 //
-//   auto context = kedge::Context::Open({.job = "heat"});
+//   auto context = kedge::Context::Open();
 //   if (!context) { std::cerr << context.error().message() << '\n'; return 1; }
-//   context->Protect(0, std::span(temperature));
+//   context->Protect(0, kedge::Span<double>(temperature));   // std::span in C++20
 //   auto restored = context->Restart("heat");
 //   if (restored) step = *restored;
 //   else if (restored.error().code() != KEDGE_ERROR_NOT_FOUND) { std::cerr << restored.error().message() << '\n'; return 1; }
@@ -14,6 +15,10 @@
 #ifndef KEDGE_KEDGE_HPP
 #define KEDGE_KEDGE_HPP
 
+#if __cplusplus < 201703L && (!defined(_MSVC_LANG) || _MSVC_LANG < 201703L)
+#error "kedge.hpp needs C++17: compile with -std=c++17 or later, or use kedge.h"
+#endif
+
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -21,16 +26,51 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#if __cplusplus >= 202002L
+#include <span>
+#endif
+
 #include "kedge.h"
 
 namespace kedge {
+
+// Elements that lie one behind the other, and are somebody else's.
+#if __cplusplus >= 202002L
+template <typename T>
+using Span = std::span<T>;
+#else
+template <typename T>
+class Span {
+ public:
+  constexpr Span() = default;
+  constexpr Span(T* data, size_t size) : data_(data), size_(size) {}
+  template <size_t n>
+  constexpr Span(T (&array)[n]) : data_(array), size_(n) {}  // NOLINT(google-explicit-constructor)
+  // std::vector, std::array and all else that has data() and size(); Span<T> as Span<const T>.
+  template <typename Container, typename Data = decltype(std::declval<Container&>().data()),
+            typename = std::enable_if_t<std::is_convertible_v<std::remove_pointer_t<Data> (*)[], T (*)[]>>>
+  constexpr Span(Container&& container) : data_(container.data()), size_(container.size()) {}  // NOLINT
+  constexpr T* data() const { return data_; }
+  constexpr size_t size() const { return size_; }
+  constexpr size_t size_bytes() const { return size_ * sizeof(T); }
+  constexpr bool empty() const { return size_ == 0; }
+  constexpr T* begin() const { return data_; }
+  constexpr T* end() const { return data_ + size_; }
+  constexpr T& operator[](size_t i) const { return data_[i]; }
+
+ private:
+  T* data_ = nullptr;
+  size_t size_ = 0;
+};
+template <typename Container>
+Span(Container&) -> Span<std::remove_pointer_t<decltype(std::declval<Container&>().data())>>;
+#endif
 
 // Why a call failed: the code of kedge.h, and a sentence that says what was expected, what was found and what to do.
 class Error {
@@ -79,6 +119,10 @@ class [[nodiscard]] Expected<void> {
 };
 
 namespace detail {
+
+// Its bytes are all there is to it.
+template <typename T>
+using IfPlain = std::enable_if_t<std::is_trivially_copyable_v<T>, int>;
 
 inline Expected<void> Check(int code) {
   if (code == KEDGE_OK) return {};
@@ -133,8 +177,8 @@ class Writer {
  public:
   explicit Writer(kedge_writer* writer) : writer_(writer) {}
   Expected<void> Write(const void* data, size_t bytes) { return detail::Check(kedge_write(writer_, data, bytes)); }
-  template <typename T>
-  requires std::is_trivially_copyable_v<T> Expected<void> Write(std::span<const T> values) {
+  template <typename T, detail::IfPlain<T> = 0>
+  Expected<void> Write(Span<const T> values) {
     return Write(values.data(), values.size_bytes());
   }
 
@@ -146,8 +190,8 @@ class Reader {
  public:
   explicit Reader(kedge_reader* reader) : reader_(reader) {}
   Expected<void> Read(void* data, size_t bytes) { return detail::Check(kedge_read(reader_, data, bytes)); }
-  template <typename T>
-  requires std::is_trivially_copyable_v<T> Expected<void> Read(std::span<T> values) {
+  template <typename T, detail::IfPlain<T> = 0>
+  Expected<void> Read(Span<T> values) {
     return Read(values.data(), values.size_bytes());
   }
 
@@ -173,8 +217,7 @@ class Context {
   }
   // With another way to make the context; `init` is called with the options and where the context goes. For MPI:
   //   Context::Open(options, [&](auto* o, auto** out) { return kedge_mpi_init(communicator, o, out); })
-  template <typename Init>
-  requires std::is_invocable_r_v<int, Init, const kedge_options*, kedge_context**>
+  template <typename Init, std::enable_if_t<std::is_invocable_r_v<int, Init, const kedge_options*, kedge_context**>, int> = 0>
   static Expected<Context> Open(const OpenOptions& options, Init&& init) {
     kedge_options c_options = KEDGE_OPTIONS_INIT;
     c_options.job = OrNull(options.job);
@@ -196,9 +239,8 @@ class Context {
   // ---- What a checkpoint holds ----
 
   // The memory stays the caller's.
-  template <typename T>
-  requires std::is_trivially_copyable_v<T> Expected<void> Protect(int id, std::span<T> values,
-                                                                  const RegionOptions& options = {}) {
+  template <typename T, detail::IfPlain<T> = 0>
+  Expected<void> Protect(int id, Span<T> values, const RegionOptions& options = {}) {
     static_assert(!std::is_const_v<T>, "a restart writes into the region");
     kedge_region_info info{};
     info.struct_size = sizeof info;
@@ -217,9 +259,9 @@ class Context {
     return detail::Check(kedge_protect(get(), id, values.data(), values.size(), sizeof(T), &info));
   }
   // One value.
-  template <typename T>
-  requires std::is_trivially_copyable_v<T> Expected<void> Protect(int id, T& value, const RegionOptions& options = {}) {
-    return Protect(id, std::span<T>(&value, 1), options);
+  template <typename T, detail::IfPlain<T> = 0>
+  Expected<void> Protect(int id, T& value, const RegionOptions& options = {}) {
+    return Protect(id, Span<T>(&value, 1), options);
   }
   // The context keeps the serializer until the id is unprotected or protected anew.
   Expected<void> Protect(int id, Serializer serializer, const std::string& name = {}) {
@@ -255,7 +297,7 @@ class Context {
   Expected<void> CheckpointBegin(const std::string& name, int64_t version, bool overwrite = false) {
     return detail::Check(kedge_checkpoint_begin(get(), name.c_str(), version, overwrite ? KEDGE_OVERWRITE : 0));
   }
-  Expected<void> CheckpointSome(std::span<const int> ids) {
+  Expected<void> CheckpointSome(Span<const int> ids) {
     return detail::Check(kedge_checkpoint_part(get(), KEDGE_SOME, ids.data(), ids.size()));
   }
   // All that no part has taken yet.
@@ -328,7 +370,7 @@ class Context {
     saved.shape.assign(info.shape, info.shape + info.dimensions);
     return saved;
   }
-  Expected<void> RestartSome(std::span<const int> ids) {
+  Expected<void> RestartSome(Span<const int> ids) {
     return detail::Check(kedge_restart_part(get(), KEDGE_SOME, ids.data(), ids.size()));
   }
   Expected<void> RestartRest() { return detail::Check(kedge_restart_part(get(), KEDGE_REST, nullptr, 0)); }

@@ -113,7 +113,7 @@ def test_heat3d_refuses_a_wrong_usage(node: Node) -> None:
 
 
 @pytest.mark.needs("MPI")
-@pytest.mark.parametrize("program", ["quickstart", pytest.param("quickstart-fortran", marks=pytest.mark.needs("FORTRAN"))])
+@pytest.mark.parametrize("program", ["quickstart", "quickstart-cpp", pytest.param("quickstart-fortran", marks=pytest.mark.needs("FORTRAN"))])
 def test_the_quickstart_runs_and_continues(node: Node, program: str) -> None:
     application = Application(program, program, 1, 1, 1)
     launcher = Launcher(BUILD, node, "openmpi", 2, lambda text: None)
@@ -143,6 +143,7 @@ def fenced(language: str) -> str:
     ("language", "suffix", "started"),
     [
         pytest.param("c", "c", "mpirun -n 2 ./app", marks=pytest.mark.needs("MPI")),
+        pytest.param("cpp", "cc", "mpirun -n 2 ./app", marks=pytest.mark.needs("MPI")),
         pytest.param("fortran", "f90", "mpirun -n 2 ./app", marks=pytest.mark.needs("MPI", "FORTRAN")),
         pytest.param("python", "py", "true", marks=pytest.mark.needs("PYTHON")),
     ],
@@ -151,12 +152,12 @@ def test_the_commands_of_the_readme_build_and_run_its_programs(node: Node, tmp_p
     folder = tmp_path / "kedge"
     programs = folder / "programs"  # where both MPI libraries are installed, these may belong to either
     programs.mkdir(parents=True)
-    for program in ("mpicc", "mpifort", "mpirun"):
+    for program in ("mpicc", "mpicxx", "mpifort", "mpirun"):
         (programs / program).symlink_to(next(filter(None, map(shutil.which, (f"{program}.openmpi", program)))))
     for name, place in (("include", ROOT / "include"), ("build", BUILD), (".venv", Path(sys.prefix))):
         (folder / name).symlink_to(place)
     (folder / f"app.{suffix}").write_text(fenced(language))
-    (command,) = [line for line in fenced("sh").splitlines() if f" app.{suffix}" in line]
+    (command,) = [line for line in fenced("sh").splitlines() if re.search(rf" app\.{suffix}\b", line)]
     environment = node.mpi_environment(f"readme-{language}")
     environment["PATH"] = f"{programs}:{environment['PATH']}"
     environment.pop("PYTHONPATH", None)
@@ -165,7 +166,7 @@ def test_the_commands_of_the_readme_build_and_run_its_programs(node: Node, tmp_p
     assert done.stdout.count("= 2525") == (1 if language == "python" else 2)
 
 
-@pytest.mark.parametrize(("language", "file"), [("c", "quickstart.c"), ("fortran", "quickstart.f90"), ("python", "quickstart.py")])
+@pytest.mark.parametrize(("language", "file"), [("c", "quickstart.c"), ("cpp", "quickstart.cc"), ("fortran", "quickstart.f90"), ("python", "quickstart.py")])
 def test_the_readme_shows_the_files_that_run_here(language: str, file: str) -> None:
     code = (ROOT / "examples" / "quickstart" / file).read_text()
     assert f"```{language}\n{code}```\n" in (ROOT / "README.md").read_text()

@@ -82,6 +82,18 @@ def test_cmake_package_says_what_it_lacks(prefix: Path, tmp_path: Path) -> None:
     run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
 
 
+@pytest.mark.needs("MPI")
+@pytest.mark.parametrize("standard", ["c++17", "c++20"])
+def test_the_header_for_cpp(prefix: Path, agent_program: Callable[[], Path], tmp_path: Path, standard: str) -> None:
+    """Nothing but the language's own old standard is refused, with a sentence."""
+    source, flags = ROOT / "examples" / "quickstart" / "quickstart.cc", pkg_config(prefix, "kedge-mpi")
+    run("mpicxx.openmpi", f"-std={standard}", "-DOMPI_SKIP_MPICXX=1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", source, "-o", tmp_path / "app", *flags)
+    assert run(*LAUNCHERS["openmpi"], tmp_path / "app").count("= 2525") == 2
+    assert agent_program() == prefix.resolve() / "bin" / "kedge-agent"
+    old = subprocess.run(["mpicxx.openmpi", "-std=c++14", "-c", source, *flags], capture_output=True, text=True, cwd=tmp_path)
+    assert old.returncode != 0 and "kedge.hpp needs C++17" in old.stderr
+
+
 def test_pkg_config(prefix: Path, agent_program: Callable[[], Path], tmp_path: Path) -> None:
     program = tmp_path / "consumer"
     run("cc", Path(__file__).parent / "consumer.c", "-o", program, *pkg_config(prefix, "kedge"))
