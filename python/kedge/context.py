@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -286,6 +286,31 @@ class Context:
     def should_exit(self) -> bool:
         """Whether the job has been asked to end (``kedge halt``). Collective, and alike on all ranks."""
         return self._handle.should_exit()
+
+    def loop(self, name: str, steps: Iterable[int]) -> Iterator[int]:
+        """The steps that are still to be done, for ``for step in context.loop("heat", range(1, 1001)): ...``. Collective.
+
+        The newest version is restored first, and steps up to its number are passed over. A version with the step's number is taken
+        after each step at which one is due (:meth:`checkpoint_due`), and after the last. The steps end early when the job is asked
+        to end (``kedge halt``). ``steps`` ascend from 0 or more; regions are protected before, and the same on all ranks.
+
+        Raises:
+            kedge.LostError: there were versions, and no copy of any is left.
+        """
+        restored = self.restart(name) if self.newest(name) is not None else -1
+        done = taken = restored
+        for step in steps:
+            if step <= restored:
+                continue
+            yield step
+            done = step
+            if self.checkpoint_due():
+                self.checkpoint(name, step)
+                taken = step
+            if self.should_exit():
+                return
+        if done != taken:
+            self.checkpoint(name, done)
 
     def wait(self, name: str | None = None, version: int = -1, level: Level = Level.LAST, timeout: float | None = None) -> None:
         """Waits until a version (None: the newest) of all ranks is at ``level``; ``timeout`` in seconds.

@@ -213,7 +213,7 @@ def test_advise_refuses_a_bad_file(tmp_path: Path, capsys: pytest.CaptureFixture
     bad.write_text(SYSTEM.replace("restart_seconds = 15", "restart = 15"))
     assert "the unit is missing" in refusal(capsys, "advise", str(bad))
     bad.write_text(SYSTEM.replace('name = "xor"\n', ""))
-    assert "bad.toml: level[0].name = None: allowed is a text" in refusal(capsys, "advise", str(bad))
+    assert "bad.toml: level[0].name is not given: allowed is a text" in refusal(capsys, "advise", str(bad))
     assert "allowed is a TOML file that exists" in refusal(capsys, "advise", str(tmp_path / "none.toml"))
 
 

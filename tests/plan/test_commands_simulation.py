@@ -131,7 +131,7 @@ def test_pictures_and_pages_hold_the_numbers(system: str, tmp_path: Path, capsys
         (["--seed", "-1"], "--seed = -1"),
         (["--interval", "10"], "--interval = '10': allowed is at least 20 s, a checkpoint of level 'xor'"),
         (["--interval", "30", "--counts", "3"], "level[1].latency_seconds = 620.0: allowed is at most"),
-        (["--distribution", "weibull"], "simulation.shape = None"),
+        (["--distribution", "weibull"], "simulation.shape is not given"),
         (["--level", "disk", "--survive-hours", "2"], "--level = 'disk': allowed is the name of a level: xor, store"),
         (["--model-assumptions", "--shape", "0.7"], "--model-assumptions"),
         (["--trace", "/nonexistent"], "trace = '/nonexistent': allowed is a file that can be read"),

@@ -303,7 +303,7 @@ def test_times_that_vary_keep_their_means() -> None:
             {"protection": [{"group_nodes": 8, "tolerance": 1}, {"tolerance": 1}]},
             r"tolerance = 1: allowed is left out on the highest",
         ),
-        ({"failure": [{"name": "a", "failure_rate_per_second": 1e-6}]}, r"simulation\.failure\[0\]\.level = None"),
+        ({"failure": [{"name": "a", "failure_rate_per_second": 1e-6}]}, r"simulation\.failure\[0\]\.level is not given"),
         (
             {"failure": [{"name": "a", "failure_rate_per_second": -1.0, "level": "xor"}]},
             r"failure\[0\]\.failure_rate_per_second = -1\.0",
@@ -321,7 +321,7 @@ def test_scenario_errors_name_key_value_and_range(table: dict[str, object], mess
 
 
 def test_distributions_need_their_parameters() -> None:
-    with pytest.raises(PlanError, match=r"shape = None.*the key is missing"):
+    with pytest.raises(PlanError, match=r"shape is not given.*the key is missing"):
         make_distribution("weibull", 10.0)
     with pytest.raises(PlanError, match="sigma = 9"):
         make_distribution("lognormal", 10.0, sigma=9.0)

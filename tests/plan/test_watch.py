@@ -233,7 +233,7 @@ def test_watch_says_what_is_missing(system: str, tmp_path: Path, capsys: pytest.
     metrics = tmp_path / "metrics.txt"
     metrics.write_text(METRICS + METRICS.replace("solver", "other"))
     assert main(["watch", system, "--metrics", str(metrics), "--once"]) == 2
-    assert "--job = None: allowed is one of the jobs that report: other, solver" in capsys.readouterr().err
+    assert "--job is not given: allowed is one of the jobs that report: other, solver" in capsys.readouterr().err
     assert main(["watch", system, "--metrics", str(metrics), "--once", "--job", "other"]) == 0
     assert main(["watch", system, "--metrics", str(tmp_path / "none"), "--once"]) == 2
     assert main(["watch", system, "--metrics", str(metrics), "--every", "0", "--job", "other"]) == 2

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from kedge import Context, Level
 from threaded_communicator import ThreadedCommunicator, run_ranks
 from waiting import until
 
+KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
 pytestmark = pytest.mark.usefixtures("run_folder")
 
 
@@ -504,3 +506,41 @@ def test_routed_files(tmp_path: Path) -> None:
         assert original.read_bytes() == content
         with context.restart_parts("f", 1) as restart:
             assert Path(restart.route(str(original))).read_bytes() == content
+
+
+def test_a_loop_goes_on_where_the_job_was() -> None:
+    """It is left in the middle of step 7; step 6 is the last of which all is known."""
+    total, done = np.zeros(()), []
+    for launch in (1, 2, 3):
+        total[...] = 0
+        with Context("loop") as context:
+            context.protect(0, total, "total")
+            for step in context.loop("sum", range(1, 11)):
+                if launch == 1 and step == 7:
+                    break
+                total += step
+                done.append(step)
+    assert done == [*range(1, 7), *range(7, 11)] and float(total) == 55
+
+
+def test_a_loop_takes_its_last_step_though_none_is_due() -> None:
+    state = np.zeros((), dtype=int)
+    with Context("rare", settings={"schedule.interval": "1h"}) as context:
+        context.protect(0, state, "state")
+        for step in context.loop("steps", range(20)):
+            state[...] = step
+        assert context.newest("steps") == 19
+        assert list(context.loop("steps", range(20))) == []
+    assert int(state) == 19
+
+
+def test_a_loop_ends_when_the_job_is_asked_to() -> None:
+    state, done = np.zeros((), dtype=int), 0
+    with Context("halted", settings={"schedule.interval": "1h"}) as context:
+        context.protect(0, state, "state")
+        for step in context.loop("steps", range(1, 10**9)):
+            state[...] = done = step
+            if step == 10:
+                subprocess.run([KEDGE, "halt", "halted", "--now"], check=True, capture_output=True, timeout=60)
+            time.sleep(0.001)
+        assert 10 <= done < 10**6 and context.newest("steps") == done

@@ -10,6 +10,7 @@ import importlib
 import json
 import math
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -18,8 +19,9 @@ from kedge.plan.errors import PlanError
 from kedge.plan.system import System
 
 DESCRIPTION = """\
-Plan checkpoint and restart: how often to checkpoint to which level, what efficiency to expect, which storage
-to buy. SYSTEM is a TOML file, or the name of a system that is shipped ("kedge plan advise --list").
+Plan checkpoint and restart: how often to checkpoint to which level, what
+efficiency to expect, which storage to buy. SYSTEM is a TOML file, or the name
+of a system that is shipped ("kedge plan advise --list").
 """
 
 Subparsers = Any  # argparse's own type is private and not subscriptable at run time
@@ -32,10 +34,27 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message.removeprefix('argument ')} ({self.prog} --help says what is allowed)\n")
 
 
+class Formatter(argparse.HelpFormatter):
+    """Fills paragraphs; lines that are indented stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        filled: list[str] = []
+        paragraph: list[str] = []
+        for line in [*text.splitlines(), ""]:
+            if line and not line.startswith(" "):
+                paragraph.append(line)
+            if paragraph and (not line or line.startswith(" ") or line.endswith(":")):
+                filled += textwrap.wrap(" ".join(paragraph), width, break_long_words=False, break_on_hyphens=False)
+                paragraph = []
+            if line.startswith(" "):
+                filled.append(line)
+        return "".join(f"{indent}{line}\n" for line in filled)
+
+
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The parser with every subcommand of commands.COMMANDS, or with one, whose module alone is then loaded."""
     parser = Parser(
-        prog="kedge plan", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="kedge plan", description=DESCRIPTION, formatter_class=Formatter
     )
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS if only is None else (only,):
@@ -122,7 +141,18 @@ def finite(value: object) -> object:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return run_words(list(sys.argv[1:] if arguments is None else arguments))
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in ("scipy", "matplotlib"):
+            raise
+        print(f"kedge plan: it needs {package}, which is not installed: pip install 'kedge[plan]'", file=sys.stderr)
+        return 2
+
+
+def run_words(words: list[str]) -> int:
+    """The same; ModuleNotFoundError: a package of the extra "plan" is missing."""
     parsed = build_parser(words[0] if words and words[0] in COMMANDS else None).parse_args(words)
     run: Callable[[argparse.Namespace], int] = parsed.run
     try:

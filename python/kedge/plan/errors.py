@@ -19,7 +19,8 @@ class PlanError(ValueError):
         self.value = value
         self.allowed = allowed
         prefix = f"{where}: " if where else ""
-        super().__init__(f"{prefix}{key} = {value!r}: allowed is {allowed}")
+        found = "is not given" if value is None else f"= {value!r}"
+        super().__init__(f"{prefix}{key} {found}: allowed is {allowed}")
 
 
 class InfeasibleError(PlanError):

@@ -99,7 +99,8 @@ def _node_every(system: System, schedule: Schedule, index: int) -> int:
 
 def _mtbf(rate: float) -> str:
     seconds = MTBF_MOST_SECONDS if rate * MTBF_MOST_SECONDS < 1.0 else 1.0 / rate
-    return f'"{max(seconds, 1.0):.0f}s"'
+    whole = round(max(seconds, 1.0))
+    return f'"{whole // 86400}d"' if whole % 86400 == 0 else f'"{whole}s"'
 
 
 def section_toml(system: System, schedule: Schedule) -> str:

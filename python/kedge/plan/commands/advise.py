@@ -33,7 +33,7 @@ def add(subparsers: cli.Subparsers) -> None:
         help="the best interval and levels, and what to improve first",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=cli.Formatter,
     )
     parser.add_argument("system", metavar="SYSTEM", nargs="?", help="system file (TOML), or a shipped system's name")
     cli.add_schedule_arguments(parser)
@@ -79,7 +79,7 @@ def _list(as_json: bool) -> int:
     if as_json:
         cli.print_json({name: {"name": system.name, "source": system.source} for name, system in systems.items()})
         return 0
-    rows: list[list[Cell]] = [[name, textwrap.shorten(system.source, 90, placeholder=" ...")] for name, system in systems.items()]
+    rows: list[list[Cell]] = [[name, textwrap.shorten(system.source, 54, placeholder=" ...")] for name, system in systems.items()]
     print(text_table(Table("Shipped systems", ["name", "source"], rows)))
     return 0
 

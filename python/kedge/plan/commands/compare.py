@@ -39,7 +39,7 @@ def add(subparsers: cli.Subparsers) -> None:
         help="two systems side by side",
         description=DESCRIPTION,
         epilog="example:\n  kedge plan compare flat burst-uncoordinated",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=cli.Formatter,
     )
     cli.add_system_argument(parser, "first")
     cli.add_system_argument(parser, "second")

@@ -25,7 +25,7 @@ def add(subparsers: cli.Subparsers) -> None:
         help="draw the calibration of a node's tiers",
         description=DESCRIPTION,
         epilog="example:\n  kedge plan curves tiers.json tiers.png",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=cli.Formatter,
     )
     parser.add_argument("numbers", metavar="NUMBERS", help="JSON of kedge calibrate")
     parser.add_argument("picture", metavar="PICTURE", help="PNG to write")

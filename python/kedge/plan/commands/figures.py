@@ -37,7 +37,7 @@ def add(subparsers: cli.Subparsers) -> None:
         help="the literature's figures, computed anew",
         description=DESCRIPTION,
         epilog="example:\n  kedge plan figures --output figures",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=cli.Formatter,
     )
     parser.add_argument("key", nargs="*", metavar="KEY", help="figures to compute (default: all; see --list)")
     parser.add_argument("--list", action="store_true", help="list the figures")

@@ -38,7 +38,7 @@ def add(subparsers: cli.Subparsers) -> None:
         help="failure rates and their distribution from a log of failures",
         description=DESCRIPTION,
         epilog="example:\n  kedge plan fit failures.csv --nodes 1024 --levels xor:1,pfs",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=cli.Formatter,
     )
     parser.add_argument("failures", metavar="FAILURES", help="log of failures")
     parser.add_argument("--span-hours", type=float, metavar="H", help="time observed (default: until the last failure)")

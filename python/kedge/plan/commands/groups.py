@@ -25,7 +25,7 @@ together is one failure domain, of which a group never holds two nodes.
 EPILOG = """\
 example:
   kedge plan groups --nodes 1024 --node-mtbf-hours 43800 --window 600
-  kedge plan groups --nodes 1024 --node-mtbf-hours 43800 --scheme xor:8 --scheme rs:12:3
+  kedge plan groups --nodes 1024 --scheme xor:8 --scheme rs:12:3
 """
 SECONDS_A_DAY = 86400.0
 # The runtime's defaults, and one step to each side.
@@ -52,7 +52,7 @@ def add(subparsers: cli.Subparsers) -> None:
         help="schemes of protection across nodes: what they cost and survive",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=cli.Formatter,
     )
     parser.add_argument("--nodes", metavar="N", required=True, help="nodes of the job")
     parser.add_argument("--node-mtbf-hours", metavar="H", required=True, help="mean time between failures of one node")

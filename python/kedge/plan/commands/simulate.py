@@ -50,7 +50,7 @@ def add(subparsers: cli.Subparsers) -> None:
         help="simulate a system, with any failures and placement",
         description=DESCRIPTION,
         epilog="example:\n  kedge plan simulate tsubame2 --transitions 1200000",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=cli.Formatter,
     )
     cli.add_system_argument(parser)
     cli.add_schedule_arguments(parser)

@@ -21,7 +21,7 @@ a level). LOW:HIGH:COUNT is spaced logarithmically.
 """
 EPILOG = """\
 example:
-  kedge plan sweep tsubame2 --vary failures=1:16:9 --vary cost[store]=1,2,10 --png sweep.png
+  kedge plan sweep tsubame2 --vary failures=1:16:9 --png sweep.png
 """
 
 
@@ -32,7 +32,7 @@ def add(subparsers: cli.Subparsers) -> None:
         help="vary inputs, and see what the best efficiency becomes",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=cli.Formatter,
     )
     cli.add_system_argument(parser)
     parser.add_argument(

@@ -44,8 +44,8 @@ that shall follow while it runs sets schedule.adapt instead.
 """
 EPILOG = """\
 example:
-  kedge plan watch my-system.toml --job solver --interval 900 --counts 5 --every 600
-  kedge status --json | kedge plan watch my-system.toml --status - --once --set kedge.toml
+  kedge plan watch my-system.toml --job solver --every 600
+  kedge status --json | kedge plan watch my-system.toml --status - --once
 """
 
 
@@ -56,7 +56,8 @@ def add(subparsers: cli.Subparsers) -> None:
         help="propose the schedule of a running job from what it measures",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="kedge plan watch [OPTIONS] SYSTEM",
+        formatter_class=cli.Formatter,
     )
     cli.add_system_argument(parser)
     source = parser.add_mutually_exclusive_group()
