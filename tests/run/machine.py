@@ -78,6 +78,7 @@ class Machine:
         self.run_folders = Path("/dev/shm") / f"kedge-{os.getuid()}"
         self.store = folder / "store"
         self.where = ["--virtual"]  # how kedge run is told to reach the nodes
+        self.hosts = [f"--hosts={','.join(self.names)}"]
         self.enter: list[str] = []  # what starts kedge run elsewhere
         self.settings = {
             "KEDGE_STORE_PATH": str(self.store), "KEDGE_POOL_SIZE": "32MiB", "KEDGE_SCHEDULE_INTERVAL": "200ms",
@@ -92,7 +93,7 @@ class Machine:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """``kedge run`` with these arguments on all nodes; see finish()."""
         log = (self.folder / f"run-{next(NUMBERS)}.log").open("w+")
-        command = [*self.enter, str(KEDGE), "run", "--json", *self.where, f"--hosts={','.join(self.names)}", "--heartbeat=1s", "--back-off=0.2s", *arguments]
+        command = [*self.enter, str(KEDGE), "run", "--json", *self.where, *self.hosts, "--heartbeat=1s", "--back-off=0.2s", *arguments]
         process = subprocess.Popen(command, env=self.environment(), cwd=self.folder, stdout=subprocess.PIPE, stderr=log, text=True)
         process.log = log  # type: ignore[attr-defined]
         return process

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,11 +15,12 @@ import pytest
 
 from kedge.run.agents import Agents
 from kedge.run.allocation import parse_slurm_time
-from kedge.run.cli import seconds
+from kedge.run.cli import seconds, with_joined_options
 from kedge.run.launchers import Launcher, spread
 from kedge.run.nodes import Health, Nodes, TooFewNodesError, expand_hosts
 from kedge.run.progress import Generation, Newest, Prospects, has_advanced, newest_of, newest_versions
 from kedge.run.shells import SshShell, VirtualShell, run_on
+from kedge.run.stages import Stages, show_stages
 from kedge.run.supervisor import Attempt, describe, describe_exit, describe_start
 
 
@@ -100,6 +102,26 @@ def test_a_node_that_is_not_reached_is_asked_again_for_a_while(tmp_path: Path) -
     assert dead(turn=2, code=0, patience=30) == ({}, 2)
     assert dead(turn=1, code=3, patience=30) == ({"a": "its health probe failed: exit code 3"}, 1), "what it says itself is believed"
     assert dead(turn=100, code=0, patience=0.5) == ({"a": "its health probe failed: no route"}, 1)
+
+
+def test_stages_are_timed_and_none_is_silent() -> None:
+    said: list[str] = []
+    stages = Stages(said.append, quiet_seconds=0.05)
+    for _ in range(2):
+        with stages.stage("sleeping"):
+            time.sleep(0.15)
+    with stages.stage("nothing"):
+        pass
+    assert said and all(re.fullmatch(r"since \d s: sleeping", line) for line in said), said
+    spent = stages.take()
+    assert 0.3 <= spent["sleeping"] < 30 and show_stages(spent).startswith("sleeping ") and "nothing" not in show_stages(spent)
+    assert stages.take() == {}
+
+
+def test_options_of_the_launcher_may_begin_with_dashes() -> None:
+    joined = with_joined_options(["--ranks", "2", "--launch-options", "--mpi=pmi2", "--", "app", "--launch-options", "-x"])
+    assert joined == ["--ranks", "2", "--launch-options=--mpi=pmi2", "--", "app", "--launch-options", "-x"]
+    assert with_joined_options(["--launch-options", "--", "app"]) == ["--launch-options", "--", "app"]
 
 
 def test_signals_to_the_group_do_not_reach_what_asks_a_node() -> None:

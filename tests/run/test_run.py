@@ -132,6 +132,27 @@ def test_fewer_nodes_carry_more_ranks_where_that_is_allowed(machine: Machine) ->
     assert report["attempts"][0]["nodes"] == machine.names[:1] and result(log) == reference(machine, 200)
 
 
+def test_without_hosts_it_runs_on_this_machine(machine: Machine) -> None:
+    machine.settings["KEDGE_NODE"] = machine.names[0]
+    machine.where, machine.hosts = [], []
+    report, log = machine.run("--launcher=openmpi", "--ranks=2", "--", *heat(300, 100)[-4:])
+    assert report["outcome"] == "finished" and report["versions"] == {"heat3d": 300}
+    assert report["attempts"][0]["nodes"] == machine.names[:1] and result(log) == reference(machine, 300)
+
+
+def test_virtual_nodes_without_names(machine: Machine) -> None:
+    machine.settings["KEDGE_NODE"] = machine.names[0]
+    machine.hosts = []
+    report, _ = machine.run("--launcher=openmpi", "--nodes=2", "--", *heat(300, 100)[-4:])
+    assert report["attempts"][0]["nodes"] == [f"{machine.names[0]}-0", f"{machine.names[0]}-1"]
+
+
+@pytest.mark.parametrize(("program", "why"), [("kill -ILL $$", "instructions"), ("exit 126", "cannot be run")])
+def test_what_would_end_in_the_same_way_again_is_not_tried_again(machine: Machine, program: str, why: str) -> None:
+    report, log = machine.run("--launcher=openmpi", "--nodes=1", "--", "sh", "-c", program, expect=1)
+    assert len(report["attempts"]) == 1 and why in report["reason"], log
+
+
 def test_wrong_calls_are_refused(machine: Machine) -> None:
     def refuse(*arguments: str) -> str:
         environment = machine.environment()
@@ -139,7 +160,8 @@ def test_wrong_calls_are_refused(machine: Machine) -> None:
         assert done.returncode == 2, done.stdout + done.stderr
         return done.stderr
 
-    assert "name the hosts" in refuse("--", "true")
+    assert "name the hosts" in refuse("--nodes=2", "--", "true")
+    assert "no such program" in refuse("--virtual", "--", "./missing")
     assert "no COMMAND" in refuse("--hosts=a")
     assert "there are 1 hosts" in refuse("--hosts=a", "--nodes=2", "--", "true")
     assert "twice" in refuse("--hosts=a,a", "--", "true")

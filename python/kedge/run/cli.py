@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,21 +17,30 @@ from pathlib import Path
 from kedge.run.agents import Agents
 from kedge.run.allocation import Allocation, slurm_job, slurm_nodes
 from kedge.run.launchers import LAUNCHERS, find_launcher
-from kedge.run.nodes import Health, Nodes, TooFewNodesError, expand_hosts
-from kedge.run.shells import Shell, SlurmShell, SshShell, VirtualShell
+from kedge.run.nodes import PROBE_SECONDS, Health, Nodes, TooFewNodesError, expand_hosts
+from kedge.run.shells import Shell, SlurmShell, SshShell, VirtualShell, run_on
 from kedge.run.supervisor import ExitCode, Limits, Report, Supervisor, say_on_stderr
 
 DESCRIPTION = """\
-Launches COMMAND on some of the nodes there are and keeps it running until it is finished: after a failure the dead nodes
-are left out, spares take their places, and the next attempt continues from the newest checkpoint that survives.
+Launches COMMAND on some of the nodes there are and keeps it running until it
+is finished: after a failure the dead nodes are left out, spares take their
+places, and the next attempt continues from the newest checkpoint that survives.
 """
 EPILOG = """\
-Exit codes: 0 the application finished; 1 it was given up, and the reason printed; 2 the call was wrong; 3 too few nodes are
-left; 4 all checkpoints are lost, and it does not begin anew unless told to (--if-lost); 5 nodes that
-may have a checkpoint to continue from do not answer, and nobody else has one; 75 the allocation is over and there is a checkpoint to continue from: queue the job again; 76 somebody halted it.
-Whatever else it ends with than 0 and 2, the newest version that survives on the nodes is in the store first.
-The application has no standard input: a second launch could not read it again.
+Exit codes:
+  0   the application finished
+  1   it was given up, and the reason printed
+  2   the call was wrong
+  3   too few nodes are left
+  4   all checkpoints are lost, and it begins anew only with --if-lost=begin
+  5   nodes that may have a checkpoint do not answer, and nobody else has one
+  75  the allocation is over, and there is a checkpoint: queue the job again
+  76  somebody halted it
+Whatever else it ends with than 0 and 2, the newest version that survives on
+the nodes is in the store first. The application has no standard input: a
+second launch could not read it again.
 Examples:
+  kedge run --ranks 4 -- ./app
   kedge run --nodes 16 --ranks 64 -- ./app
   kedge run --hosts hosts.txt --nodes 8 --ranks 64 --probe true -- ./app
 """
@@ -70,7 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--ranks", type=positive, metavar="N", help="ranks in all (default: one a node)")
     what.add_argument("--nodes", type=positive, metavar="N", help="nodes to use at once; the others are spares (default: all)")
     what.add_argument("--nodes-min", type=positive, metavar="N", help="go on with fewer nodes and more ranks on each (default: --nodes)")
-    what.add_argument("--hosts", metavar="LIST", help="n1,n2,... or a file with one host a line (default: the SLURM allocation)")
+    what.add_argument("--hosts", metavar="LIST", help="n1,n2,... or a file with one host a line (default: the SLURM allocation, else this machine)")
     what.add_argument("--ssh", metavar="COMMAND", default="", help="how hosts are reached, for the launcher too: \"ssh -F FILE\" (default: ssh, and the launcher's own way)")
     what.add_argument("--virtual", action="store_true", help="the hosts are virtual nodes on one machine (KEDGE_NODE)")
     what.add_argument("--launcher", choices=["auto", *LAUNCHERS], default="auto", help="program that starts the ranks (default: auto)")
@@ -85,7 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     failures.add_argument("--if-lost", choices=["stop", "begin"], help="where there were checkpoints and none is left: stop, or begin anew (default: restart.if_lost, stop)")
     failures.add_argument("--back-off", type=seconds, metavar="TIME", default=limits.back_off, help="pause after the first of those, doubled each time (default: 5s)")
-    failures.add_argument("--probe", metavar="COMMAND", help="run on each node; another exit code than 0 says that it is dead")
+    failures.add_argument("--probe", metavar="COMMAND", help="run by a shell on each node; another exit code than 0 says that it is dead")
     failures.add_argument("--heartbeat", type=seconds, metavar="TIME", default=limits.heartbeat, help="how often the nodes are looked at (default: 10s)")
     failures.add_argument("--patience", type=seconds, metavar="TIME", default=limits.patience, help="a node that is not reached is asked again for so long before it counts as dead (default: 15s)")
     end = parser.add_argument_group("the end of the allocation")
@@ -117,14 +127,24 @@ def configuration(tool: str) -> dict[str, str]:
     return {entry["key"]: str(entry["value"]) for entry in json.loads(told.stdout)["keys"]}
 
 
-def choose_nodes(options: argparse.Namespace) -> Nodes:
-    """Those to begin with, and the spares. ValueError: too few."""
+def name_of_this_node(configured: str) -> str:
+    """As an agent here would call itself."""
+    named = os.environ.get("KEDGE_NODE") or (configured if configured != "auto" else "")
+    return named or re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
+
+
+def choose_nodes(options: argparse.Namespace, this_node: str) -> Nodes:
+    """Those to begin with, and the spares; without a list and outside SLURM this machine. ValueError: too few."""
     if options.hosts:
         hosts = expand_hosts(options.hosts)
     elif slurm_job():
         hosts = slurm_nodes()
+    elif options.virtual:
+        hosts = [f"{this_node}-{number}" for number in range(options.nodes or 1)]
+    elif (options.nodes or 1) > 1:
+        raise ValueError(f"--nodes {options.nodes}: name the hosts with --hosts; or --virtual makes so many nodes of this machine")
     else:
-        raise ValueError("this is no SLURM allocation: name the hosts with --hosts")
+        hosts = [this_node]
     wanted = options.nodes or len(hosts)
     nodes_min = options.nodes_min or wanted
     if wanted > len(hosts):
@@ -132,6 +152,13 @@ def choose_nodes(options: argparse.Namespace) -> Nodes:
     if nodes_min > wanted:
         raise ValueError(f"--nodes-min {nodes_min} is more than --nodes {wanted}")
     return Nodes(hosts[:wanted], hosts[wanted:], nodes_min)
+
+
+def check_program(shell: Shell, node: str, program: str) -> None:
+    """ValueError: the node was asked, and the program is not there. Launches would end in a way of their launcher's own."""
+    code, _ = run_on(shell, node, ["sh", "-c", 'command -v -- "$0" >/dev/null', program], PROBE_SECONDS)
+    if code not in (0, None):
+        raise ValueError(f"{program}: on node {node} there is no such program, or it cannot be run")
 
 
 def supervise(options: argparse.Namespace) -> Report:
@@ -145,21 +172,23 @@ def supervise(options: argparse.Namespace) -> Report:
     if_lost = options.if_lost or configured["restart.if_lost"]
     os.environ |= {"KEDGE_JOB_NAME": job, "KEDGE_RESTART_IF_LOST": if_lost}
     in_slurm = slurm_job() is not None and not options.hosts
+    is_here = options.virtual or (not in_slurm and not options.hosts)  # all nodes are names for this machine, or a step's machine
     ssh = shlex.split(options.ssh)
-    if ssh and (in_slurm or options.virtual):
+    if ssh and (in_slurm or is_here):
         raise ValueError("--ssh is for hosts that ssh reaches (--hosts without --virtual)")
-    shell: Shell = SlurmShell(options.virtual) if in_slurm else VirtualShell() if options.virtual else SshShell(ssh or ["ssh"])
-    nodes = choose_nodes(options)
+    shell: Shell = SlurmShell(options.virtual) if in_slurm else VirtualShell() if is_here else SshShell(ssh or ["ssh"])
+    nodes = choose_nodes(options, name_of_this_node(configured["node.name"]))
     ranks = options.ranks or len(nodes.in_use)
     if ranks < len(nodes.in_use):
         raise ValueError(f"--ranks {ranks} is less than one a node ({len(nodes.in_use)})")
+    check_program(shell, nodes.in_use[0], command[0])
     allocation = Allocation(options.until, slurm_job() if in_slurm else None)
     allocation.watch_signals()
     supervisor = Supervisor(
         tool=tool, job=job, ranks=ranks, application=command, nodes=nodes,
-        launcher=find_launcher(options.launcher, in_slurm, options.virtual, shlex.split(options.launch_options), ssh),
+        launcher=find_launcher(options.launcher, in_slurm, is_here, shlex.split(options.launch_options), ssh),
         agents=Agents(shell, tool, options.agent_log, start=not options.no_agents),
-        health=Health(shell, tool, shlex.split(options.probe or ""), in_slurm, options.patience), allocation=allocation,
+        health=Health(shell, tool, ["sh", "-c", options.probe] if options.probe else [], in_slurm, options.patience), allocation=allocation,
         limits=Limits(
             restarts_max=options.restarts, attempts_without_progress_max=options.no_progress, back_off=options.back_off,
             heartbeat=options.heartbeat, patience=options.patience, reserve=options.reserve, drain=options.drain_timeout, requeue_code=options.requeue_code, begin_if_lost=if_lost == "begin",
@@ -169,9 +198,19 @@ def supervise(options: argparse.Namespace) -> Report:
     return supervisor.run()
 
 
+def with_joined_options(arguments: Sequence[str]) -> list[str]:
+    """The same with ``--launch-options --mpi=pmi2`` as one word: argparse takes a value that begins with dashes for an option."""
+    words = list(arguments)
+    own = words.index("--") if "--" in words else len(words)
+    if "--launch-options" in words[: own - 1]:
+        at = words.index("--launch-options")
+        words[at : at + 2] = ["=".join(words[at : at + 2])]
+    return words
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
-    options = build_parser().parse_args(arguments)
+    options = build_parser().parse_args(with_joined_options(sys.argv[1:] if arguments is None else arguments))
     try:
         report = supervise(options)
     except (ValueError, OSError, subprocess.SubprocessError, TooFewNodesError) as error:

@@ -96,7 +96,7 @@ class Health:
             plain = state.rstrip("*~#!%$@^-+").lower()
             unreachable = state.endswith("*")
             if node in names and (unreachable or plain in _SLURM_DEAD or (leaving and plain in _SLURM_LEAVING)):
-                found[node] = f"SLURM says {state}"
+                found[node] = f"SLURM's controller gets no answer from it ({state})" if unreachable else f"SLURM says that it is {plain}"
         return found
 
     def _why_dead(self, node: str) -> str:

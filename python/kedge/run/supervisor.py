@@ -27,10 +27,12 @@ from kedge.run.allocation import Allocation
 from kedge.run.launchers import Launcher
 from kedge.run.nodes import Health, Nodes, TooFewNodesError
 from kedge.run.progress import Newest, Prospects, Versions, has_advanced, newest_of, newest_versions, numbers
+from kedge.run.stages import Stages, show_stages
 
 _POLL_SECONDS = 0.1
 _ASK_AGAIN_SECONDS = 1.0
 _KILL_SECONDS = 20.0  # for a launcher to see its ranks out after SIGTERM
+_NOT_EXECUTABLE = 126  # a shell's way to say so
 _KILL_SECONDS_DEAD = 5.0  # the same where it would wait for dead nodes to answer
 
 
@@ -72,6 +74,7 @@ class Attempt:
     exit_code: int = 0
     ended: bool = False  # by us, whatever the launcher's exit code says then
     seconds: float = 0.0
+    before: dict[str, float] = dataclasses.field(default_factory=dict)  # seconds of each stage since the attempt before had ended
     advanced: bool = False
     dead: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -86,6 +89,7 @@ class Report:
     exit_code: int = 0
     versions: Versions = dataclasses.field(default_factory=dict)
     attempts: list[Attempt] = dataclasses.field(default_factory=list)
+    after: dict[str, float] = dataclasses.field(default_factory=dict)  # as Attempt.before, since the last attempt had ended
     not_drained: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -103,6 +107,7 @@ class Supervisor:
         self._nodes, self._launcher, self._agents, self._health = nodes, launcher, agents, health
         self._allocation, self._limits, self._output, self._say = allocation, limits, output, say
         self._report = Report(job)
+        self._stages = Stages(say)
         self._halting = False  # by us: the allocation ends
 
     def run(self) -> Report:
@@ -120,8 +125,10 @@ class Supervisor:
         idle_attempts = 0
         self._find_dead({})
         while True:
-            self._agents.start(self._nodes.in_use)
-            found = self._look_ahead()
+            with self._stages.stage("agents are started"):
+                self._agents.start(self._nodes.in_use)
+            with self._stages.stage("nodes are asked what a launch finds"):
+                found = self._look_ahead()
             if found and found.unknown:
                 return self._unknown(found)
             if found and found.lost and not self._limits.begin_if_lost:
@@ -142,6 +149,8 @@ class Supervisor:
             # Some of it may be gone with the nodes that died: the look ahead tells what is left.
             self._say(f"attempt {attempt.number} {how} after {attempt.seconds:.0f} s, "
                       + (f"safe until then: {show(numbers(versions))}" if attempt.advanced else "without progress"))
+            if hopeless := why_hopeless(attempt):
+                return self._give_up(f"the last attempt {how}: {hopeless}")
             if len(self._report.attempts) > self._limits.restarts_max:
                 times = len(self._report.attempts)
                 return self._give_up(f"it failed {'once' if times == 1 else f'{times} times'}; the last attempt {how}")
@@ -155,12 +164,14 @@ class Supervisor:
                 return self._out_of_time("the time was over between two attempts")
 
     def _newest(self, nodes: list[str]) -> Newest | None:
-        return newest_of(newest_versions(self._tool, self._job), self._agents.protected(nodes, self._job)[1])
+        with self._stages.stage("store and nodes are asked what is safe"):
+            return newest_of(newest_versions(self._tool, self._job), self._agents.protected(nodes, self._job)[1])
 
     def _find_dead(self, known: dict[str, str]) -> dict[str, str]:
-        found = self._health.dead_among([node for node in self._nodes.in_use if node not in known])
-        # A spare is looked at before it is needed; a node that is being drained is not taken.
-        spares = self._health.dead_among(self._nodes.spares) | self._health.dead_by_slurm(self._nodes.spares, leaving=True)
+        with self._stages.stage("nodes are asked whether they live"):
+            found = self._health.dead_among([node for node in self._nodes.in_use if node not in known])
+            # A spare is looked at before it is needed; a node that is being drained is not taken.
+            spares = self._health.dead_among(self._nodes.spares) | self._health.dead_by_slurm(self._nodes.spares, leaving=True)
         self._bury(known | found | spares)
         return found
 
@@ -185,9 +196,11 @@ class Supervisor:
 
     def _launch(self, found: Prospects | None) -> Attempt:
         nodes = list(self._nodes.in_use)
-        attempt = Attempt(len(self._report.attempts) + 1, nodes)
+        attempt = Attempt(len(self._report.attempts) + 1, nodes, before=self._stages.take())
         self._report.attempts.append(attempt)
-        self._say(f"attempt {attempt.number}: {self._ranks} ranks on {','.join(nodes)}; {describe_start(found)}")
+        took = show_stages(attempt.before)
+        self._say(f"attempt {attempt.number}: {self._ranks} ranks on {','.join(nodes)}; {describe_start(found)}"
+                  + (f" (beforehand: {took})" if took else ""))
         began = time.monotonic()
         process = subprocess.Popen(
             self._launcher.command(nodes, self._ranks, self._application), env=self._launcher.environment(), stdin=subprocess.DEVNULL,
@@ -198,7 +211,8 @@ class Supervisor:
             attempt.ended = process.poll() is None
         finally:
             waits_for_dead = bool(attempt.dead) and self._launcher.kind != "srun"
-            end_launch(process, _KILL_SECONDS_DEAD if waits_for_dead else _KILL_SECONDS)
+            with self._stages.stage("the launcher ends its ranks"):
+                end_launch(process, _KILL_SECONDS_DEAD if waits_for_dead else _KILL_SECONDS)
         attempt.exit_code = process.returncode
         attempt.seconds = time.monotonic() - began
         return attempt
@@ -253,8 +267,9 @@ class Supervisor:
         if pause > 0:
             self._say(f"the next attempt begins in {pause:.0f} s")
         end = time.monotonic() + pause
-        while not (is_ending := self._allocation.is_ending(self._limits.reserve)) and time.monotonic() < end:
-            time.sleep(_POLL_SECONDS)
+        with self._stages.stage("the pause after an attempt without progress") if pause > 0 else contextlib.nullcontext():
+            while not (is_ending := self._allocation.is_ending(self._limits.reserve)) and time.monotonic() < end:
+                time.sleep(_POLL_SECONDS)
         return not is_ending
 
     def _was_told_to_exit(self, nodes: list[str]) -> bool:
@@ -302,12 +317,13 @@ class Supervisor:
         left = self._allocation.seconds_left()
         seconds = self._limits.drain if left is None else max(1.0, min(self._limits.drain, left - 5.0))
         end = time.monotonic() + seconds
-        dead = self._health.dead_among(self._nodes.in_use) if rescue else {}
-        nodes = [node for node in self._nodes.in_use if node not in dead]
-        failed: dict[str, str] = {}
-        if rescue and all(self._agents.protected(nodes, self._job)):
-            failed = self._agents.rescue(nodes, self._job, max(1.0, end - time.monotonic()))
-        self._report.not_drained = dead | failed | self._agents.drain(nodes, max(1.0, end - time.monotonic()))
+        with self._stages.stage("what the nodes have goes to the store"):
+            dead = self._health.dead_among(self._nodes.in_use) if rescue else {}
+            nodes = [node for node in self._nodes.in_use if node not in dead]
+            failed: dict[str, str] = {}
+            if rescue and all(self._agents.protected(nodes, self._job)):
+                failed = self._agents.rescue(nodes, self._job, max(1.0, end - time.monotonic()))
+            self._report.not_drained = dead | failed | self._agents.drain(nodes, max(1.0, end - time.monotonic()))
         for node, why in self._report.not_drained.items():
             self._say(f"not everything of node {node} is in the store: {why}")
         return newest_versions(self._tool, self._job)
@@ -316,6 +332,7 @@ class Supervisor:
         report = self._report
         report.outcome, report.reason, report.exit_code = outcome, reason, int(code)
         report.versions = numbers(stored)
+        report.after = self._stages.take()
         self._say(f"{outcome}: {reason}; newest complete: {show(report.versions)}")
 
 
@@ -345,6 +362,17 @@ def describe_exit(exit_code: int) -> str:
     except ValueError:
         return f"exit code {exit_code}"
     return name if exit_code < 0 else f"exit code {exit_code} (as after {name})"
+
+
+def why_hopeless(attempt: Attempt) -> str:
+    """Why the next attempt would end in the same way; empty: it may not."""
+    if attempt.ended:
+        return ""
+    if attempt.exit_code in (-signal.SIGILL, 128 + signal.SIGILL):
+        return "the program has instructions that the processors here do not know"
+    if attempt.exit_code == _NOT_EXECUTABLE:
+        return "the program cannot be run"
+    return ""
 
 
 def describe_start(found: Prospects | None) -> str:
