@@ -189,6 +189,39 @@ std::string Table::Text() const {
   return text;
 }
 
+namespace {
+
+constexpr size_t kColumns = 80;
+constexpr size_t kTextColumns = 40;  // that are left for the text at least
+
+// Where the text of an entry begins: behind the first gap of two blanks.
+size_t TextColumn(const std::string& line) {
+  const size_t begin = std::min(line.find_first_not_of(' '), line.size());
+  const size_t gap = line.find("  ", begin);
+  const size_t text = gap == std::string::npos ? std::string::npos : line.find_first_not_of(' ', gap);
+  return text == std::string::npos || text + kTextColumns > kColumns ? begin : text;
+}
+
+}  // namespace
+
+std::string Wrapped(const std::string& text) {
+  std::string wrapped;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    at = end + 1;
+    const size_t column = TextColumn(line);
+    while (line.size() > kColumns) {
+      const size_t blank = line.rfind(' ', kColumns);
+      if (blank == std::string::npos || blank <= column) break;
+      wrapped += line.substr(0, line.find_last_not_of(' ', blank) + 1) + "\n";
+      line = std::string(column, ' ') + line.substr(line.find_first_not_of(' ', blank));
+    }
+    wrapped += line + "\n";
+  }
+  return wrapped;
+}
+
 std::string Counted(size_t count, const std::string& noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }

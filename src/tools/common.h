@@ -79,6 +79,9 @@ class Table {
   std::vector<bool> right_;
 };
 
+// Lines of at most 80 columns: longer ones go on below where their text begins, which in lists is behind the first gap.
+std::string Wrapped(const std::string& text);
+
 // "1 version", "2 versions".
 std::string Counted(size_t count, const std::string& noun);
 

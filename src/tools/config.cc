@@ -18,8 +18,13 @@ struct ConfigToolOptions {
   bool json = false;
 };
 
-// What stands in each [[NAME]] of the file: a row in the table and an object in the array for each key, with its default.
-Json AddTableLists(Table* table) {
+// A key with what it means.
+std::string Documented(const std::string& key, const std::string& value, const std::string& from, const std::string& doc) {
+  return Wrapped(fmt::format("{} = {}  ({})", key, value, from)) + Wrapped("    " + doc) + "\n";
+}
+
+// What stands in each [[NAME]] of the file: a paragraph and an object in the array for each key, with its default.
+Json AddTableLists(std::string* text) {
   const ConfigRegistry registry = KedgeConfigRegistry();
   Json keys = Json::array();
   for (const auto& [name, list] : registry.table_lists()) {
@@ -27,8 +32,8 @@ Json AddTableLists(Table* table) {
       keys.push_back(
           {{"key", name + "." + key.name}, {"default", key.default_text}, {"required", key.required}, {"doc", key.doc}});
       const std::string value = key.required ? "(must be given)" : key.default_text;
-      table->AddRow(
-          {name + "." + key.name, value, "each [[" + name + "]]", list.scope == KeyScope::kNode ? "node" : "job", key.doc});
+      const char* scope = list.scope == KeyScope::kNode ? "node" : "job";
+      *text += Documented(name + "." + key.name, value, fmt::format("in each [[{}]] of the {}", name, scope), key.doc);
     }
   }
   return keys;
@@ -37,8 +42,8 @@ Json AddTableLists(Table* table) {
 Outcome ShowConfig(const ConfigToolOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.config.Load());
   Json keys = Json::array();
-  Table table(options.docs ? std::vector<std::string>{"KEY", "VALUE", "FROM", "OF THE", "MEANING"}
-                           : std::vector<std::string>{"KEY", "VALUE", "FROM"});
+  Table table({"KEY", "VALUE", "FROM"});
+  std::string docs;
   for (const ConfigEntry& entry : config.Entries()) {
     const char* scope = entry.scope == KeyScope::kNode ? "node" : "job";
     const std::string value = entry.unit.empty() ? entry.value_text : entry.value_text + " " + entry.unit;
@@ -49,16 +54,16 @@ Outcome ShowConfig(const ConfigToolOptions& options) {
                     {"scope", scope},
                     {"doc", entry.doc},
                     {"variable", ConfigRegistry::VariableOf(entry.key)}});
-    std::vector<std::string> row{entry.key, value, entry.origin.text};
-    if (options.docs) row.insert(row.end(), {scope, entry.doc});
-    table.AddRow(std::move(row));
+    table.AddRow({entry.key, value, entry.origin.text});
+    docs += Documented(entry.key, value, fmt::format("{}; of the {}", entry.origin.text, scope), entry.doc);
   }
   Json json{{"file", config.file()}, {"keys", std::move(keys)}};
-  if (options.docs) json["tables"] = AddTableLists(&table);
+  if (options.docs) json["tables"] = AddTableLists(&docs);
   if (options.json) {
     PrintJson(json);
   } else {
-    std::printf("file: %s\n%s", config.file().empty() ? "none" : config.file().c_str(), table.Text().c_str());
+    std::printf("file: %s\n%s", config.file().empty() ? "none" : config.file().c_str(),
+                options.docs ? ("\n" + docs).c_str() : table.Text().c_str());
   }
   return kExitOk;
 }

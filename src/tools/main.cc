@@ -10,6 +10,7 @@
 #include "os/process/process.h"
 #include "session/connection.h"
 #include "tools/command.h"
+#include "tools/common.h"
 
 namespace kedge::tools {
 namespace {
@@ -49,8 +50,7 @@ void RunSibling(const std::string& name, char** arguments) {
 int Main(int argc, char** argv) {
   CLI::App app{
       "Kedge: asynchronous multilevel checkpoint/restart. Exit codes: 0 all is well; 1 something is bad or not there; 2 the call "
-      "was "
-      "wrong; 3 something could not be reached; 4 a wait ended."};
+      "was wrong; 3 something could not be reached; 4 a wait ended."};
   app.set_version_flag("--version", BuildName());
   app.require_subcommand(1);
   std::vector<std::pair<CLI::App*, std::function<Outcome()>>> runs;
@@ -73,6 +73,9 @@ int Main(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(Wrapped(app.help()).c_str(), stdout);
+    return kExitOk;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }

@@ -27,7 +27,7 @@ def help_of(*command: str | Path) -> str:
 
 def commands() -> list[str]:
     listing = help_of(BIN / "kedge").split("Subcommands:")[1].split("\n\n")[0]
-    return [line.split()[0] for line in listing.splitlines() if line.strip()]
+    return re.findall(r"^  (\S+)", listing, re.MULTILINE)
 
 
 def page(name: str, section: int = 1) -> str:
