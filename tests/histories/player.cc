@@ -285,7 +285,9 @@ class Player {
     if (promises_.violation()) return;
     promises_.LeftOver(world_.Leftovers());
     if (promises_.violation()) return;
-    const bool all_go_to_store = setup_.Number("schedule.store", 1) == 1;
+    // Of two that are to stay on a node the older one may have been left out of the store for the newer.
+    const bool may_be_skipped = setup_.Key("checkpoint.skip_queued", "false") == "true" && setup_.Number("keep.local", 1) > 1;
+    const bool all_go_to_store = setup_.Number("schedule.store", 1) == 1 && !may_be_skipped;
     const bool is_pending = !is_drained_ || promises_.MayWaitForDrain();
     AgentsLeave(is_pending ? Held::kPending : all_go_to_store ? Held::kStored : Held::kDrained);
     if (promises_.violation() || setup_.Number("schedule.store", 1) == 0) return;

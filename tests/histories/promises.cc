@@ -324,8 +324,8 @@ void Promises::NothingPending(int launch) {
   Key key;
   Generation* generation = FindLast(launch, NewestOf(launch), &key);
   if (generation == nullptr || !WasWhole(*generation) || generation->scheduled < KEDGE_LEVEL_STORE) return;
-  // Before its first one a rank may have no slot yet, and writes to the store itself.
-  if (lives_.at(launch).takings_begun == 1) return;
+  // Before its first one a rank may have no slot yet, and writes to the store itself; a large image needs more than it has.
+  if (lives_.at(launch).takings_begun == 1 || setup_.Tracks()) return;
   for (const auto& [node, since] : silent_) {
     const auto& places = generation->places;
     if (std::find(places.begin(), places.end(), node) == places.end() || generation->captured_at <= since) continue;

@@ -17,6 +17,7 @@
 #include "os/files/files.h"
 #include "os/machine/machine.h"
 #include "session/own_folder.h"
+#include "session/process_folder.h"
 
 namespace kedge {
 namespace {
@@ -249,6 +250,8 @@ void Tiers::CloseUnused() {
 }
 
 void Tiers::Remove(const TierUnit& unit) {
+  // Processes that have died left their routed files there.
+  if (!unit.scratch.empty()) RemoveFoldersOfTheDead(fs(), RoutedFilesFolder(OwnFolder(unit.scratch, core_.settings().node)));
   Status removed = unit.tier->Remove();
   // The folder of a pool file; it stays when somebody else's files are in it.
   if (removed.ok() && unit.info().kind == TierKind::kMemory) (void)fs().Rmdir(os::ParentPath(unit.info().path));

@@ -60,7 +60,7 @@ class Tiers {
   Result<TierCut> CutOf(const Plan& plan, const std::string& meta_folder) const;
   bool IsUsed(const TierUnit& unit) const;
   void Lose(TierUnit* unit, const Status& why);
-  static void Remove(const TierUnit& unit);
+  void Remove(const TierUnit& unit);
 
   AgentCore& core_;
   Assignment& assignment_;

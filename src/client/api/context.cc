@@ -12,7 +12,9 @@
 #include "client/init/newest_stored.h"
 #include "client/init/start.h"
 #include "os/files/files.h"
+#include "os/files/private_files.h"
 #include "session/own_folder.h"
+#include "session/process_folder.h"
 #include "store/attempts.h"
 
 namespace kedge::client {
@@ -96,7 +98,7 @@ Status Context::MakeParts() {
   KEDGE_ASSIGN_OR_RETURN(auto stored, GatherNewestStored(core));
   // On tmpfs, or on the job's own local tier.
   const std::string& scratch = core.job.keys.scratch;
-  const std::string files = os::JoinPath(scratch.empty() ? core.node.run_folder : OwnFolder(scratch, core.node.node), "files");
+  const std::string files = RoutedFilesFolder(scratch.empty() ? core.node.run_folder : OwnFolder(scratch, core.node.node));
   ledger = std::make_unique<Ledger>(core.catalog->id(), core.job.job, core.attempt, std::move(stored));
   session = std::make_unique<Session>(&core, ledger.get());
   checkpointer = std::make_unique<Checkpointer>(&core, ledger.get(), session.get(), files);
@@ -104,7 +106,7 @@ Status Context::MakeParts() {
   levels = std::make_unique<Levels>(&core, ledger.get(), session.get());
   pace = std::make_unique<Pace>(&core, session.get());
   watcher_ = std::make_unique<Watcher>(&core, session.get());
-  checkpointer->files().RemoveLeftovers();
+  RemoveFoldersOfTheDead(os::PrivateFileSystem(), files);
   return Status::Ok();
 }
 

@@ -4,46 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <string_view>
 
-#include "base/random.h"
 #include "os/files/files.h"
-#include "os/machine/machine.h"
-#include "os/process/process.h"
+#include "session/process_folder.h"
 
 namespace kedge::client {
 namespace {
 
 constexpr size_t kCopyBytes = 1 << 20;
 constexpr int kMakeAgainMax = 100;
-
-// "PID-STARTTICKS-PIDNAMESPACE-RANDOM": whose folder it is, for RemoveLeftovers.
-std::string OwnFolderName() {
-  const os::ProcessIdentity self = os::OwnIdentity();
-  return fmt::format("{}-{}-{}-{}", self.process_id, self.start_ticks, os::PidNamespace(),
-                     Id128::Generate().ToHex().substr(0, 8));
-}
-
-// The number at the front of `text`, which loses it and the '-' behind it.
-template <typename T>
-bool TakeNumber(std::string_view* text, T* number) {
-  const char* const end = text->data() + text->size();
-  const auto taken = std::from_chars(text->data(), end, *number);
-  if (taken.ec != std::errc() || taken.ptr == end || *taken.ptr != '-') return false;
-  text->remove_prefix(static_cast<size_t>(taken.ptr + 1 - text->data()));
-  return true;
-}
-
-// Certainly: in another namespace its pid means another process, or none (store/attempts.h).
-bool OwnerIsGone(std::string_view name) {
-  os::ProcessIdentity owner;
-  uint64_t pid_namespace = 0;
-  if (!TakeNumber(&name, &owner.process_id) || !TakeNumber(&name, &owner.start_ticks) || !TakeNumber(&name, &pid_namespace)) {
-    return false;
-  }
-  return pid_namespace != 0 && pid_namespace == os::PidNamespace() && !os::IsAlive(owner);
-}
 
 }  // namespace
 
@@ -54,7 +23,7 @@ Result<std::string> RoutedFiles::Route(const std::string& original) {
     if (file.original == absolute) return file.routed;
   }
   if (own_folder_.empty()) {
-    const std::string folder = os::JoinPath(folder_, OwnFolderName());
+    const std::string folder = os::JoinPath(folder_, ProcessFolderName());
     Status made = os::MakeFolders(file_system_, folder, 0700, /*durable=*/false);
     // Another rank may remove the folder above as it leaves the last of it empty (RemoveAll).
     for (int again = 0; again < kMakeAgainMax && made.code() == Code::kNotFound; ++again) {
@@ -123,14 +92,6 @@ void RoutedFiles::RemoveAll() {
   (void)os::RemoveTree(file_system_, own_folder_);
   own_folder_.clear();
   (void)file_system_.Rmdir(folder_);  // when it was the last
-}
-
-void RoutedFiles::RemoveLeftovers() {
-  auto entries = file_system_.List(folder_);
-  if (!entries.ok()) return;
-  for (const os::FolderEntry& entry : *entries) {
-    if (OwnerIsGone(entry.name)) (void)os::RemoveTree(file_system_, os::JoinPath(folder_, entry.name));
-  }
 }
 
 }  // namespace kedge::client

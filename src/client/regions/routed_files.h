@@ -42,9 +42,6 @@ class RoutedFiles {
   Status Capture(ImageCapture* capture);
   void RemoveAll();
 
-  // Removes the folders of processes that this one can see to be gone: those of its own PID namespace.
-  void RemoveLeftovers();
-
  private:
   Status CaptureFile(const File& file, int32_t id, ImageCapture* capture);
 
