@@ -19,7 +19,7 @@ class FirstBlocks {
   // The block that came first with this content: `block` itself, where none did.
   uint64_t FirstOf(const Fingerprint& fingerprint, const BlockLayout::Block& block) {
     const std::lock_guard lock(mutex_);
-    const auto [found, is_first] = blocks_.try_emplace(fingerprint, block);
+    const auto found = blocks_.try_emplace(fingerprint, block).first;
     return found->second.bytes == block.bytes ? found->second.stream_offset : block.stream_offset;
   }
 

@@ -32,8 +32,8 @@ from kedge.run.stages import Stages, show_stages
 _POLL_SECONDS = 0.1
 _ASK_AGAIN_SECONDS = 1.0
 _KILL_SECONDS = 20.0  # for a launcher to see its ranks out after SIGTERM
-_NOT_EXECUTABLE = 126  # a shell's way to say so
 _KILL_SECONDS_DEAD = 5.0  # the same where it would wait for dead nodes to answer
+_NOT_EXECUTABLE = 126  # a shell's way to say so
 
 
 class ExitCode(enum.IntEnum):

@@ -199,6 +199,8 @@ class Images : public RoomGiver {
   // Whether it is still on its way to `level`; kLast: to any that its version is scheduled for.
   bool IsOwed(const Image& image, Level level = Level::kLast) const;
   bool IsOwedToStore(const Image& image) const;
+  // The same of one that stays, and of that job or (null) of any: what CountPending counts.
+  bool IsPending(const Image& image, const Job* job, Level level) const;
 
   AgentCore& core_;
   Assignment& assignment_;

@@ -71,10 +71,14 @@ bool Images::IsOwed(const Image& image, Level level) const {
   return to_store || to_node;
 }
 
+bool Images::IsPending(const Image& image, const Job* job, Level level) const {
+  return !image.doomed && (job == nullptr || image.version->job == job) && IsOwed(image, level);
+}
+
 void Images::CountPending(const Job* job, Level level, uint64_t* images, uint64_t* bytes) const {
   *images = *bytes = 0;
   for (const auto& [id, image] : by_id_) {
-    if (image->doomed || (job != nullptr && image->version->job != job) || !IsOwed(*image, level)) continue;
+    if (!IsPending(*image, job, level)) continue;
     ++*images;
     *bytes += image->image_bytes;
   }
@@ -84,7 +88,7 @@ std::string Images::NamePending(const Job* job, Level level) const {
   constexpr size_t kNamedMax = 4;
   std::vector<std::string> named;
   for (const auto& [id, image] : by_id_) {
-    if (image->doomed || (job != nullptr && image->version->job != job) || !IsOwed(*image, level)) continue;
+    if (!IsPending(*image, job, level)) continue;
     if (named.size() == kNamedMax) {
       named.emplace_back("...");
       break;
@@ -114,7 +118,7 @@ uint32_t Images::Capturing() const {
 
 bool Images::HasPending() const {
   return std::any_of(by_id_.begin(), by_id_.end(),
-                     [&](const auto& entry) { return !entry.second->doomed && IsOwed(*entry.second); });
+                     [&](const auto& entry) { return IsPending(*entry.second, nullptr, Level::kLast); });
 }
 
 bool Images::HasFilesIn(const TierUnit& unit) const {

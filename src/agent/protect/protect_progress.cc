@@ -163,15 +163,18 @@ Status Protect::Missing(const Version& version) const {
 void Protect::Tick() {
   const int64_t now_ns = core_.clock().NowNs();
   for (auto& [key, job] : core_.jobs()) {
+    const int64_t timeout_ns = job->hello.keys.protect_timeout.count();
     std::vector<Generation> overdue;
     // Of versions of a name that come first: the others wait for workers, and for room, that these have.
     int64_t older_ns = 0;
     std::string name;
     for (auto& [generation, version] : job->versions) {
-      if (version->restored && version->protection == nullptr && version->IsOwedToNodes()) {
-        if (now_ns - AgainOf(*job, generation).since_ns > job->hello.keys.protect_timeout.count()) overdue.push_back(generation);
+      if (!version->IsOwedToNodes()) continue;
+      if (version->protection == nullptr) {
+        const bool waits = version->restored;  // for images that come here again
+        if (waits && now_ns - AgainOf(*job, generation).since_ns > timeout_ns) overdue.push_back(generation);
+        continue;
       }
-      if (version->protection == nullptr || !version->IsOwedToNodes()) continue;
       Protection& protection = *version->protection;
       for (SetProgress& set : protection.sets) {
         if (set.GetsOn()) protection.progress_ns = now_ns;
@@ -179,7 +182,7 @@ void Protect::Tick() {
       if (generation.name != name) older_ns = 0;
       name = generation.name;
       older_ns = std::max(older_ns, protection.progress_ns);
-      if (now_ns - older_ns > job->hello.keys.protect_timeout.count()) {
+      if (now_ns - older_ns > timeout_ns) {
         overdue.push_back(generation);
       } else {
         AdvanceSoon(generation);
@@ -187,7 +190,7 @@ void Protect::Tick() {
     }
     for (const Generation& generation : overdue) {
       Version* version = images_.FindVersion(generation);
-      if (version == nullptr) continue;
+      if (version == nullptr || !version->IsOwedToNodes()) continue;
       Fail(*version, Status(Code::kUnavailable,
                             version->protection == nullptr ? "its images are not here again" : Missing(*version).message()));
     }

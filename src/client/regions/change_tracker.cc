@@ -60,12 +60,7 @@ void ChangeTracker::ObserveStep() {
   const bool tracked = pace_.Tracks();
   pace_.Observe(static_cast<double>(SystemClock().NowNs() - ended_ns) * 1e-9);
   if (pace_.Tracks() || !tracked) return;
-  for (auto& [address, region] : regions_) {
-    writes_->Untrack(address);
-    region.is_tracked = false;
-    region.since = {};
-    region.changed.clear();
-  }
+  for (auto& [address, region] : regions_) Stop(address, &region);
 }
 
 bool ChangeTracker::Pauses(Tracked* tracked) {
@@ -82,12 +77,16 @@ void ChangeTracker::Begin() {
   });
 }
 
-void ChangeTracker::Refuse(const DeclaredRegion& region, Tracked* tracked) {
-  writes_->Untrack(region.address);
+void ChangeTracker::Stop(const void* address, Tracked* tracked) {
+  writes_->Untrack(address);
   tracked->is_tracked = false;
-  tracked->is_refused = true;
   tracked->since = {};
   tracked->changed.clear();
+}
+
+void ChangeTracker::Refuse(const DeclaredRegion& region, Tracked* tracked) {
+  Stop(region.address, tracked);
+  tracked->is_refused = true;
 }
 
 bool ChangeTracker::Track(const DeclaredRegion& region, Tracked* tracked) {
@@ -120,9 +119,7 @@ const std::vector<ChangedRange>* ChangeTracker::Take(const DeclaredRegion& regio
   if (!status.ok()) {
     // Other memory lies there by now, perhaps: it begins anew with the next image.
     LogInfo("client", "region {} is taken whole: {}", region.description.id, status.message());
-    tracked.is_tracked = false;
-    tracked.since = {};
-    tracked.changed.clear();
+    Stop(region.address, &tracked);
     return nullptr;
   }
   Merge(written, static_cast<const std::byte*>(region.address), &tracked.changed);

@@ -60,6 +60,8 @@ class ChangeTracker {
   bool Track(const DeclaredRegion& region, Tracked* tracked);
   bool Pauses(Tracked* tracked);
   void ObserveStep();
+  // What has changed of it is not known any more, until it is tracked anew.
+  void Stop(const void* address, Tracked* tracked);
   void Refuse(const DeclaredRegion& region, Tracked* tracked);
 
   const Feature tracking_;
