@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <string>
 #include <thread>
 
 #include "base/random.h"
@@ -66,7 +68,7 @@ class KillTest : public ::testing::Test {
     return command;
   }
   std::unique_ptr<ChildProcess> Start(const std::vector<std::string>& arguments, const std::string& flavour = "", int ranks = 1) {
-    return std::make_unique<ChildProcess>(Command(flavour, ranks, arguments), folder_.MpiEnvironment(), folder_.NewOutput());
+    return std::make_unique<ChildProcess>(Command(flavour, ranks, arguments), environment_, folder_.NewOutput());
   }
   // Runs, kills after a random while, relaunches, `rounds` times. Nothing that was captured may be lost or wrong.
   void KillAndRelaunch(int rounds, bool kill_agent, const std::vector<std::string>& arguments, const std::string& flavour = "",
@@ -91,7 +93,11 @@ class KillTest : public ::testing::Test {
     EXPECT_GE(Last(last->Output(), "restored"), newest);
   }
 
+  // What passes through the pool for want of room goes with its agent: a store may be slow, so there is room.
+  void GiveRoom() { environment_["KEDGE_POOL_SIZE"] = "1GiB"; }
+
   ScenarioFolder folder_;
+  std::map<std::string, std::string> environment_ = folder_.MpiEnvironment();
   const uint64_t seed_ = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   Random random_{seed_};
 };
@@ -104,12 +110,13 @@ TEST_F(KillTest, TheApplicationInTheMiddleOfLargeCheckpoints) {
   KillAndRelaunch(8, false, {"steps=1000000", "bytes=5000000", "grow=0", "parts=1", "drain=0"});
 }
 
-// The pool has room for what comes while the store is slow: what passes through it for want of room goes with its agent.
 TEST_F(KillTest, ApplicationAndAgent) {
+  GiveRoom();
   KillAndRelaunch(10, true, {"steps=1000000", "bytes=700000", "grow=1", "drain=0"});
 }
 
 TEST_F(KillTest, TheAgentWhileTheApplicationGoesOn) {
+  GiveRoom();
   auto app = Start({"steps=400", "bytes=1500000", "grow=1", "pause_ms=5"});
   for (int kills = 0; kills < 4; ++kills) {
     ASSERT_TRUE(app->WaitForOutput("captured " + std::to_string(80 * kills), seconds(60))) << app->Output();
@@ -124,6 +131,7 @@ TEST_F(KillTest, TheAgentWhileTheApplicationGoesOn) {
 
 // Also while it takes over from the one before.
 TEST_F(KillTest, TheAgentAgainAndAgain) {
+  GiveRoom();
   auto app = Start({"steps=400", "bytes=1500000", "grow=1", "pause_ms=5"});
   ASSERT_TRUE(app->WaitForOutput("captured", seconds(60))) << app->Output();
   for (int kills = 0; kills < 12; ++kills) {
