@@ -25,6 +25,25 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+// The candidate that is closest to `name`, if any is close.
+class NearestText {
+ public:
+  explicit NearestText(std::string_view name) : name_(name), distance_(std::max<size_t>(name.size() / 2, 2)) {}
+
+  void Consider(const std::string& known) {
+    const size_t distance = EditDistance(name_, known);
+    if (distance > distance_ || (nearest_ && distance == distance_)) return;
+    distance_ = distance;
+    nearest_ = known;
+  }
+  std::optional<std::string> Take() { return std::move(nearest_); }
+
+ private:
+  const std::string_view name_;
+  size_t distance_;
+  std::optional<std::string> nearest_;
+};
+
 // The default of a required key in a table list is never used, so it need not fit.
 void CheckDefault(const KeySpec& spec) {
   KEDGE_CHECK(spec.required || ParseConfigData(spec, spec.default_text).ok());
@@ -106,17 +125,18 @@ std::string ConfigRegistry::VariableOf(std::string_view name) {
 }
 
 std::optional<std::string> ConfigRegistry::Nearest(std::string_view name) const {
-  std::optional<std::string> nearest;
-  size_t nearest_distance = std::max<size_t>(name.size() / 2, 2);
-  const auto consider = [&](const std::string& known) {
-    const size_t distance = EditDistance(name, known);
-    if (distance > nearest_distance || (nearest && distance == nearest_distance)) return;
-    nearest_distance = distance;
-    nearest = known;
-  };
-  for (const auto& [known, spec] : keys_) consider(known);
-  for (const auto& [known, spec] : table_lists_) consider(known);
-  return nearest;
+  NearestText nearest(name);
+  for (const auto& [known, spec] : keys_) nearest.Consider(known);
+  for (const auto& [known, spec] : table_lists_) nearest.Consider(known);
+  return nearest.Take();
+}
+
+std::optional<std::string> ConfigRegistry::NearestVariable(std::string_view variable) const {
+  NearestText nearest(variable);
+  for (const auto& [known, spec] : keys_) nearest.Consider(VariableOf(known));
+  for (const auto& [known, spec] : table_lists_) nearest.Consider(VariableOf(known));
+  for (const auto& [known, doc] : variables_) nearest.Consider(known);
+  return nearest.Take();
 }
 
 bool ConfigTable::IsAuto(std::string_view key) const {

@@ -59,7 +59,7 @@ class ConfigRegistry {
   // Broken specifications (a second key of that name or variable, a default that its own type refuses) abort.
   void Add(KeySpec spec);
   void AddTableList(TableListSpec spec);
-  // A documented KEDGE_* variable that is no key. KEDGE_CONFIG, KEDGE_LOG, KEDGE_NODE and KEDGE_SECRET are there already.
+  // A documented KEDGE_* variable that is no key. Those of variables_ below are there already.
   void AddVariable(std::string name, std::string doc);
 
   const KeySpec* Find(std::string_view name) const;
@@ -72,6 +72,8 @@ class ConfigRegistry {
   static std::string VariableOf(std::string_view name);
   // The known key or table list whose name is closest to `name`, if any is close.
   std::optional<std::string> Nearest(std::string_view name) const;
+  // The same of the variables of keys and table lists, and the other known ones.
+  std::optional<std::string> NearestVariable(std::string_view variable) const;
 
  private:
   std::map<std::string, KeySpec, std::less<>> keys_;
@@ -81,6 +83,7 @@ class ConfigRegistry {
       {"KEDGE_LOG", "log level: debug, info, warning, error or off"},
       {"KEDGE_NODE", "name of the node, for several virtual nodes on one machine"},
       {"KEDGE_SECRET", "secret that the agents of a job prove to each other"},
+      {"KEDGE_STRICT", "0: an unknown KEDGE_ variable is a warning instead of an error"},
   };
 };
 
@@ -171,7 +174,7 @@ class Config {
   std::vector<ConfigEntry> Entries() const;
   // The file that was read; empty when none.
   const std::string& file() const { return file_; }
-  // Unknown KEDGE_* variables and the like, each a sentence that the caller prints.
+  // Unknown KEDGE_* variables (where KEDGE_STRICT=0), each a sentence that the caller prints.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:

@@ -23,6 +23,7 @@
 #include <sstream>
 
 #include "base/config_value.h"
+#include "base/log.h"
 
 extern char** environ;
 
@@ -187,16 +188,31 @@ Status ConfigReader::ReadEnvironment(const std::map<std::string, std::string>& e
   std::map<std::string, std::string> names;  // by variable
   for (const auto& [name, spec] : config_.registry_.keys()) names.emplace(ConfigRegistry::VariableOf(name), name);
   for (const auto& [name, spec] : config_.registry_.table_lists()) names.emplace(ConfigRegistry::VariableOf(name), name);
+  const auto log = environment.find("KEDGE_LOG");
+  if (log != environment.end() && !log->second.empty() && !ParseLogLevel(log->second)) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("KEDGE_LOG: expected debug, info, warning, error or off, found '{}'", log->second));
+  }
+  const auto strictness = environment.find("KEDGE_STRICT");
+  const bool strict = strictness == environment.end() || strictness->second != "0";
   for (const auto& [variable, text] : environment) {
     if (variable.rfind("KEDGE_", 0) != 0) continue;
     if (const auto name = names.find(variable); name != names.end()) {
       KEDGE_RETURN_IF_ERROR(Set(name->second, text, {ConfigOrigin::Kind::kEnvironment, variable}));
     } else if (config_.registry_.variables().count(variable) == 0 && variable.rfind(kTestPrefix, 0) != 0) {
-      config_.warnings_.push_back(
-          fmt::format("the environment variable {} is no key of the configuration and is ignored", variable));
+      const Status unknown = UnknownVariable(variable);
+      if (strict) return unknown;
+      config_.warnings_.push_back(unknown.message());
     }
   }
   return Status::Ok();
+}
+
+Status ConfigReader::UnknownVariable(const std::string& variable) const {
+  const auto nearest = config_.registry_.NearestVariable(variable);
+  return Status(Code::kInvalidArgument,
+                fmt::format("unknown environment variable {}{}", variable,
+                            nearest ? fmt::format("; did you mean {}?", *nearest) : "; KEDGE_STRICT=0 passes over it"));
 }
 
 Status ConfigReader::Set(std::string_view key, std::string_view text, const ConfigOrigin& origin) {

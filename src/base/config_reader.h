@@ -22,6 +22,7 @@ class ConfigReader {
   Status SetKey(const KeySpec& spec, std::string_view text, const ConfigOrigin& origin);
   Status SetTableList(const TableListSpec& spec, std::string_view text, const ConfigOrigin& origin);
   Status UnknownKey(std::string_view key, const std::string& where) const;
+  Status UnknownVariable(const std::string& variable) const;
   struct Toml;  // the parts that know toml++
   friend struct Toml;
 

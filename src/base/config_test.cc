@@ -196,16 +196,32 @@ TEST_F(ConfigTest, TakesTableListsFromTheEnvironment) {
   EXPECT_NE(ErrorOf("").find("one TOML array"), std::string::npos) << "nothing else can be slipped in";
 }
 
-TEST_F(ConfigTest, WarnsOfUnknownVariablesOnly) {
-  sources_.environment = {{"KEDGE_NODE", "n1"},       {"KEDGE_LOG", "debug"}, {"KEDGE_SECRET", "x"}, {"KEDGE_CONFIG", ""},
-                          {"KEDGE_STORE_KEEPS", "3"}, {"OTHER", "y"},         {"HOME", "/h"},        {"KEDGE_TEST_LONG", "1"}};
-  const Config config = Config::Load(registry_, sources_).value();
-  ASSERT_EQ(config.warnings().size(), 1u);
-  EXPECT_NE(config.warnings()[0].find("KEDGE_STORE_KEEPS"), std::string::npos);
+TEST_F(ConfigTest, RefusesUnknownVariablesOnly) {
+  sources_.environment = {{"KEDGE_NODE", "n1"}, {"KEDGE_LOG", "debug"}, {"KEDGE_SECRET", "x"},    {"KEDGE_CONFIG", ""},
+                          {"OTHER", "y"},       {"HOME", "/h"},         {"KEDGE_TEST_LONG", "1"}, {"KEDGE_STRICT", "1"}};
+  EXPECT_TRUE(Config::Load(registry_, sources_)->warnings().empty());
+  sources_.environment["KEDGE_STORE_KEEPS"] = "3";
+  EXPECT_EQ(Config::Load(registry_, sources_).status().message(),
+            "unknown environment variable KEDGE_STORE_KEEPS; did you mean KEDGE_STORE_KEEP?");
+  sources_.environment["KEDGE_STRICT"] = "0";
+  const Config lenient = Config::Load(registry_, sources_).value();
+  ASSERT_EQ(lenient.warnings().size(), 1u);
+  EXPECT_NE(lenient.warnings()[0].find("KEDGE_STORE_KEEPS"), std::string::npos);
+
+  sources_.environment = {{"KEDGE_LOGS", "info"}};
+  EXPECT_NE(Config::Load(registry_, sources_).status().message().find("did you mean KEDGE_LOG?"), std::string::npos);
   sources_.environment = {{"KEDGE_STORE_KEEP", "many"}};
   const auto bad = Config::Load(registry_, sources_);
   EXPECT_NE(bad.status().message().find("KEDGE_STORE_KEEP: store.keep: expected a whole number, found 'many'"),
             std::string::npos);
+}
+
+TEST_F(ConfigTest, RefusesALogLevelThatThereIsNot) {
+  sources_.environment = {{"KEDGE_LOG", "verbose"}};
+  EXPECT_EQ(Config::Load(registry_, sources_).status().message(),
+            "KEDGE_LOG: expected debug, info, warning, error or off, found 'verbose'");
+  sources_.environment = {{"KEDGE_LOG", ""}};
+  EXPECT_TRUE(Config::Load(registry_, sources_).ok()) << "set to nothing is not set";
 }
 
 TEST_F(ConfigTest, BooleansInTheEnvironmentMayBeWrittenInManyWays) {

@@ -337,7 +337,10 @@ Status ReadSettings(const kedge_options* given, Core* core) {
   if (options.overrides != nullptr) KEDGE_RETURN_IF_ERROR(ReadOverrides(options.overrides, &sources));
   if (options.job != nullptr) sources.overrides.emplace_back("job.name", options.job);
   KEDGE_ASSIGN_OR_RETURN(const Config config, Config::Load(KedgeConfigRegistry(), sources));
-  for (const std::string& warning : config.warnings()) LogWarning("client", "{}", warning);
+  // Of one environment, mostly: one rank tells.
+  for (const std::string& warning : config.warnings()) {
+    if (core->rank() == 0) LogWarning("client", "{}", warning);
+  }
   KEDGE_ASSIGN_OR_RETURN(core->node, ReadNodeSettings(config));
   KEDGE_ASSIGN_OR_RETURN(core->job, ReadJobSettings(config));
   KEDGE_ASSIGN_OR_RETURN(core->node_keys, ExplicitNodeKeys(config));
