@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <set>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "client/core/callback.h"
 #include "client/core/told_restarts.h"
@@ -373,7 +372,7 @@ Status Restarter::TryWhole(const std::string& name, const RestoreCandidate& cand
 
 Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
-  BeginCount();
+  tally_.Begin();
   Status status = NoneFound(name, at_most), failure;
   Choice choice;
   std::set<RestoreCandidate> tried;
@@ -395,8 +394,11 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
       if (has_gone) break;
       tried.insert(candidate);
       if (status.code() != Code::kNotFound) failure = status;
-      LogWarning("client", "rank {}: '{}' version {} cannot be restored; trying the next older one: {}", core_->rank(), name,
-                 candidate.version, status.message());
+      // All ranks have the same status.
+      if (alone() || core_->rank() == 0) {
+        LogWarning("client", "'{}' version {} cannot be restored; trying the next older one: {}", name, candidate.version,
+                   status.message());
+      }
     }
     if ((choice.everywhere && !has_gone) || choice.candidates.empty()) break;
   }
@@ -407,7 +409,7 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
 
 Status Restarter::Begin(const std::string& name, int64_t version, Purpose purpose) {
   if (active()) return Status(Code::kFailedPrecondition, "a restart has begun and not ended");
-  BeginCount();
+  tally_.Begin();
   Status status(Code::kNotFound, fmt::format("version {} of '{}' cannot be restored by all ranks", version, name)), failure;
   Choice choice;
   for (const bool everywhere : {false, true}) {
@@ -554,8 +556,8 @@ const Region* Restarter::FindSaved(int id) const {
 
 void Restarter::CountRestored() {
   if (!image_) return;
-  was_brought_ = was_brought_ || image_->was_brought();
   const RestoredBytes restored = image_->reader().restored();
+  tally_.Add(restored, image_->was_brought());
   kedge_statistics& statistics = core_->statistics;
   statistics.bytes_restored_pool += restored.memory;
   statistics.bytes_restored_directory += restored.directory;
@@ -563,24 +565,14 @@ void Restarter::CountRestored() {
   statistics.corrupt_copies += restored.corrupt_copies;
 }
 
-void Restarter::BeginCount() {
-  began_ns_ = SystemClock().NowNs();
-  stored_bytes_before_ = core_->statistics.bytes_restored_store;
-  was_brought_ = false;
-}
-
 void Restarter::CountRestart(bool goes_on) {
-  const double seconds = static_cast<double>(SystemClock().NowNs() - began_ns_) * 1e-9;
+  const double seconds = tally_.seconds();
   core_->statistics.last_restart_seconds = seconds;
   if (!goes_on) return;  // to read is no restart of the job
-  // The failure needed the level that one rank needed: every agent counts it alike, also where its ranks had their copies.
-  Level needed = was_brought_ ? Level::kNode : Level::kLocal;
-  if (core_->statistics.bytes_restored_store > stored_bytes_before_) needed = Level::kStore;
-  const auto all = core_->collective.AllGather(std::string(1, static_cast<char>(needed)));
-  if (all.ok()) {
-    for (const std::string& one : *all) needed = std::max(needed, one.empty() ? needed : static_cast<Level>(one[0]));
-  }
-  session_->CountRestart(seconds, needed);
+  // Every agent counts the level that one rank needed, also where its ranks had their copies.
+  const RestartSummary summary = tally_.Gather(core_->collective);
+  if (core_->rank() == 0) LogInfo("client", "{}", Describe(restored_, summary, seconds));
+  session_->CountRestart(seconds, summary.needed);
 }
 
 void Restarter::Abandon() {

@@ -17,6 +17,7 @@
 #include "client/core/ledger.h"
 #include "client/regions/routed_files.h"
 #include "client/restart/image_opener.h"
+#include "client/restart/restart_tally.h"
 #include "client/session/session.h"
 
 namespace kedge::client {
@@ -103,8 +104,7 @@ class Restarter {
   Status NoteRestored(const Generation& generation);
   Status NoteInStore(const RestoredRecord& record) const;
   void CountRestored();
-  void BeginCount();
-  // The restart that began with BeginCount has succeeded on all ranks. Collective.
+  // The restart that is being counted has succeeded on all ranks. Collective.
   void CountRestart(bool goes_on);
 
   Core* core_;
@@ -116,9 +116,7 @@ class Restarter {
   Purpose purpose_ = Purpose::kRestore;  // of the restart in parts that is under way
   std::unique_ptr<OpenImage> image_;
   Generation restored_;  // of the restart that is being counted
-  int64_t began_ns_ = 0;
-  uint64_t stored_bytes_before_ = 0;             // restored from the store when it began
-  bool was_brought_ = false;                     // an image came from other nodes since
+  RestartTally tally_;
   uint64_t restart_number_ = uint64_t{1} << 63;  // marks regions restored; checkpoints count from 1
 };
 
