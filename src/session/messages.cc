@@ -193,7 +193,7 @@ KEDGE_FIELDS(TierInfo) {
 }
 KEDGE_FIELDS(Welcome) {
   walk(m.session_id), walk(m.build), walk(m.attached_again), walk(m.node), walk(m.chunk_bytes), walk(m.piece_bytes);
-  walk(m.capacity_bytes);
+  walk(m.capacity_bytes), walk(m.speaks_for_node), walk(m.no_tiers);
   walk(m.failure_domain), walk(m.address);
   walk.List(m.tiers, 6);
 }

@@ -120,6 +120,9 @@ struct Welcome {
   uint64_t chunk_bytes = 0;  // at most the slot of every tier in the list
   uint64_t piece_bytes = 0;
   uint64_t capacity_bytes = 0;  // of all tiers in the list
+  // Of the sessions of an attempt one tells people what holds for the whole node.
+  bool speaks_for_node = false;
+  std::string no_tiers;  // why the list is empty
   std::string failure_domain;
   std::string address;          // where other nodes' agents reach this one; empty: nowhere
   std::vector<TierInfo> tiers;  // SlotRange::tier is the index here; fastest first

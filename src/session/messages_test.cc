@@ -40,7 +40,7 @@ Hello SomeHello() {
 }
 
 std::vector<Message> SampleOfEveryKind() {
-  Welcome welcome{3, "0.1.0", true, "n1", 1 << 20, 1 << 20, 1 << 30, "rack1", "127.0.0.1:7000", {}};
+  Welcome welcome{3, "0.1.0", true, "n1", 1 << 20, 1 << 20, 1 << 30, true, "", "rack1", "127.0.0.1:7000", {}};
   welcome.tiers = {{"pool", "/dev/shm/pool", TierKind::kMemory, "/dev/shm/pool", 1 << 20, 16}};
   LevelReply level{Level::kLocal, Level::kStore, Status(Code::kNoSpace, "write /a: full", 28), {1, 3}};
   OpenImageReply open{4, SlotRange{0, 1, 2, 3, 4}, {SlotRange{0, 5, 6, 7, 8}, SlotRange{kTierNone, 0, 0, 0, 9}}, true};

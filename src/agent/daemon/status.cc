@@ -213,6 +213,8 @@ std::string StatusJson(Agent& agent) {
   json["memory"] = MemoryJson(agent);
   json["tiers"] = Json::array();
   for (const TierUnit* unit : agent.tiers().units()) json["tiers"].push_back(TierJson(*unit));
+  json["unusable_tiers"] = Json::array();
+  for (const auto& [name, why] : agent.tiers().unusable()) json["unusable_tiers"].push_back({{"name", name}, {"why", why}});
   json["sessions"] = Json::array();
   for (const Session* session : agent.core().sessions().all()) json["sessions"].push_back(SessionJson(*session));
   json["leases"] = agent.peer_server().leases();

@@ -186,6 +186,13 @@ Result<Sessions::Admission> Sessions::Admit(Session& session, bool attached_agai
     KEDGE_ASSIGN_OR_RETURN(os::UniqueFd pool, os::DuplicateDescriptor(unit->tier->descriptor()));
     admission.descriptors.push_back(std::move(pool));
   }
+  const auto of_attempt = core_.sessions().all();
+  welcome.speaks_for_node = std::none_of(of_attempt.begin(), of_attempt.end(), [&](const Session* other) {
+    return other->job == session.job && other->hello.attempt == session.hello.attempt && other->id < session.id;
+  });
+  for (const auto& [name, why] : tiers_.unusable()) {
+    if (welcome.tiers.empty()) welcome.no_tiers += fmt::format("{}tier {}: {}", welcome.no_tiers.empty() ? "" : "; ", name, why);
+  }
   welcome.piece_bytes = std::min(core_.settings().piece_bytes, welcome.chunk_bytes);
   return admission;
 }

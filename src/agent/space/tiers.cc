@@ -43,15 +43,19 @@ std::string ExistingFolder(std::string path) {
 
 void Tiers::OpenNode() {
   const NodeSettings& settings = core_.settings();
+  const auto open = [&](const Plan& plan) {
+    const Status status = Open(plan).status();
+    if (status.ok()) return;
+    LogError("agent", "tier {} cannot be used: {}", plan.name, status.ToString());
+    unusable_.push_back({plan.name, status.message()});
+  };
   if (!settings.pool_bytes.has_value() || *settings.pool_bytes > 0) {
-    auto pool = Open({"pool", "", TierKind::kMemory, core_.Path("pool/pool"), settings.pool_bytes});
-    if (!pool.ok()) LogError("agent", "the pool cannot be used: {}", pool.status().ToString());
+    open({"pool", "", TierKind::kMemory, core_.Path("pool/pool"), settings.pool_bytes});
   }
   for (const TierSettings& tier : settings.tiers) {
     std::string path = OwnFolder(tier.path, settings.node);
     if (tier.kind == TierKind::kMemory) path += "/pool";
-    auto unit = Open({tier.name, "", tier.kind, path, tier.capacity_bytes});
-    if (!unit.ok()) LogError("agent", "tier {} cannot be used: {}", tier.name, unit.status().ToString());
+    open({tier.name, "", tier.kind, path, tier.capacity_bytes});
   }
 }
 

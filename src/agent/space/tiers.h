@@ -30,6 +30,12 @@ class Tiers {
 
   // The tiers that are configured for the node. Those that cannot be made are left out, with an error in the log.
   void OpenNode();
+  // Those, each with the reason.
+  struct Unusable {
+    std::string name;
+    std::string why;
+  };
+  const std::vector<Unusable>& unusable() const { return unusable_; }
   // What a job's session uses, fastest first: its scratch, or the node's. Opens the scratch when it is new.
   Result<std::vector<TierUnit*>> ForJob(const JobKeys& keys);
 
@@ -71,6 +77,7 @@ class Tiers {
   uint32_t last_id_ = 0;
   std::vector<std::unique_ptr<TierUnit>> units_;
   std::vector<Plan> plans_;  // of units_, by index
+  std::vector<Unusable> unusable_;
 };
 
 }  // namespace kedge

@@ -71,8 +71,13 @@ Status Checkpointer::OpenImage(uint64_t announced_bytes) {
 }
 
 Status Checkpointer::FallBackInline(const Status& why) {
-  LogWarning("client", "rank {}: '{}' version {} goes straight to the store, because no local tier takes it: {}", core_->rank(),
-             taken_->generation.name, taken_->generation.version, why.message());
+  // Of a node without tiers the session has told.
+  if (!image_session_->attachment.welcome.tiers.empty()) {
+    static LogRateLimit limit(std::chrono::seconds(60));
+    WriteLogLimited(limit, LogLevel::kWarning, "client",
+                    fmt::format("rank {}: '{}' version {} goes straight to the store, because no local tier takes it: {}",
+                                core_->rank(), taken_->generation.name, taken_->generation.version, why.message()));
+  }
   capture_.Abort();
   inline_ = true;
   image_session_.reset();
@@ -301,12 +306,13 @@ bool Checkpointer::Fits(uint64_t image_bytes) const {
 void Checkpointer::WarnWhenTooBig(uint64_t image_bytes) {
   if (warned_of_size_ || image_bytes == 0 || !image_session_) return;
   warned_of_size_ = true;
-  if (Fits(image_bytes)) return;
+  const Welcome& welcome = image_session_->attachment.welcome;
+  if (welcome.tiers.empty() || !welcome.speaks_for_node || Fits(image_bytes)) return;
   LogWarning("client",
-             "rank {}: {} versions of {} by {} ranks need {} on the node, whose tiers have {}: checkpoints will wait for "
-             "flushes. Give the node more room (pool.size, a [[tier]]), or keep fewer versions there (keep.local)",
-             core_->rank(), VersionsOnNode(), FormatByteSize(image_bytes), core_->ranks_on_node,
-             FormatByteSize(NeededOnNode(image_bytes)), FormatByteSize(image_session_->attachment.welcome.capacity_bytes));
+             "{} versions of {} by {} ranks need {} on node {}, whose tiers have {}: checkpoints will wait for flushes. Give "
+             "the node more room (pool.size, a [[tier]]), or keep fewer versions there (keep.local)",
+             VersionsOnNode(), FormatByteSize(image_bytes), core_->ranks_on_node, FormatByteSize(NeededOnNode(image_bytes)),
+             welcome.node, FormatByteSize(welcome.capacity_bytes));
 }
 
 void Checkpointer::CheckAgreement() {

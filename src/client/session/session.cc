@@ -73,8 +73,10 @@ void Session::ReportLoss(const Watched& lost) {
     lost.session->channel.MarkLost();
     wants_agent_.store(true, std::memory_order_release);
   }
-  LogWarning("client", "rank {}: the agent is gone; starting another. Checkpoints are synchronous until it is there",
-             core_->rank());
+  const Welcome& welcome = lost.session->attachment.welcome;
+  if (!welcome.speaks_for_node) return;
+  LogWarning("client", "the agent of node {} is gone; starting another. Checkpoints are synchronous until it is there",
+             welcome.node);
 }
 
 Hello Session::MakeHello() const {
@@ -105,7 +107,18 @@ Status Session::AttachThrough(std::shared_ptr<Connection> connection) {
   if (!attachment.ok()) return attachment.status();
   connection_ = std::move(connection);
   Adopt(std::move(*attachment));
+  WarnOfNoTiers();
   return Status::Ok();
+}
+
+void Session::WarnOfNoTiers() const {
+  const Welcome& welcome = attached_->attachment.welcome;
+  if (!welcome.tiers.empty() || !welcome.speaks_for_node) return;
+  LogWarning("client",
+             "node {} has no room for checkpoints, so each goes straight to {} while the call waits: {}. Give it a larger folder "
+             "(node.run_folder) or a [[tier]]",
+             welcome.node, core_->store->description(),
+             welcome.no_tiers.empty() ? "pool.size is 0, and no tier is named" : welcome.no_tiers);
 }
 
 Status Session::AttachAnew() {
@@ -243,7 +256,10 @@ void Session::Pump() {
     LogWarning("client", "rank {}: an agent is there, but refuses: {}", core_->rank(), status.message());
     return;
   }
-  LogWarning("client", "rank {}: attached to an agent again; checkpoints are asynchronous", core_->rank());
+  const Welcome& welcome = attached_->attachment.welcome;
+  if (welcome.speaks_for_node) {
+    LogWarning("client", "node {} has an agent again; checkpoints are asynchronous", welcome.node);
+  }
   status = TellMembers();
   if (!status.ok()) LogWarning("client", "rank {}: the nodes do not know each other: {}", core_->rank(), status.message());
 }

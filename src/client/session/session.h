@@ -135,6 +135,7 @@ class Session {
   Status AttachThrough(std::shared_ptr<Connection> connection);
   // Over a connection of its own, made now.
   Status AttachAnew();
+  void WarnOfNoTiers() const;
   Hello MakeHello() const;
   void Adopt(Attachment attachment);
   // Whether `attachment` goes on with the present session's mailbox and slots.
