@@ -24,6 +24,7 @@ namespace kedge::tools {
 namespace {
 
 constexpr double kSlowSyncSeconds = 0.05;
+constexpr uint64_t kSmallRoomBytes = uint64_t{256} << 20;
 constexpr size_t kSyncBytes = 4096;
 constexpr int kSyncRounds = 5;
 constexpr int kNetworkRequests = 500;
@@ -54,7 +55,7 @@ void ExamineMachine(std::vector<Finding>* findings) {
     findings->push_back({State::kBad, "/dev/shm", shm.status().message(),
                          "mount a tmpfs there, or name tiers in the configuration and set pool.size = 0"});
   } else {
-    const bool small = shm->available_bytes < (uint64_t{256} << 20);
+    const bool small = shm->available_bytes < kSmallRoomBytes;
     findings->push_back(
         {small ? State::kNote : State::kOk, "/dev/shm",
          fmt::format("{}, {} free", FormatByteSize(shm->total_bytes), FormatByteSize(shm->available_bytes)),
@@ -134,11 +135,77 @@ void ExamineStore(const JobSettings& job, std::vector<Finding>* findings) {
   ExamineFolder("store", path, fs, true, findings);
 }
 
+// Room for the versions that stay in the store beside the next one, of each name that it knows.
+void ExamineStoreRoom(const JobSettings& job, std::vector<Finding>* findings) {
+  const auto opened = OpenStoreAt(job.keys.store_path);
+  if (!opened.ok()) return;  // what is wrong with it has been said, or there is none yet
+  const auto volume = os::SystemFileSystem().StatVolume(job.keys.store_path);
+  const auto jobs = SelectJobs(*opened, {});
+  if (!volume.ok() || !jobs.ok()) return;
+  const int64_t wanted = static_cast<int64_t>(job.keys.keep_versions) + 1;
+  for (const std::string& name_of_job : *jobs) {
+    std::vector<std::string> skipped;
+    const auto names = opened->catalog.Names(name_of_job, &skipped);
+    if (!names.ok()) continue;
+    for (const std::string& name : *names) {
+      const auto versions = ListVersions(opened->catalog, name_of_job, name);
+      if (!versions.ok()) continue;
+      int64_t there = 0;
+      uint64_t bytes = 0;
+      for (const VersionInfo& info : *versions) {
+        there += info.complete ? 1 : 0;
+        bytes = std::max(bytes, info.complete ? info.image_bytes : 0);
+      }
+      const uint64_t needed = bytes * static_cast<uint64_t>(std::max<int64_t>(wanted - there, 0));
+      if (needed <= volume->available_bytes) continue;
+      findings->push_back({State::kNote, "store room",
+                           fmt::format("{}/{}: {} versions of {} are to fit ({} there), {} are free", name_of_job, name, wanted,
+                                       FormatByteSize(bytes), there, FormatByteSize(volume->available_bytes)),
+                           "free some room, or keep fewer versions (keep.versions)"});
+    }
+  }
+}
+
+// Where the agent keeps its pool.
+void ExamineRunFolder(const NodeSettings& node, std::vector<Finding>* findings) {
+  std::string folder = node.run_folder;
+  while (folder.size() > 1 && !os::PrivateFileSystem().Stat(folder).ok()) folder = os::ParentPath(folder);
+  const auto volume = os::SystemFileSystem().StatVolume(folder);
+  if (!volume.ok()) {
+    findings->push_back({State::kBad, "run folder", fmt::format("{}: {}", node.run_folder, volume.status().message()),
+                         "name another one (node.run_folder)"});
+    return;
+  }
+  const bool has_pool = node.pool_bytes.value_or(1) > 0;
+  const bool is_small = has_pool && volume->available_bytes < node.pool_bytes.value_or(kSmallRoomBytes);
+  findings->push_back({is_small ? State::kNote : State::kOk, "run folder",
+                       fmt::format("{}: {} free", node.run_folder, FormatByteSize(volume->available_bytes)),
+                       is_small ? "small for the pool: name a larger folder in memory (node.run_folder), or a [[tier]]" : ""});
+}
+
+// An agent that has not got what the configuration wants says why.
+void ExamineTiersOf(const AgentConnection& agent, std::vector<Finding>* findings) {
+  const auto reply = agent.connection->Call<StatusReply>(StatusRequest{}, kAnswerTimeout);
+  const Json status = reply.ok() ? Json::parse(reply->json, nullptr, /*allow_exceptions=*/false) : Json();
+  if (!status.is_object() || !status.contains("unusable_tiers")) {
+    findings->push_back({State::kBad, "agent", reply.ok() ? "its answer is no status" : reply.status().message(),
+                         "see agent.log in its run folder"});
+    return;
+  }
+  const bool has_none = status.at("tiers").empty();
+  for (const Json& tier : status.at("unusable_tiers")) {
+    findings->push_back({has_none ? State::kBad : State::kNote, "tier " + tier.at("name").get<std::string>(),
+                         "the agent that runs cannot use it: " + tier.at("why").get<std::string>(),
+                         has_none ? "checkpoints go straight to the store: make room, then: kedge agent --stop" : ""});
+  }
+}
+
 void ExamineAgent(const Config& config, std::vector<Finding>* findings) {
   const auto agent = ConnectToAgent(config, false);
   const auto node = ReadNodeSettings(config);
   if (agent.ok()) {
     findings->push_back({State::kOk, "agent", fmt::format("runs for node {}", agent->node.node), ""});
+    ExamineTiersOf(*agent, findings);
   } else if (agent.status().code() == Code::kUnavailable) {
     findings->push_back({State::kOk, "agent",
                          node.ok() ? fmt::format("none runs for node {}; applications start it", node->node) : "none runs", ""});
@@ -213,6 +280,8 @@ Outcome Doctor(const ConfigOptions& options, bool json_wanted, const NetworkChoi
   ExamineMachine(&findings);
   ExamineKernelFeatures(&findings);
   ExamineStore(job, &findings);
+  ExamineStoreRoom(job, &findings);
+  ExamineRunFolder(node, &findings);
   const auto examine_local = [&](const std::string& subject, const std::string& path) {
     ExamineFolder(subject, OwnFolder(path, node.node), os::PrivateFileSystem(), false, &findings);
   };

@@ -51,15 +51,22 @@ std::string Percent(const Json& part) {
 }
 
 std::string Tiers(const Json& status) {
-  Table table({"TIER", "KIND", "SLOTS", "OF", "FREE", "CACHED", "WRITERS", "EACH", "ERROR", "CAPTURED", "PATH"},
-              {false, false, true, true, true, true, true, true, true, true, false});
+  Table table({"TIER", "FREE", "OF", "CACHED", "CAPTURED", "WRITERS", "EACH", "ERROR"},
+              {false, true, true, true, true, true, true, true});
+  std::string places;
   for (const Json& tier : status.at("tiers")) {
-    table.AddRow({tier.at("name").get<std::string>(), tier.at("lost").get<bool>() ? "LOST" : tier.at("kind").get<std::string>(),
-                  Number(tier.at("slots")), FormatByteSize(tier.at("slot_bytes").get<uint64_t>()), Number(tier.at("free_slots")),
-                  Number(tier.at("cached_slots")), Number(tier.at("writers")), NextWriter(tier), Percent(tier.at("model_error")),
-                  FormatByteSize(tier.at("captured_bytes").get<uint64_t>()), tier.at("path").get<std::string>()});
+    const auto name = tier.at("name").get<std::string>();
+    table.AddRow({name, Number(tier.at("free_slots")) + "/" + Number(tier.at("slots")),
+                  FormatByteSize(tier.at("slot_bytes").get<uint64_t>()), Number(tier.at("cached_slots")),
+                  FormatByteSize(tier.at("captured_bytes").get<uint64_t>()), Number(tier.at("writers")), NextWriter(tier),
+                  Percent(tier.at("model_error"))});
+    places += fmt::format("  {}: {}, {}\n", name, tier.at("lost").get<bool>() ? "LOST" : tier.at("kind").get<std::string>(),
+                          tier.at("path").get<std::string>());
   }
-  return table.Text();
+  for (const Json& tier : status.at("unusable_tiers")) {
+    places += fmt::format("  {}: CANNOT BE USED, {}\n", tier.at("name").get<std::string>(), tier.at("why").get<std::string>());
+  }
+  return table.Text() + places;
 }
 
 // Where chunks went, and what that cost.
@@ -117,7 +124,8 @@ std::string Schedule(const Json& job) {
 }
 
 std::string Versions(const Json& job, size_t versions_max) {
-  Table table({"NAME", "VERSION", "LEVEL", "OF", "IMAGES", "BYTES", ""}, {false, true, false, false, true, true, false});
+  Table table({"NAME", "VERSION", "LEVEL", "OF", "IMAGES", "BYTES"}, {false, true, false, false, true, true});
+  std::string notes;
   size_t shown = 0;
   for (const Json& version : job.at("versions")) {
     if (shown++ == versions_max) break;
@@ -126,12 +134,13 @@ std::string Versions(const Json& job, size_t versions_max) {
     std::string note = version.contains("failure") ? version.at("failure").get<std::string>() : "";
     if (version.contains("node_failure")) note = version.at("node_failure").get<std::string>();
     if (version.at("skipped").get<bool>()) note = "skipped";
+    if (!note.empty()) notes += fmt::format("  version {}: {}\n", Number(version.at("version")), note);
     table.AddRow({version.at("name").get<std::string>(), Number(version.at("version")), version.at("level").get<std::string>(),
                   version.at("scheduled").get<std::string>(), fmt::format("{}", version.at("images").size()),
-                  FormatByteSize(bytes), note});
+                  FormatByteSize(bytes)});
   }
   const size_t all = job.at("versions").size();
-  return table.Text() + (all > versions_max ? fmt::format("... and {} older\n", all - versions_max) : "");
+  return table.Text() + (all > versions_max ? fmt::format("... and {} older\n", all - versions_max) : "") + notes;
 }
 
 }  // namespace
@@ -141,13 +150,13 @@ Result<std::string> StatusText(const std::string& text, const StatusViewOptions&
     const Json status = Json::parse(text);
     std::string view = Head(status) + Memory(status.at("memory")) + "\n" + Tiers(status) + Placement(status.at("placement")) +
                        "\n" + Sessions(status);
-    if (!options.versions) return view;
+    if (!options.versions) return Wrapped(view);
     for (const Json& job : status.at("jobs")) {
       view += fmt::format("\njob {} (attempt {}, store {})\n", job.at("job").get<std::string>(),
                           job.at("attempt").get<uint64_t>(), job.at("store").get<std::string>());
       view += Schedule(job) + Versions(job, options.versions_max);
     }
-    return view;
+    return Wrapped(view);
   } catch (const Json::exception& error) {
     return Status(Code::kCorrupt, fmt::format("the agent's status cannot be read ({}); is it of another build?", error.what()));
   }
@@ -164,7 +173,7 @@ Result<std::string> GroupsText(const std::string& text) {
                           groups.empty() ? "its nodes do not protect each other (protect.scheme = " + scheme + ")"
                                          : scheme + "\n" + groups.substr(0, groups.find_last_not_of('\n') + 1));
     }
-    return view.empty() ? std::string("no jobs\n") : view;
+    return view.empty() ? std::string("no jobs\n") : Wrapped(view);
   } catch (const Json::exception& error) {
     return Status(Code::kCorrupt, fmt::format("the agent's status cannot be read ({}); is it of another build?", error.what()));
   }

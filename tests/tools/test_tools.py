@@ -381,6 +381,44 @@ def test_doctor_looks_at_a_tier_as_the_agent_will() -> None:
         assert state == "ok" and "will be made" not in found and not list(own.iterdir())
 
 
+def test_a_node_without_room_is_told_of_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def take(rank: int, communicator: ThreadedCommunicator) -> None:
+        settings = {"pool.size": "512KiB", "keep.versions": "2"}
+        with Context("cramped", communicator=communicator, settings=settings) as context:
+            context.protect(0, np.zeros(1 << 16), "x")
+            for version in (1, 2, 3):
+                context.checkpoint("c", version)
+            assert context.wait("c", 3, Level.STORE) is None
+        if rank == 0:
+            findings = {f["subject"]: f for f in kedge_json("doctor", "--set", "pool.size=512KiB", expect=1)["findings"]}
+            assert findings["tier pool"]["state"] == "BAD" and "less than one chunk" in findings["tier pool"]["found"]
+
+    run_ranks(2, take)
+    said = [line for line in capfd.readouterr().err.splitlines() if "client:" in line]
+    assert len(said) == 1, said
+    assert all(part in said[0] for part in ("no room for checkpoints", "less than one chunk", "node.run_folder", "[[tier]]"))
+
+
+def test_doctor_compares_the_store_with_what_is_to_be_kept(store: Path) -> None:
+    def room(*settings: str) -> dict[str, str] | None:
+        findings = kedge_json("doctor", *settings)["findings"]
+        return next((f for f in findings if f["subject"] == "store room"), None)
+
+    assert room() is None
+    short = room("--set", "keep.versions=1000000000")
+    assert short and short["state"] == "note" and "climate/heat" in short["found"] and "keep.versions" in short["advice"]
+
+
+def test_doctor_looks_at_the_run_folder(tmp_path: Path) -> None:
+    def folder(*settings: str) -> tuple[str, str]:
+        findings = {finding["subject"]: finding for finding in kedge_json("doctor", *settings)["findings"]}
+        return findings["run folder"]["state"], findings["run folder"]["found"]
+
+    state, found = folder("--set", f"node.run_folder={tmp_path / 'run' / '%n'}", "--set", "node.name=here")
+    assert state == "ok" and str(tmp_path / "run" / "here") in found
+    assert folder("--set", "pool.size=1000TiB")[0] == "note"
+
+
 def test_doctor_measures_this_node_where_no_job_is_known(store: Path) -> None:
     def network(report: Any) -> dict[str, str]:
         assert "network" not in report
