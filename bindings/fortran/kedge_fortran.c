@@ -20,7 +20,7 @@ _Static_assert(KEDGE_LEVEL_STORE == 3 && KEDGE_LEVEL_LAST == 100 && KEDGE_REST =
                    KEDGE_MAX_DIMENSIONS == 15,
                "kedge_c.f90 repeats these values");
 _Static_assert(sizeof(kedge_statistics) == 152 && sizeof(kedge_options) == 32 && sizeof(kedge_object) == 40 &&
-                   sizeof(kedge_region_info) == 16 + 16 + 3 * 8 * KEDGE_MAX_DIMENSIONS + 8,
+                   sizeof(kedge_region_info) == 16 + 16 + 3 * 8 * KEDGE_MAX_DIMENSIONS + 8 + 3 * 8,
                "kedge_c.f90 repeats these structs");
 
 static _Thread_local char refusal[512]; /* "": the library's own message is the last one */

@@ -146,6 +146,14 @@ typedef struct kedge_region_info {
   int64_t global_offset[KEDGE_MAX_DIMENSIONS];
   int reinterpret;    /* 1: a restart takes as many bytes that were saved as another type or shape; not stored */
   int device_written; /* 1: a device writes there without the processor (RDMA, GPU): its changes are not tracked; not stored */
+  /* Memory that moves and grows, as a std::vector's. `locate`, if not NULL, is asked at protect and at each checkpoint and
+   * restart where it lies and how many elements it has; address and count of kedge_protect are ignored, `dimensions` is at most
+   * 1, and changes are not tracked. `resize`, if not NULL, makes it that long when a restart finds another length; without it
+   * the lengths must be equal. Both return 0 on success, anything else fails the checkpoint or the restart, and call nothing
+   * of Kedge. */
+  int (*locate)(void* user, void** address, size_t* count);
+  int (*resize)(void* user, size_t count);
+  void* user;
 } kedge_region_info;
 
 /* Declares `count` elements of `element_bytes` at `address` as region `id` (any int). The memory stays the caller's and

@@ -124,6 +124,17 @@ namespace detail {
 template <typename T>
 using IfPlain = std::enable_if_t<std::is_trivially_copyable_v<T>, int>;
 
+// Plain elements one behind the other, as many as it is told: std::vector, std::string and the like.
+template <typename Container, typename = void>
+constexpr bool kGrows = false;
+template <typename Container>
+constexpr bool kGrows<Container, std::void_t<decltype(std::declval<Container&>().resize(size_t{}))>> =
+    !std::is_trivially_copyable_v<Container> &&
+    std::is_same_v<decltype(std::declval<Container&>().data()), typename Container::value_type*> &&
+    std::is_trivially_copyable_v<typename Container::value_type>;
+template <typename Container>
+using IfGrows = std::enable_if_t<kGrows<Container>, int>;
+
 inline Expected<void> Check(int code) {
   if (code == KEDGE_OK) return {};
   return Error(code, kedge_error_message());
@@ -242,13 +253,7 @@ class Context {
   template <typename T, detail::IfPlain<T> = 0>
   Expected<void> Protect(int id, Span<T> values, const RegionOptions& options = {}) {
     static_assert(!std::is_const_v<T>, "a restart writes into the region");
-    kedge_region_info info{};
-    info.struct_size = sizeof info;
-    info.name = OrNull(options.name);
-    info.type = detail::TypeOf<T>();
-    info.column_major = options.column_major ? 1 : 0;
-    info.reinterpret = options.reinterpret ? 1 : 0;
-    info.device_written = options.device_written ? 1 : 0;
+    kedge_region_info info = InfoOf<T>(options);
     if (options.shape.size() > KEDGE_MAX_DIMENSIONS) return Error(KEDGE_ERROR_INVALID_ARGUMENT, "too many dimensions");
     info.dimensions = static_cast<int>(options.shape.size());
     for (size_t i = 0; i < options.shape.size(); ++i) info.shape[i] = options.shape[i];
@@ -262,6 +267,18 @@ class Context {
   template <typename T, detail::IfPlain<T> = 0>
   Expected<void> Protect(int id, T& value, const RegionOptions& options = {}) {
     return Protect(id, Span<T>(&value, 1), options);
+  }
+  // A container by reference: a checkpoint takes what it has then, wherever that lies, and a restart makes it as long as it
+  // was. The container stays where it is until the id is unprotected or protected anew; its changes are not tracked.
+  template <typename Container, detail::IfGrows<Container> = 0>
+  Expected<void> Protect(int id, Container& container, const RegionOptions& options = {}) {
+    using T = typename Container::value_type;
+    if (!options.shape.empty()) return Error(KEDGE_ERROR_INVALID_ARGUMENT, "a container that grows has no shape");
+    kedge_region_info info = InfoOf<T>(options);
+    info.user = &container;
+    info.locate = Locate<Container>;
+    info.resize = Resize<Container>;
+    return detail::Check(kedge_protect(get(), id, nullptr, 0, sizeof(T), &info));
   }
   // The context keeps the serializer until the id is unprotected or protected anew.
   Expected<void> Protect(int id, Serializer serializer, const std::string& name = {}) {
@@ -401,6 +418,18 @@ class Context {
   explicit Context(kedge_context* context) : context_(context) {}
 
   static const char* OrNull(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+  // But for the shape. Its name is that of `options`.
+  template <typename T>
+  static kedge_region_info InfoOf(const RegionOptions& options) {
+    kedge_region_info info{};
+    info.struct_size = sizeof info;
+    info.name = OrNull(options.name);
+    info.type = detail::TypeOf<T>();
+    info.column_major = options.column_major ? 1 : 0;
+    info.reinterpret = options.reinterpret ? 1 : 0;
+    info.device_written = options.device_written ? 1 : 0;
+    return info;
+  }
 
   // No exception may pass through the library, which is C to its callers.
   template <typename Body>
@@ -414,6 +443,20 @@ class Context {
   static int Size(void* user, size_t* bytes) {
     return Guarded([&] {
       *bytes = static_cast<Serializer*>(user)->size();
+      return true;
+    });
+  }
+  template <typename Container>
+  static int Locate(void* user, void** address, size_t* count) {
+    auto* container = static_cast<Container*>(user);
+    *address = container->data();
+    *count = container->size();
+    return 0;
+  }
+  template <typename Container>
+  static int Resize(void* user, size_t count) {
+    return Guarded([&] {
+      static_cast<Container*>(user)->resize(count);
       return true;
     });
   }

@@ -54,6 +54,43 @@ TEST_F(CppTest, ProtectCheckpointRestart) {
   EXPECT_TRUE(context->Finalize());
 }
 
+TEST_F(CppTest, ContainersThatGrowAreTakenAsTheyAre) {
+  std::vector<double> particles(10, 1.0);
+  std::string notes = "begun";
+  OpenOptions options = Options();
+  options.overrides += "\nkeep.versions=5";
+  auto context = Context::Open(options);
+  ASSERT_TRUE(context) << context.error().message();
+  ASSERT_TRUE(context->Protect(0, particles, {.name = "particles"}));
+  ASSERT_TRUE(context->Protect(1, notes));
+  ASSERT_TRUE(context->Checkpoint("state", 1));
+  particles.resize(100'000, 2.0);  // elsewhere now
+  notes = "a text that is longer than what lies within the string itself";
+  ASSERT_TRUE(context->Checkpoint("state", 2));
+  const auto then = particles;
+  const auto noted = notes;
+  particles.clear();
+  particles.shrink_to_fit();
+  notes.clear();
+  ASSERT_TRUE(context->Checkpoint("state", 3)) << "an empty one is one, too";
+
+  auto restored = context->Restart("state", 2);
+  ASSERT_TRUE(restored) << restored.error().message();
+  EXPECT_EQ(particles, then);
+  EXPECT_EQ(notes, noted);
+  ASSERT_TRUE(context->Restart("state", 1));
+  EXPECT_EQ(particles, std::vector<double>(10, 1.0));
+  EXPECT_EQ(notes, "begun");
+  ASSERT_TRUE(context->RestartBegin("state", 1));
+  EXPECT_EQ(context->Saved(0)->shape, std::vector<int64_t>{10});
+  ASSERT_TRUE(context->RestartEnd());
+
+  std::vector<int64_t> others(10);
+  ASSERT_TRUE(context->Protect(0, others));
+  EXPECT_EQ(context->Restart("state", 1).error().code(), KEDGE_ERROR_MISMATCH) << "of another type";
+  EXPECT_EQ(context->Protect(0, others, {.shape = {2, 5}}).error().code(), KEDGE_ERROR_INVALID_ARGUMENT);
+}
+
 TEST_F(CppTest, SerializersAndTheirErrors) {
   auto context = Context::Open(Options());
   ASSERT_TRUE(context) << context.error().message();

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "client/api/context.h"
 #include "client/api/error_message.h"
+#include "client/core/callback.h"
 #include "client/ranks/rendezvous.h"
 #include "client/regions/object_stream.h"
 #include "kedge/kedge.h"
@@ -162,8 +163,10 @@ int kedge_finalize(kedge_context* context, int drain) {
 
 int kedge_protect(kedge_context* context, int id, void* address, size_t count, size_t element_bytes,
                   const kedge_region_info* info) {
-  return Call(context,
-              [&](Context& self, auto&) { return self.core.regions.current().Protect(id, address, count, element_bytes, info); });
+  return Call(context, [&](Context& self, auto&) {
+    const CallbackScope scope(&self.core);
+    return self.core.regions.current().Protect(id, address, count, element_bytes, info);
+  });
 }
 
 int kedge_unprotect(kedge_context* context, int id) {

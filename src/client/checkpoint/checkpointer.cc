@@ -154,6 +154,9 @@ Status Checkpointer::Take(DeclaredRegion* declared) {
       return Status(Code::kFailedPrecondition, fmt::format("object {}: its size call-back returned {}", region.id, code));
     }
     region.bytes = bytes;
+  } else if (declared->moves()) {
+    const CallbackScope scope(core_);
+    KEDGE_RETURN_IF_ERROR(declared->Locate());
   }
   declared->taken_by = image_number_;
   gathered_.push_back(declared);

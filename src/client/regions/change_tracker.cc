@@ -100,7 +100,7 @@ bool ChangeTracker::Track(const DeclaredRegion& region, Tracked* tracked) {
 
 const std::vector<ChangedRange>* ChangeTracker::Take(const DeclaredRegion& region, const ImageMark& base) {
   const size_t bytes = region.description.bytes;
-  if (!Available() || region.device_written || bytes < kTrackedBytesMin) return nullptr;
+  if (!Available() || region.device_written || region.moves() || bytes < kTrackedBytesMin) return nullptr;
   Tracked& tracked = regions_[region.address];
   if (tracked.bytes != bytes) {
     writes_->Untrack(region.address);

@@ -30,8 +30,7 @@ bool AnyNonZero(const int64_t* values, int count) {
   return std::any_of(values, values + count, [](int64_t value) { return value != 0; });
 }
 
-Status ApplyInfo(int id, const kedge_region_info& given, Region* region) {
-  const kedge_region_info info = CopySized(given);
+Status ApplyInfo(int id, const kedge_region_info& info, Region* region) {
   const int memory = NumberIn(info.memory), type = NumberIn(info.type);
   if (memory == KEDGE_MEMORY_DEVICE) {
     return Status(Code::kUnsupported, fmt::format("region {}: device memory is not supported; copy it to host memory first", id));
@@ -86,7 +85,48 @@ uint64_t RegionGroup::bytes() const {
   return bytes;
 }
 
+Status DeclaredRegion::Locate() {
+  if (!moves()) return Status::Ok();
+  void* now = nullptr;
+  size_t count = 0, bytes = 0;
+  if (int code = moving.locate(moving.user, &now, &count)) {
+    return Status(Code::kFailedPrecondition, fmt::format("region {}: its locate call-back returned {}", description.id, code));
+  }
+  if (__builtin_mul_overflow(count, description.element_bytes, &bytes) || (now == nullptr && bytes > 0)) {
+    return Status(Code::kInvalidArgument, fmt::format("region {}: its locate call-back says {} elements of {} bytes at {}",
+                                                      description.id, count, description.element_bytes, fmt::ptr(now)));
+  }
+  address = now;
+  description.bytes = bytes;
+  description.shape.assign(1, static_cast<int64_t>(count));
+  return Status::Ok();
+}
+
+Status DeclaredRegion::Resize(uint64_t bytes) {
+  if (moving.resize == nullptr || bytes == description.bytes) return Status::Ok();
+  const size_t count = bytes / description.element_bytes;
+  if (int code = moving.resize(moving.user, count)) {
+    return Status(Code::kFailedPrecondition,
+                  fmt::format("region {}: its resize call-back returned {} for {} elements", description.id, code, count));
+  }
+  KEDGE_RETURN_IF_ERROR(Locate());
+  if (description.bytes == bytes) return Status::Ok();
+  return Status(Code::kFailedPrecondition, fmt::format("region {}: its resize call-back left it at {} bytes instead of {}",
+                                                       description.id, description.bytes, bytes));
+}
+
 Status RegionGroup::Protect(int id, void* address, size_t count, size_t element_bytes, const kedge_region_info* info) {
+  const kedge_region_info known = info != nullptr ? CopySized(*info) : kedge_region_info{};
+  const MovingMemory moving{known.locate, known.resize, known.user};
+  if (moving.locate == nullptr && moving.resize != nullptr) {
+    return Status(Code::kInvalidArgument, fmt::format("region {}: resize without locate", id));
+  }
+  if (moving.locate != nullptr) {
+    if (known.dimensions > 1 || AnyNonZero(known.global_shape, KEDGE_MAX_DIMENSIONS)) {
+      return Status(Code::kInvalidArgument, fmt::format("region {}: memory that moves has one dimension, of its own", id));
+    }
+    address = nullptr, count = 0;
+  }
   size_t bytes = 0;
   if (element_bytes == 0 || __builtin_mul_overflow(count, element_bytes, &bytes)) {
     return Status(Code::kInvalidArgument, fmt::format("region {}: {} elements of {} bytes: expected elements of at least 1 byte "
@@ -100,13 +140,22 @@ Status RegionGroup::Protect(int id, void* address, size_t count, size_t element_
   region.id = id;
   region.element_bytes = element_bytes;
   region.bytes = bytes;
-  if (info != nullptr) KEDGE_RETURN_IF_ERROR(ApplyInfo(id, *info, &region));
+  if (info != nullptr) KEDGE_RETURN_IF_ERROR(ApplyInfo(id, known, &region));
+  DeclaredRegion probe;
+  if (moving.locate != nullptr) {
+    probe.description = region;
+    probe.moving = moving;
+    KEDGE_RETURN_IF_ERROR(probe.Locate());
+    region = probe.description;
+    address = probe.address;
+  }
   KEDGE_ASSIGN_OR_RETURN(DeclaredRegion* const declared, Place(region));
   declared->description = std::move(region);
   declared->address = address;
   declared->object = kedge_object{};
-  declared->reinterpret = info != nullptr && CopySized(*info).reinterpret != 0;
-  declared->device_written = info != nullptr && CopySized(*info).device_written != 0;
+  declared->reinterpret = known.reinterpret != 0;
+  declared->device_written = known.device_written != 0;
+  declared->moving = moving;
   return Status::Ok();
 }
 
@@ -123,6 +172,7 @@ Status RegionGroup::ProtectObject(int id, const char* name, const kedge_object& 
   declared->description = std::move(region);
   declared->address = nullptr;
   declared->object = copy;
+  declared->moving = MovingMemory{};
   return Status::Ok();
 }
 

@@ -18,20 +18,34 @@
 
 namespace kedge::client {
 
+// Memory that is somewhere else, or of another length, each time that it is asked for.
+struct MovingMemory {
+  int (*locate)(void* user, void** address, size_t* count) = nullptr;
+  int (*resize)(void* user, size_t count) = nullptr;
+  void* user = nullptr;
+};
+
 struct DeclaredRegion {
   Region description;           // kMemory: complete. kObject: bytes are asked for at each checkpoint
   void* address = nullptr;      // kMemory; the caller's
   kedge_object object{};        // kObject
   bool reinterpret = false;     // kMemory: whatever was saved as other elements of as many bytes fits, too
   bool device_written = false;  // kMemory: devices write there unseen by the processor
+  MovingMemory moving;          // kMemory: where it is not always at `address`
   // The image (by its number in this context) or restart that has taken this region already: each takes it once.
   uint64_t taken_by = 0;
+
+  bool moves() const { return moving.locate != nullptr; }
+  // Brings address and size up to date, where it moves. Calls the application (CallbackScope).
+  Status Locate();
+  // Makes it `bytes` long, where that can be done. The same.
+  Status Resize(uint64_t bytes);
 };
 
 class RegionGroup {
  public:
   // kInvalidArgument: a size that overflows, a shape whose product is not the count, a name that another region has, ... ;
-  // kUnsupported: device memory.
+  // kUnsupported: device memory. May call the application (DeclaredRegion::Locate).
   Status Protect(int id, void* address, size_t count, size_t element_bytes, const kedge_region_info* info);
   Status ProtectObject(int id, const char* name, const kedge_object& object);
   Status Unprotect(int id);

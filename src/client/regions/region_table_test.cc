@@ -16,6 +16,33 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+// Memory that moves, as the application tells of it.
+struct Moving {
+  std::vector<double> elements;
+  int fails = 0;
+  size_t cut = 0;  // elements that a resize leaves out
+
+  static int Locate(void* user, void** address, size_t* count) {
+    auto* self = static_cast<Moving*>(user);
+    *address = self->elements.data();
+    *count = self->elements.size();
+    return self->fails;
+  }
+  static int Resize(void* user, size_t count) {
+    auto* self = static_cast<Moving*>(user);
+    self->elements.resize(count - self->cut);
+    return self->fails;
+  }
+  kedge_region_info Info() {
+    kedge_region_info info{};
+    info.struct_size = sizeof info;
+    info.locate = Locate;
+    info.resize = Resize;
+    info.user = this;
+    return info;
+  }
+};
+
 class RegionGroupTest : public ::testing::Test {
  protected:
   static kedge_region_info Named(const char* name) {
@@ -196,6 +223,39 @@ TEST(RegionTable, GroupsAreApartAndKeptWhileAnotherIsSelected) {
   table.current().Clear();
   table.Select("");
   EXPECT_EQ(table.current().bytes(), sizeof value);
+}
+
+TEST_F(RegionGroupTest, MemoryThatMovesIsFoundWhereItIs) {
+  Moving moving{std::vector<double>(5)};
+  const kedge_region_info info = moving.Info();
+  ASSERT_TRUE(group_.Protect(1, nullptr, 0, sizeof(double), &info).ok());
+  DeclaredRegion* const region = group_.Find(1);
+  EXPECT_EQ(region->address, moving.elements.data()) << "its size is known before the first checkpoint";
+  EXPECT_EQ(group_.bytes(), 5 * sizeof(double));
+  moving.elements.resize(1000);
+  ASSERT_TRUE(region->Locate().ok());
+  EXPECT_EQ(region->address, moving.elements.data());
+  EXPECT_EQ(region->description.bytes, 1000 * sizeof(double));
+  EXPECT_THAT(region->description.shape, ElementsAre(1000));
+  ASSERT_TRUE(region->Resize(3 * sizeof(double)).ok());
+  EXPECT_EQ(moving.elements.size(), 3u);
+  EXPECT_EQ(region->description.bytes, 3 * sizeof(double));
+  moving.cut = 1;
+  EXPECT_EQ(region->Resize(9 * sizeof(double)).code(), Code::kFailedPrecondition) << "it is not as long as it was told to be";
+  moving.fails = 7;
+  EXPECT_THAT(region->Locate().message(), ::testing::HasSubstr("returned 7"));
+  EXPECT_EQ(group_.Protect(2, nullptr, 0, sizeof(double), &info).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(group_.Find(2), nullptr);
+  moving.fails = 0;
+  kedge_region_info wrong = info;
+  wrong.dimensions = 2;
+  EXPECT_EQ(group_.Protect(2, nullptr, 0, sizeof(double), &wrong).code(), Code::kInvalidArgument);
+  wrong = info;
+  wrong.locate = nullptr;
+  EXPECT_EQ(group_.Protect(2, memory_, 4, sizeof(double), &wrong).code(), Code::kInvalidArgument);
+  // The same id, at one place from now on.
+  ASSERT_TRUE(group_.Protect(1, memory_, 4, 8, nullptr).ok());
+  EXPECT_FALSE(region->moves());
 }
 
 }  // namespace

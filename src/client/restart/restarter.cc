@@ -310,8 +310,12 @@ Status Restarter::CheckRanks(const RestoreCandidate& candidate) const {
                             candidate.version, candidate.ranks, core_->ranks(), candidate.ranks));
 }
 
-Status Restarter::CheckRegion(const DeclaredRegion& declared) const {
-  const Region& wanted = declared.description;
+Status Restarter::CheckRegion(DeclaredRegion* declared) const {
+  if (declared->moves()) {
+    const CallbackScope scope(core_);
+    KEDGE_RETURN_IF_ERROR(declared->Locate());
+  }
+  Region wanted = declared->description;
   const int found = image_->reader().FindRegion(wanted.id);
   if (found < 0) {
     return Status(Code::kMismatch, fmt::format("region {} is not in the checkpoint, which holds {} regions of group '{}'",
@@ -322,13 +326,17 @@ Status Restarter::CheckRegion(const DeclaredRegion& declared) const {
     return Status(Code::kMismatch, fmt::format("region {} was saved as {}", wanted.id,
                                                saved.kind == RegionKind::kObject ? "an object" : "plain memory"));
   }
+  if (declared->moving.resize != nullptr && saved.bytes % wanted.element_bytes == 0) {
+    wanted.bytes = saved.bytes;
+    wanted.shape.clear();
+  }
   if (wanted.kind == RegionKind::kMemory && saved.bytes != wanted.bytes) {
     return Status(Code::kMismatch,
                   fmt::format("region {} was saved with {} bytes, and {} are protected: ask kedge_saved_region and "
                               "protect that size",
                               wanted.id, saved.bytes, wanted.bytes));
   }
-  if (!declared.reinterpret && !MeansTheSame(saved, wanted)) {
+  if (!declared->reinterpret && !MeansTheSame(saved, wanted)) {
     return Status(Code::kMismatch,
                   fmt::format("region {} was saved as {}, and {} is protected: protect what kedge_saved_region says, or set "
                               "`reinterpret` to take the bytes as they are",
@@ -338,8 +346,8 @@ Status Restarter::CheckRegion(const DeclaredRegion& declared) const {
 }
 
 Status Restarter::CheckAll() {
-  for (const DeclaredRegion& declared : core_->regions.current().regions()) {
-    KEDGE_RETURN_IF_ERROR(CheckRegion(declared));
+  for (DeclaredRegion& declared : core_->regions.current().regions()) {
+    KEDGE_RETURN_IF_ERROR(CheckRegion(&declared));
   }
   for (const Region& saved : image_->record().regions) {
     if (saved.kind == RegionKind::kFile) continue;
@@ -444,7 +452,7 @@ Status Restarter::Part(kedge_selection selection, const int* ids, size_t count) 
         regions.push_back(declared);
         return Status::Ok();
       }));
-  for (const DeclaredRegion* declared : regions) KEDGE_RETURN_IF_ERROR(CheckRegion(*declared));
+  for (DeclaredRegion* declared : regions) KEDGE_RETURN_IF_ERROR(CheckRegion(declared));
   KEDGE_RETURN_IF_ERROR(Read(regions));
   for (DeclaredRegion* declared : regions) declared->taken_by = restart_number_;
   return Status::Ok();
@@ -484,6 +492,10 @@ Status Restarter::ReadOnce(const std::vector<DeclaredRegion*>& regions) {
   for (DeclaredRegion* declared : regions) {
     if (declared->description.kind == RegionKind::kObject) continue;
     const auto region = static_cast<uint32_t>(image_->reader().FindRegion(declared->description.id));
+    if (declared->moves()) {
+      const CallbackScope scope(core_);
+      KEDGE_RETURN_IF_ERROR(declared->Resize(image_->record().regions[region].bytes));
+    }
     targets.push_back({region, static_cast<std::byte*>(declared->address)});
   }
   KEDGE_RETURN_IF_ERROR(image_->reader().ReadRegions(targets));

@@ -94,7 +94,7 @@ class Restarter {
   Status TryWhole(const std::string& name, const RestoreCandidate& candidate);
   Status OpenAndCheck(const std::string& name, const RestoreCandidate& candidate, bool check_regions);
   Status CheckRanks(const RestoreCandidate& candidate) const;
-  Status CheckRegion(const DeclaredRegion& declared) const;
+  Status CheckRegion(DeclaredRegion* declared) const;
   Status CheckAll();
   Status Read(const std::vector<DeclaredRegion*>& regions);
   Status ReadOnce(const std::vector<DeclaredRegion*>& regions);
