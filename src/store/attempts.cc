@@ -302,8 +302,7 @@ Result<AttemptLook> LookAfterAttempt(const Catalog& catalog, const std::string& 
   return look;
 }
 
-Result<AttemptHistory> ReadAttemptHistory(const Catalog& catalog, const std::string& job, uint32_t before) {
-  AttemptHistory history;
+Result<std::vector<AttemptLife>> ReadAttempts(const Catalog& catalog, const std::string& job, uint32_t before) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> entries, ListIfThere(catalog.store(), keys::AttemptsFolder(job)));
   std::vector<uint32_t> attempts;
   for (const StoreEntry& entry : entries) {
@@ -312,21 +311,34 @@ Result<AttemptHistory> ReadAttemptHistory(const Catalog& catalog, const std::str
   }
   std::sort(attempts.begin(), attempts.end());
   if (attempts.size() > kHistoryAttemptsMax) attempts.erase(attempts.begin(), attempts.end() - kHistoryAttemptsMax);
+  std::vector<AttemptLife> lives;
   for (const uint32_t attempt : attempts) {
     const auto record = ReadOwnRecord(catalog, keys::AttemptKey(job, attempt), &DecodeAttemptRecord);
     if (IsUnknown(record.status())) return record.status();
     if (!record.ok()) continue;
+    AttemptLife life{*record};
     const auto end = ReadOwnRecord(catalog, keys::AttemptEndKey(job, attempt), &DecodeAttemptEndRecord);
     if (IsUnknown(end.status())) return end.status();
-    double seconds = 0;
     if (end.ok()) {
-      seconds = 1e-9 * static_cast<double>(end->wall_time_ns - record->wall_time_ns);
+      life.ended_ns = end->wall_time_ns;
     } else {
       KEDGE_ASSIGN_OR_RETURN(const double silent, catalog.store().AgeSeconds(keys::AttemptKey(job, attempt), catalog.owner()));
-      seconds = 1e-9 * static_cast<double>(WallTimeNs() - record->wall_time_ns) - std::max(silent, 0.0);
-      history.failed.push_back(attempt);
+      life.silent_seconds = std::max(silent, 0.0);
     }
+    lives.push_back(std::move(life));
+  }
+  return lives;
+}
+
+Result<AttemptHistory> ReadAttemptHistory(const Catalog& catalog, const std::string& job, uint32_t before) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<AttemptLife> lives, ReadAttempts(catalog, job, before));
+  AttemptHistory history;
+  for (const AttemptLife& life : lives) {
+    const bool has_ended = life.ended_ns != 0;
+    const int64_t until = has_ended ? life.ended_ns : WallTimeNs();
+    const double seconds = 1e-9 * static_cast<double>(until - life.record.wall_time_ns) - life.silent_seconds;
     history.seconds += std::max(0.0, seconds);
+    if (!has_ended) history.failed.push_back(life.record.attempt);
   }
   return history;
 }

@@ -151,8 +151,16 @@ bool IsSilent(const Catalog& catalog, const std::string& job, uint32_t attempt, 
 // kNotFound: no such attempt.
 Result<double> SilentSeconds(const Catalog& catalog, const std::string& job, uint32_t attempt);
 
-// What became of the attempts before `before`; of the kHistoryAttemptsMax newest of them.
 inline constexpr size_t kHistoryAttemptsMax = 64;
+struct AttemptLife {
+  AttemptRecord record;
+  int64_t ended_ns = 0;       // wall time of its end in good order; 0: none is known
+  double silent_seconds = 0;  // of one without: since its last sign of life
+};
+// The kHistoryAttemptsMax newest attempts before `before`, oldest first. What cannot be read for damage is left out.
+Result<std::vector<AttemptLife>> ReadAttempts(const Catalog& catalog, const std::string& job, uint32_t before);
+
+// What became of these.
 struct AttemptHistory {
   std::vector<uint32_t> failed;  // that did not end in good order, ascending
   double seconds = 0;            // of all, from acquisition to end or last sign of life

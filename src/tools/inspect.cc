@@ -21,6 +21,7 @@ struct InspectOptions {
   bool all_ranks = false;
   bool chunks = false;
   bool extents = false;
+  bool brief = false;
   bool json = false;
 };
 
@@ -132,9 +133,57 @@ Json ImageJson(const StoredImage& image) {
           {"copied_bytes", stored.copies}, {"zero_bytes", stored.zeros},          {"shared_objects", std::move(shared_objects)}};
 }
 
+Json VersionJson(const VersionInfo& info, Json images) {
+  return {{"job", info.generation.job},
+          {"name", info.generation.name},
+          {"version", info.generation.version},
+          {"attempt", info.generation.attempt},
+          {"take", info.generation.take},
+          {"complete", info.complete},
+          {"ranks", info.ranks},
+          {"bytes", info.image_bytes},
+          {"pinned", info.pinned},
+          {"images", std::move(images)}};
+}
+
+// A line for each image that is there, by the parts that have them: whoever has thousands of ranks reads each record once.
+Outcome InspectBriefly(const OpenedStore& opened, const VersionInfo& info, bool json) {
+  std::vector<std::string> problems;
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<PartRecord> parts, ReadParts(opened.catalog, info.generation, &problems));
+  for (const std::string& problem : problems) std::fprintf(stderr, "kedge: warning: %s\n", problem.c_str());
+  Json images = Json::array();
+  Table table({"RANK", "BYTES", "STORED", "SHARED", "ZEROS", "CAPTURED"}, {true, true, true, true, true, false});
+  for (const PartRecord& part : parts) {
+    for (const ImageEntry& entry : part.images) {
+      auto image = ReadImage(opened.catalog, part, entry);
+      if (!image.ok()) return image.status().WithContext(fmt::format("rank {} (of {})", entry.rank, info.ranks));
+      const StoredBytes stored = StoredBytesOf(*image);
+      const uint64_t bytes = image->record.RegionBytes();
+      images.push_back({{"rank", entry.rank},
+                        {"part", part.images.front().rank},
+                        {"bytes", bytes},
+                        {"wall_time_ns", image->record.wall_time_ns},
+                        {"own_bytes", stored.own},
+                        {"stored_bytes", stored.stored},
+                        {"shared_bytes", stored.shared},
+                        {"copied_bytes", stored.copies},
+                        {"zero_bytes", stored.zeros}});
+      table.AddRow({fmt::format("{}", entry.rank), FormatByteSize(bytes), FormatByteSize(stored.stored),
+                    FormatByteSize(stored.shared), FormatByteSize(stored.zeros), FormatWallTime(image->record.wall_time_ns)});
+    }
+  }
+  if (json) {
+    PrintJson(VersionJson(info, std::move(images)));
+  } else {
+    std::fputs(table.Text().c_str(), stdout);
+  }
+  return kExitOk;
+}
+
 Outcome Inspect(const InspectOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
   KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, SelectVersion(opened, options.store, options.spec));
+  if (options.brief) return InspectBriefly(opened, info, options.json);
   if (!options.json) {
     std::printf("%s: %s, %u ranks, %s, %s\n", info.generation.ToString().c_str(),
                 info.complete ? fmt::format("complete since {}", FormatWallTime(info.wall_time_ns)).c_str()
@@ -153,18 +202,7 @@ Outcome Inspect(const InspectOptions& options) {
       PrintImage(*image, options);
     }
   }
-  if (options.json) {
-    PrintJson({{"job", info.generation.job},
-               {"name", info.generation.name},
-               {"version", info.generation.version},
-               {"attempt", info.generation.attempt},
-               {"take", info.generation.take},
-               {"complete", info.complete},
-               {"ranks", info.ranks},
-               {"bytes", info.image_bytes},
-               {"pinned", info.pinned},
-               {"images", std::move(images)}});
-  }
+  if (options.json) PrintJson(VersionJson(info, std::move(images)));
   return kExitOk;
 }
 
@@ -181,7 +219,8 @@ Command InspectCommand() {
         app.add_flag("--all-ranks", options->all_ranks, "every rank's image")->excludes(rank);
         app.add_flag("--chunks", options->chunks, "also the chunks and the objects they lie in");
         app.add_flag("--extents", options->extents, "also every extent with its checksum");
-        app.add_flag("--json", options->json, "print JSON, with chunks and extents");
+        app.add_flag("--brief", options->brief, "one line for each image: sizes, and when it was captured")->excludes(rank);
+        app.add_flag("--json", options->json, "print JSON, with chunks and extents unless --brief");
         app.footer("Examples:\n  kedge inspect heat\n  kedge inspect climate/heat@120 --rank 3 --chunks");
         return [options] { return Inspect(*options); };
       }};

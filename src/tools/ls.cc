@@ -1,11 +1,22 @@
 // kedge ls: the jobs of a store, their checkpoint names, versions, levels, sizes and ages.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/byte_size.h"
+#include "base/clock.h"
+#include "base/duration.h"
 #include "base/json.h"
+#include "store/attempts.h"
 #include "tools/command.h"
 #include "tools/common.h"
 
@@ -16,6 +27,7 @@ struct LsOptions {
   StoreOptions store;
   std::string target;
   bool all = false;
+  bool attempts = false;
   bool json = false;
 };
 
@@ -74,14 +86,81 @@ bool IsMeant(const Target& target, const Generation& generation) {
          (target.version->attempt == 0 || generation.attempt == target.version->attempt);
 }
 
+// The launches of some jobs, and what they went on from.
+struct Attempts {
+  Json lives = Json::array();
+  Json restored = Json::array();
+  Table table{{"JOB", "ATTEMPT", "STATE", "RANKS", "HOST", "BEGAN", "LASTED", "CONTINUED FROM"},
+              {false, true, false, true, false, true, true, false}};
+
+  Status Add(const Catalog& catalog, const std::string& job);
+};
+
+// What became of one, and how that is known. Of the newest alone somebody may see its process.
+std::pair<std::string, std::string> FateOf(const AttemptLife& life, const std::optional<AttemptState>& newest) {
+  if (life.ended_ns != 0) return {"ended", "it said so"};
+  if (!newest || newest->record.attempt != life.record.attempt) return {"died", "another attempt has taken over from it"};
+  if (newest->life != Life::kLeased) return {newest->life == Life::kLives ? "lives" : "died", newest->why};
+  const std::string silent = fmt::format("; silent for {:.0f} s", life.silent_seconds);
+  return {life.silent_seconds < life.record.lease_seconds ? "lives" : "silent", newest->why + silent};
+}
+
+Status Attempts::Add(const Catalog& catalog, const std::string& job) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<AttemptLife> all, ReadAttempts(catalog, job, std::numeric_limits<uint32_t>::max()));
+  KEDGE_ASSIGN_OR_RETURN(const auto newest, NewestAttempt(catalog, RequestOfThisProcess(job, 0, 1)));
+  std::map<uint32_t, std::string> origins;
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> names, catalog.Names(job, nullptr));
+  for (const std::string& name : names) {
+    KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoredRecord> records, ReadRestored(catalog, job, name));
+    for (const RestoredRecord& record : records) {
+      const Generation& origin = record.origin;
+      restored.push_back({{"job", job},
+                          {"name", name},
+                          {"attempt", record.attempt},
+                          {"take", record.take},
+                          {"wall_time_ns", record.wall_time_ns},
+                          {"origin", {{"version", origin.version}, {"attempt", origin.attempt}, {"take", origin.take}}}});
+      std::string& text = origins[record.attempt];
+      text += fmt::format("{}{}@{}.{}", text.empty() ? "" : ", ", name, origin.version, origin.attempt);
+    }
+  }
+  for (const AttemptLife& life : all) {
+    const AttemptRecord& record = life.record;
+    const auto [state, why] = FateOf(life, newest);
+    const auto silent_ns = static_cast<int64_t>(1e9 * life.silent_seconds);
+    const int64_t last_sign_ns = std::max(record.wall_time_ns, life.ended_ns != 0 ? life.ended_ns : WallTimeNs() - silent_ns);
+    lives.push_back({{"job", job},
+                     {"attempt", record.attempt},
+                     {"state", state},
+                     {"why", why},
+                     {"ranks", record.ranks},
+                     {"host", record.host},
+                     {"pid", record.pid},
+                     {"lease_seconds", record.lease_seconds},
+                     {"began_wall_time_ns", record.wall_time_ns},
+                     {"ended_wall_time_ns", life.ended_ns},
+                     {"last_sign_wall_time_ns", last_sign_ns}});
+    const std::string at_least = life.ended_ns != 0 ? "" : "> ";  // signs of life are a quarter of a lease apart
+    const Duration lasted = FromSeconds(1e-9 * static_cast<double>(last_sign_ns - record.wall_time_ns));
+    table.AddRow({job, fmt::format("{}", record.attempt), state, fmt::format("{}", record.ranks), record.host,
+                  FormatAge(record.wall_time_ns), at_least + FormatDuration(lasted), origins[record.attempt]});
+  }
+  return Status::Ok();
+}
+
 Outcome Ls(const LsOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
   KEDGE_ASSIGN_OR_RETURN(const std::vector<Target> targets, Select(opened, options));
   Json shown = Json::array();
   Table table({"JOB", "NAME", "VERSION", "STATE", "RANKS", "BYTES", "AGE", "ATTEMPT", ""},
               {false, false, true, false, true, true, true, true, false});
+  Attempts attempts;
+  std::set<std::string> jobs;
   for (const Target& target : targets) {
     const std::string& job = target.job;
+    if (options.attempts && jobs.insert(job).second) {
+      KEDGE_RETURN_IF_ERROR(attempts.Add(opened.catalog, job));
+    }
     std::vector<std::string> skipped, names = {target.name};
     if (target.name.empty()) {
       KEDGE_ASSIGN_OR_RETURN(names, opened.catalog.Names(job, &skipped));
@@ -101,12 +180,17 @@ Outcome Ls(const LsOptions& options) {
     }
   }
   if (options.json) {
-    PrintJson({{"store", opened.path}, {"store_id", opened.catalog.id().ToHex()}, {"versions", std::move(shown)}});
-  } else if (!shown.empty()) {
+    Json json{{"store", opened.path}, {"store_id", opened.catalog.id().ToHex()}, {"versions", std::move(shown)}};
+    if (options.attempts) json.update({{"attempts", std::move(attempts.lives)}, {"restored", std::move(attempts.restored)}});
+    PrintJson(json);
+    return kExitOk;
+  }
+  if (!shown.empty()) {
     std::fputs(table.Text().c_str(), stdout);
   } else {
     std::fprintf(stderr, "kedge: no %sversions in %s\n", options.all ? "" : "complete ", opened.path.c_str());
   }
+  if (options.attempts) std::printf("%s%s", shown.empty() ? "" : "\n", attempts.table.Text().c_str());
   return kExitOk;
 }
 
@@ -120,6 +204,7 @@ Command LsCommand() {
             app.add_option("target", options->target, "only this: JOB, NAME, JOB/NAME or JOB/NAME@VERSION")
                 ->type_name("[JOB/]NAME[@VERSION]");
             app.add_flag("-a,--all", options->all, "also versions that are incomplete, superseded or removed, with the reason");
+            app.add_flag("--attempts", options->attempts, "also the newest launches of the job, and what they continued from");
             app.add_flag("--json", options->json, "print JSON");
             app.footer("Examples:\n  kedge ls\n  kedge ls climate/heat --all\n  kedge ls --store /scratch/me/kedge climate");
             return [options] { return Ls(*options); };
