@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/json.h"
+
 namespace kedge::tools {
 
 Result<AgentConnection> ConnectToAgent(const Config& config, bool start) {
@@ -23,6 +28,14 @@ Result<AgentConnection> ConnectToAgent(const Config& config, bool start) {
   KEDGE_ASSIGN_OR_RETURN(const ToolWelcome welcome, agent.connection->AttachTool(std::chrono::seconds(10)));
   static_cast<void>(welcome);
   return agent;
+}
+
+Result<std::string> AskForStatus(const AgentConnection& agent) {
+  KEDGE_ASSIGN_OR_RETURN(const StatusReply reply, agent.connection->Call<StatusReply>(StatusRequest{}, kAnswerTimeout));
+  Json status = Json::parse(reply.json, nullptr, false);
+  if (!status.is_object()) return Status(Code::kCorrupt, "the agent's status is no JSON; is it of another build?");
+  status["wall_time_ns"] = WallTimeNs();
+  return ToText(status);
 }
 
 }  // namespace kedge::tools

@@ -23,4 +23,7 @@ struct AgentConnection {
 // without, kUnavailable says where it was looked for.
 Result<AgentConnection> ConnectToAgent(const Config& config, bool start);
 
+// What the agent says of itself, as JSON, with the time: of looks that were kept, each tells when it was.
+Result<std::string> AskForStatus(const AgentConnection& agent);
+
 }  // namespace kedge::tools

@@ -11,12 +11,12 @@ namespace {
 Outcome ShowStatus(const ConfigOptions& options, bool json, bool groups) {
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.Load());
   KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, false));
-  KEDGE_ASSIGN_OR_RETURN(const StatusReply reply, agent.connection->Call<StatusReply>(StatusRequest{}, kAnswerTimeout));
+  KEDGE_ASSIGN_OR_RETURN(const std::string status, AskForStatus(agent));
   if (json) {
-    std::puts(reply.json.c_str());
+    std::puts(status.c_str());
     return kExitOk;
   }
-  KEDGE_ASSIGN_OR_RETURN(const std::string text, groups ? GroupsText(reply.json) : StatusText(reply.json, {}));
+  KEDGE_ASSIGN_OR_RETURN(const std::string text, groups ? GroupsText(status) : StatusText(status, {}));
   std::fputs(text.c_str(), stdout);
   return kExitOk;
 }
