@@ -59,18 +59,23 @@ foreach(program IN LISTS programs)
   endif()
 endforeach()
 
-# `kedge plan` and `kedge run` are the programs kedge-plan and kedge-run beside kedge: in the build tree with the sources and the
+# `kedge plan`, `kedge report` and `kedge run` are programs kedge-NAME beside kedge: in the build tree with the sources and the
 # project's Python; installed with a copy in share/kedge and the python3 of the machine. A wheel has its own.
 if(NOT SKBUILD)
   file(RELATIVE_PATH python_folder /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_DATADIR}/kedge/python)
-  foreach(program kedge-plan kedge-run)
+  foreach(KEDGE_PROGRAM plan report run)
+    set(program kedge-${KEDGE_PROGRAM})
+    set(template ${PROJECT_SOURCE_DIR}/cmake/kedge-program.in)
+    if(KEDGE_PROGRAM STREQUAL "plan")
+      set(template ${PROJECT_SOURCE_DIR}/cmake/kedge-plan.in)
+    endif()
     set(KEDGE_PLAN_FOLDER ${PROJECT_SOURCE_DIR}/python)
     set(KEDGE_PLAN_PYTHON ${KEDGE_PYTHON})
-    configure_file(${PROJECT_SOURCE_DIR}/cmake/${program}.in ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${program} @ONLY
+    configure_file(${template} ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${program} @ONLY
       FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
     set(KEDGE_PLAN_FOLDER "$(dirname \"$(readlink -f \"$0\")\")/${python_folder}")
     set(KEDGE_PLAN_PYTHON python3)
-    configure_file(${PROJECT_SOURCE_DIR}/cmake/${program}.in ${PROJECT_BINARY_DIR}/${program} @ONLY)
+    configure_file(${template} ${PROJECT_BINARY_DIR}/${program} @ONLY)
     install(PROGRAMS ${PROJECT_BINARY_DIR}/${program} DESTINATION ${CMAKE_INSTALL_BINDIR})
   endforeach()
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/kedge DESTINATION ${CMAKE_INSTALL_DATADIR}/kedge/python

@@ -9,7 +9,9 @@
 
 #include "base/byte_size.h"
 #include "base/clock.h"
+#include "os/files/files.h"
 #include "os/machine/machine.h"
+#include "os/process/process.h"
 #include "os/process/terminal.h"
 #include "session/config_keys.h"
 #include "store/posix/posix_store.h"
@@ -161,6 +163,15 @@ Result<VersionInfo> ResolveVersion(const OpenedStore& opened, const Target& targ
 Result<VersionInfo> SelectVersion(const OpenedStore& opened, const StoreOptions& options, const std::string& text) {
   KEDGE_ASSIGN_OR_RETURN(const Target target, SelectTarget(opened, options, text, TargetForm::kName));
   return ResolveVersion(opened, target);
+}
+
+void RunSibling(const std::string& name, char** arguments) {
+  const std::string program = "kedge-" + name;
+  const auto folder = os::ProgramFolder();
+  for (const std::string& candidate : {folder.ok() ? os::JoinPath(*folder, program) : program, program}) {
+    const Status failed = os::ReplaceProcess(candidate, arguments);
+    if (failed.code() != Code::kNotFound) std::fprintf(stderr, "kedge: %s\n", failed.message().c_str());
+  }
 }
 
 Table::Table(std::vector<std::string> header, std::vector<bool> right) : right_(std::move(right)) {

@@ -67,6 +67,10 @@ Result<VersionInfo> SelectVersion(const OpenedStore& opened, const StoreOptions&
 extern const char* const kVersionSpecHelp;
 extern const char* const kVersionSpecForm;
 
+// Runs kedge-NAME, beside this program or on PATH, in place of this process, with these arguments (NULL-terminated, the first is
+// its name). Returns only when there is none, or it cannot be run: then it says why.
+void RunSibling(const std::string& name, char** arguments);
+
 // Aligned columns; the widths fit the content. Numbers go right when `right` says so for the column.
 class Table {
  public:

@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "os/files/files.h"
-#include "os/process/process.h"
 #include "session/connection.h"
 #include "tools/command.h"
 #include "tools/common.h"
@@ -37,16 +35,6 @@ int ExitCodeOf(const Status& status) {
   }
 }
 
-// Runs kedge-NAME in place of this process; returns only when there is none, or it cannot be run: then it says why.
-void RunSibling(const std::string& name, char** arguments) {
-  const std::string program = "kedge-" + name;
-  const auto folder = os::ProgramFolder();
-  for (const std::string& candidate : {folder.ok() ? os::JoinPath(*folder, program) : program, program}) {
-    const Status failed = os::ReplaceProcess(candidate, arguments);
-    if (failed.code() != Code::kNotFound) std::fprintf(stderr, "kedge: %s\n", failed.message().c_str());
-  }
-}
-
 int Main(int argc, char** argv) {
   CLI::App app{
       "Kedge: asynchronous multilevel checkpoint/restart. Exit codes: 0 all is well; 1 something is bad or not there; 2 the call "
@@ -63,6 +51,7 @@ int Main(int argc, char** argv) {
   app.footer(
       "Programs of their own, like every kedge-NAME beside this one or on PATH:\n"
       "  plan                        how often to checkpoint, and what to expect: models, simulator, advice\n"
+      "  report                      a job as a page with pictures, from what its store and agents know\n"
       "  run                         keep a job running over dead nodes");
   if (!is_ours) {
     RunSibling(argv[1], argv + 1);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -57,6 +58,21 @@ def test_a_killed_rank_costs_an_attempt_and_nothing_else(machine: Machine, launc
     assert report["attempts"][0]["exit_code"] != 0 and report["attempts"][0]["advanced"]
     assert report["attempts"][1]["nodes"] == machine.names[:2]
     assert_continued(machine, log)
+
+
+def test_the_report_of_a_run_has_its_launches(machine: Machine) -> None:
+    run = machine.start("--launcher=openmpi", "--job=shown", *endless_heat(machine))
+    machine.end_after(until(machine.versions))
+    kill(until(lambda: machine.ranks_on(machine.names[1], "heat3d"))[0])
+    report, _ = machine.finish(run)
+    (machine.folder / "run.json").write_text(json.dumps(report))
+    command = [KEDGE, "report", "shown", "--run", machine.folder / "run.json", "--json"]
+    told = json.loads(subprocess.run(command, env=machine.environment(), capture_output=True, text=True, timeout=60, check=True).stdout)
+    assert [launch["nodes"] for launch in told["launches"]] == [attempt["nodes"] for attempt in report["attempts"]]
+    assert told["outcome"].startswith("finished: ") and [attempt["state"] for attempt in told["attempts"]] == ["died", "ended"]
+    assert told["restores"][0]["attempt"] == 2 and told["restores"][0]["name"] == "heat3d"
+    assert max(version["version"] for version in told["versions"]) == report["versions"]["heat3d"]
+    assert not told["nodes"] and any("Agents that have left" in sentence for sentence in told["missing"])
 
 
 @pytest.mark.parametrize("source", ["store", "nodes"])

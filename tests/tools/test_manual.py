@@ -89,6 +89,10 @@ def test_the_page_of_the_planner_has_its_commands_and_options() -> None:
     check("kedge-plan", found)
 
 
+def test_the_page_of_the_report_has_its_options() -> None:
+    check("kedge-report", options_of_help(help_of(BIN / "kedge-report")))
+
+
 def test_the_first_page_names_every_command_and_every_page() -> None:
     text = page("kedge")
     for command in commands():

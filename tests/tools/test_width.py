@@ -16,7 +16,7 @@ from program import KEDGE
 PLAN = ("advise", "compare", "curves", "figures", "fit", "groups", "simulate", "sweep", "watch")
 COMMANDS = (
     "", "ls", "inspect", "verify", "export", "copy", "gc", "rm", "clean", "pin", "unpin", "status", "top", "wait", "rebuild", "drain", "config",
-    "doctor", "agent", "halt", "calibrate", "run", "plan", *(f"plan {command}" for command in PLAN),
+    "doctor", "agent", "halt", "calibrate", "report", "run", "plan", *(f"plan {command}" for command in PLAN),
 )  # fmt: skip
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from kedge.run.launchers import LAUNCHERS, find_launcher
 from kedge.run.nodes import PROBE_SECONDS, Health, Nodes, TooFewNodesError, expand_hosts
 from kedge.run.shells import Shell, SlurmShell, SshShell, VirtualShell, run_on
 from kedge.run.supervisor import ExitCode, Limits, Report, Supervisor, say_on_stderr
+from kedge.tool import find_tool
 
 DESCRIPTION = """\
 Launches COMMAND on some of the nodes there are and keeps it running until it
@@ -107,16 +107,6 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print a report as JSON at the end; the application then prints to stderr")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="the application and its arguments")
     return parser
-
-
-def find_tool() -> str:
-    """The kedge command that belongs to this one: KEDGE_RUN_TOOL (set by kedge-run), the package's, or the one on PATH."""
-    installed = Path(__file__).resolve().parents[1] / "bin" / "kedge"
-    candidates = [os.environ.pop("KEDGE_RUN_TOOL", ""), str(installed) if installed.exists() else "", shutil.which("kedge") or ""]
-    tool = next(filter(None, candidates), "")
-    if not tool:
-        raise ValueError("the kedge command is neither beside kedge-run nor on PATH")
-    return str(Path(tool).resolve())
 
 
 def configuration(tool: str) -> dict[str, str]:
