@@ -197,6 +197,44 @@ KEDGE_API int kedge_unprotect(kedge_context* context, int id);
 /* Forgets all regions of the current group. */
 KEDGE_API int kedge_clear(kedge_context* context);
 
+/* Memory that Kedge gives out, the heap of the context: every checkpoint of the default group has it, and a restart brings all of
+ * it back, at the same addresses, so that pointers from block to block stay right. The program protects nothing, and finds the
+ * begin of its data by a name. Whatever group is selected, blocks belong to the default one.
+ *
+ * The heap lies in a range of addresses (heap.size, heap.address) that is reserved by the first of these calls, or by the restart
+ * that brings a version's heap back, there and nowhere else: KEDGE_ERROR_MISMATCH names what this process has at its place. So
+ * restart before anything else is allocated. kedge_restart, and the first part of a restart in parts that takes KEDGE_ALL or
+ * KEDGE_REST, make the heap what it was: the version's blocks are back, and others without a name are gone. A block that was
+ * asked for by its name (alloc, find) never moves and never goes: where the version has it elsewhere, with another size, type or
+ * shape, or not at all, that is KEDGE_ERROR_MISMATCH, before anything is overwritten; kedge_free it first. A version that is only
+ * read (kedge_load_begin, kedge_restart_as) brings no block back; its blocks are saved regions with ids up to -1,073,741,824.
+ *
+ * kedge_finalize frees all blocks, unless kedge_heap has given its link out: then they stay, memory of nobody, so that what lies
+ * there can still be taken apart. A forked child has a copy of the heap, as of all memory; a context of its own has another. */
+
+/* A block of `count` elements of `element_bytes`. With a name, which no other region may have, it begins at a multiple of 64 KiB
+ * and reads as zeros; type and shape of `info` (may be NULL) are stored, its name is not looked at. A block without a name (NULL)
+ * of at most 16 KiB begins at a multiple of 16, and of the greatest power of two that divides its size, and is not zeroed.
+ * KEDGE_ERROR_ALREADY_EXISTS: the name is taken; _UNSUPPORTED: devices write there (`info`); _NO_SPACE: range or memory are full;
+ * _FAILED_PRECONDITION: no range can be reserved, or the last restart has failed. */
+KEDGE_API int kedge_alloc(kedge_context* context, const char* name, size_t count, size_t element_bytes,
+                          const kedge_region_info* info, void** block);
+/* Changes a block's size, in place where that can be done; *resized is where it lies then, with as much of its content as fits.
+ * NULL: a new block without a name. A shape of several dimensions is forgotten. On an error the block is as it was. */
+KEDGE_API int kedge_realloc(kedge_context* context, void* block, size_t bytes, void** resized);
+/* Later versions do not have it; its memory goes back to the system. NULL is none. KEDGE_ERROR_INVALID_ARGUMENT: no block begins
+ * there. */
+KEDGE_API int kedge_free(kedge_context* context, void* block);
+/* Takes a named or large block out of the heap: later versions do not have it, and its memory is the caller's, who may munmap it
+ * up to the next multiple of 64 KiB. Until then no version that has a block there can be restored. */
+KEDGE_API int kedge_detach(kedge_context* context, void* block);
+/* The block of this name; `bytes` and `info` may be NULL; info->name is valid until the block goes. KEDGE_ERROR_NOT_FOUND. */
+KEDGE_API int kedge_find(kedge_context* context, const char* name, void** block, size_t* bytes, kedge_region_info* info);
+/* Reserves the range now. **link is the context that has the heap, in whichever process it is, NULL after kedge_finalize: data in
+ * the heap keep `link`, which a restart leaves where it is, and not the context, which is another one in each process. `link` may
+ * be NULL. */
+KEDGE_API int kedge_heap(kedge_context* context, kedge_context* const** link);
+
 /* Objects that are not plain memory. At a checkpoint `size` is asked for the exact number of bytes, then `serialize`
  * must write that many through kedge_write; at a restart `deserialize` reads them through kedge_read. All return 0 on
  * success; anything else fails the checkpoint (the application goes on) or the restart. */

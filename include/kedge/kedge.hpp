@@ -10,8 +10,9 @@
 //   ...
 //   context->Checkpoint("heat", step);
 //
-// Nothing throws but what a serializer of yours throws, which fails the checkpoint or restart. Results must be looked at:
-// a discarded one is a warning. Conventions of memory, threads and collectives are those of kedge.h.
+// Nothing throws but what a serializer of yours throws, which fails the checkpoint or restart, and an Allocator, as containers
+// want it. Results must be looked at: a discarded one is a warning. Conventions of memory, threads and collectives are those of
+// kedge.h.
 #ifndef KEDGE_KEDGE_HPP
 #define KEDGE_KEDGE_HPP
 
@@ -25,6 +26,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -218,6 +220,53 @@ struct Serializer {
   std::function<bool(Reader&, size_t bytes)> deserialize;
 };
 
+class Context;
+
+// Has containers keep their elements in the heap of a context (kedge.h), where a restart brings them back:
+//
+//   using Values = std::vector<double, kedge::Allocator<double>>;
+//   Values* values = restored ? *context->Find<Values>("values") : *context->Make<Values>("values",
+//   kedge::Allocator<double>(*context));
+//
+// Made after a restart, as everything in the heap. Throws std::bad_alloc where kedge_alloc fails, whose reason
+// kedge_error_message() has, and once the context has ended; to give memory back is no mistake then.
+template <typename T>
+class Allocator {
+ public:
+  static_assert(alignof(T) <= 4096, "the heap aligns no further");
+  using value_type = T;
+  using propagate_on_container_copy_assignment = std::true_type;
+  using propagate_on_container_move_assignment = std::true_type;
+  using propagate_on_container_swap = std::true_type;
+
+  explicit Allocator(const Context& context);
+  template <typename U>
+  Allocator(const Allocator<U>& other) : link_(other.link()) {}  // NOLINT(google-explicit-constructor)
+
+  T* allocate(size_t count) {
+    void* block = nullptr;
+    const bool is_there = link_ != nullptr && *link_ != nullptr;
+    if (!is_there || kedge_alloc(*link_, nullptr, count, sizeof(T), nullptr, &block) != KEDGE_OK) throw std::bad_alloc();
+    return static_cast<T*>(block);
+  }
+  void deallocate(T* block, size_t) noexcept {
+    if (link_ != nullptr && *link_ != nullptr) (void)kedge_free(*link_, block);
+  }
+  // In the heap itself: the same after a restart.
+  kedge_context* const* link() const { return link_; }
+  template <typename U>
+  friend bool operator==(const Allocator& a, const Allocator<U>& b) {
+    return a.link() == b.link();
+  }
+  template <typename U>
+  friend bool operator!=(const Allocator& a, const Allocator<U>& b) {
+    return a.link() != b.link();
+  }
+
+ private:
+  kedge_context* const* link_ = nullptr;
+};
+
 // A kedge_context. Movable; finalized without draining when it goes, unless Finalize was called.
 class Context {
  public:
@@ -299,6 +348,59 @@ class Context {
     return result;
   }
   Expected<void> Clear() { return detail::Check(kedge_clear(get())); }
+
+  // ---- The heap: memory that a restart brings back where it was (kedge.h) ----
+
+  // An object that is found again by its name. What it holds lies in the heap, too: containers with an Allocator. It points to
+  // nothing elsewhere: no virtual functions, no std::function, no pointers to static data.
+  template <typename T, typename... Arguments>
+  Expected<T*> Make(const std::string& name, Arguments&&... arguments) {
+    static_assert(!std::is_polymorphic_v<T>, "another process has its virtual functions elsewhere");
+    kedge_region_info info{};
+    info.struct_size = sizeof info;
+    info.type = detail::TypeOf<T>();
+    void* block = nullptr;
+    if (int code = kedge_alloc(get(), name.c_str(), 1, sizeof(T), &info, &block)) return Error(code, kedge_error_message());
+    struct Unless {  // it is made
+      ~Unless() {
+        if (block != nullptr) (void)kedge_free(context, block);
+      }
+      kedge_context* context;
+      void* block;
+    } unless{get(), block};
+    T* const made = new (block) T(std::forward<Arguments>(arguments)...);
+    unless.block = nullptr;
+    return made;
+  }
+  // As many zeros.
+  template <typename T, detail::IfPlain<T> = 0>
+  Expected<Span<T>> MakeArray(const std::string& name, size_t count) {
+    kedge_region_info info{};
+    info.struct_size = sizeof info;
+    info.type = detail::TypeOf<T>();
+    info.dimensions = 1;
+    info.shape[0] = static_cast<int64_t>(count);
+    void* block = nullptr;
+    if (int code = kedge_alloc(get(), name.c_str(), count, sizeof(T), &info, &block)) return Error(code, kedge_error_message());
+    return Span<T>(static_cast<T*>(block), count);
+  }
+  template <typename T>
+  Expected<T*> Find(const std::string& name) {
+    return FindBlock<T>(
+        name, [](size_t bytes) { return bytes == sizeof(T); }, [](T* block, size_t) { return block; });
+  }
+  template <typename T, detail::IfPlain<T> = 0>
+  Expected<Span<T>> FindArray(const std::string& name) {
+    return FindBlock<T>(
+        name, [](size_t bytes) { return bytes % sizeof(T) == 0; },
+        [](T* block, size_t bytes) { return Span<T>(block, bytes / sizeof(T)); });
+  }
+  // Ends what Make has made, or Find has found.
+  template <typename T>
+  Expected<void> Destroy(T* block) {
+    if (block != nullptr) block->~T();
+    return detail::Check(kedge_free(get(), block));
+  }
   // Empty: the default group.
   Expected<void> SelectGroup(const std::string& group) {
     auto result = detail::Check(kedge_group(get(), OrNull(group)));
@@ -431,6 +533,19 @@ class Context {
     return info;
   }
 
+  template <typename T, typename Fits, typename Give>
+  auto FindBlock(const std::string& name, Fits fits, Give give) -> Expected<decltype(give(static_cast<T*>(nullptr), 0))> {
+    void* block = nullptr;
+    size_t bytes = 0;
+    kedge_region_info info{};
+    info.struct_size = sizeof info;
+    if (int code = kedge_find(get(), name.c_str(), &block, &bytes, &info)) return Error(code, kedge_error_message());
+    const bool is_type =
+        info.type == KEDGE_TYPE_BYTES || detail::TypeOf<T>() == KEDGE_TYPE_BYTES || info.type == detail::TypeOf<T>();
+    if (is_type && fits(bytes)) return give(static_cast<T*>(block), bytes);
+    return Error(KEDGE_ERROR_MISMATCH, "block '" + name + "' has " + std::to_string(bytes) + " bytes of another type or size");
+  }
+
   // No exception may pass through the library, which is C to its callers.
   template <typename Body>
   static int Guarded(Body&& body) noexcept {
@@ -478,6 +593,11 @@ class Context {
   std::string group_;
   std::unique_ptr<kedge_context, End> context_;
 };
+
+template <typename T>
+Allocator<T>::Allocator(const Context& context) {
+  (void)kedge_heap(context.get(), &link_);  // allocate says it where it fails
+}
 
 }  // namespace kedge
 

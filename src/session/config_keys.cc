@@ -6,6 +6,7 @@
 #include <bit>
 #include <cctype>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 
 #include "format/block_map.h"
@@ -156,6 +157,13 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add(Mtbf("schedule.mtbf_node", "240h",
                     "assumed time between failures that other nodes' copies answer, where protect.scheme makes some"));
   registry.Add(Mtbf("schedule.mtbf_store", "240h", "assumed time between failures that need the store, until some are observed"));
+  KeySpec heap{"heap.size", kBytes, "256GiB", kJob, "addresses that are reserved for blocks of kedge_alloc, at its first use"};
+  heap.minimum = static_cast<double>(kHeapBytesMin);
+  heap.maximum = static_cast<double>(kHeapBytesMax);
+  registry.Add(heap);
+  registry.Add({"heap.address", kString, "auto", kJob,
+                "where they are, in hexadecimal, such as 0x550000000000: a multiple of 2MiB; auto: where nothing else lies", "",
+                true});
   registry.Add(FeatureKey(
       "capture.track",
       "pages that were not written since the image before are not read by a checkpoint: off, on, or auto, by what it saves"));
@@ -375,6 +383,23 @@ Result<RestartKeys> ReadRestartKeys(const Config& config) {
                             keys.version, keys.attempt));
 }
 
+namespace {
+
+Result<HeapKeys> ReadHeapKeys(const Config& config) {
+  HeapKeys keys;
+  keys.bytes = (config.GetBytes("heap.size") + kHeapAlignment - 1) / kHeapAlignment * kHeapAlignment;
+  if (config.IsAuto("heap.address")) return keys;
+  const std::string& text = config.GetString("heap.address");
+  const char* const end = text.data() + text.size();
+  const bool is_hexadecimal = text.starts_with("0x");
+  const auto read = std::from_chars(text.data() + (is_hexadecimal ? 2 : 0), end, keys.address, 16);
+  const bool is_address = is_hexadecimal && read.ec == std::errc() && read.ptr == end && keys.address > 0;
+  if (is_address && keys.address % kHeapAlignment == 0) return keys;
+  return BadKey(config, "heap.address", text, "0x and a multiple of 2 MiB in hexadecimal, such as 0x550000000000, or auto");
+}
+
+}  // namespace
+
 Result<JobSettings> ReadJobSettings(const Config& config) {
   JobSettings settings;
   settings.job = config.IsAuto("job.name") ? program_invocation_short_name : config.GetString("job.name");
@@ -383,6 +408,7 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   settings.lease = config.GetDuration("job.lease");
   KEDGE_ASSIGN_OR_RETURN(settings.restart, ReadRestartKeys(config));
   settings.wait_timeout = config.GetDuration("wait.timeout");
+  KEDGE_ASSIGN_OR_RETURN(settings.heap, ReadHeapKeys(config));
   settings.tracking = FeatureOf(config.GetString("capture.track"));
   settings.begins_if_lost = config.GetString("restart.if_lost") == "begin";
   JobKeys& keys = settings.keys;

@@ -22,6 +22,9 @@ inline constexpr uint64_t kChunkBytesMin = uint64_t{1} << 20;
 inline constexpr uint64_t kPieceBytesMin = uint64_t{64} << 10;
 inline constexpr uint32_t kProtectGroupMax = 64;
 inline constexpr size_t kFailureDomainBytesMax = 255;
+inline constexpr uint64_t kHeapAlignment = uint64_t{2} << 20;
+inline constexpr uint64_t kHeapBytesMin = uint64_t{16} << 20;
+inline constexpr uint64_t kHeapBytesMax = uint64_t{64} << 40;
 
 ConfigRegistry KedgeConfigRegistry();
 
@@ -64,6 +67,12 @@ struct RestartKeys {
 // kInvalidArgument: one of the two alone.
 Result<RestartKeys> ReadRestartKeys(const Config& config);
 
+// Where the heap of kedge_alloc lies.
+struct HeapKeys {
+  uint64_t bytes = uint64_t{256} << 30;  // of addresses; a multiple of kHeapAlignment
+  uint64_t address = 0;                  // a multiple of kHeapAlignment; 0: chosen
+};
+
 struct JobSettings {
   std::string job;
   bool synchronous = false;  // job.mode = "sync": every checkpoint goes straight to the store
@@ -73,6 +82,7 @@ struct JobSettings {
   bool makes_store_anew = false;                // store.create = "anew": also where the nodes know of one that lay there
   bool begins_if_lost = false;                  // restart.if_lost = "begin": what is lost is taken for what never was
   RestartKeys restart;
+  HeapKeys heap;
   Feature tracking = Feature::kOff;  // of regions, for their changes from image to image
   JobKeys keys;
 };

@@ -148,6 +148,7 @@ int kedge_init(const kedge_options* options, const kedge_bootstrap* bootstrap, k
     *out = nullptr;
     KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<Context> body, Context::Create(options, bootstrap));
     *out = new kedge_context{std::move(body)};
+    (*out)->body->core.heap.SetOwner(*out);
     return Status::Ok();
   });
 }
@@ -212,6 +213,55 @@ int kedge_group(kedge_context* context, const char* group) {
       return Status(Code::kFailedPrecondition, "the group cannot change between begin and end");
     }
     self.core.regions.Select(name);
+    return Status::Ok();
+  });
+}
+
+int kedge_alloc(kedge_context* context, const char* name, size_t count, size_t element_bytes, const kedge_region_info* info,
+                void** block) {
+  return Call(context, [&](Context& self, auto&) -> Status {
+    KEDGE_RETURN_IF_ERROR(NotNull(block, "block"));
+    *block = nullptr;
+    if (name != nullptr) KEDGE_RETURN_IF_ERROR(kedge::ValidateName(name, "block name"));
+    KEDGE_ASSIGN_OR_RETURN(*block, self.core.heap.Allocate(name, count, element_bytes, info));
+    return Status::Ok();
+  });
+}
+
+int kedge_realloc(kedge_context* context, void* block, size_t bytes, void** resized) {
+  return Call(context, [&](Context& self, auto&) -> Status {
+    KEDGE_RETURN_IF_ERROR(NotNull(resized, "resized"));
+    KEDGE_ASSIGN_OR_RETURN(*resized, self.core.heap.Reallocate(block, bytes));
+    return Status::Ok();
+  });
+}
+
+int kedge_free(kedge_context* context, void* block) {
+  return Call(context, [&](Context& self, auto&) { return self.core.heap.Free(block); });
+}
+
+int kedge_detach(kedge_context* context, void* block) {
+  return Call(context, [&](Context& self, auto&) { return self.core.heap.Detach(block); });
+}
+
+int kedge_find(kedge_context* context, const char* name, void** block, size_t* bytes, kedge_region_info* info) {
+  return Call(context, [&](Context& self, auto&) -> Status {
+    KEDGE_RETURN_IF_ERROR(NotNull(name, "name"));
+    KEDGE_RETURN_IF_ERROR(NotNull(block, "block"));
+    *block = nullptr;
+    if (bytes != nullptr) *bytes = 0;
+    KEDGE_ASSIGN_OR_RETURN(const DeclaredRegion* const found, self.core.heap.Find(name));
+    *block = found->address;
+    if (bytes != nullptr) *bytes = found->description.bytes;
+    if (info != nullptr) FillRegionInfo(found->description, info);
+    return Status::Ok();
+  });
+}
+
+int kedge_heap(kedge_context* context, kedge_context* const** link) {
+  return Call(context, [&](Context& self, auto&) -> Status {
+    KEDGE_ASSIGN_OR_RETURN(kedge_context* const* const place, self.core.heap.Link());
+    if (link != nullptr) *link = place;
     return Status::Ok();
   });
 }

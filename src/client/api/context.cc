@@ -51,6 +51,7 @@ Result<std::unique_ptr<Context>> Context::Create(const kedge_options* options, c
 Status Context::Start(const kedge_options* options) {
   core.statistics.struct_size = sizeof core.statistics;
   KEDGE_RETURN_IF_ERROR(core.collective.Agree(ReadSettings(options, &core)));
+  core.heap.Configure(core.job.heap);
   auto agent = core.job.synchronous ? Result<std::unique_ptr<Connection>>(Status(Code::kUnavailable, "job.mode is sync"))
                                     : ConnectToAgent(core);
   KEDGE_RETURN_IF_ERROR(AgreeOnAttempt(&core, &agent));

@@ -101,12 +101,12 @@ Status Checkpointer::Whole(const std::string& name, int64_t version, bool overwr
     status = OpenImage(bytes);
   }
   if (status.ok()) status = CapturePart();
-  if (status.ok()) status = capture_.End(WallTimeNs());
+  if (status.ok()) status = EndCapture();
   // The application waits, so its memory is as it was: the image can be taken once more.
   if (!status.ok() && !inline_ && InlineMayHelp(status.code())) {
     status = FallBackInline(status);
     if (status.ok()) status = CapturePart();
-    if (status.ok()) status = capture_.End(WallTimeNs());
+    if (status.ok()) status = EndCapture();
   }
   if (!status.ok()) {
     Abandon();
@@ -205,6 +205,12 @@ Status Checkpointer::CaptureObject(DeclaredRegion* declared) {
   return capture_.CloseRegion();
 }
 
+Status Checkpointer::EndCapture() {
+  const std::optional<std::string> heap = core_->heap.Note();
+  if (heap && core_->regions.current_name().empty()) capture_.Annotate(kHeapKey, *heap);
+  return capture_.End(WallTimeNs());
+}
+
 Result<std::string> Checkpointer::RouteFile(const std::string& original) {
   if (!active()) return Status(Code::kFailedPrecondition, "no checkpoint has begun");
   return files_.Route(original);
@@ -215,6 +221,9 @@ Status Checkpointer::Annotate(std::string_view key, std::string_view value) {
   if (key.empty() || key.size() > kAnnotationKeyBytesMax) {
     return Status(Code::kInvalidArgument,
                   fmt::format("annotation key of {} bytes: expected 1 to {}", key.size(), kAnnotationKeyBytesMax));
+  }
+  if (key == kHeapKey) {
+    return Status(Code::kInvalidArgument, fmt::format("annotation key '{}': Kedge has it for blocks of kedge_alloc", key));
   }
   capture_.Annotate(key, value);
   return Status::Ok();
@@ -227,7 +236,7 @@ Status Checkpointer::End(bool success) {
     return Status::Ok();
   }
   Status status = files_.empty() ? Status::Ok() : files_.Capture(&capture_);
-  if (status.ok()) status = capture_.End(WallTimeNs());
+  if (status.ok()) status = EndCapture();
   if (!status.ok()) {
     Abandon();
     return core_->Heard(status).WithContext("the checkpoint is abandoned");

@@ -58,6 +58,7 @@ class Checkpointer {
   uint64_t NeededOnNode(uint64_t image_bytes) const;
   bool Fits(uint64_t image_bytes) const;
   Status CaptureObject(DeclaredRegion* declared);
+  Status EndCapture();
   Status Finish();
   void CountFinished();
   void PublishFilesInline(const Generation& taken);

@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "capture/chunking.h"
+#include "client/heap/heap.h"
 #include "client/ranks/collective.h"
 #include "client/regions/region_table.h"
 #include "kedge/kedge.h"
@@ -60,6 +61,7 @@ struct Core {
   LevelCounts levels;
 
   RegionTable regions;
+  Heap heap{&regions.default_group()};
   kedge_statistics statistics{};
 
   // kBusy: what this context has taken is not safe any more, and it takes nothing more.

@@ -2,6 +2,7 @@
 #include "client/regions/region_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -63,6 +64,10 @@ Result<DeclaredRegion*> RegionGroup::Place(const Region& region) {
                                                       region.id, same_name->second, region.name));
   }
   const auto found = by_id_.find(region.id);
+  if (found != by_id_.end() && found->second->is_block) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("region {}: kedge_alloc has given this id to a block: use one above {}", region.id, kBlockIdMax));
+  }
   if (found == by_id_.end()) {
     regions_.emplace_back();
     by_id_[region.id] = std::prev(regions_.end());
@@ -115,6 +120,21 @@ Status DeclaredRegion::Resize(uint64_t bytes) {
                                                        description.id, description.bytes, bytes));
 }
 
+Result<Region> DescribeMemory(int id, size_t count, size_t element_bytes, const kedge_region_info* info) {
+  size_t bytes = 0;
+  if (element_bytes == 0 || __builtin_mul_overflow(count, element_bytes, &bytes)) {
+    return Status(Code::kInvalidArgument, fmt::format("region {}: {} elements of {} bytes: expected elements of at least 1 byte "
+                                                      "that fit the address space",
+                                                      id, count, element_bytes));
+  }
+  Region region;
+  region.id = id;
+  region.element_bytes = element_bytes;
+  region.bytes = bytes;
+  if (info != nullptr) KEDGE_RETURN_IF_ERROR(ApplyInfo(id, CopySized(*info), &region));
+  return region;
+}
+
 Status RegionGroup::Protect(int id, void* address, size_t count, size_t element_bytes, const kedge_region_info* info) {
   const kedge_region_info known = info != nullptr ? CopySized(*info) : kedge_region_info{};
   const MovingMemory moving{known.locate, known.resize, known.user};
@@ -127,22 +147,12 @@ Status RegionGroup::Protect(int id, void* address, size_t count, size_t element_
     }
     address = nullptr, count = 0;
   }
-  size_t bytes = 0;
-  if (element_bytes == 0 || __builtin_mul_overflow(count, element_bytes, &bytes)) {
-    return Status(Code::kInvalidArgument, fmt::format("region {}: {} elements of {} bytes: expected elements of at least 1 byte "
-                                                      "that fit the address space",
-                                                      id, count, element_bytes));
+  KEDGE_ASSIGN_OR_RETURN(Region region, DescribeMemory(id, count, element_bytes, info));
+  if (address == nullptr && region.bytes > 0) {
+    return Status(Code::kInvalidArgument, fmt::format("region {}: the address is null, yet it has {} bytes", id, region.bytes));
   }
-  if (address == nullptr && bytes > 0) {
-    return Status(Code::kInvalidArgument, fmt::format("region {}: the address is null, yet it has {} bytes", id, bytes));
-  }
-  Region region;
-  region.id = id;
-  region.element_bytes = element_bytes;
-  region.bytes = bytes;
-  if (info != nullptr) KEDGE_RETURN_IF_ERROR(ApplyInfo(id, known, &region));
-  DeclaredRegion probe;
   if (moving.locate != nullptr) {
+    DeclaredRegion probe;
     probe.description = region;
     probe.moving = moving;
     KEDGE_RETURN_IF_ERROR(probe.Locate());
@@ -179,16 +189,47 @@ Status RegionGroup::ProtectObject(int id, const char* name, const kedge_object& 
 Status RegionGroup::Unprotect(int id) {
   const auto found = by_id_.find(id);
   if (found == by_id_.end()) return Status(Code::kNotFound, fmt::format("region {} is not protected in this group", id));
-  ForgetName(found->second->description);
-  regions_.erase(found->second);
-  by_id_.erase(found);
+  if (found->second->is_block) {
+    return Status(Code::kInvalidArgument, fmt::format("region {} is a block of kedge_alloc, which kedge_free frees", id));
+  }
+  Remove(found->second);
   return Status::Ok();
 }
 
+void RegionGroup::Remove(std::list<DeclaredRegion>::iterator region) {
+  ForgetName(region->description);
+  by_id_.erase(region->description.id);
+  regions_.erase(region);
+}
+
 void RegionGroup::Clear() {
-  regions_.clear();
-  by_id_.clear();
-  id_by_name_.clear();
+  for (auto region = regions_.begin(); region != regions_.end();) {
+    const auto next = std::next(region);
+    if (!region->is_block) Remove(region);
+    region = next;
+  }
+}
+
+Status RegionGroup::DeclareBlock(Region description, void* address) {
+  if (Find(description.id) != nullptr) {
+    return Status(Code::kInvalidArgument, fmt::format("region {} is protected, and kedge_alloc needs ids up to {} for its blocks",
+                                                      description.id, kBlockIdMax));
+  }
+  KEDGE_ASSIGN_OR_RETURN(DeclaredRegion* const declared, Place(description));
+  declared->description = std::move(description);
+  declared->address = address;
+  declared->is_block = true;
+  return Status::Ok();
+}
+
+void RegionGroup::RemoveBlock(int id) {
+  const auto found = by_id_.find(id);
+  if (found != by_id_.end() && found->second->is_block) Remove(found->second);
+}
+
+DeclaredRegion* RegionGroup::FindByName(const std::string& name) {
+  const auto found = id_by_name_.find(name);
+  return found == id_by_name_.end() ? nullptr : Find(found->second);
 }
 
 DeclaredRegion* RegionGroup::Find(int id) {
@@ -214,6 +255,23 @@ Status RegionGroup::ForEachSelected(kedge_selection selection, const int* ids, s
 void RegionTable::Select(const std::string& name) {
   current_ = &groups_[name];
   current_name_ = name;
+}
+
+bool MeansTheSame(const Region& saved, const Region& wanted) {
+  const bool types_known = saved.type != ElementType::kBytes && wanted.type != ElementType::kBytes;
+  if (types_known && saved.type != wanted.type) return false;
+  if (saved.shape.empty() || wanted.shape.empty()) return true;
+  if (saved.shape != wanted.shape) return false;
+  // With one dimension there is no order.
+  const auto long_dimensions = std::count_if(saved.shape.begin(), saved.shape.end(), [](int64_t extent) { return extent > 1; });
+  return long_dimensions < 2 || saved.column_major == wanted.column_major;
+}
+
+std::string Meaning(const Region& region) {
+  std::string text = ElementTypeName(region.type);
+  if (!region.shape.empty()) text += fmt::format(" of shape {}", fmt::join(region.shape, " x "));
+  if (region.shape.size() > 1) text += region.column_major ? ", column-major" : ", row-major";
+  return text;
 }
 
 void FillRegionInfo(const Region& region, kedge_region_info* info) {

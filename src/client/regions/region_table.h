@@ -1,7 +1,8 @@
 // What the application has declared: regions of memory and objects, in named groups, in order of declaration.
 //
 // A group is what one checkpoint call captures. Ids are unique within a group, over memory and objects alike. Declaring an
-// id again replaces it in its place in the order. Not thread safe: the context's lock guards it.
+// id again replaces it in its place in the order. Blocks of the heap are regions that the heap alone declares and removes. Not
+// thread safe: the context's lock guards it.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +19,9 @@
 
 namespace kedge::client {
 
+// Regions with ids up to this are blocks of the heap, in versions that have one.
+inline constexpr int kBlockIdMax = -(1 << 30);
+
 // Memory that is somewhere else, or of another length, each time that it is asked for.
 struct MovingMemory {
   int (*locate)(void* user, void** address, size_t* count) = nullptr;
@@ -32,6 +36,7 @@ struct DeclaredRegion {
   bool reinterpret = false;     // kMemory: whatever was saved as other elements of as many bytes fits, too
   bool device_written = false;  // kMemory: devices write there unseen by the processor
   MovingMemory moving;          // kMemory: where it is not always at `address`
+  bool is_block = false;        // kMemory: the library's own, which the application has by kedge_alloc (client/heap)
   // The image (by its number in this context) or restart that has taken this region already: each takes it once.
   uint64_t taken_by = 0;
 
@@ -48,10 +53,17 @@ class RegionGroup {
   // kUnsupported: device memory. May call the application (DeclaredRegion::Locate).
   Status Protect(int id, void* address, size_t count, size_t element_bytes, const kedge_region_info* info);
   Status ProtectObject(int id, const char* name, const kedge_object& object);
+  // kInvalidArgument: a block, which kedge_free frees.
   Status Unprotect(int id);
+  // All but blocks.
   void Clear();
 
+  // Errors as Protect's.
+  Status DeclareBlock(Region description, void* address);
+  void RemoveBlock(int id);
+
   DeclaredRegion* Find(int id);
+  DeclaredRegion* FindByName(const std::string& name);
   // Calls `take` with each region that a call of the application selects, in its order, until one is refused; of KEDGE_REST with
   // those that `number` has not taken (DeclaredRegion::taken_by). kNotFound: an id that is not declared.
   Status ForEachSelected(kedge_selection selection, const int* ids, size_t count, uint64_t number,
@@ -62,9 +74,10 @@ class RegionGroup {
   uint64_t bytes() const;
 
  private:
-  // Where the region goes, once it is found to be right. kInvalidArgument: another one has its name.
+  // Where the region goes, once it is found to be right. kInvalidArgument: another one has its name, or a block its id.
   Result<DeclaredRegion*> Place(const Region& region);
   void ForgetName(const Region& region);
+  void Remove(std::list<DeclaredRegion>::iterator region);
 
   std::list<DeclaredRegion> regions_;
   std::unordered_map<std::string, int> id_by_name_;  // of those that have a name
@@ -76,6 +89,7 @@ class RegionTable {
   // Makes the group when it is new. `name` empty: the default group.
   void Select(const std::string& name);
   RegionGroup& current() { return *current_; }
+  RegionGroup& default_group() { return groups_[""]; }
   const std::string& current_name() const { return current_name_; }
 
  private:
@@ -83,6 +97,14 @@ class RegionTable {
   std::string current_name_;
   RegionGroup* current_ = &groups_[""];
 };
+
+// A region of memory as a caller describes it; `info` may be null.
+Result<Region> DescribeMemory(int id, size_t count, size_t element_bytes, const kedge_region_info* info);
+
+// Of regions with as many bytes; what one side does not know, it does not contradict.
+bool MeansTheSame(const Region& saved, const Region& wanted);
+// "float64 of shape 3 x 4, column-major"
+std::string Meaning(const Region& region);
 
 // A region's description for a caller. `info->struct_size` says how much of it there is; `name` points into `region`.
 void FillRegionInfo(const Region& region, kedge_region_info* info);

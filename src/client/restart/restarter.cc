@@ -38,25 +38,6 @@ Status SilentNodes(const std::string& name, const std::string& nodes, const std:
                                                 name, nodes, without));
 }
 
-// Of regions with as many bytes; what one side does not know, it does not contradict.
-bool MeansTheSame(const Region& saved, const Region& wanted) {
-  const bool types_known = saved.type != ElementType::kBytes && wanted.type != ElementType::kBytes;
-  if (types_known && saved.type != wanted.type) return false;
-  if (saved.shape.empty() || wanted.shape.empty()) return true;
-  if (saved.shape != wanted.shape) return false;
-  // With one dimension there is no order.
-  const auto long_dimensions = std::count_if(saved.shape.begin(), saved.shape.end(), [](int64_t extent) { return extent > 1; });
-  return long_dimensions < 2 || saved.column_major == wanted.column_major;
-}
-
-// "float64 of shape 3 x 4, column-major"
-std::string Meaning(const Region& region) {
-  std::string text = ElementTypeName(region.type);
-  if (!region.shape.empty()) text += fmt::format(" of shape {}", fmt::join(region.shape, " x "));
-  if (region.shape.size() > 1) text += region.column_major ? ", column-major" : ", row-major";
-  return text;
-}
-
 std::string Abandoned(const RestoreCandidate& candidate) {
   return fmt::format(
       "version {} of attempt {} is abandoned, since the job went on from an older one: restart.version = {} with "
@@ -347,10 +328,11 @@ Status Restarter::CheckRegion(DeclaredRegion* declared) const {
 
 Status Restarter::CheckAll() {
   for (DeclaredRegion& declared : core_->regions.current().regions()) {
-    KEDGE_RETURN_IF_ERROR(CheckRegion(&declared));
+    if (!declared.is_block) KEDGE_RETURN_IF_ERROR(CheckRegion(&declared));
   }
+  if (RestoresHeap()) KEDGE_RETURN_IF_ERROR(core_->heap.Check(image_->record()));
   for (const Region& saved : image_->record().regions) {
-    if (saved.kind == RegionKind::kFile) continue;
+    if (saved.kind == RegionKind::kFile || (saved.kind == RegionKind::kMemory && saved.id <= kBlockIdMax)) continue;
     if (core_->regions.current().Find(saved.id) == nullptr) {
       LogWarning("client", "rank {}: region {} of {} bytes is in the checkpoint, but not protected: it is left out",
                  core_->rank(), saved.id, saved.bytes);
@@ -368,14 +350,23 @@ Status Restarter::OpenAndCheck(const std::string& name, const RestoreCandidate& 
 Status Restarter::TryWhole(const std::string& name, const RestoreCandidate& candidate) {
   Status status = Agree(OpenAndCheck(name, candidate, /*check_regions=*/true));
   if (status.ok()) {
+    Status mine = MakeHeap();
     std::vector<DeclaredRegion*> regions;
-    for (DeclaredRegion& declared : core_->regions.current().regions()) regions.push_back(&declared);
-    status = Agree(Read(regions));
+    for (DeclaredRegion& declared : core_->regions.current().regions()) {
+      if (!declared.is_block || RestoresHeap()) regions.push_back(&declared);
+    }
+    if (mine.ok()) mine = Read(regions);
+    if (mine.ok()) mine = core_->heap.Adopt();
+    status = Agree(mine);
   }
   CountRestored();
   if (image_) restored_ = image_->record().identity.generation;
   image_.reset();
   return status;
+}
+
+Status Restarter::MakeHeap() {
+  return RestoresHeap() ? core_->heap.Make(image_->record()) : Status::Ok();
 }
 
 Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
@@ -446,14 +437,31 @@ Status Restarter::Begin(const std::string& name, int64_t version, Purpose purpos
 
 Status Restarter::Part(kedge_selection selection, const int* ids, size_t count) {
   if (!active()) return Status(Code::kFailedPrecondition, "no restart has begun");
+  // The heap comes back as a whole, once.
+  const bool with_heap =
+      RestoresHeap() && (selection == KEDGE_ALL || (selection == KEDGE_REST && heap_restored_by_ != restart_number_));
   std::vector<DeclaredRegion*> regions;
-  KEDGE_RETURN_IF_ERROR(
-      core_->regions.current().ForEachSelected(selection, ids, count, restart_number_, [&](DeclaredRegion* declared) {
-        regions.push_back(declared);
-        return Status::Ok();
-      }));
-  for (DeclaredRegion* declared : regions) KEDGE_RETURN_IF_ERROR(CheckRegion(declared));
+  const auto select = [&] {
+    regions.clear();
+    return core_->regions.current().ForEachSelected(selection, ids, count, restart_number_, [&](DeclaredRegion* declared) {
+      if (!declared->is_block || with_heap) regions.push_back(declared);
+      return Status::Ok();
+    });
+  };
+  KEDGE_RETURN_IF_ERROR(select());
+  for (DeclaredRegion* declared : regions) {
+    if (!declared->is_block) KEDGE_RETURN_IF_ERROR(CheckRegion(declared));
+  }
+  if (with_heap) {
+    KEDGE_RETURN_IF_ERROR(core_->heap.Check(image_->record()));
+    KEDGE_RETURN_IF_ERROR(MakeHeap());
+    KEDGE_RETURN_IF_ERROR(select());
+  }
   KEDGE_RETURN_IF_ERROR(Read(regions));
+  if (with_heap) {
+    KEDGE_RETURN_IF_ERROR(core_->heap.Adopt());
+    heap_restored_by_ = restart_number_;
+  }
   for (DeclaredRegion* declared : regions) declared->taken_by = restart_number_;
   return Status::Ok();
 }

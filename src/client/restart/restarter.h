@@ -96,6 +96,12 @@ class Restarter {
   Status CheckRanks(const RestoreCandidate& candidate) const;
   Status CheckRegion(DeclaredRegion* declared) const;
   Status CheckAll();
+  // Whether the restart brings blocks of the heap back: not where another rank's image, or a version, is only read.
+  bool RestoresHeap() const {
+    return goes_on() && core_->regions.current_name().empty() && image_ && image_->record().group.empty();
+  }
+  // Once it is known to fit: the blocks are there for Read.
+  Status MakeHeap();
   Status Read(const std::vector<DeclaredRegion*>& regions);
   Status ReadOnce(const std::vector<DeclaredRegion*>& regions);
   Status Deserialize(DeclaredRegion* declared, uint32_t region);
@@ -118,6 +124,7 @@ class Restarter {
   Generation restored_;  // of the restart that is being counted
   RestartTally tally_;
   uint64_t restart_number_ = uint64_t{1} << 63;  // marks regions restored; checkpoints count from 1
+  uint64_t heap_restored_by_ = 0;                // the restart in parts, by its number
 };
 
 }  // namespace kedge::client
