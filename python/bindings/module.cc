@@ -16,6 +16,7 @@
 
 #include "buffer.h"
 #include "callbacks.h"
+#include "heap_block.h"
 #include "kedge/kedge.h"
 
 namespace nb = nanobind;
@@ -69,11 +70,13 @@ class Context {
 
   // An unfinished context leaves its flushes to the agent.
   ~Context() {
+    DetachHeap();
     if (context_ != nullptr) Unlocked([&] { return kedge_finalize(std::exchange(context_, nullptr), 0); });
   }
 
   void Finalize(bool drain) {
     if (context_ == nullptr) return;
+    DetachHeap();
     const int status = Unlocked([&] { return kedge_finalize(std::exchange(context_, nullptr), drain ? 1 : 0); });
     buffers_.clear();
     objects_.clear();
@@ -118,6 +121,57 @@ class Context {
     kedge_context* context = Live();
     Check(Unlocked([&] { return kedge_group(context, group ? group->c_str() : nullptr); }));
     group_ = group;
+  }
+
+  // `element` is an array whose elements are like those of the block.
+  HeapBlock Alloc(const std::string& name, nb::object element, const std::vector<int64_t>& shape, bool column_major) {
+    const std::unique_ptr<Buffer> like = Buffer::Take(element.ptr(), false);
+    if (!like) throw nb::python_error();
+    if (shape.size() > KEDGE_MAX_DIMENSIONS) {
+      PyErr_Format(PyExc_ValueError, "block %R has %zu dimensions; allowed are up to %d", nb::str(name.c_str()).ptr(),
+                   shape.size(), KEDGE_MAX_DIMENSIONS);
+      throw nb::python_error();
+    }
+    kedge_region_info info = like->Info(nullptr);
+    info.column_major = column_major ? 1 : 0;
+    info.dimensions = static_cast<int>(shape.size());
+    size_t count = 1;
+    for (size_t i = 0; i < shape.size(); ++i) {
+      info.shape[i] = shape[i];
+      if (shape[i] < 0 || __builtin_mul_overflow(count, static_cast<size_t>(shape[i]), &count)) {
+        PyErr_SetString(PyExc_ValueError, "the shape has a negative extent, or more elements than there are addresses");
+        throw nb::python_error();
+      }
+    }
+    kedge_context* context = Live();
+    void* block = nullptr;
+    Check(Unlocked([&] { return kedge_alloc(context, name.c_str(), count, like->element_bytes(), &info, &block); }));
+    return Hold(name, block, count * like->element_bytes());
+  }
+
+  // (block, type, shape, column_major)
+  nb::tuple Find(const std::string& name) {
+    kedge_context* context = Live();
+    void* block = nullptr;
+    size_t bytes = 0;
+    kedge_region_info info{};
+    info.struct_size = sizeof(info);
+    Check(Unlocked([&] { return kedge_find(context, name.c_str(), &block, &bytes, &info); }));
+    nb::list shape;
+    for (int i = 0; i < info.dimensions; ++i) shape.append(info.shape[i]);
+    return nb::make_tuple(Hold(name, block, bytes), static_cast<int>(info.type), nb::tuple(shape), info.column_major != 0);
+  }
+
+  // What arrays still refer to stays their memory.
+  void Free(const std::string& name) {
+    kedge_context* context = Live();
+    void* block = nullptr;
+    Check(Unlocked([&] { return kedge_find(context, name.c_str(), &block, nullptr, nullptr); }));
+    const auto held = heap_.find(name);
+    const std::shared_ptr<HeapMemory> memory = held == heap_.end() ? nullptr : held->second.lock();
+    Check(Unlocked([&] { return memory ? kedge_detach(context, block) : kedge_free(context, block); }));
+    if (memory) memory->Detached();
+    heap_.erase(name);
   }
 
   void Checkpoint(const std::string& name, int64_t version, bool overwrite) {
@@ -307,6 +361,23 @@ class Context {
   }
 
  private:
+  HeapBlock Hold(const std::string& name, void* block, size_t bytes) {
+    std::weak_ptr<HeapMemory>& held = heap_[name];
+    std::shared_ptr<HeapMemory> memory = held.lock();
+    if (!memory || memory->data() != block) memory = std::make_shared<HeapMemory>(block, bytes);
+    held = memory;
+    return HeapBlock{std::move(memory)};
+  }
+
+  // Arrays of the heap live on without it.
+  void DetachHeap() {
+    for (auto& [name, held] : heap_) {
+      const std::shared_ptr<HeapMemory> memory = held.lock();
+      if (memory && Unlocked([&] { return kedge_detach(context_, memory->data()); }) == KEDGE_OK) memory->Detached();
+    }
+    heap_.clear();
+  }
+
   kedge_context* Live() {
     if (context_ == nullptr) {
       PyErr_SetString(PyExc_ValueError, "this Kedge context is closed");
@@ -335,6 +406,7 @@ class Context {
   std::optional<std::string> group_;
   std::map<Key, std::unique_ptr<Buffer>> buffers_;
   std::map<Key, std::unique_ptr<PythonObject>> objects_;
+  std::map<std::string, std::weak_ptr<HeapMemory>> heap_;  // what arrays refer to, by the block's name
 };
 
 }  // namespace
@@ -342,6 +414,7 @@ class Context {
 NB_MODULE(_kedge, m) {
   m.doc() = "The C API of libkedge; use the classes of the package kedge instead.";
   m.def("version", [] { return std::string(kedge_version_string()); });
+  nb::class_<HeapBlock>(m, "HeapBlock", nb::type_slots(kHeapBlockSlots));
   nb::class_<Context>(m, "Context")
       .def(nb::init<std::optional<std::string>, std::optional<std::string>, const std::string&, nb::object>(),
            nb::arg("job").none(), nb::arg("config_file").none(), nb::arg("overrides"), nb::arg("communicator").none())
@@ -352,6 +425,9 @@ NB_MODULE(_kedge, m) {
       .def("unprotect", &Context::Unprotect)
       .def("clear", &Context::Clear)
       .def("group", &Context::Group, nb::arg("group").none())
+      .def("alloc", &Context::Alloc)
+      .def("find", &Context::Find)
+      .def("free", &Context::Free)
       .def("checkpoint", &Context::Checkpoint)
       .def("checkpoint_begin", &Context::CheckpointBegin)
       .def("checkpoint_part", &Context::CheckpointPart)

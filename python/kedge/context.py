@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from kedge import _kedge
 from kedge.errors import Error
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
 __all__ = ["Checkpoint", "Communicator", "Context", "Level", "Rendezvous", "Restart", "SavedRegion", "Statistics"]
 
@@ -103,12 +103,17 @@ class SavedRegion:
     shape: tuple[int, ...] | None
     column_major: bool
 
-    def empty(self) -> NDArray[Any]:
-        """An uninitialised array that the region fits into."""
+    @property
+    def fitting_shape(self) -> tuple[int, ...]:
+        """``shape``, or one dimension where elements of ``dtype`` do not make it up."""
         shape = self.shape
         if shape is None or int(np.prod(shape, dtype=np.int64)) * self.dtype.itemsize != self.bytes:
             shape = (self.bytes // self.dtype.itemsize,)
-        return np.empty(shape, self.dtype, order="F" if self.column_major else "C")
+        return shape
+
+    def empty(self) -> NDArray[Any]:
+        """An uninitialised array that the region fits into."""
+        return np.empty(self.fitting_shape, self.dtype, order="F" if self.column_major else "C")
 
 
 class Checkpoint:
@@ -248,6 +253,42 @@ class Context:
     def clear(self) -> None:
         """Forgets all regions of the current group."""
         self._handle.clear()
+
+    def empty(
+        self, name: str, shape: int | tuple[int, ...], dtype: DTypeLike = float, *, order: Literal["C", "F"] = "C"
+    ) -> NDArray[Any]:
+        """A new array in Kedge's memory: every checkpoint of the default group has it, and it is protected by nothing else.
+
+        It reads as zeros. A :meth:`restart` in another process brings it back at the same address, also where it was not made
+        there: :meth:`array` finds it by its name. Restart before other arrays are made, or make them in the same order.
+
+        Raises:
+            kedge.Error: of code ALREADY_EXISTS: an array or region has this name.
+            kedge.SpaceError: ``heap.size`` or the memory is full.
+        """
+        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        block = self._handle.alloc(name, np.empty((), dtype), list(extents), order == "F")
+        return np.ndarray(extents, dtype, memoryview(block), order=order)
+
+    def array(self, name: str) -> NDArray[Any]:
+        """The array of this name in Kedge's memory: made by :meth:`empty`, here or in the process that was restored.
+
+        Raises:
+            kedge.NotFoundError: there is none.
+        """
+        block, type_code, shape, column_major = self._handle.find(name)
+        size = len(memoryview(block))
+        is_known = type_code != 0 or bool(shape)
+        saved = SavedRegion(0, name, size, np.dtype(_DTYPES[type_code]), tuple(shape) if is_known else None, column_major)
+        return np.ndarray(saved.fitting_shape, saved.dtype, memoryview(block), order="F" if column_major else "C")
+
+    def free(self, name: str) -> None:
+        """Later versions do not have this array. Its memory goes with the last array that refers to it.
+
+        Raises:
+            kedge.NotFoundError: there is none.
+        """
+        self._handle.free(name)
 
     @contextmanager
     def group(self, name: str) -> Iterator[None]:
