@@ -31,6 +31,7 @@ module kedge
        c_get_statistics, c_group, c_init, c_last_flush_error, c_load_begin, c_newest, c_pending, c_pin, c_protect, &
        c_protect_object, c_refuse, c_restart, c_restart_as, c_restart_begin, c_restart_end, c_restart_part, c_route_file, &
        c_saved_region, c_should_exit, c_status_name, c_test, c_told, c_unprotect, c_version_string, c_wait
+  use kedge_heap, only: kedge_alloc, kedge_find, kedge_free
   implicit none
   private
 
@@ -45,6 +46,7 @@ module kedge
   public :: kedge_all, kedge_some, kedge_rest, kedge_max_dimensions
   public :: kedge_init, kedge_finalize, kedge_error_message, kedge_status_name, kedge_version_string
   public :: kedge_protect, kedge_protect_address, kedge_protect_object, kedge_unprotect, kedge_clear, kedge_group
+  public :: kedge_alloc, kedge_find, kedge_free
   public :: kedge_write, kedge_read, kedge_size_callback, kedge_serialize_callback, kedge_deserialize_callback
   public :: kedge_checkpoint, kedge_checkpoint_begin, kedge_checkpoint_part, kedge_checkpoint_end, &
        kedge_checkpoint_due, kedge_should_exit

@@ -7,11 +7,10 @@
  * The message of a refusal made here and that of the library's last error are both per thread; kedge_fortran_told and
  * kedge_fortran_refuse keep track of which of them came last.
  */
-#include <ISO_Fortran_binding.h>
-#include <kedge/kedge.h>
+#include "kedge_fortran.h"
+
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 _Static_assert(KEDGE_ERROR_INTERNAL == 15 && KEDGE_ERROR_LOST == 16 && KEDGE_TYPE_BOOL == 15 && KEDGE_TYPE_COMPLEX128 == 14 &&
                    KEDGE_TYPE_FLOAT64 == 12 && KEDGE_TYPE_INT64 == 4,
@@ -39,7 +38,7 @@ KEDGE_API const char* kedge_fortran_error_message(void) {
   return refusal[0] != '\0' ? refusal : kedge_error_message();
 }
 
-__attribute__((format(printf, 1, 2))) static int refuse(const char* format, ...) {
+int kedge_fortran_refuse_text(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(refusal, sizeof refusal, format, arguments);
@@ -49,7 +48,7 @@ __attribute__((format(printf, 1, 2))) static int refuse(const char* format, ...)
 
 /* The element type that a saved region is shown and exported with. What Kedge has no name for is plain bytes. A logical
  * of more than one byte is an integer of its size, which is how it lies in memory. */
-static kedge_type element_type(const CFI_cdesc_t* array) {
+kedge_type kedge_fortran_element_type(const CFI_cdesc_t* array) {
   static const kedge_type integers[9] = {
       [1] = KEDGE_TYPE_INT8, [2] = KEDGE_TYPE_INT16, [4] = KEDGE_TYPE_INT32, [8] = KEDGE_TYPE_INT64};
   const size_t bytes = array->elem_len;
@@ -80,7 +79,7 @@ static int count_elements(const CFI_cdesc_t* array, const char* what, size_t* co
   for (int dimension = 0; dimension < array->rank; ++dimension) {
     const CFI_index_t extent = array->dim[dimension].extent;
     if (extent < 0)
-      return refuse(
+      return kedge_fortran_refuse_text(
           "%s is an assumed-size array, whose size is unknown: pass a section with its last bound, such as "
           "a(:, 1:n)",
           what);
@@ -90,9 +89,10 @@ static int count_elements(const CFI_cdesc_t* array, const char* what, size_t* co
     *count = 0;
     return KEDGE_OK;
   }
-  if (array->base_addr == NULL) return refuse("%s is not allocated or not associated: allocate it first", what);
+  if (array->base_addr == NULL)
+    return kedge_fortran_refuse_text("%s is not allocated or not associated: allocate it first", what);
   if (!CFI_is_contiguous(array))
-    return refuse(
+    return kedge_fortran_refuse_text(
         "%s is not contiguous in memory (a section with gaps, or a component of an array of a type): pass the "
         "whole array, or copy the section to an array of its own that lives as long as the region",
         what);
@@ -103,19 +103,19 @@ static int count_elements(const CFI_cdesc_t* array, const char* what, size_t* co
 static int copy_extents(int64_t* out, const CFI_cdesc_t* given, int dimensions, int id, const char* what) {
   if (given == NULL) return KEDGE_OK;
   if (given->dim[0].extent != dimensions)
-    return refuse("%s of region %d has %ld entries, but the array has %d dimensions", what, id, (long)given->dim[0].extent,
-                  dimensions);
+    return kedge_fortran_refuse_text("%s of region %d has %ld entries, but the array has %d dimensions", what, id,
+                                     (long)given->dim[0].extent, dimensions);
   for (int dimension = 0; dimension < dimensions; ++dimension)
     memcpy(&out[dimension], (const char*)given->base_addr + dimension * given->dim[0].sm, sizeof out[dimension]);
   return KEDGE_OK;
 }
 
-/* The name without trailing blanks, as everywhere in Fortran. */
-static int copy_name(char out[1024], const CFI_cdesc_t* name, int id) {
+int kedge_fortran_name(char out[1024], const CFI_cdesc_t* name, const char* what) {
   size_t length = name->elem_len;
   const char* text = name->base_addr;
   while (length > 0 && text[length - 1] == ' ') --length;
-  if (length == 0 || length > 1023) return refuse("the name of region %d has %zu bytes; allowed are 1 to 1,023", id, length);
+  if (length == 0 || length > 1023)
+    return kedge_fortran_refuse_text("the name of %s has %zu bytes; allowed are 1 to 1,023", what, length);
   memcpy(out, text, length);
   out[length] = '\0';
   return KEDGE_OK;
@@ -127,7 +127,7 @@ KEDGE_API void kedge_fortran_protect(kedge_context* const* context, const int* i
   char what[64];
   snprintf(what, sizeof what, "the array of region %d", *id);
   if (!is_plain(array)) {
-    *stat = refuse(
+    *stat = kedge_fortran_refuse_text(
         "%s is of a derived type, which may hold pointers: protect its components, or its memory as it is with "
         "kedge_protect_address(context, %d, c_loc(x), ...)",
         what, *id);
@@ -135,14 +135,15 @@ KEDGE_API void kedge_fortran_protect(kedge_context* const* context, const int* i
   }
   size_t count = 0;
   if ((*stat = count_elements(array, what, &count)) != KEDGE_OK) return;
-  kedge_region_info info = {.struct_size = sizeof info, .type = element_type(array), .column_major = 1};
+  kedge_region_info info = {.struct_size = sizeof info, .type = kedge_fortran_element_type(array), .column_major = 1};
   if (array->elem_len > 0) info.dimensions = array->rank; /* texts of length 0 have no bytes to give a shape to */
   for (int dimension = 0; dimension < info.dimensions; ++dimension) info.shape[dimension] = array->dim[dimension].extent;
   if ((*stat = copy_extents(info.global_shape, global_shape, array->rank, *id, "global_shape")) != KEDGE_OK) return;
   if ((*stat = copy_extents(info.global_offset, global_offset, array->rank, *id, "global_offset")) != KEDGE_OK) return;
-  char text[1024];
+  char text[1024], region[32];
+  snprintf(region, sizeof region, "region %d", *id);
   if (name != NULL) {
-    if ((*stat = copy_name(text, name, *id)) != KEDGE_OK) return;
+    if ((*stat = kedge_fortran_name(text, name, region)) != KEDGE_OK) return;
     info.name = text;
   }
   const size_t element_bytes = array->elem_len == 0 ? 1 : array->elem_len;

@@ -103,6 +103,7 @@ program api
 
   call parts()
   call groups_and_objects()
+  call blocks()
 
   step = 7
   call kedge_checkpoint(context, 'large', huge(0) + 10_int64, stat)
@@ -230,5 +231,55 @@ contains
     call kedge_group(context, stat)
     call need(stat == kedge_ok, 'default group')
   end subroutine groups_and_objects
+
+  subroutine blocks()
+    real(8), pointer :: grid(:, :), again(:, :), line(:)
+    complex, pointer :: z(:)
+    integer, pointer :: count
+    grid => null()
+    again => null()
+    line => null()
+    z => null()
+    count => null()
+    call kedge_alloc(context, 'grid', grid, [30, 20], stat)
+    call need(stat == kedge_ok, 'an array of Kedge')
+    call need(all(shape(grid) == [30, 20]) .and. all(lbound(grid) == 1) .and. all(grid == 0), 'its shape, and zeros')
+    call kedge_alloc(context, 'z', z, [100_int64], stat)
+    call need(stat == kedge_ok .and. size(z) == 100, 'one of complex numbers, with a shape of 8 bytes')
+    call kedge_alloc(context, 'count ', count, [integer ::], stat)
+    call need(stat == kedge_ok, 'a scalar')
+    count = 5
+    grid = 1.5d0
+    grid(30, 20) = 2.5d0
+    z(100) = (1.0, 2.0)
+    call kedge_checkpoint(context, 'blocks', 1, stat)
+    call need(stat == kedge_ok, 'checkpoint of blocks')
+    count = 6
+    grid = 0
+    z = 0
+    call kedge_restart(context, 'blocks', version, stat)
+    call need(stat == kedge_ok .and. count == 5 .and. all(grid(1:29, :) == 1.5d0) .and. grid(30, 20) == 2.5d0, 'they came back')
+    call need(z(100) == (1.0, 2.0), 'complex numbers, too')
+    call kedge_find(context, 'grid', again, stat)
+    call need(stat == kedge_ok .and. associated(again, grid), 'found by its name')
+    call kedge_find(context, 'grid', line, stat)
+    call need(stat == kedge_error_mismatch .and. index(kedge_error_message(), '2 dimensions') > 0, 'of another rank')
+    call kedge_find(context, 'z', line, stat)
+    call need(stat == kedge_error_mismatch, 'of another type')
+    call kedge_find(context, 'nothing', line, stat)
+    call need(stat == kedge_error_not_found, 'a name that no block has')
+    call kedge_alloc(context, 'grid', line, [5], stat)
+    call need(stat == kedge_error_already_exists, 'a name that one has')
+    call kedge_alloc(context, 'more', grid, [5], stat)
+    call need(stat == kedge_error_invalid_argument .and. index(kedge_error_message(), 'expected 2 integers') > 0, &
+         'a shape of another rank')
+    call kedge_free(context, again, stat)
+    call need(stat == kedge_ok, 'free')
+    call kedge_find(context, 'grid', again, stat)
+    call need(stat == kedge_error_not_found, 'what was freed')
+    call kedge_free(context, z, stat)
+    call kedge_free(context, count, stat)
+    call need(stat == kedge_ok, 'free a scalar')
+  end subroutine blocks
 
 end program api
