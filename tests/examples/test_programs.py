@@ -196,3 +196,27 @@ def test_the_commands_of_the_tutorial_work_in_their_order(node: Node, tmp_path: 
     assert len(steps) == 2 and steps[0] in (5, 10, 15) and steps[1] == 40, text
     (result,) = re.findall(r"^```\n(step 40: .*?\n)```$", page, re.MULTILINE)
     assert text.count(result) == 2
+
+
+@pytest.mark.needs("MPI")
+def test_a_tree_of_pointers_goes_on_after_a_kill(node: Node) -> None:
+    launcher = next(filter(None, map(shutil.which, ("mpirun.openmpi", "mpirun"))))
+
+    def start(job: str) -> subprocess.Popen[str]:
+        command = [launcher, "-n", "2", str(BUILD / "examples" / "tree"), "400"]
+        return subprocess.Popen(command, env=node.mpi_environment(job), stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+    def sums(output: str) -> list[str]:
+        return sorted(re.findall(r"rank \d: \d+ words, checksum [0-9A-F]{16}", output))
+
+    whole = sums(start("whole").communicate(timeout=120)[0])
+    assert len(whole) == 2
+    killed = start("killed")
+    assert killed.stdout is not None
+    while "checkpoint" not in killed.stdout.readline():
+        assert killed.poll() is None
+    os.killpg(killed.pid, signal.SIGTERM)
+    killed.communicate(timeout=60)
+    last = start("killed").communicate(timeout=120)[0]
+    assert re.search(r"continuing from step \d+0 with \d+ words", last)
+    assert sums(last) == whole
