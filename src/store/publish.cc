@@ -146,6 +146,7 @@ Status PublishPart(const Catalog& catalog, const PartRecord& part) {
   KEDGE_RETURN_IF_ERROR(ValidatePart(part));
   KEDGE_RETURN_IF_ERROR(CheckStoreId(part.generation.store_id, catalog.id(), "part record"));
   PartRecord remaining = part;
+  std::vector<std::string> displaced;
   while (!remaining.images.empty()) {
     const std::string key = keys::PartKey(part.generation, remaining.images.front().rank, remaining.images.size());
     Status status = catalog.store().PutIfAbsent(key, Encoded(remaining), catalog.owner(), Folders::kMustExist);
@@ -168,12 +169,13 @@ Status PublishPart(const Catalog& catalog, const PartRecord& part) {
       const auto image = std::find_if(remaining.images.begin(), remaining.images.end(),
                                       [&covered](const ImageEntry& one) { return one.rank == covered.rank; });
       if (image == remaining.images.end()) continue;
-      // Written once more under a name of its own: nobody will ever refer to that.
-      if (image->map_bytes > 0 && image->object != covered.object) {
-        KEDGE_RETURN_IF_ERROR(catalog.store().Remove(keys::GenerationFolder(part.generation) + '/' + image->object));
-      }
+      if (image->map_bytes > 0 && image->object != covered.object) displaced.push_back(image->object);
       remaining.images.erase(image);
     }
+  }
+  // Written once more under names of their own. Images that were put above may have blocks in them; nobody else ever will.
+  for (const std::string& object : displaced) {
+    KEDGE_RETURN_IF_ERROR(catalog.store().Remove(keys::GenerationFolder(part.generation) + '/' + object));
   }
   return Status::Ok();
 }
@@ -224,12 +226,51 @@ Result<FinishOutcome> CommitPart(const Catalog& catalog, const PartRecord& part)
   return outcome;
 }
 
-PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* const> writers, const PartRecord& part) {
+namespace {
+
+// Fails what leans on an object that is not published with `part`, and what leans on that.
+void FailLeaning(const PartRecord& part, std::span<const LeansOn> leans_on, std::vector<Status>* images) {
+  for (bool is_new = !leans_on.empty(); is_new;) {
+    is_new = false;
+    std::set<std::string> stand;
+    for (size_t i = 0; i < images->size(); ++i) {
+      if ((*images)[i].ok()) stand.insert(part.images[i].object);
+    }
+    for (size_t i = 0; i < images->size(); ++i) {
+      if (!(*images)[i].ok() || std::ranges::includes(stand, leans_on[i])) continue;
+      (*images)[i] = Status(Code::kIncomplete, fmt::format("{} rank {} has blocks in an object that is not published",
+                                                           part.generation.ToString(), part.images[i].rank));
+      is_new = true;
+    }
+  }
+}
+
+// Those of which nothing is known to be wrong.
+void Publish(const Catalog& catalog, std::span<ObjectWriter* const> writers, std::vector<Status>* images) {
+  std::vector<ObjectWriter*> good;
+  std::vector<Status*> statuses;
+  for (size_t i = 0; i < writers.size(); ++i) {
+    if (!(*images)[i].ok()) continue;
+    good.push_back(writers[i]);
+    statuses.push_back(&(*images)[i]);
+  }
+  const std::vector<Status> published = catalog.store().Publish(good);
+  for (size_t i = 0; i < published.size(); ++i) *statuses[i] = published[i];
+  if (std::ranges::all_of(published, [](const Status& status) { return status.ok(); })) return;
+  const Status stands = catalog.Confirm();
+  for (Status* const status : statuses) *status = status->ok() || stands.ok() ? *status : stands;
+}
+
+}  // namespace
+
+PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* const> writers, const PartRecord& part,
+                             std::span<const LeansOn> leans_on) {
   PublishOutcome outcome;
   outcome.published = part;
   outcome.published.images.clear();
   Status status = ValidatePart(part);
-  if (status.ok() && writers.size() != part.images.size()) {
+  const bool is_one_to_one = writers.size() == part.images.size() && (leans_on.empty() || leans_on.size() == writers.size());
+  if (status.ok() && !is_one_to_one) {
     status = Status(Code::kInternal, part.generation.ToString() + ": as many writers as images are needed");
   }
   // The writers' files are open, perhaps in a folder that is not where a restart looks any more.
@@ -238,13 +279,18 @@ PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* con
     outcome.images.assign(writers.size(), status);
     return outcome;
   }
-  outcome.images = catalog.store().Publish(writers);
+  outcome.images.resize(writers.size());
+  FailLeaning(part, leans_on, &outcome.images);
+  Publish(catalog, writers, &outcome.images);
+  const std::vector<Status> published = outcome.images;
+  FailLeaning(part, leans_on, &outcome.images);
   for (size_t i = 0; i < writers.size(); ++i) {
-    if (outcome.images[i].ok()) outcome.published.images.push_back(part.images[i]);
-  }
-  if (outcome.published.images.size() < writers.size()) {
-    const Status stands = catalog.Confirm();
-    for (Status& image : outcome.images) image = image.ok() || stands.ok() ? image : stands;
+    if (outcome.images[i].ok()) {
+      outcome.published.images.push_back(part.images[i]);
+    } else if (published[i].ok()) {
+      // It stands there, and nobody will ever refer to it. What cannot be removed now goes with the generation.
+      static_cast<void>(catalog.store().Remove(writers[i]->key()));
+    }
   }
   if (outcome.published.images.empty()) return outcome;
   const Result<FinishOutcome> finished = CommitPart(catalog, outcome.published);

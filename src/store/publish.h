@@ -15,7 +15,9 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -44,15 +46,22 @@ struct FinishOutcome {
 // and the generation is abandoned (lineage.h).
 Result<FinishOutcome> FinishVersion(const Catalog& catalog, const Generation& generation);
 
+// Of an image, the other objects of its generation that blocks of it lie in, as ImageEntry::object names them.
+using LeansOn = std::set<std::string>;
+
 struct PublishOutcome {
-  std::vector<Status> images;  // one for each writer: not ok, and the image must be written again, as a new object
-  Status commit;               // of PublishPart and FinishVersion: not ok, and CommitPart is to be called again, no more
-  PartRecord published;        // the part, with the images that were published
+  // One for each writer: not ok, and the image must be written again, as a new object. kIncomplete: nothing is wrong with it but
+  // that another image that it leans on is not published with it.
+  std::vector<Status> images;
+  Status commit;         // of PublishPart and FinishVersion: not ok, and CommitPart is to be called again, no more
+  PartRecord published;  // the part, with the images that were published
   FinishOutcome finish;
 };
 
-// The whole sequence from written objects on. `writers` and part.images correspond one to one.
-PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* const> writers, const PartRecord& part);
+// The whole sequence from written objects on. `writers` and part.images correspond one to one, and `leans_on` where it is not
+// empty. A part names no image without all those that it leans on: whoever is published later finds them there.
+PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* const> writers, const PartRecord& part,
+                             std::span<const LeansOn> leans_on = {});
 
 // PublishPart and FinishVersion.
 Result<FinishOutcome> CommitPart(const Catalog& catalog, const PartRecord& part);
