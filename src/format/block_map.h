@@ -61,6 +61,11 @@ struct BlockPlace {
   friend bool operator==(const BlockPlace&, const BlockPlace&) = default;
 };
 
+// What a block takes in its object.
+inline uint64_t RoomOf(uint32_t block_bytes, const BlockPlace& place) {
+  return place.stored_bytes > 0 ? place.stored_bytes : AlignChunkOffset(block_bytes);
+}
+
 struct BlockMap {
   ImageIdentity identity;
   uint32_t block_bytes = kMapBlockBytesMin;  // a power of two

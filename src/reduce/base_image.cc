@@ -16,14 +16,41 @@ struct Candidate {
   uint64_t live_bytes = 0;
 };
 
-uint64_t RoomOf(uint32_t block_bytes, const BlockPlace& place) {
-  return place.stored_bytes > 0 ? place.stored_bytes : AlignChunkOffset(block_bytes);
+const std::string& KeyOf(uint32_t object, const BlockMap& map, const std::string& own_object) {
+  return object == kOwnBlocks ? own_object : map.objects[object - kSharedBlocks].key;
 }
 
 }  // namespace
 
+LiveBytes::LiveBytes(const std::vector<StoredMap>& images) {
+  struct Counted {
+    std::set<uint64_t> offsets;  // several blocks may lie in one place
+    uint64_t bytes = 0;
+  };
+  std::map<std::string, Counted> counted;
+  for (const StoredMap& image : images) {
+    std::vector<Counted*> objects = {nullptr};
+    for (uint32_t object = kOwnBlocks; object < kSharedBlocks + image.map->objects.size(); ++object) {
+      objects.push_back(&counted[KeyOf(object, *image.map, image.own_object)]);
+    }
+    const BlockLayout layout(*image.record, image.map->block_bytes);
+    uint64_t number = 0;
+    for (const BlockPlace& place : PlacesOf(*image.map)) {
+      const uint32_t block_bytes = layout.At(number++).bytes;
+      Counted* const object = objects[place.object];
+      if (object != nullptr && object->offsets.insert(place.offset).second) object->bytes += RoomOf(block_bytes, place);
+    }
+  }
+  for (const auto& [key, object] : counted) bytes_[key] = object.bytes;
+}
+
+uint64_t LiveBytes::Of(const std::string& object) const {
+  const auto found = bytes_.find(object);
+  return found == bytes_.end() ? 0 : found->second;
+}
+
 Result<BaseImage> BaseImage::Make(const ImageRecord& record, const BlockMap& map, const std::string& own_object,
-                                  const SharingLimits& limits) {
+                                  const SharingLimits& limits, const LiveBytes* all_live) {
   BaseImage base;
   base.layout_ = BlockLayout(record, map.block_bytes);
   uint64_t blocks = 0;
@@ -32,33 +59,29 @@ Result<BaseImage> BaseImage::Make(const ImageRecord& record, const BlockMap& map
     return Status(Code::kCorrupt, fmt::format("{}: its block map has {} blocks, its chunks {}", record.identity.ToString(),
                                               blocks, base.layout_.blocks()));
   }
-  std::vector<uint64_t> live_bytes(kSharedBlocks + map.objects.size());
   base.blocks_.resize(blocks);
-  std::set<std::pair<uint32_t, uint64_t>> counted;
   const std::vector<BlockPlace> places = PlacesOf(map);
   auto fingerprint = map.fingerprints.begin();
   for (size_t i = 0; i < blocks; ++i) {
     Block& block = base.blocks_[i];
     block.bytes = base.layout_.At(i).bytes;
     block.place = places[i];
-    if (block.place.object == kZeroBlocks) continue;
-    block.fingerprint = *fingerprint++;
-    const bool is_first = counted.emplace(block.place.object, block.place.offset).second;
-    if (is_first) live_bytes[block.place.object] += RoomOf(block.bytes, block.place);
+    if (block.place.object != kZeroBlocks) block.fingerprint = *fingerprint++;
   }
+  const LiveBytes own_live({{&record, &map, own_object}});
   std::vector<Candidate> candidates;
-  for (uint32_t object = kOwnBlocks; object < live_bytes.size(); ++object) {
+  const auto objects = static_cast<uint32_t>(kSharedBlocks + map.objects.size());
+  for (uint32_t object = kOwnBlocks; object < objects; ++object) {
+    const std::string& key = KeyOf(object, map, own_object);
+    const uint64_t own = own_live.Of(key), live = all_live == nullptr ? own : all_live->Of(key);
     // What it has written itself is all there is in its own object.
-    const uint64_t all = object == kOwnBlocks ? live_bytes[object] : map.objects[object - kSharedBlocks].bytes;
-    const bool is_used = live_bytes[object] > 0;
-    if (is_used && static_cast<double>(live_bytes[object]) >= limits.live_min * static_cast<double>(all)) {
-      candidates.push_back({object, live_bytes[object]});
-    }
+    const uint64_t all = object == kOwnBlocks ? own : map.objects[object - kSharedBlocks].bytes;
+    if (own > 0 && static_cast<double>(live) >= limits.live_min * static_cast<double>(all)) candidates.push_back({object, own});
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.live_bytes > b.live_bytes; });
   candidates.resize(std::min(candidates.size(), limits.objects_max));
-  std::vector<uint32_t> renamed(live_bytes.size(), kZeroBlocks);
+  std::vector<uint32_t> renamed(objects, kZeroBlocks);
   for (const Candidate& candidate : candidates) {
     renamed[candidate.object] = static_cast<uint32_t>(kSharedBlocks + base.objects_.size());
     base.objects_.push_back(candidate.object == kOwnBlocks ? SharedObject{own_object, candidate.live_bytes}

@@ -4,11 +4,12 @@
 // the base refers to itself. So whatever an image refers to holds the bytes, and no chain is ever followed. Which objects may be
 // referred to is decided once, before the first block is looked up:
 // - Of no object that is mostly unused by now: its blocks are written anew, so that it can go. What is kept for the sake of a
-//   version is thereby at most twice what the version has.
+//   version is thereby at most twice what the version has. Where images lie in each other's objects, all of them use it.
 // - Of at most so many objects, those that hold most: a restart opens few, and few are lost with one that is damaged.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,12 +24,29 @@ struct SharingLimits {
   double live_min = 0.5;  // the part of an object's blocks that the base still has
 };
 
+// How much of each object is used by a version's images, which lie in each other's objects.
+class LiveBytes {
+ public:
+  struct StoredMap {
+    const ImageRecord* record = nullptr;
+    const BlockMap* map = nullptr;  // of that image
+    std::string own_object;         // as BaseImage has it
+  };
+  explicit LiveBytes(const std::vector<StoredMap>& images);
+
+  uint64_t Of(const std::string& object) const;
+
+ private:
+  std::map<std::string, uint64_t> bytes_;
+};
+
 // Immutable: threads share it.
 class BaseImage {
  public:
-  // `own_object`: the key of the image's own object, relative to the job's folder. kCorrupt: the map is not of that image.
+  // `own_object`: the key of the image's own object, relative to the job's folder. `all_live`: of all images that may lie in its
+  // objects, itself among them; null: no other does. kCorrupt: the map is not of that image.
   static Result<BaseImage> Make(const ImageRecord& record, const BlockMap& map, const std::string& own_object,
-                                const SharingLimits& limits);
+                                const SharingLimits& limits, const LiveBytes* all_live = nullptr);
 
   uint32_t block_bytes() const { return layout_.block_bytes(); }
   // Those that may be referred to. `object` of what Find returns is kSharedBlocks + index into them.

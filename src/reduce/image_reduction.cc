@@ -37,8 +37,35 @@ class RunCollector {
 
 }  // namespace
 
-ReducedPiece ReducePiece(ByteSpan piece, uint64_t stream_offset, uint32_t block_bytes, const BaseImage* base,
-                         FirstBlocks* firsts) {
+// Of other images' objects: what a block map calls those that its blocks lie in, in the order in which they come.
+class ImageReduction::ObjectNames {
+ public:
+  ObjectNames(const BaseImage* base, std::vector<SharedObject>* objects)
+      : base_(base), objects_(*objects), of_base_(base == nullptr ? 0 : base->objects().size(), kZeroBlocks) {}
+
+  uint32_t OfBase(uint32_t index) {
+    if (of_base_[index] == kZeroBlocks) of_base_[index] = Add(base_->objects()[index]);
+    return of_base_[index];
+  }
+  uint32_t OfLender(uint32_t rank, const Lender& lender) {
+    const auto [name, is_first] = of_lenders_.try_emplace(rank, kZeroBlocks);
+    if (is_first) name->second = Add({lender.object, lender.image->OwnBytes()});
+    return name->second;
+  }
+
+ private:
+  uint32_t Add(const SharedObject& object) {
+    objects_.push_back(object);
+    return static_cast<uint32_t>(kSharedBlocks + objects_.size() - 1);
+  }
+
+  const BaseImage* const base_;
+  std::vector<SharedObject>& objects_;
+  std::vector<uint32_t> of_base_;
+  std::map<uint32_t, uint32_t> of_lenders_;
+};
+
+ReducedPiece ReducePiece(ByteSpan piece, const ImageBlock& begin, uint32_t block_bytes, const KnownBlocks& known) {
   ReducedPiece reduced;
   reduced.blocks.reserve((piece.size() + block_bytes - 1) / block_bytes);
   for (size_t at = 0; at < piece.size(); at += block_bytes) {
@@ -47,15 +74,19 @@ ReducedPiece ReducePiece(ByteSpan piece, uint64_t stream_offset, uint32_t block_
     block.bytes = static_cast<uint32_t>(bytes.size());
     if (IsZeros(bytes)) continue;
     block.fingerprint = FingerprintOf(bytes);
-    if (base != nullptr) {
-      if (const auto place = base->Find({stream_offset + at, block.bytes}, block.fingerprint)) {
+    const ImageBlock self{begin.rank, begin.stream_offset + at};
+    if (known.base != nullptr) {
+      if (const auto place = known.base->Find({self.stream_offset, block.bytes}, block.fingerprint)) {
         block.place = *place;
         continue;
       }
     }
-    if (firsts != nullptr) {
-      const uint64_t first = firsts->FirstOf(block.fingerprint, {stream_offset + at, block.bytes});
-      if (first != stream_offset + at) block.copy_of = first;
+    if (known.image != nullptr) {
+      const ImageBlock first = known.image->FirstOf(block.fingerprint, {bytes, known.piece, at}, self);
+      if (first != self) block.equal_to = first;
+    }
+    if (known.neighbours != nullptr && !block.equal_to) {
+      block.equal_to = known.neighbours->Find(block.fingerprint, {bytes, known.piece, at}, self.stream_offset, known.may_borrow);
     }
     block.place = {kOwnBlocks, reduced.new_bytes};
     if (block.IsNew()) reduced.new_bytes += AlignChunkOffset(block.bytes);
@@ -95,12 +126,53 @@ const ReducedBlock* ImageReduction::Find(uint64_t stream_offset) const {
   return index < blocks.size() ? &blocks[index] : nullptr;
 }
 
-Result<BlockMap> ImageReduction::Finish(const ImageRecord& record) const {
+const ReducedBlock* ImageReduction::Holding(uint64_t stream_offset, const Fingerprint& fingerprint) const {
+  const ReducedBlock* block = Find(stream_offset);
+  if (block != nullptr && block->equal_to && block->equal_to->rank == rank_) block = Find(block->equal_to->stream_offset);
+  return block != nullptr && block->fingerprint == fingerprint ? block : nullptr;
+}
+
+uint64_t ImageReduction::OwnBytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [stream_offset, blocks] : pieces_) {
+    for (const ReducedBlock& block : blocks) bytes += block.IsNew() ? RoomOf(block.bytes, block.place) : 0;
+  }
+  return bytes;
+}
+
+Result<BlockPlace> ImageReduction::PlaceOf(const ReducedBlock& block, uint64_t stream_offset, const Lenders& lenders,
+                                           ObjectNames* names) const {
+  const ReducedBlock* lies = &block;
+  const auto is_copy = [this](const ReducedBlock& one) { return one.equal_to && one.equal_to->rank == rank_; };
+  if (is_copy(block)) lies = Holding(block.equal_to->stream_offset, block.fingerprint);
+  const bool is_still = lies == &block || (lies != nullptr && (lies->IsNew() || (lies->equal_to && !is_copy(*lies))));
+  if (!is_still) {
+    return Status(Code::kInternal, fmt::format("{} bytes at {} are no copy of those at {} any more", block.bytes, stream_offset,
+                                               block.equal_to->stream_offset));
+  }
+  BlockPlace place = lies->place;
+  if (lies->equal_to) {
+    const auto lender = lenders.find(lies->equal_to->rank);
+    const ReducedBlock* const lent =
+        lender == lenders.end() ? nullptr : lender->second.image->Holding(lies->equal_to->stream_offset, block.fingerprint);
+    if (lent == nullptr || !lent->IsNew()) {
+      return Status(Code::kIncomplete, fmt::format("{} bytes at {} do not lie in what rank {} has written", block.bytes,
+                                                   stream_offset, lies->equal_to->rank));
+    }
+    place = lent->place;
+    place.object = names->OfLender(lender->first, lender->second);
+  } else if (place.object >= kSharedBlocks) {
+    place.object = names->OfBase(place.object - kSharedBlocks);
+  }
+  return place;
+}
+
+Result<BlockMap> ImageReduction::Finish(const ImageRecord& record, const Lenders& lenders) const {
   BlockMap map;
   map.identity = record.identity;
   map.block_bytes = block_bytes_;
   const BlockLayout layout(record, block_bytes_);
-  std::vector<uint32_t> renamed(base_ == nullptr ? 0 : base_->objects().size(), kZeroBlocks);
+  ObjectNames names(base_.get(), &map.objects);
   uint64_t number = 0;
   RunCollector runs(&map);
   for (const auto& [piece_offset, blocks] : pieces_) {
@@ -112,22 +184,10 @@ Result<BlockMap> ImageReduction::Finish(const ImageRecord& record) const {
         return Status(Code::kInternal, fmt::format("{}: {} bytes at {} are not its block {}", record.identity.ToString(),
                                                    block.bytes, stream_offset, number));
       }
-      const ReducedBlock* const lies = block.copy_of ? Find(*block.copy_of) : &block;
-      if (lies == nullptr || !(lies == &block || (lies->IsNew() && lies->fingerprint == block.fingerprint))) {
-        return Status(Code::kInternal, fmt::format("{}: {} bytes at {} are no copy of those at {} any more",
-                                                   record.identity.ToString(), block.bytes, stream_offset, *block.copy_of));
-      }
-      BlockPlace place = lies->place;
-      if (place.object >= kSharedBlocks) {
-        uint32_t& name = renamed[place.object - kSharedBlocks];
-        if (name == kZeroBlocks) {
-          name = static_cast<uint32_t>(kSharedBlocks + map.objects.size());
-          map.objects.push_back(base_->objects()[place.object - kSharedBlocks]);
-        }
-        place.object = name;
-      }
-      runs.Add(place, block.bytes);
-      if (place.object != kZeroBlocks) map.fingerprints.push_back(block.fingerprint);
+      const Result<BlockPlace> place = PlaceOf(block, stream_offset, lenders, &names);
+      if (!place.ok()) return place.status().WithContext(record.identity.ToString());
+      runs.Add(*place, block.bytes);
+      if (place->object != kZeroBlocks) map.fingerprints.push_back(block.fingerprint);
       stream_offset += block.bytes;
       ++number;
     }

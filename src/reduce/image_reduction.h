@@ -13,6 +13,7 @@
 
 #include "format/block_map.h"
 #include "reduce/base_image.h"
+#include "reduce/borrower.h"
 #include "reduce/first_blocks.h"
 #include "reduce/stored_block.h"
 
@@ -22,9 +23,9 @@ struct ReducedBlock {
   uint32_t bytes = 0;
   BlockPlace place;  // of a new block: kOwnBlocks, and where it goes from the begin of its room
   Fingerprint fingerprint{};
-  std::optional<uint64_t> copy_of;  // it lies where the image's block lies that begins there in its stream
+  std::optional<ImageBlock> equal_to;  // it lies where that one lies, of the same image or of another rank's
 
-  bool IsNew() const { return place.object == kOwnBlocks && !copy_of; }
+  bool IsNew() const { return place.object == kOwnBlocks && !equal_to; }
 };
 
 struct ReducedPiece {
@@ -32,10 +33,18 @@ struct ReducedPiece {
   uint64_t new_bytes = 0;  // room for its new blocks, one after the other, each rounded up to kChunkAlignment
 };
 
-// The blocks of `piece`, which lies at `stream_offset`. New are those that are not zeros, that `base` does not have, and that are
-// the first of their content among `firsts`; either may be null.
-ReducedPiece ReducePiece(ByteSpan piece, uint64_t stream_offset, uint32_t block_bytes, const BaseImage* base,
-                         FirstBlocks* firsts);
+// Where a block may be that need not be written; each may be null.
+struct KnownBlocks {
+  const BaseImage* base = nullptr;
+  FirstBlocks* image = nullptr;                       // of the same image
+  Borrower* neighbours = nullptr;                     // other ranks' images; only with `image`
+  bool may_borrow = true;                             // from these; else it only lends to them
+  std::shared_ptr<const PieceBytes> piece = nullptr;  // the piece itself, for those that compare bytes with it
+};
+
+// The blocks of `piece`, which lies at `stream_offset` of that rank's image. New are those that are not zeros and that are not
+// among the known ones.
+ReducedPiece ReducePiece(ByteSpan piece, const ImageBlock& begin, uint32_t block_bytes, const KnownBlocks& known);
 
 // Compresses the new ones of the `blocks`, which lie in `bytes` one after the other, into `out`, where each has its place from
 // then on; how much was used. REQUIRES: `out` has room for them and kStoredBlockOverheadBytes for each. kNoSpace: there is no
@@ -43,12 +52,21 @@ ReducedPiece ReducePiece(ByteSpan piece, uint64_t stream_offset, uint32_t block_
 Result<size_t> CompressNew(ByteSpan bytes, const CodecSettings& settings, std::span<ReducedBlock> blocks,
                            std::span<std::byte> out);
 
+class ImageReduction;
+
+// Another image, all of whose pieces are added. Its own object is to stand where whoever borrows from it is published.
+struct Lender {
+  const ImageReduction* image = nullptr;
+  std::string object;  // its key, relative to the job's folder
+};
+using Lenders = std::map<uint32_t, Lender>;  // by rank
+
 // Not thread safe.
 class ImageReduction {
  public:
   // `base` as for the pieces.
-  ImageReduction(uint32_t block_bytes, std::shared_ptr<const BaseImage> base)
-      : block_bytes_(block_bytes), base_(std::move(base)) {}
+  ImageReduction(uint32_t rank, uint32_t block_bytes, std::shared_ptr<const BaseImage> base)
+      : rank_(rank), block_bytes_(block_bytes), base_(std::move(base)) {}
 
   uint32_t block_bytes() const { return block_bytes_; }
   const BaseImage* base() const { return base_.get(); }
@@ -61,13 +79,22 @@ class ImageReduction {
   uint64_t end() const { return end_; }
 
   // The map of all pieces. kInternal: they are not the blocks of the image's own chunks, or a block is no copy of what it should
-  // be one of: that one was written again since, with other content.
-  Result<BlockMap> Finish(const ImageRecord& record) const;
+  // be one of: that one was written again since, with other content. kIncomplete: the same of a block of another image, or that
+  // image is not among the lenders.
+  Result<BlockMap> Finish(const ImageRecord& record, const Lenders& lenders) const;
 
  private:
+  class ObjectNames;
+  // Where a block of this image lies, by the names of the map that is made.
+  Result<BlockPlace> PlaceOf(const ReducedBlock& block, uint64_t stream_offset, const Lenders& lenders, ObjectNames* names) const;
   // Null: there is none that begins there.
   const ReducedBlock* Find(uint64_t stream_offset) const;
+  // That one, or the one of this image that it is a copy of; null also: it has other content.
+  const ReducedBlock* Holding(uint64_t stream_offset, const Fingerprint& fingerprint) const;
+  // What its new blocks take, which is all that there is in its object.
+  uint64_t OwnBytes() const;
 
+  const uint32_t rank_;
   const uint32_t block_bytes_;
   const std::shared_ptr<const BaseImage> base_;
   uint64_t end_ = 0;

@@ -171,9 +171,13 @@ void AddJobKeys(ConfigRegistry& registry) {
       FeatureKey("reduce.incremental",
                  "blocks that the version before has are not written to the store again: off, on, or auto, by what it saves"));
   KeySpec deduplicate{"reduce.deduplicate", kString, "off", kJob,
-                      "blocks that a rank's image has several times are written to the store once: off, or rank"};
-  deduplicate.choices = {"off", "rank"};
+                      "equal blocks are written to the store once: off, rank (of one image), or node (of all ranks there)"};
+  deduplicate.choices = {"off", "rank", "node"};
   registry.Add(deduplicate);
+  KeySpec verify{"reduce.verify", kString, "off", kJob,
+                 "bytes are compared, too, before a block is taken for equal to one that is on the node: off, or on"};
+  verify.choices = {"off", "on"};
+  registry.Add(verify);
   registry.Add(
       FeatureKey("reduce.compress", "blocks are compressed on their way to the store: off, on, or auto, where that is faster"));
   KeySpec block{"reduce.block", kBytes, "64KiB", kJob,
@@ -195,6 +199,10 @@ void AddJobKeys(ConfigRegistry& registry) {
 
 Feature FeatureOf(const std::string& value) {
   return value == "on" ? Feature::kOn : value == "off" ? Feature::kOff : Feature::kAuto;
+}
+
+Deduplication DeduplicationOf(const std::string& value) {
+  return value == "node" ? Deduplication::kNode : value == "rank" ? Deduplication::kRank : Deduplication::kOff;
 }
 
 Status BadKey(const Config& config, const char* key, const std::string& found, const char* allowed) {
@@ -448,7 +456,8 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   keys.schedule_mtbf_store = config.GetDuration("schedule.mtbf_store");
   keys.skip_queued = config.GetBool("checkpoint.skip_queued");
   keys.reduce_incremental = FeatureOf(config.GetString("reduce.incremental"));
-  keys.reduce_deduplicate = config.GetString("reduce.deduplicate") == "rank";
+  keys.reduce_deduplicate = DeduplicationOf(config.GetString("reduce.deduplicate"));
+  keys.reduce_verify = config.GetString("reduce.verify") == "on";
   keys.reduce_compress = FeatureOf(config.GetString("reduce.compress"));
   keys.reduce_block_bytes = static_cast<uint32_t>(config.GetBytes("reduce.block"));
   if (!std::has_single_bit(keys.reduce_block_bytes)) {

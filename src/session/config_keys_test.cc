@@ -57,6 +57,18 @@ TEST(ConfigKeys, TheFailureDomainIsTheLowestSwitchThatSlurmTells) {
   EXPECT_NE(domain("n3", "node").find("names no switch"), std::string::npos);
 }
 
+TEST(ConfigKeys, BlocksAreComparedAmongWhomTheJobSays) {
+  const auto keys_of = [](const char* deduplicate, const char* verify) {
+    return ReadJobSettings(*Load({{"reduce.deduplicate", deduplicate}, {"reduce.verify", verify}})).value().keys;
+  };
+  EXPECT_EQ(keys_of("off", "off").reduce_deduplicate, Deduplication::kOff);
+  EXPECT_EQ(keys_of("rank", "off").reduce_deduplicate, Deduplication::kRank);
+  EXPECT_EQ(keys_of("node", "off").reduce_deduplicate, Deduplication::kNode);
+  EXPECT_FALSE(keys_of("node", "off").reduce_verify);
+  EXPECT_TRUE(keys_of("node", "on").reduce_verify);
+  EXPECT_FALSE(Load({{"reduce.deduplicate", "job"}}).ok());
+}
+
 TEST(ConfigKeys, ExplicitNodeKeysSetUpAnAgentAlike) {
   auto config = Load({{"pool.size", "1GiB"},
                       {"store.path", "/s"},

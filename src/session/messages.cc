@@ -93,6 +93,11 @@ class FieldReader {
     decoder_.Require(byte <= static_cast<uint8_t>(Feature::kAuto), "neither off, on nor auto");
     value = static_cast<Feature>(byte);
   }
+  void operator()(Deduplication& value) {
+    uint8_t byte = decoder_.U8();
+    decoder_.Require(byte <= static_cast<uint8_t>(Deduplication::kNode), "no such deduplication");
+    value = static_cast<Deduplication>(byte);
+  }
   void operator()(HaltWhen& value) {
     uint8_t byte = decoder_.U8();
     decoder_.Require(byte <= static_cast<uint8_t>(HaltWhen::kNever), "no such time to halt");
@@ -146,8 +151,8 @@ KEDGE_FIELDS(JobKeys) {
   walk(m.keep_local), walk(m.schedule_store), walk(m.schedule_store_interval), walk(m.schedule_interval);
   walk(m.schedule_adapt), walk(m.schedule_adapt_levels), walk(m.schedule_mtbf_local), walk(m.schedule_mtbf_node),
       walk(m.schedule_mtbf_store);
-  walk(m.skip_queued), walk(m.files_publish), walk(m.reduce_incremental), walk(m.reduce_deduplicate), walk(m.reduce_compress),
-      walk(m.reduce_block_bytes);
+  walk(m.skip_queued), walk(m.files_publish), walk(m.reduce_incremental), walk(m.reduce_deduplicate), walk(m.reduce_verify),
+      walk(m.reduce_compress), walk(m.reduce_block_bytes);
   walk(m.schedule_node), walk(m.schedule_node_interval), walk(m.protect_scheme), walk(m.protect_group);
   walk(m.protect_losses), walk(m.protect_copies), walk(m.protect_timeout), walk(m.protect_required);
   if constexpr (Walk::kReads) {

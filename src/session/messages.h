@@ -38,6 +38,9 @@ const char* ProtectSchemeName(ProtectScheme scheme);
 // Whether something that saves work is tried; kAuto: while it pays.
 enum class Feature : uint8_t { kOff = 0, kOn = 1, kAuto = 2 };
 
+// Which of its blocks an image does not write because there is an equal one: of itself, or also of other ranks of the node.
+enum class Deduplication : uint8_t { kOff = 0, kRank = 1, kNode = 2 };
+
 // What a job asks of its agent. The newest Hello of a job is what holds for it on the node.
 struct JobKeys {
   std::string store_path;  // absolute
@@ -58,9 +61,10 @@ struct JobKeys {
   Duration schedule_mtbf_store{};
   bool skip_queued = false;
   Feature reduce_incremental = Feature::kOff;  // blocks that the version before has are not written once more
-  bool reduce_deduplicate = false;             // nor those that the image has once already
-  Feature reduce_compress = Feature::kOff;     // the others are compressed
-  uint32_t reduce_block_bytes = 64 << 10;      // a power of two, kMapBlockBytesMin to kMapBlockBytesMax
+  Deduplication reduce_deduplicate = Deduplication::kOff;
+  bool reduce_verify = false;               // bytes are compared as well as fingerprints, where they are at hand
+  Feature reduce_compress = Feature::kOff;  // the others are compressed
+  uint32_t reduce_block_bytes = 64 << 10;   // a power of two, kMapBlockBytesMin to kMapBlockBytesMax
   bool files_publish = true;
   ProtectScheme protect_scheme = ProtectScheme::kNone;
   uint32_t protect_group = 0;                           // nodes of a group; 0: chosen

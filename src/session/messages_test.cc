@@ -32,6 +32,8 @@ Hello SomeHello() {
   hello.keys.protect_group = 6;
   hello.keys.protect_losses = 3;
   hello.keys.protect_required = false;
+  hello.keys.reduce_deduplicate = Deduplication::kNode;
+  hello.keys.reduce_verify = true;
   hello.node_keys = {{"pool.size", "1GiB"}, {"chunk.size", "64MiB"}};
   hello.session_id = 17;
   hello.held_slots = {{0, 3, 99, false}, {1, 1048575, uint64_t{1} << 35, true}};

@@ -453,17 +453,26 @@ Result<PartRecord> ReadPart(const Catalog& catalog, const Generation& generation
   return part;
 }
 
-Result<StoredImage> ReadImage(const Catalog& catalog, const Generation& generation, uint32_t rank) {
+const ImageEntry* EntryOf(const PartRecord& part, uint32_t rank) {
+  const auto image = std::lower_bound(part.images.begin(), part.images.end(), rank,
+                                      [](const ImageEntry& one, uint32_t r) { return one.rank < r; });
+  return image != part.images.end() && image->rank == rank ? &*image : nullptr;
+}
+
+Result<PartRecord> ReadPartWith(const Catalog& catalog, const Generation& generation, uint32_t rank) {
   KEDGE_ASSIGN_OR_RETURN(const VersionRecord version, ReadVersionRecord(catalog, generation));
   for (const PartEntry& entry : version.parts) {
     if (!Contains(entry.ranks, rank)) continue;
     KEDGE_ASSIGN_OR_RETURN(const PartRecord part, ReadPart(catalog, generation, entry));
-    const auto image = std::lower_bound(part.images.begin(), part.images.end(), rank,
-                                        [](const ImageEntry& one, uint32_t r) { return one.rank < r; });
-    if (image != part.images.end() && image->rank == rank) return ReadImage(catalog, part, *image);
+    if (EntryOf(part, rank) != nullptr) return part;
   }
   return Status(Code::kNotFound,
                 fmt::format("{}: {} has no image of rank {}", catalog.store().description(), generation.ToString(), rank));
+}
+
+Result<StoredImage> ReadImage(const Catalog& catalog, const Generation& generation, uint32_t rank) {
+  KEDGE_ASSIGN_OR_RETURN(const PartRecord part, ReadPartWith(catalog, generation, rank));
+  return ReadImage(catalog, part, *EntryOf(part, rank));
 }
 
 Result<StoredImage> ReadPublishedImage(const Catalog& catalog, const Generation& generation, uint32_t rank) {

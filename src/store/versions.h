@@ -101,6 +101,11 @@ struct Coverage {
 // kMismatch: the parts disagree about the number of ranks.
 Result<Coverage> CoverageOf(const std::vector<PartRecord>& parts);
 
+// The one that the version record names for the rank, which has its image. kNotFound: as ReadImage.
+Result<PartRecord> ReadPartWith(const Catalog& catalog, const Generation& generation, uint32_t rank);
+// Null: the part has none of that rank.
+const ImageEntry* EntryOf(const PartRecord& part, uint32_t rank);
+
 // Where a rank's image lies, and what is in it.
 struct StoredImage {
   std::string object_key;  // whole key: for Store::OpenObject

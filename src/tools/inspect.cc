@@ -1,6 +1,7 @@
 // kedge inspect: what one version holds: regions with types and shapes, chunks, checksums, annotations.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -60,9 +61,15 @@ void PrintImage(const StoredImage& image, const InspectOptions& options) {
     const std::string compressed =
         bytes.stored < bytes.own ? fmt::format(" (compressed: {})", FormatByteSize(bytes.stored)) : std::string();
     const std::string copies = bytes.copies > 0 ? fmt::format(", {} copies", FormatByteSize(bytes.copies)) : std::string();
-    std::printf("of these %s in that object%s, %s in those of %s%s, %s zeros\n", FormatByteSize(bytes.own).c_str(),
+    const size_t lenders = std::ranges::count_if(
+        image.map->objects, [&](const SharedObject& object) { return IsOfVersion(object, record.identity.generation); });
+    const std::string borrowed =
+        lenders > 0 ? fmt::format(", {} in those of {}", FormatByteSize(bytes.borrowed), Counted(lenders, "other rank"))
+                    : std::string();
+    std::printf("of these %s in that object%s, %s in those of %s%s%s, %s zeros\n", FormatByteSize(bytes.own).c_str(),
                 compressed.c_str(), FormatByteSize(bytes.shared).c_str(),
-                Counted(image.map->objects.size(), "other image").c_str(), copies.c_str(), FormatByteSize(bytes.zeros).c_str());
+                Counted(image.map->objects.size() - lenders, "other image").c_str(), borrowed.c_str(), copies.c_str(),
+                FormatByteSize(bytes.zeros).c_str());
   }
   Table regions({"ID", "NAME", "KIND", "TYPE", "SHAPE", "BYTES"}, {true, false, false, false, false, true});
   for (const Region& region : record.regions) {
@@ -126,11 +133,22 @@ Json ImageJson(const StoredImage& image) {
     for (const SharedObject& object : image.map->objects) shared_objects.push_back(object.key);
   }
   const StoredBytes stored = StoredBytesOf(image);
-  return {{"rank", image.entry.rank},      {"object", image.object_key},          {"group", record.group},
-          {"bytes", record.RegionBytes()}, {"wall_time_ns", record.wall_time_ns}, {"regions", std::move(regions)},
-          {"chunks", std::move(chunks)},   {"extents", std::move(extents)},       {"annotations", std::move(annotations)},
-          {"own_bytes", stored.own},       {"stored_bytes", stored.stored},       {"shared_bytes", stored.shared},
-          {"copied_bytes", stored.copies}, {"zero_bytes", stored.zeros},          {"shared_objects", std::move(shared_objects)}};
+  return {{"rank", image.entry.rank},
+          {"object", image.object_key},
+          {"group", record.group},
+          {"bytes", record.RegionBytes()},
+          {"wall_time_ns", record.wall_time_ns},
+          {"regions", std::move(regions)},
+          {"chunks", std::move(chunks)},
+          {"extents", std::move(extents)},
+          {"annotations", std::move(annotations)},
+          {"own_bytes", stored.own},
+          {"stored_bytes", stored.stored},
+          {"shared_bytes", stored.shared},
+          {"borrowed_bytes", stored.borrowed},
+          {"copied_bytes", stored.copies},
+          {"zero_bytes", stored.zeros},
+          {"shared_objects", std::move(shared_objects)}};
 }
 
 Json VersionJson(const VersionInfo& info, Json images) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <thread>
 #include <utility>
 
@@ -59,8 +60,9 @@ std::vector<std::byte> PatternOf(const Generation& generation, uint32_t rank, si
   std::vector<std::byte> data(bytes);
   const auto version = static_cast<uint64_t>(generation.version);
   const uint64_t own = MixSeed(MixSeed(version, generation.attempt), MixSeed(generation.take, rank));
+  const uint64_t always = generation.name == kCommonName ? kRanksMax : rank;
   for (size_t at = 0, block = 0; at < bytes; at += kMapBlockBytesMin, ++block) {
-    const uint64_t seed = MixSeed(block % 4 == 0 ? own : rank, block);
+    const uint64_t seed = MixSeed(block % 4 == 0 ? own : always, block);
     const size_t end = std::min<size_t>(at + kMapBlockBytesMin, bytes);
     Random(seed).Fill(&data[at], end - at);
     // As the upper bytes of numbers: it can be compressed.
@@ -98,6 +100,18 @@ std::vector<int64_t> StoredVersions(const std::string& store_path, const std::st
   }
   std::reverse(versions.begin(), versions.end());
   return versions;
+}
+
+uint64_t BytesIn(const std::string& store_path) {
+  try {
+    uint64_t bytes = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(store_path)) {
+      if (entry.is_regular_file()) bytes += entry.file_size();
+    }
+    return bytes;
+  } catch (const std::filesystem::filesystem_error&) {
+    return UINT64_MAX;
+  }
 }
 
 bool WaitFor(const std::function<bool()>& condition, Duration timeout) {

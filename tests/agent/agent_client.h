@@ -38,12 +38,17 @@ std::vector<std::string> AgentCommand(const std::string& run_folder, const std::
 
 // The store of the scenario, made when it is not there; its id.
 StoreId MakeStoreOf(const std::string& path);
+// A checkpoint name of whose images three blocks of four are those of all ranks, too.
+inline constexpr char kCommonName[] = "common";
 // The bytes that test images of a generation and rank consist of: three blocks of four are those of all versions of the rank.
 std::vector<std::byte> PatternOf(const Generation& generation, uint32_t rank, size_t bytes);
 // Ok when the store holds that image, complete and with exactly those bytes.
 Status CheckStored(const std::string& store_path, const Generation& generation, uint32_t rank, size_t bytes);
 // Versions of `name` that are complete in the store, oldest first.
 std::vector<int64_t> StoredVersions(const std::string& store_path, const std::string& job, const std::string& name);
+
+// Of all objects and records there; too many to be true where some went while it was counted.
+uint64_t BytesIn(const std::string& store_path);
 
 // Whether a Status or Result is ok, with its message: ASSERT_TRUE(IsOk(call)).
 inline ::testing::AssertionResult IsOk(const Status& status) {

@@ -62,18 +62,6 @@ class ReducedFlush : public ::testing::Test {
     EXPECT_GT(BytesOf(next).shared, 0u);
   }
   StoredBytes BytesOf(const Generation& generation) { return StoredBytesOf(ReadImage(catalog(), generation, 0).value()); }
-  // Of all objects and records there; too many to be true where some went while it was counted.
-  uint64_t BytesInStore() const {
-    try {
-      uint64_t bytes = 0;
-      for (const auto& entry : files::recursive_directory_iterator(scenario_.store())) {
-        if (entry.is_regular_file()) bytes += entry.file_size();
-      }
-      return bytes;
-    } catch (const files::filesystem_error&) {
-      return UINT64_MAX;
-    }
-  }
   const Catalog& catalog() {
     if (!catalog_) catalog_ = Catalog::OpenOrCreate(*store_, {"test", 0, "test"}).value();
     return *catalog_;
@@ -102,7 +90,7 @@ TEST_F(ReducedFlush, WritesWhatTheVersionBeforeHasNot) {
     EXPECT_LE(info->references.size(), 8u);
   }
   // Two versions, what they need, and no more.
-  EXPECT_TRUE(WaitFor([&] { return BytesInStore() < 2 * kReducedBytes; }, seconds(10))) << BytesInStore();
+  EXPECT_TRUE(WaitFor([&] { return BytesIn(scenario_.store()) < 2 * kReducedBytes; }, seconds(10))) << BytesIn(scenario_.store());
   const std::string status = client.AgentStatus().value();
   EXPECT_NE(status.find("\"saved_bytes\""), std::string::npos) << status;
   for (const int64_t version : {19, 20}) {
@@ -203,7 +191,8 @@ TEST_F(ReducedFlush, WritesCompressedBlocks) {
     EXPECT_LT(bytes.stored, kReducedBytes * 85 / 100) << "a quarter of its bytes are zero";
     EXPECT_TRUE(VerifyVersion(catalog(), client.GenerationOf("ckpt", version), {})->problems.empty());
   }
-  EXPECT_TRUE(WaitFor([&] { return BytesInStore() < 2 * kReducedBytes * 9 / 10; }, seconds(10))) << BytesInStore();
+  EXPECT_TRUE(WaitFor([&] { return BytesIn(scenario_.store()) < 2 * kReducedBytes * 9 / 10; }, seconds(10)))
+      << BytesIn(scenario_.store());
 }
 
 TEST_F(ReducedFlush, SharesCompressedBlocks) {
@@ -220,7 +209,8 @@ TEST_F(ReducedFlush, SharesCompressedBlocks) {
       EXPECT_LT(bytes.own, kReducedBytes * 3 / 10) << version;
     }
   }
-  EXPECT_TRUE(WaitFor([&] { return BytesInStore() < 2 * kReducedBytes * 9 / 10; }, seconds(10))) << BytesInStore();
+  EXPECT_TRUE(WaitFor([&] { return BytesIn(scenario_.store()) < 2 * kReducedBytes * 9 / 10; }, seconds(10)))
+      << BytesIn(scenario_.store());
   EXPECT_TRUE(CollectGarbage(catalog(), {})->problems.empty());
   EXPECT_TRUE(VerifyVersion(catalog(), client.GenerationOf("ckpt", 12), {})->problems.empty());
 }

@@ -262,7 +262,8 @@ void Flush::Dispatch() {
 Reduction Flush::ReductionFor(const Image& image) {
   Job& job = *image.version->job;
   const JobKeys& keys = job.hello.keys;
-  if (keys.reduce_incremental == Feature::kOff && keys.reduce_compress == Feature::kOff && !keys.reduce_deduplicate) return {};
+  const bool deduplicates = keys.reduce_deduplicate != Deduplication::kOff;
+  if (!deduplicates && keys.reduce_incremental == Feature::kOff && keys.reduce_compress == Feature::kOff) return {};
   Job::Reducing& known = job.reducing[{image.version->generation.name, image.rank}];
   // Blocks begin where pieces do.
   const uint64_t piece_bytes = core_.settings().piece_bytes;
@@ -274,12 +275,20 @@ Reduction Flush::ReductionFor(const Image& image) {
   Reduction reduction;
   reduction.shares = is_wanted(keys.reduce_incremental, known.sharing);
   if (is_wanted(keys.reduce_compress, known.compressing)) reduction.compress = keys.reduce_compress;
-  reduction.deduplicates = keys.reduce_deduplicate;
-  if (!reduction.shares && !reduction.deduplicates && reduction.compress == Feature::kOff) return {};
+  reduction.deduplicate = keys.reduce_deduplicate;
+  reduction.node_blocks = NodeBlocksOf(*image.version);
+  reduction.compares = keys.reduce_verify;
+  if (!reduction.shares && !deduplicates && reduction.compress == Feature::kOff) return {};
   reduction.block_bytes = block_bytes;
   reduction.store_bytes_per_second = throughput_.WrittenBytesPerSecond(job.store_id);
   reduction.viability = known.viability;
   return reduction;
+}
+
+std::shared_ptr<reduce::FirstBlocks> Flush::NodeBlocksOf(Version& version) {
+  if (version.job->hello.keys.reduce_deduplicate != Deduplication::kNode || version.has_published) return nullptr;
+  if (version.node_blocks == nullptr) version.node_blocks = std::make_shared<reduce::FirstBlocks>();
+  return version.node_blocks;
 }
 
 std::shared_ptr<FlushObject> Flush::MakeObject(const Image& image) {
@@ -294,6 +303,8 @@ void Flush::SendPiece(Image& image, const Piece& piece) {
   const ImageChunk& chunk = image.chunks[piece.chunk];
   PieceSource source = chunk.Source(piece.offset, piece.bytes);
   const uint64_t stream_offset = chunk.object_offset + piece.offset;
+  // Should a lender fail, it is written again: nothing of it has left its slots, or will before it is stored.
+  const bool may_borrow = image.ended && !image.is_alone && !image.HasReleased();
   --image.pieces_queued;
   ++image.pieces_in_flight;
   ++in_flight_;
@@ -303,9 +314,9 @@ void Flush::SendPiece(Image& image, const Piece& piece) {
     Duration took;
   };
   core_.Background(
-      [object = image.object, source = std::move(source), stream_offset, &clock = core_.clock()] {
+      [object = image.object, source = std::move(source), stream_offset, may_borrow, &clock = core_.clock()] {
         const int64_t begin_ns = clock.NowNs();
-        Result<PieceWritten> written = object->WritePiece(source, stream_offset);
+        Result<PieceWritten> written = object->WritePiece(source, stream_offset, may_borrow);
         os::KillPoint("piece-written");
         return Outcome{std::move(written), Duration(clock.NowNs() - begin_ns)};
       },
@@ -402,7 +413,15 @@ void Flush::Retry(Image& image, Status why) {
   image.flush_error = Status::Ok();
   DropObject(image);
   if (why.code() == Code::kCorrupt) return Examine(image, why);
+  if (why.code() == Code::kIncomplete && !image.is_alone) return WriteAlone(image, why);
   WriteAgain(image, why);
+}
+
+// Nothing has failed but an image that it had blocks of: at most once, so it does not count as a try.
+void Flush::WriteAlone(Image& image, const Status& why) {
+  LogInfo("agent", "{} rank {} is written again, whole: {}", image.version->generation.ToString(), image.rank, why.message());
+  image.is_alone = true;
+  Start(image);
 }
 
 void Flush::WriteAgain(Image& image, const Status& why) {

@@ -78,11 +78,14 @@ class Flush : public FlushLoad, public ImageFlusher {
   void SendPiece(Image& image, const Piece& piece);
   std::shared_ptr<FlushObject> MakeObject(const Image& image);
   Reduction ReductionFor(const Image& image);
+  // Null: its images are not to lend each other blocks.
+  static std::shared_ptr<reduce::FirstBlocks> NodeBlocksOf(Version& version);
   void OnPieceDone(const Piece& piece, Duration took, const Result<PieceWritten>& written);
   void CheckWritten(Image& image);
   // The first bytes in the object that are not what was captured.
   static std::optional<ChunkPlace> FirstWrong(const Image& image);
   void WriteAgain(Image& image, const Status& why);
+  void WriteAlone(Image& image, const Status& why);
   // What was written is not what was captured: does it lie so here?
   void Examine(Image& image, const Status& why);
   void OnDamaged(Image& image, const Status& why);

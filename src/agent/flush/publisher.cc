@@ -39,16 +39,25 @@ struct BatchImage {
   PieceSource record;
   uint32_t record_crc32c = 0;
   ImageEntry entry;
+  LeansOn leans_on;
 };
 
 // The image record, as it was checked when it came, to its place in the object.
-Status WriteRecord(BatchImage& image, std::set<std::string>* references) {
+Status WriteRecord(BatchImage& image, const reduce::Lenders& lenders, std::set<std::string>* references) {
   Buffer bytes(image.record.bytes);
   KEDGE_RETURN_IF_ERROR(image.record.Read(bytes.data()));
   if (crc32c::Compute(bytes.data(), bytes.size()) != image.record_crc32c) {
     return Status(Code::kCorrupt, "the image record has changed in its slot since it was captured");
   }
-  return image.object->WriteRecords(bytes, &image.entry, references);
+  return image.object->WriteRecords(bytes, lenders, &image.entry, references, &image.leans_on);
+}
+
+reduce::Lenders LendersOf(const std::vector<BatchImage>& batch) {
+  reduce::Lenders lenders;
+  for (const BatchImage& image : batch) {
+    if (auto lender = image.object->AsLender()) lenders.emplace(image.entry.rank, *std::move(lender));
+  }
+  return lenders;
 }
 
 // On a worker.
@@ -150,6 +159,8 @@ void Publisher::PublishNow(Version& version) {
     flush_.SetState(*image, FlushState::kPublishing);
   }
   if (batch.empty()) return;
+  version.has_published = true;
+  version.node_blocks = nullptr;
   core_.Background(
       [batch = std::move(batch), store = version.job->store, generation = version.generation, ranks = version.ranks,
        &clock = core_.clock()]() mutable {
@@ -158,8 +169,10 @@ void Publisher::PublishNow(Version& version) {
         std::vector<ObjectWriter*> writers;
         std::vector<size_t> members;
         std::set<std::string> references;
+        std::vector<LeansOn> leans_on;
+        const reduce::Lenders lenders = LendersOf(batch);
         for (size_t i = 0; i < batch.size(); ++i) {
-          outcome.images.emplace_back(batch[i].id, WriteRecord(batch[i], &references));
+          outcome.images.emplace_back(batch[i].id, WriteRecord(batch[i], lenders, &references));
           if (!outcome.images[i].second.ok()) continue;
           auto writer = batch[i].object->Writer();
           if (!writer.ok()) {
@@ -168,6 +181,7 @@ void Publisher::PublishNow(Version& version) {
           }
           writers.push_back(*writer);
           part.images.push_back(batch[i].entry);
+          leans_on.push_back(std::move(batch[i].leans_on));
           members.push_back(i);
         }
         part.references.assign(references.begin(), references.end());
@@ -179,7 +193,7 @@ void Publisher::PublishNow(Version& version) {
           return outcome;
         }
         const int64_t begin_ns = clock.NowNs();
-        PublishOutcome published = PublishImages(*catalog, writers, part);
+        PublishOutcome published = PublishImages(*catalog, writers, part, leans_on);
         outcome.syncing = Duration(clock.NowNs() - begin_ns);
         os::KillPoint("publish-done");
         for (size_t i = 0; i < members.size(); ++i) {

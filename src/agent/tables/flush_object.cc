@@ -16,8 +16,8 @@
 #include "os/process/kill_point.h"
 #include "os/process/thread.h"
 #include "reduce/codec_trial.h"
-#include "store/publish.h"
 #include "store/sharing/base_version.h"
+#include "store/sharing/image_object.h"
 #include "store/versions.h"
 
 namespace kedge {
@@ -46,6 +46,7 @@ class AlignedBuffer {
   size_t bytes_ = 0;
 };
 thread_local AlignedBuffer worker_buffer;
+thread_local AlignedBuffer compared_buffer;
 // Compressed at a time: as much as a device takes well in one write, and no more memory than that for each worker.
 constexpr size_t kCompressedStepBytes = size_t{4} << 20;
 // All blocks of a step have at least kMapBlockBytesMin, but for the last one of their chunk.
@@ -83,6 +84,22 @@ std::vector<ByteSpan> SamplesOf(ByteSpan bytes, const reduce::ReducedPiece& piec
   blocks.resize(kSamplesMax);
   return blocks;
 }
+
+// By system calls: the slot may have gone to somebody else by now, whose bytes are others.
+class SourceBytes : public reduce::PieceBytes {
+ public:
+  explicit SourceBytes(PieceSource source) : source_(std::move(source)) {}
+  bool Has(uint64_t offset, ByteSpan bytes) const override {
+    PieceSource block = source_;
+    block.offset += offset;
+    block.bytes = bytes.size();
+    std::byte* const found = compared_buffer.OfSize(bytes.size());
+    return found != nullptr && block.Read(found).ok() && std::memcmp(found, bytes.data(), bytes.size()) == 0;
+  }
+
+ private:
+  const PieceSource source_;
+};
 
 // What the calling thread does from now on, by both clocks.
 class Stopwatch {
@@ -151,15 +168,36 @@ Result<std::optional<Generation>> StoreContext::Claim(const Catalog& catalog, co
   return base;
 }
 
+std::shared_ptr<const reduce::LiveBytes> StoreContext::LiveBytesOf(const Catalog& catalog, const PartRecord& part) {
+  // As above: one reads all their maps.
+  const std::lock_guard lock(live_mutex_);
+  const auto key = std::pair(part.generation, part.images.front().rank);
+  if (const auto known = live_.find(key); known != live_.end()) return known->second;
+  std::vector<StoredImage> images;
+  for (const ImageEntry& entry : part.images) {
+    Result<StoredImage> image = ReadImage(catalog, part, entry);
+    // What cannot be read does not count as used.
+    if (image.ok() && image->map) images.push_back(*std::move(image));
+  }
+  std::vector<reduce::LiveBytes::StoredMap> maps;
+  for (const StoredImage& image : images) {
+    maps.push_back({&image.record, &*image.map, keys::RelativeToJob(part.generation.job, image.object_key)});
+  }
+  if (live_.size() >= kClaimsMax) live_.clear();
+  return live_[key] = std::make_shared<const reduce::LiveBytes>(maps);
+}
+
 std::shared_ptr<const reduce::BaseImage> StoreContext::BaseFor(const Catalog& catalog, const Generation& generation,
-                                                               uint32_t rank, uint32_t block_bytes) {
+                                                               uint32_t rank, uint32_t block_bytes, bool with_neighbours) {
   const auto look = [&]() -> Result<std::shared_ptr<const reduce::BaseImage>> {
     KEDGE_ASSIGN_OR_RETURN(const std::optional<Generation> claimed, Claim(catalog, generation));
     if (!claimed) return std::shared_ptr<const reduce::BaseImage>();
-    KEDGE_ASSIGN_OR_RETURN(const StoredImage image, ReadImage(catalog, *claimed, rank));
+    KEDGE_ASSIGN_OR_RETURN(const PartRecord part, ReadPartWith(catalog, *claimed, rank));
+    KEDGE_ASSIGN_OR_RETURN(const StoredImage image, ReadImage(catalog, part, *EntryOf(part, rank)));
     if (!image.map || image.map->block_bytes != block_bytes) return std::shared_ptr<const reduce::BaseImage>();
     const std::string key = keys::RelativeToJob(generation.job, image.object_key);
-    KEDGE_ASSIGN_OR_RETURN(reduce::BaseImage base, reduce::BaseImage::Make(image.record, *image.map, key, {}));
+    const auto live = with_neighbours ? LiveBytesOf(catalog, part) : nullptr;
+    KEDGE_ASSIGN_OR_RETURN(reduce::BaseImage base, reduce::BaseImage::Make(image.record, *image.map, key, {}, live.get()));
     return std::make_shared<const reduce::BaseImage>(std::move(base));
   };
   const auto found = look();
@@ -175,7 +213,9 @@ Status FlushObject::Begin() {
   KEDGE_ASSIGN_OR_RETURN(Catalog catalog, store_->CatalogToWrite(generation_.job, generation_.attempt));
   KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation_));
   std::shared_ptr<const reduce::BaseImage> base;
-  if (reduced_.as.shares) base = store_->BaseFor(catalog, generation_, rank_, block_bytes_);
+  if (reduced_.as.shares) {
+    base = store_->BaseFor(catalog, generation_, rank_, block_bytes_, reduced_.as.deduplicate == Deduplication::kNode);
+  }
   os::KillPoint("flush-base-claimed");
   // How much of it is to be written is not known where some of it may be there already, or becomes smaller.
   const uint64_t expected_bytes = base == nullptr && reduced_.as.compress == Feature::kOff ? expected_bytes_ : 0;
@@ -184,7 +224,7 @@ Status FlushObject::Begin() {
   KEDGE_ASSIGN_OR_RETURN(writer_, catalog.store().CreateObject(key, catalog.owner(), expected_bytes));
   if (block_bytes_ == 0) return Status::Ok();
   reduced_.had_base = base != nullptr;
-  reduction_.emplace(block_bytes_, std::move(base));
+  reduction_.emplace(rank_, block_bytes_, std::move(base));
   return Status::Ok();
 }
 
@@ -198,9 +238,9 @@ Result<ObjectWriter*> FlushObject::Writer() {
   return writer_.get();
 }
 
-Result<PieceWritten> FlushObject::Write(ByteSpan bytes, uint64_t stream_offset) {
+Result<PieceWritten> FlushObject::Write(ByteSpan bytes, const PieceSource& source, uint64_t stream_offset, bool may_borrow) {
   KEDGE_ASSIGN_OR_RETURN(ObjectWriter * writer, Writer());
-  if (block_bytes_ > 0) return WriteReduced(*writer, bytes, stream_offset);
+  if (block_bytes_ > 0) return WriteReduced(*writer, bytes, source, stream_offset, may_borrow);
   PieceWritten written{.bytes = bytes.size()};
   const Stopwatch writing;
   KEDGE_RETURN_IF_ERROR(WriteAndSum(*writer, bytes, stream_offset, &written.crc32c));
@@ -228,9 +268,13 @@ Result<std::optional<reduce::CodecSettings>> FlushObject::SettingsFor(ByteSpan b
   return pays ? std::optional(trial.settings) : none;
 }
 
-Result<PieceWritten> FlushObject::WriteReduced(ObjectWriter& writer, ByteSpan bytes, uint64_t stream_offset) {
-  reduce::ReducedPiece piece =
-      reduce::ReducePiece(bytes, stream_offset, block_bytes_, reduction_->base(), reduced_.as.deduplicates ? &firsts_ : nullptr);
+Result<PieceWritten> FlushObject::WriteReduced(ObjectWriter& writer, ByteSpan bytes, const PieceSource& source,
+                                               uint64_t stream_offset, bool may_borrow) {
+  reduce::KnownBlocks known{.base = reduction_->base(), .may_borrow = may_borrow};
+  if (reduced_.as.deduplicate != Deduplication::kOff) known.image = &firsts_;
+  if (borrower_) known.neighbours = &*borrower_;
+  if (reduced_.as.compares) known.piece = std::make_shared<const SourceBytes>(source);
+  reduce::ReducedPiece piece = reduce::ReducePiece(bytes, {rank_, stream_offset}, block_bytes_, known);
   KEDGE_ASSIGN_OR_RETURN(const std::optional<reduce::CodecSettings> settings, SettingsFor(bytes, piece));
   uint64_t new_bytes = 0;
   for (const reduce::ReducedBlock& block : piece.blocks) new_bytes += block.IsNew() ? block.bytes : 0;
@@ -325,30 +369,39 @@ Status FlushObject::WriteCompressed(ObjectWriter& writer, ByteSpan bytes, const 
   return Status::Ok();
 }
 
-Result<PieceWritten> FlushObject::WritePiece(const PieceSource& source, uint64_t stream_offset) {
+Result<PieceWritten> FlushObject::WritePiece(const PieceSource& source, uint64_t stream_offset, bool may_borrow) {
   if (source.tier != nullptr && source.tier->SlotMemory(source.slot) != nullptr) {
-    return Write(ByteSpan(source.tier->SlotMemory(source.slot) + source.offset, source.bytes), stream_offset);
+    const ByteSpan bytes(source.tier->SlotMemory(source.slot) + source.offset, source.bytes);
+    return Write(bytes, source, stream_offset, may_borrow);
   }
   std::byte* buffer = worker_buffer.OfSize(source.bytes);
   if (buffer == nullptr) return Status(Code::kNoSpace, fmt::format("no memory for a buffer of {} bytes", source.bytes));
   KEDGE_RETURN_IF_ERROR(source.Read(buffer));
-  return Write(ByteSpan(buffer, source.bytes), stream_offset);
+  return Write(ByteSpan(buffer, source.bytes), source, stream_offset, may_borrow);
 }
 
-Status FlushObject::WriteRecords(ByteSpan record, ImageEntry* entry, std::set<std::string>* references) {
+std::optional<reduce::Lender> FlushObject::AsLender() {
+  const std::lock_guard lock(mutex_);
+  if (!borrower_ || !reduction_) return std::nullopt;
+  return reduce::Lender{&*reduction_, keys::RelativeToJob(generation_.job, writer_->key())};
+}
+
+Status FlushObject::WriteRecords(ByteSpan record, const reduce::Lenders& lenders, ImageEntry* entry,
+                                 std::set<std::string>* references, LeansOn* leans_on) {
   KEDGE_ASSIGN_OR_RETURN(ObjectWriter * writer, Writer());
   Buffer records(record.begin(), record.end());
   if (block_bytes_ > 0) {
     KEDGE_ASSIGN_OR_RETURN(const ImageRecord image, DecodeImageRecord(record));
     const std::lock_guard lock(mutex_);
-    KEDGE_ASSIGN_OR_RETURN(const BlockMap map, reduction_->Finish(image));
+    KEDGE_ASSIGN_OR_RETURN(const BlockMap map, reduction_->Finish(image, lenders));
     Encode(map, &records);
     entry->object = object_;
     entry->record_offset = reduction_->end();
     entry->map_bytes = records.size() - record.size();
     entry->map_crc32c = crc32c::Compute(&records[record.size()], entry->map_bytes);
     for (const SharedObject& object : map.objects) {
-      references->insert(keys::GenerationOfObject(object.key).value_or(object.key));
+      const std::string folder = keys::GenerationOfObject(object.key).value_or(object.key);
+      IsOfVersion(object, generation_) ? leans_on->insert(object.key.substr(folder.size() + 1)) : references->insert(folder);
     }
   }
   KEDGE_RETURN_IF_ERROR(writer->WriteAt(entry->record_offset, records));

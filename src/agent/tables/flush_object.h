@@ -15,11 +15,14 @@
 #include "format/identity.h"
 #include "format/store_records.h"
 #include "reduce/base_image.h"
+#include "reduce/borrower.h"
+#include "reduce/first_blocks.h"
 #include "reduce/image_reduction.h"
 #include "reduce/viability.h"
 #include "session/messages.h"
 #include "store/attempts.h"
 #include "store/catalog.h"
+#include "store/publish.h"
 #include "store/retention.h"
 #include "tier/tier.h"
 
@@ -43,9 +46,10 @@ class StoreContext {
   // The record that is awaited of an attempt; nothing: none is.
   std::optional<AttemptRecord> AwaitedRecordOf(uint32_t attempt) const { return catalog_.AwaitedRecordOf(attempt); }
   // What an image of the generation may share with the version before it; null: nothing. Claims the base for all images of the
-  // generation once (store/sharing/base_version.h). An error on the way is logged: the image is written whole.
+  // generation once (store/sharing/base_version.h). An error on the way is logged: the image is written whole. `with_neighbours`:
+  // what images that were published together use of each other's objects counts.
   std::shared_ptr<const reduce::BaseImage> BaseFor(const Catalog& catalog, const Generation& generation, uint32_t rank,
-                                                   uint32_t block_bytes);
+                                                   uint32_t block_bytes, bool with_neighbours);
   // store/attempts.h, store/retention.h; one that works for attempt `self` asks.
   bool IsSilent(const std::string& job, uint32_t self, uint32_t attempt);
   Status ApplyRetention(const std::string& job, const std::string& name, uint32_t self, RetentionOptions options,
@@ -55,6 +59,8 @@ class StoreContext {
 
  private:
   Result<std::optional<Generation>> Claim(const Catalog& catalog, const Generation& generation);
+  // Of all images of that part.
+  std::shared_ptr<const reduce::LiveBytes> LiveBytesOf(const Catalog& catalog, const PartRecord& part);
 
   const std::unique_ptr<Store> store_;
   const Catalog catalog_;
@@ -66,6 +72,8 @@ class StoreContext {
   };
   std::mutex claims_mutex_;
   std::map<Generation, Claimed> claims_;  // of the generations flushed last
+  std::mutex live_mutex_;
+  std::map<std::pair<Generation, uint32_t>, std::shared_ptr<const reduce::LiveBytes>> live_;  // of parts, by their first ranks
   std::mutex watch_mutex_;
   LeaseWatch watch_;  // of attempts that have left something
 };
@@ -94,7 +102,9 @@ struct PieceWritten {
 struct Reduction {
   uint32_t block_bytes = 0;  // 0: it is not. Pieces begin at multiples of it in their chunks
   bool shares = false;       // with the version before
-  bool deduplicates = false;
+  Deduplication deduplicate = Deduplication::kOff;
+  std::shared_ptr<reduce::FirstBlocks> node_blocks;  // of the images that may lend it blocks, and it them; null: none
+  bool compares = false;                             // bytes, before blocks are taken for equal
   Feature compress = Feature::kOff;
   // kAuto: what the store is known to take of one flush (0: nothing is), and what compressing took of late.
   double store_bytes_per_second = 0;
@@ -115,8 +125,8 @@ struct Reduced {
 class FlushObject {
  public:
   // Not reduced, the image lies in it as it was captured. Else only blocks that are not zeros and that neither the version before
-  // nor the image itself has already, as far as `reduction` says so, compressed where that pays; and a block map behind the image
-  // record.
+  // nor the image itself has already, nor other images, as far as `reduction` says so, compressed where that pays; and a block
+  // map behind the image record.
   FlushObject(std::shared_ptr<StoreContext> store, Generation generation, uint32_t rank, uint64_t expected_bytes,
               const Reduction& reduction)
       : store_(std::move(store)),
@@ -124,17 +134,24 @@ class FlushObject {
         rank_(rank),
         expected_bytes_(expected_bytes),
         block_bytes_(reduction.block_bytes),
-        reduced_{.as = reduction} {}
+        reduced_{.as = reduction} {
+    if (reduction.node_blocks != nullptr) borrower_.emplace(reduction.node_blocks, rank);
+  }
 
   ~FlushObject();
   FlushObject(const FlushObject&) = delete;
   FlushObject& operator=(const FlushObject&) = delete;
 
-  // A piece of a chunk, or all of it; `stream_offset`: where the image record says that it lies. Also tells the store to begin
-  // carrying the piece to the device.
-  Result<PieceWritten> WritePiece(const PieceSource& source, uint64_t stream_offset);
-  // Behind all pieces, `record` and what belongs to it; `entry` is told where, and `references` what the image refers to.
-  Status WriteRecords(ByteSpan record, ImageEntry* entry, std::set<std::string>* references);
+  // A piece of a chunk, or all of it; `stream_offset`: where the image record says that it lies. `may_borrow`: its blocks may be
+  // those of other images, which takes that it can be written again. Also tells the store to begin carrying the piece to the
+  // device.
+  Result<PieceWritten> WritePiece(const PieceSource& source, uint64_t stream_offset, bool may_borrow);
+  // What images that have blocks in its object need to know of it. Nothing: they have none. REQUIRES: all pieces are written.
+  std::optional<reduce::Lender> AsLender();
+  // Behind all pieces, `record` and what belongs to it; `entry` is told where, `references` what the image refers to, and
+  // `leans_on` in which of the lenders' objects it has blocks. kIncomplete: in others, which are not there.
+  Status WriteRecords(ByteSpan record, const reduce::Lenders& lenders, ImageEntry* entry, std::set<std::string>* references,
+                      LeansOn* leans_on);
   // Begins the object when no piece has. The writer stays this object's.
   Result<ObjectWriter*> Writer();
   // The object stands in the store now.
@@ -144,8 +161,9 @@ class FlushObject {
 
  private:
   Status Begin();
-  Result<PieceWritten> Write(ByteSpan bytes, uint64_t stream_offset);
-  Result<PieceWritten> WriteReduced(ObjectWriter& writer, ByteSpan bytes, uint64_t stream_offset);
+  Result<PieceWritten> Write(ByteSpan bytes, const PieceSource& source, uint64_t stream_offset, bool may_borrow);
+  Result<PieceWritten> WriteReduced(ObjectWriter& writer, ByteSpan bytes, const PieceSource& source, uint64_t stream_offset,
+                                    bool may_borrow);
   Status WriteNew(ObjectWriter& writer, ByteSpan bytes, reduce::ReducedPiece* piece, PieceWritten* written);
   Status WriteCompressed(ObjectWriter& writer, ByteSpan bytes, const reduce::CodecSettings& settings, reduce::ReducedPiece* piece,
                          PieceWritten* written);
@@ -162,6 +180,7 @@ class FlushObject {
   std::unique_ptr<ObjectWriter> writer_;
   std::optional<reduce::ImageReduction> reduction_;  // begun with the writer
   reduce::FirstBlocks firsts_;
+  std::optional<reduce::Borrower> borrower_;
   Reduced reduced_;
   bool published_ = false;
   Status failed_;

@@ -33,6 +33,7 @@
 #include "os/files/file_system.h"
 #include "os/files/private_files.h"
 #include "os/process/process.h"
+#include "reduce/first_blocks.h"
 #include "reduce/worth.h"
 #include "schedule/interval_advice.h"
 #include "schedule/schedule.h"
@@ -244,6 +245,7 @@ struct Image {
   PieceWritten flush_written;  // of these, what the store has taken and how long that took
   std::shared_ptr<FlushObject> object;
   uint32_t flush_epoch = 0;  // counts the objects begun; answers of an earlier one are passed over
+  bool is_alone = false;     // it borrows blocks of no other image any more: one that had some was not published with it
   uint32_t pieces_queued = 0;
   uint32_t pieces_in_flight = 0;
   RetryPauses tries;
@@ -303,12 +305,16 @@ struct Version {
   std::map<SetIdentity, std::unique_ptr<HeldSet>> sets;
   std::shared_ptr<Protection> protection;  // while it is on its way to level NODE (protect.h)
   Status node_failure;                     // why it does not get there, or is there no longer as safely
-  bool probing = false;                    // a look into the store is under way
-  bool went_through = false;               // images that are gone had chunks in the store for want of room here
-  Status failure;                          // the first of its images
-  Status absence;                          // while its flush waits for the store: why that is not there
-  RetryPauses absences;                    // of its publication
-  PlacementCounts placement;               // of its images that ended with this agent
+  // The blocks that its images may lend each other (reduce.deduplicate), from the first that is written until they are published.
+  // Those that are written later stand alone: so whoever borrows is published together with all its lenders.
+  std::shared_ptr<reduce::FirstBlocks> node_blocks;
+  bool has_published = false;
+  bool probing = false;       // a look into the store is under way
+  bool went_through = false;  // images that are gone had chunks in the store for want of room here
+  Status failure;             // the first of its images
+  Status absence;             // while its flush waits for the store: why that is not there
+  RetryPauses absences;       // of its publication
+  PlacementCounts placement;  // of its images that ended with this agent
   std::vector<uint32_t> missing_in_store;
   os::EventLoop::TimerId grace_timer = 0;
 

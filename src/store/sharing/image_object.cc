@@ -174,6 +174,10 @@ Result<std::unique_ptr<ObjectReader>> OpenChunkObject(const Catalog& catalog, co
   return catalog.store().OpenObject(ChunkObjectKey(image, chunk));
 }
 
+bool IsOfVersion(const SharedObject& object, const Generation& generation) {
+  return keys::GenerationOfObject(object.key) == keys::RelativeToJob(generation.job, keys::GenerationFolder(generation));
+}
+
 StoredBytes StoredBytesOf(const StoredImage& image) {
   StoredBytes bytes;
   if (!image.map) {
@@ -181,6 +185,10 @@ StoredBytes StoredBytesOf(const StoredImage& image) {
     return bytes;
   }
   const BlockLayout layout(image.record, image.map->block_bytes);
+  std::vector<uint64_t*> bytes_in = {&bytes.zeros, &bytes.own};
+  for (const SharedObject& object : image.map->objects) {
+    bytes_in.push_back(IsOfVersion(object, image.record.identity.generation) ? &bytes.borrowed : &bytes.shared);
+  }
   std::set<std::pair<uint32_t, uint64_t>> known;
   uint64_t number = 0;
   for (const BlockPlace& place : PlacesOf(*image.map)) {
@@ -190,7 +198,7 @@ StoredBytes StoredBytesOf(const StoredImage& image) {
     } else if (!known.emplace(place.object, place.offset).second) {
       bytes.copies += block_bytes;
     } else {
-      (place.object == kOwnBlocks ? bytes.own : bytes.shared) += block_bytes;
+      *bytes_in[place.object] += block_bytes;
       if (place.object == kOwnBlocks) bytes.stored += place.stored_bytes > 0 ? place.stored_bytes : block_bytes;
     }
   }

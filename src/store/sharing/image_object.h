@@ -17,12 +17,15 @@ Result<std::unique_ptr<ObjectReader>> OpenChunkObject(const Catalog& catalog, co
 
 // Of an image: where its bytes are.
 struct StoredBytes {
-  uint64_t own = 0;     // in its own object, without records
-  uint64_t shared = 0;  // in other images' objects
-  uint64_t zeros = 0;   // nowhere
-  uint64_t copies = 0;  // where an earlier block of the image lies
-  uint64_t stored = 0;  // what its own take there: less where they are compressed
+  uint64_t own = 0;       // in its own object, without records
+  uint64_t shared = 0;    // in objects of other versions
+  uint64_t borrowed = 0;  // in objects of other ranks of the same version
+  uint64_t zeros = 0;     // nowhere
+  uint64_t copies = 0;    // where an earlier block of the image lies
+  uint64_t stored = 0;    // what its own take there: less where they are compressed
 };
 StoredBytes StoredBytesOf(const StoredImage& image);
+// Whether it is an object of that generation, of another rank than the image whose map names it.
+bool IsOfVersion(const SharedObject& object, const Generation& generation);
 
 }  // namespace kedge

@@ -1,0 +1,426 @@
+// What the ranks of a node have in common is written once (reduce.deduplicate = node). Whoever of them fails, is late or is
+// damaged, and whenever their agent dies: every version is read as it was captured, and nothing that nobody needs stays in the
+// store.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <cerrno>
+#include <filesystem>
+#include <set>
+
+#include "os/testing/steering.h"
+#include "store/garbage.h"
+#include "store/posix/posix_store.h"
+#include "store/retention.h"
+#include "store/sharing/image_object.h"
+#include "store/verify.h"
+#include "store/versions.h"
+#include "tests/agent/agent_client.h"
+#include "tests/support/child_process.h"
+
+namespace kedge::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+namespace files = std::filesystem;
+
+constexpr uint32_t kBlockBytes = 4096;
+// Less than a piece: the agent hears of it when it is whole, so that all of it may be borrowed. 12 of its 48 whole blocks and the
+// short one are the rank's own.
+constexpr size_t kSmallBytes = 200'000;
+constexpr uint64_t kOwnBytes = 12 * kBlockBytes + kSmallBytes % kBlockBytes;
+constexpr uint64_t kCommonBytes = kSmallBytes - kOwnBytes;
+// Pieces of it are written before it is whole.
+constexpr size_t kLargeBytes = 400'000;
+
+JobKeys NodeKeys() {
+  JobKeys keys;
+  keys.reduce_deduplicate = Deduplication::kNode;
+  keys.reduce_block_bytes = kBlockBytes;
+  return keys;
+}
+
+class NodeBlocks : public ::testing::Test {
+ protected:
+  void Attach(uint32_t ranks, const JobKeys& keys) {
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      clients_.push_back(std::make_unique<AgentClient>(scenario_, ClientOptions{.rank = rank, .ranks = ranks, .keys = keys}));
+      ASSERT_TRUE(IsOk(clients_.back()->Attach()));
+    }
+  }
+  AgentClient& client(uint32_t rank) { return *clients_[rank]; }
+  Generation At(int64_t version) { return client(0).GenerationOf(kCommonName, version); }
+  // All ranks', so that the agent hears of all at once: it waits for none of whom it has not heard.
+  void CaptureAll(int64_t version) {
+    for (const auto& one : clients_) ASSERT_TRUE(IsOk(one->CaptureButEnd(At(version), kSmallBytes)));
+    const int agent = scenario_.AgentPid();
+    ASSERT_EQ(kill(agent, SIGSTOP), 0);
+    for (const auto& one : clients_) EXPECT_TRUE(IsOk(one->SendEnd()));
+    ASSERT_EQ(kill(agent, SIGCONT), 0);
+  }
+  void ExpectStored(int64_t version, uint32_t rank, size_t bytes = kSmallBytes) {
+    const auto stored = client(rank).Wait(At(version), Level::kStore);
+    ASSERT_TRUE(IsOk(stored));
+    ASSERT_TRUE(IsOk(stored->failure));
+    EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), At(version), rank, bytes)));
+  }
+  void Take(int64_t version) {
+    CaptureAll(version);
+    for (uint32_t rank = 0; rank < clients_.size(); ++rank) ExpectStored(version, rank);
+    EXPECT_TRUE(VerifyVersion(catalog(), At(version), {})->problems.empty());
+  }
+  StoredBytes BytesOf(int64_t version, uint32_t rank) { return StoredBytesOf(ReadImage(catalog(), At(version), rank).value()); }
+  uint64_t OwnBytesOfAll(int64_t version) {
+    uint64_t bytes = 0;
+    for (uint32_t rank = 0; rank < clients_.size(); ++rank) bytes += BytesOf(version, rank).own;
+    return bytes;
+  }
+  std::string DataFolder(int64_t version) { return scenario_.store() + "/" + keys::ObjectsFolder(At(version)); }
+  // Objects and temporaries there, of one rank or of all.
+  std::vector<std::string> Data(int64_t version, const std::string& prefix = "r") {
+    std::vector<std::string> found;
+    std::error_code gone;
+    for (const auto& entry : files::directory_iterator(DataFolder(version), gone)) {
+      if (entry.path().filename().string().starts_with(prefix)) found.push_back(entry.path());
+    }
+    return found;
+  }
+  // Until that much of the rank's object is written, which is not published yet; its path.
+  std::string AwaitWritten(int64_t version, uint32_t rank, uint64_t bytes) {
+    std::string path;
+    EXPECT_TRUE(WaitFor(
+        [&] {
+          const std::vector<std::string> found = Data(version, "r" + std::to_string(rank) + ".b");
+          std::error_code gone;
+          if (found.size() == 1 && files::file_size(found.front(), gone) >= bytes) path = found.front();
+          return !path.empty();
+        },
+        seconds(20)));
+    EXPECT_TRUE(path.ends_with(".tmp")) << path;
+    return path;
+  }
+  // Rank 1 has an image on its way that rank 0's has most of its blocks of, and which is not whole yet.
+  void CaptureALender(int64_t version) {
+    ASSERT_TRUE(IsOk(client(1).CaptureButEnd(At(version), kLargeBytes)));
+    AwaitWritten(version, 1, kLargeBytes / kBlockBytes * kBlockBytes);
+    ASSERT_TRUE(IsOk(client(0).Capture(At(version), kSmallBytes)));
+    AwaitWritten(version, 0, kOwnBytes);
+  }
+  const Catalog& catalog() {
+    if (!catalog_) catalog_ = Catalog::OpenOrCreate(*store_, {"test", 0, "test"}).value();
+    return *catalog_;
+  }
+
+  ScenarioFolder scenario_;
+  std::vector<std::unique_ptr<AgentClient>> clients_;
+  const std::unique_ptr<Store> store_ = MakePosixStore(os::SystemFileSystem(), {scenario_.store(), 0600, 0700, false});
+  std::optional<Catalog> catalog_;
+};
+
+TEST_F(NodeBlocks, AreWrittenOnce) {
+  Attach(3, NodeKeys());
+  for (int64_t version = 1; version <= 3; ++version) {
+    Take(version);
+    if (HasFatalFailure()) return;
+    EXPECT_EQ(OwnBytesOfAll(version), kCommonBytes + 3 * kOwnBytes);
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      const StoredBytes bytes = BytesOf(version, rank);
+      EXPECT_EQ(bytes.own + bytes.borrowed, kSmallBytes);
+      EXPECT_TRUE(IsOk(client(rank).CheckLocal(At(version), kSmallBytes)));
+    }
+    EXPECT_TRUE(InspectGeneration(catalog(), At(version))->references.empty()) << "within one generation";
+  }
+  EXPECT_TRUE(WaitFor([&] { return BytesIn(scenario_.store()) < 2 * (kCommonBytes + 4 * kOwnBytes); }, seconds(10)))
+      << BytesIn(scenario_.store());
+}
+
+TEST_F(NodeBlocks, AreWrittenOnceWhereTheyAreCompressedAndCompared) {
+  JobKeys keys = NodeKeys();
+  keys.reduce_compress = Feature::kOn;
+  keys.reduce_verify = true;
+  Attach(2, keys);
+  Take(1);
+  EXPECT_EQ(OwnBytesOfAll(1), kCommonBytes + 2 * kOwnBytes);
+  EXPECT_LT(BytesOf(1, 0).stored + BytesOf(1, 1).stored, OwnBytesOfAll(1) * 9 / 10);
+}
+
+TEST_F(NodeBlocks, AreNoMatterBetweenNames) {
+  Attach(1, NodeKeys());
+  Take(1);
+  const Generation other = client(0).GenerationOf("other", 1);
+  ASSERT_TRUE(IsOk(client(0).Capture(other, kSmallBytes)));
+  ASSERT_TRUE(IsOk(client(0).Wait(other, Level::kStore)->failure));
+  EXPECT_EQ(StoredBytesOf(ReadImage(catalog(), other, 0).value()).own, kSmallBytes);
+}
+
+// Images of several versions lie in each other's objects, older versions go, and what is needed of them stays.
+TEST_F(NodeBlocks, AreSharedWithTheVersionBefore) {
+  JobKeys keys = NodeKeys();
+  keys.reduce_incremental = Feature::kOn;
+  Attach(3, keys);
+  uint64_t common_bytes = 0;
+  for (int64_t version = 1; version <= 15; ++version) {
+    Take(version);
+    if (HasFatalFailure()) return;
+    const uint64_t own_bytes = OwnBytesOfAll(version);
+    EXPECT_GE(own_bytes, 3 * kOwnBytes);
+    if (version > 1) common_bytes += own_bytes - 3 * kOwnBytes;
+    EXPECT_LE(InspectGeneration(catalog(), At(version))->references.size(), 8u);
+  }
+  // Whoever is first lends. A rank that has lent few has written mostly what nobody uses after that version, so that the one
+  // after the next writes these few again; never does the next.
+  EXPECT_LE(common_bytes, 7 * kCommonBytes);
+  EXPECT_TRUE(WaitFor([&] { return BytesIn(scenario_.store()) < 2 * (kCommonBytes + 5 * kOwnBytes); }, seconds(10)))
+      << BytesIn(scenario_.store());
+  for (const int64_t version : {14, 15}) EXPECT_TRUE(VerifyVersion(catalog(), At(version), {})->problems.empty());
+  EXPECT_TRUE(CollectGarbage(catalog(), {})->problems.empty());
+  // By hand the one before goes, too.
+  ASSERT_TRUE(IsOk(WithdrawVersion(catalog(), At(14)).status()));
+  EXPECT_TRUE(VerifyVersion(catalog(), At(15), {})->problems.empty());
+  Take(16);
+}
+
+TEST_F(NodeBlocks, ARankThatIsLateStandsAlone) {
+  Attach(2, NodeKeys());
+  ASSERT_TRUE(IsOk(client(1).Capture(At(1), kSmallBytes)));
+  ASSERT_TRUE(WaitFor([&] { return !Data(1).empty() && !Data(1).front().ends_with(".tmp"); }, seconds(20)));
+  ASSERT_TRUE(IsOk(client(0).Capture(At(1), kSmallBytes)));
+  for (const uint32_t rank : {0u, 1u}) ExpectStored(1, rank);
+  EXPECT_EQ(OwnBytesOfAll(1), 2 * kSmallBytes);
+}
+
+// Its object is gone when it is to be published: both are written anew, and the one that had its blocks in there stands alone.
+TEST_F(NodeBlocks, OfALenderThatFailsAreWrittenByTheOthers) {
+  Attach(2, NodeKeys());
+  CaptureALender(1);
+  if (HasFatalFailure()) return;
+  files::remove(AwaitWritten(1, 1, 1));
+  ASSERT_TRUE(IsOk(client(1).SendEnd()));
+  ExpectStored(1, 0);
+  ExpectStored(1, 1, kLargeBytes);
+  EXPECT_EQ(BytesOf(1, 0).own, kSmallBytes);
+  EXPECT_EQ(Data(1).size(), 2u) << "what was published first and is named by no part has gone";
+  EXPECT_NE(client(0).AgentStatus()->find("\"flush_retries\":1,\"flush_failures\":0,"), std::string::npos)
+      << "the lender's alone: " << *client(0).AgentStatus();
+}
+
+TEST_F(NodeBlocks, WithoutFailuresAreInTheLendersObject) {
+  Attach(2, NodeKeys());
+  CaptureALender(1);
+  if (HasFatalFailure()) return;
+  ASSERT_TRUE(IsOk(client(1).SendEnd()));
+  ExpectStored(1, 0);
+  ExpectStored(1, 1, kLargeBytes);
+  EXPECT_EQ(BytesOf(1, 0).own, kOwnBytes);
+  EXPECT_EQ(BytesOf(1, 0).borrowed, kCommonBytes);
+}
+
+// An agent whose calls on the store fail as the test says.
+class NodeBlocksWithFaults : public NodeBlocks {
+ protected:
+  NodeBlocksWithFaults() {
+    setenv("KEDGE_AGENT", (files::read_symlink("/proc/self/exe").parent_path() / "steered_agent").c_str(), 1);
+    setenv(os::testing::kSteeringVariable, steering_.c_str(), 1);
+  }
+  ~NodeBlocksWithFaults() override {
+    os::testing::StopSteering(steering_);
+    unsetenv("KEDGE_AGENT");
+    unsetenv(os::testing::kSteeringVariable);
+  }
+  // Those on the objects of rank 1.
+  void Fail(os::testing::CallSet calls) {
+    os::testing::FaultRule rule;
+    rule.calls = calls;
+    rule.path_contains = "/data/r1.";
+    rule.errno_value = EIO;
+    os::testing::Steer(steering_, {rule});
+  }
+  uint64_t Retries() {
+    const std::string status = client(0).AgentStatus().value(), key = "\"flush_retries\":";
+    return std::stoull(status.substr(status.find(key) + key.size()));
+  }
+
+  const std::string steering_ = scenario_.path() + "/steering";
+};
+
+// As often as it is tried: the other's image gets to the store all the same, and the version is whole once the lender's does.
+TEST_F(NodeBlocksWithFaults, OfALenderThatFailsForGoodAreWrittenByTheOthers) {
+  Attach(2, NodeKeys());
+  CaptureALender(1);
+  if (HasFatalFailure()) return;
+  Fail(os::testing::CallsOf(os::testing::Call::kFsync, os::testing::Call::kFdatasync));
+  ASSERT_TRUE(IsOk(client(1).SendEnd()));
+  ASSERT_TRUE(IsOk(client(1).NextFailure(seconds(60))));
+  ASSERT_TRUE(WaitFor([&] { return ReadPublishedImage(catalog(), At(1), 0).ok(); }, seconds(20)));
+  EXPECT_EQ(StoredBytesOf(ReadPublishedImage(catalog(), At(1), 0).value()).own, kSmallBytes);
+  os::testing::StopSteering(steering_);
+  DrainRequest request;
+  request.timeout = seconds(30);
+  const auto drained = client(0).connection().Drain(request, nullptr);
+  ASSERT_TRUE(IsOk(drained));
+  EXPECT_TRUE(IsOk(drained->failure));
+  ExpectStored(1, 0);
+  ExpectStored(1, 1, kLargeBytes);
+}
+
+// What it lends lies elsewhere then; nobody else is written again for that.
+TEST_F(NodeBlocksWithFaults, OfALenderThatIsWrittenAgainAreFoundWhereTheyLieThen) {
+  Attach(2, NodeKeys());
+  Fail(os::testing::CallsOf(os::testing::Call::kPwrite));
+  ASSERT_TRUE(IsOk(client(1).CaptureButEnd(At(1), kLargeBytes)));
+  ASSERT_TRUE(WaitFor([&] { return Retries() > 0; }, seconds(20)));
+  os::testing::StopSteering(steering_);
+  ASSERT_TRUE(IsOk(client(0).Capture(At(1), kSmallBytes)));
+  AwaitWritten(1, 0, kOwnBytes);
+  const uint64_t retries = Retries();
+  ASSERT_TRUE(IsOk(client(1).SendEnd()));
+  ExpectStored(1, 0);
+  ExpectStored(1, 1, kLargeBytes);
+  EXPECT_EQ(BytesOf(1, 0).borrowed, kCommonBytes);
+  EXPECT_EQ(Retries(), retries);
+}
+
+// Its bytes were not those that it had captured, and there are no others.
+TEST_F(NodeBlocks, OfALenderThatIsDamagedAreWrittenByTheOthers) {
+  Attach(2, NodeKeys());
+  client(1).FlipInNextCapture(100);
+  CaptureALender(1);
+  if (HasFatalFailure()) return;
+  ASSERT_TRUE(IsOk(client(1).SendEnd()));
+  ASSERT_TRUE(WaitFor([&] { return ReadPublishedImage(catalog(), At(1), 0).ok(); }, seconds(20)));
+  EXPECT_EQ(StoredBytesOf(ReadPublishedImage(catalog(), At(1), 0).value()).own, kSmallBytes);
+  EXPECT_FALSE(ReadPublishedImage(catalog(), At(1), 1).ok());
+  // The next version has all of it.
+  Take(2);
+}
+
+// The store is away while what is written is to be published.
+TEST_F(NodeBlocks, WaitForTheStoreWithTheirLender) {
+  Attach(2, NodeKeys());
+  CaptureALender(1);
+  if (HasFatalFailure()) return;
+  const std::string away = scenario_.store() + ".away";
+  files::rename(scenario_.store(), away);
+  ASSERT_TRUE(IsOk(client(1).SendEnd()));
+  EXPECT_EQ(client(1).Wait(At(1), Level::kStore, seconds(1))->failure.code(), Code::kTimeout);
+  files::rename(away, scenario_.store());
+  ExpectStored(1, 0);
+  ExpectStored(1, 1, kLargeBytes);
+  EXPECT_EQ(BytesOf(1, 0).borrowed, kCommonBytes);
+}
+
+TEST_F(NodeBlocks, ABitThatFlipsInOneIsToldOfAllThatHaveIt) {
+  Attach(3, NodeKeys());
+  Take(1);
+  Take(2);
+  if (HasFatalFailure()) return;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    const StoredImage image = ReadImage(catalog(), At(2), rank).value();
+    const std::vector<BlockRun>& runs = image.map->runs;
+    const auto run = std::find_if(runs.begin(), runs.end(), [](const BlockRun& one) { return one.object >= kSharedBlocks; });
+    if (run == runs.end()) continue;
+    const std::string& key = image.map->objects[run->object - kSharedBlocks].key;
+    const std::string path = scenario_.store() + "/" + keys::JobFolder("job") + "/" + key;
+    files::permissions(path, files::perms::owner_all);
+    FlipBit(path, run->offset + 100);
+    break;
+  }
+  const VerifyReport report = VerifyVersion(catalog(), At(2), {}).value();
+  std::set<uint32_t> bad;
+  for (const VerifyProblem& problem : report.problems) bad.insert(problem.rank);
+  EXPECT_GE(bad.size(), 2u);
+  EXPECT_TRUE(VerifyVersion(catalog(), At(1), {})->problems.empty());
+}
+
+// Takes a version with all clients, over as many agents as it needs, as applications do.
+Status TakeOverAgents(const std::vector<std::unique_ptr<AgentClient>>& clients, int64_t version, Generation* taken) {
+  Status last;
+  for (uint32_t take = 1; take <= 12; ++take) {
+    *taken = clients.front()->GenerationOf(kCommonName, version, static_cast<uint32_t>(12 * (version - 1)) + take);
+    last = Status::Ok();
+    for (const auto& one : clients) last = last.ok() ? one->CaptureButEnd(*taken, kSmallBytes) : last;
+    for (const auto& one : clients) last = last.ok() ? one->SendEnd() : last;
+    for (const auto& one : clients) {
+      if (!last.ok()) break;
+      const auto reply = one->Wait(*taken, Level::kStore);
+      last = reply.ok() ? reply->failure : reply.status();
+    }
+    if (last.ok() || last.code() != Code::kUnavailable) return last;
+    for (const auto& one : clients) {
+      for (int i = 0; i < 20; ++i) {
+        last = one->Attach();
+        if (last.code() != Code::kUnavailable) break;
+      }
+      KEDGE_RETURN_IF_ERROR(last);
+    }
+    // What was handed over whole gets to the store by itself.
+    bool is_there = true;
+    for (const auto& one : clients) {
+      const auto reply = one->Wait(*taken, Level::kStore, seconds(10));
+      is_there = is_there && reply.ok() && reply->failure.ok();
+    }
+    if (is_there) return Status::Ok();
+    for (const auto& one : clients) one->Abort();
+  }
+  return last;
+}
+
+class AgentKilledWithNodeBlocks : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(AgentKilledWithNodeBlocks, ItsSuccessorGoesOn) {
+  constexpr uint32_t kNodeRanks = 3;
+  ScenarioFolder scenario;
+  MakeStoreOf(scenario.store());
+  ChildProcess doomed(AgentCommand(scenario.run_folder()), {{"KEDGE_TEST_KILL_POINT", GetParam()}}, scenario.NewOutput());
+  ASSERT_TRUE(WaitFor([&] { return scenario.AgentPid() != 0; }, seconds(20))) << doomed.Output();
+  JobKeys keys = NodeKeys();
+  keys.reduce_incremental = Feature::kOn;
+  std::vector<std::unique_ptr<AgentClient>> clients;
+  for (uint32_t rank = 0; rank < kNodeRanks; ++rank) {
+    clients.push_back(std::make_unique<AgentClient>(scenario, ClientOptions{.rank = rank, .ranks = kNodeRanks, .keys = keys}));
+    ASSERT_TRUE(IsOk(clients.back()->Attach()));
+  }
+  std::vector<Generation> taken(5);
+  for (int64_t version = 1; version <= 4; ++version) {
+    Generation& generation = taken[static_cast<size_t>(version)];
+    ASSERT_TRUE(IsOk(TakeOverAgents(clients, version, &generation))) << doomed.Output();
+    for (uint32_t rank = 0; rank < kNodeRanks; ++rank) {
+      EXPECT_TRUE(IsOk(CheckStored(scenario.store(), generation, rank, kSmallBytes)));
+    }
+  }
+  const auto result = doomed.Wait(seconds(10));
+  ASSERT_TRUE(result.has_value()) << "the point was never passed";
+  EXPECT_EQ(result->signal, SIGKILL);
+  for (const auto& one : clients) {
+    if (one->connection().WaitForPeerToClose(milliseconds(0))) {
+      ASSERT_TRUE(IsOk(one->Attach()));
+    }
+  }
+  EXPECT_TRUE(WaitFor(
+      [&] {
+        return StoredVersions(scenario.store(), "job", kCommonName) == std::vector<int64_t>{3, 4};
+      },
+      seconds(20)));
+  const auto store = MakePosixStore(os::SystemFileSystem(), {scenario.store(), 0600, 0700, false});
+  const Catalog catalog = Catalog::OpenOrCreate(*store, {"test", 0, "test"}).value();
+  for (const size_t version : {3, 4}) EXPECT_TRUE(VerifyVersion(catalog, taken[version], {})->problems.empty());
+  for (const auto& one : clients) ASSERT_TRUE(IsOk(one->Goodbye()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Points, AgentKilledWithNodeBlocks,
+                         ::testing::Values("flush-base-claimed:2", "flush-base-claimed:5", "piece-written:1", "piece-written:2",
+                                           "piece-written:5", "publish-records-written:1", "publish-records-written:2",
+                                           "publish-done:1", "publish-done:2", "publish-saved:1", "publish-saved:3",
+                                           "retention-done:3"),
+                         [](const auto& point) {
+                           std::string name = point.param;
+                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace kedge::testing
