@@ -63,13 +63,13 @@ class Generator {
     if (Chance(0.15)) Key("flush.rate", "200KiB");
     if (Chance(0.1)) Key("checkpoint.skip_queued", "true");
     if (real_ && Chance(0.3)) setup.tier = Pick({"beside", "alone", "scratch"});
-    if (real_ && later_.Chance(0.25)) {
-      Key("reduce.deduplicate", "rank");
-      if (setup.Key("reduce.block", "").empty()) Key("reduce.block", "4KiB");
-    }
+    const bool deduplicates = real_ && later_.Chance(0.25);
+    if (deduplicates && setup.Key("reduce.block", "").empty()) Key("reduce.block", "4KiB");
     // Its memory is large: it needs room on the nodes, and a way to the store.
     const bool is_roomy = setup.tier.empty() && setup.Key("flush.rate", "").empty();
     if (real_ && is_roomy && later_.Chance(0.2)) Key("capture.track", later_.Chance(0.8) ? "on" : "auto");
+    if (deduplicates) Key("reduce.deduplicate", later_.Chance(0.7) ? "node" : "rank");
+    if (deduplicates && later_.Chance(0.3)) Key("reduce.verify", "on");
   }
 
   void Launch() {

@@ -18,7 +18,7 @@ std::string ContentOf(const Tag& tag, size_t bytes) {
   std::string content;
   const std::string of_image = PatternOf(tag);
   constexpr size_t kAlways = 1;
-  const std::string by_block[] = {of_image, fmt::format("rank {} always ", tag.rank), of_image,
+  const std::string by_block[] = {of_image, std::string("all ranks always "), of_image,
                                   fmt::format("rank {} in launch {} ", tag.rank, tag.launch)};
   for (size_t line = 0; content.size() < bytes; ++line) {
     const size_t kind = line / kBlockLines % std::size(by_block);

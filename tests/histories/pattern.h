@@ -1,6 +1,6 @@
 // What a rank writes into its memory: lines with their own number, so that any mixture of two images shows. Most name the image,
-// so that a test can find them in a pool or an object. Those of some blocks are equal in all images of a rank, or of a rank and a
-// launch: versions may share them in the store; and the former are equal to each other.
+// so that a test can find them in a pool or an object. Those of some blocks are equal in all images of all ranks, or of a rank
+// and a launch: versions may share them in the store, and the former also ranks; and the former are equal to each other.
 #pragma once
 
 #include <cstddef>
