@@ -140,21 +140,21 @@ RANKS = 3
 COMMON, OWN = (BLOCKS - BLOCKS // 3) * BLOCK, BLOCKS // 3 * BLOCK
 
 
-def images(version: int, *options: str) -> list[dict[str, Any]]:
-    inspected: list[dict[str, Any]] = kedge_json("inspect", f"share/field@{version}", "--all-ranks", *options)["images"]
+def images(job: str, version: int, *options: str) -> list[dict[str, Any]]:
+    inspected: list[dict[str, Any]] = kedge_json("inspect", f"{job}/field@{version}", "--all-ranks", *options)["images"]
     return inspected
 
 
 @pytest.fixture
-def of_ranks(tmp_path: Path, compress: str) -> dict[tuple[int, int], np.ndarray[Any, Any]]:
-    """Two versions of three ranks that have two thirds of their blocks in common; what each rank and version holds."""
+def of_ranks(tmp_path: Path, compress: str) -> tuple[str, dict[tuple[int, int], np.ndarray[Any, Any]]]:
+    """A job's two versions of three ranks that have two thirds of their blocks in common; what each version and rank holds."""
     settings = SETTINGS | {"reduce.deduplicate": "node", "reduce.verify": "on", "reduce.compress": compress}
     taken: dict[tuple[int, int], np.ndarray[Any, Any]] = {}
 
     def run(rank: int, communicator: ThreadedCommunicator) -> None:
         field = np.random.default_rng(4).integers(0, 256, BLOCKS * BLOCK, dtype=np.uint8) // 16
         generator = np.random.default_rng(5 + rank)
-        with Context("share", settings=settings, communicator=communicator) as context:
+        with Context(job, settings=settings, communicator=communicator) as context:
             context.protect(0, field, "field")
             for version in (1, 2):
                 field[:OWN] = generator.integers(0, 16, OWN, dtype=np.uint8)
@@ -163,55 +163,56 @@ def of_ranks(tmp_path: Path, compress: str) -> dict[tuple[int, int], np.ndarray[
                 taken[version, rank] = field.copy()
 
     # On a busy machine a rank may come so late that the others' images are published without it.
-    for _ in range(10):
+    for job in (f"share{number}" for number in range(10)):
         run_ranks(RANKS, run)
-        if sum(shown["borrowed_bytes"] for shown in images(1)) == (RANKS - 1) * COMMON:
-            return taken
-        kedge("rm", "share", "--yes", "--live")
+        if sum(shown["borrowed_bytes"] for shown in images(job, 1)) == (RANKS - 1) * COMMON:
+            return job, taken
     pytest.fail("the ranks' images were never written together")
 
 
 def test_what_ranks_have_in_common_is_stored_once(
-    of_ranks: dict[tuple[int, int], np.ndarray[Any, Any]], tmp_path: Path, compress: str
+    of_ranks: tuple[str, dict[tuple[int, int], np.ndarray[Any, Any]]], tmp_path: Path, compress: str
 ) -> None:
-    first, second = images(1), images(2)
+    job, _ = of_ranks
+    first, second = images(job, 1), images(job, 2)
     for shown in first + second:
         parts = ("own_bytes", "shared_bytes", "borrowed_bytes", "copied_bytes", "zero_bytes")
         assert sum(shown[part] for part in parts) == shown["bytes"] == BLOCKS * BLOCK
     assert sum(shown["own_bytes"] for shown in first) == COMMON + RANKS * OWN
     assert sum(shown["own_bytes"] for shown in second) == RANKS * OWN, "the version before has the others"
     borrowers = [shown["rank"] for shown in first if shown["borrowed_bytes"] > 0]
-    text = kedge("inspect", "share/field@1", "--rank", str(borrowers[0])).stdout
+    text = kedge("inspect", f"{job}/field@1", "--rank", str(borrowers[0])).stdout
     assert "in those of 0 other images, " in text and " other rank" in text
     assert kedge_json("verify")["bad"] == 0
 
 
 def test_what_ranks_share_is_exported_copied_and_restored(
-    of_ranks: dict[tuple[int, int], np.ndarray[Any, Any]], tmp_path: Path, compress: str
+    of_ranks: tuple[str, dict[tuple[int, int], np.ndarray[Any, Any]]], tmp_path: Path, compress: str
 ) -> None:
+    job, taken = of_ranks
     archive = tmp_path / "archive"
-    kedge("copy", "share/field@1", str(archive))
+    kedge("copy", f"{job}/field@1", str(archive))
     kedge("verify", "--store", str(archive))
-    assert all(shown["own_bytes"] == BLOCKS * BLOCK for shown in images(1, "--store", str(archive)))
+    assert all(shown["own_bytes"] == BLOCKS * BLOCK for shown in images(job, 1, "--store", str(archive)))
     # What the second version needs of the first one stays when that goes.
-    kedge("rm", "share/field@1", "--yes")
+    kedge("rm", f"{job}/field@1", "--yes")
     kedge("gc", "--yes", "--incomplete-age", "0")
     assert kedge_json("verify")["bad"] == 0
     for rank in range(RANKS):
-        kedge("export", "share/field@2", "--rank", str(rank), "-o", str(tmp_path / f"out{rank}"))
-        assert np.array_equal(np.load(tmp_path / f"out{rank}" / "field.npy"), of_ranks[2, rank])
+        kedge("export", f"{job}/field@2", "--rank", str(rank), "-o", str(tmp_path / f"out{rank}"))
+        assert np.array_equal(np.load(tmp_path / f"out{rank}" / "field.npy"), taken[2, rank])
 
     def restart(rank: int, communicator: ThreadedCommunicator) -> None:
         field = np.zeros(BLOCKS * BLOCK, dtype=np.uint8)
-        with Context("share", settings=SETTINGS | {"job.mode": "sync"}, communicator=communicator) as context:
+        with Context(job, settings=SETTINGS | {"job.mode": "sync"}, communicator=communicator) as context:
             context.protect(0, field, "field")
             assert context.restart("field") == 2
-            assert np.array_equal(field, of_ranks[2, rank])
+            assert np.array_equal(field, taken[2, rank])
 
     run_ranks(RANKS, restart)
-    kedge("rm", "share", "--yes", "--live")
+    kedge("rm", job, "--yes", "--live")
     kedge("gc", "--yes", "--incomplete-age", "0")
-    assert not list((tmp_path / "store").rglob("data"))
+    assert not list((tmp_path / "store" / "jobs" / job).rglob("data"))
 
 
 def test_a_large_compressed_image_comes_back_from_the_store(tmp_path: Path) -> None:
