@@ -44,11 +44,11 @@ class Machine:
     def lacks(self, *packages: str) -> None:
         (self.folder / "missing").write_text("".join(f"{package}\n" for package in packages))
 
-    def set_up(self) -> subprocess.CompletedProcess[str]:
+    def set_up(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         (self.folder / "calls").write_text("")
         environment = {"PATH": str(self.folder / "bin"), "MACHINE": str(self.folder)}
         script = self.folder / "project" / "scripts" / "setup"
-        return subprocess.run([str(script)], env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run([str(script), *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False)
 
     def calls(self) -> list[str]:
         return (self.folder / "calls").read_text().splitlines()
@@ -90,6 +90,16 @@ def test_only_what_is_missing_is_installed_after_one_update(machine: Machine) ->
     assert sum(call.endswith(" update") for call in machine.calls()) == 1
     assert len(machine.installs()) == 1
     assert machine.installs()[0].endswith(" liburing-dev mpich")
+
+
+def test_the_main_job_takes_neither_what_tests_need_nor_a_python_of_its_own(machine: Machine) -> None:
+    machine.lacks("mpich", "chromium-headless-shell")
+    (machine.folder / "python-lacks-packages").touch()
+    assert (machine.set_up("run").returncode, machine.calls()) == (0, [])
+    machine.lacks("mpich", "liblammps-dev")
+    assert machine.set_up("run").returncode == 0
+    assert machine.installs()[0].endswith(" liblammps-dev")
+    assert machine.set_up("runs").returncode == 1
 
 
 def test_a_package_removed_later_is_noticed(machine: Machine) -> None:
