@@ -16,6 +16,7 @@ import pytest
 from kedge.run.agents import Agents
 from kedge.run.allocation import parse_slurm_time
 from kedge.run.cli import seconds, with_joined_options
+from kedge.run.launch_errors import LaunchErrors
 from kedge.run.launchers import Launcher, spread
 from kedge.run.nodes import Health, Nodes, TooFewNodesError, expand_hosts
 from kedge.run.progress import Generation, Newest, Prospects, has_advanced, newest_of, newest_versions
@@ -322,6 +323,30 @@ def test_the_log_of_the_agents_is_made_for_this_user_alone_and_goes_on(tmp_path:
         agents.start([node])
         agents.end()
     assert log.read_text() == "an agent of a\nan agent of b\n" and log.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "refusal"),
+    [
+        ("srun", "srun: error: Unable to create step for job 7: Requested node configuration is not available", "Unable to create step for"),
+        ("srun", "srun: error: Task launch for StepId=7.0 failed on node n1: Invalid job credential", ""),
+        ("srun", "srun: error: n1: task 0: Killed", ""),
+        ("openmpi", "There are not enough slots available in the system to satisfy the 64", "There are not enough slots"),
+        ("openmpi", "mpirun was unable to launch the specified application as it could not access", "unable to launch the specified"),
+        ("mpich", "[mpiexec@n1] match_arg (utils/args/args.c:163): unrecognized argument nonsense", "unrecognized argument nonsense"),
+        ("mpich", "[proxy:0:0@n1] HYDU_create_process (utils/launch/launch.c:73): execvp error on file /missing", "execvp error on file"),
+        ("mpich", "n1: out of memory", ""),
+    ],
+)
+def test_a_launcher_that_refuses_is_understood(tmp_path: Path, kind: str, line: str, refusal: str) -> None:
+    said = f"before\n{'x' * 100_000}\n{line}\nafter, without an end".encode()
+    with open(tmp_path / "passed-on", "wb") as passed_on:
+        errors = LaunchErrors(Launcher(kind, kind).refusals(), passed_on.fileno())
+        process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, stdout=errors.write_end)
+        errors.begin()
+        process.communicate(said)
+        assert errors.refusal().startswith(refusal) and bool(errors.refusal()) == bool(refusal)
+    assert (tmp_path / "passed-on").read_bytes() == said
 
 
 def test_exit_codes_for_people() -> None:

@@ -169,6 +169,12 @@ def test_what_would_end_in_the_same_way_again_is_not_tried_again(machine: Machin
     assert len(report["attempts"]) == 1 and why in report["reason"], log
 
 
+def test_what_the_launcher_refuses_is_not_tried_again(machine: Machine) -> None:
+    report, log = machine.run("--launcher=openmpi", "--nodes=1", "--launch-options=--nonsense", "--", "true", expect=1)
+    assert len(report["attempts"]) == 1 and 'openmpi starts nothing: unknown option "--nonsense"' in report["reason"], log
+    assert 'Error: unknown option "--nonsense"' in log, "its own words come through"
+
+
 def test_wrong_calls_are_refused(machine: Machine) -> None:
     def refuse(*arguments: str) -> str:
         environment = machine.environment()

@@ -65,6 +65,14 @@ def test_a_node_that_dies_in_mid_run_is_replaced_by_a_spare(cluster: Cluster, ma
     assert_continued(machine, text(output), cells=24)
 
 
+def test_what_the_scheduler_refuses_is_not_tried_again(cluster: Cluster, machine: Machine) -> None:
+    script = "kedge run --virtual --nodes=2 --ranks=2 --launch-options=--constraint=nonsense -- hostname\necho kedge run is over: $?\n"
+    output = submit(cluster, machine, script, "--nodes=2", f"--chdir={machine.folder}")
+    until(lambda: "kedge run is over" in text(output), seconds=60)
+    assert "kedge run is over: 1" in text(output) and "attempt 2" not in text(output), text(output) + cluster.logs()
+    assert re.search(r"gave up: srun starts nothing: \S", text(output)), text(output)
+
+
 def test_the_job_script_of_the_operations_page_ends_and_continues(cluster: Cluster, machine: Machine) -> None:
     """As it is printed, on smaller numbers: the scheduler's signal, the last checkpoint, the requeue, and the second run finishes."""
     page = (ROOT / "docs" / "operations.md").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass, field
@@ -11,6 +12,13 @@ from kedge.run.shells import kedge_variables, named_by_slurm
 
 _PROGRAMS = {"openmpi": ("mpirun.openmpi", "mpirun"), "mpich": ("mpiexec.mpich", "mpiexec.hydra", "mpiexec"), "srun": ("srun",)}
 LAUNCHERS = tuple(_PROGRAMS)
+# Lines in which a launcher says that it starts nothing (LaunchErrors).
+_REFUSALS = {
+    "openmpi": rb"(There are not enough slots available .*)|\S*: Error: (unknown option .*)|\S+ was (unable to launch the specified application).*",
+    "mpich": rb"\[mpiexec@.*\] match_arg .*: (unrecognized argument .*)|\[proxy.*\] HYDU_create_process .*: (execvp error .*)",
+    "srun": rb"srun: error: (Unable to (?:create step|allocate) .*|Invalid .* specification.*)|srun: fatal: (.*)|srun: (unrecognized option .*)"
+            rb"|slurmstepd: error: (execve.*)",
+}
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,10 @@ class Launcher:
         if self.kind == "srun":
             return self._srun(shares, ranks, application)
         return self._openmpi(shares, application) if self.kind == "openmpi" else self._mpich(shares, application)
+
+    def refusals(self) -> re.Pattern[bytes]:
+        """For LaunchErrors."""
+        return re.compile(_REFUSALS[self.kind])
 
     def environment(self) -> dict[str, str]:
         """For the command. MPICH's takes options of ssh from nowhere else."""

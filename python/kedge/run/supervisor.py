@@ -24,6 +24,7 @@ from typing import IO, Any
 
 from kedge.run.agents import Agents
 from kedge.run.allocation import Allocation
+from kedge.run.launch_errors import LaunchErrors
 from kedge.run.launchers import Launcher
 from kedge.run.nodes import Health, Nodes, TooFewNodesError
 from kedge.run.progress import Newest, Prospects, Versions, has_advanced, newest_of, newest_versions, numbers
@@ -73,6 +74,7 @@ class Attempt:
     nodes: list[str]
     exit_code: int = 0
     ended: bool = False  # by us, whatever the launcher's exit code says then
+    refusal: str = ""  # in the launcher's words, why it has started nothing
     seconds: float = 0.0
     before: dict[str, float] = dataclasses.field(default_factory=dict)  # seconds of each stage since the attempt before had ended
     advanced: bool = False
@@ -160,6 +162,9 @@ class Supervisor:
                     f"after {attempt.seconds:.0f} s"
                 )
             attempt.dead |= self._find_dead(attempt.dead)
+            # Later on it may be for what died.
+            if attempt.refusal and attempt.number == 1 and not attempt.dead:
+                return self._give_up(f"{self._launcher.kind} starts nothing: {attempt.refusal}")
             if not self._pause(idle_attempts):
                 return self._out_of_time("the time was over between two attempts")
 
@@ -202,10 +207,12 @@ class Supervisor:
         self._say(f"attempt {attempt.number}: {self._ranks} ranks on {','.join(nodes)}; {describe_start(found)}"
                   + (f" (beforehand: {took})" if took else ""))
         began = time.monotonic()
+        errors = LaunchErrors(self._launcher.refusals())
         process = subprocess.Popen(
             self._launcher.command(nodes, self._ranks, self._application), env=self._launcher.environment(), stdin=subprocess.DEVNULL,
-            stdout=self._output, start_new_session=True,
+            stdout=self._output, stderr=errors.write_end, start_new_session=True,
         )
+        errors.begin()
         try:
             self._watch(process, attempt)
             attempt.ended = process.poll() is None
@@ -214,6 +221,7 @@ class Supervisor:
             with self._stages.stage("the launcher ends its ranks"):
                 end_launch(process, _KILL_SECONDS_DEAD if waits_for_dead else _KILL_SECONDS)
         attempt.exit_code = process.returncode
+        attempt.refusal = errors.refusal() if process.returncode != 0 else ""
         attempt.seconds = time.monotonic() - began
         return attempt
 
@@ -351,7 +359,7 @@ def describe(attempt: Attempt) -> str:
     """How a launch ended, for people."""
     if attempt.ended:
         return "had to be ended" + (f" (dead: {', '.join(attempt.dead)})" if attempt.dead else "")
-    return f"ended with {describe_exit(attempt.exit_code)}"
+    return f"ended with {describe_exit(attempt.exit_code)}" + (f" ({attempt.refusal})" if attempt.refusal else "")
 
 
 def describe_exit(exit_code: int) -> str:
@@ -366,7 +374,7 @@ def describe_exit(exit_code: int) -> str:
 
 def why_hopeless(attempt: Attempt) -> str:
     """Why the next attempt would end in the same way; empty: it may not."""
-    if attempt.ended:
+    if attempt.ended or attempt.refusal:
         return ""
     if attempt.exit_code in (-signal.SIGILL, 128 + signal.SIGILL):
         return "the program has instructions that the processors here do not know"
