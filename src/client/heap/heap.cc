@@ -64,6 +64,7 @@ int Heap::IdOf(uint64_t unit) {
 }
 
 Heap::~Heap() {
+  for (Header* header : former_headers_) header->owner = nullptr;
   if (range_.valid()) Leave();
 }
 
@@ -83,6 +84,7 @@ void Heap::Leave() {
 
 void Heap::SetOwner(kedge_context* owner) {
   owner_ = owner;
+  for (Header* header : former_headers_) header->owner = owner;
   if (range_.valid()) header()->owner = owner;
 }
 
@@ -107,6 +109,10 @@ Status Heap::Reserve() {
 
 Status Heap::Use(os::ReservedRange range) {
   KEDGE_RETURN_IF_ERROR(range.Commit(0, kUnitBytes));
+  if (range_.valid() && is_linked_) {
+    former_headers_.push_back(header());
+    detached_[0] = 1;
+  }
   if (range_.valid()) Leave();
   detached_.clear();
   is_linked_ = false;
@@ -400,7 +406,7 @@ Status Heap::Check(const ImageRecord& image) {
     return status.ok() ? status : refused(status);
   }
   // Ranges of two sizes may overlap.
-  if (range_.valid() && blocks_.empty() && small_units_ == 0) Leave();
+  if (range_.valid() && blocks_.empty() && small_units_ == 0 && !is_linked_) Leave();
   auto range = os::ReservedRange::At(saved.address, std::max(bytes, keys_.bytes));
   if (!range.ok()) range = os::ReservedRange::At(saved.address, bytes);
   if (!range.ok()) return refused(range.status());

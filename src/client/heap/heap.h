@@ -122,6 +122,7 @@ class Heap {
   std::map<uint64_t, Block> blocks_;       // by first unit
   std::map<uint64_t, uint64_t> detached_;  // units, by the first
   bool is_linked_ = false;
+  std::vector<Header*> former_headers_;  // of ranges that a restart has left, whose links somebody keeps
   std::optional<SmallBlocks> small_;
   uint64_t small_units_ = 0;
   os::ReservedRange next_;     // where a restart wants the heap, when that is elsewhere

@@ -345,6 +345,26 @@ TEST(HeapTest, BlocksOutliveAHeapWhoseLinkIsKeptAndItSaysThatTheHeapHasEnded) {
   EXPECT_TRUE(os::ReservedRange::At(kAddress, kBytes).ok());
 }
 
+TEST(HeapTest, ALinkThatWasKeptIsRightAfterARestartElsewhere) {
+  auto saved = std::make_unique<Process>();
+  saved->Make("x", 10);
+  const ImageRecord image = saved->Image();
+  saved.reset();
+  auto process = std::make_unique<Process>(HeapKeys{kBytes, kAddress / 2});
+  auto* const owner = reinterpret_cast<kedge_context*>(process.get());
+  process->heap.SetOwner(owner);
+  kedge_context* const* const link = process->heap.Link().value();
+  ASSERT_TRUE(process->Restore(image).ok());
+  EXPECT_EQ(*link, owner);
+  EXPECT_NE(process->heap.Link().value(), link);
+  process->heap.SetOwner(nullptr);
+  EXPECT_EQ(*link, nullptr);
+  process->heap.SetOwner(owner);
+  process.reset();
+  EXPECT_EQ(*link, nullptr);
+  munmap(const_cast<kedge_context**>(link), kUnitBytes);
+}
+
 TEST(HeapTest, ADetachedBlockIsTheCallers) {
   auto process = std::make_unique<Process>();
   std::byte* const block = process->Make("x", 100000);
