@@ -78,10 +78,12 @@ module kedge
 
   interface
     ! Declares `array` as region `id`, with its type and shape. Refused: a section with gaps, a derived type, an
-    ! assumed-size or unallocated array. `global_shape` and `global_offset` (one entry per dimension) place it in a global
-    ! array. C is called directly, so that the compiler makes no copy of what is passed. (gfortran 12 crashes when `name`
-    ! is itself an optional dummy argument of the caller: call with or without it, under `if (present(name))`.)
-    subroutine kedge_protect(context, id, array, stat, name, global_shape, global_offset) &
+    ! assumed-size or unallocated array. `global_shape` and `global_offset` (one entry per dimension, the offset from 0) place
+    ! it in a global array, of which `halo` elements on both sides are no part; with `replicated` /= 0 all ranks have the
+    ! same. C is called directly, so that the compiler makes
+    ! no copy of what is passed. (gfortran 12 crashes when `name` is itself an optional dummy argument of the caller: call
+    ! with or without it, under `if (present(name))`.)
+    subroutine kedge_protect(context, id, array, stat, name, global_shape, global_offset, halo, replicated) &
          bind(C, name='kedge_fortran_protect')
       import :: c_char, c_int, c_int64_t, kedge_context
       type(kedge_context), intent(in) :: context
@@ -89,7 +91,8 @@ module kedge
       type(*), dimension(..), intent(inout), target :: array
       integer(c_int), intent(out) :: stat
       character(kind=c_char, len=*), intent(in), optional :: name
-      integer(c_int64_t), intent(in), optional :: global_shape(:), global_offset(:)
+      integer(c_int64_t), intent(in), optional :: global_shape(:), global_offset(:), halo(:)
+      integer(c_int), intent(in), optional :: replicated
     end subroutine kedge_protect
 
     ! In a serialize call-back: the bytes of `array` go into the checkpoint.

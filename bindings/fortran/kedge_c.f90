@@ -41,6 +41,8 @@ module kedge_c
          global_offset(kedge_max_dimensions) = 0
     integer(c_int) :: reinterpret = 0
     integer(c_int) :: device_written = 0
+    integer(c_int) :: replicated = 0
+    integer(c_int64_t) :: halo(kedge_max_dimensions) = 0
     type(c_ptr) :: locate = c_null_ptr, resize = c_null_ptr  ! addresses of functions; gfortran 12 takes no null c_funptr here
     type(c_ptr) :: user = c_null_ptr
   end type kedge_region_info

@@ -19,7 +19,7 @@ _Static_assert(KEDGE_LEVEL_STORE == 3 && KEDGE_LEVEL_LAST == 100 && KEDGE_REST =
                    KEDGE_MAX_DIMENSIONS == 15,
                "kedge_c.f90 repeats these values");
 _Static_assert(sizeof(kedge_statistics) == 152 && sizeof(kedge_options) == 32 && sizeof(kedge_object) == 40 &&
-                   sizeof(kedge_region_info) == 16 + 16 + 3 * 8 * KEDGE_MAX_DIMENSIONS + 8 + 3 * 8,
+                   sizeof(kedge_region_info) == 16 + 16 + 3 * 8 * KEDGE_MAX_DIMENSIONS + 2 * 8 + 8 * KEDGE_MAX_DIMENSIONS + 3 * 8,
                "kedge_c.f90 repeats these structs");
 
 static _Thread_local char refusal[512]; /* "": the library's own message is the last one */
@@ -123,7 +123,8 @@ int kedge_fortran_name(char out[1024], const CFI_cdesc_t* name, const char* what
 
 /* kedge_protect of the module kedge (its comment there). `context` points at the handle in type(kedge_context). */
 KEDGE_API void kedge_fortran_protect(kedge_context* const* context, const int* id, const CFI_cdesc_t* array, int* stat,
-                                     const CFI_cdesc_t* name, const CFI_cdesc_t* global_shape, const CFI_cdesc_t* global_offset) {
+                                     const CFI_cdesc_t* name, const CFI_cdesc_t* global_shape, const CFI_cdesc_t* global_offset,
+                                     const CFI_cdesc_t* halo, const int* replicated) {
   char what[64];
   snprintf(what, sizeof what, "the array of region %d", *id);
   if (!is_plain(array)) {
@@ -140,6 +141,8 @@ KEDGE_API void kedge_fortran_protect(kedge_context* const* context, const int* i
   for (int dimension = 0; dimension < info.dimensions; ++dimension) info.shape[dimension] = array->dim[dimension].extent;
   if ((*stat = copy_extents(info.global_shape, global_shape, array->rank, *id, "global_shape")) != KEDGE_OK) return;
   if ((*stat = copy_extents(info.global_offset, global_offset, array->rank, *id, "global_offset")) != KEDGE_OK) return;
+  if ((*stat = copy_extents(info.halo, halo, array->rank, *id, "halo")) != KEDGE_OK) return;
+  info.replicated = replicated != NULL && *replicated != 0;
   char text[1024], region[32];
   snprintf(region, sizeof region, "region %d", *id);
   if (name != NULL) {

@@ -5,8 +5,9 @@
  * A cube of CELLS^3 cells with one hot face, the others cold, is cut into one block per rank. Each step exchanges the
  * faces of the blocks and applies the 7-point stencil. Every INTERVAL steps the field is checkpointed; with 0, whenever Kedge
  * says that it is due by the configuration (schedule.interval); with auto, by the interval that Kedge itself finds best for what
- * it measures. A relaunch continues from the newest checkpoint. Asked to halt (kedge halt), it ends early and says so. The
- * checksum printed at the end covers every bit of the field and does not depend on the number of ranks.
+ * it measures. A relaunch continues from the newest checkpoint, also on another number of ranks. Asked to halt (kedge halt), it
+ * ends early and says so. The checksum printed at the end covers every bit of the field and does not depend on the number of
+ * ranks.
  */
 #include <inttypes.h>
 #include <kedge/kedge_mpi.h>
@@ -111,7 +112,12 @@ static uint64_t checksum(const block* b, const double* u) {
 /* The field is computed from one array into the other, so the region's address changes with every step. */
 static void protect_field(kedge_context* kedge, const block* b, double* u) {
   kedge_region_info info = {.struct_size = sizeof info, .name = "temperature", .type = KEDGE_TYPE_FLOAT64, .dimensions = 3};
-  for (int d = 0; d < 3; ++d) info.shape[d] = b->count[d] + 2;
+  for (int d = 0; d < 3; ++d) {
+    info.shape[d] = b->count[d] + 2;
+    info.global_shape[d] = b->cells;
+    info.global_offset[d] = b->first[d];
+    info.halo[d] = 1;
+  }
   if (kedge_protect(kedge, 1, u, at(b, b->count[0] + 2, 0, 0), sizeof *u, &info) != KEDGE_OK)
     fail("protecting the field", kedge_error_message());
 }
@@ -148,7 +154,8 @@ int main(int argc, char** argv) {
   kedge_options options = KEDGE_OPTIONS_INIT;
   if (automatic) options.overrides = "schedule.adapt=true";
   if (kedge_mpi_init(b.comm, &options, &kedge) != KEDGE_OK) fail("starting Kedge", kedge_error_message());
-  if (kedge_protect(kedge, 0, &step, 1, sizeof step, NULL) != KEDGE_OK) fail("protecting the step", kedge_error_message());
+  const kedge_region_info of_step = {.struct_size = sizeof of_step, .name = "step", .type = KEDGE_TYPE_INT32, .replicated = 1};
+  if (kedge_protect(kedge, 0, &step, 1, sizeof step, &of_step) != KEDGE_OK) fail("protecting the step", kedge_error_message());
   protect_field(kedge, &b, u);
   const int status = kedge_restart(kedge, "heat3d", -1, NULL);
   if (status != KEDGE_OK && status != KEDGE_ERROR_NOT_FOUND) fail("restart", kedge_error_message());

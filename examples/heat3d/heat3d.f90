@@ -33,10 +33,9 @@ program heat3d
     call kedge_mpi_init(context, comm, status)
   end if
   call check(status, 'starting Kedge')
-  call kedge_protect(context, 0, step_saved, status, name='step')
+  call kedge_protect(context, 0, step_saved, status, name='step', replicated=1)
   call check(status, 'protecting the step')
-  call kedge_protect(context, 1, u, status, name='temperature')
-  call check(status, 'protecting the field')
+  call protect_field()
   call kedge_restart(context, 'heat3d', step, status)
   if (status == kedge_ok) then
     step = step_saved
@@ -86,10 +85,15 @@ contains
     call MPI_Abort(MPI_COMM_WORLD, 1, ierror)
   end subroutine check
 
+  subroutine protect_field()
+    call kedge_protect(context, 1, u, status, name='temperature', global_shape=spread(int(cells, int64), 1, 3), &
+         global_offset=int(first, int64), halo=spread(1_int64, 1, 3))
+    call check(status, 'protecting the field')
+  end subroutine protect_field
+
   subroutine take_checkpoint()
     step_saved = step
-    call kedge_protect(context, 1, u, status, name='temperature')  ! it is at another address now
-    call check(status, 'protecting the field')
+    call protect_field()  ! it is at another address now
     call kedge_checkpoint(context, 'heat3d', step, status)
     if (status /= kedge_ok) &  ! the run goes on, with the older checkpoints
          write (error_unit, '(a, i0, a, i0, 2a)') 'heat3d: rank ', rank, ': checkpoint of step ', step, ': ', &

@@ -142,10 +142,17 @@ typedef struct kedge_region_info {
   int column_major;    /* 1 when the first index runs fastest (Fortran) */
   int dimensions;      /* 0: unknown; else the number of valid entries below; the product is the element count */
   int64_t shape[KEDGE_MAX_DIMENSIONS];
-  int64_t global_shape[KEDGE_MAX_DIMENSIONS]; /* all 0: not part of a global array */
+  /* Of the global array that this is a part of, and where this begins in it; all 0: it is part of none. The array has the name of
+   * the region as far as a bracket (blocks of one rank are field[0], field[1], ...), or its id. What is part of one comes back on
+   * another number of ranks, too (kedge_restart). */
+  int64_t global_shape[KEDGE_MAX_DIMENSIONS];
   int64_t global_offset[KEDGE_MAX_DIMENSIONS];
   int reinterpret;    /* 1: a restart takes as many bytes that were saved as another type or shape; not stored */
   int device_written; /* 1: a device writes there without the processor (RDMA, GPU): its changes are not tracked; not stored */
+  int replicated;     /* 1: all ranks have the same, of which each can take any other's: a global array that is this region */
+  /* So many elements on both sides of a dimension are copies of what other parts have (ghost cells), and no part of the global
+   * array: the offset is that of the first element behind them. A restart on another number of ranks leaves them as they are. */
+  int64_t halo[KEDGE_MAX_DIMENSIONS];
   /* Memory that moves and grows, as a std::vector's. `locate`, if not NULL, is asked at protect and at each checkpoint and
    * restart where it lies and how many elements it has; address and count of kedge_protect are ignored, `dimensions` is at most
    * 1, and changes are not tracked. `resize`, if not NULL, makes it that long when a restart finds another length; without it
@@ -340,10 +347,12 @@ KEDGE_API int kedge_newest(kedge_context* context, const char* name, int64_t at_
 
 /* Restores every region of the current group from the newest restorable version at or below `at_most` (negative: no limit);
  * *restored says which (may be NULL). Collective. Each chunk comes from the nearest good copy, verified. Should a rank
- * fail, all ranks go to the next older version, with a message in the log. The job goes on from what was restored: newer
+ * fail, all ranks go to the next older version, with a message in the log. What another number of ranks has saved is divided
+ * anew: then all regions must be parts of global arrays (kedge_region_info). The job goes on from what was restored: newer
  * versions are abandoned from then on. On error memory is undefined, except for
- * KEDGE_ERROR_MISMATCH (a region has another size, type or shape), KEDGE_ERROR_NOT_FOUND and KEDGE_ERROR_LOST (as kedge_newest
- * has them), which are found before anything is overwritten. KEDGE_ERROR_BUSY: a newer attempt has taken the job over. */
+ * KEDGE_ERROR_MISMATCH (a region has another size, type or shape, or cannot be divided anew), KEDGE_ERROR_NOT_FOUND and
+ * KEDGE_ERROR_LOST (as kedge_newest has them), which are found before anything is overwritten. KEDGE_ERROR_BUSY: a newer attempt
+ * has taken the job over. */
 KEDGE_API int kedge_restart(kedge_context* context, const char* name, int64_t at_most, int64_t* restored);
 
 /* The same in parts, of exactly `version`. begin and end are collective; parts are the rank's own. With an end that reports

@@ -175,6 +175,11 @@ struct RegionOptions {
   bool column_major = false;
   bool reinterpret = false;     // a restart takes as many bytes of another type or shape
   bool device_written = false;  // a device writes there without the processor: its changes are not tracked
+  // Of the global array that this is a part of, and where this begins in it; as many entries as `shape`, or one.
+  std::vector<int64_t> global_shape = {};
+  std::vector<int64_t> global_offset = {};
+  std::vector<int64_t> halo = {};  // elements on both sides that are no part of it, as kedge_region_info has them
+  bool replicated = false;         // all ranks have the same
 };
 
 // A saved region, before memory for it is there.
@@ -310,6 +315,14 @@ class Context {
       info.dimensions = 1;
       info.shape[0] = static_cast<int64_t>(values.size());
     }
+    const auto dimensions = static_cast<size_t>(info.dimensions);
+    const auto fill = [dimensions](const std::vector<int64_t>& given, int64_t* field) {
+      std::copy_n(given.begin(), std::min(given.size(), dimensions), field);
+      return given.empty() || given.size() == dimensions;
+    };
+    if (!fill(options.global_shape, info.global_shape) || !fill(options.global_offset, info.global_offset) ||
+        !fill(options.halo, info.halo))
+      return Error(KEDGE_ERROR_INVALID_ARGUMENT, "global shape, global offset or halo has other dimensions than the region");
     return detail::Check(kedge_protect(get(), id, values.data(), values.size(), sizeof(T), &info));
   }
   // One value.
@@ -322,7 +335,8 @@ class Context {
   template <typename Container, detail::IfGrows<Container> = 0>
   Expected<void> Protect(int id, Container& container, const RegionOptions& options = {}) {
     using T = typename Container::value_type;
-    if (!options.shape.empty()) return Error(KEDGE_ERROR_INVALID_ARGUMENT, "a container that grows has no shape");
+    if (!options.shape.empty() || !options.global_shape.empty())
+      return Error(KEDGE_ERROR_INVALID_ARGUMENT, "a container that grows has no shape");
     kedge_region_info info = InfoOf<T>(options);
     info.user = &container;
     info.locate = Locate<Container>;
@@ -530,6 +544,7 @@ class Context {
     info.column_major = options.column_major ? 1 : 0;
     info.reinterpret = options.reinterpret ? 1 : 0;
     info.device_written = options.device_written ? 1 : 0;
+    info.replicated = options.replicated ? 1 : 0;
     return info;
   }
 

@@ -7,6 +7,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -83,11 +84,24 @@ class Context {
     Check(status);
   }
 
-  void Protect(int id, nb::object array, std::optional<std::string> name, bool reinterpret) {
+  void Protect(int id, nb::object array, std::optional<std::string> name, bool reinterpret,
+               const std::vector<int64_t>& global_shape, const std::vector<int64_t>& global_offset,
+               const std::vector<int64_t>& halo, bool replicated) {
     std::unique_ptr<Buffer> buffer = Buffer::Take(array.ptr(), true);
     if (!buffer) throw nb::python_error();
     kedge_region_info info = buffer->Info(name ? name->c_str() : nullptr);
     info.reinterpret = reinterpret ? 1 : 0;
+    info.replicated = replicated ? 1 : 0;
+    const auto fill = [&](const char* what, const std::vector<int64_t>& given, int64_t* field) {
+      if (!given.empty() && given.size() != static_cast<size_t>(info.dimensions)) {
+        PyErr_Format(PyExc_ValueError, "region %d: %s needs an entry for each of %d dimensions", id, what, info.dimensions);
+        throw nb::python_error();
+      }
+      std::copy(given.begin(), given.end(), field);
+    };
+    fill("global_shape", global_shape, info.global_shape);
+    fill("global_offset", global_offset, info.global_offset);
+    fill("halo", halo, info.halo);
     kedge_context* context = Live();
     Check(Unlocked([&] { return kedge_protect(context, id, buffer->data(), buffer->count(), buffer->element_bytes(), &info); }));
     objects_.erase({group_, id});
@@ -419,7 +433,9 @@ NB_MODULE(_kedge, m) {
       .def(nb::init<std::optional<std::string>, std::optional<std::string>, const std::string&, nb::object>(),
            nb::arg("job").none(), nb::arg("config_file").none(), nb::arg("overrides"), nb::arg("communicator").none())
       .def("finalize", &Context::Finalize)
-      .def("protect", &Context::Protect, nb::arg("id"), nb::arg("array"), nb::arg("name").none(), nb::arg("reinterpret"))
+      .def("protect", &Context::Protect, nb::arg("id"), nb::arg("array"), nb::arg("name").none(), nb::arg("reinterpret"),
+           nb::arg("global_shape") = std::vector<int64_t>(), nb::arg("global_offset") = std::vector<int64_t>(),
+           nb::arg("halo") = std::vector<int64_t>(), nb::arg("replicated") = false)
       .def("protect_object", &Context::ProtectObject, nb::arg("id"), nb::arg("serialize"), nb::arg("deserialize"),
            nb::arg("name").none())
       .def("unprotect", &Context::Unprotect)

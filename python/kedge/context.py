@@ -202,7 +202,11 @@ class Context:
         """Ends the session; with ``drain`` waits until everything is as safe as scheduled, and raises what failed."""
         self._handle.finalize(drain)
 
-    def protect(self, region_id: int, array: Any, name: str | None = None, *, reinterpret: bool = False) -> None:
+    def protect(
+        self, region_id: int, array: Any, name: str | None = None, *, reinterpret: bool = False,
+        global_shape: Sequence[int] = (), global_offset: Sequence[int] = (), halo: Sequence[int] = (),
+        replicated: bool = False,
+    ) -> None:
         """Declares a NumPy array or any writable contiguous buffer as a region; it is kept alive until unprotected.
 
         It is captured and restored where it lies: change it in place (``a *= 2``). After ``a = a * 2`` the name means another
@@ -210,10 +214,16 @@ class Context:
         a restart takes as many bytes that were saved as another type or shape. Structures, and numbers that no C type of
         ``kedge.h`` is for, are saved as bytes, of which a restart compares the shape only.
 
+        An array that is part of a global one says of which shape that is, and where in it this begins: it comes back on another
+        number of ranks, too, and so does what all ranks have (``replicated``). With a ``halo`` so many elements on both sides are
+        no part of it (ghost cells); such a restart leaves them as they are. Blocks of one global array on one rank are named
+        ``field[0]``, ``field[1]``, and so on.
+
         Raises:
             BufferError: the array is read-only, not contiguous, not in this machine's byte order, or holds Python objects or
                 pointers.
             TypeError: the array is a masked one, whose buffer lacks the mask.
+            ValueError: global shape and offset have other dimensions than the array.
             kedge.InvalidArgumentError: another region has this name.
         """
         if isinstance(array, np.ma.MaskedArray):
@@ -221,7 +231,7 @@ class Context:
                 f"region {region_id} is a {type(array).__name__}, whose buffer lacks the mask: protect its .data and its .mask as two "
                 "regions, or the array that .filled() makes"
             )
-        self._handle.protect(region_id, array, name, reinterpret)
+        self._handle.protect(region_id, array, name, reinterpret, list(global_shape), list(global_offset), list(halo), replicated)
 
     def protect_object(
         self,

@@ -137,8 +137,22 @@ TEST(ImageRecords, BrokenOnesAreNotWritten) {
   EXPECT_TRUE(refuses([](ImageRecord& image) { image.chunks[0].object = 2; }));
   EXPECT_TRUE(refuses([](ImageRecord& image) { image.regions[0].shape = {4, 2}; }));
   EXPECT_TRUE(refuses([](ImageRecord& image) { image.regions[0].global_shape.pop_back(); }));
+  EXPECT_TRUE(refuses([](ImageRecord& image) { image.regions[0].global_offset[0] = 10; })) << "outside its array";
+  EXPECT_TRUE(refuses([](ImageRecord& image) { image.regions[0].global_offset[0] = INT64_MAX; }));
+  EXPECT_TRUE(refuses([](ImageRecord& image) { image.regions[0].halo = {1}; }));
+  EXPECT_TRUE(refuses([](ImageRecord& image) { image.regions[0].halo = {2, 0}; })) << "wider than the region";
+  EXPECT_TRUE(refuses([](ImageRecord& image) { image.regions[0].halo = {INT64_MAX, 0}; }));
   EXPECT_TRUE(refuses([](ImageRecord& image) { image.identity.rank = 4; }));
   EXPECT_TRUE(refuses([](ImageRecord& image) { image.annotations[0].key.clear(); }));
+}
+
+TEST(ImageRecords, AHaloComesBack) {
+  ImageRecord image = testing::SampleImage();
+  image.regions[0].halo = {1, 0};
+  image.regions[0].global_offset = {11, 0};  // of what is not halo
+  Buffer bytes;
+  ASSERT_TRUE(EncodeImageRecord(image, &bytes).ok());
+  EXPECT_EQ(DecodeImageRecord(bytes).value(), image);
 }
 
 // 10,000 regions in one chunk: compact, and exact. The times are printed, not asserted.

@@ -11,6 +11,7 @@ namespace {
 // Bits of a region's flags byte.
 constexpr uint8_t kColumnMajor = 1;
 constexpr uint8_t kGlobal = 2;
+constexpr uint8_t kHalo = 4;
 
 // The least bytes that one of each can take, for bounding allocations.
 constexpr size_t kRegionBytesMin = 9;
@@ -33,10 +34,19 @@ const char* RegionFault(const Region& region) {
                  region.global_offset.size() != region.shape.size())) {
     return "global shape or offset has another number of dimensions than the shape";
   }
-  for (const auto* numbers : {&region.shape, &region.global_shape, &region.global_offset}) {
+  if (!region.halo.empty() && region.halo.size() != region.global_shape.size()) {
+    return "a halo needs a global shape of as many dimensions";
+  }
+  for (const auto* numbers : {&region.shape, &region.global_shape, &region.global_offset, &region.halo}) {
     for (const int64_t number : *numbers) {
       if (number < 0) return "a dimension is negative";
     }
+  }
+  for (size_t i = 0; i < region.global_shape.size(); ++i) {
+    const int64_t halo = region.halo.empty() ? 0 : region.halo[i], shape = region.shape[i];
+    if (halo > shape / 2) return "the halo is wider than the region";
+    const int64_t offset = region.global_offset[i], whole = region.global_shape[i];
+    if (offset > whole || shape - 2 * halo > whole - offset) return "a part lies outside its global array";
   }
   if (!region.shape.empty()) {
     // A zero anywhere makes the product zero, however large the others are.
@@ -99,12 +109,13 @@ void EncodeRegion(Encoder& encoder, const Region& region) {
   encoder.U8(static_cast<uint8_t>(region.kind));
   encoder.U8(static_cast<uint8_t>(region.memory));
   encoder.U8(static_cast<uint8_t>(region.type));
-  encoder.U8(static_cast<uint8_t>((region.column_major ? kColumnMajor : 0) | (global ? kGlobal : 0)));
+  encoder.U8(static_cast<uint8_t>((region.column_major ? kColumnMajor : 0) | (global ? kGlobal : 0) |
+                                  (region.halo.empty() ? 0 : kHalo)));
   encoder.U8(static_cast<uint8_t>(region.shape.size()));
   encoder.String(region.name);
   encoder.Varint(region.element_bytes);
   encoder.Varint(region.bytes / region.element_bytes);
-  for (const auto* numbers : {&region.shape, &region.global_shape, &region.global_offset}) {
+  for (const auto* numbers : {&region.shape, &region.global_shape, &region.global_offset, &region.halo}) {
     for (const int64_t number : *numbers) encoder.Varint(static_cast<uint64_t>(number));
   }
   if (region.kind == RegionKind::kFile) encoder.Varint(region.file_mode);
@@ -124,7 +135,7 @@ void DecodeRegion(Decoder& decoder, Region* region) {
   region->memory = static_cast<MemoryKind>(decoder.U8());
   region->type = static_cast<ElementType>(decoder.U8());
   const uint8_t flags = decoder.U8();
-  decoder.Require((flags & ~(kColumnMajor | kGlobal)) == 0, "a region has unknown flags");
+  decoder.Require((flags & ~(kColumnMajor | kGlobal | kHalo)) == 0, "a region has unknown flags");
   region->column_major = (flags & kColumnMajor) != 0;
   const uint8_t dimensions = decoder.U8();
   decoder.Require(dimensions <= kDimensionsMax, "a region has too many dimensions");
@@ -138,6 +149,10 @@ void DecodeRegion(Decoder& decoder, Region* region) {
     region->global_shape = DecodeDimensions(decoder, dimensions);
     region->global_offset = DecodeDimensions(decoder, dimensions);
     decoder.Require(dimensions > 0, "a global shape without a shape");
+  }
+  if ((flags & kHalo) != 0) {
+    region->halo = DecodeDimensions(decoder, dimensions);
+    decoder.Require(dimensions > 0, "a halo without a shape");
   }
   if (region->kind == RegionKind::kFile) region->file_mode = decoder.Varint32();
   if (!decoder.ok()) return;

@@ -63,9 +63,11 @@ struct Region {
   uint64_t bytes = 0;
   // Empty: unknown. Otherwise at most kDimensionsMax entries >= 0 whose product is bytes / element_bytes.
   std::vector<int64_t> shape;
-  // Empty: not part of a global array. Otherwise as many entries as `shape`, all >= 0.
+  // Empty: not part of a global array. Otherwise as many entries as `shape`, all >= 0; the part lies within the array.
   std::vector<int64_t> global_shape;
   std::vector<int64_t> global_offset;
+  // Empty: none. Otherwise as many entries as `shape`: so many elements on both sides of it are no part of the array.
+  std::vector<int64_t> halo;
   uint32_t file_mode = 0;
 
   friend bool operator==(const Region&, const Region&) = default;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
+#include <map>
 
 #include "format/wire.h"
 #include "store/lineage.h"
@@ -125,7 +125,8 @@ bool CandidateRule::IsWithdrawn(const RestoreCandidate& candidate) const {
 }
 
 Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_ranks, const CandidateRule& rule) {
-  std::vector<RestoreCandidate> common, all;
+  std::vector<RestoreCandidate> all;
+  std::map<RestoreCandidate, size_t> holders;  // of the ranks that the version has an image of
   uint32_t most = 0;
   for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
     uint32_t takes = 0;
@@ -134,15 +135,13 @@ Result<CommonCandidates> IntersectCandidates(const std::vector<std::string>& of_
     SortCandidates(&candidates);
     std::erase_if(candidates, [&](const RestoreCandidate& candidate) { return rule.IsWithdrawn(candidate); });
     all.insert(all.end(), candidates.begin(), candidates.end());
-    if (rank == 0) {
-      common = std::move(candidates);
-      continue;
-    }
-    std::vector<RestoreCandidate> both;
-    std::set_intersection(common.begin(), common.end(), candidates.begin(), candidates.end(), std::back_inserter(both),
-                          std::greater<>());
-    common = std::move(both);
+    for (const RestoreCandidate& candidate : candidates) holders[candidate] += rank < candidate.ranks ? 1 : 0;
   }
+  std::vector<RestoreCandidate> common;
+  for (const auto& [candidate, count] : holders) {
+    if (count == std::min<size_t>(of_ranks.size(), candidate.ranks)) common.push_back(candidate);
+  }
+  SortCandidates(&common);
   std::vector<Generation> complete;
   for (const RestoreCandidate& candidate : common) complete.push_back(GenerationOf(candidate));
   const Lineage lineage(rule.restored, complete);

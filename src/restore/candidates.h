@@ -31,12 +31,14 @@ void SortCandidates(std::vector<RestoreCandidate>* candidates);
 std::string EncodeCandidates(const std::vector<RestoreCandidate>& candidates, uint32_t takes);
 
 struct CommonCandidates {
-  std::vector<RestoreCandidate> candidates;  // in every rank's list and allowed by the rule, newest first
-  std::vector<RestoreCandidate> abandoned;   // in every rank's list, but not of the lineage
-  bool is_newest = true;                     // no rank has a newer one that others lack
-  bool goes_back = false;                    // only the asked-for one may be chosen, of which some rank has something
-  bool misses_asked = false;                 // no rank has the asked-for one, nor has the job gone on from it
-  uint32_t takes = 0;                        // the most that a rank has counted
+  // In the list of every rank that it has an image of (others go without one of their own), and allowed by the rule, newest
+  // first.
+  std::vector<RestoreCandidate> candidates;
+  std::vector<RestoreCandidate> abandoned;  // in these lists, too, but not of the lineage
+  bool is_newest = true;                    // no rank has a newer one that others lack
+  bool goes_back = false;                   // only the asked-for one may be chosen, of which some rank has something
+  bool misses_asked = false;                // no rank has the asked-for one, nor has the job gone on from it
+  uint32_t takes = 0;                       // the most that a rank has counted
 };
 // Which of them may be chosen (store/eligible.h).
 struct CandidateRule {

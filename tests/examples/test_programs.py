@@ -81,6 +81,18 @@ def test_the_interval_can_be_left_to_kedge(node: Node, program: str) -> None:
     assert re.findall("checksum ([0-9A-F]{16})", last) == expected
 
 
+@pytest.mark.needs("MPI")
+@pytest.mark.parametrize("program", ["heat3d", pytest.param("heat3d-fortran", marks=pytest.mark.needs("FORTRAN"))])
+def test_the_field_goes_on_on_another_number_of_ranks(node: Node, program: str) -> None:
+    """Fewer, then more: the result is that of one rank to the last bit."""
+    output = ""
+    for number, (ranks, steps) in enumerate([(8, 40), (3, 80), (5, 120)]):
+        launcher = Launcher(BUILD, node, "openmpi", ranks, lambda text: None)
+        output = launcher.run(Application(program, program, 19, steps, 20), f"divided-{program}", number).output
+        assert number == 0 or f"continuing from step {steps - 40}\n" in output, output
+    assert re.findall("checksum ([0-9A-F]{16})", output) == re.findall("checksum ([0-9A-F]{16})", run(node, "heat3d", 1, 19, 120, 200))
+
+
 def adapted(environment: dict[str, str]) -> bool:
     """Whether the agent's interval holds by now, and not the configured one; and a version is in the store."""
     done = subprocess.run([BUILD / "bin" / "kedge", "status", "--json"], env=environment, capture_output=True, text=True)

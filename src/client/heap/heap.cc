@@ -32,6 +32,7 @@ void SetBytes(uint64_t bytes, Region* region) {
   region->shape.clear();
   region->global_shape.clear();
   region->global_offset.clear();
+  region->halo.clear();
   if (is_vector) region->shape = {static_cast<int64_t>(bytes / region->element_bytes)};
 }
 

@@ -31,7 +31,7 @@ bool AnyNonZero(const int64_t* values, int count) {
   return std::any_of(values, values + count, [](int64_t value) { return value != 0; });
 }
 
-Status ApplyInfo(int id, const kedge_region_info& info, Region* region) {
+Status ApplyInfo(int id, size_t count, const kedge_region_info& info, Region* region) {
   const int memory = NumberIn(info.memory), type = NumberIn(info.type);
   if (memory == KEDGE_MEMORY_DEVICE) {
     return Status(Code::kUnsupported, fmt::format("region {}: device memory is not supported; copy it to host memory first", id));
@@ -50,6 +50,16 @@ Status ApplyInfo(int id, const kedge_region_info& info, Region* region) {
   if (AnyNonZero(info.global_shape, info.dimensions)) {
     region->global_shape.assign(info.global_shape, info.global_shape + info.dimensions);
     region->global_offset.assign(info.global_offset, info.global_offset + info.dimensions);
+  }
+  if (AnyNonZero(info.halo, info.dimensions)) region->halo.assign(info.halo, info.halo + info.dimensions);
+  if (info.replicated != 0) {
+    if (region->shape.empty()) region->shape = {static_cast<int64_t>(count)};
+    const bool is_part = !region->global_shape.empty() && region->global_shape != region->shape;
+    if (is_part) {
+      return Status(Code::kInvalidArgument, fmt::format("region {}: a part of a global array is not what all ranks have", id));
+    }
+    region->global_shape = region->shape;
+    region->global_offset.assign(region->shape.size(), 0);
   }
   return Status::Ok();
 }
@@ -131,7 +141,7 @@ Result<Region> DescribeMemory(int id, size_t count, size_t element_bytes, const 
   region.id = id;
   region.element_bytes = element_bytes;
   region.bytes = bytes;
-  if (info != nullptr) KEDGE_RETURN_IF_ERROR(ApplyInfo(id, CopySized(*info), &region));
+  if (info != nullptr) KEDGE_RETURN_IF_ERROR(ApplyInfo(id, count, CopySized(*info), &region));
   return region;
 }
 
@@ -142,7 +152,8 @@ Status RegionGroup::Protect(int id, void* address, size_t count, size_t element_
     return Status(Code::kInvalidArgument, fmt::format("region {}: resize without locate", id));
   }
   if (moving.locate != nullptr) {
-    if (known.dimensions > 1 || AnyNonZero(known.global_shape, KEDGE_MAX_DIMENSIONS)) {
+    if (known.dimensions > 1 || AnyNonZero(known.global_shape, KEDGE_MAX_DIMENSIONS) ||
+        AnyNonZero(known.halo, KEDGE_MAX_DIMENSIONS) || known.replicated != 0) {
       return Status(Code::kInvalidArgument, fmt::format("region {}: memory that moves has one dimension, of its own", id));
     }
     address = nullptr, count = 0;
@@ -285,6 +296,8 @@ void FillRegionInfo(const Region& region, kedge_region_info* info) {
   std::copy(region.shape.begin(), region.shape.end(), full.shape);
   std::copy(region.global_shape.begin(), region.global_shape.end(), full.global_shape);
   std::copy(region.global_offset.begin(), region.global_offset.end(), full.global_offset);
+  std::copy(region.halo.begin(), region.halo.end(), full.halo);
+  full.replicated = !region.global_shape.empty() && region.global_shape == region.shape ? 1 : 0;
   std::memcpy(static_cast<void*>(info), &full, std::min(info->struct_size, sizeof full));
 }
 

@@ -197,6 +197,7 @@ TEST_F(RegionGroupTest, OfAShorterStructTheRestIsNeitherReadNorWritten) {
   full.global_shape[0] = 8;
   full.global_shape[1] = 2;
   full.global_offset[0] = 6;
+  full.halo[1] = 1;
   ASSERT_EQ(Protect(2, full), Code::kOk);
   kedge_region_info told;
   std::memset(static_cast<void*>(&told), 0x77, sizeof told);
@@ -210,6 +211,24 @@ TEST_F(RegionGroupTest, OfAShorterStructTheRestIsNeitherReadNorWritten) {
   FillRegionInfo(group_.Find(2)->description, &told);
   EXPECT_EQ(told.column_major, 1);
   EXPECT_EQ(told.dimensions, 0x77777777);
+}
+
+TEST_F(RegionGroupTest, WhatAllRanksHaveIsAGlobalArray) {
+  kedge_region_info info = Named("step");
+  info.replicated = 1;
+  ASSERT_EQ(Protect(1, info), Code::kOk);
+  const Region& step = group_.Find(1)->description;
+  EXPECT_EQ(step.global_shape, step.shape);
+  EXPECT_EQ(step.shape.size(), 1u) << "also where none is given";
+  EXPECT_EQ(step.global_offset, std::vector<int64_t>{0});
+  kedge_region_info told{};
+  told.struct_size = sizeof told;
+  FillRegionInfo(step, &told);
+  EXPECT_EQ(told.replicated, 1);
+  info.dimensions = 1;
+  info.shape[0] = step.shape[0];
+  info.global_shape[0] = step.shape[0] + 1;
+  EXPECT_EQ(Protect(1, info), Code::kInvalidArgument) << "a part is not what all have";
 }
 
 TEST(RegionTable, GroupsAreApartAndKeptWhileAnotherIsSelected) {

@@ -31,7 +31,7 @@ class OpenImage {
   bool is_local() const { return session_ != nullptr; }
   // It came to this node from others for this restart.
   bool was_brought() const { return was_brought_; }
-  ImageReader& reader() { return *reader_; }
+  ImageReader& reader() const { return *reader_; }
   const ImageRecord& record() const { return reader_->record(); }
 
  private:

@@ -11,6 +11,7 @@
 #include "client/core/callback.h"
 #include "client/core/told_restarts.h"
 #include "client/regions/object_stream.h"
+#include "client/restart/redistribution.h"
 #include "client/restart/second_try.h"
 #include "format/wire.h"
 #include "os/files/private_files.h"
@@ -286,8 +287,8 @@ Status Restarter::CheckRanks(const RestoreCandidate& candidate) const {
   }
   if (candidate.ranks == core_->ranks()) return Status::Ok();
   return Status(Code::kMismatch,
-                fmt::format("version {} was taken by {} ranks, and this job has {}: run it with {}, or read single "
-                            "images with kedge_restart_as",
+                fmt::format("version {} was taken by {} ranks, and this job has {}: run it with {}, let kedge_restart divide its "
+                            "arrays anew, or read single images with kedge_restart_as",
                             candidate.version, candidate.ranks, core_->ranks(), candidate.ranks));
 }
 
@@ -347,7 +348,28 @@ Status Restarter::OpenAndCheck(const std::string& name, const RestoreCandidate& 
   return check_regions ? CheckAll() : Status::Ok();
 }
 
+Status Restarter::TryRedistributed(const std::string& name, const RestoreCandidate& candidate) {
+  Redistribution redistribution(core_, &opener_, name, candidate);
+  const auto share = redistribution.ReadShare();
+  KEDGE_RETURN_IF_ERROR(Agree(share.status()));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> all, core_->collective.AllGather(EncodeParts(*share)));
+  std::vector<SavedPart> parts;
+  for (const std::string& one : all) {
+    KEDGE_ASSIGN_OR_RETURN(std::vector<SavedPart> told, DecodeParts(one));
+    std::ranges::move(told, std::back_inserter(parts));
+  }
+  const Status planned = Agree(redistribution.Plan(std::move(parts)));
+  if (!planned.ok()) {
+    return Status(planned.code(), fmt::format("version {} was taken by {} ranks, and this job has {}; {}", candidate.version,
+                                              candidate.ranks, core_->ranks(), planned.message()));
+  }
+  const Status read = Agree(redistribution.Read([this](const OpenImage& image) { Count(image); }));
+  restored_ = {core_->catalog->id(), core_->job.job, name, candidate.version, candidate.attempt, candidate.take};
+  return read;
+}
+
 Status Restarter::TryWhole(const std::string& name, const RestoreCandidate& candidate) {
+  if (!alone() && candidate.ranks != core_->ranks()) return TryRedistributed(name, candidate);
   Status status = Agree(OpenAndCheck(name, candidate, /*check_regions=*/true));
   if (status.ok()) {
     Status mine = MakeHeap();
@@ -575,9 +597,12 @@ const Region* Restarter::FindSaved(int id) const {
 }
 
 void Restarter::CountRestored() {
-  if (!image_) return;
-  const RestoredBytes restored = image_->reader().restored();
-  tally_.Add(restored, image_->was_brought());
+  if (image_) Count(*image_);
+}
+
+void Restarter::Count(const OpenImage& image) {
+  const RestoredBytes restored = image.reader().restored();
+  tally_.Add(restored, image.was_brought());
   kedge_statistics& statistics = core_->statistics;
   statistics.bytes_restored_pool += restored.memory;
   statistics.bytes_restored_directory += restored.directory;

@@ -1,9 +1,10 @@
 // Restores: the newest version that all ranks can restore, agreed before, confirmed after.
 //
 // A whole restore overwrites nothing before all ranks have found that the image fits what is declared. When a rank fails after
-// that, all ranks go to the next older version, and say so. Part looks at what it restores only. The job goes on from what was
-// restored, and abandons what is newer; not from what was only read: another rank's image, or what was begun to be read. Guarded
-// by the context's lock; the calls marked collective are made by all ranks, unless another rank's image was chosen with As.
+// that, all ranks go to the next older version, and say so. What other numbers of ranks have taken is redistributed. Part looks
+// at what it restores only. The job goes on from what was restored, and abandons what is newer; not from what was only read:
+// another rank's image, or what was begun to be read. Guarded by the context's lock; the calls marked collective are made by all
+// ranks, unless another rank's image was chosen with As.
 #pragma once
 
 #include <cstdint>
@@ -92,6 +93,8 @@ class Restarter {
   Status WhatIsLost(const std::string& name, const Choice& choice) const;
   // Collective, unless alone.
   Status TryWhole(const std::string& name, const RestoreCandidate& candidate);
+  // The same of a version of another number of ranks.
+  Status TryRedistributed(const std::string& name, const RestoreCandidate& candidate);
   Status OpenAndCheck(const std::string& name, const RestoreCandidate& candidate, bool check_regions);
   Status CheckRanks(const RestoreCandidate& candidate) const;
   Status CheckRegion(DeclaredRegion* declared) const;
@@ -110,6 +113,7 @@ class Restarter {
   Status NoteRestored(const Generation& generation);
   Status NoteInStore(const RestoredRecord& record) const;
   void CountRestored();
+  void Count(const OpenImage& image);
   // The restart that is being counted has succeeded on all ranks. Collective.
   void CountRestart(bool goes_on);
 

@@ -1,0 +1,47 @@
+// A restart on another number of ranks: each region that is part of a global array comes from all images that have some of it.
+//
+// The ranks share the reading of what the images have; each then reads of the bytes what it wants. Guarded by the context's lock.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "client/core/core.h"
+#include "client/restart/image_opener.h"
+#include "restore/array_parts.h"
+
+namespace kedge::client {
+
+class Redistribution {
+ public:
+  // All outlive this.
+  Redistribution(Core* core, ImageOpener* opener, std::string name, RestoreCandidate candidate)
+      : core_(core), opener_(opener), name_(std::move(name)), candidate_(candidate) {}
+
+  // What this rank's share of the images has.
+  Result<std::vector<SavedPart>> ReadShare();
+  // With what all ranks have read: whether all that is declared can be had. Nothing is overwritten yet. kMismatch: why not.
+  Status Plan(std::vector<SavedPart> parts);
+  // `count` is called with each image that is not read any more.
+  Status Read(const std::function<void(const OpenImage&)>& count);
+
+ private:
+  struct Step {
+    uint32_t rank = 0;
+    int32_t id = 0;
+    DeclaredRegion* declared = nullptr;
+    std::vector<ArrayBox> boxes;
+  };
+  void WarnOfTheRest(const SavedArrays& saved) const;
+
+  Core* core_;
+  ImageOpener* opener_;
+  const std::string name_;
+  const RestoreCandidate candidate_;
+  std::vector<Step> steps_;  // those of one image one after the other
+};
+
+}  // namespace kedge::client

@@ -1,0 +1,106 @@
+// See array_boxes.h.
+#include "restore/array_boxes.h"
+
+#include <algorithm>
+
+namespace kedge {
+
+uint64_t ArrayBox::Elements() const {
+  uint64_t elements = 1;
+  for (const int64_t extent : shape) elements *= static_cast<uint64_t>(extent);
+  return elements;
+}
+
+std::optional<ArrayBox> PartOf(const Region& region) {
+  if (region.global_shape.empty()) return std::nullopt;
+  ArrayBox box = MemoryOf(region);
+  for (size_t i = 0; i < region.halo.size(); ++i) {
+    const int64_t halo = region.halo[region.column_major ? region.halo.size() - 1 - i : i];
+    box.offset[i] += halo;
+    box.shape[i] -= 2 * halo;
+  }
+  return box;
+}
+
+ArrayBox MemoryOf(const Region& region) {
+  ArrayBox box{region.global_offset, region.shape};
+  for (size_t i = 0; i < region.halo.size(); ++i) box.offset[i] -= region.halo[i];
+  if (region.column_major) {
+    std::ranges::reverse(box.offset);
+    std::ranges::reverse(box.shape);
+  }
+  return box;
+}
+
+std::optional<ArrayBox> Intersection(const ArrayBox& a, const ArrayBox& b) {
+  ArrayBox common = a;
+  for (size_t i = 0; i < a.shape.size(); ++i) {
+    common.offset[i] = std::max(a.offset[i], b.offset[i]);
+    common.shape[i] = std::min(a.offset[i] + a.shape[i], b.offset[i] + b.shape[i]) - common.offset[i];
+    if (common.shape[i] <= 0) return std::nullopt;
+  }
+  return common;
+}
+
+std::vector<ArrayBox> Without(const ArrayBox& box, const ArrayBox& taken) {
+  const auto common = Intersection(box, taken);
+  if (!common) return {box};
+  // Below and above what is taken, one dimension after the other; what is left has the common extent in those done.
+  std::vector<ArrayBox> rest;
+  ArrayBox left = box;
+  for (size_t i = 0; i < box.shape.size(); ++i) {
+    const int64_t begin = left.offset[i], end = begin + left.shape[i];
+    const int64_t common_begin = common->offset[i], common_end = common_begin + common->shape[i];
+    const auto add = [&](int64_t from, int64_t to) {
+      if (from == to) return;
+      rest.push_back(left);
+      rest.back().offset[i] = from;
+      rest.back().shape[i] = to - from;
+    };
+    add(begin, common_begin);
+    add(common_end, end);
+    left.offset[i] = common_begin;
+    left.shape[i] = common->shape[i];
+  }
+  return rest;
+}
+
+CommonRuns::CommonRuns(const ArrayBox& common, const ArrayBox& from, const ArrayBox& to) {
+  next_.count = 1;
+  uint64_t from_stride = 1, to_stride = 1;
+  bool is_within_run = true;
+  for (size_t i = common.shape.size(); i-- > 0;) {
+    next_.from += static_cast<uint64_t>(common.offset[i] - from.offset[i]) * from_stride;
+    next_.to += static_cast<uint64_t>(common.offset[i] - to.offset[i]) * to_stride;
+    if (is_within_run) {
+      next_.count *= static_cast<uint64_t>(common.shape[i]);
+    } else {
+      outer_.push_back({common.shape[i], from_stride, to_stride, 0});
+    }
+    // The next slower one goes on where this ends, in both.
+    is_within_run = is_within_run && common.shape[i] == from.shape[i] && common.shape[i] == to.shape[i];
+    from_stride *= static_cast<uint64_t>(from.shape[i]);
+    to_stride *= static_cast<uint64_t>(to.shape[i]);
+  }
+  std::ranges::reverse(outer_);
+  is_done_ = next_.count == 0;
+}
+
+std::optional<ElementRun> CommonRuns::Next() {
+  if (is_done_) return std::nullopt;
+  const ElementRun run = next_;
+  size_t i = outer_.size();
+  for (; i-- > 0;) {
+    Dimension& dimension = outer_[i];
+    next_.from += dimension.from_stride;
+    next_.to += dimension.to_stride;
+    if (++dimension.at < dimension.extent) return run;
+    next_.from -= static_cast<uint64_t>(dimension.extent) * dimension.from_stride;
+    next_.to -= static_cast<uint64_t>(dimension.extent) * dimension.to_stride;
+    dimension.at = 0;
+  }
+  is_done_ = true;
+  return run;
+}
+
+}  // namespace kedge

@@ -1,0 +1,221 @@
+// See array_parts.h.
+#include "restore/array_parts.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "format/wire.h"
+
+namespace kedge {
+namespace {
+
+void EncodeNumbers(Encoder& encoder, const std::vector<int64_t>& numbers) {
+  encoder.Varint(numbers.size());
+  for (const int64_t number : numbers) encoder.SignedVarint(number);
+}
+
+std::vector<int64_t> DecodeNumbers(Decoder& decoder) {
+  std::vector<int64_t> numbers(decoder.Count(1));
+  for (int64_t& number : numbers) number = decoder.SignedVarint();
+  return numbers;
+}
+
+std::string Joined(const std::vector<int64_t>& numbers, const char* by) {
+  return fmt::to_string(fmt::join(numbers, by));
+}
+
+// Why a part is none of the array that is wanted; empty: it is.
+std::string WhyNot(const Region& saved, const Region& wanted) {
+  const auto differs = [](const char* what, const auto& was, const auto& is) {
+    return fmt::format("it was saved with {} {}, and {} is protected", what, was, is);
+  };
+  if (saved.kind != wanted.kind) return "it was saved as an object";
+  if (saved.global_shape.empty()) return "it was saved without a global shape";
+  const bool types_known = saved.type != ElementType::kBytes && wanted.type != ElementType::kBytes;
+  if (types_known && saved.type != wanted.type) return differs("type", ElementTypeName(saved.type), ElementTypeName(wanted.type));
+  if (saved.element_bytes != wanted.element_bytes)
+    return differs("bytes of an element:", saved.element_bytes, wanted.element_bytes);
+  if (saved.global_shape != wanted.global_shape) {
+    return differs("global shape", Joined(saved.global_shape, " x "), Joined(wanted.global_shape, " x "));
+  }
+  const bool has_order = std::ranges::count_if(wanted.global_shape, [](int64_t extent) { return extent > 1; }) > 1;
+  if (has_order && saved.column_major != wanted.column_major) return "the order of its elements is another";
+  return "";
+}
+
+// Extents of one region, one after the other, into the boxes that take from it.
+class ExtentReader {
+ public:
+  ExtentReader(ImageReader& reader, const Region& wanted, std::byte* memory)
+      : reader_(reader), wanted_bytes_(wanted.element_bytes), memory_(memory) {}
+
+  void Add(const ArrayBox& box, const ArrayBox& from, const ArrayBox& to) {
+    walks_.push_back({CommonRuns(box, from, to), std::nullopt});
+    Advance(walks_.back());
+  }
+
+  Status Read(uint32_t index) {
+    const Extent& extent = reader_.record().extents[index];
+    const uint64_t begin = extent.region_offset, end = begin + extent.bytes;
+    const auto is_in = [&](const Walk& walk) { return walk.run && walk.run->from < end; };
+    if (std::ranges::none_of(walks_, is_in)) return Status::Ok();
+    const auto whole = std::ranges::find_if(walks_, [&](const Walk& walk) {
+      return is_in(walk) && walk.run->from <= begin && walk.run->from + walk.run->count >= end;
+    });
+    if (whole != walks_.end()) {
+      // Nobody else has anything of it: boxes do not overlap.
+      KEDGE_RETURN_IF_ERROR(reader_.ReadExtent(index, memory_ + whole->run->to + (begin - whole->run->from)));
+      if (whole->run->from + whole->run->count == end) Advance(*whole);
+      return Status::Ok();
+    }
+    if (scratch_bytes_ < extent.bytes) {
+      scratch_ = std::make_unique_for_overwrite<std::byte[]>(extent.bytes);
+      scratch_bytes_ = extent.bytes;
+    }
+    KEDGE_RETURN_IF_ERROR(reader_.ReadExtent(index, scratch_.get()));
+    for (Walk& walk : walks_) {
+      while (is_in(walk)) {
+        const uint64_t from = std::max(walk.run->from, begin), to = std::min(walk.run->from + walk.run->count, end);
+        std::memcpy(memory_ + walk.run->to + (from - walk.run->from), scratch_.get() + (from - begin), to - from);
+        if (to < walk.run->from + walk.run->count) break;  // the next extent has the rest
+        Advance(walk);
+      }
+    }
+    return Status::Ok();
+  }
+
+ private:
+  struct Walk {
+    CommonRuns runs;
+    std::optional<ElementRun> run;  // in bytes: the first that is not whole yet
+  };
+  void Advance(Walk& walk) {
+    walk.run = walk.runs.Next();
+    if (!walk.run) return;
+    walk.run->from *= wanted_bytes_;
+    walk.run->to *= wanted_bytes_;
+    walk.run->count *= wanted_bytes_;
+  }
+
+  ImageReader& reader_;
+  const uint64_t wanted_bytes_;
+  std::byte* const memory_;
+  std::vector<Walk> walks_;
+  std::unique_ptr<std::byte[]> scratch_;
+  uint64_t scratch_bytes_ = 0;
+};
+
+}  // namespace
+
+std::string EncodeParts(const std::vector<SavedPart>& parts) {
+  Buffer buffer;
+  Encoder encoder(buffer);
+  encoder.Varint(parts.size());
+  for (const auto& [rank, region] : parts) {
+    encoder.Varint(rank);
+    encoder.SignedVarint(region.id);
+    encoder.U8(static_cast<uint8_t>(region.kind));
+    encoder.U8(static_cast<uint8_t>(region.type));
+    encoder.U8(region.column_major ? 1 : 0);
+    encoder.Varint(region.element_bytes);
+    encoder.Varint(region.bytes);
+    encoder.String(region.name);
+    EncodeNumbers(encoder, region.shape);
+    EncodeNumbers(encoder, region.global_shape);
+    EncodeNumbers(encoder, region.global_offset);
+    EncodeNumbers(encoder, region.halo);
+  }
+  encoder.Finish();
+  return std::string(AsText(buffer));
+}
+
+Result<std::vector<SavedPart>> DecodeParts(const std::string& text) {
+  Decoder decoder(AsBytes(text));
+  std::vector<SavedPart> parts(decoder.Count(12));
+  for (auto& [rank, region] : parts) {
+    rank = decoder.Varint32();
+    region.id = static_cast<int32_t>(decoder.SignedVarint());
+    region.kind = static_cast<RegionKind>(decoder.U8());
+    region.type = static_cast<ElementType>(decoder.U8());
+    region.column_major = decoder.U8() != 0;
+    region.element_bytes = decoder.Varint();
+    region.bytes = decoder.Varint();
+    region.name = decoder.String(kRegionNameBytesMax);
+    region.shape = DecodeNumbers(decoder);
+    region.global_shape = DecodeNumbers(decoder);
+    region.global_offset = DecodeNumbers(decoder);
+    region.halo = DecodeNumbers(decoder);
+  }
+  const Status status = decoder.Finish("what a rank has read of images");
+  if (!status.ok()) return Status(Code::kInternal, status.message());
+  for (const SavedPart& part : parts) {
+    const Status valid = ValidateRegion(part.region);
+    if (!valid.ok()) return Status(Code::kInternal, valid.message());
+  }
+  return parts;
+}
+
+std::string ArrayNameOf(const Region& region) {
+  return region.name.empty() ? fmt::format("#{}", region.id) : region.name.substr(0, region.name.find('['));
+}
+
+SavedArrays::SavedArrays(std::vector<SavedPart> parts) {
+  std::ranges::stable_sort(parts, {}, &SavedPart::rank);
+  for (SavedPart& part : parts) by_name_[ArrayNameOf(part.region)].push_back(std::move(part));
+}
+
+Result<std::vector<TakenBoxes>> SavedArrays::Plan(const Region& wanted, uint32_t first_rank) const {
+  const auto mismatch = [&](const std::string& why) {
+    return Status(Code::kMismatch, fmt::format("region {} (array '{}'): {}", wanted.id, ArrayNameOf(wanted), why));
+  };
+  const auto box = PartOf(wanted);
+  if (!box) return mismatch("it has no global shape, which says what of it comes back on another number of ranks");
+  const auto found = by_name_.find(ArrayNameOf(wanted));
+  if (found == by_name_.end()) return mismatch("it is not in the checkpoint");
+  const std::vector<SavedPart>& parts = found->second;
+  const auto first = std::ranges::lower_bound(parts, first_rank, {}, &SavedPart::rank);
+  std::vector<TakenBoxes> taken;
+  std::vector<ArrayBox> missing;
+  if (box->Elements() > 0) missing.push_back(*box);
+  for (size_t i = 0; i < parts.size() && !missing.empty(); ++i) {
+    const SavedPart& part = parts[(static_cast<size_t>(first - parts.begin()) + i) % parts.size()];
+    if (const std::string why = WhyNot(part.region, wanted); !why.empty()) {
+      return mismatch(fmt::format("{} (rank {})", why, part.rank));
+    }
+    const ArrayBox here = *PartOf(part.region);
+    TakenBoxes boxes{part.rank, part.region.id, {}};
+    std::vector<ArrayBox> left;
+    for (const ArrayBox& one : missing) {
+      if (const auto common = Intersection(one, here)) boxes.boxes.push_back(*common);
+      std::ranges::move(Without(one, here), std::back_inserter(left));
+    }
+    missing = std::move(left);
+    if (!boxes.boxes.empty()) taken.push_back(std::move(boxes));
+  }
+  if (missing.empty()) return taken;
+  ArrayBox hole = missing.front();
+  if (wanted.column_major) {
+    std::ranges::reverse(hole.offset);
+    std::ranges::reverse(hole.shape);
+  }
+  return mismatch(fmt::format("no image has its {} elements at {}", Joined(hole.shape, " x "), Joined(hole.offset, ", ")));
+}
+
+Status ReadBoxes(ImageReader& reader, uint32_t region, const std::vector<ArrayBox>& boxes, const Region& wanted,
+                 std::byte* memory) {
+  const Region& saved = reader.record().regions[region];
+  if (saved.global_shape.size() != wanted.global_shape.size()) return Status(Code::kInternal, "not parts of one global array");
+  ExtentReader extents(reader, wanted, memory);
+  for (const ArrayBox& box : boxes) extents.Add(box, MemoryOf(saved), MemoryOf(wanted));
+  const auto [begin, end] = reader.ExtentsOf(region);
+  for (uint32_t index = begin; index < end; ++index) KEDGE_RETURN_IF_ERROR(extents.Read(index));
+  return Status::Ok();
+}
+
+}  // namespace kedge

@@ -1,0 +1,255 @@
+// Arrays that were divided in one way come back divided in another: blocks, blocks in turns, replicas, edges that overlap.
+#include "restore/array_parts.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+
+#include "base/crc32c.h"
+
+namespace kedge {
+namespace {
+
+using Element = uint32_t;
+
+// One chunk in memory, which is read as from a device.
+class BytesSource : public ChunkSource {
+ public:
+  explicit BytesSource(std::vector<std::byte> bytes) : bytes_(std::move(bytes)) {}
+  bool Has(uint32_t) const override { return true; }
+  SourceKind KindOf(uint32_t) const override { return SourceKind::kStore; }
+  const std::byte* Memory(uint32_t) const override { return nullptr; }
+  Status Read(uint32_t, uint64_t offset, void* to, uint64_t bytes) override {
+    std::memcpy(to, bytes_.data() + offset, bytes);
+    return Status::Ok();
+  }
+  std::string Describe(uint32_t) const override { return "memory"; }
+
+ private:
+  const std::vector<std::byte> bytes_;
+};
+
+Region RegionOf(int id, const std::string& name, std::vector<int64_t> global, std::vector<int64_t> offset,
+                std::vector<int64_t> shape, bool column_major = false) {
+  Region region;
+  region.id = id;
+  region.name = name;
+  region.type = ElementType::kUint32;
+  region.element_bytes = sizeof(Element);
+  region.global_shape = std::move(global);
+  region.global_offset = std::move(offset);
+  region.shape = std::move(shape);
+  region.column_major = column_major;
+  region.bytes = sizeof(Element);
+  for (const int64_t extent : region.shape) region.bytes *= static_cast<uint64_t>(extent);
+  return region;
+}
+
+constexpr Element kUntouched = ~Element{0}, kStale = kUntouched - 1;
+
+// What the region has: each element is its place in the array, counted in the array's row-major order; but for its halo.
+std::vector<Element> ContentOf(const Region& region, Element in_halo = kStale) {
+  std::vector<Element> content;
+  const size_t dimensions = region.shape.size();
+  std::vector<int64_t> at(dimensions, 0);
+  for (uint64_t i = 0; i < region.bytes / sizeof(Element); ++i) {
+    int64_t place = 0;
+    bool is_halo = false;
+    for (size_t d = 0; d < dimensions; ++d) {
+      const int64_t halo = region.halo.empty() ? 0 : region.halo[d];
+      is_halo = is_halo || at[d] < halo || at[d] >= region.shape[d] - halo;
+      place = place * region.global_shape[d] + region.global_offset[d] + at[d] - halo;
+    }
+    content.push_back(is_halo ? in_halo : static_cast<Element>(place));
+    for (size_t step = 0; step < dimensions; ++step) {
+      const size_t d = region.column_major ? step : dimensions - 1 - step;
+      if (++at[d] < region.shape[d]) break;
+      at[d] = 0;
+    }
+  }
+  return content;
+}
+
+// An image of these regions, in extents of `extent_bytes`.
+std::unique_ptr<ImageReader> MakeImage(const std::vector<Region>& regions, uint64_t extent_bytes) {
+  ImageRecord record;
+  std::vector<std::byte> bytes;
+  record.chunks.resize(1);
+  for (uint32_t index = 0; index < regions.size(); ++index) {
+    record.regions.push_back(regions[index]);
+    const std::vector<Element> content = ContentOf(regions[index]);
+    const auto* const data = reinterpret_cast<const std::byte*>(content.data());
+    for (uint64_t offset = 0; offset < regions[index].bytes; offset += extent_bytes) {
+      const uint64_t length = std::min(extent_bytes, regions[index].bytes - offset);
+      record.extents.push_back({index, offset, length, 0, bytes.size(), crc32c::Compute(data + offset, length)});
+      bytes.insert(bytes.end(), data + offset, data + offset + length);
+    }
+  }
+  record.chunks[0].bytes = bytes.size();
+  std::vector<std::unique_ptr<ChunkSource>> sources;
+  sources.push_back(std::make_unique<BytesSource>(std::move(bytes)));
+  return std::make_unique<ImageReader>(std::move(record), std::move(sources));
+}
+
+using Images = std::vector<std::vector<Region>>;  // by rank
+
+SavedArrays SavedOf(const Images& images) {
+  std::vector<SavedPart> parts;
+  for (uint32_t rank = 0; rank < images.size(); ++rank) {
+    for (const Region& region : images[rank]) parts.push_back({rank, region});
+  }
+  const auto told = DecodeParts(EncodeParts(parts));
+  EXPECT_EQ(told.value(), parts);
+  return SavedArrays(*told);
+}
+
+// What `wanted` comes back as.
+Result<std::vector<Element>> Redistributed(const Images& images, const Region& wanted, uint32_t first_rank,
+                                           uint64_t extent_bytes) {
+  KEDGE_ASSIGN_OR_RETURN(const auto plan, SavedOf(images).Plan(wanted, first_rank));
+  std::vector<Element> memory(wanted.bytes / sizeof(Element), kUntouched);
+  for (const TakenBoxes& taken : plan) {
+    const auto reader = MakeImage(images[taken.rank], extent_bytes);
+    const int region = reader->FindRegion(taken.id);
+    KEDGE_RETURN_IF_ERROR(
+        ReadBoxes(*reader, static_cast<uint32_t>(region), taken.boxes, wanted, reinterpret_cast<std::byte*>(memory.data())));
+  }
+  return memory;
+}
+
+struct Slice {
+  int64_t begin = 0, end = 0;
+};
+// Part `number` of `parts` of `extent` elements, as even as they can be, with so much of its neighbours' edges.
+Slice SliceOf(int64_t extent, int64_t parts, int64_t number, int64_t edge = 0) {
+  return {std::max<int64_t>(number * extent / parts - edge, 0), std::min((number + 1) * extent / parts + edge, extent)};
+}
+
+struct Case {
+  bool column_major;
+  int64_t edge;
+};
+class ArrayParts : public testing::TestWithParam<Case> {};
+
+TEST_P(ArrayParts, BlocksOfOneGridBecomeThoseOfAnother) {
+  const auto [column_major, edge] = GetParam();
+  const std::vector<int64_t> global = {13, 11, 7};
+  const auto block = [&, column_major = column_major](int64_t rows, int64_t columns, int64_t row, int64_t column,
+                                                      int64_t overlap) {
+    const Slice i = SliceOf(global[0], rows, row, overlap), j = SliceOf(global[1], columns, column, overlap);
+    return RegionOf(0, "field", global, {i.begin, j.begin, 0}, {i.end - i.begin, j.end - j.begin, global[2]}, column_major);
+  };
+  Images images;
+  for (int64_t row = 0; row < 4; ++row) {
+    for (int64_t column = 0; column < 2; ++column) images.push_back({block(4, 2, row, column, edge)});
+  }
+  for (const uint64_t extent_bytes : {4u, 20u, 256u, 1u << 20}) {
+    for (int64_t row = 0; row < 3; ++row) {
+      const Region wanted = block(3, 1, row, 0, 1);
+      const auto got = Redistributed(images, wanted, static_cast<uint32_t>(row), extent_bytes);
+      ASSERT_TRUE(got.ok()) << got.status().ToString();
+      EXPECT_EQ(*got, ContentOf(wanted)) << "extents of " << extent_bytes;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Orders, ArrayParts, testing::Values(Case{false, 0}, Case{false, 1}, Case{true, 0}, Case{true, 2}));
+
+TEST(ArrayParts, BlocksInTurnsBecomeBlocks) {
+  // Blocks of 3 elements, in turns on 4 ranks; each has a region for each of its blocks.
+  const auto cyclic = [](int64_t ranks, int64_t rank) {
+    std::vector<Region> regions;
+    for (int64_t block = rank; block * 3 < 40; block += ranks) {
+      const int64_t begin = block * 3, end = std::min<int64_t>(begin + 3, 40);
+      const int id = static_cast<int>(regions.size());
+      regions.push_back(RegionOf(id, fmt::format("field[{}]", id), {40}, {begin}, {end - begin}));
+    }
+    return regions;
+  };
+  Images images;
+  for (int64_t rank = 0; rank < 4; ++rank) images.push_back(cyclic(4, rank));
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    const Slice slice = SliceOf(40, 3, rank);
+    const Region block = RegionOf(0, "field", {40}, {slice.begin}, {slice.end - slice.begin});
+    EXPECT_EQ(Redistributed(images, block, 0, 8).value(), ContentOf(block));
+    for (const Region& wanted : cyclic(3, rank)) EXPECT_EQ(Redistributed(images, wanted, 0, 8).value(), ContentOf(wanted));
+  }
+}
+
+TEST(ArrayParts, AHaloIsNoPart) {
+  const auto with_halo = [](int64_t parts, int64_t number) {
+    const Slice slice = SliceOf(10, parts, number);
+    Region region = RegionOf(0, "field", {10, 3}, {slice.begin, 0}, {slice.end - slice.begin + 2, 3 + 4});
+    region.halo = {1, 2};
+    return region;
+  };
+  const Images images = {{with_halo(2, 0)}, {with_halo(2, 1)}};
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    const Region wanted = with_halo(3, rank);
+    EXPECT_EQ(Redistributed(images, wanted, 0, 12).value(), ContentOf(wanted, kUntouched)) << "neither taken from nor filled";
+  }
+}
+
+TEST(ArrayParts, AReplicaComesFromOneImage) {
+  const Region all = RegionOf(5, "", {6}, {0}, {6});
+  const Images images(4, {all});
+  const auto plan = SavedOf(images).Plan(all, 2).value();
+  ASSERT_EQ(plan.size(), 1u);
+  EXPECT_EQ(plan.front().rank, 2u) << "each from another one";
+  EXPECT_EQ(SavedOf(images).Plan(all, 9)->front().rank, 0u);
+  EXPECT_EQ(Redistributed(images, all, 3, 4).value(), ContentOf(all));
+}
+
+TEST(ArrayParts, AnEmptyPartTakesNothing) {
+  const Images images = {{RegionOf(0, "a", {4}, {0}, {4})}};
+  EXPECT_TRUE(SavedOf(images).Plan(RegionOf(0, "a", {4}, {4}, {0}), 0)->empty());
+}
+
+TEST(ArrayParts, WhatIsNotThereIsNamed) {
+  const Images images = {{RegionOf(0, "field", {4, 6}, {0, 0}, {2, 6})}, {RegionOf(0, "field", {4, 6}, {3, 0}, {1, 6})}};
+  const auto refusal = [&](const Region& wanted) {
+    const auto plan = SavedOf(images).Plan(wanted, 0);
+    EXPECT_EQ(plan.status().code(), Code::kMismatch);
+    return plan.status().message();
+  };
+  EXPECT_EQ(refusal(RegionOf(0, "field", {4, 6}, {1, 0}, {3, 6})),
+            "region 0 (array 'field'): no image has its 1 x 6 elements at 2, 0");
+  EXPECT_EQ(refusal(RegionOf(3, "", {4}, {0}, {4})), "region 3 (array '#3'): it is not in the checkpoint");
+  EXPECT_NE(refusal(RegionOf(0, "field", {8, 6}, {0, 0}, {2, 6})).find("global shape 4 x 6, and 8 x 6 is protected"),
+            std::string::npos);
+  EXPECT_NE(refusal(RegionOf(0, "field", {4, 6}, {0, 0}, {2, 6}, true)).find("order"), std::string::npos);
+  Region wanted = RegionOf(0, "field", {4, 6}, {0, 0}, {2, 6});
+  wanted.type = ElementType::kFloat32;
+  EXPECT_NE(refusal(wanted).find("type uint32, and float32"), std::string::npos);
+  wanted.type = ElementType::kBytes;
+  wanted.element_bytes = 8;
+  EXPECT_NE(refusal(wanted).find("bytes of an element: 4, and 8"), std::string::npos);
+  wanted.global_shape.clear();
+  EXPECT_NE(refusal(wanted).find("it has no global shape"), std::string::npos);
+  const auto without = SavedArrays({{1, RegionOf(0, "", {}, {}, {})}}).Plan(RegionOf(0, "", {4}, {0}, {4}), 0);
+  EXPECT_NE(without.status().message().find("saved without a global shape (rank 1)"), std::string::npos);
+}
+
+TEST(ArrayParts, ABadCopyIsNoSuccess) {
+  const std::vector<Region> saved = {RegionOf(0, "a", {8}, {0}, {8})};
+  ImageRecord record = MakeImage(saved, 16)->record();
+  record.extents[1].crc32c ^= 1;
+  std::vector<std::unique_ptr<ChunkSource>> sources;
+  sources.push_back(std::make_unique<BytesSource>(std::vector<std::byte>(32)));
+  ImageReader reader(record, std::move(sources));
+  const Region wanted = RegionOf(0, "a", {8}, {4}, {4});
+  std::vector<Element> memory(4);
+  EXPECT_EQ(ReadBoxes(reader, 0, {*PartOf(wanted)}, wanted, reinterpret_cast<std::byte*>(memory.data())).code(), Code::kCorrupt);
+}
+
+TEST(ArrayParts, WhatIsNoListOfPartsIsRefused) {
+  const std::string whole = EncodeParts({{3, RegionOf(0, "a", {8}, {0}, {8})}});
+  for (size_t bytes = 0; bytes < whole.size(); ++bytes) EXPECT_FALSE(DecodeParts(whole.substr(0, bytes)).ok());
+}
+
+}  // namespace
+}  // namespace kedge
