@@ -1,0 +1,76 @@
+"""Each command line of the documents does what it is there for, but for those of `kedge run` (tests/run/test_documented_runs.py)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from documented import PAGES, commands
+from kedge import Context, Level
+from program import KEDGE
+
+# What stands for something of the reader's, or of an earlier command.
+PLACES = {"JOB/NAME@VERSION": "climate/heat@120", "JOB": "climate", "NAME": "climate", "climate-42": "climate", "/archive": "archive",
+          " state": " heat"}  # fmt: skip
+SMALLER = {"kedge calibrate": "--writers 2 --time 1s"}  # what measures for minutes is asked for less
+MEASURED = "kedge calibrate --show"
+WHILE_IT_RUNS = "kedge halt"
+GOES_ON = "kedge top"
+# 1 as well: agents of other tests are in use on this machine.
+ALLOWED = {"kedge clean": {0, 1}, "kedge clean --dry-run": {0, 1}}
+SHOWN = sorted({shown for page in PAGES for shown in commands(page) if not shown.startswith(("kedge run ", "kedge plan "))})
+
+
+@contextlib.contextmanager
+def job_of_the_documents() -> Iterator[None]:
+    """While it runs; its agent has its last version still."""
+    temperature = np.arange(24.0)
+    with Context("climate", settings={"job.lease": "1s"}) as context:
+        context.protect(0, temperature, "temperature")
+        for version in (119, 120):
+            context.checkpoint("heat", version)
+            context.wait("heat", version, Level.STORE)
+        yield
+
+
+def outcome(command: str) -> tuple[int, str]:
+    """Exit code and output of a command at a terminal, where everything is answered with yes, and q ends what goes on."""
+    at_terminal = ["script", "--quiet", "--return", "--command", command, "/dev/null"]
+    with subprocess.Popen(at_terminal, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True) as process:
+        try:
+            assert process.stdin is not None
+            time.sleep(2 if command.startswith(GOES_ON) else 0.2)
+            process.stdin.write("\x03" if "--web" in command else "q" if command.startswith(GOES_ON) else "y\n")
+            process.stdin.flush()
+            output, _ = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    return process.returncode, output
+
+
+@pytest.mark.usefixtures("run_folder")
+@pytest.mark.parametrize("shown", SHOWN)
+def test_it_does_what_it_says(shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{KEDGE.parent}:{os.environ['PATH']}")
+    Path("archive").mkdir()
+    command = re.sub("|".join(map(re.escape, PLACES)), lambda place: PLACES[place[0]], shown)
+    with job_of_the_documents():
+        for node in ("n1", "n2"):
+            Path(f"looks.{node}.jsonl").write_bytes(subprocess.check_output([KEDGE, "status", "--json"], timeout=60))
+        if shown.startswith(WHILE_IT_RUNS):
+            assert outcome(command)[0] == 0
+            return
+    if shown.startswith(MEASURED):
+        assert outcome("kedge calibrate " + SMALLER["kedge calibrate"])[0] == 0
+    else:
+        command += "".join(f" {more}" for begin, more in SMALLER.items() if command.startswith(begin))
+    code, output = outcome(command)
+    assert code in ALLOWED.get(shown, {0}), f"{command}: {code}\n{output}"
