@@ -82,6 +82,9 @@ if(NOT SKBUILD)
     FILES_MATCHING PATTERN "*.py" PATTERN "*.toml" PATTERN "__pycache__" EXCLUDE)
 endif()
 
+install(FILES ${PROJECT_SOURCE_DIR}/packaging/completion/kedge.bash
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME kedge)
+
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/kedge-config.cmake.in ${PROJECT_BINARY_DIR}/kedge-config.cmake
   INSTALL_DESTINATION ${package_folder})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/kedge-config-version.cmake COMPATIBILITY SameMinorVersion)
