@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAreArray;
 
-constexpr uint64_t kAddress = 0x540000000000;
+constexpr uint64_t kAddress = 0x551000000000, kElsewhere = 0x552000000000;  // in what sanitizers leave to the application
 constexpr uint64_t kBytes = uint64_t{64} << 20;
 
 // A heap, and the group that its blocks are regions of.
@@ -55,7 +55,7 @@ TEST(HeapTest, NothingIsReservedBeforeTheFirstBlock) {
   EXPECT_EQ(process.heap.Find("x").status().code(), Code::kNotFound);
   EXPECT_FALSE(process.heap.Note());
   process.Make("x", 1);
-  EXPECT_EQ(process.heap.Note(), "0x540000000000");
+  EXPECT_EQ(process.heap.Note(), "0x551000000000");
   EXPECT_FALSE(os::ReservedRange::At(kAddress, kBytes).ok());
 }
 
@@ -180,14 +180,14 @@ TEST(HeapTest, AVersionComesBackAtItsAddresses) {
     image = process.Image();
     area.assign(reinterpret_cast<const char*>(kAddress + (uint64_t{2} << 20)), 64 << 10);
   }
-  Process process({kBytes, kAddress / 2});
+  Process process({kBytes, kElsewhere});
   ASSERT_TRUE(process.heap.Check(image).ok());
   ASSERT_TRUE(process.heap.Make(image).ok());
   EXPECT_EQ(process.heap.Allocate(nullptr, 1, 1, nullptr).status().code(), Code::kFailedPrecondition)
       << "its bytes are not there yet";
   std::memcpy(reinterpret_cast<void*>(kAddress + (uint64_t{2} << 20)), area.data(), area.size());
   ASSERT_TRUE(process.heap.Adopt().ok());
-  EXPECT_EQ(process.heap.Note(), "0x540000000000");
+  EXPECT_EQ(process.heap.Note(), "0x551000000000");
   EXPECT_EQ(process.heap.Find("root").value()->address, root);
   EXPECT_THAT(process.Image().regions, UnorderedElementsAreArray(image.regions));
   EXPECT_NE(process.Make(nullptr, 100), small) << "it is in use";
@@ -259,7 +259,7 @@ TEST(HeapTest, WhatLiesAtTheVersionsPlaceIsNamed) {
   Process process;
   const Status status = process.heap.Check(image);
   EXPECT_EQ(status.code(), Code::kMismatch);
-  EXPECT_THAT(status.message(), HasSubstr("memory without a name at 0x540000800000"));
+  EXPECT_THAT(status.message(), HasSubstr("memory without a name at 0x551000800000"));
   EXPECT_FALSE(process.heap.Note());
 }
 
@@ -290,7 +290,7 @@ TEST(HeapTest, RegionsOfTheApplicationAreNotTakenForBlocks) {
   const ImageRecord image = process.Image();
   process.group.Clear();
   EXPECT_EQ(process.group.size(), 1u) << "blocks stay";
-  Process other({kBytes, kAddress / 2});
+  Process other({kBytes, kElsewhere});
   ASSERT_TRUE(other.group.Protect(id, &value, 1, sizeof value, nullptr).ok());
   EXPECT_EQ(other.heap.Check(image).code(), Code::kMismatch);
 }
@@ -305,7 +305,7 @@ TEST(HeapTest, NonsenseInARecordIsCorrupt) {
     return process.heap.Check(image).code();
   };
   EXPECT_EQ(check([](ImageRecord*) {}), Code::kOk);
-  for (const char* note : {"", "0x", "540000000000", "0x540000000001", "0x0", "0xffffffffffe00000", "0x540000000000 "}) {
+  for (const char* note : {"", "0x", "551000000000", "0x551000000001", "0x0", "0xffffffffffe00000", "0x551000000000 "}) {
     EXPECT_EQ(check([&](ImageRecord* image) { image->annotations.front().value = note; }), Code::kCorrupt) << note;
   }
   EXPECT_EQ(check([](ImageRecord* image) { image->regions.front().id = std::numeric_limits<int>::min(); }), Code::kCorrupt);
@@ -350,7 +350,7 @@ TEST(HeapTest, ALinkThatWasKeptIsRightAfterARestartElsewhere) {
   saved->Make("x", 10);
   const ImageRecord image = saved->Image();
   saved.reset();
-  auto process = std::make_unique<Process>(HeapKeys{kBytes, kAddress / 2});
+  auto process = std::make_unique<Process>(HeapKeys{kBytes, kElsewhere});
   auto* const owner = reinterpret_cast<kedge_context*>(process.get());
   process->heap.SetOwner(owner);
   kedge_context* const* const link = process->heap.Link().value();

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -75,7 +76,7 @@ TEST(SmallBlocksTest, NothingOverlapsAndACopyOfTheAreaGoesOn) {
   std::map<std::byte*, Block> made;
   const auto remove = [&](SmallBlocks* from, std::map<std::byte*, Block>::iterator block) {
     const std::vector<std::byte> expected(block->second.bytes, std::byte(block->second.value));
-    ASSERT_EQ(std::memcmp(block->first, expected.data(), expected.size()), 0);
+    ASSERT_TRUE(std::equal(expected.begin(), expected.end(), block->first));
     ASSERT_TRUE(from->Free(block->first).ok());
     made.erase(block);
   };
