@@ -102,6 +102,7 @@ void Promises::Fault(const Step& step) {
         generation.lost_since_node.insert(static_cast<int>(step.Number(1)));
       } else if (!in_store && key.version == step.Number(2)) {
         generation.flipped_local = true;
+        generation.builds_on_flipped = false;
         generation.lost_since_node.insert(static_cast<int>(step.Number(1)));
       } else if (in_store && key.version == step.Number(1)) {
         generation.flipped_store = true;
@@ -170,6 +171,9 @@ void Promises::Captured(int launch, const std::vector<int>& ranks, const std::ve
     const bool is_first = !generations_.contains(key);
     Generation& generation = generations_[key];
     if (is_first) {
+      // What has not changed, and the checksums, come from the one before.
+      const Generation* const before = TakenBefore(key);
+      generation.flipped_local = generation.builds_on_flipped = setup_.Tracks() && before != nullptr && before->flipped_local;
       generation.places = life.places;
       Schedule(life.takings_begun++, &generation);
       generation.lost_since_capture = generation.lost_since_node = UnnoticedSince(0);
@@ -193,6 +197,15 @@ void Promises::Captured(int launch, const std::vector<int>& ranks, const std::ve
             fmt::format("rank {} takes version {}, nothing is broken: {}", ranks[i], call.version, Said(answers[i])));
     }
   }
+}
+
+const Promises::Generation* Promises::TakenBefore(const Key& key) const {
+  const Generation* before = nullptr;
+  for (const auto& [other, generation] : generations_) {
+    if (other.launch != key.launch || !(other < key || key < other)) continue;
+    if (before == nullptr || generation.touched_at > before->touched_at) before = &generation;
+  }
+  return before;
 }
 
 bool Promises::MayBeWhole(const Generation& generation) const {
@@ -246,8 +259,8 @@ void Promises::Waited(int launch, int64_t version, kedge_level level, const std:
   const bool is_given_up = meant == KEDGE_LEVEL_NODE && generation->may_be_given_up;
   // A pool that was deleted before may be noticed with it.
   const bool is_quiet = UnharmedSince(generation->captured_at) && generation->lost_since_capture.empty();
-  if (said_no != answers.end() && WasWhole(*generation) && is_quiet && is_owed && !is_given_up && !life.superseded &&
-      key.launch == launch && !IsBelowAnother(key)) {
+  if (said_no != answers.end() && WasWhole(*generation) && is_quiet && is_owed && !generation->builds_on_flipped &&
+      !is_given_up && !life.superseded && key.launch == launch && !IsBelowAnother(key)) {
     return Break("level-never-reached", fmt::format("rank {}, {}, nothing is broken and all ranks have captured {}: {}",
                                                     said_no - answers.begin(), call, Name(key), Said(*said_no)));
   }
@@ -268,6 +281,9 @@ void Promises::Waited(int launch, int64_t version, kedge_level level, const std:
                  fmt::format("{} of launch {} says OK for {}; another launch has taken the job over", call, launch, Name(key)));
   }
   generation->acknowledged = std::max(generation->acknowledged, meant);
+  // What went to the store was right on the nodes.
+  if (meant >= KEDGE_LEVEL_STORE && generation->builds_on_flipped)
+    generation->flipped_local = generation->builds_on_flipped = false;
   // What is in the store is at every level.
   if (meant == KEDGE_LEVEL_NODE && generation->scheduled < KEDGE_LEVEL_STORE) {
     generation->was_at_node = true;

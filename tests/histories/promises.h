@@ -91,6 +91,7 @@ class Promises {
     std::set<int> lost_since_capture;   // nodes
     std::set<int> lost_since_node;
     bool flipped_local = false;
+    bool builds_on_flipped = false;  // flipped_local for this reason: it was taken where only changes are (capture.track)
     bool flipped_store = false;
     bool is_unsynced = false;           // the power went since; what was not in the store may be gone
     bool is_void = false;               // taken by a launch that another had taken over from
@@ -121,6 +122,8 @@ class Promises {
   // Nothing is broken, and nothing was since but what flushes wait for.
   bool UnharmedSince(int step) const { return active_.empty() && last_harm_ < step; }
   bool WasWhole(const Generation& generation) const { return generation.captured_at >= 0; }
+  // Null: it is the first of its launch.
+  const Generation* TakenBefore(const Key& key) const;
   bool MayBeWhole(const Generation& generation) const;
   // Whether it was taken where a greater version is, which nobody has abandoned: an overwriting application goes on below it, and
   // nothing says which of them retention keeps.
