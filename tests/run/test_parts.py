@@ -197,8 +197,8 @@ def test_the_newest_is_what_a_restart_finds(tmp_path: Path) -> None:
     def newest(stored: list[dict[str, object]], on_nodes: list[dict[str, object]]) -> Newest | None:
         (tmp_path / "ls").write_text(json.dumps({"versions": stored}))
         (tmp_path / "status").write_text(json.dumps({"jobs": [{"job": "j", "scheme": "xor", "versions": on_nodes}]}))
-        agents = Agents(VirtualShell(), str(tool), None, start=False)
-        return newest_of(newest_versions(str(tool), "j"), agents.protected(["n"], "j")[1])
+        answers = Health(VirtualShell(), str(tool), [], False, 0.0).ask(["n"])
+        return newest_of(newest_versions(str(tool), "j"), Agents.protected(answers.values(), "j")[1])
 
     tool = tmp_path / "tool"
     tool.write_text(f'#!/bin/sh\ncat "{tmp_path}/$1"\n')

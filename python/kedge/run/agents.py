@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
+from kedge.run.nodes import Answer
 from kedge.run.progress import Newest, Prospects, newest_among
 from kedge.run.shells import Shell, run_on
 
@@ -44,13 +45,12 @@ class Agents:
         self._steps: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, nodes: Iterable[str]) -> None:
-        """On every node where none is held; returns when all answer, or after a while: who does not is found out elsewhere."""
+        """On every node where none is held; returns when all these answer, or after a while: who does not is found out elsewhere."""
         if not self._starts:
             return
-        names = list(nodes)
+        names = [node for node in nodes if node not in self._steps or self._steps[node].poll() is not None]
         for node in names:
-            if node not in self._steps or self._steps[node].poll() is not None:
-                self._steps[node] = self._start_one(node)
+            self._steps[node] = self._start_one(node)
         with ThreadPoolExecutor(_PARALLEL) as pool:
             list(pool.map(self._await_answer, names))
 
@@ -72,19 +72,7 @@ class Agents:
 
     def status(self, node: str) -> Any:
         """The agent's own account (kedge status --json); None without an answer."""
-        code, output = run_on(self._shell, node, [self._tool, "status", "--json"], _ANSWER_SECONDS)
-        if code != 0:
-            return None
-        try:
-            return json.loads(output.splitlines()[-1])
-        except (ValueError, IndexError):
-            return None
-
-    def jobs(self, nodes: Iterable[str], job: str) -> list[Any]:
-        """What the agents say of the job."""
-        with ThreadPoolExecutor(_PARALLEL) as pool:
-            answers = list(pool.map(self.status, nodes))
-        return [entry for answer in answers if answer for entry in answer["jobs"] if entry["job"] == job]
+        return Answer(*run_on(self._shell, node, [self._tool, "status", "--json"], _ANSWER_SECONDS)).status()
 
     def halt(self, nodes: Iterable[str], job: str) -> bool:
         """Asks the job for a checkpoint now, and to end after it; whether the agent of its rank 0 has heard."""
@@ -96,9 +84,10 @@ class Agents:
         with ThreadPoolExecutor(_PARALLEL) as pool:
             return any(list(pool.map(ask, nodes)))
 
-    def protected(self, nodes: Iterable[str], job: str) -> tuple[bool, Newest]:
+    @staticmethod
+    def protected(answers: Iterable[Answer], job: str) -> tuple[bool, Newest]:
         """Whether the job's nodes protect each other, and the newest version of each name that survives the loss of one."""
-        entries = self.jobs(nodes, job)
+        entries = entries_of(answers, job)
         versions = [version for entry in entries for version in entry["versions"] if not version["abandoned"]]
         survivors = [version for version in versions if {"level": "node", "reached": True} in version["levels"]]
         return any(entry["scheme"] != "none" for entry in entries), newest_among(survivors)
@@ -173,6 +162,12 @@ class Agents:
         self._steps.clear()
         if self._log is not None:
             self._log.close()
+
+
+def entries_of(answers: Iterable[Answer], job: str) -> list[Any]:
+    """What the agents say of the job."""
+    told = filter(None, (answer.status() for answer in answers))
+    return [entry for status in told for entry in status["jobs"] if entry["job"] == job]
 
 
 def open_log(path: Path) -> IO[bytes]:

@@ -6,12 +6,14 @@ launches than it gives. A node that an operator drains is not taken, and not lef
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 from kedge.run.shells import Shell, run_on
 
@@ -55,6 +57,21 @@ class Nodes:
             raise TooFewNodesError(f"{len(left)} nodes are left and {self.nodes_min} are needed ({gone})")
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a node said to `kedge status --json`: exit code (None: it was not reached) and output."""
+
+    code: int | None
+    output: str
+
+    def status(self) -> Any:
+        """The agent's own account; None: there is none."""
+        try:
+            return json.loads(self.output.splitlines()[-1]) if self.code == 0 else None
+        except (ValueError, IndexError):
+            return None
+
+
 class Health:
     """Asks nodes whether they live: SLURM's view, the agent's answer, and the user's own probe."""
 
@@ -63,13 +80,24 @@ class Health:
         self._shell, self._tool, self._probe, self._slurm, self._patience_seconds = shell, tool, probe, slurm, patience_seconds
         self.with_mute_agents: set[str] = set()  # of the dead: their agents stood still, and keep what they hold
 
-    def dead_among(self, nodes: Iterable[str]) -> dict[str, str]:
-        """The dead ones, and why; each node is asked, all at once."""
+    def ask(self, nodes: Iterable[str]) -> dict[str, Answer]:
+        """How they are, all at once. Those that SLURM knows to be dead are not asked: that could take as long as one may wait."""
         names = list(nodes)
+        dead = self.dead_by_slurm(names)
+        rest = [node for node in names if node not in dead]
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            answers = pool.map(lambda node: Answer(*self._ask(node, [self._tool, "status", "--json"])), rest)
+            return {node: Answer(None, why) for node, why in dead.items()} | dict(zip(rest, answers, strict=True))
+
+    def dead_among(self, nodes: Iterable[str], answers: Mapping[str, Answer] | None = None) -> dict[str, str]:
+        """The dead ones, and why; those without an answer are asked now."""
+        names = list(nodes)
+        known = dict(answers or {})
+        known |= self.ask(node for node in names if node not in known)
         found = self.dead_by_slurm(names)
         rest = [node for node in names if node not in found]
         with ThreadPoolExecutor(_PARALLEL) as pool:
-            found |= {node: why for node, why in zip(rest, pool.map(self._why_dead, rest), strict=True) if why}
+            found |= {node: why for node, why in zip(rest, pool.map(lambda node: self._why_dead(node, known[node]), rest), strict=True) if why}
         return found
 
     def failing_probe(self, nodes: Iterable[str]) -> dict[str, str]:
@@ -99,13 +127,12 @@ class Health:
                 found[node] = f"SLURM's controller gets no answer from it ({state})" if unreachable else f"SLURM says that it is {plain}"
         return found
 
-    def _why_dead(self, node: str) -> str:
+    def _why_dead(self, node: str, answer: Answer) -> str:
         # No agent is no dead node: these exit codes come from a tool that ran there.
-        code, output = self._ask(node, [self._tool, "status", "--json"])
-        if code == _AGENT_IS_MUTE:
+        if answer.code == _AGENT_IS_MUTE:
             self.with_mute_agents.add(node)
-        if code not in (0, _NO_AGENT):
-            return f"it cannot be asked: {_last_line(output)}"
+        if answer.code not in (0, _NO_AGENT):
+            return f"it cannot be asked: {_last_line(answer.output)}"
         return self._why_probe_fails(node)
 
     def _why_probe_fails(self, node: str) -> str:

@@ -19,14 +19,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import IO, Any
 
-from kedge.run.agents import Agents
+from kedge.run.agents import Agents, entries_of
 from kedge.run.allocation import Allocation
 from kedge.run.launch_errors import LaunchErrors
 from kedge.run.launchers import Launcher
-from kedge.run.nodes import Health, Nodes, TooFewNodesError
+from kedge.run.nodes import Answer, Health, Nodes, TooFewNodesError
 from kedge.run.progress import Newest, Prospects, Versions, has_advanced, newest_of, newest_versions, numbers
 from kedge.run.stages import Stages, show_stages
 
@@ -123,9 +123,10 @@ class Supervisor:
         return self._report
 
     def _loop(self) -> None:
-        versions = self._newest(self._nodes.in_use)
+        answers = self._ask(self._nodes.in_use)
+        versions = self._newest(answers, self._nodes.in_use)
         idle_attempts = 0
-        self._find_dead({})
+        self._find_dead({}, answers)
         while True:
             with self._stages.stage("agents are started"):
                 self._agents.start(self._nodes.in_use)
@@ -137,13 +138,15 @@ class Supervisor:
                 return self._lost(found)
             attempt = self._launch(found)
             left = [node for node in attempt.nodes if node not in attempt.dead]
-            after = self._newest(left)
+            answers = self._ask(left)
+            after = self._newest(answers, left)
             how = describe(attempt)
+            told_to_exit = self._was_told_to_exit(answers, left)
             if attempt.exit_code == 0 and not attempt.ended:
-                return self._finish()
+                return self._finish(told_to_exit)
             if self._halting:
                 return self._out_of_time(f"the application {how} when it was asked to stop")
-            if self._was_told_to_exit(left):
+            if told_to_exit:
                 return self._halted(f"; the application {how}")
             attempt.advanced = has_advanced(versions, after)
             versions = after if after is not None else versions
@@ -161,22 +164,27 @@ class Supervisor:
                     f"{idle_attempts} attempts in a row ended without a newer complete version; the last one {how} "
                     f"after {attempt.seconds:.0f} s"
                 )
-            attempt.dead |= self._find_dead(attempt.dead)
+            attempt.dead |= self._find_dead(attempt.dead, answers)
             # Later on it may be for what died.
             if attempt.refusal and attempt.number == 1 and not attempt.dead:
                 return self._give_up(f"{self._launcher.kind} starts nothing: {attempt.refusal}")
             if not self._pause(idle_attempts):
                 return self._out_of_time("the time was over between two attempts")
 
-    def _newest(self, nodes: list[str]) -> Newest | None:
-        with self._stages.stage("store and nodes are asked what is safe"):
-            return newest_of(newest_versions(self._tool, self._job), self._agents.protected(nodes, self._job)[1])
+    def _ask(self, nodes: list[str]) -> dict[str, Answer]:
+        """These and the spares, which are looked at before they are needed: once for all that is to be known of them."""
+        with self._stages.stage("nodes are asked how they are"):
+            return self._health.ask([*nodes, *self._nodes.spares])
 
-    def _find_dead(self, known: dict[str, str]) -> dict[str, str]:
+    def _newest(self, answers: Mapping[str, Answer], nodes: list[str]) -> Newest | None:
+        with self._stages.stage("the store is asked what is safe"):
+            return newest_of(newest_versions(self._tool, self._job), self._agents.protected(_of(answers, nodes), self._job)[1])
+
+    def _find_dead(self, known: dict[str, str], answers: Mapping[str, Answer]) -> dict[str, str]:
         with self._stages.stage("nodes are asked whether they live"):
-            found = self._health.dead_among([node for node in self._nodes.in_use if node not in known])
-            # A spare is looked at before it is needed; a node that is being drained is not taken.
-            spares = self._health.dead_among(self._nodes.spares) | self._health.dead_by_slurm(self._nodes.spares, leaving=True)
+            found = self._health.dead_among([node for node in self._nodes.in_use if node not in known], answers)
+            # A node that is being drained is not taken.
+            spares = self._health.dead_among(self._nodes.spares, answers) | self._health.dead_by_slurm(self._nodes.spares, leaving=True)
         self._bury(known | found | spares)
         return found
 
@@ -280,11 +288,11 @@ class Supervisor:
                 time.sleep(_POLL_SECONDS)
         return not is_ending
 
-    def _was_told_to_exit(self, nodes: list[str]) -> bool:
-        return any(entry["told_to_exit"] for entry in self._agents.jobs(nodes, self._job))
+    def _was_told_to_exit(self, answers: Mapping[str, Answer], nodes: list[str]) -> bool:
+        return any(entry["told_to_exit"] for entry in entries_of(_of(answers, nodes), self._job))
 
-    def _finish(self) -> None:
-        if self._was_told_to_exit(self._nodes.in_use):
+    def _finish(self, told_to_exit: bool) -> None:
+        if told_to_exit:
             return self._out_of_time("the application took its last checkpoint and ended") if self._halting else self._halted()
         stored = self._drain(rescue=False)
         if self._report.not_drained:
@@ -326,10 +334,11 @@ class Supervisor:
         seconds = self._limits.drain if left is None else max(1.0, min(self._limits.drain, left - 5.0))
         end = time.monotonic() + seconds
         with self._stages.stage("what the nodes have goes to the store"):
-            dead = self._health.dead_among(self._nodes.in_use) if rescue else {}
+            answers = self._health.ask(self._nodes.in_use) if rescue else {}
+            dead = self._health.dead_among(self._nodes.in_use, answers) if rescue else {}
             nodes = [node for node in self._nodes.in_use if node not in dead]
             failed: dict[str, str] = {}
-            if rescue and all(self._agents.protected(nodes, self._job)):
+            if rescue and all(self._agents.protected(_of(answers, nodes), self._job)):
                 failed = self._agents.rescue(nodes, self._job, max(1.0, end - time.monotonic()))
             self._report.not_drained = dead | failed | self._agents.drain(nodes, max(1.0, end - time.monotonic()))
         for node, why in self._report.not_drained.items():
@@ -342,6 +351,10 @@ class Supervisor:
         report.versions = numbers(stored)
         report.after = self._stages.take()
         self._say(f"{outcome}: {reason}; newest complete: {show(report.versions)}")
+
+
+def _of(answers: Mapping[str, Answer], nodes: list[str]) -> list[Answer]:
+    return [answers[node] for node in nodes if node in answers]
 
 
 def end_launch(process: subprocess.Popen[bytes], patience_seconds: float) -> None:
