@@ -404,6 +404,15 @@ class HeapKillTest : public ::testing::TestWithParam<Mode> {
     }
     return digests;
   }
+  // How many have said that they have the version that the first of them spoke of.
+  static int RanksThatCaptured(const std::string& output) {
+    const size_t first = output.find("captured ");
+    if (first == std::string::npos) return 0;
+    const std::string line = output.substr(first, output.find('\n', first) + 1 - first);
+    int ranks = 0;
+    for (size_t at = first; at != std::string::npos; at = output.find(line, at + line.size())) ++ranks;
+    return ranks;
+  }
   // Runs that are killed at random moments end as one that is not.
   void EndsAlike(const std::vector<std::string>& arguments, int kills, const std::string& flavour = "", int ranks = 1) {
     auto whole = Start(arguments, flavour, ranks, "whole");
@@ -413,6 +422,12 @@ class HeapKillTest : public ::testing::TestWithParam<Mode> {
     for (int kill = 0; kill < kills; ++kill) {
       auto app = Start(arguments, flavour, ranks);
       ASSERT_TRUE(app->WaitForOutput("captured", seconds(60))) << app->Output();
+      // Before the first version is whole there is nothing to restore.
+      const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+      while (RanksThatCaptured(app->Output()) < ranks && std::chrono::steady_clock::now() < deadline) {
+        std::this_thread::sleep_for(milliseconds(1));
+      }
+      ASSERT_GE(RanksThatCaptured(app->Output()), ranks) << app->Output();
       std::this_thread::sleep_for(milliseconds(random_.Below(150)));
       app->Kill();
       const std::string output = app->Output();
