@@ -13,7 +13,7 @@ LINT ?= src
 PREFIX ?= /usr/local
 # `make run` takes build/ where there is one, else a tree with nothing but the main job, which is built in a third of the time.
 RUN_PRESET := $(if $(wildcard build/CMakeCache.txt),dev,run)
-RUN_BUILD := $(if $(wildcard build/CMakeCache.txt),build,build-run)
+RUN_BUILD := $(if $(filter dev,$(RUN_PRESET)),build,build-run)
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s  %s\n", $$1, $$2}' Makefile

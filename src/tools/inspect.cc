@@ -101,6 +101,12 @@ void PrintImage(const StoredImage& image, const InspectOptions& options) {
   }
 }
 
+// What of an image lies where.
+Json BytesJson(const StoredBytes& stored) {
+  return {{"own_bytes", stored.own},           {"stored_bytes", stored.stored}, {"shared_bytes", stored.shared},
+          {"borrowed_bytes", stored.borrowed}, {"copied_bytes", stored.copies}, {"zero_bytes", stored.zeros}};
+}
+
 Json ImageJson(const StoredImage& image) {
   const ImageRecord& record = image.record;
   Json regions = Json::array(), chunks = Json::array(), extents = Json::array(), annotations = Json::object();
@@ -132,23 +138,18 @@ Json ImageJson(const StoredImage& image) {
   if (image.map) {
     for (const SharedObject& object : image.map->objects) shared_objects.push_back(object.key);
   }
-  const StoredBytes stored = StoredBytesOf(image);
-  return {{"rank", image.entry.rank},
-          {"object", image.object_key},
-          {"group", record.group},
-          {"bytes", record.RegionBytes()},
-          {"wall_time_ns", record.wall_time_ns},
-          {"regions", std::move(regions)},
-          {"chunks", std::move(chunks)},
-          {"extents", std::move(extents)},
-          {"annotations", std::move(annotations)},
-          {"own_bytes", stored.own},
-          {"stored_bytes", stored.stored},
-          {"shared_bytes", stored.shared},
-          {"borrowed_bytes", stored.borrowed},
-          {"copied_bytes", stored.copies},
-          {"zero_bytes", stored.zeros},
-          {"shared_objects", std::move(shared_objects)}};
+  Json json{{"rank", image.entry.rank},
+            {"object", image.object_key},
+            {"group", record.group},
+            {"bytes", record.RegionBytes()},
+            {"wall_time_ns", record.wall_time_ns},
+            {"regions", std::move(regions)},
+            {"chunks", std::move(chunks)},
+            {"extents", std::move(extents)},
+            {"annotations", std::move(annotations)},
+            {"shared_objects", std::move(shared_objects)}};
+  json.update(BytesJson(StoredBytesOf(image)));
+  return json;
 }
 
 Json VersionJson(const VersionInfo& info, Json images) {
@@ -177,15 +178,12 @@ Outcome InspectBriefly(const OpenedStore& opened, const VersionInfo& info, bool 
       if (!image.ok()) return image.status().WithContext(fmt::format("rank {} (of {})", entry.rank, info.ranks));
       const StoredBytes stored = StoredBytesOf(*image);
       const uint64_t bytes = image->record.RegionBytes();
-      images.push_back({{"rank", entry.rank},
-                        {"part", part.images.front().rank},
-                        {"bytes", bytes},
-                        {"wall_time_ns", image->record.wall_time_ns},
-                        {"own_bytes", stored.own},
-                        {"stored_bytes", stored.stored},
-                        {"shared_bytes", stored.shared},
-                        {"copied_bytes", stored.copies},
-                        {"zero_bytes", stored.zeros}});
+      Json shown{{"rank", entry.rank},
+                 {"part", part.images.front().rank},
+                 {"bytes", bytes},
+                 {"wall_time_ns", image->record.wall_time_ns}};
+      shown.update(BytesJson(stored));
+      images.push_back(std::move(shown));
       table.AddRow({fmt::format("{}", entry.rank), FormatByteSize(bytes), FormatByteSize(stored.stored),
                     FormatByteSize(stored.shared), FormatByteSize(stored.zeros), FormatWallTime(image->record.wall_time_ns)});
     }

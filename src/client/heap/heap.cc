@@ -47,12 +47,6 @@ uint64_t UnitsOf(const Region& region) {
   return std::max<uint64_t>(1, UnitsFor(region.bytes));
 }
 
-// Of a caller whose struct has the field.
-bool IsDeviceWritten(const kedge_region_info* info) {
-  constexpr size_t kEnd = offsetof(kedge_region_info, device_written) + sizeof(int);
-  return info != nullptr && info->struct_size >= kEnd && info->device_written != 0;
-}
-
 std::string NameOf(const Region& region) {
   return region.name.empty() ? "without a name" : fmt::format("'{}'", region.name);
 }
@@ -194,9 +188,10 @@ Result<uint64_t> Heap::UnitOf(const void* block) const {
 Result<void*> Heap::Allocate(const char* name, size_t count, size_t element_bytes, const kedge_region_info* info) {
   KEDGE_RETURN_IF_ERROR(CheckUsable());
   KEDGE_RETURN_IF_ERROR(Reserve());
-  auto described = DescribeMemory(0, count, element_bytes, info);
+  const kedge_region_info known = KnownInfo(info);
+  auto described = DescribeMemory(0, count, element_bytes, known);
   if (!described.ok()) return described.status().WithContext("kedge_alloc");
-  if (IsDeviceWritten(info)) {
+  if (known.device_written != 0) {
     return Status(Code::kUnsupported,
                   "kedge_alloc: a version does not say that devices write to a block; protect memory of your own for that");
   }

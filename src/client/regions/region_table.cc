@@ -130,7 +130,11 @@ Status DeclaredRegion::Resize(uint64_t bytes) {
                                                        description.id, description.bytes, bytes));
 }
 
-Result<Region> DescribeMemory(int id, size_t count, size_t element_bytes, const kedge_region_info* info) {
+kedge_region_info KnownInfo(const kedge_region_info* info) {
+  return info != nullptr ? CopySized(*info) : kedge_region_info{};
+}
+
+Result<Region> DescribeMemory(int id, size_t count, size_t element_bytes, const kedge_region_info& known) {
   size_t bytes = 0;
   if (element_bytes == 0 || __builtin_mul_overflow(count, element_bytes, &bytes)) {
     return Status(Code::kInvalidArgument, fmt::format("region {}: {} elements of {} bytes: expected elements of at least 1 byte "
@@ -141,12 +145,12 @@ Result<Region> DescribeMemory(int id, size_t count, size_t element_bytes, const 
   region.id = id;
   region.element_bytes = element_bytes;
   region.bytes = bytes;
-  if (info != nullptr) KEDGE_RETURN_IF_ERROR(ApplyInfo(id, count, CopySized(*info), &region));
+  KEDGE_RETURN_IF_ERROR(ApplyInfo(id, count, known, &region));
   return region;
 }
 
 Status RegionGroup::Protect(int id, void* address, size_t count, size_t element_bytes, const kedge_region_info* info) {
-  const kedge_region_info known = info != nullptr ? CopySized(*info) : kedge_region_info{};
+  const kedge_region_info known = KnownInfo(info);
   const MovingMemory moving{known.locate, known.resize, known.user};
   if (moving.locate == nullptr && moving.resize != nullptr) {
     return Status(Code::kInvalidArgument, fmt::format("region {}: resize without locate", id));
@@ -158,7 +162,7 @@ Status RegionGroup::Protect(int id, void* address, size_t count, size_t element_
     }
     address = nullptr, count = 0;
   }
-  KEDGE_ASSIGN_OR_RETURN(Region region, DescribeMemory(id, count, element_bytes, info));
+  KEDGE_ASSIGN_OR_RETURN(Region region, DescribeMemory(id, count, element_bytes, known));
   if (address == nullptr && region.bytes > 0) {
     return Status(Code::kInvalidArgument, fmt::format("region {}: the address is null, yet it has {} bytes", id, region.bytes));
   }

@@ -98,8 +98,10 @@ class RegionTable {
   RegionGroup* current_ = &groups_[""];
 };
 
-// A region of memory as a caller describes it; `info` may be null.
-Result<Region> DescribeMemory(int id, size_t count, size_t element_bytes, const kedge_region_info* info);
+// A caller's description as far as its program knows it, the rest zero; `info` may be null.
+kedge_region_info KnownInfo(const kedge_region_info* info);
+// A region of memory that is described so.
+Result<Region> DescribeMemory(int id, size_t count, size_t element_bytes, const kedge_region_info& known);
 
 // Of regions with as many bytes; what one side does not know, it does not contradict.
 bool MeansTheSame(const Region& saved, const Region& wanted);
