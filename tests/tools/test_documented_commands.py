@@ -43,7 +43,9 @@ def job_of_the_documents() -> Iterator[None]:
 
 def outcome(command: str) -> tuple[int, str]:
     """Exit code and output of a command at a terminal, where everything is answered with yes, and q ends what goes on."""
-    at_terminal = ["script", "--quiet", "--return", "--command", command, "/dev/null"]
+    # By exec where one program is all: a shell in between would die of the Ctrl-C that the program answers.
+    alone = command if re.search("[|&;>]", command) else f"exec {command}"
+    at_terminal = ["script", "--quiet", "--return", "--command", alone, "/dev/null"]
     with subprocess.Popen(at_terminal, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True) as process:
         try:
             assert process.stdin is not None
