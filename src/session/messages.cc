@@ -223,6 +223,7 @@ KEDGE_FIELDS(LostVersion) {
 KEDGE_FIELDS(RebuildRequest) {
   walk(m.store_id), walk(m.job), walk(m.to_store);
   walk.List(m.wanted, 13);
+  walk.List(m.left_out, 1);
 }
 KEDGE_FIELDS(RankRun) {
   walk(m.first), walk(m.stride), walk(m.count);

@@ -164,12 +164,14 @@ struct RestoredRequest {
 
 // From a tool, after the application has died: what the nodes have lost of the versions that are `wanted` comes back, the part of
 // it that falls to this node; with `to_store` the node's images of these versions go to the store, and nobody waits any more
-// for what cannot be protected. Without either nothing is done but look. Answer: RebuildReply.
+// for what cannot be protected. Without either nothing is done but look. The nodes of `left_out` are most likely dead, and are
+// given only a moment to answer. Answer: RebuildReply.
 struct RebuildRequest {
   StoreId store_id;
   std::string job;
   bool to_store = false;
   std::vector<Generation> wanted;
+  std::vector<std::string> left_out;
 };
 // What the nodes have of one generation.
 struct SurvivingVersion {

@@ -75,7 +75,7 @@ std::vector<Message> SampleOfEveryKind() {
           HaltRequest{"job", HaltWhen::kNow},
           HaltReply{{{"job", 3, true}, {"other", 1, false}}},
           RestoredRequest{{SomeGeneration(), 9, 2, 7}, true},
-          RebuildRequest{StoreId{1, 1}, "job", true, {SomeGeneration()}},
+          RebuildRequest{StoreId{1, 1}, "job", true, {SomeGeneration()}, {"n2"}},
           RebuildReply{{{SomeGeneration(), 6, {{0, 2, 2}, {5, 1, 1}}, {{0, 1, 1}}, true, "too few"}},
                        {{SomeGeneration(), 9, 2, 7}},
                        2,

@@ -31,6 +31,7 @@ struct RebuildOptions {
   std::string patience = "20s";
   std::string timeout = "600s";
   bool look = false;
+  std::vector<std::string> left_out;
   bool json = false;
 };
 
@@ -207,7 +208,7 @@ Outcome LookAhead(const RebuildOptions& options) {
     KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, true));
     if (!id.ok()) id = FromAgent(options, config, *agent.connection, id.status());
     if (id.ok()) {
-      const auto reply = LookAround(*agent.connection, {id->store_id, id->job, false, {}}, patience);
+      const auto reply = LookAround(*agent.connection, {id->store_id, id->job, false, {}, options.left_out}, patience);
       if (!reply.ok() && reply.status().code() != Code::kNotFound) return reply.status();
       if (reply.ok()) on_nodes = *reply;
       if (reply.ok()) silent_nodes = reply->silent_nodes;
@@ -249,7 +250,7 @@ Outcome Rebuild(const RebuildOptions& options, bool to_store) {
   KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, true));
   if (!id.ok()) id = FromAgent(options, config, *agent.connection, id.status());
   KEDGE_RETURN_IF_ERROR(id.status());
-  RebuildRequest request{id->store_id, id->job, false, {}};
+  RebuildRequest request{id->store_id, id->job, false, {}, {}};
   KEDGE_ASSIGN_OR_RETURN(RebuildReply reply, LookAround(*agent.connection, request, patience));
   KEDGE_ASSIGN_OR_RETURN(const StoredJob stored, ReadStored(options, *id));
   // What goes to the store is the job's, whatever one launch is told to restore.
@@ -282,7 +283,13 @@ Command MakeCommand(const char* name, const char* summary, bool to_store, const 
             ->capture_default_str();
         app.add_option("--timeout", options->timeout, "at most this long in all after that: 90s, 10min")->capture_default_str();
         if (!to_store) {
-          app.add_flag("--look", options->look, "bring nothing: say which version of each name a launch would go on from now");
+          auto* look = app.add_flag("--look", options->look,
+                                    "bring nothing: say which version of each name a launch would go on from now");
+          app.add_option("--left-out", options->left_out,
+                         "a node that the launch leaves out: it is given half a second to answer; may be repeated")
+              ->type_name("NODE")
+              ->allow_extra_args(false)
+              ->needs(look);
         }
         app.add_flag("--json", options->json, "print JSON");
         app.footer(footer);

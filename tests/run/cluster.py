@@ -95,13 +95,14 @@ class Cluster:
         lines = self.run("sinfo", "-N", "-h", "-o", "%N %T", check=False).splitlines()
         return dict(line.split()[:2] for line in lines)
 
-    def kill_node(self, name: str) -> None:
-        """What a crash of the node looks like: its daemon and all that ran on it are gone, and the controller learns of it."""
+    def kill_node(self, name: str, told: bool = True) -> None:
+        """What a crash of the node looks like: its daemon and all that ran on it are gone, and with `told` the controller knows."""
         daemon = self._daemons.pop(name)
         daemon.kill()
         daemon.wait()
         self._end_steps(name)
-        self.run("scontrol", "update", f"nodename={name}", "state=down", "reason=killed by the test")
+        if told:
+            self.run("scontrol", "update", f"nodename={name}", "state=down", "reason=killed by the test")
 
     def until(self, condition: Callable[[], bool], what: str, seconds: float = START_SECONDS, need: bool = True) -> None:
         deadline = time.monotonic() + seconds

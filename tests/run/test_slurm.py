@@ -43,8 +43,9 @@ def text(path: Path) -> str:
     return path.read_text(errors="replace") if path.exists() else ""
 
 
-def test_a_node_that_dies_in_mid_run_is_replaced_by_a_spare(cluster: Cluster, machine: Machine) -> None:
-    """Nothing is in the store: what it had is rebuilt from the others."""
+@pytest.mark.parametrize("told", [True, False], ids=["told", "untold"])
+def test_a_node_that_dies_in_mid_run_is_replaced_by_a_spare(cluster: Cluster, machine: Machine, told: bool) -> None:
+    """Nothing is in the store: what it had is rebuilt from the others. Whom SLURM has not told finds out by itself, before SLURM does."""
     machine.settings |= {"KEDGE_PROTECT_SCHEME": "xor", "KEDGE_SCHEDULE_STORE": "0"}
     heat = shlex.join(machine.endless(HEAT_MPICH, 24))
     script = (
@@ -54,13 +55,14 @@ def test_a_node_that_dies_in_mid_run_is_replaced_by_a_spare(cluster: Cluster, ma
     output = submit(cluster, machine, script, "--nodes=4", "--no-kill", f"--chdir={machine.folder}")
     machine.end_after(until(lambda: machine.protected(machine.names[0])))
     lost = machine.names[2]
-    cluster.kill_node(lost)
+    cluster.kill_node(lost, told=told)
     shutil.rmtree(machine.run_folders / lost, ignore_errors=True)
     until(lambda: "kedge run is over" in text(output), seconds=180)
     assert "kedge run is over: 0" in text(output), text(output) + cluster.logs()
     report = json.loads((machine.folder / "report.json").read_text())
     assert report["outcome"] == "finished" and len(report["attempts"]) >= 2, text(output)
-    assert lost in report["attempts"][0]["nodes"] and lost in report["attempts"][0]["dead"]
+    assert lost in report["attempts"][0]["nodes"]
+    assert ("SLURM says that it is down" if told else "its slurmd does not run") in report["attempts"][0]["dead"][lost]
     assert report["attempts"][-1]["nodes"] == [machine.names[0], machine.names[1], machine.names[3]]
     assert_continued(machine, text(output), cells=24)
 

@@ -92,14 +92,17 @@ class Agents:
         survivors = [version for version in versions if {"level": "node", "reached": True} in version["levels"]]
         return any(entry["scheme"] != "none" for entry in entries), newest_among(survivors)
 
-    def look_ahead(self, nodes: Iterable[str], job: str, patience_seconds: float, mute: Iterable[str] = ()) -> Prospects | None:
+    def look_ahead(
+        self, nodes: Iterable[str], job: str, patience_seconds: float, mute: Iterable[str] = (), dead: Iterable[str] = ()
+    ) -> Prospects | None:
         """What a launch on these nodes would find; None when nobody can say. A spare knows nothing of what the others have.
 
         `patience_seconds`: so long nodes that do not answer each other are asked again. `mute`: others, of which nobody knows
-        what they hold.
+        what they hold. `dead`: these are asked as well, in case that their agents live, but not waited for.
         """
         names = list(nodes)
-        command = [self._tool, "rebuild", "--look", "--json", "--job", job, "--patience", f"{patience_seconds:g}s"]
+        command = [self._tool, "rebuild", "--look", "--json", "--job", job, "--patience", f"{patience_seconds:g}s",
+                   *(f"--left-out={node}" for node in dead)]  # fmt: skip
         with ThreadPoolExecutor(_PARALLEL) as pool:
             answers = list(pool.map(lambda node: run_on(self._shell, node, command, _LOOK_SECONDS + patience_seconds), names))
         told = [json.loads(output.splitlines()[-1]) for code, output in answers if code == 0]

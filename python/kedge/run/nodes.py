@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kedge.run.shells import Shell, run_on
+from kedge.run.slurm_daemon import why_no_step_starts
 
 PROBE_SECONDS = 30.0
 _AGAIN_SECONDS = 1.0
@@ -143,9 +144,16 @@ class Health:
 
     def _ask(self, node: str, arguments: list[str]) -> tuple[int | None, str]:
         end = time.monotonic() + self._patience_seconds
+        why_hopeless = ""
+
+        def look() -> str:
+            nonlocal why_hopeless
+            why_hopeless = why_no_step_starts(node) if self._slurm else ""
+            return why_hopeless
+
         while True:
-            code, output = run_on(self._shell, node, arguments, PROBE_SECONDS)
-            if code is not None or time.monotonic() + _AGAIN_SECONDS > end:
+            code, output = run_on(self._shell, node, arguments, PROBE_SECONDS, look)
+            if code is not None or why_hopeless or time.monotonic() + _AGAIN_SECONDS > end:
                 return code, output
             time.sleep(_AGAIN_SECONDS)
 

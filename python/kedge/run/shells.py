@@ -8,11 +8,14 @@ import os
 import shlex
 import signal
 import subprocess
+import time
+from collections.abc import Callable
 from typing import Protocol
 
 # ssh's own failure; a command that ends with it cannot be told from that.
 _SSH_FAILED = 255
 _SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
+_DOUBT_SECONDS = 1.0
 _IN_FOLDER = 'cd "$0" 2>/dev/null; '
 # A line on the standard input ends the command; its end does not, because a connection that is lost says nothing about the node.
 _UNTIL_TOLD = 'exec 3<&0 </dev/null; ( (read -r _ <&3 && kill "$$") >/dev/null 2>&1 & ); exec 3<&-; '
@@ -39,6 +42,10 @@ class Shell(Protocol):
 
     def is_own_failure(self, code: int) -> bool:
         """Whether an exit code says that the node was not reached."""
+        ...
+
+    def why_down(self, node: str) -> str:
+        """Why a command that has not answered yet will never do so; empty: that cannot be told. May take a second."""
         ...
 
 
@@ -129,9 +136,12 @@ def named_by_slurm(arguments: list[str]) -> list[str]:
     return ["sh", "-c", 'KEDGE_NODE=$SLURMD_NODENAME exec "$0" "$@"', *arguments]
 
 
-def run_on(shell: Shell, node: str, arguments: list[str], timeout_seconds: float) -> tuple[int | None, str]:
+def run_on(
+    shell: Shell, node: str, arguments: list[str], timeout_seconds: float, why_hopeless: Callable[[], str] = lambda: ""
+) -> tuple[int | None, str]:
     """Exit code and output (both streams); None as the code when the node was not reached or did not answer in time.
 
+    `why_hopeless`: asked while there is no answer, after a second, two more, four more; words end the wait.
     Signals to this process's group, as from a terminal, do not reach it: they say nothing about the node.
     """
     try:
@@ -141,13 +151,21 @@ def run_on(shell: Shell, node: str, arguments: list[str], timeout_seconds: float
         )
     except OSError as error:
         return None, str(error)
+    begin = time.monotonic()
+    pause = _DOUBT_SECONDS
     with process:
-        try:
-            output, _ = process.communicate(timeout=timeout_seconds)
-        except subprocess.TimeoutExpired:
-            # With all that it has started: who holds the output open would be waited for.
-            os.killpg(process.pid, signal.SIGKILL)
-            return None, f"no answer within {timeout_seconds:g} s"
+        while True:
+            left = begin + timeout_seconds - time.monotonic()
+            try:
+                output, _ = process.communicate(timeout=min(pause, left))
+                break
+            except subprocess.TimeoutExpired:
+                why = why_hopeless() if pause < left else f"no answer within {timeout_seconds:g} s"
+            if why:
+                # With all that it has started: who holds the output open would be waited for.
+                os.killpg(process.pid, signal.SIGKILL)
+                return None, why
+            pause *= 2
     if shell.is_own_failure(process.returncode):
         return None, output.strip()
     return process.returncode, output

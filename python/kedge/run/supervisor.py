@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Any
 
 from kedge.run.agents import Agents, entries_of
@@ -197,10 +197,10 @@ class Supervisor:
     def _look_ahead(self) -> Prospects | None:
         """What the next launch will find. Before all is given up for lost, nodes that do not answer are asked again."""
 
-        def look(patience_seconds: float) -> Prospects | None:
-            return self._agents.look_ahead(self._nodes.in_use, self._job, patience_seconds, self._health.with_mute_agents)
+        def look(patience_seconds: float, dead: Iterable[str] = ()) -> Prospects | None:
+            return self._agents.look_ahead(self._nodes.in_use, self._job, patience_seconds, self._health.with_mute_agents, dead)
 
-        found = look(0.0)
+        found = look(0.0, self._nodes.dead)
         if not found or not (found.lost or found.unknown):
             return found
         if found.unknown:

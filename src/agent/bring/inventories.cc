@@ -14,6 +14,7 @@ namespace {
 // How long nodes that do not answer are waited for, and how long an answer counts.
 constexpr Duration kInventoryTimeout = std::chrono::seconds(5);
 constexpr Duration kSecondAnswerTimeout = std::chrono::seconds(1);
+constexpr Duration kLastSignTimeout = std::chrono::milliseconds(500);
 constexpr Duration kInventoryAge = std::chrono::seconds(2);
 // Nodes that are being invited: how long they are waited for, and how often is looked for them.
 constexpr Duration kGuestsTimeout = std::chrono::seconds(2);
@@ -103,7 +104,8 @@ InventoryReply Inventories::Own(const Job& job, const std::string& name) const {
   return reply;
 }
 
-void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::function<void(Gathered)> done) {
+void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::function<void(Gathered)> done,
+                         std::set<std::string> most_likely_dead) {
   const Key key{job.key(), name, reach};
   const int64_t now_ns = core_.clock().NowNs();
   // What is known of all nodes serves for some, and of all names for one.
@@ -124,6 +126,7 @@ void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::fu
   gathering.replies->push_back(Own(job, name));
   gathering.began_ns = now_ns;
   gathering.done.push_back(std::move(done));
+  gathering.most_likely_dead = std::move(most_likely_dead);
   std::vector<std::string> others = MembersWithin(job, core_.settings().node, reach);
   for (const JobNode& guest : job.guests) {
     if (guest.name != core_.settings().node) others.push_back(guest.name);
@@ -141,8 +144,9 @@ void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::fu
 void Inventories::Ask(const Job& job, const std::string& node, const Key& key, uint64_t number) {
   ++core_.counters().inventories_asked;
   const Gathering* gathering = FindGathering(key, number);
-  const int64_t left_ns = gathering->began_ns + kInventoryTimeout.count() - core_.clock().NowNs();
-  const Duration timeout(std::max<int64_t>(left_ns, Duration(kSecondAnswerTimeout).count()));
+  const Duration patience = gathering->most_likely_dead.contains(node) ? kLastSignTimeout : kInventoryTimeout;
+  const Duration left(gathering->began_ns + patience.count() - core_.clock().NowNs());
+  const Duration timeout = std::max(left, std::min(patience, kSecondAnswerTimeout));
   peers_.Call(job, node, PeerKind::kInventory, Encode(InventoryRequest{job.store_id, job.name, key.name}), timeout,
               [this, node, key, number](Result<Buffer> answer) {
                 // The connection ended, which may have been one of the attempt before: the question went with it.

@@ -51,9 +51,11 @@ class Inventories {
 
   // What the nodes within reach that answer hold, and those that the attempt leaves out: once, on the loop's thread, after some
   // seconds at most. Asked of them anew unless an answer is younger than a moment. Nodes that the attempt leaves out, and that
-  // have yet to answer their invitation, are waited for only when the others do not have all of the newest version.
+  // have yet to answer their invitation, are waited for only when the others do not have all of the newest version; those of
+  // `most_likely_dead` for half a second.
   using Gathered = std::shared_ptr<const std::vector<InventoryReply>>;
-  void Gather(Job& job, const std::string& name, Reach reach, std::function<void(Gathered)> done);
+  void Gather(Job& job, const std::string& name, Reach reach, std::function<void(Gathered)> done,
+              std::set<std::string> most_likely_dead = {});
   // Whether these answers can give what this node may be asked for of the newest version of each name that they know: its ranks'
   // images, or with an empty `name` (a tool's question) everybody's. False when they know of none.
   bool HasNewest(const Job& job, const std::string& name, const std::vector<InventoryReply>& replies) const;
@@ -65,6 +67,7 @@ class Inventories {
     std::shared_ptr<std::vector<InventoryReply>> replies;  // this node's own first
     std::set<std::string> asked;
     std::set<std::string> asked_again;  // whose connection ended before they answered
+    std::set<std::string> most_likely_dead;
     size_t waiting = 0;
     int64_t began_ns = 0;
     std::vector<std::function<void(Gathered)>> done;

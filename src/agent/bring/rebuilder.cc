@@ -86,7 +86,7 @@ void Rebuilder::NoteAttempts(Job& job, const std::vector<Generation>& generation
 }
 
 void Rebuilder::Rebuild(Job& job, const RebuildRequest& request, std::function<void(RebuildReply)> done) {
-  inventories_.Gather(job, "", Reach::kJob, [this, request, done = std::move(done)](const auto& replies) {
+  auto rebuild = [this, request, done = std::move(done)](const Inventories::Gathered& replies) {
     struct Work {
       RebuildReply reply;
       size_t waiting = 1;
@@ -132,7 +132,8 @@ void Rebuilder::Rebuild(Job& job, const RebuildRequest& request, std::function<v
       }
     }
     finish();
-  });
+  };
+  inventories_.Gather(job, "", Reach::kJob, rebuild, {request.left_out.begin(), request.left_out.end()});
 }
 
 }  // namespace kedge
