@@ -17,7 +17,7 @@ import pytest
 from test_manners import ROOT, tracked_files
 
 DOCUMENTS = ROOT / "docs"
-# Pages that keep to the rules for readers: a table of contents, and lines that end by LINE_CHARACTERS_MAX.
+# Pages that keep to the rules for readers: a table of contents, and lines that end by LINE_CHARACTERS_MAX, in examples, too.
 READABLE_PAGES = ["architecture.md", "internals.md", "failures.md", "failures-tests.md", "performance.md"]
 LINE_CHARACTERS_MAX = 120
 
@@ -75,13 +75,14 @@ def broken_links(path: Path, text: str) -> list[str]:
     return found
 
 
+def long_lines(text: str) -> list[str]:
+    lines = enumerate(text.splitlines(), 1)
+    return [f"line {number} has {len(line)} characters" for number, line in lines if len(line) > LINE_CHARACTERS_MAX]
+
+
 def problems_for_readers(text: str) -> list[str]:
     """Lines that are too long, and sections that the table of contents lacks."""
-    found = [
-        f"line {number} has {len(line)} characters"
-        for number, line in enumerate(text.splitlines(), 1)
-        if len(line) > LINE_CHARACTERS_MAX
-    ]
+    found = long_lines(text)
     contents = re.search(r"^## Contents\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
     linked = LINK.findall(contents[1]) if contents else []
     sections = [title for title in headings(text, 2)[1:] if title != "Contents"]
@@ -154,6 +155,13 @@ def test_each_failure_names_tests_that_exist() -> None:
 def test_the_list_of_tests_is_that_of_the_failures() -> None:
     written = FAILURE_TESTS.appendix((DOCUMENTS / "failures.md").read_text())
     assert (DOCUMENTS / "failures-tests.md").read_text() == written, "run scripts/failure-tests"
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DOCUMENTS.glob("*.md")))
+def test_no_line_is_too_long(page: str) -> None:
+    """But for what a program prints."""
+    blank_fences = FENCE.sub(lambda block: "\n" * block[0].count("\n"), (DOCUMENTS / page).read_text())
+    assert long_lines(blank_fences) == []
 
 
 @pytest.mark.parametrize("page", READABLE_PAGES)
