@@ -77,11 +77,23 @@ class RingEntry {
   alignas(8) std::byte bytes_[kBytes];
 };
 
-// Text in an entry: as much of it as fits, and no longer than that whatever lies there.
+// Text in an entry, and no longer than that whatever lies there. Of what does not fit the middle is left out: the cause of an
+// error stands at its end.
 class RingText {
  public:
   RingText() = default;
-  explicit RingText(const std::string& text) { text.copy(bytes_, sizeof bytes_); }
+  explicit RingText(const std::string& text) {
+    constexpr std::string_view kGap = " ... ";
+    constexpr size_t kEnd = (sizeof bytes_ - kGap.size()) / 2;
+    constexpr size_t kBegin = sizeof bytes_ - kGap.size() - kEnd;
+    if (text.size() <= sizeof bytes_) {
+      text.copy(bytes_, sizeof bytes_);
+      return;
+    }
+    text.copy(bytes_, kBegin);
+    kGap.copy(bytes_ + kBegin, kGap.size());
+    text.copy(bytes_ + kBegin + kGap.size(), kEnd, text.size() - kEnd);
+  }
   std::string_view view() const { return {bytes_, strnlen(bytes_, sizeof bytes_)}; }
 
  private:
@@ -196,6 +208,7 @@ struct AssignPlace {
 struct FlushFailed {
   AgentMessageKind kind = AgentMessageKind::kFlushFailed;
   Code code = Code::kOk;
+  bool is_news = true;  // else another image of the job has failed on this node a moment ago, and its rank has said so
   uint64_t image_serial = 0;
   RingText text;  // says why
 };

@@ -133,5 +133,17 @@ TEST(Ring, ThreadsSeeWholeMessages) {
   EXPECT_EQ(wrong, 0u);
 }
 
+TEST(RingText, KeepsBeginAndEndOfWhatIsTooLong) {
+  EXPECT_EQ(RingText("flush: No space left on device").view(), "flush: No space left on device");
+  const std::string longest(200, 'x');
+  EXPECT_EQ(RingText(longest).view(), longest);
+  const std::string text = "pwrite /scratch/" + std::string(300, 'x') + ": No space left on device";
+  const RingText kept(text);
+  EXPECT_EQ(kept.view().size(), 200u);
+  EXPECT_TRUE(kept.view().starts_with("pwrite /scratch/xx"));
+  EXPECT_TRUE(kept.view().ends_with("xx: No space left on device"));
+  EXPECT_NE(kept.view().find("x ... x"), std::string_view::npos);
+}
+
 }  // namespace
 }  // namespace kedge

@@ -28,6 +28,11 @@ constexpr Duration kHeldMax = std::chrono::milliseconds(300);
 // Of an image with fewer blocks the look for a base and the block map cost as much as they save.
 constexpr uint64_t kReducedBlocksMin = 16;
 
+// For those who do not know which image it was.
+Status InFull(const Image& image, const Status& why) {
+  return why.WithContext(fmt::format("flush of {} rank {}", image.version->generation.ToString(), image.rank));
+}
+
 // kCorrupt: what lies here is not what was captured; the message names region and place. `wrong`: chunks have left their slots,
 // so that what was written is all there is of them, and this place of it is known to be wrong.
 Status ProveHeld(const HeldStream& held, uint64_t record_offset, uint64_t record_bytes, std::optional<ChunkPlace> wrong) {
@@ -434,7 +439,8 @@ void Flush::WriteAgain(Image& image, const Status& why) {
   } else {
     OnStoreThere(*image.version);
     ++core_.counters().flush_retries;
-    LogWarning("agent", "flush of {} rank {}: {}. It is written again in {}", image.version->generation.ToString(), image.rank,
+    LogLimited(image.version->job->retries_logged, LogLevel::kWarning, "agent",
+               "flush of {} rank {}: {}. It is written again in {}", image.version->generation.ToString(), image.rank,
                why.ToString(), FormatDuration(pause));
   }
   SetState(image, FlushState::kWaiting);
@@ -486,7 +492,7 @@ void Flush::TryAgain(const Job* job) {
     image->tries = RetryPauses();
     version.failure = Status::Ok();
     for (const auto& [rank, other] : version.images) {
-      if (version.failure.ok()) version.failure = other->failure;
+      if (version.failure.ok() && !other->failure.ok()) version.failure = InFull(*other, other->failure);
     }
     Start(*image);
   }
@@ -523,16 +529,18 @@ void Flush::GiveUp(Image& image, const Status& why) {
     if (is_older) return LeaveOut(image, why);
   }
   ++core_.counters().flush_failures;
-  image.failure = why.WithContext(fmt::format("flush of {} rank {}", generation.ToString(), image.rank));
-  if (version.failure.ok()) version.failure = image.failure;
-  LogError("agent", "{}. It is given up after {} tries; {}", image.failure.ToString(), image.tries.failures,
-           image.HasReleased() ? "its slots had been wanted by others, so that no copy is left"
-           : image.damaged     ? "the copy on the node is damaged, too"
-                               : "the copy on the node stays");
+  image.failure = why;
+  const Status in_full = InFull(image, why);
+  LogAt(version.failure.ok() ? LogLevel::kError : LogLevel::kDebug, "agent", "{}. It is given up after {} tries; {}",
+        in_full.ToString(), image.tries.failures,
+        image.HasReleased() ? "its slots had been wanted by others, so that no copy is left"
+        : image.damaged     ? "the copy on the node is damaged, too"
+                            : "the copy on the node stays");
+  if (version.failure.ok()) version.failure = in_full;
   SetState(image, FlushState::kFailed);
   images_.OnSettled(image);
   publisher_.Consider(version);
-  core_.events().version_failed(version, Level::kStore, image.failure);
+  core_.events().version_failed(version, Level::kStore, in_full);
   core_.events().version_changed(generation);
   images_.Reconsider(job, generation.name);
 }

@@ -24,6 +24,7 @@
 
 #include "agent/tables/flush_object.h"
 #include "agent/tables/summed_runs.h"
+#include "base/log.h"
 #include "format/image_record.h"
 #include "format/node_records.h"
 #include "format/set_records.h"
@@ -482,6 +483,8 @@ struct Job {
   // The same by name, attempt, take, version: of one take there should be one version (takings.h).
   std::set<std::tuple<std::string, uint32_t, uint32_t, int64_t>> taken;
   std::vector<RestoredRecord> restored;           // what its attempts went on from, the newest last
+  LogRateLimit failures_told{std::chrono::seconds(10)};  // to its ranks, for people
+  LogRateLimit retries_logged{std::chrono::seconds(10)};
   std::map<std::string, ScheduleState> schedule;  // by checkpoint name
   // What was decided by intervals, oldest first: for other nodes that ask late (turns.h).
   DecidedTurns turns;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "os/memory/futex.h"
 
 namespace kedge {
@@ -37,7 +38,8 @@ void SessionTable::Add(std::unique_ptr<Session> session) {
 
 void SessionTable::SendFailure(Session& session, uint64_t serial, const Status& why) {
   ++session.images_failed;
-  Send(session, FlushFailed{.code = why.code(), .image_serial = serial, .text = RingText(why.message())});
+  const bool is_news = session.job->failures_told.Admit(SystemClock().NowNs()).has_value();
+  Send(session, FlushFailed{.code = why.code(), .is_news = is_news, .image_serial = serial, .text = RingText(why.message())});
 }
 
 void SessionTable::SendTakenOver(Session& session, const Status& why) {

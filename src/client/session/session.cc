@@ -211,7 +211,7 @@ void Session::OnMessage(const AgentMessage& message) {
       const auto failed = message.As<FlushFailed>();
       const Code code = failed.code == Code::kOk ? Code::kIo : failed.code;
       return AddFailure(ledger_->FindSerial(attached_->number, failed.image_serial),
-                        Status(code, std::string(failed.text.view())));
+                        Status(code, std::string(failed.text.view())), failed.is_news);
     }
     case AgentMessageKind::kTakenOver:
       if (!core_->superseded.exchange(true)) {
@@ -220,7 +220,7 @@ void Session::OnMessage(const AgentMessage& message) {
   }
 }
 
-void Session::AddFailure(TakenVersion* taken, const Status& status) {
+void Session::AddFailure(TakenVersion* taken, const Status& status, bool is_news) {
   ++failures_seen_;
   FlushFailure failure;
   failure.status = status;
@@ -230,8 +230,11 @@ void Session::AddFailure(TakenVersion* taken, const Status& status) {
     taken->flush_failure = failure.status;
     (void)core_->Heard(failure.status);
   }
-  LogError("client", "rank {}: the flush of '{}' version {} failed: {}", core_->rank(), failure.name, failure.version,
-           failure.status.message());
+  if (is_news) {
+    LogError("client", "the flush of '{}' version {} failed on rank {}: {}{}", failure.name, failure.version, core_->rank(),
+             failure.status.message(),
+             failure.status.code() == Code::kNoSpace ? ". Make room there, and `kedge drain` carries what the nodes have" : "");
+  }
   failures_.push_back(std::move(failure));
   if (failures_.size() > kFailuresKept) failures_.pop_front();
 }

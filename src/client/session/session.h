@@ -110,7 +110,7 @@ class Session {
   bool HadPending() const { return had_pending_; }
   void ForgetFormerPending() { had_pending_ = false; }
   // For the next who asks. `taken` null: of nothing that is remembered.
-  void AddFailure(TakenVersion* taken, const Status& status);
+  void AddFailure(TakenVersion* taken, const Status& status, bool is_news = true);
   // The oldest failure that TakeFailure has not returned yet.
   std::optional<FlushFailure> TakeFailure();
   uint64_t failures() const { return failures_seen_; }
