@@ -271,14 +271,14 @@ TEST_F(CatalogTest, PartsOfAnotherNumberOfRanksAreRefused) {
 TEST_F(CatalogTest, PartsThatBreakTheRulesAreRefused) {
   ASSERT_TRUE(PrepareGeneration(*catalog_, At(1)).ok());
   PartRecord part{At(1), 2, {}, {}};
-  EXPECT_EQ(PublishPart(*catalog_, part).code(), Code::kInvalidArgument);
+  EXPECT_EQ(CommitPart(*catalog_, part).status().code(), Code::kInvalidArgument);
   part.images = {{1, "data/r1", 0, 0, 0, 0}, {0, "data/r0", 0, 0, 0, 0}};
-  EXPECT_EQ(PublishPart(*catalog_, part).code(), Code::kInvalidArgument);
+  EXPECT_EQ(CommitPart(*catalog_, part).status().code(), Code::kInvalidArgument);
   part.images = {{2, "data/r2", 0, 0, 0, 0}};
-  EXPECT_EQ(PublishPart(*catalog_, part).code(), Code::kInvalidArgument);
+  EXPECT_EQ(CommitPart(*catalog_, part).status().code(), Code::kInvalidArgument);
   part.images = {{1, "data/r1", 0, 0, 0, 0}};
   part.generation.store_id = {.high = 1, .low = 1};
-  EXPECT_EQ(PublishPart(*catalog_, part).code(), Code::kMismatch);
+  EXPECT_EQ(CommitPart(*catalog_, part).status().code(), Code::kMismatch);
   EXPECT_EQ(PrepareGeneration(*catalog_, part.generation).code(), Code::kMismatch);
 }
 
@@ -294,7 +294,7 @@ TEST_F(CatalogTest, WhatWasRemovedDoesNotComeBackInPart) {
   Take(At(1));
   const PartRecord part = ReadParts(*catalog_, At(1), nullptr)->front();
   ASSERT_TRUE(store_->RemoveFolder(keys::GenerationFolder(At(1)), keys::VersionKey(At(1)), {}).ok());
-  EXPECT_EQ(PublishPart(*catalog_, part).code(), Code::kNotFound);
+  EXPECT_EQ(CommitPart(*catalog_, part).status().code(), Code::kNotFound);
   EXPECT_EQ(FinishVersion(*catalog_, At(1)).status().code(), Code::kNotFound);
   EXPECT_EQ(store_->List(keys::GenerationFolder(At(1))).status().code(), Code::kNotFound);
 }

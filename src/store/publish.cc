@@ -103,19 +103,19 @@ Result<Announced> AnnouncedImages(const Catalog& catalog, const Generation& gene
   return announced;
 }
 
-// Creates the version record, or finds the one of somebody who was faster.
-Status PutVersion(const Catalog& catalog, const VersionRecord& version, bool* created) {
-  const std::string key = keys::VersionKey(version.generation);
-  const Buffer bytes = Encoded(version);
-  Status status = catalog.store().PutIfAbsent(key, bytes, catalog.owner(), Folders::kMustExist);
+// Creates the version record that `draft` is of, durably, or finds the one of somebody who was faster.
+Status ShowVersion(const Catalog& catalog, const VersionRecord& version, RecordDraft& draft, bool* created) {
+  const std::string& key = draft.key();
+  const Status status = catalog.store().Show(draft);
   *created = status.ok();
+  if (status.ok()) return catalog.store().EnsureDurable(std::span(&key, 1));
   if (status.code() != Code::kAlreadyExists) return status;
   const Result<VersionRecord> there = ReadOwnRecord(catalog, key, &DecodeVersionRecord);
   if (there.ok() && there->generation == version.generation) return catalog.store().EnsureDurable(std::span(&key, 1));
   // Damaged: all parts are there and checked, so it can be made anew. What is not understood is left alone.
   if (!there.ok() && there.status().code() != Code::kCorrupt) return there.status();
   *created = true;
-  return catalog.store().Replace(key, bytes, catalog.owner(), Folders::kMustExist);
+  return catalog.store().Replace(key, draft.bytes(), catalog.owner(), Folders::kMustExist);
 }
 
 Status ValidatePart(const PartRecord& part) {
@@ -129,28 +129,38 @@ Status ValidatePart(const PartRecord& part) {
   return Status::Ok();
 }
 
-}  // namespace
-
-Status PrepareGeneration(const Catalog& catalog, const Generation& generation) {
-  KEDGE_RETURN_IF_ERROR(Validate(generation));
-  KEDGE_RETURN_IF_ERROR(CheckStoreId(generation.store_id, catalog.id(), "generation"));
-  KEDGE_RETURN_IF_ERROR(catalog.Confirm());
-  KEDGE_RETURN_IF_ERROR(catalog.CheckRecordOf(generation.job, generation.attempt));
-  KEDGE_RETURN_IF_ERROR(catalog.EnsureName(generation.job, generation.name));
-  // What its attempt went on from stands there before anything of it can be complete.
-  KEDGE_RETURN_IF_ERROR(catalog.NoteAwaitedRestored(generation.job, generation.name));
-  return catalog.store().MakeFolder(keys::PartsFolder(generation));
+std::string KeyOf(const PartRecord& part) {
+  return keys::PartKey(part.generation, part.images.front().rank, part.images.size());
 }
 
-Status PublishPart(const Catalog& catalog, const PartRecord& part) {
+// Null: it cannot be drafted, for a reason that putting it will tell.
+std::unique_ptr<RecordDraft> DraftOf(const Catalog& catalog, const PartRecord& part) {
+  auto draft = catalog.store().Draft(KeyOf(part), Encoded(part), catalog.owner(), Folders::kMustExist);
+  return draft.ok() ? std::move(*draft) : nullptr;
+}
+
+// Puts the record `part`, or what of it no part in the store covers: again is ok. It is seen then, and what is still to be made
+// durable, if anything, is `shown`. `draft`: of `part`, or null. kMismatch: a part there says another number of ranks.
+Status ShowPart(const Catalog& catalog, const PartRecord& part, std::unique_ptr<RecordDraft> draft,
+                std::vector<std::string>* shown) {
   KEDGE_RETURN_IF_ERROR(ValidatePart(part));
   KEDGE_RETURN_IF_ERROR(CheckStoreId(part.generation.store_id, catalog.id(), "part record"));
   PartRecord remaining = part;
   std::vector<std::string> displaced;
   while (!remaining.images.empty()) {
-    const std::string key = keys::PartKey(part.generation, remaining.images.front().rank, remaining.images.size());
-    Status status = catalog.store().PutIfAbsent(key, Encoded(remaining), catalog.owner(), Folders::kMustExist);
-    if (status.ok()) return status;
+    const std::string key = KeyOf(remaining);
+    Status status;
+    if (draft == nullptr) {
+      auto drafted = catalog.store().Draft(key, Encoded(remaining), catalog.owner(), Folders::kMustExist);
+      status = drafted.status();
+      if (status.ok()) draft = std::move(*drafted);
+    }
+    if (status.ok()) status = catalog.store().Show(*draft);
+    draft = nullptr;
+    if (status.ok()) {
+      shown->push_back(key);
+      return status;
+    }
     if (status.code() == Code::kNotFound) return Gone(catalog, part.generation);
     if (status.code() != Code::kAlreadyExists) return status;
     // Published before, by this node or another; what it covers is done, and the rest gets a record of its own.
@@ -180,50 +190,80 @@ Status PublishPart(const Catalog& catalog, const PartRecord& part) {
   return Status::Ok();
 }
 
-Result<FinishOutcome> FinishVersion(const Catalog& catalog, const Generation& generation) {
+// FinishVersion, after the parts `shown` were put by this process, which are durable when it returns ok. The version record is
+// written in the same step with them, and appears after it.
+Result<FinishOutcome> Finish(const Catalog& catalog, const Generation& generation, std::vector<std::string> shown) {
   FinishOutcome outcome;
+  const auto with_parts = [&](const FinishOutcome& so_far) -> Result<FinishOutcome> {
+    KEDGE_RETURN_IF_ERROR(catalog.store().EnsureDurable(shown));
+    return so_far;
+  };
   KEDGE_ASSIGN_OR_RETURN(const Announced announced, AnnouncedImages(catalog, generation));
-  if (announced.ranks == 0) return outcome;
+  if (announced.ranks == 0) return with_parts(outcome);
   if (announced.images < announced.ranks) {
     outcome.missing_count = announced.ranks - static_cast<uint32_t>(announced.images);
-    return outcome;
+    return with_parts(outcome);
   }
   KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, InspectGeneration(catalog, generation));
   if (info.removed) return Gone(catalog, generation);
   if (info.unknown) return Status(Code::kUnsupported, info.reason);
   if (info.complete) {
-    const std::string key = keys::VersionKey(generation);
-    KEDGE_RETURN_IF_ERROR(catalog.store().EnsureDurable(std::span(&key, 1)));
+    shown.push_back(keys::VersionKey(generation));
     outcome.complete = true;
-    return outcome;
+    return with_parts(outcome);
   }
   KEDGE_ASSIGN_OR_RETURN(const std::vector<PartRecord> parts, ReadParts(catalog, generation, nullptr));
   KEDGE_ASSIGN_OR_RETURN(const Coverage coverage, CoverageOf(parts));
   outcome.missing_count = coverage.missing_count;
-  if (!coverage.Complete()) return outcome;
+  if (!coverage.Complete()) return with_parts(outcome);
   KEDGE_RETURN_IF_ERROR(CheckObjects(catalog, generation, parts));
   // The other nodes' records are seen, but perhaps not durable yet; a version must not be complete before they are.
-  std::vector<std::string> keys;
-  for (const PartRecord& part : parts) {
-    keys.push_back(keys::PartKey(generation, part.images.front().rank, part.images.size()));
-  }
-  KEDGE_RETURN_IF_ERROR(catalog.store().EnsureDurable(keys));
+  std::set<std::string> keys(shown.begin(), shown.end());
+  for (const PartRecord& part : parts) keys.insert(KeyOf(part));
+  const VersionRecord version = MakeVersionRecord(generation, parts);
+  auto draft = catalog.store().Draft(keys::VersionKey(generation), Encoded(version), catalog.owner(), Folders::kMustExist);
+  if (draft.status().code() == Code::kNotFound) return Gone(catalog, generation);
+  KEDGE_RETURN_IF_ERROR(draft.status());
+  KEDGE_RETURN_IF_ERROR(catalog.store().EnsureDurableBeside(draft->get(), std::vector<std::string>(keys.begin(), keys.end())));
   KEDGE_RETURN_IF_ERROR(CheckNotAbandoned(catalog, generation));
-  const Status status = PutVersion(catalog, MakeVersionRecord(generation, parts), &outcome.created);
+  const Status status = ShowVersion(catalog, version, **draft, &outcome.created);
   if (status.code() == Code::kNotFound) return Gone(catalog, generation);
   KEDGE_RETURN_IF_ERROR(status);
   outcome.complete = true;
   return outcome;
 }
 
-Result<FinishOutcome> CommitPart(const Catalog& catalog, const PartRecord& part) {
-  KEDGE_RETURN_IF_ERROR(PublishPart(catalog, part));
-  const Result<FinishOutcome> outcome = FinishVersion(catalog, part.generation);
+// `draft`: of `part`, or null.
+Result<FinishOutcome> Commit(const Catalog& catalog, const PartRecord& part, std::unique_ptr<RecordDraft> draft) {
+  std::vector<std::string> shown;
+  KEDGE_RETURN_IF_ERROR(ShowPart(catalog, part, std::move(draft), &shown));
+  const Result<FinishOutcome> outcome = Finish(catalog, part.generation, std::move(shown));
   if (!outcome.ok() && outcome.status().code() != Code::kBusy) return outcome;
   // Whoever completes the version has looked; the others learn it here.
   if (!outcome.ok() || !outcome->complete) KEDGE_RETURN_IF_ERROR(LeaveNothingBehind(catalog, part.generation));
   KEDGE_RETURN_IF_ERROR(catalog.Confirm());
   return outcome;
+}
+
+}  // namespace
+
+Status PrepareGeneration(const Catalog& catalog, const Generation& generation) {
+  KEDGE_RETURN_IF_ERROR(Validate(generation));
+  KEDGE_RETURN_IF_ERROR(CheckStoreId(generation.store_id, catalog.id(), "generation"));
+  KEDGE_RETURN_IF_ERROR(catalog.Confirm());
+  KEDGE_RETURN_IF_ERROR(catalog.CheckRecordOf(generation.job, generation.attempt));
+  KEDGE_RETURN_IF_ERROR(catalog.EnsureName(generation.job, generation.name));
+  // What its attempt went on from stands there before anything of it can be complete.
+  KEDGE_RETURN_IF_ERROR(catalog.NoteAwaitedRestored(generation.job, generation.name));
+  return catalog.store().MakeFolder(keys::PartsFolder(generation));
+}
+
+Result<FinishOutcome> FinishVersion(const Catalog& catalog, const Generation& generation) {
+  return Finish(catalog, generation, {});
+}
+
+Result<FinishOutcome> CommitPart(const Catalog& catalog, const PartRecord& part) {
+  return Commit(catalog, part, nullptr);
 }
 
 namespace {
@@ -245,8 +285,16 @@ void FailLeaning(const PartRecord& part, std::span<const LeansOn> leans_on, std:
   }
 }
 
-// Those of which nothing is known to be wrong.
-void Publish(const Catalog& catalog, std::span<ObjectWriter* const> writers, std::vector<Status>* images) {
+PartRecord WithoutFailed(const PartRecord& part, const std::vector<Status>& images) {
+  PartRecord good{part.generation, part.ranks, {}, part.references};
+  for (size_t i = 0; i < images.size(); ++i) {
+    if (images[i].ok()) good.images.push_back(part.images[i]);
+  }
+  return good;
+}
+
+// Those of which nothing is known to be wrong, beside `draft`.
+void Publish(const Catalog& catalog, std::span<ObjectWriter* const> writers, RecordDraft* draft, std::vector<Status>* images) {
   std::vector<ObjectWriter*> good;
   std::vector<Status*> statuses;
   for (size_t i = 0; i < writers.size(); ++i) {
@@ -254,7 +302,7 @@ void Publish(const Catalog& catalog, std::span<ObjectWriter* const> writers, std
     good.push_back(writers[i]);
     statuses.push_back(&(*images)[i]);
   }
-  const std::vector<Status> published = catalog.store().Publish(good);
+  const std::vector<Status> published = catalog.store().PublishBeside(draft, good);
   for (size_t i = 0; i < published.size(); ++i) *statuses[i] = published[i];
   if (std::ranges::all_of(published, [](const Status& status) { return status.ok(); })) return;
   const Status stands = catalog.Confirm();
@@ -281,19 +329,20 @@ PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* con
   }
   outcome.images.resize(writers.size());
   FailLeaning(part, leans_on, &outcome.images);
-  Publish(catalog, writers, &outcome.images);
+  const PartRecord hoped = WithoutFailed(part, outcome.images);
+  std::unique_ptr<RecordDraft> draft = hoped.images.empty() ? nullptr : DraftOf(catalog, hoped);
+  Publish(catalog, writers, draft.get(), &outcome.images);
   const std::vector<Status> published = outcome.images;
   FailLeaning(part, leans_on, &outcome.images);
   for (size_t i = 0; i < writers.size(); ++i) {
-    if (outcome.images[i].ok()) {
-      outcome.published.images.push_back(part.images[i]);
-    } else if (published[i].ok()) {
-      // It stands there, and nobody will ever refer to it. What cannot be removed now goes with the generation.
-      static_cast<void>(catalog.store().Remove(writers[i]->key()));
-    }
+    if (outcome.images[i].ok() || !published[i].ok()) continue;
+    // It stands there, and nobody will ever refer to it. What cannot be removed now goes with the generation.
+    static_cast<void>(catalog.store().Remove(writers[i]->key()));
   }
+  outcome.published = WithoutFailed(part, outcome.images);
   if (outcome.published.images.empty()) return outcome;
-  const Result<FinishOutcome> finished = CommitPart(catalog, outcome.published);
+  if (outcome.published.images.size() < hoped.images.size()) draft = nullptr;
+  const Result<FinishOutcome> finished = Commit(catalog, outcome.published, std::move(draft));
   outcome.commit = finished.status();
   if (finished.ok()) outcome.finish = *finished;
   return outcome;

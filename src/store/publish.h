@@ -1,13 +1,15 @@
 // Publishing: image objects, then a part record, then the version record, each durable before the next.
 //
 //   PrepareGeneration                  folders, job and name records
-//   Store::CreateObject(keys::ImageKey(...)), WriteAt..., Store::Publish
-//   PublishPart                        these ranks' images are in the store
-//   FinishVersion                      all n ranks are: complete from here on
+//   Store::CreateObject(keys::ImageKey(...)), WriteAt..., Store::Publish (PublishImages does this and the next)
+//   CommitPart                         these ranks' images are in the store; all n ranks are: complete from here on
 //
-// Whoever has published a part calls FinishVersion; whoever sees all parts creates the version record. No collective
-// and no leader. A generation that has been removed meanwhile does not come back: PublishPart and FinishVersion then
-// fail with kNotFound.
+// Whoever has published a part looks whether all are there, and creates the version record then. No collective and no leader. A
+// generation that has been removed meanwhile does not come back: CommitPart and FinishVersion then fail with kNotFound.
+//
+// A node waits for three commits of the store's journal, whatever the number of its ranks: of objects, their folders and the
+// drafted part record; of the part record's name and the drafted version record; of the version record's name. What of it is
+// seen before it is durable nobody builds on (Store::EnsureDurable).
 //
 // What is published counts where a restart looks for it. So the store at the path is confirmed (Catalog::Confirm) before
 // anything of a generation is made, before its objects appear, and after its records stand. kUnavailable: it is not there, and
@@ -30,10 +32,6 @@ namespace kedge {
 // first CreateObject of the generation in this process.
 Status PrepareGeneration(const Catalog& catalog, const Generation& generation);
 
-// Publishes `part`, whose objects are published already. Again is ok: images that a part in the store covers are left
-// out. kMismatch: a part there says another number of ranks.
-Status PublishPart(const Catalog& catalog, const PartRecord& part);
-
 struct FinishOutcome {
   bool complete = false;
   bool created = false;        // by this call
@@ -53,7 +51,7 @@ struct PublishOutcome {
   // One for each writer: not ok, and the image must be written again, as a new object. kIncomplete: nothing is wrong with it but
   // that another image that it leans on is not published with it.
   std::vector<Status> images;
-  Status commit;         // of PublishPart and FinishVersion: not ok, and CommitPart is to be called again, no more
+  Status commit;         // of part and version record: not ok, and CommitPart is to be called again, no more
   PartRecord published;  // the part, with the images that were published
   FinishOutcome finish;
 };
@@ -63,7 +61,8 @@ struct PublishOutcome {
 PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* const> writers, const PartRecord& part,
                              std::span<const LeansOn> leans_on = {});
 
-// PublishPart and FinishVersion.
+// Publishes `part`, whose objects are published already, and finishes the version where it can. Again is ok: images that a part
+// in the store covers are left out. kMismatch: a part there says another number of ranks.
 Result<FinishOutcome> CommitPart(const Catalog& catalog, const PartRecord& part);
 
 }  // namespace kedge

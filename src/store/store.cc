@@ -14,6 +14,24 @@ Result<std::vector<StoreEntry>> ListIfThere(Store& store, const std::string& fol
   return entries;
 }
 
+Result<std::unique_ptr<RecordDraft>> Store::Draft(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner,
+                                                  Folders folders) {
+  KEDGE_RETURN_IF_ERROR(ValidateKey(key));
+  return std::make_unique<RecordDraft>(key, bytes, owner, folders);
+}
+
+std::vector<Status> Store::PublishBeside(RecordDraft* /*draft*/, std::span<ObjectWriter* const> writers) {
+  return Publish(writers);
+}
+
+Status Store::EnsureDurableBeside(RecordDraft* /*draft*/, std::span<const std::string> keys) {
+  return EnsureDurable(keys);
+}
+
+Status Store::Show(RecordDraft& draft) {
+  return PutIfAbsent(draft.key(), draft.bytes(), draft.owner(), draft.folders());
+}
+
 Status ValidateKey(std::string_view key) {
   const auto bad = [key](const char* why) {
     return Status(Code::kInvalidArgument, "store key '" + std::string(key) + "': " + why);

@@ -3,11 +3,11 @@
 // be.
 //
 // Invariants that every implementation keeps, and store_conformance_test.cc checks:
-// - An object or record is seen under its key whole or not at all.
+// - An object or record is seen under its key whole or not at all. But for an object whose publication a crash of the machine
+//   has cut short: no record may name it before its publication returned.
 // - What returned ok is durable: it survives a crash of every machine, with all folders on the way to it.
-// - After a failed sync or close an object is given up: it never appears; the caller, who still has the bytes, writes
-// it
-//   again as a new one. Nothing is retried inside.
+// - After a failed sync or close an object is given up: it does not stay; the caller, who still has the bytes, writes
+//   it again as a new one. Nothing is retried inside.
 // - A removal that returned ok is durable. RemoveFolder never shows a folder that lacks a part.
 //
 // Keys are paths of components joined by '/': each 1 to 255 bytes, none "." or "..", no NUL (layout.h makes them).
@@ -34,6 +34,13 @@ struct TemporaryOwner {
   std::string writer;    // who on the node: "agent", or "r3" for the client of rank 3
 
   friend bool operator==(const TemporaryOwner&, const TemporaryOwner&) = default;
+};
+
+// What PutIfAbsent and Replace do about folders that are missing on the way to the key.
+enum class Folders {
+  kCreate,     // made, durably
+  kMustExist,  // kNotFound: somebody has removed the folder, and it must not come back. (Stores without folders cannot
+               // tell.)
 };
 
 // An object that is being written and is not to be seen yet.
@@ -78,6 +85,28 @@ class ObjectReader {
   virtual uint64_t size_bytes() const = 0;
 };
 
+// A record that is to be put later, if at all: what can be done of that before is under way. Without Store::Show nothing of it
+// stays. REQUIRES: its store outlives it.
+class RecordDraft {
+ public:
+  RecordDraft(std::string key, ByteSpan bytes, TemporaryOwner owner, Folders folders)
+      : key_(std::move(key)), bytes_(bytes.begin(), bytes.end()), owner_(std::move(owner)), folders_(folders) {}
+  virtual ~RecordDraft() = default;
+  RecordDraft(const RecordDraft&) = delete;
+  RecordDraft& operator=(const RecordDraft&) = delete;
+
+  const std::string& key() const { return key_; }
+  const Buffer& bytes() const { return bytes_; }
+  const TemporaryOwner& owner() const { return owner_; }
+  Folders folders() const { return folders_; }
+
+ private:
+  const std::string key_;
+  const Buffer bytes_;
+  const TemporaryOwner owner_;
+  const Folders folders_;
+};
+
 struct StoreEntry {
   std::string name;  // one component
   bool is_folder = false;
@@ -94,13 +123,6 @@ struct Temporary {
 struct StoreSpace {
   uint64_t total_bytes = 0;
   uint64_t available_bytes = 0;
-};
-
-// What PutIfAbsent and Replace do about folders that are missing on the way to the key.
-enum class Folders {
-  kCreate,     // made, durably
-  kMustExist,  // kNotFound: somebody has removed the folder, and it must not come back. (Stores without folders cannot
-               // tell.)
 };
 
 class Store {
@@ -120,8 +142,7 @@ class Store {
   // what an ObjectContributor finished is sure to be there. kNotFound: no such temporary.
   virtual Result<std::unique_ptr<ObjectWriter>> AdoptObject(const std::string& key, const std::string& handle) = 0;
   virtual Result<std::unique_ptr<ObjectContributor>> JoinObject(const std::string& handle) = 0;
-  // Commits several at the cost of little more than one: all are synced, then all renamed, then each folder synced
-  // once. One status each, in order; one that fails does not hold up the others.
+  // Commits several at the cost of little more than one. One status each, in order; one that fails does not hold up the others.
   virtual std::vector<Status> Publish(std::span<ObjectWriter* const> writers) = 0;
   virtual Result<std::unique_ptr<ObjectReader>> OpenObject(const std::string& key) = 0;
 
@@ -137,8 +158,19 @@ class Store {
   // To be called before anything is created or removed on the strength of it. kNotFound: one of them is not there.
   virtual Status EnsureDurable(std::span<const std::string> keys) = 0;
 
+  // ---- Records in steps ----
+  // A record that comes after something else is durable, without a wait of its own: it is drafted before, and written beside
+  // that. Stores that gain nothing by it need none of these.
+  virtual Result<std::unique_ptr<RecordDraft>> Draft(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner,
+                                                     Folders folders);
+  // Publish and EnsureDurable; the draft, where there is one, is written meanwhile. What becomes of it Show says.
+  virtual std::vector<Status> PublishBeside(RecordDraft* draft, std::span<ObjectWriter* const> writers);
+  virtual Status EnsureDurableBeside(RecordDraft* draft, std::span<const std::string> keys);
+  // PutIfAbsent, at most once. It is seen then, whole, but not durable before EnsureDurable.
+  virtual Status Show(RecordDraft& draft);
+
   // ---- Folders ----
-  // Durably; ok when it is there. Nothing to do for stores without folders.
+  // Ok when it is there. It is durable with the first thing in it that is. Nothing to do for stores without folders.
   virtual Status MakeFolder(const std::string& folder) = 0;
   // Sorted by name; "" is the root. Temporaries are left out. kNotFound: no such folder.
   virtual Result<std::vector<StoreEntry>> List(const std::string& folder) = 0;

@@ -206,7 +206,7 @@ std::string Agent::Run() {
     core_->control().agent_sleeping.store(kAgentAwake, std::memory_order_relaxed);
     if (!turned.ok()) return "its event loop failed: " + turned.ToString();
     if (leave_now_) {
-      const bool finished = core_->workers().WaitIdle(kStopPatience);
+      const bool finished = core_->WaitIdle(kStopPatience);
       // Answers of work that ended just now are taken, so that the successor need not do it again.
       (void)core_->loop().RunOnce(Duration::zero());
       throughput_.SaveNow();
@@ -228,7 +228,7 @@ std::string Agent::Run() {
 }
 
 std::string Agent::CleanUp(const Status& stored) {
-  (void)core_->workers().WaitIdle(kStopPatience);
+  (void)core_->WaitIdle(kStopPatience);
   throughput_.SaveNow();
   if (!server_.IsReachable()) return "; its run folder is gone";
   images_.ReconsiderPending();

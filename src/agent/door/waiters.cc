@@ -48,7 +48,23 @@ void Waiters::AddTest(uint64_t peer, uint64_t number, const TestRequest& request
 
 void Waiters::Add(Wait wait) {
   waits_.push_back(std::move(wait));
-  if (Answer(waits_.back())) waits_.pop_back();
+  if (Answer(waits_.back())) {
+    waits_.pop_back();
+    return;
+  }
+  const Wait& added = waits_.back();
+  if (!IsForStore(added)) return;
+  // The answer will ask for it: it is looked meanwhile.
+  static_cast<void>(StillHasJob({added.peer, added.asked_ns, added.deadline_ns, added.is_test}));
+  NoteAwaited();
+}
+
+bool Waiters::IsForStore(const Wait& wait) {
+  return !wait.is_test && wait.level >= Level::kStore;
+}
+
+void Waiters::NoteAwaited() {
+  core_.SetFlushAwaited(std::any_of(waits_.begin(), waits_.end(), &IsForStore));
 }
 
 void Waiters::AddDrain(uint64_t peer, uint64_t number, const DrainRequest& request) {
@@ -63,6 +79,7 @@ void Waiters::AddDrain(uint64_t peer, uint64_t number, const DrainRequest& reque
 
 void Waiters::DropPeer(uint64_t peer) {
   waits_.remove_if([&](const Wait& wait) { return wait.peer == peer; });
+  NoteAwaited();
   drains_.remove_if([&](const DrainWait& drain) { return drain.peer == peer; });
 }
 
@@ -265,6 +282,7 @@ void Waiters::Check(const Generation& generation) {
     const bool answered = wait->generation == generation && Answer(*wait);
     wait = answered ? waits_.erase(wait) : std::next(wait);
   }
+  NoteAwaited();
 }
 
 void Waiters::Tick() {
@@ -273,6 +291,7 @@ void Waiters::Tick() {
     return job == nullptr || !core_.sessions().HasAttempt(*job, entry.second.generation.attempt);
   });
   waits_.remove_if([this](Wait& wait) { return Answer(wait); });
+  NoteAwaited();
   drains_.remove_if([this](DrainWait& drain) { return AnswerDrain(drain); });
 }
 

@@ -76,6 +76,10 @@ class Waiters {
     size_t asking = 0;       // answers to come
   };
   void Add(Wait wait);
+  // Whether a rank waits until the version is in the store, or at its last level.
+  static bool IsForStore(const Wait& wait);
+  // What is flushed is waited for, or not any more.
+  void NoteAwaited();
   // Whether it was answered.
   bool Answer(Wait& wait);
   bool AnswerKnown(Wait& wait, Version& version);

@@ -44,7 +44,7 @@ void AttemptWatch::Tick() {
   for (const Key& key : present) {
     const Job* job = core_.FindJob(key.first);
     const Watched& watched = attempts_[key];
-    if (job != nullptr && !watched.is_looking && watched.due_ns <= now_ns) Look(*job, key);
+    if (job != nullptr && !watched.is_looking && watched.due_ns <= now_ns) Look(*job, key, core_.workers());
   }
 }
 
@@ -55,36 +55,39 @@ bool AttemptWatch::IsCarried(const Key& key) const {
   });
 }
 
-void AttemptWatch::Look(const Job& job, const Key& key) {
+void AttemptWatch::Look(const Job& job, const Key& key, Workers& workers) {
   Watched& watched = attempts_[key];
   watched.is_looking = true;
   const int64_t began_ns = core_.clock().NowNs();
   const bool is_due = watched.due_ns <= began_ns;
   const bool gives_sign = is_due && IsCarried(key);
-  core_.Background([store = job.store, name = job.name, attempt = key.second,
-                    gives_sign] { return LookOnce(*store, name, attempt, gives_sign); },
-                   [this, key, is_due, gives_sign, began_ns](const Result<AttemptLook>& seen) {
-                     Watched& looked = attempts_[key];
-                     const Status& marked = seen.ok() ? seen->marked : seen.status();
-                     if (!marked.ok() && gives_sign) {
-                       static LogRateLimit limit(std::chrono::seconds(60));
-                       LogLimited(limit, LogLevel::kWarning, "agent",
-                                  "job {}: the store cannot be told that attempt {} is still carried there: {}", key.first.second,
-                                  key.second, marked.ToString());
-                     }
-                     if (is_due) looked.due_ns = core_.clock().NowNs() + (marked.ok() ? seen->lease / 4 : kRetryPause).count();
-                     looked.is_looking = false;
-                     looked.error = seen.status();
-                     looked.failed_ns = seen.ok() ? std::nullopt : std::optional<int64_t>(began_ns);
-                     if (seen.ok()) {
-                       looked.looked_ns = began_ns;
-                       if (looked.taken_over.ok()) looked.taken_over = seen->taken_over;
-                       if (!looked.taken_over.ok()) OnTakenOver(key, looked.taken_over);
-                     } else {
-                       looked.retry_ns = core_.clock().NowNs() + kAwaitedPause.count();
-                     }
-                     core_.events().attempts_looked_at();
-                   });
+  core_.Background(
+      workers,
+      [store = job.store, name = job.name, attempt = key.second, gives_sign] {
+        return LookOnce(*store, name, attempt, gives_sign);
+      },
+      [this, key, is_due, gives_sign, began_ns](const Result<AttemptLook>& seen) {
+        Watched& looked = attempts_[key];
+        const Status& marked = seen.ok() ? seen->marked : seen.status();
+        if (!marked.ok() && gives_sign) {
+          static LogRateLimit limit(std::chrono::seconds(60));
+          LogLimited(limit, LogLevel::kWarning, "agent",
+                     "job {}: the store cannot be told that attempt {} is still carried there: {}", key.first.second, key.second,
+                     marked.ToString());
+        }
+        if (is_due) looked.due_ns = core_.clock().NowNs() + (marked.ok() ? seen->lease / 4 : kRetryPause).count();
+        looked.is_looking = false;
+        looked.error = seen.status();
+        looked.failed_ns = seen.ok() ? std::nullopt : std::optional<int64_t>(began_ns);
+        if (seen.ok()) {
+          looked.looked_ns = began_ns;
+          if (looked.taken_over.ok()) looked.taken_over = seen->taken_over;
+          if (!looked.taken_over.ok()) OnTakenOver(key, looked.taken_over);
+        } else {
+          looked.retry_ns = core_.clock().NowNs() + kAwaitedPause.count();
+        }
+        core_.events().attempts_looked_at();
+      });
 }
 
 AttemptWatch::Found AttemptWatch::TakenOver(const Job& job, uint32_t attempt, int64_t since_ns) {
@@ -93,7 +96,7 @@ AttemptWatch::Found AttemptWatch::TakenOver(const Job& job, uint32_t attempt, in
   if (!watched.taken_over.ok() || (watched.looked_ns && *watched.looked_ns >= since_ns))
     return {watched.taken_over, Status::Ok()};
   const bool has_failed = watched.failed_ns && *watched.failed_ns >= since_ns;
-  if (!watched.is_looking && core_.clock().NowNs() >= watched.retry_ns) Look(job, key);
+  if (!watched.is_looking && core_.clock().NowNs() >= watched.retry_ns) Look(job, key, core_.publishers());
   return {std::nullopt, has_failed ? watched.error : Status::Ok()};
 }
 

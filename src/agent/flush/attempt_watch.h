@@ -20,6 +20,7 @@ namespace kedge {
 
 class AgentCore;
 class Images;
+class Workers;
 
 class AttemptWatch {
  public:
@@ -52,7 +53,7 @@ class AttemptWatch {
     int64_t retry_ns = 0;              // no look before, unless one is due
   };
   // A look that is due gives a sign of life, too, if images are carried; any other leaves open when that is due.
-  void Look(const Job& job, const Key& key);
+  void Look(const Job& job, const Key& key, Workers& workers);
   bool IsCarried(const Key& key) const;
   void OnTakenOver(const Key& key, const Status& why);
   // What the store says that attempts of the job went on from.

@@ -27,6 +27,8 @@ constexpr uint32_t kPausesGrownMax = 3;
 constexpr Duration kHeldMax = std::chrono::milliseconds(300);
 // Of an image with fewer blocks the look for a base and the block map cost as much as they save.
 constexpr uint64_t kReducedBlocksMin = 16;
+// Written in less time than a worker of low priority may wait for a processor.
+constexpr uint64_t kPromptBytesMax = uint64_t{64} << 10;
 
 // For those who do not know which image it was.
 Status InFull(const Image& image, const Status& why) {
@@ -319,6 +321,7 @@ void Flush::SendPiece(Image& image, const Piece& piece) {
     Duration took;
   };
   core_.Background(
+      piece.bytes <= kPromptBytesMax ? core_.publishers() : core_.flushers(),
       [object = image.object, source = std::move(source), stream_offset, may_borrow, &clock = core_.clock()] {
         const int64_t begin_ns = clock.NowNs();
         Result<PieceWritten> written = object->WritePiece(source, stream_offset, may_borrow);

@@ -25,9 +25,9 @@
 namespace kedge {
 namespace {
 
-// How long the written images of a node wait for those of ranks from which nothing was heard.
 // Until retention looks again whether somebody works on what an earlier attempt has left incomplete.
 constexpr Duration kRetainAgainPause = std::chrono::seconds(5);
+// How long the written images of a node wait for those of ranks from which nothing was heard.
 constexpr Duration kGrace = std::chrono::milliseconds(300);
 constexpr uint32_t kCommitTriesMax = 3;
 constexpr Duration kLookPatience = std::chrono::milliseconds(750);
@@ -162,6 +162,7 @@ void Publisher::PublishNow(Version& version) {
   version.has_published = true;
   version.node_blocks = nullptr;
   core_.Background(
+      core_.publishers(),
       [batch = std::move(batch), store = version.job->store, generation = version.generation, ranks = version.ranks,
        &clock = core_.clock()]() mutable {
         Outcome outcome;
@@ -318,6 +319,7 @@ void Publisher::CommitAgain(const Generation& generation, Outcome outcome) {
   outcome.again = true;
   core_.loop().AddTimer(pause, [this, generation, store = version->job->store, outcome = std::move(outcome)] {
     core_.Background(
+        core_.publishers(),
         [generation, store, outcome]() mutable {
           auto catalog = store->CatalogFor(generation.attempt);
           auto finish = catalog.ok() ? CommitPart(*catalog, outcome.published) : Result<FinishOutcome>(catalog.status());

@@ -179,8 +179,7 @@ TEST(Images, RoomIsMadeAfterAWalkOverVersionsAndNotInIt) {
   first.Capture(1);
   second.Capture(1);
   ASSERT_TRUE(agent.TurnUntil([&] { return FlushOf(agent, 1) == FlushState::kPublishing; }));
-  ASSERT_TRUE(
-      agent->core().workers().WaitIdle(std::chrono::seconds(20)));  // version 1 is in the store; the loop does not know yet
+  ASSERT_TRUE(agent->core().WaitIdle(std::chrono::seconds(20)));  // version 1 is in the store; the loop does not know yet
   first.Capture(2);
   first.Capture(3);
   const SlotRange last = second.TakeSlot();
@@ -221,7 +220,7 @@ TEST(Images, ACachedVersionMakesRoomAtOnce) {
   agent->sessions().DrainAll();
   ASSERT_EQ(agent->assignment().waiting(), 1u);
   ASSERT_TRUE(agent.TurnUntil([&] { return FlushOf(agent, 1) == FlushState::kPublishing; }));
-  ASSERT_TRUE(agent->core().workers().WaitIdle(std::chrono::seconds(20)));
+  ASSERT_TRUE(agent->core().WaitIdle(std::chrono::seconds(20)));
   agent.Turn();  // hears of it
   agent.Turn();
   EXPECT_EQ(agent->assignment().waiting(), 0u);

@@ -9,8 +9,10 @@
 namespace kedge {
 namespace {
 
-// Beside the flushes: publication, retention, looks into the store.
+// Beside the flushes: retention, looks into the store.
 constexpr uint32_t kOtherWorkers = 3;
+constexpr uint32_t kPublishers = 4;  // beside flushes that are waited for
+constexpr Duration kPublishersIdle = std::chrono::seconds(2);
 constexpr uint32_t kBringers = 2;
 constexpr Duration kBringersIdle = std::chrono::seconds(2);
 constexpr uint32_t kServers = 2;
@@ -34,6 +36,7 @@ Result<std::unique_ptr<AgentCore>> AgentCore::Create(AgentOptions options) {
   KEDGE_ASSIGN_OR_RETURN(core->wake_, os::EventFd::Create());
   KEDGE_ASSIGN_OR_RETURN(core->loop_, os::EventLoop::Create());
   core->workers_ = std::make_unique<Workers>(node.flush_workers + kOtherWorkers);
+  core->publishers_ = std::make_unique<Workers>(node.flush_workers + kPublishers, kPublishersIdle, Workers::Priority::kAwaited);
   core->bringers_ = std::make_unique<Workers>(kBringers, kBringersIdle, Workers::Priority::kAwaited);
   core->servers_ = std::make_unique<Workers>(kServers);
   return core;
@@ -42,6 +45,7 @@ Result<std::unique_ptr<AgentCore>> AgentCore::Create(AgentOptions options) {
 void AgentCore::StopWorkers() {
   bringers_.reset();
   servers_.reset();
+  publishers_.reset();
   workers_.reset();
 }
 

@@ -125,6 +125,13 @@ class AgentCore {
   os::EventLoop& loop() { return *loop_; }
   const Clock& clock() const { return SystemClock(); }
   Workers& workers() { return *workers_; }
+  // For what ranks wait for, or may wait for and takes little of a processor: publication, and pieces of few bytes. Ranks that
+  // spin leave nothing to low priority.
+  Workers& publishers() { return *publishers_; }
+  // For pieces of any size.
+  Workers& flushers() { return flush_is_awaited_ ? *publishers_ : *workers_; }
+  // A rank waits until what it has taken is in the store.
+  void SetFlushAwaited(bool is_awaited) { flush_is_awaited_ = is_awaited; }
   // For what a restart waits for. Its ranks often spin while they wait, and leave nothing to low priority.
   Workers& bringers() { return *bringers_; }
   // For what other nodes read here: apart from those who wait for other nodes.
@@ -155,13 +162,19 @@ class AgentCore {
   // Runs `work` on a worker and `done` with its result here, unless the agent has gone by then.
   template <typename Work, typename Done>
   void Background(Work work, Done done) {
-    workers_->Submit([this, work = std::move(work), done = std::move(done)]() mutable {
+    Background(*workers_, std::move(work), std::move(done));
+  }
+  template <typename Work, typename Done>
+  void Background(Workers& workers, Work work, Done done) {
+    workers.Submit([this, work = std::move(work), done = std::move(done)]() mutable {
       auto result = work();
       loop_->Post([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
     });
   }
 
   // ---- For the daemon ----
+  // Whether nothing of Background runs or is queued any more, waiting at most `timeout` for each kind of worker.
+  bool WaitIdle(Duration timeout) { return workers_->WaitIdle(timeout) && publishers_->WaitIdle(timeout); }
   Status OpenControl();
   void CloseControl() { control_ = os::SharedMapping(); }
   // Waits for work in hand, which uses the modules; what is queued is dropped.
@@ -182,8 +195,10 @@ class AgentCore {
   SessionTable sessions_;
   AgentEvents events_;
   std::unique_ptr<Workers> workers_;
+  std::unique_ptr<Workers> publishers_;
   std::unique_ptr<Workers> bringers_;
   std::unique_ptr<Workers> servers_;
+  bool flush_is_awaited_ = false;
   bool nudged_ = false;
   int64_t busy_ns_ = 0;
 };

@@ -130,7 +130,7 @@ Status DirectWriter::Retry(size_t slot) {
   const Request& request = requests_[slot];
   IoRequest io;
   io.file = request.through_cache ? buffered_.get() : direct_.get();
-  io.is_write = true;
+  io.kind = IoKind::kWrite;
   io.data = const_cast<std::byte*>(request.data);  // only read from
   io.bytes = request.bytes;
   io.offset = request.offset;

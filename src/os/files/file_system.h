@@ -1,6 +1,7 @@
 // FileSystem: the door to files. Shaped like the system calls (one call each, partial results possible), so that what
 // is tested against the simulated one is what runs: see testing/simulated_file_system.h and testing/faulty_file_system.h.
-// Two functions at the end are more than a call: what they promise can only be kept from one open folder to the next.
+// Three functions at the end are more than a call: two promise what can only be kept from one open folder to the next, and one
+// what takes many calls at a time.
 //
 // Most code wants the helpers of files.h, which finish partial results and know the commit rules.
 //
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -136,6 +138,10 @@ class FileSystem {
   // in which everybody may write, and belongs neither to this user nor to root nor to that folder's owner; or a link on the
   // way to it is so. kNotFound when it is not there. By default ok.
   virtual Status CheckNotPlanted(const std::string& path);
+
+  // Fsync of each file and folder, all at a time: a journal commits them together, and a server works on all of them. One status
+  // each, in order. By default one after the other.
+  virtual std::vector<Status> SyncTogether(std::span<File* const> files);
 };
 
 // The real one. Lives for ever.

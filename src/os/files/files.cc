@@ -13,22 +13,37 @@ namespace {
 constexpr std::string_view kTemporarySuffix = ".tmp";
 constexpr size_t kUnmeasuredBytes = 4096;
 
-// Writes `content` into a new file, synced and closed. On an error the file is removed.
+// Writes `content` into a new file. On an error the file is removed: best effort, gc removes what stays.
+Result<std::unique_ptr<File>> BeginNewFile(FileSystem& fs, const std::string& path, std::string_view content, uint32_t mode) {
+  KEDGE_ASSIGN_OR_RETURN(auto file, fs.Open(path, OpenFlags::kWrite | OpenFlags::kCreate | OpenFlags::kExclusive, mode));
+  if (Status status = WriteAll(*file, content.data(), content.size(), 0); !status.ok()) {
+    static_cast<void>(file->Close());
+    static_cast<void>(fs.Unlink(path));
+    return status;
+  }
+  return file;
+}
+
+// The same, synced and closed.
 Status WriteNewFile(FileSystem& fs, const std::string& path, std::string_view content, uint32_t mode) {
-  KEDGE_ASSIGN_OR_RETURN(const auto file, fs.Open(path, OpenFlags::kWrite | OpenFlags::kCreate | OpenFlags::kExclusive, mode));
-  Status status = WriteAll(*file, content.data(), content.size(), 0);
-  if (status.ok()) status = file->Fsync();
+  KEDGE_ASSIGN_OR_RETURN(const auto file, BeginNewFile(fs, path, content, mode));
+  Status status = file->Fsync();
   const Status closed = file->Close();
   if (status.ok()) status = closed;
-  if (!status.ok()) static_cast<void>(fs.Unlink(path));  // best effort: gc removes what stays
+  if (!status.ok()) static_cast<void>(fs.Unlink(path));
   return status;
 }
 
 // EEXIST on a temporary name must not look like the answer of a create-if-absent.
-Status WriteTemporary(FileSystem& fs, const std::string& path, std::string_view content, uint32_t mode) {
-  const Status written = WriteNewFile(fs, path, content, mode);
-  return written.code() == Code::kAlreadyExists ? Status(Code::kInternal, written.message()) : written;
+Status OfTemporary(const Status& status) {
+  return status.code() == Code::kAlreadyExists ? Status(Code::kInternal, status.message()) : status;
 }
+
+Status WriteTemporary(FileSystem& fs, const std::string& path, std::string_view content, uint32_t mode) {
+  return OfTemporary(WriteNewFile(fs, path, content, mode));
+}
+
+}  // namespace
 
 bool MeansNoHardLinks(const Status& status) {
   switch (status.errno_value()) {
@@ -39,6 +54,8 @@ bool MeansNoHardLinks(const Status& status) {
     default: return false;
   }
 }
+
+namespace {
 
 Status RemoveByName(FileSystem& fs, const std::string& path) {
   // Unlink first: a symbolic link must go itself, whatever it points to. Folders answer EISDIR (Linux) or EPERM
@@ -66,6 +83,12 @@ Status FileSystem::RemoveBeneath(const std::string& folder, const std::string& p
 
 Status FileSystem::CheckNotPlanted(const std::string& /*path*/) {
   return Status::Ok();
+}
+
+std::vector<Status> FileSystem::SyncTogether(std::span<File* const> files) {
+  std::vector<Status> statuses;
+  for (File* const file : files) statuses.push_back(file->Fsync());
+  return statuses;
 }
 
 std::string JoinPath(std::string_view folder, std::string_view name) {
@@ -192,22 +215,28 @@ Status WriteFileDurably(FileSystem& fs, const std::string& path, std::string_vie
 Status CreateIfAbsent(FileSystem& fs, const std::string& path, std::string_view content, std::string_view tag, uint32_t mode) {
   const std::string temporary = TemporaryPath(path, tag);
   KEDGE_RETURN_IF_ERROR(WriteTemporary(fs, temporary, content, mode));
+  KEDGE_RETURN_IF_ERROR(ShowIfAbsent(fs, temporary, path, content, mode));
+  return SyncFolder(fs, ParentPath(path));
+}
+
+Result<std::unique_ptr<File>> BeginTemporary(FileSystem& fs, const std::string& temporary, std::string_view content,
+                                             uint32_t mode) {
+  auto file = BeginNewFile(fs, temporary, content, mode);
+  if (!file.ok()) return OfTemporary(file.status());
+  return file;
+}
+
+Status ShowIfAbsent(FileSystem& fs, const std::string& temporary, const std::string& path, std::string_view content,
+                    uint32_t mode) {
   Status linked = fs.Link(temporary, path);
   if (!linked.ok()) {
     // Over NFS the link may have been made although its answer was lost, and a repeated request says EEXIST. Nobody
     // else knows the temporary, so its link count tells.
     if (const auto info = fs.Stat(temporary); info.ok() && info->link_count == 2) linked = Status::Ok();
   }
-  const Status unlinked = fs.Unlink(temporary);
-  if (!linked.ok()) {
-    if (!MeansNoHardLinks(linked)) return linked;
-    KEDGE_RETURN_IF_ERROR(WriteNewFile(fs, path, content, mode));
-    return SyncFolder(fs, ParentPath(path));
-  }
-  KEDGE_RETURN_IF_ERROR(SyncFolder(fs, ParentPath(path)));
-  // The record stands; a temporary that stays behind is gc's, and not worth failing for.
-  static_cast<void>(unlinked);
-  return Status::Ok();
+  // A temporary that stays behind is gc's, and not worth failing for.
+  static_cast<void>(fs.Unlink(temporary));
+  return MeansNoHardLinks(linked) ? WriteNewFile(fs, path, content, mode) : linked;
 }
 
 Status MakeFolders(FileSystem& fs, const std::string& path, uint32_t mode, bool durable) {

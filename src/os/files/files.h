@@ -58,6 +58,16 @@ Status WriteFileDurably(FileSystem& fs, const std::string& path, std::string_vie
 Status CreateIfAbsent(FileSystem& fs, const std::string& path, std::string_view content, std::string_view tag,
                       uint32_t mode = 0600);
 
+// CreateIfAbsent in two steps, for who syncs between them and after them, with other files at a time. The first writes the
+// temporary file; it is to be synced and closed before the second, which shows it at `path`: durable once the folder is synced.
+// Whatever the second says, the temporary file is gone.
+Result<std::unique_ptr<File>> BeginTemporary(FileSystem& fs, const std::string& temporary, std::string_view content,
+                                             uint32_t mode = 0600);
+Status ShowIfAbsent(FileSystem& fs, const std::string& temporary, const std::string& path, std::string_view content,
+                    uint32_t mode = 0600);
+// Whether it is the answer of a file system that cannot link at all.
+bool MeansNoHardLinks(const Status& status);
+
 // Creates missing folders on the way to `path` and itself, each entry synced into its parent when `durable`.
 Status MakeFolders(FileSystem& fs, const std::string& path, uint32_t mode = 0700, bool durable = true);
 

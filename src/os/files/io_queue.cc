@@ -12,12 +12,19 @@
 namespace kedge::os {
 namespace {
 
+const char* CallName(IoKind kind) {
+  switch (kind) {
+    case IoKind::kRead: return "pread ";
+    case IoKind::kWrite: return "pwrite ";
+    case IoKind::kSync: break;
+  }
+  return "fsync ";
+}
+
 class PlainQueue final : public IoQueue {
  public:
   Status Submit(const IoRequest& request) override {
-    Result<size_t> outcome = request.is_write ? request.file->Pwrite(request.data, request.bytes, request.offset)
-                                              : request.file->Pread(request.data, request.bytes, request.offset);
-    done_.push_back({request.token, std::move(outcome)});
+    done_.push_back({request.token, Call(request)});
     return Status::Ok();
   }
 
@@ -29,6 +36,16 @@ class PlainQueue final : public IoQueue {
   }
 
  private:
+  static Result<size_t> Call(const IoRequest& request) {
+    switch (request.kind) {
+      case IoKind::kRead: return request.file->Pread(request.data, request.bytes, request.offset);
+      case IoKind::kWrite: return request.file->Pwrite(request.data, request.bytes, request.offset);
+      case IoKind::kSync: break;
+    }
+    KEDGE_RETURN_IF_ERROR(request.file->Fsync());
+    return size_t{0};
+  }
+
   std::deque<IoCompletion> done_;
 };
 
@@ -60,12 +77,15 @@ class RingQueue final : public IoQueue {
     KEDGE_CHECK(entry != nullptr);  // each entry is submitted at once, so there is always room
     const int fd = request.file->descriptor();
     const auto bytes = static_cast<unsigned>(request.bytes);
-    if (request.buffer_index >= 0) {
-      request.is_write ? io_uring_prep_write_fixed(entry, fd, request.data, bytes, request.offset, request.buffer_index)
-                       : io_uring_prep_read_fixed(entry, fd, request.data, bytes, request.offset, request.buffer_index);
+    const bool is_write = request.kind == IoKind::kWrite;
+    if (request.kind == IoKind::kSync) {
+      io_uring_prep_fsync(entry, fd, 0);
+    } else if (request.buffer_index >= 0) {
+      is_write ? io_uring_prep_write_fixed(entry, fd, request.data, bytes, request.offset, request.buffer_index)
+               : io_uring_prep_read_fixed(entry, fd, request.data, bytes, request.offset, request.buffer_index);
     } else {
-      request.is_write ? io_uring_prep_write(entry, fd, request.data, bytes, request.offset)
-                       : io_uring_prep_read(entry, fd, request.data, bytes, request.offset);
+      is_write ? io_uring_prep_write(entry, fd, request.data, bytes, request.offset)
+               : io_uring_prep_read(entry, fd, request.data, bytes, request.offset);
     }
     io_uring_sqe_set_data64(entry, request.token);
     KEDGE_RETURN_IF_ERROR(Enter());
@@ -88,7 +108,7 @@ class RingQueue final : public IoQueue {
     const IoRequest request = found->second;
     in_flight_.erase(found);
     if (outcome >= 0) return IoCompletion{token, static_cast<size_t>(outcome)};
-    return IoCompletion{token, Status::FromErrno(-outcome, (request.is_write ? "pwrite " : "pread ") + request.file->path())};
+    return IoCompletion{token, Status::FromErrno(-outcome, CallName(request.kind) + request.file->path())};
   }
 
  private:

@@ -1,4 +1,4 @@
-// Requests in flight: submit many, take completions one by one. Internal to direct_io.
+// Requests in flight: submit many, take completions one by one. Internal to direct_io and sync_together.
 //
 // Two implementations: io_uring, and plain calls (a request is complete when Submit returns). One thread at a time.
 #pragma once
@@ -13,10 +13,12 @@
 
 namespace kedge::os {
 
+enum class IoKind : uint8_t { kRead, kWrite, kSync };
+
 struct IoRequest {
   File* file = nullptr;
-  bool is_write = false;
-  std::byte* data = nullptr;  // only read from when is_write
+  IoKind kind = IoKind::kRead;
+  std::byte* data = nullptr;  // only read from by kWrite; kSync (fsync) has none
   size_t bytes = 0;
   uint64_t offset = 0;
   int buffer_index = -1;  // the registered buffer that `data` lies in, or -1

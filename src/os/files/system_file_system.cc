@@ -7,6 +7,7 @@
 #include "os/files/file_system.h"
 #include "os/files/files.h"
 #include "os/files/private_files.h"
+#include "os/files/sync_together.h"
 #include "os/files/system_file.h"
 
 namespace kedge::os {
@@ -97,6 +98,8 @@ class System final : public FileSystem {
   }
 
   Status CheckNotPlanted(const std::string& path) override { return os::CheckNotPlanted(path); }
+
+  std::vector<Status> SyncTogether(std::span<File* const> files) override { return os::SyncTogether(files); }
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <numeric>
 #include <utility>
 
 namespace kedge::os::testing {
@@ -361,6 +362,18 @@ Status SimulatedFileSystem::SetModifiedTime(const std::string& path, int64_t mod
   if (read_only_) return Failed(EROFS, Call::kSetModifiedTime, path);
   disk_.node(id).modified_ns = modified_ns;
   return Status::Ok();
+}
+
+std::vector<Status> SimulatedFileSystem::SyncTogether(std::span<File* const> files) {
+  std::vector<size_t> order(files.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  for (size_t left = order.size(); left > 1; --left) {
+    const std::lock_guard lock(mutex_);
+    std::swap(order[left - 1], order[random_.Below(left)]);
+  }
+  std::vector<Status> statuses(files.size());
+  for (const size_t i : order) statuses[i] = files[i]->Fsync();
+  return statuses;
 }
 
 }  // namespace kedge::os::testing

@@ -65,6 +65,8 @@ class SimulatedFileSystem : public FileSystem {
   Result<VolumeInfo> StatVolume(const std::string& path) override;
   Status Chmod(const std::string& path, uint32_t mode) override;
   Status SetModifiedTime(const std::string& path, int64_t modified_ns) override;
+  // One after the other, in any order.
+  std::vector<Status> SyncTogether(std::span<File* const> files) override;
 
  private:
   friend class SimulatedFile;

@@ -11,38 +11,56 @@ constexpr uint32_t kPrivateFolderMode = 0700;
 constexpr size_t kRememberedMax = 10000;
 }  // namespace
 
-Status PosixFolders::Make(const std::string& path) {
-  return Ensure(path, true);
+Result<PosixFolders::Way> PosixFolders::Find(const std::string& path, Missing missing) {
+  Way way;
+  KEDGE_RETURN_IF_ERROR(Walk(path, missing, &way));
+  return way;
 }
 
-Status PosixFolders::Require(const std::string& path) {
-  return Ensure(path, false);
+void PosixFolders::AddTo(SyncGroup& group, Way* way) {
+  for (Way::Folder& folder : way->folders) folder.parent = group.AddFolder(os::ParentPath(folder.path));
 }
 
-Status PosixFolders::Ensure(const std::string& path, bool make) {
+Status PosixFolders::Conclude(const SyncGroup& group, const Way& way) {
+  for (const Way::Folder& folder : way.folders) {
+    const bool is_root = folder.path.size() <= root_.size();
+    // The root's parent may be one that this user cannot open; a store that exists there is taken as it is.
+    const Status& synced = group.status(folder.parent);
+    if (!synced.ok() && !(is_root && synced.code() == Code::kPermission)) return synced;
+    if (is_root) OnRootSeen();
+    const std::lock_guard lock(mutex_);
+    if (durable_.size() >= kRememberedMax) durable_.clear();  // costs syncs, no more
+    durable_[folder.path] = folder.inode;
+  }
+  return Status::Ok();
+}
+
+Status PosixFolders::MakeDurable(const std::string& path, Missing missing) {
+  KEDGE_ASSIGN_OR_RETURN(Way way, Find(path, missing));
+  if (way.folders.empty()) return Status::Ok();
+  SyncGroup group(fs_);
+  AddTo(group, &way);
+  group.Sync();
+  return Conclude(group, way);
+}
+
+Status PosixFolders::Walk(const std::string& path, Missing missing, Way* way) {
   Result<os::FileInfo> info = fs_.Stat(path);
   if (info.ok() && info->kind == os::FileKind::kFolder) {
     const std::lock_guard lock(mutex_);
     const auto known = durable_.find(path);
     if (known != durable_.end() && known->second == Inode{info->device, info->inode}) return Status::Ok();
   }
-  const std::string parent = os::ParentPath(path);
   const bool is_root = path.size() <= root_.size();
-  if (!is_root) KEDGE_RETURN_IF_ERROR(Ensure(parent, make));
+  if (!is_root) KEDGE_RETURN_IF_ERROR(Walk(os::ParentPath(path), missing, way));
   // One that was found is not made, should the whole store be moved away now.
-  if (make && !info.ok()) KEDGE_RETURN_IF_ERROR(is_root ? MakeRoot() : MakeOne(path));
+  if (missing == Missing::kMake && !info.ok()) KEDGE_RETURN_IF_ERROR(is_root ? MakeRoot() : MakeOne(path));
   if (is_root) KEDGE_RETURN_IF_ERROR(fs_.CheckNotPlanted(root_));
   info = fs_.Stat(path);
   if (!info.ok()) return info.status();
   if (info->kind != os::FileKind::kFolder) return Status::FromErrno(ENOTDIR, "stat " + path);
   if (is_root) KEDGE_RETURN_IF_ERROR(CheckSameRoot({info->device, info->inode}));
-  // The root's parent may be one that this user cannot open; a store that exists there is taken as it is.
-  const Status synced = os::SyncFolder(fs_, parent);
-  if (!synced.ok() && !(is_root && synced.code() == Code::kPermission)) return synced;
-  if (is_root) OnRootSeen();
-  const std::lock_guard lock(mutex_);
-  if (durable_.size() >= kRememberedMax) durable_.clear();  // costs syncs, no more
-  durable_[path] = {info->device, info->inode};
+  way->folders.push_back({path, {info->device, info->inode}});
   return Status::Ok();
 }
 

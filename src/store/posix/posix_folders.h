@@ -2,7 +2,8 @@
 //
 // A file is durable only when every folder on the way to it is. Another process may have made a folder and not have
 // synced it yet, so that finding one says nothing; each is therefore synced into its parent once by every process that
-// relies on it, and remembered by its inode: a folder that was removed and made anew by others is another one.
+// relies on it, and remembered by its inode: a folder that was removed and made anew by others is another one. What is made for
+// something that is to be durable later is synced with that (SyncGroup).
 //
 // A root that somebody else may have put where everybody may write is refused, as os::FileSystem::CheckNotPlanted says.
 //
@@ -17,9 +18,11 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "os/files/file_system.h"
+#include "store/posix/sync_group.h"
 
 namespace kedge {
 
@@ -36,16 +39,35 @@ class PosixFolders {
   PosixFolders(os::FileSystem& fs, std::string root, uint32_t mode, RootMaking making)
       : fs_(fs), root_(std::move(root)), mode_(mode), making_(making) {}
 
-  // Makes what is missing on the way to `path` (the root or below it) and sees to it that all of it is durable.
-  Status Make(const std::string& path);
-  // The same for folders that must be there; kNotFound when one is not.
-  Status Require(const std::string& path);
+  enum class Missing : uint8_t {
+    kMake,
+    kRefuse,  // kNotFound
+  };
+  // The folders on the way to `path` (the root or below it), itself included, of which it is not known whether they are durable.
+  // Those that are missing are made.
+  struct Way;
+  Result<Way> Find(const std::string& path, Missing missing);
+  // What is to be synced for them.
+  void AddTo(SyncGroup& group, Way* way);
+  // After that: what came of it; they are known to be durable from here on when that is ok.
+  Status Conclude(const SyncGroup& group, const Way& way);
+  // All three in one.
+  Status MakeDurable(const std::string& path, Missing missing);
+
   // Before something in it is read: whether the root may be trusted. Looks until one was found good; ok when there is none.
   Status CheckRoot();
   struct Inode {
     uint64_t device;
     uint64_t inode;
     friend bool operator==(const Inode&, const Inode&) = default;
+  };
+  struct Way {
+    struct Folder {
+      std::string path;
+      Inode inode;
+      size_t parent = 0;  // its member number in the group
+    };
+    std::vector<Folder> folders;
   };
   // The folder that is the root now, if any. Asked before a file of the root is read, and handed to OnRootRead after.
   std::optional<Inode> Root();
@@ -55,7 +77,7 @@ class PosixFolders {
   void OnRootSeen() { root_seen_.store(true); }
 
  private:
-  Status Ensure(const std::string& path, bool make);
+  Status Walk(const std::string& path, Missing missing, Way* way);
   Status MakeRoot();
   Status MakeOne(const std::string& path);
   // kNotFound (ENOENT) when `root` is another folder than the one in which a file was read.

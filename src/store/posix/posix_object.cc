@@ -1,5 +1,7 @@
 #include "store/posix/posix_object.h"
 
+#include <cerrno>
+
 #include "os/files/direct_io.h"
 #include "os/files/files.h"
 
@@ -48,7 +50,7 @@ Status PosixObjectWriter::FlushHint(uint64_t offset, uint64_t bytes, bool wait) 
   return Remember(status);
 }
 
-Status PosixObjectWriter::SyncAndClose() {
+Status PosixObjectWriter::BeginCommit() {
   Status status;
   {
     const std::lock_guard lock(mutex_);
@@ -56,16 +58,32 @@ Status PosixObjectWriter::SyncAndClose() {
     closed_ = true;
     status = failure_;
   }
-  if (status.ok()) status = file_->Fsync();
+  return status.ok() ? status : EndSync(status);
+}
+
+Status PosixObjectWriter::ShowIfAbsent() {
+  const Status linked = fs_.Link(place_.temporary_path, place_.path);
+  is_in_place_ = linked.ok();
+  // A temporary that stays behind is gc's, and not worth failing for.
+  if (linked.ok()) static_cast<void>(fs_.Unlink(place_.temporary_path));
+  const bool is_later = linked.errno_value() == EEXIST || os::MeansNoHardLinks(linked);
+  return linked.ok() || is_later ? Status::Ok() : EndSync(linked);
+}
+
+Status PosixObjectWriter::EndSync(const Status& synced) {
   const Status closed = CloseFiles();
-  if (status.ok()) status = closed;
-  if (!status.ok()) static_cast<void>(os::UnlinkIfPresent(fs_, place_.temporary_path));
+  const Status status = synced.ok() ? closed : synced;
+  if (status.ok()) return status;
+  if (is_in_place_) TakeBack();
+  static_cast<void>(os::UnlinkIfPresent(fs_, place_.temporary_path));
   return status;
 }
 
 Status PosixObjectWriter::MoveIntoPlace() {
   const Status renamed = fs_.Rename(place_.temporary_path, place_.path);
-  if (!renamed.ok()) static_cast<void>(os::UnlinkIfPresent(fs_, place_.temporary_path));
+  is_in_place_ = renamed.ok();
+  // Also when that went well: where both were links to one file (a link whose answer was lost), the temporary is still there.
+  static_cast<void>(os::UnlinkIfPresent(fs_, place_.temporary_path));
   return renamed;
 }
 

@@ -34,9 +34,16 @@ class PosixObjectWriter final : public ObjectWriter {
   const std::string& key() const override { return place_.key; }
 
   const std::string& path() const { return place_.path; }
-  // fsync and close. On an error, also an earlier one of WriteAt, the temporary is removed. At most once.
-  Status SyncAndClose();
-  // Rename into place; not durable before the folder is synced. On an error the temporary is removed.
+  // A commit begins, at most once. An error, also an earlier one of WriteAt: the temporary is removed.
+  Status BeginCommit();
+  // Links the temporary into place, to be synced there, unless something is there, or the file system cannot: then it is to be
+  // synced first, so that what is there is replaced by what is whole and durable. An error: the temporary is removed.
+  Status ShowIfAbsent();
+  bool is_in_place() const { return is_in_place_; }
+  os::File& file() { return *file_; }
+  // `synced`: what the sync of the file said, and of the folder where it is in place. Closes it. An error: nothing stays.
+  Status EndSync(const Status& synced);
+  // Rename into place of what is synced; not durable before the folder is. On an error the temporary is removed.
   Status MoveIntoPlace();
   // After a failed sync of the folder: takes the object away again, as far as that goes.
   void TakeBack();
@@ -53,6 +60,7 @@ class PosixObjectWriter final : public ObjectWriter {
   std::mutex mutex_;
   Status failure_;  // the first one of a write; guarded by mutex_
   bool closed_ = false;
+  bool is_in_place_ = false;
 };
 
 class PosixObjectContributor final : public ObjectContributor {

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
-#include <set>
 
 #include "os/files/files.h"
+#include "store/posix/posix_draft.h"
 #include "store/posix/posix_folders.h"
 #include "store/posix/posix_object.h"
+#include "store/posix/sync_group.h"
 #include "store/temporary_tag.h"
 
 namespace kedge {
@@ -30,13 +31,19 @@ class PosixStore final : public Store {
                                                      uint64_t expected_bytes) override;
   Result<std::unique_ptr<ObjectWriter>> AdoptObject(const std::string& key, const std::string& handle) override;
   Result<std::unique_ptr<ObjectContributor>> JoinObject(const std::string& handle) override;
-  std::vector<Status> Publish(std::span<ObjectWriter* const> writers) override;
+  std::vector<Status> Publish(std::span<ObjectWriter* const> writers) override { return PublishBeside(nullptr, writers); }
   Result<std::unique_ptr<ObjectReader>> OpenObject(const std::string& key) override;
 
   Status PutIfAbsent(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) override;
   Status Replace(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) override;
   Result<Buffer> Get(const std::string& key, uint64_t bytes_max) override;
-  Status EnsureDurable(std::span<const std::string> keys) override;
+  Status EnsureDurable(std::span<const std::string> keys) override { return EnsureDurableBeside(nullptr, keys); }
+
+  Result<std::unique_ptr<RecordDraft>> Draft(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner,
+                                             Folders folders) override;
+  std::vector<Status> PublishBeside(RecordDraft* draft, std::span<ObjectWriter* const> writers) override;
+  Status EnsureDurableBeside(RecordDraft* draft, std::span<const std::string> keys) override;
+  Status Show(RecordDraft& draft) override;
 
   Status MakeFolder(const std::string& folder) override;
   Result<std::vector<StoreEntry>> List(const std::string& folder) override;
@@ -53,8 +60,12 @@ class PosixStore final : public Store {
 
  private:
   std::string PathOf(const std::string& key) const { return key.empty() ? options_.path : os::JoinPath(options_.path, key); }
-  // The key's path, its folder made or required, durable either way.
-  Result<std::string> PathForWriting(const std::string& key, Folders folders);
+  // When the folder that something lies in is to be durable.
+  enum class Durably : uint8_t { kNow, kLater };
+  // Syncs of folders in a group, each with all on the way to it that may not be durable.
+  class FolderSyncs;
+  // The key's path, its folder made or required.
+  Result<std::string> PathForWriting(const std::string& key, Folders folders, Durably durably);
   Result<std::string> PathOfTemporary(const std::string& handle) const;
   Status FixMode(const std::string& path) const {
     // The umask takes bits away that a shared store asks for.
@@ -62,7 +73,9 @@ class PosixStore final : public Store {
   }
   // Runs `put` on the key's path; when the folder goes between the two, it is looked for (and made) once more.
   template <typename Put>
-  auto WithFolder(const std::string& key, Folders folders, Put put) -> decltype(put(std::string()));
+  auto WithFolder(const std::string& key, Folders folders, Durably durably, Put put) -> decltype(put(std::string()));
+  // Syncs what is begun of these objects, with their folders and the draft, in one step; not ok: nothing of the object stays.
+  void SyncRound(RecordDraft* draft, std::span<ObjectWriter* const> writers, std::vector<Status>* statuses);
   // `expected_bytes` 0: unknown.
   std::unique_ptr<ObjectWriter> MakeWriter(std::unique_ptr<os::File> file, PosixObjectWriter::Place place,
                                            uint64_t expected_bytes);
@@ -76,11 +89,47 @@ class PosixStore final : public Store {
   PosixFolders folders_;
 };
 
-Result<std::string> PosixStore::PathForWriting(const std::string& key, Folders folders) {
+class PosixStore::FolderSyncs {
+ public:
+  // Both outlive it.
+  FolderSyncs(PosixStore& store, SyncGroup& group) : store_(store), group_(group) {}
+
+  void Add(const std::string& path) {
+    if (members_.contains(path)) return;
+    Member& member = members_[path];
+    Result<PosixFolders::Way> way = store_.folders_.Find(path, PosixFolders::Missing::kRefuse);
+    member.found = way.status();
+    if (!way.ok()) return;
+    member.way = std::move(*way);
+    store_.folders_.AddTo(group_, &member.way);
+    member.folder = group_.AddFolder(path);
+  }
+  // After the group was synced.
+  Status Conclude(const std::string& path) {
+    const Member& member = members_.at(path);
+    KEDGE_RETURN_IF_ERROR(member.found);
+    KEDGE_RETURN_IF_ERROR(store_.folders_.Conclude(group_, member.way));
+    return group_.status(member.folder);
+  }
+
+ private:
+  struct Member {
+    Status found;
+    PosixFolders::Way way;
+    size_t folder = 0;
+  };
+  PosixStore& store_;
+  SyncGroup& group_;
+  std::map<std::string, Member> members_;
+};
+
+Result<std::string> PosixStore::PathForWriting(const std::string& key, Folders folders, Durably durably) {
   KEDGE_RETURN_IF_ERROR(ValidateKey(key));
   std::string path = PathOf(key);
+  const auto missing = folders == Folders::kCreate ? PosixFolders::Missing::kMake : PosixFolders::Missing::kRefuse;
   const std::string folder = os::ParentPath(path);
-  KEDGE_RETURN_IF_ERROR(folders == Folders::kCreate ? folders_.Make(folder) : folders_.Require(folder));
+  KEDGE_RETURN_IF_ERROR(durably == Durably::kNow ? folders_.MakeDurable(folder, missing)
+                                                 : folders_.Find(folder, missing).status());
   return path;
 }
 
@@ -93,8 +142,8 @@ Result<std::string> PosixStore::PathOfTemporary(const std::string& handle) const
 }
 
 template <typename Put>
-auto PosixStore::WithFolder(const std::string& key, Folders folders, Put put) -> decltype(put(std::string())) {
-  KEDGE_ASSIGN_OR_RETURN(const std::string path, PathForWriting(key, folders));
+auto PosixStore::WithFolder(const std::string& key, Folders folders, Durably durably, Put put) -> decltype(put(std::string())) {
+  KEDGE_ASSIGN_OR_RETURN(const std::string path, PathForWriting(key, folders, durably));
   auto result = put(path);
   const auto& status = [&]() -> const Status& {
     if constexpr (std::is_same_v<decltype(result), Status>) {
@@ -104,7 +153,7 @@ auto PosixStore::WithFolder(const std::string& key, Folders folders, Put put) ->
     }
   }();
   if (status.errno_value() != ENOENT) return result;
-  KEDGE_RETURN_IF_ERROR(PathForWriting(key, folders).status());
+  KEDGE_RETURN_IF_ERROR(PathForWriting(key, folders, durably).status());
   return put(path);
 }
 
@@ -118,7 +167,7 @@ Result<std::string> PosixStore::Place() {
 Result<std::unique_ptr<ObjectWriter>> PosixStore::CreateObject(const std::string& key, const TemporaryOwner& owner,
                                                                uint64_t expected_bytes) {
   using Made = Result<std::unique_ptr<ObjectWriter>>;
-  return WithFolder(key, Folders::kCreate, [&](const std::string& path) -> Made {
+  return WithFolder(key, Folders::kCreate, Durably::kLater, [&](const std::string& path) -> Made {
     const std::string temporary = os::TemporaryPath(path, MakeTemporaryTag(owner));
     const auto flags = os::OpenFlags::kReadWrite | os::OpenFlags::kCreate | os::OpenFlags::kExclusive;
     KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<os::File> file, fs_.Open(temporary, flags, options_.file_mode));
@@ -147,7 +196,7 @@ Result<std::unique_ptr<ObjectWriter>> PosixStore::AdoptObject(const std::string&
   if (os::ParentPath(handle) != os::ParentPath(key)) {
     return Status(Code::kInvalidArgument, "temporary '" + handle + "' does not lie beside '" + key + "'");
   }
-  KEDGE_ASSIGN_OR_RETURN(const std::string path, PathForWriting(key, Folders::kMustExist));
+  KEDGE_ASSIGN_OR_RETURN(const std::string path, PathForWriting(key, Folders::kMustExist, Durably::kLater));
   const auto flags = os::OpenFlags::kReadWrite | os::OpenFlags::kNoFollow;
   KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<os::File> file, fs_.Open(temporary, flags));
   return MakeWriter(std::move(file), {key, path, handle, temporary}, 0);
@@ -160,27 +209,60 @@ Result<std::unique_ptr<ObjectContributor>> PosixStore::JoinObject(const std::str
   return std::unique_ptr<ObjectContributor>(std::make_unique<PosixObjectContributor>(std::move(file)));
 }
 
-std::vector<Status> PosixStore::Publish(std::span<ObjectWriter* const> writers) {
+std::vector<Status> PosixStore::PublishBeside(RecordDraft* draft, std::span<ObjectWriter* const> writers) {
   std::vector<Status> statuses(writers.size());
-  std::map<std::string, Status> folders;  // of those that are in place: what syncing them said
   for (size_t i = 0; i < writers.size(); ++i) {
     auto* const writer = dynamic_cast<PosixObjectWriter*>(writers[i]);
-    statuses[i] = writer != nullptr ? writer->SyncAndClose()
-                                    : Status(Code::kInternal, writers[i]->key() + " is an object of another store");
+    statuses[i] =
+        writer != nullptr ? writer->BeginCommit() : Status(Code::kInternal, writers[i]->key() + " is an object of another store");
+    if (statuses[i].ok()) statuses[i] = writer->ShowIfAbsent();
   }
+  SyncRound(draft, writers, &statuses);
+  // What is to be replaced, or cannot be linked, is whole and durable by now.
+  std::vector<size_t> moved;
   for (size_t i = 0; i < writers.size(); ++i) {
     auto* const writer = static_cast<PosixObjectWriter*>(writers[i]);
-    if (statuses[i].ok()) statuses[i] = writer->MoveIntoPlace();
-    if (statuses[i].ok()) folders.emplace(os::ParentPath(writer->path()), Status::Ok());
+    if (!statuses[i].ok() || writer->is_in_place()) continue;
+    statuses[i] = writer->MoveIntoPlace();
+    if (statuses[i].ok()) moved.push_back(i);
   }
-  for (auto& [folder, status] : folders) status = os::SyncFolder(fs_, folder);
-  for (size_t i = 0; i < writers.size(); ++i) {
-    auto* const writer = static_cast<PosixObjectWriter*>(writers[i]);
-    if (!statuses[i].ok()) continue;
-    statuses[i] = folders.at(os::ParentPath(writer->path()));
-    if (!statuses[i].ok()) writer->TakeBack();
+  SyncGroup group(fs_);
+  std::map<size_t, size_t> folders;  // by writer
+  for (const size_t i : moved) {
+    folders[i] = group.AddFolder(os::ParentPath(static_cast<PosixObjectWriter*>(writers[i])->path()));
+  }
+  group.Sync();
+  for (const size_t i : moved) {
+    statuses[i] = group.status(folders[i]);
+    if (!statuses[i].ok()) static_cast<PosixObjectWriter*>(writers[i])->TakeBack();
   }
   return statuses;
+}
+
+void PosixStore::SyncRound(RecordDraft* draft, std::span<ObjectWriter* const> writers, std::vector<Status>* statuses) {
+  SyncGroup group(fs_);
+  FolderSyncs folders(*this, group);
+  struct Member {
+    size_t writer;
+    size_t file;
+    std::string folder;
+  };
+  std::vector<Member> members;
+  for (size_t i = 0; i < writers.size(); ++i) {
+    if (!(*statuses)[i].ok()) continue;
+    auto* const writer = static_cast<PosixObjectWriter*>(writers[i]);
+    members.push_back({i, group.Add(writer->file()), os::ParentPath(writer->path())});
+    folders.Add(members.back().folder);
+  }
+  auto* const record = static_cast<PosixDraft*>(draft);
+  if (record != nullptr) record->AddTo(group);
+  group.Sync();
+  if (record != nullptr) record->EndSync(group);
+  for (const Member& member : members) {
+    Status status = group.status(member.file);
+    if (status.ok()) status = folders.Conclude(member.folder);
+    (*statuses)[member.writer] = static_cast<PosixObjectWriter*>(writers[member.writer])->EndSync(status);
+  }
 }
 
 Result<std::unique_ptr<ObjectReader>> PosixStore::OpenObject(const std::string& key) {
@@ -194,14 +276,14 @@ Result<std::unique_ptr<ObjectReader>> PosixStore::OpenObject(const std::string& 
 // ---- Records ----
 
 Status PosixStore::PutIfAbsent(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) {
-  return WithFolder(key, folders, [&](const std::string& path) {
+  return WithFolder(key, folders, Durably::kNow, [&](const std::string& path) {
     const Status status = os::CreateIfAbsent(fs_, path, AsText(bytes), MakeTemporaryTag(owner), options_.file_mode);
     return status.ok() ? FixMode(path) : status;
   });
 }
 
 Status PosixStore::Replace(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) {
-  return WithFolder(key, folders, [&](const std::string& path) {
+  return WithFolder(key, folders, Durably::kNow, [&](const std::string& path) {
     const Status status = os::WriteFileDurably(fs_, path, AsText(bytes), MakeTemporaryTag(owner), options_.file_mode);
     return status.ok() ? FixMode(path) : status;
   });
@@ -219,19 +301,44 @@ Result<Buffer> PosixStore::Get(const std::string& key, uint64_t bytes_max) {
   return Buffer(bytes.begin(), bytes.end());
 }
 
-Status PosixStore::EnsureDurable(std::span<const std::string> keys) {
-  std::set<std::string> folders;
+Result<std::unique_ptr<RecordDraft>> PosixStore::Draft(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner,
+                                                       Folders folders) {
+  using Made = Result<std::unique_ptr<RecordDraft>>;
+  return WithFolder(key, folders, Durably::kLater, [&](const std::string& path) -> Made {
+    PosixDraft::Place place{path, os::TemporaryPath(path, MakeTemporaryTag(owner))};
+    KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<os::File> file,
+                           os::BeginTemporary(fs_, place.temporary_path, AsText(bytes), options_.file_mode));
+    return Made(std::make_unique<PosixDraft>(fs_, std::move(place), std::move(file), key, bytes, owner, folders));
+  });
+}
+
+Status PosixStore::Show(RecordDraft& draft) {
+  const Status shown = static_cast<PosixDraft&>(draft).Show(options_.file_mode);
+  // Its temporary, or its folder: gc may have taken it for what a dead process has left.
+  if (shown.errno_value() == ENOENT) return PutIfAbsent(draft.key(), draft.bytes(), draft.owner(), draft.folders());
+  return shown.ok() ? FixMode(PathOf(draft.key())) : shown;
+}
+
+Status PosixStore::EnsureDurableBeside(RecordDraft* draft, std::span<const std::string> keys) {
+  SyncGroup group(fs_);
+  FolderSyncs folders(*this, group);
+  std::vector<std::unique_ptr<os::File>> files;
   for (const std::string& key : keys) {
     KEDGE_RETURN_IF_ERROR(ValidateKey(key));
     const std::string path = PathOf(key);
-    folders.insert(os::ParentPath(path));
-    KEDGE_ASSIGN_OR_RETURN(const std::unique_ptr<os::File> file, fs_.Open(path, os::OpenFlags::kRead));
-    KEDGE_RETURN_IF_ERROR(file->Fsync());
-    KEDGE_RETURN_IF_ERROR(file->Close());
+    KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<os::File> file, fs_.Open(path, os::OpenFlags::kRead));
+    group.Add(*file);
+    files.push_back(std::move(file));
+    folders.Add(os::ParentPath(path));
   }
-  for (const std::string& folder : folders) {
-    KEDGE_RETURN_IF_ERROR(folders_.Require(folder));
-    KEDGE_RETURN_IF_ERROR(os::SyncFolder(fs_, folder));
+  auto* const record = static_cast<PosixDraft*>(draft);
+  if (record != nullptr) record->AddTo(group);
+  group.Sync();
+  if (record != nullptr) record->EndSync(group);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    KEDGE_RETURN_IF_ERROR(group.status(i));
+    KEDGE_RETURN_IF_ERROR(files[i]->Close());
+    KEDGE_RETURN_IF_ERROR(folders.Conclude(os::ParentPath(PathOf(keys[i]))));
   }
   return Status::Ok();
 }
@@ -240,7 +347,7 @@ Status PosixStore::EnsureDurable(std::span<const std::string> keys) {
 
 Status PosixStore::MakeFolder(const std::string& folder) {
   KEDGE_RETURN_IF_ERROR(ValidateKey(folder));
-  return folders_.Make(PathOf(folder));
+  return folders_.Find(PathOf(folder), PosixFolders::Missing::kMake).status();
 }
 
 Result<std::vector<StoreEntry>> PosixStore::List(const std::string& folder) {

@@ -1,7 +1,8 @@
 // A directory as a store: a parallel file system, NFS, or a local disk.
 //
-// An object is written to a temporary file beside its place, synced, closed, renamed there, and the folder synced.
-// Records are linked into place (os::CreateIfAbsent). Folders are 0700 and files 0600 unless `mode` says otherwise. The
+// An object is written to a temporary file beside its place, linked there, and synced in one step with its folder and with all
+// that is published beside it. Where something is in its place already, it is synced first, and renamed there. Records are linked
+// into place once they are synced (os::CreateIfAbsent). Folders are 0700 and files 0600 unless `mode` says otherwise. The
 // store's clock is the file system's: ages compare the modification times of two files in it. Files are reached by path, since
 // whoever may write in a store may change what is in it; but removal follows no link below the store's folder.
 #pragma once

@@ -135,7 +135,7 @@ TEST_F(PosixStoreTest, AHintThatTheFileSystemDoesNotKnowIsNoError) {
 }
 
 TEST_F(PosixStoreTest, FailedSyncsAndClosesGiveTheObjectUp) {
-  for (const Call call : {Call::kFsync, Call::kClose, Call::kRename}) {
+  for (const Call call : {Call::kFsync, Call::kClose, Call::kLink}) {
     const auto writer = Begin("f/object");
     ASSERT_TRUE(writer->WriteAt(0, AsBytes("abc")).ok());
     Fail(call, EDQUOT, "object");
@@ -147,6 +147,57 @@ TEST_F(PosixStoreTest, FailedSyncsAndClosesGiveTheObjectUp) {
     EXPECT_FALSE(writer->Commit().ok()) << "nothing is retried";
     ExpectNothingThere("f/object");
   }
+}
+
+TEST_F(PosixStoreTest, WhatIsToBeReplacedStaysUntilTheNewOneIsDurable) {
+  const auto content = [&] {
+    std::array<std::byte, 3> read{};
+    EXPECT_TRUE(store_->OpenObject("f/object").value()->ReadAt(0, read).ok());
+    return std::string(AsText(read));
+  };
+  const auto first = Begin("f/object");
+  ASSERT_TRUE(first->WriteAt(0, AsBytes("abc")).ok());
+  ASSERT_TRUE(first->Commit().ok());
+  for (const Call call : {Call::kFsync, Call::kClose, Call::kRename}) {
+    const auto writer = Begin("f/object");
+    ASSERT_TRUE(writer->WriteAt(0, AsBytes("def")).ok());
+    Fail(call, EIO, "object");
+    EXPECT_EQ(writer->Commit().errno_value(), EIO) << CallName(call);
+    fs_.faults().Clear();
+    EXPECT_EQ(content(), "abc") << CallName(call);
+    EXPECT_TRUE(store_->ListTemporaries("", kOwner).value().empty());
+  }
+  bool is_published = false;
+  for (uint64_t calls = 0; !is_published; ++calls) {
+    const std::unique_ptr<SimulatedFileSystem> machine = fs_.Clone();
+    {
+      const auto store = MakePosixStore(*machine, {.path = "/store"});
+      const auto writer = store->CreateObject("f/object", kOwner, 0).value();
+      ASSERT_TRUE(writer->WriteAt(0, AsBytes("def")).ok());
+      machine->faults().KillAfter(calls);
+      is_published = writer->Commit().ok();
+    }
+    machine->Crash(calls);
+    const auto after = MakePosixStore(*machine, {.path = "/store"});
+    std::array<std::byte, 3> read{};
+    ASSERT_TRUE(after->OpenObject("f/object").value()->ReadAt(0, read).ok());
+    EXPECT_TRUE(AsText(read) == "def" || (!is_published && AsText(read) == "abc")) << "dies and the power goes at call " << calls;
+  }
+}
+
+// As one has no links: it is synced and renamed.
+TEST_F(PosixStoreTest, ObjectsNeedNoLinks) {
+  FaultRule rule;
+  rule.calls = CallsOf(Call::kLink);
+  rule.count = os::testing::kForEver;
+  rule.errno_value = EPERM;
+  fs_.faults().Add(rule);
+  const auto writer = Begin("f/object");
+  ASSERT_TRUE(writer->WriteAt(0, AsBytes("abc")).ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  fs_.Crash(1);
+  store_ = MakePosixStore(fs_, {.path = "/store"});
+  EXPECT_EQ(store_->OpenObject("f/object").value()->size_bytes(), 3u);
 }
 
 TEST_F(PosixStoreTest, AFailedSyncOfTheFolderTakesTheObjectBack) {
@@ -184,7 +235,49 @@ TEST_F(PosixStoreTest, PublishingTogetherSyncsEachFolderOnce) {
   }
   const uint64_t before = fs_.faults().calls(Call::kFsync);
   for (const Status& status : store_->Publish(pointers)) EXPECT_TRUE(status.ok());
-  EXPECT_EQ(fs_.faults().calls(Call::kFsync) - before, kObjects + 1);
+  EXPECT_EQ(fs_.faults().calls(Call::kFsync) - before, kObjects + 1 + 3) << "and the store, f and data into their parents";
+  const auto another = Begin("f/data/another");
+  ASSERT_TRUE(another->Commit().ok());
+  EXPECT_EQ(fs_.faults().calls(Call::kFsync) - before, kObjects + 1 + 3 + 2);
+}
+
+// A record that follows on them is written in the same step, and is not seen before it is shown.
+TEST_F(PosixStoreTest, ADraftIsWrittenBesideWhatItFollowsOn) {
+  ASSERT_TRUE(store_->MakeFolder("f/parts").ok());
+  const auto writer = Begin("f/data/object");
+  ObjectWriter* const pointer = writer.get();
+  auto draft = store_->Draft("f/parts/record", AsBytes("x"), kOwner, Folders::kMustExist);
+  ASSERT_TRUE(draft.ok()) << draft.status().ToString();
+  ASSERT_TRUE(store_->PublishBeside(draft->get(), std::span(&pointer, 1)).front().ok());
+  EXPECT_EQ(store_->Get("f/parts/record", 10).status().code(), Code::kNotFound);
+  const uint64_t before = fs_.faults().calls(Call::kFsync);
+  ASSERT_TRUE(store_->Show(**draft).ok());
+  EXPECT_EQ(fs_.faults().calls(Call::kFsync), before);
+  const std::string key = "f/parts/record";
+  ASSERT_TRUE(store_->EnsureDurable(std::span(&key, 1)).ok());
+  fs_.Crash(1);
+  store_ = MakePosixStore(fs_, {.path = "/store"});
+  EXPECT_EQ(store_->Get(key, 10).value().size(), 1u);
+}
+
+TEST_F(PosixStoreTest, ADraftWhoseSyncFailsIsNeverShown) {
+  ASSERT_TRUE(store_->MakeFolder("f").ok());
+  auto draft = store_->Draft("f/record", AsBytes("x"), kOwner, Folders::kMustExist).value();
+  Fail(Call::kFsync, EIO, "record");
+  EXPECT_TRUE(store_->EnsureDurableBeside(draft.get(), {}).ok()) << "it is not the draft's";
+  EXPECT_EQ(store_->Show(*draft).errno_value(), EIO) << "also now that a sync would say ok";
+  draft = nullptr;
+  ExpectNothingThere("f/record");
+}
+
+TEST_F(PosixStoreTest, ADraftOutlivesItsTemporary) {
+  ASSERT_TRUE(store_->MakeFolder("f").ok());
+  const auto draft = store_->Draft("f/record", AsBytes("x"), kOwner, Folders::kMustExist).value();
+  for (const Temporary& one : store_->ListTemporaries("", kOwner).value()) {
+    ASSERT_TRUE(store_->RemoveTemporary(one.handle).ok());
+  }
+  EXPECT_TRUE(store_->Show(*draft).ok());
+  EXPECT_EQ(store_->Get("f/record", 10).value().size(), 1u);
 }
 
 TEST_F(PosixStoreTest, FoldersAreSyncedOnceByEachProcess) {

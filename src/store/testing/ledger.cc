@@ -8,6 +8,7 @@
 namespace kedge::testing {
 
 void Ledger::AllowRemoval(const std::string& name, uint32_t keep) {
+  keep_[name] = keep;
   std::set<int64_t> kept;
   for (auto it = acknowledged_.rbegin(); it != acknowledged_.rend(); ++it) {
     if (it->name != name || pinned_.contains(*it) || may_go_.contains(*it)) continue;
@@ -48,7 +49,13 @@ Status Ledger::Check(const Catalog& catalog) const {
     if (may_go_.contains(generation)) continue;
     const auto least = least_kept_.find(generation.name);
     const bool too_old = least != least_kept_.end() && generation.version < least->second;
-    if (too_old && !pinned_.contains(generation)) continue;
+    std::set<int64_t> newer;
+    for (const Generation& other : complete) {
+      if (other.name == generation.name && other.version > generation.version) newer.insert(other.version);
+    }
+    const auto keep = keep_.find(generation.name);
+    const bool is_outlived = keep != keep_.end() && newer.size() >= keep->second;
+    if ((too_old || is_outlived) && !pinned_.contains(generation)) continue;
     // A later taking may stand in its place; everything else may not.
     const auto same_version = [&](const Generation& other) {
       return other.name == generation.name && other.version == generation.version && other >= generation;

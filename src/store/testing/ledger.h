@@ -21,7 +21,8 @@ class Ledger {
   void Pin(const Generation& generation) { pinned_.insert(generation); }
   // Takes back a permission to be removed: it was pinned after all.
   void Require(const Generation& generation) { may_go_.erase(generation); }
-  // To be called before ApplyRetention(keep): from now on those that it removes may be missing.
+  // To be called before ApplyRetention(keep): from now on those that it removes may be missing. It may have seen others complete
+  // than were acknowledged: then so many newer ones are there.
   void AllowRemoval(const std::string& name, uint32_t keep);
 
   // Looks at the store as a restart would. Ok when
@@ -37,6 +38,7 @@ class Ledger {
   std::set<Generation> acknowledged_;
   std::set<Generation> pinned_;
   std::set<Generation> may_go_;
+  std::map<std::string, uint32_t> keep_;       // by name
   std::map<std::string, int64_t> least_kept_;  // by name: what is older may go, also when it is acknowledged only later
 };
 
