@@ -77,6 +77,7 @@ class Agent {
   Tiers& tiers() { return tiers_; }
   Tuning& tuning() { return tuning_; }
   Turns& turns() { return turns_; }
+  Waiters& waiters() { return waiters_; }
 
  private:
   explicit Agent(std::unique_ptr<AgentCore> core);

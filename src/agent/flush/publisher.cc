@@ -248,7 +248,7 @@ void Publisher::OnPublished(const Generation& generation, Outcome outcome) {
       }
       job.stored_attempt = std::max(job.stored_attempt, generation.attempt);
       image->object = nullptr;
-      if (!image->doomed) images_.SaveFile(*image);
+      if (!completed) images_.SaveFile(*image);
       core_.events().image_stored(*image);
       stored_bytes += image->image_bytes;
       writing += image->flush_time;
@@ -272,6 +272,7 @@ void Publisher::OnPublished(const Generation& generation, Outcome outcome) {
     throughput_.OnImageStored(job.store_id, stored_bytes, writing, outcome.syncing);
     throughput_.OnImageWritten(job.store_id, written.bytes, written.writing, outcome.syncing);
   }
+  if (completed) SaveFiles(*version);
   os::KillPoint("publish-saved");
   if (completed) OnComplete(*version);
   for (uint64_t id : stored) {
@@ -331,12 +332,15 @@ void Publisher::CommitAgain(const Generation& generation, Outcome outcome) {
   });
 }
 
+void Publisher::SaveFiles(const Version& version) {
+  for (const auto& [rank, image] : version.images) images_.SaveFile(*image);
+}
+
 void Publisher::OnComplete(Version& version) {
   ++core_.counters().versions_completed;
   LogInfo("agent", "{} is complete in the store", version.generation.ToString());
   for (const auto& [rank, image] : version.images) {
     if (image->doomed || !image->ended) continue;
-    images_.SaveFile(*image);
     if (image->has_files && !image->files_published && version.job->hello.keys.files_publish) PublishFiles(*image);
   }
   Retain(*version.job, version.generation.name);
@@ -444,6 +448,7 @@ void Publisher::Probe(Version& version) {
         found->missing_in_store = outcome->missing_ranks;
         if (outcome->complete && !found->in_store) {
           found->in_store = true;
+          SaveFiles(*found);
           OnComplete(*found);
           images_.Reconsider(*found->job, generation.name);
         }

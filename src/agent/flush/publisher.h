@@ -55,6 +55,8 @@ class Publisher {
   void CommitAgain(const Generation& generation, Outcome outcome);
   // What is written of it is published when the store is there again.
   void AwaitStore(Version& version, const Status& why);
+  // For a successor: where its images are by now.
+  void SaveFiles(const Version& version);
   void OnComplete(Version& version);
 
   AgentCore& core_;

@@ -404,8 +404,7 @@ Status FlushObject::WriteRecords(ByteSpan record, const reduce::Lenders& lenders
       IsOfVersion(object, generation_) ? leans_on->insert(object.key.substr(folder.size() + 1)) : references->insert(folder);
     }
   }
-  KEDGE_RETURN_IF_ERROR(writer->WriteAt(entry->record_offset, records));
-  return writer->FlushHint(entry->record_offset, records.size(), /*wait=*/false);
+  return writer->WriteAt(entry->record_offset, records);
 }
 
 FlushObject::~FlushObject() {
