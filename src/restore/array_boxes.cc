@@ -65,17 +65,18 @@ std::vector<ArrayBox> Without(const ArrayBox& box, const ArrayBox& taken) {
   return rest;
 }
 
-CommonRuns::CommonRuns(const ArrayBox& common, const ArrayBox& from, const ArrayBox& to) {
-  next_.count = 1;
-  uint64_t from_stride = 1, to_stride = 1;
+CommonRuns::CommonRuns(const ArrayBox& common, const ArrayBox& from, const ArrayBox& to, uint64_t element_bytes) {
+  first_.bytes = element_bytes;
+  uint64_t from_stride = element_bytes, to_stride = element_bytes;
   bool is_within_run = true;
   for (size_t i = common.shape.size(); i-- > 0;) {
-    next_.from += static_cast<uint64_t>(common.offset[i] - from.offset[i]) * from_stride;
-    next_.to += static_cast<uint64_t>(common.offset[i] - to.offset[i]) * to_stride;
+    const auto extent = static_cast<uint64_t>(common.shape[i]);
+    first_.from += static_cast<uint64_t>(common.offset[i] - from.offset[i]) * from_stride;
+    first_.to += static_cast<uint64_t>(common.offset[i] - to.offset[i]) * to_stride;
     if (is_within_run) {
-      next_.count *= static_cast<uint64_t>(common.shape[i]);
+      first_.bytes *= extent;
     } else {
-      outer_.push_back({common.shape[i], from_stride, to_stride, 0});
+      outer_.push_back({extent, from_stride, to_stride, 0});
     }
     // The next slower one goes on where this ends, in both.
     is_within_run = is_within_run && common.shape[i] == from.shape[i] && common.shape[i] == to.shape[i];
@@ -83,24 +84,41 @@ CommonRuns::CommonRuns(const ArrayBox& common, const ArrayBox& from, const Array
     to_stride *= static_cast<uint64_t>(to.shape[i]);
   }
   std::ranges::reverse(outer_);
-  is_done_ = next_.count == 0;
+  next_ = first_;
 }
 
-std::optional<ElementRun> CommonRuns::Next() {
-  if (is_done_) return std::nullopt;
-  const ElementRun run = next_;
-  size_t i = outer_.size();
-  for (; i-- > 0;) {
+void CommonRuns::Forward() {
+  for (size_t i = outer_.size(); i-- > 0;) {
     Dimension& dimension = outer_[i];
     next_.from += dimension.from_stride;
     next_.to += dimension.to_stride;
-    if (++dimension.at < dimension.extent) return run;
-    next_.from -= static_cast<uint64_t>(dimension.extent) * dimension.from_stride;
-    next_.to -= static_cast<uint64_t>(dimension.extent) * dimension.to_stride;
+    if (++dimension.at < dimension.extent) return;
+    next_.from -= dimension.extent * dimension.from_stride;
+    next_.to -= dimension.extent * dimension.to_stride;
     dimension.at = 0;
   }
   is_done_ = true;
+}
+
+std::optional<ByteRun> CommonRuns::Next() {
+  if (is_done_) return std::nullopt;
+  const ByteRun run = next_;
+  Forward();
   return run;
+}
+
+void CommonRuns::SkipTo(uint64_t from) {
+  // To the last run that begins at or before it: a slower dimension's step is longer than all that the faster ones make.
+  next_ = first_;
+  is_done_ = false;
+  uint64_t left = from < first_.from ? 0 : from - first_.from;
+  for (Dimension& dimension : outer_) {
+    dimension.at = std::min(left / dimension.from_stride, dimension.extent - 1);
+    left -= dimension.at * dimension.from_stride;
+    next_.from += dimension.at * dimension.from_stride;
+    next_.to += dimension.at * dimension.to_stride;
+  }
+  if (next_.from + next_.bytes <= from) Forward();
 }
 
 }  // namespace kedge

@@ -28,30 +28,35 @@ std::optional<ArrayBox> Intersection(const ArrayBox& a, const ArrayBox& b);
 // `box` without `taken`: boxes that do not overlap.
 std::vector<ArrayBox> Without(const ArrayBox& box, const ArrayBox& taken);
 
-// Elements that lie one behind the other in both boxes.
-struct ElementRun {
+// Bytes that lie one behind the other in both boxes.
+struct ByteRun {
   uint64_t from = 0;  // of the first one, from the begin of each
   uint64_t to = 0;
-  uint64_t count = 0;
+  uint64_t bytes = 0;
 };
 
 // What is to be copied from one box to another, in the order in which it lies in `from`: as few runs as there are.
 class CommonRuns {
  public:
-  // `from` and `to` as they lie in memory. REQUIRES: `common` lies in both.
-  CommonRuns(const ArrayBox& common, const ArrayBox& from, const ArrayBox& to);
+  // `from` and `to` as they lie in memory. REQUIRES: `common` lies in both, and has elements.
+  CommonRuns(const ArrayBox& common, const ArrayBox& from, const ArrayBox& to, uint64_t element_bytes);
   // Nothing: there are no more.
-  std::optional<ElementRun> Next();
+  std::optional<ByteRun> Next();
+  // Next() goes on with the first run that ends behind this byte of `from`, wherever it was.
+  void SkipTo(uint64_t from);
 
  private:
   struct Dimension {
-    int64_t extent = 0;
+    uint64_t extent = 0;
     uint64_t from_stride = 0;
     uint64_t to_stride = 0;
-    int64_t at = 0;
+    uint64_t at = 0;
   };
+  void Forward();
+
   std::vector<Dimension> outer_;  // slowest first; those within a run are left out
-  ElementRun next_;
+  ByteRun first_;
+  ByteRun next_;
   bool is_done_ = false;
 };
 

@@ -67,18 +67,25 @@ TEST_P(ArrayBoxes, RunsCopyWhatIsCommonInTheOrderInWhichItLies) {
     std::vector<std::vector<int64_t>> source, target;
     ForEachElement(from, [&](const std::vector<int64_t>& at) { source.push_back(at); });
     ForEachElement(to, [&](const std::vector<int64_t>& at) { target.push_back(at); });
-    uint64_t copied = 0, end = 0, runs = 0;
-    CommonRuns walk(*common, from, to);
+    uint64_t copied = 0, end = 0;
+    std::vector<ByteRun> runs;
+    CommonRuns walk(*common, from, to, 1);
     while (const auto run = walk.Next()) {
       ASSERT_GE(run->from, end) << "in order, and none twice";
-      end = run->from + run->count;
-      for (uint64_t i = 0; i < run->count; ++i) ASSERT_EQ(source.at(run->from + i), target.at(run->to + i));
-      copied += run->count;
-      ++runs;
+      end = run->from + run->bytes;
+      for (uint64_t i = 0; i < run->bytes; ++i) ASSERT_EQ(source.at(run->from + i), target.at(run->to + i));
+      copied += run->bytes;
+      runs.push_back(*run);
     }
     ASSERT_EQ(copied, common->Elements());
     if (common == from && common == to) {
-      ASSERT_EQ(runs, 1u);
+      ASSERT_EQ(runs.size(), 1u);
+    }
+    for (uint64_t at = 0; at <= source.size(); ++at) {
+      walk.SkipTo(at);
+      const auto expected = std::ranges::find_if(runs, [&](const ByteRun& run) { return run.from + run.bytes > at; });
+      for (auto run = expected; run != runs.end(); ++run) ASSERT_EQ(walk.Next()->from, run->from) << "behind " << at;
+      ASSERT_FALSE(walk.Next());
     }
   }
 }
@@ -102,12 +109,12 @@ TEST(Boxes, ColumnMajorOnesAreTurnedRound) {
 
 TEST(Boxes, SlabsAreOneRun) {
   const ArrayBox from{{0, 0, 0}, {10, 6, 7}}, to{{8, 0, 0}, {10, 6, 7}};
-  CommonRuns walk(*Intersection(from, to), from, to);
+  CommonRuns walk(*Intersection(from, to), from, to, 8);
   const auto run = walk.Next();
   ASSERT_TRUE(run);
-  EXPECT_EQ(run->from, 8u * 42);
+  EXPECT_EQ(run->from, 8u * 8 * 42);
   EXPECT_EQ(run->to, 0u);
-  EXPECT_EQ(run->count, 2u * 42);
+  EXPECT_EQ(run->bytes, 8u * 2 * 42);
   EXPECT_FALSE(walk.Next());
 }
 

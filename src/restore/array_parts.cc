@@ -5,9 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
-#include <memory>
-#include <optional>
 #include <utility>
 
 #include "format/wire.h"
@@ -48,68 +45,6 @@ std::string WhyNot(const Region& saved, const Region& wanted) {
   if (has_order && saved.column_major != wanted.column_major) return "the order of its elements is another";
   return "";
 }
-
-// Extents of one region, one after the other, into the boxes that take from it.
-class ExtentReader {
- public:
-  ExtentReader(ImageReader& reader, const Region& wanted, std::byte* memory)
-      : reader_(reader), wanted_bytes_(wanted.element_bytes), memory_(memory) {}
-
-  void Add(const ArrayBox& box, const ArrayBox& from, const ArrayBox& to) {
-    walks_.push_back({CommonRuns(box, from, to), std::nullopt});
-    Advance(walks_.back());
-  }
-
-  Status Read(uint32_t index) {
-    const Extent& extent = reader_.record().extents[index];
-    const uint64_t begin = extent.region_offset, end = begin + extent.bytes;
-    const auto is_in = [&](const Walk& walk) { return walk.run && walk.run->from < end; };
-    if (std::ranges::none_of(walks_, is_in)) return Status::Ok();
-    const auto whole = std::ranges::find_if(walks_, [&](const Walk& walk) {
-      return is_in(walk) && walk.run->from <= begin && walk.run->from + walk.run->count >= end;
-    });
-    if (whole != walks_.end()) {
-      // Nobody else has anything of it: boxes do not overlap.
-      KEDGE_RETURN_IF_ERROR(reader_.ReadExtent(index, memory_ + whole->run->to + (begin - whole->run->from)));
-      if (whole->run->from + whole->run->count == end) Advance(*whole);
-      return Status::Ok();
-    }
-    if (scratch_bytes_ < extent.bytes) {
-      scratch_ = std::make_unique_for_overwrite<std::byte[]>(extent.bytes);
-      scratch_bytes_ = extent.bytes;
-    }
-    KEDGE_RETURN_IF_ERROR(reader_.ReadExtent(index, scratch_.get()));
-    for (Walk& walk : walks_) {
-      while (is_in(walk)) {
-        const uint64_t from = std::max(walk.run->from, begin), to = std::min(walk.run->from + walk.run->count, end);
-        std::memcpy(memory_ + walk.run->to + (from - walk.run->from), scratch_.get() + (from - begin), to - from);
-        if (to < walk.run->from + walk.run->count) break;  // the next extent has the rest
-        Advance(walk);
-      }
-    }
-    return Status::Ok();
-  }
-
- private:
-  struct Walk {
-    CommonRuns runs;
-    std::optional<ElementRun> run;  // in bytes: the first that is not whole yet
-  };
-  void Advance(Walk& walk) {
-    walk.run = walk.runs.Next();
-    if (!walk.run) return;
-    walk.run->from *= wanted_bytes_;
-    walk.run->to *= wanted_bytes_;
-    walk.run->count *= wanted_bytes_;
-  }
-
-  ImageReader& reader_;
-  const uint64_t wanted_bytes_;
-  std::byte* const memory_;
-  std::vector<Walk> walks_;
-  std::unique_ptr<std::byte[]> scratch_;
-  uint64_t scratch_bytes_ = 0;
-};
 
 }  // namespace
 
@@ -207,15 +142,12 @@ Result<std::vector<TakenBoxes>> SavedArrays::Plan(const Region& wanted, uint32_t
   return mismatch(fmt::format("no image has its {} elements at {}", Joined(hole.shape, " x "), Joined(hole.offset, ", ")));
 }
 
-Status ReadBoxes(ImageReader& reader, uint32_t region, const std::vector<ArrayBox>& boxes, const Region& wanted,
-                 std::byte* memory) {
-  const Region& saved = reader.record().regions[region];
+Result<RegionTarget> TargetOf(const Region& saved, uint32_t index, const std::vector<ArrayBox>& boxes, const Region& wanted,
+                              std::byte* memory) {
   if (saved.global_shape.size() != wanted.global_shape.size()) return Status(Code::kInternal, "not parts of one global array");
-  ExtentReader extents(reader, wanted, memory);
-  for (const ArrayBox& box : boxes) extents.Add(box, MemoryOf(saved), MemoryOf(wanted));
-  const auto [begin, end] = reader.ExtentsOf(region);
-  for (uint32_t index = begin; index < end; ++index) KEDGE_RETURN_IF_ERROR(extents.Read(index));
-  return Status::Ok();
+  RegionTarget target{index, memory};
+  for (const ArrayBox& box : boxes) target.boxes.emplace_back(box, MemoryOf(saved), MemoryOf(wanted), wanted.element_bytes);
+  return target;
 }
 
 }  // namespace kedge

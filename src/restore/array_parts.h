@@ -1,4 +1,4 @@
-// Global arrays, whose regions come back on another number of ranks: which image has what of them, and how it gets into memory.
+// Global arrays, whose regions come back on another number of ranks: which image has what of them, and where it goes in memory.
 //
 // A region is part of a global array when it has a global shape. Its array is named by the region's name as far as a bracket, or
 // by its id where it has no name: so the blocks of a rank that has several are called field[0], field[1], ... Parts may overlap;
@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "format/image_record.h"
 #include "restore/array_boxes.h"
-#include "restore/image_reader.h"
+#include "restore/region_target.h"
 
 namespace kedge {
 
@@ -54,9 +54,9 @@ class SavedArrays {
   std::map<std::string, std::vector<SavedPart>> by_name_;  // each in the order of ranks
 };
 
-// From a region of `reader`'s image to `memory`, where all of `wanted` goes. Errors as ImageReader::ReadRegions. Takes memory for
-// one extent.
-Status ReadBoxes(ImageReader& reader, uint32_t region, const std::vector<ArrayBox>& boxes, const Region& wanted,
-                 std::byte* memory);
+// What of the region `saved`, with this index in its image, goes where in `memory`, where all of `wanted` goes. kInternal: they
+// are no parts of one array.
+Result<RegionTarget> TargetOf(const Region& saved, uint32_t index, const std::vector<ArrayBox>& boxes, const Region& wanted,
+                              std::byte* memory);
 
 }  // namespace kedge

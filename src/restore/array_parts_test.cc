@@ -7,22 +7,24 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 
 #include "base/crc32c.h"
+#include "restore/image_reader.h"
 
 namespace kedge {
 namespace {
 
 using Element = uint32_t;
 
-// One chunk in memory, which is read as from a device.
+// One chunk in memory, which is read as such or as from a device.
 class BytesSource : public ChunkSource {
  public:
-  explicit BytesSource(std::vector<std::byte> bytes) : bytes_(std::move(bytes)) {}
+  BytesSource(std::vector<std::byte> bytes, bool is_mapped) : bytes_(std::move(bytes)), is_mapped_(is_mapped) {}
   bool Has(uint32_t) const override { return true; }
-  SourceKind KindOf(uint32_t) const override { return SourceKind::kStore; }
-  const std::byte* Memory(uint32_t) const override { return nullptr; }
+  SourceKind KindOf(uint32_t) const override { return is_mapped_ ? SourceKind::kMemory : SourceKind::kStore; }
+  const std::byte* Memory(uint32_t) const override { return is_mapped_ ? bytes_.data() : nullptr; }
   Status Read(uint32_t, uint64_t offset, void* to, uint64_t bytes) override {
     std::memcpy(to, bytes_.data() + offset, bytes);
     return Status::Ok();
@@ -31,6 +33,7 @@ class BytesSource : public ChunkSource {
 
  private:
   const std::vector<std::byte> bytes_;
+  const bool is_mapped_;
 };
 
 Region RegionOf(int id, const std::string& name, std::vector<int64_t> global, std::vector<int64_t> offset,
@@ -74,8 +77,10 @@ std::vector<Element> ContentOf(const Region& region, Element in_halo = kStale) {
   return content;
 }
 
-// An image of these regions, in extents of `extent_bytes`.
-std::unique_ptr<ImageReader> MakeImage(const std::vector<Region>& regions, uint64_t extent_bytes) {
+// An image of these regions, in extents of `extent_bytes`: in memory with a bit flipped at `flipped`, if there is one, and whole
+// on a device.
+std::unique_ptr<ImageReader> MakeImage(const std::vector<Region>& regions, uint64_t extent_bytes, bool is_mapped,
+                                       std::optional<uint64_t> flipped = {}) {
   ImageRecord record;
   std::vector<std::byte> bytes;
   record.chunks.resize(1);
@@ -91,8 +96,21 @@ std::unique_ptr<ImageReader> MakeImage(const std::vector<Region>& regions, uint6
   }
   record.chunks[0].bytes = bytes.size();
   std::vector<std::unique_ptr<ChunkSource>> sources;
-  sources.push_back(std::make_unique<BytesSource>(std::move(bytes)));
-  return std::make_unique<ImageReader>(std::move(record), std::move(sources));
+  if (is_mapped) {
+    std::vector<std::byte> copy = bytes;
+    if (flipped) copy[*flipped] ^= std::byte{1};
+    sources.push_back(std::make_unique<BytesSource>(std::move(copy), true));
+  }
+  sources.push_back(std::make_unique<BytesSource>(std::move(bytes), false));
+  return std::make_unique<ImageReader>(std::move(record), std::move(sources), 2);
+}
+
+Status ReadBoxes(ImageReader& reader, uint32_t region, const std::vector<ArrayBox>& boxes, const Region& wanted,
+                 std::vector<Element>* memory) {
+  KEDGE_ASSIGN_OR_RETURN(const RegionTarget target, TargetOf(reader.record().regions[region], region, boxes, wanted,
+                                                             reinterpret_cast<std::byte*>(memory->data())));
+  PartBuffers buffers;
+  return reader.ReadRegions({target}, &buffers);
 }
 
 using Images = std::vector<std::vector<Region>>;  // by rank
@@ -113,10 +131,19 @@ Result<std::vector<Element>> Redistributed(const Images& images, const Region& w
   KEDGE_ASSIGN_OR_RETURN(const auto plan, SavedOf(images).Plan(wanted, first_rank));
   std::vector<Element> memory(wanted.bytes / sizeof(Element), kUntouched);
   for (const TakenBoxes& taken : plan) {
-    const auto reader = MakeImage(images[taken.rank], extent_bytes);
-    const int region = reader->FindRegion(taken.id);
-    KEDGE_RETURN_IF_ERROR(
-        ReadBoxes(*reader, static_cast<uint32_t>(region), taken.boxes, wanted, reinterpret_cast<std::byte*>(memory.data())));
+    std::vector<Element> after;
+    for (const bool is_mapped : {false, true}) {
+      const auto reader = MakeImage(images[taken.rank], extent_bytes, is_mapped);
+      const int region = reader->FindRegion(taken.id);
+      std::vector<Element> here = memory;
+      KEDGE_RETURN_IF_ERROR(ReadBoxes(*reader, static_cast<uint32_t>(region), taken.boxes, wanted, &here));
+      EXPECT_TRUE(!is_mapped || after == here) << "from memory as from a device";
+      after = std::move(here);
+      uint64_t elements = 0;
+      for (const ArrayBox& box : taken.boxes) elements += box.Elements();
+      EXPECT_EQ(is_mapped ? reader->restored().memory : reader->restored().store, elements * sizeof(Element));
+    }
+    memory = std::move(after);
   }
   return memory;
 }
@@ -234,16 +261,43 @@ TEST(ArrayParts, WhatIsNotThereIsNamed) {
   EXPECT_NE(without.status().message().find("saved without a global shape (rank 1)"), std::string::npos);
 }
 
+// Longer than what is read at a time: parts that are wanted as they are, of which rows are, and of which nothing is.
+TEST(ArrayParts, RowsAreTakenOutOfLongExtents) {
+  const auto block = [](int64_t row, int64_t rows, int64_t column, int64_t columns, int64_t halo) {
+    Region region = RegionOf(0, "field", {2000, 700}, {row, column}, {rows + 2 * halo, columns + 2 * halo});
+    if (halo > 0) region.halo = {halo, halo};
+    return region;
+  };
+  const Images images = {{block(0, 1000, 0, 700, 1)}, {block(1000, 1000, 0, 700, 1)}};
+  for (const Region& wanted : {block(500, 900, 0, 700, 1), block(0, 2000, 300, 77, 0), block(1999, 1, 699, 1, 0)}) {
+    EXPECT_EQ(Redistributed(images, wanted, 0, 1'900'000).value(), ContentOf(wanted, kUntouched));
+  }
+}
+
+TEST(ArrayParts, ABadCopyIsPassedOver) {
+  const std::vector<Region> saved = {RegionOf(0, "a", {400, 1000}, {0, 0}, {400, 1000})};
+  const Region wanted = RegionOf(0, "a", {400, 1000}, {100, 300}, {200, 400});
+  // In what is wanted, beside it, and where no extent has anything of it.
+  for (const auto& [element, bad] : {std::pair<uint64_t, uint64_t>{200'500, 1}, {200'999, 1}, {390'000, 0}}) {
+    const auto reader = MakeImage(saved, 250'000, true, element * sizeof(Element));
+    std::vector<Element> memory(200 * 400);
+    EXPECT_TRUE(ReadBoxes(*reader, 0, {*PartOf(wanted)}, wanted, &memory).ok());
+    EXPECT_EQ(memory, ContentOf(wanted)) << element;
+    EXPECT_EQ(reader->restored().corrupt_copies, bad) << element;
+    EXPECT_EQ(reader->restored().memory + reader->restored().store, wanted.bytes) << "what was in a bad copy does not count";
+  }
+}
+
 TEST(ArrayParts, ABadCopyIsNoSuccess) {
   const std::vector<Region> saved = {RegionOf(0, "a", {8}, {0}, {8})};
-  ImageRecord record = MakeImage(saved, 16)->record();
+  ImageRecord record = MakeImage(saved, 16, false)->record();
   record.extents[1].crc32c ^= 1;
   std::vector<std::unique_ptr<ChunkSource>> sources;
-  sources.push_back(std::make_unique<BytesSource>(std::vector<std::byte>(32)));
+  sources.push_back(std::make_unique<BytesSource>(std::vector<std::byte>(32), false));
   ImageReader reader(record, std::move(sources));
   const Region wanted = RegionOf(0, "a", {8}, {4}, {4});
   std::vector<Element> memory(4);
-  EXPECT_EQ(ReadBoxes(reader, 0, {*PartOf(wanted)}, wanted, reinterpret_cast<std::byte*>(memory.data())).code(), Code::kCorrupt);
+  EXPECT_EQ(ReadBoxes(reader, 0, {*PartOf(wanted)}, wanted, &memory).code(), Code::kCorrupt);
 }
 
 TEST(ArrayParts, WhatIsNoListOfPartsIsRefused) {

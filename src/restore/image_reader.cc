@@ -15,7 +15,9 @@ namespace kedge {
 namespace {
 
 // What is read from a device at a time: still in the cache when it is checked, and long enough for the kernel to read ahead.
-constexpr uint64_t kDeviceReadBytes = 512 << 10;
+constexpr uint64_t kDeviceReadBytes = PartBuffers::kBytes;
+// Of mapped memory, where something is taken out of it: the copy stays in the cache next to what it is copied to.
+constexpr uint64_t kMemoryPartBytes = 128 << 10;
 // Below this a thread costs more than it brings.
 constexpr uint64_t kBytesPerThreadMin = 8 << 20;
 constexpr uint64_t kDecompressedBytesPerThreadMin = 2 << 20;
@@ -79,45 +81,85 @@ RestoredBytes ImageReader::restored() const {
   return {memory_bytes_, directory_bytes_, store_bytes_, corrupt_copies_};
 }
 
-Status ImageReader::ReadFrom(ChunkSource& source, const Extent& extent, std::byte* to) {
+Status ImageReader::ReadFrom(ChunkSource& source, const Work& work, std::atomic<uint64_t>* taken) {
+  const Extent& extent = record_.extents[work.extent];
   uint32_t found = 0;
   if (const std::byte* memory = source.Memory(extent.chunk)) {
-    found = crc32c::CopyAndChecksum(to, memory + extent.chunk_offset, extent.bytes, 0, record_.regions[extent.region].bytes);
+    found = ReadMemory(memory + extent.chunk_offset, work, taken);
   } else {
-    KEDGE_ASSIGN_OR_RETURN(found, ReadDevice(source, extent, to));
+    KEDGE_ASSIGN_OR_RETURN(found, ReadDevice(source, work, taken));
   }
   if (found == extent.crc32c) return Status::Ok();
   return Status(Code::kCorrupt, fmt::format("checksum {:08x} expected, {:08x} found", extent.crc32c, found));
 }
 
-Result<uint32_t> ImageReader::ReadDevice(ChunkSource& source, const Extent& extent, std::byte* to) {
+uint32_t ImageReader::ReadMemory(const std::byte* from, const Work& work, std::atomic<uint64_t>* taken) {
+  const Extent& extent = record_.extents[work.extent];
+  const RegionTarget& target = *work.target;
+  const uint64_t begin = extent.region_offset, end = begin + extent.bytes, region_bytes = record_.regions[extent.region].bytes;
+  if (std::byte* const whole = target.Whole(begin, end)) {
+    *taken += extent.bytes;
+    return crc32c::CopyAndChecksum(whole, from, extent.bytes, 0, region_bytes);
+  }
+  PartBuffers::Buffer buffer(work.buffers);
+  uint32_t sum = 0;
+  for (uint64_t at = begin, bytes = 0; at < end; at += bytes) {
+    bytes = std::min(kMemoryPartBytes, end - at);
+    const std::byte* const here = from + (at - begin);
+    if (std::byte* const whole = target.Whole(at, at + bytes)) {
+      sum = crc32c::CopyAndChecksum(whole, here, bytes, sum, region_bytes);
+      *taken += bytes;
+    } else if (target.Wants(at, at + bytes)) {
+      // What is taken is what was checked, whoever else writes there.
+      sum = crc32c::CopyAndChecksum(buffer.data(), here, bytes, sum);
+      *taken += target.Take(at, {buffer.data(), bytes});
+    } else {
+      sum = crc32c::ChecksumOnly(here, bytes, sum);
+    }
+  }
+  return sum;
+}
+
+Result<uint32_t> ImageReader::ReadDevice(ChunkSource& source, const Work& work, std::atomic<uint64_t>* taken) {
+  const Extent& extent = record_.extents[work.extent];
   // Where blocks of the chunk begin, parts begin: none is decompressed twice.
   const uint64_t begin = extent.chunk_offset, end = begin + extent.bytes, first = begin / kDeviceReadBytes;
   const auto begin_of = [&](size_t part) { return std::clamp((first + part) * kDeviceReadBytes, begin, end); };
   std::vector<uint32_t> sums(extent.bytes == 0 ? 0 : (end - 1) / kDeviceReadBytes - first + 1);
   const size_t threads =
       source.Decompresses(extent.chunk) ? std::clamp<size_t>(extent.bytes / kDecompressedBytesPerThreadMin, 1, threads_) : 1;
-  KEDGE_RETURN_IF_ERROR(InParallel(sums.size(), threads, [&](size_t part) {
+  const auto read_part = [&](size_t part) {
     const uint64_t offset = begin_of(part), bytes = begin_of(part + 1) - offset;
-    std::byte* const here = to + (offset - begin);
-    const Status status = source.Read(extent.chunk, offset, here, bytes);
-    if (status.ok()) sums[part] = crc32c::Compute(here, bytes);
-    return status;
-  }));
+    const uint64_t at = extent.region_offset + (offset - begin);
+    PartBuffers::Buffer buffer(work.buffers);
+    std::byte* const whole = work.target->Whole(at, at + bytes);
+    std::byte* const here = whole != nullptr ? whole : buffer.data();
+    KEDGE_RETURN_IF_ERROR(source.Read(extent.chunk, offset, here, bytes));
+    sums[part] = crc32c::Compute(here, bytes);
+    *taken += whole != nullptr ? bytes : work.target->Take(at, {here, bytes});
+    return Status::Ok();
+  };
+  KEDGE_RETURN_IF_ERROR(InParallel(sums.size(), threads, read_part));
   uint32_t all = 0;
   for (size_t part = 0; part < sums.size(); ++part) all = crc32c::Combine(all, sums[part], begin_of(part + 1) - begin_of(part));
   return all;
 }
 
-Status ImageReader::ReadExtent(uint32_t index, std::byte* to) {
-  const Extent& extent = record_.extents[index];
+Status ImageReader::ReadExtent(uint32_t extent, std::byte* to) {
+  const RegionTarget target{record_.extents[extent].region, to, record_.extents[extent].region_offset};
+  return ReadExtent({extent, &target, nullptr});
+}
+
+Status ImageReader::ReadExtent(const Work& work) {
+  const Extent& extent = record_.extents[work.extent];
   Status failure(Code::kIncomplete, "no copy is within reach");
   std::string tried;
   for (const auto& source : sources_) {
     if (!source->Has(extent.chunk)) continue;
-    const Status last = ReadFrom(*source, extent, to);
+    std::atomic<uint64_t> taken{0};
+    const Status last = ReadFrom(*source, work, &taken);
     if (last.ok()) {
-      Count(source->KindOf(extent.chunk), extent.bytes);
+      Count(source->KindOf(extent.chunk), taken);
       return last;
     }
     // A copy that is bad is not one that was never there, and one that cannot be had may be good.
@@ -141,10 +183,10 @@ bool ImageReader::InMemory(const Extent& extent) const {
 }
 
 Status ImageReader::RunWork(const std::vector<Work>& work, size_t threads) {
-  return InParallel(work.size(), threads, [&](size_t i) { return ReadExtent(work[i].extent, work[i].to); });
+  return InParallel(work.size(), threads, [&](size_t i) { return ReadExtent(work[i]); });
 }
 
-Status ImageReader::ReadRegions(const std::vector<RegionTarget>& targets) {
+Status ImageReader::ReadRegions(const std::vector<RegionTarget>& targets, PartBuffers* buffers) {
   std::vector<Work> from_memory;
   std::vector<Work> from_devices;
   uint64_t memory_bytes = 0;
@@ -152,8 +194,9 @@ Status ImageReader::ReadRegions(const std::vector<RegionTarget>& targets) {
     const auto [begin, end] = ExtentsOf(target.region);
     for (uint32_t index = begin; index < end; ++index) {
       const Extent& extent = record_.extents[index];
+      if (!target.Wants(extent.region_offset, extent.region_offset + extent.bytes)) continue;
       const bool in_memory = InMemory(extent);
-      (in_memory ? from_memory : from_devices).push_back({index, target.memory + extent.region_offset});
+      (in_memory ? from_memory : from_devices).push_back({index, &target, buffers});
       if (in_memory) memory_bytes += extent.bytes;
     }
   }

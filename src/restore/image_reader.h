@@ -1,9 +1,11 @@
-// Reads the regions of one image, each extent from the nearest good copy, straight into the caller's memory.
+// Reads the regions of one image, each extent from the nearest good copy, straight into the caller's memory: all of a region, or
+// what is wanted of it.
 //
 // Sources are tried in the order given. A copy whose checksum is wrong, or that cannot be read, is counted, logged and passed
 // over; the next source is tried for the same extent. From mapped memory the copy and the check are one pass; from devices
-// they are read in order, one after the other, and parts of an extent at once where they are decompressed. A wrong byte is never
-// reported as success.
+// they are read in order, one after the other, and parts of an extent at once where they are decompressed. An extent of which
+// only some bytes are wanted is checked whole, and they are taken out of each part while it is in the cache. A wrong byte is
+// never reported as success.
 #pragma once
 
 #include <atomic>
@@ -18,20 +20,16 @@
 #include "base/status.h"
 #include "format/image_record.h"
 #include "restore/chunk_source.h"
+#include "restore/region_target.h"
 
 namespace kedge {
 
 struct RestoredBytes {
+  // What has got into the caller's memory.
   uint64_t memory = 0;
   uint64_t directory = 0;
   uint64_t store = 0;
   uint64_t corrupt_copies = 0;  // copies of extents that were passed over
-};
-
-// Where a region goes: all of it.
-struct RegionTarget {
-  uint32_t region = 0;  // index into the record's regions
-  std::byte* memory = nullptr;
 };
 
 class ImageReader {
@@ -45,9 +43,9 @@ class ImageReader {
   int FindRegion(int32_t id) const;
   int FindFile(const std::string& path) const;
 
-  // Reads these regions whole. kCorrupt or the device's error when an extent has no good copy: it names the region, the
-  // offset and every copy that was tried. The targets' memory is then undefined.
-  Status ReadRegions(const std::vector<RegionTarget>& targets);
+  // Reads what these want. kCorrupt or the device's error when an extent has no good copy: it names the region, the offset and
+  // every copy that was tried. The targets' memory is then undefined. REQUIRES: `buffers`, where one has boxes.
+  Status ReadRegions(const std::vector<RegionTarget>& targets, PartBuffers* buffers = nullptr);
   // One extent, into extent.bytes of memory.
   Status ReadExtent(uint32_t extent, std::byte* to);
   // The region's extents: [first, last).
@@ -57,12 +55,16 @@ class ImageReader {
 
  private:
   struct Work {
-    uint32_t extent;
-    std::byte* to;
+    uint32_t extent = 0;
+    const RegionTarget* target = nullptr;
+    PartBuffers* buffers = nullptr;
   };
-  Status ReadFrom(ChunkSource& source, const Extent& extent, std::byte* to);
+  // Adds up what has got to its target.
+  Status ReadExtent(const Work& work);
+  Status ReadFrom(ChunkSource& source, const Work& work, std::atomic<uint64_t>* taken);
   // The checksum of what was read.
-  Result<uint32_t> ReadDevice(ChunkSource& source, const Extent& extent, std::byte* to);
+  uint32_t ReadMemory(const std::byte* from, const Work& work, std::atomic<uint64_t>* taken);
+  Result<uint32_t> ReadDevice(ChunkSource& source, const Work& work, std::atomic<uint64_t>* taken);
   bool InMemory(const Extent& extent) const;
   Status RunWork(const std::vector<Work>& work, size_t threads);
   void Count(SourceKind kind, uint64_t bytes);

@@ -12,6 +12,9 @@
 namespace kedge::client {
 namespace {
 
+// More images than this are opened a second time.
+constexpr size_t kOpenImagesMax = 64;
+
 Status CannotBeTakenApart(const std::string& what) {
   return Status(Code::kMismatch, what + " comes back on as many ranks as it was saved by only");
 }
@@ -20,13 +23,15 @@ Status CannotBeTakenApart(const std::string& what) {
 
 Result<std::vector<SavedPart>> Redistribution::ReadShare() {
   std::vector<SavedPart> parts;
-  for (uint32_t rank = core_->rank(); rank < candidate_.ranks; rank += core_->ranks()) {
-    KEDGE_ASSIGN_OR_RETURN(const auto image, opener_->Open(name_, candidate_, rank));
+  for (uint32_t rank = FirstOf(core_->rank()); rank < FirstOf(core_->rank() + 1); ++rank) {
+    KEDGE_ASSIGN_OR_RETURN(auto image, opener_->Open(name_, candidate_, rank));
     for (const Region& region : image->record().regions) {
       if (region.kind == RegionKind::kFile) continue;
       if (region.kind == RegionKind::kMemory && region.id <= kBlockIdMax) return CannotBeTakenApart("memory of kedge_alloc");
       parts.push_back({rank, region});
     }
+    // What came from other nodes takes room here, which the next one may need.
+    if (open_.size() < kOpenImagesMax && !image->was_brought()) open_.emplace(rank, std::move(image));
   }
   return parts;
 }
@@ -34,7 +39,7 @@ Result<std::vector<SavedPart>> Redistribution::ReadShare() {
 Status Redistribution::Plan(std::vector<SavedPart> parts) {
   const SavedArrays saved(std::move(parts));
   // Ranks begin at different images, in the order in which the arrays' parts lie.
-  const auto first = static_cast<uint32_t>(uint64_t{core_->rank()} * candidate_.ranks / core_->ranks());
+  const uint32_t first = FirstOf(core_->rank());
   steps_.clear();
   for (DeclaredRegion& declared : core_->regions.current().regions()) {
     const Region& wanted = declared.description;
@@ -45,6 +50,7 @@ Status Redistribution::Plan(std::vector<SavedPart> parts) {
   }
   std::ranges::stable_sort(steps_, {},
                            [&](const Step& step) { return (step.rank + candidate_.ranks - first) % candidate_.ranks; });
+  std::erase_if(open_, [&](const auto& open) { return std::ranges::find(steps_, open.first, &Step::rank) == steps_.end(); });
   if (core_->rank() == 0) WarnOfTheRest(saved);
   return Status::Ok();
 }
@@ -58,29 +64,33 @@ void Redistribution::WarnOfTheRest(const SavedArrays& saved) const {
   }
 }
 
+Result<std::unique_ptr<OpenImage>> Redistribution::TakeOpen(uint32_t rank) {
+  auto open = open_.extract(rank);
+  if (open.empty()) return opener_->Open(name_, candidate_, rank);
+  return std::move(open.mapped());
+}
+
 Status Redistribution::Read(const std::function<void(const OpenImage&)>& count) {
-  std::unique_ptr<OpenImage> image;
-  const auto close = [&] {
-    if (image) count(*image);
-    image.reset();
-  };
-  Status status;
-  for (const Step& step : steps_) {
-    if (!image || image->record().identity.rank != step.rank) {
-      close();
-      auto opened = opener_->Open(name_, candidate_, step.rank);
-      if (!opened.ok()) return opened.status();
-      image = std::move(*opened);
+  for (auto step = steps_.begin(); step != steps_.end();) {
+    const uint32_t rank = step->rank;
+    KEDGE_ASSIGN_OR_RETURN(const auto image, TakeOpen(rank));
+    std::vector<RegionTarget> targets;
+    for (; step != steps_.end() && step->rank == rank; ++step) {
+      const int region = image->reader().FindRegion(step->id);
+      if (region < 0) {
+        return Status(Code::kCorrupt, fmt::format("the image of rank {} has no region {} any more", rank, step->id));
+      }
+      const auto index = static_cast<uint32_t>(region);
+      KEDGE_ASSIGN_OR_RETURN(RegionTarget target,
+                             TargetOf(image->record().regions[index], index, step->boxes, step->declared->description,
+                                      static_cast<std::byte*>(step->declared->address)));
+      targets.push_back(std::move(target));
     }
-    const int region = image->reader().FindRegion(step.id);
-    status = region < 0
-                 ? Status(Code::kCorrupt, fmt::format("the image of rank {} has no region {} any more", step.rank, step.id))
-                 : ReadBoxes(image->reader(), static_cast<uint32_t>(region), step.boxes, step.declared->description,
-                             static_cast<std::byte*>(step.declared->address));
-    if (!status.ok()) break;
+    const Status status = image->reader().ReadRegions(targets, &buffers_);
+    count(*image);
+    KEDGE_RETURN_IF_ERROR(status);
   }
-  close();
-  return status;
+  return Status::Ok();
 }
 
 }  // namespace kedge::client

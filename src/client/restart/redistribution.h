@@ -1,9 +1,12 @@
 // A restart on another number of ranks: each region that is part of a global array comes from all images that have some of it.
 //
-// The ranks share the reading of what the images have; each then reads of the bytes what it wants. Guarded by the context's lock.
+// The ranks share the reading of what the images have; each then reads of the bytes what it wants, and begins with the images
+// that it has open from before. Guarded by the context's lock.
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,12 +39,17 @@ class Redistribution {
     std::vector<ArrayBox> boxes;
   };
   void WarnOfTheRest(const SavedArrays& saved) const;
+  // The first image of that rank's share; the last one's ends where the next one's begins.
+  uint32_t FirstOf(uint32_t rank) const { return static_cast<uint32_t>(uint64_t{rank} * candidate_.ranks / core_->ranks()); }
+  Result<std::unique_ptr<OpenImage>> TakeOpen(uint32_t rank);
 
   Core* core_;
   ImageOpener* opener_;
   const std::string name_;
   const RestoreCandidate candidate_;
-  std::vector<Step> steps_;  // those of one image one after the other
+  std::vector<Step> steps_;                              // those of one image one after the other
+  std::map<uint32_t, std::unique_ptr<OpenImage>> open_;  // by rank: those of the share that are read in a moment
+  PartBuffers buffers_;
 };
 
 }  // namespace kedge::client
