@@ -482,7 +482,7 @@ struct Job {
   std::map<Generation, std::unique_ptr<Version>> versions;  // AddVersion and RemoveVersion change it
   // The same by name, attempt, take, version: of one take there should be one version (takings.h).
   std::set<std::tuple<std::string, uint32_t, uint32_t, int64_t>> taken;
-  std::vector<RestoredRecord> restored;           // what its attempts went on from, the newest last
+  std::vector<RestoredRecord> restored;                  // what its attempts went on from, the newest last
   LogRateLimit failures_told{std::chrono::seconds(10)};  // to its ranks, for people
   LogRateLimit retries_logged{std::chrono::seconds(10)};
   std::map<std::string, ScheduleState> schedule;  // by checkpoint name
