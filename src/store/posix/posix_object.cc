@@ -15,11 +15,13 @@ bool IsAligned(uint64_t number) {
 
 }  // namespace
 
-Status PosixObjectWriter::Remember(const Status& status) {
-  if (status.ok()) return status;
+Status PosixObjectWriter::Remember(const Status& written) {
+  if (written.ok()) return written;
+  // The name of the temporary file tells nobody anything.
+  const Status failure = written.errno_value() == 0 ? written : Status::FromErrno(written.errno_value(), "write " + place_.path);
   const std::lock_guard lock(mutex_);
-  if (failure_.ok()) failure_ = status;
-  return status;
+  if (failure_.ok()) failure_ = failure;
+  return failure;
 }
 
 Status PosixObjectWriter::WriteAt(uint64_t offset, ByteSpan bytes) {

@@ -49,7 +49,7 @@ class PosixObjectWriter final : public ObjectWriter {
   void TakeBack();
 
  private:
-  Status Remember(const Status& status);
+  Status Remember(const Status& written);
   Status CloseFiles();
 
   Store& store_;
