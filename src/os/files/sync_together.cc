@@ -1,11 +1,13 @@
 #include "os/files/sync_together.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <functional>
+#include <memory>
 #include <system_error>
 #include <thread>
 
@@ -14,14 +16,40 @@
 namespace kedge::os {
 namespace {
 
-constexpr size_t kRingDepthMax = 256;
+constexpr unsigned kRingDepth = 64;
 constexpr size_t kThreadsMax = 16;
+
+// A thread's ring, made when it first syncs several files, and gone with it: to end one takes as long as many syncs.
+class OwnRing {
+ public:
+  // Null: there is none.
+  IoQueue* Get() {
+    // A child has its parent's memory, and must not use its ring.
+    if (pid_ != getpid()) {
+      static_cast<void>(ring_.release());
+      auto made = MakeRingQueue(kRingDepth);
+      if (made.ok()) ring_ = std::move(*made);
+      pid_ = getpid();
+    }
+    return ring_.get();
+  }
+  // It broke: the next one to ask gets another.
+  void Drop() {
+    ring_ = nullptr;
+    pid_ = 0;
+  }
+
+ private:
+  std::unique_ptr<IoQueue> ring_;
+  pid_t pid_ = 0;
+};
+thread_local OwnRing own_ring;
 
 // An error means that the queue broke, and that nothing is known of any file.
 Status SyncByRing(IoQueue& ring, std::span<File* const> files, std::vector<Status>* statuses) {
   size_t begun = 0;
   for (size_t ended = 0; ended < files.size(); ++ended) {
-    for (; begun < files.size() && begun - ended < kRingDepthMax; ++begun) {
+    for (; begun < files.size() && begun - ended < kRingDepth; ++begun) {
       KEDGE_RETURN_IF_ERROR(ring.Submit({.file = files[begun], .kind = IoKind::kSync, .token = begun}));
     }
     KEDGE_ASSIGN_OR_RETURN(const IoCompletion completion, ring.Wait());
@@ -62,9 +90,11 @@ std::vector<Status> SyncTogether(std::span<File* const> files, SyncEngine engine
   if (files.size() == 1 && engine == SyncEngine::kAuto) return {files.front()->Fsync()};
   std::vector<Status> statuses(files.size());
   if (engine != SyncEngine::kThreads) {
-    const auto ring = MakeRingQueue(static_cast<unsigned>(std::min(files.size(), kRingDepthMax)));
-    const Status status = ring.ok() ? SyncByRing(**ring, files, &statuses) : ring.status();
-    if (ring.ok() || engine == SyncEngine::kRing) {
+    IoQueue* const ring = own_ring.Get();
+    Status status(Code::kUnsupported, "there is no io_uring here");
+    if (ring != nullptr) status = SyncByRing(*ring, files, &statuses);
+    if (ring != nullptr && !status.ok()) own_ring.Drop();
+    if (ring != nullptr || engine == SyncEngine::kRing) {
       return status.ok() ? statuses : std::vector<Status>(files.size(), status);
     }
   }
