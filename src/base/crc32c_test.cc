@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/staged_copy.h"
 
 namespace kedge::crc32c {
 namespace {
@@ -109,6 +110,23 @@ TEST(Crc32c, CopiesPartsOfALargeCopyOfAnyLengthAndAlignment) {
     }
     ASSERT_EQ(crc, Compute(source.data(), source.size()));
     ASSERT_EQ(std::memcmp(target.data() + to, source.data(), source.size()), 0);
+  }
+}
+
+TEST(Crc32c, CopiesInTwoStepsAnyLengthAndAlignment) {
+  Random random(8);
+  const auto source = RandomBytes(9, 200'000);
+  for (int round = 0; round < 200; ++round) {
+    const size_t bytes = random.Below(random.Chance(0.5) ? 2'000 : 150'000);
+    const size_t from = random.Below(source.size() - bytes), to = random.Below(64);
+    std::vector<unsigned char> staged(bytes + 64, 0xAB), target(bytes + 128, 0xAB);
+    ASSERT_EQ(CopyIntoCache(staged.data() + to, source.data() + from, bytes, 77), Extend(77, source.data() + from, bytes));
+    ASSERT_EQ(staged[to + bytes], 0xAB) << "wrote past the end";
+    CopyPastCache(target.data() + to, staged.data() + to, bytes);
+    OrderCopiesPastCache();
+    ASSERT_EQ(std::memcmp(target.data() + to, source.data() + from, bytes), 0) << bytes;
+    ASSERT_EQ(target[to + bytes], 0xAB) << "wrote past the end";
+    ASSERT_TRUE(to == 0 || target[to - 1] == 0xAB) << "wrote before the start";
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/crc32c.h"
 #include "base/log.h"
+#include "base/staged_copy.h"
 #include "os/process/thread.h"
 
 namespace kedge {
@@ -111,7 +112,7 @@ uint32_t ImageReader::ReadMemory(const std::byte* from, const Work& work, std::a
       *taken += bytes;
     } else if (target.Wants(at, at + bytes)) {
       // What is taken is what was checked, whoever else writes there.
-      sum = crc32c::CopyAndChecksum(buffer.data(), here, bytes, sum);
+      sum = crc32c::CopyIntoCache(buffer.data(), here, bytes, sum);
       *taken += target.Take(at, {buffer.data(), bytes});
     } else {
       sum = crc32c::ChecksumOnly(here, bytes, sum);

@@ -2,8 +2,9 @@
 #include "restore/region_target.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
+
+#include "base/staged_copy.h"
 
 namespace kedge {
 
@@ -32,10 +33,11 @@ uint64_t RegionTarget::Take(uint64_t begin, ByteSpan part) const {
     box.SkipTo(begin);
     for (auto run = box.Next(); run && run->from < end; run = box.Next()) {
       const uint64_t from = std::max(run->from, begin), bytes = std::min(run->from + run->bytes, end) - from;
-      std::memcpy(memory + run->to + (from - run->from), part.data() + (from - begin), bytes);
+      crc32c::CopyPastCache(memory + run->to + (from - run->from), part.data() + (from - begin), bytes);
       taken += bytes;
     }
   }
+  crc32c::OrderCopiesPastCache();
   return taken;
 }
 
