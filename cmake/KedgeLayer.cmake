@@ -10,7 +10,8 @@ endfunction()
 # kedge_unity(TARGET)
 #   Its sources are compiled up to eight at a time, as one: most of their compile time goes into headers that they share.
 #   Names in their anonymous namespaces must therefore differ. Layers are compiled file by file, so that each proves to
-#   include what it uses; the sanitizers' trees compile them so, too (CMakePresets.json).
+#   include what it uses. The sanitizers' trees compile layers so, too; `make run`, packages and wheels up to 24 at a time
+#   (CMakePresets.json, packaging/debian/rules, pyproject.toml), so that there all names of a layer should differ.
 function(kedge_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${KEDGE_UNITY})
   target_compile_options(${target} PRIVATE ${KEDGE_UNITY_OPTIONS})

@@ -32,15 +32,15 @@ struct CleanOptions {
   bool json = false;
 };
 
-enum class State { kFreed, kInUse, kStays, kOnlyCopies, kFailed };
+enum class Fate { kFreed, kInUse, kStays, kOnlyCopies, kFailed };
 
-const char* StateName(State state) {
+const char* FateName(Fate state) {
   switch (state) {
-    case State::kFreed: return "freed";
-    case State::kInUse: return "in use";
-    case State::kStays: return "stays";
-    case State::kOnlyCopies: return "only copies";
-    case State::kFailed: return "failed";
+    case Fate::kFreed: return "freed";
+    case Fate::kInUse: return "in use";
+    case Fate::kStays: return "stays";
+    case Fate::kOnlyCopies: return "only copies";
+    case Fate::kFailed: return "failed";
   }
   return "";
 }
@@ -48,7 +48,7 @@ const char* StateName(State state) {
 struct Cleaned {
   std::string node;
   std::string run_folder;
-  State state = State::kFreed;
+  Fate state = Fate::kFreed;
   std::string why;
   Leftovers left;
   std::vector<std::string> only_copies;
@@ -76,12 +76,12 @@ Result<std::vector<Cleaned>> FindNodes(const CleanOptions& options, const NodeSe
 
 void Decide(const CleanOptions& options, Cleaned* cleaned) {
   const Leftovers& left = cleaned->left;
-  const auto conclude = [&](State state, std::string why) { std::tie(cleaned->state, cleaned->why) = std::pair(state, why); };
+  const auto conclude = [&](Fate fate, std::string why) { std::tie(cleaned->state, cleaned->why) = std::pair(fate, why); };
   if (!left.owners.empty()) {
-    return conclude(State::kInUse, fmt::format("{} still uses it, without an agent", fmt::join(left.owners, ", ")));
+    return conclude(Fate::kInUse, fmt::format("{} still uses it, without an agent", fmt::join(left.owners, ", ")));
   }
   if (!options.job.empty() && left.jobs.size() > 1) {
-    return conclude(State::kStays,
+    return conclude(Fate::kStays,
                     fmt::format("it has something of several jobs, {}: --node frees all of it", fmt::join(left.jobs, ", ")));
   }
   for (const auto& [generation, why] : OnlyHere(left)) {
@@ -89,15 +89,15 @@ void Decide(const CleanOptions& options, Cleaned* cleaned) {
   }
   cleaned->only_copies.insert(cleaned->only_copies.end(), left.unread.begin(), left.unread.end());
   if (cleaned->only_copies.empty() || options.discard_only_copies) return;
-  conclude(State::kOnlyCopies, fmt::format("kedge wait or kedge drain with --set node.name={} carries them to the store, "
-                                           "--discard-only-copies loses them",
-                                           cleaned->node));
+  conclude(Fate::kOnlyCopies, fmt::format("kedge wait or kedge drain with --set node.name={} carries them to the store, "
+                                          "--discard-only-copies loses them",
+                                          cleaned->node));
 }
 
 // Whether it concerns what is asked for.
 bool Clean(const CleanOptions& options, const std::vector<std::string>& tiers, Cleaned* cleaned) {
   const auto fail = [&](const Status& status) {
-    cleaned->state = status.code() == Code::kBusy ? State::kInUse : State::kFailed;
+    cleaned->state = status.code() == Code::kBusy ? Fate::kInUse : Fate::kFailed;
     cleaned->why = status.code() == Code::kBusy ? "a live agent serves it: kedge agent --stop lets it leave" : status.message();
     // What a live agent has it says itself: it is told of where no job was named.
     return status.code() != Code::kBusy || options.job.empty();
@@ -109,7 +109,7 @@ bool Clean(const CleanOptions& options, const std::vector<std::string>& tiers, C
   cleaned->left = *std::move(left);
   if (!options.job.empty() && !cleaned->left.jobs.contains(options.job)) return false;
   Decide(options, cleaned);
-  if (cleaned->state != State::kFreed || options.dry_run) return true;
+  if (cleaned->state != Fate::kFreed || options.dry_run) return true;
   Status removed = RemoveLeftovers(cleaned->run_folder, cleaned->left);
   if (removed.ok()) removed = lock->RemoveSocket();
   if (!removed.ok()) return fail(removed);
@@ -122,10 +122,10 @@ void Print(const CleanOptions& options, const std::vector<Cleaned>& nodes) {
   uint64_t bytes = 0;
   Json shown = Json::array();
   for (const Cleaned& one : nodes) {
-    if (one.state == State::kFreed) bytes += one.left.bytes;
+    if (one.state == Fate::kFreed) bytes += one.left.bytes;
     shown.push_back({{"node", one.node},
                      {"run_folder", one.run_folder},
-                     {"state", StateName(one.state)},
+                     {"state", FateName(one.state)},
                      {"why", one.why},
                      {"jobs", one.left.jobs},
                      {"folders", one.left.folders},
@@ -133,8 +133,8 @@ void Print(const CleanOptions& options, const std::vector<Cleaned>& nodes) {
                      {"bytes", one.left.bytes}});
     if (options.json) continue;
     std::printf("%s (%s): %s%s%s\n", one.node.c_str(), one.run_folder.c_str(),
-                one.state == State::kFreed && options.dry_run ? "would be freed" : StateName(one.state),
-                one.state == State::kFreed ? (", " + FormatByteSize(one.left.bytes)).c_str() : "",
+                one.state == Fate::kFreed && options.dry_run ? "would be freed" : FateName(one.state),
+                one.state == Fate::kFreed ? (", " + FormatByteSize(one.left.bytes)).c_str() : "",
                 one.why.empty() ? "" : (": " + one.why).c_str());
     for (const std::string& only : one.only_copies) std::printf("  %s\n", only.c_str());
   }
@@ -153,7 +153,7 @@ Outcome RunClean(const CleanOptions& options) {
   std::erase_if(nodes, [&](Cleaned& node) { return !Clean(options, tiers, &node); });
   Print(options, nodes);
   const bool is_bad = std::any_of(nodes.begin(), nodes.end(),
-                                  [](const Cleaned& one) { return one.state != State::kFreed && one.state != State::kInUse; });
+                                  [](const Cleaned& one) { return one.state != Fate::kFreed && one.state != Fate::kInUse; });
   return is_bad ? kExitBad : kExitOk;
 }
 

@@ -25,13 +25,13 @@ namespace {
 constexpr uint64_t kFileBytesMax = 256 << 20;
 constexpr char kSetSuffix[] = ".set";
 
-os::FileSystem& fs() {
+os::FileSystem& local_fs() {
   return os::PrivateFileSystem();
 }
 
 std::vector<std::string> NamesIn(const std::string& folder) {
   std::vector<std::string> names;
-  const auto entries = fs().List(folder);
+  const auto entries = local_fs().List(folder);
   if (!entries.ok()) return names;
   for (const os::FolderEntry& entry : *entries) {
     if (!os::IsTemporaryName(entry.name)) names.push_back(entry.name);
@@ -40,11 +40,11 @@ std::vector<std::string> NamesIn(const std::string& folder) {
 }
 
 uint64_t BytesIn(const std::string& path) {
-  const auto info = fs().Stat(path);
+  const auto info = local_fs().Stat(path);
   if (!info.ok()) return 0;
   if (info->kind != os::FileKind::kFolder) return info->allocated_bytes;
   uint64_t bytes = 0;
-  const auto entries = fs().List(path);
+  const auto entries = local_fs().List(path);
   if (!entries.ok()) return 0;
   for (const os::FolderEntry& entry : *entries) bytes += BytesIn(os::JoinPath(path, entry.name));
   return bytes;
@@ -74,7 +74,7 @@ class Reader {
   void AddFolder(const std::string& folder) {
     const bool is_own = folder == OwnFolder(os::ParentPath(folder), node_);
     const bool is_new = std::find(left_.folders.begin(), left_.folders.end(), folder) == left_.folders.end();
-    if (is_own && is_new && fs().Stat(folder).ok()) left_.folders.push_back(folder);
+    if (is_own && is_new && local_fs().Stat(folder).ok()) left_.folders.push_back(folder);
   }
 
   // A tier's key is its path: a folder, or the pool file in one.
@@ -87,7 +87,7 @@ class Reader {
 
   // Its hello stands first (agent/door/sessions_recovery.cc).
   void ReadJob(const std::string& path) {
-    const auto bytes = os::ReadFile(fs(), path, kFileBytesMax);
+    const auto bytes = os::ReadFile(local_fs(), path, kFileBytesMax);
     if (!bytes.ok()) return;
     Decoder decoder(AsBytes(*bytes));
     const auto hello = DecodeHello(decoder.Raw(decoder.VarintAtMost(bytes->size())));
@@ -109,7 +109,7 @@ class Reader {
 
   // What other nodes may need to bring back an image of theirs.
   void ReadSet(const std::string& name) {
-    const auto bytes = os::ReadFile(fs(), Path("sets/" + name), kFileBytesMax);
+    const auto bytes = os::ReadFile(local_fs(), Path("sets/" + name), kFileBytesMax);
     if (!bytes.ok()) return left_.unread.push_back(bytes.status().message());
     if (!name.ends_with(kSetSuffix)) {
       const auto parity = DecodeParityRecord(AsBytes(*bytes));
@@ -168,7 +168,7 @@ std::string WhyOnlyHere(const Generation& generation, const LeftVersion& version
 }  // namespace
 
 Result<Leftovers> ReadLeftovers(const std::string& node, const std::string& run_folder, const std::vector<std::string>& tiers) {
-  KEDGE_RETURN_IF_ERROR(fs().List(run_folder).status());
+  KEDGE_RETURN_IF_ERROR(local_fs().List(run_folder).status());
   return Reader(node, run_folder).Read(tiers);
 }
 
@@ -182,8 +182,8 @@ std::map<Generation, std::string> OnlyHere(const Leftovers& left) {
 }
 
 Status RemoveLeftovers(const std::string& run_folder, const Leftovers& left) {
-  for (const std::string& folder : left.folders) KEDGE_RETURN_IF_ERROR(os::RemoveTree(fs(), folder));
-  for (const char* name : kRunFolderEntries) KEDGE_RETURN_IF_ERROR(os::RemoveTree(fs(), os::JoinPath(run_folder, name)));
+  for (const std::string& folder : left.folders) KEDGE_RETURN_IF_ERROR(os::RemoveTree(local_fs(), folder));
+  for (const char* name : kRunFolderEntries) KEDGE_RETURN_IF_ERROR(os::RemoveTree(local_fs(), os::JoinPath(run_folder, name)));
   return Status::Ok();
 }
 

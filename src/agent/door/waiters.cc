@@ -26,7 +26,7 @@ constexpr size_t kMissingNamedMax = 16;
 // That a version is in the store is said when no newer attempt, which may remove it, was there so long ago or later.
 constexpr Duration kLookAge = std::chrono::milliseconds(250);
 // A store that does not answer is waited for no longer, unless the caller waits longer.
-constexpr Duration kLookPatience = std::chrono::seconds(5);
+constexpr Duration kStoreLookPatience = std::chrono::seconds(5);
 
 // The time may be anything a client wrote.
 int64_t DeadlineNs(int64_t now_ns, Duration timeout) {
@@ -201,11 +201,11 @@ std::optional<Status> Waiters::StillHasJob(const Asked& asked) const {
   const int64_t now_ns = core_.clock().NowNs();
   const bool has_failed = !found.error.ok();
   const int64_t wanted_ns = asked.at_once ? asked.since_ns : asked.deadline_ns;
-  const int64_t until_ns = has_failed ? wanted_ns : std::max(wanted_ns, asked.since_ns + kLookPatience.count());
+  const int64_t until_ns = has_failed ? wanted_ns : std::max(wanted_ns, asked.since_ns + kStoreLookPatience.count());
   if (now_ns < until_ns) return std::nullopt;
-  return Status(Code::kTimeout,
-                fmt::format("the store does not tell whether a newer attempt has taken the job over: {}",
-                            has_failed ? found.error.message() : "it has not answered for " + FormatDuration(kLookPatience)));
+  return Status(Code::kTimeout, fmt::format("the store does not tell whether a newer attempt has taken the job over: {}",
+                                            has_failed ? found.error.message()
+                                                       : "it has not answered for " + FormatDuration(kStoreLookPatience)));
 }
 
 bool Waiters::Answer(Wait& wait) {

@@ -18,8 +18,8 @@ namespace {
 
 constexpr Duration kAnswerTimeout = std::chrono::seconds(5);
 constexpr Duration kAskPause = std::chrono::seconds(2);  // for word that was lost
-constexpr Duration kRetryPause = std::chrono::milliseconds(500);
-constexpr size_t kMissingNamedMax = 16;
+constexpr Duration kAskAgainPause = std::chrono::milliseconds(500);
+constexpr size_t kUnpromisedMax = 16;
 
 // Null: the job is on one node, or its nodes do not know each other.
 const JobNode* LeaderOf(const Job& job) {
@@ -40,7 +40,7 @@ std::vector<std::string> NodesWithout(const Job& job, const LocalPromises& promi
   for (const JobNode& node : job.members.nodes) {
     const auto promised = promises.by_node.find(node.name);
     const bool is_there = promised != promises.by_node.end() && promised->second == generation;
-    if (!is_there && missing.size() < kMissingNamedMax) missing.push_back(node.name);
+    if (!is_there && missing.size() < kUnpromisedMax) missing.push_back(node.name);
   }
   return missing;
 }
@@ -72,7 +72,7 @@ std::string LocalLevel::Missing(const Version& version) const {
   std::vector<std::string> missing;
   for (const JobNode& node : job.members.nodes) {
     if (std::find(promises.missing.begin(), promises.missing.end(), node.name) == promises.missing.end()) continue;
-    const auto named = std::min<size_t>(node.ranks.size(), kMissingNamedMax);
+    const auto named = std::min<size_t>(node.ranks.size(), kUnpromisedMax);
     missing.push_back(fmt::format("node {} (ranks {})", node.name,
                                   fmt::join(node.ranks.begin(), node.ranks.begin() + static_cast<std::ptrdiff_t>(named), ", ")));
   }
@@ -155,7 +155,7 @@ void LocalLevel::OnAnswer(const Generation& asked, const Result<LocalReply>& ans
   promises.asking = false;
   if (promises.own != asked) return Ask(*job, name);
   promises.error = answer.status();
-  if (!answer.ok()) return AskLater(asked, kRetryPause);
+  if (!answer.ok()) return AskLater(asked, kAskAgainPause);
   if (answer->complete) return SetComplete(*job, asked);
   if (answer->needed.has_value()) {
     LogDebug("agent", "{} is passed by: another node has {}", asked.ToString(), answer->needed->version);

@@ -17,8 +17,8 @@ namespace kedge {
 namespace {
 
 constexpr Duration kTurnTimeout = std::chrono::seconds(2);
-constexpr Duration kPauseMin = std::chrono::milliseconds(10);  // before the same is asked again; then twice as long each
-constexpr Duration kPauseMax = std::chrono::milliseconds(500);
+constexpr Duration kTurnPauseMin = std::chrono::milliseconds(10);  // before the same is asked again; then twice as long each
+constexpr Duration kTurnPauseMax = std::chrono::milliseconds(500);
 constexpr Duration kLate = std::chrono::seconds(1);
 constexpr Duration kLookPause = std::chrono::seconds(3);
 // Longer than the network needs to reach the successor of an agent that died.
@@ -59,7 +59,7 @@ void Turns::Schedule(Version& version, const ScheduledLevels& due) {
 void Turns::LeaveUndecided(Version& version, const ScheduledLevels& due) const {
   const int64_t now_ns = core_.clock().NowNs();
   const JobNode* deciding = version.job->ReachableLeader(version.generation.attempt);
-  version.undecided = Undecided{due, deciding == nullptr ? std::string() : deciding->name, now_ns, now_ns, kPauseMin};
+  version.undecided = Undecided{due, deciding == nullptr ? std::string() : deciding->name, now_ns, now_ns, kTurnPauseMin};
 }
 
 ScheduledLevels Turns::ByOwnClock(Version& version, const ScheduledLevels& due) {
@@ -151,7 +151,7 @@ void Turns::OnAnswer(const Generation& generation, const Result<TurnReply>& answ
     const Version* waiting = images_.FindVersion(generation);
     if (waiting != nullptr && waiting->undecided) Ask(*waiting);
   });
-  undecided.pause = std::min(undecided.pause * 2, kPauseMax);
+  undecided.pause = std::min(undecided.pause * 2, kTurnPauseMax);
 }
 
 void Turns::Decide(Version& version, const ScheduledLevels& levels) {

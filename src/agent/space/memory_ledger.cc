@@ -31,7 +31,7 @@ constexpr Duration kIdleAlone = std::chrono::seconds(4);
 constexpr uint64_t kKeptAheadMax = 3;
 constexpr uint64_t kKeptMax = 1000;  // beyond any ceiling
 constexpr Duration kRefusedPause = std::chrono::seconds(1);
-constexpr Duration kStopPatience = std::chrono::seconds(10);
+constexpr Duration kReleasePatience = std::chrono::seconds(10);
 
 uint64_t RoundedFor(const TierUnit& unit, uint64_t bytes) {
   return std::min(unit.info().slot_bytes, (bytes + kUnitBytes - 1) / kUnitBytes * kUnitBytes);
@@ -502,8 +502,8 @@ void MemoryLedger::LookAtSessions() {
 
 void MemoryLedger::ReleaseFree() {
   Stop();
-  (void)awaited_.WaitIdle(kStopPatience);
-  (void)ahead_.WaitIdle(kStopPatience);
+  (void)awaited_.WaitIdle(kReleasePatience);
+  (void)ahead_.WaitIdle(kReleasePatience);
   for (TierUnit* unit : MemoryUnits()) {
     for (uint32_t slot = 0; slot < unit->space->slots(); ++slot) {
       if (unit->space->IsFree(slot)) (void)unit->tier->Release(slot);
