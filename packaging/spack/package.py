@@ -1,8 +1,9 @@
 """Spack recipe of Kedge: copy it to packages/kedge/package.py of a Spack repository of your own.
 
-There is no released archive yet, so that the recipe builds from a checkout: in an environment, `spack add kedge`,
-`spack develop --path CHECKOUT kedge@main`, `spack install`. Each library that the build asks for stands here, too, or
-tests/house/test_options.py fails; Spack itself has not built it yet. The Python bindings come with `pip install CHECKOUT`.
+There is no released archive yet, so that the recipe builds from a checkout: in an environment,
+`spack add kedge`, `spack develop --path CHECKOUT kedge@main`, `spack install`. Each library that
+the build asks for stands here, too, or tests/house/test_options.py fails; Spack itself has not
+built it yet. The Python bindings come with `pip install CHECKOUT`.
 """
 
 from spack.package import *
@@ -14,14 +15,15 @@ except ImportError:
 
 
 class Kedge(CMakePackage):
-    """Kedge is a multilevel asynchronous checkpoint/restart runtime: an application is blocked only while its memory is
-    copied to node-local storage, and an agent on the node carries the checkpoint on to external storage."""
+    """Kedge is a multilevel asynchronous checkpoint/restart runtime: an application is blocked
+    only while its memory is copied to node-local storage, and an agent on the node carries the
+    checkpoint on to external storage."""
 
     license("BSD-3-Clause")
 
     version("main", branch="main")
 
-    variant("mpi", default=True, description="Build libkedge-mpi, the collective bootstrap, and the benchmark")
+    variant("mpi", default=True, description="Build libkedge-mpi and the benchmark")
     variant("fortran", default=True, description="Build the Fortran modules")
 
     depends_on("c", type="build")
