@@ -1,6 +1,6 @@
 # The commands of this project; `make` lists them. The work is done by CMake and by the programs under scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build run test check test-long test-asan test-tsan fuzz bench figures format lint install clean
+.PHONY: help setup configure build run test check test-long test-asan test-tsan fuzz bench figures format lint install deb wheel clean
 MAKEFLAGS += --no-print-directory
 
 JOBS ?= $(shell nproc)
@@ -70,8 +70,14 @@ lint: setup  ## run clang-tidy over src/, or over LINT (src/tools); all of it ta
 	@cmake --preset dev -B build-lint -DKEDGE_UNITY=OFF >/dev/null
 	@run-clang-tidy -quiet -p build-lint -j $(JOBS) "^$(CURDIR)/$(LINT)/"
 
+deb: setup  ## make Debian packages of what is committed, in dist/
+	@scripts/deb
+
+wheel: setup  ## make a Python wheel that brings its libraries along, in dist/
+	@scripts/wheel
+
 install: build  ## install under PREFIX (/usr/local)
 	@cmake --install build --prefix "$(PREFIX)"
 
 clean:  ## remove the build trees
-	@rm -rf build build-asan build-tsan build-lint build-python
+	@rm -rf build build-asan build-tsan build-lint build-run build-python build-deb build-wheel

@@ -34,6 +34,10 @@ foreach(library IN LISTS libraries)
   string(REGEX REPLACE "^kedge-" "" export_name ${library})
   set_target_properties(${library} PROPERTIES
     EXPORT_NAME ${export_name} VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} INSTALL_RPATH "$ORIGIN")
+  if(SKBUILD)
+    # A wheel has no links, and would carry the library twice.
+    set_target_properties(${library} PROPERTIES VERSION ${PROJECT_VERSION_MAJOR})
+  endif()
   target_include_directories(${library} INTERFACE
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${include_folder}>)
   install(TARGETS ${library} EXPORT kedge-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
@@ -80,6 +84,13 @@ if(NOT SKBUILD)
   endforeach()
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/kedge DESTINATION ${CMAKE_INSTALL_DATADIR}/kedge/python
     FILES_MATCHING PATTERN "*.py" PATTERN "*.toml" PATTERN "__pycache__" EXCLUDE)
+endif()
+
+set(KEDGE_PYTHON_FOLDER "" CACHE STRING "Where the Python package is installed, below the prefix; empty: nowhere (pip installs it)")
+if(KEDGE_PYTHON_FOLDER AND TARGET _kedge)
+  install(TARGETS _kedge LIBRARY DESTINATION ${KEDGE_PYTHON_FOLDER}/kedge)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/kedge DESTINATION ${KEDGE_PYTHON_FOLDER}
+    FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "*.toml" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 endif()
 
 install(FILES ${PROJECT_SOURCE_DIR}/packaging/completion/kedge.bash

@@ -107,7 +107,7 @@ Result<std::string> FindAgentProgram() {
   std::string tried;
   for (const auto& folder : {os::LibraryFolder(), os::ProgramFolder()}) {
     if (!folder.ok()) continue;
-    for (const char* relative : {"kedge-agent", "../bin/kedge-agent"}) {
+    for (const char* relative : {"kedge-agent", "../bin/kedge-agent", "../../bin/kedge-agent"}) {
       std::string path = os::AbsolutePath(os::JoinPath(*folder, relative));
       if (os::Exists(os::SystemFileSystem(), path).ok() && *os::Exists(os::SystemFileSystem(), path)) return path;
       tried += (tried.empty() ? "" : ", ") + path;

@@ -52,12 +52,12 @@ def test_all_parts_can_be_left_out(tmp_path: Path, tests: str) -> None:
 def test_the_options_of_the_recipes_exist() -> None:
     options = set(re.findall(r"option\((KEDGE_\w+)", (ROOT / "CMakeLists.txt").read_text()))
     assert {f"KEDGE_WITH_{part}" for part in PARTS} <= options
-    for recipe in ("packaging/spack/package.py", "pyproject.toml", "CMakePresets.json"):
+    for recipe in ("packaging/spack/package.py", "packaging/debian/rules", "pyproject.toml", "CMakePresets.json"):
         used = set(re.findall(r"KEDGE_(?:WITH|BUILD|WARNINGS)_\w+", (ROOT / recipe).read_text()))
         assert used and used <= options, f"{recipe} sets {used - options}, which the build does not know"
 
 
-def test_the_recipe_depends_on_each_library_of_the_build() -> None:
+def test_the_recipes_depend_on_each_library_of_the_build() -> None:
     names = {
         "libblosc-dev": "c-blosc",
         "libfmt-dev": "fmt",
@@ -75,5 +75,5 @@ def test_the_recipe_depends_on_each_library_of_the_build() -> None:
     assert asked_for == names.keys()
     wanted = set(re.findall(r'depends_on\("([\w-]+)', (ROOT / "packaging/spack/package.py").read_text()))
     assert set(names.values()) <= wanted
-    installed = (ROOT / "scripts/setup").read_text().split()
-    assert asked_for <= set(installed)
+    assert asked_for <= set((ROOT / "scripts/setup").read_text().split())
+    assert asked_for <= set((ROOT / "packaging/debian/control").read_text().replace(",", " ").split())

@@ -145,9 +145,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run_words(list(sys.argv[1:] if arguments is None else arguments))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in ("scipy", "matplotlib"):
+        if package not in ("numpy", "scipy", "matplotlib"):
             raise
-        print(f"kedge plan: it needs {package}, which is not installed: pip install 'kedge[plan]'", file=sys.stderr)
+        remedy = f"pip install 'kedge[plan]', or Debian's python3-{package}"
+        print(f"kedge plan: it needs {package}, which is not installed: {remedy}", file=sys.stderr)
         return 2
 
 
