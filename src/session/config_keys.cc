@@ -12,6 +12,7 @@
 #include "format/block_map.h"
 #include "os/files/files.h"
 #include "os/machine/machine.h"
+#include "store/places/store_path.h"
 
 namespace kedge {
 namespace {
@@ -420,7 +421,11 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   settings.tracking = FeatureOf(config.GetString("capture.track"));
   settings.begins_if_lost = config.GetString("restart.if_lost") == "begin";
   JobKeys& keys = settings.keys;
-  KEDGE_ASSIGN_OR_RETURN(keys.store_path, PathOf(config, "store.path"));
+  const std::string& path = config.GetString("store.path");
+  const Result<std::string> store_path = ResolveStorePath(path);
+  if (!store_path.ok())
+    return store_path.status().WithContext(fmt::format("store.path ({})", config.OriginOf("store.path").text));
+  keys.store_path = *store_path;
   const std::string& mode = config.GetString("store.mode");
   const bool octal = mode.size() >= 3 && mode.size() <= 4 && mode.find_first_not_of("01234567") == std::string::npos;
   keys.store_mode = octal ? static_cast<uint32_t>(std::stoul(mode, nullptr, 8)) : 0;

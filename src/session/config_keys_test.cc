@@ -115,6 +115,11 @@ TEST(ConfigKeys, PathsAreFoldersOfAnyName) {
     ASSERT_TRUE(store.ok());
     EXPECT_EQ(ReadJobSettings(*store).status().code(), Code::kInvalidArgument);
   }
+  auto elsewhere = Load({{"store.path", "s4://bucket"}});
+  ASSERT_TRUE(elsewhere.ok());
+  const Status refused = ReadJobSettings(*elsewhere).status();
+  EXPECT_EQ(refused.code(), Code::kInvalidArgument);
+  EXPECT_NE(refused.message().find("store.path"), std::string::npos) << refused.ToString();
   auto tier = Load({{"tier", "[{name=\"ssd\", path=\"\", capacity=\"2GiB\"}]"}});
   ASSERT_TRUE(tier.ok());
   EXPECT_EQ(ReadNodeSettings(*tier).status().code(), Code::kInvalidArgument);

@@ -15,6 +15,7 @@
 #include "os/process/terminal.h"
 #include "session/config_keys.h"
 #include "store/posix/posix_store.h"
+#include "store/places/store_path.h"
 
 namespace kedge::tools {
 
@@ -60,14 +61,10 @@ TemporaryOwner ToolOwner() {
   return {os::HostName(), 0, "tool"};
 }
 
-std::unique_ptr<Store> StoreAt(const std::string& path) {
-  PosixStoreOptions options;
-  options.path = path;
-  return MakePosixStore(os::SystemFileSystem(), options);
-}
-
 Result<OpenedStore> Opened(const std::string& path, Result<Catalog> (*open)(Store&, const TemporaryOwner&)) {
-  std::unique_ptr<Store> store = StoreAt(path);
+  PosixStoreOptions options;
+  KEDGE_ASSIGN_OR_RETURN(options.path, ResolveStorePath(path));
+  std::unique_ptr<Store> store = MakePosixStore(os::SystemFileSystem(), options);
   auto catalog = open(*store, ToolOwner());
   if (!catalog.ok()) return catalog.status();
   return OpenedStore{path, std::move(store), *std::move(catalog)};

@@ -292,6 +292,15 @@ def test_copy_to_another_store(store: Path, tmp_path: Path) -> None:
     kedge("copy", "heat@20", str(archive), expect=1)
 
 
+def test_a_store_of_an_unknown_kind_is_refused_and_no_folder_is_made(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in (["copy", "heat@20", "s4://bucket/prefix"], ["ls", "--store", "s4://bucket"], ["ls", "--set", "store.path=s4://bucket"]):
+        assert "no kind of store called s4://" in kedge(*command, expect=2).stderr
+    assert list(tmp_path.glob("s4*")) == []
+
+
 def test_pin_outlives_retention(store: Path) -> None:
     kedge("pin", "heat@20")
     assert "pinned" in kedge("ls").stdout

@@ -1,0 +1,33 @@
+#include "store/places/store_path.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "os/files/files.h"
+
+namespace kedge {
+
+std::string_view SchemeOf(std::string_view text) {
+  const size_t end = text.find("://");
+  if (end == std::string_view::npos || end == 0) return {};
+  const std::string_view scheme = text.substr(0, end);
+  const bool is_scheme = std::ranges::all_of(scheme, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
+  });
+  return is_scheme ? scheme : std::string_view();
+}
+
+Result<std::string> ResolveStorePath(const std::string& text) {
+  if (text.empty() || text.find('\0') != std::string::npos) {
+    return Status(Code::kInvalidArgument, "the path of a store is empty or holds a NUL byte");
+  }
+  if (const std::string_view scheme = SchemeOf(text); !scheme.empty()) {
+    return Status(Code::kInvalidArgument, fmt::format("\"{}\": Kedge has no kind of store called {}://; name a folder, and write "
+                                                      "./{} for one of that name",
+                                                      text, scheme, text));
+  }
+  return os::AbsolutePath(text);
+}
+
+}  // namespace kedge
