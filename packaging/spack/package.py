@@ -35,11 +35,13 @@ class Kedge(CMakePackage):
     depends_on("pkgconfig", type="build")
 
     depends_on("c-blosc@1.21:")
+    depends_on("curl@7.68:")
     depends_on("fmt@9:")
     depends_on("isa-l@2.30:")
     depends_on("libfabric@1.17:")
     depends_on("liburing@2.3:")
     depends_on("openssl@3:")
+    depends_on("pugixml@1.11:")
     depends_on("xxhash@0.8:")
     depends_on("cli11@2.1:", type="build")
     depends_on("nlohmann-json@3.11:", type="build")

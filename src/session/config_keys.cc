@@ -113,7 +113,7 @@ void AddJobKeys(ConfigRegistry& registry) {
   version.minimum = -1;
   registry.Add(version);
   registry.Add(Count("restart.attempt", "0", "the attempt that has taken restart.version; 0: none", "", 0));
-  registry.Add({"store.path", kString, "./kedge-store", kJob, "external storage: a folder"});
+  registry.Add({"store.path", kString, "./kedge-store", kJob, "external storage: a folder, or s3://BUCKET/PREFIX"});
   registry.Add({"store.mode", kString, "0700", kJob, "permissions of the store's folders, octal; files lack the x bits"});
   KeySpec create{"store.create", kString, "last", kJob,
                  "which folders of a missing store are made: the last component, its parents too, or none; anew: the last "

@@ -1,8 +1,8 @@
 // Store: external storage as the catalog sees it. Objects are written at offsets and published whole; small records are
-// created if absent; folders are listed; things are removed. A directory (posix_store.h) is one; an object store can
-// be.
+// created if absent; folders are listed; things are removed. A directory (posix/posix_store.h) is one, a bucket that is
+// reached by S3 another (s3/s3_store.h).
 //
-// Invariants that every implementation keeps, and store_conformance_test.cc checks:
+// Invariants that every implementation keeps, and testing/store_conformance.h checks:
 // - An object or record is seen under its key whole or not at all. But for an object whose publication a crash of the machine
 //   has cut short: no record may name it before its publication returned.
 // - What returned ok is durable: it survives a crash of every machine, with all folders on the way to it.
@@ -116,8 +116,8 @@ struct Temporary {
   std::string handle;    // for RemoveTemporary, and for AdoptObject when it is an object
   TemporaryOwner owner;  // long node names hashed: compare tags
   std::string tag;       // temporary_tag.h
-  uint64_t bytes = 0;
-  double age_seconds = 0;  // since it was last written, by the store's clock
+  uint64_t bytes = 0;  // that have got to the store
+  double age_seconds = 0;  // since they did, by the store's clock
 };
 
 struct StoreSpace {
@@ -139,7 +139,7 @@ class Store {
   virtual Result<std::unique_ptr<ObjectWriter>> CreateObject(const std::string& key, const TemporaryOwner& owner,
                                                              uint64_t expected_bytes) = 0;
   // Goes on with an object that a dead process of the same owner began. What that one wrote may have been lost; only
-  // what an ObjectContributor finished is sure to be there. kNotFound: no such temporary.
+  // what an ObjectContributor finished is sure to be there. kNotFound: no such temporary. In a bucket they share whole parts.
   virtual Result<std::unique_ptr<ObjectWriter>> AdoptObject(const std::string& key, const std::string& handle) = 0;
   virtual Result<std::unique_ptr<ObjectContributor>> JoinObject(const std::string& handle) = 0;
   // Commits several at the cost of little more than one. One status each, in order; one that fails does not hold up the others.
@@ -193,11 +193,11 @@ class Store {
   // Another number each time the record is created or touched. It says nothing by itself: clocks of several machines may
   // have made it.
   virtual Result<int64_t> Stamp(const std::string& key) = 0;
-  // Seconds since it was created or touched, by the store's clock: no other clock is asked. Where a file system stamps with
+  // Seconds (whole ones in a bucket) since it was created or touched, by the store's clock: no other clock is asked. Where a file system stamps with
   // its clients' clocks, they are compared: good for people and for days, never to tell whether somebody lives. Negative: in the
   // future, where a clock was set back since.
   virtual Result<double> AgeSeconds(const std::string& key, const TemporaryOwner& owner) = 0;
-  virtual Result<StoreSpace> Space() = 0;
+  virtual Result<StoreSpace> Space() = 0;  // kUnsupported: nobody can tell
 };
 
 // Store::List; nothing when there is no such folder.

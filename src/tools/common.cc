@@ -14,7 +14,7 @@
 #include "os/process/process.h"
 #include "os/process/terminal.h"
 #include "session/config_keys.h"
-#include "store/posix/posix_store.h"
+#include "store/places/make_store.h"
 #include "store/places/store_path.h"
 
 namespace kedge::tools {
@@ -46,7 +46,8 @@ Result<Config> ConfigOptions::Load() const {
 }
 
 void StoreOptions::AddTo(CLI::App& app, JobBy job_by) {
-  app.add_option("--store", store, "the store's folder (default: store.path of the configuration)")->type_name("FOLDER");
+  app.add_option("--store", store, "the store's folder or s3://BUCKET/PREFIX (default: store.path of the configuration)")
+      ->type_name("FOLDER");
   app.add_option(job_by == JobBy::kPositional ? "--job,job" : "--job", job, "only this job")->type_name("NAME");
   config.AddTo(app);
 }
@@ -64,7 +65,7 @@ TemporaryOwner ToolOwner() {
 Result<OpenedStore> Opened(const std::string& path, Result<Catalog> (*open)(Store&, const TemporaryOwner&)) {
   PosixStoreOptions options;
   KEDGE_ASSIGN_OR_RETURN(options.path, ResolveStorePath(path));
-  std::unique_ptr<Store> store = MakePosixStore(os::SystemFileSystem(), options);
+  std::unique_ptr<Store> store = MakeStore(os::SystemFileSystem(), options);
   auto catalog = open(*store, ToolOwner());
   if (!catalog.ok()) return catalog.status();
   return OpenedStore{path, std::move(store), *std::move(catalog)};

@@ -52,7 +52,8 @@ Command CopyCommand() {
             auto options = std::make_shared<CopyToolOptions>();
             options->store.AddTo(app);
             app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name(kVersionSpecForm);
-            app.add_option("target", options->target, "folder of the other store; made when it is not there")
+            app.add_option("target", options->target,
+                           "folder or s3://BUCKET/PREFIX of the other store; made when it is not there")
                 ->required()
                 ->type_name("FOLDER");
             app.add_flag("--json", options->json, "print JSON");

@@ -16,6 +16,9 @@
 #include "os/machine/probes.h"
 #include "os/memory/write_tracking.h"
 #include "session/own_folder.h"
+#include "store/places/make_store.h"
+#include "store/places/probe.h"
+#include "store/places/store_path.h"
 #include "tools/agent_connection.h"
 #include "tools/command.h"
 #include "tools/network_view.h"
@@ -25,6 +28,8 @@ namespace {
 
 constexpr double kSlowSyncSeconds = 0.05;
 constexpr uint64_t kSmallRoomBytes = uint64_t{256} << 20;
+constexpr double kSlowRecordSeconds = 0.5;
+constexpr uint64_t kProbeBytes = uint64_t{32} << 20;
 constexpr size_t kSyncBytes = 4096;
 constexpr int kSyncRounds = 5;
 constexpr int kNetworkRequests = 500;
@@ -119,8 +124,31 @@ void ExamineFolder(const std::string& subject, const std::string& path, os::File
                        slow ? "syncs are slow here: every version needs a few, whatever its size" : ""});
 }
 
+// Tried out, since nothing else tells what a server can do and what these keys may.
+void ExamineObjectStore(const std::string& path, std::vector<Finding>* findings) {
+  const std::unique_ptr<Store> store = MakeStore(os::SystemFileSystem(), {.path = path});
+  const Result<StoreProbe> probe = ProbeStore(*store, {os::HostName(), 0, "tool"}, kProbeBytes);
+  if (!probe.ok()) {
+    findings->push_back(
+        {State::kBad, "store", probe.status().message(),
+         "the keys must allow to list the bucket and its uploads, to read, write and delete objects, and to abort "
+         "uploads"});
+    return;
+  }
+  const bool slow = probe->record_seconds > kSlowRecordSeconds;
+  findings->push_back(
+      {slow ? State::kNote : State::kOk, "store",
+       fmt::format("{}: record {:.0f} ms, write {}/s, read {}/s", store->description(), probe->record_seconds * 1e3,
+                   FormatByteSize(static_cast<uint64_t>(probe->write_bytes_per_second)),
+                   FormatByteSize(static_cast<uint64_t>(probe->read_bytes_per_second))),
+       slow ? "far away: every version needs a few records, whatever its size" : ""});
+  findings->push_back({State::kOk, "store uploads", "what a killed process leaves goes with kedge gc",
+                       "a lifecycle rule (AbortIncompleteMultipartUpload after 7 days) sees to it where nobody runs kedge gc"});
+}
+
 // Jobs make the store, but for what is missing on the way to it: that may be a file system which is not mounted.
 void ExamineStore(const JobSettings& job, std::vector<Finding>* findings) {
+  if (!IsFolder(job.keys.store_path)) return ExamineObjectStore(job.keys.store_path, findings);
   os::FileSystem& fs = os::SystemFileSystem();
   const std::string& path = job.keys.store_path;
   const auto is_missing = [&](const std::string& one) { return fs.Stat(one).status().code() == Code::kNotFound; };
@@ -139,7 +167,7 @@ void ExamineStore(const JobSettings& job, std::vector<Finding>* findings) {
 void ExamineStoreRoom(const JobSettings& job, std::vector<Finding>* findings) {
   const auto opened = OpenStoreAt(job.keys.store_path);
   if (!opened.ok()) return;  // what is wrong with it has been said, or there is none yet
-  const auto volume = os::SystemFileSystem().StatVolume(job.keys.store_path);
+  const auto volume = opened->store->Space();
   const auto jobs = SelectJobs(*opened, {});
   if (!volume.ok() || !jobs.ok()) return;
   const int64_t wanted = static_cast<int64_t>(job.keys.keep_versions) + 1;

@@ -66,6 +66,8 @@ def test_the_recipes_depend_on_each_library_of_the_build() -> None:
         "libxxhash-dev": "xxhash",
         "libfabric-dev": "libfabric",
         "libssl-dev": "openssl",
+        "libcurl4-openssl-dev": "curl",
+        "libpugixml-dev": "pugixml",
         "libtomlplusplus-dev": "tomlplusplus",
         "libcli11-dev": "cli11",
         "nlohmann-json3-dev": "nlohmann-json",

@@ -19,6 +19,7 @@
 #include "format/store_records.h"
 #include "os/files/files.h"
 #include "session/connection.h"
+#include "store/places/store_path.h"
 
 namespace kedge {
 namespace {
@@ -201,7 +202,7 @@ Result<Sessions::Admission> Sessions::Attach(const Hello& hello, int32_t process
   KEDGE_RETURN_IF_ERROR(ValidateName(hello.job, "job name"));
   const bool sane = hello.ranks >= 1 && hello.ranks <= kRanksMax && hello.rank < hello.ranks && hello.ranks_on_node >= 1 &&
                     hello.ranks_on_node <= std::min(hello.ranks, kRanksOnNodeMax) && hello.attempt >= 1 &&
-                    !hello.store_id.IsZero() && hello.keys.store_path.starts_with("/") &&
+                    !hello.store_id.IsZero() && IsResolvedStorePath(hello.keys.store_path) &&
                     (hello.keys.scratch.empty() || hello.keys.scratch.starts_with("/"));
   if (!sane) {
     return Status(Code::kInvalidArgument,

@@ -4,7 +4,7 @@
 
 #include "os/machine/machine.h"
 #include "os/process/process.h"
-#include "store/posix/posix_store.h"
+#include "store/places/make_store.h"
 
 namespace kedge {
 namespace {
@@ -66,7 +66,7 @@ std::shared_ptr<StoreContext> AgentCore::MakeStore(const StoreId& id, const JobK
   options.file_mode = keys.store_mode & 0666;
   options.direct = keys.store_direct;
   options.making = RootMaking::kNever;
-  return std::make_shared<StoreContext>(MakePosixStore(os::SystemFileSystem(), options), id, options_.node.node);
+  return std::make_shared<StoreContext>(kedge::MakeStore(os::SystemFileSystem(), options), id, options_.node.node);
 }
 
 }  // namespace kedge

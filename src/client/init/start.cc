@@ -19,7 +19,7 @@
 #include "os/machine/machine.h"
 #include "store/attempts.h"
 #include "store/keys.h"
-#include "store/posix/posix_store.h"
+#include "store/places/make_store.h"
 #include "store/record_io.h"
 
 namespace kedge::client {
@@ -351,7 +351,7 @@ Status ReadSettings(const kedge_options* given, Core* core) {
   store.file_mode = core->job.keys.store_mode & 0666;
   store.direct = core->job.keys.store_direct;
   store.making = core->job.store_making;
-  core->store = MakePosixStore(*core->file_system, store);
+  core->store = MakeStore(*core->file_system, store);
   return Status::Ok();
 }
 

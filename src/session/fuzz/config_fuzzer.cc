@@ -6,6 +6,7 @@
 #include "base/config_reader.h"
 #include "base/status.h"
 #include "session/config_keys.h"
+#include "store/places/store_path.h"
 
 namespace kedge {
 namespace {
@@ -47,7 +48,7 @@ void CheckSettings(const Config& config) {
     for (size_t i = 0; i < node->tiers.size(); ++i) KEDGE_CHECK(node_again->tiers[i].path == node->tiers[i].path);
   }
   if (auto job = ReadJobSettings(config); job.ok()) {
-    KEDGE_CHECK(job->keys.store_path.starts_with("/") && job->keys.keep_versions >= 1 && job->lease > Duration::zero());
+    KEDGE_CHECK(IsResolvedStorePath(job->keys.store_path) && job->keys.keep_versions >= 1 && job->lease > Duration::zero());
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "os/files/files.h"
+#include "store/s3/location.h"
 
 namespace kedge {
 
@@ -22,12 +23,23 @@ Result<std::string> ResolveStorePath(const std::string& text) {
   if (text.empty() || text.find('\0') != std::string::npos) {
     return Status(Code::kInvalidArgument, "the path of a store is empty or holds a NUL byte");
   }
-  if (const std::string_view scheme = SchemeOf(text); !scheme.empty()) {
-    return Status(Code::kInvalidArgument, fmt::format("\"{}\": Kedge has no kind of store called {}://; name a folder, and write "
-                                                      "./{} for one of that name",
-                                                      text, scheme, text));
+  const std::string_view scheme = SchemeOf(text);
+  if (scheme.empty()) return os::AbsolutePath(text);
+  if (scheme == "s3") {
+    KEDGE_ASSIGN_OR_RETURN(const s3::Location location, s3::ParseLocation(text, s3::ProcessEnvironment));
+    return location.ToText();
   }
-  return os::AbsolutePath(text);
+  return Status(Code::kInvalidArgument, fmt::format("\"{}\": Kedge has no kind of store called {}://; name a folder or "
+                                                    "s3://BUCKET/PREFIX, and write ./{} for a folder of that name",
+                                                    text, scheme, text));
+}
+
+bool IsResolvedStorePath(const std::string& text) {
+  return IsFolder(text) ? text.starts_with('/') : ResolveStorePath(text).ok();
+}
+
+bool IsFolder(const std::string& text) {
+  return SchemeOf(text).empty();
 }
 
 }  // namespace kedge

@@ -1,0 +1,256 @@
+// Each request of an S3 store may fail in each way, and nothing is lost, doubled or left behind.
+//
+// A script does all that a store is for. It runs once undisturbed through a proxy, which counts its requests; then once for each
+// request and each fault.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "store/s3/s3_store.h"
+#include "store/s3/testing/fault_proxy.h"
+#include "store/s3/testing/s3_server.h"
+#include "store/s3/uploads.h"
+
+namespace kedge::s3 {
+namespace {
+
+using testing::Fault;
+using testing::FaultProxy;
+
+const TemporaryOwner kWriter{"node1", 3, "agent"};
+constexpr uint64_t kObjectBytes = 2 * kPartBytesMin + 1000;
+
+testing::S3Server& Server() {
+  static const std::unique_ptr<testing::S3Server> server =
+      testing::FindVersitygw().empty() ? testing::S3Server::StartMoto() : testing::S3Server::StartVersitygw();
+  return *server;
+}
+
+const Buffer& Content() {
+  static const Buffer content = [] {
+    Buffer bytes(kObjectBytes);
+    Random(7).Fill(bytes.data(), bytes.size());
+    return bytes;
+  }();
+  return content;
+}
+
+class S3Faults : public ::testing::Test {
+ protected:
+  S3Faults() : proxy_(Server().port()) {}
+
+  std::unique_ptr<Store> StoreAt(const std::string& prefix, const std::string& options = "&part=5MiB&connections=4") {
+    const std::string text = std::string("s3://") + testing::kBucket + '/' + prefix + "?endpoint=" + proxy_.Endpoint() + options;
+    return MakeS3Store(ParseLocation(text, testing::TestEnvironment()).value(), testing::TestEnvironment(), impatient_);
+  }
+  std::string NewPrefix() {
+    static std::atomic<int> counter{0};
+    return "faults-" + std::to_string(counter++);
+  }
+  // The uploads that the server still knows of.
+  size_t UploadsLeft(const std::string& prefix) {
+    Bucket bucket(Server().At(prefix), testing::TestEnvironment(), {});
+    const auto uploads = Uploads(bucket).List("");
+    EXPECT_TRUE(uploads.ok()) << uploads.status().ToString();
+    return uploads.ok() ? uploads->size() : 999;
+  }
+
+  FaultProxy proxy_;
+  BucketOptions impatient_{.pause_first = std::chrono::milliseconds(1), .silence_timeout = std::chrono::seconds(1)};
+};
+
+Status Expect(bool holds, const std::string& what) {
+  return holds ? Status::Ok() : Status(Code::kInternal, "not so: " + what);
+}
+
+// Both fail with the first thing that is not as it should be.
+Status RecordScript(Store& store) {
+  KEDGE_RETURN_IF_ERROR(store.PutIfAbsent("a/record", AsBytes("one"), kWriter, Folders::kCreate));
+  KEDGE_RETURN_IF_ERROR(
+      Expect(store.PutIfAbsent("a/record", AsBytes("two"), kWriter, Folders::kMustExist).code() == Code::kAlreadyExists,
+             "the second creator is told so"));
+  KEDGE_ASSIGN_OR_RETURN(const Buffer record, store.Get("a/record", 100));
+  KEDGE_RETURN_IF_ERROR(Expect(AsText(record) == "one", "the record is the first creator's"));
+  KEDGE_RETURN_IF_ERROR(store.Replace("a/other", AsBytes("three"), kWriter, Folders::kCreate));
+  KEDGE_RETURN_IF_ERROR(store.MakeFolder("a/folder"));
+  KEDGE_ASSIGN_OR_RETURN(const auto entries, store.List("a"));
+  KEDGE_RETURN_IF_ERROR(Expect(entries.size() == 3, "three entries"));
+  KEDGE_ASSIGN_OR_RETURN(const int64_t before, store.Stamp("a/record"));
+  KEDGE_RETURN_IF_ERROR(store.Touch("a/record", kWriter));
+  KEDGE_ASSIGN_OR_RETURN(const int64_t after, store.Stamp("a/record"));
+  KEDGE_RETURN_IF_ERROR(Expect(before != after, "a sign of life is seen"));
+  KEDGE_RETURN_IF_ERROR(store.AgeSeconds("a/record", kWriter).status());
+  const std::string keys[] = {"a/record", "a/other"};
+  KEDGE_RETURN_IF_ERROR(store.EnsureDurable(keys));
+  KEDGE_RETURN_IF_ERROR(store.Remove("a/other"));
+  KEDGE_RETURN_IF_ERROR(store.RemoveFolder("a", "a/record", kWriter));
+  return Expect(store.List("a").status().code() == Code::kNotFound, "the folder is gone");
+}
+
+Status ObjectScript(Store& store) {
+  KEDGE_ASSIGN_OR_RETURN(const auto writer, store.CreateObject("a/data/object", kWriter, kObjectBytes));
+  KEDGE_RETURN_IF_ERROR(writer->WriteAt(0, Content()));
+  KEDGE_RETURN_IF_ERROR(writer->Commit());
+  KEDGE_ASSIGN_OR_RETURN(const auto small, store.CreateObject("a/data/small", kWriter, 10));
+  KEDGE_RETURN_IF_ERROR(small->WriteAt(0, AsBytes("0123456789")));
+  KEDGE_RETURN_IF_ERROR(small->Commit());
+  KEDGE_ASSIGN_OR_RETURN(const auto reader, store.OpenObject("a/data/object"));
+  Buffer read(kObjectBytes);
+  KEDGE_RETURN_IF_ERROR(reader->ReadAt(0, read));
+  KEDGE_RETURN_IF_ERROR(Expect(read == Content(), "the object reads as it was written"));
+  KEDGE_ASSIGN_OR_RETURN(const auto given_up, store.CreateObject("a/data/given-up", kWriter, 0));
+  KEDGE_RETURN_IF_ERROR(given_up->WriteAt(0, Content()));
+  KEDGE_RETURN_IF_ERROR(given_up->Abandon());
+  KEDGE_RETURN_IF_ERROR(store.RemoveFolder("a", {}, kWriter));
+  return Expect(store.List("a").status().code() == Code::kNotFound, "the folder is gone");
+}
+
+class S3FaultAtEachRequest : public S3Faults, public ::testing::WithParamInterface<Fault> {
+ protected:
+  void GoThrough(Status (*script)(Store&)) {
+    proxy_.Use(nullptr);
+    const Status undisturbed = script(*StoreAt(NewPrefix()));
+    ASSERT_TRUE(undisturbed.ok()) << undisturbed.ToString();
+    const size_t requests = proxy_.Requests().size();
+    EXPECT_GT(requests, 15u);
+    for (size_t spoilt = 0; spoilt < requests && !HasFailure(); ++spoilt) GoOnce(script, spoilt);
+  }
+
+ private:
+  void GoOnce(Status (*script)(Store&), size_t spoilt) {
+    std::string request;
+    const std::string prefix = NewPrefix();
+    proxy_.Use([&](size_t number, const std::string& line) {
+      if (number != spoilt) return Fault::kNone;
+      request = line;
+      // Only a completion fails with a good status.
+      const bool is_long = line.find("uploadId=") != std::string::npos && line.starts_with("POST ");
+      return GetParam() == Fault::kErrorIn200 && !is_long ? Fault::kNone : GetParam();
+    });
+    const std::unique_ptr<Store> store = StoreAt(prefix);
+    const Status status = script(*store);
+    EXPECT_TRUE(status.ok()) << "request " << spoilt << ", " << request << ": " << status.ToString();
+    // The answer to a new upload was lost: nobody knows of it but the store, and gc.
+    const auto left = store->ListTemporaries("", kWriter);
+    ASSERT_TRUE(left.ok()) << left.status().ToString();
+    for (const Temporary& temporary : *left) EXPECT_TRUE(store->RemoveTemporary(temporary.handle).ok());
+    EXPECT_EQ(UploadsLeft(prefix), 0u) << "request " << spoilt << ", " << request;
+  }
+};
+
+TEST_P(S3FaultAtEachRequest, RecordsAndFolders) {
+  GoThrough(&RecordScript);
+}
+
+TEST_P(S3FaultAtEachRequest, Objects) {
+  GoThrough(&ObjectScript);
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, S3FaultAtEachRequest,
+                         ::testing::Values(Fault::kCutBefore, Fault::kCutAfter, Fault::kError500, Fault::kError500After,
+                                           Fault::kSlowDown503, Fault::kTruncated, Fault::kErrorIn200, Fault::kConflict409,
+                                           Fault::kSkewed403),
+                         [](const auto& instance) { return std::string(FaultName(instance.param)); });
+
+TEST_F(S3Faults, AServerThatDoesNotAnswerIsAskedAgain) {
+  proxy_.Use([](size_t number, const std::string&) { return number == 1 ? Fault::kStalled : Fault::kNone; });
+  const auto store = StoreAt(NewPrefix());
+  const Status put = store->PutIfAbsent("record", AsBytes("x"), kWriter, Folders::kCreate);
+  EXPECT_TRUE(put.ok()) << put.ToString();
+  EXPECT_EQ(AsText(store->Get("record", 10).value()), "x");
+}
+
+TEST_F(S3Faults, AStoreInTroubleIsLeftAloneAfterAWhile) {
+  proxy_.Use([](size_t, const std::string&) { return Fault::kSlowDown503; });
+  impatient_.patience = std::chrono::seconds(2);
+  impatient_.pause_first = std::chrono::milliseconds(50);
+  const auto store = StoreAt(NewPrefix());
+  const int64_t begin_ns = SystemClock().NowNs();
+  const Status status = store->Get("record", 10).status();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_NE(status.message().find("SlowDown"), std::string::npos) << status.ToString();
+  EXPECT_LT(ToSeconds(Duration(SystemClock().NowNs() - begin_ns)), 10);
+  EXPECT_LT(proxy_.Requests().size(), 30u) << "pauses grow";
+}
+
+TEST_F(S3Faults, AnUploadThatFailsForGoodLeavesNothing) {
+  proxy_.Use([](size_t, const std::string& line) {
+    return line.find("partNumber=2") != std::string::npos ? Fault::kError500 : Fault::kNone;
+  });
+  impatient_.patience = std::chrono::seconds(1);
+  const std::string prefix = NewPrefix();
+  const auto store = StoreAt(prefix);
+  const auto writer = store->CreateObject("object", kWriter, kObjectBytes);
+  ASSERT_TRUE(writer.ok()) << writer.status().ToString();
+  static_cast<void>((*writer)->WriteAt(0, Content()));
+  EXPECT_EQ((*writer)->Commit().code(), Code::kUnavailable);
+  EXPECT_EQ(store->OpenObject("object").status().code(), Code::kNotFound);
+  EXPECT_TRUE(store->ListTemporaries("", kWriter)->empty());
+  EXPECT_EQ(UploadsLeft(prefix), 0u);
+}
+
+// A server of old that knows nothing of If-None-Match: the second write to the probe succeeds.
+TEST_F(S3Faults, AStoreThatOverwritesIsRefused) {
+  proxy_.Use([](size_t, const std::string& line) {
+    return line.find("conditional-writes") != std::string::npos ? Fault::kErrorIn200 : Fault::kNone;
+  });
+  const auto store = StoreAt(NewPrefix());
+  const Status refused = store->PutIfAbsent("record", AsBytes("x"), kWriter, Folders::kCreate);
+  EXPECT_EQ(refused.code(), Code::kUnsupported);
+  EXPECT_NE(refused.message().find("If-None-Match"), std::string::npos) << refused.ToString();
+  EXPECT_EQ(store->Get("record", 10).status().code(), Code::kNotFound);
+}
+
+TEST_F(S3Faults, OfManyCreatorsOneWins) {
+  const std::string prefix = NewPrefix();
+  std::atomic<int> won{0};
+  std::vector<std::thread> creators;
+  for (int i = 0; i < 32; ++i) {
+    creators.emplace_back([&, i] {
+      const auto store = MakeS3Store(Server().At(prefix), testing::TestEnvironment());
+      const Status put = store->PutIfAbsent("record", AsBytes(std::to_string(i)), kWriter, Folders::kCreate);
+      won += put.ok() ? 1 : 0;
+      EXPECT_TRUE(put.ok() || put.code() == Code::kAlreadyExists) << put.ToString();
+    });
+  }
+  for (std::thread& creator : creators) creator.join();
+  EXPECT_EQ(won, 1);
+}
+
+TEST_F(S3Faults, AnObjectIsReadWholeOrTheReaderIsTold) {
+  proxy_.Use(nullptr);
+  const auto store = StoreAt(NewPrefix());
+  const auto put = [&](std::string_view text) {
+    const auto writer = store->CreateObject("object", kWriter, text.size());
+    ASSERT_TRUE((*writer)->WriteAt(0, AsBytes(text)).ok());
+    ASSERT_TRUE((*writer)->Commit().ok());
+  };
+  put("first content");
+  const auto reader = store->OpenObject("object");
+  ASSERT_TRUE(reader.ok());
+  put("other content");
+  Buffer bytes(5);
+  EXPECT_EQ((*reader)->ReadAt(0, bytes).code(), Code::kNotFound);
+}
+
+// An upload without a marker, as a process leaves that is killed between the two: it is found, and goes.
+TEST_F(S3Faults, UploadsOfNobodyAreFound) {
+  const std::string prefix = NewPrefix();
+  proxy_.Use(nullptr);
+  Bucket bucket(Server().At(prefix), testing::TestEnvironment(), {});
+  ASSERT_TRUE(bucket.Do({.method = "POST", .key = "a/b c", .query = {{"uploads", ""}}}).status.ok());
+  const auto store = StoreAt(prefix);
+  const auto found = store->ListTemporaries("a", kWriter);
+  ASSERT_TRUE(found.ok()) << found.status().ToString();
+  ASSERT_EQ(found->size(), 1u);
+  EXPECT_EQ((*found)[0].owner.attempt, 0u) << "of no attempt: its age tells";
+  EXPECT_TRUE(store->RemoveTemporary((*found)[0].handle).ok());
+  EXPECT_TRUE(store->ListTemporaries("", kWriter)->empty());
+}
+
+}  // namespace
+}  // namespace kedge::s3

@@ -1,0 +1,379 @@
+#include "store/s3/object.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/crc32c.h"
+#include "os/process/kill_point.h"
+
+namespace kedge::s3 {
+
+namespace {
+
+constexpr uint64_t kRangeBytes = uint64_t{8} << 20;  // of one GET
+
+}  // namespace
+
+// ---- Parts ----
+
+struct PartCollector::Part {
+  explicit Part(uint64_t size, BytesInFlight& limit) : bytes(size), memory(limit) {
+    memory.Take(bytes);
+    // Zeros, and no memory before it is written to.
+    data = static_cast<std::byte*>(std::calloc(bytes, 1));
+  }
+  ~Part() {
+    std::free(data);
+    memory.Free(bytes);
+  }
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+
+  const uint64_t bytes;
+  BytesInFlight& memory;
+  std::byte* data = nullptr;
+  uint32_t writers = 0;  // guarded by the collector's mutex
+};
+
+struct PartCollector::Sending {
+  Sending(Bucket& to, BytesInFlight& limit) : bucket(to), memory(limit) {}
+
+  Bucket& bucket;
+  BytesInFlight& memory;
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  // Guarded by mutex:
+  uint32_t under_way = 0;
+  Status failure;
+  std::vector<ListedPart> arrived;
+};
+
+PartCollector::PartCollector(Bucket& bucket, BytesInFlight& memory, uint64_t part_bytes)
+    : layout_(part_bytes), sending_(std::make_shared<Sending>(bucket, memory)) {}
+
+PartCollector::~PartCollector() {
+  Drop();
+}
+
+void PartCollector::Drop() {
+  {
+    const std::lock_guard lock(mutex_);
+    open_.clear();
+  }
+  static_cast<void>(Await());
+}
+
+Result<std::shared_ptr<PartCollector::Part>> PartCollector::PartFor(uint32_t number) {
+  if (number > kPartsMax) return Status(Code::kUnsupported, "an object that large does not fit an upload's 10,000 parts");
+  {
+    const std::lock_guard lock(mutex_);
+    // Its bytes are not here any more. Who writes them once more has given up what was written first.
+    if (sent_.contains(number)) return Status(Code::kFailedPrecondition, fmt::format("part {} was written before", number));
+    if (const auto found = open_.find(number); found != open_.end()) {
+      ++found->second->writers;
+      return found->second;
+    }
+  }
+  // Waits for memory, so without the lock.
+  auto made = std::make_shared<Part>(layout_.BytesOf(number), sending_->memory);
+  if (made->data == nullptr) return Status(Code::kNoSpace, fmt::format("no memory for a part of {} bytes", made->bytes));
+  const std::lock_guard lock(mutex_);
+  const auto [place, is_new] = open_.emplace(number, std::move(made));
+  ++place->second->writers;
+  return place->second;
+}
+
+Status PartCollector::Write(uint64_t offset, ByteSpan bytes, const BeginUpload& begin) {
+  while (!bytes.empty()) {
+    const uint32_t number = layout_.NumberOf(offset);
+    const uint64_t part_begin = layout_.BeginOf(number);
+    const size_t now = std::min<uint64_t>(bytes.size(), layout_.EndOf(number) - offset);
+    KEDGE_ASSIGN_OR_RETURN(const std::shared_ptr<Part> part, PartFor(number));
+    std::memcpy(part->data + (offset - part_begin), bytes.data(), now);
+    {
+      const std::lock_guard lock(mutex_);
+      --part->writers;
+      written_.Add(offset, offset + now);
+    }
+    KEDGE_RETURN_IF_ERROR(SendWhole(begin));
+    bytes = bytes.subspan(now);
+    offset += now;
+  }
+  return Status::Ok();
+}
+
+Status PartCollector::SendWhole(const BeginUpload& begin) {
+  std::vector<std::pair<uint32_t, std::shared_ptr<Part>>> whole;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto at = open_.begin(); at != open_.end();) {
+      const bool is_whole = at->second->writers == 0 && written_.Cover(layout_.BeginOf(at->first), layout_.EndOf(at->first));
+      // What may be all of the object is not sent yet: one request at the commit is less than an upload of one part.
+      const bool may_be_all = at->first == 1 && written_.end() <= layout_.BytesOf(1);
+      if (!is_whole || may_be_all) {
+        ++at;
+        continue;
+      }
+      sent_.insert(at->first);
+      whole.emplace_back(at->first, std::move(at->second));
+      at = open_.erase(at);
+    }
+  }
+  if (whole.empty()) return Status::Ok();
+  KEDGE_ASSIGN_OR_RETURN(const Upload upload, begin());
+  for (auto& [number, part] : whole) {
+    const uint64_t part_bytes = part->bytes;
+    Send(number, std::move(part), part_bytes, upload);
+  }
+  return Status::Ok();
+}
+
+void PartCollector::Send(uint32_t number, std::shared_ptr<Part> part, uint64_t bytes, const Upload& upload) {
+  const std::shared_ptr<Sending> sending = sending_;
+  {
+    const std::lock_guard lock(sending->mutex);
+    ++sending->under_way;
+  }
+  sending->memory.BeginSending(bytes);
+  Uploads uploads(sending->bucket);
+  Request request = uploads.PartRequest(upload, number, ByteSpan(part->data, bytes), part);
+  ListedPart sent{number, "", request.headers.front().second, bytes, 0};
+  part.reset();
+  sending->bucket.Start(std::move(request), [sending, sent, bytes](const Reply& reply) mutable {
+    sent.etag = reply.answer.Header("etag");
+    sending->memory.EndSending(bytes);
+    const std::lock_guard lock(sending->mutex);
+    --sending->under_way;
+    if (reply.status.ok()) {
+      sending->arrived.push_back(std::move(sent));
+    } else if (sending->failure.ok()) {
+      sending->failure = reply.status;
+    }
+    sending->changed.notify_all();
+  });
+}
+
+Status PartCollector::SendRest(const BeginUpload& begin, uint64_t end) {
+  std::map<uint32_t, std::shared_ptr<Part>> rest;
+  {
+    const std::lock_guard lock(mutex_);
+    rest.swap(open_);
+    for (const auto& [number, part] : rest) sent_.insert(number);
+  }
+  if (rest.empty()) return Status::Ok();
+  KEDGE_ASSIGN_OR_RETURN(const Upload upload, begin());
+  for (auto& [number, part] : rest) {
+    const uint64_t bytes = std::min(part->bytes, end - layout_.BeginOf(number));
+    Send(number, std::move(part), bytes, upload);
+  }
+  return Status::Ok();
+}
+
+Status PartCollector::SendZeros(uint32_t number, uint64_t bytes, const BeginUpload& begin) {
+  {
+    const std::lock_guard lock(mutex_);
+    sent_.insert(number);
+  }
+  KEDGE_ASSIGN_OR_RETURN(const Upload upload, begin());
+  auto zeros = std::make_shared<Part>(bytes, sending_->memory);
+  if (zeros->data == nullptr) return Status(Code::kNoSpace, fmt::format("no memory for a part of {} bytes", bytes));
+  Send(number, std::move(zeros), bytes, upload);
+  return Status::Ok();
+}
+
+Status PartCollector::Await() {
+  std::unique_lock lock(sending_->mutex);
+  sending_->changed.wait(lock, [&] { return sending_->under_way == 0; });
+  return sending_->failure;
+}
+
+std::vector<ListedPart> PartCollector::Sent() const {
+  const std::lock_guard lock(sending_->mutex);
+  std::vector<ListedPart> parts = sending_->arrived;
+  std::ranges::sort(parts, {}, &ListedPart::number);
+  return parts;
+}
+
+std::optional<ByteSpan> PartCollector::Small() const {
+  const std::lock_guard lock(mutex_);
+  if (!sent_.empty() || written_.end() > layout_.BytesOf(1)) return std::nullopt;
+  if (open_.empty()) return ByteSpan();
+  return ByteSpan(open_.begin()->second->data, written_.end());
+}
+
+uint64_t PartCollector::end() const {
+  const std::lock_guard lock(mutex_);
+  return written_.end();
+}
+
+// ---- Writing ----
+
+Status S3ObjectWriter::CheckOpen() {
+  const std::lock_guard lock(mutex_);
+  return closed_ ? Status(Code::kFailedPrecondition, "object " + place_.key + " is closed already") : Status::Ok();
+}
+
+Result<Upload> S3ObjectWriter::BeginUpload() {
+  const std::lock_guard lock(mutex_);
+  if (!upload_) {
+    KEDGE_ASSIGN_OR_RETURN(upload_, Uploads(bucket_).Begin(place_.key, place_.handle));
+  }
+  return *upload_;
+}
+
+Status S3ObjectWriter::WriteAt(uint64_t offset, ByteSpan bytes) {
+  KEDGE_RETURN_IF_ERROR(CheckOpen());
+  return parts_.Write(offset, bytes, [this] { return BeginUpload(); }).WithContext(bucket_.Describe(place_.key));
+}
+
+Status S3ObjectWriter::FlushHint(uint64_t /*offset*/, uint64_t /*bytes*/, bool wait) {
+  return wait ? parts_.Await() : Status::Ok();
+}
+
+Status S3ObjectWriter::SendRest() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return Status(Code::kFailedPrecondition, "object " + place_.key + " is closed already");
+    closed_ = true;
+    // With an upload that nobody else knows of, a small object need not use it; but then it would have to be aborted.
+    if (!upload_ && parts_.Small()) return Status::Ok();
+  }
+  return parts_.SendRest([this] { return BeginUpload(); }, parts_.end());
+}
+
+Status S3ObjectWriter::GiveUp(const Status& why) {
+  parts_.Drop();
+  std::optional<Upload> upload;
+  {
+    const std::lock_guard lock(mutex_);
+    upload = upload_;
+  }
+  // What cannot be removed now is a temporary of the owner.
+  if (upload) static_cast<void>(Uploads(bucket_).Remove(place_.handle));
+  return why;
+}
+
+Status S3ObjectWriter::PutSmall(ByteSpan bytes) {
+  Request put{.method = "PUT", .key = place_.key, .body = bytes, .is_bulk = true};
+  put.headers = {{"x-amz-checksum-crc32c", ChecksumText(crc32c::ChecksumOnly(bytes.data(), bytes.size()))}};
+  return bucket_.Do(std::move(put)).status;
+}
+
+Result<std::vector<ListedPart>> S3ObjectWriter::AllParts(const Upload& upload) {
+  std::vector<ListedPart> own = parts_.Sent();
+  const uint64_t end = parts_.end();
+  const uint32_t last = end == 0 ? 0 : parts_.layout().NumberOf(end - 1);
+  const bool has_gaps = own.size() < last;
+  const bool may_be_more = place_.expected_bytes == 0 || end < place_.expected_bytes;
+  if (!has_gaps && !may_be_more && !place_.is_shared) return own;
+  std::map<uint32_t, ListedPart> all;
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<ListedPart> listed, Uploads(bucket_).Parts(upload.key, upload.id));
+  for (const ListedPart& part : listed) all[part.number] = part;
+  for (const ListedPart& part : own) {
+    if (!all.contains(part.number)) {
+      return Status(Code::kUnavailable,
+                    fmt::format("{}: part {} of its upload is gone", bucket_.Describe(place_.key), part.number));
+    }
+    all[part.number] = part;
+  }
+  const uint32_t count = all.empty() ? last : std::max(last, all.rbegin()->first);
+  for (uint32_t number = 1; number <= count; ++number) {
+    if (all.contains(number)) continue;
+    KEDGE_RETURN_IF_ERROR(parts_.SendZeros(number, parts_.layout().BytesOf(number), [this] { return BeginUpload(); }));
+  }
+  KEDGE_RETURN_IF_ERROR(parts_.Await());
+  for (const ListedPart& part : parts_.Sent()) all[part.number] = part;
+  std::vector<ListedPart> parts;
+  for (const auto& [number, part] : all) {
+    if (number < count && part.bytes != parts_.layout().BytesOf(number)) {
+      return Status(Code::kFailedPrecondition,
+                    fmt::format("{}: part {} has {} bytes, and others follow: several processes share an "
+                                "object part by part",
+                                bucket_.Describe(place_.key), number, part.bytes));
+    }
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+Status S3ObjectWriter::Complete() {
+  std::optional<Upload> upload;
+  {
+    const std::lock_guard lock(mutex_);
+    upload = upload_;
+  }
+  if (!upload) {
+    const std::optional<ByteSpan> small = parts_.Small();
+    return small ? PutSmall(*small) : Status(Code::kInternal, place_.key + " has parts and no upload");
+  }
+  if (const Status arrived = parts_.Await(); !arrived.ok()) return GiveUp(arrived);
+  const Result<std::vector<ListedPart>> parts = AllParts(*upload);
+  if (!parts.ok()) return GiveUp(parts.status());
+  os::KillPoint("s3-complete-before");
+  // No upload may be completed without a part.
+  const Status completed = parts->empty() ? PutSmall({}) : Uploads(bucket_).Complete(*upload, *parts);
+  if (!completed.ok()) return GiveUp(completed);
+  os::KillPoint("s3-completed");
+  if (parts->empty()) static_cast<void>(Uploads(bucket_).Abort(upload->key, upload->id));
+  // The object is there and whole, whatever becomes of the marker: it names an upload that is gone, and is garbage.
+  static_cast<void>(Uploads(bucket_).RemoveMarker(place_.handle));
+  return Status::Ok();
+}
+
+Status S3ObjectWriter::Commit() {
+  KEDGE_RETURN_IF_ERROR(SendRest());
+  return Complete();
+}
+
+Status S3ObjectWriter::Abandon() {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  parts_.Drop();
+  const std::lock_guard lock(mutex_);
+  return upload_ ? Uploads(bucket_).Remove(place_.handle) : Status::Ok();
+}
+
+Status S3ObjectContributor::WriteAt(uint64_t offset, ByteSpan bytes) {
+  return parts_.Write(offset, bytes, [this] { return Result<Upload>(upload_); }).WithContext(upload_.key);
+}
+
+Status S3ObjectContributor::Finish() {
+  KEDGE_RETURN_IF_ERROR(parts_.SendRest([this] { return Result<Upload>(upload_); }, parts_.end()));
+  return parts_.Await();
+}
+
+// ---- Reading ----
+
+Status S3ObjectReader::ReadAt(uint64_t offset, std::span<std::byte> out) {
+  if (out.empty()) return Status::Ok();
+  const std::string what = bucket_.Describe(key_);
+  if (offset > size_bytes_ || out.size() > size_bytes_ - offset) {
+    return Status(Code::kCorrupt, fmt::format("{}: ends at {}, before {}", what, size_bytes_, offset + out.size()));
+  }
+  std::vector<Request> requests;
+  for (uint64_t done = 0; done < out.size(); done += kRangeBytes) {
+    const uint64_t bytes = std::min<uint64_t>(kRangeBytes, out.size() - done);
+    Request get{.method = "GET", .key = key_, .into = out.subspan(done, bytes), .is_bulk = true};
+    get.headers = {{"range", fmt::format("bytes={}-{}", offset + done, offset + done + bytes - 1)}, {"if-match", etag_}};
+    requests.push_back(std::move(get));
+  }
+  std::vector<uint64_t> wanted;
+  for (const Request& request : requests) wanted.push_back(request.into.size());
+  const std::vector<Reply> replies = bucket_.DoAll(std::move(requests));
+  for (size_t i = 0; i < replies.size(); ++i) {
+    if (replies[i].http_status == 412) return Status(Code::kNotFound, what + ": another object has taken its place");
+    KEDGE_RETURN_IF_ERROR(replies[i].status);
+    if (replies[i].answer.into_bytes != wanted[i] || replies[i].http_status != 206) {
+      return Status(Code::kCorrupt,
+                    fmt::format("{}: {} bytes came where {} were asked for", what, replies[i].answer.into_bytes, wanted[i]));
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace kedge::s3

@@ -1,0 +1,70 @@
+// A proxy in front of an S3 server that spoils chosen requests.
+//
+// It takes one request at a time from each connection, asks the server over a connection of its own, and hands the whole answer
+// on; so it knows what has had its effect when it withholds the answer.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace kedge::s3::testing {
+
+enum class Fault {
+  kNone,
+  kCutBefore,  // the connection ends, the server has seen nothing
+  kCutAfter,   // the server has done it, and the answer is lost
+  kError500,   // instead of asking the server
+  kError500After,
+  kSlowDown503,
+  kTruncated,   // the answer's body ends in its middle
+  kErrorIn200,  // a good status, and an <Error> for its body; the server has seen nothing
+  kConflict409,
+  kSkewed403,  // as to one whose clock is wrong
+  kStalled,    // the answer does not come in time
+};
+const char* FaultName(Fault fault);
+
+class FaultProxy {
+ public:
+  // "PUT /bucket/key?partNumber=1&uploadId=..." of the request that is the `number`-th, from 0.
+  using Choose = std::function<Fault(size_t number, const std::string& request)>;
+
+  explicit FaultProxy(uint16_t server_port);
+  ~FaultProxy();
+
+  uint16_t port() const { return port_; }
+  std::string Endpoint() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  // From now on, counted anew.
+  void Use(Choose choose);
+  // From now on the server is not asked: this says the body of the answer to a request (head and body); empty: 404.
+  using Say = std::function<std::string(const std::string& request)>;
+  void AnswerWith(Say say);
+  // Since then.
+  std::vector<std::string> Requests() const;
+
+ private:
+  void Listen();
+  void Serve(int connection);
+  Fault FaultOf(const std::string& request);
+
+  const uint16_t server_port_;
+  uint16_t port_ = 0;
+  int listener_ = -1;
+  std::atomic<bool> stops_{false};
+  std::thread thread_;
+  mutable std::mutex mutex_;
+  // Guarded by mutex_:
+  Choose choose_;
+  Say say_;
+  std::vector<std::string> requests_;
+  std::vector<std::thread> serving_;
+  std::vector<int> connections_;
+};
+
+}  // namespace kedge::s3::testing

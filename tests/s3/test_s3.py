@@ -1,0 +1,172 @@
+"""Jobs whose store is in a bucket: they are killed and restart from it alone; the tools work on it."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+from conftest import end_agent
+from servers import ACCESS_KEY, SECRET_KEY, s3_server, versitygw
+
+from kedge import Context, Level
+
+BUCKET = "kedge-test"
+KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
+MIB = 1 << 20
+
+
+def kedge(*arguments: str, expect: int = 0) -> str:
+    done = subprocess.run([KEDGE, *arguments], capture_output=True, text=True, timeout=300)
+    assert done.returncode == expect, f"kedge {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def kedge_json(*arguments: str) -> Any:
+    return json.loads(kedge(*arguments, "--json"))
+
+
+@pytest.fixture(scope="session")
+def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with s3_server("moto", tmp_path_factory.mktemp("moto")) as endpoint:
+        connection = http.client.HTTPConnection(urlsplit(endpoint).netloc, timeout=60)
+        connection.request("PUT", f"/{BUCKET}")
+        assert connection.getresponse().status == 200
+        yield endpoint
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if versitygw() is None:
+        pytest.skip("this machine has no versitygw (scripts/setup makes it where there is Go)")
+    folder = tmp_path_factory.mktemp("versitygw")
+    with s3_server("versitygw", folder) as endpoint:
+        (folder / "buckets" / BUCKET).mkdir()
+        yield endpoint
+
+
+@pytest.fixture(params=["moto", "gateway"])
+def s3_store(
+    request: pytest.FixtureRequest, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """The store's path; it is the configuration's, too, and the environment has the keys."""
+    endpoint = request.getfixturevalue(request.param)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    path = f"s3://{BUCKET}/{tmp_path.name}?part=5MiB"
+    monkeypatch.setenv("KEDGE_STORE_PATH", path)
+    return path
+
+
+PROGRAM = textwrap.dedent(
+    """
+    import hashlib, os, signal, sys
+    import numpy as np
+    from kedge import Context, Level
+    array = np.zeros(12 << 17)  # 12 MiB: parts of an upload, the last one not whole
+    step = np.zeros(1, dtype=np.int64)
+    context = Context("killed", settings={"job.mode": sys.argv[1], "job.lease": "2s"})
+    context.protect(0, array)
+    context.protect(1, step)
+    restarted = context.newest("k") is not None
+    if restarted:
+        context.restart("k")
+    print("at", int(step[0]), hashlib.sha256(array.tobytes()).hexdigest(), flush=True)
+    while step[0] < 6:
+        step += 1
+        array[:] = np.random.default_rng(int(step[0])).random(array.size)
+        context.checkpoint("k", int(step[0]))
+        if step[0] == 4 and not restarted:
+            context.wait("k", 4, Level.STORE)
+            os.kill(os.getpid(), signal.SIGKILL)
+    context.close()
+    """
+)
+
+
+def content_of(step: int) -> str:
+    return hashlib.sha256(np.random.default_rng(step).random(12 << 17).tobytes()).hexdigest()
+
+
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_a_killed_job_restarts_from_the_bucket_alone(s3_store: str, run_folder: Path, mode: str) -> None:
+    run = [sys.executable, "-c", PROGRAM, mode]
+    killed = subprocess.run(run, capture_output=True, text=True, timeout=300)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    end_agent(run_folder)
+    shutil.rmtree(run_folder, ignore_errors=True)
+    resumed = subprocess.run(run, capture_output=True, text=True, timeout=300)
+    assert resumed.returncode == 0, resumed.stderr
+    assert resumed.stdout.split() == ["at", "4", content_of(4)]
+    assert 6 in [version["version"] for version in kedge_json("ls")["versions"]]
+
+
+def test_the_tools_work_on_a_bucket(s3_store: str, tmp_path: Path) -> None:
+    field = np.random.default_rng(7).random((3 * MIB // 8, 2))
+    with Context("climate", settings={"job.lease": "2s"}) as context:
+        context.protect(0, field, "field")
+        for version in (1, 2):
+            field[0, 0] = version
+            context.checkpoint("heat", version)
+            context.wait("heat", version, Level.STORE)
+    assert [version["version"] for version in kedge_json("ls", "heat")["versions"]] == [2, 1]
+    assert "field" in kedge("inspect", "heat@2")
+    kedge("verify")
+    kedge("export", "heat@2", "-o", str(tmp_path / "out"))
+    exported = next((tmp_path / "out").glob("*.npy"))
+    np.testing.assert_array_equal(np.load(exported), field)
+
+    # From the bucket to a folder, and back to another prefix.
+    kedge("copy", "heat@2", str(tmp_path / "archive"))
+    kedge("verify", "--store", str(tmp_path / "archive"))
+    back = s3_store.replace("?", "-copy?")
+    kedge("copy", "--store", str(tmp_path / "archive"), "heat@2", back)
+    kedge("verify", "--store", back)
+    assert [version["version"] for version in kedge_json("ls", "--store", back)["versions"]] == [2]
+
+    kedge("rm", "climate/heat@1", "--yes")
+    assert [version["version"] for version in kedge_json("ls", "heat")["versions"]] == [2]
+    kedge("gc", "--yes")
+    doctor = {finding["subject"]: finding for finding in kedge_json("doctor")["findings"]}
+    assert doctor["store"]["state"] in ("ok", "note") and "s3://" in doctor["store"]["found"]
+    kedge("rm", "climate", "--yes")
+    assert kedge_json("ls")["versions"] == []
+
+
+def test_secrets_stay_out_of_files_and_reports(s3_store: str, run_folder: Path, tmp_path: Path) -> None:
+    with Context("secret") as context:
+        array = np.ones(1000)
+        context.protect(0, array)
+        context.checkpoint("s", 1)
+        context.wait("s", 1, Level.STORE)
+        said = kedge("status", "--json") + kedge("config") + kedge("ls", "--all")
+        files = [path for folder in (run_folder, tmp_path) for path in folder.rglob("*") if path.is_file()]
+        assert files
+        assert SECRET_KEY not in said
+        assert [path for path in files if SECRET_KEY.encode() in path.read_bytes()] == []
+
+
+def test_keys_that_the_server_does_not_know_are_named_in_plain_words(
+    gateway: str, run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret")
+    said = kedge("ls", "--store", f"s3://kedge-test/x?endpoint={gateway}", expect=3)
+    assert "No user exists" in said and "not-the-secret" not in said
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    assert "no keys for S3" in kedge("ls", "--store", f"s3://kedge-test/x?endpoint={gateway}", expect=3)
