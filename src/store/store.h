@@ -113,10 +113,10 @@ struct StoreEntry {
 };
 
 struct Temporary {
-  std::string handle;    // for RemoveTemporary, and for AdoptObject when it is an object
-  TemporaryOwner owner;  // long node names hashed: compare tags
-  std::string tag;       // temporary_tag.h
-  uint64_t bytes = 0;  // that have got to the store
+  std::string handle;      // for RemoveTemporary, and for AdoptObject when it is an object
+  TemporaryOwner owner;    // long node names hashed: compare tags
+  std::string tag;         // temporary_tag.h
+  uint64_t bytes = 0;      // that have got to the store
   double age_seconds = 0;  // since they did, by the store's clock
 };
 
@@ -193,7 +193,7 @@ class Store {
   // Another number each time the record is created or touched. It says nothing by itself: clocks of several machines may
   // have made it.
   virtual Result<int64_t> Stamp(const std::string& key) = 0;
-  // Seconds (whole ones in a bucket) since it was created or touched, by the store's clock: no other clock is asked. Where a file system stamps with
+  // Seconds since it was created or touched, by the store's clock: no other clock is asked. Where a file system stamps with
   // its clients' clocks, they are compared: good for people and for days, never to tell whether somebody lives. Negative: in the
   // future, where a clock was set back since.
   virtual Result<double> AgeSeconds(const std::string& key, const TemporaryOwner& owner) = 0;
