@@ -2,10 +2,7 @@
 
 import sys
 
-if __name__ == "__main__":
-    try:
-        from kedge.plan.cli import main
+from kedge.plan.cli import main
 
-        sys.exit(main())
-    except ModuleNotFoundError as error:
-        sys.exit(f"kedge plan: no module {error.name} in {sys.executable}; the planner needs NumPy, SciPy and Matplotlib")
+if __name__ == "__main__":
+    sys.exit(main())
