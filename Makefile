@@ -43,6 +43,7 @@ check:  ## run the tests of build/ as it stands, without set-up
 	@ctest --test-dir build -j $(TEST_JOBS) --label-exclude long --output-on-failure
 
 test-long: setup build  ## all tests with more seeds and longer runs, all of them under sanitizers, a long fuzz
+	@scripts/setup long
 	@scripts/sanitizer-tests address
 	@scripts/fuzz $(FUZZ_SECONDS_LONG)
 	@scripts/sanitizer-tests thread

@@ -31,10 +31,8 @@ TEST(RingEntry, HoldsOneOfItsStructs) {
   EXPECT_EQ(message.kind(), static_cast<ClientMessageKind>(UINT32_MAX)) << "whatever lies there";
 }
 
-TEST(RingEntry, TextIsCutAndEndsWithItsField) {
+TEST(RingEntry, TextEndsWithItsField) {
   EXPECT_EQ(RingText("no space").view(), "no space");
-  const std::string longer(1000, 'x');
-  EXPECT_TRUE(longer.starts_with(RingText(longer).view()));
   RingText text;
   std::memset(static_cast<void*>(&text), 'y', sizeof text);
   EXPECT_EQ(text.view(), std::string(sizeof text, 'y'));
@@ -133,7 +131,7 @@ TEST(Ring, ThreadsSeeWholeMessages) {
   EXPECT_EQ(wrong, 0u);
 }
 
-TEST(RingText, KeepsBeginAndEndOfWhatIsTooLong) {
+TEST(RingEntry, TextThatIsTooLongKeepsBeginAndEnd) {
   EXPECT_EQ(RingText("flush: No space left on device").view(), "flush: No space left on device");
   const std::string longest(200, 'x');
   EXPECT_EQ(RingText(longest).view(), longest);

@@ -195,7 +195,7 @@ TEST_F(Damage, OfAChunkThatHasLeftItsSlotIsFoundAtTheEnd) {
   const auto failed = client.NextFailure(seconds(30));
   ASSERT_TRUE(IsOk(failed));
   EXPECT_EQ(failed->code, Code::kCorrupt);
-  EXPECT_NE(failed->text.view().find("flush of job/ckpt version 2"), std::string::npos) << failed->text.view();
+  EXPECT_NE(failed->text.view().find("job/ckpt version 2"), std::string::npos) << failed->text.view();
   EXPECT_EQ(StoredVersions(scenario_.store(), "job", "ckpt"), std::vector<int64_t>{1});
 }
 

@@ -44,10 +44,6 @@ class Shell(Protocol):
         """Whether an exit code says that the node was not reached."""
         ...
 
-    def why_down(self, node: str) -> str:
-        """Why a command that has not answered yet will never do so; empty: that cannot be told. May take a second."""
-        ...
-
 
 def kedge_variables() -> dict[str, str]:
     """What an application or a tool on another node must be told of this process's environment."""

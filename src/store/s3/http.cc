@@ -1,6 +1,7 @@
 #include "store/s3/http.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cctype>
@@ -37,6 +38,11 @@ struct Transfer {
   curl_slist* headers = nullptr;
   const CurlLibrary* curl = nullptr;
 };
+
+// No program that the application starts inherits it.
+curl_socket_t OpenSocket(void* /*context*/, curlsocktype /*purpose*/, curl_sockaddr* address) {
+  return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
 
 size_t SendBody(char* to, size_t size, size_t count, void* context) {
   auto* const transfer = static_cast<Transfer*>(context);
@@ -234,6 +240,7 @@ void HttpClient::Loop::SetUp(Transfer* transfer) {
   curl_.easy_setopt(easy, CURLOPT_URL, request.url.c_str());
   curl_.easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
   curl_.easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  curl_.easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, &OpenSocket);
   curl_.easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   curl_.easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, Milliseconds(options_.connect_timeout));
   if (request.timeout > Duration::zero()) curl_.easy_setopt(easy, CURLOPT_TIMEOUT_MS, Milliseconds(request.timeout));
