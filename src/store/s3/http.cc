@@ -1,7 +1,6 @@
 #include "store/s3/http.h"
 
 #include <fmt/format.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cctype>
