@@ -174,7 +174,8 @@ TEST_F(NodeBlocks, AreSharedWithTheVersionBefore) {
   // Whoever is first lends. A rank that has lent few has written mostly what nobody uses after that version, so that the one
   // after the next writes these few again; never does the next.
   EXPECT_LE(common_bytes, 7 * kCommonBytes);
-  EXPECT_TRUE(WaitFor([&] { return BytesIn(scenario_.store()) < 2 * (kCommonBytes + 5 * kOwnBytes); }, seconds(10)))
+  // The two that are kept, and the one before, whose objects stay where these lean on it. That depends on who came first.
+  EXPECT_TRUE(WaitFor([&] { return BytesIn(scenario_.store()) < 3 * (kCommonBytes + 5 * kOwnBytes); }, seconds(10)))
       << BytesIn(scenario_.store());
   for (const int64_t version : {14, 15}) EXPECT_TRUE(VerifyVersion(catalog(), At(version), {})->problems.empty());
   EXPECT_TRUE(CollectGarbage(catalog(), {})->problems.empty());
