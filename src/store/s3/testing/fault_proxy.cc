@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "base/status.h"
+#include "store/s3/testing/s3_server.h"
 
 namespace kedge::s3::testing {
 
@@ -20,14 +21,6 @@ namespace {
 constexpr std::chrono::milliseconds kStall{2500};
 // Of a clock that is wrong, and that a server takes for right.
 constexpr std::time_t kAheadSeconds = 600;
-
-sockaddr_in ProxyAddress(uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
 
 bool SendAll(int fd, const std::string& bytes) {
   for (size_t sent = 0; sent < bytes.size();) {
@@ -85,7 +78,7 @@ std::optional<std::string> TakeMessage(int fd, std::string* bytes, bool is_answe
 
 std::optional<std::string> Ask(uint16_t port, const std::string& request, bool has_body) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in address = ProxyAddress(port);
+  const sockaddr_in address = LoopbackAddress(port);
   std::optional<std::string> answer;
   std::string bytes;
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 && SendAll(fd, request)) {
@@ -130,7 +123,7 @@ const char* FaultName(Fault fault) {
 
 FaultProxy::FaultProxy(uint16_t server_port) : server_port_(server_port) {
   listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = ProxyAddress(0);
+  sockaddr_in address = LoopbackAddress(0);
   socklen_t bytes = sizeof(address);
   KEDGE_CHECK(bind(listener_, reinterpret_cast<const sockaddr*>(&address), bytes) == 0);
   KEDGE_CHECK(listen(listener_, 64) == 0);

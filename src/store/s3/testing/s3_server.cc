@@ -25,17 +25,9 @@ namespace {
 
 constexpr std::chrono::seconds kStartPatience{120};
 
-sockaddr_in Loopback(uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
 bool Listens(uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in address = Loopback(port);
+  const sockaddr_in address = LoopbackAddress(port);
   const bool connected = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
   close(fd);
   return connected;
@@ -62,9 +54,17 @@ pid_t Start(const std::vector<std::string>& command, const std::string& log) {
 
 }  // namespace
 
+sockaddr_in LoopbackAddress(uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
 uint16_t FreePort() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = Loopback(0);
+  sockaddr_in address = LoopbackAddress(0);
   socklen_t bytes = sizeof(address);
   KEDGE_CHECK(bind(fd, reinterpret_cast<const sockaddr*>(&address), bytes) == 0);
   KEDGE_CHECK(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0);

@@ -1,6 +1,7 @@
 // Real S3 servers for tests: started on a free port of loopback, gone when the test program ends, however it ends.
 #pragma once
 
+#include <netinet/in.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -43,6 +44,7 @@ class S3Server {
   pid_t process_ = -1;
 };
 
+sockaddr_in LoopbackAddress(uint16_t port);
 // A port of loopback at which nobody listens now.
 uint16_t FreePort();
 // "/path/of/versitygw": beside the tests' Python, or on PATH; empty: there is none.
