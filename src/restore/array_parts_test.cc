@@ -268,9 +268,12 @@ TEST(ArrayParts, RowsAreTakenOutOfLongExtents) {
     if (halo > 0) region.halo = {halo, halo};
     return region;
   };
-  const Images images = {{block(0, 1000, 0, 700, 1)}, {block(1000, 1000, 0, 700, 1)}};
-  for (const Region& wanted : {block(500, 900, 0, 700, 1), block(0, 2000, 300, 77, 0), block(1999, 1, 699, 1, 0)}) {
-    EXPECT_EQ(Redistributed(images, wanted, 0, 1'900'000).value(), ContentOf(wanted, kUntouched));
+  for (const int64_t halo : {0, 1}) {
+    const Images images = {{block(0, 1000, 0, 700, halo)}, {block(1000, 1000, 0, 700, halo)}};
+    for (const Region& wanted :
+         {block(500, 900, 0, 700, 0), block(500, 900, 0, 700, 1), block(0, 2000, 300, 77, 0), block(1999, 1, 699, 1, 0)}) {
+      EXPECT_EQ(Redistributed(images, wanted, 0, 1'900'000).value(), ContentOf(wanted, kUntouched)) << "saved with halo " << halo;
+    }
   }
 }
 

@@ -17,8 +17,8 @@ namespace {
 
 // What is read from a device at a time: still in the cache when it is checked, and long enough for the kernel to read ahead.
 constexpr uint64_t kDeviceReadBytes = PartBuffers::kBytes;
-// Of mapped memory, where something is taken out of it: the copy stays in the cache next to what it is copied to.
-constexpr uint64_t kMemoryPartBytes = 128 << 10;
+// Of mapped memory, where something is taken out of it: the copy stays in the first-level cache. 128 KiB took a fifth longer.
+constexpr uint64_t kMemoryPartBytes = 16 << 10;
 // Below this a thread costs more than it brings.
 constexpr uint64_t kBytesPerThreadMin = 8 << 20;
 constexpr uint64_t kDecompressedBytesPerThreadMin = 2 << 20;
@@ -98,17 +98,15 @@ uint32_t ImageReader::ReadMemory(const std::byte* from, const Work& work, std::a
   const Extent& extent = record_.extents[work.extent];
   const RegionTarget& target = *work.target;
   const uint64_t begin = extent.region_offset, end = begin + extent.bytes, region_bytes = record_.regions[extent.region].bytes;
-  if (std::byte* const whole = target.Whole(begin, end)) {
-    *taken += extent.bytes;
-    return crc32c::CopyAndChecksum(whole, from, extent.bytes, 0, region_bytes);
-  }
   PartBuffers::Buffer buffer(work.buffers);
   uint32_t sum = 0;
   for (uint64_t at = begin, bytes = 0; at < end; at += bytes) {
     bytes = std::min(kMemoryPartBytes, end - at);
     const std::byte* const here = from + (at - begin);
-    if (std::byte* const whole = target.Whole(at, at + bytes)) {
-      sum = crc32c::CopyAndChecksum(whole, here, bytes, sum, region_bytes);
+    const auto whole = target.Whole(at, end);
+    if (whole.size() >= bytes) {
+      bytes = whole.size();
+      sum = crc32c::CopyAndChecksum(whole.data(), here, bytes, sum, region_bytes);
       *taken += bytes;
     } else if (target.Wants(at, at + bytes)) {
       // What is taken is what was checked, whoever else writes there.
@@ -118,6 +116,7 @@ uint32_t ImageReader::ReadMemory(const std::byte* from, const Work& work, std::a
       sum = crc32c::ChecksumOnly(here, bytes, sum);
     }
   }
+  crc32c::OrderCopiesPastCache();
   return sum;
 }
 
@@ -133,11 +132,13 @@ Result<uint32_t> ImageReader::ReadDevice(ChunkSource& source, const Work& work, 
     const uint64_t offset = begin_of(part), bytes = begin_of(part + 1) - offset;
     const uint64_t at = extent.region_offset + (offset - begin);
     PartBuffers::Buffer buffer(work.buffers);
-    std::byte* const whole = work.target->Whole(at, at + bytes);
-    std::byte* const here = whole != nullptr ? whole : buffer.data();
+    const auto whole = work.target->Whole(at, at + bytes);
+    const bool is_whole = whole.size() == bytes;
+    std::byte* const here = is_whole ? whole.data() : buffer.data();
     KEDGE_RETURN_IF_ERROR(source.Read(extent.chunk, offset, here, bytes));
     sums[part] = crc32c::Compute(here, bytes);
-    *taken += whole != nullptr ? bytes : work.target->Take(at, {here, bytes});
+    *taken += is_whole ? bytes : work.target->Take(at, {here, bytes});
+    crc32c::OrderCopiesPastCache();
     return Status::Ok();
   };
   KEDGE_RETURN_IF_ERROR(InParallel(sums.size(), threads, read_part));

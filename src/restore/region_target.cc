@@ -16,14 +16,16 @@ bool RegionTarget::Wants(uint64_t begin, uint64_t end) const {
          });
 }
 
-std::byte* RegionTarget::Whole(uint64_t begin, uint64_t end) const {
-  if (boxes.empty()) return memory + (begin - first);
+std::span<std::byte> RegionTarget::Whole(uint64_t begin, uint64_t end) const {
+  if (boxes.empty()) return {memory + (begin - first), end - begin};
   for (CommonRuns box : boxes) {
     box.SkipTo(begin);
     const auto run = box.Next();
-    if (run && run->from <= begin && end <= run->from + run->bytes) return memory + run->to + (begin - run->from);
+    if (run && run->from <= begin) {
+      return {memory + run->to + (begin - run->from), std::min(end, run->from + run->bytes) - begin};
+    }
   }
-  return nullptr;
+  return {};
 }
 
 uint64_t RegionTarget::Take(uint64_t begin, ByteSpan part) const {
@@ -37,7 +39,6 @@ uint64_t RegionTarget::Take(uint64_t begin, ByteSpan part) const {
       taken += bytes;
     }
   }
-  crc32c::OrderCopiesPastCache();
   return taken;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "format/wire.h"
@@ -22,10 +23,10 @@ struct RegionTarget {
   // From the region to the memory. None: all of it, as it is. REQUIRES: they do not overlap.
   std::vector<CommonRuns> boxes = {};
 
-  // Of the region's bytes from `begin` to `end`: whether any is wanted; where they go as they are (nullptr: they do not).
+  // Of the region's bytes from `begin` to `end`: whether any is wanted; as many of the first ones as go as they are, and where.
   bool Wants(uint64_t begin, uint64_t end) const;
-  std::byte* Whole(uint64_t begin, uint64_t end) const;
-  // Copies what is wanted of `part`, which begins there; how much that is.
+  std::span<std::byte> Whole(uint64_t begin, uint64_t end) const;
+  // Copies what is wanted of `part`, which begins there, past the cache (base/staged_copy.h); how much that is.
   uint64_t Take(uint64_t begin, ByteSpan part) const;
 };
 
