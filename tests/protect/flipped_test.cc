@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/protect/protect_fixture.h"
 
@@ -179,6 +180,88 @@ TEST_F(ProtectTest, AFlippedByteInItsOwnImageSendsARankToTheOtherNodes) {
   ASSERT_TRUE(nodes_.FlipInPool(2, Content(2, 1)));
   // Its own copy is bad: the node's rank gets it from the others' redundancy, not a wrong byte.
   EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
+}
+
+// An array that is cut into one part for each rank, whose words follow from their place in it and the version.
+class DividedTest : public ProtectTest {
+ protected:
+  static constexpr int64_t kWords = 400'000;
+  static std::vector<uint64_t> Part(int ranks, int rank, int64_t version) {
+    std::vector<uint64_t> words;
+    for (int64_t word = FirstOf(ranks, rank); word < FirstOf(ranks, rank + 1); ++word) {
+      words.push_back(MixSeed(static_cast<uint64_t>(version), static_cast<uint64_t>(word)));
+    }
+    return words;
+  }
+  static void ProtectPart(kedge_context* context, int ranks, int rank, std::vector<uint64_t>* memory) {
+    kedge_region_info info{};
+    info.struct_size = sizeof info;
+    info.name = "words";
+    info.type = KEDGE_TYPE_UINT64;
+    info.dimensions = 1;
+    info.shape[0] = static_cast<int64_t>(memory->size());
+    info.global_shape[0] = kWords;
+    info.global_offset[0] = FirstOf(ranks, rank);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory->data(), memory->size(), 8, &info));
+  }
+  // Version 1 by four ranks.
+  void TakeParts(const std::string& keys, const std::vector<kedge_level>& levels) {
+    nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+      std::vector<uint64_t> memory = Part(4, rank, 1);
+      ProtectPart(context, 4, rank, &memory);
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+      for (const kedge_level level : levels) EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, level, 60));
+    });
+  }
+  // Bytes that came from the store.
+  uint64_t ExpectParts(const std::vector<int>& places, const std::string& keys) {
+    std::atomic<uint64_t> from_store{0};
+    const int ranks = static_cast<int>(places.size());
+    nodes_.Run(places, keys, [&](kedge_context* context, int rank) {
+      std::vector<uint64_t> memory(Part(ranks, rank, 1).size());
+      ProtectPart(context, ranks, rank, &memory);
+      int64_t version = -1;
+      EXPECT_KEDGE_OK(kedge_restart(context, "p", -1, &version));
+      EXPECT_EQ(version, 1);
+      EXPECT_TRUE(memory == Part(ranks, rank, 1)) << "rank " << rank;
+      kedge_statistics statistics{};
+      statistics.struct_size = sizeof statistics;
+      EXPECT_KEDGE_OK(kedge_get_statistics(context, &statistics));
+      from_store += statistics.bytes_restored_store;
+    });
+    return from_store;
+  }
+
+ private:
+  static int64_t FirstOf(int ranks, int rank) { return kWords * rank / ranks; }
+};
+
+TEST_F(DividedTest, AFlippedByteSendsAnotherNumberOfRanksToTheStore) {
+  TakeParts("", {KEDGE_LEVEL_STORE});
+  ASSERT_TRUE(nodes_.FlipInPool(2, Part(4, 2, 1)));
+  EXPECT_GT(ExpectParts({0, 1, 2, 3, 2}, ""), 0u);
+}
+
+// Two ranks on the node at once, and each wants a part of the image that is bad.
+TEST_F(DividedTest, AFlippedByteSendsAnotherNumberOfRanksToThePartner) {
+  const std::string keys = std::string("protect.scheme=partner\nprotect.group=2\n") + kNoStore;
+  TakeParts(keys, {KEDGE_LEVEL_NODE});
+  ASSERT_TRUE(nodes_.FlipInPool(2, Part(4, 2, 1)));
+  EXPECT_EQ(ExpectParts({0, 0, 1, 1, 2, 2, 3, 3}, keys), 0u);
+}
+
+TEST_F(DividedTest, WhatIsBadOnTheNodeAndInTheStoreComesFromThePartner) {
+  const std::string keys = "protect.scheme=partner\nprotect.group=2\n";
+  const std::vector<uint64_t> words = Part(4, 2, 1);
+  TakeParts(keys, {KEDGE_LEVEL_NODE, KEDGE_LEVEL_STORE});
+  ASSERT_TRUE(nodes_.FlipInPool(2, words));
+  int flipped = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(nodes_.Store())) {
+    if (!entry.is_regular_file()) continue;
+    flipped += FlipBitIn(entry.path(), std::string(reinterpret_cast<const char*>(&words[words.size() / 8]), 64), 8);
+  }
+  ASSERT_GT(flipped, 0);
+  ExpectParts({0, 1, 2}, keys);
 }
 
 }  // namespace

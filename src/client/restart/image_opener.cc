@@ -175,9 +175,21 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::Open(const std::string& name, co
   return no_room.ok() ? stored.status() : no_room;
 }
 
-Result<std::unique_ptr<OpenImage>> ImageOpener::OpenReplaced(const ImageIdentity& identity) {
+bool ImageOpener::MayBeReplaced(const OpenImage& image, const Status& why) const {
+  const Code code = why.code();
+  const bool bad_copy = code == Code::kCorrupt || code == Code::kIo || code == Code::kNotFound || code == Code::kTimeout ||
+                        code == Code::kUnavailable;
+  return bad_copy && core_->protects && image.is_local();
+}
+
+Result<std::unique_ptr<OpenImage>> ImageOpener::OpenReplaced(const ImageIdentity& identity, const Status& why) {
+  LogWarning("client", "rank {}: {}; a copy is asked for from other nodes", core_->rank(), why.message());
   auto replaced = OpenLocal(identity, /*replace=*/true);
-  return replaced.status().code() == Code::kNoSpace ? OpenShown(identity, /*replace=*/true) : std::move(replaced);
+  const Code code = replaced.status().code();
+  // Where other ranks of the node read the bad one, it stays for as long.
+  if (code == Code::kNoSpace || code == Code::kBusy) replaced = OpenShown(identity, /*replace=*/true);
+  if (!replaced.ok()) LogWarning("client", "rank {}: {}", core_->rank(), replaced.status().message());
+  return replaced;
 }
 
 Result<std::unique_ptr<OpenImage>> ImageOpener::OpenLocal(const ImageIdentity& identity, bool replace) {
@@ -211,7 +223,7 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::OpenLocal(const ImageIdentity& i
 }
 
 Result<std::unique_ptr<OpenImage>> ImageOpener::OpenShown(const ImageIdentity& identity, bool replace) {
-  LogWarning("client", "rank {}: this node has no room for {}: it is read from other nodes", core_->rank(), identity.ToString());
+  LogWarning("client", "rank {}: this node cannot take {}: it is read from other nodes", core_->rank(), identity.ToString());
   KEDGE_ASSIGN_OR_RETURN(auto window,
                          ImageView::Open(session_, identity, replace, std::max(kAgentTimeout, core_->job.wait_timeout)));
   if (window->record_bytes() > kRecordBytesMax) return Status(Code::kCorrupt, "an image record of no possible length");

@@ -63,8 +63,10 @@ class ImageOpener {
   std::vector<RestoreCandidate> Merge(const std::string& name, int64_t at_most, uint32_t rank, const Found& on_nodes,
                                       const StoredCandidates& stored) const;
   Result<std::unique_ptr<OpenImage>> Open(const std::string& name, const RestoreCandidate& candidate, uint32_t rank);
+  // Reading the image failed for that reason: whether other nodes may have it right, or what it takes to rebuild it.
+  bool MayBeReplaced(const OpenImage& image, const Status& why) const;
   // The copy on this node is bad: opens another, which the agent has from other nodes. kNotFound: there is none.
-  Result<std::unique_ptr<OpenImage>> OpenReplaced(const ImageIdentity& identity);
+  Result<std::unique_ptr<OpenImage>> OpenReplaced(const ImageIdentity& identity, const Status& why);
 
  private:
   Status AddStored(const std::string& name, int64_t at_most, const std::optional<RestoreCandidate>& known,

@@ -71,26 +71,41 @@ Result<std::unique_ptr<OpenImage>> Redistribution::TakeOpen(uint32_t rank) {
 }
 
 Status Redistribution::Read(const std::function<void(const OpenImage&)>& count) {
-  for (auto step = steps_.begin(); step != steps_.end();) {
-    const uint32_t rank = step->rank;
-    KEDGE_ASSIGN_OR_RETURN(const auto image, TakeOpen(rank));
-    std::vector<RegionTarget> targets;
-    for (; step != steps_.end() && step->rank == rank; ++step) {
-      const int region = image->reader().FindRegion(step->id);
-      if (region < 0) {
-        return Status(Code::kCorrupt, fmt::format("the image of rank {} has no region {} any more", rank, step->id));
-      }
-      const auto index = static_cast<uint32_t>(region);
-      KEDGE_ASSIGN_OR_RETURN(RegionTarget target,
-                             TargetOf(image->record().regions[index], index, step->boxes, step->declared->description,
-                                      static_cast<std::byte*>(step->declared->address)));
-      targets.push_back(std::move(target));
-    }
-    const Status status = image->reader().ReadRegions(targets, &buffers_);
+  for (std::span<const Step> left(steps_); !left.empty();) {
+    const uint32_t rank = left.front().rank;
+    const auto last = std::ranges::find_if(left, [&](const Step& step) { return step.rank != rank; });
+    const auto steps = left.first(static_cast<size_t>(last - left.begin()));
+    left = left.subspan(steps.size());
+    KEDGE_ASSIGN_OR_RETURN(auto image, TakeOpen(rank));
+    Status status = ReadOnce(*image, steps);
     count(*image);
+    if (opener_->MayBeReplaced(*image, status)) {
+      const ImageIdentity identity = image->record().identity;
+      image.reset();  // its slots are let go, so that they can be replaced
+      if (auto replaced = opener_->OpenReplaced(identity, status); replaced.ok()) {
+        status = ReadOnce(**replaced, steps);
+        count(**replaced);
+      }
+    }
     KEDGE_RETURN_IF_ERROR(status);
   }
   return Status::Ok();
+}
+
+Status Redistribution::ReadOnce(const OpenImage& image, std::span<const Step> steps) {
+  std::vector<RegionTarget> targets;
+  for (const Step& step : steps) {
+    const int region = image.reader().FindRegion(step.id);
+    if (region < 0) {
+      return Status(Code::kCorrupt, fmt::format("the image of rank {} has no region {} any more", step.rank, step.id));
+    }
+    const auto index = static_cast<uint32_t>(region);
+    KEDGE_ASSIGN_OR_RETURN(RegionTarget target,
+                           TargetOf(image.record().regions[index], index, step.boxes, step.declared->description,
+                                    static_cast<std::byte*>(step.declared->address)));
+    targets.push_back(std::move(target));
+  }
+  return image.reader().ReadRegions(targets, &buffers_);
 }
 
 }  // namespace kedge::client

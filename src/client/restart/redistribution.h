@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +29,8 @@ class Redistribution {
   Result<std::vector<SavedPart>> ReadShare();
   // With what all ranks have read: whether all that is declared can be had. Nothing is overwritten yet. kMismatch: why not.
   Status Plan(std::vector<SavedPart> parts);
-  // `count` is called with each image that is not read any more.
+  // `count` is called with each image that is not read any more. What is bad on this node and in the store is read from a copy
+  // of other nodes.
   Status Read(const std::function<void(const OpenImage&)>& count);
 
  private:
@@ -42,6 +44,8 @@ class Redistribution {
   // The first image of that rank's share; the last one's ends where the next one's begins.
   uint32_t FirstOf(uint32_t rank) const { return static_cast<uint32_t>(uint64_t{rank} * candidate_.ranks / core_->ranks()); }
   Result<std::unique_ptr<OpenImage>> TakeOpen(uint32_t rank);
+  // What these want, which is all of this image.
+  Status ReadOnce(const OpenImage& image, std::span<const Step> steps);
 
   Core* core_;
   ImageOpener* opener_;

@@ -489,20 +489,14 @@ Status Restarter::Part(kedge_selection selection, const int* ids, size_t count) 
 }
 
 Status Restarter::Read(const std::vector<DeclaredRegion*>& regions) {
-  Status status = ReadOnce(regions);
-  const Code code = status.code();
-  const bool bad_copy = code == Code::kCorrupt || code == Code::kIo || code == Code::kNotFound || code == Code::kTimeout ||
-                        code == Code::kUnavailable;
-  if (!bad_copy || !core_->protects || !image_->is_local()) return status;
-  // Neither this node nor the store has it right; other nodes may have it, or what it takes to rebuild it.
-  LogWarning("client", "rank {}: {}; a copy is asked for from other nodes", core_->rank(), status.message());
+  const Status status = ReadOnce(regions);
+  if (!opener_.MayBeReplaced(*image_, status)) return status;
   const ImageRecord record = image_->record();
   const ImageIdentity& identity = record.identity;
   CountRestored();
   image_.reset();  // its slots are let go, so that they can be replaced
-  auto replaced = opener_.OpenReplaced(identity);
+  auto replaced = opener_.OpenReplaced(identity, status);
   if (!replaced.ok()) {
-    LogWarning("client", "rank {}: {}", core_->rank(), replaced.status().message());
     // What was there is opened again: the restart is still to be ended, by all ranks.
     const RestoreCandidate same{identity.generation.version, identity.generation.attempt, identity.generation.take,
                                 identity.ranks};
