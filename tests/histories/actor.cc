@@ -2,7 +2,7 @@
 // standard output with "CODE VERSION RANK VERSION LAUNCH TAKING PARTIAL MESSAGE", where the four in the middle are what the
 // memory says of itself, or -1.
 //
-//   histories_actor RENDEZVOUS RANK RANKS LAUNCH BYTES OVERRIDES
+//   histories_actor RENDEZVOUS RANK RANKS LAUNCH BYTES own|divided OVERRIDES
 #include <cstdlib>
 #include <iostream>
 #include <sstream>
@@ -79,9 +79,10 @@ Answer Do(RankCalls* calls, const std::string& verb, std::istringstream& words) 
 }
 
 int Main(char** argv) {
-  const int rank = std::atoi(argv[2]);
-  RankCalls calls(rank, std::atoi(argv[4]), static_cast<size_t>(std::atoll(argv[5])));
-  const Answer begun = Begin(&calls, argv[1], rank, std::atoi(argv[3]), argv[6]);
+  const Share share{std::atoi(argv[2]), std::atoi(argv[3]), static_cast<size_t>(std::atoll(argv[5])),
+                    std::string(argv[6]) == "divided"};
+  RankCalls calls(share, std::atoi(argv[4]));
+  const Answer begun = Begin(&calls, argv[1], share.rank, share.ranks, argv[7]);
   Say(begun);
   std::string verb;
   for (std::string line; begun.ok() && verb != "end" && std::getline(std::cin, line);) {
@@ -96,5 +97,5 @@ int Main(char** argv) {
 }  // namespace kedge::histories
 
 int main(int argc, char** argv) {
-  return argc == 7 ? kedge::histories::Main(argv) : 2;
+  return argc == 8 ? kedge::histories::Main(argv) : 2;
 }

@@ -30,9 +30,9 @@ class Generator {
   }
   int Below(int bound) { return static_cast<int>(random_.Below(static_cast<uint64_t>(std::max(bound, 1)))); }
   bool Chance(double probability) { return random_.Chance(probability); }
-  int UsedNodes() const { return std::min(history_.setup.ranks, history_.setup.nodes); }  // by most launches
+  int UsedNodes() const { return std::min(ranks_, history_.setup.nodes); }  // by most launches with so many ranks
   int Node() { return Below(history_.setup.nodes); }
-  int Rank() { return Below(history_.setup.ranks); }
+  int Rank() { return Below(ranks_); }
 
   template <typename... Arguments>
   void Say(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
@@ -43,7 +43,7 @@ class Generator {
   void MakeSetup() {
     Setup& setup = history_.setup;
     constexpr int kRanks[] = {1, 2, 2, 2, 3, 4, 4, 5, 6, 7, 8};
-    setup.ranks = kRanks[random_.Below(std::size(kRanks))];
+    ranks_ = setup.ranks = kRanks[random_.Below(std::size(kRanks))];
     setup.nodes = 1 + Below(std::min(setup.ranks, 4));
     if (setup.nodes == setup.ranks && Chance(0.3)) ++setup.nodes;  // a spare
     Key("job.lease", "3s");
@@ -70,13 +70,24 @@ class Generator {
     if (real_ && is_roomy && later_.Chance(0.2)) Key("capture.track", later_.Chance(0.8) ? "on" : "auto");
     if (deduplicates) Key("reduce.deduplicate", later_.Chance(0.7) ? "node" : "rank");
     if (deduplicates && later_.Chance(0.3)) Key("reduce.verify", "on");
+    setup.divided = !setup.Tracks() && later_.Chance(0.25);
   }
 
+  // Those of a launch: of parts, whatever number uses as many nodes, since they may protect each other.
+  void ChooseRanks() {
+    constexpr int kRanksMax = 8;
+    if (!history_.setup.divided || later_.Chance(0.3)) return;
+    const int least = std::min(history_.setup.ranks, history_.setup.nodes);
+    ranks_ = least + static_cast<int>(later_.Below(static_cast<uint64_t>(kRanksMax - least + 1)));
+  }
+  std::string RanksWord() const { return ranks_ == history_.setup.ranks ? "" : fmt::format(" ranks {}", ranks_); }
+
   void Launch() {
-    std::string places;
+    ChooseRanks();
+    std::string places = RanksWord();
     if (history_.setup.nodes > 1 && Chance(0.25)) {
       const int shift = 1 + Below(history_.setup.nodes - 1);
-      for (int rank = 0; rank < history_.setup.ranks; ++rank)
+      for (int rank = 0; rank < ranks_; ++rank)
         places += fmt::format("{}{}", rank == 0 ? " on " : ",", (rank + shift) % history_.setup.nodes);
     }
     Say("launch{}", places);
@@ -220,7 +231,7 @@ class Generator {
     const bool is_kept =
         real_ && is_undisturbed_ && !has_lost_node_ && !setup.HasSmallPools() && setup.Number("keep.local", 1) > 0;
     const bool away = is_kept && Chance(0.6);
-    const bool may_share_no_node = setup.ranks == 1 && setup.nodes > 1;
+    const bool may_share_no_node = (setup.ranks == 1 || setup.divided) && setup.nodes > 1;
     if (is_kept) Say("wait {} local", version_);
     if (away || Chance(0.5)) {
       Say("store {}", away ? "away" : Pick({"full", "broken", "read-only"}));
@@ -248,10 +259,10 @@ class Generator {
 
   // A rank stands still, as in a debugger, and its slots are its own all the while.
   bool StandingRank() {
-    if (history_.setup.ranks < 2) return Plain();
+    if (ranks_ < 2) return Plain();
     const int rank = Rank();
     std::vector<int> others;
-    for (int other = 0; other < history_.setup.ranks; ++other) {
+    for (int other = 0; other < ranks_; ++other) {
       if (other != rank) others.push_back(other);
     }
     Checkpoint();
@@ -367,7 +378,7 @@ class Generator {
   // Some ranks take it, and then the others do, or the job dies.
   bool HalfTaken() {
     std::vector<int> some, others;
-    for (int rank = 0; rank < history_.setup.ranks; ++rank) (Chance(0.5) ? some : others).push_back(rank);
+    for (int rank = 0; rank < ranks_; ++rank) (Chance(0.5) ? some : others).push_back(rank);
     if (some.empty() || others.empty()) return Plain();
     Checkpoint();
     MaybeWait();
@@ -419,13 +430,13 @@ class Generator {
     if (Chance(0.5)) Say("wait {} local", version_);
     Say("kill");
     std::string places;
-    for (int rank = 0; rank < setup.ranks; ++rank) {
+    for (int rank = 0; rank < ranks_; ++rank) {
       int other = rank % setup.nodes;
       if (other == node) other = (node + 1) % setup.nodes;
       places += fmt::format("{}{}", rank == 0 ? "" : ",", other);
     }
     version_ = taken_[taken_.size() - 2];
-    Say("launch on {}", places);
+    Say("launch{} on {}", RanksWord(), places);
     Say("restart");
     Checkpoint();
     Wait();
@@ -496,6 +507,7 @@ class Generator {
   Random later_;  // for what came later: other histories of a seed stay as they were
   const bool real_;
   History history_;
+  int ranks_ = 1;                // of the last launch
   std::string places_;           // of the last launch, as it was said
   bool is_undisturbed_ = false;  // nothing was done to the agents since the launch
   bool has_lost_node_ = false;   // in this life: a launch may find nothing, and take nothing before its numbers are new

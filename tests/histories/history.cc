@@ -63,6 +63,7 @@ std::string Step::ToString() const {
 
 std::string History::ToString() const {
   std::string text = fmt::format("ranks {}\nnodes {}\n", setup.ranks, setup.nodes);
+  if (setup.divided) text += "divided\n";
   if (!setup.tier.empty()) text += "tier " + setup.tier + "\n";
   for (const auto& [key, value] : setup.keys) text += fmt::format("key {} {}\n", key, value);
   for (const Step& step : steps) text += step.ToString() + "\n";
@@ -91,6 +92,8 @@ Result<History> ParseHistory(const std::string& text) {
       history.setup.ranks = static_cast<int>(step.Number(0, 0));
     } else if (step.verb == "nodes") {
       history.setup.nodes = static_cast<int>(step.Number(0, 0));
+    } else if (step.verb == "divided") {
+      history.setup.divided = true;
     } else if (step.verb == "key" && step.words.size() == 2) {
       history.setup.keys.emplace_back(step.words[0], step.words[1]);
     } else if (step.verb == "tier" && step.words.size() == 1 && kTiers.contains(step.words[0])) {

@@ -2,14 +2,16 @@
 //
 //   ranks 2                       the setup: how many ranks, on how many virtual nodes, and keys of the configuration
 //   nodes 2
+//   divided                       what ranks have are parts of global arrays: launches may have other numbers of ranks
 //   key schedule.store 2
 //   tier beside|alone|scratch     each node has a directory tier, beside a small pool or alone; or the job has a job.scratch;
 //                                 without the line there is a pool alone (real only)
-//   launch [on 0,1]               rank r on the r-th of these nodes; without a list on node r modulo nodes
-//   restart [40] [parts]          of all ranks, at most that version; region by region
-//   read 30                       of all ranks: into memory, without going on from it
+//   launch [ranks 3] [on 0,1]     rank r on the r-th of these nodes; without a list on node r modulo nodes. As many ranks as
+//                                 the setup has, or where they have parts (divided) so many
+//   restart [40] [parts]          of all ranks, at most that version; region by region (not of parts, which come back whole)
+//   read 30                       of all ranks: into memory, without going on from it (not of parts)
 //   newest [40]                   of all ranks: which version would that be?
-//   look                          kedge rebuild --look: what a restart right after it brings back (real only)
+//   look                          kedge rebuild --look: what a restart right after it brings back (real only, not of parts)
 //   checkpoint 3 [by 0,1] [overwrite] [parts] [some] [file] [abandon]
 //                                 region by region; of some regions only; with a routed file; ended without a version
 //   wait 3 local|node|store|last  of all ranks
@@ -55,6 +57,7 @@ namespace kedge::histories {
 struct Setup {
   int ranks = 1;
   int nodes = 1;
+  bool divided = false;
   std::string tier;  // beside, alone or scratch; empty: nodes have a pool and nothing else
   std::vector<std::pair<std::string, std::string>> keys;
 

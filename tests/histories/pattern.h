@@ -1,6 +1,9 @@
 // What a rank writes into its memory: lines with their own number, so that any mixture of two images shows. Most name the image,
 // so that a test can find them in a pool or an object. Those of some blocks are equal in all images of all ranks, or of a rank
 // and a launch: versions may share them in the store, and the former also ranks; and the former are equal to each other.
+//
+// A part of a global array has the array's lines from one of them on, whose numbers are those in the array, and the rank in them
+// is 0 whichever rank has them.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +21,12 @@ inline constexpr size_t kBlockLines = 64;  // what reduce.block is set to
 
 // What the lines of the image begin with that name it; the first is one.
 std::string PatternOf(const Tag& tag);
-// `bytes` of it.
-std::string ContentOf(const Tag& tag, size_t bytes);
+// `bytes` of it, from a line on.
+std::string ContentOf(const Tag& tag, size_t bytes, size_t first_line = 0);
 // Makes the memory that content. Lines that are as they should be are not written: their pages stay as they were.
-void WriteContent(const Tag& tag, std::span<char> memory);
+void WriteContent(const Tag& tag, std::span<char> memory, size_t first_line = 0);
+// Whether the memory is that content; `problem` says where it stops being so.
+bool HasContent(const Tag& tag, std::string_view memory, size_t first_line, std::string* problem);
 // The image that the memory is, whole; nothing: it is none, and `problem` says where it stops being one.
 std::optional<Tag> ReadContent(std::string_view memory, std::string* problem);
 

@@ -55,10 +55,15 @@ class Player {
                         answer.message.empty() ? "" : " (" + answer.message + ")"));
     }
   }
-  std::vector<int> AllRanks() const {
-    std::vector<int> ranks(static_cast<size_t>(setup_.ranks));
+  static std::vector<int> AllRanks(const Running& running) {
+    std::vector<int> ranks(running.places.size());
     std::iota(ranks.begin(), ranks.end(), 0);
     return ranks;
+  }
+  // How many a launch has.
+  size_t RanksOf(const Step& launch) const {
+    const std::vector<int> said = launch.List("ranks");
+    return static_cast<size_t>(setup_.divided && !said.empty() && said.front() > 0 ? said.front() : setup_.ranks);
   }
   bool IsNode(int64_t node) const { return node >= 0 && node < setup_.nodes; }
 
@@ -74,7 +79,7 @@ class Player {
     if (step.verb == "thaw") return Thaw();
     if (!running || running->frozen) return Tell("    nobody is there to do it");
     // Those that the step does not ask may go on standing.
-    if (step.verb != "checkpoint") ContinueRanks(AllRanks());
+    if (step.verb != "checkpoint") ContinueRanks(AllRanks(*running));
     Call(*running, step);
     if (!std::exchange(rank_is_to_fail_, false)) return;
     if (current_) world_.MendRanks(current_->launch);
@@ -107,11 +112,12 @@ class Player {
     Running next;
     next.launch = ++launches_;
     next.places = step.List("on");
-    const bool fits = static_cast<int>(next.places.size()) == setup_.ranks &&
+    const size_t ranks = RanksOf(step);
+    const bool fits = next.places.size() == ranks &&
                       std::all_of(next.places.begin(), next.places.end(), [&](int node) { return IsNode(node); });
     if (!fits) {
       next.places.clear();
-      for (int rank = 0; rank < setup_.ranks; ++rank) next.places.push_back(rank % setup_.nodes);
+      for (size_t rank = 0; rank < ranks; ++rank) next.places.push_back(static_cast<int>(rank) % setup_.nodes);
     }
     if (current_ && current_->frozen) {
       DropLate();
@@ -133,7 +139,7 @@ class Player {
     if (about_node && !IsNode(step.Number(0))) return;
     const bool about_rank = step.verb.ends_with("-rank") || step.verb == "die-node";
     if (about_rank && (!current_ || current_->frozen)) return;
-    if (about_rank) ContinueRanks(AllRanks());
+    if (about_rank) ContinueRanks(AllRanks(*current_));
     if (step.verb == "lose-node" || step.verb == "power-cut") {
       if (current_) Kill();
       DropLate();
@@ -162,7 +168,7 @@ class Player {
 
   void Restart(Running& running, const Step& step) {
     const int64_t at_most = step.Number(0);
-    const bool in_parts = step.Has("parts");
+    const bool in_parts = step.Has("parts") && !setup_.divided;
     const auto answers = world_.Restart(running.launch, at_most, in_parts);
     TellAnswers(answers);
     promises_.Restarted(running.launch, at_most, in_parts, answers);
@@ -174,6 +180,7 @@ class Player {
   }
 
   void Read(Running& running, int64_t version) {
+    if (setup_.divided) return Tell("    parts are not read alone");
     const auto answers = world_.Read(running.launch, version);
     TellAnswers(answers);
     promises_.Read(running.launch, version, answers);
@@ -185,12 +192,13 @@ class Player {
     call.version = step.Number(0);
     call.overwrite = step.Has("overwrite");
     call.parts = step.Has("parts");
-    call.some = step.Has("some");
+    call.some = step.Has("some") && !setup_.divided;
     call.file = step.Has("file");
     call.abandon = step.Has("abandon");
     std::vector<int> ranks = step.List("by");
-    std::erase_if(ranks, [&](int rank) { return rank < 0 || rank >= setup_.ranks; });
-    if (ranks.empty()) ranks = AllRanks();
+    const std::vector<int> all = AllRanks(running);
+    std::erase_if(ranks, [&](int rank) { return rank < 0 || rank > all.back(); });
+    if (ranks.empty()) ranks = all;
     ContinueRanks(ranks);
     std::vector<int> takings;
     for (const int rank : ranks) takings.push_back(++running.takings[{rank, call.version}]);
@@ -227,6 +235,7 @@ class Player {
   }
 
   void Look() {
+    if (setup_.divided) return Tell("    the tool does not know how many ranks there will be");
     const std::optional<Answer> answer = world_.Look(current_->places.front());
     if (!answer) return Tell("    there are no tools");
     TellAnswers({*answer});

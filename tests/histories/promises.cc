@@ -14,6 +14,13 @@ std::string LevelName(kedge_level level) {
   return level == KEDGE_LEVEL_LAST ? "LAST" : kLevels[level];
 }
 
+// Whether ranks on these nodes ask their own nodes for all that was taken by ranks on those: other numbers of ranks do so where
+// there is one node.
+bool IsAskedThere(const std::vector<int>& taken, const std::vector<int>& now) {
+  const auto is_first = [&](int node) { return node == now.front(); };
+  return taken == now || (std::ranges::all_of(taken, is_first) && std::ranges::all_of(now, is_first));
+}
+
 std::string Said(const Answer& answer) {
   return fmt::format("{} ({})", kedge_status_name(answer.code), answer.message);
 }
@@ -186,7 +193,7 @@ void Promises::Captured(int launch, const std::vector<int>& ranks, const std::ve
       generation.is_void = generation.is_void || (life.superseded && !life.stands_beside);
       life.began = true;
     }
-    if (static_cast<int>(generation.captured.size()) == setup_.ranks && generation.captured_at < 0) generation.captured_at = now_;
+    if (generation.captured.size() == generation.places.size() && generation.captured_at < 0) generation.captured_at = now_;
     generation.may_be_in_store_only = generation.may_be_in_store_only || !Quiet() || last_fault_ >= 0;
     // A pool that is found to be gone takes the checkpoint under way with it. A launch that began without the store writes there
     // itself, without an agent, only once the store has been told of it: some seconds after it is back.
@@ -209,7 +216,7 @@ const Promises::Generation* Promises::TakenBefore(const Key& key) const {
 }
 
 bool Promises::MayBeWhole(const Generation& generation) const {
-  return static_cast<int>(generation.may_have.size()) == setup_.ranks;
+  return generation.may_have.size() == generation.places.size();
 }
 
 bool Promises::GoesTo(kedge_level level, const Generation& generation) const {
@@ -269,7 +276,7 @@ void Promises::Waited(int launch, int64_t version, kedge_level level, const std:
   if (!WasWhole(*generation)) {
     return Break("level-without-all-ranks",
                  fmt::format("rank {} hears OK for {} of {}, which {} of {} ranks have captured", said_ok - answers.begin(), call,
-                             Name(key), generation->captured.size(), setup_.ranks));
+                             Name(key), generation->captured.size(), generation->places.size()));
   }
   if (meant >= KEDGE_LEVEL_STORE && store_bad_since_ >= 0 && generation->captured_at > store_bad_since_) {
     return Break("store-level-without-store", fmt::format("{} says OK; the store is away or broken since before {} was "
@@ -420,7 +427,7 @@ bool Promises::HasLocalCopies(const Generation& generation, const std::vector<in
   const bool is_kept_here =
       setup_.Key("job.mode", "async") != "sync" && !setup_.HasSmallPools() && !generation.may_be_in_store_only;
   const bool has_some = is_kept_here || (!generation.flipped_store && store_bad_since_ < 0);
-  return has_some && !generation.flipped_local && !generation.is_unsynced && generation.places == places &&
+  return has_some && !generation.flipped_local && !generation.is_unsynced && IsAskedThere(generation.places, places) &&
          std::none_of(generation.places.begin(), generation.places.end(),
                       [&](int node) { return generation.lost_since_capture.contains(node) || Unavailable(node, places); });
 }
@@ -475,7 +482,7 @@ bool Promises::IsRemembered(int64_t at_most, const std::vector<int>& places) con
     if (!WasWhole(generation) || generation.is_void) return false;
     if (generation.acknowledged >= KEDGE_LEVEL_STORE) return true;
     // On other nodes than it was taken on, and without a scheme, nobody asks for it.
-    const bool is_asked_for = setup_.Protects() || generation.places == places;
+    const bool is_asked_for = setup_.Protects() || IsAskedThere(generation.places, places);
     return generation.acknowledged >= (setup_.Protects() ? KEDGE_LEVEL_NODE : KEDGE_LEVEL_LOCAL) && is_asked_for &&
            std::any_of(generation.places.begin(), generation.places.end(),
                        [&](int node) { return !generation.lost_since_capture.contains(node) && !Unavailable(node, places); });

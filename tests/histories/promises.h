@@ -79,11 +79,11 @@ class Promises {
     auto operator<=>(const Key&) const = default;
   };
   struct Generation {
-    std::set<int> captured;  // ranks
-    std::set<int> may_have;  // and those that died or failed in the call: what they had handed over counts
-    int captured_at = -1;    // the step by which all had
-    int touched_at = -1;     // the last step that took any of it
-    std::vector<int> places;
+    std::set<int> captured;   // ranks
+    std::set<int> may_have;   // and those that died or failed in the call: what they had handed over counts
+    int captured_at = -1;     // the step by which all had
+    int touched_at = -1;      // the last step that took any of it
+    std::vector<int> places;  // of its ranks
     kedge_level acknowledged = KEDGE_LEVEL_NONE;
     kedge_level scheduled = KEDGE_LEVEL_LOCAL;
     bool is_protected_in_turn = false;  // level NODE is scheduled for it, perhaps beside STORE

@@ -6,8 +6,6 @@
 #include <fstream>
 #include <string_view>
 
-#include "tests/histories/pattern.h"
-
 namespace kedge::histories {
 namespace {
 
@@ -22,32 +20,58 @@ Answer AnswerOf(int code) {
 
 }  // namespace
 
-RankCalls::RankCalls(int rank, int launch, size_t bytes)
-    : rank_(rank),
+RankCalls::RankCalls(const Share& share, int launch)
+    : share_(share),
+      first_line_(share.divided ? share.FirstLine(share.rank) : 0),
       launch_(launch),
       small_(kLineBytes, ' '),
-      pages_(static_cast<char*>(std::aligned_alloc(kPageBytes, (bytes + kPageBytes - 1) / kPageBytes * kPageBytes)), std::free),
-      memory_(pages_.get(), bytes) {
+      pages_(static_cast<char*>(std::aligned_alloc(kPageBytes, (share.bytes + kPageBytes - 1) / kPageBytes * kPageBytes)),
+             std::free),
+      memory_(pages_.get(), share.divided ? (share.FirstLine(share.rank + 1) - first_line_) * kLineBytes : share.bytes) {
   Forget();
+}
+
+int RankCalls::Protect() {
+  if (!share_.divided) {
+    const int code = kedge_protect(context_, 0, memory_.data(), memory_.size(), 1, nullptr);
+    return code == KEDGE_OK ? kedge_protect(context_, 1, small_.data(), small_.size(), 1, nullptr) : code;
+  }
+  kedge_region_info lines{};
+  lines.struct_size = sizeof lines;
+  lines.name = "lines";
+  lines.dimensions = 1;
+  lines.shape[0] = static_cast<int64_t>(memory_.size() / kLineBytes);
+  lines.global_shape[0] = static_cast<int64_t>(share_.FirstLine(share_.ranks));
+  lines.global_offset[0] = static_cast<int64_t>(first_line_);
+  const int code = kedge_protect(context_, 0, memory_.data(), memory_.size() / kLineBytes, kLineBytes, &lines);
+  kedge_region_info replica = lines;
+  replica.name = "line";
+  replica.shape[0] = replica.global_shape[0] = 1;
+  replica.global_offset[0] = 0;
+  return code == KEDGE_OK ? kedge_protect(context_, 1, small_.data(), 1, kLineBytes, &replica) : code;
 }
 
 Answer RankCalls::Begin(const kedge_bootstrap* bootstrap, const std::string& overrides) {
   kedge_options options = KEDGE_OPTIONS_INIT;
   options.overrides = overrides.c_str();
   int code = kedge_init(&options, bootstrap, &context_);
-  if (code == KEDGE_OK) code = kedge_protect(context_, 0, memory_.data(), memory_.size(), 1, nullptr);
-  if (code == KEDGE_OK) code = kedge_protect(context_, 1, small_.data(), small_.size(), 1, nullptr);
+  if (code == KEDGE_OK) code = Protect();
   return AnswerOf(code);
 }
 
 // In place: the addresses are protected.
 void RankCalls::Fill(const Tag& tag) {
-  WriteContent(tag, memory_);
-  WriteContent(tag, small_);
+  WriteContent(InArrays(tag), memory_, first_line_);
+  WriteContent(InArrays(tag), small_);
+}
+
+Tag RankCalls::InArrays(Tag tag) const {
+  if (share_.divided) tag.rank = 0;
+  return tag;
 }
 
 Answer RankCalls::Checkpoint(const CheckpointCall& call, int taking, const std::string& file) {
-  const Tag tag{rank_, call.version, launch_, taking};
+  const Tag tag{share_.rank, call.version, launch_, taking};
   Fill(tag);
   const unsigned how = call.overwrite ? KEDGE_OVERWRITE : 0;
   if (!call.parts && !call.some && !call.file && !call.abandon)
@@ -130,6 +154,7 @@ Answer RankCalls::Read(int64_t version) {
 
 Answer RankCalls::WithContent(Answer answer) const {
   if (answer.code != KEDGE_OK) return answer;
+  if (share_.divided) return WithParts(std::move(answer));
   answer.partial = !has_small_;
   const auto tag = ReadContent({memory_.data(), memory_.size()}, &answer.message);
   const auto small_tag = has_small_ ? ReadContent(small_, &answer.message) : tag;
@@ -139,6 +164,14 @@ Answer RankCalls::WithContent(Answer answer) const {
   } else {
     answer.message = "one region is of " + PatternOf(*tag) + ", the other of " + PatternOf(*small_tag);
   }
+  return answer;
+}
+
+Answer RankCalls::WithParts(Answer answer) const {
+  auto tag = ReadContent(small_, &answer.message);
+  if (!tag || !HasContent(*tag, {memory_.data(), memory_.size()}, first_line_, &answer.message)) return answer;
+  tag->rank = share_.rank;
+  answer.content = tag;
   return answer;
 }
 

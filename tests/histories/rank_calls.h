@@ -8,6 +8,7 @@
 #include <string>
 
 #include "kedge/kedge.h"
+#include "tests/histories/pattern.h"
 #include "tests/histories/world.h"
 
 namespace kedge::histories {
@@ -15,9 +16,18 @@ namespace kedge::histories {
 // Of what a checkpoint routes.
 inline constexpr size_t kFileBytes = 5000;
 
+// What a rank of a launch has.
+struct Share {
+  int rank = 0;
+  int ranks = 1;
+  size_t bytes = 0;      // of one rank; of all ranks, where they have parts of it
+  bool divided = false;  // in whole lines
+  size_t FirstLine(int of_rank) const { return bytes / kLineBytes * static_cast<size_t>(of_rank) / static_cast<size_t>(ranks); }
+};
+
 class RankCalls {
  public:
-  RankCalls(int rank, int launch, size_t bytes);
+  RankCalls(const Share& share, int launch);
   RankCalls(const RankCalls&) = delete;
   RankCalls& operator=(const RankCalls&) = delete;
 
@@ -44,9 +54,14 @@ class RankCalls {
   int RestoreSaved();
   // And what the memory says of itself, when the call brought something back.
   Answer WithContent(Answer answer) const;
+  // Of all parts and replicas of an array.
+  Tag InArrays(Tag tag) const;
+  Answer WithParts(Answer answer) const;
+  int Protect();
   void Fill(const Tag& tag);
 
-  const int rank_;
+  const Share share_;
+  const size_t first_line_;
   const int launch_;
   kedge_context* context_ = nullptr;
   bool has_small_ = true;  // what was restored last has that region

@@ -15,16 +15,18 @@ constexpr Duration kRankPatience = std::chrono::seconds(120);
 
 }  // namespace
 
-RankThreads::RankThreads(SimulatedMachine& machine, const std::vector<int>& places, int launch, size_t image_bytes, int first_id,
+RankThreads::RankThreads(SimulatedMachine& machine, const std::vector<int>& places, int launch, Share share, int first_id,
                          uint64_t pid_namespace)
     : machine_(machine) {
+  share.ranks = static_cast<int>(places.size());
   for (int number = 0; number < static_cast<int>(places.size()); ++number) {
     auto rank = std::make_unique<Rank>();
     rank->all = this;
     rank->number = number;
     rank->process =
         std::make_unique<SimulatedProcess>(machine, first_id + number, places[static_cast<size_t>(number)], pid_namespace);
-    rank->calls = std::make_unique<RankCalls>(number, launch, image_bytes);
+    share.rank = number;
+    rank->calls = std::make_unique<RankCalls>(share, launch);
     ranks_.push_back(std::move(rank));
   }
   for (const auto& rank : ranks_) rank->thread = std::thread([this, one = rank.get()] { Serve(one); });

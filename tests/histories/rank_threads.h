@@ -22,8 +22,8 @@ namespace kedge::histories {
 class RankThreads {
  public:
   // The machine outlives it. Process ids count from `first_id`.
-  // Rank r is on node places[r].
-  RankThreads(SimulatedMachine& machine, const std::vector<int>& places, int launch, size_t image_bytes, int first_id,
+  // Rank r is on node places[r], and `share` is that of a rank, but for its number and theirs.
+  RankThreads(SimulatedMachine& machine, const std::vector<int>& places, int launch, Share share, int first_id,
               uint64_t pid_namespace);
   ~RankThreads();
   RankThreads(const RankThreads&) = delete;
@@ -37,6 +37,7 @@ class RankThreads {
   // For RankCalls::Begin on that rank's thread.
   kedge_bootstrap Bootstrap(int rank);
 
+  int size() const { return static_cast<int>(ranks_.size()); }
   SimulatedProcess& process(int rank) { return *ranks_[static_cast<size_t>(rank)]->process; }
   bool AnyDead() const;
 

@@ -125,7 +125,8 @@ std::string RealWorld::OwnTierFolder(int node) const {
 }
 
 size_t RealWorld::ImageBytes() const {
-  return setup_.Tracks() ? kTrackedImageBytes : kRealImageBytes;
+  const size_t of_rank = setup_.Tracks() ? kTrackedImageBytes : kRealImageBytes;
+  return setup_.divided ? of_rank * static_cast<size_t>(setup_.ranks) : of_rank;
 }
 
 // Beside a tier the pool is so small that some chunks go to the tier.
@@ -173,7 +174,7 @@ std::vector<Answer> RealWorld::TryLaunch(int launch, const std::vector<int>& pla
     if (rival) command = InAnotherPidNamespace();
     for (const std::string& word :
          {programs_ + "/histories_actor", rendezvous, std::to_string(rank), std::to_string(places.size()), std::to_string(launch),
-          std::to_string(ImageBytes()), Overrides(places[rank], rival)}) {
+          std::to_string(ImageBytes()), std::string(setup_.divided ? "divided" : "own"), Overrides(places[rank], rival)}) {
       command.push_back(word);
     }
     ranks.push_back(std::make_unique<RankProcess>(command, environment, fmt::format("{}/rank-{}", folder_.path(), rank)));

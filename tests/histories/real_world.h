@@ -57,6 +57,7 @@ class RealWorld final : public World {
   // Of all nodes: each has a folder of its own below it.
   std::string TierFolder(bool rival) const { return folder_.path() + (rival ? "/tier-rival" : "/tier"); }
   std::string OwnTierFolder(int node) const;
+  // Of a rank, or where they have parts (Share) of all.
   size_t ImageBytes() const;
   std::string TierKeys(bool rival) const;
   std::string Steering() const { return folder_.path() + "/steering"; }

@@ -53,6 +53,11 @@ class Shrinker {
       candidate.setup.keys.erase(candidate.setup.keys.begin() + static_cast<ptrdiff_t>(key));
       if (Try(candidate)) return true;
     }
+    if (best_.setup.divided) {
+      History candidate = best_;
+      candidate.setup.divided = false;
+      if (Try(candidate)) return true;
+    }
     if (!best_.setup.tier.empty()) {
       History candidate = best_;
       candidate.setup.tier.clear();
@@ -72,13 +77,13 @@ class Shrinker {
   bool SimplifySteps() {
     for (size_t step = 0; step < best_.steps.size(); ++step) {
       const std::vector<std::string>& words = best_.steps[step].words;
-      for (const char* word : {"parts", "file", "overwrite", "abandon", "drain", "by", "on"}) {
+      for (const char* word : {"parts", "file", "overwrite", "abandon", "drain", "by", "on", "ranks"}) {
         const auto found = std::find(words.begin(), words.end(), word);
         if (found == words.end()) continue;
         History candidate = best_;
         auto& shorter = candidate.steps[step].words;
         const auto at = shorter.begin() + (found - words.begin());
-        const bool has_list = std::string(word) == "by" || std::string(word) == "on";
+        const bool has_list = std::string(word) == "by" || std::string(word) == "on" || std::string(word) == "ranks";
         shorter.erase(at, at + (has_list ? 2 : 1));
         if (Try(candidate)) return true;
       }

@@ -66,13 +66,15 @@ void SimulatedWorld::RenewLease() {
 std::vector<Answer> SimulatedWorld::TryLaunch(int launch, const std::vector<int>& places, bool rival) {
   Launched& launched = launches_[launch];
   launched.first_node = places.front();
-  launched.ranks = std::make_unique<RankThreads>(machine_, places, launch, kSimulatedImageBytes, next_process_,
-                                                 rival ? static_cast<uint64_t>(launch) : 0);
-  next_process_ += setup_.ranks;
+  const Share share{.bytes = kSimulatedImageBytes * static_cast<size_t>(setup_.divided ? setup_.ranks : 1),
+                    .divided = setup_.divided};
+  launched.ranks =
+      std::make_unique<RankThreads>(machine_, places, launch, share, next_process_, rival ? static_cast<uint64_t>(launch) : 0);
+  next_process_ += static_cast<int>(places.size());
   RankThreads& ranks = *launched.ranks;
   return ranks.DoAll([&](RankCalls& calls, int rank) {
     const kedge_bootstrap bootstrap = ranks.Bootstrap(rank);
-    return calls.Begin(setup_.ranks > 1 ? &bootstrap : nullptr, Overrides(places[static_cast<size_t>(rank)]));
+    return calls.Begin(places.size() > 1 ? &bootstrap : nullptr, Overrides(places[static_cast<size_t>(rank)]));
   });
 }
 
@@ -138,7 +140,7 @@ void SimulatedWorld::Kill(int launch) {
   const auto found = launches_.find(launch);
   if (found == launches_.end()) return;
   RankThreads& ranks = *found->second.ranks;
-  for (int rank = 0; rank < setup_.ranks; ++rank) ranks.process(rank).Die();
+  for (int rank = 0; rank < ranks.size(); ++rank) ranks.process(rank).Die();
   (void)ranks.DoAll([&](RankCalls& calls, int) { return calls.End(false); });
   launches_.erase(found);
 }
@@ -174,8 +176,10 @@ bool SimulatedWorld::Fault(const Step& step) {
 
 bool SimulatedWorld::FailRank(const Step& step) {
   const int rank = static_cast<int>(step.Number(0));
-  if (launches_.empty() || rank < 0 || rank >= setup_.ranks) return false;
-  os::testing::FaultPlan& faults = Ranks(launches_.rbegin()->first).process(rank).faults();
+  if (launches_.empty()) return false;
+  RankThreads& ranks = Ranks(launches_.rbegin()->first);
+  if (rank < 0 || rank >= ranks.size()) return false;
+  os::testing::FaultPlan& faults = ranks.process(rank).faults();
   faults.Clear();
   if (step.verb == "die-rank") {
     faults.KillAfter(static_cast<uint64_t>(step.Number(1, 0)));
@@ -245,7 +249,7 @@ bool SimulatedWorld::FlipInStore(int64_t version) {
       if (path.find("/data/") == std::string::npos) continue;
       auto file = disk.Open(path, os::OpenFlags::kReadWrite);
       if (!file.ok()) continue;
-      std::string content(2 * kSimulatedImageBytes, '\0');
+      std::string content(2 * kSimulatedImageBytes * static_cast<size_t>(setup_.ranks), '\0');
       const auto bytes = os::ReadUpTo(**file, content.data(), content.size(), 0);
       const size_t at = bytes.ok() ? content.find(text) : std::string::npos;
       if (at == std::string::npos) continue;
@@ -258,7 +262,7 @@ bool SimulatedWorld::FlipInStore(int64_t version) {
 }
 
 void SimulatedWorld::MendRanks(int launch) {
-  for (int rank = 0; rank < setup_.ranks; ++rank) Ranks(launch).process(rank).faults().Clear();
+  for (int rank = 0; rank < Ranks(launch).size(); ++rank) Ranks(launch).process(rank).faults().Clear();
 }
 
 void SimulatedWorld::Mend() {
