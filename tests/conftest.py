@@ -132,3 +132,15 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 def agent_program(run_folder: Path) -> Callable[[], Path]:
     """A function: the program of the agent that serves the run folder now."""
     return lambda: Path(f"/proc/{agent_pid(run_folder)}/exe").resolve()
+
+
+@pytest.fixture
+def end_own_agent(run_folder: Path) -> Callable[[], None]:
+    """A function: ends the agent that serves the run folder now."""
+    return lambda: end_agent(run_folder)
+
+
+@pytest.fixture
+def own_agent_pid(run_folder: Path) -> Callable[[], int | None]:
+    """A function: the process id of the agent that serves the run folder now; None when nobody does."""
+    return lambda: agent_pid(run_folder)

@@ -15,6 +15,7 @@ from waiting import until
 
 ACCESS_KEY = "kedge-test"
 SECRET_KEY = "kedge-test-secret"
+BUCKET = "kedge-test"
 
 
 def free_port() -> int:

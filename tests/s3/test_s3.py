@@ -3,73 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
-import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from conftest import end_agent
-from servers import ACCESS_KEY, SECRET_KEY, s3_server, versitygw
+from servers import SECRET_KEY
+from tool import kedge, kedge_json
 
 from kedge import Context, Level
 
-BUCKET = "kedge-test"
-KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
 MIB = 1 << 20
-
-
-def kedge(*arguments: str, expect: int = 0) -> str:
-    done = subprocess.run([KEDGE, *arguments], capture_output=True, text=True, timeout=300)
-    assert done.returncode == expect, f"kedge {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}"
-    return done.stdout + done.stderr
-
-
-def kedge_json(*arguments: str) -> Any:
-    return json.loads(kedge(*arguments, "--json"))
-
-
-@pytest.fixture(scope="session")
-def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with s3_server("moto", tmp_path_factory.mktemp("moto")) as endpoint:
-        connection = http.client.HTTPConnection(urlsplit(endpoint).netloc, timeout=60)
-        connection.request("PUT", f"/{BUCKET}")
-        assert connection.getresponse().status == 200
-        yield endpoint
-
-
-@pytest.fixture(scope="session")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if versitygw() is None:
-        pytest.skip("this machine has no versitygw (scripts/setup makes it where there is Go)")
-    folder = tmp_path_factory.mktemp("versitygw")
-    with s3_server("versitygw", folder) as endpoint:
-        (folder / "buckets" / BUCKET).mkdir()
-        yield endpoint
-
-
-@pytest.fixture(params=["moto", "gateway"])
-def s3_store(
-    request: pytest.FixtureRequest, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> str:
-    """The store's path; it is the configuration's, too, and the environment has the keys."""
-    endpoint = request.getfixturevalue(request.param)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-    path = f"s3://{BUCKET}/{tmp_path.name}?part=5MiB"
-    monkeypatch.setenv("KEDGE_STORE_PATH", path)
-    return path
-
 
 PROGRAM = textwrap.dedent(
     """
@@ -102,11 +51,13 @@ def content_of(step: int) -> str:
 
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
-def test_a_killed_job_restarts_from_the_bucket_alone(s3_store: str, run_folder: Path, mode: str) -> None:
+def test_a_killed_job_restarts_from_the_bucket_alone(
+    s3_store: str, run_folder: Path, end_own_agent: Callable[[], None], mode: str
+) -> None:
     run = [sys.executable, "-c", PROGRAM, mode]
     killed = subprocess.run(run, capture_output=True, text=True, timeout=300)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    end_agent(run_folder)
+    end_own_agent()
     shutil.rmtree(run_folder, ignore_errors=True)
     resumed = subprocess.run(run, capture_output=True, text=True, timeout=300)
     assert resumed.returncode == 0, resumed.stderr

@@ -1,0 +1,21 @@
+"""The kedge command, as the tests call it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
+
+
+def kedge(*arguments: str, expect: int = 0) -> str:
+    done = subprocess.run([KEDGE, *arguments], capture_output=True, text=True, timeout=300)
+    assert done.returncode == expect, f"kedge {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def kedge_json(*arguments: str) -> Any:
+    return json.loads(kedge(*arguments, "--json"))
