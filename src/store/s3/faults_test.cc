@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <set>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "base/random.h"
 #include "store/s3/s3_store.h"
 #include "store/s3/testing/fault_proxy.h"
@@ -24,10 +27,14 @@ using testing::FaultProxy;
 const TemporaryOwner kWriter{"node1", 3, "agent"};
 constexpr uint64_t kObjectBytes = 2 * kPartBytesMin + 1000;
 
-testing::S3Server& Server() {
-  static const std::unique_ptr<testing::S3Server> server =
-      testing::FindVersitygw().empty() ? testing::S3Server::StartMoto() : testing::S3Server::StartVersitygw();
+testing::S3Server& Moto() {
+  static const std::unique_ptr<testing::S3Server> server = testing::S3Server::StartMoto();
   return *server;
+}
+
+testing::S3Server& Server() {
+  static const std::unique_ptr<testing::S3Server> server = testing::S3Server::StartVersitygw();
+  return server ? *server : Moto();
 }
 
 const Buffer& Content() {
@@ -206,19 +213,108 @@ TEST_F(S3Faults, AStoreThatOverwritesIsRefused) {
 }
 
 TEST_F(S3Faults, OfManyCreatorsOneWins) {
-  const std::string prefix = NewPrefix();
-  std::atomic<int> won{0};
-  std::vector<std::thread> creators;
-  for (int i = 0; i < 32; ++i) {
-    creators.emplace_back([&, i] {
-      const auto store = MakeS3Store(Server().At(prefix), testing::TestEnvironment());
-      const Status put = store->PutIfAbsent("record", AsBytes(std::to_string(i)), kWriter, Folders::kCreate);
-      won += put.ok() ? 1 : 0;
-      EXPECT_TRUE(put.ok() || put.code() == Code::kAlreadyExists) << put.ToString();
-    });
+  for (testing::S3Server* const server : {&Moto(), &Server()}) {
+    const std::string prefix = NewPrefix();
+    std::atomic<int> winner{-1}, won{0};
+    std::vector<std::thread> creators;
+    for (int i = 0; i < 32; ++i) {
+      creators.emplace_back([&, i] {
+        const auto store = MakeS3Store(server->At(prefix), testing::TestEnvironment());
+        const Status put = store->PutIfAbsent("record", AsBytes(std::to_string(i)), kWriter, Folders::kCreate);
+        if (put.ok()) winner = i;
+        won += put.ok() ? 1 : 0;
+        EXPECT_TRUE(put.ok() || put.code() == Code::kAlreadyExists) << put.ToString();
+      });
+    }
+    for (std::thread& creator : creators) creator.join();
+    EXPECT_EQ(won, 1) << server->Endpoint();
+    const auto there = MakeS3Store(server->At(prefix), testing::TestEnvironment())->Get("record", 10);
+    ASSERT_TRUE(there.ok()) << there.status().ToString();
+    EXPECT_EQ(AsText(*there), std::to_string(winner));
   }
-  for (std::thread& creator : creators) creator.join();
-  EXPECT_EQ(won, 1);
+}
+
+// One checksum of the object, which no one has computed over all of its bytes.
+TEST_F(S3Faults, TheServerComparesTheChecksumOfTheWhole) {
+  if (testing::FindVersitygw().empty()) GTEST_SKIP() << "moto does not compare";
+  const std::string prefix = NewPrefix();
+  const auto store = MakeS3Store(Server().At(prefix, "&part=5MiB"), testing::TestEnvironment());
+  const auto writer = store->CreateObject("object", kWriter, kObjectBytes);
+  ASSERT_TRUE(writer.ok()) << writer.status().ToString();
+  constexpr uint64_t kPieceBytes = 700001;  // no multiple of anything
+  for (uint64_t at = 0; at < kObjectBytes; at += kPieceBytes) {
+    const uint64_t bytes = std::min(kPieceBytes, kObjectBytes - at);
+    ASSERT_TRUE((*writer)->WriteAt(at, ByteSpan(Content()).subspan(at, bytes)).ok());
+  }
+  ASSERT_TRUE((*writer)->Commit().ok());
+  Bucket bucket(Server().At(prefix), testing::TestEnvironment(), {});
+  const Reply there = bucket.Do({.method = "HEAD", .key = "object", .headers = {{"x-amz-checksum-mode", "ENABLED"}}});
+  ASSERT_TRUE(there.status.ok()) << there.status.ToString();
+  EXPECT_EQ(there.answer.Header("x-amz-checksum-type"), "FULL_OBJECT");
+  EXPECT_EQ(ParseChecksum(std::string(there.answer.Header("x-amz-checksum-crc32c"))),
+            crc32c::Compute(Content().data(), Content().size()));
+
+  // What is combined from parts of other lengths is another sum, though each part is what it was.
+  Uploads uploads(bucket);
+  const auto upload = uploads.Begin("other", Uploads::MakeHandle("other", kWriter));
+  ASSERT_TRUE(upload.ok() && upload->is_summed_whole) << upload.status().ToString();
+  std::vector<ListedPart> parts;
+  for (const uint32_t number : {1u, 2u}) {
+    const ByteSpan bytes = ByteSpan(Content()).subspan((number - 1) * kPartBytesMin, kPartBytesMin);
+    const uint32_t sum = crc32c::Compute(bytes.data(), bytes.size());
+    const Reply sent = bucket.Do(uploads.PartRequest(*upload, number, bytes, sum, nullptr));
+    ASSERT_TRUE(sent.status.ok()) << sent.status.ToString();
+    parts.push_back({number, std::string(sent.answer.Header("etag")), ChecksumText(sum), kPartBytesMin + number, 0});
+  }
+  EXPECT_FALSE(uploads.Settle(*upload, bucket.Do(Uploads::CompletionRequest(*upload, parts))).ok());
+  EXPECT_TRUE(uploads.Abort(upload->key, upload->id).ok());
+}
+
+// A server takes its time to put parts together; the second completion has to come while the first waits.
+TEST_F(S3Faults, ObjectsThatArePublishedTogetherAreCompletedTogether) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int completions = 0;
+  bool have_met = true;
+  proxy_.Use([&](size_t, const std::string& line) {
+    if (!line.starts_with("POST ") || line.find("uploadId=") == std::string::npos) return Fault::kNone;
+    std::unique_lock lock(mutex);
+    ++completions;
+    changed.notify_all();
+    have_met = changed.wait_for(lock, std::chrono::seconds(20), [&] { return completions == 2; }) && have_met;
+    return Fault::kNone;
+  });
+  impatient_.silence_timeout = std::chrono::seconds(30);
+  const auto store = StoreAt(NewPrefix());
+  std::vector<std::unique_ptr<ObjectWriter>> owned;
+  std::vector<ObjectWriter*> writers;
+  for (const char* const key : {"one", "two", "small"}) {
+    const uint64_t bytes = std::string(key) == "small" ? 100 : kObjectBytes;
+    auto writer = store->CreateObject(key, kWriter, bytes);
+    ASSERT_TRUE(writer.ok()) << writer.status().ToString();
+    ASSERT_TRUE((*writer)->WriteAt(0, ByteSpan(Content()).first(bytes)).ok());
+    writers.push_back(writer->get());
+    owned.push_back(*std::move(writer));
+  }
+  for (const Status& status : store->Publish(writers)) EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_TRUE(have_met);
+  EXPECT_EQ((*store->OpenObject("two"))->size_bytes(), kObjectBytes);
+  EXPECT_EQ((*store->OpenObject("small"))->size_bytes(), 100u);
+}
+
+TEST_F(S3Faults, AServerThatKnowsChecksumsOfPartsAloneDoes) {
+  proxy_.Use([](size_t number, const std::string& line) {
+    return number == 0 && line.find("?uploads") != std::string::npos ? Fault::kNotImplemented501 : Fault::kNone;
+  });
+  const auto store = StoreAt(NewPrefix());
+  const auto writer = store->CreateObject("object", kWriter, kObjectBytes);
+  ASSERT_TRUE(writer.ok()) << writer.status().ToString();
+  ASSERT_TRUE((*writer)->WriteAt(0, Content()).ok());
+  const Status committed = (*writer)->Commit();
+  ASSERT_TRUE(committed.ok()) << committed.ToString();
+  Buffer read(kObjectBytes);
+  ASSERT_TRUE((*store->OpenObject("object"))->ReadAt(0, read).ok());
+  EXPECT_TRUE(read == Content());
 }
 
 TEST_F(S3Faults, AnObjectIsReadWholeOrTheReaderIsTold) {
@@ -235,6 +331,35 @@ TEST_F(S3Faults, AnObjectIsReadWholeOrTheReaderIsTold) {
   put("other content");
   Buffer bytes(5);
   EXPECT_EQ((*reader)->ReadAt(0, bytes).code(), Code::kNotFound);
+}
+
+// As a restart reads: small pieces in order, which come from a few large requests.
+TEST_F(S3Faults, WhoReadsInOrderFindsTheNextPiecesThere) {
+  constexpr uint64_t kBytes = 100 << 20, kPieceBytes = (1 << 20) - 1;
+  Buffer content(kBytes);
+  Random(8).Fill(content.data(), content.size());
+  proxy_.Use(nullptr);
+  const auto store = StoreAt(NewPrefix());
+  const auto writer = store->CreateObject("object", kWriter, kBytes);
+  ASSERT_TRUE(writer.ok()) << writer.status().ToString();
+  ASSERT_TRUE((*writer)->WriteAt(0, content).ok());
+  ASSERT_TRUE((*writer)->Commit().ok());
+  const auto reader = store->OpenObject("object");
+  ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+  proxy_.Use([](size_t number, const std::string&) { return number == 5 ? Fault::kCutAfter : Fault::kNone; });
+  Buffer read(kBytes);
+  for (uint64_t at = 0; at < kBytes; at += kPieceBytes) {
+    const Status status = (*reader)->ReadAt(at, std::span(read).subspan(at, std::min(kPieceBytes, kBytes - at)));
+    ASSERT_TRUE(status.ok()) << at << ": " << status.ToString();
+  }
+  EXPECT_TRUE(read == content);
+  EXPECT_LT(proxy_.Requests().size(), 20u);
+  // Elsewhere, and in order again from there; and a reader that goes while something is on its way.
+  for (const uint64_t at : {kBytes / 2, kBytes / 2 + 1000, kBytes / 2 + 2000, kBytes - 1000, uint64_t{0}, uint64_t{1000}}) {
+    Buffer piece(1000);
+    ASSERT_TRUE((*reader)->ReadAt(at, piece).ok());
+    EXPECT_TRUE(std::equal(piece.begin(), piece.end(), content.begin() + static_cast<ptrdiff_t>(at))) << at;
+  }
 }
 
 // An upload without a marker, as a process leaves that is killed between the two: it is found, and goes.

@@ -246,8 +246,9 @@ void HttpClient::Loop::SetUp(Transfer* transfer) {
   curl_.easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
   curl_.easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, std::max(1L, Milliseconds(options_.silence_timeout) / 1000));
   curl_.easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-  curl_.easy_setopt(easy, CURLOPT_BUFFERSIZE, kCopyBytes);
-  curl_.easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, kCopyBytes);
+  // A large buffer where much passes, and nowhere else: each connection has its own.
+  if (!request.into.empty()) curl_.easy_setopt(easy, CURLOPT_BUFFERSIZE, kCopyBytes);
+  if (request.is_bulk && !request.body.empty()) curl_.easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, kCopyBytes);
   if (!options_.ca_file.empty()) curl_.easy_setopt(easy, CURLOPT_CAINFO, options_.ca_file.c_str());
   curl_.easy_setopt(easy, CURLOPT_HEADERFUNCTION, &TakeHeader);
   curl_.easy_setopt(easy, CURLOPT_HEADERDATA, transfer);

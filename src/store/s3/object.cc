@@ -3,39 +3,58 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/crc32c.h"
+#include "os/memory/private_pages.h"
 #include "os/process/kill_point.h"
+#include "store/s3/piece_sums.h"
 
 namespace kedge::s3 {
 
 namespace {
 
 constexpr uint64_t kRangeBytes = uint64_t{8} << 20;  // of one GET
+constexpr uint32_t kRangesAheadMax = 8;              // by one reader
+
+// Of `what`, a part with so many bytes.
+Status CheckRange(const std::string& what, const Reply& reply, uint64_t bytes) {
+  if (reply.http_status == 412) return Status(Code::kNotFound, what + ": another object has taken its place");
+  KEDGE_RETURN_IF_ERROR(reply.status);
+  if (reply.answer.into_bytes == bytes && reply.http_status == 206) return Status::Ok();
+  return Status(Code::kCorrupt, fmt::format("{}: {} bytes came where {} were asked for", what, reply.answer.into_bytes, bytes));
+}
 
 }  // namespace
 
 // ---- Parts ----
 
 struct PartCollector::Part {
-  explicit Part(uint64_t size, BytesInFlight& limit) : bytes(size), memory(limit) {
-    memory.Take(bytes);
-    // Zeros, and no memory before it is written to.
-    data = static_cast<std::byte*>(std::calloc(bytes, 1));
-  }
-  ~Part() {
-    std::free(data);
-    memory.Free(bytes);
-  }
+  Part(uint64_t size, BytesInFlight& limit) : bytes(size), taken(size, limit), pages(size), data(pages.data()) {}
   Part(const Part&) = delete;
   Part& operator=(const Part&) = delete;
 
+  // Of the first `end`, which no one writes to any more.
+  uint32_t Checksum(uint64_t end) const {
+    if (const std::optional<uint32_t> known = sums.Of(end)) return *known;
+    return crc32c::ChecksumOnly(data, end);
+  }
+
+  // Before there is memory, and after.
+  struct Taken {
+    Taken(uint64_t size, BytesInFlight& limit) : bytes(size), memory(limit) { memory.Take(bytes); }
+    ~Taken() { memory.Free(bytes); }
+    const uint64_t bytes;
+    BytesInFlight& memory;
+  };
+
   const uint64_t bytes;
-  BytesInFlight& memory;
-  std::byte* data = nullptr;
-  uint32_t writers = 0;  // guarded by the collector's mutex
+  const Taken taken;
+  const os::PrivatePages pages;
+  std::byte* const data;
+  // Guarded by the collector's mutex:
+  uint32_t writers = 0;
+  PieceSums sums;
 };
 
 struct PartCollector::Sending {
@@ -92,10 +111,12 @@ Status PartCollector::Write(uint64_t offset, ByteSpan bytes, const BeginUpload& 
     const uint64_t part_begin = layout_.BeginOf(number);
     const size_t now = std::min<uint64_t>(bytes.size(), layout_.EndOf(number) - offset);
     KEDGE_ASSIGN_OR_RETURN(const std::shared_ptr<Part> part, PartFor(number));
-    std::memcpy(part->data + (offset - part_begin), bytes.data(), now);
+    const uint64_t at = offset - part_begin;
+    const uint32_t crc32c = crc32c::CopyAndChecksum(part->data + at, bytes.data(), now);
     {
       const std::lock_guard lock(mutex_);
       --part->writers;
+      part->sums.Add(at, now, crc32c);
       written_.Add(offset, offset + now);
     }
     KEDGE_RETURN_IF_ERROR(SendWhole(begin));
@@ -139,7 +160,7 @@ void PartCollector::Send(uint32_t number, std::shared_ptr<Part> part, uint64_t b
   }
   sending->memory.BeginSending(bytes);
   Uploads uploads(sending->bucket);
-  Request request = uploads.PartRequest(upload, number, ByteSpan(part->data, bytes), part);
+  Request request = uploads.PartRequest(upload, number, ByteSpan(part->data, bytes), part->Checksum(bytes), part);
   ListedPart sent{number, "", request.headers.front().second, bytes, 0};
   part.reset();
   sending->bucket.Start(std::move(request), [sending, sent, bytes](const Reply& reply) mutable {
@@ -197,11 +218,12 @@ std::vector<ListedPart> PartCollector::Sent() const {
   return parts;
 }
 
-std::optional<ByteSpan> PartCollector::Small() const {
+std::optional<PartCollector::Whole> PartCollector::Small() const {
   const std::lock_guard lock(mutex_);
   if (!sent_.empty() || written_.end() > layout_.BytesOf(1)) return std::nullopt;
-  if (open_.empty()) return ByteSpan();
-  return ByteSpan(open_.begin()->second->data, written_.end());
+  if (open_.empty()) return Whole{};
+  const Part& part = *open_.begin()->second;
+  return Whole{ByteSpan(part.data, written_.end()), part.Checksum(written_.end())};
 }
 
 uint64_t PartCollector::end() const {
@@ -256,10 +278,10 @@ Status S3ObjectWriter::GiveUp(const Status& why) {
   return why;
 }
 
-Status S3ObjectWriter::PutSmall(ByteSpan bytes) {
-  Request put{.method = "PUT", .key = place_.key, .body = bytes, .is_bulk = true};
-  put.headers = {{"x-amz-checksum-crc32c", ChecksumText(crc32c::ChecksumOnly(bytes.data(), bytes.size()))}};
-  return bucket_.Do(std::move(put)).status;
+Request S3ObjectWriter::PutRequest(const PartCollector::Whole& whole) const {
+  Request put{.method = "PUT", .key = place_.key, .body = whole.bytes, .is_bulk = true};
+  put.headers = {{"x-amz-checksum-crc32c", ChecksumText(whole.crc32c)}};
+  return put;
 }
 
 Result<std::vector<ListedPart>> S3ObjectWriter::AllParts(const Upload& upload) {
@@ -299,25 +321,37 @@ Result<std::vector<ListedPart>> S3ObjectWriter::AllParts(const Upload& upload) {
   return parts;
 }
 
-Status S3ObjectWriter::Complete() {
+Result<Request> S3ObjectWriter::CompletionRequest() {
   std::optional<Upload> upload;
   {
     const std::lock_guard lock(mutex_);
     upload = upload_;
   }
   if (!upload) {
-    const std::optional<ByteSpan> small = parts_.Small();
-    return small ? PutSmall(*small) : Status(Code::kInternal, place_.key + " has parts and no upload");
+    const std::optional<PartCollector::Whole> small = parts_.Small();
+    if (!small) return Status(Code::kInternal, place_.key + " has parts and no upload");
+    return PutRequest(*small);
   }
   if (const Status arrived = parts_.Await(); !arrived.ok()) return GiveUp(arrived);
   const Result<std::vector<ListedPart>> parts = AllParts(*upload);
   if (!parts.ok()) return GiveUp(parts.status());
   os::KillPoint("s3-complete-before");
   // No upload may be completed without a part.
-  const Status completed = parts->empty() ? PutSmall({}) : Uploads(bucket_).Complete(*upload, *parts);
-  if (!completed.ok()) return GiveUp(completed);
+  has_no_parts_ = parts->empty();
+  return has_no_parts_ ? PutRequest({}) : Uploads::CompletionRequest(*upload, *parts);
+}
+
+Status S3ObjectWriter::Settle(const Reply& completed) {
+  std::optional<Upload> upload;
+  {
+    const std::lock_guard lock(mutex_);
+    upload = upload_;
+  }
+  if (!upload) return completed.status;
+  const Status settled = has_no_parts_ ? completed.status : Uploads(bucket_).Settle(*upload, completed);
+  if (!settled.ok()) return GiveUp(settled);
   os::KillPoint("s3-completed");
-  if (parts->empty()) static_cast<void>(Uploads(bucket_).Abort(upload->key, upload->id));
+  if (has_no_parts_) static_cast<void>(Uploads(bucket_).Abort(upload->key, upload->id));
   // The object is there and whole, whatever becomes of the marker: it names an upload that is gone, and is garbage.
   static_cast<void>(Uploads(bucket_).RemoveMarker(place_.handle));
   return Status::Ok();
@@ -325,7 +359,8 @@ Status S3ObjectWriter::Complete() {
 
 Status S3ObjectWriter::Commit() {
   KEDGE_RETURN_IF_ERROR(SendRest());
-  return Complete();
+  KEDGE_ASSIGN_OR_RETURN(Request completion, CompletionRequest());
+  return Settle(bucket_.Do(std::move(completion)));
 }
 
 Status S3ObjectWriter::Abandon() {
@@ -349,29 +384,52 @@ Status S3ObjectContributor::Finish() {
 
 // ---- Reading ----
 
+S3ObjectReader::S3ObjectReader(Bucket& bucket, std::string key, std::string etag, uint64_t size_bytes)
+    : bucket_(bucket),
+      key_(std::move(key)),
+      etag_(std::move(etag)),
+      size_bytes_(size_bytes),
+      ahead_(size_bytes, kRangeBytes, std::min(bucket.location().connections, kRangesAheadMax),
+             [this](uint64_t offset, std::span<std::byte> into, std::shared_ptr<const void> keeps,
+                    std::function<void(Status)> done) {
+               Request get = RangeRequest(offset, into);
+               get.keeps = std::move(keeps);
+               // The reader may be gone by then.
+               bucket_.Start(std::move(get), [what = bucket_.Describe(key_), into, done](const Reply& reply) {
+                 done(CheckRange(what, reply, into.size()));
+               });
+             }) {}
+
+Request S3ObjectReader::RangeRequest(uint64_t offset, std::span<std::byte> into) const {
+  Request get{.method = "GET", .key = key_, .into = into, .is_bulk = true};
+  get.headers = {{"range", fmt::format("bytes={}-{}", offset, offset + into.size() - 1)}, {"if-match", etag_}};
+  return get;
+}
+
 Status S3ObjectReader::ReadAt(uint64_t offset, std::span<std::byte> out) {
-  if (out.empty()) return Status::Ok();
-  const std::string what = bucket_.Describe(key_);
   if (offset > size_bytes_ || out.size() > size_bytes_ - offset) {
-    return Status(Code::kCorrupt, fmt::format("{}: ends at {}, before {}", what, size_bytes_, offset + out.size()));
+    return Status(Code::kCorrupt,
+                  fmt::format("{}: ends at {}, before {}", bucket_.Describe(key_), size_bytes_, offset + out.size()));
   }
+  while (!out.empty()) {
+    KEDGE_ASSIGN_OR_RETURN(const uint64_t bytes, ahead_.Take(offset, out));
+    if (bytes == 0) return ReadDirectly(offset, out);
+    offset += bytes;
+    out = out.subspan(bytes);
+  }
+  return Status::Ok();
+}
+
+Status S3ObjectReader::ReadDirectly(uint64_t offset, std::span<std::byte> out) {
   std::vector<Request> requests;
-  for (uint64_t done = 0; done < out.size(); done += kRangeBytes) {
-    const uint64_t bytes = std::min<uint64_t>(kRangeBytes, out.size() - done);
-    Request get{.method = "GET", .key = key_, .into = out.subspan(done, bytes), .is_bulk = true};
-    get.headers = {{"range", fmt::format("bytes={}-{}", offset + done, offset + done + bytes - 1)}, {"if-match", etag_}};
-    requests.push_back(std::move(get));
-  }
   std::vector<uint64_t> wanted;
-  for (const Request& request : requests) wanted.push_back(request.into.size());
+  for (uint64_t done = 0; done < out.size(); done += kRangeBytes) {
+    wanted.push_back(std::min<uint64_t>(kRangeBytes, out.size() - done));
+    requests.push_back(RangeRequest(offset + done, out.subspan(done, wanted.back())));
+  }
   const std::vector<Reply> replies = bucket_.DoAll(std::move(requests));
   for (size_t i = 0; i < replies.size(); ++i) {
-    if (replies[i].http_status == 412) return Status(Code::kNotFound, what + ": another object has taken its place");
-    KEDGE_RETURN_IF_ERROR(replies[i].status);
-    if (replies[i].answer.into_bytes != wanted[i] || replies[i].http_status != 206) {
-      return Status(Code::kCorrupt,
-                    fmt::format("{}: {} bytes came where {} were asked for", what, replies[i].answer.into_bytes, wanted[i]));
-    }
+    KEDGE_RETURN_IF_ERROR(CheckRange(bucket_.Describe(key_), replies[i], wanted[i]));
   }
   return Status::Ok();
 }

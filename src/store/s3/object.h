@@ -14,6 +14,7 @@
 #include "store/s3/bucket.h"
 #include "store/s3/bytes_in_flight.h"
 #include "store/s3/part_layout.h"
+#include "store/s3/read_ahead.h"
 #include "store/s3/uploads.h"
 #include "store/s3/written_ranges.h"
 #include "store/store.h"
@@ -36,8 +37,12 @@ class PartCollector {
   Status Await();
   // What has arrived, in order.
   std::vector<ListedPart> Sent() const;
+  struct Whole {
+    ByteSpan bytes;
+    uint32_t crc32c = 0;
+  };
   // The whole object, where nothing was sent yet and it fits the first part.
-  std::optional<ByteSpan> Small() const;
+  std::optional<Whole> Small() const;
   uint64_t end() const;
   const PartLayout& layout() const { return layout_; }
   Status SendZeros(uint32_t number, uint64_t bytes, const BeginUpload& begin);
@@ -83,12 +88,14 @@ class S3ObjectWriter final : public ObjectWriter {
 
   // The steps of a commit, apart so that Publish can interleave those of several objects. At most once.
   Status SendRest();
-  Status Complete();
+  // The request that makes the object, when all parts have arrived.
+  Result<Request> CompletionRequest();
+  Status Settle(const Reply& completed);
 
  private:
   Status CheckOpen();
   Result<Upload> BeginUpload();
-  Status PutSmall(ByteSpan bytes);
+  Request PutRequest(const PartCollector::Whole& whole) const;
   // All parts, also those of others; gaps are filled.
   Result<std::vector<ListedPart>> AllParts(const Upload& upload);
   Status GiveUp(const Status& why);
@@ -98,6 +105,7 @@ class S3ObjectWriter final : public ObjectWriter {
   std::mutex mutex_;
   std::optional<Upload> upload_;  // guarded by mutex_
   bool closed_ = false;           // guarded by mutex_
+  bool has_no_parts_ = false;     // of the thread that commits
   PartCollector parts_;
 };
 
@@ -116,16 +124,19 @@ class S3ObjectContributor final : public ObjectContributor {
 
 class S3ObjectReader final : public ObjectReader {
  public:
-  S3ObjectReader(Bucket& bucket, std::string key, std::string etag, uint64_t size_bytes)
-      : bucket_(bucket), key_(std::move(key)), etag_(std::move(etag)), size_bytes_(size_bytes) {}
+  S3ObjectReader(Bucket& bucket, std::string key, std::string etag, uint64_t size_bytes);
   Status ReadAt(uint64_t offset, std::span<std::byte> out) override;
   uint64_t size_bytes() const override { return size_bytes_; }
 
  private:
+  Request RangeRequest(uint64_t offset, std::span<std::byte> into) const;
+  Status ReadDirectly(uint64_t offset, std::span<std::byte> out);
+
   Bucket& bucket_;
   const std::string key_;
   const std::string etag_;  // what is read is all of one object, also when the key gets another one
   const uint64_t size_bytes_;
+  ReadAhead ahead_;
 };
 
 }  // namespace kedge::s3

@@ -132,8 +132,20 @@ std::vector<Status> S3Store::Publish(std::span<ObjectWriter* const> writers) {
     statuses.push_back(writer != nullptr ? writer->SendRest()
                                          : Status(Code::kInternal, one->key() + " is an object of another store"));
   }
+  // A server may take long to put parts together: of all objects at a time.
+  std::vector<size_t> completed;
+  std::vector<Request> requests;
   for (size_t i = 0; i < writers.size(); ++i) {
-    if (statuses[i].ok()) statuses[i] = static_cast<S3ObjectWriter*>(writers[i])->Complete();
+    if (!statuses[i].ok()) continue;
+    Result<Request> request = static_cast<S3ObjectWriter*>(writers[i])->CompletionRequest();
+    statuses[i] = request.status();
+    if (!request.ok()) continue;
+    completed.push_back(i);
+    requests.push_back(*std::move(request));
+  }
+  const std::vector<Reply> replies = bucket_.DoAll(std::move(requests));
+  for (size_t i = 0; i < completed.size(); ++i) {
+    statuses[completed[i]] = static_cast<S3ObjectWriter*>(writers[completed[i]])->Settle(replies[i]);
   }
   return statuses;
 }

@@ -1,6 +1,7 @@
 #include "store/s3/uploads.h"
 
 #include <fmt/format.h>
+#include <openssl/evp.h>
 
 #include <array>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,8 @@ namespace {
 constexpr uint64_t kMarkerBytesMax = 64 << 10;
 constexpr int kAbortsMax = 10;
 constexpr Duration kAbortPause = std::chrono::milliseconds(100);
+constexpr char kChecksumType[] = "x-amz-checksum-type";
+constexpr char kWholeObject[] = "FULL_OBJECT";
 constexpr std::string_view kUnmarked = "?uploadId=";
 
 bool IsMarker(const std::string& handle) {
@@ -26,7 +29,11 @@ bool IsMarker(const std::string& handle) {
 }
 
 std::string TextOfMarker(const Upload& upload) {
-  return ToText(Json{{"key", upload.key}, {"upload", upload.id}, {"nonce", upload.nonce}, {"part_bytes", upload.part_bytes}});
+  return ToText(Json{{"key", upload.key},
+                     {"upload", upload.id},
+                     {"nonce", upload.nonce},
+                     {"part_bytes", upload.part_bytes},
+                     {"summed_whole", upload.is_summed_whole}});
 }
 
 Result<Upload> ReadMarker(ByteSpan bytes, const std::string& where) {
@@ -43,7 +50,19 @@ Result<Upload> ReadMarker(ByteSpan bytes, const std::string& where) {
   if (!is_whole || upload.part_bytes < kPartBytesMin || upload.part_bytes > kPartBytesMax) {
     return Status(Code::kCorrupt, where + ": is no marker of an upload");
   }
+  upload.is_summed_whole = json.contains("summed_whole") && json.at("summed_whole") == true;
   return upload;
+}
+
+// Nothing where that of a part is not known, as on a server that lists none.
+std::optional<uint32_t> SumOfAll(const std::vector<ListedPart>& parts) {
+  uint32_t sum = 0;
+  for (const ListedPart& part : parts) {
+    const std::optional<uint32_t> own = ParseChecksum(part.crc32c);
+    if (!own) return std::nullopt;
+    sum = crc32c::Combine(sum, *own, part.bytes);
+  }
+  return sum;
 }
 
 }  // namespace
@@ -52,6 +71,13 @@ std::string ChecksumText(uint32_t crc32c) {
   const std::array<std::byte, 4> bytes = {static_cast<std::byte>(crc32c >> 24), static_cast<std::byte>(crc32c >> 16),
                                           static_cast<std::byte>(crc32c >> 8), static_cast<std::byte>(crc32c)};
   return Base64(bytes);
+}
+
+std::optional<uint32_t> ParseChecksum(const std::string& text) {
+  std::array<unsigned char, 6> bytes{};  // with the two that stand for "=="
+  if (text.size() != 8 || !text.ends_with("==")) return std::nullopt;
+  if (EVP_DecodeBlock(bytes.data(), reinterpret_cast<const unsigned char*>(text.data()), 8) != 6) return std::nullopt;
+  return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3];
 }
 
 std::string Uploads::MakeHandle(const std::string& key, const TemporaryOwner& owner) {
@@ -66,13 +92,21 @@ bool Uploads::IsHandle(const std::string& handle) {
   return IsMarker(handle) || handle.rfind(kUnmarked) != std::string::npos;
 }
 
+Request Uploads::BeginRequest(const Upload& upload, bool summed_whole) const {
+  Request begin{.method = "POST", .key = upload.key, .query = {{"uploads", ""}}};
+  begin.headers = {{"x-amz-checksum-algorithm", "CRC32C"}, {kNonceHeader, upload.nonce}};
+  if (summed_whole) begin.headers.emplace_back(kChecksumType, kWholeObject);
+  return begin;
+}
+
 Result<Upload> Uploads::Begin(const std::string& key, const std::string& handle) {
   Upload upload{key, "", Id128::Generate().ToHex(), bucket_.location().part_bytes};
-  Request begin{.method = "POST", .key = key, .query = {{"uploads", ""}}};
-  begin.headers = {{"x-amz-checksum-algorithm", "CRC32C"}, {kNonceHeader, upload.nonce}};
-  const Reply begun = bucket_.Do(std::move(begin));
+  Reply begun = bucket_.Do(BeginRequest(upload, /*summed_whole=*/true));
+  // Some know checksums of parts alone, and most of those do not look at what they do not know.
+  if (begun.http_status == 400 || begun.http_status == 501) begun = bucket_.Do(BeginRequest(upload, /*summed_whole=*/false));
   KEDGE_RETURN_IF_ERROR(begun.status);
   KEDGE_ASSIGN_OR_RETURN(upload.id, ReadUploadId(begun.answer.body));
+  upload.is_summed_whole = begun.answer.Header(kChecksumType) == kWholeObject;
   os::KillPoint("s3-upload-begun");
   const std::string text = TextOfMarker(upload);
   const Reply marked = bucket_.Do({.method = "PUT", .key = handle, .body = AsBytes(text)});
@@ -93,10 +127,11 @@ Result<Upload> Uploads::Find(const std::string& handle) {
   return ReadMarker(found.answer.body, bucket_.Describe(handle));
 }
 
-Request Uploads::PartRequest(const Upload& upload, uint32_t number, ByteSpan bytes, std::shared_ptr<const void> keeps) {
+Request Uploads::PartRequest(const Upload& upload, uint32_t number, ByteSpan bytes, uint32_t crc32c,
+                             std::shared_ptr<const void> keeps) {
   Request request{.method = "PUT", .key = upload.key, .body = bytes, .keeps = std::move(keeps), .is_bulk = true};
   request.query = {{"partNumber", std::to_string(number)}, {"uploadId", upload.id}};
-  request.headers = {{"x-amz-checksum-crc32c", ChecksumText(crc32c::ChecksumOnly(bytes.data(), bytes.size()))}};
+  request.headers = {{"x-amz-checksum-crc32c", ChecksumText(crc32c)}};
   return request;
 }
 
@@ -114,11 +149,19 @@ Result<std::vector<ListedPart>> Uploads::Parts(const std::string& key, const std
   }
 }
 
-Status Uploads::Complete(const Upload& upload, const std::vector<ListedPart>& parts) {
-  const std::string text = CompletionText(parts);
+Request Uploads::CompletionRequest(const Upload& upload, const std::vector<ListedPart>& parts) {
+  const auto text = std::make_shared<const std::string>(CompletionText(parts));
   Request request{.method = "POST", .key = upload.key, .query = {{"uploadId", upload.id}}, .may_fail_with_200 = true};
-  request.body = AsBytes(text);
-  const Reply completed = bucket_.Do(std::move(request));
+  request.body = AsBytes(*text);
+  request.keeps = text;
+  if (upload.is_summed_whole) {
+    request.headers.emplace_back(kChecksumType, kWholeObject);
+    if (const auto sum = SumOfAll(parts)) request.headers.emplace_back("x-amz-checksum-crc32c", ChecksumText(*sum));
+  }
+  return request;
+}
+
+Status Uploads::Settle(const Upload& upload, const Reply& completed) {
   if (completed.status.ok()) return Status::Ok();
   // Done already, perhaps, by a request whose answer was lost: then the object is there, and says that it is this upload's.
   const bool may_be_done = completed.http_status == 0 || completed.may_have_acted || completed.http_status >= 500;

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +25,8 @@ struct Upload {
   std::string key;  // of the store
   std::string id;
   std::string nonce;
-  uint64_t part_bytes = 0;  // of the first parts
+  uint64_t part_bytes = 0;       // of the first parts
+  bool is_summed_whole = false;  // the store compares a checksum of the whole object when it is completed
 };
 
 class Uploads {
@@ -37,11 +40,13 @@ class Uploads {
   Result<Upload> Begin(const std::string& key, const std::string& handle);
   // kNotFound: there is none; kInvalidArgument: the text is no handle.
   Result<Upload> Find(const std::string& handle);
-  Request PartRequest(const Upload& upload, uint32_t number, ByteSpan bytes, std::shared_ptr<const void> keeps);
+  Request PartRequest(const Upload& upload, uint32_t number, ByteSpan bytes, uint32_t crc32c, std::shared_ptr<const void> keeps);
   // What has arrived of it; kNotFound: it is not there any more.
   Result<std::vector<ListedPart>> Parts(const std::string& key, const std::string& id);
-  // Makes the object of these parts. Ok also when an earlier request had done so.
-  Status Complete(const Upload& upload, const std::vector<ListedPart>& parts);
+  // Makes the object of these parts. Where the store compares it, the checksum of the whole is combined from theirs.
+  static Request CompletionRequest(const Upload& upload, const std::vector<ListedPart>& parts);
+  // What came of it: ok also when an earlier request had done so.
+  Status Settle(const Upload& upload, const Reply& completed);
   // Parts that arrive meanwhile survive an abort: again, until nothing is left. Ok when there is none.
   Status Abort(const std::string& key, const std::string& id);
   Status RemoveMarker(const std::string& handle);
@@ -55,10 +60,13 @@ class Uploads {
   static bool IsHandle(const std::string& handle);
 
  private:
+  Request BeginRequest(const Upload& upload, bool summed_whole) const;
+
   Bucket& bucket_;
 };
 
-// Base64 of a CRC32C, as the protocol has it.
+// Base64 of a CRC32C, as the protocol has it, and back.
 std::string ChecksumText(uint32_t crc32c);
+std::optional<uint32_t> ParseChecksum(const std::string& text);
 
 }  // namespace kedge::s3

@@ -115,6 +115,7 @@ const char* FaultName(Fault fault) {
     case Fault::kTruncated: return "Truncated";
     case Fault::kErrorIn200: return "ErrorIn200";
     case Fault::kConflict409: return "Conflict409";
+    case Fault::kNotImplemented501: return "NotImplemented501";
     case Fault::kSkewed403: return "Skewed403";
     case Fault::kStalled: return "Stalled";
   }
@@ -163,9 +164,15 @@ void FaultProxy::AnswerWith(Say say) {
 }
 
 Fault FaultProxy::FaultOf(const std::string& request) {
-  const std::lock_guard lock(mutex_);
-  requests_.push_back(request);
-  return choose_ ? choose_(requests_.size() - 1, request) : Fault::kNone;
+  Choose choose;
+  size_t number = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    number = requests_.size();
+    requests_.push_back(request);
+    choose = choose_;
+  }
+  return choose ? choose(number, request) : Fault::kNone;  // it may wait for other requests
 }
 
 void FaultProxy::Listen() {
@@ -194,6 +201,7 @@ void FaultProxy::Serve(int connection) {
       case Fault::kError500: answer = Answer("500 Internal Server Error", "InternalError"); break;
       case Fault::kSlowDown503: answer = Answer("503 Slow Down", "SlowDown"); break;
       case Fault::kConflict409: answer = Answer("409 Conflict", "ConditionalRequestConflict"); break;
+      case Fault::kNotImplemented501: answer = Answer("501 Not Implemented", "NotImplemented"); break;
       case Fault::kSkewed403: answer = Answer("403 Forbidden", "RequestTimeTooSkewed", kAheadSeconds); break;
       case Fault::kErrorIn200: answer = Answer("200 OK", "InternalError"); break;
       default: {
@@ -214,7 +222,8 @@ void FaultProxy::Serve(int connection) {
     }
     const size_t head = answer->find("\r\n\r\n") + 4;
     const bool is_made_here = fault == Fault::kError500 || fault == Fault::kError500After || fault == Fault::kSlowDown503 ||
-                              fault == Fault::kConflict409 || fault == Fault::kSkewed403 || fault == Fault::kErrorIn200;
+                              fault == Fault::kConflict409 || fault == Fault::kNotImplemented501 || fault == Fault::kSkewed403 ||
+                              fault == Fault::kErrorIn200;
     if (is_made_here && !has_body) answer->resize(head);
     if (fault == Fault::kTruncated) {
       SendAll(connection, answer->substr(0, head + (answer->size() - head) / 2));

@@ -25,6 +25,7 @@ enum class Fault {
   kTruncated,   // the answer's body ends in its middle
   kErrorIn200,  // a good status, and an <Error> for its body; the server has seen nothing
   kConflict409,
+  kNotImplemented501,
   kSkewed403,  // as to one whose clock is wrong
   kStalled,    // the answer does not come in time
 };
