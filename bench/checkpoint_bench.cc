@@ -100,7 +100,8 @@ bool CheckpointBench::Prepare() {
   }
   bytes_total_ = static_cast<size_t>(*parsed);
   if (options_.store.empty()) options_.store = (std::filesystem::current_path() / "kedge-bench-store").string();
-  if (rank_ == 0) std::filesystem::create_directories(options_.store);
+  const bool is_folder = options_.store.find("://") == std::string::npos;
+  if (rank_ == 0 && is_folder) std::filesystem::create_directories(options_.store);
   MPI_Barrier(MPI_COMM_WORLD);
   data_.resize(bytes_total_ / static_cast<size_t>(ranks_));
   Fill();
