@@ -11,11 +11,17 @@ from typing import Any
 KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
 
 
-def kedge(*arguments: str, expect: int = 0) -> str:
+def _run(arguments: tuple[str, ...], expect: int) -> subprocess.CompletedProcess[str]:
     done = subprocess.run([KEDGE, *arguments], capture_output=True, text=True, timeout=300)
     assert done.returncode == expect, f"kedge {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done
+
+
+def kedge(*arguments: str, expect: int = 0) -> str:
+    """All that the command says."""
+    done = _run(arguments, expect)
     return done.stdout + done.stderr
 
 
 def kedge_json(*arguments: str) -> Any:
-    return json.loads(kedge(*arguments, "--json"))
+    return json.loads(_run((*arguments, "--json"), 0).stdout)
