@@ -21,7 +21,8 @@ import pytest
 
 from conftest import agent_pid, end_agent
 from kedge import Context
-from schedule_support import KEDGE, kedge, kedge_json, kedge_runs, until
+from schedule_support import kedge_runs, until
+from tool import KEDGE, kedge, kedge_json
 from threaded_communicator import ThreadedCommunicator, run_ranks
 
 # No address of this machine: an agent that is to be reached there opens no network.

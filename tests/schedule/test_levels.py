@@ -23,7 +23,8 @@ import pytest
 from conftest import agent_pid, end_agent
 from kedge import Context
 from kedge.plan.runtime_metrics import parse_prometheus, read_socket
-from schedule_support import KEDGE, job_status, kedge, kedge_json, until
+from schedule_support import job_status, until
+from tool import KEDGE, kedge, kedge_json
 from threaded_communicator import ThreadedCommunicator, run_ranks
 
 RANKS = 3

@@ -22,7 +22,8 @@ from kedge.plan.optimum import optimum
 from kedge.plan.runtime_metrics import parse_prometheus, parse_status, read_socket
 from kedge.plan.system import System
 from pair import folder_of, settings
-from schedule_support import job_status, kedge, until
+from schedule_support import job_status, until
+from tool import kedge
 from threaded_communicator import ThreadedCommunicator, run_ranks
 
 PAIR = Path(__file__).with_name("pair.py")

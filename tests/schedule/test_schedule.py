@@ -26,7 +26,8 @@ from kedge.plan.level import Level as PlanLevel
 from kedge.plan.optimum import optimum
 from kedge.plan.runtime_metrics import parse_prometheus, parse_status, read_port, read_socket
 from kedge.plan.system import System
-from schedule_support import job_status, kedge, kedge_json, kedge_runs, until
+from schedule_support import job_status, kedge_runs, until
+from tool import kedge, kedge_json
 from threaded_communicator import ThreadedCommunicator, run_ranks
 
 LOOP = Path(__file__).with_name("loop.py")
