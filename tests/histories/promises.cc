@@ -640,7 +640,12 @@ void Promises::Ended(int launch, bool drain, const std::vector<Answer>& answers)
   const bool all_in_time = std::all_of(generations_.begin(), generations_.end(), [&](const auto& entry) {
     return entry.first.launch != launch || (WasWhole(entry.second) && !entry.second.may_be_given_up);
   });
+  // Nodes flush what earlier launches left them, too: of copies that were damaged before this launch, who ends hears as well.
+  const bool is_left_damaged = std::any_of(generations_.begin(), generations_.end(), [&](const auto& entry) {
+    return entry.first.launch < launch && entry.second.flipped_local && entry.second.acknowledged < KEDGE_LEVEL_STORE;
+  });
   for (size_t rank = 0; rank < answers.size(); ++rank) {
+    if (is_left_damaged && answers[rank].code == KEDGE_ERROR_CORRUPT) continue;
     if (!answers[rank].ok() && QuietSince(life.launched_at) && !life.superseded && all_in_time)
       Break("finalize-failed", fmt::format("rank {} ends, nothing was broken since its launch: {}", rank, Said(answers[rank])));
   }
