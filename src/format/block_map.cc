@@ -14,6 +14,8 @@ constexpr size_t kSharedObjectBytesMin = 2;
 constexpr size_t kRunBytesMin = 3;
 // Beside the block size: runs say whether they are compressed.
 constexpr uint8_t kHasCompressed = 0x80;
+// And none of its blocks has a fingerprint.
+constexpr uint8_t kHasNoFingerprints = 0x40;
 // More than any image has, and far from what overflows in units of bytes.
 constexpr uint64_t kBlocksMax = uint64_t{1} << 40;
 
@@ -72,7 +74,8 @@ void Encode(const BlockMap& map, Buffer* out) {
   Encoder& encoder = record.encoder();
   EncodeFields(encoder, map.identity);
   const bool has_compressed = !map.stored_bytes.empty();
-  encoder.U8(static_cast<uint8_t>(std::countr_zero(map.block_bytes) | (has_compressed ? kHasCompressed : 0)));
+  encoder.U8(static_cast<uint8_t>(std::countr_zero(map.block_bytes) | (has_compressed ? kHasCompressed : 0) |
+                                  (map.has_fingerprints ? 0 : kHasNoFingerprints)));
   encoder.Varint(map.objects.size());
   for (const SharedObject& object : map.objects) {
     encoder.String(object.key);
@@ -97,7 +100,8 @@ Result<BlockMap> DecodeBlockMap(ByteSpan bytes) {
   DecodeFields(decoder, record.store_id, &map.identity);
   const uint8_t size_byte = decoder.U8();
   const bool has_compressed = (size_byte & kHasCompressed) != 0;
-  const uint8_t log2_bytes = size_byte & ~kHasCompressed;
+  map.has_fingerprints = (size_byte & kHasNoFingerprints) == 0;
+  const uint8_t log2_bytes = size_byte & ~(kHasCompressed | kHasNoFingerprints);
   decoder.Require(log2_bytes >= std::countr_zero(kMapBlockBytesMin) && log2_bytes <= std::countr_zero(kMapBlockBytesMax),
                   "an impossible block size");
   if (decoder.ok()) map.block_bytes = 1U << log2_bytes;
@@ -114,7 +118,7 @@ Result<BlockMap> DecodeBlockMap(ByteSpan bytes) {
   }
   decoder.Require(has_compressed == (compressed > 0), "nothing compressed where something should be");
   map.stored_bytes = DecodeStoredBytes(decoder, compressed, map.block_bytes);
-  if (decoder.ok()) {
+  if (decoder.ok() && map.has_fingerprints) {
     const ByteSpan raw = decoder.Raw(fingerprints * sizeof(Fingerprint));
     if (decoder.ok()) {
       map.fingerprints.resize(fingerprints);

@@ -4,7 +4,8 @@
 // nowhere; or it lies in the image's own object; or it is equal to one that lies in another image's object. Where it lies it may
 // be compressed (reduce/stored_block.h), and then takes as many bytes there as the map says. The image record
 // says of chunks and extents what it says on every level: the map stands between it and the objects, and nobody but who opens
-// an object knows of it. It lies behind the image record.
+// an object knows of it. It lies behind the image record. An image that was not compared with others has a map all the same where
+// its object is that of several images: it says only where the blocks lie.
 #pragma once
 
 #include <array>
@@ -72,6 +73,7 @@ struct BlockMap {
   std::vector<SharedObject> objects;
   std::vector<BlockRun> runs;             // all blocks of the image, in order
   std::vector<uint32_t> stored_bytes;     // of those that are compressed, in order
+  bool has_fingerprints = true;           // false: its blocks were not looked at
   std::vector<Fingerprint> fingerprints;  // of those that are not zeros, in order
 
   friend bool operator==(const BlockMap&, const BlockMap&) = default;

@@ -85,6 +85,23 @@ TEST(BlockMaps, ThatPromiseWhatCannotBeAreRefused) {
   EXPECT_TRUE(refused([](BlockMap& map) { map.objects[0].key.clear(); }));
 }
 
+TEST(BlockMaps, MaySayNothingButWhereBlocksLie) {
+  const BlockMap map = testing::SampleBlockMapOfPlaces();
+  const auto decoded = [](const BlockMap& of) {
+    Buffer bytes;
+    Encode(of, &bytes);
+    return DecodeBlockMap(bytes);
+  };
+  EXPECT_EQ(decoded(map).value(), map);
+  BlockMap with_some = map;
+  with_some.fingerprints.resize(11);
+  EXPECT_EQ(decoded(with_some).status().code(), Code::kCorrupt);
+  BlockMap compressed = map;
+  compressed.runs[0].is_compressed = true;
+  compressed.stored_bytes.assign(8, 100);
+  EXPECT_EQ(decoded(compressed).value(), compressed);
+}
+
 TEST(BlockMaps, SayWhatCompressedBlocksTake) {
   BlockMap map = testing::SampleBlockMap();
   map.runs[0].is_compressed = true;

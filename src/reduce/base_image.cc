@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 #include <utility>
 
 namespace kedge::reduce {
@@ -13,7 +14,8 @@ namespace {
 // An object that blocks of the base lie in, by what BlockRun::object calls it there.
 struct Candidate {
   uint32_t object = kOwnBlocks;
-  uint64_t live_bytes = 0;
+  uint64_t live_bytes = 0;  // of the base itself
+  SharedObject known_as;
 };
 
 const std::string& KeyOf(uint32_t object, const BlockMap& map, const std::string& own_object) {
@@ -55,6 +57,9 @@ Result<BaseImage> BaseImage::Make(const ImageRecord& record, const BlockMap& map
   base.layout_ = BlockLayout(record, map.block_bytes);
   uint64_t blocks = 0;
   for (const BlockRun& run : map.runs) blocks += run.blocks;  // counted before room is made for so many
+  if (!map.has_fingerprints) {
+    return Status(Code::kCorrupt, record.identity.ToString() + ": its block map has no fingerprints");
+  }
   if (blocks != base.layout_.blocks() || map.identity != record.identity || blocks > UINT32_MAX) {
     return Status(Code::kCorrupt, fmt::format("{}: its block map has {} blocks, its chunks {}", record.identity.ToString(),
                                               blocks, base.layout_.blocks()));
@@ -71,12 +76,15 @@ Result<BaseImage> BaseImage::Make(const ImageRecord& record, const BlockMap& map
   const LiveBytes own_live({{&record, &map, own_object}});
   std::vector<Candidate> candidates;
   const auto objects = static_cast<uint32_t>(kSharedBlocks + map.objects.size());
+  std::map<std::string_view, uint32_t> first_names;  // its own object may be that of other ranks, whose blocks it has as well
   for (uint32_t object = kOwnBlocks; object < objects; ++object) {
     const std::string& key = KeyOf(object, map, own_object);
+    if (!first_names.emplace(key, object).second) continue;
     const uint64_t own = own_live.Of(key), live = all_live == nullptr ? own : all_live->Of(key);
-    // What it has written itself is all there is in its own object.
-    const uint64_t all = object == kOwnBlocks ? own : map.objects[object - kSharedBlocks].bytes;
-    if (own > 0 && static_cast<double>(live) >= limits.live_min * static_cast<double>(all)) candidates.push_back({object, own});
+    // What its version has written is all there is in its own object.
+    const uint64_t all = object == kOwnBlocks ? std::max(own, live) : map.objects[object - kSharedBlocks].bytes;
+    if (own == 0 || static_cast<double>(live) < limits.live_min * static_cast<double>(all)) continue;
+    candidates.push_back({object, own, {key, all}});
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.live_bytes > b.live_bytes; });
@@ -84,8 +92,10 @@ Result<BaseImage> BaseImage::Make(const ImageRecord& record, const BlockMap& map
   std::vector<uint32_t> renamed(objects, kZeroBlocks);
   for (const Candidate& candidate : candidates) {
     renamed[candidate.object] = static_cast<uint32_t>(kSharedBlocks + base.objects_.size());
-    base.objects_.push_back(candidate.object == kOwnBlocks ? SharedObject{own_object, candidate.live_bytes}
-                                                           : map.objects[candidate.object - kSharedBlocks]);
+    base.objects_.push_back(candidate.known_as);
+  }
+  for (uint32_t object = kOwnBlocks; object < objects; ++object) {
+    renamed[object] = renamed[first_names.at(KeyOf(object, map, own_object))];
   }
   for (uint32_t i = 0; i < base.blocks_.size(); ++i) {
     Block& block = base.blocks_[i];

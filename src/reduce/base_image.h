@@ -44,7 +44,7 @@ class LiveBytes {
 class BaseImage {
  public:
   // `own_object`: the key of the image's own object, relative to the job's folder. `all_live`: of all images that may lie in its
-  // objects, itself among them; null: no other does. kCorrupt: the map is not of that image.
+  // objects, itself among them; null: no other does. kCorrupt: the map is not of that image, or has no fingerprints.
   static Result<BaseImage> Make(const ImageRecord& record, const BlockMap& map, const std::string& own_object,
                                 const SharingLimits& limits, const LiveBytes* all_live = nullptr);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
 
 #include "reduce/fingerprint.h"
 
@@ -47,9 +48,10 @@ class ImageReduction::ObjectNames {
     if (of_base_[index] == kZeroBlocks) of_base_[index] = Add(base_->objects()[index]);
     return of_base_[index];
   }
-  uint32_t OfLender(uint32_t rank, const Lender& lender) {
-    const auto [name, is_first] = of_lenders_.try_emplace(rank, kZeroBlocks);
-    if (is_first) name->second = Add({lender.object, lender.image->OwnBytes()});
+  // Several lenders may be written to one object.
+  uint32_t OfLender(const Lender& lender) {
+    const auto [name, is_first] = of_lenders_.try_emplace(lender.object, kZeroBlocks);
+    if (is_first) name->second = Add({lender.object, lender.object_bytes});
     return name->second;
   }
 
@@ -62,7 +64,7 @@ class ImageReduction::ObjectNames {
   const BaseImage* const base_;
   std::vector<SharedObject>& objects_;
   std::vector<uint32_t> of_base_;
-  std::map<uint32_t, uint32_t> of_lenders_;
+  std::map<std::string_view, uint32_t> of_lenders_;
 };
 
 ReducedPiece ReducePiece(ByteSpan piece, const ImageBlock& begin, uint32_t block_bytes, const KnownBlocks& known) {
@@ -94,6 +96,18 @@ ReducedPiece ReducePiece(ByteSpan piece, const ImageBlock& begin, uint32_t block
   return reduced;
 }
 
+ReducedPiece WholePiece(size_t bytes, uint32_t block_bytes) {
+  ReducedPiece piece;
+  piece.blocks.reserve((bytes + block_bytes - 1) / block_bytes);
+  for (size_t at = 0; at < bytes; at += block_bytes) {
+    ReducedBlock& block = piece.blocks.emplace_back();
+    block.bytes = static_cast<uint32_t>(std::min<size_t>(block_bytes, bytes - at));
+    block.place = {kOwnBlocks, piece.new_bytes};
+    piece.new_bytes += AlignChunkOffset(block.bytes);
+  }
+  return piece;
+}
+
 Result<size_t> CompressNew(ByteSpan bytes, const CodecSettings& settings, std::span<ReducedBlock> blocks,
                            std::span<std::byte> out) {
   size_t used = 0, at = 0;
@@ -106,12 +120,6 @@ Result<size_t> CompressNew(ByteSpan bytes, const CodecSettings& settings, std::s
     used += stored;
   }
   return used;
-}
-
-uint64_t ImageReduction::TakeRoom(uint64_t bytes) {
-  const uint64_t room = end_;
-  end_ += AlignChunkOffset(bytes);
-  return room;
 }
 
 void ImageReduction::Add(uint64_t stream_offset, ReducedPiece piece) {
@@ -160,7 +168,7 @@ Result<BlockPlace> ImageReduction::PlaceOf(const ReducedBlock& block, uint64_t s
                                                    stream_offset, lies->equal_to->rank));
     }
     place = lent->place;
-    place.object = names->OfLender(lender->first, lender->second);
+    place.object = names->OfLender(lender->second);
   } else if (place.object >= kSharedBlocks) {
     place.object = names->OfBase(place.object - kSharedBlocks);
   }
@@ -171,6 +179,7 @@ Result<BlockMap> ImageReduction::Finish(const ImageRecord& record, const Lenders
   BlockMap map;
   map.identity = record.identity;
   map.block_bytes = block_bytes_;
+  map.has_fingerprints = pieces_are_ == Pieces::kReduced;
   const BlockLayout layout(record, block_bytes_);
   ObjectNames names(base_.get(), &map.objects);
   uint64_t number = 0;
@@ -187,7 +196,7 @@ Result<BlockMap> ImageReduction::Finish(const ImageRecord& record, const Lenders
       const Result<BlockPlace> place = PlaceOf(block, stream_offset, lenders, &names);
       if (!place.ok()) return place.status().WithContext(record.identity.ToString());
       runs.Add(*place, block.bytes);
-      if (place->object != kZeroBlocks) map.fingerprints.push_back(block.fingerprint);
+      if (map.has_fingerprints && place->object != kZeroBlocks) map.fingerprints.push_back(block.fingerprint);
       stream_offset += block.bytes;
       ++number;
     }

@@ -1,4 +1,5 @@
-// The reduction of one image on its way to the store: which of its blocks are written, and the block map that follows.
+// The reduction of one image on its way to the store: which of its blocks are written, and the block map that follows. An image
+// all of whose blocks are written unseen has a map as well, where its object is that of several images.
 //
 // Pieces of chunks come in any order, each cut into blocks from its beginning: they begin where blocks begin, and end there or
 // with their chunk. The caller reads and writes; here it learns what is worth writing, and where.
@@ -45,6 +46,8 @@ struct KnownBlocks {
 // The blocks of `piece`, which lies at `stream_offset` of that rank's image. New are those that are not zeros and that are not
 // among the known ones.
 ReducedPiece ReducePiece(ByteSpan piece, const ImageBlock& begin, uint32_t block_bytes, const KnownBlocks& known);
+// The same of a piece that nobody looks into: all of its blocks are new, and none has a fingerprint.
+ReducedPiece WholePiece(size_t bytes, uint32_t block_bytes);
 
 // Compresses the new ones of the `blocks`, which lie in `bytes` one after the other, into `out`, where each has its place from
 // then on; how much was used. REQUIRES: `out` has room for them and kStoredBlockOverheadBytes for each. kNoSpace: there is no
@@ -57,26 +60,27 @@ class ImageReduction;
 // Another image, all of whose pieces are added. Its own object is to stand where whoever borrows from it is published.
 struct Lender {
   const ImageReduction* image = nullptr;
-  std::string object;  // its key, relative to the job's folder
+  std::string object;         // its key, relative to the job's folder
+  uint64_t object_bytes = 0;  // what the blocks of all images take that are written there
 };
 using Lenders = std::map<uint32_t, Lender>;  // by rank
 
 // Not thread safe.
 class ImageReduction {
  public:
-  // `base` as for the pieces.
-  ImageReduction(uint32_t rank, uint32_t block_bytes, std::shared_ptr<const BaseImage> base)
-      : rank_(rank), block_bytes_(block_bytes), base_(std::move(base)) {}
+  enum class Pieces : uint8_t { kReduced, kWhole };
+
+  // `base` as for the pieces, all of which come from the one function or the other.
+  ImageReduction(uint32_t rank, uint32_t block_bytes, Pieces pieces, std::shared_ptr<const BaseImage> base)
+      : rank_(rank), block_bytes_(block_bytes), pieces_are_(pieces), base_(std::move(base)) {}
 
   uint32_t block_bytes() const { return block_bytes_; }
   const BaseImage* base() const { return base_.get(); }
 
-  // A place in the object for so many bytes that are new, behind all that was given out before. A multiple of kChunkAlignment.
-  uint64_t TakeRoom(uint64_t bytes);
   // The piece is written, and the places of its new blocks are those in the object.
   void Add(uint64_t stream_offset, ReducedPiece piece);
-  // The end of all rooms.
-  uint64_t end() const { return end_; }
+  // What its new blocks take in its object.
+  uint64_t OwnBytes() const;
 
   // The map of all pieces. kInternal: they are not the blocks of the image's own chunks, or a block is no copy of what it should
   // be one of: that one was written again since, with other content. kIncomplete: the same of a block of another image, or that
@@ -91,13 +95,11 @@ class ImageReduction {
   const ReducedBlock* Find(uint64_t stream_offset) const;
   // That one, or the one of this image that it is a copy of; null also: it has other content.
   const ReducedBlock* Holding(uint64_t stream_offset, const Fingerprint& fingerprint) const;
-  // What its new blocks take, which is all that there is in its object.
-  uint64_t OwnBytes() const;
 
   const uint32_t rank_;
   const uint32_t block_bytes_;
+  const Pieces pieces_are_;
   const std::shared_ptr<const BaseImage> base_;
-  uint64_t end_ = 0;
   std::map<uint64_t, std::vector<ReducedBlock>> pieces_;  // by stream offset
 };
 

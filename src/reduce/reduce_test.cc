@@ -50,14 +50,17 @@ struct Stored {
   BlockMap map;
 };
 
-// An image on its way to its object, beside those of other ranks with the same `node` (null: there are none).
+// An image on its way to its object, beside those of other ranks with the same `node` (null: there are none). Several may have
+// the same `object`.
 class Writing {
  public:
-  Writing(Captured captured, std::string key, std::shared_ptr<const BaseImage> base, std::shared_ptr<FirstBlocks> node)
+  Writing(Captured captured, std::string key, std::shared_ptr<const BaseImage> base, std::shared_ptr<FirstBlocks> node,
+          std::shared_ptr<Buffer> object = std::make_shared<Buffer>())
       : captured_(std::move(captured)),
         key_(std::move(key)),
         base_(std::move(base)),
-        reduction_(captured_.record.identity.rank, kBlock, base_) {
+        reduction_(captured_.record.identity.rank, kBlock, ImageReduction::Pieces::kReduced, base_),
+        object_(std::move(object)) {
     if (node != nullptr) borrower_.emplace(std::move(node), captured_.record.identity.rank);
   }
 
@@ -78,11 +81,13 @@ class Writing {
     for (const auto& [chunk, at] : pieces) WritePiece(chunk, at, options, random.Chance(0.5));
   }
 
-  Lender AsLender() const { return {&reduction_, key_}; }
+  // `object_bytes`: what there is in its object, of other images too.
+  Lender AsLender(uint64_t object_bytes) const { return {&reduction_, key_, object_bytes}; }
+  uint64_t own_bytes() const { return reduction_.OwnBytes(); }
   uint32_t rank() const { return captured_.record.identity.rank; }
   const Captured& captured() const { return captured_; }
   const std::string& key() const { return key_; }
-  const Buffer& object() const { return object_; }
+  const Buffer& object() const { return *object_; }
   Result<BlockMap> Finish(const Lenders& lenders) const { return reduction_.Finish(captured_.record, lenders); }
 
  private:
@@ -100,14 +105,14 @@ class Writing {
       compressed.resize(CompressNew(piece, {}, reduced.blocks, compressed).value());
       reduced.new_bytes = compressed.size();
     }
-    const uint64_t room = reduction_.TakeRoom(reduced.new_bytes);
-    object_.resize(reduction_.end());
+    const uint64_t room = object_->size();
+    object_->resize(room + AlignChunkOffset(reduced.new_bytes));
     size_t from = 0;
     for (ReducedBlock& block : reduced.blocks) {
       if (block.IsNew()) {
         const std::byte* const lies = is_compressed ? &compressed[block.place.offset] : piece.data() + from;
         block.place.offset += room;
-        std::memcpy(&object_[block.place.offset], lies, is_compressed ? block.place.stored_bytes : block.bytes);
+        std::memcpy(&(*object_)[block.place.offset], lies, is_compressed ? block.place.stored_bytes : block.bytes);
       }
       from += block.bytes;
     }
@@ -120,7 +125,7 @@ class Writing {
   FirstBlocks firsts_;
   std::optional<Borrower> borrower_;
   ImageReduction reduction_;
-  Buffer object_;
+  const std::shared_ptr<Buffer> object_;
 };
 
 std::shared_ptr<const BaseImage> BaseOf(const Stored& stored, const LiveBytes* live = nullptr) {
@@ -338,7 +343,7 @@ TEST(Reduction, ACopyOfWhatHasChangedIsRefused) {
   Buffer content = RandomBytes(random, kBlock);
   content.insert(content.end(), content.begin(), content.end());
   const Captured captured = Capture(1, {content});
-  ImageReduction reduction(0, kBlock, nullptr);
+  ImageReduction reduction(0, kBlock, ImageReduction::Pieces::kReduced, nullptr);
   FirstBlocks firsts;
   const auto add = [&](uint64_t at) {
     reduction.Add(at, ReducePiece(ByteSpan(content).subspan(at, kBlock), {0, at}, kBlock, {.image = &firsts}));
@@ -371,6 +376,7 @@ class Node {
 
   void Begin(int64_t version) {
     version_ = version;
+    one_object_ = is_one_object_ ? std::make_shared<Buffer>() : nullptr;
     node_ = std::make_shared<FirstBlocks>();
     writing_.clear();
   }
@@ -378,25 +384,32 @@ class Node {
   void Write(uint32_t rank, const std::vector<Buffer>& contents, const Writing::Options& options,
              const LiveBytes* live = nullptr) {
     const auto base = stored_[rank] && shares_ ? BaseOf(*stored_[rank], live) : nullptr;
-    const std::string key = fmt::format("v{}/r{}.{}", version_, rank, ++tries_);
+    const std::string key = is_one_object_ ? fmt::format("v{}/n", version_) : fmt::format("v{}/r{}.{}", version_, rank, ++tries_);
     writing_.erase(rank);
-    const auto written = writing_.try_emplace(rank, Capture(version_, contents, rank), key, base, node_).first;
+    const auto object = is_one_object_ ? one_object_ : std::make_shared<Buffer>();
+    const auto written = writing_.try_emplace(rank, Capture(version_, contents, rank), key, base, node_, object).first;
     written->second.WritePieces(options, random_);
   }
   void GiveUp(uint32_t rank) { writing_.erase(rank); }
   Lenders AllLenders() const {
     Lenders lenders;
-    for (const auto& [rank, writing] : writing_) lenders[rank] = writing.AsLender();
+    uint64_t all_bytes = 0;
+    for (const auto& [rank, writing] : writing_) all_bytes += writing.own_bytes();
+    for (const auto& [rank, writing] : writing_) {
+      lenders[rank] = writing.AsLender(is_one_object_ ? all_bytes : writing.own_bytes());
+    }
     return lenders;
   }
   Code FinishOf(uint32_t rank) const { return writing_.at(rank).Finish(AllLenders()).status().code(); }
   // All that is written, and read back.
   void PublishAll() {
-    written_bytes_ = 0;
+    std::set<const Buffer*> written;
     for (const auto& [rank, writing] : writing_) {
       stored_[rank] = Publish(writing, AllLenders(), &objects_);
-      written_bytes_ += writing.object().size();
+      written.insert(&writing.object());
     }
+    written_bytes_ = 0;
+    for (const Buffer* object : written) written_bytes_ += object->size();
     for (const auto& [rank, writing] : writing_) ExpectReadable(*stored_[rank], objects_);
   }
   LiveBytes Live() const {
@@ -407,6 +420,8 @@ class Node {
     return LiveBytes(maps);
   }
   void set_shares(bool shares) { shares_ = shares; }
+  // All images of a version lie in one.
+  void set_one_object(bool is_one) { is_one_object_ = is_one; }
 
  private:
   Random random_;
@@ -414,6 +429,8 @@ class Node {
   std::vector<std::optional<Stored>> stored_;  // of the last version
   int64_t version_ = 0;
   bool shares_ = false;
+  bool is_one_object_ = false;
+  std::shared_ptr<Buffer> one_object_;
   int tries_ = 0;
   std::shared_ptr<FirstBlocks> node_;
   std::map<uint32_t, Writing> writing_;
@@ -434,6 +451,57 @@ TEST(NodeReduction, BlocksOfSeveralRanksAreWrittenOnce) {
   const BlockMap& last = node.stored(2).map;
   ASSERT_EQ(last.objects.size(), 2u);
   for (const SharedObject& object : last.objects) EXPECT_EQ(object.bytes, node.objects().at(object.key).size()) << object.key;
+}
+
+TEST(NodeReduction, BlocksOfSeveralRanksInOneObjectAreWrittenOnce) {
+  Node node(11, 3);
+  node.set_one_object(true);
+  node.set_shares(true);
+  Random& random = node.random();
+  const Buffer a = RandomBytes(random, kBlock), b = RandomBytes(random, kBlock), c = RandomBytes(random, kBlock);
+  const std::vector<std::vector<Buffer>> contents = {
+      {Concatenated({&a, &b})}, {Concatenated({&c, &b, &b})}, {Concatenated({&b, &c}), Concatenated({&a})}};
+  for (int64_t version = 1; version <= 3; ++version) {
+    const LiveBytes live = node.Live();
+    node.Begin(version);
+    for (uint32_t rank = 0; rank < 3; ++rank) node.Write(rank, contents[rank], {}, version > 1 ? &live : nullptr);
+    node.PublishAll();
+    EXPECT_EQ(node.written_bytes(), version == 1 ? 3 * kBlock : 0);
+    for (uint32_t rank = version == 1 ? 1 : 0; rank < 3; ++rank) {
+      const std::vector<SharedObject>& objects = node.stored(rank).map.objects;
+      ASSERT_EQ(objects.size(), 1u) << "one object has one name";
+      EXPECT_EQ(objects.front(), (SharedObject{"v1/n", 3 * kBlock})) << "with all that lies there";
+    }
+  }
+}
+
+// An object of several images goes when they use little of it together, and not before.
+TEST(NodeReduction, WhatAllRanksUseOfTheirOneObjectCounts) {
+  Node node(16, 4);
+  node.set_one_object(true);
+  node.set_shares(true);
+  std::vector<std::vector<Buffer>> contents;
+  for (uint32_t rank = 0; rank < 4; ++rank) contents.push_back({RandomBytes(node.random(), 10 * kBlock)});
+  const auto write = [&](int64_t version) {
+    const LiveBytes live = node.Live();
+    node.Begin(version);
+    for (uint32_t rank = 0; rank < 4; ++rank) node.Write(rank, contents[rank], {}, version > 1 ? &live : nullptr);
+    node.PublishAll();
+  };
+  write(1);
+  // One rank has changed all but one of its blocks, which is a fifth of the object.
+  node.random().Fill(&contents[0][0][kBlock], 9 * kBlock);
+  write(2);
+  EXPECT_EQ(node.written_bytes(), 9 * kBlock);
+  write(3);
+  EXPECT_EQ(node.written_bytes(), 0u) << "the others use the most of it";
+  for (uint32_t rank = 1; rank < 3; ++rank) node.random().Fill(&contents[rank][0][kBlock], 9 * kBlock);
+  write(4);
+  write(5);
+  EXPECT_EQ(node.written_bytes(), 13 * kBlock) << "of the first object nobody uses the most any more";
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    for (const SharedObject& object : node.stored(rank).map.objects) EXPECT_NE(object.key, "v1/n");
+  }
 }
 
 TEST(NodeReduction, ALenderThatIsWrittenAnewIsFoundWhereItLiesThen) {
@@ -531,6 +599,7 @@ TEST(NodeReduction, VersionsAreReadAsTheyWereCaptured) {
     const auto ranks = static_cast<uint32_t>(2 + seed % 4);
     Node node(seed, ranks);
     node.set_shares(seed % 2 == 0);
+    node.set_one_object(seed % 3 == 0);
     Random& random = node.random();
     std::vector<Buffer> common;
     for (uint64_t chunks = 1 + random.Below(3); chunks > 0; --chunks) {
@@ -595,7 +664,7 @@ TEST(NodeReduction, WhereBytesAreComparedTheyDecide) {
 TEST(Reduction, OfOtherBlocksThanTheImagesIsRefused) {
   Random random(5);
   const Captured captured = Capture(1, {RandomBytes(random, 3 * kBlock)});
-  ImageReduction reduction(0, kBlock, nullptr);
+  ImageReduction reduction(0, kBlock, ImageReduction::Pieces::kReduced, nullptr);
   const ByteSpan content = captured.contents[0];
   const auto add = [&](uint64_t at, uint64_t bytes) {
     ReducedPiece piece = ReducePiece(content.subspan(at, bytes), {0, at}, kBlock, {});
@@ -607,6 +676,28 @@ TEST(Reduction, OfOtherBlocksThanTheImagesIsRefused) {
   EXPECT_TRUE(reduction.Finish(captured.record, {}).ok());
   add(2 * kBlock, kBlock);
   EXPECT_EQ(reduction.Finish(captured.record, {}).status().code(), Code::kInternal) << "one twice";
+}
+
+// Nobody looks into it: where it goes is all that is known of it, and nothing can be shared with it.
+TEST(Reduction, OfWholePiecesSaysWhereTheyLie) {
+  Random random(17);
+  const Captured captured = Capture(1, {RandomBytes(random, 3 * kBlock + 100), RandomBytes(random, 2 * kBlock)});
+  ImageReduction reduction(0, kBlock, ImageReduction::Pieces::kWhole, nullptr);
+  const auto add = [&](uint64_t at, size_t bytes, uint64_t room) {
+    ReducedPiece piece = WholePiece(bytes, kBlock);
+    EXPECT_EQ(piece.new_bytes, AlignChunkOffset(bytes));
+    for (ReducedBlock& block : piece.blocks) block.place.offset += room;
+    reduction.Add(at, std::move(piece));
+  };
+  add(4 * kBlock, 2 * kBlock, 0);
+  add(2 * kBlock, kBlock + 100, 10 * kBlock);
+  add(0, 2 * kBlock, 20 * kBlock);
+  const BlockMap map = reduction.Finish(captured.record, {}).value();
+  EXPECT_EQ(map.runs, (std::vector<BlockRun>{{kOwnBlocks, 2, 20 * kBlock}, {kOwnBlocks, 2, 10 * kBlock}, {kOwnBlocks, 2, 0}}));
+  EXPECT_FALSE(map.has_fingerprints);
+  EXPECT_TRUE(map.fingerprints.empty());
+  EXPECT_EQ(reduction.OwnBytes(), 6 * kBlock);
+  EXPECT_EQ(BaseImage::Make(captured.record, map, "v1", {}).status().code(), Code::kCorrupt);
 }
 
 TEST(BaseImage, TakesNoMapOfAnotherImage) {

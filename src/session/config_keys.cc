@@ -121,6 +121,10 @@ void AddJobKeys(ConfigRegistry& registry) {
   create.choices = {"last", "parents", "never", "anew"};
   registry.Add(create);
   registry.Add({"store.direct", kBool, "true", kJob, "write to the store around the page cache, where it can be done"});
+  KeySpec layout{"store.layout", kString, "file", kJob,
+                 "objects that agents write: file (one for each rank and version), or node (one for each node and version)"};
+  layout.choices = {"file", "node"};
+  registry.Add(layout);
   registry.Add(Count("keep.versions", "2", "complete versions of a name that stay in the store", "versions", 1));
   registry.Add(Count("keep.local", "1", "complete versions of a name that stay on the node while there is room", "versions", 0));
   registry.Add(Count("schedule.store", "1", "every n-th version goes to the store; 0: none", "versions", 0));
@@ -462,6 +466,7 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   keys.skip_queued = config.GetBool("checkpoint.skip_queued");
   keys.reduce_incremental = FeatureOf(config.GetString("reduce.incremental"));
   keys.reduce_deduplicate = DeduplicationOf(config.GetString("reduce.deduplicate"));
+  keys.store_layout = config.GetString("store.layout") == "node" ? StoreLayout::kNode : StoreLayout::kFile;
   keys.reduce_verify = config.GetString("reduce.verify") == "on";
   keys.reduce_compress = FeatureOf(config.GetString("reduce.compress"));
   keys.reduce_block_bytes = static_cast<uint32_t>(config.GetBytes("reduce.block"));

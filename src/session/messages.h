@@ -41,11 +41,15 @@ enum class Feature : uint8_t { kOff = 0, kOn = 1, kAuto = 2 };
 // Which of its blocks an image does not write because there is an equal one: of itself, or also of other ranks of the node.
 enum class Deduplication : uint8_t { kOff = 0, kRank = 1, kNode = 2 };
 
+// In what objects of the store images lie: each in its own, or those of a node and version together.
+enum class StoreLayout : uint8_t { kFile = 0, kNode = 1 };
+
 // What a job asks of its agent. The newest Hello of a job is what holds for it on the node.
 struct JobKeys {
   std::string store_path;  // absolute
   uint32_t store_mode = 0700;
   bool store_direct = true;
+  StoreLayout store_layout = StoreLayout::kFile;
   std::string scratch;  // absolute folder of a tier of the job's own; empty: the node's tiers
   uint32_t keep_versions = 2;
   uint32_t keep_local = 1;

@@ -105,6 +105,13 @@ std::string ImageKey(const Generation& generation, uint32_t rank) {
 std::string ReducedImageObject(uint32_t rank) {
   return fmt::format("{}.b{:016x}", ImageObject(rank), Id128::Generate().low);
 }
+std::string NodeObject() {
+  return fmt::format("data/n{:016x}", Id128::Generate().low);
+}
+bool IsNodeObject(std::string_view key) {
+  const size_t name = key.rfind('/') + 1;  // 0 where there is none
+  return key.substr(0, name).ends_with("data/") && key.substr(name).starts_with('n');
+}
 std::string ChunkKey(const Generation& generation, uint32_t rank, uint32_t chunk) {
   return ImageKey(generation, rank) + ".c" + std::to_string(chunk);
 }

@@ -4,7 +4,7 @@
 //   jobs/JOB/job
 //   jobs/JOB/attempts/ATTEMPT, ATTEMPT.ended, ATTEMPT.draining
 //   jobs/JOB/names/NAME/name, reached, restored-ATTEMPT-TAKE, withdrawn-VERSION-ATTEMPT-TAKE
-//   jobs/JOB/names/NAME/VERSION-ATTEMPT-TAKE/{data/rRANK, data/rRANK.cCHUNK, data/rRANK.bHEX, parts/RANK-COUNT,
+//   jobs/JOB/names/NAME/VERSION-ATTEMPT-TAKE/{data/rRANK, data/rRANK.cCHUNK, data/rRANK.bHEX, data/nHEX, parts/RANK-COUNT,
 //                                             bases/VERSION-ATTEMPT-TAKE, version, pinned, removed}
 #pragma once
 
@@ -51,6 +51,10 @@ std::string ImageKey(const Generation& generation, uint32_t rank);
 // That of an image with a block map, which comes out otherwise each time that it is written: another name each time, so that
 // nobody replaces what a part record says by something else.
 std::string ReducedImageObject(uint32_t rank);  // "data/r3.b0123456789abcdef"
+// That of the images of a node that are written together: several, each with a block map. Another name each time, as above.
+std::string NodeObject();  // "data/n0123456789abcdef"
+// Whether an object is named so; by any kind of key.
+bool IsNodeObject(std::string_view key);
 // A chunk of it that was written through as an object of its own.
 std::string ChunkKey(const Generation& generation, uint32_t rank, uint32_t chunk);
 // `key` without JobFolder(job) and the slash: how image records name objects of other generations, or chunk objects.

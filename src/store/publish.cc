@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/crc32c.h"
@@ -146,7 +148,8 @@ Status ShowPart(const Catalog& catalog, const PartRecord& part, std::unique_ptr<
   KEDGE_RETURN_IF_ERROR(ValidatePart(part));
   KEDGE_RETURN_IF_ERROR(CheckStoreId(part.generation.store_id, catalog.id(), "part record"));
   PartRecord remaining = part;
-  std::vector<std::string> displaced;
+  std::set<std::string> displaced;
+  std::set<std::string> named;  // by the parts there
   while (!remaining.images.empty()) {
     const std::string key = KeyOf(remaining);
     Status status;
@@ -176,15 +179,17 @@ Status ShowPart(const Catalog& catalog, const PartRecord& part, std::unique_ptr<
     }
     KEDGE_RETURN_IF_ERROR(catalog.store().EnsureDurable(std::span(&key, 1)));
     for (const ImageEntry& covered : there->images) {
+      named.insert(covered.object);
       const auto image = std::find_if(remaining.images.begin(), remaining.images.end(),
                                       [&covered](const ImageEntry& one) { return one.rank == covered.rank; });
       if (image == remaining.images.end()) continue;
-      if (image->map_bytes > 0 && image->object != covered.object) displaced.push_back(image->object);
+      if (image->map_bytes > 0 && image->object != covered.object) displaced.insert(image->object);
       remaining.images.erase(image);
     }
   }
   // Written once more under names of their own. Images that were put above may have blocks in them; nobody else ever will.
   for (const std::string& object : displaced) {
+    if (named.contains(object)) continue;  // of several images, others of which count
     KEDGE_RETURN_IF_ERROR(catalog.store().Remove(keys::GenerationFolder(part.generation) + '/' + object));
   }
   return Status::Ok();
@@ -295,18 +300,20 @@ PartRecord WithoutFailed(const PartRecord& part, const std::vector<Status>& imag
 
 // Those of which nothing is known to be wrong, beside `draft`.
 void Publish(const Catalog& catalog, std::span<ObjectWriter* const> writers, RecordDraft* draft, std::vector<Status>* images) {
-  std::vector<ObjectWriter*> good;
-  std::vector<Status*> statuses;
+  std::vector<ObjectWriter*> good;  // each once
+  std::vector<std::pair<size_t, Status*>> statuses;
+  std::map<const ObjectWriter*, size_t> places;  // in `good`
   for (size_t i = 0; i < writers.size(); ++i) {
     if (!(*images)[i].ok()) continue;
-    good.push_back(writers[i]);
-    statuses.push_back(&(*images)[i]);
+    const auto [place, is_first] = places.emplace(writers[i], good.size());
+    if (is_first) good.push_back(writers[i]);
+    statuses.emplace_back(place->second, &(*images)[i]);
   }
   const std::vector<Status> published = catalog.store().PublishBeside(draft, good);
-  for (size_t i = 0; i < published.size(); ++i) *statuses[i] = published[i];
+  for (const auto& [place, status] : statuses) *status = published[place];
   if (std::ranges::all_of(published, [](const Status& status) { return status.ok(); })) return;
   const Status stands = catalog.Confirm();
-  for (Status* const status : statuses) *status = status->ok() || stands.ok() ? *status : stands;
+  for (const auto& [place, status] : statuses) *status = status->ok() || stands.ok() ? *status : stands;
 }
 
 }  // namespace
@@ -334,12 +341,16 @@ PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* con
   Publish(catalog, writers, draft.get(), &outcome.images);
   const std::vector<Status> published = outcome.images;
   FailLeaning(part, leans_on, &outcome.images);
+  outcome.published = WithoutFailed(part, outcome.images);
+  std::set<const ObjectWriter*> needed;
   for (size_t i = 0; i < writers.size(); ++i) {
-    if (outcome.images[i].ok() || !published[i].ok()) continue;
+    if (outcome.images[i].ok()) needed.insert(writers[i]);
+  }
+  for (size_t i = 0; i < writers.size(); ++i) {
+    if (!published[i].ok() || !needed.insert(writers[i]).second) continue;
     // It stands there, and nobody will ever refer to it. What cannot be removed now goes with the generation.
     static_cast<void>(catalog.store().Remove(writers[i]->key()));
   }
-  outcome.published = WithoutFailed(part, outcome.images);
   if (outcome.published.images.empty()) return outcome;
   if (outcome.published.images.size() < hoped.images.size()) draft = nullptr;
   const Result<FinishOutcome> finished = Commit(catalog, outcome.published, std::move(draft));

@@ -57,7 +57,8 @@ struct PublishOutcome {
 };
 
 // The whole sequence from written objects on. `writers` and part.images correspond one to one, and `leans_on` where it is not
-// empty. A part names no image without all those that it leans on: whoever is published later finds them there.
+// empty; images that lie in one object have the same writer. A part names no image without all the objects that it leans on:
+// whoever is published later finds them there.
 PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* const> writers, const PartRecord& part,
                              std::span<const LeansOn> leans_on = {});
 

@@ -53,10 +53,10 @@ std::string LayoutText(const Region& region) {
 
 void PrintImage(const StoredImage& image, const InspectOptions& options) {
   const ImageRecord& record = image.record;
-  std::printf("\nrank %u: %s in %s, %s; object %s\n", image.entry.rank, FormatByteSize(record.RegionBytes()).c_str(),
+  std::printf("\nrank %u: %s in %s, %s; object %s%s\n", image.entry.rank, FormatByteSize(record.RegionBytes()).c_str(),
               Counted(record.regions.size(), "region").c_str(), Counted(record.chunks.size(), "chunk").c_str(),
-              image.object_key.c_str());
-  if (image.map) {
+              image.object_key.c_str(), keys::IsNodeObject(image.object_key) ? " (of its node)" : "");
+  if (image.map && image.map->has_fingerprints) {
     const StoredBytes bytes = StoredBytesOf(image);
     const std::string compressed =
         bytes.stored < bytes.own ? fmt::format(" (compressed: {})", FormatByteSize(bytes.stored)) : std::string();
@@ -140,6 +140,7 @@ Json ImageJson(const StoredImage& image) {
   }
   Json json{{"rank", image.entry.rank},
             {"object", image.object_key},
+            {"layout", keys::IsNodeObject(image.object_key) ? "node" : "file"},
             {"group", record.group},
             {"bytes", record.RegionBytes()},
             {"wall_time_ns", record.wall_time_ns},

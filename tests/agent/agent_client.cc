@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -47,6 +49,11 @@ Config NodeConfig(const std::string& run_folder, const std::map<std::string, std
   auto config = Config::Load(KedgeConfigRegistry(), sources);
   EXPECT_TRUE(config.ok()) << config.status().ToString();
   return *config;
+}
+
+bool IsLayoutNode() {
+  const char* layout = std::getenv("KEDGE_TEST_LAYOUT");
+  return layout != nullptr && std::string_view(layout) == "node";
 }
 
 StoreId MakeStoreOf(const std::string& path) {
@@ -155,6 +162,7 @@ AgentClient::AgentClient(ClientOptions options) : options_(std::move(options)) {
   hello_.rank = options_.rank;
   hello_.ranks = hello_.ranks_on_node = options_.ranks;
   hello_.keys = options_.keys;
+  if (IsLayoutNode()) hello_.keys.store_layout = StoreLayout::kNode;
   hello_.node_keys = connect_.node_keys;
   store_ = OpenStore(options_.keys.store_path);
 }
@@ -406,6 +414,39 @@ Result<std::string> AgentClient::AgentStatus() {
 Status AgentClient::Goodbye() {
   auto done = connection_->Call<DoneReply>(GoodbyeRequest{}, std::chrono::seconds(20));
   return done.status();
+}
+
+Status TakeOverAgents(const std::vector<std::unique_ptr<AgentClient>>& clients, const std::string& name, int64_t version,
+                      size_t bytes, Generation* taken) {
+  Status last;
+  for (uint32_t take = 1; take <= 12; ++take) {
+    *taken = clients.front()->GenerationOf(name, version, static_cast<uint32_t>(12 * (version - 1)) + take);
+    last = Status::Ok();
+    for (const auto& one : clients) last = last.ok() ? one->CaptureButEnd(*taken, bytes) : last;
+    for (const auto& one : clients) last = last.ok() ? one->SendEnd() : last;
+    for (const auto& one : clients) {
+      if (!last.ok()) break;
+      const auto reply = one->Wait(*taken, Level::kStore);
+      last = reply.ok() ? reply->failure : reply.status();
+    }
+    if (last.ok() || last.code() != Code::kUnavailable) return last;
+    for (const auto& one : clients) {
+      for (int i = 0; i < 20; ++i) {
+        last = one->Attach();
+        if (last.code() != Code::kUnavailable) break;
+      }
+      KEDGE_RETURN_IF_ERROR(last);
+    }
+    // What was handed over whole gets to the store by itself.
+    bool is_there = true;
+    for (const auto& one : clients) {
+      const auto reply = one->Wait(*taken, Level::kStore, std::chrono::seconds(10));
+      is_there = is_there && reply.ok() && reply->failure.ok();
+    }
+    if (is_there) return Status::Ok();
+    for (const auto& one : clients) one->Abort();
+  }
+  return last;
 }
 
 }  // namespace kedge::testing

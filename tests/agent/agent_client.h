@@ -36,6 +36,9 @@ Config NodeConfig(const std::string& run_folder, const std::map<std::string, std
 // The same as the arguments of a kedge-agent that a test starts by itself.
 std::vector<std::string> AgentCommand(const std::string& run_folder, const std::map<std::string, std::string>& more = {});
 
+// Whether all clients ask for store.layout = node, whatever their keys say: each test runs once with it, and once without.
+bool IsLayoutNode();
+
 // The store of the scenario, made when it is not there; its id.
 StoreId MakeStoreOf(const std::string& path);
 // A checkpoint name of whose images three blocks of four are those of all ranks, too.
@@ -128,5 +131,9 @@ class AgentClient {
   ImageEnd end_;
   std::unique_ptr<Store> store_;
 };
+
+// Takes a version with all clients, over as many agents as it needs, as applications do.
+Status TakeOverAgents(const std::vector<std::unique_ptr<AgentClient>>& clients, const std::string& name, int64_t version,
+                      size_t bytes, Generation* taken);
 
 }  // namespace kedge::testing

@@ -337,39 +337,6 @@ TEST_F(NodeBlocks, ABitThatFlipsInOneIsToldOfAllThatHaveIt) {
   EXPECT_TRUE(VerifyVersion(catalog(), At(1), {})->problems.empty());
 }
 
-// Takes a version with all clients, over as many agents as it needs, as applications do.
-Status TakeOverAgents(const std::vector<std::unique_ptr<AgentClient>>& clients, int64_t version, Generation* taken) {
-  Status last;
-  for (uint32_t take = 1; take <= 12; ++take) {
-    *taken = clients.front()->GenerationOf(kCommonName, version, static_cast<uint32_t>(12 * (version - 1)) + take);
-    last = Status::Ok();
-    for (const auto& one : clients) last = last.ok() ? one->CaptureButEnd(*taken, kSmallBytes) : last;
-    for (const auto& one : clients) last = last.ok() ? one->SendEnd() : last;
-    for (const auto& one : clients) {
-      if (!last.ok()) break;
-      const auto reply = one->Wait(*taken, Level::kStore);
-      last = reply.ok() ? reply->failure : reply.status();
-    }
-    if (last.ok() || last.code() != Code::kUnavailable) return last;
-    for (const auto& one : clients) {
-      for (int i = 0; i < 20; ++i) {
-        last = one->Attach();
-        if (last.code() != Code::kUnavailable) break;
-      }
-      KEDGE_RETURN_IF_ERROR(last);
-    }
-    // What was handed over whole gets to the store by itself.
-    bool is_there = true;
-    for (const auto& one : clients) {
-      const auto reply = one->Wait(*taken, Level::kStore, seconds(10));
-      is_there = is_there && reply.ok() && reply->failure.ok();
-    }
-    if (is_there) return Status::Ok();
-    for (const auto& one : clients) one->Abort();
-  }
-  return last;
-}
-
 class AgentKilledWithNodeBlocks : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(AgentKilledWithNodeBlocks, ItsSuccessorGoesOn) {
@@ -388,7 +355,7 @@ TEST_P(AgentKilledWithNodeBlocks, ItsSuccessorGoesOn) {
   std::vector<Generation> taken(5);
   for (int64_t version = 1; version <= 4; ++version) {
     Generation& generation = taken[static_cast<size_t>(version)];
-    ASSERT_TRUE(IsOk(TakeOverAgents(clients, version, &generation))) << doomed.Output();
+    ASSERT_TRUE(IsOk(TakeOverAgents(clients, kCommonName, version, kSmallBytes, &generation))) << doomed.Output();
     for (uint32_t rank = 0; rank < kNodeRanks; ++rank) {
       EXPECT_TRUE(IsOk(CheckStored(scenario.store(), generation, rank, kSmallBytes)));
     }

@@ -71,6 +71,7 @@ class Generator {
     if (deduplicates) Key("reduce.deduplicate", later_.Chance(0.7) ? "node" : "rank");
     if (deduplicates && later_.Chance(0.3)) Key("reduce.verify", "on");
     setup.divided = !setup.Tracks() && later_.Chance(0.25);
+    if (real_ && later_.Chance(0.4)) Key("store.layout", "node");
   }
 
   // Those of a launch: of parts, whatever number uses as many nodes, since they may protect each other.

@@ -145,10 +145,15 @@ def images(job: str, version: int, *options: str) -> list[dict[str, Any]]:
     return inspected
 
 
+@pytest.fixture(params=["file", "node"])
+def layout(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def of_ranks(tmp_path: Path, compress: str) -> tuple[str, dict[tuple[int, int], np.ndarray[Any, Any]]]:
+def of_ranks(tmp_path: Path, compress: str, layout: str) -> tuple[str, dict[tuple[int, int], np.ndarray[Any, Any]]]:
     """A job's two versions of three ranks that have two thirds of their blocks in common; what each version and rank holds."""
-    settings = SETTINGS | {"reduce.deduplicate": "node", "reduce.verify": "on", "reduce.compress": compress}
+    settings = SETTINGS | {"reduce.deduplicate": "node", "reduce.verify": "on", "reduce.compress": compress, "store.layout": layout}
     taken: dict[tuple[int, int], np.ndarray[Any, Any]] = {}
 
     def run(rank: int, communicator: ThreadedCommunicator) -> None:

@@ -299,10 +299,34 @@ std::shared_ptr<reduce::FirstBlocks> Flush::NodeBlocksOf(Version& version) {
 }
 
 std::shared_ptr<FlushObject> Flush::MakeObject(const Image& image) {
+  Version& version = *image.version;
   uint64_t expected_bytes = 0;  // known at the end only
   if (image.ended) expected_bytes = image.record_object_offset + image.record_bytes;
-  return std::make_shared<FlushObject>(image.version->job->store, image.version->generation, image.rank, expected_bytes,
-                                       ReductionFor(image));
+  Reduction reduction = ReductionFor(image);
+  std::shared_ptr<ObjectUnderWay> object = NodeObjectOf(version);
+  if (object != nullptr) {
+    expected_bytes *= version.node_ranks;
+    if (reduction.block_bytes == 0) {
+      const uint64_t piece_bytes = core_.settings().piece_bytes;
+      reduction.block_bytes = static_cast<uint32_t>(std::min<uint64_t>(kMapBlockBytesMax, piece_bytes & -piece_bytes));
+      reduction.is_whole = true;
+    }
+  } else {
+    object = std::make_shared<ObjectUnderWay>(
+        version.generation, reduction.block_bytes > 0 ? keys::ReducedImageObject(image.rank) : keys::ImageObject(image.rank));
+  }
+  return std::make_shared<FlushObject>(version.job->store, version.generation, image.rank, std::move(object), expected_bytes,
+                                       reduction);
+}
+
+std::shared_ptr<ObjectUnderWay> Flush::NodeObjectOf(Version& version) {
+  if (version.job->hello.keys.store_layout != StoreLayout::kNode || version.has_published) return nullptr;
+  std::shared_ptr<ObjectUnderWay> object = version.node_object.lock();
+  if (object == nullptr || !object->IsUsable()) {
+    object = std::make_shared<ObjectUnderWay>(version.generation, keys::NodeObject());
+    version.node_object = object;
+  }
+  return object;
 }
 
 void Flush::SendPiece(Image& image, const Piece& piece) {

@@ -78,6 +78,8 @@ class Flush : public FlushLoad, public ImageFlusher {
   void SendPiece(Image& image, const Piece& piece);
   std::shared_ptr<FlushObject> MakeObject(const Image& image);
   Reduction ReductionFor(const Image& image);
+  // The one that all images of the version go to; null: the image is to have its own.
+  static std::shared_ptr<ObjectUnderWay> NodeObjectOf(Version& version);
   // Null: its images are not to lend each other blocks.
   static std::shared_ptr<reduce::FirstBlocks> NodeBlocksOf(Version& version);
   void OnPieceDone(const Piece& piece, Duration took, const Result<PieceWritten>& written);

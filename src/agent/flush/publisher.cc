@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -54,9 +55,14 @@ Status WriteRecord(BatchImage& image, const reduce::Lenders& lenders, std::set<s
 
 reduce::Lenders LendersOf(const std::vector<BatchImage>& batch) {
   reduce::Lenders lenders;
+  std::map<std::string, uint64_t> object_bytes;
   for (const BatchImage& image : batch) {
-    if (auto lender = image.object->AsLender()) lenders.emplace(image.entry.rank, *std::move(lender));
+    auto lender = image.object->AsLender();
+    if (!lender) continue;
+    object_bytes[lender->object] += lender->object_bytes;
+    lenders.emplace(image.entry.rank, *std::move(lender));
   }
+  for (auto& [rank, lender] : lenders) lender.object_bytes = object_bytes[lender.object];
   return lenders;
 }
 
@@ -149,12 +155,7 @@ void Publisher::PublishNow(Version& version) {
     member.object = image->object;
     member.record = image->record.Source(0, image->record_bytes);
     member.record_crc32c = image->record_crc32c;
-    member.entry = {rank,
-                    keys::ImageObject(rank),
-                    image->record_object_offset,
-                    image->record_bytes,
-                    image->record_crc32c,
-                    image->image_bytes};
+    member.entry = {rank, "", image->record_object_offset, image->record_bytes, image->record_crc32c, image->image_bytes};
     batch.push_back(std::move(member));
     flush_.SetState(*image, FlushState::kPublishing);
   }
@@ -171,16 +172,17 @@ void Publisher::PublishNow(Version& version) {
         std::vector<size_t> members;
         std::set<std::string> references;
         std::vector<LeansOn> leans_on;
+        std::vector<Status> begun;
+        for (const BatchImage& image : batch) {
+          const Result<ObjectUnderWay*> object = image.object->Object();
+          begun.push_back(object.status());
+          if (object.ok()) (*object)->Close();
+        }
         const reduce::Lenders lenders = LendersOf(batch);
         for (size_t i = 0; i < batch.size(); ++i) {
-          outcome.images.emplace_back(batch[i].id, WriteRecord(batch[i], lenders, &references));
+          outcome.images.emplace_back(batch[i].id, begun[i].ok() ? WriteRecord(batch[i], lenders, &references) : begun[i]);
           if (!outcome.images[i].second.ok()) continue;
-          auto writer = batch[i].object->Writer();
-          if (!writer.ok()) {
-            outcome.images[i].second = writer.status();
-            continue;
-          }
-          writers.push_back(*writer);
+          writers.push_back((*batch[i].object->Object())->writer());
           part.images.push_back(batch[i].entry);
           leans_on.push_back(std::move(batch[i].leans_on));
           members.push_back(i);
@@ -199,7 +201,7 @@ void Publisher::PublishNow(Version& version) {
         os::KillPoint("publish-done");
         for (size_t i = 0; i < members.size(); ++i) {
           outcome.images[members[i]].second = published.images[i];
-          if (published.images[i].ok()) batch[members[i]].object->MarkPublished();
+          if (published.images[i].ok()) (*batch[members[i]].object->Object())->MarkPublished();
         }
         outcome.commit = std::move(published.commit);
         outcome.published = std::move(published.published);

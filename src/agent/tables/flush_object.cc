@@ -59,12 +59,18 @@ constexpr double kSavedFractionMin = 1.0 / 32;
 
 constexpr size_t kClaimsMax = 16;
 
+// Whether some of its blocks lie in an object of several images.
+bool HasNodeObject(const StoredImage& image) {
+  return keys::IsNodeObject(image.entry.object) ||
+         std::ranges::any_of(image.map->objects, [](const SharedObject& object) { return keys::IsNodeObject(object.key); });
+}
+
 // Takes the checksum on behind `crc32c`.
-Status WriteAndSum(ObjectWriter& writer, ByteSpan bytes, uint64_t offset, uint32_t* crc32c) {
-  const size_t step_bytes = writer.is_buffered() ? kCopiedStepBytes : bytes.size();
+Status WriteAndSum(ObjectUnderWay& object, ByteSpan bytes, uint64_t offset, uint32_t* crc32c) {
+  const size_t step_bytes = object.is_buffered() ? kCopiedStepBytes : bytes.size();
   for (size_t done = 0; done < bytes.size();) {
     const ByteSpan step = bytes.subspan(done, std::min(step_bytes, bytes.size() - done));
-    KEDGE_RETURN_IF_ERROR(writer.WriteAt(offset + done, step));
+    KEDGE_RETURN_IF_ERROR(object.WriteAt(offset + done, step));
     *crc32c = crc32c::ChecksumOnly(step.data(), step.size(), *crc32c);
     done += step.size();
   }
@@ -194,9 +200,10 @@ std::shared_ptr<const reduce::BaseImage> StoreContext::BaseFor(const Catalog& ca
     if (!claimed) return std::shared_ptr<const reduce::BaseImage>();
     KEDGE_ASSIGN_OR_RETURN(const PartRecord part, ReadPartWith(catalog, *claimed, rank));
     KEDGE_ASSIGN_OR_RETURN(const StoredImage image, ReadImage(catalog, part, *EntryOf(part, rank)));
-    if (!image.map || image.map->block_bytes != block_bytes) return std::shared_ptr<const reduce::BaseImage>();
+    const bool can_be = image.map && image.map->has_fingerprints && image.map->block_bytes == block_bytes;
+    if (!can_be) return std::shared_ptr<const reduce::BaseImage>();
     const std::string key = keys::RelativeToJob(generation.job, image.object_key);
-    const auto live = with_neighbours ? LiveBytesOf(catalog, part) : nullptr;
+    const auto live = with_neighbours || HasNodeObject(image) ? LiveBytesOf(catalog, part) : nullptr;
     KEDGE_ASSIGN_OR_RETURN(reduce::BaseImage base, reduce::BaseImage::Make(image.record, *image.map, key, {}, live.get()));
     return std::make_shared<const reduce::BaseImage>(std::move(base));
   };
@@ -219,32 +226,33 @@ Status FlushObject::Begin() {
   os::KillPoint("flush-base-claimed");
   // How much of it is to be written is not known where some of it may be there already, or becomes smaller.
   const uint64_t expected_bytes = base == nullptr && reduced_.as.compress == Feature::kOff ? expected_bytes_ : 0;
-  object_ = block_bytes_ > 0 ? keys::ReducedImageObject(rank_) : keys::ImageObject(rank_);
-  const std::string key = keys::GenerationFolder(generation_) + '/' + object_;
-  KEDGE_ASSIGN_OR_RETURN(writer_, catalog.store().CreateObject(key, catalog.owner(), expected_bytes));
+  KEDGE_RETURN_IF_ERROR(object_->Begin(catalog, expected_bytes));
+  begun_ = true;
   if (block_bytes_ == 0) return Status::Ok();
   reduced_.had_base = base != nullptr;
-  reduction_.emplace(rank_, block_bytes_, std::move(base));
+  using Pieces = reduce::ImageReduction::Pieces;
+  reduction_.emplace(rank_, block_bytes_, reduced_.as.is_whole ? Pieces::kWhole : Pieces::kReduced, std::move(base));
   return Status::Ok();
 }
 
-Result<ObjectWriter*> FlushObject::Writer() {
+Result<ObjectUnderWay*> FlushObject::Object() {
   std::lock_guard lock(mutex_);
   KEDGE_RETURN_IF_ERROR(failed_);
-  if (writer_ == nullptr) {
+  if (!begun_) {
     failed_ = Begin();
     KEDGE_RETURN_IF_ERROR(failed_);
   }
-  return writer_.get();
+  return object_.get();
 }
 
 Result<PieceWritten> FlushObject::Write(ByteSpan bytes, const PieceSource& source, uint64_t stream_offset, bool may_borrow) {
-  KEDGE_ASSIGN_OR_RETURN(ObjectWriter * writer, Writer());
-  if (block_bytes_ > 0) return WriteReduced(*writer, bytes, source, stream_offset, may_borrow);
+  KEDGE_ASSIGN_OR_RETURN(ObjectUnderWay * object, Object());
+  KEDGE_ASSIGN_OR_RETURN(const ObjectUnderWay::Writing is_open, object->BeginPiece());
+  if (block_bytes_ > 0) return WriteReduced(bytes, source, stream_offset, may_borrow);
   PieceWritten written{.bytes = bytes.size()};
   const Stopwatch writing;
-  KEDGE_RETURN_IF_ERROR(WriteAndSum(*writer, bytes, stream_offset, &written.crc32c));
-  KEDGE_RETURN_IF_ERROR(writer->FlushHint(stream_offset, bytes.size(), /*wait=*/false));
+  KEDGE_RETURN_IF_ERROR(WriteAndSum(*object, bytes, stream_offset, &written.crc32c));
+  KEDGE_RETURN_IF_ERROR(object->FlushHint(stream_offset, bytes.size()));
   written.writing = writing.Wall();
   return written;
 }
@@ -268,21 +276,26 @@ Result<std::optional<reduce::CodecSettings>> FlushObject::SettingsFor(ByteSpan b
   return pays ? std::optional(trial.settings) : none;
 }
 
-Result<PieceWritten> FlushObject::WriteReduced(ObjectWriter& writer, ByteSpan bytes, const PieceSource& source,
-                                               uint64_t stream_offset, bool may_borrow) {
+reduce::ReducedPiece FlushObject::Reduce(ByteSpan bytes, const PieceSource& source, uint64_t stream_offset, bool may_borrow) {
+  if (reduced_.as.is_whole) return reduce::WholePiece(bytes.size(), block_bytes_);
   reduce::KnownBlocks known{.base = reduction_->base(), .may_borrow = may_borrow};
   if (reduced_.as.deduplicate != Deduplication::kOff) known.image = &firsts_;
   if (borrower_) known.neighbours = &*borrower_;
   if (reduced_.as.compares) known.piece = std::make_shared<const SourceBytes>(source);
-  reduce::ReducedPiece piece = reduce::ReducePiece(bytes, {rank_, stream_offset}, block_bytes_, known);
+  return reduce::ReducePiece(bytes, {rank_, stream_offset}, block_bytes_, known);
+}
+
+Result<PieceWritten> FlushObject::WriteReduced(ByteSpan bytes, const PieceSource& source, uint64_t stream_offset,
+                                               bool may_borrow) {
+  reduce::ReducedPiece piece = Reduce(bytes, source, stream_offset, may_borrow);
   KEDGE_ASSIGN_OR_RETURN(const std::optional<reduce::CodecSettings> settings, SettingsFor(bytes, piece));
   uint64_t new_bytes = 0;
   for (const reduce::ReducedBlock& block : piece.blocks) new_bytes += block.IsNew() ? block.bytes : 0;
   PieceWritten written;
   if (settings) {
-    KEDGE_RETURN_IF_ERROR(WriteCompressed(writer, bytes, *settings, &piece, &written));
+    KEDGE_RETURN_IF_ERROR(WriteCompressed(bytes, *settings, &piece, &written));
   } else {
-    KEDGE_RETURN_IF_ERROR(WriteNew(writer, bytes, &piece, &written));
+    KEDGE_RETURN_IF_ERROR(WriteNew(bytes, &piece, &written));
   }
   // Compressed blocks that do not shrink may take more than they have.
   written.bytes = std::min(written.bytes, new_bytes);
@@ -295,12 +308,8 @@ Result<PieceWritten> FlushObject::WriteReduced(ObjectWriter& writer, ByteSpan by
 }
 
 // As they are: runs of blocks, new ones and others in turn; what is not written is summed all the same.
-Status FlushObject::WriteNew(ObjectWriter& writer, ByteSpan bytes, reduce::ReducedPiece* piece, PieceWritten* written) {
-  uint64_t room = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    room = reduction_->TakeRoom(piece->new_bytes);
-  }
+Status FlushObject::WriteNew(ByteSpan bytes, reduce::ReducedPiece* piece, PieceWritten* written) {
+  const uint64_t room = object_->TakeRoom(piece->new_bytes);
   const Stopwatch writing;
   for (size_t at = 0, i = 0; i < piece->blocks.size();) {
     const bool is_new = piece->blocks[i].IsNew();
@@ -312,20 +321,20 @@ Status FlushObject::WriteNew(ObjectWriter& writer, ByteSpan bytes, reduce::Reduc
     }
     const ByteSpan run = bytes.subspan(at, run_bytes);
     if (is_new) {
-      KEDGE_RETURN_IF_ERROR(WriteAndSum(writer, run, offset, &written->crc32c));
+      KEDGE_RETURN_IF_ERROR(WriteAndSum(*object_, run, offset, &written->crc32c));
       written->bytes += run_bytes;
     } else {
       written->crc32c = crc32c::ChecksumOnly(run.data(), run.size(), written->crc32c);
     }
     at += run_bytes;
   }
-  if (written->bytes > 0) KEDGE_RETURN_IF_ERROR(writer.FlushHint(room, piece->new_bytes, /*wait=*/false));
+  if (written->bytes > 0) KEDGE_RETURN_IF_ERROR(object_->FlushHint(room, piece->new_bytes));
   written->writing = writing.Wall();
   return Status::Ok();
 }
 
-Status FlushObject::WriteCompressed(ObjectWriter& writer, ByteSpan bytes, const reduce::CodecSettings& settings,
-                                    reduce::ReducedPiece* piece, PieceWritten* written) {
+Status FlushObject::WriteCompressed(ByteSpan bytes, const reduce::CodecSettings& settings, reduce::ReducedPiece* piece,
+                                    PieceWritten* written) {
   std::byte* const buffer = compressed_buffer.OfSize(kCompressedBufferBytes);
   if (buffer == nullptr) return Status(Code::kNoSpace, fmt::format("no memory for a buffer of {} bytes", kCompressedBufferBytes));
   const std::span<reduce::ReducedBlock> blocks = piece->blocks;
@@ -351,18 +360,17 @@ Status FlushObject::WriteCompressed(ObjectWriter& writer, ByteSpan bytes, const 
     if (used == 0) continue;
     const size_t rounded = AlignChunkOffset(used);
     std::memset(buffer + used, 0, rounded - used);
-    uint64_t room = 0;
+    const uint64_t room = object_->TakeRoom(rounded);
     {
       const std::lock_guard lock(mutex_);
-      room = reduction_->TakeRoom(rounded);
       reduced_.as.viability.Note(compressed);
     }
     for (reduce::ReducedBlock& block : step_blocks) {
       if (block.IsNew()) block.place.offset += room;
     }
     const Stopwatch writing;
-    KEDGE_RETURN_IF_ERROR(writer.WriteAt(room, ByteSpan(buffer, rounded)));
-    KEDGE_RETURN_IF_ERROR(writer.FlushHint(room, rounded, /*wait=*/false));
+    KEDGE_RETURN_IF_ERROR(object_->WriteAt(room, ByteSpan(buffer, rounded)));
+    KEDGE_RETURN_IF_ERROR(object_->FlushHint(room, rounded));
     written->writing += writing.Wall();
     written->bytes += rounded;
   }
@@ -383,42 +391,33 @@ Result<PieceWritten> FlushObject::WritePiece(const PieceSource& source, uint64_t
 std::optional<reduce::Lender> FlushObject::AsLender() {
   const std::lock_guard lock(mutex_);
   if (!borrower_ || !reduction_) return std::nullopt;
-  return reduce::Lender{&*reduction_, keys::RelativeToJob(generation_.job, writer_->key())};
+  return reduce::Lender{&*reduction_, keys::RelativeToJob(generation_.job, object_->writer()->key()), reduction_->OwnBytes()};
 }
 
 Status FlushObject::WriteRecords(ByteSpan record, const reduce::Lenders& lenders, ImageEntry* entry,
                                  std::set<std::string>* references, LeansOn* leans_on) {
-  KEDGE_ASSIGN_OR_RETURN(ObjectWriter * writer, Writer());
+  KEDGE_ASSIGN_OR_RETURN(ObjectUnderWay * object, Object());
   Buffer records(record.begin(), record.end());
   if (block_bytes_ > 0) {
     KEDGE_ASSIGN_OR_RETURN(const ImageRecord image, DecodeImageRecord(record));
     const std::lock_guard lock(mutex_);
     KEDGE_ASSIGN_OR_RETURN(const BlockMap map, reduction_->Finish(image, lenders));
     Encode(map, &records);
-    entry->object = object_;
-    entry->record_offset = reduction_->end();
+    entry->record_offset = object->TakeRoom(records.size());
     entry->map_bytes = records.size() - record.size();
     entry->map_crc32c = crc32c::Compute(&records[record.size()], entry->map_bytes);
-    for (const SharedObject& object : map.objects) {
-      const std::string folder = keys::GenerationOfObject(object.key).value_or(object.key);
-      IsOfVersion(object, generation_) ? leans_on->insert(object.key.substr(folder.size() + 1)) : references->insert(folder);
+    for (const SharedObject& other : map.objects) {
+      const std::string folder = keys::GenerationOfObject(other.key).value_or(other.key);
+      IsOfVersion(other, generation_) ? leans_on->insert(other.key.substr(folder.size() + 1)) : references->insert(folder);
     }
   }
-  return writer->WriteAt(entry->record_offset, records);
-}
-
-FlushObject::~FlushObject() {
-  if (writer_ != nullptr && !published_) (void)writer_->Abandon();  // what stays is a temporary that gc finds
-}
-
-void FlushObject::MarkPublished() {
-  std::lock_guard lock(mutex_);
-  published_ = true;
+  entry->object = object->name();
+  return object->WriteAt(entry->record_offset, records);
 }
 
 std::optional<Reduced> FlushObject::reduced() {
   std::lock_guard lock(mutex_);
-  return block_bytes_ > 0 ? std::optional<Reduced>(reduced_) : std::nullopt;
+  return block_bytes_ > 0 && !reduced_.as.is_whole ? std::optional<Reduced>(reduced_) : std::nullopt;
 }
 
 }  // namespace kedge

@@ -1,4 +1,4 @@
-// What workers touch of a flush: a store, and one image's object in it.
+// What workers touch of a flush: a store, and one image on its way to its object there.
 //
 // Threads: all of it may be used by several workers at once. Every call may block on the store.
 #pragma once
@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 
+#include "agent/tables/object_under_way.h"
 #include "base/status.h"
 #include "format/identity.h"
 #include "format/store_records.h"
@@ -100,7 +101,8 @@ struct PieceWritten {
 
 // How an image is reduced on its way.
 struct Reduction {
-  uint32_t block_bytes = 0;  // 0: it is not. Pieces begin at multiples of it in their chunks
+  uint32_t block_bytes = 0;  // 0: it has no block map. Pieces begin at multiples of it in their chunks
+  bool is_whole = false;     // all blocks are written as they are, and the map says where: the rest does not matter then
   bool shares = false;       // with the version before
   Deduplication deduplicate = Deduplication::kOff;
   std::shared_ptr<reduce::FirstBlocks> node_blocks;  // of the images that may lend it blocks, and it them; null: none
@@ -120,25 +122,25 @@ struct Reduced {
   bool had_base = false;
 };
 
-// The object of one image, begun by the first piece that is written. Whoever lets go of it last removes what was begun,
-// unless it was published; so pieces that are still being written hold it.
+// One image on its way to an object, which the first piece that is written begins. Whoever lets go of the object last removes
+// what was begun, unless it was published; so pieces that are still being written hold it.
 class FlushObject {
  public:
-  // Not reduced, the image lies in it as it was captured. Else only blocks that are not zeros and that neither the version before
-  // nor the image itself has already, nor other images, as far as `reduction` says so, compressed where that pays; and a block
-  // map behind the image record.
-  FlushObject(std::shared_ptr<StoreContext> store, Generation generation, uint32_t rank, uint64_t expected_bytes,
-              const Reduction& reduction)
+  // Without a block map, the image lies in its object as it was captured, and no other does. Else only blocks that are not zeros
+  // and that neither the version before nor the image itself has already, nor other images, as far as `reduction` says so,
+  // compressed where that pays; and the block map behind the image record. `expected_bytes`: of the object.
+  FlushObject(std::shared_ptr<StoreContext> store, Generation generation, uint32_t rank, std::shared_ptr<ObjectUnderWay> object,
+              uint64_t expected_bytes, const Reduction& reduction)
       : store_(std::move(store)),
         generation_(std::move(generation)),
         rank_(rank),
+        object_(std::move(object)),
         expected_bytes_(expected_bytes),
         block_bytes_(reduction.block_bytes),
         reduced_{.as = reduction} {
     if (reduction.node_blocks != nullptr) borrower_.emplace(reduction.node_blocks, rank);
   }
 
-  ~FlushObject();
   FlushObject(const FlushObject&) = delete;
   FlushObject& operator=(const FlushObject&) = delete;
 
@@ -152,20 +154,18 @@ class FlushObject {
   // `leans_on` in which of the lenders' objects it has blocks. kIncomplete: in others, which are not there.
   Status WriteRecords(ByteSpan record, const reduce::Lenders& lenders, ImageEntry* entry, std::set<std::string>* references,
                       LeansOn* leans_on);
-  // Begins the object when no piece has. The writer stays this object's.
-  Result<ObjectWriter*> Writer();
-  // The object stands in the store now.
-  void MarkPublished();
+  // Begins the object when no piece has.
+  Result<ObjectUnderWay*> Object();
   // Nothing: it was not to be reduced.
   std::optional<Reduced> reduced();
 
  private:
   Status Begin();
   Result<PieceWritten> Write(ByteSpan bytes, const PieceSource& source, uint64_t stream_offset, bool may_borrow);
-  Result<PieceWritten> WriteReduced(ObjectWriter& writer, ByteSpan bytes, const PieceSource& source, uint64_t stream_offset,
-                                    bool may_borrow);
-  Status WriteNew(ObjectWriter& writer, ByteSpan bytes, reduce::ReducedPiece* piece, PieceWritten* written);
-  Status WriteCompressed(ObjectWriter& writer, ByteSpan bytes, const reduce::CodecSettings& settings, reduce::ReducedPiece* piece,
+  Result<PieceWritten> WriteReduced(ByteSpan bytes, const PieceSource& source, uint64_t stream_offset, bool may_borrow);
+  reduce::ReducedPiece Reduce(ByteSpan bytes, const PieceSource& source, uint64_t stream_offset, bool may_borrow);
+  Status WriteNew(ByteSpan bytes, reduce::ReducedPiece* piece, PieceWritten* written);
+  Status WriteCompressed(ByteSpan bytes, const reduce::CodecSettings& settings, reduce::ReducedPiece* piece,
                          PieceWritten* written);
   // Nothing: its new blocks are to be written as they are.
   Result<std::optional<reduce::CodecSettings>> SettingsFor(ByteSpan bytes, const reduce::ReducedPiece& piece);
@@ -173,16 +173,15 @@ class FlushObject {
   const std::shared_ptr<StoreContext> store_;
   const Generation generation_;
   const uint32_t rank_;
+  const std::shared_ptr<ObjectUnderWay> object_;
   const uint64_t expected_bytes_;
   const uint32_t block_bytes_;
-  std::string object_;  // relative to the generation's folder; known with the writer
   std::mutex mutex_;
-  std::unique_ptr<ObjectWriter> writer_;
-  std::optional<reduce::ImageReduction> reduction_;  // begun with the writer
+  bool begun_ = false;
+  std::optional<reduce::ImageReduction> reduction_;  // begun with the object
   reduce::FirstBlocks firsts_;
   std::optional<reduce::Borrower> borrower_;
   Reduced reduced_;
-  bool published_ = false;
   Status failed_;
 };
 

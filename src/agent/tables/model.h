@@ -309,6 +309,8 @@ struct Version {
   // The blocks that its images may lend each other (reduce.deduplicate), from the first that is written until they are published.
   // Those that are written later stand alone: so whoever borrows is published together with all its lenders.
   std::shared_ptr<reduce::FirstBlocks> node_blocks;
+  // Where its images go (store.layout = node) that are written before the first are published; each later one has its own.
+  std::weak_ptr<ObjectUnderWay> node_object;
   bool has_published = false;
   bool probing = false;       // a look into the store is under way
   bool went_through = false;  // images that are gone had chunks in the store for want of room here

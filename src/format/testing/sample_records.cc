@@ -190,6 +190,15 @@ BlockMap SampleBlockMap() {
   return map;
 }
 
+BlockMap SampleBlockMapOfPlaces() {
+  BlockMap map;
+  map.identity = SampleIdentity();
+  map.block_bytes = 1 << 20;
+  map.runs = {{kOwnBlocks, 8, 24 << 20}, {kOwnBlocks, 3, 64 << 20}};
+  map.has_fingerprints = false;
+  return map;
+}
+
 BaseRecord SampleBaseRecord() {
   return {SampleIdentity().generation, kWallTimeNs, {"names/heat%2F%C3%BC/40-3-1", "names/heat%2F%C3%BC/41-3-1"}};
 }
@@ -286,6 +295,7 @@ std::vector<Sample> AllSamples() {
   add("restored", RecordKind::kRestored, SampleRestoredRecord());
   add("reached", RecordKind::kReached, SampleReachedRecord());
   add("block-map", RecordKind::kBlockMap, SampleBlockMap());
+  add("block-map-of-places", RecordKind::kBlockMap, SampleBlockMapOfPlaces());
   add("base", RecordKind::kBase, SampleBaseRecord());
   return samples;
 }

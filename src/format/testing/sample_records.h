@@ -36,6 +36,8 @@ RestoredRecord SampleRestoredRecord();
 ReachedRecord SampleReachedRecord();
 // Blocks of all three kinds.
 BlockMap SampleBlockMap();
+// Of an image whose blocks were not looked at, in an object of several.
+BlockMap SampleBlockMapOfPlaces();
 BaseRecord SampleBaseRecord();
 // Three members under Reed-Solomon (2 of 3), one of them without a rank.
 SetRecord SampleSetRecord();

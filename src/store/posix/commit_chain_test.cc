@@ -1,5 +1,6 @@
 // How many times a publication waits for the store's journal, one after the other: three times on a node, whatever the number of
-// its ranks. What a file system commits together (FileSystem::SyncTogether) is one time.
+// its ranks, and whether each has an object or all have one. What a file system commits together (FileSystem::SyncTogether) is
+// one time.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -29,11 +30,17 @@ class CommitCountingFileSystem final : public SimulatedFileSystem {
   uint64_t steps_ = 0;
 };
 
-class CommitChain : public ::testing::TestWithParam<uint32_t> {
+struct OnANode {
+  uint32_t ranks = 1;
+  bool one_object = false;
+};
+
+class CommitChain : public ::testing::TestWithParam<OnANode> {
  protected:
   CommitChain() : store_(MakePosixStore(fs_, {.path = "/store"})) {
     catalog_ = std::make_unique<Catalog>(Catalog::OpenOrCreate(*store_, {"node1", 1, "agent"}).value());
-    options_.ranks = options_.ranks_per_part = GetParam();
+    options_.ranks = options_.ranks_per_part = GetParam().ranks;
+    options_.one_object = GetParam().one_object;
     EXPECT_TRUE(testing::TakeVersion(*catalog_, At(1), options_).ok()) << "with the folders and records of job and name";
   }
   Generation At(int64_t version) { return {catalog_->id(), "job", "wave", version, 1, static_cast<uint32_t>(version)}; }
@@ -57,7 +64,7 @@ TEST_P(CommitChain, OfAVersionIsThreeLong) {
 
 // The first of two nodes waits for its objects and its part; the second sees both parts, and completes the version.
 TEST_P(CommitChain, OfAVersionOfTwoNodesIsNoLongerOnEither) {
-  const uint32_t on_node = GetParam();
+  const uint32_t on_node = GetParam().ranks;
   options_.ranks = 2 * on_node;
   const auto take = [&](uint32_t first, bool completes) {
     const auto outcome = testing::PublishRanks(*catalog_, At(2), first, on_node, options_);
@@ -70,12 +77,15 @@ TEST_P(CommitChain, OfAVersionOfTwoNodesIsNoLongerOnEither) {
 
 // Of a version that is written once more: what is replaced is not touched before the new objects are durable.
 TEST_P(CommitChain, OfObjectsThatReplaceOthersIsFourLong) {
-  options_.ranks = 2 * GetParam();
-  ASSERT_TRUE(testing::PublishRanks(*catalog_, At(2), 0, GetParam(), options_).ok());
-  EXPECT_LE(CommitsOf([&] { ASSERT_TRUE(testing::PublishRanks(*catalog_, At(2), 0, GetParam(), options_).ok()); }), 4u);
+  const uint32_t on_node = GetParam().ranks;
+  options_.ranks = 2 * on_node;
+  ASSERT_TRUE(testing::PublishRanks(*catalog_, At(2), 0, on_node, options_).ok());
+  EXPECT_LE(CommitsOf([&] { ASSERT_TRUE(testing::PublishRanks(*catalog_, At(2), 0, on_node, options_).ok()); }), 4u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, CommitChain, ::testing::Values(1, 2, 8, 64));
+INSTANTIATE_TEST_SUITE_P(Ranks, CommitChain,
+                         ::testing::Values(OnANode{1}, OnANode{2}, OnANode{8}, OnANode{64}, OnANode{1, true}, OnANode{8, true},
+                                           OnANode{64, true}));
 
 }  // namespace
 }  // namespace kedge

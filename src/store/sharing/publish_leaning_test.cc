@@ -1,7 +1,8 @@
-// Images with blocks in each other's objects: a part names none without those that it needs.
+// Images with blocks in each other's objects, or with one object: a part names none without those that it needs.
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,13 +33,24 @@ class PublishLeaning : public ::testing::Test {
     part_.images.push_back({rank, object, 0, 10, 0, 100, 10, 0});
     leans_on_.push_back(std::move(leans_on));
   }
+  // Another one, which lies in the object of the one before.
+  void AddThere(uint32_t rank, LeansOn leans_on = {}) {
+    beside_.insert(part_.images.size());
+    part_.images.push_back(part_.images.back());
+    part_.images.back().rank = rank;
+    leans_on_.push_back(std::move(leans_on));
+  }
   PublishOutcome Publish() {
     std::vector<ObjectWriter*> writers;
-    for (const auto& writer : writers_) writers.push_back(writer.get());
+    auto writer = writers_.begin();
+    for (size_t i = 0; i < part_.images.size(); ++i) {
+      writers.push_back(beside_.contains(i) ? writers.back() : (writer++)->get());
+    }
     part_.generation = generation_;
     part_.ranks = kRanks;
     PublishOutcome outcome = PublishImages(catalog_, writers, part_, leans_on_);
     writers_.clear();
+    beside_.clear();
     leans_on_.clear();
     part_.images.clear();
     return outcome;
@@ -60,6 +72,7 @@ class PublishLeaning : public ::testing::Test {
   const Catalog catalog_;
   const Generation generation_;
   std::vector<std::unique_ptr<ObjectWriter>> writers_;
+  std::set<size_t> beside_;  // images that have the writer of the one before
   PartRecord part_;
   std::vector<LeansOn> leans_on_;
 };
@@ -95,6 +108,54 @@ TEST_F(PublishLeaning, AllOfThemFailTogether) {
   EXPECT_EQ(CodesOf(outcome), (std::vector<Code>{Code::kIncomplete, Code::kFailedPrecondition}));
   EXPECT_TRUE(outcome.published.images.empty());
   EXPECT_TRUE(Objects().empty());
+}
+
+TEST_F(PublishLeaning, ImagesOfOneObjectStandAndFallWithIt) {
+  Add(0, "data/n1");
+  AddThere(1);
+  AddThere(2);
+  Add(3, "data/n2");
+  AddThere(4, {"data/n1"});
+  EXPECT_TRUE(writers_.back()->Abandon().ok());
+  const PublishOutcome outcome = Publish();
+  EXPECT_EQ(CodesOf(outcome),
+            (std::vector<Code>{Code::kOk, Code::kOk, Code::kOk, Code::kFailedPrecondition, Code::kFailedPrecondition}));
+  EXPECT_EQ(outcome.published.images.size(), 3u);
+  EXPECT_EQ(Objects(), Names{"n1"});
+}
+
+TEST_F(PublishLeaning, AnObjectStaysForTheImagesThatAreNamedThere) {
+  Add(0, "data/n1");
+  AddThere(1, {"data/r9.b1"});
+  AddThere(2, {"data/n1"});
+  const PublishOutcome outcome = Publish();
+  EXPECT_EQ(CodesOf(outcome), (std::vector<Code>{Code::kOk, Code::kIncomplete, Code::kOk}));
+  EXPECT_EQ(Objects(), Names{"n1"});
+  // Nobody else needs it.
+  Add(3, "data/n2", {"data/r9.b1"});
+  AddThere(4, {"data/r9.b1"});
+  EXPECT_EQ(CodesOf(Publish()), (std::vector<Code>{Code::kIncomplete, Code::kIncomplete}));
+  EXPECT_EQ(Objects(), Names{"n1"});
+}
+
+// An agent was killed when it had published some images alone; its successor has written all of them.
+TEST_F(PublishLeaning, AnObjectStaysWhereSomeOfItsImagesCount) {
+  Add(0, "data/n1");
+  Publish();
+  Add(0, "data/n2");
+  AddThere(1);
+  EXPECT_EQ(CodesOf(Publish()), (std::vector<Code>{Code::kOk, Code::kOk}));
+  EXPECT_EQ(Objects(), (Names{"n1", "n2"}));
+  // Its part is committed once more, because it was not told of the first.
+  PartRecord again{generation_, kRanks, {}, {}};
+  for (const uint32_t rank : {0u, 1u}) again.images.push_back({rank, "data/n2", 0, 10, 0, 100, 10, 0});
+  EXPECT_TRUE(CommitPart(catalog_, again).ok());
+  EXPECT_EQ(Objects(), (Names{"n1", "n2"})) << "rank 1 lies there";
+  // Written again by another successor, which all parts there cover by now.
+  Add(0, "data/n3");
+  AddThere(1);
+  EXPECT_EQ(CodesOf(Publish()), (std::vector<Code>{Code::kOk, Code::kOk}));
+  EXPECT_EQ(Objects(), (Names{"n1", "n2"}));
 }
 
 // Of an agent that was killed, by its successor.

@@ -113,6 +113,31 @@ Status WriteImage(ObjectWriter& writer, const ImageRecord& image, ByteSpan objec
   return writer.WriteAt(object.size(), record);
 }
 
+Result<uint64_t> WriteImageAt(ObjectWriter& writer, uint64_t offset, const ImageRecord& image, ByteSpan object,
+                              ImageEntry* entry) {
+  Buffer records;
+  KEDGE_RETURN_IF_ERROR(EncodeImageRecord(image, &records));
+  const size_t record_bytes = records.size();
+  BlockMap map;
+  map.identity = image.identity;
+  map.has_fingerprints = false;
+  for (const Chunk& chunk : image.chunks) {
+    map.runs.push_back({kOwnBlocks, (chunk.bytes + map.block_bytes - 1) / map.block_bytes, offset + chunk.object_offset});
+  }
+  Encode(map, &records);
+  *entry = {image.identity.rank,
+            "",
+            offset + object.size(),
+            record_bytes,
+            crc32c::Compute(records.data(), record_bytes),
+            image.RegionBytes(),
+            records.size() - record_bytes,
+            crc32c::Compute(&records[record_bytes], records.size() - record_bytes)};
+  if (!object.empty()) KEDGE_RETURN_IF_ERROR(writer.WriteAt(offset, object));
+  KEDGE_RETURN_IF_ERROR(writer.WriteAt(entry->record_offset, records));
+  return AlignChunkOffset(entry->record_offset + records.size());
+}
+
 Result<FinishOutcome> PublishRanks(const Catalog& catalog, const Generation& generation, uint32_t first, uint32_t count,
                                    const MakerOptions& options) {
   KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation));
@@ -122,18 +147,31 @@ Result<FinishOutcome> PublishRanks(const Catalog& catalog, const Generation& gen
   std::vector<std::unique_ptr<ObjectWriter>> writers;
   std::vector<ObjectWriter*> pointers;
   Status status;
+  const std::string one_object = keys::NodeObject();
+  uint64_t end = 0;  // in that
   for (uint32_t rank = first; rank < first + count && status.ok(); ++rank) {
     Buffer object;
     const ImageRecord image = MakeImage({generation, rank, options.ranks}, options, &object);
-    auto writer = catalog.store().CreateObject(keys::ImageKey(generation, rank), catalog.owner(), object.size());
-    status = writer.status();
-    if (!status.ok()) break;
-    writers.push_back(std::move(*writer));
+    const std::string name = options.one_object ? one_object : keys::ImageObject(rank);
+    if (!options.one_object || writers.empty()) {
+      auto writer = catalog.store().CreateObject(keys::GenerationFolder(generation) + '/' + name, catalog.owner(), object.size());
+      status = writer.status();
+      if (!status.ok()) break;
+      writers.push_back(std::move(*writer));
+    }
     pointers.push_back(writers.back().get());
-    status = WriteImage(*pointers.back(), image, object, &part.images.emplace_back());
+    ImageEntry& entry = part.images.emplace_back();
+    if (options.one_object) {
+      const Result<uint64_t> written = WriteImageAt(*pointers.back(), end, image, object, &entry);
+      status = written.status();
+      if (written.ok()) end = *written;
+    } else {
+      status = WriteImage(*pointers.back(), image, object, &entry);
+    }
+    entry.object = name;
   }
   if (!status.ok()) {
-    for (ObjectWriter* writer : pointers) static_cast<void>(writer->Abandon());
+    for (const auto& writer : writers) static_cast<void>(writer->Abandon());
     return status;
   }
   const PublishOutcome outcome = PublishImages(catalog, pointers, part);

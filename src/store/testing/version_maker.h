@@ -21,6 +21,7 @@ struct MakerOptions {
   std::vector<uint64_t> region_bytes = {5000, 0, 77};
   uint64_t chunk_bytes = 4096;
   uint64_t piece_bytes = 1500;
+  bool one_object = false;  // of all images of a part
 };
 
 // The byte at `offset` of a region of an image; no two images of a test agree in many.
@@ -32,6 +33,10 @@ ImageRecord MakeImage(const ImageIdentity& identity, const MakerOptions& options
 
 // Writes the image's object. The entry is what a part record needs.
 Status WriteImage(ObjectWriter& writer, const ImageRecord& image, ByteSpan object, ImageEntry* entry);
+
+// The same into an object of several images, from `offset` on; where the next one may begin. The entry's object is the caller's.
+Result<uint64_t> WriteImageAt(ObjectWriter& writer, uint64_t offset, const ImageRecord& image, ByteSpan object,
+                              ImageEntry* entry);
 
 // Creates, writes and publishes the images of [first, first + count) as one part, and finishes the version when it can.
 // Retries nothing; abandons what failed.
