@@ -36,7 +36,7 @@ Config NodeConfig(const std::string& run_folder, const std::map<std::string, std
 // The same as the arguments of a kedge-agent that a test starts by itself.
 std::vector<std::string> AgentCommand(const std::string& run_folder, const std::map<std::string, std::string>& more = {});
 
-// Whether all clients ask for store.layout = node, whatever their keys say: each test runs once with it, and once without.
+// Whether all clients ask for store.layout = node, whatever their keys say (KEDGE_TEST_LAYOUT=node), to run a suite by hand.
 bool IsLayoutNode();
 
 // The store of the scenario, made when it is not there; its id.
