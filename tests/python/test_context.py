@@ -508,6 +508,25 @@ def test_routed_files(tmp_path: Path) -> None:
             assert Path(restart.route(str(original))).read_bytes() == content
 
 
+def test_a_successor_publishes_the_routed_files_of_all_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent dies when only the first rank's image knows that their version is complete in the store."""
+    monkeypatch.setenv("KEDGE_TEST_KILL_POINT", "publish-saving:1")
+    originals = [tmp_path / f"output.{rank}" for rank in range(3)]
+
+    def life(rank: int, communicator: ThreadedCommunicator) -> None:
+        with Context("files", communicator=communicator) as context:
+            if rank == 0:
+                monkeypatch.delenv("KEDGE_TEST_KILL_POINT")  # its agent runs; the successor has none
+            communicator.barrier()
+            with context.checkpoint_parts("f", 1) as checkpoint:
+                Path(checkpoint.route(str(originals[rank]))).write_text(f"of rank {rank}")
+            context.wait("f", 1, Level.STORE, timeout=30)
+            until(originals[rank].exists)
+
+    run_ranks(3, life)
+    assert [original.read_text() for original in originals] == ["of rank 0", "of rank 1", "of rank 2"]
+
+
 def test_a_loop_goes_on_where_the_job_was() -> None:
     """It is left in the middle of step 7; step 6 is the last of which all is known."""
     total, done = np.zeros(()), []

@@ -65,8 +65,12 @@ void FlushAgain(Agent& agent) {
   for (const auto& [id, image] : agent.images().all()) {
     const Version& version = *image->version;
     if (image->flush != FlushState::kWaiting) continue;
-    if (version.skipped) {
-      agent.flush().SetState(*image, FlushState::kNone);  // the note of it had not reached this image's record
+    // The note of it had not reached this image's record.
+    if (version.in_store) {
+      agent.flush().SetState(*image, FlushState::kStored);
+      agent.images().SaveFile(*image);
+    } else if (version.skipped) {
+      agent.flush().SetState(*image, FlushState::kNone);
     } else {
       owed[{version.job, version.generation.attempt}].push_back(id);
     }

@@ -335,7 +335,10 @@ void Publisher::CommitAgain(const Generation& generation, Outcome outcome) {
 }
 
 void Publisher::SaveFiles(const Version& version) {
-  for (const auto& [rank, image] : version.images) images_.SaveFile(*image);
+  for (const auto& [rank, image] : version.images) {
+    images_.SaveFile(*image);
+    os::KillPoint("publish-saving");
+  }
 }
 
 void Publisher::OnComplete(Version& version) {
