@@ -26,6 +26,8 @@ namespace {
 // What rank 0 says of the record that it noted; anything else: the store has it not.
 constexpr char kNoted[] = "noted";
 constexpr char kTakenOver[] = "taken over";
+// How often is looked what there is: on the ranks' own nodes, everywhere, and once more where something has gone meanwhile.
+constexpr int kLooksMax = 3;
 
 Status NoneFound(const std::string& name, int64_t at_most) {
   const std::string bound = at_most >= 0 ? fmt::format(" at or below {}", at_most) : std::string();
@@ -397,8 +399,11 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
   Status status = NoneFound(name, at_most), failure;
   Choice choice;
   std::set<RestoreCandidate> tried;
-  for (const bool everywhere : {false, true}) {
+  for (int look = 0; look < kLooksMax; ++look) {
+    const bool everywhere = look > 0;
     KEDGE_ASSIGN_OR_RETURN(choice, Look(name, {at_most}, everywhere));
+    // It was there a moment ago: where a node has lost it meanwhile, it is elsewhere, and no reason yet for an older one. What
+    // another node had may have got to the store meanwhile, and older ones have gone for it.
     bool has_gone = false;
     for (const RestoreCandidate& candidate : choice.candidates) {
       if (tried.contains(candidate)) continue;
@@ -410,11 +415,12 @@ Result<int64_t> Restarter::Whole(const std::string& name, int64_t at_most) {
       }
       // The bytes are there, but do not fit: an older version would only hide the mistake.
       if (status.code() == Code::kMismatch || status.code() == Code::kInvalidArgument) return status;
-      // It was there a moment ago: where a node has lost it meanwhile, it is elsewhere, and no reason yet for an older one.
-      has_gone = status.code() == Code::kNotFound && !everywhere;
-      if (has_gone) break;
-      tried.insert(candidate);
-      if (status.code() != Code::kNotFound) failure = status;
+      has_gone = has_gone || status.code() == Code::kNotFound;
+      if (has_gone && !everywhere) break;
+      if (status.code() != Code::kNotFound) {
+        tried.insert(candidate);
+        failure = status;
+      }
       // All ranks have the same status.
       if (alone() || core_->rank() == 0) {
         LogWarning("client", "'{}' version {} cannot be restored; trying the next older one: {}", name, candidate.version,
