@@ -264,5 +264,13 @@ TEST_F(DividedTest, WhatIsBadOnTheNodeAndInTheStoreComesFromThePartner) {
   ExpectParts({0, 1, 2}, keys);
 }
 
+// Rank 1 reads two images. Its node knows nothing of their set, and has the first when it rebuilds the second from it.
+TEST_F(DividedTest, ALostNodeRebuildsItsImageFromOneThatItHasBrought) {
+  const std::string keys = std::string(kXorOfFour) + kNoStore;
+  TakeParts(keys, {KEDGE_LEVEL_NODE});
+  nodes_.Lose(3);
+  ExpectParts({0, 3}, keys);
+}
+
 }  // namespace
 }  // namespace kedge::testing

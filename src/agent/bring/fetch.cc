@@ -171,21 +171,20 @@ void Fetch::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {
   });
 }
 
-// What lies here of the sets that the rank is in.
+// What lies here of the sets that the rank is in. A node that has been lost holds none of them, and may have images by now.
 void Fetch::TakeOwnParts(Order& order) {
   const Version* version = images_.FindVersion(order.wanted.generation);
   if (version == nullptr) return;
+  for (const auto& [rank, held] : version->images) {
+    const Image* image = rank == order.wanted.rank ? nullptr : images_.FindWhole(order.wanted.generation, rank);
+    if (image != nullptr) order.from.own_images.emplace(rank, HeldStream::Of(*image));
+  }
   for (const auto& [identity, held] : version->sets) {
     const auto& members = held->record.members;
     auto self =
         std::find_if(members.begin(), members.end(), [&](const SetMember& member) { return member.rank == order.wanted.rank; });
     if (self == members.end()) continue;
     order.from.set = held->record;
-    for (uint32_t member = 0; member < members.size(); ++member) {
-      const Image* image =
-          members[member].rank.has_value() ? images_.FindWhole(order.wanted.generation, *members[member].rank) : nullptr;
-      if (image != nullptr && members[member].rank != order.wanted.rank) order.from.own_streams[member] = HeldStream::Of(*image);
-    }
     for (const auto& [member, object] : held->objects) {
       order.from.own_objects[member] = {HeldStream::Of(object.ranges), object.record.blocks};
     }

@@ -128,7 +128,8 @@ void StreamBringer::PrepareRebuild(const redundancy::SetSurvivors& survivors) {
   tables_.resize(from_.set->members.size());
   std::map<uint32_t, Pending<Buffer>> answers;  // asked for all at once
   for (uint32_t member = 0; member < tables_.size(); ++member) {
-    if (auto own = from_.own_streams.find(member); own != from_.own_streams.end()) {
+    const std::optional<uint32_t>& rank = from_.set->members[member].rank;
+    if (auto own = rank ? from_.own_images.find(*rank) : from_.own_images.end(); own != from_.own_images.end()) {
       source_->SetStream(member, {own->second, ""});
     } else if (survivors.image_node[member] != from_.self) {
       source_->SetStream(member, {std::nullopt, survivors.image_node[member]});

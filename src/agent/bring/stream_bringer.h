@@ -42,8 +42,8 @@ struct BringFrom {
     uint32_t record_crc32c = 0;
   };
   std::vector<Keeper> set_nodes;
-  // By member, what lies here.
-  std::map<uint32_t, HeldStream> own_streams;
+  // What lies here: images by rank, whether this node holds their set or not, and of the set by member.
+  std::map<uint32_t, HeldStream> own_images;
   std::map<uint32_t, std::pair<HeldStream, BlockTable>> own_objects;
 };
 
