@@ -347,11 +347,15 @@ void Promises::NothingPending(int launch) {
   Key key;
   Generation* generation = FindLast(launch, NewestOf(launch), &key);
   if (generation == nullptr || !WasWhole(*generation) || generation->scheduled < KEDGE_LEVEL_STORE) return;
-  // Before its first one a rank may have no slot yet, and writes to the store itself; a large image needs more than it has.
-  if (lives_.at(launch).takings_begun == 1 || setup_.Tracks()) return;
+  if (setup_.Tracks()) return;  // a large image needs more slots than a rank has, and ranks write to the store themselves
   for (const auto& [node, since] : silent_) {
     const auto& places = generation->places;
     if (std::find(places.begin(), places.end(), node) == places.end() || generation->captured_at <= since) continue;
+    // So they do where their agent has stood still since before it gave them any.
+    const bool had_slots = std::any_of(generations_.begin(), generations_.end(), [launch, since = since](const auto& entry) {
+      return entry.first.launch == launch && !entry.second.captured.empty() && entry.second.touched_at <= since;
+    });
+    if (!had_slots) continue;
     return Break(
         "pending-says-done",
         fmt::format("kedge_pending says OK on all ranks; the agent of node {} has stood still since before {} was captured", node,
