@@ -50,11 +50,9 @@ def outcome(command: str) -> tuple[int, str]:
     at_terminal = ["script", "--quiet", "--return", "--command", alone, "/dev/null"]
     with subprocess.Popen(at_terminal, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True) as process:
         try:
-            assert process.stdin is not None
             time.sleep(2 if command.startswith(GOES_ON) else 0.2)
-            process.stdin.write("\x03" if "--web" in command else "q" if command.startswith(GOES_ON) else "y\n")
-            process.stdin.flush()
-            output, _ = process.communicate(timeout=120)
+            keys = "\x03" if "--web" in command else "q" if command.startswith(GOES_ON) else "y\n"
+            output, _ = process.communicate(keys, timeout=120)  # a command that has ended by now asks nothing
         finally:
             process.kill()
     return process.returncode, output
