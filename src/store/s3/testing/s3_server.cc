@@ -95,8 +95,7 @@ Environment TestEnvironment() {
 
 std::unique_ptr<S3Server> S3Server::StartMoto() {
   const uint16_t port = FreePort();
-  return std::unique_ptr<S3Server>(
-      new S3Server({KEDGE_PYTHON, "-m", "moto.server", "-H", "127.0.0.1", "-p", std::to_string(port)}, port));
+  return std::unique_ptr<S3Server>(new S3Server({KEDGE_PYTHON, KEDGE_MOTO_SERVER, std::to_string(port)}, port));
 }
 
 std::unique_ptr<S3Server> S3Server::StartVersitygw() {
