@@ -13,7 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from servers import SECRET_KEY
+from threaded_communicator import ThreadedCommunicator, run_ranks
 from tool import kedge, kedge_json
 
 from kedge import Context, Level
@@ -95,6 +97,45 @@ def test_the_tools_work_on_a_bucket(s3_store: str, tmp_path: Path) -> None:
     assert doctor["store"]["state"] in ("ok", "note") and "s3://" in doctor["store"]["found"]
     kedge("rm", "climate", "--yes")
     assert kedge_json("ls")["versions"] == []
+
+
+def test_images_of_a_node_lie_in_one_object(
+    s3_store: str, run_folder: Path, end_own_agent: Callable[[], None]
+) -> None:
+    """Parts of the upload hold the end of one image and the beginning of another."""
+    lengths = [1, 9 * MIB + 13, 12 * MIB, 300_001]
+
+    def content(rank: int, version: int) -> NDArray[np.uint8]:
+        return np.random.default_rng([rank, version]).integers(0, 256, lengths[rank], dtype=np.uint8)
+
+    def take(rank: int, communicator: ThreadedCommunicator) -> None:
+        with Context("together", settings=settings, communicator=communicator) as context:
+            array = np.zeros(lengths[rank], dtype=np.uint8)
+            context.protect(0, array)
+            for version in range(1, 4):
+                array[:] = content(rank, version)
+                context.checkpoint("t", version)
+                context.wait("t", version, Level.STORE)
+
+    def restart(rank: int, communicator: ThreadedCommunicator) -> None:
+        with Context("together", settings=settings, communicator=communicator) as context:
+            array = np.zeros(lengths[rank], dtype=np.uint8)
+            context.protect(0, array)
+            assert context.restart("t") == 3
+            np.testing.assert_array_equal(array, content(rank, 3))
+
+    settings = {"job.lease": "2s", "store.layout": "node", "keep.versions": 3, "chunk.size": "1MiB"}
+    run_ranks(len(lengths), take)
+    assert kedge_json("verify")["bad"] == 0
+    objects = {
+        image["object"]
+        for version in kedge_json("ls")["versions"]
+        for image in kedge_json("inspect", f"t@{version['version']}", "--all-ranks")["images"]
+    }
+    assert 3 <= len(objects) < 3 * len(lengths), "late ranks may have objects of their own, but not all are late"
+    end_own_agent()
+    shutil.rmtree(run_folder, ignore_errors=True)
+    run_ranks(len(lengths), restart)
 
 
 def test_secrets_stay_out_of_files_and_reports(s3_store: str, run_folder: Path, tmp_path: Path) -> None:
