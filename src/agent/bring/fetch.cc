@@ -122,6 +122,17 @@ void Fetch::Find(Job& job, const Generation& generation, uint32_t rank, const Br
   SearchWithin(job, {generation, rank, options, std::move(found)}, Reach::kJob);
 }
 
+// Those of a set's images, but for the wanted one, that lie here whole.
+template <typename Members>
+void Fetch::TakeOwnImages(Order& order, const Members& members) {
+  std::map<uint32_t, HeldStream>& own = order.from.own_images;
+  for (const auto& member : members) {
+    if (!member.rank || *member.rank == order.wanted.rank || own.contains(*member.rank)) continue;
+    const Image* image = images_.FindWhole(order.wanted.generation, *member.rank);
+    if (image != nullptr) own.emplace(*member.rank, HeldStream::Of(*image));
+  }
+}
+
 void Fetch::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {
   inventories_.Gather(job, wanted.generation.name, reach, [this, wanted, reach](const auto& gathered) {
     const Generation& generation = wanted.generation;
@@ -162,7 +173,10 @@ void Fetch::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {
         if (info.set.identity.generation != generation) continue;
         const bool has_rank = std::any_of(info.set.members.begin(), info.set.members.end(),
                                           [&](const auto& member) { return member.rank == rank; });
-        if (has_rank && reply.node != core_.settings().node)
+        if (!has_rank) continue;
+        // A node that was lost has no set, and may have images by now.
+        TakeOwnImages(*order, info.set.members);
+        if (reply.node != core_.settings().node)
           order->from.set_nodes.push_back({reply.node, info.set.identity, info.set.record_crc32c});
       }
     }
@@ -171,20 +185,17 @@ void Fetch::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {
   });
 }
 
-// What lies here of the sets that the rank is in. A node that has been lost holds none of them, and may have images by now.
+// What lies here of the sets that the rank is in.
 void Fetch::TakeOwnParts(Order& order) {
   const Version* version = images_.FindVersion(order.wanted.generation);
   if (version == nullptr) return;
-  for (const auto& [rank, held] : version->images) {
-    const Image* image = rank == order.wanted.rank ? nullptr : images_.FindWhole(order.wanted.generation, rank);
-    if (image != nullptr) order.from.own_images.emplace(rank, HeldStream::Of(*image));
-  }
   for (const auto& [identity, held] : version->sets) {
     const auto& members = held->record.members;
     auto self =
         std::find_if(members.begin(), members.end(), [&](const SetMember& member) { return member.rank == order.wanted.rank; });
     if (self == members.end()) continue;
     order.from.set = held->record;
+    TakeOwnImages(order, members);
     for (const auto& [member, object] : held->objects) {
       order.from.own_objects[member] = {HeldStream::Of(object.ranges), object.record.blocks};
     }

@@ -69,6 +69,8 @@ class Fetch {
   };
   // Among those within reach; what is to be brought is looked for in the group first, then wherever it may be.
   void SearchWithin(Job& job, const Wanted& wanted, Reach reach);
+  template <typename Members>
+  void TakeOwnImages(Order& order, const Members& members);
   void TakeOwnParts(Order& order);
   void Describe(std::shared_ptr<Order> order);
   void Fill(std::shared_ptr<Order> order);

@@ -42,7 +42,7 @@ struct BringFrom {
     uint32_t record_crc32c = 0;
   };
   std::vector<Keeper> set_nodes;
-  // What lies here: images by rank, whether this node holds their set or not, and of the set by member.
+  // What lies here: images of its set by rank, whether the set is here or not, and of a set that is here by member.
   std::map<uint32_t, HeldStream> own_images;
   std::map<uint32_t, std::pair<HeldStream, BlockTable>> own_objects;
 };
