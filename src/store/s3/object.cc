@@ -266,15 +266,15 @@ Status S3ObjectWriter::SendRest() {
   return parts_.SendRest([this] { return BeginUpload(); }, parts_.end());
 }
 
+std::optional<Upload> S3ObjectWriter::BegunUpload() {
+  const std::lock_guard lock(mutex_);
+  return upload_;
+}
+
 Status S3ObjectWriter::GiveUp(const Status& why) {
   parts_.Drop();
-  std::optional<Upload> upload;
-  {
-    const std::lock_guard lock(mutex_);
-    upload = upload_;
-  }
   // What cannot be removed now is a temporary of the owner.
-  if (upload) static_cast<void>(Uploads(bucket_).Remove(place_.handle));
+  if (BegunUpload()) static_cast<void>(Uploads(bucket_).Remove(place_.handle));
   return why;
 }
 
@@ -322,11 +322,7 @@ Result<std::vector<ListedPart>> S3ObjectWriter::AllParts(const Upload& upload) {
 }
 
 Result<Request> S3ObjectWriter::CompletionRequest() {
-  std::optional<Upload> upload;
-  {
-    const std::lock_guard lock(mutex_);
-    upload = upload_;
-  }
+  const std::optional<Upload> upload = BegunUpload();
   if (!upload) {
     const std::optional<PartCollector::Whole> small = parts_.Small();
     if (!small) return Status(Code::kInternal, place_.key + " has parts and no upload");
@@ -342,11 +338,7 @@ Result<Request> S3ObjectWriter::CompletionRequest() {
 }
 
 Status S3ObjectWriter::Settle(const Reply& completed) {
-  std::optional<Upload> upload;
-  {
-    const std::lock_guard lock(mutex_);
-    upload = upload_;
-  }
+  const std::optional<Upload> upload = BegunUpload();
   if (!upload) return completed.status;
   const Status settled = has_no_parts_ ? completed.status : Uploads(bucket_).Settle(*upload, completed);
   if (!settled.ok()) return GiveUp(settled);

@@ -95,6 +95,7 @@ class S3ObjectWriter final : public ObjectWriter {
  private:
   Status CheckOpen();
   Result<Upload> BeginUpload();
+  std::optional<Upload> BegunUpload();
   Request PutRequest(const PartCollector::Whole& whole) const;
   // All parts, also those of others; gaps are filled.
   Result<std::vector<ListedPart>> AllParts(const Upload& upload);
