@@ -11,6 +11,7 @@
 #include "store/testing/version_maker.h"
 #include "tests/agent/agent_client.h"
 #include "tests/support/child_process.h"
+#include "tests/support/point_names.h"
 
 namespace kedge::testing {
 namespace {
@@ -137,11 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Points, AgentKilledWhileVersionsShare,
                          ::testing::Values("flush-base-claimed:2", "flush-base-claimed:4", "piece-written:20",
                                            "publish-records-written:3", "publish-done:3", "publish-saved:3", "retention-done:3",
                                            "retention-done:4"),
-                         [](const auto& point) {
-                           std::string name = point.param;
-                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+                         NameOfPoint<std::string>);
 
 class AgentKilledAt : public ::testing::TestWithParam<std::string> {};
 
@@ -185,11 +182,7 @@ INSTANTIATE_TEST_SUITE_P(Points, AgentKilledAt,
                                            "image-end-after-record:1", "image-end-after-record:3", "image-end-done:1",
                                            "image-end-done:2", "piece-written:1", "piece-written:8", "publish-records-written:2",
                                            "publish-done:1", "publish-done:3", "publish-saved:2", "retention-done:3"),
-                         [](const auto& point) {
-                           std::string name = point.param;
-                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+                         NameOfPoint<std::string>);
 
 TEST(AgentDeath, KilledAtRandomNothingIsLost) {
   const uint64_t seed =

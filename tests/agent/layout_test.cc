@@ -1,15 +1,12 @@
 // One object for all images that a node writes of a version (store.layout = node). Whoever of the ranks fails, is late or is
 // damaged, and whenever their agent dies: each image is read as it was captured, and nobody else's suffers.
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <filesystem>
 #include <set>
 
-#include "os/testing/steering.h"
 #include "store/copy.h"
 #include "store/garbage.h"
 #include "store/posix/posix_store.h"
@@ -17,13 +14,13 @@
 #include "store/sharing/image_object.h"
 #include "store/verify.h"
 #include "store/versions.h"
-#include "tests/agent/agent_client.h"
-#include "tests/support/child_process.h"
+#include "tests/agent/several_ranks.h"
+#include "tests/support/point_names.h"
+#include "tests/support/steered_agents.h"
 
 namespace kedge::testing {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 namespace files = std::filesystem;
 
@@ -31,36 +28,12 @@ namespace files = std::filesystem;
 constexpr size_t kLaidOutBytes = (2 << 20) + 300'007;
 constexpr uint64_t kLaidOutRoom = AlignChunkOffset(kLaidOutBytes);
 
-class NodeLayout : public ::testing::Test {
+class NodeLayout : public SeveralRanks {
  protected:
+  NodeLayout() : SeveralRanks("ckpt", kLaidOutBytes) {}
   void Attach(uint32_t ranks, JobKeys keys = {}) {
     keys.store_layout = StoreLayout::kNode;
-    for (uint32_t rank = 0; rank < ranks; ++rank) {
-      clients_.push_back(std::make_unique<AgentClient>(
-          scenario_, ClientOptions{.rank = rank, .ranks = ranks, .keys = keys, .node_keys = {{"pool.size", "64MiB"}}}));
-      ASSERT_TRUE(IsOk(clients_.back()->Attach()));
-    }
-  }
-  AgentClient& client(uint32_t rank) { return *clients_[rank]; }
-  Generation At(int64_t version) { return client(0).GenerationOf("ckpt", version); }
-  // All ranks', so that the agent hears of all at once: it waits for none of whom it has not heard.
-  void CaptureAll(int64_t version) {
-    for (const auto& one : clients_) ASSERT_TRUE(IsOk(one->CaptureButEnd(At(version), kLaidOutBytes)));
-    const int agent = scenario_.AgentPid();
-    ASSERT_EQ(kill(agent, SIGSTOP), 0);
-    for (const auto& one : clients_) EXPECT_TRUE(IsOk(one->SendEnd()));
-    ASSERT_EQ(kill(agent, SIGCONT), 0);
-  }
-  void ExpectStored(int64_t version, uint32_t rank) {
-    const auto stored = client(rank).Wait(At(version), Level::kStore);
-    ASSERT_TRUE(IsOk(stored));
-    ASSERT_TRUE(IsOk(stored->failure));
-    EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), At(version), rank, kLaidOutBytes)));
-  }
-  void Take(int64_t version) {
-    CaptureAll(version);
-    for (uint32_t rank = 0; rank < clients_.size(); ++rank) ExpectStored(version, rank);
-    EXPECT_TRUE(VerifyVersion(catalog(), At(version), {})->problems.empty());
+    SeveralRanks::Attach(ranks, keys, {{"pool.size", "64MiB"}});
   }
   StoredImage Image(int64_t version, uint32_t rank) { return ReadImage(catalog(), At(version), rank).value(); }
   // The names of objects and temporaries.
@@ -79,15 +52,6 @@ class NodeLayout : public ::testing::Test {
     for (uint32_t rank = 0; rank < clients_.size(); ++rank) EXPECT_EQ(Image(version, rank).entry.object, "data/" + data.front());
     EXPECT_TRUE(keys::IsNodeObject("data/" + data.front()));
   }
-  const Catalog& catalog() {
-    if (!catalog_) catalog_ = Catalog::OpenOrCreate(*store_, {"test", 0, "test"}).value();
-    return *catalog_;
-  }
-
-  ScenarioFolder scenario_;
-  std::vector<std::unique_ptr<AgentClient>> clients_;
-  const std::unique_ptr<Store> store_ = MakePosixStore(os::SystemFileSystem(), {scenario_.store(), 0600, 0700, false});
-  std::optional<Catalog> catalog_;
 };
 
 TEST_F(NodeLayout, HasEachByteOfAllImagesOnceInOneObject) {
@@ -229,11 +193,8 @@ TEST_F(NodeLayout, BlocksOfSeveralRanksAreThereOnce) {
   Attach(3, keys);
   for (int64_t version = 1; version <= 6; ++version) {
     const Generation generation = client(0).GenerationOf(kCommonName, version);
-    for (const auto& one : clients_) ASSERT_TRUE(IsOk(one->CaptureButEnd(generation, kSmallBytes)));
-    const int agent = scenario_.AgentPid();
-    ASSERT_EQ(kill(agent, SIGSTOP), 0);
-    for (const auto& one : clients_) EXPECT_TRUE(IsOk(one->SendEnd()));
-    ASSERT_EQ(kill(agent, SIGCONT), 0);
+    CaptureAtOnce(generation, kSmallBytes);
+    if (HasFatalFailure()) return;
     uint64_t own_bytes = 0;
     for (uint32_t rank = 0; rank < 3; ++rank) {
       ASSERT_TRUE(IsOk(client(rank).Wait(generation, Level::kStore)->failure));
@@ -284,24 +245,9 @@ TEST_F(NodeLayout, WaitsForTheStore) {
 // An agent whose calls on the store fail as the test says.
 class NodeLayoutWithFaults : public NodeLayout {
  protected:
-  NodeLayoutWithFaults() {
-    setenv("KEDGE_AGENT", (files::read_symlink("/proc/self/exe").parent_path() / "steered_agent").c_str(), 1);
-    setenv(os::testing::kSteeringVariable, steering_.c_str(), 1);
-  }
-  ~NodeLayoutWithFaults() override {
-    os::testing::StopSteering(steering_);
-    unsetenv("KEDGE_AGENT");
-    unsetenv(os::testing::kSteeringVariable);
-  }
-  void FailTheObject(os::testing::CallSet calls) {
-    os::testing::FaultRule rule;
-    rule.calls = calls;
-    rule.path_contains = "/data/n";
-    rule.errno_value = EIO;
-    os::testing::Steer(steering_, {rule});
-  }
+  void FailTheObject(os::testing::CallSet calls) { agents_.Fail("/data/n", calls, EIO); }
 
-  const std::string steering_ = scenario_.path() + "/steering";
+  const SteeredAgents agents_{scenario_.path() + "/steering"};
 };
 
 // All images that lie there are written again, and nothing stays of the first try.
@@ -312,7 +258,7 @@ TEST_F(NodeLayoutWithFaults, AWriteThatFailsCostsAllImagesOfTheObjectATry) {
   FailTheObject(os::testing::CallsOf(os::testing::Call::kPwrite));
   for (const auto& one : clients_) ASSERT_TRUE(IsOk(one->SendEnd()));
   ASSERT_TRUE(WaitFor([&] { return client(0).AgentStatus()->find("\"flush_retries\":0,") == std::string::npos; }, seconds(20)));
-  os::testing::StopSteering(steering_);
+  agents_.Mend();
   for (uint32_t rank = 0; rank < 3; ++rank) ExpectStored(1, rank);
   for (const std::string& name : Data(1)) EXPECT_FALSE(name.ends_with(".tmp")) << name;
 }
@@ -331,55 +277,16 @@ TEST_F(NodeLayoutWithFaults, ASyncThatFailsCostsAllImagesOfTheObjectATry) {
 class AgentKilledWithNodeLayout : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(AgentKilledWithNodeLayout, ItsSuccessorGoesOn) {
-  constexpr uint32_t kNodeRanks = 3;
-  constexpr size_t kBytes = 700'000;
-  ScenarioFolder scenario;
-  MakeStoreOf(scenario.store());
-  ChildProcess doomed(AgentCommand(scenario.run_folder()), {{"KEDGE_TEST_KILL_POINT", GetParam()}}, scenario.NewOutput());
-  ASSERT_TRUE(WaitFor([&] { return scenario.AgentPid() != 0; }, seconds(20))) << doomed.Output();
   JobKeys keys;
   keys.store_layout = StoreLayout::kNode;
-  std::vector<std::unique_ptr<AgentClient>> clients;
-  for (uint32_t rank = 0; rank < kNodeRanks; ++rank) {
-    clients.push_back(std::make_unique<AgentClient>(scenario, ClientOptions{.rank = rank, .ranks = kNodeRanks, .keys = keys}));
-    ASSERT_TRUE(IsOk(clients.back()->Attach()));
-  }
-  std::vector<Generation> taken(5);
-  for (int64_t version = 1; version <= 4; ++version) {
-    Generation& generation = taken[static_cast<size_t>(version)];
-    ASSERT_TRUE(IsOk(TakeOverAgents(clients, "ckpt", version, kBytes, &generation))) << doomed.Output();
-    for (uint32_t rank = 0; rank < kNodeRanks; ++rank) {
-      EXPECT_TRUE(IsOk(CheckStored(scenario.store(), generation, rank, kBytes)));
-    }
-  }
-  const auto result = doomed.Wait(seconds(10));
-  ASSERT_TRUE(result.has_value()) << "the point was never passed";
-  EXPECT_EQ(result->signal, SIGKILL);
-  for (const auto& one : clients) {
-    if (one->connection().WaitForPeerToClose(milliseconds(0))) {
-      ASSERT_TRUE(IsOk(one->Attach()));
-    }
-  }
-  EXPECT_TRUE(WaitFor(
-      [&] {
-        return StoredVersions(scenario.store(), "job", "ckpt") == std::vector<int64_t>{3, 4};
-      },
-      seconds(20)));
-  const auto store = MakePosixStore(os::SystemFileSystem(), {scenario.store(), 0600, 0700, false});
-  const Catalog catalog = Catalog::OpenOrCreate(*store, {"test", 0, "test"}).value();
-  for (const size_t version : {3, 4}) EXPECT_TRUE(VerifyVersion(catalog, taken[version], {})->problems.empty());
-  for (const auto& one : clients) ASSERT_TRUE(IsOk(one->Goodbye()));
+  ExpectASuccessorGoesOn(GetParam(), keys, "ckpt", 700'000);
 }
 
 INSTANTIATE_TEST_SUITE_P(Points, AgentKilledWithNodeLayout,
                          ::testing::Values("piece-written:1", "piece-written:4", "piece-written:12", "publish-records-written:1",
                                            "publish-records-written:2", "publish-done:1", "publish-done:2", "publish-saved:1",
                                            "publish-saved:3", "retention-done:3"),
-                         [](const auto& point) {
-                           std::string name = point.param;
-                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+                         NameOfPoint<std::string>);
 
 }  // namespace
 }  // namespace kedge::testing

@@ -2,29 +2,26 @@
 // damaged, and whenever their agent dies: every version is read as it was captured, and nothing that nobody needs stays in the
 // store.
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <cerrno>
 #include <filesystem>
 #include <set>
 
-#include "os/testing/steering.h"
 #include "store/garbage.h"
 #include "store/posix/posix_store.h"
 #include "store/retention.h"
 #include "store/sharing/image_object.h"
 #include "store/verify.h"
 #include "store/versions.h"
-#include "tests/agent/agent_client.h"
-#include "tests/support/child_process.h"
+#include "tests/agent/several_ranks.h"
+#include "tests/support/point_names.h"
+#include "tests/support/steered_agents.h"
 
 namespace kedge::testing {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 namespace files = std::filesystem;
 
@@ -44,35 +41,9 @@ JobKeys NodeKeys() {
   return keys;
 }
 
-class NodeBlocks : public ::testing::Test {
+class NodeBlocks : public SeveralRanks {
  protected:
-  void Attach(uint32_t ranks, const JobKeys& keys) {
-    for (uint32_t rank = 0; rank < ranks; ++rank) {
-      clients_.push_back(std::make_unique<AgentClient>(scenario_, ClientOptions{.rank = rank, .ranks = ranks, .keys = keys}));
-      ASSERT_TRUE(IsOk(clients_.back()->Attach()));
-    }
-  }
-  AgentClient& client(uint32_t rank) { return *clients_[rank]; }
-  Generation At(int64_t version) { return client(0).GenerationOf(kCommonName, version); }
-  // All ranks', so that the agent hears of all at once: it waits for none of whom it has not heard.
-  void CaptureAll(int64_t version) {
-    for (const auto& one : clients_) ASSERT_TRUE(IsOk(one->CaptureButEnd(At(version), kSmallBytes)));
-    const int agent = scenario_.AgentPid();
-    ASSERT_EQ(kill(agent, SIGSTOP), 0);
-    for (const auto& one : clients_) EXPECT_TRUE(IsOk(one->SendEnd()));
-    ASSERT_EQ(kill(agent, SIGCONT), 0);
-  }
-  void ExpectStored(int64_t version, uint32_t rank, size_t bytes = kSmallBytes) {
-    const auto stored = client(rank).Wait(At(version), Level::kStore);
-    ASSERT_TRUE(IsOk(stored));
-    ASSERT_TRUE(IsOk(stored->failure));
-    EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), At(version), rank, bytes)));
-  }
-  void Take(int64_t version) {
-    CaptureAll(version);
-    for (uint32_t rank = 0; rank < clients_.size(); ++rank) ExpectStored(version, rank);
-    EXPECT_TRUE(VerifyVersion(catalog(), At(version), {})->problems.empty());
-  }
+  NodeBlocks() : SeveralRanks(kCommonName, kSmallBytes) {}
   StoredBytes BytesOf(int64_t version, uint32_t rank) { return StoredBytesOf(ReadImage(catalog(), At(version), rank).value()); }
   uint64_t OwnBytesOfAll(int64_t version) {
     uint64_t bytes = 0;
@@ -110,15 +81,6 @@ class NodeBlocks : public ::testing::Test {
     ASSERT_TRUE(IsOk(client(0).Capture(At(version), kSmallBytes)));
     AwaitWritten(version, 0, kOwnBytes);
   }
-  const Catalog& catalog() {
-    if (!catalog_) catalog_ = Catalog::OpenOrCreate(*store_, {"test", 0, "test"}).value();
-    return *catalog_;
-  }
-
-  ScenarioFolder scenario_;
-  std::vector<std::unique_ptr<AgentClient>> clients_;
-  const std::unique_ptr<Store> store_ = MakePosixStore(os::SystemFileSystem(), {scenario_.store(), 0600, 0700, false});
-  std::optional<Catalog> catalog_;
 };
 
 TEST_F(NodeBlocks, AreWrittenOnce) {
@@ -223,29 +185,14 @@ TEST_F(NodeBlocks, WithoutFailuresAreInTheLendersObject) {
 // An agent whose calls on the store fail as the test says.
 class NodeBlocksWithFaults : public NodeBlocks {
  protected:
-  NodeBlocksWithFaults() {
-    setenv("KEDGE_AGENT", (files::read_symlink("/proc/self/exe").parent_path() / "steered_agent").c_str(), 1);
-    setenv(os::testing::kSteeringVariable, steering_.c_str(), 1);
-  }
-  ~NodeBlocksWithFaults() override {
-    os::testing::StopSteering(steering_);
-    unsetenv("KEDGE_AGENT");
-    unsetenv(os::testing::kSteeringVariable);
-  }
   // Those on the objects of rank 1.
-  void Fail(os::testing::CallSet calls) {
-    os::testing::FaultRule rule;
-    rule.calls = calls;
-    rule.path_contains = "/data/r1.";
-    rule.errno_value = EIO;
-    os::testing::Steer(steering_, {rule});
-  }
+  void Fail(os::testing::CallSet calls) { agents_.Fail("/data/r1.", calls, EIO); }
   uint64_t Retries() {
     const std::string status = client(0).AgentStatus().value(), key = "\"flush_retries\":";
     return std::stoull(status.substr(status.find(key) + key.size()));
   }
 
-  const std::string steering_ = scenario_.path() + "/steering";
+  const SteeredAgents agents_{scenario_.path() + "/steering"};
 };
 
 // As often as it is tried: the other's image gets to the store all the same, and the version is whole once the lender's does.
@@ -258,7 +205,7 @@ TEST_F(NodeBlocksWithFaults, OfALenderThatFailsForGoodAreWrittenByTheOthers) {
   ASSERT_TRUE(IsOk(client(1).NextFailure(seconds(60))));
   ASSERT_TRUE(WaitFor([&] { return ReadPublishedImage(catalog(), At(1), 0).ok(); }, seconds(20)));
   EXPECT_EQ(StoredBytesOf(ReadPublishedImage(catalog(), At(1), 0).value()).own, kSmallBytes);
-  os::testing::StopSteering(steering_);
+  agents_.Mend();
   DrainRequest request;
   request.timeout = seconds(30);
   const auto drained = client(0).connection().Drain(request, nullptr);
@@ -274,7 +221,7 @@ TEST_F(NodeBlocksWithFaults, OfALenderThatIsWrittenAgainAreFoundWhereTheyLieThen
   Fail(os::testing::CallsOf(os::testing::Call::kPwrite));
   ASSERT_TRUE(IsOk(client(1).CaptureButEnd(At(1), kLargeBytes)));
   ASSERT_TRUE(WaitFor([&] { return Retries() > 0; }, seconds(20)));
-  os::testing::StopSteering(steering_);
+  agents_.Mend();
   ASSERT_TRUE(IsOk(client(0).Capture(At(1), kSmallBytes)));
   AwaitWritten(1, 0, kOwnBytes);
   const uint64_t retries = Retries();
@@ -340,43 +287,9 @@ TEST_F(NodeBlocks, ABitThatFlipsInOneIsToldOfAllThatHaveIt) {
 class AgentKilledWithNodeBlocks : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(AgentKilledWithNodeBlocks, ItsSuccessorGoesOn) {
-  constexpr uint32_t kNodeRanks = 3;
-  ScenarioFolder scenario;
-  MakeStoreOf(scenario.store());
-  ChildProcess doomed(AgentCommand(scenario.run_folder()), {{"KEDGE_TEST_KILL_POINT", GetParam()}}, scenario.NewOutput());
-  ASSERT_TRUE(WaitFor([&] { return scenario.AgentPid() != 0; }, seconds(20))) << doomed.Output();
   JobKeys keys = NodeKeys();
   keys.reduce_incremental = Feature::kOn;
-  std::vector<std::unique_ptr<AgentClient>> clients;
-  for (uint32_t rank = 0; rank < kNodeRanks; ++rank) {
-    clients.push_back(std::make_unique<AgentClient>(scenario, ClientOptions{.rank = rank, .ranks = kNodeRanks, .keys = keys}));
-    ASSERT_TRUE(IsOk(clients.back()->Attach()));
-  }
-  std::vector<Generation> taken(5);
-  for (int64_t version = 1; version <= 4; ++version) {
-    Generation& generation = taken[static_cast<size_t>(version)];
-    ASSERT_TRUE(IsOk(TakeOverAgents(clients, kCommonName, version, kSmallBytes, &generation))) << doomed.Output();
-    for (uint32_t rank = 0; rank < kNodeRanks; ++rank) {
-      EXPECT_TRUE(IsOk(CheckStored(scenario.store(), generation, rank, kSmallBytes)));
-    }
-  }
-  const auto result = doomed.Wait(seconds(10));
-  ASSERT_TRUE(result.has_value()) << "the point was never passed";
-  EXPECT_EQ(result->signal, SIGKILL);
-  for (const auto& one : clients) {
-    if (one->connection().WaitForPeerToClose(milliseconds(0))) {
-      ASSERT_TRUE(IsOk(one->Attach()));
-    }
-  }
-  EXPECT_TRUE(WaitFor(
-      [&] {
-        return StoredVersions(scenario.store(), "job", kCommonName) == std::vector<int64_t>{3, 4};
-      },
-      seconds(20)));
-  const auto store = MakePosixStore(os::SystemFileSystem(), {scenario.store(), 0600, 0700, false});
-  const Catalog catalog = Catalog::OpenOrCreate(*store, {"test", 0, "test"}).value();
-  for (const size_t version : {3, 4}) EXPECT_TRUE(VerifyVersion(catalog, taken[version], {})->problems.empty());
-  for (const auto& one : clients) ASSERT_TRUE(IsOk(one->Goodbye()));
+  ExpectASuccessorGoesOn(GetParam(), keys, kCommonName, kSmallBytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(Points, AgentKilledWithNodeBlocks,
@@ -384,11 +297,7 @@ INSTANTIATE_TEST_SUITE_P(Points, AgentKilledWithNodeBlocks,
                                            "piece-written:5", "publish-records-written:1", "publish-records-written:2",
                                            "publish-done:1", "publish-done:2", "publish-saved:1", "publish-saved:3",
                                            "retention-done:3"),
-                         [](const auto& point) {
-                           std::string name = point.param;
-                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+                         NameOfPoint<std::string>);
 
 }  // namespace
 }  // namespace kedge::testing

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <cctype>
 #include <filesystem>
 
 #include "tests/support/child_process.h"
+#include "tests/support/point_names.h"
 #include "tests/support/scenario_folder.h"
 
 namespace kedge::testing {
@@ -75,11 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Points, ClientKilledAt,
                                            Point{"client-end-before:2", "1000", Point::kNot},
                                            Point{"client-end-after:2", "1000", Point::kHandedOver},
                                            Point{"client-end-returned:2", "1000", Point::kHandedOver}),
-                         [](const auto& point) {
-                           std::string name = std::string(point.param.name) + "_" + point.param.bytes;
-                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+                         [](const auto& point) { return AsTestName(std::string(point.param.name) + "_" + point.param.bytes); });
 
 }  // namespace
 }  // namespace kedge::testing

@@ -11,9 +11,9 @@
 #include <filesystem>
 #include <thread>
 
-#include "os/testing/steering.h"
 #include "tests/client/api_fixture.h"
 #include "tests/support/child_process.h"
+#include "tests/support/steered_agents.h"
 #include "tests/support/thread_ranks.h"
 
 namespace kedge::testing {
@@ -23,9 +23,6 @@ using os::testing::Call;
 using os::testing::CallSet;
 using os::testing::CallsOf;
 using ::testing::HasSubstr;
-
-const std::string kSteeredAgent = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "steered_agent";
-const std::string kSteering = std::filesystem::temp_directory_path() / ("kedge-test-steering-" + std::to_string(getpid()));
 
 struct Fault {
   const char* name;
@@ -53,23 +50,7 @@ constexpr auto kLookIsOld = std::chrono::milliseconds(300);
 
 class StoreFaultTest : public ApiTest {
  protected:
-  StoreFaultTest() {
-    setenv("KEDGE_AGENT", kSteeredAgent.c_str(), 1);
-    setenv(os::testing::kSteeringVariable, kSteering.c_str(), 1);
-  }
-  ~StoreFaultTest() override {
-    os::testing::StopSteering(kSteering);
-    unsetenv("KEDGE_AGENT");
-    unsetenv(os::testing::kSteeringVariable);
-  }
-
-  static void FailBelow(const std::string& path, CallSet calls, int errno_value) {
-    os::testing::FaultRule rule;
-    rule.calls = calls;
-    rule.path_contains = path;
-    rule.errno_value = errno_value;
-    os::testing::Steer(kSteering, {rule});
-  }
+  void FailBelow(const std::string& path, CallSet calls, int errno_value) const { agents_.Fail(path, calls, errno_value); }
   // A newer attempt has begun, by what the store says.
   void TakeOver() const {
     const std::string attempts = folder_.store() + "/jobs/api/attempts/";
@@ -97,6 +78,7 @@ class StoreFaultTest : public ApiTest {
     EXPECT_EQ(level, KEDGE_LEVEL_STORE);
   }
 
+  const SteeredAgents agents_{std::filesystem::temp_directory_path() / ("kedge-test-steering-" + std::to_string(getpid()))};
   std::string data_;
 };
 INSTANTIATE_TEST_SUITE_P(Modes, StoreFaultTest, ::testing::Values(kInline, kAgent, kTierless), ModeName);
@@ -115,7 +97,7 @@ TEST_P(StoreFaultTest, IsReportedAndTheNextCheckpointWorksOnceItIsOver) {
     EXPECT_EQ(kedge_last_flush_error(context, nullptr, 0, nullptr), has_local_copies ? fault.status : KEDGE_OK);
     ExpectInStore(context, version);
     ExpectRestart(context, has_local_copies ? version + 1 : version);
-    os::testing::StopSteering(kSteering);
+    agents_.Mend();
     version += 2;
     ASSERT_EQ(Take(context, version), KEDGE_OK) << kedge_error_message();
   }
@@ -193,7 +175,7 @@ TEST_P(OneRankFaultTest, ItsRetakenVersionIsOfOneTaking) {
       FailRankOne();
       const bool is_inline = GetParam().name == kInline.name;
       EXPECT_EQ(Checkpoint(context, Content(rank, "first"), 1), is_inline ? KEDGE_ERROR_IO : KEDGE_OK) << kedge_error_message();
-      os::testing::StopSteering(kSteering);
+      agents_.Mend();
     }
     together.arrive_and_wait();
     EXPECT_KEDGE_OK(Checkpoint(context, Content(rank, "again"), 1, KEDGE_OVERWRITE));
@@ -207,7 +189,7 @@ TEST_P(OneRankFaultTest, AllGoOnCountingAlike) {
   ThreadRanks(2).Run(OverridesOf("schedule.store=2\n"), [&](kedge_context* context, int rank) {
     if (rank == 1) FailRankOne();
     (void)Checkpoint(context, Content(rank, "1"), 1);
-    if (rank == 1) os::testing::StopSteering(kSteering);
+    if (rank == 1) agents_.Mend();
     together.arrive_and_wait();
     for (int64_t version = 2; version <= 5; ++version) {
       EXPECT_KEDGE_OK(Checkpoint(context, Content(rank, std::to_string(version)), version));
@@ -258,7 +240,7 @@ TEST_P(NodesFirstTest, ARestartThatTheNodesServeLooksIntoNoGenerationInTheStore)
         std::vector<os::testing::FaultRule> rules;
         for (const char* folder : {"/names/s/1-1-1", "/names/s/2-1-2", "/names/s/3-1-3"})
           rules.push_back({.path_contains = folder, .errno_value = EIO});
-        os::testing::Steer(kSteering, rules);
+        agents_.Steer(rules);
         faults = os::testing::SteeredFaults();
       }
       together.arrive_and_wait();
@@ -272,7 +254,7 @@ TEST_P(NodesFirstTest, ARestartThatTheNodesServeLooksIntoNoGenerationInTheStore)
       together.arrive_and_wait();
       if (rank == 0) {
         faults = os::testing::SteeredFaults() - faults;
-        os::testing::StopSteering(kSteering);
+        agents_.Mend();
       }
       together.arrive_and_wait();
     });
@@ -315,7 +297,7 @@ TEST_P(OneRankFaultTest, OnlyRankZeroLooksForVersions) {
     EXPECT_EQ(kedge_newest(context, "s", -1, &newest), KEDGE_ERROR_IO);
     EXPECT_THAT(kedge_error_message(), HasSubstr("rank 0"));
     together.arrive_and_wait();
-    if (rank == 1) os::testing::StopSteering(kSteering);
+    if (rank == 1) agents_.Mend();
     together.arrive_and_wait();
   });
 }
@@ -352,7 +334,7 @@ TEST_P(FlushFaultTest, IsReturnedByFinalizeAndTheCopyOnTheNodeStays) {
   EXPECT_KEDGE_OK(kedge_checkpoint(context, "s", 2, 0));
   EXPECT_EQ(kedge_finalize(context, 1), KEDGE_ERROR_NO_SPACE) << kedge_error_message();
   EXPECT_THAT(kedge_error_message(), HasSubstr(folder_.store()));
-  os::testing::StopSteering(kSteering);
+  agents_.Mend();
   ExpectRestart(Open(), 2);
 }
 
@@ -362,9 +344,9 @@ TEST_P(FlushFaultTest, OneErrorHidesNoNewerAttemptFromARestart) {
   for (const int64_t version : {1, 2}) ASSERT_EQ(Take(context, version), KEDGE_OK) << kedge_error_message();
   TakeOver();
   FailBelow("/jobs/api/attempts", CallsOf(Call::kList), EIO);
-  std::thread mends([] {
+  std::thread mends([this] {
     std::this_thread::sleep_for(std::chrono::milliseconds(60));
-    os::testing::StopSteering(kSteering);
+    agents_.Mend();
   });
   EXPECT_EQ(kedge_restart(context, "s", 1, nullptr), KEDGE_ERROR_BUSY) << kedge_error_message();
   mends.join();
@@ -393,7 +375,7 @@ TEST_P(FlushFaultTest, WhatIsInTheStoreIsNotSaidToBeThereWhenNobodyCanLookForANe
   EXPECT_EQ(kedge_wait(context, "s", 1, KEDGE_LEVEL_LOCAL, 1), KEDGE_ERROR_TIMEOUT);
   EXPECT_EQ(kedge_test(context, "s", 1, &level), KEDGE_ERROR_UNAVAILABLE);
   EXPECT_THAT(kedge_error_message(), HasSubstr(std::strerror(EIO)));
-  os::testing::StopSteering(kSteering);
+  agents_.Mend();
   EXPECT_EQ(kedge_wait(context, "s", 1, KEDGE_LEVEL_STORE, 60), KEDGE_ERROR_BUSY) << kedge_error_message();
 }
 
@@ -403,9 +385,9 @@ TEST_P(FlushFaultTest, ALookForANewerAttemptThatFailsIsTriedAgain) {
   ASSERT_EQ(Take(context, 1), KEDGE_OK) << kedge_error_message();
   FailBelow("/jobs/api/attempts", CallsOf(Call::kList), EIO);
   std::this_thread::sleep_for(kLookIsOld);
-  std::thread mends([] {
+  std::thread mends([this] {
     std::this_thread::sleep_for(std::chrono::milliseconds(700));
-    os::testing::StopSteering(kSteering);
+    agents_.Mend();
   });
   EXPECT_KEDGE_OK(kedge_wait(context, "s", 1, KEDGE_LEVEL_STORE, 60));
   mends.join();
@@ -456,7 +438,7 @@ TEST_P(FlushFaultTest, IsTriedAgainByAWaitOnceItIsOver) {
   ASSERT_TRUE(result.has_value());
   EXPECT_EQ(result->exit_code, 1);
   EXPECT_THAT(in_vain.Output(), HasSubstr(std::strerror(ENOSPC)));
-  os::testing::StopSteering(kSteering);
+  agents_.Mend();
   auto again = ChildProcess(wait, environment, folder_.NewOutput());
   EXPECT_TRUE(again.Succeeds(std::chrono::seconds(60)));
   EXPECT_KEDGE_OK(kedge_wait(context, "s", 2, KEDGE_LEVEL_STORE, 60));
@@ -474,13 +456,13 @@ TEST_P(FlushFaultTest, AnImageGreaterThanThePoolIsLostAndTheOlderOneStays) {
   full.errno_value = ENOSPC;
   full.byte_budget = 24 << 20;
   full.count = os::testing::kForEver;
-  os::testing::Steer(kSteering, {full});
+  agents_.Steer({full});
   std::string large(40 << 20, 'x');
   EXPECT_KEDGE_OK(kedge_protect(context, 0, large.data(), large.size(), 1, nullptr));
   int code = kedge_checkpoint(context, "s", 2, 0);
   if (code == KEDGE_OK) code = kedge_wait(context, "s", 2, KEDGE_LEVEL_STORE, 60);
   EXPECT_EQ(code, KEDGE_ERROR_NO_SPACE) << kedge_error_message();
-  os::testing::StopSteering(kSteering);
+  agents_.Mend();
   ExpectRestart(context, 1);
   ASSERT_EQ(Take(context, 3), KEDGE_OK) << kedge_error_message();
   ExpectRestart(context, 3);
@@ -508,7 +490,7 @@ TEST_P(TierFaultTest, ATierThatCannotBeWrittenLeavesItToTheStore) {
   for (int errno_value : {EIO, ENOSPC}) {
     FailBelow(Disk(), CallsOf(Call::kPwrite), errno_value);
     ASSERT_EQ(Take(context, errno_value), KEDGE_OK) << kedge_error_message();
-    os::testing::StopSteering(kSteering);
+    agents_.Mend();
     ExpectRestart(context, errno_value);
     ASSERT_GT(Statistics(context).checkpoints_inline, 0u);
   }
@@ -516,7 +498,7 @@ TEST_P(TierFaultTest, ATierThatCannotBeWrittenLeavesItToTheStore) {
   FailBelow(folder_.path(), CallsOf(Call::kPwrite), ENOSPC);
   EXPECT_EQ(Take(context, 100), KEDGE_ERROR_NO_SPACE);
   EXPECT_THAT(kedge_error_message(), HasSubstr(folder_.store()));
-  os::testing::StopSteering(kSteering);
+  agents_.Mend();
   ASSERT_EQ(Take(context, 101), KEDGE_OK) << kedge_error_message();
   ExpectRestart(context, 101);
 }

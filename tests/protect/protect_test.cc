@@ -17,6 +17,7 @@
 
 #include "base/testing/sanitized.h"
 #include "tests/protect/protect_fixture.h"
+#include "tests/support/point_names.h"
 
 namespace kedge::testing {
 namespace {
@@ -276,11 +277,7 @@ class KilledAtTest : public ProtectTest, public ::testing::WithParamInterface<co
 INSTANTIATE_TEST_SUITE_P(Protecting, KilledAtTest,
                          ::testing::Values("protect-measured", "protect-block", "protect-block:2", "protect-made", "protect-kept",
                                            "serve-lease"),
-                         [](const auto& point) {
-                           std::string name = point.param;
-                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-                           return name;
-                         });
+                         NameOfPoint<const char*>);
 
 // With two rows of parity, each node's are made in two runs of blocks at least.
 TEST_P(KilledAtTest, TheVersionGetsThereAllTheSame) {

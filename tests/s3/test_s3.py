@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from servers import SECRET_KEY
 from threaded_communicator import ThreadedCommunicator, run_ranks
-from tool import kedge, kedge_json
+from tool import kedge, kedge_json, kedge_text
 
 from kedge import Context, Level
 
@@ -76,7 +76,7 @@ def test_the_tools_work_on_a_bucket(s3_store: str, tmp_path: Path) -> None:
             context.checkpoint("heat", version)
             context.wait("heat", version, Level.STORE)
     assert [version["version"] for version in kedge_json("ls", "heat")["versions"]] == [2, 1]
-    assert "field" in kedge("inspect", "heat@2")
+    assert "field" in kedge_text("inspect", "heat@2")
     kedge("verify")
     kedge("export", "heat@2", "-o", str(tmp_path / "out"))
     exported = next((tmp_path / "out").glob("*.npy"))
@@ -144,7 +144,7 @@ def test_secrets_stay_out_of_files_and_reports(s3_store: str, run_folder: Path, 
         context.protect(0, array)
         context.checkpoint("s", 1)
         context.wait("s", 1, Level.STORE)
-        said = kedge("status", "--json") + kedge("config") + kedge("ls", "--all")
+        said = kedge_text("status", "--json") + kedge_text("config") + kedge_text("ls", "--all")
         files = [path for folder in (run_folder, tmp_path) for path in folder.rglob("*") if path.is_file()]
         assert files
         assert SECRET_KEY not in said
@@ -156,9 +156,9 @@ def test_keys_that_the_server_does_not_know_are_named_in_plain_words(
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret")
-    said = kedge("ls", "--store", f"s3://kedge-test/x?endpoint={gateway}", expect=3)
+    said = kedge_text("ls", "--store", f"s3://kedge-test/x?endpoint={gateway}", expect=3)
     assert "No user exists" in said and "not-the-secret" not in said
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(variable)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    assert "no keys for S3" in kedge("ls", "--store", f"s3://kedge-test/x?endpoint={gateway}", expect=3)
+    assert "no keys for S3" in kedge_text("ls", "--store", f"s3://kedge-test/x?endpoint={gateway}", expect=3)

@@ -22,8 +22,8 @@ import pytest
 from conftest import agent_pid, end_agent
 from kedge import Context
 from schedule_support import kedge_runs, until
-from tool import KEDGE, kedge, kedge_json
 from threaded_communicator import ThreadedCommunicator, run_ranks
+from tool import KEDGE, kedge, kedge_json, kedge_text
 
 # No address of this machine: an agent that is to be reached there opens no network.
 NOWHERE = "203.0.113.1"
@@ -118,7 +118,7 @@ def test_ranks_of_different_speed_take_the_same_checkpoints_and_end_together(run
 def test_a_halt_waits_for_the_next_checkpoint(run_folder: Path) -> None:
     ranks = Ranks(checkpoint_every=800)
     ranks.until_running()
-    assert "ends after its next checkpoint" in kedge("halt", "asked")
+    assert "ends after its next checkpoint" in kedge_text("halt", "asked")
     assert kedge_json("status")["jobs"][0]["halting"]
     ranks.assert_ended_alike()
     assert ranks.checkpoints == [1] * RANKS and ranks.exit[0] is not None and ranks.exit[0] >= 799
@@ -167,9 +167,9 @@ def test_a_halt_that_is_taken_back_and_one_of_the_last_attempt_do_not_hold(run_f
 
 
 def test_halting_what_does_not_run_says_so(run_folder: Path) -> None:
-    assert "no agent runs" in kedge("halt", expect=3)
+    assert "no agent runs" in kedge_text("halt", expect=3)
     with Context("asked") as context:
-        assert "no job 'other' runs" in kedge("halt", "other", expect=1)
+        assert "no job 'other' runs" in kedge_text("halt", "other", expect=1)
         assert not context.should_exit()
 
 
@@ -206,7 +206,7 @@ def test_ranks_of_nodes_that_do_not_reach_each_other_agree(run_folder: Path, sec
     ranks = Ranks(settings=over_two_nodes(second_node, {"schedule.interval": "200ms", "net.interface": NOWHERE}))
     ranks.until(lambda: min(len(due) for due in ranks.due) >= 2)
     other = ["--set", f"node.run_folder={second_node}", "--set", "node.name=node-b"]
-    assert "rank 0 is on another node" in kedge("halt", "--now", *other)
+    assert "rank 0 is on another node" in kedge_text("halt", "--now", *other)
     kedge("halt", "--now")
     ranks.assert_ended_alike()
 

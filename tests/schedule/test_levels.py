@@ -24,8 +24,8 @@ from conftest import agent_pid, end_agent
 from kedge import Context
 from kedge.plan.runtime_metrics import parse_prometheus, read_socket
 from schedule_support import job_status, until
-from tool import KEDGE, kedge, kedge_json
 from threaded_communicator import ThreadedCommunicator, run_ranks
+from tool import KEDGE, kedge_json, kedge_text
 
 RANKS = 3
 ELEMENTS = 10_000
@@ -179,7 +179,7 @@ def test_counts_change_on_all_nodes_between_the_same_versions(run_folder: Path, 
     assert run.first[1] == ("node", "store") and run.first[2] == (), "it begins with what is configured"
     late = [levels for version, levels in run.first.items() if version > run.newest - VERSIONS_AFTER_A_CHANGE]
     assert sum("node" in levels for levels in late) >= VERSIONS_AFTER_A_CHANGE // node_every
-    assert f"schedule.node = {node_every}" in kedge("status")
+    assert f"schedule.node = {node_every}" in kedge_text("status")
     shown = parse_prometheus(metrics := read_socket(run_folder / "metrics.sock"))["levels"]
     assert (shown.node_every, shown.store_every) == (node_every, store_every)
     assert "kedge_proposed_store_every{" in metrics and "kedge_proposed_node_every{" in metrics

@@ -23,8 +23,8 @@ from kedge.plan.runtime_metrics import parse_prometheus, parse_status, read_sock
 from kedge.plan.system import System
 from pair import folder_of, settings
 from schedule_support import job_status, until
-from tool import kedge
 from threaded_communicator import ThreadedCommunicator, run_ranks
+from tool import kedge, kedge_text
 
 PAIR = Path(__file__).with_name("pair.py")
 VERSIONS = 3
@@ -142,7 +142,7 @@ def test_watch_plans_with_what_the_nodes_protection_takes(
     job = restart_and_look()
     assert failures(job) == {"local": 1, "node": 0, "store": 0}
     by_socket = parse_prometheus(read_socket(run_folder / "metrics.sock"))["pair"]
-    by_status = parse_status(kedge("status", "--json"))["pair"]
+    by_status = parse_status(kedge_text("status", "--json"))["pair"]
     assert by_socket.levels == by_status.levels and sorted(by_socket.levels) == ["local", "node", "store"]
     assert (by_socket.node_every, by_socket.store_every) == (by_status.node_every, by_status.store_every) == (1, 1)
     system = tmp_path / "system.toml"

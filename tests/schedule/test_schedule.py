@@ -27,8 +27,8 @@ from kedge.plan.optimum import optimum
 from kedge.plan.runtime_metrics import parse_prometheus, parse_status, read_port, read_socket
 from kedge.plan.system import System
 from schedule_support import job_status, kedge_runs, until
-from tool import kedge, kedge_json
 from threaded_communicator import ThreadedCommunicator, run_ranks
+from tool import kedge_json, kedge_text
 
 LOOP = Path(__file__).with_name("loop.py")
 
@@ -81,7 +81,7 @@ def test_what_advise_writes_is_what_the_runtime_goes_by(run_folder: Path, system
 
 def test_an_unknown_schedule_key_is_refused(run_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "kedge.toml").write_text('[schedule]\nlevels = "xor:1"\n')
-    assert "schedule.levels" in kedge("config", expect=2)
+    assert "schedule.levels" in kedge_text("config", expect=2)
 
 
 def test_due_follows_the_interval(run_folder: Path) -> None:
@@ -176,7 +176,7 @@ def test_watch_reads_a_running_agent(
         assert by_socket.levels["store"].reached.count == 3 and by_socket.levels["store"].reached.sum > 0.0
         assert by_socket.levels["local"].restarts.count == 1 and by_socket.levels["store"].restarts.count == 0
         assert (by_socket.interval_seconds, by_socket.store_every) == (50.0, 2)
-        for other in (parse_prometheus(read_port(port)), parse_status(kedge("status", "--json"))):
+        for other in (parse_prometheus(read_port(port)), parse_status(kedge_text("status", "--json"))):
             assert other["paced"].blocked == by_socket.blocked
             assert other["paced"].levels == by_socket.levels
             assert (other["paced"].interval_seconds, other["paced"].store_every) == (50.0, 2)
@@ -198,7 +198,7 @@ def test_the_agent_proposes_what_the_planner_does(run_folder: Path) -> None:
             context.checkpoint("sim", version)
             context.wait("sim", version, Level.STORE)
         until(lambda: proposal_follows(job_status()))  # what came in the last ten seconds may not be in it yet
-        assert "best" in kedge("status")
+        assert "best" in kedge_text("status")
         assert context.statistics.checkpoint_interval_seconds == 0.0, "nothing is set that nobody asked for"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from kedge import Context, Level
-from program import KEDGE, kedge, kedge_json
+from tool import KEDGE, kedge, kedge_json
 from waiting import until
 
 pytestmark = pytest.mark.usefixtures("run_folder")

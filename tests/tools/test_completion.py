@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from program import KEDGE
+from tool import KEDGE
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -16,7 +16,7 @@ import pytest
 
 from documented import PAGES, commands
 from kedge import Context, Level
-from program import KEDGE
+from tool import KEDGE
 
 # What stands for something of the reader's, or of an earlier command.
 PLACES = {"JOB/NAME@VERSION": "climate/heat@120", "JOB": "climate", "NAME": "climate", "climate-42": "climate", "/archive": "archive",

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from kedge import Context, Level
-from program import kedge, kedge_json
 from threaded_communicator import ThreadedCommunicator, run_ranks
+from tool import kedge, kedge_json
 
 SETTINGS: dict[str, Any] = {"job.lease": "1s", "store.layout": "node", "chunk.size": "1MiB", "pool.size": "256MiB"}
 RANKS, ROWS, COLUMNS = 3, 12, 60_000

@@ -22,9 +22,9 @@ from kedge import Context, Level
 from kedge.report.looks import Looks
 from kedge.report.model import Job, Moment
 from kedge.report.page import page
-from program import KEDGE, kedge, kedge_json
 from report_jobs import bare_job, job_of, run_of_supervisor
 from threaded_communicator import ThreadedCommunicator, run_ranks
+from tool import KEDGE, kedge, kedge_json
 from waiting import until
 
 LEASE = {"job.lease": "1s"}

@@ -15,8 +15,8 @@ from kedge import Context, Level
 from kedge.report.life import ATTEMPTS_MAX, GROUPS_MAX, VERSIONS_MAX
 from kedge.report.model import Job
 from kedge.report.page import page
-from program import KEDGE
 from report_jobs import bare_job, job_of, run_of_supervisor
+from tool import KEDGE
 from waiting import until
 
 WINDOWS = [(1366, 768, "light"), (1366, 768, "dark"), (390, 844, "light"), (390, 844, "dark")]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from kedge import Context, Level
-from program import kedge, kedge_json
 from threaded_communicator import ThreadedCommunicator, run_ranks
+from tool import kedge, kedge_json
 
 SETTINGS: dict[str, Any] = {"job.lease": "1s", "keep.versions": 3, "reduce.incremental": "on", "reduce.block": "4KiB"}
 BLOCK = 4096

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from kedge import Context, Error, Level
-from program import KEDGE, kedge, kedge_json
 from threaded_communicator import ThreadedCommunicator, run_ranks
+from tool import KEDGE, kedge, kedge_json
 from waiting import until
 
 pytestmark = pytest.mark.usefixtures("run_folder")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kedge import Context
-from program import KEDGE
+from tool import KEDGE
 
 PLAN = ("advise", "compare", "curves", "figures", "fit", "groups", "simulate", "sweep", "watch")
 COMMANDS = (
