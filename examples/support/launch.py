@@ -2,6 +2,7 @@
 
 The kill is armed in the victim itself, as a kernel timer that starts with one of its checkpoint calls, so that
 microseconds can be aimed at; one in the middle of a flush comes from this side, which sees the version's folder grow in the store.
+A victim that comes to its end before either dies there (witness.c).
 This side waits for the victim's end on a process handle, kills the agent in the same moment where that is asked for, and then sees
 the launcher out.
 """
@@ -136,8 +137,9 @@ class Launcher:
 
     def _command(self, application: Application, folder: Path, kill: Kill | None) -> list[str]:
         variables = {"LD_PRELOAD": str(self._build / "examples" / "libkedge-witness.so"), "WITNESS_FOLDER": str(folder)}
-        if kill is not None and kill.moment != "flush":
-            variables["WITNESS_KILL"] = f"{kill.rank} {kill.version} {kill.seconds:.9f}"
+        if kill is not None:
+            by_timer = f"{kill.version} {kill.seconds:.9f}"
+            variables["WITNESS_KILL"] = f"{kill.rank} {by_timer if kill.moment != 'flush' else '-1 0'}"
         command = [self._launcher, "-n", str(self._ranks)]
         for name, value in variables.items():
             command += ["-x", f"{name}={value}"] if self._mpi == "openmpi" else ["-genv", name, value]
@@ -202,9 +204,6 @@ class Launcher:
     def _victim_died(self, process: subprocess.Popen[bytes], launch: Launch, folder: Path) -> None:
         kill = launch.kill
         assert kill is not None
-        if any(event["event"] == "finalize" for event in _events(folder) if event["rank"] == kill.rank):
-            process.wait(END_SECONDS_MAX)
-            return  # it had finished before its time came
         launch.killed = True
         if kill.with_memory:
             self._node.lose_memory()

@@ -6,7 +6,9 @@
  * - keeps the word "checkpoint" or "outside" at the head of WITNESS_FOLDER/RANK.where, in a shared mapping that
  * outlives the process, so that it is known after a kill whether it fell into a checkpoint call;
  * - kills the process with SIGKILL, by a kernel timer, WITNESS_KILL="RANK VERSION SECONDS": that many seconds
- *   after the call that checkpoints VERSION began on RANK; 0: as it begins, without a timer.
+ *   after the call that checkpoints VERSION began on RANK; 0: as it begins, without a timer. A RANK that lives when it
+ *   calls kedge_finalize dies there: without a call of VERSION (-1: something else is to kill it) at once, else when
+ *   its timer ends. So it never gets away, however far its pace is from the one that was measured.
  * Without WITNESS_FOLDER, or in a process without an MPI rank, it does nothing.
  */
 #define _GNU_SOURCE
@@ -34,6 +36,7 @@ static char* where = NULL; /* mapping of RANK.where */
 static double restart_began = 0;
 static int64_t restart_version = -1;
 static bool is_struck_at_once = false;
+static bool is_timer_set = false;
 
 static double seconds_of(clockid_t clock) {
   struct timespec now;
@@ -86,15 +89,19 @@ static int64_t nanoseconds(void) {
   return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
+/* What WITNESS_KILL orders; false where this rank is not the victim. */
+static bool read_order(int64_t* version, double* delay) {
+  const char* order = getenv("WITNESS_KILL");
+  int victim = 0;
+  return order != NULL && sscanf(order, "%d %" SCNd64 " %lf", &victim, version, delay) == 3 && victim == rank;
+}
+
 /* Called right before the checkpoint call. Setting a timer takes longer than a small checkpoint, so it is set a lead
  * ahead of the call, which then begins exactly when the lead is over. */
 static void arm_kill(int64_t version) {
-  const char* order = getenv("WITNESS_KILL");
-  int victim = 0;
   int64_t victim_version = 0;
   double delay = 0;
-  if (order == NULL || sscanf(order, "%d %" SCNd64 " %lf", &victim, &victim_version, &delay) != 3) return;
-  if (victim != rank || victim_version != version) return;
+  if (!read_order(&victim_version, &delay) || victim_version != version) return;
   is_struck_at_once = delay == 0;
   if (is_struck_at_once) return;
   const int64_t call = nanoseconds() + kLeadNanoseconds;
@@ -103,7 +110,17 @@ static void arm_kill(int64_t version) {
   const struct itimerspec at = {.it_value = {end / 1000000000, end % 1000000000}};
   timer_t timer;
   if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, TIMER_ABSTIME, &at, NULL) != 0) raise(SIGKILL);
+  is_timer_set = true;
   while (nanoseconds() < call) continue;
+}
+
+/* The victim goes no further than here. */
+static void die_at_the_end(void) {
+  int64_t version = 0;
+  double delay = 0;
+  if (!read_order(&version, &delay)) return;
+  if (!is_timer_set) raise(SIGKILL);
+  for (;;) pause();
 }
 
 static kedge_statistics statistics_of(kedge_context* context) {
@@ -165,6 +182,7 @@ KEDGE_API int kedge_restart_end(kedge_context* context, int success) {
 }
 
 KEDGE_API int kedge_finalize(kedge_context* context, int drain) {
+  die_at_the_end();
   const kedge_statistics s = statistics_of(context);
   const int status = NEXT(kedge_finalize)(context, drain);
   note("{\"event\": \"finalize\", \"rank\": %d, \"status\": %d, \"flush_failures\": %" PRIu64 "}\n", rank, status,

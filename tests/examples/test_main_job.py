@@ -65,14 +65,17 @@ def test_killed_and_continued_equals_uninterrupted(application: str, mpi: str, s
     assert result["equal"], result["problems"]
     launches = result["launches"]
     killed = [launch for launch in launches if launch["killed"]]
-    assert len(killed) >= 2, "the kills came too late to hit: " + done.stderr
+    assert len(killed) >= 2, done.stderr
     assert any(launch["end"].startswith("in checkpoint") for launch in killed), done.stderr
     assert any(launch["agent_killed"] for launch in killed), done.stderr
     assert launches[-1]["end"] == "finished"
     assert launches[-1]["restored_version"] is not None, "the last launch began at step 0"
     assert sum(launches[-1]["restored_bytes"].values()) > 0
-    # Counted by looking: one that retention removes between two looks is not seen. That none failed, the application's end says.
-    assert 0 < launches[0]["durable_versions"] <= launches[0]["checkpoints"]
+    # Counted by looking: one that retention removes between two looks is not seen, and the flush of one that a newer one follows
+    # soon may be left out. The last launch waits for its last one. That none failed, the application's end says.
+    assert all(launch["durable_versions"] <= launch["checkpoints"] for launch in launches)
+    assert launches[-1]["checkpoints"] == 0 or launches[-1]["durable_versions"] > 0
+    assert sum(launch["durable_versions"] for launch in launches) > 0
     assert_nothing_is_left(tmp_path, [json.loads(done.stdout)["node"]])
 
 
