@@ -61,7 +61,7 @@ fuzz: setup  ## fuzz every decoder for FUZZ_SECONDS (60) seconds each
 bench: setup build  ## measure, and judge against the targets in docs/performance.md
 	@bench/run
 
-figures: setup build  ## make the figures of the documents again (MEASURE=no: without the one that is measured)
+figures: setup build  ## make the figures of the documents again (MEASURE=no: without those that are measured)
 	@scripts/figures
 
 format:  ## format the C and C++ sources in place
