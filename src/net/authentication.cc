@@ -41,6 +41,7 @@ Buffer Encode(const Transcript& transcript, std::string_view label) {
   encoder.String(transcript.responder);
   encoder.Raw(transcript.initiator_nonce);
   encoder.Raw(transcript.responder_nonce);
+  if (!transcript.initiator_address.empty()) encoder.String(transcript.initiator_address);
   encoder.Finish();
   return bytes;
 }

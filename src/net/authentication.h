@@ -64,6 +64,7 @@ struct Transcript {
   std::string_view responder;
   Nonce initiator_nonce{};
   Nonce responder_nonce{};
+  std::string_view initiator_address = {};  // of a guest; empty: the responder knows it
 };
 
 enum class ProofOf : uint8_t { kHello = 1, kInitiator = 2, kResponder = 3 };

@@ -47,6 +47,7 @@ TEST(Proof, DependsOnEverything) {
   with([](Transcript& t) { t.responder = "n3"; });
   with([](Transcript& t) { std::swap(t.initiator, t.responder); });
   with([](Transcript& t) { t.initiator = "n1n", t.responder = "2"; });
+  with([](Transcript& t) { t.initiator_address = "w"; });
   with([](Transcript& t) { t.initiator_nonce[15] = std::byte{9}; });
   with([](Transcript& t) { t.responder_nonce[0] = std::byte{9}; });
   std::set<Digest> proofs;

@@ -397,7 +397,14 @@ void Network::Engine::SessionBegan(uint64_t session, Link* link) {
 }
 
 void Network::Engine::SessionEnded(uint64_t session) {
-  sessions_.erase(session);
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return;
+  const Link* link = found->second;
+  sessions_.erase(found);
+  if (!link->is_guest()) return;
+  left_guests_.push_back(link->peer());
+  if (link->membership()->guest_left)
+    Deliver([membership = link->membership(), peer = link->peer()] { membership->guest_left(peer); });
 }
 
 void Network::Engine::LeaseEndedByReader(const std::string& job, uint64_t lease) {

@@ -29,7 +29,7 @@ class Network::Engine : public LinkHost {
   ~Engine() override;
 
   void Close();
-  const NodeAddress& address() const { return fabric_->address(); }
+  const NodeAddress& address() const override { return fabric_->address(); }
   Status Join(Membership membership);
   void Leave(const std::string& job);
   void Connect(const Peer& peer);
@@ -93,6 +93,11 @@ class Network::Engine : public LinkHost {
   void RefuseFrame();
   // Says so now and then: whoever sent it cannot be told, and waits.
   void TellOfProtocol(const Status& what);
+  // The link of whoever said this hello: of a member, or of a guest, who is let in now. Null: nobody's whom we would answer.
+  Link* LinkOf(const Hello& hello);
+  Link* AdmitGuest(const Hello& hello);
+  // Forgets guests that have no session, and say no hello.
+  void DropGuests();
   bool ProgressLinks();
   bool ProgressParked();
   void BeginReads();
@@ -131,6 +136,7 @@ class Network::Engine : public LinkHost {
   // The progress thread's own.
   Timers timers_;
   std::map<Peer, Entry> links_;
+  std::vector<Peer> left_guests_;  // whose session has ended, or whose time to prove themselves
   std::vector<Parked> parked_;
   std::vector<std::unique_ptr<Endpoint>> ahead_;
   std::unordered_map<uint64_t, Link*> sessions_;

@@ -34,6 +34,7 @@ void Network::Engine::Run() {
     const bool parked = ProgressParked();
     const int64_t now_ns = SystemClock().NowNs();
     timers_.RunDue(now_ns);
+    DropGuests();
     EndExpiredLeases();
     FlushDeliveries();
     const bool idle = !commands && !frames && !links && !parked;
@@ -114,7 +115,7 @@ void Network::Engine::OnHandshake(const Frame& frame) {
   const auto control = DecodeControl(frame.header.kind, frame.payload);
   if (!control.ok()) return RefuseFrame();
   if (const auto* hello = std::get_if<Hello>(&*control)) {
-    Link* link = FindLink({hello->job, hello->initiator});
+    Link* link = LinkOf(*hello);
     return link == nullptr ? RefuseFrame() : link->OnHello(*hello);
   }
   if (const auto* proof = std::get_if<Proof>(&*control)) {
@@ -130,6 +131,62 @@ void Network::Engine::OnHandshake(const Frame& frame) {
     }
   }
   RefuseFrame();
+}
+
+Link* Network::Engine::LinkOf(const Hello& hello) {
+  if (Link* link = FindLink({hello.job, hello.initiator})) return link;
+  return hello.address.empty() ? nullptr : AdmitGuest(hello);
+}
+
+// Its address is trusted since only somebody who has the secret can have proved it. Somebody who repeats a hello that he has seen
+// gets no further than a challenge, sent to where its sender was.
+Link* Network::Engine::AdmitGuest(const Hello& hello) {
+  std::shared_ptr<const Membership> membership;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = memberships_.find(hello.job);
+    if (found != memberships_.end()) membership = found->second;
+  }
+  if (membership == nullptr || membership->guests_max == 0 || hello.attempt != membership->attempt || hello.initiator.empty() ||
+      hello.responder != membership->self || hello.initiator == membership->self)
+    return nullptr;
+  Transcript transcript;
+  transcript.protocol = kNetProtocol;
+  transcript.job = hello.job;
+  transcript.attempt = hello.attempt;
+  transcript.initiator = hello.initiator;
+  transcript.responder = hello.responder;
+  transcript.initiator_address = hello.address;
+  transcript.initiator_nonce = hello.initiator_nonce;
+  if (!SameDigest(hello.proof, Prove(membership->secret, transcript, ProofOf::kHello))) {
+    Count([](NetworkCounters* counters) { ++counters->handshakes_refused; });
+    return nullptr;
+  }
+  const auto is_guest = [&hello](const auto& entry) { return entry.first.job == hello.job && entry.second.link->is_guest(); };
+  if (static_cast<size_t>(std::count_if(links_.begin(), links_.end(), is_guest)) >= membership->guests_max) return nullptr;
+  const Peer peer{hello.job, hello.initiator};
+  Entry entry;
+  entry.state = std::make_unique<PeerState>();
+  entry.link = std::make_unique<Link>(this, membership, Member{hello.initiator, NodeAddress{address().provider, hello.address}},
+                                      entry.state.get(), nullptr);
+  entry.link->SetGuest();
+  timers_.Add(SystemClock().NowNs() + options_.connect_timeout.count(), [this, peer] { left_guests_.push_back(peer); });
+  const std::lock_guard<std::mutex> lock(mutex_);
+  states_.push_back(entry.state.get());
+  return links_.emplace(peer, std::move(entry)).first->second.link.get();
+}
+
+void Network::Engine::DropGuests() {
+  for (const Peer& peer : std::exchange(left_guests_, {})) {
+    const auto entry = links_.find(peer);
+    if (entry == links_.end() || !entry->second.link->is_guest() || entry->second.link->has_session()) continue;
+    entry->second.link->Fail(Status(Code::kUnavailable, fmt::format("guest {} has left", peer.node)));
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      std::erase(states_, entry->second.state.get());
+    }
+    links_.erase(entry);
+  }
 }
 
 bool Network::Engine::ProgressLinks() {
@@ -227,6 +284,12 @@ void Network::Engine::ApplyMembership(const std::string& job) {
   for (auto entry = links_.lower_bound({job, ""}); entry != links_.end() && entry->first.job == job;) {
     Link* link = entry->second.link.get();
     const auto found = wanted.find(entry->first.node);
+    if (link->is_guest() && found == wanted.end() && membership != nullptr && membership->guests_max > 0 &&
+        link->membership()->attempt == membership->attempt) {
+      link->SetMembership(membership, false);
+      ++entry;
+      continue;
+    }
     const bool same_address = found != wanted.end() && found->second.member.address == link->address();
     if (same_address && link->membership()->attempt == found->second.of->attempt) {
       link->SetMembership(found->second.of, found->second.of != membership);

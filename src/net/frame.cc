@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "net/address.h"
+
 namespace kedge::net {
 namespace {
 
@@ -25,6 +27,7 @@ void Put(const Hello& hello, Encoder* out) {
   out->String(hello.responder);
   out->Raw(hello.initiator_nonce);
   out->Raw(hello.proof);
+  out->String(hello.address);
 }
 
 void Put(const Challenge& challenge, Encoder* out) {
@@ -64,6 +67,7 @@ Hello TakeHello(Decoder* in) {
   hello.responder = in->String(kNodeNameBytesMax);
   hello.initiator_nonce = Take<kNonceBytes>(in);
   hello.proof = Take<kDigestBytes>(in);
+  hello.address = in->String(kAddressBytesMax);
   return hello;
 }
 

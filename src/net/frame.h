@@ -27,7 +27,7 @@
 namespace kedge::net {
 
 // Of the frames, and of what agents say in them (agent/peers/peer_messages.h): raised when either changes.
-inline constexpr uint8_t kNetProtocol = 4;
+inline constexpr uint8_t kNetProtocol = 5;
 inline constexpr size_t kFrameHeaderBytes = 32;
 inline constexpr size_t kFrameBytesMax = 2048;  // small: each endpoint clears a thousand of the provider's buffers (fabric.cc)
 inline constexpr size_t kPayloadBytesMax = kFrameBytesMax - kFrameHeaderBytes - kTagBytes;
@@ -77,7 +77,8 @@ struct Hello {
   std::string initiator;
   std::string responder;
   Nonce initiator_nonce{};
-  Digest proof{};  // so that nobody but a member makes a hello that costs more than to look at it
+  Digest proof{};         // so that nobody but a member makes a hello that costs more than to look at it
+  std::string address{};  // a guest's, as NodeAddress::bytes, which the proof covers; empty: the responder knows the initiator
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 

@@ -1,9 +1,12 @@
 #include "net/frame.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <vector>
+
+#include "net/address.h"
 
 namespace kedge::net {
 namespace {
@@ -73,8 +76,8 @@ TEST(Frame, AnotherProtocolIsNamedWithOurs) {
   bytes[4] = std::byte{kNetProtocol - 1};
   const Status refused = DecodeFrame(bytes).status();
   EXPECT_EQ(refused.code(), Code::kUnsupported);
-  EXPECT_NE(refused.message().find("protocol 3 "), std::string::npos) << refused.message();
-  EXPECT_NE(refused.message().find("where 4 is"), std::string::npos) << refused.message();
+  EXPECT_NE(refused.message().find(fmt::format("protocol {} ", kNetProtocol - 1)), std::string::npos) << refused.message();
+  EXPECT_NE(refused.message().find(fmt::format("where {} is", kNetProtocol)), std::string::npos) << refused.message();
 }
 
 TEST(Frame, AHandshakeBelongsToNoSession) {
@@ -91,6 +94,7 @@ TEST(Frame, ControlsComeBackAsTheyWent) {
   const std::vector<std::pair<FrameKind, Control>> all = {
       {FrameKind::kHello, Hello{"job", 7, "n1", "n2", Filled(1), digest}},
       {FrameKind::kChallenge, Challenge{Filled(1), Filled(2), digest}},
+      {FrameKind::kHello, Hello{"job", 7, "n1", "n2", Filled(1), digest, "where"}},
       {FrameKind::kProof, Proof{Hello{"job", 7, "n1", "n2", Filled(1), digest}, Filled(2), digest}},
       {FrameKind::kRefusal, Refusal{Filled(1), RefusalReason::kStaleAttempt, 8, "n2"}},
       {FrameKind::kCredit, Credit{12}},
@@ -111,7 +115,7 @@ TEST(Frame, ControlsComeBackAsTheyWent) {
 
 TEST(Frame, NamesAreBounded) {
   const std::string node(kNodeNameBytesMax, 'a');
-  const Hello longest{std::string(kJobNameBytesMax, 'j'), 1, node, node, {}, {}};
+  const Hello longest{std::string(kJobNameBytesMax, 'j'), 1, node, node, {}, {}, std::string(kAddressBytesMax, 'w')};
   EXPECT_TRUE(DecodeControl(FrameKind::kHello, EncodeControl(longest)).ok());
   EXPECT_LE(EncodeControl(Proof{longest, {}, {}}).size(), kPayloadBytesMax);
   EXPECT_FALSE(

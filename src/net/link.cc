@@ -63,6 +63,7 @@ Transcript Link::MakeTranscript(const Hello& hello, const Nonce& responder_nonce
   transcript.attempt = hello.attempt;
   transcript.initiator = hello.initiator;
   transcript.responder = hello.responder;
+  transcript.initiator_address = hello.address;
   transcript.initiator_nonce = hello.initiator_nonce;
   transcript.responder_nonce = responder_nonce;
   return transcript;
@@ -93,6 +94,7 @@ void Link::Connect() {
   reopen_pause_ = kReopenPauseMin;
   hello_pause_ = kHelloPauseMin;
   hello_ = Hello{membership_->job, membership_->attempt, membership_->self, peer_.node, GenerateNonce(), {}};
+  if (membership_->is_guest) hello_->address = host_->address().bytes;
   hello_->proof = Prove(membership_->secret, MakeTranscript(*hello_, {}), ProofOf::kHello);
   SendHello();
 }
@@ -204,7 +206,7 @@ void Link::Fail(const Status& why) {
 
 void Link::Lose(const Status& why) {
   Fail(why);
-  Connect();
+  if (!is_guest_) Connect();
 }
 
 void Link::FailWaiting(const Status& why) {

@@ -43,6 +43,7 @@ class LinkHost {
   virtual ~LinkHost() = default;
   virtual const NetworkOptions& options() const = 0;
   virtual Fabric* fabric() = 0;
+  virtual const NodeAddress& address() const = 0;
   // One of its own for each channel.
   virtual Result<std::unique_ptr<Endpoint>> SendingEndpoint() = 0;
   // Whether it is time to refuse a hello: seldom, so that forged ones cost little.
@@ -92,6 +93,10 @@ class Link {
     is_former_ = is_former;
   }
   bool is_former() const { return is_former_; }
+  // The peer is none of the members, and begins every session itself.
+  void SetGuest() { is_guest_ = true; }
+  bool is_guest() const { return is_guest_; }
+  bool has_session() const { return Up(); }
   // Begins a session unless one stands or begins.
   void Connect();
   // For what follows the session, which ends; null unless it stands, or has ended in peace, and nothing is under way.
@@ -209,6 +214,7 @@ class Link {
   const Peer peer_;
   PeerState* const state_;
   bool is_former_ = false;
+  bool is_guest_ = false;
 
   std::unique_ptr<Channel> channel_;
   bool is_taken_over_ = false;   // the channel is a former session's, and nothing has come of it yet

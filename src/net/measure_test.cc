@@ -16,19 +16,11 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::Ask;
+using testing::Eventually;
 using testing::Nodes;
 using testing::TestOptions;
 
 constexpr MeasureKinds kKinds{11, 12};
-
-bool Eventually(const std::function<bool()>& condition) {
-  const Deadline deadline(SystemClock(), 20s);
-  while (!condition()) {
-    if (deadline.Passed()) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
-}
 
 class MeasureTest : public ::testing::Test {
  protected:

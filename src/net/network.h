@@ -68,6 +68,15 @@ struct Member {
   friend bool operator==(const Member&, const Member&) = default;
 };
 
+// Who is meant, or who asks.
+struct Peer {
+  std::string job;
+  std::string node;
+
+  friend bool operator==(const Peer&, const Peer&) = default;
+  friend auto operator<=>(const Peer&, const Peer&) = default;
+};
+
 // One attempt of a job, and this agent's place in it.
 struct Membership {
   std::string job;  // names the job within this user's network: store id and job name
@@ -78,15 +87,13 @@ struct Membership {
   // The attempt before it: those of its members that are none of this one's can still be asked in its name, until the job is
   // joined again without it. They are served nothing. Null: none.
   std::shared_ptr<const Membership> former;
-};
-
-// Who is meant, or who asks.
-struct Peer {
-  std::string job;
-  std::string node;
-
-  friend bool operator==(const Peer&, const Peer&) = default;
-  friend auto operator<=>(const Peer&, const Peer&) = default;
+  // Whoever proves the secret is let in, as a *guest*, under the name and from the address that its proof covers. Guests are
+  // called, served and read from like members; one goes with its session. At most so many at a time; 0: none but members.
+  size_t guests_max = 0;
+  // A guest's session has ended: through the executor, before anything of a later session of it. May be null.
+  std::function<void(const Peer& guest)> guest_left;
+  // This node says in its hellos where it is, since those that it calls let it in as a guest.
+  bool is_guest = false;
 };
 
 // Memory of another node that may be read. Travels in messages (EncodeRemoteMemory).

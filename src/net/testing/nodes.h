@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "net/network.h"
 
 namespace kedge::net::testing {
@@ -63,6 +66,13 @@ inline Result<ReadBuffer> Fetch(Network* network, const Peer& peer, const Remote
     return Status(Code::kInternal, "never ended");
   }
   return future.get();
+}
+
+// Whether it comes to hold.
+inline bool Eventually(const std::function<bool()>& holds) {
+  const Deadline deadline(SystemClock(), std::chrono::seconds(30));
+  while (!holds() && !deadline.Passed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return holds();
 }
 
 // The job, as `self` knows it.
