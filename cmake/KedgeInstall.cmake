@@ -8,7 +8,7 @@ include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/kedge)
 # Each library, the folder of the header or module files that come with it, and what pkg-config says it requires.
 set(libraries kedge kedge-mpi kedge-mpi-mpich kedge-fortran kedge-mpi-fortran kedge-mpi-mpich-fortran)
-set(programs kedge-agent kedge-tool kedge-bench)
+set(programs kedge-agent kedge-tool kedge-bench kedge-buffer kedge-cp)
 set(requires_kedge "")
 set(requires_kedge-mpi kedge)
 set(requires_kedge-mpi-mpich kedge)

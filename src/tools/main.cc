@@ -50,6 +50,7 @@ int Main(int argc, char** argv) {
   }
   app.footer(
       "Programs of their own, like every kedge-NAME beside this one or on PATH:\n"
+      "  cp                          copy files to a burst buffer and from one\n"
       "  plan                        how often to checkpoint, and what to expect: models, simulator, advice\n"
       "  report                      a job as a page with pictures, from what its store and agents know\n"
       "  run                         keep a job running over dead nodes");

@@ -93,6 +93,11 @@ def test_the_page_of_the_report_has_its_options() -> None:
     check("kedge-report", options_of_help(help_of(BIN / "kedge-report")))
 
 
+@pytest.mark.parametrize("program", ["kedge-buffer", "kedge-cp"])
+def test_the_pages_of_burst_buffers_have_their_options(program: str) -> None:
+    check(program, options_of_help(help_of(BIN / program)))
+
+
 def test_the_first_page_names_every_command_and_every_page() -> None:
     text = page("kedge")
     for command in commands():

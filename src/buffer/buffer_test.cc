@@ -1,0 +1,287 @@
+// Server and clients in one process, over the real network.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "buffer/client.h"
+#include "buffer/server.h"
+#include "os/files/files.h"
+#include "os/process/thread.h"
+#include "os/testing/faulty_file_system.h"
+#include "os/testing/temporary_folder.h"
+
+namespace kedge::buffer {
+namespace {
+
+using namespace std::chrono_literals;
+
+Buffer Pattern(size_t bytes, uint64_t seed = 1) {
+  Buffer content(bytes);
+  Random(seed).Fill(content.data(), content.size());
+  return content;
+}
+
+class BufferTest : public ::testing::Test {
+ protected:
+  void TearDown() override { Stop(); }
+
+  void Start(uint64_t capacity_bytes = 0, uint64_t quota_bytes = 0, uint64_t memory_bytes = uint64_t{64} << 20) {
+    net::SetFabricDefaults();
+    loop_ = os::EventLoop::Create().value();
+    ServerOptions options;
+    options.name = "fast";
+    options.path = root_ / "data";
+    options.folder = root_.path();
+    options.capacity_bytes = capacity_bytes;
+    options.memory_bytes = memory_bytes;
+    options.owners = {{"alice", alice_, quota_bytes}, {"bob", bob_, 0}};
+    options.interface_address = "127.0.0.1";
+    auto server = BufferServer::Start(std::move(options), *loop_, fs_);
+    ASSERT_TRUE(server.ok()) << server.status().ToString();
+    server_ = std::move(*server);
+    thread_ = os::StartThread("test-loop", [this] { EXPECT_TRUE(loop_->Run().ok()); }).value();
+  }
+  void Stop() {
+    if (!thread_.joinable()) return;
+    loop_->Stop();
+    thread_.join();
+    server_.reset();
+    loop_.reset();
+  }
+  Json Describe() {
+    std::promise<Json> described;
+    loop_->Post([&] { described.set_value(server_->Describe()); });
+    return described.get_future().get();
+  }
+
+  std::shared_ptr<Client> Connect(const std::string& owner, const net::Secret& secret) {
+    ClientOptions options;
+    options.server = "fast";
+    options.folder = root_.path();
+    options.owner = owner;
+    options.secret = secret;
+    options.interface_address = "127.0.0.1";
+    auto client = Client::Open(options);
+    EXPECT_TRUE(client.ok()) << client.status().ToString();
+    return client.ok() ? *client : nullptr;
+  }
+  static Status Put(const std::shared_ptr<Client>& client, const std::string& path, ByteSpan content,
+                    size_t at_a_time = 1 << 30) {
+    KEDGE_ASSIGN_OR_RETURN(const auto upload, Upload::Open(client, path));
+    for (size_t at = 0; at < content.size(); at += at_a_time)
+      KEDGE_RETURN_IF_ERROR(upload->Write(content.subspan(at, std::min(at_a_time, content.size() - at))));
+    return upload->Close(false);
+  }
+  static Result<Buffer> Get(const std::shared_ptr<Client>& client, const std::string& path, size_t at_a_time = 1 << 30) {
+    KEDGE_ASSIGN_OR_RETURN(const auto download, Download::Open(client, path));
+    Buffer content(download->bytes() + 1);
+    size_t done = 0;
+    for (;;) {
+      KEDGE_ASSIGN_OR_RETURN(const size_t bytes,
+                             download->Read(std::span(content).subspan(done, std::min(at_a_time, content.size() - done))));
+      if (bytes == 0) break;
+      done += bytes;
+    }
+    content.resize(done);
+    return content;
+  }
+  std::string DataPath(const std::string& path) const { return root_ / ("data/owners/alice/" + path); }
+  bool NothingIsBeingWritten() {
+    const Deadline deadline(SystemClock(), 30s);
+    const auto is_empty = [&] { return os::PrivateFileSystem().List(DataPath("incoming"))->empty(); };
+    while (!is_empty() && !deadline.Passed()) std::this_thread::sleep_for(5ms);
+    return is_empty();
+  }
+
+  os::testing::TemporaryFolder root_;
+  os::testing::FaultPlan plan_;
+  os::testing::FaultyFileSystem fs_{os::PrivateFileSystem(), plan_};
+  const net::Secret alice_ = net::Secret::Generate();
+  const net::Secret bob_ = net::Secret::Generate();
+  std::unique_ptr<os::EventLoop> loop_;
+  std::unique_ptr<BufferServer> server_;
+  std::thread thread_;
+};
+
+TEST_F(BufferTest, WhatIsWrittenComesBack) {
+  Start();
+  const auto client = Connect("alice", alice_);
+  for (const size_t bytes : {size_t{0}, size_t{1}, kBlockBytes - 1, kBlockBytes, kBlockBytes + 1, 21 * kBlockBytes + 123}) {
+    const Buffer content = Pattern(bytes, bytes);
+    const Status put = Put(client, "dir/file", content);
+    ASSERT_TRUE(put.ok()) << put.ToString();
+    const auto got = Get(client, "dir/file");
+    ASSERT_TRUE(got.ok()) << got.status().ToString();
+    EXPECT_TRUE(*got == content) << bytes;
+  }
+  const Buffer content = Pattern(5 * kBlockBytes + 7);
+  ASSERT_TRUE(Put(client, "odd", content, 300'001).ok());
+  EXPECT_TRUE(Get(client, "odd", 77'777).value() == content);
+}
+
+TEST_F(BufferTest, AFileIsSeenWhenItIsClosedAndTheFormerOneUntilThen) {
+  Start();
+  const auto client = Connect("alice", alice_);
+  const Buffer first = Pattern(1000, 1), second = Pattern(2 * kBlockBytes, 2);
+  {
+    const auto upload = Upload::Open(client, "file");
+    ASSERT_TRUE(upload.ok());
+    ASSERT_TRUE((*upload)->Write(first).ok());
+    EXPECT_EQ(Get(client, "file").status().code(), Code::kNotFound);
+    ASSERT_TRUE((*upload)->Close(true).ok());
+    EXPECT_EQ((*upload)->Close(true).code(), Code::kFailedPrecondition);
+  }
+  {
+    const auto upload = Upload::Open(client, "file");
+    ASSERT_TRUE(upload.ok());
+    ASSERT_TRUE((*upload)->Write(second).ok());
+    EXPECT_TRUE(Get(client, "file").value() == first);
+  }
+  // It was given up.
+  EXPECT_TRUE(NothingIsBeingWritten());
+  EXPECT_TRUE(Get(client, "file").value() == first);
+  ASSERT_TRUE(Put(client, "file", second).ok());
+  EXPECT_TRUE(Get(client, "file").value() == second);
+  EXPECT_EQ(Describe()["used_bytes"], second.size() + TableBytes(second.size()));
+}
+
+TEST_F(BufferTest, AClientsEndRemovesWhatItWasWriting) {
+  Start();
+  auto client = Connect("alice", alice_);
+  auto upload = Upload::Open(client, "file");
+  ASSERT_TRUE(upload.ok());
+  ASSERT_TRUE((*upload)->Write(Pattern(kBlockBytes)).ok());
+  EXPECT_FALSE(os::PrivateFileSystem().List(DataPath("incoming"))->empty());
+  client->network().Close();
+  EXPECT_TRUE(NothingIsBeingWritten());
+  EXPECT_EQ(Describe()["used_bytes"], 0);
+  EXPECT_EQ(Describe()["being_written"], 0);
+}
+
+TEST_F(BufferTest, OwnersSeeTheirOwnFilesOnly) {
+  Start();
+  const auto alice = Connect("alice", alice_), bob = Connect("bob", bob_);
+  ASSERT_TRUE(Put(alice, "file", Pattern(10)).ok());
+  EXPECT_EQ(Get(bob, "file").status().code(), Code::kNotFound);
+  EXPECT_EQ(bob->Remove("file").code(), Code::kNotFound);
+  for (const char* path : {"../alice/files/file", "../../alice/files/file", "/etc/passwd", "a/../../x"}) {
+    EXPECT_EQ(Get(bob, path).status().code(), Code::kInvalidArgument) << path;
+    EXPECT_EQ(Put(bob, path, Pattern(10)).code(), Code::kInvalidArgument) << path;
+    EXPECT_EQ(bob->Remove(path).code(), Code::kInvalidArgument) << path;
+  }
+  EXPECT_TRUE(Get(alice, "file").ok());
+  // With Bob's secret nobody is Alice.
+  const auto liar = Connect("alice", bob_);
+  EXPECT_EQ(Get(liar, "file").status().code(), Code::kTimeout);
+  EXPECT_EQ(Put(Connect("carol", bob_), "file", Pattern(10)).code(), Code::kTimeout);
+}
+
+TEST_F(BufferTest, QuotaAndCapacityAreKept) {
+  Start(4 * kBlockBytes, 2 * kBlockBytes);
+  const auto alice = Connect("alice", alice_), bob = Connect("bob", bob_);
+  const Status over = Put(alice, "large", Pattern(2 * kBlockBytes + 1));
+  EXPECT_EQ(over.code(), Code::kNoSpace);
+  EXPECT_NE(over.message().find("the quota of owner alice of burst buffer fast is used up"), std::string::npos) << over.message();
+  EXPECT_NE(over.message().find("remove files"), std::string::npos) << over.message();
+  EXPECT_TRUE(NothingIsBeingWritten());
+  ASSERT_TRUE(Put(alice, "small", Pattern(kBlockBytes)).ok());
+  EXPECT_EQ(Put(alice, "second", Pattern(kBlockBytes)).code(), Code::kNoSpace);
+  const Status full = Put(bob, "larger", Pattern(3 * kBlockBytes));
+  EXPECT_EQ(full.code(), Code::kNoSpace);
+  EXPECT_NE(full.message().find("the capacity of burst buffer fast"), std::string::npos) << full.message();
+  ASSERT_TRUE(alice->Remove("small").ok());
+  EXPECT_TRUE(Put(alice, "second", Pattern(kBlockBytes)).ok());
+  // A successor counts what is there.
+  const Json before = Describe();
+  Stop();
+  Start(4 * kBlockBytes, 2 * kBlockBytes);
+  EXPECT_EQ(Describe()["used_bytes"], before["used_bytes"]);
+  EXPECT_EQ(Put(Connect("alice", alice_), "third", Pattern(kBlockBytes)).code(), Code::kNoSpace);
+}
+
+TEST_F(BufferTest, AFlippedByteIsNotReturned) {
+  Start();
+  const auto client = Connect("alice", alice_);
+  ASSERT_TRUE(Put(client, "file", Pattern(6 * kBlockBytes)).ok());
+  const std::string path = DataPath("files/file");
+  const auto file = os::PrivateFileSystem().Open(path, os::OpenFlags::kReadWrite).value();
+  std::byte byte{};
+  ASSERT_TRUE(os::ReadAll(*file, &byte, 1, 5 * kBlockBytes + 17).ok());
+  byte ^= std::byte{1};
+  ASSERT_TRUE(os::WriteAll(*file, &byte, 1, 5 * kBlockBytes + 17).ok());
+  const Status damaged = Get(client, "file").status();
+  EXPECT_EQ(damaged.code(), Code::kCorrupt);
+  EXPECT_NE(damaged.message().find("file: the block at 5242880 fails its checksum"), std::string::npos) << damaged.message();
+}
+
+TEST_F(BufferTest, AFailingDiskIsToldAndLeavesNothing) {
+  Start();
+  const auto client = Connect("alice", alice_);
+  const Buffer former = Pattern(100, 7);
+  ASSERT_TRUE(Put(client, "file", former).ok());
+  using os::testing::Call;
+  const struct {
+    Call call;
+    int errno_value;
+    Code code;
+  } faults[] = {{Call::kPwrite, ENOSPC, Code::kNoSpace}, {Call::kPwrite, EIO, Code::kIo}, {Call::kFsync, EIO, Code::kIo},
+                {Call::kClose, EIO, Code::kIo},          {Call::kRename, EIO, Code::kIo}, {Call::kOpen, ENOSPC, Code::kNoSpace}};
+  for (const auto& fault : faults) {
+    os::testing::FaultRule rule;
+    rule.calls = os::testing::CallsOf(fault.call);
+    rule.path_contains = "incoming/";
+    rule.errno_value = fault.errno_value;
+    plan_.Add(rule);
+    auto upload = Upload::Open(client, "file");
+    Status status = upload.status();
+    if (status.ok()) status = (*upload)->Write(Pattern(3 * kBlockBytes));
+    if (status.ok()) status = (*upload)->Close(true);
+    EXPECT_EQ(status.code(), fault.code) << status.ToString();
+    plan_.Clear();
+    if (upload.ok()) upload->reset();
+    EXPECT_TRUE(NothingIsBeingWritten()) << os::testing::CallName(fault.call);
+    EXPECT_TRUE(Get(client, "file").value() == former) << os::testing::CallName(fault.call);
+  }
+  os::testing::FaultRule rule;
+  rule.calls = os::testing::CallsOf(Call::kPread);
+  rule.skip = 2;  // the table's
+  rule.errno_value = EIO;
+  plan_.Add(rule);
+  EXPECT_EQ(Get(client, "file").status().code(), Code::kIo);
+}
+
+TEST_F(BufferTest, LittleMemoryServesMany) {
+  Start(0, 0, kMemoryBytesMin);
+  std::vector<std::thread> threads;
+  for (uint64_t i = 0; i < 4; ++i) {
+    threads.emplace_back([this, i] {
+      const auto client = Connect("alice", alice_);
+      const std::string path = "file" + std::to_string(i);
+      const Buffer content = Pattern(13 * kBlockBytes + i, i);
+      const Status put = Put(client, path, content);
+      EXPECT_TRUE(put.ok()) << put.ToString();
+      const auto got = Get(client, path, 3 * kBlockBytes + 5);
+      ASSERT_TRUE(got.ok()) << got.status().ToString();
+      EXPECT_TRUE(*got == content);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(BufferTest, ASecondServerOfAFolderIsRefused) {
+  Start();
+  ServerOptions options;
+  options.name = "other";
+  options.path = root_ / "data";
+  options.folder = root_.path();
+  options.owners = {{"alice", alice_, 0}};
+  EXPECT_EQ(BufferServer::Start(std::move(options), *loop_).status().code(), Code::kBusy);
+}
+
+}  // namespace
+}  // namespace kedge::buffer

@@ -1,0 +1,274 @@
+#include "buffer/client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/crc32c.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "os/files/file_system.h"
+#include "os/files/files.h"
+#include "os/process/kill_point.h"
+
+namespace kedge::buffer {
+namespace {
+
+constexpr size_t kWhereBytesMax = 4096;
+constexpr Duration kConnectTimeout = std::chrono::seconds(5);
+// A slow disk is waited for; a server that is gone is found much sooner.
+constexpr Duration kAnswerTimeout = std::chrono::minutes(5);
+constexpr Duration kEndTimeout = std::chrono::seconds(5);
+constexpr Duration kChunkLease = std::chrono::minutes(10);
+constexpr Duration kBlockTimeout = std::chrono::seconds(30);
+constexpr uint64_t kChunkBytes = 16 * kBlockBytes;  // several of one write go to several writers
+constexpr size_t kChunksUnderWay = 4;
+constexpr size_t kPiecesAhead = 4;
+constexpr size_t kReadBuffers = 2 * kPieceBytesMax / kBlockBytes;
+
+// An answer for a thread that waits, and what brings it.
+template <typename T>
+std::pair<std::future<Result<T>>, std::function<void(Result<T>)>> Awaited() {
+  auto promise = std::make_shared<std::promise<Result<T>>>();
+  return {promise->get_future(), [promise](Result<T> value) { promise->set_value(std::move(value)); }};
+}
+
+Result<net::NodeAddress> FindServer(const ClientOptions& options) {
+  const std::string path = os::JoinPath(options.folder, options.server + ".buffer");
+  const auto text = os::ReadFile(os::SystemFileSystem(), path, kWhereBytesMax);
+  if (!text.ok())
+    return Status(Code::kNotFound, fmt::format("no burst buffer called {}: {}; name the folder in which it says where it is",
+                                               options.server, text.status().message()));
+  const Json where = Json::parse(*text, nullptr, false);
+  const auto address = where.is_object() && where.contains("address") && where["address"].is_string()
+                           ? net::NodeAddress::FromText(where["address"].get<std::string>())
+                           : std::nullopt;
+  if (!address.has_value()) return Status(Code::kCorrupt, fmt::format("{} does not say where a burst buffer is", path));
+  return *address;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Client>> Client::Open(const ClientOptions& options) {
+  KEDGE_ASSIGN_OR_RETURN(const net::NodeAddress address, FindServer(options));
+  net::NetworkOptions network_options;
+  network_options.provider = options.provider;
+  network_options.interface_address = options.interface_address;
+  network_options.connect_timeout = kConnectTimeout;
+  network_options.read_buffers = kReadBuffers;
+  network_options.reads_per_peer_max = kPieceBytesMax / kBlockBytes;
+  KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<net::Network> network, net::Network::Open(network_options));
+  net::Membership membership;
+  membership.job = NetworkName(options.server, options.owner);
+  membership.self = fmt::format("client-{}", Id128::Generate().ToHex());
+  membership.secret = options.secret;
+  membership.members = {{options.server, address}};
+  membership.is_guest = true;
+  net::Peer server{membership.job, options.server};
+  KEDGE_RETURN_IF_ERROR(network->Join(std::move(membership)));
+  return std::shared_ptr<Client>(new Client(std::move(network), std::move(server)));
+}
+
+void Client::AskThen(RequestKind kind, Buffer request, std::function<void(Result<Buffer>)> done) {
+  network_->Call(server_, static_cast<uint16_t>(kind), std::move(request), kAnswerTimeout, std::move(done));
+}
+
+Result<Buffer> Client::Ask(RequestKind kind, Buffer request) {
+  auto [answer, set] = Awaited<Buffer>();
+  AskThen(kind, std::move(request), std::move(set));
+  auto reply = answer.get();
+  if (!reply.ok() && reply.status().code() == Code::kTimeout)
+    return Status(Code::kTimeout, reply.status().message() + "; it does not answer who has another secret than its owner's");
+  return reply;
+}
+
+Status Client::Remove(const std::string& path) {
+  return Ask(RequestKind::kRemove, Encode(PathRequest{path})).status();
+}
+
+// --- writing ------------------------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Upload>> Upload::Open(std::shared_ptr<Client> client, const std::string& path) {
+  KEDGE_ASSIGN_OR_RETURN(const Buffer reply, client->Ask(RequestKind::kCreate, Encode(PathRequest{path})));
+  KEDGE_ASSIGN_OR_RETURN(const OpenedFile file, DecodeOpenedFile(reply));
+  return std::unique_ptr<Upload>(new Upload(std::move(client), file.handle));
+}
+
+Upload::~Upload() {
+  if (!is_closed_)
+    client_->network().Call(client_->server(), static_cast<uint16_t>(RequestKind::kEnd), Encode(EndRequest{handle_}), kEndTimeout,
+                            [](const Result<Buffer>&) {});
+}
+
+Status Upload::Write(ByteSpan bytes) {
+  struct Chunk {
+    std::future<Result<Buffer>> answer;
+    std::future<Result<int>> lease_ended;
+    uint64_t lease = 0;
+  };
+  std::deque<Chunk> chunks;
+  Status failed;
+  const auto finish_one = [&] {
+    Chunk chunk = std::move(chunks.front());
+    chunks.pop_front();
+    const auto answer = chunk.answer.get();
+    if (!answer.ok() && failed.ok()) failed = answer.status();
+    client_->network().EndLease(chunk.lease);
+    (void)chunk.lease_ended.get();  // the memory is ours again
+  };
+  for (size_t at = 0; at < bytes.size() && failed.ok();) {
+    const ByteSpan part = bytes.subspan(at, std::min<size_t>(kChunkBytes - (bytes_ + at) % kBlockBytes, bytes.size() - at));
+    WriteRequest request{handle_, bytes_ + at, {}, {}};
+    for (const RunPart& run : CutAtBlocks(request.offset, part.size()))
+      request.sums.push_back(crc32c::Compute(part.data() + run.at, run.bytes));
+    auto [ended, end] = Awaited<int>();
+    // It is only read.
+    const std::span<std::byte> memory(const_cast<std::byte*>(part.data()), part.size());
+    const auto lease =
+        client_->network().Lease(client_->server().job, memory, kChunkLease, [end = std::move(end)] { end(Result<int>(0)); });
+    if (!lease.ok()) {
+      failed = lease.status();
+      break;
+    }
+    request.memory = *lease;
+    auto [answer, set] = Awaited<Buffer>();
+    client_->AskThen(RequestKind::kWrite, Encode(request), std::move(set));
+    chunks.push_back({std::move(answer), std::move(ended), lease->lease});
+    os::KillPoint("buffer-sent");
+    at += part.size();
+    if (chunks.size() == kChunksUnderWay) finish_one();
+  }
+  while (!chunks.empty()) finish_one();
+  if (failed.ok()) bytes_ += bytes.size();
+  return failed;
+}
+
+Status Upload::Close(bool sync) {
+  if (is_closed_) return Status(Code::kFailedPrecondition, "the file is closed already");
+  is_closed_ = true;
+  return client_->Ask(RequestKind::kClose, Encode(CloseRequest{handle_, bytes_, sync})).status();
+}
+
+// --- reading ------------------------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Download>> Download::Open(std::shared_ptr<Client> client, const std::string& path) {
+  KEDGE_ASSIGN_OR_RETURN(const Buffer reply, client->Ask(RequestKind::kOpen, Encode(PathRequest{path})));
+  KEDGE_ASSIGN_OR_RETURN(const OpenedFile file, DecodeOpenedFile(reply));
+  std::unique_ptr<Download> download(new Download(std::move(client), file));
+  download->AskAhead();
+  return download;
+}
+
+// The server ends its leases with the file.
+Download::~Download() {
+  client_->network().Call(client_->server(), static_cast<uint16_t>(RequestKind::kEnd), Encode(EndRequest{handle_}), kEndTimeout,
+                          [](const Result<Buffer>&) {});
+}
+
+uint64_t Download::BlockBytes(uint64_t offset) const {
+  return std::min(kBlockBytes, bytes_ - offset);
+}
+
+Download::Piece Download::AskFor(uint64_t offset, bool ahead) {
+  Piece piece;
+  piece.offset = offset;
+  piece.bytes = std::min(kPieceBytesMax, bytes_ - offset);
+  auto [reply, set] = Awaited<Buffer>();
+  piece.reply = std::move(reply);
+  client_->AskThen(RequestKind::kRead, Encode(ReadRequest{handle_, offset, piece.bytes, ahead}), std::move(set));
+  return piece;
+}
+
+void Download::AskAhead() {
+  while (pieces_.size() < kPiecesAhead && asked_ < bytes_) {
+    pieces_.push_back(AskFor(asked_, !pieces_.empty()));
+    asked_ += pieces_.back().bytes;
+  }
+}
+
+// Waits until the server has the piece ready, and begins to read its blocks; not so when it has declined to read ahead.
+Status Download::Begin(Piece& piece) {
+  if (piece.is_declined) piece = AskFor(piece.offset, false);
+  auto reply = piece.reply.get();
+  piece.is_declined = !reply.ok() && reply.status().code() == Code::kBusy;
+  if (piece.is_declined) return Status::Ok();
+  if (!reply.ok()) return reply.status();
+  KEDGE_ASSIGN_OR_RETURN(piece.memory, DecodeReadReply(*reply));
+  if (piece.memory.memory.bytes != piece.bytes)
+    return Status(Code::kCorrupt,
+                  fmt::format("a piece of {} bytes came, {} were asked for", piece.memory.memory.bytes, piece.bytes));
+  piece.has_begun = true;
+  for (const RunPart& part : CutAtBlocks(0, piece.bytes)) {
+    auto [block, set] = Awaited<net::ReadBuffer>();
+    client_->network().Read(client_->server(), piece.memory.memory, part.at, part.bytes, kBlockTimeout, std::move(set));
+    piece.blocks.push_back(std::move(block));
+  }
+  return Status::Ok();
+}
+
+void Download::EndPiece(Piece& piece) {
+  client_->network().EndLease(client_->server(), piece.memory.memory);
+}
+
+Status Download::TakeBlock(std::span<std::byte> out) {
+  for (int tries = 0;; ++tries) {
+    Piece& piece = pieces_.front();
+    while (!piece.has_begun) KEDGE_RETURN_IF_ERROR(Begin(piece));
+    // The next one arrives while this one is taken. It is not waited for: others may wait for what this one holds.
+    if (pieces_.size() > 1 && !pieces_[1].has_begun && !pieces_[1].is_declined &&
+        pieces_[1].reply.wait_for(Duration::zero()) == std::future_status::ready)
+      KEDGE_RETURN_IF_ERROR(Begin(pieces_[1]));
+    auto block = piece.blocks.front().get();
+    piece.blocks.pop_front();
+    if (!block.ok()) {
+      // We were too slow for the lease.
+      if (block.status().code() != Code::kFailedPrecondition || tries > 0) return block.status();
+      for (Piece& begun : pieces_) {
+        if (begun.has_begun) EndPiece(begun);
+      }
+      pieces_.clear();
+      asked_ = at_;
+      AskAhead();
+      continue;
+    }
+    const uint32_t sum = crc32c::CopyAndChecksum(out.data(), block->bytes().data(), out.size());
+    if (sum != piece.memory.sums[(at_ - piece.offset) / kBlockBytes])
+      return Status(Code::kCorrupt, fmt::format("the block at {} did not arrive as it was sent", at_));
+    if (piece.blocks.empty()) {
+      EndPiece(piece);
+      pieces_.pop_front();
+      AskAhead();
+    }
+    at_ += out.size();
+    return Status::Ok();
+  }
+}
+
+Result<size_t> Download::Read(std::span<std::byte> out) {
+  size_t done = 0;
+  while (done < out.size()) {
+    if (block_at_ < block_.size()) {
+      const size_t bytes = std::min(block_.size() - block_at_, out.size() - done);
+      std::memcpy(out.data() + done, block_.data() + block_at_, bytes);
+      block_at_ += bytes;
+      done += bytes;
+      continue;
+    }
+    if (at_ == bytes_) break;
+    const uint64_t bytes = BlockBytes(at_);
+    if (out.size() - done >= bytes) {
+      KEDGE_RETURN_IF_ERROR(TakeBlock(out.subspan(done, bytes)));
+      done += bytes;
+    } else {
+      block_.resize(bytes);
+      block_at_ = bytes;
+      KEDGE_RETURN_IF_ERROR(TakeBlock(block_));
+      block_at_ = 0;
+    }
+  }
+  return done;
+}
+
+}  // namespace kedge::buffer

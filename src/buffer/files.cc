@@ -1,0 +1,199 @@
+#include "buffer/files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "base/crc32c.h"
+#include "buffer/protocol.h"
+#include "os/files/files.h"
+#include "os/process/kill_point.h"
+
+namespace kedge::buffer {
+namespace {
+
+constexpr uint32_t kMagic = 0x4642424b;  // "KBBF"
+constexpr uint32_t kVersion = 1;
+constexpr uint64_t kTailBytes = 24;
+constexpr size_t kPartBytesMax = 255;
+
+uint64_t BlocksOf(uint64_t bytes) {
+  return (bytes + kBlockBytes - 1) / kBlockBytes;
+}
+
+Result<uint64_t> BytesBelow(os::FileSystem& fs, const std::string& folder) {
+  uint64_t bytes = 0;
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<os::FolderEntry> entries, fs.List(folder));
+  for (const os::FolderEntry& entry : entries) {
+    const std::string path = os::JoinPath(folder, entry.name);
+    if (entry.kind == os::FileKind::kFolder) {
+      KEDGE_ASSIGN_OR_RETURN(const uint64_t below, BytesBelow(fs, path));
+      bytes += below;
+    } else if (entry.kind == os::FileKind::kFile) {
+      KEDGE_ASSIGN_OR_RETURN(const os::FileInfo info, fs.Stat(path));
+      bytes += info.size_bytes;
+    }
+  }
+  return bytes;
+}
+
+// 0: nothing is there.
+Result<uint64_t> BytesAt(os::FileSystem& fs, const std::string& path) {
+  const auto info = fs.Stat(path);
+  if (info.ok()) return info->size_bytes;
+  return info.status().code() == Code::kNotFound ? Result<uint64_t>(uint64_t{0}) : Result<uint64_t>(info.status());
+}
+
+}  // namespace
+
+Status CheckPath(std::string_view path) {
+  const auto refuse = [path](const char* why) {
+    return Status(Code::kInvalidArgument, fmt::format("\"{}\" cannot name a file of a burst buffer: {}", path, why));
+  };
+  if (path.empty() || path.size() > kPathBytesMax) return refuse("allowed are 1 to 1024 bytes");
+  for (std::string_view rest = path;;) {
+    const std::string_view part = rest.substr(0, rest.find('/'));
+    if (part.empty()) return refuse("a part between slashes is empty");
+    if (part.front() == '.') return refuse("a part begins with a dot");
+    if (part.size() > kPartBytesMax) return refuse("a part has more than 255 bytes");
+    if (std::any_of(part.begin(), part.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+      return refuse("it has control characters");
+    if (part.size() == rest.size()) return Status::Ok();
+    rest.remove_prefix(part.size() + 1);
+  }
+}
+
+void BlockSums::Add(uint64_t offset, uint64_t bytes, uint32_t sum) {
+  auto next = runs_.lower_bound(offset);
+  overlaps_ = overlaps_ || (next != runs_.end() && next->first < offset + bytes);
+  if (next != runs_.begin()) {
+    const auto before = std::prev(next);
+    const uint64_t end = before->first + before->second.bytes;
+    overlaps_ = overlaps_ || end > offset;
+    if (end == offset && before->first / kBlockBytes == offset / kBlockBytes) {
+      sum = crc32c::Combine(before->second.sum, sum, bytes);
+      bytes += before->second.bytes;
+      offset = before->first;
+      runs_.erase(before);
+    }
+  }
+  if (next != runs_.end() && next->first == offset + bytes && next->first / kBlockBytes == offset / kBlockBytes) {
+    sum = crc32c::Combine(sum, next->second.sum, next->second.bytes);
+    bytes += next->second.bytes;
+    runs_.erase(next);
+  }
+  runs_[offset] = {bytes, sum};
+}
+
+Result<std::vector<uint32_t>> BlockSums::OfFile(uint64_t bytes) const {
+  std::vector<uint32_t> sums;
+  uint64_t at = 0;
+  for (const auto& [offset, run] : runs_) {
+    if (offset != at || offset % kBlockBytes != 0) break;
+    at += run.bytes;
+    sums.push_back(run.sum);
+  }
+  if (overlaps_ || at != bytes || sums.size() != runs_.size() || sums.size() != BlocksOf(bytes))
+    return Status(Code::kIncomplete, fmt::format("not each of {} bytes was written once", bytes));
+  return sums;
+}
+
+Buffer EncodeTable(const FileTable& table) {
+  Buffer bytes;
+  Encoder out(bytes);
+  for (const uint32_t sum : table.sums) out.U32(sum);
+  out.U64(table.bytes);
+  out.U32(static_cast<uint32_t>(table.sums.size()));
+  const auto summed = out.Written(0);
+  out.U32(crc32c::Compute(summed.data(), summed.size()));
+  out.U32(kMagic);
+  out.U32(kVersion);
+  out.Finish();
+  return bytes;
+}
+
+uint64_t TableBytes(uint64_t file_bytes) {
+  return BlocksOf(file_bytes) * sizeof(uint32_t) + kTailBytes;
+}
+
+Result<FileTable> ReadTable(os::File& file) {
+  const auto bad = [&file](const char* why) {
+    return Status(Code::kCorrupt, fmt::format("{}: {}; the file is damaged: write it anew", file.path(), why));
+  };
+  KEDGE_ASSIGN_OR_RETURN(const os::FileInfo info, file.Fstat());
+  if (info.size_bytes < kTailBytes) return bad("it is shorter than its table");
+  std::array<std::byte, kTailBytes> tail{};
+  KEDGE_RETURN_IF_ERROR(os::ReadAll(file, tail.data(), tail.size(), info.size_bytes - kTailBytes));
+  Decoder in(tail);
+  FileTable table;
+  table.bytes = in.U64();
+  const uint32_t blocks = in.U32();
+  const uint32_t sum = in.U32();
+  if (in.U32() != kMagic || in.U32() != kVersion) return bad("it ends with no table");
+  if (table.bytes > info.size_bytes || blocks != BlocksOf(table.bytes) ||
+      info.size_bytes != table.bytes + TableBytes(table.bytes))
+    return bad("its size is not the one in its table");
+  Buffer bytes(TableBytes(table.bytes));
+  KEDGE_RETURN_IF_ERROR(os::ReadAll(file, bytes.data(), bytes.size(), table.bytes));
+  if (crc32c::Compute(bytes.data(), bytes.size() - 3 * sizeof(uint32_t)) != sum) return bad("its table fails its checksum");
+  Decoder sums(bytes);
+  table.sums.resize(blocks);
+  for (uint32_t& one : table.sums) one = sums.U32();
+  return table;
+}
+
+Status OwnerFolder::Prepare() {
+  KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, folder_ + "/files"));
+  KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, folder_ + "/incoming"));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<os::FolderEntry> entries, fs_.List(folder_ + "/incoming"));
+  for (const os::FolderEntry& entry : entries) KEDGE_RETURN_IF_ERROR(fs_.Unlink(Incoming(entry.name)));
+  return Status::Ok();
+}
+
+Result<uint64_t> OwnerFolder::UsedBytes() const {
+  return BytesBelow(fs_, folder_ + "/files");
+}
+
+Result<std::unique_ptr<os::File>> OwnerFolder::CreateTemporary(const std::string& name) {
+  return fs_.Open(Incoming(name), os::OpenFlags::kWrite | os::OpenFlags::kCreate | os::OpenFlags::kExclusive);
+}
+
+void OwnerFolder::RemoveTemporary(const std::string& name) {
+  (void)os::UnlinkIfPresent(fs_, Incoming(name));
+}
+
+Result<uint64_t> OwnerFolder::Publish(const std::string& name, os::File& file, const FileTable& table, const std::string& path,
+                                      bool sync) {
+  const Buffer bytes = EncodeTable(table);
+  os::KillPoint("buffer-table");
+  KEDGE_RETURN_IF_ERROR(os::WriteAll(file, bytes.data(), bytes.size(), table.bytes));
+  if (sync) KEDGE_RETURN_IF_ERROR(file.Fsync());
+  KEDGE_RETURN_IF_ERROR(file.Close());
+  KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, os::ParentPath(Visible(path)), 0700, sync));
+  KEDGE_ASSIGN_OR_RETURN(const uint64_t before, BytesAt(fs_, Visible(path)));
+  os::KillPoint("buffer-rename");
+  KEDGE_RETURN_IF_ERROR(fs_.Rename(Incoming(name), Visible(path)));
+  os::KillPoint("buffer-renamed");
+  if (sync) KEDGE_RETURN_IF_ERROR(os::SyncFolder(fs_, os::ParentPath(Visible(path))));
+  return before;
+}
+
+Result<std::unique_ptr<os::File>> OwnerFolder::Open(const std::string& path) const {
+  auto file = fs_.Open(Visible(path), os::OpenFlags::kRead);
+  if (!file.ok() && file.status().code() == Code::kNotFound)
+    return Status(Code::kNotFound, fmt::format("the burst buffer has no file {}", path));
+  return file;
+}
+
+Result<uint64_t> OwnerFolder::Remove(const std::string& path) {
+  const auto info = fs_.Stat(Visible(path));
+  if (!info.ok() && info.status().code() == Code::kNotFound)
+    return Status(Code::kNotFound, fmt::format("the burst buffer has no file {}", path));
+  if (!info.ok()) return info.status();
+  KEDGE_RETURN_IF_ERROR(fs_.Unlink(Visible(path)));
+  return info->size_bytes;
+}
+
+}  // namespace kedge::buffer

@@ -1,0 +1,81 @@
+// Files on a burst buffer's disk: names, checksums, and the commit rule.
+//
+// A file is its bytes, then its *table*: the CRC32C of each block (protocol.h), the size, and a checksum of these. So one rename
+// makes bytes and checksums visible together, and a file that was cut short or is none of ours is recognised.
+//
+//   bytes of the file | u32 for each block | u64 size, u32 blocks, u32 CRC32C of the table so far, u32 magic "KBBF", u32 version
+//
+// An owner's folder has `files`, what is visible, and `incoming`, what is being written.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "format/wire.h"
+#include "os/files/file_system.h"
+
+namespace kedge::buffer {
+
+// Whether a file may have that name: parts between slashes, none of them empty or beginning with a dot. kInvalidArgument says why
+// not.
+Status CheckPath(std::string_view path);
+
+// The checksums of a file that is being written, from those of its runs, which come in any order.
+class BlockSums {
+ public:
+  // REQUIRES: the run lies in one block.
+  void Add(uint64_t offset, uint64_t bytes, uint32_t sum);
+  // Of each block. kIncomplete: not each of the file's `bytes` was added once, and none beyond.
+  Result<std::vector<uint32_t>> OfFile(uint64_t bytes) const;
+
+ private:
+  struct Run {
+    uint64_t bytes = 0;
+    uint32_t sum = 0;
+  };
+  std::map<uint64_t, Run> runs_;  // by offset; those that touch within a block are one
+  bool overlaps_ = false;
+};
+
+struct FileTable {
+  uint64_t bytes = 0;  // of the file without the table
+  std::vector<uint32_t> sums;
+};
+Buffer EncodeTable(const FileTable& table);
+uint64_t TableBytes(uint64_t file_bytes);
+// kCorrupt: it has none, or it does not fit the file.
+Result<FileTable> ReadTable(os::File& file);
+
+// Any thread; one thread at a time for one name.
+class OwnerFolder {
+ public:
+  OwnerFolder(os::FileSystem& fs, std::string folder) : fs_(fs), folder_(std::move(folder)) {}
+
+  // Makes the folders, and removes what was being written when a former server ended.
+  Status Prepare();
+  // Of all visible files, tables included.
+  Result<uint64_t> UsedBytes() const;
+
+  Result<std::unique_ptr<os::File>> CreateTemporary(const std::string& name);
+  void RemoveTemporary(const std::string& name);
+  // Ends the temporary file with its table, and shows it at `path`. Returns what a file there took before. After an error
+  // nothing has changed there, unless the folder alone could not be synced.
+  Result<uint64_t> Publish(const std::string& name, os::File& file, const FileTable& table, const std::string& path, bool sync);
+  Result<std::unique_ptr<os::File>> Open(const std::string& path) const;
+  // Returns what it took.
+  Result<uint64_t> Remove(const std::string& path);
+
+ private:
+  std::string Visible(const std::string& path) const { return folder_ + "/files/" + path; }
+  std::string Incoming(const std::string& name) const { return folder_ + "/incoming/" + name; }
+
+  os::FileSystem& fs_;
+  const std::string folder_;
+};
+
+}  // namespace kedge::buffer

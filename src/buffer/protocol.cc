@@ -1,0 +1,156 @@
+#include "buffer/protocol.h"
+
+#include <algorithm>
+
+namespace kedge::buffer {
+namespace {
+
+constexpr uint64_t kFileBytesMax = uint64_t{1} << 50;
+
+void PutSums(const std::vector<uint32_t>& sums, Encoder* out) {
+  out->Varint(sums.size());
+  for (const uint32_t sum : sums) out->U32(sum);
+}
+// As many as a run of `bytes` at `offset` touches blocks.
+std::vector<uint32_t> TakeSums(uint64_t offset, uint64_t bytes, Decoder* in) {
+  std::vector<uint32_t> sums(in->Count(sizeof(uint32_t)));
+  for (uint32_t& sum : sums) sum = in->U32();
+  in->Require(in->ok() && sums.size() == CutAtBlocks(offset, bytes).size(), "not one checksum for each block");
+  return sums;
+}
+// A run that a file may have, of 1 to `bytes_max` bytes.
+void RequireRun(uint64_t offset, uint64_t bytes, uint64_t bytes_max, Decoder* in) {
+  in->Require(bytes > 0 && bytes <= bytes_max && offset <= kFileBytesMax, "a run out of bounds");
+}
+
+template <typename Put>
+Buffer Encoded(Put put) {
+  Buffer bytes;
+  Encoder out(bytes);
+  put(&out);
+  out.Finish();
+  return bytes;
+}
+
+template <typename Message, typename Take>
+Result<Message> Decoded(ByteSpan bytes, const char* what, Take take) {
+  Decoder in(bytes);
+  Message message;
+  take(&in, &message);
+  KEDGE_RETURN_IF_ERROR(in.Finish(what));
+  return message;
+}
+
+}  // namespace
+
+Buffer Encode(const PathRequest& request) {
+  return Encoded([&](Encoder* out) { out->String(request.path); });
+}
+Result<PathRequest> DecodePathRequest(ByteSpan bytes) {
+  return Decoded<PathRequest>(bytes, "request for a path",
+                              [](Decoder* in, PathRequest* request) { request->path = in->String(kPathBytesMax); });
+}
+
+Buffer Encode(const OpenedFile& reply) {
+  return Encoded([&](Encoder* out) {
+    out->U64(reply.handle);
+    out->U64(reply.bytes);
+  });
+}
+Result<OpenedFile> DecodeOpenedFile(ByteSpan bytes) {
+  return Decoded<OpenedFile>(bytes, "opened file", [](Decoder* in, OpenedFile* reply) {
+    reply->handle = in->U64();
+    reply->bytes = in->U64();
+    in->Require(reply->bytes <= kFileBytesMax, "a file out of bounds");
+  });
+}
+
+Buffer Encode(const WriteRequest& request) {
+  return Encoded([&](Encoder* out) {
+    out->U64(request.handle);
+    out->U64(request.offset);
+    net::EncodeRemoteMemory(request.memory, out);
+    PutSums(request.sums, out);
+  });
+}
+Result<WriteRequest> DecodeWriteRequest(ByteSpan bytes) {
+  return Decoded<WriteRequest>(bytes, "request to write", [](Decoder* in, WriteRequest* request) {
+    request->handle = in->U64();
+    request->offset = in->U64();
+    request->memory = net::DecodeRemoteMemory(in);
+    RequireRun(request->offset, request->memory.bytes, kChunkBytesMax, in);
+    if (in->ok()) request->sums = TakeSums(request->offset, request->memory.bytes, in);
+  });
+}
+
+Buffer Encode(const CloseRequest& request) {
+  return Encoded([&](Encoder* out) {
+    out->U64(request.handle);
+    out->U64(request.bytes);
+    out->U8(request.sync ? 1 : 0);
+  });
+}
+Result<CloseRequest> DecodeCloseRequest(ByteSpan bytes) {
+  return Decoded<CloseRequest>(bytes, "request to close", [](Decoder* in, CloseRequest* request) {
+    request->handle = in->U64();
+    request->bytes = in->U64();
+    request->sync = in->U8() != 0;
+    in->Require(request->bytes <= kFileBytesMax, "a file out of bounds");
+  });
+}
+
+Buffer Encode(const ReadRequest& request) {
+  return Encoded([&](Encoder* out) {
+    out->U64(request.handle);
+    out->U64(request.offset);
+    out->U64(request.bytes);
+    out->U8(request.ahead ? 1 : 0);
+  });
+}
+Result<ReadRequest> DecodeReadRequest(ByteSpan bytes) {
+  return Decoded<ReadRequest>(bytes, "request to read", [](Decoder* in, ReadRequest* request) {
+    request->handle = in->U64();
+    request->offset = in->U64();
+    request->bytes = in->U64();
+    request->ahead = in->U8() != 0;
+    RequireRun(request->offset, request->bytes, kPieceBytesMax, in);
+    in->Require(request->offset % kBlockBytes == 0, "a piece begins with a block");
+  });
+}
+
+Buffer Encode(const ReadReply& reply) {
+  return Encoded([&](Encoder* out) {
+    net::EncodeRemoteMemory(reply.memory, out);
+    PutSums(reply.sums, out);
+  });
+}
+Result<ReadReply> DecodeReadReply(ByteSpan bytes) {
+  return Decoded<ReadReply>(bytes, "piece of a file", [](Decoder* in, ReadReply* reply) {
+    reply->memory = net::DecodeRemoteMemory(in);
+    RequireRun(0, reply->memory.bytes, kPieceBytesMax, in);
+    if (in->ok()) reply->sums = TakeSums(0, reply->memory.bytes, in);
+  });
+}
+
+Buffer Encode(const EndRequest& request) {
+  return Encoded([&](Encoder* out) { out->U64(request.handle); });
+}
+Result<EndRequest> DecodeEndRequest(ByteSpan bytes) {
+  return Decoded<EndRequest>(bytes, "request to end", [](Decoder* in, EndRequest* request) { request->handle = in->U64(); });
+}
+
+std::vector<RunPart> CutAtBlocks(uint64_t offset, uint64_t bytes) {
+  std::vector<RunPart> parts;
+  for (uint64_t at = 0; at < bytes;) {
+    const uint64_t in_block = kBlockBytes - (offset + at) % kBlockBytes;
+    parts.push_back({at, std::min(in_block, bytes - at)});
+    at += parts.back().bytes;
+  }
+  return parts;
+}
+
+std::string NetworkName(const std::string& server, const std::string& owner) {
+  return "buffer/" + server + "/" + owner;
+}
+
+}  // namespace kedge::buffer

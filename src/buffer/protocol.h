@@ -1,0 +1,94 @@
+// What clients and servers of burst buffers say to each other, over src/net. Bytes only, no I/O.
+//
+// A file is cut into blocks of kBlockBytes, counted from its begin; each has a CRC32C. A run of bytes (a chunk that is written, a
+// piece that is read) has one checksum for each block that it touches, of those bytes of the block that belong to the run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "format/wire.h"
+#include "net/network.h"
+
+namespace kedge::buffer {
+
+inline constexpr uint64_t kBlockBytes = net::kReadBytesMax;
+inline constexpr uint64_t kChunkBytesMax = uint64_t{64} << 20;  // as in IBIO
+inline constexpr uint64_t kPieceBytesMax = 4 * kBlockBytes;
+inline constexpr size_t kPathBytesMax = 1024;
+
+enum class RequestKind : uint16_t {
+  kCreate = 101,
+  kWrite = 102,
+  kClose = 103,
+  kOpen = 104,
+  kRead = 105,
+  kEnd = 106,
+  kRemove = 107
+};
+
+// kCreate, kOpen, kRemove. The first two are answered with an OpenedFile.
+struct PathRequest {
+  std::string path;
+};
+struct OpenedFile {
+  uint64_t handle = 0;  // of this client alone
+  uint64_t bytes = 0;   // that the file has
+};
+// The memory is the client's, and is read before the answer, which is empty.
+struct WriteRequest {
+  uint64_t handle = 0;
+  uint64_t offset = 0;
+  net::RemoteMemory memory;
+  std::vector<uint32_t> sums;
+};
+// Makes the file visible, with `bytes` that have all been written. Answered with nothing.
+struct CloseRequest {
+  uint64_t handle = 0;
+  uint64_t bytes = 0;
+  bool sync = false;  // only when it is durable
+};
+// `offset` is a multiple of kBlockBytes. `ahead`: answered kBusy when others may need the memory.
+struct ReadRequest {
+  uint64_t handle = 0;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  bool ahead = false;
+};
+// The memory is the server's, until the client ends the lease.
+struct ReadReply {
+  net::RemoteMemory memory;
+  std::vector<uint32_t> sums;
+};
+// Ends reading, or gives up a file that is being written. Answered with nothing.
+struct EndRequest {
+  uint64_t handle = 0;
+};
+
+Buffer Encode(const PathRequest& request);
+Buffer Encode(const OpenedFile& reply);
+Buffer Encode(const WriteRequest& request);
+Buffer Encode(const CloseRequest& request);
+Buffer Encode(const ReadRequest& request);
+Buffer Encode(const ReadReply& reply);
+Buffer Encode(const EndRequest& request);
+// kCorrupt: not such a message, or beyond the bounds above.
+Result<PathRequest> DecodePathRequest(ByteSpan bytes);
+Result<OpenedFile> DecodeOpenedFile(ByteSpan bytes);
+Result<WriteRequest> DecodeWriteRequest(ByteSpan bytes);
+Result<CloseRequest> DecodeCloseRequest(ByteSpan bytes);
+Result<ReadRequest> DecodeReadRequest(ByteSpan bytes);
+Result<ReadReply> DecodeReadReply(ByteSpan bytes);
+Result<EndRequest> DecodeEndRequest(ByteSpan bytes);
+
+// The part of a run that lies in one block.
+struct RunPart {
+  uint64_t at = 0;  // in the run
+  uint64_t bytes = 0;
+};
+std::vector<RunPart> CutAtBlocks(uint64_t offset, uint64_t bytes);
+// How the network names an owner's clients of a server.
+std::string NetworkName(const std::string& server, const std::string& owner);
+
+}  // namespace kedge::buffer

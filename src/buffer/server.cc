@@ -1,0 +1,474 @@
+#include "buffer/server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/byte_size.h"
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "buffer/pull.h"
+#include "os/files/files.h"
+#include "os/process/kill_point.h"
+
+namespace kedge::buffer {
+namespace {
+
+constexpr size_t kAddressFileBytesMax = 4096;
+constexpr size_t kGuestsMax = 4096;
+constexpr size_t kReadsOfClient = 8;
+constexpr size_t kEndpointsAhead = 2;
+// A client that does not take what it has asked for must ask again.
+constexpr Duration kPieceLease = std::chrono::seconds(30);
+
+Status NoSuchFile(uint64_t handle) {
+  return Status(Code::kFailedPrecondition, fmt::format("this client has no open file {} here", handle));
+}
+
+}  // namespace
+
+BufferServer::BufferServer(ServerOptions options, os::EventLoop& loop, os::FileSystem& fs)
+    : options_(std::move(options)), loop_(loop), fs_(fs), pieces_max_(options_.memory_bytes / 2 / kPieceBytesMax) {}
+
+BufferServer::~BufferServer() {
+  for (const auto& [key, upload] : uploads_) upload->cancelled = true;
+  workers_.reset();
+  if (network_) network_->Close();
+  *alive_ = false;
+  for (const auto& [key, upload] : uploads_) upload->owner->folder->RemoveTemporary(upload->temporary);
+}
+
+Result<std::unique_ptr<BufferServer>> BufferServer::Start(ServerOptions options, os::EventLoop& loop, os::FileSystem& fs) {
+  if (!CheckPath(options.name).ok() || options.name.find('/') != std::string::npos)
+    return Status(Code::kInvalidArgument, fmt::format("\"{}\" cannot name a burst buffer", options.name));
+  if (options.owners.empty()) return Status(Code::kInvalidArgument, "a burst buffer needs an owner");
+  if (options.memory_bytes < kMemoryBytesMin)
+    return Status(Code::kInvalidArgument, fmt::format("{} of memory are less than {}", FormatByteSize(options.memory_bytes),
+                                                      FormatByteSize(kMemoryBytesMin)));
+  std::unique_ptr<BufferServer> server(new BufferServer(std::move(options), loop, fs));
+  KEDGE_RETURN_IF_ERROR(server->Prepare());
+  server->workers_ = std::make_unique<Workers>(server->options_.writers, std::chrono::seconds(10), Workers::Priority::kAwaited);
+  KEDGE_RETURN_IF_ERROR(server->OpenNetwork());
+  return server;
+}
+
+Status BufferServer::Prepare() {
+  KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, options_.path));
+  KEDGE_ASSIGN_OR_RETURN(lock_, fs_.Open(options_.path + "/lock", os::OpenFlags::kReadWrite | os::OpenFlags::kCreate));
+  KEDGE_ASSIGN_OR_RETURN(const bool locked, lock_->TryLock(true));
+  if (!locked) return Status(Code::kBusy, fmt::format("another process serves {}", options_.path));
+  for (const OwnerOptions& options : options_.owners) {
+    if (!CheckPath(options.name).ok() || options.name.find('/') != std::string::npos)
+      return Status(Code::kInvalidArgument, fmt::format("\"{}\" cannot name an owner", options.name));
+    Owner owner{options, std::make_unique<OwnerFolder>(fs_, options_.path + "/owners/" + options.name)};
+    KEDGE_RETURN_IF_ERROR(owner.folder->Prepare());
+    KEDGE_ASSIGN_OR_RETURN(owner.used_bytes, owner.folder->UsedBytes());
+    used_bytes_ += owner.used_bytes;
+    if (!owners_.emplace(NetworkName(options_.name, options.name), std::move(owner)).second)
+      return Status(Code::kInvalidArgument, fmt::format("owner {} is there twice", options.name));
+  }
+  return Status::Ok();
+}
+
+Status BufferServer::OpenNetwork() {
+  net::NetworkOptions options;
+  options.provider = options_.provider;
+  options.interface_address = options_.interface_address;
+  options.read_buffers = options_.memory_bytes / 2 / net::kReadBytesMax;
+  options.reads_per_peer_max = kReadsOfClient;
+  options.endpoints_ahead = kEndpointsAhead;
+  options.executor = [this, alive = alive_](std::function<void()> work) {
+    loop_.Post([alive, work = std::move(work)] {
+      if (*alive) work();
+    });
+  };
+  const auto former = os::ReadFile(fs_, options_.path + "/address", kAddressFileBytesMax);
+  if (former.ok()) options.former_address = net::NodeAddress::FromText(*former).value_or(net::NodeAddress{});
+  auto network = net::Network::Open(options);
+  if (!network.ok() && !options.former_address.empty()) {
+    options.former_address = net::NodeAddress{};
+    network = net::Network::Open(options);
+  }
+  if (!network.ok()) return network.status();
+  network_ = std::move(*network);
+  Serve();
+  for (const auto& [name, owner] : owners_) {
+    net::Membership membership;
+    membership.job = name;
+    membership.self = options_.name;
+    membership.secret = owner.options.secret;
+    membership.guests_max = kGuestsMax;
+    membership.guest_left = [this](const net::Peer& client) { OnLeft(client); };
+    KEDGE_RETURN_IF_ERROR(network_->Join(std::move(membership)));
+  }
+  const std::string address = network_->address().ToText();
+  KEDGE_RETURN_IF_ERROR(os::WriteFileDurably(fs_, options_.path + "/address", address, "buffer"));
+  const Json where = {{"name", options_.name}, {"address", address}};
+  return os::WriteFileDurably(os::SystemFileSystem(), os::JoinPath(options_.folder, options_.name + ".buffer"), where.dump(),
+                              "buffer", 0644);
+}
+
+template <typename Request, typename Handle>
+void BufferServer::On(RequestKind kind, Result<Request> (*decode)(ByteSpan), Handle handle) {
+  network_->Serve(static_cast<uint16_t>(kind),
+                  [this, decode, handle](const net::Peer& client, ByteSpan body, net::Answer answer) {
+                    const auto request = decode(body);
+                    if (!request.ok()) return answer(request.status());
+                    const auto owner = owners_.find(client.job);
+                    if (owner == owners_.end()) return answer(Status(Code::kPermission, "the client has no owner here"));
+                    handle(client, owner->second, *request, std::move(answer));
+                  });
+}
+
+void BufferServer::Serve() {
+  On<PathRequest>(RequestKind::kCreate, DecodePathRequest,
+                  [this](const auto& client, Owner& owner, const auto& request, net::Answer answer) {
+                    OnCreate(client, owner, request, std::move(answer));
+                  });
+  On<WriteRequest>(RequestKind::kWrite, DecodeWriteRequest,
+                   [this](const auto& client, Owner& owner, const auto& request, net::Answer answer) {
+                     OnWrite(client, owner, request, std::move(answer));
+                   });
+  On<CloseRequest>(RequestKind::kClose, DecodeCloseRequest,
+                   [this](const auto& client, Owner&, const auto& request, net::Answer answer) {
+                     OnClose(client, request, std::move(answer));
+                   });
+  On<PathRequest>(RequestKind::kOpen, DecodePathRequest,
+                  [this](const auto& client, Owner& owner, const auto& request, net::Answer answer) {
+                    OnOpen(client, owner, request, std::move(answer));
+                  });
+  On<ReadRequest>(RequestKind::kRead, DecodeReadRequest,
+                  [this](const auto& client, Owner&, const auto& request, net::Answer answer) {
+                    OnRead(client, request, std::move(answer));
+                  });
+  On<EndRequest>(
+      RequestKind::kEnd, DecodeEndRequest,
+      [this](const auto& client, Owner&, const auto& request, net::Answer answer) { OnEnd(client, request, std::move(answer)); });
+  On<PathRequest>(RequestKind::kRemove, DecodePathRequest,
+                  [this](const auto&, Owner& owner, const auto& request, net::Answer answer) {
+                    OnRemove(owner, request, std::move(answer));
+                  });
+}
+
+template <typename Work, typename Done>
+void BufferServer::Background(Work work, Done done) {
+  workers_->Submit([this, alive = alive_, work = std::move(work), done = std::move(done)]() mutable {
+    auto result = std::make_shared<decltype(work())>(work());
+    loop_.Post([alive, result, done = std::move(done)]() mutable {
+      if (*alive) done(std::move(*result));
+    });
+  });
+}
+
+// --- room ---------------------------------------------------------------------------------------------------------------------
+
+Status BufferServer::Reserve(Owner& owner, uint64_t bytes) {
+  const auto refuse = [&](const std::string& what, uint64_t used, uint64_t limit) {
+    return Status(Code::kNoSpace,
+                  fmt::format("{} of burst buffer {} is used up: {} of {}, and {} more are asked for; remove files, or have "
+                              "its operator raise it",
+                              what, options_.name, FormatByteSize(used), FormatByteSize(limit), FormatByteSize(bytes)));
+  };
+  if (owner.options.quota_bytes > 0 && owner.used_bytes + bytes > owner.options.quota_bytes)
+    return refuse("the quota of owner " + owner.options.name, owner.used_bytes, owner.options.quota_bytes);
+  if (options_.capacity_bytes > 0 && used_bytes_ + bytes > options_.capacity_bytes)
+    return refuse("the capacity", used_bytes_, options_.capacity_bytes);
+  owner.used_bytes += bytes;
+  used_bytes_ += bytes;
+  return Status::Ok();
+}
+
+void BufferServer::Release(Owner& owner, uint64_t bytes) {
+  owner.used_bytes -= std::min(owner.used_bytes, bytes);
+  used_bytes_ -= std::min(used_bytes_, bytes);
+}
+
+// --- writing ------------------------------------------------------------------------------------------------------------------
+
+void BufferServer::OnCreate(const net::Peer& client, Owner& owner, const PathRequest& request, net::Answer answer) {
+  const Status valid = CheckPath(request.path);
+  if (!valid.ok()) return answer(valid);
+  const Key key{client, next_handle_++};
+  auto upload = std::make_shared<Upload>();
+  upload->owner = &owner;
+  upload->path = request.path;
+  upload->temporary = fmt::format("{}.tmp", key.second);
+  upload->running = 1;
+  uploads_[key] = upload;
+  Background([upload] { return upload->owner->folder->CreateTemporary(upload->temporary); },
+             [this, key, upload, answer = std::move(answer)](Result<std::unique_ptr<os::File>> file) {
+               os::KillPoint("buffer-created");
+               if (file.ok()) upload->file = std::move(*file);
+               if (!file.ok()) upload->ended = true;
+               Rest(key);
+               answer(file.ok() ? Result<Buffer>(Encode(OpenedFile{key.second, 0})) : Result<Buffer>(file.status()));
+             });
+}
+
+void BufferServer::OnWrite(const net::Peer& client, Owner& owner, const WriteRequest& request, net::Answer answer) {
+  const Key key{client, request.handle};
+  const auto found = uploads_.find(key);
+  if (found == uploads_.end() || found->second->file == nullptr || found->second->closing)
+    return answer(NoSuchFile(request.handle));
+  const std::shared_ptr<Upload> upload = found->second;
+  if (upload->failed.ok()) upload->failed = Reserve(owner, request.memory.bytes);
+  if (!upload->failed.ok()) return answer(upload->failed);
+  upload->reserved_bytes += request.memory.bytes;
+  ++upload->running;
+  Background([this, client, request, upload] { return PullChunk(*network_, client, request, *upload->file, upload->cancelled); },
+             [this, key, request, upload, answer = std::move(answer)](const Status& pulled) {
+               os::KillPoint("buffer-chunk");
+               if (pulled.ok()) {
+                 const std::vector<RunPart> parts = CutAtBlocks(request.offset, request.memory.bytes);
+                 for (size_t i = 0; i < parts.size(); ++i)
+                   upload->sums.Add(request.offset + parts[i].at, parts[i].bytes, request.sums[i]);
+               } else if (upload->failed.ok()) {
+                 upload->failed = pulled.WithContext("burst buffer " + options_.name + ", file " + upload->path);
+                 LogWarning("buffer", "{}", upload->failed.ToString());
+               }
+               Rest(key);
+               answer(pulled.ok() ? Result<Buffer>(Buffer()) : Result<Buffer>(upload->failed));
+             });
+}
+
+void BufferServer::OnClose(const net::Peer& client, const CloseRequest& request, net::Answer answer) {
+  const Key key{client, request.handle};
+  const auto found = uploads_.find(key);
+  if (found == uploads_.end() || found->second->running > 0) return answer(NoSuchFile(request.handle));
+  const std::shared_ptr<Upload> upload = found->second;
+  const auto sums = upload->sums.OfFile(request.bytes);
+  const uint64_t table_bytes = TableBytes(request.bytes);
+  if (upload->failed.ok()) upload->failed = sums.ok() ? Reserve(*upload->owner, table_bytes) : sums.status();
+  if (!upload->failed.ok()) {
+    End(key);
+    return answer(upload->failed);
+  }
+  upload->reserved_bytes += table_bytes;
+  upload->closing = true;
+  ++upload->running;
+  Background(
+      [upload, table = FileTable{request.bytes, *sums}, sync = request.sync] {
+        return upload->owner->folder->Publish(upload->temporary, *upload->file, table, upload->path, sync);
+      },
+      [this, key, upload, answer = std::move(answer)](const Result<uint64_t>& replaced) {
+        // What was reserved is the visible file's from now on.
+        if (replaced.ok()) {
+          Release(*upload->owner, *replaced);
+          upload->reserved_bytes = 0;
+        }
+        upload->ended = true;
+        Rest(key);
+        if (!replaced.ok()) Count(*upload->owner);
+        answer(replaced.ok() ? Result<Buffer>(Buffer())
+                             : Result<Buffer>(replaced.status().WithContext("burst buffer " + options_.name)));
+      });
+}
+
+void BufferServer::End(const Key& key) {
+  const auto found = uploads_.find(key);
+  if (found == uploads_.end()) return;
+  found->second->ended = true;
+  found->second->cancelled = true;
+  ++found->second->running;
+  Rest(key);
+}
+
+void BufferServer::Rest(const Key& key) {
+  const auto found = uploads_.find(key);
+  if (found == uploads_.end()) return;
+  const std::shared_ptr<Upload> upload = found->second;
+  if (--upload->running > 0 || !upload->ended) return;
+  uploads_.erase(found);
+  Release(*upload->owner, upload->reserved_bytes);
+  Background(
+      [upload] {
+        upload->owner->folder->RemoveTemporary(upload->temporary);
+        return 0;
+      },
+      [](int) {});
+}
+
+// What is there was not as an error said, perhaps.
+void BufferServer::Count(Owner& owner) {
+  Background([folder = owner.folder.get()] { return folder->UsedBytes(); },
+             [this, &owner](const Result<uint64_t>& visible) {
+               if (!visible.ok()) return;
+               uint64_t used = *visible;
+               for (const auto& [key, upload] : uploads_) used += upload->owner == &owner ? upload->reserved_bytes : 0;
+               used_bytes_ += used - owner.used_bytes;
+               owner.used_bytes = used;
+             });
+}
+
+// --- reading ------------------------------------------------------------------------------------------------------------------
+
+void BufferServer::OnOpen(const net::Peer& client, Owner& owner, const PathRequest& request, net::Answer answer) {
+  const Status valid = CheckPath(request.path);
+  if (!valid.ok()) return answer(valid);
+  const Key key{client, next_handle_++};
+  struct Opened {
+    std::shared_ptr<os::File> file;
+    FileTable table;
+  };
+  downloads_[key] = Download{&owner, request.path, nullptr, nullptr, {}};
+  Background(
+      [folder = owner.folder.get(), path = request.path]() -> Result<Opened> {
+        KEDGE_ASSIGN_OR_RETURN(std::shared_ptr<os::File> file, folder->Open(path));
+        KEDGE_ASSIGN_OR_RETURN(FileTable table, ReadTable(*file));
+        return Opened{std::move(file), std::move(table)};
+      },
+      [this, key, answer = std::move(answer)](Result<Opened> opened) {
+        const auto download = downloads_.find(key);
+        if (download == downloads_.end()) return;
+        if (!opened.ok()) {
+          downloads_.erase(download);
+          return answer(opened.status().WithContext("burst buffer " + options_.name));
+        }
+        const uint64_t bytes = opened->table.bytes;
+        download->second.file = std::move(opened->file);
+        download->second.table = std::make_shared<const FileTable>(std::move(opened->table));
+        answer(Encode(OpenedFile{key.second, bytes}));
+      });
+}
+
+void BufferServer::OnRead(const net::Peer& client, const ReadRequest& request, net::Answer answer) {
+  const Key key{client, request.handle};
+  const auto download = downloads_.find(key);
+  if (download == downloads_.end() || download->second.table == nullptr) return answer(NoSuchFile(request.handle));
+  const uint64_t bytes = download->second.table->bytes;
+  if (request.offset > bytes || request.bytes > bytes - request.offset)
+    return answer(Status(Code::kInvalidArgument,
+                         fmt::format("{} has no {} bytes at {}", download->second.path, request.bytes, request.offset)));
+  if (request.ahead && pieces_out_ >= pieces_max_ / 2)
+    return answer(Status(Code::kBusy, "nothing is read ahead while half of the buffers are out"));
+  waiting_.push_back({key, request, std::move(answer)});
+  GiveBack(nullptr);
+}
+
+// Begins what waits for it, as far as there are buffers.
+void BufferServer::GiveBack(Piece piece) {
+  if (piece != nullptr) {
+    --pieces_out_;
+    free_pieces_.push_back(std::move(piece));
+  }
+  while (!waiting_.empty() && pieces_out_ < pieces_max_) {
+    WaitingRead read = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (downloads_.contains(read.key)) ReadPiece(std::move(read));
+  }
+}
+
+void BufferServer::ReadPiece(WaitingRead read) {
+  const Download& download = downloads_.at(read.key);
+  Piece piece;
+  if (free_pieces_.empty()) {
+    piece = std::make_shared<std::vector<std::byte>>(kPieceBytesMax);
+  } else {
+    piece = std::move(free_pieces_.back());
+    free_pieces_.pop_back();
+  }
+  ++pieces_out_;
+  Background(
+      [file = download.file, table = download.table, path = download.path, request = read.request,
+       piece]() -> Result<std::vector<uint32_t>> {
+        KEDGE_RETURN_IF_ERROR(os::ReadAll(*file, piece->data(), request.bytes, request.offset));
+        std::vector<uint32_t> sums;
+        for (const RunPart& part : CutAtBlocks(request.offset, request.bytes)) {
+          const uint64_t offset = request.offset + part.at;
+          const uint64_t block = offset / kBlockBytes;
+          const uint64_t block_bytes = std::min(kBlockBytes, table->bytes - block * kBlockBytes);
+          const uint32_t sum = crc32c::Compute(piece->data() + part.at, part.bytes);
+          if (part.bytes != block_bytes) return Status(Code::kInvalidArgument, "a piece ends within a block");
+          if (sum != table->sums[block])
+            return Status(Code::kCorrupt,
+                          fmt::format("{}: the block at {} fails its checksum: the disk has lost it", path, offset));
+          sums.push_back(sum);
+        }
+        return sums;
+      },
+      [this, read, piece](Result<std::vector<uint32_t>> sums) {
+        if (sums.ok()) return LeasePiece(read, piece, std::move(*sums));
+        LogWarning("buffer", "{}", sums.status().ToString());
+        read.answer(sums.status().WithContext("burst buffer " + options_.name));
+        GiveBack(piece);
+      });
+}
+
+void BufferServer::LeasePiece(const WaitingRead& read, const Piece& piece, std::vector<uint32_t> sums) {
+  const auto download = downloads_.find(read.key);
+  if (download == downloads_.end()) return GiveBack(piece);
+  const auto lease_number = std::make_shared<uint64_t>(0);
+  const auto memory = network_->Lease(read.key.first.job, {piece->data(), read.request.bytes}, kPieceLease,
+                                      [this, key = read.key, piece, lease_number] {
+                                        const auto open = downloads_.find(key);
+                                        if (open != downloads_.end()) open->second.leases.erase(*lease_number);
+                                        GiveBack(piece);
+                                      });
+  if (!memory.ok()) {
+    read.answer(memory.status());
+    return GiveBack(piece);
+  }
+  *lease_number = memory->lease;
+  download->second.leases.insert(memory->lease);
+  read.answer(Encode(ReadReply{*memory, std::move(sums)}));
+}
+
+void BufferServer::EndDownload(std::map<Key, Download>::iterator download) {
+  for (const uint64_t lease : download->second.leases) network_->EndLease(lease);
+  downloads_.erase(download);
+}
+
+// --- the rest -----------------------------------------------------------------------------------------------------------------
+
+void BufferServer::OnEnd(const net::Peer& client, const EndRequest& request, net::Answer answer) {
+  const Key key{client, request.handle};
+  End(key);
+  const auto download = downloads_.find(key);
+  if (download != downloads_.end()) EndDownload(download);
+  answer(Buffer());
+}
+
+void BufferServer::OnRemove(Owner& owner, const PathRequest& request, net::Answer answer) {
+  const Status valid = CheckPath(request.path);
+  if (!valid.ok()) return answer(valid);
+  Background([folder = owner.folder.get(), path = request.path] { return folder->Remove(path); },
+             [this, &owner, answer = std::move(answer)](const Result<uint64_t>& removed) {
+               if (removed.ok()) Release(owner, *removed);
+               answer(removed.ok() ? Result<Buffer>(Buffer()) : Result<Buffer>(removed.status()));
+             });
+}
+
+void BufferServer::OnLeft(const net::Peer& client) {
+  const auto is_of_client = [&client](const auto& entry) { return entry.first.first == client; };
+  std::vector<Key> keys;
+  for (const auto& entry : uploads_) {
+    if (is_of_client(entry) && !entry.second->closing) keys.push_back(entry.first);
+  }
+  for (const Key& key : keys) End(key);
+  for (auto download = downloads_.begin(); download != downloads_.end();) {
+    const auto here = download++;
+    if (is_of_client(*here)) EndDownload(here);
+  }
+  if (!keys.empty()) LogInfo("buffer", "client {} has left; what it was writing is removed: {} files", client.node, keys.size());
+}
+
+Json BufferServer::Describe() const {
+  Json owners = Json::array();
+  for (const auto& [name, owner] : owners_) {
+    owners.push_back(
+        {{"name", owner.options.name}, {"used_bytes", owner.used_bytes}, {"quota_bytes", owner.options.quota_bytes}});
+  }
+  return {{"name", options_.name},
+          {"path", options_.path},
+          {"address", network_->address().ToText()},
+          {"capacity_bytes", options_.capacity_bytes},
+          {"used_bytes", used_bytes_},
+          {"memory_bytes", options_.memory_bytes},
+          {"owners", owners},
+          {"clients", network_->Peers().size()},
+          {"being_written", uploads_.size()},
+          {"being_read", downloads_.size()}};
+}
+
+}  // namespace kedge::buffer
