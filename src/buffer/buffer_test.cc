@@ -273,6 +273,23 @@ TEST_F(BufferTest, LittleMemoryServesMany) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST_F(BufferTest, AClientHasSoManyFilesOpenAndNoMore) {
+  Start();
+  const auto client = Connect("alice", alice_);
+  std::vector<std::unique_ptr<Upload>> open;
+  Status refused;
+  while (refused.ok() && open.size() < 1000) {
+    auto upload = Upload::Open(client, "file" + std::to_string(open.size()));
+    if (upload.ok()) open.push_back(std::move(*upload));
+    refused = upload.status();
+  }
+  EXPECT_EQ(open.size(), 256u);
+  EXPECT_EQ(refused.code(), Code::kNoSpace) << refused.ToString();
+  EXPECT_TRUE(Put(Connect("alice", alice_), "other", Pattern(10)).ok());
+  open.pop_back();
+  EXPECT_TRUE(Put(client, "file", Pattern(10)).ok());
+}
+
 TEST_F(BufferTest, ASecondServerOfAFolderIsRefused) {
   Start();
   ServerOptions options;

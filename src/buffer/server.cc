@@ -18,6 +18,7 @@ namespace {
 constexpr size_t kAddressFileBytesMax = 4096;
 constexpr size_t kGuestsMax = 4096;
 constexpr size_t kReadsOfClient = 8;
+constexpr size_t kFilesOfClientMax = 256;
 constexpr size_t kEndpointsAhead = 2;
 // A client that does not take what it has asked for must ask again.
 constexpr Duration kPieceLease = std::chrono::seconds(30);
@@ -184,10 +185,20 @@ void BufferServer::Release(Owner& owner, uint64_t bytes) {
   used_bytes_ -= std::min(used_bytes_, bytes);
 }
 
+Status BufferServer::CheckMayOpen(const net::Peer& client, const std::string& path) const {
+  const auto is_of_client = [&client](const auto& entry) { return entry.first.first == client; };
+  const auto open = std::count_if(uploads_.begin(), uploads_.end(), is_of_client) +
+                    std::count_if(downloads_.begin(), downloads_.end(), is_of_client);
+  if (static_cast<size_t>(open) >= kFilesOfClientMax)
+    return Status(Code::kNoSpace,
+                  fmt::format("this client has {} files open on burst buffer {}; close some", open, options_.name));
+  return CheckPath(path);
+}
+
 // --- writing ------------------------------------------------------------------------------------------------------------------
 
 void BufferServer::OnCreate(const net::Peer& client, Owner& owner, const PathRequest& request, net::Answer answer) {
-  const Status valid = CheckPath(request.path);
+  const Status valid = CheckMayOpen(client, request.path);
   if (!valid.ok()) return answer(valid);
   const Key key{client, next_handle_++};
   auto upload = std::make_shared<Upload>();
@@ -304,7 +315,7 @@ void BufferServer::Count(Owner& owner) {
 // --- reading ------------------------------------------------------------------------------------------------------------------
 
 void BufferServer::OnOpen(const net::Peer& client, Owner& owner, const PathRequest& request, net::Answer answer) {
-  const Status valid = CheckPath(request.path);
+  const Status valid = CheckMayOpen(client, request.path);
   if (!valid.ok()) return answer(valid);
   const Key key{client, next_handle_++};
   struct Opened {

@@ -113,6 +113,8 @@ class BufferServer {
   // kNoSpace, with what is to be done, when the owner's quota or the capacity does not allow for it.
   Status Reserve(Owner& owner, uint64_t bytes);
   void Release(Owner& owner, uint64_t bytes);
+  // kNoSpace: the client has too many files open. kInvalidArgument: no file has such a name.
+  Status CheckMayOpen(const net::Peer& client, const std::string& path) const;
   // Nobody asks for it any more: it goes when nothing works on it.
   void End(const Key& key);
   // A work on it has ended.
