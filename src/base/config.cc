@@ -84,9 +84,9 @@ std::string QuoteToml(std::string_view text) {
 
 void ConfigRegistry::Add(KeySpec spec) {
   CheckDefault(spec);
-  const std::string variable = VariableOf(spec.name);
-  for (const auto& [name, other] : keys_) KEDGE_CHECK(VariableOf(name) != variable);
+  std::string variable = VariableOf(spec.name);
   KEDGE_CHECK(variables_.find(variable) == variables_.end());
+  KEDGE_CHECK(key_variables_.insert(std::move(variable)).second);
   std::string name = spec.name;
   keys_.emplace(std::move(name), std::move(spec));
 }

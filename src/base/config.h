@@ -12,6 +12,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -77,6 +78,7 @@ class ConfigRegistry {
 
  private:
   std::map<std::string, KeySpec, std::less<>> keys_;
+  std::set<std::string> key_variables_;  // those of keys_
   std::map<std::string, TableListSpec, std::less<>> table_lists_;
   std::map<std::string, std::string, std::less<>> variables_ = {
       {"KEDGE_CONFIG", "path of the configuration file"},
