@@ -97,7 +97,8 @@ KEDGE_API int kedge_init(const kedge_options* options, const kedge_bootstrap* bo
 
 /* Ends the session. `drain` non-zero waits (bounded by wait.timeout) until everything is at its last scheduled level,
  * and returns the first error of a flush that failed and was not made good since, or why the newest version of a name has
- * not got there; zero leaves flushing to the agent. Always frees the context. */
+ * not got there (KEDGE_ERROR_LOST: this rank's image went with the agent and its memory); zero leaves flushing to the agent.
+ * Always frees the context. */
 KEDGE_API int kedge_finalize(kedge_context* context, int drain);
 
 /* The sentence that belongs to the last error of this thread; "" after none. Valid until the thread's next call. */

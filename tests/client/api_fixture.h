@@ -45,9 +45,9 @@ class ApiTest : public ::testing::TestWithParam<Mode> {
     return context;
   }
 
-  void Close(kedge_context* context, int drain = 1) {
+  void Close(kedge_context* context, int drain = 1, int expected = KEDGE_OK) {
     std::erase(open_, context);
-    EXPECT_EQ(kedge_finalize(context, drain), KEDGE_OK) << kedge_error_message();
+    EXPECT_EQ(kedge_finalize(context, drain), expected) << kedge_error_message();
   }
 
   static kedge_statistics Statistics(kedge_context* context) {

@@ -443,6 +443,28 @@ TEST_P(AgentLossTest, ASessionThatIsReplacedHidesNoFlush) {
   EXPECT_KEDGE_OK(code);
 }
 
+// The successor knows nothing of an image that went with the agent and its pool, and waits for nothing. Once the application has
+// gone on from another version, nobody misses it.
+TEST_P(AgentLossTest, AnEndSaysWhatWasLostWithAgentAndPool) {
+  for (const bool goes_back : {false, true}) {
+    kedge_context* context = Open("flush.rate=4MiB\n");
+    std::vector<char> data(24 << 20, 'a');
+    ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), 1000, 1, nullptr));
+    ASSERT_KEDGE_OK(kedge_checkpoint(context, "f", 1, KEDGE_OVERWRITE));
+    ASSERT_KEDGE_OK(kedge_wait(context, "f", 1, KEDGE_LEVEL_STORE, 60));
+    ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), data.size(), 1, nullptr));
+    ASSERT_KEDGE_OK(kedge_checkpoint(context, "f", 2, 0));
+    ASSERT_KEDGE_OK(kedge_wait(context, "f", 2, KEDGE_LEVEL_LOCAL, 60));
+    ASSERT_TRUE(std::filesystem::remove(folder_.run_folder() + "/pool/pool"));
+    ASSERT_TRUE(folder_.KillAgent());
+    if (goes_back) {
+      ASSERT_KEDGE_OK(kedge_protect(context, 0, data.data(), 1000, 1, nullptr));
+      ASSERT_KEDGE_OK(kedge_restart(context, "f", 1, nullptr));
+    }
+    Close(context, 1, goes_back ? KEDGE_OK : KEDGE_ERROR_LOST);
+  }
+}
+
 TEST_P(AgentLossTest, AnAbandonedCheckpointHidesNoFlush) {
   kedge_context* context = Open("flush.rate=8MiB\n");
   std::vector<char> data(12 << 20, 'a');

@@ -118,7 +118,7 @@ Status Context::Drain() {
     if (!levels->Pending().ok()) session->AwaitAgent();
     const bool had_agent = session->attached();
     const auto reply = levels->Drain(deadline.Remaining());
-    if (reply.ok()) return reply->failure;
+    if (reply.ok()) return reply->failure.ok() ? levels->WhetherLost() : reply->failure;
     // An agent that died meanwhile has a successor, which goes on.
     if (!had_agent || deadline.Passed()) return reply.status();
     std::this_thread::sleep_for(kDrainRetry);

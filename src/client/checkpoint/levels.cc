@@ -215,4 +215,21 @@ Result<DrainReply> Levels::Drain(Duration timeout) {
   return reply;
 }
 
+Status Levels::WhetherLost() const {
+  const TakenVersion* newest = ledger_->Newest();
+  const auto connection = session_->connection();
+  if (!session_->WasReplaced() || !connection || newest == nullptr) return Status::Ok();
+  if (newest->in_store || !newest->flush_failure.ok() || ledger_->IsLeftBehind(*newest)) return Status::Ok();
+  const Generation& generation = newest->generation;
+  const auto reply = connection->Call<LevelReply>(WaitRequest{generation, Level::kLast, kSlice}, kSlice + kAnswerTimeout);
+  if (!reply.ok() || reply->failure.code() != Code::kTimeout) return Status::Ok();
+  const auto& missing = reply->missing_ranks;
+  const bool is_known = reply->scheduled != Level::kNone;
+  if (is_known && std::find(missing.begin(), missing.end(), core_->rank()) == missing.end()) return Status::Ok();
+  return Status(Code::kLost,
+                fmt::format("rank {}'s image of '{}' version {} was lost with its agent and the memory of that: the next "
+                            "agent does not have it, and the store does not",
+                            core_->rank(), generation.name, generation.version));
+}
+
 }  // namespace kedge::client

@@ -30,6 +30,9 @@ class Levels {
   Status Pin(const std::string& name, int64_t version, bool pinned);
   // Until all of this job on this node is at its last level, or a flush fails.
   Result<DrainReply> Drain(Duration timeout);
+  // kLost: the newest image that this rank has handed over went with its agent and that agent's memory. The next agent does not
+  // know of it, and counts it among nothing that a drain waits for.
+  Status WhetherLost() const;
 
  private:
   struct Subject {

@@ -77,6 +77,11 @@ const Generation* Ledger::FindRestored(const std::string& name, int64_t version)
   return entry->second.restored->version == version ? &*entry->second.restored : nullptr;
 }
 
+bool Ledger::IsLeftBehind(const TakenVersion& taken) const {
+  const auto entry = names_.find(taken.generation.name);
+  return entry != names_.end() && taken.generation.take < entry->second.restored_before;
+}
+
 TakenVersion* Ledger::Find(const std::string& name, int64_t version) {
   const auto entry = names_.find(name);
   if (entry == names_.end()) return nullptr;

@@ -55,6 +55,8 @@ class Ledger {
   TakenVersion* Find(const std::string& name, int64_t version);
   // The last one captured; nullptr: none yet.
   TakenVersion* Newest() { return newest_; }
+  // Whether the application went on from another version of the name since.
+  bool IsLeftBehind(const TakenVersion& taken) const;
   TakenVersion* FindSerial(uint64_t session, uint64_t serial);
 
  private:

@@ -107,6 +107,8 @@ class Session {
   // Whether this rank has images at the agent that are not done: of the present session.
   bool HasPending() const;
   // Whether a session that another has replaced had any. Its mailbox tells no more; only the agent does.
+  // Whether an agent serves this context that does not continue the session of the one before.
+  bool WasReplaced() const { return sessions_ > 1; }
   bool HadPending() const { return had_pending_; }
   void ForgetFormerPending() { had_pending_ = false; }
   // For the next who asks. `taken` null: of nothing that is remembered.
