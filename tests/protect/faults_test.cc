@@ -292,7 +292,7 @@ class Stranger {
                               const net::Secret& secret, const net::Member& to) {
     const std::string job = request.store_id.ToHex() + "/" + as_job;
     network_->Leave(job);
-    EXPECT_TRUE(network_->Join({job, attempt, "n1", secret, {to}, nullptr}).ok());
+    EXPECT_TRUE(network_->Join({job, attempt, "n1", secret, {to}, nullptr, 0, nullptr}).ok());
     std::promise<Result<Buffer>> reply;
     network_->Call({job, to.node}, static_cast<uint16_t>(PeerKind::kInventory), Encode(request), 3s,
                    [&reply](Result<Buffer> answer) { reply.set_value(std::move(answer)); });

@@ -150,7 +150,11 @@ void Fetch::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {
     order->reach = reach;
     const auto generations = GenerationsIn(*replies);
     auto known = generations.find(generation);
-    if ((known == generations.end() && !options.from_store) || (known != generations.end() && rank >= known->second)) {
+    if (known != generations.end() && rank >= known->second) {
+      return Answer(wanted, Status(Code::kInvalidArgument, fmt::format("{} has no rank {}: {} have taken it",
+                                                                       generation.ToString(), rank, known->second)));
+    }
+    if (known == generations.end() && !options.from_store) {
       return Finish(order, Status(Code::kNotFound, fmt::format("{} is on no node that answers", generation.ToString())));
     }
     order->ranks = known == generations.end() ? found->hello.ranks : known->second;

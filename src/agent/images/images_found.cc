@@ -79,8 +79,10 @@ Status Images::Adopt(const AdoptedImage& adopted) {
   const bool is_new = FindVersion(identity.generation) == nullptr;
   Version& version = VersionOf(*job, identity);
   for (const JobNode& node : job->members.nodes) {
-    if (is_new && node.name == core_.settings().node)
-      version.node_ranks = std::max<uint32_t>(1, static_cast<uint32_t>(node.ranks.size()));
+    if (!is_new || node.name != core_.settings().node) continue;
+    const auto is_of_version = [&](uint32_t rank) { return rank < version.ranks; };
+    version.node_ranks =
+        std::max<uint32_t>(1, static_cast<uint32_t>(std::count_if(node.ranks.begin(), node.ranks.end(), is_of_version)));
   }
   if (auto here = version.images.find(identity.rank); here != version.images.end()) {
     const Image& bad = *here->second;

@@ -228,11 +228,12 @@ void Protect::Consider(Version& version) {
 }
 
 void Protect::OnRestored(Job& job, const Generation& generation, uint32_t rank) {
-  if (job.layout == nullptr || job.hello.keys.schedule_node == 0) return;
+  if (job.layout == nullptr || job.hello.keys.schedule_node == 0 || IsOfOtherRanks(job, generation)) return;
   BringOptions options;
   options.from_store = true;
   core_.events().image_missed(job, generation, rank, options, [this, generation, rank](const Status& brought) {
     Version* version = images_.FindVersion(generation);
+    if (brought.code() == Code::kInvalidArgument) return;  // the version has no such rank
     if (images_.FindWhole(generation, rank) != nullptr) return ProtectAgain(*version);
     LogWarning("agent", "{}, which rank {} has restarted from, is not protected again: {}", generation.ToString(), rank,
                brought.ToString());
@@ -254,8 +255,14 @@ Protect::Again& Protect::AgainOf(const Job& job, const Generation& generation) {
   return again;
 }
 
+// Whether another number of ranks has taken it than the job has now. Its images are not those that the job's layout is of.
+bool Protect::IsOfOtherRanks(const Job& job, const Generation& generation) const {
+  const Version* version = images_.FindVersion(generation);
+  return version != nullptr && version->ranks != job.hello.ranks;
+}
+
 void Protect::ProtectAgain(Version& version) {
-  if (version.job->layout == nullptr) return;
+  if (version.job->layout == nullptr || IsOfOtherRanks(*version.job, version.generation)) return;
   if (version.restored) return Consider(version);  // another rank's image has come
   version.restored = version.to_node = true;
   for (const JobNode& node : version.job->members.nodes) {

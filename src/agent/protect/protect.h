@@ -55,7 +55,8 @@ class Protect {
   // Something about the version may let it go on.
   void Consider(Version& version);
   // An attempt goes on from this generation, of which a rank of this node has restarted: it is protected anew. An image that
-  // came from the store is brought to this node first.
+  // came from the store is brought to this node first. One that another number of ranks has taken is not: it has what it had, and
+  // the next checkpoint is protected.
   void OnRestored(Job& job, const Generation& generation, uint32_t rank);
   void OnVersionGone(const Version& version);
   // What lay in lost tiers is not counted on any more, here or by other nodes: versions on their way with it are given up, and
@@ -107,6 +108,7 @@ class Protect {
     Status failure;  // it is not tried a second time, though all that this node had of the version has gone since
   };
   Again& AgainOf(const Job& job, const Generation& generation);
+  bool IsOfOtherRanks(const Job& job, const Generation& generation) const;
   void ProtectAgain(Version& version);
   // A rank of this node whose image is not here; nothing: all are, or the node is in no group.
   std::optional<uint32_t> MissingRank(const Version& version) const;
