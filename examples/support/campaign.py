@@ -148,6 +148,8 @@ def misses(launches: list[Launch], ranks: int, durable: dict[int, float]) -> lis
         lost_memory = launch.kill is not None and launch.kill.with_memory and launch.killed
         in_store = [version for version, when in durable.items() if when <= launch.died]
         promised = max(in_store, default=0) if lost_memory else max(captured_by_all(launch, ranks), default=begun)
+    if launches[-1].killed:
+        problems.append("the last launch did not finish")
     return problems
 
 
