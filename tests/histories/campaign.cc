@@ -69,6 +69,7 @@ class Campaign {
   explicit Campaign(const CampaignOptions& options) : options_(options) {}
 
   CampaignResult Run() {
+    if (!options_.found_folder.empty()) std::filesystem::create_directories(options_.found_folder);
     StopOn(SIGTERM);
     StopOn(SIGINT);
     std::vector<pollfd> outputs;
