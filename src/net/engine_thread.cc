@@ -150,15 +150,7 @@ Link* Network::Engine::AdmitGuest(const Hello& hello) {
   if (membership == nullptr || membership->guests_max == 0 || hello.attempt != membership->attempt || hello.initiator.empty() ||
       hello.responder != membership->self || hello.initiator == membership->self)
     return nullptr;
-  Transcript transcript;
-  transcript.protocol = kNetProtocol;
-  transcript.job = hello.job;
-  transcript.attempt = hello.attempt;
-  transcript.initiator = hello.initiator;
-  transcript.responder = hello.responder;
-  transcript.initiator_address = hello.address;
-  transcript.initiator_nonce = hello.initiator_nonce;
-  if (!SameDigest(hello.proof, Prove(membership->secret, transcript, ProofOf::kHello))) {
+  if (!SameDigest(hello.proof, Prove(membership->secret, Link::MakeTranscript(hello, {}), ProofOf::kHello))) {
     Count([](NetworkCounters* counters) { ++counters->handshakes_refused; });
     return nullptr;
   }

@@ -56,7 +56,7 @@ std::string Link::Name() const {
   return fmt::format("node {} at {}", peer_.node, member_.address.ToDisplay());
 }
 
-Transcript Link::MakeTranscript(const Hello& hello, const Nonce& responder_nonce) const {
+Transcript Link::MakeTranscript(const Hello& hello, const Nonce& responder_nonce) {
   Transcript transcript;
   transcript.protocol = kNetProtocol;
   transcript.job = hello.job;

@@ -94,6 +94,8 @@ class Link {
   }
   bool is_former() const { return is_former_; }
   // The peer is none of the members, and begins every session itself.
+  // What a handshake that begins with this hello proves; it refers to the hello.
+  static Transcript MakeTranscript(const Hello& hello, const Nonce& responder_nonce);
   void SetGuest() { is_guest_ = true; }
   bool is_guest() const { return is_guest_; }
   bool has_session() const { return Up(); }
@@ -173,7 +175,6 @@ class Link {
   };
 
   std::string Name() const;
-  Transcript MakeTranscript(const Hello& hello, const Nonce& responder_nonce) const;
   Session MakeSession(const Transcript& transcript, bool we_began) const;
   bool Up() const { return session_ && session_->accepted; }
 
