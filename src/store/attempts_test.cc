@@ -196,7 +196,8 @@ TEST_F(AttemptsTest, OfManyThatRaceOneWins) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
-      const auto record = TryAcquire(From("a", 10));
+      LeaseWatch watch(clock_);  // each launch has its own
+      const auto record = AcquireAttempt(catalog_, From("a", 10), &watch);
       if (record.ok()) ++won;
       EXPECT_TRUE(record.ok() || record.status().code() == Code::kBusy) << record.status().ToString();
     });
