@@ -115,6 +115,20 @@ void Promises::Fault(const Step& step) {
         generation.flipped_store = true;
       }
     }
+    if (setup_.Tracks() && !in_store && !step.Has("parity")) FlipWhatBuildsOnIt(static_cast<int>(step.Number(1)));
+  }
+}
+
+// Images hold what has not changed since those before them: a bit of an older version's bytes flips in all of these.
+void Promises::FlipWhatBuildsOnIt(int node) {
+  for (bool has_spread = true; has_spread;) {
+    has_spread = false;
+    for (auto& [key, generation] : generations_) {
+      const Generation* const before = TakenBefore(key);
+      if (generation.flipped_local || before == nullptr || !before->flipped_local) continue;
+      generation.flipped_local = generation.builds_on_flipped = has_spread = true;
+      generation.lost_since_node.insert(node);
+    }
   }
 }
 
@@ -208,8 +222,10 @@ void Promises::Captured(int launch, const std::vector<int>& ranks, const std::ve
 
 const Promises::Generation* Promises::TakenBefore(const Key& key) const {
   const Generation* before = nullptr;
+  const int touched_at = generations_.at(key).touched_at;  // -1: now
   for (const auto& [other, generation] : generations_) {
     if (other.launch != key.launch || !(other < key || key < other)) continue;
+    if (touched_at >= 0 && generation.touched_at >= touched_at) continue;
     if (before == nullptr || generation.touched_at > before->touched_at) before = &generation;
   }
   return before;
@@ -436,6 +452,14 @@ bool Promises::HasLocalCopies(const Generation& generation, const std::vector<in
                       [&](int node) { return generation.lost_since_capture.contains(node) || Unavailable(node, places); });
 }
 
+// What the store has makes room on the nodes where there is little of it, and its level NODE goes with it. What ranks without an
+// agent took is there alone, and at level NODE by that.
+bool Promises::IsGoneWithStore(const Generation& generation) const {
+  const bool may_be_there_alone =
+      (setup_.HasSmallPools() && generation.scheduled >= KEDGE_LEVEL_STORE) || generation.may_be_in_store_only;
+  return may_be_there_alone && (store_bad_since_ >= 0 || generation.flipped_store);
+}
+
 bool Promises::Survives(const Key& key, const Generation& generation, int64_t at_most, const std::vector<int>& places) const {
   if (!WasWhole(generation) || generation.is_void) return false;
   // Later ones may have taken its place: in the store after `keep` of them, on the nodes after the first. Where a rank died or
@@ -449,16 +473,14 @@ bool Promises::Survives(const Key& key, const Generation& generation, int64_t at
     if (!in_chain || !WasWhole(candidate) || candidate.flipped_store || candidate.is_void) ++later_not_its_successors;
     const bool may_come_itself = is_asked_for && HasLocalCopies(candidate, places);
     is_replaced_here = is_replaced_here || WasWhole(candidate) || !may_come_itself;
-    may_be_replaced_for_nothing = may_be_replaced_for_nothing || candidate.flipped_local || !in_chain;
+    may_be_replaced_for_nothing =
+        may_be_replaced_for_nothing || candidate.flipped_local || !in_chain || IsGoneWithStore(candidate);
   }
   if (generation.acknowledged >= KEDGE_LEVEL_STORE && store_bad_since_ < 0 && !generation.flipped_store &&
       later_not_its_successors < setup_.Number("keep.versions", 2)) {
     return true;
   }
-  // What the store has makes room on the nodes where there is little of it, and its level NODE goes with it.
-  const bool is_store_alone =
-      setup_.HasSmallPools() && generation.scheduled >= KEDGE_LEVEL_STORE && (store_bad_since_ >= 0 || generation.flipped_store);
-  if (generation.was_at_node && !may_be_replaced_for_nothing && !is_store_alone) {
+  if (generation.was_at_node && !may_be_replaced_for_nothing && !IsGoneWithStore(generation)) {
     std::set<int> missing = generation.lost_since_node;
     for (const int node : generation.places) {
       if (Unavailable(node, places)) missing.insert(node);

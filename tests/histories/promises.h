@@ -115,6 +115,9 @@ class Promises {
 
   void Break(const std::string& kind, const std::string& sentence);
   bool AllCame(const std::string& call, const std::vector<Answer>& answers);
+  void FlipWhatBuildsOnIt(int node);
+  // What is in the store alone perhaps, which is away or damaged.
+  bool IsGoneWithStore(const Generation& generation) const;
   // Its agent answers again, unless something else keeps it from that.
   void EndSilence(int node);
   bool Quiet() const { return active_.empty(); }
