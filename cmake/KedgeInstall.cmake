@@ -7,9 +7,12 @@ include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/kedge)
 # Each library, the folder of the header or module files that come with it, and what pkg-config says it requires.
-set(libraries kedge kedge-mpi kedge-mpi-mpich kedge-fortran kedge-mpi-fortran kedge-mpi-mpich-fortran)
-set(programs kedge-agent kedge-tool kedge-bench kedge-buffer kedge-cp)
+set(libraries kedge kedge-bb kedge-mpi kedge-mpi-mpich kedge-fortran kedge-bb-fortran kedge-mpi-fortran
+              kedge-mpi-mpich-fortran)
+set(programs kedge-agent kedge-tool kedge-bench kedge-buffer)
 set(requires_kedge "")
+set(requires_kedge-bb "")
+set(requires_kedge-bb-fortran kedge-bb)
 set(requires_kedge-mpi kedge)
 set(requires_kedge-mpi-mpich kedge)
 set(requires_kedge-fortran kedge)
@@ -63,6 +66,18 @@ foreach(program IN LISTS programs)
   endif()
 endforeach()
 
+# A library that programs are run with, and the command that does. It belongs to no package of a language.
+if(NOT SKBUILD)
+  set(KEDGE_PRELOAD ../lib/kedge/libkedge-bb-preload.so)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/kedge-with-buffers.in ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/kedge-with-buffers @ONLY
+    FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+  file(RELATIVE_PATH KEDGE_PRELOAD /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_LIBDIR}/kedge/libkedge-bb-preload.so)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/kedge-with-buffers.in ${PROJECT_BINARY_DIR}/kedge-with-buffers @ONLY)
+  install(PROGRAMS ${PROJECT_BINARY_DIR}/kedge-with-buffers DESTINATION ${CMAKE_INSTALL_BINDIR})
+  set_target_properties(kedge-bb-preload PROPERTIES INSTALL_RPATH "$ORIGIN/..")
+  install(TARGETS kedge-bb-preload LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/kedge)
+endif()
+
 # `kedge plan`, `kedge report` and `kedge run` are programs kedge-NAME beside kedge: in the build tree with the sources and the
 # project's Python; installed with a copy in share/kedge and the python3 of the machine. A wheel has its own.
 if(NOT SKBUILD)
@@ -86,15 +101,22 @@ if(NOT SKBUILD)
     FILES_MATCHING PATTERN "*.py" PATTERN "*.toml" PATTERN "__pycache__" EXCLUDE)
 endif()
 
+set(KEDGE_UNIT_FOLDER lib/systemd/system CACHE STRING "Where units of systemd are installed")
 set(KEDGE_PYTHON_FOLDER "" CACHE STRING "Where the Python package is installed, below the prefix; empty: nowhere (pip installs it)")
 if(KEDGE_PYTHON_FOLDER AND TARGET _kedge)
-  install(TARGETS _kedge LIBRARY DESTINATION ${KEDGE_PYTHON_FOLDER}/kedge)
+  install(TARGETS _kedge _bb LIBRARY DESTINATION ${KEDGE_PYTHON_FOLDER}/kedge)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/kedge DESTINATION ${KEDGE_PYTHON_FOLDER}
     FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "*.toml" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 endif()
 
 install(FILES ${PROJECT_SOURCE_DIR}/packaging/completion/kedge.bash
   DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME kedge)
+
+# For an operator's burst buffers.
+if(NOT SKBUILD)
+  configure_file(${PROJECT_SOURCE_DIR}/packaging/systemd/kedge-buffer@.service.in ${PROJECT_BINARY_DIR}/kedge-buffer@.service @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/kedge-buffer@.service DESTINATION ${KEDGE_UNIT_FOLDER})
+endif()
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/kedge-config.cmake.in ${PROJECT_BINARY_DIR}/kedge-config.cmake
   INSTALL_DESTINATION ${package_folder})

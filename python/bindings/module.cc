@@ -19,6 +19,7 @@
 #include "callbacks.h"
 #include "heap_block.h"
 #include "kedge/kedge.h"
+#include "raise.h"
 
 namespace nb = nanobind;
 
@@ -30,15 +31,7 @@ void Check(int status) {
   if (status == KEDGE_OK) return;
   const std::string message = kedge_error_message();
   if (TakePendingException()) throw nb::python_error();
-  const nb::object error = nb::module_::import_("kedge.errors").attr("from_status")(status, message);
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
-  throw nb::python_error();
-}
-
-template <typename Function>
-int Unlocked(Function&& function) {
-  const nb::gil_scoped_release release;
-  return function();
+  RaiseError(status, message.c_str());
 }
 
 unsigned Flags(bool overwrite) {

@@ -28,11 +28,13 @@ from kedge.errors import (
 
 if TYPE_CHECKING:
     from kedge import plan
+    from kedge.buffer import BurstBuffer
     from kedge.context import Checkpoint, Communicator, Context, Level, Rendezvous, Restart, SavedRegion, Statistics
 
 _COMPILED = ("Checkpoint", "Communicator", "Context", "Level", "Rendezvous", "Restart", "SavedRegion", "Statistics")
 
 __all__ = [
+    "BurstBuffer",
     "BusyError",
     "Checkpoint",
     "Communicator",
@@ -63,6 +65,8 @@ def __getattr__(name: str) -> Any:
     """Imports ``kedge.plan`` and what needs the extension on first use, so that ``import kedge`` stays light."""
     if name == "plan":
         return importlib.import_module("kedge.plan")
+    if name == "BurstBuffer":
+        return importlib.import_module("kedge.buffer").BurstBuffer
     if name in _COMPILED:
         return getattr(importlib.import_module("kedge.context"), name)
     raise AttributeError(f"module 'kedge' has no attribute {name!r}")

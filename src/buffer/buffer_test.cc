@@ -255,6 +255,161 @@ TEST_F(BufferTest, AFailingDiskIsToldAndLeavesNothing) {
   EXPECT_EQ(Get(client, "file").status().code(), Code::kIo);
 }
 
+TEST_F(BufferTest, WhatIsAppendedGoesInTheBackground) {
+  Start();
+  const auto client = Connect("alice", alice_);
+  const Buffer content = Pattern(23 * kBlockBytes + 5);
+  const auto upload = Upload::Open(client, "file").value();
+  const ByteSpan bytes(content);
+  ASSERT_TRUE(upload->Append(bytes.first(3)).ok());
+  ASSERT_TRUE(upload->Append(bytes.subspan(3, 2 * kBlockBytes)).ok());
+  // Directly, from where the buffers have not been sent yet.
+  size_t at = 3 + 2 * kBlockBytes;
+  ASSERT_TRUE(upload->Write(bytes.subspan(at, 5 * kBlockBytes + 1)).ok());
+  at += 5 * kBlockBytes + 1;
+  while (at < content.size()) {
+    const auto room = upload->Room();
+    ASSERT_TRUE(room.ok() && !room->empty());
+    const size_t part = std::min<size_t>({room->size(), content.size() - at, 700'001});
+    std::copy_n(content.begin() + static_cast<ptrdiff_t>(at), part, room->begin());
+    ASSERT_TRUE(upload->Fill(part).ok());
+    at += part;
+    EXPECT_EQ(upload->position(), at);
+  }
+  ASSERT_TRUE(upload->Close(false).ok());
+  EXPECT_TRUE(Get(client, "file").value() == content);
+}
+
+TEST_F(BufferTest, AnErrorInTheBackgroundIsToldAtCloseAtTheLatest) {
+  Start();
+  const auto client = Connect("alice", alice_);
+  os::testing::FaultRule rule;
+  rule.calls = os::testing::CallsOf(os::testing::Call::kPwrite);
+  rule.path_contains = "incoming/";
+  rule.errno_value = ENOSPC;
+  rule.count = 1000;
+  plan_.Add(rule);
+  {
+    const auto upload = Upload::Open(client, "file").value();
+    ASSERT_TRUE(upload->Append(Pattern(100)).ok());
+    EXPECT_EQ(upload->Close(false).code(), Code::kNoSpace);
+    EXPECT_EQ(upload->Append(Pattern(100)).code(), Code::kNoSpace) << "it is of no more use";
+  }
+  EXPECT_TRUE(NothingIsBeingWritten());
+  {
+    const auto upload = Upload::Open(client, "file").value();
+    Status status;
+    for (int i = 0; i < 100 && status.ok(); ++i) status = upload->Append(Pattern(kBlockBytes));
+    EXPECT_EQ(status.code(), Code::kNoSpace);
+  }
+  EXPECT_TRUE(NothingIsBeingWritten());
+}
+
+TEST_F(BufferTest, ReadingGoesOnElsewhere) {
+  Start();
+  const auto client = Connect("alice", alice_);
+  const Buffer content = Pattern(11 * kBlockBytes + 9);
+  ASSERT_TRUE(Put(client, "file", content).ok());
+  const auto download = Download::Open(client, "file").value();
+  EXPECT_EQ(download->Seek(content.size() + 1).code(), Code::kInvalidArgument);
+  Random random(5);
+  for (int i = 0; i < 60; ++i) {
+    // Near to where it is, at a block, or anywhere; a little, or several blocks.
+    const uint64_t near = download->position() + random.Below(3000) - std::min<uint64_t>(download->position(), 1500);
+    const uint64_t anywhere = random.Below(content.size() + 1);
+    const uint64_t places[] = {std::min<uint64_t>(near, content.size()), anywhere / kBlockBytes * kBlockBytes, anywhere,
+                               content.size(), download->position()};
+    const uint64_t offset = places[random.Below(std::size(places))];
+    ASSERT_TRUE(download->Seek(offset).ok());
+    EXPECT_EQ(download->position(), offset);
+    std::vector<std::byte> bytes(random.Below(i % 3 == 0 ? 3 * kBlockBytes : 5000));
+    const auto read = download->Read(bytes);
+    ASSERT_TRUE(read.ok()) << read.status().ToString();
+    ASSERT_EQ(*read, std::min<uint64_t>(bytes.size(), content.size() - offset));
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(*read),
+                           content.begin() + static_cast<ptrdiff_t>(offset)))
+        << offset;
+    EXPECT_EQ(download->position(), offset + *read);
+  }
+}
+
+TEST_F(BufferTest, WhatIsNotReadAfterAllHoldsNoMemory) {
+  Start(0, 0, kMemoryBytesMin);
+  const auto client = Connect("alice", alice_), other = Connect("alice", alice_);
+  const Buffer content = Pattern(9 * kBlockBytes);
+  ASSERT_TRUE(Put(client, "file", content).ok());
+  const Deadline deadline(SystemClock(), 25s);  // what is held is given up after 30
+  const auto download = Download::Open(client, "file").value();
+  for (uint64_t i = 0; i < 40; ++i) {
+    ASSERT_TRUE(download->Seek(i * 5 % 9 * kBlockBytes + 1).ok());
+    std::byte one{};
+    if (i % 2 == 0) {
+      ASSERT_TRUE(download->Read({&one, 1}).ok());
+    }
+  }
+  EXPECT_TRUE(Get(other, "file").value() == content);
+  EXPECT_FALSE(deadline.Passed());
+}
+
+TEST_F(BufferTest, WhoeverStopsReadingKeepsHisConnection) {
+  Start();
+  const auto client = Connect("alice", alice_);
+  const Buffer content = Pattern(9 * kBlockBytes);
+  ASSERT_TRUE(Put(client, "file", content).ok());
+  std::byte one{};
+  for (int i = 0; i < 40; ++i) {
+    const auto download = Download::Open(client, "file");
+    ASSERT_TRUE(download.ok()) << download.status().ToString();
+    ASSERT_TRUE((*download)->Read({&one, 1}).ok());
+  }
+  EXPECT_TRUE(Get(client, "file").value() == content);
+}
+
+TEST_F(BufferTest, FilesAndRoomAreListedForTheirOwner) {
+  Start(100 * kBlockBytes, 10 * kBlockBytes);
+  const auto alice = Connect("alice", alice_), bob = Connect("bob", bob_);
+  for (const char* path : {"b", "a/2", "a/1", "ab"}) ASSERT_TRUE(Put(alice, path, Pattern(1000)).ok());
+  ASSERT_TRUE(Put(bob, "a/3", Pattern(10)).ok());
+  const auto paths = [](const std::shared_ptr<Client>& client, const std::string& prefix) {
+    std::vector<std::string> found;
+    for (const FileEntry& entry : client->List(prefix).value()) {
+      found.push_back(entry.path);
+      EXPECT_EQ(entry.bytes, client->List(entry.path)->front().bytes);
+      EXPECT_GT(entry.modified_ns, 0);
+    }
+    return found;
+  };
+  EXPECT_EQ(paths(alice, ""), (std::vector<std::string>{"a/1", "a/2", "ab", "b"}));
+  EXPECT_EQ(paths(alice, "a/"), (std::vector<std::string>{"a/1", "a/2"}));
+  EXPECT_EQ(paths(alice, "a/1"), (std::vector<std::string>{"a/1"}));
+  EXPECT_TRUE(paths(alice, "c").empty());
+  EXPECT_TRUE(paths(alice, "../bob").empty());
+  EXPECT_EQ(paths(bob, ""), (std::vector<std::string>{"a/3"}));
+  EXPECT_EQ(alice->List("b")->front().bytes, 1000u);
+  const Description description = alice->Describe().value();
+  EXPECT_EQ(description.own_bytes, 4 * (1000 + TableBytes(1000)));
+  EXPECT_EQ(description.used_bytes, description.own_bytes + 10 + TableBytes(10));
+  EXPECT_EQ(description.quota_bytes, 10 * kBlockBytes);
+  EXPECT_EQ(description.capacity_bytes, 100 * kBlockBytes);
+  EXPECT_GT(description.free_bytes, 0u);
+  EXPECT_EQ(bob->Describe()->quota_bytes, 0u);
+}
+
+TEST_F(BufferTest, AFileGetsAnotherName) {
+  Start();
+  const auto client = Connect("alice", alice_);
+  const Buffer first = Pattern(1000, 1), second = Pattern(3000, 2);
+  ASSERT_TRUE(Put(client, "a", first).ok());
+  ASSERT_TRUE(Put(client, "dir/b", second).ok());
+  EXPECT_EQ(client->Rename("none", "a").code(), Code::kNotFound);
+  EXPECT_EQ(client->Rename("a", "../bob/files/a").code(), Code::kInvalidArgument);
+  ASSERT_TRUE(client->Rename("a", "a").ok());
+  ASSERT_TRUE(client->Rename("a", "dir/b").ok());
+  EXPECT_TRUE(Get(client, "dir/b").value() == first);
+  EXPECT_EQ(Get(client, "a").status().code(), Code::kNotFound);
+  EXPECT_EQ(Describe()["used_bytes"], first.size() + TableBytes(first.size()));
+}
+
 TEST_F(BufferTest, LittleMemoryServesMany) {
   Start(0, 0, kMemoryBytesMin);
   std::vector<std::thread> threads;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/crc32c.h"
 #include "base/json.h"
@@ -25,7 +26,7 @@ constexpr Duration kChunkLease = std::chrono::minutes(10);
 constexpr Duration kBlockTimeout = std::chrono::seconds(30);
 constexpr uint64_t kChunkBytes = 16 * kBlockBytes;  // several of one write go to several writers
 constexpr size_t kChunksUnderWay = 4;
-constexpr size_t kPiecesAhead = 4;
+constexpr uint64_t kOwnChunkBytes = 4 * kBlockBytes;  // of an upload's buffers, of which there are kChunksUnderWay
 constexpr size_t kReadBuffers = 2 * kPieceBytesMax / kBlockBytes;
 
 // An answer for a thread that waits, and what brings it.
@@ -88,6 +89,37 @@ Status Client::Remove(const std::string& path) {
   return Ask(RequestKind::kRemove, Encode(PathRequest{path})).status();
 }
 
+Status Client::Rename(const std::string& from, const std::string& to) {
+  return Ask(RequestKind::kRename, Encode(RenameRequest{from, to})).status();
+}
+
+Status Client::Visit(const std::string& prefix, const std::function<bool(const FileEntry&)>& visit) {
+  ListRequest request{prefix, {}};
+  for (;;) {
+    KEDGE_ASSIGN_OR_RETURN(const Buffer reply, Ask(RequestKind::kList, Encode(request)));
+    KEDGE_ASSIGN_OR_RETURN(const FileList list, DecodeFileList(reply));
+    for (const FileEntry& entry : list.entries) {
+      if (!visit(entry)) return Status::Ok();
+    }
+    if (!list.has_more) return Status::Ok();
+    if (!list.entries.empty()) request.after = list.entries.back().path;
+  }
+}
+
+Result<std::vector<FileEntry>> Client::List(const std::string& prefix) {
+  std::vector<FileEntry> entries;
+  KEDGE_RETURN_IF_ERROR(Visit(prefix, [&](const FileEntry& entry) {
+    entries.push_back(entry);
+    return true;
+  }));
+  return entries;
+}
+
+Result<Description> Client::Describe() {
+  KEDGE_ASSIGN_OR_RETURN(const Buffer reply, Ask(RequestKind::kDescribe, Encode(DescribeRequest())));
+  return DecodeDescription(reply);
+}
+
 // --- writing ------------------------------------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Upload>> Upload::Open(std::shared_ptr<Client> client, const std::string& path) {
@@ -100,53 +132,99 @@ Upload::~Upload() {
   if (!is_closed_)
     client_->network().Call(client_->server(), static_cast<uint16_t>(RequestKind::kEnd), Encode(EndRequest{handle_}), kEndTimeout,
                             [](const Result<Buffer>&) {});
+  for (Chunk& chunk : under_way_) {
+    client_->network().EndLease(chunk.lease);
+    (void)chunk.lease_ended.get();
+  }
+}
+
+void Upload::FinishOldest() {
+  Chunk chunk = std::move(under_way_.front());
+  under_way_.pop_front();
+  const auto answer = chunk.answer.get();
+  if (!answer.ok() && failed_.ok()) failed_ = answer.status();
+  client_->network().EndLease(chunk.lease);
+  (void)chunk.lease_ended.get();  // the memory is ours again
+  if (chunk.memory != nullptr) free_.push_back(std::move(chunk.memory));
+}
+
+Status Upload::FinishAll() {
+  while (!under_way_.empty()) FinishOldest();
+  return failed_;
+}
+
+Status Upload::Send(ByteSpan part, Memory memory) {
+  if (under_way_.size() == kChunksUnderWay) FinishOldest();
+  if (!failed_.ok()) return failed_;
+  WriteRequest request{handle_, bytes_, {}, {}};
+  for (const RunPart& run : CutAtBlocks(bytes_, part.size()))
+    request.sums.push_back(crc32c::Compute(part.data() + run.at, run.bytes));
+  auto [ended, end] = Awaited<int>();
+  // It is only read.
+  const std::span<std::byte> leased(const_cast<std::byte*>(part.data()), part.size());
+  const auto lease =
+      client_->network().Lease(client_->server().job, leased, kChunkLease, [end = std::move(end)] { end(Result<int>(0)); });
+  if (!lease.ok()) return failed_ = lease.status();
+  request.memory = *lease;
+  auto [answer, set] = Awaited<Buffer>();
+  client_->AskThen(RequestKind::kWrite, Encode(request), std::move(set));
+  under_way_.push_back({std::move(answer), std::move(ended), lease->lease, std::move(memory)});
+  os::KillPoint("buffer-sent");
+  bytes_ += part.size();
+  return Status::Ok();
+}
+
+Status Upload::SendFilled() {
+  if (filled_ == 0) return failed_;
+  const ByteSpan part(filling_.get(), std::exchange(filled_, 0));
+  return Send(part, std::move(filling_));
+}
+
+Result<std::span<std::byte>> Upload::Room() {
+  if (!failed_.ok()) return failed_;
+  if (filling_ == nullptr) {
+    if (free_.empty() && buffers_ < kChunksUnderWay) {
+      free_.push_back(std::make_unique_for_overwrite<std::byte[]>(kOwnChunkBytes));
+      ++buffers_;
+    }
+    while (free_.empty()) FinishOldest();
+    if (!failed_.ok()) return failed_;
+    filling_ = std::move(free_.back());
+    free_.pop_back();
+  }
+  // It ends where a block does.
+  return std::span(filling_.get() + filled_, kOwnChunkBytes - bytes_ % kBlockBytes - filled_);
+}
+
+Status Upload::Fill(size_t bytes) {
+  filled_ += bytes;
+  return filled_ == kOwnChunkBytes - bytes_ % kBlockBytes ? SendFilled() : failed_;
+}
+
+Status Upload::Append(ByteSpan bytes) {
+  while (!bytes.empty()) {
+    KEDGE_ASSIGN_OR_RETURN(const std::span<std::byte> room, Room());
+    const size_t part = std::min(room.size(), bytes.size());
+    std::memcpy(room.data(), bytes.data(), part);
+    KEDGE_RETURN_IF_ERROR(Fill(part));
+    bytes = bytes.subspan(part);
+  }
+  return failed_;
 }
 
 Status Upload::Write(ByteSpan bytes) {
-  struct Chunk {
-    std::future<Result<Buffer>> answer;
-    std::future<Result<int>> lease_ended;
-    uint64_t lease = 0;
-  };
-  std::deque<Chunk> chunks;
-  Status failed;
-  const auto finish_one = [&] {
-    Chunk chunk = std::move(chunks.front());
-    chunks.pop_front();
-    const auto answer = chunk.answer.get();
-    if (!answer.ok() && failed.ok()) failed = answer.status();
-    client_->network().EndLease(chunk.lease);
-    (void)chunk.lease_ended.get();  // the memory is ours again
-  };
-  for (size_t at = 0; at < bytes.size() && failed.ok();) {
-    const ByteSpan part = bytes.subspan(at, std::min<size_t>(kChunkBytes - (bytes_ + at) % kBlockBytes, bytes.size() - at));
-    WriteRequest request{handle_, bytes_ + at, {}, {}};
-    for (const RunPart& run : CutAtBlocks(request.offset, part.size()))
-      request.sums.push_back(crc32c::Compute(part.data() + run.at, run.bytes));
-    auto [ended, end] = Awaited<int>();
-    // It is only read.
-    const std::span<std::byte> memory(const_cast<std::byte*>(part.data()), part.size());
-    const auto lease =
-        client_->network().Lease(client_->server().job, memory, kChunkLease, [end = std::move(end)] { end(Result<int>(0)); });
-    if (!lease.ok()) {
-      failed = lease.status();
-      break;
-    }
-    request.memory = *lease;
-    auto [answer, set] = Awaited<Buffer>();
-    client_->AskThen(RequestKind::kWrite, Encode(request), std::move(set));
-    chunks.push_back({std::move(answer), std::move(ended), lease->lease});
-    os::KillPoint("buffer-sent");
-    at += part.size();
-    if (chunks.size() == kChunksUnderWay) finish_one();
+  KEDGE_RETURN_IF_ERROR(SendFilled());
+  for (size_t at = 0, part = 0; at < bytes.size() && failed_.ok(); at += part) {
+    part = std::min<size_t>(kChunkBytes - bytes_ % kBlockBytes, bytes.size() - at);
+    (void)Send(bytes.subspan(at, part), nullptr);
   }
-  while (!chunks.empty()) finish_one();
-  if (failed.ok()) bytes_ += bytes.size();
-  return failed;
+  return FinishAll();
 }
 
 Status Upload::Close(bool sync) {
   if (is_closed_) return Status(Code::kFailedPrecondition, "the file is closed already");
+  (void)SendFilled();
+  KEDGE_RETURN_IF_ERROR(FinishAll());
   is_closed_ = true;
   return client_->Ask(RequestKind::kClose, Encode(CloseRequest{handle_, bytes_, sync})).status();
 }
@@ -163,6 +241,7 @@ Result<std::unique_ptr<Download>> Download::Open(std::shared_ptr<Client> client,
 
 // The server ends its leases with the file.
 Download::~Download() {
+  for (Piece& piece : pieces_) AwaitBlocks(piece);
   client_->network().Call(client_->server(), static_cast<uint16_t>(RequestKind::kEnd), Encode(EndRequest{handle_}), kEndTimeout,
                           [](const Result<Buffer>&) {});
 }
@@ -171,26 +250,47 @@ uint64_t Download::BlockBytes(uint64_t offset) const {
   return std::min(kBlockBytes, bytes_ - offset);
 }
 
-Download::Piece Download::AskFor(uint64_t offset, bool ahead) {
+Download::Piece Download::AskFor(uint64_t offset, uint64_t bytes, bool ahead) {
   Piece piece;
   piece.offset = offset;
-  piece.bytes = std::min(kPieceBytesMax, bytes_ - offset);
+  piece.bytes = bytes;
+  piece.settled = std::make_shared<Settled>();
   auto [reply, set] = Awaited<Buffer>();
   piece.reply = std::move(reply);
-  client_->AskThen(RequestKind::kRead, Encode(ReadRequest{handle_, offset, piece.bytes, ahead}), std::move(set));
+  client_->AskThen(RequestKind::kRead, Encode(ReadRequest{handle_, offset, bytes, ahead}),
+                   [client = client_.get(), settled = piece.settled, set = std::move(set)](Result<Buffer> answer) {
+                     const Result<ReadReply> memory = answer.ok() ? DecodeReadReply(*answer) : Result<ReadReply>(answer.status());
+                     set(std::move(answer));
+                     if (settled->test_and_set() && memory.ok()) client->network().EndLease(client->server(), memory->memory);
+                   });
   return piece;
 }
 
 void Download::AskAhead() {
-  while (pieces_.size() < kPiecesAhead && asked_ < bytes_) {
-    pieces_.push_back(AskFor(asked_, !pieces_.empty()));
+  const uint64_t piece_bytes = ahead_ == 1 ? kBlockBytes : kPieceBytesMax;
+  while (pieces_.size() < ahead_ && asked_ < bytes_) {
+    pieces_.push_back(AskFor(asked_, std::min(piece_bytes, bytes_ - asked_), !pieces_.empty()));
     asked_ += pieces_.back().bytes;
   }
 }
 
+void Download::AskAnew(uint64_t offset) {
+  for (Piece& piece : pieces_) {
+    if (piece.has_begun) EndPiece(piece);
+    if (piece.has_begun || piece.is_declined || !piece.settled->test_and_set()) continue;
+    const auto reply = piece.reply.get();
+    if (!reply.ok()) continue;
+    const auto memory = DecodeReadReply(*reply);
+    if (memory.ok()) client_->network().EndLease(client_->server(), memory->memory);
+  }
+  pieces_.clear();
+  asked_ = at_ = offset;
+  AskAhead();
+}
+
 // Waits until the server has the piece ready, and begins to read its blocks; not so when it has declined to read ahead.
 Status Download::Begin(Piece& piece) {
-  if (piece.is_declined) piece = AskFor(piece.offset, false);
+  if (piece.is_declined) piece = AskFor(piece.offset, piece.bytes, false);
   auto reply = piece.reply.get();
   piece.is_declined = !reply.ok() && reply.status().code() == Code::kBusy;
   if (piece.is_declined) return Status::Ok();
@@ -208,7 +308,13 @@ Status Download::Begin(Piece& piece) {
   return Status::Ok();
 }
 
+// A read of memory that is leased no more would cost the connection.
+void Download::AwaitBlocks(Piece& piece) {
+  for (auto& block : piece.blocks) block.wait();
+}
+
 void Download::EndPiece(Piece& piece) {
+  AwaitBlocks(piece);
   client_->network().EndLease(client_->server(), piece.memory.memory);
 }
 
@@ -225,12 +331,7 @@ Status Download::TakeBlock(std::span<std::byte> out) {
     if (!block.ok()) {
       // We were too slow for the lease.
       if (block.status().code() != Code::kFailedPrecondition || tries > 0) return block.status();
-      for (Piece& begun : pieces_) {
-        if (begun.has_begun) EndPiece(begun);
-      }
-      pieces_.clear();
-      asked_ = at_;
-      AskAhead();
+      AskAnew(at_);
       continue;
     }
     const uint32_t sum = crc32c::CopyAndChecksum(out.data(), block->bytes().data(), out.size());
@@ -239,6 +340,7 @@ Status Download::TakeBlock(std::span<std::byte> out) {
     if (piece.blocks.empty()) {
       EndPiece(piece);
       pieces_.pop_front();
+      ahead_ = std::min(2 * ahead_, kPiecesAhead);
       AskAhead();
     }
     at_ += out.size();
@@ -258,17 +360,36 @@ Result<size_t> Download::Read(std::span<std::byte> out) {
     }
     if (at_ == bytes_) break;
     const uint64_t bytes = BlockBytes(at_);
-    if (out.size() - done >= bytes) {
+    if (out.size() - done >= bytes && skip_ == 0) {
+      block_.clear();
+      block_at_ = 0;
       KEDGE_RETURN_IF_ERROR(TakeBlock(out.subspan(done, bytes)));
       done += bytes;
     } else {
       block_.resize(bytes);
       block_at_ = bytes;
       KEDGE_RETURN_IF_ERROR(TakeBlock(block_));
-      block_at_ = 0;
+      block_at_ = std::exchange(skip_, 0);
     }
   }
   return done;
+}
+
+Status Download::Seek(uint64_t offset) {
+  if (offset > bytes_)
+    return Status(Code::kInvalidArgument, fmt::format("the file has {} bytes, and none at {}", bytes_, offset));
+  const uint64_t block_begin = at_ - block_.size();
+  if (offset >= block_begin && offset < at_) {
+    block_at_ = offset - block_begin;
+    return Status::Ok();
+  }
+  block_.clear();
+  block_at_ = 0;
+  skip_ = offset == at_ ? 0 : offset % kBlockBytes;
+  if (offset - skip_ == at_) return Status::Ok();
+  ahead_ = 1;
+  AskAnew(offset - skip_);
+  return Status::Ok();
 }
 
 }  // namespace kedge::buffer

@@ -39,6 +39,21 @@ Result<uint64_t> BytesBelow(os::FileSystem& fs, const std::string& folder) {
   return bytes;
 }
 
+// The paths of files that begin with `prefix`; `at` is the folder's own, empty or with a slash behind it.
+Status AddPaths(os::FileSystem& fs, const std::string& folder, const std::string& at, const std::string& prefix,
+                std::vector<std::string>* paths) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<os::FolderEntry> entries, fs.List(folder));
+  for (const os::FolderEntry& entry : entries) {
+    std::string path = at + entry.name;
+    if (entry.kind == os::FileKind::kFile && path.starts_with(prefix)) paths->push_back(std::move(path));
+    if (entry.kind != os::FileKind::kFolder) continue;
+    path += '/';
+    if (path.starts_with(prefix) || prefix.starts_with(path))
+      KEDGE_RETURN_IF_ERROR(AddPaths(fs, os::JoinPath(folder, entry.name), path, prefix, paths));
+  }
+  return Status::Ok();
+}
+
 // 0: nothing is there.
 Result<uint64_t> BytesAt(os::FileSystem& fs, const std::string& path) {
   const auto info = fs.Stat(path);
@@ -118,6 +133,12 @@ uint64_t TableBytes(uint64_t file_bytes) {
   return BlocksOf(file_bytes) * sizeof(uint32_t) + kTailBytes;
 }
 
+uint64_t BytesWithoutTable(uint64_t bytes) {
+  if (bytes < kTailBytes) return 0;
+  constexpr uint64_t kBlockAndSum = kBlockBytes + sizeof(uint32_t);
+  return bytes - kTailBytes - (bytes - kTailBytes + kBlockAndSum - 1) / kBlockAndSum * sizeof(uint32_t);
+}
+
 Result<FileTable> ReadTable(os::File& file) {
   const auto bad = [&file](const char* why) {
     return Status(Code::kCorrupt, fmt::format("{}: {}; the file is damaged: write it anew", file.path(), why));
@@ -194,6 +215,40 @@ Result<uint64_t> OwnerFolder::Remove(const std::string& path) {
   if (!info.ok()) return info.status();
   KEDGE_RETURN_IF_ERROR(fs_.Unlink(Visible(path)));
   return info->size_bytes;
+}
+
+Result<uint64_t> OwnerFolder::Rename(const std::string& from, const std::string& to) {
+  KEDGE_RETURN_IF_ERROR(Open(from).status());
+  if (from == to) return uint64_t{0};
+  KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, os::ParentPath(Visible(to))));
+  KEDGE_ASSIGN_OR_RETURN(const uint64_t before, BytesAt(fs_, Visible(to)));
+  KEDGE_RETURN_IF_ERROR(fs_.Rename(Visible(from), Visible(to)));
+  KEDGE_RETURN_IF_ERROR(os::SyncFolder(fs_, os::ParentPath(Visible(to))));
+  KEDGE_RETURN_IF_ERROR(os::SyncFolder(fs_, os::ParentPath(Visible(from))));
+  return before;
+}
+
+Result<FileList> OwnerFolder::List(const ListRequest& request) const {
+  std::vector<std::string> paths;
+  KEDGE_RETURN_IF_ERROR(AddPaths(fs_, folder_ + "/files", "", request.prefix, &paths));
+  std::erase_if(paths, [&](const std::string& path) { return path <= request.after; });
+  FileList list;
+  list.has_more = paths.size() > kListEntriesMax;
+  const auto end = paths.begin() + static_cast<ptrdiff_t>(std::min(paths.size(), kListEntriesMax));
+  std::partial_sort(paths.begin(), end, paths.end());
+  paths.erase(end, paths.end());
+  for (std::string& path : paths) {
+    const auto info = fs_.Stat(Visible(path));
+    if (!info.ok() && info.status().code() == Code::kNotFound) continue;
+    if (!info.ok()) return info.status();
+    list.entries.push_back({std::move(path), BytesWithoutTable(info->size_bytes), info->modified_ns});
+  }
+  return list;
+}
+
+Result<uint64_t> OwnerFolder::FreeBytes() const {
+  KEDGE_ASSIGN_OR_RETURN(const os::VolumeInfo volume, fs_.StatVolume(folder_));
+  return volume.available_bytes;
 }
 
 }  // namespace kedge::buffer

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "buffer/protocol.h"
 #include "format/wire.h"
 #include "os/files/file_system.h"
 
@@ -48,6 +49,8 @@ struct FileTable {
 };
 Buffer EncodeTable(const FileTable& table);
 uint64_t TableBytes(uint64_t file_bytes);
+// Of a file that takes so much on disk.
+uint64_t BytesWithoutTable(uint64_t bytes);
 // kCorrupt: it has none, or it does not fit the file.
 Result<FileTable> ReadTable(os::File& file);
 
@@ -69,6 +72,12 @@ class OwnerFolder {
   Result<std::unique_ptr<os::File>> Open(const std::string& path) const;
   // Returns what it took.
   Result<uint64_t> Remove(const std::string& path);
+  // Durably. Returns what a file at `to` took before.
+  Result<uint64_t> Rename(const std::string& from, const std::string& to);
+  // kListEntriesMax at most. What comes or goes meanwhile is there or not. Tables are not read.
+  Result<FileList> List(const ListRequest& request) const;
+  // Of the disk, for this user.
+  Result<uint64_t> FreeBytes() const;
 
  private:
   std::string Visible(const std::string& path) const { return folder_ + "/files/" + path; }

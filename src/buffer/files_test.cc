@@ -104,6 +104,38 @@ TEST_F(OwnerFolderTest, AFileIsThereWithItsTable) {
   EXPECT_EQ(*folder_.UsedBytes(), 0u);
 }
 
+TEST_F(OwnerFolderTest, AListHasPages) {
+  std::vector<std::string> expected;
+  for (int i = 0; i < 1205; ++i) {
+    expected.push_back("run" + std::to_string(i % 7) + "/file" + std::to_string(i));
+    const std::string path = Path(expected.back());
+    ASSERT_TRUE(os::MakeFolders(os::PrivateFileSystem(), os::ParentPath(path), 0700, false).ok());
+    ASSERT_TRUE(os::PrivateFileSystem().Open(path, os::OpenFlags::kWrite | os::OpenFlags::kCreate).ok());
+  }
+  std::sort(expected.begin(), expected.end());
+  std::vector<std::string> found;
+  ListRequest request;
+  for (bool has_more = true; has_more;) {
+    const auto list = folder_.List(request);
+    ASSERT_TRUE(list.ok()) << list.status().ToString();
+    EXPECT_LE(list->entries.size(), kListEntriesMax);
+    has_more = list->has_more;
+    for (const FileEntry& entry : list->entries) found.push_back(entry.path);
+    request.after = found.back();
+  }
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(folder_.List({"run3/", "run3/file5"})->entries.front().path, "run3/file500");
+  EXPECT_EQ(folder_.List({"run3", "run4"})->entries.size(), 0u);
+  EXPECT_GT(*folder_.FreeBytes(), 0u);
+}
+
+TEST(FileTable, ItsSizeIsTakenOffAgain) {
+  for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, kBlockBytes - 1, kBlockBytes, kBlockBytes + 1, 5 * kBlockBytes,
+                               5 * kBlockBytes + 1, uint64_t{1} << 40})
+    EXPECT_EQ(BytesWithoutTable(bytes + TableBytes(bytes)), bytes);
+  EXPECT_EQ(BytesWithoutTable(3), 0u);
+}
+
 TEST_F(OwnerFolderTest, ADamagedTableIsFound) {
   Write("a", "0123456789");
   EXPECT_TRUE(Damage("a", [](std::string*) {}).ok());

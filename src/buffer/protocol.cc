@@ -139,6 +139,78 @@ Result<EndRequest> DecodeEndRequest(ByteSpan bytes) {
   return Decoded<EndRequest>(bytes, "request to end", [](Decoder* in, EndRequest* request) { request->handle = in->U64(); });
 }
 
+Buffer Encode(const ListRequest& request) {
+  return Encoded([&](Encoder* out) {
+    out->String(request.prefix);
+    out->String(request.after);
+  });
+}
+Result<ListRequest> DecodeListRequest(ByteSpan bytes) {
+  return Decoded<ListRequest>(bytes, "request for a list", [](Decoder* in, ListRequest* request) {
+    request->prefix = in->String(kPathBytesMax);
+    request->after = in->String(kPathBytesMax);
+  });
+}
+
+Buffer Encode(const RenameRequest& request) {
+  return Encoded([&](Encoder* out) {
+    out->String(request.from);
+    out->String(request.to);
+  });
+}
+Result<RenameRequest> DecodeRenameRequest(ByteSpan bytes) {
+  return Decoded<RenameRequest>(bytes, "request to rename", [](Decoder* in, RenameRequest* request) {
+    request->from = in->String(kPathBytesMax);
+    request->to = in->String(kPathBytesMax);
+  });
+}
+
+Buffer Encode(const FileList& reply) {
+  return Encoded([&](Encoder* out) {
+    out->Varint(reply.entries.size());
+    for (const FileEntry& entry : reply.entries) {
+      out->String(entry.path);
+      out->U64(entry.bytes);
+      out->I64(entry.modified_ns);
+    }
+    out->U8(reply.has_more ? 1 : 0);
+  });
+}
+Result<FileList> DecodeFileList(ByteSpan bytes) {
+  return Decoded<FileList>(bytes, "list of files", [](Decoder* in, FileList* reply) {
+    constexpr size_t kEntryBytesMin = 1 + sizeof(uint64_t) + sizeof(int64_t);
+    reply->entries.resize(std::min(in->Count(kEntryBytesMin), kListEntriesMax + 1));
+    in->Require(reply->entries.size() <= kListEntriesMax, "more files than one list has");
+    for (FileEntry& entry : reply->entries) {
+      entry.path = in->String(kPathBytesMax);
+      entry.bytes = in->U64();
+      entry.modified_ns = in->I64();
+    }
+    reply->has_more = in->U8() != 0;
+  });
+}
+
+Buffer Encode(const DescribeRequest&) {
+  return Buffer();
+}
+Result<DescribeRequest> DecodeDescribeRequest(ByteSpan bytes) {
+  return Decoded<DescribeRequest>(bytes, "request for a description", [](Decoder*, DescribeRequest*) {});
+}
+
+Buffer Encode(const Description& reply) {
+  return Encoded([&](Encoder* out) {
+    for (const uint64_t value : {reply.capacity_bytes, reply.free_bytes, reply.used_bytes, reply.quota_bytes, reply.own_bytes})
+      out->U64(value);
+  });
+}
+Result<Description> DecodeDescription(ByteSpan bytes) {
+  return Decoded<Description>(bytes, "description of a server", [](Decoder* in, Description* reply) {
+    for (uint64_t* value :
+         {&reply->capacity_bytes, &reply->free_bytes, &reply->used_bytes, &reply->quota_bytes, &reply->own_bytes})
+      *value = in->U64();
+  });
+}
+
 std::vector<RunPart> CutAtBlocks(uint64_t offset, uint64_t bytes) {
   std::vector<RunPart> parts;
   for (uint64_t at = 0; at < bytes;) {

@@ -17,6 +17,7 @@ inline constexpr uint64_t kBlockBytes = net::kReadBytesMax;
 inline constexpr uint64_t kChunkBytesMax = uint64_t{64} << 20;  // as in IBIO
 inline constexpr uint64_t kPieceBytesMax = 4 * kBlockBytes;
 inline constexpr size_t kPathBytesMax = 1024;
+inline constexpr size_t kListEntriesMax = 1000;
 
 enum class RequestKind : uint16_t {
   kCreate = 101,
@@ -25,7 +26,10 @@ enum class RequestKind : uint16_t {
   kOpen = 104,
   kRead = 105,
   kEnd = 106,
-  kRemove = 107
+  kRemove = 107,
+  kList = 108,
+  kDescribe = 109,
+  kRename = 110
 };
 
 // kCreate, kOpen, kRemove. The first two are answered with an OpenedFile.
@@ -65,6 +69,35 @@ struct ReadReply {
 struct EndRequest {
   uint64_t handle = 0;
 };
+// The owner's visible files whose paths begin with `prefix` and come behind `after`, in the order of their bytes. Answered with
+// a FileList.
+struct ListRequest {
+  std::string prefix;
+  std::string after;
+};
+struct FileEntry {
+  std::string path;
+  uint64_t bytes = 0;
+  int64_t modified_ns = 0;  // since 1970, by the server's clock
+};
+struct FileList {
+  std::vector<FileEntry> entries;  // at most kListEntriesMax
+  bool has_more = false;
+};
+// A visible file gets another name, in one step; a former file of that name goes. Answered with nothing.
+struct RenameRequest {
+  std::string from;
+  std::string to;
+};
+// The server, as this owner may see it.
+struct DescribeRequest {};
+struct Description {
+  uint64_t capacity_bytes = 0;  // 0: what the disk has
+  uint64_t free_bytes = 0;      // of the disk
+  uint64_t used_bytes = 0;      // by all owners
+  uint64_t quota_bytes = 0;     // 0: none
+  uint64_t own_bytes = 0;
+};
 
 Buffer Encode(const PathRequest& request);
 Buffer Encode(const OpenedFile& reply);
@@ -73,6 +106,11 @@ Buffer Encode(const CloseRequest& request);
 Buffer Encode(const ReadRequest& request);
 Buffer Encode(const ReadReply& reply);
 Buffer Encode(const EndRequest& request);
+Buffer Encode(const ListRequest& request);
+Buffer Encode(const FileList& reply);
+Buffer Encode(const RenameRequest& request);
+Buffer Encode(const DescribeRequest& request);
+Buffer Encode(const Description& reply);
 // kCorrupt: not such a message, or beyond the bounds above.
 Result<PathRequest> DecodePathRequest(ByteSpan bytes);
 Result<OpenedFile> DecodeOpenedFile(ByteSpan bytes);
@@ -81,6 +119,11 @@ Result<CloseRequest> DecodeCloseRequest(ByteSpan bytes);
 Result<ReadRequest> DecodeReadRequest(ByteSpan bytes);
 Result<ReadReply> DecodeReadReply(ByteSpan bytes);
 Result<EndRequest> DecodeEndRequest(ByteSpan bytes);
+Result<ListRequest> DecodeListRequest(ByteSpan bytes);
+Result<FileList> DecodeFileList(ByteSpan bytes);
+Result<RenameRequest> DecodeRenameRequest(ByteSpan bytes);
+Result<DescribeRequest> DecodeDescribeRequest(ByteSpan bytes);
+Result<Description> DecodeDescription(ByteSpan bytes);
 
 // The part of a run that lies in one block.
 struct RunPart {

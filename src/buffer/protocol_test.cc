@@ -29,6 +29,20 @@ TEST(BufferProtocol, MessagesComeBackAsTheyWent) {
   EXPECT_EQ(read.bytes, 5u);
   EXPECT_TRUE(read.ahead);
   EXPECT_EQ(Again(EndRequest{7}, DecodeEndRequest).handle, 7u);
+  const ListRequest list = Again(ListRequest{"run7/", "run7/a"}, DecodeListRequest);
+  EXPECT_EQ(list.prefix, "run7/");
+  EXPECT_EQ(list.after, "run7/a");
+  const RenameRequest rename = Again(RenameRequest{"a", "b"}, DecodeRenameRequest);
+  EXPECT_EQ(rename.from + rename.to, "ab");
+  const FileList files = Again(FileList{{{"run7/b", 5, -6}, {"run7/c", 7, 8}}, true}, DecodeFileList);
+  ASSERT_EQ(files.entries.size(), 2u);
+  EXPECT_EQ(files.entries[0].path, "run7/b");
+  EXPECT_EQ(files.entries[0].modified_ns, -6);
+  EXPECT_EQ(files.entries[1].bytes, 7u);
+  EXPECT_TRUE(files.has_more);
+  const Description description = Again(Description{1, 2, 3, 4, 5}, DecodeDescription);
+  EXPECT_EQ(description.capacity_bytes, 1u);
+  EXPECT_EQ(description.own_bytes, 5u);
   WriteRequest write{7, kBlockBytes - 1, {}, {11, 12}};
   write.memory.bytes = 2;
   const WriteRequest written = Again(write, DecodeWriteRequest);
@@ -54,6 +68,7 @@ TEST(BufferProtocol, WhatIsOutOfBoundsIsRefused) {
   EXPECT_FALSE(DecodeWriteRequest(Encode(write)).ok()) << "beyond every file";
   EXPECT_FALSE(DecodeReadRequest(Encode(ReadRequest{1, 1, 1, false})).ok()) << "within a block";
   EXPECT_FALSE(DecodeReadRequest(Encode(ReadRequest{1, 0, kPieceBytesMax + 1, false})).ok());
+  EXPECT_FALSE(DecodeFileList(Encode(FileList{std::vector<FileEntry>(kListEntriesMax + 1), false})).ok());
   EXPECT_FALSE(DecodePathRequest(Encode(PathRequest{std::string(kPathBytesMax + 1, 'a')})).ok());
 }
 

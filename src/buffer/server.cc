@@ -150,6 +150,16 @@ void BufferServer::Serve() {
                   [this](const auto&, Owner& owner, const auto& request, net::Answer answer) {
                     OnRemove(owner, request, std::move(answer));
                   });
+  On<RenameRequest>(RequestKind::kRename, DecodeRenameRequest,
+                    [this](const auto&, Owner& owner, const auto& request, net::Answer answer) {
+                      OnRename(owner, request, std::move(answer));
+                    });
+  On<ListRequest>(
+      RequestKind::kList, DecodeListRequest,
+      [this](const auto&, Owner& owner, const auto& request, net::Answer answer) { OnList(owner, request, std::move(answer)); });
+  On<DescribeRequest>(
+      RequestKind::kDescribe, DecodeDescribeRequest,
+      [this](const auto&, Owner& owner, const auto&, net::Answer answer) { OnDescribe(owner, std::move(answer)); });
 }
 
 template <typename Work, typename Done>
@@ -447,6 +457,36 @@ void BufferServer::OnRemove(Owner& owner, const PathRequest& request, net::Answe
              [this, &owner, answer = std::move(answer)](const Result<uint64_t>& removed) {
                if (removed.ok()) Release(owner, *removed);
                answer(removed.ok() ? Result<Buffer>(Buffer()) : Result<Buffer>(removed.status()));
+             });
+}
+
+void BufferServer::OnRename(Owner& owner, const RenameRequest& request, net::Answer answer) {
+  for (const std::string& path : {request.from, request.to}) {
+    const Status valid = CheckPath(path);
+    if (!valid.ok()) return answer(valid);
+  }
+  Background([folder = owner.folder.get(), request] { return folder->Rename(request.from, request.to); },
+             [this, &owner, answer = std::move(answer)](const Result<uint64_t>& replaced) {
+               if (replaced.ok()) Release(owner, *replaced);
+               answer(replaced.ok() ? Result<Buffer>(Buffer())
+                                    : Result<Buffer>(replaced.status().WithContext("burst buffer " + options_.name)));
+             });
+}
+
+void BufferServer::OnList(Owner& owner, const ListRequest& request, net::Answer answer) {
+  Background([folder = owner.folder.get(), request] { return folder->List(request); },
+             [this, answer = std::move(answer)](const Result<FileList>& list) {
+               answer(list.ok() ? Result<Buffer>(Encode(*list))
+                                : Result<Buffer>(list.status().WithContext("burst buffer " + options_.name)));
+             });
+}
+
+void BufferServer::OnDescribe(Owner& owner, net::Answer answer) {
+  Background([folder = owner.folder.get()] { return folder->FreeBytes(); },
+             [this, &owner, answer = std::move(answer)](const Result<uint64_t>& free_bytes) {
+               if (!free_bytes.ok()) return answer(free_bytes.status().WithContext("burst buffer " + options_.name));
+               answer(Encode(
+                   Description{options_.capacity_bytes, *free_bytes, used_bytes_, owner.options.quota_bytes, owner.used_bytes}));
              });
 }
 

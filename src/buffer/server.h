@@ -108,6 +108,9 @@ class BufferServer {
   void OnRead(const net::Peer& client, const ReadRequest& request, net::Answer answer);
   void OnEnd(const net::Peer& client, const EndRequest& request, net::Answer answer);
   void OnRemove(Owner& owner, const PathRequest& request, net::Answer answer);
+  void OnRename(Owner& owner, const RenameRequest& request, net::Answer answer);
+  void OnList(Owner& owner, const ListRequest& request, net::Answer answer);
+  void OnDescribe(Owner& owner, net::Answer answer);
   void OnLeft(const net::Peer& client);
 
   // kNoSpace, with what is to be done, when the owner's quota or the capacity does not allow for it.

@@ -192,6 +192,9 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add(block);
   registry.Add({"checkpoint.skip_queued", kBool, "false", kJob,
                 "a version that still waits for its flush is left out when a newer one is captured"});
+  registry.Add({"buffer.folder", kString, "", kJob, "where burst buffers say where they are (kedge-buffer --folder)"});
+  registry.Add({"buffer.owner", kString, "", kJob, "in whose name files of burst buffers are read and written"});
+  registry.Add({"buffer.secret", kString, "", kJob, "the file with that owner's secret, of mode 0600"});
   registry.Add({"files.publish", kBool, "true", kJob, "routed files also stand at their original paths once in the store"});
   KeySpec if_lost{"restart.if_lost", kString, "stop", kJob,
                   "where all versions are lost: stop, with KEDGE_ERROR_LOST, or begin anew, as if there never was one"};

@@ -30,6 +30,7 @@ Command InspectCommand();
 Command VerifyCommand();
 Command ExportCommand();
 Command CopyCommand();
+Command CpCommand();
 Command GcCommand();
 Command RmCommand();
 Command CleanCommand();

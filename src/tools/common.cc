@@ -267,6 +267,15 @@ void ProgressLine::Update(uint64_t done, uint64_t total) {
                FormatByteSize(static_cast<uint64_t>(rate)).c_str());
 }
 
+Result<bool> ConfirmRemoval(const std::string& what) {
+  if (!os::IsTerminal(os::StandardStream::kInput) || !os::IsTerminal(os::StandardStream::kError)) {
+    return Status(Code::kInvalidArgument, "nothing was removed: nobody can be asked here, so --yes must say that it is meant");
+  }
+  std::fprintf(stderr, "Remove %s for good? [y/N] ", what.c_str());
+  char answer[16] = {};
+  return std::fgets(answer, sizeof(answer), stdin) != nullptr && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
 void PrintJson(const Json& json) {
   std::puts(ToText(json).c_str());
 }

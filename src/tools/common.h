@@ -108,6 +108,9 @@ class ProgressLine {
   double last_seconds_ = 0;
 };
 
+// Whether somebody at the terminal agrees that this goes for good. kInvalidArgument: nobody can be asked.
+Result<bool> ConfirmRemoval(const std::string& what);
+
 // JSON on one line to stdout.
 void PrintJson(const Json& json);
 std::string ShapeText(const std::vector<int64_t>& shape);

@@ -17,6 +17,7 @@
 #include "base/duration.h"
 #include "base/json.h"
 #include "store/attempts.h"
+#include "tools/buffers/buffer_files.h"
 #include "tools/command.h"
 #include "tools/common.h"
 
@@ -149,6 +150,7 @@ Status Attempts::Add(const Catalog& catalog, const std::string& job) {
 }
 
 Outcome Ls(const LsOptions& options) {
+  if (buffer::IsFileName(options.target)) return ListBuffer(options.store.config, options.target, options.json);
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
   KEDGE_ASSIGN_OR_RETURN(const std::vector<Target> targets, Select(opened, options));
   Json shown = Json::array();
@@ -201,12 +203,15 @@ Command LsCommand() {
           [](CLI::App& app) {
             auto options = std::make_shared<LsOptions>();
             options->store.AddTo(app);
-            app.add_option("target", options->target, "only this: JOB, NAME, JOB/NAME or JOB/NAME@VERSION")
-                ->type_name("[JOB/]NAME[@VERSION]");
+            app.add_option("target", options->target,
+                           "only this: JOB, NAME, JOB/NAME or JOB/NAME@VERSION; or files of a burst buffer")
+                ->type_name("[JOB/]NAME[@VERSION]|bb://SERVER[/PREFIX]");
             app.add_flag("-a,--all", options->all, "also versions that are incomplete, superseded or removed, with the reason");
             app.add_flag("--attempts", options->attempts, "also the newest launches of the job, and what they continued from");
             app.add_flag("--json", options->json, "print JSON");
-            app.footer("Examples:\n  kedge ls\n  kedge ls climate/heat --all\n  kedge ls --store /scratch/me/kedge climate");
+            app.footer(
+                "Examples:\n  kedge ls\n  kedge ls climate/heat --all\n  kedge ls --store /scratch/me/kedge climate\n  kedge ls "
+                "bb://fast/run7/");
             return [options] { return Ls(*options); };
           }};
 }

@@ -15,9 +15,9 @@ namespace {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {
-      LsCommand(),    InspectCommand(), VerifyCommand(), ExportCommand(), CopyCommand(), GcCommand(),        RmCommand(),
-      CleanCommand(), PinCommand(),     UnpinCommand(),  StatusCommand(), TopCommand(),  WaitCommand(),      RebuildCommand(),
-      DrainCommand(), ConfigCommand(),  DoctorCommand(), AgentCommand(),  HaltCommand(), CalibrateCommand(),
+      LsCommand(),      InspectCommand(), VerifyCommand(), ExportCommand(), CopyCommand(),   CpCommand(),   GcCommand(),
+      RmCommand(),      CleanCommand(),   PinCommand(),    UnpinCommand(),  StatusCommand(), TopCommand(),  WaitCommand(),
+      RebuildCommand(), DrainCommand(),   ConfigCommand(), DoctorCommand(), AgentCommand(),  HaltCommand(), CalibrateCommand(),
   };
   return commands;
 }
@@ -50,10 +50,10 @@ int Main(int argc, char** argv) {
   }
   app.footer(
       "Programs of their own, like every kedge-NAME beside this one or on PATH:\n"
-      "  cp                          copy files to a burst buffer and from one\n"
       "  plan                        how often to checkpoint, and what to expect: models, simulator, advice\n"
       "  report                      a job as a page with pictures, from what its store and agents know\n"
-      "  run                         keep a job running over dead nodes");
+      "  run                         keep a job running over dead nodes\n"
+      "  with-buffers                let a program read and write files of burst buffers");
   if (!is_ours) {
     RunSibling(argv[1], argv + 1);
     std::fprintf(stderr,

@@ -1,4 +1,5 @@
-// kedge rm: removes versions that somebody wants to be gone: one, all of a checkpoint name, or all of a job.
+// kedge rm: removes versions that somebody wants to be gone: one, all of a checkpoint name, or all of a job. Files of burst
+// buffers are buffers/'s.
 //
 // Retention removes what newer versions have displaced; this also removes the newest. Nothing goes before all that stands against
 // it was looked at and agreed to. The newest versions go first, each in the order of WithdrawVersion (store/retention.h): who is
@@ -15,10 +16,10 @@
 #include "base/byte_size.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "os/process/terminal.h"
 #include "store/attempts.h"
 #include "store/reached.h"
 #include "store/retention.h"
+#include "tools/buffers/buffer_files.h"
 #include "tools/command.h"
 #include "tools/common.h"
 
@@ -192,16 +193,6 @@ void Print(const OpenedStore& opened, const RmOptions& options, const std::vecto
   if (problems.empty()) std::printf("removed %s\n", Summary(doomed).c_str());
 }
 
-// Whether somebody at the terminal says yes.
-Result<bool> Confirm(const Target& target, const std::vector<Doomed>& doomed) {
-  if (!os::IsTerminal(os::StandardStream::kInput) || !os::IsTerminal(os::StandardStream::kError)) {
-    return Status(Code::kInvalidArgument, "nothing was removed: nobody can be asked here, so --yes must say that it is meant");
-  }
-  std::fprintf(stderr, "Remove %s of %s for good? [y/N] ", Summary(doomed).c_str(), target.ToString().c_str());
-  char answer[16] = {};
-  return std::fgets(answer, sizeof(answer), stdin) != nullptr && (answer[0] == 'y' || answer[0] == 'Y');
-}
-
 Status RemoveOne(const Catalog& catalog, const VersionInfo& info) {
   if (info.pinned) KEDGE_RETURN_IF_ERROR(UnpinVersion(catalog, info.generation));
   const Status removed = WithdrawVersion(catalog, info.generation).status();
@@ -229,6 +220,8 @@ std::vector<std::string> RemoveAll(const Catalog& catalog, const Target& target,
 }
 
 Outcome Rm(const RmOptions& options) {
+  if (buffer::IsFileName(options.target))
+    return RemoveFromBuffer(options.store.config, {options.target, options.yes, options.dry_run, options.json});
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
   const TargetForm form = options.store.job.empty() ? TargetForm::kFromJob : TargetForm::kAny;
   KEDGE_ASSIGN_OR_RETURN(const Target target, SelectTarget(opened, options.store, options.target, form));
@@ -247,7 +240,7 @@ Outcome Rm(const RmOptions& options) {
     return kExitOk;
   }
   if (!options.yes) {
-    KEDGE_ASSIGN_OR_RETURN(const bool is_meant, Confirm(target, doomed));
+    KEDGE_ASSIGN_OR_RETURN(const bool is_meant, ConfirmRemoval(Summary(doomed) + " of " + target.ToString()));
     if (!is_meant) {
       std::fprintf(stderr, "kedge: nothing was removed\n");
       return kExitBad;
@@ -265,9 +258,10 @@ Command RmCommand() {
       "rm", "remove a version, a checkpoint name or a job from the store", [](CLI::App& app) {
         auto options = std::make_shared<RmOptions>();
         options->store.AddTo(app);
-        app.add_option("target", options->target, "what goes: all of JOB, of JOB/NAME, or one version")
+        app.add_option("target", options->target,
+                       "what goes: all of JOB, of JOB/NAME, or one version; or a file of a burst buffer")
             ->required()
-            ->type_name("JOB[/NAME[@VERSION]]");
+            ->type_name("JOB[/NAME[@VERSION]]|bb://SERVER/PATH");
         app.add_flag("--yes", options->yes, "do it unasked");
         app.add_flag("--dry-run", options->dry_run, "only show what would go, and what stands against it");
         app.add_flag("--pinned", options->pinned, "also pinned versions");
@@ -276,7 +270,9 @@ Command RmCommand() {
         app.footer(
             "Copies on nodes stay there until their agents let go of them. They do not come back to the store, and no restart\n"
             "goes on from them. Versions that were never in the store are not touched: kedge clean frees nodes.\n"
-            "Examples:\n  kedge rm climate/heat@120\n  kedge rm climate --dry-run\n  kedge rm climate --yes");
+            "bb://SERVER/PATH is one file; where PATH ends with a slash, all below it.\n"
+            "Examples:\n  kedge rm climate/heat@120\n  kedge rm climate --dry-run\n  kedge rm climate --yes\n  kedge rm "
+            "bb://fast/run7/");
         return [options] { return Rm(*options); };
       }};
 }

@@ -6,17 +6,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from buffers import BIN, MIB, Buffer
 from waiting import until
 
-BIN = Path(os.environ["BUILD_FOLDER"]) / "bin"
-MIB = 1 << 20
 # Each step of writing a file of some chunks, and whether the file may be there when the server has died at it.
 POINTS = {
     "buffer-created": False,
@@ -26,82 +22,6 @@ POINTS = {
     "buffer-rename": False,
     "buffer-renamed": True,
 }
-
-
-class Buffer:
-    """A burst buffer with the owners alice and bob, its files below ``root``."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.root.mkdir(exist_ok=True)
-
-    @contextmanager
-    def server(self, *options: str, kill_point: str = "") -> Iterator[subprocess.Popen[str]]:
-        where = self.root / "fast.buffer"
-        where.unlink(missing_ok=True)
-        command = [BIN / "kedge-buffer", "--name", "fast", "--path", self.root / "data", "--folder", self.root]
-        for owner in ("alice", "bob"):
-            command += ["--owner", f"{owner}:{self.root / owner}"]
-        environment = os.environ | ({"KEDGE_TEST_KILL_POINT": kill_point} if kill_point else {})
-        process = subprocess.Popen(
-            [*command, "--interface", "127.0.0.1", *options], env=environment, text=True, stderr=subprocess.PIPE
-        )
-        try:
-            until(where.exists)
-            yield process
-        finally:
-            process.kill()
-            process.wait()
-
-    def cp(self, source: object, target: object, *options: str, owner: str = "alice", secret: str = "", kill: str = "") -> "Copied":
-        command = [BIN / "kedge-cp", "--folder", self.root, "--owner", owner, "--secret", self.root / (secret or owner)]
-        environment = os.environ | ({"KEDGE_TEST_KILL_POINT": kill} if kill else {})
-        done = subprocess.run(
-            [*command, *options, str(source), str(target)], env=environment, capture_output=True, text=True, timeout=120
-        )
-        return Copied(done.returncode, done.stdout, done.stderr)
-
-    def get(self, path: str, owner: str = "alice") -> bytes | None:
-        """The file's bytes; nothing when there is none."""
-        target = self.root / "got"
-        target.unlink(missing_ok=True)
-        copied = self.cp(f"bb://fast/{path}", target, owner=owner)
-        if copied.code == 1 and "has no file" in copied.error:
-            return None
-        assert copied.code == 0, copied.error
-        return target.read_bytes()
-
-    def files(self, owner: str = "alice") -> list[str]:
-        """All that lies in the owner's folder."""
-        folder = self.root / "data" / "owners" / owner
-        return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-
-    def state(self) -> dict[str, int]:
-        with socket.socket(socket.AF_UNIX) as asking:
-            asking.connect(str(self.root / "data" / "status.sock"))
-            asking.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            text = b"".join(iter(lambda: asking.recv(65536), b""))
-        found: dict[str, int] = json.loads(text.split(b"\r\n\r\n", 1)[1])
-        return found
-
-
-class Copied:
-    """How a ``kedge cp`` has ended."""
-
-    def __init__(self, code: int, output: str, error: str) -> None:
-        self.code, self.output, self.error = code, output, error
-
-
-@pytest.fixture
-def buffer(tmp_path: Path) -> Buffer:
-    return Buffer(tmp_path / "buffer")
-
-
-@pytest.fixture
-def content(tmp_path: Path) -> Path:
-    path = tmp_path / "content"
-    path.write_bytes(os.urandom(40 * MIB + 12345))
-    return path
 
 
 def test_a_file_goes_there_and_comes_back(buffer: Buffer, content: Path, tmp_path: Path) -> None:
@@ -203,5 +123,4 @@ def test_wrong_calls_say_what_is_wrong(buffer: Buffer, content: Path, tmp_path: 
     assert copied.code == 1 and "64 hexadecimal digits" in copied.error
     done = subprocess.run([BIN / "kedge-buffer", "--name", "fast"], capture_output=True, text=True)
     assert done.returncode == 1 and "--path" in done.stderr
-    for program in ("kedge-buffer", "kedge-cp"):
-        assert "usage:" in subprocess.run([BIN / program, "--help"], capture_output=True, text=True, check=True).stdout
+    assert "usage:" in subprocess.run([BIN / "kedge-buffer", "--help"], capture_output=True, text=True, check=True).stdout

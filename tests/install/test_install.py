@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ["BUILD_FOLDER"])
@@ -56,7 +58,9 @@ def libraries_of(program: Path) -> set[Path]:
 
 def test_programs_and_headers_are_there(prefix: Path) -> None:
     assert {path.name for path in (prefix / "bin").iterdir()} >= {"kedge", "kedge-agent", "kedge-plan"}
-    assert {path.name for path in (prefix / "include" / "kedge").iterdir()} >= {"kedge.h", "kedge.hpp", "kedge_mpi.h", "veloc.h"}
+    assert {path.name for path in (prefix / "include" / "kedge").iterdir()} >= {
+        *("kedge.h", "kedge.hpp", "kedge_mpi.h", "veloc.h", "bb.h", "bb.hpp"),
+    }
     assert "ls" in run(prefix / "bin" / "kedge", "--help")
 
 
@@ -113,3 +117,25 @@ def test_pkg_config_with_mpi(prefix: Path, agent_program: Callable[[], Path], tm
     assert all(library.is_relative_to(prefix.resolve()) for library in libraries_of(program))
     assert run(*LAUNCHERS[mpi], program).count("= 2525") == 2
     assert agent_program() == prefix.resolve() / "bin" / "kedge-agent"
+
+
+def test_a_burst_buffer_by_its_unit_and_a_program_by_pkg_config(prefix: Path, tmp_path: Path) -> None:
+    """What systemd would run, with the options that an operator gives; and the library, which needs no other of Kedge."""
+    program = tmp_path / "steps"
+    run("cc", ROOT / "tests" / "buffer" / "steps" / "steps.c", "-o", program, *pkg_config(prefix, "kedge-bb"))
+    assert libraries_of(program) == {(prefix / "lib" / "libkedge-bb.so").resolve()}
+    unit = (prefix / "lib" / "systemd" / "system" / "kedge-buffer@.service").read_text()
+    start = re.search(r"^ExecStart=\S*/(kedge-buffer .*)$", unit, re.MULTILINE)
+    assert start
+    shared = {"FOLDER": str(tmp_path), "OWNER": "alice", "SECRET": str(tmp_path / "secret")}
+    options = f"--path {tmp_path}/data --folder {tmp_path} --owner alice:{tmp_path}/secret --interface 127.0.0.1"
+    command = start[1].replace("%i", "fast").replace("$OPTIONS", options).split()
+    server = subprocess.Popen([prefix / "bin" / command[0], *command[1:]])
+    try:
+        until((tmp_path / "fast.buffer").exists)
+        run(program, **{f"KEDGE_BUFFER_{key}": value for key, value in shared.items()})
+        server.terminate()
+        assert server.wait(30) == 0
+    finally:
+        server.kill()
+        server.wait()

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from heat import HEAT, assert_continued
+from hosts import why_not_permitted
 from machine import Machine, kill, name_of
-from network import Network, why_not_permitted
+from network import Network
 from sshd import processes_on
 from waiting import until
 

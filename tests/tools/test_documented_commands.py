@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from buffers import Buffer
 from documented import PAGES, commands
 from kedge import Context, Level
 from tool import KEDGE
@@ -40,6 +41,18 @@ def job_of_the_documents() -> Iterator[None]:
         for version in (119, 120):
             context.checkpoint("heat", version)
             context.wait("heat", version, Level.STORE)
+        yield
+
+
+@contextlib.contextmanager
+def burst_buffer_of_the_documents(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """While it runs, with a file."""
+    buffer = Buffer(Path("buffer").absolute())
+    Path("result.h5").write_bytes(b"result")
+    with buffer.server():
+        for key, value in buffer.environment().items():
+            monkeypatch.setenv(key, value)
+        assert buffer.kedge("cp", "result.h5", "bb://fast/run7/result.h5").code == 0
         yield
 
 
@@ -71,6 +84,11 @@ def test_it_does_what_it_says(shown: str, monkeypatch: pytest.MonkeyPatch) -> No
         if shown.startswith(WHILE_IT_RUNS):
             assert outcome(command)[0] == 0
             return
+    if "bb://" in shown:
+        with burst_buffer_of_the_documents(monkeypatch):
+            code, output = outcome(command)
+        assert code == 0, f"{command}: {code}\n{output}"
+        return
     if shown.startswith(MEASURED):
         assert outcome("kedge calibrate " + SMALLER["kedge calibrate"])[0] == 0
     else:

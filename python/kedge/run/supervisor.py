@@ -24,6 +24,7 @@ from typing import IO, Any
 
 from kedge.run.agents import Agents, entries_of
 from kedge.run.allocation import Allocation
+from kedge.run.buffers import Buffers
 from kedge.run.launch_errors import LaunchErrors
 from kedge.run.launchers import Launcher
 from kedge.run.nodes import Answer, Health, Nodes, TooFewNodesError
@@ -102,11 +103,11 @@ class Supervisor:
     """Runs one job to its end. Everything that it does outside goes through the objects that it is given."""
 
     def __init__(
-        self, *, tool: str, job: str, ranks: int, application: list[str], nodes: Nodes, launcher: Launcher, agents: Agents, health: Health,
+        self, *, tool: str, job: str, ranks: int, application: list[str], nodes: Nodes, launcher: Launcher, agents: Agents, buffers: Buffers | None, health: Health,
         allocation: Allocation, limits: Limits, output: IO[bytes] | None, say: Callable[[str], None],
     ) -> None:
         self._tool, self._job, self._ranks, self._application = tool, job, ranks, application
-        self._nodes, self._launcher, self._agents, self._health = nodes, launcher, agents, health
+        self._nodes, self._launcher, self._agents, self._buffers, self._health = nodes, launcher, agents, buffers, health
         self._allocation, self._limits, self._output, self._say = allocation, limits, output, say
         self._report = Report(job)
         self._stages = Stages(say)
@@ -120,6 +121,8 @@ class Supervisor:
             self._conclude("too few nodes", str(error), ExitCode.TOO_FEW_NODES, self._drain(rescue=True))
         finally:
             self._agents.end()
+            if self._buffers:
+                self._buffers.end(remove=self._report.outcome == "finished")
         return self._report
 
     def _loop(self) -> None:
@@ -128,6 +131,9 @@ class Supervisor:
         idle_attempts = 0
         self._find_dead({}, answers)
         while True:
+            if self._buffers:
+                with self._stages.stage("burst buffers are started"):
+                    self._buffers.start()
             with self._stages.stage("agents are started"):
                 self._agents.start(self._nodes.in_use)
             with self._stages.stage("nodes are asked what a launch finds"):

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/last_error.h"
 #include "client/api/context.h"
-#include "client/api/error_message.h"
 #include "client/core/callback.h"
 #include "client/ranks/rendezvous.h"
 #include "client/regions/object_stream.h"
@@ -116,6 +116,7 @@ Duration TimeoutOf(const Context& context, double seconds) {
 }  // namespace kedge::client
 
 using kedge::Code;
+using kedge::Guarded;
 using kedge::Level;
 using kedge::Result;
 using kedge::Status;

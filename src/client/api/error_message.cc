@@ -1,30 +1,9 @@
-// See error_message.h.
-#include "client/api/error_message.h"
-
-#include <string>
-
+// What an application asks about errors and versions.
+#include "base/last_error.h"
 #include "kedge/kedge.h"
 
-namespace kedge::client {
-namespace {
-
-thread_local std::string last_message;
-
-}  // namespace
-
-int Report(const Status& status) noexcept {
-  try {
-    last_message = status.message();
-  } catch (...) {
-    last_message.clear();
-  }
-  return static_cast<int>(status.code());
-}
-
-}  // namespace kedge::client
-
 const char* kedge_error_message(void) {
-  return kedge::client::last_message.c_str();
+  return kedge::LastErrorMessage();
 }
 
 const char* kedge_status_name(int status) {
@@ -40,8 +19,5 @@ const char* kedge_version_string(void) {
 }
 
 int kedge_report_error(int status, const char* message) {
-  return kedge::client::Guarded([&] {
-    return status == KEDGE_OK ? kedge::Status::Ok()
-                              : kedge::Status(static_cast<kedge::Code>(status), message == nullptr ? "" : message);
-  });
+  return kedge::Report(status, message);
 }

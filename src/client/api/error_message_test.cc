@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "client/api/error_message.h"
+#include "base/last_error.h"
 #include "kedge/kedge.h"
 
 namespace kedge::client {

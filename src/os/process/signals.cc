@@ -1,5 +1,6 @@
 #include "os/process/signals.h"
 
+#include <dlfcn.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -52,6 +53,20 @@ void OnTerminationSignals(void (*handler)()) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaction(signal, &action, nullptr);
   action.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &action, nullptr);
+}
+
+void RemoveSignalHandlersOf(std::initializer_list<std::string_view> libraries) {
+  for (const int number : {SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, SIGXCPU, SIGXFSZ}) {
+    struct sigaction action {};
+    Dl_info found{};
+    if (sigaction(number, nullptr, &action) != 0 || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) continue;
+    if (dladdr(reinterpret_cast<void*>(action.sa_handler), &found) == 0 || found.dli_fname == nullptr) continue;
+    std::string_view file = found.dli_fname;
+    file.remove_prefix(file.rfind('/') + 1);
+    for (const std::string_view library : libraries) {
+      if (file.starts_with(library)) (void)signal(number, SIG_DFL);
+    }
+  }
 }
 
 void ExitNow(int code) {

@@ -1,4 +1,4 @@
-// This thread's last error: from the library's statuses to a code and kedge_error_message.
+// A thread's last error, as a library with a C ABI has it: statuses become a code and a message. Each library has its own.
 #pragma once
 
 #include <exception>
@@ -7,10 +7,14 @@
 
 #include "base/status.h"
 
-namespace kedge::client {
+namespace kedge {
 
 // Remembers the message and returns the code. Ok clears it.
 int Report(const Status& status) noexcept;
+// The same of a code (0: Ok) and a message, which may be null.
+int Report(int code, const char* message) noexcept;
+// Of this thread; "" after none. Valid until its next Report.
+const char* LastErrorMessage() noexcept;
 
 // Runs `body`, which returns a Status. Nothing is thrown out of it: an application written in C could not catch it.
 template <typename Body>
@@ -26,4 +30,4 @@ int Guarded(Body&& body) noexcept {
   }
 }
 
-}  // namespace kedge::client
+}  // namespace kedge

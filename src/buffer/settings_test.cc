@@ -1,0 +1,50 @@
+#include "buffer/settings.h"
+
+#include <gtest/gtest.h>
+
+#include "buffer/secret.h"
+#include "os/testing/temporary_folder.h"
+#include "session/config_keys.h"
+
+namespace kedge::buffer {
+namespace {
+
+TEST(BufferFileName, HasAServerAndAPath) {
+  const auto name = ParseFileName("bb://fast/run7/x", false);
+  ASSERT_TRUE(name.ok()) << name.status().ToString();
+  EXPECT_EQ(name->server, "fast");
+  EXPECT_EQ(name->path, "run7/x");
+  for (const char* whole : {"bb://fast", "bb://fast/"}) {
+    EXPECT_EQ(ParseFileName(whole, false).status().code(), Code::kInvalidArgument) << whole;
+    EXPECT_EQ(ParseFileName(whole, true)->server, "fast") << whole;
+    EXPECT_EQ(ParseFileName(whole, true)->path, "") << whole;
+  }
+  for (const char* bad : {"", "fast/x", "bb:/fast/x", "bb://", "bb:///x"})
+    EXPECT_EQ(ParseFileName(bad, true).status().code(), Code::kInvalidArgument) << bad;
+}
+
+TEST(BufferSettings, NameTheKeyThatIsMissing) {
+  const os::testing::TemporaryFolder root;
+  const std::string secret = root / "secret";
+  ASSERT_TRUE(ReadOrMakeSecret(secret).ok());
+  ConfigSources sources;
+  sources.search_files = false;
+  const auto read = [&] { return ReadClientOptions(Config::Load(KedgeConfigRegistry(), sources).value(), "fast"); };
+  for (const auto& [key, value] : {std::pair<std::string, std::string>("buffer.folder", root.path()),
+                                   std::pair<std::string, std::string>("buffer.owner", "alice"),
+                                   std::pair<std::string, std::string>("buffer.secret", secret)}) {
+    const Status missing = read().status();
+    EXPECT_EQ(missing.code(), Code::kInvalidArgument);
+    EXPECT_NE(missing.message().find(key + " is not set"), std::string::npos) << missing.message();
+    sources.overrides.emplace_back(key, value);
+  }
+  const auto options = read();
+  ASSERT_TRUE(options.ok()) << options.status().ToString();
+  EXPECT_EQ(options->server, "fast");
+  EXPECT_EQ(options->owner, "alice");
+  EXPECT_EQ(options->folder, root.path());
+  EXPECT_EQ(options->provider, "tcp");
+}
+
+}  // namespace
+}  // namespace kedge::buffer

@@ -1,0 +1,94 @@
+"""A burst buffer as a process, and ``kedge cp`` with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from waiting import until
+
+BIN = Path(os.environ["BUILD_FOLDER"]) / "bin"
+MIB = 1 << 20
+
+
+class Buffer:
+    """A burst buffer with the owners alice and bob, its files below ``root``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.root.mkdir(exist_ok=True)
+
+    def command(self) -> list[str | Path]:
+        """Of the server, but for the address to be reached at."""
+        command: list[str | Path] = [BIN / "kedge-buffer", "--name", "fast", "--path", self.root / "data", "--folder", self.root]
+        for owner in ("alice", "bob"):
+            command += ["--owner", f"{owner}:{self.root / owner}"]
+        return command
+
+    @contextmanager
+    def server(self, *options: str, kill_point: str = "") -> Iterator[subprocess.Popen[str]]:
+        where = self.root / "fast.buffer"
+        where.unlink(missing_ok=True)
+        environment = os.environ | ({"KEDGE_TEST_KILL_POINT": kill_point} if kill_point else {})
+        process = subprocess.Popen(
+            [*self.command(), "--interface", "127.0.0.1", *options], env=environment, text=True, stderr=subprocess.PIPE
+        )
+        try:
+            until(where.exists)
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+    def environment(self, owner: str = "alice") -> dict[str, str]:
+        """Of a program that finds the buffer by its configuration."""
+        keys = {"FOLDER": self.root, "OWNER": owner, "SECRET": self.root / owner}
+        return os.environ | {f"KEDGE_BUFFER_{key}": str(value) for key, value in keys.items()}
+
+    def kedge(self, *words: object, owner: str = "alice") -> "Ended":
+        command = [BIN / "kedge", *map(str, words)]
+        done = subprocess.run(command, env=self.environment(owner), capture_output=True, text=True, timeout=120)
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    def cp(self, source: object, target: object, *options: str, owner: str = "alice", secret: str = "", kill: str = "") -> "Ended":
+        command = [BIN / "kedge", "cp", "--folder", self.root, "--owner", owner, "--secret", self.root / (secret or owner)]
+        environment = os.environ | ({"KEDGE_TEST_KILL_POINT": kill} if kill else {})
+        done = subprocess.run(
+            [*command, *options, str(source), str(target)], env=environment, capture_output=True, text=True, timeout=120
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    def get(self, path: str, owner: str = "alice") -> bytes | None:
+        """The file's bytes; nothing when there is none."""
+        target = self.root / "got"
+        target.unlink(missing_ok=True)
+        copied = self.cp(f"bb://fast/{path}", target, owner=owner)
+        if copied.code == 1 and "has no file" in copied.error:
+            return None
+        assert copied.code == 0, copied.error
+        return target.read_bytes()
+
+    def files(self, owner: str = "alice") -> list[str]:
+        """All that lies in the owner's folder."""
+        folder = self.root / "data" / "owners" / owner
+        return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+    def state(self) -> dict[str, int]:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(str(self.root / "data" / "status.sock"))
+            asking.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            text = b"".join(iter(lambda: asking.recv(65536), b""))
+        found: dict[str, int] = json.loads(text.split(b"\r\n\r\n", 1)[1])
+        return found
+
+
+class Ended:
+    """How a command has ended."""
+
+    def __init__(self, code: int, output: str, error: str) -> None:
+        self.code, self.output, self.error = code, output, error

@@ -1,0 +1,68 @@
+"""``kedge run --buffers``: burst buffers that begin with a run, live through its attempts, and go with it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from machine import KEDGE, Machine, kill, processes_with
+from waiting import until
+
+pytestmark = pytest.mark.needs("MPI")
+
+
+def servers(machine: Machine) -> list[int]:
+    ours = processes_with([f"MACHINE_OF_TEST={machine.folder.name}".encode()])
+    return [process for process in ours if (Path(f"/proc/{process}/comm").read_text().strip()) == "kedge-buffer"]
+
+
+def options(machine: Machine, buffers: int) -> list[str]:
+    machine.settings["KEDGE_NET_INTERFACE"] = "127.0.0.1"
+    path = f"--buffer-path={machine.folder}/fast"
+    return ["--launcher=openmpi", "--job=job", f"--buffers={buffers}", path, "--ranks=2", "--nodes=2", "--", "sh", "-c"]
+
+
+def test_files_go_to_the_buffers_of_a_run_and_go_with_it(machine: Machine) -> None:
+    copy = f"{KEDGE} cp {KEDGE} bb://buffer1/rank$OMPI_COMM_WORLD_RANK && {KEDGE} ls bb://buffer1 && {KEDGE} ls bb://buffer0"
+    report, log = machine.run(*options(machine, 2), copy)
+    assert report["outcome"] == "finished" and report["attempts"][0]["nodes"] == machine.names[:2]
+    assert "rank0" in log and "rank1" in log and "0 files" in log
+    assert "burst buffers are started" in report["attempts"][0]["before"]
+    assert not servers(machine)
+    assert {path.name for path in machine.folder.iterdir() if path.suffix != ".log"} <= {"store", "fast"}
+    assert not list((machine.folder / "fast").iterdir())
+
+
+def test_a_buffer_that_dies_is_started_again_with_its_files(machine: Machine) -> None:
+    mark = machine.folder / "written"
+    program = f"if [ ! -e {mark} ]; then {KEDGE} cp --sync {KEDGE} bb://buffer0/$OMPI_COMM_WORLD_RANK && touch {mark} && sleep 300; fi; "
+    program += f"{KEDGE} cp bb://buffer0/0 {machine.folder}/back$OMPI_COMM_WORLD_RANK"
+    run = machine.start(*options(machine, 1), program)
+    until(mark.exists)
+    (server,) = servers(machine)
+    kill(server)
+    kill(until(lambda: machine.ranks_on(machine.names[0], "sh") or machine.ranks_on(machine.names[0], "sleep"))[0])
+    report, log = machine.finish(run)
+    assert report["outcome"] == "finished" and len(report["attempts"]) == 2
+    assert f"burst buffer buffer0 on node {machine.names[3]} has ended, and is started again" in log
+    assert os.stat(machine.folder / "back0").st_size == os.stat(KEDGE).st_size
+    assert not servers(machine) and not list((machine.folder / "fast").iterdir())
+
+
+def test_what_cannot_be_is_said_before_anything_begins(machine: Machine) -> None:
+    run = machine.start(*options(machine, 4), "true")
+    run.communicate(timeout=60)
+    assert run.returncode == 2 and "none is left for ranks" in machine.log(run)
+    machine.settings["KEDGE_STORE_PATH"] = "s3://bucket/prefix?endpoint=http://127.0.0.1:1"
+    run = machine.start(*options(machine, 1), "true")
+    run.communicate(timeout=60)
+    assert run.returncode == 2 and "buffer.folder" in machine.log(run)
+
+
+def test_a_buffer_that_does_not_begin_is_named(machine: Machine) -> None:
+    (machine.folder / "fast").write_text("no folder")
+    run = machine.start(*options(machine, 1), "true")
+    run.communicate(timeout=60)
+    assert run.returncode == 2 and f"burst buffer buffer0 does not begin on node {machine.names[3]}" in machine.log(run)
