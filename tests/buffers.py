@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,17 +51,11 @@ class Buffer:
         return os.environ | {f"KEDGE_BUFFER_{key}": str(value) for key, value in keys.items()}
 
     def kedge(self, *words: object, owner: str = "alice") -> "Ended":
-        command = [BIN / "kedge", *map(str, words)]
-        done = subprocess.run(command, env=self.environment(owner), capture_output=True, text=True, timeout=120)
-        return Ended(done.returncode, done.stdout, done.stderr)
+        return _run(words, self.environment(owner))
 
-    def cp(self, source: object, target: object, *options: str, owner: str = "alice", secret: str = "", kill: str = "") -> "Ended":
-        command = [BIN / "kedge", "cp", "--folder", self.root, "--owner", owner, "--secret", self.root / (secret or owner)]
-        environment = os.environ | ({"KEDGE_TEST_KILL_POINT": kill} if kill else {})
-        done = subprocess.run(
-            [*command, *options, str(source), str(target)], env=environment, capture_output=True, text=True, timeout=120
-        )
-        return Ended(done.returncode, done.stdout, done.stderr)
+    def cp(self, source: object, target: object, *options: object, owner: str = "alice", secret: str = "", kill: str = "") -> "Ended":
+        options = ("--folder", self.root, "--owner", owner, "--secret", self.root / (secret or owner), *options)
+        return _run(("cp", *options, source, target), os.environ | ({"KEDGE_TEST_KILL_POINT": kill} if kill else {}))
 
     def get(self, path: str, owner: str = "alice") -> bytes | None:
         """The file's bytes; nothing when there is none."""
@@ -92,3 +86,10 @@ class Ended:
 
     def __init__(self, code: int, output: str, error: str) -> None:
         self.code, self.output, self.error = code, output, error
+
+
+def _run(words: Iterable[object], environment: Mapping[str, str]) -> Ended:
+    """``kedge`` with these."""
+    command = [BIN / "kedge", *map(str, words)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    return Ended(done.returncode, done.stdout, done.stderr)

@@ -7,13 +7,14 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import pytest
 from waiting import until
 
 _SCRIPT = Path(__file__).resolve().parent / "support" / "hosts"
 _PATIENCE_SECONDS = 30.0
 
 
-def why_not_permitted() -> str:
+def _why_not_permitted() -> str:
     """What the kernel says to somebody who wants a network of his own; empty where he gets one."""
     why = ""
     for user in ([], ["--user", "--map-root-user"]):
@@ -22,6 +23,10 @@ def why_not_permitted() -> str:
             return ""
         why = done.stderr.strip()
     return why
+
+
+_WHY_NOT = _why_not_permitted()
+needs_networks = pytest.mark.skipif(bool(_WHY_NOT), reason=f"this user may have no network namespaces: {_WHY_NOT}")
 
 
 def as_user() -> list[str]:

@@ -154,6 +154,19 @@ static open_file* take_out(int descriptor) {
   return file;
 }
 
+/* The same with its lock; null: errno. To be left. */
+static open_file* enter(int descriptor) {
+  open_file* file = hold(descriptor);
+  if (file == NULL) return errno = EBADF, NULL;
+  pthread_mutex_lock(&file->mutex);
+  return file;
+}
+
+static void leave(open_file* file) {
+  pthread_mutex_unlock(&file->mutex);
+  let_go(file);
+}
+
 int bb_is_open(int descriptor) {
   open_file* file = hold(descriptor);
   if (file == NULL) return 0;
@@ -342,12 +355,10 @@ int bb_close(int descriptor) {
 }
 
 int bb_sync(int descriptor) {
-  open_file* file = hold(descriptor);
-  if (file == NULL) return errno = EBADF, -1;
-  pthread_mutex_lock(&file->mutex);
+  open_file* file = enter(descriptor);
+  if (file == NULL) return -1;
   const int shown = show(file, 1);
-  pthread_mutex_unlock(&file->mutex);
-  let_go(file);
+  leave(file);
   return shown;
 }
 
@@ -376,29 +387,24 @@ static ssize_t write_locked(open_file* file, const void* data, size_t bytes, int
 }
 
 ssize_t bb_read(int descriptor, void* data, size_t bytes, int64_t at) {
-  open_file* file = hold(descriptor);
-  if (file == NULL) return errno = EBADF, -1;
-  pthread_mutex_lock(&file->mutex);
+  open_file* file = enter(descriptor);
+  if (file == NULL) return -1;
   const ssize_t read = read_locked(file, data, bytes, at);
-  pthread_mutex_unlock(&file->mutex);
-  let_go(file);
+  leave(file);
   return read;
 }
 
 ssize_t bb_write(int descriptor, const void* data, size_t bytes, int64_t at) {
-  open_file* file = hold(descriptor);
-  if (file == NULL) return errno = EBADF, -1;
-  pthread_mutex_lock(&file->mutex);
+  open_file* file = enter(descriptor);
+  if (file == NULL) return -1;
   const ssize_t written = write_locked(file, data, bytes, at);
-  pthread_mutex_unlock(&file->mutex);
-  let_go(file);
+  leave(file);
   return written;
 }
 
 int64_t bb_seek(int descriptor, int64_t offset, int whence) {
-  open_file* file = hold(descriptor);
-  if (file == NULL) return errno = EBADF, -1;
-  pthread_mutex_lock(&file->mutex);
+  open_file* file = enter(descriptor);
+  if (file == NULL) return -1;
   const int64_t begin = whence == SEEK_CUR ? file->position : whence == SEEK_END ? file->size : 0;
   const int64_t target = begin + offset;
   int64_t found = -1;
@@ -407,28 +413,23 @@ int64_t bb_seek(int descriptor, int64_t offset, int whence) {
   } else {
     found = file->position = target;
   }
-  pthread_mutex_unlock(&file->mutex);
-  let_go(file);
+  leave(file);
   return found;
 }
 
 int bb_fstat(int descriptor, struct stat* out) {
-  open_file* file = hold(descriptor);
-  if (file == NULL) return errno = EBADF, -1;
-  pthread_mutex_lock(&file->mutex);
+  open_file* file = enter(descriptor);
+  if (file == NULL) return -1;
   fill_stat(file->path, out, S_IFREG | 0600, file->size, file->modified_ns);
-  pthread_mutex_unlock(&file->mutex);
-  let_go(file);
+  leave(file);
   return 0;
 }
 
 int bb_truncate(int descriptor, int64_t bytes) {
-  open_file* file = hold(descriptor);
-  if (file == NULL) return errno = EBADF, -1;
-  pthread_mutex_lock(&file->mutex);
+  open_file* file = enter(descriptor);
+  if (file == NULL) return -1;
   const int done = file->writes && bytes == file->size ? 0 : bb_refuse(file->path, "cut or extend a file");
-  pthread_mutex_unlock(&file->mutex);
-  let_go(file);
+  leave(file);
   return done;
 }
 

@@ -1,8 +1,8 @@
 /* Files of burst buffers behind descriptors of this process: what the functions of preload.c do to those of theirs.
  *
  * A file that is open has a descriptor that the kernel has reserved for it and on which it does nothing. All functions set errno,
- * and say on standard error once what a burst buffer cannot do. They may be called from any thread. No lock is held while the
- * library is called: it opens and closes descriptors, too. */
+ * and say on standard error what a burst buffer cannot do. They may be called from any thread. The lock of the table of
+ * descriptors is not held while the library is called, which opens and closes descriptors, too. */
 #ifndef KEDGE_BUFFER_PRELOAD_OPEN_FILES_H
 #define KEDGE_BUFFER_PRELOAD_OPEN_FILES_H
 

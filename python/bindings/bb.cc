@@ -36,21 +36,21 @@ class BbFile {
   void Write(nb::object bytes) {
     const std::unique_ptr<Buffer> buffer = Buffer::Take(bytes.ptr(), false);
     if (!buffer) throw nb::python_error();
-    CheckBb(Unlocked([&] { return kedge_bb_write(Live(), buffer->data(), buffer->bytes()); }));
+    CheckBb(Unlocked([&] { return kedge_bb_write(file_, buffer->data(), buffer->bytes()); }));
   }
   size_t ReadInto(nb::object bytes) {
     const std::unique_ptr<Buffer> buffer = Buffer::Take(bytes.ptr(), true);
     if (!buffer) throw nb::python_error();
     size_t read = 0;
-    CheckBb(Unlocked([&] { return kedge_bb_read(Live(), buffer->data(), buffer->bytes(), &read); }));
+    CheckBb(Unlocked([&] { return kedge_bb_read(file_, buffer->data(), buffer->bytes(), &read); }));
     return read;
   }
   void Seek(uint64_t position) {
-    CheckBb(Unlocked([&] { return kedge_bb_seek(Live(), position); }));
+    CheckBb(Unlocked([&] { return kedge_bb_seek(file_, position); }));
   }
   std::tuple<uint64_t, uint64_t> Tell() {
     uint64_t position = 0, size = 0;
-    CheckBb(kedge_bb_tell(Live(), &position, &size));
+    CheckBb(kedge_bb_tell(file_, &position, &size));
     return {position, size};
   }
   void Close(bool sync) {
@@ -64,8 +64,7 @@ class BbFile {
   }
 
  private:
-  kedge_bb_file* Live() const { return file_; }  // null is refused by each function
-  kedge_bb_file* file_;
+  kedge_bb_file* file_;  // null, which each function refuses, once it has ended
 };
 
 class BbConnection {

@@ -85,6 +85,11 @@ Result<Buffer> Client::Ask(RequestKind kind, Buffer request) {
   return reply;
 }
 
+void Client::End(uint64_t handle) {
+  network_->Call(server_, static_cast<uint16_t>(RequestKind::kEnd), Encode(EndRequest{handle}), kEndTimeout,
+                 [](const Result<Buffer>&) {});
+}
+
 Status Client::Remove(const std::string& path) {
   return Ask(RequestKind::kRemove, Encode(PathRequest{path})).status();
 }
@@ -129,13 +134,13 @@ Result<std::unique_ptr<Upload>> Upload::Open(std::shared_ptr<Client> client, con
 }
 
 Upload::~Upload() {
-  if (!is_closed_)
-    client_->network().Call(client_->server(), static_cast<uint16_t>(RequestKind::kEnd), Encode(EndRequest{handle_}), kEndTimeout,
-                            [](const Result<Buffer>&) {});
-  for (Chunk& chunk : under_way_) {
-    client_->network().EndLease(chunk.lease);
-    (void)chunk.lease_ended.get();
-  }
+  if (!is_closed_) client_->End(handle_);
+  for (Chunk& chunk : under_way_) EndLease(chunk);
+}
+
+void Upload::EndLease(Chunk& chunk) {
+  client_->network().EndLease(chunk.lease);
+  (void)chunk.lease_ended.get();
 }
 
 void Upload::FinishOldest() {
@@ -143,8 +148,7 @@ void Upload::FinishOldest() {
   under_way_.pop_front();
   const auto answer = chunk.answer.get();
   if (!answer.ok() && failed_.ok()) failed_ = answer.status();
-  client_->network().EndLease(chunk.lease);
-  (void)chunk.lease_ended.get();  // the memory is ours again
+  EndLease(chunk);
   if (chunk.memory != nullptr) free_.push_back(std::move(chunk.memory));
 }
 
@@ -242,8 +246,7 @@ Result<std::unique_ptr<Download>> Download::Open(std::shared_ptr<Client> client,
 // The server ends its leases with the file.
 Download::~Download() {
   for (Piece& piece : pieces_) AwaitBlocks(piece);
-  client_->network().Call(client_->server(), static_cast<uint16_t>(RequestKind::kEnd), Encode(EndRequest{handle_}), kEndTimeout,
-                          [](const Result<Buffer>&) {});
+  client_->End(handle_);
 }
 
 uint64_t Download::BlockBytes(uint64_t offset) const {

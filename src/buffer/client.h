@@ -37,6 +37,8 @@ class Client : public std::enable_shared_from_this<Client> {
   // kUnavailable, kTimeout: the server is gone, or does not know the owner by this secret.
   Result<Buffer> Ask(RequestKind kind, Buffer request);
   void AskThen(RequestKind kind, Buffer request, std::function<void(Result<Buffer>)> done);
+  // Ends reading, or gives up what is being written; nobody waits for it.
+  void End(uint64_t handle);
   Status Remove(const std::string& path);
   Status Rename(const std::string& from, const std::string& to);
   // Files whose paths begin with `prefix`, in the order of their bytes, as long as `visit` returns true; they come in pages.
@@ -90,6 +92,8 @@ class Upload {
   // What follows in the file.
   Status Send(ByteSpan part, Memory memory);
   Status SendFilled();
+  // The chunk's memory is ours, or the caller's, again.
+  void EndLease(Chunk& chunk);
   void FinishOldest();
   Status FinishAll();
 

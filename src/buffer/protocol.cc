@@ -41,6 +41,21 @@ Result<Message> Decoded(ByteSpan bytes, const char* what, Take take) {
   return message;
 }
 
+// Two paths, or parts of such.
+Buffer EncodedTexts(const std::string& first, const std::string& second) {
+  return Encoded([&](Encoder* out) {
+    out->String(first);
+    out->String(second);
+  });
+}
+template <typename Message>
+Result<Message> DecodedTexts(ByteSpan bytes, const char* what, std::string Message::*first, std::string Message::*second) {
+  return Decoded<Message>(bytes, what, [=](Decoder* in, Message* message) {
+    message->*first = in->String(kPathBytesMax);
+    message->*second = in->String(kPathBytesMax);
+  });
+}
+
 }  // namespace
 
 Buffer Encode(const PathRequest& request) {
@@ -140,29 +155,17 @@ Result<EndRequest> DecodeEndRequest(ByteSpan bytes) {
 }
 
 Buffer Encode(const ListRequest& request) {
-  return Encoded([&](Encoder* out) {
-    out->String(request.prefix);
-    out->String(request.after);
-  });
+  return EncodedTexts(request.prefix, request.after);
 }
 Result<ListRequest> DecodeListRequest(ByteSpan bytes) {
-  return Decoded<ListRequest>(bytes, "request for a list", [](Decoder* in, ListRequest* request) {
-    request->prefix = in->String(kPathBytesMax);
-    request->after = in->String(kPathBytesMax);
-  });
+  return DecodedTexts(bytes, "request for a list", &ListRequest::prefix, &ListRequest::after);
 }
 
 Buffer Encode(const RenameRequest& request) {
-  return Encoded([&](Encoder* out) {
-    out->String(request.from);
-    out->String(request.to);
-  });
+  return EncodedTexts(request.from, request.to);
 }
 Result<RenameRequest> DecodeRenameRequest(ByteSpan bytes) {
-  return Decoded<RenameRequest>(bytes, "request to rename", [](Decoder* in, RenameRequest* request) {
-    request->from = in->String(kPathBytesMax);
-    request->to = in->String(kPathBytesMax);
-  });
+  return DecodedTexts(bytes, "request to rename", &RenameRequest::from, &RenameRequest::to);
 }
 
 Buffer Encode(const FileList& reply) {

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 from buffers import BIN, Buffer
-from hosts import Hosts, why_not_permitted
+from hosts import Hosts, needs_networks
 from waiting import until
 
-_WHY_NOT = why_not_permitted()
-pytestmark = pytest.mark.skipif(bool(_WHY_NOT), reason=f"this user may have no network namespaces: {_WHY_NOT}")
+pytestmark = needs_networks
 BOUND_SECONDS = 60
 
 

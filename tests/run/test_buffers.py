@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
-from machine import KEDGE, Machine, kill, processes_with
+from machine import KEDGE, Machine, kill, name_of, processes_with
 from waiting import until
 
 pytestmark = pytest.mark.needs("MPI")
@@ -15,7 +14,7 @@ pytestmark = pytest.mark.needs("MPI")
 
 def servers(machine: Machine) -> list[int]:
     ours = processes_with([f"MACHINE_OF_TEST={machine.folder.name}".encode()])
-    return [process for process in ours if (Path(f"/proc/{process}/comm").read_text().strip()) == "kedge-buffer"]
+    return [process for process in ours if name_of(process) == "kedge-buffer"]
 
 
 def options(machine: Machine, buffers: int) -> list[str]:

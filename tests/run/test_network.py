@@ -10,16 +10,13 @@ from typing import Any
 import pytest
 
 from heat import HEAT, assert_continued
-from hosts import why_not_permitted
+from hosts import needs_networks
 from machine import Machine, kill, name_of
 from network import Network
 from sshd import processes_on
 from waiting import until
 
-_WHY_NOT = why_not_permitted()
-pytestmark = [
-    pytest.mark.needs("MPI"), pytest.mark.skipif(bool(_WHY_NOT), reason=f"this user may have no network namespaces: {_WHY_NOT}"),
-]
+pytestmark = [pytest.mark.needs("MPI"), needs_networks]
 
 
 @pytest.fixture

@@ -6,11 +6,9 @@ then ends at once. An agent that ended is started again before the next launch; 
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
-import signal
 import stat
 import subprocess
 import time
@@ -21,12 +19,11 @@ from typing import IO, Any
 
 from kedge.run.nodes import Answer
 from kedge.run.progress import Newest, Prospects, newest_among
-from kedge.run.shells import Shell, run_on
+from kedge.run.shells import Shell, end_group, end_steps, run_on, start_step
 
 _ANSWER_SECONDS = 30.0
 _START_SECONDS = 30.0
 _LOOK_SECONDS = 120.0
-_END_SECONDS = 10.0
 _DETACH_SECONDS = 5.0  # for an agent to see that the application's ranks have ended
 _PATIENCE_SECONDS = 5  # for nodes that do not answer though they were not found dead
 _PARALLEL = 32
@@ -56,10 +53,7 @@ class Agents:
 
     def _start_one(self, node: str) -> subprocess.Popen[bytes]:
         command = [self._tool, "agent", *([] if self._log else ["--log"])]
-        return subprocess.Popen(
-            self._shell.step(node, command), env=self._shell.environment(node), stdin=subprocess.PIPE,
-            stdout=self._log or subprocess.DEVNULL, stderr=subprocess.STDOUT, bufsize=0, start_new_session=True,
-        )
+        return start_step(self._shell, node, command, self._log or subprocess.DEVNULL)
 
     def _await_answer(self, node: str) -> None:
         end = time.monotonic() + _START_SECONDS
@@ -150,18 +144,11 @@ class Agents:
         """Of dead nodes: nothing more is expected of their steps."""
         for node in nodes:
             if step := self._steps.pop(node, None):
-                _end(step, 0.0)
+                end_group(step)
 
     def end(self) -> None:
         """Ends the steps. An agent that is told to stop leaves its state on the node for a successor."""
-        for step in self._steps.values():
-            self._shell.end_step(step)
-        end = time.monotonic() + _END_SECONDS
-        for step in self._steps.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                step.wait(max(0.0, end - time.monotonic()))
-            if step.poll() is None:
-                _end(step, 0.0)
+        end_steps(self._shell, self._steps.values())
         self._steps.clear()
         if self._log is not None:
             self._log.close()
@@ -193,13 +180,3 @@ def why_it_failed(output: str) -> str:
     lines = output.strip().splitlines()
     told = [line.removeprefix("kedge: ") for line in lines if line.startswith("kedge: ") and not line.startswith("kedge: warning: ")]
     return "; ".join(told) or (lines or ["no answer"])[-1]
-
-
-def _end(process: subprocess.Popen[bytes], patience_seconds: float) -> None:
-    """Ends a process and its group."""
-    for number, seconds in ((signal.SIGTERM, patience_seconds), (signal.SIGKILL, _END_SECONDS)):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
-            return

@@ -6,7 +6,6 @@ the next launch, with the files it had. What the application needs to reach them
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import subprocess
 import time
@@ -15,10 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from kedge.run.shells import Shell, run_on
+from kedge.run.shells import Shell, end_steps, run_on, start_step
 
 _START_SECONDS = 30.0
-_END_SECONDS = 10.0
 _REMOVE_SECONDS = 120.0
 _OWNER = "run"
 
@@ -67,16 +65,8 @@ class Buffers:
     def end(self, *, remove: bool) -> None:
         """Ends the servers; with `remove` their files go, too: nobody is left who would."""
         running = [server for server in self._servers if server.step is not None]
+        end_steps(self._shell, [server.step for server in running if server.step])
         for server in running:
-            assert server.step is not None
-            self._shell.end_step(server.step)
-        end = time.monotonic() + _END_SECONDS
-        for server in running:
-            assert server.step is not None
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                server.step.wait(max(0.0, end - time.monotonic()))
-            server.step.kill()
-            server.step.wait()
             server.step = None
         if not remove or not running:
             return
@@ -94,10 +84,7 @@ class Buffers:
             "--owner", f"{_OWNER}:{self._secret()}", *self._options,
         ]
         with self._log(server).open("ab") as log:
-            server.step = subprocess.Popen(
-                self._shell.step(server.node, command), env=self._shell.environment(server.node), stdin=subprocess.PIPE,
-                stdout=log, stderr=subprocess.STDOUT, bufsize=0, start_new_session=True,
-            )
+            server.step = start_step(self._shell, server.node, command, log)
 
     def _await(self, server: _Server) -> str:
         """Why it does not serve; empty: it does."""

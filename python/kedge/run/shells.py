@@ -9,13 +9,14 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import IO, Protocol
 
 # ssh's own failure; a command that ends with it cannot be told from that.
 _SSH_FAILED = 255
 _SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 _DOUBT_SECONDS = 1.0
+_END_SECONDS = 10.0
 _IN_FOLDER = 'cd "$0" 2>/dev/null; '
 # A line on the standard input ends the command; its end does not, because a connection that is lost says nothing about the node.
 _UNTIL_TOLD = 'exec 3<&0 </dev/null; ( (read -r _ <&3 && kill "$$") >/dev/null 2>&1 & ); exec 3<&-; '
@@ -130,6 +131,37 @@ class SlurmShell(_StepsThatHearSignals):
 def named_by_slurm(arguments: list[str]) -> list[str]:
     """Makes KEDGE_NODE the SLURM node's name: where several of them are one machine (slurmd -N)."""
     return ["sh", "-c", 'KEDGE_NODE=$SLURMD_NODENAME exec "$0" "$@"', *arguments]
+
+
+def start_step(shell: Shell, node: str, arguments: list[str], output: IO[bytes] | int) -> subprocess.Popen[bytes]:
+    """A command on the node that goes on until end_steps(); `output`: for both of its streams."""
+    return subprocess.Popen(
+        shell.step(node, arguments), env=shell.environment(node), stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
+        bufsize=0, start_new_session=True,
+    )
+
+
+def end_steps(shell: Shell, steps: Iterable[subprocess.Popen[bytes]]) -> None:
+    """Tells all of them to end, and ends those that do not in time."""
+    running = list(steps)
+    for step in running:
+        shell.end_step(step)
+    end = time.monotonic() + _END_SECONDS
+    for step in running:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            step.wait(max(0.0, end - time.monotonic()))
+        if step.poll() is None:
+            end_group(step)
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process and its group, at once."""
+    for number, seconds in ((signal.SIGTERM, 0.0), (signal.SIGKILL, _END_SECONDS)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+            return
 
 
 def run_on(
