@@ -270,6 +270,28 @@ TEST(ClientDeath, WhatEndedIsKeptAndWhatDidNotIsDropped) {
   EXPECT_NE(status.find("\"sessions\":[]"), std::string::npos) << status;
 }
 
+// A node's images go to the store together. Of ranks whose images wait for that of another one which then dies in the middle.
+TEST(ClientDeath, WhatHasWaitedForItsImageGoesOnWithoutIt) {
+  ScenarioFolder scenario;
+  AgentClient client(scenario, {.ranks = 2});
+  ASSERT_TRUE(IsOk(client.Attach()));
+  ChildProcess actor({kActor, scenario.run_folder(), scenario.store(), "1", "2", "half:1:3000000", "pause"}, {},
+                     scenario.NewOutput());
+  ASSERT_TRUE(actor.WaitForOutput("done half", seconds(30))) << actor.Output();
+  ASSERT_TRUE(IsOk(client.Capture(client.GenerationOf("ckpt", 1), 3000)));
+  const auto drain = [&](Duration timeout) {
+    DrainRequest request;
+    request.timeout = timeout;
+    const auto drained = client.connection().Drain(request, nullptr);
+    return drained.ok() ? drained->failure : drained.status();
+  };
+  ASSERT_TRUE(
+      WaitFor([&] { return drain(milliseconds(10)).message().find("rank 0 (written)") != std::string::npos; }, seconds(20)))
+      << drain(milliseconds(10)).ToString();
+  actor.Kill();
+  EXPECT_TRUE(IsOk(drain(seconds(30))));
+}
+
 // The other rank had no agent just then, and wrote its image straight to the store.
 TEST(ClientDeath, HalfOfAVersionIsKeptForTheHalfThatIsInTheStore) {
   ScenarioFolder scenario;

@@ -174,7 +174,12 @@ void Flush::DropObject(Image& image) {
 void Flush::Forget(Image& image) {
   if (image.flush == FlushState::kPublishing || image.flush == FlushState::kStored) return;
   DropObject(image);
-  SetState(image, FlushState::kNone);
+  TakeOut(image, FlushState::kNone);
+}
+
+void Flush::TakeOut(Image& image, FlushState state) {
+  SetState(image, state);
+  publisher_.Consider(*image.version);
 }
 
 bool Flush::HasBegun(const Image& image) const {
@@ -530,7 +535,7 @@ void Flush::LeaveOut(Image& image, const Status& why) {
   Version& version = *image.version;
   LogInfo("agent", "{} rank {} stays out of the store: {}", version.generation.ToString(), image.rank, why.message());
   version.Skip();
-  SetState(image, FlushState::kNone);
+  TakeOut(image, FlushState::kNone);
   images_.SaveFile(image);
   images_.OnSettled(image);
   core_.events().version_changed(version.generation);
@@ -564,9 +569,8 @@ void Flush::GiveUp(Image& image, const Status& why) {
         : image.damaged     ? "the copy on the node is damaged, too"
                             : "the copy on the node stays");
   if (version.failure.ok()) version.failure = in_full;
-  SetState(image, FlushState::kFailed);
+  TakeOut(image, FlushState::kFailed);
   images_.OnSettled(image);
-  publisher_.Consider(version);
   core_.events().version_failed(version, Level::kStore, in_full);
   core_.events().version_changed(generation);
   images_.Reconsider(job, generation.name);

@@ -92,6 +92,8 @@ class Flush : public FlushLoad, public ImageFlusher {
   void Examine(Image& image, const Status& why);
   void OnDamaged(Image& image, const Status& why);
   void DropObject(Image& image);
+  // It is on its way no more, which others of its version may have waited for.
+  void TakeOut(Image& image, FlushState state);
   void LeaveOut(Image& image, const Status& why);
   void GiveUp(Image& image, const Status& why);
   bool RateAllows();
