@@ -67,18 +67,23 @@ Result<bool> Channel::Read(std::span<std::byte> into, void* descriptor, uint64_t
 Result<bool> Channel::Progress(std::vector<DoneRead>* done) {
   std::array<Completion, 16> completions;
   KEDGE_ASSIGN_OR_RETURN(const size_t count, endpoint_->Poll(completions));
+  Status failed;
+  // All of them, also behind one that is the channel's failure: nobody tells again which reads are done.
   for (size_t i = 0; i < count; ++i) {
     auto* operation = static_cast<Operation*>(completions[i].context);
-    if (operation == nullptr)
-      return completions[i].status.ok() ? Status(Code::kInternal, "a completion of nothing") : completions[i].status;
-    if (operation->is_read) {
+    const Status& status = completions[i].status;
+    if (operation == nullptr) {
+      failed = status.ok() ? Status(Code::kInternal, "a completion of nothing") : status;
+    } else if (operation->is_read) {
       free_reads_.push_back(operation);
-      done->push_back({operation->token, completions[i].status});
-    } else {
-      if (!completions[i].status.ok()) return completions[i].status;
+      done->push_back({operation->token, status});
+    } else if (status.ok()) {
       free_sends_.push_back(operation);
+    } else {
+      failed = status;
     }
   }
+  KEDGE_RETURN_IF_ERROR(failed);
   if (held_ != nullptr) KEDGE_RETURN_IF_ERROR(Post(held_));
   return count > 0;
 }

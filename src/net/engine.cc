@@ -374,6 +374,11 @@ void Network::Engine::Park(std::unique_ptr<Channel> channel, std::vector<size_t>
   // Its buffers are replaced, so that a peer that hangs does not starve the others.
   for (size_t i = 0; i < buffers.size(); ++i) pool_->AddSpare();
   parked_.push_back({std::move(channel), std::move(buffers)});
+  CountParked();
+}
+
+void Network::Engine::CountParked() {
+  Count([this](NetworkCounters* counters) { counters->channels_parked = parked_.size(); });
 }
 
 bool Network::Engine::ProgressParked() {
@@ -388,6 +393,7 @@ bool Network::Engine::ProgressParked() {
     }
     for (const size_t buffer : parked->buffers) pool_->Retire(buffer);
     parked = parked_.erase(parked);
+    CountParked();
   }
   return any;
 }

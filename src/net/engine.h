@@ -100,6 +100,7 @@ class Network::Engine : public LinkHost {
   void DropGuests();
   bool ProgressLinks();
   bool ProgressParked();
+  void CountParked();
   void BeginReads();
   void EndExpiredLeases();
   void Tell(std::vector<LeaseTable::Ended> ended);

@@ -133,6 +133,7 @@ struct NetworkCounters {
   uint64_t handshakes_refused = 0;  // wrong secret, unknown, of another attempt
   uint64_t leases_expired = 0;      // not ended by their reader or owner
   uint64_t channels_opened = 0;     // ways to peers: costly
+  uint64_t channels_parked = 0;     // given up with reads under way, which are not done yet
   uint64_t endpoints_ahead = 0;     // prepared for some, right now
 };
 

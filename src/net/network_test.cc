@@ -236,6 +236,54 @@ TEST_P(NetworkTest, BuffersBoundTheReads) {
   EXPECT_EQ(done, 20);
 }
 
+// Each lease that ends while it is read from breaks the connection, with other reads and messages under way.
+TEST_P(NetworkTest, BuffersComeBackFromConnectionsThatBreak) {
+  constexpr int kLeases = 4, kBroken = 60;
+  options_.read_buffers = 8;
+  const auto memory = RandomBytes(kReadBytesMax, 1);
+  Nodes nodes(2, options_);
+  std::mutex mutex;
+  std::vector<RemoteMemory> leases;
+  const auto lease = [&] {
+    const auto leased = nodes[1]->Lease(kJob, memory, 60s, [] {});
+    EXPECT_TRUE(leased.ok());
+    return leased.ok() ? *leased : RemoteMemory{};
+  };
+  for (int i = 0; i < kLeases; ++i) leases.push_back(lease());
+  std::atomic<bool> is_over{false};
+  std::thread reader([&] {
+    while (!is_over) {
+      std::vector<std::future<Result<ReadBuffer>>> reads;
+      for (int i = 0; i < kLeases; ++i) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        reads.push_back(BeginRead(nodes[0], nodes.peer(1), leases[static_cast<size_t>(i)], 0, kReadBytesMax));
+      }
+      for (auto& read : reads) (void)read.get();
+    }
+  });
+  std::thread caller([&] {
+    while (!is_over) (void)Ask(nodes[0], nodes.peer(1), 1, Bytes("x"));
+  });
+  for (size_t i = 0; i < kBroken; ++i) {
+    std::this_thread::sleep_for(4ms);
+    RemoteMemory next = lease();
+    const std::lock_guard<std::mutex> lock(mutex);
+    std::swap(next, leases[i % kLeases]);
+    nodes[1]->EndLease(next.lease);
+  }
+  is_over = true;
+  reader.join();
+  caller.join();
+  EXPECT_GT(nodes[0]->Counters().reads_failed, 0U);
+  EXPECT_TRUE(Eventually([&] { return nodes[0]->Counters().channels_parked == 0; }));
+  std::vector<ReadBuffer> held;
+  for (size_t i = 0; i < options_.read_buffers; ++i) {
+    auto read = Fetch(nodes[0], nodes.peer(1), leases[0], 0, kReadBytesMax);
+    ASSERT_TRUE(read.ok()) << i << ": " << read.status().ToString();
+    held.push_back(std::move(*read));
+  }
+}
+
 TEST_P(NetworkTest, AReadThatWaitsTooLongForABufferEnds) {
   options_.read_buffers = 1;
   const auto memory = RandomBytes(4096, 1);

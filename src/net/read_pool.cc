@@ -24,7 +24,10 @@ ReadPool::ReadPool(size_t buffers, size_t spares, size_t buffer_bytes)
 
 void ReadPool::AddSpare() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (spares_.empty()) return;
+  if (spares_.empty()) {
+    ++missing_;
+    return;
+  }
   free_.push_back(spares_.back());
   spares_.pop_back();
   TellListener();
@@ -32,7 +35,13 @@ void ReadPool::AddSpare() {
 
 void ReadPool::Retire(size_t index) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  spares_.push_back(index);
+  if (missing_ == 0) {
+    spares_.push_back(index);
+    return;
+  }
+  --missing_;
+  free_.push_back(index);
+  TellListener();
 }
 
 std::optional<size_t> ReadPool::Acquire() {

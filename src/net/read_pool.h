@@ -21,8 +21,8 @@ class ReadPool : public std::enable_shared_from_this<ReadPool> {
 
   std::optional<size_t> Acquire();
   void Release(size_t index);
-  // A buffer that cannot be given back for now is stood in for by a spare one, as long as there are any; Retire takes it back as
-  // a spare once nobody writes to it any more.
+  // A buffer that cannot be given back for now is stood in for by a spare one, if there is any; Retire takes it back once nobody
+  // writes to it any more, as a spare, or as what there was no spare for.
   void AddSpare();
   void Retire(size_t index);
   std::span<std::byte> memory(size_t index) const { return {bytes_.get() + index * buffer_bytes_, buffer_bytes_}; }
@@ -44,6 +44,7 @@ class ReadPool : public std::enable_shared_from_this<ReadPool> {
   std::mutex mutex_;  // guards what follows
   std::vector<size_t> free_;
   std::vector<size_t> spares_;
+  size_t missing_ = 0;      // that no spare stood in for
   bool is_wanted_ = false;  // since somebody was told that there is none
   std::function<void()> listener_;
 };
