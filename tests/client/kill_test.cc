@@ -94,7 +94,7 @@ class KillTest : public ::testing::Test {
   }
 
   // What passes through the pool for want of room goes with its agent: a store may be slow, so there is room.
-  void GiveRoom() { environment_["KEDGE_POOL_SIZE"] = "1GiB"; }
+  void GiveRoom() { environment_["KEDGE_POOL_SIZE"] = "2GiB"; }
 
   ScenarioFolder folder_;
   std::map<std::string, std::string> environment_ = folder_.MpiEnvironment();

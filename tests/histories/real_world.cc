@@ -39,6 +39,7 @@ constexpr size_t kRealImageBytes = 20000;
 constexpr size_t kTrackedImageBytes = (size_t{2} << 20) + 20000;
 constexpr std::chrono::microseconds kDeathStep{20};
 constexpr seconds kLeasePatience{15};   // some leases long
+constexpr seconds kDefaultLease{75};    // one of a job that does not set it, and more
 constexpr seconds kCollectPatience{4};  // a lease and more
 constexpr seconds kLeavePatience{15};   // of agents that have nothing to do
 
@@ -465,7 +466,7 @@ std::vector<std::string> RealWorld::Leftovers() {
     if (found.empty() || steady_clock::now() >= end) break;
     std::this_thread::sleep_for(milliseconds(200));
   }
-  for (std::string& one : TemporariesAfterCollection(*store, kLeasePatience)) found.push_back(std::move(one));
+  for (std::string& one : TemporariesAfterCollection(*store, kDefaultLease)) found.push_back(std::move(one));
   for (std::string& one : BadFiles()) found.push_back(std::move(one));
   return found;
 }

@@ -250,11 +250,12 @@ std::string Agent::CleanUp(const Status& stored) {
     Status removed = os::RemoveTree(fs(), core_->Path(name));
     if (!removed.ok()) LogWarning("agent", "{}", removed.ToString());
   }
-  // The socket and its lock are the last to go; then the folder, unless somebody has put something there.
+  // The socket and its lock are the last to go; then the folder, unless somebody has put something there. Who waits for that
+  // hears it by the end of the connection.
   core_->CloseControl();
-  const std::string folder = core_->settings().run_folder;
-  server_.Close();
-  (void)fs().Rmdir(folder);
+  server_.StopListening();
+  (void)fs().Rmdir(core_->settings().run_folder);
+  server_.Disconnect();
   return "; everything is in the store, and nothing is left here";
 }
 

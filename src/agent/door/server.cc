@@ -32,14 +32,18 @@ Status WrongProtocol(uint32_t theirs, const std::string& build) {
 }  // namespace
 
 Server::~Server() {
-  Close();
+  StopListening();
+  Disconnect();
 }
 
-void Server::Close() {
-  for (auto& [id, client] : clients_) core_.loop().Unwatch(client->watch);
-  clients_.clear();
+void Server::StopListening() {
   if (listener_watch_ != 0) core_.loop().Unwatch(std::exchange(listener_watch_, 0));
   listener_.reset();
+}
+
+void Server::Disconnect() {
+  for (auto& [id, client] : clients_) core_.loop().Unwatch(client->watch);
+  clients_.clear();
 }
 
 Status Server::Listen() {

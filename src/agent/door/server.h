@@ -60,8 +60,10 @@ class Server {
   Status Serve();
   // Whether clients that go to the run folder still come here.
   bool IsReachable() const { return listener_->IsReachable(); }
-  // Who is connected is disconnected; the socket and its lock go.
-  void Close();
+  // The socket and its lock go.
+  void StopListening();
+  // Of all who are connected. REQUIRES: StopListening was called.
+  void Disconnect();
   // Who is connected at the moment is taken before the agent decides that it is idle.
   void AcceptAll();
 
