@@ -24,6 +24,7 @@ using testing::BeginRead;
 using testing::Bytes;
 using testing::Fetch;
 using testing::kJob;
+using testing::kPatience;
 using testing::Nodes;
 using testing::OpenNetwork;
 using testing::TestOptions;
@@ -413,12 +414,12 @@ TEST_P(NetworkTest, AFullInboxHoldsTheSenderBack) {
   for (int i = 0; i < kMessages; ++i) {
     auto promise = std::make_shared<std::promise<Result<Buffer>>>();
     replies.push_back(promise->get_future());
-    nodes[0]->Call({kJob, "n1"}, 1, Buffer(kBytes, static_cast<std::byte>(i)), 60s,
+    nodes[0]->Call({kJob, "n1"}, 1, Buffer(kBytes, static_cast<std::byte>(i)), kPatience,
                    [promise](Result<Buffer> got) { promise->set_value(std::move(got)); });
   }
   // The inbox takes as much as it may, and then no more.
   uint64_t received = 0;
-  const Deadline deadline(SystemClock(), 20s);
+  const Deadline deadline(SystemClock(), kPatience);
   while (received < 4 && !deadline.Passed()) {
     std::this_thread::sleep_for(10ms);
     received = receiver->Counters().messages_received;

@@ -16,6 +16,8 @@
 namespace kedge::net::testing {
 
 inline constexpr const char* kJob = "store/heat";
+// Of what ends by itself, with a provider that has threads of its own on a busy machine.
+inline constexpr Duration kPatience = std::chrono::seconds(150);
 
 inline NetworkOptions TestOptions(const std::string& provider) {
   NetworkOptions options;
@@ -39,7 +41,7 @@ inline Buffer Bytes(std::string_view text) {
 
 // Asks and waits; a wait that never ends fails the test.
 inline Result<Buffer> Ask(Network* network, const Peer& peer, uint16_t kind, Buffer body,
-                          Duration timeout = std::chrono::seconds(30)) {
+                          Duration timeout = kPatience) {
   auto promise = std::make_shared<std::promise<Result<Buffer>>>();
   auto reply = promise->get_future();
   network->Call(peer, kind, std::move(body), timeout, [promise](Result<Buffer> got) { promise->set_value(std::move(got)); });
@@ -51,7 +53,7 @@ inline Result<Buffer> Ask(Network* network, const Peer& peer, uint16_t kind, Buf
 }
 
 inline std::future<Result<ReadBuffer>> BeginRead(Network* network, const Peer& peer, const RemoteMemory& memory, uint64_t offset,
-                                                 size_t bytes, Duration timeout = std::chrono::seconds(30)) {
+                                                 size_t bytes, Duration timeout = kPatience) {
   auto promise = std::make_shared<std::promise<Result<ReadBuffer>>>();
   auto future = promise->get_future();
   network->Read(peer, memory, offset, bytes, timeout, [promise](Result<ReadBuffer> got) { promise->set_value(std::move(got)); });
@@ -59,7 +61,7 @@ inline std::future<Result<ReadBuffer>> BeginRead(Network* network, const Peer& p
 }
 
 inline Result<ReadBuffer> Fetch(Network* network, const Peer& peer, const RemoteMemory& memory, uint64_t offset, size_t bytes,
-                                Duration timeout = std::chrono::seconds(30)) {
+                                Duration timeout = kPatience) {
   auto future = BeginRead(network, peer, memory, offset, bytes, timeout);
   if (future.wait_for(timeout + std::chrono::seconds(30)) != std::future_status::ready) {
     ADD_FAILURE() << "the read from " << peer.node << " never ended";
@@ -70,7 +72,7 @@ inline Result<ReadBuffer> Fetch(Network* network, const Peer& peer, const Remote
 
 // Whether it comes to hold.
 inline bool Eventually(const std::function<bool()>& holds) {
-  const Deadline deadline(SystemClock(), std::chrono::seconds(30));
+  const Deadline deadline(SystemClock(), kPatience);
   while (!holds() && !deadline.Passed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   return holds();
 }
