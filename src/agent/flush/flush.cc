@@ -179,7 +179,12 @@ void Flush::Forget(Image& image) {
 
 void Flush::TakeOut(Image& image, FlushState state) {
   SetState(image, state);
-  publisher_.Consider(*image.version);
+  if (image.version->images.size() == 1) return;
+  // When all that go now are gone.
+  core_.loop().Post([this, generation = image.version->generation] {
+    Version* version = images_.FindVersion(generation);
+    if (version != nullptr) publisher_.Consider(*version);
+  });
 }
 
 bool Flush::HasBegun(const Image& image) const {

@@ -40,8 +40,7 @@ inline Buffer Bytes(std::string_view text) {
 }
 
 // Asks and waits; a wait that never ends fails the test.
-inline Result<Buffer> Ask(Network* network, const Peer& peer, uint16_t kind, Buffer body,
-                          Duration timeout = kPatience) {
+inline Result<Buffer> Ask(Network* network, const Peer& peer, uint16_t kind, Buffer body, Duration timeout = kPatience) {
   auto promise = std::make_shared<std::promise<Result<Buffer>>>();
   auto reply = promise->get_future();
   network->Call(peer, kind, std::move(body), timeout, [promise](Result<Buffer> got) { promise->set_value(std::move(got)); });
