@@ -9,12 +9,14 @@
 ! Each procedure is the function of the same name in bb.h, whose comments say what it promises. `stat` is kedge_ok (0) or a
 ! kedge_error_... code; kedge_bb_error_message() is the sentence that belongs to the last one.
 module kedge_bb
-  use, intrinsic :: iso_c_binding, only: c_char, c_f_pointer, c_int, c_int64_t, c_loc, c_null_char, c_null_ptr, c_ptr, c_size_t
+  use, intrinsic :: iso_c_binding, only: c_char, c_f_pointer, c_funloc, c_funptr, c_int, c_int64_t, c_loc, &
+       c_null_char, c_null_ptr, c_ptr, c_size_t
   implicit none
   private
-  public :: kedge_bb_buffer, kedge_bb_file, kedge_bb_reading, kedge_bb_writing
+  public :: kedge_bb_buffer, kedge_bb_file, kedge_bb_entry, kedge_bb_room, kedge_bb_reading, kedge_bb_writing
   public :: kedge_bb_connect, kedge_bb_disconnect, kedge_bb_open, kedge_bb_write, kedge_bb_read, kedge_bb_seek, kedge_bb_tell, &
-       kedge_bb_close, kedge_bb_discard, kedge_bb_remove, kedge_bb_rename, kedge_bb_error_message
+       kedge_bb_close, kedge_bb_discard, kedge_bb_remove, kedge_bb_rename, kedge_bb_list, kedge_bb_get_room, &
+       kedge_bb_error_message
 
   integer, parameter :: kedge_bb_reading = 1, kedge_bb_writing = 2
 
@@ -25,6 +27,31 @@ module kedge_bb
   type, bind(C) :: kedge_bb_file
     type(c_ptr) :: handle = c_null_ptr
   end type kedge_bb_file
+
+  ! A file, as kedge_bb_list finds it.
+  type :: kedge_bb_entry
+    character(len=:), allocatable :: path
+    integer(c_int64_t) :: bytes = 0
+    integer(c_int64_t) :: modified_ns = 0  ! when it was closed, since 1970, by the server's clock
+  end type kedge_bb_entry
+  ! In bytes.
+  type, bind(C) :: kedge_bb_room
+    integer(c_size_t) :: struct_size = 6 * 8
+    integer(c_int64_t) :: own = 0        ! that the owner's files take
+    integer(c_int64_t) :: quota = 0      ! that they may take; 0: no bound
+    integer(c_int64_t) :: used = 0       ! that all files take
+    integer(c_int64_t) :: capacity = 0   ! that they may take; 0: what the disk has
+    integer(c_int64_t) :: disk_free = 0
+  end type kedge_bb_room
+
+  type, bind(C) :: bb_entry
+    type(c_ptr) :: path
+    integer(c_int64_t) :: bytes, modified_ns
+  end type bb_entry
+  type :: listing
+    type(kedge_bb_entry), allocatable :: entries(:)
+    integer :: count = 0
+  end type listing
 
   type, bind(C) :: bb_options
     integer(c_size_t) :: struct_size
@@ -94,6 +121,18 @@ module kedge_bb
       type(c_ptr), value :: buffer
       character(kind=c_char), intent(in) :: from(*), to(*)
     end function c_rename
+    integer(c_int) function c_list(buffer, prefix, entry, user) bind(C, name='kedge_bb_list')
+      import :: c_char, c_funptr, c_int, c_ptr
+      type(c_ptr), value :: buffer
+      character(kind=c_char), intent(in) :: prefix(*)
+      type(c_funptr), value :: entry
+      type(c_ptr), value :: user
+    end function c_list
+    integer(c_int) function c_get_room(buffer, room) bind(C, name='kedge_bb_get_room')
+      import :: c_int, c_ptr, kedge_bb_room
+      type(c_ptr), value :: buffer
+      type(kedge_bb_room), intent(inout) :: room
+    end function c_get_room
     type(c_ptr) function c_message() bind(C, name='kedge_bb_error_message')
       import :: c_ptr
     end function c_message
@@ -185,18 +224,60 @@ contains
     stat = c_rename(buffer%handle, trim(from) // c_null_char, trim(to) // c_null_char)
   end subroutine kedge_bb_rename
 
+  ! The owner's files whose path begins with `prefix`, in the order of their bytes; none at all after an error.
+  subroutine kedge_bb_list(buffer, prefix, entries, stat)
+    type(kedge_bb_buffer), intent(in) :: buffer
+    character(len=*), intent(in) :: prefix
+    type(kedge_bb_entry), allocatable, intent(out) :: entries(:)
+    integer, intent(out) :: stat
+    type(listing), target :: found
+    allocate (found%entries(16))
+    stat = c_list(buffer%handle, trim(prefix) // c_null_char, c_funloc(add_entry), c_loc(found))
+    if (stat /= 0) found%count = 0
+    entries = found%entries(1:found%count)
+  end subroutine kedge_bb_list
+
+  ! Appends an entry to the listing `user`.
+  integer(c_int) function add_entry(user, entry) bind(C)
+    type(c_ptr), value :: user
+    type(bb_entry), intent(in) :: entry
+    type(listing), pointer :: found
+    type(kedge_bb_entry), allocatable :: larger(:)
+    call c_f_pointer(user, found)
+    if (found%count == size(found%entries)) then
+      allocate (larger(2 * found%count))
+      larger(1:found%count) = found%entries
+      call move_alloc(larger, found%entries)
+    end if
+    found%count = found%count + 1
+    found%entries(found%count) = kedge_bb_entry(text_at(entry%path), entry%bytes, entry%modified_ns)
+    add_entry = 0
+  end function add_entry
+
+  subroutine kedge_bb_get_room(buffer, room, stat)
+    type(kedge_bb_buffer), intent(in) :: buffer
+    type(kedge_bb_room), intent(out) :: room
+    integer, intent(out) :: stat
+    stat = c_get_room(buffer%handle, room)
+  end subroutine kedge_bb_get_room
+
   function kedge_bb_error_message() result(message)
     character(len=:), allocatable :: message
-    character(kind=c_char), pointer :: text(:)
-    type(c_ptr) :: address
-    integer :: i
-    address = c_message()
-    call c_f_pointer(address, text, [c_strlen(address)])
-    allocate (character(len=size(text)) :: message)
-    do i = 1, size(text)
-      message(i:i) = text(i)
-    end do
+    message = text_at(c_message())
   end function kedge_bb_error_message
+
+  ! A C string.
+  function text_at(address) result(text)
+    type(c_ptr), intent(in) :: address
+    character(len=:), allocatable :: text
+    character(kind=c_char), pointer :: letters(:)
+    integer :: i
+    call c_f_pointer(address, letters, [c_strlen(address)])
+    allocate (character(len=size(letters)) :: text)
+    do i = 1, size(letters)
+      text(i:i) = letters(i)
+    end do
+  end function text_at
 
   ! The address of `text`, which becomes what is given; null where nothing is.
   type(c_ptr) function given(text, value)

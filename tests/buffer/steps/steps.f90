@@ -9,6 +9,10 @@ program steps
   complex(4) :: one
   integer :: stat, i
   integer(c_int64_t) :: position, size
+  type(kedge_bb_entry), allocatable :: entries(:)
+  type(kedge_bb_room) :: room
+  integer, parameter :: many = 20
+  character(len=32) :: path
 
   call kedge_bb_connect(buffer, 'nowhere', stat)
   call expect(stat == 2, 'no such server')
@@ -54,6 +58,28 @@ program steps
   call expect(stat == 0, 'rename')
   call kedge_bb_remove(buffer, 'fortran/renamed', stat)
   call expect(stat == 0, 'remove')
+
+  do i = 1, many
+    write (path, '(a, i0)') 'fortran/many/', 100 + i
+    call kedge_bb_open(buffer, path, kedge_bb_writing, file, stat)
+    call kedge_bb_write(file, field(1:i, 1), stat)
+    call kedge_bb_close(file, stat)
+    call expect(stat == 0, 'write one of many')
+  end do
+  call kedge_bb_list(buffer, 'fortran/many/', entries, stat)
+  call expect(stat == 0 .and. ubound(entries, 1) == many, 'list')
+  do i = 1, many
+    write (path, '(a, i0)') 'fortran/many/', 100 + i
+    call expect(entries(i)%path == path .and. entries(i)%bytes == 8 * i .and. entries(i)%modified_ns > 0, 'what is listed')
+  end do
+  call kedge_bb_list(buffer, 'fortran/none', entries, stat)
+  call expect(stat == 0 .and. ubound(entries, 1) == 0, 'list nothing')
+  call kedge_bb_get_room(buffer, room, stat)
+  call expect(stat == 0 .and. room%own > 0 .and. room%used >= room%own .and. room%disk_free > 0, 'room')
+  do i = 1, many
+    write (path, '(a, i0)') 'fortran/many/', 100 + i
+    call kedge_bb_remove(buffer, path, stat)
+  end do
   call kedge_bb_disconnect(buffer)
 contains
   subroutine expect(holds, what)
