@@ -250,7 +250,11 @@ contains
       call move_alloc(larger, found%entries)
     end if
     found%count = found%count + 1
-    found%entries(found%count) = kedge_bb_entry(text_at(entry%path), entry%bytes, entry%modified_ns)
+    associate (added => found%entries(found%count))
+      added%path = text_at(entry%path)
+      added%bytes = entry%bytes
+      added%modified_ns = entry%modified_ns
+    end associate
     add_entry = 0
   end function add_entry
 
