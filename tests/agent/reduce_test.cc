@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 
+#include "base/clock.h"
 #include "store/garbage.h"
 #include "store/posix/posix_store.h"
 #include "store/publish.h"
@@ -229,7 +230,8 @@ TEST_F(ReducedFlush, AutoCompressesForASlowStore) {
                                  .node_keys = {{"flush.rate", "16MiB"}, {"flush.workers", "1"}}});
   ASSERT_TRUE(IsOk(client.Attach()));
   bool compressed = false;
-  for (int64_t version = 1; version <= 60 && !compressed; ++version) {
+  const Deadline deadline(SystemClock(), seconds(120));
+  for (int64_t version = 1; !compressed && !deadline.Passed(); ++version) {
     Take(client, version);
     if (HasFatalFailure()) return;
     const StoredBytes bytes = BytesOf(client.GenerationOf("ckpt", version));
