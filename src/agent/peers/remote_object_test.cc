@@ -127,11 +127,11 @@ class SealedObjectTest : public ::testing::Test {
     }
   }
   // Asks for block 0, and does not read it.
-  Result<SealedReply> AskOnly() {
+  Result<SealedReply> AskOnly(Duration timeout = net::testing::kPatience) {
     ReadRequest request = AnyImage();
     request.bytes = kObjectBlockBytes;
     const auto answer =
-        net::testing::Ask(reader_.get(), {kJob, "n1"}, static_cast<uint16_t>(PeerKind::kReadSealed), Encode(request), 500ms);
+        net::testing::Ask(reader_.get(), {kJob, "n1"}, static_cast<uint16_t>(PeerKind::kReadSealed), Encode(request), timeout);
     return answer.ok() ? DecodeSealedReply(*answer) : Result<SealedReply>(answer.status());
   }
 
@@ -172,7 +172,7 @@ TEST_F(SealedObjectTest, WhatIsReadIsNotInTheClear) {
 // One that asks and never reads gets so many blocks, and the owner holds no more for it.
 TEST_F(SealedObjectTest, BlocksThatNobodyReadsAreBounded) {
   for (size_t block = 0; block < SealedReads::kBlocksPerReaderMax; ++block) ASSERT_TRUE(AskOnly().ok()) << block;
-  EXPECT_EQ(AskOnly().status().code(), Code::kTimeout);
+  EXPECT_EQ(AskOnly(500ms).status().code(), Code::kTimeout);
 }
 
 }  // namespace
