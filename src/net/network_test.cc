@@ -277,9 +277,10 @@ TEST_P(NetworkTest, BuffersComeBackFromConnectionsThatBreak) {
   caller.join();
   EXPECT_GT(nodes[0]->Counters().reads_failed, 0U);
   EXPECT_TRUE(Eventually([&] { return nodes[0]->Counters().channels_parked == 0; }));
+  const RemoteMemory last = lease();
   std::vector<ReadBuffer> held;
   for (size_t i = 0; i < options_.read_buffers; ++i) {
-    auto read = Fetch(nodes[0], nodes.peer(1), leases[0], 0, kReadBytesMax);
+    auto read = Fetch(nodes[0], nodes.peer(1), last, 0, kReadBytesMax);
     ASSERT_TRUE(read.ok()) << i << ": " << read.status().ToString();
     held.push_back(std::move(*read));
   }

@@ -62,7 +62,7 @@ class Server {
   bool IsReachable() const { return listener_->IsReachable(); }
   // The socket and its lock go.
   void StopListening();
-  // Of all who are connected. REQUIRES: StopListening was called.
+  // Ends all connections. REQUIRES: StopListening was called.
   void Disconnect();
   // Who is connected at the moment is taken before the agent decides that it is idle.
   void AcceptAll();
