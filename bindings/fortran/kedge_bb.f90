@@ -10,7 +10,7 @@
 ! kedge_error_... code; kedge_bb_error_message() is the sentence that belongs to the last one.
 module kedge_bb
   use, intrinsic :: iso_c_binding, only: c_char, c_f_pointer, c_funloc, c_funptr, c_int, c_int64_t, c_loc, &
-       c_null_char, c_null_ptr, c_ptr, c_size_t
+       c_null_char, c_null_ptr, c_ptr, c_size_t, c_sizeof
   implicit none
   private
   public :: kedge_bb_buffer, kedge_bb_file, kedge_bb_entry, kedge_bb_room, kedge_bb_reading, kedge_bb_writing
@@ -36,7 +36,7 @@ module kedge_bb
   end type kedge_bb_entry
   ! In bytes.
   type, bind(C) :: kedge_bb_room
-    integer(c_size_t) :: struct_size = 6 * 8
+    integer(c_size_t) :: struct_size = 0
     integer(c_int64_t) :: own = 0        ! that the owner's files take
     integer(c_int64_t) :: quota = 0      ! that they may take; 0: no bound
     integer(c_int64_t) :: used = 0       ! that all files take
@@ -154,7 +154,7 @@ contains
     type(bb_options) :: options
     integer, parameter :: longest = 4096
     allocate (character(len=longest) :: texts(4))
-    options%struct_size = 5 * 8
+    options%struct_size = c_sizeof(options)
     options%folder = given(texts(1), folder)
     options%owner = given(texts(2), owner)
     options%secret = given(texts(3), secret)
@@ -262,6 +262,7 @@ contains
     type(kedge_bb_buffer), intent(in) :: buffer
     type(kedge_bb_room), intent(out) :: room
     integer, intent(out) :: stat
+    room%struct_size = c_sizeof(room)
     stat = c_get_room(buffer%handle, room)
   end subroutine kedge_bb_get_room
 

@@ -143,6 +143,7 @@ bool Link::Progress() {
   const auto progressed = channel_->Progress(&done);
   for (const Channel::DoneRead& read : done) OnReadDone(read);
   if (!progressed.ok()) {
+    // With a read that failed the channel has been given up already.
     const bool is_given_up = std::any_of(done.begin(), done.end(), [](const auto& read) { return !read.status.ok(); });
     if (!is_given_up) OnChannelFailure(progressed.status());
     return true;

@@ -382,6 +382,10 @@ Result<LevelReply> AgentClient::Wait(const Generation& generation, Level level, 
   return connection_->Call<LevelReply>(WaitRequest{generation, level, timeout}, timeout + std::chrono::seconds(10));
 }
 
+Result<DrainReply> AgentClient::Drain(Duration timeout) {
+  return connection_->Drain({{}, {}, Level::kLast, timeout}, nullptr);
+}
+
 Result<LevelReply> AgentClient::Test(const Generation& generation) {
   return connection_->Call<LevelReply>(TestRequest{generation}, std::chrono::seconds(20));
 }

@@ -98,6 +98,8 @@ class AgentClient {
 
   Result<LevelReply> Wait(const Generation& generation, Level level, Duration timeout = std::chrono::seconds(30));
   Result<LevelReply> Test(const Generation& generation);
+  // Until nothing of any job is on its way any more.
+  Result<DrainReply> Drain(Duration timeout = std::chrono::seconds(30));
   // Reads the image back from the node's tiers and compares it with its pattern.
   Status CheckLocal(const Generation& generation, size_t bytes);
   Result<std::string> AgentStatus();

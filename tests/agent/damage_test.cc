@@ -177,7 +177,7 @@ TEST_F(Damage, IsToldByADrainThoughANewerVersionIsForTheNodeAlone) {
   const auto local = client.Wait(newer, Level::kLast);
   ASSERT_TRUE(IsOk(local));
   ASSERT_EQ(local->level, Level::kLocal);
-  const auto drained = client.connection().Drain({{}, {}, Level::kLast, seconds(30)}, nullptr);
+  const auto drained = client.Drain();
   ASSERT_TRUE(IsOk(drained));
   EXPECT_EQ(drained->failure.code(), Code::kCorrupt) << drained->failure.ToString();
   EXPECT_TRUE(StoredVersions(scenario_.store(), "job", "ckpt").empty());

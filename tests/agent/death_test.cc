@@ -280,9 +280,7 @@ TEST(ClientDeath, WhatHasWaitedForItsImageGoesOnWithoutIt) {
   ASSERT_TRUE(actor.WaitForOutput("done half", seconds(30))) << actor.Output();
   ASSERT_TRUE(IsOk(client.Capture(client.GenerationOf("ckpt", 1), 3000)));
   const auto drain = [&](Duration timeout) {
-    DrainRequest request;
-    request.timeout = timeout;
-    const auto drained = client.connection().Drain(request, nullptr);
+    const auto drained = client.Drain(timeout);
     return drained.ok() ? drained->failure : drained.status();
   };
   ASSERT_TRUE(

@@ -206,9 +206,7 @@ TEST_F(NodeBlocksWithFaults, OfALenderThatFailsForGoodAreWrittenByTheOthers) {
   ASSERT_TRUE(WaitFor([&] { return ReadPublishedImage(catalog(), At(1), 0).ok(); }, seconds(20)));
   EXPECT_EQ(StoredBytesOf(ReadPublishedImage(catalog(), At(1), 0).value()).own, kSmallBytes);
   agents_.Mend();
-  DrainRequest request;
-  request.timeout = seconds(30);
-  const auto drained = client(0).connection().Drain(request, nullptr);
+  const auto drained = client(0).Drain();
   ASSERT_TRUE(IsOk(drained));
   EXPECT_TRUE(IsOk(drained->failure));
   ExpectStored(1, 0);

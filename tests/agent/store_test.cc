@@ -36,11 +36,6 @@ class StoreGone : public ::testing::Test {
     EXPECT_NE(reply->failure.message().find(scenario_.store()), std::string::npos) << reply->failure.ToString();
     EXPECT_EQ(reply->level, Level::kLocal);
   }
-  Result<DrainReply> Drain(AgentClient& client) {
-    DrainRequest request;
-    request.timeout = seconds(30);
-    return client.connection().Drain(request, nullptr);
-  }
 
   ScenarioFolder scenario_;
   const std::string away_ = scenario_.store() + ".away";
@@ -109,7 +104,7 @@ TEST_F(StoreGone, ForAnotherOneIsAMismatchAndADrainTriesAgain) {
   EXPECT_TRUE(StoredVersions(scenario_.store(), "job", "ckpt").empty());
   EXPECT_FALSE(files::exists(scenario_.store() + "/jobs"));
   BringBack();
-  const auto drained = Drain(client);
+  const auto drained = client.Drain();
   ASSERT_TRUE(IsOk(drained));
   EXPECT_TRUE(IsOk(drained->failure));
   ExpectStored(client, generation, 5 << 20);

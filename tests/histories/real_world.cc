@@ -38,10 +38,10 @@ constexpr size_t kRealImageBytes = 20000;
 // Of less, writes are not tracked (capture.track).
 constexpr size_t kTrackedImageBytes = (size_t{2} << 20) + 20000;
 constexpr std::chrono::microseconds kDeathStep{20};
-constexpr seconds kLeasePatience{15};   // some leases long
-constexpr seconds kDefaultLease{75};    // one of a job that does not set it, and more
-constexpr seconds kCollectPatience{4};  // a lease and more
-constexpr seconds kLeavePatience{15};   // of agents that have nothing to do
+constexpr seconds kLeasePatience{15};         // some leases long
+constexpr seconds kDefaultLeasePatience{75};  // the lease of a job that does not set it, and more
+constexpr seconds kCollectPatience{4};        // a lease and more
+constexpr seconds kLeavePatience{15};         // of agents that have nothing to do
 
 std::string FileName(int rank, int64_t version) {
   return fmt::format("rank-{}-version-{}", rank, version);
@@ -466,7 +466,7 @@ std::vector<std::string> RealWorld::Leftovers() {
     if (found.empty() || steady_clock::now() >= end) break;
     std::this_thread::sleep_for(milliseconds(200));
   }
-  for (std::string& one : TemporariesAfterCollection(*store, kDefaultLease)) found.push_back(std::move(one));
+  for (std::string& one : TemporariesAfterCollection(*store, kDefaultLeasePatience)) found.push_back(std::move(one));
   for (std::string& one : BadFiles()) found.push_back(std::move(one));
   return found;
 }

@@ -209,14 +209,15 @@ TEST_F(FaultTest, RanksThatSwapTheirNodesAreProtectedAgain) {
 class MovedTest : public FaultTest {
  protected:
   MovedTest() : FaultTest(5) {}
-  // Until rank 0 has version 1 back, which all nodes of `places` are left with.
-  double SecondsUntilRestarted(const std::vector<int>& places, const std::string& keys) {
+  // Until rank 0 has version 1 back, which all nodes of `places` are left with. `from_store`: how many bytes came from there.
+  double SecondsUntilRestarted(const std::vector<int>& places, const std::string& keys, uint64_t* from_store = nullptr) {
     const auto began = std::chrono::steady_clock::now();
     double seconds = 0;
-    ExpectRestart(places, keys, 1, [&](kedge_context* context, int rank) {
+    const uint64_t bytes = ExpectRestart(places, keys, 1, [&](kedge_context* context, int rank) {
       if (rank == 0) seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
       EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60)) << ", rank " << rank;
     });
+    if (from_store != nullptr) *from_store = bytes;
     return seconds;
   }
   // Whether a dead node is waited for: that takes 1.5 s, and whoever waits for it does each time. So much longer than the same
@@ -232,7 +233,9 @@ TEST_F(MovedTest, ADeadNodeThatIsLeftOutIsNotWaitedFor) {
   double longer = kWaitSeconds;
   for (int i = 0; i < kTries && longer >= kWaitSeconds; ++i, std::swap(dead, spare)) {
     nodes_.Lose(dead);
-    const double left_out = SecondsUntilRestarted({0, 1, 2, spare}, Keys());
+    uint64_t from_store = 0;
+    const double left_out = SecondsUntilRestarted({0, 1, 2, spare}, Keys(), &from_store);
+    EXPECT_EQ(from_store, 0u);
     longer = left_out - SecondsUntilRestarted({0, 1, 2, spare}, Keys());
   }
   EXPECT_LT(longer, kWaitSeconds);
