@@ -9,6 +9,7 @@
 #include "base/crc32c.h"
 #include "buffer/protocol.h"
 #include "os/files/files.h"
+#include "os/files/past_cache.h"
 #include "os/process/kill_point.h"
 
 namespace kedge::buffer {
@@ -18,6 +19,10 @@ constexpr uint32_t kMagic = 0x4642424b;  // "KBBF"
 constexpr uint32_t kVersion = 1;
 constexpr uint64_t kTailBytes = 24;
 constexpr size_t kPartBytesMax = 255;
+// So much at a time goes past the page cache: the blocks of what is streamed, and pieces that are read one after the other.
+// What is less is sooner taken by the cache, and may be read again.
+constexpr size_t kWrittenPastCache = kBlockBytes;
+constexpr size_t kReadPastCache = kPieceBytesMax;
 
 uint64_t BlocksOf(uint64_t bytes) {
   return (bytes + kBlockBytes - 1) / kBlockBytes;
@@ -178,7 +183,9 @@ Result<uint64_t> OwnerFolder::UsedBytes() const {
 }
 
 Result<std::unique_ptr<os::File>> OwnerFolder::CreateTemporary(const std::string& name) {
-  return fs_.Open(Incoming(name), os::OpenFlags::kWrite | os::OpenFlags::kCreate | os::OpenFlags::kExclusive);
+  const os::OpenFlags flags = os::OpenFlags::kWrite;
+  KEDGE_ASSIGN_OR_RETURN(auto file, fs_.Open(Incoming(name), flags | os::OpenFlags::kCreate | os::OpenFlags::kExclusive));
+  return os::PastCache(fs_, std::move(file), flags, kWrittenPastCache);
 }
 
 void OwnerFolder::RemoveTemporary(const std::string& name) {
@@ -205,7 +212,8 @@ Result<std::unique_ptr<os::File>> OwnerFolder::Open(const std::string& path) con
   auto file = fs_.Open(Visible(path), os::OpenFlags::kRead);
   if (!file.ok() && file.status().code() == Code::kNotFound)
     return Status(Code::kNotFound, fmt::format("the burst buffer has no file {}", path));
-  return file;
+  if (!file.ok()) return file.status();
+  return os::PastCache(fs_, std::move(*file), os::OpenFlags::kRead, kReadPastCache);
 }
 
 Result<uint64_t> OwnerFolder::Remove(const std::string& path) {

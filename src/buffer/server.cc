@@ -384,7 +384,7 @@ void BufferServer::ReadPiece(WaitingRead read) {
   const Download& download = downloads_.at(read.key);
   Piece piece;
   if (free_pieces_.empty()) {
-    piece = std::make_shared<std::vector<std::byte>>(kPieceBytesMax);
+    piece = std::make_shared<PieceMemory>();
   } else {
     piece = std::move(free_pieces_.back());
     free_pieces_.pop_back();
@@ -393,13 +393,13 @@ void BufferServer::ReadPiece(WaitingRead read) {
   Background(
       [file = download.file, table = download.table, path = download.path, request = read.request,
        piece]() -> Result<std::vector<uint32_t>> {
-        KEDGE_RETURN_IF_ERROR(os::ReadAll(*file, piece->data(), request.bytes, request.offset));
+        KEDGE_RETURN_IF_ERROR(os::ReadAll(*file, piece->bytes.data(), request.bytes, request.offset));
         std::vector<uint32_t> sums;
         for (const RunPart& part : CutAtBlocks(request.offset, request.bytes)) {
           const uint64_t offset = request.offset + part.at;
           const uint64_t block = offset / kBlockBytes;
           const uint64_t block_bytes = std::min(kBlockBytes, table->bytes - block * kBlockBytes);
-          const uint32_t sum = crc32c::Compute(piece->data() + part.at, part.bytes);
+          const uint32_t sum = crc32c::Compute(piece->bytes.data() + part.at, part.bytes);
           if (part.bytes != block_bytes) return Status(Code::kInvalidArgument, "a piece ends within a block");
           if (sum != table->sums[block])
             return Status(Code::kCorrupt,
@@ -420,7 +420,7 @@ void BufferServer::LeasePiece(const WaitingRead& read, const Piece& piece, std::
   const auto download = downloads_.find(read.key);
   if (download == downloads_.end()) return GiveBack(piece);
   const auto lease_number = std::make_shared<uint64_t>(0);
-  const auto memory = network_->Lease(read.key.first.job, {piece->data(), read.request.bytes}, kPieceLease,
+  const auto memory = network_->Lease(read.key.first.job, {piece->bytes.data(), read.request.bytes}, kPieceLease,
                                       [this, key = read.key, piece, lease_number] {
                                         const auto open = downloads_.find(key);
                                         if (open != downloads_.end()) open->second.leases.erase(*lease_number);

@@ -5,6 +5,7 @@
 // whatever belongs to it stays until then (`running`).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <map>
@@ -18,6 +19,7 @@
 #include "buffer/files.h"
 #include "buffer/protocol.h"
 #include "os/events/event_loop.h"
+#include "os/files/direct_io.h"
 #include "os/files/private_files.h"
 
 namespace kedge::buffer {
@@ -84,7 +86,11 @@ class BufferServer {
   };
   // A client, and its number of an open file.
   using Key = std::pair<net::Peer, uint64_t>;
-  using Piece = std::shared_ptr<std::vector<std::byte>>;
+  // Whole blocks of it are read past the page cache.
+  struct PieceMemory {
+    alignas(os::kDirectAlignmentBytes) std::array<std::byte, kPieceBytesMax> bytes;
+  };
+  using Piece = std::shared_ptr<PieceMemory>;
   struct WaitingRead {
     Key key;
     ReadRequest request;
