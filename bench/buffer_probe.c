@@ -1,7 +1,7 @@
 /* One client of bench/buffers: writes or reads a file of BYTES bytes, on a burst buffer or on this machine, from memory that it
  * has touched. It prints "ready", waits for a line on standard input, and prints the seconds that the work took.
  *
- *   buffer_probe write|read PATH BYTES      PATH is bb://SERVER/PATH, or a file
+ *   buffer_probe write|read PATH BYTES      PATH is bb://SERVER/PATH, a file, or nfs://SERVER/EXPORT/FILE?... (nfs_file.h)
  *   buffer_probe forget PATH                a file's pages leave the cache
  *
  * What is written is durable at the end. */
@@ -15,6 +15,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "nfs_file.h"
 
 enum { kPortionBytes = 4 << 20 };
 
@@ -67,6 +69,27 @@ static void on_buffer(kedge_bb* buffer, const char* path, int writes, char* data
   if (kedge_bb_close(file, 1) != KEDGE_OK) fail(path, kedge_bb_error_message());
 }
 
+struct target {
+  const char* path;
+  kedge_bb* buffer;        /* or null */
+  struct nfs_context* nfs; /* or null */
+};
+
+static struct target connect_to(const char* path) {
+  struct target target = {path, NULL, NULL};
+  if (strncmp(path, "nfs://", 6) == 0) {
+    target.nfs = nfs_file_connect(path);
+  } else if (strncmp(path, "bb://", 5) == 0) {
+    char server[256];
+    const char* const slash = strchr(path + 5, '/');
+    if (slash == NULL) fail(path, "it is not bb://SERVER/PATH");
+    snprintf(server, sizeof server, "%.*s", (int)(slash - path - 5), path + 5);
+    target.path = slash + 1;
+    if (kedge_bb_connect(server, NULL, &target.buffer) != KEDGE_OK) fail(server, kedge_bb_error_message());
+  }
+  return target;
+}
+
 static void forget(const char* path) {
   const int file = open(path, O_RDONLY);
   if (file < 0 || posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) != 0) fail(path, "its pages stay");
@@ -85,30 +108,25 @@ int main(int argc, char** argv) {
     mixed = mixed * 6364136223846793005u + 1442695040888963407u;
     memcpy(data + at, &mixed, 8);
   }
-  char server[256];
-  const int is_remote = strncmp(argv[2], "bb://", 5) == 0;
-  const char* path = argv[2];
-  kedge_bb* buffer = NULL;
-  if (is_remote) {
-    path = strchr(argv[2] + 5, '/');
-    if (path == NULL) fail(argv[2], "it is not bb://SERVER/PATH");
-    snprintf(server, sizeof server, "%.*s", (int)(path - argv[2] - 5), argv[2] + 5);
-    ++path;
-    if (kedge_bb_connect(server, NULL, &buffer) != KEDGE_OK) fail(server, kedge_bb_error_message());
-  }
+  const struct target target = connect_to(argv[2]);
   puts("ready");
   fflush(stdout);
   char line[8];
   if (fgets(line, sizeof line, stdin) == NULL) return 1;
   const double begin = now();
-  if (is_remote)
-    on_buffer(buffer, path, writes, data, bytes);
+  if (target.nfs != NULL && writes)
+    nfs_file_write(target.nfs, target.path, data, bytes);
+  else if (target.nfs != NULL)
+    nfs_file_read(target.nfs, target.path, data, bytes);
+  else if (target.buffer != NULL)
+    on_buffer(target.buffer, target.path, writes, data, bytes);
   else if (writes)
-    write_local(path, data, bytes);
+    write_local(target.path, data, bytes);
   else
-    read_local(path, data, bytes);
+    read_local(target.path, data, bytes);
   printf("%.6f\n", now() - begin);
-  kedge_bb_disconnect(buffer);
+  kedge_bb_disconnect(target.buffer);
+  nfs_file_disconnect(target.nfs);
   free(data);
   return 0;
 }
