@@ -208,12 +208,16 @@ Result<uint64_t> OwnerFolder::Publish(const std::string& name, os::File& file, c
   return before;
 }
 
-Result<std::unique_ptr<os::File>> OwnerFolder::Open(const std::string& path) const {
+Result<std::unique_ptr<os::File>> OwnerFolder::OpenVisible(const std::string& path) const {
   auto file = fs_.Open(Visible(path), os::OpenFlags::kRead);
   if (!file.ok() && file.status().code() == Code::kNotFound)
     return Status(Code::kNotFound, fmt::format("the burst buffer has no file {}", path));
-  if (!file.ok()) return file.status();
-  return os::PastCache(fs_, std::move(*file), os::OpenFlags::kRead, kReadPastCache);
+  return file;
+}
+
+Result<std::unique_ptr<os::File>> OwnerFolder::Open(const std::string& path) const {
+  KEDGE_ASSIGN_OR_RETURN(auto file, OpenVisible(path));
+  return os::PastCache(fs_, std::move(file), os::OpenFlags::kRead, kReadPastCache);
 }
 
 Result<uint64_t> OwnerFolder::Remove(const std::string& path) {
@@ -226,7 +230,7 @@ Result<uint64_t> OwnerFolder::Remove(const std::string& path) {
 }
 
 Result<uint64_t> OwnerFolder::Rename(const std::string& from, const std::string& to) {
-  KEDGE_RETURN_IF_ERROR(Open(from).status());
+  KEDGE_RETURN_IF_ERROR(OpenVisible(from).status());
   if (from == to) return uint64_t{0};
   KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, os::ParentPath(Visible(to))));
   KEDGE_ASSIGN_OR_RETURN(const uint64_t before, BytesAt(fs_, Visible(to)));

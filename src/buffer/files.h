@@ -80,6 +80,8 @@ class OwnerFolder {
   Result<uint64_t> FreeBytes() const;
 
  private:
+  // Through the page cache.
+  Result<std::unique_ptr<os::File>> OpenVisible(const std::string& path) const;
   std::string Visible(const std::string& path) const { return folder_ + "/files/" + path; }
   std::string Incoming(const std::string& name) const { return folder_ + "/incoming/" + name; }
 
