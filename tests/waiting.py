@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 
-def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
-    """What `condition` returns as soon as that is true; fails after so many seconds."""
+def until(condition: Callable[[], Any], seconds: float = 120) -> Any:
+    """What `condition` returns as soon as that is true; fails after so many seconds. Right after a large build the
+    disk is busy for as long as a minute, and who syncs waits for it."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, "it did not come true in time"

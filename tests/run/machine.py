@@ -101,16 +101,21 @@ class Machine:
     def log(self, process: subprocess.Popen[str]) -> str:
         return Path(process.log.name).read_text()  # type: ignore[attr-defined, no-any-return]
 
-    def finish(self, process: subprocess.Popen[str], expect: int = 0, seconds: float = 120) -> tuple[dict[str, Any], str]:
-        """The report, and everything that was printed beside it."""
+    def end_of(self, process: subprocess.Popen[str], expect: int, seconds: float = 240) -> tuple[str, str]:
+        """What was printed by the time it ended with this code: to standard output, and beside it."""
         try:
             output, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            process.kill()
+            self.kill_all()  # ranks have the pipe too, and outlive kedge run
             process.communicate()
             raise AssertionError(f"kedge run does not end\n{self.log(process)}") from None
         log = self.log(process)
         assert process.returncode == expect, f"exit code {process.returncode}\n{output}\n{log}"
+        return output, log
+
+    def finish(self, process: subprocess.Popen[str], expect: int = 0) -> tuple[dict[str, Any], str]:
+        """The report, and everything that was printed beside it."""
+        output, log = self.end_of(process, expect)
         return json.loads(output.splitlines()[-1]), log
 
     def run(self, *arguments: str, expect: int = 0) -> tuple[dict[str, Any], str]:
@@ -164,8 +169,11 @@ class Machine:
             kill(process)
         shutil.rmtree(self.run_folders / node, ignore_errors=True)
 
-    def clean(self) -> None:
+    def kill_all(self) -> None:
         kill_all([f"MACHINE_OF_TEST={self.folder.name}".encode()])
+
+    def clean(self) -> None:
+        self.kill_all()
         for folder in [self.folder, *(self.run_folders / node for node in self.names)]:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -23,6 +23,12 @@ def options(machine: Machine, buffers: int) -> list[str]:
     return ["--launcher=openmpi", "--job=job", f"--buffers={buffers}", path, "--ranks=2", "--nodes=2", "--", "sh", "-c"]
 
 
+def refused(machine: Machine, *arguments: str) -> str:
+    """What is said of a run that does not begin."""
+    _, log = machine.end_of(machine.start(*arguments), expect=2)
+    return log
+
+
 def test_files_go_to_the_buffers_of_a_run_and_go_with_it(machine: Machine) -> None:
     copy = f"{KEDGE} cp {KEDGE} bb://buffer1/rank$OMPI_COMM_WORLD_RANK && {KEDGE} ls bb://buffer1 && {KEDGE} ls bb://buffer0"
     report, log = machine.run(*options(machine, 2), copy)
@@ -51,17 +57,11 @@ def test_a_buffer_that_dies_is_started_again_with_its_files(machine: Machine) ->
 
 
 def test_what_cannot_be_is_said_before_anything_begins(machine: Machine) -> None:
-    run = machine.start(*options(machine, 4), "true")
-    run.communicate(timeout=60)
-    assert run.returncode == 2 and "none is left for ranks" in machine.log(run)
+    assert "none is left for ranks" in refused(machine, *options(machine, 4), "true")
     machine.settings["KEDGE_STORE_PATH"] = "s3://bucket/prefix?endpoint=http://127.0.0.1:1"
-    run = machine.start(*options(machine, 1), "true")
-    run.communicate(timeout=60)
-    assert run.returncode == 2 and "buffer.folder" in machine.log(run)
+    assert "buffer.folder" in refused(machine, *options(machine, 1), "true")
 
 
 def test_a_buffer_that_does_not_begin_is_named(machine: Machine) -> None:
     (machine.folder / "fast").write_text("no folder")
-    run = machine.start(*options(machine, 1), "true")
-    run.communicate(timeout=60)
-    assert run.returncode == 2 and f"burst buffer buffer0 does not begin on node {machine.names[3]}" in machine.log(run)
+    assert f"burst buffer buffer0 does not begin on node {machine.names[3]}" in refused(machine, *options(machine, 1), "true")

@@ -55,7 +55,9 @@ def test_a_link_that_is_cut_for_five_seconds_loses_nobody(machine: Machine, netw
     # A probe that is on its way waits until the link is back. With pauses most of them begin while it is not.
     run = machine.start("--heartbeat=3s", *heat(machine))
     version = max(until(lambda: machine.protected(first)))
+    cuts = 0
     while "Connection timed out" not in failures.read_text():
+        assert (cuts := cuts + 1) <= 20
         network.cut(second)
         time.sleep(5)
         network.mend(second)
