@@ -73,7 +73,7 @@ Result<ImageFile> DecodeImageFile(ByteSpan bytes) {
 
 Status WriteImageFile(const std::string& path, const ImageFile& file) {
   KEDGE_ASSIGN_OR_RETURN(const Buffer bytes, EncodeImageFile(file));
-  return os::WriteFileDurably(os::PrivateFileSystem(), path, AsText(bytes), "agent");
+  return os::ReplaceFile(os::PrivateFileSystem(), path, AsText(bytes), "agent");
 }
 
 Result<ImageFile> ReadImageFile(const std::string& path) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
@@ -41,6 +42,27 @@ Status OfTemporary(const Status& status) {
 
 Status WriteTemporary(FileSystem& fs, const std::string& path, std::string_view content, uint32_t mode) {
   return OfTemporary(WriteNewFile(fs, path, content, mode));
+}
+
+// To the place of what is there. After an error the temporary file is gone.
+Status RenameTemporary(FileSystem& fs, const std::string& temporary, const std::string& path) {
+  Status renamed = fs.Rename(temporary, path);
+  if (!renamed.ok()) static_cast<void>(fs.Unlink(temporary));
+  return renamed;
+}
+
+// Whether it is what AbsolutePath makes of it.
+bool IsAbsolutePath(std::string_view path) {
+  if (!path.starts_with('/')) return false;
+  if (path == "/") return true;
+  while (!path.empty()) {
+    path.remove_prefix(1);
+    const size_t end = std::min(path.find('/'), path.size());
+    const std::string_view name = path.substr(0, end);
+    if (name.empty() || name == "." || name == "..") return false;
+    path.remove_prefix(end);
+  }
+  return true;
 }
 
 }  // namespace
@@ -100,6 +122,7 @@ std::string JoinPath(std::string_view folder, std::string_view name) {
 }
 
 std::string AbsolutePath(std::string_view path) {
+  if (IsAbsolutePath(path)) return std::string(path);
   std::error_code error;
   const auto absolute = std::filesystem::absolute(path, error);
   std::string text = (error ? std::filesystem::path(path) : absolute).lexically_normal().string();
@@ -205,11 +228,18 @@ Status SyncFolder(FileSystem& fs, const std::string& path) {
 Status WriteFileDurably(FileSystem& fs, const std::string& path, std::string_view content, std::string_view tag, uint32_t mode) {
   const std::string temporary = TemporaryPath(path, tag);
   KEDGE_RETURN_IF_ERROR(WriteTemporary(fs, temporary, content, mode));
-  if (const Status renamed = fs.Rename(temporary, path); !renamed.ok()) {
-    static_cast<void>(fs.Unlink(temporary));
-    return renamed;
-  }
+  KEDGE_RETURN_IF_ERROR(RenameTemporary(fs, temporary, path));
   return SyncFolder(fs, ParentPath(path));
+}
+
+Status ReplaceFile(FileSystem& fs, const std::string& path, std::string_view content, std::string_view tag, uint32_t mode) {
+  const std::string temporary = TemporaryPath(path, tag);
+  KEDGE_ASSIGN_OR_RETURN(const auto file, BeginTemporary(fs, temporary, content, mode));
+  if (Status closed = file->Close(); !closed.ok()) {
+    static_cast<void>(fs.Unlink(temporary));
+    return closed;
+  }
+  return RenameTemporary(fs, temporary, path);
 }
 
 Status CreateIfAbsent(FileSystem& fs, const std::string& path, std::string_view content, std::string_view tag, uint32_t mode) {

@@ -49,6 +49,9 @@ Status SyncFolder(FileSystem& fs, const std::string& path);
 Status WriteFileDurably(FileSystem& fs, const std::string& path, std::string_view content, std::string_view tag,
                         uint32_t mode = 0600);
 
+// As WriteFileDurably, without a sync: for what is worth nothing after a crash of the machine.
+Status ReplaceFile(FileSystem& fs, const std::string& path, std::string_view content, std::string_view tag, uint32_t mode = 0600);
+
 // Creates `path` with `content`, atomically, durably and only if nothing is there: kAlreadyExists otherwise, and then
 // nothing was changed. Whoever gets kOk of several racing callers is the only one. A reader never sees a part of it.
 // Temporary file, fsync, close, link(2), unlink of the temporary, fsync of the folder.

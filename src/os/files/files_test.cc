@@ -114,6 +114,41 @@ TEST(WriteFileDurably, NeedsEachOfItsSteps) {
       << "written in place";
 }
 
+TEST(ReplaceFile, ShowsOldOrNewWhenItsProcessDies) {
+  ForEveryKillAndCrash(
+      PrepareOld, [](FileSystem& fs) { return ReplaceFile(fs, "/d/f", kNew, "t"); },
+      [](FileSystem& fs, const Schedule& schedule) {
+        if (schedule.crash_seed > 0) return;
+        const std::string content = ReadOr(fs, "/d/f", "<missing>");
+        ASSERT_TRUE(content == kNew || (content == kOld && !schedule.finished)) << content.size();
+      });
+}
+
+TEST(ReplaceFile, LeavesTheOldOneAndNothingElseAfterAnError) {
+  for (const Call call : {Call::kOpen, Call::kPwrite, Call::kClose, Call::kRename}) {
+    SimulatedFileSystem fs;
+    PrepareOld(fs);
+    testing::FaultRule rule;
+    rule.calls = CallsOf(call);
+    rule.errno_value = ENOSPC;
+    fs.faults().Add(rule);
+    EXPECT_EQ(ReplaceFile(fs, "/d/f", kNew, "t").code(), Code::kNoSpace);
+    fs.faults().Clear();
+    EXPECT_EQ(ReadOr(fs, "/d/f", "<missing>"), kOld);
+    EXPECT_EQ(fs.List("/d").value().size(), 1u) << testing::CallName(call);
+  }
+}
+
+TEST(AbsolutePath, IsTheSameInEachSpelling) {
+  for (const char* path : {"/a/b", "/a/b/", "//a/b", "/a//b", "/a/./b", "/a/b/.", "/a/c/../b", "/../a/b"}) {
+    EXPECT_EQ(AbsolutePath(path), "/a/b") << path;
+  }
+  EXPECT_EQ(AbsolutePath("/"), "/");
+  EXPECT_EQ(AbsolutePath("/.."), "/");
+  EXPECT_EQ(AbsolutePath("/a/..b/.c"), "/a/..b/.c");
+  EXPECT_EQ(AbsolutePath("x/y"), JoinPath(AbsolutePath("."), "x/y"));
+}
+
 TEST(CreateIfAbsent, IsWholeOrAbsentWhateverHappens) {
   ForEveryKillAndCrash([](FileSystem& fs) { ASSERT_TRUE(MakeFolders(fs, "/d").ok()); },
                        [](FileSystem& fs) { return CreateIfAbsent(fs, "/d/record", kNew, "t"); },

@@ -342,13 +342,13 @@ class PrivateFiles final : public FileSystem {
 
   Status Rename(const std::string& from, const std::string& to) override {
     KEDGE_ASSIGN_OR_RETURN(const Entry source, ClosedEntry(step_, from));
-    KEDGE_ASSIGN_OR_RETURN(const Entry target, ClosedEntry(step_, to));
+    KEDGE_ASSIGN_OR_RETURN(const Entry target, ClosedEntryBeside(from, source, to));
     const int done = renameat(source.folder->fd.get(), source.name.c_str(), target.folder->fd.get(), target.name.c_str());
     return Check(done, "rename", from + " to " + to);
   }
   Status Link(const std::string& from, const std::string& to) override {
     KEDGE_ASSIGN_OR_RETURN(const Entry source, ClosedEntry(step_, from));
-    KEDGE_ASSIGN_OR_RETURN(const Entry target, ClosedEntry(step_, to));
+    KEDGE_ASSIGN_OR_RETURN(const Entry target, ClosedEntryBeside(from, source, to));
     const int done = linkat(source.folder->fd.get(), source.name.c_str(), target.folder->fd.get(), target.name.c_str(), 0);
     return Check(done, "link", from + " to " + to);
   }
@@ -391,6 +391,11 @@ class PrivateFiles final : public FileSystem {
   }
 
  private:
+  // Most go to another name in the same folder, which need not be looked at twice.
+  Result<Entry> ClosedEntryBeside(const std::string& known, const Entry& entry, const std::string& path) const {
+    if (ParentPath(known) == ParentPath(path)) return Entry{entry.folder, BaseName(path)};
+    return ClosedEntry(step_, path);
+  }
   Result<Place> PlaceOf(const std::string& path) const {
     Walk walk(step_);
     KEDGE_RETURN_IF_ERROR(walk.To(AbsolutePath(path)));
