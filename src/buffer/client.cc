@@ -260,7 +260,7 @@ Download::Piece Download::AskFor(uint64_t offset, uint64_t bytes, bool ahead) {
   piece.settled = std::make_shared<Settled>();
   auto [reply, set] = Awaited<Buffer>();
   piece.reply = std::move(reply);
-  client_->AskThen(RequestKind::kRead, Encode(ReadRequest{handle_, offset, bytes, ahead, asks_why_}),
+  client_->AskThen(RequestKind::kRead, Encode(ReadRequest{handle_, offset, bytes, ahead}),
                    [client = client_.get(), settled = piece.settled, set = std::move(set)](Result<Buffer> answer) {
                      const Result<ReadReply> memory = answer.ok() ? DecodeReadReply(*answer) : Result<ReadReply>(answer.status());
                      set(std::move(answer));
@@ -338,12 +338,8 @@ Status Download::TakeBlock(std::span<std::byte> out) {
       continue;
     }
     const uint32_t sum = crc32c::CopyAndChecksum(out.data(), block->bytes().data(), out.size());
-    if (sum != piece.memory.sums[(at_ - piece.offset) / kBlockBytes]) {
-      if (asks_why_) return Status(Code::kCorrupt, fmt::format("the block at {} did not arrive as it was sent", at_));
-      asks_why_ = true;
-      AskAnew(at_);
-      continue;
-    }
+    if (sum != piece.memory.sums[(at_ - piece.offset) / kBlockBytes])
+      return Status(Code::kCorrupt, fmt::format("the block at {} did not arrive as it was sent", at_));
     if (piece.blocks.empty()) {
       EndPiece(piece);
       pieces_.pop_front();

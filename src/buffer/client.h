@@ -159,7 +159,6 @@ class Download {
   uint64_t asked_ = 0;           // pieces up to here were asked for
   uint64_t skip_ = 0;            // of the next block
   size_t ahead_ = kPiecesAhead;  // so many pieces are asked for
-  bool asks_why_ = false;        // a block was not what its checksum says: on disk, or on its way
   std::deque<Piece> pieces_;
   std::vector<std::byte> block_;  // what is left of one
   size_t block_at_ = 0;

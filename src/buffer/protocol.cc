@@ -120,7 +120,6 @@ Buffer Encode(const ReadRequest& request) {
     out->U64(request.offset);
     out->U64(request.bytes);
     out->U8(request.ahead ? 1 : 0);
-    out->U8(request.checked ? 1 : 0);
   });
 }
 Result<ReadRequest> DecodeReadRequest(ByteSpan bytes) {
@@ -129,7 +128,6 @@ Result<ReadRequest> DecodeReadRequest(ByteSpan bytes) {
     request->offset = in->U64();
     request->bytes = in->U64();
     request->ahead = in->U8() != 0;
-    request->checked = in->U8() != 0;
     RequireRun(request->offset, request->bytes, kPieceBytesMax, in);
     in->Require(request->offset % kBlockBytes == 0, "a piece begins with a block");
   });

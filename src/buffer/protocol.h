@@ -53,16 +53,14 @@ struct CloseRequest {
   uint64_t bytes = 0;
   bool sync = false;  // only when it is durable
 };
-// `offset` is a multiple of kBlockBytes. `ahead`: answered kBusy when others may need the memory. `checked`: the server compares
-// what its disk has, too, and says where that is damaged.
+// `offset` is a multiple of kBlockBytes. `ahead`: answered kBusy when others may need the memory.
 struct ReadRequest {
   uint64_t handle = 0;
   uint64_t offset = 0;
   uint64_t bytes = 0;
   bool ahead = false;
-  bool checked = false;
 };
-// The memory is the server's, until the client ends the lease. The sums are those of the file's table.
+// The memory is the server's, until the client ends the lease.
 struct ReadReply {
   net::RemoteMemory memory;
   std::vector<uint32_t> sums;

@@ -24,11 +24,10 @@ TEST(BufferProtocol, MessagesComeBackAsTheyWent) {
   EXPECT_EQ(close.handle, 7u);
   EXPECT_EQ(close.bytes, 99u);
   EXPECT_TRUE(close.sync);
-  const ReadRequest read = Again(ReadRequest{7, kBlockBytes, 5, true, true}, DecodeReadRequest);
+  const ReadRequest read = Again(ReadRequest{7, kBlockBytes, 5, true}, DecodeReadRequest);
   EXPECT_EQ(read.offset, kBlockBytes);
   EXPECT_EQ(read.bytes, 5u);
   EXPECT_TRUE(read.ahead);
-  EXPECT_TRUE(read.checked);
   EXPECT_EQ(Again(EndRequest{7}, DecodeEndRequest).handle, 7u);
   const ListRequest list = Again(ListRequest{"run7/", "run7/a"}, DecodeListRequest);
   EXPECT_EQ(list.prefix, "run7/");
@@ -67,8 +66,8 @@ TEST(BufferProtocol, WhatIsOutOfBoundsIsRefused) {
   EXPECT_TRUE(DecodeWriteRequest(Encode(write)).ok());
   write.offset = UINT64_MAX;
   EXPECT_FALSE(DecodeWriteRequest(Encode(write)).ok()) << "beyond every file";
-  EXPECT_FALSE(DecodeReadRequest(Encode(ReadRequest{1, 1, 1, false, false})).ok()) << "within a block";
-  EXPECT_FALSE(DecodeReadRequest(Encode(ReadRequest{1, 0, kPieceBytesMax + 1, false, false})).ok());
+  EXPECT_FALSE(DecodeReadRequest(Encode(ReadRequest{1, 1, 1, false})).ok()) << "within a block";
+  EXPECT_FALSE(DecodeReadRequest(Encode(ReadRequest{1, 0, kPieceBytesMax + 1, false})).ok());
   EXPECT_FALSE(DecodeFileList(Encode(FileList{std::vector<FileEntry>(kListEntriesMax + 1), false})).ok());
   EXPECT_FALSE(DecodePathRequest(Encode(PathRequest{std::string(kPathBytesMax + 1, 'a')})).ok());
 }

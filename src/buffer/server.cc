@@ -399,11 +399,12 @@ void BufferServer::ReadPiece(WaitingRead read) {
           const uint64_t offset = request.offset + part.at;
           const uint64_t block = offset / kBlockBytes;
           const uint64_t block_bytes = std::min(kBlockBytes, table->bytes - block * kBlockBytes);
+          const uint32_t sum = crc32c::Compute(piece->bytes.data() + part.at, part.bytes);
           if (part.bytes != block_bytes) return Status(Code::kInvalidArgument, "a piece ends within a block");
-          if (request.checked && crc32c::Compute(piece->bytes.data() + part.at, part.bytes) != table->sums[block])
+          if (sum != table->sums[block])
             return Status(Code::kCorrupt,
                           fmt::format("{}: the block at {} fails its checksum: the disk has lost it", path, offset));
-          sums.push_back(table->sums[block]);
+          sums.push_back(sum);
         }
         return sums;
       },
