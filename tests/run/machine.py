@@ -101,10 +101,10 @@ class Machine:
     def log(self, process: subprocess.Popen[str]) -> str:
         return Path(process.log.name).read_text()  # type: ignore[attr-defined, no-any-return]
 
-    def end_of(self, process: subprocess.Popen[str], expect: int, seconds: float = 240) -> tuple[str, str]:
+    def end_of(self, process: subprocess.Popen[str], expect: int) -> tuple[str, str]:
         """What was printed by the time it ended with this code: to standard output, and beside it."""
         try:
-            output, _ = process.communicate(timeout=seconds)
+            output, _ = process.communicate(timeout=240)
         except subprocess.TimeoutExpired:
             self.kill_all()  # ranks have the pipe too, and outlive kedge run
             process.communicate()
