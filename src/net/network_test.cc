@@ -613,19 +613,23 @@ TEST_P(NetworkTest, APeerThatIsLateToJoinIsWaitedFor) {
   EXPECT_TRUE(got.ok()) << got.status().ToString();
 }
 
+// A connection on which the last frame of the former attempt is still on its way is not taken over. On a busy machine that
+// happens to one or another; then it is tried again.
 TEST_P(NetworkTest, ANewAttemptGoesOnOverTheSameConnections) {
-  Nodes nodes(2, options_);
-  ASSERT_TRUE(Ask(nodes[0], nodes.peer(1), 1, Bytes("x")).ok());
-  for (uint32_t attempt = 2; attempt < 5; ++attempt) {
-    const Secret secret = Secret::Generate();
-    for (const size_t node : {0, 1})
-      ASSERT_TRUE(nodes[node]->Join(testing::MakeMembership(nodes.names(), nodes.networks(), node, secret, attempt)).ok());
-    const auto reply = Ask(nodes[attempt % 2], nodes.peer((attempt + 1) % 2), 1, Bytes("again"));
-    ASSERT_TRUE(reply.ok()) << reply.status().ToString();
+  uint64_t opened = 0;
+  for (int tries = 0; tries < 5 && opened != 2; ++tries) {
+    Nodes nodes(2, options_);
+    ASSERT_TRUE(Ask(nodes[0], nodes.peer(1), 1, Bytes("x")).ok());
+    for (uint32_t attempt = 2; attempt < 5; ++attempt) {
+      const Secret secret = Secret::Generate();
+      for (const size_t node : {0, 1})
+        ASSERT_TRUE(nodes[node]->Join(testing::MakeMembership(nodes.names(), nodes.networks(), node, secret, attempt)).ok());
+      const auto reply = Ask(nodes[attempt % 2], nodes.peer((attempt + 1) % 2), 1, Bytes("again"));
+      ASSERT_TRUE(reply.ok()) << reply.status().ToString();
+    }
+    opened = nodes[0]->Counters().channels_opened + nodes[1]->Counters().channels_opened;
   }
-  // Not one for each attempt. A connection on which the last frame of the former attempt is still on its way is not taken over,
-  // which happens to one or another on a busy machine.
-  for (const size_t node : {0, 1}) EXPECT_LT(nodes[node]->Counters().channels_opened, 4U) << node;
+  EXPECT_EQ(opened, 2U) << "one of each node, in all attempts";
 }
 
 TEST_P(NetworkTest, WaysArePreparedWhileThereIsNothingToDo) {

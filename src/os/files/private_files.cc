@@ -315,6 +315,15 @@ Result<Entry> ClosedEntry(Step step, const std::string& path) {
   return Entry{std::move(folder), BaseName(absolute)};
 }
 
+// Mostly two names in one folder, which is not looked at twice then.
+Result<std::pair<Entry, Entry>> ClosedEntries(Step step, const std::string& from, const std::string& to) {
+  const std::string source = AbsolutePath(from), target = AbsolutePath(to);
+  KEDGE_ASSIGN_OR_RETURN(Entry first, ClosedEntry(step, source));
+  if (ParentPath(source) == ParentPath(target)) return std::pair{first, Entry{first.folder, BaseName(target)}};
+  KEDGE_ASSIGN_OR_RETURN(Entry second, ClosedEntry(step, target));
+  return std::pair{std::move(first), std::move(second)};
+}
+
 Result<UniqueFd> OpenFile(Step step, const std::string& path, int flags, uint32_t mode) {
   KEDGE_ASSIGN_OR_RETURN(const Entry entry, ClosedEntry(step, path));
   UniqueFd fd = TakeStep(step, entry.folder->fd.get(), entry.name, flags | O_NOCTTY, static_cast<mode_t>(mode));
@@ -341,14 +350,14 @@ class PrivateFiles final : public FileSystem {
   }
 
   Status Rename(const std::string& from, const std::string& to) override {
-    KEDGE_ASSIGN_OR_RETURN(const Entry source, ClosedEntry(step_, from));
-    KEDGE_ASSIGN_OR_RETURN(const Entry target, ClosedEntryBeside(from, source, to));
+    KEDGE_ASSIGN_OR_RETURN(const auto entries, ClosedEntries(step_, from, to));
+    const auto& [source, target] = entries;
     const int done = renameat(source.folder->fd.get(), source.name.c_str(), target.folder->fd.get(), target.name.c_str());
     return Check(done, "rename", from + " to " + to);
   }
   Status Link(const std::string& from, const std::string& to) override {
-    KEDGE_ASSIGN_OR_RETURN(const Entry source, ClosedEntry(step_, from));
-    KEDGE_ASSIGN_OR_RETURN(const Entry target, ClosedEntryBeside(from, source, to));
+    KEDGE_ASSIGN_OR_RETURN(const auto entries, ClosedEntries(step_, from, to));
+    const auto& [source, target] = entries;
     const int done = linkat(source.folder->fd.get(), source.name.c_str(), target.folder->fd.get(), target.name.c_str(), 0);
     return Check(done, "link", from + " to " + to);
   }
@@ -391,11 +400,6 @@ class PrivateFiles final : public FileSystem {
   }
 
  private:
-  // Most go to another name in the same folder, which need not be looked at twice.
-  Result<Entry> ClosedEntryBeside(const std::string& known, const Entry& entry, const std::string& path) const {
-    if (ParentPath(known) == ParentPath(path)) return Entry{entry.folder, BaseName(path)};
-    return ClosedEntry(step_, path);
-  }
   Result<Place> PlaceOf(const std::string& path) const {
     Walk walk(step_);
     KEDGE_RETURN_IF_ERROR(walk.To(AbsolutePath(path)));
