@@ -1,5 +1,6 @@
 // An agent whose run folder is deleted: nobody can reach it any more. It stores what it holds and leaves, without a new pool, and
 // without a touch on what another agent has made in its place.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -20,8 +21,8 @@ constexpr size_t kImageBytes = 6 << 20;
 class Unreachable : public ::testing::Test {
  protected:
   static std::map<std::string, std::string> Slowly() { return {{"flush.rate", "2MiB"}}; }
-  void StartAgent() {
-    agent_ = std::make_unique<ChildProcess>(AgentCommand(scenario_.run_folder(), Slowly()), std::map<std::string, std::string>{},
+  void StartAgent(std::map<std::string, std::string> keys = Slowly()) {
+    agent_ = std::make_unique<ChildProcess>(AgentCommand(scenario_.run_folder(), keys), std::map<std::string, std::string>{},
                                             scenario_.NewOutput());
     ASSERT_TRUE(WaitFor([&] { return AgentPidAt(scenario_.run_folder()) == agent_->pid(); }, seconds(20)));
   }
@@ -71,6 +72,37 @@ TEST_F(Unreachable, ToldNothing) {
   const Generation generation = Take(client);
   ASSERT_TRUE(IsOk(client.Goodbye()));
   DeleteRunFolder();
+  ExpectItLeavesWithoutANewPool();
+  EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), generation, 0, kImageBytes)));
+}
+
+// Its memory is given back: nobody is to find an agent of a job that was deleted days ago.
+TEST_F(Unreachable, WhileItsStoreIsGoneToo) {
+  auto keys = Slowly();
+  keys["agent.idle_timeout"] = "300ms";
+  StartAgent(keys);
+  AgentClient client(scenario_, {.node_keys = keys});
+  const Generation generation = Take(client);
+  ASSERT_TRUE(IsOk(client.Goodbye()));
+  DeleteRunFolder();
+  std::filesystem::remove_all(scenario_.store());
+  ExpectItLeavesWithoutANewPool();
+  EXPECT_THAT(agent_->Output(), ::testing::HasSubstr(generation.ToString())) << "it is lost, and that is not said";
+  EXPECT_FALSE(std::filesystem::exists(scenario_.store())) << "a store was made anew";
+}
+
+TEST_F(Unreachable, WhileItsStoreIsAwayForAWhile) {
+  auto keys = Slowly();
+  keys["agent.idle_timeout"] = "1s";
+  StartAgent(keys);
+  AgentClient client(scenario_, {.node_keys = keys});
+  const Generation generation = Take(client);
+  ASSERT_TRUE(IsOk(client.Goodbye()));
+  const std::string away = scenario_.store() + ".away";
+  std::filesystem::rename(scenario_.store(), away);
+  DeleteRunFolder();
+  EXPECT_FALSE(agent_->Wait(seconds(5)).has_value()) << "it gave up at once";
+  std::filesystem::rename(away, scenario_.store());
   ExpectItLeavesWithoutANewPool();
   EXPECT_TRUE(IsOk(CheckStored(scenario_.store(), generation, 0, kImageBytes)));
 }

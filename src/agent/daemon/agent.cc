@@ -24,6 +24,8 @@ constexpr Duration kHousekeepingPeriod = std::chrono::milliseconds(200);
 constexpr Duration kPresencePeriod = std::chrono::seconds(1);
 // On being told to stop: for what workers have in hand. What they leave, the successor does again.
 constexpr Duration kStopPatience = std::chrono::seconds(2);
+// So often agent.idle_timeout: how long an agent that nobody can reach waits for a store that is not there.
+constexpr int64_t kIdleTimesInVain = 10;
 
 }  // namespace
 
@@ -174,11 +176,17 @@ void Agent::CheckPlaces() {
 // Without its run folder no client and no tool finds this agent, and a client makes another one there. Who is attached goes to
 // that one; this one stores what it holds, makes nothing anew, touches nothing at the paths that were its own, and leaves.
 void Agent::CheckReachable() {
+  if (!unreachable_ || images_.HasPendingWithStore()) hopeful_ns_ = core_->clock().NowNs();
   if (unreachable_ || server_.IsReachable()) return;
   unreachable_ = true;
   LogError("agent", "the run folder {} was removed, or is another agent's by now: this agent finishes what it holds and leaves",
            core_->settings().run_folder);
   sessions_.RestartAll();
+}
+
+// Who has deleted the run folder and the store has done with what is here. A store that is away comes back, however.
+bool Agent::WaitsInVain() const {
+  return unreachable_ && core_->clock().NowNs() - hopeful_ns_ >= kIdleTimesInVain * core_->settings().idle_timeout.count();
 }
 
 bool Agent::IsIdle() {
@@ -212,8 +220,12 @@ std::string Agent::Run() {
       throughput_.SaveNow();
       return finished ? "it was told to stop" : "it was told to stop; what its workers had in hand is left to a successor";
     }
-    const bool finished = (unreachable_ || leave_when_drained_) && flush_.in_flight() == 0 && !images_.HasPending();
+    const bool has_pending = images_.HasPending();
+    const bool finished = (unreachable_ || leave_when_drained_) && flush_.in_flight() == 0 && !has_pending;
     if (unreachable_ && finished && waiters_.waiting() == 0) return "nobody can reach it: its run folder is gone";
+    if (has_pending && WaitsInVain() && flush_.in_flight() == 0) {
+      return "nobody can reach it, its store has not come back, and with it goes " + images_.NamePending(nullptr, Level::kLast);
+    }
     const bool drained = leave_when_drained_ && finished;
     const bool idle =
         !leave_when_drained_ && core_->clock().NowNs() - core_->busy_ns() >= core_->settings().idle_timeout.count() && IsIdle();

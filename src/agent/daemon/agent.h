@@ -88,6 +88,8 @@ class Agent {
   // Whether the run folder and the tiers are where they were; a pool that is gone is made anew.
   void CheckPlaces();
   void CheckReachable();
+  // It cannot be reached, and all that it holds has long waited for stores that are not there.
+  bool WaitsInVain() const;
   void OnTierLost(TierUnit* unit);
   bool IsIdle();
   // At once, or when nothing is pending any more.
@@ -132,6 +134,7 @@ class Agent {
   bool leave_now_ = false;
   bool leave_when_drained_ = false;
   bool unreachable_ = false;  // the run folder was removed, or is another agent's by now
+  int64_t hopeful_ns_ = 0;    // when it was last reachable, or had something pending whose store was there
 };
 
 }  // namespace kedge

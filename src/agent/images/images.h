@@ -75,6 +75,8 @@ class Images : public RoomGiver {
   std::string NamePending(const Job* job, Level level) const;
   // Whether there are any. Stops at the first.
   bool HasPending() const;
+  // Those whose store is there, as far as is known.
+  bool HasPendingWithStore() const;
   // Images that are being copied right now; one whose writer has paused does not count.
   uint32_t Capturing() const;
   bool HasFilesIn(const TierUnit& unit) const override;

@@ -121,6 +121,12 @@ bool Images::HasPending() const {
                      [&](const auto& entry) { return IsPending(*entry.second, nullptr, Level::kLast); });
 }
 
+bool Images::HasPendingWithStore() const {
+  return std::any_of(by_id_.begin(), by_id_.end(), [&](const auto& entry) {
+    return IsPending(*entry.second, nullptr, Level::kLast) && entry.second->version->absence.ok();
+  });
+}
+
 bool Images::HasFilesIn(const TierUnit& unit) const {
   return std::any_of(by_id_.begin(), by_id_.end(), [&](const auto& entry) {
     const std::vector<ImageChunk>& chunks = entry.second->chunks;
