@@ -121,10 +121,17 @@ void AddJobKeys(ConfigRegistry& registry) {
   create.choices = {"last", "parents", "never", "anew"};
   registry.Add(create);
   registry.Add({"store.direct", kBool, "true", kJob, "write to the store around the page cache, where it can be done"});
-  KeySpec layout{"store.layout", kString, "file", kJob,
-                 "objects that agents write: file (one for each rank and version), or node (one for each node and version)"};
-  layout.choices = {"file", "node"};
+  KeySpec layout{
+      "store.layout", kString, "file", kJob,
+      "objects that agents write of a version: file (one for each rank), node (one for each node), or leaders (one for "
+      "each of store.leaders nodes, which write for the others)"};
+  layout.choices = {"file", "node", "leaders"};
   registry.Add(layout);
+  registry.Add(Count("store.leaders", "0", "nodes that write, with store.layout = leaders; 0: every node", "nodes", 0));
+  KeySpec stripe{"store.stripe", kBytes, "16MiB", kJob,
+                 "with store.layout = leaders, the least that a leader is worth while for"};
+  stripe.minimum = 4096;
+  registry.Add(stripe);
   registry.Add(Count("keep.versions", "2", "complete versions of a name that stay in the store", "versions", 1));
   registry.Add(Count("keep.local", "1", "complete versions of a name that stay on the node while there is room", "versions", 0));
   registry.Add(Count("schedule.store", "1", "every n-th version goes to the store; 0: none", "versions", 0));
@@ -207,6 +214,10 @@ void AddJobKeys(ConfigRegistry& registry) {
 
 Feature FeatureOf(const std::string& value) {
   return value == "on" ? Feature::kOn : value == "off" ? Feature::kOff : Feature::kAuto;
+}
+
+StoreLayout LayoutOf(const std::string& text) {
+  return text == "leaders" ? StoreLayout::kLeaders : text == "node" ? StoreLayout::kNode : StoreLayout::kFile;
 }
 
 Deduplication DeduplicationOf(const std::string& value) {
@@ -469,7 +480,9 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   keys.skip_queued = config.GetBool("checkpoint.skip_queued");
   keys.reduce_incremental = FeatureOf(config.GetString("reduce.incremental"));
   keys.reduce_deduplicate = DeduplicationOf(config.GetString("reduce.deduplicate"));
-  keys.store_layout = config.GetString("store.layout") == "node" ? StoreLayout::kNode : StoreLayout::kFile;
+  keys.store_layout = LayoutOf(config.GetString("store.layout"));
+  keys.store_leaders = static_cast<uint32_t>(config.GetInt64("store.leaders"));
+  keys.store_stripe_bytes = config.GetBytes("store.stripe");
   keys.reduce_verify = config.GetString("reduce.verify") == "on";
   keys.reduce_compress = FeatureOf(config.GetString("reduce.compress"));
   keys.reduce_block_bytes = static_cast<uint32_t>(config.GetBytes("reduce.block"));

@@ -100,7 +100,7 @@ class FieldReader {
   }
   void operator()(StoreLayout& value) {
     uint8_t byte = decoder_.U8();
-    decoder_.Require(byte <= static_cast<uint8_t>(StoreLayout::kNode), "no such layout of the store");
+    decoder_.Require(byte <= static_cast<uint8_t>(StoreLayout::kLeaders), "no such layout of the store");
     value = static_cast<StoreLayout>(byte);
   }
   void operator()(HaltWhen& value) {
@@ -152,7 +152,8 @@ KEDGE_FIELDS(HeldSlot) {
   walk(m.tier), walk(m.slot), walk(m.slot_generation), walk(m.is_full_chunk);
 }
 KEDGE_FIELDS(JobKeys) {
-  walk(m.store_path), walk(m.store_mode), walk(m.store_direct), walk(m.store_layout), walk(m.scratch), walk(m.keep_versions);
+  walk(m.store_path), walk(m.store_mode), walk(m.store_direct), walk(m.store_layout), walk(m.store_leaders),
+      walk(m.store_stripe_bytes), walk(m.scratch), walk(m.keep_versions);
   walk(m.keep_local), walk(m.schedule_store), walk(m.schedule_store_interval), walk(m.schedule_interval);
   walk(m.schedule_adapt), walk(m.schedule_adapt_levels), walk(m.schedule_mtbf_local), walk(m.schedule_mtbf_node),
       walk(m.schedule_mtbf_store);

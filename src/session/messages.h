@@ -41,8 +41,9 @@ enum class Feature : uint8_t { kOff = 0, kOn = 1, kAuto = 2 };
 // Which of its blocks an image does not write because there is an equal one: of itself, or also of other ranks of the node.
 enum class Deduplication : uint8_t { kOff = 0, kRank = 1, kNode = 2 };
 
-// In what objects of the store images lie: each in its own, or those of a node and version together.
-enum class StoreLayout : uint8_t { kFile = 0, kNode = 1 };
+// In what objects of the store images lie: each in its own, those of a node and version together, or those of all nodes in few,
+// which some of them write.
+enum class StoreLayout : uint8_t { kFile = 0, kNode = 1, kLeaders = 2 };
 
 // What a job asks of its agent. The newest Hello of a job is what holds for it on the node.
 struct JobKeys {
@@ -50,7 +51,9 @@ struct JobKeys {
   uint32_t store_mode = 0700;
   bool store_direct = true;
   StoreLayout store_layout = StoreLayout::kFile;
-  std::string scratch;  // absolute folder of a tier of the job's own; empty: the node's tiers
+  uint32_t store_leaders = 0;                 // nodes that write, with kLeaders; 0: all
+  uint64_t store_stripe_bytes = 16ull << 20;  // what a leader gets at a time
+  std::string scratch;                        // absolute folder of a tier of the job's own; empty: the node's tiers
   uint32_t keep_versions = 2;
   uint32_t keep_local = 1;
   uint32_t schedule_store = 1;         // every n-th version of a name; 0: none

@@ -22,7 +22,9 @@ Hello SomeHello() {
   hello.ranks = 4;
   hello.ranks_on_node = 4;
   hello.keys.store_path = "/store";
-  hello.keys.store_layout = StoreLayout::kNode;
+  hello.keys.store_layout = StoreLayout::kLeaders;
+  hello.keys.store_leaders = 7;
+  hello.keys.store_stripe_bytes = 1 << 20;
   hello.keys.scratch = "/scratch";
   hello.keys.schedule_store_interval = std::chrono::seconds(30);
   hello.keys.schedule_node = 4;

@@ -71,7 +71,15 @@ class Generator {
     if (deduplicates) Key("reduce.deduplicate", later_.Chance(0.7) ? "node" : "rank");
     if (deduplicates && later_.Chance(0.3)) Key("reduce.verify", "on");
     setup.divided = !setup.Tracks() && later_.Chance(0.25);
-    if (real_ && later_.Chance(0.4)) Key("store.layout", "node");
+    if (real_ && later_.Chance(0.5)) ChooseLayout();
+  }
+
+  void ChooseLayout() {
+    const bool has_leaders = UsedNodes() > 1 && later_.Chance(0.6);
+    Key("store.layout", has_leaders ? "leaders" : "node");
+    if (!has_leaders) return;
+    Key("store.stripe", "4KiB");  // so that small versions have them, too
+    if (later_.Chance(0.7)) Key("store.leaders", later_.Chance(0.6) ? "1" : "2");
   }
 
   // Those of a launch: of parts, whatever number uses as many nodes, since they may protect each other.

@@ -29,6 +29,13 @@ class ThreadRanks {
     return *this;
   }
 
+  // The same of one rank, and the others return KEDGE_OK.
+  ThreadRanks& ExpectOfFinalizeOn(int rank, int code) {
+    failing_rank_ = rank;
+    finalized_ = code;
+    return *this;
+  }
+
   // Runs `body` on every rank between kedge_init and kedge_finalize. Fails the test when init does.
   void Run(const std::string& overrides, const std::function<void(kedge_context*, int rank)>& body) {
     Run([&](int) { return overrides; }, body);
@@ -54,7 +61,8 @@ class ThreadRanks {
         EXPECT_EQ(kedge_init(&options, &bootstrap, &context), KEDGE_OK) << kedge_error_message();
         if (context == nullptr) return;
         body(context, rank);
-        EXPECT_EQ(kedge_finalize(context, drain_), finalized_) << kedge_error_message();
+        const bool is_as_expected = failing_rank_ < 0 || rank == failing_rank_;
+        EXPECT_EQ(kedge_finalize(context, drain_), is_as_expected ? finalized_ : KEDGE_OK) << kedge_error_message();
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -93,6 +101,7 @@ class ThreadRanks {
   const int ranks_;
   int drain_ = 0;
   int finalized_ = KEDGE_OK;
+  int failing_rank_ = -1;  // that alone returns that; below 0: all do
   std::barrier<> barrier_;
   std::vector<const void*> sent_;
 };

@@ -35,6 +35,7 @@ Agent::~Agent() {
   // Work in hand uses the modules; what is queued is dropped. Who waits for another node waits no longer without a network.
   peers_.Close();
   protect_.Stop();
+  carrier_.Stop();
   memory_.Stop();
   core_->StopWorkers();
 }
@@ -49,6 +50,8 @@ Result<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
 void Agent::Subscribe() {
   AgentEvents& events = core_->events();
   events.version_begun = [this](Version& version, const ScheduledLevels& due) { turns_.Schedule(version, due); };
+  events.store_due = [this](Version& version) { shipper_.OnStoreDue(version); };
+  events.writers_due = [this](Version& version) { shipper_.OnDue(version); };
   events.version_left_undecided = [this](Version& version, const ScheduledLevels& due) { turns_.LeaveUndecided(version, due); };
   events.image_captured = [this](const ImageIdentity& identity) { takings_.OnTaken(identity); };
   events.image_stored = [this](const Image& image) { tuning_.OnStored(image); };
@@ -155,6 +158,8 @@ void Agent::Housekeep() {
   images_.SaveUnsaved();
   waiters_.Tick();
   protect_.Tick();
+  shipper_.Tick();
+  carrier_.Tick();
   assignment_.Pump();
   memory_.LookAtSessions();
   tiers_.UpdateControl();
@@ -193,7 +198,8 @@ bool Agent::IsIdle() {
   if (!core_->sessions().empty()) return false;
   const bool retaining = std::any_of(core_->jobs().begin(), core_->jobs().end(),
                                      [](const auto& job) { return !job.second->retention_running.empty(); });
-  return waiters_.waiting() == 0 && flush_.in_flight() == 0 && !retaining && peer_server_.leases() == 0 && !images_.HasPending();
+  return waiters_.waiting() == 0 && flush_.in_flight() == 0 && !retaining && peer_server_.leases() == 0 && !carrier_.IsBusy() &&
+         !images_.HasPending();
 }
 
 std::string Agent::Run() {
@@ -221,7 +227,7 @@ std::string Agent::Run() {
       return finished ? "it was told to stop" : "it was told to stop; what its workers had in hand is left to a successor";
     }
     const bool has_pending = images_.HasPending();
-    const bool finished = (unreachable_ || leave_when_drained_) && flush_.in_flight() == 0 && !has_pending;
+    const bool finished = (unreachable_ || leave_when_drained_) && flush_.in_flight() == 0 && !carrier_.IsBusy() && !has_pending;
     if (unreachable_ && finished && waiters_.waiting() == 0) return "nobody can reach it: its run folder is gone";
     if (has_pending && WaitsInVain() && flush_.in_flight() == 0) {
       return "nobody can reach it, its store has not come back, and with it goes " + images_.NamePending(nullptr, Level::kLast);

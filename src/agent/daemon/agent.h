@@ -25,6 +25,8 @@
 #include "agent/flush/publisher.h"
 #include "agent/flush/still_stored.h"
 #include "agent/flush/straight_parts.h"
+#include "agent/gather/carrier.h"
+#include "agent/gather/shipper.h"
 #include "agent/images/images.h"
 #include "agent/peers/measure_peers.h"
 #include "agent/peers/peers.h"
@@ -61,6 +63,7 @@ class Agent {
   // ---- For the daemon's own room, and tests ----
   AgentCore& core() { return *core_; }
   Assignment& assignment() { return assignment_; }
+  Carrier& carrier() { return carrier_; }
   Flush& flush() { return flush_; }
   Halts& halts() { return halts_; }
   HeldSets& held_sets() { return held_sets_; }
@@ -107,7 +110,7 @@ class Agent {
   Assignment assignment_{*core_, flush_, images_, memory_, redundancy_room_, throughput_, tiers_};
   Images images_{*core_, assignment_, flush_, throughput_, tiers_};
   Flush flush_{*core_, assignment_, attempt_watch_, images_, publisher_, throughput_, tiers_};
-  Publisher publisher_{*core_, flush_, images_, throughput_};
+  Publisher publisher_{*core_, carrier_, flush_, images_, throughput_};
   AttemptWatch attempt_watch_{*core_, images_};
   StillStored still_stored_{*core_, flush_, images_, publisher_};
   StraightParts straight_parts_{*core_, flush_, images_};
@@ -124,9 +127,12 @@ class Agent {
   Fetch fetch_{*core_, assignment_, inventories_, images_, memory_, own_slots_, peers_, tiers_};
   Rebuilder rebuilder_{*core_, fetch_, flush_, images_, inventories_};
   Windows windows_{*core_, fetch_, memory_};
+  Carrier carrier_{*core_, flush_, peers_, publisher_};
+  Shipper shipper_{*core_, assignment_, carrier_, flush_, images_, peers_, publisher_};
   Sessions sessions_{*core_, assignment_, images_, peers_, protect_, server_, throughput_, tiers_, tuning_};
   Waiters waiters_{*core_, attempt_watch_, flush_, images_, local_level_, protect_, publisher_, server_};
-  PeerServer peer_server_{*core_, held_sets_, images_, inventories_, local_level_, peers_, protect_, takings_, turns_};
+  PeerServer peer_server_{*core_, carrier_, held_sets_, images_,  inventories_, local_level_,
+                          peers_, protect_, shipper_,   takings_, turns_};
   Server server_{*core_,         CallsOfServer(), fetch_,     halts_,     windows_,  images_,
                  measure_peers_, peers_,          publisher_, rebuilder_, sessions_, waiters_};
   std::unique_ptr<os::TextServer> metrics_;

@@ -5,6 +5,8 @@
 #include <type_traits>
 
 #include "agent/bring/inventories.h"
+#include "agent/gather/carrier.h"
+#include "agent/gather/shipper.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
@@ -130,6 +132,14 @@ void PeerServer::Serve() {
                       [this](Job&, const net::Peer& peer, const ReadRequest& request, Answer answer) {
                         OnReadSealed(peer, request, std::move(answer));
                       });
+  OnFrom<ScanRequest>(PeerKind::kScan, DecodeScanRequest,
+                      [this](Job& job, const net::Peer& peer, const ScanRequest& request, Answer answer) {
+                        shipper_.OnScan(job, peer.node, request, std::move(answer));
+                      });
+  OnFrom<CarryRequest>(PeerKind::kCarry, DecodeCarryRequest,
+                       [this](Job& job, const net::Peer& peer, const CarryRequest& request, Answer answer) {
+                         carrier_.OnCarry(job, peer.node, request, std::move(answer));
+                       });
   sealed_ = std::make_shared<SealedReads>(peers_.network(), &core_.servers(),
                                           [this](std::function<void()> work) { core_.loop().Post(std::move(work)); });
   measured_ = net::MeasureServer::Serve(peers_.network(), kMeasureKinds, [this] { core_.Touch(); });

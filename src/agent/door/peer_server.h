@@ -16,12 +16,14 @@
 namespace kedge {
 
 class AgentCore;
+class Carrier;
 class HeldSets;
 class Images;
 class Inventories;
 class LocalLevel;
 class Peers;
 class Protect;
+class Shipper;
 class Takings;
 class Turns;
 
@@ -29,15 +31,17 @@ class PeerServer {
  public:
   using Answer = net::Answer;
 
-  PeerServer(AgentCore& core, HeldSets& held_sets, Images& images, Inventories& inventories, LocalLevel& local_level,
-             Peers& peers, Protect& protect, Takings& takings, Turns& turns)
+  PeerServer(AgentCore& core, Carrier& carrier, HeldSets& held_sets, Images& images, Inventories& inventories,
+             LocalLevel& local_level, Peers& peers, Protect& protect, Shipper& shipper, Takings& takings, Turns& turns)
       : core_(core),
+        carrier_(carrier),
         held_sets_(held_sets),
         images_(images),
         inventories_(inventories),
         local_level_(local_level),
         peers_(peers),
         protect_(protect),
+        shipper_(shipper),
         takings_(takings),
         turns_(turns) {}
 
@@ -71,12 +75,14 @@ class PeerServer {
   Result<HeldStream> StreamWith(const ReadRequest& request) const;
 
   AgentCore& core_;
+  Carrier& carrier_;
   HeldSets& held_sets_;
   Images& images_;
   Inventories& inventories_;
   LocalLevel& local_level_;
   Peers& peers_;
   Protect& protect_;
+  Shipper& shipper_;
   Takings& takings_;
   Turns& turns_;
   size_t leases_ = 0;

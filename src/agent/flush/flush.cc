@@ -67,8 +67,7 @@ Flush::Flush(AgentCore& core, Assignment& assignment, AttemptWatch& attempt_watc
       publisher_(publisher),
       throughput_(throughput),
       tiers_(tiers),
-      cpus_(static_cast<uint32_t>(os::UsableCpuCount())),
-      tokens_ns_(core.clock().NowNs()) {}
+      cpus_(static_cast<uint32_t>(os::UsableCpuCount())) {}
 
 // Of an image that has not ended only chunks count that may leave their slots before it (images_release.cc), and they are
 // counted when they are whole: the flush of the others may end long after its own writer needs a slot. So may the flush of
@@ -119,6 +118,7 @@ uint64_t Flush::QueuedBytesOf(uint32_t unit) const {
 }
 
 void Flush::QueueCaptured(Image& image, uint32_t chunk) {
+  if (image.version->writers == Version::Writers::kAwaited) return;
   QueuePieces(image, chunk, true);
   core_.Nudge();
 }
@@ -126,6 +126,7 @@ void Flush::QueueCaptured(Image& image, uint32_t chunk) {
 void Flush::QueueEnded(Image& image) {
   KEDGE_CHECK(image.ended);
   if (image.flush != FlushState::kFlushing) return;  // it waits for its next try, which takes all
+  if (image.version->writers == Version::Writers::kAwaited) return core_.events().writers_due(*image.version);
   for (uint32_t i = 0; i < image.chunks.size(); ++i) QueuePieces(image, i, false);
   CheckWritten(image);
   core_.Nudge();
@@ -143,6 +144,28 @@ void Flush::Start(Image& image) {
   } else {
     for (uint32_t i = 0; i < image.chunks.size(); ++i) QueueCaptured(image, i);
   }
+}
+
+void Flush::WriteHere(Version& version) {
+  version.writers = Version::Writers::kHere;
+  for (const auto& [rank, image] : version.images) {
+    if (image->doomed || image->flush != FlushState::kFlushing) continue;
+    if (image->ended) {
+      QueueEnded(*image);
+    } else {
+      for (uint32_t i = 0; i < image->chunks.size(); ++i) QueueCaptured(*image, i);
+    }
+  }
+}
+
+void Flush::Ship(Image& image) {
+  KEDGE_CHECK(image.ended && image.flush == FlushState::kFlushing && !HasBegun(image));
+  SetState(image, FlushState::kShipped);
+}
+
+void Flush::TakeBack(Image& image) {
+  KEDGE_CHECK(image.flush == FlushState::kShipped);
+  Start(image);
 }
 
 uint32_t Flush::SendToStore(Version& version) {
@@ -192,16 +215,11 @@ bool Flush::HasBegun(const Image& image) const {
 }
 
 bool Flush::RateAllows() {
-  const uint64_t rate = core_.settings().flush_bytes_per_second;
-  if (rate == 0) return true;
-  const int64_t now_ns = core_.clock().NowNs();
-  // At most a tenth of a second's worth is saved up, so that a pause is not followed by a burst.
-  tokens_ = std::min(tokens_ + static_cast<double>(rate) * 1e-9 * static_cast<double>(now_ns - tokens_ns_), rate * 0.1);
-  tokens_ns_ = now_ns;
-  if (tokens_ >= 0) return true;
+  const Duration pause = core_.flush_rate().Pause();
+  if (pause == Duration::zero()) return true;
   if (!rate_timer_) {
     rate_timer_ = true;
-    core_.loop().AddTimer(FromSeconds(-tokens_ / static_cast<double>(rate)), [this] {
+    core_.loop().AddTimer(pause, [this] {
       rate_timer_ = false;
       Dispatch();
     });
@@ -276,16 +294,15 @@ void Flush::Dispatch() {
   }
 }
 
-Reduction Flush::ReductionFor(const Image& image) {
-  Job& job = *image.version->job;
+Reduction Flush::ReductionFor(Job& job, const std::string& name, uint32_t rank, std::optional<uint64_t> image_bytes) const {
   const JobKeys& keys = job.hello.keys;
   const bool deduplicates = keys.reduce_deduplicate != Deduplication::kOff;
   if (!deduplicates && keys.reduce_incremental == Feature::kOff && keys.reduce_compress == Feature::kOff) return {};
-  Job::Reducing& known = job.reducing[{image.version->generation.name, image.rank}];
+  Job::Reducing& known = job.reducing[{name, rank}];
   // Blocks begin where pieces do.
   const uint64_t piece_bytes = core_.settings().piece_bytes;
   const auto block_bytes = static_cast<uint32_t>(std::min<uint64_t>(keys.reduce_block_bytes, piece_bytes & -piece_bytes));
-  const bool is_small = image.ended && image.image_bytes < kReducedBlocksMin * block_bytes;
+  const bool is_small = image_bytes && *image_bytes < kReducedBlocksMin * block_bytes;
   const auto is_wanted = [&](Feature key, reduce::Worth& worth) {
     return key == Feature::kOn || (key == Feature::kAuto && !is_small && worth.Asks());
   };
@@ -293,7 +310,6 @@ Reduction Flush::ReductionFor(const Image& image) {
   reduction.shares = is_wanted(keys.reduce_incremental, known.sharing);
   if (is_wanted(keys.reduce_compress, known.compressing)) reduction.compress = keys.reduce_compress;
   reduction.deduplicate = keys.reduce_deduplicate;
-  reduction.node_blocks = NodeBlocksOf(*image.version);
   reduction.compares = keys.reduce_verify;
   if (!reduction.shares && !deduplicates && reduction.compress == Feature::kOff) return {};
   reduction.block_bytes = block_bytes;
@@ -310,33 +326,43 @@ std::shared_ptr<reduce::FirstBlocks> Flush::NodeBlocksOf(Version& version) {
 
 std::shared_ptr<FlushObject> Flush::MakeObject(const Image& image) {
   Version& version = *image.version;
+  Job& job = *version.job;
+  const Generation& generation = version.generation;
+  std::optional<uint64_t> image_bytes;
   uint64_t expected_bytes = 0;  // known at the end only
-  if (image.ended) expected_bytes = image.record_object_offset + image.record_bytes;
-  Reduction reduction = ReductionFor(image);
-  std::shared_ptr<ObjectUnderWay> object = NodeObjectOf(version);
-  if (object != nullptr) {
-    expected_bytes *= version.node_ranks;
-    if (reduction.block_bytes == 0) {
-      const uint64_t piece_bytes = core_.settings().piece_bytes;
-      reduction.block_bytes = static_cast<uint32_t>(std::min<uint64_t>(kMapBlockBytesMax, piece_bytes & -piece_bytes));
-      reduction.is_whole = true;
-    }
-  } else {
-    object = std::make_shared<ObjectUnderWay>(
-        version.generation, reduction.block_bytes > 0 ? keys::ReducedImageObject(image.rank) : keys::ImageObject(image.rank));
+  if (image.ended) image_bytes = image.image_bytes, expected_bytes = image.record_object_offset + image.record_bytes;
+  Reduction reduction = ReductionFor(job, generation.name, image.rank, image_bytes);
+  if (reduction.block_bytes > 0) reduction.node_blocks = NodeBlocksOf(version);
+  if (job.hello.keys.store_layout != StoreLayout::kFile && !version.has_published) {
+    return MakePart(job, generation, image.rank, expected_bytes * version.node_ranks, std::move(reduction));
   }
-  return std::make_shared<FlushObject>(version.job->store, version.generation, image.rank, std::move(object), expected_bytes,
-                                       reduction);
+  auto object = std::make_shared<ObjectUnderWay>(
+      generation, reduction.block_bytes > 0 ? keys::ReducedImageObject(image.rank) : keys::ImageObject(image.rank));
+  return std::make_shared<FlushObject>(job.store, generation, image.rank, std::move(object), expected_bytes, reduction);
 }
 
-std::shared_ptr<ObjectUnderWay> Flush::NodeObjectOf(Version& version) {
-  if (version.job->hello.keys.store_layout != StoreLayout::kNode || version.has_published) return nullptr;
-  std::shared_ptr<ObjectUnderWay> object = version.node_object.lock();
-  if (object == nullptr || !object->IsUsable()) {
-    object = std::make_shared<ObjectUnderWay>(version.generation, keys::NodeObject());
-    version.node_object = object;
+std::shared_ptr<FlushObject> Flush::MakePart(Job& job, const Generation& generation, uint32_t rank, uint64_t expected_bytes,
+                                             Reduction reduction) {
+  if (reduction.block_bytes == 0) {
+    const uint64_t piece_bytes = core_.settings().piece_bytes;
+    reduction.block_bytes = static_cast<uint32_t>(std::min<uint64_t>(kMapBlockBytesMax, piece_bytes & -piece_bytes));
+    reduction.is_whole = true;
   }
-  return object;
+  return std::make_shared<FlushObject>(job.store, generation, rank, node_objects_.Of(generation), expected_bytes, reduction);
+}
+
+std::shared_ptr<FlushObject> Flush::MakeCarried(Job& job, const Generation& generation, uint32_t rank, uint64_t image_bytes) {
+  return MakePart(job, generation, rank, image_bytes, ReductionFor(job, generation.name, rank, image_bytes));
+}
+
+void Flush::NoteReduced(Job& job, const std::string& name, uint32_t rank, FlushObject& object) {
+  const auto reduced = object.reduced();
+  if (!reduced) return;
+  Job::Reducing& known = job.reducing[{name, rank}];
+  if (reduced->as.shares) known.sharing.Note(reduced->bytes, reduced->saved_bytes, reduced->had_base);
+  if (reduced->as.compress == Feature::kOff) return;
+  known.compressing.Note(reduced->bytes - reduced->saved_bytes, reduced->shrunk_bytes, /*had_base=*/true);
+  known.viability = reduced->as.viability;
 }
 
 void Flush::SendPiece(Image& image, const Piece& piece) {
@@ -349,7 +375,7 @@ void Flush::SendPiece(Image& image, const Piece& piece) {
   --image.pieces_queued;
   ++image.pieces_in_flight;
   ++in_flight_;
-  if (core_.settings().flush_bytes_per_second > 0) tokens_ -= static_cast<double>(piece.bytes);
+  core_.flush_rate().Take(piece.bytes);
   struct Outcome {
     Result<PieceWritten> written;
     Duration took;
@@ -374,7 +400,7 @@ void Flush::OnPieceDone(const Piece& piece, Duration took, const Result<PieceWri
     const uint64_t saved_bytes = piece.bytes - written->bytes;
     core_.counters().bytes_flushed += written->bytes;
     core_.counters().bytes_saved += saved_bytes;
-    if (core_.settings().flush_bytes_per_second > 0) tokens_ += static_cast<double>(saved_bytes);
+    core_.flush_rate().GiveBack(saved_bytes);
   }
   Image* image = images_.Find(piece.image_id);
   if (image != nullptr) {

@@ -51,6 +51,17 @@ class Flush : public FlushLoad, public ImageFlusher {
   void OnStoreAbsent(Version& version, const Status& why);
   void OnStoreThere(Version& version);
 
+  // The nodes have agreed, or are not waited for: what is not shipped of the version is written from here.
+  void WriteHere(Version& version);
+  // Another node is to write the image. REQUIRES: it has ended, and nothing of it has begun.
+  void Ship(Image& image);
+  // That one does not.
+  void TakeBack(Image& image);
+  // An image of another node that is to be written from here, in one object with those of the version that lie here.
+  std::shared_ptr<FlushObject> MakeCarried(Job& job, const Generation& generation, uint32_t rank, uint64_t image_bytes);
+  // What reducing an image has saved, for the next of its rank.
+  static void NoteReduced(Job& job, const std::string& name, uint32_t rank, FlushObject& object);
+
   void SetState(Image& image, FlushState state) override;
   void SetEnded(Image& image) override;
 
@@ -77,9 +88,11 @@ class Flush : public FlushLoad, public ImageFlusher {
   void QueuePieces(Image& image, uint32_t chunk, bool whole_only);
   void SendPiece(Image& image, const Piece& piece);
   std::shared_ptr<FlushObject> MakeObject(const Image& image);
-  Reduction ReductionFor(const Image& image);
-  // The one that all images of the version go to; null: the image is to have its own.
-  static std::shared_ptr<ObjectUnderWay> NodeObjectOf(Version& version);
+  // `image_bytes`: nothing, while they are not known.
+  Reduction ReductionFor(Job& job, const std::string& name, uint32_t rank, std::optional<uint64_t> image_bytes) const;
+  // In the object of all images of the version.
+  std::shared_ptr<FlushObject> MakePart(Job& job, const Generation& generation, uint32_t rank, uint64_t expected_bytes,
+                                        Reduction reduction);
   // Null: its images are not to lend each other blocks.
   static std::shared_ptr<reduce::FirstBlocks> NodeBlocksOf(Version& version);
   void OnPieceDone(const Piece& piece, Duration took, const Result<PieceWritten>& written);
@@ -113,11 +126,10 @@ class Flush : public FlushLoad, public ImageFlusher {
   };
   Piece Take(Queue& queue);
   std::map<uint32_t, Queue> queues_;  // by tier unit; 0: routed files
+  NodeObjects node_objects_;
   uint64_t last_sequence_ = 0;
   uint64_t queued_bytes_ = 0;
   uint32_t in_flight_ = 0;
-  double tokens_ = 0;  // bytes that may go now; negative after a piece that was larger
-  int64_t tokens_ns_ = 0;
   FlushMeter meter_;
   bool rate_timer_ = false;
   int64_t held_since_ns_ = 0;  // for the captures under way; 0: it is not

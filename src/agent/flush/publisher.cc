@@ -3,18 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "agent/flush/cargo.h"
 #include "agent/flush/flush.h"
+#include "agent/flush/publication.h"
 #include "agent/flush/routed_publication.h"
 #include "agent/images/images.h"
 #include "agent/space/throughput.h"
 #include "agent/tables/agent_core.h"
-#include "base/crc32c.h"
 #include "base/log.h"
 #include "os/process/kill_point.h"
 #include "store/garbage.h"
@@ -34,38 +33,6 @@ constexpr uint32_t kCommitTriesMax = 3;
 constexpr Duration kLookPatience = std::chrono::milliseconds(750);
 constexpr Duration kFilesPause = std::chrono::seconds(1);
 
-struct BatchImage {
-  uint64_t id = 0;
-  std::shared_ptr<FlushObject> object;
-  PieceSource record;
-  uint32_t record_crc32c = 0;
-  ImageEntry entry;
-  LeansOn leans_on;
-};
-
-// The image record, as it was checked when it came, to its place in the object.
-Status WriteRecord(BatchImage& image, const reduce::Lenders& lenders, std::set<std::string>* references) {
-  Buffer bytes(image.record.bytes);
-  KEDGE_RETURN_IF_ERROR(image.record.Read(bytes.data()));
-  if (crc32c::Compute(bytes.data(), bytes.size()) != image.record_crc32c) {
-    return Status(Code::kCorrupt, "the image record has changed in its slot since it was captured");
-  }
-  return image.object->WriteRecords(bytes, lenders, &image.entry, references, &image.leans_on);
-}
-
-reduce::Lenders LendersOf(const std::vector<BatchImage>& batch) {
-  reduce::Lenders lenders;
-  std::map<std::string, uint64_t> object_bytes;
-  for (const BatchImage& image : batch) {
-    auto lender = image.object->AsLender();
-    if (!lender) continue;
-    object_bytes[lender->object] += lender->object_bytes;
-    lenders.emplace(image.entry.rank, *std::move(lender));
-  }
-  for (auto& [rank, lender] : lenders) lender.object_bytes = object_bytes[lender.object];
-  return lenders;
-}
-
 // On a worker.
 Result<bool> LookWhetherTakenOver(StoreContext& store, const std::string& job, uint32_t attempt) {
   const Status looked = AwaitCheckNotTakenOver([&] { return store.CatalogFor(attempt); }, job, attempt, kLookPatience);
@@ -76,17 +43,19 @@ Result<bool> LookWhetherTakenOver(StoreContext& store, const std::string& job, u
 }  // namespace
 
 struct Publisher::Outcome {
-  std::vector<std::pair<uint64_t, Status>> images;
-  Status commit;         // of part and version record
-  PartRecord published;  // to be committed again when that failed
-  bool again = false;    // this is what came of that
+  struct Member {
+    uint64_t id = 0;  // 0: another node's
+    uint32_t rank = 0;
+  };
+  std::vector<Member> members;  // whom published.images is of
+  Publication published;
+  bool again = false;  // it is of another try to commit
   RetryPauses commits;
-  FinishOutcome finish;
-  Duration syncing{};  // of all its objects
 };
 
-Publisher::Publisher(AgentCore& core, Flush& flush, Images& images, Throughput& throughput)
+Publisher::Publisher(AgentCore& core, Cargo& cargo, Flush& flush, Images& images, Throughput& throughput)
     : core_(core),
+      cargo_(cargo),
       flush_(flush),
       images_(images),
       throughput_(throughput),
@@ -117,6 +86,11 @@ void Publisher::RemoveThrough(const Version& version) {
       });
 }
 
+void Publisher::Consider(const Generation& generation) {
+  if (Version* version = images_.FindVersion(generation)) return Consider(*version);
+  if (!cargo_.IsAwaited(generation)) PublishNow(generation);
+}
+
 void Publisher::Consider(Version& version) {
   uint32_t written = 0, heard_of = 0;
   for (const auto& [rank, image] : version.images) {
@@ -124,134 +98,113 @@ void Publisher::Consider(Version& version) {
     ++heard_of;
     if (image->flush == FlushState::kWritten) {
       ++written;
-    } else if (image->IsOnItsWay()) {
+    } else if (image->IsWrittenHere()) {
       return;  // it will be considered again when that one is through
     }
   }
-  if (written == 0) return;
+  const Generation& generation = version.generation;
+  if (cargo_.IsAwaited(generation) || (written == 0 && !cargo_.HasWritten(generation))) return;
   if (heard_of >= version.node_ranks || version.grace_timer != 0) {
-    if (heard_of >= version.node_ranks) PublishNow(version);
+    if (heard_of >= version.node_ranks) PublishNow(generation);
     return;
   }
-  version.grace_timer = core_.loop().AddTimer(kGrace, [this, generation = version.generation] {
+  version.grace_timer = core_.loop().AddTimer(kGrace, [this, generation] {
     Version* found = images_.FindVersion(generation);
     if (found == nullptr) return;
     found->grace_timer = 0;
     for (const auto& [rank, image] : found->images) {
-      if (!image->doomed && image->flush != FlushState::kWritten && image->IsOnItsWay()) return;
+      if (!image->doomed && image->flush != FlushState::kWritten && image->IsWrittenHere()) return;
     }
-    PublishNow(*found);
+    PublishNow(generation);
   });
 }
 
-void Publisher::PublishNow(Version& version) {
-  if (version.grace_timer != 0) core_.loop().CancelTimer(version.grace_timer);
-  version.grace_timer = 0;
-  std::vector<BatchImage> batch;
-  for (const auto& [rank, image] : version.images) {
-    if (image->doomed || image->flush != FlushState::kWritten) continue;
-    BatchImage member;
-    member.id = image->id;
-    member.object = image->object;
-    member.record = image->record.Source(0, image->record_bytes);
-    member.record_crc32c = image->record_crc32c;
-    member.entry = {rank, "", image->record_object_offset, image->record_bytes, image->record_crc32c, image->image_bytes};
-    batch.push_back(std::move(member));
-    flush_.SetState(*image, FlushState::kPublishing);
+void Publisher::PublishNow(const Generation& generation) {
+  const Job* job = core_.FindJobOf(generation);
+  if (job == nullptr) return;
+  struct Member {
+    Outcome::Member who;
+    WrittenImage image;
+  };
+  std::vector<Member> batch;
+  Cargo::Written carried = cargo_.TakeWritten(generation);
+  uint32_t ranks = carried.ranks;
+  for (WrittenImage& image : carried.images) batch.push_back({{0, image.entry.rank}, std::move(image)});
+  if (Version* version = images_.FindVersion(generation)) {
+    if (version->grace_timer != 0) core_.loop().CancelTimer(version->grace_timer);
+    version->grace_timer = 0;
+    ranks = version->ranks;
+    for (const auto& [rank, image] : version->images) {
+      if (image->doomed || image->flush != FlushState::kWritten) continue;
+      const ImageEntry entry{
+          rank, "", image->record_object_offset, image->record_bytes, image->record_crc32c, image->image_bytes};
+      batch.push_back({{image->id, rank}, {image->object, image->record.Source(0, image->record_bytes), entry}});
+      flush_.SetState(*image, FlushState::kPublishing);
+    }
+    if (!batch.empty()) version->has_published = true, version->node_blocks = nullptr;
   }
   if (batch.empty()) return;
-  version.has_published = true;
-  version.node_blocks = nullptr;
+  std::ranges::sort(batch, {}, [](const Member& member) { return member.who.rank; });
+  Outcome outcome;
+  std::vector<WrittenImage> images;
+  for (Member& member : batch) {
+    outcome.members.push_back(member.who);
+    images.push_back(std::move(member.image));
+  }
   core_.Background(
       core_.publishers(),
-      [batch = std::move(batch), store = version.job->store, generation = version.generation, ranks = version.ranks,
+      [outcome = std::move(outcome), images = std::move(images), store = job->store, generation, ranks,
        &clock = core_.clock()]() mutable {
-        Outcome outcome;
-        PartRecord part{generation, ranks, {}, {}};
-        std::vector<ObjectWriter*> writers;
-        std::vector<size_t> members;
-        std::set<std::string> references;
-        std::vector<LeansOn> leans_on;
-        std::vector<Status> begun;
-        for (const BatchImage& image : batch) {
-          const Result<ObjectUnderWay*> object = image.object->Object();
-          begun.push_back(object.status());
-          if (object.ok()) (*object)->Close();
-        }
-        const reduce::Lenders lenders = LendersOf(batch);
-        for (size_t i = 0; i < batch.size(); ++i) {
-          outcome.images.emplace_back(batch[i].id, begun[i].ok() ? WriteRecord(batch[i], lenders, &references) : begun[i]);
-          if (!outcome.images[i].second.ok()) continue;
-          writers.push_back((*batch[i].object->Object())->writer());
-          part.images.push_back(batch[i].entry);
-          leans_on.push_back(std::move(batch[i].leans_on));
-          members.push_back(i);
-        }
-        part.references.assign(references.begin(), references.end());
-        os::KillPoint("publish-records-written");
-        if (writers.empty()) return outcome;
-        auto catalog = store->CatalogFor(generation.attempt);
-        if (!catalog.ok()) {
-          for (size_t member : members) outcome.images[member].second = catalog.status();
-          return outcome;
-        }
-        const int64_t begin_ns = clock.NowNs();
-        PublishOutcome published = PublishImages(*catalog, writers, part, leans_on);
-        outcome.syncing = Duration(clock.NowNs() - begin_ns);
-        os::KillPoint("publish-done");
-        for (size_t i = 0; i < members.size(); ++i) {
-          outcome.images[members[i]].second = published.images[i];
-          if (published.images[i].ok()) (*batch[members[i]].object->Object())->MarkPublished();
-        }
-        outcome.commit = std::move(published.commit);
-        outcome.published = std::move(published.published);
-        outcome.finish = published.finish;
-        return outcome;
+        outcome.published = Publish(*store, generation, ranks, std::move(images), clock);
+        return std::move(outcome);
       },
-      [this, generation = version.generation](Outcome outcome) { OnPublished(generation, std::move(outcome)); });
+      [this, generation](Outcome done) { OnPublished(generation, std::move(done)); });
 }
 
 void Publisher::OnPublished(const Generation& generation, Outcome outcome) {
-  Version* version = images_.FindVersion(generation);
-  if (version == nullptr) return;
-  Job& job = *version->job;
-  const Code commit = outcome.commit.code();
+  Job* const job = core_.FindJobOf(generation);
+  if (job == nullptr) return;
+  Publication& published = outcome.published;
+  const Code commit = published.commit.code();
   const bool is_tried_again =
       commit == Code::kUnavailable || (commit != Code::kBusy && outcome.commits.failures < kCommitTriesMax);
   // kBusy: a newer attempt has gone elsewhere.
-  if (!outcome.commit.ok() && is_tried_again) return CommitAgain(generation, std::move(outcome));
-  if (!outcome.commit.ok()) {
-    for (auto& [id, status] : outcome.images) {
-      if (status.ok()) status = outcome.commit;
+  if (!published.commit.ok() && is_tried_again) return CommitAgain(generation, std::move(outcome));
+  if (!published.commit.ok()) {
+    for (Status& status : published.images) {
+      if (status.ok()) status = published.commit;
     }
   }
-  const bool completed = outcome.finish.complete && !version->in_store;
-  if (outcome.finish.complete) version->in_store = true;
+  for (size_t i = 0; i < outcome.members.size(); ++i) {
+    const Outcome::Member& member = outcome.members[i];
+    if (member.id == 0) cargo_.OnPublished(generation, member.rank, published.images[i], published.finish.complete);
+  }
+  Version* version = images_.FindVersion(generation);
+  if (version != nullptr) return OnPublishedHere(*version, outcome);
+  if (published.finish.created) Retain(*job, generation.name);
+}
+
+void Publisher::OnPublishedHere(Version& published_version, const Outcome& outcome) {
+  Version* version = &published_version;
+  const Generation generation = version->generation;
+  Job& job = *version->job;
+  const Publication& published = outcome.published;
+  const bool completed = published.finish.complete && !version->in_store;
+  if (published.finish.complete) version->in_store = true;
   std::vector<uint64_t> stored;
   Status absent;
   uint64_t stored_bytes = 0;
   Duration writing{};
   PieceWritten written;  // of all
-  for (const auto& [id, status] : outcome.images) {
-    Image* image = images_.Find(id);
+  for (size_t i = 0; i < outcome.members.size(); ++i) {
+    const uint64_t id = outcome.members[i].id;
+    const Status& status = published.images[i];
+    Image* image = id == 0 ? nullptr : images_.Find(id);
     if (image == nullptr) continue;
     KEDGE_CHECK(image->flush == FlushState::kPublishing);
     if (status.ok()) {
-      ++core_.counters().images_stored;
-      flush_.SetState(*image, FlushState::kStored);
-      flush_.OnStoreThere(*version);
-      if (const auto reduced = image->object->reduced()) {
-        Job::Reducing& known = job.reducing[{generation.name, image->rank}];
-        if (reduced->as.shares) known.sharing.Note(reduced->bytes, reduced->saved_bytes, reduced->had_base);
-        if (reduced->as.compress != Feature::kOff) {
-          known.compressing.Note(reduced->bytes - reduced->saved_bytes, reduced->shrunk_bytes, /*had_base=*/true);
-          known.viability = reduced->as.viability;
-        }
-      }
-      job.stored_attempt = std::max(job.stored_attempt, generation.attempt);
-      image->object = nullptr;
-      if (!completed) images_.SaveFile(*image);
-      core_.events().image_stored(*image);
+      Flush::NoteReduced(job, generation.name, image->rank, *image->object);
+      SetStored(*image, completed);
       stored_bytes += image->image_bytes;
       writing += image->flush_time;
       written.bytes += image->flush_written.bytes;
@@ -271,27 +224,52 @@ void Publisher::OnPublished(const Generation& generation, Outcome outcome) {
     }
   }
   if (!outcome.again) {
-    throughput_.OnImageStored(job.store_id, stored_bytes, writing, outcome.syncing);
-    throughput_.OnImageWritten(job.store_id, written.bytes, written.writing, outcome.syncing);
+    throughput_.OnImageStored(job.store_id, stored_bytes, writing, published.syncing);
+    throughput_.OnImageWritten(job.store_id, written.bytes, written.writing, published.syncing);
   }
   if (completed) SaveFiles(*version);
   os::KillPoint("publish-saved");
   if (completed) OnComplete(*version);
   for (uint64_t id : stored) {
     Image* image = images_.Find(id);
-    if (image == nullptr) continue;
-    if (image->doomed) {
-      images_.OnReleased(*image);
-    } else if (!image->has_files || !job.hello.keys.files_publish) {
-      images_.OnSettled(*image);
-    }
+    if (image != nullptr) Settle(*image);
   }
   // An image that was written meanwhile has waited for these.
   version = images_.FindVersion(generation);
   if (version != nullptr) absent.ok() ? Consider(*version) : AwaitStore(*version, absent);
   // What comes late, of an attempt that is over, may lie incomplete behind a newer version: retention has passed it over.
-  if (!stored.empty() && !outcome.finish.complete && generation.attempt < job.hello.attempt) Retain(job, generation.name);
+  if (!stored.empty() && !published.finish.complete && generation.attempt < job.hello.attempt) Retain(job, generation.name);
   images_.Reconsider(job, generation.name);
+  core_.events().version_changed(generation);
+  core_.Nudge();
+}
+
+// For the caller to settle, once all that were stored with it are.
+void Publisher::SetStored(Image& image, bool is_saved_later) {
+  Version& version = *image.version;
+  ++core_.counters().images_stored;
+  flush_.SetState(image, FlushState::kStored);
+  flush_.OnStoreThere(version);
+  version.job->stored_attempt = std::max(version.job->stored_attempt, version.generation.attempt);
+  image.object = nullptr;
+  if (!is_saved_later) images_.SaveFile(image);
+  core_.events().image_stored(image);
+}
+
+void Publisher::Settle(Image& image) {
+  if (image.doomed) {
+    images_.OnReleased(image);
+  } else if (!image.has_files || !image.version->job->hello.keys.files_publish) {
+    images_.OnSettled(image);
+  }
+}
+
+void Publisher::OnStoredElsewhere(Image& image, bool is_complete) {
+  const Generation generation = image.version->generation;
+  SetStored(image, /*is_saved_later=*/false);
+  if (is_complete) Probe(*image.version);
+  Settle(image);
+  if (const Job* job = core_.FindJobOf(generation)) images_.Reconsider(*job, generation.name);
   core_.events().version_changed(generation);
   core_.Nudge();
 }
@@ -304,30 +282,30 @@ void Publisher::AwaitStore(Version& version, const Status& why) {
     Version* found = images_.FindVersion(generation);
     if (found == nullptr) return;
     found->grace_timer = 0;
-    PublishNow(*found);
+    PublishNow(found->generation);
   });
 }
 
 // The objects stand in the store; only what makes them count is still missing.
 void Publisher::CommitAgain(const Generation& generation, Outcome outcome) {
   Version* version = images_.FindVersion(generation);
-  const Duration pause = outcome.commits.Next(outcome.commit);
-  if (outcome.commit.code() == Code::kUnavailable) {
-    flush_.OnStoreAbsent(*version, outcome.commit);
+  const Status why = outcome.published.commit;
+  const Duration pause = outcome.commits.Next(why);
+  if (why.code() == Code::kUnavailable) {
+    if (version != nullptr) flush_.OnStoreAbsent(*version, why);
   } else {
     ++core_.counters().flush_retries;
-    LogWarning("agent", "{}: its part cannot be committed: {}. It is tried again", generation.ToString(),
-               outcome.commit.ToString());
+    LogWarning("agent", "{}: its part cannot be committed: {}. It is tried again", generation.ToString(), why.ToString());
   }
   outcome.again = true;
-  core_.loop().AddTimer(pause, [this, generation, store = version->job->store, outcome = std::move(outcome)] {
+  core_.loop().AddTimer(pause, [this, generation, store = core_.FindJobOf(generation)->store, outcome = std::move(outcome)] {
     core_.Background(
         core_.publishers(),
         [generation, store, outcome]() mutable {
           auto catalog = store->CatalogFor(generation.attempt);
-          auto finish = catalog.ok() ? CommitPart(*catalog, outcome.published) : Result<FinishOutcome>(catalog.status());
-          outcome.commit = finish.status();
-          if (finish.ok()) outcome.finish = *finish;
+          auto finish = catalog.ok() ? CommitPart(*catalog, outcome.published.part) : Result<FinishOutcome>(catalog.status());
+          outcome.published.commit = finish.status();
+          if (finish.ok()) outcome.published.finish = *finish;
           return outcome;
         },
         [this, generation](Outcome done) { OnPublished(generation, std::move(done)); });

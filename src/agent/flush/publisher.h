@@ -15,17 +15,22 @@
 namespace kedge {
 
 class AgentCore;
+class Cargo;
 class Flush;
 class Images;
 class Throughput;
 
 class Publisher {
  public:
-  Publisher(AgentCore& core, Flush& flush, Images& images, Throughput& throughput);
+  Publisher(AgentCore& core, Cargo& cargo, Flush& flush, Images& images, Throughput& throughput);
 
   void OnWritten(Image& image);
   // Publishes what is written if nothing more is to be waited for.
   void Consider(Version& version);
+  // The same, whether images of it lie here or only those of other nodes go there from here.
+  void Consider(const Generation& generation);
+  // Another node has written the image and published it. `is_complete`: the version is complete in the store.
+  void OnStoredElsewhere(Image& image, bool is_complete);
   void OnVersionGone(Version& version);
 
   // Finishes the version if all its parts are there by now: those of other nodes come without a word to us.
@@ -48,9 +53,12 @@ class Publisher {
 
  private:
   struct Outcome;
-  void PublishNow(Version& version);
+  void PublishNow(const Generation& generation);
   void PublishFilesLater(const Image& image, const Status& why);
   void OnPublished(const Generation& generation, Outcome outcome);
+  void OnPublishedHere(Version& published_version, const Outcome& outcome);
+  void SetStored(Image& image, bool is_saved_later);
+  void Settle(Image& image);
   void RemoveThrough(const Version& version);
   void CommitAgain(const Generation& generation, Outcome outcome);
   // What is written of it is published when the store is there again.
@@ -60,6 +68,7 @@ class Publisher {
   void OnComplete(Version& version);
 
   AgentCore& core_;
+  Cargo& cargo_;
   Flush& flush_;
   Images& images_;
   Throughput& throughput_;

@@ -335,7 +335,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   keys.skip_queued = input.ConsumeBool();
   keys.reduce_incremental = input.ConsumeBool() ? Feature::kOn : Feature::kAuto;
   keys.reduce_deduplicate = input.PickValueInArray({Deduplication::kOff, Deduplication::kRank, Deduplication::kNode});
-  keys.store_layout = input.ConsumeBool() ? StoreLayout::kNode : StoreLayout::kFile;
+  keys.store_layout = static_cast<StoreLayout>(input.ConsumeIntegralInRange<int>(0, 2));
   keys.reduce_verify = input.ConsumeBool();
   keys.reduce_compress = input.ConsumeBool() ? Feature::kOn : Feature::kOff;
   const auto ranks_on_node = input.ConsumeIntegralInRange<uint32_t>(1, 2);

@@ -17,7 +17,7 @@ void Check(const Result<Message>& message, ByteSpan body) {
 }
 
 void CheckKind(uint8_t kind, uint8_t ranks, ByteSpan body) {
-  switch (kind % 19) {
+  switch (kind % 23) {
     case 0: return Check(DecodeExchangeRequest(body), body);
     case 1: return Check(DecodeExchangeReply(body, ranks), body);
     case 2: return Check(DecodeGroupsNotice(body), body);
@@ -38,6 +38,10 @@ void CheckKind(uint8_t kind, uint8_t ranks, ByteSpan body) {
     case 16: return Check(DecodeLocalReply(body), body);
     case 17: return Check(DecodeLocalNews(body), body);
     case 18: return Check(DecodeSealedReply(body), body);
+    case 19: return Check(DecodeScanRequest(body), body);
+    case 20: return Check(DecodeScanReply(body), body);
+    case 21: return Check(DecodeCarryRequest(body), body);
+    case 22: return Check(DecodeCarryReply(body), body);
   }
 }
 

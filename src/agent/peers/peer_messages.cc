@@ -212,6 +212,37 @@ KEDGE_FIELDS(LocalReply) {
   walk.Optional(m.needed, walk);
   walk.List(m.missing, 1, [&](auto& node) { walk(node, kNodeNameBytesMax); });
 }
+KEDGE_FIELDS(aggregation::Summary) {
+  walk(m.bytes);
+  walk.List(m.district_bytes, 1, walk);
+  walk.List(m.candidates, 3, [&](auto& candidate) {
+    uint32_t load = candidate.load;
+    walk(candidate.node), walk(candidate.bytes), walk(load, UINT8_MAX);
+    if constexpr (Walk::kReads) candidate.load = static_cast<uint8_t>(load);
+  });
+}
+KEDGE_FIELDS(ScanRequest) {
+  walk(m.generation), walk(m.leaders), walk(m.stripe_bytes), Fields(walk, m.summary);
+}
+KEDGE_FIELDS(ScanReply) {
+  Fields(walk, m.root), walk(m.before);
+}
+KEDGE_FIELDS(CarryRequest) {
+  walk(m.generation), walk(m.ranks, kRanksMax), walk(m.is_withdrawn), walk(m.accounted_bytes);
+  walk.List(m.images, 7, [&](auto& image) {
+    walk(image.rank, kRanksMax), walk(image.record_bytes), walk.U32(image.record_crc32c), walk(image.image_bytes);
+  });
+  const auto rank = [](const auto& image) { return image.rank; };
+  walk.Check([&] { return std::ranges::adjacent_find(m.images, std::greater_equal<>(), rank) == m.images.end(); },
+             "ranks that do not ascend");
+  walk.Check([&] { return m.images.empty() || m.images.back().rank < m.ranks; }, "a rank beyond the ranks");
+}
+KEDGE_FIELDS(CarryReply) {
+  walk.List(m.images, 2, [&](auto& image) { walk.Byte(image.state), walk(image.why, kReasonBytesMax); });
+  const auto is_known = [](const auto& image) { return image.state <= CarryState::kFailed; };
+  walk.Check([&] { return std::ranges::all_of(m.images, is_known); }, "no such state");
+  walk(m.is_complete), walk(m.mark);
+}
 KEDGE_FIELDS(LocalNews) {
   walk(m.generation), walk(m.complete);
 }
@@ -273,6 +304,10 @@ KEDGE_MESSAGE(LeaseReply, "lease")
 KEDGE_MESSAGE(SealedReply, "sealed block")
 KEDGE_MESSAGE(TurnRequest, "question for a turn")
 KEDGE_MESSAGE(TurnReply, "answer on a turn")
+KEDGE_MESSAGE(ScanRequest, "scan of a version")
+KEDGE_MESSAGE(ScanReply, "answer to a scan")
+KEDGE_MESSAGE(CarryRequest, "request to carry images")
+KEDGE_MESSAGE(CarryReply, "answer on carried images")
 KEDGE_MESSAGE(LocalPromise, "promise of a version")
 KEDGE_MESSAGE(LocalReply, "answer to a promise")
 KEDGE_MESSAGE(LocalNews, "news of a promise")

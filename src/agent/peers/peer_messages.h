@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "aggregation/summary.h"
 #include "base/status.h"
 #include "format/identity.h"
 #include "format/set_records.h"
@@ -41,6 +42,8 @@ enum class PeerKind : uint16_t {
   kPromiseNews,
   kTaken,  // what a rank has taken as its checkpoint of that number (takings.h): an EncodeImageIdentity, answered empty
   kReadSealed,
+  kScan,
+  kCarry,
 };
 
 inline constexpr net::MeasureKinds kMeasureKinds{static_cast<uint16_t>(PeerKind::kEcho),
@@ -190,6 +193,55 @@ struct LocalNews {
   Generation generation;
   bool complete = false;
 };
+
+// What the nodes of a subtree have of a version (aggregation/scan_tree.h), told to the parent. The answer comes when all nodes
+// are heard: what all have, and how many bytes lie before the subtree.
+struct ScanRequest {
+  Generation generation;
+  // By which the plan is made: the same on all nodes.
+  uint32_t leaders = 0;
+  uint64_t stripe_bytes = 0;
+  aggregation::Summary summary;
+};
+struct ScanReply {
+  aggregation::Summary root;
+  uint64_t before = 0;
+};
+
+// Images that the node which is asked is to write to the store for the one that asks (gather/carrier.h). Asked again until all of
+// them have come to an end; answered when one has, or after a while.
+struct CarryRequest {
+  struct Item {
+    uint32_t rank = 0;
+    uint64_t record_bytes = 0;
+    uint32_t record_crc32c = 0;  // of the encoded image record
+    uint64_t image_bytes = 0;
+  };
+  Generation generation;
+  uint32_t ranks = 0;
+  bool is_withdrawn = false;     // they are wanted no more
+  uint64_t accounted_bytes = 0;  // of those that are planned to come there, this node's
+  std::vector<Item> images;      // ranks ascend
+};
+enum class CarryState : uint8_t { kUnderWay, kStored, kFailed };
+struct CarryReply {
+  struct Item {
+    CarryState state = CarryState::kUnderWay;
+    std::string why;  // of a failure
+  };
+  std::vector<Item> images;  // as asked for
+  bool is_complete = false;  // the version, in the store
+  uint64_t mark = 0;         // grows while they get on
+};
+
+Buffer Encode(const ScanRequest& message);
+Buffer Encode(const ScanReply& message);
+Buffer Encode(const CarryRequest& message);
+Buffer Encode(const CarryReply& message);
+Result<ScanRequest> DecodeScanRequest(ByteSpan body);
+Result<ScanReply> DecodeScanReply(ByteSpan body);
+Result<CarryRequest> DecodeCarryRequest(ByteSpan body);
+Result<CarryReply> DecodeCarryReply(ByteSpan body);
 
 Buffer Encode(const LocalPromise& message);
 Buffer Encode(const LocalReply& message);

@@ -87,6 +87,7 @@ void Turns::Remember(Job& job, const Generation& generation, const ScheduledLeve
 void Turns::SetLevels(Version& version, const ScheduledLevels& levels) {
   version.scheduled = levels.Last();
   version.to_node = levels.node;
+  if (levels.store) core_.events().store_due(version);
   tuning_.OnScheduled(version);
 }
 

@@ -20,8 +20,8 @@ int64_t Left(uint64_t available_bytes, uint64_t whole_bytes, uint64_t share) {
   return static_cast<int64_t>(std::min<uint64_t>(available_bytes, INT64_MAX)) - static_cast<int64_t>(kept);
 }
 
-double PressurePercent() {
-  const auto text = os::ReadFile(os::PrivateFileSystem(), "/proc/pressure/memory", 4096);
+double PressurePercent(const char* resource) {
+  const auto text = os::ReadFile(os::PrivateFileSystem(), std::string("/proc/pressure/") + resource, 4096);
   double percent = 0;
   return text.ok() && std::sscanf(text->c_str(), "some avg10=%lf", &percent) == 1 ? percent : 0;
 }
@@ -48,11 +48,15 @@ MemoryRoom RoomOf(const os::VolumeInfo& volume) {
   return {Left(volume.available_bytes, volume.total_bytes, kMachineShare), "the memory file system"};
 }
 
+double ProcessorPressurePercent() {
+  return PressurePercent("cpu");
+}
+
 MemoryLimits LookAtMemory() {
   MemoryLimits limits;
   if (const auto machine = os::MachineMemory(); machine.ok()) limits.machine = *machine;
   limits.cgroup = os::CgroupMemoryLimit();
-  limits.pressure_percent = PressurePercent();
+  limits.pressure_percent = PressurePercent("memory");
   return limits;
 }
 

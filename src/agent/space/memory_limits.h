@@ -30,6 +30,9 @@ MemoryRoom RoomOf(const MemoryLimits& limits);
 // The same of a memory file system.
 MemoryRoom RoomOf(const os::VolumeInfo& volume);
 
+// Of the last ten seconds, the share in which somebody waited for a processor; 0 where it is not known.
+double ProcessorPressurePercent();
+
 // As they are now. What cannot be found out counts as no limit.
 MemoryLimits LookAtMemory();
 

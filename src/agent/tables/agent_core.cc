@@ -23,6 +23,7 @@ AgentCore::AgentCore(AgentOptions options)
     : options_(std::move(options)),
       boot_id_(os::BootId()),
       started_ns_(SystemClock().NowNs()),
+      flush_rate_(SystemClock(), options_.node.flush_bytes_per_second),
       wake_(os::EventFd::FromDescriptor(os::UniqueFd())) {}
 
 Result<std::unique_ptr<AgentCore>> AgentCore::Create(AgentOptions options) {

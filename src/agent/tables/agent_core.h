@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/tables/byte_rate.h"
 #include "agent/tables/model.h"
 #include "agent/tables/session_table.h"
 #include "agent/tables/workers.h"
@@ -31,6 +32,9 @@ struct AgentCounters {
   uint64_t images_captured = 0;
   uint64_t bytes_captured = 0;
   uint64_t images_stored = 0;
+  uint64_t images_shipped = 0;     // of these, those that another node wrote
+  uint64_t images_taken_back = 0;  // that another node was to write, and did not
+  uint64_t images_carried = 0;     // of other nodes
   uint64_t bytes_flushed = 0;
   uint64_t bytes_saved = 0;
   uint64_t flush_retries = 0;
@@ -72,6 +76,10 @@ struct AgentEvents {
   std::function<void(const Generation&)> version_changed;
   // The version does not get to that level, kNode or kStore.
   std::function<void(const Version&, Level, const Status&)> version_failed;
+  // The version is to get to the store, and nothing of it is written yet.
+  std::function<void(Version&)> store_due;
+  // An image of the version has ended, and who writes its images is not known yet (Version::writers).
+  std::function<void(Version&)> writers_due;
   // It was looked whether a newer attempt has taken over.
   std::function<void()> attempts_looked_at;
   // What a successor must know of the job is another thing by now.
@@ -130,7 +138,10 @@ class AgentCore {
   Workers& publishers() { return *publishers_; }
   // For pieces of any size.
   Workers& flushers() { return flush_is_awaited_ ? *publishers_ : *workers_; }
+  // What all that writes to stores has in common. Thread safe.
+  ByteRate& flush_rate() { return flush_rate_; }
   // A rank waits until what it has taken is in the store.
+  bool is_flush_awaited() const { return flush_is_awaited_; }
   void SetFlushAwaited(bool is_awaited) { flush_is_awaited_ = is_awaited; }
   // For what a restart waits for. Its ranks often spin while they wait, and leave nothing to low priority.
   Workers& bringers() { return *bringers_; }
@@ -187,6 +198,7 @@ class AgentCore {
   std::string boot_id_;
   int64_t started_ns_ = 0;
   AgentCounters counters_;
+  ByteRate flush_rate_;
   os::EventFd wake_;
   std::unique_ptr<os::EventLoop> loop_;
   os::SharedMapping control_;

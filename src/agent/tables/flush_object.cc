@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
+#include "agent/tables/aligned_buffer.h"
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/log.h"
@@ -23,28 +23,10 @@
 namespace kedge {
 namespace {
 
-constexpr size_t kAlignment = 4096;
 // Copied and summed at a time: what a core's cache still has when the sum reads it again.
 constexpr size_t kCopiedStepBytes = size_t{256} << 10;
 
-// A worker's buffer for pieces that do not lie in memory; grows to the largest piece and goes with the thread.
-class AlignedBuffer {
- public:
-  ~AlignedBuffer() { std::free(data_); }
-  std::byte* OfSize(size_t bytes) {
-    if (bytes > bytes_) {
-      std::free(data_);
-      bytes_ = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-      data_ = static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes_));
-      if (data_ == nullptr) bytes_ = 0;
-    }
-    return data_;
-  }
-
- private:
-  std::byte* data_ = nullptr;
-  size_t bytes_ = 0;
-};
+// Of each worker, for pieces that do not lie in memory.
 thread_local AlignedBuffer worker_buffer;
 thread_local AlignedBuffer compared_buffer;
 // Compressed at a time: as much as a device takes well in one write, and no more memory than that for each worker.

@@ -148,6 +148,8 @@ class FlushObject {
   // those of other images, which takes that it can be written again. Also tells the store to begin carrying the piece to the
   // device.
   Result<PieceWritten> WritePiece(const PieceSource& source, uint64_t stream_offset, bool may_borrow);
+  // The same of bytes that lie in memory only.
+  Result<PieceWritten> WriteBytes(ByteSpan bytes, uint64_t stream_offset) { return Write(bytes, {}, stream_offset, false); }
   // What images that have blocks in its object need to know of it. Nothing: they have none. REQUIRES: all pieces are written.
   std::optional<reduce::Lender> AsLender();
   // Behind all pieces, `record` and what belongs to it; `entry` is told where, `references` what the image refers to, and

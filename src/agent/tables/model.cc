@@ -124,7 +124,8 @@ bool Image::IsOnItsWay() const {
     case FlushState::kFlushing:
     case FlushState::kWritten:
     case FlushState::kPublishing:
-    case FlushState::kWaiting: return true;
+    case FlushState::kWaiting:
+    case FlushState::kShipped: return true;
     default: return false;
   }
 }
@@ -164,6 +165,7 @@ const char* FlushStateName(FlushState state) {
     case FlushState::kPublishing: return "publishing";
     case FlushState::kStored: return "stored";
     case FlushState::kWaiting: return "waiting";
+    case FlushState::kShipped: return "shipped";
     case FlushState::kFailed: return "failed";
   }
   return "unknown";

@@ -208,6 +208,7 @@ enum class FlushState : uint8_t {
   kPublishing,
   kStored,   // its object and part record are durable
   kWaiting,  // failed, to be tried again
+  kShipped,  // another node writes it (gather/shipper.h)
   kFailed,   // given up; `failure` says why
 };
 // For people: "flushing".
@@ -258,6 +259,8 @@ struct Image {
   void Describe(const ImageRecord& by);
   // To the store: its slots will become free by that.
   bool IsOnItsWay() const;
+  // From this node.
+  bool IsWrittenHere() const { return IsOnItsWay() && flush != FlushState::kShipped; }
   bool HasReleased() const;
   // As far as is known: it is not at level NODE, and not in the store or on its way there, for which another one is looked for.
   bool HasNoOtherCopy() const;
@@ -309,15 +312,15 @@ struct Version {
   // The blocks that its images may lend each other (reduce.deduplicate), from the first that is written until they are published.
   // Those that are written later stand alone: so whoever borrows is published together with all its lenders.
   std::shared_ptr<reduce::FirstBlocks> node_blocks;
-  // Where its images go (store.layout = node) that are written before the first are published; each later one has its own.
-  std::weak_ptr<ObjectUnderWay> node_object;
-  bool has_published = false;
-  bool probing = false;       // a look into the store is under way
-  bool went_through = false;  // images that are gone had chunks in the store for want of room here
-  Status failure;             // the first of its images
-  Status absence;             // while its flush waits for the store: why that is not there
-  RetryPauses absences;       // of its publication
-  PlacementCounts placement;  // of its images that ended with this agent
+  // Whether this node writes its images; kAwaited: the nodes of the job are about to agree (gather/shipper.h).
+  enum class Writers : uint8_t { kHere, kAwaited } writers = Writers::kHere;
+  bool has_published = false;  // images of it, from here
+  bool probing = false;        // a look into the store is under way
+  bool went_through = false;   // images that are gone had chunks in the store for want of room here
+  Status failure;              // the first of its images
+  Status absence;              // while its flush waits for the store: why that is not there
+  RetryPauses absences;        // of its publication
+  PlacementCounts placement;   // of its images that ended with this agent
   std::vector<uint32_t> missing_in_store;
   os::EventLoop::TimerId grace_timer = 0;
 

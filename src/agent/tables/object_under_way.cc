@@ -51,6 +51,16 @@ Status ObjectUnderWay::FlushHint(uint64_t offset, uint64_t bytes) {
   return Remember(writer_->FlushHint(offset, bytes, /*wait=*/false));
 }
 
+std::shared_ptr<ObjectUnderWay> NodeObjects::Of(const Generation& generation) {
+  std::erase_if(objects_, [](const auto& entry) { return entry.second.expired(); });
+  std::shared_ptr<ObjectUnderWay> object = objects_[generation].lock();
+  if (object == nullptr || !object->IsUsable()) {
+    object = std::make_shared<ObjectUnderWay>(generation, keys::NodeObject());
+    objects_[generation] = object;
+  }
+  return object;
+}
+
 void ObjectUnderWay::Close() {
   const std::unique_lock lock(pieces_);
   is_closed_ = true;

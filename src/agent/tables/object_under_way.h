@@ -1,9 +1,9 @@
 // An object on its way to the store, and where in it the bytes of images lie: the one place that says so.
 //
-// It is of one image, or of all images that a node writes of a version together (store.layout = node). Each piece gets room
-// behind all that was given out before it. So the sizes of what is to come need not be known, each byte is written once, and what
-// is written goes one behind the other. Where an image's pieces lie its block map says: no image needs to be contiguous. What was
-// written of an image that fails, or is written again, stays where it is, and nobody refers to it.
+// It is of one image, or of all images that a node writes of a version together (store.layout = node, leaders). Each piece gets
+// room behind all that was given out before it. So the sizes of what is to come need not be known, each byte is written once, and
+// what is written goes one behind the other. Where an image's pieces lie its block map says: no image needs to be contiguous.
+// What was written of an image that fails, or is written again, stays where it is, and nobody refers to it.
 //
 // A write that fails makes the whole object worth nothing, and with it all that lies there: each of its images is written again.
 //
@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -72,6 +73,16 @@ class ObjectUnderWay {
   std::atomic<bool> is_closed_ = false;
   std::atomic<uint64_t> end_ = 0;  // of all rooms
   std::atomic<bool> published_ = false;
+};
+
+// The object that the images of a version go to which this node writes together. One thread.
+class NodeObjects {
+ public:
+  // The one that is under way, or a new one.
+  std::shared_ptr<ObjectUnderWay> Of(const Generation& generation);
+
+ private:
+  std::map<Generation, std::weak_ptr<ObjectUnderWay>> objects_;
 };
 
 }  // namespace kedge

@@ -1,0 +1,91 @@
+#include "agent/flush/publication.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/crc32c.h"
+#include "os/process/kill_point.h"
+
+namespace kedge {
+namespace {
+
+// As it was checked when it came.
+Result<Buffer> RecordOf(const WrittenImage& image) {
+  if (const auto* const record = std::get_if<Buffer>(&image.record)) return *record;
+  const auto& source = std::get<PieceSource>(image.record);
+  Buffer bytes(source.bytes);
+  KEDGE_RETURN_IF_ERROR(source.Read(bytes.data()));
+  return bytes;
+}
+
+Status WriteRecord(WrittenImage& image, const reduce::Lenders& lenders, std::set<std::string>* references, LeansOn* leans_on) {
+  KEDGE_ASSIGN_OR_RETURN(const Buffer bytes, RecordOf(image));
+  if (crc32c::Compute(bytes.data(), bytes.size()) != image.entry.record_crc32c) {
+    return Status(Code::kCorrupt, "the image record has changed in its slot since it was captured");
+  }
+  return image.object->WriteRecords(bytes, lenders, &image.entry, references, leans_on);
+}
+
+reduce::Lenders LendersOf(const std::vector<WrittenImage>& written) {
+  reduce::Lenders lenders;
+  std::map<std::string, uint64_t> object_bytes;
+  for (const WrittenImage& image : written) {
+    auto lender = image.object->AsLender();
+    if (!lender) continue;
+    object_bytes[lender->object] += lender->object_bytes;
+    lenders.emplace(image.entry.rank, *std::move(lender));
+  }
+  for (auto& [rank, lender] : lenders) lender.object_bytes = object_bytes[lender.object];
+  return lenders;
+}
+
+}  // namespace
+
+Publication Publish(StoreContext& store, const Generation& generation, uint32_t ranks, std::vector<WrittenImage> written,
+                    const Clock& clock) {
+  Publication outcome;
+  PartRecord part{generation, ranks, {}, {}};
+  std::vector<ObjectWriter*> writers;
+  std::vector<size_t> members;
+  std::set<std::string> references;
+  std::vector<LeansOn> leans_on;
+  for (const WrittenImage& image : written) {
+    const Result<ObjectUnderWay*> object = image.object->Object();
+    outcome.images.push_back(object.status());
+    if (object.ok()) (*object)->Close();
+  }
+  const reduce::Lenders lenders = LendersOf(written);
+  for (size_t i = 0; i < written.size(); ++i) {
+    LeansOn others;
+    if (outcome.images[i].ok()) outcome.images[i] = WriteRecord(written[i], lenders, &references, &others);
+    if (!outcome.images[i].ok()) continue;
+    writers.push_back((*written[i].object->Object())->writer());
+    part.images.push_back(written[i].entry);
+    leans_on.push_back(std::move(others));
+    members.push_back(i);
+  }
+  part.references.assign(references.begin(), references.end());
+  os::KillPoint("publish-records-written");
+  if (writers.empty()) return outcome;
+  auto catalog = store.CatalogFor(generation.attempt);
+  if (!catalog.ok()) {
+    for (const size_t member : members) outcome.images[member] = catalog.status();
+    return outcome;
+  }
+  const int64_t begin_ns = clock.NowNs();
+  PublishOutcome published = PublishImages(*catalog, writers, part, leans_on);
+  outcome.syncing = Duration(clock.NowNs() - begin_ns);
+  os::KillPoint("publish-done");
+  for (size_t i = 0; i < members.size(); ++i) {
+    outcome.images[members[i]] = published.images[i];
+    if (published.images[i].ok()) (*written[members[i]].object->Object())->MarkPublished();
+  }
+  outcome.commit = std::move(published.commit);
+  outcome.part = std::move(published.published);
+  outcome.finish = published.finish;
+  return outcome;
+}
+
+}  // namespace kedge

@@ -1,0 +1,260 @@
+#include "agent/gather/carrier.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/flush/flush.h"
+#include "agent/flush/publisher.h"
+#include "agent/peers/peers.h"
+#include "agent/tables/agent_core.h"
+#include "base/log.h"
+#include "os/process/kill_point.h"
+
+namespace kedge {
+namespace {
+
+// An answer that says no more than that it goes on.
+constexpr Duration kAnswerPause = std::chrono::seconds(1);
+// What is planned and does not come, or does not get on, is waited for so long.
+constexpr Duration kAwaited = std::chrono::seconds(2);
+// What its node does not ask for any more.
+constexpr Duration kKept = std::chrono::seconds(60);
+// Read and written at a time, where that divides a piece of this node's own images: what a device takes well in one write.
+constexpr uint64_t kCarriedPieceBytes = 4 << 20;
+// An object that is published meanwhile is no fault of an image.
+constexpr int kTriesMax = 3;
+
+}  // namespace
+
+Carrier::Carrier(AgentCore& core, Flush& flush, Peers& peers, Publisher& publisher)
+    : core_(core),
+      flush_(flush),
+      peers_(peers),
+      publisher_(publisher),
+      workers_(std::make_unique<Workers>(core.settings().flush_workers)),
+      awaited_workers_(
+          std::make_unique<Workers>(core.settings().flush_workers, std::chrono::seconds(2), Workers::Priority::kAwaited)) {}
+
+Carrier::~Carrier() = default;
+
+void Carrier::Stop() {
+  for (auto& [generation, load] : loads_) {
+    for (auto& [rank, image] : load.images) image.progress->is_withdrawn = true;
+  }
+  workers_.reset();
+  awaited_workers_.reset();
+}
+
+uint64_t Carrier::Load::WrittenBytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [rank, image] : images) bytes += image.progress->bytes;
+  return bytes;
+}
+
+bool Carrier::Load::IsUnderWay() const {
+  return std::ranges::any_of(images, [](const auto& entry) { return !entry.second.IsOver(); });
+}
+
+Carrier::Load& Carrier::LoadOf(const Generation& generation) {
+  Load& load = loads_[generation];
+  load.asked_ns = load.changed_ns = core_.clock().NowNs();
+  return load;
+}
+
+void Carrier::Lead(const Generation& generation, uint64_t planned_bytes) {
+  LoadOf(generation).planned_bytes = planned_bytes;
+}
+
+void Carrier::Account(const Generation& generation, const std::string& node, uint64_t bytes) {
+  Load& load = LoadOf(generation);
+  if (load.accounted.insert(node).second) load.accounted_bytes += bytes;
+}
+
+void Carrier::OnCarry(Job& job, const std::string& node, const CarryRequest& request, net::Answer answer) {
+  const Generation& generation = request.generation;
+  Load& load = LoadOf(generation);
+  load.ranks = request.ranks;
+  if (load.accounted.insert(node).second) load.accounted_bytes += request.accounted_bytes;
+  Waiting waiting{node, {}, std::move(answer), core_.clock().NowNs()};
+  for (const CarryRequest::Item& item : request.images) {
+    waiting.ranks.push_back(item.rank);
+    const auto [entry, is_new] = load.images.try_emplace(item.rank);
+    Image& image = entry->second;
+    if (is_new) {
+      image.node = node;
+      image.item = item;
+      image.progress = std::make_shared<CarryOrder::Progress>();
+      request.is_withdrawn ? Fail(image, Status(Code::kFailedPrecondition, "it is wanted no more"))
+                           : Pull(job, generation, image);
+    } else if (request.is_withdrawn && image.node == node) {
+      image.progress->is_withdrawn = true;
+    }
+  }
+  load.waiting.push_back(std::move(waiting));
+  AnswerWaiting(load);
+  os::KillPoint("carry-asked");
+  // It may have been what its other images have waited for.
+  publisher_.Consider(generation);
+}
+
+void Carrier::Pull(Job& job, const Generation& generation, Image& image) {
+  const uint64_t piece_bytes = core_.settings().piece_bytes;
+  image.state = State::kPulled;
+  ++image.tries;
+  image.object = flush_.MakeCarried(job, generation, image.item.rank, image.item.image_bytes);
+  CarryOrder order{peers_.LinkFor(job),
+                   image.node,
+                   core_.settings().node,
+                   generation,
+                   image.item,
+                   image.object,
+                   piece_bytes % kCarriedPieceBytes == 0 ? kCarriedPieceBytes : piece_bytes,
+                   &core_.flush_rate(),
+                   image.progress};
+  core_.Background(
+      core_.is_flush_awaited() ? *awaited_workers_ : *workers_,
+      [order = std::move(order)]() mutable { return std::pair(CarryImage(order), std::move(order.progress)); },
+      [this, generation, rank = image.item.rank](std::pair<Result<Buffer>, std::shared_ptr<CarryOrder::Progress>> pulled) {
+        OnPulled(generation, rank, pulled.second, std::move(pulled.first));
+      });
+}
+
+void Carrier::OnPulled(const Generation& generation, uint32_t rank, const std::shared_ptr<CarryOrder::Progress>& progress,
+                       Result<Buffer> record) {
+  const auto load = loads_.find(generation);
+  const auto found = load == loads_.end() ? std::map<uint32_t, Image>::iterator() : load->second.images.find(rank);
+  if (load == loads_.end() || found == load->second.images.end() || found->second.progress != progress) return;
+  Image& image = found->second;
+  load->second.changed_ns = core_.clock().NowNs();
+  Job* const job = core_.FindJobOf(generation);
+  const bool is_withdrawn = progress->is_withdrawn;
+  if (record.ok() && !is_withdrawn && job != nullptr) {
+    image.record = std::move(*record);
+    image.state = State::kWritten;
+    core_.counters().bytes_flushed += progress->written_bytes;
+  } else if (record.status().code() == Code::kFailedPrecondition && !is_withdrawn && job != nullptr && image.tries < kTriesMax) {
+    Pull(*job, generation, image);
+  } else {
+    Fail(image, record.status());
+  }
+  AnswerWaiting(load->second);
+  publisher_.Consider(generation);
+}
+
+void Carrier::Fail(Image& image, const Status& why) {
+  image.state = State::kFailed;
+  image.why = why.ok() ? Status(Code::kFailedPrecondition, "it is wanted no more") : why;
+  image.record = Buffer();
+  // Removing what was begun may block: the last reference goes on a worker.
+  if (image.object != nullptr) core_.workers().Submit([object = std::move(image.object)] {});
+  image.object = nullptr;
+}
+
+bool Carrier::IsAwaited(const Generation& generation) const {
+  const auto found = loads_.find(generation);
+  if (found == loads_.end() || found->second.is_due) return false;
+  const Load& load = found->second;
+  if (load.planned_bytes && load.accounted_bytes < *load.planned_bytes) return true;
+  return std::ranges::any_of(load.images, [](const auto& entry) { return entry.second.state == State::kPulled; });
+}
+
+bool Carrier::HasWritten(const Generation& generation) const {
+  const auto found = loads_.find(generation);
+  return found != loads_.end() &&
+         std::ranges::any_of(found->second.images, [](const auto& entry) { return entry.second.state == State::kWritten; });
+}
+
+Cargo::Written Carrier::TakeWritten(const Generation& generation) {
+  Written written;
+  const auto found = loads_.find(generation);
+  if (found == loads_.end()) return written;
+  Load& load = found->second;
+  load.is_due = false;
+  load.planned_bytes.reset();  // what comes later is published by itself
+  written.ranks = load.ranks;
+  for (auto& [rank, image] : load.images) {
+    if (image.state != State::kWritten) continue;
+    image.state = State::kPublishing;
+    const uint64_t record_bytes = image.record.size();
+    const ImageEntry entry{rank, "", 0, record_bytes, image.item.record_crc32c, image.item.image_bytes};
+    written.images.push_back({image.object, std::move(image.record), entry});
+  }
+  return written;
+}
+
+void Carrier::OnPublished(const Generation& generation, uint32_t rank, const Status& status, bool is_complete) {
+  const auto load = loads_.find(generation);
+  if (load == loads_.end()) return;
+  load->second.is_complete = load->second.is_complete || is_complete;
+  const auto found = load->second.images.find(rank);
+  if (found == load->second.images.end()) return;
+  Image& image = found->second;
+  if (status.ok()) {
+    image.state = State::kStored;
+    ++core_.counters().images_carried;
+    if (Job* const job = core_.FindJobOf(generation)) flush_.NoteReduced(*job, generation.name, rank, *image.object);
+    image.object = nullptr;
+  } else {
+    Fail(image, status);
+  }
+  AnswerWaiting(load->second);
+}
+
+CarryReply Carrier::ReplyOf(const Load& load, const Waiting& waiting) {
+  CarryReply reply;
+  reply.is_complete = load.is_complete;
+  for (const uint32_t rank : waiting.ranks) {
+    const auto found = load.images.find(rank);
+    if (found == load.images.end() || found->second.node != waiting.node) {
+      reply.images.push_back({CarryState::kFailed, "another node has asked for it"});
+      continue;
+    }
+    const Image& image = found->second;
+    const auto state = image.state == State::kStored   ? CarryState::kStored
+                       : image.state == State::kFailed ? CarryState::kFailed
+                                                       : CarryState::kUnderWay;
+    reply.images.push_back({state, image.why.ToString().substr(0, kReasonBytesMax)});
+    reply.mark += image.progress->bytes + static_cast<uint64_t>(image.state);
+  }
+  return reply;
+}
+
+void Carrier::AnswerWaiting(Load& load) {
+  const int64_t now_ns = core_.clock().NowNs();
+  std::erase_if(load.waiting, [&](const Waiting& waiting) {
+    CarryReply reply = ReplyOf(load, waiting);
+    const bool is_over = std::ranges::none_of(reply.images, [](const auto& item) { return item.state == CarryState::kUnderWay; });
+    if (!is_over && now_ns - waiting.since_ns < kAnswerPause.count()) return false;
+    waiting.answer(Encode(reply));
+    return true;
+  });
+}
+
+void Carrier::Tick() {
+  const int64_t now_ns = core_.clock().NowNs();
+  for (auto entry = loads_.begin(); entry != loads_.end();) {
+    const Generation generation = entry->first;
+    Load& load = entry->second;
+    AnswerWaiting(load);
+    const uint64_t bytes = load.WrittenBytes();
+    if (bytes != std::exchange(load.changed_bytes, bytes)) load.changed_ns = now_ns;
+    const bool is_late = now_ns - load.changed_ns > kAwaited.count();
+    const bool is_over = now_ns - load.asked_ns > kKept.count() && !load.IsUnderWay() && load.waiting.empty();
+    ++entry;
+    if (is_over) {
+      loads_.erase(generation);
+    } else if (is_late && !load.is_due && IsAwaited(generation)) {
+      LogDebug("agent", "{}: what is to come from other nodes is waited for no longer", generation.ToString());
+      load.is_due = true;
+      publisher_.Consider(generation);
+    }
+  }
+}
+
+bool Carrier::IsBusy() const {
+  return std::ranges::any_of(loads_, [](const auto& entry) { return entry.second.IsUnderWay(); });
+}
+
+}  // namespace kedge

@@ -1,0 +1,108 @@
+// Images of other nodes that go to the store from here, for as long as their nodes ask (shipper.h).
+//
+// All that this node writes of a version goes to one object: its own images, and those that others ask it to carry. It is
+// published when all that the plan has for this node is written; who has promised something and does not come is waited for only
+// a moment, and goes to another object. An image that cannot be carried goes back to its node, which then writes it itself.
+// Nothing here survives this agent: the nodes hold their images until they hear that these are stored.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/flush/cargo.h"
+#include "agent/gather/carried_image.h"
+#include "agent/peers/peer_messages.h"
+#include "agent/tables/model.h"
+#include "agent/tables/workers.h"
+#include "net/network.h"
+
+namespace kedge {
+
+class AgentCore;
+class Flush;
+class Peers;
+class Publisher;
+
+class Carrier : public Cargo {
+ public:
+  Carrier(AgentCore& core, Flush& flush, Peers& peers, Publisher& publisher);
+  ~Carrier() override;
+  // Work in hand ends, which uses the network.
+  void Stop();
+
+  // So many bytes of all nodes, this one's among them, are planned to be written here.
+  void Lead(const Generation& generation, uint64_t planned_bytes);
+  // So many of these are that node's: those images that it has asked for, and none other.
+  void Account(const Generation& generation, const std::string& node, uint64_t bytes);
+  void OnCarry(Job& job, const std::string& node, const CarryRequest& request, net::Answer answer);
+  // Answers who has waited, and forgets what nobody asks for any more.
+  void Tick();
+  // Images are under way for other nodes.
+  bool IsBusy() const;
+
+  bool IsAwaited(const Generation& generation) const override;
+  bool HasWritten(const Generation& generation) const override;
+  Written TakeWritten(const Generation& generation) override;
+  void OnPublished(const Generation& generation, uint32_t rank, const Status& status, bool is_complete) override;
+
+ private:
+  enum class State { kPulled, kWritten, kPublishing, kStored, kFailed };
+  struct Image {
+    std::string node;
+    CarryRequest::Item item;
+    State state = State::kPulled;
+    int tries = 0;
+    Status why;
+    std::shared_ptr<FlushObject> object;
+    std::shared_ptr<CarryOrder::Progress> progress;
+    Buffer record;
+
+    bool IsOver() const { return state == State::kStored || state == State::kFailed; }
+  };
+  struct Waiting {
+    std::string node;
+    std::vector<uint32_t> ranks;
+    net::Answer answer;
+    int64_t since_ns = 0;
+  };
+  // Of one version.
+  struct Load {
+    uint32_t ranks = 0;
+    std::optional<uint64_t> planned_bytes;
+    uint64_t accounted_bytes = 0;
+    std::set<std::string> accounted;  // nodes
+    int64_t changed_ns = 0;           // when somebody last accounted for something, or an image got on
+    uint64_t changed_bytes = 0;       // written then
+    std::map<uint32_t, Image> images;
+    std::vector<Waiting> waiting;
+    bool is_complete = false;
+    bool is_due = false;  // to be published without those that are awaited
+    int64_t asked_ns = 0;
+
+    uint64_t WrittenBytes() const;
+    bool IsUnderWay() const;
+  };
+  void Pull(Job& job, const Generation& generation, Image& image);
+  void OnPulled(const Generation& generation, uint32_t rank, const std::shared_ptr<CarryOrder::Progress>& progress,
+                Result<Buffer> record);
+  void Fail(Image& image, const Status& why);
+  static CarryReply ReplyOf(const Load& load, const Waiting& waiting);
+  // Those all of whose images are over, or who have waited long enough.
+  void AnswerWaiting(Load& load);
+  Load& LoadOf(const Generation& generation);
+
+  AgentCore& core_;
+  Flush& flush_;
+  Peers& peers_;
+  Publisher& publisher_;
+  std::map<Generation, Load> loads_;
+  // Each waits for other nodes: apart from those who do not. The second while a rank waits for what it has taken.
+  std::unique_ptr<Workers> workers_, awaited_workers_;
+};
+
+}  // namespace kedge

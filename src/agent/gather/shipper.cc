@@ -1,0 +1,221 @@
+#include "agent/gather/shipper.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "agent/flush/flush.h"
+#include "agent/flush/publisher.h"
+#include "agent/gather/carrier.h"
+#include "agent/images/images.h"
+#include "agent/peers/peers.h"
+#include "agent/space/assignment.h"
+#include "agent/tables/agent_core.h"
+#include "base/log.h"
+#include "os/process/kill_point.h"
+
+namespace kedge {
+namespace {
+
+// From a version's first image that has ended here until its images are written from here, come what may.
+constexpr Duration kPlanPatience = std::chrono::seconds(3);
+// For a leader that does not get on.
+constexpr Duration kLeaderPatience = std::chrono::seconds(5);
+constexpr Duration kCarryTimeout = std::chrono::seconds(5);
+
+// In its object: chunks, then the image record.
+uint64_t StreamBytes(const Image& image) {
+  return image.record_object_offset + image.record_bytes;
+}
+
+}  // namespace
+
+Shipper::Shipper(AgentCore& core, Assignment& assignment, Carrier& carrier, Flush& flush, Images& images, Peers& peers,
+                 Publisher& publisher)
+    : core_(core),
+      assignment_(assignment),
+      carrier_(carrier),
+      flush_(flush),
+      images_(images),
+      peers_(peers),
+      publisher_(publisher),
+      planner_(core, peers, [this](const Generation& generation, const WritePlan& decided) { OnDecided(generation, decided); }) {}
+
+void Shipper::OnStoreDue(Version& version) {
+  if (!planner_.Plans(*version.job, version.generation)) return;
+  version.writers = Version::Writers::kAwaited;
+  plans_[version.generation];
+}
+
+void Shipper::OnDue(Version& version) {
+  Plan& plan = plans_[version.generation];
+  if (plan.since_ns == 0) plan.since_ns = core_.clock().NowNs();
+  const auto ended =
+      std::ranges::count_if(version.images, [](const auto& entry) { return entry.second->ended && !entry.second->doomed; });
+  if (ended >= static_cast<int64_t>(version.node_ranks)) Offer(version, plan);
+}
+
+void Shipper::Offer(Version& version, Plan& plan) {
+  if (std::exchange(plan.is_offered, true)) return;
+  uint64_t bytes = 0;
+  for (const auto& [rank, image] : version.images) {
+    if (FindToShip(&version, rank) == nullptr) continue;
+    plan.images.emplace_back(rank, StreamBytes(*image));
+    bytes += plan.images.back().second;
+  }
+  planner_.Offer(*version.job, version.generation, bytes);
+}
+
+Image* Shipper::FindToShip(Version* version, uint32_t rank) const {
+  if (version == nullptr || version->writers != Version::Writers::kAwaited) return nullptr;
+  const auto found = version->images.find(rank);
+  if (found == version->images.end()) return nullptr;
+  Image& image = *found->second;
+  if (image.doomed || !image.ended || image.flush != FlushState::kFlushing || image.HasReleased()) return nullptr;
+  const bool is_here =
+      std::ranges::all_of(image.chunks, [](const ImageChunk& chunk) { return chunk.IsLocal() && chunk.in_own_object; });
+  return is_here && !flush_.HasBegun(image) ? &image : nullptr;
+}
+
+void Shipper::GiveUp(const Generation& generation, const char* why) {
+  Version* const version = images_.FindVersion(generation);
+  if (version == nullptr || version->writers != Version::Writers::kAwaited) return;
+  LogInfo("agent", "{} is written from this node alone: {}", generation.ToString(), why);
+  flush_.WriteHere(*version);
+  // Others need not wait for this node; what is not known yet of the version is nothing that it would ship.
+  Plan& plan = plans_[generation];
+  if (!std::exchange(plan.is_offered, true)) planner_.Offer(*version->job, generation, 0);
+}
+
+void Shipper::OnDecided(const Generation& generation, const WritePlan& decided) {
+  const auto plan = plans_.find(generation);
+  if (plan == plans_.end()) return;
+  const std::string& self = core_.settings().node;
+  if (decided.led_bytes) carrier_.Lead(generation, *decided.led_bytes);
+  Version* const version = images_.FindVersion(generation);
+  std::map<std::string, CarryRequest> requests;
+  auto image = plan->second.images.begin();
+  uint64_t begin = 0;  // of the image
+  for (const WritePlan::Run& run : decided.runs) {
+    CarryRequest& request = requests[run.node];
+    request.accounted_bytes += run.bytes;
+    for (; image != plan->second.images.end() && begin < run.from + run.bytes; ++image) {
+      const Image* const shipped = run.node == self ? nullptr : FindToShip(version, image->first);
+      if (shipped != nullptr) {
+        request.images.push_back({shipped->rank, shipped->record_bytes, shipped->record_crc32c, shipped->image_bytes});
+      }
+      begin += image->second;
+    }
+  }
+  plans_.erase(plan);
+  for (auto& [node, request] : requests) {
+    if (node == self) {
+      carrier_.Account(generation, self, request.accounted_bytes);
+      continue;
+    }
+    request.generation = generation;
+    request.ranks = version == nullptr ? 0 : version->ranks;
+    std::ranges::sort(request.images, {}, &CarryRequest::Item::rank);
+    for (const CarryRequest::Item& item : request.images) flush_.Ship(*version->images.at(item.rank));
+    const Key key{generation, node};
+    shipments_[key] = {std::move(request), 0, core_.clock().NowNs()};
+    Ask(key);
+  }
+  os::KillPoint("ship-decided");
+  if (version != nullptr) flush_.WriteHere(*version);
+  core_.Nudge();
+}
+
+Image* Shipper::FindShipped(const Generation& generation, uint32_t rank) const {
+  Version* const version = images_.FindVersion(generation);
+  if (version == nullptr) return nullptr;
+  const auto found = version->images.find(rank);
+  return found != version->images.end() && found->second->flush == FlushState::kShipped ? found->second.get() : nullptr;
+}
+
+void Shipper::WriteHere(const Generation& generation, uint32_t rank) {
+  Image* const image = FindShipped(generation, rank);
+  if (image == nullptr) return;
+  ++core_.counters().images_taken_back;
+  flush_.TakeBack(*image);
+}
+
+void Shipper::Ask(const Key& key) {
+  const Shipment& shipment = shipments_.at(key);
+  const Job* const job = core_.FindJobOf(key.first);
+  if (job == nullptr) return TakeBack(key, "its job is not known any more");
+  peers_.Call(*job, key.second, PeerKind::kCarry, Encode(shipment.request), kCarryTimeout,
+              [this, key](const Result<Buffer>& answer) {
+                OnAnswer(key, answer.ok() ? DecodeCarryReply(*answer) : Result<CarryReply>(answer.status()));
+              });
+}
+
+void Shipper::OnAnswer(const Key& key, const Result<CarryReply>& answer) {
+  const auto found = shipments_.find(key);
+  if (found == shipments_.end()) return;
+  Shipment& shipment = found->second;
+  std::vector<CarryRequest::Item>& images = shipment.request.images;
+  if (!answer.ok()) return TakeBack(key, answer.status().ToString());
+  if (answer->images.size() != images.size()) return TakeBack(key, "it answers of other images");
+  const int64_t now_ns = core_.clock().NowNs();
+  if (answer->mark != std::exchange(shipment.mark, answer->mark)) shipment.heard_ns = now_ns;
+  std::vector<CarryRequest::Item> left;
+  std::set<uint32_t> stored, failed;
+  for (size_t i = 0; i < images.size(); ++i) {
+    switch (answer->images[i].state) {
+      case CarryState::kUnderWay: left.push_back(images[i]); break;
+      case CarryState::kStored: stored.insert(images[i].rank); break;
+      case CarryState::kFailed:
+        LogWarning("agent", "{} rank {} is written from this node, because node {} could not: {}", key.first.ToString(),
+                   images[i].rank, key.second, answer->images[i].why);
+        failed.insert(images[i].rank);
+        break;
+    }
+  }
+  const bool is_stuck = !left.empty() && now_ns - shipment.heard_ns > kLeaderPatience.count();
+  images = std::move(left);
+  for (const uint32_t rank : stored) {
+    Image* const image = FindShipped(key.first, rank);
+    if (image == nullptr) continue;
+    ++core_.counters().images_shipped;
+    publisher_.OnStoredElsewhere(*image, answer->is_complete);
+  }
+  for (const uint32_t rank : failed) WriteHere(key.first, rank);
+  if (is_stuck) return TakeBack(key, "it does not get on");
+  images.empty() ? static_cast<void>(shipments_.erase(found)) : Ask(key);
+}
+
+void Shipper::TakeBack(const Key& key, const std::string& why) {
+  const auto shipment = shipments_.extract(key);
+  CarryRequest request = shipment.mapped().request;
+  if (request.images.empty()) return;
+  LogWarning("agent", "{}: {} images are written from this node, because node {} does not write them: {}", key.first.ToString(),
+             request.images.size(), key.second, why);
+  for (const CarryRequest::Item& item : request.images) WriteHere(key.first, item.rank);
+  const Job* const job = core_.FindJobOf(key.first);
+  if (job == nullptr) return;
+  request.is_withdrawn = true;
+  peers_.Call(*job, key.second, PeerKind::kCarry, Encode(request), kCarryTimeout, [](const Result<Buffer>&) {});
+}
+
+void Shipper::Tick() {
+  const int64_t now_ns = core_.clock().NowNs();
+  // One that waits for a moment waits for memory that is being made.
+  const bool is_room_wanted = assignment_.waiting() > 0;
+  const bool is_room_wanted_still = std::exchange(is_room_wanted_, is_room_wanted) && is_room_wanted;
+  std::vector<std::pair<Generation, const char*>> given_up;
+  for (const auto& [generation, plan] : plans_) {
+    const Version* const version = images_.FindVersion(generation);
+    if (version == nullptr || version->writers != Version::Writers::kAwaited) continue;
+    if (is_room_wanted_still) {
+      given_up.emplace_back(generation, "a rank waits for a place that its flush would free");
+    } else if (plan.since_ns != 0 && now_ns - plan.since_ns > kPlanPatience.count()) {
+      given_up.emplace_back(generation, "not all nodes have said in time what they have");
+    }
+  }
+  for (const auto& [generation, why] : given_up) GiveUp(generation, why);
+  std::erase_if(plans_, [&](const auto& entry) { return images_.FindVersion(entry.first) == nullptr; });
+  planner_.Tick();
+}
+
+}  // namespace kedge

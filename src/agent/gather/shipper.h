@@ -1,0 +1,87 @@
+// This node's images on their way to the store by way of other nodes, for store.layout = leaders.
+//
+// When all images of a version have ended here, the nodes are told how many bytes they have (planner.h), and until the plan comes
+// nothing of them is written. An image goes as a whole to the leader whose run its first byte lies in; that node pulls it, writes
+// it and publishes it (carrier.h), and is asked how far it is until it has. Nobody waits for a plan or a leader that does not
+// come: then the images are written here, as with store.layout = node. That a leader may publish one of them all the same does
+// no harm: the version has the image of each rank once. While a client needs a slot that a flush would free, nothing waits.
+//
+// An agent that takes over from another has no plans: it writes what it finds. On the event loop's thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/gather/planner.h"
+#include "agent/peers/peer_messages.h"
+#include "agent/tables/model.h"
+
+namespace kedge {
+
+class AgentCore;
+class Assignment;
+class Carrier;
+class Flush;
+class Images;
+class Peers;
+class Publisher;
+
+class Shipper {
+ public:
+  Shipper(AgentCore& core, Assignment& assignment, Carrier& carrier, Flush& flush, Images& images, Peers& peers,
+          Publisher& publisher);
+
+  // The version is to get to the store.
+  void OnStoreDue(Version& version);
+  // One of its images has ended. REQUIRES: its writers are awaited.
+  void OnDue(Version& version);
+  void OnScan(Job& job, const std::string& node, const ScanRequest& request, std::function<void(Result<Buffer>)> answer) {
+    planner_.OnScan(job, node, request, std::move(answer));
+  }
+  // Some times a second.
+  void Tick();
+
+ private:
+  // A version whose writers are awaited, or were.
+  struct Plan {
+    int64_t since_ns = 0;  // when the first of its images ended; 0: none has
+    bool is_offered = false;
+    std::vector<std::pair<uint32_t, uint64_t>> images;  // that were offered: ranks and bytes
+  };
+  // What one leader is to write for this node.
+  struct Shipment {
+    CarryRequest request;
+    uint64_t mark = 0;
+    int64_t heard_ns = 0;  // when it got on last
+  };
+  using Key = std::pair<Generation, std::string>;  // version and leader
+
+  void Offer(Version& version, Plan& plan);
+  // Nothing of the version waits for a plan any more.
+  void GiveUp(const Generation& generation, const char* why);
+  void OnDecided(const Generation& generation, const WritePlan& decided);
+  Image* FindToShip(Version* version, uint32_t rank) const;
+  Image* FindShipped(const Generation& generation, uint32_t rank) const;
+  // A leader does not.
+  void WriteHere(const Generation& generation, uint32_t rank);
+  void Ask(const Key& key);
+  void OnAnswer(const Key& key, const Result<CarryReply>& answer);
+  void TakeBack(const Key& key, const std::string& why);
+
+  AgentCore& core_;
+  Assignment& assignment_;
+  Carrier& carrier_;
+  Flush& flush_;
+  Images& images_;
+  Peers& peers_;
+  Publisher& publisher_;
+  Planner planner_;
+  std::map<Generation, Plan> plans_;
+  bool is_room_wanted_ = false;  // by a rank, at the last tick
+  std::map<Key, Shipment> shipments_;
+};
+
+}  // namespace kedge

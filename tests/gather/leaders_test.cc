@@ -1,0 +1,243 @@
+// Some nodes write the images of all of them (store.layout = leaders). Whoever of them fails, is late or is damaged: each image
+// gets to the store once, as it was captured, and no node waits for another for long.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "store/keys.h"
+#include "store/posix/posix_store.h"
+#include "store/verify.h"
+#include "store/versions.h"
+#include "tests/protect/protect_fixture.h"
+#include "tests/support/point_names.h"
+#include "tests/support/steered_agents.h"
+
+namespace kedge::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::Not;
+namespace files = std::filesystem;
+
+// As many leaders, of versions of any size.
+std::string Leaders(int leaders) {
+  return "store.layout=leaders\nstore.stripe=64KiB\nstore.leaders=" + std::to_string(leaders) + "\n";
+}
+
+class LeadersTest : public ProtectTest {
+ protected:
+  // Of an attempt that took its versions one after the other.
+  Generation At(int64_t version) const { return {catalog().id(), "nodes", "p", version, 1, static_cast<uint32_t>(version)}; }
+  const Catalog& catalog() const {
+    if (!catalog_) catalog_ = Catalog::Open(*store_, {"test", 0, "test"}).value();
+    return *catalog_;
+  }
+  // Names of the version's objects, and what else lies with them.
+  std::set<std::string> Data(int64_t version) const {
+    std::set<std::string> found;
+    std::error_code gone;
+    for (const auto& entry : files::directory_iterator(nodes_.Store() + "/" + keys::ObjectsFolder(At(version)), gone)) {
+      found.insert(entry.path().filename());
+    }
+    return found;
+  }
+  void ExpectObjects(int64_t version, size_t objects) const {
+    const std::set<std::string> data = Data(version);
+    EXPECT_EQ(data.size(), objects);
+    for (const std::string& name : data) EXPECT_TRUE(keys::IsNodeObject("data/" + name)) << name;
+  }
+  // Takes versions 1 to `last` with these keys, all to the store.
+  void TakeStored(const std::vector<int>& places, const std::string& keys, int64_t last = 1) {
+    Take(places, keys, last, KEDGE_LEVEL_STORE);
+  }
+  // From the store alone: nothing is left of the nodes.
+  void ExpectStored(const std::vector<int>& places, int64_t version) {
+    for (int node = 0; node < 4; ++node) {
+      if (nodes_.KillAgent(node)) nodes_.DeleteFiles(node);
+    }
+    EXPECT_GT(ExpectRestart(places, "", version), 0u);
+  }
+
+  const std::unique_ptr<Store> store_ = MakePosixStore(os::SystemFileSystem(), {nodes_.Store(), 0600, 0700, false});
+  mutable std::optional<Catalog> catalog_;
+  const std::vector<int> eight_ = {0, 0, 1, 1, 2, 2, 3, 3};
+};
+
+class LeadersCount : public LeadersTest, public ::testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Of, LeadersCount, ::testing::Values(1, 2, 3, 4), ::testing::PrintToStringParamName());
+
+TEST_P(LeadersCount, WriteOneObjectEach) {
+  TakeStored(eight_, Leaders(GetParam()), 2);
+  for (const int64_t version : {1, 2}) ExpectObjects(version, static_cast<size_t>(GetParam()));
+  const VerifyReport report = VerifyVersion(catalog(), At(2), {}).value();
+  EXPECT_TRUE(report.problems.empty());
+  ExpectStored(eight_, 2);
+}
+
+TEST_F(LeadersTest, AreFewerForAVersionOfFewStripes) {
+  TakeStored(all_, "store.layout=leaders\nstore.stripe=64MiB\n");
+  ExpectObjects(1, 1);
+  ExpectStored(all_, 1);
+}
+
+TEST_F(LeadersTest, HaveAboutTheSame) {
+  nodes_.Run(eight_, Leaders(2), [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = TwoChunks(rank, 1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 60));
+  });
+  constexpr uint64_t kImageBytes = 786'432 * 8;
+  for (const std::string& name : Data(1)) {
+    const uint64_t bytes = files::file_size(nodes_.Store() + "/" + keys::ObjectsFolder(At(1)) + "/" + name);
+    EXPECT_GE(bytes, 3 * kImageBytes) << name;
+    EXPECT_LE(bytes, 5 * kImageBytes + (1 << 20)) << name;
+  }
+}
+
+TEST_F(LeadersTest, WriteWhatIsReducedToo) {
+  const std::string reduced =
+      Leaders(2) + "reduce.incremental=on\nreduce.deduplicate=node\nreduce.block=4KiB\nreduce.compress=on\n";
+  TakeStored(eight_, reduced, 4);
+  EXPECT_LE(Data(4).size(), 2u);
+  EXPECT_TRUE(VerifyVersion(catalog(), At(4), {}).value().problems.empty());
+  ExpectStored(eight_, 4);
+}
+
+TEST_F(LeadersTest, ReadSealedBytes) {
+  TakeStored(all_, Leaders(1) + "net.encrypt=true\n");
+  ExpectObjects(1, 1);
+  ExpectStored(all_, 1);
+}
+
+TEST_F(LeadersTest, AJobOnOneNodeHasOneObject) {
+  TakeStored({0, 0, 0}, Leaders(0));
+  ExpectObjects(1, 1);
+}
+
+// Its flush has to free slots while it is captured: nothing waits for a plan.
+TEST_F(LeadersTest, AnImageThatIsLargerThanThePoolDoesNotWaitForAPlan) {
+  for (const int node : {0, 1}) nodes_.StartAgent(node, {}, "8MiB");
+  nodes_.Run({0, 1}, Leaders(1) + "pool.size=8MiB\n", [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory(3 << 20);  // 24 MiB
+    Random(MixSeed(1, static_cast<uint64_t>(rank))).Fill(memory.data(), memory.size() * 8);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 60));
+  });
+  EXPECT_TRUE(VerifyVersion(catalog(), At(1), {}).value().problems.empty());
+}
+
+// ---- Faults. The version gets to the store all the same: who cannot ship writes itself. ----
+
+struct Death {
+  int node;  // 3 leads: it has most
+  const char* point;
+};
+class LeadersKilled : public LeadersTest, public ::testing::WithParamInterface<Death> {};
+INSTANTIATE_TEST_SUITE_P(At, LeadersKilled,
+                         ::testing::Values(Death{3, "carry-asked"}, Death{3, "carry-piece-written"},
+                                           Death{3, "publish-records-written"}, Death{3, "publish-done"},
+                                           Death{3, "publish-saved"}, Death{3, "ship-decided"}, Death{3, "image-end-done"},
+                                           Death{0, "ship-decided"}, Death{0, "image-end-done"}, Death{0, "serve-lease"}),
+                         [](const auto& death) {
+                           return AsTestName(std::to_string(death.param.node) + "_" + death.param.point);
+                         });
+
+TEST_P(LeadersKilled, TheVersionIsCompleteWithoutThem) {
+  const std::vector<int> places = {0, 1, 2, 3, 3};
+  nodes_.StartAgent(GetParam().node, {{"KEDGE_TEST_KILL_POINT", GetParam().point}});
+  TakeStored(places, Leaders(1));
+  EXPECT_TRUE(nodes_.AgentWasKilled());
+  ExpectStored(places, 1);
+}
+
+TEST_F(LeadersTest, ALeaderThatDoesNotAnswerIsNotWaitedForLong) {
+  const std::vector<int> places = {0, 1, 2, 3, 3};
+  TakeStored(places, Leaders(1));
+  const auto begin = std::chrono::steady_clock::now();
+  nodes_.Run(places, Leaders(1), [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 2);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
+    if (rank == 4) nodes_.Pause(3, 8s);
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_STORE, 60));
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 40s);
+  ExpectStored(places, 2);
+}
+
+// A rank that never takes the version: the others' images are in the store soon all the same.
+TEST_F(LeadersTest, ARankThatDoesNotTakeTheVersionHoldsUpNoOther) {
+  nodes_.Run(all_, Leaders(2), [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    if (rank != 2) {
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+      const auto has_all = [&] {
+        const auto info = InspectGeneration(catalog(), At(1));
+        return info.ok() && info->ranks == 4 && info->missing_ranks == std::vector<uint32_t>{2};
+      };
+      for (int i = 0; rank == 0 && i < 2000 && !has_all(); ++i) std::this_thread::sleep_for(10ms);
+      EXPECT_TRUE(rank != 0 || has_all());
+    }
+  });
+}
+
+// What a node has is not what was captured: the leader finds that, and so does its own agent. No version has it.
+TEST_F(LeadersTest, DamagedBytesGetIntoNoVersion) {
+  const std::vector<int> places = {0, 1, 1};
+  TakeStored(places, Leaders(1));
+  const auto keys_of = [&](int rank) { return nodes_.Overrides(places[static_cast<size_t>(rank)], Leaders(1)); };
+  ThreadRanks(3).ExpectOfFinalizeOn(0, KEDGE_ERROR_CORRUPT).Run(keys_of, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 2);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    // Without the leader there is no plan, and nothing is pulled.
+    const int leader = AgentPidAt(nodes_.RunFolder(1));
+    if (rank == 0) kill(leader, SIGSTOP);
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
+    EXPECT_TRUE(rank != 0 || nodes_.FlipInPool(0, memory));
+    if (rank == 0) kill(leader, SIGCONT);
+    EXPECT_NE(kedge_wait(context, "p", 2, KEDGE_LEVEL_STORE, 5), KEDGE_OK);
+    Fill(&memory, rank, 3);
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 3, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 3, KEDGE_LEVEL_STORE, 60));
+    int64_t version = 2;
+    EXPECT_KEDGE_OK(kedge_newest(context, "p", 2, &version));
+    EXPECT_EQ(version, 1);
+  });
+  ExpectStored(places, 3);
+}
+
+// Its own images are written again and again, and get there once it can write; nobody else waits for that.
+TEST_F(LeadersTest, ALeaderThatCannotWriteGivesTheOthersImagesBack) {
+  const SteeredAgents agents(nodes_.RunFolder(0) + ".steering");
+  agents.Fail(".n3-", os::testing::CallsOf(os::testing::Call::kPwrite), EIO);
+  const std::vector<int> places = {0, 1, 2, 3, 3};
+  nodes_.Run(places, Leaders(1), [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    const auto lacks_the_leaders = [&] {
+      const auto info = InspectGeneration(catalog(), At(1));
+      return info.ok() && info->ranks == 5 && info->missing_ranks == std::vector<uint32_t>{3, 4};
+    };
+    if (rank == 0) {
+      for (int i = 0; i < 1000 && !lacks_the_leaders(); ++i) std::this_thread::sleep_for(10ms);
+      EXPECT_TRUE(lacks_the_leaders());
+      agents.Mend();
+    }
+    // A flush that was given up is tried again by who asks.
+    while (rank > 2 && kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 1) != KEDGE_OK && !HasFailure()) {
+    }
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 60));
+  });
+  ExpectStored(places, 1);
+}
+
+}  // namespace
+}  // namespace kedge::testing
