@@ -85,7 +85,9 @@ TEST_F(Unreachable, WhileItsStoreIsGoneToo) {
   const Generation generation = Take(client);
   ASSERT_TRUE(IsOk(client.Goodbye()));
   DeleteRunFolder();
-  std::filesystem::remove_all(scenario_.store());
+  const std::string deleted = scenario_.store() + ".deleted";
+  std::filesystem::rename(scenario_.store(), deleted);
+  std::filesystem::remove_all(deleted);
   ExpectItLeavesWithoutANewPool();
   EXPECT_THAT(agent_->Output(), ::testing::HasSubstr(generation.ToString())) << "it is lost, and that is not said";
   EXPECT_FALSE(std::filesystem::exists(scenario_.store())) << "a store was made anew";
