@@ -75,7 +75,7 @@ void Carrier::Account(const Generation& generation, const std::string& node, uin
 void Carrier::OnCarry(Job& job, const std::string& node, const CarryRequest& request, net::Answer answer) {
   const Generation& generation = request.generation;
   Load& load = LoadOf(generation);
-  load.ranks = request.ranks;
+  if (!request.images.empty()) load.ranks = request.ranks;
   if (load.accounted.insert(node).second) load.accounted_bytes += request.accounted_bytes;
   Waiting waiting{node, {}, std::move(answer), core_.clock().NowNs()};
   for (const CarryRequest::Item& item : request.images) {
