@@ -9,9 +9,9 @@
 
 #include "base/byte_size.h"
 #include "base/log.h"
-#include "buffer/secret.h"
 #include "buffer/server.h"
 #include "kedge/kedge.h"
+#include "net/secret_file.h"
 #include "os/events/event_fd.h"
 #include "os/files/files.h"
 #include "os/process/signals.h"
@@ -55,7 +55,7 @@ Result<OwnerOptions> ParseOwner(const std::string& text) {
   if (first == std::string::npos) return Status(Code::kInvalidArgument, "--owner needs NAME:SECRET[:QUOTA]");
   OwnerOptions owner;
   owner.name = text.substr(0, first);
-  KEDGE_ASSIGN_OR_RETURN(owner.secret, ReadOrMakeSecret(text.substr(first + 1, second - first - 1)));
+  KEDGE_ASSIGN_OR_RETURN(owner.secret, net::ReadOrMakeSecret(text.substr(first + 1, second - first - 1)));
   if (second != std::string::npos) {
     KEDGE_ASSIGN_OR_RETURN(owner.quota_bytes, ParseByteSize(text.substr(second + 1)));
   }

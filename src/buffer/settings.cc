@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "buffer/secret.h"
+#include "net/secret_file.h"
 #include "os/files/files.h"
 
 namespace kedge::buffer {
@@ -28,7 +28,7 @@ Result<ClientOptions> ReadClientOptions(const Config& config, const std::string&
   options.owner = config.GetString("buffer.owner");
   options.provider = config.GetString("net.provider");
   options.interface_address = config.GetString("net.interface");
-  KEDGE_ASSIGN_OR_RETURN(options.secret, ReadSecret(os::AbsolutePath(config.GetString("buffer.secret"))));
+  KEDGE_ASSIGN_OR_RETURN(options.secret, net::ReadSecret(os::AbsolutePath(config.GetString("buffer.secret"))));
   return options;
 }
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "buffer/secret.h"
+#include "net/secret_file.h"
 #include "os/testing/temporary_folder.h"
 #include "session/config_keys.h"
 
@@ -26,7 +26,7 @@ TEST(BufferFileName, HasAServerAndAPath) {
 TEST(BufferSettings, NameTheKeyThatIsMissing) {
   const os::testing::TemporaryFolder root;
   const std::string secret = root / "secret";
-  ASSERT_TRUE(ReadOrMakeSecret(secret).ok());
+  ASSERT_TRUE(net::ReadOrMakeSecret(secret).ok());
   ConfigSources sources;
   sources.search_files = false;
   const auto read = [&] { return ReadClientOptions(Config::Load(KedgeConfigRegistry(), sources).value(), "fast"); };

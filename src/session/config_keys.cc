@@ -54,6 +54,9 @@ void AddNodeKeys(ConfigRegistry& registry) {
   workers.maximum = 256;
   registry.Add(workers);
   registry.Add({"flush.rate", kBytes, "0", kNode, "ceiling of the node's flush rate; 0: none", "per second"});
+  registry.Add({"agent.staging", kString, "", kNode,
+                "folder where this agent says that it writes images of other nodes to their stores (staging.folder); empty: it "
+                "does not"});
   registry.Add({"agent.idle_timeout", kDuration, "60s", kNode, "how long an agent without sessions and work stays"});
   KeySpec port{"agent.metrics_port", kInt64, "0", kNode, "loopback TCP port of the metrics; 0: only the unix socket"};
   port.minimum = 0;
@@ -132,6 +135,9 @@ void AddJobKeys(ConfigRegistry& registry) {
                  "with store.layout = leaders, the least that a leader is worth while for"};
   stripe.minimum = 4096;
   registry.Add(stripe);
+  registry.Add(
+      {"staging.folder", kString, "", kJob,
+       "folder that all nodes see, where staging agents say where they are: they write the job's versions; empty: none do"});
   registry.Add(Count("keep.versions", "2", "complete versions of a name that stay in the store", "versions", 1));
   registry.Add(Count("keep.local", "1", "complete versions of a name that stay on the node while there is room", "versions", 0));
   registry.Add(Count("schedule.store", "1", "every n-th version goes to the store; 0: none", "versions", 0));
@@ -391,6 +397,9 @@ Result<NodeSettings> ReadNodeSettings(const Config& config) {
   settings.net_provider = config.GetString("net.provider");
   settings.net_interface = config.GetString("net.interface");
   settings.net_encrypt = config.GetBool("net.encrypt");
+  if (!config.GetString("agent.staging").empty()) {
+    KEDGE_ASSIGN_OR_RETURN(settings.staging_folder, PathOf(config, "agent.staging"));
+  }
   settings.awaits_protection = SchemeOf(config.GetString("protect.scheme")) != ProtectScheme::kNone;
   settings.metrics_port = static_cast<uint32_t>(config.GetInt64("agent.metrics_port"));
   settings.placement_policy = config.GetString("placement.policy");
@@ -452,6 +461,9 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   const std::string& create = config.GetString("store.create");
   settings.store_making = create == "parents" ? RootMaking::kParents : create == "never" ? RootMaking::kNever : RootMaking::kLast;
   settings.makes_store_anew = create == "anew";
+  if (!config.GetString("staging.folder").empty()) {
+    KEDGE_ASSIGN_OR_RETURN(keys.staging_folder, PathOf(config, "staging.folder"));
+  }
   if (!config.GetString("job.scratch").empty()) {
     KEDGE_ASSIGN_OR_RETURN(keys.scratch, PathOf(config, "job.scratch"));
   }
@@ -503,6 +515,10 @@ Result<std::vector<std::pair<std::string, std::string>>> ExplicitNodeKeys(const 
   if (!config.IsAuto("placement.calibrations")) {
     KEDGE_ASSIGN_OR_RETURN(const std::string path, PathOf(config, "placement.calibrations"));
     KEDGE_RETURN_IF_ERROR(absolute.Set("placement.calibrations", path, config.OriginOf("placement.calibrations")));
+  }
+  if (!config.GetString("agent.staging").empty()) {
+    KEDGE_ASSIGN_OR_RETURN(const std::string path, PathOf(config, "agent.staging"));
+    KEDGE_RETURN_IF_ERROR(absolute.Set("agent.staging", path, config.OriginOf("agent.staging")));
   }
   if (!config.GetTables("tier").empty()) {
     std::string text = "[";

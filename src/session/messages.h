@@ -53,6 +53,7 @@ struct JobKeys {
   StoreLayout store_layout = StoreLayout::kFile;
   uint32_t store_leaders = 0;                 // nodes that write, with kLeaders; 0: all
   uint64_t store_stripe_bytes = 16ull << 20;  // what a leader gets at a time
+  std::string staging_folder;                 // absolute, where staging agents say where they are; empty: none write for the job
   std::string scratch;                        // absolute folder of a tier of the job's own; empty: the node's tiers
   uint32_t keep_versions = 2;
   uint32_t keep_local = 1;
@@ -118,8 +119,8 @@ struct Hello {
   uint64_t last_image_serial = 0;  // images begun so far
 
   // Whether agents of the job's nodes speak with each other: to protect versions, to agree which of them are due and where they
-  // go, and when the job is to end.
-  bool NeedsPeers() const { return keys.Protects() || ranks_on_node < ranks; }
+  // go, and when the job is to end. Or with staging agents.
+  bool NeedsPeers() const { return keys.Protects() || ranks_on_node < ranks || !keys.staging_folder.empty(); }
 };
 
 // Descriptors with it: mailbox, eventfd, control block, then one pool file for each memory tier in order of the list.

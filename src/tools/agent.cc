@@ -14,8 +14,16 @@
 namespace kedge::tools {
 namespace {
 
-Outcome RunAgent(const ConfigOptions& options, bool logs_to_file) {
-  KEDGE_ASSIGN_OR_RETURN(const Config config, options.Load());
+Outcome RunAgent(const ConfigOptions& options, bool logs_to_file, bool stages) {
+  KEDGE_ASSIGN_OR_RETURN(Config config, options.Load());
+  if (stages) {
+    const std::string folder = config.GetString("staging.folder");
+    if (folder.empty()) {
+      return Status(Code::kInvalidArgument,
+                    "--staging: set staging.folder to a folder that all nodes see, where this agent says where it is");
+    }
+    KEDGE_RETURN_IF_ERROR(config.Set("agent.staging", folder, config.OriginOf("staging.folder")));
+  }
   KEDGE_ASSIGN_OR_RETURN(const auto keys, ExplicitNodeKeys(config));
   KEDGE_ASSIGN_OR_RETURN(const std::string program, FindAgentProgram());
   std::vector<std::string> arguments = {program};
@@ -50,15 +58,21 @@ Command AgentCommand() {
         auto options = std::make_shared<ConfigOptions>();
         auto stop = std::make_shared<bool>(false);
         auto logs_to_file = std::make_shared<bool>(false);
+        auto stages = std::make_shared<bool>(false);
         options->AddTo(app);
         app.add_flag("--log", *logs_to_file, "log to agent.log in the run folder, not to the terminal");
+        app.add_flag(
+            "--staging", *stages,
+            "write images of other nodes to their stores: those of jobs with the same staging.folder; until it is stopped");
         app.add_flag("--stop", *stop,
                      "instead, let the running agent leave as soon as everything is in the store, and wait for that");
         app.footer(
             "Nobody needs to: applications start the agent when none runs. In a job script, a step of its own keeps the agent\n"
             "alive beyond the application's step.\n"
             "Examples:\n  srun --overlap --ntasks-per-node=1 kedge agent --log &\n  kedge agent --stop");
-        return [options, stop, logs_to_file] { return *stop ? StopAgent(*options) : RunAgent(*options, *logs_to_file); };
+        return [options, stop, logs_to_file, stages] {
+          return *stop ? StopAgent(*options) : RunAgent(*options, *logs_to_file, *stages);
+        };
       }};
 }
 

@@ -70,6 +70,8 @@ class VirtualNodes {
     set("agent.idle_timeout", "20s");
     return command;
   }
+  // For the output of a program that a test starts itself.
+  std::string NewOutput() const { return folder_.NewOutput(); }
   // The same as one line, for a host of its own at that address (two_hosts.h).
   std::string AgentLine(int node, const std::string& address) const {
     std::string line;

@@ -151,6 +151,9 @@ Status Agent::Prepare() {
   KEDGE_RETURN_IF_ERROR(server_.Serve());
   // A spare has the first use of the network behind it when a job comes.
   if (settings.awaits_protection) peers_.OpenThen([] {});
+  if (!settings.staging_folder.empty()) {
+    staging_post_.Open([this](const Hello& hello, const Membership& members) { return sessions_.Enlist(hello, members); });
+  }
   return Status::Ok();
 }
 
@@ -195,7 +198,8 @@ bool Agent::WaitsInVain() const {
 }
 
 bool Agent::IsIdle() {
-  if (!core_->sessions().empty()) return false;
+  // Who writes for others is there until it is told to leave.
+  if (!core_->sessions().empty() || !core_->settings().staging_folder.empty()) return false;
   const bool retaining = std::any_of(core_->jobs().begin(), core_->jobs().end(),
                                      [](const auto& job) { return !job.second->retention_running.empty(); });
   return waiters_.waiting() == 0 && flush_.in_flight() == 0 && !retaining && peer_server_.leases() == 0 && !carrier_.IsBusy() &&

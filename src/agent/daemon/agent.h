@@ -27,6 +27,8 @@
 #include "agent/flush/straight_parts.h"
 #include "agent/gather/carrier.h"
 #include "agent/gather/shipper.h"
+#include "agent/gather/stagers.h"
+#include "agent/gather/staging_post.h"
 #include "agent/images/images.h"
 #include "agent/peers/measure_peers.h"
 #include "agent/peers/peers.h"
@@ -128,8 +130,10 @@ class Agent {
   Rebuilder rebuilder_{*core_, fetch_, flush_, images_, inventories_};
   Windows windows_{*core_, fetch_, memory_};
   Carrier carrier_{*core_, flush_, peers_, publisher_};
-  Shipper shipper_{*core_, assignment_, carrier_, flush_, images_, peers_, publisher_};
-  Sessions sessions_{*core_, assignment_, images_, peers_, protect_, server_, throughput_, tiers_, tuning_};
+  Stagers stagers_{*core_, peers_};
+  StagingPost staging_post_{*core_, peers_};
+  Shipper shipper_{*core_, assignment_, carrier_, flush_, images_, peers_, publisher_, stagers_};
+  Sessions sessions_{*core_, assignment_, carrier_, images_, peers_, protect_, server_, throughput_, tiers_, tuning_};
   Waiters waiters_{*core_, attempt_watch_, flush_, images_, local_level_, protect_, publisher_, server_};
   PeerServer peer_server_{*core_, carrier_, held_sets_, images_,  inventories_, local_level_,
                           peers_, protect_, shipper_,   takings_, turns_};

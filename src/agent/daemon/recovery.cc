@@ -39,13 +39,13 @@ void RecoverImages(Agent& agent) {
 }
 
 // Who had a way to the former agent believes in it until it has said nothing for too long: what goes there comes to this one,
-// which knows nothing of it. Who asks and is asked besides the group's own is the leading node.
+// which knows nothing of it. Who asks and is asked besides the group's own is the leading node; a staging agent, by all.
 void GreetNodes(Agent& agent, const Job& job) {
   const std::string& self = agent.core().settings().node;
   const JobNode* leading = job.LeadingNode();
   if (leading == nullptr || !agent.peers().is_open()) return;
   for (const JobNode& node : job.members.nodes) {
-    const bool is_greeted = node.name != self && (leading->name == self || &node == leading);
+    const bool is_greeted = node.name != self && (leading->name == self || &node == leading || job.is_enlisted);
     if (is_greeted && !node.address.empty()) agent.peers().Connect(job, node.name);
   }
 }

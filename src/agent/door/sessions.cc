@@ -311,6 +311,21 @@ Status Sessions::SetMembers(Session& session, const Membership& members) {
   return ChangeMembers(job, members);
 }
 
+Status Sessions::Enlist(const Hello& hello, const Membership& members) {
+  const Job* const known = core_.FindJob(hello.store_id, hello.job);
+  if (known != nullptr && members.attempt < known->members.attempt) {
+    return Status(Code::kMismatch, fmt::format("job {}: attempt {} has begun", hello.job, known->members.attempt));
+  }
+  Job& job = JobFor(hello);
+  job.left_ns = core_.clock().NowNs();
+  job.is_enlisted = true;
+  if (members == job.members) return Status::Ok();
+  LogInfo("agent", "job {}: this node writes for nodes of attempt {}", job.name, members.attempt);
+  job.members = members;
+  SaveJob(job);
+  return peers_.Join(job);
+}
+
 Status Sessions::ChangeMembers(Job& job, const Membership& members) {
   if (members.attempt != job.members.attempt) {
     for (auto& [generation, version] : job.versions) version->restored = false;

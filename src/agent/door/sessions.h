@@ -15,6 +15,7 @@ namespace kedge {
 
 class AgentCore;
 class Assignment;
+class Carrier;
 class Images;
 class Peers;
 class Protect;
@@ -25,10 +26,11 @@ class Tuning;
 
 class Sessions {
  public:
-  Sessions(AgentCore& core, Assignment& assignment, Images& images, Peers& peers, Protect& protect, Server& server,
-           Throughput& throughput, Tiers& tiers, Tuning& tuning)
+  Sessions(AgentCore& core, Assignment& assignment, Carrier& carrier, Images& images, Peers& peers, Protect& protect,
+           Server& server, Throughput& throughput, Tiers& tiers, Tuning& tuning)
       : core_(core),
         assignment_(assignment),
+        carrier_(carrier),
         images_(images),
         peers_(peers),
         protect_(protect),
@@ -76,6 +78,8 @@ class Sessions {
   void EndDeadSessions();
   // Jobs of which neither session nor image is left.
   void ForgetIdleJobs();
+  // The job of other nodes' ranks, for which this node is to write (gather/staging_post.h). kMismatch: a newer attempt is known.
+  Status Enlist(const Hello& hello, const Membership& members);
 
  private:
   void Restart(Session& session);
@@ -101,6 +105,7 @@ class Sessions {
 
   AgentCore& core_;
   Assignment& assignment_;
+  Carrier& carrier_;
   Images& images_;
   Peers& peers_;
   Protect& protect_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "agent/door/sessions.h"
+#include "agent/gather/carrier.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/schedule/halts.h"
@@ -11,6 +12,7 @@
 #include "agent/schedule/turns.h"
 #include "agent/space/tiers.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/members.h"
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "format/envelope.h"
@@ -19,6 +21,9 @@
 
 namespace kedge {
 namespace {
+
+// A job for which this node writes: longer than any pause between its versions.
+constexpr Duration kEnlistedKept = std::chrono::hours(24 * 7);
 
 constexpr uint64_t kStateFileBytesMax = 32 << 20;
 constexpr char kHelloSuffix[] = ".hello";
@@ -130,6 +135,10 @@ void Sessions::RecoverJob(const std::string& path) {
   if (!whole.ok()) return void(LogWarning("agent", "{} is passed over: {}", path, whole.ToString()));
   Job& job = JobFor(*hello);
   job.members = std::move(*members);
+  if (!core_.settings().staging_folder.empty() && !IsAmong(job.members.nodes, core_.settings().node)) {
+    job.is_enlisted = true;
+    job.left_ns = core_.clock().NowNs();
+  }
   job.schedule = std::move(schedule);
   job.tuning = std::move(tuning);
   job.halt = halt;
@@ -251,7 +260,9 @@ void Sessions::ForgetIdleJobs() {
         std::any_of(sessions.begin(), sessions.end(), [&](const Session* session) { return session->job == &job; });
     const bool left_long_ago = core_.clock().NowNs() - job.left_ns >= core_.settings().idle_timeout.count();
     if (!has_session && left_long_ago) job.disagreements.clear();
-    if (has_session || !job.versions.empty() || !job.retention_running.empty() || !job.disagreements.empty()) {
+    const bool is_needed =
+        carrier_.HasLoadOf(entry->first) || (job.is_enlisted && core_.clock().NowNs() - job.left_ns < kEnlistedKept.count());
+    if (has_session || is_needed || !job.versions.empty() || !job.retention_running.empty() || !job.disagreements.empty()) {
       ++entry;
       continue;
     }

@@ -75,6 +75,7 @@ void Carrier::Account(const Generation& generation, const std::string& node, uin
 void Carrier::OnCarry(Job& job, const std::string& node, const CarryRequest& request, net::Answer answer) {
   const Generation& generation = request.generation;
   Load& load = LoadOf(generation);
+  job.left_ns = core_.clock().NowNs();
   if (!request.images.empty()) load.ranks = request.ranks;
   if (load.accounted.insert(node).second) load.accounted_bytes += request.accounted_bytes;
   Waiting waiting{node, {}, std::move(answer), core_.clock().NowNs()};
@@ -251,6 +252,10 @@ void Carrier::Tick() {
       publisher_.Consider(generation);
     }
   }
+}
+
+bool Carrier::HasLoadOf(const JobKey& job) const {
+  return std::ranges::any_of(loads_, [&](const auto& entry) { return JobKeyOf(entry.first) == job; });
 }
 
 bool Carrier::IsBusy() const {

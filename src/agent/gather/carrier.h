@@ -44,6 +44,8 @@ class Carrier : public Cargo {
   void Tick();
   // Images are under way for other nodes.
   bool IsBusy() const;
+  // Of the job something was written for other nodes, or is, and they may ask what has become of it.
+  bool HasLoadOf(const JobKey& job) const;
 
   bool IsAwaited(const Generation& generation) const override;
   bool HasWritten(const Generation& generation) const override;

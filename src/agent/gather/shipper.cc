@@ -7,6 +7,7 @@
 #include "agent/flush/flush.h"
 #include "agent/flush/publisher.h"
 #include "agent/gather/carrier.h"
+#include "agent/gather/stagers.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/space/assignment.h"
@@ -22,6 +23,9 @@ constexpr Duration kPlanPatience = std::chrono::seconds(3);
 // For a leader that does not get on.
 constexpr Duration kLeaderPatience = std::chrono::seconds(5);
 constexpr Duration kCarryTimeout = std::chrono::seconds(5);
+// It may have a successor by now, which is asked as if it had been there before.
+constexpr Duration kReachPause = std::chrono::milliseconds(200);
+constexpr int kReachTriesMax = 3;
 
 // In its object: chunks, then the image record.
 uint64_t StreamBytes(const Image& image) {
@@ -31,7 +35,7 @@ uint64_t StreamBytes(const Image& image) {
 }  // namespace
 
 Shipper::Shipper(AgentCore& core, Assignment& assignment, Carrier& carrier, Flush& flush, Images& images, Peers& peers,
-                 Publisher& publisher)
+                 Publisher& publisher, Stagers& stagers)
     : core_(core),
       assignment_(assignment),
       carrier_(carrier),
@@ -39,10 +43,13 @@ Shipper::Shipper(AgentCore& core, Assignment& assignment, Carrier& carrier, Flus
       images_(images),
       peers_(peers),
       publisher_(publisher),
+      stagers_(stagers),
       planner_(core, peers, [this](const Generation& generation, const WritePlan& decided) { OnDecided(generation, decided); }) {}
 
 void Shipper::OnStoreDue(Version& version) {
-  if (!planner_.Plans(*version.job, version.generation)) return;
+  const Job& job = *version.job;
+  const bool is_staged = Stagers::HasThem(job) && job.members.attempt == version.generation.attempt && peers_.is_open();
+  if (!is_staged && !planner_.Plans(job, version.generation)) return;
   version.writers = Version::Writers::kAwaited;
   plans_[version.generation];
 }
@@ -63,7 +70,33 @@ void Shipper::Offer(Version& version, Plan& plan) {
     plan.images.emplace_back(rank, StreamBytes(*image));
     bytes += plan.images.back().second;
   }
-  planner_.Offer(*version.job, version.generation, bytes);
+  if (!Stagers::HasThem(*version.job)) return planner_.Offer(*version.job, version.generation, bytes);
+  stagers_.Find(*version.job,
+                [this, generation = version.generation](const Result<std::string>& node) { OnStager(generation, node); });
+}
+
+void Shipper::OnStager(const Generation& generation, const Result<std::string>& node) {
+  const auto plan = plans_.extract(generation);
+  Version* const version = images_.FindVersion(generation);
+  if (plan.empty() || version == nullptr || version->writers != Version::Writers::kAwaited) return;
+  CarryRequest request;
+  for (const auto& [rank, bytes] : plan.mapped().images) {
+    const Image* const image = node.ok() ? FindToShip(version, rank) : nullptr;
+    if (image != nullptr) request.images.push_back({rank, image->record_bytes, image->record_crc32c, image->image_bytes});
+  }
+  if (!request.images.empty()) Ship({generation, *node}, std::move(request));
+  flush_.WriteHere(*version);
+  core_.Nudge();
+}
+
+void Shipper::Ship(const Key& key, CarryRequest request) {
+  Version* const version = images_.FindVersion(key.first);
+  request.generation = key.first;
+  request.ranks = version == nullptr ? 0 : version->ranks;
+  std::ranges::sort(request.images, {}, &CarryRequest::Item::rank);
+  for (const CarryRequest::Item& item : request.images) flush_.Ship(*version->images.at(item.rank));
+  shipments_[key] = {std::move(request), 0, core_.clock().NowNs(), 0};
+  Ask(key);
 }
 
 Image* Shipper::FindToShip(Version* version, uint32_t rank) const {
@@ -84,7 +117,9 @@ void Shipper::GiveUp(const Generation& generation, const char* why) {
   flush_.WriteHere(*version);
   // Others need not wait for this node; what is not known yet of the version is nothing that it would ship.
   Plan& plan = plans_[generation];
-  if (!std::exchange(plan.is_offered, true)) planner_.Offer(*version->job, generation, 0);
+  if (!std::exchange(plan.is_offered, true) && !Stagers::HasThem(*version->job)) {
+    planner_.Offer(*version->job, generation, 0);
+  }
 }
 
 void Shipper::OnDecided(const Generation& generation, const WritePlan& decided) {
@@ -113,13 +148,7 @@ void Shipper::OnDecided(const Generation& generation, const WritePlan& decided) 
       carrier_.Account(generation, self, request.accounted_bytes);
       continue;
     }
-    request.generation = generation;
-    request.ranks = version == nullptr ? 0 : version->ranks;
-    std::ranges::sort(request.images, {}, &CarryRequest::Item::rank);
-    for (const CarryRequest::Item& item : request.images) flush_.Ship(*version->images.at(item.rank));
-    const Key key{generation, node};
-    shipments_[key] = {std::move(request), 0, core_.clock().NowNs()};
-    Ask(key);
+    Ship({generation, node}, std::move(request));
   }
   os::KillPoint("ship-decided");
   if (version != nullptr) flush_.WriteHere(*version);
@@ -155,7 +184,14 @@ void Shipper::OnAnswer(const Key& key, const Result<CarryReply>& answer) {
   if (found == shipments_.end()) return;
   Shipment& shipment = found->second;
   std::vector<CarryRequest::Item>& images = shipment.request.images;
+  if (answer.status().code() == Code::kUnavailable && ++shipment.failures < kReachTriesMax) {
+    core_.loop().AddTimer(kReachPause, [this, key] {
+      if (shipments_.contains(key)) Ask(key);
+    });
+    return;
+  }
   if (!answer.ok()) return TakeBack(key, answer.status().ToString());
+  shipment.failures = 0;
   if (answer->images.size() != images.size()) return TakeBack(key, "it answers of other images");
   const int64_t now_ns = core_.clock().NowNs();
   if (answer->mark != std::exchange(shipment.mark, answer->mark)) shipment.heard_ns = now_ns;
@@ -194,6 +230,7 @@ void Shipper::TakeBack(const Key& key, const std::string& why) {
   for (const CarryRequest::Item& item : request.images) WriteHere(key.first, item.rank);
   const Job* const job = core_.FindJobOf(key.first);
   if (job == nullptr) return;
+  stagers_.Avoid(*job, key.second);
   request.is_withdrawn = true;
   peers_.Call(*job, key.second, PeerKind::kCarry, Encode(request), kCarryTimeout, [](const Result<Buffer>&) {});
 }

@@ -1,10 +1,12 @@
-// This node's images on their way to the store by way of other nodes, for store.layout = leaders.
+// This node's images on their way to the store by way of other nodes, for store.layout = leaders and for staging.folder.
 //
 // When all images of a version have ended here, the nodes are told how many bytes they have (planner.h), and until the plan comes
 // nothing of them is written. An image goes as a whole to the leader whose run its first byte lies in; that node pulls it, writes
 // it and publishes it (carrier.h), and is asked how far it is until it has. Nobody waits for a plan or a leader that does not
 // come: then the images are written here, as with store.layout = node. That a leader may publish one of them all the same does
 // no harm: the version has the image of each rank once. While a client needs a slot that a flush would free, nothing waits.
+//
+// With staging.folder a staging agent writes all images of this node (stagers.h), whatever the layout; there is no plan then.
 //
 // An agent that takes over from another has no plans: it writes what it finds. On the event loop's thread.
 #pragma once
@@ -28,11 +30,12 @@ class Flush;
 class Images;
 class Peers;
 class Publisher;
+class Stagers;
 
 class Shipper {
  public:
   Shipper(AgentCore& core, Assignment& assignment, Carrier& carrier, Flush& flush, Images& images, Peers& peers,
-          Publisher& publisher);
+          Publisher& publisher, Stagers& stagers);
 
   // The version is to get to the store.
   void OnStoreDue(Version& version);
@@ -56,6 +59,7 @@ class Shipper {
     CarryRequest request;
     uint64_t mark = 0;
     int64_t heard_ns = 0;  // when it got on last
+    int failures = 0;      // to reach it, one after the other
   };
   using Key = std::pair<Generation, std::string>;  // version and leader
 
@@ -63,6 +67,9 @@ class Shipper {
   // Nothing of the version waits for a plan any more.
   void GiveUp(const Generation& generation, const char* why);
   void OnDecided(const Generation& generation, const WritePlan& decided);
+  // All images of the version go to that staging agent.
+  void OnStager(const Generation& generation, const Result<std::string>& node);
+  void Ship(const Key& key, CarryRequest request);
   Image* FindToShip(Version* version, uint32_t rank) const;
   Image* FindShipped(const Generation& generation, uint32_t rank) const;
   // A leader does not.
@@ -78,6 +85,7 @@ class Shipper {
   Images& images_;
   Peers& peers_;
   Publisher& publisher_;
+  Stagers& stagers_;
   Planner planner_;
   std::map<Generation, Plan> plans_;
   bool is_room_wanted_ = false;  // by a rank, at the last tick

@@ -323,6 +323,27 @@ Result<ExchangeReply> DecodeExchangeReply(ByteSpan body, uint32_t ranks) {
   return Whole<ExchangeReply>(body, "exchange's reply", ranks);
 }
 
+Buffer Encode(const EnlistRequest& message) {
+  Buffer out;
+  Encoder encoder(out);
+  Writer walk(encoder);
+  walk.Bytes(EncodeHello(message.hello)), walk.Bytes(EncodeMembership(message.members));
+  encoder.Finish();
+  return out;
+}
+
+Result<EnlistRequest> DecodeEnlistRequest(ByteSpan body) {
+  Decoder decoder(body);
+  Reader walk(decoder);
+  Buffer hello, members;
+  walk.Bytes(hello), walk.Bytes(members);
+  KEDGE_RETURN_IF_ERROR(decoder.Finish("request to enlist"));
+  EnlistRequest request;
+  KEDGE_ASSIGN_OR_RETURN(request.hello, DecodeHello(hello));
+  KEDGE_ASSIGN_OR_RETURN(request.members, DecodeMembership(members));
+  return request;
+}
+
 Buffer Encode(const Invitation& message) {
   Buffer out;
   Encoder encoder(out);

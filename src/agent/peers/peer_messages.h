@@ -44,6 +44,7 @@ enum class PeerKind : uint16_t {
   kReadSealed,
   kScan,
   kCarry,
+  kEnlist,
 };
 
 inline constexpr net::MeasureKinds kMeasureKinds{static_cast<uint16_t>(PeerKind::kEcho),
@@ -234,6 +235,14 @@ struct CarryReply {
   uint64_t mark = 0;         // grows while they get on
 };
 
+// To a staging agent, over a network of its own (gather/stagers.h): the job that it is to write for. Answered empty.
+struct EnlistRequest {
+  Hello hello;
+  Membership members;
+};
+
+Buffer Encode(const EnlistRequest& message);
+Result<EnlistRequest> DecodeEnlistRequest(ByteSpan body);
 Buffer Encode(const ScanRequest& message);
 Buffer Encode(const ScanReply& message);
 Buffer Encode(const CarryRequest& message);

@@ -148,7 +148,7 @@ Result<net::Membership> Peers::MembershipOf(const Job& job) const {
   const auto secret = net::Secret::FromHex(job.members.secret);
   if (!secret.has_value()) return Status(Code::kInvalidArgument, fmt::format("job {}: its secret is not one", job.name));
   membership.secret = *secret;
-  for (const auto* nodes : {&job.members.nodes, &job.guests}) {
+  for (const auto* nodes : {&job.members.nodes, &job.guests, &job.stagers}) {
     for (const JobNode& node : *nodes) {
       const auto address = net::NodeAddress::FromText(node.address);
       if (address.has_value()) membership.members.push_back({node.name, *address});

@@ -482,6 +482,7 @@ struct Job {
   Hello hello;  // the newest one
   Membership members;
   std::vector<JobNode> guests;                       // nodes of former attempts that are not among them, and answer
+  std::vector<JobNode> stagers;                      // nodes without ranks that write for the others (gather/stagers.h)
   std::shared_ptr<const redundancy::Layout> layout;  // null: its nodes do not protect each other
   std::shared_ptr<StoreContext> store;
   std::map<Generation, std::unique_ptr<Version>> versions;  // AddVersion and RemoveVersion change it
@@ -497,7 +498,8 @@ struct Job {
   std::deque<ImageIdentity> takings_told;         // by other nodes, of the present attempt (takings.h)
   // By checkpoint name, of the present attempt; for a while after its sessions have ended, too.
   std::map<std::string, KnownDisagreement> disagreements;
-  int64_t left_ns = 0;  // when a session of it ended last
+  int64_t left_ns = 0;       // when a session of it ended last, or a node of it asked for something that this node writes for it
+  bool is_enlisted = false;  // this node has no ranks of it, and writes for those that have
   JobTuning tuning;
   Halt halt;                                    // of the newest attempt, as the next field
   bool told_to_exit = false;                    // by a session that has ended

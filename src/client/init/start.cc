@@ -61,6 +61,7 @@ struct Start {
   std::string unrecorded;                // as in Hello
   std::vector<RestoredRecord> restored;  // as the nodes know
   bool protects = false;
+  bool stages = false;  // staging agents write for the job
   bool has_agents = false;
   std::string secret;
 
@@ -77,6 +78,7 @@ struct Start {
     encoder.String(unrecorded);
     encoder.String(EncodeRestored(restored));
     encoder.U8(protects ? 1 : 0);
+    encoder.U8(stages ? 1 : 0);
     encoder.U8(has_agents ? 1 : 0);
     encoder.String(secret);
     encoder.Finish();
@@ -95,6 +97,7 @@ struct Start {
     unrecorded = decoder.String(1 << 16);
     const std::string known_restored(decoder.String(text.size()));
     protects = decoder.U8() != 0;
+    stages = decoder.U8() != 0;
     has_agents = decoder.U8() != 0;
     secret = decoder.String(kSecretBytesMax);
     KEDGE_RETURN_IF_ERROR(decoder.Finish("rank 0's start message"));
@@ -244,6 +247,7 @@ Status StartJob(Core* core, const std::vector<KnownJob>& known, Start* start) {
   start->restored = KnownIn(known, start->store_id).restored;
   start->has_agents = !core->job.synchronous;
   start->protects = core->job.keys.Protects() && start->has_agents;
+  start->stages = !core->job.keys.staging_folder.empty() && start->has_agents;
   start->secret = Id128::Generate().ToHex() + Id128::Generate().ToHex();
   if (start->unrecorded.empty()) core->catalog = catalog->WithOwner(OwnerOf(*core, start->attempt));
   return Status::Ok();
@@ -373,7 +377,7 @@ Status AgreeOnAttempt(Core* core, Result<std::unique_ptr<Connection>>* agent) {
   core->protects = start.protects;
   core->secret = start.secret;
   KEDGE_RETURN_IF_ERROR(CountRanksOnNode(core));
-  core->joins_nodes = start.protects || (start.has_agents && core->ranks_on_node < core->ranks());
+  core->joins_nodes = start.protects || start.stages || (start.has_agents && core->ranks_on_node < core->ranks());
   return Status::Ok();
 }
 

@@ -1,18 +1,18 @@
-#include "buffer/secret.h"
+#include "net/secret_file.h"
 
 #include <fmt/format.h>
 
 #include "os/files/files.h"
 #include "os/machine/machine.h"
 
-namespace kedge::buffer {
+namespace kedge::net {
 namespace {
 
 constexpr uint64_t kDigits = 64;
 
 }  // namespace
 
-Result<net::Secret> ReadSecret(const std::string& path) {
+Result<Secret> ReadSecret(const std::string& path) {
   os::FileSystem& fs = os::SystemFileSystem();
   KEDGE_ASSIGN_OR_RETURN(const auto file, fs.Open(path, os::OpenFlags::kRead));
   KEDGE_ASSIGN_OR_RETURN(const os::FileInfo info, file->Fstat());
@@ -22,15 +22,15 @@ Result<net::Secret> ReadSecret(const std::string& path) {
   KEDGE_ASSIGN_OR_RETURN(const size_t bytes, os::ReadUpTo(*file, text.data(), text.size(), 0));
   text.resize(bytes);
   if (text.size() > kDigits && text.back() == '\n') text.pop_back();
-  const auto secret = net::Secret::FromHex(text);
+  const auto secret = Secret::FromHex(text);
   if (!secret.has_value()) return Status(Code::kCorrupt, fmt::format("{} does not hold 64 hexadecimal digits", path));
   return *secret;
 }
 
-Result<net::Secret> ReadOrMakeSecret(const std::string& path) {
-  const Status made = os::CreateIfAbsent(os::SystemFileSystem(), path, net::Secret::Generate().ToHex() + "\n", "buffer", 0600);
+Result<Secret> ReadOrMakeSecret(const std::string& path) {
+  const Status made = os::CreateIfAbsent(os::SystemFileSystem(), path, Secret::Generate().ToHex() + "\n", "buffer", 0600);
   if (!made.ok() && made.code() != Code::kAlreadyExists) return made;
   return ReadSecret(path);
 }
 
-}  // namespace kedge::buffer
+}  // namespace kedge::net

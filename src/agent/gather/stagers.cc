@@ -1,0 +1,106 @@
+#include "agent/gather/stagers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/peers/peer_messages.h"
+#include "agent/peers/peers.h"
+#include "agent/tables/agent_core.h"
+#include "base/log.h"
+
+namespace kedge {
+namespace {
+
+constexpr Duration kEnlistTimeout = std::chrono::seconds(3);
+// Until staging agents are looked for again where none has answered.
+constexpr Duration kFailurePause = std::chrono::seconds(5);
+
+// Those that this node asks, one after the other: neighbours begin with different ones.
+std::vector<std::string> InOrder(const Job& job, const std::string& self, const std::string& avoided) {
+  const auto own = std::ranges::find(job.members.nodes, self, &JobNode::name);
+  const size_t first = static_cast<size_t>(own - job.members.nodes.begin());
+  std::vector<std::string> order;
+  for (size_t i = 0; i < job.stagers.size(); ++i) {
+    order.push_back(job.stagers[(first + i) % job.stagers.size()].name);
+  }
+  std::ranges::stable_partition(order, [&](const std::string& name) { return name != avoided; });
+  return order;
+}
+
+}  // namespace
+
+void Stagers::Find(Job& job, Found found) {
+  State& state = states_[job.key()];
+  if (state.attempt != job.members.attempt && state.waiting.empty()) {
+    state = State();
+    state.attempt = job.members.attempt;
+  }
+  if (!state.node.empty()) return found(state.node);
+  const int64_t now_ns = core_.clock().NowNs();
+  if (!state.failure.ok() && now_ns - state.failed_ns < kFailurePause.count()) return found(state.failure);
+  state.waiting.push_back(std::move(found));
+  if (state.waiting.size() > 1) return;
+  core_.Background([folder = job.hello.keys.staging_folder] { return FindStaging(folder); },
+                   [this, key = job.key()](const Result<StagingNetwork>& network) { OnRead(key, network); });
+}
+
+void Stagers::Avoid(const Job& job, const std::string& node) {
+  const auto state = states_.find(job.key());
+  if (state == states_.end() || state->second.node != node) return;
+  state->second.node.clear();
+  state->second.avoided = node;
+}
+
+void Stagers::OnRead(const JobKey& key, const Result<StagingNetwork>& network) {
+  Job* const job = core_.FindJob(key);
+  if (!network.ok()) return Finish(key, network.status());
+  if (job == nullptr || !peers_.is_open()) return Finish(key, Status(Code::kUnavailable, "the job is over"));
+  net::Membership staging;
+  staging.job = network->Name();
+  staging.attempt = 1;
+  staging.self = core_.settings().node;
+  staging.secret = network->secret;
+  staging.is_guest = true;
+  for (const JobNode& agent : network->agents) {
+    const auto address = net::NodeAddress::FromText(agent.address);
+    if (address.has_value()) staging.members.push_back({agent.name, *address});
+  }
+  job->stagers = network->agents;
+  Status joined = peers_.network()->Join(std::move(staging));
+  if (joined.ok()) joined = peers_.Join(*job);
+  if (!joined.ok()) return Finish(key, joined);
+  Enlist(key, network->Name(), InOrder(*job, core_.settings().node, states_[key].avoided));
+}
+
+void Stagers::Enlist(const JobKey& key, const std::string& network, std::vector<std::string> candidates) {
+  const Job* const job = core_.FindJob(key);
+  if (job == nullptr || peers_.network() == nullptr || candidates.empty()) {
+    return Finish(key, Status(Code::kUnavailable, "no staging agent answers"));
+  }
+  const std::string node = candidates.front();
+  candidates.erase(candidates.begin());
+  peers_.network()->Call(
+      {network, node}, static_cast<uint16_t>(PeerKind::kEnlist), Encode(EnlistRequest{job->hello, job->members}), kEnlistTimeout,
+      [this, key, network, node, left = std::move(candidates)](const Result<Buffer>& answer) {
+        if (answer.ok()) return Finish(key, node);
+        LogWarning("agent", "job {}: staging agent {} does not write for it: {}", key.second, node, answer.status().ToString());
+        Enlist(key, network, left);
+      });
+}
+
+void Stagers::Finish(const JobKey& key, const Result<std::string>& node) {
+  State& state = states_[key];
+  state.node = node.ok() ? *node : std::string();
+  state.failure = node.status();
+  state.failed_ns = core_.clock().NowNs();
+  if (node.ok()) {
+    LogInfo("agent", "job {}: staging agent {} writes the images of this node", key.second, *node);
+  } else {
+    LogWarning("agent", "job {}: this node writes its own images: {}", key.second, node.status().ToString());
+  }
+  for (const Found& found : std::exchange(state.waiting, {})) found(node);
+}
+
+}  // namespace kedge

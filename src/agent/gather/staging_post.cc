@@ -1,0 +1,58 @@
+#include "agent/gather/staging_post.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "agent/peers/peers.h"
+#include "agent/tables/agent_core.h"
+#include "base/log.h"
+
+namespace kedge {
+namespace {
+
+// Nodes of all jobs together.
+constexpr size_t kNodesAtOnceMax = 4096;
+
+}  // namespace
+
+StagingPost::~StagingPost() {
+  if (is_open_) WithdrawStaging(core_.settings().staging_folder, core_.settings().node);
+}
+
+void StagingPost::Open(Enlisted enlisted) {
+  enlisted_ = std::move(enlisted);
+  peers_.OpenThen([this] {
+    if (!peers_.is_open()) return LogError("agent", "without a network this agent cannot write for other nodes");
+    core_.Background([folder = core_.settings().staging_folder, node = core_.settings().node,
+                      address = peers_.address()] { return AnnounceStaging(folder, node, address); },
+                     [this](const Result<StagingNetwork>& network) { Serve(network); });
+  });
+}
+
+void StagingPost::Serve(const Result<StagingNetwork>& network) {
+  Status status = network.status();
+  if (status.ok()) {
+    peers_.network()->Serve(static_cast<uint16_t>(PeerKind::kEnlist),
+                            [this, name = network->Name()](const net::Peer& peer, ByteSpan body, net::Answer answer) {
+                              if (peer.job != name)
+                                return answer(Status(Code::kPermission, "jobs are enlisted by the staging folder's secret"));
+                              const auto request = DecodeEnlistRequest(body);
+                              if (!request.ok()) return answer(request.status());
+                              const Status enlisted = enlisted_(request->hello, request->members);
+                              answer(enlisted.ok() ? Result<Buffer>(Buffer()) : Result<Buffer>(enlisted));
+                            });
+    net::Membership staging;
+    staging.job = network->Name();
+    staging.attempt = 1;
+    staging.self = core_.settings().node;
+    staging.secret = network->secret;
+    staging.guests_max = kNodesAtOnceMax;
+    status = peers_.network()->Join(std::move(staging));
+  }
+  is_open_ = status.ok();
+  if (!status.ok()) return LogError("agent", "this agent cannot write for other nodes: {}", status.ToString());
+  LogInfo("agent", "this agent writes for other nodes, which find it in {}", core_.settings().staging_folder);
+}
+
+}  // namespace kedge

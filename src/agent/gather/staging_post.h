@@ -1,0 +1,37 @@
+// The staging agent's side (agent.staging): says where it is, and takes jobs that nodes enlist. What it then does for them is the
+// carrier's (carrier.h). On the event loop's thread.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "agent/gather/staging_network.h"
+#include "agent/peers/peer_messages.h"
+#include "base/status.h"
+
+namespace kedge {
+
+class AgentCore;
+class Peers;
+
+class StagingPost {
+ public:
+  // A job with its members, to be served from now on.
+  using Enlisted = std::function<Status(const Hello&, const Membership&)>;
+  StagingPost(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {}
+  ~StagingPost();
+
+  bool is_open() const { return is_open_; }
+  // An error: nobody can find it. REQUIRES: settings have a folder.
+  void Open(Enlisted enlisted);
+
+ private:
+  void Serve(const Result<StagingNetwork>& network);
+
+  AgentCore& core_;
+  Peers& peers_;
+  Enlisted enlisted_;
+  bool is_open_ = false;
+};
+
+}  // namespace kedge

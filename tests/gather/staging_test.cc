@@ -1,0 +1,162 @@
+// Staging agents: nodes without ranks that write the images of the others. Whatever becomes of them, each image gets to the
+// store.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "store/keys.h"
+#include "tests/protect/protect_fixture.h"
+#include "tests/support/point_names.h"
+
+namespace kedge::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::Not;
+namespace files = std::filesystem;
+
+// Ranks on nodes 0 and 1; 2 and 3 are for staging agents.
+class StagingTest : public ProtectTest {
+ protected:
+  StagingTest() { files::create_directory(folder_); }
+  ChildProcess& StartStager(int node, const std::map<std::string, std::string>& environment = {}) {
+    std::vector<std::string> command = nodes_.AgentCommand(node);
+    command.insert(command.end(), {"--set", "agent.staging=" + folder_});
+    stagers_.push_back(std::make_unique<ChildProcess>(command, environment, nodes_.NewOutput()));
+    EXPECT_TRUE(stagers_.back()->WaitForOutput("this agent writes for other nodes", 20s)) << stagers_.back()->Output();
+    return *stagers_.back();
+  }
+  void EndStagers() {
+    for (const auto& stager : stagers_) {
+      kill(stager->pid(), SIGTERM);
+      EXPECT_TRUE(stager->Wait(20s).has_value());
+    }
+    stagers_.clear();
+  }
+  std::string Keys() const { return "staging.folder=" + folder_ + "\n"; }
+  int Counted(int node, const std::string& counter) {
+    auto status = nodes_.Tool(node, {"status", "--json"});
+    EXPECT_TRUE(status->Succeeds(20s)) << status->Output();
+    const Json json = Json::parse(status->Output(), nullptr, false);
+    return json.is_object() ? json["counters"].value(counter, -1) : -1;
+  }
+  // From the store alone.
+  void ExpectStored(int64_t version) {
+    EndStagers();
+    for (const int node : {0, 1}) {
+      if (nodes_.KillAgent(node)) nodes_.DeleteFiles(node);
+    }
+    EXPECT_GT(ExpectRestart(places_, "", version), 0u);
+  }
+
+  const std::string folder_ = nodes_.RunFolder(0) + "-staging";
+  std::vector<std::unique_ptr<ChildProcess>> stagers_;
+  const std::vector<int> places_ = {0, 0, 1};
+};
+
+TEST_F(StagingTest, AStagingAgentWritesAllImages) {
+  StartStager(2);
+  Take(places_, Keys(), 3, KEDGE_LEVEL_STORE);
+  EXPECT_EQ(Counted(0, "images_shipped"), 6);
+  EXPECT_EQ(Counted(1, "images_shipped"), 3);
+  EXPECT_EQ(Counted(2, "images_carried"), 9);
+  EXPECT_EQ(Counted(0, "flushed_bytes"), 0);
+  ExpectStored(3);
+}
+
+TEST_F(StagingTest, SeveralShareTheNodes) {
+  StartStager(2);
+  StartStager(3);
+  Take(places_, Keys(), 2, KEDGE_LEVEL_STORE);
+  EXPECT_EQ(Counted(2, "images_carried") + Counted(3, "images_carried"), 6);
+  EXPECT_EQ(std::min(Counted(2, "images_carried"), Counted(3, "images_carried")), 2)
+      << "one has two ranks' images, one has one's";
+  ExpectStored(2);
+}
+
+TEST_F(StagingTest, AJobOnOneNodeHasItsImagesWrittenToo) {
+  StartStager(2);
+  Take({0, 0}, Keys(), 1, KEDGE_LEVEL_STORE);
+  EXPECT_EQ(Counted(2, "images_carried"), 2);
+}
+
+TEST_F(StagingTest, BytesAreSealedWhereThatIsAsked) {
+  StartStager(2);
+  Take(places_, Keys() + "net.encrypt=true\n", 1, KEDGE_LEVEL_STORE);
+  EXPECT_EQ(Counted(2, "images_carried"), 3);
+  ExpectStored(1);
+}
+
+TEST_F(StagingTest, OfAnotherStagingFolderIsNotAsked) {
+  StartStager(2);
+  files::create_directory(folder_ + "-other");
+  Take(places_, "staging.folder=" + folder_ + "-other\n", 1, KEDGE_LEVEL_STORE);
+  EXPECT_EQ(Counted(2, "images_carried"), 0);
+  EXPECT_THAT(nodes_.Log(0), HasSubstr("no staging agent says in " + folder_ + "-other where it is"));
+}
+
+// Nobody else may have read it.
+TEST_F(StagingTest, ASecretThatOthersMayReadIsNotUsed) {
+  StartStager(2);
+  files::permissions(folder_ + "/secret", files::perms::owner_read | files::perms::others_read);
+  Take(places_, Keys(), 1, KEDGE_LEVEL_STORE);
+  EXPECT_EQ(Counted(2, "images_carried"), 0);
+  EXPECT_THAT(nodes_.Log(0), HasSubstr("chmod 600 it"));
+}
+
+// ---- Faults ----
+
+class StagerKilled : public StagingTest, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(At, StagerKilled,
+                         ::testing::Values("carry-asked", "carry-piece-written", "publish-records-written", "publish-done"),
+                         NameOfPoint<const char*>);
+
+TEST_P(StagerKilled, TheNodesWriteTheirOwnImages) {
+  ChildProcess& stager = StartStager(2, {{"KEDGE_TEST_KILL_POINT", GetParam()}});
+  Take(places_, Keys(), 2, KEDGE_LEVEL_STORE);
+  EXPECT_TRUE(stager.Wait(20s).has_value());
+  ExpectStored(2);
+}
+
+TEST_F(StagingTest, OneThatIsStoppedIsNotWaitedForLong) {
+  ChildProcess& stager = StartStager(2);
+  Take(places_, Keys(), 1, KEDGE_LEVEL_STORE);
+  kill(stager.pid(), SIGSTOP);
+  const auto begin = std::chrono::steady_clock::now();
+  nodes_.Run(places_, Keys(), [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 2);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_STORE, 60));
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
+  kill(stager.pid(), SIGCONT);
+  ExpectStored(2);
+}
+
+TEST_F(StagingTest, ItsSuccessorGoesOn) {
+  ChildProcess& first = StartStager(2);
+  nodes_.Run(places_, Keys(), [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 0);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    for (int64_t version = 1; version <= 4; ++version) {
+      Fill(&memory, rank, version);
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", version, 0));
+      EXPECT_KEDGE_OK(kedge_wait(context, "p", version, KEDGE_LEVEL_STORE, 60));
+      if (rank == 0 && version == 1) {
+        kill(first.pid(), SIGKILL);
+        EXPECT_TRUE(first.Wait(20s).has_value());
+        StartStager(2);
+      }
+    }
+  });
+  EXPECT_GE(Counted(2, "images_carried"), 3) << nodes_.Log(0) << stagers_.back()->Output();
+  ExpectStored(4);
+}
+
+}  // namespace
+}  // namespace kedge::testing
