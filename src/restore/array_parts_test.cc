@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <random>
+#include <thread>
 
 #include "base/crc32c.h"
 #include "restore/image_reader.h"
@@ -277,6 +279,21 @@ TEST(ArrayParts, RowsAreTakenOutOfLongExtents) {
   }
 }
 
+// Rows about as long as what is copied at a time, with and without others' bytes between them.
+TEST(ArrayParts, RowsOfAnyLengthAreTaken) {
+  for (const int64_t columns : {1, 3, 250, 1000, 1020, 1024, 1030, 3000, 4095, 4096, 4097, 9000}) {
+    const std::vector<int64_t> global = {23, columns + 5};
+    const Images images = {{RegionOf(0, "field", global, {0, 0}, {11, columns + 5})},
+                           {RegionOf(0, "field", global, {11, 0}, {12, columns + 5})}};
+    for (const int64_t begin : {0, 2, 5}) {
+      const Region wanted = RegionOf(0, "field", global, {4, begin}, {17, columns});
+      for (const uint64_t extent_bytes : {uint64_t{4000}, uint64_t{100'000}}) {
+        EXPECT_EQ(Redistributed(images, wanted, 0, extent_bytes).value(), ContentOf(wanted)) << columns << " from " << begin;
+      }
+    }
+  }
+}
+
 TEST(ArrayParts, ABadCopyIsPassedOver) {
   const std::vector<Region> saved = {RegionOf(0, "a", {400, 1000}, {0, 0}, {400, 1000})};
   const Region wanted = RegionOf(0, "a", {400, 1000}, {100, 300}, {200, 400});
@@ -289,6 +306,58 @@ TEST(ArrayParts, ABadCopyIsPassedOver) {
     EXPECT_EQ(reader->restored().corrupt_copies, bad) << element;
     EXPECT_EQ(reader->restored().memory + reader->restored().store, wanted.bytes) << "what was in a bad copy does not count";
   }
+}
+
+// Wherever it is: in rows, between them, and before and behind all of them.
+TEST(ArrayParts, AFlippedByteOfAnExtentIsFound) {
+  for (const int64_t columns : {40, 1100, 5000}) {
+    const std::vector<Region> saved = {RegionOf(0, "a", {9, columns}, {0, 0}, {9, columns})};
+    const Region wanted = RegionOf(0, "a", {9, columns}, {2, columns / 4}, {5, columns / 2});
+    const uint64_t bytes = saved.front().bytes;
+    for (uint64_t at = 0; at < bytes; at += std::max<uint64_t>(bytes / 120, 1)) {
+      const auto reader = MakeImage(saved, bytes, true, at);
+      std::vector<Element> memory(wanted.bytes / sizeof(Element));
+      EXPECT_TRUE(ReadBoxes(*reader, 0, {*PartOf(wanted)}, wanted, &memory).ok());
+      EXPECT_EQ(memory, ContentOf(wanted)) << at;
+      EXPECT_EQ(reader->restored().corrupt_copies, 1u) << at;
+      EXPECT_EQ(reader->restored().store, wanted.bytes);
+    }
+  }
+}
+
+// Somebody else writes there meanwhile: what has been taken is what was checked, or comes from the next copy.
+TEST(ArrayParts, WhatIsTakenIsWhatWasChecked) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "this is a race on purpose, which ThreadSanitizer would report";
+#endif
+  const std::vector<Region> saved = {RegionOf(0, "a", {64, 900}, {0, 0}, {64, 900})};
+  const Region wanted = RegionOf(0, "a", {64, 900}, {0, 100}, {64, 500});
+  std::vector<std::byte> good(saved.front().bytes);
+  std::memcpy(good.data(), ContentOf(saved.front()).data(), good.size());
+  auto mapped = std::make_unique<BytesSource>(good, true);
+  auto* const bytes = const_cast<std::byte*>(mapped->Memory(0));
+  std::vector<std::unique_ptr<ChunkSource>> sources;
+  sources.push_back(std::move(mapped));
+  sources.push_back(std::make_unique<BytesSource>(good, false));
+  ImageReader reader(MakeImage(saved, 16'000, false)->record(), std::move(sources));
+  const std::vector<Element> content = ContentOf(wanted);
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (std::byte flip{1}; !stop; flip ^= std::byte{1}) {
+      for (size_t i = 0; i < good.size(); i += 1024) {
+        reinterpret_cast<std::atomic<std::byte>&>(bytes[i]).store(good[i] ^ flip, std::memory_order_relaxed);
+      }
+    }
+  });
+  int wrong = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::vector<Element> memory(wanted.bytes / sizeof(Element));
+    EXPECT_TRUE(ReadBoxes(reader, 0, {*PartOf(wanted)}, wanted, &memory).ok());
+    if (memory != content) ++wrong;
+  }
+  stop = true;
+  writer.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST(ArrayParts, ABadCopyIsNoSuccess) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <thread>
 
@@ -17,8 +18,11 @@ namespace {
 
 // What is read from a device at a time: still in the cache when it is checked, and long enough for the kernel to read ahead.
 constexpr uint64_t kDeviceReadBytes = PartBuffers::kBytes;
-// Of mapped memory, where something is taken out of it: the copy stays in the first-level cache. 128 KiB took a fifth longer.
-constexpr uint64_t kMemoryPartBytes = 16 << 10;
+// Of mapped memory, where rows are taken out of it: so many of them at a time as end within this, or one. What is copied of them
+// goes on while the next ones are read. 8 KiB took a tenth longer, 16 KiB half as long again.
+constexpr uint64_t kMemoryPartBytes = 4 << 10;
+// Longer ones are copied as they are.
+constexpr uint64_t kRowBytesMax = 16 << 10;
 // Below this a thread costs more than it brings.
 constexpr uint64_t kBytesPerThreadMin = 8 << 20;
 constexpr uint64_t kDecompressedBytesPerThreadMin = 2 << 20;
@@ -99,24 +103,40 @@ uint32_t ImageReader::ReadMemory(const std::byte* from, const Work& work, std::a
   const RegionTarget& target = *work.target;
   const uint64_t begin = extent.region_offset, end = begin + extent.bytes, region_bytes = record_.regions[extent.region].bytes;
   PartBuffers::Buffer buffer(work.buffers);
+  WantedRuns runs(target, begin, end);
+  std::vector<ByteRun> rows;
   uint32_t sum = 0;
-  for (uint64_t at = begin, bytes = 0; at < end; at += bytes) {
-    bytes = std::min(kMemoryPartBytes, end - at);
+  uint64_t bytes = 0, taken_here = 0;
+  auto run = runs.Next();
+  for (uint64_t at = begin; at < end; at += bytes) {
     const std::byte* const here = from + (at - begin);
-    const auto whole = target.Whole(at, end);
-    if (whole.size() >= bytes) {
-      bytes = whole.size();
-      sum = crc32c::CopyAndChecksum(whole.data(), here, bytes, sum, region_bytes);
-      *taken += bytes;
-    } else if (target.Wants(at, at + bytes)) {
-      // What is taken is what was checked, whoever else writes there.
-      sum = crc32c::CopyIntoCache(buffer.data(), here, bytes, sum);
-      *taken += target.Take(at, {buffer.data(), bytes});
-    } else {
+    if (!run || run->from > at) {
+      bytes = (run ? run->from : end) - at;
       sum = crc32c::ChecksumOnly(here, bytes, sum);
+    } else if (target.boxes.empty() || run->bytes > kRowBytesMax) {
+      bytes = run->bytes;
+      sum = crc32c::CopyAndChecksum(target.memory + run->to, here, bytes, sum, region_bytes);
+      taken_here += bytes;
+      run = runs.Next();
+    } else {
+      rows.clear();
+      do {
+        rows.push_back(*run);
+        run = runs.Next();
+      } while (run && run->from + run->bytes - at <= kMemoryPartBytes);
+      const bool reaches_next = run && run->from - at <= kMemoryPartBytes;
+      bytes = (reaches_next ? run->from : rows.back().from + rows.back().bytes) - at;
+      // What is taken is what is checked, whoever else writes there.
+      std::memcpy(buffer.data(), here, bytes);
+      for (const ByteRun& row : rows) {
+        crc32c::CopyPastCache(target.memory + row.to, buffer.data() + (row.from - at), row.bytes);
+        taken_here += row.bytes;
+      }
+      sum = crc32c::Extend(sum, buffer.data(), bytes);
     }
   }
   crc32c::OrderCopiesPastCache();
+  *taken += taken_here;
   return sum;
 }
 

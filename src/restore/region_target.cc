@@ -9,37 +9,46 @@
 namespace kedge {
 
 bool RegionTarget::Wants(uint64_t begin, uint64_t end) const {
-  return boxes.empty() || std::ranges::any_of(boxes, [&](CommonRuns box) {
-           box.SkipTo(begin);
-           const auto run = box.Next();
-           return run && run->from < end;
-         });
+  return boxes.empty() || WantedRuns(*this, begin, end).Next();
 }
 
 std::span<std::byte> RegionTarget::Whole(uint64_t begin, uint64_t end) const {
-  if (boxes.empty()) return {memory + (begin - first), end - begin};
-  for (CommonRuns box : boxes) {
-    box.SkipTo(begin);
-    const auto run = box.Next();
-    if (run && run->from <= begin) {
-      return {memory + run->to + (begin - run->from), std::min(end, run->from + run->bytes) - begin};
-    }
-  }
-  return {};
+  const auto run = WantedRuns(*this, begin, end).Next();
+  if (!run || run->from > begin) return {};
+  return {memory + run->to, run->bytes};
 }
 
 uint64_t RegionTarget::Take(uint64_t begin, ByteSpan part) const {
-  const uint64_t end = begin + part.size();
   uint64_t taken = 0;
-  for (CommonRuns box : boxes) {
-    box.SkipTo(begin);
-    for (auto run = box.Next(); run && run->from < end; run = box.Next()) {
-      const uint64_t from = std::max(run->from, begin), bytes = std::min(run->from + run->bytes, end) - from;
-      crc32c::CopyPastCache(memory + run->to + (from - run->from), part.data() + (from - begin), bytes);
-      taken += bytes;
-    }
+  WantedRuns runs(*this, begin, begin + part.size());
+  for (auto run = runs.Next(); run; run = runs.Next()) {
+    crc32c::CopyPastCache(memory + run->to, part.data() + (run->from - begin), run->bytes);
+    taken += run->bytes;
   }
   return taken;
+}
+
+WantedRuns::WantedRuns(const RegionTarget& target, uint64_t begin, uint64_t end) : begin_(begin), end_(end) {
+  if (target.boxes.empty() && begin < end) whole_ = {begin, begin - target.first, end - begin};
+  for (const CommonRuns& box : target.boxes) {
+    CommonRuns runs = box;
+    runs.SkipTo(begin);
+    const auto next = runs.Next();
+    if (next && next->from < end) boxes_.push_back({std::move(runs), next});
+  }
+}
+
+std::optional<ByteRun> WantedRuns::Next() {
+  Box* first = nullptr;
+  for (Box& box : boxes_) {
+    if (box.next && (first == nullptr || box.next->from < first->next->from)) first = &box;
+  }
+  if (first == nullptr) return std::exchange(whole_, std::nullopt);
+  const ByteRun run = *first->next;
+  if (run.from >= end_) return std::nullopt;
+  first->next = first->runs.Next();
+  const uint64_t from = std::max(run.from, begin_);
+  return ByteRun{from, run.to + (from - run.from), std::min(run.from + run.bytes, end_) - from};
 }
 
 PartBuffers::Buffer::~Buffer() {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,6 +29,25 @@ struct RegionTarget {
   std::span<std::byte> Whole(uint64_t begin, uint64_t end) const;
   // Copies what is wanted of `part`, which begins there, past the cache (base/staged_copy.h); how much that is.
   uint64_t Take(uint64_t begin, ByteSpan part) const;
+};
+
+// What a target wants of a part of its region, in the order in which it lies there. The target outlives it.
+class WantedRuns {
+ public:
+  // Of the region's bytes from `begin` to `end`.
+  WantedRuns(const RegionTarget& target, uint64_t begin, uint64_t end);
+  // `from` counts from the region's begin. Nothing: there are no more.
+  std::optional<ByteRun> Next();
+
+ private:
+  struct Box {
+    CommonRuns runs;
+    std::optional<ByteRun> next;
+  };
+  const uint64_t begin_;
+  const uint64_t end_;
+  std::vector<Box> boxes_;
+  std::optional<ByteRun> whole_;  // where there are no boxes
 };
 
 // Memory for parts that go nowhere as they are. It is faulted in once, and kept from part to part and from image to image: new
