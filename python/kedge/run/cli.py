@@ -19,6 +19,7 @@ from kedge.run.buffers import Buffers
 from kedge.run.launchers import LAUNCHERS, find_launcher
 from kedge.run.nodes import PROBE_SECONDS, Health, Nodes, TooFewNodesError, expand_hosts
 from kedge.run.shells import Shell, SlurmShell, SshShell, VirtualShell, run_on
+from kedge.run.staging import Staging
 from kedge.run.supervisor import ExitCode, Limits, Report, Supervisor, say_on_stderr
 from kedge.tool import find_tool
 
@@ -90,6 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--no-agents", action="store_true", help="start no agents: the application's ranks do, within its step")
     what.add_argument("--buffers", type=not_negative, metavar="N", default=0, help="the last N hosts have burst buffers, buffer0 and so on, and no ranks (default: 0)")
     what.add_argument("--buffer-path", metavar="FOLDER", help="where they keep their files: fast storage of their nodes (default: /tmp/kedge-buffer-UID-JOB)")
+    what.add_argument("--staging", type=not_negative, metavar="N", default=0, help="the last N hosts, before those of --buffers, write the others' checkpoints to the store, and have no ranks (default: 0)")
     failures = parser.add_argument_group("after a failure")
     failures.add_argument("--restarts", type=not_negative, metavar="N", default=limits.restarts_max, help=f"launch again at most so often (default: {limits.restarts_max})")
     failures.add_argument(
@@ -126,32 +128,35 @@ def name_of_this_node(configured: str) -> str:
     return named or re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
 
 
-def choose_nodes(options: argparse.Namespace, this_node: str) -> tuple[Nodes, list[str]]:
-    """Those to begin with and the spares, and those for burst buffers; without a list and outside SLURM this machine.
+def choose_nodes(options: argparse.Namespace, this_node: str) -> tuple[Nodes, list[str], list[str]]:
+    """Those to begin with and the spares, those that stage, and those for burst buffers; without a list and outside SLURM this machine.
 
     ValueError: too few.
     """
-    buffers: int = options.buffers
+    apart: int = options.staging + options.buffers
     if options.hosts:
         hosts = expand_hosts(options.hosts)
     elif slurm_job():
         hosts = slurm_nodes()
     elif options.virtual:
-        hosts = [f"{this_node}-{number}" for number in range((options.nodes or 1) + buffers)]
+        hosts = [f"{this_node}-{number}" for number in range((options.nodes or 1) + apart)]
     elif (options.nodes or 1) > 1:
         raise ValueError(f"--nodes {options.nodes}: name the hosts with --hosts; or --virtual makes so many nodes of this machine")
     else:
-        hosts = [this_node] * (1 + buffers)
-    if buffers >= len(hosts):
-        raise ValueError(f"--buffers {buffers}: there are {len(hosts)} hosts, and none is left for ranks")
-    hosts, with_buffers = hosts[: len(hosts) - buffers], hosts[len(hosts) - buffers :]
+        hosts = [this_node] * (1 + apart)
+    if apart >= len(hosts):
+        asked = [f"--{name} {count}" for name, count in (("staging", options.staging), ("buffers", options.buffers)) if count]
+        raise ValueError(f"{', '.join(asked)}: there are {len(hosts)} hosts, and none is left for ranks")
+    if options.staging and len(set(hosts)) < len(hosts):
+        raise ValueError(f"--staging {options.staging}: name the hosts with --hosts; or --virtual makes nodes of this machine")
+    hosts, others = hosts[: len(hosts) - apart], hosts[len(hosts) - apart :]
     wanted = options.nodes or len(hosts)
     nodes_min = options.nodes_min or wanted
     if wanted > len(hosts):
         raise ValueError(f"--nodes {wanted}: there are {len(hosts)} hosts")
     if nodes_min > wanted:
         raise ValueError(f"--nodes-min {nodes_min} is more than --nodes {wanted}")
-    return Nodes(hosts[:wanted], hosts[wanted:], nodes_min), with_buffers
+    return Nodes(hosts[:wanted], hosts[wanted:], nodes_min), others[: options.staging], others[options.staging :]
 
 
 def make_buffers(options: argparse.Namespace, configured: dict[str, str], shell: Shell, tool: str, nodes: list[str], job: str) -> Buffers:
@@ -166,6 +171,16 @@ def make_buffers(options: argparse.Namespace, configured: dict[str, str], shell:
     if interface := configured["net.interface"]:
         network += ["--interface", interface]
     return Buffers(shell, Path(tool).with_name("kedge-buffer"), nodes, network, files, folder.absolute(), say_on_stderr)
+
+
+def make_staging(configured: dict[str, str], shell: Shell, tool: str, nodes: list[str], job: str) -> Staging:
+    """ValueError: no folder is known that all nodes see."""
+    part = re.sub(r"[^A-Za-z0-9.-]", "_", job)
+    shared, store = configured["staging.folder"], configured["store.path"]
+    if not shared and "://" in store:
+        raise ValueError("--staging: set staging.folder to a folder that all nodes see, where staging agents say where they are")
+    folder = Path(shared) / part if shared else Path(f"{store.rstrip('/')}-staging-{part}")
+    return Staging(shell, tool, nodes, folder.absolute(), say_on_stderr)
 
 
 def check_program(shell: Shell, node: str, program: str) -> None:
@@ -191,7 +206,7 @@ def supervise(options: argparse.Namespace) -> Report:
     if ssh and (in_slurm or is_here):
         raise ValueError("--ssh is for hosts that ssh reaches (--hosts without --virtual)")
     shell: Shell = SlurmShell(options.virtual) if in_slurm else VirtualShell() if is_here else SshShell(ssh or ["ssh"])
-    nodes, buffer_nodes = choose_nodes(options, name_of_this_node(configured["node.name"]))
+    nodes, staging_nodes, buffer_nodes = choose_nodes(options, name_of_this_node(configured["node.name"]))
     ranks = options.ranks or len(nodes.in_use)
     if ranks < len(nodes.in_use):
         raise ValueError(f"--ranks {ranks} is less than one a node ({len(nodes.in_use)})")
@@ -199,12 +214,15 @@ def supervise(options: argparse.Namespace) -> Report:
     buffers = make_buffers(options, configured, shell, tool, buffer_nodes, job) if buffer_nodes else None
     if buffers:
         os.environ |= buffers.variables()
+    staging = make_staging(configured, shell, tool, staging_nodes, job) if staging_nodes else None
+    if staging:
+        os.environ |= staging.variables()
     allocation = Allocation(options.until, slurm_job() if in_slurm else None)
     allocation.watch_signals()
     supervisor = Supervisor(
         tool=tool, job=job, ranks=ranks, application=command, nodes=nodes,
         launcher=find_launcher(options.launcher, in_slurm, is_here, shlex.split(options.launch_options), ssh),
-        agents=Agents(shell, tool, options.agent_log, start=not options.no_agents), buffers=buffers,
+        agents=Agents(shell, tool, options.agent_log, start=not options.no_agents), buffers=buffers, staging=staging,
         health=Health(shell, tool, ["sh", "-c", options.probe] if options.probe else [], in_slurm, options.patience), allocation=allocation,
         limits=Limits(
             restarts_max=options.restarts, attempts_without_progress_max=options.no_progress, back_off=options.back_off,

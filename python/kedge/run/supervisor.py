@@ -30,6 +30,7 @@ from kedge.run.launchers import Launcher
 from kedge.run.nodes import Answer, Health, Nodes, TooFewNodesError
 from kedge.run.progress import Newest, Prospects, Versions, has_advanced, newest_of, newest_versions, numbers
 from kedge.run.stages import Stages, show_stages
+from kedge.run.staging import Staging
 
 _POLL_SECONDS = 0.1
 _ASK_AGAIN_SECONDS = 1.0
@@ -103,11 +104,12 @@ class Supervisor:
     """Runs one job to its end. Everything that it does outside goes through the objects that it is given."""
 
     def __init__(
-        self, *, tool: str, job: str, ranks: int, application: list[str], nodes: Nodes, launcher: Launcher, agents: Agents, buffers: Buffers | None, health: Health,
-        allocation: Allocation, limits: Limits, output: IO[bytes] | None, say: Callable[[str], None],
+        self, *, tool: str, job: str, ranks: int, application: list[str], nodes: Nodes, launcher: Launcher, agents: Agents, buffers: Buffers | None,
+        staging: Staging | None, health: Health, allocation: Allocation, limits: Limits, output: IO[bytes] | None, say: Callable[[str], None],
     ) -> None:
         self._tool, self._job, self._ranks, self._application = tool, job, ranks, application
-        self._nodes, self._launcher, self._agents, self._buffers, self._health = nodes, launcher, agents, buffers, health
+        self._nodes, self._launcher, self._agents, self._health = nodes, launcher, agents, health
+        self._buffers, self._staging = buffers, staging
         self._allocation, self._limits, self._output, self._say = allocation, limits, output, say
         self._report = Report(job)
         self._stages = Stages(say)
@@ -121,6 +123,8 @@ class Supervisor:
             self._conclude("too few nodes", str(error), ExitCode.TOO_FEW_NODES, self._drain(rescue=True))
         finally:
             self._agents.end()
+            if self._staging:
+                self._staging.end(remove=self._report.outcome == "finished")
             if self._buffers:
                 self._buffers.end(remove=self._report.outcome == "finished")
         return self._report
@@ -134,6 +138,9 @@ class Supervisor:
             if self._buffers:
                 with self._stages.stage("burst buffers are started"):
                     self._buffers.start()
+            if self._staging:
+                with self._stages.stage("staging agents are started"):
+                    self._staging.start()
             with self._stages.stage("agents are started"):
                 self._agents.start(self._nodes.in_use)
             with self._stages.stage("nodes are asked what a launch finds"):

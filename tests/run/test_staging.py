@@ -1,0 +1,48 @@
+"""``kedge run --staging``: staging agents that begin with a run, write its checkpoints, and go with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from heat import assert_continued, endless_heat, heat
+from machine import Machine, kill
+from waiting import until
+
+pytestmark = pytest.mark.needs("MPI")
+
+
+def options(machine: Machine) -> list[str]:
+    machine.settings["KEDGE_NET_INTERFACE"] = "127.0.0.1"
+    return ["--launcher=openmpi", "--job=job", "--staging=1"]
+
+
+def agents(machine: Machine) -> list[int]:
+    return [agent for node in machine.names for agent in machine.ranks_on(node, "kedge-agent")]
+
+
+def test_the_last_host_writes_the_checkpoints(machine: Machine) -> None:
+    report, _ = machine.run(*options(machine), *heat(40, 10))
+    assert report["outcome"] == "finished" and report["attempts"][0]["nodes"] == machine.names[:2]
+    assert "staging agents are started" in report["attempts"][0]["before"]
+    assert not agents(machine)
+    # A node object each: of a staging agent, though the layout is one of files.
+    objects = [path.name for path in (machine.folder / "store").rglob("data/*")]
+    assert objects and all(name.startswith("n") for name in objects), objects
+    assert not list(machine.folder.glob("*staging*"))
+
+
+def test_a_staging_agent_that_dies_is_started_again(machine: Machine) -> None:
+    run = machine.start(*options(machine), *endless_heat(machine))
+    (agent,) = until(lambda: machine.ranks_on(machine.names[3], "kedge-agent"))
+    machine.end_after(until(machine.versions))
+    kill(agent)
+    kill(until(lambda: machine.ranks_on(machine.names[1], "heat3d"))[0])
+    report, log = machine.finish(run)
+    assert report["outcome"] == "finished"
+    assert f"the staging agent on node {machine.names[3]} has ended, and is started again" in log
+    assert_continued(machine, log)
+
+
+def test_no_host_may_be_left_out(machine: Machine) -> None:
+    _, log = machine.end_of(machine.start("--staging=4", "--", "true"), expect=2)
+    assert "--staging 4: there are 4 hosts, and none is left for ranks" in log
