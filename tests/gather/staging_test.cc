@@ -66,6 +66,7 @@ TEST_F(StagingTest, AStagingAgentWritesAllImages) {
   EXPECT_EQ(Counted(2, "images_carried"), 9);
   EXPECT_EQ(Counted(0, "flushed_bytes"), 0);
   ExpectStored(3);
+  EXPECT_FALSE(files::exists(folder_ + "/n2.staging")) << "nobody is to look for it any more";
 }
 
 TEST_F(StagingTest, SeveralShareTheNodes) {

@@ -207,6 +207,12 @@ bool Agent::IsIdle() {
 }
 
 std::string Agent::Run() {
+  std::string why = RunLoop();
+  staging_post_.Close();
+  return why;
+}
+
+std::string Agent::RunLoop() {
   int64_t message_ns = INT64_MIN / 2;
   for (;;) {
     bool worked = sessions_.DrainAll();

@@ -89,6 +89,7 @@ class Agent {
   Status Prepare();
   // Who hears of what (AgentEvents).
   void Subscribe();
+  std::string RunLoop();
   void Housekeep();
   // Whether the run folder and the tiers are where they were; a pool that is gone is made anew.
   void CheckPlaces();

@@ -37,8 +37,6 @@ Carrier::Carrier(AgentCore& core, Flush& flush, Peers& peers, Publisher& publish
       awaited_workers_(
           std::make_unique<Workers>(core.settings().flush_workers, std::chrono::seconds(2), Workers::Priority::kAwaited)) {}
 
-Carrier::~Carrier() = default;
-
 void Carrier::Stop() {
   for (auto& [generation, load] : loads_) {
     for (auto& [rank, image] : load.images) image.progress->is_withdrawn = true;

@@ -31,7 +31,6 @@ class Publisher;
 class Carrier : public Cargo {
  public:
   Carrier(AgentCore& core, Flush& flush, Peers& peers, Publisher& publisher);
-  ~Carrier() override;
   // Work in hand ends, which uses the network.
   void Stop();
 

@@ -75,8 +75,6 @@ WritePlan PlanOf(const aggregation::Line& line, const aggregation::ElectionOptio
 
 }  // namespace
 
-Planner::~Planner() = default;
-
 bool Planner::Plans(const Job& job, const Generation& generation) const {
   if (job.hello.keys.store_layout != StoreLayout::kLeaders || !peers_.is_open()) return false;
   if (job.members.attempt != generation.attempt) return false;

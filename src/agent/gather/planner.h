@@ -41,7 +41,6 @@ class Planner {
   // `decided` is called once for each version that was offered and planned in time.
   using Decided = std::function<void(const Generation& generation, const WritePlan& plan)>;
   Planner(AgentCore& core, Peers& peers, Decided decided) : core_(core), peers_(peers), decided_(std::move(decided)) {}
-  ~Planner();
 
   // Whether the nodes plan the job's versions together.
   bool Plans(const Job& job, const Generation& generation) const;

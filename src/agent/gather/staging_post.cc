@@ -16,8 +16,8 @@ constexpr size_t kNodesAtOnceMax = 4096;
 
 }  // namespace
 
-StagingPost::~StagingPost() {
-  if (is_open_) WithdrawStaging(core_.settings().staging_folder, core_.settings().node);
+void StagingPost::Close() {
+  if (std::exchange(is_open_, false)) WithdrawStaging(core_.settings().staging_folder, core_.settings().node);
 }
 
 void StagingPost::Open(Enlisted enlisted) {

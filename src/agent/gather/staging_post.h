@@ -19,11 +19,11 @@ class StagingPost {
   // A job with its members, to be served from now on.
   using Enlisted = std::function<Status(const Hello&, const Membership&)>;
   StagingPost(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {}
-  ~StagingPost();
 
-  bool is_open() const { return is_open_; }
   // An error: nobody can find it. REQUIRES: settings have a folder.
   void Open(Enlisted enlisted);
+  // Nobody is to find it any more.
+  void Close();
 
  private:
   void Serve(const Result<StagingNetwork>& network);
