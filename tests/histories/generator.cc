@@ -32,6 +32,7 @@ class Generator {
   bool Chance(double probability) { return random_.Chance(probability); }
   int UsedNodes() const { return std::min(ranks_, history_.setup.nodes); }  // by most launches with so many ranks
   int Node() { return Below(history_.setup.nodes); }
+  int Agent() { return Below(history_.setup.Agents()); }
   int Rank() { return Below(ranks_); }
 
   template <typename... Arguments>
@@ -72,6 +73,7 @@ class Generator {
     if (deduplicates && later_.Chance(0.3)) Key("reduce.verify", "on");
     setup.divided = !setup.Tracks() && later_.Chance(0.25);
     if (real_ && later_.Chance(0.5)) ChooseLayout();
+    if (real_ && later_.Chance(0.15)) Key(kStagingKey, "beside");
   }
 
   void ChooseLayout() {
@@ -307,7 +309,7 @@ class Generator {
   }
 
   bool StandingAgent() {
-    const int node = Node();
+    const int node = Agent();
     Say("stop-agent {}", node);
     Checkpoint();
     if (Chance(0.5)) Checkpoint();
@@ -322,7 +324,7 @@ class Generator {
     Checkpoint();
     if (Chance(0.3)) Wait();
     if (Chance(0.1)) Say("gc");
-    Say("kill-agent {}", Node());
+    Say("kill-agent {}", Agent());
     if (Chance(0.5)) Checkpoint();
     MaybeWait();
     return false;

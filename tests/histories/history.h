@@ -54,6 +54,9 @@
 
 namespace kedge::histories {
 
+// Its value is a folder of the world's own.
+inline constexpr const char kStagingKey[] = "staging.folder";
+
 struct Setup {
   int ranks = 1;
   int nodes = 1;
@@ -68,6 +71,10 @@ struct Setup {
   bool HasSmallPools() const { return tier == "beside" || !Key("pool.size", "").empty(); }
   // Ranks have memory whose writes are tracked.
   bool Tracks() const { return Key("capture.track", "off") != "off"; }
+  // A staging agent writes the nodes' images.
+  bool Stages() const { return !Key(kStagingKey, "").empty(); }
+  // It has the number that follows the nodes'.
+  int Agents() const { return nodes + (Stages() ? 1 : 0); }
   bool Protects() const { return Key("protect.scheme", "none") != "none"; }
   // How many nodes of a group may be lost at level NODE.
   int LossesSurvived() const;

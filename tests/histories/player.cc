@@ -66,6 +66,7 @@ class Player {
     return static_cast<size_t>(setup_.divided && !said.empty() && said.front() > 0 ? said.front() : setup_.ranks);
   }
   bool IsNode(int64_t node) const { return node >= 0 && node < setup_.nodes; }
+  bool HasAgent(int64_t node) const { return node >= 0 && node < setup_.Agents(); }
 
   void Take(const Step& step) {
     promises_.NextStep();
@@ -136,7 +137,7 @@ class Player {
   void Fault(const Step& step) {
     const bool about_node = step.verb.ends_with("-node") || step.verb.ends_with("-agent") || step.verb.ends_with("-pool") ||
                             step.verb == "step-clock";
-    if (about_node && !IsNode(step.Number(0))) return;
+    if (about_node && !HasAgent(step.Number(0))) return;
     const bool about_rank = step.verb.ends_with("-rank") || step.verb == "die-node";
     if (about_rank && (!current_ || current_->frozen)) return;
     if (about_rank) ContinueRanks(AllRanks(*current_));

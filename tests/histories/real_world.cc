@@ -112,6 +112,7 @@ RealWorld::RealWorld(const Setup& setup, std::string programs) : setup_(setup), 
 
 RealWorld::~RealWorld() {
   launches_.clear();
+  stager_.reset();
   // Agents, those that the ranks were starting included.
   const auto end = steady_clock::now() + kLeavePatience;
   for (auto left = ProcessesWith(folder_.memory_folder()); !left.empty() && steady_clock::now() < end;
@@ -147,8 +148,22 @@ std::string RealWorld::Overrides(int node, bool rival) const {
       "agent.idle_timeout=20s\n",
       Store(), node, RunFolder(node), rival ? "-rival" : "", setup_.Tracks() ? 128 : 32, kSlotBytes, kJob, folder_.path());
   text += TierKeys(rival);
-  for (const auto& [key, value] : setup_.keys) text += key + "=" + value + "\n";
+  for (const auto& [key, value] : setup_.keys) text += key + "=" + (key == kStagingKey ? StagingFolder() : value) + "\n";
   return text;
+}
+
+void RealWorld::StartStager() {
+  if (!setup_.Stages() || (stager_ != nullptr && !stager_->Wait(milliseconds(0)).has_value())) return;
+  const int node = setup_.nodes;
+  std::vector<std::string> command = {programs_ + "/histories_agent", "--configured"};
+  for (const std::string& key :
+       {fmt::format("node.name=n{}", node), "node.run_folder=" + RunFolder(node), std::string("pool.size=8MiB"),
+        fmt::format("chunk.size={}B", kSlotBytes), std::string("chunk.piece=256KiB"),
+        fmt::format("placement.calibrations={}/calibrations", folder_.path()), "agent.staging=" + StagingFolder()}) {
+    command.insert(command.end(), {"--set", key});
+  }
+  stager_ = std::make_unique<testing::ChildProcess>(
+      command, std::map<std::string, std::string>{{os::testing::kSteeringVariable, Steering()}}, folder_.NewOutput());
 }
 
 std::vector<Answer> RealWorld::HearAll(Ranks& ranks) {
@@ -167,6 +182,7 @@ std::vector<Answer> RealWorld::TryLaunch(int launch, const std::vector<int>& pla
   const std::string rendezvous = fmt::format("{}/launch-{}", folder_.path(), ++rendezvous_);
   const std::vector<std::pair<std::string, std::string>> environment = {{"KEDGE_AGENT", programs_ + "/histories_agent"},
                                                                         {os::testing::kSteeringVariable, Steering()}};
+  StartStager();
   Ranks& ranks = launches_[launch];
   ranks.clear();
   places_[launch] = places;
@@ -451,7 +467,7 @@ void RealWorld::MendRanks(int launch) {
 
 void RealWorld::Mend() {
   ContinueAgents();
-  for (int node = 0; node < setup_.nodes; ++node) filesystem::remove(CutFile(RunFolder(node)));
+  for (int node = 0; node < setup_.Agents(); ++node) filesystem::remove(CutFile(RunFolder(node)));
   BreakStore("mended");
 }
 
@@ -474,7 +490,7 @@ std::vector<std::string> RealWorld::Leftovers() {
 std::vector<std::string> RealWorld::LeftByAgents(Held held) {
   const bool is_drained = held != Held::kPending && !another_store_stood_;
   std::vector<int> told;
-  for (int node = 0; node < setup_.nodes; ++node) {
+  for (int node = 0; node < setup_.Agents(); ++node) {
     if (TellAgentToLeave(RunFolder(node), is_drained)) told.push_back(node);
   }
   std::vector<std::string> found;
@@ -486,7 +502,7 @@ std::vector<std::string> RealWorld::LeftByAgents(Held held) {
     if (found.empty() || steady_clock::now() >= end) break;
     std::this_thread::sleep_for(milliseconds(10));
     // One that a rank was starting when it was killed comes up a moment later.
-    for (int node = 0; node < setup_.nodes; ++node) (void)TellAgentToLeave(RunFolder(node), is_drained);
+    for (int node = 0; node < setup_.Agents(); ++node) (void)TellAgentToLeave(RunFolder(node), is_drained);
   }
   for (const int node : told) {
     // One that keeps versions keeps its run folder with them.
@@ -502,8 +518,8 @@ std::vector<std::string> RealWorld::LeftByAgents(Held held) {
 
 std::vector<std::string> RealWorld::StrayMemory() const {
   const filesystem::path own = folder_.memory_folder();
-  std::set<std::string> known = {filesystem::path(Store()).filename()};
-  for (int node = 0; node < setup_.nodes; ++node) {
+  std::set<std::string> known = {filesystem::path(Store()).filename(), filesystem::path(StagingFolder()).filename()};
+  for (int node = 0; node < setup_.Agents(); ++node) {
     for (const std::string& path : {RunFolder(node), RunFolder(node) + "-rival", ClockStepFile(RunFolder(node))})
       known.insert(filesystem::path(path).filename());
   }
@@ -548,7 +564,7 @@ std::string RealWorld::Logs() const {
     if (entry.path().filename().string().starts_with("rank-"))
       text += "---- " + entry.path().filename().string() + "\n" + ReadAll(entry.path());
   }
-  for (int node = 0; node < setup_.nodes; ++node)
+  for (int node = 0; node < setup_.Agents(); ++node)
     text += fmt::format("---- agent of node {}\n{}", node, ReadAll(RunFolder(node) + "/agent.log"));
   return text;
 }

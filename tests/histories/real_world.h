@@ -15,6 +15,7 @@
 
 #include "tests/histories/rank_process.h"
 #include "tests/histories/world.h"
+#include "tests/support/child_process.h"
 #include "tests/support/scenario_folder.h"
 
 namespace kedge::histories {
@@ -52,6 +53,9 @@ class RealWorld final : public World {
  private:
   using Ranks = std::vector<std::unique_ptr<RankProcess>>;
 
+  // On a node beside the others, with the number that follows theirs.
+  void StartStager();
+  std::string StagingFolder() const { return folder_.memory_folder() + "/staging"; }
   std::string Store() const { return folder_.memory_folder() + "/store"; }
   std::string RunFolder(int node) const { return folder_.memory_folder() + "/n" + std::to_string(node); }
   // Of all nodes: each has a folder of its own below it.
@@ -97,6 +101,7 @@ class RealWorld final : public World {
   bool another_store_stood_ = false;   // where the store was while it was away: what is owed to that one waits for ever
   int rendezvous_ = 0;
   int looks_ = 0;
+  std::unique_ptr<testing::ChildProcess> stager_;
 };
 
 }  // namespace kedge::histories
