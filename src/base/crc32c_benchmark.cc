@@ -13,6 +13,7 @@
 
 #include "base/crc32c.h"
 #include "base/random.h"
+#include "base/staged_copy.h"
 
 namespace kedge {
 namespace {
@@ -58,6 +59,12 @@ void Memcpy(benchmark::State& state) {
 void CopyWithChecksum(benchmark::State& state) {
   Run(state, [](void* to, const void* from, size_t bytes) { return crc32c::CopyAndChecksum(to, from, bytes); });
 }
+void CopyByLanes(benchmark::State& state) {
+  Run(state, [](void* to, const void* from, size_t bytes) { return crc32c::CopyInOneWay(false, to, from, bytes, 0); });
+}
+void CopyStaged(benchmark::State& state) {
+  Run(state, [](void* to, const void* from, size_t bytes) { return crc32c::CopyInOneWay(true, to, from, bytes, 0); });
+}
 void CopyThenChecksum(benchmark::State& state) {
   Run(state, [](void* to, const void* from, size_t bytes) {
     std::memcpy(to, from, bytes);
@@ -74,6 +81,8 @@ void Sizes(benchmark::internal::Benchmark* benchmark) {
 }
 BENCHMARK(Memcpy)->Apply(Sizes);
 BENCHMARK(CopyWithChecksum)->Apply(Sizes);
+BENCHMARK(CopyByLanes)->Arg(8 << 10)->Arg(64 << 10)->Arg(512 << 10);
+BENCHMARK(CopyStaged)->Arg(8 << 10)->Arg(64 << 10)->Arg(512 << 10);
 BENCHMARK(CopyThenChecksum)->Apply(Sizes);
 BENCHMARK(ChecksumAlone)->Apply(Sizes);
 

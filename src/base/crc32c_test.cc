@@ -113,6 +113,33 @@ TEST(Crc32c, CopiesPartsOfALargeCopyOfAnyLengthAndAlignment) {
   }
 }
 
+// Large copies go one of two ways, by what is faster there.
+TEST(Crc32c, CopiesTheSameInBothWays) {
+  for (const size_t bytes : {size_t{16} << 10, size_t{1} << 20}) {
+    for (const size_t from : {0u, 1u, 13u, 64u}) {
+      const auto source = RandomBytes(11, bytes + 64);
+      for (const bool is_staged : {false, true}) {
+        std::vector<unsigned char> target(bytes + 96, 0xAB);
+        unsigned char* const to = target.data() + (0 - reinterpret_cast<uintptr_t>(target.data())) % 32;
+        ASSERT_EQ(CopyInOneWay(is_staged, to, source.data() + from, bytes, 77), Extend(77, source.data() + from, bytes));
+        ASSERT_EQ(std::memcmp(to, source.data() + from, bytes), 0);
+        ASSERT_EQ(to[bytes], 0xAB) << "wrote past the end";
+      }
+    }
+  }
+}
+
+// More than the first ones, which go both ways.
+TEST(Crc32c, CopiesManyLargePieces) {
+  const auto source = RandomBytes(12, 3 << 20);
+  const uint32_t sum = Extend(0, source.data(), source.size());
+  for (int round = 0; round < 12; ++round) {
+    std::vector<unsigned char> target(source.size());
+    ASSERT_EQ(CopyAndChecksum(target.data(), source.data(), source.size(), 0), sum);
+    ASSERT_EQ(target, source);
+  }
+}
+
 TEST(Crc32c, CopiesPastTheCacheAnyLengthAndAlignment) {
   Random random(8);
   const auto source = RandomBytes(9, 200'000);
