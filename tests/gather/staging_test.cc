@@ -109,6 +109,17 @@ TEST_F(StagingTest, ASecretThatOthersMayReadIsNotUsed) {
   EXPECT_THAT(nodes_.Log(0), HasSubstr("chmod 600 it"));
 }
 
+TEST_F(StagingTest, ANodeThatHasAnAgentGetsNoOther) {
+  nodes_.StartAgent(2, {});
+  std::vector<std::string> command = nodes_.AgentCommand(2);
+  command.insert(command.end(), {"--set", "agent.staging=" + folder_});
+  ChildProcess second(command, {}, nodes_.NewOutput());
+  const auto ended = second.Wait(20s);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->exit_code, 1);
+  EXPECT_THAT(second.Output(), HasSubstr("kedge agent --stop ends it"));
+}
+
 // ---- Faults ----
 
 class StagerKilled : public StagingTest, public ::testing::WithParamInterface<const char*> {};

@@ -25,7 +25,8 @@ PLACES = {"JOB/NAME@VERSION": "climate/heat@120", "JOB": "climate", "NAME": "cli
 SMALLER = {"kedge calibrate": "--writers 2 --time 1s"}  # what measures for minutes is asked for less
 MEASURED = "kedge calibrate --show"
 WHILE_IT_RUNS = "kedge halt"
-GOES_ON = "kedge top"
+WRITES_FOR_OTHERS = "kedge agent --staging"
+GOES_ON = ("kedge top", WRITES_FOR_OTHERS)
 # 1 as well: agents of other tests are in use on this machine.
 ALLOWED = {"kedge clean": {0, 1}, "kedge clean --dry-run": {0, 1}}
 SHOWN = sorted({shown for page in PAGES for shown in commands(page) if not shown.startswith("kedge run ")})
@@ -64,7 +65,7 @@ def outcome(command: str) -> tuple[int, str]:
     with subprocess.Popen(at_terminal, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True) as process:
         try:
             time.sleep(2 if command.startswith(GOES_ON) else 0.2)
-            keys = "\x03" if "--web" in command else "q" if command.startswith(GOES_ON) else "y\n"
+            keys = "\x03" if "--web" in command or command == WRITES_FOR_OTHERS else "q" if command.startswith(GOES_ON) else "y\n"
             output, _ = process.communicate(keys, timeout=120)  # a command that has ended by now asks nothing
         finally:
             process.kill()
@@ -89,6 +90,9 @@ def test_it_does_what_it_says(shown: str, monkeypatch: pytest.MonkeyPatch) -> No
             code, output = outcome(command)
         assert code == 0, f"{command}: {code}\n{output}"
         return
+    if shown == WRITES_FOR_OTHERS:  # on a node of its own
+        for key, folder in {"KEDGE_STAGING_FOLDER": "staging", "KEDGE_NODE_RUN_FOLDER": "run-staging"}.items():
+            monkeypatch.setenv(key, str(Path(folder).absolute()))
     if shown.startswith(MEASURED):
         assert outcome("kedge calibrate " + SMALLER["kedge calibrate"])[0] == 0
     else:

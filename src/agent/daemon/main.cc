@@ -108,10 +108,16 @@ int Main(const std::vector<std::string>& words) {
     return 0;
   }
 
+  const bool stages = !options.node.staging_folder.empty();
   os::OutliveTruncatedMappings();
   net::SetFabricDefaults();
   auto agent = Agent::Start(std::move(options));
   if (!agent.ok()) {
+    if (agent.status().code() == Code::kBusy && stages) {
+      LogError("agent", "another agent serves this node already, and does not write for others; kedge agent --stop ends it: {}",
+               agent.status().message());
+      return 1;
+    }
     if (agent.status().code() == Code::kBusy) {
       LogInfo("agent", "another agent serves this node already: {}", agent.status().message());
       return 0;
