@@ -78,6 +78,26 @@ def test_cmake_package(prefix: Path, agent_program: Callable[[], Path], tmp_path
     assert run(*LAUNCHERS["openmpi"], tmp_path / "build" / "consumer_mpi").count("= 2525") == 2
 
 
+@pytest.mark.needs("MPI")
+@pytest.mark.parametrize(
+    ("language", "component", "source"),
+    [
+        ("CXX", "mpi", "quickstart.cc"),
+        pytest.param("Fortran", "mpi-fortran", "quickstart.f90", marks=pytest.mark.needs("FORTRAN")),
+    ],
+)
+def test_cmake_brings_the_mpi_of_the_projects_language(prefix: Path, tmp_path: Path, language: str, component: str, source: str) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(
+        f"cmake_minimum_required(VERSION 3.25)\nproject(x LANGUAGES {language})\nset(CMAKE_CXX_STANDARD 17)\n"
+        f"find_package(kedge REQUIRED COMPONENTS {component})\nadd_executable(app {ROOT}/examples/quickstart/{source})\n"
+        f"target_link_libraries(app PRIVATE kedge::{component})\n"
+    )
+    compilers = ("-DMPI_CXX_COMPILER=mpicxx.openmpi", "-DMPI_Fortran_COMPILER=mpifort.openmpi")
+    run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}", *compilers)
+    run("cmake", "--build", tmp_path / "build")
+    assert run(*LAUNCHERS["openmpi"], tmp_path / "build" / "app").count("= 2525") == 2
+
+
 def test_cmake_package_says_what_it_lacks(prefix: Path, tmp_path: Path) -> None:
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.25)\nproject(x LANGUAGES C)\nfind_package(kedge COMPONENTS nonsense)\n"
