@@ -21,6 +21,11 @@ set(requires_kedge-mpi-mpich-fortran kedge-fortran kedge-mpi-mpich)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/kedge DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
+# The loader searches the system's own prefix, and no other for sure.
+set(pc_run_path " -Wl,-rpath,\${libdir}")
+if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+  set(pc_run_path "")
+endif()
 file(RELATIVE_PATH pc_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 foreach(library IN LISTS libraries)
   if(NOT TARGET ${library})

@@ -44,10 +44,9 @@ def test_the_manual_is_there(prefix: Path) -> None:
 
 
 def pkg_config(prefix: Path, package: str) -> list[str]:
-    """The flags for compiling and linking against a package of the prefix, with a run path to its libraries."""
+    """The flags for compiling and linking against a package of the prefix; a run path to its libraries is among them."""
     (configuration,) = prefix.glob("lib/**/pkgconfig")
-    flags = run("pkg-config", "--cflags", "--libs", package, PKG_CONFIG_PATH=str(configuration)).split()
-    return [*flags, f"-Wl,-rpath,{configuration.parent}"]
+    return run("pkg-config", "--cflags", "--libs", package, PKG_CONFIG_PATH=str(configuration)).split()
 
 
 def libraries_of(program: Path) -> set[Path]:
