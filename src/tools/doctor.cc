@@ -341,23 +341,29 @@ Outcome Doctor(const ConfigOptions& options, bool json_wanted, const NetworkChoi
 }  // namespace
 
 Command DoctorCommand() {
-  return {"doctor", "say what this machine can do for Kedge, and what to change", [](CLI::App& app) {
-            auto options = std::make_shared<ConfigOptions>();
-            auto json = std::make_shared<bool>(false);
-            auto net = std::make_shared<NetworkChoice>();
-            options->AddTo(app);
-            CLI::Option* const net_flag = app.add_flag(
-                "--net", net->wanted, "measure the network between agents, too: round trip and bandwidth of remote reads");
-            app.add_option("--job", net->job, "with --net: between the nodes of this job")->needs(net_flag);
-            app.add_flag("--all-nodes", net->all_nodes, "with --net: all nodes of the job, not those of this node's group alone")
-                ->needs(net_flag);
-            app.add_flag("--json", *json, "print JSON");
-            app.footer(
-                "Exit code 1 when something would keep Kedge from working. Writes and removes a few small files where the store "
-                "and the tiers are.\n"
-                "Examples:\n  kedge doctor\n  kedge doctor --net --all-nodes");
-            return [options, json, net] { return Doctor(*options, *json, *net); };
-          }};
+  return {
+      "doctor", "say what this machine can do for Kedge, and what to change", [](CLI::App& app) {
+        auto options = std::make_shared<ConfigOptions>();
+        auto json = std::make_shared<bool>(false);
+        auto net = std::make_shared<NetworkChoice>();
+        auto store = std::make_shared<std::string>();
+        options->AddTo(app);
+        app.add_option("--store", *store, "look at this store (default: store.path of the configuration)")->type_name("FOLDER");
+        CLI::Option* const net_flag = app.add_flag(
+            "--net", net->wanted, "measure the network between agents, too: round trip and bandwidth of remote reads");
+        app.add_option("--job", net->job, "with --net: between the nodes of this job")->needs(net_flag);
+        app.add_flag("--all-nodes", net->all_nodes, "with --net: all nodes of the job, not those of this node's group alone")
+            ->needs(net_flag);
+        app.add_flag("--json", *json, "print JSON");
+        app.footer(
+            "Exit code 1 when something would keep Kedge from working. Writes and removes a few small files where the store "
+            "and the tiers are.\n"
+            "Examples:\n  kedge doctor\n  kedge doctor --net --all-nodes");
+        return [options, store, json, net] {
+          if (!store->empty()) options->settings.push_back("store.path=" + *store);
+          return Doctor(*options, *json, *net);
+        };
+      }};
 }
 
 }  // namespace kedge::tools

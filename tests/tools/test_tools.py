@@ -362,6 +362,8 @@ def test_doctor(tmp_path: Path) -> None:
     found = {f["subject"]: f for f in kedge_json("doctor", "--set", deep, expect=1)["findings"]}["store"]
     assert found["state"] == "BAD" and str(tmp_path / "unmounted") in found["found"] and "store.create" in found["advice"]
     kedge("doctor", "--set", deep, "--set", "store.create=parents")
+    named = kedge_json("doctor", "--set", deep, "--store", str(tmp_path))["findings"]
+    assert str(tmp_path) in {f["subject"]: f for f in named}["store"]["found"]
     assert not (tmp_path / "unmounted").exists()
 
 
