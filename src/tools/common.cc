@@ -20,9 +20,8 @@
 namespace kedge::tools {
 
 const char* const kVersionSpecHelp =
-    "JOB/NAME@VERSION[.ATTEMPT] of a checkpoint; without a version the newest complete one, without a job the only one that has "
-    "the "
-    "name";
+    "JOB/NAME@VERSION[.ATTEMPT[.TAKE]] of a checkpoint; without a version the newest complete one, without a job the only one "
+    "that has the name";
 const char* const kVersionSpecForm = "[JOB/]NAME[@VERSION]";
 
 void ConfigOptions::AddTo(CLI::App& app) {
@@ -141,21 +140,20 @@ Result<Target> SelectTarget(const OpenedStore& opened, const StoreOptions& optio
 
 Result<VersionInfo> ResolveVersion(const OpenedStore& opened, const Target& target) {
   if (!target.version) return NewestAtOrBelow(opened.catalog, target.job, target.name, -1);
-  const auto& [version, attempt] = *target.version;
   KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(opened.catalog, target.job, target.name));
   const auto rank = [](const VersionInfo& info) { return std::pair(info.complete, !info.abandoned); };
   const VersionInfo* found = nullptr;
   for (const VersionInfo& info : versions) {
-    if (info.removed || info.generation.version != version || (attempt > 0 && info.generation.attempt != attempt)) continue;
+    if (info.removed || !target.version->Means(info.generation)) continue;
     if (found == nullptr || rank(info) > rank(*found)) found = &info;
   }
-  if (found != nullptr && found->complete && found->abandoned && attempt == 0) {
+  if (found != nullptr && found->complete && found->abandoned && target.version->attempt == 0) {
     return Status(Code::kNotFound, fmt::format("{} is abandoned, since the job went on from an older one: {}.{} names it",
                                                found->generation.ToString(), target.ToString(), found->generation.attempt));
   }
   if (found != nullptr) return *found;
   return Status(Code::kNotFound, fmt::format("job \"{}\" has no version {} of \"{}\" in {}; `kedge ls` lists them", target.job,
-                                             version, target.name, opened.path));
+                                             target.version->version, target.name, opened.path));
 }
 
 Result<VersionInfo> SelectVersion(const OpenedStore& opened, const StoreOptions& options, const std::string& text) {

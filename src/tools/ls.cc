@@ -81,12 +81,6 @@ Result<std::vector<Target>> Select(const OpenedStore& opened, const LsOptions& o
   return targets;
 }
 
-bool IsMeant(const Target& target, const Generation& generation) {
-  if (!target.version) return true;
-  return generation.version == target.version->version &&
-         (target.version->attempt == 0 || generation.attempt == target.version->attempt);
-}
-
 // The launches of some jobs, and what they went on from.
 struct Attempts {
   Json lives = Json::array();
@@ -172,7 +166,7 @@ Outcome Ls(const LsOptions& options) {
       KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(opened.catalog, job, name));
       WarnOfIncomplete(job, versions);
       for (const VersionInfo& info : versions) {
-        if (!IsMeant(target, info.generation)) continue;
+        if (target.version && !target.version->Means(info.generation)) continue;
         if (!options.all && (!info.complete || info.superseded)) continue;
         shown.push_back(VersionJson(job, name, info));
         table.AddRow({job, name, fmt::format("{}", info.generation.version), StateText(info), fmt::format("{}", info.ranks),

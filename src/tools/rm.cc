@@ -104,10 +104,7 @@ Result<std::vector<VersionInfo>> Select(const Catalog& catalog, const Target& ta
   std::vector<VersionInfo> selected;
   for (const VersionInfo& info : versions) {
     if (IsWithdrawn(info, versions) && !info.doomed) continue;
-    const bool is_meant =
-        !target.version || (info.generation.version == target.version->version &&
-                            (target.version->attempt == 0 || info.generation.attempt == target.version->attempt));
-    if (is_meant) selected.push_back(info);
+    if (!target.version || target.version->Means(info.generation)) selected.push_back(info);
   }
   return selected;
 }

@@ -10,17 +10,25 @@
 namespace kedge::tools {
 namespace {
 
-// VERSION[.ATTEMPT]
-std::optional<TargetVersion> ParseVersion(const std::string& text) {
-  const size_t dot = text.find('.');
-  const std::string digits = text.substr(0, dot);
-  const std::optional<uint32_t> attempt = keys::ParseNumber(dot == std::string::npos ? "0" : text.substr(dot + 1));
-  const bool is_number = !digits.empty() && digits.size() <= 18 && digits.find_first_not_of("0123456789") == std::string::npos;
-  if (!attempt || !is_number) return std::nullopt;
-  return TargetVersion{std::stoll(digits), *attempt};
+// Takes what stands before the first dot off a text.
+std::string TakePart(std::string* text) {
+  const size_t dot = text->find('.');
+  const std::string part = text->substr(0, dot);
+  *text = dot == std::string::npos ? "0" : text->substr(dot + 1);
+  return part;
 }
 
-// Of one job: NAME[@VERSION[.ATTEMPT]]. `is_wrong`: a name of it stands before an '@' that no version follows.
+// VERSION[.ATTEMPT[.TAKE]]
+std::optional<TargetVersion> ParseVersion(std::string text) {
+  const std::string digits = TakePart(&text);
+  const std::optional<uint32_t> attempt = keys::ParseNumber(TakePart(&text));
+  const std::optional<uint32_t> take = keys::ParseNumber(text);
+  const bool is_number = !digits.empty() && digits.size() <= 18 && digits.find_first_not_of("0123456789") == std::string::npos;
+  if (!attempt || !take || !is_number) return std::nullopt;
+  return TargetVersion{std::stoll(digits), *attempt, *take};
+}
+
+// Of one job: NAME[@VERSION[.ATTEMPT[.TAKE]]]. `is_wrong`: a name of it stands before an '@' that no version follows.
 std::optional<Target> FindInJob(const std::string& job, const std::vector<std::string>& names, const std::string& text,
                                 bool* is_wrong) {
   const auto is_name = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
@@ -34,11 +42,17 @@ std::optional<Target> FindInJob(const std::string& job, const std::vector<std::s
 
 }  // namespace
 
+bool TargetVersion::Means(const Generation& generation) const {
+  return generation.version == version && (attempt == 0 || generation.attempt == attempt) &&
+         (take == 0 || generation.take == take);
+}
+
 std::string Target::ToString() const {
   if (name.empty()) return job;
   if (!version) return job + '/' + name;
   const std::string attempt = version->attempt == 0 ? "" : fmt::format(".{}", version->attempt);
-  return fmt::format("{}/{}@{}{}", job, name, version->version, attempt);
+  const std::string take = version->take == 0 ? "" : fmt::format(".{}", version->take);
+  return fmt::format("{}/{}@{}{}{}", job, name, version->version, attempt, take);
 }
 
 Result<std::vector<Target>> FindTargets(const std::string& text, const JobNames& jobs, TargetForm form) {
@@ -53,7 +67,8 @@ Result<std::vector<Target>> FindTargets(const std::string& text, const JobNames&
     if (text.starts_with(job + '/')) add(FindInJob(job, names, text.substr(job.size() + 1), &is_wrong));
   }
   if (found.empty() && is_wrong) {
-    return Status(Code::kInvalidArgument, fmt::format("\"{}\": expected VERSION or VERSION.ATTEMPT after the '@'", text));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("\"{}\": expected VERSION, VERSION.ATTEMPT or VERSION.ATTEMPT.TAKE after the '@'", text));
   }
   return found;
 }

@@ -10,13 +10,16 @@
 #include <vector>
 
 #include "base/status.h"
+#include "format/identity.h"
 
 namespace kedge::tools {
 
 struct TargetVersion {
   int64_t version = 0;
   uint32_t attempt = 0;  // 0: none was named
+  uint32_t take = 0;     // the same
 
+  bool Means(const Generation& generation) const;
   friend bool operator==(const TargetVersion&, const TargetVersion&) = default;
 };
 

@@ -17,14 +17,15 @@ std::vector<Target> Find(const std::string& text, TargetForm form = TargetForm::
   EXPECT_TRUE(found.ok()) << found.status().ToString();
   return found.ok() ? *found : std::vector<Target>();
 }
-Target At(const std::string& job, const std::string& name, int64_t version, uint32_t attempt = 0) {
-  return {job, name, TargetVersion{version, attempt}};
+Target At(const std::string& job, const std::string& name, int64_t version, uint32_t attempt = 0, uint32_t take = 0) {
+  return {job, name, TargetVersion{version, attempt, take}};
 }
 
 TEST(TargetTest, AWholeOneSaysAll) {
   for (const TargetForm form : {TargetForm::kName, TargetForm::kAny, TargetForm::kFromJob}) {
     EXPECT_THAT(Find("climate/heat@120", form), ElementsAre(At("climate", "heat", 120)));
     EXPECT_THAT(Find("climate/heat@120.3", form), ElementsAre(At("climate", "heat", 120, 3)));
+    EXPECT_THAT(Find("climate/heat@120.3.14", form), ElementsAre(At("climate", "heat", 120, 3, 14))) << "as kedge ls shows it";
     EXPECT_THAT(Find("climate/heat", form), ElementsAre(Target{"climate", "heat", {}}));
   }
 }
@@ -52,7 +53,8 @@ TEST(TargetTest, NamesMayHoldWhatSeparates) {
 }
 
 TEST(TargetTest, WhatIsNoVersionIsRefused) {
-  for (const char* text : {"heat@x", "heat@", "heat@1.x", "climate/heat@-1", "heat@1234567890123456789"}) {
+  for (const char* text :
+       {"heat@x", "heat@", "heat@1.x", "heat@1.2.", "heat@1.2.3.4", "climate/heat@-1", "heat@1234567890123456789"}) {
     EXPECT_EQ(FindTargets(text, kJobs, TargetForm::kAny).status().code(), Code::kInvalidArgument) << text;
   }
   EXPECT_THAT(Find("nothing@x"), IsEmpty());
@@ -60,7 +62,8 @@ TEST(TargetTest, WhatIsNoVersionIsRefused) {
 }
 
 TEST(TargetTest, ItIsWrittenAsItIsRead) {
-  for (const char* text : {"climate", "climate/heat", "climate/heat@120", "climate/heat@120.3", "climate/mail@home@3"}) {
+  for (const char* text :
+       {"climate", "climate/heat", "climate/heat@120", "climate/heat@120.3", "climate/heat@120.3.14", "climate/mail@home@3"}) {
     EXPECT_EQ(Find(text).at(0).ToString(), text);
   }
 }

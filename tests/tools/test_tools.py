@@ -80,6 +80,8 @@ def test_every_command_takes_job_name_and_version_in_one_word(store: Path, tmp_p
     assert "nosuch" in kedge("ls", "nosuch", expect=1).stderr
     assert kedge_json("inspect", "deep")["job"] == "ocean", "the only job that has the name"
     assert kedge_json("inspect", "climate/heat@20")["version"] == 20
+    assert "1.2" in kedge("ls", "climate/heat@20").stdout and kedge_json("inspect", "climate/heat@20.1.2")["take"] == 2
+    kedge("inspect", "climate/heat@20.1.3", expect=1)
     ambiguous = kedge("inspect", "heat", expect=2).stderr
     assert "climate/heat" in ambiguous and "ocean/heat" in ambiguous
     assert kedge_json("inspect", "heat", "--job", "ocean")["version"] == 5, "the old way"
