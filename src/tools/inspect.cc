@@ -1,9 +1,11 @@
 // kedge inspect: what one version holds: regions with types and shapes, chunks, checksums, annotations.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/byte_size.h"
 #include "base/clock.h"
@@ -18,7 +20,7 @@ namespace {
 struct InspectOptions {
   StoreOptions store;
   std::string spec;
-  int64_t rank = 0;
+  std::optional<int64_t> rank;
   bool all_ranks = false;
   bool chunks = false;
   bool extents = false;
@@ -48,6 +50,7 @@ std::string LayoutText(const Region& region) {
   if (region.column_major && region.shape.size() > 1) text += " (column major)";
   if (!region.global_shape.empty())
     text += fmt::format(" of {} at {}", ShapeText(region.global_shape), ShapeText(region.global_offset));
+  if (!region.halo.empty()) text += fmt::format(", halo {}", ShapeText(region.halo));
   return text;
 }
 
@@ -120,7 +123,8 @@ Json ImageJson(const StoredImage& image) {
                        {"column_major", region.column_major},
                        {"shape", region.shape},
                        {"global_shape", region.global_shape},
-                       {"global_offset", region.global_offset}});
+                       {"global_offset", region.global_offset},
+                       {"halo", region.halo}});
   }
   for (const Chunk& chunk : record.chunks) {
     chunks.push_back({{"object", ChunkObjectKey(image, chunk)}, {"offset", chunk.object_offset}, {"bytes", chunk.bytes}});
@@ -197,9 +201,27 @@ Outcome InspectBriefly(const OpenedStore& opened, const VersionInfo& info, bool 
   return kExitOk;
 }
 
+// Without a word the only checkpoint there is.
+Result<std::string> OnlyCheckpoint(const OpenedStore& opened, const StoreOptions& options) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, SelectJobs(opened, options));
+  std::vector<std::string> found;
+  for (const std::string& job : jobs) {
+    KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> names, opened.catalog.Names(job, nullptr));
+    for (const std::string& name : names) found.push_back(job + '/' + name);
+  }
+  if (found.size() == 1) return found.front();
+  if (found.empty()) return Status(Code::kNotFound, fmt::format("no checkpoints in {}", opened.path));
+  return Status(Code::kInvalidArgument,
+                fmt::format("{} is needed: {} has {}", kVersionSpecForm, opened.path, fmt::join(found, ", ")));
+}
+
 Outcome Inspect(const InspectOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
-  KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, SelectVersion(opened, options.store, options.spec));
+  std::string spec = options.spec;
+  if (spec.empty()) {
+    KEDGE_ASSIGN_OR_RETURN(spec, OnlyCheckpoint(opened, options.store));
+  }
+  KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, SelectVersion(opened, options.store, spec));
   if (options.brief) return InspectBriefly(opened, info, options.json);
   if (!options.json) {
     std::printf("%s: %s, %u ranks, %s, %s\n", info.generation.ToString().c_str(),
@@ -208,7 +230,7 @@ Outcome Inspect(const InspectOptions& options) {
                 info.ranks, FormatByteSize(info.image_bytes).c_str(), info.pinned ? "pinned" : "not pinned");
   }
   Json images = Json::array();
-  const auto first = static_cast<uint32_t>(options.all_ranks ? 0 : options.rank);
+  const auto first = static_cast<uint32_t>(options.all_ranks ? 0 : options.rank.value_or(0));
   const uint32_t end = options.all_ranks ? info.ranks : first + 1;
   for (uint32_t rank = first; rank < end; ++rank) {
     auto image = ReadImage(opened.catalog, info.generation, rank);
@@ -220,27 +242,27 @@ Outcome Inspect(const InspectOptions& options) {
     }
   }
   if (options.json) PrintJson(VersionJson(info, std::move(images)));
+  const bool leaves_out = info.ranks > 1 && !options.all_ranks && !options.rank;
+  if (!options.json && leaves_out) std::printf("\nonly rank 0 of %u: --all-ranks shows all, --rank N another\n", info.ranks);
   return kExitOk;
 }
 
 }  // namespace
 
 Command InspectCommand() {
-  return {
-      "inspect", "show what a version holds: regions, types, shapes, chunks, checksums", [](CLI::App& app) {
-        auto options = std::make_shared<InspectOptions>();
-        options->store.AddTo(app);
-        app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name(kVersionSpecForm);
-        auto* rank =
-            app.add_option("--rank", options->rank, "this rank's image")->capture_default_str()->check(CLI::NonNegativeNumber);
-        app.add_flag("--all-ranks", options->all_ranks, "every rank's image")->excludes(rank);
-        app.add_flag("--chunks", options->chunks, "also the chunks and the objects they lie in");
-        app.add_flag("--extents", options->extents, "also every extent with its checksum");
-        app.add_flag("--brief", options->brief, "one line for each image: sizes, and when it was captured")->excludes(rank);
-        app.add_flag("--json", options->json, "print JSON, with chunks and extents unless --brief");
-        app.footer("Examples:\n  kedge inspect heat\n  kedge inspect climate/heat@120 --rank 3 --chunks");
-        return [options] { return Inspect(*options); };
-      }};
+  return {"inspect", "show what a version holds: regions, types, shapes, chunks, checksums", [](CLI::App& app) {
+            auto options = std::make_shared<InspectOptions>();
+            options->store.AddTo(app);
+            app.add_option("version", options->spec, kVersionSpecHelp)->type_name(kVersionSpecForm);
+            auto* rank = app.add_option("--rank", options->rank, "this rank's image (default: 0)")->check(CLI::NonNegativeNumber);
+            app.add_flag("--all-ranks", options->all_ranks, "every rank's image")->excludes(rank);
+            app.add_flag("--chunks", options->chunks, "also the chunks and the objects they lie in");
+            app.add_flag("--extents", options->extents, "also every extent with its checksum");
+            app.add_flag("--brief", options->brief, "one line for each image: sizes, and when it was captured")->excludes(rank);
+            app.add_flag("--json", options->json, "print JSON, with chunks and extents unless --brief");
+            app.footer("Examples:\n  kedge inspect heat\n  kedge inspect climate/heat@120 --rank 3 --chunks");
+            return [options] { return Inspect(*options); };
+          }};
 }
 
 }  // namespace kedge::tools

@@ -258,6 +258,25 @@ def test_inspect(store: Path) -> None:
     assert sum(extent["bytes"] for extent in image["extents"]) == 195
     text = kedge("inspect", "heat", "--extents").stdout
     assert "temperature" in text and "2 x 3 x 4 (column major)" in text and "CRC32C" in text
+    assert "only rank 0" not in text
+    several = kedge("inspect", expect=2).stderr
+    assert "[JOB/]NAME[@VERSION] is needed" in several and "climate/heat, climate/other" in several
+
+
+def test_inspect_needs_no_word_where_there_is_one_checkpoint(tmp_path: Path) -> None:
+    """It says what it leaves out, and what of a shape is halo."""
+
+    def take(rank: int, communicator: ThreadedCommunicator) -> None:
+        with Context("climate", communicator=communicator) as context:
+            context.protect(0, np.zeros((4, 6)), "wave", global_shape=(4, 4), global_offset=(2 * rank, 0), halo=(1, 1))
+            context.checkpoint("sea", 1)
+            context.wait("sea", 1, Level.STORE)
+
+    run_ranks(2, take)
+    text = kedge("inspect").stdout
+    assert "4 x 6 of 4 x 4 at 0 x 0, halo 1 x 1" in text and "only rank 0 of 2: --all-ranks" in text
+    assert "only rank" not in kedge("inspect", "--rank", "1").stdout + kedge("inspect", "--all-ranks").stdout
+    assert kedge_json("inspect")["images"][0]["regions"][0]["halo"] == [1, 1]
 
 
 def test_verify_finds_a_flipped_byte(store: Path) -> None:
