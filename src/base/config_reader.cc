@@ -17,6 +17,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -37,11 +38,24 @@ std::string Where(const std::string& path, const toml::source_region& source) {
   return fmt::format("{}:{}", path, source.begin.line);
 }
 
+// What most often is wrong in a line: a time or a size without quotes, as in "interval = 1s".
+std::string Advice(std::string_view text, const toml::source_region& source) {
+  for (uint32_t line = 1; line < source.begin.line && !text.empty(); ++line) {
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  }
+  text = text.substr(0, text.find('\n'));
+  const size_t value = text.find_first_not_of(" \t", std::min(text.find('='), text.size() - 1) + 1);
+  if (value == std::string_view::npos || text[value] < '0' || text[value] > '9') return {};
+  const size_t unit = text.find_first_not_of("0123456789._ ", value);
+  const bool has_unit = unit != std::string_view::npos && std::isalpha(static_cast<unsigned char>(text[unit])) != 0;
+  return has_unit ? "; times and sizes stand in quotes, as in interval = \"10s\"" : "";
+}
+
 Result<toml::table> ParseToml(std::string_view text, const std::string& path) {
   toml::parse_result parsed = toml::parse(text, std::string_view(path));
   if (parsed.failed()) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{}: not TOML: {}", Where(path, parsed.error().source()), parsed.error().description()));
+    return Status(Code::kInvalidArgument, fmt::format("{}: not TOML: {}{}", Where(path, parsed.error().source()),
+                                                      parsed.error().description(), Advice(text, parsed.error().source())));
   }
   return std::move(parsed).table();
 }

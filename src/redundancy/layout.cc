@@ -76,7 +76,7 @@ Result<size_t> GroupCount(const std::vector<Node>& nodes, const LayoutOptions& o
     return Status(
         Code::kFailedPrecondition,
         fmt::format("{} node{} cannot be protected by scheme {} against {} loss{}: it needs at least {} nodes in different "
-                    "failure domains",
+                    "failure domains. Launch on more nodes, or set protect.scheme = \"none\"",
                     nodes.size(), nodes.size() == 1 ? "" : "s", SchemeName(options.scheme), parity, parity == 1 ? "" : "es",
                     nodes_min));
   }

@@ -125,6 +125,7 @@ TEST(Layout, WhatCannotProtectSaysWhy) {
     return layout.ok() ? "accepted:\n" + Describe(*layout) : layout.status().ToString();
   };
   EXPECT_THAT(refused(Nodes({1}), {}), HasSubstr("1 node cannot be protected by scheme xor against 1 loss"));
+  EXPECT_THAT(refused(Nodes({1}), {}), HasSubstr("Launch on more nodes, or set protect.scheme"));
   EXPECT_THAT(refused({}, {}), HasSubstr("0 nodes"));
   EXPECT_THAT(refused(Nodes({4}), {}), HasSubstr("4 of 4 nodes are in failure domain \"d0\""));
   EXPECT_THAT(refused(Nodes({1, 1}), {.scheme = Scheme::kReedSolomon}), HasSubstr("at least 3 nodes"));

@@ -99,7 +99,10 @@ Status Collective::Agree(const Status& mine) const {
     }
   }
   if (worst == nullptr) return Status::Ok();
-  return Status(code_of(*worst), fmt::format("rank {}: {}", worst_rank, worst->substr(1)));
+  const std::string message = worst->substr(1);
+  const size_t end = std::min(message.find_first_not_of("0123456789", 5), message.size());
+  const bool was_agreed_on = message.starts_with("rank ") && end > 5 && message.compare(end, 2, ": ") == 0;
+  return Status(code_of(*worst), was_agreed_on ? message : fmt::format("rank {}: {}", worst_rank, message));
 }
 
 }  // namespace kedge::client

@@ -31,7 +31,7 @@ TEST(Collective, TextsOfAnyLengthComeToAllInRankOrder) {
 
 TEST(Collective, AllHearTheMostTellingErrorOfTheLowestRank) {
   const Status io(Code::kIo, "disk"), corrupt(Code::kCorrupt, "bits"), argument(Code::kInvalidArgument, "slip"),
-      mismatch(Code::kMismatch, "other");
+      mismatch(Code::kMismatch, "other"), agreed_before(Code::kIo, "rank 2: disk");
   struct Case {
     std::vector<Status> of_ranks;
     Code code;
@@ -42,6 +42,7 @@ TEST(Collective, AllHearTheMostTellingErrorOfTheLowestRank) {
       {{{}, io, {}}, Code::kIo, "rank 1: disk"},
       {{{}, {}, Status(Code::kIo, "")}, Code::kIo, "rank 2: "},
       {{{}, corrupt, io}, Code::kCorrupt, "rank 1: bits"},
+      {{agreed_before, agreed_before, agreed_before}, Code::kIo, "rank 2: disk"},
       {{io, argument, corrupt}, Code::kInvalidArgument, "rank 1: slip"},
       {{argument, io, mismatch}, Code::kMismatch, "rank 2: other"},
   };
