@@ -106,7 +106,7 @@ def test_a_size_that_differs_is_refused_and_nothing_is_overwritten() -> None:
         context.checkpoint("m", 1)
         larger = np.full(9, -1.0)
         context.protect(0, larger)
-        with pytest.raises(kedge.MismatchError):
+        with pytest.raises(kedge.MismatchError, match="region 0 was saved with 64 bytes, and 72 are protected: .*another job.name"):
             context.restart("m")
         assert (larger == -1.0).all()
 
@@ -167,6 +167,18 @@ def test_a_masked_array_is_refused_and_comes_back_in_two_regions(kind: Any) -> N
         array[0], array[1] = 7.0, np.ma.masked
         context.restart("m")
         assert array.data.tolist() == [1.0, 2.0, 3.0] and array.mask.tolist() == [True, False, False]
+
+
+def test_another_mesh_is_refused_with_both_shapes() -> None:
+    with Context("mesh") as context:
+        for extent in (8, 9):
+            context.protect(10, np.zeros(extent), "field", global_shape=(extent,), global_offset=(0,))
+            if extent == 8:
+                context.checkpoint("m", 1)
+        with pytest.raises(kedge.MismatchError) as caught:
+            context.restart("m")
+    told = "region 10 'field' was saved with 64 bytes of the global shape 8, and 72 of the global shape 9 are protected"
+    assert told in str(caught.value) and "job.name" in str(caught.value)
 
 
 def test_another_type_or_shape_is_refused_unless_asked_for() -> None:

@@ -48,6 +48,10 @@ std::string Abandoned(const RestoreCandidate& candidate) {
       candidate.version, candidate.attempt, candidate.version, candidate.attempt);
 }
 
+std::string GlobalShapeText(const Region& region) {
+  return region.global_shape.empty() ? "" : fmt::format(" of the global shape {}", fmt::join(region.global_shape, " x "));
+}
+
 }  // namespace
 
 Restarter::Restarter(Core* core, Ledger* ledger, Session* session, const std::string& files_folder)
@@ -316,9 +320,10 @@ Status Restarter::CheckRegion(DeclaredRegion* declared) const {
   }
   if (wanted.kind == RegionKind::kMemory && saved.bytes != wanted.bytes) {
     return Status(Code::kMismatch,
-                  fmt::format("region {} was saved with {} bytes, and {} are protected: ask kedge_saved_region and "
-                              "protect that size",
-                              wanted.id, saved.bytes, wanted.bytes));
+                  fmt::format("region {}{} was saved with {} bytes{}, and {}{} are protected: ask kedge_saved_region and "
+                              "protect that size; a run with another input needs another job.name",
+                              wanted.id, saved.name.empty() ? "" : " '" + saved.name + "'", saved.bytes, GlobalShapeText(saved),
+                              wanted.bytes, GlobalShapeText(wanted)));
   }
   if (!declared->reinterpret && !MeansTheSame(saved, wanted)) {
     return Status(Code::kMismatch,
