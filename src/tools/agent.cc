@@ -10,6 +10,7 @@
 #include "tools/agent_connection.h"
 #include "tools/command.h"
 #include "tools/common.h"
+#include "tools/leftovers.h"
 
 namespace kedge::tools {
 namespace {
@@ -38,13 +39,28 @@ Outcome RunAgent(const ConfigOptions& options, bool logs_to_file, bool stages) {
   return os::ReplaceProcess(program, pointers.data());
 }
 
+// What an agent that leaves in good order does not remove, since no store has it. It may still be removing the rest, and a
+// lock in its folder would stay there: such versions are none of that.
+void TellWhatStays(const NodeSettings& node) {
+  const Result<Leftovers> left = ReadLeftovers(node.node, node.run_folder, {});
+  if (!left.ok()) return;  // its folder is gone
+  std::string versions;
+  for (const auto& [generation, why] : OnlyHere(*left)) versions += (versions.empty() ? "" : ", ") + generation.ToString();
+  if (versions.empty()) return;
+  std::fprintf(stderr, "kedge: in %s stays what no store has: %s; kedge clean --node %s --discard-only-copies frees it\n",
+               node.run_folder.c_str(), versions.c_str(), node.node.c_str());
+}
+
 // Asks the running agent to leave, and waits until it has.
 Outcome StopAgent(const ConfigOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.Load());
   KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, false));
   KEDGE_RETURN_IF_ERROR(agent.connection->Call<DoneReply>(ShutdownRequest{.when_drained = true}, kAnswerTimeout).status());
   const Duration timeout = config.GetDuration("wait.timeout");
-  if (agent.connection->WaitForPeerToClose(timeout)) return kExitOk;
+  if (agent.connection->WaitForPeerToClose(timeout)) {
+    TellWhatStays(agent.node);
+    return kExitOk;
+  }
   std::fprintf(stderr, "kedge: the agent has not left within %s: it leaves when everything is in the store (kedge status)\n",
                FormatDuration(timeout).c_str());
   return kExitTimeout;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -36,8 +37,10 @@ def test_a_finished_run_leaves_nothing_but_its_store(machine: Machine) -> None:
 
 def test_a_run_whose_last_version_is_on_its_nodes_only_leaves_it_there(machine: Machine) -> None:
     machine.settings |= {"KEDGE_SCHEDULE_STORE": "0", "KEDGE_PROTECT_SCHEME": "partner"}
-    machine.run("--launcher=openmpi", *heat(300, 100))
+    _, log = machine.run("--launcher=openmpi", *heat(300, 100))
     for name in machine.names[:2]:
+        told = re.search(rf"the agent of node {name} leaves its files there: (.*)", log)
+        assert told and "version 300" in told[1] and f"kedge clean --node {name} --discard-only-copies frees it" in told[1]
         assert (machine.run_folders / name / "records").exists(), "nothing else has it"
         clean = [KEDGE, "clean", "--node", name]
         said = subprocess.run(clean, env=machine.environment(), capture_output=True, text=True, timeout=60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -53,6 +54,16 @@ def take(job: str, version: int, level: Level = Level.STORE, **settings: object)
         context.protect(0, state)
         context.checkpoint("heat", version)
         context.wait("heat", version, level)
+
+
+def test_an_agent_that_is_told_to_stop_names_what_no_store_has(run_folder: Path) -> None:
+    take("climate", 5, Level.LOCAL, schedule_store=0)
+    node = os.environ["KEDGE_NODE"]
+    told = kedge("agent", "--stop").stderr
+    assert "version 5" in told and f"in {run_folder} stays what no store has" in told
+    (command,) = re.findall(r"kedge (clean .*) frees it", told)
+    kedge(*command.split())
+    assert node in command and not run_folder.exists()
 
 
 def test_a_live_agent_keeps_what_it_has(store: Path, run_folder: Path) -> None:

@@ -124,8 +124,8 @@ class Agents:
             return {node: why for node, why in zip(names, pool.map(run, names), strict=True) if why}
 
     def leave(self, nodes: Iterable[str]) -> dict[str, str]:
-        """Agents that are held here end, with all that they have on their nodes; why those stay that did not. Nothing goes that is
-        in no store, and an agent that somebody else has started stays."""
+        """Agents that are held here end, with all that they have on their nodes; what stays there, and why. Nothing goes that is in
+        no store, and an agent that somebody else has started stays."""
 
         def ask(node: str) -> str:
             end = time.monotonic() + _DETACH_SECONDS
@@ -134,7 +134,7 @@ class Agents:
                     return "processes still use its agent"
                 time.sleep(0.1)
             code, output = run_on(self._shell, node, [self._tool, "agent", "--stop"], _ANSWER_SECONDS)
-            return "" if code == 0 else why_it_failed(output)
+            return "" if code == 0 and "--discard-only-copies" not in output else why_it_failed(output)
 
         names = [node for node in nodes if node in self._steps and self._steps[node].poll() is None]
         with ThreadPoolExecutor(_PARALLEL) as pool:
