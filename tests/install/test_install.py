@@ -63,6 +63,19 @@ def test_programs_and_headers_are_there(prefix: Path) -> None:
     assert "ls" in run(prefix / "bin" / "kedge", "--help")
 
 
+@pytest.mark.needs("FORTRAN")
+def test_fortran_modules_and_what_they_say_are_there(prefix: Path) -> None:
+    assert {path.name for path in (prefix / "include" / "kedge" / "fortran").iterdir()} >= {"kedge.mod", "kedge.f90", "kedge_mpi.f90"}
+
+
+@pytest.mark.needs("PYTHON")
+def test_python_finds_what_the_document_says(prefix: Path) -> None:
+    """With the extension, and with the libraries of the prefix."""
+    (folder,) = re.findall(r"PYTHONPATH=PREFIX/(\S+)`", (ROOT / "docs" / "install.md").read_text())
+    program = "import kedge; kedge.Context; print(next(line for line in open('/proc/self/maps') if 'libkedge.so' in line))"
+    assert str(prefix.resolve() / "lib") in run(sys.executable, "-c", program, PYTHONPATH=str(prefix / folder))
+
+
 @pytest.mark.needs("MPI")
 def test_cmake_package(prefix: Path, agent_program: Callable[[], Path], tmp_path: Path) -> None:
     quickstart = ROOT / "examples" / "quickstart" / "quickstart.c"

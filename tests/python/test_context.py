@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -389,6 +391,18 @@ def test_an_exception_inside_the_block_abandons_the_version() -> None:
             checkpoint.part()
             raise RuntimeError("mine")
         assert context.newest("a") == 1
+
+
+def test_random_numbers_go_on_as_the_how_to_says() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "how-to.md").read_text()
+    (shown,) = re.findall(r"^```python\n(random = .*?)^```$", page, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {"np": np, "json": json}
+    with Context("random") as names["context"]:
+        exec(shown, names)
+        names["context"].checkpoint("r", 1)
+        drawn = names["random"].random(5).tolist()
+        names["context"].restart("r")
+        assert names["random"].random(5).tolist() == drawn
 
 
 def test_objects_and_exceptions_in_their_call_backs() -> None:
