@@ -104,8 +104,14 @@ Status Attempts::Add(const Catalog& catalog, const std::string& job) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<AttemptLife> all, ReadAttempts(catalog, job, std::numeric_limits<uint32_t>::max()));
   KEDGE_ASSIGN_OR_RETURN(const auto newest, NewestAttempt(catalog, RequestOfThisProcess(job, 0, 1)));
   std::map<uint32_t, std::string> origins;
+  std::map<uint32_t, int64_t> newest_version_ns;  // signs of life, too: others are a quarter of a lease apart
   KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> names, catalog.Names(job, nullptr));
   for (const std::string& name : names) {
+    KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(catalog, job, name));
+    for (const VersionInfo& info : versions) {
+      int64_t& newest_ns = newest_version_ns[info.generation.attempt];
+      newest_ns = std::max(newest_ns, info.wall_time_ns);
+    }
     KEDGE_ASSIGN_OR_RETURN(const std::vector<RestoredRecord> records, ReadRestored(catalog, job, name));
     for (const RestoredRecord& record : records) {
       const Generation& origin = record.origin;
@@ -119,11 +125,16 @@ Status Attempts::Add(const Catalog& catalog, const std::string& job) {
       text += fmt::format("{}{}@{}.{}", text.empty() ? "" : ", ", name, origin.version, origin.attempt);
     }
   }
-  for (const AttemptLife& life : all) {
+  for (size_t i = 0; i < all.size(); ++i) {
+    const AttemptLife& life = all[i];
     const AttemptRecord& record = life.record;
     const auto [state, why] = FateOf(life, newest);
     const auto silent_ns = static_cast<int64_t>(1e9 * life.silent_seconds);
-    const int64_t last_sign_ns = std::max(record.wall_time_ns, life.ended_ns != 0 ? life.ended_ns : WallTimeNs() - silent_ns);
+    // An agent may complete a version when its attempt has died, and another has begun.
+    const int64_t next_ns = i + 1 < all.size() ? all[i + 1].record.wall_time_ns : WallTimeNs();
+    const int64_t version_ns = std::min(newest_version_ns[record.attempt], next_ns);
+    const int64_t seen_ns = life.ended_ns != 0 ? life.ended_ns : std::max(WallTimeNs() - silent_ns, version_ns);
+    const int64_t last_sign_ns = std::max(record.wall_time_ns, seen_ns);
     lives.push_back({{"job", job},
                      {"attempt", record.attempt},
                      {"state", state},
@@ -135,7 +146,7 @@ Status Attempts::Add(const Catalog& catalog, const std::string& job) {
                      {"began_wall_time_ns", record.wall_time_ns},
                      {"ended_wall_time_ns", life.ended_ns},
                      {"last_sign_wall_time_ns", last_sign_ns}});
-    const std::string at_least = life.ended_ns != 0 ? "" : "> ";  // signs of life are a quarter of a lease apart
+    const std::string at_least = life.ended_ns != 0 ? "" : "> ";
     const Duration lasted = FromSeconds(1e-9 * static_cast<double>(last_sign_ns - record.wall_time_ns));
     table.AddRow({job, fmt::format("{}", record.attempt), state, fmt::format("{}", record.ranks), record.host,
                   FormatAge(record.wall_time_ns), at_least + FormatDuration(lasted), origins[record.attempt]});

@@ -111,6 +111,9 @@ def test_an_attempt_that_was_killed_has_died(run_folder: Path, tmp_path: Path) -
     told = account("killed")
     assert [of["state"] for of in told["attempts"]] == ["died"] and "is gone" in told["attempts"][0]["why"]
     assert any("attempt 1 died" in trouble["what"] for trouble in told["troubles"])
+    listed = kedge_json("ls", "killed", "--attempts")
+    (version,), (attempt,) = listed["versions"], listed["attempts"]
+    assert attempt["last_sign_wall_time_ns"] >= version["wall_time_ns"], "it lived until then at least"
 
 
 def test_looks_that_were_kept_tell_when_levels_were_reached(run_folder: Path, tmp_path: Path) -> None:
