@@ -173,6 +173,12 @@ def test_what_would_end_in_the_same_way_again_is_not_tried_again(machine: Machin
     assert len(report["attempts"]) == 1 and why in report["reason"], log
 
 
+def test_a_store_that_cannot_be_made_is_not_tried_again(machine: Machine) -> None:
+    machine.settings["KEDGE_STORE_PATH"] = str(machine.folder / "unmounted" / "store")
+    report, log = machine.run("--launcher=openmpi", *heat(300, 100), expect=1)
+    assert len(report["attempts"]) == 1 and f"there is no store: {machine.folder}/unmounted: is not there" in report["reason"], log
+
+
 def test_what_the_launcher_refuses_is_not_tried_again(machine: Machine) -> None:
     report, log = machine.run("--launcher=openmpi", "--nodes=1", "--launch-options=--nonsense", "--", "true", expect=1)
     assert len(report["attempts"]) == 1 and 'openmpi starts nothing: unknown option "--nonsense"' in report["reason"], log

@@ -103,6 +103,14 @@ class Agents:
         without = [node for node, (code, _) in zip(names, answers, strict=True) if code != 0]
         return Prospects.of(told, [*without, *mute]) if told else None
 
+    def why_no_store(self, node: str) -> str:
+        """Why jobs on the node cannot use the store, and what to do; empty: they can, or nobody says."""
+        code, output = run_on(self._shell, node, [self._tool, "doctor", "--json"], _ANSWER_SECONDS)
+        if code != 1:
+            return ""
+        findings = json.loads(output.splitlines()[-1])["findings"]
+        return "; ".join(f"{of['found']}: {of['advice']}" for of in findings if of["subject"] == "store" and of["state"] == "BAD")
+
     def drain(self, nodes: Iterable[str], timeout_seconds: float) -> dict[str, str]:
         """Until everything that the nodes owe to the store is there; what did not get there, and why."""
         return self._on_all(nodes, ["wait"], timeout_seconds)
