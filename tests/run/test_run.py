@@ -95,6 +95,23 @@ def test_a_dead_node_is_left_out_and_a_spare_takes_its_place(machine: Machine, s
     assert_continued(machine, log)
 
 
+def test_a_virtual_node_is_killed_as_the_page_says(machine: Machine) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text()
+    (shown,) = re.findall(r"^```sh\n(node=b\n.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (probe,) = re.findall(r"`--probe '([^']*)'`", page)
+    run = machine.start("--launcher=openmpi", f"--probe={probe}", *endless_heat(machine))
+    machine.end_after(until(machine.versions))
+    dead = machine.names[1]
+    try:
+        subprocess.run(["bash", "-c", shown.replace("node=b", f"node={dead}")], check=True, timeout=60)
+        assert not (machine.run_folders / dead).exists()
+        report, log = machine.finish(run)
+    finally:
+        Path(f"/tmp/dead.{dead}").unlink(missing_ok=True)
+    assert f"node {dead} is left out: its health probe failed" in log
+    assert report["outcome"] == "finished" and dead not in report["attempts"][-1]["nodes"]
+
+
 def test_agents_log_where_operators_look(machine: Machine) -> None:
     run = machine.start("--launcher=openmpi", *endless_heat(machine))
     machine.end_after(until(machine.versions))
