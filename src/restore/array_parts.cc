@@ -100,6 +100,15 @@ std::string ArrayNameOf(const Region& region) {
   return region.name.empty() ? fmt::format("#{}", region.id) : region.name.substr(0, region.name.find('['));
 }
 
+Region WholeArrayOf(const Region& part) {
+  Region whole = part;
+  whole.shape = part.global_shape;
+  whole.global_offset.assign(whole.shape.size(), 0);
+  whole.halo.clear();
+  whole.bytes = PartOf(whole)->Elements() * whole.element_bytes;
+  return whole;
+}
+
 SavedArrays::SavedArrays(std::vector<SavedPart> parts) {
   std::ranges::stable_sort(parts, {}, &SavedPart::rank);
   for (SavedPart& part : parts) by_name_[ArrayNameOf(part.region)].push_back(std::move(part));
@@ -140,6 +149,35 @@ Result<std::vector<TakenBoxes>> SavedArrays::Plan(const Region& wanted, uint32_t
     std::ranges::reverse(hole.shape);
   }
   return mismatch(fmt::format("no image has its {} elements at {}", Joined(hole.shape, " x "), Joined(hole.offset, ", ")));
+}
+
+std::vector<std::string> SavedArrays::Doubts() const {
+  std::vector<std::string> doubts;
+  for (const auto& [name, parts] : by_name_) {
+    const auto first = std::ranges::find_if(parts, [](const SavedPart& part) { return PartOf(part.region).has_value(); });
+    if (first == parts.end()) continue;
+    const Region whole = WholeArrayOf(first->region);
+    const auto plan = Plan(whole, 0);
+    if (!plan.ok()) {
+      doubts.push_back(plan.status().message());
+      continue;
+    }
+    std::map<std::pair<uint32_t, int32_t>, uint64_t> taken;  // elements, by rank and region
+    for (const TakenBoxes& boxes : *plan) {
+      for (const ArrayBox& box : boxes.boxes) taken[{boxes.rank, boxes.id}] += box.Elements();
+    }
+    for (const auto& [rank, region] : parts) {
+      std::string why = WhyNot(region, whole);
+      const auto part = PartOf(region);
+      if (part && part != PartOf(whole) && part->Elements() != taken[{rank, region.id}]) {
+        why = "its parts overlap: of what two of them have, either comes back";
+      }
+      if (why.empty()) continue;
+      doubts.push_back(fmt::format("array '{}': {} (rank {})", name, why, rank));
+      break;
+    }
+  }
+  return doubts;
 }
 
 Result<RegionTarget> TargetOf(const Region& saved, uint32_t index, const std::vector<ArrayBox>& boxes, const Region& wanted,

@@ -32,6 +32,8 @@ Result<std::vector<SavedPart>> DecodeParts(const std::string& text);
 
 // "field" of field[3], "#7" of the region 7 without a name.
 std::string ArrayNameOf(const Region& region);
+// The whole array as one region, without a halo. REQUIRES: `part` is part of an array.
+Region WholeArrayOf(const Region& part);
 
 // What is taken from one region of one image.
 struct TakenBoxes {
@@ -48,6 +50,8 @@ class SavedArrays {
   // Each element of `wanted` once, from the images in their order, that of `first_rank` before all. kMismatch: the version does
   // not have all of it, or has it of another type, shape or order.
   Result<std::vector<TakenBoxes>> Plan(const Region& wanted, uint32_t first_rank) const;
+  // Of each array whose parts do not make it up, or overlap though they are not all of it: a sentence.
+  std::vector<std::string> Doubts() const;
   const std::map<std::string, std::vector<SavedPart>>& by_name() const { return by_name_; }
 
  private:

@@ -2,6 +2,7 @@
 #include "restore/array_parts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -370,6 +371,35 @@ TEST(ArrayParts, ABadCopyIsNoSuccess) {
   const Region wanted = RegionOf(0, "a", {8}, {4}, {4});
   std::vector<Element> memory(4);
   EXPECT_EQ(ReadBoxes(reader, 0, {*PartOf(wanted)}, wanted, &memory).code(), Code::kCorrupt);
+}
+
+TEST(ArrayParts, TheWholeArrayComesFromAllItsParts) {
+  const Images images = {{RegionOf(0, "a[0]", {9, 5}, {0, 0}, {4, 5})}, {}, {RegionOf(3, "a[1]", {9, 5}, {4, 0}, {5, 5})}};
+  const Region whole = WholeArrayOf(images[2][0]);
+  EXPECT_EQ(whole.shape, (std::vector<int64_t>{9, 5}));
+  EXPECT_EQ(whole.bytes, 45 * sizeof(Element));
+  EXPECT_EQ(Redistributed(images, whole, 0, 20).value(), ContentOf(whole));
+  EXPECT_TRUE(SavedOf(images).Doubts().empty());
+}
+
+TEST(ArrayParts, ArraysThatTheirPartsDoNotMakeUpAreDoubted) {
+  const auto row = [](const std::string& name, int64_t begin, int64_t rows) {
+    return RegionOf(0, name, {9, 5}, {begin, 0}, {rows, 5});
+  };
+  const auto doubts = [](const Images& images) { return fmt::format("{}", fmt::join(SavedOf(images).Doubts(), "\n")); };
+  Region loose = row("a", 4, 5);
+  loose.global_shape.clear();
+  loose.global_offset.clear();
+  EXPECT_EQ(doubts({{loose}, {loose}}), "") << "no global array";
+  EXPECT_EQ(doubts({{row("a", 0, 9)}, {row("a", 0, 9)}}), "") << "replicated";
+  EXPECT_EQ(doubts({{row("a", 0, 4)}, {row("a", 4, 0)}, {row("a", 4, 5)}}), "");
+  EXPECT_NE(doubts({{row("a", 0, 4)}, {row("a", 6, 3)}}).find("(array 'a'): no image has its 2 x 5 elements at 4, 0"),
+            std::string::npos);
+  EXPECT_NE(doubts({{row("a", 0, 5)}, {row("a", 4, 5)}}).find("array 'a': its parts overlap"), std::string::npos);
+  EXPECT_NE(doubts({{row("a", 0, 9)}, {row("a", 4, 5)}}).find("overlap: of what two of them have, either comes back (rank 1)"),
+            std::string::npos);
+  EXPECT_NE(doubts({{row("a", 0, 4)}, {loose}}).find("saved without a global shape (rank 1)"), std::string::npos);
+  EXPECT_NE(doubts({{row("a", 0, 9)}, {loose}}).find("saved without a global shape (rank 1)"), std::string::npos);
 }
 
 TEST(ArrayParts, WhatIsNoListOfPartsIsRefused) {

@@ -23,6 +23,7 @@ class Verifier {
       Problem(entry.rank, image.status().ToString());
       return true;
     }
+    if (options_.image) options_.image(image->record);
     ImageStreamOptions stream;
     stream.buffer_bytes = options_.buffer_bytes;
     stream.problem = [&](const std::string& what) { Problem(entry.rank, what); };

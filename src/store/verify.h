@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "format/image_record.h"
 #include "store/catalog.h"
 
 namespace kedge {
@@ -33,6 +34,8 @@ struct VerifyOptions {
   uint64_t buffer_bytes = 8 << 20;  // read at a time
   // Called after each buffer; false stops (the report then covers what was read).
   std::function<bool(const VerifyProgress&)> progress;
+  // Called with what each image holds.
+  std::function<void(const ImageRecord&)> image = {};
   size_t problems_max = 1000;
 };
 

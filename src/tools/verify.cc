@@ -6,6 +6,7 @@
 
 #include "base/byte_size.h"
 #include "base/json.h"
+#include "restore/array_parts.h"
 #include "store/verify.h"
 #include "tools/command.h"
 #include "tools/common.h"
@@ -57,8 +58,16 @@ Outcome Verify(const VerifyToolOptions& options) {
       line.Update(progress.bytes_done, progress.bytes_total);
       return true;
     };
+    std::vector<SavedPart> parts;
+    verify.image = [&parts](const ImageRecord& record) {
+      for (const Region& region : record.regions) {
+        if (region.kind == RegionKind::kMemory) parts.push_back({record.identity.rank, region});
+      }
+    };
     const auto report = VerifyVersion(opened.catalog, generation, verify);
     const bool good = report.ok() && report->problems.empty();
+    // Of images that cannot be read the problems tell.
+    const std::vector<std::string> doubts = good ? SavedArrays(std::move(parts)).Doubts() : std::vector<std::string>();
     bad += good ? 0 : 1;
     bytes += report.ok() ? report->bytes : 0;
     Json problems = Json::array();
@@ -72,12 +81,17 @@ Outcome Verify(const VerifyToolOptions& options) {
         if (!options.json) std::printf("     rank %u: %s\n", problem.rank, problem.what.c_str());
       }
     }
+    if (!options.json) {
+      for (const std::string& doubt : doubts)
+        std::fprintf(stderr, "kedge: warning: %s: %s\n", generation.ToString().c_str(), doubt.c_str());
+    }
     versions.push_back({{"job", generation.job},
                         {"name", generation.name},
                         {"version", generation.version},
                         {"good", good},
                         {"bytes", report.ok() ? report->bytes : 0},
-                        {"problems", std::move(problems)}});
+                        {"problems", std::move(problems)},
+                        {"warnings", doubts}});
   }
   if (options.json) {
     PrintJson({{"store", opened.path},
@@ -101,7 +115,9 @@ Command VerifyCommand() {
                            std::string(kVersionSpecHelp) + "; of a JOB, or by default: all complete ones")
                 ->type_name(kVersionSpecForm);
             app.add_flag("--json", options->json, "print JSON");
-            app.footer("Exit code 1 when anything is bad.\nExamples:\n  kedge verify\n  kedge verify climate/heat@120 --json");
+            app.footer(
+                "Exit code 1 when anything is bad. Parts that do not make up their global array are a warning.\nExamples:\n  "
+                "kedge verify\n  kedge verify climate/heat@120 --json");
             return [options] { return Verify(*options); };
           }};
 }
