@@ -1,5 +1,6 @@
 // What every scheme promises, held against each: whatever losses it is for, every image comes back bit for bit; one loss
 // more, and it says what is lost; a flipped byte is found, another way is taken, and it never spreads.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::MemoryCluster;
+using ::testing::Not;
 
 struct SchemeCase {
   const char* name;
@@ -114,6 +116,10 @@ TEST_P(Conformance, OneLossMoreIsLostAndSaid) {
     // Named by the records that the group's survivors keep; of a group that is gone as a whole, nobody knows.
     if (lost && group.size() > cluster.layout().parity + 1) {
       EXPECT_THAT(plan.WhatIsLost(), HasSubstr(group[i].name));
+    }
+    if (lost && cluster.layout().scheme != Scheme::kPartner && group.size() > cluster.layout().parity + 1) {
+      EXPECT_THAT(plan.WhatIsLost(), HasSubstr(fmt::format("ranks {}", group[0].ranks[0]))) << "a sentence for all of a set";
+      EXPECT_THAT(plan.WhatIsLost(), Not(HasSubstr(cluster.generation().ToString())));
     }
     const auto restored = cluster.Restore(rank);
     EXPECT_EQ(restored.status.ok(), !lost);

@@ -132,7 +132,8 @@ std::string Join(const std::vector<std::string>& names) {
   return text;
 }
 
-Status TooManyLost(const SetSurvivors& survivors, uint32_t member) {
+// Whoever asks knows the version and the image: so it is the same sentence for all images of the set.
+Status TooManyLost(const SetSurvivors& survivors) {
   std::vector<std::string> images;
   std::vector<std::string> parity;
   const SetSummary& set = *survivors.set;
@@ -142,10 +143,10 @@ Status TooManyLost(const SetSurvivors& survivors, uint32_t member) {
   }
   return Status(
       Code::kIncomplete,
-      fmt::format(
-          "{} ({}, survives {} of {}) cannot give back the image of {}: missing are the images of {} and the parity of {}",
-          set.identity.ToString(), SchemeName(set.scheme), set.parity, set.members.size(), set.members[member].node,
-          images.empty() ? "none" : Join(images), parity.empty() ? "none" : Join(parity)));
+      fmt::format("set {} of group {} ({}, survives {} of {}) cannot give it back: missing are the images of {} and the "
+                  "parity of {}",
+                  set.identity.index, set.identity.group, SchemeName(set.scheme), set.parity, set.members.size(),
+                  images.empty() ? "none" : Join(images), parity.empty() ? "none" : Join(parity)));
 }
 
 }  // namespace
@@ -193,7 +194,7 @@ Status CanRebuild(const SetSurvivors& survivors, uint32_t member, bool parity) {
     for (uint32_t position = 0; position < geometry.members(); ++position) {
       if (position != place.position && Survives(survivors, geometry.At({place.stripe, position, place.within}))) ++left;
     }
-    if (left < geometry.data()) return TooManyLost(survivors, member);
+    if (left < geometry.data()) return TooManyLost(survivors);
   }
   return Status::Ok();
 }
@@ -203,11 +204,18 @@ bool RestorePlan::complete() const {
 }
 
 std::string RestorePlan::WhatIsLost() const {
-  std::string text;
+  std::map<std::string, std::vector<std::string>> named;  // ranks by why
+  std::vector<std::string> order;
   size_t lost = 0;
   for (const RankPlan& plan : ranks) {
-    if (plan.sources.empty() && ++lost <= kLostNamed) text += fmt::format("rank {}: {}\n", plan.rank, plan.why_lost);
+    if (!plan.sources.empty() || ++lost > kLostNamed) continue;
+    auto& same = named[plan.why_lost];
+    if (same.empty()) order.push_back(plan.why_lost);
+    same.push_back(fmt::format("{}", plan.rank));
   }
+  std::string text;
+  for (const std::string& why : order)
+    text += fmt::format("{} {}: {}\n", named[why].size() == 1 ? "rank" : "ranks", Join(named[why]), why);
   if (lost > kLostNamed) text += fmt::format("and {} more ranks\n", lost - kLostNamed);
   return text;
 }

@@ -81,7 +81,8 @@ struct RankPlan {
 struct RestorePlan {
   std::vector<RankPlan> ranks;  // in order, 0 to ranks - 1
   bool complete() const;
-  // The first few lost ranks and why, one line each, and how many more there are; empty when complete.
+  // The first few lost ranks and why, one line for those that are lost for the same reason, and how many more there are; empty
+  // when complete.
   std::string WhatIsLost() const;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "base/json.h"
 #include "os/files/files.h"
 #include "session/config_keys.h"
+#include "store/attempts.h"
 #include "store/reached.h"
 #include "store/versions.h"
 #include "tools/agent_connection.h"
@@ -144,15 +146,32 @@ Result<StoredJob> ReadStored(const RebuildOptions& options, const JobId& id) {
   return stored;
 }
 
-// What a launch would go on from, for people.
-std::string Describe(const Prospect& prospect) {
+// This node cannot tell what the nodes of the job have: who can.
+std::string WhereToAsk(const RebuildOptions& options, const std::string& node, const JobId& id) {
+  std::string last;
+  if (id.has_store) {
+    const auto opened = OpenStore(options.store);
+    const auto attempts = opened.ok() ? ReadAttempts(opened->catalog, id.job, std::numeric_limits<uint32_t>::max())
+                                      : Result<std::vector<AttemptLife>>(opened.status());
+    if (attempts.ok() && !attempts->empty())
+      last = fmt::format("; rank 0 of its last launch was on {}", attempts->back().record.host);
+  }
+  return fmt::format(
+      "this node ({}) is none of job {}'s, or has come back empty: what those have is not known here. Run `kedge rebuild --look "
+      "--job {}` on one of them{}",
+      node, id.job, id.job, last);
+}
+
+// What a launch would go on from, for people. `knows_job`: the nodes have been asked.
+std::string Describe(const Prospect& prospect, bool knows_job) {
   if (prospect.generation) {
     return fmt::format("{}, {}", prospect.generation->version,
                        prospect.on_nodes   ? "on the nodes"
                        : prospect.in_store ? "in the store"
                                            : "partly on the nodes, partly in the store");
   }
-  if (const std::string lost = prospect.WhatWasLost(); !lost.empty()) return "lost: " + lost;
+  if (const std::string lost = prospect.WhatWasLost(); !lost.empty())
+    return (knows_job ? "lost: " : "not in the store, and the job's nodes were not asked: ") + lost;
   if (const std::string silent = prospect.WhatSilentNodesMayHave(); !silent.empty()) {
     return NotKnown(prospect.silent_nodes) + silent;
   }
@@ -165,7 +184,8 @@ void PrintProspects(const RebuildOptions& options, const std::string& node, cons
                     const std::optional<std::vector<std::string>>& silent_nodes) {
   if (!options.json) {
     if (prospects.empty()) std::printf("nothing is known of it: a launch begins at its start\n");
-    for (const auto& [name, prospect] : prospects) std::printf("%s: %s\n", name.c_str(), Describe(prospect).c_str());
+    for (const auto& [name, prospect] : prospects)
+      std::printf("%s: %s\n", name.c_str(), Describe(prospect, silent_nodes.has_value()).c_str());
     if (silent_nodes && !silent_nodes->empty()) {
       std::fprintf(stderr, "kedge: no answer from %s, which may have newer ones\n", Names(*silent_nodes).c_str());
     }
@@ -224,6 +244,7 @@ Outcome LookAhead(const RebuildOptions& options) {
     return id.status();
   }
   PrintProspects(options, node.node, prospects, silent_nodes);
+  if (!options.json && id.ok() && !silent_nodes) std::fprintf(stderr, "kedge: %s\n", WhereToAsk(options, node.node, *id).c_str());
   return kExitOk;
 }
 

@@ -31,6 +31,7 @@ def test_checkpoints_that_are_lost_are_not_taken_for_a_first_launch(machine: Mac
     report, log = machine.finish(lose_two_nodes_of_a_group(machine), expect=4)
     assert report["outcome"] == "lost" and "'heat3d'" in report["reason"] and "--if-lost=begin" in report["reason"]
     assert len(report["attempts"]) == 1 and "checksum" not in log
+    assert report["reason"].count("(attempt ") == 1 and "ranks 1 and 2: set 0 of group 0 " in report["reason"] and "\n" not in report["reason"]
 
 
 def test_it_begins_anew_where_it_is_told_to(machine: Machine) -> None:

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -22,7 +23,8 @@ from kedge.run.nodes import Health, Nodes, TooFewNodesError, expand_hosts
 from kedge.run.progress import Generation, Newest, Prospects, has_advanced, newest_of, newest_versions
 from kedge.run.shells import SshShell, VirtualShell, run_on
 from kedge.run.stages import Stages, show_stages
-from kedge.run.supervisor import Attempt, describe, describe_exit, describe_start
+from kedge.run.supervisor import Attempt, describe, describe_exit, describe_start, show_missing
+from waiting import until
 
 
 @pytest.mark.parametrize(("ranks", "nodes", "counts"), [(4, 2, [2, 2]), (5, 3, [2, 2, 1]), (3, 3, [1, 1, 1])])
@@ -117,6 +119,27 @@ def test_stages_are_timed_and_none_is_silent() -> None:
     spent = stages.take()
     assert 0.3 <= spent["sleeping"] < 30 and show_stages(spent).startswith("sleeping ") and "nothing" not in show_stages(spent)
     assert stages.take() == {}
+    said.clear()
+    with stages.stage("asking", lambda: ["n1", "n2"]):
+        time.sleep(0.15)
+    assert said and all(re.fullmatch(r"since \d s: asking; no answer yet from n1, n2", line) for line in said), said
+
+
+def test_a_look_ahead_tells_who_has_not_answered_yet(tmp_path: Path) -> None:
+    tool = tmp_path / "kedge"
+    tool.write_text('#!/bin/sh\n[ $KEDGE_NODE = n1 ] || sleep 2\necho \'{"node": "", "knows_job": true, "silent_nodes": ["n3"], "names": []}\'\n')
+    tool.chmod(0o755)
+    agents = Agents(VirtualShell(), str(tool), None, start=False)
+    look = threading.Thread(target=agents.look_ahead, args=(["n1", "n2"], "j", 0.0))
+    look.start()
+    until(lambda: agents.unanswered() == ["n2"])
+    look.join()
+    assert agents.unanswered() == ["n3"], "whom the next look waits for"
+
+
+def test_what_is_missing_is_said_in_a_line() -> None:
+    why = "job/a version 2 (attempt 1, take 1): ranks 1 and 2: set 0 of group 0\nrank 3: its node n3\n"
+    assert show_missing({"a": why}, "job") == "'a': version 2 (attempt 1, take 1): ranks 1 and 2: set 0 of group 0; rank 3: its node n3"
 
 
 def test_options_of_the_launcher_may_begin_with_dashes() -> None:

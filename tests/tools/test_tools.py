@@ -349,6 +349,21 @@ def test_a_look_ahead_says_nothing_of_a_job_that_two_stores_had_at_the_path_of_o
     assert "knows job twice of 2 stores" in kedge("rebuild", "--look", "--job", "twice", "--json", expect=3).stderr
 
 
+def test_a_look_ahead_on_a_node_that_is_none_of_the_jobs_says_so(tmp_path: Path) -> None:
+    array = np.zeros(4)
+    with Context("there", settings={"schedule.store": 0, "job.lease": "1s"}) as context:
+        context.protect(0, array)
+        context.checkpoint("h", 1)
+        context.wait("h", 1, Level.LOCAL)
+        host = kedge_json("ls", "--attempts", "there")["attempts"][-1]["host"]
+        until(lambda: list((tmp_path / "store").rglob("reached*")))
+        looked = kedge("rebuild", "--look", "--job", "there")
+        assert looked.stdout == "h: 1, on the nodes\n" and "none of job" not in looked.stderr
+        looked = kedge("rebuild", "--look", "--job", "there", "--set", "node.name=other", "--set", f"node.run_folder={tmp_path}/other")
+    assert "h: not in the store, and the job's nodes were not asked: there/h version 1" in looked.stdout and "lost" not in looked.stdout
+    assert "this node (other) is none of job there's" in looked.stderr and f"rank 0 of its last launch was on {host}" in looked.stderr
+
+
 def test_gc_shows_then_removes(store: Path) -> None:
     abandoned = store / "jobs" / "climate" / "names" / "heat" / "99-1-9" / "data"
     abandoned.mkdir(parents=True)

@@ -40,6 +40,8 @@ class Agents:
         self._shell, self._tool, self._starts = shell, tool, start
         self._log = open_log(log) if log is not None and start else None
         self._steps: dict[str, subprocess.Popen[bytes]] = {}
+        self._asked: list[str] = []
+        self._silent: list[str] = []
 
     def start(self, nodes: Iterable[str]) -> None:
         """On every node where none is held; returns when all these answer, or after a while: who does not is found out elsewhere."""
@@ -86,6 +88,10 @@ class Agents:
         survivors = [version for version in versions if {"level": "node", "reached": True} in version["levels"]]
         return any(entry["scheme"] != "none" for entry in entries), newest_among(survivors)
 
+    def unanswered(self) -> list[str]:
+        """Of the look ahead under way: nodes that did not answer the one before, which it waits for, or else its own."""
+        return list(self._silent or self._asked)
+
     def look_ahead(
         self, nodes: Iterable[str], job: str, patience_seconds: float, mute: Iterable[str] = (), dead: Iterable[str] = ()
     ) -> Prospects | None:
@@ -95,12 +101,22 @@ class Agents:
         what they hold. `dead`: these are asked as well, in case that their agents live, but not waited for.
         """
         names = list(nodes)
+        self._asked = list(names)
+        if patience_seconds == 0:
+            self._silent = []
+
+        def ask(node: str) -> tuple[int, str]:
+            answer = run_on(self._shell, node, command, _LOOK_SECONDS + patience_seconds)
+            self._asked.remove(node)
+            return answer
+
         command = [self._tool, "rebuild", "--look", "--json", "--job", job, "--patience", f"{patience_seconds:g}s",
                    *(f"--left-out={node}" for node in dead)]  # fmt: skip
         with ThreadPoolExecutor(_PARALLEL) as pool:
-            answers = list(pool.map(lambda node: run_on(self._shell, node, command, _LOOK_SECONDS + patience_seconds), names))
+            answers = list(pool.map(ask, names))
         told = [json.loads(output.splitlines()[-1]) for code, output in answers if code == 0]
         without = [node for node, (code, _) in zip(names, answers, strict=True) if code != 0]
+        self._silent = sorted({*without, *mute, *(node for answer in told for node in answer["silent_nodes"])})
         return Prospects.of(told, [*without, *mute]) if told else None
 
     def why_no_store(self, node: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 QUIET_SECONDS = 2.0
 
@@ -18,11 +18,14 @@ class Stages:
         self._seconds: dict[str, float] = {}
 
     @contextlib.contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Times what is done in it. `name` completes "since 4 s: ..." in the lines that say that it still goes on."""
+    def stage(self, name: str, silent: Callable[[], Iterable[str]] = tuple) -> Iterator[None]:
+        """Times what is done in it. `name` completes "since 4 s: ..." in the lines that say that it still goes on.
+
+        `silent`: who has not answered by now, which these lines say, too; called on another thread.
+        """
         began = time.monotonic()
         over = threading.Event()
-        teller = threading.Thread(target=self._tell, args=(name, began, over), daemon=True)
+        teller = threading.Thread(target=self._tell, args=(name, silent, began, over), daemon=True)
         teller.start()
         try:
             yield
@@ -31,9 +34,10 @@ class Stages:
             teller.join()
             self._seconds[name] = self._seconds.get(name, 0.0) + time.monotonic() - began
 
-    def _tell(self, name: str, began: float, over: threading.Event) -> None:
+    def _tell(self, name: str, silent: Callable[[], Iterable[str]], began: float, over: threading.Event) -> None:
         while not over.wait(self._quiet_seconds):
-            self._say(f"since {time.monotonic() - began:.0f} s: {name}")
+            names = ", ".join(silent())
+            self._say(f"since {time.monotonic() - began:.0f} s: {name}" + (f"; no answer yet from {names}" if names else ""))
 
     def take(self) -> dict[str, float]:
         """What there is, which is forgotten with it."""

@@ -143,7 +143,7 @@ class Supervisor:
                     self._staging.start()
             with self._stages.stage("agents are started"):
                 self._agents.start(self._nodes.in_use)
-            with self._stages.stage("nodes are asked what a launch finds"):
+            with self._stages.stage("nodes are asked what a launch finds", self._agents.unanswered):
                 found = self._look_ahead()
             if found and found.unknown:
                 return self._unknown(found)
@@ -329,13 +329,13 @@ class Supervisor:
         self._conclude("halted", "somebody asked it to (kedge halt)" + how, ExitCode.HALTED, self._drain(rescue=True))
 
     def _lost(self, found: Prospects) -> None:
-        reason = f"there is no checkpoint left to continue from, and there were some ({show_missing(found.lost)}); --if-lost=begin begins anew"
+        reason = f"there is no checkpoint left to continue from, and there were some ({show_missing(found.lost, self._job)}); --if-lost=begin begins anew"
         self._conclude("lost", reason, ExitCode.LOST, self._drain(rescue=True))
 
     def _unknown(self, found: Prospects) -> None:
         reason = (
             f"no answer from {', '.join(found.silent)}, which may have a checkpoint to continue from; without them there is none "
-            f"({show_missing(found.unknown)}). Nothing is known to be lost: run the job again when they answer"
+            f"({show_missing(found.unknown, self._job)}). Nothing is known to be lost: run the job again when they answer"
         )
         self._conclude("silent nodes", reason, ExitCode.SILENT_NODES, self._drain(rescue=True))
 
@@ -422,9 +422,9 @@ def describe_start(found: Prospects | None) -> str:
     return "; ".join(filter(None, (there, lost)))
 
 
-def show_missing(missing: dict[str, str]) -> str:
-    """What cannot be had by checkpoint name, for people."""
-    return "; ".join(f"'{name}': {why.strip()}" for name, why in missing.items())
+def show_missing(missing: dict[str, str], job: str) -> str:
+    """What cannot be had by checkpoint name, for people: a line, in which job and name are not said again."""
+    return "; ".join(f"'{name}': {why.removeprefix(f'{job}/{name} ').strip()}" for name, why in missing.items()).replace("\n", "; ")
 
 
 def show(versions: Versions) -> str:
