@@ -25,7 +25,7 @@ std::vector<std::string> InOrder(const Job& job, const std::string& self, const 
   for (size_t i = 0; i < job.stagers.size(); ++i) {
     order.push_back(job.stagers[(first + i) % job.stagers.size()].name);
   }
-  std::ranges::stable_partition(order, [&](const std::string& name) { return name != avoided; });
+  std::stable_partition(order.begin(), order.end(), [&](const std::string& name) { return name != avoided; });
   return order;
 }
 
