@@ -105,7 +105,7 @@ class Agents:
         if patience_seconds == 0:
             self._silent = []
 
-        def ask(node: str) -> tuple[int, str]:
+        def ask(node: str) -> tuple[int | None, str]:
             answer = run_on(self._shell, node, command, _LOOK_SECONDS + patience_seconds)
             self._asked.remove(node)
             return answer
