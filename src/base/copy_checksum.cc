@@ -100,15 +100,19 @@ KEDGE_STREAMING_TARGET uint32_t StreamLanes(unsigned char* to, const unsigned ch
   return ~state;
 }
 
+// `to` is aligned to 32 bytes, `bytes` a multiple of a line.
+KEDGE_STREAMING_TARGET inline void StreamLines(unsigned char* to, const unsigned char* from, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += 32) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + at), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + at)));
+  }
+}
+
 // The same, through a buffer; `bytes` a multiple of kStageBytes.
 KEDGE_STREAMING_TARGET uint32_t StreamStaged(unsigned char* to, const unsigned char* from, size_t bytes, uint32_t crc) {
   alignas(kLineBytes) unsigned char stage[kStageBytes];
   for (size_t offset = 0; offset < bytes; offset += kStageBytes) {
     std::memcpy(stage, from + offset, kStageBytes);
-    for (size_t i = 0; i < kStageBytes; i += 32) {
-      const __m256i data = _mm256_load_si256(reinterpret_cast<const __m256i*>(stage + i));
-      _mm256_stream_si256(reinterpret_cast<__m256i*>(to + offset + i), data);
-    }
+    StreamLines(to + offset, stage, kStageBytes);
     crc = Extend(crc, stage, kStageBytes);
   }
   _mm_sfence();
@@ -157,13 +161,9 @@ KEDGE_STREAMING_TARGET void StreamRow(unsigned char* to, const unsigned char* fr
   // Of its last line only a part is written: that it is there by then spares all stores behind it a wait.
   _mm_prefetch(reinterpret_cast<const char*>(to + bytes - 1), _MM_HINT_T0);
   std::memcpy(to, from, head_bytes);
-  size_t at = head_bytes;
-  for (; at + kLineBytes <= bytes; at += kLineBytes) {
-    for (size_t half = at; half < at + kLineBytes; half += 32) {
-      const __m256i data = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + half));
-      _mm256_stream_si256(reinterpret_cast<__m256i*>(to + half), data);
-    }
-  }
+  const size_t lines_bytes = (bytes - head_bytes) / kLineBytes * kLineBytes;
+  StreamLines(to + head_bytes, from + head_bytes, lines_bytes);
+  const size_t at = head_bytes + lines_bytes;
   std::memcpy(to + at, from + at, bytes - at);
 }
 

@@ -35,6 +35,16 @@ class Unreachable : public ::testing::Test {
         WaitFor([&] { return client.mailbox().from_client.consumed == client.mailbox().from_client.produced; }, seconds(10)));
     return generation;
   }
+  // An agent with that idle timeout has a version that is seconds from being stored, and its client has gone.
+  Generation TakeAndLeave(const std::string& idle_timeout) {
+    auto keys = Slowly();
+    keys["agent.idle_timeout"] = idle_timeout;
+    StartAgent(keys);
+    AgentClient client(scenario_, {.node_keys = keys});
+    const Generation generation = Take(client);
+    EXPECT_TRUE(IsOk(client.Goodbye()));
+    return generation;
+  }
   void DeleteRunFolder() { std::filesystem::remove_all(scenario_.run_folder()); }
   // It ends in good order; a pool at its path meanwhile is a failure.
   void ExpectItLeavesWithoutANewPool() {
@@ -78,12 +88,7 @@ TEST_F(Unreachable, ToldNothing) {
 
 // Its memory is given back: nobody is to find an agent of a job that was deleted days ago.
 TEST_F(Unreachable, WhileItsStoreIsGoneToo) {
-  auto keys = Slowly();
-  keys["agent.idle_timeout"] = "300ms";
-  StartAgent(keys);
-  AgentClient client(scenario_, {.node_keys = keys});
-  const Generation generation = Take(client);
-  ASSERT_TRUE(IsOk(client.Goodbye()));
+  const Generation generation = TakeAndLeave("300ms");
   DeleteRunFolder();
   const std::string deleted = scenario_.store() + ".deleted";
   std::filesystem::rename(scenario_.store(), deleted);
@@ -94,12 +99,7 @@ TEST_F(Unreachable, WhileItsStoreIsGoneToo) {
 }
 
 TEST_F(Unreachable, WhileItsStoreIsAwayForAWhile) {
-  auto keys = Slowly();
-  keys["agent.idle_timeout"] = "1s";
-  StartAgent(keys);
-  AgentClient client(scenario_, {.node_keys = keys});
-  const Generation generation = Take(client);
-  ASSERT_TRUE(IsOk(client.Goodbye()));
+  const Generation generation = TakeAndLeave("1s");
   const std::string away = scenario_.store() + ".away";
   std::filesystem::rename(scenario_.store(), away);
   DeleteRunFolder();

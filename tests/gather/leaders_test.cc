@@ -19,8 +19,6 @@ namespace kedge::testing {
 namespace {
 
 using namespace std::chrono_literals;
-using ::testing::HasSubstr;
-using ::testing::Not;
 namespace files = std::filesystem;
 
 // As many leaders, of versions of any size.

@@ -16,7 +16,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
-using ::testing::Not;
 namespace files = std::filesystem;
 
 // Ranks on nodes 0 and 1; 2 and 3 are for staging agents.

@@ -236,10 +236,11 @@ std::string Agent::RunLoop() {
       throughput_.SaveNow();
       return finished ? "it was told to stop" : "it was told to stop; what its workers had in hand is left to a successor";
     }
-    const bool has_pending = images_.HasPending();
-    const bool finished = (unreachable_ || leave_when_drained_) && flush_.in_flight() == 0 && !carrier_.IsBusy() && !has_pending;
+    const bool may_leave = (unreachable_ || leave_when_drained_) && flush_.in_flight() == 0;
+    const bool has_pending = may_leave && images_.HasPending();
+    const bool finished = may_leave && !has_pending && !carrier_.IsBusy();
     if (unreachable_ && finished && waiters_.waiting() == 0) return "nobody can reach it: its run folder is gone";
-    if (has_pending && WaitsInVain() && flush_.in_flight() == 0) {
+    if (has_pending && WaitsInVain()) {
       return "nobody can reach it, its store has not come back, and with it goes " + images_.NamePending(nullptr, Level::kLast);
     }
     const bool drained = leave_when_drained_ && finished;

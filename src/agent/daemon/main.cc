@@ -113,14 +113,10 @@ int Main(const std::vector<std::string>& words) {
   net::SetFabricDefaults();
   auto agent = Agent::Start(std::move(options));
   if (!agent.ok()) {
-    if (agent.status().code() == Code::kBusy && stages) {
-      LogError("agent", "another agent serves this node already, and does not write for others; kedge agent --stop ends it: {}",
-               agent.status().message());
-      return 1;
-    }
     if (agent.status().code() == Code::kBusy) {
-      LogInfo("agent", "another agent serves this node already: {}", agent.status().message());
-      return 0;
+      LogAt(stages ? LogLevel::kError : LogLevel::kInfo, "agent", "another agent serves this node already{}: {}",
+            stages ? ", and does not write for others; kedge agent --stop ends it" : "", agent.status().message());
+      return stages ? 1 : 0;
     }
     LogError("agent", "cannot start: {}", agent.status().ToString());
     return 1;

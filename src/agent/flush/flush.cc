@@ -139,22 +139,18 @@ void Flush::Start(Image& image) {
     chunk.written.clear();
     if (image.ended) chunk.captured_bytes = chunk.bytes;
   }
-  if (image.ended) {
-    QueueEnded(image);
-  } else {
-    for (uint32_t i = 0; i < image.chunks.size(); ++i) QueueCaptured(image, i);
-  }
+  QueueAll(image);
+}
+
+void Flush::QueueAll(Image& image) {
+  if (image.ended) return QueueEnded(image);
+  for (uint32_t i = 0; i < image.chunks.size(); ++i) QueueCaptured(image, i);
 }
 
 void Flush::WriteHere(Version& version) {
   version.writers = Version::Writers::kHere;
   for (const auto& [rank, image] : version.images) {
-    if (image->doomed || image->flush != FlushState::kFlushing) continue;
-    if (image->ended) {
-      QueueEnded(*image);
-    } else {
-      for (uint32_t i = 0; i < image->chunks.size(); ++i) QueueCaptured(*image, i);
-    }
+    if (!image->doomed && image->flush == FlushState::kFlushing) QueueAll(*image);
   }
 }
 

@@ -86,6 +86,8 @@ class Flush : public FlushLoad, public ImageFlusher {
   static void CountChunks(Image& image);
   static void SetAbsence(Version& version, const Status& why);
   void QueuePieces(Image& image, uint32_t chunk, bool whole_only);
+  // As far as it is captured.
+  void QueueAll(Image& image);
   void SendPiece(Image& image, const Piece& piece);
   std::shared_ptr<FlushObject> MakeObject(const Image& image);
   // `image_bytes`: nothing, while they are not known.

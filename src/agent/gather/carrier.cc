@@ -85,8 +85,7 @@ void Carrier::OnCarry(Job& job, const std::string& node, const CarryRequest& req
       image.node = node;
       image.item = item;
       image.progress = std::make_shared<CarryOrder::Progress>();
-      request.is_withdrawn ? Fail(image, Status(Code::kFailedPrecondition, "it is wanted no more"))
-                           : Pull(job, generation, image);
+      request.is_withdrawn ? Fail(image, Status::Ok()) : Pull(job, generation, image);
     } else if (request.is_withdrawn && image.node == node) {
       image.progress->is_withdrawn = true;
     }

@@ -75,19 +75,21 @@ WritePlan PlanOf(const aggregation::Line& line, const aggregation::ElectionOptio
 
 }  // namespace
 
-bool Planner::Plans(const Job& job, const Generation& generation) const {
-  if (job.hello.keys.store_layout != StoreLayout::kLeaders || !peers_.is_open()) return false;
-  if (job.members.attempt != generation.attempt) return false;
-  const auto line = LineOf(job);
-  return line.ok() && line->size() > 1 && FindIn(*line, core_.settings().node).has_value();
+std::optional<aggregation::Line> Planner::LineFor(const Job& job, const Generation& generation) const {
+  if (job.hello.keys.store_layout != StoreLayout::kLeaders || !peers_.is_open()) return std::nullopt;
+  if (job.members.attempt != generation.attempt) return std::nullopt;
+  auto line = LineOf(job);
+  if (!line.ok() || line->size() < 2 || !FindIn(*line, core_.settings().node)) return std::nullopt;
+  return std::move(*line);
 }
 
 Planner::Scan* Planner::Find(const Job& job, const Generation& generation) {
   const auto found = scans_.find(generation);
   if (found != scans_.end()) return &found->second;
-  if (!Plans(job, generation)) return nullptr;
+  auto line = LineFor(job, generation);
+  if (!line) return nullptr;
   Scan scan;
-  scan.line = *LineOf(job);
+  scan.line = std::move(*line);
   scan.self = *FindIn(scan.line, core_.settings().node);
   scan.place = aggregation::PlaceInTree(scan.self, scan.line.size());
   scan.begun_ns = core_.clock().NowNs();

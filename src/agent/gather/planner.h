@@ -43,7 +43,7 @@ class Planner {
   Planner(AgentCore& core, Peers& peers, Decided decided) : core_(core), peers_(peers), decided_(std::move(decided)) {}
 
   // Whether the nodes plan the job's versions together.
-  bool Plans(const Job& job, const Generation& generation) const;
+  bool Plans(const Job& job, const Generation& generation) const { return LineFor(job, generation).has_value(); }
   // What this node has of the version. Once.
   void Offer(const Job& job, const Generation& generation, uint64_t bytes);
   void OnScan(const Job& job, const std::string& node, const ScanRequest& request, std::function<void(Result<Buffer>)> answer);
@@ -66,6 +66,8 @@ class Planner {
     bool is_told = false;  // the parent
     std::optional<ScanReply> answer;
   };
+  // Nothing: they do not.
+  std::optional<aggregation::Line> LineFor(const Job& job, const Generation& generation) const;
   // Null: this node is not among those of the version's attempt.
   Scan* Find(const Job& job, const Generation& generation);
   void Advance(const Job& job, const Generation& generation, Scan& scan);

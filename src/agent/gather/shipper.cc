@@ -32,6 +32,10 @@ uint64_t StreamBytes(const Image& image) {
   return image.record_object_offset + image.record_bytes;
 }
 
+CarryRequest::Item ItemOf(const Image& image) {
+  return {image.rank, image.record_bytes, image.record_crc32c, image.image_bytes};
+}
+
 }  // namespace
 
 Shipper::Shipper(AgentCore& core, Assignment& assignment, Carrier& carrier, Flush& flush, Images& images, Peers& peers,
@@ -82,7 +86,7 @@ void Shipper::OnStager(const Generation& generation, const Result<std::string>& 
   CarryRequest request;
   for (const auto& [rank, bytes] : plan.mapped().images) {
     const Image* const image = node.ok() ? FindToShip(version, rank) : nullptr;
-    if (image != nullptr) request.images.push_back({rank, image->record_bytes, image->record_crc32c, image->image_bytes});
+    if (image != nullptr) request.images.push_back(ItemOf(*image));
   }
   if (!request.images.empty()) Ship({generation, *node}, std::move(request));
   flush_.WriteHere(*version);
@@ -136,9 +140,7 @@ void Shipper::OnDecided(const Generation& generation, const WritePlan& decided) 
     request.accounted_bytes += run.bytes;
     for (; image != plan->second.images.end() && begin < run.from + run.bytes; ++image) {
       const Image* const shipped = run.node == self ? nullptr : FindToShip(version, image->first);
-      if (shipped != nullptr) {
-        request.images.push_back({shipped->rank, shipped->record_bytes, shipped->record_crc32c, shipped->image_bytes});
-      }
+      if (shipped != nullptr) request.images.push_back(ItemOf(*shipped));
       begin += image->second;
     }
   }

@@ -57,16 +57,8 @@ void Stagers::OnRead(const JobKey& key, const Result<StagingNetwork>& network) {
   Job* const job = core_.FindJob(key);
   if (!network.ok()) return Finish(key, network.status());
   if (job == nullptr || !peers_.is_open()) return Finish(key, Status(Code::kUnavailable, "the job is over"));
-  net::Membership staging;
-  staging.job = network->Name();
-  staging.attempt = 1;
-  staging.self = core_.settings().node;
-  staging.secret = network->secret;
+  net::Membership staging = network->MembershipOf(core_.settings().node);
   staging.is_guest = true;
-  for (const JobNode& agent : network->agents) {
-    const auto address = net::NodeAddress::FromText(agent.address);
-    if (address.has_value()) staging.members.push_back({agent.name, *address});
-  }
   job->stagers = network->agents;
   Status joined = peers_.network()->Join(std::move(staging));
   if (joined.ok()) joined = peers_.Join(*job);

@@ -32,6 +32,19 @@ std::string StagingNetwork::Name() const {
   return fmt::format("staging/{:08x}", crc32c::Compute(reinterpret_cast<const std::byte*>(hex.data()), hex.size()));
 }
 
+net::Membership StagingNetwork::MembershipOf(const std::string& self) const {
+  net::Membership membership;
+  membership.job = Name();
+  membership.attempt = 1;
+  membership.self = self;
+  membership.secret = secret;
+  for (const JobNode& agent : agents) {
+    const auto address = net::NodeAddress::FromText(agent.address);
+    if (address.has_value()) membership.members.push_back({agent.name, *address});
+  }
+  return membership;
+}
+
 Result<StagingNetwork> FindStaging(const std::string& folder) {
   StagingNetwork network;
   os::FileSystem& fs = os::SystemFileSystem();

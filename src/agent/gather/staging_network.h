@@ -19,6 +19,8 @@ struct StagingNetwork {
 
   // What src/net calls it: one for each secret, of which it tells 32 of 256 bits.
   std::string Name() const;
+  // With its agents for members: a staging agent's own has none, and lets guests in.
+  net::Membership MembershipOf(const std::string& self) const;
 };
 
 // Blocking. kNotFound: nobody serves there.

@@ -42,11 +42,7 @@ void StagingPost::Serve(const Result<StagingNetwork>& network) {
                               const Status enlisted = enlisted_(request->hello, request->members);
                               answer(enlisted.ok() ? Result<Buffer>(Buffer()) : Result<Buffer>(enlisted));
                             });
-    net::Membership staging;
-    staging.job = network->Name();
-    staging.attempt = 1;
-    staging.self = core_.settings().node;
-    staging.secret = network->secret;
+    net::Membership staging = network->MembershipOf(core_.settings().node);
     staging.guests_max = kNodesAtOnceMax;
     status = peers_.network()->Join(std::move(staging));
   }
