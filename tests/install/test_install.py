@@ -90,6 +90,7 @@ def test_cmake_package(prefix: Path, agent_program: Callable[[], Path], tmp_path
     assert run(*LAUNCHERS["openmpi"], tmp_path / "build" / "consumer_mpi").count("= 2525") == 2
 
 
+@pytest.mark.usefixtures("run_folder")
 @pytest.mark.needs("MPI")
 @pytest.mark.parametrize(
     ("language", "component", "source"),
