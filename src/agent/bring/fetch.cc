@@ -225,47 +225,68 @@ void Fetch::Describe(std::shared_ptr<Order> order) {
     }
     core_.loop().Post([this, order, status] {
       const bool brings = status.ok() && order->wanted.found == nullptr;
-      brings ? Fill(order) : Finish(order, status);
+      brings ? AskForRoom(order) : Finish(order, status);
     });
   });
 }
 
-void Fetch::Fill(std::shared_ptr<Order> order) {
-  Job* job = core_.FindJobOf(order->wanted.generation);
+void Fetch::AskForRoom(const std::shared_ptr<Order>& order) {
+  asking_.push_back(order);
+  if (asking_.size() == 1) AskAgain();
+}
+
+void Fetch::AskAgain() {
+  const std::shared_ptr<Order> order = asking_.front();
+  const Status asked = TakeRoom(*order);
+  if (asked.code() == Code::kBusy) {
+    core_.loop().AddTimer(kReservePause, [this] { AskAgain(); });
+    return;
+  }
+  asking_.pop_front();
+  if (!asking_.empty()) {
+    core_.loop().Post([this] { AskAgain(); });
+  }
+  asked.ok() ? Fill(order) : Finish(order, asked);
+}
+
+// kBusy: some of it is being made, and none is held until then.
+Status Fetch::TakeRoom(Order& order) {
+  Job* job = core_.FindJobOf(order.wanted.generation);
   auto tiers = job == nullptr ? Result<std::vector<TierUnit*>>(Status(Code::kNotFound, "the job is gone"))
                               : tiers_.ForJob(job->hello.keys);
-  if (!tiers.ok()) return Finish(order, tiers.status());
-  auto stream = redundancy::ImageStream::Make(order->record, order->bringer->image_record().size());
-  if (!stream.ok()) return Finish(order, stream.status());
+  KEDGE_RETURN_IF_ERROR(tiers.status());
+  const uint64_t record_bytes = order.bringer->image_record().size();
+  KEDGE_ASSIGN_OR_RETURN(const auto stream, redundancy::ImageStream::Make(order.record, record_bytes));
   auto take = [&](uint64_t bytes, uint64_t stream_offset, OwnRange* range) {
     auto taken = own_slots_.Take(*tiers, bytes);
     if (!taken.has_value()) return false;
     *range = *taken;
-    order->target.AddRange(stream_offset, *taken);
+    order.target.AddRange(stream_offset, *taken);
     return true;
   };
   // All are asked for, so that the memory of those for which there is none yet is made meanwhile.
   memory_.BeginAsking();
   bool has_room = true;
-  for (const Chunk& chunk : order->record.chunks) {
-    OwnRange& range = order->chunks.emplace_back();
+  for (const Chunk& chunk : order.record.chunks) {
+    OwnRange& range = order.chunks.emplace_back();
     if (chunk.object == 0 && chunk.bytes > 0) has_room = take(chunk.bytes, chunk.object_offset, &range) && has_room;
   }
-  has_room = take(order->bringer->image_record().size(), stream->record_offset(), &order->record_range) && has_room;
-  if (!has_room && memory_.IsMaking(*tiers)) {
-    ReleaseRanges(*order);
+  has_room = take(record_bytes, stream.record_offset(), &order.record_range) && has_room;
+  if (has_room) return Status::Ok();
+  if (memory_.IsMaking(*tiers)) {
+    ReleaseRanges(order);
     own_slots_.Close();
-    core_.loop().AddTimer(kReservePause, [this, order] { Fill(order); });
-    return;
+    return Status(Code::kBusy, "memory is being made");
   }
-  if (!has_room) {
-    return Finish(
-        order, Status(Code::kNoSpace, fmt::format("the tiers of node {} have no room for {} of {} bytes", core_.settings().node,
-                                                  order->record.identity.ToString(), stream->bytes())));
-  }
+  return Status(Code::kNoSpace, fmt::format("the tiers of node {} have no room for {} of {} bytes", core_.settings().node,
+                                            order.record.identity.ToString(), stream.bytes()));
+}
+
+void Fetch::Fill(const std::shared_ptr<Order>& order) {
   LogDebug("agent", "{} rank {} is brought", order->wanted.generation.ToString(), order->wanted.rank);
-  core_.bringers().Submit([this, order, stream = std::move(*stream)] {
+  core_.bringers().Submit([this, order] {
     memory_.HoldAhead();
+    const auto stream = redundancy::ImageStream::Make(order->record, order->bringer->image_record().size()).value();
     Status status = order->bringer->BringTo(stream, 0, stream.bytes(), [&](uint64_t offset, ByteSpan bytes) {
       return order->target.Write(offset, bytes.size(), bytes.data());
     });

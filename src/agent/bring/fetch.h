@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -73,7 +74,11 @@ class Fetch {
   void TakeOwnImages(Order& order, const Members& members);
   void TakeOwnParts(Order& order);
   void Describe(std::shared_ptr<Order> order);
-  void Fill(std::shared_ptr<Order> order);
+  // For slots of all of it: one after the other, since two at a time would take those that are made for the other.
+  void AskForRoom(const std::shared_ptr<Order>& order);
+  void AskAgain();
+  Status TakeRoom(Order& order);
+  void Fill(const std::shared_ptr<Order>& order);
   void ReleaseRanges(Order& order);
   void Finish(const std::shared_ptr<Order>& order, Status status);
   // All that wait for the image, or who looks for it.
@@ -89,6 +94,7 @@ class Fetch {
   Peers& peers_;
   Tiers& tiers_;
   std::map<std::pair<Generation, uint32_t>, std::vector<std::function<void(Status)>>> bringing_;
+  std::deque<std::shared_ptr<Order>> asking_;
 };
 
 }  // namespace kedge
