@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 PROGRAMS = ("munged", "slurmctld", "slurmd", "scontrol", "sinfo", "sbatch")
 
 
