@@ -8,6 +8,8 @@
 
 #include "base/json.h"
 #include "store/keys.h"
+#include "store/posix/posix_store.h"
+#include "store/versions.h"
 #include "tests/protect/protect_fixture.h"
 #include "tests/support/point_names.h"
 
@@ -22,9 +24,10 @@ namespace files = std::filesystem;
 class StagingTest : public ProtectTest {
  protected:
   StagingTest() { files::create_directory(folder_); }
-  ChildProcess& StartStager(int node, const std::map<std::string, std::string>& environment = {}) {
-    std::vector<std::string> command = nodes_.AgentCommand(node);
-    command.insert(command.end(), {"--set", "agent.staging=" + folder_});
+  ChildProcess& StartStager(int node, const std::map<std::string, std::string>& environment = {}, const char* flush_rate = "0",
+                            const char* pool_size = "64MiB") {
+    std::vector<std::string> command = nodes_.AgentCommand(node, pool_size);
+    command.insert(command.end(), {"--set", "agent.staging=" + folder_, "--set", "flush.rate=" + std::string(flush_rate)});
     stagers_.push_back(std::make_unique<ChildProcess>(command, environment, nodes_.NewOutput()));
     EXPECT_TRUE(stagers_.back()->WaitForOutput("this agent writes for other nodes", 20s)) << stagers_.back()->Output();
     return *stagers_.back();
@@ -167,6 +170,107 @@ TEST_F(StagingTest, ItsSuccessorGoesOn) {
   });
   EXPECT_GE(Counted(2, "images_carried"), 3) << nodes_.Log(0) << stagers_.back()->Output();
   ExpectStored(4);
+}
+
+// ---- Nodes that leave ----
+
+// The store takes nine seconds for a version, and the network much less.
+class StagingRelease : public StagingTest {
+ protected:
+  static constexpr char kSlowly[] = "2MiB";
+  void TakeAndEnd(int64_t last = 1) {
+    nodes_.Run(places_, Keys(), [&](kedge_context* context, int rank) {
+      std::vector<uint64_t> memory = TwoChunks(rank, 0);
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+      for (int64_t version = 1; version <= last; ++version) {
+        const std::vector<uint64_t> content = TwoChunks(rank, version);
+        std::ranges::copy(content, memory.begin());
+        EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", version, 0));
+        EXPECT_KEDGE_OK(kedge_wait(context, "p", version, KEDGE_LEVEL_LOCAL, 60));
+      }
+    });
+  }
+  void ExpectRestartOf(int64_t expected) {
+    nodes_.Run(places_, "", [&](kedge_context* context, int rank) {
+      std::vector<uint64_t> memory = TwoChunks(rank, 0);
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+      int64_t version = -1;
+      EXPECT_KEDGE_OK(kedge_restart(context, "p", -1, &version));
+      EXPECT_EQ(version, expected);
+      EXPECT_TRUE(memory == TwoChunks(rank, expected)) << "rank " << rank;
+    });
+  }
+  // As an operator ends an agent: it leaves when nothing needs it any more.
+  void ExpectLeaves(int node) {
+    auto stop = nodes_.Tool(node, {"agent", "--stop"});
+    EXPECT_TRUE(stop->Succeeds(60s)) << stop->Output() << nodes_.Log(node);
+    EXPECT_FALSE(files::exists(nodes_.RunFolder(node))) << nodes_.Log(node);
+  }
+  void ExpectNodesLeave() {
+    for (const int node : {0, 1}) ExpectLeaves(node);
+  }
+  bool IsStored(int64_t version) const {
+    const std::unique_ptr<Store> store = MakePosixStore(os::SystemFileSystem(), {nodes_.Store(), 0600, 0700, false});
+    const Catalog catalog = Catalog::Open(*store, {"test", 0, "test"}).value();
+    return files::exists(nodes_.Store() + "/" +
+                         keys::VersionKey({catalog.id(), "nodes", "p", version, 1, static_cast<uint32_t>(version)}));
+  }
+  // By the staging agent, which leaves when it is.
+  void ExpectStoredBy(int stager, int64_t version) {
+    ExpectLeaves(stager);
+    EXPECT_TRUE(IsStored(version));
+    ExpectRestartOf(version);
+  }
+};
+
+TEST_F(StagingRelease, TheNodesLeaveAsSoonAsTheirImagesAreHeld) {
+  StartStager(2, {}, kSlowly);
+  TakeAndEnd();
+  const auto begin = std::chrono::steady_clock::now();
+  ExpectNodesLeave();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 6s);
+  EXPECT_FALSE(IsStored(1)) << "it was to take longer than that";
+  ExpectStoredBy(2, 1);
+}
+
+TEST_F(StagingRelease, HoldsNothingThatIsStored) {
+  StartStager(2, {}, "6MiB");
+  TakeAndEnd();
+  ExpectNodesLeave();
+  auto wait = nodes_.Tool(2, {"wait", "--timeout", "60s"});
+  EXPECT_TRUE(wait->Succeeds(60s)) << wait->Output();
+  EXPECT_TRUE(IsStored(1));
+  EXPECT_GE(Counted(2, "images_brought"), 2) << "a node may have heard late that it is to leave";
+  EXPECT_EQ(Counted(2, "images_dropped"), Counted(2, "images_brought"));
+}
+
+TEST_F(StagingRelease, ASuccessorOfTheStagingAgentStoresWhatWasHeld) {
+  ChildProcess& first = StartStager(2, {}, kSlowly);
+  TakeAndEnd();
+  ExpectNodesLeave();
+  kill(first.pid(), SIGKILL);
+  EXPECT_TRUE(first.Wait(20s).has_value());
+  EXPECT_FALSE(IsStored(1));
+  StartStager(2);
+  ExpectStoredBy(2, 1);
+}
+
+TEST_F(StagingRelease, OneThatDiesBeforeItHasSaidSoIsNotCountedOn) {
+  ChildProcess& stager = StartStager(2, {{"KEDGE_TEST_KILL_POINT", "carry-held"}}, kSlowly);
+  TakeAndEnd();
+  ExpectNodesLeave();
+  EXPECT_TRUE(stager.Wait(20s).has_value());
+  EXPECT_TRUE(IsStored(1)) << "the nodes write their images themselves";
+  ExpectRestartOf(1);
+}
+
+TEST_F(StagingRelease, WhatFindsNoRoomIsWaitedFor) {
+  StartStager(2, {}, "12MiB", "4MiB");
+  TakeAndEnd(2);
+  ExpectNodesLeave();
+  EXPECT_TRUE(IsStored(1));
+  EXPECT_EQ(Counted(2, "images_brought"), 0);
+  ExpectStoredBy(2, 2);
 }
 
 }  // namespace

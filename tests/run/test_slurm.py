@@ -67,10 +67,25 @@ def test_a_node_that_dies_in_mid_run_is_replaced_by_a_spare(cluster: Cluster, ma
     assert_continued(machine, text(output), cells=24)
 
 
+def test_nodes_go_back_to_the_cluster_when_staging_agents_have_what_they_had(cluster: Cluster, machine: Machine) -> None:
+    machine.settings["KEDGE_FLUSH_RATE"] = "256KiB"
+    script = (
+        f"kedge run --virtual --ranks=3 --staging=1 --release-nodes --launch-options=--mpi=pmi2 -- {HEAT_MPICH} 64 10 10\n"
+        "echo kedge run is over: $?\n"
+    )
+    output = submit(cluster, machine, script, "--nodes=4", f"--chdir={machine.folder}")
+    until(lambda: cluster.run("squeue", "-h", "-o", "%D").split() == ["2"])
+    assert "kedge run is over" not in text(output)
+    until(lambda: "kedge run is over" in text(output))
+    assert "kedge run is over: 0" in text(output), text(output) + cluster.logs()
+    assert "3 of 3 nodes are free" in text(output) and "do not take" not in text(output), text(output)
+    assert machine.versions()
+
+
 def test_what_the_scheduler_refuses_is_not_tried_again(cluster: Cluster, machine: Machine) -> None:
     script = "kedge run --virtual --nodes=2 --ranks=2 --launch-options=--constraint=nonsense -- hostname\necho kedge run is over: $?\n"
     output = submit(cluster, machine, script, "--nodes=2", f"--chdir={machine.folder}")
-    until(lambda: "kedge run is over" in text(output), seconds=60)
+    until(lambda: "kedge run is over" in text(output))
     assert "kedge run is over: 1" in text(output) and "attempt 2" not in text(output), text(output) + cluster.logs()
     assert re.search(r"gave up: srun starts nothing: \S", text(output)), text(output)
 
@@ -90,12 +105,12 @@ def test_the_job_script_of_the_operations_page_ends_and_continues(cluster: Clust
     until(machine.versions)
     job = cluster.run("squeue", "-h", "-o", "%i").split()[0]
     cluster.run("scancel", "--batch", "--signal=USR1", job)
-    until(lambda: "out of time" in text(output), seconds=90)
+    until(lambda: "out of time" in text(output))
     assert "heat3d: halted at step" in text(output), text(output)
-    until(lambda: re.search(r"out of time: .*newest complete: heat3d \d+\n", text(output)), seconds=30)
+    until(lambda: re.search(r"out of time: .*newest complete: heat3d \d+\n", text(output)))
     last = int(re.findall(r"out of time: .*newest complete: heat3d (\d+)\n", text(output))[-1])
     (machine.folder / "steps").write_text(str(last + 200))
-    until(lambda: "PENDING" in cluster.run("squeue", "-h", "-o", "%T") or "finished:" in text(output), seconds=60)
+    until(lambda: "PENDING" in cluster.run("squeue", "-h", "-o", "%T") or "finished:" in text(output))
     # A requeued job waits for two minutes in a real cluster. Here nobody has the time, but it must not begin in the second of the requeue:
     # slurmd takes its credential for the one that was revoked, and SLURM ends the job.
     cluster.run("scontrol", "update", f"jobid={job}", "starttime=now+3", check=False)

@@ -62,6 +62,10 @@ class Agents:
         while time.monotonic() < end and self.status(node) is None:
             time.sleep(0.1)
 
+    def running(self, nodes: Iterable[str]) -> list[str]:
+        """Whose agent is held here, and runs."""
+        return [node for node in nodes if node in self._steps and self._steps[node].poll() is None]
+
     def ended(self, nodes: Iterable[str]) -> list[str]:
         """Whose step has ended though it was held: perhaps the node has."""
         return [node for node in nodes if node in self._steps and self._steps[node].poll() is not None]
@@ -147,9 +151,9 @@ class Agents:
         with ThreadPoolExecutor(_PARALLEL) as pool:
             return {node: why for node, why in zip(names, pool.map(run, names), strict=True) if why}
 
-    def leave(self, nodes: Iterable[str]) -> dict[str, str]:
-        """Agents that are held here end, with all that they have on their nodes; what stays there, and why. Nothing goes that is in
-        no store, and an agent that somebody else has started stays."""
+    def leave(self, nodes: Iterable[str], timeout_seconds: float = _ANSWER_SECONDS) -> dict[str, str]:
+        """Agents that are held here end, with all that they have on their nodes; what stays there, and why. Nothing goes that neither
+        a store nor a staging agent has, and an agent that somebody else has started stays."""
 
         def ask(node: str) -> str:
             end = time.monotonic() + _DETACH_SECONDS
@@ -157,10 +161,10 @@ class Agents:
                 if time.monotonic() > end:
                     return "processes still use its agent"
                 time.sleep(0.1)
-            code, output = run_on(self._shell, node, [self._tool, "agent", "--stop"], _ANSWER_SECONDS)
+            code, output = run_on(self._shell, node, [self._tool, "agent", "--stop"], timeout_seconds)
             return "" if code == 0 and "--discard-only-copies" not in output else why_it_failed(output)
 
-        names = [node for node in nodes if node in self._steps and self._steps[node].poll() is None]
+        names = self.running(nodes)
         with ThreadPoolExecutor(_PARALLEL) as pool:
             return {node: why for node, why in zip(names, pool.map(ask, names), strict=True) if why}
 

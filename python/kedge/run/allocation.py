@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterable
 from types import FrameType
 
 _ASK_AGAIN_SECONDS = 60.0
@@ -53,6 +54,23 @@ def slurm_nodes() -> list[str]:
     done = subprocess.run(["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]], capture_output=True, text=True,
                           timeout=60, check=True)
     return done.stdout.split()
+
+
+def give_back(nodes: Iterable[str]) -> str:
+    """These nodes of the allocation go back to SLURM now, though the job goes on; why they do not.
+
+    The node where the job script runs stays with the job to its end.
+    """
+    freed = set(nodes) - {os.environ.get("SLURMD_NODENAME", "")}
+    kept = [node for node in slurm_nodes() if node not in freed]
+    if not freed.intersection(slurm_nodes()):
+        return ""
+    command = ["scontrol", "update", f"JobId={slurm_job()}", f"NodeList={','.join(kept)}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return (done.stderr.strip() or f"scontrol ended with {done.returncode}") if done.returncode else ""
 
 
 def _slurm_seconds_left(job: str) -> float | None:

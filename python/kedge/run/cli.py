@@ -107,6 +107,7 @@ def build_parser() -> argparse.ArgumentParser:
     end.add_argument("--until", type=seconds, metavar="TIME", help="so much time is there (default: SLURM's limit, else no end)")
     end.add_argument("--reserve", type=seconds, metavar="TIME", default=limits.reserve, help="ask for the last checkpoint so long before the end (default: 300s)")
     end.add_argument("--drain-timeout", type=seconds, metavar="TIME", default=limits.drain, help="wait so long for the store at the end (default: 600s)")
+    end.add_argument("--release-nodes", action="store_true", help="give the application's nodes back to SLURM as soon as staging agents have what they had")
     end.add_argument("--requeue-code", type=int, metavar="N", default=limits.requeue_code, help="exit code for `queue this again` (default: 75)")
     parser.add_argument("--agent-log", type=Path, metavar="FILE", help="output and log of the agents' steps (default: agent.log in each run folder)")
     parser.add_argument("--json", action="store_true", help="print a report as JSON at the end; the application then prints to stderr")
@@ -205,6 +206,8 @@ def supervise(options: argparse.Namespace) -> Report:
     ssh = shlex.split(options.ssh)
     if ssh and (in_slurm or is_here):
         raise ValueError("--ssh is for hosts that ssh reaches (--hosts without --virtual)")
+    if options.release_nodes and not (in_slurm and options.staging):
+        raise ValueError("--release-nodes is for a job in SLURM that has staging agents (--staging)")
     shell: Shell = SlurmShell(options.virtual) if in_slurm else VirtualShell() if is_here else SshShell(ssh or ["ssh"])
     nodes, staging_nodes, buffer_nodes = choose_nodes(options, name_of_this_node(configured["node.name"]))
     ranks = options.ranks or len(nodes.in_use)
@@ -226,7 +229,8 @@ def supervise(options: argparse.Namespace) -> Report:
         health=Health(shell, tool, ["sh", "-c", options.probe] if options.probe else [], in_slurm, options.patience), allocation=allocation,
         limits=Limits(
             restarts_max=options.restarts, attempts_without_progress_max=options.no_progress, back_off=options.back_off,
-            heartbeat=options.heartbeat, patience=options.patience, reserve=options.reserve, drain=options.drain_timeout, requeue_code=options.requeue_code, begin_if_lost=if_lost == "begin",
+            heartbeat=options.heartbeat, patience=options.patience, reserve=options.reserve, drain=options.drain_timeout, requeue_code=options.requeue_code,
+            release_nodes=options.release_nodes, begin_if_lost=if_lost == "begin",
         ),
         output=sys.stderr.buffer if options.json else None, say=say_on_stderr,
     )

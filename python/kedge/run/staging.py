@@ -50,10 +50,13 @@ class Staging:
         for problem in problems:
             self._say(problem)
 
+    def running(self) -> list[str]:
+        """The nodes whose staging agents run."""
+        return [node for node, step in self._steps.items() if step.poll() is None]
+
     def end(self, *, remove: bool) -> None:
         """Ends them, as soon as what they carry is in the store; with `remove` the folder goes, too."""
-        running = [node for node, step in self._steps.items() if step.poll() is None]
-        if running:
+        if running := self.running():
             with ThreadPoolExecutor(len(running)) as pool:
                 list(pool.map(lambda node: run_on(self._shell, node, [self._tool, "agent", "--stop"], _STOP_SECONDS), running))
         end_steps(self._shell, list(self._steps.values()))

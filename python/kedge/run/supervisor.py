@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Any
 
 from kedge.run.agents import Agents, entries_of
-from kedge.run.allocation import Allocation
+from kedge.run.allocation import Allocation, give_back
 from kedge.run.buffers import Buffers
 from kedge.run.launch_errors import LaunchErrors
 from kedge.run.launchers import Launcher
@@ -64,6 +64,7 @@ class Limits:
     patience: float = 15.0
     reserve: float = 300.0
     drain: float = 600.0
+    release_nodes: bool = False
     begin_if_lost: bool = False
     requeue_code: int = int(ExitCode.REQUEUE)
 
@@ -95,6 +96,8 @@ class Report:
     attempts: list[Attempt] = dataclasses.field(default_factory=list)
     after: dict[str, float] = dataclasses.field(default_factory=dict)  # as Attempt.before, since the last attempt had ended
     not_drained: dict[str, str] = dataclasses.field(default_factory=dict)
+    freed: list[str] = dataclasses.field(default_factory=list)  # nodes whose checkpoints staging agents took over at the end
+    node_seconds_saved: float = 0.0  # from then until these were in the store, times those nodes
 
     def as_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -311,7 +314,9 @@ class Supervisor:
     def _finish(self, told_to_exit: bool) -> None:
         if told_to_exit:
             return self._out_of_time("the application took its last checkpoint and ended") if self._halting else self._halted()
+        began = self._free_nodes()
         stored = self._drain(rescue=False)
+        self._report.node_seconds_saved = round(len(self._report.freed) * (time.monotonic() - began), 3)
         if self._report.not_drained:
             return self._conclude("finished", "the application finished, but not all is in the store", ExitCode.GAVE_UP, stored)
         # Nobody continues from what lies on the nodes, and nobody is left to free it.
@@ -342,21 +347,36 @@ class Supervisor:
     def _give_up(self, reason: str) -> None:
         self._conclude("gave up", reason, ExitCode.GAVE_UP, self._drain(rescue=True))
 
+    def _free_nodes(self) -> float:
+        """Staging agents take over what the nodes have, which the job needs no longer. When that was done."""
+        if self._staging:
+            running = self._agents.running(self._nodes.in_use)
+            with self._stages.stage("staging agents take over what the nodes have"):
+                kept = self._agents.leave(running, self._drain_seconds())
+            freed = self._report.freed = [node for node in running if node not in kept]
+            self._say(f"{len(freed)} of {len(self._nodes.in_use)} nodes are free: staging agents have what is not in the store yet")
+            if self._limits.release_nodes and (why := give_back(freed)):
+                self._say(f"SLURM does not take these nodes back: {why}")
+        return time.monotonic()
+
+    def _drain_seconds(self) -> float:
+        left = self._allocation.seconds_left()
+        return self._limits.drain if left is None else max(1.0, min(self._limits.drain, left - 5.0))
+
     def _drain(self, *, rescue: bool) -> Newest | None:
         """What the nodes owe to the store gets there; with `rescue` also what survives on them and was not meant for it.
 
         The newest versions that the store has then; None when it cannot be read.
         """
-        left = self._allocation.seconds_left()
-        seconds = self._limits.drain if left is None else max(1.0, min(self._limits.drain, left - 5.0))
-        end = time.monotonic() + seconds
+        end = time.monotonic() + self._drain_seconds()
         with self._stages.stage("what the nodes have goes to the store"):
             answers = self._health.ask(self._nodes.in_use) if rescue else {}
             dead = self._health.dead_among(self._nodes.in_use, answers) if rescue else {}
-            nodes = [node for node in self._nodes.in_use if node not in dead]
+            nodes = [node for node in self._nodes.in_use if node not in dead and node not in self._report.freed]
             failed: dict[str, str] = {}
             if rescue and all(self._agents.protected(_of(answers, nodes), self._job)):
                 failed = self._agents.rescue(nodes, self._job, max(1.0, end - time.monotonic()))
+            nodes += self._staging.running() if self._staging else []
             self._report.not_drained = dead | failed | self._agents.drain(nodes, max(1.0, end - time.monotonic()))
         for node, why in self._report.not_drained.items():
             self._say(f"not everything of node {node} is in the store: {why}")

@@ -54,7 +54,10 @@ void Agent::Subscribe() {
   events.writers_due = [this](Version& version) { shipper_.OnDue(version); };
   events.version_left_undecided = [this](Version& version, const ScheduledLevels& due) { turns_.LeaveUndecided(version, due); };
   events.image_captured = [this](const ImageIdentity& identity) { takings_.OnTaken(identity); };
-  events.image_stored = [this](const Image& image) { tuning_.OnStored(image); };
+  events.image_stored = [this](const Image& image) {
+    tuning_.OnStored(image);
+    carrier_.OnImageStored(image);
+  };
   events.image_missed = [this](Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
                                std::function<void(Status)> done) {
     fetch_.Bring(job, generation, rank, options, std::move(done));
@@ -104,6 +107,11 @@ void Agent::OnTierLost(TierUnit* unit) {
     images_.ReconsiderAll(*job);
   }
   sessions_.RestartSessionsOf(unit);
+}
+
+void Agent::Leave(bool when_drained) {
+  (when_drained ? leave_when_drained_ : leave_now_) = true;
+  if (when_drained) shipper_.HandOver();
 }
 
 DaemonCalls Agent::CallsOfServer() {
@@ -271,6 +279,7 @@ std::string Agent::CleanUp(const Status& stored) {
                        core_->settings().run_folder, stored.message());
   }
   if (!core_->sessions().empty()) return "; clients are attached, so its files stay";
+  const uint32_t handed_over = images_.HandedOver();
   metrics_.reset();
   peers_.Close();
   memory_.Stop();
@@ -285,7 +294,8 @@ std::string Agent::CleanUp(const Status& stored) {
   server_.StopListening();
   (void)fs().Rmdir(core_->settings().run_folder);
   server_.Disconnect();
-  return "; everything is in the store, and nothing is left here";
+  return handed_over == 0 ? "; everything is in the store, and nothing is left here"
+                          : fmt::format("; staging agents hold {} images, which they bring to the store", handed_over);
 }
 
 }  // namespace kedge

@@ -97,8 +97,8 @@ class Agent {
   bool WaitsInVain() const;
   void OnTierLost(TierUnit* unit);
   bool IsIdle();
-  // At once, or when nothing is pending any more.
-  void Leave(bool when_drained) { (when_drained ? leave_when_drained_ : leave_now_) = true; }
+  // At once, or when nothing is pending any more that this node must see to.
+  void Leave(bool when_drained);
   DaemonCalls CallsOfServer();
   // Removes everything that is of no more use; says what stays and why. `stored`: whether the stores have what counts as stored.
   std::string CleanUp(const Status& stored);
@@ -129,7 +129,7 @@ class Agent {
   Fetch fetch_{*core_, assignment_, inventories_, images_, memory_, own_slots_, peers_, tiers_};
   Rebuilder rebuilder_{*core_, fetch_, flush_, images_, inventories_};
   Windows windows_{*core_, fetch_, memory_};
-  Carrier carrier_{*core_, flush_, peers_, publisher_};
+  Carrier carrier_{*core_, fetch_, flush_, images_, peers_, publisher_};
   Stagers stagers_{*core_, peers_};
   StagingPost staging_post_{*core_, peers_};
   Shipper shipper_{*core_, assignment_, carrier_, flush_, images_, peers_, publisher_, stagers_};

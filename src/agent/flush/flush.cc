@@ -161,6 +161,7 @@ void Flush::Ship(Image& image) {
 
 void Flush::TakeBack(Image& image) {
   KEDGE_CHECK(image.flush == FlushState::kShipped);
+  image.is_handed_over = false;
   Start(image);
 }
 

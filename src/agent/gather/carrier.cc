@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/bring/fetch.h"
 #include "agent/flush/flush.h"
 #include "agent/flush/publisher.h"
+#include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
@@ -28,9 +30,11 @@ constexpr int kTriesMax = 3;
 
 }  // namespace
 
-Carrier::Carrier(AgentCore& core, Flush& flush, Peers& peers, Publisher& publisher)
+Carrier::Carrier(AgentCore& core, Fetch& fetch, Flush& flush, Images& images, Peers& peers, Publisher& publisher)
     : core_(core),
+      fetch_(fetch),
       flush_(flush),
+      images_(images),
       peers_(peers),
       publisher_(publisher),
       workers_(std::make_unique<Workers>(core.settings().flush_workers)),
@@ -76,7 +80,7 @@ void Carrier::OnCarry(Job& job, const std::string& node, const CarryRequest& req
   job.left_ns = core_.clock().NowNs();
   if (!request.images.empty()) load.ranks = request.ranks;
   if (load.accounted.insert(node).second) load.accounted_bytes += request.accounted_bytes;
-  Waiting waiting{node, {}, std::move(answer), core_.clock().NowNs()};
+  Waiting waiting{node, {}, request.held, std::move(answer), core_.clock().NowNs()};
   for (const CarryRequest::Item& item : request.images) {
     waiting.ranks.push_back(item.rank);
     const auto [entry, is_new] = load.images.try_emplace(item.rank);
@@ -89,7 +93,11 @@ void Carrier::OnCarry(Job& job, const std::string& node, const CarryRequest& req
     } else if (request.is_withdrawn && image.node == node) {
       image.progress->is_withdrawn = true;
     }
+    const bool is_to_be_held = request.is_leaving && !request.is_withdrawn && image.node == node && !image.is_not_to_be_had;
+    if (is_to_be_held && image.state == State::kPulled) Hold(job, generation, image);
   }
+  // What is written already is not to wait for others.
+  if (request.is_leaving) load.is_due = true;
   load.waiting.push_back(std::move(waiting));
   AnswerWaiting(load);
   os::KillPoint("carry-asked");
@@ -144,10 +152,66 @@ void Carrier::OnPulled(const Generation& generation, uint32_t rank, const std::s
 void Carrier::Fail(Image& image, const Status& why) {
   image.state = State::kFailed;
   image.why = why.ok() ? Status(Code::kFailedPrecondition, "it is wanted no more") : why;
+  Withdraw(image);
+}
+
+void Carrier::Withdraw(Image& image) {
+  image.progress->is_withdrawn = true;
   image.record = Buffer();
   // Removing what was begun may block: the last reference goes on a worker.
   if (image.object != nullptr) core_.workers().Submit([object = std::move(image.object)] {});
   image.object = nullptr;
+}
+
+void Carrier::Hold(Job& job, const Generation& generation, Image& image) {
+  Withdraw(image);
+  image.state = State::kBrought;
+  image.brought_ns = core_.clock().NowNs();
+  image.progress = std::make_shared<CarryOrder::Progress>();
+  fetch_.Bring(job, generation, image.item.rank, {},
+               [this, generation, rank = image.item.rank, progress = image.progress](const Status& status) {
+                 OnBrought(generation, rank, progress, status);
+               });
+}
+
+void Carrier::OnBrought(const Generation& generation, uint32_t rank, const std::shared_ptr<CarryOrder::Progress>& progress,
+                        const Status& status) {
+  const auto load = loads_.find(generation);
+  if (load == loads_.end()) return;
+  const auto found = load->second.images.find(rank);
+  if (found == load->second.images.end() || found->second.progress != progress) return;
+  Image& image = found->second;
+  Job* const job = core_.FindJobOf(generation);
+  load->second.changed_ns = core_.clock().NowNs();
+  if (status.ok() && LooksAfter(generation, rank)) {
+    image.state = State::kHeld;
+    os::KillPoint("carry-held");
+  } else if (job == nullptr) {
+    Fail(image, status);
+  } else {
+    LogInfo("agent", "{} rank {} cannot be held here, so that node {} could leave: {}", generation.ToString(), rank, image.node,
+            status.ok() ? "it is not on file" : status.ToString());
+    image.is_not_to_be_had = true;
+    image.progress = std::make_shared<CarryOrder::Progress>();
+    Pull(*job, generation, image);
+  }
+  AnswerWaiting(load->second);
+}
+
+bool Carrier::LooksAfter(const Generation& generation, uint32_t rank) const {
+  const kedge::Image* const here = images_.FindWhole(generation, rank);
+  return here != nullptr && here->IsHeld() && (here->flush == FlushState::kStored || here->IsOnItsWay());
+}
+
+void Carrier::OnImageStored(const kedge::Image& stored) {
+  const auto load = loads_.find(stored.version->generation);
+  if (load == loads_.end()) return;
+  const auto found = load->second.images.find(stored.rank);
+  if (found == load->second.images.end() || found->second.state != State::kHeld) return;
+  found->second.state = State::kStored;
+  ++core_.counters().images_carried;
+  load->second.is_complete = load->second.is_complete || stored.version->in_store;
+  AnswerWaiting(load->second);
 }
 
 bool Carrier::IsAwaited(const Generation& generation) const {
@@ -200,7 +264,7 @@ void Carrier::OnPublished(const Generation& generation, uint32_t rank, const Sta
   AnswerWaiting(load->second);
 }
 
-CarryReply Carrier::ReplyOf(const Load& load, const Waiting& waiting) {
+CarryReply Carrier::ReplyOf(const Load& load, const Waiting& waiting) const {
   CarryReply reply;
   reply.is_complete = load.is_complete;
   for (const uint32_t rank : waiting.ranks) {
@@ -212,9 +276,12 @@ CarryReply Carrier::ReplyOf(const Load& load, const Waiting& waiting) {
     const Image& image = found->second;
     const auto state = image.state == State::kStored   ? CarryState::kStored
                        : image.state == State::kFailed ? CarryState::kFailed
+                       : image.state == State::kHeld   ? CarryState::kHeld
                                                        : CarryState::kUnderWay;
     reply.images.push_back({state, image.why.ToString().substr(0, kReasonBytesMax)});
     reply.mark += image.progress->bytes + static_cast<uint64_t>(image.state);
+    // What is brought comes, or ends with an error, by itself.
+    if (image.state == State::kBrought) reply.mark += static_cast<uint64_t>(core_.clock().NowNs() - image.brought_ns);
   }
   return reply;
 }
@@ -223,8 +290,10 @@ void Carrier::AnswerWaiting(Load& load) {
   const int64_t now_ns = core_.clock().NowNs();
   std::erase_if(load.waiting, [&](const Waiting& waiting) {
     CarryReply reply = ReplyOf(load, waiting);
-    const bool is_over = std::ranges::none_of(reply.images, [](const auto& item) { return item.state == CarryState::kUnderWay; });
-    if (!is_over && now_ns - waiting.since_ns < kAnswerPause.count()) return false;
+    const auto count = [&](CarryState state) { return std::ranges::count(reply.images, state, &CarryReply::Item::state); };
+    const bool is_over = count(CarryState::kUnderWay) + count(CarryState::kHeld) == 0;
+    const bool is_news = count(CarryState::kHeld) > waiting.held;
+    if (!is_over && !is_news && now_ns - waiting.since_ns < kAnswerPause.count()) return false;
     waiting.answer(Encode(reply));
     return true;
   });
@@ -235,6 +304,11 @@ void Carrier::Tick() {
   for (auto entry = loads_.begin(); entry != loads_.end();) {
     const Generation generation = entry->first;
     Load& load = entry->second;
+    for (auto& [rank, image] : load.images) {
+      if (image.state == State::kHeld && !LooksAfter(generation, rank)) {
+        Fail(image, Status(Code::kNotFound, "what was held of it is lost"));
+      }
+    }
     AnswerWaiting(load);
     const uint64_t bytes = load.WrittenBytes();
     if (bytes != std::exchange(load.changed_bytes, bytes)) load.changed_ns = now_ns;

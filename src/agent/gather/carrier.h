@@ -3,7 +3,11 @@
 // All that this node writes of a version goes to one object: its own images, and those that others ask it to carry. It is
 // published when all that the plan has for this node is written; who has promised something and does not come is waited for only
 // a moment, and goes to another object. An image that cannot be carried goes back to its node, which then writes it itself.
-// Nothing here survives this agent: the nodes hold their images until they hear that these are stored.
+// Nothing of that survives this agent: the nodes hold their images until they hear that these are stored.
+//
+// Where a node is to leave, its images are brought into slots here first. They are this node's from then on, as any that a
+// restart has brought: a successor finds them, and they go to the store with or without their node. Where there is no room for
+// one, or it cannot be had, it is carried as before, and its node waits for that.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +28,15 @@
 namespace kedge {
 
 class AgentCore;
+class Fetch;
 class Flush;
+class Images;
 class Peers;
 class Publisher;
 
 class Carrier : public Cargo {
  public:
-  Carrier(AgentCore& core, Flush& flush, Peers& peers, Publisher& publisher);
+  Carrier(AgentCore& core, Fetch& fetch, Flush& flush, Images& images, Peers& peers, Publisher& publisher);
   // Work in hand ends, which uses the network.
   void Stop();
 
@@ -39,6 +45,8 @@ class Carrier : public Cargo {
   // So many of these are that node's: those images that it has asked for, and none other.
   void Account(const Generation& generation, const std::string& node, uint64_t bytes);
   void OnCarry(Job& job, const std::string& node, const CarryRequest& request, net::Answer answer);
+  // An image that lies here is in the store.
+  void OnImageStored(const kedge::Image& image);
   // Answers who has waited, and forgets what nobody asks for any more.
   void Tick();
   // Images are under way for other nodes.
@@ -52,7 +60,8 @@ class Carrier : public Cargo {
   void OnPublished(const Generation& generation, uint32_t rank, const Status& status, bool is_complete) override;
 
  private:
-  enum class State { kPulled, kWritten, kPublishing, kStored, kFailed };
+  // Of a carried image. kBrought: into slots here; kHeld: it lies there.
+  enum class State { kPulled, kBrought, kHeld, kWritten, kPublishing, kStored, kFailed };
   struct Image {
     std::string node;
     CarryRequest::Item item;
@@ -62,12 +71,15 @@ class Carrier : public Cargo {
     std::shared_ptr<FlushObject> object;
     std::shared_ptr<CarryOrder::Progress> progress;
     Buffer record;
+    bool is_not_to_be_had = false;  // here: it could not be brought
+    int64_t brought_ns = 0;         // since when it is
 
-    bool IsOver() const { return state == State::kStored || state == State::kFailed; }
+    bool IsOver() const { return state == State::kHeld || state == State::kStored || state == State::kFailed; }
   };
   struct Waiting {
     std::string node;
     std::vector<uint32_t> ranks;
+    uint32_t held = 0;  // that its node has heard of
     net::Answer answer;
     int64_t since_ns = 0;
   };
@@ -92,13 +104,23 @@ class Carrier : public Cargo {
   void OnPulled(const Generation& generation, uint32_t rank, const std::shared_ptr<CarryOrder::Progress>& progress,
                 Result<Buffer> record);
   void Fail(Image& image, const Status& why);
-  static CarryReply ReplyOf(const Load& load, const Waiting& waiting);
+  // Nothing is written of it any more, as far as it is carried.
+  void Withdraw(Image& image);
+  // It comes into slots here.
+  void Hold(Job& job, const Generation& generation, Image& image);
+  void OnBrought(const Generation& generation, uint32_t rank, const std::shared_ptr<CarryOrder::Progress>& progress,
+                 const Status& status);
+  // It lies here, and goes to the store from here or has gone there.
+  bool LooksAfter(const Generation& generation, uint32_t rank) const;
+  CarryReply ReplyOf(const Load& load, const Waiting& waiting) const;
   // Those all of whose images are over, or who have waited long enough.
   void AnswerWaiting(Load& load);
   Load& LoadOf(const Generation& generation);
 
   AgentCore& core_;
+  Fetch& fetch_;
   Flush& flush_;
+  Images& images_;
   Peers& peers_;
   Publisher& publisher_;
   std::map<Generation, Load> loads_;

@@ -172,9 +172,10 @@ void Shipper::WriteHere(const Generation& generation, uint32_t rank) {
 }
 
 void Shipper::Ask(const Key& key) {
-  const Shipment& shipment = shipments_.at(key);
+  Shipment& shipment = shipments_.at(key);
   const Job* const job = core_.FindJobOf(key.first);
   if (job == nullptr) return TakeBack(key, "its job is not known any more");
+  shipment.request.is_leaving = is_leaving_ && Stagers::HasThem(*job);
   peers_.Call(*job, key.second, PeerKind::kCarry, Encode(shipment.request), kCarryTimeout,
               [this, key](const Result<Buffer>& answer) {
                 OnAnswer(key, answer.ok() ? DecodeCarryReply(*answer) : Result<CarryReply>(answer.status()));
@@ -199,8 +200,13 @@ void Shipper::OnAnswer(const Key& key, const Result<CarryReply>& answer) {
   if (answer->mark != std::exchange(shipment.mark, answer->mark)) shipment.heard_ns = now_ns;
   std::vector<CarryRequest::Item> left;
   std::set<uint32_t> stored, failed;
+  shipment.request.held = 0;
   for (size_t i = 0; i < images.size(); ++i) {
-    switch (answer->images[i].state) {
+    const CarryState state = answer->images[i].state;
+    Image* const shipped = FindShipped(key.first, images[i].rank);
+    if (shipped != nullptr) shipped->is_handed_over = state == CarryState::kHeld;
+    switch (state) {
+      case CarryState::kHeld: ++shipment.request.held; [[fallthrough]];
       case CarryState::kUnderWay: left.push_back(images[i]); break;
       case CarryState::kStored: stored.insert(images[i].rank); break;
       case CarryState::kFailed:
@@ -210,7 +216,7 @@ void Shipper::OnAnswer(const Key& key, const Result<CarryReply>& answer) {
         break;
     }
   }
-  const bool is_stuck = !left.empty() && now_ns - shipment.heard_ns > kLeaderPatience.count();
+  const bool is_stuck = left.size() > shipment.request.held && now_ns - shipment.heard_ns > kLeaderPatience.count();
   images = std::move(left);
   for (const uint32_t rank : stored) {
     Image* const image = FindShipped(key.first, rank);

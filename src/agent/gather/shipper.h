@@ -7,6 +7,8 @@
 // no harm: the version has the image of each rank once. While a client needs a slot that a flush would free, nothing waits.
 //
 // With staging.folder a staging agent writes all images of this node (stagers.h), whatever the layout; there is no plan then.
+// When this node is to leave, the staging agent brings its images into slots of its own first, and says that it holds them: from
+// then on it owes them to the store, and this node may go. As long as this one is there, it asks on, and writes what gets lost.
 //
 // An agent that takes over from another has no plans: it writes what it finds. On the event loop's thread.
 #pragma once
@@ -44,6 +46,8 @@ class Shipper {
   void OnScan(Job& job, const std::string& node, const ScanRequest& request, std::function<void(Result<Buffer>)> answer) {
     planner_.OnScan(job, node, request, std::move(answer));
   }
+  // This node is to leave: a staging agent takes over what it has been given to write, and need not have written it.
+  void HandOver() { is_leaving_ = true; }
   // Some times a second.
   void Tick();
 
@@ -89,6 +93,7 @@ class Shipper {
   Planner planner_;
   std::map<Generation, Plan> plans_;
   bool is_room_wanted_ = false;  // by a rank, at the last tick
+  bool is_leaving_ = false;
   std::map<Key, Shipment> shipments_;
 };
 

@@ -73,10 +73,12 @@ class Images : public RoomGiver {
   void CountPending(const Job* job, Level level, uint64_t* images, uint64_t* bytes) const;
   // The first of them, and how far the flush of each is, for people.
   std::string NamePending(const Job* job, Level level) const;
-  // Whether there are any. Stops at the first.
+  // Whether there are any that this node must see to. Stops at the first.
   bool HasPending() const;
   // Those whose store is there, as far as is known.
   bool HasPendingWithStore() const;
+  // Images that another node has taken over, which brings them to the store.
+  uint32_t HandedOver() const;
   // Images that are being copied right now; one whose writer has paused does not count.
   uint32_t Capturing() const;
   bool HasFilesIn(const TierUnit& unit) const override;
@@ -203,6 +205,8 @@ class Images : public RoomGiver {
   bool IsOwedToStore(const Image& image) const;
   // The same of one that stays, and of that job or (null) of any: what CountPending counts.
   bool IsPending(const Image& image, const Job* job, Level level) const;
+  // It is on its way to some level, and nobody else sees to that.
+  bool KeepsAgent(const Image& image) const;
 
   AgentCore& core_;
   Assignment& assignment_;

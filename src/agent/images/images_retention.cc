@@ -116,15 +116,22 @@ uint32_t Images::Capturing() const {
   return capturing;
 }
 
+bool Images::KeepsAgent(const Image& image) const {
+  return !image.doomed && IsOwed(image) && !(image.is_handed_over && !image.version->IsOwedToNodes());
+}
+
 bool Images::HasPending() const {
-  return std::any_of(by_id_.begin(), by_id_.end(),
-                     [&](const auto& entry) { return IsPending(*entry.second, nullptr, Level::kLast); });
+  return std::any_of(by_id_.begin(), by_id_.end(), [&](const auto& entry) { return KeepsAgent(*entry.second); });
+}
+
+uint32_t Images::HandedOver() const {
+  return static_cast<uint32_t>(
+      std::count_if(by_id_.begin(), by_id_.end(), [](const auto& entry) { return entry.second->is_handed_over; }));
 }
 
 bool Images::HasPendingWithStore() const {
-  return std::any_of(by_id_.begin(), by_id_.end(), [&](const auto& entry) {
-    return IsPending(*entry.second, nullptr, Level::kLast) && entry.second->version->absence.ok();
-  });
+  return std::any_of(by_id_.begin(), by_id_.end(),
+                     [&](const auto& entry) { return KeepsAgent(*entry.second) && entry.second->version->absence.ok(); });
 }
 
 bool Images::HasFilesIn(const TierUnit& unit) const {
@@ -138,7 +145,7 @@ bool Images::HasOnlyCopies() const {
   return std::any_of(by_id_.begin(), by_id_.end(), [&](const auto& entry) {
     const Image& image = *entry.second;
     if (image.doomed || !image.ended) return false;
-    return IsOwed(image) || (image.flush != FlushState::kStored && !image.version->in_store);
+    return KeepsAgent(image) || (!image.is_handed_over && image.flush != FlushState::kStored && !image.version->in_store);
   });
 }
 
@@ -218,7 +225,11 @@ void Images::ReconsiderNow(Job& job, const std::string& name) {
   }
   const auto stored = job.stored_newest.find(name);
   const Moment newest = stored == job.stored_newest.end() ? Moment() : stored->second;
-  const std::vector<Keeping> keeping = KeepLocal(generations, job.hello.keys.keep_local, {newest.attempt, newest.take});
+  std::vector<Keeping> keeping = KeepLocal(generations, job.hello.keys.keep_local, {newest.attempt, newest.take});
+  // A node that writes for others holds nothing beyond that.
+  for (size_t i = 0; i < keeping.size() && job.is_enlisted; ++i) {
+    if (generations[i].in_store && !generations[i].owed) keeping[i] = Keeping::kDrop;
+  }
   std::vector<Image*> dropped;
   for (size_t i = 0; i < keeping.size(); ++i) {
     for (const auto& [rank, image] : newest_first[i]->images) {

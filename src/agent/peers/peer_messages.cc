@@ -228,7 +228,8 @@ KEDGE_FIELDS(ScanReply) {
   Fields(walk, m.root), walk(m.before);
 }
 KEDGE_FIELDS(CarryRequest) {
-  walk(m.generation), walk(m.ranks, kRanksMax), walk(m.is_withdrawn), walk(m.accounted_bytes);
+  walk(m.generation), walk(m.ranks, kRanksMax), walk(m.is_withdrawn), walk(m.is_leaving), walk(m.held, kRanksMax);
+  walk(m.accounted_bytes);
   walk.List(m.images, 7, [&](auto& image) {
     walk(image.rank, kRanksMax), walk(image.record_bytes), walk.U32(image.record_crc32c), walk(image.image_bytes);
   });
@@ -239,7 +240,7 @@ KEDGE_FIELDS(CarryRequest) {
 }
 KEDGE_FIELDS(CarryReply) {
   walk.List(m.images, 2, [&](auto& image) { walk.Byte(image.state), walk(image.why, kReasonBytesMax); });
-  const auto is_known = [](const auto& image) { return image.state <= CarryState::kFailed; };
+  const auto is_known = [](const auto& image) { return image.state <= CarryState::kHeld; };
   walk.Check([&] { return std::ranges::all_of(m.images, is_known); }, "no such state");
   walk(m.is_complete), walk(m.mark);
 }

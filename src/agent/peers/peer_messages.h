@@ -221,10 +221,13 @@ struct CarryRequest {
   Generation generation;
   uint32_t ranks = 0;
   bool is_withdrawn = false;     // they are wanted no more
+  bool is_leaving = false;       // the one that asks leaves as soon as the other holds them
+  uint32_t held = 0;             // of these, it has heard of so many that they are held
   uint64_t accounted_bytes = 0;  // of those that are planned to come there, this node's
   std::vector<Item> images;      // ranks ascend
 };
-enum class CarryState : uint8_t { kUnderWay, kStored, kFailed };
+// kHeld: it lies whole on the node that was asked, which brings it to the store whatever becomes of the other.
+enum class CarryState : uint8_t { kUnderWay, kStored, kFailed, kHeld };
 struct CarryReply {
   struct Item {
     CarryState state = CarryState::kUnderWay;

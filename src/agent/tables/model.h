@@ -243,8 +243,9 @@ struct Image {
   bool is_disagreed = false;  // its rank was told that another has taken another version (takings.h)
 
   FlushState flush = FlushState::kNone;
-  Duration flush_time{};       // of the present object's pieces, one after the other
-  PieceWritten flush_written;  // of these, what the store has taken and how long that took
+  Duration flush_time{};        // of the present object's pieces, one after the other
+  PieceWritten flush_written;   // of these, what the store has taken and how long that took
+  bool is_handed_over = false;  // shipped, and whole on that other node, which owes it to the store from then on
   std::shared_ptr<FlushObject> object;
   uint32_t flush_epoch = 0;  // counts the objects begun; answers of an earlier one are passed over
   bool is_alone = false;     // it borrows blocks of no other image any more: one that had some was not published with it
