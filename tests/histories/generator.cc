@@ -73,7 +73,7 @@ class Generator {
     if (deduplicates && later_.Chance(0.3)) Key("reduce.verify", "on");
     setup.divided = !setup.Tracks() && later_.Chance(0.25);
     if (real_ && later_.Chance(0.5)) ChooseLayout();
-    if (real_ && later_.Chance(0.15)) Key(kStagingKey, "beside");
+    if (real_ && later_.Chance(0.15)) Key(kStagingKey, later_.Chance(0.5) ? kSlowStaging : "beside");
   }
 
   void ChooseLayout() {

@@ -56,6 +56,8 @@ namespace kedge::histories {
 
 // Its value is a folder of the world's own.
 inline constexpr const char kStagingKey[] = "staging.folder";
+// Its value where that agent writes slowly: nodes that leave are long gone before it has written what they had.
+inline constexpr const char kSlowStaging[] = "slow";
 
 struct Setup {
   int ranks = 1;

@@ -291,13 +291,15 @@ class Player {
     if (!current_) return;
     GoOn();
     if (promises_.violation() || !current_) return;
+    // Of two that are to stay on a node the older one may have been left out of the store for the newer.
+    const bool may_be_skipped = setup_.Key("checkpoint.skip_queued", "false") == "true" && setup_.Number("keep.local", 1) > 1;
+    const bool all_go_to_store = setup_.Number("schedule.store", 1) == 1 && !may_be_skipped;
     Take(ParseStep("end drain"));
     if (promises_.violation()) return;
     promises_.LeftOver(world_.Leftovers());
     if (promises_.violation()) return;
-    // Of two that are to stay on a node the older one may have been left out of the store for the newer.
-    const bool may_be_skipped = setup_.Key("checkpoint.skip_queued", "false") == "true" && setup_.Number("keep.local", 1) > 1;
-    const bool all_go_to_store = setup_.Number("schedule.store", 1) == 1 && !may_be_skipped;
+    if (setup_.Stages() && all_go_to_store) HandOver();
+    if (promises_.violation()) return;
     const bool is_pending = !is_drained_ || promises_.MayWaitForDrain();
     AgentsLeave(is_pending ? Held::kPending : all_go_to_store ? Held::kStored : Held::kDrained);
     if (promises_.violation() || setup_.Number("schedule.store", 1) == 0) return;
@@ -307,6 +309,21 @@ class Player {
     if (!current_ || promises_.violation()) return;
     Take(ParseStep("end"));
     if (!promises_.violation()) AgentsLeave(Held::kStored);
+  }
+  // One more version, for which nobody waits: the nodes leave with it, and it is in the store when all agents have gone.
+  void HandOver() {
+    Take(ParseStep("launch"));
+    Take(ParseStep("restart"));
+    if (promises_.violation() || !current_) return;
+    Take(ParseStep(fmt::format("checkpoint {} file", std::max<int64_t>(promises_.NewestOfAll(), 0) + 1)));
+    if (promises_.violation() || !current_) return;
+    const int launch = current_->launch;
+    const auto answers = world_.End(launch, /*drain=*/false);
+    TellAnswers(answers);
+    current_.reset();
+    is_drained_ = std::all_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); });
+    AgentsLeave(is_drained_ ? Held::kStored : Held::kPending);
+    if (is_drained_) promises_.Ended(launch, /*drain=*/true, answers);
   }
   void AgentsLeave(Held held) {
     Tell("the agents leave");

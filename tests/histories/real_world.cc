@@ -159,7 +159,8 @@ void RealWorld::StartStager() {
   for (const std::string& key :
        {fmt::format("node.name=n{}", node), "node.run_folder=" + RunFolder(node), std::string("pool.size=8MiB"),
         fmt::format("chunk.size={}B", kSlotBytes), std::string("chunk.piece=256KiB"),
-        fmt::format("placement.calibrations={}/calibrations", folder_.path()), "agent.staging=" + StagingFolder()}) {
+        fmt::format("placement.calibrations={}/calibrations", folder_.path()), "agent.staging=" + StagingFolder(),
+        std::string(setup_.Key(kStagingKey, "") == kSlowStaging ? "flush.rate=1MiB" : "flush.rate=0")}) {
     command.insert(command.end(), {"--set", key});
   }
   stager_ = std::make_unique<testing::ChildProcess>(
