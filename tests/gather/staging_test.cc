@@ -255,6 +255,25 @@ TEST_F(StagingRelease, ASuccessorOfTheStagingAgentStoresWhatWasHeld) {
   ExpectStoredBy(2, 1);
 }
 
+TEST_F(StagingRelease, ARestartGoesOnFromWhatIsHeld) {
+  StartStager(2, {}, kSlowly);
+  StartStager(3, {}, kSlowly);
+  TakeAndEnd();
+  ExpectNodesLeave();
+  EXPECT_FALSE(IsStored(1));
+  nodes_.Run(places_, Keys(), [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = TwoChunks(rank, 0);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    int64_t version = -1;
+    EXPECT_KEDGE_OK(kedge_restart(context, "p", -1, &version));
+    EXPECT_EQ(version, 1);
+    EXPECT_TRUE(memory == TwoChunks(rank, 1)) << "rank " << rank;
+  });
+  ExpectNodesLeave();
+  ExpectLeaves(3);
+  ExpectStoredBy(2, 1);
+}
+
 TEST_F(StagingRelease, OneThatDiesBeforeItHasSaidSoIsNotCountedOn) {
   ChildProcess& stager = StartStager(2, {{"KEDGE_TEST_KILL_POINT", "carry-held"}}, kSlowly);
   TakeAndEnd();

@@ -110,10 +110,24 @@ void Fetch::Bring(Job& job, const Generation& generation, uint32_t rank, const B
   if (!peers_.is_open()) {
     return done(NotHere(generation, rank));
   }
+  if (IsFirst(generation, rank, std::move(done))) SearchWithin(job, {generation, rank, options}, Reach::kGroup);
+}
+
+void Fetch::BringFromNode(Job& job, const std::string& node, const ImageIdentity& image, std::function<void(Status)> done) {
+  const auto& [generation, rank, ranks] = image;
+  if (images_.FindWhole(generation, rank) != nullptr) return done(Status::Ok());
+  if (!IsFirst(generation, rank, std::move(done))) return;
+  InventoryReply held;
+  held.node = node;
+  held.images.push_back({generation, rank, ranks, Level::kStore, /*to_node=*/false, /*at_node=*/false, /*in_store=*/false});
+  // Nowhere else, should it fail.
+  Choose({generation, rank, {}}, Reach::kJob, {inventories_.Own(job, generation.name), std::move(held)});
+}
+
+bool Fetch::IsFirst(const Generation& generation, uint32_t rank, std::function<void(Status)> done) {
   auto& waiting = bringing_[{generation, rank}];
   waiting.push_back(std::move(done));
-  if (waiting.size() > 1) return;
-  SearchWithin(job, {generation, rank, options}, Reach::kGroup);
+  return waiting.size() == 1;
 }
 
 void Fetch::Find(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
@@ -134,59 +148,61 @@ void Fetch::TakeOwnImages(Order& order, const Members& members) {
 }
 
 void Fetch::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {
-  inventories_.Gather(job, wanted.generation.name, reach, [this, wanted, reach](const auto& gathered) {
-    const Generation& generation = wanted.generation;
-    const uint32_t rank = wanted.rank;
-    const BringOptions& options = wanted.options;
-    Job* found = core_.FindJobOf(generation);
-    if (found == nullptr) return Answer(wanted, Status(Code::kNotFound, "its job is not known any more"));
-    auto replies = std::make_shared<std::vector<InventoryReply>>(*gathered);
-    if (options.replace) {
-      std::erase_if(replies->front().images,
-                    [&](const HeldImage& image) { return image.generation == generation && image.rank == rank; });
+  inventories_.Gather(job, wanted.generation.name, reach,
+                      [this, wanted, reach](const auto& gathered) { Choose(wanted, reach, *gathered); });
+}
+
+void Fetch::Choose(const Wanted& wanted, Reach reach, std::vector<InventoryReply> replies) {
+  const Generation& generation = wanted.generation;
+  const uint32_t rank = wanted.rank;
+  const BringOptions& options = wanted.options;
+  Job* found = core_.FindJobOf(generation);
+  if (found == nullptr) return Answer(wanted, Status(Code::kNotFound, "its job is not known any more"));
+  if (options.replace) {
+    std::erase_if(replies.front().images,
+                  [&](const HeldImage& image) { return image.generation == generation && image.rank == rank; });
+  }
+  auto order = std::make_shared<Order>(peers_.LinkFor(*found));
+  order->wanted = wanted;
+  order->reach = reach;
+  const auto generations = GenerationsIn(replies);
+  auto known = generations.find(generation);
+  if (known != generations.end() && rank >= known->second) {
+    return Answer(wanted, Status(Code::kInvalidArgument,
+                                 fmt::format("{} has no rank {}: {} have taken it", generation.ToString(), rank, known->second)));
+  }
+  if (known == generations.end() && !options.from_store) {
+    return Finish(order, Status(Code::kNotFound, fmt::format("{} is on no node that answers", generation.ToString())));
+  }
+  order->ranks = known == generations.end() ? found->hello.ranks : known->second;
+  order->for_store = ScheduledForStore(replies, generation);
+  order->in_store = IsInStore(replies, generation);
+  order->may_be_from_store = options.from_store && !order->for_store;
+  redundancy::RankPlan plan = redundancy::PlanRank(generation, order->ranks, rank, ToNodeInventories(replies, generation),
+                                                   options.from_store, core_.settings().node);
+  if (options.from_store) order->from.store = found->store;
+  if (plan.sources.empty()) {
+    return Finish(order,
+                  Status(Code::kNotFound, fmt::format("{} rank {} is lost: {}", generation.ToString(), rank, plan.why_lost)));
+  }
+  order->from.sources = std::move(plan.sources);
+  order->from.generation = generation;
+  order->from.rank = rank;
+  order->from.self = core_.settings().node;
+  for (const InventoryReply& reply : replies) {
+    for (const HeldSetInfo& info : reply.sets) {
+      if (info.set.identity.generation != generation) continue;
+      const bool has_rank =
+          std::any_of(info.set.members.begin(), info.set.members.end(), [&](const auto& member) { return member.rank == rank; });
+      if (!has_rank) continue;
+      // A node that was lost has no set, and may have images by now.
+      TakeOwnImages(*order, info.set.members);
+      if (reply.node != core_.settings().node)
+        order->from.set_nodes.push_back({reply.node, info.set.identity, info.set.record_crc32c});
     }
-    auto order = std::make_shared<Order>(peers_.LinkFor(*found));
-    order->wanted = wanted;
-    order->reach = reach;
-    const auto generations = GenerationsIn(*replies);
-    auto known = generations.find(generation);
-    if (known != generations.end() && rank >= known->second) {
-      return Answer(wanted, Status(Code::kInvalidArgument, fmt::format("{} has no rank {}: {} have taken it",
-                                                                       generation.ToString(), rank, known->second)));
-    }
-    if (known == generations.end() && !options.from_store) {
-      return Finish(order, Status(Code::kNotFound, fmt::format("{} is on no node that answers", generation.ToString())));
-    }
-    order->ranks = known == generations.end() ? found->hello.ranks : known->second;
-    order->for_store = ScheduledForStore(*replies, generation);
-    order->in_store = IsInStore(*replies, generation);
-    order->may_be_from_store = options.from_store && !order->for_store;
-    redundancy::RankPlan plan = redundancy::PlanRank(generation, order->ranks, rank, ToNodeInventories(*replies, generation),
-                                                     options.from_store, core_.settings().node);
-    if (options.from_store) order->from.store = found->store;
-    if (plan.sources.empty()) {
-      return Finish(order,
-                    Status(Code::kNotFound, fmt::format("{} rank {} is lost: {}", generation.ToString(), rank, plan.why_lost)));
-    }
-    order->from.sources = std::move(plan.sources);
-    order->from.generation = generation;
-    order->from.rank = rank;
-    order->from.self = core_.settings().node;
-    for (const InventoryReply& reply : *replies) {
-      for (const HeldSetInfo& info : reply.sets) {
-        if (info.set.identity.generation != generation) continue;
-        const bool has_rank = std::any_of(info.set.members.begin(), info.set.members.end(),
-                                          [&](const auto& member) { return member.rank == rank; });
-        if (!has_rank) continue;
-        // A node that was lost has no set, and may have images by now.
-        TakeOwnImages(*order, info.set.members);
-        if (reply.node != core_.settings().node)
-          order->from.set_nodes.push_back({reply.node, info.set.identity, info.set.record_crc32c});
-      }
-    }
-    TakeOwnParts(*order);
-    Describe(std::move(order));
-  });
+  }
+  TakeOwnParts(*order);
+  Describe(std::move(order));
 }
 
 // What lies here of the sets that the rank is in.

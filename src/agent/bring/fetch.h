@@ -55,6 +55,8 @@ class Fetch {
   // Brings the image here unless it is. kNotFound: no node has it, and it cannot be rebuilt; the message says what is lost.
   void Bring(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
              std::function<void(Status)> done);
+  // The same of an image that is said to be on that node, one of so many ranks', and is owed to the store; no other is asked.
+  void BringFromNode(Job& job, const std::string& node, const ImageIdentity& image, std::function<void(Status)> done);
   // Says where it is, for whoever takes it part by part, and brings nothing; errors as above.
   void Find(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
             std::function<void(Result<FoundImage>)> found);
@@ -70,6 +72,9 @@ class Fetch {
   };
   // Among those within reach; what is to be brought is looked for in the group first, then wherever it may be.
   void SearchWithin(Job& job, const Wanted& wanted, Reach reach);
+  void Choose(const Wanted& wanted, Reach reach, std::vector<InventoryReply> replies);
+  // Whether it is the first who asks for it.
+  bool IsFirst(const Generation& generation, uint32_t rank, std::function<void(Status)> done);
   template <typename Members>
   void TakeOwnImages(Order& order, const Members& members);
   void TakeOwnParts(Order& order);

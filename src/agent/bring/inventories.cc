@@ -42,6 +42,15 @@ redundancy::NodeInventory ToNodeInventory(const InventoryReply& reply, const Gen
   return inventory;
 }
 
+// Nodes that may have images of the job and are none of its attempt's: those of former attempts, and staging agents.
+std::vector<std::string> BesideMembers(const Job& job) {
+  std::vector<std::string> names(job.enlisted_at.begin(), job.enlisted_at.end());
+  for (const JobNode& guest : job.guests) {
+    if (!job.enlisted_at.contains(guest.name)) names.push_back(guest.name);
+  }
+  return names;
+}
+
 // As if only that name had been asked for.
 void KeepName(const std::string& name, InventoryReply* reply) {
   if (name.empty()) return;
@@ -85,7 +94,7 @@ InventoryReply Inventories::Own(const Job& job, const std::string& name) const {
   InventoryReply reply;
   reply.node = core_.settings().node;
   for (const JobNode& guest : job.guests) reply.guests.push_back({guest.name, guest.address});
-  reply.is_inviting = peers_.IsInviting(job);
+  reply.is_inviting = IsLookingForMore(job);
   for (const auto& [generation, version] : job.versions) {
     if (!name.empty() && generation.name != name) continue;
     for (const auto& [rank, image] : version->images) {
@@ -128,9 +137,8 @@ void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::fu
   gathering.done.push_back(std::move(done));
   gathering.most_likely_dead = std::move(most_likely_dead);
   std::vector<std::string> others = MembersWithin(job, core_.settings().node, reach);
-  for (const JobNode& guest : job.guests) {
-    if (guest.name != core_.settings().node) others.push_back(guest.name);
-  }
+  std::ranges::copy(BesideMembers(job), std::back_inserter(others));
+  std::erase(others, core_.settings().node);
   if (others.empty() || !peers_.is_open()) {
     gathering.waiting = 1;
     core_.loop().Post([this, key, number] { OnAnswer(key, number, Status(Code::kUnavailable, "no other nodes")); });
@@ -206,12 +214,16 @@ void Inventories::Conclude(const Key& key, uint64_t number) {
   for (const auto& done : finished.done) done(finished.replies);
 }
 
+bool Inventories::IsLookingForMore(const Job& job) const {
+  return peers_.IsInviting(job) || job.seeks_stagers;
+}
+
 // Whether it is worth while to wait for nodes that are being invited, by this node or another.
 bool Inventories::MoreMayCome(const Job& job, const Key& key, const Gathering& gathering) const {
   if (core_.clock().NowNs() - gathering.began_ns > kGuestsTimeout.count()) return false;
-  const bool new_guest = std::any_of(job.guests.begin(), job.guests.end(),
-                                     [&](const JobNode& guest) { return !gathering.asked.contains(guest.name); });
-  const bool is_inviting = peers_.IsInviting(job) || new_guest ||
+  const bool new_guest =
+      std::ranges::any_of(BesideMembers(job), [&](const std::string& node) { return !gathering.asked.contains(node); });
+  const bool is_inviting = IsLookingForMore(job) || new_guest ||
                            std::any_of(gathering.replies->begin() + 1, gathering.replies->end(),
                                        [](const InventoryReply& reply) { return reply.is_inviting; });
   return is_inviting && !HasNewest(job, key.name, *gathering.replies);
@@ -241,8 +253,8 @@ void Inventories::LookAgain(const Key& key, uint64_t number) {
   if (gathering == nullptr) return;
   if (job == nullptr) return Conclude(key, number);
   std::vector<std::string> to_ask;
-  for (const JobNode& guest : job->guests) {
-    if (gathering->asked.insert(guest.name).second) to_ask.push_back(guest.name);
+  for (const std::string& node : BesideMembers(*job)) {
+    if (gathering->asked.insert(node).second) to_ask.push_back(node);
   }
   std::vector<InventoryReply>& replies = *gathering->replies;
   for (auto reply = replies.begin() + 1; reply != replies.end();) {

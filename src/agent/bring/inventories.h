@@ -86,6 +86,8 @@ class Inventories {
   void Ask(const Job& job, const std::string& node, const Key& key, uint64_t number);
   void OnAnswer(const Key& key, uint64_t number, Result<Buffer> answer);
   Gathering* FindGathering(const Key& key, uint64_t number);
+  // Nodes beside the attempt's are yet to be reached.
+  bool IsLookingForMore(const Job& job) const;
   // All who were asked have answered.
   void Conclude(const Key& key, uint64_t number);
   bool MoreMayCome(const Job& job, const Key& key, const Gathering& gathering) const;

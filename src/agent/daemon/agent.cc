@@ -92,7 +92,10 @@ void Agent::Subscribe() {
     protect_.OnRestored(job, generation, rank);
   };
   events.job_drained = [this](const Job& job) { protect_.OnDrained(job); };
-  events.members_changed = [this](const Job& job) { inventories_.Forget(job); };
+  events.members_changed = [this](const Job& job) {
+    inventories_.Forget(job);
+    stagers_.Seek(job);
+  };
   events.network_opened = [this] { peer_server_.Serve(); };
   events.network_closed = [this] { peer_server_.Stop(); };
   events.tier_lost = [this](TierUnit* unit) { OnTierLost(unit); };

@@ -168,10 +168,10 @@ void Carrier::Hold(Job& job, const Generation& generation, Image& image) {
   image.state = State::kBrought;
   image.brought_ns = core_.clock().NowNs();
   image.progress = std::make_shared<CarryOrder::Progress>();
-  fetch_.Bring(job, generation, image.item.rank, {},
-               [this, generation, rank = image.item.rank, progress = image.progress](const Status& status) {
-                 OnBrought(generation, rank, progress, status);
-               });
+  fetch_.BringFromNode(job, image.node, {generation, image.item.rank, loads_.at(generation).ranks},
+                       [this, generation, rank = image.item.rank, progress = image.progress](const Status& status) {
+                         OnBrought(generation, rank, progress, status);
+                       });
 }
 
 void Carrier::OnBrought(const Generation& generation, uint32_t rank, const std::shared_ptr<CarryOrder::Progress>& progress,

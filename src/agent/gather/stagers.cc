@@ -31,11 +31,58 @@ std::vector<std::string> InOrder(const Job& job, const std::string& self, const 
 
 }  // namespace
 
+void Stagers::Seek(const Job& job) {
+  State& state = states_[job.key()];
+  if (!HasThem(job) || job.is_enlisted || state.sought_attempt == job.members.attempt) return;
+  state.sought_attempt = job.members.attempt;
+  Job& seeking = *core_.FindJob(job.key());
+  seeking.enlisted_at.clear();
+  seeking.seeks_stagers = true;
+  peers_.OpenThen([this, key = job.key(), folder = job.hello.keys.staging_folder] {
+    core_.Background([folder] { return FindStaging(folder); },
+                     [this, key](const Result<StagingNetwork>& network) { OnSought(key, network); });
+  });
+}
+
+void Stagers::OnSought(const JobKey& key, const Result<StagingNetwork>& network) {
+  Job* const job = core_.FindJob(key);
+  if (job == nullptr) return;
+  const Status joined = network.ok() ? Join(*job, *network) : network.status();
+  const auto left = std::make_shared<size_t>(joined.ok() ? network->agents.size() : 0);
+  job->seeks_stagers = *left > 0;
+  if (!job->seeks_stagers) return;
+  for (const JobNode& stager : network->agents) {
+    const auto enlisted = [this, key, attempt = job->members.attempt, left, node = stager.name](const Status& status) {
+      Job* const told = core_.FindJob(key);
+      if (told == nullptr || told->members.attempt != attempt) return;
+      if (status.ok()) told->enlisted_at.insert(node);
+      told->seeks_stagers = --*left > 0;
+    };
+    EnlistAt(*job, network->Name(), stager.name, enlisted);
+  }
+}
+
+Status Stagers::Join(Job& job, const StagingNetwork& network) {
+  if (!peers_.is_open()) return Status(Code::kUnavailable, "there is no network");
+  net::Membership staging = network.MembershipOf(core_.settings().node);
+  staging.is_guest = true;
+  job.stagers = network.agents;
+  KEDGE_RETURN_IF_ERROR(peers_.network()->Join(std::move(staging)));
+  return peers_.Join(job);
+}
+
+void Stagers::EnlistAt(const Job& job, const std::string& network, const std::string& node, std::function<void(Status)> done) {
+  peers_.network()->Call({network, node}, static_cast<uint16_t>(PeerKind::kEnlist), Encode(EnlistRequest{job.hello, job.members}),
+                         kEnlistTimeout, [done = std::move(done)](const Result<Buffer>& answer) { done(answer.status()); });
+}
+
 void Stagers::Find(Job& job, Found found) {
   State& state = states_[job.key()];
   if (state.attempt != job.members.attempt && state.waiting.empty()) {
+    const uint32_t sought_attempt = state.sought_attempt;
     state = State();
     state.attempt = job.members.attempt;
+    state.sought_attempt = sought_attempt;
   }
   if (!state.node.empty()) return found(state.node);
   const int64_t now_ns = core_.clock().NowNs();
@@ -56,12 +103,8 @@ void Stagers::Avoid(const Job& job, const std::string& node) {
 void Stagers::OnRead(const JobKey& key, const Result<StagingNetwork>& network) {
   Job* const job = core_.FindJob(key);
   if (!network.ok()) return Finish(key, network.status());
-  if (job == nullptr || !peers_.is_open()) return Finish(key, Status(Code::kUnavailable, "the job is over"));
-  net::Membership staging = network->MembershipOf(core_.settings().node);
-  staging.is_guest = true;
-  job->stagers = network->agents;
-  Status joined = peers_.network()->Join(std::move(staging));
-  if (joined.ok()) joined = peers_.Join(*job);
+  if (job == nullptr) return Finish(key, Status(Code::kUnavailable, "the job is over"));
+  const Status joined = Join(*job, *network);
   if (!joined.ok()) return Finish(key, joined);
   Enlist(key, network->Name(), InOrder(*job, core_.settings().node, states_[key].avoided));
 }
@@ -73,13 +116,11 @@ void Stagers::Enlist(const JobKey& key, const std::string& network, std::vector<
   }
   const std::string node = candidates.front();
   candidates.erase(candidates.begin());
-  peers_.network()->Call(
-      {network, node}, static_cast<uint16_t>(PeerKind::kEnlist), Encode(EnlistRequest{job->hello, job->members}), kEnlistTimeout,
-      [this, key, network, node, left = std::move(candidates)](const Result<Buffer>& answer) {
-        if (answer.ok()) return Finish(key, node);
-        LogWarning("agent", "job {}: staging agent {} does not write for it: {}", key.second, node, answer.status().ToString());
-        Enlist(key, network, left);
-      });
+  EnlistAt(*job, network, node, [this, key, network, node, left = std::move(candidates)](const Status& status) {
+    if (status.ok()) return Finish(key, node);
+    LogWarning("agent", "job {}: staging agent {} does not write for it: {}", key.second, node, status.ToString());
+    Enlist(key, network, left);
+  });
 }
 
 void Stagers::Finish(const JobKey& key, const Result<std::string>& node) {

@@ -484,6 +484,8 @@ struct Job {
   Membership members;
   std::vector<JobNode> guests;                       // nodes of former attempts that are not among them, and answer
   std::vector<JobNode> stagers;                      // nodes without ranks that write for the others (gather/stagers.h)
+  std::set<std::string> enlisted_at;                 // of these, who know of this attempt
+  bool seeks_stagers = false;                        // they are being told of it
   std::shared_ptr<const redundancy::Layout> layout;  // null: its nodes do not protect each other
   std::shared_ptr<StoreContext> store;
   std::map<Generation, std::unique_ptr<Version>> versions;  // AddVersion and RemoveVersion change it
@@ -548,7 +550,9 @@ struct Job {
   // Whether a version that is begun now can be protected.
   bool CanProtect() const { return layout != nullptr; }
   // Whether what this node lacks is asked of other nodes.
-  bool BringsImages() const { return !members.nodes.empty() && hello.keys.Protects(); }
+  bool BringsImages() const {
+    return !members.nodes.empty() && (hello.keys.Protects() || !hello.keys.staging_folder.empty());
+  }
 };
 
 struct BringOptions {

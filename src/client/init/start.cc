@@ -375,9 +375,10 @@ Status AgreeOnAttempt(Core* core, Result<std::unique_ptr<Connection>>* agent) {
     core->catalog->Await(core->attempt_record);
   }
   core->protects = start.protects;
+  core->brings_images = start.protects || start.stages;
   core->secret = start.secret;
   KEDGE_RETURN_IF_ERROR(CountRanksOnNode(core));
-  core->joins_nodes = start.protects || start.stages || (start.has_agents && core->ranks_on_node < core->ranks());
+  core->joins_nodes = core->brings_images || (start.has_agents && core->ranks_on_node < core->ranks());
   return Status::Ok();
 }
 

@@ -195,7 +195,7 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::OpenReplaced(const ImageIdentity
 Result<std::unique_ptr<OpenImage>> ImageOpener::OpenLocal(const ImageIdentity& identity, bool replace) {
   if (!session_->current()) return Status(Code::kNotFound, "no agent");
   // One that is not on the node comes whole from the others first.
-  const Duration timeout = core_->protects ? std::max(kAgentTimeout, core_->job.wait_timeout) : kAgentTimeout;
+  const Duration timeout = core_->brings_images ? std::max(kAgentTimeout, core_->job.wait_timeout) : kAgentTimeout;
   const OpenImageRequest request{identity.generation, identity.rank, replace};
   std::shared_ptr<Connection> connection;
   KEDGE_ASSIGN_OR_RETURN(const OpenImageReply reply, session_->AskAgent([&](const auto& agent) {

@@ -226,7 +226,7 @@ Result<Restarter::Loss> Restarter::GatherLoss(const Choice& choice) const {
 Status Restarter::WhatIsLost(const std::string& name, const Choice& choice) const {
   KEDGE_ASSIGN_OR_RETURN(const Loss loss, GatherLoss(choice));
   // Without a scheme nobody has asked the other ranks' nodes.
-  const bool may_be_elsewhere = !core_->protects && core_->ranks_on_node < core_->ranks();
+  const bool may_be_elsewhere = !core_->brings_images && core_->ranks_on_node < core_->ranks();
   const std::string what_to_do = fmt::format(
       "{}. Begin anew only if you mean to: another job name, or restart.if_lost=begin",
       may_be_elsewhere ? "nodes bring each other nothing without protect.scheme: what other nodes have comes back when the "
