@@ -18,6 +18,7 @@ from kedge.run.allocation import Allocation, slurm_job, slurm_nodes
 from kedge.run.buffers import Buffers
 from kedge.run.launchers import LAUNCHERS, find_launcher
 from kedge.run.nodes import PROBE_SECONDS, Health, Nodes, TooFewNodesError, expand_hosts
+from kedge.run.servers import Servers
 from kedge.run.shells import Shell, SlurmShell, SshShell, VirtualShell, run_on
 from kedge.run.staging import Staging
 from kedge.run.supervisor import ExitCode, Limits, Report, Supervisor, say_on_stderr
@@ -160,28 +161,22 @@ def choose_nodes(options: argparse.Namespace, this_node: str) -> tuple[Nodes, li
     return Nodes(hosts[:wanted], hosts[wanted:], nodes_min), others[: options.staging], others[options.staging :]
 
 
-def make_buffers(options: argparse.Namespace, configured: dict[str, str], shell: Shell, tool: str, nodes: list[str], job: str) -> Buffers:
-    """ValueError: no folder is known that all nodes see."""
-    part = re.sub(r"[^A-Za-z0-9.-]", "_", job)
-    shared, store = configured["buffer.folder"], configured["store.path"]
+def folder_of(servers: type[Servers], option: str, configured: dict[str, str], part: str) -> Path:
+    """Where servers of a run say where they are. ValueError: no folder is known that all nodes see."""
+    key = f"{servers.suffix}.folder"
+    shared, store = configured[key], configured["store.path"]
     if not shared and "://" in store:
-        raise ValueError("--buffers: set buffer.folder to a folder that all nodes see, where burst buffers say where they are")
-    folder = Path(shared) / part if shared else Path(f"{store.rstrip('/')}-buffers-{part}")
+        raise ValueError(f"--{option}: set {key} to a folder that all nodes see, where each {servers.kind} says where it is")
+    return (Path(shared) / part if shared else Path(f"{store.rstrip('/')}-{option}-{part}")).absolute()
+
+
+def make_buffers(options: argparse.Namespace, configured: dict[str, str], shell: Shell, tool: str, nodes: list[str], part: str) -> Buffers:
     files = f"{os.path.abspath(options.buffer_path)}/{part}" if options.buffer_path else f"/tmp/kedge-buffer-{os.getuid()}-{part}"
     network = ["--provider", configured["net.provider"]]
     if interface := configured["net.interface"]:
         network += ["--interface", interface]
-    return Buffers(shell, Path(tool).with_name("kedge-buffer"), nodes, network, files, folder.absolute(), say_on_stderr)
-
-
-def make_staging(configured: dict[str, str], shell: Shell, tool: str, nodes: list[str], job: str) -> Staging:
-    """ValueError: no folder is known that all nodes see."""
-    part = re.sub(r"[^A-Za-z0-9.-]", "_", job)
-    shared, store = configured["staging.folder"], configured["store.path"]
-    if not shared and "://" in store:
-        raise ValueError("--staging: set staging.folder to a folder that all nodes see, where staging agents say where they are")
-    folder = Path(shared) / part if shared else Path(f"{store.rstrip('/')}-staging-{part}")
-    return Staging(shell, tool, nodes, folder.absolute(), say_on_stderr)
+    folder = folder_of(Buffers, "buffers", configured, part)
+    return Buffers(shell, Path(tool).with_name("kedge-buffer"), nodes, network, files, folder, say_on_stderr)
 
 
 def check_program(shell: Shell, node: str, program: str) -> None:
@@ -214,11 +209,13 @@ def supervise(options: argparse.Namespace) -> Report:
     if ranks < len(nodes.in_use):
         raise ValueError(f"--ranks {ranks} is less than one a node ({len(nodes.in_use)})")
     check_program(shell, nodes.in_use[0], command[0])
-    buffers = make_buffers(options, configured, shell, tool, buffer_nodes, job) if buffer_nodes else None
+    part = re.sub(r"[^A-Za-z0-9.-]", "_", job)  # of the names of folders
+    buffers = make_buffers(options, configured, shell, tool, buffer_nodes, part) if buffer_nodes else None
     if buffers:
         os.environ |= buffers.variables()
-    staging = make_staging(configured, shell, tool, staging_nodes, job) if staging_nodes else None
-    if staging:
+    staging = None
+    if staging_nodes:
+        staging = Staging(shell, tool, staging_nodes, folder_of(Staging, "staging", configured, part), say_on_stderr)
         os.environ |= staging.variables()
     allocation = Allocation(options.until, slurm_job() if in_slurm else None)
     allocation.watch_signals()

@@ -550,9 +550,7 @@ struct Job {
   // Whether a version that is begun now can be protected.
   bool CanProtect() const { return layout != nullptr; }
   // Whether what this node lacks is asked of other nodes.
-  bool BringsImages() const {
-    return !members.nodes.empty() && (hello.keys.Protects() || !hello.keys.staging_folder.empty());
-  }
+  bool BringsImages() const { return !members.nodes.empty() && (hello.keys.Protects() || !hello.keys.staging_folder.empty()); }
 };
 
 struct BringOptions {

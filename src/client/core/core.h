@@ -53,7 +53,7 @@ struct Core {
   // Rank 0's word for all: whether the nodes protect each other, and the secret of this attempt's agents.
   bool protects = false;
   bool brings_images = false;  // what a node lacks is asked of the others, or of staging agents
-  bool joins_nodes = false;  // the agents of its nodes are told of each other
+  bool joins_nodes = false;    // the agents of its nodes are told of each other
   std::string secret;
   // The job was taken over by a newer attempt: nothing may be published any more.
   std::atomic<bool> superseded{false};
