@@ -1,0 +1,41 @@
+// What all ranks do together, as messages of one context.
+//
+// Each message carries what it is for, so that ranks that make different calls are told, and find no numbers of another call
+// among theirs. Who sends to whom, and in which order numbers are combined, depends on ranks and root alone.
+#pragma once
+
+#include <cstddef>
+
+#include "fmi/datatypes.h"
+#include "fmi/messenger.h"
+
+namespace kedge::fmi {
+
+class Collectives {
+ public:
+  // The messenger must outlive it.
+  Collectives(Messenger* messenger, Context context) : messenger_(*messenger), context_(context) {}
+
+  // All return kUnavailable after a failure, kMismatch where ranks do not make the same call.
+  Status Barrier();
+  Status Broadcast(void* data, size_t bytes, uint32_t root);
+  // `data` holds this rank's numbers, and on the root the result afterwards; elsewhere it is undefined.
+  Status Reduce(void* data, size_t count, size_t element_bytes, Combine combine, uint32_t root);
+  Status Allreduce(void* data, size_t count, size_t element_bytes, Combine combine);
+  // `received` (null but on the root) has room for `bytes` of each rank. `sent` may lie at its own place there.
+  Status Gather(const void* sent, void* received, size_t bytes, uint32_t root);
+  Status Allgather(const void* sent, void* received, size_t bytes);
+
+ private:
+  enum class Call : int { kBarrier, kBcast, kReduce, kGather };
+  static const char* NameOf(int call);
+  Status Send(Call call, uint32_t to, const void* data, size_t bytes);
+  // Exactly so many bytes of exactly this call.
+  Status Receive(Call call, uint32_t from, void* data, size_t bytes);
+  Status WaitFor(RequestId id, Call call, size_t bytes);
+
+  Messenger& messenger_;
+  const Context context_;
+};
+
+}  // namespace kedge::fmi

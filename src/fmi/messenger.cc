@@ -1,0 +1,235 @@
+#include "fmi/messenger.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "os/memory/other_process.h"
+
+namespace kedge::fmi {
+namespace {
+
+Status Failed() {
+  return Status(Code::kUnavailable, "a rank has died");
+}
+
+}  // namespace
+
+Messenger::Messenger(Board* board, uint32_t rank) : board_(board), rank_(rank), pending_(board->ranks()) {
+  for (uint32_t other = 0; other < board->ranks(); ++other) {
+    writers_.emplace_back(board->ring(rank, other));
+    readers_.emplace_back(board->ring(other, rank));
+  }
+}
+
+void Messenger::Adopt(uint32_t epoch) {
+  epoch_ = epoch;
+  requests_.clear();
+  free_.clear();
+  posted_.clear();
+  unexpected_.clear();
+  for (auto& messages : pending_) messages.clear();
+  pending_count_ = 0;
+}
+
+uint32_t Messenger::NewRequest() {
+  if (free_.empty()) {
+    requests_.emplace_back();
+    return static_cast<uint32_t>(requests_.size() - 1);
+  }
+  const uint32_t index = free_.back();
+  free_.pop_back();
+  requests_[index] = Request();
+  return index;
+}
+
+Messenger::Request* Messenger::Find(RequestId id) {
+  const auto index = static_cast<uint64_t>(id & UINT32_MAX) - 1;
+  if (is_broken() || id >> 32 != epoch_ || index >= requests_.size()) return nullptr;
+  return &requests_[index];
+}
+
+bool Messenger::Takes(const Request& request, uint32_t source, const MessageHead& head) const {
+  return static_cast<uint16_t>(request.context) == head.context &&
+         (request.peer == kAnySource || request.peer == static_cast<int>(source)) &&
+         (request.tag == kAnyTag || request.tag == head.tag);
+}
+
+bool Messenger::HasLeft(const Request& request) const {
+  const auto has_left = [&](uint32_t rank) { return board_->place(rank) == Place{epoch_, Phase::kLeaving}; };
+  if (request.peer != kAnySource) return has_left(static_cast<uint32_t>(request.peer));
+  for (uint32_t rank = 0; rank < ranks(); ++rank) {
+    if (rank != rank_ && !has_left(rank)) return false;
+  }
+  return ranks() > 1;
+}
+
+RequestId Messenger::BeginSend(Context context, uint32_t to, int tag, const void* data, uint64_t bytes) {
+  const uint32_t index = NewRequest();
+  Request& request = requests_[index];
+  request.is_send = true;
+  request.peer = static_cast<int>(to);
+  if (is_broken()) return IdOf(index);
+  Pending message;
+  message.head.epoch = epoch_;
+  message.head.tag = tag;
+  message.head.context = static_cast<uint16_t>(context);
+  message.head.bytes = bytes;
+  message.head.request = index;
+  if (bytes <= kEagerBytesMax) {
+    message.head.kind = MessageKind::kEager;
+    message.head.bytes_in_ring = static_cast<uint32_t>(bytes);
+    message.data = data;
+    message.request = index;
+  } else {
+    message.head.kind = MessageKind::kOffer;
+    message.head.address = reinterpret_cast<uint64_t>(data);
+  }
+  Post(to, message);
+  return IdOf(index);
+}
+
+RequestId Messenger::BeginReceive(Context context, int from, int tag, void* data, uint64_t bytes_max) {
+  const uint32_t index = NewRequest();
+  Request& request = requests_[index];
+  request.context = context;
+  request.peer = from;
+  request.tag = tag;
+  request.data = data;
+  request.bytes = bytes_max;
+  if (is_broken()) return IdOf(index);
+  const auto found = std::find_if(unexpected_.begin(), unexpected_.end(),
+                                  [&](const Unexpected& message) { return Takes(request, message.source, message.head); });
+  if (found == unexpected_.end()) {
+    posted_.push_back(index);
+  } else {
+    Deliver(index, found->source, found->head, found->data.data());
+    unexpected_.erase(found);
+  }
+  return IdOf(index);
+}
+
+bool Messenger::IsComplete(RequestId id) {
+  const Request* request = Find(id);
+  if (request == nullptr || request->is_complete) return true;
+  Poll();
+  return request->is_complete || is_broken();
+}
+
+Status Messenger::Wait(RequestId id, Received* received) {
+  Request* request = Find(id);
+  if (request == nullptr) return Failed();
+  bool never_comes = false;
+  board_->Await(rank_, [&] {
+    // Looked at before the rings: what it has sent is in them by then.
+    const bool has_left = HasLeft(*request);
+    if (!request->is_complete) Poll();
+    never_comes = has_left && !request->is_complete;
+    return request->is_complete || never_comes || is_broken();
+  });
+  if (is_broken()) return Failed();
+  if (never_comes) {
+    const char* what = request->is_send ? "takes" : "sends";
+    const std::string who = request->peer == kAnySource ? "every other rank" : fmt::format("rank {}", request->peer);
+    return Status(Code::kMismatch, fmt::format("{} has called FMI_Finalize, and never {} this message", who, what));
+  }
+  if (received != nullptr) *received = request->received;
+  Status status = std::move(request->error);
+  free_.push_back(static_cast<uint32_t>(id & UINT32_MAX) - 1);
+  return status;
+}
+
+Status Messenger::Send(Context context, uint32_t to, int tag, const void* data, uint64_t bytes) {
+  return Wait(BeginSend(context, to, tag, data, bytes));
+}
+
+Status Messenger::Receive(Context context, int from, int tag, void* data, uint64_t bytes_max, Received* received) {
+  return Wait(BeginReceive(context, from, tag, data, bytes_max), received);
+}
+
+void Messenger::Poll() {
+  for (uint32_t source = 0; source < ranks(); ++source) PollFrom(source);
+  if (pending_count_ > 0) WritePending();
+}
+
+void Messenger::PollFrom(uint32_t source) {
+  const std::byte* data = nullptr;
+  bool is_nonsense = false;
+  bool has_read = false;
+  while (const MessageHead* head = readers_[source].Front(&data, &is_nonsense)) {
+    // Of a former epoch: dropped.
+    if (head->epoch == epoch_) Handle(source, *head, data);
+    readers_[source].Pop();
+    has_read = true;
+  }
+  KEDGE_CHECK(!is_nonsense);
+  if (has_read && readers_[source].TakeWriterWaits()) board_->Ring(source);
+}
+
+void Messenger::Handle(uint32_t source, const MessageHead& head, const std::byte* data) {
+  if (head.kind == MessageKind::kTaken) {
+    KEDGE_CHECK(head.request < requests_.size());
+    requests_[head.request].is_complete = true;
+    return;
+  }
+  const auto found =
+      std::find_if(posted_.begin(), posted_.end(), [&](uint32_t index) { return Takes(requests_[index], source, head); });
+  if (found == posted_.end()) {
+    unexpected_.push_back({source, head, {data, data + head.bytes_in_ring}});
+    return;
+  }
+  const uint32_t index = *found;
+  posted_.erase(found);
+  Deliver(index, source, head, data);
+}
+
+void Messenger::Deliver(uint32_t index, uint32_t source, const MessageHead& head, const void* data) {
+  Request& request = requests_[index];
+  request.received = {static_cast<int>(source), head.tag, head.bytes};
+  if (head.bytes > request.bytes) {
+    request.error =
+        Status(Code::kMismatch, fmt::format("the message of {} bytes from rank {} (tag {}) does not fit into {} bytes",
+                                            head.bytes, source, head.tag, request.bytes));
+  } else if (head.kind == MessageKind::kEager) {
+    if (head.bytes_in_ring > 0) std::memcpy(request.data, data, head.bytes_in_ring);
+  } else if (!Pull(&request, source, head)) {
+    return;
+  }
+  request.is_complete = true;
+  if (head.kind != MessageKind::kOffer) return;
+  Pending taken;
+  taken.head.kind = MessageKind::kTaken;
+  taken.head.epoch = epoch_;
+  taken.head.request = head.request;
+  Post(source, taken);
+}
+
+bool Messenger::Pull(Request* request, uint32_t source, const MessageHead& head) {
+  const Status status = os::ReadOtherMemory(board_->row(source).process_id.load(), head.address, request->data, head.bytes);
+  // Whose process has ended is known to all in a moment.
+  if (status.code() == Code::kNotFound || is_broken()) return false;
+  if (!status.ok()) request->error = status.WithContext(fmt::format("the message of rank {}", source));
+  return true;
+}
+
+void Messenger::Post(uint32_t to, const Pending& message) {
+  if (pending_[to].empty() && Write(to, message)) return;
+  pending_[to].push_back(message);
+  ++pending_count_;
+}
+
+bool Messenger::Write(uint32_t to, const Pending& message) {
+  if (!writers_[to].Write(message.head, message.data)) return false;
+  if (message.request >= 0) requests_[static_cast<size_t>(message.request)].is_complete = true;
+  board_->Ring(to);
+  return true;
+}
+
+void Messenger::WritePending() {
+  for (uint32_t to = 0; to < ranks(); ++to) {
+    for (auto& messages = pending_[to]; !messages.empty() && Write(to, messages.front()); --pending_count_) messages.pop_front();
+  }
+}
+
+}  // namespace kedge::fmi

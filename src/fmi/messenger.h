@@ -1,0 +1,118 @@
+// Messages between the ranks of one node: matching, requests, progress.
+//
+// Small messages are copied through the ring of the pair (eager); of longer ones only an offer goes through it, and the receiver
+// reads them from the sender's memory. Everything happens in calls of the rank itself: it has no other thread, so that after a
+// call has returned nothing touches its memory but others' reads of what it has offered.
+//
+// All belongs to one epoch. Once the job's epoch is a newer one, every call returns kUnavailable until Adopt, messages of former
+// epochs are dropped where they are found, and what was read from another's memory counts only if the epoch still holds
+// afterwards: a sender that has heard of a failure may have changed it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <vector>
+
+#include "base/status.h"
+#include "fmi/board.h"
+
+namespace kedge::fmi {
+
+constexpr int kAnySource = -1;
+constexpr int kAnyTag = -1;
+
+// Messages of different contexts never match.
+enum class Context : uint16_t { kApplication, kCollective, kCheckpoint };
+
+struct Received {
+  int source = 0;
+  int tag = 0;
+  uint64_t bytes = 0;
+};
+
+// Of one epoch; 0 is none.
+using RequestId = int64_t;
+
+class Messenger {
+ public:
+  // The board must outlive it.
+  Messenger(Board* board, uint32_t rank);
+
+  uint32_t rank() const { return rank_; }
+  uint32_t ranks() const { return board_->ranks(); }
+  uint32_t epoch() const { return epoch_; }
+  // Begins anew in `epoch`: requests and messages of former ones are gone.
+  void Adopt(uint32_t epoch);
+  // Whether there has been a failure since, or nothing was adopted yet.
+  bool is_broken() const { return board_->epoch() != epoch_; }
+
+  RequestId BeginSend(Context context, uint32_t to, int tag, const void* data, uint64_t bytes);
+  // `from` may be kAnySource, `tag` kAnyTag. What the message says of itself is told by Wait.
+  RequestId BeginReceive(Context context, int from, int tag, void* data, uint64_t bytes_max);
+  // Ends the request. kUnavailable: there has been a failure. kMismatch: the message was longer than its buffer (of which
+  // `received` tells all the same), or the other rank has called FMI_Finalize.
+  Status Wait(RequestId id, Received* received = nullptr);
+  // Whether Wait would return at once.
+  bool IsComplete(RequestId id);
+
+  Status Send(Context context, uint32_t to, int tag, const void* data, uint64_t bytes);
+  Status Receive(Context context, int from, int tag, void* data, uint64_t bytes_max, Received* received = nullptr);
+
+ private:
+  struct Request {
+    bool is_send = false;
+    bool is_complete = false;
+    Context context = Context::kApplication;
+    int peer = 0;
+    int tag = 0;
+    void* data = nullptr;
+    uint64_t bytes = 0;  // of the buffer
+    Received received;
+    Status error;
+  };
+  // A message that nobody had asked for yet.
+  struct Unexpected {
+    uint32_t source = 0;
+    MessageHead head;
+    std::vector<std::byte> data;
+  };
+  // What has found no room in a ring. The data stay where they are; `request` (-1: none) is complete once they are in the ring.
+  struct Pending {
+    MessageHead head;
+    const void* data = nullptr;
+    int64_t request = -1;
+  };
+
+  uint32_t NewRequest();
+  Request* Find(RequestId id);
+  RequestId IdOf(uint32_t index) const { return static_cast<int64_t>(epoch_) << 32 | (index + 1); }
+  bool Takes(const Request& request, uint32_t source, const MessageHead& head) const;
+  // Whether the request's other side has called FMI_Finalize.
+  bool HasLeft(const Request& request) const;
+
+  void Poll();
+  void PollFrom(uint32_t source);
+  void Handle(uint32_t source, const MessageHead& head, const std::byte* data);
+  void Deliver(uint32_t index, uint32_t source, const MessageHead& head, const void* data);
+  // The message's bytes from its sender's memory. False: it is of an epoch that is over, or will be at once.
+  bool Pull(Request* request, uint32_t source, const MessageHead& head);
+  void Post(uint32_t to, const Pending& message);
+  bool Write(uint32_t to, const Pending& message);
+  void WritePending();
+
+  Board* board_;
+  const uint32_t rank_;
+  uint32_t epoch_ = 0;
+  std::vector<RingWriter> writers_;
+  std::vector<RingReader> readers_;
+  std::deque<Request> requests_;
+  std::vector<uint32_t> free_;
+  std::vector<uint32_t> posted_;  // receives, in the order in which they were begun
+  std::list<Unexpected> unexpected_;
+  std::vector<std::deque<Pending>> pending_;
+  size_t pending_count_ = 0;
+};
+
+}  // namespace kedge::fmi

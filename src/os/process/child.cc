@@ -1,0 +1,107 @@
+#include "os/process/child.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string_view>
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+extern char** environ;
+
+namespace kedge::os {
+namespace {
+
+std::vector<std::string> EnvironmentOf(const ChildOptions& options) {
+  std::vector<std::string> environment;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    bool is_set = false;
+    for (const auto& [name, value] : options.set) is_set = is_set || text.substr(0, text.find('=')) == name;
+    if (!is_set) environment.emplace_back(text);
+  }
+  for (const auto& [name, value] : options.set) environment.push_back(name + "=" + value);
+  return environment;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (std::string& string : strings) pointers.push_back(string.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// In the child, which has one thread, and tells a failure through `report`.
+[[noreturn]] void Become(const char* program, char* const* arguments, char* const* environment, int descriptor, pid_t parent,
+                         int report) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // It may have died before.
+  if (getppid() != parent) _exit(127);
+  for (int number = 1; number < _NSIG; ++number) signal(number, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (descriptor >= 0) fcntl(descriptor, F_SETFD, 0);
+  execvpe(program, arguments, environment);
+  const int error = errno;
+  (void)!write(report, &error, sizeof error);
+  _exit(127);
+}
+
+}  // namespace
+
+Result<Child> Child::Start(const ChildOptions& options) {
+  std::vector<std::string> arguments = {options.program};
+  arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
+  std::vector<std::string> environment = EnvironmentOf(options);
+  const std::vector<char*> argument_pointers = Pointers(arguments);
+  const std::vector<char*> environment_pointers = Pointers(environment);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return Status::FromErrno(errno, "pipe");
+  const UniqueFd reads(ends[0]);
+  UniqueFd writes(ends[1]);
+  const pid_t parent = getpid();
+  const pid_t process_id = fork();
+  if (process_id < 0) return Status::FromErrno(errno, "fork");
+  if (process_id == 0) {
+    Become(options.program.c_str(), argument_pointers.data(), environment_pointers.data(), options.descriptor, parent,
+           writes.get());
+  }
+  writes.Reset();
+  // It is not waited for yet, so that the id is its own.
+  UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, process_id, 0)));
+  Status status = pidfd.valid() ? Status::Ok() : Status::FromErrno(errno, "pidfd_open");
+  int error = 0;
+  ssize_t got = 0;
+  while ((got = read(reads.get(), &error, sizeof error)) < 0 && errno == EINTR) {
+  }
+  if (got == sizeof error) status = Status::FromErrno(error, "start " + options.program);
+  if (status.ok()) return Child(process_id, std::move(pidfd));
+  kill(process_id, SIGKILL);
+  while (waitpid(process_id, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+void Child::Kill() const {
+  syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+}
+
+ChildEnd Child::Wait() const {
+  int status = 0;
+  pid_t waited = 0;
+  while ((waited = waitpid(process_id_, &status, 0)) < 0 && errno == EINTR) {
+  }
+  KEDGE_CHECK(waited == process_id_);
+  if (WIFSIGNALED(status)) return {0, WTERMSIG(status)};
+  return {WEXITSTATUS(status), 0};
+}
+
+}  // namespace kedge::os
