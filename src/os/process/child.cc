@@ -94,14 +94,19 @@ void Child::Kill() const {
   syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
 }
 
-ChildEnd Child::Wait() const {
-  int status = 0;
-  pid_t waited = 0;
-  while ((waited = waitpid(process_id_, &status, 0)) < 0 && errno == EINTR) {
+ChildEnd Child::End() const {
+  siginfo_t info{};
+  int code = 0;
+  while ((code = waitid(P_PID, static_cast<id_t>(process_id_), &info, WEXITED | WNOWAIT)) != 0 && errno == EINTR) {
   }
-  KEDGE_CHECK(waited == process_id_);
-  if (WIFSIGNALED(status)) return {0, WTERMSIG(status)};
-  return {WEXITSTATUS(status), 0};
+  KEDGE_CHECK(code == 0);
+  if (info.si_code == CLD_EXITED) return {info.si_status, 0};
+  return {0, info.si_status};
+}
+
+void Child::Reap() const {
+  while (waitpid(process_id_, nullptr, 0) < 0 && errno == EINTR) {
+  }
 }
 
 }  // namespace kedge::os

@@ -33,12 +33,14 @@ class Child {
   Child& operator=(Child&&) = default;
 
   pid_t process_id() const { return process_id_; }
-  // Readable when the process has ended (pidfd_open), also after Wait.
+  // Readable when the process has ended (pidfd_open), also after Reap.
   int descriptor() const { return pidfd_.get(); }
   // SIGKILL; nothing when it has ended.
   void Kill() const;
-  // How it has ended; waits for that. Until then its id belongs to nobody else. Call it once.
-  ChildEnd Wait() const;
+  // How it has ended; waits for that. Its id belongs to nobody else until Reap.
+  ChildEnd End() const;
+  // Lets go of the id of a process that has ended; waits for that. The last call.
+  void Reap() const;
 
  private:
   Child(pid_t process_id, UniqueFd pidfd) : process_id_(process_id), pidfd_(std::move(pidfd)) {}

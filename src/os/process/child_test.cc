@@ -24,13 +24,20 @@ ChildOptions Shell(const std::string& script) {
   return {"sh", {"-c", script}, {}, -1};
 }
 
+ChildEnd EndOf(const Child& child) {
+  const ChildEnd end = child.End();
+  EXPECT_EQ(kill(child.process_id(), 0), 0) << "the id is not kept";
+  child.Reap();
+  return end;
+}
+
 TEST(Child, EndsWithItsCodeOrSignal) {
   const auto exits = Child::Start(Shell("exit 7"));
   ASSERT_TRUE(exits.ok()) << exits.status().ToString();
-  EXPECT_EQ(exits->Wait().exit_code, 7);
+  EXPECT_EQ(EndOf(*exits).exit_code, 7);
   const auto dies = Child::Start(Shell("kill -USR1 $$"));
   ASSERT_TRUE(dies.ok());
-  EXPECT_EQ(dies->Wait().signal, SIGUSR1);
+  EXPECT_EQ(EndOf(*dies).signal, SIGUSR1);
 }
 
 TEST(Child, ShowsItsEndByItsDescriptor) {
@@ -40,7 +47,7 @@ TEST(Child, ShowsItsEndByItsDescriptor) {
   EXPECT_EQ(poll(&end, 1, 0), 0);
   child->Kill();
   EXPECT_EQ(poll(&end, 1, 10'000), 1);
-  EXPECT_EQ(child->Wait().signal, SIGKILL);
+  EXPECT_EQ(EndOf(*child).signal, SIGKILL);
   child->Kill();
 }
 
@@ -55,7 +62,7 @@ TEST(Child, HasTheEnvironmentAndOneDescriptor) {
   options.descriptor = writes.get();
   const auto child = Child::Start(options);
   ASSERT_TRUE(child.ok());
-  EXPECT_EQ(child->Wait().exit_code, 0);
+  EXPECT_EQ(EndOf(*child).exit_code, 0);
   char text[8] = {};
   EXPECT_EQ(read(reads.get(), text, sizeof text), 5);
   unsetenv("KEDGE_CHILD_TEST");

@@ -1,0 +1,15 @@
+// What fmirun tells the ranks that it starts, and they it.
+#pragma once
+
+namespace kedge::fmi {
+
+constexpr char kRankVariable[] = "FMI_RANK";
+constexpr char kRanksVariable[] = "FMI_RANKS";
+constexpr char kRespawnsVariable[] = "FMI_RESPAWNS";  // how often this rank was started before
+constexpr char kIntervalVariable[] = "FMI_INTERVAL";
+constexpr char kBoardVariable[] = "FMI_BOARD";  // the descriptor of the board
+
+// Of a rank that has asked for all to be started again (BoardHeader::relaunch).
+constexpr int kRelaunchExitCode = 75;
+
+}  // namespace kedge::fmi

@@ -1,0 +1,215 @@
+#include "fmi/job.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "fmi/environment.h"
+#include "os/memory/other_process.h"
+#include "os/process/kill_point.h"
+#include "os/process/signals.h"
+
+namespace kedge::fmi {
+namespace {
+
+Result<int64_t> NumberIn(const char* name, int64_t least) {
+  const char* text = std::getenv(name);
+  if (text == nullptr)
+    return Status(Code::kFailedPrecondition, "this process is not started by fmirun: " + std::string(name) + " is not set");
+  const std::string_view digits = text;
+  int64_t number = 0;
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (read.ec == std::errc() && read.ptr == digits.data() + digits.size() && number >= least) return number;
+  return Status(Code::kInvalidArgument, fmt::format("{} is \"{}\", which is no number from {} on", name, text, least));
+}
+
+}  // namespace
+
+Result<Job::Options> Job::FromEnvironment() {
+  Options options;
+  KEDGE_ASSIGN_OR_RETURN(const int64_t rank, NumberIn(kRankVariable, 0));
+  KEDGE_ASSIGN_OR_RETURN(const int64_t descriptor, NumberIn(kBoardVariable, 0));
+  KEDGE_ASSIGN_OR_RETURN(options.interval, NumberIn(kIntervalVariable, 1));
+  options.rank = static_cast<uint32_t>(rank);
+  options.descriptor = static_cast<int>(descriptor);
+  return options;
+}
+
+Result<std::unique_ptr<Job>> Job::Attach(const Options& options) {
+  KEDGE_ASSIGN_OR_RETURN(Board board, Board::Attach(options.descriptor));
+  if (options.rank >= board.ranks()) {
+    return Status(Code::kInvalidArgument, fmt::format("{} is {} of {} ranks", kRankVariable, options.rank, board.ranks()));
+  }
+  return std::unique_ptr<Job>(new Job(std::move(board), options));
+}
+
+Job::Job(Board board, const Options& options)
+    : board_(std::move(board)),
+      options_(options),
+      probe_(options.rank),
+      messenger_(&board_, options.rank),
+      collectives_(&messenger_, Context::kCollective),
+      own_collectives_(&messenger_, Context::kCheckpoint),
+      checkpoints_(&own_collectives_, options.rank, board_.ranks()) {
+  os::AllowReadingBy(os::ParentProcess());
+  BoardRow& row = board_.row(options.rank);
+  row.process_id = os::ThisProcess();
+  row.probe_address = reinterpret_cast<uint64_t>(&probe_);
+  row.loops = 0;
+  row.sleeps = 0;
+}
+
+Status Job::Begin() {
+  // The others have their memory, and wait in FMI_Loop.
+  if (board_.row(options_.rank).joins != 0) return Status::Ok();
+  return Enter([] { return Status::Ok(); });
+}
+
+Status Job::Enter(const std::function<Status()>& connect) {
+  messenger_.Adopt(board_.epoch());
+  KEDGE_RETURN_IF_ERROR(Reach(Phase::kBootstrapping));
+  os::KillPoint("fmi.h1");
+  KEDGE_RETURN_IF_ERROR(ReachNeighbour());
+  KEDGE_RETURN_IF_ERROR(connect());
+  KEDGE_RETURN_IF_ERROR(Reach(Phase::kConnecting));
+  os::KillPoint("fmi.h2");
+  board_.SetPlace(options_.rank, {messenger_.epoch(), Phase::kRunning});
+  return Status::Ok();
+}
+
+Status Job::Reach(Phase phase) {
+  const Place own{messenger_.epoch(), phase};
+  board_.SetPlace(options_.rank, own);
+  Step step = Step::kWait;
+  board_.Await(options_.rank, [&] {
+    step = NextStep(own, board_.epoch(), board_.places());
+    return step != Step::kWait;
+  });
+  return step == Step::kBroken ? Status(Code::kUnavailable, "a rank has died") : Status::Ok();
+}
+
+Status Job::ReachNeighbour() {
+  const uint32_t neighbour = (options_.rank + 1) % board_.ranks();
+  const BoardRow& row = board_.row(neighbour);
+  uint64_t number = 0;
+  const Status status = os::ReadOtherMemory(row.process_id, row.probe_address, &number, sizeof number);
+  if (messenger_.is_broken() || status.code() == Code::kNotFound) return Status(Code::kUnavailable, "a rank has died");
+  if (!status.ok()) {
+    return Status(Code::kPermission, fmt::format("the memory of rank {} cannot be read, so long messages cannot be sent: {}",
+                                                 neighbour, status.message()));
+  }
+  KEDGE_CHECK(number == neighbour);
+  return Status::Ok();
+}
+
+Result<int64_t> Job::Loop(const Arrays& arrays) {
+  for (;;) {
+    Status status;
+    if (messenger_.is_broken()) {
+      status = Recover(arrays);
+    } else if (!step_) {
+      status = FirstStep(arrays);
+    } else {
+      ++*step_;
+      ++board_.row(options_.rank).loops;
+      if (*step_ % options_.interval == 0) status = TakeCheckpoint(arrays);
+    }
+    // An error that a failure has caused is none.
+    if (messenger_.is_broken()) continue;
+    if (!status.ok()) return status;
+    return *step_;
+  }
+}
+
+Status Job::Recover(const Arrays& arrays) {
+  step_.reset();
+  checkpoints_.Close();
+  return Enter([&]() -> Status {
+    KEDGE_RETURN_IF_ERROR(Restore(arrays));
+    // Others have their memory from before the first step, and what they had sent for it is gone.
+    if (!step_) RelaunchAll();
+    return Status::Ok();
+  });
+}
+
+Status Job::Restore(const Arrays& arrays) {
+  KEDGE_RETURN_IF_ERROR(checkpoints_.Open());
+  os::KillPoint("fmi.restore");
+  KEDGE_ASSIGN_OR_RETURN(step_, checkpoints_.Restore(arrays));
+  if (step_) board_.row(options_.rank).loops = static_cast<uint64_t>(*step_) + 1;
+  return Status::Ok();
+}
+
+Status Job::FirstStep(const Arrays& arrays) {
+  KEDGE_RETURN_IF_ERROR(Restore(arrays));
+  if (!step_) {
+    step_ = 0;
+    board_.row(options_.rank).loops = 1;
+    KEDGE_RETURN_IF_ERROR(TakeCheckpoint(arrays));
+  }
+  KEDGE_RETURN_IF_ERROR(own_collectives_.Barrier());
+  board_.header().has_checkpoint = 1;
+  return Status::Ok();
+}
+
+Status Job::Agree() {
+  const uint64_t own = board_.row(options_.rank).loops;
+  std::vector<uint64_t> all(board_.ranks());
+  KEDGE_RETURN_IF_ERROR(own_collectives_.Allgather(&own, all.data(), sizeof own));
+  for (uint32_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] == own) continue;
+    return Status(Code::kMismatch,
+                  fmt::format("this is call {} of rank {}, and call {} of rank {}", own, options_.rank, all[rank], rank));
+  }
+  return Status::Ok();
+}
+
+Status Job::TakeCheckpoint(const Arrays& arrays) {
+  KEDGE_RETURN_IF_ERROR(Agree());
+  os::KillPoint("fmi.checkpoint");
+  const Status taken = checkpoints_.Take(arrays, *step_);
+  if (taken.ok()) {
+    if (options_.rank == 0) ++board_.header().progress;
+    return taken;
+  }
+  // Without a first one nobody could go back.
+  if (board_.header().has_checkpoint == 0) return taken;
+  LogWarning("fmi", "rank {}: the checkpoint of step {} has failed, and the one before stays: {}", options_.rank, *step_,
+             taken.message());
+  return Status::Ok();
+}
+
+Status Job::CheckLoops() const {
+  const uint64_t own = board_.row(options_.rank).loops;
+  for (uint32_t rank = 0; rank < board_.ranks(); ++rank) {
+    const uint64_t its = board_.row(rank).loops;
+    if (its == own) continue;
+    return Status(Code::kMismatch,
+                  fmt::format("rank {} has called FMI_Loop {} times, rank {} {} times", options_.rank, own, rank, its));
+  }
+  return Status::Ok();
+}
+
+Status Job::End() {
+  if (messenger_.is_broken()) RelaunchAll();
+  Status left = Reach(Phase::kLeaving);
+  os::KillPoint("fmi.finalize");
+  if (left.ok()) KEDGE_RETURN_IF_ERROR(CheckLoops());
+  if (!left.ok() || !board_.Finish(messenger_.epoch())) RelaunchAll();
+  checkpoints_.Close();
+  return Status::Ok();
+}
+
+void Job::RelaunchAll() {
+  board_.header().relaunch = 1;
+  os::ExitNow(kRelaunchExitCode);
+}
+
+}  // namespace kedge::fmi

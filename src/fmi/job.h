@@ -1,0 +1,73 @@
+// A rank's part in its job: the states H1 to H3, FMI_Loop and FMI_Finalize (K. Sato's thesis, 5.3.2 and 5.4.1).
+//
+// After a failure FMI_Loop closes Kedge's context, drops what belongs to former epochs, and says that it is here (H1). When all
+// are, it tries whether it can reach its neighbour, opens the context anew, and brings the arrays back (H2). When all have, it
+// returns (H3). A further failure at any point begins this again in the next epoch.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "base/status.h"
+#include "fmi/board.h"
+#include "fmi/checkpoints.h"
+#include "fmi/collectives.h"
+#include "fmi/messenger.h"
+
+namespace kedge::fmi {
+
+class Job {
+ public:
+  struct Options {
+    int descriptor = -1;  // of the board
+    uint32_t rank = 0;
+    int64_t interval = 1;  // steps from checkpoint to checkpoint
+  };
+  // What fmirun has put into the environment. kFailedPrecondition: it has not started this process.
+  static Result<Options> FromEnvironment();
+  static Result<std::unique_ptr<Job>> Attach(const Options& options);
+
+  // FMI_Init. Waits for all, unless the others are further.
+  Status Begin();
+  // FMI_Loop: the step's number. All errors are for good.
+  Result<int64_t> Loop(const Arrays& arrays);
+  // FMI_Finalize.
+  Status End();
+
+  Messenger& messenger() { return messenger_; }
+  const Messenger& messenger() const { return messenger_; }
+  Collectives& collectives() { return collectives_; }
+
+ private:
+  Job(Board board, const Options& options);
+
+  // H1, then `connect`, H2 and H3. kUnavailable: there was a failure.
+  Status Enter(const std::function<Status()>& connect);
+  // Says so, and waits until all are as far.
+  Status Reach(Phase phase);
+  Status ReachNeighbour();
+  // After failures: all are at the checkpoint again.
+  Status Recover(const Arrays& arrays);
+  // Opens the context, and brings back what there is.
+  Status Restore(const Arrays& arrays);
+  Status FirstStep(const Arrays& arrays);
+  Status TakeCheckpoint(const Arrays& arrays);
+  // All ranks are at the same step.
+  Status Agree();
+  Status CheckLoops() const;
+  // What cannot be done by this rank's successor alone: all are started again. Does not return.
+  [[noreturn]] void RelaunchAll();
+
+  Board board_;
+  const Options options_;
+  const uint64_t probe_;  // what others read to see whether they can
+  Messenger messenger_;
+  Collectives collectives_;
+  Collectives own_collectives_;  // for Kedge, and for FMI_Loop itself
+  Checkpoints checkpoints_;
+  std::optional<int64_t> step_;  // nothing before the first FMI_Loop, and while it has yet to be brought back
+};
+
+}  // namespace kedge::fmi
