@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <cstring>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -621,6 +622,47 @@ TEST_P(ApiTest, ASecondLaunchOfALivingJobIsRefused) {
   EXPECT_EQ(a, 1);
   EXPECT_EQ(b, 2);
   EXPECT_KEDGE_OK(kedge_finalize(second, 0));
+}
+
+// Rank 0 of two, whose other rank says what it says itself, until it is gone.
+struct Dying {
+  int calls_left = 0;
+
+  kedge_bootstrap Face() {
+    kedge_bootstrap face{};
+    face.struct_size = sizeof face;
+    face.user = this;
+    face.ranks = 2;
+    face.allgather = [](void* user, const void* send, void* receive, size_t bytes) {
+      std::memcpy(receive, send, bytes);
+      std::memcpy(static_cast<char*>(receive) + bytes, send, bytes);
+      return Answer(user);
+    };
+    face.broadcast = [](void* user, void*, size_t, int) { return Answer(user); };
+    face.barrier = Answer;
+    return face;
+  }
+  static int Answer(void* user) { return static_cast<Dying*>(user)->calls_left-- > 0 ? 0 : 1; }
+};
+
+TEST_P(ApiTest, AnInitInWhichARankDiesLeavesTheJobToTheNext) {
+  const std::string overrides = Overrides();
+  kedge_options options = KEDGE_OPTIONS_INIT;
+  options.overrides = overrides.c_str();
+  for (int calls = 0;; ++calls) {
+    Dying other{calls};
+    const kedge_bootstrap bootstrap = other.Face();
+    kedge_context* context = nullptr;
+    const int status = kedge_init(&options, &bootstrap, &context);
+    if (status == KEDGE_OK) {
+      EXPECT_GT(calls, 3);
+      EXPECT_KEDGE_OK(kedge_finalize(context, 0));
+      return;
+    }
+    ASSERT_EQ(status, KEDGE_ERROR_UNAVAILABLE) << calls << ": " << kedge_error_message();
+    ASSERT_EQ(kedge_init(&options, nullptr, &context), KEDGE_OK) << calls << ": " << kedge_error_message();
+    ASSERT_KEDGE_OK(kedge_finalize(context, 0));
+  }
 }
 
 TEST_P(ApiTest, BadArgumentsAreNamed) {

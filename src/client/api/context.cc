@@ -55,7 +55,10 @@ Status Context::Start(const kedge_options* options) {
   auto agent = core.job.synchronous ? Result<std::unique_ptr<Connection>>(Status(Code::kUnavailable, "job.mode is sync"))
                                     : ConnectToAgent(core);
   KEDGE_RETURN_IF_ERROR(AgreeOnAttempt(&core, &agent));
-  KEDGE_RETURN_IF_ERROR(MakeParts());
+  if (Status made = MakeParts(); !made.ok()) {
+    EndOwnAttempt();
+    return made;
+  }
   Status status = session->Start(std::move(agent));
   if (core.joins_nodes) {
     status = core.collective.Agree(status);
@@ -125,6 +128,20 @@ Status Context::Drain() {
   }
 }
 
+// Rank 0's part: the job is free for the next attempt.
+void Context::EndOwnAttempt() {
+  if (core.rank() != 0 || core.superseded.load()) return;
+  Status ended;
+  LeaseWatch watch;
+  if (core.attempt_unrecorded.load()) ended = RegisterAttempt(*core.catalog, core.attempt_record, OwnRequest(core), &watch);
+  if (!ended.ok()) {
+    LogWarning("client", "job '{}': attempt {} ends without the store; `kedge drain` carries there what its nodes hold: {}",
+               core.job.job, core.attempt, ended.message());
+  } else if (ended = EndAttempt(*core.catalog, core.job.job, core.attempt); !ended.ok()) {
+    LogWarning("client", "the lease of job '{}' runs out by itself: {}", core.job.job, ended.message());
+  }
+}
+
 Status Context::Finalize(bool drain) {
   Status status;
   {
@@ -150,17 +167,7 @@ Status Context::Finalize(bool drain) {
     if (status.ok()) status = core.CheckNotSuperseded();
   }
   watcher_->Stop();
-  if (core.rank() == 0 && !core.superseded.load()) {
-    Status ended;
-    LeaseWatch watch;
-    if (core.attempt_unrecorded.load()) ended = RegisterAttempt(*core.catalog, core.attempt_record, OwnRequest(core), &watch);
-    if (!ended.ok()) {
-      LogWarning("client", "job '{}': attempt {} ends without the store; `kedge drain` carries there what its nodes hold: {}",
-                 core.job.job, core.attempt, ended.message());
-    } else if (ended = EndAttempt(*core.catalog, core.job.job, core.attempt); !ended.ok()) {
-      LogWarning("client", "the lease of job '{}' runs out by itself: {}", core.job.job, ended.message());
-    }
-  }
+  EndOwnAttempt();
   return status;
 }
 

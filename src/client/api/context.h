@@ -38,6 +38,7 @@ class Context {
   Status ShareMembers();
   Status UnlessRequired(Status status) const;
   Status MakeParts();  // collective
+  void EndOwnAttempt();
   // Until all of this job on this node is at its last level, over as many agents as it takes.
   Status Drain();
 

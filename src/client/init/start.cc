@@ -273,6 +273,13 @@ Status JoinJob(Core* core, const Start& start) {
   return Status::Ok();
 }
 
+// What rank 0 has acquired would otherwise be held for as long as its process lives.
+void GiveUp(const Core& core, const Start& start) {
+  if (core.rank() == 0 && start.attempt != 0 && start.unrecorded.empty()) {
+    (void)EndAttempt(*core.catalog, start.job, start.attempt);
+  }
+}
+
 // Collective. What rank 0 has found, or its error on all ranks.
 Result<Start> AwaitStart(Core* core, Result<std::unique_ptr<Connection>>* agent) {
   const Deadline deadline(SystemClock(), LeasePatience(ToSeconds(core->job.lease)));
@@ -282,8 +289,12 @@ Result<Start> AwaitStart(Core* core, Result<std::unique_ptr<Connection>>* agent)
     start.job = core->job.job;
     const Status status = core->rank() == 0 ? StartJob(core, known, &start) : Status::Ok();
     start.ask_again = start.ask_again && !deadline.Passed();
-    KEDGE_ASSIGN_OR_RETURN(const std::string told, core->collective.BroadcastFromFirst(start.Encode(status)));
-    const Status decoded = start.Decode(told);
+    const auto told = core->collective.BroadcastFromFirst(start.Encode(status));
+    if (!told.ok()) {
+      GiveUp(*core, start);
+      return told.status();
+    }
+    const Status decoded = start.Decode(*told);
     if (!start.ask_again) return decoded.ok() ? Result<Start>(std::move(start)) : decoded;
     std::this_thread::sleep_for(kAskAgainPause);
   }
@@ -362,8 +373,9 @@ Status ReadSettings(const kedge_options* given, Core* core) {
 Status AgreeOnAttempt(Core* core, Result<std::unique_ptr<Connection>>* agent) {
   KEDGE_ASSIGN_OR_RETURN(const Start start, AwaitStart(core, agent));
   Status agreed = core->collective.Agree(core->rank() == 0 ? Status::Ok() : JoinJob(core, start));
+  if (agreed.ok()) agreed = CountRanksOnNode(core);
   if (!agreed.ok()) {
-    if (core->rank() == 0 && start.unrecorded.empty()) (void)EndAttempt(*core->catalog, start.job, start.attempt);
+    GiveUp(*core, start);
     return agreed;
   }
   core->attempt = start.attempt;
@@ -377,7 +389,6 @@ Status AgreeOnAttempt(Core* core, Result<std::unique_ptr<Connection>>* agent) {
   core->protects = start.protects;
   core->brings_images = start.protects || start.stages;
   core->secret = start.secret;
-  KEDGE_RETURN_IF_ERROR(CountRanksOnNode(core));
   core->joins_nodes = core->brings_images || (start.has_agents && core->ranks_on_node < core->ranks());
   return Status::Ok();
 }
