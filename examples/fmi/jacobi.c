@@ -112,6 +112,7 @@ static int print_result(const slab* s, int steps, double seconds) {
   if (code != FMI_SUCCESS || s->rank != 0) return code;
   printf("steps %d, residual %a, checksum %016lx\n", steps, s->residual, all);
   printf("%.3f seconds since this rank began\n", seconds);
+  fflush(stdout); /* a rank that is killed at its very end has said it */
   return code;
 }
 

@@ -100,7 +100,9 @@ Status Job::ReachNeighbour() {
   const BoardRow& row = board_.row(neighbour);
   uint64_t number = 0;
   const Status status = os::ReadOtherMemory(row.process_id, row.probe_address, &number, sizeof number);
-  if (messenger_.is_broken() || status.code() == Code::kNotFound) return Status(Code::kUnavailable, "a rank has died");
+  // Whose process has ended is known to all in a moment.
+  if (status.code() == Code::kNotFound) board_.Await(options_.rank, [&] { return messenger_.is_broken(); });
+  if (messenger_.is_broken()) return Status(Code::kUnavailable, "a rank has died");
   if (!status.ok()) {
     return Status(Code::kPermission, fmt::format("the memory of rank {} cannot be read, so long messages cannot be sent: {}",
                                                  neighbour, status.message()));
@@ -191,8 +193,10 @@ Status Job::CheckLoops() const {
   for (uint32_t rank = 0; rank < board_.ranks(); ++rank) {
     const uint64_t its = board_.row(rank).loops;
     if (its == own) continue;
+    const bool is_first = options_.rank < rank;
     return Status(Code::kMismatch,
-                  fmt::format("rank {} has called FMI_Loop {} times, rank {} {} times", options_.rank, own, rank, its));
+                  fmt::format("rank {} has called FMI_Loop {} times, rank {} {} times", is_first ? options_.rank : rank,
+                              is_first ? own : its, is_first ? rank : options_.rank, is_first ? its : own));
   }
   return Status::Ok();
 }

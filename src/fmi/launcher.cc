@@ -167,14 +167,17 @@ void Launcher::Look() {
   if (!HasBegun()) return;
   if (AnyHasEnded() && !board_.has_finished())
     return EndJob(1, "a rank has ended without FMI_Init, and others wait for it there");
-  const std::vector<uint32_t> missing = Missing(Place{board_.epoch(), Phase::kRunning}, board_.places());
   const Duration took(SystemClock().NowNs() - interrupted_ns_);
-  if (missing.empty()) {
+  const auto places = board_.places();
+  const std::vector<uint32_t> behind = Missing(Place{board_.epoch(), Phase::kRunning}, places);
+  if (behind.empty()) {
     is_interrupted_ = false;
     if (board_.epoch() > 1) Say(fmt::format("all ranks run again after {}", FormatDuration(took)));
   } else if (took > options_.timeout) {
-    EndJob(1, fmt::format("after {} there is no call of {} from rank {}", FormatDuration(took),
-                          board_.epoch() > 1 ? "FMI_Loop" : "FMI_Init", fmt::join(missing, ", ")));
+    const std::vector<uint32_t> absent = Missing(Place{board_.epoch(), Phase::kBootstrapping}, places);
+    EndJob(1, fmt::format("{} after the {}, rank {} {}", FormatDuration(took), board_.epoch() > 1 ? "failure" : "start",
+                          fmt::join(absent.empty() ? behind : absent, ", "),
+                          absent.empty() ? "cannot go on" : "has not come to where all go on together"));
   }
 }
 

@@ -1,0 +1,131 @@
+"""Jobs of FMI, as the tests start, kill and judge them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+BUILD = Path(os.environ["BUILD_FOLDER"])
+FMIRUN = BUILD / "bin" / "fmirun"
+JACOBI = BUILD / "examples" / "jacobi"
+CALLS = BUILD / "test" / "fmi_calls"
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    def result(self) -> str:
+        """What jacobi says of its cells, each time it says it."""
+        found = set(re.findall(r"^steps .*$", self.out, re.MULTILINE))
+        assert len(found) == 1, f"{self.code}\n{self.out}\n{self.err}"
+        return str(found.pop())
+
+
+def armed(program: list[str], kills: dict[tuple[int, int], str]) -> list[str]:
+    """The program, in which rank r, started for the n-th time (from 0), is killed at the point kills[r, n] (os/process/kill_point.h)."""
+    cases = "".join(f"{rank}.{respawns}) export KEDGE_TEST_KILL_POINT={point};;" for (rank, respawns), point in kills.items())
+    return ["sh", "-c", f'case $FMI_RANK.$FMI_RESPAWNS in {cases} esac; exec {shlex.join(program)}']
+
+
+@dataclass
+class Job:
+    """fmirun, and the ranks below it."""
+
+    process: subprocess.Popen[str]
+    mark: str
+    ended: Ended | None = field(default=None)
+
+    def rank_pids(self) -> dict[int, int]:
+        """The processes of the ranks that run now."""
+        found = {}
+        with suppress(OSError):
+            for word in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
+                with suppress(OSError):
+                    variables = (Path("/proc") / word / "environ").read_bytes().split(b"\0")
+                    ranks = [int(one.split(b"=")[1]) for one in variables if one.startswith(b"FMI_RANK=")]
+                    found.update(dict.fromkeys(ranks, int(word)))
+        return found
+
+    def kill(self, *ranks: int) -> None:
+        """SIGKILL, of all at once as far as that goes; who has ended is left alone."""
+        pids = self.rank_pids()
+        for rank in ranks:
+            if rank in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pids[rank], signal.SIGKILL)
+
+    def wait(self, seconds: float = 120) -> Ended:
+        out, err = self.process.communicate(timeout=seconds)
+        self.ended = Ended(self.process.returncode, out, err)
+        assert self.processes() == [], "processes are left over"
+        return self.ended
+
+    def processes(self) -> list[str]:
+        """Those of the job that have not gone a moment after its end. The node's agent stays for a while."""
+        deadline = time.monotonic() + 10
+        while (found := self._processes()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return found
+
+    def _processes(self) -> list[str]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            with suppress(OSError):
+                if entry.name.isdigit() and self.mark.encode() in (entry / "environ").read_bytes():
+                    command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    if "kedge-agent" not in command:
+                        found.append(command)
+        return found
+
+
+Launch = Callable[..., Job]
+
+
+@pytest.fixture
+def launch(run_folder: Path, tmp_path: Path) -> Iterator[Launch]:
+    """A function: starts fmirun with these options and program, on a node of the test's own. After the test nothing of it is left:
+    no process, and in /dev/shm nothing but the agent's folder."""
+    jobs = []
+    shared_before = set(Path("/dev/shm").iterdir())
+    mark = f"FMI_TEST={tmp_path}"
+
+    def start(*words: object) -> Job:
+        environment = os.environ | {"FMI_TEST": str(tmp_path)}
+        command = [str(FMIRUN), *map(str, words)]
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        jobs.append(Job(process, mark))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        job.process.kill()
+        job.process.communicate()
+        assert job.processes() == []
+    left = {path for path in Path("/dev/shm").iterdir() if path not in shared_before and "fmi" in path.name}
+    assert left == set()
+
+
+@pytest.fixture
+def undisturbed(launch: Launch) -> Callable[..., str]:
+    """A function: what jacobi says with these arguments where nothing happens."""
+
+    def run(ranks: int, cells: int, steps: int) -> str:
+        job = launch("-n", ranks, "--interval", 1000, "env", "KEDGE_JOB_NAME=undisturbed", JACOBI, cells, steps)
+        ended = job.wait()
+        assert ended.code == 0, ended.err
+        return ended.result()
+
+    return run

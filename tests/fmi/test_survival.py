@@ -1,0 +1,108 @@
+"""Jobs whose ranks are killed, at random moments and at each state, end with the result of an undisturbed run, to the last bit."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from conftest import JACOBI, Ended, Launch, armed
+
+RANKS, CELLS, STEPS = 4, 40, 600
+SEEDS = [*range(1, 4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 24))]
+
+
+def assert_survived(ended: Ended, expected: str) -> None:
+    """Who is killed behind FMI_Finalize takes nothing from the result, but does not end with 0."""
+    assert ended.code == (128 + signal.SIGKILL if "after FMI_Finalize" in ended.err else 0), ended.err
+    assert ended.result() == expected, ended.err
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_kills_change_nothing_in_the_result(launch: Launch, undisturbed: Callable[..., str], seed: int) -> None:
+    """One rank or several at once, any time apart: also while the job recovers from the kill before."""
+    seed = int(os.environ.get("KEDGE_TEST_SEED", seed))
+    draws = random.Random(seed)
+    expected = undisturbed(RANKS, CELLS, STEPS)
+    job = launch("-n", RANKS, "--interval", 20, "--failures", 100, JACOBI, CELLS, STEPS)
+    kills = 0
+    while job.process.poll() is None and kills < 8:
+        time.sleep(draws.choice([0.02, 0.1, 0.4]) * draws.random() * 2)
+        job.kill(*draws.sample(range(RANKS), draws.choice([1, 1, 1, 2, 3])))
+        kills += 1
+    assert_survived(job.wait(), expected)
+
+
+# Where a rank may be when it dies. Rank 1 dies at its third checkpoint, others on the way back from that.
+AT_THE_CHECKPOINT = {(1, 0): "fmi.checkpoint:3"}
+DEATHS = {
+    "before it is here": {(1, 0): "fmi.h1"},
+    "before it is connected": {(0, 0): "fmi.h2"},
+    "before its first checkpoint": {(2, 0): "fmi.checkpoint"},
+    "at a checkpoint": AT_THE_CHECKPOINT,
+    "a survivor, before it is here": AT_THE_CHECKPOINT | {(2, 0): "fmi.h1:2"},
+    "a survivor, before it restores": AT_THE_CHECKPOINT | {(0, 0): "fmi.restore:2"},
+    "a survivor, once it is connected": AT_THE_CHECKPOINT | {(3, 0): "fmi.h2:2"},
+    "the successor, before it is here": AT_THE_CHECKPOINT | {(1, 1): "fmi.h1"},
+    "the successor, before it restores": AT_THE_CHECKPOINT | {(1, 1): "fmi.restore"},
+    "the successor, once it is connected": AT_THE_CHECKPOINT | {(1, 1): "fmi.h2"},
+    "two successors in turn": AT_THE_CHECKPOINT | {(1, 1): "fmi.restore", (1, 2): "fmi.h2"},
+    "two at once": {(1, 0): "fmi.checkpoint:3", (2, 0): "fmi.checkpoint:3"},
+    "all at once": {(rank, 0): "fmi.checkpoint:3" for rank in range(RANKS)},
+    "all while they restore": AT_THE_CHECKPOINT | {(rank, 0): "fmi.restore:2" for rank in (0, 2, 3)},
+}
+
+
+@pytest.mark.parametrize("kills", DEATHS.values(), ids=DEATHS.keys())
+def test_a_death_in_any_state_changes_nothing_in_the_result(
+    launch: Launch, undisturbed: Callable[..., str], kills: dict[tuple[int, int], str]
+) -> None:
+    expected = undisturbed(RANKS, 16, 60)
+    ended = launch("-n", RANKS, "--interval", 10, *armed([str(JACOBI), "16", "60"], kills)).wait()
+    assert_survived(ended, expected)
+    assert "was killed by signal 9" in ended.err
+
+
+def test_a_death_in_finalize_is_survived(launch: Launch, undisturbed: Callable[..., str]) -> None:
+    """Either all had come there, and the job has ended but for that rank's exit code; or all go on from the last checkpoint."""
+    expected = undisturbed(RANKS, 16, 60)
+    ended = launch("-n", RANKS, "--interval", 10, *armed([str(JACOBI), "16", "60"], {(1, 0): "fmi.finalize"})).wait()
+    assert ended.code in (0, 1, 128 + signal.SIGKILL), ended.err
+    assert ended.result() == expected
+
+
+def test_the_death_of_the_agent_is_survived(
+    launch: Launch, undisturbed: Callable[..., str], end_own_agent: Callable[[], None]
+) -> None:
+    expected = undisturbed(RANKS, CELLS, STEPS)
+    job = launch("-n", RANKS, "--interval", 20, JACOBI, CELLS, STEPS)
+    time.sleep(0.5)
+    end_own_agent()
+    job.kill(2)
+    assert_survived(job.wait(), expected)
+
+
+def test_a_job_goes_on_where_a_killed_fmirun_has_left_it(launch: Launch, undisturbed: Callable[..., str]) -> None:
+    """The ranks die with it, and nothing is left over but the checkpoints."""
+    expected = undisturbed(RANKS, CELLS, STEPS)
+    words = ("-n", RANKS, "--interval", 20, JACOBI, CELLS, STEPS)
+    job = launch(*words)
+    time.sleep(1)
+    job.process.send_signal(signal.SIGKILL)
+    assert job.wait().code == -signal.SIGKILL
+    assert_survived(launch(*words).wait(), expected)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_job(launch: Launch, number: signal.Signals) -> None:
+    job = launch("-n", RANKS, JACOBI, CELLS, 100000)
+    while len(job.rank_pids()) < RANKS:
+        time.sleep(0.01)
+    job.process.send_signal(number)
+    ended = job.wait()
+    assert ended.code == 1
+    assert "fmirun: ended by a signal" in ended.err
