@@ -125,7 +125,7 @@ void Launcher::OnFailure(uint32_t rank, const std::string& what) {
     Say(what + "; it is started again");
     return Start(rank, /*joins=*/true);
   }
-  Say(what + (board_.header().relaunch != 0 ? "" : " before the first checkpoint") + "; all ranks are started again");
+  Say(what + (board_.header().has_checkpoint != 0 ? "" : " before the first checkpoint") + "; all ranks are started again");
   RelaunchAll();
 }
 

@@ -77,7 +77,7 @@ int Main(const std::vector<std::string>& words) {
   bool has_ranks = false;
   for (; next < words.size() && words[next].starts_with('-'); next += 2) {
     const std::string& word = words[next];
-    if (word == "--help" || word == "-h") return std::fputs(kUsage, stdout), 0;
+    if (word == "--help") return std::fputs(kUsage, stdout), 0;
     if (word == "--version") {
       std::printf("fmirun %d.%d.%d\n", KEDGE_VERSION_MAJOR, KEDGE_VERSION_MINOR, KEDGE_VERSION_PATCH);
       return 0;

@@ -93,8 +93,8 @@ def test_the_page_of_the_report_has_its_options() -> None:
     check("kedge-report", options_of_help(help_of(BIN / "kedge-report")))
 
 
-@pytest.mark.parametrize("program", ["kedge-buffer", "kedge-with-buffers"])
-def test_the_pages_of_burst_buffers_have_their_options(program: str) -> None:
+@pytest.mark.parametrize("program", ["fmirun", "kedge-buffer", "kedge-with-buffers"])
+def test_the_pages_of_other_programs_have_their_options(program: str) -> None:
     check(program, options_of_help(help_of(BIN / program)))
 
 

@@ -1,0 +1,36 @@
+/* Messages of each size from rank 0 to rank 1 and back, for bench/fmi: prints bytes, and the seconds of one way in the best of
+ * several rounds, so that what else the machine does counts least. Compiled with FMI, and over MPI. */
+#include <kedge/fmi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double seconds_of(int rank, char* data, int bytes, int times) {
+  const double begin = FMI_Wtime();
+  for (int i = 0; i < times; ++i) {
+    if (rank == 0) FMI_Send(data, bytes, FMI_BYTE, 1, 0, FMI_COMM_WORLD);
+    FMI_Recv(data, bytes, FMI_BYTE, 1 - rank, 0, FMI_COMM_WORLD, FMI_STATUS_IGNORE);
+    if (rank == 1) FMI_Send(data, bytes, FMI_BYTE, 0, 0, FMI_COMM_WORLD);
+  }
+  return (FMI_Wtime() - begin) / times / 2;
+}
+
+int main(int argc, char** argv) {
+  const int sizes[] = {1, 1024, 16 << 10, 128 << 10, 8 << 20};
+  int rank;
+  FMI_Init(&argc, &argv);
+  FMI_Comm_rank(FMI_COMM_WORLD, &rank);
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+    const int bytes = sizes[i], times = bytes < 4096 ? 20000 : bytes < (1 << 20) ? 2000 : 40;
+    char* data = malloc(bytes);
+    memset(data, rank, bytes);
+    double best = seconds_of(rank, data, bytes, times);
+    for (int round = 0; round < 8; ++round) {
+      const double seconds = seconds_of(rank, data, bytes, times);
+      if (seconds < best) best = seconds;
+    }
+    if (rank == 0) printf("%d %.9f\n", bytes, best);
+    free(data);
+  }
+  return FMI_Finalize();
+}
