@@ -5,13 +5,18 @@
 //
 // Whoever waits for other ranks sleeps. MPI's own collectives spin, and at a restart the processors are wanted by the agents that
 // bring what the slowest rank waits for.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <climits>
 #include <new>
+#include <string>
 #include <thread>
 
+#include "base/status.h"
 #include "kedge/kedge_mpi.h"
+#include "os/process/launch_note.h"
 
 namespace {
 
@@ -83,6 +88,24 @@ bool MpiIsUsable() {
   return initialized && !finalized;
 }
 
+// A program that is built against another MPI than the launcher's: each of its processes finds itself alone. They would be in
+// each other's way as so many launches of the job.
+kedge::Status CheckLaunched() {
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (ranks > 1 || kedge::os::LaunchedRanks() <= 1) return kedge::Status::Ok();
+  char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(library, &length);
+  const std::string first_line = std::string(library).substr(0, std::string(library).find_first_of(",\n"));
+  return kedge::Status(
+      kedge::Code::kFailedPrecondition,
+      fmt::format("MPI_COMM_WORLD has 1 rank, and kedge run has launched {}: the program uses another MPI ({}) than "
+                  "the launcher. Name that MPI's launcher (kedge run --launcher), or build the program with the "
+                  "launcher's MPI",
+                  kedge::os::LaunchedRanks(), first_line));
+}
+
 }  // namespace
 
 int kedge_mpi_init(MPI_Comm communicator, const kedge_options* options, kedge_context** out) {
@@ -93,6 +116,10 @@ int kedge_mpi_init(MPI_Comm communicator, const kedge_options* options, kedge_co
   }
   if (communicator == MPI_COMM_NULL) {
     return kedge_report_error(KEDGE_ERROR_INVALID_ARGUMENT, "kedge_mpi_init: the communicator is MPI_COMM_NULL");
+  }
+  if (const kedge::Status launched = CheckLaunched(); !launched.ok()) {
+    kedge::os::LeaveRefusal(launched);
+    return kedge_report_error(static_cast<int>(launched.code()), launched.message().c_str());
   }
   auto* duplicate = new (std::nothrow) Communicator;
   if (duplicate == nullptr) return kedge_report_error(KEDGE_ERROR_NO_SPACE, "kedge_mpi_init: out of memory");

@@ -349,6 +349,8 @@ ConfigRegistry KedgeConfigRegistry() {
   AddNodeKeys(registry);
   AddJobKeys(registry);
   registry.AddVariable("KEDGE_AGENT", "path of the kedge-agent program to start");
+  registry.AddVariable("KEDGE_RUN_LAUNCH", "set by kedge run: which launch this is");
+  registry.AddVariable("KEDGE_RUN_RANKS", "set by kedge run: how many ranks it has launched");
   return registry;
 }
 

@@ -59,7 +59,10 @@ class Agents:
 
     def _await_answer(self, node: str) -> None:
         end = time.monotonic() + _START_SECONDS
-        while time.monotonic() < end and self.status(node) is None:
+        while time.monotonic() < end:
+            has_failed = self._steps[node].poll() not in (None, 0)  # 0: another one serves
+            if self.status(node) is not None or has_failed:
+                return
             time.sleep(0.1)
 
     def running(self, nodes: Iterable[str]) -> list[str]:

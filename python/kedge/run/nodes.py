@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from kedge.run.refusals import Launch
 from kedge.run.shells import Shell, run_on
 from kedge.run.slurm_daemon import why_no_step_starts
 
@@ -54,13 +55,22 @@ class Nodes:
                 left.append(self.spares.pop(0))
         self.in_use = left
         if len(left) < self.nodes_min:
-            gone = "; ".join(f"{node}: {why}" for node, why in self.dead.items())
+            gone = "; ".join(f"{', '.join(nodes)}: {why}" for why, nodes in by_reason(self.dead).items())
             raise TooFewNodesError(f"{len(left)} nodes are left and {self.nodes_min} are needed ({gone})")
+
+
+def by_reason(dead: Mapping[str, str]) -> dict[str, list[str]]:
+    """The nodes of each reason: a wrong setting is the same on all of them."""
+    reasons: dict[str, list[str]] = {}
+    for node, why in dead.items():
+        reasons.setdefault(why, []).append(node)
+    return reasons
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a node said to `kedge status --json`: exit code (None: it was not reached) and output."""
+    """What a node said to `kedge status --json`: exit code (None: it was not reached) and output, which begins with what a launch
+    has left where it was asked for that."""
 
     code: int | None
     output: str
@@ -81,13 +91,17 @@ class Health:
         self._shell, self._tool, self._probe, self._slurm, self._patience_seconds = shell, tool, probe, slurm, patience_seconds
         self.with_mute_agents: set[str] = set()  # of the dead: their agents stood still, and keep what they hold
 
-    def ask(self, nodes: Iterable[str]) -> dict[str, Answer]:
-        """How they are, all at once. Those that SLURM knows to be dead are not asked: that could take as long as one may wait."""
+    def ask(self, nodes: Iterable[str], launch: Launch | None = None) -> dict[str, Answer]:
+        """How they are, all at once. Those that SLURM knows to be dead are not asked: that could take as long as one may wait.
+
+        `launch`: they are asked for what it has left, too.
+        """
         names = list(nodes)
+        command = [self._tool, "status", "--json"]
         dead = self.dead_by_slurm(names)
         rest = [node for node in names if node not in dead]
         with ThreadPoolExecutor(_PARALLEL) as pool:
-            answers = pool.map(lambda node: Answer(*self._ask(node, [self._tool, "status", "--json"])), rest)
+            answers = pool.map(lambda node: Answer(*self._ask(node, launch.asking(command) if launch else command)), rest)
             return {node: Answer(None, why) for node, why in dead.items()} | dict(zip(rest, answers, strict=True))
 
     def dead_among(self, nodes: Iterable[str], answers: Mapping[str, Answer] | None = None) -> dict[str, str]:

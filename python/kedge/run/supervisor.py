@@ -27,8 +27,9 @@ from kedge.run.allocation import Allocation, give_back
 from kedge.run.buffers import Buffers
 from kedge.run.launch_errors import LaunchErrors
 from kedge.run.launchers import Launcher
-from kedge.run.nodes import Answer, Health, Nodes, TooFewNodesError
+from kedge.run.nodes import Answer, Health, Nodes, TooFewNodesError, by_reason
 from kedge.run.progress import Newest, Prospects, Versions, has_advanced, newest_of, newest_versions, numbers
+from kedge.run.refusals import Launch, begin_launch, why_refused
 from kedge.run.stages import Stages, show_stages
 from kedge.run.staging import Staging
 
@@ -36,7 +37,7 @@ _POLL_SECONDS = 0.1
 _ASK_AGAIN_SECONDS = 1.0
 _KILL_SECONDS = 20.0  # for a launcher to see its ranks out after SIGTERM
 _KILL_SECONDS_DEAD = 5.0  # the same where it would wait for dead nodes to answer
-_NOT_EXECUTABLE = 126  # a shell's way to say so
+_NOT_EXECUTABLE, _NOT_FOUND = 126, 127  # a shell's way to say so, and for a shared library the loader's
 
 
 class ExitCode(enum.IntEnum):
@@ -78,6 +79,7 @@ class Attempt:
     exit_code: int = 0
     ended: bool = False  # by us, whatever the launcher's exit code says then
     refusal: str = ""  # in the launcher's words, why it has started nothing
+    refused: str = ""  # in Kedge's words, why the ranks could not begin
     seconds: float = 0.0
     before: dict[str, float] = dataclasses.field(default_factory=dict)  # seconds of each stage since the attempt before had ended
     advanced: bool = False
@@ -152,9 +154,12 @@ class Supervisor:
                 return self._unknown(found)
             if found and found.lost and not self._limits.begin_if_lost:
                 return self._lost(found)
+            launch = begin_launch(self._ranks)
             attempt = self._launch(found)
+            ended = time.monotonic()
             left = [node for node in attempt.nodes if node not in attempt.dead]
-            answers = self._ask(left)
+            answers = self._ask(left, launch)
+            attempt.refused = why_refused((answer.output for answer in answers.values()), time.monotonic() - ended)
             after = self._newest(answers, left)
             how = describe(attempt)
             told_to_exit = self._was_told_to_exit(answers, left)
@@ -191,10 +196,10 @@ class Supervisor:
             if not self._pause(idle_attempts):
                 return self._out_of_time("the time was over between two attempts")
 
-    def _ask(self, nodes: list[str]) -> dict[str, Answer]:
+    def _ask(self, nodes: list[str], launch: Launch | None = None) -> dict[str, Answer]:
         """These and the spares, which are looked at before they are needed: once for all that is to be known of them."""
         with self._stages.stage("nodes are asked how they are"):
-            return self._health.ask([*nodes, *self._nodes.spares])
+            return self._health.ask([*nodes, *self._nodes.spares], launch)
 
     def _newest(self, answers: Mapping[str, Answer], nodes: list[str]) -> Newest | None:
         with self._stages.stage("the store is asked what is safe"):
@@ -209,8 +214,9 @@ class Supervisor:
         return found
 
     def _bury(self, dead: dict[str, str]) -> None:
-        for node, why in dead.items():
-            self._say(f"node {node} is left out: {why}")
+        for why, nodes in by_reason(dead).items():
+            who = f"node {nodes[0]} is" if len(nodes) == 1 else f"nodes {', '.join(nodes)} are"
+            self._say(f"{who} left out: {why}")
         self._agents.forget(dead)
         self._nodes.bury(dead)
 
@@ -424,12 +430,16 @@ def describe_exit(exit_code: int) -> str:
 
 def why_hopeless(attempt: Attempt) -> str:
     """Why the next attempt would end in the same way; empty: it may not."""
-    if attempt.ended or attempt.refusal:
+    if attempt.ended or attempt.refusal or attempt.advanced:
         return ""
+    if attempt.refused:
+        return f"Kedge refuses, and would refuse again: {attempt.refused}"
     if attempt.exit_code in (-signal.SIGILL, 128 + signal.SIGILL):
         return "the program has instructions that the processors here do not know"
     if attempt.exit_code == _NOT_EXECUTABLE:
         return "the program cannot be run"
+    if attempt.exit_code == _NOT_FOUND:
+        return "a program that it runs, or a shared library that it needs, is not there"
     return ""
 
 

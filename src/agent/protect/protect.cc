@@ -96,7 +96,7 @@ Status Protect::OnMembers(Job& job) {
   std::vector<redundancy::Node> nodes;
   for (const JobNode& node : job.members.nodes) {
     if (node.address.empty()) {
-      return Status(Code::kFailedPrecondition, fmt::format("node {} had no agent that others could reach", node.name));
+      return Status(Code::kUnavailable, fmt::format("node {} had no agent that others could reach", node.name));
     }
     nodes.push_back({node.name, node.failure_domain, node.ranks});
   }

@@ -17,6 +17,7 @@
 #include "client/regions/object_stream.h"
 #include "kedge/kedge.h"
 #include "os/files/private_files.h"
+#include "os/process/launch_note.h"
 
 struct kedge_context {
   std::unique_ptr<kedge::client::Context> body;
@@ -400,9 +401,12 @@ int kedge_restart(kedge_context* context, const char* name, int64_t at_most, int
   return Call(context, [&](Context& self, auto&) -> Status {
     KEDGE_RETURN_IF_ERROR(CheckName(name));
     if (self.checkpointer->active()) return Status(Code::kFailedPrecondition, "a checkpoint has begun and not ended");
-    KEDGE_ASSIGN_OR_RETURN(const int64_t version, self.restarter->Whole(name, at_most));
+    const Result<int64_t> version = self.restarter->Whole(name, at_most);
+    // The program declares other memory than the version has, and will do so again.
+    if (version.status().code() == Code::kMismatch) kedge::os::LeaveRefusal(version.status());
+    KEDGE_RETURN_IF_ERROR(version.status());
     if (self.restarter->goes_on()) self.pace->OnRestart();
-    if (restored != nullptr) *restored = version;
+    if (restored != nullptr) *restored = *version;
     return Status::Ok();
   });
 }

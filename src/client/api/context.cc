@@ -13,6 +13,7 @@
 #include "client/init/start.h"
 #include "os/files/files.h"
 #include "os/files/private_files.h"
+#include "os/process/launch_note.h"
 #include "session/own_folder.h"
 #include "session/process_folder.h"
 #include "store/attempts.h"
@@ -37,20 +38,38 @@ Result<Collective> MakeCollective(const kedge_bootstrap* given) {
   return collective;
 }
 
+// Whether an init that ended so would end in the same way once more.
+bool IsForGood(Code code) {
+  switch (code) {
+    case Code::kFailedPrecondition:
+    case Code::kInvalidArgument:
+    case Code::kMismatch:
+    case Code::kPermission:
+    case Code::kUnsupported: return true;
+    default: return false;
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Context>> Context::Create(const kedge_options* options, const kedge_bootstrap* bootstrap) {
   KEDGE_ASSIGN_OR_RETURN(Collective collective, MakeCollective(bootstrap));
   KEDGE_ASSIGN_OR_RETURN(os::ForkGuard guard, os::ForkGuard::Create());
   std::unique_ptr<Context> context(new Context(std::move(guard)));
-  context->core.collective = std::move(collective);
-  KEDGE_RETURN_IF_ERROR(context->Start(options));
-  return context;
+  Core& core = context->core;
+  core.collective = std::move(collective);
+  const Status settings = core.collective.Agree(ReadSettings(options, &core));
+  const Status begun = settings.ok() ? context->Start() : settings;
+  if (begun.ok()) {
+    os::TakeBackRefusal();
+    return context;
+  }
+  if (!settings.ok() || IsForGood(begun.code())) os::LeaveRefusal(begun);
+  return begun;
 }
 
-Status Context::Start(const kedge_options* options) {
+Status Context::Start() {
   core.statistics.struct_size = sizeof core.statistics;
-  KEDGE_RETURN_IF_ERROR(core.collective.Agree(ReadSettings(options, &core)));
   core.heap.Configure(core.job.heap);
   auto agent = core.job.synchronous ? Result<std::unique_ptr<Connection>>(Status(Code::kUnavailable, "job.mode is sync"))
                                     : ConnectToAgent(core);
@@ -85,7 +104,8 @@ Status Context::ShareMembers() {
 // they go by their own clocks where an interval says which versions go to the store.
 Status Context::UnlessRequired(Status status) const {
   const bool protects = core.job.keys.Protects();
-  const bool is_forgiven = !protects || (status.code() == Code::kFailedPrecondition && !core.job.keys.protect_required);
+  const bool is_absence = status.code() == Code::kFailedPrecondition || status.code() == Code::kUnavailable;
+  const bool is_forgiven = !protects || (is_absence && !core.job.keys.protect_required);
   if (status.ok() || !is_forgiven) return status;
   if (core.rank() != 0) return Status::Ok();
   if (protects) {

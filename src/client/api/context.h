@@ -34,7 +34,8 @@ class Context {
 
  private:
   explicit Context(os::ForkGuard guard) : core(std::move(guard)) {}
-  Status Start(const kedge_options* options);
+  // Collective, with the settings read.
+  Status Start();
   Status ShareMembers();
   Status UnlessRequired(Status status) const;
   Status MakeParts();  // collective

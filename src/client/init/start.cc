@@ -17,6 +17,7 @@
 #include "client/init/known_jobs.h"
 #include "format/wire.h"
 #include "os/machine/machine.h"
+#include "os/process/launch_note.h"
 #include "store/attempts.h"
 #include "store/keys.h"
 #include "store/places/make_store.h"
@@ -117,6 +118,15 @@ Status HeldOnNodes(const Core& core, const KnownJob& known) {
                             core.job.job, known.attempt, known.live_ranks));
 }
 
+// Of one of several processes of a launch that have not been made the ranks of one job, and hold it in turn.
+Status EachIsAlone(const Status& busy) {
+  return Status(
+      Code::kFailedPrecondition,
+      fmt::format("this process is a job of its own, and kedge run has launched {} of them: begin with kedge_mpi_init, or "
+                  "pass a bootstrap or communicator ({})",
+                  os::LaunchedRanks(), busy.message()));
+}
+
 // A store that lies where the nodes had another one: made anew, or not mounted.
 void WarnOfOtherStores(const Core& core, const Catalog& catalog, const std::vector<KnownJob>& known) {
   for (const KnownJob& other : known) {
@@ -160,7 +170,10 @@ Status Acquire(const Core& core, const Catalog& catalog, const std::vector<Known
   }
   LeaseWatch watch;
   NoteFormer(catalog, on_nodes, &watch, request.wait);
-  KEDGE_ASSIGN_OR_RETURN(const AttemptRecord record, AcquireAttempt(catalog, request, &watch));
+  const Result<AttemptRecord> acquired = AcquireAttempt(catalog, request, &watch);
+  if (acquired.status().code() == Code::kBusy && core.ranks() == 1 && os::LaunchedRanks() > 1)
+    return EachIsAlone(acquired.status());
+  KEDGE_ASSIGN_OR_RETURN(const AttemptRecord record, acquired);
   start->store_id = catalog.id();
   start->attempt = record.attempt;
   return Status::Ok();

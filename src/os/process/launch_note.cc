@@ -1,0 +1,54 @@
+// See launch_note.h. `kedge run` reads the file by a shell (python/kedge/run/refusals.py).
+#include "os/process/launch_note.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/json.h"
+#include "os/files/files.h"
+#include "os/files/private_files.h"
+
+namespace kedge::os {
+namespace {
+
+constexpr size_t kLaunchBytesMax = 64;
+
+// Beside the run folders of nodes.
+std::string NotesFolder() {
+  return fmt::format("/dev/shm/kedge-{}", geteuid());
+}
+
+// Of this launch; empty: there is none.
+std::string NotePath() {
+  const char* launch = std::getenv("KEDGE_RUN_LAUNCH");
+  const std::string name = launch == nullptr ? "" : launch;
+  const bool is_name = !name.empty() && name.size() <= kLaunchBytesMax &&
+                       std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '-'; });
+  return is_name ? JoinPath(NotesFolder(), "refusal-" + name) : "";
+}
+
+}  // namespace
+
+int LaunchedRanks() {
+  const char* ranks = std::getenv("KEDGE_RUN_RANKS");
+  return ranks == nullptr ? 0 : std::atoi(ranks);
+}
+
+void LeaveRefusal(const Status& why) {
+  const std::string path = NotePath();
+  if (path.empty() || !MakeFolders(PrivateFileSystem(), NotesFolder(), 0700, /*durable=*/false).ok()) return;
+  const Json note{{"code", CodeName(why.code())}, {"why", why.message()}};
+  (void)ReplaceFile(PrivateFileSystem(), path, ToText(note), std::to_string(getpid()));
+}
+
+void TakeBackRefusal() {
+  if (const std::string path = NotePath(); !path.empty()) (void)UnlinkIfPresent(PrivateFileSystem(), path);
+}
+
+}  // namespace kedge::os

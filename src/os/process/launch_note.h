@@ -1,0 +1,18 @@
+// What a process leaves for `kedge run`, which has launched it and reads it when the launch has ended: why Kedge refuses, where
+// it would refuse the next launch as well. A file in the memory of the node: standard error may go anywhere, and whatever the
+// configuration names may be what is wrong.
+#pragma once
+
+#include "base/status.h"
+
+namespace kedge::os {
+
+// How many ranks `kedge run` has launched together with this one (KEDGE_RUN_RANKS); 0: somebody else has launched it.
+int LaunchedRanks();
+
+// Leaves the reason, or takes it back because what was refused has succeeded. Nothing where `kedge run` has not launched this
+// process (KEDGE_RUN_LAUNCH), or where the file cannot be written, which costs launches that end in the same way.
+void LeaveRefusal(const Status& why);
+void TakeBackRefusal();
+
+}  // namespace kedge::os
