@@ -16,8 +16,9 @@ constexpr uint64_t kMagic = 0x3130'494d'4645'444b;  // KDEFMI01: changes with th
 constexpr size_t kHeaderBytes = 4096;
 static_assert(sizeof(BoardHeader) <= kHeaderBytes);
 
-// Some 50 microseconds of looking, which is what a sleep and a wake take.
-constexpr uint32_t kLooks = 2000;
+// Some milliseconds of looking: who sleeps where other processes are busy, too, is woken on the processor of whoever wakes it,
+// and both share that one for a while. With more ranks than processors each look lets others run.
+constexpr uint32_t kLooks = 100'000;
 constexpr uint32_t kLooksCrowded = 20;
 constexpr Duration kSleepMax = std::chrono::seconds(1);
 

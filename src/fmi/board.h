@@ -90,7 +90,9 @@ class Board {
   bool SleepUnless(uint32_t rank, Ready& ready) const {
     BoardRow& own = row(rank);
     const uint32_t bell = own.bell.load(std::memory_order_acquire);
-    own.sleeps.store(1, std::memory_order_seq_cst);
+    own.sleeps.store(1, std::memory_order_relaxed);
+    // Either it is ready, or whoever makes it so sees that this one sleeps (Ring).
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     const bool is_ready = ready();
     if (!is_ready) Sleep(rank, bell);
     own.sleeps.store(0, std::memory_order_relaxed);

@@ -31,8 +31,10 @@ bool RingWriter::Write(const MessageHead& head, const void* data) {
   const auto has_room = [&] { return tail_ + skipped + bytes - head_ <= kRingBytes; };
   if (!has_room()) head_ = memory_->head.load(std::memory_order_acquire);
   if (!has_room()) {
-    memory_->writer_waits.store(1, std::memory_order_seq_cst);
-    head_ = memory_->head.load(std::memory_order_seq_cst);
+    memory_->writer_waits.store(1, std::memory_order_relaxed);
+    // Either there is room, or the reader that makes some sees that this one waits (TakeWriterWaits).
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    head_ = memory_->head.load(std::memory_order_acquire);
     if (!has_room()) return false;
   }
   if (skipped > 0) {

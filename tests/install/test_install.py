@@ -58,7 +58,7 @@ def libraries_of(program: Path) -> set[Path]:
 def test_programs_and_headers_are_there(prefix: Path) -> None:
     assert {path.name for path in (prefix / "bin").iterdir()} >= {"kedge", "kedge-agent", "kedge-plan"}
     assert {path.name for path in (prefix / "include" / "kedge").iterdir()} >= {
-        *("kedge.h", "kedge.hpp", "kedge_mpi.h", "veloc.h", "bb.h", "bb.hpp"),
+        *("kedge.h", "kedge.hpp", "kedge_mpi.h", "veloc.h", "bb.h", "bb.hpp", "fmi.h"),
     }
     assert "ls" in run(prefix / "bin" / "kedge", "--help")
 
@@ -149,6 +149,14 @@ def test_pkg_config_with_mpi(prefix: Path, agent_program: Callable[[], Path], tm
     run(f"{compiler}.{mpi}", ROOT / "examples" / "quickstart" / source, "-o", program, *pkg_config(prefix, package))
     assert all(library.is_relative_to(prefix.resolve()) for library in libraries_of(program))
     assert run(*LAUNCHERS[mpi], program).count("= 2525") == 2
+    assert agent_program() == prefix.resolve() / "bin" / "kedge-agent"
+
+
+def test_a_job_of_fmi_and_its_launcher(prefix: Path, agent_program: Callable[[], Path], tmp_path: Path) -> None:
+    program = tmp_path / "jacobi"
+    run("cc", ROOT / "examples" / "fmi" / "jacobi.c", "-o", program, *pkg_config(prefix, "kedge-fmi"))
+    assert libraries_of(program) == {(prefix / "lib" / f"lib{name}.so").resolve() for name in ("kedge", "kedge-fmi")}
+    assert "steps 20, residual" in run(prefix / "bin" / "fmirun", "-n", "2", program, "8", "20")
     assert agent_program() == prefix.resolve() / "bin" / "kedge-agent"
 
 
