@@ -100,13 +100,13 @@ KEDGE_API double FMI_Wtime(void);
  *
  * It returns no error. The job ends, with a sentence that names rank and reason, when the checkpoint does not fit the arrays,
  * when ranks have called it unequally often, or when no checkpoint is left. A checkpoint that fails (no room) is a warning: the
- * one before stays. */
+ * one before stays; without a first one the job ends. */
 KEDGE_API int FMI_Loop(void** ckpts, int* sizes, int len);
 
 /* ---- From rank to rank ------------------------------------------------------------------------------------------ */
 
-/* Tags are 0 or greater. A send may return before its message is received: up to 32 KiB are copied to the receiver's node memory;
- * longer ones are read by the receiver from the sender's memory. */
+/* Tags are 0 or greater. A send may return before its message is received: up to 32 KiB are copied into memory that both share,
+ * as long as there is room; longer ones the receiver reads from the sender's memory. */
 KEDGE_API int FMI_Send(const void* data, int count, FMI_Datatype type, int to, int tag, FMI_Comm comm);
 /* `status` may be FMI_STATUS_IGNORE. */
 KEDGE_API int FMI_Recv(void* data, int count, FMI_Datatype type, int from, int tag, FMI_Comm comm, FMI_Status* status);

@@ -10,6 +10,9 @@
 namespace kedge::fmi {
 namespace {
 
+// Of an epoch that never was, so that it is gone whenever it is asked for.
+constexpr RequestId kGone = 1;
+
 Status Failed() {
   return Status(Code::kUnavailable, "a rank has died");
 }
@@ -46,7 +49,7 @@ uint32_t Messenger::NewRequest() {
 
 Messenger::Request* Messenger::Find(RequestId id) {
   const auto index = static_cast<uint64_t>(id & UINT32_MAX) - 1;
-  if (is_broken() || id >> 32 != epoch_ || index >= requests_.size()) return nullptr;
+  if (index >= requests_.size() || requests_[index].is_free) return nullptr;
   return &requests_[index];
 }
 
@@ -66,11 +69,11 @@ bool Messenger::HasLeft(const Request& request) const {
 }
 
 RequestId Messenger::BeginSend(Context context, uint32_t to, int tag, const void* data, uint64_t bytes) {
+  if (is_broken()) return kGone;
   const uint32_t index = NewRequest();
   Request& request = requests_[index];
   request.is_send = true;
   request.peer = static_cast<int>(to);
-  if (is_broken()) return IdOf(index);
   Pending message;
   message.head.epoch = epoch_;
   message.head.tag = tag;
@@ -91,6 +94,7 @@ RequestId Messenger::BeginSend(Context context, uint32_t to, int tag, const void
 }
 
 RequestId Messenger::BeginReceive(Context context, int from, int tag, void* data, uint64_t bytes_max) {
+  if (is_broken()) return kGone;
   const uint32_t index = NewRequest();
   Request& request = requests_[index];
   request.context = context;
@@ -98,7 +102,6 @@ RequestId Messenger::BeginReceive(Context context, int from, int tag, void* data
   request.tag = tag;
   request.data = data;
   request.bytes = bytes_max;
-  if (is_broken()) return IdOf(index);
   const auto found = std::find_if(unexpected_.begin(), unexpected_.end(),
                                   [&](const Unexpected& message) { return Takes(request, message.source, message.head); });
   if (found == unexpected_.end()) {
@@ -112,14 +115,15 @@ RequestId Messenger::BeginReceive(Context context, int from, int tag, void* data
 
 bool Messenger::IsComplete(RequestId id) {
   const Request* request = Find(id);
-  if (request == nullptr || request->is_complete) return true;
+  if (IsGone(id) || request == nullptr || request->is_complete) return true;
   Poll();
   return request->is_complete || is_broken();
 }
 
 Status Messenger::Wait(RequestId id, Received* received) {
+  if (IsGone(id)) return Failed();
   Request* request = Find(id);
-  if (request == nullptr) return Failed();
+  if (request == nullptr) return Status(Code::kInvalidArgument, "there is no such request");
   bool never_comes = false;
   board_->Await(rank_, [&] {
     // Looked at before the rings: what it has sent is in them by then.
@@ -136,6 +140,7 @@ Status Messenger::Wait(RequestId id, Received* received) {
   }
   if (received != nullptr) *received = request->received;
   Status status = std::move(request->error);
+  request->is_free = true;
   free_.push_back(static_cast<uint32_t>(id & UINT32_MAX) - 1);
   return status;
 }

@@ -51,7 +51,8 @@ class Messenger {
   RequestId BeginSend(Context context, uint32_t to, int tag, const void* data, uint64_t bytes);
   // `from` may be kAnySource, `tag` kAnyTag. What the message says of itself is told by Wait.
   RequestId BeginReceive(Context context, int from, int tag, void* data, uint64_t bytes_max);
-  // Ends the request. kUnavailable: there has been a failure. kMismatch: the message was longer than its buffer (of which
+  // Ends the request. kUnavailable: there has been a failure since it was begun. kInvalidArgument: there
+  // is no such request. kMismatch: the message was longer than its buffer (of which
   // `received` tells all the same), or the other rank has called FMI_Finalize.
   Status Wait(RequestId id, Received* received = nullptr);
   // Whether Wait would return at once.
@@ -62,6 +63,7 @@ class Messenger {
 
  private:
   struct Request {
+    bool is_free = false;
     bool is_send = false;
     bool is_complete = false;
     Context context = Context::kApplication;
@@ -86,7 +88,10 @@ class Messenger {
   };
 
   uint32_t NewRequest();
+  // Null: there is none.
   Request* Find(RequestId id);
+  // Whether it is of an epoch that a failure has ended.
+  bool IsGone(RequestId id) const { return is_broken() || id >> 32 != epoch_; }
   RequestId IdOf(uint32_t index) const { return static_cast<int64_t>(epoch_) << 32 | (index + 1); }
   bool Takes(const Request& request, uint32_t source, const MessageHead& head) const;
   // Whether the request's other side has called FMI_Finalize.

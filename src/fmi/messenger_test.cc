@@ -107,6 +107,15 @@ TEST_F(Pair, NamesAMessageThatDoesNotFit) {
   EXPECT_EQ(Take(two, 0, 7), "mismatch: the message of 101 bytes from rank 0 (tag 7) does not fit into 100 bytes");
 }
 
+TEST_F(Pair, EndsARequestOnce) {
+  ASSERT_TRUE(Give(one, 0, 1, "x").ok());
+  char byte = 0;
+  const RequestId receive = one.BeginReceive(kHere, 0, 1, &byte, 1);
+  EXPECT_TRUE(one.Wait(receive).ok());
+  EXPECT_EQ(one.Wait(receive).code(), Code::kInvalidArgument);
+  EXPECT_EQ(one.Wait(receive + 1000).code(), Code::kInvalidArgument);
+}
+
 TEST_F(Pair, DropsMessagesOfFormerEpochs) {
   ASSERT_TRUE(Give(one, 1, 1, "old").ok());
   const std::string old_and_long(kLong, 'x');

@@ -148,6 +148,25 @@ static void sizes_differ(void) {
   }
 }
 
+/* The store is away in step 3, and back in step 4, from which rank 1 dies. */
+static void checkpoint_fails(void) {
+  const char* store = getenv("KEDGE_STORE_PATH");
+  char away[4096];
+  snprintf(away, sizeof away, "%s.away", store);
+  int state = 0, step;
+  void* arrays[] = {&state};
+  int sizes[] = {sizeof state};
+  while ((step = FMI_Loop(arrays, sizes, 1)) < 6) {
+    CHECK(state == step);
+    if (FMI_Barrier(WORLD) != FMI_SUCCESS) continue;
+    if (step == 2 && rank == 0) CHECK(rename(store, away) == 0);
+    if (step == 3 && rank == 0) CHECK(rename(away, store) == 0);
+    if (step == 4 && rank == 1 && !was_started_again()) die();
+    if (FMI_Barrier(WORLD) != FMI_SUCCESS) continue;
+    state = step + 1;
+  }
+}
+
 /* Rank 1 makes one call less; with `receives` rank 0 waits for a message of it at the end. */
 static void loops_differ(int receives) {
   int state = 0, step;
@@ -214,6 +233,8 @@ int main(int argc, char** argv) {
     loop();
   } else if (strcmp(name, "sizes-differ") == 0) {
     sizes_differ();
+  } else if (strcmp(name, "checkpoint-fails") == 0) {
+    checkpoint_fails();
   } else if (strcmp(name, "loops-differ") == 0) {
     loops_differ(0);
   } else if (strcmp(name, "loops-differ-by-messages") == 0) {

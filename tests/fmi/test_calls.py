@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from conftest import CALLS, Launch
@@ -24,6 +26,21 @@ def test_a_checkpoint_that_does_not_fit_is_refused(launch: Launch) -> None:
     ended = launch("-n", 3, CALLS, "sizes-differ").wait()
     assert ended.code == 1
     assert "FMI_Loop: rank 1: region 0 was saved with 64 bytes, and 48 are protected" in ended.err
+
+
+def test_a_checkpoint_that_fails_is_a_warning(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEDGE_JOB_MODE", "sync")
+    ended = launch("-n", 2, CALLS, "checkpoint-fails").wait()
+    assert (ended.code, ended.out) == (0, "ok\n"), ended.err
+    assert "the checkpoint of step 3 has failed, and the one before stays" in ended.err
+    assert ended.err.count("was killed by signal 9; it is started again") == 1
+
+
+def test_without_a_store_the_job_ends_at_its_first_step(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEDGE_STORE_PATH", "/proc/nowhere")
+    ended = launch("-n", 2, CALLS, "checkpoint-fails").wait()
+    assert ended.code == 1
+    assert re.search(r"FMI: rank \d: FMI_Loop: .*/proc/nowhere", ended.err)
 
 
 @pytest.mark.parametrize(
