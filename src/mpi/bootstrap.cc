@@ -97,7 +97,8 @@ kedge::Status CheckLaunched() {
   char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   MPI_Get_library_version(library, &length);
-  const std::string first_line = std::string(library).substr(0, std::string(library).find_first_of(",\n"));
+  std::string first_line = std::string(library).substr(0, std::string(library).find_first_of(",\n"));
+  std::replace(first_line.begin(), first_line.end(), '\t', ' ');
   return kedge::Status(
       kedge::Code::kFailedPrecondition,
       fmt::format("MPI_COMM_WORLD has 1 rank, and kedge run has launched {}: the program uses another MPI ({}) than "

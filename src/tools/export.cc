@@ -30,7 +30,7 @@ struct ExportOptions {
   bool all_ranks = false;
   bool by_rank = false;  // one is named, or all are
   std::vector<std::string> regions;
-  std::string folder = ".";
+  std::string output = ".";
   bool raw = false;
   bool force = false;
   bool json = false;
@@ -122,10 +122,11 @@ class RegionFile {
 class Exporter {
  public:
   Exporter(const OpenedStore& opened, const VersionInfo& info, const ExportOptions& options)
-      : opened_(opened), info_(info), options_(options) {}
+      : opened_(opened), info_(info), options_(options), is_one_file_(options.output.ends_with(Suffix())) {}
 
   Outcome Run() {
-    KEDGE_RETURN_IF_ERROR(os::MakeFolders(os::SystemFileSystem(), options_.folder, 0777, false));
+    const std::string folder = is_one_file_ ? os::ParentPath(options_.output) : options_.output;
+    KEDGE_RETURN_IF_ERROR(os::MakeFolders(os::SystemFileSystem(), folder, 0777, false));
     const auto first = static_cast<uint32_t>(options_.all_ranks ? 0 : options_.rank);
     const uint32_t end = options_.all_ranks ? info_.ranks : first + 1;
     for (uint32_t rank = first; rank < end; ++rank) {
@@ -179,7 +180,7 @@ class Exporter {
     KEDGE_ASSIGN_OR_RETURN(const std::vector<TakenBoxes> plan, saved.Plan(whole, 0));
     Region named = whole;
     if (!named.name.empty()) named.name = name;
-    const std::string path = PathFor(named, 0);
+    KEDGE_ASSIGN_OR_RETURN(const std::string path, PathFor(named, 0));
     RegionFile file(path);
     KEDGE_RETURN_IF_ERROR(file.Begin(whole, options_));
     std::unique_ptr<ImageReader> image;
@@ -204,7 +205,7 @@ class Exporter {
     for (uint32_t index = 0; index < regions.size(); ++index) {
       const Region& region = regions[index];
       if (!IsSelected(region, wanted)) continue;
-      const std::string path = PathFor(region, rank);
+      KEDGE_ASSIGN_OR_RETURN(const std::string path, PathFor(region, rank));
       RegionFile file(path);
       KEDGE_RETURN_IF_ERROR(file.Begin(region, options_));
       KEDGE_RETURN_IF_ERROR(file.Take(image, {index, nullptr}));
@@ -235,15 +236,23 @@ class Exporter {
       std::fprintf(stderr, "kedge: note: %s holds bfloat16 as its bits (uint16), which NumPy has no type for\n", path.c_str());
   }
 
-  std::string PathFor(const Region& region, uint32_t rank) {
+  const char* Suffix() const { return options_.raw ? ".raw" : ".npy"; }
+
+  Result<std::string> PathFor(const Region& region, uint32_t rank) {
     std::string stem = FileStem(region, rank, options_.all_ranks);
     if (!names_.insert(stem).second) names_.insert(stem += fmt::format("-{}", region.id));
-    return fmt::format("{}/{}{}", options_.folder, stem, options_.raw ? ".raw" : ".npy");
+    if (!is_one_file_) return fmt::format("{}/{}{}", options_.output, stem, Suffix());
+    if (names_.size() == 1) return options_.output;
+    return Status(Code::kInvalidArgument,
+                  fmt::format("-o {} names one file, and there are several regions: choose one with --region, or "
+                              "name a folder",
+                              options_.output));
   }
 
   const OpenedStore& opened_;
   const VersionInfo& info_;
   const ExportOptions& options_;
+  const bool is_one_file_;
   Json files_ = Json::array();
   std::set<std::string> names_;    // of files
   std::set<std::string> told_of_;  // arrays
@@ -270,7 +279,9 @@ Command ExportCommand() {
             app.add_option("--rank", options->rank, "this rank's image")->capture_default_str()->check(CLI::NonNegativeNumber);
         auto* all = app.add_flag("--all-ranks", options->all_ranks, "every rank's image; the rank stands in the file's name")
                         ->excludes(rank);
-        app.add_option("-o,--output", options->folder, "folder for the files")->capture_default_str();
+        app.add_option("-o,--output", options->output,
+                       "folder for the files, or the file itself where it ends in .npy (with --raw: .raw)")
+            ->capture_default_str();
         app.add_flag("--raw", options->raw, "the bytes alone, without a header");
         app.add_flag("--force", options->force, "overwrite files that are there");
         app.add_flag("--json", options->json, "print JSON");

@@ -299,6 +299,10 @@ def test_export(store: Path, tmp_path: Path) -> None:
     kedge("export", "heat@20", "-o", str(out), expect=1)  # there already
     kedge("export", "heat@20", "-o", str(out), "--force", "--raw", "--region", "flags")
     assert (out / "flags.raw").read_bytes() == b"\x01\x00\x01"
+    file = tmp_path / "elsewhere" / "flags.npy"
+    kedge("export", "heat@20", "-o", str(file), "--region", "flags")
+    assert np.load(file).tolist() == [True, False, True]
+    assert "names one file, and there are several regions" in kedge("export", "heat@20", "-o", str(tmp_path / "all.npy"), expect=2).stderr
     flip(image_object(store, 20), 3)
     assert "checksum" in kedge("export", "heat@20", "-o", str(tmp_path / "bad"), expect=1).stderr
     assert not list((tmp_path / "bad").iterdir())
@@ -542,6 +546,16 @@ def test_an_agent_that_awaits_protection_is_on_the_network_before_any_job(run_fo
 def test_status_without_an_agent() -> None:
     assert "no agent runs" in kedge("status", expect=3).stderr
     kedge("wait")
+
+
+def test_whoever_asks_for_a_node_without_an_agent_is_told_which_have_one(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEDGE_NODE_RUN_FOLDER", str(run_folder.parent / "%n"))
+    for node in ("n1", "n2"):
+        monkeypatch.setenv("KEDGE_NODE", node)
+        Context("climate").close()
+    monkeypatch.setenv("KEDGE_NODE", "n3")
+    told = kedge("halt", "climate", expect=3).stderr
+    assert re.search(r"no agent runs for node n3 .*; n1, n2 have one here: KEDGE_NODE=n1 names it$", told.strip()), told
 
 
 def test_an_external_program_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

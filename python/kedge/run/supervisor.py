@@ -238,7 +238,7 @@ class Supervisor:
         attempt = Attempt(len(self._report.attempts) + 1, nodes, before=self._stages.take())
         self._report.attempts.append(attempt)
         took = show_stages(attempt.before)
-        self._say(f"attempt {attempt.number}: {self._ranks} ranks on {','.join(nodes)}; {describe_start(found)}"
+        self._say(f"attempt {attempt.number}: {self._ranks} rank{'s' if self._ranks > 1 else ''} on {','.join(nodes)}; {describe_start(found)}"
                   + (f" (beforehand: {took})" if took else ""))
         began = time.monotonic()
         errors = LaunchErrors(self._launcher.refusals())
