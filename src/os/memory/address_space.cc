@@ -1,5 +1,7 @@
 #include "os/memory/address_space.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <string>
@@ -43,6 +45,27 @@ Status ForEachMapped(const std::function<bool(const Mapped&)>& visit) {
     if (ReadMapped(line, &mapped) && !visit(mapped)) break;
   }
   return Status::Ok();
+}
+
+// The kernel would tell of a file's pages, and hold writes to them, but only this process's writes.
+Status CheckPrivate(uint64_t begin, uint64_t end) {
+  uint64_t position = begin;
+  bool is_private = true;
+  KEDGE_RETURN_IF_ERROR(ForEachMapped([&](const Mapped& mapped) {
+    if (mapped.end <= position) return true;
+    if (mapped.begin > position) return false;
+    is_private = mapped.permissions.starts_with("rw") && mapped.permissions.ends_with("p") && mapped.inode == "0";
+    if (!is_private) return false;
+    position = mapped.end;
+    return position < end;
+  }));
+  if (!is_private) {
+    return Status(Code::kUnsupported,
+                  fmt::format("memory at {:#x} is shared, of a file, or read-only; only private anonymous memory can be tracked",
+                              position));
+  }
+  if (position >= end) return Status::Ok();
+  return Status(Code::kInvalidArgument, fmt::format("nothing is mapped at {:#x}", position));
 }
 
 }  // namespace kedge::os

@@ -20,4 +20,8 @@ struct Mapped {
 // From the lowest address on, until `visit` says that it is enough (false).
 Status ForEachMapped(const std::function<bool(const Mapped&)>& visit);
 
+// Whether [begin, end) is memory of this process alone: private, of no file, writable. kUnsupported: some is not.
+// kInvalidArgument: some is not mapped.
+Status CheckPrivate(uint64_t begin, uint64_t end);
+
 }  // namespace kedge::os

@@ -17,6 +17,7 @@
 #include "os/files/failed_call.h"
 #include "os/memory/address_space.h"
 #include "os/memory/mapping.h"
+#include "os/memory/page_scan.h"
 
 namespace kedge::os {
 namespace {
@@ -25,29 +26,9 @@ namespace {
 constexpr uint64_t kWriteProtectUnpopulated = 1 << 13;  // UFFD_FEATURE_WP_UNPOPULATED
 constexpr uint64_t kWriteProtectAsync = 1 << 15;        // UFFD_FEATURE_WP_ASYNC
 constexpr uint64_t kUserModeOnly = 1;                   // UFFD_USER_MODE_ONLY
-struct ScannedRange {                                   // struct page_region
-  uint64_t begin;
-  uint64_t end;
-  uint64_t categories;
-};
-struct PageScan {  // struct pm_scan_arg
-  uint64_t struct_bytes;
-  uint64_t flags;
-  uint64_t begin;
-  uint64_t end;
-  uint64_t scanned_end;
-  uint64_t ranges;
-  uint64_t ranges_size;
-  uint64_t pages_max;
-  uint64_t category_inverted;
-  uint64_t category_mask;
-  uint64_t category_anyof_mask;
-  uint64_t return_mask;
-};
-constexpr unsigned long kPageScan = _IOWR('f', 16, PageScan);  // PAGEMAP_SCAN
-constexpr uint64_t kProtectMatching = 1 << 0;                  // PM_SCAN_WP_MATCHING
-constexpr uint64_t kRefuseUntracked = 1 << 1;                  // PM_SCAN_CHECK_WPASYNC
-constexpr uint64_t kIsWritten = 1 << 1;                        // PAGE_IS_WRITTEN
+constexpr uint64_t kProtectMatching = 1 << 0;           // PM_SCAN_WP_MATCHING
+constexpr uint64_t kRefuseUntracked = 1 << 1;           // PM_SCAN_CHECK_WPASYNC
+constexpr uint64_t kIsWritten = 1 << 1;                 // PAGE_IS_WRITTEN
 
 constexpr size_t kRangesInScan = 512;
 
@@ -66,28 +47,6 @@ void Append(uint64_t begin, uint64_t end, std::vector<MemoryRange>* ranges) {
 
 Status Lacks(const char* what) {
   return Status(Code::kUnsupported, fmt::format("pages that were written cannot be told: {} ({})", what, std::strerror(errno)));
-}
-
-// Whether nobody but this process's processor writes there. The kernel would track a file's pages, but only this process's
-// writes to them.
-Status CheckPrivate(uint64_t begin, uint64_t end) {
-  uint64_t position = begin;
-  bool is_private = true;
-  KEDGE_RETURN_IF_ERROR(ForEachMapped([&](const Mapped& mapped) {
-    if (mapped.end <= position) return true;
-    if (mapped.begin > position) return false;
-    is_private = mapped.permissions.starts_with("rw") && mapped.permissions.ends_with("p") && mapped.inode == "0";
-    if (!is_private) return false;
-    position = mapped.end;
-    return position < end;
-  }));
-  if (!is_private) {
-    return Status(Code::kUnsupported,
-                  fmt::format("memory at {:#x} is shared, of a file, or read-only; only private anonymous memory can be tracked",
-                              position));
-  }
-  if (position >= end) return Status::Ok();
-  return Status(Code::kInvalidArgument, fmt::format("nothing is mapped at {:#x}", position));
 }
 
 }  // namespace

@@ -18,15 +18,9 @@
 
 #include "base/status.h"
 #include "os/files/unique_fd.h"
+#include "os/memory/memory_range.h"
 
 namespace kedge::os {
-
-struct MemoryRange {
-  const std::byte* begin = nullptr;
-  size_t bytes = 0;
-
-  friend bool operator==(const MemoryRange&, const MemoryRange&) = default;
-};
 
 // One thread at a time. A forked child has the object, but nothing of what it does is of the child's memory: its calls fail, and
 // its destructor leaves the parent's tracking as it is. The child's own writes are not its parent's.
