@@ -64,7 +64,7 @@ module kedge_c
     real(c_double) :: last_restart_seconds = 0
     integer(c_int64_t) :: flush_failures = 0, corrupt_copies = 0
     real(c_double) :: checkpoint_interval_seconds = 0
-    integer(c_int64_t) :: checkpoints_not_due = 0, bytes_unchanged = 0
+    integer(c_int64_t) :: checkpoints_not_due = 0, bytes_unchanged = 0, writes_held = 0
   end type kedge_statistics
 
   interface

@@ -405,6 +405,7 @@ typedef struct kedge_statistics {
   double checkpoint_interval_seconds; /* what kedge_checkpoint_due goes by now; 0: always due */
   uint64_t checkpoints_not_due;       /* how often it said no */
   uint64_t bytes_unchanged;           /* of bytes_captured: neither read nor copied by the call (capture.track) */
+  uint64_t writes_held;               /* blocks whose writer waited until they were copied (capture.mode = cow) */
 } kedge_statistics;
 KEDGE_API int kedge_get_statistics(kedge_context* context, kedge_statistics* out);
 

@@ -355,6 +355,7 @@ class Context {
     out["bytes_directory"] = s.bytes_directory;
     out["bytes_through"] = s.bytes_through;
     out["bytes_unchanged"] = s.bytes_unchanged;
+    out["writes_held"] = s.writes_held;
     out["slot_wait_seconds"] = s.slot_wait_seconds;
     out["bytes_restored_pool"] = s.bytes_restored_pool;
     out["bytes_restored_directory"] = s.bytes_restored_directory;

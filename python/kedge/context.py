@@ -75,6 +75,7 @@ class Statistics:
     bytes_directory: int
     bytes_through: int
     bytes_unchanged: int
+    writes_held: int
     slot_wait_seconds: float
     bytes_restored_pool: int
     bytes_restored_directory: int

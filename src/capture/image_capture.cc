@@ -78,6 +78,18 @@ Status ImageCapture::AddChangedRegion(const Region& region, const void* data, st
   return CloseRegion();
 }
 
+Status ImageCapture::AddRegionLater(const Region& region, const void* data, std::vector<CopiedLater>* later) {
+  KEDGE_RETURN_IF_ERROR(OpenRegion(region));
+  later_ = later;
+  Status status = Append(data, region.bytes);
+  later_ = nullptr;
+  return status.ok() ? CloseRegion() : status;
+}
+
+void ImageCapture::SetChecksums(std::span<const CopiedLater> copied) {
+  for (const CopiedLater& part : copied) record_.extents[part.extent].crc32c = part.crc32c;
+}
+
 Region* ImageCapture::NextRegion() {
   if (regions_ == record_.regions.size()) record_.regions.emplace_back();
   return &record_.regions[regions_++];
@@ -118,8 +130,12 @@ Status ImageCapture::Append(const void* data, uint64_t bytes) {
     }
     Extent& extent = record_.extents.back();
     const Extent* const before = compares_ && extent.bytes == 0 ? BaseExtent(portion) : nullptr;
-    extent.crc32c =
-        before != nullptr ? CopyChanged(source, portion, *before) : CopyIntoChunk(source, portion, extent.crc32c, of_bytes);
+    if (later_ != nullptr) {
+      KEDGE_RETURN_IF_ERROR(LeaveForLater(source, portion));
+    } else {
+      extent.crc32c =
+          before != nullptr ? CopyChanged(source, portion, *before) : CopyIntoChunk(source, portion, extent.crc32c, of_bytes);
+    }
     extent.bytes += portion;
     source += portion;
     bytes -= portion;
@@ -136,6 +152,18 @@ uint32_t ImageCapture::CopyIntoChunk(const std::byte* data, uint64_t bytes, uint
   std::byte* to = target_.memory != nullptr ? target_.memory + chunk_used_ : bounce_.get() + (chunk_used_ - piece_start_);
   chunk_used_ += bytes;
   return crc32c::CopyAndChecksum(to, data, bytes, crc, of_bytes);
+}
+
+Status ImageCapture::LeaveForLater(const std::byte* data, uint64_t bytes) {
+  if (target_.memory == nullptr) return Status(Code::kUnsupported, "no memory takes what is to be copied later");
+  sink_->FillLater();
+  later_->push_back({.extent = static_cast<uint32_t>(record_.extents.size() - 1),
+                     .region = record_.regions[regions_ - 1].id,
+                     .from = data,
+                     .to = target_.memory + chunk_used_,
+                     .bytes = bytes});
+  chunk_used_ += bytes;
+  return Status::Ok();
 }
 
 const Extent* ImageCapture::BaseExtent(uint64_t bytes) {

@@ -30,6 +30,16 @@ struct ChangedRange {
   friend bool operator==(const ChangedRange&, const ChangedRange&) = default;
 };
 
+// Memory that is copied to its place in an image after the layout was made.
+struct CopiedLater {
+  uint32_t extent = 0;  // of the image's record
+  int region = 0;       // id
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  uint64_t bytes = 0;
+  uint32_t crc32c = 0;  // once it has been copied
+};
+
 class ImageCapture {
  public:
   // `sink` must outlive the image. `announced_bytes`: as ImageSink::Begin.
@@ -41,6 +51,10 @@ class ImageCapture {
   // The same, where all but `changed` (ascending, not overlapping) is as the sink's base has it in the region of that id. What
   // lies elsewhere there, or is not in memory, is copied whole.
   Status AddChangedRegion(const Region& region, const void* data, std::span<const ChangedRange> changed);
+  // The same, with a place for the bytes alone: appends what is to be copied there, and summed (SetChecksums), before End.
+  // kUnsupported: the sink has no memory for it.
+  Status AddRegionLater(const Region& region, const void* data, std::vector<CopiedLater>* later);
+  void SetChecksums(std::span<const CopiedLater> copied);
   // The same for bytes that come in portions: exactly region.bytes of them between OpenRegion and CloseRegion.
   Status OpenRegion(const Region& region);
   Status Append(const void* data, uint64_t bytes);
@@ -71,6 +85,8 @@ class ImageCapture {
   uint64_t BytesToCut() const;
   // `of_bytes` are copied together.
   uint32_t CopyIntoChunk(const std::byte* data, uint64_t bytes, uint32_t crc, uint64_t of_bytes);
+  // So many bytes of an extent have their place in the chunk, and come there later.
+  Status LeaveForLater(const std::byte* data, uint64_t bytes);
   // The base's extent at the place of the one that begins with the next byte and has so many; nullptr: there is none in memory.
   const Extent* BaseExtent(uint64_t bytes);
   // So many bytes of the open chunk are the base's.
@@ -105,6 +121,7 @@ class ImageCapture {
   std::span<const ChangedRange> changed_;  // those behind what is captured
   size_t base_extent_ = 0;                 // of base()->record.extents, the next that may fit
   bool compares_ = false;
+  std::vector<CopiedLater>* later_ = nullptr;  // of a region that is copied later
   uint64_t bytes_captured_ = 0;
   uint64_t bytes_left_out_ = 0;
 };

@@ -51,6 +51,8 @@ class ImageSink {
   // So many bytes of the open chunk are not there, since the base's chunk of the same number has them at the same place. They
   // come in order. REQUIRES: the target has memory, and base().
   virtual void LeaveOut(uint64_t /*offset*/, uint64_t /*bytes*/) {}
+  // Bytes of the open chunk come there after it was closed, and before End. REQUIRES: the target has memory.
+  virtual void FillLater() {}
   // The open chunk is whole: appends it to record->chunks, and to record->objects where it lies in an object of its own.
   virtual Status CloseChunk(uint64_t bytes, ImageRecord* record) = 0;
   // The image is whole; on return it is captured. The record is complete and stays the caller's.

@@ -51,7 +51,7 @@ bool SlotSink::ClaimBase() {
 }
 
 void SlotSink::LeaveOut(uint64_t offset, uint64_t bytes) {
-  chunk_has_gaps_ = true;
+  chunk_is_partial_ = true;
   auto& gaps = gaps_.gaps;
   if (!gaps.empty() && gaps.back().chunk == chunk_ && gaps.back().offset + gaps.back().bytes == offset) {
     gaps.back().bytes += bytes;
@@ -76,7 +76,7 @@ FullChunk SlotSink::FullChunkAfter(uint64_t before_bytes, uint64_t bytes) const 
 Result<ChunkTarget> SlotSink::OpenChunk(uint32_t chunk, uint64_t bytes) {
   chunk_ = chunk;
   chunk_begin_ns_ = 0;
-  chunk_has_gaps_ = false;
+  chunk_is_partial_ = false;
   through_.reset();
   auto place = IsSmall(bytes) ? context_.slots->TakeOpen(bytes, WaitDeadline())
                               : context_.slots->TakeFull(FullChunkAfter(opened_bytes_, bytes), WaitDeadline());
@@ -118,7 +118,7 @@ Status SlotSink::Write(uint64_t offset, const std::byte* data, uint64_t bytes) {
 }
 
 void SlotSink::Progress(uint64_t bytes) {
-  if (!announced_ || through_ || chunk_has_gaps_ || context_.channel->Room() < kRingReserve) return;
+  if (!announced_ || through_ || chunk_is_partial_ || context_.channel->Room() < kRingReserve) return;
   os::KillPoint("client-progress-before");
   (void)context_.channel->TryPush(ChunkProgress{
       .chunk = chunk_, .image_serial = serial_, .range = place_, .object_offset = object_offset_, .captured_bytes = bytes});
@@ -146,7 +146,7 @@ Status SlotSink::CloseChunk(uint64_t bytes, ImageRecord* record) {
   record->chunks.push_back(Chunk{0, object_offset_, bytes});
   object_offset_ = AlignChunkOffset(object_offset_ + bytes);
   (tier_->info().kind == TierKind::kMemory ? captured_.memory : captured_.directory) += bytes;
-  if (chunk_begin_ns_ != 0 && !chunk_has_gaps_) ReportWritten();
+  if (chunk_begin_ns_ != 0 && !chunk_is_partial_) ReportWritten();
   return Status::Ok();
 }
 

@@ -52,6 +52,7 @@ class SlotSink final : public ImageSink {
   void Progress(uint64_t bytes) override;
   const ImageBase* base() const override { return builds_on_base_ ? &base_ : nullptr; }
   void LeaveOut(uint64_t offset, uint64_t bytes) override;
+  void FillLater() override { chunk_is_partial_ = true; }
   Status CloseChunk(uint64_t bytes, ImageRecord* record) override;
   Status End(const ImageRecord& record) override;
   void Abort() override;
@@ -107,9 +108,9 @@ class SlotSink final : public ImageSink {
   CapturedBytes captured_;
   bool builds_ = false;
   bool builds_on_base_ = false;
-  bool chunk_has_gaps_ = false;  // the open one
-  GapTable gaps_;                // of this image
-  ImageBase base_;               // the last one that ended and others may build on
+  bool chunk_is_partial_ = false;  // the open one has gaps, or is filled after it was closed
+  GapTable gaps_;                  // of this image
+  ImageBase base_;                 // the last one that ended and others may build on
   uint64_t base_serial_ = 0;
   std::vector<const std::byte*> chunk_memory_;  // of this image
   Buffer buffer_;

@@ -185,6 +185,10 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add(FeatureKey(
       "capture.track",
       "pages that were not written since the image before are not read by a checkpoint: off, on, or auto, by what it saves"));
+  KeySpec capture{"capture.mode", kString, "copy", kJob,
+                  "a checkpoint returns when its memory is copied: copy; or when writes to it are held back until it is: cow"};
+  capture.choices = {"copy", "cow"};
+  registry.Add(capture);
   registry.Add(
       FeatureKey("reduce.incremental",
                  "blocks that the version before has are not written to the store again: off, on, or auto, by what it saves"));
@@ -448,6 +452,10 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   settings.wait_timeout = config.GetDuration("wait.timeout");
   KEDGE_ASSIGN_OR_RETURN(settings.heap, ReadHeapKeys(config));
   settings.tracking = FeatureOf(config.GetString("capture.track"));
+  settings.copies_later = config.GetString("capture.mode") == "cow";
+  if (settings.copies_later && settings.tracking != Feature::kOff) {
+    return BadKey(config, "capture.track", config.GetString("capture.track"), "off, with capture.mode = \"cow\"");
+  }
   settings.begins_if_lost = config.GetString("restart.if_lost") == "begin";
   JobKeys& keys = settings.keys;
   const std::string& path = config.GetString("store.path");

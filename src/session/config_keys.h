@@ -85,6 +85,7 @@ struct JobSettings {
   RestartKeys restart;
   HeapKeys heap;
   Feature tracking = Feature::kOff;  // of regions, for their changes from image to image
+  bool copies_later = false;         // capture.mode = cow: memory is copied after the call, and its writers held back until then
   JobKeys keys;
 };
 Result<JobSettings> ReadJobSettings(const Config& config);

@@ -48,6 +48,16 @@ int Call(kedge_context* context, Body&& body) {
   });
 }
 
+// The same, once no checkpoint is being captured any more: of what may change or give back memory that it still has to copy, or
+// counts it among what there is.
+template <typename Body>
+int CallCaptured(kedge_context* context, Body&& body) {
+  return Call(context, [&](Context& self, std::unique_lock<std::mutex>& lock) -> Status {
+    KEDGE_RETURN_IF_ERROR(self.core.AwaitCapture(lock, Deadline(SystemClock(), self.core.job.wait_timeout)));
+    return body(self, lock);
+  });
+}
+
 // Adds the time of its life to the blocked time. When a checkpoint was finished in it, the next interval begins.
 class BlockedTime {
  public:
@@ -166,25 +176,25 @@ int kedge_finalize(kedge_context* context, int drain) {
 
 int kedge_protect(kedge_context* context, int id, void* address, size_t count, size_t element_bytes,
                   const kedge_region_info* info) {
-  return Call(context, [&](Context& self, auto&) {
+  return CallCaptured(context, [&](Context& self, auto&) {
     const CallbackScope scope(&self.core);
     return self.core.regions.current().Protect(id, address, count, element_bytes, info);
   });
 }
 
 int kedge_unprotect(kedge_context* context, int id) {
-  return Call(context, [&](Context& self, auto&) { return self.core.regions.current().Unprotect(id); });
+  return CallCaptured(context, [&](Context& self, auto&) { return self.core.regions.current().Unprotect(id); });
 }
 
 int kedge_clear(kedge_context* context) {
-  return Call(context, [&](Context& self, auto&) {
+  return CallCaptured(context, [&](Context& self, auto&) {
     self.core.regions.current().Clear();
     return Status::Ok();
   });
 }
 
 int kedge_protect_object(kedge_context* context, int id, const char* name, const kedge_object* object) {
-  return Call(context, [&](Context& self, auto&) -> Status {
+  return CallCaptured(context, [&](Context& self, auto&) -> Status {
     KEDGE_RETURN_IF_ERROR(NotNull(object, "object"));
     return self.core.regions.current().ProtectObject(id, name, *object);
   });
@@ -231,7 +241,7 @@ int kedge_alloc(kedge_context* context, const char* name, size_t count, size_t e
 }
 
 int kedge_realloc(kedge_context* context, void* block, size_t bytes, void** resized) {
-  return Call(context, [&](Context& self, auto&) -> Status {
+  return CallCaptured(context, [&](Context& self, auto&) -> Status {
     KEDGE_RETURN_IF_ERROR(NotNull(resized, "resized"));
     KEDGE_ASSIGN_OR_RETURN(*resized, self.core.heap.Reallocate(block, bytes));
     return Status::Ok();
@@ -239,11 +249,11 @@ int kedge_realloc(kedge_context* context, void* block, size_t bytes, void** resi
 }
 
 int kedge_free(kedge_context* context, void* block) {
-  return Call(context, [&](Context& self, auto&) { return self.core.heap.Free(block); });
+  return CallCaptured(context, [&](Context& self, auto&) { return self.core.heap.Free(block); });
 }
 
 int kedge_detach(kedge_context* context, void* block) {
-  return Call(context, [&](Context& self, auto&) { return self.core.heap.Detach(block); });
+  return CallCaptured(context, [&](Context& self, auto&) { return self.core.heap.Detach(block); });
 }
 
 int kedge_find(kedge_context* context, const char* name, void** block, size_t* bytes, kedge_region_info* info) {
@@ -269,20 +279,20 @@ int kedge_heap(kedge_context* context, kedge_context* const** link) {
 }
 
 int kedge_checkpoint(kedge_context* context, const char* name, int64_t version, unsigned flags) {
-  return Call(context, [&](Context& self, auto&) -> Status {
+  return Call(context, [&](Context& self, std::unique_lock<std::mutex>& lock) -> Status {
     KEDGE_RETURN_IF_ERROR(CheckName(name));
     const BlockedTime blocked(&self, true);
     self.pace->OnCheckpointBegin();
-    return self.checkpointer->Whole(name, version, (flags & KEDGE_OVERWRITE) != 0);
+    return self.checkpointer->Whole(lock, name, version, (flags & KEDGE_OVERWRITE) != 0);
   });
 }
 
 int kedge_checkpoint_begin(kedge_context* context, const char* name, int64_t version, unsigned flags) {
-  return Call(context, [&](Context& self, auto&) -> Status {
+  return Call(context, [&](Context& self, std::unique_lock<std::mutex>& lock) -> Status {
     KEDGE_RETURN_IF_ERROR(CheckName(name));
     const BlockedTime blocked(&self, true);
     self.pace->OnCheckpointBegin();
-    return self.checkpointer->Begin(name, version, (flags & KEDGE_OVERWRITE) != 0);
+    return self.checkpointer->Begin(lock, name, version, (flags & KEDGE_OVERWRITE) != 0);
   });
 }
 
@@ -389,7 +399,7 @@ int kedge_last_flush_error(kedge_context* context, char* name, size_t name_bytes
 }
 
 int kedge_newest(kedge_context* context, const char* name, int64_t at_most, int64_t* version) {
-  return Call(context, [&](Context& self, auto&) -> Status {
+  return CallCaptured(context, [&](Context& self, auto&) -> Status {
     KEDGE_RETURN_IF_ERROR(CheckName(name));
     KEDGE_RETURN_IF_ERROR(NotNull(version, "version"));
     KEDGE_ASSIGN_OR_RETURN(*version, self.restarter->Newest(name, at_most));
@@ -398,7 +408,7 @@ int kedge_newest(kedge_context* context, const char* name, int64_t at_most, int6
 }
 
 int kedge_restart(kedge_context* context, const char* name, int64_t at_most, int64_t* restored) {
-  return Call(context, [&](Context& self, auto&) -> Status {
+  return CallCaptured(context, [&](Context& self, auto&) -> Status {
     KEDGE_RETURN_IF_ERROR(CheckName(name));
     if (self.checkpointer->active()) return Status(Code::kFailedPrecondition, "a checkpoint has begun and not ended");
     const Result<int64_t> version = self.restarter->Whole(name, at_most);
@@ -412,11 +422,13 @@ int kedge_restart(kedge_context* context, const char* name, int64_t at_most, int
 }
 
 int kedge_restart_begin(kedge_context* context, const char* name, int64_t version) {
-  return Call(context, [&](Context& self, auto&) { return BeginRestart(&self, name, version, Restarter::Purpose::kRestore); });
+  return CallCaptured(context,
+                      [&](Context& self, auto&) { return BeginRestart(&self, name, version, Restarter::Purpose::kRestore); });
 }
 
 int kedge_load_begin(kedge_context* context, const char* name, int64_t version) {
-  return Call(context, [&](Context& self, auto&) { return BeginRestart(&self, name, version, Restarter::Purpose::kRead); });
+  return CallCaptured(context,
+                      [&](Context& self, auto&) { return BeginRestart(&self, name, version, Restarter::Purpose::kRead); });
 }
 
 int kedge_saved_region(kedge_context* context, int id, size_t* bytes, kedge_region_info* info) {
@@ -491,7 +503,7 @@ int kedge_restart_as(kedge_context* context, int rank) {
 }
 
 int kedge_cleanup(kedge_context* context, const char* name) {
-  return Call(context, [&](Context& self, auto&) -> Status {
+  return CallCaptured(context, [&](Context& self, auto&) -> Status {
     if (name != nullptr) KEDGE_RETURN_IF_ERROR(CheckName(name));
     return self.levels->Cleanup(name == nullptr ? "" : name);
   });

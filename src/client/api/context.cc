@@ -165,7 +165,8 @@ void Context::EndOwnAttempt() {
 Status Context::Finalize(bool drain) {
   Status status;
   {
-    const std::lock_guard lock(core.mutex);
+    std::unique_lock lock(core.mutex);
+    KEDGE_RETURN_IF_ERROR(core.AwaitCapture(lock, Deadline(SystemClock(), core.job.wait_timeout)));
     checkpointer->Abandon();
     restarter->Abandon();
     if (drain) status = core.Heard(Drain());

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "base/byte_size.h"
 #include "base/clock.h"
@@ -13,12 +14,23 @@
 #include "client/core/callback.h"
 #include "client/regions/object_stream.h"
 #include "os/files/private_files.h"
+#include "os/memory/held_writes.h"
 #include "schedule/schedule.h"
 #include "store/retention.h"
 #include "store/versions.h"
 
 namespace kedge::client {
 namespace {
+
+// Of less memory neither the copy nor what it saves is felt.
+constexpr uint64_t kCopiedLaterBytesMin = uint64_t{4} << 20;
+
+// What moves may have moved before it was copied.
+bool IsCopiedLater(const DeclaredRegion& declared) {
+  const Region& region = declared.description;
+  return region.kind == RegionKind::kMemory && region.bytes >= kCopiedLaterBytesMin && !declared.moves() &&
+         !declared.device_written;
+}
 
 // Errors after which the store itself is tried: the tiers cannot take the image, and it may have room.
 bool InlineMayHelp(Code code) {
@@ -36,9 +48,11 @@ Checkpointer::Checkpointer(Core* core, Ledger* ledger, Session* session, const s
       files_(os::PrivateFileSystem(), files_folder),
       file_publisher_(*core->file_system) {}
 
-Status Checkpointer::Start(const std::string& name, int64_t version, bool overwrite) {
+Status Checkpointer::Start(std::unique_lock<std::mutex>& lock, const std::string& name, int64_t version, bool overwrite) {
   // Nothing that may fail on one rank alone comes before (ledger.h).
   ledger_->Count(name);
+  KEDGE_RETURN_IF_ERROR(core_->AwaitCapture(lock, Deadline(SystemClock(), core_->job.wait_timeout)));
+  copy_.reset();
   if (active()) {
     return Status(Code::kFailedPrecondition, fmt::format("checkpoint '{}' version {} has begun and not ended",
                                                          taken_->generation.name, taken_->generation.version));
@@ -85,45 +99,118 @@ Status Checkpointer::FallBackInline(const Status& why) {
   return capture_.Begin(&store_sink_, identity, core_->regions.current_name(), 0);
 }
 
-Status Checkpointer::Begin(const std::string& name, int64_t version, bool overwrite) {
-  KEDGE_RETURN_IF_ERROR(Start(name, version, overwrite));
+Status Checkpointer::Begin(std::unique_lock<std::mutex>& lock, const std::string& name, int64_t version, bool overwrite) {
+  KEDGE_RETURN_IF_ERROR(Start(lock, name, version, overwrite));
   Status status = core_->Heard(OpenImage(0));
   if (!status.ok()) Abandon();
   return status;
 }
 
-Status Checkpointer::Whole(const std::string& name, int64_t version, bool overwrite) {
-  KEDGE_RETURN_IF_ERROR(Start(name, version, overwrite));
-  Status status = Gather(KEDGE_ALL, nullptr, 0);
-  if (status.ok()) {
-    uint64_t bytes = 0;
-    for (uint64_t region : gathered_bytes_) bytes += region;
-    status = OpenImage(bytes);
+Result<bool> Checkpointer::CaptureWhole() {
+  uint64_t bytes = 0;
+  for (uint64_t region : gathered_bytes_) bytes += region;
+  KEDGE_RETURN_IF_ERROR(OpenImage(bytes));
+  std::vector<CopiedLater> later;
+  const bool copies_later = CopiesLater();
+  Status status = CapturePart(copies_later ? &later : nullptr);
+  if (copies_later && status.code() == Code::kUnsupported) {
+    // No memory of a tier takes all of it: it is copied now, to whatever does.
+    later.clear();
+    capture_.Abort();
+    KEDGE_RETURN_IF_ERROR(OpenImage(bytes));
+    status = CapturePart(nullptr);
   }
-  if (status.ok()) status = CapturePart();
-  if (status.ok()) status = EndCapture();
+  KEDGE_RETURN_IF_ERROR(status);
+  if (!later.empty()) return StartCopy(std::move(later));
+  KEDGE_RETURN_IF_ERROR(EndCapture());
+  return false;
+}
+
+Status Checkpointer::Whole(std::unique_lock<std::mutex>& lock, const std::string& name, int64_t version, bool overwrite) {
+  KEDGE_RETURN_IF_ERROR(Start(lock, name, version, overwrite));
+  Status status = Gather(KEDGE_ALL, nullptr, 0);
+  bool goes_on = false;
+  if (status.ok()) {
+    const Result<bool> captured = CaptureWhole();
+    status = captured.status();
+    goes_on = captured.ok() && *captured;
+  }
   // The application waits, so its memory is as it was: the image can be taken once more.
   if (!status.ok() && !inline_ && InlineMayHelp(status.code())) {
     status = FallBackInline(status);
-    if (status.ok()) status = CapturePart();
+    if (status.ok()) status = CapturePart(nullptr);
     if (status.ok()) status = EndCapture();
   }
   if (!status.ok()) {
     Abandon();
     return core_->Heard(status);
   }
-  return Finish();
+  ++core_->statistics.checkpoints;
+  return goes_on ? Status::Ok() : Finish();
+}
+
+bool Checkpointer::CopiesLater() {
+  if (!core_->job.copies_later || inline_) return false;
+  if (!std::exchange(tried_to_hold_, true)) {
+    const Status status = os::HeldWrites::Probe();
+    holds_ = status.ok();
+    if (!holds_) LogWarning("client", "capture.mode is cow, but checkpoints copy in their call: {}", status.message());
+  }
+  return holds_;
+}
+
+Result<bool> Checkpointer::StartCopy(std::vector<CopiedLater> later) {
+  KEDGE_ASSIGN_OR_RETURN(auto copy, BackgroundCopy::Create(&copy_order_));
+  for (const DeclaredRegion* declared : gathered_) {
+    if (!IsCopiedLater(*declared)) continue;
+    const Status status = copy->Add(declared->address, declared->description.bytes);
+    if (status.ok()) continue;
+    LogDebug("client", "region {} is copied in the call: {}", declared->description.id, status.message());
+  }
+  KEDGE_ASSIGN_OR_RETURN(const bool goes_on,
+                         copy->Start(std::move(later), [this](Status status) { OnCopied(std::move(status)); }));
+  if (!goes_on) {
+    capture_.SetChecksums(copy->parts());
+    KEDGE_RETURN_IF_ERROR(EndCapture());
+    return false;
+  }
+  AnnotateHeap();
+  copy_ = std::move(copy);
+  started_ = std::exchange(taken_, nullptr);
+  started_ns_ = WallTimeNs();
+  ledger_->Started(started_);
+  core_->capturing = true;
+  return true;
+}
+
+void Checkpointer::OnCopied(Status status) {
+  const std::lock_guard lock(core_->mutex);
+  taken_ = std::exchange(started_, nullptr);
+  if (status.ok()) {
+    capture_.SetChecksums(copy_->parts());
+    status = capture_.End(started_ns_);
+  }
+  core_->statistics.writes_held += copy_->waited();
+  if (status.ok()) {
+    status = Finish();
+  } else {
+    taken_->started = false;
+    session_->AddFailure(taken_, core_->Heard(status).WithContext("it was not captured"));
+    Abandon();
+  }
+  core_->capturing = false;
+  core_->capture_ended.notify_all();
 }
 
 Status Checkpointer::Part(kedge_selection selection, const int* ids, size_t count) {
   if (!active()) return Status(Code::kFailedPrecondition, "no checkpoint has begun");
   // A wrong selection is the caller's slip: nothing was captured, and the checkpoint may go on.
   KEDGE_RETURN_IF_ERROR(Gather(selection, ids, count));
-  Status status = CapturePart();
+  Status status = CapturePart(nullptr);
   // Memory that an earlier part has captured may have changed since: only a first part can be taken again.
   if (!status.ok() && !inline_ && parts_ == 0 && InlineMayHelp(status.code())) {
     status = FallBackInline(status);
-    if (status.ok()) status = CapturePart();
+    if (status.ok()) status = CapturePart(nullptr);
   }
   if (!status.ok()) Abandon();
   if (status.ok()) ++parts_;
@@ -164,11 +251,13 @@ Status Checkpointer::Take(DeclaredRegion* declared) {
   return Status::Ok();
 }
 
-Status Checkpointer::CapturePart() {
+Status Checkpointer::CapturePart(std::vector<CopiedLater>* later) {
   KEDGE_RETURN_IF_ERROR(capture_.BeginPart(gathered_bytes_));
   for (DeclaredRegion* declared : gathered_) {
     if (declared->description.kind == RegionKind::kObject) {
       KEDGE_RETURN_IF_ERROR(CaptureObject(declared));
+    } else if (later != nullptr && IsCopiedLater(*declared)) {
+      KEDGE_RETURN_IF_ERROR(capture_.AddRegionLater(declared->description, declared->address, later));
     } else {
       KEDGE_RETURN_IF_ERROR(CaptureMemory(*declared));
     }
@@ -205,9 +294,13 @@ Status Checkpointer::CaptureObject(DeclaredRegion* declared) {
   return capture_.CloseRegion();
 }
 
-Status Checkpointer::EndCapture() {
+void Checkpointer::AnnotateHeap() {
   const std::optional<std::string> heap = core_->heap.Note();
   if (heap && core_->regions.current_name().empty()) capture_.Annotate(kHeapKey, *heap);
+}
+
+Status Checkpointer::EndCapture() {
+  AnnotateHeap();
   return capture_.End(WallTimeNs());
 }
 
@@ -241,6 +334,7 @@ Status Checkpointer::End(bool success) {
     Abandon();
     return core_->Heard(status).WithContext("the checkpoint is abandoned");
   }
+  ++core_->statistics.checkpoints;
   return Finish();
 }
 
@@ -291,7 +385,6 @@ Status Checkpointer::PublishFileInline(const FileOrigin& origin, const RoutedFil
 
 void Checkpointer::CountFinished() {
   kedge_statistics& statistics = core_->statistics;
-  ++statistics.checkpoints;
   const uint64_t bytes = capture_.bytes_captured();
   statistics.bytes_captured += bytes;
   statistics.bytes_unchanged += capture_.bytes_left_out();

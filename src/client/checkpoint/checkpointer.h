@@ -1,16 +1,21 @@
 // Takes checkpoints: whole, or begin, parts, end; through the agent's slots, or inline into the store without an agent.
 //
 // Guarded by the context's lock. The state between begin and end is one image; any error ends it, and the next checkpoint
-// starts afresh.
+// starts afresh. With capture.mode = cow a whole one returns once writes to its memory are held back: its image has started, and
+// the thread that copies it ends it under the lock (Core::capturing). No other one begins before.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
+#include "capture/background_copy.h"
+#include "capture/copy_order.h"
 #include "capture/image_capture.h"
 #include "capture/store_sink.h"
 #include "client/core/core.h"
@@ -28,8 +33,9 @@ class Checkpointer {
   // All outlive the checkpointer. `files_folder`: where routed files lie.
   Checkpointer(Core* core, Ledger* ledger, Session* session, const std::string& files_folder);
 
-  Status Whole(const std::string& name, int64_t version, bool overwrite);
-  Status Begin(const std::string& name, int64_t version, bool overwrite);
+  // `lock` holds the context's lock on entry and return.
+  Status Whole(std::unique_lock<std::mutex>& lock, const std::string& name, int64_t version, bool overwrite);
+  Status Begin(std::unique_lock<std::mutex>& lock, const std::string& name, int64_t version, bool overwrite);
   Status Part(kedge_selection selection, const int* ids, size_t count);
   Result<std::string> RouteFile(const std::string& original);
   Status Annotate(std::string_view key, std::string_view value);
@@ -43,14 +49,23 @@ class Checkpointer {
   void CheckAgreement();
 
  private:
-  Status Start(const std::string& name, int64_t version, bool overwrite);
+  Status Start(std::unique_lock<std::mutex>& lock, const std::string& name, int64_t version, bool overwrite);
+  // What was gathered, in one call; true: some of it is copied later.
+  Result<bool> CaptureWhole();
+  // Whether the image goes where memory can be copied later, and this process can hold writes back. Tries it the first time, and
+  // says in the log why not.
+  bool CopiesLater();
+  Result<bool> StartCopy(std::vector<CopiedLater> later);
+  // The copy's thread: all is there, or what has become of it.
+  void OnCopied(Status status);
   // Chooses the sink and begins the image there.
   Status OpenImage(uint64_t announced_bytes);
   Status FallBackInline(const Status& why);
   // Fills gathered_ with the selected regions; on an error none of them counts as taken.
   Status Gather(kedge_selection selection, const int* ids, size_t count);
   Status Take(DeclaredRegion* declared);
-  Status CapturePart();
+  // `later` null: all of it is copied now.
+  Status CapturePart(std::vector<CopiedLater>* later);
   Status CaptureMemory(const DeclaredRegion& declared);
   // As many as stay on the node, and the next one.
   uint64_t VersionsOnNode() const { return uint64_t{core_->job.keys.keep_local} + 1; }
@@ -58,6 +73,7 @@ class Checkpointer {
   uint64_t NeededOnNode(uint64_t image_bytes) const;
   bool Fits(uint64_t image_bytes) const;
   Status CaptureObject(DeclaredRegion* declared);
+  void AnnotateHeap();
   Status EndCapture();
   Status Finish();
   void CountFinished();
@@ -84,6 +100,13 @@ class Checkpointer {
   std::vector<uint64_t> gathered_bytes_;
   bool warned_of_size_ = false;
   std::map<std::string, Generation> unfinished_;  // the newest inline one of each name, not seen complete
+
+  bool tried_to_hold_ = false;
+  bool holds_ = false;
+  CopyOrder copy_order_;
+  TakenVersion* started_ = nullptr;  // while Core::capturing
+  int64_t started_ns_ = 0;
+  std::unique_ptr<BackgroundCopy> copy_;  // the last member: its thread uses the others
 };
 
 }  // namespace kedge::client

@@ -43,12 +43,13 @@ class CheckpointerTest : public StoredTest {
   }
 
   std::array<double, 100> memory_{};
+  std::unique_lock<std::mutex> lock_{core_->mutex};
   Checkpointer checkpointer_{core_.get(), &ledger_, &session_, "/files"};
 };
 
 TEST_F(CheckpointerTest, PartsTakeEachRegionOnceAndARefusedSelectionTakesNone) {
   EXPECT_EQ(Part(KEDGE_ALL).code(), Code::kFailedPrecondition) << "nothing has begun";
-  ASSERT_TRUE(checkpointer_.Begin("wave", 1, false).ok());
+  ASSERT_TRUE(checkpointer_.Begin(lock_, "wave", 1, false).ok());
   EXPECT_EQ(Part(KEDGE_SOME, {2, 4}).code(), Code::kNotFound);
   ASSERT_TRUE(Part(KEDGE_SOME, {2}).ok()) << "the refused selection has not taken it";
   const Status twice = Part(KEDGE_SOME, {3, 2});
@@ -58,21 +59,21 @@ TEST_F(CheckpointerTest, PartsTakeEachRegionOnceAndARefusedSelectionTakesNone) {
   ASSERT_TRUE(checkpointer_.End(true).ok());
   EXPECT_THAT(Stored(1), ElementsAre(2, 1, 3));
   // The next image takes all of them again.
-  ASSERT_TRUE(checkpointer_.Whole("wave", 2, false).ok());
+  ASSERT_TRUE(checkpointer_.Whole(lock_, "wave", 2, false).ok());
   EXPECT_THAT(Stored(2), ElementsAre(1, 2, 3));
   EXPECT_EQ(core_->statistics.checkpoints_inline, 2u);
 }
 
 TEST_F(CheckpointerTest, WhatIsGivenUpLeavesNothingAndTheNextOneWorks) {
-  ASSERT_TRUE(checkpointer_.Begin("wave", 1, false).ok());
+  ASSERT_TRUE(checkpointer_.Begin(lock_, "wave", 1, false).ok());
   ASSERT_TRUE(Part(KEDGE_ALL).ok());
   ASSERT_TRUE(checkpointer_.End(false).ok());
   EXPECT_FALSE(checkpointer_.active());
   fs_.faults().Add({.calls = CallsOf(Call::kPwrite), .count = 1, .errno_value = EIO});
-  EXPECT_EQ(checkpointer_.Whole("wave", 1, false).code(), Code::kIo);
+  EXPECT_EQ(checkpointer_.Whole(lock_, "wave", 1, false).code(), Code::kIo);
   EXPECT_EQ(NewestAtOrBelow(catalog(), "job", "wave", -1).status().code(), Code::kNotFound);
   EXPECT_EQ(core_->statistics.checkpoints, 0u);
-  ASSERT_TRUE(checkpointer_.Whole("wave", 1, false).ok());
+  ASSERT_TRUE(checkpointer_.Whole(lock_, "wave", 1, false).ok());
   EXPECT_THAT(Stored(1), ElementsAre(1, 2, 3));
   EXPECT_EQ(ledger_.Newest()->generation.take, 3u) << "each call was counted";
 }

@@ -38,15 +38,17 @@ Result<Levels::Subject> Levels::Find(const std::string& name, int64_t version) {
   KEDGE_RETURN_IF_ERROR(core_->CheckNotSuperseded());
   TakenVersion* taken = name.empty() ? ledger_->Newest() : ledger_->Find(name, version);
   if (taken != nullptr) {
+    if (taken->started) return Subject{taken->generation, false, true, Status::Ok()};
+    if (!taken->captured && !taken->flush_failure.ok()) return taken->flush_failure;
     if (!taken->captured) {
       return Status(Code::kFailedPrecondition,
                     fmt::format("'{}' version {} was not captured", taken->generation.name, taken->generation.version));
     }
-    return Subject{taken->generation, !taken->in_store, taken->flush_failure};
+    return Subject{taken->generation, !taken->in_store, false, taken->flush_failure};
   }
   if (name.empty()) return Status(Code::kNotFound, "this context has taken no checkpoint yet");
   if (const Generation* restored = ledger_->FindRestored(name, version); restored != nullptr && core_->protects) {
-    return Subject{*restored, true, Status::Ok()};
+    return Subject{*restored, true, false, Status::Ok()};
   }
   auto versions = ListVersions(*core_->catalog, core_->job.job, name);
   if (!versions.ok() && versions.status().code() != Code::kNotFound) return versions.status();
@@ -54,7 +56,7 @@ Result<Levels::Subject> Levels::Find(const std::string& name, int64_t version) {
   if (versions.ok()) {
     for (const VersionInfo& info : *versions) {
       if (info.generation.version != version) continue;
-      if (!info.abandoned) return Subject{info.generation, false, Status::Ok()};
+      if (!info.abandoned) return Subject{info.generation, false, false, Status::Ok()};
       there = "abandoned: the job went on from an older one, and this context has not taken it again";
     }
   }
@@ -101,8 +103,12 @@ bool Levels::WasMadeGood(const Generation& generation) const {
 }
 
 Status Levels::Wait(std::unique_lock<std::mutex>& lock, const std::string& name, int64_t version, Level level, Duration timeout) {
-  KEDGE_ASSIGN_OR_RETURN(Subject subject, Find(name, version));
   const Deadline deadline(SystemClock(), timeout);
+  KEDGE_ASSIGN_OR_RETURN(Subject subject, Find(name, version));
+  if (subject.started) {
+    KEDGE_RETURN_IF_ERROR(core_->AwaitCapture(lock, deadline));
+    KEDGE_ASSIGN_OR_RETURN(subject, Find(subject.generation.name, subject.generation.version));
+  }
   Duration pause = kPollMin;
   for (;;) {
     KEDGE_RETURN_IF_ERROR(core_->CheckNotSuperseded());
@@ -135,6 +141,7 @@ Status Levels::Wait(std::unique_lock<std::mutex>& lock, const std::string& name,
 Result<Level> Levels::Test(const std::string& name, int64_t version) {
   KEDGE_ASSIGN_OR_RETURN(const Subject subject, Find(name, version));
   KEDGE_RETURN_IF_ERROR(core_->CheckNotSuperseded());
+  if (subject.started) return Level::kNone;
   if (!subject.failure.ok() && !(subject.at_agent && WasMadeGood(subject.generation))) return subject.failure;
   LevelReply reply;
   const auto connection = subject.at_agent ? session_->connection() : nullptr;
@@ -148,6 +155,7 @@ Result<Level> Levels::Test(const std::string& name, int64_t version) {
 Status Levels::Pending() {
   session_->Pump();
   const Status busy(Code::kBusy, "a flush of this rank runs or waits");
+  if (core_->capturing) return busy;
   if (session_->HadPending()) {
     const auto connection = session_->connection();
     if (!connection) return busy;

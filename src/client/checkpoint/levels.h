@@ -38,6 +38,7 @@ class Levels {
   struct Subject {
     Generation generation;
     bool at_agent = false;  // this rank's image was given to the agent
+    bool started = false;   // or is still being captured
     Status failure;
   };
   Result<Subject> Find(const std::string& name, int64_t version);

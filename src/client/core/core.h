@@ -5,13 +5,16 @@
 // the application hold `mutex`; the watcher takes it for moments only.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "capture/chunking.h"
 #include "client/heap/heap.h"
@@ -64,6 +67,16 @@ struct Core {
   RegionTable regions;
   Heap heap{&regions.default_group()};
   kedge_statistics statistics{};
+
+  // An image has begun, and its memory is copied while the application goes on (capture.mode = cow).
+  bool capturing = false;
+  std::condition_variable capture_ended;
+  // Until there is none; `lock` holds the mutex on entry and return. kTimeout.
+  Status AwaitCapture(std::unique_lock<std::mutex>& lock, const Deadline& deadline) {
+    const auto is_over = [this] { return !capturing; };
+    if (capture_ended.wait_for(lock, std::max(deadline.Remaining(), Duration{}), is_over)) return Status::Ok();
+    return Status(Code::kTimeout, "rank " + std::to_string(rank()) + ": the last checkpoint is still being captured");
+  }
 
   // kBusy: what this context has taken is not safe any more, and it takes nothing more.
   Status CheckNotSuperseded() const {

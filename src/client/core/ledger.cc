@@ -55,7 +55,14 @@ void Ledger::Forget(Name* name) {
   name->order.pop_front();
 }
 
+void Ledger::Started(TakenVersion* taken) {
+  taken->started = true;
+  newest_ = taken;
+  names_[taken->generation.name].newest = taken->generation.version;
+}
+
 void Ledger::Captured(TakenVersion* taken) {
+  taken->started = false;
   taken->captured = true;
   newest_ = taken;
   names_[taken->generation.name].newest = taken->generation.version;

@@ -21,6 +21,7 @@ namespace kedge::client {
 
 struct TakenVersion {
   Generation generation;
+  bool started = false;   // this rank's image is still being captured
   bool captured = false;  // this rank's image is whole
   bool in_store = false;  // captured inline: this rank's image was published by this process
   uint64_t session = 0;   // the session and its image number, where the agent has it
@@ -43,6 +44,8 @@ class Ledger {
 
   // The taking that was counted last. kAlreadyExists: the version is not greater than the newest.
   Result<TakenVersion*> Begin(const std::string& name, int64_t version, bool overwrite);
+  // The image of this taking has begun, and becomes whole while the application goes on.
+  void Started(TakenVersion* taken);
   // The image of this taking is whole.
   void Captured(TakenVersion* taken);
   // The application goes on from this version of its name. Returns the record of that: what is taken from now on comes from
@@ -53,7 +56,7 @@ class Ledger {
 
   // The last taking of this version by this context; nullptr: none that is remembered.
   TakenVersion* Find(const std::string& name, int64_t version);
-  // The last one captured; nullptr: none yet.
+  // The last one started or captured; nullptr: none yet.
   TakenVersion* Newest() { return newest_; }
   // Whether the application went on from another version of the name since.
   bool IsLeftBehind(const TakenVersion& taken) const;
