@@ -146,13 +146,14 @@ Status SlotSink::CloseChunk(uint64_t bytes, ImageRecord* record) {
   record->chunks.push_back(Chunk{0, object_offset_, bytes});
   object_offset_ = AlignChunkOffset(object_offset_ + bytes);
   (tier_->info().kind == TierKind::kMemory ? captured_.memory : captured_.directory) += bytes;
-  if (chunk_begin_ns_ != 0 && !chunk_is_partial_) ReportWritten();
+  if (chunk_begin_ns_ != 0) ReportWritten();
   return Status::Ok();
 }
 
 void SlotSink::ReportWritten() {
   if (context_.channel->Room() < kRingReserve) return;
-  const auto took_ns = static_cast<uint64_t>(SystemClock().NowNs() - chunk_begin_ns_);
+  // A partial one says nothing of the tier's speed, but no more is to wait for it.
+  const auto took_ns = chunk_is_partial_ ? 0 : static_cast<uint64_t>(SystemClock().NowNs() - chunk_begin_ns_);
   (void)context_.channel->TryPush(ChunkWritten{.range = place_, .took_ns = took_ns});
 }
 
