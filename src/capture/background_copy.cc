@@ -166,6 +166,7 @@ Status BackgroundCopy::CopyUnit(uint32_t number) {
     let = held_.LetThrough(unit.memory);
   }
   unit.is_copied = let.ok();
+  os::KillPoint("client-copy-unit");
   return let.ok() ? let : Lost(unit, "was unmapped, moved or mapped anew");
 }
 
@@ -174,7 +175,6 @@ Status BackgroundCopy::CopyUnits() {
     KEDGE_RETURN_IF_ERROR(TakeHappened());
     const bool is_waited_for = next_waiting_ < waiting_.size();
     KEDGE_RETURN_IF_ERROR(CopyUnit(is_waited_for ? waiting_[next_waiting_++] : sequence_[next++]));
-    os::KillPoint("client-copy-unit");
   }
   return Status::Ok();
 }

@@ -107,11 +107,11 @@ TEST_P(ClientKilledWhileItCopies, TheNextLaunchRestoresTheLastThatWasCaptured) {
   EXPECT_EQ(Last(third.Output(), "restored"), 8) << third.Output();
 }
 
-// Versions begin with 1; two regions are 184 blocks or a few more.
+// Versions begin with 0; two regions are about 185 blocks.
 INSTANTIATE_TEST_SUITE_P(Points, ClientKilledWhileItCopies,
-                         ::testing::Values(CopyPoint{"client-copy-begun:3", 2}, CopyPoint{"client-copy-unit:370", 1},
-                                           CopyPoint{"client-copy-unit:600", 3}, CopyPoint{"client-copy-done:3", 2},
-                                           CopyPoint{"client-end-before:3", 2}, CopyPoint{"client-end-after:3", 3}),
+                         ::testing::Values(CopyPoint{"client-copy-begun:3", 1}, CopyPoint{"client-copy-unit:300", 0},
+                                           CopyPoint{"client-copy-unit:460", 1}, CopyPoint{"client-copy-done:3", 1},
+                                           CopyPoint{"client-end-before:3", 1}, CopyPoint{"client-end-after:3", 2}),
                          [](const auto& point) { return AsTestName(point.param.name); });
 
 }  // namespace

@@ -27,7 +27,8 @@ class RestarterTest : public StoredTest {
   // Whose regions hold `value` each.
   void Take(int64_t version, double value) {
     memory_.fill(value);
-    const Status status = checkpointer_.Whole("wave", version, false);
+    std::unique_lock lock(core_->mutex);
+    const Status status = checkpointer_.Whole(lock, "wave", version, false);
     ASSERT_TRUE(status.ok()) << status.ToString();
   }
   Status Part(kedge_selection selection, const std::vector<int>& ids = {}) {
