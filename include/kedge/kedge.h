@@ -283,9 +283,10 @@ enum {
 /* Captures all regions of the current group as (name, version). Version >= 0, greater than this rank's newest of the name
  * unless KEDGE_OVERWRITE. All ranks take the same versions of a name in the same order; a call that fails counts, so that ranks
  * take a version again together. Ranks that took different ones are told: KEDGE_ERROR_MISMATCH of wait, test, finalize and
- * kedge_last_flush_error, naming both, and a restart brings them in step. Returns when the memory may change again ("captured").
- * When the flush of an earlier version has failed, this checkpoint is still taken, and kedge_last_flush_error tells. Blocked
- * time: docs/performance.md. */
+ * kedge_last_flush_error, naming both, and a restart brings them in step. Returns when the memory may change again ("captured");
+ * with capture.mode = cow when writes to it are held back until they may, and it may be freed once kedge_wait has seen level
+ * LOCAL, or after kedge_unprotect. When the flush of an earlier version has failed, this checkpoint is still taken, and
+ * kedge_last_flush_error tells. Blocked time: docs/performance.md. */
 KEDGE_API int kedge_checkpoint(kedge_context* context, const char* name, int64_t version, unsigned flags);
 
 /* The same in parts: begin, any number of parts (each region at most once: REST is what no part has written yet), routed

@@ -14,6 +14,7 @@
 #include "os/files/private_files.h"
 #include "os/machine/machine.h"
 #include "os/machine/probes.h"
+#include "os/memory/held_writes.h"
 #include "os/memory/write_tracking.h"
 #include "session/own_folder.h"
 #include "store/places/make_store.h"
@@ -87,6 +88,10 @@ void ExamineKernelFeatures(std::vector<Finding>* findings) {
   findings->push_back({tracking.ok() ? State::kOk : State::kNote, "page tracking",
                        tracking.ok() ? "the kernel tells which pages were written" : tracking.message(),
                        tracking.ok() ? "" : "nothing is lost: pages are compared by their content"});
+  const Status holds = os::HeldWrites::Probe();
+  findings->push_back({holds.ok() ? State::kOk : State::kNote, "held writes",
+                       holds.ok() ? "writes can be held back while memory is copied" : holds.message(),
+                       holds.ok() ? "" : "nothing is lost: with capture.mode = cow, checkpoints copy in their call"});
   findings->push_back({State::kOk, "huge pages",
                        fmt::format("anonymous: {}, /dev/shm: {}, hugetlb: {}", os::TransparentHugePages(),
                                    os::SharedMemoryHugePages(), os::HugetlbPagesTotal()),

@@ -395,6 +395,7 @@ def test_config_says_where_values_come_from(tmp_path: Path) -> None:
 def test_doctor(tmp_path: Path) -> None:
     findings = {finding["subject"]: finding for finding in kedge_json("doctor")["findings"]}
     assert findings["store"]["state"] != "BAD" and "io_uring" in findings and "page tracking" in findings
+    assert "held writes" in findings
     (tmp_path / "file").write_text("")
     bad = kedge_json("doctor", "--set", f"store.path={tmp_path / 'file' / 'store'}", expect=1)
     assert bad["bad"]
