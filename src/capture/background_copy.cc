@@ -118,16 +118,14 @@ Status BackgroundCopy::Lost(const Unit& unit, const char* why) const {
                             region, AddressOf(unit.memory.begin), why));
 }
 
-Status BackgroundCopy::CopySpan(Span* span) const {
+bool BackgroundCopy::CopySpan(Span* span) {
   for (uint64_t offset = 0; offset < span->bytes;) {
     const uint64_t bytes = std::min(kUnitBytes, span->bytes - offset);
-    if (!os::HeldWrites::Read(span->from + offset, span->to + offset, bytes)) {
-      return Status(Code::kMismatch, "it cannot be read");
-    }
+    if (!os::HeldWrites::Read(span->from + offset, span->to + offset, bytes)) return false;
     span->crc32c = crc32c::Extend(span->crc32c, span->to + offset, bytes);
     offset += bytes;
   }
-  return Status::Ok();
+  return true;
 }
 
 Status BackgroundCopy::TakeHappened() {
@@ -156,7 +154,7 @@ Status BackgroundCopy::CopyUnit(uint32_t number) {
   Unit& unit = units_[number];
   if (unit.is_copied) return Status::Ok();
   for (uint32_t i = 0; i < unit.spans; ++i) {
-    if (!CopySpan(&spans_[unit.first_span + i]).ok()) return Lost(unit, "was unmapped");
+    if (!CopySpan(&spans_[unit.first_span + i])) return Lost(unit, "was unmapped");
   }
   const Deadline deadline(SystemClock(), kGivingBackMax);
   Status let = holds_ ? held_.LetThrough(unit.memory) : Status::Ok();
@@ -186,14 +184,15 @@ void BackgroundCopy::SumParts() {
   }
 }
 
-Status BackgroundCopy::CopyEdges() {
+// The application waits, and its memory is there, as in any call.
+void BackgroundCopy::CopyEdges() {
   size_t unit = 0;
   for (uint32_t i = 0; i < spans_.size(); ++i) {
     while (unit < units_.size() && units_[unit].first_span + units_[unit].spans <= i) ++unit;
     const bool is_in_unit = unit < units_.size() && units_[unit].first_span <= i;
-    if (!is_in_unit) KEDGE_RETURN_IF_ERROR(CopySpan(&spans_[i]));
+    Span& span = spans_[i];
+    if (!is_in_unit) span.crc32c = crc32c::CopyAndChecksum(span.to, span.from, span.bytes);
   }
-  return Status::Ok();
 }
 
 void BackgroundCopy::Run(const Status& holds) {
@@ -202,10 +201,10 @@ void BackgroundCopy::Run(const Status& holds) {
     LogWarning("client", "a checkpoint copies all of its memory in the call: {}", holds.message());
     held_.LetAll();
   }
-  Status status = CopyEdges();
+  CopyEdges();
   if (holds_) begun_.count_down();
   os::KillPoint("client-copy-begun");
-  if (status.ok()) status = CopyUnits();
+  const Status status = CopyUnits();
   held_.LetAll();
   if (status.ok()) SumParts();
   order_->Learn(addresses_, waited_);

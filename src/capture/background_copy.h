@@ -68,9 +68,10 @@ class BackgroundCopy {
   void PlanSpans();
   // `holds`: whether writers are held.
   void Run(const Status& holds);
-  Status CopyEdges();
+  void CopyEdges();
   Status CopyUnits();
-  Status CopySpan(Span* span) const;
+  // False: it cannot be read.
+  static bool CopySpan(Span* span);
   Status CopyUnit(uint32_t unit);
   // Notes for whom writers wait, and whether memory was given back that is not copied.
   Status TakeHappened();

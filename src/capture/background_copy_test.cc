@@ -115,7 +115,9 @@ TEST_P(HammeredTest, TheCopyIsAsMemoryWasWhoeverWrites) {
     for (uint64_t writer = 0; writer < 3; ++writer) {
       writers.emplace_back([&, seed = GetParam() * 100 + writer] {
         Random writes(seed);
-        while (!is_over) memory.data()[writes.Below(memory.bytes())] = static_cast<std::byte>(writes.Below(256));
+        while (!is_over) {
+          std::atomic_ref(memory.data()[writes.Below(memory.bytes())]).store(static_cast<std::byte>(writes.Below(256)));
+        }
       });
     }
     const Status status = End();

@@ -88,7 +88,7 @@ class Writers {
         std::mt19937_64 random(seed);
         while (!stop_) {
           const size_t region = random() % kRegions;
-          At(region)[random() % Bytes(region)] = static_cast<char>(random());
+          std::atomic_ref(At(region)[random() % Bytes(region)]).store(static_cast<char>(random()));
         }
       });
     }
