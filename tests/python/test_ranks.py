@@ -105,7 +105,7 @@ def test_what_cannot_be_divided_is_named_before_anything_is_overwritten() -> Non
         own = np.array([-5])
         context.protect(0, own, "own")
         field = protect_rows(context, rank, 2)
-        with pytest.raises(kedge.MismatchError, match=r"region 0 \(array 'own'\): it has no global shape"):
+        with pytest.raises(kedge.MismatchError, match=r"region 0 \(array 'own'\): it has no global shape.*another job.name"):
             context.restart("a")
         context.protect(0, own, "own", replicated=True)
         with pytest.raises(kedge.MismatchError, match="region 0 .* it was saved without a global shape"):

@@ -367,8 +367,10 @@ Status Restarter::TryRedistributed(const std::string& name, const RestoreCandida
   }
   const Status planned = Agree(redistribution.Plan(std::move(parts)));
   if (!planned.ok()) {
-    return Status(planned.code(), fmt::format("version {} was taken by {} ranks, and this job has {}; {}", candidate.version,
-                                              candidate.ranks, core_->ranks(), planned.message()));
+    return Status(planned.code(),
+                  fmt::format("version {} was taken by {} ranks, and this job has {}; {}: run it with as many, or "
+                              "protect the same arrays; a run with another input needs another job.name",
+                              candidate.version, candidate.ranks, core_->ranks(), planned.message()));
   }
   const Status read = Agree(redistribution.Read([this](const OpenImage& image) { Count(image); }));
   restored_ = {core_->catalog->id(), core_->job.job, name, candidate.version, candidate.attempt, candidate.take};
