@@ -77,7 +77,7 @@ def test_a_setting_that_is_wrong_on_all_nodes_is_told_once(machine: Machine) -> 
     machine.settings["KEDGE_NODE_FAILURE_DOMAIN"] = "slurm"
     report, log = machine.run("--launcher=openmpi", *heat(300, 100), expect=3)
     assert not report["attempts"] and report["reason"].count("SLURM_TOPOLOGY_ADDR names no switch") == 1
-    assert f"nodes {', '.join(machine.names)} are left out: it cannot be asked: kedge: node.failure_domain = " in log
+    assert f"nodes {', '.join(machine.names)} are left out: it cannot be asked: node.failure_domain = " in log
 
 
 def test_agents_that_cannot_begin_are_not_waited_for(machine: Machine) -> None:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kedge.run.agents import Agents
+from kedge.run.agents import Agents, why_it_failed
 from kedge.run.allocation import Allocation, slurm_job, slurm_nodes
 from kedge.run.buffers import Buffers
 from kedge.run.launchers import LAUNCHERS, find_launcher
@@ -120,7 +120,7 @@ def configuration(tool: str) -> dict[str, str]:
     """The values of all keys. ValueError: the configuration is wrong."""
     told = subprocess.run([tool, "config", "--json"], capture_output=True, text=True, timeout=60)
     if told.returncode != 0:
-        raise ValueError(told.stderr.strip() or "kedge config failed")
+        raise ValueError(why_it_failed(told.stderr))
     return {entry["key"]: str(entry["value"]) for entry in json.loads(told.stdout)["keys"]}
 
 

@@ -147,7 +147,7 @@ class Health:
         if answer.code == _AGENT_IS_MUTE:
             self.with_mute_agents.add(node)
         if answer.code not in (0, _NO_AGENT):
-            return f"it cannot be asked: {_last_line(answer.output)}"
+            return f"it cannot be asked: {_last_line(answer.output).removeprefix('kedge: ')}"
         return self._why_probe_fails(node)
 
     def _why_probe_fails(self, node: str) -> str:

@@ -175,12 +175,12 @@ class Supervisor:
             # Some of it may be gone with the nodes that died: the look ahead tells what is left.
             self._say(f"attempt {attempt.number} {how} after {attempt.seconds:.0f} s, "
                       + (f"safe until then: {show(numbers(versions))}" if attempt.advanced else "without progress"))
-            if hopeless := why_hopeless(attempt):
-                return self._give_up(f"the last attempt {how}: {hopeless}")
             # Where nodes have versions, the job goes on without a store.
             is_first = attempt.number == 1 and not attempt.advanced and not attempt.ended and not (found and found.versions)
             if is_first and (trouble := self._agents.why_no_store(attempt.nodes[0])):
                 return self._give_up(f"the application {how}, and there is no store: {trouble}")
+            if hopeless := why_hopeless(attempt):
+                return self._give_up(f"the last attempt {how}: {hopeless}")
             if len(self._report.attempts) > self._limits.restarts_max:
                 times = len(self._report.attempts)
                 return self._give_up(f"it failed {'once' if times == 1 else f'{times} times'}; the last attempt {how}")
