@@ -157,6 +157,13 @@ def test_without_agent_and_looks_the_page_says_what_is_not_recorded(two_lives: N
     assert all(not of["started"] and not of["reached"].keys() - {"store"} for of in told["versions"])
 
 
+def test_whoever_reads_no_further_hears_no_complaint(two_lives: None) -> None:
+    report = subprocess.Popen([KEDGE, "report", "climate", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert report.stdout is not None and report.stderr is not None
+    report.stdout.close()
+    assert report.stderr.read() == "" and report.wait(60) == 0
+
+
 def test_no_job_no_store_and_wrong_files(two_lives: None, tmp_path: Path) -> None:
     assert "nothing that is called" in kedge("report", "nosuch", expect=1).stderr
     assert "no Kedge store" in kedge("report", "--no-agent", "--store", str(tmp_path / "nowhere"), expect=1).stderr

@@ -134,12 +134,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return serve(sources, options.job, options.job_name, options.port, options.interval)
         made = gather(options, sources)
         if options.json:
-            print(json.dumps(made.as_json()))
+            print(json.dumps(made.as_json()), flush=True)
         else:
             write_page(made, options.output)
     except GatherError as error:
         print(f"kedge report: {error}", file=sys.stderr)
         return error.code
+    except BrokenPipeError:  # head has seen enough
+        sys.stderr.close()
     except (ValueError, OSError) as error:
         print(f"kedge report: {error}", file=sys.stderr)
         return 2
