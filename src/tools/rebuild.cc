@@ -20,6 +20,7 @@
 #include "store/versions.h"
 #include "tools/agent_connection.h"
 #include "tools/command.h"
+#include "tools/common.h"
 #include "tools/prospects.h"
 
 namespace kedge::tools {
@@ -72,7 +73,8 @@ void Print(const RebuildOptions& options, const Prospects& prospects, size_t wan
     std::fprintf(stderr, "kedge: no answer from %s\n", Names(reply.silent_nodes).c_str());
   }
   if (!failure.ok()) std::fprintf(stderr, "kedge: %s\n", failure.message().c_str());
-  std::printf("%zu versions survive on the nodes; %u images came to this node%s\n", wanted, reply.images_brought,
+  std::printf("%s %s on the nodes; %s came to this node%s\n", Counted(wanted, "version").c_str(),
+              wanted == 1 ? "survives" : "survive", Counted(reply.images_brought, "image").c_str(),
               drained == nullptr      ? ""
               : drained->failure.ok() ? "; this node's part is in the store"
                                       : "; this node's part is not in the store yet");

@@ -624,7 +624,7 @@ TEST_F(ProtectTest, RebuildBringsBackWhatIsLost) {
   int brought = 0;
   for (auto& rebuild : rebuilds) {
     EXPECT_TRUE(rebuild->Succeeds(std::chrono::seconds(60)));
-    brought += rebuild->Output().find("; 1 images came to this node") != std::string::npos ? 1 : 0;
+    brought += rebuild->Output().find("; 1 image came to this node") != std::string::npos ? 1 : 0;
   }
   EXPECT_EQ(brought, 1) << "one node takes it, and the others know that";
   EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);

@@ -144,7 +144,7 @@ TEST_F(WithoutStore, WhatANodeHadIsRebuilt) {
   int brought = 0;
   for (auto& rebuild : rebuilds) {
     EXPECT_TRUE(rebuild->Succeeds(60s)) << rebuild->Output();
-    brought += rebuild->Output().find("; 1 images came to this node") != std::string::npos ? 1 : 0;
+    brought += rebuild->Output().find("; 1 image came to this node") != std::string::npos ? 1 : 0;
   }
   EXPECT_EQ(brought, 1);
   auto drain = nodes_.Tool(0, {"drain", "--job", "nodes"});
