@@ -5,10 +5,12 @@
 // A step computes each word of the hot part (in percent) anew, in order. First through the library, with its agent, copy and cow
 // each with a context of its own: blocked time, and the step that follows. Then the copy alone, into memory that is there, with
 // the three ways of [AI-Ckpt]: in the call; later, in the order of addresses; later, in the order of writes. The overhead of an
-// image is what its call and the step after it take longer than a step without one. Medians, all ways in turn; the first two
-// images of each do not count.
+// image is what its call and the step after it take longer than a step without one; beside it in this thread's processor time, in
+// which neither waiting counts nor what a busy machine takes away. Medians, all ways in turn; the first two images of each do not
+// count.
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,6 +48,21 @@ double MillisecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
+struct Moment {
+  Clock::time_point wall = Clock::now();
+  double processor = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) * 1e-6;
+  }();
+};
+
+// In milliseconds.
+struct Took {
+  explicit Took(const Moment& begin) : wall(MillisecondsSince(begin.wall)), processor(Moment().processor - begin.processor) {}
+  double wall, processor;
+};
+
 double MedianOf(std::vector<double> values) {
   values.erase(values.begin(), values.begin() + kSkipped);
   std::sort(values.begin(), values.end());
@@ -71,16 +88,15 @@ class Stencil {
         work_(work) {}
   std::byte* memory() { return memory_; }
   size_t bytes() const { return bytes_; }
-  // How many milliseconds it takes.
-  double Step() {
-    const auto begin = Clock::now();
+  Took Step() {
+    const Moment begin;
     auto* const words = reinterpret_cast<uint64_t*>(memory_ + bytes_) - hot_words_;
     for (size_t i = 0; i < hot_words_; ++i) {
       uint64_t word = words[i];
       for (int k = 0; k < work_; ++k) word = word * 6364136223846793005u + 1442695040888963407u;
       words[i] = word;
     }
-    return MillisecondsSince(begin);
+    return Took(begin);
   }
 
  private:
@@ -90,7 +106,14 @@ class Stencil {
 };
 
 struct Times {
-  std::vector<double> blocked, step, overhead, waited;
+  std::vector<double> blocked, step, overhead, processor, waited;
+
+  void Add(const Took& call, const Took& after, const Took& plain) {
+    blocked.push_back(call.wall);
+    step.push_back(after.wall);
+    overhead.push_back(call.wall + after.wall - plain.wall);
+    processor.push_back(call.processor + after.processor - plain.processor);
+  }
 };
 
 // ---- Through the library ----
@@ -109,12 +132,11 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  void Take(Stencil& stencil, double plain_step, Times* times) {
-    const auto begin = Clock::now();
+  void Take(Stencil& stencil, const Took& plain_step, Times* times) {
+    const Moment begin;
     Check(kedge_checkpoint(context_, "state", ++version_, 0), "kedge_checkpoint");
-    times->blocked.push_back(MillisecondsSince(begin));
-    times->step.push_back(stencil.Step());
-    times->overhead.push_back(times->blocked.back() + times->step.back() - plain_step);
+    const Took call(begin);
+    times->Add(call, stencil.Step(), plain_step);
     Check(kedge_wait(context_, "state", version_, KEDGE_LEVEL_LOCAL, 60), "kedge_wait");
     kedge_statistics statistics{};
     statistics.struct_size = sizeof statistics;
@@ -132,11 +154,11 @@ class Program {
 // ---- The copy alone ----
 enum class Way { kInCall, kByAddress, kByWrites };
 
-void Copy(Stencil& stencil, std::byte* image, Way way, kedge::CopyOrder* order, double plain_step, Times* times) {
+void Copy(Stencil& stencil, std::byte* image, Way way, kedge::CopyOrder* order, const Took& plain_step, Times* times) {
   kedge::CopyOrder none;
   std::promise<kedge::Status> done;
   std::unique_ptr<kedge::BackgroundCopy> copy;
-  const auto begin = Clock::now();
+  const Moment begin;
   if (way == Way::kInCall) {
     kedge::crc32c::CopyAndChecksum(image, stencil.memory(), stencil.bytes());
   } else {
@@ -147,9 +169,8 @@ void Copy(Stencil& stencil, std::byte* image, Way way, kedge::CopyOrder* order, 
     const auto goes_on = copy->Start(std::move(parts), [&done](kedge::Status status) { done.set_value(std::move(status)); });
     if (!goes_on.ok() || !*goes_on) std::abort();
   }
-  times->blocked.push_back(MillisecondsSince(begin));
-  times->step.push_back(stencil.Step());
-  times->overhead.push_back(times->blocked.back() + times->step.back() - plain_step);
+  const Took call(begin);
+  times->Add(call, stencil.Step(), plain_step);
   if (copy && !done.get_future().get().ok()) std::abort();
   times->waited.push_back(copy ? static_cast<double>(copy->waited()) : 0);
 }
@@ -163,8 +184,8 @@ double Argument(int argc, char** argv, const std::string& name, double value) {
 }
 
 void Print(const char* what, const Times& times) {
-  std::printf("%-28s %10.2f %10.2f %10.2f %10.0f\n", what, MedianOf(times.blocked), MedianOf(times.step),
-              MedianOf(times.overhead), MedianOf(times.waited));
+  std::printf("%-28s %10.2f %10.2f %10.2f %10.2f %10.0f\n", what, MedianOf(times.blocked), MedianOf(times.step),
+              MedianOf(times.overhead), MedianOf(times.processor), MedianOf(times.waited));
 }
 
 double PeakMebibytes() {
@@ -187,13 +208,14 @@ int main(int argc, char** argv) {
   const double before = PeakMebibytes();
   kedge::CopyOrder order;
   for (int i = 0; i < images; ++i) {
-    plain.push_back(stencil.Step());
+    const Took step = stencil.Step();
+    plain.push_back(step.wall);
     const auto begin = Clock::now();
     std::memcpy(image, stencil.memory(), bytes);
     copied.push_back(MillisecondsSince(begin));
-    Copy(stencil, image, Way::kInCall, nullptr, plain.back(), &in_call);
-    Copy(stencil, image, Way::kByAddress, nullptr, plain.back(), &by_address);
-    Copy(stencil, image, Way::kByWrites, &order, plain.back(), &by_writes);
+    Copy(stencil, image, Way::kInCall, nullptr, step, &in_call);
+    Copy(stencil, image, Way::kByAddress, nullptr, step, &by_address);
+    Copy(stencil, image, Way::kByWrites, &order, step, &by_writes);
   }
   const double extra = PeakMebibytes() - before;
 
@@ -202,14 +224,14 @@ int main(int argc, char** argv) {
   {
     Program copies(stencil, folder, "copy"), holds(stencil, folder, "cow");
     for (int i = 0; i < images; ++i) {
-      const double step = stencil.Step();
+      const Took step = stencil.Step();
       copies.Take(stencil, step, &copy);
       holds.Take(stencil, step, &cow);
     }
   }
   std::printf("%zu MiB, pages %s; milliseconds\nstep without a checkpoint %.2f, memcpy %.2f, extra memory %.1f MiB\n",
               bytes >> 20, huge ? "huge" : "of 4 KiB", MedianOf(plain), MedianOf(copied), extra);
-  std::printf("%-28s %10s %10s %10s %10s\n", "", "blocked", "step", "overhead", "waited");
+  std::printf("%-28s %10s %10s %10s %10s %10s\n", "", "blocked", "step", "overhead", "processor", "waited");
   Print("library, copy", copy);
   Print("library, cow", cow);
   Print("copy in the call", in_call);
