@@ -16,10 +16,6 @@ constexpr uint64_t kMagic = 0x3130'494d'4645'444b;  // KDEFMI01: changes with th
 constexpr size_t kHeaderBytes = 4096;
 static_assert(sizeof(BoardHeader) <= kHeaderBytes);
 
-// Some milliseconds of looking: who sleeps where other processes are busy, too, is woken on the processor of whoever wakes it,
-// and both share that one for a while. With more ranks than processors each look lets others run.
-constexpr uint32_t kLooks = 100'000;
-constexpr uint32_t kLooksCrowded = 20;
 constexpr Duration kSleepMax = std::chrono::seconds(1);
 
 size_t BoardBytes(uint32_t ranks) {
@@ -28,10 +24,13 @@ size_t BoardBytes(uint32_t ranks) {
 
 }  // namespace
 
+// Some 50 microseconds, which is what a sleep and a wake take, and then some milliseconds in which others may run: who sleeps
+// while other processes are busy is woken on the processor of whoever wakes it, and both share that one for a while.
+const Board::Patience Board::kPatient{2'000, 5'000};
+const Board::Patience Board::kCrowded{0, 20};
+
 Board::Board(os::SharedMapping memory, uint32_t ranks)
-    : memory_(std::move(memory)),
-      crowded_(ranks > std::thread::hardware_concurrency()),
-      looks_(crowded_ ? kLooksCrowded : kLooks) {}
+    : memory_(std::move(memory)), patience_(ranks > std::thread::hardware_concurrency() ? kCrowded : kPatient) {}
 
 Result<Board> Board::Create(uint32_t ranks) {
   KEDGE_CHECK(ranks >= 1 && ranks <= kRanksMax);
@@ -108,11 +107,7 @@ void Board::RingAll() {
   for (uint32_t rank = 0; rank < ranks(); ++rank) Ring(rank);
 }
 
-void Board::Pause() const {
-  if (crowded_) {
-    std::this_thread::yield();
-    return;
-  }
+void Board::Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif

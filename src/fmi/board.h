@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 #include "base/status.h"
@@ -68,12 +69,16 @@ class Board {
 
   // Wakes the rank if it sleeps. What it is to see must be written before.
   void Ring(uint32_t rank);
-  // Until `ready()` holds: looks for a while, then sleeps, to look again whenever somebody rings.
+  // Until `ready()` holds: looks for a while, lets others run for a while, then sleeps, to look again whenever somebody rings.
   template <typename Ready>
   void Await(uint32_t rank, Ready ready) const {
-    for (uint32_t look = 0; look < looks_; ++look) {
+    for (uint32_t look = 0; look < patience_.looks; ++look) {
       if (ready()) return;
       Pause();
+    }
+    for (uint32_t look = 0; look < patience_.yields; ++look) {
+      if (ready()) return;
+      std::this_thread::yield();
     }
     while (!SleepUnless(rank, ready)) {
     }
@@ -83,7 +88,7 @@ class Board {
   static constexpr uint32_t kFinished = uint32_t{1} << 31;
   Board(os::SharedMapping memory, uint32_t ranks);
   void RingAll();
-  void Pause() const;
+  static void Pause();
   void Sleep(uint32_t rank, uint32_t bell) const;
 
   template <typename Ready>
@@ -100,8 +105,14 @@ class Board {
   }
 
   os::SharedMapping memory_;
-  bool crowded_ = false;  // more ranks than processors: who waits lets others run
-  uint32_t looks_ = 0;
+  // How often it is looked whether a wait has ended.
+  struct Patience {
+    uint32_t looks;
+    uint32_t yields;
+  };
+  static const Patience kPatient;
+  static const Patience kCrowded;  // there are more ranks than processors
+  Patience patience_;
 };
 
 }  // namespace kedge::fmi
