@@ -178,7 +178,7 @@ struct ReturnSlot {
 struct ChunkWritten {
   ClientMessageKind kind = ClientMessageKind::kChunkWritten;
   SlotRange range{};
-  uint64_t took_ns = 0;
+  uint64_t took_ns = 0;  // 0: it is there in part, or comes later
 };
 
 // ---- Entries from the agent ----

@@ -143,6 +143,7 @@ TEST_P(CowTest, EveryVersionIsAsMemoryWasWhenTheCallBegan) {
     EXPECT_EQ(statistics.flush_failures, 0u) << "the flush compares what it writes with the checksums of capture";
     EXPECT_EQ(statistics.corrupt_copies, 0u);
     EXPECT_GT(statistics.writes_held, 0u);
+    EXPECT_LT(statistics.slot_wait_seconds, 4) << "the agent took chunks that are filled later for as many writers";
     Close(context);
     // From the store, without the agent.
     folder_.KillAgent();

@@ -89,6 +89,17 @@ TEST_F(LedgerTest, AVersionThatIsTakenAgainIsNotTheOldOne) {
   EXPECT_EQ(ledger_.FindSerial(1, 4), nullptr);
 }
 
+TEST_F(LedgerTest, AVersionThatHasStartedIsTheNewestAndNotCaptured) {
+  Take(11);
+  TakenVersion* const started = Begin(12).value();
+  ledger_.Started(started);
+  EXPECT_EQ(ledger_.Newest(), started);
+  EXPECT_TRUE(started->started && !started->captured);
+  EXPECT_EQ(Begin(12).status().code(), Code::kAlreadyExists);
+  ledger_.Captured(started);
+  EXPECT_TRUE(!started->started && started->captured);
+}
+
 TEST_F(LedgerTest, OfEachNameTheVersionsTakenLastAreRemembered) {
   Take(1, false, "other");
   Take(11);
