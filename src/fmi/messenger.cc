@@ -132,6 +132,7 @@ Status Messenger::Wait(RequestId id, Received* received) {
     never_comes = has_left && !request->is_complete;
     return request->is_complete || never_comes || is_broken();
   });
+  // Also of what was read from a sender's memory, which may have changed it since the failure.
   if (is_broken()) return Failed();
   if (never_comes) {
     const char* what = request->is_send ? "takes" : "sends";
@@ -213,7 +214,7 @@ void Messenger::Deliver(uint32_t index, uint32_t source, const MessageHead& head
 bool Messenger::Pull(Request* request, uint32_t source, const MessageHead& head) {
   const Status status = os::ReadOtherMemory(board_->row(source).process_id.load(), head.address, request->data, head.bytes);
   // Whose process has ended is known to all in a moment.
-  if (status.code() == Code::kNotFound || is_broken()) return false;
+  if (status.code() == Code::kNotFound) return false;
   if (!status.ok()) request->error = status.WithContext(fmt::format("the message of rank {}", source));
   return true;
 }

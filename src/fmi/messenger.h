@@ -101,7 +101,7 @@ class Messenger {
   void PollFrom(uint32_t source);
   void Handle(uint32_t source, const MessageHead& head, const std::byte* data);
   void Deliver(uint32_t index, uint32_t source, const MessageHead& head, const void* data);
-  // The message's bytes from its sender's memory. False: it is of an epoch that is over, or will be at once.
+  // The message's bytes from its sender's memory. False: the sender has died.
   bool Pull(Request* request, uint32_t source, const MessageHead& head);
   void Post(uint32_t to, const Pending& message);
   bool Write(uint32_t to, const Pending& message);

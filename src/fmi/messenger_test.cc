@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <numeric>
 #include <random>
 #include <string>
@@ -163,6 +165,40 @@ TEST_F(Pair, WakesWhoSleepsWhenThereIsAFailure) {
   char byte = 0;
   EXPECT_EQ(two.Receive(kHere, 0, 1, &byte, 1).code(), Code::kUnavailable);
   failing.join();
+}
+
+// A sender that has heard of a failure changes its memory at once, in the middle of the read or not.
+TEST_F(Pair, TakesNothingThatMayHaveChangedAfterAFailure) {
+  constexpr size_t kBytes = size_t{16} << 20;
+  std::string sent(kBytes, '\0');
+  std::string received(kBytes, '\0');
+  std::mt19937 random(1);
+  int failures = 0;
+  for (uint32_t epoch = 1; epoch <= 60; ++epoch) {
+    one.Adopt(epoch);
+    two.Adopt(epoch);
+    sent.assign(kBytes, 'a');
+    received.assign(kBytes, '\0');
+    one.BeginSend(kHere, 1, 0, sent.data(), sent.size());
+    std::atomic<bool> watches{false};
+    const auto delay = std::chrono::microseconds(random() % 1500);
+    std::thread failing([&] {
+      watches = true;
+      const auto end = std::chrono::steady_clock::now() + delay;
+      while (std::chrono::steady_clock::now() < end) {
+      }
+      board.BeginEpoch();
+      sent.assign(kBytes, 'b');
+    });
+    while (!watches) std::this_thread::yield();
+    const Status status = two.Receive(kHere, 0, 0, received.data(), received.size());
+    if (status.ok()) {
+      EXPECT_EQ(received.find('b'), std::string::npos);
+    }
+    failures += status.ok() ? 0 : 1;
+    failing.join();
+  }
+  EXPECT_GT(failures, 0);
 }
 
 TEST_F(Pair, NamesWhoHasLeft) {
