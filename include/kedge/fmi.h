@@ -38,9 +38,11 @@ enum {
   FMI_ERR_PROC_FAILED = 1 /* a rank has died: call FMI_Loop */
 };
 
-typedef enum FMI_Comm { FMI_COMM_WORLD = 0 } FMI_Comm;
+typedef int FMI_Comm;
+enum { FMI_COMM_WORLD = 0 };
 
-typedef enum FMI_Datatype {
+typedef int FMI_Datatype;
+enum {
   FMI_BYTE = 0, /* not to be reduced */
   FMI_CHAR = 1,
   FMI_INT = 2,
@@ -50,9 +52,10 @@ typedef enum FMI_Datatype {
   FMI_UNSIGNED_LONG = 6,
   FMI_FLOAT = 7,
   FMI_DOUBLE = 8
-} FMI_Datatype;
+};
 
-typedef enum FMI_Op { FMI_SUM = 0, FMI_PROD = 1, FMI_MIN = 2, FMI_MAX = 3 } FMI_Op;
+typedef int FMI_Op;
+enum { FMI_SUM = 0, FMI_PROD = 1, FMI_MIN = 2, FMI_MAX = 3 };
 
 enum {
   FMI_ANY_SOURCE = -1,

@@ -117,9 +117,9 @@ TEST(Datatypes, CombineAsTheirNamesSay) {
   CombineOf(FMI_DOUBLE, FMI_MIN)(data, other, 2);
   EXPECT_EQ(data[0], 5);
   EXPECT_EQ(CombineOf(FMI_BYTE, FMI_SUM), nullptr);
-  EXPECT_EQ(CombineOf(static_cast<FMI_Datatype>(99), FMI_SUM), nullptr);
-  EXPECT_EQ(CombineOf(FMI_INT, static_cast<FMI_Op>(99)), nullptr);
-  EXPECT_EQ(BytesOf(static_cast<FMI_Datatype>(-1)), 0u);
+  EXPECT_EQ(CombineOf(99, FMI_SUM), nullptr);
+  EXPECT_EQ(CombineOf(FMI_INT, 99), nullptr);
+  EXPECT_EQ(BytesOf(-1), 0u);
 }
 
 }  // namespace

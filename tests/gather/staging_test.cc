@@ -190,8 +190,8 @@ class StagingRelease : public StagingTest {
       }
     });
   }
-  void ExpectRestartOf(int64_t expected) {
-    nodes_.Run(places_, "", [&](kedge_context* context, int rank) {
+  void ExpectRestartOf(int64_t expected, const std::string& keys = "") {
+    nodes_.Run(places_, keys, [&](kedge_context* context, int rank) {
       std::vector<uint64_t> memory = TwoChunks(rank, 0);
       EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
       int64_t version = -1;
@@ -261,14 +261,7 @@ TEST_F(StagingRelease, ARestartGoesOnFromWhatIsHeld) {
   TakeAndEnd();
   ExpectNodesLeave();
   EXPECT_FALSE(IsStored(1));
-  nodes_.Run(places_, Keys(), [&](kedge_context* context, int rank) {
-    std::vector<uint64_t> memory = TwoChunks(rank, 0);
-    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-    int64_t version = -1;
-    EXPECT_KEDGE_OK(kedge_restart(context, "p", -1, &version));
-    EXPECT_EQ(version, 1);
-    EXPECT_TRUE(memory == TwoChunks(rank, 1)) << "rank " << rank;
-  });
+  ExpectRestartOf(1, Keys());
   ExpectNodesLeave();
   ExpectLeaves(3);
   ExpectStoredBy(2, 1);
