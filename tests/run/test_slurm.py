@@ -14,6 +14,7 @@ import pytest
 from cluster import Cluster
 from heat import HEAT_MPICH, assert_continued
 from machine import KEDGE, Machine
+from undrained import undrained
 from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,10 +68,11 @@ def test_a_node_that_dies_in_mid_run_is_replaced_by_a_spare(cluster: Cluster, ma
     assert_continued(machine, text(output), cells=24)
 
 
+@pytest.mark.needs("PYTHON")
 def test_nodes_go_back_to_the_cluster_when_staging_agents_have_what_they_had(cluster: Cluster, machine: Machine) -> None:
-    machine.settings["KEDGE_FLUSH_RATE"] = "256KiB"
+    machine.settings["KEDGE_FLUSH_RATE"] = "2MiB"
     script = (
-        f"kedge run --virtual --ranks=3 --staging=1 --release-nodes --launch-options=--mpi=pmi2 -- {HEAT_MPICH} 64 10 10\n"
+        f"kedge run --virtual --ranks=3 --staging=1 --release-nodes -- {shlex.join(undrained(machine))}\n"
         "echo kedge run is over: $?\n"
     )
     output = submit(cluster, machine, script, "--nodes=4", f"--chdir={machine.folder}")

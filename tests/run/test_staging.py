@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from heat import assert_continued, endless_heat, heat
-from machine import BUILD, Machine, kill
+from machine import Machine, kill
+from undrained import undrained
 from waiting import until
 
 pytestmark = pytest.mark.needs("MPI")
@@ -45,27 +44,10 @@ def test_a_staging_agent_that_dies_is_started_again(machine: Machine) -> None:
     assert_continued(machine, log)
 
 
-# A program that does not wait for the store at its end.
-LAST = """
-import os
-import numpy, kedge
-
-rank, ranks = (int(os.environ[f"OMPI_COMM_WORLD_{what}"]) for what in ("RANK", "SIZE"))
-array = numpy.random.default_rng(rank).random(1 << 20)
-context = kedge.Context(communicator=kedge.Rendezvous("launch", rank, ranks))
-context.protect(0, array)
-context.checkpoint("sim", 1)
-context.wait("sim", 1, kedge.Level.LOCAL)
-context.close(drain=False)
-"""
-
-
 @pytest.mark.needs("PYTHON")
 def test_nodes_are_free_before_the_store_has_everything(machine: Machine) -> None:
-    machine.settings |= {"KEDGE_FLUSH_RATE": "2MiB", "PYTHONPATH": str(BUILD / "python")}
-    program = machine.folder / "last.py"
-    program.write_text(LAST)
-    report, log = machine.run(*options(machine), "--ranks=2", "--nodes=2", "--", sys.executable, str(program))
+    machine.settings["KEDGE_FLUSH_RATE"] = "2MiB"
+    report, log = machine.run(*options(machine), "--ranks=2", "--nodes=2", "--", *undrained(machine))
     assert report["outcome"] == "finished" and not report["not_drained"]
     assert report["freed"] == machine.names[:2] and "2 of 2 nodes are free" in log, log
     assert report["node_seconds_saved"] > 2, report
