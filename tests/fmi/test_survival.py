@@ -82,8 +82,8 @@ def test_a_death_in_finalize_is_survived(launch: Launch, undisturbed: Callable[.
 def test_the_death_of_the_agent_is_survived(
     launch: Launch, undisturbed: Callable[..., str], end_own_agent: Callable[[], None]
 ) -> None:
-    expected = undisturbed(RANKS, CELLS, STEPS)
-    job = launch("-n", RANKS, "--interval", 20, JACOBI, CELLS, STEPS)
+    expected = undisturbed(RANKS, CELLS, 4 * STEPS)
+    job = launch("-n", RANKS, "--interval", 20, JACOBI, CELLS, 4 * STEPS)
     time.sleep(0.5)
     end_own_agent()
     job.kill(2)
@@ -92,13 +92,14 @@ def test_the_death_of_the_agent_is_survived(
 
 def test_a_job_goes_on_where_a_killed_fmirun_has_left_it(launch: Launch, undisturbed: Callable[..., str]) -> None:
     """The ranks die with it, and nothing is left over but the checkpoints."""
-    expected = undisturbed(RANKS, CELLS, STEPS)
-    words = ("-n", RANKS, "--interval", 20, JACOBI, CELLS, STEPS)
-    job = launch(*words)
+    steps = 8 * STEPS
+    expected = undisturbed(RANKS, CELLS, steps)
+    words = ("-n", RANKS, "--interval", 20, JACOBI, CELLS)
+    job = launch(*words, 100 * steps)  # it is still at it, however fast this machine is
     time.sleep(1)
     job.process.send_signal(signal.SIGKILL)
     assert job.wait().code == -signal.SIGKILL
-    assert_survived(launch(*words).wait(), expected)
+    assert_survived(launch(*words, steps).wait(), expected)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
