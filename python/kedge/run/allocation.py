@@ -62,8 +62,9 @@ def give_back(nodes: Iterable[str]) -> str:
     The node where the job script runs stays with the job to its end.
     """
     freed = set(nodes) - {os.environ.get("SLURMD_NODENAME", "")}
-    kept = [node for node in slurm_nodes() if node not in freed]
-    if not freed.intersection(slurm_nodes()):
+    allocated = slurm_nodes()
+    kept = [node for node in allocated if node not in freed]
+    if len(kept) == len(allocated):
         return ""
     command = ["scontrol", "update", f"JobId={slurm_job()}", f"NodeList={','.join(kept)}"]
     try:

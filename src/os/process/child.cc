@@ -8,35 +8,15 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <string_view>
+
+#include "os/process/exec_words.h"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
 
-extern char** environ;
-
 namespace kedge::os {
 namespace {
-
-std::vector<std::string> EnvironmentOf(const ChildOptions& options) {
-  std::vector<std::string> environment;
-  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
-    const std::string_view text = *variable;
-    bool is_set = false;
-    for (const auto& [name, value] : options.set) is_set = is_set || text.substr(0, text.find('=')) == name;
-    if (!is_set) environment.emplace_back(text);
-  }
-  for (const auto& [name, value] : options.set) environment.push_back(name + "=" + value);
-  return environment;
-}
-
-std::vector<char*> Pointers(std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  for (std::string& string : strings) pointers.push_back(string.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
 
 // In the child, which has one thread, and tells a failure through `report`.
 [[noreturn]] void Become(const char* program, char* const* arguments, char* const* environment, int descriptor, pid_t parent,
@@ -60,9 +40,9 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 Result<Child> Child::Start(const ChildOptions& options) {
   std::vector<std::string> arguments = {options.program};
   arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
-  std::vector<std::string> environment = EnvironmentOf(options);
-  const std::vector<char*> argument_pointers = Pointers(arguments);
-  const std::vector<char*> environment_pointers = Pointers(environment);
+  std::vector<std::string> environment = EnvironmentWith(options.set);
+  const std::vector<char*> argument_pointers = PointersTo(arguments);
+  const std::vector<char*> environment_pointers = PointersTo(environment);
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return Status::FromErrno(errno, "pipe");
   const UniqueFd reads(ends[0]);

@@ -15,20 +15,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
 
 #include "os/files/files.h"
 #include "os/files/private_files.h"
+#include "os/process/exec_words.h"
 #include "os/process/process.h"
 
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
-
-extern char** environ;
 
 // The children run on their own stacks inside our address space; sanitizers must not track those frames.
 #define KEDGE_NO_SANITIZE __attribute__((no_sanitize("address", "thread", "undefined")))
@@ -134,33 +131,6 @@ class Stacks {
   void* memory_;
 };
 
-std::vector<std::string> BuildEnvironment(const DaemonOptions& options) {
-  const auto removed = [&](std::string_view name) {
-    for (const std::string& pattern : options.unset) {
-      if (!pattern.empty() && pattern.back() == '*'
-              ? name.substr(0, pattern.size() - 1) == std::string_view(pattern).substr(0, pattern.size() - 1)
-              : name == pattern) {
-        return true;
-      }
-    }
-    return std::any_of(options.set.begin(), options.set.end(), [&](const auto& item) { return item.first == name; });
-  };
-  std::vector<std::string> environment;
-  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
-    const std::string_view text = *variable;
-    if (!removed(text.substr(0, text.find('=')))) environment.emplace_back(text);
-  }
-  for (const auto& [name, value] : options.set) environment.push_back(name + "=" + value);
-  return environment;
-}
-
-std::vector<char*> PointersTo(std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  for (std::string& string : strings) pointers.push_back(string.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 // A duplicate above the range that the daemon's descriptors are moved to, so that moving never overwrites one.
 Result<UniqueFd> DuplicateHigh(int fd) {
   UniqueFd duplicate(fcntl(fd, F_DUPFD_CLOEXEC, kFirstPassedDescriptor + kDescriptorsMax));
@@ -220,7 +190,7 @@ Result<ProcessIdentity> SpawnDaemon(const DaemonOptions& options) {
   if (options.descriptors.size() > kDescriptorsMax) return Status(Code::kInvalidArgument, "too many descriptors for a daemon");
   std::vector<std::string> arguments = {options.program};
   arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
-  std::vector<std::string> environment = BuildEnvironment(options);
+  std::vector<std::string> environment = EnvironmentWith(options.set, options.unset);
   const std::vector<char*> argument_pointers = PointersTo(arguments);
   const std::vector<char*> environment_pointers = PointersTo(environment);
 
