@@ -85,6 +85,7 @@ void AddPeerMessages(Seeds& seeds) {
   add(15, Encode(LocalPromise{generation, "n1", true}));
   add(16, Encode(LocalReply{false, generation, {"n1", "n2"}}));
   add(17, Encode(LocalNews{generation, true}));
+  add(24, Encode(CompletedNotice{generation}));
   add(18, Encode(SealedReply{{1, 2, 3, 4096, 60000}, {}}));
   add(12, Encode(Invitation{generation.store_id, generation.job, {2, 2, "secret", {{"n1", "rack", "address", {0, 1}}}}}));
 }

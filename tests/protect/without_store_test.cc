@@ -84,7 +84,7 @@ TEST_P(WithoutStoreByScheme, AJobLosesNodesAndComesBackTimeAndAgain) {
 }
 
 TEST_F(WithoutStore, VersionsGetToItWhenItIsBack) {
-  Take(all_, kXorOfFour, 1, KEDGE_LEVEL_STORE);
+  Take(all_, kXorOfFour + std::string(kNoStore), 1);
   GoAway();
   nodes_.Lose(1);
   nodes_.Run(all_, kXorOfFour, [&](kedge_context* context, int rank) {

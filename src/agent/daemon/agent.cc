@@ -74,6 +74,7 @@ void Agent::Subscribe() {
     takings_.OnChanged(generation);
     waiters_.Check(generation);
   };
+  events.version_completed = [this](const Generation& generation) { completions_.OnComplete(generation); };
   events.version_failed = [this](const Version& version, Level level, const Status& failure) {
     waiters_.OnFailure(version, level, failure);
   };

@@ -34,6 +34,7 @@
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
 #include "agent/protect/protect.h"
+#include "agent/schedule/completions.h"
 #include "agent/schedule/halts.h"
 #include "agent/schedule/local_level.h"
 #include "agent/schedule/takings.h"
@@ -119,6 +120,7 @@ class Agent {
   Peers peers_{*core_};
   MeasurePeers measure_peers_{*core_, peers_};
   LocalLevel local_level_{*core_, images_, peers_};
+  Completions completions_{*core_, peers_, publisher_};
   Tuning tuning_{*core_};
   Takings takings_{*core_, images_, peers_};
   Turns turns_{*core_, flush_, images_, peers_, tuning_};
@@ -135,8 +137,8 @@ class Agent {
   Shipper shipper_{*core_, assignment_, carrier_, flush_, images_, peers_, publisher_, stagers_};
   Sessions sessions_{*core_, assignment_, carrier_, images_, peers_, protect_, server_, throughput_, tiers_, tuning_};
   Waiters waiters_{*core_, attempt_watch_, flush_, images_, local_level_, protect_, publisher_, server_};
-  PeerServer peer_server_{*core_, carrier_, held_sets_, images_,  inventories_, local_level_,
-                          peers_, protect_, shipper_,   takings_, turns_};
+  PeerServer peer_server_{*core_,       carrier_, completions_, held_sets_, images_,  inventories_,
+                          local_level_, peers_,   protect_,     shipper_,   takings_, turns_};
   Server server_{*core_,         CallsOfServer(), fetch_,     halts_,     windows_,  images_,
                  measure_peers_, peers_,          publisher_, rebuilder_, sessions_, waiters_};
   std::unique_ptr<os::TextServer> metrics_;

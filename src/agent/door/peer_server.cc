@@ -11,6 +11,7 @@
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
 #include "agent/protect/protect.h"
+#include "agent/schedule/completions.h"
 #include "agent/schedule/local_level.h"
 #include "agent/schedule/takings.h"
 #include "agent/schedule/turns.h"
@@ -128,6 +129,11 @@ void PeerServer::Serve() {
                    [this](Job& job, const auto& news) { local_level_.OnNews(job, news); });
   Reply<ImageIdentity>(PeerKind::kTaken, DecodeImageIdentity,
                        [this](Job& job, const auto& taking) { takings_.OnTold(job, taking); });
+  OnFrom<CompletedNotice>(PeerKind::kCompleted, DecodeCompletedNotice,
+                          [this](Job& job, const net::Peer& peer, const CompletedNotice& notice, const Answer& answer) {
+                            answer(Buffer());
+                            completions_.OnTold(job, peer.node, notice.generation);
+                          });
   OnFrom<ReadRequest>(PeerKind::kReadSealed, DecodeReadRequest,
                       [this](Job&, const net::Peer& peer, const ReadRequest& request, Answer answer) {
                         OnReadSealed(peer, request, std::move(answer));

@@ -17,6 +17,7 @@ namespace kedge {
 
 class AgentCore;
 class Carrier;
+class Completions;
 class HeldSets;
 class Images;
 class Inventories;
@@ -31,10 +32,12 @@ class PeerServer {
  public:
   using Answer = net::Answer;
 
-  PeerServer(AgentCore& core, Carrier& carrier, HeldSets& held_sets, Images& images, Inventories& inventories,
-             LocalLevel& local_level, Peers& peers, Protect& protect, Shipper& shipper, Takings& takings, Turns& turns)
+  PeerServer(AgentCore& core, Carrier& carrier, Completions& completions, HeldSets& held_sets, Images& images,
+             Inventories& inventories, LocalLevel& local_level, Peers& peers, Protect& protect, Shipper& shipper,
+             Takings& takings, Turns& turns)
       : core_(core),
         carrier_(carrier),
+        completions_(completions),
         held_sets_(held_sets),
         images_(images),
         inventories_(inventories),
@@ -76,6 +79,7 @@ class PeerServer {
 
   AgentCore& core_;
   Carrier& carrier_;
+  Completions& completions_;
   HeldSets& held_sets_;
   Images& images_;
   Inventories& inventories_;

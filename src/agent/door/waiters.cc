@@ -150,7 +150,7 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   if (!wait.is_test && !reached && !failed && !node_failed && !never && !passed_by) {
     const int64_t now_ns = core_.clock().NowNs();
     if (now_ns < wait.deadline_ns) {
-      // Other nodes finish it without a word to this one; then it has every level.
+      // Another node may have finished it, and its word (schedule/completions.h) been lost; then it has every level.
       const bool is_stored = std::any_of(version.images.begin(), version.images.end(),
                                          [](const auto& entry) { return entry.second->flush == FlushState::kStored; });
       if (is_stored && now_ns >= wait.next_look_ns) {

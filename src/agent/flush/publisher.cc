@@ -180,6 +180,7 @@ void Publisher::OnPublished(const Generation& generation, Outcome outcome) {
     if (member.id == 0) cargo_.OnPublished(generation, member.rank, published.images[i], published.finish.complete);
   }
   Version* version = images_.FindVersion(generation);
+  if (published.finish.complete && (version == nullptr || !version->in_store)) core_.events().version_completed(generation);
   if (version != nullptr) return OnPublishedHere(*version, outcome);
   if (published.finish.created) Retain(*job, generation.name);
 }
@@ -229,7 +230,10 @@ void Publisher::OnPublishedHere(Version& published_version, const Outcome& outco
   }
   if (completed) SaveFiles(*version);
   os::KillPoint("publish-saved");
-  if (completed) OnComplete(*version);
+  if (completed) {
+    OnComplete(*version);
+    Retain(job, generation.name);
+  }
   for (uint64_t id : stored) {
     Image* image = images_.Find(id);
     if (image != nullptr) Settle(*image);
@@ -326,7 +330,22 @@ void Publisher::OnComplete(Version& version) {
     if (image->doomed || !image->ended) continue;
     if (image->has_files && !image->files_published && version.job->hello.keys.files_publish) PublishFiles(*image);
   }
-  Retain(*version.job, version.generation.name);
+}
+
+void Publisher::FindComplete(Version& version) {
+  version.in_store = true;
+  version.missing_in_store.clear();
+  SaveFiles(version);
+  OnComplete(version);
+  images_.Reconsider(*version.job, version.generation.name);
+}
+
+// Older versions go by the hand of the node that has completed it.
+void Publisher::OnCompletedElsewhere(const Generation& generation) {
+  Version* const version = images_.FindVersion(generation);
+  if (version == nullptr || version->in_store) return;
+  FindComplete(*version);
+  core_.events().version_changed(generation);
 }
 
 void Publisher::PublishFiles(Image& image) {
@@ -430,10 +449,9 @@ void Publisher::Probe(Version& version) {
         if (!outcome.ok()) return;
         found->missing_in_store = outcome->missing_ranks;
         if (outcome->complete && !found->in_store) {
-          found->in_store = true;
-          SaveFiles(*found);
-          OnComplete(*found);
-          images_.Reconsider(*found->job, generation.name);
+          core_.events().version_completed(generation);
+          FindComplete(*found);
+          Retain(*found->job, generation.name);
         }
         core_.events().version_changed(generation);
       });

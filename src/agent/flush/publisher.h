@@ -31,9 +31,11 @@ class Publisher {
   void Consider(const Generation& generation);
   // Another node has written the image and published it. `is_complete`: the version is complete in the store.
   void OnStoredElsewhere(Image& image, bool is_complete);
+  // Another node has completed the version.
+  void OnCompletedElsewhere(const Generation& generation);
   void OnVersionGone(Version& version);
 
-  // Finishes the version if all its parts are there by now: those of other nodes come without a word to us.
+  // Finishes the version if all its parts are there by now: nobody says so of each.
   void Probe(Version& version);
   // Looks a generation up that this node knows nothing of; `done(complete in the store)` on the loop.
   void Lookup(const Generation& generation, std::function<void(bool)> done);
@@ -65,6 +67,8 @@ class Publisher {
   void AwaitStore(Version& version, const Status& why);
   // For a successor: where its images are by now.
   void SaveFiles(const Version& version);
+  // It was not finished by what is published here.
+  void FindComplete(Version& version);
   void OnComplete(Version& version);
 
   AgentCore& core_;

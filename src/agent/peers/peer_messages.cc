@@ -247,6 +247,9 @@ KEDGE_FIELDS(CarryReply) {
 KEDGE_FIELDS(LocalNews) {
   walk(m.generation), walk(m.complete);
 }
+KEDGE_FIELDS(CompletedNotice) {
+  walk(m.generation);
+}
 KEDGE_FIELDS(BlockTable) {
   walk(m);
 }
@@ -312,6 +315,7 @@ KEDGE_MESSAGE(CarryReply, "answer on carried images")
 KEDGE_MESSAGE(LocalPromise, "promise of a version")
 KEDGE_MESSAGE(LocalReply, "answer to a promise")
 KEDGE_MESSAGE(LocalNews, "news of a promise")
+KEDGE_MESSAGE(CompletedNotice, "notice of completion")
 KEDGE_MESSAGE(BlockTable, "block table")
 
 #undef KEDGE_MESSAGE

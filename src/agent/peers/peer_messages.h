@@ -45,6 +45,7 @@ enum class PeerKind : uint16_t {
   kScan,
   kCarry,
   kEnlist,
+  kCompleted,
 };
 
 inline constexpr net::MeasureKinds kMeasureKinds{static_cast<uint16_t>(PeerKind::kEcho),
@@ -195,6 +196,11 @@ struct LocalNews {
   bool complete = false;
 };
 
+// The version is complete in the store. Answered empty.
+struct CompletedNotice {
+  Generation generation;
+};
+
 // What the nodes of a subtree have of a version (aggregation/scan_tree.h), told to the parent. The answer comes when all nodes
 // are heard: what all have, and how many bytes lie before the subtree.
 struct ScanRequest {
@@ -261,6 +267,9 @@ Buffer Encode(const LocalNews& message);
 Result<LocalPromise> DecodeLocalPromise(ByteSpan body);
 Result<LocalReply> DecodeLocalReply(ByteSpan body);
 Result<LocalNews> DecodeLocalNews(ByteSpan body);
+
+Buffer Encode(const CompletedNotice& message);
+Result<CompletedNotice> DecodeCompletedNotice(ByteSpan body);
 
 Buffer Encode(const TurnRequest& message);
 Buffer Encode(const TurnReply& message);

@@ -120,6 +120,8 @@ struct AgentEvents {
   std::function<void(const Image&)> image_stored;
   // The rank's image is to be brought here from other nodes: this node has none, or a bad one. Answered once.
   std::function<void(Job&, const Generation&, uint32_t rank, const BringOptions&, std::function<void(Status)>)> image_missed;
+  // This node has found the version complete in the store, or has made it so.
+  std::function<void(const Generation&)> version_completed;
   // A folder or a file of this agent may have been removed, or cut short.
   std::function<void()> places_doubted;
 };
