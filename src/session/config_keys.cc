@@ -138,6 +138,11 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add(
       {"staging.folder", kString, "", kJob,
        "folder that all nodes see, where staging agents say where they are: they write the job's versions; empty: none do"});
+  KeySpec alpha =
+      Count("staging.alpha", "5", "by how much a step (kedge_checkpoint_due) may take longer while staging agents read; 0: any",
+            "percent", 0);
+  alpha.maximum = 1000;
+  registry.Add(alpha);
   registry.Add(Count("keep.versions", "2", "complete versions of a name that stay in the store", "versions", 1));
   registry.Add(Count("keep.local", "1", "complete versions of a name that stay on the node while there is room", "versions", 0));
   registry.Add(Count("schedule.store", "1", "every n-th version goes to the store; 0: none", "versions", 0));
@@ -474,6 +479,7 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   if (!config.GetString("staging.folder").empty()) {
     KEDGE_ASSIGN_OR_RETURN(keys.staging_folder, PathOf(config, "staging.folder"));
   }
+  keys.staging_alpha_percent = static_cast<uint32_t>(config.GetInt64("staging.alpha"));
   if (!config.GetString("job.scratch").empty()) {
     KEDGE_ASSIGN_OR_RETURN(keys.scratch, PathOf(config, "job.scratch"));
   }

@@ -24,7 +24,7 @@
 namespace kedge {
 
 inline constexpr uint64_t kMailboxMagic = 0x786f622d6567646bULL;  // "kdge-box"
-inline constexpr uint32_t kProtocolVersion = 29;
+inline constexpr uint32_t kProtocolVersion = 30;
 inline constexpr uint32_t kClientRingEntries = 1024;
 inline constexpr uint32_t kAgentRingEntries = 64;
 // An open slot that is used up at this rate is asked for early, and grows far: the request lies behind all that the client has
@@ -279,6 +279,8 @@ struct Mailbox {
   std::atomic<uint64_t> levels_in_force;
   // Written by the client: non-zero once its ranks have been told to exit.
   std::atomic<uint32_t> told_to_exit;
+  // Written by the client: steps of the application, each a kedge_checkpoint_due.
+  std::atomic<uint64_t> steps;
 
   Ring<ClientMessage, kClientRingEntries> from_client;
   Ring<AgentMessage, kAgentRingEntries> from_agent;

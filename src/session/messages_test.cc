@@ -25,6 +25,7 @@ Hello SomeHello() {
   hello.keys.store_layout = StoreLayout::kLeaders;
   hello.keys.store_leaders = 7;
   hello.keys.staging_folder = "/shared/staging";
+  hello.keys.staging_alpha_percent = 7;
   hello.keys.store_stripe_bytes = 1 << 20;
   hello.keys.scratch = "/scratch";
   hello.keys.schedule_store_interval = std::chrono::seconds(30);

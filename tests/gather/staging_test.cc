@@ -2,9 +2,11 @@
 // store.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/json.h"
 #include "store/keys.h"
@@ -92,6 +94,53 @@ TEST_F(StagingTest, BytesAreSealedWhereThatIsAsked) {
   Take(places_, Keys() + "net.encrypt=true\n", 1, KEDGE_LEVEL_STORE);
   EXPECT_EQ(Counted(2, "images_carried"), 3);
   ExpectStored(1);
+}
+
+// Steps of the application take five times as long while its nodes are read. What its node knows of that in the end.
+class StagingAlpha : public StagingTest {
+ protected:
+  Json TakeInSteps(const std::string& keys, int64_t versions) {
+    StartStager(2, {}, "16MiB");
+    Json known;
+    nodes_.Run(places_, Keys() + keys, [&](kedge_context* context, int rank) {
+      std::vector<uint64_t> memory = TwoChunks(rank, 1);
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+      kedge_level level = KEDGE_LEVEL_STORE;
+      int64_t version = 0;
+      auto begun = std::chrono::steady_clock::now();
+      for (int step = 0; step < versions * kSteps; ++step) {
+        int due = 0;
+        EXPECT_KEDGE_OK(kedge_checkpoint_due(context, &due));
+        if (step % kSteps == 0) {
+          EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", ++version, 0));
+          begun = std::chrono::steady_clock::now();
+        }
+        EXPECT_KEDGE_OK(kedge_test(context, "p", version, &level));
+        std::this_thread::sleep_for(level < KEDGE_LEVEL_STORE ? 5ms : 1ms);
+        if (level < KEDGE_LEVEL_STORE) took_ = std::chrono::steady_clock::now() - begun;
+      }
+      if (rank != 0) return;
+      auto status = nodes_.Tool(0, {"status", "--json"});
+      EXPECT_TRUE(status->Succeeds(20s)) << status->Output();
+      known = Json::parse(status->Output())["jobs"][0]["staging"];
+    });
+    return known;
+  }
+  static constexpr int kSteps = 500;
+  std::atomic<std::chrono::steady_clock::duration> took_{};  // the last version on its way to the store, at least
+};
+
+TEST_F(StagingAlpha, ANodeIsReadMoreSlowlyWhereThatSlowsItsApplication) {
+  const Json known = TakeInSteps("", 5);
+  EXPECT_GT(known["slowdown"], 0.5) << known;
+  EXPECT_GT(known["rate_limit"], 0) << known;
+  EXPECT_GT(took_.load(), 2s) << "12.6 MB of node 0, of 16 MiB/s that could be read";
+}
+
+TEST_F(StagingAlpha, ANodeIsReadAsFastAsCanBeWhereThatIsAllowed) {
+  const Json known = TakeInSteps("staging.alpha=0\n", 3);
+  EXPECT_GT(known["slowdown"], 0.5) << known;
+  EXPECT_EQ(known["rate_limit"], 0) << known;
 }
 
 TEST_F(StagingTest, OfAnotherStagingFolderIsNotAsked) {

@@ -77,6 +77,7 @@ class Agent {
   Protect& protect() { return protect_; }
   Publisher& publisher() { return publisher_; }
   Server& server() { return server_; }
+  Shipper& shipper() { return shipper_; }
   Sessions& sessions() { return sessions_; }
   Throughput& throughput() { return throughput_; }
   Tiers& tiers() { return tiers_; }

@@ -193,6 +193,9 @@ Json JobJson(Agent& agent, const Job& job) {
             {"told_to_exit", agent.halts().IsExitTold(job)},
             {"flush_bytes_per_second", agent.throughput().FlushBytesPerSecond(job.store_id)}};
   json.update(TuningJson(agent, job));
+  if (const SourcePace* const pace = agent.shipper().PaceOf(job.key())) {
+    json["staging"] = {{"rate_limit", pace->rate()}, {"slowdown", pace->slowdown() ? Json(*pace->slowdown()) : Json()}};
+  }
   json["scheme"] = ProtectSchemeName(job.hello.keys.protect_scheme);
   json["groups"] = agent.protect().DescribeGroups(job);
   json["versions"] = Json::array();

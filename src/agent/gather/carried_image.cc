@@ -63,12 +63,14 @@ class PieceWriter {
   // The piece that ends there in its chunk.
   Status Write(uint32_t chunk, uint64_t chunk_offset, uint64_t end) {
     const uint64_t begin = (end - 1) / order_.piece_bytes * order_.piece_bytes;
-    for (Duration pause = order_.rate->Pause(); pause > Duration::zero(); pause = order_.rate->Pause()) {
-      std::this_thread::sleep_for(std::min(pause, kRatePauseMax));
-      if (order_.progress->is_withdrawn) break;
+    for (ByteRate* const rate : {order_.rate, order_.node_rate.get()}) {
+      for (Duration pause = rate->Pause(); pause > Duration::zero() && !order_.progress->is_withdrawn; pause = rate->Pause()) {
+        std::this_thread::sleep_for(std::min(pause, kRatePauseMax));
+      }
     }
     if (order_.progress->is_withdrawn) return Status(Code::kFailedPrecondition, "it is wanted no more");
     order_.rate->Take(end - begin);
+    order_.node_rate->Take(end - begin);
     const ByteSpan piece(buffer_.OfSize(order_.piece_bytes), end - begin);
     KEDGE_ASSIGN_OR_RETURN(const PieceWritten written, order_.object->WriteBytes(piece, chunk_offset + begin));
     order_.rate->GiveBack(piece.size() - written.bytes);

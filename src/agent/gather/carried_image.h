@@ -23,7 +23,8 @@ struct CarryOrder {
   CarryRequest::Item image;
   std::shared_ptr<FlushObject> object;
   uint64_t piece_bytes = 0;
-  ByteRate* rate = nullptr;  // outlives it
+  ByteRate* rate = nullptr;             // outlives it
+  std::shared_ptr<ByteRate> node_rate;  // of all that is read from the node
   // Shared with the loop's thread: bytes written so far, and whether the image is wanted no more.
   struct Progress {
     std::atomic<uint64_t> bytes{0};

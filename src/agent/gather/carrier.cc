@@ -59,6 +59,13 @@ bool Carrier::Load::IsUnderWay() const {
   return std::ranges::any_of(images, [](const auto& entry) { return !entry.second.IsOver(); });
 }
 
+std::shared_ptr<ByteRate> Carrier::RateOf(const JobKey& job, const std::string& node) {
+  std::weak_ptr<ByteRate>& known = rates_[{job, node}];
+  std::shared_ptr<ByteRate> rate = known.lock();
+  if (rate == nullptr) known = rate = std::make_shared<ByteRate>(core_.clock(), 0);
+  return rate;
+}
+
 Carrier::Load& Carrier::LoadOf(const Generation& generation) {
   Load& load = loads_[generation];
   load.asked_ns = load.changed_ns = core_.clock().NowNs();
@@ -80,6 +87,8 @@ void Carrier::OnCarry(Job& job, const std::string& node, const CarryRequest& req
   job.left_ns = core_.clock().NowNs();
   if (!request.images.empty()) load.ranks = request.ranks;
   if (load.accounted.insert(node).second) load.accounted_bytes += request.accounted_bytes;
+  const std::shared_ptr<ByteRate> rate = RateOf(job.key(), node);
+  rate->Set(request.rate);
   Waiting waiting{node, {}, request.held, std::move(answer), core_.clock().NowNs()};
   for (const CarryRequest::Item& item : request.images) {
     waiting.ranks.push_back(item.rank);
@@ -118,6 +127,7 @@ void Carrier::Pull(Job& job, const Generation& generation, Image& image) {
                    image.object,
                    piece_bytes % kCarriedPieceBytes == 0 ? kCarriedPieceBytes : piece_bytes,
                    &core_.flush_rate(),
+                   RateOf(job.key(), image.node),
                    image.progress};
   core_.Background(
       core_.is_flush_awaited() ? *awaited_workers_ : *workers_,
@@ -301,6 +311,7 @@ void Carrier::AnswerWaiting(Load& load) {
 
 void Carrier::Tick() {
   const int64_t now_ns = core_.clock().NowNs();
+  std::erase_if(rates_, [](const auto& entry) { return entry.second.expired(); });
   for (auto entry = loads_.begin(); entry != loads_.end();) {
     const Generation generation = entry->first;
     Load& load = entry->second;

@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/flush/cargo.h"
@@ -116,6 +117,8 @@ class Carrier : public Cargo {
   // Those all of whose images are over, or who have waited long enough.
   void AnswerWaiting(Load& load);
   Load& LoadOf(const Generation& generation);
+  // At which the node's images of that job are read.
+  std::shared_ptr<ByteRate> RateOf(const JobKey& job, const std::string& node);
 
   AgentCore& core_;
   Fetch& fetch_;
@@ -124,6 +127,7 @@ class Carrier : public Cargo {
   Peers& peers_;
   Publisher& publisher_;
   std::map<Generation, Load> loads_;
+  std::map<std::pair<JobKey, std::string>, std::weak_ptr<ByteRate>> rates_;  // while images are read
   // Each waits for other nodes: apart from those who do not. The second while a rank waits for what it has taken.
   std::unique_ptr<Workers> workers_, awaited_workers_;
 };

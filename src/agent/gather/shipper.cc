@@ -175,6 +175,8 @@ void Shipper::Ask(const Key& key) {
   Shipment& shipment = shipments_.at(key);
   const Job* const job = core_.FindJobOf(key.first);
   if (job == nullptr) return TakeBack(key, "its job is not known any more");
+  const SourcePace* const pace = PaceOf(job->key());
+  shipment.request.rate = pace == nullptr ? 0 : pace->rate();
   shipment.request.is_leaving = is_leaving_ && Stagers::HasThem(*job);
   peers_.Call(*job, key.second, PeerKind::kCarry, Encode(shipment.request), kCarryTimeout,
               [this, key](const Result<Buffer>& answer) {
@@ -222,6 +224,8 @@ void Shipper::OnAnswer(const Key& key, const Result<CarryReply>& answer) {
     Image* const image = FindShipped(key.first, rank);
     if (image == nullptr) continue;
     ++core_.counters().images_shipped;
+    const auto source = sources_.find(JobKeyOf(key.first));
+    if (source != sources_.end()) source->second.pace.AddRead(StreamBytes(*image));
     publisher_.OnStoredElsewhere(*image, answer->is_complete);
   }
   for (const uint32_t rank : failed) WriteHere(key.first, rank);
@@ -261,6 +265,37 @@ void Shipper::Tick() {
   for (const auto& [generation, why] : given_up) GiveUp(generation, why);
   std::erase_if(plans_, [&](const auto& entry) { return images_.FindVersion(entry.first) == nullptr; });
   planner_.Tick();
+  LookAtSteps();
+}
+
+const SourcePace* Shipper::PaceOf(const JobKey& job) const {
+  const auto found = sources_.find(job);
+  return found == sources_.end() ? nullptr : &found->second.pace;
+}
+
+void Shipper::LookAtSteps() {
+  const int64_t now_ns = core_.clock().NowNs();
+  for (const auto& [key, job] : core_.jobs()) {
+    if (!Stagers::HasThem(*job)) continue;
+    const double allowed = 0.01 * job->hello.keys.staging_alpha_percent;
+    Source& source = sources_.try_emplace(key, Source{SourcePace(allowed), {}, now_ns}).first->second;
+    uint64_t steps = 0;
+    std::map<uint32_t, uint64_t> shown;
+    for (const Session* session : core_.sessions().all()) {
+      if (session->job != job.get()) continue;
+      const uint64_t now = session->box().steps.load(std::memory_order_relaxed);
+      const auto before = source.steps.find(session->id);
+      if (before != source.steps.end()) steps += std::max(now, before->second) - before->second;
+      shown[session->id] = now;
+    }
+    const bool is_read = std::ranges::any_of(shipments_, [&key = key](const auto& shipment) {
+      return JobKeyOf(shipment.first.first) == key && !shipment.second.request.images.empty();
+    });
+    source.pace.Add(steps, Duration(now_ns - source.looked_ns), is_read);
+    source.steps = std::move(shown);
+    source.looked_ns = now_ns;
+  }
+  std::erase_if(sources_, [this](const auto& entry) { return core_.FindJob(entry.first) == nullptr; });
 }
 
 }  // namespace kedge

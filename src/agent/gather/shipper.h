@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "agent/gather/planner.h"
+#include "agent/gather/source_pace.h"
 #include "agent/peers/peer_messages.h"
 #include "agent/tables/model.h"
 
@@ -50,6 +51,8 @@ class Shipper {
   void HandOver() { is_leaving_ = true; }
   // Some times a second.
   void Tick();
+  // Of a job whose images staging agents read; null: of another.
+  const SourcePace* PaceOf(const JobKey& job) const;
 
  private:
   // A version whose writers are awaited, or were.
@@ -64,6 +67,12 @@ class Shipper {
     uint64_t mark = 0;
     int64_t heard_ns = 0;  // when it got on last
     int failures = 0;      // to reach it, one after the other
+  };
+  // How the application of a job gets on beside what staging agents read.
+  struct Source {
+    SourcePace pace;
+    std::map<uint32_t, uint64_t> steps;  // that its sessions have shown
+    int64_t looked_ns = 0;
   };
   using Key = std::pair<Generation, std::string>;  // version and leader
 
@@ -81,6 +90,7 @@ class Shipper {
   void Ask(const Key& key);
   void OnAnswer(const Key& key, const Result<CarryReply>& answer);
   void TakeBack(const Key& key, const std::string& why);
+  void LookAtSteps();
 
   AgentCore& core_;
   Assignment& assignment_;
@@ -95,6 +105,7 @@ class Shipper {
   bool is_room_wanted_ = false;  // by a rank, at the last tick
   bool is_leaving_ = false;
   std::map<Key, Shipment> shipments_;
+  std::map<JobKey, Source> sources_;
 };
 
 }  // namespace kedge

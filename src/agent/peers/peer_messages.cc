@@ -229,7 +229,7 @@ KEDGE_FIELDS(ScanReply) {
 }
 KEDGE_FIELDS(CarryRequest) {
   walk(m.generation), walk(m.ranks, kRanksMax), walk(m.is_withdrawn), walk(m.is_leaving), walk(m.held, kRanksMax);
-  walk(m.accounted_bytes);
+  walk(m.accounted_bytes), walk(m.rate);
   walk.List(m.images, 7, [&](auto& image) {
     walk(image.rank, kRanksMax), walk(image.record_bytes), walk.U32(image.record_crc32c), walk(image.image_bytes);
   });

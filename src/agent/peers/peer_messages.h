@@ -230,6 +230,7 @@ struct CarryRequest {
   bool is_leaving = false;       // the one that asks leaves as soon as the other holds them
   uint32_t held = 0;             // of these, it has heard of so many that they are held
   uint64_t accounted_bytes = 0;  // of those that are planned to come there, this node's
+  uint64_t rate = 0;             // bytes per second at which this node is to be read at most; 0: no limit
   std::vector<Item> images;      // ranks ascend
 };
 // kHeld: it lies whole on the node that was asked, which brings it to the store whatever becomes of the other.

@@ -1,6 +1,8 @@
-// At most so many bytes per second (flush.rate), whoever writes them: a bucket of tokens, each a byte. Thread safe.
+// At most so many bytes per second, whoever writes them (flush.rate) or reads them (staging.alpha): a bucket of tokens, each a
+// byte. Thread safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 
@@ -14,6 +16,7 @@ class ByteRate {
   // 0: no limit.
   ByteRate(const Clock& clock, uint64_t bytes_per_second) : clock_(clock), bytes_per_second_(bytes_per_second) {}
 
+  void Set(uint64_t bytes_per_second);
   // For how long nothing may be written; zero: now.
   Duration Pause();
   // So many are written, whatever Pause said.
@@ -25,7 +28,7 @@ class ByteRate {
   void Add(double tokens);
 
   const Clock& clock_;
-  const uint64_t bytes_per_second_;
+  std::atomic<uint64_t> bytes_per_second_;
   std::mutex mutex_;
   double tokens_ = 0;  // bytes that may go now; negative after a piece that was larger
   int64_t filled_ns_ = clock_.NowNs();

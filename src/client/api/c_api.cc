@@ -336,6 +336,7 @@ int kedge_checkpoint_due(kedge_context* context, int* due) {
   return Call(context, [&](Context& self, std::unique_lock<std::mutex>& lock) -> Status {
     KEDGE_RETURN_IF_ERROR(NotNull(due, "due"));
     *due = 0;
+    self.session->NoteStep();
     KEDGE_ASSIGN_OR_RETURN(const bool is_due, self.pace->IsDue(lock));
     *due = is_due ? 1 : 0;
     return Status::Ok();

@@ -337,6 +337,10 @@ void Session::ShowTold() {
   if (shows_exit_) box->told_to_exit.store(1, std::memory_order_relaxed);
 }
 
+void Session::NoteStep() {
+  if (attached_) attached_->channel.mailbox()->steps.fetch_add(1, std::memory_order_relaxed);
+}
+
 void Session::ShowDeclared() {
   if (attached_) attached_->channel.mailbox()->declared_bytes.store(core_->regions.current().bytes(), std::memory_order_relaxed);
 }

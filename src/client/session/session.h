@@ -127,6 +127,8 @@ class Session {
   // What the agent has been asked to tell the ranks: to end.
   Halt told_halt() const;
 
+  // The agent is shown that the application has got a step on.
+  void NoteStep();
   // The agent is shown what the selected regions take, to make room for it ahead.
   void ShowDeclared();
   // The agent is shown the counts of levels that the ranks go by, and that they have been told to exit; every later one, too.
