@@ -80,4 +80,4 @@ def test_the_library_answers_as_the_page_says() -> None:
 
 def test_the_page_has_an_example_of_every_command_that_answers() -> None:
     shown = {command.split()[0] for command, _ in examples()}
-    assert shown >= {"advise", "sweep", "compare", "simulate", "fit", "watch", "groups"}
+    assert shown >= {"advise", "sweep", "compare", "simulate", "fit", "watch", "groups", "staging"}

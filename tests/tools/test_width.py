@@ -13,7 +13,7 @@ import pytest
 from kedge import Context
 from tool import KEDGE
 
-PLAN = ("advise", "compare", "curves", "figures", "fit", "groups", "simulate", "sweep", "watch")
+PLAN = ("advise", "compare", "curves", "figures", "fit", "groups", "simulate", "staging", "sweep", "watch")
 COMMANDS = (
     "", "ls", "inspect", "verify", "export", "copy", "gc", "rm", "clean", "pin", "unpin", "status", "top", "wait", "rebuild", "drain", "config",
     "doctor", "agent", "halt", "calibrate", "report", "run", "plan", *(f"plan {command}" for command in PLAN),

@@ -14,6 +14,7 @@ COMMANDS: tuple[str, ...] = (
     "simulate",
     "fit",
     "groups",
+    "staging",
     "figures",
     "curves",
 )
