@@ -64,6 +64,8 @@ class Kedge(CMakePackage):
             self.define("KEDGE_BUILD_TESTS", False),
             self.define("KEDGE_BUILD_EXAMPLES", False),
             self.define("KEDGE_WARNINGS_AS_ERRORS", False),
+            # It is where nothing else would look for it.
+            self.define("KEDGE_LINK_FABRIC", True),
             # Spack's one MPI, whichever it is, is the default one.
             self.define("KEDGE_WITH_MPICH", False),
             self.define("KEDGE_WITH_LAMMPS", False),

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "base/random.h"
+#include "net/fabric_library.h"
 #include "net/frame.h"
 #include "net/network.h"
 #include "os/sockets/tcp_ports.h"
@@ -47,8 +48,13 @@ constexpr FabricSetting kFabricSettings[] = {{"FI_OFI_RXM_MSG_RX_SIZE", "256"},
                                              {"FI_TCP_PREFETCH_RBUF_SIZE", "0"}};
 static_assert(kFrameBytesMax + 256 <= 2304, "a frame and the provider's header fit a buffer");
 
+// Nothing of a network is there before it is.
+const FabricLibrary& Loaded() {
+  return **LoadFabric();
+}
+
 Info MakeHints(const std::string& provider) {
-  Info hints(fi_allocinfo());
+  Info hints(Loaded().dupinfo(nullptr));
   KEDGE_CHECK(hints != nullptr);
   hints->caps = kCapabilities;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
@@ -68,7 +74,7 @@ std::string KnownProviders() {
   free(hints->fabric_attr->prov_name);
   hints->fabric_attr->prov_name = nullptr;
   fi_info* found = nullptr;
-  if (fi_getinfo(kApi, nullptr, nullptr, 0, hints.get(), &found) != 0) return "none";
+  if (Loaded().getinfo(kApi, nullptr, nullptr, 0, hints.get(), &found) != 0) return "none";
   const Info owner(found);
   std::set<std::string> names;
   for (const fi_info* info = found; info != nullptr; info = info->next) names.insert(info->fabric_attr->prov_name);
@@ -77,7 +83,8 @@ std::string KnownProviders() {
 
 Result<Info> GetInfo(const std::string& host, fi_info* hints, const std::string& provider) {
   fi_info* found = nullptr;
-  const int code = fi_getinfo(kApi, host.empty() ? nullptr : host.c_str(), nullptr, host.empty() ? 0 : FI_SOURCE, hints, &found);
+  const int code =
+      Loaded().getinfo(kApi, host.empty() ? nullptr : host.c_str(), nullptr, host.empty() ? 0 : FI_SOURCE, hints, &found);
   if (code == -FI_ENODATA) {
     return Status(Code::kUnsupported,
                   fmt::format("libfabric provider {}{}: there is none here with reliable datagrams and remote reads; it has: {}",
@@ -103,9 +110,13 @@ void LimitQueues(fi_info* info, size_t transmits, size_t receives) {
 
 }  // namespace
 
+void FreeInfo::operator()(fi_info* info) const {
+  Loaded().freeinfo(info);
+}
+
 Status FabricError(int64_t code, const std::string& what) {
   const int error = static_cast<int>(code < 0 ? -code : code);
-  const char* text = fi_strerror(error);
+  const char* text = Loaded().strerror(error);
   switch (error) {
     case FI_ENOMEM:
     case FI_ENOBUFS: return Status(Code::kNoSpace, fmt::format("{}: {}", what, text));
@@ -172,6 +183,7 @@ Fabric::~Fabric() = default;
 
 Result<std::unique_ptr<Fabric>> Fabric::Open(const std::string& provider, const std::string& interface_address,
                                              const NodeAddress& former) {
+  KEDGE_RETURN_IF_ERROR(LoadFabric().status());
   std::unique_ptr<Fabric> fabric(new Fabric());
   const Info hints = MakeHints(provider);
   KEDGE_ASSIGN_OR_RETURN(Info info, GetInfo(interface_address, hints.get(), provider));
@@ -180,15 +192,15 @@ Result<std::unique_ptr<Fabric>> Fabric::Open(const std::string& provider, const 
     return Status(Code::kMismatch, fmt::format("the address {} is of provider {}, this is {}", former.ToDisplay(),
                                                former.provider, fabric->provider_));
   }
-  fabric->sending_info_.reset(fi_dupinfo(info.get()));
-  fabric->serving_info_.reset(fi_dupinfo(info.get()));
+  fabric->sending_info_.reset(Loaded().dupinfo(info.get()));
+  fabric->serving_info_.reset(Loaded().dupinfo(info.get()));
   // Providers fill buffers for as many operations as they offer, in thousands; we begin few at a time.
   LimitQueues(fabric->sending_info_.get(), kSendingOperationsMax, kUnusedOperations);
   LimitQueues(fabric->serving_info_.get(), kUnusedOperations, kServingReceivesMax);
   fabric->opens_former_ = !former.empty();
   if (fabric->opens_former_) SetSource(fabric->serving_info_.get(), former.bytes);
   fid_fabric* opened = nullptr;
-  int code = fi_fabric(info->fabric_attr, &opened, nullptr);
+  int code = Loaded().fabric(info->fabric_attr, &opened, nullptr);
   if (code != 0) return FabricError(code, "fi_fabric " + fabric->provider_);
   fabric->fabric_.reset(opened);
   fid_domain* domain = nullptr;

@@ -82,7 +82,7 @@ class Endpoint {
 };
 
 struct FreeInfo {
-  void operator()(fi_info* info) const { fi_freeinfo(info); }
+  void operator()(fi_info* info) const;
 };
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 
