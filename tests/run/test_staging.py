@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from heat import assert_continued, endless_heat, heat
@@ -58,3 +60,18 @@ def test_nodes_are_free_before_the_store_has_everything(machine: Machine) -> Non
 def test_no_host_may_be_left_out(machine: Machine) -> None:
     _, log = machine.end_of(machine.start("--staging=4", "--", "true"), expect=2)
     assert "--staging 4: there are 4 hosts, and none is left for ranks" in log
+
+
+@pytest.mark.parametrize("option", ["staging", "buffers"])
+def test_what_cannot_serve_ends_at_once(machine: Machine, option: str) -> None:
+    """Its secret may be read by others: whoever comes later would find the same."""
+    folder = machine.folder / f"store-{option}-job"
+    folder.mkdir(0o700)
+    (folder / "secret").write_text("0" * 64)
+    (folder / "secret").chmod(0o644)
+    machine.settings["KEDGE_NET_INTERFACE"] = "127.0.0.1"
+    began = time.monotonic()
+    _, log = machine.end_of(machine.start("--launcher=openmpi", "--job=job", f"--{option}=1", "--", "true"), expect=2)
+    assert time.monotonic() - began < 15, log
+    assert f"{folder}/secret: a secret is a file of this user alone; chmod 600 it" in log, log
+    assert not agents(machine)

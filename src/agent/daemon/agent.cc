@@ -164,7 +164,11 @@ Status Agent::Prepare() {
   // A spare has the first use of the network behind it when a job comes.
   if (settings.awaits_protection) peers_.OpenThen([] {});
   if (!settings.staging_folder.empty()) {
-    staging_post_.Open([this](const Hello& hello, const Membership& members) { return sessions_.Enlist(hello, members); });
+    staging_post_.Open([this](const Hello& hello, const Membership& members) { return sessions_.Enlist(hello, members); },
+                       [this](const Status& failure) {
+                         failure_ = failure;
+                         leave_now_ = true;
+                       });
   }
   return Status::Ok();
 }
@@ -218,9 +222,10 @@ bool Agent::IsIdle() {
          !images_.HasPending();
 }
 
-std::string Agent::Run() {
+Result<std::string> Agent::Run() {
   std::string why = RunLoop();
   staging_post_.Close();
+  KEDGE_RETURN_IF_ERROR(failure_);
   return why;
 }
 

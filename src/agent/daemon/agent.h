@@ -58,8 +58,9 @@ class Agent {
   static Result<std::unique_ptr<Agent>> Start(AgentOptions options);
   ~Agent();
 
-  // Until it has been idle for agent.idle_timeout, is told to leave, or RequestStop. Returns what to say about it.
-  std::string Run();
+  // Until it has been idle for agent.idle_timeout, is told to leave, or RequestStop. Returns what to say about it. An error: it
+  // cannot do what it was started for, and leaves its state for a successor.
+  Result<std::string> Run();
   // Only writes a descriptor: may be called from a signal handler. The agent leaves its state for a successor.
   void RequestStop() { stop_.Signal(); }
 
@@ -145,6 +146,7 @@ class Agent {
   std::unique_ptr<os::TextServer> metrics_;
   os::EventFd stop_;
   bool leave_now_ = false;
+  Status failure_;  // why it cannot do what it was started for
   bool leave_when_drained_ = false;
   bool unreachable_ = false;  // the run folder was removed, or is another agent's by now
   int64_t hopeful_ns_ = 0;    // when it was last reachable, or had something pending whose store was there

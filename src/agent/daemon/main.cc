@@ -131,11 +131,15 @@ int Main(const std::vector<std::string>& words) {
   os::OnTerminationSignals([] { running->RequestStop(); });
   LogInfo("agent", "kedge-agent {} serves node {} in {}", BuildName(), running->core().settings().node,
           running->core().settings().run_folder);
-  const std::string why = running->Run();
+  const auto why = running->Run();
   os::OnTerminationSignals(nullptr);
-  LogInfo("agent", "leaves: {}", why);
+  if (why.ok()) {
+    LogInfo("agent", "leaves: {}", *why);
+  } else {
+    LogError("agent", "leaves: {}", why.status().message());
+  }
   // Workers may be stuck in a device that does not answer: nothing here needs their end.
-  os::ExitNow(0);
+  os::ExitNow(why.ok() ? 0 : 1);
 }
 
 }  // namespace

@@ -20,10 +20,11 @@ void StagingPost::Close() {
   if (std::exchange(is_open_, false)) WithdrawStaging(core_.settings().staging_folder, core_.settings().node);
 }
 
-void StagingPost::Open(Enlisted enlisted) {
+void StagingPost::Open(Enlisted enlisted, Failed failed) {
   enlisted_ = std::move(enlisted);
+  failed_ = std::move(failed);
   peers_.OpenThen([this] {
-    if (!peers_.is_open()) return LogError("agent", "without a network this agent cannot write for other nodes");
+    if (!peers_.is_open()) return failed_(Status(Code::kUnavailable, "without a network it cannot write for other nodes"));
     core_.Background([folder = core_.settings().staging_folder, node = core_.settings().node,
                       address = peers_.address()] { return AnnounceStaging(folder, node, address); },
                      [this](const Result<StagingNetwork>& network) { Serve(network); });
@@ -47,7 +48,7 @@ void StagingPost::Serve(const Result<StagingNetwork>& network) {
     status = peers_.network()->Join(std::move(staging));
   }
   is_open_ = status.ok();
-  if (!status.ok()) return LogError("agent", "this agent cannot write for other nodes: {}", status.ToString());
+  if (!status.ok()) return failed_(Status(status.code(), "it cannot write for other nodes: " + status.message()));
   LogInfo("agent", "this agent writes for other nodes, which find it in {}", core_.settings().staging_folder);
 }
 

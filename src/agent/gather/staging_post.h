@@ -20,8 +20,10 @@ class StagingPost {
   using Enlisted = std::function<Status(const Hello&, const Membership&)>;
   StagingPost(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {}
 
-  // An error: nobody can find it. REQUIRES: settings have a folder.
-  void Open(Enlisted enlisted);
+  // Hears why nobody can find this agent, which is there for nothing else.
+  using Failed = std::function<void(const Status&)>;
+  // REQUIRES: settings have a folder.
+  void Open(Enlisted enlisted, Failed failed);
   // Nobody is to find it any more.
   void Close();
 
@@ -31,6 +33,7 @@ class StagingPost {
   AgentCore& core_;
   Peers& peers_;
   Enlisted enlisted_;
+  Failed failed_;
   bool is_open_ = false;
 };
 
