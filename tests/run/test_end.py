@@ -80,3 +80,18 @@ def test_a_job_that_is_halted_leaves_its_last_checkpoint_in_the_store(machine: M
     report, log = machine.finish(run, expect=76)
     (saved,) = re.findall(r"heat3d: halted at step \d+ of \d+, saved at step (\d+)", log)
     assert report["versions"]["heat3d"] == int(saved)
+
+
+def test_a_node_that_is_not_there_any_more_is_hardly_waited_for(machine: Machine) -> None:
+    """The others have all of the newest version."""
+    machine.settings |= {"KEDGE_PROTECT_SCHEME": "partner", "KEDGE_NET_INTERFACE": "127.0.0.1"}
+    run = machine.start("--launcher=openmpi", "--job=moved", "--ranks=3", "--nodes=3", "--", str(HEAT), "32", "10000000", "0")
+    until(machine.versions)
+    halt = [KEDGE, "halt", "moved", "--now", "--set", f"node.name={machine.names[0]}"]
+    subprocess.run(halt, env=machine.environment(), check=True, timeout=60, capture_output=True)
+    saved, _ = machine.finish(run, expect=76)
+    again = machine.start("--launcher=openmpi", "--job=moved", "--ranks=3", "--nodes=2", "--", str(HEAT), "32", "10000000", "0")
+    until(lambda: f"continuing from step {saved['versions']['heat3d']}\n" in machine.log(again))
+    again.send_signal(signal.SIGTERM)
+    report, log = machine.finish(again, expect=75)
+    assert report["attempts"][0]["before"]["nodes are asked what a launch finds"] < 3, log

@@ -113,9 +113,8 @@ InventoryReply Inventories::Own(const Job& job, const std::string& name) const {
   return reply;
 }
 
-void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::function<void(Gathered)> done,
-                         std::set<std::string> most_likely_dead) {
-  const Key key{job.key(), name, reach};
+void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::function<void(Gathered)> done, Haste haste) {
+  const Key key{job.key(), name, reach, haste.is_look};
   const int64_t now_ns = core_.clock().NowNs();
   // What is known of all nodes serves for some, and of all names for one.
   for (const Key& wider : {Key{key.job, name, Reach::kJob}, Key{key.job, "", Reach::kJob}, key}) {
@@ -135,7 +134,7 @@ void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::fu
   gathering.replies->push_back(Own(job, name));
   gathering.began_ns = now_ns;
   gathering.done.push_back(std::move(done));
-  gathering.most_likely_dead = std::move(most_likely_dead);
+  gathering.most_likely_dead = std::move(haste.most_likely_dead);
   std::vector<std::string> others = MembersWithin(job, core_.settings().node, reach);
   std::ranges::copy(BesideMembers(job), std::back_inserter(others));
   std::erase(others, core_.settings().node);
@@ -147,6 +146,17 @@ void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::fu
   gathering.waiting = others.size();
   gathering.asked.insert(others.begin(), others.end());
   for (const std::string& node : others) Ask(job, node, key, number);
+  if (!key.is_look) return;
+  core_.loop().AddTimer(kLastSignTimeout, [this, key, number] {
+    const Gathering* looking = FindGathering(key, number);
+    if (looking != nullptr && HasEnough(key, *looking)) Conclude(key, number);
+  });
+}
+
+bool Inventories::HasEnough(const Key& key, const Gathering& gathering) const {
+  const Job* job = core_.FindJob(key.job);
+  const bool has_waited = core_.clock().NowNs() - gathering.began_ns >= kLastSignTimeout.count();
+  return key.is_look && has_waited && job != nullptr && HasNewest(*job, key.name, *gathering.replies);
 }
 
 void Inventories::Ask(const Job& job, const std::string& node, const Key& key, uint64_t number) {
@@ -196,7 +206,7 @@ void Inventories::OnAnswer(const Key& key, uint64_t number, Result<Buffer> answe
   } else if (answer.status().code() != Code::kUnavailable || gathering->waiting > 1) {
     LogWarning("agent", "inventory of job {}: {}", key.job.second, reply.status().ToString());
   }
-  if (--gathering->waiting == 0) Conclude(key, number);
+  if (--gathering->waiting == 0 || HasEnough(key, *gathering)) Conclude(key, number);
 }
 
 void Inventories::Conclude(const Key& key, uint64_t number) {

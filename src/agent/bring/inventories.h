@@ -42,6 +42,14 @@ bool WasSafe(const std::vector<InventoryReply>& replies, const Generation& gener
 // Nodes of the job's attempt that have not answered.
 std::vector<std::string> SilentNodes(const Job& job, const std::vector<InventoryReply>& replies);
 
+// How long nodes that do not answer are waited for, less than usual.
+struct Haste {
+  std::set<std::string> most_likely_dead;  // waited for half a second
+  // Who asks only looks, and looks again where that does not do: half a second for all who do not answer, when the others have
+  // all of the newest version.
+  bool is_look = false;
+};
+
 class Inventories {
  public:
   Inventories(AgentCore& core, Images& images, Peers& peers) : core_(core), images_(images), peers_(peers) {}
@@ -51,11 +59,9 @@ class Inventories {
 
   // What the nodes within reach that answer hold, and those that the attempt leaves out: once, on the loop's thread, after some
   // seconds at most. Asked of them anew unless an answer is younger than a moment. Nodes that the attempt leaves out, and that
-  // have yet to answer their invitation, are waited for only when the others do not have all of the newest version; those of
-  // `most_likely_dead` for half a second.
+  // have yet to answer their invitation, are waited for only when the others do not have all of the newest version.
   using Gathered = std::shared_ptr<const std::vector<InventoryReply>>;
-  void Gather(Job& job, const std::string& name, Reach reach, std::function<void(Gathered)> done,
-              std::set<std::string> most_likely_dead = {});
+  void Gather(Job& job, const std::string& name, Reach reach, std::function<void(Gathered)> done, Haste haste = {});
   // Whether these answers can give what this node may be asked for of the newest version of each name that they know: its ranks'
   // images, or with an empty `name` (a tool's question) everybody's. False when they know of none.
   bool HasNewest(const Job& job, const std::string& name, const std::vector<InventoryReply>& replies) const;
@@ -80,6 +86,7 @@ class Inventories {
     JobKey job;
     std::string name;
     Reach reach = Reach::kJob;
+    bool is_look = false;
 
     friend auto operator<=>(const Key&, const Key&) = default;
   };
@@ -88,7 +95,9 @@ class Inventories {
   Gathering* FindGathering(const Key& key, uint64_t number);
   // Nodes beside the attempt's are yet to be reached.
   bool IsLookingForMore(const Job& job) const;
-  // All who were asked have answered.
+  // Of a look: whether what has come does, so that nobody is waited for any more.
+  bool HasEnough(const Key& key, const Gathering& gathering) const;
+  // All who are waited for have answered.
   void Conclude(const Key& key, uint64_t number);
   bool MoreMayCome(const Job& job, const Key& key, const Gathering& gathering) const;
   void LookAgain(const Key& key, uint64_t number);

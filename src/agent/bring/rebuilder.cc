@@ -133,7 +133,9 @@ void Rebuilder::Rebuild(Job& job, const RebuildRequest& request, std::function<v
     }
     finish();
   };
-  inventories_.Gather(job, "", Reach::kJob, rebuild, {request.left_out.begin(), request.left_out.end()});
+  inventories_.Gather(job, "", Reach::kJob, rebuild,
+                      {.most_likely_dead = {request.left_out.begin(), request.left_out.end()},
+                       .is_look = request.wanted.empty() && !request.to_store});
 }
 
 }  // namespace kedge
